@@ -1,0 +1,20 @@
+// Package messages is idworker's wire contract: all that a caller needs to ask
+// for IDs over NATS, and what workers and loaders say to each other.
+//
+// A caller sends a request to a subject and gets text back:
+//
+//	request  ids.segment.order  ""     → "1001"
+//	request  ids.segment.order  "100"  → "1002-1101"
+//
+// An empty request asks for one ID, an ASCII decimal n for n of them. The reply
+// has one line per contiguous range, ascending, "first-last" with both ends
+// included, or a bare number for a range of one. An error is an empty reply with
+// the headers of the NATS services API, Nats-Service-Error-Code and
+// Nats-Service-Error; the codes are listed at [Code].
+//
+// The text form is deliberate: a shell and every language can use it. JavaScript
+// callers have to parse IDs as BigInt or keep them as strings.
+//
+// Behind the contract, a worker asks for segments with a [LoadEvent] and gets
+// them in a [Grant]. Callers need neither.
+package messages

@@ -1,0 +1,59 @@
+package messages
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/micro"
+)
+
+// Code is the number in the header Nats-Service-Error-Code of an error reply.
+type Code int
+
+// The codes of the contract.
+const (
+	CodeMalformed   Code = 400 // malformed or out-of-range count, malformed tag
+	CodeNoTag       Code = 404 // no such tag
+	CodeBusy        Code = 429 // too many parked requests
+	CodeUnavailable Code = 503 // no ID before the deadline
+	CodeExhausted   Code = 507 // the tag's numbers are used up
+)
+
+// Error is an error reply.
+type Error struct {
+	Code Code
+	Text string // says what was wrong and what is allowed, for people
+}
+
+// The error replies to test for with [errors.Is]; the text does not matter there.
+var (
+	ErrMalformed   = &Error{CodeMalformed, "malformed request"}
+	ErrNoTag       = &Error{CodeNoTag, "no such tag"}
+	ErrBusy        = &Error{CodeBusy, "too many parked requests"}
+	ErrUnavailable = &Error{CodeUnavailable, "no ID before the deadline"}
+	ErrExhausted   = &Error{CodeExhausted, "the tag's numbers are used up"}
+)
+
+// Error gives the text, followed by the code.
+func (e *Error) Error() string { return fmt.Sprintf("%s (%d)", e.Text, e.Code) }
+
+// Is reports whether target is an error reply with the same code.
+func (e *Error) Is(target error) bool {
+	t, ok := target.(*Error)
+	return ok && t.Code == e.Code
+}
+
+// DecodeReply reads the answer to a request for n IDs: its ranges, or the *Error
+// that it carries, or an error that wraps [ErrReply].
+func DecodeReply(msg *nats.Msg, n int64) ([]Range, error) {
+	code := msg.Header.Get(micro.ErrorCodeHeader)
+	if code == "" {
+		return DecodeRanges(msg.Data, n)
+	}
+	number, err := strconv.Atoi(code)
+	if err != nil {
+		return nil, fmt.Errorf("%w: error code %.10q", ErrReply, code)
+	}
+	return nil, &Error{Code(number), msg.Header.Get(micro.ErrorHeader)}
+}

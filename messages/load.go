@@ -1,0 +1,110 @@
+package messages
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+)
+
+// ErrLoad is wrapped by the errors of [DecodeLoadEvent] and [DecodeGrant].
+var ErrLoad = errors.New("malformed load message")
+
+// LoadEvent is a worker's request for one more segment of a tag.
+type LoadEvent struct {
+	// Instance names the asking process; the grant goes to its subject.
+	Instance string `json:"instance"`
+
+	Tag string `json:"tag"`
+
+	// Step is the number of IDs that the worker's step policy asks for.
+	Step int64 `json:"step"`
+
+	// Want is the number of IDs that parked requests are waiting for.
+	Want int64 `json:"want"`
+
+	// Seq numbers the worker's loads; asking again for a load keeps its number.
+	Seq uint64 `json:"seq"`
+}
+
+// Size is the number of IDs to reserve: the step, raised for this one load if
+// parked requests want more.
+func (e LoadEvent) Size() int64 { return max(e.Step, e.Want) }
+
+// Encode is the event as it is published.
+func (e LoadEvent) Encode() []byte { return encode(e) }
+
+// DecodeLoadEvent reads a load event that reserves at most limit IDs.
+func DecodeLoadEvent(data []byte, limit int64) (LoadEvent, error) {
+	var e LoadEvent
+	if err := json.Unmarshal(data, &e); err != nil {
+		return e, fmt.Errorf("%w: %w", ErrLoad, err)
+	}
+	if err := checkAddress(e.Instance, e.Tag); err != nil {
+		return e, err
+	}
+	if e.Step < 1 || e.Want < 0 || e.Size() > limit {
+		return e, fmt.Errorf("%w: step %d, want %d, allowed is 1 to %d", ErrLoad, e.Step, e.Want, limit)
+	}
+	return e, nil
+}
+
+// Grant is a loader's answer to one load event: the segment [First, End), or the
+// reason why there will be none.
+type Grant struct {
+	Instance string `json:"instance"`
+	Tag      string `json:"tag"`
+	Seq      uint64 `json:"seq"`
+	First    int64  `json:"first,omitempty"`
+	End      int64  `json:"end,omitempty"`
+
+	// Refused is CodeNoTag or CodeExhausted if the store said so, else 0.
+	Refused Code `json:"refused,omitempty"`
+}
+
+// Encode is the grant as it is published.
+func (g Grant) Encode() []byte { return encode(g) }
+
+// DecodeGrant reads a grant: a range in 1 … 2^63−1, or a refusal.
+func DecodeGrant(data []byte) (Grant, error) {
+	var g Grant
+	if err := json.Unmarshal(data, &g); err != nil {
+		return g, fmt.Errorf("%w: %w", ErrLoad, err)
+	}
+	if err := checkAddress(g.Instance, g.Tag); err != nil {
+		return g, err
+	}
+	switch g.Refused {
+	case 0:
+		if g.First < 1 || g.End <= g.First {
+			return g, fmt.Errorf("%w: range [%d, %d)", ErrLoad, g.First, g.End)
+		}
+	case CodeNoTag, CodeExhausted:
+		if g.First != 0 || g.End != 0 {
+			return g, fmt.Errorf("%w: both a range and a refusal", ErrLoad)
+		}
+	default:
+		return g, fmt.Errorf("%w: refused with %d, allowed is %d or %d", ErrLoad, g.Refused, CodeNoTag, CodeExhausted)
+	}
+	return g, nil
+}
+
+// checkAddress checks what becomes part of a subject, so that no event can make a
+// loader publish elsewhere.
+func checkAddress(instance, tag string) error {
+	if err := Prefix(instance).Check(); err != nil {
+		return fmt.Errorf("%w: instance: %w", ErrLoad, err)
+	}
+	if err := CheckTag(tag); err != nil {
+		return fmt.Errorf("%w: %w", ErrLoad, err)
+	}
+	return nil
+}
+
+// encode marshals a struct of numbers and checked strings, which cannot fail.
+func encode(v any) []byte {
+	data, err := json.Marshal(v)
+	if err != nil {
+		panic(err)
+	}
+	return data
+}

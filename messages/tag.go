@@ -1,0 +1,44 @@
+package messages
+
+import (
+	"errors"
+	"fmt"
+)
+
+// MaxTagLen is the longest tag, in bytes, as in Leaf's varchar(128).
+const MaxTagLen = 128
+
+// ErrTag is wrapped by the errors of [CheckTag].
+var ErrTag = errors.New("malformed tag")
+
+// tagByte holds the bytes of which the tokens of a tag consist. All of them are
+// legal in NATS subjects and in KV keys, and none is a wildcard.
+var tagByte = func() (ok [256]bool) {
+	for _, r := range "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-" {
+		ok[r] = true
+	}
+	return ok
+}()
+
+// CheckTag reports whether tag is well-formed: tokens of A–Z a–z 0–9 _ - joined
+// by single dots, 1 to 128 bytes in all. The error wraps [ErrTag] and says what is
+// wrong and what is allowed.
+func CheckTag(tag string) error {
+	if tag == "" || len(tag) > MaxTagLen {
+		return fmt.Errorf("%w: %d bytes, allowed is 1 to %d", ErrTag, len(tag), MaxTagLen)
+	}
+	token := 0 // bytes in the token so far
+	for i := range len(tag) {
+		switch c := tag[i]; {
+		case tagByte[c]:
+			token++
+		case c == '.' && token > 0 && i < len(tag)-1:
+			token = 0
+		case c == '.':
+			return fmt.Errorf("%w: empty token at byte %d, allowed are tokens joined by single dots", ErrTag, i)
+		default:
+			return fmt.Errorf("%w: %q at byte %d, allowed are A-Z a-z 0-9 _ - and dots between tokens", ErrTag, c, i)
+		}
+	}
+	return nil
+}
