@@ -18,7 +18,7 @@ type Allocator struct {
 	parked atomic.Int64
 }
 
-// Answer is called once for a request: with as many IDs as were asked for, in
+// Answer is called once for a parked request: with as many IDs as were asked for, in
 // ascending segments, or with an error.
 type Answer func(ids []store.Segment, err error)
 
@@ -47,39 +47,37 @@ func (a *Allocator) Take(name string, n int64) (ids store.Segment, ok bool) {
 	return store.Segment{First: first, End: first + n}, ok
 }
 
-// Ask answers a request for n IDs that Take could not: at once, if they are in
-// memory after all or the request cannot be met, else when a grant brings them or
-// the deadline passes.
+// Ask is for a request for n IDs that Take could not answer. It returns the IDs, if
+// they are in memory after all, or an error; or neither, and then the request is
+// parked, and answer is called when a grant brings the IDs or the deadline passes.
+// That may be before Ask returns.
 //
-// Errors: store.ErrNoTag, store.ErrExhausted, ErrNoSegment, ErrBusy, ErrCount.
-func (a *Allocator) Ask(name string, n int64, answer Answer) {
-	t := a.find(name)
-	switch {
-	case n < 1:
-		answer(nil, ErrCount)
-	case t == nil:
-		answer(nil, store.ErrNoTag)
-	default:
-		a.update(t, func() []reply {
-			ids, err := a.drawOrPark(t, n, answer)
-			if ids == nil && err == nil {
-				return nil
-			}
-			return []reply{{answer, ids, err}}
-		})
+// Errors: store.ErrNoTag, store.ErrExhausted, ErrBusy, ErrCount; parked requests
+// may also get ErrNoSegment.
+func (a *Allocator) Ask(name string, n int64, answer Answer) (ids []store.Segment, err error) {
+	if n < 1 {
+		return nil, ErrCount
 	}
+	t := a.find(name)
+	if t == nil {
+		return nil, store.ErrNoTag
+	}
+	a.update(t, func() []reply {
+		ids, err = a.drawOrPark(t, n, answer)
+		return nil
+	})
+	return ids, err
 }
 
-// drawOrPark returns the IDs, or the reason why there are none, or neither if the
-// request is parked.
+// drawOrPark does the work of Ask under the tag's lock.
 func (a *Allocator) drawOrPark(t *tag, n int64, answer Answer) ([]store.Segment, error) {
-	now := a.cfg.Clock()
 	if t.configured == 0 { // removed since it was found
 		return nil, store.ErrNoTag
 	}
 	if ids := t.draw(n); ids != nil {
 		return ids, nil
 	}
+	now := a.cfg.Clock()
 	if err := t.refused(now, a.cfg.ReAsk); err != nil {
 		return nil, err
 	}

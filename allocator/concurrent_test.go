@@ -49,13 +49,19 @@ func TestConcurrentCallers(t *testing.T) {
 				if s, ok := a.Take("order", n); ok {
 					ids = append(ids, s)
 				} else {
-					a.Ask("order", n, func(ids []store.Segment, err error) {
+					var err error
+					ids, err = a.Ask("order", n, func(ids []store.Segment, err error) {
 						if err != nil {
 							t.Error(err)
 						}
 						answer <- ids
 					})
-					ids = <-answer
+					if err != nil {
+						t.Error(err)
+					}
+					if ids == nil {
+						ids = <-answer
+					}
 				}
 				for _, s := range ids {
 					for id := s.First; id < s.End; id++ {

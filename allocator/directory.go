@@ -37,3 +37,15 @@ func (a *Allocator) Update(steps map[string]int64, removed ...string) {
 	}
 	a.tags.Store(&tags)
 }
+
+// Replace makes steps the configured steps of all tags there are: Update, with
+// every other tag removed.
+func (a *Allocator) Replace(steps map[string]int64) {
+	var gone []string
+	for name := range *a.tags.Load() {
+		if _, stays := steps[name]; !stays {
+			gone = append(gone, name)
+		}
+	}
+	a.Update(steps, gone...)
+}

@@ -58,10 +58,14 @@ func (h *harness) request(tag string, n int64) *outcome {
 		o.answered, o.ids = 1, []store.Segment{s}
 		return o
 	}
-	h.Ask(tag, n, func(ids []store.Segment, err error) {
+	ids, err := h.Ask(tag, n, func(ids []store.Segment, err error) {
 		o.answered++
 		o.ids, o.err = ids, err
 	})
+	if ids != nil || err != nil {
+		o.answered++
+		o.ids, o.err = ids, err
+	}
 	return o
 }
 
