@@ -95,7 +95,7 @@ func setDefault[T comparable](field *T, value T) {
 	}
 }
 
-// Check says what is wrong with a configuration, and what is allowed.
+// Check says what is wrong with the settings, and what is allowed.
 func (c Config) Check() error {
 	if err := c.Prefix.Check(); err != nil {
 		return fmt.Errorf("%w: %w", ErrConfig, err)
@@ -106,8 +106,6 @@ func (c Config) Check() error {
 	switch {
 	case c.Role != RoleAll && c.Role != RoleWorker && c.Role != RoleLoader:
 		return bad("role %q, allowed are all, worker, loader", c.Role)
-	case c.loads() && c.Store == nil:
-		return bad("role %s needs a store", c.Role)
 	case c.Replicas < 1 || c.Replicas > 5:
 		return bad("%d replicas, allowed is 1 to 5", c.Replicas)
 	case c.MaxStep < 1 || c.MaxStep > maxStepLimit:

@@ -47,6 +47,9 @@ func Start(ctx context.Context, cfg Config) (*Worker, error) {
 	if err := cfg.Check(); err != nil {
 		return nil, err
 	}
+	if cfg.loads() && cfg.Store == nil {
+		return nil, fmt.Errorf("%w: role %s needs a store", ErrConfig, cfg.Role)
+	}
 	js, err := jetstream.New(cfg.Control)
 	if err != nil {
 		return nil, err
