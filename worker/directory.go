@@ -56,15 +56,15 @@ type listed struct {
 func (d *Directory) list(ctx context.Context) (map[string]listed, error) {
 	tags := make(map[string]listed)
 	err := d.watch(ctx, func(updates <-chan jetstream.KeyValueEntry) error {
-		for entry := range updates {
-			if entry == nil {
-				return nil
+		for {
+			entry, err := nextEntry(ctx, updates)
+			if entry == nil || err != nil {
+				return err
 			}
 			if step, ok := d.decode(entry); ok {
 				tags[entry.Key()] = listed{step, entry.Revision()}
 			}
 		}
-		return errWatchEnded
 	})
 	return tags, err
 }
@@ -85,6 +85,20 @@ type tagSink interface {
 }
 
 var errWatchEnded = errors.New("watch ended")
+
+// nextEntry returns the next update, which is nil once: when all there was has been
+// told.
+func nextEntry(ctx context.Context, updates <-chan jetstream.KeyValueEntry) (jetstream.KeyValueEntry, error) {
+	select {
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case entry, open := <-updates:
+		if !open {
+			return nil, errWatchEnded
+		}
+		return entry, nil
+	}
+}
 
 // rewatchPause is the pause before a watch that has ended is begun anew.
 const rewatchPause = time.Second
@@ -108,17 +122,11 @@ func (d *Directory) feed(ctx context.Context, updates <-chan jetstream.KeyValueE
 	steps := make(map[string]int64)
 	complete := false
 	for {
-		var entry jetstream.KeyValueEntry
-		var open bool
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case entry, open = <-updates:
+		entry, err := nextEntry(ctx, updates)
+		if err != nil {
+			return err
 		}
-		switch {
-		case !open:
-			return errWatchEnded
-		case entry == nil:
+		if entry == nil {
 			complete = true
 			sink.Replace(steps)
 			ready()
@@ -141,16 +149,17 @@ func (d *Directory) feed(ctx context.Context, updates <-chan jetstream.KeyValueE
 
 // watch calls use with a watcher's updates, and leaves no goroutine behind.
 func (d *Directory) watch(ctx context.Context, use func(<-chan jetstream.KeyValueEntry) error) error {
+	ctx, cancel := context.WithCancel(ctx)
 	w, err := d.kv.WatchAll(ctx)
 	if err != nil {
+		cancel()
 		return err
 	}
 	err = use(w.Updates())
-	stopErr := w.Stop()
-	for stopErr == nil { // the watcher blocks on what is not taken, until it has ended
-		if _, open := <-w.Updates(); !open {
-			break
-		}
+	// Cancelling stops a watcher without waiting for a server that may be away. It
+	// may be stuck handing over an entry: take what it still has, up to the end.
+	cancel()
+	for range w.Updates() {
 	}
 	return err
 }

@@ -20,6 +20,9 @@ import (
 // ServiceName is the name under which workers appear in the NATS services API.
 const ServiceName = "idworker"
 
+// startTimeout is how long NATS and its JetStream may take until a worker serves.
+const startTimeout = 30 * time.Second
+
 // Worker is a running process of any role.
 type Worker struct {
 	cfg      Config
@@ -40,8 +43,8 @@ type Worker struct {
 }
 
 // Start starts a process and returns when it does its work: a worker has then
-// joined the queue group. It fails if that is not so before ctx ends, and leaves
-// nothing behind then.
+// joined the queue group. It fails if that is not so within startTimeout, or before
+// ctx ends, and leaves nothing behind then.
 func Start(ctx context.Context, cfg Config) (*Worker, error) {
 	cfg = cfg.WithDefaults()
 	if err := cfg.Check(); err != nil {
@@ -50,6 +53,8 @@ func Start(ctx context.Context, cfg Config) (*Worker, error) {
 	if cfg.loads() && cfg.Store == nil {
 		return nil, fmt.Errorf("%w: role %s needs a store", ErrConfig, cfg.Role)
 	}
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
 	js, err := jetstream.New(cfg.Control)
 	if err != nil {
 		return nil, err

@@ -13,8 +13,8 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// version is set at build time.
-var version = "0.0.0-dev"
+// version is the semantic version of this source tree, see the CHANGELOG.
+const version = "0.1.0"
 
 // cli is the whole command line. Every flag also has an environment variable,
 // IDWORKER_ and its name.

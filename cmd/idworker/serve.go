@@ -34,7 +34,7 @@ type serveCmd struct {
 	LogLevel zapcore.Level `help:"Least level to log: debug, info, warn, error." default:"info"`
 }
 
-// startTimeout is how long NATS and its JetStream may take until the worker serves.
+// startTimeout is how long the store and the demo may take.
 const startTimeout = 30 * time.Second
 
 // Run serves until ctx ends.
