@@ -40,6 +40,9 @@ type Worker struct {
 
 	stopLoading, stopAnswering context.CancelFunc
 	loading, answering         sync.WaitGroup
+
+	stopOnce sync.Once
+	stopErr  error
 }
 
 // Start starts a process and returns when it does its work: a worker has then
@@ -199,8 +202,14 @@ func (w *Worker) join(ctx context.Context) error {
 
 // Stop leaves the queue group, answers every request that was delivered, and
 // returns when all that Start started has ended. It takes at most about Config.Wait
-// and the time that the store needs for what is under way.
+// and the time that the store needs for what is under way. An error says what NATS
+// could not be told. A second call waits for the first and returns the same.
 func (w *Worker) Stop() error {
+	w.stopOnce.Do(func() { w.stopErr = w.stop() })
+	return w.stopErr
+}
+
+func (w *Worker) stop() error {
 	err := w.leave()
 	if w.alloc != nil {
 		w.drain()

@@ -47,14 +47,17 @@ func (s *serveCmd) Run(ctx context.Context, out output) (err error) {
 
 	url := s.Server
 	if url == "" {
-		nats, err := startEmbedded(s.Listen, s.Data, log)
+		embedded, err := startEmbedded(s.Listen, s.Data, log)
 		if err != nil {
 			return err
 		}
-		defer nats.stop()
-		url = nats.url()
+		defer embedded.stop()
+		url = embedded.url()
 	}
 	w, closeAll, err := s.start(ctx, url, log)
+	if errors.Is(err, nats.ErrNoResponders) {
+		err = fmt.Errorf("%w: JetStream is not enabled at %s, or has no quorum", err, url)
+	}
 	if err != nil {
 		return err
 	}
