@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/store/jetstream/kvwatch"
 )
 
 // Directory is the KV bucket with the configuration of every tag. Workers watch
@@ -54,19 +55,21 @@ type listed struct {
 
 // list returns all tags.
 func (d *Directory) list(ctx context.Context) (map[string]listed, error) {
+	w, err := kvwatch.Open(ctx, d.kv)
+	if err != nil {
+		return nil, err
+	}
+	defer w.Close()
 	tags := make(map[string]listed)
-	err := d.watch(ctx, func(updates <-chan jetstream.KeyValueEntry) error {
-		for {
-			entry, err := nextEntry(ctx, updates)
-			if entry == nil || err != nil {
-				return err
-			}
-			if step, ok := d.decode(entry); ok {
-				tags[entry.Key()] = listed{step, entry.Revision()}
-			}
+	for {
+		entry, err := w.Next(ctx)
+		if entry == nil || err != nil {
+			return tags, err
 		}
-	})
-	return tags, err
+		if step, ok := d.decode(entry); ok {
+			tags[entry.Key()] = listed{step, entry.Revision()}
+		}
+	}
 }
 
 // remove deletes a tag, if it is still as it was listed.
@@ -84,22 +87,6 @@ type tagSink interface {
 	Update(steps map[string]int64, removed ...string)
 }
 
-var errWatchEnded = errors.New("watch ended")
-
-// nextEntry returns the next update, which is nil once: when all there was has been
-// told.
-func nextEntry(ctx context.Context, updates <-chan jetstream.KeyValueEntry) (jetstream.KeyValueEntry, error) {
-	select {
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	case entry, open := <-updates:
-		if !open {
-			return nil, errWatchEnded
-		}
-		return entry, nil
-	}
-}
-
 // rewatchPause is the pause before a watch that has ended is begun anew.
 const rewatchPause = time.Second
 
@@ -107,10 +94,7 @@ const rewatchPause = time.Second
 // tags there are. A watch that breaks is begun anew.
 func (d *Directory) follow(ctx context.Context, sink tagSink, ready func()) {
 	for ctx.Err() == nil {
-		err := d.watch(ctx, func(updates <-chan jetstream.KeyValueEntry) error {
-			return d.feed(ctx, updates, sink, ready)
-		})
-		if ctx.Err() == nil {
+		if err := d.feed(ctx, sink, ready); ctx.Err() == nil {
 			d.log.Warn("watching the tag directory broke off, trying again", zap.Error(err))
 			pause(ctx, rewatchPause)
 		}
@@ -118,11 +102,15 @@ func (d *Directory) follow(ctx context.Context, sink tagSink, ready func()) {
 }
 
 // feed passes on the tags there are, in one piece, and then every change.
-func (d *Directory) feed(ctx context.Context, updates <-chan jetstream.KeyValueEntry, sink tagSink, ready func()) error {
+func (d *Directory) feed(ctx context.Context, sink tagSink, ready func()) error {
+	w, err := kvwatch.Open(ctx, d.kv)
+	if err != nil {
+		return err
+	}
+	defer w.Close()
 	steps := make(map[string]int64)
-	complete := false
-	for {
-		entry, err := nextEntry(ctx, updates)
+	for complete := false; ; {
+		entry, err := w.Next(ctx)
 		if err != nil {
 			return err
 		}
@@ -140,28 +128,11 @@ func (d *Directory) feed(ctx context.Context, updates <-chan jetstream.KeyValueE
 			delete(steps, entry.Key())
 			removed = append(removed, entry.Key())
 		}
-		if complete && (len(updates) == 0 || removed != nil) { // else there is more to take along
+		if complete && (w.Waiting() == 0 || removed != nil) { // else there is more to take along
 			sink.Update(steps, removed...)
 			clear(steps)
 		}
 	}
-}
-
-// watch calls use with a watcher's updates, and leaves no goroutine behind.
-func (d *Directory) watch(ctx context.Context, use func(<-chan jetstream.KeyValueEntry) error) error {
-	ctx, cancel := context.WithCancel(ctx)
-	w, err := d.kv.WatchAll(ctx)
-	if err != nil {
-		cancel()
-		return err
-	}
-	err = use(w.Updates())
-	// Cancelling stops a watcher without waiting for a server that may be away. It
-	// may be stuck handing over an entry: take what it still has, up to the end.
-	cancel()
-	for range w.Updates() {
-	}
-	return err
 }
 
 // decode returns the step of an entry. One that makes no sense is reported and

@@ -41,6 +41,20 @@ func TestMirrorCompletesAndRemoves(t *testing.T) {
 		_, err := c.ask("ghost", 1, 5*time.Second)
 		return errors.Is(err, messages.ErrNoTag)
 	})
+	before, err := kv.Get(t.Context(), "half")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := kv.Put(t.Context(), "ghost", []byte(`{"step":5}`)); err != nil {
+		t.Fatal(err)
+	}
+	natstest.Eventually(t, 10*time.Second, "one more refresh", func() bool {
+		_, err := kv.Get(t.Context(), "ghost")
+		return errors.Is(err, jetstream.ErrKeyNotFound)
+	})
+	if after, err := kv.Get(t.Context(), "half"); err != nil || after.Revision() != before.Revision() {
+		t.Errorf("a refresh touched a tag that was right: %v, %v", after, err)
+	}
 	if err := s.SetStep(t.Context(), "half", 77); err != nil {
 		t.Fatal(err)
 	}

@@ -49,6 +49,35 @@ func TestStopAnswersWhatIsParked(t *testing.T) {
 	}
 }
 
+// TestStopWaitsForTheStore: Stop does not return while a call of the store is under
+// way: the store may be closed next.
+func TestStopWaitsForTheStore(t *testing.T) {
+	net := natstest.Start(t)
+	s := &gate{Store: newStore(t, net, 1)}
+	w := startWorker(t, net, worker.Config{Store: s, Wait: 100 * time.Millisecond})
+	createTags(t, net, s, 10, "order")
+	open := s.close("order")
+	c := newClient(t, net)
+	natstest.Eventually(t, 5*time.Second, "a call of the store", func() bool {
+		_, _ = c.ask("order", 1, 5*time.Second)
+		return s.calls.Load() > 0
+	})
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		if err := w.Stop(); err != nil {
+			t.Error(err)
+		}
+	}()
+	select {
+	case <-stopped:
+		t.Error("stopped while the store was being called")
+	case <-time.After(time.Second): // far longer than Stop takes otherwise
+	}
+	open()
+	<-stopped
+}
+
 // TestStopWithoutServer: a worker whose server is gone stops all the same.
 func TestStopWithoutServer(t *testing.T) {
 	net := natstest.Start(t)
@@ -113,9 +142,9 @@ func TestStartStopManyTimes(t *testing.T) {
 			if err := w.Stop(); err != nil {
 				t.Fatal(err)
 			}
-			if n := conn.NumSubscriptions(); n > 2 { // JetStream's own reply subjects
-				t.Errorf("%s: %d subscriptions left", role, n)
-			}
+			natstest.Eventually(t, 5*time.Second, "subscriptions to end, but for JetStream's own", func() bool {
+				return conn.NumSubscriptions() <= 2
+			})
 		}
 	}
 }

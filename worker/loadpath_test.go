@@ -9,6 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/idworker/idworker/allocator"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/testing/natstest"
@@ -36,10 +37,51 @@ func TestRolesApart(t *testing.T) {
 	net := natstest.Start(t)
 	s := newStore(t, net, 1)
 	startWorker(t, net, worker.Config{Role: worker.RoleLoader, Store: s})
-	startWorker(t, net, worker.Config{Role: worker.RoleWorker})
-	createTags(t, net, s, 10, "order")
+	startWorker(t, net, worker.Config{Role: worker.RoleWorker, Wait: noSecondAsk, MaxStep: 5, MaxBatch: 5})
+	createTags(t, net, s, 5, "order")
 	c := newClient(t, net)
-	c.use("order", 100, c.must("order"))
+	c.use("order", 5000, c.must("order"))
+}
+
+// noSecondAsk is a wait that ends before the allocator asks again for a load, so
+// that a load which is not brought through the first time fails a request.
+const noSecondAsk = allocator.DefaultReAsk * 8 / 10
+
+// TestLoadIsServedOnce: a load that comes again while it is being served, as after
+// a redelivery, costs no second range.
+func TestLoadIsServedOnce(t *testing.T) {
+	net := natstest.Start(t)
+	s := &gate{Store: newStore(t, net, 1)}
+	startWorker(t, net, worker.Config{Role: worker.RoleLoader, Store: s})
+	createTags(t, net, s, 10, "order")
+	conn := net.Connect(t)
+	grants, err := conn.SubscribeSync(messages.DefaultPrefix.Grant("me"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	open := s.close("order")
+	event := messages.LoadEvent{Instance: "me", Tag: "order", Step: 10, Seq: 1}
+	for _, seq := range []uint64{1, 1, 2, 1, 2} {
+		event.Seq = seq
+		if err := conn.Publish(messages.DefaultPrefix.Reserve(), event.Encode()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	natstest.Eventually(t, 5*time.Second, "the first to be served", func() bool { return s.calls.Load() == 1 })
+	open()
+	for _, want := range []uint64{1, 2} {
+		msg, err := grants.NextMsg(5 * time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if grant, err := messages.DecodeGrant(msg.Data); err != nil || grant.Seq != want {
+			t.Errorf("grant %+v, %v; want one for load %d", grant, err, want)
+		}
+	}
+	tags, err := s.Tags(t.Context())
+	if err != nil || tags[0].Next != 21 {
+		t.Errorf("store is at %v, %v; want 20 IDs reserved", tags, err)
+	}
 }
 
 // TestWithoutLoadStream: when the load stream is gone, segments are loaded directly,
@@ -56,7 +98,7 @@ func TestWithoutLoadStream(t *testing.T) {
 			net := natstest.Start(t)
 			s := newStore(t, net, 1)
 			for _, role := range c.roles {
-				startWorker(t, net, worker.Config{Role: role, Store: s})
+				startWorker(t, net, worker.Config{Role: role, Store: s, Wait: noSecondAsk, MaxStep: 5, MaxBatch: 5})
 			}
 			createTags(t, net, s, 5, "order")
 			c := newClient(t, net)

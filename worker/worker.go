@@ -72,8 +72,7 @@ func Start(ctx context.Context, cfg Config) (*Worker, error) {
 	w := &Worker{cfg: cfg, instance: nuid.Next(), js: js}
 	w.cfg.Log = cfg.Log.With(zap.String("instance", w.instance))
 	if err := w.start(ctx, directory); err != nil {
-		w.Stop()
-		return nil, err
+		return nil, errors.Join(err, w.Stop())
 	}
 	return w, nil
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/idworker/idworker/messages"
 )
 
-// ErrUnsafeBucket: the bucket is configured in a way that could make it forget what
+// ErrUnsafeBucket is a bucket that is configured in a way that could make it forget what
 // was handed out. The error names the bucket, the setting and the remedy.
 var ErrUnsafeBucket = errors.New("bucket is not safe to count in")
 

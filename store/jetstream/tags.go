@@ -9,10 +9,8 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
 	"github.com/idworker/idworker/store"
+	"github.com/idworker/idworker/store/jetstream/kvwatch"
 )
-
-// errWatchEnded: the connection was closed, or is being drained.
-var errWatchEnded = errors.New("the list of keys broke off")
 
 // Tags implements [store.Store]. All values come in one stream, without a request
 // per tag: 100,000 tags take about a second.
@@ -72,42 +70,25 @@ func (s *Store) current(ctx context.Context) (map[string][]byte, error) {
 // the newest revision among them too. While others write it may miss a key, see
 // complete.
 func (s *Store) values(ctx context.Context) (values map[string][]byte, newest uint64, err error) {
-	ctx, cancel := context.WithCancel(ctx)
-	watcher, err := s.kv.WatchAll(ctx)
+	w, err := kvwatch.Open(ctx, s.kv)
 	if err != nil {
-		cancel()
 		return nil, 0, err
 	}
-	defer func() {
-		// Cancelling is what stops a watcher without waiting for a server that may
-		// be away. It may be stuck handing over an entry: take what it still has,
-		// up to the end.
-		cancel()
-		for range watcher.Updates() {
-		}
-	}()
-
+	defer w.Close()
 	values = make(map[string][]byte)
 	for {
-		select {
-		case entry, open := <-watcher.Updates():
-			switch {
-			case !open && ctx.Err() != nil:
-				return nil, 0, ctx.Err()
-			case !open: // not to be mistaken for the nil that ends a whole list
-				return nil, 0, errWatchEnded
-			case entry == nil:
-				return values, newest, nil
-			case entry.Operation() == natsjs.KeyValuePut:
-				values[entry.Key()] = append([]byte{}, entry.Value()...) // not nil, even if empty
-				newest = entry.Revision()
-			default:
-				values[entry.Key()] = nil
-				newest = entry.Revision()
-			}
-		case <-ctx.Done():
-			return nil, 0, ctx.Err()
+		entry, err := w.Next(ctx)
+		switch {
+		case err != nil:
+			return nil, 0, err
+		case entry == nil:
+			return values, newest, nil
+		case entry.Operation() == natsjs.KeyValuePut:
+			values[entry.Key()] = append([]byte{}, entry.Value()...) // not nil, even if empty
+		default:
+			values[entry.Key()] = nil
 		}
+		newest = entry.Revision()
 	}
 }
 
