@@ -13,7 +13,7 @@ run: build ## Serve IDs on 127.0.0.1:4222, with a NATS server of its own, until 
 	@NATS_URL= IDWORKER_SERVER= bin/idworker serve --demo
 
 build: ## Build bin/idworker
-	@$(GO) build -trimpath -o bin/idworker ./cmd/idworker
+	$(GO) build -o bin/idworker ./cmd/idworker
 
 test: ## Run all tests, with the race detector
 	$(GO) test -race -timeout 15m ./...

@@ -53,8 +53,16 @@ func TestBatchRunsOnIntoTheReadySegment(t *testing.T) {
 	h := order(10)
 	h.request("order", 4)
 	h.grantAll() // [1,11) current, [11,31) ready: the step has doubled
-	h.next = 1000
-	h.request("order", 10).want(t, seg(5, 11), seg(11, 15))
+	h.request("order", 10).want(t, seg(5, 15))
+}
+
+func TestBatchAcrossAGapHasTwoRanges(t *testing.T) {
+	h := order(10)
+	h.request("order", 4)
+	h.Grant("order", h.reserve(10))
+	h.reserve(100) // another worker's
+	h.grantAll()
+	h.request("order", 10).want(t, seg(5, 11), seg(111, 115))
 }
 
 func TestBatchLargerThanAllBuffersIsServed(t *testing.T) {

@@ -82,7 +82,7 @@ func (t *tag) draw(n int64) []store.Segment {
 			break
 		}
 		if first, _, ok := cur.take(k); ok {
-			ids = append(ids, store.Segment{First: first, End: first + k})
+			ids = join(ids, store.Segment{First: first, End: first + k})
 			n -= k
 			break
 		}
@@ -90,11 +90,20 @@ func (t *tag) draw(n int64) []store.Segment {
 	for n > 0 {
 		k := min(n, t.ready[0].Len())
 		head, _ := t.ready[0].Cut(k)
-		ids = append(ids, head)
+		ids = join(ids, head)
 		n -= k
 		t.advance(k)
 	}
 	return ids
+}
+
+// join appends s, as part of the last segment if it follows on that directly.
+func join(ids []store.Segment, s store.Segment) []store.Segment {
+	if last := len(ids) - 1; last >= 0 && ids[last].End == s.First {
+		ids[last].End = s.End
+		return ids
+	}
+	return append(ids, s)
 }
 
 // advance makes the first ready segment the current one, with its first used IDs

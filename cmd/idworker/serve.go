@@ -39,7 +39,7 @@ const startTimeout = 30 * time.Second
 
 // Run serves until ctx ends.
 func (s *serveCmd) Run(ctx context.Context, out output) (err error) {
-	if err := s.config().WithDefaults().Check(); err != nil {
+	if err := s.config().Check(); err != nil {
 		return err
 	}
 	log := newLogger(s.LogLevel)
