@@ -65,21 +65,31 @@ func newLoader(cfg Config) *loader {
 	}
 }
 
-// submit adds a job. It does not block.
+// submit adds a job. One that comes again while it is being served, asked for twice
+// or redelivered, is done with at once.
 func (l *loader) submit(j job) {
+	if !l.enqueue(j) {
+		j.done(nil)
+	}
+}
+
+// enqueue reports whether the job is new.
+func (l *loader) enqueue(j job) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	q := l.queues[j.event.Tag]
+	tag := j.event.Tag
+	q := l.queues[tag]
 	switch {
 	case q == nil:
 		q = &queue{waiting: []job{j}}
-		l.queues[j.event.Tag] = q
-		l.wg.Go(func() { l.serve(j.event.Tag, q) })
+		l.queues[tag] = q
+		l.wg.Go(func() { l.serve(tag, q) })
 	case q.has(j.event):
-		go j.done(nil) // asked again, or redelivered, while it is being served
+		return false
 	default:
 		q.waiting = append(q.waiting, j)
 	}
+	return true
 }
 
 // has reports whether the queue holds the same load of the same worker.
