@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 )
 
 // ErrLoad is wrapped by the errors of [DecodeLoadEvent] and [DecodeGrant].
@@ -88,11 +89,14 @@ func DecodeGrant(data []byte) (Grant, error) {
 	return g, nil
 }
 
+// maxInstanceLen is ample for a NUID, which is what workers are named by.
+const maxInstanceLen = 32
+
 // checkAddress checks what becomes part of a subject, so that no event can make a
 // loader publish elsewhere.
 func checkAddress(instance, tag string) error {
-	if err := Prefix(instance).Check(); err != nil {
-		return fmt.Errorf("%w: instance: %w", ErrLoad, err)
+	if len(instance) > maxInstanceLen || strings.Contains(instance, ".") || CheckTag(instance) != nil {
+		return fmt.Errorf("%w: instance %.40q is not one token of at most %d bytes", ErrLoad, instance, maxInstanceLen)
 	}
 	if err := CheckTag(tag); err != nil {
 		return fmt.Errorf("%w: %w", ErrLoad, err)

@@ -21,14 +21,15 @@ const maxPrefixLen = 32
 var ErrPrefix = errors.New("bad prefix")
 
 // Check reports whether the prefix can name subjects, streams and buckets: one
-// token of A–Z a–z 0–9 _ -, at most 32 bytes.
+// token of a–z 0–9 _ -, at most 32 bytes. Upper case is refused because streams have
+// upper-case names: two prefixes that differ in case only would share them.
 func (p Prefix) Check() error {
 	if p == "" || len(p) > maxPrefixLen {
 		return fmt.Errorf("%w: %d bytes, allowed is 1 to %d", ErrPrefix, len(p), maxPrefixLen)
 	}
 	for i := range len(p) {
-		if !tagByte[p[i]] {
-			return fmt.Errorf("%w: %q has %q at byte %d, allowed are A-Z a-z 0-9 _ -", ErrPrefix, string(p), p[i], i)
+		if c := p[i]; !tagByte[c] || 'A' <= c && c <= 'Z' {
+			return fmt.Errorf("%w: %q has %q at byte %d, allowed are a-z 0-9 _ -", ErrPrefix, string(p), c, i)
 		}
 	}
 	return nil

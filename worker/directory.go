@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -123,7 +124,7 @@ func (d *Directory) feed(ctx context.Context, sink tagSink, ready func()) error 
 		}
 		var removed []string
 		if step, ok := d.decode(entry); ok {
-			steps[entry.Key()] = step
+			steps[strings.Clone(entry.Key())] = step // not the whole subject that it is part of
 		} else if entry.Operation() != jetstream.KeyValuePut {
 			delete(steps, entry.Key())
 			removed = append(removed, entry.Key())

@@ -1,0 +1,93 @@
+package messages_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/micro"
+
+	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/testing/natstest"
+)
+
+// answer has nc answer requests for a tag with this message.
+func answer(t *testing.T, nc *nats.Conn, tag string, reply *nats.Msg) {
+	t.Helper()
+	_, err := nc.Subscribe(messages.DefaultPrefix.Segment(tag), func(req *nats.Msg) {
+		if err := req.RespondMsg(reply); err != nil {
+			t.Error(err)
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestClient(t *testing.T) {
+	nc := natstest.Start(t).Connect(t)
+	client := messages.NewClient(nc, messages.DefaultPrefix)
+
+	answer(t, nc, "order", message("1001", "", ""))
+	if id, err := client.Next(t.Context(), "order"); id != 1001 || err != nil {
+		t.Errorf("%d, %v; want 1001", id, err)
+	}
+	answer(t, nc, "batch", message("9-10\n21", "", ""))
+	got, err := client.NextN(t.Context(), "batch", 3)
+	if want := []messages.Range{{9, 10}, {21, 21}}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("%v, %v; want %v", got, err, want)
+	}
+}
+
+// TestClientErrors: each failure is an error of its own, and none comes with an ID
+// that looks usable.
+func TestClientErrors(t *testing.T) {
+	nc := natstest.Start(t).Connect(t)
+	client := messages.NewClient(nc, messages.DefaultPrefix)
+	answer(t, nc, "gone", message("", "404", "no such tag"))
+	answer(t, nc, "short", message("5", "", ""))
+	if _, err := nc.Subscribe(messages.DefaultPrefix.Segment("silent"), func(*nats.Msg) {}); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		tag  string
+		n    int64
+		want error
+	}{
+		{"no.*.wildcards", 1, messages.ErrTag},
+		{"order", 0, messages.ErrCount},
+		{"order", -1, messages.ErrCount},
+		{"nobody", 1, nats.ErrNoResponders},
+		{"gone", 1, messages.ErrNoTag},
+		{"short", 2, messages.ErrReply},
+		{"silent", 1, context.DeadlineExceeded},
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		if got, err := client.NextN(ctx, c.tag, c.n); got != nil || !errors.Is(err, c.want) {
+			t.Errorf("%s, %d: %v, %v; want %v", c.tag, c.n, got, err, c.want)
+		}
+		cancel()
+	}
+}
+
+// TestErrorRepliesOfMicro: the headers are those that the NATS services API sends.
+func TestErrorRepliesOfMicro(t *testing.T) {
+	nc := natstest.Start(t).Connect(t)
+	service, err := micro.AddService(nc, micro.Config{Name: "test", Version: "0.0.0", Endpoint: &micro.EndpointConfig{
+		Subject: messages.DefaultPrefix.Segment(">"),
+		Handler: micro.HandlerFunc(func(req micro.Request) { _ = req.Error("507", "used up", nil) }),
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = service.Stop() }()
+
+	_, err = messages.NewClient(nc, messages.DefaultPrefix).Next(t.Context(), "order")
+	var reply *messages.Error
+	if !errors.As(err, &reply) || *reply != (messages.Error{Code: messages.CodeExhausted, Text: "used up"}) {
+		t.Errorf("%v", err)
+	}
+}

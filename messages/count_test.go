@@ -1,0 +1,111 @@
+package messages_test
+
+import (
+	"bytes"
+	"errors"
+	"math"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/idworker/idworker/messages"
+)
+
+func TestDecodeCount(t *testing.T) {
+	for _, c := range []struct {
+		data  string
+		limit int64
+		want  int64
+	}{
+		{"", 10, 1},
+		{"1", 10, 1},
+		{"10", 10, 10},
+		{"5000", 10_000, 5000},
+		{"9223372036854775807", math.MaxInt64, math.MaxInt64},
+	} {
+		if n, err := messages.DecodeCount([]byte(c.data), c.limit); n != c.want || err != nil {
+			t.Errorf("%q: %d, %v; want %d", c.data, n, err, c.want)
+		}
+	}
+	for _, c := range []struct{ why, data string }{
+		{"zero", "0"},
+		{"negative", "-1"},
+		{"plus sign", "+1"},
+		{"leading zero", "01"},
+		{"exponent", "1e3"},
+		{"hexadecimal", "0x10"},
+		{"underscore", "1_000"},
+		{"decimal point", "1.0"},
+		{"leading space", " 7"},
+		{"trailing space", "7 "},
+		{"newline, as echo sends it", "7\n"},
+		{"over the limit", "10001"},
+		{"2^63", "9223372036854775808"},
+		{"2^64 + 1, which wraps to 1", "18446744073709551617"},
+		{"19 nines", strings.Repeat("9", 19)},
+		{"30 digits", strings.Repeat("1", 30)},
+		{"a megabyte of digits", strings.Repeat("1", 1<<20)},
+		{"a megabyte of zeros", strings.Repeat("\x00", 1<<20)},
+		{"binary", "\x00\x01\xff"},
+		{"other digits of Unicode", "٣"},
+		{"JSON", `{"n":1}`},
+	} {
+		n, err := messages.DecodeCount([]byte(c.data), 10_000)
+		if n != 0 || !errors.Is(err, messages.ErrCount) {
+			t.Errorf("%s: %d, %v; want ErrCount", c.why, n, err)
+			continue
+		}
+		if text := err.Error(); len(text) > 200 || strings.ContainsAny(text, "\r\n\x00") {
+			t.Errorf("%s: the error is not fit for a header: %q", c.why, text)
+		}
+	}
+}
+
+func TestDecodeCountAllocatesNothing(t *testing.T) {
+	data := []byte("5000")
+	if n := testing.AllocsPerRun(100, func() { _, _ = messages.DecodeCount(data, 10_000) }); n != 0 {
+		t.Errorf("%v allocations, want 0", n)
+	}
+}
+
+func TestAnyCountThereAndBack(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		n := rapid.Int64Range(1, math.MaxInt64).Draw(t, "n")
+		if got, err := messages.DecodeCount(messages.EncodeCount(n), n); got != n || err != nil {
+			t.Fatalf("%d became %d, %v", n, got, err)
+		}
+		if n > 1 {
+			if _, err := messages.DecodeCount(messages.EncodeCount(n), n-1); !errors.Is(err, messages.ErrCount) {
+				t.Fatalf("%d with the limit %d: %v", n, n-1, err)
+			}
+		}
+	})
+}
+
+func FuzzDecodeCount(f *testing.F) {
+	for _, data := range []string{"", "1", "10", "0", "-1", "1e3", " 7", "01", "9223372036854775808", strings.Repeat("1", 30)} {
+		f.Add([]byte(data), int64(10_000))
+	}
+	f.Fuzz(func(t *testing.T, data []byte, limit int64) {
+		n, err := messages.DecodeCount(data, limit)
+		if err != nil {
+			if n != 0 || !errors.Is(err, messages.ErrCount) {
+				t.Fatalf("%q: %d beside %v", data, n, err)
+			}
+			return
+		}
+		if len(data) == 0 {
+			if n != 1 {
+				t.Fatalf("empty request is %d", n)
+			}
+			return
+		}
+		if n < 1 || n > limit {
+			t.Fatalf("%q: %d, limit %d", data, n, limit)
+		}
+		if n > 1 && !bytes.Equal(messages.EncodeCount(n), data) {
+			t.Fatalf("%q is %d, which is %q", data, n, messages.EncodeCount(n))
+		}
+	})
+}

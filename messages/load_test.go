@@ -1,0 +1,199 @@
+package messages_test
+
+import (
+	"errors"
+	"math"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/idworker/idworker/messages"
+)
+
+const maxLoad = 1_000_000
+
+var (
+	goodEvent = messages.LoadEvent{Instance: "W1", Tag: "order", Step: 1000, Want: 3, Seq: 7}
+	goodGrant = messages.Grant{Instance: "W1", Tag: "order", Seq: 7, First: 1, End: 1001}
+)
+
+func TestSizeOfALoad(t *testing.T) {
+	for _, c := range []struct{ step, want, size int64 }{{1000, 0, 1000}, {1000, 999, 1000}, {1000, 5000, 5000}} {
+		if got := (messages.LoadEvent{Step: c.step, Want: c.want}).Size(); got != c.size {
+			t.Errorf("step %d, want %d: %d, want %d", c.step, c.want, got, c.size)
+		}
+	}
+}
+
+func TestDecodeLoadEvent(t *testing.T) {
+	if got, err := messages.DecodeLoadEvent(goodEvent.Encode(), maxLoad); got != goodEvent || err != nil {
+		t.Errorf("%+v, %v; want %+v", got, err, goodEvent)
+	}
+	for why, change := range map[string]func(*messages.LoadEvent){
+		"no instance":            func(e *messages.LoadEvent) { e.Instance = "" },
+		"instance of two tokens": func(e *messages.LoadEvent) { e.Instance = "a.b" },
+		"instance a wildcard":    func(e *messages.LoadEvent) { e.Instance = ">" },
+		"instance too long":      func(e *messages.LoadEvent) { e.Instance = strings.Repeat("x", 33) },
+		"no tag":                 func(e *messages.LoadEvent) { e.Tag = "" },
+		"tag a wildcard":         func(e *messages.LoadEvent) { e.Tag = "order.*" },
+		"step 0":                 func(e *messages.LoadEvent) { e.Step = 0 },
+		"step negative":          func(e *messages.LoadEvent) { e.Step = -1 },
+		"step over the limit":    func(e *messages.LoadEvent) { e.Step = maxLoad + 1 },
+		"want negative":          func(e *messages.LoadEvent) { e.Want = -1 },
+		"want over the limit":    func(e *messages.LoadEvent) { e.Want = maxLoad + 1 },
+		"want as large as can":   func(e *messages.LoadEvent) { e.Want = math.MaxInt64 },
+	} {
+		e := goodEvent
+		change(&e)
+		if _, err := messages.DecodeLoadEvent(e.Encode(), maxLoad); !errors.Is(err, messages.ErrLoad) {
+			t.Errorf("%s: %v, want ErrLoad", why, err)
+		}
+	}
+}
+
+func TestDecodeGrant(t *testing.T) {
+	for _, g := range []messages.Grant{
+		goodGrant,
+		{Instance: "W1", Tag: "order", First: math.MaxInt64 - 1, End: math.MaxInt64},
+		{Instance: "W1", Tag: "order", Seq: math.MaxUint64, Refused: messages.CodeNoTag},
+		{Instance: "W1", Tag: "order", Seq: 7, Refused: messages.CodeExhausted},
+	} {
+		if got, err := messages.DecodeGrant(g.Encode()); got != g || err != nil {
+			t.Errorf("%+v, %v; want %+v", got, err, g)
+		}
+	}
+	for why, change := range map[string]func(*messages.Grant){
+		"no instance":               func(g *messages.Grant) { g.Instance = "" },
+		"instance of two tokens":    func(g *messages.Grant) { g.Instance = "a.b" },
+		"tag with an empty token":   func(g *messages.Grant) { g.Tag = "a..b" },
+		"no range":                  func(g *messages.Grant) { g.First, g.End = 0, 0 },
+		"range from 0":              func(g *messages.Grant) { g.First = 0 },
+		"negative range":            func(g *messages.Grant) { g.First, g.End = -5, -1 },
+		"range that wrapped around": func(g *messages.Grant) { g.First, g.End = math.MaxInt64, math.MinInt64 },
+		"empty range":               func(g *messages.Grant) { g.First, g.End = 5, 5 },
+		"range and refusal":         func(g *messages.Grant) { g.Refused = messages.CodeNoTag },
+		"refusal that is none": func(g *messages.Grant) {
+			g.First, g.End, g.Refused = 0, 0, messages.CodeUnavailable
+		},
+	} {
+		g := goodGrant
+		change(&g)
+		if _, err := messages.DecodeGrant(g.Encode()); !errors.Is(err, messages.ErrLoad) {
+			t.Errorf("%s: %v, want ErrLoad", why, err)
+		}
+	}
+}
+
+// TestLoadMessagesThatAreNone: what is no JSON object with numbers that fit, both
+// decoders refuse.
+func TestLoadMessagesThatAreNone(t *testing.T) {
+	for _, data := range []string{
+		"", "null", "1", "[]", `"order"`, "{", `{"step":1e99}`, `{"step":1.5}`, `{"seq":-1}`, "\x00\xff",
+		`{"instance":"W1","tag":"order","step":9223372036854775808,"want":0,"seq":1}`,
+		`{"instance":"W1","tag":"order\u0000","step":1,"first":1,"end":2}`,
+		`{"instance":"W1","tag":"order","step":1,"first":1,"end":2} trailing`,
+		strings.Repeat("[", 100_000),
+	} {
+		if _, err := messages.DecodeLoadEvent([]byte(data), maxLoad); !errors.Is(err, messages.ErrLoad) {
+			t.Errorf("event %.50q: %v, want ErrLoad", data, err)
+		}
+		if _, err := messages.DecodeGrant([]byte(data)); !errors.Is(err, messages.ErrLoad) {
+			t.Errorf("grant %.50q: %v, want ErrLoad", data, err)
+		}
+	}
+}
+
+func TestAnyLoadEventThereAndBack(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		e := messages.LoadEvent{
+			Instance: instances().Draw(t, "instance"),
+			Tag:      tags().Draw(t, "tag"),
+			Step:     rapid.Int64Range(1, maxLoad).Draw(t, "step"),
+			Want:     rapid.Int64Range(0, maxLoad).Draw(t, "want"),
+			Seq:      rapid.Uint64().Draw(t, "seq"),
+		}
+		if got, err := messages.DecodeLoadEvent(e.Encode(), maxLoad); got != e || err != nil {
+			t.Fatalf("%+v became %+v, %v", e, got, err)
+		}
+		if _, err := messages.DecodeLoadEvent(e.Encode(), e.Size()-1); !errors.Is(err, messages.ErrLoad) {
+			t.Fatalf("%+v with a limit below its size: %v", e, err)
+		}
+	})
+}
+
+func TestAnyGrantThereAndBack(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		g := messages.Grant{
+			Instance: instances().Draw(t, "instance"),
+			Tag:      tags().Draw(t, "tag"),
+			Seq:      rapid.Uint64().Draw(t, "seq"),
+			Refused:  rapid.SampledFrom([]messages.Code{0, messages.CodeNoTag, messages.CodeExhausted}).Draw(t, "refused"),
+		}
+		if g.Refused == 0 {
+			g.First = rapid.Int64Range(1, math.MaxInt64-1).Draw(t, "first")
+			g.End = rapid.Int64Range(g.First+1, math.MaxInt64).Draw(t, "end")
+		}
+		if got, err := messages.DecodeGrant(g.Encode()); got != g || err != nil {
+			t.Fatalf("%+v became %+v, %v", g, got, err)
+		}
+	})
+}
+
+func FuzzDecodeLoadEvent(f *testing.F) {
+	f.Add(goodEvent.Encode(), int64(maxLoad))
+	f.Add([]byte(`{"instance":"W1.>","tag":"order","step":1}`), int64(maxLoad))
+	f.Add([]byte(`{"INSTANCE":"W1","Tag":"order","step":1,"step":2,"more":{}}`), int64(maxLoad))
+	f.Add([]byte(`{"instance":"W1","tag":"order.*","step":1}`), int64(maxLoad))
+	f.Add([]byte(`{"instance":"W1","tag":"order","step":9223372036854775807}`), int64(math.MaxInt64))
+	f.Add([]byte(`null`), int64(0))
+	f.Fuzz(func(t *testing.T, data []byte, limit int64) {
+		e, err := messages.DecodeLoadEvent(data, limit)
+		if err != nil {
+			if !errors.Is(err, messages.ErrLoad) {
+				t.Fatalf("%v is not ErrLoad", err)
+			}
+			return
+		}
+		if e.Step < 1 || e.Want < 0 || e.Size() < 1 || e.Size() > limit {
+			t.Fatalf("%q: %+v, limit %d", data, e, limit)
+		}
+		wantAddress(t, e.Instance, e.Tag)
+		if again, err := messages.DecodeLoadEvent(e.Encode(), limit); again != e || err != nil {
+			t.Fatalf("%+v became %+v, %v", e, again, err)
+		}
+	})
+}
+
+func FuzzDecodeGrant(f *testing.F) {
+	f.Add(goodGrant.Encode())
+	f.Add([]byte(`{"instance":"W1","tag":"order","seq":7,"refused":404}`))
+	f.Add([]byte(`{"instance":"W1","tag":"order","seq":7,"refused":503}`))
+	f.Add([]byte(`{"instance":"*","tag":"order","seq":7,"first":1,"end":2}`))
+	f.Add([]byte(`{"instance":"W1","tag":"order","seq":7,"first":9223372036854775807,"end":-9223372036854775808}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		g, err := messages.DecodeGrant(data)
+		if err != nil {
+			if !errors.Is(err, messages.ErrLoad) {
+				t.Fatalf("%v is not ErrLoad", err)
+			}
+			return
+		}
+		if granted := g.First >= 1 && g.End > g.First; granted == (g.Refused != 0) {
+			t.Fatalf("%q: %+v, want either a range or a refusal", data, g)
+		}
+		wantAddress(t, g.Instance, g.Tag)
+		if again, err := messages.DecodeGrant(g.Encode()); again != g || err != nil {
+			t.Fatalf("%+v became %+v, %v", g, again, err)
+		}
+	})
+}
+
+// wantAddress fails the test unless an accepted instance is one token of a subject,
+// and an accepted tag its own tokens.
+func wantAddress(t testing.TB, instance, tag string) {
+	t.Helper()
+	wantLiteral(t, messages.DefaultPrefix.Grant(instance), 3)
+	wantLiteral(t, messages.DefaultPrefix.Load(instance, tag), 3+tokens(tag))
+	wantTagInSubjects(t, tag)
+}

@@ -1,0 +1,51 @@
+package messages_test
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/idworker/idworker/messages"
+)
+
+// wantLiteral fails the test unless the subject has that many tokens, none of them
+// empty, and none of them anything that a NATS server would read as more than text.
+func wantLiteral(t testing.TB, subject string, tokens int) {
+	t.Helper()
+	got := strings.Split(subject, ".")
+	if len(got) != tokens {
+		t.Fatalf("subject %q has %d tokens, want %d", subject, len(got), tokens)
+	}
+	for _, token := range got {
+		if !tokenRule.MatchString(token) {
+			t.Fatalf("subject %q has the token %q", subject, token)
+		}
+	}
+}
+
+// The rules in another notation than the code has them.
+var (
+	tokenRule = regexp.MustCompile(`\A[A-Za-z0-9_-]+\z`)
+	tagRule   = regexp.MustCompile(`\A[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*\z`)
+)
+
+// tags draws well-formed tags.
+func tags() *rapid.Generator[string] {
+	return rapid.StringMatching(`[A-Za-z0-9_-]{1,24}(\.[A-Za-z0-9_-]{1,24}){0,4}`)
+}
+
+// instances draws well-formed names of processes.
+func instances() *rapid.Generator[string] { return rapid.StringMatching(`[A-Za-z0-9_-]{1,32}`) }
+
+// tokens is the number of tokens of a tag.
+func tokens(tag string) int { return 1 + strings.Count(tag, ".") }
+
+// wantTagInSubjects fails the test unless the tag adds its own tokens to every
+// subject that it becomes part of, and nothing else.
+func wantTagInSubjects(t testing.TB, tag string) {
+	t.Helper()
+	wantLiteral(t, messages.DefaultPrefix.Segment(tag), 2+tokens(tag))
+	wantLiteral(t, messages.DefaultPrefix.Load("i", tag), 3+tokens(tag))
+}
