@@ -13,6 +13,8 @@
 //   - The number of rows in the answer decides, not the insert ID. If no row matched,
 //     the ID may be one of the connection's past. If two did, the table has no unique
 //     key on biz_tag, and the range is burnt.
+//   - The table has no trigger on UPDATE. With one, the answer's insert ID is 0 whatever
+//     the trigger does, and the range is burnt.
 //   - autocommit is on and strict mode is set on every connection, whatever the
 //     server's defaults are: a range that is not committed, or that a column too
 //     narrow for it cut off, would be handed out again. For the same reason Check

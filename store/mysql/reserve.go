@@ -54,6 +54,9 @@ func (s *Store) reserve(ctx context.Context, conn *sql.Conn, tag string, step in
 		if err != nil {
 			return store.Segment{}, err
 		}
+		if maxID == 0 { // tried: any trigger on UPDATE has this effect
+			return store.Segment{}, fmt.Errorf("%w: the server does not say what it raised max_id to; if the table has a trigger on UPDATE, drop it", store.ErrSetup)
+		}
 		return leaf.Reserved(maxID, step)
 	case 0: // the insert ID is an old one
 		return store.Segment{}, s.notRaised(ctx, conn, tag, step)

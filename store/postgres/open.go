@@ -66,7 +66,7 @@ func parse(dsn string) (*pgxpool.Config, error) {
 		return nil, errDSN
 	}
 	config, err := pgxpool.ParseConfig(dsn)
-	if err != nil {
+	if err != nil || strings.ContainsAny(config.ConnConfig.Host, "()") { // as in MySQL's DSNs
 		return nil, errDSN
 	}
 	config.MaxConns = leaf.MaxConns

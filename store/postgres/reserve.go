@@ -38,7 +38,7 @@ func (s *Store) Reserve(ctx context.Context, tag string, step int64) (store.Segm
 
 func (s *Store) reserve(ctx context.Context, tag string, step int64) (store.Segment, error) {
 	rows, err := s.pool.Query(ctx,
-		"UPDATE "+s.table+" SET max_id = max_id + $2 WHERE"+exactly+" AND max_id BETWEEN 1 AND $3 RETURNING max_id, "+durable,
+		"UPDATE "+s.table+" SET max_id = max_id + $2::bigint WHERE"+exactly+" AND max_id BETWEEN 1 AND $3::bigint RETURNING max_id, "+durable,
 		tag, step, leaf.Highest(step))
 	if err != nil {
 		return store.Segment{}, err

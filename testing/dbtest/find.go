@@ -20,10 +20,11 @@ type server interface {
 
 // shared is the one server of a kind that all tests of the process use.
 type shared struct {
-	once sync.Once
-	at   endpoint
-	from string
-	err  error
+	once   sync.Once
+	server server // kept, for it lives only as long as its pipe
+	at     endpoint
+	from   string
+	err    error
 }
 
 // shared returns an empty database on the server of the process.
@@ -40,7 +41,7 @@ func (k *kind) shared(t testing.TB) *DB {
 			}
 			return
 		}
-		_, p.at, p.from, p.err = k.launch()
+		p.server, p.at, p.from, p.err = k.launch()
 	})
 	if p.err != nil {
 		missing(t, k, p.err)
