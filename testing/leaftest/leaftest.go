@@ -29,17 +29,24 @@ type Backend struct {
 	Start    func(testing.TB) *dbtest.Server // the test's own
 	Open     func(dsn, table string) (Store, error)
 
-	// Scheme and Rest make up a DSN: Scheme + user:password@ + Rest of an address and a
-	// database.
+	// Rest is a DSN without a user.
 	Rest func(addr, database string) string
 
 	Shapes     map[string]string // CREATE TABLE leaf_alloc …, as different installations have it
 	IgnoreCase string            // one whose biz_tag takes Order and order for the same
-	NoKey      string            // one without a key
+	NoKey      string            // one without a key, and with NULLs
 	Float      string            // one whose max_id is floating point
 	Narrow     string            // one whose max_id has 32 bits
-	Arg        func(n int) string
-	User       func(user, password, grant string) []string // makes a user with a right on leaf_alloc
+
+	// Arg is the placeholder of the nth argument.
+	Arg func(n int) string
+
+	// User returns statements that make a user with a right on leaf_alloc, or with none,
+	// and as the last one what removes the user again.
+	User func(user, password, grant string) []string
+
+	// NoDatabase is the name of a database that does not exist, and to which the users
+	// above would be let in.
 	NoDatabase string
 }
 
