@@ -22,4 +22,10 @@ var (
 	// ErrCorrupt: what is stored for the tag cannot be read as a counter.
 	// Nothing was changed; an operator has to look at it.
 	ErrCorrupt = errors.New("corrupt entry")
+
+	// ErrSetup: the database answers, but not as a store: user, password,
+	// privileges, table or columns are not as they have to be, or it takes no
+	// writes. The message names the remedy. Nothing was changed; calls fail until
+	// somebody applies it.
+	ErrSetup = errors.New("database is not set up as a store")
 )

@@ -3,6 +3,10 @@ package store
 import "fmt"
 
 // Tag is what a store keeps for one ID sequence.
+//
+// The bounds below are those of a tag that can be served. A list shows what is there:
+// a row that was inserted by hand may break them, or have a name that is no tag.
+// Check, and messages.CheckTag, tell.
 type Tag struct {
 	Name string
 

@@ -1,0 +1,113 @@
+package mysql
+
+import (
+	"database/sql"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	driver "github.com/go-sql-driver/mysql"
+
+	"github.com/idworker/idworker/store"
+	"github.com/idworker/idworker/store/internal/leaf"
+)
+
+// Store counts in one table of one database.
+type Store struct {
+	db      *sql.DB
+	table   string // quoted
+	name    string // for messages
+	checked atomic.Bool
+}
+
+var _ store.Store = (*Store)(nil)
+
+// Scheme is how the DSNs of this package begin.
+const Scheme = "mysql://"
+
+// session is set on every connection, over what the server has as defaults. The lock
+// timeouts, in seconds, keep statements whose caller has given up from piling up
+// behind a lock: the server does not notice that the connection is gone.
+var session = map[string]string{
+	"autocommit":               "1",
+	"sql_mode":                 "'STRICT_ALL_TABLES'",
+	"innodb_lock_wait_timeout": "3",
+	"lock_wait_timeout":        "3",
+}
+
+// maxTableName is the server's limit for an identifier.
+const maxTableName = 64
+
+// Open makes a store of mysql://user:password@tcp(host:port)/database?…, where the
+// parameters are those of github.com/go-sql-driver/mysql; tls=true, for one. The
+// table may be schema-qualified.
+//
+// It does not connect: what is wrong with the database, Check says, or the first call
+// that needs it. Errors name what is malformed and never contain the DSN.
+func Open(dsn, table string) (*Store, error) {
+	parts, err := leaf.ParseTable(table, maxTableName)
+	if err != nil {
+		return nil, err
+	}
+	config, err := parse(dsn)
+	if err != nil {
+		return nil, err
+	}
+	connector, err := driver.NewConnector(config)
+	if err != nil {
+		return nil, errDSN // may quote the DSN
+	}
+	db := sql.OpenDB(connector)
+	db.SetMaxOpenConns(leaf.MaxConns)
+	db.SetMaxIdleConns(leaf.MaxConns)
+	// Short of the server's wait_timeout, and of what firewalls keep; and after a
+	// failover behind one name, everybody is at the new primary by then.
+	db.SetConnMaxLifetime(10 * time.Minute)
+	db.SetConnMaxIdleTime(3 * time.Minute)
+	return &Store{db: db, table: "`" + strings.Join(parts, "`.`") + "`", name: table}, nil
+}
+
+// Close closes the connections. Calls that are under way fail.
+func (s *Store) Close() error { return s.db.Close() }
+
+var errDSN = errors.New("malformed DSN, expected mysql://user:password@tcp(host:port)/database, " +
+	"and parameters, if any, as name=value after a question mark")
+
+// parse reads a DSN. The driver's own errors are not passed on: some quote what they
+// could not read, and that may be part of the password.
+func parse(dsn string) (*driver.Config, error) {
+	rest, ok := strings.CutPrefix(dsn, Scheme)
+	if !ok || hasStrict(rest) {
+		return nil, errDSN
+	}
+	config, err := driver.ParseDSN(rest)
+	if err != nil || config.DBName == "" || config.User == "" {
+		return nil, errDSN
+	}
+	// The driver would send SET for every name that it does not know.
+	if len(config.Params) > 0 {
+		names := slices.Sorted(maps.Keys(config.Params))
+		return nil, fmt.Errorf("malformed DSN: %q is no parameter of the driver, and session variables cannot be set", names[0])
+	}
+	config.Params = maps.Clone(session)
+	config.InterpolateParams = true // one round trip; two with a prepared statement
+	config.ClientFoundRows = false  // rows affected are rows that were raised
+	config.RejectReadOnly = false   // would hide the server's message
+	config.CheckConnLiveness = true
+	config.Logger = &driver.NopLogger{} // what it would log is returned as well
+	for _, timeout := range []*time.Duration{&config.Timeout, &config.ReadTimeout, &config.WriteTimeout} {
+		if *timeout <= 0 {
+			*timeout = leaf.CallTimeout
+		}
+	}
+	return config, nil
+}
+
+// hasStrict reports whether the DSN has a parameter on which the driver panics.
+func hasStrict(dsn string) bool {
+	return strings.Contains(dsn, "?strict=") || strings.Contains(dsn, "&strict=")
+}

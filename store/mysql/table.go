@@ -1,0 +1,76 @@
+package mysql
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"strings"
+
+	"github.com/idworker/idworker/store"
+)
+
+// Migrate creates the table if it is missing, as Leaf has it, but with a collation
+// that tells Order from order. One that exists is left as it is.
+func (s *Store) Migrate(ctx context.Context) error {
+	return s.tableError(s.with(ctx, func(ctx context.Context, conn *sql.Conn) error {
+		// Looked for first: a user who may not create tables is none the worse for it.
+		if err := s.checkColumns(ctx, conn); !hasNumber(err, erNoSuchTable) {
+			return err
+		}
+		_, err := conn.ExecContext(ctx, "CREATE TABLE IF NOT EXISTS "+s.table+` (
+			biz_tag     VARCHAR(128) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL DEFAULT '',
+			max_id      BIGINT NOT NULL DEFAULT 1,
+			step        INT NOT NULL,
+			description VARCHAR(256) DEFAULT NULL,
+			update_time TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP ON UPDATE CURRENT_TIMESTAMP,
+			PRIMARY KEY (biz_tag)
+		) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin`)
+		return err
+	}))
+}
+
+// Check finds out whether the database can be counted in: it answers, lets the user
+// in, has the table with the columns, and allows them to be read and max_id to be
+// written. What is not so is ErrSetup; anything else means that the database is away.
+//
+// The first Reserve does the same. A table that is altered afterwards is not noticed.
+func (s *Store) Check(ctx context.Context) error {
+	return s.tableError(s.with(ctx, s.check))
+}
+
+func (s *Store) checkOnce(ctx context.Context, conn *sql.Conn) error {
+	if s.checked.Load() {
+		return nil
+	}
+	return s.check(ctx, conn)
+}
+
+func (s *Store) check(ctx context.Context, conn *sql.Conn) error {
+	if err := s.checkColumns(ctx, conn); err != nil {
+		return err
+	}
+	// Changes no row, but is refused like one that does.
+	if _, err := conn.ExecContext(ctx, "UPDATE "+s.table+" SET max_id = max_id WHERE biz_tag = '' AND 1 = 0"); err != nil {
+		return err
+	}
+	s.checked.Store(true)
+	return nil
+}
+
+func (s *Store) checkColumns(ctx context.Context, conn *sql.Conn) error {
+	rows, err := conn.QueryContext(ctx, "SELECT biz_tag, max_id, step FROM "+s.table+" LIMIT 0")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = rows.Close() }()
+	columns, err := rows.ColumnTypes()
+	if err != nil {
+		return err
+	}
+	for _, column := range columns[1:] {
+		if kind := column.DatabaseTypeName(); !strings.HasSuffix(kind, "INT") {
+			return fmt.Errorf("%w: the column %s is %s, it has to be BIGINT", store.ErrSetup, column.Name(), kind)
+		}
+	}
+	return rows.Err()
+}

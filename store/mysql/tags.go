@@ -1,0 +1,108 @@
+package mysql
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"github.com/idworker/idworker/store"
+	"github.com/idworker/idworker/store/internal/leaf"
+)
+
+// Tags implements [store.Store]. Rows are listed as they are, in bounds or not; only
+// those with NULL or a number that is no int64 are left out and reported.
+func (s *Store) Tags(ctx context.Context) ([]store.Tag, error) {
+	tags, corrupt, err := s.list(ctx)
+	if err != nil {
+		return nil, s.tableError(fmt.Errorf("list tags: %w", s.explain(err)))
+	}
+	return tags, s.tableError(errors.Join(corrupt...))
+}
+
+func (s *Store) list(ctx context.Context) (tags []store.Tag, corrupt []error, err error) {
+	rows, err := s.db.QueryContext(ctx, "SELECT biz_tag, max_id, step FROM "+s.table)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		var bizTag, maxID, step *string
+		if err := rows.Scan(&bizTag, &maxID, &step); err != nil {
+			return nil, nil, err
+		}
+		tag, err := leaf.Row(bizTag, maxID, step)
+		if err != nil {
+			corrupt = append(corrupt, err)
+			continue
+		}
+		tags = append(tags, tag)
+	}
+	return tags, corrupt, rows.Err()
+}
+
+// CreateTag implements [store.Store]. A malformed name is ErrBadTag, and so is a step
+// that the table's column cannot hold. After a lost answer a second call may find the
+// tag of the first, hence ErrTagExists.
+func (s *Store) CreateTag(ctx context.Context, tag store.Tag) error {
+	if err := leaf.CheckName(tag.Name); err != nil {
+		return err
+	}
+	if err := tag.Check(); err != nil {
+		return err
+	}
+	return s.tagError(tag.Name, s.with(ctx, func(ctx context.Context, conn *sql.Conn) error {
+		_, err := conn.ExecContext(ctx, "INSERT INTO "+s.table+" (biz_tag, max_id, step) VALUES (?, ?, ?)",
+			tag.Name, tag.Next, tag.Step)
+		switch {
+		case isDuplicate(err):
+			return s.duplicate(ctx, conn, tag.Name)
+		case isOutOfRange(err), isTooLong(err):
+			return fmt.Errorf("%w: %w", store.ErrBadTag, err)
+		}
+		return err
+	}))
+}
+
+// duplicate tells a tag that exists from one that the table's collation takes for it.
+func (s *Store) duplicate(ctx context.Context, conn *sql.Conn, tag string) error {
+	exists, err := s.exists(ctx, conn, tag)
+	if err != nil {
+		return err
+	}
+	if !exists {
+		return fmt.Errorf("%w: the collation of the column biz_tag takes this tag for another that exists; give it the collation utf8mb4_bin", store.ErrSetup)
+	}
+	return store.ErrTagExists
+}
+
+// SetStep implements [store.Store]. A malformed tag is ErrBadTag, and so is a step
+// that the table's column cannot hold.
+func (s *Store) SetStep(ctx context.Context, tag string, step int64) error {
+	if err := leaf.CheckReserve(tag, step); err != nil {
+		return err
+	}
+	return s.tagError(tag, s.with(ctx, func(ctx context.Context, conn *sql.Conn) error {
+		result, err := conn.ExecContext(ctx, "UPDATE "+s.table+" SET step = ? WHERE"+exactly, step, tag, tag)
+		if isOutOfRange(err) {
+			return fmt.Errorf("%w: step %d: %w", store.ErrBadTag, step, err)
+		}
+		if err != nil {
+			return err
+		}
+		changed, err := result.RowsAffected()
+		if err != nil || changed > 0 {
+			return err
+		}
+		exists, err := s.exists(ctx, conn, tag) // with this step already
+		if err == nil && !exists {
+			err = store.ErrNoTag
+		}
+		return err
+	}))
+}
+
+func (s *Store) exists(ctx context.Context, conn *sql.Conn, tag string) (exists bool, err error) {
+	err = conn.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM "+s.table+" WHERE"+exactly+")", tag, tag).Scan(&exists)
+	return exists, err
+}

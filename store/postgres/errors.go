@@ -1,0 +1,82 @@
+package postgres
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/idworker/idworker/store"
+	"github.com/idworker/idworker/store/internal/leaf"
+)
+
+// The server's error codes that mean something here.
+const (
+	stringTooLong        = "22001"
+	numericOutOfRange    = "22003"
+	uniqueViolation      = "23505"
+	readOnlyTransaction  = "25006"
+	invalidAuthorization = "28000"
+	invalidPassword      = "28P01"
+	invalidCatalog       = "3D000"
+	invalidSchema        = "3F000"
+	insufficient         = "42501"
+	undefinedColumn      = "42703"
+	undefinedTable       = "42P01"
+	duplicateTable       = "42P07"
+	wrongObjectType      = "42809"
+)
+
+// remedies are for the errors that somebody has to mend.
+var remedies = map[string]string{
+	readOnlyTransaction:  "the server takes no writes, name the primary in the DSN",
+	invalidAuthorization: "the server did not let the user in, check user and TLS settings in the DSN, and pg_hba.conf",
+	invalidPassword:      "the server refused user or password, check both in the DSN",
+	invalidCatalog:       "create the database, or check its name in the DSN",
+	invalidSchema:        "create the schema, or check the name of the table",
+	insufficient:         "grant the user SELECT, INSERT and UPDATE on the table, and USAGE on its schema",
+	undefinedColumn:      "the table needs the columns biz_tag, max_id and step; is it Leaf's?",
+	undefinedTable:       "the table is missing; --migrate creates it",
+	wrongObjectType:      "name a table",
+}
+
+// explain translates an error of the driver. Neither the server's messages nor the
+// network's contain the password.
+func (s *Store) explain(err error) error {
+	var answer *pgconn.PgError
+	if errors.As(err, &answer) {
+		if remedy := remedies[answer.Code]; remedy != "" {
+			return fmt.Errorf("%w: %s: %w", store.ErrSetup, remedy, answer)
+		}
+		return err
+	}
+	if unreachable := leaf.Unreachable(err); unreachable != nil {
+		return unreachable
+	}
+	return err
+}
+
+// tagError says in which row err happened; nil stays nil.
+func (s *Store) tagError(tag string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("table %s, tag %s: %w", s.name, tag, err)
+}
+
+// tableError says in which table err happened; nil stays nil.
+func (s *Store) tableError(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("table %s: %w", s.name, err)
+}
+
+func isDuplicate(err error) bool  { return hasCode(err, uniqueViolation) }
+func isOutOfRange(err error) bool { return hasCode(err, numericOutOfRange) }
+func isTooLong(err error) bool    { return hasCode(err, stringTooLong) }
+
+func hasCode(err error, code string) bool {
+	var answer *pgconn.PgError
+	return errors.As(err, &answer) && answer.Code == code
+}

@@ -1,0 +1,88 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/idworker/idworker/store"
+	"github.com/idworker/idworker/store/internal/leaf"
+)
+
+// Store counts in one table of one database.
+type Store struct {
+	pool    *pgxpool.Pool
+	table   string // quoted
+	name    string // for messages
+	checked atomic.Bool
+}
+
+var _ store.Store = (*Store)(nil)
+
+// maxTableName is where the server would cut an identifier off.
+const maxTableName = 63
+
+var errDSN = errors.New("malformed DSN, expected postgres://user:password@host:port/database, and parameters, " +
+	"if any, as name=value after a question mark; in user and password, special characters have to be percent-encoded")
+
+// Open makes a store of postgres://user:password@host:port/database?…, where the
+// parameters are those of libpq, as far as github.com/jackc/pgx knows them;
+// sslmode=verify-full, for one. The table may be schema-qualified; upper and lower
+// case differ in it.
+//
+// It does not connect: what is wrong with the database, Check says, or the first call
+// that needs it. Errors name what is malformed and never contain the DSN.
+func Open(dsn, table string) (*Store, error) {
+	parts, err := leaf.ParseTable(table, maxTableName)
+	if err != nil {
+		return nil, err
+	}
+	config, err := parse(dsn)
+	if err != nil {
+		return nil, err
+	}
+	pool, err := pgxpool.NewWithConfig(context.Background(), config)
+	if err != nil {
+		return nil, errDSN
+	}
+	return &Store{pool: pool, table: pgx.Identifier(parts).Sanitize(), name: table}, nil
+}
+
+// Close closes the connections, when the calls that use them have ended.
+func (s *Store) Close() error {
+	s.pool.Close()
+	return nil
+}
+
+// parse reads a DSN. The driver's own errors are not passed on: they quote the DSN,
+// and where it is malformed, they may not find the password in it to cover it.
+func parse(dsn string) (*pgxpool.Config, error) {
+	if !strings.HasPrefix(dsn, "postgres://") && !strings.HasPrefix(dsn, "postgresql://") {
+		return nil, errDSN
+	}
+	config, err := pgxpool.ParseConfig(dsn)
+	if err != nil || strings.ContainsAny(config.ConnConfig.Host, "()") { // as in MySQL's DSNs
+		return nil, errDSN
+	}
+	config.MaxConns = leaf.MaxConns
+	config.MaxConnLifetime = 10 * time.Minute // see store/mysql
+	config.MaxConnIdleTime = 3 * time.Minute
+	config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec
+	if config.ConnConfig.ConnectTimeout <= 0 {
+		config.ConnConfig.ConnectTimeout = leaf.CallTimeout
+	}
+	config.ShouldPing = shouldPing
+	return config, nil
+}
+
+// shouldPing looks, without asking the server, whether a connection that was idle for
+// a while is broken, and has the pool find out if it is: a ping every time would be a
+// second round trip.
+func shouldPing(_ context.Context, p pgxpool.ShouldPingParams) bool {
+	return p.IdleDuration > time.Second && p.Conn.PgConn().CheckConn() != nil
+}

@@ -1,0 +1,114 @@
+package postgres
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/idworker/idworker/store"
+	"github.com/idworker/idworker/testing/dbtest"
+	"github.com/idworker/idworker/testing/leaftest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// The table of Leaf's script, as one would write it for PostgreSQL.
+const official = "CREATE TABLE leaf_alloc (biz_tag varchar(128) NOT NULL DEFAULT '' PRIMARY KEY, max_id bigint NOT NULL DEFAULT 1," +
+	" step int NOT NULL, description varchar(256), update_time timestamp NOT NULL DEFAULT CURRENT_TIMESTAMP)"
+
+var backend = leaftest.Backend{
+	Database: dbtest.Postgres,
+	Start:    dbtest.StartPostgres,
+	Open:     func(dsn, table string) (leaftest.Store, error) { return Open(dsn, table) },
+	Rest:     func(addr, database string) string { return "postgres://" + addr + "/" + database },
+	Shapes: map[string]string{
+		"official": official,
+		"desc":     strings.Replace(official, "description", `"desc"`, 1),
+		"id": "CREATE TABLE leaf_alloc (id bigserial PRIMARY KEY, biz_tag varchar(128) NOT NULL DEFAULT '' UNIQUE," +
+			" max_id bigint NOT NULL DEFAULT 1, step int NOT NULL, description varchar(256)," +
+			" create_time timestamp NOT NULL DEFAULT CURRENT_TIMESTAMP, update_time timestamp NOT NULL DEFAULT CURRENT_TIMESTAMP)",
+	},
+	IgnoreCase: "CREATE COLLATION IF NOT EXISTS nocase (provider = icu, locale = 'und-u-ks-level2', deterministic = false);" +
+		strings.Replace(official, "varchar(128)", "varchar(128) COLLATE nocase", 1),
+	NoKey:      "CREATE TABLE leaf_alloc (biz_tag varchar(128), max_id bigint, step int)",
+	Float:      "CREATE TABLE leaf_alloc (biz_tag varchar(128) PRIMARY KEY, max_id double precision NOT NULL, step int NOT NULL)",
+	Narrow:     "CREATE TABLE leaf_alloc (biz_tag varchar(128) PRIMARY KEY, max_id int NOT NULL, step int NOT NULL)",
+	Arg:        func(n int) string { return fmt.Sprintf("$%d", n) },
+	NoDatabase: "no_such_database",
+	User: func(user, password, grant string) []string {
+		statements := []string{"CREATE USER " + user + " PASSWORD '" + password + "'"}
+		if grant != "" {
+			statements = append(statements, "GRANT "+grant+" ON leaf_alloc TO "+user)
+		}
+		return append(statements, "DROP OWNED BY "+user+"; DROP USER "+user)
+	},
+}
+
+func TestStore(t *testing.T) { backend.Run(t) }
+
+// counting returns a store on a new table with the tag order, from 1 on.
+func counting(t *testing.T, db *dbtest.DB) *Store {
+	t.Helper()
+	db.Exec(t, official, "INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('order', 1, 10)")
+	s, err := Open(db.DSN(), "leaf_alloc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// The row arrives before the commit; if that fails, the range is not ours.
+func TestCommitThatFailsIsNoReservation(t *testing.T) {
+	db := dbtest.Postgres(t)
+	s := counting(t, db)
+	db.Exec(t, "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no'; END $$",
+		"CREATE CONSTRAINT TRIGGER late AFTER UPDATE ON leaf_alloc DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION refuse()")
+	if seg, err := s.Reserve(t.Context(), "order", 10); err == nil {
+		t.Errorf("got %v although the commit failed", seg)
+	}
+	db.Exec(t, "DROP TRIGGER late ON leaf_alloc")
+	if seg, err := s.Reserve(t.Context(), "order", 10); err != nil || seg.First != 1 {
+		t.Errorf("got %v, %v, want [1, 11)", seg, err)
+	}
+}
+
+// Where commits are acknowledged before they are on disk, ours are not.
+func TestAcknowledgedReservationSurvivesAKill(t *testing.T) {
+	srv := dbtest.StartPostgres(t)
+	s := counting(t, srv.DB)
+	srv.Exec(t, "ALTER DATABASE "+srv.Name()+" SET synchronous_commit = off", "ALTER SYSTEM SET wal_writer_delay = '10s'", "SELECT pg_reload_conf()")
+	end := int64(1)
+	for range 3 {
+		for range 20 {
+			seg, err := s.Reserve(t.Context(), "order", 10)
+			for err != nil { // the connections of before the kill
+				seg, err = s.Reserve(t.Context(), "order", 10)
+			}
+			if seg.First < end {
+				t.Fatalf("DUPLICATE: got %v after all below %d was handed out", seg, end)
+			}
+			end = seg.End
+		}
+		srv.Kill()
+		srv.Restart()
+	}
+}
+
+// A standby takes no writes.
+func TestReadOnlyServer(t *testing.T) {
+	db := dbtest.Postgres(t)
+	counting(t, db)
+	db.Exec(t, "ALTER DATABASE "+db.Name()+" SET default_transaction_read_only = on")
+	s, err := Open(db.DSN(), "leaf_alloc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	if seg, err := s.Reserve(t.Context(), "order", 1); !errors.Is(err, store.ErrSetup) || !strings.Contains(err.Error(), "primary") {
+		t.Errorf("Reserve: %v, %v, want ErrSetup", seg, err)
+	}
+}

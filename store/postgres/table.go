@@ -1,0 +1,82 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/idworker/idworker/store"
+	"github.com/idworker/idworker/store/internal/leaf"
+)
+
+// Migrate creates the table if it is missing, with the columns that Leaf's has in
+// MySQL. One that exists is left as it is.
+func (s *Store) Migrate(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, leaf.CallTimeout)
+	defer cancel()
+	// Looked for first: a user who may not create tables is none the worse for it.
+	if err := s.checkColumns(ctx); !hasCode(err, undefinedTable) {
+		return s.tableError(s.explain(err))
+	}
+	_, err := s.pool.Exec(ctx, "CREATE TABLE IF NOT EXISTS "+s.table+` (
+		biz_tag     varchar(128) COLLATE "C" NOT NULL DEFAULT '' PRIMARY KEY,
+		max_id      bigint NOT NULL DEFAULT 1,
+		step        integer NOT NULL,
+		description varchar(256),
+		update_time timestamptz NOT NULL DEFAULT now()
+	)`)
+	if isDuplicate(err) || hasCode(err, duplicateTable) {
+		err = nil // IF NOT EXISTS does not see what another process is about to commit
+	}
+	return s.tableError(s.explain(err))
+}
+
+// Check finds out whether the database can be counted in: it answers, lets the user
+// in, has the table with the columns, and allows them to be read and max_id to be
+// written. What is not so is ErrSetup; anything else means that the database is away.
+//
+// The first Reserve does the same. A table that is altered afterwards is not noticed.
+func (s *Store) Check(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, leaf.CallTimeout)
+	defer cancel()
+	return s.tableError(s.explain(s.check(ctx)))
+}
+
+func (s *Store) checkOnce(ctx context.Context) error {
+	if s.checked.Load() {
+		return nil
+	}
+	return s.check(ctx)
+}
+
+func (s *Store) check(ctx context.Context) error {
+	if err := s.checkColumns(ctx); err != nil {
+		return err
+	}
+	// Changes no row, but is refused like one that does.
+	if _, err := s.pool.Exec(ctx, "UPDATE "+s.table+" SET max_id = max_id WHERE false"); err != nil {
+		return err
+	}
+	s.checked.Store(true)
+	return nil
+}
+
+func (s *Store) checkColumns(ctx context.Context) error {
+	rows, err := s.pool.Query(ctx, "SELECT biz_tag, max_id, step FROM "+s.table+" LIMIT 0")
+	if err != nil {
+		return err
+	}
+	rows.Close()
+	if err := rows.Err(); err != nil {
+		return err
+	}
+	for _, column := range rows.FieldDescriptions()[1:] {
+		switch column.DataTypeOID {
+		case pgtype.Int2OID, pgtype.Int4OID, pgtype.Int8OID:
+		default:
+			return fmt.Errorf("%w: the column %s is no integer, it has to be bigint", store.ErrSetup, column.Name)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,95 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/idworker/idworker/store"
+	"github.com/idworker/idworker/store/internal/leaf"
+)
+
+// Tags implements [store.Store]. Rows are listed as they are, in bounds or not; only
+// those with NULL are left out and reported.
+func (s *Store) Tags(ctx context.Context) ([]store.Tag, error) {
+	tags, corrupt, err := s.list(ctx)
+	if err != nil {
+		return nil, s.tableError(fmt.Errorf("list tags: %w", s.explain(err)))
+	}
+	return tags, s.tableError(errors.Join(corrupt...))
+}
+
+func (s *Store) list(ctx context.Context) (tags []store.Tag, corrupt []error, err error) {
+	rows, err := s.pool.Query(ctx, "SELECT biz_tag::text, max_id::text, step::text FROM "+s.table)
+	if err != nil {
+		return nil, nil, err
+	}
+	var bizTag, maxID, step *string
+	_, err = pgx.ForEachRow(rows, []any{&bizTag, &maxID, &step}, func() error {
+		tag, err := leaf.Row(bizTag, maxID, step)
+		if err != nil {
+			corrupt = append(corrupt, err)
+			return nil
+		}
+		tags = append(tags, tag)
+		return nil
+	})
+	return tags, corrupt, err
+}
+
+// CreateTag implements [store.Store]. A malformed name is ErrBadTag, and so is a step
+// that the table's column cannot hold. After a lost answer a second call may find the
+// tag of the first, hence ErrTagExists.
+func (s *Store) CreateTag(ctx context.Context, tag store.Tag) error {
+	if err := leaf.CheckName(tag.Name); err != nil {
+		return err
+	}
+	if err := tag.Check(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, leaf.CallTimeout)
+	defer cancel()
+	_, err := s.pool.Exec(ctx, "INSERT INTO "+s.table+" (biz_tag, max_id, step) VALUES ($1, $2, $3)",
+		tag.Name, tag.Next, tag.Step)
+	switch {
+	case isDuplicate(err):
+		err = s.duplicate(ctx, tag.Name)
+	case isOutOfRange(err), isTooLong(err):
+		err = fmt.Errorf("%w: %w", store.ErrBadTag, err)
+	}
+	return s.tagError(tag.Name, s.explain(err))
+}
+
+// duplicate tells a tag that exists from one that the column's collation or type
+// takes for it.
+func (s *Store) duplicate(ctx context.Context, tag string) error {
+	var exists bool
+	err := s.pool.QueryRow(ctx, "SELECT EXISTS (SELECT FROM "+s.table+" WHERE"+exactly+")", tag).Scan(&exists)
+	if err != nil {
+		return err
+	}
+	if !exists {
+		return fmt.Errorf(`%w: the column biz_tag takes this tag for another that exists; make it varchar(128) COLLATE "C"`, store.ErrSetup)
+	}
+	return store.ErrTagExists
+}
+
+// SetStep implements [store.Store]. A malformed tag is ErrBadTag, and so is a step
+// that the table's column cannot hold.
+func (s *Store) SetStep(ctx context.Context, tag string, step int64) error {
+	if err := leaf.CheckReserve(tag, step); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, leaf.CallTimeout)
+	defer cancel()
+	changed, err := s.pool.Exec(ctx, "UPDATE "+s.table+" SET step = $2 WHERE"+exactly, tag, step)
+	switch {
+	case isOutOfRange(err):
+		err = fmt.Errorf("%w: step %d: %w", store.ErrBadTag, step, err)
+	case err == nil && changed.RowsAffected() == 0:
+		err = store.ErrNoTag
+	}
+	return s.tagError(tag, s.explain(err))
+}

@@ -1,0 +1,293 @@
+package dbtest
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// readyWithin is how long a server may take to answer: a second or two as a rule, but
+// test hosts are small and shared.
+const readyWithin = 30 * time.Second
+
+// supervise runs a server until its own input ends, or one line comes: then it kills
+// the server, and removes its folder unless the line says to keep it. The pipe ends
+// when the test process does, however that dies. The server stays this shell's child
+// until then, so that its process ID means nobody else.
+const supervise = `dir=$1; shift
+"$@" </dev/null >>"$dir/server.log" 2>&1 &
+pid=$!
+echo $pid
+read -r what
+kill -9 $(cat /proc/$pid/task/*/children 2>/dev/null) $pid 2>/dev/null
+wait
+[ "$what" = keep ] || rm -rf "$dir"`
+
+// fromBinary is a server that was started from a program on the machine.
+type fromBinary struct {
+	kind    *kind
+	program string
+	dir     string // holds data, log and socket
+	at      endpoint
+
+	shell *exec.Cmd // nil while the server is killed
+	pipe  io.WriteCloser
+	pid   int // the server's
+}
+
+// launchBinary starts a server from a program that is on the machine.
+func launchBinary(k *kind) (server, endpoint, string, error) {
+	program := k.find()
+	if program == "" {
+		return nil, endpoint{}, "", fmt.Errorf("none of %s on this machine", strings.Join(k.binaries, ", "))
+	}
+	s, err := newFromBinary(k, program)
+	if err != nil {
+		return nil, endpoint{}, "", fmt.Errorf("%s: %w", program, err)
+	}
+	return s, s.at, program, nil
+}
+
+// find returns the server's program, the newest version of several.
+func (k *kind) find() string {
+	for _, name := range k.binaries {
+		if path, err := exec.LookPath(name); err == nil {
+			return path
+		}
+		found, _ := filepath.Glob(name)
+		slices.SortFunc(found, func(a, b string) int { return versionIn(b) - versionIn(a) })
+		if len(found) > 0 {
+			return found[0]
+		}
+	}
+	return ""
+}
+
+// versionIn is the number among the elements of a path, as in …/15/bin/postgres.
+func versionIn(path string) int {
+	for _, element := range strings.Split(path, "/") {
+		if n, err := strconv.Atoi(element); err == nil {
+			return n
+		}
+	}
+	return 0
+}
+
+func newFromBinary(k *kind, program string) (*fromBinary, error) {
+	// Short, and open to another user: sockets have short names, and PostgreSQL
+	// refuses to run as root.
+	dir, err := os.MkdirTemp("", "dbtest")
+	if err != nil {
+		return nil, err
+	}
+	s := &fromBinary{kind: k, program: program, dir: dir}
+	if err := s.setUp(); err != nil {
+		s.remove()
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *fromBinary) setUp() error {
+	if owner := s.credential(); owner != nil {
+		if err := os.Chown(s.dir, int(owner.Uid), int(owner.Gid)); err != nil {
+			return err
+		}
+	}
+	install := s.command(s.kind.install(s.program, s.dir)...)
+	if out, err := install.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w\n%s", install, err, out)
+	}
+	s.at = endpoint{host: "127.0.0.1", user: "root", password: password}
+	if s.kind == postgresKind {
+		s.at.user = "postgres"
+	}
+	var err error
+	for range 3 { // somebody may take the port first
+		if s.at.port, err = freePort(); err != nil {
+			return err
+		}
+		if err = s.start(); err == nil {
+			return nil
+		}
+	}
+	return err
+}
+
+// start runs the server, and returns when it answers.
+func (s *fromBinary) start() error {
+	deadline := time.Now().Add(readyWithin)
+	for {
+		err := s.startOnce()
+		if err == nil || time.Now().After(deadline) {
+			return err
+		}
+		// A server that was killed leaves things behind that go away by themselves,
+		// such as shared memory until the last of its processes is gone.
+		time.Sleep(50 * time.Millisecond)
+		if !errors.Is(err, errGone) {
+			return err
+		}
+	}
+}
+
+// errGone: the server ended before it answered.
+var errGone = errors.New("the server ended")
+
+func (s *fromBinary) startOnce() error {
+	args := append([]string{"/bin/sh", "-c", supervise, "dbtest", s.dir}, s.kind.serve(s.program, s.dir, s.at.port)...)
+	cmd := s.command(args...)
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	s.shell, s.pipe = cmd, in
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err == nil {
+		s.pid, err = strconv.Atoi(strings.TrimSpace(line))
+	}
+	if err == nil {
+		err = s.kind.waitReady(s.at, s.running)
+	}
+	if err != nil {
+		log, _ := os.ReadFile(filepath.Join(s.dir, "server.log"))
+		_ = s.kill()
+		return fmt.Errorf("%w\n%s", err, log[max(0, len(log)-2000):])
+	}
+	return nil
+}
+
+// running reports whether the server's process is there and no zombie; where there is
+// no /proc, it is believed to be.
+func (s *fromBinary) running() bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.pid))
+	if err != nil {
+		_, noProc := os.Stat("/proc/self/stat")
+		return noProc != nil
+	}
+	_, state, _ := strings.Cut(string(stat), ") ")
+	return !strings.HasPrefix(state, "Z")
+}
+
+// command runs as the user whom the server shall have.
+func (s *fromBinary) command(args ...string) *exec.Cmd {
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.Dir = s.dir
+	// Not in the group to which a terminal sends its interrupt: the pipe ends it.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Credential: s.credential()}
+	return cmd
+}
+
+// credential is the user in whose name the server runs, if that is another one:
+// PostgreSQL does not run as root.
+func (s *fromBinary) credential() *syscall.Credential {
+	if s.kind != postgresKind || os.Geteuid() != 0 {
+		return nil
+	}
+	for _, name := range []string{"postgres", "nobody"} {
+		if u, err := user.Lookup(name); err == nil {
+			uid, _ := strconv.Atoi(u.Uid)
+			gid, _ := strconv.Atoi(u.Gid)
+			return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
+		}
+	}
+	return nil
+}
+
+func (s *fromBinary) pause() error  { return s.signal(syscall.SIGSTOP) }
+func (s *fromBinary) resume() error { return s.signal(syscall.SIGCONT) }
+
+// signal reaches the server and its processes; the server first, so that no process is
+// added while they are counted.
+func (s *fromBinary) signal(sig syscall.Signal) error {
+	if err := syscall.Kill(s.pid, sig); err != nil {
+		return err
+	}
+	lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", s.pid))
+	for _, list := range lists {
+		children, _ := os.ReadFile(list)
+		for _, child := range strings.Fields(string(children)) {
+			if pid, err := strconv.Atoi(child); err == nil {
+				_ = syscall.Kill(pid, sig) // it may have ended
+			}
+		}
+	}
+	return nil
+}
+
+func (s *fromBinary) kill() error { return s.end("keep\n") }
+func (s *fromBinary) remove() {
+	_ = s.end("")
+	_ = os.RemoveAll(s.dir)
+}
+
+// end has the shell kill the server, and returns when both are gone.
+func (s *fromBinary) end(line string) error {
+	if s.shell == nil {
+		return nil
+	}
+	_, _ = io.WriteString(s.pipe, line)
+	_ = s.pipe.Close()
+	err := s.shell.Wait()
+	s.shell = nil
+	if line == "" {
+		return nil
+	}
+	return err
+}
+
+// waitReady returns when the server answers.
+func (k *kind) waitReady(at endpoint, running func() bool) error {
+	return eventually(readyWithin, func() error {
+		if !running() {
+			return fatal{errGone}
+		}
+		_, err := k.version(at)
+		return err
+	})
+}
+
+// fatal is an error that does not go away.
+type fatal struct{ error }
+
+func (f fatal) Unwrap() error { return f.error }
+
+// eventually calls f until it returns nil.
+func eventually(timeout time.Duration, f func() error) error {
+	deadline := time.Now().Add(timeout)
+	for {
+		err := f()
+		if err == nil || errors.As(err, &fatal{}) || time.Now().After(deadline) {
+			return err
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// freePort finds a port of the loopback interface.
+func freePort() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = l.Close() }()
+	return strconv.Itoa(l.Addr().(*net.TCPAddr).Port), nil
+}

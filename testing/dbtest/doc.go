@@ -1,0 +1,23 @@
+// Package dbtest finds a real database for a test: [MySQL] and [Postgres] give each
+// test an empty database on a server that all tests of the process share,
+// [StartMySQL] and [StartPostgres] a server of the test's own, which it can pause,
+// kill and start again.
+//
+// A server is looked for in this order:
+//
+//  1. the DSN in IDWORKER_TEST_MYSQL or IDWORKER_TEST_POSTGRES, of a user who may
+//     create databases and users; not for a server of the test's own
+//  2. a container, if a Docker engine answers that has the image or can pull it
+//  3. server binaries on the machine, started in a temporary folder on a free port
+//  4. the same, after apt-get install, on Debian and Ubuntu as root
+//
+// If there is none, the test is skipped, loudly; with CI=true it fails. The log says
+// which server and version was used.
+//
+// No server outlives the test process, whatever becomes of that: containers are
+// removed by testcontainers' reaper, and a server that was started from a binary has a
+// shell beside it that waits for the end of a pipe.
+//
+// Servers keep their promises when they are killed, but not when the machine is:
+// they are told not to sync, which would only make tests slow.
+package dbtest

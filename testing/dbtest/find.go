@@ -1,0 +1,93 @@
+package dbtest
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// server is one that was started here.
+type server interface {
+	pause() error
+	resume() error
+	kill() error // returns when it is gone
+	start() error
+	remove()
+}
+
+// shared is the one server of a kind that all tests of the process use.
+type shared struct {
+	once   sync.Once
+	server server // kept, for it lives only as long as its pipe
+	at     endpoint
+	from   string
+	err    error
+}
+
+// shared returns an empty database on the server of the process.
+func (k *kind) shared(t testing.TB) *DB {
+	t.Helper()
+	p := &k.process
+	p.once.Do(func() {
+		if dsn := os.Getenv(k.env); dsn != "" {
+			if p.at, p.err = k.parse(dsn); p.err == nil {
+				p.from, p.err = k.describe(k.env, p.at)
+			}
+			if p.err != nil {
+				p.err = fmt.Errorf("%s: %w", k.env, p.err)
+			}
+			return
+		}
+		p.server, p.at, p.from, p.err = k.launch()
+	})
+	if p.err != nil {
+		missing(t, k, p.err)
+	}
+	t.Logf("database: %s", p.from)
+	d := k.create(t, p.at)
+	t.Cleanup(func() { d.drop(t) })
+	return d
+}
+
+// launch starts a server, in a container or from a binary. It stops when the process
+// ends, if not before.
+func (k *kind) launch() (server, endpoint, string, error) {
+	var tried []error
+	for _, way := range []func(*kind) (server, endpoint, string, error){launchContainer, launchBinary, launchInstalled} {
+		s, at, from, err := way(k)
+		if err == nil {
+			if from, err = k.describe(from, at); err == nil {
+				return s, at, from, nil
+			}
+			s.remove()
+		}
+		tried = append(tried, err)
+	}
+	return nil, endpoint{}, "", errors.Join(tried...)
+}
+
+// describe says which server answers, and where it came from.
+func (k *kind) describe(from string, at endpoint) (string, error) {
+	version, err := k.version(at)
+	if err != nil {
+		return "", err
+	}
+	if !strings.Contains(version, k.name) && !strings.Contains(version, "MariaDB") {
+		version = k.name + " " + version
+	}
+	return version + " (" + from + ")", nil
+}
+
+// missing ends a test that has no database.
+func missing(t testing.TB, k *kind, err error) {
+	t.Helper()
+	message := fmt.Sprintf("NO %s SERVER FOR THIS TEST: set %s, or have Docker, or install the server\n%v", strings.ToUpper(k.name), k.env, err)
+	if os.Getenv("CI") == "true" {
+		t.Fatal(message)
+	}
+	fmt.Fprintf(os.Stderr, "SKIPPED %s: %s\n", t.Name(), message)
+	t.Skip(message)
+}

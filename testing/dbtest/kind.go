@@ -1,0 +1,127 @@
+package dbtest
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+)
+
+// kind is what tells the one sort of server from the other.
+type kind struct {
+	name      string
+	env       string // the variable with the DSN
+	driver    string // of database/sql
+	adminDB   string // a database that is always there
+	dropForce string
+
+	image   string
+	imgPort string
+	imgEnv  map[string]string
+	imgCmd  []string
+
+	binaries []string // names or patterns of the server's program
+	packages []string // of Debian and Ubuntu
+	install  func(program, dir string) []string
+	serve    func(program, dir, port string) []string
+
+	dsn   func(at endpoint, db string) string
+	parse func(dsn string) (endpoint, error)
+
+	process shared
+}
+
+// password is that of the servers that are started here.
+const password = "Canary-dbtest-7f3a"
+
+var mysqlKind = &kind{
+	name:    "MySQL",
+	env:     "IDWORKER_TEST_MYSQL",
+	driver:  "mysql",
+	adminDB: "",
+
+	image:   "mysql:8.4",
+	imgPort: "3306/tcp",
+	imgEnv:  map[string]string{"MYSQL_ROOT_PASSWORD": password, "MYSQL_ROOT_HOST": "%"},
+	imgCmd:  []string{"--innodb-flush-log-at-trx-commit=2"},
+
+	binaries: []string{"mariadbd", "mysqld", "/usr/sbin/mariadbd", "/usr/sbin/mysqld", "/usr/local/sbin/mysqld"},
+	packages: []string{"mariadb-server-core", "mariadb-client-core"}, // no service that starts a server
+	install:  installMySQL,
+	serve:    serveMySQL,
+
+	dsn: func(at endpoint, db string) string {
+		return fmt.Sprintf("mysql://%s:%s@tcp(%s:%s)/%s%s", at.user, at.password, at.host, at.port, db, at.params)
+	},
+	parse: func(dsn string) (endpoint, error) {
+		rest, ok := strings.CutPrefix(dsn, "mysql://")
+		config, err := mysql.ParseDSN(rest)
+		if !ok || err != nil || config.Net != "tcp" {
+			return endpoint{}, fmt.Errorf("expected mysql://user:password@tcp(host:port)/")
+		}
+		host, port, _ := strings.Cut(config.Addr, ":")
+		_, params, has := strings.Cut(rest[strings.LastIndex(rest, "/"):], "?")
+		if has {
+			params = "?" + params
+		}
+		return endpoint{host, port, config.User, config.Passwd, params}, nil
+	},
+}
+
+var postgresKind = &kind{
+	name:      "PostgreSQL",
+	env:       "IDWORKER_TEST_POSTGRES",
+	driver:    "pgx",
+	adminDB:   "postgres",
+	dropForce: " WITH (FORCE)",
+
+	image:   "postgres:17-alpine",
+	imgPort: "5432/tcp",
+	imgEnv:  map[string]string{"POSTGRES_PASSWORD": password},
+	imgCmd:  []string{"postgres", "-c", "fsync=off"},
+
+	binaries: []string{"postgres", "/usr/lib/postgresql/*/bin/postgres", "/usr/local/pgsql/bin/postgres"},
+	packages: []string{"postgresql"},
+	install:  installPostgres,
+	serve:    servePostgres,
+
+	dsn: func(at endpoint, db string) string {
+		u := url.URL{Scheme: "postgres", User: url.UserPassword(at.user, at.password), Host: at.host + ":" + at.port, Path: "/" + db}
+		return u.String() + at.params
+	},
+	parse: func(dsn string) (endpoint, error) {
+		u, err := url.Parse(dsn)
+		if err != nil || u.Hostname() == "" || u.User == nil {
+			return endpoint{}, fmt.Errorf("expected postgres://user:password@host:port/database")
+		}
+		at := endpoint{host: u.Hostname(), port: u.Port(), user: u.User.Username()}
+		at.password, _ = u.User.Password()
+		if at.port == "" {
+			at.port = "5432"
+		}
+		if u.RawQuery != "" {
+			at.params = "?" + u.RawQuery
+		}
+		return at, nil
+	},
+}
+
+// version asks a server who it is; an error means that it is not ready.
+func (k *kind) version(at endpoint) (version string, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	db, err := sql.Open(k.driver, strings.TrimPrefix(k.dsn(at, k.adminDB), "mysql://"))
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = db.Close() }()
+	err = db.QueryRowContext(ctx, "SELECT version()").Scan(&version)
+	if k == mysqlKind && err == nil && !strings.Contains(version, "MariaDB") {
+		version = "MySQL " + version
+	}
+	return version, err
+}

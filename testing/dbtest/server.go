@@ -1,0 +1,67 @@
+package dbtest
+
+import "testing"
+
+// Server is a server of the test's own, with one empty database on it. It is removed
+// when the test ends. Call its methods from the test's own goroutine.
+type Server struct {
+	*DB
+	t      testing.TB
+	server server
+}
+
+// StartMySQL runs a MySQL or MariaDB server.
+func StartMySQL(t testing.TB) *Server {
+	t.Helper()
+	return mysqlKind.own(t)
+}
+
+// StartPostgres runs a PostgreSQL server.
+func StartPostgres(t testing.TB) *Server {
+	t.Helper()
+	return postgresKind.own(t)
+}
+
+func (k *kind) own(t testing.TB) *Server {
+	t.Helper()
+	s, at, from, err := k.launch()
+	if err != nil {
+		missing(t, k, err)
+	}
+	t.Logf("server: %s", from)
+	t.Cleanup(s.remove)
+	return &Server{DB: k.create(t, at), t: t, server: s}
+}
+
+// Pause stops the server as it is: connections stay open, and nothing answers.
+func (s *Server) Pause() {
+	s.t.Helper()
+	s.must("pause", s.server.pause())
+}
+
+// Resume lets a paused server go on with what it was doing.
+func (s *Server) Resume() {
+	s.t.Helper()
+	s.must("resume", s.server.resume())
+}
+
+// Kill ends the server at once, without letting it put anything in order. It returns
+// when it is gone.
+func (s *Server) Kill() {
+	s.t.Helper()
+	s.must("kill", s.server.kill())
+}
+
+// Restart starts a killed server again, on its port and its data, and returns when it
+// answers.
+func (s *Server) Restart() {
+	s.t.Helper()
+	s.must("restart", s.server.start())
+}
+
+func (s *Server) must(what string, err error) {
+	s.t.Helper()
+	if err != nil {
+		s.t.Fatalf("%s: %s the server: %v", s.kind.name, what, err)
+	}
+}

@@ -1,0 +1,159 @@
+package leaftest
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/idworker/idworker/store"
+)
+
+// canary is a password that no error may contain.
+const canary = "Canary-4c1e"
+
+// mute fails the test if an error gives the password away, however it is printed.
+func mute(t *testing.T, err error) {
+	t.Helper()
+	for _, text := range []string{fmt.Sprint(err), fmt.Sprintf("%+v", err), fmt.Sprintf("%#v", err)} {
+		if strings.Contains(text, canary) || strings.Contains(text, "Canary-dbtest") {
+			t.Errorf("the password is in %s", text)
+		}
+	}
+}
+
+func (b *Backend) testMigrate(t *testing.T) {
+	db := b.Database(t)
+	s := b.open(t, db.DSN(), "ids")
+	missing := func(call string, err error) {
+		t.Helper()
+		if !errors.Is(err, store.ErrSetup) || !strings.Contains(err.Error(), "--migrate") || !strings.Contains(err.Error(), "ids") {
+			t.Errorf("%s without a table: %v, want ErrSetup that names the table and --migrate", call, err)
+		}
+	}
+	_, err := s.Reserve(t.Context(), "order", 1)
+	missing("Reserve", err)
+	_, err = s.Tags(t.Context())
+	missing("Tags", err)
+	missing("CreateTag", s.CreateTag(t.Context(), store.Tag{Name: "order", Step: 1, Next: 1}))
+	missing("SetStep", s.SetStep(t.Context(), "order", 1))
+	missing("Check", s.Check(t.Context()))
+
+	var wg sync.WaitGroup
+	for range 4 { // several processes may start at once
+		other := b.open(t, db.DSN(), "ids")
+		wg.Go(func() {
+			if err := other.Migrate(t.Context()); err != nil {
+				t.Errorf("Migrate: %v", err)
+			}
+		})
+	}
+	wg.Wait()
+	if err := s.CreateTag(t.Context(), store.Tag{Name: "order", Step: 1, Next: 5}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Migrate(t.Context()); err != nil {
+		t.Errorf("Migrate again: %v", err)
+	}
+	if seg, err := s.Reserve(t.Context(), "order", 1); err != nil || seg.First != 5 {
+		t.Errorf("after Migrate again: %v, %v", seg, err)
+	}
+	if err := s.Check(t.Context()); err != nil {
+		t.Errorf("Check: %v", err)
+	}
+	for _, table := range []string{"", "a b", "a;b", "a.b.c", ".a", "a.", "1a", "a`b", `a"b`, "täg", strings.Repeat("x", 65)} {
+		if _, err := b.Open(db.DSN(), table); err == nil || !strings.Contains(err.Error(), "malformed table name") {
+			t.Errorf("table %q: %v, want an error", table, err)
+		}
+	}
+}
+
+func (b *Backend) testMalformedDSN(t *testing.T) {
+	good := b.Rest("db.example:1234", "ids")
+	scheme, rest, _ := strings.Cut(good, "//")
+	for _, dsn := range []string{
+		"", canary, "http://u:" + canary + "@h/db", scheme + "//u:" + canary,
+		scheme + "//u:" + canary + "@:::/db", scheme + "//u:" + canary + "%zz@" + rest,
+		scheme + "//u:" + canary + "/x@" + rest[:3] + "[::1", scheme + "//u:" + canary + "@tcp(h:1/db",
+		scheme + "//u:" + canary + "@h:port/db", scheme + "//u:" + canary + "/%zz" + canary,
+		scheme + "//u:" + canary + "\x7f@h:99999999/db?connect_timeout=" + canary,
+		scheme + "//u:" + canary + "@tcp(h)/db?timeout=" + canary, scheme + "//u:" + canary + "@tcp(h)/db?strict=true",
+		scheme + "//u:" + canary + "@h/db?sslmode=" + canary, scheme + "//u:p@tcp(h)/db?tls=" + canary,
+	} {
+		s, err := b.Open(dsn, "leaf_alloc")
+		if err == nil {
+			_ = s.Close()
+			if !strings.Contains(dsn, "?") && !strings.Contains(dsn, "%zz@") {
+				t.Errorf("DSN %q was accepted", dsn)
+			}
+			continue
+		}
+		mute(t, err)
+		if !strings.Contains(err.Error(), "malformed DSN") {
+			t.Errorf("DSN %q: %v", dsn, err)
+		}
+	}
+}
+
+// Each database that is not set up, or not there, gets an error that names the remedy
+// and no password.
+func (b *Backend) testBadDatabases(t *testing.T) {
+	db := b.Database(t)
+	for _, create := range b.Shapes {
+		db.Exec(t, create)
+		break
+	}
+	db.Exec(t, "INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('order', 1, 10)",
+		"CREATE TABLE other (biz_tag VARCHAR(128), max_id BIGINT)")
+	reader, stranger := db.Name()+"_r", db.Name()+"_s"
+	for _, user := range [][]string{b.User(reader, canary, "SELECT"), b.User(stranger, canary, "")} {
+		db.Exec(t, user[:len(user)-1]...)
+		t.Cleanup(func() { _, _ = db.SQL().Exec(user[len(user)-1]) })
+	}
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	nobody := free.Addr().String()
+	_ = free.Close()
+
+	with := func(addr, name string) string {
+		return strings.Replace(b.Rest(addr, name), "//", "//"+reader+":"+canary+"@", 1)
+	}
+	for _, test := range []struct {
+		name, dsn, table string
+		setup            bool
+		says             string
+	}{
+		{"wrong password", db.DSNFor(reader, canary+"x"), "leaf_alloc", true, "password"},
+		{"unknown user", db.DSNFor("nobody_"+reader, canary), "leaf_alloc", true, "user"},
+		{"unknown database", with(db.Addr(), b.NoDatabase), "leaf_alloc", true, "database"},
+		{"missing columns", db.DSN(), "other", true, "step"},
+		{"user who may only read", db.DSNFor(reader, canary), "leaf_alloc", true, "grant"},
+		{"user who may do nothing", db.DSNFor(stranger, canary), "leaf_alloc", true, "grant"},
+		{"unknown host", with("no-such-host.invalid:3306", db.Name()), "leaf_alloc", false, "host"},
+		{"nobody listens", with(nobody, db.Name()), "leaf_alloc", false, "reached"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s := b.open(t, test.dsn, test.table)
+			_, reserve := s.Reserve(t.Context(), "order", 1)
+			for call, err := range map[string]error{"Check": s.Check(t.Context()), "Reserve": reserve} {
+				mute(t, err)
+				if err == nil || errors.Is(err, store.ErrSetup) != test.setup || !strings.Contains(err.Error(), test.says) {
+					t.Errorf("%s: %v, want an error that says %q, ErrSetup %v", call, err, test.says, test.setup)
+				}
+			}
+			t.Log(reserve)
+			_, tags := s.Tags(t.Context())
+			for _, err := range []error{tags, s.Migrate(t.Context()), s.SetStep(t.Context(), "order", 20),
+				s.CreateTag(t.Context(), store.Tag{Name: "new", Step: 1, Next: 1})} {
+				mute(t, err)
+			}
+		})
+	}
+	if n := maxID(t, db, "order"); n != 1 {
+		t.Errorf("max_id is %d, was 1", n)
+	}
+}

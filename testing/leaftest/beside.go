@@ -1,0 +1,95 @@
+package leaftest
+
+import (
+	"context"
+	"database/sql"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/idworker/idworker/store"
+	"github.com/idworker/idworker/testing/storetest"
+)
+
+// Leaf's servers, ours and an administrator who changes the step all work on one row:
+// no ID is handed out twice, and none between two ranges is left out.
+func (b *Backend) testBesideLeaf(t *testing.T, create string) {
+	const enough = 100_000
+	db := b.Database(t)
+	admin := b.fresh(t, db, create)
+	if err := admin.CreateTag(t.Context(), store.Tag{Name: "order", Step: 50, Next: 1}); err != nil {
+		t.Fatal(err)
+	}
+	var ledger storetest.Ledger
+	var ours, leafs atomic.Int64
+	enoughOf := func() bool { return ours.Load() >= enough && leafs.Load() >= enough/10 || t.Failed() }
+	var wg sync.WaitGroup
+	for g := range 3 {
+		s := b.open(t, db.DSN(), "leaf_alloc")
+		wg.Go(func() {
+			random := rand.New(rand.NewPCG(uint64(g), 3))
+			last := int64(0)
+			for !enoughOf() {
+				step := 1 + random.Int64N(500)
+				seg, err := s.Reserve(t.Context(), "order", step)
+				if err != nil {
+					t.Errorf("Reserve: %v", err)
+					return
+				}
+				if seg.First < last {
+					t.Errorf("%v does not lie above %d", seg, last)
+				}
+				last = seg.End
+				ledger.Add("order", step, seg)
+				ours.Add(step)
+			}
+		})
+	}
+	for range 2 {
+		wg.Go(func() {
+			for !enoughOf() {
+				seg, step, err := b.leaf(t.Context(), db.SQL(), "order")
+				if err != nil {
+					t.Errorf("Leaf: %v", err)
+					return
+				}
+				ledger.Add("order", step, seg)
+				leafs.Add(step)
+			}
+		})
+	}
+	wg.Go(func() {
+		random := rand.New(rand.NewPCG(0, 4))
+		for !enoughOf() {
+			if err := admin.SetStep(t.Context(), "order", 1+random.Int64N(300)); err != nil {
+				t.Errorf("SetStep: %v", err)
+				return
+			}
+		}
+	})
+	wg.Wait()
+	ledger.Check(t)
+	if sum, end := ledger.Sum("order"), ledger.End("order"); sum != end-1 || maxID(t, db, "order") != end {
+		t.Errorf("%d IDs of [1, %d) were handed out, max_id is %d", sum, end, maxID(t, db, "order"))
+	}
+	t.Logf("%d IDs of ours, %d of Leaf's, %d segments", ours.Load(), leafs.Load(), ledger.Len())
+}
+
+// leaf takes a segment as Leaf does.
+func (b *Backend) leaf(ctx context.Context, db *sql.DB, tag string) (seg store.Segment, step int64, err error) {
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return seg, 0, err
+	}
+	defer func() { _ = tx.Rollback() }()
+	if _, err := tx.ExecContext(ctx, "UPDATE leaf_alloc SET max_id = max_id + step WHERE biz_tag = "+b.Arg(1), tag); err != nil {
+		return seg, 0, err
+	}
+	var maxID int64
+	err = tx.QueryRowContext(ctx, "SELECT max_id, step FROM leaf_alloc WHERE biz_tag = "+b.Arg(1), tag).Scan(&maxID, &step)
+	if err != nil {
+		return seg, 0, err
+	}
+	return store.Segment{First: maxID - step, End: maxID}, step, tx.Commit()
+}

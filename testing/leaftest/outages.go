@@ -1,0 +1,101 @@
+package leaftest
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/idworker/idworker/store"
+	"github.com/idworker/idworker/testing/natstest"
+	"github.com/idworker/idworker/testing/storetest"
+)
+
+// load reserves from several handles until stop is called, which waits for them.
+type load struct {
+	ledger storetest.Ledger
+	failed atomic.Int64
+	stop   func()
+}
+
+func (b *Backend) startLoad(t *testing.T, dsn string) *load {
+	l := &load{}
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	for g := range 6 {
+		s := b.open(t, dsn, "leaf_alloc")
+		for range 2 {
+			wg.Go(func() {
+				last := int64(0)
+				for step := int64(1 + g); ctx.Err() == nil; step = step%100 + 1 {
+					call, done := context.WithTimeout(ctx, 500*time.Millisecond)
+					seg, err := s.Reserve(call, "order", step)
+					done()
+					if err != nil {
+						mute(t, err)
+						l.failed.Add(1)
+						continue
+					}
+					if seg.First < last {
+						t.Errorf("%v does not lie above %d, which was reserved before", seg, last)
+					}
+					last = seg.End
+					l.ledger.Add("order", step, seg)
+				}
+			})
+		}
+	}
+	l.stop = func() { cancel(); wg.Wait() }
+	t.Cleanup(l.stop)
+	return l
+}
+
+// more waits until n more segments were reserved, and returns how long that took.
+func (l *load) more(t *testing.T, n int, when string) time.Duration {
+	t.Helper()
+	start, target := time.Now(), l.ledger.Len()+n
+	natstest.Eventually(t, 60*time.Second, "segments "+when, func() bool { return l.ledger.Len() >= target })
+	return time.Since(start)
+}
+
+// fails waits until n more calls failed.
+func (l *load) fails(t *testing.T, n int64, when string) {
+	t.Helper()
+	target := l.failed.Load() + n
+	natstest.Eventually(t, 60*time.Second, "failed calls "+when, func() bool { return l.failed.Load() >= target })
+}
+
+// The server is stopped as it is, and killed and started again, while many reserve:
+// what was returned is disjoint, across all of it, and service resumes by itself.
+func (b *Backend) testOutages(t *testing.T) {
+	srv := b.Start(t)
+	s := b.open(t, srv.DSN(), "leaf_alloc")
+	if err := s.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.CreateTag(t.Context(), store.Tag{Name: "order", Step: 10, Next: 1}); err != nil {
+		t.Fatal(err)
+	}
+	l := b.startLoad(t, srv.DSN())
+	for range 2 {
+		l.more(t, 200, "while the server runs")
+		srv.Pause()
+		l.fails(t, 24, "while the server is paused")
+		srv.Resume()
+		t.Logf("paused and resumed: the next segments after %v", l.more(t, 1, "after the pause"))
+
+		l.more(t, 200, "before the server is killed")
+		srv.Kill()
+		l.fails(t, 24, "while the server is gone")
+		srv.Restart()
+		t.Logf("killed and restarted: the next segments after %v", l.more(t, 1, "after the restart"))
+	}
+	l.more(t, 200, "at the end")
+	l.stop()
+	t.Logf("%d segments, %d failed calls", l.ledger.Len(), l.failed.Load())
+	l.ledger.Check(t)
+	if n := maxID(t, srv.DB, "order"); n < l.ledger.End("order") {
+		t.Errorf("max_id is %d, the last segment ended at %d", n, l.ledger.End("order"))
+	}
+}
