@@ -54,7 +54,7 @@ func (m *mirror) refresh(ctx context.Context) error {
 		return fmt.Errorf("list the store: %w", err)
 	}
 	for _, tag := range tags {
-		if err := m.usable(tag); err != nil {
+		if err := Usable(tag); err != nil {
 			m.complain(tag, err)
 			continue
 		}
@@ -75,8 +75,8 @@ func (m *mirror) refresh(ctx context.Context) error {
 	return err
 }
 
-// usable says why a tag of the store cannot be served, if so.
-func (m *mirror) usable(tag store.Tag) error {
+// Usable says why a tag of the store cannot be served, if so.
+func Usable(tag store.Tag) error {
 	if err := messages.CheckTag(tag.Name); err != nil {
 		return err
 	}

@@ -22,11 +22,11 @@ const (
 
 // demo makes sure that there is a tag, asks for IDs over the wire as any service
 // would, and prints them with the commands to get more.
-func demo(ctx context.Context, out output, url string, prefix messages.Prefix) error {
+func demo(ctx context.Context, out output, url string, prefix messages.Prefix, from storeFlags) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	own := installation{Server: url, Prefix: prefix}
-	err := own.withTags(ctx, func(ctx context.Context, t tags) error {
+	err := own.withTags(ctx, from, func(ctx context.Context, t tags) error {
 		err := t.store.CreateTag(ctx, store.Tag{Name: demoTag, Step: demoStep, Next: 1})
 		if errors.Is(err, store.ErrTagExists) {
 			return nil

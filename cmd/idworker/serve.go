@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -19,6 +20,9 @@ import (
 // told of one.
 type serveCmd struct {
 	installation `embed:""`
+	storeFlags   `embed:""`
+
+	Migrate bool `help:"Create the table if it is missing."`
 
 	Listen string `help:"Where the embedded NATS server listens, without --server." default:"127.0.0.1:4222" placeholder:"HOST:PORT"`
 	Data   string `help:"Folder of the embedded NATS server." default:"idworker-data" type:"path"`
@@ -40,6 +44,9 @@ const startTimeout = 30 * time.Second
 // Run serves until ctx ends.
 func (s *serveCmd) Run(ctx context.Context, out output) (err error) {
 	if err := s.config().Check(); err != nil {
+		return err
+	}
+	if _, _, err := s.dsn(); err != nil {
 		return err
 	}
 	log := newLogger(s.LogLevel)
@@ -65,7 +72,7 @@ func (s *serveCmd) Run(ctx context.Context, out output) (err error) {
 	log.Info("serving", zap.String("version", version), zap.String("role", string(s.Role)),
 		zap.String("prefix", string(s.Prefix)), zap.String("instance", w.Instance()))
 	if s.Demo {
-		err = demo(ctx, out, url, s.Prefix)
+		err = demo(ctx, out, url, s.Prefix, s.storeFlags)
 	}
 	if err == nil {
 		<-ctx.Done()
@@ -88,15 +95,15 @@ func (s *serveCmd) config() worker.Config {
 	}
 }
 
-// start connects and starts the worker. closeAll closes the connections, after the
-// worker has stopped.
+// start connects and starts the worker. closeAll closes the store and the connections,
+// after the worker has stopped.
 func (s *serveCmd) start(ctx context.Context, url string, log *zap.Logger) (w *worker.Worker, closeAll func(), err error) {
 	cfg := s.config()
 	cfg.Log = log
-	var conns []*nats.Conn
+	var closers []func()
 	closeAll = func() {
-		for _, c := range conns {
-			c.Close()
+		for _, c := range slices.Backward(closers) {
+			c()
 		}
 	}
 	defer func() {
@@ -104,37 +111,45 @@ func (s *serveCmd) start(ctx context.Context, url string, log *zap.Logger) (w *w
 			closeAll()
 		}
 	}()
-	for _, c := range []struct {
-		name string
-		conn **nats.Conn
-	}{{"idworker", &cfg.Requests}, {"idworker control", &cfg.Control}} {
-		conn, err := nats.Connect(url, stayConnected(c.name, log)...)
-		if err != nil {
+	for name, conn := range map[string]**nats.Conn{"idworker": &cfg.Requests, "idworker control": &cfg.Control} {
+		if *conn, err = nats.Connect(url, stayConnected(name, log)...); err != nil {
 			return nil, nil, fmt.Errorf("connect to NATS at %s: %w", url, err)
 		}
-		conns = append(conns, conn)
-		*c.conn = conn
+		closers = append(closers, (*conn).Close)
 	}
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	if s.Role != worker.RoleWorker {
-		if cfg.Store, err = openStore(ctx, cfg); err != nil {
+		segments, err := s.openStore(ctx, cfg)
+		if err != nil {
 			return nil, nil, err
 		}
+		cfg.Store, cfg.StoreName = segments, segments.kind
+		if segments.close != nil {
+			closers = append(closers, func() { _ = segments.close() }) // nothing is under way any more
+		}
 	}
-	cfg.StoreName = "jetstream"
 	w, err = worker.Start(ctx, cfg)
 	return w, closeAll, err
 }
 
-// openStore opens the segment store, made if it is missing.
-func openStore(ctx context.Context, cfg worker.Config) (*jetstreamstore.Store, error) {
+// openStore opens the segment store, made if it is missing and may be made.
+func (s *serveCmd) openStore(ctx context.Context, cfg worker.Config) (segmentStore, error) {
 	js, err := jetstream.New(cfg.Control)
 	if err != nil {
-		return nil, err
+		return segmentStore{}, err
 	}
-	if err := jetstreamstore.Create(ctx, js, cfg.Prefix, cfg.Replicas); err != nil {
-		return nil, err
+	if _, kind, err := s.dsn(); err == nil && kind == kindJetStream {
+		if err := jetstreamstore.Create(ctx, js, cfg.Prefix, cfg.Replicas); err != nil {
+			return segmentStore{}, err
+		}
 	}
-	return jetstreamstore.Open(ctx, js, cfg.Prefix)
+	segments, err := s.storeFlags.open(ctx, js, cfg.Prefix)
+	if err != nil {
+		return segmentStore{}, err
+	}
+	if err := segments.prepare(ctx, s.Migrate, cfg.Log); err != nil {
+		return segmentStore{}, errors.Join(err, segments.close())
+	}
+	return segments, nil
 }

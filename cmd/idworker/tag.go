@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"text/tabwriter"
 	"time"
 
@@ -14,7 +15,6 @@ import (
 
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
-	jetstreamstore "github.com/idworker/idworker/store/jetstream"
 	"github.com/idworker/idworker/worker"
 )
 
@@ -35,7 +35,7 @@ type tags struct {
 }
 
 // withTags opens both and runs use.
-func (i installation) withTags(ctx context.Context, use func(context.Context, tags) error) error {
+func (i installation) withTags(ctx context.Context, from storeFlags, use func(context.Context, tags) error) error {
 	conn, err := i.connect()
 	if err != nil {
 		return err
@@ -47,13 +47,22 @@ func (i installation) withTags(ctx context.Context, use func(context.Context, ta
 	}
 	ctx, cancel := context.WithTimeout(ctx, tagTimeout)
 	defer cancel()
-	segments, err := jetstreamstore.Open(ctx, js, i.Prefix)
-	if err == nil {
-		var directory *worker.Directory
-		if directory, err = worker.OpenDirectory(ctx, js, i.Prefix, zap.NewNop()); err == nil {
-			return use(ctx, tags{segments, directory})
-		}
+	directory, err := worker.OpenDirectory(ctx, js, i.Prefix, zap.NewNop())
+	if err != nil {
+		return explainMissing(err)
 	}
+	segments, err := from.open(ctx, js, i.Prefix)
+	if err != nil {
+		return explainMissing(err)
+	}
+	if segments.close != nil {
+		defer func() { _ = segments.close() }() // all answers are in
+	}
+	return use(ctx, tags{segments, directory})
+}
+
+// explainMissing says who makes buckets.
+func explainMissing(err error) error {
 	if errors.Is(err, jetstream.ErrBucketNotFound) {
 		return fmt.Errorf("%w; the first worker makes it: idworker serve", err)
 	}
@@ -62,12 +71,13 @@ func (i installation) withTags(ctx context.Context, use func(context.Context, ta
 
 type tagLsCmd struct {
 	installation `embed:""`
+	storeFlags   `embed:""`
 }
 
-// Run prints one tag a line, sorted by name. Entries that cannot be read are named
-// in the error.
+// Run prints one tag a line, sorted by name, and says which cannot be served. Entries
+// that cannot be read are named in the error.
 func (l *tagLsCmd) Run(ctx context.Context, out output) error {
-	return l.withTags(ctx, func(ctx context.Context, t tags) error {
+	return l.withTags(ctx, l.storeFlags, func(ctx context.Context, t tags) error {
 		list, err := t.store.Tags(ctx)
 		if err != nil && !errors.Is(err, store.ErrCorrupt) {
 			return err
@@ -76,10 +86,26 @@ func (l *tagLsCmd) Run(ctx context.Context, out output) error {
 		w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 		fmt.Fprintln(w, "TAG\tSTEP\tNEXT")
 		for _, tag := range list {
-			fmt.Fprintf(w, "%s\t%d\t%d\n", tag.Name, tag.Step, tag.Next)
+			fmt.Fprintf(w, "%s\t%d\t%d%s\n", printable(tag.Name), tag.Step, tag.Next, note(tag))
 		}
 		return errors.Join(w.Flush(), err)
 	})
+}
+
+// note says what is wrong with a tag, if anything.
+func note(tag store.Tag) string {
+	if err := worker.Usable(tag); err != nil {
+		return "\tunusable: " + err.Error()
+	}
+	return ""
+}
+
+// printable quotes a name that is no tag, for it may hold anything.
+func printable(name string) string {
+	if messages.CheckTag(name) != nil {
+		return strconv.Quote(name)
+	}
+	return name
 }
 
 // stepFlags are common to the commands that set a step.
@@ -100,6 +126,7 @@ func (f stepFlags) check(tag string) error {
 
 type tagCreateCmd struct {
 	installation `embed:""`
+	storeFlags   `embed:""`
 	stepFlags    `embed:""`
 
 	Tag   string `arg:"" help:"Name: A-Z a-z 0-9 _ - and dots between tokens, at most 128 bytes."`
@@ -112,7 +139,7 @@ func (c *tagCreateCmd) Run(ctx context.Context, out output) error {
 	if err := c.check(c.Tag); err != nil {
 		return err
 	}
-	return c.withTags(ctx, func(ctx context.Context, t tags) error {
+	return c.withTags(ctx, c.storeFlags, func(ctx context.Context, t tags) error {
 		if err := t.store.CreateTag(ctx, store.Tag{Name: c.Tag, Step: c.Step, Next: c.First}); err != nil {
 			return err
 		}
@@ -126,6 +153,7 @@ func (c *tagCreateCmd) Run(ctx context.Context, out output) error {
 
 type tagSetCmd struct {
 	installation `embed:""`
+	storeFlags   `embed:""`
 	stepFlags    `embed:""`
 
 	Tag string `arg:"" help:"Name of the tag."`
@@ -136,7 +164,7 @@ func (s *tagSetCmd) Run(ctx context.Context, out output) error {
 	if err := s.check(s.Tag); err != nil {
 		return err
 	}
-	return s.withTags(ctx, func(ctx context.Context, t tags) error {
+	return s.withTags(ctx, s.storeFlags, func(ctx context.Context, t tags) error {
 		if err := t.store.SetStep(ctx, s.Tag, s.Step); err != nil {
 			return err
 		}
