@@ -27,13 +27,27 @@ type mirror struct {
 	unusable  map[string]bool // tags already complained of
 }
 
-// run refreshes until ctx ends.
+// mirrorRetry is the pause after a refresh that failed.
+const mirrorRetry = 5 * time.Second
+
+// run refreshes until ctx ends. Failures in a row are one line in the log.
 func (m *mirror) run(ctx context.Context, every time.Duration) {
+	failing := false
 	for ctx.Err() == nil {
-		if err := m.refresh(ctx); err != nil && ctx.Err() == nil {
-			m.log.Warn("tags were not mirrored", zap.Error(err))
+		err := m.refresh(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil && !failing:
+			m.log.Warn("tags are not mirrored", zap.Error(err))
+		case err == nil && failing:
+			m.log.Info("tags are mirrored again")
 		}
-		pause(ctx, every)
+		if failing = err != nil; failing {
+			pause(ctx, min(every, mirrorRetry))
+		} else {
+			pause(ctx, every)
+		}
 	}
 }
 

@@ -61,14 +61,15 @@ func (s *serveCmd) Run(ctx context.Context, out output) (err error) {
 		defer embedded.stop()
 		url = embedded.url()
 	}
-	w, closeAll, err := s.start(ctx, url, log)
+	var opened closers
+	defer opened.close()
+	w, err := s.start(ctx, url, &opened, log)
 	if errors.Is(err, nats.ErrNoResponders) {
 		err = fmt.Errorf("%w: JetStream is not enabled at %s, or has no quorum", err, url)
 	}
 	if err != nil {
 		return err
 	}
-	defer closeAll()
 	log.Info("serving", zap.String("version", version), zap.String("role", string(s.Role)),
 		zap.String("prefix", string(s.Prefix)), zap.String("instance", w.Instance()))
 	if s.Demo {
@@ -95,45 +96,46 @@ func (s *serveCmd) config() worker.Config {
 	}
 }
 
-// start connects and starts the worker. closeAll closes the store and the connections,
-// after the worker has stopped.
-func (s *serveCmd) start(ctx context.Context, url string, log *zap.Logger) (w *worker.Worker, closeAll func(), err error) {
+// closers closes what was opened, the latest first.
+type closers []func()
+
+func (c *closers) add(f func()) { *c = append(*c, f) }
+
+func (c *closers) close() {
+	for _, f := range slices.Backward(*c) {
+		f()
+	}
+}
+
+// start connects and starts the worker. What it adds to opened is to be closed after
+// the worker has stopped.
+func (s *serveCmd) start(ctx context.Context, url string, opened *closers, log *zap.Logger) (*worker.Worker, error) {
 	cfg := s.config()
 	cfg.Log = log
-	var closers []func()
-	closeAll = func() {
-		for _, c := range slices.Backward(closers) {
-			c()
-		}
-	}
-	defer func() {
-		if err != nil {
-			closeAll()
-		}
-	}()
 	for name, conn := range map[string]**nats.Conn{"idworker": &cfg.Requests, "idworker control": &cfg.Control} {
+		var err error
 		if *conn, err = nats.Connect(url, stayConnected(name, log)...); err != nil {
-			return nil, nil, fmt.Errorf("connect to NATS at %s: %w", url, err)
+			return nil, fmt.Errorf("connect to NATS at %s: %w", url, err)
 		}
-		closers = append(closers, (*conn).Close)
+		opened.add((*conn).Close)
 	}
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	if s.Role != worker.RoleWorker {
 		segments, err := s.openStore(ctx, cfg)
+		if segments.close != nil {
+			opened.add(func() { _ = segments.close() }) // nothing is under way any more
+		}
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		cfg.Store, cfg.StoreName = segments, segments.kind
-		if segments.close != nil {
-			closers = append(closers, func() { _ = segments.close() }) // nothing is under way any more
-		}
 	}
-	w, err = worker.Start(ctx, cfg)
-	return w, closeAll, err
+	return worker.Start(ctx, cfg)
 }
 
-// openStore opens the segment store, made if it is missing and may be made.
+// openStore opens the segment store, made if it is missing and may be made. The store
+// has to be closed even if there is an error.
 func (s *serveCmd) openStore(ctx context.Context, cfg worker.Config) (segmentStore, error) {
 	js, err := jetstream.New(cfg.Control)
 	if err != nil {
@@ -148,8 +150,5 @@ func (s *serveCmd) openStore(ctx context.Context, cfg worker.Config) (segmentSto
 	if err != nil {
 		return segmentStore{}, err
 	}
-	if err := segments.prepare(ctx, s.Migrate, cfg.Log); err != nil {
-		return segmentStore{}, errors.Join(err, segments.close())
-	}
-	return segments, nil
+	return segments, segments.prepare(ctx, s.Migrate, cfg.Log)
 }
