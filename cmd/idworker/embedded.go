@@ -1,13 +1,17 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
 )
 
@@ -15,17 +19,21 @@ import (
 // syncs every write to disk before it acknowledges it: an acknowledged range must
 // survive a power cut, or it would be handed out again.
 type embedded struct {
-	srv    *server.Server
 	folder *dataFolder
 	log    *zap.Logger
+	srv    *server.Server
+
+	stopWitness func() // nil if there is none
+	witnesses   sync.WaitGroup
 }
 
 // embeddedReady is how long the server may take to start, recovery included.
 const embeddedReady = 30 * time.Second
 
 // startEmbedded starts a server that listens at hostPort and keeps its data in a
-// folder that no other process has open.
-func startEmbedded(hostPort, data string, log *zap.Logger) (*embedded, error) {
+// folder that no other process has open. It first starts without listening, to find
+// out whether the data is whole: workers elsewhere would not wait for that.
+func startEmbedded(ctx context.Context, hostPort, data string, log *zap.Logger) (*embedded, error) {
 	host, port, err := splitListen(hostPort)
 	if err != nil {
 		return nil, err
@@ -35,9 +43,13 @@ func startEmbedded(hostPort, data string, log *zap.Logger) (*embedded, error) {
 		return nil, err
 	}
 	e := &embedded{folder: folder, log: log}
-	if err := e.start(host, port); err != nil {
+	err = e.examine(ctx)
+	if err == nil {
+		err = e.start(func(o *server.Options) { o.Host, o.Port = host, port })
+	}
+	if err != nil {
 		e.stop()
-		return nil, err
+		return nil, fmt.Errorf("embedded NATS server at %s: %w", hostPort, err)
 	}
 	return e, nil
 }
@@ -53,40 +65,93 @@ func splitListen(hostPort string) (host string, port int, err error) {
 	return host, port, nil
 }
 
-func (e *embedded) start(host string, port int) error {
-	srv, err := server.NewServer(&server.Options{
+// start starts the server and returns when it can be used.
+func (e *embedded) start(where func(*server.Options)) error {
+	opts := &server.Options{
 		ServerName:   "idworker-embedded",
-		Host:         host,
-		Port:         port,
 		JetStream:    true,
 		StoreDir:     e.folder.path,
 		SyncAlways:   true,
 		NoSigs:       true, // signals are this process's own matter
 		PingInterval: 5 * time.Second,
 		MaxPingsOut:  2, // a stopped worker is dropped after 15 s
-	})
+	}
+	where(opts)
+	srv, err := server.NewServer(opts)
 	if err != nil {
-		return fmt.Errorf("embedded NATS server: %w", err)
+		return err
 	}
 	e.srv = srv
 	logger := &serverLog{log: e.log.Named("nats").Sugar(), fatal: make(chan string, 1)}
 	srv.SetLogger(logger, false, false)
-	go srv.Start() // returns at once; stop waits for the server
+	go srv.Start() // returns soon; stop waits for the server
 
 	ready := make(chan bool, 1)
 	go func() { ready <- srv.ReadyForConnections(embeddedReady) }()
 	select {
 	case reason := <-logger.fatal:
-		return fmt.Errorf("embedded NATS server at %s:%d with data in %s: %s", host, port, e.folder.path, reason)
+		return errors.New(reason)
 	case ok := <-ready:
 		if !ok {
-			return fmt.Errorf("embedded NATS server was not ready after %v", embeddedReady)
+			return fmt.Errorf("not ready after %v", embeddedReady)
 		}
 	}
 	if js := srv.JetStreamConfig(); js == nil || !js.SyncAlways {
-		return errors.New("embedded NATS server does not sync every write, although it was told to")
+		return errors.New("does not sync every write, although it was told to")
 	}
-	return e.folder.check(srv)
+	return nil
+}
+
+// examine starts the server for nobody but this process, and compares its buckets with
+// their witnesses.
+func (e *embedded) examine(ctx context.Context) error {
+	if err := e.start(func(o *server.Options) { o.DontListen = true }); err != nil {
+		return err
+	}
+	defer e.shutdown()
+	conn, js, err := e.connect()
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	ctx, cancel := context.WithTimeout(ctx, embeddedReady)
+	defer cancel()
+	return e.folder.hearWitnesses(ctx, js)
+}
+
+// witness begins to write down what happens in a bucket, and returns when all that is
+// in it is written down.
+func (e *embedded) witness(ctx context.Context, bucket string) error {
+	conn, js, err := e.connect()
+	if err != nil {
+		return err
+	}
+	background, cancel := context.WithCancel(context.Background())
+	e.stopWitness = func() {
+		cancel()
+		e.witnesses.Wait()
+		conn.Close()
+	}
+	ready := make(chan struct{})
+	e.witnesses.Go(func() {
+		e.folder.watch(background, js, bucket, sync.OnceFunc(func() { close(ready) }), e.log)
+	})
+	select {
+	case <-ready:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// connect connects this process to its own server, past the network.
+func (e *embedded) connect() (*nats.Conn, jetstream.JetStream, error) {
+	conn, err := nats.Connect("", nats.InProcessServer(e.srv), nats.Name("idworker witness"))
+	if err != nil {
+		return nil, nil, err
+	}
+	js, err := jetstream.New(conn)
+	return conn, js, err
 }
 
 // url is where the server can be reached over the wire.
@@ -94,12 +159,19 @@ func (e *embedded) url() string { return e.srv.ClientURL() }
 
 // stop ends the server, waits for it, and lets go of the folder.
 func (e *embedded) stop() {
+	if e.stopWitness != nil {
+		e.stopWitness()
+	}
+	e.shutdown()
+	e.folder.close()
+}
+
+func (e *embedded) shutdown() {
 	if e.srv != nil {
-		e.folder.note(e.srv, e.log)
 		e.srv.Shutdown()
 		e.srv.WaitForShutdown()
+		e.srv = nil
 	}
-	e.folder.close()
 }
 
 // serverLog passes the server's log on: its notices are details here. The first

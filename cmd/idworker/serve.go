@@ -54,11 +54,14 @@ func (s *serveCmd) Run(ctx context.Context, out output) (err error) {
 
 	url := s.Server
 	if url == "" {
-		embedded, err := startEmbedded(s.Listen, s.Data, log)
+		embedded, err := startEmbedded(ctx, s.Listen, s.Data, log)
 		if err != nil {
 			return err
 		}
 		defer embedded.stop()
+		if err := s.count(ctx, embedded); err != nil {
+			return err
+		}
 		url = embedded.url()
 	}
 	var opened closers
@@ -80,6 +83,25 @@ func (s *serveCmd) Run(ctx context.Context, out output) (err error) {
 	}
 	log.Info("stopping")
 	return errors.Join(err, w.Stop())
+}
+
+// count makes the bucket in which segments are counted, if they are in this server, and
+// has it witnessed before anything is counted.
+func (s *serveCmd) count(ctx context.Context, in *embedded) error {
+	if _, kind, err := s.dsn(); err != nil || kind != kindJetStream {
+		return err
+	}
+	conn, js, err := in.connect()
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	if err := jetstreamstore.Create(ctx, js, s.Prefix, s.Replicas); err != nil {
+		return err
+	}
+	return in.witness(ctx, s.Prefix.SegmentsBucket())
 }
 
 // config is the worker's configuration as far as flags say it.
