@@ -168,7 +168,7 @@ func (s *serveCmd) openStore(ctx context.Context, cfg worker.Config) (segmentSto
 			return segmentStore{}, err
 		}
 	}
-	segments, err := s.storeFlags.open(ctx, js, cfg.Prefix)
+	segments, err := s.open(ctx, js, cfg.Prefix)
 	if err != nil {
 		return segmentStore{}, err
 	}

@@ -84,5 +84,6 @@ func parse(dsn string) (*pgxpool.Config, error) {
 // a while is broken, and has the pool find out if it is: a ping every time would be a
 // second round trip.
 func shouldPing(_ context.Context, p pgxpool.ShouldPingParams) bool {
+	//nolint:staticcheck // deprecated in favour of Ping, except where latency matters, as it does here
 	return p.IdleDuration > time.Second && p.Conn.PgConn().CheckConn() != nil
 }
