@@ -20,13 +20,18 @@ type Store interface {
 	// anything else may be tried again.
 	Reserve(ctx context.Context, tag string, step int64) (Segment, error)
 
-	// Tags lists every tag, in no particular order.
+	// Tags lists every tag, in no particular order, as of a moment after the call
+	// began. Entries that cannot be read are left out and reported by an error
+	// that wraps ErrCorrupt, beside the tags that can.
 	Tags(ctx context.Context) ([]Tag, error)
 
 	// CreateTag adds a tag. Errors: ErrTagExists, ErrBadTag.
+	//
+	// No store remembers tags that were deleted from it by hand: one that is made
+	// again has to begin above all that was handed out before.
 	CreateTag(ctx context.Context, tag Tag) error
 
 	// SetStep changes the configured step of a tag; what is handed out stays as
-	// it is. Errors: ErrNoTag, ErrBadTag.
+	// it is. Errors: ErrNoTag, ErrBadTag, ErrCorrupt.
 	SetStep(ctx context.Context, tag string, step int64) error
 }

@@ -1,0 +1,27 @@
+# idworker: `make help` lists what there is to make.
+
+GO      ?= go
+GOLANGCI_LINT = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+
+.DEFAULT_GOAL := help
+.PHONY: help run build test bench lint fuzz
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+run: build ## Serve IDs on 127.0.0.1:4222, with a NATS server of its own, until Ctrl-C
+	@NATS_URL= IDWORKER_SERVER= bin/idworker serve --demo
+
+build: ## Build bin/idworker
+	@$(GO) build -trimpath -o bin/idworker ./cmd/idworker
+
+test: ## Run all tests, with the race detector
+	$(GO) test -race -timeout 15m ./...
+
+bench: ## Measure, beside baselines in the same run
+	$(GO) test -run '^$$' -bench . -benchtime 1x -timeout 30m ./testing/bench/...
+
+lint: ## Check format, vet, static analysis
+	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo "run gofmt"; exit 1; }
+	$(GO) vet ./...
+	$(GO) run $(GOLANGCI_LINT) run ./...

@@ -1,0 +1,282 @@
+package allocator_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/idworker/idworker/allocator"
+	"github.com/idworker/idworker/store"
+)
+
+// order returns a harness with one tag of the given step.
+func order(step int64) *harness {
+	h := newHarness(allocator.Config{})
+	h.Update(map[string]int64{"order": step})
+	return h
+}
+
+func TestColdTagParksThenAnswers(t *testing.T) {
+	h := order(10)
+	first, second := h.request("order", 1), h.request("order", 2)
+	if first.answered+second.answered != 0 {
+		t.Fatal("answered before a segment came")
+	}
+	if len(h.asked) != 1 {
+		t.Fatalf("%d loads asked for, want 1", len(h.asked))
+	}
+	h.grantAll()
+	first.want(t, seg(1, 2))
+	second.want(t, seg(2, 4))
+	h.request("order", 1).want(t, seg(4, 5))
+}
+
+func TestNextSegmentIsAskedForAtTenPercent(t *testing.T) {
+	h := order(100)
+	h.request("order", 1)
+	h.grantAll() // 1 of 100 used
+	h.request("order", 8)
+	if len(h.asked) != 0 {
+		t.Fatal("asked at 9 %")
+	}
+	h.request("order", 1)
+	if len(h.asked) != 1 {
+		t.Fatal("not asked at 10 %")
+	}
+	h.request("order", 50)
+	if len(h.asked) != 1 {
+		t.Fatal("asked twice for one load")
+	}
+}
+
+func TestBatchRunsOnIntoTheReadySegment(t *testing.T) {
+	h := order(10)
+	h.request("order", 4)
+	h.grantAll() // [1,11) current, [11,31) ready: the step has doubled
+	h.next = 1000
+	h.request("order", 10).want(t, seg(5, 11), seg(11, 15))
+}
+
+func TestBatchLargerThanAllBuffersIsServed(t *testing.T) {
+	h := order(10)
+	h.request("order", 1)
+	h.grantAll()
+	batch := h.request("order", 500)
+	h.request("order", 1).want(t, seg(2, 3)) // small ones need not wait behind it
+	h.grantAll()
+	if batch.answered != 1 || batch.err != nil {
+		t.Fatalf("answered %d times, %v", batch.answered, batch.err)
+	}
+	var n int64
+	for _, s := range batch.ids {
+		n += s.Len()
+	}
+	if n != 500 {
+		t.Fatalf("got %d IDs, want 500", n)
+	}
+}
+
+func TestThousandMissesCostTwoStoreWrites(t *testing.T) {
+	h := order(1000)
+	var requests []*outcome
+	for range 1000 {
+		requests = append(requests, h.request("order", 1))
+	}
+	if writes := h.grantAll(); writes > 2 {
+		t.Fatalf("%d store writes, want at most 2", writes)
+	}
+	for i, r := range requests {
+		r.want(t, seg(int64(i)+1, int64(i)+2))
+	}
+}
+
+func TestLostGrantIsAskedForAgain(t *testing.T) {
+	h := order(10)
+	r := h.request("order", 3)
+	lost := h.asked[0]
+	h.asked = nil
+	h.now += allocator.DefaultReAsk
+	h.Tick()
+	if len(h.asked) != 1 || h.asked[0].Seq != lost.Seq || h.asked[0].Try != 2 {
+		t.Fatalf("asked for %+v, want load %d a second time", h.asked, lost.Seq)
+	}
+	h.grantAll()
+	r.want(t, seg(1, 4))
+}
+
+func TestDeadlineAnswersAndBurnsNothing(t *testing.T) {
+	h := order(10)
+	h.request("order", 1)
+	h.grantAll()
+	batch := h.request("order", 100)
+	h.now += allocator.DefaultWait
+	h.Tick()
+	if !errors.Is(batch.err, allocator.ErrNoSegment) {
+		t.Fatalf("got %v, want ErrNoSegment", batch.err)
+	}
+	h.request("order", 9).want(t, seg(2, 11))
+	h.asked = nil
+	h.now += time.Hour
+	h.Tick()
+	if h.Parked() != 0 || batch.answered != 1 {
+		t.Fatalf("%d parked, answered %d times", h.Parked(), batch.answered)
+	}
+}
+
+func TestGrantsThatDoNotFitAreBurnt(t *testing.T) {
+	h := order(10)
+	h.request("order", 1)
+	low, high := h.reserve(10), h.reserve(10)
+	for _, g := range []struct {
+		why  string
+		tag  string
+		s    store.Segment
+		used bool
+	}{
+		{"unknown tag", "invoice", seg(1, 11), false},
+		{"empty", "order", seg(5, 5), false},
+		{"reversed", "order", seg(9, 2), false},
+		{"zero", "order", seg(0, 10), false},
+		{"negative", "order", seg(-5, 5), false},
+		{"the newer one first", "order", high, true},
+		{"late, below the newer one", "order", low, false},
+		{"doubled", "order", high, false},
+		{"overlapping", "order", seg(high.End-1, high.End+5), false},
+		{"next", "order", h.reserve(10), true},
+		{"no room", "order", h.reserve(10), false},
+	} {
+		if used := h.Grant(g.tag, g.s); used != g.used {
+			t.Errorf("%s: used %t, want %t", g.why, used, g.used)
+		}
+	}
+}
+
+func TestRefusalAnswersAllAndIsRemembered(t *testing.T) {
+	h := order(10)
+	parked := h.request("order", 1)
+	h.Refuse("order", h.asked[0].Seq+1, store.ErrExhausted) // another load's
+	if parked.answered != 0 {
+		t.Fatal("answered by the refusal of another load")
+	}
+	h.Refuse("order", h.asked[0].Seq, store.ErrExhausted)
+	h.asked = nil
+	if r := h.request("order", 1); !errors.Is(parked.err, store.ErrExhausted) || !errors.Is(r.err, store.ErrExhausted) {
+		t.Fatalf("got %v and %v, want ErrExhausted", parked.err, r.err)
+	}
+	if len(h.asked) != 0 {
+		t.Fatal("asked again at once after a refusal")
+	}
+	h.now += allocator.DefaultReAsk
+	r := h.request("order", 1)
+	h.grantAll()
+	r.want(t, seg(1, 2))
+}
+
+func TestParkedRequestsAreBounded(t *testing.T) {
+	h := newHarness(allocator.Config{MaxParkedPerTag: 2, MaxParked: 3})
+	h.Update(map[string]int64{"a": 10, "b": 10})
+	h.request("a", 1)
+	h.request("a", 1)
+	if r := h.request("a", 1); !errors.Is(r.err, allocator.ErrBusy) {
+		t.Errorf("third for one tag: %v, want ErrBusy", r.err)
+	}
+	h.request("b", 1)
+	if r := h.request("b", 1); !errors.Is(r.err, allocator.ErrBusy) {
+		t.Errorf("fourth in all: %v, want ErrBusy", r.err)
+	}
+	h.grantAll()
+	if h.Parked() != 0 {
+		t.Errorf("%d parked after the grants", h.Parked())
+	}
+	h.request("b", 1000)
+	if h.Parked() != 1 {
+		t.Errorf("%d parked, want 1: places are free again", h.Parked())
+	}
+}
+
+func TestUnknownAndRemovedTags(t *testing.T) {
+	h := order(10)
+	if r := h.request("invoice", 1); !errors.Is(r.err, store.ErrNoTag) {
+		t.Errorf("unknown: %v, want ErrNoTag", r.err)
+	}
+	parked := h.request("order", 1)
+	h.Update(nil, "order", "invoice")
+	if !errors.Is(parked.err, store.ErrNoTag) {
+		t.Errorf("parked while removed: %v, want ErrNoTag", parked.err)
+	}
+	if h.Grant("order", h.reserve(10)) {
+		t.Error("a grant for a removed tag was used")
+	}
+}
+
+func TestTagMadeAnewDoesNotGoDown(t *testing.T) {
+	h := order(10)
+	h.request("order", 1)
+	h.grantAll()
+	h.Update(nil, "order")
+	if h.Grant("order", h.reserve(10)) {
+		t.Error("a grant for a removed tag was used")
+	}
+	h.Update(map[string]int64{"order": 10})
+	r := h.request("order", 1)
+	if h.Grant("order", seg(1, 11)) {
+		t.Error("a grant below what was handed out before was used")
+	}
+	h.now += allocator.DefaultReAsk
+	h.Tick()
+	h.grantAll()
+	if r.err != nil || len(r.ids) != 1 || r.ids[0].First < 11 {
+		t.Errorf("got %v, %v; want an ID of 11 or more", r.ids, r.err)
+	}
+}
+
+func TestCountBelowOne(t *testing.T) {
+	h := order(10)
+	h.request("order", 1)
+	h.grantAll()
+	for _, n := range []int64{0, -1, -1 << 63} {
+		if r := h.request("order", n); !errors.Is(r.err, allocator.ErrCount) {
+			t.Errorf("%d: %v, %v; want ErrCount", n, r.ids, r.err)
+		}
+	}
+}
+
+func TestIdleTagsAskForNothing(t *testing.T) {
+	h := order(10)
+	h.Update(map[string]int64{"order": 20, "invoice": 5})
+	h.now += time.Hour
+	h.Tick()
+	if len(h.asked) != 0 {
+		t.Errorf("asked for %v", h.asked)
+	}
+}
+
+func TestLastIDs(t *testing.T) {
+	const top = 1<<63 - 1
+	h := order(10)
+	r := h.request("order", 2)
+	h.Grant("order", seg(top-3, top))
+	r.want(t, seg(top-3, top-1))
+	h.asked = nil
+	last, none := h.request("order", 1), h.request("order", 1)
+	last.want(t, seg(top-1, top))
+	h.now += allocator.DefaultWait
+	h.Tick()
+	if !errors.Is(none.err, allocator.ErrNoSegment) {
+		t.Fatalf("got %v, %v past the last ID", none.ids, none.err)
+	}
+}
+
+func TestTakeAllocatesNothing(t *testing.T) {
+	h := order(allocator.DefaultMaxStep)
+	h.request("order", 1)
+	h.grantAll()
+	allocs := testing.AllocsPerRun(1000, func() {
+		if _, ok := h.Take("order", 1); !ok {
+			t.Fatal("missed")
+		}
+	})
+	if allocs != 0 {
+		t.Errorf("%v allocations per Take, want 0", allocs)
+	}
+}

@@ -1,0 +1,83 @@
+package allocator_test
+
+import (
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/idworker/idworker/allocator"
+	"github.com/idworker/idworker/store"
+)
+
+// TestConcurrentCallers has many goroutines take singles and batches from one tag
+// while a loader goroutine grants. Every ID is checked, and every goroutine's IDs
+// ascend.
+func TestConcurrentCallers(t *testing.T) {
+	const callers, requests = 8, 5000
+	loads := make(chan allocator.Load, 1)
+	start := time.Now()
+	a := allocator.New(allocator.Config{
+		Clock: func() time.Duration { return time.Since(start) },
+		Load:  func(l allocator.Load) { loads <- l },
+		Wait:  time.Minute,
+		ReAsk: time.Minute, // no load is lost here, so one at a time is under way
+	})
+	a.Update(map[string]int64{"order": 10})
+
+	var loader sync.WaitGroup
+	loader.Go(func() {
+		next := int64(1)
+		for l := range loads {
+			s := store.Segment{First: next, End: next + max(l.Step, l.Want)}
+			next = s.End
+			if !a.Grant(l.Tag, s) {
+				t.Errorf("grant %v was burnt", s)
+			}
+		}
+	})
+
+	seen := make([]atomic.Bool, 64*callers*requests)
+	var group sync.WaitGroup
+	for c := range callers {
+		group.Go(func() {
+			last := int64(0)
+			answer := make(chan []store.Segment, 1)
+			for i := range requests {
+				n := int64(1 + (c*requests+i)%7)
+				var ids []store.Segment
+				if s, ok := a.Take("order", n); ok {
+					ids = append(ids, s)
+				} else {
+					var err error
+					ids, err = a.Ask("order", n, func(ids []store.Segment, err error) {
+						if err != nil {
+							t.Error(err)
+						}
+						answer <- ids
+					})
+					if err != nil {
+						t.Error(err)
+					}
+					if ids == nil {
+						ids = <-answer
+					}
+				}
+				for _, s := range ids {
+					for id := s.First; id < s.End; id++ {
+						if id <= last {
+							t.Errorf("%d after %d", id, last)
+						}
+						last = id
+						if seen[id].Swap(true) {
+							t.Errorf("%d was handed out twice", id)
+						}
+					}
+				}
+			}
+		})
+	}
+	group.Wait()
+	close(loads)
+	loader.Wait()
+}

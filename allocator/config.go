@@ -1,0 +1,80 @@
+package allocator
+
+import (
+	"errors"
+	"time"
+)
+
+// The defaults of [Config].
+const (
+	DefaultMaxStep         = 1_000_000 // as in Leaf
+	DefaultWait            = 2 * time.Second
+	DefaultReAsk           = time.Second
+	DefaultMaxParkedPerTag = 4096
+	DefaultMaxParked       = 65_536
+)
+
+// Config says what an allocator may do. Clock and Load must be set; the rest has
+// defaults.
+type Config struct {
+	// Clock is the time since some fixed moment. It must not step back, so
+	// it is no wall clock.
+	Clock func() time.Duration
+
+	// Load is told that a tag wants a segment. It may be called from any of the
+	// allocator's methods and must not block.
+	Load func(Load)
+
+	// MaxStep is the ceiling of the step policy, in IDs.
+	MaxStep int64
+
+	// Wait is how long a request is parked before it gets ErrNoSegment.
+	Wait time.Duration
+
+	// ReAsk is how long to wait for a grant before asking again.
+	ReAsk time.Duration
+
+	// MaxParkedPerTag and MaxParked bound the parked requests; one more gets
+	// ErrBusy.
+	MaxParkedPerTag int
+	MaxParked       int
+}
+
+// Load is a tag's wish for one more segment.
+type Load struct {
+	Tag  string
+	Step int64  // the step policy's wish, from 1 to Config.MaxStep
+	Want int64  // the IDs that parked requests wait for, at most Config.MaxStep
+	Seq  uint64 // the load's number, the same when it is asked for again
+	Try  int    // 1 for the first time, 2 for the second, …
+}
+
+// The errors with which requests are answered, besides store.ErrNoTag and
+// store.ErrExhausted.
+var (
+	// ErrNoSegment: no segment came before the request's deadline.
+	ErrNoSegment = errors.New("no segment came in time")
+
+	// ErrBusy: as many requests are parked as may be, for this tag or in all.
+	ErrBusy = errors.New("too many parked requests")
+
+	// ErrCount: a request for fewer than one ID.
+	ErrCount = errors.New("count below 1")
+)
+
+// withDefaults fills in what is not set.
+func (c Config) withDefaults() Config {
+	setDefault(&c.MaxStep, DefaultMaxStep)
+	setDefault(&c.Wait, DefaultWait)
+	setDefault(&c.ReAsk, DefaultReAsk)
+	setDefault(&c.MaxParkedPerTag, DefaultMaxParkedPerTag)
+	setDefault(&c.MaxParked, DefaultMaxParked)
+	return c
+}
+
+func setDefault[T comparable](field *T, value T) {
+	var unset T
+	if *field == unset {
+		*field = value
+	}
+}

@@ -1,0 +1,52 @@
+package allocator
+
+import (
+	"sync/atomic"
+
+	"github.com/idworker/idworker/store"
+)
+
+// segment is a tag's current segment with the cursor that hands out its IDs.
+type segment struct {
+	store.Segment
+	mark int64 // used IDs at which the next segment is asked for
+	used atomic.Int64
+}
+
+// loadAt is the part of a segment that is used before the next is asked for: one
+// tenth, as in Leaf.
+const loadAt = 10
+
+// newSegment returns s with its first used IDs already taken.
+func newSegment(s store.Segment, used int64) *segment {
+	seg := &segment{Segment: s, mark: max(1, s.Len()/loadAt)}
+	seg.used.Store(used)
+	return seg
+}
+
+// take moves the cursor over n IDs, if the segment has that many left. crossed
+// reports whether this was the take that passed the mark: there is just one.
+func (s *segment) take(n int64) (first int64, crossed, ok bool) {
+	for {
+		used := s.used.Load()
+		// As unsigned numbers, so that an n below 1 takes nothing either.
+		if uint64(n-1) >= uint64(s.Len()-used) {
+			return 0, false, false
+		}
+		if s.used.CompareAndSwap(used, used+n) {
+			return s.First + used, used < s.mark && used+n >= s.mark, true
+		}
+	}
+}
+
+// left is how many IDs are left. nil, a segment that is not there, has none.
+func (s *segment) left() int64 {
+	if s == nil {
+		return 0
+	}
+	return s.Len() - s.used.Load()
+}
+
+// low reports whether it is time to have another segment ready. A tag that was
+// never asked for has none, and wants none.
+func (s *segment) low() bool { return s != nil && s.used.Load() >= s.mark }

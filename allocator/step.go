@@ -1,0 +1,24 @@
+package allocator
+
+import "time"
+
+// A segment should last between these, at the rate of its tag (Leaf's rule).
+const (
+	shortLife = 15 * time.Minute
+	longLife  = 30 * time.Minute
+)
+
+// nextStep is the step after one that lasted for the given time: doubled if that
+// was short, halved if it was long, and always from floor, the configured step,
+// to ceiling.
+func nextStep(step int64, lasted time.Duration, floor, ceiling int64) int64 {
+	switch {
+	case lasted < shortLife && step > ceiling/2:
+		step = ceiling
+	case lasted < shortLife:
+		step *= 2
+	case lasted >= longLife:
+		step /= 2
+	}
+	return min(max(step, floor), ceiling)
+}

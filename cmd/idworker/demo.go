@@ -1,0 +1,90 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/store"
+)
+
+// The demo's tag and how much it asks for.
+const (
+	demoTag   = "order"
+	demoStep  = 1000
+	demoBatch = 100
+)
+
+// demo makes sure that there is a tag, asks for IDs over the wire as any service
+// would, and prints them with the commands to get more.
+func demo(ctx context.Context, out output, url string, prefix messages.Prefix) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	own := installation{Server: url, Prefix: prefix}
+	err := own.withTags(ctx, func(ctx context.Context, t tags) error {
+		err := t.store.CreateTag(ctx, store.Tag{Name: demoTag, Step: demoStep, Next: 1})
+		if errors.Is(err, store.ErrTagExists) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		return t.directory.Put(ctx, demoTag, demoStep)
+	})
+	if err != nil {
+		return err
+	}
+	conn, err := own.connect()
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	client := messages.NewClient(conn, prefix)
+	id, err := firstID(ctx, client)
+	if err != nil {
+		return err
+	}
+	batch, err := client.NextN(ctx, demoTag, demoBatch)
+	if err != nil {
+		return err
+	}
+	self, server := os.Args[0], ""
+	if url != nats.DefaultURL {
+		server = " --server " + url
+	}
+	fmt.Fprintf(out, `
+  one ID of tag %[1]s:  %[2]d
+  %[3]d more:            %[4]v
+
+  Get more, in another terminal:
+
+    %[5]s get%[7]s %[1]s
+    %[5]s get%[7]s %[1]s 1000
+    nats request%[7]s --raw %[6]s ''
+
+  Make another tag:     %[5]s tag create%[7]s invoice
+  Stop:                 Ctrl-C
+
+`, demoTag, id, demoBatch, batch, self, prefix.Segment(demoTag), server)
+	return nil
+}
+
+// firstID waits until the worker has heard of a tag that was just made.
+func firstID(ctx context.Context, client *messages.Client) (int64, error) {
+	for {
+		id, err := client.Next(ctx, demoTag)
+		if !errors.Is(err, messages.ErrNoTag) && !errors.Is(err, nats.ErrNoResponders) {
+			return id, err
+		}
+		select {
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}

@@ -1,0 +1,69 @@
+// Command idworker hands out unique 64-bit IDs over NATS. See the README.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/alecthomas/kong"
+)
+
+// version is the semantic version of this source tree, see the CHANGELOG.
+const version = "0.1.0"
+
+// cli is the whole command line. Every flag also has an environment variable,
+// IDWORKER_ and its name.
+type cli struct {
+	Serve serveCmd `cmd:"" help:"Answer requests for IDs, and load segments."`
+	Get   getCmd   `cmd:"" help:"Get IDs of a tag."`
+	Tag   tagCmd   `cmd:"" help:"List, create and change tags."`
+
+	Version kong.VersionFlag `help:"Print the version and exit."`
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
+}
+
+// output is where commands write their results.
+type output struct{ io.Writer }
+
+// run parses and runs one command line, and returns the exit code.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	code, exited := 0, false
+	parser, err := kong.New(&cli{},
+		kong.Name("idworker"),
+		kong.Description("Unique 64-bit IDs over NATS."),
+		kong.Vars{"version": version},
+		kong.DefaultEnvars("IDWORKER"),
+		kong.Writers(stdout, stderr),
+		kong.Exit(func(c int) { code, exited = c, true }),
+		kong.BindTo(ctx, (*context.Context)(nil)),
+		kong.Bind(output{stdout}),
+		kong.UsageOnError(),
+	)
+	if err != nil {
+		panic(err) // the cli struct itself is wrong
+	}
+	command, err := parser.Parse(args)
+	if exited { // --help or --version
+		return code
+	}
+	if err == nil {
+		err = command.Run()
+	} else {
+		err = &usageError{err}
+	}
+	if err != nil && !errors.Is(err, context.Canceled) {
+		fmt.Fprintf(stderr, "idworker: %v\n", err)
+	}
+	return exitCode(err)
+}

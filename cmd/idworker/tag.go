@@ -1,0 +1,149 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"text/tabwriter"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/zap"
+
+	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/store"
+	jetstreamstore "github.com/idworker/idworker/store/jetstream"
+	"github.com/idworker/idworker/worker"
+)
+
+type tagCmd struct {
+	Ls     tagLsCmd     `cmd:"" help:"List tags."`
+	Create tagCreateCmd `cmd:"" help:"Create a tag."`
+	Set    tagSetCmd    `cmd:"" help:"Change the step of a tag."`
+}
+
+// tagTimeout bounds a tag command.
+const tagTimeout = 30 * time.Second
+
+// tags is what the tag commands work on: the store, and the directory that workers
+// watch.
+type tags struct {
+	store     store.Store
+	directory *worker.Directory
+}
+
+// withTags opens both and runs use.
+func (i installation) withTags(ctx context.Context, use func(context.Context, tags) error) error {
+	conn, err := i.connect()
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	js, err := jetstream.New(conn)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, tagTimeout)
+	defer cancel()
+	segments, err := jetstreamstore.Open(ctx, js, i.Prefix)
+	if err == nil {
+		var directory *worker.Directory
+		if directory, err = worker.OpenDirectory(ctx, js, i.Prefix, zap.NewNop()); err == nil {
+			return use(ctx, tags{segments, directory})
+		}
+	}
+	if errors.Is(err, jetstream.ErrBucketNotFound) {
+		return fmt.Errorf("%w; the first worker makes it: idworker serve", err)
+	}
+	return err
+}
+
+type tagLsCmd struct {
+	installation `embed:""`
+}
+
+// Run prints one tag a line, sorted by name. Entries that cannot be read are named
+// in the error.
+func (l *tagLsCmd) Run(ctx context.Context, out output) error {
+	return l.withTags(ctx, func(ctx context.Context, t tags) error {
+		list, err := t.store.Tags(ctx)
+		if err != nil && !errors.Is(err, store.ErrCorrupt) {
+			return err
+		}
+		slices.SortFunc(list, func(a, b store.Tag) int { return cmp.Compare(a.Name, b.Name) })
+		w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+		fmt.Fprintln(w, "TAG\tSTEP\tNEXT")
+		for _, tag := range list {
+			fmt.Fprintf(w, "%s\t%d\t%d\n", tag.Name, tag.Step, tag.Next)
+		}
+		return errors.Join(w.Flush(), err)
+	})
+}
+
+// stepFlags are common to the commands that set a step.
+type stepFlags struct {
+	Step    int64 `help:"IDs per segment: about what is used in ten minutes at peak." default:"1000"`
+	MaxStep int64 `help:"Largest step allowed; the same as the workers'." default:"1000000"`
+}
+
+func (f stepFlags) check(tag string) error {
+	if err := messages.CheckTag(tag); err != nil {
+		return err
+	}
+	if f.Step < 1 || f.Step > f.MaxStep {
+		return fmt.Errorf("%w: step %d, allowed is 1 to %d (--max-step)", store.ErrBadTag, f.Step, f.MaxStep)
+	}
+	return nil
+}
+
+type tagCreateCmd struct {
+	installation `embed:""`
+	stepFlags    `embed:""`
+
+	Tag   string `arg:"" help:"Name: A-Z a-z 0-9 _ - and dots between tokens, at most 128 bytes."`
+	First int64  `help:"The first ID." default:"1"`
+}
+
+// Run writes the store first: a directory entry without a counter behind it would
+// have workers ask for what is not there.
+func (c *tagCreateCmd) Run(ctx context.Context, out output) error {
+	if err := c.check(c.Tag); err != nil {
+		return err
+	}
+	return c.withTags(ctx, func(ctx context.Context, t tags) error {
+		if err := t.store.CreateTag(ctx, store.Tag{Name: c.Tag, Step: c.Step, Next: c.First}); err != nil {
+			return err
+		}
+		if err := t.directory.Put(ctx, c.Tag, c.Step); err != nil {
+			return err
+		}
+		_, err := fmt.Fprintf(out, "created tag %s: step %d, first ID %d\n", c.Tag, c.Step, c.First)
+		return err
+	})
+}
+
+type tagSetCmd struct {
+	installation `embed:""`
+	stepFlags    `embed:""`
+
+	Tag string `arg:"" help:"Name of the tag."`
+}
+
+// Run changes the configured step; IDs are not touched.
+func (s *tagSetCmd) Run(ctx context.Context, out output) error {
+	if err := s.check(s.Tag); err != nil {
+		return err
+	}
+	return s.withTags(ctx, func(ctx context.Context, t tags) error {
+		if err := t.store.SetStep(ctx, s.Tag, s.Step); err != nil {
+			return err
+		}
+		if err := t.directory.Put(ctx, s.Tag, s.Step); err != nil {
+			return err
+		}
+		_, err := fmt.Fprintf(out, "tag %s: step %d\n", s.Tag, s.Step)
+		return err
+	})
+}

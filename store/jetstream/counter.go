@@ -1,0 +1,42 @@
+package jetstream
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+
+	"github.com/idworker/idworker/store"
+)
+
+// counter is the value of a key.
+type counter struct {
+	MaxID int64 `json:"max_id"` // the first ID not handed out yet, at least 1
+	Step  int64 `json:"step"`   // the configured step, at least 1
+}
+
+func (c counter) encode() []byte {
+	data, err := json.Marshal(c)
+	if err != nil { // two integers always marshal
+		panic(err)
+	}
+	return data
+}
+
+// decode reads a counter. Whatever is not exactly one is ErrCorrupt: a counter that
+// is guessed may be one that was handed out already.
+func decode(data []byte) (counter, error) {
+	var c counter
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&c); err != nil {
+		return counter{}, fmt.Errorf("%w: %.100q: %w", store.ErrCorrupt, data, err)
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return counter{}, fmt.Errorf("%w: %.100q: more than one value", store.ErrCorrupt, data)
+	}
+	if c.MaxID < 1 || c.Step < 1 {
+		return counter{}, fmt.Errorf("%w: %.100q: max_id and step have to be 1 or more", store.ErrCorrupt, data)
+	}
+	return c, nil
+}

@@ -1,0 +1,151 @@
+package jetstream
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	natsjs "github.com/nats-io/nats.go/jetstream"
+
+	"github.com/idworker/idworker/store"
+	"github.com/idworker/idworker/testing/natstest"
+	"github.com/idworker/idworker/testing/storetest"
+)
+
+func withDomain(domain string) func(*server.Options) {
+	return func(o *server.Options) { o.JetStreamDomain = domain }
+}
+
+// load reserves from several handles until stop is called, which waits for them and
+// checks what they got.
+type load struct {
+	ledger storetest.Ledger
+	failed atomic.Int64
+	stop   func()
+}
+
+func startLoad(t *testing.T, c connector) *load {
+	l := &load{}
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	for g := range 4 {
+		s := open(t, c, "ids")
+		wg.Go(func() {
+			last := int64(0)
+			for step := int64(1 + g); ctx.Err() == nil; step = step%100 + 1 {
+				call, done := context.WithTimeout(ctx, 300*time.Millisecond)
+				seg, err := s.Reserve(call, "order", step)
+				done()
+				if err != nil {
+					l.failed.Add(1)
+					continue
+				}
+				if seg.First < last {
+					t.Errorf("%v does not lie above %d, which was reserved before", seg, last)
+				}
+				last = seg.End
+				l.ledger.Add("order", step, seg)
+			}
+		})
+	}
+	l.stop = func() {
+		cancel()
+		wg.Wait()
+		t.Logf("%d segments, %d failed calls", l.ledger.Len(), l.failed.Load())
+		l.ledger.Check(t)
+	}
+	t.Cleanup(func() { cancel(); wg.Wait() })
+	return l
+}
+
+// more waits until n more segments were reserved.
+func (l *load) more(t *testing.T, n int, when string) {
+	t.Helper()
+	target := l.ledger.Len() + n
+	natstest.Eventually(t, 60*time.Second, "segments "+when, func() bool { return l.ledger.Len() >= target })
+}
+
+func TestServerStoppedUnderLoad(t *testing.T) {
+	srv := natstest.Start(t)
+	newTag(t, fresh(t, single{srv}, "ids", 1), "order")
+	l := startLoad(t, single{srv})
+	for range 3 {
+		l.more(t, 100, "while the server runs")
+		srv.Stop()
+		failed := l.failed.Load()
+		natstest.Eventually(t, 10*time.Second, "calls fail", func() bool { return l.failed.Load() >= failed+4 })
+		srv.Restart()
+	}
+	l.more(t, 100, "after the last restart")
+	l.stop()
+}
+
+func TestReplicaStoppedUnderLoad(t *testing.T) {
+	if testing.Short() {
+		t.Skip("three servers")
+	}
+	c := natstest.StartCluster(t, 3)
+	newTag(t, fresh(t, cluster{c}, "ids", 3), "order")
+	l := startLoad(t, cluster{c})
+	for range 2 {
+		l.more(t, 50, "with three servers")
+		leader := c.StreamLeader("KV_ids_segments")
+		if leader == nil {
+			t.Fatal("the stream has no leader")
+		}
+		leader.Stop()
+		l.more(t, 50, "with two of three servers")
+		leader.Restart()
+		c.WaitReady(t)
+	}
+	l.stop()
+}
+
+// lossy is a bucket whose next answers get lost.
+type lossy struct {
+	natsjs.KeyValue
+	writes bool // whether the lost answer is that of a write that took place
+	lose   int
+}
+
+var errLost = errors.New("answer lost")
+
+func (l *lossy) Update(ctx context.Context, key string, value []byte, revision uint64) (uint64, error) {
+	if l.lose == 0 {
+		return l.KeyValue.Update(ctx, key, value, revision)
+	}
+	l.lose--
+	if l.writes {
+		if _, err := l.KeyValue.Update(ctx, key, value, revision); err != nil {
+			return 0, err
+		}
+	}
+	return 0, errLost
+}
+
+// Written or not, what an answer was lost for is not handed out, and Reserve does
+// not try to find out.
+func TestLostAnswerIsBurnt(t *testing.T) {
+	s := fresh(t, single{natstest.Start(t)}, "ids", 1)
+	newTag(t, s, "order")
+	for _, test := range []struct {
+		writes bool
+		next   store.Segment
+	}{
+		{true, store.Segment{First: 11, End: 21}},  // [1, 11) is a gap
+		{false, store.Segment{First: 21, End: 31}}, // nothing was written, nothing is lost
+	} {
+		lossy := &lossy{KeyValue: s.kv, writes: test.writes, lose: 1}
+		unsure := &Store{js: s.js, bucket: s.bucket, kv: lossy, stream: s.stream}
+		if seg, err := unsure.Reserve(t.Context(), "order", 10); !errors.Is(err, errLost) || seg != (store.Segment{}) {
+			t.Errorf("written %v: got %v, %v, want no segment and the error", test.writes, seg, err)
+		}
+		if seg, err := unsure.Reserve(t.Context(), "order", 10); err != nil || seg != test.next {
+			t.Errorf("written %v: next is %v, %v, want %v", test.writes, seg, err, test.next)
+		}
+	}
+}

@@ -1,0 +1,126 @@
+package jetstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	natsjs "github.com/nats-io/nats.go/jetstream"
+
+	"github.com/idworker/idworker/store"
+	"github.com/idworker/idworker/store/jetstream/kvwatch"
+)
+
+// Tags implements [store.Store]. All values come in one stream, without a request
+// per tag: 100,000 tags take about a second.
+//
+// Entries that cannot be read do not hide the others: Tags then returns those that
+// can be, and an error that wraps ErrCorrupt and names each of the rest.
+func (s *Store) Tags(ctx context.Context) ([]store.Tag, error) {
+	values, err := s.current(ctx)
+	if err == nil {
+		err = s.complete(ctx, values)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("bucket %s: list tags: %w", s.bucket, err)
+	}
+	tags := make([]store.Tag, 0, len(values))
+	var corrupt []error
+	for key, value := range values {
+		if value == nil {
+			continue
+		}
+		c, err := decode(value)
+		if err == nil && checkName(key) != nil {
+			err = fmt.Errorf("%w: %w", store.ErrCorrupt, checkName(key))
+		}
+		if err != nil {
+			corrupt = append(corrupt, s.keyError(key, err))
+			continue
+		}
+		tags = append(tags, store.Tag{Name: key, Step: c.Step, Next: c.MaxID})
+	}
+	return tags, errors.Join(corrupt...)
+}
+
+// listAttempts bounds current. A replica lags by milliseconds; if the newest
+// message was removed, as purging old delete markers does, waiting is in vain.
+const listAttempts = 4
+
+// current reads values until they are as new as the call: the watcher's messages
+// may come from a replica that lags behind what the leader has acknowledged.
+func (s *Store) current(ctx context.Context) (map[string][]byte, error) {
+	info, err := s.stream.Info(ctx) // only the leader answers
+	if err != nil {
+		return nil, err
+	}
+	for attempt := 1; ; attempt++ {
+		values, newest, err := s.values(ctx)
+		if err != nil || newest >= info.State.LastSeq || attempt == listAttempts {
+			return values, err
+		}
+		if err := pause(ctx, attempt); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// values reads the value of every key, nil for one that was deleted, and returns
+// the newest revision among them too. While others write it may miss a key, see
+// complete.
+func (s *Store) values(ctx context.Context) (values map[string][]byte, newest uint64, err error) {
+	w, err := kvwatch.Open(ctx, s.kv)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer w.Close()
+	values = make(map[string][]byte)
+	for {
+		entry, err := w.Next(ctx)
+		switch {
+		case err != nil:
+			return nil, 0, err
+		case entry == nil:
+			return values, newest, nil
+		case entry.Operation() == natsjs.KeyValuePut:
+			values[entry.Key()] = append([]byte{}, entry.Value()...) // not nil, even if empty
+		default:
+			values[entry.Key()] = nil
+		}
+		newest = entry.Revision()
+	}
+}
+
+// complete adds the keys that values missed. A watcher counts messages until it has
+// seen as many as there were keys; a key that is written twice meanwhile counts
+// twice, and another, rewritten before its turn came, is left out.
+func (s *Store) complete(ctx context.Context, values map[string][]byte) error {
+	info, err := s.stream.Info(ctx)
+	if err != nil {
+		return err
+	}
+	if uint64(len(values)) >= info.State.NumSubjects {
+		return nil
+	}
+	prefix := "$KV." + s.bucket + "."
+	info, err = s.stream.Info(ctx, natsjs.WithSubjectFilter(prefix+">"))
+	if err != nil {
+		return err
+	}
+	for subject := range info.State.Subjects {
+		key := strings.TrimPrefix(subject, prefix)
+		if _, known := values[key]; known {
+			continue
+		}
+		found, err := s.readLeader(ctx, key)
+		switch {
+		case errors.Is(err, natsjs.ErrKeyNotFound) || err == nil && found.deleted:
+		case err != nil:
+			return s.keyError(key, err)
+		default:
+			values[key] = append([]byte{}, found.value...)
+		}
+	}
+	return nil
+}

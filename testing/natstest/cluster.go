@@ -1,0 +1,117 @@
+package natstest
+
+import (
+	"fmt"
+	"net"
+	"net/url"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+)
+
+// Elections take seconds, and three servers share two cores with the test.
+const clusterWithin = 60 * time.Second
+
+// Cluster is a JetStream cluster. Stop and restart its servers one by one, then
+// call WaitReady.
+type Cluster struct {
+	Servers []*Server
+}
+
+// StartCluster runs a JetStream cluster of size servers (3 in nearly every test)
+// and returns when it is ready. All of them stop when the test ends.
+func StartCluster(t testing.TB, size int, opts ...func(*server.Options)) *Cluster {
+	t.Helper()
+	c := &Cluster{}
+	ports := freePorts(t, size)
+	routes := make([]*url.URL, size)
+	for i, port := range ports {
+		routes[i] = &url.URL{Scheme: "nats", Host: fmt.Sprintf("127.0.0.1:%d", port)}
+	}
+	for i, port := range ports {
+		all := append([]func(*server.Options){func(o *server.Options) {
+			o.ServerName = fmt.Sprintf("n%d", i+1)
+			o.Cluster = server.ClusterOpts{Name: "test", Host: "127.0.0.1", Port: port}
+			o.Routes = routes
+		}}, opts...)
+		c.Servers = append(c.Servers, Start(t, all...))
+	}
+	c.WaitReady(t)
+	return c
+}
+
+// Connect returns a connection that moves to another server when its own stops. It
+// is closed when the test ends.
+func (c *Cluster) Connect(t testing.TB, opts ...nats.Option) *nats.Conn {
+	t.Helper()
+	urls := make([]string, len(c.Servers))
+	for i, s := range c.Servers {
+		urls[i] = s.URL()
+	}
+	return connect(t, urls, opts)
+}
+
+// WaitReady returns when every server that runs is up to date, streams and
+// consumers included, and the cluster has a meta leader. It fails the test if that
+// takes too long, as it does when no majority runs.
+func (c *Cluster) WaitReady(t testing.TB) {
+	t.Helper()
+	Eventually(t, clusterWithin, "all running servers healthy, one meta leader", func() bool {
+		leaders := 0
+		for _, s := range c.Servers {
+			srv := s.Running()
+			if srv == nil {
+				continue
+			}
+			if !srv.JetStreamIsCurrent() || srv.Healthz(&server.HealthzOptions{}).Status != "ok" {
+				return false
+			}
+			if srv.JetStreamIsLeader() {
+				leaders++
+				if len(srv.JetStreamClusterPeers()) < c.running() {
+					return false
+				}
+			}
+		}
+		return leaders == 1
+	})
+}
+
+// StreamLeader is the running server that leads a stream of the default account,
+// or nil while there is none.
+func (c *Cluster) StreamLeader(stream string) *Server {
+	for _, s := range c.Servers {
+		if srv := s.Running(); srv != nil && srv.JetStreamIsStreamLeader(server.DEFAULT_GLOBAL_ACCOUNT, stream) {
+			return s
+		}
+	}
+	return nil
+}
+
+// running counts the servers that are not stopped.
+func (c *Cluster) running() (n int) {
+	for _, s := range c.Servers {
+		if s.Running() != nil {
+			n++
+		}
+	}
+	return n
+}
+
+// freePorts finds ports for the routes, which have to be known before the first
+// server starts. All are held until the last is found, so that they differ.
+func freePorts(t testing.TB, n int) []int {
+	t.Helper()
+	ports := make([]int, n)
+	for i := range ports {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = l.Close() }()
+		ports[i] = l.Addr().(*net.TCPAddr).Port
+	}
+	return ports
+}

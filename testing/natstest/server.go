@@ -1,0 +1,144 @@
+package natstest
+
+import (
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+)
+
+// readyWithin is how long a server may take to accept connections: milliseconds
+// as a rule, but test hosts are small and shared.
+const readyWithin = 20 * time.Second
+
+// Server is a NATS server with JetStream on 127.0.0.1. Its methods may be called
+// from any goroutine, except Restart.
+type Server struct {
+	t    testing.TB
+	opts *server.Options // as the next start uses them; the port is fixed by the first
+
+	mu      sync.Mutex
+	running *server.Server // nil while stopped
+}
+
+// Start runs a server on a random port with its data in a folder of the test, and
+// stops it when the test ends. The options may be changed by the functions; a port
+// other than -1 is taken as it is. It fails the test if the server does not start.
+func Start(t testing.TB, opts ...func(*server.Options)) *Server {
+	t.Helper()
+	o := &server.Options{
+		Host:               "127.0.0.1",
+		Port:               server.RANDOM_PORT,
+		JetStream:          true,
+		JetStreamMaxMemory: 256 << 20,
+		JetStreamMaxStore:  1 << 30,
+		StoreDir:           t.TempDir(),
+		NoSigs:             true,
+		NoLog:              !testing.Verbose(),
+	}
+	for _, opt := range opts {
+		opt(o)
+	}
+	s := &Server{t: t, opts: o}
+	t.Cleanup(s.Stop)
+	s.Restart()
+	return s
+}
+
+// URL is where clients connect; a restart does not change it.
+func (s *Server) URL() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return "nats://" + net.JoinHostPort(s.opts.Host, strconv.Itoa(s.opts.Port))
+}
+
+// Connect returns a connection that outlives restarts of the server and is closed
+// when the test ends.
+func (s *Server) Connect(t testing.TB, opts ...nats.Option) *nats.Conn {
+	t.Helper()
+	return connect(t, []string{s.URL()}, opts)
+}
+
+// Running is the server itself, for tests that have to ask it something, and nil
+// while it is stopped.
+func (s *Server) Running() *server.Server {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.running
+}
+
+// Stop shuts the server down and returns when it is gone. Stopping a server that
+// is stopped does nothing.
+func (s *Server) Stop() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.running == nil {
+		return
+	}
+	s.running.Shutdown()
+	s.running.WaitForShutdown()
+	s.running = nil
+}
+
+// Restart stops the server if it runs, and starts it again on the same port and
+// the same data. It returns when the server accepts connections, and fails the test
+// if it does not: call it from the test's own goroutine.
+func (s *Server) Restart() {
+	s.t.Helper()
+	s.Stop()
+
+	var last string
+	up := poll(readyWithin, func() bool {
+		last = s.launch()
+		return last == ""
+	})
+	if !up {
+		s.t.Fatalf("nats-server on %s: %s", s.URL(), last)
+	}
+}
+
+// launch tries once to start the server and says what was wrong. Another process
+// may hold the port of a stopped server for a moment, hence the retries above.
+func (s *Server) launch() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	srv, err := server.NewServer(s.opts.Clone()) // the server writes to its options
+	if err != nil {
+		return err.Error()
+	}
+	log := &logger{quiet: s.opts.NoLog}
+	srv.SetLogger(log, false, false)
+	srv.Start()
+	if !srv.ReadyForConnections(readyWithin / 4) {
+		srv.Shutdown()
+		srv.WaitForShutdown()
+		return "not ready for connections: " + log.trouble()
+	}
+	s.opts.Port = srv.Addr().(*net.TCPAddr).Port
+	s.running = srv
+	return ""
+}
+
+// connect dials any of the URLs, for ever on reconnect: how long a server stays
+// away is up to the test.
+func connect(t testing.TB, urls []string, opts []nats.Option) *nats.Conn {
+	t.Helper()
+	all := append([]nats.Option{
+		nats.Name(t.Name()),
+		nats.MaxReconnects(-1),
+		nats.ReconnectWait(20 * time.Millisecond),
+		nats.ReconnectJitter(10*time.Millisecond, 10*time.Millisecond),
+	}, opts...)
+	nc, err := nats.Connect(strings.Join(urls, ","), all...)
+	if err != nil {
+		t.Fatalf("connect to %v: %v", urls, err)
+	}
+	t.Cleanup(nc.Close)
+	return nc
+}

@@ -1,0 +1,97 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/idworker/idworker/store"
+)
+
+// promptly is generous: a call that ignores its context blocks for much longer, or
+// for ever.
+const promptly = 2 * time.Second
+
+func testCancelled(t *testing.T, open func() store.Store) {
+	s := open()
+	create(t, s, "order", 10, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for name, call := range map[string]func() error{
+		"Reserve": func() error { _, err := s.Reserve(ctx, "order", 10); return err },
+		"Tags":    func() error { _, err := s.Tags(ctx); return err },
+		"CreateTag": func() error {
+			return s.CreateTag(ctx, store.Tag{Name: "new", Step: 1, Next: 1})
+		},
+		"SetStep": func() error { return s.SetStep(ctx, "order", 99) },
+	} {
+		start := time.Now()
+		err := call()
+		if took := time.Since(start); took > promptly {
+			t.Errorf("%s with a cancelled context took %v", name, took)
+		}
+		if err == nil {
+			t.Errorf("%s with a cancelled context succeeded", name)
+		}
+		for _, final := range []error{store.ErrNoTag, store.ErrTagExists, store.ErrExhausted, store.ErrBadTag, store.ErrCorrupt} {
+			if errors.Is(err, final) {
+				t.Errorf("%s with a cancelled context: %v, which says that asking again is useless", name, err)
+			}
+		}
+	}
+}
+
+// Calls are cut off at random moments, before, while and after the store writes.
+// Whatever became of those, no other call is given their numbers: the segments that
+// were returned without an error are disjoint, and the store is not confused.
+func testCancelledInFlight(t *testing.T, open func() store.Store) {
+	const goroutines, each = 4, 100
+	admin := open()
+	create(t, admin, "order", 10, 1)
+
+	// How long one call takes here decides which moments are worth cutting at.
+	start := time.Now()
+	for range 10 {
+		reserve(t, admin, "order", 1)
+	}
+	usual := time.Since(start) / 10
+
+	var ledger Ledger
+	var cut atomic.Int64
+	var wg sync.WaitGroup
+	for g := range goroutines {
+		s := open()
+		wg.Go(func() {
+			random := rand.New(rand.NewPCG(uint64(g), 7))
+			last := int64(0)
+			for range each {
+				step := 1 + random.Int64N(maxStep)
+				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(random.Int64N(int64(4*usual))))
+				seg, err := s.Reserve(ctx, "order", step)
+				cancel()
+				if err != nil {
+					cut.Add(1)
+					continue
+				}
+				if seg.First < last {
+					t.Errorf("%v does not lie above %d, which was reserved before", seg, last)
+				}
+				last = seg.End
+				ledger.Add("order", step, seg)
+			}
+		})
+	}
+	wg.Wait()
+	t.Logf("%d calls returned a segment, %d were cut off", ledger.Len(), cut.Load())
+
+	ledger.Add("order", 10, reserve(t, admin, "order", 10))
+	ledger.Check(t)
+	// A write that was cut off may still arrive, so next may lie further on.
+	if next := tags(t, admin)["order"].Next; next < ledger.End("order") {
+		t.Errorf("next is %d, below %d, where the last segment ended", next, ledger.End("order"))
+	}
+}

@@ -1,0 +1,110 @@
+// Package storetest is the contract that every store backend keeps. A backend runs
+// it against the real thing, with a dozen lines in a test of its own:
+//
+//	func TestContract(t *testing.T) {
+//		storetest.Run(t, func(t *testing.T) func() store.Store {
+//			table := newTable(t) // empty, and gone when t ends
+//			return func() store.Store { return open(t, table) }
+//		})
+//	}
+//
+// What one file checks is its name. Every range that a test gets is recorded in a
+// ledger and compared with all the others of its tag.
+package storetest
+
+import (
+	"io"
+	"testing"
+
+	"github.com/idworker/idworker/store"
+)
+
+// Backend makes room for one test: empty data, which it removes when t ends, and a
+// function that opens one more handle onto that data, as another process would. A
+// handle that is an io.Closer may be closed by the test before t ends. Open is
+// called from the test's own goroutine only, so it may fail the test.
+type Backend func(t *testing.T) (open func() store.Store)
+
+// Run checks everything that store.Store promises.
+func Run(t *testing.T, backend Backend) {
+	for _, test := range []struct {
+		name string
+		run  func(t *testing.T, open func() store.Store)
+	}{
+		{"CreateAndList", testCreateAndList},
+		{"CreateRefusesAnExistingTag", testCreateExisting},
+		{"CreateRefusesABadTag", testCreateBad},
+		{"CreateRaceHasOneWinner", testCreateRace},
+		{"SetStep", testSetStep},
+		{"SetStepErrors", testSetStepErrors},
+		{"TagNames", testTagNames},
+
+		{"ReserveInSequence", testReserveSequence},
+		{"ReserveErrors", testReserveErrors},
+		{"ReserveAtRandomSteps", testReserveRandom},
+		{"ReserveConcurrently", testReserveConcurrent},
+		{"ReserveAgainstSetStep", testReserveAgainstSetStep},
+
+		{"Exhaustion", testExhaustion},
+		{"ExhaustionConcurrently", testExhaustionConcurrent},
+		{"CancelledContext", testCancelled},
+		{"CancelledInFlightIsBurnt", testCancelledInFlight},
+		{"Reopen", testReopen},
+	} {
+		t.Run(test.name, func(t *testing.T) { test.run(t, backend(t)) })
+	}
+}
+
+// create adds a tag or ends the test.
+func create(t *testing.T, s store.Store, name string, step, next int64) {
+	t.Helper()
+	if err := s.CreateTag(t.Context(), store.Tag{Name: name, Step: step, Next: next}); err != nil {
+		t.Fatalf("CreateTag(%s): %v", name, err)
+	}
+}
+
+// reserve takes a segment or ends the test.
+func reserve(t *testing.T, s store.Store, name string, step int64) store.Segment {
+	t.Helper()
+	seg, err := s.Reserve(t.Context(), name, step)
+	if err != nil {
+		t.Fatalf("Reserve(%s, %d): %v", name, step, err)
+	}
+	return seg
+}
+
+// tags lists the tags by name; a name that is listed twice ends the test.
+func tags(t *testing.T, s store.Store) map[string]store.Tag {
+	t.Helper()
+	list, err := s.Tags(t.Context())
+	if err != nil {
+		t.Fatalf("Tags: %v", err)
+	}
+	byName := make(map[string]store.Tag, len(list))
+	for _, tag := range list {
+		if _, twice := byName[tag.Name]; twice {
+			t.Fatalf("Tags lists %s twice", tag.Name)
+		}
+		byName[tag.Name] = tag
+	}
+	return byName
+}
+
+// expect checks what is stored for one tag.
+func expect(t *testing.T, s store.Store, name string, step, next int64) {
+	t.Helper()
+	want := store.Tag{Name: name, Step: step, Next: next}
+	if got := tags(t, s)[name]; got != want {
+		t.Errorf("stored is %+v, want %+v", got, want)
+	}
+}
+
+// shut closes a handle, if the backend's handles can be closed.
+func shut(t *testing.T, s store.Store) {
+	t.Helper()
+	if c, ok := s.(io.Closer); ok {
+		if err := c.Close(); err != nil {
+			t.Fatalf("Close: %v", err)
+		}
+	}
+}

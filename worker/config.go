@@ -1,0 +1,124 @@
+package worker
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"go.uber.org/zap"
+
+	"github.com/idworker/idworker/allocator"
+	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/store"
+)
+
+// Role is what a process does.
+type Role string
+
+// The roles.
+const (
+	RoleAll    Role = "all"    // worker and loader
+	RoleWorker Role = "worker" // answers requests; needs no store
+	RoleLoader Role = "loader" // loads segments; answers no requests
+)
+
+// The defaults of [Config].
+const (
+	DefaultMaxBatch   = 10_000
+	DefaultTagRefresh = time.Minute
+)
+
+// maxStepLimit bounds Config.MaxStep, so that sums of steps cannot overflow.
+const maxStepLimit = 1 << 40
+
+// Config says what a worker process does, and with what. Requests, Control and
+// Version must be set, and Store too unless the role is RoleWorker.
+type Config struct {
+	// Requests is the connection on which requests are answered, and nothing else:
+	// Stop waits for all its subscriptions.
+	Requests *nats.Conn
+
+	// Control is the connection for everything else: loads and grants must not
+	// queue behind replies. Both connections stay the caller's, to be closed
+	// after Stop.
+	Control *nats.Conn
+
+	Prefix messages.Prefix
+	Role   Role
+
+	// Store is where segments come from, and StoreName how it is called in INFO.
+	Store     store.Store
+	StoreName string
+
+	// Replicas is for streams and buckets that do not exist yet, 1 to 5.
+	Replicas int
+
+	// MaxBatch is the largest count of a request, at most MaxStep.
+	MaxBatch int64
+
+	// MaxStep is the ceiling of the step policy, and of configured steps.
+	MaxStep int64
+
+	// Wait is how long a request may wait for a segment.
+	Wait time.Duration
+
+	// TagRefresh is how often loaders mirror the store's tags into the directory.
+	TagRefresh time.Duration
+
+	Version string // semantic version, for INFO
+	Log     *zap.Logger
+}
+
+// ErrConfig is wrapped by the errors of a configuration that cannot work.
+var ErrConfig = errors.New("bad configuration")
+
+// WithDefaults fills in what is not set.
+func (c Config) WithDefaults() Config {
+	setDefault(&c.Prefix, messages.DefaultPrefix)
+	setDefault(&c.Role, RoleAll)
+	setDefault(&c.Replicas, 1)
+	setDefault(&c.MaxBatch, DefaultMaxBatch)
+	setDefault(&c.MaxStep, allocator.DefaultMaxStep)
+	setDefault(&c.Wait, allocator.DefaultWait)
+	setDefault(&c.TagRefresh, DefaultTagRefresh)
+	if c.Log == nil {
+		c.Log = zap.NewNop()
+	}
+	return c
+}
+
+func setDefault[T comparable](field *T, value T) {
+	var unset T
+	if *field == unset {
+		*field = value
+	}
+}
+
+// Check says what is wrong with the settings, and what is allowed.
+func (c Config) Check() error {
+	if err := c.Prefix.Check(); err != nil {
+		return fmt.Errorf("%w: %w", ErrConfig, err)
+	}
+	bad := func(format string, args ...any) error {
+		return fmt.Errorf("%w: "+format, append([]any{ErrConfig}, args...)...)
+	}
+	switch {
+	case c.Role != RoleAll && c.Role != RoleWorker && c.Role != RoleLoader:
+		return bad("role %q, allowed are all, worker, loader", c.Role)
+	case c.Replicas < 1 || c.Replicas > 5:
+		return bad("%d replicas, allowed is 1 to 5", c.Replicas)
+	case c.MaxStep < 1 || c.MaxStep > maxStepLimit:
+		return bad("largest step %d, allowed is 1 to %d", c.MaxStep, int64(maxStepLimit))
+	case c.MaxBatch < 1 || c.MaxBatch > c.MaxStep:
+		return bad("largest batch %d, allowed is 1 to the largest step, %d", c.MaxBatch, c.MaxStep)
+	case c.Wait < 10*time.Millisecond || c.Wait > time.Minute:
+		return bad("wait of %v, allowed is 10ms to 1m", c.Wait)
+	case c.TagRefresh < time.Second:
+		return bad("tag refresh every %v, allowed is 1s or more", c.TagRefresh)
+	}
+	return nil
+}
+
+func (c Config) answers() bool { return c.Role != RoleLoader }
+func (c Config) loads() bool   { return c.Role != RoleWorker }

@@ -1,0 +1,168 @@
+package worker
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/zap"
+
+	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/store/jetstream/kvwatch"
+)
+
+// Directory is the KV bucket with the configuration of every tag. Workers watch
+// it, so that they know all tags, and refuse others, without asking a store.
+type Directory struct {
+	kv  jetstream.KeyValue
+	log *zap.Logger
+}
+
+// tagEntry is what the directory holds under a tag's name.
+type tagEntry struct {
+	Step int64 `json:"step"`
+}
+
+// OpenDirectory opens the directory of an installation. It must exist.
+func OpenDirectory(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, log *zap.Logger) (*Directory, error) {
+	kv, err := js.KeyValue(ctx, prefix.TagsBucket())
+	if err != nil {
+		return nil, fmt.Errorf("open bucket %s: %w", prefix.TagsBucket(), err)
+	}
+	return &Directory{kv, log}, nil
+}
+
+// Put writes a tag's configured step.
+func (d *Directory) Put(ctx context.Context, tag string, step int64) error {
+	value, err := json.Marshal(tagEntry{step})
+	if err != nil {
+		return err
+	}
+	if _, err := d.kv.Put(ctx, tag, value); err != nil {
+		return fmt.Errorf("write tag %s to the directory: %w", tag, err)
+	}
+	return nil
+}
+
+// listed is a tag as the directory had it at a revision.
+type listed struct {
+	step     int64
+	revision uint64
+}
+
+// list returns all tags.
+func (d *Directory) list(ctx context.Context) (map[string]listed, error) {
+	w, err := kvwatch.Open(ctx, d.kv)
+	if err != nil {
+		return nil, err
+	}
+	defer w.Close()
+	tags := make(map[string]listed)
+	for {
+		entry, err := w.Next(ctx)
+		if entry == nil || err != nil {
+			return tags, err
+		}
+		if step, ok := d.decode(entry); ok {
+			tags[entry.Key()] = listed{step, entry.Revision()}
+		}
+	}
+}
+
+// remove deletes a tag, if it is still as it was listed.
+func (d *Directory) remove(ctx context.Context, tag string, revision uint64) error {
+	err := d.kv.Delete(ctx, tag, jetstream.LastRevision(revision))
+	if errors.Is(err, jetstream.ErrKeyRevisionMismatch) {
+		return nil
+	}
+	return err
+}
+
+// tagSink is told what the directory holds.
+type tagSink interface {
+	Replace(steps map[string]int64)
+	Update(steps map[string]int64, removed ...string)
+}
+
+// rewatchPause is the pause before a watch that has ended is begun anew.
+const rewatchPause = time.Second
+
+// follow keeps sink up to date until ctx ends, and calls ready once it has all the
+// tags there are. A watch that breaks is begun anew.
+func (d *Directory) follow(ctx context.Context, sink tagSink, ready func()) {
+	for ctx.Err() == nil {
+		if err := d.feed(ctx, sink, ready); ctx.Err() == nil {
+			d.log.Warn("watching the tag directory broke off, trying again", zap.Error(err))
+			pause(ctx, rewatchPause)
+		}
+	}
+}
+
+// feed passes on the tags there are, in one piece, and then every change.
+func (d *Directory) feed(ctx context.Context, sink tagSink, ready func()) error {
+	w, err := kvwatch.Open(ctx, d.kv)
+	if err != nil {
+		return err
+	}
+	defer w.Close()
+	steps := make(map[string]int64)
+	for complete := false; ; {
+		entry, err := w.Next(ctx)
+		if err != nil {
+			return err
+		}
+		if entry == nil {
+			complete = true
+			sink.Replace(steps)
+			ready()
+			steps = make(map[string]int64)
+			continue
+		}
+		var removed []string
+		if step, ok := d.decode(entry); ok {
+			steps[entry.Key()] = step
+		} else if entry.Operation() != jetstream.KeyValuePut {
+			delete(steps, entry.Key())
+			removed = append(removed, entry.Key())
+		}
+		if complete && (w.Waiting() == 0 || removed != nil) { // else there is more to take along
+			sink.Update(steps, removed...)
+			clear(steps)
+		}
+	}
+}
+
+// decode returns the step of an entry. One that makes no sense is reported and
+// left out, so that it does not shut out the others.
+func (d *Directory) decode(entry jetstream.KeyValueEntry) (step int64, ok bool) {
+	if entry.Operation() != jetstream.KeyValuePut {
+		return 0, false
+	}
+	var tag tagEntry
+	err := json.Unmarshal(entry.Value(), &tag)
+	if err == nil {
+		err = messages.CheckTag(entry.Key())
+	}
+	if err == nil && tag.Step < 1 {
+		err = fmt.Errorf("step %d, allowed is 1 or more", tag.Step)
+	}
+	if err != nil {
+		d.log.Warn("unusable entry in the tag directory, ignored",
+			zap.String("bucket", d.kv.Bucket()), zap.String("tag", entry.Key()), zap.Error(err))
+		return 0, false
+	}
+	return tag.Step, true
+}
+
+// pause waits for d, or until ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-t.C:
+	}
+}

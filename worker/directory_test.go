@@ -1,0 +1,129 @@
+package worker_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/store"
+	"github.com/idworker/idworker/testing/natstest"
+	"github.com/idworker/idworker/worker"
+)
+
+func tagsBucket(t *testing.T, net network) jetstream.KeyValue {
+	t.Helper()
+	kv, err := newJetStream(t, net).KeyValue(t.Context(), messages.DefaultPrefix.TagsBucket())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kv
+}
+
+// TestMirrorCompletesAndRemoves: what is in the store without the directory is
+// added, what is in the directory only is removed, a changed step is taken over.
+func TestMirrorCompletesAndRemoves(t *testing.T) {
+	net := natstest.Start(t)
+	s := newStore(t, net, 1)
+	startWorker(t, net, worker.Config{Store: s, TagRefresh: time.Second})
+	kv := tagsBucket(t, net)
+	if err := s.CreateTag(t.Context(), store.Tag{Name: "half", Step: 10, Next: 1}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := kv.Put(t.Context(), "ghost", []byte(`{"step":5}`)); err != nil {
+		t.Fatal(err)
+	}
+	c := newClient(t, net)
+	c.must("half")
+	natstest.Eventually(t, 10*time.Second, "the ghost to be removed", func() bool {
+		_, err := c.ask("ghost", 1, 5*time.Second)
+		return errors.Is(err, messages.ErrNoTag)
+	})
+	before, err := kv.Get(t.Context(), "half")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := kv.Put(t.Context(), "ghost", []byte(`{"step":5}`)); err != nil {
+		t.Fatal(err)
+	}
+	natstest.Eventually(t, 10*time.Second, "one more refresh", func() bool {
+		_, err := kv.Get(t.Context(), "ghost")
+		return errors.Is(err, jetstream.ErrKeyNotFound)
+	})
+	if after, err := kv.Get(t.Context(), "half"); err != nil || after.Revision() != before.Revision() {
+		t.Errorf("a refresh touched a tag that was right: %v, %v", after, err)
+	}
+	if err := s.SetStep(t.Context(), "half", 77); err != nil {
+		t.Fatal(err)
+	}
+	natstest.Eventually(t, 10*time.Second, "the new step", func() bool {
+		entry, err := kv.Get(t.Context(), "half")
+		return err == nil && string(entry.Value()) == `{"step":77}`
+	})
+}
+
+// TestUnusableDirectoryEntries neither stop the worker nor hide other tags.
+func TestUnusableDirectoryEntries(t *testing.T) {
+	net := natstest.Start(t)
+	s := newStore(t, net, 1)
+	if err := worker.Provision(t.Context(), newJetStream(t, net), messages.DefaultPrefix, 1); err != nil {
+		t.Fatal(err)
+	}
+	kv := tagsBucket(t, net)
+	for key, value := range map[string]string{"a": "", "b": "{", "c": `{"step":0}`, "d": `{"step":-1}`, "e": `{"step":1e30}`, "f=g": `{"step":5}`} {
+		if _, err := kv.Put(t.Context(), key, []byte(value)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	startWorker(t, net, worker.Config{Store: s})
+	createTags(t, net, s, 10, "order")
+	c := newClient(t, net)
+	c.must("order")
+	for _, tag := range []string{"a", "b", "c", "d", "e"} {
+		if _, err := c.ask(tag, 1, 5*time.Second); !errors.Is(err, messages.ErrNoTag) {
+			t.Errorf("%s: %v, want 404", tag, err)
+		}
+	}
+}
+
+// TestRemovedTagIsRefused, and the worker learns of it without being asked.
+func TestRemovedTagIsRefused(t *testing.T) {
+	net := natstest.Start(t)
+	s := newStore(t, net, 1)
+	startWorker(t, net, worker.Config{Store: s, TagRefresh: time.Hour})
+	createTags(t, net, s, 10, "order")
+	c := newClient(t, net)
+	c.must("order")
+	if err := tagsBucket(t, net).Delete(t.Context(), "order"); err != nil {
+		t.Fatal(err)
+	}
+	natstest.Eventually(t, 5*time.Second, "404", func() bool {
+		_, err := c.ask("order", 1, 5*time.Second)
+		return errors.Is(err, messages.ErrNoTag)
+	})
+}
+
+// TestExhaustedTag: the last IDs are handed out, then 507, never a negative one.
+func TestExhaustedTag(t *testing.T) {
+	const top = 1<<63 - 1
+	net := natstest.Start(t)
+	s := newStore(t, net, 1)
+	startWorker(t, net, worker.Config{Store: s})
+	createTags(t, net, s, 10, "order")
+	if err := s.CreateTag(t.Context(), store.Tag{Name: "end", Step: 10, Next: top - 10}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tagsBucket(t, net).Put(t.Context(), "end", []byte(`{"step":10}`)); err != nil {
+		t.Fatal(err)
+	}
+	c := newClient(t, net)
+	last := c.use("end", 9, c.must("end"))
+	if last != top-1 {
+		t.Errorf("last ID is %d, want %d", last, int64(top-1))
+	}
+	if ranges, err := c.ask("end", 1, 5*time.Second); !errors.Is(err, messages.ErrExhausted) {
+		t.Errorf("past the end: %v, %v, want 507", ranges, err)
+	}
+}

@@ -1,0 +1,54 @@
+package worker
+
+import (
+	"sync/atomic"
+
+	"github.com/nats-io/nats.go"
+	"go.uber.org/zap"
+
+	"github.com/idworker/idworker/allocator"
+	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/store"
+)
+
+// grantee installs the segments that loaders send to this process.
+type grantee struct {
+	alloc    *allocator.Allocator
+	instance string
+	log      *zap.Logger
+
+	installed, burnt, refused atomic.Int64
+}
+
+// take handles a message on the process's grant subject.
+func (g *grantee) take(msg *nats.Msg) {
+	grant, err := messages.DecodeGrant(msg.Data)
+	if err != nil {
+		g.log.Warn("grant ignored", zap.Error(err))
+		return
+	}
+	if grant.Instance != g.instance {
+		g.log.Warn("grant for another process ignored", zap.String("instance", grant.Instance))
+		return
+	}
+	switch grant.Refused {
+	case messages.CodeNoTag:
+		g.refused.Add(1)
+		g.alloc.Refuse(grant.Tag, grant.Seq, store.ErrNoTag)
+	case messages.CodeExhausted:
+		g.refused.Add(1)
+		g.alloc.Refuse(grant.Tag, grant.Seq, store.ErrExhausted)
+	default:
+		g.install(grant)
+	}
+}
+
+func (g *grantee) install(grant messages.Grant) {
+	segment := store.Segment{First: grant.First, End: grant.End}
+	if g.alloc.Grant(grant.Tag, segment) {
+		g.installed.Add(1)
+		return
+	}
+	g.burnt.Add(1)
+	g.log.Debug("segment burnt", zap.String("tag", grant.Tag), zap.Stringer("segment", segment))
+}

@@ -1,0 +1,170 @@
+package worker_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/goleak"
+	"go.uber.org/zap/zaptest"
+
+	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/store"
+	jetstreamstore "github.com/idworker/idworker/store/jetstream"
+	"github.com/idworker/idworker/worker"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m,
+		// An embedded server of a test leaves these behind.
+		goleak.IgnoreAnyFunction("github.com/nats-io/nats-server/v2/server.(*ocspHandler).run"),
+		goleak.IgnoreAnyFunction("github.com/nats-io/nats-server/v2/server.init.0.func1"),
+	)
+}
+
+// network is where a test's connections come from: one server, or a cluster.
+type network interface {
+	Connect(t testing.TB, opts ...nats.Option) *nats.Conn
+}
+
+// newStore returns a handle on the installation's segments, made if missing.
+func newStore(t testing.TB, net network, replicas int) *jetstreamstore.Store {
+	t.Helper()
+	js := newJetStream(t, net)
+	if err := jetstreamstore.Create(t.Context(), js, messages.DefaultPrefix, replicas); err != nil {
+		t.Fatal(err)
+	}
+	s, err := jetstreamstore.Open(t.Context(), js, messages.DefaultPrefix)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func newJetStream(t testing.TB, net network) jetstream.JetStream {
+	t.Helper()
+	js, err := jetstream.New(net.Connect(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return js
+}
+
+// startWorker starts a worker that stops with the test, if it was not stopped
+// before.
+func startWorker(t testing.TB, net network, cfg worker.Config) *worker.Worker {
+	t.Helper()
+	cfg.Requests, cfg.Control = net.Connect(t), net.Connect(t)
+	cfg.Version = "0.0.1"
+	if cfg.Log == nil {
+		cfg.Log = zaptest.NewLogger(t)
+	}
+	w, err := worker.Start(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := w.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return w
+}
+
+// createTags creates tags as the command line does, and waits until a worker
+// serves them.
+func createTags(t testing.TB, net network, s store.Store, step int64, names ...string) {
+	t.Helper()
+	directory, err := worker.OpenDirectory(t.Context(), newJetStream(t, net), messages.DefaultPrefix, zaptest.NewLogger(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		if err := s.CreateTag(t.Context(), store.Tag{Name: name, Step: step, Next: 1}); err != nil {
+			t.Fatal(err)
+		}
+		if err := directory.Put(t.Context(), name, step); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// client is a caller of the test.
+type client struct {
+	t testing.TB
+	*messages.Client
+	conn *nats.Conn
+}
+
+func newClient(t testing.TB, net network) client {
+	conn := net.Connect(t)
+	return client{t, messages.NewClient(conn, messages.DefaultPrefix), conn}
+}
+
+// ask returns n IDs or the error, within the given time.
+func (c client) ask(tag string, n int64, within time.Duration) ([]messages.Range, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), within)
+	defer cancel()
+	return c.NextN(ctx, tag, n)
+}
+
+// must returns one ID, waiting until the tag is known.
+func (c client) must(tag string) int64 {
+	c.t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); ; {
+		ranges, err := c.ask(tag, 1, 5*time.Second)
+		if err == nil {
+			return ranges[0].First
+		}
+		if !errors.Is(err, messages.ErrNoTag) || time.Now().After(deadline) {
+			c.t.Fatalf("one ID of %s: %v", tag, err)
+		}
+	}
+}
+
+// gate is a store that can be made to hang for some tags, and counts its calls.
+type gate struct {
+	store.Store
+	calls atomic.Int64
+
+	mu   sync.Mutex
+	shut map[string]chan struct{}
+}
+
+// close makes Reserve hang for the tag until open is called. As with a database
+// that hangs, a call that has begun goes through later, unless its context ends.
+func (g *gate) close(tag string) (open func()) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.shut == nil {
+		g.shut = make(map[string]chan struct{})
+	}
+	gate := make(chan struct{})
+	g.shut[tag] = gate
+	return sync.OnceFunc(func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		delete(g.shut, tag)
+		close(gate)
+	})
+}
+
+func (g *gate) Reserve(ctx context.Context, tag string, step int64) (store.Segment, error) {
+	g.calls.Add(1)
+	g.mu.Lock()
+	gate := g.shut[tag]
+	g.mu.Unlock()
+	if gate != nil {
+		select {
+		case <-gate:
+		case <-ctx.Done():
+			return store.Segment{}, ctx.Err()
+		}
+	}
+	return g.Store.Reserve(ctx, tag, step)
+}

@@ -1,0 +1,177 @@
+package worker_test
+
+import (
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/testing/natstest"
+	"github.com/idworker/idworker/worker"
+)
+
+// TestStopAnswersWhatIsParked: requests that wait for a segment when the worker is
+// told to stop still get their IDs, and the store's call under way is used.
+func TestStopAnswersWhatIsParked(t *testing.T) {
+	net := natstest.Start(t)
+	s := &gate{Store: newStore(t, net, 1)}
+	w := startWorker(t, net, worker.Config{Store: s, Wait: 5 * time.Second})
+	createTags(t, net, s, 10, "order")
+	c := newClient(t, net)
+	open := s.close("order")
+	var requests sync.WaitGroup
+	natstest.Eventually(t, 5*time.Second, "the worker to know the tag", func() bool {
+		_, err := c.ask("order", 10_001, time.Second)
+		return errors.Is(err, messages.ErrMalformed)
+	})
+	for range 50 {
+		requests.Go(func() {
+			if _, err := c.ask("order", 1, 10*time.Second); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	natstest.Eventually(t, 5*time.Second, "parked requests", func() bool { return parkedRequests(t, c) == 50 })
+	stopped := make(chan error, 1)
+	go func() { stopped <- w.Stop() }()
+	natstest.Eventually(t, 5*time.Second, "the worker to leave", func() bool {
+		_, err := c.conn.Request("$SRV.PING."+worker.ServiceName, nil, time.Second)
+		return err != nil
+	})
+	open()
+	requests.Wait()
+	if err := <-stopped; err != nil {
+		t.Error(err)
+	}
+}
+
+// TestStopWaitsForTheStore: Stop does not return while a call of the store is under
+// way: the store may be closed next.
+func TestStopWaitsForTheStore(t *testing.T) {
+	net := natstest.Start(t)
+	s := &gate{Store: newStore(t, net, 1)}
+	w := startWorker(t, net, worker.Config{Store: s, Wait: 100 * time.Millisecond})
+	createTags(t, net, s, 10, "order")
+	open := s.close("order")
+	c := newClient(t, net)
+	natstest.Eventually(t, 5*time.Second, "a call of the store", func() bool {
+		_, _ = c.ask("order", 1, 5*time.Second)
+		return s.calls.Load() > 0
+	})
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		if err := w.Stop(); err != nil {
+			t.Error(err)
+		}
+	}()
+	select {
+	case <-stopped:
+		t.Error("stopped while the store was being called")
+	case <-time.After(time.Second): // far longer than Stop takes otherwise
+	}
+	open()
+	<-stopped
+}
+
+// TestStopWithoutServer: a worker whose server is gone stops all the same.
+func TestStopWithoutServer(t *testing.T) {
+	net := natstest.Start(t)
+	s := newStore(t, net, 1)
+	w, err := worker.Start(t.Context(), worker.Config{
+		Requests: net.Connect(t), Control: net.Connect(t), Store: s, Wait: 100 * time.Millisecond, Version: "0.0.1",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	createTags(t, net, s, 10, "order")
+	newClient(t, net).must("order")
+	net.Stop()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = w.Stop() // says that the flush failed, which is true
+	}()
+	select {
+	case <-done:
+	case <-time.After(20 * time.Second):
+		t.Fatal("Stop hangs")
+	}
+}
+
+// TestServerRestart: the load stream and its consumer live in memory and are lost
+// with the server; the worker makes them anew.
+func TestServerRestart(t *testing.T) {
+	net := natstest.Start(t, func(o *server.Options) { o.SyncAlways = true })
+	s := newStore(t, net, 1)
+	startWorker(t, net, worker.Config{Store: s})
+	createTags(t, net, s, 5, "order")
+	c := newClient(t, net)
+	last := c.use("order", 20, c.must("order"))
+	net.Restart()
+	natstest.Eventually(t, 20*time.Second, "IDs", func() bool {
+		ranges, err := c.ask("order", 1, time.Second)
+		if err == nil && ranges[0].First <= last {
+			t.Fatalf("%d after %d", ranges[0].First, last)
+		}
+		return err == nil
+	})
+	js := newJetStream(t, net)
+	natstest.Eventually(t, 20*time.Second, "the loader to consume events again", func() bool {
+		consumer, err := js.Consumer(t.Context(), messages.DefaultPrefix.LoadStream(), "loader")
+		return err == nil && consumer.CachedInfo().NumWaiting > 0
+	})
+	c.use("order", 2000, last)
+}
+
+// TestStartStopManyTimes leaves nothing behind; goleak checks goroutines at the end.
+func TestStartStopManyTimes(t *testing.T) {
+	net := natstest.Start(t)
+	s := newStore(t, net, 1)
+	for _, role := range []worker.Role{worker.RoleAll, worker.RoleWorker, worker.RoleLoader} {
+		for range 5 {
+			conn := net.Connect(t)
+			w, err := worker.Start(t.Context(), worker.Config{Role: role, Requests: conn, Control: conn, Store: s, Version: "0.0.1"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := w.Stop(); err != nil {
+				t.Fatal(err)
+			}
+			natstest.Eventually(t, 5*time.Second, "subscriptions to end, but for JetStream's own", func() bool {
+				return conn.NumSubscriptions() <= 2
+			})
+		}
+	}
+}
+
+func TestStartFails(t *testing.T) {
+	plain := natstest.Start(t, func(o *server.Options) { o.JetStream = false })
+	net := natstest.Start(t)
+	s := newStore(t, net, 1)
+	for _, c := range []struct {
+		why  string
+		net  network
+		cfg  worker.Config
+		want string
+	}{
+		{"no store", net, worker.Config{}, "needs a store"},
+		{"bad prefix", net, worker.Config{Store: s, Prefix: "a.b"}, "bad prefix"},
+		{"bad role", net, worker.Config{Store: s, Role: "boss"}, "allowed are all, worker, loader"},
+		{"batch above step", net, worker.Config{Store: s, MaxBatch: 100, MaxStep: 10}, "largest batch 100"},
+		{"no JetStream", plain, worker.Config{Store: s}, "no responders"},
+	} {
+		c.cfg.Requests, c.cfg.Control, c.cfg.Version = c.net.Connect(t), c.net.Connect(t), "0.0.1"
+		w, err := worker.Start(t.Context(), c.cfg)
+		if err == nil {
+			_ = w.Stop()
+			t.Errorf("%s: started", c.why)
+		} else if !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want it to say %q", c.why, err, c.want)
+		}
+	}
+}

@@ -1,0 +1,189 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"go.uber.org/zap"
+
+	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/store"
+)
+
+// storeTimeout bounds one call of the store. One that takes longer counts as
+// failed, and its outcome as unknown.
+const storeTimeout = 3 * time.Second
+
+// reserver is the part of a store that the loader uses.
+type reserver interface {
+	Reserve(ctx context.Context, tag string, step int64) (store.Segment, error)
+}
+
+// loader reserves segments for load events. Events for one tag that wait together
+// are served by one call of the store; different tags do not wait for each other.
+type loader struct {
+	store   reserver
+	conn    *nats.Conn
+	prefix  messages.Prefix
+	maxStep int64
+	outage  *outage
+	log     *zap.Logger
+
+	mu     sync.Mutex
+	queues map[string]*queue // tags with a goroutine that serves them
+	wg     sync.WaitGroup
+
+	writes, failures atomic.Int64
+}
+
+// queue is the jobs of one tag.
+type queue struct {
+	waiting []job
+	serving []job
+}
+
+// job is one load event, and who is to be told how it went: nil means that a grant
+// was sent, or that there is nothing more to do.
+type job struct {
+	event messages.LoadEvent
+	done  func(err error)
+}
+
+func newLoader(cfg Config) *loader {
+	return &loader{
+		store:   cfg.Store,
+		conn:    cfg.Control,
+		prefix:  cfg.Prefix,
+		maxStep: cfg.MaxStep,
+		outage:  newOutage(cfg.Log, cfg.StoreName),
+		log:     cfg.Log,
+		queues:  make(map[string]*queue),
+	}
+}
+
+// submit adds a job. It does not block.
+func (l *loader) submit(j job) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	q := l.queues[j.event.Tag]
+	switch {
+	case q == nil:
+		q = &queue{waiting: []job{j}}
+		l.queues[j.event.Tag] = q
+		l.wg.Go(func() { l.serve(j.event.Tag, q) })
+	case q.has(j.event):
+		go j.done(nil) // asked again, or redelivered, while it is being served
+	default:
+		q.waiting = append(q.waiting, j)
+	}
+}
+
+// has reports whether the queue holds the same load of the same worker.
+func (q *queue) has(event messages.LoadEvent) bool {
+	for _, jobs := range [][]job{q.serving, q.waiting} {
+		for _, j := range jobs {
+			if j.event.Instance == event.Instance && j.event.Seq == event.Seq {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// serve works off the queue of a tag and ends when it is empty.
+func (l *loader) serve(tag string, q *queue) {
+	for {
+		l.mu.Lock()
+		q.serving, q.waiting = q.waiting, nil
+		if len(q.serving) == 0 {
+			delete(l.queues, tag)
+			l.mu.Unlock()
+			return
+		}
+		l.mu.Unlock()
+		l.load(tag, q.serving)
+	}
+}
+
+// load reserves one segment for all jobs and splits it.
+func (l *loader) load(tag string, jobs []job) {
+	var total int64
+	for _, j := range jobs {
+		total += j.event.Size()
+	}
+	segment, err := l.reserve(tag, total)
+	if errors.Is(err, store.ErrExhausted) && len(jobs) > 1 {
+		for _, j := range jobs { // together they want more than is left; one alone may not
+			l.load(tag, []job{j})
+		}
+		return
+	}
+	for _, j := range jobs {
+		var own store.Segment
+		if err == nil {
+			own, segment = segment.Cut(j.event.Size())
+		}
+		j.done(l.answer(j.event, own, err))
+	}
+}
+
+// reserve calls the store and keeps the books of its health.
+func (l *loader) reserve(tag string, n int64) (store.Segment, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), storeTimeout)
+	defer cancel()
+	segment, err := l.store.Reserve(ctx, tag, n)
+	l.writes.Add(1)
+	if err != nil && refusal(err) == 0 {
+		l.failures.Add(1)
+		l.outage.failed(tag, err)
+	} else {
+		l.outage.worked(tag)
+	}
+	return segment, err
+}
+
+// answer sends the grant for one event, or the store's refusal. Other errors are
+// returned: the event has to be tried again.
+func (l *loader) answer(event messages.LoadEvent, s store.Segment, err error) error {
+	grant := messages.Grant{Instance: event.Instance, Tag: event.Tag, Seq: event.Seq, First: s.First, End: s.End}
+	if err != nil {
+		if grant.Refused = refusal(err); grant.Refused == 0 {
+			return err
+		}
+	}
+	// A grant that cannot be sent is lost: the range is burnt, and the worker
+	// asks again.
+	_ = l.conn.Publish(l.prefix.Grant(event.Instance), grant.Encode())
+	return nil
+}
+
+// refusal is the code of an error that trying again does not mend, else 0.
+func refusal(err error) messages.Code {
+	switch {
+	case errors.Is(err, store.ErrNoTag):
+		return messages.CodeNoTag
+	case errors.Is(err, store.ErrExhausted):
+		return messages.CodeExhausted
+	}
+	return 0
+}
+
+// plain handles a load event that came by plain message. If it fails, the worker
+// asks again.
+func (l *loader) plain(msg *nats.Msg) {
+	if event, err := messages.DecodeLoadEvent(msg.Data, l.maxStep); err == nil {
+		l.direct(event)
+	}
+}
+
+// direct loads for an event that did not come through the stream.
+func (l *loader) direct(event messages.LoadEvent) {
+	l.submit(job{event, func(error) {}})
+}
+
+// wait returns when all jobs are done.
+func (l *loader) wait() { l.wg.Wait() }

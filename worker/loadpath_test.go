@@ -1,0 +1,221 @@
+package worker_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/idworker/idworker/allocator"
+	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/store"
+	"github.com/idworker/idworker/testing/natstest"
+	"github.com/idworker/idworker/worker"
+)
+
+// use takes n IDs one by one and fails on an ID that does not lie above the last.
+func (c client) use(tag string, n int, last int64) int64 {
+	c.t.Helper()
+	for range n {
+		ranges, err := c.ask(tag, 1, 5*time.Second)
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		if ranges[0].First <= last {
+			c.t.Fatalf("%d after %d", ranges[0].First, last)
+		}
+		last = ranges[0].First
+	}
+	return last
+}
+
+// TestRolesApart: a worker without a store lives on the grants of a loader.
+func TestRolesApart(t *testing.T) {
+	net := natstest.Start(t)
+	s := newStore(t, net, 1)
+	startWorker(t, net, worker.Config{Role: worker.RoleLoader, Store: s})
+	startWorker(t, net, worker.Config{Role: worker.RoleWorker, Wait: noSecondAsk, MaxStep: 5, MaxBatch: 5})
+	createTags(t, net, s, 5, "order")
+	c := newClient(t, net)
+	c.use("order", 5000, c.must("order"))
+}
+
+// noSecondAsk is a wait that ends before the allocator asks again for a load, so
+// that a load which is not brought through the first time fails a request.
+const noSecondAsk = allocator.DefaultReAsk * 8 / 10
+
+// TestLoadIsServedOnce: a load that comes again while it is being served, as after
+// a redelivery, costs no second range.
+func TestLoadIsServedOnce(t *testing.T) {
+	net := natstest.Start(t)
+	s := &gate{Store: newStore(t, net, 1)}
+	startWorker(t, net, worker.Config{Role: worker.RoleLoader, Store: s})
+	createTags(t, net, s, 10, "order")
+	conn := net.Connect(t)
+	grants, err := conn.SubscribeSync(messages.DefaultPrefix.Grant("me"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	open := s.close("order")
+	event := messages.LoadEvent{Instance: "me", Tag: "order", Step: 10, Seq: 1}
+	for _, seq := range []uint64{1, 1, 2, 1, 2} {
+		event.Seq = seq
+		if err := conn.Publish(messages.DefaultPrefix.Reserve(), event.Encode()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	natstest.Eventually(t, 5*time.Second, "the first to be served", func() bool { return s.calls.Load() == 1 })
+	open()
+	for _, want := range []uint64{1, 2} {
+		msg, err := grants.NextMsg(5 * time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if grant, err := messages.DecodeGrant(msg.Data); err != nil || grant.Seq != want {
+			t.Errorf("grant %+v, %v; want one for load %d", grant, err, want)
+		}
+	}
+	tags, err := s.Tags(t.Context())
+	if err != nil || tags[0].Next != 21 {
+		t.Errorf("store is at %v, %v; want 20 IDs reserved", tags, err)
+	}
+}
+
+// TestWithoutLoadStream: when the load stream is gone, segments are loaded directly,
+// and over the stream again when it is back.
+func TestWithoutLoadStream(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		roles []worker.Role
+	}{
+		{"own loader", []worker.Role{worker.RoleAll}},
+		{"any loader", []worker.Role{worker.RoleLoader, worker.RoleWorker}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			net := natstest.Start(t)
+			s := newStore(t, net, 1)
+			for _, role := range c.roles {
+				startWorker(t, net, worker.Config{Role: role, Store: s, Wait: noSecondAsk, MaxStep: 5, MaxBatch: 5})
+			}
+			createTags(t, net, s, 5, "order")
+			c := newClient(t, net)
+			last := c.must("order")
+
+			js := newJetStream(t, net)
+			name := messages.DefaultPrefix.LoadStream()
+			if err := js.DeleteStream(t.Context(), name); err != nil {
+				t.Fatal(err)
+			}
+			last = c.use("order", 2000, last)
+			natstest.Eventually(t, 15*time.Second, "the stream to be made anew, and used", func() bool {
+				last = c.use("order", 2000, last) // drives loads
+				stream, err := js.Stream(t.Context(), name)
+				return err == nil && stream.CachedInfo().State.LastSeq > 0
+			})
+			c.use("order", 100, last)
+		})
+	}
+}
+
+// TestLoaderThatDies: an event that a dead loader took along does not leave its tag
+// without IDs until the stream gives it to another.
+func TestLoaderThatDies(t *testing.T) {
+	net := natstest.Start(t)
+	s := newStore(t, net, 1)
+	js := newJetStream(t, net)
+	if err := worker.Provision(t.Context(), js, messages.DefaultPrefix, 1); err != nil {
+		t.Fatal(err)
+	}
+	startWorker(t, net, worker.Config{Role: worker.RoleWorker, Wait: 4 * time.Second})
+	createTags(t, net, s, 10, "order")
+
+	c := newClient(t, net)
+	natstest.Eventually(t, 5*time.Second, "the worker to know the tag", func() bool {
+		_, err := c.ask("order", 10_001, time.Second)
+		return errors.Is(err, messages.ErrMalformed)
+	})
+	answer := make(chan error, 1)
+	go func() {
+		_, err := c.ask("order", 1, 10*time.Second)
+		answer <- err
+	}()
+	takeOneEvent(t, js) // and never ack it
+	startWorker(t, net, worker.Config{Role: worker.RoleLoader, Store: s})
+	if err := <-answer; err != nil {
+		t.Error(err)
+	}
+}
+
+// takeOneEvent does what a loader does that is killed before it reserves.
+func takeOneEvent(t *testing.T, js jetstream.JetStream) {
+	t.Helper()
+	consumer, err := js.CreateOrUpdateConsumer(t.Context(), messages.DefaultPrefix.LoadStream(), jetstream.ConsumerConfig{
+		Durable: "loader", AckPolicy: jetstream.AckExplicitPolicy, AckWait: time.Minute,
+		MaxDeliver: -1, MaxAckPending: -1, MemoryStorage: true,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	msg, err := consumer.Next(jetstream.FetchMaxWait(5 * time.Second))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := messages.DecodeLoadEvent(msg.Data(), 1<<40); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// slowStore takes its time for each call.
+type slowStore struct {
+	gate
+	delay time.Duration
+}
+
+func (s *slowStore) Reserve(ctx context.Context, tag string, step int64) (store.Segment, error) {
+	select {
+	case <-time.After(s.delay):
+	case <-ctx.Done():
+	}
+	return s.gate.Reserve(ctx, tag, step)
+}
+
+// TestWaitingEventsShareAWrite: events of many workers for one tag that wait
+// together cost one store write.
+func TestWaitingEventsShareAWrite(t *testing.T) {
+	const workers = 20
+	net := natstest.Start(t)
+	s := &slowStore{gate{Store: newStore(t, net, 1)}, 200 * time.Millisecond}
+	startWorker(t, net, worker.Config{Role: worker.RoleLoader, Store: s})
+	createTags(t, net, s, 10, "hot")
+	for range workers {
+		startWorker(t, net, worker.Config{Role: worker.RoleWorker, Wait: 10 * time.Second})
+	}
+	c := newClient(t, net)
+	var requests sync.WaitGroup
+	var mu sync.Mutex
+	seen := make(map[int64]bool)
+	for range 10 * workers {
+		requests.Go(func() {
+			ranges, err := c.ask("hot", 3, 10*time.Second)
+			if err != nil {
+				t.Error(err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			for id := range messages.IDs(ranges) {
+				if seen[id] {
+					t.Errorf("%d was handed out twice", id)
+				}
+				seen[id] = true
+			}
+		})
+	}
+	requests.Wait()
+	// Each worker loads at least twice: for the misses, and to have one ready.
+	if calls := s.calls.Load(); calls > workers {
+		t.Errorf("%d store writes for %d workers", calls, workers)
+	}
+}

@@ -1,0 +1,95 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/store"
+)
+
+// tagLister is the part of a store that the mirror reads.
+type tagLister interface {
+	Tags(ctx context.Context) ([]store.Tag, error)
+}
+
+// mirror copies the tags of the store into the directory: what a DBA inserts,
+// changes or deletes takes effect within one refresh, and a tag whose creation
+// broke off between store and directory is completed.
+type mirror struct {
+	store     tagLister
+	directory *Directory
+	log       *zap.Logger
+	unusable  map[string]bool // tags already complained of
+}
+
+// run refreshes until ctx ends.
+func (m *mirror) run(ctx context.Context, every time.Duration) {
+	for ctx.Err() == nil {
+		if err := m.refresh(ctx); err != nil && ctx.Err() == nil {
+			m.log.Warn("tags were not mirrored", zap.Error(err))
+		}
+		pause(ctx, every)
+	}
+}
+
+// refresh brings the directory in line with the store. The directory is read
+// first: a tag is written to the store before the directory, so one that is listed
+// here and missing there was deleted, not just created.
+func (m *mirror) refresh(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	have, err := m.directory.list(ctx)
+	if err != nil {
+		return fmt.Errorf("list the directory: %w", err)
+	}
+	tags, err := m.store.Tags(ctx)
+	if errors.Is(err, store.ErrCorrupt) {
+		have = nil // a tag that cannot be read is not one that was deleted
+	} else if err != nil {
+		return fmt.Errorf("list the store: %w", err)
+	}
+	for _, tag := range tags {
+		if err := m.usable(tag); err != nil {
+			m.complain(tag, err)
+			continue
+		}
+		entry, known := have[tag.Name]
+		delete(have, tag.Name)
+		if known && entry.step == tag.Step {
+			continue
+		}
+		if err := m.directory.Put(ctx, tag.Name, tag.Step); err != nil {
+			return err
+		}
+	}
+	for name, entry := range have {
+		if err := m.directory.remove(ctx, name, entry.revision); err != nil {
+			return fmt.Errorf("remove tag %s from the directory: %w", name, err)
+		}
+	}
+	return err
+}
+
+// usable says why a tag of the store cannot be served, if so.
+func (m *mirror) usable(tag store.Tag) error {
+	if err := messages.CheckTag(tag.Name); err != nil {
+		return err
+	}
+	return tag.Check()
+}
+
+// complain reports an unusable tag once.
+func (m *mirror) complain(tag store.Tag, err error) {
+	if m.unusable == nil {
+		m.unusable = make(map[string]bool)
+	}
+	if !m.unusable[tag.Name] {
+		m.unusable[tag.Name] = true
+		m.log.Warn("tag in the store cannot be served, skipped", zap.String("tag", tag.Name), zap.Error(err))
+	}
+}

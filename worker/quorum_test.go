@@ -1,0 +1,55 @@
+package worker_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/testing/natstest"
+	"github.com/idworker/idworker/worker"
+)
+
+// TestWithoutQuorum: with two of three servers gone, JetStream takes no load event
+// and no write. Memory serves on, then there are typed errors, and when the servers
+// are back, so are the IDs, with nobody restarting anything.
+func TestWithoutQuorum(t *testing.T) {
+	if testing.Short() {
+		t.Skip("three servers")
+	}
+	cluster := natstest.StartCluster(t, 3)
+	net := cluster.Servers[0]
+	s := newStore(t, cluster, 3)
+	startWorker(t, net, worker.Config{Store: s, Replicas: 3, Wait: time.Second})
+	createTags(t, net, s, 1000, "order", "cold")
+	c := newClient(t, net)
+	last := c.must("order")
+	natstest.Eventually(t, 10*time.Second, "one segment in use and one ready", func() bool {
+		if tags := serviceStats(t, c).Tags; tags[0].Left > 1000 {
+			return true
+		}
+		last = c.use("order", 10, last)
+		return false
+	})
+
+	cluster.Servers[1].Stop()
+	cluster.Servers[2].Stop()
+	left := serviceStats(t, c).Tags[0].Left
+	last = c.use("order", int(left), last)
+	for _, tag := range []string{"order", "cold"} {
+		if _, err := c.ask(tag, 1, 10*time.Second); !errors.Is(err, messages.ErrUnavailable) {
+			t.Errorf("%s, with memory empty: %v, want 503", tag, err)
+		}
+	}
+
+	cluster.Servers[1].Restart()
+	cluster.Servers[2].Restart()
+	natstest.Eventually(t, 30*time.Second, "IDs", func() bool {
+		ranges, err := c.ask("order", 1, 5*time.Second)
+		if err == nil && ranges[0].First <= last {
+			t.Fatalf("%d after %d", ranges[0].First, last)
+		}
+		return err == nil
+	})
+	c.must("cold")
+}

@@ -1,0 +1,65 @@
+package worker_test
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/micro"
+
+	"github.com/idworker/idworker/testing/natstest"
+	"github.com/idworker/idworker/worker"
+)
+
+// serviceStats asks the one worker there is for its STATS, as `nats micro stats`
+// does.
+func serviceStats(t testing.TB, c client) worker.Stats {
+	t.Helper()
+	reply, err := c.conn.Request("$SRV.STATS."+worker.ServiceName, nil, 5*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var stats micro.Stats
+	if err := json.Unmarshal(reply.Data, &stats); err != nil {
+		t.Fatal(err)
+	}
+	var data worker.Stats
+	if err := json.Unmarshal(stats.Endpoints[0].Data, &data); err != nil {
+		t.Fatalf("%v in %s", err, reply.Data)
+	}
+	return data
+}
+
+func parkedRequests(t testing.TB, c client) int { return serviceStats(t, c).Parked }
+
+func TestInfoAndStats(t *testing.T) {
+	net := natstest.Start(t)
+	s := newStore(t, net, 1)
+	w := startWorker(t, net, worker.Config{Store: s, StoreName: "jetstream"})
+	createTags(t, net, s, 100, "order", "idle")
+	c := newClient(t, net)
+	c.must("order")
+
+	reply, err := c.conn.Request("$SRV.INFO."+worker.ServiceName, nil, 5*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var info micro.Info
+	if err := json.Unmarshal(reply.Data, &info); err != nil {
+		t.Fatal(err)
+	}
+	if info.Metadata["store"] != "jetstream" || info.Metadata["instance"] != w.Instance() {
+		t.Errorf("INFO metadata is %v", info.Metadata)
+	}
+	if e := info.Endpoints[0]; e.Subject != "ids.segment.>" || e.QueueGroup != "ids" {
+		t.Errorf("endpoint is %+v", e)
+	}
+
+	stats := serviceStats(t, c)
+	if len(stats.Tags) != 1 || stats.Tags[0].Tag != "order" || stats.Tags[0].Left != 99 || stats.Active != 1 {
+		t.Errorf("STATS data is %+v", stats)
+	}
+	if stats.Grants.Installed != 1 || stats.Loads.Writes != 1 || stats.Instance != w.Instance() {
+		t.Errorf("STATS data is %+v", stats)
+	}
+}
