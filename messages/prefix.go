@@ -40,6 +40,9 @@ func (p Prefix) Check() error {
 // Segment is the subject of requests for IDs of a tag.
 func (p Prefix) Segment(tag string) string { return string(p) + ".segment." + tag }
 
+// Snowflake is the subject of requests for snowflake IDs.
+func (p Prefix) Snowflake() string { return string(p) + ".snowflake" }
+
 // QueueGroup is the queue group in which workers answer.
 func (p Prefix) QueueGroup() string { return string(p) }
 
@@ -68,3 +71,14 @@ func (p Prefix) TagsBucket() string { return string(p) + "_tags" }
 
 // SegmentsBucket is the KV bucket in which store/jetstream counts.
 func (p Prefix) SegmentsBucket() string { return string(p) + "_segments" }
+
+// WorkersBucket is the KV bucket in which worker IDs of snowflake IDs are leased.
+func (p Prefix) WorkersBucket() string { return string(p) + "_workers" }
+
+// ClockBucket is the KV bucket that says up to when each worker ID's time has been
+// given away.
+func (p Prefix) ClockBucket() string { return string(p) + "_clock" }
+
+// ConfigBucket is the KV bucket with what all processes of an installation have to
+// agree on.
+func (p Prefix) ConfigBucket() string { return string(p) + "_config" }

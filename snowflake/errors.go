@@ -1,0 +1,39 @@
+package snowflake
+
+import "errors"
+
+// The reasons why a [Generator] issues no ID. They are returned as they are, so
+// that a refusal costs as little as an ID.
+var (
+	// ErrAhead: the IDs would be further ahead of the clock than MaxAhead
+	// allows, because more were asked for than the layout has room for, or
+	// because the clock is behind. It passes as time does.
+	ErrAhead = errors.New("snowflake: too far ahead of the clock")
+
+	// ErrFenced: the timestamp is not below the fence. It passes if Extend
+	// raises the fence.
+	ErrFenced = errors.New("snowflake: time is not below the fence")
+
+	// ErrRevoked: the generator was revoked. It does not pass.
+	ErrRevoked = errors.New("snowflake: worker ID was revoked")
+
+	// ErrExhausted: the lifetime of the layout is over. It does not pass.
+	ErrExhausted = errors.New("snowflake: the layout's lifetime is over")
+)
+
+// The errors about arguments. They are wrapped with what was wrong and what is
+// allowed.
+var (
+	// ErrLayout: the layout does not fit 63 bits or is otherwise out of bounds,
+	// or its text cannot be read.
+	ErrLayout = errors.New("snowflake: bad layout")
+
+	// ErrSettings: a worker ID, datacenter or limit out of bounds.
+	ErrSettings = errors.New("snowflake: bad settings")
+
+	// ErrID: the text is not an ID.
+	ErrID = errors.New("snowflake: malformed ID")
+
+	// ErrCount: fewer than one ID was asked for.
+	ErrCount = errors.New("snowflake: count below 1")
+)

@@ -1,0 +1,229 @@
+package snowflake
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"sync/atomic"
+	"time"
+)
+
+// Fence is the time that a [Generator] may use: timestamps t with Lo ≤ t < Hi.
+//
+// Whoever hands out worker IDs gives successive holders of one worker ID fences
+// that do not overlap, and uniqueness follows. A Generator that is alone with its
+// worker ID for good may take Fence{Hi: Forever}; after a restart it then relies
+// on the clock not being set back.
+type Fence struct {
+	Lo int64 // 0 counts as 1, so that there is no ID 0
+	Hi int64 // 0 or Lo: nothing may be issued before Extend
+}
+
+// Forever is a Hi that is never reached.
+const Forever = math.MaxInt64
+
+// DefaultMaxAhead is how far IDs may run ahead of the clock unless set otherwise.
+const DefaultMaxAhead = time.Second
+
+// Settings are what a [Generator] is made of.
+type Settings struct {
+	Layout     Layout
+	Datacenter int64 // 0 to the layout's MaxDatacenter
+	Worker     int64 // 0 to the layout's MaxWorkerID
+	Fence      Fence
+
+	MaxAhead time.Duration // 0: DefaultMaxAhead; less than a time unit: no borrowing
+	Clock    Clock         // nil: SystemClock()
+}
+
+// Generator issues IDs for one worker ID. Its promises, and why they hold, are
+// in the package's comment. All methods may be called from many goroutines.
+type Generator struct {
+	// next is the position of the next ID, timestamp<<sequenceBits | sequence.
+	// The sign bit is set once the generator is revoked.
+	next atomic.Int64
+
+	// Everybody writes next and everybody reads what follows, so they are kept on
+	// different cache lines.
+	_ [56]byte
+
+	hi    atomic.Int64 // of the fence; only rises
+	clock Clock
+
+	epoch int64 // Unix time in nanoseconds
+	unit  int64 // nanoseconds
+	ahead int64 // units
+	end   int64 // the first timestamp past the layout
+
+	sequenceBits  uint
+	sequenceShift uint
+	timeShift     uint
+	machine       int64 // datacenter and worker ID, where they belong in the ID
+	random        int64 // mask of the bits that are random in a new unit
+}
+
+// New makes a Generator. The error wraps [ErrSettings], or is [ErrExhausted] if
+// the fence begins past the layout's lifetime.
+func New(s Settings) (*Generator, error) {
+	l := s.Layout
+	if s.MaxAhead == 0 {
+		s.MaxAhead = DefaultMaxAhead
+	}
+	if s.Clock == nil {
+		s.Clock = SystemClock()
+	}
+	switch {
+	case l.IsZero():
+		return nil, fmt.Errorf("%w: no layout", ErrSettings)
+	case s.Worker < 0 || s.Worker > l.MaxWorkerID():
+		return nil, fmt.Errorf("%w: worker ID %d, allowed is 0 to %d", ErrSettings, s.Worker, l.MaxWorkerID())
+	case s.Datacenter < 0 || s.Datacenter > l.MaxDatacenter():
+		return nil, fmt.Errorf("%w: datacenter %d, allowed is 0 to %d", ErrSettings, s.Datacenter, l.MaxDatacenter())
+	case s.MaxAhead < 0:
+		return nil, fmt.Errorf("%w: at most %v ahead of the clock, allowed is 0 or more", ErrSettings, s.MaxAhead)
+	case s.Fence.Lo > l.MaxTimestamp():
+		return nil, ErrExhausted
+	}
+	g := &Generator{
+		clock:         s.Clock,
+		epoch:         l.epoch * nanosInMilli,
+		unit:          l.unit,
+		ahead:         int64(s.MaxAhead) / l.unit,
+		end:           l.MaxTimestamp() + 1,
+		sequenceBits:  l.sequence,
+		sequenceShift: l.sequenceShift(),
+		timeShift:     l.timeShift(),
+		machine:       s.Datacenter<<l.datacenterShift() | s.Worker<<l.workerShift(),
+		random:        mask(randomBits(l.sequence)),
+	}
+	g.next.Store(max(s.Fence.Lo, 1) << g.sequenceBits)
+	g.hi.Store(max(s.Fence.Hi, 0))
+	return g, nil
+}
+
+// randomBits is how many low bits of the first sequence number in a unit are
+// random: enough for id % 16, more where that costs less than a 32nd of the unit.
+func randomBits(sequence uint) uint { return min(sequence, max(4, sequence-min(5, sequence))) }
+
+// Next issues one ID.
+func (g *Generator) Next() (ID, error) {
+	at, err := g.take(1)
+	if err != nil {
+		return 0, err
+	}
+	return g.id(at), nil
+}
+
+// NextN issues n IDs, all or none, and appends them to dst as ranges of
+// consecutive IDs, ascending: one range per time unit that they come from, two at
+// the most if n is less than the layout's MaxSequence. Only with SequenceFirst
+// each ID is a range of its own.
+//
+// The error is that of Next, or [ErrCount]; dst then comes back as it was. More
+// IDs than MaxAhead has room for are always [ErrAhead].
+func (g *Generator) NextN(dst []Range, n int64) ([]Range, error) {
+	if n < 1 {
+		return dst, ErrCount
+	}
+	at, err := g.take(n)
+	if err != nil {
+		return dst, err
+	}
+	for n > 0 {
+		run := min(n, (at>>g.sequenceBits+1)<<g.sequenceBits-at) // left in this unit
+		if g.sequenceShift > 0 {
+			run = 1
+		}
+		dst = append(dst, Range{g.id(at), g.id(at + run - 1)})
+		at, n = at+run, n-run
+	}
+	return dst, nil
+}
+
+// Extend raises the upper end of the fence to hi. A lower hi changes nothing, and
+// neither does any hi once the generator is revoked.
+func (g *Generator) Extend(hi int64) { raise(&g.hi, hi) }
+
+// Revoke ends the generator for good: from now on there is only [ErrRevoked]. It
+// returns Last, which is final now, so that a clean stop can hand on the time
+// that is not used: the next holder's fence may begin at Revoke() + 1.
+func (g *Generator) Revoke() (last int64) {
+	g.next.Or(revoked)
+	return g.Last()
+}
+
+// Last is the highest timestamp issued so far; if there is none, the one before
+// the fence.
+func (g *Generator) Last() int64 { return (g.next.Load()&^revoked - 1) >> g.sequenceBits }
+
+// revoked is the sign bit of Generator.next.
+const revoked = math.MinInt64
+
+// take reserves the n positions from the one it returns.
+func (g *Generator) take(n int64) (first int64, err error) {
+	now := g.now()
+	for {
+		at := g.next.Load()
+		if at < 0 {
+			return 0, ErrRevoked
+		}
+		first = at
+		if now > at>>g.sequenceBits {
+			first = now<<g.sequenceBits | int64(rand.Uint32())&g.random
+		}
+		hi := g.hi.Load()
+		if !g.fits(first, n, min(hi, g.end, now+g.ahead+1)) {
+			if err := g.refusal(first, n, hi); err != ErrAhead {
+				return 0, err
+			}
+			// A goroutine that was paused since it read the clock would find
+			// itself ahead only because the others have gone on.
+			again := g.now()
+			if again <= now {
+				return 0, ErrAhead
+			}
+			now = again
+			continue
+		}
+		if g.next.CompareAndSwap(at, first+n) {
+			return first, nil
+		}
+	}
+}
+
+// fits reports whether the n positions from first all lie below timestamp limit,
+// which is at most g.end, so that nothing here can overflow.
+func (g *Generator) fits(first, n, limit int64) bool {
+	return limit > first>>g.sequenceBits && n <= limit<<g.sequenceBits-first
+}
+
+// refusal is the most lasting reason why the n positions from first cannot be had.
+func (g *Generator) refusal(first, n, hi int64) error {
+	switch {
+	case !g.fits(first, n, g.end):
+		return ErrExhausted
+	case !g.fits(first, n, min(hi, g.end)):
+		return ErrFenced
+	default:
+		return ErrAhead
+	}
+}
+
+// beforeEpoch stands for any time before the epoch: however far ahead IDs may be,
+// that is not enough.
+const beforeEpoch = math.MinInt64 / 2
+
+// now is the clock's timestamp; g.end if the layout's lifetime is over.
+func (g *Generator) now() int64 {
+	nanos := g.clock()
+	if nanos < g.epoch {
+		return beforeEpoch
+	}
+	return min((nanos-g.epoch)/g.unit, g.end)
+}
+
+// id is the ID at a position.
+func (g *Generator) id(at int64) ID {
+	timestamp, sequence := at>>g.sequenceBits, at&mask(g.sequenceBits)
+	return ID(timestamp<<g.timeShift | g.machine | sequence<<g.sequenceShift)
+}

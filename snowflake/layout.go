@@ -1,0 +1,156 @@
+package snowflake
+
+import (
+	"fmt"
+	"math"
+	"time"
+)
+
+// Layout says which bits of an ID mean what. It is a value: it cannot be changed,
+// two are the same layout if == says so, and the zero Layout is none.
+//
+//	 63 62                    22 21        12 11         0
+//	┌──┬────────────────────────┬────────────┬────────────┐
+//	│ 0│ time since the epoch   │ worker ID  │ sequence   │   Default
+//	└──┴────────────────────────┴────────────┴────────────┘
+//	   │ 41 bits of 1 ms        │ 10         │ 12         │
+//
+//	 63 62                    22 21  17 16 12 11         0
+//	┌──┬────────────────────────┬──────┬─────┬────────────┐
+//	│ 0│ time since the epoch   │datac.│ w.ID│ sequence   │   Twitter
+//	└──┴────────────────────────┴──────┴─────┴────────────┘
+//	   │ 41 bits of 1 ms        │ 5    │ 5   │ 12         │
+//
+//	 63 62                  24 23      16 15             0
+//	┌──┬──────────────────────┬──────────┬────────────────┐
+//	│ 0│ time since the epoch │ sequence │ worker ID      │   Sonyflake
+//	└──┴──────────────────────┴──────────┴────────────────┘
+//	   │ 39 bits of 10 ms     │ 8        │ 16             │
+//
+// The sign bit is always 0. Time comes first, so that IDs sort by it.
+type Layout struct {
+	epoch int64 // Unix time in milliseconds
+	unit  int64 // in nanoseconds
+
+	// Widths in bits. They are uint, and what is shifted by them is int64: a
+	// worker ID shifted in a type of its own width would lose its high bits.
+	time, datacenter, worker, sequence uint
+
+	sequenceFirst bool // the sequence lies above datacenter and worker ID
+}
+
+// LayoutSpec is what a [Layout] is made of.
+type LayoutSpec struct {
+	Epoch time.Time     // when time 0 was; whole milliseconds, 1970 to 2261
+	Unit  time.Duration // of the timestamp; whole microseconds, 1µs to 1s
+
+	// Widths in bits, 63 together. Time has at least 32, worker ID and sequence
+	// at least 1; the datacenter may be left out. It lies on top of the worker ID.
+	Time, Datacenter, Worker, Sequence int
+
+	// SequenceFirst puts the sequence between time and worker ID, as Sonyflake
+	// does, instead of last. Consecutive IDs are then not consecutive numbers.
+	SequenceFirst bool
+}
+
+// The bounds of a layout. An ID without room for some time, one worker bit and
+// one sequence bit is of no use to anybody.
+const (
+	layoutBits   = 63
+	minTimeBits  = 32
+	minUnit      = time.Microsecond
+	maxUnit      = time.Second
+	lastEpoch    = math.MaxInt64 / int64(time.Millisecond) // its nanoseconds fit an int64
+	nanosInMilli = int64(time.Millisecond)
+)
+
+// NewLayout checks the spec. The error wraps [ErrLayout].
+func NewLayout(s LayoutSpec) (Layout, error) {
+	bad := func(format string, args ...any) (Layout, error) {
+		return Layout{}, fmt.Errorf("%w: "+format, append([]any{ErrLayout}, args...)...)
+	}
+	for _, w := range []struct {
+		name       string
+		width, min int
+	}{
+		{"time", s.Time, minTimeBits}, {"datacenter", s.Datacenter, 0}, {"worker ID", s.Worker, 1}, {"sequence", s.Sequence, 1},
+	} {
+		if w.width < w.min || w.width > layoutBits {
+			return bad("%d bits for the %s, allowed is %d or more", w.width, w.name, w.min)
+		}
+	}
+	if sum := s.Time + s.Datacenter + s.Worker + s.Sequence; sum != layoutBits {
+		return bad("the widths add up to %d bits, they have to make %d", sum, layoutBits)
+	}
+	if s.Unit < minUnit || s.Unit > maxUnit || s.Unit%minUnit != 0 {
+		return bad("unit %v, allowed are whole microseconds from %v to %v", s.Unit, minUnit, maxUnit)
+	}
+	epoch := s.Epoch.UnixMilli()
+	if epoch < 0 || epoch >= lastEpoch || !time.UnixMilli(epoch).Equal(s.Epoch) {
+		return bad("epoch %v, allowed are whole milliseconds from 1970 to 2261", s.Epoch)
+	}
+	return Layout{
+		epoch:         epoch,
+		unit:          int64(s.Unit),
+		time:          uint(s.Time),
+		datacenter:    uint(s.Datacenter),
+		worker:        uint(s.Worker),
+		sequence:      uint(s.Sequence),
+		sequenceFirst: s.SequenceFirst,
+	}, nil
+}
+
+// Spec is what the layout is made of; change it and call [NewLayout] for another.
+func (l Layout) Spec() LayoutSpec {
+	return LayoutSpec{
+		Epoch:         time.UnixMilli(l.epoch).UTC(),
+		Unit:          time.Duration(l.unit),
+		Time:          int(l.time),
+		Datacenter:    int(l.datacenter),
+		Worker:        int(l.worker),
+		Sequence:      int(l.sequence),
+		SequenceFirst: l.sequenceFirst,
+	}
+}
+
+// IsZero reports whether this is the zero Layout, which is none.
+func (l Layout) IsZero() bool { return l == Layout{} }
+
+// MaxWorkerID is the highest worker ID of one datacenter; the lowest is 0.
+func (l Layout) MaxWorkerID() int64 { return mask(l.worker) }
+
+// MaxDatacenter is the highest datacenter; 0 if the layout has none.
+func (l Layout) MaxDatacenter() int64 { return mask(l.datacenter) }
+
+// MaxSequence is the highest sequence number: one less than the IDs that a worker
+// has in one time unit.
+func (l Layout) MaxSequence() int64 { return mask(l.sequence) }
+
+// MaxTimestamp is the last timestamp of the layout.
+func (l Layout) MaxTimestamp() int64 { return mask(l.time) }
+
+// End is the moment at which the lifetime of the layout is over.
+func (l Layout) End() time.Time { return l.TimeAt(l.MaxTimestamp() + 1) }
+
+// Where the parts lie.
+
+func (l Layout) timeShift() uint { return l.datacenter + l.worker + l.sequence }
+
+func (l Layout) datacenterShift() uint { return l.workerShift() + l.worker }
+
+func (l Layout) workerShift() uint {
+	if l.sequenceFirst {
+		return 0
+	}
+	return l.sequence
+}
+
+func (l Layout) sequenceShift() uint {
+	if l.sequenceFirst {
+		return l.datacenter + l.worker
+	}
+	return 0
+}
+
+// mask has the lowest bits set, as many as width says.
+func mask(width uint) int64 { return int64(1)<<width - 1 }

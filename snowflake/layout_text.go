@@ -1,0 +1,107 @@
+package snowflake
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// String is the layout as text, which [ParseLayout] reads back and which is the
+// same for the same layout only:
+//
+//	41:1ms/w10/s12@1735689600000      Default
+//	41:1ms/d5/w5/s12@1288834974657    Twitter
+//	39:10ms/s8/w16@1409529600000      Sonyflake
+//
+// That is: the bits of time and its unit; then datacenter, worker ID and sequence
+// with their bits, in the order in which they lie in the ID; then the epoch as
+// Unix time in milliseconds.
+func (l Layout) String() string {
+	worker := fmt.Sprintf("/w%d", l.worker)
+	if l.datacenter > 0 {
+		worker = fmt.Sprintf("/d%d%s", l.datacenter, worker)
+	}
+	order := worker + fmt.Sprintf("/s%d", l.sequence)
+	if l.sequenceFirst {
+		order = fmt.Sprintf("/s%d", l.sequence) + worker
+	}
+	return fmt.Sprintf("%d:%v%s@%d", l.time, time.Duration(l.unit), order, l.epoch)
+}
+
+// maxLayoutText is longer than any layout's text, so that a megabyte is refused
+// unread.
+const maxLayoutText = 64
+
+// ParseLayout reads what String writes, and the names default, twitter and
+// sonyflake. The error wraps [ErrLayout].
+func ParseLayout(text string) (Layout, error) {
+	switch text {
+	case "default":
+		return Default(), nil
+	case "twitter":
+		return Twitter(), nil
+	case "sonyflake":
+		return Sonyflake(), nil
+	}
+	spec, ok := parseSpec(text)
+	if !ok {
+		return Layout{}, fmt.Errorf("%w: %.64q, allowed is default, twitter, sonyflake, or text like %s", ErrLayout, text, Default())
+	}
+	l, err := NewLayout(spec)
+	if err != nil {
+		return Layout{}, err
+	}
+	// One layout has one text: no +5, 05 or 1000µs, so that texts can be compared.
+	if l.String() != text {
+		return Layout{}, fmt.Errorf("%w: %q has to be written %s", ErrLayout, text, l)
+	}
+	return l, nil
+}
+
+// parseSpec takes the text apart; whether the numbers make sense is not its
+// business.
+func parseSpec(text string) (s LayoutSpec, ok bool) {
+	if len(text) > maxLayoutText {
+		return s, false
+	}
+	rest, epoch, ok := strings.Cut(text, "@")
+	millis, err := strconv.ParseInt(epoch, 10, 64)
+	if !ok || err != nil {
+		return s, false
+	}
+	s.Epoch = time.UnixMilli(millis)
+
+	parts := strings.Split(rest, "/")
+	bits, unit, ok := strings.Cut(parts[0], ":")
+	if !ok {
+		return s, false
+	}
+	if s.Time, err = strconv.Atoi(bits); err != nil {
+		return s, false
+	}
+	if s.Unit, err = time.ParseDuration(unit); err != nil {
+		return s, false
+	}
+	for i, part := range parts[1:] {
+		if part == "" {
+			return s, false
+		}
+		width, err := strconv.Atoi(part[1:])
+		if err != nil {
+			return s, false
+		}
+		switch part[0] {
+		case 'd':
+			s.Datacenter = width
+		case 'w':
+			s.Worker = width
+		case 's':
+			s.Sequence = width
+			s.SequenceFirst = i == 0
+		default:
+			return s, false
+		}
+	}
+	return s, true
+}

@@ -1,0 +1,96 @@
+package lease
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/idworker/idworker/snowflake"
+)
+
+// The keys of the config bucket.
+const (
+	layoutKey = "layout" // as text
+	clockKey  = "clock"  // when the clock bucket was created
+)
+
+// admit checks all that has to be right before a worker ID is claimed, and returns
+// the time that it found right and the leases that there are.
+func (m *Manager) admit(ctx context.Context, clock snowflake.Clock) (reading, []record, error) {
+	if err := m.checkLayout(ctx); err != nil {
+		return reading{}, nil, err
+	}
+	read, err := m.askServer(ctx, clock)
+	if err != nil {
+		return reading{}, nil, err
+	}
+	if err := m.checkCreated(ctx, read.created); err != nil {
+		return reading{}, nil, err
+	}
+	leases, err := m.list(ctx, m.workers)
+	if err != nil {
+		return reading{}, nil, err
+	}
+	others, err := m.peersOf(leases)
+	if err != nil {
+		return reading{}, nil, err
+	}
+	if limit := m.cfg.MaxClockSkew; read.offServer(limit) || read.offPeers(others, limit) {
+		return reading{}, nil, skewError(read, others)
+	}
+	return read, leases, nil
+}
+
+// checkLayout compares the layout with the one that the first worker has written.
+func (m *Manager) checkLayout(ctx context.Context) error {
+	own := m.cfg.Layout.String()
+	found, err := m.agree(ctx, layoutKey, own)
+	if err == nil && found != own {
+		err = fmt.Errorf("%w: this worker has %s, the installation %.100q", ErrForeignLayout, own, found)
+	}
+	return err
+}
+
+// checkCreated makes sure that the clock bucket is the first one. One that was
+// deleted and created again says that nothing was given away.
+func (m *Manager) checkCreated(ctx context.Context, created time.Time) error {
+	own := created.UTC().Format(time.RFC3339Nano)
+	found, err := m.agree(ctx, clockKey, own)
+	if err == nil && found != own {
+		err = fmt.Errorf("%w: %s is of %s, the installation's was of %.100q; stop all workers for longer than %v, "+
+			"then delete the key %s of %s and start them again", ErrClockLost, m.cfg.Prefix.ClockBucket(), own, found,
+			m.cfg.TTL+m.cfg.MaxAhead+m.cfg.MaxClockSkew, clockKey, m.cfg.Prefix.ConfigBucket())
+	}
+	return err
+}
+
+// agree returns the value of a key in the config bucket. If there is none, it writes
+// own first; of several who do so at once, one succeeds.
+func (m *Manager) agree(ctx context.Context, key, own string) (string, error) {
+	ctx, cancel := m.call(ctx)
+	defer cancel()
+	found, err := m.config.get(ctx, key)
+	if errors.Is(err, errAbsent) {
+		if err = m.agreeFirst(ctx, key, own); err == nil || errors.Is(err, errConflict) {
+			found, err = m.config.get(ctx, key)
+		}
+	}
+	return string(found.value), err
+}
+
+// agreeFirst writes a key that is not there, or was deleted.
+func (m *Manager) agreeFirst(ctx context.Context, key, own string) error {
+	records, err := m.config.list(ctx)
+	if err != nil {
+		return err
+	}
+	revision := uint64(0)
+	for _, r := range records {
+		if r.key == key && r.deleted {
+			revision = r.revision
+		}
+	}
+	_, err = m.config.update(ctx, key, []byte(own), revision)
+	return err
+}

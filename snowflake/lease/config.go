@@ -1,0 +1,108 @@
+package lease
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nuid"
+	"go.uber.org/zap"
+
+	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/snowflake"
+)
+
+// The defaults of [Config].
+const (
+	DefaultTTL          = 30 * time.Second
+	DefaultMaxClockSkew = 5 * time.Second
+)
+
+// The bounds of a TTL. The server looks for what has expired every 250 ms at the
+// most, and a short TTL makes a short pause a lost worker ID.
+const (
+	minTTL = time.Second
+	maxTTL = time.Hour
+)
+
+// Config says what a [Manager] works with. JS and Layout must be set. JS should not
+// be behind the connection on which requests are answered: heartbeats must not queue
+// behind replies.
+type Config struct {
+	JS     jetstream.JetStream
+	Prefix messages.Prefix
+
+	Layout     snowflake.Layout
+	Datacenter int64 // which of the layout's datacenters this is
+
+	// Instance names this process to those who look at the leases.
+	Instance string
+
+	// TTL is what the bucket of leases ought to have; if it exists and has another,
+	// that one counts.
+	TTL time.Duration
+
+	// MaxAhead is how far IDs may run ahead of the clock.
+	MaxAhead time.Duration
+
+	// MaxClockSkew is how far the clock may be from the server's and the other
+	// workers'.
+	MaxClockSkew time.Duration
+
+	// Clock is the clock for everything. Without one, each worker ID is claimed with
+	// a snowflake.SystemClock of its own, so that one that was off, and given up
+	// for it, is right again once the system's is.
+	Clock snowflake.Clock
+
+	Log *zap.Logger
+}
+
+// withDefaults fills in what is not set.
+func (c Config) withDefaults() Config {
+	setDefault(&c.Prefix, messages.DefaultPrefix)
+	setDefault(&c.TTL, DefaultTTL)
+	setDefault(&c.MaxAhead, snowflake.DefaultMaxAhead)
+	setDefault(&c.MaxClockSkew, DefaultMaxClockSkew)
+	if c.Instance == "" {
+		c.Instance = nuid.Next()
+	}
+	if c.Log == nil {
+		c.Log = zap.NewNop()
+	}
+	return c
+}
+
+func setDefault[T comparable](field *T, value T) {
+	var unset T
+	if *field == unset {
+		*field = value
+	}
+}
+
+// check says what is wrong with the settings, and what is allowed.
+func (c Config) check() error {
+	if err := c.Prefix.Check(); err != nil {
+		return fmt.Errorf("%w: %w", ErrConfig, err)
+	}
+	if c.Layout.IsZero() {
+		return fmt.Errorf("%w: no layout", ErrConfig)
+	}
+	if d := c.Layout.MaxDatacenter(); c.Datacenter < 0 || c.Datacenter > d {
+		return fmt.Errorf("%w: datacenter %d, allowed is 0 to %d", ErrConfig, c.Datacenter, d)
+	}
+	if err := checkTTL(c.TTL, c.Layout); err != nil {
+		return err
+	}
+	if c.MaxAhead < 0 || c.MaxClockSkew < 0 {
+		return fmt.Errorf("%w: at most %v ahead of a clock that is off by %v, allowed is 0 or more", ErrConfig, c.MaxAhead, c.MaxClockSkew)
+	}
+	return nil
+}
+
+// checkTTL demands some time units between two heartbeats, too.
+func checkTTL(ttl time.Duration, l snowflake.Layout) error {
+	if least := max(minTTL, 30*l.Spec().Unit); ttl < least || ttl > maxTTL {
+		return fmt.Errorf("%w: TTL %v, allowed is %v to %v", ErrConfig, ttl, least, maxTTL)
+	}
+	return nil
+}

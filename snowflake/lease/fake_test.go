@@ -1,0 +1,227 @@
+package lease
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"time"
+)
+
+// fakeStore is a bucket in memory, in the time of a synctest bubble. It is exact; what
+// goes wrong on the way to it is a link's business.
+type fakeStore struct {
+	mu       sync.Mutex
+	ttl      time.Duration // 0: entries stay
+	last     uint64
+	versions map[string][]record // per key, oldest first
+	writes   int
+}
+
+func newFakeStore(ttl time.Duration) *fakeStore {
+	return &fakeStore{ttl: ttl, versions: make(map[string][]record)}
+}
+
+// latest is the entry of a key; its revision is 0 if there is none.
+func (s *fakeStore) latest(key string) record {
+	v := s.versions[key]
+	if len(v) == 0 {
+		return record{}
+	}
+	r := v[len(v)-1]
+	if s.ttl > 0 && r.revision > 0 && time.Since(r.created) >= s.ttl {
+		s.versions[key] = append(v, record{}) // expired
+		return record{}
+	}
+	return r
+}
+
+func (s *fakeStore) write(r record, revision uint64) (uint64, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.writes++
+	if s.latest(r.key).revision != revision {
+		return 0, errConflict
+	}
+	s.last++
+	r.revision, r.created = s.last, time.Now()
+	s.versions[r.key] = append(s.versions[r.key], r)
+	return r.revision, nil
+}
+
+// expire forgets a key before its time.
+func (s *fakeStore) expire(key string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.versions[key] = append(s.versions[key], record{})
+}
+
+// read returns the entry of a key as it was so many changes ago.
+func (s *fakeStore) read(key string, ago int) (record, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := s.latest(key)
+	if v := s.versions[key]; ago > 0 && len(v) > 0 {
+		r = v[max(0, len(v)-1-ago)]
+	}
+	if r.revision == 0 || r.deleted {
+		return record{}, errAbsent
+	}
+	return r, nil
+}
+
+func (s *fakeStore) list() (all []record) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for key := range s.versions {
+		if r := s.latest(key); r.revision > 0 {
+			all = append(all, r)
+		}
+	}
+	return all
+}
+
+// link is a process's way to a fakeStore.
+type link struct {
+	store *fakeStore
+	net   *fakeNet
+}
+
+// fakeNet says what goes wrong for one process, and is its server too.
+type fakeNet struct {
+	ttl   time.Duration
+	steps func() time.Duration // by how much the server's clock is off
+
+	mu    sync.Mutex
+	rng   *rand.Rand
+	rate  float64 // how much of each fault; 0: all goes well
+	slow  bool    // calls may take hours
+	dead  bool    // nothing arrives any more
+	made  time.Time
+	calls int
+}
+
+var errTimeout = errors.New("no answer")
+
+// roll reports whether a fault happens.
+func (n *fakeNet) roll() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.rng.Float64() < n.rate
+}
+
+// some is a random part of d.
+func (n *fakeNet) some(d time.Duration) time.Duration {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return time.Duration(n.rng.Float64() * float64(d))
+}
+
+func (n *fakeNet) set(change func()) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	change()
+}
+
+// stop is what a process that is stopped, at this point and for any time, sees.
+func (n *fakeNet) stop() {
+	n.mu.Lock()
+	slow := n.slow
+	n.mu.Unlock()
+	if slow && n.roll() {
+		time.Sleep(n.some([]time.Duration{time.Second, n.ttl, 5 * n.ttl, 100 * n.ttl}[int(n.some(4))%4]))
+	}
+}
+
+// do sends a request that does what apply does. apply must not wait.
+func (n *fakeNet) do(ctx context.Context, apply func() error) error {
+	n.mu.Lock()
+	dead := n.dead
+	n.calls++
+	n.mu.Unlock()
+	lost := func() error {
+		<-ctx.Done()
+		return errTimeout
+	}
+	if dead {
+		return lost()
+	}
+	n.stop()
+	if ctx.Err() != nil && n.roll() {
+		return ctx.Err()
+	}
+	time.Sleep(n.some(20 * time.Millisecond))
+	switch {
+	case n.roll(): // lost on the way there
+		return lost()
+	case n.roll(): // late
+		late := n.some(3 * n.ttl)
+		go func() {
+			time.Sleep(late)
+			_ = apply()
+		}()
+		return lost()
+	case n.roll(): // the answer is lost
+		_ = apply()
+		return lost()
+	case n.roll(): // sent twice, and the second answer is the one that counts
+		_ = apply()
+	}
+	err := apply()
+	n.stop()
+	return err
+}
+
+func (l link) list(ctx context.Context) (all []record, err error) {
+	err = l.net.do(ctx, func() error { return nil })
+	if err == nil {
+		all = l.store.list()
+	}
+	if len(all) > 0 && l.net.roll() {
+		all = all[1:]
+	}
+	return all, err
+}
+
+func (l link) get(ctx context.Context, key string) (r record, err error) {
+	ago := 0
+	if l.net.roll() {
+		ago = 1 + int(l.net.some(4))
+	}
+	if err = l.net.do(ctx, func() error { return nil }); err != nil {
+		return record{}, err
+	}
+	return l.store.read(key, ago)
+}
+
+func (l link) update(ctx context.Context, key string, value []byte, revision uint64) (uint64, error) {
+	var mu sync.Mutex
+	var written uint64
+	err := l.net.do(ctx, func() error {
+		mu.Lock()
+		defer mu.Unlock()
+		var err error
+		written, err = l.store.write(record{key: key, value: value}, revision)
+		return err
+	})
+	mu.Lock()
+	defer mu.Unlock()
+	return written, err
+}
+
+func (l link) remove(ctx context.Context, key string, revision uint64) error {
+	return l.net.do(ctx, func() error {
+		_, err := l.store.write(record{key: key, deleted: true}, revision)
+		return err
+	})
+}
+
+func (n *fakeNet) ask(ctx context.Context) (now, created time.Time, err error) {
+	err = n.do(ctx, func() error { return nil })
+	return time.Now().Add(n.steps()), n.made, err
+}
+
+var (
+	_ bucket = link{}
+	_ server = (*fakeNet)(nil)
+)

@@ -1,0 +1,117 @@
+package lease
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/snowflake"
+)
+
+// Holding is what the buckets say about a worker ID that is leased or was once.
+type Holding struct {
+	Datacenter, Worker int64
+
+	// Reserved is the moment up to which the worker ID's time is given away; zero if
+	// nothing is known of it.
+	Reserved time.Time
+
+	// The rest is empty if nobody leases it.
+	Instance  string
+	Host      string
+	Since     time.Time     // by the holder's clock
+	Heartbeat time.Time     // the last one, by the server's clock
+	ClockDiff time.Duration // how far the holder's clock was ahead of the server's then
+}
+
+// Held reports whether somebody leases the worker ID.
+func (h Holding) Held() bool { return !h.Heartbeat.IsZero() }
+
+// List returns all worker IDs that are leased or were once, in order, and the layout
+// that they are for, which is zero if there has been no worker yet. Entries that
+// cannot be read do not hide the others: there is an error besides.
+func List(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix) ([]Holding, snowflake.Layout, error) {
+	var b [3]kvBucket
+	for i, name := range []string{prefix.ConfigBucket(), prefix.WorkersBucket(), prefix.ClockBucket()} {
+		kv, err := js.KeyValue(ctx, name)
+		if err != nil {
+			return nil, snowflake.Layout{}, fmt.Errorf("bucket %s: %w", name, err)
+		}
+		b[i] = kvBucket{kv}
+	}
+	text, err := b[0].get(ctx, layoutKey)
+	if errors.Is(err, errAbsent) {
+		return nil, snowflake.Layout{}, nil
+	}
+	if err != nil {
+		return nil, snowflake.Layout{}, err
+	}
+	layout, err := snowflake.ParseLayout(string(text.value))
+	if err != nil {
+		return nil, snowflake.Layout{}, fmt.Errorf("%w: %w", ErrCorrupt, err)
+	}
+	leases, err := b[1].list(ctx)
+	if err != nil {
+		return nil, layout, err
+	}
+	clocks, err := b[2].list(ctx)
+	if err != nil {
+		return nil, layout, err
+	}
+	holdings, err := join(layout, leases, clocks)
+	return holdings, layout, err
+}
+
+// join makes one list of both buckets.
+func join(l snowflake.Layout, leases, clocks []record) ([]Holding, error) {
+	all := make(map[string]*Holding)
+	var broken []error
+	at := func(r record) *Holding {
+		datacenter, worker, ok := parseKey(l, r.key)
+		if !ok {
+			broken = append(broken, corrupt(r))
+			return &Holding{}
+		}
+		if all[r.key] == nil {
+			all[r.key] = &Holding{Datacenter: datacenter, Worker: worker}
+		}
+		return all[r.key]
+	}
+	for _, r := range leases {
+		if r.deleted {
+			continue
+		}
+		h := at(r)
+		h.Heartbeat = r.created
+		e, err := decodeLease(r)
+		if err != nil {
+			broken = append(broken, err)
+			continue
+		}
+		h.Instance, h.Host, h.Since = e.Instance, e.Host, e.Since
+		h.ClockDiff = time.UnixMilli(e.Clock).Sub(r.created)
+	}
+	for _, r := range clocks {
+		h := at(r)
+		e, err := decodeClock(r)
+		if err != nil {
+			broken = append(broken, err)
+			continue
+		}
+		h.Reserved = l.TimeAt(e.Hi)
+	}
+	holdings := make([]Holding, 0, len(all))
+	for _, h := range all {
+		holdings = append(holdings, *h)
+	}
+	slices.SortFunc(holdings, func(a, b Holding) int {
+		return cmp.Or(cmp.Compare(a.Datacenter, b.Datacenter), cmp.Compare(a.Worker, b.Worker))
+	})
+	return holdings, errors.Join(broken...)
+}

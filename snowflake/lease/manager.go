@@ -1,0 +1,182 @@
+package lease
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/idworker/idworker/snowflake"
+)
+
+// State is what a [Manager] has to say: there is a worker ID, or why not.
+type State struct {
+	// Generator makes IDs with the worker ID that is held; nil if none is.
+	Generator *snowflake.Generator
+
+	Datacenter, Worker int64 // of the generator
+
+	// Err says why there is no generator. It wraps one of the package's errors or is
+	// snowflake.ErrExhausted; anything else means that JetStream is away.
+	Err error
+}
+
+// Manager leases a worker ID. It is made by [Open] and does its work in Run.
+type Manager struct {
+	cfg     Config
+	host    string
+	workers bucket
+	clocks  bucket
+	config  bucket
+	server  server
+}
+
+// Open opens the buckets, which have to exist, and checks what a claim will check: the
+// layout and the clock. It does not claim yet, so that all worker IDs are taken is no
+// error here.
+//
+// Errors: ErrConfig, ErrUnsafeBucket, ErrForeignLayout, ErrClockLost, ErrClockSkew,
+// jetstream.ErrBucketNotFound; anything else means that JetStream is away.
+func Open(ctx context.Context, cfg Config) (*Manager, error) {
+	cfg = cfg.withDefaults()
+	if err := cfg.check(); err != nil {
+		return nil, err
+	}
+	config, _, err := openBucket(ctx, cfg.JS, cfg.Prefix.ConfigBucket(), false)
+	if err != nil {
+		return nil, err
+	}
+	clocks, clockStream, err := openBucket(ctx, cfg.JS, cfg.Prefix.ClockBucket(), false)
+	if err != nil {
+		return nil, err
+	}
+	workers, workerStream, err := openBucket(ctx, cfg.JS, cfg.Prefix.WorkersBucket(), true)
+	if err != nil {
+		return nil, err
+	}
+	if ttl := workerStream.CachedInfo().Config.MaxAge; ttl != cfg.TTL {
+		cfg.Log.Warn("the bucket of leases has another TTL, which is used", zap.Duration("ttl", ttl), zap.Duration("configured", cfg.TTL))
+		cfg.TTL = ttl
+		if err := checkTTL(ttl, cfg.Layout); err != nil {
+			return nil, fmt.Errorf("bucket %s: %w", cfg.Prefix.WorkersBucket(), err)
+		}
+	}
+	m := newManager(cfg, workers, clocks, config, streamServer{clockStream})
+	_, _, err = m.admit(ctx, m.newClock())
+	return m, err
+}
+
+func newManager(cfg Config, workers, clocks, config bucket, server server) *Manager {
+	host, _ := os.Hostname() // only for those who look
+	return &Manager{cfg: cfg, host: host, workers: workers, clocks: clocks, config: config, server: server}
+}
+
+func (m *Manager) newClock() snowflake.Clock {
+	if m.cfg.Clock != nil {
+		return m.cfg.Clock
+	}
+	return snowflake.SystemClock()
+}
+
+// How often, as parts of the TTL.
+const (
+	beatsPerTTL   = 3
+	callsPerTTL   = 6  // a call may take one such part
+	retriesPerTTL = 30 // after a heartbeat that failed, and at first between claims
+	claimsPerTTL  = 6  // at last, between claims
+)
+
+// Run claims a worker ID and keeps it until ctx ends; if it is lost, it claims another.
+// Then it releases the worker ID, and returns what could not be released, if
+// anything: that is a delay for a successor and no more.
+//
+// notify is told each change, and each failed attempt to claim. It is called from
+// here: while it runs there are no heartbeats, so it should return soon. It is not
+// told that ctx ended; the generator is revoked then. Run must not be called again
+// before it has returned.
+func (m *Manager) Run(ctx context.Context, notify func(State)) error {
+	for attempt := 0; ctx.Err() == nil; attempt++ {
+		h, err := m.claim(ctx)
+		if err == nil {
+			attempt = -1
+			if err = m.hold(ctx, h, notify); ctx.Err() != nil {
+				return err
+			}
+		} else if ctx.Err() == nil {
+			if attempt == 0 {
+				m.cfg.Log.Warn("no worker ID yet, trying on", zap.Error(err))
+			}
+			notify(State{Err: err})
+			pause(ctx, m.claimPause(attempt))
+		}
+	}
+	return nil
+}
+
+// hold keeps a worker ID until it is lost or ctx ends, and returns what could not be
+// released.
+func (m *Manager) hold(ctx context.Context, h *hold, notify func(State)) error {
+	log := m.cfg.Log.With(zap.String("worker_id", h.key))
+	log.Info("worker ID claimed")
+	notify(State{Generator: h.gen, Datacenter: m.cfg.Datacenter, Worker: h.worker})
+	lost := m.keep(ctx, h)
+	if ctx.Err() != nil {
+		return m.release(h)
+	}
+	h.gen.Revoke()
+	log.Warn("worker ID given up", zap.Error(lost))
+	notify(State{Err: lost})
+	if !errors.Is(lost, ErrClockSkew) {
+		return nil // it is not ours any more, or nobody knows
+	}
+	err := m.release(h)
+	if err != nil {
+		log.Warn("worker ID was not released, it will expire", zap.Error(err))
+	}
+	return err
+}
+
+// claimPause is random, so that those who wait for a worker ID do not all come at once.
+func (m *Manager) claimPause(attempt int) time.Duration {
+	longest := min(m.cfg.TTL/retriesPerTTL<<min(attempt, 10), m.cfg.TTL/claimsPerTTL)
+	return longest/2 + rand.N(longest/2)
+}
+
+// call bounds one request to JetStream.
+func (m *Manager) call(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, m.cfg.TTL/callsPerTTL)
+}
+
+// The calls, each with its bound.
+
+func (m *Manager) list(ctx context.Context, b bucket) ([]record, error) {
+	ctx, cancel := m.call(ctx)
+	defer cancel()
+	return b.list(ctx)
+}
+
+func (m *Manager) get(ctx context.Context, b bucket, key string) (record, error) {
+	ctx, cancel := m.call(ctx)
+	defer cancel()
+	return b.get(ctx, key)
+}
+
+func (m *Manager) update(ctx context.Context, b bucket, key string, value []byte, revision uint64) (uint64, error) {
+	ctx, cancel := m.call(ctx)
+	defer cancel()
+	return b.update(ctx, key, value, revision)
+}
+
+// pause waits for d, or until ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-t.C:
+	}
+}

@@ -1,0 +1,339 @@
+package lease
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/idworker/idworker/snowflake"
+)
+
+// narrow has two worker IDs, so that there is always somebody who waits for one.
+var narrow = func() snowflake.Layout {
+	l, err := snowflake.NewLayout(snowflake.LayoutSpec{
+		Epoch: time.Date(1990, 1, 1, 0, 0, 0, 0, time.UTC), Unit: time.Millisecond, Time: 53, Worker: 1, Sequence: 9,
+	})
+	if err != nil {
+		panic(err)
+	}
+	return l
+}()
+
+const modelTTL = 30 * time.Second
+
+// world is what all processes of a run share.
+type world struct {
+	workers, clocks, config *fakeStore
+	layout                  snowflake.Layout
+	made                    time.Time
+
+	mu     sync.Mutex
+	used   map[*snowflake.Generator]span
+	ranges []snowflake.Range // scratch
+	ids    int64
+	holds  int
+	losses int
+	wrong  []string
+}
+
+func newWorld() *world {
+	return &world{
+		workers: newFakeStore(modelTTL), clocks: newFakeStore(0), config: newFakeStore(0),
+		layout: narrow,
+		made:   time.Now(),
+		used:   make(map[*snowflake.Generator]span),
+	}
+}
+
+// span is what one holder has issued: the first ID and the last.
+type span struct{ first, last snowflake.ID }
+
+// overlaps names the holders of one worker ID that were not one after the other: not
+// only IDs must differ, but all the time from a holder's first to its last is its own.
+func (w *world) overlaps() (wrong []string) {
+	byWorker := make(map[int64][]span)
+	for _, s := range w.used {
+		worker := w.layout.WorkerID(s.first)
+		byWorker[worker] = append(byWorker[worker], s)
+	}
+	for worker, spans := range byWorker {
+		slices.SortFunc(spans, func(a, b span) int { return cmp.Compare(a.first, b.first) })
+		for i, s := range spans[1:] {
+			if before := spans[i]; w.layout.Timestamp(s.first) <= w.layout.Timestamp(before.last) {
+				wrong = append(wrong, fmt.Sprintf("worker ID %d: one holder issues from %v to %v, another from %v to %v", worker,
+					w.layout.Time(before.first), w.layout.Time(before.last), w.layout.Time(s.first), w.layout.Time(s.last)))
+			}
+		}
+	}
+	return wrong
+}
+
+// process is a process with a clock of its own.
+type process struct {
+	w     *world
+	name  string
+	net   *fakeNet
+	skew  time.Duration // MaxClockSkew
+	ahead time.Duration
+
+	clockMu sync.RWMutex
+	off     time.Duration
+
+	mu   sync.Mutex
+	gens []*snowflake.Generator // all it ever had, the present one last
+	held bool
+}
+
+func (w *world) process(name string, seed uint64) *process {
+	p := &process{w: w, name: name, skew: 5 * time.Second, ahead: time.Second}
+	p.net = &fakeNet{
+		ttl: modelTTL, rng: rand.New(rand.NewPCG(seed, 1)), made: w.made,
+		steps: func() time.Duration { return 0 },
+	}
+	return p
+}
+
+func (p *process) now() int64 {
+	p.clockMu.RLock()
+	defer p.clockMu.RUnlock()
+	return p.readClock()
+}
+
+func (p *process) readClock() int64 { return time.Now().Add(p.off).UnixNano() }
+
+func (p *process) setClock(off time.Duration) {
+	p.clockMu.Lock()
+	defer p.clockMu.Unlock()
+	p.off = off
+}
+
+func (p *process) manager() *Manager {
+	cfg := Config{
+		Layout: p.w.layout, Instance: p.name, TTL: modelTTL,
+		MaxAhead: p.ahead, MaxClockSkew: p.skew, Clock: p.now, Log: zap.NewNop(),
+	}
+	return newManager(cfg, link{p.w.workers, p.net}, link{p.w.clocks, p.net}, link{p.w.config, p.net}, p.net)
+}
+
+func (p *process) notify(s State) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.w.mu.Lock()
+	defer p.w.mu.Unlock()
+	if s.Generator != nil {
+		p.gens = append(p.gens, s.Generator)
+		p.w.holds++
+	} else if p.held {
+		p.w.losses++
+	}
+	p.held = s.Generator != nil
+}
+
+// holding is the generator of a process that has a worker ID, or nil.
+func (p *process) holding() *snowflake.Generator {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.held {
+		return nil
+	}
+	return p.gens[len(p.gens)-1]
+}
+
+// issue takes n IDs from a generator of this process, old ones included, and checks
+// the promises.
+func (p *process) issue(rng *rand.Rand, n int64) {
+	p.mu.Lock()
+	if len(p.gens) == 0 {
+		p.mu.Unlock()
+		return
+	}
+	g := p.gens[len(p.gens)-1-rng.IntN(min(2, len(p.gens)))]
+	p.mu.Unlock()
+	p.w.issue(g, n, p.now, p.ahead)
+}
+
+func (w *world) issue(g *snowflake.Generator, n int64, now snowflake.Clock, ahead time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	before := now()
+	ranges, err := g.NextN(w.ranges[:0], n)
+	if err != nil {
+		return
+	}
+	after := now()
+	w.ranges, w.ids = ranges, w.ids+n
+	first, last := ranges[0].First, ranges[len(ranges)-1].Last
+	s, known := w.used[g]
+	if !known {
+		s.first = first
+	} else if first <= s.last {
+		w.wrong = append(w.wrong, fmt.Sprintf("%d after %d", first, s.last))
+	}
+	w.used[g] = span{s.first, last}
+	limit := time.Unix(0, max(before, after)).Add(ahead)
+	if at := w.layout.Time(last); at.After(limit) {
+		w.wrong = append(w.wrong, fmt.Sprintf("%v is %v further ahead than allowed", at, at.Sub(limit)))
+	}
+}
+
+// live is a process that is started, stopped and killed until ctx ends.
+func (p *process) live(ctx context.Context, rng *rand.Rand) {
+	for ctx.Err() == nil {
+		p.net.set(func() { p.net.dead = false })
+		run, stop := context.WithCancel(ctx)
+		done := make(chan struct{})
+		m := p.manager()
+		go func() {
+			defer close(done)
+			_ = m.Run(run, p.notify)
+		}()
+		pause(ctx, time.Duration(rng.Int64N(int64(8*time.Minute))))
+		if rng.IntN(2) == 0 && ctx.Err() == nil {
+			// It is cut off, and serves on for a while.
+			p.net.set(func() { p.net.dead = true })
+			pause(ctx, time.Duration(rng.Int64N(int64(2*modelTTL))))
+		}
+		stop()
+		<-done
+		p.mu.Lock()
+		p.held = false
+		p.mu.Unlock()
+		pause(ctx, time.Duration(rng.Int64N(int64(time.Minute))))
+	}
+}
+
+// request takes IDs at random moments.
+func (p *process) request(ctx context.Context, rng *rand.Rand) {
+	for ctx.Err() == nil {
+		n := int64(1)
+		if rng.IntN(60) == 0 {
+			n = 1 + rng.Int64N(400_000) // up to 800 ms of IDs at once
+		}
+		p.issue(rng, n)
+		pause(ctx, time.Duration(rng.Int64N(int64(2*time.Second))))
+	}
+}
+
+// step sets the clock now and then.
+func (p *process) step(ctx context.Context, rng *rand.Rand) {
+	steps := []time.Duration{time.Second, time.Hour, 24 * time.Hour}
+	for ctx.Err() == nil {
+		pause(ctx, time.Duration(rng.Int64N(int64(5*time.Minute))))
+		d := steps[rng.IntN(len(steps))]
+		switch rng.IntN(4) {
+		case 0:
+			p.setClock(d)
+		case 1:
+			p.setClock(-d)
+		default:
+			p.setClock(0)
+		}
+	}
+}
+
+// TestNoDuplicateWhateverHappens: processes share two worker IDs and are stopped,
+// killed, cut off and paused; requests and answers are lost, late and doubled; reads
+// are old; leases expire before their time; clocks are set by a second, an hour, a
+// day. Whatever happens, holders of one worker ID own disjoint time, and none is
+// further ahead of its clock than it may be.
+func TestNoDuplicateWhateverHappens(t *testing.T) {
+	runs := 1000
+	if testing.Short() {
+		runs = 100
+	}
+	var ids int64
+	var holds, losses int
+	for seed := range runs {
+		synctest.Test(t, func(t *testing.T) {
+			w := chaos(t, uint64(seed))
+			ids, holds, losses = ids+w.ids, holds+w.holds, losses+w.losses
+		})
+		if t.Failed() {
+			t.Fatalf("seed %d", seed)
+		}
+	}
+	t.Logf("%d runs: %d IDs, %d holders, %d losses", runs, ids, holds, losses)
+	if holds < 10*runs || losses < 2*runs || ids < int64(10_000*runs) {
+		t.Error("too little has happened")
+	}
+}
+
+func chaos(t *testing.T, seed uint64) *world {
+	rng := rand.New(rand.NewPCG(seed, 0))
+	w := newWorld()
+	ctx, cancel := context.WithCancel(t.Context())
+	life, calm := context.WithCancel(ctx)
+	var all []*process
+	var wg sync.WaitGroup
+	for i := range 4 {
+		p := w.process(fmt.Sprint(i), rng.Uint64())
+		p.net.rate = []float64{0, 0.01, 0.05}[rng.IntN(3)]
+		p.net.slow = rng.IntN(2) == 0
+		if seed%2 == 0 {
+			p.skew = 100 * 365 * 24 * time.Hour // anything goes
+		}
+		all = append(all, p)
+		for _, f := range []func(context.Context, *rand.Rand){p.live, p.request, p.step} {
+			own := rand.New(rand.NewPCG(rng.Uint64(), 2))
+			wg.Go(func() { f(life, own) })
+		}
+	}
+	expire := rand.New(rand.NewPCG(rng.Uint64(), 3))
+	wg.Go(func() {
+		for life.Err() == nil {
+			pause(life, time.Duration(expire.Int64N(int64(4*time.Minute))))
+			w.workers.expire(fmt.Sprint(expire.IntN(2)))
+		}
+	})
+	pause(ctx, 20*time.Minute)
+	calm()
+	wg.Wait()
+	if seed%2 == 1 {
+		recovers(t, ctx, w, all)
+	}
+	cancel()
+	time.Sleep(4 * modelTTL) // what is late arrives
+	for _, problem := range append(w.wrong, w.overlaps()...) {
+		t.Error(problem)
+	}
+	return w
+}
+
+// recovers expects both worker IDs to be in use again, once all is well: with a check
+// of the clocks, none can have been reserved far ahead.
+func recovers(t *testing.T, ctx context.Context, w *world, all []*process) {
+	ctx, cancel := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	for _, p := range all {
+		p.setClock(0)
+		p.net.set(func() { p.net.rate, p.net.dead = 0, false })
+		wg.Go(func() { _ = p.manager().Run(ctx, p.notify) })
+	}
+	pause(ctx, 3*modelTTL)
+	held := 0
+	for _, p := range all {
+		if g := p.holding(); g != nil {
+			held++
+			w.issue(g, 1, p.now, p.ahead)
+			if g.Last() < w.layout.TimestampAt(time.Now()) {
+				t.Errorf("process %s holds a worker ID and issues nothing", p.name)
+			}
+		}
+	}
+	if held != 2 {
+		t.Errorf("all is well, but %d worker IDs of 2 are held", held)
+		for _, r := range w.clocks.list() {
+			t.Logf("%v: %s = %s", time.Now(), r.key, r.value)
+		}
+	}
+	cancel()
+	wg.Wait()
+}
