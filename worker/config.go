@@ -10,6 +10,8 @@ import (
 
 	"github.com/idworker/idworker/allocator"
 	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/snowflake"
+	"github.com/idworker/idworker/snowflake/lease"
 	"github.com/idworker/idworker/store"
 )
 
@@ -66,6 +68,10 @@ type Config struct {
 	// TagRefresh is how often loaders mirror the store's tags into the directory.
 	TagRefresh time.Duration
 
+	// Lease is how worker IDs of snowflake IDs are leased: what is not set by the
+	// fields above. Without a layout it is the default one.
+	Lease lease.Config
+
 	Version string // semantic version, for INFO
 	Log     *zap.Logger
 }
@@ -82,6 +88,8 @@ func (c Config) WithDefaults() Config {
 	setDefault(&c.MaxStep, allocator.DefaultMaxStep)
 	setDefault(&c.Wait, allocator.DefaultWait)
 	setDefault(&c.TagRefresh, DefaultTagRefresh)
+	setDefault(&c.Lease.Layout, snowflake.Default())
+	setDefault(&c.Lease.TTL, lease.DefaultTTL)
 	if c.Log == nil {
 		c.Log = zap.NewNop()
 	}

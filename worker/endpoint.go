@@ -9,6 +9,7 @@ import (
 
 	"github.com/idworker/idworker/allocator"
 	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/snowflake"
 	"github.com/idworker/idworker/store"
 )
 
@@ -110,6 +111,8 @@ var wireErrors = []struct {
 	{store.ErrExhausted, messages.CodeExhausted},
 	{allocator.ErrBusy, messages.CodeBusy},
 	{allocator.ErrNoSegment, messages.CodeUnavailable},
+	{snowflake.ErrAhead, messages.CodeBusy},
+	{snowflake.ErrExhausted, messages.CodeExhausted},
 }
 
 // wireError returns the headers of an error reply. Unlike in Go, the text stands

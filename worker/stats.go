@@ -14,11 +14,13 @@ const maxStatsTags = 100
 type Stats struct {
 	Instance string     `json:"instance"`
 	Store    string     `json:"store"`
-	Parked   int        `json:"parked"`          // requests that wait for a segment
-	Grants   GrantStats `json:"grants"`          // since the start
-	Loads    *LoadStats `json:"loads,omitempty"` // of this process's loader, if it has one
-	Active   int        `json:"active_tags"`     // tags asked for since the start
-	Tags     []TagStats `json:"tags"`            // the busiest of them, at most 100
+	Parked   int        `json:"parked"`              // requests that wait for a segment
+	Grants   GrantStats `json:"grants"`              // since the start
+	Loads    *LoadStats `json:"loads,omitempty"`     // of this process's loader, if it has one
+	WorkerID *int64     `json:"worker_id,omitempty"` // of snowflake IDs; none is held without
+	NoWorker string     `json:"no_worker,omitempty"` // why there is none
+	Active   int        `json:"active_tags"`         // tags asked for since the start
+	Tags     []TagStats `json:"tags"`                // the busiest of them, at most 100
 }
 
 // GrantStats counts what became of the grants that reached this process.
@@ -65,6 +67,11 @@ func (w *Worker) stats() Stats {
 	}
 	if w.loader != nil {
 		s.Loads = &LoadStats{w.loader.writes.Load(), w.loader.failures.Load()}
+	}
+	if lease := w.snowflake.state.Load(); lease.Generator != nil {
+		s.WorkerID = &lease.Worker
+	} else {
+		s.NoWorker = lease.Err.Error()
 	}
 	for _, f := range figures[:min(len(figures), maxStatsTags)] {
 		s.Tags = append(s.Tags, TagStats{f.Tag, f.Step, f.Left, f.Rate, int64(f.Runway.Seconds()), f.Parked})

@@ -17,8 +17,11 @@ import (
 	"github.com/idworker/idworker/messages"
 )
 
-// ServiceName is the name under which workers appear in the NATS services API.
-const ServiceName = "idworker"
+// The names under which workers appear in the NATS services API.
+const (
+	ServiceName          = "idworker"
+	snowflakeServiceName = "idworker-snowflake" // while there is a worker ID
+)
 
 // startTimeout is how long NATS and its JetStream may take until a worker serves.
 const startTimeout = 30 * time.Second
@@ -33,6 +36,11 @@ type Worker struct {
 	asker  *asker
 	grants *grantee
 	loader *loader // nil in a mere worker
+
+	snowflake *snowflakeEndpoint
+	member    membership
+	stopLease context.CancelFunc // nil if there is no lease
+	leasing   sync.WaitGroup
 
 	service  micro.Service
 	grantSub *nats.Subscription
@@ -173,10 +181,29 @@ func (w *Worker) tick(ctx context.Context) {
 	}
 }
 
-// join enters the queue group, and returns when the server knows.
+// join enters the queue groups, and returns when the server knows. That of the
+// snowflake requests is entered as soon as there is a worker ID.
 func (w *Worker) join(ctx context.Context) error {
+	manager, err := w.openLease(ctx)
+	if err != nil {
+		return err
+	}
+	w.snowflake = newSnowflakeEndpoint(w.cfg)
+	background, cancel := context.WithCancel(context.Background())
+	w.stopLease = cancel
+	w.leasing.Go(func() { w.holdLease(background, manager) })
+
+	w.service, err = w.addService(ServiceName, "segment", w.cfg.Prefix.Segment(">"), newSegmentEndpoint(w.cfg, w.alloc))
+	if err != nil {
+		return err
+	}
+	return w.cfg.Requests.FlushWithContext(ctx)
+}
+
+// addService registers a micro service with one endpoint.
+func (w *Worker) addService(name, endpoint, subject string, handler micro.Handler) (micro.Service, error) {
 	service, err := micro.AddService(w.cfg.Requests, micro.Config{
-		Name:        ServiceName,
+		Name:        name,
 		Version:     w.cfg.Version,
 		Description: "unique 64-bit IDs",
 		QueueGroup:  w.cfg.Prefix.QueueGroup(),
@@ -185,18 +212,17 @@ func (w *Worker) join(ctx context.Context) error {
 			"role":     string(w.cfg.Role),
 			"store":    w.cfg.StoreName,
 			"prefix":   string(w.cfg.Prefix),
+			"layout":   w.cfg.Lease.Layout.String(),
 		},
 		StatsHandler: func(*micro.Endpoint) any { return w.stats() },
 	})
 	if err != nil {
-		return fmt.Errorf("register the service: %w", err)
+		return nil, fmt.Errorf("register the service: %w", err)
 	}
-	w.service = service
-	err = service.AddEndpoint("segment", newSegmentEndpoint(w.cfg, w.alloc), micro.WithEndpointSubject(w.cfg.Prefix.Segment(">")))
-	if err != nil {
-		return fmt.Errorf("subscribe to requests: %w", err)
+	if err := service.AddEndpoint(endpoint, handler, micro.WithEndpointSubject(subject)); err != nil {
+		return service, fmt.Errorf("subscribe to %s: %w", subject, err)
 	}
-	return w.cfg.Requests.FlushWithContext(ctx)
+	return service, nil
 }
 
 // Stop leaves the queue group, answers every request that was delivered, and
@@ -210,6 +236,10 @@ func (w *Worker) Stop() error {
 
 func (w *Worker) stop() error {
 	err := w.leave()
+	if w.stopLease != nil {
+		w.stopLease()
+		w.leasing.Wait()
+	}
 	if w.alloc != nil {
 		w.drain()
 	}
@@ -228,12 +258,13 @@ func (w *Worker) stop() error {
 	return errors.Join(err, flush(w.cfg.Control), flush(w.cfg.Requests))
 }
 
-// leave takes the process out of the queue group, and returns when all requests
+// leave takes the process out of the queue groups, and returns when all requests
 // that were delivered have been handled.
 func (w *Worker) leave() error {
 	if w.service == nil {
 		return nil
 	}
+	w.leaveSnowflake(true)
 	if err := w.service.Stop(); err != nil {
 		return err
 	}

@@ -119,9 +119,9 @@ func (e *embedded) examine(ctx context.Context) error {
 	return e.folder.hearWitnesses(ctx, js)
 }
 
-// witness begins to write down what happens in a bucket, and returns when all that is
-// in it is written down.
-func (e *embedded) witness(ctx context.Context, bucket string) error {
+// witness begins to write down what happens in the buckets, and returns when all that is
+// in them is written down.
+func (e *embedded) witness(ctx context.Context, buckets []string) error {
 	conn, js, err := e.connect()
 	if err != nil {
 		return err
@@ -132,16 +132,19 @@ func (e *embedded) witness(ctx context.Context, bucket string) error {
 		e.witnesses.Wait()
 		conn.Close()
 	}
-	ready := make(chan struct{})
-	e.witnesses.Go(func() {
-		e.folder.watch(background, js, bucket, sync.OnceFunc(func() { close(ready) }), e.log)
-	})
-	select {
-	case <-ready:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
+	ready := make(chan struct{}, len(buckets))
+	for _, bucket := range buckets {
+		first := sync.OnceFunc(func() { ready <- struct{}{} })
+		e.witnesses.Go(func() { e.folder.watch(background, js, bucket, first, e.log) })
 	}
+	for range buckets {
+		select {
+		case <-ready:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
 }
 
 // connect connects this process to its own server, past the network.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -16,15 +17,41 @@ import (
 type getCmd struct {
 	installation `embed:""`
 
-	Tag     string        `arg:"" help:"Tag whose IDs to get."`
-	Count   int64         `arg:"" optional:"" name:"n" default:"1" help:"How many."`
-	Ranges  bool          `help:"Print ranges, first-last, instead of single IDs."`
-	Timeout time.Duration `help:"How long to wait." default:"5s"`
+	What      []string      `arg:"" optional:"" name:"tag [n]" help:"Tag whose IDs to get, unless --snowflake, and how many."`
+	Snowflake bool          `help:"Get snowflake IDs."`
+	Ranges    bool          `help:"Print ranges, first-last, instead of single IDs."`
+	Timeout   time.Duration `help:"How long to wait." default:"5s"`
+}
+
+// parse reads the arguments: TAG [N], or [N] with --snowflake.
+func (g *getCmd) parse() (tag string, n int64, err error) {
+	rest := g.What
+	if !g.Snowflake {
+		if len(rest) == 0 {
+			return "", 0, &usageError{errors.New("want a tag, or --snowflake")}
+		}
+		tag, rest = rest[0], rest[1:]
+		if err := messages.CheckTag(tag); err != nil {
+			return "", 0, err
+		}
+	}
+	switch len(rest) {
+	case 0:
+		return tag, 1, nil
+	case 1:
+		n, err := strconv.ParseInt(rest[0], 10, 64)
+		if err != nil || n < 1 {
+			return "", 0, fmt.Errorf("%w: %q, want a decimal from 1 on", messages.ErrCount, rest[0])
+		}
+		return tag, n, nil
+	}
+	return "", 0, &usageError{fmt.Errorf("unexpected argument %s", rest[1])}
 }
 
 // Run asks once, in one batch: all IDs, or an error and none.
 func (g *getCmd) Run(ctx context.Context, out output) error {
-	if err := messages.CheckTag(g.Tag); err != nil {
+	tag, n, err := g.parse()
+	if err != nil {
 		return err
 	}
 	conn, err := g.connect()
@@ -34,12 +61,18 @@ func (g *getCmd) Run(ctx context.Context, out output) error {
 	defer conn.Close()
 	ctx, cancel := context.WithTimeout(ctx, g.Timeout)
 	defer cancel()
-	ranges, err := messages.NewClient(conn, g.Prefix).NextN(ctx, g.Tag, g.Count)
+	client := messages.NewClient(conn, g.Prefix)
+	var ranges []messages.Range
+	if g.Snowflake {
+		ranges, err = client.SnowflakeN(ctx, n)
+	} else {
+		ranges, err = client.NextN(ctx, tag, n)
+	}
 	switch {
 	case errors.Is(err, nats.ErrNoResponders):
 		return fmt.Errorf("%w: no worker serves the prefix %q there; start one with: idworker serve", err, g.Prefix)
 	case errors.Is(err, messages.ErrNoTag):
-		return fmt.Errorf("%w; create it with: idworker tag create %s", err, g.Tag)
+		return fmt.Errorf("%w; create it with: idworker tag create %s", err, tag)
 	case err != nil:
 		return err
 	}

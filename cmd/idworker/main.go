@@ -20,8 +20,11 @@ const version = "0.1.0"
 // IDWORKER_ and its name.
 type cli struct {
 	Serve serveCmd `cmd:"" help:"Answer requests for IDs, and load segments."`
-	Get   getCmd   `cmd:"" help:"Get IDs of a tag."`
+	Get   getCmd   `cmd:"" help:"Get IDs of a tag, or snowflake IDs."`
 	Tag   tagCmd   `cmd:"" help:"List, create and change tags."`
+
+	Decode  decodeCmd  `cmd:"" help:"Take snowflake IDs apart."`
+	Workers workersCmd `cmd:"" help:"List worker IDs of snowflake IDs and who holds them."`
 
 	Version kong.VersionFlag `help:"Print the version and exit."`
 }

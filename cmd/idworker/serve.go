@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
+	"github.com/idworker/idworker/snowflake/lease"
 	jetstreamstore "github.com/idworker/idworker/store/jetstream"
 	"github.com/idworker/idworker/worker"
 )
@@ -34,6 +35,8 @@ type serveCmd struct {
 	MaxStep    int64         `help:"Largest step." default:"1000000"`
 	TagRefresh time.Duration `help:"How often loaders mirror the store's tags into the directory." default:"1m"`
 
+	snowflakeFlags `embed:""`
+
 	Demo     bool          `help:"Create a tag, get IDs and show how."`
 	LogLevel zapcore.Level `help:"Least level to log: debug, info, warn, error." default:"info"`
 }
@@ -43,7 +46,11 @@ const startTimeout = 30 * time.Second
 
 // Run serves until ctx ends.
 func (s *serveCmd) Run(ctx context.Context, out output) (err error) {
-	if err := s.config().Check(); err != nil {
+	cfg, err := s.config()
+	if err != nil {
+		return err
+	}
+	if err := cfg.Check(); err != nil {
 		return err
 	}
 	if _, _, err := s.dsn(); err != nil {
@@ -66,7 +73,8 @@ func (s *serveCmd) Run(ctx context.Context, out output) (err error) {
 	}
 	var opened closers
 	defer opened.close()
-	w, err := s.start(ctx, url, &opened, log)
+	cfg.Log = log
+	w, err := s.start(ctx, url, cfg, &opened)
 	if errors.Is(err, nats.ErrNoResponders) {
 		err = fmt.Errorf("%w: JetStream is not enabled at %s, or has no quorum", err, url)
 	}
@@ -85,12 +93,9 @@ func (s *serveCmd) Run(ctx context.Context, out output) (err error) {
 	return errors.Join(err, w.Stop())
 }
 
-// count makes the bucket in which segments are counted, if they are in this server, and
-// has it witnessed before anything is counted.
+// count makes the buckets in which IDs are counted, as far as they are in this server,
+// and has them witnessed before anything is counted.
 func (s *serveCmd) count(ctx context.Context, in *embedded) error {
-	if _, kind, err := s.dsn(); err != nil || kind != kindJetStream {
-		return err
-	}
 	conn, js, err := in.connect()
 	if err != nil {
 		return err
@@ -98,14 +103,22 @@ func (s *serveCmd) count(ctx context.Context, in *embedded) error {
 	defer conn.Close()
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	if err := jetstreamstore.Create(ctx, js, s.Prefix, s.Replicas); err != nil {
+	if err := lease.Create(ctx, js, s.Prefix, s.LeaseTTL, s.Replicas); err != nil {
 		return err
 	}
-	return in.witness(ctx, s.Prefix.SegmentsBucket())
+	buckets := []string{s.Prefix.ConfigBucket(), s.Prefix.ClockBucket()}
+	if _, kind, err := s.dsn(); err == nil && kind == kindJetStream {
+		if err := jetstreamstore.Create(ctx, js, s.Prefix, s.Replicas); err != nil {
+			return err
+		}
+		buckets = append(buckets, s.Prefix.SegmentsBucket())
+	}
+	return in.witness(ctx, buckets)
 }
 
 // config is the worker's configuration as far as flags say it.
-func (s *serveCmd) config() worker.Config {
+func (s *serveCmd) config() (worker.Config, error) {
+	lease, err := s.lease()
 	return worker.Config{
 		Prefix:     s.Prefix,
 		Role:       s.Role,
@@ -114,8 +127,9 @@ func (s *serveCmd) config() worker.Config {
 		MaxStep:    s.MaxStep,
 		Wait:       s.Wait,
 		TagRefresh: s.TagRefresh,
+		Lease:      lease,
 		Version:    version,
-	}
+	}, err
 }
 
 // closers closes what was opened, the latest first.
@@ -131,12 +145,10 @@ func (c *closers) close() {
 
 // start connects and starts the worker. What it adds to opened is to be closed after
 // the worker has stopped.
-func (s *serveCmd) start(ctx context.Context, url string, opened *closers, log *zap.Logger) (*worker.Worker, error) {
-	cfg := s.config()
-	cfg.Log = log
+func (s *serveCmd) start(ctx context.Context, url string, cfg worker.Config, opened *closers) (*worker.Worker, error) {
 	for name, conn := range map[string]**nats.Conn{"idworker": &cfg.Requests, "idworker control": &cfg.Control} {
 		var err error
-		if *conn, err = nats.Connect(url, stayConnected(name, log)...); err != nil {
+		if *conn, err = nats.Connect(url, stayConnected(name, cfg.Log)...); err != nil {
 			return nil, fmt.Errorf("connect to NATS at %s: %w", url, err)
 		}
 		opened.add((*conn).Close)

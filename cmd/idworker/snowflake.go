@@ -1,0 +1,49 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/idworker/idworker/snowflake"
+	"github.com/idworker/idworker/snowflake/lease"
+)
+
+// snowflakeFlags say how snowflake IDs are made.
+type snowflakeFlags struct {
+	Layout     string        `help:"Layout of snowflake IDs: default, twitter, sonyflake, or written out, as decode prints it." default:"default"`
+	Epoch      time.Time     `help:"When time 0 was, if not as the layout has it." placeholder:"2025-01-01T00:00:00Z"`
+	Datacenter int64         `help:"Which of the layout's datacenters this is." default:"0"`
+	LeaseTTL   time.Duration `help:"When the worker ID of a process that died is free again." default:"30s"`
+	MaxAhead   time.Duration `help:"How far snowflake IDs may run ahead of the clock." default:"1s"`
+
+	MaxClockSkew time.Duration `help:"How far the clock may be from the server's and the other workers'." default:"5s"`
+}
+
+// layout is the layout that the flags describe.
+func (f snowflakeFlags) layout() (snowflake.Layout, error) {
+	layout, err := snowflake.ParseLayout(f.Layout)
+	if err != nil {
+		return layout, &usageError{fmt.Errorf("--layout: %w", err)}
+	}
+	if f.Epoch.IsZero() {
+		return layout, nil
+	}
+	spec := layout.Spec()
+	spec.Epoch = f.Epoch
+	if layout, err = snowflake.NewLayout(spec); err != nil {
+		return layout, &usageError{fmt.Errorf("--epoch: %w", err)}
+	}
+	return layout, nil
+}
+
+// lease is the configuration of the worker ID's lease as far as flags say it.
+func (f snowflakeFlags) lease() (lease.Config, error) {
+	layout, err := f.layout()
+	return lease.Config{
+		Layout:       layout,
+		Datacenter:   f.Datacenter,
+		TTL:          f.LeaseTTL,
+		MaxAhead:     f.MaxAhead,
+		MaxClockSkew: f.MaxClockSkew,
+	}, err
+}

@@ -1,0 +1,124 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/nats-io/nats.go/micro"
+	"go.uber.org/zap"
+
+	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/snowflake"
+	"github.com/idworker/idworker/snowflake/lease"
+)
+
+// snowflakeEndpoint answers requests for snowflake IDs while the process holds a worker
+// ID. NATS calls it from one goroutine.
+type snowflakeEndpoint struct {
+	maxBatch int64
+	state    atomic.Pointer[lease.State] // never nil
+	ranges   []snowflake.Range           // reused
+	buf      []byte                      // for replies; NATS copies them
+}
+
+// errNoWorkerID answers requests that were on their way when the worker ID was lost.
+var errNoWorkerID = errors.New("this worker has no worker ID")
+
+func newSnowflakeEndpoint(cfg Config) *snowflakeEndpoint {
+	e := &snowflakeEndpoint{maxBatch: cfg.MaxBatch}
+	e.state.Store(&lease.State{Err: errNoWorkerID})
+	return e
+}
+
+// Handle is the micro.Handler.
+func (e *snowflakeEndpoint) Handle(req micro.Request) {
+	if req.Reply() == "" { // nobody would get the IDs
+		return
+	}
+	n, err := messages.DecodeCount(req.Data(), e.maxBatch)
+	if err != nil {
+		respondError(req, err)
+		return
+	}
+	g := e.state.Load().Generator
+	if g == nil {
+		respondError(req, errNoWorkerID)
+		return
+	}
+	if e.ranges, err = g.NextN(e.ranges[:0], n); err != nil {
+		respondError(req, err)
+		return
+	}
+	e.buf = e.buf[:0]
+	for _, r := range e.ranges {
+		e.buf = messages.AppendRange(e.buf, messages.Range{First: int64(r.First), Last: int64(r.Last)})
+	}
+	_ = req.Respond(e.buf) // fails only with the connection; micro counts it
+}
+
+// openLease opens the buckets of the worker IDs, made if they are missing, and checks
+// layout and clock.
+func (w *Worker) openLease(ctx context.Context) (*lease.Manager, error) {
+	cfg := w.cfg.Lease
+	cfg.JS, cfg.Prefix, cfg.Instance, cfg.Log = w.js, w.cfg.Prefix, w.instance, w.cfg.Log
+	if err := lease.Create(ctx, w.js, cfg.Prefix, cfg.TTL, w.cfg.Replicas); err != nil {
+		return nil, fmt.Errorf("worker IDs: %w", err)
+	}
+	m, err := lease.Open(ctx, cfg)
+	if err != nil {
+		return nil, fmt.Errorf("worker IDs: %w", err)
+	}
+	return m, nil
+}
+
+// holdLease keeps a worker ID until ctx ends, and is in the queue group of snowflake
+// requests for just as long as it has one. The other endpoints stay where they are.
+func (w *Worker) holdLease(ctx context.Context, m *lease.Manager) {
+	err := m.Run(ctx, func(s lease.State) {
+		w.snowflake.state.Store(&s)
+		if s.Generator == nil {
+			w.leaveSnowflake(false)
+		} else if err := w.joinSnowflake(); err != nil {
+			w.cfg.Log.Error("snowflake requests are not answered", zap.Error(err))
+		}
+	})
+	if err != nil {
+		w.cfg.Log.Warn("worker ID was not released, it will expire", zap.Error(err))
+	}
+}
+
+// membership is the process's place in the queue group of snowflake requests. It is a
+// service of its own beside that of the segments, because micro cannot take one
+// endpoint out of a service.
+type membership struct {
+	mu      sync.Mutex
+	service micro.Service // nil outside the group
+	closed  bool
+}
+
+// joinSnowflake enters the queue group, unless the worker is being stopped.
+func (w *Worker) joinSnowflake() error {
+	w.member.mu.Lock()
+	defer w.member.mu.Unlock()
+	if w.member.closed {
+		return nil
+	}
+	service, err := w.addService(snowflakeServiceName, "snowflake", w.cfg.Prefix.Snowflake(), w.snowflake)
+	w.member.service = service
+	return err
+}
+
+// leaveSnowflake leaves the queue group, for good if it says so. Requests that have
+// been delivered are still answered.
+func (w *Worker) leaveSnowflake(forGood bool) {
+	w.member.mu.Lock()
+	defer w.member.mu.Unlock()
+	w.member.closed = w.member.closed || forGood
+	if w.member.service != nil {
+		_ = w.member.service.Stop() // fails only with the connection
+		w.member.service = nil
+	}
+}
