@@ -7,7 +7,7 @@ type Figures struct {
 	Tag     string
 	Step    int64         // the step of the latest load
 	Left    int64         // IDs in memory
-	Rate    float64       // IDs per second, over the latest two loads and since
+	Rate    float64       // IDs per second, since a few minutes or the load before the latest
 	Runway  time.Duration // how long Left lasts at Rate, at most MaxRunway
 	Parked  int           // requests that wait for a segment
 	Loading bool          // a load is under way
@@ -32,6 +32,7 @@ func (a *Allocator) Figures() []Figures {
 }
 
 func (t *tag) figures(now time.Duration) Figures {
+	t.meter.look(now, t.cur.Load())
 	f := Figures{
 		Tag:     t.name,
 		Step:    t.step,
@@ -47,26 +48,46 @@ func (t *tag) figures(now time.Duration) Figures {
 	return f
 }
 
-// meter counts a tag's IDs, so that reading its rate costs requests nothing. A
-// window that moves with the loads is short when the tag is busy and long when
-// it is not.
+// meter counts a tag's IDs, so that reading its rate costs requests nothing. Its
+// window moves with the loads, and so is short when the tag is busy and long when it
+// is not. After a large segment was filled, loads are far apart; so it also moves when
+// the figures are read, or a tag that is busy again after a night would seem to be
+// idle still.
 type meter struct {
 	spent        int64 // in the segments before the current one
+	loaded       int64 // the count at the latest load
 	last, before sample
 }
 
-// sample is what had been handed out at the time of a load.
+// sample is what had been handed out at some time.
 type sample struct {
 	at    time.Duration
 	total int64
 }
 
-// mark remembers the count at a new load.
-func (m *meter) mark(now time.Duration, cur *segment) {
-	if m.before = m.last; m.before == (sample{}) {
-		m.before = sample{now, 0}
+// The window moves when it is read only if what came since it moved last is enough to
+// tell a rate.
+const (
+	enoughTime = time.Minute
+	enoughIDs  = 1000
+)
+
+// load notes the count at a new load.
+func (m *meter) load(now time.Duration, cur *segment) {
+	m.loaded = m.total(cur)
+	m.move(now, cur)
+}
+
+// look notes the count when it is read.
+func (m *meter) look(now time.Duration, cur *segment) {
+	if now-m.last.at >= enoughTime && m.total(cur)-m.last.total >= enoughIDs {
+		m.move(now, cur)
 	}
-	m.last = sample{now, m.total(cur)}
+}
+
+// move makes the window begin where its latter half did.
+func (m *meter) move(now time.Duration, cur *segment) {
+	m.before, m.last = m.last, sample{now, m.total(cur)}
 }
 
 // total is the number of IDs handed out.
@@ -77,7 +98,7 @@ func (m *meter) total(cur *segment) int64 {
 	return m.spent + cur.used.Load()
 }
 
-// rate is in IDs per second, since the load before the latest.
+// rate is in IDs per second, over the window.
 func (m *meter) rate(now time.Duration, cur *segment) float64 {
 	window := now - m.before.at
 	if window <= 0 {

@@ -29,12 +29,26 @@ func (t *tag) refused(now, pause time.Duration) error {
 func (t *tag) ask(seq uint64, now time.Duration, ceiling int64) Load {
 	if t.step == 0 {
 		t.step = min(t.configured, ceiling)
+		t.meter.move(now, t.cur.Load()) // before it there was nothing
 	} else {
-		t.step = nextStep(t.step, now-t.loadedAt, t.configured, ceiling)
+		t.step = nextStep(t.step, t.life(now), t.configured, ceiling)
 	}
 	t.loadSeq, t.loadTry, t.loadedAt = seq, 0, now
-	t.meter.mark(now, t.cur.Load())
+	t.meter.load(now, t.cur.Load())
 	return t.askAgain(now, ceiling)
+}
+
+// life is how long a segment of the present step lasts at the rate since the latest
+// load. The time between the loads is not that, though Leaf takes it so: nearly all
+// of it went by in the segment before, and a step that is judged by the life of
+// another swings for ever between a quarter and the whole of what it should be.
+func (t *tag) life(now time.Duration) time.Duration {
+	used := t.meter.total(t.cur.Load()) - t.meter.loaded + t.demand
+	life := float64(now-t.loadedAt) * float64(t.step) / float64(used)
+	if life < float64(MaxRunway) {
+		return time.Duration(life)
+	}
+	return MaxRunway // nothing was used
 }
 
 // askAgain repeats the load that is under way, for what is wanted by now.

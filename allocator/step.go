@@ -8,16 +8,16 @@ const (
 	longLife  = 30 * time.Minute
 )
 
-// nextStep is the step after one that lasted for the given time: doubled if that
-// was short, halved if it was long, and always from floor, the configured step,
-// to ceiling.
-func nextStep(step int64, lasted time.Duration, floor, ceiling int64) int64 {
+// nextStep is the step after one that lasts for the given time: doubled if that is
+// short, halved if it is long, and always from floor, the configured step, to
+// ceiling.
+func nextStep(step int64, lasts time.Duration, floor, ceiling int64) int64 {
 	switch {
-	case lasted < shortLife && step > ceiling/2:
+	case lasts < shortLife && step > ceiling/2:
 		step = ceiling
-	case lasted < shortLife:
+	case lasts < shortLife:
 		step *= 2
-	case lasted >= longLife:
+	case lasts >= longLife:
 		step /= 2
 	}
 	return min(max(step, floor), ceiling)

@@ -42,7 +42,7 @@ type TagStats struct {
 	Step   int64   `json:"step"`
 	Left   int64   `json:"left"`           // IDs in memory
 	Rate   float64 `json:"rate"`           // IDs per second
-	Runway int64   `json:"runway_seconds"` // how long Left lasts at Rate; a year at most
+	Runway float64 `json:"runway_seconds"` // how long Left lasts at Rate; a year at most
 	Parked int     `json:"parked"`
 }
 
@@ -74,7 +74,7 @@ func (w *Worker) stats() Stats {
 		s.NoWorker = lease.Err.Error()
 	}
 	for _, f := range figures[:min(len(figures), maxStatsTags)] {
-		s.Tags = append(s.Tags, TagStats{f.Tag, f.Step, f.Left, f.Rate, int64(f.Runway.Seconds()), f.Parked})
+		s.Tags = append(s.Tags, TagStats{f.Tag, f.Step, f.Left, f.Rate, f.Runway.Seconds(), f.Parked})
 	}
 	return s
 }

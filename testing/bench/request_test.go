@@ -148,7 +148,7 @@ func startWorker(b *testing.B, srv *natstest.Server, prefix messages.Prefix, ste
 }
 
 // openStore returns a JetStream store with the tag, in the directory too.
-func openStore(b *testing.B, js jetstream.JetStream, prefix messages.Prefix, tag store.Tag) store.Store {
+func openStore(b testing.TB, js jetstream.JetStream, prefix messages.Prefix, tag store.Tag) store.Store {
 	b.Helper()
 	check := func(err error) {
 		if err != nil {
