@@ -42,7 +42,7 @@ func (a *Allocator) Take(name string, n int64) (ids store.Segment, ok bool) {
 	}
 	first, crossed, ok := cur.take(n)
 	if crossed {
-		a.update(t, nothing)
+		a.update(t, passedMark)
 	}
 	return store.Segment{First: first, End: first + n}, ok
 }
@@ -136,7 +136,8 @@ func (a *Allocator) Asking(name string, seq uint64) bool {
 	return t.loadSeq == seq
 }
 
-// Parked is the number of requests that wait for a segment.
+// Parked is the number of requests that wait for a segment, or are being answered
+// after they did.
 func (a *Allocator) Parked() int { return int(a.parked.Load()) }
 
 // find returns the tag, or nil.
@@ -149,7 +150,9 @@ func (a *Allocator) update(t *tag, change func() []reply) {
 	t.mu.Lock()
 	before := len(t.parked)
 	replies := change()
-	a.parked.Add(int64(len(t.parked) - before))
+	// Those that are being answered count until they are: who waits for no request
+	// to be parked goes on to close what the answers are sent with.
+	a.parked.Add(int64(len(t.parked) + len(replies) - before))
 	load, asked := a.nextLoad(t)
 	a.watch(t)
 	t.mu.Unlock()
@@ -157,10 +160,12 @@ func (a *Allocator) update(t *tag, change func() []reply) {
 		a.cfg.Load(load)
 	}
 	a.give(replies)
+	a.parked.Add(-int64(len(replies)))
 }
 
-// nothing is the change of a Take that passed the mark.
-func nothing() []reply { return nil }
+// passedMark is the change of a Take that passed the mark: there is none, but a load
+// may have become due.
+func passedMark() []reply { return nil }
 
 // nextLoad returns the load to be asked for now, if there is one.
 func (a *Allocator) nextLoad(t *tag) (Load, bool) {

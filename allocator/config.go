@@ -1,6 +1,7 @@
 package allocator
 
 import (
+	"cmp"
 	"errors"
 	"time"
 )
@@ -64,17 +65,10 @@ var (
 
 // withDefaults fills in what is not set.
 func (c Config) withDefaults() Config {
-	setDefault(&c.MaxStep, DefaultMaxStep)
-	setDefault(&c.Wait, DefaultWait)
-	setDefault(&c.ReAsk, DefaultReAsk)
-	setDefault(&c.MaxParkedPerTag, DefaultMaxParkedPerTag)
-	setDefault(&c.MaxParked, DefaultMaxParked)
+	c.MaxStep = cmp.Or(c.MaxStep, DefaultMaxStep)
+	c.Wait = cmp.Or(c.Wait, DefaultWait)
+	c.ReAsk = cmp.Or(c.ReAsk, DefaultReAsk)
+	c.MaxParkedPerTag = cmp.Or(c.MaxParkedPerTag, DefaultMaxParkedPerTag)
+	c.MaxParked = cmp.Or(c.MaxParked, DefaultMaxParked)
 	return c
-}
-
-func setDefault[T comparable](field *T, value T) {
-	var unset T
-	if *field == unset {
-		*field = value
-	}
 }

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -49,7 +50,8 @@ type Config struct {
 	Prefix messages.Prefix
 	Role   Role
 
-	// Store is where segments come from, and StoreName how it is called in INFO.
+	// Store is where segments come from, and StoreName how it is called: in INFO, and
+	// in the config bucket, so that nobody counts in another one.
 	Store     store.Store
 	StoreName string
 
@@ -81,26 +83,19 @@ var ErrConfig = errors.New("bad configuration")
 
 // WithDefaults fills in what is not set.
 func (c Config) WithDefaults() Config {
-	setDefault(&c.Prefix, messages.DefaultPrefix)
-	setDefault(&c.Role, RoleAll)
-	setDefault(&c.Replicas, 1)
-	setDefault(&c.MaxBatch, DefaultMaxBatch)
-	setDefault(&c.MaxStep, allocator.DefaultMaxStep)
-	setDefault(&c.Wait, allocator.DefaultWait)
-	setDefault(&c.TagRefresh, DefaultTagRefresh)
-	setDefault(&c.Lease.Layout, snowflake.Default())
-	setDefault(&c.Lease.TTL, lease.DefaultTTL)
+	c.Prefix = cmp.Or(c.Prefix, messages.DefaultPrefix)
+	c.Role = cmp.Or(c.Role, RoleAll)
+	c.Replicas = cmp.Or(c.Replicas, 1)
+	c.MaxBatch = cmp.Or(c.MaxBatch, DefaultMaxBatch)
+	c.MaxStep = cmp.Or(c.MaxStep, allocator.DefaultMaxStep)
+	c.Wait = cmp.Or(c.Wait, allocator.DefaultWait)
+	c.TagRefresh = cmp.Or(c.TagRefresh, DefaultTagRefresh)
+	c.Lease.Layout = cmp.Or(c.Lease.Layout, snowflake.Default())
+	c.Lease.TTL = cmp.Or(c.Lease.TTL, lease.DefaultTTL)
 	if c.Log == nil {
 		c.Log = zap.NewNop()
 	}
 	return c
-}
-
-func setDefault[T comparable](field *T, value T) {
-	var unset T
-	if *field == unset {
-		*field = value
-	}
 }
 
 // Check says what is wrong with the settings, and what is allowed.

@@ -20,8 +20,9 @@ const (
 // consume handles a load event from the stream. A lost ack or nak means that the
 // event is delivered again, which costs a range.
 func (l *loader) consume(msg jetstream.Msg) {
-	event, err := messages.DecodeLoadEvent(msg.Data(), l.maxStep)
+	event, err := messages.DecodeLoadEvent(msg.Data(), maxStepLimit)
 	if err != nil {
+		l.log.Warn("load event ignored", zap.Error(err))
 		_ = msg.TermWithReason(err.Error())
 		return
 	}
@@ -72,8 +73,7 @@ const (
 	pullBatch     = 256
 )
 
-// consumeStream consumes until ctx ends or something breaks. When it returns, no
-// event is being handled any more, except those submitted.
+// consumeStream consumes until ctx ends or something breaks.
 func (l *loader) consumeStream(ctx context.Context, js jetstream.JetStream, replicas int, started func()) error {
 	setup, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
@@ -102,6 +102,10 @@ func (l *loader) consumeStream(ctx context.Context, js jetstream.JetStream, repl
 	case err = <-broken:
 	}
 	events.Drain() // what has been delivered is still handled
-	<-events.Closed()
+	select {
+	case <-events.Closed():
+	case <-time.After(flushTimeout): // the server hangs
+		events.Stop()
+	}
 	return err
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
 
@@ -18,8 +19,10 @@ import (
 // Directory is the KV bucket with the configuration of every tag. Workers watch
 // it, so that they know all tags, and refuse others, without asking a store.
 type Directory struct {
-	kv  jetstream.KeyValue
-	log *zap.Logger
+	kv     jetstream.KeyValue
+	stream jetstream.Stream // the bucket's, for what a KV does not tell
+	conn   *nats.Conn
+	log    *zap.Logger
 }
 
 // tagEntry is what the directory holds under a tag's name.
@@ -33,7 +36,11 @@ func OpenDirectory(ctx context.Context, js jetstream.JetStream, prefix messages.
 	if err != nil {
 		return nil, fmt.Errorf("open bucket %s: %w", prefix.TagsBucket(), err)
 	}
-	return &Directory{kv, log}, nil
+	stream, err := js.Stream(ctx, "KV_"+prefix.TagsBucket())
+	if err != nil {
+		return nil, fmt.Errorf("open bucket %s: %w", prefix.TagsBucket(), err)
+	}
+	return &Directory{kv, stream, js.Conn(), log}, nil
 }
 
 // Put writes a tag's configured step.
@@ -92,48 +99,104 @@ type tagSink interface {
 const rewatchPause = time.Second
 
 // follow keeps sink up to date until ctx ends, and calls ready once it has all the
-// tags there are. A watch that breaks is begun anew.
-func (d *Directory) follow(ctx context.Context, sink tagSink, ready func()) {
+// tags there are. The watch is begun anew when it breaks, when the connection comes
+// back, and after every refresh: on a bucket that was made anew or restored, nats.go
+// waits for revisions that may be long in coming.
+func (d *Directory) follow(ctx context.Context, sink tagSink, refresh time.Duration, ready func()) {
+	back := d.conn.StatusChanged(nats.CONNECTED)
+	defer d.conn.RemoveStatusListener(back)
 	for ctx.Err() == nil {
-		if err := d.feed(ctx, sink, ready); ctx.Err() == nil {
+		once, cancel := context.WithTimeout(ctx, refresh)
+		go func() {
+			select {
+			case <-back:
+				cancel()
+			case <-once.Done():
+			}
+		}()
+		err := d.watch(once, sink, ready)
+		over := once.Err() != nil
+		cancel()
+		if ctx.Err() == nil && !over {
 			d.log.Warn("watching the tag directory broke off, trying again", zap.Error(err))
 			pause(ctx, rewatchPause)
 		}
 	}
 }
 
-// feed passes on the tags there are, in one piece, and then every change.
-func (d *Directory) feed(ctx context.Context, sink tagSink, ready func()) error {
+// watch passes on the tags there are, in one piece, and then every change.
+func (d *Directory) watch(ctx context.Context, sink tagSink, ready func()) error {
 	w, err := kvwatch.Open(ctx, d.kv)
 	if err != nil {
 		return err
 	}
 	defer w.Close()
-	steps := make(map[string]int64)
-	for complete := false; ; {
+	if err := d.snapshot(ctx, w, sink); err != nil {
+		return err
+	}
+	ready()
+	for {
+		entry, err := w.Next(ctx)
+		changed := make(changes)
+		for ; err == nil; entry, err = w.Next(ctx) {
+			changed.note(d, entry)
+			if w.Waiting() == 0 { // else there is more to take along
+				break
+			}
+		}
+		if err != nil {
+			return err
+		}
+		steps, removed := changed.split()
+		sink.Update(steps, removed...)
+	}
+}
+
+// snapshot passes on the tags there are. What it does not see is removed, unless it may
+// have missed something: the watcher can, while others write.
+func (d *Directory) snapshot(ctx context.Context, w *kvwatch.Watcher, sink tagSink) error {
+	found := make(changes)
+	for {
 		entry, err := w.Next(ctx)
 		if err != nil {
 			return err
 		}
 		if entry == nil {
-			complete = true
-			sink.Replace(steps)
-			ready()
-			steps = make(map[string]int64)
-			continue
+			break
 		}
-		var removed []string
-		if step, ok := d.decode(entry); ok {
-			steps[strings.Clone(entry.Key())] = step // not the whole subject that it is part of
-		} else if entry.Operation() != jetstream.KeyValuePut {
-			delete(steps, entry.Key())
-			removed = append(removed, entry.Key())
-		}
-		if complete && (w.Waiting() == 0 || removed != nil) { // else there is more to take along
-			sink.Update(steps, removed...)
-			clear(steps)
+		found.note(d, entry)
+	}
+	steps, removed := found.split()
+	info, err := d.stream.Info(ctx)
+	if err != nil {
+		return err
+	}
+	if uint64(len(found)) >= info.State.NumSubjects {
+		sink.Replace(steps)
+	} else {
+		sink.Update(steps, removed...)
+	}
+	return nil
+}
+
+// changes holds the new step of tags; 0 for those that are gone or unusable.
+type changes map[string]int64
+
+func (c changes) note(d *Directory, entry jetstream.KeyValueEntry) {
+	step, _ := d.decode(entry)
+	c[strings.Clone(entry.Key())] = step // not the whole subject that the key is part of
+}
+
+func (c changes) split() (steps map[string]int64, removed []string) {
+	steps = make(map[string]int64, len(c))
+	for tag, step := range c {
+		if step > 0 {
+			steps[tag] = step
+		} else {
+			removed = append(removed, tag)
 		}
 	}
+	return steps, removed
 }
 
 // decode returns the step of an entry. One that makes no sense is reported and

@@ -105,6 +105,51 @@ func TestRemovedTagIsRefused(t *testing.T) {
 	})
 }
 
+// TestDirectoryMadeAnew: a directory that was deleted is made anew from the store, and
+// watched, although its revisions begin at 1 again.
+func TestDirectoryMadeAnew(t *testing.T) {
+	net := natstest.Start(t)
+	s := newStore(t, net, 1)
+	startWorker(t, net, worker.Config{Store: s, TagRefresh: time.Second})
+	createTags(t, net, s, 10, "order", "invoice", "parcel")
+	c := newClient(t, net)
+	last := c.must("order")
+	if err := newJetStream(t, net).DeleteKeyValue(t.Context(), messages.DefaultPrefix.TagsBucket()); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.CreateTag(t.Context(), store.Tag{Name: "new", Step: 10, Next: 1}); err != nil {
+		t.Fatal(err)
+	}
+	c.must("new")
+	if id := c.must("order"); id <= last {
+		t.Errorf("%d after %d", id, last)
+	}
+}
+
+// TestReplyCannotBeACommand: a reply goes where the caller says, with the worker's
+// rights. Where it could be a command there is none.
+func TestReplyCannotBeACommand(t *testing.T) {
+	net := natstest.Start(t)
+	s := newStore(t, net, 1)
+	startWorker(t, net, worker.Config{Store: s})
+	createTags(t, net, s, 10, "order")
+	c := newClient(t, net)
+	last := c.must("order")
+	for _, subject := range []string{"ids.segment.nosuch", "ids.segment.order", "ids.snowflake"} {
+		for _, reply := range []string{"$JS.API.STREAM.DELETE.KV_ids_segments", "ids.reserve"} {
+			if err := c.conn.PublishRequest(subject, reply, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if id := c.must("order"); id != last+1 {
+		t.Errorf("%d after %d: IDs went where no reply must go", id, last)
+	}
+	if _, err := s.Tags(t.Context()); err != nil {
+		t.Errorf("the bucket is gone: %v", err)
+	}
+}
+
 // TestExhaustedTag: the last IDs are handed out, then 507, never a negative one.
 func TestExhaustedTag(t *testing.T) {
 	const top = 1<<63 - 1

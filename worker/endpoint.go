@@ -3,6 +3,7 @@ package worker
 import (
 	"errors"
 	"strconv"
+	"strings"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
@@ -19,7 +20,8 @@ type segmentEndpoint struct {
 	alloc    *allocator.Allocator
 	conn     *nats.Conn
 	maxBatch int64
-	prefix   int    // length of the subject before the tag
+	prefix   int // length of the subject before the tag
+	replies  replyCheck
 	buf      []byte // for replies; NATS copies them
 }
 
@@ -29,12 +31,13 @@ func newSegmentEndpoint(cfg Config, alloc *allocator.Allocator) *segmentEndpoint
 		conn:     cfg.Requests,
 		maxBatch: cfg.MaxBatch,
 		prefix:   len(cfg.Prefix.Segment("")),
+		replies:  newReplyCheck(cfg.Prefix),
 	}
 }
 
 // Handle is the micro.Handler.
 func (e *segmentEndpoint) Handle(req micro.Request) {
-	if req.Reply() == "" { // nobody would get the IDs
+	if !e.replies.ok(req.Reply()) {
 		return
 	}
 	tag := req.Subject()[e.prefix:]
@@ -50,6 +53,17 @@ func (e *segmentEndpoint) Handle(req micro.Request) {
 	}
 	e.buf = messages.AppendRange(e.buf[:0], wireRange(ids))
 	_ = req.Respond(e.buf) // fails only with the connection; micro counts it
+}
+
+// replyCheck refuses subjects to which no reply must go. It is the worker that
+// publishes it, with the worker's rights, and an empty reply to a JetStream API subject
+// can be a command, to delete a bucket, say.
+type replyCheck struct{ own string }
+
+func newReplyCheck(prefix messages.Prefix) replyCheck { return replyCheck{string(prefix) + "."} }
+
+func (c replyCheck) ok(reply string) bool {
+	return reply != "" && reply[0] != '$' && !strings.HasPrefix(reply, c.own)
 }
 
 // miss handles a request that is not a plain hit. It does not touch req once the

@@ -15,6 +15,7 @@ import (
 type grantee struct {
 	alloc    *allocator.Allocator
 	instance string
+	maxStep  int64
 	log      *zap.Logger
 
 	installed, burnt, refused atomic.Int64
@@ -45,7 +46,9 @@ func (g *grantee) take(msg *nats.Msg) {
 
 func (g *grantee) install(grant messages.Grant) {
 	segment := store.Segment{First: grant.First, End: grant.End}
-	if g.alloc.Grant(grant.Tag, segment) {
+	// A worker never asks for more than maxStep: what is longer is forged, and would
+	// bar all that comes after it.
+	if segment.Len() <= g.maxStep && g.alloc.Grant(grant.Tag, segment) {
 		g.installed.Add(1)
 		return
 	}

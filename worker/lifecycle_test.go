@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
 
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/testing/natstest"
@@ -46,6 +47,54 @@ func TestStopAnswersWhatIsParked(t *testing.T) {
 	requests.Wait()
 	if err := <-stopped; err != nil {
 		t.Error(err)
+	}
+}
+
+// TestStopWaitsForAnswers: a request counts as parked until its answer is out, so that
+// Stop, and closing the connections after it, cut off none.
+func TestStopWaitsForAnswers(t *testing.T) {
+	const requests = 2000
+	net := natstest.Start(t)
+	s := &gate{Store: newStore(t, net, 1)}
+	startWorker(t, net, worker.Config{Role: worker.RoleLoader, Store: s})
+	createTags(t, net, s, requests, "order")
+	c := newClient(t, net)
+	for range 10 {
+		conns := [2]*nats.Conn{net.Connect(t), net.Connect(t)}
+		w, err := worker.Start(t.Context(), worker.Config{
+			Role: worker.RoleWorker, Requests: conns[0], Control: conns[1], Wait: 400 * time.Millisecond, Version: "0.0.1",
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		open := s.close("order")
+		inbox := c.conn.NewRespInbox()
+		replies, err := c.conn.SubscribeSync(inbox)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range requests {
+			if err := c.conn.PublishRequest("ids.segment.order", inbox, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		natstest.Eventually(t, 5*time.Second, "parked requests", func() bool { return parkedRequests(t, c) > 0 })
+		stopped := make(chan error)
+		go func() { stopped <- w.Stop() }()
+		open()
+		if err := <-stopped; err != nil {
+			t.Error(err)
+		}
+		conns[0].Close()
+		conns[1].Close()
+		for i := range requests {
+			if _, err := replies.NextMsg(2 * time.Second); err != nil {
+				t.Fatalf("reply %d of %d: %v", i+1, requests, err)
+			}
+		}
+		if err := replies.Unsubscribe(); err != nil {
+			t.Error(err)
+		}
 	}
 }
 
@@ -153,6 +202,7 @@ func TestStartFails(t *testing.T) {
 	plain := natstest.Start(t, func(o *server.Options) { o.JetStream = false })
 	net := natstest.Start(t)
 	s := newStore(t, net, 1)
+	startWorker(t, net, worker.Config{Store: s, StoreName: "jetstream"})
 	for _, c := range []struct {
 		why  string
 		net  network
@@ -160,6 +210,7 @@ func TestStartFails(t *testing.T) {
 		want string
 	}{
 		{"no store", net, worker.Config{}, "needs a store"},
+		{"another store", net, worker.Config{Store: s, StoreName: "mysql leaf_alloc"}, "counts in another store"},
 		{"bad prefix", net, worker.Config{Store: s, Prefix: "a.b"}, "bad prefix"},
 		{"bad role", net, worker.Config{Store: s, Role: "boss"}, "allowed are all, worker, loader"},
 		{"batch above step", net, worker.Config{Store: s, MaxBatch: 100, MaxStep: 10}, "largest batch 100"},

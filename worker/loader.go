@@ -123,7 +123,7 @@ func (l *loader) serve(tag string, q *queue) {
 func (l *loader) load(tag string, jobs []job) {
 	var total int64
 	for _, j := range jobs {
-		total += j.event.Size()
+		total += l.size(j.event)
 	}
 	segment, err := l.reserve(tag, total)
 	if errors.Is(err, store.ErrExhausted) && len(jobs) > 1 {
@@ -135,11 +135,15 @@ func (l *loader) load(tag string, jobs []job) {
 	for _, j := range jobs {
 		var own store.Segment
 		if err == nil {
-			own, segment = segment.Cut(j.event.Size())
+			own, segment = segment.Cut(l.size(j.event))
 		}
 		j.done(l.answer(j.event, own, err))
 	}
 }
+
+// size is how many IDs an event gets: never more than this loader may reserve, whatever
+// the worker's largest step is. If it wants more, it asks again.
+func (l *loader) size(event messages.LoadEvent) int64 { return min(event.Size(), l.maxStep) }
 
 // reserve calls the store and keeps the books of its health.
 func (l *loader) reserve(tag string, n int64) (store.Segment, error) {
@@ -185,9 +189,12 @@ func refusal(err error) messages.Code {
 // plain handles a load event that came by plain message. If it fails, the worker
 // asks again.
 func (l *loader) plain(msg *nats.Msg) {
-	if event, err := messages.DecodeLoadEvent(msg.Data, l.maxStep); err == nil {
-		l.direct(event)
+	event, err := messages.DecodeLoadEvent(msg.Data, maxStepLimit)
+	if err != nil {
+		l.log.Warn("load event ignored", zap.Error(err))
+		return
 	}
+	l.direct(event)
 }
 
 // direct loads for an event that did not come through the stream.

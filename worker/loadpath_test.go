@@ -84,6 +84,21 @@ func TestLoadIsServedOnce(t *testing.T) {
 	}
 }
 
+// TestLoaderWithSmallerMaxStep: during a change of --max-step, loaders and workers have
+// different ones. A loader gives what it may, and the worker asks on.
+func TestLoaderWithSmallerMaxStep(t *testing.T) {
+	net := natstest.Start(t)
+	s := newStore(t, net, 1)
+	startWorker(t, net, worker.Config{Role: worker.RoleLoader, Store: s, MaxStep: 10, MaxBatch: 10})
+	startWorker(t, net, worker.Config{Role: worker.RoleWorker})
+	createTags(t, net, s, 10, "order")
+	c := newClient(t, net)
+	c.use("order", 500, c.must("order"))
+	if _, err := c.ask("order", 1000, 5*time.Second); err != nil {
+		t.Errorf("a batch of a hundred segments: %v", err)
+	}
+}
+
 // TestWithoutLoadStream: when the load stream is gone, segments are loaded directly,
 // and over the stream again when it is back.
 func TestWithoutLoadStream(t *testing.T) {

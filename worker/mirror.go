@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
 
 	"github.com/idworker/idworker/messages"
@@ -23,6 +25,7 @@ type tagLister interface {
 type mirror struct {
 	store     tagLister
 	directory *Directory
+	provision func(ctx context.Context) error // makes the directory anew if it is gone
 	log       *zap.Logger
 	unusable  map[string]bool // tags already complained of
 }
@@ -58,6 +61,11 @@ func (m *mirror) refresh(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	have, err := m.directory.list(ctx)
+	if errors.Is(err, nats.ErrStreamNotFound) || errors.Is(err, jetstream.ErrStreamNotFound) {
+		if err = m.provision(ctx); err == nil {
+			have, err = m.directory.list(ctx)
+		}
+	}
 	if err != nil {
 		return fmt.Errorf("list the directory: %w", err)
 	}

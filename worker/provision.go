@@ -18,20 +18,21 @@ const loadEventAge = 30 * time.Second
 // loaderConsumer is the durable consumer that all loaders share.
 const loaderConsumer = "loader"
 
-// Provision creates the load stream and the tag directory where they are missing.
+// Provision creates the load stream, the tag directory and the config bucket where they
+// are missing.
 // What exists is left as it is, but checked for what the load path relies on.
 func Provision(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, replicas int) error {
 	if err := provisionLoadStream(ctx, js, prefix, replicas); err != nil {
 		return err
 	}
-	_, err := js.CreateKeyValue(ctx, jetstream.KeyValueConfig{
-		Bucket:      prefix.TagsBucket(),
-		Description: "idworker: configuration of every tag",
-		Storage:     jetstream.FileStorage,
-		Replicas:    replicas,
-	})
-	if err != nil && !errors.Is(err, jetstream.ErrBucketExists) {
-		return fmt.Errorf("create bucket %s: %w", prefix.TagsBucket(), err)
+	for _, bucket := range []jetstream.KeyValueConfig{
+		{Bucket: prefix.TagsBucket(), Description: "idworker: configuration of every tag"},
+		{Bucket: prefix.ConfigBucket(), Description: "idworker: what all processes have to agree on"},
+	} {
+		bucket.Storage, bucket.Replicas = jetstream.FileStorage, replicas
+		if _, err := js.CreateKeyValue(ctx, bucket); err != nil && !errors.Is(err, jetstream.ErrBucketExists) {
+			return fmt.Errorf("create bucket %s: %w", bucket.Bucket, err)
+		}
 	}
 	return nil
 }

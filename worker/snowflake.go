@@ -19,6 +19,7 @@ import (
 // ID. NATS calls it from one goroutine.
 type snowflakeEndpoint struct {
 	maxBatch int64
+	replies  replyCheck
 	state    atomic.Pointer[lease.State] // never nil
 	ranges   []snowflake.Range           // reused
 	buf      []byte                      // for replies; NATS copies them
@@ -28,14 +29,14 @@ type snowflakeEndpoint struct {
 var errNoWorkerID = errors.New("this worker has no worker ID")
 
 func newSnowflakeEndpoint(cfg Config) *snowflakeEndpoint {
-	e := &snowflakeEndpoint{maxBatch: cfg.MaxBatch}
+	e := &snowflakeEndpoint{maxBatch: cfg.MaxBatch, replies: newReplyCheck(cfg.Prefix)}
 	e.state.Store(&lease.State{Err: errNoWorkerID})
 	return e
 }
 
 // Handle is the micro.Handler.
 func (e *snowflakeEndpoint) Handle(req micro.Request) {
-	if req.Reply() == "" { // nobody would get the IDs
+	if !e.replies.ok(req.Reply()) {
 		return
 	}
 	n, err := messages.DecodeCount(req.Data(), e.maxBatch)

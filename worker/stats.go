@@ -64,6 +64,7 @@ func (w *Worker) stats() Stats {
 		Parked:   w.alloc.Parked(),
 		Grants:   GrantStats{w.grants.installed.Load(), w.grants.burnt.Load(), w.grants.refused.Load()},
 		Active:   len(figures),
+		Tags:     []TagStats{}, // not null
 	}
 	if w.loader != nil {
 		s.Loads = &LoadStats{w.loader.writes.Load(), w.loader.failures.Load()}

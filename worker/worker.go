@@ -73,6 +73,11 @@ func Start(ctx context.Context, cfg Config) (*Worker, error) {
 	if err := Provision(ctx, js, cfg.Prefix, cfg.Replicas); err != nil {
 		return nil, err
 	}
+	if cfg.loads() {
+		if err := ClaimStore(ctx, js, cfg.Prefix, cfg.StoreName); err != nil {
+			return nil, err
+		}
+	}
 	directory, err := OpenDirectory(ctx, js, cfg.Prefix, cfg.Log)
 	if err != nil {
 		return nil, err
@@ -110,7 +115,12 @@ func (w *Worker) startLoading(directory *Directory) error {
 	if err != nil {
 		return fmt.Errorf("subscribe to %s: %w", w.cfg.Prefix.Reserve(), err)
 	}
-	m := &mirror{store: w.cfg.Store, directory: directory, log: w.cfg.Log}
+	m := &mirror{
+		store:     w.cfg.Store,
+		directory: directory,
+		provision: func(ctx context.Context) error { return Provision(ctx, w.js, w.cfg.Prefix, w.cfg.Replicas) },
+		log:       w.cfg.Log,
+	}
 	w.loading.Go(func() { w.loader.run(ctx, w.js, w.cfg.Replicas) })
 	w.loading.Go(func() { m.run(ctx, w.cfg.TagRefresh) })
 	return nil
@@ -129,7 +139,7 @@ func (w *Worker) startAnswering(ctx context.Context, directory *Directory) error
 	}
 	known := make(chan struct{})
 	w.answering.Go(func() {
-		directory.follow(background, w.alloc, sync.OnceFunc(func() { close(known) }))
+		directory.follow(background, w.alloc, w.cfg.TagRefresh, sync.OnceFunc(func() { close(known) }))
 	})
 	w.answering.Go(func() { w.tick(background) })
 	select {
@@ -161,7 +171,7 @@ func (w *Worker) newAllocator(ctx context.Context) {
 		MaxStep: w.cfg.MaxStep,
 		Wait:    w.cfg.Wait,
 	})
-	w.grants = &grantee{alloc: w.alloc, instance: w.instance, log: w.cfg.Log}
+	w.grants = &grantee{alloc: w.alloc, instance: w.instance, maxStep: w.cfg.MaxStep, log: w.cfg.Log}
 }
 
 // ticksPerWait is how exact deadlines are kept.
@@ -227,7 +237,8 @@ func (w *Worker) addService(name, endpoint, subject string, handler micro.Handle
 
 // Stop leaves the queue group, answers every request that was delivered, and
 // returns when all that Start started has ended. It takes at most about Config.Wait
-// and the time that the store needs for what is under way. An error says what NATS
+// and the time that the store needs for what is under way, and some seconds more if
+// the NATS server does not answer. An error says what NATS
 // could not be told. A second call waits for the first and returns the same.
 func (w *Worker) Stop() error {
 	w.stopOnce.Do(func() { w.stopErr = w.stop() })
@@ -269,16 +280,14 @@ func (w *Worker) leave() error {
 		return err
 	}
 	// After the flush the server sends no more, and the barrier lies behind all
-	// that it has sent.
-	if err := flush(w.cfg.Requests); err != nil {
-		return err
-	}
+	// that it has sent. A server that is away sends no more either.
+	flushErr := flush(w.cfg.Requests)
 	handled := make(chan struct{})
 	if err := w.cfg.Requests.Barrier(func() { close(handled) }); err != nil {
-		return err
+		return errors.Join(flushErr, err)
 	}
 	<-handled
-	return nil
+	return flushErr
 }
 
 // drain waits until no request is parked. They end at their deadlines at the

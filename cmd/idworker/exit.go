@@ -14,11 +14,12 @@ import (
 // The exit codes, as the README lists them.
 const (
 	exitOK        = 0
-	exitFailure   = 1 // anything else
-	exitUsage     = 2 // the command line or the request is malformed; trying again is no use
-	exitNoTag     = 3 // there is no such tag
-	exitTryLater  = 4 // no IDs now, or nobody to ask
-	exitExhausted = 5 // the tag's numbers are used up
+	exitFailure   = 1   // anything else
+	exitUsage     = 2   // the command line or the request is malformed; trying again is no use
+	exitNoTag     = 3   // there is no such tag
+	exitTryLater  = 4   // no IDs now, or nobody to ask
+	exitExhausted = 5   // the tag's numbers are used up
+	exitInterrupt = 130 // a signal ended it before it was done
 )
 
 // usageError is an error in the command line.
@@ -29,12 +30,13 @@ var exits = []struct {
 	err  error
 	code int
 }{
-	{context.Canceled, exitOK}, // Ctrl-C
+	{context.Canceled, exitInterrupt},
 	{messages.ErrMalformed, exitUsage},
 	{messages.ErrTag, exitUsage},
 	{messages.ErrCount, exitUsage},
 	{messages.ErrPrefix, exitUsage},
 	{worker.ErrConfig, exitUsage},
+	{worker.ErrForeignStore, exitUsage},
 	{store.ErrBadTag, exitUsage},
 	{messages.ErrNoTag, exitNoTag},
 	{store.ErrNoTag, exitNoTag},

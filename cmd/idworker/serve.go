@@ -163,7 +163,7 @@ func (s *serveCmd) start(ctx context.Context, url string, cfg worker.Config, ope
 		if err != nil {
 			return nil, err
 		}
-		cfg.Store, cfg.StoreName = segments, segments.kind
+		cfg.Store, cfg.StoreName = segments, segments.name
 	}
 	return worker.Start(ctx, cfg)
 }

@@ -24,10 +24,10 @@ type storeFlags struct {
 	Table     string `help:"Leaf's table in the database." default:"leaf_alloc"`
 }
 
-// segmentStore is an open store with its name.
+// segmentStore is an open store with its name, see worker.ClaimStore.
 type segmentStore struct {
 	store.Store
-	kind  string
+	name  string
 	close func() error // nil if there is nothing to close
 }
 
@@ -82,7 +82,7 @@ func (f storeFlags) open(ctx context.Context, js jetstream.JetStream, prefix mes
 	if err != nil {
 		return segmentStore{}, err
 	}
-	return segmentStore{db, kind, db.Close}, nil
+	return segmentStore{db, kind + " " + f.Table, db.Close}, nil
 }
 
 func (f storeFlags) openDatabase(dsn, kind string) (database, error) {

@@ -17,6 +17,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
 
+	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store/jetstream/kvwatch"
 )
 
@@ -45,26 +46,28 @@ func readWitness(path string) (seen, error) {
 	for line := range strings.Lines(string(data[:end])) {
 		number, key, ok := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
 		revision, err := strconv.ParseUint(number, 10, 64)
-		if !ok || err != nil || key == "" {
-			return nil, fmt.Errorf("%s: malformed line %.60q", path, line)
-		}
-		s[key] = max(s[key], revision)
+		if ok && err == nil && messages.CheckTag(key) == nil {
+			s[key] = max(s[key], revision)
+		} // else a power cut left a hole here
 	}
 	return s, nil
 }
 
 // hearWitnesses compares all buckets that have a witness with what it saw.
 func (f *dataFolder) hearWitnesses(ctx context.Context, js jetstream.JetStream) error {
-	paths, err := filepath.Glob(filepath.Join(f.path, "*"+witnessSuffix))
+	files, err := os.ReadDir(f.path)
 	if err != nil {
-		return err
+		return fmt.Errorf("%w: %w", errDataFolder, err)
 	}
-	for _, path := range paths {
-		want, err := readWitness(path)
+	for _, file := range files {
+		bucket, ok := strings.CutSuffix(file.Name(), witnessSuffix)
+		if !ok {
+			continue
+		}
+		want, err := readWitness(filepath.Join(f.path, file.Name()))
 		if err != nil {
 			return f.damaged("%v", err)
 		}
-		bucket := strings.TrimSuffix(filepath.Base(path), witnessSuffix)
 		kv, err := js.KeyValue(ctx, bucket)
 		if errors.Is(err, jetstream.ErrBucketNotFound) {
 			return f.damaged("bucket %s is missing", bucket)

@@ -1,6 +1,7 @@
 package lease
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -59,10 +60,10 @@ type Config struct {
 
 // withDefaults fills in what is not set.
 func (c Config) withDefaults() Config {
-	setDefault(&c.Prefix, messages.DefaultPrefix)
-	setDefault(&c.TTL, DefaultTTL)
-	setDefault(&c.MaxAhead, snowflake.DefaultMaxAhead)
-	setDefault(&c.MaxClockSkew, DefaultMaxClockSkew)
+	c.Prefix = cmp.Or(c.Prefix, messages.DefaultPrefix)
+	c.TTL = cmp.Or(c.TTL, DefaultTTL)
+	c.MaxAhead = cmp.Or(c.MaxAhead, snowflake.DefaultMaxAhead)
+	c.MaxClockSkew = cmp.Or(c.MaxClockSkew, DefaultMaxClockSkew)
 	if c.Instance == "" {
 		c.Instance = nuid.Next()
 	}
@@ -70,13 +71,6 @@ func (c Config) withDefaults() Config {
 		c.Log = zap.NewNop()
 	}
 	return c
-}
-
-func setDefault[T comparable](field *T, value T) {
-	var unset T
-	if *field == unset {
-		*field = value
-	}
 }
 
 // check says what is wrong with the settings, and what is allowed.

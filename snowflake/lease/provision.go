@@ -45,7 +45,7 @@ func openBucket(ctx context.Context, js jetstream.JetStream, name string, forget
 	}
 	kv, err := js.KeyValue(ctx, name)
 	if errors.Is(err, jetstream.ErrBucketNotFound) {
-		err = fmt.Errorf("%w; create it with idworker provision", err)
+		err = fmt.Errorf("%w; the first worker makes it: idworker serve", err)
 	}
 	if err != nil {
 		return fail(err)

@@ -53,7 +53,7 @@ func Open(ctx context.Context, js natsjs.JetStream, prefix messages.Prefix) (*St
 	kv, err := js.KeyValue(ctx, bucket)
 	if err != nil {
 		if errors.Is(err, natsjs.ErrBucketNotFound) {
-			return nil, fmt.Errorf("bucket %s: %w; create it with idworker provision", bucket, err)
+			return nil, fmt.Errorf("bucket %s: %w; the first worker makes it: idworker serve", bucket, err)
 		}
 		return nil, fmt.Errorf("bucket %s: %w", bucket, err)
 	}
@@ -83,6 +83,8 @@ func checkSafe(bucket string, c natsjs.StreamConfig) error {
 		return unsafe("persist_mode is async, so writes are acknowledged before they are on disk", anew)
 	case c.Mirror != nil || len(c.Sources) > 0:
 		return unsafe("it mirrors or sources another stream, which writes over its counters", anew)
+	case c.Retention != natsjs.LimitsPolicy:
+		return unsafe("its retention is not limits, so that counters are gone once they are read", anew)
 	case c.MaxAge != 0:
 		return unsafe(fmt.Sprintf("counters expire after %v (TTL)", c.MaxAge), edit+"--max-age=-1")
 	case c.Discard != natsjs.DiscardNew && (c.MaxMsgs > 0 || c.MaxBytes > 0):

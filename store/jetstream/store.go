@@ -109,6 +109,8 @@ func (s *Store) CreateTag(ctx context.Context, tag store.Tag) error {
 			return s.keyError(tag.Name, err)
 		case !found.deleted:
 			return s.keyError(tag.Name, store.ErrTagExists)
+		case tag.Next == 1: // surely not meant
+			return s.keyError(tag.Name, fmt.Errorf("%w: it was deleted, and would hand out the same IDs again; its first ID has to lie above all in use", store.ErrBadTag))
 		default:
 			revision = found.revision
 		}

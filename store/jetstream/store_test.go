@@ -149,8 +149,15 @@ func TestDeletedKeyIsNoTag(t *testing.T) {
 		if tags, err := s.Tags(t.Context()); err != nil || len(tags) != 0 {
 			t.Errorf("Tags after a key was %s: %v, %v", name, tags, err)
 		}
-		newTag(t, s, name) // and it can be created again
-		if seg, err := s.Reserve(t.Context(), name, 10); err != nil || seg.First != 1 {
+		again := store.Tag{Name: name, Step: 10, Next: 1}
+		if err := s.CreateTag(t.Context(), again); !errors.Is(err, store.ErrBadTag) {
+			t.Errorf("a %s key was created again from 1 on, which repeats IDs: %v, want ErrBadTag", name, err)
+		}
+		again.Next = 1001
+		if err := s.CreateTag(t.Context(), again); err != nil {
+			t.Error(err)
+		}
+		if seg, err := s.Reserve(t.Context(), name, 10); err != nil || seg.First != 1001 {
 			t.Errorf("Reserve of a key that was %s and created again: %v, %v", name, seg, err)
 		}
 		if err := s.kv.Purge(t.Context(), name); err != nil {

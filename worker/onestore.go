@@ -1,0 +1,43 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/idworker/idworker/messages"
+)
+
+// ErrForeignStore: the installation counts in another store.
+var ErrForeignStore = errors.New("the installation counts in another store")
+
+// storeKey is where the config bucket names the store.
+const storeKey = "store"
+
+// ClaimStore makes sure that all of an installation counts in one store. The first
+// loader writes down which; a process with another would hand out the same numbers
+// again, because somebody forgot a flag. The name has no host in it, for one database
+// has many.
+func ClaimStore(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, name string) error {
+	kv, err := js.KeyValue(ctx, prefix.ConfigBucket())
+	if err != nil {
+		return fmt.Errorf("open bucket %s: %w", prefix.ConfigBucket(), err)
+	}
+	entry, err := kv.Get(ctx, storeKey)
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		if _, err := kv.Create(ctx, storeKey, []byte(name)); err == nil {
+			return nil
+		}
+		entry, err = kv.Get(ctx, storeKey) // somebody else was first, or the answer is lost
+	}
+	if err != nil {
+		return fmt.Errorf("bucket %s, key %s: %w", prefix.ConfigBucket(), storeKey, err)
+	}
+	if have := string(entry.Value()); have != name {
+		return fmt.Errorf("%w: it is %q, and this process was given %q; give it the same --store and --table. If the counters were moved on purpose, with all processes stopped, delete the key %s of the bucket %s",
+			ErrForeignStore, have, name, storeKey, prefix.ConfigBucket())
+	}
+	return nil
+}

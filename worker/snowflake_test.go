@@ -1,0 +1,302 @@
+package worker_test
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/zap"
+
+	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/snowflake"
+	"github.com/idworker/idworker/snowflake/lease"
+	"github.com/idworker/idworker/testing/natstest"
+	"github.com/idworker/idworker/worker"
+)
+
+// shortLease is as short as a lease may be.
+const shortLease = time.Second
+
+// narrow is a layout with two worker IDs.
+func narrow(t testing.TB) snowflake.Layout {
+	t.Helper()
+	l, err := snowflake.ParseLayout("50:1ms/w1/s12@1735689600000")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// snowflake asks for n snowflake IDs.
+func (c client) snowflake(n int64) ([]messages.Range, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	return c.SnowflakeN(ctx, n)
+}
+
+// eventuallySnowflake waits until snowflake IDs are served and returns one.
+func (c client) eventuallySnowflake() (id int64) {
+	c.t.Helper()
+	natstest.Eventually(c.t, 20*time.Second, "a snowflake ID", func() bool {
+		ranges, err := c.snowflake(1)
+		if err == nil {
+			id = ranges[0].First
+		}
+		return err == nil
+	})
+	return id
+}
+
+// holdings are the worker IDs that somebody leases.
+func holdings(t testing.TB, js jetstream.JetStream) []lease.Holding {
+	t.Helper()
+	all, _, err := lease.List(t.Context(), js, messages.DefaultPrefix)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.DeleteFunc(all, func(h lease.Holding) bool { return !h.Held() })
+}
+
+func TestSnowflakeRequests(t *testing.T) {
+	net := natstest.Start(t)
+	w := startWorker(t, net, worker.Config{Role: worker.RoleWorker, MaxBatch: 10_000})
+	c := newClient(t, net)
+	last := c.eventuallySnowflake()
+	held := holdings(t, newJetStream(t, net))
+	if len(held) != 1 || held[0].Instance != w.Instance() {
+		t.Fatalf("worker IDs %+v, want one of %s", held, w.Instance())
+	}
+	layout := snowflake.Default()
+	for _, n := range []int64{1, 2, 4096, 10_000} { // the client checks that they are n, ascending
+		ranges, err := c.snowflake(n)
+		if err != nil {
+			t.Fatalf("%d IDs: %v", n, err)
+		}
+		if ranges[0].First <= last {
+			t.Errorf("%d after %d", ranges[0].First, last)
+		}
+		for id := range messages.IDs(ranges) {
+			if layout.WorkerID(snowflake.ID(id)) != held[0].Worker {
+				t.Fatalf("%d has worker ID %d, the worker %d", id, layout.WorkerID(snowflake.ID(id)), held[0].Worker)
+			}
+			last = id
+		}
+		if off := time.Since(layout.Time(snowflake.ID(last))); off.Abs() > 5*time.Second {
+			t.Errorf("%d says it is %v old", last, off)
+		}
+	}
+	for _, count := range []string{"0", "-1", "+1", "01", " 1", "1 ", "1.5", "x", "10001", "9223372036854775808", strings.Repeat("1", 1000)} {
+		reply, err := c.conn.Request(messages.DefaultPrefix.Snowflake(), []byte(count), 5*time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := messages.DecodeReply(reply, 1); !errors.Is(err, messages.ErrMalformed) {
+			t.Errorf("count %.20q: %q, %v, want 400", count, reply.Data, err)
+		}
+	}
+	if _, err := c.snowflake(1); err != nil {
+		t.Errorf("after malformed requests: %v", err)
+	}
+}
+
+// TestSnowflakeLeaseLost deletes the leases of a worker, one after the other, under
+// its callers' requests.
+func TestSnowflakeLeaseLost(t *testing.T) {
+	net := natstest.Start(t)
+	s := newStore(t, net, 1)
+	startWorker(t, net, worker.Config{Store: s, Lease: lease.Config{TTL: shortLease}})
+	createTags(t, net, s, 100_000, "order")
+	c := newClient(t, net)
+	last := c.must("order")
+	js := newJetStream(t, net)
+	kv, err := js.KeyValue(t.Context(), messages.DefaultPrefix.WorkersBucket())
+	if err != nil {
+		t.Fatal(err)
+	}
+	layout := snowflake.Default()
+	seen := make(map[int64]bool)
+	for range 3 {
+		before := layout.WorkerID(snowflake.ID(c.eventuallySnowflake()))
+		for _, h := range holdings(t, js) {
+			if err := kv.Delete(t.Context(), strconv.FormatInt(h.Worker, 10)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		natstest.Eventually(t, 20*time.Second, "IDs of another worker ID", func() bool {
+			last = c.use("order", 1, last) // served all along
+			ranges, err := c.snowflake(10)
+			switch {
+			case errors.Is(err, nats.ErrNoResponders), errors.Is(err, messages.ErrUnavailable):
+				return false // between two worker IDs
+			case err != nil:
+				t.Fatal(err)
+			}
+			for id := range messages.IDs(ranges) {
+				if seen[id] {
+					t.Fatalf("DUPLICATE: %d", id)
+				}
+				seen[id] = true
+			}
+			return layout.WorkerID(snowflake.ID(ranges[0].First)) != before
+		})
+	}
+}
+
+// TestSnowflakeForeignLayout: a worker whose layout is another than the
+// installation's does not start.
+func TestSnowflakeForeignLayout(t *testing.T) {
+	net := natstest.Start(t)
+	startWorker(t, net, worker.Config{Role: worker.RoleWorker})
+	conn := net.Connect(t)
+	w, err := worker.Start(t.Context(), worker.Config{
+		Role: worker.RoleWorker, Requests: conn, Control: conn, Version: "0.0.1", Lease: lease.Config{Layout: narrow(t)},
+	})
+	if err == nil {
+		_ = w.Stop()
+		t.Fatal("started")
+	}
+	if !errors.Is(err, lease.ErrForeignLayout) || !strings.Contains(err.Error(), narrow(t).String()) ||
+		!strings.Contains(err.Error(), snowflake.Default().String()) {
+		t.Errorf("%v, want it to name both layouts", err)
+	}
+	natstest.Eventually(t, 5*time.Second, "nothing is left behind", func() bool { return conn.NumSubscriptions() <= 2 })
+}
+
+// TestSnowflakeStopReleases: the worker ID of a worker that has stopped is free.
+func TestSnowflakeStopReleases(t *testing.T) {
+	net := natstest.Start(t)
+	w := startWorker(t, net, worker.Config{Role: worker.RoleWorker, Lease: lease.Config{TTL: time.Hour}})
+	c := newClient(t, net)
+	id := snowflake.ID(c.eventuallySnowflake())
+	if err := w.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	js := newJetStream(t, net)
+	all, layout, err := lease.List(t.Context(), js, messages.DefaultPrefix)
+	if err != nil || len(all) != 1 || all[0].Held() {
+		t.Fatalf("worker IDs %+v, %v, want one, which nobody holds", all, err)
+	}
+	// What was not used is given back, but not the ID's own time.
+	if past := all[0].Reserved.Sub(layout.Time(id)); past <= 0 || past > time.Minute {
+		t.Errorf("reserved up to %v after the last ID", past)
+	}
+	if _, err := c.snowflake(1); !errors.Is(err, nats.ErrNoResponders) {
+		t.Errorf("after Stop: %v, want no responders", err)
+	}
+}
+
+// TestSnowflakeNoneFree: a worker that finds all worker IDs taken serves segments, and
+// snowflake IDs as soon as one is free.
+func TestSnowflakeNoneFree(t *testing.T) {
+	net := natstest.Start(t)
+	s := newStore(t, net, 1)
+	js := newJetStream(t, net)
+	cfg := worker.Config{Role: worker.RoleWorker, Lease: lease.Config{Layout: narrow(t), TTL: 2 * shortLease}}
+	first, second := startWorker(t, net, cfg), startWorker(t, net, cfg)
+	natstest.Eventually(t, 20*time.Second, "both worker IDs are held", func() bool { return len(holdings(t, js)) == 2 })
+	cfg.Role, cfg.Store = worker.RoleAll, s
+	third := startWorker(t, net, cfg)
+	createTags(t, net, s, 100_000, "order")
+	c := newClient(t, net)
+	c.must("order")
+	ids := make(map[int64]bool)
+	take := func() {
+		t.Helper()
+		if id := c.eventuallySnowflake(); ids[id] {
+			t.Fatalf("DUPLICATE: %d", id)
+		} else {
+			ids[id] = true
+		}
+	}
+	for range 10 {
+		take()
+	}
+	if held := holdings(t, js); len(held) != 2 || slices.ContainsFunc(held, func(h lease.Holding) bool { return h.Instance == third.Instance() }) {
+		t.Fatalf("held: %+v", held)
+	}
+	for _, w := range []*worker.Worker{first, second} {
+		if err := w.Stop(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	began := time.Now()
+	take()
+	if took := time.Since(began); took > 3*time.Second { // far less than for a lease to end and some
+		t.Errorf("a worker ID was free, and it took %v", took)
+	}
+	if held := holdings(t, js); len(held) != 1 || held[0].Instance != third.Instance() {
+		t.Errorf("held: %+v, want by %s", held, third.Instance())
+	}
+	c.must("order")
+}
+
+// TestSnowflakeLeaseLostUnderLoad deletes the lease while thousands of requests wait in
+// the process: some of them are still being answered when it has the next worker ID.
+func TestSnowflakeLeaseLostUnderLoad(t *testing.T) {
+	net := natstest.Start(t)
+	startWorker(t, net, worker.Config{Role: worker.RoleWorker, Log: zap.NewNop(), Lease: lease.Config{TTL: shortLease}})
+	c := newClient(t, net)
+	c.eventuallySnowflake()
+	js := newJetStream(t, net)
+	kv, err := js.KeyValue(t.Context(), messages.DefaultPrefix.WorkersBucket())
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	const shots, batch = 60_000, 10
+	var answers atomic.Int64
+	var ranges []messages.Range // of the subscription's goroutine, until all have come
+	refused := 0
+	inbox := c.conn.NewInbox()
+	sub, err := c.conn.Subscribe(inbox, func(msg *nats.Msg) {
+		switch got, err := messages.DecodeReply(msg, batch); {
+		case err == nil:
+			ranges = append(ranges, got...)
+		case errors.Is(err, messages.ErrReply) && msg.Header.Get("Status") == "":
+			t.Errorf("garbled: %v", err)
+		default:
+			refused++
+		}
+		answers.Add(1)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := sub.SetPendingLimits(-1, -1); err != nil {
+		t.Fatal(err)
+	}
+	const rounds = 3
+	for round := range int64(rounds) {
+		c.eventuallySnowflake()
+		for _, h := range holdings(t, js) {
+			if err := kv.Delete(t.Context(), strconv.FormatInt(h.Worker, 10)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range shots {
+			if err := c.conn.PublishRequest(messages.DefaultPrefix.Snowflake(), inbox, messages.EncodeCount(batch)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		natstest.Eventually(t, 30*time.Second, "all requests are answered", func() bool { return answers.Load() == (round+1)*shots })
+	}
+
+	slices.SortFunc(ranges, func(a, b messages.Range) int { return cmp.Compare(a.First, b.First) })
+	for i := 1; i < len(ranges); i++ {
+		if ranges[i].First <= ranges[i-1].Last {
+			t.Fatalf("DUPLICATE: %v and %v", ranges[i-1], ranges[i])
+		}
+	}
+	if len(ranges) == 0 || refused == 0 {
+		t.Errorf("%d ranges, %d requests refused: that shows nothing", len(ranges), refused)
+	}
+	t.Logf("%d ranges, %d requests refused", len(ranges), refused)
+}
