@@ -148,10 +148,7 @@ func (m *Manager) take(ctx context.Context, h *hold, hi int64) error {
 	if err == nil {
 		return nil
 	}
-	if !errors.Is(err, ErrLost) {
-		err = errors.Join(err, m.giveBack(h, lo))
-	}
-	return errors.Join(err, m.deleteLease(h))
+	return errors.Join(err, m.clearUp(h, lo))
 }
 
 // takeTime reserves the time from lo on and makes the generator for it.

@@ -95,10 +95,7 @@ type process struct {
 
 func (w *world) process(name string, seed uint64) *process {
 	p := &process{w: w, name: name, skew: 5 * time.Second, ahead: time.Second}
-	p.net = &fakeNet{
-		ttl: modelTTL, rng: rand.New(rand.NewPCG(seed, 1)), made: w.made,
-		steps: func() time.Duration { return 0 },
-	}
+	p.net = &fakeNet{ttl: modelTTL, rng: rand.New(rand.NewPCG(seed, 1)), made: w.made}
 	return p
 }
 
