@@ -68,7 +68,7 @@ func (m *Manager) checkCreated(ctx context.Context, created time.Time) error {
 // agree returns the value of a key in the config bucket. If there is none, it writes
 // own first; of several who do so at once, one succeeds.
 func (m *Manager) agree(ctx context.Context, key, own string) (string, error) {
-	ctx, cancel := m.call(ctx)
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	found, err := m.config.get(ctx, key)
 	if errors.Is(err, errAbsent) {

@@ -148,12 +148,7 @@ func (m *Manager) take(ctx context.Context, h *hold, hi int64) error {
 	if err == nil {
 		return nil
 	}
-	cleanup, cancel := m.call(context.Background()) // also if ctx has ended
-	defer cancel()
-	if !errors.Is(err, ErrLost) {
-		err = errors.Join(err, m.giveBack(cleanup, h, lo))
-	}
-	return errors.Join(err, m.deleteLease(cleanup, h))
+	return errors.Join(err, m.clearUp(h, lo))
 }
 
 // takeTime reserves the time from lo on and makes the generator for it.

@@ -16,6 +16,7 @@ type fakeStore struct {
 	last     uint64
 	versions map[string][]record // per key, oldest first
 	writes   int
+	off      time.Duration // of its clock, in the entries
 }
 
 func newFakeStore(ttl time.Duration) *fakeStore {
@@ -29,7 +30,7 @@ func (s *fakeStore) latest(key string) record {
 		return record{}
 	}
 	r := v[len(v)-1]
-	if s.ttl > 0 && r.revision > 0 && time.Since(r.created) >= s.ttl {
+	if s.ttl > 0 && r.revision > 0 && time.Since(r.created.Add(-s.off)) >= s.ttl {
 		s.versions[key] = append(v, record{}) // expired
 		return record{}
 	}
@@ -44,9 +45,21 @@ func (s *fakeStore) write(r record, revision uint64) (uint64, error) {
 		return 0, errConflict
 	}
 	s.last++
-	r.revision, r.created = s.last, time.Now()
+	r.revision, r.created = s.last, time.Now().Add(s.off)
 	s.versions[r.key] = append(s.versions[r.key], r)
 	return r.revision, nil
+}
+
+// skew sets its clock. Entries of before are as if written after.
+func (s *fakeStore) skew(off time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, v := range s.versions {
+		for i := range v {
+			v[i].created = v[i].created.Add(off - s.off)
+		}
+	}
+	s.off = off
 }
 
 // expire forgets a key before its time.
@@ -89,10 +102,10 @@ type link struct {
 
 // fakeNet says what goes wrong for one process, and is its server too.
 type fakeNet struct {
-	ttl   time.Duration
-	steps func() time.Duration // by how much the server's clock is off
+	ttl time.Duration
 
 	mu    sync.Mutex
+	off   time.Duration // of the server's clock
 	rng   *rand.Rand
 	rate  float64 // how much of each fault; 0: all goes well
 	slow  bool    // calls may take hours
@@ -218,7 +231,9 @@ func (l link) remove(ctx context.Context, key string, revision uint64) error {
 
 func (n *fakeNet) ask(ctx context.Context) (now, created time.Time, err error) {
 	err = n.do(ctx, func() error { return nil })
-	return time.Now().Add(n.steps()), n.made, err
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return time.Now().Add(n.off), n.made, err
 }
 
 var (

@@ -85,7 +85,6 @@ func (m *Manager) newClock() snowflake.Clock {
 // How often, as parts of the TTL.
 const (
 	beatsPerTTL   = 3
-	callsPerTTL   = 6  // a call may take one such part
 	retriesPerTTL = 30 // after a heartbeat that failed, and at first between claims
 	claimsPerTTL  = 6  // at last, between claims
 )
@@ -146,27 +145,25 @@ func (m *Manager) claimPause(attempt int) time.Duration {
 	return longest/2 + rand.N(longest/2)
 }
 
-// call bounds one request to JetStream.
-func (m *Manager) call(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(ctx, m.cfg.TTL/callsPerTTL)
-}
+// callTimeout bounds one request to JetStream. A heartbeat as a whole ends with the TTL.
+const callTimeout = 5 * time.Second
 
 // The calls, each with its bound.
 
 func (m *Manager) list(ctx context.Context, b bucket) ([]record, error) {
-	ctx, cancel := m.call(ctx)
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	return b.list(ctx)
 }
 
 func (m *Manager) get(ctx context.Context, b bucket, key string) (record, error) {
-	ctx, cancel := m.call(ctx)
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	return b.get(ctx, key)
 }
 
 func (m *Manager) update(ctx context.Context, b bucket, key string, value []byte, revision uint64) (uint64, error) {
-	ctx, cancel := m.call(ctx)
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	return b.update(ctx, key, value, revision)
 }

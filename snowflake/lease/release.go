@@ -6,14 +6,17 @@ import (
 )
 
 // release ends a hold: no more IDs, the time that was not used is given back, and the
-// lease is deleted. The ends of the other contexts do not matter here, but a process
-// that stops should not wait long for a server that is away: all of it has as much
-// time as one call.
+// lease is deleted. Other contexts have ended by now, so it has its own; a stop must
+// not wait longer for a JetStream that is away.
 func (m *Manager) release(h *hold) error {
-	last := h.gen.Revoke()
-	ctx, cancel := m.call(context.Background())
+	return m.clearUp(h, h.gen.Revoke()+1)
+}
+
+// clearUp gives back the time from hi on, and the lease.
+func (m *Manager) clearUp(h *hold, hi int64) error {
+	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
 	defer cancel()
-	return errors.Join(m.giveBack(ctx, h, last+1), m.deleteLease(ctx, h))
+	return errors.Join(m.giveBack(ctx, h, hi), m.deleteLease(ctx, h))
 }
 
 // giveBack lowers hi to the first timestamp that was not used. If an earlier write of
@@ -28,7 +31,7 @@ func (m *Manager) giveBack(ctx context.Context, h *hold, hi int64) error {
 
 // deleteLease deletes the lease if it is ours, again with a second attempt.
 func (m *Manager) deleteLease(ctx context.Context, h *hold) error {
-	err := m.remove(ctx, h)
+	err := m.workers.remove(ctx, h.key, h.leaseRevision)
 	if !errors.Is(err, errConflict) {
 		return err
 	}
@@ -43,11 +46,5 @@ func (m *Manager) deleteLease(ctx context.Context, h *hold) error {
 		return nil //nolint:nilerr // not ours, whatever it is
 	}
 	h.leaseRevision = found.revision
-	return m.remove(ctx, h)
-}
-
-func (m *Manager) remove(ctx context.Context, h *hold) error {
-	ctx, cancel := m.call(ctx)
-	defer cancel()
 	return m.workers.remove(ctx, h.key, h.leaseRevision)
 }

@@ -34,7 +34,7 @@ type reading struct {
 }
 
 func (m *Manager) askServer(ctx context.Context, clock snowflake.Clock) (reading, error) {
-	ctx, cancel := m.call(ctx)
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	before := clockTime(clock)
 	now, created, err := m.server.ask(ctx)

@@ -37,7 +37,7 @@ func (m *Manager) peersOf(leases []record) (peers, error) {
 
 // median is what most of the peers say: a single one, however far off, does not move
 // it much.
-func (p peers) median() time.Duration { return (p[(len(p)-1)/2] + p[len(p)/2]) / 2 }
+func (p peers) median() time.Duration { return p[(len(p)-1)/2]/2 + p[len(p)/2]/2 }
 
 func (p peers) mean() time.Duration {
 	sum := 0.0 // of ages, which may not fit

@@ -1,0 +1,223 @@
+package lease
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/idworker/idworker/snowflake"
+)
+
+// start lets a process run, with all well, until the returned function is called.
+func (p *process) start(ctx context.Context) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	m := p.manager()
+	go func() {
+		defer close(done)
+		_ = m.Run(ctx, p.notify)
+	}()
+	return func() {
+		cancel()
+		<-done
+	}
+}
+
+// TestReach: cut off at any moment, a holder serves on for two thirds of the TTL at
+// least and the TTL at most. If that was not too long, it goes on as before.
+func TestReach(t *testing.T) {
+	for seed := range 50 {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld()
+			p := w.process("p", uint64(seed))
+			defer p.start(t.Context())()
+			time.Sleep(time.Minute + p.net.some(modelTTL/3))
+			g := p.holding()
+
+			p.net.set(func() { p.net.dead = true })
+			began := time.Now()
+			for {
+				if _, err := g.Next(); errors.Is(err, snowflake.ErrFenced) || errors.Is(err, snowflake.ErrRevoked) {
+					break
+				}
+				time.Sleep(10 * time.Millisecond)
+			}
+			if served := time.Since(began); served < modelTTL*2/3-100*time.Millisecond || served > modelTTL+100*time.Millisecond {
+				t.Errorf("served for %v", served)
+			}
+			p.net.set(func() { p.net.dead = false })
+			time.Sleep(modelTTL)
+			again := p.holding()
+			if again == nil || again == g {
+				t.Fatal("did not recover")
+			}
+
+			p.net.set(func() { p.net.dead = true })
+			time.Sleep(modelTTL / 2)
+			p.net.set(func() { p.net.dead = false })
+			time.Sleep(modelTTL)
+			if p.holding() != again {
+				t.Error("a short outage was too long")
+			}
+			mustNext(t, again)
+		})
+	}
+}
+
+// TestAllTakenIsFoundByListing: nothing is written to find out that none is free.
+func TestAllTakenIsFoundByListing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.layout = snowflake.Default()
+		value := encode(leaseEntry{Hold: "x", Clock: time.Now().UnixMilli(), Layout: w.layout.String()})
+		for worker := range 1024 {
+			if _, err := w.workers.write(record{key: fmt.Sprint(worker), value: value}, 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+		p := w.process("p", 1)
+		_, err := p.manager().claim(t.Context())
+		if !errors.Is(err, ErrNoWorkerID) || !strings.Contains(err.Error(), "of 1024, 1024 are leased") {
+			t.Fatal(err)
+		}
+		if w.workers.writes != 1024 || w.clocks.writes != 0 || p.net.calls > 15 {
+			t.Errorf("%d and %d writes, %d calls", w.workers.writes-1024, w.clocks.writes, p.net.calls)
+		}
+	})
+}
+
+// TestFreeIDsOfThePastComeFirst, then those within reach; others are not free.
+func TestFreeIDsOfThePastComeFirst(t *testing.T) {
+	const now, ahead = 1000, 10
+	l := layout64
+	f := field{make(map[int64]leaseMark), make(map[int64]clockMark)}
+	for worker := range l.MaxWorkerID() + 1 {
+		f.clocks[worker] = clockMark{hi: now + ahead + 1}
+	}
+	if _, err := f.choose(l, now, ahead); !errors.Is(err, ErrNoWorkerID) || !strings.Contains(err.Error(), "64 have their time given away") {
+		t.Fatal(err)
+	}
+	f.clocks[5] = clockMark{hi: now + ahead}
+	if worker, err := f.choose(l, now, ahead); worker != 5 || err != nil {
+		t.Fatal(worker, err)
+	}
+	f.clocks[7], f.clocks[8] = clockMark{hi: now}, clockMark{hi: now}
+	f.leases[8] = leaseMark{revision: 1}
+	for range 20 {
+		if worker, err := f.choose(l, now, ahead); worker != 7 || err != nil {
+			t.Fatal(worker, err)
+		}
+	}
+	delete(f.clocks, 8)
+	f.leases[8] = leaseMark{revision: 2, free: true}
+	seen := make(map[int64]bool)
+	for range 1000 {
+		worker, _ := f.choose(l, now, ahead)
+		seen[worker] = true
+	}
+	if len(seen) != 2 || !seen[7] || !seen[8] {
+		t.Error(seen)
+	}
+}
+
+// TestServerClockIsOutvoted: when the server's clock is off and three workers agree, they
+// stay; one alone leaves.
+func TestServerClockIsOutvoted(t *testing.T) {
+	for _, workers := range []int{1, 3} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld()
+			w.layout = layout64
+			var all []*process
+			for i := range workers {
+				p := w.process(fmt.Sprint(i), uint64(i))
+				all = append(all, p)
+				defer p.start(t.Context())()
+			}
+			time.Sleep(time.Minute)
+			for _, p := range all {
+				p.net.set(func() { p.net.off = time.Hour })
+			}
+			w.workers.skew(time.Hour)
+			time.Sleep(2 * modelTTL)
+			for i, p := range all {
+				if stays := p.holding() != nil; stays != (workers > 1) {
+					t.Errorf("%d workers: worker %d stays: %v", workers, i, stays)
+				}
+			}
+		})
+	}
+}
+
+// TestPausedWhileTheServerIsAsked is no skew: nobody knows when the server answered.
+func TestPausedWhileTheServerIsAsked(t *testing.T) {
+	noon := time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
+	r := reading{before: noon, after: noon.Add(time.Hour), server: noon.Add(time.Minute)}
+	if r.offServer(time.Second) || r.offPeers(peers{0, 0}, time.Second) {
+		t.Error("off, although it may not be")
+	}
+	r.server = noon.Add(-2 * time.Second)
+	if !r.offServer(time.Second) || r.offPeers(peers{2 * time.Second}, time.Second) || r.offPeers(nil, 0) {
+		t.Error("wrong by two seconds, as are the others")
+	}
+	// One that is far off does not make the others wrong.
+	if (peers{-time.Hour, 0, 0, time.Second}).median() != 0 {
+		t.Error("median")
+	}
+}
+
+func TestKeys(t *testing.T) {
+	for _, tc := range []struct {
+		layout             snowflake.Layout
+		text               string
+		datacenter, worker int64
+		ok                 bool
+	}{
+		{layout64, "0", 0, 0, true},
+		{layout64, "63", 0, 63, true},
+		{layout64, "64", 0, 0, false},
+		{layout64, "-1", 0, 0, false},
+		{layout64, "+1", 0, 0, false},
+		{layout64, "01", 0, 0, false},
+		{layout64, "0.1", 0, 0, false},
+		{layout64, "", 0, 0, false},
+		{layout64, "x", 0, 0, false},
+		{snowflake.Twitter(), "31.7", 31, 7, true},
+		{snowflake.Twitter(), "32.7", 0, 0, false},
+		{snowflake.Twitter(), "7", 0, 0, false},
+		{snowflake.Twitter(), "1.2.3", 0, 0, false},
+		{snowflake.Twitter(), "x.7", 0, 0, false},
+	} {
+		datacenter, worker, ok := parseKey(tc.layout, tc.text)
+		if ok != tc.ok || ok && (datacenter != tc.datacenter || worker != tc.worker || key(tc.layout, datacenter, worker) != tc.text) {
+			t.Errorf("%q: %d, %d, %v", tc.text, datacenter, worker, ok)
+		}
+	}
+}
+
+// TestEndOfTheLayout is a typed error, and no ID.
+func TestEndOfTheLayout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.layout = snowflake.Default()
+		p := w.process("p", 1)
+		p.skew = 200 * 365 * 24 * time.Hour
+		p.setClock(time.Until(w.layout.End().Add(-time.Minute)))
+		defer p.start(t.Context())()
+		time.Sleep(30 * time.Second)
+		mustNext(t, p.holding())
+		time.Sleep(time.Minute)
+		if _, err := p.holding().Next(); !errors.Is(err, snowflake.ErrExhausted) {
+			t.Fatal(err)
+		}
+		q := w.process("q", 2)
+		q.skew = p.skew
+		q.setClock(p.off)
+		if _, err := q.manager().claim(t.Context()); !errors.Is(err, snowflake.ErrExhausted) {
+			t.Fatal(err)
+		}
+	})
+}
