@@ -20,6 +20,7 @@ test: ## Run all tests, with the race detector
 
 bench: ## Measure, beside baselines in the same run
 	$(GO) test -run '^$$' -bench . -benchtime 1x -timeout 30m ./testing/bench/...
+	cd testing/bench/peers && $(GO) test -run '^$$' -bench . -benchtime 1x -timeout 10m ./...
 
 lint: ## Check format, vet, static analysis
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo "run gofmt"; exit 1; }

@@ -2,10 +2,8 @@ package worker
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 
 	"github.com/nats-io/nats.go/micro"
 	"go.uber.org/zap"
@@ -15,23 +13,15 @@ import (
 	"github.com/idworker/idworker/snowflake/lease"
 )
 
-// snowflakeEndpoint answers requests for snowflake IDs while the process holds a worker
-// ID. NATS calls it from one goroutine.
+// snowflakeEndpoint answers requests for snowflake IDs with one worker ID. The next
+// worker ID has an endpoint of its own: this one may still be answering what had been
+// delivered to it. NATS calls it from one goroutine.
 type snowflakeEndpoint struct {
-	maxBatch int64
-	replies  replyCheck
-	state    atomic.Pointer[lease.State] // never nil
-	ranges   []snowflake.Range           // reused
-	buf      []byte                      // for replies; NATS copies them
-}
-
-// errNoWorkerID answers requests that were on their way when the worker ID was lost.
-var errNoWorkerID = errors.New("this worker has no worker ID")
-
-func newSnowflakeEndpoint(cfg Config) *snowflakeEndpoint {
-	e := &snowflakeEndpoint{maxBatch: cfg.MaxBatch, replies: newReplyCheck(cfg.Prefix)}
-	e.state.Store(&lease.State{Err: errNoWorkerID})
-	return e
+	maxBatch  int64
+	replies   replyCheck
+	generator *snowflake.Generator // revoked when the worker ID is lost
+	ranges    []snowflake.Range    // reused
+	buf       []byte               // for replies; NATS copies them
 }
 
 // Handle is the micro.Handler.
@@ -44,12 +34,7 @@ func (e *snowflakeEndpoint) Handle(req micro.Request) {
 		respondError(req, err)
 		return
 	}
-	g := e.state.Load().Generator
-	if g == nil {
-		respondError(req, errNoWorkerID)
-		return
-	}
-	if e.ranges, err = g.NextN(e.ranges[:0], n); err != nil {
+	if e.ranges, err = e.generator.NextN(e.ranges[:0], n); err != nil {
 		respondError(req, err)
 		return
 	}
@@ -79,10 +64,10 @@ func (w *Worker) openLease(ctx context.Context) (*lease.Manager, error) {
 // requests for just as long as it has one. The other endpoints stay where they are.
 func (w *Worker) holdLease(ctx context.Context, m *lease.Manager) {
 	err := m.Run(ctx, func(s lease.State) {
-		w.snowflake.state.Store(&s)
+		w.lease.Store(&s)
 		if s.Generator == nil {
 			w.leaveSnowflake(false)
-		} else if err := w.joinSnowflake(); err != nil {
+		} else if err := w.joinSnowflake(s.Generator); err != nil {
 			w.cfg.Log.Error("snowflake requests are not answered", zap.Error(err))
 		}
 	})
@@ -101,13 +86,14 @@ type membership struct {
 }
 
 // joinSnowflake enters the queue group, unless the worker is being stopped.
-func (w *Worker) joinSnowflake() error {
+func (w *Worker) joinSnowflake(g *snowflake.Generator) error {
 	w.member.mu.Lock()
 	defer w.member.mu.Unlock()
 	if w.member.closed {
 		return nil
 	}
-	service, err := w.addService(snowflakeServiceName, "snowflake", w.cfg.Prefix.Snowflake(), w.snowflake)
+	endpoint := &snowflakeEndpoint{maxBatch: w.cfg.MaxBatch, replies: newReplyCheck(w.cfg.Prefix), generator: g}
+	service, err := w.addService(snowflakeServiceName, "snowflake", w.cfg.Prefix.Snowflake(), endpoint)
 	w.member.service = service
 	return err
 }

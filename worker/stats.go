@@ -69,10 +69,13 @@ func (w *Worker) stats() Stats {
 	if w.loader != nil {
 		s.Loads = &LoadStats{w.loader.writes.Load(), w.loader.failures.Load()}
 	}
-	if lease := w.snowflake.state.Load(); lease.Generator != nil {
-		s.WorkerID = &lease.Worker
-	} else {
+	switch lease := w.lease.Load(); {
+	case lease == nil:
+		s.NoWorker = "not claimed yet"
+	case lease.Generator == nil:
 		s.NoWorker = lease.Err.Error()
+	default:
+		s.WorkerID = &lease.Worker
 	}
 	for _, f := range figures[:min(len(figures), maxStatsTags)] {
 		s.Tags = append(s.Tags, TagStats{f.Tag, f.Step, f.Left, f.Rate, f.Runway.Seconds(), f.Parked})

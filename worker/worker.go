@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/idworker/idworker/allocator"
 	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/snowflake/lease"
 )
 
 // The names under which workers appear in the NATS services API.
@@ -37,7 +39,7 @@ type Worker struct {
 	grants *grantee
 	loader *loader // nil in a mere worker
 
-	snowflake *snowflakeEndpoint
+	lease     atomic.Pointer[lease.State] // what is known of the worker ID; nil at first
 	member    membership
 	stopLease context.CancelFunc // nil if there is no lease
 	leasing   sync.WaitGroup
@@ -198,7 +200,6 @@ func (w *Worker) join(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	w.snowflake = newSnowflakeEndpoint(w.cfg)
 	background, cancel := context.WithCancel(context.Background())
 	w.stopLease = cancel
 	w.leasing.Go(func() { w.holdLease(background, manager) })
@@ -272,10 +273,10 @@ func (w *Worker) stop() error {
 // leave takes the process out of the queue groups, and returns when all requests
 // that were delivered have been handled.
 func (w *Worker) leave() error {
+	w.leaveSnowflake(true)
 	if w.service == nil {
 		return nil
 	}
-	w.leaveSnowflake(true)
 	if err := w.service.Stop(); err != nil {
 		return err
 	}
