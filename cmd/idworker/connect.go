@@ -1,10 +1,12 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
 
 	"github.com/idworker/idworker/messages"
@@ -30,6 +32,25 @@ func (i installation) connect() (*nats.Conn, error) {
 		return nil, fmt.Errorf("connect to NATS at %s: %w", url, err)
 	}
 	return conn, nil
+}
+
+// commandTimeout bounds a command that asks JetStream something.
+const commandTimeout = 30 * time.Second
+
+// withJetStream connects, and runs use.
+func (i installation) withJetStream(ctx context.Context, use func(context.Context, jetstream.JetStream) error) error {
+	conn, err := i.connect()
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	js, err := jetstream.New(conn)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, commandTimeout)
+	defer cancel()
+	return use(ctx, js)
 }
 
 // stayConnected are the options of a process that serves: it never gives up.

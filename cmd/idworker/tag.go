@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"text/tabwriter"
-	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
@@ -24,9 +23,6 @@ type tagCmd struct {
 	Set    tagSetCmd    `cmd:"" help:"Change the step of a tag."`
 }
 
-// tagTimeout bounds a tag command.
-const tagTimeout = 30 * time.Second
-
 // tags is what the tag commands work on: the store, and the directory that workers
 // watch.
 type tags struct {
@@ -36,32 +32,23 @@ type tags struct {
 
 // withTags opens both and runs use.
 func (i installation) withTags(ctx context.Context, from storeFlags, use func(context.Context, tags) error) error {
-	conn, err := i.connect()
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	js, err := jetstream.New(conn)
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(ctx, tagTimeout)
-	defer cancel()
-	directory, err := worker.OpenDirectory(ctx, js, i.Prefix, zap.NewNop())
-	if err != nil {
-		return explainMissing(err)
-	}
-	segments, err := from.open(ctx, js, i.Prefix)
-	if err != nil {
-		return explainMissing(err)
-	}
-	if segments.close != nil {
-		defer func() { _ = segments.close() }() // all answers are in
-	}
-	if err := worker.ClaimStore(ctx, js, i.Prefix, segments.name); err != nil {
-		return err
-	}
-	return use(ctx, tags{segments, directory})
+	return i.withJetStream(ctx, func(ctx context.Context, js jetstream.JetStream) error {
+		directory, err := worker.OpenDirectory(ctx, js, i.Prefix, zap.NewNop())
+		if err != nil {
+			return explainMissing(err)
+		}
+		segments, err := from.open(ctx, js, i.Prefix)
+		if err != nil {
+			return explainMissing(err)
+		}
+		if segments.close != nil {
+			defer func() { _ = segments.close() }() // all answers are in
+		}
+		if err := worker.ClaimStore(ctx, js, i.Prefix, segments.name); err != nil {
+			return err
+		}
+		return use(ctx, tags{segments, directory})
+	})
 }
 
 // explainMissing says who makes buckets.

@@ -19,17 +19,12 @@ type workersCmd struct {
 
 // Run prints a line per worker ID that is leased or was once.
 func (c *workersCmd) Run(ctx context.Context, out output) error {
-	conn, err := c.connect()
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	js, err := jetstream.New(conn)
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(ctx, tagTimeout)
-	defer cancel()
+	return c.withJetStream(ctx, func(ctx context.Context, js jetstream.JetStream) error {
+		return c.list(ctx, js, out)
+	})
+}
+
+func (c *workersCmd) list(ctx context.Context, js jetstream.JetStream, out output) error {
 	holdings, layout, err := lease.List(ctx, js, c.Prefix)
 	if holdings == nil && err != nil {
 		return explainMissing(err)
