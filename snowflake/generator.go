@@ -1,6 +1,7 @@
 package snowflake
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -173,7 +174,7 @@ func (g *Generator) take(n int64) (first int64, err error) {
 		}
 		hi := g.hi.Load()
 		if !g.fits(first, n, min(hi, g.end, now+g.ahead+1)) {
-			if err := g.refusal(first, n, hi); err != ErrAhead {
+			if err := g.refusal(first, n, hi); !errors.Is(err, ErrAhead) {
 				return 0, err
 			}
 			// A goroutine that was paused since it read the clock would find

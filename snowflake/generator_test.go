@@ -49,7 +49,7 @@ func TestNewRefuses(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := New(Settings{Layout: Default(), Fence: Fence{Lo: 1 << 41}}); err != ErrExhausted {
+	if _, err := New(Settings{Layout: Default(), Fence: Fence{Lo: 1 << 41}}); !errors.Is(err, ErrExhausted) {
 		t.Errorf("fence past the end: %v", err)
 	}
 }
@@ -58,7 +58,7 @@ func TestTheFenceHoldsForEachID(t *testing.T) {
 	l, clock := Default(), clockAt(noon)
 	lo := l.TimestampAt(noon)
 	g := newGenerator(t, Settings{Layout: l, Worker: 3, Fence: Fence{Lo: lo}, Clock: clock.now})
-	if _, err := g.Next(); err != ErrFenced {
+	if _, err := g.Next(); !errors.Is(err, ErrFenced) {
 		t.Fatalf("with an empty fence: %v", err)
 	}
 	if g.Last() != lo-1 {
@@ -74,12 +74,12 @@ func TestTheFenceHoldsForEachID(t *testing.T) {
 			t.Fatalf("ID %d: %d, %v", i, id, err)
 		}
 	}
-	if _, err := g.Next(); err != ErrFenced || g.Last() != lo+1 {
+	if _, err := g.Next(); !errors.Is(err, ErrFenced) || g.Last() != lo+1 {
 		t.Fatalf("past the fence: %v, last %d", err, g.Last())
 	}
 	g.Extend(lo + 3)
 	// A batch is all or nothing, at the fence too.
-	if ranges, err := g.NextN(nil, 4097); err != ErrFenced || ranges != nil {
+	if ranges, err := g.NextN(nil, 4097); !errors.Is(err, ErrFenced) || ranges != nil {
 		t.Fatalf("a batch across the fence: %v, %v", ranges, err)
 	}
 	if ranges, err := g.NextN(nil, 4096); err != nil || len(ranges) != 1 || ranges[0].Len() != 4096 {
@@ -88,7 +88,7 @@ func TestTheFenceHoldsForEachID(t *testing.T) {
 	// The clock passes the fence: a process that was stopped for an hour.
 	g.Extend(lo + 1000)
 	clock.move(time.Hour)
-	if _, err := g.Next(); err != ErrFenced {
+	if _, err := g.Next(); !errors.Is(err, ErrFenced) {
 		t.Fatalf("an hour later: %v", err)
 	}
 	g.Extend(Forever)
@@ -109,10 +109,10 @@ func TestRevokedIsForGood(t *testing.T) {
 	}
 	g.Extend(Forever)
 	clock.move(time.Minute)
-	if _, err := g.Next(); err != ErrRevoked {
+	if _, err := g.Next(); !errors.Is(err, ErrRevoked) {
 		t.Fatal(err)
 	}
-	if ranges, err := g.NextN(nil, 5); err != ErrRevoked || ranges != nil {
+	if ranges, err := g.NextN(nil, 5); !errors.Is(err, ErrRevoked) || ranges != nil {
 		t.Fatal(ranges, err)
 	}
 	if last := g.Revoke(); last != Default().Timestamp(id) {
@@ -132,7 +132,7 @@ func TestBorrowsUpToMaxAhead(t *testing.T) {
 			}
 		}
 		for range 3 {
-			if _, err := g.Next(); err != ErrAhead {
+			if _, err := g.Next(); !errors.Is(err, ErrAhead) {
 				t.Fatalf("ahead %v: %v", ahead, err)
 			}
 		}
@@ -169,7 +169,7 @@ func TestNeverBeforeTheEpochNorPastTheEnd(t *testing.T) {
 	for _, l := range []Layout{Default(), Twitter(), Sonyflake()} {
 		for _, moment := range []int64{math.MinInt64, math.MinInt64 + 1, -1, 0, l.epoch*nanosInMilli - 1} {
 			g := newGenerator(t, Settings{Layout: l, Fence: Fence{Hi: Forever}, Clock: func() int64 { return moment }})
-			if id, err := g.Next(); err != ErrAhead {
+			if id, err := g.Next(); !errors.Is(err, ErrAhead) {
 				t.Errorf("%v, clock at %d: %d, %v", l, moment, id, err)
 			}
 		}
@@ -192,10 +192,10 @@ func TestNeverBeforeTheEpochNorPastTheEnd(t *testing.T) {
 		}
 		for _, moment := range []int64{clock.now(), l.End().UnixNano(), math.MaxInt64} {
 			clock.nanos.Store(moment)
-			if id, err := g.Next(); err != ErrExhausted {
+			if id, err := g.Next(); !errors.Is(err, ErrExhausted) {
 				t.Errorf("%v is over: %d, %v", l, id, err)
 			}
-			if ranges, err := g.NextN(nil, math.MaxInt64); err != ErrExhausted || ranges != nil {
+			if ranges, err := g.NextN(nil, math.MaxInt64); !errors.Is(err, ErrExhausted) || ranges != nil {
 				t.Errorf("%v is over: %v, %v", l, ranges, err)
 			}
 		}
@@ -228,11 +228,11 @@ func TestNextNIsRangesOfConsecutiveIDs(t *testing.T) {
 			}
 		}
 		for _, n := range []int64{0, -1, math.MinInt64} {
-			if _, err := g.NextN(nil, n); err != ErrCount {
+			if _, err := g.NextN(nil, n); !errors.Is(err, ErrCount) {
 				t.Fatalf("%d IDs: %v", n, err)
 			}
 		}
-		if _, err := g.NextN(nil, math.MaxInt64); err != ErrExhausted {
+		if _, err := g.NextN(nil, math.MaxInt64); !errors.Is(err, ErrExhausted) {
 			t.Fatalf("2^63-1 IDs: %v", err)
 		}
 	}
@@ -283,7 +283,7 @@ func TestTheCeilingIsReached(t *testing.T) {
 	}
 
 	for range 12 * 4096 { // borrow all there is
-		g.Next()
+		_, _ = g.Next()
 	}
 	issued = 0
 	for range units {
@@ -303,9 +303,9 @@ func TestNothingIsAllocated(t *testing.T) {
 	g := newGenerator(t, Settings{Layout: Default(), Fence: Fence{Hi: Forever}})
 	ranges := make([]Range, 0, 4)
 	for name, f := range map[string]func(){
-		"Next":    func() { g.Next() },
+		"Next":    func() { _, _ = g.Next() },
 		"NextN":   func() { ranges, _ = g.NextN(ranges[:0], 100) },
-		"refusal": func() { g.NextN(nil, 1<<40) },
+		"refusal": func() { _, _ = g.NextN(nil, 1<<40) },
 		"Extend":  func() { g.Extend(5) },
 		"Last":    func() { g.Last() },
 	} {
@@ -376,7 +376,7 @@ func holdersOfOneWorkerID(t *rapid.T) {
 		}
 		holders = append(holders, &holder{Generator: g, clock: clock, lo: lo, hi: stored, last: lo - 1})
 	}
-	any := func(t *rapid.T) (int, *holder) {
+	pick := func(t *rapid.T) (int, *holder) {
 		// Mostly the present one, often one whose time is over.
 		i := max(0, len(holders)-1-rapid.IntRange(0, 3).Draw(t, "holders back"))
 		return i, holders[i]
@@ -414,10 +414,10 @@ func holdersOfOneWorkerID(t *rapid.T) {
 		room := next < h.hi && (next-now)*l.unit <= int64(ahead)
 		switch {
 		case h.revoked:
-			if err != ErrRevoked {
+			if !errors.Is(err, ErrRevoked) {
 				t.Fatalf("revoked, but the error is %v", err)
 			}
-		case err != ErrFenced && err != ErrAhead:
+		case !errors.Is(err, ErrFenced) && !errors.Is(err, ErrAhead):
 			t.Fatal(err)
 		case room:
 			t.Fatalf("refused for nothing: last %d, now %d, hi %d: %v", h.last, now, h.hi, err)
@@ -426,7 +426,7 @@ func holdersOfOneWorkerID(t *rapid.T) {
 
 	join(t)
 	next := func(t *rapid.T) {
-		i, h := any(t)
+		i, h := pick(t)
 		id, err := h.Next()
 		if err != nil {
 			refused(t, h, 1, err)
@@ -438,7 +438,7 @@ func holdersOfOneWorkerID(t *rapid.T) {
 		"next":       next,
 		"next again": next,
 		"next n": func(t *rapid.T) {
-			i, h := any(t)
+			i, h := pick(t)
 			n := rapid.SampledFrom([]int64{1, 2, 17, 100, 300}).Draw(t, "n")
 			ranges, err := h.NextN(nil, n)
 			if err != nil {
@@ -450,7 +450,7 @@ func holdersOfOneWorkerID(t *rapid.T) {
 			}
 		},
 		"clock": func(t *rapid.T) {
-			_, h := any(t)
+			_, h := pick(t)
 			d := rapid.SampledFrom(steps).Draw(t, "step")
 			if rapid.Bool().Draw(t, "back") {
 				d = -d
@@ -468,7 +468,7 @@ func holdersOfOneWorkerID(t *rapid.T) {
 			h.hi = stored
 		},
 		"stale extend": func(t *rapid.T) {
-			_, h := any(t)
+			_, h := pick(t)
 			h.Extend(h.hi - rapid.Int64Range(0, 5000).Draw(t, "lower"))
 		},
 		"clean stop": func(t *rapid.T) {
@@ -522,11 +522,12 @@ func TestManyGoroutines(t *testing.T) {
 					var ranges []Range
 					for n := int64(1); ; n = n%7 + 1 {
 						var err error
-						switch ranges, err = g.NextN(ranges[:0], n); err {
-						case nil:
-						case ErrAhead, ErrFenced:
+						ranges, err = g.NextN(ranges[:0], n)
+						switch {
+						case err == nil:
+						case errors.Is(err, ErrAhead), errors.Is(err, ErrFenced):
 							runtime.Gosched()
-						case ErrRevoked:
+						case errors.Is(err, ErrRevoked):
 							return
 						default:
 							errs[i] = err
@@ -590,7 +591,7 @@ func TestNothingIsIssuedAfterRevokeReturned(t *testing.T) {
 			}
 			return clock.now()
 		}})
-		if id, err := g.Next(); err != ErrRevoked {
+		if id, err := g.Next(); !errors.Is(err, ErrRevoked) {
 			t.Fatalf("%d issued after Revoke returned %d", id, revoked)
 		}
 

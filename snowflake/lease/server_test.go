@@ -20,21 +20,18 @@ import (
 func TestCleanStopHandsOverAtOnce(t *testing.T) {
 	js := provision(t, natstest.Start(t))
 	cfg := config(js)
-	clock := &offClock{}
-	cfg.Layout, cfg.Clock = narrow, clock.now
+	cfg.Layout = narrow
 	run(t, cfg).waitHeld(t)
 
 	last, worker := int64(-1), int64(-1)
-	for i := range 10 {
-		// Each is 300 ms ahead of the clock, and so is hi then.
-		clock.set(time.Duration(i) * 300 * time.Millisecond)
+	for range 4 { // each uses 200 ms more than have passed
 		r := run(t, cfg)
 		began := time.Now()
 		s := r.waitHeld(t)
 		if took := time.Since(began); took > testTTL/2 {
 			t.Errorf("took %v", took)
 		}
-		ranges, err := s.Generator.NextN(nil, 512*300)
+		ranges, err := s.Generator.NextN(nil, 512*200)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -144,6 +141,65 @@ func TestJetStreamAway(t *testing.T) {
 	r.waitID(t)
 	if r.state().Generator == g {
 		t.Fatal("the same generator")
+	}
+}
+
+// TestStoppedHolder: one that is stopped for longer than its lease, with requests
+// waiting, finds its time over when it goes on, and its successor's time is another.
+func TestStoppedHolder(t *testing.T) {
+	cfg := config(provision(t, natstest.Start(t)))
+	cfg.Layout = narrow
+	run(t, cfg).waitHeld(t)
+
+	m, err := Open(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	held, resume, done := make(chan State, 1), make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = m.Run(ctx, func(s State) {
+			if s.Generator != nil {
+				held <- s
+				<-resume // no heartbeats meanwhile
+			}
+		})
+	}()
+	s := <-held
+	successor := run(t, cfg)
+	last := mustNext(t, s.Generator)
+	natstest.Eventually(t, 5*testTTL, "a successor", func() bool {
+		if id, err := s.Generator.Next(); err == nil {
+			last = id
+		}
+		return successor.held()
+	})
+	first := successor.waitID(t)
+	if id, err := s.Generator.Next(); !errors.Is(err, snowflake.ErrFenced) {
+		t.Errorf("issues %d when its time is over: %v", id, err)
+	}
+	if cfg.Layout.WorkerID(first) != s.Worker || cfg.Layout.Timestamp(first) <= cfg.Layout.Timestamp(last) {
+		t.Errorf("the stopped one issued %d, its successor %d", last, first)
+	}
+	stop()
+	close(resume)
+	<-done
+	// Its farewell takes nothing away from the successor.
+	hi := cfg.Layout.TimeAt(0)
+	natstest.Eventually(t, testTTL, "a heartbeat", func() bool {
+		list, _, err := List(t.Context(), cfg.JS, prefix)
+		for _, h := range list {
+			if err == nil && h.Worker == s.Worker && h.Reserved.After(hi) {
+				hi = h.Reserved
+			}
+		}
+		return hi.After(cfg.Layout.Time(first).Add(testTTL))
+	})
+	for _, s := range successor.all() {
+		if errors.Is(s.Err, ErrLost) {
+			t.Error(s.Err)
+		}
 	}
 }
 
