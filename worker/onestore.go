@@ -10,7 +10,7 @@ import (
 	"github.com/idworker/idworker/messages"
 )
 
-// ErrForeignStore: the installation counts in another store.
+// ErrForeignStore is that the installation counts in another store.
 var ErrForeignStore = errors.New("the installation counts in another store")
 
 // storeKey is where the config bucket names the store.

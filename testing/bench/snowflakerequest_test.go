@@ -36,21 +36,21 @@ func benchmarkSnowflakeRequest(b *testing.B, what string, inFlight int) {
 		b.Fatal(err)
 	}
 	startSnowflakeEcho(b, srv, "echo", id.String())
-	startSnowflakeWorker(b, srv, "real")
+	startSnowflakeWorker(b, srv, "subject")
 
 	call := newLongCaller(b, srv.Connect(b), inFlight, len(id.String()))
-	await(b, srv, "real")
+	await(b, srv, "subject")
 	side := func(prefix messages.Prefix) func() measured {
 		return func() measured { return call.round(b, prefix.Snowflake(), requestRound) }
 	}
-	figures := inTurns(requestRounds, side("echo"), side("real"))
-	echo, real := figures[0], figures[1]
+	figures := inTurns(requestRounds, side("echo"), side("subject"))
+	echo, subject := figures[0], figures[1]
 	add := func(field func(measured) float64, metric, unit string, bar bar) {
-		ratio := medianRatio(column(real, field), column(echo, field))
+		ratio := medianRatio(column(subject, field), column(echo, field))
 		b.ReportMetric(ratio, metric+"/echo")
 		table.add(row{
 			what: "snowflake request, " + what + ": " + metric, unit: unit, beside: "echo", ratio: ratio, bar: bar,
-			subject: median(column(real, field)), baseline: median(column(echo, field)),
+			subject: median(column(subject, field)), baseline: median(column(echo, field)),
 		})
 	}
 	add(func(m measured) float64 { return m.rate }, "throughput", "/s", atLeast(rateBar))
