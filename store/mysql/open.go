@@ -21,6 +21,7 @@ type Store struct {
 	db      *sql.DB
 	table   string // quoted
 	name    string // for messages
+	counts  string // see Name
 	checked atomic.Bool
 }
 
@@ -68,8 +69,13 @@ func Open(dsn, table string) (*Store, error) {
 	// failover behind one name, everybody is at the new primary by then.
 	db.SetConnMaxLifetime(10 * time.Minute)
 	db.SetConnMaxIdleTime(3 * time.Minute)
-	return &Store{db: db, table: "`" + strings.Join(parts, "`.`") + "`", name: table}, nil
+	counts := strings.Join(append([]string{config.DBName}, parts...)[len(parts)-1:], ".")
+	return &Store{db: db, table: "`" + strings.Join(parts, "`.`") + "`", name: table, counts: counts}, nil
 }
+
+// Name says which table the store counts in, with its database; two that are named
+// differently are two. It does not say on which server: one database has many.
+func (s *Store) Name() string { return s.counts }
 
 // Close closes the connections. Calls that are under way fail.
 func (s *Store) Close() error { return s.db.Close() }

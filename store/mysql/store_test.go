@@ -15,29 +15,18 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// The table as Leaf's script makes it.
-const official = "CREATE TABLE leaf_alloc (biz_tag varchar(128) NOT NULL DEFAULT '', max_id bigint(20) NOT NULL DEFAULT '1'," +
-	" step int(11) NOT NULL, description varchar(256) DEFAULT NULL," +
-	" update_time timestamp NOT NULL DEFAULT CURRENT_TIMESTAMP ON UPDATE CURRENT_TIMESTAMP, PRIMARY KEY (biz_tag)) ENGINE=InnoDB"
+var official = leaftest.MySQL.Shapes["official"]
 
 var backend = leaftest.Backend{
-	Database: dbtest.MySQL,
-	Start:    dbtest.StartMySQL,
-	Open:     func(dsn, table string) (leaftest.Store, error) { return Open(dsn, table) },
-	Rest:     func(addr, database string) string { return "mysql://tcp(" + addr + ")/" + database },
-	Shapes: map[string]string{
-		"official": official,
-		"desc":     strings.Replace(official, "description", "`desc`", 1),
-		"id": "CREATE TABLE leaf_alloc (id bigint unsigned NOT NULL AUTO_INCREMENT PRIMARY KEY, biz_tag varchar(128) NOT NULL DEFAULT ''," +
-			" max_id bigint unsigned NOT NULL DEFAULT 1, step int NOT NULL, description varchar(256) DEFAULT NULL," +
-			" create_time datetime NOT NULL DEFAULT CURRENT_TIMESTAMP," +
-			" update_time timestamp NOT NULL DEFAULT CURRENT_TIMESTAMP ON UPDATE CURRENT_TIMESTAMP, UNIQUE KEY uk (biz_tag)) ENGINE=InnoDB",
-	},
+	Database:   dbtest.MySQL,
+	Start:      dbtest.StartMySQL,
+	Open:       func(dsn, table string) (leaftest.Store, error) { return Open(dsn, table) },
+	Rest:       func(addr, database string) string { return "mysql://tcp(" + addr + ")/" + database },
+	Dialect:    leaftest.MySQL,
 	IgnoreCase: official + " DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_general_ci",
 	NoKey:      "CREATE TABLE leaf_alloc (biz_tag varchar(128), max_id bigint, step int)",
 	Float:      "CREATE TABLE leaf_alloc (biz_tag varchar(128) PRIMARY KEY, max_id double NOT NULL, step int NOT NULL)",
 	Narrow:     "CREATE TABLE leaf_alloc (biz_tag varchar(128) PRIMARY KEY, max_id int NOT NULL, step int NOT NULL)",
-	Arg:        func(int) string { return "?" },
 	NoDatabase: "information_schem",
 	User: func(user, password, grant string) []string {
 		name := "'" + user + "'@'%'"
@@ -148,5 +137,21 @@ func TestReadOnlyServer(t *testing.T) {
 	srv.Exec(t, "SET GLOBAL read_only = 0")
 	if seg, err := s.Reserve(t.Context(), "order", 1); err != nil || seg.First != 1 {
 		t.Errorf("Reserve when the server takes writes again: %v, %v", seg, err)
+	}
+}
+
+// Tables of the same name in two databases are two.
+func TestNameTellsDatabasesApart(t *testing.T) {
+	for _, test := range []struct{ database, table, want string }{
+		{"leaf", "leaf_alloc", "leaf.leaf_alloc"}, {"copy", "leaf_alloc", "copy.leaf_alloc"}, {"leaf", "copy.leaf_alloc", "copy.leaf_alloc"},
+	} {
+		s, err := Open("mysql://u:p@tcp(h:1)/"+test.database, test.table)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.Name() != test.want {
+			t.Errorf("%s in %s is called %s, want %s", test.table, test.database, s.Name(), test.want)
+		}
+		_ = s.Close()
 	}
 }

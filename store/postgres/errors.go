@@ -3,6 +3,8 @@ package postgres
 import (
 	"errors"
 	"fmt"
+	"io"
+	"net"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -52,6 +54,10 @@ func (s *Store) explain(err error) error {
 	}
 	if unreachable := leaf.Unreachable(err); unreachable != nil {
 		return unreachable
+	}
+	var op *net.OpError
+	if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) || errors.As(err, &op) {
+		return fmt.Errorf("the connection to the database broke: %w", err)
 	}
 	return err
 }

@@ -19,6 +19,7 @@ type Store struct {
 	pool    *pgxpool.Pool
 	table   string // quoted
 	name    string // for messages
+	counts  string // see Name
 	checked atomic.Bool
 }
 
@@ -50,8 +51,12 @@ func Open(dsn, table string) (*Store, error) {
 	if err != nil {
 		return nil, errDSN
 	}
-	return &Store{pool: pool, table: pgx.Identifier(parts).Sanitize(), name: table}, nil
+	return &Store{pool: pool, table: pgx.Identifier(parts).Sanitize(), name: table, counts: config.ConnConfig.Database + "." + table}, nil
 }
+
+// Name says which table the store counts in, with its database; two that are named
+// differently are two. It does not say on which server: one database has many.
+func (s *Store) Name() string { return s.counts }
 
 // Close closes the connections, when the calls that use them have ended.
 func (s *Store) Close() error {

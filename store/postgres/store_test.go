@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
 
@@ -15,28 +14,19 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// The table of Leaf's script, as one would write it for PostgreSQL.
-const official = "CREATE TABLE leaf_alloc (biz_tag varchar(128) NOT NULL DEFAULT '' PRIMARY KEY, max_id bigint NOT NULL DEFAULT 1," +
-	" step int NOT NULL, description varchar(256), update_time timestamp NOT NULL DEFAULT CURRENT_TIMESTAMP)"
+var official = leaftest.Postgres.Shapes["official"]
 
 var backend = leaftest.Backend{
 	Database: dbtest.Postgres,
 	Start:    dbtest.StartPostgres,
 	Open:     func(dsn, table string) (leaftest.Store, error) { return Open(dsn, table) },
 	Rest:     func(addr, database string) string { return "postgres://" + addr + "/" + database },
-	Shapes: map[string]string{
-		"official": official,
-		"desc":     strings.Replace(official, "description", `"desc"`, 1),
-		"id": "CREATE TABLE leaf_alloc (id bigserial PRIMARY KEY, biz_tag varchar(128) NOT NULL DEFAULT '' UNIQUE," +
-			" max_id bigint NOT NULL DEFAULT 1, step int NOT NULL, description varchar(256)," +
-			" create_time timestamp NOT NULL DEFAULT CURRENT_TIMESTAMP, update_time timestamp NOT NULL DEFAULT CURRENT_TIMESTAMP)",
-	},
+	Dialect:  leaftest.Postgres,
 	IgnoreCase: "CREATE COLLATION IF NOT EXISTS nocase (provider = icu, locale = 'und-u-ks-level2', deterministic = false);" +
 		strings.Replace(official, "varchar(128)", "varchar(128) COLLATE nocase", 1),
 	NoKey:      "CREATE TABLE leaf_alloc (biz_tag varchar(128), max_id bigint, step int)",
 	Float:      "CREATE TABLE leaf_alloc (biz_tag varchar(128) PRIMARY KEY, max_id double precision NOT NULL, step int NOT NULL)",
 	Narrow:     "CREATE TABLE leaf_alloc (biz_tag varchar(128) PRIMARY KEY, max_id int NOT NULL, step int NOT NULL)",
-	Arg:        func(n int) string { return fmt.Sprintf("$%d", n) },
 	NoDatabase: "no_such_database",
 	User: func(user, password, grant string) []string {
 		statements := []string{"CREATE USER " + user + " PASSWORD '" + password + "'"}
@@ -110,5 +100,21 @@ func TestReadOnlyServer(t *testing.T) {
 	defer func() { _ = s.Close() }()
 	if seg, err := s.Reserve(t.Context(), "order", 1); !errors.Is(err, store.ErrSetup) || !strings.Contains(err.Error(), "primary") {
 		t.Errorf("Reserve: %v, %v, want ErrSetup", seg, err)
+	}
+}
+
+// Tables of the same name in two databases are two.
+func TestNameTellsDatabasesApart(t *testing.T) {
+	for _, test := range []struct{ database, table, want string }{
+		{"leaf", "leaf_alloc", "leaf.leaf_alloc"}, {"copy", "leaf_alloc", "copy.leaf_alloc"}, {"leaf", "public.leaf_alloc", "leaf.public.leaf_alloc"},
+	} {
+		s, err := Open("postgres://u:p@h:1/"+test.database, test.table)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.Name() != test.want {
+			t.Errorf("%s in %s is called %s, want %s", test.table, test.database, s.Name(), test.want)
+		}
+		_ = s.Close()
 	}
 }

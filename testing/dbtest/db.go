@@ -35,6 +35,13 @@ func (d *DB) DSNFor(user, password string) string {
 	return d.kind.dsn(endpoint{d.at.host, d.at.port, user, password, d.at.params}, d.name)
 }
 
+// DSNVia is the DSN by way of a [Proxy].
+func (d *DB) DSNVia(p *Proxy) string {
+	at := d.at
+	at.host, at.port, _ = strings.Cut(p.Addr(), ":")
+	return d.kind.dsn(at, d.name)
+}
+
 // Addr is host:port of the server.
 func (d *DB) Addr() string { return d.at.host + ":" + d.at.port }
 

@@ -1,8 +1,6 @@
 package leaftest
 
 import (
-	"context"
-	"database/sql"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -49,7 +47,7 @@ func (b *Backend) testBesideLeaf(t *testing.T, create string) {
 	for range 2 {
 		wg.Go(func() {
 			for !enoughOf() {
-				seg, step, err := b.leaf(t.Context(), db.SQL(), "order")
+				seg, step, err := b.Segment(t.Context(), db.SQL(), "order")
 				if err != nil {
 					t.Errorf("Leaf: %v", err)
 					return
@@ -74,22 +72,4 @@ func (b *Backend) testBesideLeaf(t *testing.T, create string) {
 		t.Errorf("%d IDs of [1, %d) were handed out, max_id is %d", sum, end, maxID(t, db, "order"))
 	}
 	t.Logf("%d IDs of ours, %d of Leaf's, %d segments", ours.Load(), leafs.Load(), ledger.Len())
-}
-
-// leaf takes a segment as Leaf does.
-func (b *Backend) leaf(ctx context.Context, db *sql.DB, tag string) (seg store.Segment, step int64, err error) {
-	tx, err := db.BeginTx(ctx, nil)
-	if err != nil {
-		return seg, 0, err
-	}
-	defer func() { _ = tx.Rollback() }()
-	if _, err := tx.ExecContext(ctx, "UPDATE leaf_alloc SET max_id = max_id + step WHERE biz_tag = "+b.Arg(1), tag); err != nil {
-		return seg, 0, err
-	}
-	var maxID int64
-	err = tx.QueryRowContext(ctx, "SELECT max_id, step FROM leaf_alloc WHERE biz_tag = "+b.Arg(1), tag).Scan(&maxID, &step)
-	if err != nil {
-		return seg, 0, err
-	}
-	return store.Segment{First: maxID - step, End: maxID}, step, tx.Commit()
 }

@@ -32,14 +32,13 @@ type Backend struct {
 	// Rest is a DSN without a user.
 	Rest func(addr, database string) string
 
-	Shapes     map[string]string // CREATE TABLE leaf_alloc …, as different installations have it
-	IgnoreCase string            // one whose biz_tag takes Order and order for the same
-	NoKey      string            // one without a key, and with NULLs
-	Float      string            // one whose max_id is floating point
-	Narrow     string            // one whose max_id has 32 bits
+	Dialect
 
-	// Arg is the placeholder of the nth argument.
-	Arg func(n int) string
+	// CREATE TABLE leaf_alloc …, as nobody should have it.
+	IgnoreCase string // one whose biz_tag takes Order and order for the same
+	NoKey      string // one without a key, and with NULLs
+	Float      string // one whose max_id is floating point
+	Narrow     string // one whose max_id has 32 bits
 
 	// User returns statements that make a user with a right on leaf_alloc, or with none,
 	// and as the last one what removes the user again.
