@@ -45,12 +45,12 @@ type asker struct {
 func (a *asker) ask(l allocator.Load) {
 	a.wg.Go(func() {
 		event := messages.LoadEvent{Instance: a.instance, Tag: l.Tag, Step: l.Step, Want: l.Want, Seq: l.Seq}
-		a.publish(event, l.Try)
+		a.publish(event)
 	})
 }
 
 // publish brings the event to the stream, or loads directly if that cannot be.
-func (a *asker) publish(event messages.LoadEvent, try int) {
+func (a *asker) publish(event messages.LoadEvent) {
 	if a.away.Load() { // load first, and see below whether the stream is back
 		a.direct(event)
 	}
@@ -72,7 +72,7 @@ func (a *asker) publish(event messages.LoadEvent, try int) {
 	case isQueued(err):
 		// Queued for so long although requests wait: its loader may be dead, and
 		// the stream will not give it to another for some seconds.
-		if try > 1 && event.Want > 0 {
+		if event.Want > 0 {
 			a.direct(event)
 		}
 	case !a.away.Swap(true):

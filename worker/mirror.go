@@ -26,14 +26,16 @@ type mirror struct {
 	store     tagLister
 	directory *Directory
 	provision func(ctx context.Context) error // makes the directory anew if it is gone
+	outage    *outage                         // of the store, shared with the loader
 	log       *zap.Logger
 	unusable  map[string]bool // tags already complained of
 }
 
 // mirrorRetry is the pause after a refresh that failed.
-const mirrorRetry = 5 * time.Second
+const mirrorRetry = 500 * time.Millisecond
 
-// run refreshes until ctx ends. Failures in a row are one line in the log.
+// run refreshes until ctx ends. Failures in a row are one line in the log, and those of
+// the store are the outage's.
 func (m *mirror) run(ctx context.Context, every time.Duration) {
 	failing := false
 	for ctx.Err() == nil {
@@ -41,7 +43,7 @@ func (m *mirror) run(ctx context.Context, every time.Duration) {
 		switch {
 		case ctx.Err() != nil:
 			return
-		case err != nil && !failing:
+		case err != nil && !failing && !errors.Is(err, errStoreAway):
 			m.log.Warn("tags are not mirrored", zap.Error(err))
 		case err == nil && failing:
 			m.log.Info("tags are mirrored again")
@@ -53,6 +55,12 @@ func (m *mirror) run(ctx context.Context, every time.Duration) {
 		}
 	}
 }
+
+// errStoreAway is an error that the outage has on its books.
+var errStoreAway = errors.New("list the store")
+
+// listing stands for a tag in the books of the outage.
+const listing = "(all)"
 
 // refresh brings the directory in line with the store. The directory is read
 // first: a tag is written to the store before the directory, so one that is listed
@@ -73,8 +81,10 @@ func (m *mirror) refresh(ctx context.Context) error {
 	if errors.Is(err, store.ErrCorrupt) {
 		have = nil // a tag that cannot be read is not one that was deleted
 	} else if err != nil {
-		return fmt.Errorf("list the store: %w", err)
+		m.outage.failed(listing, err)
+		return fmt.Errorf("%w: %w", errStoreAway, err)
 	}
+	m.outage.worked(listing)
 	for _, tag := range tags {
 		if err := Usable(tag); err != nil {
 			m.complain(tag, err)

@@ -25,19 +25,38 @@ func ClaimStore(ctx context.Context, js jetstream.JetStream, prefix messages.Pre
 	if err != nil {
 		return fmt.Errorf("open bucket %s: %w", prefix.ConfigBucket(), err)
 	}
-	entry, err := kv.Get(ctx, storeKey)
+	err = sameStore(ctx, kv, name)
 	if errors.Is(err, jetstream.ErrKeyNotFound) {
 		if _, err := kv.Create(ctx, storeKey, []byte(name)); err == nil {
 			return nil
 		}
-		entry, err = kv.Get(ctx, storeKey) // somebody else was first, or the answer is lost
+		err = sameStore(ctx, kv, name) // somebody else was first, or the answer is lost
 	}
+	return err
+}
+
+// CheckStore is ClaimStore for those who only look: where no loader has been yet, any
+// store is right.
+func CheckStore(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, name string) error {
+	kv, err := js.KeyValue(ctx, prefix.ConfigBucket())
+	if err == nil {
+		err = sameStore(ctx, kv, name)
+	}
+	if errors.Is(err, jetstream.ErrBucketNotFound) || errors.Is(err, jetstream.ErrKeyNotFound) {
+		return nil
+	}
+	return err
+}
+
+// sameStore compares the name with what is written down.
+func sameStore(ctx context.Context, kv jetstream.KeyValue, name string) error {
+	entry, err := kv.Get(ctx, storeKey)
 	if err != nil {
-		return fmt.Errorf("bucket %s, key %s: %w", prefix.ConfigBucket(), storeKey, err)
+		return fmt.Errorf("bucket %s, key %s: %w", kv.Bucket(), storeKey, err)
 	}
 	if have := string(entry.Value()); have != name {
 		return fmt.Errorf("%w: it is %q, and this process was given %q; give it the same --store and --table. If the counters were moved on purpose, with all processes stopped, delete the key %s of the bucket %s",
-			ErrForeignStore, have, name, storeKey, prefix.ConfigBucket())
+			ErrForeignStore, have, name, storeKey, kv.Bucket())
 	}
 	return nil
 }

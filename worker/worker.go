@@ -121,6 +121,7 @@ func (w *Worker) startLoading(directory *Directory) error {
 		store:     w.cfg.Store,
 		directory: directory,
 		provision: func(ctx context.Context) error { return Provision(ctx, w.js, w.cfg.Prefix, w.cfg.Replicas) },
+		outage:    w.loader.outage,
 		log:       w.cfg.Log,
 	}
 	w.loading.Go(func() { w.loader.run(ctx, w.js, w.cfg.Replicas) })

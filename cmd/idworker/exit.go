@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"net"
 
 	"github.com/nats-io/nats.go"
 
@@ -56,6 +57,10 @@ func exitCode(err error) int {
 	var usage *usageError
 	if errors.As(err, &usage) {
 		return exitUsage
+	}
+	var network net.Error // the database is away
+	if errors.As(err, &network) {
+		return exitTryLater
 	}
 	for _, e := range exits {
 		if errors.Is(err, e.err) {

@@ -43,6 +43,7 @@ type database interface {
 	store.Store
 	Check(ctx context.Context) error
 	Migrate(ctx context.Context) error
+	Name() string // of the table, with its database
 	Close() error
 }
 
@@ -82,7 +83,7 @@ func (f storeFlags) open(ctx context.Context, js jetstream.JetStream, prefix mes
 	if err != nil {
 		return segmentStore{}, err
 	}
-	return segmentStore{db, kind + " " + f.Table, db.Close}, nil
+	return segmentStore{db, kind + " " + db.Name(), db.Close}, nil
 }
 
 func (f storeFlags) openDatabase(dsn, kind string) (database, error) {

@@ -44,7 +44,7 @@ func (i installation) withTags(ctx context.Context, from storeFlags, use func(co
 		if segments.close != nil {
 			defer func() { _ = segments.close() }() // all answers are in
 		}
-		if err := worker.ClaimStore(ctx, js, i.Prefix, segments.name); err != nil {
+		if err := worker.CheckStore(ctx, js, i.Prefix, segments.name); err != nil {
 			return err
 		}
 		return use(ctx, tags{segments, directory})
