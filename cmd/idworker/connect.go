@@ -29,7 +29,7 @@ func (i installation) connect() (*nats.Conn, error) {
 	}
 	conn, err := nats.Connect(url, nats.Name("idworker"))
 	if err != nil {
-		return nil, fmt.Errorf("connect to NATS at %s: %w", url, err)
+		return nil, fmt.Errorf("connect to NATS at %s: %w; start one with idworker serve, or name yours with --server", url, err)
 	}
 	return conn, nil
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/snowflake"
 	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/worker"
 )
@@ -39,6 +40,7 @@ var exits = []struct {
 	{worker.ErrConfig, exitUsage},
 	{worker.ErrForeignStore, exitUsage},
 	{store.ErrBadTag, exitUsage},
+	{snowflake.ErrID, exitUsage},
 	{messages.ErrNoTag, exitNoTag},
 	{store.ErrNoTag, exitNoTag},
 	{messages.ErrBusy, exitTryLater},

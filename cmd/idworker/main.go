@@ -26,7 +26,7 @@ type cli struct {
 	Decode  decodeCmd  `cmd:"" help:"Take snowflake IDs apart."`
 	Workers workersCmd `cmd:"" help:"List worker IDs of snowflake IDs and who holds them."`
 
-	Version kong.VersionFlag `help:"Print the version and exit."`
+	Version kong.VersionFlag `help:"Print the version and exit." env:"-"`
 }
 
 func main() {

@@ -53,8 +53,12 @@ func (s *serveCmd) Run(ctx context.Context, out output) (err error) {
 	if err := cfg.Check(); err != nil {
 		return err
 	}
-	if _, _, err := s.dsn(); err != nil {
+	_, kind, err := s.dsn()
+	if err != nil {
 		return err
+	}
+	if s.Migrate && kind == kindJetStream {
+		return &usageError{errors.New("--migrate: there is no table to make without a database, see --store")}
 	}
 	log := newLogger(s.LogLevel)
 	defer func() { _ = log.Sync() }() // stderr cannot be synced on every system
@@ -81,7 +85,7 @@ func (s *serveCmd) Run(ctx context.Context, out output) (err error) {
 	if err != nil {
 		return err
 	}
-	log.Info("serving", zap.String("version", version), zap.String("role", string(s.Role)),
+	log.Info("serving", zap.String("version", version), zap.String("role", string(s.Role)), zap.String("store", kind),
 		zap.String("prefix", string(s.Prefix)), zap.String("instance", w.Instance()))
 	if s.Demo {
 		err = demo(ctx, out, url, s.Prefix, s.storeFlags)

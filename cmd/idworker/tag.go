@@ -98,18 +98,13 @@ func printable(name string) string {
 	return name
 }
 
-// stepFlags are common to the commands that set a step.
-type stepFlags struct {
-	Step    int64 `help:"IDs per segment: about what is used in ten minutes at peak." default:"1000"`
-	MaxStep int64 `help:"Largest step allowed; the same as the workers'." default:"1000000"`
-}
-
-func (f stepFlags) check(tag string) error {
+// checkStep checks what the commands that set a step have in common.
+func checkStep(tag string, step, maxStep int64) error {
 	if err := messages.CheckTag(tag); err != nil {
 		return err
 	}
-	if f.Step < 1 || f.Step > f.MaxStep {
-		return fmt.Errorf("%w: step %d, allowed is 1 to %d (--max-step)", store.ErrBadTag, f.Step, f.MaxStep)
+	if step < 1 || step > maxStep {
+		return fmt.Errorf("%w: step %d, allowed is 1 to %d (--max-step)", store.ErrBadTag, step, maxStep)
 	}
 	return nil
 }
@@ -117,17 +112,21 @@ func (f stepFlags) check(tag string) error {
 type tagCreateCmd struct {
 	installation `embed:""`
 	storeFlags   `embed:""`
-	stepFlags    `embed:""`
 
-	Tag   string `arg:"" help:"Name: A-Z a-z 0-9 _ - and dots between tokens, at most 128 bytes."`
-	First int64  `help:"The first ID." default:"1"`
+	Tag     string `arg:"" help:"Name: A-Z a-z 0-9 _ - and dots between tokens, at most 128 bytes."`
+	Step    int64  `help:"IDs per segment: about what is used in ten minutes at peak." default:"1000"`
+	MaxStep int64  `help:"Largest step allowed; the same as the workers'." default:"1000000"`
+	First   int64  `help:"The first ID." default:"1"`
 }
 
 // Run writes the store first: a directory entry without a counter behind it would
 // have workers ask for what is not there.
 func (c *tagCreateCmd) Run(ctx context.Context, out output) error {
-	if err := c.check(c.Tag); err != nil {
+	if err := checkStep(c.Tag, c.Step, c.MaxStep); err != nil {
 		return err
+	}
+	if _, err := store.Following(c.First, c.Step); err != nil {
+		return fmt.Errorf("%w: first ID %d leaves no room for a segment of %d below 2^63", store.ErrBadTag, c.First, c.Step)
 	}
 	return c.withTags(ctx, c.storeFlags, func(ctx context.Context, t tags) error {
 		if err := t.store.CreateTag(ctx, store.Tag{Name: c.Tag, Step: c.Step, Next: c.First}); err != nil {
@@ -144,14 +143,15 @@ func (c *tagCreateCmd) Run(ctx context.Context, out output) error {
 type tagSetCmd struct {
 	installation `embed:""`
 	storeFlags   `embed:""`
-	stepFlags    `embed:""`
 
-	Tag string `arg:"" help:"Name of the tag."`
+	Tag     string `arg:"" help:"Name of the tag."`
+	Step    int64  `help:"IDs per segment." required:""`
+	MaxStep int64  `help:"Largest step allowed; the same as the workers'." default:"1000000"`
 }
 
 // Run changes the configured step; IDs are not touched.
 func (s *tagSetCmd) Run(ctx context.Context, out output) error {
-	if err := s.check(s.Tag); err != nil {
+	if err := checkStep(s.Tag, s.Step, s.MaxStep); err != nil {
 		return err
 	}
 	return s.withTags(ctx, s.storeFlags, func(ctx context.Context, t tags) error {
