@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/testing/natstest"
 )
 
 // The exit codes, as cmd/idworker/exit.go and the README list them.
@@ -191,12 +192,16 @@ func TestNumbersRunOut(t *testing.T) {
 	}
 	t.Logf("the last ID is 2^63 - %d", uint64(1<<63)-uint64(last))
 
-	// One more restart does not begin anew either.
-	if r := run(t, "tag", "create", "--server", s.url, "end", "--first", "9223372036854775807", "--step", "1"); r.code != exitOK {
-		t.Errorf("tag create at the very end: %+v", r)
+	// A tag without room for one segment is refused; one with room for one ID has it.
+	if r := run(t, "tag", "create", "--server", s.url, "end", "--first", "9223372036854775807", "--step", "1"); r.code != exitUsage || !strings.Contains(r.stderr, "leaves no room") {
+		t.Errorf("tag create past the end: %+v", r)
 	}
+	must(t, "tag", "create", "--server", s.url, "end", "--first", "9223372036854775806", "--step", "1")
+	natstest.Eventually(t, readyWithin, "the very last ID", func() bool {
+		return run(t, "get", "--server", s.url, "end").stdout == "9223372036854775806\n"
+	})
 	if r := run(t, "get", "--server", s.url, "end"); r.code != exitExhausted {
-		t.Errorf("get at the very end: %+v, want exit code %d", r, exitExhausted)
+		t.Errorf("get past the end: %+v, want exit code %d", r, exitExhausted)
 	}
 }
 
