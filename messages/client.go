@@ -20,7 +20,8 @@ func NewClient(nc *nats.Conn, prefix Prefix) *Client {
 	return &Client{nc: nc, prefix: prefix}
 }
 
-// Next returns one ID of the tag.
+// Next returns one ID of the tag. ctx ought to have a deadline: that a request or its
+// reply was lost is not noticed otherwise.
 //
 // Errors: [ErrTag], those of the codes at [Code], [ErrReply], and what NATS
 // says when nobody answers (nats.ErrNoResponders) or ctx ends.

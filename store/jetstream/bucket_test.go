@@ -24,7 +24,7 @@ func TestOpenRefusesWhatForgets(t *testing.T) {
 		"safe":    func(*natsjs.StreamConfig) {},
 		"bounded": func(c *natsjs.StreamConfig) { c.MaxBytes = 1 << 20 },
 		"memory":  func(c *natsjs.StreamConfig) { c.Storage = natsjs.MemoryStorage },
-		"TTL":     func(c *natsjs.StreamConfig) { c.MaxAge = time.Hour },
+		"ttl":     func(c *natsjs.StreamConfig) { c.MaxAge = time.Hour },
 		"discard": func(c *natsjs.StreamConfig) { c.Discard, c.MaxBytes = natsjs.DiscardOld, 1<<20 },
 		"async":   func(c *natsjs.StreamConfig) { c.PersistMode = natsjs.AsyncPersistMode },
 		"sources": func(c *natsjs.StreamConfig) { c.Sources = []*natsjs.StreamSource{{Name: "other"}} },
