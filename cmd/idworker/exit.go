@@ -60,7 +60,7 @@ func exitCode(err error) int {
 	if errors.As(err, &usage) {
 		return exitUsage
 	}
-	var network net.Error // the database is away
+	var network *net.OpError // the database is away
 	if errors.As(err, &network) {
 		return exitTryLater
 	}

@@ -125,6 +125,9 @@ func (c *tagCreateCmd) Run(ctx context.Context, out output) error {
 	if err := checkStep(c.Tag, c.Step, c.MaxStep); err != nil {
 		return err
 	}
+	if err := (store.Tag{Name: c.Tag, Step: c.Step, Next: c.First}).Check(); err != nil {
+		return err
+	}
 	if _, err := store.Following(c.First, c.Step); err != nil {
 		return fmt.Errorf("%w: first ID %d leaves no room for a segment of %d below 2^63", store.ErrBadTag, c.First, c.Step)
 	}
