@@ -149,11 +149,12 @@ func (l *loader) size(event messages.LoadEvent) int64 { return min(event.Size(),
 func (l *loader) reserve(tag string, n int64) (store.Segment, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), storeTimeout)
 	defer cancel()
+	began := time.Now()
 	segment, err := l.store.Reserve(ctx, tag, n)
 	l.writes.Add(1)
 	if err != nil && refusal(err) == 0 {
 		l.failures.Add(1)
-		l.outage.failed(tag, err)
+		l.outage.failed(tag, began, err)
 	} else {
 		l.outage.worked(tag)
 	}

@@ -77,11 +77,12 @@ func (m *mirror) refresh(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("list the directory: %w", err)
 	}
+	began := time.Now()
 	tags, err := m.store.Tags(ctx)
 	if errors.Is(err, store.ErrCorrupt) {
 		have = nil // a tag that cannot be read is not one that was deleted
 	} else if err != nil {
-		m.outage.failed(listing, err)
+		m.outage.failed(listing, began, err)
 		return fmt.Errorf("%w: %w", errStoreAway, err)
 	}
 	m.outage.worked(listing)

@@ -15,7 +15,8 @@ type outage struct {
 
 	mu       sync.Mutex
 	failing  map[string]time.Time // tag → latest failure
-	since    time.Time
+	since    time.Time            // the first failure
+	ended    time.Time            // the end of the latest outage
 	failures int
 }
 
@@ -26,12 +27,16 @@ func newOutage(log *zap.Logger, store string) *outage {
 	return &outage{log: log.With(zap.String("store", store)), failing: make(map[string]time.Time)}
 }
 
-// failed notes a failure.
-func (o *outage) failed(tag string, err error) {
+// failed notes the failure of a call that began at the given time. One that began
+// before the store worked again belongs to the outage that is over.
+func (o *outage) failed(tag string, began time.Time, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	now := time.Now()
 	if len(o.failing) == 0 {
+		if began.Before(o.ended) {
+			return
+		}
 		o.since, o.failures = now, 0
 		o.log.Error("store fails", zap.String("tag", tag), zap.Error(err))
 	}
@@ -54,6 +59,7 @@ func (o *outage) worked(tag string) {
 		}
 	}
 	if len(o.failing) == 0 {
+		o.ended = now
 		o.log.Info("store works again", zap.Duration("after", now.Sub(o.since)), zap.Int("failures", o.failures))
 	}
 }
