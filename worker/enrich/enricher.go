@@ -66,8 +66,14 @@ func Open(ctx context.Context, cfg Config) (*Enricher, error) {
 		e.limit = min(e.limit, most)
 	}
 	kv, err := openBucket(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
 	e.book = book{kv: kv, key: e.name}
-	return e, err
+	if err := e.book.load(ctx); err != nil {
+		return nil, err
+	}
+	return e, e.sameAs(e.book.record)
 }
 
 // Name is the name of the enrichment, the same for all that share it: its streams.

@@ -105,15 +105,24 @@ func (s stamper) stamp(e event, id int64) (*nats.Msg, error) {
 	return msg, nil
 }
 
-// deadLetter makes the message that tells of an event that cannot be stamped. Its
+// deadLetter makes the message that tells of an event that cannot be stamped. Where the
+// event does not fit into limit bytes it is left out: the source still has it. The
 // Nats-Msg-Id keeps a second try soon after from showing up twice.
-func (s stamper) deadLetter(subject string, e event, reason error) *nats.Msg {
+func (s stamper) deadLetter(subject string, e event, reason error, limit int) *nats.Msg {
 	msg := &nats.Msg{Subject: subject, Header: carried(e.header), Data: e.data}
+	s.explain(msg, e, reason)
+	if wireSize(msg) > limit {
+		msg = &nats.Msg{Subject: subject, Header: nats.Header{}}
+		s.explain(msg, e, reason)
+	}
+	return msg
+}
+
+func (s stamper) explain(msg *nats.Msg, e event, reason error) {
 	msg.Header.Set(HeaderSource, origin(s.source, e.seq))
 	msg.Header.Set(HeaderSubject, e.subject)
 	msg.Header.Set(HeaderError, strings.ToValidUTF8(reason.Error(), "?"))
 	msg.Header.Set(nats.MsgIdHdr, "ids-dead "+origin(s.source, e.seq))
-	return msg
 }
 
 // serverHeaders is what headers begin with that tell the server to do something: to

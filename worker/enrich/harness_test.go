@@ -165,6 +165,16 @@ func (b *bed) stored(stream string, filter string) (msgs []jetstream.Msg) {
 	return msgs
 }
 
+// count is how many messages a stream holds.
+func (b *bed) count(stream string) uint64 {
+	b.Helper()
+	s, err := b.js.Stream(b.Context(), stream)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return s.CachedInfo().State.Msgs
+}
+
 // await waits until the target has n messages.
 func (b *bed) await(n uint64) {
 	b.Helper()

@@ -2,6 +2,7 @@ package enrich
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -29,6 +30,9 @@ type reader struct {
 	done     chan struct{}
 	drained  chan struct{}
 }
+
+// errSource says that the source cannot be read any further by this reader.
+var errSource = errors.New("read the source")
 
 // orphanAge is how long the server keeps the consumer of an enricher that died.
 const orphanAge = 10 * time.Second
@@ -85,7 +89,7 @@ func (r *reader) batch(ctx context.Context) (batch []event, err error) {
 	select {
 	case e, ok := <-r.events:
 		if !ok {
-			return nil, fmt.Errorf("read the source: %w", r.err)
+			return nil, fmt.Errorf("%w: %w", errSource, r.err)
 		}
 		batch = append(batch, e)
 	case <-ctx.Done():

@@ -16,6 +16,10 @@ type record struct {
 	Source time.Time `json:"source"`
 	Target time.Time `json:"target"`
 
+	// What decides which events are enriched, and where they go: the same for all.
+	Filter string `json:"filter"`
+	To     string `json:"to"`
+
 	Done  uint64 `json:"done"` // source sequence through which all is in the target
 	Last  uint64 `json:"last"` // the target's last sequence then
 	Plan  *plan  `json:"plan,omitempty"`

@@ -81,7 +81,7 @@ func (e *Enricher) turn(ctx context.Context) error {
 	defer func() { _ = sub.Unsubscribe() }() // fails on a closed connection only
 	reader, err := newReader(ctx, e.source, e.cfg.Filter, e.book.Done)
 	if err != nil {
-		return fmt.Errorf("read the source: %w", err)
+		return fmt.Errorf("%w: %w", errSource, err)
 	}
 	defer reader.close()
 	preparer := e.newPreparer(reader)
@@ -90,20 +90,22 @@ func (e *Enricher) turn(ctx context.Context) error {
 
 	alive := time.NewTicker(heartbeat)
 	defer alive.Stop()
+	var next *nats.Msg // the latest that asked for the next turn
 	for began := time.Now(); ; {
 		select {
+		case next = <-waiting:
 		case batch := <-preparer.out:
 			err = e.step(ctx, batch)
 		case <-alive.C:
 			err = e.beat(ctx)
 		case <-ctx.Done():
-			return e.handOver(ctx, waiting)
+			return e.handOver(ctx, next)
 		}
 		if err != nil {
 			return err
 		}
-		if time.Since(began) >= turnLength && len(waiting) > 0 {
-			return e.handOver(ctx, waiting)
+		if time.Since(began) >= turnLength && next != nil {
+			return e.handOver(ctx, next)
 		}
 	}
 }
@@ -145,6 +147,9 @@ func (e *Enricher) recognise(ctx context.Context) error {
 		return fmt.Errorf("target stream: %w", err)
 	}
 	b := &e.book
+	if err := e.sameAs(b.record); err != nil {
+		return err
+	}
 	if b.revision != 0 && !b.Source.Equal(source.Created) {
 		e.log.Warn("the source stream was made anew since, beginning at its first event")
 		b.Done, b.Plan = 0, nil
@@ -154,11 +159,22 @@ func (e *Enricher) recognise(ctx context.Context) error {
 		b.Last = 0
 	}
 	b.Source, b.Target = source.Created, target.Created
+	b.Filter, b.To = e.cfg.Filter, e.cfg.To
 	if b.revision == 0 {
 		b.Last = target.State.LastSeq
 		return e.recall(ctx, source.State.LastSeq)
 	}
 	return nil
+}
+
+// sameAs refuses a record of enrichers that take other events, or send them elsewhere: one
+// that took only some would pass the others for good.
+func (e *Enricher) sameAs(r record) error {
+	if (r.Filter == "" || r.Filter == e.cfg.Filter) && (r.To == "" || r.To == e.cfg.To) {
+		return nil
+	}
+	return bad("enrichment %s takes %q to %q, not %q to %q; use another target stream, or, once its enrichers have ended, delete key %s of bucket %s: the next one then goes on where the target ends",
+		e.name, r.Filter, r.To, e.cfg.Filter, e.cfg.To, e.name, e.cfg.Prefix.EnrichBucket())
 }
 
 // recall takes up a record that was lost where the target's latest event says.
@@ -210,7 +226,7 @@ func (e *Enricher) planned(ctx context.Context) ([]*nats.Msg, error) {
 // step buries the dead letters of a batch, saves its plan and publishes it.
 func (e *Enricher) step(ctx context.Context, batch prepared) error {
 	if batch.err != nil {
-		if errors.Is(batch.err, jetstream.ErrMsgIteratorClosed) {
+		if errors.Is(batch.err, errSource) {
 			return batch.err
 		}
 		e.starved = true
@@ -222,6 +238,10 @@ func (e *Enricher) step(ctx context.Context, batch prepared) error {
 		if err := e.bury(ctx, d); err != nil {
 			return err
 		}
+	}
+	if len(batch.dead) > 0 {
+		e.log.Warn("events were sent to the dead-letter subject", zap.Int("events", len(batch.dead)),
+			zap.Uint64("first", batch.dead[0].event.seq), zap.Error(batch.dead[0].reason))
 	}
 	e.book.Plan = batch.plan
 	if err := e.save(ctx); err != nil {
@@ -297,7 +317,7 @@ func (e *Enricher) bury(ctx context.Context, d deadLetter) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
-	ack, err := e.cfg.JetStream.PublishMsg(ctx, e.stamper.deadLetter(e.cfg.DeadLetter, d.event, reason))
+	ack, err := e.cfg.JetStream.PublishMsg(ctx, e.stamper.deadLetter(e.cfg.DeadLetter, d.event, reason, e.limit))
 	if err != nil {
 		return fmt.Errorf("publish the dead letter of %w: %w", reason, err)
 	}
@@ -305,18 +325,15 @@ func (e *Enricher) bury(ctx context.Context, d deadLetter) error {
 		e.book.Last = ack.Sequence
 	}
 	e.figures.dead.Add(1)
-	e.log.Warn("dead letter", zap.Error(reason))
+	e.log.Debug("dead letter", zap.Error(reason))
 	return nil
 }
 
-// handOver ends the turn: the next owner is the one that has waited longest, or nobody.
-func (e *Enricher) handOver(ctx context.Context, waiting <-chan *nats.Msg) error {
+// handOver ends the turn: the next owner is the one that asked, or nobody.
+func (e *Enricher) handOver(ctx context.Context, next *nats.Msg) error {
 	e.book.Owner = ""
-	var next *nats.Msg
-	select {
-	case next = <-waiting:
+	if next != nil && len(next.Data) == len(e.instance) {
 		e.book.Owner = string(next.Data)
-	default:
 	}
 	if err := e.save(ctx); err != nil || next == nil {
 		return err
