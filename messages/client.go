@@ -7,11 +7,17 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Client asks for IDs. It holds nothing but the connection, so it is cheap, and
-// safe for concurrent use.
+// Client asks for IDs, and asks again while nobody can answer: a worker that is
+// paused, dying or restarted, or the lack of one, costs its callers time and no
+// error, as long as their context lasts.
+//
+// It holds nothing but the connection, so it is cheap, and safe for concurrent use.
+// What a call takes is lost to others if its answer comes too late: a gap, never a
+// duplicate.
 type Client struct {
 	nc     *nats.Conn
 	prefix Prefix
+	noted  func(transient error) // told what makes a call ask again; may be nil
 }
 
 // NewClient returns a client that asks the installation with that prefix. The
@@ -20,11 +26,20 @@ func NewClient(nc *nats.Conn, prefix Prefix) *Client {
 	return &Client{nc: nc, prefix: prefix}
 }
 
-// Next returns one ID of the tag. ctx ought to have a deadline: that a request or its
-// reply was lost is not noticed otherwise.
+// Next returns one ID of the tag. It asks until there is an answer, so ctx should have
+// a deadline; without one the call lasts until ctx is cancelled or the connection is
+// closed.
 //
-// Errors: [ErrTag], those of the codes at [Code], [ErrReply], and what NATS
-// says when nobody answers (nats.ErrNoResponders) or ctx ends.
+// Asked again, after pauses that grow from 50 ms to 1 s: when nobody answers, when
+// there is nobody to ask, when the connection is lost, and after [ErrBusy] and
+// [ErrUnavailable]. If ctx ends first, the error matches both ctx.Err() and the latest
+// of these: nats.ErrTimeout, nats.ErrNoResponders, nats.ErrDisconnected, ErrBusy or
+// ErrUnavailable.
+//
+// Returned at once: [ErrTag] and [ErrCount]; [ErrMalformed], [ErrNoTag], [ErrExhausted]
+// and any other error reply; [ErrReply]; and what NATS says when asking again is no
+// use, such as nats.ErrConnectionClosed, nats.ErrConnectionDraining or
+// nats.ErrPermissionViolation. With an error there is never an ID to use.
 func (c *Client) Next(ctx context.Context, tag string) (int64, error) {
 	ranges, err := c.NextN(ctx, tag, 1)
 	if err != nil {
@@ -62,9 +77,5 @@ func (c *Client) ask(ctx context.Context, subject string, n int64) ([]Range, err
 	if n < 1 {
 		return nil, fmt.Errorf("%w: %d, allowed is 1 or more", ErrCount, n)
 	}
-	reply, err := c.nc.RequestWithContext(ctx, subject, EncodeCount(n))
-	if err != nil {
-		return nil, fmt.Errorf("request %s: %w", subject, err)
-	}
-	return DecodeReply(reply, n)
+	return newAsking(c, subject, n).do(ctx)
 }

@@ -15,6 +15,11 @@
 // The text form is deliberate: a shell and every language can use it. JavaScript
 // callers have to parse IDs as BigInt or keep them as strings.
 //
+// In Go, [Client] asks, and asks again while nobody can answer; [Prefetcher] has IDs in
+// memory before they are wanted. Both rely on one thing: what has been handed out is
+// never handed out again, so that an answer nobody waits for any more is a gap, and asking
+// twice is safe. An answer counts only as a whole, and only for the call that asked.
+//
 // Behind the contract, a worker asks for segments with a [LoadEvent] and gets
 // them in a [Grant]. Callers need neither.
 package messages

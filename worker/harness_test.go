@@ -94,16 +94,31 @@ func createTags(t testing.TB, net network, s store.Store, step int64, names ...s
 	}
 }
 
-// client is a caller of the test.
+// client is a caller of the test. It asks once: the Go client would ask again, and so
+// hide what became of a request.
 type client struct {
-	t testing.TB
-	*messages.Client
+	t    testing.TB
 	conn *nats.Conn
 }
 
-func newClient(t testing.TB, net network) client {
-	conn := net.Connect(t)
-	return client{t, messages.NewClient(conn, messages.DefaultPrefix), conn}
+func newClient(t testing.TB, net network) client { return client{t, net.Connect(t)} }
+
+// NextN requests n IDs of a tag.
+func (c client) NextN(ctx context.Context, tag string, n int64) ([]messages.Range, error) {
+	return c.request(ctx, messages.DefaultPrefix.Segment(tag), n)
+}
+
+// SnowflakeN requests n snowflake IDs.
+func (c client) SnowflakeN(ctx context.Context, n int64) ([]messages.Range, error) {
+	return c.request(ctx, messages.DefaultPrefix.Snowflake(), n)
+}
+
+func (c client) request(ctx context.Context, subject string, n int64) ([]messages.Range, error) {
+	reply, err := c.conn.RequestWithContext(ctx, subject, messages.EncodeCount(n))
+	if err != nil {
+		return nil, err
+	}
+	return messages.DecodeReply(reply, n)
 }
 
 // ask returns n IDs or the error, within the given time.

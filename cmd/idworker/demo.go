@@ -78,7 +78,7 @@ func demo(ctx context.Context, out output, url string, prefix messages.Prefix, f
 func firstID(ctx context.Context, client *messages.Client) (int64, error) {
 	for {
 		id, err := client.Next(ctx, demoTag)
-		if !errors.Is(err, messages.ErrNoTag) && !errors.Is(err, nats.ErrNoResponders) {
+		if !errors.Is(err, messages.ErrNoTag) {
 			return id, err
 		}
 		select {

@@ -20,7 +20,7 @@ type getCmd struct {
 	What      []string      `arg:"" optional:"" name:"tag [n]" help:"Tag whose IDs to get, unless --snowflake, and how many."`
 	Snowflake bool          `help:"Get snowflake IDs."`
 	Ranges    bool          `help:"Print ranges, first-last, instead of single IDs."`
-	Timeout   time.Duration `help:"How long to wait." default:"5s"`
+	Timeout   time.Duration `help:"How long to wait for an answer." default:"5s"`
 }
 
 // parse reads the arguments: TAG [N], or [N] with --snowflake.
@@ -48,7 +48,30 @@ func (g *getCmd) parse() (tag string, n int64, err error) {
 	return "", 0, &usageError{fmt.Errorf("unexpected argument %s", rest[1])}
 }
 
-// Run asks once, in one batch: all IDs, or an error and none.
+// nobodyFor is how long get looks for a worker: longer than a restart leaves the queue
+// group empty, and not so long that whoever forgot to start one wonders.
+const nobodyFor = time.Second
+
+// ask gets n IDs within the timeout. That nobody is there to be asked is said earlier.
+func (g *getCmd) ask(ctx context.Context, client *messages.Client, tag string, n int64) ([]messages.Range, error) {
+	ctx, cancel := context.WithTimeout(ctx, g.Timeout)
+	defer cancel()
+	next := func(ctx context.Context) ([]messages.Range, error) {
+		if g.Snowflake {
+			return client.SnowflakeN(ctx, n)
+		}
+		return client.NextN(ctx, tag, n)
+	}
+	short, cancelShort := context.WithTimeout(ctx, nobodyFor)
+	defer cancelShort()
+	ranges, err := next(short)
+	if err == nil || short.Err() == nil || ctx.Err() != nil || errors.Is(err, nats.ErrNoResponders) {
+		return ranges, err
+	}
+	return next(ctx)
+}
+
+// Run asks for one batch: all IDs, or an error and none.
 func (g *getCmd) Run(ctx context.Context, out output) error {
 	tag, n, err := g.parse()
 	if err != nil {
@@ -59,15 +82,7 @@ func (g *getCmd) Run(ctx context.Context, out output) error {
 		return err
 	}
 	defer conn.Close()
-	ctx, cancel := context.WithTimeout(ctx, g.Timeout)
-	defer cancel()
-	client := messages.NewClient(conn, g.Prefix)
-	var ranges []messages.Range
-	if g.Snowflake {
-		ranges, err = client.SnowflakeN(ctx, n)
-	} else {
-		ranges, err = client.NextN(ctx, tag, n)
-	}
+	ranges, err := g.ask(ctx, messages.NewClient(conn, g.Prefix), tag, n)
 	switch {
 	case errors.Is(err, nats.ErrNoResponders):
 		return fmt.Errorf("%w: no worker serves the prefix %q there; start one with: idworker serve", err, g.Prefix)

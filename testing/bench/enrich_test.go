@@ -28,7 +28,7 @@ const (
 // equal stream without waiting for each answer, and acknowledges each that was stored.
 func BenchmarkEnrich(b *testing.B) {
 	srv := natstest.Start(b, func(o *server.Options) { o.SyncAlways = false })
-	startWorker(b, srv, "ids", 1<<30)
+	startWorker(b, srv, "ids", 1<<30, 1000)
 	conn := srv.Connect(b)
 	js, err := jetstream.New(conn, jetstream.WithPublishAsyncMaxPending(enrichWindow))
 	if err != nil {

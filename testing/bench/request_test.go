@@ -59,8 +59,8 @@ func benchmarkRequest(b *testing.B, what string, inFlight int, step int64) {
 	// The folder's file system has to have a disk for this to mean anything.
 	srv := natstest.Start(b, func(o *server.Options) { o.SyncAlways = true })
 	startEcho(b, srv, "echo")
-	refills := startWorker(b, srv, "many", step)
-	none := startWorker(b, srv, "none", 1<<33)
+	refills := startWorker(b, srv, "many", step, 1)
+	none := startWorker(b, srv, "none", 1<<33, 1)
 
 	call := newCaller(b, srv.Connect(b), inFlight)
 	side := func(prefix messages.Prefix) func() measured {
@@ -123,11 +123,11 @@ func startEcho(b *testing.B, srv *natstest.Server, prefix messages.Prefix) {
 
 // startWorker runs a worker with the JetStream store and one tag, whose step does not
 // grow, and counts its calls of the store.
-func startWorker(b *testing.B, srv *natstest.Server, prefix messages.Prefix, step int64) (refills *atomic.Int64) {
+func startWorker(b *testing.B, srv *natstest.Server, prefix messages.Prefix, step, maxBatch int64) (refills *atomic.Int64) {
 	b.Helper()
 	cfg := worker.Config{
 		Requests: srv.Connect(b), Control: srv.Connect(b), Prefix: prefix,
-		StoreName: "jetstream", MaxBatch: min(step, 1000), MaxStep: step, Version: "0.0.0",
+		StoreName: "jetstream", MaxBatch: maxBatch, MaxStep: step, Version: "0.0.0",
 	}
 	js, err := jetstream.New(cfg.Control)
 	if err != nil {

@@ -14,7 +14,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/testing/natstest"
 )
 
@@ -24,7 +23,7 @@ type only struct {
 	t      *testing.T
 	url    string
 	conn   *nats.Conn
-	client *messages.Client
+	client requester
 	last   int64
 }
 
@@ -33,7 +32,7 @@ func startOnly(t *testing.T, args ...string) *only {
 	s := startServer(t, t.TempDir(), args...)
 	createTag(t, s.url, "order")
 	o := &only{t: t, url: s.url, conn: connect(t, s.url)}
-	o.client = messages.NewClient(o.conn, messages.DefaultPrefix)
+	o.client = requester{o.conn}
 	var err error
 	if o.last, err = o.client.Next(t.Context(), "order"); err != nil {
 		t.Fatal(err)

@@ -10,8 +10,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-
-	"github.com/idworker/idworker/messages"
 )
 
 // callers ask for IDs, each one request at a time, until stopped.
@@ -47,7 +45,7 @@ func startCallers(t testing.TB, url string, l load) *callers {
 		if l.inbox != "" {
 			opts = append(opts, nats.CustomInboxPrefix(l.inbox))
 		}
-		client := messages.NewClient(connect(t, url, opts...), messages.DefaultPrefix)
+		client := requester{connect(t, url, opts...)}
 		random := rand.New(rand.NewPCG(uint64(i), 2))
 		c.wg.Go(func() { c.call(client, random, l) })
 	}
@@ -63,7 +61,7 @@ func (c *callers) finish() []reply {
 }
 
 // call is one caller.
-func (c *callers) call(client *messages.Client, random *rand.Rand, l load) {
+func (c *callers) call(client requester, random *rand.Rand, l load) {
 	var replies []reply
 	defer func() {
 		c.mu.Lock()

@@ -70,6 +70,8 @@ func TestBadInputCommandLine(t *testing.T) {
 		"get over the limit":    {get("order", "10001"), exitUsage, "from 1 to 10000"},
 		"get, bad prefix":       {get("--prefix", "a.b", "order"), exitUsage, "bad prefix"},
 		"get, other prefix":     {get("--prefix", "nobody", "order"), exitTryLater, "idworker serve"},
+		"get, nobody for long":  {get("--prefix", "nobody", "--timeout", "1h", "order"), exitTryLater, "idworker serve"},
+		"get, little time":      {get("--prefix", "nobody", "--timeout", "100ms", "--snowflake"), exitTryLater, "idworker serve"},
 		"get, nobody there":     {[]string{"get", "--server", nobody, "order"}, exitTryLater, nobody},
 		"tag ls, nobody there":  {[]string{"tag", "ls", "--server", nobody}, exitTryLater, nobody},
 		"tag ls, never served":  {[]string{"tag", "ls", "--server", s.url, "--prefix", "nobody"}, exitFailure, "idworker serve"},

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -22,10 +23,38 @@ func connect(t testing.TB, url string, opts ...nats.Option) *nats.Conn {
 	return conn
 }
 
-// dial returns a client with a connection of its own.
-func dial(t testing.TB, url string) *messages.Client {
+// requester asks once, and reports what became of that one request. The Go client
+// would ask again, and so hide what these tests are about.
+type requester struct{ conn *nats.Conn }
+
+func (r requester) Next(ctx context.Context, tag string) (int64, error) {
+	ranges, err := r.NextN(ctx, tag, 1)
+	if err != nil {
+		return 0, err
+	}
+	return ranges[0].First, nil
+}
+
+func (r requester) NextN(ctx context.Context, tag string, n int64) ([]messages.Range, error) {
+	return r.ask(ctx, messages.DefaultPrefix.Segment(tag), n)
+}
+
+func (r requester) SnowflakeN(ctx context.Context, n int64) ([]messages.Range, error) {
+	return r.ask(ctx, messages.DefaultPrefix.Snowflake(), n)
+}
+
+func (r requester) ask(ctx context.Context, subject string, n int64) ([]messages.Range, error) {
+	reply, err := r.conn.RequestWithContext(ctx, subject, messages.EncodeCount(n))
+	if err != nil {
+		return nil, err
+	}
+	return messages.DecodeReply(reply, n)
+}
+
+// dial returns a requester with a connection of its own.
+func dial(t testing.TB, url string) requester {
 	t.Helper()
-	return messages.NewClient(connect(t, url), messages.DefaultPrefix)
+	return requester{connect(t, url)}
 }
 
 func isNobody(err error) bool { return errors.Is(err, nats.ErrNoResponders) }

@@ -90,7 +90,7 @@ func (f *folder) live(end syscall.Signal) {
 
 // take asks for IDs, and again for some time while the tag is unknown: a worker reads
 // the directory when it starts, and what is missing there is added from the store.
-func take(client *messages.Client, tag string, n int64) ([]messages.Range, error) {
+func take(client requester, tag string, n int64) ([]messages.Range, error) {
 	for deadline := time.Now().Add(3 * time.Second); ; {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		ranges, err := client.NextN(ctx, tag, n)
@@ -189,7 +189,7 @@ func (f *folder) start(data string, highest map[string]int64) (found []string, r
 		return []string{err.Error()}, false
 	}
 	defer conn.Close()
-	client := messages.NewClient(conn, messages.DefaultPrefix)
+	client := requester{conn}
 	for _, tag := range folderTags {
 		ranges, err := take(client, tag, 15)
 		switch {

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/snowflake"
 	"github.com/idworker/idworker/testing/natstest"
 )
@@ -117,7 +116,7 @@ func (c *snowflakeCallers) finish() []reply {
 }
 
 // call is one caller.
-func (c *snowflakeCallers) call(client *messages.Client, random *rand.Rand) {
+func (c *snowflakeCallers) call(client requester, random *rand.Rand) {
 	var replies []reply
 	defer func() {
 		c.mu.Lock()

@@ -14,7 +14,7 @@ import (
 // requests: the next does not wait for the answer to the one before.
 type steady struct {
 	t      testing.TB
-	client *messages.Client
+	client requester
 	tag    string
 	ledger ledger
 

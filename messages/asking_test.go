@@ -1,0 +1,369 @@
+package messages_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+
+	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/testing/natstest"
+)
+
+// long is a deadline that no test should reach.
+const long = 20 * time.Second
+
+// respond has nc answer requests for a tag, number after number from 1 on.
+func respond(t testing.TB, nc *nats.Conn, tag string, handle func(number int64, req *nats.Msg)) (requests *atomic.Int64) {
+	t.Helper()
+	requests = new(atomic.Int64)
+	_, err := nc.Subscribe(messages.DefaultPrefix.Segment(tag), func(req *nats.Msg) { handle(requests.Add(1), req) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := nc.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	return requests
+}
+
+func send(t testing.TB, req, reply *nats.Msg) {
+	if err := req.RespondMsg(reply); err != nil {
+		t.Errorf("respond: %v", err)
+	}
+}
+
+func within(t testing.TB, d time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// TestClientAsksAgain: after each transient answer, and after none, the next request
+// that is answered ends the call.
+func TestClientAsksAgain(t *testing.T) {
+	nc := natstest.Start(t).Connect(t)
+	client := messages.NewClient(nc, messages.DefaultPrefix)
+	for name, trouble := range map[string]*nats.Msg{
+		"busy":        message("", "429", "too many"),
+		"unavailable": message("", "503", "no IDs"),
+		"silence":     nil,
+	} {
+		for _, times := range []int64{1, 2, 4} {
+			tag := name + strconv.FormatInt(times, 10)
+			requests := respond(t, nc, tag, func(number int64, req *nats.Msg) {
+				switch {
+				case number > times:
+					send(t, req, message(strconv.FormatInt(number, 10), "", ""))
+				case trouble != nil:
+					send(t, req, trouble)
+				}
+			})
+			id, err := client.Next(within(t, long), tag)
+			if err != nil || id != times+1 || requests.Load() != times+1 {
+				t.Errorf("%s: ID %d, %v after %d requests, want %d", tag, id, err, requests.Load(), times+1)
+			}
+		}
+	}
+}
+
+// TestClientWaitsForWorker: there is nobody at first.
+func TestClientWaitsForWorker(t *testing.T) {
+	srv := natstest.Start(t)
+	client := messages.NewClient(srv.Connect(t), messages.DefaultPrefix)
+	got := make(chan error, 1)
+	go func() {
+		_, err := client.Next(within(t, long), "order")
+		got <- err
+	}()
+	natstest.Eventually(t, long, "a request is refused", func() bool {
+		return srv.Running().NumSubscriptions() > 0 // the call's own inbox: its first try is over
+	})
+	answer(t, srv.Connect(t), "order", message("7", "", ""))
+	if err := <-got; err != nil {
+		t.Error(err)
+	}
+}
+
+// TestClientTakesEarlyAnswers: a request that is answered late, when others have been
+// sent, is not given up.
+func TestClientTakesEarlyAnswers(t *testing.T) {
+	nc := natstest.Start(t).Connect(t)
+	client := messages.NewClient(nc, messages.DefaultPrefix)
+	var parked *nats.Msg
+	respond(t, nc, "order", func(number int64, req *nats.Msg) {
+		switch number {
+		case 2:
+			parked = req
+		case 3:
+			send(t, req, message("", "503", "no IDs"))
+		case 4:
+			send(t, parked, message("22", "", ""))
+		}
+	})
+	if id, err := client.Next(within(t, long), "order"); id != 22 || err != nil {
+		t.Errorf("ID %d, %v; want 22, which the second request was answered with", id, err)
+	}
+}
+
+// TestClientGivesUp: when ctx ends, the error tells that, and why there was no ID.
+func TestClientGivesUp(t *testing.T) {
+	nc := natstest.Start(t).Connect(t)
+	client := messages.NewClient(nc, messages.DefaultPrefix)
+	answer(t, nc, "busy", message("", "429", "too many"))
+	answer(t, nc, "unavailable", message("", "503", "no IDs"))
+	respond(t, nc, "silent", func(int64, *nats.Msg) {})
+	for _, tag := range []string{"hushed", "hushed.cancel"} { // answered once, and never again
+		respond(t, nc, tag, func(number int64, req *nats.Msg) {
+			if number == 1 {
+				send(t, req, message("", "503", "no IDs"))
+			}
+		})
+	}
+	for tag, want := range map[string]error{
+		"busy":        messages.ErrBusy,
+		"unavailable": messages.ErrUnavailable,
+		"silent":      nats.ErrTimeout,
+		"hushed":      messages.ErrUnavailable,
+		"nobody":      nats.ErrNoResponders,
+	} {
+		id, err := client.Next(within(t, 300*time.Millisecond), tag)
+		if id != 0 || !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, want) {
+			t.Errorf("%s: %d, %v; want a deadline and %v", tag, id, err, want)
+			continue
+		}
+		if text := err.Error(); !strings.Contains(text, "ids.segment."+tag) || strings.Count(text, "request ids") != 1 {
+			t.Errorf("%s: text %q", tag, text)
+		}
+
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(100*time.Millisecond, cancel)
+		if tag == "hushed" {
+			tag = "hushed.cancel"
+		}
+		if _, err := client.Next(ctx, tag); !errors.Is(err, context.Canceled) || !errors.Is(err, want) {
+			t.Errorf("%s, cancelled: %v; want %v", tag, err, want)
+		}
+	}
+}
+
+// TestClientPauses: between requests there are pauses that grow, however quickly each is
+// refused.
+func TestClientPauses(t *testing.T) {
+	srv := natstest.Start(t)
+	answer(t, srv.Connect(t), "unavailable", message("", "503", "no IDs"))
+	respond(t, srv.Connect(t), "silent", func(int64, *nats.Msg) {})
+	for _, tag := range []string{"nobody", "unavailable", "silent"} {
+		nc := srv.Connect(t)
+		_, err := messages.NewClient(nc, messages.DefaultPrefix).Next(within(t, 300*time.Millisecond), tag)
+		// With the shortest pauses after 25, 50, 100, 200 and 400 ms, or, where the first
+		// is spent on listening, after 50, 75, 125, 225 and 425 ms.
+		if sent := nc.Stats().OutMsgs; sent < 2 || sent > 5 {
+			t.Errorf("%s: %d requests in 300 ms, want 2 to 5; %v", tag, sent, err)
+		}
+	}
+}
+
+// TestClientContextOver: with a context that has ended nothing is sent.
+func TestClientContextOver(t *testing.T) {
+	nc := natstest.Start(t).Connect(t)
+	requests := respond(t, nc, "order", func(_ int64, req *nats.Msg) { send(t, req, message("1", "", "")) })
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if id, err := messages.NewClient(nc, messages.DefaultPrefix).Next(ctx, "order"); id != 0 || !errors.Is(err, context.Canceled) || errors.Is(err, nats.ErrTimeout) {
+		t.Errorf("%d, %v", id, err)
+	}
+	if err := nc.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if err := nc.Drain(); err != nil {
+		t.Fatal(err)
+	}
+	natstest.Eventually(t, long, "all is handled", nc.IsClosed)
+	if n := requests.Load(); n != 0 {
+		t.Errorf("%d requests", n)
+	}
+}
+
+// TestClientReturnsAtOnce: what asking again does not cure is asked once.
+func TestClientReturnsAtOnce(t *testing.T) {
+	nc := natstest.Start(t).Connect(t)
+	client := messages.NewClient(nc, messages.DefaultPrefix)
+	for i, c := range []struct {
+		reply *nats.Msg
+		want  error
+	}{
+		{message("", "400", "no"), messages.ErrMalformed},
+		{message("", "404", "no"), messages.ErrNoTag},
+		{message("", "507", "no"), messages.ErrExhausted},
+		{message("", "500", "no"), &messages.Error{Code: 500}},
+		{message("", "4x4", "no"), messages.ErrReply},
+		{message("soon", "", ""), messages.ErrReply},
+		{message("", "", ""), messages.ErrReply},
+		{message("1-2", "", ""), messages.ErrReply},
+		{message("1-4", "", ""), messages.ErrReply},
+		{message("1-2\n2", "", ""), messages.ErrReply},
+		{message("3-4\n1", "", ""), messages.ErrReply},
+		{message("0-2", "", ""), messages.ErrReply},
+		{message("9223372036854775806-9223372036854775808", "", ""), messages.ErrReply},
+	} {
+		// At the first try, and at a later one.
+		for _, bad := range []int64{1, 3} {
+			tag := fmt.Sprintf("at-once-%d-%d", i, bad)
+			requests := respond(t, nc, tag, func(number int64, req *nats.Msg) {
+				if number >= bad {
+					send(t, req, c.reply)
+				}
+			})
+			ranges, err := client.NextN(within(t, long), tag, 3)
+			if ranges != nil || !errors.Is(err, c.want) || requests.Load() != bad {
+				t.Errorf("reply %q %v: %v, %v after %d requests; want %v after %d",
+					c.reply.Data, c.reply.Header, ranges, err, requests.Load(), c.want, bad)
+			}
+		}
+	}
+}
+
+// TestClientConnectionEnds: a connection that is closed or drained ends the call,
+// whatever its context.
+func TestClientConnectionEnds(t *testing.T) {
+	srv := natstest.Start(t)
+	for name, c := range map[string]struct {
+		end  func(*nats.Conn)
+		want []error
+	}{
+		"closed":  {func(nc *nats.Conn) { nc.Close() }, []error{nats.ErrConnectionClosed}},
+		"drained": {func(nc *nats.Conn) { _ = nc.Drain() }, []error{nats.ErrConnectionDraining, nats.ErrConnectionClosed}},
+	} {
+		nc := srv.Connect(t)
+		client := messages.NewClient(nc, messages.DefaultPrefix)
+		tag := "silent-" + name
+		requests := respond(t, srv.Connect(t), tag, func(int64, *nats.Msg) {})
+		got := make(chan error, 1)
+		go func() {
+			_, err := client.Next(context.Background(), tag)
+			got <- err
+		}()
+		natstest.Eventually(t, long, "the call has asked again", func() bool { return requests.Load() > 1 })
+		c.end(nc)
+		check := func(when string, err error) {
+			t.Helper()
+			for _, want := range c.want {
+				if errors.Is(err, want) {
+					return
+				}
+			}
+			t.Errorf("%s, %s: %v", name, when, err)
+		}
+		check("during a call", <-got)
+		natstest.Eventually(t, long, "the connection is closed", nc.IsClosed)
+		_, err := client.Next(context.Background(), tag)
+		check("before a call", err)
+	}
+}
+
+// TestClientOutlivesServer: the server is away for a while. Nothing is sent meanwhile,
+// and the call goes on when it is back.
+func TestClientOutlivesServer(t *testing.T) {
+	srv := natstest.Start(t)
+	worker, nc := srv.Connect(t), srv.Connect(t)
+	answer(t, worker, "order", message("5", "", ""))
+	client := messages.NewClient(nc, messages.DefaultPrefix)
+	srv.Stop()
+	natstest.Eventually(t, long, "the connection is lost", func() bool { return !nc.IsConnected() })
+	if _, err := client.Next(within(t, 150*time.Millisecond), "order"); !errors.Is(err, nats.ErrDisconnected) || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("without a server: %v", err)
+	}
+	if n, _ := nc.Buffered(); n > 0 {
+		// A subscription may be waiting there, a request may not.
+		t.Logf("%d bytes wait for the connection", n)
+	}
+	sent := nc.Stats().OutMsgs
+	if sent != 0 {
+		t.Errorf("%d requests sent without a connection", sent)
+	}
+	got := make(chan error, 1)
+	go func() {
+		_, err := client.Next(within(t, long), "order")
+		got <- err
+	}()
+	srv.Restart()
+	if err := <-got; err != nil {
+		t.Error(err)
+	}
+}
+
+// TestClientNotPermitted: the server refuses to pass on requests for some tags, or to
+// accept the call's inbox, and says so to the connection only.
+func TestClientNotPermitted(t *testing.T) {
+	allow := func(subjects ...string) *server.SubjectPermission {
+		return &server.SubjectPermission{Allow: subjects}
+	}
+	srv := natstest.Start(t, func(o *server.Options) {
+		o.Users = []*server.User{
+			{Username: "all"},
+			{Username: "order", Permissions: &server.Permissions{Publish: allow("ids.segment.order", "ids.segment.slow"), Subscribe: allow("_INBOX.>")}},
+			{Username: "deaf", Permissions: &server.Permissions{Publish: allow("ids.>"), Subscribe: allow("_MINE.>")}},
+		}
+	})
+	answer(t, srv.Connect(t, nats.UserInfo("all", "")), "order", message("5", "", ""))
+	as := func(user string, opts ...nats.Option) *messages.Client {
+		quiet := nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {})
+		return messages.NewClient(srv.Connect(t, append(opts, nats.UserInfo(user, ""), quiet)...), messages.DefaultPrefix)
+	}
+	order := as("order")
+	for range 2 { // an old refusal is no refusal of another request
+		if id, err := order.Next(within(t, long), "invoice"); id != 0 || !errors.Is(err, nats.ErrPermissionViolation) || errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("a tag that is not allowed: %d, %v", id, err)
+		}
+		if _, err := order.Next(within(t, long), "order"); err != nil {
+			t.Errorf("the tag that is allowed: %v", err)
+		}
+	}
+	// Nor is one that was about something else on the same subject.
+	mute, err := nats.Connect(srv.URL(), nats.UserInfo("order", ""), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer mute.Close()
+	if _, err := mute.SubscribeSync("ids.segment.slow"); err != nil {
+		t.Fatal(err)
+	}
+	natstest.Eventually(t, long, "the subscription is refused", func() bool { return errors.Is(mute.LastError(), nats.ErrPermissionViolation) })
+	respond(t, srv.Connect(t, nats.UserInfo("all", "")), "slow", func(number int64, req *nats.Msg) {
+		if number > 2 {
+			send(t, req, message("3", "", ""))
+		}
+	})
+	if _, err := messages.NewClient(mute, messages.DefaultPrefix).Next(within(t, long), "slow"); err != nil {
+		t.Errorf("a tag that is allowed, after a refusal of something else: %v", err)
+	}
+	if _, err := as("deaf").Next(within(t, long), "order"); !errors.Is(err, nats.ErrPermissionViolation) || errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("an inbox that is not allowed: %v", err)
+	}
+	if _, err := as("deaf", nats.CustomInboxPrefix("_MINE")).Next(within(t, long), "order"); err != nil {
+		t.Errorf("an inbox of its own: %v", err)
+	}
+}
+
+// TestClientLeavesNothingBehind: no subscription stays when a call is over, the one of
+// all requests excepted.
+func TestClientLeavesNothingBehind(t *testing.T) {
+	nc := natstest.Start(t).Connect(t)
+	client := messages.NewClient(nc, messages.DefaultPrefix)
+	_, _ = client.Next(within(t, 100*time.Millisecond), "nobody")
+	before := nc.NumSubscriptions()
+	for range 5 {
+		_, _ = client.Next(within(t, 100*time.Millisecond), "nobody")
+	}
+	if n := nc.NumSubscriptions(); n != before || n > 1 {
+		t.Errorf("%d subscriptions, were %d", n, before)
+	}
+}

@@ -1,0 +1,41 @@
+package messages
+
+import "time"
+
+// pace decides how many IDs a prefetcher should have in memory: twice what its callers
+// take in a Runway, so that half of it, at which more is asked for, is one Runway.
+//
+// It grows at once, for want of IDs is what callers feel, and by no more than a factor of
+// two at a time, for the first microseconds of a burst say little. It shrinks at most
+// once a Runway, for a moment without callers says nothing at all.
+type pace struct {
+	cfg    PrefetchConfig
+	target int64
+	since  time.Time // when the rate was last measured
+	handed int64     // how many IDs had been handed out by then
+}
+
+func newPace(cfg PrefetchConfig, now time.Time) pace {
+	return pace{cfg: cfg, target: 1, since: now}
+}
+
+// next returns the target for the next refill, given how many IDs have been handed
+// out so far.
+func (p *pace) next(now time.Time, handed int64) int64 {
+	elapsed := now.Sub(p.since)
+	if elapsed <= 0 {
+		return p.target
+	}
+	want := 2 * float64(handed-p.handed) * float64(p.cfg.Runway) / float64(elapsed)
+	grows := want > float64(p.target)
+	if !grows && elapsed < p.cfg.Runway {
+		return p.target // too early to tell
+	}
+	want = min(want, float64(2*p.target), float64(p.cfg.Limit))
+	p.target = max(int64(want), half(p.target), 1)
+	p.since, p.handed = now, handed
+	return p.target
+}
+
+// half of n, rounded up.
+func half(n int64) int64 { return n - n/2 }
