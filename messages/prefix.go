@@ -82,3 +82,6 @@ func (p Prefix) ClockBucket() string { return string(p) + "_clock" }
 // ConfigBucket is the KV bucket with what all processes of an installation have to
 // agree on.
 func (p Prefix) ConfigBucket() string { return string(p) + "_config" }
+
+// EnrichBucket is the KV bucket in which enrichers remember how far they are.
+func (p Prefix) EnrichBucket() string { return string(p) + "_enrich" }

@@ -169,7 +169,7 @@ func takeOneEvent(t *testing.T, js jetstream.JetStream) {
 	t.Helper()
 	consumer, err := js.CreateOrUpdateConsumer(t.Context(), messages.DefaultPrefix.LoadStream(), jetstream.ConsumerConfig{
 		Durable: "loader", AckPolicy: jetstream.AckExplicitPolicy, AckWait: time.Minute,
-		MaxDeliver: -1, MaxAckPending: -1, MemoryStorage: true,
+		MaxDeliver: -1, MaxAckPending: -1,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -61,6 +61,7 @@ func (g *getCmd) Run(ctx context.Context, out output) error {
 	defer conn.Close()
 	ctx, cancel := context.WithTimeout(ctx, g.Timeout)
 	defer cancel()
+	ctx, explain := whenRefused(ctx, conn)
 	client := messages.NewClient(conn, g.Prefix)
 	var ranges []messages.Range
 	if g.Snowflake {
@@ -68,6 +69,7 @@ func (g *getCmd) Run(ctx context.Context, out output) error {
 	} else {
 		ranges, err = client.NextN(ctx, tag, n)
 	}
+	err = explain(err)
 	switch {
 	case errors.Is(err, nats.ErrNoResponders):
 		return fmt.Errorf("%w: no worker serves the prefix %q there; start one with: idworker serve", err, g.Prefix)
