@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 
 	"github.com/nats-io/nats.go"
@@ -12,11 +13,15 @@ import (
 // errRefused is that the NATS user lacks a right.
 var errRefused = errors.New("the NATS server refuses this user a right")
 
+// creates matches the subjects of requests that create what provision makes. Other
+// consumers come and go with the watches of buckets.
+var creates = regexp.MustCompile(`\.STREAM\.CREATE\.|\.CONSUMER\.(DURABLE\.)?CREATE\.[^.]*_LOAD\.`)
+
 // refused says which right is lacking, in the server's words, and the cure.
 func refused(violation error) error {
 	_, what, _ := strings.Cut(violation.Error(), nats.ErrPermissionViolation.Error()+": ")
 	cure := "nats.conf shows which rights each role needs"
-	if strings.Contains(what, "STREAM.CREATE.") || strings.Contains(what, "CONSUMER.CREATE.") || strings.Contains(what, "CONSUMER.DURABLE.CREATE.") {
+	if creates.MatchString(what) {
 		cure += "; to create what is missing is up to an administrator: idworker provision"
 	}
 	return fmt.Errorf("%w: %s; %s", errRefused, what, cure)
