@@ -4,27 +4,25 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
 	"strings"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/idworker/idworker/store/jetstream/resource"
 )
 
 // errRefused is that the NATS user lacks a right.
 var errRefused = errors.New("the NATS server refuses this user a right")
 
-// creates matches the subjects of requests that create what provision makes. Other
-// consumers come and go with the watches of buckets.
-var creates = regexp.MustCompile(`\.STREAM\.CREATE\.|\.CONSUMER\.(DURABLE\.)?CREATE\.[^.]*_LOAD\.`)
-
-// refused says which right is lacking, in the server's words, and the cure.
-func refused(violation error) error {
+// refused says which right is lacking, in the server's words, and the cure. Failed is what
+// came of it; nil if nothing did that anybody noticed.
+func refused(violation, failed error) error {
 	_, what, _ := strings.Cut(violation.Error(), nats.ErrPermissionViolation.Error()+": ")
-	cure := "nats.conf shows which rights each role needs"
-	if creates.MatchString(what) {
-		cure += "; to create what is missing is up to an administrator: idworker provision"
+	var missing *resource.MissingError
+	if errors.As(failed, &missing) {
+		return fmt.Errorf("%s is missing: %w to create it: %s; have an administrator run: idworker provision", missing.Resource, errRefused, what)
 	}
-	return fmt.Errorf("%w: %s; %s", errRefused, what, cure)
+	return fmt.Errorf("%w: %s; nats.conf shows which rights each role needs", errRefused, what)
 }
 
 // whenRefused returns a context that ends as soon as the server refuses the user of one
@@ -37,7 +35,7 @@ func whenRefused(ctx context.Context, conns ...*nats.Conn) (context.Context, fun
 		next := conn.ErrorHandler()
 		conn.SetErrorHandler(func(c *nats.Conn, sub *nats.Subscription, err error) {
 			if errors.Is(err, nats.ErrPermissionViolation) && ctx.Err() == nil {
-				cancel(refused(err))
+				cancel(err)
 			} else if next != nil {
 				next(c, sub, err)
 			}
@@ -45,13 +43,13 @@ func whenRefused(ctx context.Context, conns ...*nats.Conn) (context.Context, fun
 	}
 	return ctx, func(err error) error {
 		defer cancel(nil)
-		if cause := context.Cause(ctx); errors.Is(cause, errRefused) {
-			return cause
+		if cause := context.Cause(ctx); errors.Is(cause, nats.ErrPermissionViolation) {
+			return refused(cause, err)
 		}
 		for _, conn := range conns {
 			// The handler may not have been called yet, but the server has told.
 			if last := conn.LastError(); errors.Is(last, nats.ErrPermissionViolation) {
-				return refused(last)
+				return refused(last, err)
 			}
 		}
 		return err

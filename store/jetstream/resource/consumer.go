@@ -27,6 +27,7 @@ func (c consumer) Ensure(ctx context.Context, js jetstream.JetStream) error {
 	_, err := js.Consumer(ctx, c.stream, c.config.Durable)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) {
 		_, err = js.CreateOrUpdateConsumer(ctx, c.stream, c.config)
+		return missing(c, err)
 	}
 	return err
 }
@@ -36,7 +37,7 @@ func (c consumer) Apply(ctx context.Context, js jetstream.JetStream) (did string
 	found, err := js.Consumer(ctx, c.stream, c.config.Durable)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) {
 		_, err = js.CreateOrUpdateConsumer(ctx, c.stream, c.config)
-		return created, err
+		return created, missing(c, err)
 	}
 	if err != nil {
 		return "", err

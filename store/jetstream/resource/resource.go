@@ -25,6 +25,26 @@ const (
 	asIs    = "as it should be"
 )
 
+// MissingError is that a resource is missing and could not be created.
+type MissingError struct {
+	Resource Resource
+	Err      error
+}
+
+func (e *MissingError) Error() string {
+	return fmt.Sprintf("%s is missing and cannot be created: %v", e.Resource, e.Err)
+}
+
+func (e *MissingError) Unwrap() error { return e.Err }
+
+// missing wraps the error of creating r; nil stays nil.
+func missing(r Resource, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &MissingError{r, err}
+}
+
 // Ensure creates the resources that are missing, in order.
 func Ensure(ctx context.Context, js jetstream.JetStream, all ...Resource) error {
 	for _, r := range all {

@@ -56,7 +56,7 @@ func (s stream) Ensure(ctx context.Context, js jetstream.JetStream) error {
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		err = s.create(ctx, js)
 		if !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
-			return err
+			return missing(s, err)
 		}
 		found, err = js.Stream(ctx, s.config.Name) // somebody else was first
 	}
@@ -70,7 +70,7 @@ func (s stream) Ensure(ctx context.Context, js jetstream.JetStream) error {
 func (s stream) Apply(ctx context.Context, js jetstream.JetStream) (did string, err error) {
 	found, err := js.Stream(ctx, s.config.Name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		return created, s.create(ctx, js)
+		return created, missing(s, s.create(ctx, js))
 	}
 	if err != nil {
 		return "", err
