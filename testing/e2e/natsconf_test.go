@@ -57,6 +57,7 @@ type production struct {
 	conf    string
 	address string
 	data    string
+	env     []string // besides what nats.conf wants
 	server  *process
 }
 
@@ -75,7 +76,7 @@ func (p *production) start() {
 		p.t.Fatalf("build nats-server: %v\n%s", err, bin)
 	}
 	host, port, _ := strings.Cut(p.address, ":")
-	env := []string{"IDS_NATS_DATA=" + p.data, "IDS_SYS_PASSWORD=secret-of-sys"}
+	env := append(p.env, "IDS_NATS_DATA="+p.data, "IDS_SYS_PASSWORD=secret-of-sys")
 	for _, u := range users {
 		name := strings.ToUpper(strings.ReplaceAll(u.name, "-", "_"))
 		env = append(env, "IDS_"+name+"_PASSWORD="+u.password())
