@@ -61,6 +61,9 @@ func (p Prefix) Reserve() string { return string(p) + ".reserve" }
 // Grant is the subject on which one worker process gets its segments.
 func (p Prefix) Grant(instance string) string { return string(p) + ".grant." + instance }
 
+// Turn is the subject on which enrichers of one enrichment ask for the next turn.
+func (p Prefix) Turn(enrichment string) string { return string(p) + ".enrich." + enrichment }
+
 // The JetStream resources.
 
 // LoadStream is the work-queue stream of load events.
@@ -83,5 +86,5 @@ func (p Prefix) ClockBucket() string { return string(p) + "_clock" }
 // agree on.
 func (p Prefix) ConfigBucket() string { return string(p) + "_config" }
 
-// EnrichBucket is the KV bucket in which enrichers remember how far they are.
+// EnrichBucket is the KV bucket that says how far each enrichment is.
 func (p Prefix) EnrichBucket() string { return string(p) + "_enrich" }

@@ -11,6 +11,7 @@ import (
 	"github.com/idworker/idworker/snowflake"
 	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/worker"
+	"github.com/idworker/idworker/worker/enrich"
 )
 
 // The exit codes, as the README lists them.
@@ -39,6 +40,7 @@ var exits = []struct {
 	{messages.ErrPrefix, exitUsage},
 	{worker.ErrConfig, exitUsage},
 	{worker.ErrForeignStore, exitUsage},
+	{enrich.ErrConfig, exitUsage},
 	{store.ErrBadTag, exitUsage},
 	{snowflake.ErrID, exitUsage},
 	{messages.ErrNoTag, exitNoTag},

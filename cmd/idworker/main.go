@@ -23,6 +23,8 @@ type cli struct {
 	Get   getCmd   `cmd:"" help:"Get IDs of a tag, or snowflake IDs."`
 	Tag   tagCmd   `cmd:"" help:"List, create and change tags."`
 
+	Enrich enrichCmd `cmd:"" help:"Stamp the events of a stream with IDs and publish them to another."`
+
 	Decode  decodeCmd  `cmd:"" help:"Take snowflake IDs apart."`
 	Workers workersCmd `cmd:"" help:"List worker IDs of snowflake IDs and who holds them."`
 

@@ -12,6 +12,7 @@ import (
 	jetstreamstore "github.com/idworker/idworker/store/jetstream"
 	"github.com/idworker/idworker/store/jetstream/resource"
 	"github.com/idworker/idworker/worker"
+	"github.com/idworker/idworker/worker/enrich"
 )
 
 // provisionCmd makes what an installation needs in JetStream, so that those who serve need
@@ -83,9 +84,7 @@ func (p *provisionCmd) resources(kind string) (all []resource.Resource) {
 		}
 	}
 	if p.Part != partIDs {
-		all = append(all, resource.Bucket(jetstream.KeyValueConfig{
-			Bucket: p.Prefix.EnrichBucket(), Description: "idworker: how far enrichers are", Replicas: p.Replicas,
-		}))
+		all = append(all, resource.Bucket(enrich.BucketConfig(p.Prefix, p.Replicas)))
 	}
 	return all
 }

@@ -127,7 +127,7 @@ func startWorker(b *testing.B, srv *natstest.Server, prefix messages.Prefix, ste
 	b.Helper()
 	cfg := worker.Config{
 		Requests: srv.Connect(b), Control: srv.Connect(b), Prefix: prefix,
-		StoreName: "jetstream", MaxBatch: 1, MaxStep: step, Version: "0.0.0",
+		StoreName: "jetstream", MaxBatch: min(step, 1000), MaxStep: step, Version: "0.0.0",
 	}
 	js, err := jetstream.New(cfg.Control)
 	if err != nil {

@@ -1,0 +1,101 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
+	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/worker/enrich"
+)
+
+// enrichCmd stamps the events of one stream with IDs and publishes them to another.
+type enrichCmd struct {
+	installation `embed:""`
+
+	From   string `required:"" help:"Stream to read events from." placeholder:"STREAM"`
+	Filter string `help:"Which subjects of it." default:">" placeholder:"SUBJECT"`
+	To     string `required:"" help:"Where stamped events go; its wildcards stand for what those of --filter matched." placeholder:"SUBJECT"`
+	ID     string `required:"" help:"Which IDs: snowflake, or segment:TAG; {{wildcard(n)}} in the tag is what the nth * of --filter matched." placeholder:"KIND"`
+
+	JSON       string          `name:"json" help:"Put the ID into the event's JSON object too, at this path, as a string." placeholder:"KEY.KEY"`
+	JSONNumber bool            `name:"json-number" help:"As a JSON number, which JavaScript rounds beyond 2^53."`
+	Existing   enrich.Existing `help:"What becomes of events with an ID: keep (passed on with it) or refuse." default:"keep" enum:"keep,refuse"`
+	DeadLetter string          `help:"Subject for events that cannot be stamped. Without it they hold up those behind them." placeholder:"SUBJECT"`
+
+	Replicas int           `help:"Replicas of the bucket of records if it is created, 1 to 5." default:"1"`
+	LogLevel zapcore.Level `help:"Least level to log: debug, info, warn, error." default:"info"`
+}
+
+// Run enriches until ctx ends.
+func (c *enrichCmd) Run(ctx context.Context) error {
+	log := newLogger(c.LogLevel)
+	defer func() { _ = log.Sync() }() // stderr cannot be synced on every system
+	url := c.Server
+	if url == "" {
+		url = nats.DefaultURL
+	}
+	conn, err := nats.Connect(url, stayConnected("idworker enrich", log)...)
+	if err != nil {
+		return fmt.Errorf("connect to NATS at %s: %w", url, err)
+	}
+	defer conn.Close()
+	enricher, err := c.open(ctx, conn, log)
+	if err != nil {
+		return err
+	}
+	log.Info("enriching", zap.String("version", version), zap.String("enrichment", enricher.Name()), zap.String("instance", enricher.Instance()))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		enricher.Run(ctx)
+	}()
+	showProgress(done, enricher)
+	log.Info("stopped", zap.Any("figures", enricher.Figures()))
+	return nil
+}
+
+func (c *enrichCmd) open(ctx context.Context, conn *nats.Conn, log *zap.Logger) (*enrich.Enricher, error) {
+	js, err := jetstream.New(conn)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	return enrich.Open(ctx, enrich.Config{
+		Conn: conn, JetStream: js, IDs: messages.NewClient(conn, c.Prefix), Prefix: c.Prefix,
+		From: c.From, Filter: c.Filter, To: c.To, ID: c.ID,
+		JSON: c.JSON, JSONNumber: c.JSONNumber, Existing: c.Existing, DeadLetter: c.DeadLetter,
+		Replicas: c.Replicas, Log: log,
+	})
+}
+
+// showProgress shows how it goes, once a second on a line of its own if stderr is a
+// terminal, until done.
+func showProgress(done <-chan struct{}, e *enrich.Enricher) {
+	info, err := os.Stderr.Stat()
+	if err != nil || info.Mode()&os.ModeCharDevice == 0 {
+		<-done
+		return
+	}
+	ticker := time.NewTicker(time.Second)
+	defer ticker.Stop()
+	var before int64
+	for {
+		select {
+		case <-done:
+			fmt.Fprintln(os.Stderr)
+			return
+		case <-ticker.C:
+			f := e.Figures()
+			fmt.Fprintf(os.Stderr, "\r%d events enriched, %d/s, %d waiting, %d dead letters \x1b[K", f.Events, f.Events-before, f.Lag, f.DeadLetters)
+			before = f.Events
+		}
+	}
+}

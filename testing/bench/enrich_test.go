@@ -1,0 +1,150 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/testing/natstest"
+	"github.com/idworker/idworker/worker/enrich"
+)
+
+const (
+	enrichEvents = 50_000
+	enrichRounds = 5
+	enrichBar    = 0.80
+	enrichWindow = 4_000 // publishes under way at once, of the bare one
+)
+
+// BenchmarkEnrich measures how many events a second one enricher stamps and publishes,
+// beside a bare loop that consumes the same events, publishes them unchanged to an
+// equal stream without waiting for each answer, and acknowledges each that was stored.
+func BenchmarkEnrich(b *testing.B) {
+	srv := natstest.Start(b, func(o *server.Options) { o.SyncAlways = false })
+	startWorker(b, srv, "ids", 1<<30)
+	conn := srv.Connect(b)
+	js, err := jetstream.New(conn, jetstream.WithPublishAsyncMaxPending(enrichWindow))
+	if err != nil {
+		b.Fatal(err)
+	}
+	fillSource(b, js)
+	round := 0
+	side := func(name string, run func(ctx context.Context, js jetstream.JetStream, conn *nats.Conn, to string) error) func() float64 {
+		return func() float64 {
+			round++
+			return enrichRound(b, js, conn, fmt.Sprintf("%s_%d", name, round), run)
+		}
+	}
+	figures := inTurns(enrichRounds, side("bare", bareCopy), side("enriched", enriched))
+	ratio := medianRatio(figures[1], figures[0])
+	b.ReportMetric(ratio, "events/bare")
+	b.ReportMetric(0, "ns/op")
+	table.add(row{
+		what: "enriched events, one enricher", unit: "/s", beside: "bare consume and publish", ratio: ratio, bar: atLeast(enrichBar),
+		subject: median(figures[1]), baseline: median(figures[0]),
+		note: fmt.Sprintf("%d events of 200 bytes on 100 subjects", enrichEvents),
+	})
+}
+
+func fillSource(b *testing.B, js jetstream.JetStream) {
+	b.Helper()
+	if _, err := js.CreateStream(b.Context(), jetstream.StreamConfig{Name: "RAW", Subjects: []string{"raw.>"}}); err != nil {
+		b.Fatal(err)
+	}
+	event := []byte(strings.Repeat("x", 200))
+	for i := range enrichEvents {
+		if _, err := js.PublishAsync(fmt.Sprintf("raw.%d", i%100), event); err != nil {
+			b.Fatal(err)
+		}
+	}
+	<-js.PublishAsyncComplete()
+}
+
+// enrichRound copies all events to a new stream and returns events a second.
+func enrichRound(b *testing.B, js jetstream.JetStream, conn *nats.Conn, name string,
+	run func(ctx context.Context, js jetstream.JetStream, conn *nats.Conn, to string) error) float64 {
+	b.Helper()
+	target, err := js.CreateStream(b.Context(), jetstream.StreamConfig{Name: name, Subjects: []string{name + ".>"}, AllowAtomicPublish: true})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer func() { _ = js.DeleteStream(context.Background(), name) }()
+	ctx, cancel := context.WithCancel(b.Context())
+	ended := make(chan error, 1)
+	start := time.Now()
+	go func() { ended <- run(ctx, js, conn, name) }()
+	natstest.Eventually(b, time.Minute, "all events in "+name, func() bool {
+		info, err := target.Info(ctx)
+		return err == nil && info.State.Msgs >= enrichEvents
+	})
+	rate := enrichEvents / time.Since(start).Seconds()
+	cancel()
+	if err := <-ended; err != nil {
+		b.Fatal(err)
+	}
+	if info, err := target.Info(b.Context()); err != nil || info.State.Msgs != enrichEvents {
+		b.Fatalf("%s: %v, %+v", name, err, info.State)
+	}
+	return rate
+}
+
+// enriched copies by an enricher.
+func enriched(ctx context.Context, js jetstream.JetStream, conn *nats.Conn, to string) error {
+	e, err := enrich.Open(ctx, enrich.Config{
+		Conn: conn, JetStream: js, IDs: messages.NewClient(conn, "ids"), Prefix: "ids",
+		From: "RAW", Filter: "raw.>", To: to + ".>", ID: "segment:" + busyTag,
+	})
+	if err != nil {
+		return err
+	}
+	e.Run(ctx)
+	return nil
+}
+
+// bareCopy copies as plainly and as fast as at-least-once allows.
+func bareCopy(ctx context.Context, js jetstream.JetStream, _ *nats.Conn, to string) error {
+	consumer, err := js.CreateConsumer(ctx, "RAW", jetstream.ConsumerConfig{
+		AckPolicy: jetstream.AckExplicitPolicy, MaxAckPending: 2 * enrichWindow,
+	})
+	if err != nil {
+		return err
+	}
+	type copied struct {
+		msg    jetstream.Msg
+		stored jetstream.PubAckFuture
+	}
+	pending := make(chan copied, enrichWindow)
+	acked := make(chan struct{})
+	go func() {
+		defer close(acked)
+		for c := range pending {
+			select {
+			case <-c.stored.Ok():
+				_ = c.msg.Ack()
+			case <-ctx.Done():
+			}
+		}
+	}()
+	consume, err := consumer.Consume(func(msg jetstream.Msg) {
+		out := &nats.Msg{Subject: to + strings.TrimPrefix(msg.Subject(), "raw"), Header: msg.Headers(), Data: msg.Data()}
+		if stored, err := js.PublishMsgAsync(out, jetstream.WithStallWait(10*time.Second)); err == nil {
+			pending <- copied{msg, stored}
+		}
+	}, jetstream.PullMaxMessages(2000))
+	if err != nil {
+		return err
+	}
+	<-ctx.Done()
+	consume.Stop()
+	<-consume.Closed()
+	close(pending)
+	<-acked
+	return js.DeleteConsumer(context.Background(), "RAW", consumer.CachedInfo().Name)
+}

@@ -1,0 +1,73 @@
+package worker
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// ErrSyncUnknown says that no server tells whether it syncs every write: the account may
+// not ask, see JSZ in docs/operations.md.
+var ErrSyncUnknown = errors.New("no server says whether it syncs every write")
+
+// ErrNoSync says that a server acknowledges writes before they are on disk: a power failure
+// takes them back, and the IDs that they gave away are given away again.
+var ErrNoSync = errors.New("sync_interval is not always")
+
+const (
+	jszSubject = "$SYS.REQ.SERVER.PING.JSZ"
+	jszWait    = time.Second // for the first answer
+	jszMore    = 200 * time.Millisecond
+)
+
+// CheckSync asks all servers whether they sync every write before they acknowledge it. The
+// error is nil if all that answered do, and else wraps [ErrNoSync] or [ErrSyncUnknown].
+func CheckSync(ctx context.Context, conn *nats.Conn) error {
+	inbox := conn.NewInbox()
+	answers, err := conn.SubscribeSync(inbox)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = answers.Unsubscribe() }() // fails on a closed connection only
+	if err := conn.PublishRequest(jszSubject, inbox, []byte(`{"config":true}`)); err != nil {
+		return err
+	}
+	known := false
+	for wait := jszWait; ; wait = jszMore {
+		next, cancel := context.WithTimeout(ctx, wait)
+		msg, err := answers.NextMsgWithContext(next)
+		cancel()
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err != nil && known:
+			return nil
+		case err != nil:
+			return ErrSyncUnknown
+		}
+		always, said := syncAlways(msg.Data)
+		if said && !always {
+			return ErrNoSync
+		}
+		known = known || said
+	}
+}
+
+// syncAlways reads a server's answer, and whether it says anything about syncing.
+func syncAlways(answer []byte) (always, said bool) {
+	var jsz struct {
+		Data *struct {
+			Disabled bool `json:"disabled"`
+			Config   *struct {
+				SyncAlways bool `json:"sync_always"`
+			} `json:"config"`
+		} `json:"data"`
+	}
+	if json.Unmarshal(answer, &jsz) != nil || jsz.Data == nil || jsz.Data.Disabled || jsz.Data.Config == nil {
+		return false, false
+	}
+	return jsz.Data.Config.SyncAlways, true
+}

@@ -1,0 +1,57 @@
+package worker_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+
+	"github.com/idworker/idworker/testing/natstest"
+	"github.com/idworker/idworker/worker"
+)
+
+// exported is a server configuration in which an account may ask for the servers' settings.
+const exported = `
+	system_account: SYS
+	accounts {
+		SYS { exports: [{ service: "$SYS.REQ.SERVER.PING.JSZ", response_type: Stream }] }
+		APP { jetstream: enabled, users: [{ user: a, password: a }], imports: [{ service: { account: SYS, subject: "$SYS.REQ.SERVER.PING.JSZ" } }] }
+	}`
+
+// What a server says about syncing is found out, and that it says nothing.
+func TestCheckSync(t *testing.T) {
+	for _, c := range []struct {
+		name, conf string
+		always     bool
+		want       error
+	}{
+		{"always", exported, true, nil},
+		{"not always", exported, false, worker.ErrNoSync},
+		{"says nothing", "", true, worker.ErrSyncUnknown},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "nats.conf")
+			if err := os.WriteFile(file, []byte(c.conf), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			conf, err := server.ProcessConfigFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			srv := natstest.Start(t, func(o *server.Options) {
+				o.Accounts, o.Users, o.SystemAccount, o.SyncAlways = conf.Accounts, conf.Users, conf.SystemAccount, c.always
+			})
+			var login []nats.Option
+			if c.conf != "" {
+				login = append(login, nats.UserInfo("a", "a"))
+			}
+			conn := srv.Connect(t, login...)
+			if err := worker.CheckSync(t.Context(), conn); !errors.Is(err, c.want) {
+				t.Errorf("%v, want %v", err, c.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,89 @@
+package enrich
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/idworker/idworker/testing/natstest"
+)
+
+// Something is away while events wait, and comes back: nothing is lost, nothing changes
+// places, and the log has a line for either.
+func TestAway(t *testing.T) {
+	const n = 300
+	ready := jetstream.StreamConfig{Name: "READY", Subjects: []string{"orders.ready.>", "orders.dead"}, AllowAtomicPublish: true}
+	full := ready
+	full.MaxMsgs, full.Discard = n/2, jetstream.DiscardNew
+	for _, c := range []struct {
+		name   string
+		breaks func(b *bed)
+		mend   func(b *bed)
+	}{
+		{"IDs", func(b *bed) { b.ids.away.Store(true) }, func(b *bed) { b.ids.away.Store(false) }},
+		{"target full", func(b *bed) { b.stream(full) }, func(b *bed) { b.stream(ready) }},
+		{"server", func(b *bed) { b.server.Stop() }, func(b *bed) { b.server.Restart() }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := newBed(t)
+			core, logs := observer.New(zap.InfoLevel)
+			cfg := b.config()
+			cfg.Log = zap.New(core)
+			b.start(cfg)
+			b.publish(1, 1)
+			b.await(1)
+			c.breaks(b)
+			if b.server.Running() != nil {
+				b.publish(2, n)
+			}
+			logged := func(what string) int { return logs.FilterMessageSnippet(what).Len() }
+			natstest.Eventually(t, 30*time.Second, "the outage in the log", func() bool { return logged("enriching fails") > 0 })
+			c.mend(b)
+			if b.count("ORDERS") < n {
+				b.publish(2, n)
+			}
+			b.publish(n+1, 2*n)
+			b.await(2 * n)
+			b.expectAll(2 * n)
+			natstest.Eventually(t, 10*time.Second, "the recovery in the log", func() bool { return logged("works again") > 0 })
+			if f, w := logged("enriching fails"), logged("works again"); f != 1 || w != 1 {
+				t.Errorf("logged %d failures and %d recoveries", f, w)
+			}
+		})
+	}
+}
+
+// A source or a target that is deleted and made anew is another one.
+func TestStreamMadeAnew(t *testing.T) {
+	b := newBed(t)
+	b.publish(1, steps)
+	core, logs := observer.New(zap.WarnLevel)
+	cfg := b.config()
+	cfg.Log = zap.New(core)
+	b.start(cfg)
+	b.await(steps)
+	recreate := func(cfg jetstream.StreamConfig) {
+		if err := b.js.DeleteStream(b.Context(), cfg.Name); err != nil {
+			t.Fatal(err)
+		}
+		b.stream(cfg)
+	}
+	warned := func(what string) bool {
+		for _, l := range logs.All() {
+			if strings.Contains(l.Message, what) {
+				return true
+			}
+		}
+		return false
+	}
+	recreate(jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"orders.raw.>"}})
+	natstest.Eventually(t, 10*time.Second, "a new source is noticed", func() bool { return warned("source stream was made anew") })
+	recreate(jetstream.StreamConfig{Name: "READY", Subjects: []string{"orders.ready.>", "orders.dead"}, AllowAtomicPublish: true})
+	b.publish(1, steps)
+	b.await(steps)
+	b.expectAll(steps)
+}

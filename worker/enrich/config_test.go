@@ -1,0 +1,91 @@
+package enrich
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// What cannot work is refused at the start, in words that say what is allowed.
+func TestBadEnrichments(t *testing.T) {
+	b := newBed(t)
+	for _, cfg := range []jetstream.StreamConfig{
+		{Name: "PLAIN", Subjects: []string{"plain.>"}},
+		{Name: "QUEUE", Subjects: []string{"queue.>"}, Retention: jetstream.WorkQueuePolicy},
+		{Name: "SILENT", Subjects: []string{"silent.>"}, AllowAtomicPublish: true, NoAck: true},
+		{Name: "LOUD", Subjects: []string{"loud.>"}, AllowAtomicPublish: true, RePublish: &jetstream.RePublish{Source: ">", Destination: "orders.raw.again.>"}},
+		{Name: "COPY", Subjects: []string{"copy.>"}, Sources: []*jetstream.StreamSource{{Name: "READY"}}},
+	} {
+		b.stream(cfg)
+	}
+	for _, c := range []struct {
+		name   string
+		change func(c *Config)
+		want   string
+	}{
+		{"no source", func(c *Config) { c.From = "" }, "want the name of a stream"},
+		{"unknown source", func(c *Config) { c.From = "NONE" }, "no stream NONE"},
+		{"source is a pattern", func(c *Config) { c.From = "*" }, "want the name of a stream"},
+		{"work queue", func(c *Config) { c.From, c.Filter = "QUEUE", "queue.>" }, "want limits"},
+		{"filter elsewhere", func(c *Config) { c.Filter = "invoices.>" }, "matches the filter"},
+		{"bad filter", func(c *Config) { c.Filter = "orders..raw" }, "want a subject"},
+		{"no target", func(c *Config) { c.To = "" }, "want a subject"},
+		{"unknown target", func(c *Config) { c.To = "nowhere.>" }, "no stream takes"},
+		{"wildcards", func(c *Config) { c.To = "orders.ready.*" }, "other wildcards"},
+		{"half of the target", func(c *Config) { c.To = "orders.>" }, "loops back"},
+		{"loop", func(c *Config) { c.To = "orders.raw.x.>" }, "loops back"},
+		{"loop by republish", func(c *Config) { c.To = "loud.>" }, "republishes"},
+		{"loop by source", func(c *Config) { c.From, c.Filter = "COPY", "orders.ready.>"; c.To = "orders.ready.>" }, "loops back"},
+		{"no batches", func(c *Config) { c.To = "plain.>" }, "--allow-batch"},
+		{"no acks", func(c *Config) { c.To = "silent.>" }, "no_ack"},
+		{"kind", func(c *Config) { c.ID = "uuid" }, "want snowflake, or segment:TAG"},
+		{"tag", func(c *Config) { c.ID = "segment:a b" }, "malformed tag"},
+		{"no tag", func(c *Config) { c.ID = "segment:" }, "segment:TAG"},
+		{"wildcard too high", func(c *Config) { c.ID = "segment:{{wildcard(1)}}" }, "0 wildcards"},
+		{"path", func(c *Config) { c.JSON = "a..b" }, "JSON path"},
+		{"path with an index", func(c *Config) { c.JSON = "a.0" }, "JSON path"},
+		{"path with a modifier", func(c *Config) { c.JSON = "@this" }, "JSON path"},
+		{"number without path", func(c *Config) { c.JSONNumber = true }, "no JSON path"},
+		{"existing", func(c *Config) { c.Existing = "drop" }, "keep, refuse"},
+		{"dead letters nowhere", func(c *Config) { c.DeadLetter = "nowhere" }, "no stream takes the dead-letter"},
+		{"dead letters loop", func(c *Config) { c.DeadLetter = "orders.raw.dead" }, "loops back"},
+		{"dead letters pattern", func(c *Config) { c.DeadLetter = "orders.*" }, "without wildcards"},
+		{"prefix", func(c *Config) { c.Prefix = "A" }, "prefix"},
+	} {
+		cfg := b.config()
+		c.change(&cfg)
+		if _, err := Open(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", c.name, err, c.want)
+		} else if !errors.Is(err, ErrConfig) && c.name != "prefix" {
+			t.Errorf("%s: %v is no ErrConfig", c.name, err)
+		}
+	}
+}
+
+// Two enrichments of different events cannot share a record: each would pass the other's.
+func TestOtherFilterIsRefused(t *testing.T) {
+	b := newBed(t)
+	b.publish(1, 1)
+	_, stop := b.start(b.config())
+	b.await(1)
+	stop()
+	cfg := b.config()
+	cfg.Filter, cfg.To = "orders.raw.1", "orders.ready.1"
+	if _, err := Open(t.Context(), cfg); !errors.Is(err, ErrConfig) {
+		t.Errorf("%v, want ErrConfig", err)
+	}
+}
+
+// A sealed target takes nothing, and says so at the start.
+func TestSealedTarget(t *testing.T) {
+	b := newBed(t)
+	s := b.stream(jetstream.StreamConfig{Name: "READY", Subjects: []string{"orders.ready.>", "orders.dead"}, AllowAtomicPublish: true})
+	cfg := s.CachedInfo().Config
+	cfg.Sealed = true
+	b.stream(cfg)
+	if _, err := Open(t.Context(), b.config()); err == nil || !strings.Contains(err.Error(), "sealed") {
+		t.Errorf("%v, want sealed", err)
+	}
+}

@@ -1,0 +1,21 @@
+package enrich
+
+import (
+	"testing"
+)
+
+// Events arrive once, in order, each with an ID of its own, while three enrichers come
+// and go.
+func TestEventsArriveOnceInOrder(t *testing.T) {
+	b := newBed(t)
+	const n = 20000
+	_, stop1 := b.start(b.config())
+	e2, _ := b.start(b.config())
+	b.publish(1, n/2)
+	stop1()
+	e3, _ := b.start(b.config())
+	b.publish(n/2+1, n)
+	b.await(n)
+	b.expectAll(n)
+	t.Logf("%+v %+v", e2.Figures(), e3.Figures())
+}

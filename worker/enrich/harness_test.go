@@ -1,0 +1,209 @@
+package enrich
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/goleak"
+	"go.uber.org/zap/zaptest"
+
+	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/testing/natstest"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m,
+		// An embedded server of a test leaves these behind.
+		goleak.IgnoreAnyFunction("github.com/nats-io/nats-server/v2/server.(*ocspHandler).run"),
+		goleak.IgnoreAnyFunction("github.com/nats-io/nats-server/v2/server.init.0.func1"),
+	)
+}
+
+// counter hands out IDs as workers would, and can be out of them.
+type counter struct {
+	last atomic.Int64
+	away atomic.Bool
+	tags map[string]bool // the ones there are; nil means all
+}
+
+func (c *counter) NextN(ctx context.Context, tag string, n int64) ([]messages.Range, error) {
+	if c.away.Load() {
+		return nil, messages.ErrUnavailable
+	}
+	if c.tags != nil && !c.tags[tag] {
+		return nil, messages.ErrNoTag
+	}
+	if n > 700 {
+		return nil, messages.ErrMalformed
+	}
+	last := c.last.Add(n)
+	return []messages.Range{{First: last - n + 1, Last: last}}, nil
+}
+
+func (c *counter) SnowflakeN(ctx context.Context, n int64) ([]messages.Range, error) {
+	return c.NextN(ctx, "", n)
+}
+
+// bed is a server with a source and a target.
+type bed struct {
+	*testing.T
+	server *natstest.Server
+	conn   *nats.Conn
+	js     jetstream.JetStream
+	ids    *counter
+}
+
+func newBed(t *testing.T, opts ...func(*server.Options)) *bed {
+	t.Helper()
+	srv := natstest.Start(t, opts...)
+	b := &bed{T: t, server: srv, conn: srv.Connect(t), ids: &counter{}}
+	b.js = b.jetStream(b.conn)
+	b.stream(jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"orders.raw.>"}})
+	b.stream(jetstream.StreamConfig{Name: "READY", Subjects: []string{"orders.ready.>", "orders.dead"}, AllowAtomicPublish: true})
+	return b
+}
+
+func (b *bed) jetStream(conn *nats.Conn) jetstream.JetStream {
+	b.Helper()
+	js, err := jetstream.New(conn, jetstream.WithPublishAsyncMaxPending(100_000))
+	if err != nil {
+		b.Fatal(err)
+	}
+	return js
+}
+
+func (b *bed) stream(cfg jetstream.StreamConfig) jetstream.Stream {
+	b.Helper()
+	s, err := b.js.CreateOrUpdateStream(b.Context(), cfg)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return s
+}
+
+// config is what most tests ask for.
+func (b *bed) config() Config {
+	return Config{
+		Conn: b.conn, JetStream: b.js, IDs: b.ids,
+		From: "ORDERS", Filter: "orders.raw.>", To: "orders.ready.>", ID: "segment:order",
+		DeadLetter: "orders.dead",
+		Log:        zaptest.NewLogger(b),
+	}
+}
+
+// start runs an enricher until the test, or the returned function, ends it.
+func (b *bed) start(cfg Config) (e *Enricher, stop func()) {
+	b.Helper()
+	e, err := Open(b.Context(), cfg)
+	if err != nil {
+		b.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		e.Run(ctx)
+	}()
+	stop = func() {
+		cancel()
+		<-done
+	}
+	b.Cleanup(stop)
+	return e, stop
+}
+
+// publish publishes events numbered from..to on a few subjects in turn.
+func (b *bed) publish(from, to int) {
+	b.Helper()
+	for i := from; i <= to; i++ {
+		b.event(fmt.Sprintf("orders.raw.%d", i%7), strconv.Itoa(i), nil)
+	}
+	select {
+	case <-b.js.PublishAsyncComplete():
+	case <-time.After(30 * time.Second):
+		b.Fatal("events are not acknowledged")
+	}
+}
+
+func (b *bed) event(subject, data string, header nats.Header) {
+	b.Helper()
+	if _, err := b.js.PublishMsgAsync(&nats.Msg{Subject: subject, Header: header, Data: []byte(data)}); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// stored lists all messages of a stream, in order.
+func (b *bed) stored(stream string, filter string) (msgs []jetstream.Msg) {
+	b.Helper()
+	c, err := b.js.OrderedConsumer(b.Context(), stream, jetstream.OrderedConsumerConfig{FilterSubjects: []string{filter}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	info, err := c.Info(b.Context())
+	if err != nil {
+		b.Fatal(err)
+	}
+	it, err := c.Messages()
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer it.Stop()
+	for n := info.NumPending; n > 0; n-- {
+		msg, err := it.Next(jetstream.NextMaxWait(10 * time.Second))
+		if err != nil {
+			b.Fatal(err)
+		}
+		msgs = append(msgs, msg)
+	}
+	return msgs
+}
+
+// count is how many messages a stream holds.
+func (b *bed) count(stream string) uint64 {
+	b.Helper()
+	s, err := b.js.Stream(b.Context(), stream)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return s.CachedInfo().State.Msgs
+}
+
+// await waits until the target has n messages.
+func (b *bed) await(n uint64) {
+	b.Helper()
+	natstest.Eventually(b, time.Minute, fmt.Sprintf("%d messages in the target", n), func() bool {
+		s, err := b.js.Stream(b.Context(), "READY")
+		return err == nil && s.CachedInfo().State.LastSeq >= n
+	})
+}
+
+// expectAll fails the test unless the target has the events 1..n, once each, in their
+// order, each with an ID of its own.
+func (b *bed) expectAll(n int) {
+	b.Helper()
+	msgs := b.stored("READY", "orders.ready.>")
+	if len(msgs) != n {
+		b.Errorf("%d events in the target, want %d", len(msgs), n)
+	}
+	seen := make(map[string]bool)
+	for i, msg := range msgs {
+		if got, want := string(msg.Data()), strconv.Itoa(i+1); got != want {
+			b.Fatalf("event %s at place %s", got, want)
+		}
+		if got, want := msg.Subject(), fmt.Sprintf("orders.ready.%d", (i+1)%7); got != want {
+			b.Fatalf("event %d on %s, want %s", i+1, got, want)
+		}
+		id := msg.Headers().Get(HeaderID)
+		if n, err := strconv.ParseInt(id, 10, 64); err != nil || n < 1 || seen[id] {
+			b.Fatalf("event %d has the ID %q, seen before: %v", i+1, id, seen[id])
+		}
+		seen[id] = true
+	}
+}

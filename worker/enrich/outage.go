@@ -1,0 +1,28 @@
+package enrich
+
+import (
+	"time"
+
+	"go.uber.org/zap"
+)
+
+// outage logs one line when enriching begins to fail and one when it works again.
+type outage struct {
+	log      *zap.Logger
+	since    time.Time // zero while all is well
+	failures int
+}
+
+func (o *outage) failed(err error) {
+	if o.failures++; o.since.IsZero() {
+		o.since = time.Now()
+		o.log.Error("enriching fails, trying again until it works", zap.Error(err))
+	}
+}
+
+func (o *outage) worked() {
+	if !o.since.IsZero() {
+		o.log.Info("enriching works again", zap.Duration("after", time.Since(o.since)), zap.Int("failures", o.failures))
+		o.since, o.failures = time.Time{}, 0
+	}
+}

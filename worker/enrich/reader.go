@@ -1,0 +1,122 @@
+package enrich
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// The bounds of a batch. A server takes at most 1,000 messages in an atomic batch unless
+// it is set otherwise.
+const (
+	maxBatch      = 1000
+	maxBatchBytes = 4 << 20
+)
+
+// reader reads the source in order, from a position on. The ordered consumer notices
+// gaps in what arrives and reads again.
+//
+// It is an iterator that one goroutine drains, and no callback: a callback that is held
+// up can be overtaken by one of the consumer that replaces its own.
+type reader struct {
+	source   jetstream.Stream
+	consumer jetstream.Consumer
+	messages jetstream.MessagesContext
+	events   chan event // closed when nothing more can be read
+	err      error      // why, once events is closed
+	done     chan struct{}
+	drained  chan struct{}
+}
+
+// errSource says that the source cannot be read any further by this reader.
+var errSource = errors.New("read the source")
+
+// orphanAge is how long the server keeps the consumer of an enricher that died.
+const orphanAge = 10 * time.Second
+
+// newReader begins to read behind the sequence done.
+func newReader(ctx context.Context, source jetstream.Stream, filter string, done uint64) (*reader, error) {
+	consumer, err := source.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{
+		FilterSubjects:    []string{filter},
+		DeliverPolicy:     jetstream.DeliverByStartSequencePolicy,
+		OptStartSeq:       done + 1,
+		InactiveThreshold: orphanAge,
+		MaxResetAttempts:  1, // the next turn tries again
+	})
+	if err != nil {
+		return nil, err
+	}
+	messages, err := consumer.Messages(jetstream.PullMaxMessages(2 * maxBatch))
+	if err != nil {
+		return nil, err
+	}
+	r := &reader{
+		source: source, consumer: consumer, messages: messages,
+		events: make(chan event, maxBatch), done: make(chan struct{}), drained: make(chan struct{}),
+	}
+	go r.drain()
+	return r, nil
+}
+
+// drain hands on what arrives until the reader is closed or nothing more can be read.
+func (r *reader) drain() {
+	defer close(r.drained)
+	defer close(r.events)
+	for {
+		msg, err := r.messages.Next()
+		if err != nil {
+			r.err = err
+			return
+		}
+		meta, err := msg.Metadata()
+		if err != nil {
+			r.err = err
+			return
+		}
+		select {
+		case r.events <- event{meta.Sequence.Stream, msg.Subject(), msg.Headers(), msg.Data(), meta.NumPending}:
+		case <-r.done:
+			return
+		}
+	}
+}
+
+// batch waits for an event, and returns it with all that are there already.
+func (r *reader) batch(ctx context.Context) (batch []event, err error) {
+	select {
+	case e, ok := <-r.events:
+		if !ok {
+			return nil, fmt.Errorf("%w: %w", errSource, r.err)
+		}
+		batch = append(batch, e)
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	for bytes := len(batch[0].data); len(batch) < maxBatch && bytes < maxBatchBytes; {
+		select {
+		case e, ok := <-r.events:
+			if !ok {
+				return batch, nil // the next call says why
+			}
+			batch, bytes = append(batch, e), bytes+len(e.data)
+		default:
+			return batch, nil
+		}
+	}
+	return batch, nil
+}
+
+// close ends reading, and returns when nothing is under way any more.
+func (r *reader) close() {
+	close(r.done)
+	r.messages.Stop()
+	<-r.drained
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	if info := r.consumer.CachedInfo(); info != nil {
+		_ = r.source.DeleteConsumer(ctx, info.Name) // or the server does after orphanAge
+	}
+}

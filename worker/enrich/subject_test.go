@@ -1,0 +1,84 @@
+package enrich
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"pgregory.net/rapid"
+)
+
+func TestMapping(t *testing.T) {
+	for _, c := range []struct{ filter, to, subject, want string }{
+		{"raw.>", "ready.>", "raw.eu.1", "ready.eu.1"},
+		{"raw.*.*", "ready.*.x.*", "raw.eu.1", "ready.eu.x.1"},
+		{"raw.*.>", "*.ready.>", "raw.eu.1.2", "eu.ready.1.2"},
+		{"raw.*", "ready", "raw.eu", "ready"},
+		{">", "all.>", "raw.eu", "all.raw.eu"},
+	} {
+		m, err := newMapping(c.filter, c.to)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := m.apply(c.subject); got != c.want {
+			t.Errorf("%s → %s: %s gives %s, want %s", c.filter, c.to, c.subject, got, c.want)
+		}
+	}
+}
+
+// Patterns compare as the server compares them.
+func TestPatternsAsTheServer(t *testing.T) {
+	pattern := rapid.Custom(func(t *rapid.T) string {
+		tokens := rapid.SliceOfN(rapid.SampledFrom([]string{"a", "b", "*"}), 0, 4).Draw(t, "tokens")
+		if len(tokens) == 0 || rapid.Bool().Draw(t, "rest") {
+			tokens = append(tokens, ">")
+		}
+		return strings.Join(tokens, ".")
+	})
+	rapid.Check(t, func(t *rapid.T) {
+		x, y := pattern.Draw(t, "x"), pattern.Draw(t, "y")
+		if got, want := overlap(x, y), server.SubjectsCollide(x, y); got != want {
+			t.Fatalf("overlap(%s, %s) = %v", x, y, got)
+		}
+		if got, want := covers(x, y), server.SubjectMatchesFilter(y, x); got != want {
+			t.Fatalf("covers(%s, %s) = %v", x, y, got)
+		}
+	})
+}
+
+// A plan tells each event's ID, also when the first ones are taken off.
+func TestPlan(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		want := make(map[uint64]int64)
+		var p plan
+		var seq uint64
+		for range rapid.IntRange(1, 40).Draw(t, "events") {
+			seq += rapid.Uint64Range(1, 2).Draw(t, "gap")
+			id := rapid.Int64Range(0, 3).Draw(t, "id")
+			if id > 0 {
+				id += int64(seq)
+			}
+			p.add(seq, id)
+			want[seq] = id
+		}
+		through := rapid.Uint64Range(0, seq).Draw(t, "through")
+		p.Runs = p.after(through)
+		left := 0
+		for s := range seq + 2 {
+			id, ok := p.id(s)
+			wantID, planned := want[s]
+			if planned = planned && s > through; planned {
+				left++
+			}
+			if ok != planned || ok && id != wantID {
+				t.Fatalf("event %d: %d %v, want %d %v", s, id, ok, wantID, planned)
+			}
+		}
+		if int(p.size()) != left || len(p.sequences()) != left {
+			t.Fatalf("size %d, %d sequences, want %d", p.size(), len(p.sequences()), left)
+		}
+		if left > 0 && p.last() != seq {
+			t.Fatalf("last %d, want %d", p.last(), seq)
+		}
+	})
+}
