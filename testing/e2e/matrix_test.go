@@ -73,7 +73,7 @@ var perStream = []string{
 func subjects() []string {
 	all := []string{
 		"ids.segment.order", "ids.segment.invoice", "ids.segment.order.item", "ids.snowflake", "ids.snowflake.more", "ids.other",
-		"ids.load.X.order", "ids.reserve", "ids.grant.X", "ids.grant.X.more", "other.segment.order",
+		"ids.load.X.order", "ids.reserve", "ids.grant.X", "ids.grant.X.more", "ids.enrich.ORDERS.ORDERS_READY", "ids.enrich.X.Y", "ids.enrich.>", "other.segment.order",
 		"ids.segment.*", "ids.segment.>", "ids.load.>", "ids.grant.*", "ids.grant.>", "ids.*", "ids.>", "*", ">",
 		"$KV.ids_tags.order", "$KV.ids_config.layout", "$KV.ids_config.clock", "$KV.ids_config.store", "$KV.ids_config.other",
 		"$KV.ids_workers.1", "$KV.ids_clock.1", "$KV.ids_segments.order", "$KV.ids_enrich.1", "$KV.other.key", "$KV.ids_segments.>", "$KV.>",
@@ -168,11 +168,14 @@ func needs() map[string]map[string][]string {
 		"order":  {publish: {"ids.segment.order"}},
 		"enricher": {
 			publish: both(
-				ids, []string{"orders.ready.1", "orders.dead", "$KV.ids_enrich.1"},
+				ids, []string{"orders.ready.1", "orders.dead", "$KV.ids_enrich.1", "$JS.API.STREAM.NAMES", "ids.enrich.ORDERS.ORDERS_READY"},
 				of(sourceStream, info, newConsumer, dropConsumer, consumerInfo, nextMessage, loaderCreate, loaderInfo, loaderNext, "$JS.API.CONSUMER.DELETE.%s.loader"),
 				of(targetStream, info, readLeader, directGet, directKey),
 				watch(enrichBucket), of(enrichBucket, directKey),
 			),
+			subscribe: {"ids.enrich.ORDERS.ORDERS_READY"},
+			queueIDs:  {"ids.enrich.ORDERS.ORDERS_READY"},
+			queueSpy:  {"ids.enrich.ORDERS.ORDERS_READY"},
 		},
 		"orders-admin": {
 			publish: both([]string{"orders.raw.1", "$JS.API.INFO"}, made(sourceStream), made(targetStream), made(enrichBucket)),

@@ -54,6 +54,7 @@ func TestEveryRoleWorks(t *testing.T) {
 		}
 	}
 	enrich(t, net.connect("orders-admin"), net.connect("enricher"))
+	runEnricher(t, net)
 	refusedNothing(t, net)
 
 	// Both work on after a restart of the server, without a right to create anything.
@@ -66,6 +67,22 @@ func TestEveryRoleWorks(t *testing.T) {
 	worker.stop(syscall.SIGTERM)
 	loader.stop(syscall.SIGTERM)
 	refusedNothing(t, net)
+}
+
+// runEnricher has the real enricher stamp what enrich left in the source stream.
+func runEnricher(t *testing.T, net *production) {
+	t.Helper()
+	p := net.as("enricher").launch(t, "enrich", "--from", "ORDERS", "--filter", "orders.raw.>", "--to", "orders.ready.done.>",
+		"--id", "segment:order", "--dead-letter", "orders.dead")
+	js, err := jetstream.New(net.connect("enricher"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	natstest.Eventually(t, readyWithin, "events are stamped", func() bool {
+		target, err := js.Stream(t.Context(), "ORDERS_READY")
+		return p.hasEnded() || err == nil && target.CachedInfo().State.Msgs > 20 // 11 are there before
+	})
+	p.stop(syscall.SIGTERM)
 }
 
 func refusedNothing(t *testing.T, net *production) {
