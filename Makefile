@@ -4,13 +4,25 @@ GO      ?= go
 GOLANGCI_LINT = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test bench lint fuzz
+.PHONY: help run nats build test bench lint fuzz
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: build ## Serve IDs on 127.0.0.1:4222, with a NATS server of its own, until Ctrl-C
 	@NATS_URL= IDWORKER_SERVER= bin/idworker serve --demo
+
+# Passwords are made once, and those in the environment go first. For the shell that
+# starts idworker: . nats-data/passwords
+NATS_USERS = WORKER LOADER ADMIN CALLER ORDER ENRICHER ORDERS_ADMIN SYS
+
+nats: ## Run nats-server with nats.conf on 127.0.0.1:4222, its data and passwords in nats-data
+	@umask 077 && mkdir -p nats-data
+	@test -s nats-data/passwords || { umask 077; for u in $(NATS_USERS); do \
+		p=p$$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n'); \
+		echo "export IDS_$${u}_PASSWORD=\"\$${IDS_$${u}_PASSWORD:-$$p}\""; \
+	done > nats-data/passwords; }
+	@. ./nats-data/passwords && IDS_NATS_DATA="$${IDS_NATS_DATA:-nats-data}" $(GO) run github.com/nats-io/nats-server/v2 -c nats.conf
 
 build: ## Build bin/idworker
 	$(GO) build -o bin/idworker ./cmd/idworker

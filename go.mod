@@ -83,3 +83,5 @@ require (
 	golang.org/x/text v0.43.0 // indirect
 	golang.org/x/time v0.16.0 // indirect
 )
+
+tool github.com/nats-io/nats-server/v2

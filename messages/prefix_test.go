@@ -33,6 +33,7 @@ func TestNamesOnTheWire(t *testing.T) {
 		{p.LoadStream(), "IDS_LOAD"},
 		{p.TagsBucket(), "ids_tags"},
 		{p.SegmentsBucket(), "ids_segments"},
+		{p.EnrichBucket(), "ids_enrich"},
 	} {
 		if c.got != c.want {
 			t.Errorf("%s, want %s", c.got, c.want)

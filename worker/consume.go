@@ -47,8 +47,7 @@ func nakDelay(msg jetstream.Msg) time.Duration {
 }
 
 // run consumes the load stream until ctx ends. When the stream or the consumer are
-// gone, as after a server's restart, since both are kept in memory, it makes them
-// anew.
+// gone, it makes them anew.
 func (l *loader) run(ctx context.Context, js jetstream.JetStream, replicas int) {
 	failing := false
 	for ctx.Err() == nil {
@@ -77,10 +76,7 @@ const (
 func (l *loader) consumeStream(ctx context.Context, js jetstream.JetStream, replicas int, started func()) error {
 	setup, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
-	if err := provisionLoadStream(setup, js, l.prefix, replicas); err != nil {
-		return err
-	}
-	consumer, err := openLoaderConsumer(setup, js, l.prefix)
+	consumer, err := openLoaderConsumer(setup, js, l.prefix, replicas)
 	if err != nil {
 		return err
 	}

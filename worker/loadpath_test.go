@@ -121,6 +121,12 @@ func TestWithoutLoadStream(t *testing.T) {
 
 			js := newJetStream(t, net)
 			name := messages.DefaultPrefix.LoadStream()
+			// An event that is on its way at that moment may vanish without a word, and is
+			// asked for again only after the requests here have given up.
+			natstest.Eventually(t, 15*time.Second, "both segments to be loaded", func() bool {
+				stream, err := js.Stream(t.Context(), name)
+				return err == nil && stream.CachedInfo().State.LastSeq >= 2 && stream.CachedInfo().State.Msgs == 0
+			})
 			if err := js.DeleteStream(t.Context(), name); err != nil {
 				t.Fatal(err)
 			}
@@ -169,7 +175,7 @@ func takeOneEvent(t *testing.T, js jetstream.JetStream) {
 	t.Helper()
 	consumer, err := js.CreateOrUpdateConsumer(t.Context(), messages.DefaultPrefix.LoadStream(), jetstream.ConsumerConfig{
 		Durable: "loader", AckPolicy: jetstream.AckExplicitPolicy, AckWait: time.Minute,
-		MaxDeliver: -1, MaxAckPending: -1, MemoryStorage: true,
+		MaxDeliver: -1, MaxAckPending: -1,
 	})
 	if err != nil {
 		t.Fatal(err)

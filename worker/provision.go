@@ -2,13 +2,14 @@ package worker
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/snowflake/lease"
+	"github.com/idworker/idworker/store/jetstream/resource"
 )
 
 // loadEventAge is how long a load event may wait for a loader. Older ones are of
@@ -18,63 +19,66 @@ const loadEventAge = 30 * time.Second
 // loaderConsumer is the durable consumer that all loaders share.
 const loaderConsumer = "loader"
 
+// Resources are what workers and loaders need, besides what leases need: the load stream
+// with the loaders' consumer, and the tag directory. Replicas are 1 to 5, odd.
+func Resources(prefix messages.Prefix, replicas int) []resource.Resource {
+	return []resource.Resource{loadStream(prefix, replicas), loadConsumer(prefix), tagsBucket(prefix, replicas)}
+}
+
 // Provision creates the load stream, the tag directory and the config bucket where they
 // are missing.
 // What exists is left as it is, but checked for what the load path relies on.
 func Provision(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, replicas int) error {
-	if err := provisionLoadStream(ctx, js, prefix, replicas); err != nil {
-		return err
-	}
-	for _, bucket := range []jetstream.KeyValueConfig{
-		{Bucket: prefix.TagsBucket(), Description: "idworker: configuration of every tag"},
-		{Bucket: prefix.ConfigBucket(), Description: "idworker: what all processes have to agree on"},
-	} {
-		bucket.Storage, bucket.Replicas = jetstream.FileStorage, replicas
-		if _, err := js.CreateKeyValue(ctx, bucket); err != nil && !errors.Is(err, jetstream.ErrBucketExists) {
-			return fmt.Errorf("create bucket %s: %w", bucket.Bucket, err)
-		}
-	}
-	return nil
+	return resource.Ensure(ctx, js, loadStream(prefix, replicas), tagsBucket(prefix, replicas), lease.ConfigBucket(prefix, replicas))
 }
 
-// provisionLoadStream creates the work queue of load events. One message per
-// subject, and a second refused, is what keeps it to one load at a time per worker
-// and tag.
-func provisionLoadStream(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, replicas int) error {
-	name := prefix.LoadStream()
-	stream, err := js.CreateStream(ctx, jetstream.StreamConfig{
-		Name:                 name,
+func tagsBucket(prefix messages.Prefix, replicas int) resource.Resource {
+	return resource.Bucket(jetstream.KeyValueConfig{
+		Bucket: prefix.TagsBucket(), Description: "idworker: configuration of every tag", Replicas: replicas,
+	})
+}
+
+// loadStream is the work queue of load events. One message per subject, and a second
+// refused, is what keeps it to one load at a time per worker and tag. It is kept on disk,
+// its consumer too, although events are soon forgotten: it has to be there after a
+// restart of the server, for loaders may lack the right to make it anew.
+func loadStream(prefix messages.Prefix, replicas int) resource.Resource {
+	return resource.Stream(jetstream.StreamConfig{
+		Name:                 prefix.LoadStream(),
 		Description:          "idworker: load events of workers, one per worker and tag",
 		Subjects:             []string{prefix.Load("*", ">")},
 		Retention:            jetstream.WorkQueuePolicy,
-		Storage:              jetstream.MemoryStorage,
+		Storage:              jetstream.FileStorage,
 		Replicas:             replicas,
 		MaxAge:               loadEventAge,
 		MaxMsgsPerSubject:    1,
 		Discard:              jetstream.DiscardNew,
 		DiscardNewPerSubject: true,
-	})
-	if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
-		stream, err = js.Stream(ctx, name)
-	}
-	if err != nil {
-		return fmt.Errorf("create stream %s: %w", name, err)
-	}
-	got := stream.CachedInfo().Config
+	}, checkLoadStream)
+}
+
+func checkLoadStream(got jetstream.StreamConfig) error {
 	if got.MaxMsgsPerSubject != 1 || !got.DiscardNewPerSubject || got.Retention != jetstream.WorkQueuePolicy {
-		return fmt.Errorf("stream %s exists, but is no work queue that refuses a second message per subject; delete it, and it is made anew", name)
+		return fmt.Errorf("it is no work queue that refuses a second message per subject; delete it, and it is made anew")
 	}
 	return nil
 }
 
-// openLoaderConsumer returns the loaders' consumer, created if it is missing.
-func openLoaderConsumer(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix) (jetstream.Consumer, error) {
-	return js.CreateOrUpdateConsumer(ctx, prefix.LoadStream(), jetstream.ConsumerConfig{
+func loadConsumer(prefix messages.Prefix) resource.Resource {
+	return resource.Consumer(prefix.LoadStream(), jetstream.ConsumerConfig{
 		Durable:       loaderConsumer,
 		AckPolicy:     jetstream.AckExplicitPolicy,
 		AckWait:       storeTimeout + 2*time.Second,
 		MaxDeliver:    -1, // a used-up message would block its subject
 		MaxAckPending: -1,
-		MemoryStorage: true,
 	})
+}
+
+// openLoaderConsumer returns the loaders' consumer. It and its stream are created if they
+// are missing.
+func openLoaderConsumer(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, replicas int) (jetstream.Consumer, error) {
+	if err := resource.Ensure(ctx, js, loadStream(prefix, replicas), loadConsumer(prefix)); err != nil {
+		return nil, err
+	}
+	return js.Consumer(ctx, prefix.LoadStream(), loaderConsumer)
 }

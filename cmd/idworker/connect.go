@@ -16,6 +16,16 @@ import (
 type installation struct {
 	Server string          `help:"URL of the NATS server." placeholder:"URL" env:"IDWORKER_SERVER,NATS_URL"`
 	Prefix messages.Prefix `help:"First token of all subjects and names." default:"ids"`
+
+	InboxPrefix string `help:"Prefix of the subjects on which answers come; one of its own for every NATS user." placeholder:"_INBOX_name"`
+}
+
+// inbox is the connection option for the inbox prefix.
+func (i installation) inbox() nats.Option {
+	if i.InboxPrefix == "" {
+		return func(*nats.Options) error { return nil }
+	}
+	return nats.CustomInboxPrefix(i.InboxPrefix)
 }
 
 // connect connects a command that asks one thing and ends.
@@ -27,7 +37,7 @@ func (i installation) connect() (*nats.Conn, error) {
 	if url == "" {
 		url = nats.DefaultURL
 	}
-	conn, err := nats.Connect(url, nats.Name("idworker"))
+	conn, err := nats.Connect(url, nats.Name("idworker"), i.inbox())
 	if err != nil {
 		return nil, fmt.Errorf("connect to NATS at %s: %w; start one with idworker serve, or name yours with --server", url, err)
 	}
@@ -50,7 +60,8 @@ func (i installation) withJetStream(ctx context.Context, use func(context.Contex
 	}
 	ctx, cancel := context.WithTimeout(ctx, commandTimeout)
 	defer cancel()
-	return use(ctx, js)
+	ctx, explain := whenRefused(ctx, conn)
+	return explain(use(ctx, js))
 }
 
 // stayConnected are the options of a process that serves: it never gives up.

@@ -41,13 +41,14 @@ func (c *enrichCmd) Run(ctx context.Context) error {
 	if url == "" {
 		url = nats.DefaultURL
 	}
-	conn, err := nats.Connect(url, stayConnected("idworker enrich", log)...)
+	conn, err := nats.Connect(url, append(stayConnected("idworker enrich", log), c.inbox())...)
 	if err != nil {
 		return fmt.Errorf("connect to NATS at %s: %w", url, err)
 	}
 	defer conn.Close()
-	enricher, err := c.open(ctx, conn, log)
-	if err != nil {
+	starting, explain := whenRefused(ctx, conn)
+	enricher, err := c.open(starting, conn, log)
+	if err := explain(err); err != nil {
 		return err
 	}
 	log.Info("enriching", zap.String("version", version), zap.String("enrichment", enricher.Name()), zap.String("instance", enricher.Instance()))

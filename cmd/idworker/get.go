@@ -82,7 +82,9 @@ func (g *getCmd) Run(ctx context.Context, out output) error {
 		return err
 	}
 	defer conn.Close()
+	ctx, explain := whenRefused(ctx, conn)
 	ranges, err := g.ask(ctx, messages.NewClient(conn, g.Prefix), tag, n)
+	err = explain(err)
 	switch {
 	case errors.Is(err, nats.ErrNoResponders):
 		return fmt.Errorf("%w: no worker serves the prefix %q there; start one with: idworker serve", err, g.Prefix)

@@ -28,6 +28,8 @@ type cli struct {
 	Decode  decodeCmd  `cmd:"" help:"Take snowflake IDs apart."`
 	Workers workersCmd `cmd:"" help:"List worker IDs of snowflake IDs and who holds them."`
 
+	Provision provisionCmd `cmd:"" help:"Create or update streams and buckets, as an administrator."`
+
 	Version kong.VersionFlag `help:"Print the version and exit." env:"-"`
 }
 

@@ -152,13 +152,24 @@ func (c *closers) close() {
 func (s *serveCmd) start(ctx context.Context, url string, cfg worker.Config, opened *closers) (*worker.Worker, error) {
 	for name, conn := range map[string]**nats.Conn{"idworker": &cfg.Requests, "idworker control": &cfg.Control} {
 		var err error
-		if *conn, err = nats.Connect(url, stayConnected(name, cfg.Log)...); err != nil {
+		if *conn, err = nats.Connect(url, append(stayConnected(name, cfg.Log), s.inbox())...); err != nil {
 			return nil, fmt.Errorf("connect to NATS at %s: %w", url, err)
 		}
 		opened.add((*conn).Close)
 	}
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
+	ctx, explain := whenRefused(ctx, cfg.Requests, cfg.Control)
+	w, err := s.startWorker(ctx, cfg, opened)
+	explained := explain(err)
+	if err == nil && explained != nil {
+		explained = errors.Join(explained, w.Stop())
+	}
+	return w, explained
+}
+
+// startWorker opens the store, where the role needs one, and starts the worker.
+func (s *serveCmd) startWorker(ctx context.Context, cfg worker.Config, opened *closers) (*worker.Worker, error) {
 	if s.Role != worker.RoleWorker {
 		segments, err := s.openStore(ctx, cfg)
 		if segments.close != nil {

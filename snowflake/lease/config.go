@@ -93,6 +93,10 @@ func (c Config) check() error {
 	return nil
 }
 
+// CheckTTL says whether workers with the default layout accept such a TTL. Its error is
+// ErrConfig.
+func CheckTTL(ttl time.Duration) error { return checkTTL(ttl, snowflake.Default()) }
+
 // checkTTL demands some time units between two heartbeats, too.
 func checkTTL(ttl time.Duration, l snowflake.Layout) error {
 	if least := max(minTTL, 30*l.Spec().Unit); ttl < least || ttl > maxTTL {

@@ -9,29 +9,49 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/store/jetstream/resource"
 )
 
-// Create creates the three buckets where they are missing, with replicas copies, 1 to
-// 5, odd, and the TTL for the leases. What exists is left as it is; whether it is
-// safe, [Open] finds out.
+// Resources are the three buckets, with replicas copies, 1 to 5, odd, and the TTL for the
+// leases.
+func Resources(prefix messages.Prefix, ttl time.Duration, replicas int) []resource.Resource {
+	return []resource.Resource{
+		ConfigBucket(prefix, replicas),
+		resource.Bucket(jetstream.KeyValueConfig{
+			Bucket: prefix.ClockBucket(), Description: "idworker: up to when the time of each worker ID is given away", Replicas: replicas,
+		}),
+		resource.Bucket(jetstream.KeyValueConfig{
+			Bucket: prefix.WorkersBucket(), Description: "idworker: who leases which worker ID", Replicas: replicas, TTL: ttl,
+		}),
+	}
+}
+
+// ConfigBucket is the bucket with what all processes of an installation have to agree on,
+// the layout among it.
+func ConfigBucket(prefix messages.Prefix, replicas int) resource.Resource {
+	return resource.Bucket(jetstream.KeyValueConfig{
+		Bucket: prefix.ConfigBucket(), Description: "idworker: what all processes have to agree on", Replicas: replicas,
+	})
+}
+
+// Create creates the three buckets where they are missing, see [Resources]. What exists is
+// left as it is; whether it is safe, [Open] finds out.
 func Create(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, ttl time.Duration, replicas int) error {
 	if err := prefix.Check(); err != nil {
 		return err
 	}
-	for _, c := range []jetstream.KeyValueConfig{
-		{Bucket: prefix.ConfigBucket(), Description: "idworker: what all workers have to agree on"},
-		{Bucket: prefix.ClockBucket(), Description: "idworker: up to when the time of each worker ID is given away"},
-		{Bucket: prefix.WorkersBucket(), Description: "idworker: who leases which worker ID", TTL: ttl},
-	} {
-		// Looked up first, because CreateKeyValue would bring some settings of an
-		// existing bucket up to date.
-		_, err := js.KeyValue(ctx, c.Bucket)
-		if errors.Is(err, jetstream.ErrBucketNotFound) {
-			c.History, c.Storage, c.Replicas = 1, jetstream.FileStorage, replicas
-			_, err = js.CreateKeyValue(ctx, c)
-		}
-		if err != nil && !errors.Is(err, jetstream.ErrBucketExists) {
-			return fmt.Errorf("bucket %s: %w", c.Bucket, err)
+	return resource.Ensure(ctx, js, Resources(prefix, ttl, replicas)...)
+}
+
+// CheckBuckets reports whether the three buckets exist and are safe: jetstream.ErrBucketNotFound
+// or ErrUnsafeBucket if not.
+func CheckBuckets(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix) error {
+	for _, bucket := range []struct {
+		name    string
+		forgets bool
+	}{{prefix.ConfigBucket(), false}, {prefix.ClockBucket(), false}, {prefix.WorkersBucket(), true}} {
+		if _, _, err := openBucket(ctx, js, bucket.name, bucket.forgets); err != nil {
+			return err
 		}
 	}
 	return nil

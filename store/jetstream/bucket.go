@@ -8,36 +8,29 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
 	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/store/jetstream/resource"
 )
 
 // ErrUnsafeBucket is a bucket that is configured in a way that could make it forget what
 // was handed out. The error names the bucket, the setting and the remedy.
 var ErrUnsafeBucket = errors.New("bucket is not safe to count in")
 
-// Create creates the bucket if it is missing: history 1, file storage, and replicas
-// copies, 1 to 5, odd. One that exists is left as it is, its replicas included;
-// whether it is safe, [Open] finds out.
+// Bucket is the bucket, with replicas copies, 1 to 5, odd.
+func Bucket(prefix messages.Prefix, replicas int) resource.Resource {
+	return resource.Bucket(natsjs.KeyValueConfig{
+		Bucket:      prefix.SegmentsBucket(),
+		Description: "idworker: how far the IDs of each tag have been handed out",
+		Replicas:    replicas,
+	})
+}
+
+// Create creates the bucket if it is missing, see [Bucket]. One that exists is left as it
+// is, its replicas included; whether it is safe, [Open] finds out.
 func Create(ctx context.Context, js natsjs.JetStream, prefix messages.Prefix, replicas int) error {
 	if err := prefix.Check(); err != nil {
 		return err
 	}
-	bucket := prefix.SegmentsBucket()
-	// Looked up first, because CreateKeyValue would bring some settings of an
-	// existing bucket up to date.
-	_, err := js.KeyValue(ctx, bucket)
-	if errors.Is(err, natsjs.ErrBucketNotFound) {
-		_, err = js.CreateKeyValue(ctx, natsjs.KeyValueConfig{
-			Bucket:      bucket,
-			Description: "idworker: how far the IDs of each tag have been handed out",
-			History:     1,
-			Storage:     natsjs.FileStorage,
-			Replicas:    replicas,
-		})
-	}
-	if err != nil && !errors.Is(err, natsjs.ErrBucketExists) {
-		return fmt.Errorf("bucket %s: %w", bucket, err)
-	}
-	return nil
+	return resource.Ensure(ctx, js, Bucket(prefix, replicas))
 }
 
 // Open opens the bucket, which has to exist, and checks that it is configured to

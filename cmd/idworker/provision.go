@@ -1,0 +1,104 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/idworker/idworker/snowflake/lease"
+	jetstreamstore "github.com/idworker/idworker/store/jetstream"
+	"github.com/idworker/idworker/store/jetstream/resource"
+	"github.com/idworker/idworker/worker"
+	"github.com/idworker/idworker/worker/enrich"
+)
+
+// provisionCmd makes what an installation needs in JetStream, so that those who serve need
+// no right to.
+type provisionCmd struct {
+	installation `embed:""`
+	storeFlags   `embed:""`
+
+	Part     part          `help:"What to make: ids, what workers and loaders need; enrich, what enrichers need, who may have an account of their own; or all." default:"all" enum:"all,ids,enrich"`
+	Replicas int           `help:"Replicas of streams and buckets, 1 to 5." default:"1"`
+	LeaseTTL time.Duration `help:"When the worker ID of a process that died is free again." default:"30s"`
+}
+
+// part is a part of an installation.
+type part string
+
+const (
+	partIDs    part = "ids"
+	partEnrich part = "enrich"
+)
+
+// Run prints a line per resource. It goes on after a failure, so that one run shows all
+// that is wrong.
+func (p *provisionCmd) Run(ctx context.Context, out output) error {
+	_, kind, err := p.dsn()
+	if err != nil {
+		return err
+	}
+	if err := p.check(); err != nil {
+		return err
+	}
+	return p.withJetStream(ctx, func(ctx context.Context, js jetstream.JetStream) error {
+		var failed []error
+		for _, r := range p.resources(kind) {
+			did, err := r.Apply(ctx, js)
+			if err != nil {
+				failed = append(failed, fmt.Errorf("%s: %w", r, err))
+				continue
+			}
+			fmt.Fprintf(out, "%s: %s\n", r, did)
+		}
+		if err := errors.Join(failed...); err != nil {
+			return err
+		}
+		return p.checkSafe(ctx, js, kind)
+	})
+}
+
+// check refuses what a worker would refuse.
+func (p *provisionCmd) check() error {
+	if p.Replicas == 0 { // which would mean the default
+		return &usageError{errors.New("--replicas 0, allowed is 1 to 5")}
+	}
+	if err := (worker.Config{Prefix: p.Prefix, Replicas: p.Replicas}).WithDefaults().Check(); err != nil {
+		return err
+	}
+	if err := lease.CheckTTL(p.LeaseTTL); err != nil {
+		return &usageError{fmt.Errorf("--lease-ttl: %w", err)}
+	}
+	return nil
+}
+
+// resources are what there is to make; counters only where JetStream is the store.
+func (p *provisionCmd) resources(kind string) (all []resource.Resource) {
+	if p.Part != partEnrich {
+		all = append(worker.Resources(p.Prefix, p.Replicas), lease.Resources(p.Prefix, p.LeaseTTL, p.Replicas)...)
+		if kind == kindJetStream {
+			all = append(all, jetstreamstore.Bucket(p.Prefix, p.Replicas))
+		}
+	}
+	if p.Part != partIDs {
+		all = append(all, resource.Bucket(enrich.BucketConfig(p.Prefix, p.Replicas)))
+	}
+	return all
+}
+
+// checkSafe finds out whether the buckets that existed can be trusted to keep what they
+// are told.
+func (p *provisionCmd) checkSafe(ctx context.Context, js jetstream.JetStream, kind string) error {
+	if p.Part == partEnrich {
+		return nil
+	}
+	if kind == kindJetStream {
+		if _, err := jetstreamstore.Open(ctx, js, p.Prefix); err != nil {
+			return err
+		}
+	}
+	return lease.CheckBuckets(ctx, js, p.Prefix)
+}

@@ -1,0 +1,13 @@
+// Package resource makes the streams, buckets and consumers of an installation, in two
+// ways:
+//
+//   - Ensure, for a process that serves. It looks first and creates only what is
+//     missing: where an administrator has made everything, the process needs no right
+//     to create anything. What exists is left as it is.
+//   - Apply, for an administrator. It creates what is missing as well, and brings
+//     replicas and ages of the rest in line. Whatever else differs was meant by
+//     somebody, or cannot be changed with the data in place, and then it is an error.
+//
+// Neither deletes or empties anything: an emptied bucket of counters hands out all IDs
+// again.
+package resource

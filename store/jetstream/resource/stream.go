@@ -1,0 +1,103 @@
+package resource
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// stream is a stream, or the one beneath a bucket.
+type stream struct {
+	name   string                 // for people
+	config jetstream.StreamConfig // as far as it is compared
+	create func(ctx context.Context, js jetstream.JetStream) error
+	check  func(jetstream.StreamConfig) error // of one that exists
+}
+
+// Stream is a stream with that configuration. What its users rely on, and what cannot be
+// changed in place, check finds out.
+func Stream(config jetstream.StreamConfig, check func(jetstream.StreamConfig) error) Resource {
+	return stream{
+		name:   "stream " + config.Name,
+		config: config,
+		create: func(ctx context.Context, js jetstream.JetStream) error {
+			_, err := js.CreateStream(ctx, config)
+			return err
+		},
+		check: check,
+	}
+}
+
+// Bucket is a KV bucket with that configuration, of which history is always 1 and storage
+// always file. Whether one that exists is safe to use is up to whoever opens it.
+func Bucket(config jetstream.KeyValueConfig) Resource {
+	config.History, config.Storage = 1, jetstream.FileStorage
+	return stream{
+		name: "bucket " + config.Bucket,
+		config: jetstream.StreamConfig{
+			Name: "KV_" + config.Bucket, Storage: config.Storage, Replicas: config.Replicas, MaxAge: config.TTL,
+		},
+		create: func(ctx context.Context, js jetstream.JetStream) error {
+			_, err := js.CreateKeyValue(ctx, config)
+			return err
+		},
+		check: func(jetstream.StreamConfig) error { return nil },
+	}
+}
+
+func (s stream) String() string { return s.name }
+
+// Ensure implements [Resource]. It also checks what there is.
+func (s stream) Ensure(ctx context.Context, js jetstream.JetStream) error {
+	found, err := js.Stream(ctx, s.config.Name)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		err = s.create(ctx, js)
+		if !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
+			return missing(s, err)
+		}
+		found, err = js.Stream(ctx, s.config.Name) // somebody else was first
+	}
+	if err != nil {
+		return err
+	}
+	return s.check(found.CachedInfo().Config)
+}
+
+// Apply implements [Resource].
+func (s stream) Apply(ctx context.Context, js jetstream.JetStream) (did string, err error) {
+	found, err := js.Stream(ctx, s.config.Name)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return created, missing(s, s.create(ctx, js))
+	}
+	if err != nil {
+		return "", err
+	}
+	have := found.CachedInfo().Config
+	if err := s.check(have); err != nil {
+		return "", err
+	}
+	if have.Storage != s.config.Storage {
+		return "", fmt.Errorf("its storage is %v and should be %v, which cannot be changed in place", have.Storage, s.config.Storage)
+	}
+	var changes []string
+	if have.Replicas != s.config.Replicas {
+		changes = append(changes, fmt.Sprintf("replicas %d, were %d", s.config.Replicas, have.Replicas))
+	}
+	if have.MaxAge != s.config.MaxAge {
+		changes = append(changes, fmt.Sprintf("ages after %v, was %v", s.config.MaxAge, have.MaxAge))
+	}
+	if changes == nil {
+		return asIs, nil
+	}
+	have.Replicas, have.MaxAge = s.config.Replicas, s.config.MaxAge
+	if have.MaxAge > 0 && have.Duplicates > have.MaxAge {
+		have.Duplicates = have.MaxAge // the server refuses a longer window
+	}
+	if _, err := js.UpdateStream(ctx, have); err != nil {
+		return "", err
+	}
+	return "changed: " + strings.Join(changes, ", "), nil
+}

@@ -1,0 +1,152 @@
+package e2e
+
+import (
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/idworker/idworker/testing/natstest"
+)
+
+// natsServer is nats-server as go.mod pins it.
+var natsServer = sync.OnceValues(func() (string, error) {
+	path := filepath.Join(buildDir, "nats-server")
+	out, err := exec.Command("go", "build", "-o", path, "github.com/nats-io/nats-server/v2").CombinedOutput()
+	if err != nil {
+		return string(out), err
+	}
+	return path, nil
+})
+
+// user is a user of nats.conf.
+type user struct {
+	name, account, inbox string
+}
+
+func (u user) password() string { return "secret-of-" + u.name }
+
+// users are all users of nats.conf but the system account's.
+var users = []user{
+	{"worker", "IDS", "_INBOX_worker"},
+	{"loader", "IDS", "_INBOX_loader"},
+	{"admin", "IDS", "_INBOX_admin"},
+	{"caller", "IDS", "_INBOX_caller.any"},
+	{"order", "IDS", "_INBOX_caller.order"},
+	{"enricher", "ORDERS", "_INBOX_enricher"},
+	{"orders-admin", "ORDERS", "_INBOX_orders-admin"},
+}
+
+func userNamed(name string) user {
+	for _, u := range users {
+		if u.name == name {
+			return u
+		}
+	}
+	panic("no user " + name)
+}
+
+// production is a real nats-server with the repository's nats.conf, or a variant of it.
+type production struct {
+	t       testing.TB
+	conf    string
+	address string
+	data    string
+	env     []string // besides what nats.conf wants
+	server  *process
+}
+
+func startProduction(t testing.TB, conf string) *production {
+	t.Helper()
+	p := &production{t: t, conf: conf, address: freeAddress(t), data: t.TempDir()}
+	p.start()
+	return p
+}
+
+// start starts the server on its data.
+func (p *production) start() {
+	p.t.Helper()
+	bin, err := natsServer()
+	if err != nil {
+		p.t.Fatalf("build nats-server: %v\n%s", err, bin)
+	}
+	host, port, _ := strings.Cut(p.address, ":")
+	env := append(p.env, "IDS_NATS_DATA="+p.data, "IDS_SYS_PASSWORD=secret-of-sys")
+	for _, u := range users {
+		name := strings.ToUpper(strings.ReplaceAll(u.name, "-", "_"))
+		env = append(env, "IDS_"+name+"_PASSWORD="+u.password())
+	}
+	p.server = settings{binary: bin, env: env}.launch(p.t, "-c", p.conf, "-a", host, "-p", port)
+	natstest.Eventually(p.t, readyWithin, "nats-server is ready", func() bool {
+		return p.server.hasEnded() || strings.Contains(p.server.stderr.String(), "Server is ready")
+	})
+	if p.server.hasEnded() {
+		p.t.Fatalf("nats-server does not start with %s:\n%s", p.conf, p.server.stderr.tail())
+	}
+}
+
+// crash kills the server and starts it again on the same data.
+func (p *production) crash() {
+	p.t.Helper()
+	p.server.signal(syscall.SIGKILL)
+	<-p.server.ended
+	p.start()
+}
+
+// as is how idworker is told to be a user.
+func (p *production) as(name string) settings {
+	u := userNamed(name)
+	return settings{env: []string{
+		"NATS_URL=nats://" + u.name + ":" + u.password() + "@" + p.address,
+		"IDWORKER_INBOX_PREFIX=" + u.inbox,
+	}}
+}
+
+// must runs a command as a user, which has to succeed.
+func (p *production) must(name string, args ...string) result {
+	p.t.Helper()
+	r := p.as(name).run(p.t, args...)
+	if r.code != 0 {
+		p.t.Fatalf("%s: idworker %s: exit code %d\n%s", name, strings.Join(args, " "), r.code, r.stderr)
+	}
+	return r
+}
+
+// serve starts a role as a user, and returns when it serves.
+func (p *production) serve(name string, args ...string) *process {
+	p.t.Helper()
+	s := p.as(name).launch(p.t, append([]string{"serve"}, args...)...)
+	s.serving()
+	return s
+}
+
+// connect connects as a user.
+func (p *production) connect(name string, opts ...nats.Option) *nats.Conn {
+	p.t.Helper()
+	u := userNamed(name)
+	return connect(p.t, "nats://"+p.address, append(opts,
+		nats.UserInfo(u.name, u.password()), nats.CustomInboxPrefix(u.inbox), nats.ErrorHandler(nil),
+		nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond))...)
+}
+
+// provision has the administrators make everything.
+func (p *production) provision() {
+	p.t.Helper()
+	p.must("admin", "provision", "--part", "ids")
+	p.must("orders-admin", "provision", "--part", "enrich")
+}
+
+// violations are what the server refused to anybody.
+func (p *production) violations() (found []string) {
+	for line := range strings.Lines(p.server.stderr.String()) {
+		if strings.Contains(line, "Violation") {
+			found = append(found, line)
+		}
+	}
+	return found
+}
