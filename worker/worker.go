@@ -68,9 +68,12 @@ func Start(ctx context.Context, cfg Config) (*Worker, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	js, err := jetstream.New(cfg.Control)
-	if err != nil {
-		return nil, err
+	js := cfg.JetStream
+	if js == nil {
+		var err error
+		if js, err = jetstream.New(cfg.Control); err != nil {
+			return nil, err
+		}
 	}
 	if err := Provision(ctx, js, cfg.Prefix, cfg.Replicas); err != nil {
 		return nil, err

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
@@ -63,8 +62,10 @@ func (s *serveCmd) Run(ctx context.Context, out output) (err error) {
 	log := newLogger(s.LogLevel)
 	defer func() { _ = log.Sync() }() // stderr cannot be synced on every system
 
-	url := s.Server
-	if url == "" {
+	if !s.named() {
+		if s.hasLogin() {
+			log.Warn("login and TLS settings are not used: the embedded NATS server takes none; name yours with --server")
+		}
 		embedded, err := startEmbedded(ctx, s.Listen, s.Data, log)
 		if err != nil {
 			return err
@@ -73,14 +74,14 @@ func (s *serveCmd) Run(ctx context.Context, out output) (err error) {
 		if err := s.count(ctx, embedded); err != nil {
 			return err
 		}
-		url = embedded.url()
+		s.installation = installation{Server: embedded.url(), Prefix: s.Prefix}
 	}
 	var opened closers
 	defer opened.close()
 	cfg.Log = log
-	w, err := s.start(ctx, url, cfg, &opened)
+	w, err := s.start(ctx, cfg, &opened)
 	if errors.Is(err, nats.ErrNoResponders) {
-		err = fmt.Errorf("%w: JetStream is not enabled at %s, or has no quorum", err, url)
+		err = fmt.Errorf("%w: JetStream is not enabled on the server %s, or has no quorum", err, s.installation)
 	}
 	if err != nil {
 		return err
@@ -88,7 +89,7 @@ func (s *serveCmd) Run(ctx context.Context, out output) (err error) {
 	log.Info("serving", zap.String("version", version), zap.String("role", string(s.Role)), zap.String("store", kind),
 		zap.String("prefix", string(s.Prefix)), zap.String("instance", w.Instance()))
 	if s.Demo {
-		err = demo(ctx, out, url, s.Prefix, s.storeFlags)
+		err = demo(ctx, out, s.installation, s.storeFlags)
 	}
 	if err == nil {
 		<-ctx.Done()
@@ -149,14 +150,16 @@ func (c *closers) close() {
 
 // start connects and starts the worker. What it adds to opened is to be closed after
 // the worker has stopped.
-func (s *serveCmd) start(ctx context.Context, url string, cfg worker.Config, opened *closers) (*worker.Worker, error) {
-	for name, conn := range map[string]**nats.Conn{"idworker": &cfg.Requests, "idworker control": &cfg.Control} {
-		var err error
-		if *conn, err = nats.Connect(url, stayConnected(name, cfg.Log)...); err != nil {
-			return nil, fmt.Errorf("connect to NATS at %s: %w", url, err)
-		}
-		opened.add((*conn).Close)
+func (s *serveCmd) start(ctx context.Context, cfg worker.Config, opened *closers) (*worker.Worker, error) {
+	var err error
+	if cfg.Requests, _, err = s.dial(stayConnected("idworker", cfg.Log)...); err != nil {
+		return nil, err
 	}
+	opened.add(cfg.Requests.Close)
+	if cfg.Control, cfg.JetStream, err = s.dial(stayConnected("idworker control", cfg.Log)...); err != nil {
+		return nil, err
+	}
+	opened.add(cfg.Control.Close)
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	if s.Role != worker.RoleWorker {
@@ -175,16 +178,12 @@ func (s *serveCmd) start(ctx context.Context, url string, cfg worker.Config, ope
 // openStore opens the segment store, made if it is missing and may be made. The store
 // has to be closed even if there is an error.
 func (s *serveCmd) openStore(ctx context.Context, cfg worker.Config) (segmentStore, error) {
-	js, err := jetstream.New(cfg.Control)
-	if err != nil {
-		return segmentStore{}, err
-	}
 	if _, kind, err := s.dsn(); err == nil && kind == kindJetStream {
-		if err := jetstreamstore.Create(ctx, js, cfg.Prefix, cfg.Replicas); err != nil {
+		if err := jetstreamstore.Create(ctx, cfg.JetStream, cfg.Prefix, cfg.Replicas); err != nil {
 			return segmentStore{}, err
 		}
 	}
-	segments, err := s.open(ctx, js, cfg.Prefix)
+	segments, err := s.open(ctx, cfg.JetStream, cfg.Prefix)
 	if err != nil {
 		return segmentStore{}, err
 	}
