@@ -40,9 +40,12 @@ type Worker struct {
 	loader *loader // nil in a mere worker
 
 	lease     atomic.Pointer[lease.State] // what is known of the worker ID; nil at first
+	manager   *lease.Manager              // nil in a mere loader
 	member    membership
 	stopLease context.CancelFunc // nil if there is no lease
 	leasing   sync.WaitGroup
+
+	segments, snowflakes requestFigures
 
 	service  micro.Service
 	grantSub *nats.Subscription
@@ -51,6 +54,7 @@ type Worker struct {
 	stopLoading, stopAnswering context.CancelFunc
 	loading, answering         sync.WaitGroup
 
+	stopping atomic.Bool
 	stopOnce sync.Once
 	stopErr  error
 }
@@ -200,15 +204,15 @@ func (w *Worker) tick(ctx context.Context) {
 // join enters the queue groups, and returns when the server knows. That of the
 // snowflake requests is entered as soon as there is a worker ID.
 func (w *Worker) join(ctx context.Context) error {
-	manager, err := w.openLease(ctx)
-	if err != nil {
+	var err error
+	if w.manager, err = w.openLease(ctx); err != nil {
 		return err
 	}
 	background, cancel := context.WithCancel(context.Background())
 	w.stopLease = cancel
-	w.leasing.Go(func() { w.holdLease(background, manager) })
+	w.leasing.Go(func() { w.holdLease(background, w.manager) })
 
-	w.service, err = w.addService(ServiceName, "segment", w.cfg.Prefix.Segment(">"), newSegmentEndpoint(w.cfg, w.alloc))
+	w.service, err = w.addService(ServiceName, "segment", w.cfg.Prefix.Segment(">"), newSegmentEndpoint(w.cfg, w.alloc, &w.segments))
 	if err != nil {
 		return err
 	}
@@ -251,6 +255,7 @@ func (w *Worker) Stop() error {
 }
 
 func (w *Worker) stop() error {
+	w.stopping.Store(true)
 	err := w.leave()
 	if w.stopLease != nil {
 		w.stopLease()

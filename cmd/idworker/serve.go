@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -36,9 +37,15 @@ type serveCmd struct {
 
 	snowflakeFlags `embed:""`
 
+	httpFlags   `embed:""`
+	MetricsTags int `help:"How many tags have metrics of their own, the busiest ones; 0 to 100000." default:"1000"`
+
 	Demo     bool          `help:"Create a tag, get IDs and show how."`
 	LogLevel zapcore.Level `help:"Least level to log: debug, info, warn, error." default:"info"`
 }
+
+// maxMetricsTags bounds what a scrape may cost.
+const maxMetricsTags = 100_000
 
 // startTimeout is how long the store and the demo may take.
 const startTimeout = 30 * time.Second
@@ -59,8 +66,24 @@ func (s *serveCmd) Run(ctx context.Context, out output) (err error) {
 	if s.Migrate && kind == kindJetStream {
 		return &usageError{errors.New("--migrate: there is no table to make without a database, see --store")}
 	}
+	if s.MetricsTags < 0 || s.MetricsTags > maxMetricsTags {
+		return &usageError{fmt.Errorf("--metrics-tags %d: allowed is 0 to %d", s.MetricsTags, maxMetricsTags)}
+	}
 	log := newLogger(s.LogLevel)
 	defer func() { _ = log.Sync() }() // stderr cannot be synced on every system
+
+	registry := newRegistry()
+	var running atomic.Pointer[worker.Worker]
+	stopHTTP, err := s.serveHTTP(ctx, registry, func() error {
+		if w := running.Load(); w != nil {
+			return w.Ready()
+		}
+		return errors.New("starting")
+	}, log)
+	if err != nil {
+		return err
+	}
+	defer stopHTTP()
 
 	if !s.named() {
 		if s.hasLogin() {
@@ -86,6 +109,8 @@ func (s *serveCmd) Run(ctx context.Context, out output) (err error) {
 	if err != nil {
 		return err
 	}
+	running.Store(w)
+	registry.MustRegister(w.Metrics(s.MetricsTags))
 	log.Info("serving", zap.String("version", version), zap.String("role", string(s.Role)), zap.String("store", kind),
 		zap.String("prefix", string(s.Prefix)), zap.String("instance", w.Instance()))
 	if s.Demo {

@@ -1,0 +1,58 @@
+package worker
+
+import (
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go/micro"
+
+	"github.com/idworker/idworker/messages"
+)
+
+// requestFigures counts the requests of one endpoint by outcome, and the time from
+// when it looked at them to the reply.
+type requestFigures struct {
+	outcomes [len(outcomes)]atomic.Int64
+	ids      atomic.Int64 // handed out
+	latency  histogram
+}
+
+// answered stands for a request that got its IDs, where others have their code.
+const answered messages.Code = 0
+
+// outcomes are all there are.
+var outcomes = [...]messages.Code{
+	answered, messages.CodeMalformed, messages.CodeNoTag, messages.CodeBusy, messages.CodeUnavailable, messages.CodeExhausted,
+}
+
+// processStart is what moments are told from: the time since then is cheaper to get
+// than the time of day.
+var processStart = time.Now()
+
+// elapsed is a moment for requestFigures.
+func elapsed() time.Duration { return time.Since(processStart) }
+
+// gave notes a request that got n IDs.
+func (f *requestFigures) gave(n int64, began time.Duration) {
+	f.outcomes[0].Add(1)
+	f.ids.Add(n)
+	f.latency.observe(elapsed() - began)
+}
+
+// failed notes a request that got an error.
+func (f *requestFigures) failed(code messages.Code, began time.Duration) {
+	for i, c := range outcomes {
+		if c == code {
+			f.outcomes[i].Add(1)
+		}
+	}
+	f.latency.observe(elapsed() - began)
+}
+
+// fail answers a request with an error, and notes it.
+func (f *requestFigures) fail(req micro.Request, err error, began time.Duration) {
+	code, text := wireError(err)
+	_ = req.Error(strconv.Itoa(int(code)), text, nil) // fails only with the connection
+	f.failed(code, began)
+}
