@@ -21,8 +21,9 @@ const MaxRunway = 365 * 24 * time.Hour
 // particular order.
 func (a *Allocator) Figures() []Figures {
 	now := a.cfg.Clock()
-	var all []Figures
-	for _, t := range *a.tags.Load() {
+	tags := *a.tags.Load()
+	all := make([]Figures, 0, len(tags))
+	for _, t := range tags {
 		t.mu.Lock()
 		if t.step > 0 {
 			all = append(all, t.figures(now))

@@ -162,12 +162,30 @@ func (m metrics) tags(to sink) {
 	}
 }
 
-// busiest sorts figures, and returns those of at most n tags.
+// busiest returns the figures of the n tags with the highest rates, highest first.
 func busiest(all []allocator.Figures, n int) []allocator.Figures {
-	slices.SortFunc(all, func(a, b allocator.Figures) int {
-		return cmp.Or(cmp.Compare(b.Rate, a.Rate), cmp.Compare(a.Tag, b.Tag))
-	})
-	return all[:min(len(all), n)]
+	var top []allocator.Figures
+	bar := -1 // the place in top of the least that is good enough, once it is known
+	for _, f := range all {
+		if n == 0 || bar >= 0 && compareRates(f, top[bar]) > 0 {
+			continue
+		}
+		if top = append(top, f); len(top) == 2*n {
+			slices.SortFunc(top, compareRates)
+			top, bar = top[:n], n-1
+		}
+	}
+	slices.SortFunc(top, compareRates)
+	return top[:min(len(top), n)]
+}
+
+// compareRates puts those first that have a higher rate. Of the same rate, it is always
+// the same ones, so that series do not come and go.
+func compareRates(a, b allocator.Figures) int {
+	if c := cmp.Compare(b.Rate, a.Rate); c != 0 {
+		return c
+	}
+	return cmp.Compare(a.Tag, b.Tag)
 }
 
 // lease tells of the worker ID and of the clock.
