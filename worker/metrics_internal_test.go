@@ -31,17 +31,20 @@ func TestMetricsTagLimit(t *testing.T) {
 		steps[fmt.Sprintf("tag-%06d", i)] = 1000
 	}
 	w.alloc.Update(steps)
-	use := func(tag string, n int64) {
-		w.alloc.Grant(tag, store.Segment{First: 1, End: 1001})
+	take := func(tag string, n int64) {
 		if _, ok := w.alloc.Take(tag, n); !ok {
 			t.Fatalf("%s has no %d IDs", tag, n)
 		}
 	}
 	for tag := range steps {
-		use(tag, 100+int64(tag[len(tag)-3]-'0')) // the tenths of every thousand differ
+		w.alloc.Grant(tag, store.Segment{First: 1, End: 1001})
+		take(tag, 100) // so that a segment is asked for, and the tag is active
+	}
+	now = time.Minute
+	for tag := range steps {
+		take(tag, 100+int64(tag[len("tag-")+3]-'0')) // the hundreds of a tag's number are its rate
 	}
 
-	now = time.Minute
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(w.Metrics(limit))
 	var before, after runtime.MemStats
