@@ -24,10 +24,12 @@ type segmentEndpoint struct {
 	prefix   int // length of the subject before the tag
 	replies  replyCheck
 	figures  *requestFigures
+	line     *waitingLine
+	watch    stopwatch
 	buf      []byte // for replies; NATS copies them
 }
 
-func newSegmentEndpoint(cfg Config, alloc *allocator.Allocator, figures *requestFigures) *segmentEndpoint {
+func newSegmentEndpoint(cfg Config, alloc *allocator.Allocator, figures *requestFigures, line *waitingLine) *segmentEndpoint {
 	return &segmentEndpoint{
 		alloc:    alloc,
 		conn:     cfg.Requests,
@@ -35,6 +37,7 @@ func newSegmentEndpoint(cfg Config, alloc *allocator.Allocator, figures *request
 		prefix:   len(cfg.Prefix.Segment("")),
 		replies:  newReplyCheck(cfg.Prefix),
 		figures:  figures,
+		line:     line,
 	}
 }
 
@@ -43,21 +46,25 @@ func (e *segmentEndpoint) Handle(req micro.Request) {
 	if !e.replies.ok(req.Reply()) {
 		return
 	}
-	began := elapsed()
+	began := e.watch.start()
+	if e.line.late() {
+		e.figures.fail(req, errQueued, e.watch.took(began))
+		return
+	}
 	tag := req.Subject()[e.prefix:]
 	n, err := messages.DecodeCount(req.Data(), e.maxBatch)
 	if err != nil {
-		e.figures.fail(req, err, began)
+		e.figures.fail(req, err, e.watch.took(began))
 		return
 	}
 	ids, ok := e.alloc.Take(tag, n)
 	if !ok {
-		e.miss(req, tag, n, began)
+		e.miss(req, tag, n)
 		return
 	}
 	e.buf = messages.AppendRange(e.buf[:0], wireRange(ids))
 	_ = req.Respond(e.buf) // fails only with the connection; micro counts it
-	e.figures.gave(n, began)
+	e.figures.gave(n, e.watch.took(began))
 }
 
 // replyCheck refuses subjects to which no reply must go. It is the worker that
@@ -73,33 +80,34 @@ func (c replyCheck) ok(reply string) bool {
 
 // miss handles a request that is not a plain hit. It does not touch req once the
 // request is parked: micro reads it when Handle has returned.
-func (e *segmentEndpoint) miss(req micro.Request, tag string, n int64, began time.Duration) {
+func (e *segmentEndpoint) miss(req micro.Request, tag string, n int64) {
+	began := elapsed()
 	if err := messages.CheckTag(tag); err != nil {
-		e.figures.fail(req, err, began)
+		e.figures.fail(req, err, elapsed()-began)
 		return
 	}
 	reply := req.Reply()
 	ids, err := e.alloc.Ask(tag, n, func(ids []store.Segment, err error) {
 		e.respondLater(reply, ids, err)
-		e.note(n, err, began)
+		e.note(n, err, elapsed()-began)
 	})
 	switch {
 	case err != nil:
-		e.figures.fail(req, err, began)
+		e.figures.fail(req, err, elapsed()-began)
 	case ids != nil:
 		_ = req.Respond(encodeSegments(ids))
-		e.figures.gave(n, began)
+		e.figures.gave(n, elapsed()-began)
 	}
 }
 
 // note notes a request that was parked.
-func (e *segmentEndpoint) note(n int64, err error, began time.Duration) {
+func (e *segmentEndpoint) note(n int64, err error, took time.Duration) {
 	if err == nil {
-		e.figures.gave(n, began)
+		e.figures.gave(n, took)
 		return
 	}
 	code, _ := wireError(err)
-	e.figures.failed(code, began)
+	e.figures.failed(code, took)
 }
 
 // respondLater answers a request that was parked.
@@ -136,6 +144,7 @@ var wireErrors = []struct {
 	{store.ErrNoTag, messages.CodeNoTag},
 	{store.ErrExhausted, messages.CodeExhausted},
 	{allocator.ErrBusy, messages.CodeBusy},
+	{errQueued, messages.CodeBusy},
 	{allocator.ErrNoSegment, messages.CodeUnavailable},
 	{snowflake.ErrAhead, messages.CodeBusy},
 	{snowflake.ErrExhausted, messages.CodeExhausted},

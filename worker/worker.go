@@ -46,6 +46,7 @@ type Worker struct {
 	leasing   sync.WaitGroup
 
 	segments, snowflakes requestFigures
+	line                 waitingLine // of both
 
 	service  micro.Service
 	grantSub *nats.Subscription
@@ -152,6 +153,7 @@ func (w *Worker) startAnswering(ctx context.Context, directory *Directory) error
 		directory.follow(background, w.alloc, w.cfg.TagRefresh, sync.OnceFunc(func() { close(known) }))
 	})
 	w.answering.Go(func() { w.tick(background) })
+	w.answering.Go(func() { w.line.run(background, w.cfg.Requests) })
 	select {
 	case <-known:
 	case <-ctx.Done():
@@ -212,7 +214,7 @@ func (w *Worker) join(ctx context.Context) error {
 	w.stopLease = cancel
 	w.leasing.Go(func() { w.holdLease(background, w.manager) })
 
-	w.service, err = w.addService(ServiceName, "segment", w.cfg.Prefix.Segment(">"), newSegmentEndpoint(w.cfg, w.alloc, &w.segments))
+	w.service, err = w.addService(ServiceName, "segment", w.cfg.Prefix.Segment(">"), newSegmentEndpoint(w.cfg, w.alloc, &w.segments, &w.line))
 	if err != nil {
 		return err
 	}
@@ -238,7 +240,8 @@ func (w *Worker) addService(name, endpoint, subject string, handler micro.Handle
 	if err != nil {
 		return nil, fmt.Errorf("register the service: %w", err)
 	}
-	if err := service.AddEndpoint(endpoint, handler, micro.WithEndpointSubject(subject)); err != nil {
+	limits := micro.WithEndpointPendingLimits(maxQueuedRequests, maxQueuedBytes)
+	if err := service.AddEndpoint(endpoint, handler, micro.WithEndpointSubject(subject), limits); err != nil {
 		return service, fmt.Errorf("subscribe to %s: %w", subject, err)
 	}
 	return service, nil

@@ -226,6 +226,11 @@ func (i installation) withJetStream(ctx context.Context, use func(context.Contex
 	return use(ctx, js)
 }
 
+// maxPingsOut is for how many pings a server may owe the answer. In an overload the
+// answers stand in line behind requests; giving up the connection then would lose all
+// of those, and help nobody.
+const maxPingsOut = 6
+
 // stayConnected are the options of a process that serves: it never gives up, even
 // if the server refuses its login for a while.
 func stayConnected(name string, log *zap.Logger) []nats.Option {
@@ -235,6 +240,7 @@ func stayConnected(name string, log *zap.Logger) []nats.Option {
 		nats.IgnoreAuthErrorAbort(),
 		nats.ReconnectWait(250 * time.Millisecond),
 		nats.PingInterval(5 * time.Second),
+		nats.MaxPingsOutstanding(maxPingsOut),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
 			if err != nil {
 				log.Warn("NATS connection lost, reconnecting", zap.String("connection", name), zap.Error(err))
