@@ -59,7 +59,7 @@ func TestLogins(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			address := strings.TrimPrefix(natstest.Start(t, a.server).URL(), "nats://")
 			write(t, contexts, "production.json", fmt.Sprintf(`{"url":"nats://%s","user":"alice","password":%q,"inbox_prefix":"_INBOX_x"}`, address, canary))
-			write(t, contexts, "stale.json", `{"url":"nats://127.0.0.1:1","token":"expired"}`)
+			write(t, contexts, "stale.json", fmt.Sprintf(`{"url":"nats://127.0.0.1:1","nkey":%q}`, filepath.Join(dir, "seed")))
 			with := settings{}
 			for _, e := range a.env {
 				with.env = append(with.env, strings.ReplaceAll(e, "%s", address))

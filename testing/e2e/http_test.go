@@ -83,12 +83,16 @@ func TestHangingHTTPClients(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer func() { _ = conn.Close() }()
-		if i%2 == 0 { // asks, and never reads
-			for range 100 {
-				_, _ = io.WriteString(conn, "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
-			}
+		if i < 4 { // asks for more than the buffers in between hold, and never reads
+			_ = conn.(*net.TCPConn).SetReadBuffer(4096)
+			_ = conn.SetWriteDeadline(time.Now().Add(time.Second))
+			_, _ = io.WriteString(conn, strings.Repeat("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n", 5000))
 		}
 	}
+	natstest.Eventually(t, readyWithin, "those who do not read take all the room there is for scrapes", func() bool {
+		code, _ := fetch(t, address, "/metrics")
+		return code == 503
+	})
 	client := dial(t, s.url)
 	for range 2000 {
 		if _, err := client.Next(t.Context(), "order"); err != nil {
