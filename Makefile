@@ -10,7 +10,7 @@ help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: build ## Serve IDs on 127.0.0.1:4222, with a NATS server of its own, until Ctrl-C
-	@NATS_URL= IDWORKER_SERVER= bin/idworker serve --demo
+	@NATS_URL= NATS_CONTEXT= IDWORKER_SERVER= IDWORKER_CONTEXT= bin/idworker serve --demo
 
 # Passwords are made once, and those in the environment go first. For the shell that
 # starts idworker: . nats-data/passwords

@@ -140,6 +140,10 @@ func (a *Allocator) Asking(name string, seq uint64) bool {
 // after they did.
 func (a *Allocator) Parked() int { return int(a.parked.Load()) }
 
+// Tags is the number of tags that there are, and of those that were removed but whose
+// highest segment is remembered.
+func (a *Allocator) Tags() int { return len(*a.tags.Load()) }
+
 // find returns the tag, or nil.
 func (a *Allocator) find(name string) *tag { return (*a.tags.Load())[name] }
 

@@ -7,6 +7,7 @@ type Figures struct {
 	Tag     string
 	Step    int64         // the step of the latest load
 	Left    int64         // IDs in memory
+	Total   int64         // IDs handed out since the tag was first asked for
 	Rate    float64       // IDs per second, since a few minutes or the load before the latest
 	Runway  time.Duration // how long Left lasts at Rate, at most MaxRunway
 	Parked  int           // requests that wait for a segment
@@ -20,8 +21,9 @@ const MaxRunway = 365 * 24 * time.Hour
 // particular order.
 func (a *Allocator) Figures() []Figures {
 	now := a.cfg.Clock()
-	var all []Figures
-	for _, t := range *a.tags.Load() {
+	tags := *a.tags.Load()
+	all := make([]Figures, 0, len(tags))
+	for _, t := range tags {
 		t.mu.Lock()
 		if t.step > 0 {
 			all = append(all, t.figures(now))
@@ -37,6 +39,7 @@ func (t *tag) figures(now time.Duration) Figures {
 		Tag:     t.name,
 		Step:    t.step,
 		Left:    t.available(),
+		Total:   t.meter.total(t.cur.Load()),
 		Rate:    t.meter.rate(now, t.cur.Load()),
 		Runway:  MaxRunway,
 		Parked:  len(t.parked),

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
 
 	"github.com/idworker/idworker/allocator"
@@ -46,6 +47,10 @@ type Config struct {
 	// queue behind replies. Both connections stay the caller's, to be closed
 	// after Stop.
 	Control *nats.Conn
+
+	// JetStream is where streams and buckets are, by way of Control. Without it, it is
+	// that of the account's own domain.
+	JetStream jetstream.JetStream
 
 	Prefix messages.Prefix
 	Role   Role

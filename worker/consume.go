@@ -93,10 +93,12 @@ func (l *loader) consumeStream(ctx context.Context, js jetstream.JetStream, repl
 		return err
 	}
 	started()
+	l.consuming.Store(true)
 	select {
 	case <-ctx.Done():
 	case err = <-broken:
 	}
+	l.consuming.Store(false)
 	events.Drain() // what has been delivered is still handled
 	select {
 	case <-events.Closed():

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
@@ -22,16 +23,21 @@ type segmentEndpoint struct {
 	maxBatch int64
 	prefix   int // length of the subject before the tag
 	replies  replyCheck
+	figures  *requestFigures
+	line     *waitingLine
+	watch    stopwatch
 	buf      []byte // for replies; NATS copies them
 }
 
-func newSegmentEndpoint(cfg Config, alloc *allocator.Allocator) *segmentEndpoint {
+func newSegmentEndpoint(cfg Config, alloc *allocator.Allocator, figures *requestFigures, line *waitingLine) *segmentEndpoint {
 	return &segmentEndpoint{
 		alloc:    alloc,
 		conn:     cfg.Requests,
 		maxBatch: cfg.MaxBatch,
 		prefix:   len(cfg.Prefix.Segment("")),
 		replies:  newReplyCheck(cfg.Prefix),
+		figures:  figures,
+		line:     line,
 	}
 }
 
@@ -40,10 +46,15 @@ func (e *segmentEndpoint) Handle(req micro.Request) {
 	if !e.replies.ok(req.Reply()) {
 		return
 	}
+	began := e.watch.start()
+	if e.line.late() {
+		e.figures.fail(req, errQueued, e.watch.took(began))
+		return
+	}
 	tag := req.Subject()[e.prefix:]
 	n, err := messages.DecodeCount(req.Data(), e.maxBatch)
 	if err != nil {
-		respondError(req, err)
+		e.figures.fail(req, err, e.watch.took(began))
 		return
 	}
 	ids, ok := e.alloc.Take(tag, n)
@@ -53,6 +64,7 @@ func (e *segmentEndpoint) Handle(req micro.Request) {
 	}
 	e.buf = messages.AppendRange(e.buf[:0], wireRange(ids))
 	_ = req.Respond(e.buf) // fails only with the connection; micro counts it
+	e.figures.gave(n, e.watch.took(began))
 }
 
 // replyCheck refuses subjects to which no reply must go. It is the worker that
@@ -69,20 +81,33 @@ func (c replyCheck) ok(reply string) bool {
 // miss handles a request that is not a plain hit. It does not touch req once the
 // request is parked: micro reads it when Handle has returned.
 func (e *segmentEndpoint) miss(req micro.Request, tag string, n int64) {
+	began := elapsed()
 	if err := messages.CheckTag(tag); err != nil {
-		respondError(req, err)
+		e.figures.fail(req, err, elapsed()-began)
 		return
 	}
 	reply := req.Reply()
 	ids, err := e.alloc.Ask(tag, n, func(ids []store.Segment, err error) {
 		e.respondLater(reply, ids, err)
+		e.note(n, err, elapsed()-began)
 	})
 	switch {
 	case err != nil:
-		respondError(req, err)
+		e.figures.fail(req, err, elapsed()-began)
 	case ids != nil:
 		_ = req.Respond(encodeSegments(ids))
+		e.figures.gave(n, elapsed()-began)
 	}
+}
+
+// note notes a request that was parked.
+func (e *segmentEndpoint) note(n int64, err error, took time.Duration) {
+	if err == nil {
+		e.figures.gave(n, took)
+		return
+	}
+	code, _ := wireError(err)
+	e.figures.failed(code, took)
 }
 
 // respondLater answers a request that was parked.
@@ -92,15 +117,10 @@ func (e *segmentEndpoint) respondLater(reply string, ids []store.Segment, err er
 		msg.Data = encodeSegments(ids)
 	} else {
 		code, text := wireError(err)
-		msg.Header.Set(micro.ErrorCodeHeader, code)
+		msg.Header.Set(micro.ErrorCodeHeader, strconv.Itoa(int(code)))
 		msg.Header.Set(micro.ErrorHeader, text)
 	}
 	_ = e.conn.PublishMsg(msg) // fails only with the connection
-}
-
-func respondError(req micro.Request, err error) {
-	code, text := wireError(err)
-	_ = req.Error(code, text, nil) // fails only with the connection
 }
 
 func encodeSegments(ids []store.Segment) (reply []byte) {
@@ -124,18 +144,19 @@ var wireErrors = []struct {
 	{store.ErrNoTag, messages.CodeNoTag},
 	{store.ErrExhausted, messages.CodeExhausted},
 	{allocator.ErrBusy, messages.CodeBusy},
+	{errQueued, messages.CodeBusy},
 	{allocator.ErrNoSegment, messages.CodeUnavailable},
 	{snowflake.ErrAhead, messages.CodeBusy},
 	{snowflake.ErrExhausted, messages.CodeExhausted},
 }
 
-// wireError returns the headers of an error reply. Unlike in Go, the text stands
+// wireError returns what the headers of an error reply say. Unlike in Go, the text stands
 // alone there, so it names no package and no sentinel twice.
-func wireError(err error) (code, text string) {
+func wireError(err error) (code messages.Code, text string) {
 	for _, w := range wireErrors {
 		if errors.Is(err, w.err) {
-			return strconv.Itoa(int(w.code)), err.Error()
+			return w.code, err.Error()
 		}
 	}
-	return strconv.Itoa(int(messages.CodeUnavailable)), err.Error()
+	return messages.CodeUnavailable, err.Error()
 }

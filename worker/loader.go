@@ -37,8 +37,21 @@ type loader struct {
 	queues map[string]*queue // tags with a goroutine that serves them
 	wg     sync.WaitGroup
 
-	writes, failures atomic.Int64
+	consuming atomic.Bool // load events, from the stream
+	outcomes  [len(loadOutcomes)]atomic.Int64
+	latency   histogram // of the store
 }
+
+// loadOutcomes are how a call of the store can end.
+var loadOutcomes = [...]string{"ok", "no_tag", "exhausted", "failed"}
+
+// The places of the outcomes.
+const (
+	loadOK = iota
+	loadNoTag
+	loadExhausted
+	loadFailed
+)
 
 // queue is the jobs of one tag.
 type queue struct {
@@ -151,14 +164,35 @@ func (l *loader) reserve(tag string, n int64) (store.Segment, error) {
 	defer cancel()
 	began := time.Now()
 	segment, err := l.store.Reserve(ctx, tag, n)
-	l.writes.Add(1)
-	if err != nil && refusal(err) == 0 {
-		l.failures.Add(1)
+	l.latency.observe(time.Since(began))
+	outcome := loadOutcome(err)
+	l.outcomes[outcome].Add(1)
+	if outcome == loadFailed {
 		l.outage.failed(tag, began, err)
 	} else {
 		l.outage.worked(tag)
 	}
 	return segment, err
+}
+
+func loadOutcome(err error) int {
+	switch {
+	case err == nil:
+		return loadOK
+	case errors.Is(err, store.ErrNoTag):
+		return loadNoTag
+	case errors.Is(err, store.ErrExhausted):
+		return loadExhausted
+	}
+	return loadFailed
+}
+
+// calls is how often the store was called.
+func (l *loader) calls() (n int64) {
+	for i := range l.outcomes {
+		n += l.outcomes[i].Load()
+	}
+	return n
 }
 
 // answer sends the grant for one event, or the store's refusal. Other errors are

@@ -18,6 +18,7 @@ type outage struct {
 	since    time.Time            // the first failure
 	ended    time.Time            // the end of the latest outage
 	failures int
+	total    int64 // outages, so far
 }
 
 // outageMemory is how long a tag that failed and is not tried again counts.
@@ -38,6 +39,7 @@ func (o *outage) failed(tag string, began time.Time, err error) {
 			return
 		}
 		o.since, o.failures = now, 0
+		o.total++
 		o.log.Error("store fails", zap.String("tag", tag), zap.Error(err))
 	}
 	o.failing[tag] = now
@@ -62,4 +64,11 @@ func (o *outage) worked(tag string) {
 		o.ended = now
 		o.log.Info("store works again", zap.Duration("after", now.Sub(o.since)), zap.Int("failures", o.failures))
 	}
+}
+
+// count reports whether the store fails now, and how many times it began to.
+func (o *outage) count() (current bool, total int64) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return len(o.failing) > 0, o.total
 }

@@ -19,6 +19,9 @@ import (
 type snowflakeEndpoint struct {
 	maxBatch  int64
 	replies   replyCheck
+	figures   *requestFigures
+	line      *waitingLine
+	watch     stopwatch
 	generator *snowflake.Generator // revoked when the worker ID is lost
 	ranges    []snowflake.Range    // reused
 	buf       []byte               // for replies; NATS copies them
@@ -29,13 +32,18 @@ func (e *snowflakeEndpoint) Handle(req micro.Request) {
 	if !e.replies.ok(req.Reply()) {
 		return
 	}
+	began := e.watch.start()
+	if e.line.late() {
+		e.figures.fail(req, errQueued, e.watch.took(began))
+		return
+	}
 	n, err := messages.DecodeCount(req.Data(), e.maxBatch)
 	if err != nil {
-		respondError(req, err)
+		e.figures.fail(req, err, e.watch.took(began))
 		return
 	}
 	if e.ranges, err = e.generator.NextN(e.ranges[:0], n); err != nil {
-		respondError(req, err)
+		e.figures.fail(req, err, e.watch.took(began))
 		return
 	}
 	e.buf = e.buf[:0]
@@ -43,6 +51,7 @@ func (e *snowflakeEndpoint) Handle(req micro.Request) {
 		e.buf = messages.AppendRange(e.buf, messages.Range{First: int64(r.First), Last: int64(r.Last)})
 	}
 	_ = req.Respond(e.buf) // fails only with the connection; micro counts it
+	e.figures.gave(n, e.watch.took(began))
 }
 
 // openLease opens the buckets of the worker IDs, made if they are missing, and checks
@@ -92,7 +101,7 @@ func (w *Worker) joinSnowflake(g *snowflake.Generator) error {
 	if w.member.closed {
 		return nil
 	}
-	endpoint := &snowflakeEndpoint{maxBatch: w.cfg.MaxBatch, replies: newReplyCheck(w.cfg.Prefix), generator: g}
+	endpoint := &snowflakeEndpoint{maxBatch: w.cfg.MaxBatch, replies: newReplyCheck(w.cfg.Prefix), figures: &w.snowflakes, line: &w.line, generator: g}
 	service, err := w.addService(snowflakeServiceName, "snowflake", w.cfg.Prefix.Snowflake(), endpoint)
 	w.member.service = service
 	return err

@@ -1,11 +1,5 @@
 package worker
 
-import (
-	"slices"
-
-	"github.com/idworker/idworker/allocator"
-)
-
 // maxStatsTags bounds the tags listed in STATS, so that the reply stays well below
 // the server's message limit.
 const maxStatsTags = 100
@@ -49,15 +43,6 @@ type TagStats struct {
 // stats collects the figures of the process.
 func (w *Worker) stats() Stats {
 	figures := w.alloc.Figures()
-	slices.SortFunc(figures, func(a, b allocator.Figures) int {
-		switch {
-		case a.Rate > b.Rate:
-			return -1
-		case a.Rate < b.Rate:
-			return 1
-		}
-		return 0
-	})
 	s := Stats{
 		Instance: w.instance,
 		Store:    w.cfg.StoreName,
@@ -67,7 +52,7 @@ func (w *Worker) stats() Stats {
 		Tags:     []TagStats{}, // not null
 	}
 	if w.loader != nil {
-		s.Loads = &LoadStats{w.loader.writes.Load(), w.loader.failures.Load()}
+		s.Loads = &LoadStats{w.loader.calls(), w.loader.outcomes[loadFailed].Load()}
 	}
 	switch lease := w.lease.Load(); {
 	case lease == nil:
@@ -77,7 +62,7 @@ func (w *Worker) stats() Stats {
 	default:
 		s.WorkerID = &lease.Worker
 	}
-	for _, f := range figures[:min(len(figures), maxStatsTags)] {
+	for _, f := range busiest(figures, maxStatsTags) {
 		s.Tags = append(s.Tags, TagStats{f.Tag, f.Step, f.Left, f.Rate, f.Runway.Seconds(), f.Parked})
 	}
 	return s

@@ -40,9 +40,13 @@ type Worker struct {
 	loader *loader // nil in a mere worker
 
 	lease     atomic.Pointer[lease.State] // what is known of the worker ID; nil at first
+	manager   *lease.Manager              // nil in a mere loader
 	member    membership
 	stopLease context.CancelFunc // nil if there is no lease
 	leasing   sync.WaitGroup
+
+	segments, snowflakes requestFigures
+	line                 waitingLine // of both
 
 	service  micro.Service
 	grantSub *nats.Subscription
@@ -51,6 +55,7 @@ type Worker struct {
 	stopLoading, stopAnswering context.CancelFunc
 	loading, answering         sync.WaitGroup
 
+	stopping atomic.Bool
 	stopOnce sync.Once
 	stopErr  error
 }
@@ -68,9 +73,12 @@ func Start(ctx context.Context, cfg Config) (*Worker, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	js, err := jetstream.New(cfg.Control)
-	if err != nil {
-		return nil, err
+	js := cfg.JetStream
+	if js == nil {
+		var err error
+		if js, err = jetstream.New(cfg.Control); err != nil {
+			return nil, err
+		}
 	}
 	if err := Provision(ctx, js, cfg.Prefix, cfg.Replicas); err != nil {
 		return nil, err
@@ -94,6 +102,9 @@ func Start(ctx context.Context, cfg Config) (*Worker, error) {
 
 // Instance is the process's name in load events and STATS.
 func (w *Worker) Instance() string { return w.instance }
+
+// CheckSync is [CheckSync] on the worker's connection.
+func (w *Worker) CheckSync(ctx context.Context) error { return CheckSync(ctx, w.cfg.Control) }
 
 func (w *Worker) start(ctx context.Context, directory *Directory) error {
 	if w.cfg.loads() {
@@ -145,6 +156,7 @@ func (w *Worker) startAnswering(ctx context.Context, directory *Directory) error
 		directory.follow(background, w.alloc, w.cfg.TagRefresh, sync.OnceFunc(func() { close(known) }))
 	})
 	w.answering.Go(func() { w.tick(background) })
+	w.answering.Go(func() { w.line.run(background, w.cfg.Requests) })
 	select {
 	case <-known:
 	case <-ctx.Done():
@@ -197,15 +209,15 @@ func (w *Worker) tick(ctx context.Context) {
 // join enters the queue groups, and returns when the server knows. That of the
 // snowflake requests is entered as soon as there is a worker ID.
 func (w *Worker) join(ctx context.Context) error {
-	manager, err := w.openLease(ctx)
-	if err != nil {
+	var err error
+	if w.manager, err = w.openLease(ctx); err != nil {
 		return err
 	}
 	background, cancel := context.WithCancel(context.Background())
 	w.stopLease = cancel
-	w.leasing.Go(func() { w.holdLease(background, manager) })
+	w.leasing.Go(func() { w.holdLease(background, w.manager) })
 
-	w.service, err = w.addService(ServiceName, "segment", w.cfg.Prefix.Segment(">"), newSegmentEndpoint(w.cfg, w.alloc))
+	w.service, err = w.addService(ServiceName, "segment", w.cfg.Prefix.Segment(">"), newSegmentEndpoint(w.cfg, w.alloc, &w.segments, &w.line))
 	if err != nil {
 		return err
 	}
@@ -231,7 +243,8 @@ func (w *Worker) addService(name, endpoint, subject string, handler micro.Handle
 	if err != nil {
 		return nil, fmt.Errorf("register the service: %w", err)
 	}
-	if err := service.AddEndpoint(endpoint, handler, micro.WithEndpointSubject(subject)); err != nil {
+	limits := micro.WithEndpointPendingLimits(maxQueuedRequests, maxQueuedBytes)
+	if err := service.AddEndpoint(endpoint, handler, micro.WithEndpointSubject(subject), limits); err != nil {
 		return service, fmt.Errorf("subscribe to %s: %w", subject, err)
 	}
 	return service, nil
@@ -248,6 +261,7 @@ func (w *Worker) Stop() error {
 }
 
 func (w *Worker) stop() error {
+	w.stopping.Store(true)
 	err := w.leave()
 	if w.stopLease != nil {
 		w.stopLease()

@@ -22,10 +22,9 @@ const (
 
 // demo makes sure that there is a tag, asks for IDs over the wire as any service
 // would, and prints them with the commands to get more.
-func demo(ctx context.Context, out output, url string, prefix messages.Prefix, from storeFlags) error {
+func demo(ctx context.Context, out output, own installation, from storeFlags) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	own := installation{Server: url, Prefix: prefix}
 	err := own.withTags(ctx, from, func(ctx context.Context, t tags) error {
 		err := t.store.CreateTag(ctx, store.Tag{Name: demoTag, Step: demoStep, Next: 1})
 		if errors.Is(err, store.ErrTagExists) {
@@ -39,12 +38,12 @@ func demo(ctx context.Context, out output, url string, prefix messages.Prefix, f
 	if err != nil {
 		return err
 	}
-	conn, err := own.connect()
+	conn, _, err := own.connect()
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	client := messages.NewClient(conn, prefix)
+	client := messages.NewClient(conn, own.Prefix)
 	id, err := firstID(ctx, client)
 	if err != nil {
 		return err
@@ -54,7 +53,7 @@ func demo(ctx context.Context, out output, url string, prefix messages.Prefix, f
 		return err
 	}
 	self, server := os.Args[0], ""
-	if url != nats.DefaultURL {
+	if url := redact(own.Server); own.Server != "" && url != nats.DefaultURL {
 		server = " --server " + url
 	}
 	fmt.Fprintf(out, `
@@ -70,7 +69,7 @@ func demo(ctx context.Context, out output, url string, prefix messages.Prefix, f
   Make another tag:     %[5]s tag create%[7]s invoice
   Stop:                 Ctrl-C
 
-`, demoTag, id, demoBatch, batch, self, prefix.Segment(demoTag), server)
+`, demoTag, id, demoBatch, batch, self, own.Prefix.Segment(demoTag), server)
 	return nil
 }
 

@@ -34,7 +34,7 @@ const embeddedReady = 30 * time.Second
 // folder that no other process has open. It first starts without listening, to find
 // out whether the data is whole: workers elsewhere would not wait for that.
 func startEmbedded(ctx context.Context, hostPort, data string, log *zap.Logger) (*embedded, error) {
-	host, port, err := splitListen(hostPort)
+	host, port, err := splitAddress("--listen", hostPort)
 	if err != nil {
 		return nil, err
 	}
@@ -54,13 +54,14 @@ func startEmbedded(ctx context.Context, hostPort, data string, log *zap.Logger) 
 	return e, nil
 }
 
-func splitListen(hostPort string) (host string, port int, err error) {
+// splitAddress reads the value of a flag that says where to listen.
+func splitAddress(flag, hostPort string) (host string, port int, err error) {
 	host, text, err := net.SplitHostPort(hostPort)
 	if err == nil {
 		port, err = strconv.Atoi(text)
 	}
 	if err != nil || port < 1 || port > 65535 {
-		return "", 0, &usageError{fmt.Errorf("--listen %q: want HOST:PORT with a port from 1 to 65535", hostPort)}
+		return "", 0, &usageError{fmt.Errorf("%s %q: want HOST:PORT with a port from 1 to 65535", flag, hostPort)}
 	}
 	return host, port, nil
 }

@@ -29,7 +29,9 @@ type enrichCmd struct {
 	Existing   enrich.Existing `help:"What becomes of events with an ID: keep (passed on with it) or refuse." default:"keep" enum:"keep,refuse"`
 	DeadLetter string          `help:"Subject for events that cannot be stamped. Without it they hold up those behind them." placeholder:"SUBJECT"`
 
-	Replicas int           `help:"Replicas of the bucket of records if it is created, 1 to 5." default:"1"`
+	Replicas  int `help:"Replicas of the bucket of records if it is created, 1 to 5." default:"1"`
+	httpFlags `embed:""`
+
 	LogLevel zapcore.Level `help:"Least level to log: debug, info, warn, error." default:"info"`
 }
 
@@ -37,20 +39,23 @@ type enrichCmd struct {
 func (c *enrichCmd) Run(ctx context.Context) error {
 	log := newLogger(c.LogLevel)
 	defer func() { _ = log.Sync() }() // stderr cannot be synced on every system
-	url := c.Server
-	if url == "" {
-		url = nats.DefaultURL
-	}
-	conn, err := nats.Connect(url, append(stayConnected("idworker enrich", log), c.inbox())...)
+	conn, js, err := c.dial(stayConnected("idworker enrich", log)...)
 	if err != nil {
-		return fmt.Errorf("connect to NATS at %s: %w", url, err)
+		return err
 	}
 	defer conn.Close()
 	starting, explain := whenRefused(ctx, conn)
-	enricher, err := c.open(starting, conn, log)
+	enricher, err := c.open(starting, conn, js, log)
 	if err := explain(err); err != nil {
 		return err
 	}
+	registry := newRegistry()
+	registry.MustRegister(enricher.Metrics())
+	stopHTTP, err := c.serveHTTP(ctx, registry, enricher.Ready, log)
+	if err != nil {
+		return err
+	}
+	defer stopHTTP()
 	log.Info("enriching", zap.String("version", version), zap.String("enrichment", enricher.Name()), zap.String("instance", enricher.Instance()))
 	done := make(chan struct{})
 	go func() {
@@ -62,11 +67,7 @@ func (c *enrichCmd) Run(ctx context.Context) error {
 	return nil
 }
 
-func (c *enrichCmd) open(ctx context.Context, conn *nats.Conn, log *zap.Logger) (*enrich.Enricher, error) {
-	js, err := jetstream.New(conn)
-	if err != nil {
-		return nil, err
-	}
+func (c *enrichCmd) open(ctx context.Context, conn *nats.Conn, js jetstream.JetStream, log *zap.Logger) (*enrich.Enricher, error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	return enrich.Open(ctx, enrich.Config{

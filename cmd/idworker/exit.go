@@ -62,8 +62,8 @@ func exitCode(err error) int {
 	if errors.As(err, &usage) {
 		return exitUsage
 	}
-	var network *net.OpError // the database is away
-	if errors.As(err, &network) {
+	var network *net.OpError // the database is away, unless it is about an address of our own
+	if errors.As(err, &network) && network.Op != "listen" {
 		return exitTryLater
 	}
 	for _, e := range exits {

@@ -77,7 +77,7 @@ func (g *getCmd) Run(ctx context.Context, out output) error {
 	if err != nil {
 		return err
 	}
-	conn, err := g.connect()
+	conn, _, err := g.connect()
 	if err != nil {
 		return err
 	}

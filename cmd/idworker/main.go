@@ -64,10 +64,10 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if exited { // --help or --version
 		return code
 	}
-	if err == nil {
-		err = command.Run()
-	} else {
+	if err != nil {
 		err = &usageError{err}
+	} else if err = checkCommandLine(args); err == nil {
+		err = command.Run()
 	}
 	if err != nil && !errors.Is(err, context.Canceled) {
 		fmt.Fprintf(stderr, "idworker: %v\n", err)

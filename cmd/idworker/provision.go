@@ -84,7 +84,7 @@ func (p *provisionCmd) resources(kind string) (all []resource.Resource) {
 		}
 	}
 	if p.Part != partIDs {
-		all = append(all, resource.Bucket(enrich.BucketConfig(p.Prefix, p.Replicas)))
+		all = append(all, enrich.Bucket(p.Prefix, p.Replicas))
 	}
 	return all
 }

@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
@@ -37,9 +37,15 @@ type serveCmd struct {
 
 	snowflakeFlags `embed:""`
 
+	httpFlags   `embed:""`
+	MetricsTags int `help:"How many tags have metrics of their own, the busiest ones; 0 to 100000." default:"1000"`
+
 	Demo     bool          `help:"Create a tag, get IDs and show how."`
 	LogLevel zapcore.Level `help:"Least level to log: debug, info, warn, error." default:"info"`
 }
+
+// maxMetricsTags bounds what a scrape may cost.
+const maxMetricsTags = 100_000
 
 // startTimeout is how long the store and the demo may take.
 const startTimeout = 30 * time.Second
@@ -60,11 +66,30 @@ func (s *serveCmd) Run(ctx context.Context, out output) (err error) {
 	if s.Migrate && kind == kindJetStream {
 		return &usageError{errors.New("--migrate: there is no table to make without a database, see --store")}
 	}
+	if s.MetricsTags < 0 || s.MetricsTags > maxMetricsTags {
+		return &usageError{fmt.Errorf("--metrics-tags %d: allowed is 0 to %d", s.MetricsTags, maxMetricsTags)}
+	}
 	log := newLogger(s.LogLevel)
 	defer func() { _ = log.Sync() }() // stderr cannot be synced on every system
 
-	url := s.Server
-	if url == "" {
+	registry := newRegistry()
+	var running atomic.Pointer[worker.Worker]
+	stopHTTP, err := s.serveHTTP(ctx, registry, func() error {
+		if w := running.Load(); w != nil {
+			return w.Ready()
+		}
+		return errors.New("starting")
+	}, log)
+	if err != nil {
+		return err
+	}
+	defer stopHTTP()
+
+	external := s.named()
+	if !external {
+		if s.hasLogin() {
+			log.Warn("login and TLS settings are not used: the embedded NATS server takes none; name yours with --server")
+		}
 		embedded, err := startEmbedded(ctx, s.Listen, s.Data, log)
 		if err != nil {
 			return err
@@ -73,28 +98,43 @@ func (s *serveCmd) Run(ctx context.Context, out output) (err error) {
 		if err := s.count(ctx, embedded); err != nil {
 			return err
 		}
-		url = embedded.url()
+		s.installation = installation{Server: embedded.url(), Prefix: s.Prefix}
 	}
 	var opened closers
 	defer opened.close()
 	cfg.Log = log
-	w, err := s.start(ctx, url, cfg, &opened)
+	w, err := s.start(ctx, cfg, &opened)
 	if errors.Is(err, nats.ErrNoResponders) {
-		err = fmt.Errorf("%w: JetStream is not enabled at %s, or has no quorum", err, url)
+		err = fmt.Errorf("%w: JetStream is not enabled on the server %s, or has no quorum", err, s.installation)
 	}
 	if err != nil {
 		return err
 	}
+	running.Store(w)
+	registry.MustRegister(w.Metrics(s.MetricsTags))
 	log.Info("serving", zap.String("version", version), zap.String("role", string(s.Role)), zap.String("store", kind),
 		zap.String("prefix", string(s.Prefix)), zap.String("instance", w.Instance()))
+	if external {
+		warnOfSync(ctx, w, log)
+	}
 	if s.Demo {
-		err = demo(ctx, out, url, s.Prefix, s.storeFlags)
+		err = demo(ctx, out, s.installation, s.storeFlags)
 	}
 	if err == nil {
 		<-ctx.Done()
 	}
 	log.Info("stopping")
 	return errors.Join(err, w.Stop())
+}
+
+// warnOfSync says once what a power failure would do to IDs.
+func warnOfSync(ctx context.Context, w *worker.Worker, log *zap.Logger) {
+	switch err := w.CheckSync(ctx); {
+	case errors.Is(err, worker.ErrNoSync):
+		log.Warn("NATS acknowledges writes before they are on disk: after a power failure IDs can be handed out twice; set sync_interval: always in the jetstream block of every server", zap.Error(err))
+	case errors.Is(err, worker.ErrSyncUnknown):
+		log.Info("NATS does not tell whether every write is on disk before it is acknowledged, see sync_interval in docs/operations.md", zap.Error(err))
+	}
 }
 
 // count makes the buckets in which IDs are counted, as far as they are in this server,
@@ -149,14 +189,16 @@ func (c *closers) close() {
 
 // start connects and starts the worker. What it adds to opened is to be closed after
 // the worker has stopped.
-func (s *serveCmd) start(ctx context.Context, url string, cfg worker.Config, opened *closers) (*worker.Worker, error) {
-	for name, conn := range map[string]**nats.Conn{"idworker": &cfg.Requests, "idworker control": &cfg.Control} {
-		var err error
-		if *conn, err = nats.Connect(url, append(stayConnected(name, cfg.Log), s.inbox())...); err != nil {
-			return nil, fmt.Errorf("connect to NATS at %s: %w", url, err)
-		}
-		opened.add((*conn).Close)
+func (s *serveCmd) start(ctx context.Context, cfg worker.Config, opened *closers) (*worker.Worker, error) {
+	var err error
+	if cfg.Requests, _, err = s.dial(stayConnected("idworker", cfg.Log)...); err != nil {
+		return nil, err
 	}
+	opened.add(cfg.Requests.Close)
+	if cfg.Control, cfg.JetStream, err = s.dial(stayConnected("idworker control", cfg.Log)...); err != nil {
+		return nil, err
+	}
+	opened.add(cfg.Control.Close)
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	ctx, explain := whenRefused(ctx, cfg.Requests, cfg.Control)
@@ -186,16 +228,12 @@ func (s *serveCmd) startWorker(ctx context.Context, cfg worker.Config, opened *c
 // openStore opens the segment store, made if it is missing and may be made. The store
 // has to be closed even if there is an error.
 func (s *serveCmd) openStore(ctx context.Context, cfg worker.Config) (segmentStore, error) {
-	js, err := jetstream.New(cfg.Control)
-	if err != nil {
-		return segmentStore{}, err
-	}
 	if _, kind, err := s.dsn(); err == nil && kind == kindJetStream {
-		if err := jetstreamstore.Create(ctx, js, cfg.Prefix, cfg.Replicas); err != nil {
+		if err := jetstreamstore.Create(ctx, cfg.JetStream, cfg.Prefix, cfg.Replicas); err != nil {
 			return segmentStore{}, err
 		}
 	}
-	segments, err := s.open(ctx, js, cfg.Prefix)
+	segments, err := s.open(ctx, cfg.JetStream, cfg.Prefix)
 	if err != nil {
 		return segmentStore{}, err
 	}

@@ -89,6 +89,7 @@ func (m *Manager) beat(ctx context.Context, h *hold, expires time.Time) error {
 	}
 	err = m.writeHi(ctx, h, hi)
 	h.gen.Extend(h.hi) // known to be ours, whatever else went wrong
+	m.noteReserved(h)
 	return err
 }
 

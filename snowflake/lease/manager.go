@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -33,6 +34,9 @@ type Manager struct {
 	clocks  bucket
 	config  bucket
 	server  server
+
+	clockDiff atomic.Int64 // nanoseconds
+	reserved  atomic.Pointer[reservation]
 }
 
 // Open opens the buckets, which have to exist, and checks what a claim will check: the
@@ -121,6 +125,8 @@ func (m *Manager) Run(ctx context.Context, notify func(State)) error {
 func (m *Manager) hold(ctx context.Context, h *hold, notify func(State)) error {
 	log := m.cfg.Log.With(zap.String("worker_id", h.key))
 	log.Info("worker ID claimed")
+	m.noteReserved(h)
+	defer m.reserved.Store(nil)
 	notify(State{Generator: h.gen, Datacenter: m.cfg.Datacenter, Worker: h.worker})
 	lost := m.keep(ctx, h)
 	if ctx.Err() != nil {

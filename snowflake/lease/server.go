@@ -38,7 +38,11 @@ func (m *Manager) askServer(ctx context.Context, clock snowflake.Clock) (reading
 	defer cancel()
 	before := clockTime(clock)
 	now, created, err := m.server.ask(ctx)
-	return reading{before: before, after: clockTime(clock), server: now, created: created}, err
+	read := reading{before: before, after: clockTime(clock), server: now, created: created}
+	if err == nil {
+		m.clockDiff.Store(int64(read.diff()))
+	}
+	return read, err
 }
 
 // clockTime is what the clock says.

@@ -257,7 +257,7 @@ func TestOnlyUsers(t *testing.T) {
 		"another's password": "nats://worker:" + userNamed("caller").password() + "@" + server.address,
 		"an unknown user":    "nats://root:root@" + server.address,
 	} {
-		r := settings{}.run(t, "get", "--server", url, "order")
+		r := settings{env: []string{"NATS_URL=" + url}}.run(t, "get", "order")
 		if r.code == 0 || !strings.Contains(r.stderr, "Authorization Violation") {
 			t.Errorf("%s: exit code %d, %s", what, r.code, r.stderr)
 		}

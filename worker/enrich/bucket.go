@@ -4,14 +4,12 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/store/jetstream/resource"
 )
 
-// BucketConfig is the configuration of the bucket of records, with 1 to 5 replicas.
-func BucketConfig(prefix messages.Prefix, replicas int) jetstream.KeyValueConfig {
-	return jetstream.KeyValueConfig{
-		Bucket:      prefix.EnrichBucket(),
-		Description: "idworker: how far each enrichment is",
-		Storage:     jetstream.FileStorage,
-		Replicas:    replicas,
-	}
+// Bucket is the bucket of records, with replicas copies, 1 to 5, odd.
+func Bucket(prefix messages.Prefix, replicas int) resource.Resource {
+	return resource.Bucket(jetstream.KeyValueConfig{
+		Bucket: prefix.EnrichBucket(), Description: "idworker: how far each enrichment is", Replicas: replicas,
+	})
 }

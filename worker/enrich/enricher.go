@@ -9,6 +9,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nuid"
 	"go.uber.org/zap"
+
+	"github.com/idworker/idworker/store/jetstream/resource"
 )
 
 // Enricher is one process's share in an enrichment.
@@ -82,15 +84,14 @@ func (e *Enricher) Name() string { return e.name }
 // Instance is this enricher's name in the record.
 func (e *Enricher) Instance() string { return e.instance }
 
-// openBucket opens the bucket of the records.
+// openBucket opens the bucket of the records, made if it is missing.
 func openBucket(ctx context.Context, cfg Config) (jetstream.KeyValue, error) {
-	name := cfg.Prefix.EnrichBucket()
-	kv, err := cfg.JetStream.KeyValue(ctx, name)
-	if errors.Is(err, jetstream.ErrBucketNotFound) {
-		kv, err = cfg.JetStream.CreateKeyValue(ctx, BucketConfig(cfg.Prefix, cfg.Replicas))
+	if err := resource.Ensure(ctx, cfg.JetStream, Bucket(cfg.Prefix, cfg.Replicas)); err != nil {
+		return nil, err
 	}
+	kv, err := cfg.JetStream.KeyValue(ctx, cfg.Prefix.EnrichBucket())
 	if err != nil {
-		return nil, fmt.Errorf("bucket %s: %w", name, err)
+		return nil, fmt.Errorf("bucket %s: %w", cfg.Prefix.EnrichBucket(), err)
 	}
 	return kv, nil
 }
@@ -117,10 +118,29 @@ func (e *Enricher) Run(ctx context.Context) {
 		case ctx.Err() != nil:
 			return
 		}
-		e.outage.failed(err)
+		e.failed(err)
 		select {
 		case <-ctx.Done():
 		case <-time.After(pause):
 		}
 	}
+}
+
+// failed and worked keep the books of whether enriching works.
+func (e *Enricher) failed(err error) {
+	e.outage.failed(err)
+	e.figures.failing.Store(true)
+}
+
+func (e *Enricher) worked() {
+	e.outage.worked()
+	e.figures.failing.Store(false)
+}
+
+// Ready says that something keeps events from being enriched, if so.
+func (e *Enricher) Ready() error {
+	if e.figures.failing.Load() {
+		return errors.New("enriching fails, see the log")
+	}
+	return nil
 }

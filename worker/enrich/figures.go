@@ -6,6 +6,7 @@ import "sync/atomic"
 type figures struct {
 	events, batches, dead, turns atomic.Int64
 	lag                          atomic.Int64
+	failing                      atomic.Bool
 }
 
 // Figures is a snapshot of an enricher's figures since its start.

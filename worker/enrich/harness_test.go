@@ -33,7 +33,7 @@ type counter struct {
 	tags map[string]bool // the ones there are; nil means all
 }
 
-func (c *counter) NextN(ctx context.Context, tag string, n int64) ([]messages.Range, error) {
+func (c *counter) NextN(_ context.Context, tag string, n int64) ([]messages.Range, error) {
 	if c.away.Load() {
 		return nil, messages.ErrUnavailable
 	}

@@ -230,7 +230,7 @@ func (e *Enricher) step(ctx context.Context, batch prepared) error {
 			return batch.err
 		}
 		e.starved = true
-		e.outage.failed(batch.err)
+		e.failed(batch.err)
 		return nil
 	}
 	e.starved = false
@@ -266,7 +266,7 @@ func (e *Enricher) beat(ctx context.Context) error {
 		return err
 	}
 	if !e.starved {
-		e.outage.worked()
+		e.worked()
 	}
 	return nil
 }
@@ -304,7 +304,7 @@ func (e *Enricher) publish(ctx context.Context, msgs []*nats.Msg) error {
 		e.book.Last = last
 	}
 	e.book.Done, e.book.Plan = e.book.Plan.Through, nil
-	e.outage.worked()
+	e.worked()
 	return nil
 }
 

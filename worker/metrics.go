@@ -1,0 +1,202 @@
+package worker
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+
+	"github.com/nats-io/nats.go"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/idworker/idworker/allocator"
+)
+
+// DefaultMetricsTags is how many tags have metrics of their own.
+const DefaultMetricsTags = 1000
+
+// described are all descriptions.
+var described []*prometheus.Desc
+
+func describe(name, help string, labels ...string) *prometheus.Desc {
+	d := prometheus.NewDesc("idworker_"+name, help, labels, nil)
+	described = append(described, d)
+	return d
+}
+
+// The metrics. docs/operations.md says what each is good for.
+var (
+	requestsMetric = describe("requests_total", "Requests answered, by kind of ID and code of the reply.", "kind", "code")
+	latencyMetric  = describe("request_duration_seconds", "Time from a request's turn to its reply, by kind of ID.", "kind")
+	idsMetric      = describe("ids_total", "IDs handed out, by kind.", "kind")
+	parkedMetric   = describe("parked_requests", "Requests that wait for a segment.")
+
+	tagsMetric      = describe("tags", "Tags that there are.")
+	activeMetric    = describe("tags_active", "Tags asked for since the start.")
+	unlistedMetric  = describe("tags_unlisted", "Active tags without metrics of their own, for there are too many.")
+	runwayMetric    = describe("runway_seconds", "How long memory lasts at the present rate, for the tag for which it lasts shortest.")
+	tagIDsMetric    = describe("tag_ids_total", "IDs handed out, by tag.", "tag")
+	tagFillMetric   = describe("tag_buffered_ids", "IDs in memory, by tag.", "tag")
+	tagStepMetric   = describe("tag_step_ids", "IDs in the latest segment asked for, by tag.", "tag")
+	tagRunwayMetric = describe("tag_runway_seconds", "How long memory lasts at the present rate, by tag; a year at most.", "tag")
+
+	grantsMetric   = describe("grants_total", "Segments and refusals that came from loaders, by what became of them.", "outcome")
+	loadsMetric    = describe("loads_total", "Calls of the store for a segment, by outcome.", "outcome")
+	loadTimeMetric = describe("load_duration_seconds", "Time that the store took for a segment.")
+	outageMetric   = describe("store_outage", "Whether the store fails, 1 or 0.")
+	outagesMetric  = describe("store_outages_total", "Times that the store began to fail.")
+
+	leaseMetric    = describe("lease_held", "Whether there is a worker ID for snowflake IDs, 1 or 0.")
+	workerIDMetric = describe("lease_worker_id", "The worker ID that is held.")
+	reservedMetric = describe("lease_reserved_seconds", "How far ahead of the clock time is reserved for the worker ID.")
+	clockMetric    = describe("clock_difference_seconds", "How far this clock is ahead of the NATS server's.")
+
+	connectedMetric  = describe("nats_connected", "Whether the connection stands, 1 or 0.", "connection")
+	reconnectsMetric = describe("nats_reconnects_total", "Times that the connection came back.", "connection")
+)
+
+// metrics collects what there is to know of a worker when it is asked. Nothing is
+// kept for it on the way of a request, but counters.
+type metrics struct {
+	w       *Worker
+	maxTags int
+}
+
+// Metrics collects the metrics of the process. At most maxTags tags have some of
+// their own, the busiest ones. The others are counted, and part of what is told of all.
+func (w *Worker) Metrics(maxTags int) prometheus.Collector { return metrics{w, maxTags} }
+
+// Describe is part of prometheus.Collector.
+func (m metrics) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range described {
+		ch <- d
+	}
+}
+
+// Collect is part of prometheus.Collector.
+func (m metrics) Collect(ch chan<- prometheus.Metric) {
+	to := sink{ch}
+	to.connection("requests", m.w.cfg.Requests)
+	to.connection("control", m.w.cfg.Control)
+	if m.w.loader != nil {
+		m.w.loader.collect(to)
+	}
+	if m.w.alloc != nil {
+		to.requests("segment", &m.w.segments)
+		to.requests("snowflake", &m.w.snowflakes)
+		to.gauge(parkedMetric, float64(m.w.alloc.Parked()))
+		m.w.grants.collect(to)
+		m.tags(to)
+		m.lease(to)
+	}
+}
+
+// sink takes metrics.
+type sink struct{ ch chan<- prometheus.Metric }
+
+func (s sink) gauge(d *prometheus.Desc, v float64, labels ...string) {
+	s.ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+}
+
+func (s sink) counter(d *prometheus.Desc, v int64, labels ...string) {
+	s.ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v), labels...)
+}
+
+func (s sink) yes(d *prometheus.Desc, yes bool, labels ...string) {
+	v := 0.0
+	if yes {
+		v = 1
+	}
+	s.gauge(d, v, labels...)
+}
+
+func (s sink) connection(name string, c *nats.Conn) {
+	s.yes(connectedMetric, c.IsConnected(), name)
+	s.counter(reconnectsMetric, int64(c.Stats().Reconnects), name)
+}
+
+func (s sink) requests(kind string, f *requestFigures) {
+	for i, code := range outcomes {
+		name := "ok"
+		if code != answered {
+			name = strconv.Itoa(int(code))
+		}
+		s.counter(requestsMetric, f.outcomes[i].Load(), kind, name)
+	}
+	s.counter(idsMetric, f.ids.Load(), kind)
+	s.ch <- f.latency.metric(latencyMetric, kind)
+}
+
+func (g *grantee) collect(to sink) {
+	to.counter(grantsMetric, g.installed.Load(), "installed")
+	to.counter(grantsMetric, g.burnt.Load(), "burnt")
+	to.counter(grantsMetric, g.refused.Load(), "refused")
+}
+
+func (l *loader) collect(to sink) {
+	for i, name := range loadOutcomes {
+		to.counter(loadsMetric, l.outcomes[i].Load(), name)
+	}
+	to.ch <- l.latency.metric(loadTimeMetric)
+	current, total := l.outage.count()
+	to.yes(outageMetric, current)
+	to.counter(outagesMetric, total)
+}
+
+// tags tells of each of the busiest tags, and of all together.
+func (m metrics) tags(to sink) {
+	all := m.w.alloc.Figures()
+	least := allocator.MaxRunway
+	for _, f := range all {
+		least = min(least, f.Runway)
+	}
+	to.gauge(tagsMetric, float64(m.w.alloc.Tags()))
+	to.gauge(activeMetric, float64(len(all)))
+	to.gauge(runwayMetric, least.Seconds())
+	listed := busiest(all, m.maxTags)
+	to.gauge(unlistedMetric, float64(len(all)-len(listed)))
+	for _, f := range listed {
+		to.counter(tagIDsMetric, f.Total, f.Tag)
+		to.gauge(tagFillMetric, float64(f.Left), f.Tag)
+		to.gauge(tagStepMetric, float64(f.Step), f.Tag)
+		to.gauge(tagRunwayMetric, f.Runway.Seconds(), f.Tag)
+	}
+}
+
+// busiest returns the figures of the n tags with the highest rates, highest first.
+func busiest(all []allocator.Figures, n int) []allocator.Figures {
+	var top []allocator.Figures
+	bar := -1 // the place in top of the least that is good enough, once it is known
+	for _, f := range all {
+		if n == 0 || bar >= 0 && compareRates(f, top[bar]) > 0 {
+			continue
+		}
+		if top = append(top, f); len(top) == 2*n {
+			slices.SortFunc(top, compareRates)
+			top, bar = top[:n], n-1
+		}
+	}
+	slices.SortFunc(top, compareRates)
+	return top[:min(len(top), n)]
+}
+
+// compareRates puts those first that have a higher rate. Of the same rate, it is always
+// the same ones, so that series do not come and go.
+func compareRates(a, b allocator.Figures) int {
+	if c := cmp.Compare(b.Rate, a.Rate); c != 0 {
+		return c
+	}
+	return cmp.Compare(a.Tag, b.Tag)
+}
+
+// lease tells of the worker ID and of the clock.
+func (m metrics) lease(to sink) {
+	state := m.w.lease.Load()
+	held := state != nil && state.Generator != nil
+	to.yes(leaseMetric, held)
+	if held {
+		to.gauge(workerIDMetric, float64(state.Worker))
+	}
+	f := m.w.manager.Figures()
+	to.gauge(clockMetric, f.ClockDiff.Seconds())
+	to.gauge(reservedMetric, f.Reserved.Seconds())
+}

@@ -1,0 +1,104 @@
+package worker
+
+import (
+	"fmt"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/idworker/idworker/allocator"
+	"github.com/idworker/idworker/snowflake/lease"
+	"github.com/idworker/idworker/store"
+	"github.com/idworker/idworker/testing/natstest"
+)
+
+// TestMetricsTagLimit: with 100,000 tags in use, only the busiest have metrics of their
+// own, and the others still count in what is told of all.
+func TestMetricsTagLimit(t *testing.T) {
+	const tags, limit = 100_000, 1000
+	net := natstest.Start(t)
+	now := time.Second
+	w := &Worker{
+		cfg:     Config{Requests: net.Connect(t), Control: net.Connect(t)},
+		alloc:   allocator.New(allocator.Config{Clock: func() time.Duration { return now }, Load: func(allocator.Load) {}}),
+		grants:  &grantee{},
+		manager: &lease.Manager{},
+	}
+	steps := make(map[string]int64, tags)
+	for i := range tags {
+		steps[fmt.Sprintf("tag-%06d", i)] = 1000
+	}
+	w.alloc.Update(steps)
+	take := func(tag string, n int64) {
+		if _, ok := w.alloc.Take(tag, n); !ok {
+			t.Fatalf("%s has no %d IDs", tag, n)
+		}
+	}
+	for tag := range steps {
+		w.alloc.Grant(tag, store.Segment{First: 1, End: 1001})
+		take(tag, 100) // so that a segment is asked for, and the tag is active
+	}
+	now = time.Minute
+	for tag := range steps {
+		take(tag, 100+int64(tag[len("tag-")+3]-'0')) // the hundreds of a tag's number are its rate
+	}
+
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(w.Metrics(limit))
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	began := time.Now()
+	families, err := registry.Gather()
+	took := time.Since(began)
+	runtime.ReadMemStats(&after)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d tags, %d with metrics of their own: gathered in %v, %.1f MB allocated meanwhile",
+		tags, limit, took, float64(after.TotalAlloc-before.TotalAlloc)/1e6)
+
+	perTag := 0
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			for _, l := range m.GetLabel() {
+				if l.GetName() == "tag" {
+					perTag++
+					if d := l.GetValue()[len("tag-")+3]; d != '9' {
+						t.Fatalf("%s has metrics of its own, which is not among the busiest", l.GetValue())
+					}
+				}
+			}
+		}
+		switch v := f.GetMetric()[0].GetGauge().GetValue(); f.GetName() {
+		case "idworker_tags", "idworker_tags_active":
+			if v != tags {
+				t.Errorf("%s is %v, want %d", f.GetName(), v, tags)
+			}
+		case "idworker_tags_unlisted":
+			if v != tags-limit {
+				t.Errorf("%v tags are unlisted, want %d", v, tags-limit)
+			}
+		}
+	}
+	if perTag != 4*limit {
+		t.Errorf("%d series have a tag, want 4 for each of %d tags", perTag, limit)
+	}
+}
+
+// TestHistogramBounds: what is as long as a bound is in its bucket, as Prometheus has it.
+func TestHistogramBounds(t *testing.T) {
+	for d, want := range map[time.Duration]int{
+		-1: 0, 0: 0, 1: 0, 1024: 0, 1025: 1, 2048: 1, 2049: 2,
+		1 << 35: 25, 1<<35 + 1: 26, time.Hour: 26,
+	} {
+		var h histogram
+		h.observe(d)
+		for i := range h.buckets {
+			if got := h.buckets[i].Load(); (got == 1) != (i == want) {
+				t.Errorf("%d ns: bucket %d has %d, want 1 in bucket %d alone", d, i, got, want)
+			}
+		}
+	}
+}

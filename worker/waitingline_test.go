@@ -1,0 +1,42 @@
+package worker
+
+import (
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/idworker/idworker/testing/natstest"
+)
+
+// TestWaitingLine: requests behind one that takes long are late after maxQueued, and
+// not before; once they are through, nobody is.
+func TestWaitingLine(t *testing.T) {
+	conn := natstest.Start(t).Connect(t)
+	gate := make(chan struct{})
+	arrived := make(chan struct{}, 1)
+	if _, err := conn.Subscribe("slow", func(*nats.Msg) {
+		arrived <- struct{}{}
+		<-gate
+	}); err != nil {
+		t.Fatal(err)
+	}
+	ctx := t.Context()
+	var line waitingLine
+	ended := make(chan struct{})
+	go func() { line.run(ctx, conn); close(ended) }()
+	t.Cleanup(func() { <-ended })
+
+	if err := conn.Publish("slow", nil); err != nil {
+		t.Fatal(err)
+	}
+	<-arrived
+	blocked := elapsed()
+	var late time.Duration
+	natstest.Eventually(t, 10*time.Second, "who waits is late", func() bool { late = elapsed(); return line.late() })
+	if late-blocked < maxQueued-markEvery {
+		t.Errorf("late after %v, want %v", late-blocked, maxQueued)
+	}
+	close(gate)
+	natstest.Eventually(t, 10*time.Second, "nobody is late", func() bool { return !line.late() })
+}
