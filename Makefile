@@ -4,13 +4,16 @@ GO      ?= go
 GOLANGCI_LINT = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test bench lint fuzz
+.PHONY: help run example build test bench lint fuzz
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: build ## Serve IDs on 127.0.0.1:4222, with a NATS server of its own, until Ctrl-C
 	@NATS_URL= IDWORKER_SERVER= bin/idworker serve --demo
+
+example: build ## Watch 2,000 orders get IDs on their way into a database; ends by itself
+	@cd docs/example && $(GO) run . ../../bin/idworker
 
 build: ## Build bin/idworker
 	$(GO) build -o bin/idworker ./cmd/idworker
@@ -26,3 +29,4 @@ lint: ## Check format, vet, static analysis
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo "run gofmt"; exit 1; }
 	$(GO) vet ./...
 	$(GO) run $(GOLANGCI_LINT) run ./...
+	cd docs/example && $(GO) vet ./... && $(GO) run $(GOLANGCI_LINT) run ./...
