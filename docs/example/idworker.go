@@ -28,7 +28,7 @@ type idworker struct {
 
 // serve starts a server on a free port of the loopback interface, with its data in a
 // folder, and returns when it answers.
-func serve(ctx context.Context, binary, dir string) (w *idworker, err error) {
+func serve(ctx context.Context, binary, dir string) (*idworker, error) {
 	address, err := freeAddress()
 	if err != nil {
 		return nil, err
@@ -37,20 +37,23 @@ func serve(ctx context.Context, binary, dir string) (w *idworker, err error) {
 	if err != nil {
 		return nil, err
 	}
-	w = &idworker{binary: binary, url: "nats://" + address, log: log}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, w.stop(true))
-		}
-	}()
-	if err := w.start("serve", "--listen", address, "--data", filepath.Join(dir, "data")); err != nil {
-		return nil, err
+	w := &idworker{binary: binary, url: "nats://" + address, log: log}
+	if err := w.startServer(ctx, address, filepath.Join(dir, "data")); err != nil {
+		return nil, errors.Join(err, w.stop(true))
 	}
-	if w.conn, err = nats.Connect(w.url, nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond)); err != nil {
-		return nil, err
+	return w, nil
+}
+
+func (w *idworker) startServer(ctx context.Context, address, data string) (err error) {
+	if err := w.start("serve", "--listen", address, "--data", data); err != nil {
+		return err
+	}
+	w.conn, err = nats.Connect(w.url, nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond))
+	if err != nil {
+		return err
 	}
 	// There is no tag yet. To be told so is an answer.
-	return w, w.await(ctx, "order", messages.ErrNoTag)
+	return w.await(ctx, "order", messages.ErrNoTag)
 }
 
 // command is a command of idworker. No setting of the environment reaches it.
