@@ -95,7 +95,7 @@ func (c nodeClient) ids(url, subject string, n int) (ids []int64) {
 	return ids
 }
 
-// TestNode has a client that was written from docs/protocol.md alone ask real workers.
+// TestNode has a client that relies on docs/protocol.md only ask real workers.
 func TestNode(t *testing.T) {
 	node := installNode(t)
 	server := startServer(t, t.TempDir())
