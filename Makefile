@@ -4,7 +4,7 @@ GO      ?= go
 GOLANGCI_LINT = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
 .DEFAULT_GOAL := help
-.PHONY: help run nats build test bench lint fuzz
+.PHONY: help run nats example build test bench lint fuzz
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -24,6 +24,9 @@ nats: ## Run nats-server with nats.conf on 127.0.0.1:4222, its data and password
 	done > nats-data/passwords; }
 	@. ./nats-data/passwords && IDS_NATS_DATA="$${IDS_NATS_DATA:-nats-data}" $(GO) run github.com/nats-io/nats-server/v2 -c nats.conf
 
+example: build ## Watch 2,000 orders get IDs on their way into a database; ends by itself
+	@cd docs/example && $(GO) run . ../../bin/idworker
+
 build: ## Build bin/idworker
 	$(GO) build -o bin/idworker ./cmd/idworker
 
@@ -38,3 +41,4 @@ lint: ## Check format, vet, static analysis
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo "run gofmt"; exit 1; }
 	$(GO) vet ./...
 	$(GO) run $(GOLANGCI_LINT) run ./...
+	cd docs/example && $(GO) vet ./... && $(GO) run $(GOLANGCI_LINT) run ./...

@@ -1,0 +1,129 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/idworker/idworker/messages"
+)
+
+// idworker is a running installation: one server with its own NATS, and whatever else was
+// started on it.
+type idworker struct {
+	binary string
+	url    string
+	log    *os.File // what the processes log
+	procs  []*exec.Cmd
+	conn   *nats.Conn
+}
+
+// serve starts a server on a free port of the loopback interface, with its data in a
+// folder, and returns when it answers.
+func serve(ctx context.Context, binary, dir string) (*idworker, error) {
+	address, err := freeAddress()
+	if err != nil {
+		return nil, err
+	}
+	log, err := os.Create(filepath.Join(dir, "log"))
+	if err != nil {
+		return nil, err
+	}
+	w := &idworker{binary: binary, url: "nats://" + address, log: log}
+	if err := w.startServer(ctx, address, filepath.Join(dir, "data")); err != nil {
+		return nil, errors.Join(err, w.stop(true))
+	}
+	return w, nil
+}
+
+func (w *idworker) startServer(ctx context.Context, address, data string) (err error) {
+	if err := w.start("serve", "--listen", address, "--data", data); err != nil {
+		return err
+	}
+	w.conn, err = nats.Connect(w.url, nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond))
+	if err != nil {
+		return err
+	}
+	// There is no tag yet. To be told so is an answer.
+	return w.await(ctx, "order", messages.ErrNoTag)
+}
+
+// command is a command of idworker. No setting of the environment reaches it.
+func (w *idworker) command(args ...string) *exec.Cmd {
+	cmd := exec.Command(w.binary, args...)
+	cmd.Env = []string{}
+	return cmd
+}
+
+// start starts one more process, which runs until stop.
+func (w *idworker) start(args ...string) error {
+	cmd := w.command(args...)
+	cmd.Stdout, cmd.Stderr = w.log, w.log
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	w.procs = append(w.procs, cmd)
+	return nil
+}
+
+// createTag creates a tag as an administrator does, and returns when there are IDs of it.
+func (w *idworker) createTag(ctx context.Context, tag string) error {
+	if out, err := w.command("tag", "create", "--server", w.url, tag).CombinedOutput(); err != nil {
+		return fmt.Errorf("create tag %s: %w: %s", tag, err, out)
+	}
+	return w.await(ctx, tag, nil)
+}
+
+// await asks for an ID of a tag until the answer is the wanted one. The IDs are not used:
+// they leave a gap, which does no harm.
+func (w *idworker) await(ctx context.Context, tag string, want error) error {
+	client := messages.NewClient(w.conn, messages.DefaultPrefix)
+	for {
+		try, cancel := context.WithTimeout(ctx, time.Second)
+		_, err := client.Next(try, tag)
+		cancel()
+		if errors.Is(err, want) {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("waiting for idworker: %w: %w", ctx.Err(), err)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// stop ends all processes, the server last, and shows what they logged if asked to. A
+// process that does not end by itself is killed.
+func (w *idworker) stop(show bool) (err error) {
+	if w.conn != nil {
+		w.conn.Close()
+	}
+	for _, p := range slices.Backward(w.procs) {
+		_ = p.Process.Signal(os.Interrupt) // fails if it has ended
+		kill := time.AfterFunc(5*time.Second, func() { _ = p.Process.Kill() })
+		err = errors.Join(err, p.Wait())
+		kill.Stop()
+	}
+	if logged, readErr := os.ReadFile(w.log.Name()); show && readErr == nil {
+		_, _ = os.Stderr.Write(logged)
+	}
+	return errors.Join(err, w.log.Close())
+}
+
+// freeAddress is an address that nobody listens on.
+func freeAddress() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	return l.Addr().String(), l.Close()
+}
