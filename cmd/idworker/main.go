@@ -28,6 +28,7 @@ type cli struct {
 	Decode  decodeCmd  `cmd:"" help:"Take snowflake IDs apart."`
 	Workers workersCmd `cmd:"" help:"List worker IDs of snowflake IDs and who holds them."`
 
+	Doctor    doctorCmd    `cmd:"" help:"Look whether a process of a role would find all that it needs."`
 	Provision provisionCmd `cmd:"" help:"Create or update streams and buckets, as an administrator."`
 
 	Version kong.VersionFlag `help:"Print the version and exit." env:"-"`

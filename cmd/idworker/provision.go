@@ -8,6 +8,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/snowflake/lease"
 	jetstreamstore "github.com/idworker/idworker/store/jetstream"
 	"github.com/idworker/idworker/store/jetstream/resource"
@@ -21,7 +22,13 @@ type provisionCmd struct {
 	installation `embed:""`
 	storeFlags   `embed:""`
 
-	Part     part          `help:"What to make: ids, what workers and loaders need; enrich, what enrichers need, who may have an account of their own; or all." default:"all" enum:"all,ids,enrich"`
+	resourceFlags `embed:""`
+
+	Part part `help:"What to make: ids, what workers and loaders need; enrich, what enrichers need, who may have an account of their own; or all." default:"all" enum:"all,ids,enrich"`
+}
+
+// resourceFlags say how streams and buckets should be.
+type resourceFlags struct {
 	Replicas int           `help:"Replicas of streams and buckets, 1 to 5." default:"1"`
 	LeaseTTL time.Duration `help:"When the worker ID of a process that died is free again." default:"30s"`
 }
@@ -41,12 +48,12 @@ func (p *provisionCmd) Run(ctx context.Context, out output) error {
 	if err != nil {
 		return err
 	}
-	if err := p.check(); err != nil {
+	if err := p.resourceFlags.check(p.Prefix); err != nil {
 		return err
 	}
 	return p.withJetStream(ctx, func(ctx context.Context, js jetstream.JetStream) error {
 		var failed []error
-		for _, r := range p.resources(kind) {
+		for _, r := range p.resources(p.Prefix, p.Part, kind) {
 			did, err := r.Apply(ctx, js)
 			if err != nil {
 				failed = append(failed, fmt.Errorf("%s: %w", r, err))
@@ -62,11 +69,11 @@ func (p *provisionCmd) Run(ctx context.Context, out output) error {
 }
 
 // check refuses what a worker would refuse.
-func (p *provisionCmd) check() error {
+func (p resourceFlags) check(prefix messages.Prefix) error {
 	if p.Replicas == 0 { // which would mean the default
 		return &usageError{errors.New("--replicas 0, allowed is 1 to 5")}
 	}
-	if err := (worker.Config{Prefix: p.Prefix, Replicas: p.Replicas}).WithDefaults().Check(); err != nil {
+	if err := (worker.Config{Prefix: prefix, Replicas: p.Replicas}).WithDefaults().Check(); err != nil {
 		return err
 	}
 	if err := lease.CheckTTL(p.LeaseTTL); err != nil {
@@ -76,15 +83,15 @@ func (p *provisionCmd) check() error {
 }
 
 // resources are what there is to make; counters only where JetStream is the store.
-func (p *provisionCmd) resources(kind string) (all []resource.Resource) {
-	if p.Part != partEnrich {
-		all = append(worker.Resources(p.Prefix, p.Replicas), lease.Resources(p.Prefix, p.LeaseTTL, p.Replicas)...)
+func (p resourceFlags) resources(prefix messages.Prefix, part part, kind string) (all []resource.Resource) {
+	if part != partEnrich {
+		all = append(worker.Resources(prefix, p.Replicas), lease.Resources(prefix, p.LeaseTTL, p.Replicas)...)
 		if kind == kindJetStream {
-			all = append(all, jetstreamstore.Bucket(p.Prefix, p.Replicas))
+			all = append(all, jetstreamstore.Bucket(prefix, p.Replicas))
 		}
 	}
-	if p.Part != partIDs {
-		all = append(all, enrich.Bucket(p.Prefix, p.Replicas))
+	if part != partIDs {
+		all = append(all, enrich.Bucket(prefix, p.Replicas))
 	}
 	return all
 }

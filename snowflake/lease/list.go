@@ -115,3 +115,17 @@ func join(l snowflake.Layout, leases, clocks []record) ([]Holding, error) {
 	})
 	return holdings, errors.Join(broken...)
 }
+
+// InstalledLayout is the layout of the installation as the config bucket has it; empty if
+// there has been no worker yet. Errors: jetstream.ErrBucketNotFound.
+func InstalledLayout(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix) (string, error) {
+	kv, err := js.KeyValue(ctx, prefix.ConfigBucket())
+	if err != nil {
+		return "", fmt.Errorf("bucket %s: %w", prefix.ConfigBucket(), err)
+	}
+	text, err := kvBucket{kv}.get(ctx, layoutKey)
+	if errors.Is(err, errAbsent) {
+		return "", nil
+	}
+	return string(text.value), err
+}

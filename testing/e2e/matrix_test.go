@@ -135,7 +135,7 @@ func needs() map[string]map[string][]string {
 				watch(configBucket), of(configBucket, directKey), []string{"$KV.ids_config.layout", "$KV.ids_config.clock"},
 				watch(workersBucket), of(workersBucket, directKey), []string{"$KV.ids_workers.1"},
 				watch(clockBucket), of(clockBucket, directKey), []string{"$KV.ids_clock.1"},
-				[]string{"$SYS.REQ.SERVER.PING.JSZ"},
+				[]string{"$SYS.REQ.SERVER.PING.JSZ", "$SYS.REQ.USER.INFO"},
 			),
 			subscribe: both(micro, grants),
 			// In a queue a process gets no more than without.
@@ -149,13 +149,13 @@ func needs() map[string]map[string][]string {
 				watch(tagsBucket), []string{"$KV.ids_tags.order"},
 				of(configBucket, info, directKey), []string{"$KV.ids_config.store"},
 				watch(segmentsBucket), of(segmentsBucket, directKey, readLeader), []string{"$KV.ids_segments.order"},
-				[]string{"$SYS.REQ.SERVER.PING.JSZ"},
+				[]string{"$SYS.REQ.SERVER.PING.JSZ", "$SYS.REQ.USER.INFO"},
 			),
 			queueIDs: {"ids.reserve"},
 		},
 		"admin": {
 			publish: both(
-				ids, asks, []string{"$JS.API.INFO", "$SYS.REQ.SERVER.PING.JSZ", "$SRV.PING", "$SRV.INFO", "$SRV.STATS"},
+				ids, asks, []string{"$JS.API.INFO", "$SYS.REQ.SERVER.PING.JSZ", "$SYS.REQ.USER.INFO", "$SRV.PING", "$SRV.INFO", "$SRV.STATS"},
 				made(loadEvents), of(loadEvents, loaderInfo, loaderCreate, loaderDurable),
 				made(tagsBucket), made(configBucket), made(workersBucket), made(clockBucket), made(segmentsBucket),
 				watch(segmentsBucket), of(segmentsBucket, directKey, readLeader),
@@ -168,7 +168,7 @@ func needs() map[string]map[string][]string {
 		"order":  {publish: {"ids.segment.order"}},
 		"enricher": {
 			publish: both(
-				ids, []string{"orders.ready.1", "orders.dead", "$KV.ids_enrich.1", "$JS.API.STREAM.NAMES", "ids.enrich.ORDERS.ORDERS_READY"},
+				ids, []string{"orders.ready.1", "orders.dead", "$KV.ids_enrich.1", "$JS.API.STREAM.NAMES", "ids.enrich.ORDERS.ORDERS_READY", "_INBOX_enricher.x", "$SYS.REQ.USER.INFO"},
 				of(sourceStream, info, newConsumer, dropConsumer, consumerInfo, nextMessage, loaderCreate, loaderInfo, loaderNext, "$JS.API.CONSUMER.DELETE.%s.loader"),
 				of(targetStream, info, readLeader, directGet, directKey),
 				watch(enrichBucket), of(enrichBucket, directKey),

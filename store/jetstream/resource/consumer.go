@@ -22,6 +22,12 @@ func Consumer(stream string, config jetstream.ConsumerConfig) Resource {
 
 func (c consumer) String() string { return "consumer " + c.config.Durable + " of stream " + c.stream }
 
+// Look implements [Resource]. The settings are the server's matter once it is there.
+func (c consumer) Look(ctx context.Context, js jetstream.JetStream) (difference string, err error) {
+	_, err = js.Consumer(ctx, c.stream, c.config.Durable)
+	return "", err
+}
+
 // Ensure implements [Resource].
 func (c consumer) Ensure(ctx context.Context, js jetstream.JetStream) error {
 	_, err := js.Consumer(ctx, c.stream, c.config.Durable)

@@ -66,16 +66,18 @@ func (s stream) Ensure(ctx context.Context, js jetstream.JetStream) error {
 	return s.check(found.CachedInfo().Config)
 }
 
-// Apply implements [Resource].
-func (s stream) Apply(ctx context.Context, js jetstream.JetStream) (did string, err error) {
+// Look implements [Resource].
+func (s stream) Look(ctx context.Context, js jetstream.JetStream) (difference string, err error) {
 	found, err := js.Stream(ctx, s.config.Name)
-	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		return created, missing(s, s.create(ctx, js))
-	}
 	if err != nil {
 		return "", err
 	}
-	have := found.CachedInfo().Config
+	return s.compare(found.CachedInfo().Config)
+}
+
+// compare says in which settings that can be changed a stream differs. The error says
+// what cannot be changed in place.
+func (s stream) compare(have jetstream.StreamConfig) (difference string, err error) {
 	if err := s.check(have); err != nil {
 		return "", err
 	}
@@ -89,8 +91,22 @@ func (s stream) Apply(ctx context.Context, js jetstream.JetStream) (did string, 
 	if have.MaxAge != s.config.MaxAge {
 		changes = append(changes, fmt.Sprintf("ages after %v, was %v", s.config.MaxAge, have.MaxAge))
 	}
-	if changes == nil {
-		return asIs, nil
+	return strings.Join(changes, ", "), nil
+}
+
+// Apply implements [Resource].
+func (s stream) Apply(ctx context.Context, js jetstream.JetStream) (did string, err error) {
+	found, err := js.Stream(ctx, s.config.Name)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return created, missing(s, s.create(ctx, js))
+	}
+	if err != nil {
+		return "", err
+	}
+	have := found.CachedInfo().Config
+	changes, err := s.compare(have)
+	if err != nil || changes == "" {
+		return asIs, err
 	}
 	have.Replicas, have.MaxAge = s.config.Replicas, s.config.MaxAge
 	if have.MaxAge > 0 && have.Duplicates > have.MaxAge {
@@ -99,5 +115,5 @@ func (s stream) Apply(ctx context.Context, js jetstream.JetStream) (did string, 
 	if _, err := js.UpdateStream(ctx, have); err != nil {
 		return "", err
 	}
-	return "changed: " + strings.Join(changes, ", "), nil
+	return "changed: " + changes, nil
 }

@@ -1,0 +1,202 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+
+	"github.com/idworker/idworker/messages"
+)
+
+// role is whose needs a doctor looks at.
+type role string
+
+// The roles, as nats.conf has users for them.
+const (
+	roleAll      role = "all" // worker and loader
+	roleWorker   role = "worker"
+	roleLoader   role = "loader"
+	roleAdmin    role = "admin"
+	roleEnricher role = "enricher"
+)
+
+// uses reports whether the role has to do with a resource, given by its name for people.
+func (r role) uses(name string, p messages.Prefix) bool {
+	switch r {
+	case roleWorker:
+		return name != "bucket "+p.SegmentsBucket() && !strings.HasPrefix(name, "consumer ")
+	case roleLoader:
+		return name != "bucket "+p.ClockBucket() && name != "bucket "+p.WorkersBucket()
+	}
+	return true
+}
+
+// rights are subjects that a role publishes to and subscribes to. A queue group stands
+// behind its subject, as in nats.conf.
+type rights struct{ publish, subscribe []string }
+
+func (r rights) plus(more rights) rights {
+	return rights{append(r.publish, more.publish...), append(r.subscribe, more.subscribe...)}
+}
+
+// needs are the rights without which a role cannot do its work.
+func (r role) needs(p messages.Prefix, kind string) rights {
+	switch r {
+	case roleWorker:
+		return workerNeeds(p)
+	case roleLoader:
+		return loaderNeeds(p, kind)
+	case roleAdmin:
+		return adminNeeds(p, kind)
+	case roleEnricher:
+		return enricherNeeds(p)
+	}
+	return workerNeeds(p).plus(loaderNeeds(p, kind))
+}
+
+func workerNeeds(p messages.Prefix) rights {
+	need := rights{
+		publish:   []string{p.Load("*", ">"), p.Reserve(), write(p.ConfigBucket(), "layout"), write(p.ConfigBucket(), "clock")},
+		subscribe: []string{p.Segment(">") + " " + p.QueueGroup(), p.Snowflake() + " " + p.QueueGroup(), p.Grant("*")},
+	}
+	need.publish = append(need.publish, watch(p.TagsBucket())...)
+	for _, bucket := range []string{p.ConfigBucket(), p.WorkersBucket(), p.ClockBucket()} {
+		need.publish = append(need.publish, append(watch(bucket), read(bucket)...)...)
+	}
+	need.publish = append(need.publish, write(p.WorkersBucket(), ">"), write(p.ClockBucket(), ">"))
+	return need
+}
+
+func loaderNeeds(p messages.Prefix, kind string) rights {
+	of := p.LoadStream() + ".loader"
+	need := rights{
+		publish: []string{
+			p.Grant("*"), api("CONSUMER.INFO." + of), api("CONSUMER.MSG.NEXT." + of), "$JS.ACK." + of + ".>",
+			write(p.TagsBucket(), ">"), write(p.ConfigBucket(), "store"),
+		},
+		subscribe: []string{p.Reserve() + " " + p.QueueGroup()},
+	}
+	need.publish = append(need.publish, watch(p.TagsBucket())...)
+	need.publish = append(need.publish, read(p.ConfigBucket())...)
+	if kind == kindJetStream {
+		need.publish = append(need.publish, append(watch(p.SegmentsBucket()), read(p.SegmentsBucket())...)...)
+		need.publish = append(need.publish, write(p.SegmentsBucket(), ">"))
+	}
+	return need
+}
+
+func adminNeeds(p messages.Prefix, kind string) (need rights) {
+	streams := []string{p.LoadStream(), "KV_" + p.TagsBucket(), "KV_" + p.ConfigBucket(), "KV_" + p.WorkersBucket(), "KV_" + p.ClockBucket()}
+	if kind == kindJetStream {
+		streams = append(streams, "KV_"+p.SegmentsBucket())
+		need.publish = append(need.publish, write(p.SegmentsBucket(), ">"))
+	}
+	for _, stream := range streams {
+		need.publish = append(need.publish, api("STREAM.INFO."+stream), api("STREAM.CREATE."+stream), api("STREAM.UPDATE."+stream))
+	}
+	need.publish = append(need.publish, write(p.TagsBucket(), ">"))
+	return need
+}
+
+// enricherNeeds are those that do not depend on which streams there are: those of
+// streams, enrich finds out when it starts.
+func enricherNeeds(p messages.Prefix) rights {
+	need := rights{publish: []string{p.Segment(">"), p.Snowflake(), api("STREAM.NAMES"), write(p.EnrichBucket(), ">")}}
+	need.publish = append(need.publish, read(p.EnrichBucket())...)
+	return need
+}
+
+// The subjects of JetStream behind what is done with a bucket.
+
+func api(call string) string { return "$JS.API." + call }
+
+func read(bucket string) []string {
+	return []string{api("STREAM.INFO.KV_" + bucket), api("DIRECT.GET.KV_" + bucket + ".>")}
+}
+
+func watch(bucket string) []string {
+	return []string{api("STREAM.INFO.KV_" + bucket), api("CONSUMER.CREATE.KV_" + bucket + ".>")}
+}
+
+func write(bucket, key string) string { return "$KV." + bucket + "." + key }
+
+// rights compares what the user may with what the role needs.
+func (d *doctorCmd) rights(ctx context.Context, f *findings, conn *nats.Conn, kind string) {
+	if d.JSDomain != "" {
+		f.warn("rights", "not looked at with --js-domain")
+		return
+	}
+	var allowed *server.Permissions
+	err := f.ask(ctx, func(ctx context.Context) (err error) {
+		allowed, err = permissions(ctx, conn)
+		return err
+	})
+	if err != nil {
+		f.warn("rights", fmt.Sprintf("the server does not tell what this user may ($SYS.REQ.USER.INFO): %v", err))
+		return
+	}
+	var lacking []string
+	need := d.Role.needs(d.Prefix, kind)
+	if allowed != nil {
+		for _, subject := range need.publish {
+			if !permits(allowed.Publish, subject) {
+				lacking = append(lacking, "publish "+subject)
+			}
+		}
+		for _, subject := range append(need.subscribe, conn.NewInbox()) {
+			if !permits(allowed.Subscribe, subject) {
+				lacking = append(lacking, "subscribe "+subject)
+			}
+		}
+	}
+	if len(lacking) > 0 {
+		err = errors.New("the user may not " + strings.Join(lacking, ", "))
+	}
+	f.note("rights", err, fmt.Sprintf("all that the role %s needs", d.Role))
+}
+
+// permissions asks the server what the user of a connection may do; nil means everything.
+func permissions(ctx context.Context, conn *nats.Conn) (*server.Permissions, error) {
+	reply, err := conn.RequestWithContext(ctx, "$SYS.REQ.USER.INFO", nil)
+	if err != nil {
+		return nil, err
+	}
+	var info struct {
+		Data *server.UserInfo `json:"data"`
+	}
+	if err := json.Unmarshal(reply.Data, &info); err != nil || info.Data == nil {
+		return nil, errors.New("the answer cannot be read")
+	}
+	return info.Data.Permissions, nil
+}
+
+// permits reports whether a list allows all of what a subject, with or without a queue
+// group, matches.
+func permits(list *server.SubjectPermission, subject string) bool {
+	if list == nil {
+		return true
+	}
+	allowed := len(list.Allow) == 0
+	for _, pattern := range list.Allow {
+		allowed = allowed || covers(pattern, subject)
+	}
+	for _, pattern := range list.Deny {
+		plain, _, _ := strings.Cut(pattern, " ")
+		wanted, _, _ := strings.Cut(subject, " ")
+		allowed = allowed && !server.SubjectsCollide(plain, wanted)
+	}
+	return allowed
+}
+
+// covers reports whether a pattern of a list allows a subject. One with a queue group
+// allows that group only, one without allows every group.
+func covers(pattern, subject string) bool {
+	pattern, group, inGroup := strings.Cut(pattern, " ")
+	wanted, wantedGroup, _ := strings.Cut(subject, " ")
+	return server.SubjectMatchesFilter(wanted, pattern) && (!inGroup || group == wantedGroup)
+}
