@@ -18,6 +18,8 @@ type prepared struct {
 	dead []deadLetter // those that cannot be stamped
 	lag  uint64       // how many events follow in the source
 	err  error
+
+	ended bool // nothing more can be read, for the reason err
 }
 
 // deadLetter is an event that cannot be stamped, and why.
@@ -55,7 +57,7 @@ func (p *preparer) run(ctx context.Context) {
 	for {
 		batch, err := p.reader.batch(ctx)
 		if err != nil {
-			p.send(ctx, prepared{err: err})
+			p.send(ctx, prepared{err: err, ended: true})
 			return
 		}
 		for !p.send(ctx, p.e.prepare(ctx, batch)) {

@@ -210,7 +210,7 @@ func (e *Enricher) planned(ctx context.Context) ([]*nats.Msg, error) {
 // step buries the dead letters of a batch, saves its plan and publishes it.
 func (e *Enricher) step(ctx context.Context, batch prepared) error {
 	if batch.err != nil {
-		if errors.Is(batch.err, jetstream.ErrMsgIteratorClosed) {
+		if batch.ended {
 			return batch.err
 		}
 		e.starved = true
