@@ -309,17 +309,22 @@ func (e *Enricher) bury(ctx context.Context, d deadLetter) error {
 	return nil
 }
 
-// handOver ends the turn: the next owner is the one that has waited longest, or nobody.
+// handOver ends the turn: the next owner is the one that has waited longest, or nobody. All
+// requests are answered, because its first one may have expired and it may have asked again.
 func (e *Enricher) handOver(ctx context.Context, waiting <-chan *nats.Msg) error {
 	e.book.Owner = ""
-	var next *nats.Msg
-	select {
-	case next = <-waiting:
-		e.book.Owner = string(next.Data)
-	default:
+	var requests []*nats.Msg
+	for len(waiting) > 0 {
+		requests = append(requests, <-waiting)
 	}
-	if err := e.save(ctx); err != nil || next == nil {
+	if len(requests) > 0 {
+		e.book.Owner = string(requests[0].Data)
+	}
+	if err := e.save(ctx); err != nil {
 		return err
 	}
-	return next.Respond(nil)
+	for _, r := range requests {
+		_ = r.Respond(nil) // the record says the same
+	}
+	return nil
 }
