@@ -16,6 +16,9 @@ type record struct {
 	Source time.Time `json:"source"`
 	Target time.Time `json:"target"`
 
+	// Filter is which events of the source these are. The others have been passed over.
+	Filter string `json:"filter"`
+
 	Done  uint64 `json:"done"` // source sequence through which all is in the target
 	Last  uint64 `json:"last"` // the target's last sequence then
 	Plan  *plan  `json:"plan,omitempty"`

@@ -45,11 +45,20 @@ func (e *Enricher) wait(ctx context.Context) error {
 	}
 }
 
-// load reads the record, within stepTimeout.
+// load reads the record, within stepTimeout. One of another filter is none of this
+// enricher's: each would pass over the events of the other.
 func (e *Enricher) load(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
-	return e.book.load(ctx)
+	if err := e.book.load(ctx); err != nil {
+		return err
+	}
+	if b := e.book; b.revision != 0 && b.Filter != e.cfg.Filter {
+		return bad("filter %q, but stream %s is enriched with the filter %q into the same stream already; "+
+			"if that is over, delete key %s of bucket %s", e.cfg.Filter, e.cfg.From, b.Filter, b.key, b.kv.Bucket())
+	}
+	e.book.Filter = e.cfg.Filter
+	return nil
 }
 
 // askForTurn asks the owner for the next turn and waits for the answer, for a heartbeat
