@@ -77,7 +77,7 @@ func TestNobodyActsForAnother(t *testing.T) {
 	natstest.Eventually(t, readyWithin, "tag order is served", func() bool {
 		return server.as("caller").run(t, "get", "order").code == 0
 	})
-	enrich(t, server.connect("orders-admin"), server.connect("enricher"))
+	enrichByHand(t, server.connect("orders-admin"), server.connect("enricher"))
 	state := func() string {
 		return server.must("admin", "tag", "ls").stdout + server.must("orders-admin", "provision", "--part", "enrich").stdout
 	}

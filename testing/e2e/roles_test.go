@@ -53,7 +53,7 @@ func TestEveryRoleWorks(t *testing.T) {
 			t.Errorf("%s cannot see that the server syncs always", role)
 		}
 	}
-	enrich(t, net.connect("orders-admin"), net.connect("enricher"))
+	enrichByHand(t, net.connect("orders-admin"), net.connect("enricher"))
 	runEnricher(t, net)
 	refusedNothing(t, net)
 
@@ -69,7 +69,7 @@ func TestEveryRoleWorks(t *testing.T) {
 	refusedNothing(t, net)
 }
 
-// runEnricher has the real enricher stamp what enrich left in the source stream.
+// runEnricher has the real enricher stamp what enrichByHand left in the source stream.
 func runEnricher(t *testing.T, net *production) {
 	t.Helper()
 	p := net.as("enricher").launch(t, "enrich", "--from", "ORDERS", "--filter", "orders.raw.>", "--to", "orders.ready.done.>",
@@ -127,9 +127,9 @@ func syncsAlways(t *testing.T, conn *nats.Conn) bool {
 	return answer.Data.Config.SyncAlways
 }
 
-// enrich does what an enricher does: it reads one stream, writes atomic batches to the
+// enrichByHand does what an enricher does: it reads one stream, writes atomic batches to the
 // other, looks what is there, and remembers in its bucket how far it is.
-func enrich(t *testing.T, admin, enricher *nats.Conn) {
+func enrichByHand(t *testing.T, admin, enricher *nats.Conn) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

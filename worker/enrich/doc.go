@@ -31,6 +31,9 @@
 // An enricher that was paused at any point and wakes up late can do no harm. Its plan is
 // the record's plan, or the record has moved on and so has the target's last sequence.
 //
+// A record is about one filter. An enricher with another one stands still and says so,
+// because each would pass over the events of the other.
+//
 // # Turns
 //
 // A stream takes one message after the other, so two writers at once gain nothing, and

@@ -45,11 +45,14 @@ func (e *Enricher) wait(ctx context.Context) error {
 	}
 }
 
-// load reads the record, within stepTimeout.
+// load reads the record, within stepTimeout. It has to be one of the same events.
 func (e *Enricher) load(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
-	return e.book.load(ctx)
+	if err := e.book.load(ctx); err != nil {
+		return err
+	}
+	return e.sameAs(e.book.record)
 }
 
 // askForTurn asks the owner for the next turn and waits for the answer, for a heartbeat
@@ -147,9 +150,6 @@ func (e *Enricher) recognise(ctx context.Context) error {
 		return fmt.Errorf("target stream: %w", err)
 	}
 	b := &e.book
-	if err := e.sameAs(b.record); err != nil {
-		return err
-	}
 	if b.revision != 0 && !b.Source.Equal(source.Created) {
 		e.log.Warn("the source stream was made anew since, beginning at its first event")
 		b.Done, b.Plan = 0, nil
@@ -329,7 +329,7 @@ func (e *Enricher) bury(ctx context.Context, d deadLetter) error {
 	return nil
 }
 
-// handOver ends the turn: the next owner is the one that asked, or nobody.
+// handOver ends the turn: the next owner is the one that asked last, or nobody.
 func (e *Enricher) handOver(ctx context.Context, next *nats.Msg) error {
 	e.book.Owner = ""
 	if next != nil && len(next.Data) == len(e.instance) {

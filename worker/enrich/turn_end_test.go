@@ -1,0 +1,25 @@
+package enrich
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/idworker/idworker/messages"
+)
+
+// A turn ends with an error when the source cannot be read any more. An owner that only
+// goes on saving the record would hold everything up for ever.
+func TestTurnEndsWithItsReader(t *testing.T) {
+	b := newBed(t)
+	e, err := Open(t.Context(), b.config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := e.step(t.Context(), prepared{err: fmt.Errorf("%w: gone", errSource)}); !errors.Is(err, errSource) {
+		t.Errorf("error %v, want the reader's", err)
+	}
+	if err := e.step(t.Context(), prepared{err: messages.ErrUnavailable}); err != nil {
+		t.Errorf("error %v because there are no IDs, want the turn to go on", err)
+	}
+}
