@@ -18,7 +18,7 @@ func TestFirstRun(t *testing.T) {
 	recipe, err := exec.Command("make", "-C", "../..", "-n", "run").CombinedOutput()
 	if err != nil {
 		t.Logf("no make to ask what make run runs: %v", err)
-	} else if !strings.Contains(string(recipe), "NATS_URL= IDWORKER_SERVER= bin/idworker serve --demo\n") {
+	} else if !strings.Contains(string(recipe), "NATS_URL= NATS_CONTEXT= IDWORKER_SERVER= IDWORKER_CONTEXT= bin/idworker serve --demo\n") {
 		t.Errorf("make run does not run what this test does:\n%s", recipe)
 	}
 	folder := settings{dir: t.TempDir()} // empty, and its data folder is the default one
