@@ -46,8 +46,13 @@ func (e *segmentEndpoint) Handle(req micro.Request) {
 	if !e.replies.ok(req.Reply()) {
 		return
 	}
+	delay := e.line.delayed()
+	if delay == gone {
+		e.figures.dropped.Add(1)
+		return
+	}
 	began := e.watch.start()
-	if e.line.late() {
+	if delay == late {
 		e.figures.fail(req, errQueued, e.watch.took(began))
 		return
 	}

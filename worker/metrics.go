@@ -26,6 +26,8 @@ func describe(name, help string, labels ...string) *prometheus.Desc {
 // The metrics. docs/operations.md says what each is good for.
 var (
 	requestsMetric = describe("requests_total", "Requests answered, by kind of ID and code of the reply.", "kind", "code")
+	droppedMetric  = describe("requests_dropped_total", "Requests not answered, because they had waited for so long that their callers had gone, by kind of ID.", "kind")
+	overloadMetric = describe("overloads_total", "Times that the worker left the queue group because requests waited too long for their turn.")
 	latencyMetric  = describe("request_duration_seconds", "Time from a request's turn to its reply, by kind of ID.", "kind")
 	idsMetric      = describe("ids_total", "IDs handed out, by kind.", "kind")
 	parkedMetric   = describe("parked_requests", "Requests that wait for a segment.")
@@ -83,6 +85,7 @@ func (m metrics) Collect(ch chan<- prometheus.Metric) {
 	if m.w.alloc != nil {
 		to.requests("segment", &m.w.segments)
 		to.requests("snowflake", &m.w.snowflakes)
+		to.counter(overloadMetric, m.w.overloads.Load())
 		to.gauge(parkedMetric, float64(m.w.alloc.Parked()))
 		m.w.grants.collect(to)
 		m.tags(to)
@@ -123,6 +126,7 @@ func (s sink) requests(kind string, f *requestFigures) {
 		s.counter(requestsMetric, f.outcomes[i].Load(), kind, name)
 	}
 	s.counter(idsMetric, f.ids.Load(), kind)
+	s.counter(droppedMetric, f.dropped.Load(), kind)
 	s.ch <- f.latency.metric(latencyMetric, kind)
 }
 

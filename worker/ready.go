@@ -11,8 +11,8 @@ func (w *Worker) Ready() error {
 		return errors.New("stopping")
 	case !w.cfg.Requests.IsConnected(), !w.cfg.Control.IsConnected():
 		return errors.New("not connected to NATS")
-	case w.service != nil && w.service.Stopped():
-		return errors.New("not in the queue group")
+	case w.segmentGroup.missing():
+		return errors.New("not in the queue group: overloaded")
 	case w.loader != nil && !w.loader.consuming.Load():
 		return errors.New("load events are not consumed: JetStream is away")
 	}

@@ -55,7 +55,7 @@ func TestNextWorkerIDWithBacklog(t *testing.T) {
 				t.Fatal(err)
 			}
 			first.Revoke()
-			w.leaveSnowflake(false)
+			w.snowflakeGroup.leave()
 			join(2)
 		}
 	}
@@ -74,7 +74,7 @@ func TestNextWorkerIDWithBacklog(t *testing.T) {
 		}
 		ranges = append(ranges, got...)
 	}
-	w.leaveSnowflake(true)
+	w.snowflakeGroup.close()
 	slices.SortFunc(ranges, func(a, b messages.Range) int { return cmp.Compare(a.First, b.First) })
 	for i := 1; i < len(ranges); i++ {
 		if ranges[i].First <= ranges[i-1].Last {

@@ -15,6 +15,7 @@ import (
 type requestFigures struct {
 	outcomes [len(outcomes)]atomic.Int64
 	ids      atomic.Int64 // handed out
+	dropped  atomic.Int64 // not answered, see goneAfter
 	latency  histogram
 }
 

@@ -3,7 +3,6 @@ package worker
 import (
 	"context"
 	"fmt"
-	"sync"
 
 	"github.com/nats-io/nats.go/micro"
 	"go.uber.org/zap"
@@ -32,8 +31,13 @@ func (e *snowflakeEndpoint) Handle(req micro.Request) {
 	if !e.replies.ok(req.Reply()) {
 		return
 	}
+	delay := e.line.delayed()
+	if delay == gone {
+		e.figures.dropped.Add(1)
+		return
+	}
 	began := e.watch.start()
-	if e.line.late() {
+	if delay == late {
 		e.figures.fail(req, errQueued, e.watch.took(began))
 		return
 	}
@@ -75,7 +79,7 @@ func (w *Worker) holdLease(ctx context.Context, m *lease.Manager) {
 	err := m.Run(ctx, func(s lease.State) {
 		w.lease.Store(&s)
 		if s.Generator == nil {
-			w.leaveSnowflake(false)
+			w.snowflakeGroup.leave()
 		} else if err := w.joinSnowflake(s.Generator); err != nil {
 			w.cfg.Log.Error("snowflake requests are not answered", zap.Error(err))
 		}
@@ -85,36 +89,11 @@ func (w *Worker) holdLease(ctx context.Context, m *lease.Manager) {
 	}
 }
 
-// membership is the process's place in the queue group of snowflake requests. It is a
-// service of its own beside that of the segments, because micro cannot take one
-// endpoint out of a service.
-type membership struct {
-	mu      sync.Mutex
-	service micro.Service // nil outside the group
-	closed  bool
-}
-
-// joinSnowflake enters the queue group, unless the worker is being stopped.
+// joinSnowflake enters the queue group of snowflake requests with a generator.
 func (w *Worker) joinSnowflake(g *snowflake.Generator) error {
-	w.member.mu.Lock()
-	defer w.member.mu.Unlock()
-	if w.member.closed {
-		return nil
-	}
-	endpoint := &snowflakeEndpoint{maxBatch: w.cfg.MaxBatch, replies: newReplyCheck(w.cfg.Prefix), figures: &w.snowflakes, line: &w.line, generator: g}
-	service, err := w.addService(snowflakeServiceName, "snowflake", w.cfg.Prefix.Snowflake(), endpoint)
-	w.member.service = service
-	return err
-}
-
-// leaveSnowflake leaves the queue group, for good if it says so. Requests that have
-// been delivered are still answered.
-func (w *Worker) leaveSnowflake(forGood bool) {
-	w.member.mu.Lock()
-	defer w.member.mu.Unlock()
-	w.member.closed = w.member.closed || forGood
-	if w.member.service != nil {
-		_ = w.member.service.Stop() // fails only with the connection
-		w.member.service = nil
-	}
+	return w.snowflakeGroup.join(func() (micro.Service, error) {
+		return w.addService(snowflakeServiceName, "snowflake", w.cfg.Prefix.Snowflake(), &snowflakeEndpoint{
+			maxBatch: w.cfg.MaxBatch, replies: newReplyCheck(w.cfg.Prefix), figures: &w.snowflakes, line: &w.line, generator: g,
+		})
+	})
 }

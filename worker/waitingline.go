@@ -11,15 +11,17 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// waitingLine knows whether requests have waited in this process for too long before
-// their turn: nats.go keeps what it has received in a queue without times. So every now
-// and then a mark is put at its end. Whatever comes before a mark was there when it was put,
-// and has waited for at least as long. To look costs a request one atomic load.
+// waitingLine knows whether requests have waited for too long before their turn, in the
+// server's buffer for this connection, in the network or in this process: nowhere is there
+// a time on them. So every now and then a mark goes the same way: a PING, whose PONG comes
+// behind all that the server has for this connection, and then a barrier, which comes behind
+// all that nats.go has in its queues. Whatever comes before a mark was under way when it was
+// put, and has waited for at least as long. To look costs a request one atomic load.
 //
 // The marks are in the queues of all subscriptions of the connection, and the slowest one
 // counts. On a connection for requests alone they are short of the same thing, time.
 type waitingLine struct {
-	overdue atomic.Bool // the first mark that is still there is older than maxQueued
+	delay atomic.Int32 // of the first mark that is still there
 
 	mu    sync.Mutex
 	marks []time.Duration // when they were put, by elapsed; in order
@@ -27,10 +29,23 @@ type waitingLine struct {
 
 const (
 	markEvery = 50 * time.Millisecond
+	mostMarks = 100              // under way; more would tell little
+	markLost  = 30 * time.Second // when a PONG is not expected any more
 
 	// maxQueued is how long a request may wait for its turn. Then its caller may be
 	// gone or about to go, and a worker that cannot keep up should not spend IDs on it.
 	maxQueued = time.Second
+
+	// goneAfter is when its caller is taken to be gone. An error costs as much as an ID, so
+	// answering those as well would leave no time for callers that are still there.
+	goneAfter = 2 * time.Second
+)
+
+// The delays of a request.
+const (
+	onTime int32 = iota
+	late         // longer than maxQueued: it gets an error
+	gone         // longer than goneAfter: it gets no answer
 )
 
 // The limits of what nats.go queues for an endpoint; what is beyond them is lost, and
@@ -43,32 +58,47 @@ const (
 // errQueued is the answer to requests that have waited for too long.
 var errQueued = errors.New("overloaded: the request has waited for more than " + maxQueued.String() + " for its turn")
 
-// late reports whether the request whose turn it is has waited for too long.
-func (l *waitingLine) late() bool { return l.overdue.Load() }
+// delayed says how late the request is whose turn it is.
+func (l *waitingLine) delayed() int32 { return l.delay.Load() }
 
-// run puts marks until ctx ends.
+// run puts marks until ctx ends, and returns when none is under way any more.
 func (l *waitingLine) run(ctx context.Context, conn *nats.Conn) {
 	ticker := time.NewTicker(markEvery)
 	defer ticker.Stop()
+	var sent sync.WaitGroup
+	defer sent.Wait()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-			mark := elapsed()
-			l.put(mark)
-			if conn.Barrier(func() { l.passed(mark) }) != nil { // the connection is closed
-				l.passed(mark)
+			if mark, ok := l.put(); ok {
+				sent.Go(func() { l.send(ctx, conn, mark) })
 			}
 		}
 	}
 }
 
-func (l *waitingLine) put(mark time.Duration) {
+// send sends a mark all the way. One that is lost is as good as through: those behind it
+// tell the same.
+func (l *waitingLine) send(ctx context.Context, conn *nats.Conn, mark time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, markLost)
+	defer cancel()
+	if conn.FlushWithContext(ctx) != nil || conn.Barrier(func() { l.passed(mark) }) != nil {
+		l.passed(mark)
+	}
+}
+
+// put notes a mark, unless there are many already.
+func (l *waitingLine) put() (mark time.Duration, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.marks = append(l.marks, mark)
+	mark = elapsed()
+	if ok = len(l.marks) < mostMarks; ok {
+		l.marks = append(l.marks, mark)
+	}
 	l.look()
+	return mark, ok
 }
 
 // passed takes a mark away, and those before it.
@@ -81,5 +111,14 @@ func (l *waitingLine) passed(mark time.Duration) {
 
 // look looks at the first mark.
 func (l *waitingLine) look() {
-	l.overdue.Store(len(l.marks) > 0 && elapsed()-l.marks[0] > maxQueued)
+	delay := onTime
+	if len(l.marks) > 0 {
+		switch waited := elapsed() - l.marks[0]; {
+		case waited > goneAfter:
+			delay = gone
+		case waited > maxQueued:
+			delay = late
+		}
+	}
+	l.delay.Store(delay)
 }

@@ -32,11 +32,15 @@ func TestWaitingLine(t *testing.T) {
 	}
 	<-arrived
 	blocked := elapsed()
-	var late time.Duration
-	natstest.Eventually(t, 10*time.Second, "who waits is late", func() bool { late = elapsed(); return line.late() })
-	if late-blocked < maxQueued-markEvery {
-		t.Errorf("late after %v, want %v", late-blocked, maxQueued)
+	var at time.Duration
+	natstest.Eventually(t, 10*time.Second, "who waits is late", func() bool { at = elapsed(); return line.delayed() == late })
+	if at-blocked < maxQueued-markEvery {
+		t.Errorf("late after %v, want %v", at-blocked, maxQueued)
+	}
+	natstest.Eventually(t, 10*time.Second, "who waits longer is gone", func() bool { at = elapsed(); return line.delayed() == gone })
+	if at-blocked < goneAfter-markEvery {
+		t.Errorf("gone after %v, want %v", at-blocked, goneAfter)
 	}
 	close(gate)
-	natstest.Eventually(t, 10*time.Second, "nobody is late", func() bool { return !line.late() })
+	natstest.Eventually(t, 10*time.Second, "nobody is late", func() bool { return line.delayed() == onTime })
 }

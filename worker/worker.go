@@ -39,16 +39,19 @@ type Worker struct {
 	grants *grantee
 	loader *loader // nil in a mere worker
 
-	lease     atomic.Pointer[lease.State] // what is known of the worker ID; nil at first
-	manager   *lease.Manager              // nil in a mere loader
-	member    membership
+	lease                        atomic.Pointer[lease.State] // what is known of the worker ID; nil at first
+	manager                      *lease.Manager              // nil in a mere loader
+	segmentGroup, snowflakeGroup membership
+	overloads                    atomic.Int64       // times that it left them because of an overload
+	stopShedding                 context.CancelFunc // nil before it was in
+	shedding                     sync.WaitGroup
+
 	stopLease context.CancelFunc // nil if there is no lease
 	leasing   sync.WaitGroup
 
 	segments, snowflakes requestFigures
 	line                 waitingLine // of both
 
-	service  micro.Service
 	grantSub *nats.Subscription
 	plainSub *nats.Subscription
 
@@ -217,10 +220,15 @@ func (w *Worker) join(ctx context.Context) error {
 	w.stopLease = cancel
 	w.leasing.Go(func() { w.holdLease(background, w.manager) })
 
-	w.service, err = w.addService(ServiceName, "segment", w.cfg.Prefix.Segment(">"), newSegmentEndpoint(w.cfg, w.alloc, &w.segments, &w.line))
+	err = w.segmentGroup.join(func() (micro.Service, error) {
+		return w.addService(ServiceName, "segment", w.cfg.Prefix.Segment(">"), newSegmentEndpoint(w.cfg, w.alloc, &w.segments, &w.line))
+	})
 	if err != nil {
 		return err
 	}
+	shedding, cancel := context.WithCancel(context.Background())
+	w.stopShedding = cancel
+	w.shedding.Go(func() { w.shed(shedding) })
 	return w.cfg.Requests.FlushWithContext(ctx)
 }
 
@@ -288,13 +296,13 @@ func (w *Worker) stop() error {
 // leave takes the process out of the queue groups, and returns when all requests
 // that were delivered have been handled.
 func (w *Worker) leave() error {
-	w.leaveSnowflake(true)
-	if w.service == nil {
-		return nil
+	w.snowflakeGroup.close()
+	w.segmentGroup.close()
+	if w.stopShedding == nil {
+		return nil // was never in
 	}
-	if err := w.service.Stop(); err != nil {
-		return err
-	}
+	w.stopShedding()
+	w.shedding.Wait()
 	// After the flush the server sends no more, and the barrier lies behind all
 	// that it has sent. A server that is away sends no more either.
 	flushErr := flush(w.cfg.Requests)
