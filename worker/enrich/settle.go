@@ -40,6 +40,9 @@ func (b *book) settle(ctx context.Context, source string, target jetstream.Strea
 // arrived is the source sequence through which the plan has arrived in the target, whose
 // last sequence is not what it was.
 func (b *book) arrived(ctx context.Context, source string, target jetstream.Stream, last uint64) (uint64, error) {
+	if len(b.Plan.Runs) == 0 { // dead letters only
+		return b.Plan.Through, nil
+	}
 	if last == b.Last+b.Plan.size() {
 		msg, err := target.GetMsg(ctx, last)
 		if errors.Is(err, jetstream.ErrMsgNotFound) {
