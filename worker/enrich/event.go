@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -129,12 +130,15 @@ func (s stamper) explain(msg *nats.Msg, e event, reason error) {
 // expect a sequence, to replace older messages, to expire this one.
 const serverHeaders = "nats-"
 
+// ours are the headers, in lower case, that say what became of an event here.
+var ours = []string{strings.ToLower(HeaderSource), strings.ToLower(HeaderError), strings.ToLower(HeaderSubject)}
+
 // carried copies the headers that are the event's own.
 func carried(header nats.Header) nats.Header {
 	out := nats.Header{}
 	for name, values := range header {
 		lower := strings.ToLower(name)
-		if !strings.HasPrefix(lower, serverHeaders) && lower != strings.ToLower(HeaderSource) {
+		if !strings.HasPrefix(lower, serverHeaders) && !slices.Contains(ours, lower) {
 			out[name] = values
 		}
 	}
@@ -146,9 +150,12 @@ func origin(stream string, seq uint64) string {
 	return stream + " " + strconv.FormatUint(seq, 10)
 }
 
-// originSeq is the sequence that a message of the target says it came from, if it came from
-// that stream.
+// originSeq is the sequence that a message of the target says it came from, if it is an
+// enriched event of that stream. A dead letter, which the target may take too, is none.
 func originSeq(stream string, header nats.Header) (uint64, bool) {
+	if header.Get(HeaderError) != "" {
+		return 0, false
+	}
 	number, ok := strings.CutPrefix(header.Get(HeaderSource), stream+" ")
 	seq, err := strconv.ParseUint(number, 10, 64)
 	return seq, ok && err == nil

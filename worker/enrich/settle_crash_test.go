@@ -1,0 +1,79 @@
+package enrich
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/idworker/idworker/messages"
+)
+
+// put writes a record as an enricher that died has left it. The streams are those of
+// the bed.
+func (b *bed) put(r record) {
+	b.Helper()
+	for name, at := range map[string]*time.Time{"ORDERS": &r.Source, "READY": &r.Target} {
+		s, err := b.js.Stream(b.Context(), name)
+		if err != nil {
+			b.Fatal(err)
+		}
+		*at = s.CachedInfo().Created
+	}
+	kv, err := b.js.CreateOrUpdateKeyValue(b.Context(), BucketConfig(messages.DefaultPrefix, 1))
+	if err != nil {
+		b.Fatal(err)
+	}
+	value, err := json.Marshal(r)
+	if err != nil {
+		b.Fatal(err)
+	}
+	if _, err := kv.Put(b.Context(), "ORDERS.READY", value); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// A plan without events, as a batch of dead letters leaves it, is done whatever came into
+// the target since.
+func TestPlanWithoutEvents(t *testing.T) {
+	b := newBed(t)
+	b.publish(1, 5)
+	b.event("orders.dead", "somebody else's", nil)
+	b.publish(6, 10)
+	b.put(record{Plan: &plan{Through: 5}})
+	b.start(b.config())
+	b.await(6)
+	if got := string(b.stored("READY", "orders.ready.>")[0].Data()); got != "6" {
+		t.Errorf("event %s first, want 6", got)
+	}
+}
+
+// A dead letter that comes late, from an enricher that was paused, does not stand for
+// the events of the plan before it.
+func TestDeadLetterIsNoArrival(t *testing.T) {
+	b := newBed(t)
+	b.publish(1, 9)
+	s := stamper{source: "ORDERS"}
+	msg := s.deadLetter("orders.dead", event{seq: 5, subject: "orders.raw.5"}, errPoison)
+	if _, err := b.js.PublishMsg(t.Context(), msg); err != nil {
+		t.Fatal(err)
+	}
+	b.ids.last.Store(100)
+	b.put(record{Plan: &plan{Through: 9, Runs: []run{{1, 9, 1}}}})
+	b.start(b.config())
+	b.await(10)
+	b.expectAll(9)
+}
+
+// An event that is a dead letter of another enrichment is enriched as any other.
+func TestDeadLetterIsEnriched(t *testing.T) {
+	msg, err := stamper{source: "S", mapping: mapping{[]string{">"}, []string{">"}}}.stamp(
+		event{seq: 7, subject: "a", header: nats.Header{HeaderError: {"bad"}, HeaderSubject: {"b"}}}, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if seq, ours := originSeq("S", msg.Header); !ours || seq != 7 {
+		t.Errorf("origin %d, %v; want 7", seq, ours)
+	}
+}
