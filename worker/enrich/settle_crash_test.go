@@ -21,7 +21,10 @@ func (b *bed) put(r record) {
 		}
 		*at = s.CachedInfo().Created
 	}
-	kv, err := b.js.CreateOrUpdateKeyValue(b.Context(), BucketConfig(messages.DefaultPrefix, 1))
+	if _, err := Open(b.Context(), b.config()); err != nil { // makes the bucket
+		b.Fatal(err)
+	}
+	kv, err := b.js.KeyValue(b.Context(), messages.DefaultPrefix.EnrichBucket())
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -55,7 +58,7 @@ func TestDeadLetterIsNoArrival(t *testing.T) {
 	b := newBed(t)
 	b.publish(1, 9)
 	s := stamper{source: "ORDERS"}
-	msg := s.deadLetter("orders.dead", event{seq: 5, subject: "orders.raw.5"}, errPoison)
+	msg := s.deadLetter("orders.dead", event{seq: 5, subject: "orders.raw.5"}, errPoison, 1<<20)
 	if _, err := b.js.PublishMsg(t.Context(), msg); err != nil {
 		t.Fatal(err)
 	}
