@@ -119,7 +119,7 @@ func (e *Enricher) begin(ctx context.Context) error {
 	if err := e.recognise(ctx); err != nil {
 		return err
 	}
-	if err := e.book.settle(ctx, e.cfg.From, e.target); err != nil {
+	if err := e.book.settle(ctx, e.cfg.JetStream, e.cfg.From, e.target); err != nil {
 		return err
 	}
 	if err := e.book.save(ctx); err != nil {
@@ -179,14 +179,14 @@ func (e *Enricher) sameAs(r record) error {
 
 // recall takes up a record that was lost where the target's latest event says.
 func (e *Enricher) recall(ctx context.Context, sourceLast uint64) error {
-	msg, err := e.target.GetLastMsgForSubject(ctx, e.cfg.To)
+	msg, err := leader{e.cfg.JetStream, e.target.CachedInfo().Config.Name}.get(ctx, wanted{Last: e.cfg.To})
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("read the target: %w", err)
 	}
-	if seq, ours := originSeq(e.cfg.From, msg.Header); ours && seq <= sourceLast {
+	if seq, ours := originSeq(e.cfg.From, msg.header); ours && seq <= sourceLast {
 		e.log.Warn("no record of this enrichment, taken up where the target ends", zap.Uint64("source_sequence", seq))
 		e.book.Done = seq
 	}
@@ -198,8 +198,9 @@ func (e *Enricher) recall(ctx context.Context, sourceLast uint64) error {
 func (e *Enricher) planned(ctx context.Context) ([]*nats.Msg, error) {
 	var msgs []*nats.Msg
 	left := &plan{}
+	source := leader{e.cfg.JetStream, e.cfg.From}
 	for _, seq := range e.book.Plan.sequences() {
-		raw, err := e.source.GetMsg(ctx, seq)
+		event, err := source.get(ctx, wanted{Seq: seq})
 		if errors.Is(err, jetstream.ErrMsgNotFound) {
 			e.log.Warn("an event was removed from the source before it was enriched", zap.Uint64("source_sequence", seq))
 			continue
@@ -208,7 +209,7 @@ func (e *Enricher) planned(ctx context.Context) ([]*nats.Msg, error) {
 			return nil, fmt.Errorf("read the source: %w", err)
 		}
 		id, _ := e.book.Plan.id(seq)
-		msg, err := e.stamper.stamp(event{seq: raw.Sequence, subject: raw.Subject, header: raw.Header, data: raw.Data}, id)
+		msg, err := e.stamper.stamp(event, id)
 		if err != nil {
 			return nil, err
 		}
