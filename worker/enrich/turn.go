@@ -158,6 +158,10 @@ func (e *Enricher) recognise(ctx context.Context) error {
 		e.log.Warn("the target stream was made anew since; what was enriched before is not enriched again", zap.Uint64("source_sequence", b.Done))
 		b.Last = 0
 	}
+	if last := source.State.LastSeq; last < b.Done {
+		return fmt.Errorf("%w: stream %s ends at sequence %d, but %d was enriched; its server has lost events it had acknowledged, see sync_interval",
+			ErrAmbiguous, e.cfg.From, last, b.Done)
+	}
 	b.Source, b.Target = source.Created, target.Created
 	b.Filter, b.To = e.cfg.Filter, e.cfg.To
 	if b.revision == 0 {
@@ -260,7 +264,7 @@ func (e *Enricher) beat(ctx context.Context) error {
 	if time.Since(e.book.written) < heartbeat/2 {
 		return nil
 	}
-	if err := e.recognised(ctx); err != nil {
+	if err := e.recognised(context.WithoutCancel(ctx)); err != nil {
 		return err
 	}
 	if err := e.save(ctx); err != nil {
@@ -272,16 +276,17 @@ func (e *Enricher) beat(ctx context.Context) error {
 	return nil
 }
 
-// recognised reports whether the source still is the one of the record.
+// recognised reports whether the source still is the one of the record. The error wraps
+// errSource.
 func (e *Enricher) recognised(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stepTimeout)
+	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
 	info, err := e.source.Info(ctx)
 	if err == nil && !info.Created.Equal(e.book.Source) {
 		err = errors.New("it was made anew")
 	}
 	if err != nil {
-		return fmt.Errorf("source stream: %w", err)
+		return fmt.Errorf("%w: %w", errSource, err)
 	}
 	return nil
 }
