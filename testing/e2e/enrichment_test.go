@@ -14,7 +14,6 @@ import (
 
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/testing/natstest"
-	"github.com/idworker/idworker/worker/enrich"
 )
 
 // arriveWithin is how long events may take to get through, machine and race detector
@@ -38,6 +37,9 @@ var (
 	sourceConfig = jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"orders.raw.>"}, Duplicates: 2 * time.Minute}
 	targetConfig = jetstream.StreamConfig{Name: "READY", Subjects: []string{"orders.ready.>"}, AllowAtomicPublish: true, Duplicates: duplicateWindow}
 )
+
+// headerID is where the ID of an event is.
+const headerID = "Ids-Id"
 
 // duplicateWindow is that of the target.
 const duplicateWindow = 200 * time.Millisecond
@@ -75,7 +77,7 @@ func (e *enrichment) start(url string) *process {
 	return p
 }
 
-const orderSubjects = 100
+const eventSubjects = 100
 
 // publish publishes the next n events, and returns when the source has them, each once:
 // Nats-Msg-Id is enough for that, for the source's window is longer than a test.
@@ -101,7 +103,7 @@ func (e *enrichment) publish(n int) {
 
 func event(n int) *nats.Msg {
 	number := strconv.Itoa(n)
-	return &nats.Msg{Subject: fmt.Sprintf("orders.raw.%d", n%orderSubjects), Data: []byte(number), Header: nats.Header{nats.MsgIdHdr: {number}}}
+	return &nats.Msg{Subject: fmt.Sprintf("orders.raw.%d", n%eventSubjects), Data: []byte(number), Header: nats.Header{nats.MsgIdHdr: {number}}}
 }
 
 func acknowledged(ack jetstream.PubAckFuture) bool {
@@ -179,12 +181,12 @@ func (e *enrichment) check() {
 	e.read("READY", e.next, func(msg jetstream.Msg) {
 		e.next++
 		e.arrived++
-		id, err := strconv.ParseInt(msg.Headers().Get(enrich.HeaderID), 10, 64)
-		if err != nil || len(msg.Headers()[enrich.HeaderID]) != 1 {
-			e.t.Fatalf("event %s has the IDs %q", msg.Data(), msg.Headers()[enrich.HeaderID])
+		id, err := strconv.ParseInt(msg.Headers().Get(headerID), 10, 64)
+		if err != nil || len(msg.Headers()[headerID]) != 1 {
+			e.t.Fatalf("event %s has the IDs %q", msg.Data(), msg.Headers()[headerID])
 		}
 		e.ids.add([]messages.Range{{First: id, Last: id}})
-		if string(msg.Data()) == strconv.Itoa(e.arrived) && msg.Subject() == fmt.Sprintf("orders.ready.%d", e.arrived%orderSubjects) {
+		if string(msg.Data()) == strconv.Itoa(e.arrived) && msg.Subject() == fmt.Sprintf("orders.ready.%d", e.arrived%eventSubjects) {
 			return
 		}
 		if wrong++; wrong <= 3 {

@@ -169,7 +169,7 @@ func needs() map[string]map[string][]string {
 		"enricher": {
 			publish: both(
 				ids, []string{"orders.ready.1", "orders.dead", "$KV.ids_enrich.1", "$JS.API.STREAM.NAMES", "ids.enrich.ORDERS.ORDERS_READY", "_INBOX_enricher.x", "$SYS.REQ.USER.INFO"},
-				of(sourceStream, info, newConsumer, dropConsumer, consumerInfo, nextMessage, loaderCreate, loaderInfo, loaderNext, "$JS.API.CONSUMER.DELETE.%s.loader"),
+				of(sourceStream, info, readLeader, newConsumer, dropConsumer, consumerInfo, nextMessage, loaderCreate, loaderInfo, loaderNext, "$JS.API.CONSUMER.DELETE.%s.loader"),
 				of(targetStream, info, readLeader, directGet, directKey),
 				watch(enrichBucket), of(enrichBucket, directKey),
 			),

@@ -54,6 +54,9 @@ func (p *preparer) run(ctx context.Context) {
 	defer close(p.ended)
 	for {
 		batch, err := p.reader.batch(ctx)
+		if err == nil { // a consumer made since may have read another stream
+			err = p.e.recognised(ctx)
+		}
 		if err != nil {
 			p.send(ctx, prepared{err: err})
 			return

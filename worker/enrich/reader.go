@@ -27,7 +27,7 @@ type reader struct {
 	messages jetstream.MessagesContext
 	events   chan event // closed when nothing more can be read
 	err      error      // why, once events is closed
-	done     chan struct{}
+	cancel   context.CancelFunc
 	drained  chan struct{}
 }
 
@@ -53,20 +53,21 @@ func newReader(ctx context.Context, source jetstream.Stream, filter string, done
 	if err != nil {
 		return nil, err
 	}
+	draining, cancel := context.WithCancel(context.Background())
 	r := &reader{
 		source: source, consumer: consumer, messages: messages,
-		events: make(chan event, maxBatch), done: make(chan struct{}), drained: make(chan struct{}),
+		events: make(chan event, maxBatch), cancel: cancel, drained: make(chan struct{}),
 	}
-	go r.drain()
+	go r.drain(draining)
 	return r, nil
 }
 
 // drain hands on what arrives until the reader is closed or nothing more can be read.
-func (r *reader) drain() {
+func (r *reader) drain(ctx context.Context) {
 	defer close(r.drained)
 	defer close(r.events)
 	for {
-		msg, err := r.messages.Next()
+		msg, err := r.messages.Next(jetstream.NextContext(ctx))
 		if err != nil {
 			r.err = err
 			return
@@ -78,7 +79,7 @@ func (r *reader) drain() {
 		}
 		select {
 		case r.events <- event{meta.Sequence.Stream, msg.Subject(), msg.Headers(), msg.Data(), meta.NumPending}:
-		case <-r.done:
+		case <-ctx.Done():
 			return
 		}
 	}
@@ -109,11 +110,12 @@ func (r *reader) batch(ctx context.Context) (batch []event, err error) {
 	return batch, nil
 }
 
-// close ends reading, and returns when nothing is under way any more.
+// close ends reading, and returns when nothing is under way any more. Stop alone would not
+// do: it does not reach a consumer that is about to replace the present one.
 func (r *reader) close() {
-	close(r.done)
-	r.messages.Stop()
+	r.cancel()
 	<-r.drained
+	r.messages.Stop()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	if info := r.consumer.CachedInfo(); info != nil {

@@ -16,7 +16,7 @@ var ErrAmbiguous = errors.New("cannot tell whether events arrived")
 // settle finds out what became of the plan in the record, if it has one, and moves the
 // record on as far as the plan has arrived. What is left of the plan then is to be published
 // behind the target's last sequence.
-func (b *book) settle(ctx context.Context, source string, target jetstream.Stream) error {
+func (b *book) settle(ctx context.Context, js jetstream.JetStream, source string, target jetstream.Stream) error {
 	info, err := target.Info(ctx)
 	if err != nil {
 		return fmt.Errorf("target stream: %w", err)
@@ -27,7 +27,7 @@ func (b *book) settle(ctx context.Context, source string, target jetstream.Strea
 			ErrAmbiguous, info.Config.Name, last, b.Last)
 	}
 	if b.Plan != nil && last > b.Last {
-		arrived, err := b.arrived(ctx, source, target, last)
+		arrived, err := b.arrived(ctx, source, leader{js, info.Config.Name}, last)
 		if err != nil {
 			return err
 		}
@@ -39,19 +39,19 @@ func (b *book) settle(ctx context.Context, source string, target jetstream.Strea
 
 // arrived is the source sequence through which the plan has arrived in the target, whose
 // last sequence is not what it was.
-func (b *book) arrived(ctx context.Context, source string, target jetstream.Stream, last uint64) (uint64, error) {
+func (b *book) arrived(ctx context.Context, source string, target leader, last uint64) (uint64, error) {
 	if len(b.Plan.Runs) == 0 { // dead letters only
 		return b.Plan.Through, nil
 	}
 	if last == b.Last+b.Plan.size() {
-		msg, err := target.GetMsg(ctx, last)
+		msg, err := target.get(ctx, wanted{Seq: last})
 		if errors.Is(err, jetstream.ErrMsgNotFound) {
 			return b.Plan.Through, nil // consumed and removed already
 		}
 		if err != nil {
 			return 0, fmt.Errorf("read the target: %w", err)
 		}
-		if seq, ours := originSeq(source, msg.Header); ours && seq == b.Plan.last() {
+		if seq, ours := originSeq(source, msg.header); ours && seq == b.Plan.last() {
 			return b.Plan.Through, nil
 		}
 	}
@@ -59,18 +59,18 @@ func (b *book) arrived(ctx context.Context, source string, target jetstream.Stre
 }
 
 // search reads what the target got behind Last, for events of the plan.
-func (b *book) search(ctx context.Context, source string, target jetstream.Stream, last uint64) (uint64, error) {
+func (b *book) search(ctx context.Context, source string, target leader, last uint64) (uint64, error) {
 	arrived := b.Done
 	for seq := b.Last + 1; seq <= last; seq++ {
-		msg, err := target.GetMsg(ctx, seq)
+		msg, err := target.get(ctx, wanted{Seq: seq})
 		if errors.Is(err, jetstream.ErrMsgNotFound) {
 			return 0, fmt.Errorf("%w: sequence %d of stream %s is gone, and not all behind %d was written by enrichers",
-				ErrAmbiguous, seq, target.CachedInfo().Config.Name, b.Last)
+				ErrAmbiguous, seq, target.stream, b.Last)
 		}
 		if err != nil {
 			return 0, fmt.Errorf("read the target: %w", err)
 		}
-		if from, ours := originSeq(source, msg.Header); ours && from > arrived && from <= b.Plan.last() {
+		if from, ours := originSeq(source, msg.header); ours && from > arrived && from <= b.Plan.last() {
 			arrived = from
 		}
 	}

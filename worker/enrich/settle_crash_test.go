@@ -21,7 +21,7 @@ func (b *bed) put(r record) {
 		}
 		*at = s.CachedInfo().Created
 	}
-	if err := Bucket(messages.DefaultPrefix, 1).Ensure(b.Context(), b.js); err != nil {
+	if _, err := Open(b.Context(), b.config()); err != nil { // makes the bucket
 		b.Fatal(err)
 	}
 	kv, err := b.js.KeyValue(b.Context(), messages.DefaultPrefix.EnrichBucket())
@@ -44,7 +44,7 @@ func TestPlanWithoutEvents(t *testing.T) {
 	b.publish(1, 5)
 	b.event("orders.dead", "somebody else's", nil)
 	b.publish(6, 10)
-	b.put(record{Filter: "orders.raw.>", Plan: &plan{Through: 5}})
+	b.put(record{Plan: &plan{Through: 5}})
 	b.start(b.config())
 	b.await(6)
 	if got := string(b.stored("READY", "orders.ready.>")[0].Data()); got != "6" {
@@ -63,7 +63,7 @@ func TestDeadLetterIsNoArrival(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.ids.last.Store(100)
-	b.put(record{Filter: "orders.raw.>", Plan: &plan{Through: 9, Runs: []run{{1, 9, 1}}}})
+	b.put(record{Plan: &plan{Through: 9, Runs: []run{{1, 9, 1}}}})
 	b.start(b.config())
 	b.await(10)
 	b.expectAll(9)

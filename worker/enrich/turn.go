@@ -122,7 +122,7 @@ func (e *Enricher) begin(ctx context.Context) error {
 	if err := e.recognise(ctx); err != nil {
 		return err
 	}
-	if err := e.book.settle(ctx, e.cfg.From, e.target); err != nil {
+	if err := e.book.settle(ctx, e.cfg.JetStream, e.cfg.From, e.target); err != nil {
 		return err
 	}
 	if err := e.book.save(ctx); err != nil {
@@ -158,6 +158,10 @@ func (e *Enricher) recognise(ctx context.Context) error {
 		e.log.Warn("the target stream was made anew since; what was enriched before is not enriched again", zap.Uint64("source_sequence", b.Done))
 		b.Last = 0
 	}
+	if last := source.State.LastSeq; last < b.Done {
+		return fmt.Errorf("%w: stream %s ends at sequence %d, but %d was enriched; its server has lost events it had acknowledged, see sync_interval",
+			ErrAmbiguous, e.cfg.From, last, b.Done)
+	}
 	b.Source, b.Target = source.Created, target.Created
 	b.Filter, b.To = e.cfg.Filter, e.cfg.To
 	if b.revision == 0 {
@@ -179,14 +183,14 @@ func (e *Enricher) sameAs(r record) error {
 
 // recall takes up a record that was lost where the target's latest event says.
 func (e *Enricher) recall(ctx context.Context, sourceLast uint64) error {
-	msg, err := e.target.GetLastMsgForSubject(ctx, e.cfg.To)
+	msg, err := leader{e.cfg.JetStream, e.target.CachedInfo().Config.Name}.get(ctx, wanted{Last: e.cfg.To})
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("read the target: %w", err)
 	}
-	if seq, ours := originSeq(e.cfg.From, msg.Header); ours && seq <= sourceLast {
+	if seq, ours := originSeq(e.cfg.From, msg.header); ours && seq <= sourceLast {
 		e.log.Warn("no record of this enrichment, taken up where the target ends", zap.Uint64("source_sequence", seq))
 		e.book.Done = seq
 	}
@@ -198,8 +202,9 @@ func (e *Enricher) recall(ctx context.Context, sourceLast uint64) error {
 func (e *Enricher) planned(ctx context.Context) ([]*nats.Msg, error) {
 	var msgs []*nats.Msg
 	left := &plan{}
+	source := leader{e.cfg.JetStream, e.cfg.From}
 	for _, seq := range e.book.Plan.sequences() {
-		raw, err := e.source.GetMsg(ctx, seq)
+		event, err := source.get(ctx, wanted{Seq: seq})
 		if errors.Is(err, jetstream.ErrMsgNotFound) {
 			e.log.Warn("an event was removed from the source before it was enriched", zap.Uint64("source_sequence", seq))
 			continue
@@ -208,7 +213,7 @@ func (e *Enricher) planned(ctx context.Context) ([]*nats.Msg, error) {
 			return nil, fmt.Errorf("read the source: %w", err)
 		}
 		id, _ := e.book.Plan.id(seq)
-		msg, err := e.stamper.stamp(event{seq: raw.Sequence, subject: raw.Subject, header: raw.Header, data: raw.Data}, id)
+		msg, err := e.stamper.stamp(event, id)
 		if err != nil {
 			return nil, err
 		}
@@ -259,7 +264,7 @@ func (e *Enricher) beat(ctx context.Context) error {
 	if time.Since(e.book.written) < heartbeat/2 {
 		return nil
 	}
-	if err := e.recognised(ctx); err != nil {
+	if err := e.recognised(context.WithoutCancel(ctx)); err != nil {
 		return err
 	}
 	if err := e.save(ctx); err != nil {
@@ -271,16 +276,17 @@ func (e *Enricher) beat(ctx context.Context) error {
 	return nil
 }
 
-// recognised reports whether the source still is the one of the record.
+// recognised reports whether the source still is the one of the record. The error wraps
+// errSource.
 func (e *Enricher) recognised(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stepTimeout)
+	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
 	info, err := e.source.Info(ctx)
 	if err == nil && !info.Created.Equal(e.book.Source) {
 		err = errors.New("it was made anew")
 	}
 	if err != nil {
-		return fmt.Errorf("source stream: %w", err)
+		return fmt.Errorf("%w: %w", errSource, err)
 	}
 	return nil
 }

@@ -1,0 +1,31 @@
+package enrich
+
+import (
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/idworker/idworker/testing/natstest"
+)
+
+// A mirror of the source that answers for it, but keeps less, does not make events of a
+// plan disappear.
+func TestMirrorThatKeepsLess(t *testing.T) {
+	b := newBed(t)
+	b.stream(jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"orders.raw.>"}, AllowDirect: true})
+	mirror := b.stream(jetstream.StreamConfig{Name: "COPY", Mirror: &jetstream.StreamSource{Name: "ORDERS"}, MirrorDirect: true})
+	b.publish(1, 50)
+	natstest.Eventually(t, 10*time.Second, "the mirror has the events", func() bool {
+		info, err := mirror.Info(t.Context())
+		return err == nil && info.State.LastSeq == 50
+	})
+	if err := mirror.Purge(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	b.ids.last.Store(100)
+	b.put(record{Plan: &plan{Through: 50, Runs: []run{{1, 50, 1}}}})
+	b.start(b.config())
+	natstest.Eventually(t, 10*time.Second, "events arrive", func() bool { return b.count("READY") > 0 })
+	b.expectAll(50)
+}

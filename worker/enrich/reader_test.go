@@ -1,0 +1,31 @@
+package enrich
+
+import (
+	"testing"
+	"time"
+)
+
+// Reading ends when it is told to, also while the consumer is being replaced.
+func TestReaderClosesDuringReset(t *testing.T) {
+	b := newBed(t)
+	for range 30 {
+		source, err := b.js.Stream(t.Context(), "ORDERS")
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := newReader(t.Context(), source, ">", 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := source.DeleteConsumer(t.Context(), r.consumer.CachedInfo().Name); err != nil {
+			t.Fatal(err)
+		}
+		closed := make(chan struct{})
+		go func() { r.close(); close(closed) }()
+		select {
+		case <-closed:
+		case <-time.After(20 * time.Second):
+			t.Fatal("the reader does not close")
+		}
+	}
+}
