@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	enrichEvents = 50_000
+	enrichEvents = 50_000 // a fifth of that where every write is synced
 	enrichRounds = 5
 	enrichBar    = 0.80
 	enrichWindow = 4_000 // publishes under way at once, of the bare one
@@ -27,19 +27,29 @@ const (
 // beside a bare loop that consumes the same events, publishes them unchanged to an
 // equal stream without waiting for each answer, and acknowledges each that was stored.
 func BenchmarkEnrich(b *testing.B) {
-	srv := natstest.Start(b, func(o *server.Options) { o.SyncAlways = false })
+	for _, always := range []bool{true, false} {
+		b.Run(fmt.Sprintf("syncalways=%v", always), func(b *testing.B) { benchmarkEnrich(b, always) })
+	}
+}
+
+func benchmarkEnrich(b *testing.B, syncAlways bool) {
+	srv := natstest.Start(b, func(o *server.Options) { o.SyncAlways = syncAlways })
 	startWorker(b, srv, "ids", 1<<30, 1000)
 	conn := srv.Connect(b)
 	js, err := jetstream.New(conn, jetstream.WithPublishAsyncMaxPending(enrichWindow))
 	if err != nil {
 		b.Fatal(err)
 	}
-	fillSource(b, js)
+	events := enrichEvents
+	if syncAlways {
+		events /= 5
+	}
+	fillSource(b, js, events)
 	round := 0
 	side := func(name string, run func(ctx context.Context, js jetstream.JetStream, conn *nats.Conn, to string) error) func() float64 {
 		return func() float64 {
 			round++
-			return enrichRound(b, js, conn, fmt.Sprintf("%s_%d", name, round), run)
+			return enrichRound(b, js, conn, events, fmt.Sprintf("%s_%d", name, round), run)
 		}
 	}
 	figures := inTurns(enrichRounds, side("bare", bareCopy), side("enriched", enriched))
@@ -47,20 +57,20 @@ func BenchmarkEnrich(b *testing.B) {
 	b.ReportMetric(ratio, "events/bare")
 	b.ReportMetric(0, "ns/op")
 	table.add(row{
-		what: "enriched events, one enricher", unit: "/s", beside: "bare consume and publish", ratio: ratio, bar: atLeast(enrichBar),
+		what: fmt.Sprintf("enriched events, one enricher, sync always %v", syncAlways), unit: "/s", beside: "bare consume and publish", ratio: ratio, bar: atLeast(enrichBar),
 		subject: median(figures[1]), baseline: median(figures[0]),
-		note: fmt.Sprintf("%d events of 200 bytes on 100 subjects", enrichEvents),
+		note: fmt.Sprintf("%d events of 200 bytes on 100 subjects", events),
 	})
 }
 
-func fillSource(b *testing.B, js jetstream.JetStream) {
+func fillSource(b *testing.B, js jetstream.JetStream, events int) {
 	b.Helper()
 	if _, err := js.CreateStream(b.Context(), jetstream.StreamConfig{Name: "RAW", Subjects: []string{"raw.>"}}); err != nil {
 		b.Fatal(err)
 	}
 	event := []byte(strings.Repeat("x", 200))
-	for i := range enrichEvents {
-		if _, err := js.PublishAsync(fmt.Sprintf("raw.%d", i%100), event); err != nil {
+	for i := range events {
+		if _, err := js.PublishAsync(fmt.Sprintf("raw.%d", i%100), event, jetstream.WithStallWait(time.Minute)); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -68,7 +78,7 @@ func fillSource(b *testing.B, js jetstream.JetStream) {
 }
 
 // enrichRound copies all events to a new stream and returns events a second.
-func enrichRound(b *testing.B, js jetstream.JetStream, conn *nats.Conn, name string,
+func enrichRound(b *testing.B, js jetstream.JetStream, conn *nats.Conn, events int, name string,
 	run func(ctx context.Context, js jetstream.JetStream, conn *nats.Conn, to string) error) float64 {
 	b.Helper()
 	target, err := js.CreateStream(b.Context(), jetstream.StreamConfig{Name: name, Subjects: []string{name + ".>"}, AllowAtomicPublish: true})
@@ -82,14 +92,14 @@ func enrichRound(b *testing.B, js jetstream.JetStream, conn *nats.Conn, name str
 	go func() { ended <- run(ctx, js, conn, name) }()
 	natstest.Eventually(b, time.Minute, "all events in "+name, func() bool {
 		info, err := target.Info(ctx)
-		return err == nil && info.State.Msgs >= enrichEvents
+		return err == nil && info.State.Msgs >= uint64(events)
 	})
-	rate := enrichEvents / time.Since(start).Seconds()
+	rate := float64(events) / time.Since(start).Seconds()
 	cancel()
 	if err := <-ended; err != nil {
 		b.Fatal(err)
 	}
-	if info, err := target.Info(b.Context()); err != nil || info.State.Msgs != enrichEvents {
+	if info, err := target.Info(b.Context()); err != nil || info.State.Msgs != uint64(events) {
 		b.Fatalf("%s: %v, %+v", name, err, info.State)
 	}
 	return rate
