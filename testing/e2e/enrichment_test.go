@@ -119,15 +119,19 @@ func acknowledged(ack jetstream.PubAckFuture) bool {
 	return false
 }
 
-// again publishes an event that the server may not have got.
+// again publishes an event that the server may not have got. It may be called from any
+// goroutine.
 func (e *enrichment) again(n int) {
-	e.t.Helper()
-	natstest.Eventually(e.t, time.Minute, "the source takes an event", func() bool {
+	var err error
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); {
 		ctx, cancel := context.WithTimeout(e.t.Context(), 2*time.Second)
-		defer cancel()
-		_, err := e.js.PublishMsg(ctx, event(n))
-		return err == nil
-	})
+		_, err = e.js.PublishMsg(ctx, event(n))
+		cancel()
+		if err == nil {
+			return
+		}
+	}
+	e.t.Errorf("the source does not take event %d: %v", n, err)
 }
 
 // last is the last sequence of a stream, as far as is known.

@@ -94,11 +94,13 @@ func (e *Enricher) turn(ctx context.Context) error {
 	alive := time.NewTicker(heartbeat)
 	defer alive.Stop()
 	var next *nats.Msg // the latest that asked for the next turn
+	tried := false     // a batch was; a turn that ends before helps nobody
 	for began := time.Now(); ; {
 		select {
 		case next = <-waiting:
 		case batch := <-preparer.out:
 			err = e.step(ctx, batch)
+			tried = true
 		case <-alive.C:
 			err = e.beat(ctx)
 		case <-ctx.Done():
@@ -107,7 +109,7 @@ func (e *Enricher) turn(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if time.Since(began) >= turnLength && next != nil {
+		if tried && time.Since(began) >= turnLength && next != nil {
 			return e.handOver(ctx, next)
 		}
 	}

@@ -1,0 +1,33 @@
+package enrich
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/idworker/idworker/messages"
+)
+
+// slow gives IDs later than a turn is long.
+type slow struct{ *counter }
+
+func (s slow) NextN(ctx context.Context, tag string, n int64) ([]messages.Range, error) {
+	select {
+	case <-time.After(turnLength + turnLength/4):
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	return s.counter.NextN(ctx, tag, n)
+}
+
+// Enrichers do not hand the turn to and fro when a batch takes longer than a turn.
+func TestTurnLastsForABatch(t *testing.T) {
+	b := newBed(t)
+	cfg := b.config()
+	cfg.IDs = slow{b.ids}
+	b.start(cfg)
+	b.start(cfg)
+	b.publish(1, 500)
+	b.await(500)
+	b.expectAll(500)
+}
