@@ -113,10 +113,11 @@ func acknowledged(ack jetstream.PubAckFuture) bool {
 	select {
 	case <-ack.Ok():
 		return true
-	case <-ack.Err():
+	case err := <-ack.Err():
+		return err == nil
 	case <-time.After(5 * time.Second):
+		return false
 	}
-	return false
 }
 
 // again publishes an event that the server may not have got. It may be called from any

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -14,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
 	"go.yaml.in/yaml/v3"
 
 	"github.com/idworker/idworker/testing/natstest"
@@ -120,6 +122,7 @@ func TestDocumentedMetrics(t *testing.T) {
 		exported = metricNames(t, address)
 		return exported["idworker_lease_worker_id"]
 	})
+	maps.Copy(exported, enricherMetrics(t, s.url))
 
 	handbook := names(t, "operations.md")
 	for name := range exported {
@@ -138,6 +141,32 @@ func TestDocumentedMetrics(t *testing.T) {
 			}
 		}
 	}
+}
+
+// enricherMetrics are the names of the metrics of an enricher.
+func enricherMetrics(t *testing.T, url string) (names map[string]bool) {
+	t.Helper()
+	js, err := jetstream.New(connect(t, url))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, cfg := range []jetstream.StreamConfig{
+		{Name: "ORDERS", Subjects: []string{"orders.raw.>"}},
+		{Name: "ORDERS_READY", Subjects: []string{"orders.ready.>"}, AllowAtomicPublish: true},
+	} {
+		if _, err := js.CreateStream(t.Context(), cfg); err != nil {
+			t.Fatal(err)
+		}
+	}
+	address := freeAddress(t)
+	p := settings{}.launch(t, "enrich", "--server", url, "--from", "ORDERS", "--to", "orders.ready.>", "--id", "snowflake", "--http", address)
+	natstest.Eventually(t, readyWithin, "the enricher is ready", func() bool {
+		return p.hasEnded() || strings.Contains(p.stderr.String(), "enriching")
+	})
+	if code, _ := fetch(t, address, "/readyz"); code != 200 {
+		t.Errorf("/readyz of an enricher says %d", code)
+	}
+	return metricNames(t, address)
 }
 
 // TestRulesFile: the rules have the form that Prometheus expects.
