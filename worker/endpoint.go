@@ -18,58 +18,44 @@ import (
 // segmentEndpoint answers requests for the IDs of tags. NATS calls it from one
 // goroutine, so it must not block: it answers from memory, or parks the request.
 type segmentEndpoint struct {
+	gate
 	alloc    *allocator.Allocator
 	conn     *nats.Conn
 	maxBatch int64
-	prefix   int // length of the subject before the tag
-	replies  replyCheck
-	figures  *requestFigures
-	line     *waitingLine
-	watch    stopwatch
+	prefix   int    // length of the subject before the tag
 	buf      []byte // for replies; NATS copies them
 }
 
 func newSegmentEndpoint(cfg Config, alloc *allocator.Allocator, figures *requestFigures, line *waitingLine) *segmentEndpoint {
 	return &segmentEndpoint{
+		gate:     gate{replies: newReplyCheck(cfg.Prefix), line: line, figures: figures},
 		alloc:    alloc,
 		conn:     cfg.Requests,
 		maxBatch: cfg.MaxBatch,
 		prefix:   len(cfg.Prefix.Segment("")),
-		replies:  newReplyCheck(cfg.Prefix),
-		figures:  figures,
-		line:     line,
 	}
 }
 
 // Handle is the micro.Handler.
 func (e *segmentEndpoint) Handle(req micro.Request) {
-	if !e.replies.ok(req.Reply()) {
-		return
-	}
-	delay := e.line.delayed()
-	if delay == gone {
-		e.figures.dropped.Add(1)
-		return
-	}
-	began := e.watch.start()
-	if delay == late {
-		e.figures.fail(req, errQueued, e.watch.took(began))
+	began, ok := e.enter(req)
+	if !ok {
 		return
 	}
 	tag := req.Subject()[e.prefix:]
 	n, err := messages.DecodeCount(req.Data(), e.maxBatch)
 	if err != nil {
-		e.figures.fail(req, err, e.watch.took(began))
+		e.fail(req, err, began)
 		return
 	}
-	ids, ok := e.alloc.Take(tag, n)
-	if !ok {
+	ids, hit := e.alloc.Take(tag, n)
+	if !hit {
 		e.miss(req, tag, n)
 		return
 	}
 	e.buf = messages.AppendRange(e.buf[:0], wireRange(ids))
 	_ = req.Respond(e.buf) // fails only with the connection; micro counts it
-	e.figures.gave(n, e.watch.took(began))
+	e.gave(n, began)
 }
 
 // replyCheck refuses subjects to which no reply must go. It is the worker that

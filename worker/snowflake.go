@@ -16,11 +16,8 @@ import (
 // worker ID has an endpoint of its own: this one may still be answering what had been
 // delivered to it. NATS calls it from one goroutine.
 type snowflakeEndpoint struct {
+	gate
 	maxBatch  int64
-	replies   replyCheck
-	figures   *requestFigures
-	line      *waitingLine
-	watch     stopwatch
 	generator *snowflake.Generator // revoked when the worker ID is lost
 	ranges    []snowflake.Range    // reused
 	buf       []byte               // for replies; NATS copies them
@@ -28,26 +25,17 @@ type snowflakeEndpoint struct {
 
 // Handle is the micro.Handler.
 func (e *snowflakeEndpoint) Handle(req micro.Request) {
-	if !e.replies.ok(req.Reply()) {
-		return
-	}
-	delay := e.line.delayed()
-	if delay == gone {
-		e.figures.dropped.Add(1)
-		return
-	}
-	began := e.watch.start()
-	if delay == late {
-		e.figures.fail(req, errQueued, e.watch.took(began))
+	began, ok := e.enter(req)
+	if !ok {
 		return
 	}
 	n, err := messages.DecodeCount(req.Data(), e.maxBatch)
 	if err != nil {
-		e.figures.fail(req, err, e.watch.took(began))
+		e.fail(req, err, began)
 		return
 	}
 	if e.ranges, err = e.generator.NextN(e.ranges[:0], n); err != nil {
-		e.figures.fail(req, err, e.watch.took(began))
+		e.fail(req, err, began)
 		return
 	}
 	e.buf = e.buf[:0]
@@ -55,7 +43,7 @@ func (e *snowflakeEndpoint) Handle(req micro.Request) {
 		e.buf = messages.AppendRange(e.buf, messages.Range{First: int64(r.First), Last: int64(r.Last)})
 	}
 	_ = req.Respond(e.buf) // fails only with the connection; micro counts it
-	e.figures.gave(n, e.watch.took(began))
+	e.gave(n, began)
 }
 
 // openLease opens the buckets of the worker IDs, made if they are missing, and checks
@@ -93,7 +81,8 @@ func (w *Worker) holdLease(ctx context.Context, m *lease.Manager) {
 func (w *Worker) joinSnowflake(g *snowflake.Generator) error {
 	return w.snowflakeGroup.join(func() (micro.Service, error) {
 		return w.addService(snowflakeServiceName, "snowflake", w.cfg.Prefix.Snowflake(), &snowflakeEndpoint{
-			maxBatch: w.cfg.MaxBatch, replies: newReplyCheck(w.cfg.Prefix), figures: &w.snowflakes, line: &w.line, generator: g,
+			gate:     gate{replies: newReplyCheck(w.cfg.Prefix), line: &w.line, figures: &w.snowflakes},
+			maxBatch: w.cfg.MaxBatch, generator: g,
 		})
 	})
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/idworker/idworker/store/jetstream/leader"
 )
 
 // ErrAmbiguous says that the target was written by somebody else, and messages that would
@@ -27,7 +29,7 @@ func (b *book) settle(ctx context.Context, js jetstream.JetStream, source string
 			ErrAmbiguous, info.Config.Name, last, b.Last)
 	}
 	if b.Plan != nil && last > b.Last {
-		arrived, err := b.arrived(ctx, source, leader{js, info.Config.Name}, last)
+		arrived, err := b.arrived(ctx, js, source, info.Config.Name, last)
 		if err != nil {
 			return err
 		}
@@ -39,38 +41,38 @@ func (b *book) settle(ctx context.Context, js jetstream.JetStream, source string
 
 // arrived is the source sequence through which the plan has arrived in the target, whose
 // last sequence is not what it was.
-func (b *book) arrived(ctx context.Context, source string, target leader, last uint64) (uint64, error) {
+func (b *book) arrived(ctx context.Context, js jetstream.JetStream, source, target string, last uint64) (uint64, error) {
 	if len(b.Plan.Runs) == 0 { // dead letters only
 		return b.Plan.Through, nil
 	}
 	if last == b.Last+b.Plan.size() {
-		msg, err := target.get(ctx, wanted{Seq: last})
+		msg, err := leader.At(ctx, js, target, last)
 		if errors.Is(err, jetstream.ErrMsgNotFound) {
 			return b.Plan.Through, nil // consumed and removed already
 		}
 		if err != nil {
 			return 0, fmt.Errorf("read the target: %w", err)
 		}
-		if seq, ours := originSeq(source, msg.header); ours && seq == b.Plan.last() {
+		if seq, ours := originSeq(source, msg.Header); ours && seq == b.Plan.last() {
 			return b.Plan.Through, nil
 		}
 	}
-	return b.search(ctx, source, target, last)
+	return b.search(ctx, js, source, target, last)
 }
 
 // search reads what the target got behind Last, for events of the plan.
-func (b *book) search(ctx context.Context, source string, target leader, last uint64) (uint64, error) {
+func (b *book) search(ctx context.Context, js jetstream.JetStream, source, target string, last uint64) (uint64, error) {
 	arrived := b.Done
 	for seq := b.Last + 1; seq <= last; seq++ {
-		msg, err := target.get(ctx, wanted{Seq: seq})
+		msg, err := leader.At(ctx, js, target, seq)
 		if errors.Is(err, jetstream.ErrMsgNotFound) {
 			return 0, fmt.Errorf("%w: sequence %d of stream %s is gone, and not all behind %d was written by enrichers",
-				ErrAmbiguous, seq, target.stream, b.Last)
+				ErrAmbiguous, seq, target, b.Last)
 		}
 		if err != nil {
 			return 0, fmt.Errorf("read the target: %w", err)
 		}
-		if from, ours := originSeq(source, msg.header); ours && from > arrived && from <= b.Plan.last() {
+		if from, ours := originSeq(source, msg.Header); ours && from > arrived && from <= b.Plan.last() {
 			arrived = from
 		}
 	}

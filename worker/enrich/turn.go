@@ -9,6 +9,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
+
+	"github.com/idworker/idworker/store/jetstream/leader"
 )
 
 const (
@@ -185,14 +187,14 @@ func (e *Enricher) sameAs(r record) error {
 
 // recall takes up a record that was lost where the target's latest event says.
 func (e *Enricher) recall(ctx context.Context, sourceLast uint64) error {
-	msg, err := leader{e.cfg.JetStream, e.target.CachedInfo().Config.Name}.get(ctx, wanted{Last: e.cfg.To})
+	msg, err := leader.Last(ctx, e.cfg.JetStream, e.target.CachedInfo().Config.Name, e.cfg.To)
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("read the target: %w", err)
 	}
-	if seq, ours := originSeq(e.cfg.From, msg.header); ours && seq <= sourceLast {
+	if seq, ours := originSeq(e.cfg.From, msg.Header); ours && seq <= sourceLast {
 		e.log.Warn("no record of this enrichment, taken up where the target ends", zap.Uint64("source_sequence", seq))
 		e.book.Done = seq
 	}
@@ -204,9 +206,8 @@ func (e *Enricher) recall(ctx context.Context, sourceLast uint64) error {
 func (e *Enricher) planned(ctx context.Context) ([]*nats.Msg, error) {
 	var msgs []*nats.Msg
 	left := &plan{}
-	source := leader{e.cfg.JetStream, e.cfg.From}
 	for _, seq := range e.book.Plan.sequences() {
-		event, err := source.get(ctx, wanted{Seq: seq})
+		raw, err := leader.At(ctx, e.cfg.JetStream, e.cfg.From, seq)
 		if errors.Is(err, jetstream.ErrMsgNotFound) {
 			e.log.Warn("an event was removed from the source before it was enriched", zap.Uint64("source_sequence", seq))
 			continue
@@ -215,7 +216,7 @@ func (e *Enricher) planned(ctx context.Context) ([]*nats.Msg, error) {
 			return nil, fmt.Errorf("read the source: %w", err)
 		}
 		id, _ := e.book.Plan.id(seq)
-		msg, err := e.stamper.stamp(event, id)
+		msg, err := e.stamper.stamp(event{seq: seq, subject: raw.Subject, header: raw.Header, data: raw.Data}, id)
 		if err != nil {
 			return nil, err
 		}
