@@ -54,7 +54,7 @@ func servers(list string) nats.Option {
 		for text := range strings.SplitSeq(list, ",") {
 			server, ok := parseServer(text)
 			if !ok {
-				return fmt.Errorf("the URL at place %d cannot be read; it should look like nats://127.0.0.1:4222", len(found)+1)
+				return fmt.Errorf("the URL at place %d cannot be read; it should look like nats://127.0.0.1:4222, and special characters in a password have to be percent-encoded", len(found)+1)
 			}
 			found = append(found, server.String())
 		}
@@ -63,14 +63,17 @@ func servers(list string) nats.Option {
 	}
 }
 
-// parseServer reads the URL of a server, which may come without its scheme.
+// parseServer reads the URL of a server, which may come without its scheme. An @ behind
+// the host says that the password has one of /?# in it: what follows that would be taken
+// for a path, and shown.
 func parseServer(text string) (*url.URL, bool) {
 	text = strings.TrimSpace(text)
 	if !strings.Contains(text, "://") {
 		text = "nats://" + text
 	}
 	server, err := url.Parse(text)
-	return server, err == nil && server.Hostname() != ""
+	return server, err == nil && server.Hostname() != "" &&
+		!strings.Contains(server.Path+server.RawQuery+server.Fragment, "@")
 }
 
 // redact returns a list of URLs without logins.

@@ -3,6 +3,8 @@ package postgres
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -71,7 +73,7 @@ func parse(dsn string) (*pgxpool.Config, error) {
 		return nil, errDSN
 	}
 	config, err := pgxpool.ParseConfig(dsn)
-	if err != nil || strings.ContainsAny(config.ConnConfig.Host, "()") { // as in MySQL's DSNs
+	if err != nil || strings.ContainsAny(config.ConnConfig.Host, "()") || misread(config.ConnConfig) { // () as in MySQL's DSNs
 		return nil, errDSN
 	}
 	config.MaxConns = leaf.MaxConns
@@ -83,6 +85,17 @@ func parse(dsn string) (*pgxpool.Config, error) {
 	}
 	config.ShouldPing = shouldPing
 	return config, nil
+}
+
+// misread reports whether there is an @ where none belongs: then the password has one of
+// @/? in it, and what follows that was taken for a host, a database or a parameter, which
+// are no secrets.
+func misread(c *pgx.ConnConfig) bool {
+	shown := slices.AppendSeq([]string{c.Host, c.Database}, maps.Keys(c.RuntimeParams))
+	for _, f := range c.Fallbacks {
+		shown = append(shown, f.Host)
+	}
+	return slices.ContainsFunc(shown, func(s string) bool { return strings.Contains(s, "@") })
 }
 
 // shouldPing looks, without asking the server, whether a connection that was idle for

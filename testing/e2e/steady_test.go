@@ -10,13 +10,12 @@ import (
 	"github.com/idworker/idworker/messages"
 )
 
-// steady asks for single IDs of one tag at a fixed rate, whatever becomes of the
-// requests: the next does not wait for the answer to the one before.
+// steady asks for single IDs at a fixed rate, whatever becomes of the requests: the
+// next does not wait for the answer to the one before.
 type steady struct {
-	t      testing.TB
-	client requester
-	tag    string
-	ledger ledger
+	next    func(context.Context) (int64, error)
+	timeout time.Duration // of a call
+	ledger  ledger        // if it is for a tag
 
 	mu       sync.Mutex
 	answers  []answer // in the order in which they came
@@ -35,9 +34,24 @@ type answer struct {
 // callTimeout is far beyond what a worker lets a request wait.
 const callTimeout = 20 * time.Second
 
+// startSteady asks for IDs of a tag.
 func startSteady(t testing.TB, url, tag string, perSecond int) *steady {
 	t.Helper()
-	s := &steady{t: t, client: dial(t, url), tag: tag, ledger: ledger{tag: tag}, stop: make(chan struct{})}
+	client := dial(t, url)
+	s := &steady{timeout: callTimeout, ledger: ledger{tag: tag}, stop: make(chan struct{})}
+	s.next = func(ctx context.Context) (int64, error) {
+		id, err := client.Next(ctx, tag)
+		if err == nil {
+			s.ledger.add([]messages.Range{{First: id, Last: id}})
+		}
+		return id, err
+	}
+	s.start(t, perSecond)
+	return s
+}
+
+// start asks until the test ends, or finish is called.
+func (s *steady) start(t testing.TB, perSecond int) {
 	s.wg.Go(func() {
 		ticker := time.NewTicker(time.Second / time.Duration(perSecond))
 		defer ticker.Stop()
@@ -51,20 +65,16 @@ func startSteady(t testing.TB, url, tag string, perSecond int) *steady {
 		}
 	})
 	t.Cleanup(s.finish)
-	return s
 }
 
 func (s *steady) ask() {
-	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), s.timeout)
 	defer cancel()
 	a := answer{sent: time.Now()}
-	a.id, a.err = s.client.Next(ctx, s.tag)
+	a.id, a.err = s.next(ctx)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	a.received = time.Now()
-	if a.err == nil {
-		s.ledger.add([]messages.Range{{First: a.id, Last: a.id}})
-	}
 	s.answers = append(s.answers, a)
 }
 
