@@ -72,6 +72,10 @@ func (l *waitingLine) run(ctx context.Context, conn *nats.Conn) {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
+			if !conn.IsConnected() {
+				l.passed(elapsed()) // nobody waits on a connection that is lost
+				continue
+			}
 			if mark, ok := l.put(); ok {
 				sent.Go(func() { l.send(ctx, conn, mark) })
 			}

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -43,4 +44,27 @@ func TestWaitingLine(t *testing.T) {
 	}
 	close(gate)
 	natstest.Eventually(t, 10*time.Second, "nobody is late", func() bool { return line.delayed() == onTime })
+}
+
+// TestWaitingLineWithoutServer: on a connection that is lost nobody waits, and nobody is
+// late when it comes back.
+func TestWaitingLineWithoutServer(t *testing.T) {
+	srv := natstest.Start(t)
+	conn := srv.Connect(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	var line waitingLine
+	ended := make(chan struct{})
+	go func() { line.run(ctx, conn); close(ended) }()
+	t.Cleanup(func() { cancel(); <-ended })
+	marks := func() int {
+		line.mu.Lock()
+		defer line.mu.Unlock()
+		return len(line.marks)
+	}
+	natstest.Eventually(t, 10*time.Second, "marks are put", func() bool { return marks() > 0 })
+	srv.Stop()
+	natstest.Eventually(t, 10*time.Second, "no marks are left", func() bool { return !conn.IsConnected() && marks() == 0 })
+	if line.delayed() != onTime {
+		t.Error("requests are late without a server")
+	}
 }
