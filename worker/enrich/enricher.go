@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -24,6 +25,7 @@ type Enricher struct {
 	stamper        stamper
 	ids            idKind
 	limit          int // bytes of a message
+	deadInTarget   bool
 
 	book    book
 	outage  outage
@@ -63,6 +65,7 @@ func Open(ctx context.Context, cfg Config) (*Enricher, error) {
 		return nil, err
 	}
 	e.stamper = stamper{source: cfg.From, mapping: mapping, json: path{cfg.JSON, cfg.JSONNumber}, existing: cfg.Existing}
+	e.deadInTarget = slices.ContainsFunc(target.CachedInfo().Config.Subjects, func(s string) bool { return covers(s, cfg.DeadLetter) })
 	e.limit = int(cfg.Conn.MaxPayload())
 	if most := int(target.CachedInfo().Config.MaxMsgSize); most > 0 {
 		e.limit = min(e.limit, most)

@@ -23,8 +23,9 @@ const (
 var errMoved = errors.New("the target has moved on")
 
 // publishBatch publishes messages to one stream, all of them or none, if its last sequence
-// is the expected one, and returns its last sequence afterwards. Every message asks for
-// an answer, because the server tells what is wrong with a message in that answer only.
+// is the expected one, and returns its last sequence afterwards. The first message asks for
+// an answer as well as the last, because the server tells there why it takes no batch at
+// all; what is wrong with another one has to be found out before.
 //
 // After errMoved and other errors of the server nothing was published. After errors of the
 // connection or ctx that is unknown.

@@ -120,6 +120,18 @@ func (e *Enricher) turn(ctx context.Context) error {
 // begin writes this enricher into the record as its owner, and brings what was left of a
 // plan to its end.
 func (e *Enricher) begin(ctx context.Context) error {
+	if err := e.take(ctx); err != nil || e.book.Plan == nil {
+		return err
+	}
+	msgs, err := e.planned(ctx)
+	if err != nil {
+		return err
+	}
+	return e.publish(ctx, msgs)
+}
+
+// take writes this enricher into the record, with what became of the plan in it.
+func (e *Enricher) take(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
 	e.book.Owner = e.instance
@@ -129,17 +141,7 @@ func (e *Enricher) begin(ctx context.Context) error {
 	if err := e.book.settle(ctx, e.cfg.JetStream, e.cfg.From, e.target); err != nil {
 		return err
 	}
-	if err := e.book.save(ctx); err != nil {
-		return err
-	}
-	if e.book.Plan == nil {
-		return nil
-	}
-	msgs, err := e.planned(ctx)
-	if err != nil {
-		return err
-	}
-	return e.publish(ctx, msgs)
+	return e.book.save(ctx)
 }
 
 // recognise makes sure that source and target are those of the record. A stream that
@@ -208,6 +210,11 @@ func (e *Enricher) planned(ctx context.Context) ([]*nats.Msg, error) {
 	left := &plan{}
 	for _, seq := range e.book.Plan.sequences() {
 		raw, err := leader.At(ctx, e.cfg.JetStream, e.cfg.From, seq)
+		if time.Since(e.book.written) > heartbeat { // one by one they take their time
+			if err := e.save(ctx); err != nil {
+				return nil, err
+			}
+		}
 		if errors.Is(err, jetstream.ErrMsgNotFound) {
 			e.log.Warn("an event was removed from the source before it was enriched", zap.Uint64("source_sequence", seq))
 			continue
@@ -242,6 +249,11 @@ func (e *Enricher) step(ctx context.Context, batch prepared) error {
 		return nil
 	}
 	e.starved = false
+	if len(batch.dead) > 0 { // which may be in the target, behind what the record speaks of
+		if err := e.save(ctx); err != nil {
+			return err
+		}
+	}
 	for _, d := range batch.dead {
 		if err := e.bury(ctx, d); err != nil {
 			return err
@@ -326,11 +338,15 @@ func (e *Enricher) bury(ctx context.Context, d deadLetter) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
-	ack, err := e.cfg.JetStream.PublishMsg(ctx, e.stamper.deadLetter(e.cfg.DeadLetter, d.event, reason, e.limit))
+	var in []jetstream.PublishOpt
+	if e.deadInTarget { // there one that comes late must not pass for an event of a plan
+		in = append(in, jetstream.WithExpectLastSequence(e.book.Last))
+	}
+	ack, err := e.cfg.JetStream.PublishMsg(ctx, e.stamper.deadLetter(e.cfg.DeadLetter, d.event, reason, e.limit), in...)
 	if err != nil {
 		return fmt.Errorf("publish the dead letter of %w: %w", reason, err)
 	}
-	if ack.Stream == e.target.CachedInfo().Config.Name && !ack.Duplicate {
+	if e.deadInTarget && !ack.Duplicate {
 		e.book.Last = ack.Sequence
 	}
 	e.figures.dead.Add(1)
