@@ -36,8 +36,9 @@ func TestClusterFaults(t *testing.T) {
 	must(t, "tag", "create", "--server", c.urls()[0], "order", "--step", "1000")
 	natstest.Eventually(t, clusterWithin, "there are three copies of everything", c.whole)
 
+	c.warm(t, 2)
 	load := startPatient(t, c.urls()...)
-	load.await(t, 2*patientRate)
+	load.await(t, patientRate)
 	c.faultOfRoutes(t, load, serve)
 	c.faultOfServer(t, load, c.countersLeader())
 	c.faultOfServer(t, load, c.follower())
@@ -50,6 +51,7 @@ func TestClusterFaults(t *testing.T) {
 func (c *trio) faultOfRoutes(t *testing.T, load *patient, serve func(...string)) {
 	t.Helper()
 	serve(c.urls()[2])
+	c.warm(t, 3)
 	aside := startPatient(t, c.urls()[2])
 	aside.others = load
 	aside.await(t, patientRate)
@@ -107,12 +109,6 @@ func startPatient(t *testing.T, urls ...string) *patient {
 		"segment":   {next: func(ctx context.Context) (int64, error) { return client.Next(ctx, "order") }},
 		"snowflake": {next: client.Snowflake},
 	}}
-	natstest.Eventually(t, readyWithin, "there are IDs", func() bool {
-		ctx, cancel := context.WithTimeout(t.Context(), callerPatience)
-		defer cancel()
-		_, err := client.Next(ctx, "order")
-		return err == nil
-	})
 	for _, s := range p.kinds {
 		s.timeout, s.stop = callerPatience, make(chan struct{})
 		s.start(t, patientRate)
@@ -245,6 +241,30 @@ func (c *trio) cluster(t *testing.T, node int) (leader string, size int) {
 		t.Fatalf("/jsz of %s: %d, %v", c.name(node), code, err)
 	}
 	return jsz.Meta.Leader, jsz.Meta.Size
+}
+
+// warm has each worker serve the tag, so that it has IDs in memory: a request goes to a
+// worker at the caller's own server, if there is one.
+func (c *trio) warm(t *testing.T, workers int) {
+	t.Helper()
+	conn := connect(t, c.urls()[0])
+	natstest.Eventually(t, readyWithin, "all workers have IDs", func() bool {
+		for _, url := range c.urls() {
+			client := dial(t, url)
+			for range 2 * workers {
+				ctx, cancel := context.WithTimeout(t.Context(), callerPatience)
+				_, _ = client.Next(ctx, "order")
+				cancel()
+			}
+			client.conn.Close()
+		}
+		for _, s := range stats(t, conn, workers) {
+			if !gives(s, "order") {
+				return false
+			}
+		}
+		return true
+	})
 }
 
 func (c *trio) name(node int) string { return fmt.Sprintf("n%d", node+1) }
