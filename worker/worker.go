@@ -106,9 +106,6 @@ func Start(ctx context.Context, cfg Config) (*Worker, error) {
 // Instance is the process's name in load events and STATS.
 func (w *Worker) Instance() string { return w.instance }
 
-// CheckSync is [CheckSync] on the worker's connection.
-func (w *Worker) CheckSync(ctx context.Context) error { return CheckSync(ctx, w.cfg.Control) }
-
 func (w *Worker) start(ctx context.Context, directory *Directory) error {
 	if w.cfg.loads() {
 		if err := w.startLoading(directory); err != nil {

@@ -235,6 +235,7 @@ const maxPingsOut = 6
 // stayConnected are the options of a process that serves: it never gives up, even
 // if the server refuses its login for a while.
 func stayConnected(name string, log *zap.Logger) []nats.Option {
+	flood := &floodgate{}
 	return []nats.Option{
 		nats.Name(name),
 		nats.MaxReconnects(-1),
@@ -255,7 +256,9 @@ func stayConnected(name string, log *zap.Logger) []nats.Option {
 			if sub != nil {
 				subject = sub.Subject
 			}
-			log.Error("NATS reports an error", zap.String("connection", name), zap.String("subject", subject), zap.Error(err))
+			if suppressed, ok := flood.pass(); ok { // a caller with a bad inbox causes one for each request
+				log.Error("NATS reports an error", zap.String("connection", name), zap.String("subject", subject), zap.Error(err), zap.Int64("others", suppressed))
+			}
 		}),
 	}
 }

@@ -95,6 +95,10 @@ func (d *doctorCmd) Run(ctx context.Context, out output) error {
 
 	f := &findings{out: out}
 	conn.SetErrorHandler(f.refused)
+	if err := inbox(conn); err != nil {
+		f.note("inbox", err, "")
+		return errSick // no question would be answered
+	}
 	d.server(ctx, f, conn)
 	d.rights(ctx, f, conn, kind)
 	d.examine(ctx, f, js, kind)
@@ -109,13 +113,29 @@ func (d *doctorCmd) Run(ctx context.Context, out output) error {
 	return nil
 }
 
+// inbox reports whether this user can receive answers.
+func inbox(conn *nats.Conn) error {
+	sub, err := conn.SubscribeSync(conn.NewInbox())
+	if err != nil {
+		return err
+	}
+	defer func() { _ = sub.Unsubscribe() }() // fails on a closed connection only
+	if err := conn.FlushTimeout(lookTimeout); err != nil {
+		return err
+	}
+	if last := conn.LastError(); errors.Is(last, nats.ErrPermissionViolation) {
+		return refused(last, nil)
+	}
+	return nil
+}
+
 // server looks at the server: which one it is, and whether it keeps what it is told.
 func (d *doctorCmd) server(ctx context.Context, f *findings, conn *nats.Conn) {
 	f.note("server", nil, fmt.Sprintf("%s %s, version %s", conn.ConnectedServerName(), redact(conn.ConnectedUrl()), conn.ConnectedServerVersion()))
 	if d.Role == roleEnricher {
 		return // its server is that of its streams, whose matter this is
 	}
-	err := f.ask(ctx, func(ctx context.Context) error { return worker.CheckSync(ctx, conn) })
+	err := f.ask(ctx, func(ctx context.Context) error { return checkSync(ctx, conn) })
 	if errors.Is(err, worker.ErrSyncUnknown) || errors.Is(err, nats.ErrPermissionViolation) {
 		f.warn("sync", err.Error()+", to this user; make sure of sync_interval: always, or let the user ask, see nats.conf")
 		return

@@ -66,10 +66,13 @@ func splitAddress(flag, hostPort string) (host string, port int, err error) {
 	return host, port, nil
 }
 
+// embeddedName is how the embedded server is called by those who ask it.
+const embeddedName = "idworker-embedded"
+
 // start starts the server and returns when it can be used.
 func (e *embedded) start(where func(*server.Options)) error {
 	opts := &server.Options{
-		ServerName:   "idworker-embedded",
+		ServerName:   embeddedName,
 		JetStream:    true,
 		StoreDir:     e.folder.path,
 		SyncAlways:   true,

@@ -29,7 +29,7 @@ type provisionCmd struct {
 
 // resourceFlags say how streams and buckets should be.
 type resourceFlags struct {
-	Replicas int           `help:"Replicas of streams and buckets, 1 to 5." default:"1"`
+	Replicas int           `help:"Replicas of streams and buckets, 1 to 5. By default one for what is created, and as many as there are of what exists."`
 	LeaseTTL time.Duration `help:"When the worker ID of a process that died is free again." default:"30s"`
 }
 
@@ -70,9 +70,6 @@ func (p *provisionCmd) Run(ctx context.Context, out output) error {
 
 // check refuses what a worker would refuse.
 func (p resourceFlags) check(prefix messages.Prefix) error {
-	if p.Replicas == 0 { // which would mean the default
-		return &usageError{errors.New("--replicas 0, allowed is 1 to 5")}
-	}
 	if err := (worker.Config{Prefix: prefix, Replicas: p.Replicas}).WithDefaults().Check(); err != nil {
 		return err
 	}

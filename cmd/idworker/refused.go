@@ -22,6 +22,9 @@ func refused(violation, failed error) error {
 	if errors.As(failed, &missing) {
 		return fmt.Errorf("%s is missing: %w to create it: %s; have an administrator run: idworker provision", missing.Resource, errRefused, what)
 	}
+	if strings.Contains(what, `Subscription to "_INBOX`) {
+		return fmt.Errorf("%w: %s; set --inbox-prefix to the one of this user", errRefused, what)
+	}
 	return fmt.Errorf("%w: %s; nats.conf shows which rights each role needs", errRefused, what)
 }
 

@@ -85,8 +85,7 @@ func (s *serveCmd) Run(ctx context.Context, out output) (err error) {
 	}
 	defer stopHTTP()
 
-	external := s.named()
-	if !external {
+	if !s.named() {
 		if s.hasLogin() {
 			log.Warn("login and TLS settings are not used: the embedded NATS server takes none; name yours with --server")
 		}
@@ -114,9 +113,6 @@ func (s *serveCmd) Run(ctx context.Context, out output) (err error) {
 	registry.MustRegister(w.Metrics(s.MetricsTags))
 	log.Info("serving", zap.String("version", version), zap.String("role", string(s.Role)), zap.String("store", kind),
 		zap.String("prefix", string(s.Prefix)), zap.String("instance", w.Instance()))
-	if external {
-		warnOfSync(ctx, w, log)
-	}
 	if s.Demo {
 		err = demo(ctx, out, s.installation, s.storeFlags)
 	}
@@ -127,13 +123,21 @@ func (s *serveCmd) Run(ctx context.Context, out output) (err error) {
 	return errors.Join(err, w.Stop())
 }
 
+// checkSync is [worker.CheckSync], but knows that an embedded server makes sure itself.
+func checkSync(ctx context.Context, conn *nats.Conn) error {
+	if conn.ConnectedServerName() == embeddedName {
+		return nil
+	}
+	return worker.CheckSync(ctx, conn)
+}
+
 // warnOfSync says once what a power failure would do to IDs.
-func warnOfSync(ctx context.Context, w *worker.Worker, log *zap.Logger) {
-	switch err := w.CheckSync(ctx); {
+func warnOfSync(ctx context.Context, conn *nats.Conn, log *zap.Logger) {
+	switch err := checkSync(ctx, conn); {
 	case errors.Is(err, worker.ErrNoSync):
 		log.Warn("NATS acknowledges writes before they are on disk: after a power failure IDs can be handed out twice; set sync_interval: always in the jetstream block of every server", zap.Error(err))
 	case errors.Is(err, worker.ErrSyncUnknown):
-		log.Info("NATS does not tell whether every write is on disk before it is acknowledged, see sync_interval in docs/operations.md", zap.Error(err))
+		log.Info("NATS does not tell whether every write is on disk before it is acknowledged, see Durability in docs/operations.md", zap.Error(err))
 	}
 }
 
@@ -207,6 +211,9 @@ func (s *serveCmd) start(ctx context.Context, cfg worker.Config, opened *closers
 	if err == nil && explained != nil {
 		explained = errors.Join(explained, w.Stop())
 	}
+	if explained == nil {
+		warnOfSync(ctx, cfg.Control, cfg.Log)
+	}
 	return w, explained
 }
 
@@ -222,14 +229,39 @@ func (s *serveCmd) startWorker(ctx context.Context, cfg worker.Config, opened *c
 		}
 		cfg.Store, cfg.StoreName = segments, segments.name
 	}
-	return worker.Start(ctx, cfg)
+	var w *worker.Worker
+	err := patiently(ctx, cfg.Log, func(ctx context.Context) (err error) {
+		w, err = worker.Start(ctx, cfg)
+		return err
+	})
+	return w, err
+}
+
+// tryTimeout is how long JetStream may take to answer until it is asked again: a request
+// that comes while a cluster has no leader is not answered later.
+const tryTimeout = 5 * time.Second
+
+// patiently does something that asks JetStream, and does it again while there is no answer.
+func patiently(ctx context.Context, log *zap.Logger, do func(context.Context) error) error {
+	for {
+		try, cancel := context.WithTimeout(ctx, tryTimeout)
+		err := do(try)
+		cancel()
+		if ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
+			return err
+		}
+		log.Warn("JetStream does not answer yet, trying again; has it got a leader?", zap.Error(err))
+	}
 }
 
 // openStore opens the segment store, made if it is missing and may be made. The store
 // has to be closed even if there is an error.
 func (s *serveCmd) openStore(ctx context.Context, cfg worker.Config) (segmentStore, error) {
 	if _, kind, err := s.dsn(); err == nil && kind == kindJetStream {
-		if err := jetstreamstore.Create(ctx, cfg.JetStream, cfg.Prefix, cfg.Replicas); err != nil {
+		err := patiently(ctx, cfg.Log, func(ctx context.Context) error {
+			return jetstreamstore.Create(ctx, cfg.JetStream, cfg.Prefix, cfg.Replicas)
+		})
+		if err != nil {
 			return segmentStore{}, err
 		}
 	}

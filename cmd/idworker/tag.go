@@ -132,13 +132,17 @@ func (c *tagCreateCmd) Run(ctx context.Context, out output) error {
 		return fmt.Errorf("%w: first ID %d leaves no room for a segment of %d below 2^63", store.ErrBadTag, c.First, c.Step)
 	}
 	return c.withTags(ctx, c.storeFlags, func(ctx context.Context, t tags) error {
-		if err := t.store.CreateTag(ctx, store.Tag{Name: c.Tag, Step: c.Step, Next: c.First}); err != nil {
+		err := t.store.CreateTag(ctx, store.Tag{Name: c.Tag, Step: c.Step, Next: c.First})
+		if errors.Is(err, context.DeadlineExceeded) {
+			return fmt.Errorf("%w; the tag may have been created all the same: see idworker tag ls", err)
+		}
+		if err != nil {
 			return err
 		}
 		if err := t.directory.Put(ctx, c.Tag, c.Step); err != nil {
 			return err
 		}
-		_, err := fmt.Fprintf(out, "created tag %s: step %d, first ID %d\n", c.Tag, c.Step, c.First)
+		_, err = fmt.Fprintf(out, "created tag %s: step %d, first ID %d\n", c.Tag, c.Step, c.First)
 		return err
 	})
 }

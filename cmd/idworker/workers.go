@@ -9,6 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/idworker/idworker/snowflake"
 	"github.com/idworker/idworker/snowflake/lease"
 )
 
@@ -28,6 +29,10 @@ func (c *workersCmd) list(ctx context.Context, js jetstream.JetStream, out outpu
 	holdings, layout, err := lease.List(ctx, js, c.Prefix)
 	if holdings == nil && err != nil {
 		return explainMissing(err)
+	}
+	if layout == (snowflake.Layout{}) {
+		fmt.Fprintln(out, "no layout yet, the first worker sets it")
+		return err
 	}
 	fmt.Fprintf(out, "layout %s\n", layout)
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)

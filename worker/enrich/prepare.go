@@ -1,6 +1,7 @@
 package enrich
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -88,7 +89,7 @@ func (e *Enricher) prepare(ctx context.Context, batch []event) prepared {
 	for tag, n := range wants {
 		p, err := e.poolOf(ctx, tag, n)
 		if err != nil {
-			return prepared{err: fmt.Errorf("no IDs: %w", err)}
+			return prepared{err: fmt.Errorf("no IDs of %s: %w", cmp.Or(tag, "snowflake"), err)}
 		}
 		pools[tag] = p
 	}

@@ -1,6 +1,7 @@
 package resource
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,7 +18,8 @@ type stream struct {
 	check  func(jetstream.StreamConfig) error // of one that exists
 }
 
-// Stream is a stream with that configuration. What its users rely on, and what cannot be
+// Stream is a stream with that configuration; 0 replicas are one if it is created, and any
+// number if it exists. What its users rely on, and what cannot be
 // changed in place, check finds out.
 func Stream(config jetstream.StreamConfig, check func(jetstream.StreamConfig) error) Resource {
 	return stream{
@@ -85,7 +87,7 @@ func (s stream) compare(have jetstream.StreamConfig) (difference string, err err
 		return "", fmt.Errorf("its storage is %v and should be %v, which cannot be changed in place", have.Storage, s.config.Storage)
 	}
 	var changes []string
-	if have.Replicas != s.config.Replicas {
+	if s.config.Replicas != 0 && have.Replicas != s.config.Replicas {
 		changes = append(changes, fmt.Sprintf("replicas %d, were %d", s.config.Replicas, have.Replicas))
 	}
 	if have.MaxAge != s.config.MaxAge {
@@ -108,7 +110,7 @@ func (s stream) Apply(ctx context.Context, js jetstream.JetStream) (did string, 
 	if err != nil || changes == "" {
 		return asIs, err
 	}
-	have.Replicas, have.MaxAge = s.config.Replicas, s.config.MaxAge
+	have.Replicas, have.MaxAge = cmp.Or(s.config.Replicas, have.Replicas), s.config.MaxAge
 	if have.MaxAge > 0 && have.Duplicates > have.MaxAge {
 		have.Duplicates = have.MaxAge // the server refuses a longer window
 	}
