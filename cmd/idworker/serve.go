@@ -203,10 +203,10 @@ func (s *serveCmd) start(ctx context.Context, cfg worker.Config, opened *closers
 		return nil, err
 	}
 	opened.add(cfg.Control.Close)
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	starting, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	ctx, explain := whenRefused(ctx, cfg.Requests, cfg.Control)
-	w, err := s.startWorker(ctx, cfg, opened)
+	starting, explain := whenRefused(starting, cfg.Requests, cfg.Control)
+	w, err := s.startWorker(starting, cfg, opened)
 	explained := explain(err)
 	if err == nil && explained != nil {
 		explained = errors.Join(explained, w.Stop())
