@@ -21,13 +21,8 @@ func (g *gate) enter(req micro.Request) (began time.Duration, ok bool) {
 	if !g.replies.ok(req.Reply()) {
 		return 0, false
 	}
-	delay := g.line.delayed()
-	if delay == gone {
-		g.figures.dropped.Add(1)
-		return 0, false
-	}
 	began = g.watch.start()
-	if delay == late {
+	if g.line.late() {
 		g.fail(req, errQueued, began)
 		return 0, false
 	}

@@ -26,7 +26,6 @@ func describe(name, help string, labels ...string) *prometheus.Desc {
 // The metrics. docs/operations.md says what each is good for.
 var (
 	requestsMetric = describe("requests_total", "Requests answered, by kind of ID and code of the reply.", "kind", "code")
-	droppedMetric  = describe("requests_dropped_total", "Requests not answered, because they had waited for so long that their callers had gone, by kind of ID.", "kind")
 	overloadMetric = describe("overloads_total", "Times that the worker left the queue group because requests waited too long for their turn.")
 	latencyMetric  = describe("request_duration_seconds", "Time from a request's turn to its reply, by kind of ID.", "kind")
 	idsMetric      = describe("ids_total", "IDs handed out, by kind.", "kind")
@@ -126,7 +125,6 @@ func (s sink) requests(kind string, f *requestFigures) {
 		s.counter(requestsMetric, f.outcomes[i].Load(), kind, name)
 	}
 	s.counter(idsMetric, f.ids.Load(), kind)
-	s.counter(droppedMetric, f.dropped.Load(), kind)
 	s.ch <- f.latency.metric(latencyMetric, kind)
 }
 

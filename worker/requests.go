@@ -15,7 +15,6 @@ import (
 type requestFigures struct {
 	outcomes [len(outcomes)]atomic.Int64
 	ids      atomic.Int64 // handed out
-	dropped  atomic.Int64 // not answered, see goneAfter
 	latency  histogram
 }
 

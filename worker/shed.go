@@ -27,7 +27,7 @@ func (w *Worker) shed(ctx context.Context) {
 			return
 		case <-ticker.C:
 		}
-		if w.line.delayed() == onTime {
+		if !w.line.late() {
 			continue
 		}
 		w.overloads.Add(1)

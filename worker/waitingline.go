@@ -21,7 +21,7 @@ import (
 // The marks are in the queues of all subscriptions of the connection, and the slowest one
 // counts. On a connection for requests alone they are short of the same thing, time.
 type waitingLine struct {
-	delay atomic.Int32 // of the first mark that is still there
+	overdue atomic.Bool // the first mark that is still there is older than maxQueued
 
 	mu    sync.Mutex
 	marks []time.Duration // when they were put, by elapsed; in order
@@ -35,17 +35,6 @@ const (
 	// maxQueued is how long a request may wait for its turn. Then its caller may be
 	// gone or about to go, and a worker that cannot keep up should not spend IDs on it.
 	maxQueued = time.Second
-
-	// goneAfter is when its caller is taken to be gone. An error costs as much as an ID, so
-	// answering those as well would leave no time for callers that are still there.
-	goneAfter = 2 * time.Second
-)
-
-// The delays of a request.
-const (
-	onTime int32 = iota
-	late         // longer than maxQueued: it gets an error
-	gone         // longer than goneAfter: it gets no answer
 )
 
 // The limits of what nats.go queues for an endpoint; what is beyond them is lost, and
@@ -58,8 +47,8 @@ const (
 // errQueued is the answer to requests that have waited for too long.
 var errQueued = errors.New("overloaded: the request has waited for more than " + maxQueued.String() + " for its turn")
 
-// delayed says how late the request is whose turn it is.
-func (l *waitingLine) delayed() int32 { return l.delay.Load() }
+// late reports whether the request whose turn it is has waited for too long.
+func (l *waitingLine) late() bool { return l.overdue.Load() }
 
 // run puts marks until ctx ends, and returns when none is under way any more.
 func (l *waitingLine) run(ctx context.Context, conn *nats.Conn) {
@@ -115,14 +104,5 @@ func (l *waitingLine) passed(mark time.Duration) {
 
 // look looks at the first mark.
 func (l *waitingLine) look() {
-	delay := onTime
-	if len(l.marks) > 0 {
-		switch waited := elapsed() - l.marks[0]; {
-		case waited > goneAfter:
-			delay = gone
-		case waited > maxQueued:
-			delay = late
-		}
-	}
-	l.delay.Store(delay)
+	l.overdue.Store(len(l.marks) > 0 && elapsed()-l.marks[0] > maxQueued)
 }
