@@ -56,7 +56,7 @@ func TestOverload(t *testing.T) {
 	}
 	all.Wait()
 	over := time.Now()
-	within, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	within, cancel := context.WithTimeout(t.Context(), readyWithin)
 	defer cancel()
 	if _, err := client.Next(within, "order"); err != nil { // the worker still is slow
 		t.Errorf("after the overload: %v", err)
