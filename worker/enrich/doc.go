@@ -26,9 +26,9 @@
 // published again, with the same IDs. It is Last plus the size of the batch: it did
 // arrive. Anything else: somebody else writes to the target too, and the messages
 // behind Last are read; the header Ids-Source says which are ours. If they are gone
-// already, nobody can tell, and the enrichment stops with [ErrAmbiguous] rather than guess. So the
-// target is for one enrichment alone. Where others write to it, and its messages are removed
-// at once too, as many of theirs as the batch has would pass for the batch.
+// already, nobody can tell, and the enrichment stops with [ErrAmbiguous] rather than guess.
+// So the target is for one enrichment alone. Where others write to it, and its messages are
+// removed at once too, as many of theirs as the batch has would pass for the batch.
 //
 // An enricher that was paused at any point and wakes up late can do no harm. Its plan is
 // the record's plan, or the record has moved on and so has the target's last sequence.
@@ -42,8 +42,8 @@
 // two positions in one source would lose its order. Enrichers of one enrichment therefore
 // take turns of a second: the one whose turn it is, the owner, hands over to one that
 // asks on ids.enrich.<name>. An owner saves the record at least once a second. One that
-// has not for [takeover] is taken to be dead, and the next one goes on. That is a matter of speed
-// only: were there two owners, compare-and-set on record and target lets one through.
+// has not for [takeover] is taken to be dead, and the next one goes on. That is a matter of
+// speed only: were there two owners, compare-and-set on record and target lets one through.
 //
 // So the order of the source is the order of the target, over all subjects and any
 // number of enrichers, through crashes too.
@@ -58,8 +58,8 @@
 // # How it fails
 //
 // IDs, source or target away, target full or sealed: the step is tried again for as long
-// as it takes, nothing is skipped, and one line is logged per outage. A record that is lost is
-// taken up where the last event in the target says; if that is gone too, at the first event
-// of the source. Deleting and
-// making anew the source or the target starts the record anew, with a warning.
+// as it takes, nothing is skipped, and one line is logged per outage. A record that is lost
+// is taken up where the last event in the target says; if that is gone too, at the first
+// event of the source. Deleting and making anew the source or the target starts the record
+// anew, with a warning.
 package enrich

@@ -69,41 +69,47 @@ func (s stamper) hasID(e event) (bool, error) {
 	return true, nil
 }
 
-// check finds out whether the event can be stamped with any ID within limit bytes. The
-// ID is 0 for one that has to keep its own. The error wraps errPoison.
-func (s stamper) check(e event, limit int) (keep bool, err error) {
+// check makes the draft of an event's message, and finds out whether the event can be stamped
+// with any ID within limit bytes, or keeps the one that it has. The error wraps errPoison.
+func (s stamper) check(e event, limit int) (draft *nats.Msg, keep bool, err error) {
 	keep, err = s.hasID(e)
 	if err != nil {
-		return keep, err
+		return nil, keep, err
 	}
-	longest := int64(math.MaxInt64)
-	if keep {
-		longest = 0
+	draft = s.draft(e)
+	if !keep {
+		if err := s.put(draft, e, math.MaxInt64); err != nil { // the longest there is
+			return nil, keep, err
+		}
 	}
-	msg, err := s.stamp(e, longest)
-	if err != nil {
-		return keep, err
+	if size := wireSize(draft); size > limit {
+		return nil, keep, poison("with its ID it has %d bytes, allowed are %d", size, limit)
 	}
-	if size := wireSize(msg); size > limit {
-		return keep, poison("with its ID it has %d bytes, allowed are %d", size, limit)
-	}
-	return keep, nil
+	return draft, keep, nil
 }
 
-// stamp makes the target's message of an event: its own headers without those that are
-// instructions to a server, its ID, and where it came from.
+// stamp makes the target's message of an event; the ID 0 leaves it the one that it has.
 func (s stamper) stamp(e event, id int64) (*nats.Msg, error) {
-	msg := &nats.Msg{Subject: s.mapping.apply(e.subject), Header: carried(e.header), Data: e.data}
-	if id != 0 {
-		msg.Header.Set(HeaderID, strconv.FormatInt(id, 10))
-		data, err := s.json.set(e.data, id)
-		if err != nil {
-			return nil, err
-		}
-		msg.Data = data
+	msg := s.draft(e)
+	if id == 0 {
+		return msg, nil
 	}
+	return msg, s.put(msg, e, id)
+}
+
+// draft is the target's message but for the ID: the event's own headers without those that
+// are instructions to a server, and where it came from.
+func (s stamper) draft(e event) *nats.Msg {
+	msg := &nats.Msg{Subject: s.mapping.apply(e.subject), Header: carried(e.header), Data: e.data}
 	msg.Header.Set(HeaderSource, origin(s.source, e.seq))
-	return msg, nil
+	return msg
+}
+
+// put puts an ID on the draft of an event, in the place of another one that was tried.
+func (s stamper) put(msg *nats.Msg, e event, id int64) (err error) {
+	msg.Header.Set(HeaderID, strconv.FormatInt(id, 10))
+	msg.Data, err = s.json.set(e.data, id)
+	return err
 }
 
 // deadLetter makes the message that tells of an event that cannot be stamped. Where the

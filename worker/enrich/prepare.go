@@ -56,7 +56,7 @@ func (p *preparer) run(ctx context.Context) {
 	for {
 		batch, err := p.reader.batch(ctx)
 		if err == nil { // a consumer made since may have read another stream
-			err = p.e.recognised(ctx)
+			err = p.e.sameSource(ctx)
 		}
 		if err != nil {
 			p.send(ctx, prepared{err: err})
@@ -81,10 +81,18 @@ func (p *preparer) send(ctx context.Context, b prepared) bool {
 	return b.err == nil
 }
 
+// candidate is an event of a batch that is being prepared.
+type candidate struct {
+	event
+	draft   *nats.Msg
+	keep    bool   // the ID that it has
+	tag     string // of the ID that it gets, if not
+	refused error  // why it cannot be stamped
+}
+
 // prepare decides which event gets which ID, and stamps them.
 func (e *Enricher) prepare(ctx context.Context, batch []event) prepared {
-	out := prepared{plan: &plan{}, lag: batch[len(batch)-1].behind}
-	keeps, wants, dead := e.sort(batch)
+	candidates, wants := e.sort(batch)
 	pools := make(map[string]*pool, len(wants))
 	for tag, n := range wants {
 		p, err := e.poolOf(ctx, tag, n)
@@ -93,47 +101,39 @@ func (e *Enricher) prepare(ctx context.Context, batch []event) prepared {
 		}
 		pools[tag] = p
 	}
-	for _, event := range batch {
-		tag := e.ids.tag(event.subject)
-		var id int64
-		switch {
-		case dead[event.seq] != nil:
-			out.dead = append(out.dead, deadLetter{event, dead[event.seq]})
-			continue
-		case keeps[event.seq]:
-		case pools[tag].refused != nil:
-			out.dead = append(out.dead, deadLetter{event, pools[tag].refused})
-			continue
-		default:
-			id = pools[tag].next()
+	out := prepared{plan: &plan{}, lag: batch[len(batch)-1].behind}
+	for _, c := range candidates {
+		id, err := int64(0), c.refused
+		if err == nil && !c.keep {
+			if id, err = pools[c.tag].next(); err == nil {
+				err = e.stamper.put(c.draft, c.event, id)
+			}
 		}
-		msg, err := e.stamper.stamp(event, id)
 		if err != nil {
-			return prepared{err: err}
+			out.dead = append(out.dead, deadLetter{c.event, err})
+			continue
 		}
-		out.plan.add(event.seq, id)
-		out.msgs = append(out.msgs, msg)
+		out.plan.add(c.seq, id)
+		out.msgs = append(out.msgs, c.draft)
 	}
 	out.plan.Through = batch[len(batch)-1].seq
 	return out
 }
 
-// sort finds out which events keep the ID they have, how many of each tag need one, and
-// which ones cannot be stamped.
-func (e *Enricher) sort(batch []event) (keeps map[uint64]bool, wants map[string]int64, dead map[uint64]error) {
-	keeps, wants, dead = make(map[uint64]bool), make(map[string]int64), make(map[uint64]error)
-	for _, event := range batch {
-		keep, err := e.stamper.check(event, e.limit)
-		switch {
-		case err != nil:
-			dead[event.seq] = err
-		case keep:
-			keeps[event.seq] = true
-		default:
-			wants[e.ids.tag(event.subject)]++
+// sort finds out which events keep the ID they have, which cannot be stamped, and how many
+// IDs of each tag the others need.
+func (e *Enricher) sort(batch []event) (candidates []candidate, wants map[string]int64) {
+	candidates, wants = make([]candidate, len(batch)), make(map[string]int64)
+	for i, event := range batch {
+		c := candidate{event: event}
+		c.draft, c.keep, c.refused = e.stamper.check(event, e.limit)
+		if c.refused == nil && !c.keep {
+			c.tag = e.ids.tag(event.subject)
+			wants[c.tag]++
 		}
+		candidates[i] = c
 	}
-	return keeps, wants, dead
+	return candidates, wants
 }
 
 // pool is the IDs of one tag for one batch, or why there never will be any.
@@ -143,7 +143,10 @@ type pool struct {
 }
 
 // next takes an ID out of the pool, which has as many as were asked for.
-func (p *pool) next() int64 {
+func (p *pool) next() (int64, error) {
+	if p.refused != nil {
+		return 0, p.refused
+	}
 	first := &p.ranges[0]
 	id := first.First
 	if id == first.Last {
@@ -151,7 +154,7 @@ func (p *pool) next() int64 {
 	} else {
 		first.First++
 	}
-	return id
+	return id, nil
 }
 
 // idsTimeout is how long a request for IDs may take until the log is told that there are
