@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/snowflake/lease"
 	jetstreamstore "github.com/idworker/idworker/store/jetstream"
 	"github.com/idworker/idworker/worker"
@@ -170,22 +171,23 @@ func (d *doctorCmd) examine(ctx context.Context, f *findings, js jetstream.JetSt
 		f.note(r.String(), err, "as it should be")
 	}
 	if d.Role != roleEnricher && !absent {
-		err := f.ask(ctx, func(ctx context.Context) error { return d.safe(ctx, js, kind) })
+		err := f.ask(ctx, func(ctx context.Context) error { return d.Role.checkSafe(ctx, js, d.Prefix, kind) })
 		f.note("buckets", err, "keep what they are told")
 	}
 }
 
-// safe finds out whether the buckets in which the role counts can be trusted.
-func (d *doctorCmd) safe(ctx context.Context, js jetstream.JetStream, kind string) error {
-	if d.Role != roleLoader {
-		if err := lease.CheckBuckets(ctx, js, d.Prefix); err != nil {
+// checkSafe finds out whether the buckets in which the role counts can be trusted to keep
+// what they are told.
+func (r role) checkSafe(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, kind string) error {
+	if r != roleLoader {
+		if err := lease.CheckBuckets(ctx, js, prefix); err != nil {
 			return err
 		}
 	}
-	if d.Role == roleWorker || kind != kindJetStream {
+	if r == roleWorker || kind != kindJetStream {
 		return nil
 	}
-	_, err := jetstreamstore.Open(ctx, js, d.Prefix)
+	_, err := jetstreamstore.Open(ctx, js, prefix)
 	return err
 }
 

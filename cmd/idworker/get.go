@@ -20,7 +20,7 @@ type getCmd struct {
 	What      []string      `arg:"" optional:"" name:"tag [n]" help:"Tag whose IDs to get, unless --snowflake, and how many."`
 	Snowflake bool          `help:"Get snowflake IDs."`
 	Ranges    bool          `help:"Print ranges, first-last, instead of single IDs."`
-	Timeout   time.Duration `help:"How long to wait for an answer." default:"5s"`
+	Timeout   time.Duration `help:"How long to wait for IDs. That no worker is there at all is said after a second." default:"5s"`
 }
 
 // parse reads the arguments: TAG [N], or [N] with --snowflake.

@@ -64,7 +64,10 @@ func (p *provisionCmd) Run(ctx context.Context, out output) error {
 		if err := errors.Join(failed...); err != nil {
 			return err
 		}
-		return p.checkSafe(ctx, js, kind)
+		if p.Part == partEnrich {
+			return nil
+		}
+		return roleAdmin.checkSafe(ctx, js, p.Prefix, kind)
 	})
 }
 
@@ -91,18 +94,4 @@ func (p resourceFlags) resources(prefix messages.Prefix, part part, kind string)
 		all = append(all, enrich.Bucket(prefix, p.Replicas))
 	}
 	return all
-}
-
-// checkSafe finds out whether the buckets that existed can be trusted to keep what they
-// are told.
-func (p *provisionCmd) checkSafe(ctx context.Context, js jetstream.JetStream, kind string) error {
-	if p.Part == partEnrich {
-		return nil
-	}
-	if kind == kindJetStream {
-		if _, err := jetstreamstore.Open(ctx, js, p.Prefix); err != nil {
-			return err
-		}
-	}
-	return lease.CheckBuckets(ctx, js, p.Prefix)
 }

@@ -237,14 +237,15 @@ func (s *serveCmd) startWorker(ctx context.Context, cfg worker.Config, opened *c
 	return w, err
 }
 
-// tryTimeout is how long JetStream may take to answer until it is asked again: a request
-// that comes while a cluster has no leader is not answered later.
-const tryTimeout = 5 * time.Second
+// firstTry is how long JetStream may take to answer until it is asked again: a request that
+// comes while a cluster has no leader is not answered later.
+const firstTry = 5 * time.Second
 
 // patiently does something that asks JetStream, and does it again while there is no answer.
+// Each try may take twice as long as the one before, for one that is slow has to succeed too.
 func patiently(ctx context.Context, log *zap.Logger, do func(context.Context) error) error {
-	for {
-		try, cancel := context.WithTimeout(ctx, tryTimeout)
+	for timeout := firstTry; ; timeout *= 2 {
+		try, cancel := context.WithTimeout(ctx, timeout)
 		err := do(try)
 		cancel()
 		if ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {

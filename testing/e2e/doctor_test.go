@@ -35,6 +35,9 @@ func TestDoctorFinds(t *testing.T) {
 	net.serve("worker", "--role", "worker")
 	sick(t, net.as("caller"), "worker", "Permissions Violation")
 	sick(t, net.as("loader"), "worker", "subscribe ids.segment.> ids")
+	stranger := net.as("admin")
+	stranger.env = stranger.env[:1] // without its inbox prefix
+	sick(t, stranger, "admin", "FAIL  inbox: ")
 	sick(t, net.as("worker"), "worker", "layout: the installation has", "--layout", "sonyflake")
 	sick(t, net.as("loader"), "loader", "store:", "--store", "postgres://127.0.0.1:1/none?connect_timeout=1")
 	if r := net.as("admin").run(t, "doctor", "--role", "admin", "--replicas", "3"); !strings.Contains(r.stdout, "replicas 3") {
