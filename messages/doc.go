@@ -1,5 +1,5 @@
 // Package messages is idworker's wire contract: all that a caller needs to ask
-// for IDs over NATS, and what workers and loaders say to each other.
+// for IDs over NATS.
 //
 // A caller sends a request to a subject and gets text back:
 //
@@ -19,7 +19,4 @@
 // memory before they are wanted. Both rely on one thing: what has been handed out is
 // never handed out again, so that an answer nobody waits for any more is a gap, and asking
 // twice is safe. An answer counts only as a whole, and only for the call that asked.
-//
-// Behind the contract, a worker asks for segments with a [LoadEvent] and gets
-// them in a [Grant]. Callers need neither.
 package messages

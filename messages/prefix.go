@@ -3,7 +3,6 @@ package messages
 import (
 	"errors"
 	"fmt"
-	"strings"
 )
 
 // Prefix is the first token of every subject of an installation, and part of the
@@ -45,46 +44,3 @@ func (p Prefix) Snowflake() string { return string(p) + ".snowflake" }
 
 // QueueGroup is the queue group in which workers answer.
 func (p Prefix) QueueGroup() string { return string(p) }
-
-// The subjects between workers and loaders.
-
-// Load is the subject of a worker's load events for a tag. The load stream keeps
-// one message per subject, hence one load at a time per worker and tag.
-func (p Prefix) Load(instance, tag string) string {
-	return string(p) + ".load." + instance + "." + tag
-}
-
-// Reserve is the subject on which loaders take load events by plain message,
-// while the load stream is away.
-func (p Prefix) Reserve() string { return string(p) + ".reserve" }
-
-// Grant is the subject on which one worker process gets its segments.
-func (p Prefix) Grant(instance string) string { return string(p) + ".grant." + instance }
-
-// Turn is the subject on which enrichers of one enrichment ask for the next turn.
-func (p Prefix) Turn(enrichment string) string { return string(p) + ".enrich." + enrichment }
-
-// The JetStream resources.
-
-// LoadStream is the work-queue stream of load events.
-func (p Prefix) LoadStream() string { return strings.ToUpper(string(p)) + "_LOAD" }
-
-// TagsBucket is the KV bucket with the configuration of every tag.
-func (p Prefix) TagsBucket() string { return string(p) + "_tags" }
-
-// SegmentsBucket is the KV bucket in which store/jetstream counts.
-func (p Prefix) SegmentsBucket() string { return string(p) + "_segments" }
-
-// WorkersBucket is the KV bucket in which worker IDs of snowflake IDs are leased.
-func (p Prefix) WorkersBucket() string { return string(p) + "_workers" }
-
-// ClockBucket is the KV bucket that says up to when each worker ID's time has been
-// given away.
-func (p Prefix) ClockBucket() string { return string(p) + "_clock" }
-
-// ConfigBucket is the KV bucket with what all processes of an installation have to
-// agree on.
-func (p Prefix) ConfigBucket() string { return string(p) + "_config" }
-
-// EnrichBucket is the KV bucket that says how far each enrichment is.
-func (p Prefix) EnrichBucket() string { return string(p) + "_enrich" }

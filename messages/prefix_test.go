@@ -26,14 +26,8 @@ func TestNamesOnTheWire(t *testing.T) {
 	p := messages.DefaultPrefix
 	for _, c := range []struct{ got, want string }{
 		{p.Segment("order.item"), "ids.segment.order.item"},
+		{p.Snowflake(), "ids.snowflake"},
 		{p.QueueGroup(), "ids"},
-		{p.Load("W1", "order.item"), "ids.load.W1.order.item"},
-		{p.Reserve(), "ids.reserve"},
-		{p.Grant("W1"), "ids.grant.W1"},
-		{p.LoadStream(), "IDS_LOAD"},
-		{p.TagsBucket(), "ids_tags"},
-		{p.SegmentsBucket(), "ids_segments"},
-		{p.EnrichBucket(), "ids_enrich"},
 	} {
 		if c.got != c.want {
 			t.Errorf("%s, want %s", c.got, c.want)
@@ -58,11 +52,7 @@ func FuzzPrefix(f *testing.F) {
 			return
 		}
 		wantLiteral(t, p.Segment("order"), 3)
-		wantLiteral(t, p.Load("W1", "order"), 4)
-		wantLiteral(t, p.Grant("W1"), 3)
-		wantLiteral(t, p.Reserve(), 2)
-		for _, name := range []string{p.QueueGroup(), p.LoadStream(), p.TagsBucket(), p.SegmentsBucket()} {
-			wantLiteral(t, name, 1)
-		}
+		wantLiteral(t, p.Snowflake(), 2)
+		wantLiteral(t, p.QueueGroup(), 1)
 	})
 }

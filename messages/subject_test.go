@@ -36,9 +36,6 @@ func tags() *rapid.Generator[string] {
 	return rapid.StringMatching(`[A-Za-z0-9_-]{1,24}(\.[A-Za-z0-9_-]{1,24}){0,4}`)
 }
 
-// instances draws well-formed names of processes.
-func instances() *rapid.Generator[string] { return rapid.StringMatching(`[A-Za-z0-9_-]{1,32}`) }
-
 // tokens is the number of tokens of a tag.
 func tokens(tag string) int { return 1 + strings.Count(tag, ".") }
 
@@ -47,5 +44,4 @@ func tokens(tag string) int { return 1 + strings.Count(tag, ".") }
 func wantTagInSubjects(t testing.TB, tag string) {
 	t.Helper()
 	wantLiteral(t, messages.DefaultPrefix.Segment(tag), 2+tokens(tag))
-	wantLiteral(t, messages.DefaultPrefix.Load("i", tag), 3+tokens(tag))
 }

@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/idworker/idworker/allocator"
+	"github.com/idworker/idworker/internal/loads"
 	"github.com/idworker/idworker/messages"
 )
 
@@ -30,7 +31,7 @@ type asker struct {
 	js       jetstream.JetStream
 	prefix   messages.Prefix
 	instance string
-	direct   func(messages.LoadEvent)          // loads without the stream
+	direct   func(loads.Event)                 // loads without the stream
 	asking   func(tag string, seq uint64) bool // whether a load is still wanted
 	log      *zap.Logger
 
@@ -44,13 +45,13 @@ type asker struct {
 // per tag.
 func (a *asker) ask(l allocator.Load) {
 	a.wg.Go(func() {
-		event := messages.LoadEvent{Instance: a.instance, Tag: l.Tag, Step: l.Step, Want: l.Want, Seq: l.Seq}
+		event := loads.Event{Instance: a.instance, Tag: l.Tag, Step: l.Step, Want: l.Want, Seq: l.Seq}
 		a.publish(event)
 	})
 }
 
 // publish brings the event to the stream, or loads directly if that cannot be.
-func (a *asker) publish(event messages.LoadEvent) {
+func (a *asker) publish(event loads.Event) {
 	if a.away.Load() { // load first, and see below whether the stream is back
 		a.direct(event)
 	}
@@ -82,10 +83,10 @@ func (a *asker) publish(event messages.LoadEvent) {
 }
 
 // send publishes the event once.
-func (a *asker) send(event messages.LoadEvent) error {
+func (a *asker) send(event loads.Event) error {
 	ctx, cancel := context.WithTimeout(a.ctx, publishTimeout)
 	defer cancel()
-	_, err := a.js.Publish(ctx, a.prefix.Load(a.instance, event.Tag), event.Encode(), jetstream.WithRetryAttempts(0))
+	_, err := a.js.Publish(ctx, loads.Subject(a.prefix, a.instance, event.Tag), event.Encode(), jetstream.WithRetryAttempts(0))
 	return err
 }
 

@@ -7,7 +7,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
 
-	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/internal/loads"
 )
 
 // The delay before an event is delivered again after the store has failed. The
@@ -20,7 +20,7 @@ const (
 // consume handles a load event from the stream. A lost ack or nak means that the
 // event is delivered again, which costs a range.
 func (l *loader) consume(msg jetstream.Msg) {
-	event, err := messages.DecodeLoadEvent(msg.Data(), maxStepLimit)
+	event, err := loads.DecodeEvent(msg.Data(), maxStepLimit)
 	if err != nil {
 		l.log.Warn("load event ignored", zap.Error(err))
 		_ = msg.TermWithReason(err.Error())

@@ -12,9 +12,12 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
 
+	"github.com/idworker/idworker/internal/kvwatch"
 	"github.com/idworker/idworker/messages"
-	"github.com/idworker/idworker/store/jetstream/kvwatch"
 )
+
+// TagsBucketName is the name of the bucket with the configuration of every tag.
+func TagsBucketName(p messages.Prefix) string { return string(p) + "_tags" }
 
 // Directory is the KV bucket with the configuration of every tag. Workers watch
 // it, so that they know all tags, and refuse others, without asking a store.
@@ -32,13 +35,13 @@ type tagEntry struct {
 
 // OpenDirectory opens the directory of an installation. It must exist.
 func OpenDirectory(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, log *zap.Logger) (*Directory, error) {
-	kv, err := js.KeyValue(ctx, prefix.TagsBucket())
+	kv, err := js.KeyValue(ctx, TagsBucketName(prefix))
 	if err != nil {
-		return nil, fmt.Errorf("open bucket %s: %w", prefix.TagsBucket(), err)
+		return nil, fmt.Errorf("open bucket %s: %w", TagsBucketName(prefix), err)
 	}
-	stream, err := js.Stream(ctx, "KV_"+prefix.TagsBucket())
+	stream, err := js.Stream(ctx, "KV_"+TagsBucketName(prefix))
 	if err != nil {
-		return nil, fmt.Errorf("open bucket %s: %w", prefix.TagsBucket(), err)
+		return nil, fmt.Errorf("open bucket %s: %w", TagsBucketName(prefix), err)
 	}
 	return &Directory{kv, stream, js.Conn(), log}, nil
 }

@@ -15,7 +15,7 @@ import (
 
 func tagsBucket(t *testing.T, net network) jetstream.KeyValue {
 	t.Helper()
-	kv, err := newJetStream(t, net).KeyValue(t.Context(), messages.DefaultPrefix.TagsBucket())
+	kv, err := newJetStream(t, net).KeyValue(t.Context(), worker.TagsBucketName(messages.DefaultPrefix))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,7 +114,7 @@ func TestDirectoryMadeAnew(t *testing.T) {
 	createTags(t, net, s, 10, "order", "invoice", "parcel")
 	c := newClient(t, net)
 	last := c.must("order")
-	if err := newJetStream(t, net).DeleteKeyValue(t.Context(), messages.DefaultPrefix.TagsBucket()); err != nil {
+	if err := newJetStream(t, net).DeleteKeyValue(t.Context(), worker.TagsBucketName(messages.DefaultPrefix)); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.CreateTag(t.Context(), store.Tag{Name: "new", Step: 10, Next: 1}); err != nil {

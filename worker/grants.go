@@ -7,6 +7,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/idworker/idworker/allocator"
+	"github.com/idworker/idworker/internal/loads"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
 )
@@ -23,7 +24,7 @@ type grantee struct {
 
 // take handles a message on the process's grant subject.
 func (g *grantee) take(msg *nats.Msg) {
-	grant, err := messages.DecodeGrant(msg.Data)
+	grant, err := loads.DecodeGrant(msg.Data)
 	if err != nil {
 		g.log.Warn("grant ignored", zap.Error(err))
 		return
@@ -44,7 +45,7 @@ func (g *grantee) take(msg *nats.Msg) {
 	}
 }
 
-func (g *grantee) install(grant messages.Grant) {
+func (g *grantee) install(grant loads.Grant) {
 	segment := store.Segment{First: grant.First, End: grant.End}
 	// A worker never asks for more than maxStep: what is longer is forged, and would
 	// bar all that comes after it.

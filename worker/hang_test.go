@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/idworker/idworker/internal/loads"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/testing/natstest"
 	"github.com/idworker/idworker/worker"
@@ -66,7 +67,7 @@ func TestThousandMisses(t *testing.T) {
 
 	open := s.close("cold")
 	js := newJetStream(t, net)
-	stream, err := js.Stream(t.Context(), messages.DefaultPrefix.LoadStream())
+	stream, err := js.Stream(t.Context(), loads.StreamName(messages.DefaultPrefix))
 	if err != nil {
 		t.Fatal(err)
 	}

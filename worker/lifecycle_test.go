@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 
+	"github.com/idworker/idworker/internal/loads"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/testing/natstest"
 	"github.com/idworker/idworker/worker"
@@ -171,7 +172,7 @@ func TestServerRestart(t *testing.T) {
 	})
 	js := newJetStream(t, net)
 	natstest.Eventually(t, 20*time.Second, "the loader to consume events again", func() bool {
-		consumer, err := js.Consumer(t.Context(), messages.DefaultPrefix.LoadStream(), "loader")
+		consumer, err := js.Consumer(t.Context(), loads.StreamName(messages.DefaultPrefix), "loader")
 		return err == nil && consumer.CachedInfo().NumWaiting > 0
 	})
 	c.use("order", 2000, last)

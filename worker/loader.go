@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"go.uber.org/zap"
 
+	"github.com/idworker/idworker/internal/loads"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
 )
@@ -62,7 +63,7 @@ type queue struct {
 // job is one load event, and who is to be told how it went: nil means that a grant
 // was sent, or that there is nothing more to do.
 type job struct {
-	event messages.LoadEvent
+	event loads.Event
 	done  func(err error)
 }
 
@@ -106,7 +107,7 @@ func (l *loader) enqueue(j job) bool {
 }
 
 // has reports whether the queue holds the same load of the same worker.
-func (q *queue) has(event messages.LoadEvent) bool {
+func (q *queue) has(event loads.Event) bool {
 	for _, jobs := range [][]job{q.serving, q.waiting} {
 		for _, j := range jobs {
 			if j.event.Instance == event.Instance && j.event.Seq == event.Seq {
@@ -156,7 +157,7 @@ func (l *loader) load(tag string, jobs []job) {
 
 // size is how many IDs an event gets: never more than this loader may reserve, whatever
 // the worker's largest step is. If it wants more, it asks again.
-func (l *loader) size(event messages.LoadEvent) int64 { return min(event.Size(), l.maxStep) }
+func (l *loader) size(event loads.Event) int64 { return min(event.Size(), l.maxStep) }
 
 // reserve calls the store and keeps the books of its health.
 func (l *loader) reserve(tag string, n int64) (store.Segment, error) {
@@ -197,8 +198,8 @@ func (l *loader) calls() (n int64) {
 
 // answer sends the grant for one event, or the store's refusal. Other errors are
 // returned: the event has to be tried again.
-func (l *loader) answer(event messages.LoadEvent, s store.Segment, err error) error {
-	grant := messages.Grant{Instance: event.Instance, Tag: event.Tag, Seq: event.Seq, First: s.First, End: s.End}
+func (l *loader) answer(event loads.Event, s store.Segment, err error) error {
+	grant := loads.Grant{Instance: event.Instance, Tag: event.Tag, Seq: event.Seq, First: s.First, End: s.End}
 	if err != nil {
 		if grant.Refused = refusal(err); grant.Refused == 0 {
 			return err
@@ -206,7 +207,7 @@ func (l *loader) answer(event messages.LoadEvent, s store.Segment, err error) er
 	}
 	// A grant that cannot be sent is lost: the range is burnt, and the worker
 	// asks again.
-	_ = l.conn.Publish(l.prefix.Grant(event.Instance), grant.Encode())
+	_ = l.conn.Publish(loads.GrantSubject(l.prefix, event.Instance), grant.Encode())
 	return nil
 }
 
@@ -224,7 +225,7 @@ func refusal(err error) messages.Code {
 // plain handles a load event that came by plain message. If it fails, the worker
 // asks again.
 func (l *loader) plain(msg *nats.Msg) {
-	event, err := messages.DecodeLoadEvent(msg.Data, maxStepLimit)
+	event, err := loads.DecodeEvent(msg.Data, maxStepLimit)
 	if err != nil {
 		l.log.Warn("load event ignored", zap.Error(err))
 		return
@@ -233,7 +234,7 @@ func (l *loader) plain(msg *nats.Msg) {
 }
 
 // direct loads for an event that did not come through the stream.
-func (l *loader) direct(event messages.LoadEvent) {
+func (l *loader) direct(event loads.Event) {
 	l.submit(job{event, func(error) {}})
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/idworker/idworker/allocator"
+	"github.com/idworker/idworker/internal/loads"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/testing/natstest"
@@ -55,15 +56,15 @@ func TestLoadIsServedOnce(t *testing.T) {
 	startWorker(t, net, worker.Config{Role: worker.RoleLoader, Store: s})
 	createTags(t, net, s, 10, "order")
 	conn := net.Connect(t)
-	grants, err := conn.SubscribeSync(messages.DefaultPrefix.Grant("me"))
+	grants, err := conn.SubscribeSync(loads.GrantSubject(messages.DefaultPrefix, "me"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	open := s.close("order")
-	event := messages.LoadEvent{Instance: "me", Tag: "order", Step: 10, Seq: 1}
+	event := loads.Event{Instance: "me", Tag: "order", Step: 10, Seq: 1}
 	for _, seq := range []uint64{1, 1, 2, 1, 2} {
 		event.Seq = seq
-		if err := conn.Publish(messages.DefaultPrefix.Reserve(), event.Encode()); err != nil {
+		if err := conn.Publish(loads.ReserveSubject(messages.DefaultPrefix), event.Encode()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -74,7 +75,7 @@ func TestLoadIsServedOnce(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if grant, err := messages.DecodeGrant(msg.Data); err != nil || grant.Seq != want {
+		if grant, err := loads.DecodeGrant(msg.Data); err != nil || grant.Seq != want {
 			t.Errorf("grant %+v, %v; want one for load %d", grant, err, want)
 		}
 	}
@@ -120,7 +121,7 @@ func TestWithoutLoadStream(t *testing.T) {
 			last := c.must("order")
 
 			js := newJetStream(t, net)
-			name := messages.DefaultPrefix.LoadStream()
+			name := loads.StreamName(messages.DefaultPrefix)
 			// An event that is on its way at that moment may vanish without a word, and is
 			// asked for again only after the requests here have given up.
 			natstest.Eventually(t, 15*time.Second, "both segments to be loaded", func() bool {
@@ -173,7 +174,7 @@ func TestLoaderThatDies(t *testing.T) {
 // takeOneEvent does what a loader does that is killed before it reserves.
 func takeOneEvent(t *testing.T, js jetstream.JetStream) {
 	t.Helper()
-	consumer, err := js.CreateOrUpdateConsumer(t.Context(), messages.DefaultPrefix.LoadStream(), jetstream.ConsumerConfig{
+	consumer, err := js.CreateOrUpdateConsumer(t.Context(), loads.StreamName(messages.DefaultPrefix), jetstream.ConsumerConfig{
 		Durable: "loader", AckPolicy: jetstream.AckExplicitPolicy, AckWait: time.Minute,
 		MaxDeliver: -1, MaxAckPending: -1,
 	})
@@ -184,7 +185,7 @@ func takeOneEvent(t *testing.T, js jetstream.JetStream) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := messages.DecodeLoadEvent(msg.Data(), 1<<40); err != nil {
+	if _, err := loads.DecodeEvent(msg.Data(), 1<<40); err != nil {
 		t.Fatal(err)
 	}
 }

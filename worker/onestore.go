@@ -7,6 +7,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/idworker/idworker/internal/agreement"
 	"github.com/idworker/idworker/messages"
 )
 
@@ -21,9 +22,9 @@ const storeKey = "store"
 // again, because somebody forgot a flag. The name has no host in it, for one database
 // has many.
 func ClaimStore(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, name string) error {
-	kv, err := js.KeyValue(ctx, prefix.ConfigBucket())
+	kv, err := js.KeyValue(ctx, agreement.BucketName(prefix))
 	if err != nil {
-		return fmt.Errorf("open bucket %s: %w", prefix.ConfigBucket(), err)
+		return fmt.Errorf("open bucket %s: %w", agreement.BucketName(prefix), err)
 	}
 	err = sameStore(ctx, kv, name)
 	if errors.Is(err, jetstream.ErrKeyNotFound) {
@@ -38,7 +39,7 @@ func ClaimStore(ctx context.Context, js jetstream.JetStream, prefix messages.Pre
 // CheckStore is ClaimStore for those who only look: where no loader has been yet, any
 // store is right.
 func CheckStore(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, name string) error {
-	kv, err := js.KeyValue(ctx, prefix.ConfigBucket())
+	kv, err := js.KeyValue(ctx, agreement.BucketName(prefix))
 	if err == nil {
 		err = sameStore(ctx, kv, name)
 	}

@@ -7,9 +7,10 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/idworker/idworker/internal/agreement"
+	"github.com/idworker/idworker/internal/loads"
+	"github.com/idworker/idworker/internal/resource"
 	"github.com/idworker/idworker/messages"
-	"github.com/idworker/idworker/snowflake/lease"
-	"github.com/idworker/idworker/store/jetstream/resource"
 )
 
 // loadEventAge is how long a load event may wait for a loader. Older ones are of
@@ -29,12 +30,12 @@ func Resources(prefix messages.Prefix, replicas int) []resource.Resource {
 // are missing.
 // What exists is left as it is, but checked for what the load path relies on.
 func Provision(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, replicas int) error {
-	return resource.Ensure(ctx, js, loadStream(prefix, replicas), tagsBucket(prefix, replicas), lease.ConfigBucket(prefix, replicas))
+	return resource.Ensure(ctx, js, loadStream(prefix, replicas), tagsBucket(prefix, replicas), agreement.Bucket(prefix, replicas))
 }
 
 func tagsBucket(prefix messages.Prefix, replicas int) resource.Resource {
 	return resource.Bucket(jetstream.KeyValueConfig{
-		Bucket: prefix.TagsBucket(), Description: "idworker: configuration of every tag", Replicas: replicas,
+		Bucket: TagsBucketName(prefix), Description: "idworker: configuration of every tag", Replicas: replicas,
 	})
 }
 
@@ -44,9 +45,9 @@ func tagsBucket(prefix messages.Prefix, replicas int) resource.Resource {
 // restart of the server, for loaders may lack the right to make it anew.
 func loadStream(prefix messages.Prefix, replicas int) resource.Resource {
 	return resource.Stream(jetstream.StreamConfig{
-		Name:                 prefix.LoadStream(),
+		Name:                 loads.StreamName(prefix),
 		Description:          "idworker: load events of workers, one per worker and tag",
-		Subjects:             []string{prefix.Load("*", ">")},
+		Subjects:             []string{loads.Subject(prefix, "*", ">")},
 		Retention:            jetstream.WorkQueuePolicy,
 		Storage:              jetstream.FileStorage,
 		Replicas:             replicas,
@@ -65,7 +66,7 @@ func checkLoadStream(got jetstream.StreamConfig) error {
 }
 
 func loadConsumer(prefix messages.Prefix) resource.Resource {
-	return resource.Consumer(prefix.LoadStream(), jetstream.ConsumerConfig{
+	return resource.Consumer(loads.StreamName(prefix), jetstream.ConsumerConfig{
 		Durable:       loaderConsumer,
 		AckPolicy:     jetstream.AckExplicitPolicy,
 		AckWait:       storeTimeout + 2*time.Second,
@@ -80,5 +81,5 @@ func openLoaderConsumer(ctx context.Context, js jetstream.JetStream, prefix mess
 	if err := resource.Ensure(ctx, js, loadStream(prefix, replicas), loadConsumer(prefix)); err != nil {
 		return nil, err
 	}
-	return js.Consumer(ctx, prefix.LoadStream(), loaderConsumer)
+	return js.Consumer(ctx, loads.StreamName(prefix), loaderConsumer)
 }

@@ -117,7 +117,7 @@ func TestSnowflakeLeaseLost(t *testing.T) {
 	c := newClient(t, net)
 	last := c.must("order")
 	js := newJetStream(t, net)
-	kv, err := js.KeyValue(t.Context(), messages.DefaultPrefix.WorkersBucket())
+	kv, err := js.KeyValue(t.Context(), lease.WorkersBucketName(messages.DefaultPrefix))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -252,7 +252,7 @@ func TestSnowflakeLeaseLostUnderLoad(t *testing.T) {
 	c := newClient(t, net)
 	c.eventuallySnowflake()
 	js := newJetStream(t, net)
-	kv, err := js.KeyValue(t.Context(), messages.DefaultPrefix.WorkersBucket())
+	kv, err := js.KeyValue(t.Context(), lease.WorkersBucketName(messages.DefaultPrefix))
 	if err != nil {
 		t.Fatal(err)
 	}

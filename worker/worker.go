@@ -15,7 +15,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/idworker/idworker/allocator"
-	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/internal/loads"
 	"github.com/idworker/idworker/snowflake/lease"
 )
 
@@ -124,9 +124,9 @@ func (w *Worker) startLoading(directory *Directory) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	w.stopLoading = cancel
 	var err error
-	w.plainSub, err = w.cfg.Control.QueueSubscribe(w.cfg.Prefix.Reserve(), w.cfg.Prefix.QueueGroup(), w.loader.plain)
+	w.plainSub, err = w.cfg.Control.QueueSubscribe(loads.ReserveSubject(w.cfg.Prefix), w.cfg.Prefix.QueueGroup(), w.loader.plain)
 	if err != nil {
-		return fmt.Errorf("subscribe to %s: %w", w.cfg.Prefix.Reserve(), err)
+		return fmt.Errorf("subscribe to %s: %w", loads.ReserveSubject(w.cfg.Prefix), err)
 	}
 	m := &mirror{
 		store:     w.cfg.Store,
@@ -147,7 +147,7 @@ func (w *Worker) startAnswering(ctx context.Context, directory *Directory) error
 	w.newAllocator(background)
 
 	var err error
-	w.grantSub, err = w.cfg.Control.Subscribe(w.cfg.Prefix.Grant(w.instance), w.grants.take)
+	w.grantSub, err = w.cfg.Control.Subscribe(loads.GrantSubject(w.cfg.Prefix, w.instance), w.grants.take)
 	if err != nil {
 		return fmt.Errorf("subscribe to grants: %w", err)
 	}
@@ -342,11 +342,11 @@ func unsubscribe(sub *nats.Subscription) error {
 }
 
 // loadDirectly loads without the stream: by the loader in this process, or by any.
-func (w *Worker) loadDirectly(event messages.LoadEvent) {
+func (w *Worker) loadDirectly(event loads.Event) {
 	if w.loader != nil {
 		w.loader.direct(event)
 		return
 	}
 	// If no loader hears it, the allocator asks again.
-	_ = w.cfg.Control.Publish(w.cfg.Prefix.Reserve(), event.Encode())
+	_ = w.cfg.Control.Publish(loads.ReserveSubject(w.cfg.Prefix), event.Encode())
 }

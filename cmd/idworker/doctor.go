@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/idworker/idworker/internal/agreement"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/snowflake/lease"
 	jetstreamstore "github.com/idworker/idworker/store/jetstream"
@@ -200,7 +201,7 @@ func (d *doctorCmd) clock(ctx context.Context, f *findings, js jetstream.JetStre
 	var stream jetstream.Stream
 	before := time.Now()
 	err := f.ask(ctx, func(ctx context.Context) (err error) {
-		stream, err = js.Stream(ctx, "KV_"+d.Prefix.ConfigBucket())
+		stream, err = js.Stream(ctx, "KV_"+agreement.BucketName(d.Prefix))
 		return err
 	})
 	if err != nil {

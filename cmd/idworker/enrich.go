@@ -12,7 +12,7 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/idworker/idworker/messages"
-	"github.com/idworker/idworker/worker/enrich"
+	"github.com/idworker/idworker/messages/enrich"
 )
 
 // enrichCmd stamps the events of one stream with IDs and publishes them to another.

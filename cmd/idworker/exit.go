@@ -8,10 +8,10 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/messages/enrich"
 	"github.com/idworker/idworker/snowflake"
 	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/worker"
-	"github.com/idworker/idworker/worker/enrich"
 )
 
 // The exit codes, as the README lists them.

@@ -8,12 +8,12 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/idworker/idworker/internal/resource"
 	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/messages/enrich"
 	"github.com/idworker/idworker/snowflake/lease"
 	jetstreamstore "github.com/idworker/idworker/store/jetstream"
-	"github.com/idworker/idworker/store/jetstream/resource"
 	"github.com/idworker/idworker/worker"
-	"github.com/idworker/idworker/worker/enrich"
 )
 
 // provisionCmd makes what an installation needs in JetStream, so that those who serve need

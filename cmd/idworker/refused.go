@@ -8,7 +8,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/idworker/idworker/store/jetstream/resource"
+	"github.com/idworker/idworker/internal/resource"
 )
 
 // errRefused is that the NATS user lacks a right.

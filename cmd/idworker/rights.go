@@ -10,7 +10,13 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 
+	"github.com/idworker/idworker/internal/agreement"
+	"github.com/idworker/idworker/internal/loads"
 	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/messages/enrich"
+	"github.com/idworker/idworker/snowflake/lease"
+	jetstreamstore "github.com/idworker/idworker/store/jetstream"
+	"github.com/idworker/idworker/worker"
 )
 
 // role is whose needs a doctor looks at.
@@ -29,9 +35,9 @@ const (
 func (r role) uses(name string, p messages.Prefix) bool {
 	switch r {
 	case roleWorker:
-		return name != "bucket "+p.SegmentsBucket() && !strings.HasPrefix(name, "consumer ")
+		return name != "bucket "+jetstreamstore.BucketName(p) && !strings.HasPrefix(name, "consumer ")
 	case roleLoader:
-		return name != "bucket "+p.ClockBucket() && name != "bucket "+p.WorkersBucket()
+		return name != "bucket "+lease.ClockBucketName(p) && name != "bucket "+lease.WorkersBucketName(p)
 	}
 	return true
 }
@@ -61,53 +67,53 @@ func (r role) needs(p messages.Prefix, kind string) rights {
 
 func workerNeeds(p messages.Prefix) rights {
 	need := rights{
-		publish:   []string{p.Load("*", ">"), p.Reserve(), write(p.ConfigBucket(), "layout"), write(p.ConfigBucket(), "clock")},
-		subscribe: []string{p.Segment(">") + " " + p.QueueGroup(), p.Snowflake() + " " + p.QueueGroup(), p.Grant("*")},
+		publish:   []string{loads.Subject(p, "*", ">"), loads.ReserveSubject(p), write(agreement.BucketName(p), "layout"), write(agreement.BucketName(p), "clock")},
+		subscribe: []string{p.Segment(">") + " " + p.QueueGroup(), p.Snowflake() + " " + p.QueueGroup(), loads.GrantSubject(p, "*")},
 	}
-	need.publish = append(need.publish, watch(p.TagsBucket())...)
-	for _, bucket := range []string{p.ConfigBucket(), p.WorkersBucket(), p.ClockBucket()} {
+	need.publish = append(need.publish, watch(worker.TagsBucketName(p))...)
+	for _, bucket := range []string{agreement.BucketName(p), lease.WorkersBucketName(p), lease.ClockBucketName(p)} {
 		need.publish = append(need.publish, append(watch(bucket), read(bucket)...)...)
 	}
-	need.publish = append(need.publish, write(p.WorkersBucket(), ">"), write(p.ClockBucket(), ">"))
+	need.publish = append(need.publish, write(lease.WorkersBucketName(p), ">"), write(lease.ClockBucketName(p), ">"))
 	return need
 }
 
 func loaderNeeds(p messages.Prefix, kind string) rights {
-	of := p.LoadStream() + ".loader"
+	of := loads.StreamName(p) + ".loader"
 	need := rights{
 		publish: []string{
-			p.Grant("*"), api("CONSUMER.INFO." + of), api("CONSUMER.MSG.NEXT." + of), "$JS.ACK." + of + ".>",
-			write(p.TagsBucket(), ">"), write(p.ConfigBucket(), "store"),
+			loads.GrantSubject(p, "*"), api("CONSUMER.INFO." + of), api("CONSUMER.MSG.NEXT." + of), "$JS.ACK." + of + ".>",
+			write(worker.TagsBucketName(p), ">"), write(agreement.BucketName(p), "store"),
 		},
-		subscribe: []string{p.Reserve() + " " + p.QueueGroup()},
+		subscribe: []string{loads.ReserveSubject(p) + " " + p.QueueGroup()},
 	}
-	need.publish = append(need.publish, watch(p.TagsBucket())...)
-	need.publish = append(need.publish, read(p.ConfigBucket())...)
+	need.publish = append(need.publish, watch(worker.TagsBucketName(p))...)
+	need.publish = append(need.publish, read(agreement.BucketName(p))...)
 	if kind == kindJetStream {
-		need.publish = append(need.publish, append(watch(p.SegmentsBucket()), read(p.SegmentsBucket())...)...)
-		need.publish = append(need.publish, write(p.SegmentsBucket(), ">"))
+		need.publish = append(need.publish, append(watch(jetstreamstore.BucketName(p)), read(jetstreamstore.BucketName(p))...)...)
+		need.publish = append(need.publish, write(jetstreamstore.BucketName(p), ">"))
 	}
 	return need
 }
 
 func adminNeeds(p messages.Prefix, kind string) (need rights) {
-	streams := []string{p.LoadStream(), "KV_" + p.TagsBucket(), "KV_" + p.ConfigBucket(), "KV_" + p.WorkersBucket(), "KV_" + p.ClockBucket()}
+	streams := []string{loads.StreamName(p), "KV_" + worker.TagsBucketName(p), "KV_" + agreement.BucketName(p), "KV_" + lease.WorkersBucketName(p), "KV_" + lease.ClockBucketName(p)}
 	if kind == kindJetStream {
-		streams = append(streams, "KV_"+p.SegmentsBucket())
-		need.publish = append(need.publish, write(p.SegmentsBucket(), ">"))
+		streams = append(streams, "KV_"+jetstreamstore.BucketName(p))
+		need.publish = append(need.publish, write(jetstreamstore.BucketName(p), ">"))
 	}
 	for _, stream := range streams {
 		need.publish = append(need.publish, api("STREAM.INFO."+stream), api("STREAM.CREATE."+stream), api("STREAM.UPDATE."+stream))
 	}
-	need.publish = append(need.publish, write(p.TagsBucket(), ">"))
+	need.publish = append(need.publish, write(worker.TagsBucketName(p), ">"))
 	return need
 }
 
 // enricherNeeds are those that do not depend on which streams there are: those of
 // streams, enrich finds out when it starts.
 func enricherNeeds(p messages.Prefix) rights {
-	need := rights{publish: []string{p.Segment(">"), p.Snowflake(), api("STREAM.NAMES"), write(p.EnrichBucket(), ">")}}
-	need.publish = append(need.publish, read(p.EnrichBucket())...)
+	need := rights{publish: []string{p.Segment(">"), p.Snowflake(), api("STREAM.NAMES"), write(enrich.BucketName(p), ">")}}
+	need.publish = append(need.publish, read(enrich.BucketName(p))...)
 	return need
 }
 

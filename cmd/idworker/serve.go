@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
+	"github.com/idworker/idworker/internal/agreement"
 	"github.com/idworker/idworker/snowflake/lease"
 	jetstreamstore "github.com/idworker/idworker/store/jetstream"
 	"github.com/idworker/idworker/worker"
@@ -154,12 +155,12 @@ func (s *serveCmd) count(ctx context.Context, in *embedded) error {
 	if err := lease.Create(ctx, js, s.Prefix, s.LeaseTTL, s.Replicas); err != nil {
 		return err
 	}
-	buckets := []string{s.Prefix.ConfigBucket(), s.Prefix.ClockBucket()}
+	buckets := []string{agreement.BucketName(s.Prefix), lease.ClockBucketName(s.Prefix)}
 	if _, kind, err := s.dsn(); err == nil && kind == kindJetStream {
 		if err := jetstreamstore.Create(ctx, js, s.Prefix, s.Replicas); err != nil {
 			return err
 		}
-		buckets = append(buckets, s.Prefix.SegmentsBucket())
+		buckets = append(buckets, jetstreamstore.BucketName(s.Prefix))
 	}
 	return in.witness(ctx, buckets)
 }

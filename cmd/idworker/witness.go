@@ -17,8 +17,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
 
+	"github.com/idworker/idworker/internal/kvwatch"
 	"github.com/idworker/idworker/messages"
-	"github.com/idworker/idworker/store/jetstream/kvwatch"
 )
 
 // A witness remembers, apart from the server's own files, at which revision every key

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/idworker/idworker/internal/agreement"
 	"github.com/idworker/idworker/snowflake"
 )
 
@@ -59,8 +60,8 @@ func (m *Manager) checkCreated(ctx context.Context, created time.Time) error {
 	found, err := m.agree(ctx, clockKey, own)
 	if err == nil && found != own {
 		err = fmt.Errorf("%w: %s is of %s, the installation's was of %.100q; stop all workers for longer than %v, "+
-			"then delete the key %s of %s and start them again", ErrClockLost, m.cfg.Prefix.ClockBucket(), own, found,
-			m.cfg.TTL+m.cfg.MaxAhead+m.cfg.MaxClockSkew, clockKey, m.cfg.Prefix.ConfigBucket())
+			"then delete the key %s of %s and start them again", ErrClockLost, ClockBucketName(m.cfg.Prefix), own, found,
+			m.cfg.TTL+m.cfg.MaxAhead+m.cfg.MaxClockSkew, clockKey, agreement.BucketName(m.cfg.Prefix))
 	}
 	return err
 }

@@ -8,7 +8,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/idworker/idworker/store/jetstream/kvwatch"
+	"github.com/idworker/idworker/internal/kvwatch"
 )
 
 // bucket is what the rest of the package needs of a KV bucket. The tests have

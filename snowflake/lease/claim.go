@@ -180,5 +180,5 @@ func (m *Manager) sameBucket(h *hold, read reading) error {
 	if read.created.Equal(h.created) {
 		return nil
 	}
-	return fmt.Errorf("%w: %s was created at %v, and now is one of %v", ErrClockLost, m.cfg.Prefix.ClockBucket(), h.created, read.created)
+	return fmt.Errorf("%w: %s was created at %v, and now is one of %v", ErrClockLost, ClockBucketName(m.cfg.Prefix), h.created, read.created)
 }

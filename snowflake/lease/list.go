@@ -10,6 +10,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/idworker/idworker/internal/agreement"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/snowflake"
 )
@@ -38,7 +39,7 @@ func (h Holding) Held() bool { return !h.Heartbeat.IsZero() }
 // cannot be read do not hide the others: there is an error besides.
 func List(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix) ([]Holding, snowflake.Layout, error) {
 	var b [3]kvBucket
-	for i, name := range []string{prefix.ConfigBucket(), prefix.WorkersBucket(), prefix.ClockBucket()} {
+	for i, name := range []string{agreement.BucketName(prefix), WorkersBucketName(prefix), ClockBucketName(prefix)} {
 		kv, err := js.KeyValue(ctx, name)
 		if err != nil {
 			return nil, snowflake.Layout{}, fmt.Errorf("bucket %s: %w", name, err)
@@ -119,9 +120,9 @@ func join(l snowflake.Layout, leases, clocks []record) ([]Holding, error) {
 // InstalledLayout is the layout of the installation as the config bucket has it; empty if
 // there has been no worker yet. Errors: jetstream.ErrBucketNotFound.
 func InstalledLayout(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix) (string, error) {
-	kv, err := js.KeyValue(ctx, prefix.ConfigBucket())
+	kv, err := js.KeyValue(ctx, agreement.BucketName(prefix))
 	if err != nil {
-		return "", fmt.Errorf("bucket %s: %w", prefix.ConfigBucket(), err)
+		return "", fmt.Errorf("bucket %s: %w", agreement.BucketName(prefix), err)
 	}
 	text, err := kvBucket{kv}.get(ctx, layoutKey)
 	if errors.Is(err, errAbsent) {

@@ -11,6 +11,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/idworker/idworker/internal/agreement"
 	"github.com/idworker/idworker/snowflake"
 )
 
@@ -50,15 +51,15 @@ func Open(ctx context.Context, cfg Config) (*Manager, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
-	config, _, err := openBucket(ctx, cfg.JS, cfg.Prefix.ConfigBucket(), false)
+	config, _, err := openBucket(ctx, cfg.JS, agreement.BucketName(cfg.Prefix), false)
 	if err != nil {
 		return nil, err
 	}
-	clocks, clockStream, err := openBucket(ctx, cfg.JS, cfg.Prefix.ClockBucket(), false)
+	clocks, clockStream, err := openBucket(ctx, cfg.JS, ClockBucketName(cfg.Prefix), false)
 	if err != nil {
 		return nil, err
 	}
-	workers, workerStream, err := openBucket(ctx, cfg.JS, cfg.Prefix.WorkersBucket(), true)
+	workers, workerStream, err := openBucket(ctx, cfg.JS, WorkersBucketName(cfg.Prefix), true)
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +67,7 @@ func Open(ctx context.Context, cfg Config) (*Manager, error) {
 		cfg.Log.Warn("the bucket of leases has another TTL, which is used", zap.Duration("ttl", ttl), zap.Duration("configured", cfg.TTL))
 		cfg.TTL = ttl
 		if err := checkTTL(ttl, cfg.Layout); err != nil {
-			return nil, fmt.Errorf("bucket %s: %w", cfg.Prefix.WorkersBucket(), err)
+			return nil, fmt.Errorf("bucket %s: %w", WorkersBucketName(cfg.Prefix), err)
 		}
 	}
 	m := newManager(cfg, workers, clocks, config, streamServer{clockStream})

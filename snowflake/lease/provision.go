@@ -8,30 +8,30 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/idworker/idworker/internal/agreement"
+	"github.com/idworker/idworker/internal/resource"
 	"github.com/idworker/idworker/messages"
-	"github.com/idworker/idworker/store/jetstream/resource"
 )
+
+// ClockBucketName is the name of the bucket that says up to when each worker ID's time has
+// been given away.
+func ClockBucketName(p messages.Prefix) string { return string(p) + "_clock" }
+
+// WorkersBucketName is the name of the bucket in which worker IDs are leased.
+func WorkersBucketName(p messages.Prefix) string { return string(p) + "_workers" }
 
 // Resources are the three buckets, with replicas copies, 1 to 5, odd, and the TTL for the
 // leases.
 func Resources(prefix messages.Prefix, ttl time.Duration, replicas int) []resource.Resource {
 	return []resource.Resource{
-		ConfigBucket(prefix, replicas),
+		agreement.Bucket(prefix, replicas),
 		resource.Bucket(jetstream.KeyValueConfig{
-			Bucket: prefix.ClockBucket(), Description: "idworker: up to when the time of each worker ID is given away", Replicas: replicas,
+			Bucket: ClockBucketName(prefix), Description: "idworker: up to when the time of each worker ID is given away", Replicas: replicas,
 		}),
 		resource.Bucket(jetstream.KeyValueConfig{
-			Bucket: prefix.WorkersBucket(), Description: "idworker: who leases which worker ID", Replicas: replicas, TTL: ttl,
+			Bucket: WorkersBucketName(prefix), Description: "idworker: who leases which worker ID", Replicas: replicas, TTL: ttl,
 		}),
 	}
-}
-
-// ConfigBucket is the bucket with what all processes of an installation have to agree on,
-// the layout among it.
-func ConfigBucket(prefix messages.Prefix, replicas int) resource.Resource {
-	return resource.Bucket(jetstream.KeyValueConfig{
-		Bucket: prefix.ConfigBucket(), Description: "idworker: what all processes have to agree on", Replicas: replicas,
-	})
 }
 
 // Create creates the three buckets where they are missing, see [Resources]. What exists is
@@ -49,7 +49,7 @@ func CheckBuckets(ctx context.Context, js jetstream.JetStream, prefix messages.P
 	for _, bucket := range []struct {
 		name    string
 		forgets bool
-	}{{prefix.ConfigBucket(), false}, {prefix.ClockBucket(), false}, {prefix.WorkersBucket(), true}} {
+	}{{agreement.BucketName(prefix), false}, {ClockBucketName(prefix), false}, {WorkersBucketName(prefix), true}} {
 		if _, _, err := openBucket(ctx, js, bucket.name, bucket.forgets); err != nil {
 			return err
 		}

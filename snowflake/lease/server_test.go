@@ -10,6 +10,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/idworker/idworker/internal/agreement"
 	"github.com/idworker/idworker/snowflake"
 	"github.com/idworker/idworker/testing/natstest"
 )
@@ -50,7 +51,7 @@ func TestCleanStopHandsOverAtOnce(t *testing.T) {
 		if _, err := s.Generator.Next(); !errors.Is(err, snowflake.ErrRevoked) {
 			t.Fatalf("after the stop: %v", err)
 		}
-		entry, err := js.KeyValue(t.Context(), prefix.ClockBucket())
+		entry, err := js.KeyValue(t.Context(), ClockBucketName(prefix))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -247,7 +248,7 @@ func TestClusterLosesItsLeader(t *testing.T) {
 	c := run(t, cfg)
 	c.waitFor(t, ErrNoWorkerID)
 
-	leader := net.StreamLeader("KV_" + prefix.ClockBucket())
+	leader := net.StreamLeader("KV_" + ClockBucketName(prefix))
 	leader.Stop()
 	leader.Restart()
 	net.WaitReady(t)
@@ -335,7 +336,7 @@ func TestForeignLayout(t *testing.T) {
 		}
 	}
 	check()
-	kv, err := js.KeyValue(t.Context(), prefix.ConfigBucket())
+	kv, err := js.KeyValue(t.Context(), agreement.BucketName(prefix))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -352,7 +353,7 @@ func TestClockBucketDeleted(t *testing.T) {
 	js := provision(t, net)
 	r := run(t, config(js))
 	g := r.waitHeld(t).Generator
-	if err := js.DeleteKeyValue(t.Context(), prefix.ClockBucket()); err != nil {
+	if err := js.DeleteKeyValue(t.Context(), ClockBucketName(prefix)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := Open(t.Context(), config(js)); !errors.Is(err, jetstream.ErrBucketNotFound) {
@@ -375,7 +376,7 @@ func TestLeaseBucketDeleted(t *testing.T) {
 	js := provision(t, net)
 	r := run(t, config(js))
 	r.waitHeld(t)
-	if err := js.DeleteKeyValue(t.Context(), prefix.WorkersBucket()); err != nil {
+	if err := js.DeleteKeyValue(t.Context(), WorkersBucketName(prefix)); err != nil {
 		t.Fatal(err)
 	}
 	natstest.Eventually(t, 5*testTTL, "a loss", func() bool { return !r.held() })
@@ -390,7 +391,7 @@ func TestCorruptEntries(t *testing.T) {
 	js := provision(t, natstest.Start(t))
 	cfg := config(js)
 	cfg.Layout = narrow
-	kv, err := js.KeyValue(t.Context(), prefix.ClockBucket())
+	kv, err := js.KeyValue(t.Context(), ClockBucketName(prefix))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -433,7 +434,7 @@ func TestCorruptEntries(t *testing.T) {
 // TestLeaseTaken: somebody else's mark in the lease, or none, is the end.
 func TestLeaseTaken(t *testing.T) {
 	js := provision(t, natstest.Start(t))
-	kv, err := js.KeyValue(t.Context(), prefix.WorkersBucket())
+	kv, err := js.KeyValue(t.Context(), WorkersBucketName(prefix))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -468,11 +469,11 @@ func TestLeaseTaken(t *testing.T) {
 
 func TestUnsafeBuckets(t *testing.T) {
 	for name, damage := range map[string]jetstream.KeyValueConfig{
-		"clock in memory":  {Bucket: prefix.ClockBucket(), Storage: jetstream.MemoryStorage},
-		"clock with TTL":   {Bucket: prefix.ClockBucket(), TTL: time.Hour},
-		"config with TTL":  {Bucket: prefix.ConfigBucket(), TTL: time.Hour},
-		"leases without":   {Bucket: prefix.WorkersBucket()},
-		"config in memory": {Bucket: prefix.ConfigBucket(), Storage: jetstream.MemoryStorage},
+		"clock in memory":  {Bucket: ClockBucketName(prefix), Storage: jetstream.MemoryStorage},
+		"clock with TTL":   {Bucket: ClockBucketName(prefix), TTL: time.Hour},
+		"config with TTL":  {Bucket: agreement.BucketName(prefix), TTL: time.Hour},
+		"leases without":   {Bucket: WorkersBucketName(prefix)},
+		"config in memory": {Bucket: agreement.BucketName(prefix), Storage: jetstream.MemoryStorage},
 	} {
 		t.Run(name, func(t *testing.T) {
 			net := natstest.Start(t)

@@ -7,18 +7,21 @@ import (
 
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
+	"github.com/idworker/idworker/internal/resource"
 	"github.com/idworker/idworker/messages"
-	"github.com/idworker/idworker/store/jetstream/resource"
 )
 
 // ErrUnsafeBucket is a bucket that is configured in a way that could make it forget what
 // was handed out. The error names the bucket, the setting and the remedy.
 var ErrUnsafeBucket = errors.New("bucket is not safe to count in")
 
+// BucketName is the name of the bucket in which segments are counted.
+func BucketName(p messages.Prefix) string { return string(p) + "_segments" }
+
 // Bucket is the bucket, with replicas copies, 1 to 5, odd.
 func Bucket(prefix messages.Prefix, replicas int) resource.Resource {
 	return resource.Bucket(natsjs.KeyValueConfig{
-		Bucket:      prefix.SegmentsBucket(),
+		Bucket:      BucketName(prefix),
 		Description: "idworker: how far the IDs of each tag have been handed out",
 		Replicas:    replicas,
 	})
@@ -42,7 +45,7 @@ func Open(ctx context.Context, js natsjs.JetStream, prefix messages.Prefix) (*St
 	if err := prefix.Check(); err != nil {
 		return nil, err
 	}
-	bucket := prefix.SegmentsBucket()
+	bucket := BucketName(prefix)
 	kv, err := js.KeyValue(ctx, bucket)
 	if err != nil {
 		if errors.Is(err, natsjs.ErrBucketNotFound) {

@@ -30,7 +30,7 @@ func TestOpenRefusesWhatForgets(t *testing.T) {
 		"sources": func(c *natsjs.StreamConfig) { c.Sources = []*natsjs.StreamSource{{Name: "other"}} },
 	} {
 		prefix := messages.Prefix(name)
-		bucket := prefix.SegmentsBucket()
+		bucket := BucketName(prefix)
 		config := natsjs.StreamConfig{
 			Name:              "KV_" + bucket,
 			Subjects:          []string{"$KV." + bucket + ".>"},

@@ -7,7 +7,7 @@ import (
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
-	"github.com/idworker/idworker/store/jetstream/leader"
+	"github.com/idworker/idworker/internal/leader"
 )
 
 // stored is what the leader holds for a key.

@@ -8,8 +8,8 @@ import (
 
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
+	"github.com/idworker/idworker/internal/kvwatch"
 	"github.com/idworker/idworker/store"
-	"github.com/idworker/idworker/store/jetstream/kvwatch"
 )
 
 // Tags implements [store.Store]. All values come in one stream, without a request

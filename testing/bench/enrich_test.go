@@ -12,8 +12,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/messages/enrich"
 	"github.com/idworker/idworker/testing/natstest"
-	"github.com/idworker/idworker/worker/enrich"
 )
 
 const (

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/idworker/idworker/internal/loads"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/testing/natstest"
 )
@@ -72,15 +73,15 @@ func testBesideLeaf(t *testing.T, d database, shape string) {
 // checkNoneSkipped checks that of each segment that is used up the first ID, the last
 // and all between were handed out. Of each process's segments, the latest two may not be
 // used up, and the first ones were begun before the callers.
-func checkNoneSkipped(t *testing.T, granted []messages.Grant, ours *ledger, burnt int64) {
+func checkNoneSkipped(t *testing.T, granted []loads.Grant, ours *ledger, burnt int64) {
 	t.Helper()
-	byProcess := make(map[string][]messages.Grant)
+	byProcess := make(map[string][]loads.Grant)
 	for _, g := range granted {
 		byProcess[g.Instance] = append(byProcess[g.Instance], g)
 	}
 	unused := int64(0)
 	for process, segments := range byProcess {
-		slices.SortFunc(segments, func(a, b messages.Grant) int { return int(a.First - b.First) })
+		slices.SortFunc(segments, func(a, b loads.Grant) int { return int(a.First - b.First) })
 		checked := 0
 		for _, g := range segments[min(2, len(segments)):max(2, len(segments)-2)] {
 			checked++

@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/idworker/idworker/messages"
+	jetstreamstore "github.com/idworker/idworker/store/jetstream"
 	"github.com/idworker/idworker/testing/dbtest"
 	"github.com/idworker/idworker/testing/natstest"
 )
@@ -331,7 +332,7 @@ func (c *trio) leads(node int) string {
 func (c *trio) countersLeader() int {
 	return slices.IndexFunc([]int{0, 1, 2}, func(i int) bool {
 		return slices.ContainsFunc(c.streams(), func(s *jetstream.StreamInfo) bool {
-			return s.Config.Name == "KV_"+messages.DefaultPrefix.SegmentsBucket() && s.Cluster.Leader == c.name(i)
+			return s.Config.Name == "KV_"+jetstreamstore.BucketName(messages.DefaultPrefix) && s.Cluster.Leader == c.name(i)
 		})
 	})
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/messages/enrich"
 	"github.com/idworker/idworker/testing/natstest"
 )
 
@@ -226,7 +227,7 @@ func (e *enrichment) consume() {
 
 // owner is the process among some whose turn it is, or nil.
 func (e *enrichment) owner(among []*process) *process {
-	kv, err := e.js.KeyValue(e.t.Context(), messages.DefaultPrefix.EnrichBucket())
+	kv, err := e.js.KeyValue(e.t.Context(), enrich.BucketName(messages.DefaultPrefix))
 	if err != nil {
 		return nil
 	}

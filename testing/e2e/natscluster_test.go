@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/idworker/idworker/messages"
+	jetstreamstore "github.com/idworker/idworker/store/jetstream"
 	"github.com/idworker/idworker/testing/natstest"
 )
 
@@ -35,7 +36,7 @@ func TestThreeServers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stream, err := js.Stream(t.Context(), "KV_"+messages.DefaultPrefix.SegmentsBucket())
+	stream, err := js.Stream(t.Context(), "KV_"+jetstreamstore.BucketName(messages.DefaultPrefix))
 	if err != nil {
 		t.Fatal(err)
 	}

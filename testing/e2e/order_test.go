@@ -10,6 +10,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/idworker/idworker/internal/loads"
 	"github.com/idworker/idworker/messages"
 )
 
@@ -27,7 +28,7 @@ func (r reply) last() int64  { return r.ranges[len(r.ranges)-1].Last }
 // but its IDs do: they lie in segments that were granted to one process.
 type grants struct {
 	mu  sync.Mutex
-	all []messages.Grant
+	all []loads.Grant
 	bad []error
 }
 
@@ -36,7 +37,7 @@ func listen(t testing.TB, url string) *grants {
 	t.Helper()
 	g := &grants{}
 	conn := connect(t, url)
-	sub, err := conn.Subscribe(messages.DefaultPrefix.Grant("*"), g.take)
+	sub, err := conn.Subscribe(loads.GrantSubject(messages.DefaultPrefix, "*"), g.take)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +49,7 @@ func listen(t testing.TB, url string) *grants {
 }
 
 func (g *grants) take(msg *nats.Msg) {
-	grant, err := messages.DecodeGrant(msg.Data)
+	grant, err := loads.DecodeGrant(msg.Data)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	switch {
@@ -61,19 +62,19 @@ func (g *grants) take(msg *nats.Msg) {
 
 // byTag returns the grants of each tag in ascending order, and fails the test for
 // those that overlap.
-func (g *grants) byTag(t testing.TB) map[string][]messages.Grant {
+func (g *grants) byTag(t testing.TB) map[string][]loads.Grant {
 	t.Helper()
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, err := range g.bad {
 		t.Errorf("grant on the wire: %v", err)
 	}
-	tags := make(map[string][]messages.Grant)
+	tags := make(map[string][]loads.Grant)
 	for _, grant := range g.all {
 		tags[grant.Tag] = append(tags[grant.Tag], grant)
 	}
 	for tag, list := range tags {
-		slices.SortFunc(list, func(a, b messages.Grant) int { return cmp.Compare(a.First, b.First) })
+		slices.SortFunc(list, func(a, b loads.Grant) int { return cmp.Compare(a.First, b.First) })
 		for i := 1; i < len(list); i++ {
 			if list[i].First < list[i-1].End {
 				t.Errorf("DUPLICATE: granted segments of %s overlap: %+v and %+v", tag, list[i-1], list[i])
@@ -85,7 +86,7 @@ func (g *grants) byTag(t testing.TB) map[string][]messages.Grant {
 
 // holder is the process that was granted all IDs of a range, or "". A worker joins
 // adjacent segments in a reply, so there may be several.
-func holder(list []messages.Grant, r messages.Range) (instance string) {
+func holder(list []loads.Grant, r messages.Range) (instance string) {
 	i := sort.Search(len(list), func(i int) bool { return list[i].End > r.First })
 	for next := r.First; next <= r.Last; i++ {
 		if i == len(list) || list[i].First > next || instance != "" && list[i].Instance != instance {

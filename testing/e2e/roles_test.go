@@ -12,7 +12,9 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/idworker/idworker/internal/loads"
 	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/messages/enrich"
 	"github.com/idworker/idworker/testing/natstest"
 )
 
@@ -100,7 +102,7 @@ func loadsByStream(t *testing.T, admin *nats.Conn) uint64 {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stream, err := js.Stream(t.Context(), messages.DefaultPrefix.LoadStream())
+	stream, err := js.Stream(t.Context(), loads.StreamName(messages.DefaultPrefix))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -187,7 +189,7 @@ func enrichByHand(t *testing.T, admin, enricher *nats.Conn) {
 	_, err = enricher.Request("$JS.API.STREAM.MSG.GET.ORDERS_READY", []byte(`{"seq":1}`), 10*time.Second)
 	check("read from the target's leader", err)
 
-	kv, err := js.KeyValue(ctx, messages.DefaultPrefix.EnrichBucket())
+	kv, err := js.KeyValue(ctx, enrich.BucketName(messages.DefaultPrefix))
 	check("open the bucket", err)
 	revision, err := kv.Create(ctx, "ORDERS", []byte("1"))
 	check("create a key", err)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/snowflake"
+	"github.com/idworker/idworker/snowflake/lease"
 	"github.com/idworker/idworker/testing/natstest"
 )
 
@@ -39,7 +40,7 @@ func watchLives(t testing.TB, url string, layout snowflake.Layout) *lives {
 	if err != nil {
 		t.Fatal(err)
 	}
-	bucket := messages.DefaultPrefix.ClockBucket()
+	bucket := lease.ClockBucketName(messages.DefaultPrefix)
 	l := &lives{layout: layout, of: make(map[int64][]life)}
 	if l.stream, err = js.Stream(t.Context(), "KV_"+bucket); err != nil {
 		t.Fatal(err)

@@ -24,7 +24,7 @@ func (b *bed) put(r record) {
 	if _, err := Open(b.Context(), b.config()); err != nil { // makes the bucket
 		b.Fatal(err)
 	}
-	kv, err := b.js.KeyValue(b.Context(), messages.DefaultPrefix.EnrichBucket())
+	kv, err := b.js.KeyValue(b.Context(), BucketName(messages.DefaultPrefix))
 	if err != nil {
 		b.Fatal(err)
 	}

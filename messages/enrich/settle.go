@@ -7,7 +7,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/idworker/idworker/store/jetstream/leader"
+	"github.com/idworker/idworker/internal/leader"
 )
 
 // ErrAmbiguous says that the target was written by somebody else, and messages that would

@@ -49,7 +49,7 @@ func (e *Enricher) askForTurn(ctx context.Context) error {
 	began := time.Now()
 	request, cancel := context.WithTimeout(ctx, heartbeat)
 	defer cancel()
-	_, err := e.cfg.Conn.RequestWithContext(request, e.cfg.Prefix.Turn(e.name), []byte(e.instance))
+	_, err := e.cfg.Conn.RequestWithContext(request, turnSubject(e.cfg.Prefix, e.name), []byte(e.instance))
 	if errors.Is(err, nats.ErrNoResponders) { // the owner is away
 		select {
 		case <-ctx.Done():
@@ -65,7 +65,7 @@ func (e *Enricher) turn(ctx context.Context) error {
 		return err
 	}
 	waiting := make(chan *nats.Msg, 16)
-	sub, err := e.cfg.Conn.ChanSubscribe(e.cfg.Prefix.Turn(e.name), waiting)
+	sub, err := e.cfg.Conn.ChanSubscribe(turnSubject(e.cfg.Prefix, e.name), waiting)
 	if err != nil {
 		return err
 	}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/idworker/idworker/store/jetstream/resource"
+	"github.com/idworker/idworker/internal/resource"
 	"github.com/idworker/idworker/testing/natstest"
 )
 

@@ -1,17 +1,25 @@
-package messages
+// Package loads is what workers and loaders say to each other: a worker asks for a
+// segment with an [Event], and a loader answers with a [Grant]. Callers need neither.
+//
+// Events come from the load stream, or by plain message while that is away. A grant is a
+// plain message that is sent once: one that is lost costs the worker a second and the
+// range, which is a gap.
+package loads
 
 import (
 	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/idworker/idworker/messages"
 )
 
-// ErrLoad is wrapped by the errors of [DecodeLoadEvent] and [DecodeGrant].
-var ErrLoad = errors.New("malformed load message")
+// ErrMalformed is wrapped by the errors of [DecodeEvent] and [DecodeGrant].
+var ErrMalformed = errors.New("malformed load message")
 
-// LoadEvent is a worker's request for one more segment of a tag.
-type LoadEvent struct {
+// Event is a worker's request for one more segment of a tag.
+type Event struct {
 	// Instance names the asking process; the grant goes to its subject.
 	Instance string `json:"instance"`
 
@@ -29,22 +37,22 @@ type LoadEvent struct {
 
 // Size is the number of IDs to reserve: the step, raised for this one load if
 // parked requests want more.
-func (e LoadEvent) Size() int64 { return max(e.Step, e.Want) }
+func (e Event) Size() int64 { return max(e.Step, e.Want) }
 
 // Encode is the event as it is published.
-func (e LoadEvent) Encode() []byte { return encode(e) }
+func (e Event) Encode() []byte { return encode(e) }
 
-// DecodeLoadEvent reads a load event that reserves at most limit IDs.
-func DecodeLoadEvent(data []byte, limit int64) (LoadEvent, error) {
-	var e LoadEvent
+// DecodeEvent reads a load event that reserves at most limit IDs.
+func DecodeEvent(data []byte, limit int64) (Event, error) {
+	var e Event
 	if err := json.Unmarshal(data, &e); err != nil {
-		return e, fmt.Errorf("%w: %w", ErrLoad, err)
+		return e, fmt.Errorf("%w: %w", ErrMalformed, err)
 	}
 	if err := checkAddress(e.Instance, e.Tag); err != nil {
 		return e, err
 	}
 	if e.Step < 1 || e.Want < 0 || e.Size() > limit {
-		return e, fmt.Errorf("%w: step %d, want %d, allowed is 1 to %d", ErrLoad, e.Step, e.Want, limit)
+		return e, fmt.Errorf("%w: step %d, want %d, allowed is 1 to %d", ErrMalformed, e.Step, e.Want, limit)
 	}
 	return e, nil
 }
@@ -58,8 +66,8 @@ type Grant struct {
 	First    int64  `json:"first,omitempty"`
 	End      int64  `json:"end,omitempty"`
 
-	// Refused is CodeNoTag or CodeExhausted if the store said so, else 0.
-	Refused Code `json:"refused,omitempty"`
+	// Refused is messages.CodeNoTag or messages.CodeExhausted if the store said so, else 0.
+	Refused messages.Code `json:"refused,omitempty"`
 }
 
 // Encode is the grant as it is published.
@@ -69,7 +77,7 @@ func (g Grant) Encode() []byte { return encode(g) }
 func DecodeGrant(data []byte) (Grant, error) {
 	var g Grant
 	if err := json.Unmarshal(data, &g); err != nil {
-		return g, fmt.Errorf("%w: %w", ErrLoad, err)
+		return g, fmt.Errorf("%w: %w", ErrMalformed, err)
 	}
 	if err := checkAddress(g.Instance, g.Tag); err != nil {
 		return g, err
@@ -77,14 +85,14 @@ func DecodeGrant(data []byte) (Grant, error) {
 	switch g.Refused {
 	case 0:
 		if g.First < 1 || g.End <= g.First {
-			return g, fmt.Errorf("%w: range [%d, %d)", ErrLoad, g.First, g.End)
+			return g, fmt.Errorf("%w: range [%d, %d)", ErrMalformed, g.First, g.End)
 		}
-	case CodeNoTag, CodeExhausted:
+	case messages.CodeNoTag, messages.CodeExhausted:
 		if g.First != 0 || g.End != 0 {
-			return g, fmt.Errorf("%w: both a range and a refusal", ErrLoad)
+			return g, fmt.Errorf("%w: both a range and a refusal", ErrMalformed)
 		}
 	default:
-		return g, fmt.Errorf("%w: refused with %d, allowed is %d or %d", ErrLoad, g.Refused, CodeNoTag, CodeExhausted)
+		return g, fmt.Errorf("%w: refused with %d, allowed is %d or %d", ErrMalformed, g.Refused, messages.CodeNoTag, messages.CodeExhausted)
 	}
 	return g, nil
 }
@@ -95,11 +103,11 @@ const maxInstanceLen = 32
 // checkAddress checks what becomes part of a subject, so that no event can make a
 // loader publish elsewhere.
 func checkAddress(instance, tag string) error {
-	if len(instance) > maxInstanceLen || strings.Contains(instance, ".") || CheckTag(instance) != nil {
-		return fmt.Errorf("%w: instance %.40q is not one token of at most %d bytes", ErrLoad, instance, maxInstanceLen)
+	if len(instance) > maxInstanceLen || strings.Contains(instance, ".") || messages.CheckTag(instance) != nil {
+		return fmt.Errorf("%w: instance %.40q is not one token of at most %d bytes", ErrMalformed, instance, maxInstanceLen)
 	}
-	if err := CheckTag(tag); err != nil {
-		return fmt.Errorf("%w: %w", ErrLoad, err)
+	if err := messages.CheckTag(tag); err != nil {
+		return fmt.Errorf("%w: %w", ErrMalformed, err)
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package messages_test
+package loads_test
 
 import (
 	"errors"
@@ -8,79 +8,80 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/idworker/idworker/internal/loads"
 	"github.com/idworker/idworker/messages"
 )
 
 const maxLoad = 1_000_000
 
 var (
-	goodEvent = messages.LoadEvent{Instance: "W1", Tag: "order", Step: 1000, Want: 3, Seq: 7}
-	goodGrant = messages.Grant{Instance: "W1", Tag: "order", Seq: 7, First: 1, End: 1001}
+	goodEvent = loads.Event{Instance: "W1", Tag: "order", Step: 1000, Want: 3, Seq: 7}
+	goodGrant = loads.Grant{Instance: "W1", Tag: "order", Seq: 7, First: 1, End: 1001}
 )
 
 func TestSizeOfALoad(t *testing.T) {
 	for _, c := range []struct{ step, want, size int64 }{{1000, 0, 1000}, {1000, 999, 1000}, {1000, 5000, 5000}} {
-		if got := (messages.LoadEvent{Step: c.step, Want: c.want}).Size(); got != c.size {
+		if got := (loads.Event{Step: c.step, Want: c.want}).Size(); got != c.size {
 			t.Errorf("step %d, want %d: %d, want %d", c.step, c.want, got, c.size)
 		}
 	}
 }
 
 func TestDecodeLoadEvent(t *testing.T) {
-	if got, err := messages.DecodeLoadEvent(goodEvent.Encode(), maxLoad); got != goodEvent || err != nil {
+	if got, err := loads.DecodeEvent(goodEvent.Encode(), maxLoad); got != goodEvent || err != nil {
 		t.Errorf("%+v, %v; want %+v", got, err, goodEvent)
 	}
-	for why, change := range map[string]func(*messages.LoadEvent){
-		"no instance":            func(e *messages.LoadEvent) { e.Instance = "" },
-		"instance of two tokens": func(e *messages.LoadEvent) { e.Instance = "a.b" },
-		"instance a wildcard":    func(e *messages.LoadEvent) { e.Instance = ">" },
-		"instance too long":      func(e *messages.LoadEvent) { e.Instance = strings.Repeat("x", 33) },
-		"no tag":                 func(e *messages.LoadEvent) { e.Tag = "" },
-		"tag a wildcard":         func(e *messages.LoadEvent) { e.Tag = "order.*" },
-		"step 0":                 func(e *messages.LoadEvent) { e.Step = 0 },
-		"step negative":          func(e *messages.LoadEvent) { e.Step = -1 },
-		"step over the limit":    func(e *messages.LoadEvent) { e.Step = maxLoad + 1 },
-		"want negative":          func(e *messages.LoadEvent) { e.Want = -1 },
-		"want over the limit":    func(e *messages.LoadEvent) { e.Want = maxLoad + 1 },
-		"want as large as can":   func(e *messages.LoadEvent) { e.Want = math.MaxInt64 },
+	for why, change := range map[string]func(*loads.Event){
+		"no instance":            func(e *loads.Event) { e.Instance = "" },
+		"instance of two tokens": func(e *loads.Event) { e.Instance = "a.b" },
+		"instance a wildcard":    func(e *loads.Event) { e.Instance = ">" },
+		"instance too long":      func(e *loads.Event) { e.Instance = strings.Repeat("x", 33) },
+		"no tag":                 func(e *loads.Event) { e.Tag = "" },
+		"tag a wildcard":         func(e *loads.Event) { e.Tag = "order.*" },
+		"step 0":                 func(e *loads.Event) { e.Step = 0 },
+		"step negative":          func(e *loads.Event) { e.Step = -1 },
+		"step over the limit":    func(e *loads.Event) { e.Step = maxLoad + 1 },
+		"want negative":          func(e *loads.Event) { e.Want = -1 },
+		"want over the limit":    func(e *loads.Event) { e.Want = maxLoad + 1 },
+		"want as large as can":   func(e *loads.Event) { e.Want = math.MaxInt64 },
 	} {
 		e := goodEvent
 		change(&e)
-		if _, err := messages.DecodeLoadEvent(e.Encode(), maxLoad); !errors.Is(err, messages.ErrLoad) {
-			t.Errorf("%s: %v, want ErrLoad", why, err)
+		if _, err := loads.DecodeEvent(e.Encode(), maxLoad); !errors.Is(err, loads.ErrMalformed) {
+			t.Errorf("%s: %v, want ErrMalformed", why, err)
 		}
 	}
 }
 
 func TestDecodeGrant(t *testing.T) {
-	for _, g := range []messages.Grant{
+	for _, g := range []loads.Grant{
 		goodGrant,
 		{Instance: "W1", Tag: "order", First: math.MaxInt64 - 1, End: math.MaxInt64},
 		{Instance: "W1", Tag: "order", Seq: math.MaxUint64, Refused: messages.CodeNoTag},
 		{Instance: "W1", Tag: "order", Seq: 7, Refused: messages.CodeExhausted},
 	} {
-		if got, err := messages.DecodeGrant(g.Encode()); got != g || err != nil {
+		if got, err := loads.DecodeGrant(g.Encode()); got != g || err != nil {
 			t.Errorf("%+v, %v; want %+v", got, err, g)
 		}
 	}
-	for why, change := range map[string]func(*messages.Grant){
-		"no instance":               func(g *messages.Grant) { g.Instance = "" },
-		"instance of two tokens":    func(g *messages.Grant) { g.Instance = "a.b" },
-		"tag with an empty token":   func(g *messages.Grant) { g.Tag = "a..b" },
-		"no range":                  func(g *messages.Grant) { g.First, g.End = 0, 0 },
-		"range from 0":              func(g *messages.Grant) { g.First = 0 },
-		"negative range":            func(g *messages.Grant) { g.First, g.End = -5, -1 },
-		"range that wrapped around": func(g *messages.Grant) { g.First, g.End = math.MaxInt64, math.MinInt64 },
-		"empty range":               func(g *messages.Grant) { g.First, g.End = 5, 5 },
-		"range and refusal":         func(g *messages.Grant) { g.Refused = messages.CodeNoTag },
-		"refusal that is none": func(g *messages.Grant) {
+	for why, change := range map[string]func(*loads.Grant){
+		"no instance":               func(g *loads.Grant) { g.Instance = "" },
+		"instance of two tokens":    func(g *loads.Grant) { g.Instance = "a.b" },
+		"tag with an empty token":   func(g *loads.Grant) { g.Tag = "a..b" },
+		"no range":                  func(g *loads.Grant) { g.First, g.End = 0, 0 },
+		"range from 0":              func(g *loads.Grant) { g.First = 0 },
+		"negative range":            func(g *loads.Grant) { g.First, g.End = -5, -1 },
+		"range that wrapped around": func(g *loads.Grant) { g.First, g.End = math.MaxInt64, math.MinInt64 },
+		"empty range":               func(g *loads.Grant) { g.First, g.End = 5, 5 },
+		"range and refusal":         func(g *loads.Grant) { g.Refused = messages.CodeNoTag },
+		"refusal that is none": func(g *loads.Grant) {
 			g.First, g.End, g.Refused = 0, 0, messages.CodeUnavailable
 		},
 	} {
 		g := goodGrant
 		change(&g)
-		if _, err := messages.DecodeGrant(g.Encode()); !errors.Is(err, messages.ErrLoad) {
-			t.Errorf("%s: %v, want ErrLoad", why, err)
+		if _, err := loads.DecodeGrant(g.Encode()); !errors.Is(err, loads.ErrMalformed) {
+			t.Errorf("%s: %v, want ErrMalformed", why, err)
 		}
 	}
 }
@@ -95,28 +96,28 @@ func TestLoadMessagesThatAreNone(t *testing.T) {
 		`{"instance":"W1","tag":"order","step":1,"first":1,"end":2} trailing`,
 		strings.Repeat("[", 100_000),
 	} {
-		if _, err := messages.DecodeLoadEvent([]byte(data), maxLoad); !errors.Is(err, messages.ErrLoad) {
-			t.Errorf("event %.50q: %v, want ErrLoad", data, err)
+		if _, err := loads.DecodeEvent([]byte(data), maxLoad); !errors.Is(err, loads.ErrMalformed) {
+			t.Errorf("event %.50q: %v, want ErrMalformed", data, err)
 		}
-		if _, err := messages.DecodeGrant([]byte(data)); !errors.Is(err, messages.ErrLoad) {
-			t.Errorf("grant %.50q: %v, want ErrLoad", data, err)
+		if _, err := loads.DecodeGrant([]byte(data)); !errors.Is(err, loads.ErrMalformed) {
+			t.Errorf("grant %.50q: %v, want ErrMalformed", data, err)
 		}
 	}
 }
 
 func TestAnyLoadEventThereAndBack(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		e := messages.LoadEvent{
+		e := loads.Event{
 			Instance: instances().Draw(t, "instance"),
 			Tag:      tags().Draw(t, "tag"),
 			Step:     rapid.Int64Range(1, maxLoad).Draw(t, "step"),
 			Want:     rapid.Int64Range(0, maxLoad).Draw(t, "want"),
 			Seq:      rapid.Uint64().Draw(t, "seq"),
 		}
-		if got, err := messages.DecodeLoadEvent(e.Encode(), maxLoad); got != e || err != nil {
+		if got, err := loads.DecodeEvent(e.Encode(), maxLoad); got != e || err != nil {
 			t.Fatalf("%+v became %+v, %v", e, got, err)
 		}
-		if _, err := messages.DecodeLoadEvent(e.Encode(), e.Size()-1); !errors.Is(err, messages.ErrLoad) {
+		if _, err := loads.DecodeEvent(e.Encode(), e.Size()-1); !errors.Is(err, loads.ErrMalformed) {
 			t.Fatalf("%+v with a limit below its size: %v", e, err)
 		}
 	})
@@ -124,7 +125,7 @@ func TestAnyLoadEventThereAndBack(t *testing.T) {
 
 func TestAnyGrantThereAndBack(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		g := messages.Grant{
+		g := loads.Grant{
 			Instance: instances().Draw(t, "instance"),
 			Tag:      tags().Draw(t, "tag"),
 			Seq:      rapid.Uint64().Draw(t, "seq"),
@@ -134,13 +135,13 @@ func TestAnyGrantThereAndBack(t *testing.T) {
 			g.First = rapid.Int64Range(1, math.MaxInt64-1).Draw(t, "first")
 			g.End = rapid.Int64Range(g.First+1, math.MaxInt64).Draw(t, "end")
 		}
-		if got, err := messages.DecodeGrant(g.Encode()); got != g || err != nil {
+		if got, err := loads.DecodeGrant(g.Encode()); got != g || err != nil {
 			t.Fatalf("%+v became %+v, %v", g, got, err)
 		}
 	})
 }
 
-func FuzzDecodeLoadEvent(f *testing.F) {
+func FuzzDecodeEvent(f *testing.F) {
 	f.Add(goodEvent.Encode(), int64(maxLoad))
 	f.Add([]byte(`{"instance":"W1.>","tag":"order","step":1}`), int64(maxLoad))
 	f.Add([]byte(`{"INSTANCE":"W1","Tag":"order","step":1,"step":2,"more":{}}`), int64(maxLoad))
@@ -148,10 +149,10 @@ func FuzzDecodeLoadEvent(f *testing.F) {
 	f.Add([]byte(`{"instance":"W1","tag":"order","step":9223372036854775807}`), int64(math.MaxInt64))
 	f.Add([]byte(`null`), int64(0))
 	f.Fuzz(func(t *testing.T, data []byte, limit int64) {
-		e, err := messages.DecodeLoadEvent(data, limit)
+		e, err := loads.DecodeEvent(data, limit)
 		if err != nil {
-			if !errors.Is(err, messages.ErrLoad) {
-				t.Fatalf("%v is not ErrLoad", err)
+			if !errors.Is(err, loads.ErrMalformed) {
+				t.Fatalf("%v is not ErrMalformed", err)
 			}
 			return
 		}
@@ -159,7 +160,7 @@ func FuzzDecodeLoadEvent(f *testing.F) {
 			t.Fatalf("%q: %+v, limit %d", data, e, limit)
 		}
 		wantAddress(t, e.Instance, e.Tag)
-		if again, err := messages.DecodeLoadEvent(e.Encode(), limit); again != e || err != nil {
+		if again, err := loads.DecodeEvent(e.Encode(), limit); again != e || err != nil {
 			t.Fatalf("%+v became %+v, %v", e, again, err)
 		}
 	})
@@ -172,10 +173,10 @@ func FuzzDecodeGrant(f *testing.F) {
 	f.Add([]byte(`{"instance":"*","tag":"order","seq":7,"first":1,"end":2}`))
 	f.Add([]byte(`{"instance":"W1","tag":"order","seq":7,"first":9223372036854775807,"end":-9223372036854775808}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		g, err := messages.DecodeGrant(data)
+		g, err := loads.DecodeGrant(data)
 		if err != nil {
-			if !errors.Is(err, messages.ErrLoad) {
-				t.Fatalf("%v is not ErrLoad", err)
+			if !errors.Is(err, loads.ErrMalformed) {
+				t.Fatalf("%v is not ErrMalformed", err)
 			}
 			return
 		}
@@ -183,7 +184,7 @@ func FuzzDecodeGrant(f *testing.F) {
 			t.Fatalf("%q: %+v, want either a range or a refusal", data, g)
 		}
 		wantAddress(t, g.Instance, g.Tag)
-		if again, err := messages.DecodeGrant(g.Encode()); again != g || err != nil {
+		if again, err := loads.DecodeGrant(g.Encode()); again != g || err != nil {
 			t.Fatalf("%+v became %+v, %v", g, again, err)
 		}
 	})
@@ -193,7 +194,6 @@ func FuzzDecodeGrant(f *testing.F) {
 // and an accepted tag its own tokens.
 func wantAddress(t testing.TB, instance, tag string) {
 	t.Helper()
-	wantLiteral(t, messages.DefaultPrefix.Grant(instance), 3)
-	wantLiteral(t, messages.DefaultPrefix.Load(instance, tag), 3+tokens(tag))
-	wantTagInSubjects(t, tag)
+	wantLiteral(t, loads.GrantSubject(messages.DefaultPrefix, instance), 3)
+	wantLiteral(t, loads.Subject(messages.DefaultPrefix, instance, tag), 3+tokens(tag))
 }

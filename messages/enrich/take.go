@@ -10,7 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
 
-	"github.com/idworker/idworker/store/jetstream/leader"
+	"github.com/idworker/idworker/internal/leader"
 )
 
 // load reads the record, within stepTimeout. It has to be one of the same events.
@@ -90,7 +90,7 @@ func (e *Enricher) sameAs(r record) error {
 		return nil
 	}
 	return bad("enrichment %s takes %q to %q, not %q to %q; use another target stream, or, once its enrichers have ended, delete key %s of bucket %s: the next one then goes on where the target ends",
-		e.name, r.Filter, r.To, e.cfg.Filter, e.cfg.To, e.name, e.cfg.Prefix.EnrichBucket())
+		e.name, r.Filter, r.To, e.cfg.Filter, e.cfg.To, e.name, BucketName(e.cfg.Prefix))
 }
 
 // recall takes up a record that was lost where the target's latest event says.

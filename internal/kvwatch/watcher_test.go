@@ -9,7 +9,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/goleak"
 
-	"github.com/idworker/idworker/store/jetstream/kvwatch"
+	"github.com/idworker/idworker/internal/kvwatch"
 	"github.com/idworker/idworker/testing/natstest"
 )
 

@@ -11,7 +11,7 @@ import (
 	"github.com/nats-io/nuid"
 	"go.uber.org/zap"
 
-	"github.com/idworker/idworker/store/jetstream/resource"
+	"github.com/idworker/idworker/internal/resource"
 )
 
 // Enricher is one process's share in an enrichment.
@@ -92,9 +92,9 @@ func openBucket(ctx context.Context, cfg Config) (jetstream.KeyValue, error) {
 	if err := resource.Ensure(ctx, cfg.JetStream, Bucket(cfg.Prefix, cfg.Replicas)); err != nil {
 		return nil, err
 	}
-	kv, err := cfg.JetStream.KeyValue(ctx, cfg.Prefix.EnrichBucket())
+	kv, err := cfg.JetStream.KeyValue(ctx, BucketName(cfg.Prefix))
 	if err != nil {
-		return nil, fmt.Errorf("bucket %s: %w", cfg.Prefix.EnrichBucket(), err)
+		return nil, fmt.Errorf("bucket %s: %w", BucketName(cfg.Prefix), err)
 	}
 	return kv, nil
 }

@@ -1,0 +1,74 @@
+package loads_test
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/idworker/idworker/internal/loads"
+	"github.com/idworker/idworker/messages"
+)
+
+// TestNames spells the names out: processes of other versions and the rights in nats.conf
+// rely on them.
+func TestNames(t *testing.T) {
+	p := messages.DefaultPrefix
+	for _, c := range []struct{ got, want string }{
+		{loads.StreamName(p), "IDS_LOAD"},
+		{loads.Subject(p, "W1", "order.item"), "ids.load.W1.order.item"},
+		{loads.ReserveSubject(p), "ids.reserve"},
+		{loads.GrantSubject(p, "W1"), "ids.grant.W1"},
+	} {
+		if c.got != c.want {
+			t.Errorf("%s, want %s", c.got, c.want)
+		}
+	}
+}
+
+// FuzzPrefixInNames: a prefix that is accepted adds one token to every name.
+func FuzzPrefixInNames(f *testing.F) {
+	for _, p := range []string{"ids", "", "a.b", "*", ">", "a b", "\xff", strings.Repeat("x", 33)} {
+		f.Add(p)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		p := messages.Prefix(s)
+		if p.Check() != nil {
+			return
+		}
+		wantLiteral(t, loads.Subject(p, "W1", "order"), 4)
+		wantLiteral(t, loads.GrantSubject(p, "W1"), 3)
+		wantLiteral(t, loads.ReserveSubject(p), 2)
+		wantLiteral(t, loads.StreamName(p), 1)
+	})
+}
+
+// wantLiteral fails the test unless the subject has that many tokens, none of them
+// empty, and none of them anything that a NATS server would read as more than text.
+func wantLiteral(t testing.TB, subject string, tokens int) {
+	t.Helper()
+	got := strings.Split(subject, ".")
+	if len(got) != tokens {
+		t.Fatalf("subject %q has %d tokens, want %d", subject, len(got), tokens)
+	}
+	for _, token := range got {
+		if !tokenRule.MatchString(token) {
+			t.Fatalf("subject %q has the token %q", subject, token)
+		}
+	}
+}
+
+// tokenRule is the rule in another notation than the code has it.
+var tokenRule = regexp.MustCompile(`\A[A-Za-z0-9_-]+\z`)
+
+// tags draws well-formed tags.
+func tags() *rapid.Generator[string] {
+	return rapid.StringMatching(`[A-Za-z0-9_-]{1,24}(\.[A-Za-z0-9_-]{1,24}){0,4}`)
+}
+
+// instances draws well-formed names of processes.
+func instances() *rapid.Generator[string] { return rapid.StringMatching(`[A-Za-z0-9_-]{1,32}`) }
+
+// tokens is the number of tokens of a tag.
+func tokens(tag string) int { return 1 + strings.Count(tag, ".") }
