@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/idworker/idworker/internal/kvwatch"
+	"github.com/idworker/idworker/internal/resource"
 	"github.com/idworker/idworker/messages"
 )
 
@@ -35,13 +36,9 @@ type tagEntry struct {
 
 // OpenDirectory opens the directory of an installation. It must exist.
 func OpenDirectory(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, log *zap.Logger) (*Directory, error) {
-	kv, err := js.KeyValue(ctx, TagsBucketName(prefix))
+	kv, stream, err := resource.OpenBucket(ctx, js, TagsBucketName(prefix))
 	if err != nil {
-		return nil, fmt.Errorf("open bucket %s: %w", TagsBucketName(prefix), err)
-	}
-	stream, err := js.Stream(ctx, "KV_"+TagsBucketName(prefix))
-	if err != nil {
-		return nil, fmt.Errorf("open bucket %s: %w", TagsBucketName(prefix), err)
+		return nil, err
 	}
 	return &Directory{kv, stream, js.Conn(), log}, nil
 }

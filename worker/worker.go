@@ -15,6 +15,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/idworker/idworker/allocator"
+	"github.com/idworker/idworker/internal/agreement"
 	"github.com/idworker/idworker/internal/loads"
 	"github.com/idworker/idworker/snowflake/lease"
 )
@@ -87,7 +88,11 @@ func Start(ctx context.Context, cfg Config) (*Worker, error) {
 		return nil, err
 	}
 	if cfg.loads() {
-		if err := ClaimStore(ctx, js, cfg.Prefix, cfg.StoreName); err != nil {
+		agreed, err := agreement.Open(ctx, js, cfg.Prefix)
+		if err != nil {
+			return nil, err
+		}
+		if err := agreed.ClaimStore(ctx, cfg.StoreName); err != nil {
 			return nil, err
 		}
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/idworker/idworker/internal/agreement"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/messages/enrich"
 	"github.com/idworker/idworker/snowflake"
@@ -39,7 +40,7 @@ var exits = []struct {
 	{messages.ErrCount, exitUsage},
 	{messages.ErrPrefix, exitUsage},
 	{worker.ErrConfig, exitUsage},
-	{worker.ErrForeignStore, exitUsage},
+	{agreement.ErrForeignStore, exitUsage},
 	{enrich.ErrConfig, exitUsage},
 	{store.ErrBadTag, exitUsage},
 	{snowflake.ErrID, exitUsage},

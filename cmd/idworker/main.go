@@ -71,7 +71,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		err = command.Run()
 	}
 	if err != nil && !errors.Is(err, context.Canceled) {
-		fmt.Fprintf(stderr, "idworker: %v\n", err)
+		fmt.Fprintf(stderr, "idworker: %s\n", explain(err))
 	}
 	return exitCode(err)
 }

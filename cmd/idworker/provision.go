@@ -61,13 +61,7 @@ func (p *provisionCmd) Run(ctx context.Context, out output) error {
 			}
 			fmt.Fprintf(out, "%s: %s\n", r, did)
 		}
-		if err := errors.Join(failed...); err != nil {
-			return err
-		}
-		if p.Part == partEnrich {
-			return nil
-		}
-		return roleAdmin.checkSafe(ctx, js, p.Prefix, kind)
+		return errors.Join(failed...)
 	})
 }
 

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/idworker/idworker/internal/agreement"
+	"github.com/idworker/idworker/internal/durability"
 	"github.com/idworker/idworker/snowflake/lease"
 	jetstreamstore "github.com/idworker/idworker/store/jetstream"
 	"github.com/idworker/idworker/worker"
@@ -124,20 +125,20 @@ func (s *serveCmd) Run(ctx context.Context, out output) (err error) {
 	return errors.Join(err, w.Stop())
 }
 
-// checkSync is [worker.CheckSync], but knows that an embedded server makes sure itself.
+// checkSync is [durability.CheckServers], but knows that an embedded server makes sure itself.
 func checkSync(ctx context.Context, conn *nats.Conn) error {
 	if conn.ConnectedServerName() == embeddedName {
 		return nil
 	}
-	return worker.CheckSync(ctx, conn)
+	return durability.CheckServers(ctx, conn)
 }
 
 // warnOfSync says once what a power failure would do to IDs.
 func warnOfSync(ctx context.Context, conn *nats.Conn, log *zap.Logger) {
 	switch err := checkSync(ctx, conn); {
-	case errors.Is(err, worker.ErrNoSync):
+	case errors.Is(err, durability.ErrNoSync):
 		log.Warn("NATS acknowledges writes before they are on disk: after a power failure IDs can be handed out twice; set sync_interval: always in the jetstream block of every server", zap.Error(err))
-	case errors.Is(err, worker.ErrSyncUnknown):
+	case errors.Is(err, durability.ErrSyncUnknown):
 		log.Info("NATS does not tell whether every write is on disk before it is acknowledged, see Durability in docs/operations.md", zap.Error(err))
 	}
 }

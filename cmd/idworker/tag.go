@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
 
+	"github.com/idworker/idworker/internal/agreement"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/worker"
@@ -33,30 +34,32 @@ type tags struct {
 // withTags opens both and runs use.
 func (i installation) withTags(ctx context.Context, from storeFlags, use func(context.Context, tags) error) error {
 	return i.withJetStream(ctx, func(ctx context.Context, js jetstream.JetStream) error {
+		agreed, err := agreement.Open(ctx, js, i.Prefix)
+		if err != nil {
+			return err
+		}
 		directory, err := worker.OpenDirectory(ctx, js, i.Prefix, zap.NewNop())
 		if err != nil {
-			return explainMissing(err)
+			return err
+		}
+		if _, kind, err := from.dsn(); err == nil && kind == kindJetStream {
+			// Before a bucket is missed that the installation does not need.
+			if err := agreed.CheckStore(ctx, kind); err != nil {
+				return err
+			}
 		}
 		segments, err := from.open(ctx, js, i.Prefix)
 		if err != nil {
-			return explainMissing(err)
+			return err
 		}
 		if segments.close != nil {
 			defer func() { _ = segments.close() }() // all answers are in
 		}
-		if err := worker.CheckStore(ctx, js, i.Prefix, segments.name); err != nil {
+		if err := agreed.CheckStore(ctx, segments.name); err != nil {
 			return err
 		}
 		return use(ctx, tags{segments, directory})
 	})
-}
-
-// explainMissing says who makes buckets.
-func explainMissing(err error) error {
-	if errors.Is(err, jetstream.ErrBucketNotFound) {
-		return fmt.Errorf("%w; the first worker makes it: idworker serve", err)
-	}
-	return err
 }
 
 type tagLsCmd struct {

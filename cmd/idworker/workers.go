@@ -28,7 +28,7 @@ func (c *workersCmd) Run(ctx context.Context, out output) error {
 func (c *workersCmd) list(ctx context.Context, js jetstream.JetStream, out output) error {
 	holdings, layout, err := lease.List(ctx, js, c.Prefix)
 	if holdings == nil && err != nil {
-		return explainMissing(err)
+		return err
 	}
 	if layout == (snowflake.Layout{}) {
 		fmt.Fprintln(out, "no layout yet, the first worker sets it")

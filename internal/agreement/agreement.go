@@ -1,10 +1,20 @@
 // Package agreement is the bucket <prefix>_config: what all processes of an installation
-// have to agree on. The first process that has an opinion writes it down, and it stays.
+// have to agree on, such as the layout of snowflake IDs and the store that counts.
+//
+// Whoever comes first writes its opinion down, by compare-and-set, and it stays: of several
+// processes that start at once one wins, and all of them read what the winner wrote. Nothing
+// here changes or removes what is written; that is an operator's decision.
 package agreement
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/idworker/idworker/internal/pause"
 	"github.com/idworker/idworker/internal/resource"
 	"github.com/idworker/idworker/messages"
 )
@@ -17,4 +27,68 @@ func Bucket(prefix messages.Prefix, replicas int) resource.Resource {
 	return resource.Bucket(jetstream.KeyValueConfig{
 		Bucket: BucketName(prefix), Description: "idworker: what all processes have to agree on", Replicas: replicas,
 	})
+}
+
+// Agreement is the open bucket.
+type Agreement struct {
+	kv     jetstream.KeyValue
+	stream jetstream.Stream
+}
+
+// Open opens the bucket, which has to exist and to be safe, see [resource.OpenBucket].
+func Open(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix) (*Agreement, error) {
+	kv, stream, err := resource.OpenBucket(ctx, js, BucketName(prefix))
+	if err != nil {
+		return nil, err
+	}
+	return &Agreement{kv, stream}, nil
+}
+
+// ServerTime is the time at which the server answered when the bucket was opened.
+func (a *Agreement) ServerTime() time.Time { return a.stream.CachedInfo().TimeStamp }
+
+// Find returns what was agreed on for a key, or "" if nothing was yet. The answer may come
+// from a replica that lags.
+func (a *Agreement) Find(ctx context.Context, key string) (string, error) {
+	entry, err := a.kv.Get(ctx, key)
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		return "", nil
+	}
+	if err != nil {
+		return "", a.keyError(key, err)
+	}
+	return string(entry.Value()), nil
+}
+
+// The reads of a replica that lags behind the write that beat ours, by milliseconds.
+const (
+	agreeAttempts = 10
+	agreePause    = 50 * time.Millisecond
+)
+
+// Agree returns what was agreed on for a key. If that is nothing yet, own is written down
+// and returned; of several callers who do so at once, one wins, and all get what it wrote.
+// After an error the outcome is unknown, and asking again finds out.
+func (a *Agreement) Agree(ctx context.Context, key, own string) (string, error) {
+	for range agreeAttempts {
+		found, err := a.Find(ctx, key)
+		if found != "" || err != nil {
+			return found, err
+		}
+		if _, err = a.kv.Create(ctx, key, []byte(own)); err == nil {
+			return own, nil
+		}
+		if !errors.Is(err, jetstream.ErrKeyExists) {
+			return "", a.keyError(key, err)
+		}
+		if err := pause.For(ctx, agreePause); err != nil {
+			return "", a.keyError(key, err)
+		}
+	}
+	return "", a.keyError(key, errors.New("others write it, but it cannot be read"))
+}
+
+// keyError says in which bucket and at which key err happened.
+func (a *Agreement) keyError(key string, err error) error {
+	return fmt.Errorf("bucket %s, key %s: %w", a.kv.Bucket(), key, err)
 }

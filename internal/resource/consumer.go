@@ -6,6 +6,8 @@ import (
 	"reflect"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/idworker/idworker/internal/rights"
 )
 
 // consumer is a durable pull consumer.
@@ -21,6 +23,9 @@ func Consumer(stream string, config jetstream.ConsumerConfig) Resource {
 }
 
 func (c consumer) String() string { return "consumer " + c.config.Durable + " of stream " + c.stream }
+
+// InfoSubject implements [Resource].
+func (c consumer) InfoSubject() string { return rights.ConsumerInfo(c.stream, c.config.Durable) }
 
 // Look implements [Resource]. The settings are the server's matter once it is there.
 func (c consumer) Look(ctx context.Context, js jetstream.JetStream) (difference string, err error) {

@@ -12,6 +12,10 @@ type Resource interface {
 	// String names it for people: "bucket ids_tags".
 	String() string
 
+	// InfoSubject is the request of the JetStream API with which the resource is opened. Who
+	// has no right to it has nothing to do with the resource.
+	InfoSubject() string
+
 	// Look changes nothing. It returns in which settings the resource differs from what it
 	// should be, and an error if it is missing or cannot be used as it is.
 	Look(ctx context.Context, js jetstream.JetStream) (difference string, err error)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/idworker/idworker/internal/durability"
 	"github.com/idworker/idworker/internal/resource"
 	"github.com/idworker/idworker/testing/natstest"
 )
@@ -37,7 +38,7 @@ func apply(t *testing.T, js jetstream.JetStream, r resource.Resource, want strin
 }
 
 func bucket(ttl time.Duration) resource.Resource {
-	return resource.Bucket(jetstream.KeyValueConfig{Bucket: "b", TTL: ttl, Replicas: 1})
+	return resource.LeaseBucket(jetstream.KeyValueConfig{Bucket: "b", TTL: ttl, Replicas: 1})
 }
 
 func queue(age time.Duration) resource.Resource {
@@ -127,6 +128,10 @@ func TestCannotBe(t *testing.T) {
 	}
 	if _, err := bucket(time.Minute).Apply(t.Context(), js); err == nil || !strings.Contains(err.Error(), "storage is Memory and should be File") {
 		t.Errorf("a bucket in memory: %v", err)
+	}
+	counters := resource.Bucket(jetstream.KeyValueConfig{Bucket: "b", Replicas: 1})
+	if _, err := counters.Apply(t.Context(), js); !errors.Is(err, durability.ErrUnsafe) {
+		t.Errorf("a bucket of counters in memory: %v", err)
 	}
 	unfit := errors.New("unfit")
 	bad := resource.Stream(jetstream.StreamConfig{Name: "KV_b"}, func(jetstream.StreamConfig) error { return unfit })

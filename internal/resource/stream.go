@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/idworker/idworker/internal/rights"
 )
 
 // stream is a stream, or the one beneath a bucket.
@@ -16,6 +18,7 @@ type stream struct {
 	config jetstream.StreamConfig // as far as it is compared
 	create func(ctx context.Context, js jetstream.JetStream) error
 	check  func(jetstream.StreamConfig) error // of one that exists
+	mends  bool                               // Apply puts right what check refuses
 }
 
 // Stream is a stream with that configuration; 0 replicas are one if it is created, and any
@@ -33,24 +36,10 @@ func Stream(config jetstream.StreamConfig, check func(jetstream.StreamConfig) er
 	}
 }
 
-// Bucket is a KV bucket with that configuration, of which history is always 1 and storage
-// always file. Whether one that exists is safe to use is up to whoever opens it.
-func Bucket(config jetstream.KeyValueConfig) Resource {
-	config.History, config.Storage = 1, jetstream.FileStorage
-	return stream{
-		name: "bucket " + config.Bucket,
-		config: jetstream.StreamConfig{
-			Name: "KV_" + config.Bucket, Storage: config.Storage, Replicas: config.Replicas, MaxAge: config.TTL,
-		},
-		create: func(ctx context.Context, js jetstream.JetStream) error {
-			_, err := js.CreateKeyValue(ctx, config)
-			return err
-		},
-		check: func(jetstream.StreamConfig) error { return nil },
-	}
-}
-
 func (s stream) String() string { return s.name }
+
+// InfoSubject implements [Resource].
+func (s stream) InfoSubject() string { return rights.StreamInfo(s.config.Name) }
 
 // Ensure implements [Resource]. It also checks what there is.
 func (s stream) Ensure(ctx context.Context, js jetstream.JetStream) error {
@@ -74,15 +63,16 @@ func (s stream) Look(ctx context.Context, js jetstream.JetStream) (difference st
 	if err != nil {
 		return "", err
 	}
-	return s.compare(found.CachedInfo().Config)
+	have := found.CachedInfo().Config
+	if err := s.check(have); err != nil {
+		return "", err
+	}
+	return s.compare(have)
 }
 
 // compare says in which settings that can be changed a stream differs. The error says
 // what cannot be changed in place.
 func (s stream) compare(have jetstream.StreamConfig) (difference string, err error) {
-	if err := s.check(have); err != nil {
-		return "", err
-	}
 	if have.Storage != s.config.Storage {
 		return "", fmt.Errorf("its storage is %v and should be %v, which cannot be changed in place", have.Storage, s.config.Storage)
 	}
@@ -106,6 +96,9 @@ func (s stream) Apply(ctx context.Context, js jetstream.JetStream) (did string, 
 		return "", err
 	}
 	have := found.CachedInfo().Config
+	if err := s.check(have); err != nil && !s.mends {
+		return "", err
+	}
 	changes, err := s.compare(have)
 	if err != nil || changes == "" {
 		return asIs, err

@@ -3,7 +3,6 @@ package enrich
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -54,7 +53,7 @@ func Open(ctx context.Context, cfg Config) (*Enricher, error) {
 		return nil, err
 	}
 	e := &Enricher{cfg: cfg, instance: nuid.Next(), source: source, target: target}
-	e.name = cfg.From + "." + target.CachedInfo().Config.Name
+	e.name = enrichmentName(cfg.From, target.CachedInfo().Config.Name)
 	e.log = cfg.Log.With(zap.String("enrichment", e.name), zap.String("instance", e.instance))
 	e.outage.log = e.log
 	mapping, err := newMapping(cfg.Filter, cfg.To)
@@ -92,11 +91,8 @@ func openBucket(ctx context.Context, cfg Config) (jetstream.KeyValue, error) {
 	if err := resource.Ensure(ctx, cfg.JetStream, Bucket(cfg.Prefix, cfg.Replicas)); err != nil {
 		return nil, err
 	}
-	kv, err := cfg.JetStream.KeyValue(ctx, BucketName(cfg.Prefix))
-	if err != nil {
-		return nil, fmt.Errorf("bucket %s: %w", BucketName(cfg.Prefix), err)
-	}
-	return kv, nil
+	kv, _, err := resource.OpenBucket(ctx, cfg.JetStream, BucketName(cfg.Prefix))
+	return kv, err
 }
 
 // The pauses between tries while something is away.

@@ -2,7 +2,6 @@ package lease
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -59,39 +58,24 @@ func (m *Manager) checkCreated(ctx context.Context, created time.Time) error {
 	own := created.UTC().Format(time.RFC3339Nano)
 	found, err := m.agree(ctx, clockKey, own)
 	if err == nil && found != own {
-		err = fmt.Errorf("%w: %s is of %s, the installation's was of %.100q; stop all workers for longer than %v, "+
-			"then delete the key %s of %s and start them again", ErrClockLost, ClockBucketName(m.cfg.Prefix), own, found,
-			m.cfg.TTL+m.cfg.MaxAhead+m.cfg.MaxClockSkew, clockKey, agreement.BucketName(m.cfg.Prefix))
+		err = &ClockLostError{
+			Created: own, Installed: found,
+			StopFor: m.cfg.TTL + m.cfg.MaxAhead + m.cfg.MaxClockSkew,
+			Bucket:  agreement.BucketName(m.cfg.Prefix), Key: clockKey,
+		}
 	}
 	return err
 }
 
-// agree returns the value of a key in the config bucket. If there is none, it writes
-// own first; of several who do so at once, one succeeds.
+// agreed is what all processes of the installation have agreed on, see package agreement.
+type agreed interface {
+	// Agree returns the value of a key; if it has none, own becomes it.
+	Agree(ctx context.Context, key, own string) (string, error)
+}
+
+// agree asks for the value of a key that all have to have in common.
 func (m *Manager) agree(ctx context.Context, key, own string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	found, err := m.config.get(ctx, key)
-	if errors.Is(err, errAbsent) {
-		if err = m.agreeFirst(ctx, key, own); err == nil || errors.Is(err, errConflict) {
-			found, err = m.config.get(ctx, key)
-		}
-	}
-	return string(found.value), err
-}
-
-// agreeFirst writes a key that is not there, or was deleted.
-func (m *Manager) agreeFirst(ctx context.Context, key, own string) error {
-	records, err := m.config.list(ctx)
-	if err != nil {
-		return err
-	}
-	revision := uint64(0)
-	for _, r := range records {
-		if r.key == key && r.deleted {
-			revision = r.revision
-		}
-	}
-	_, err = m.config.update(ctx, key, []byte(own), revision)
-	return err
+	return m.config.Agree(ctx, key, own)
 }

@@ -109,7 +109,7 @@ func (b kvBucket) keyError(key string, err error) error {
 		return nil
 	}
 	if errors.Is(err, jetstream.ErrStreamNotFound) || errors.Is(err, jetstream.ErrNoStreamResponse) {
-		err = fmt.Errorf("%w; the first worker makes it: idworker serve", err)
+		err = fmt.Errorf("%w: %w", jetstream.ErrBucketNotFound, err)
 	}
 	return fmt.Errorf("bucket %s, key %s: %w", b.kv.Bucket(), key, err)
 }

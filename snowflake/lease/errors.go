@@ -1,6 +1,12 @@
 package lease
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/idworker/idworker/internal/durability"
+)
 
 // The reasons why there is no worker ID. All are wrapped, with what was found.
 var (
@@ -24,7 +30,7 @@ var (
 
 	// ErrUnsafeBucket: a bucket is configured in a way that could make it forget,
 	// or not forget, what it should.
-	ErrUnsafeBucket = errors.New("lease: bucket is not safe to use")
+	ErrUnsafeBucket = durability.ErrUnsafe
 
 	// ErrCorrupt: an entry of a bucket cannot be read.
 	ErrCorrupt = errors.New("lease: corrupt entry")
@@ -32,3 +38,19 @@ var (
 	// ErrConfig: a setting is out of bounds.
 	ErrConfig = errors.New("lease: bad configuration")
 )
+
+// ClockLostError is an [ErrClockLost] with what has to be known to go on: once no IDs can be
+// in use whose time lies ahead, what was written about the old bucket can be forgotten.
+type ClockLostError struct {
+	Created, Installed string // when the clock bucket was made, and when the installation's was
+
+	StopFor     time.Duration // all workers have to be stopped for longer than this
+	Bucket, Key string        // where the installation's is written down
+}
+
+func (e *ClockLostError) Error() string {
+	return fmt.Sprintf("%v: it is of %s, the installation's was of %.100q", ErrClockLost, e.Created, e.Installed)
+}
+
+// Unwrap makes it an [ErrClockLost].
+func (e *ClockLostError) Unwrap() error { return ErrClockLost }

@@ -240,3 +240,14 @@ var (
 	_ bucket = link{}
 	_ server = (*fakeNet)(nil)
 )
+
+// Agree writes own if the key has no value, with everything that goes wrong on the way.
+func (l link) Agree(ctx context.Context, key, own string) (string, error) {
+	r, err := l.get(ctx, key)
+	if errors.Is(err, errAbsent) {
+		if _, err = l.update(ctx, key, []byte(own), 0); err == nil || errors.Is(err, errConflict) {
+			r, err = l.get(ctx, key)
+		}
+	}
+	return string(r.value), err
+}

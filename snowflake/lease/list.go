@@ -38,35 +38,33 @@ func (h Holding) Held() bool { return !h.Heartbeat.IsZero() }
 // that they are for, which is zero if there has been no worker yet. Entries that
 // cannot be read do not hide the others: there is an error besides.
 func List(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix) ([]Holding, snowflake.Layout, error) {
-	var b [3]kvBucket
-	for i, name := range []string{agreement.BucketName(prefix), WorkersBucketName(prefix), ClockBucketName(prefix)} {
-		kv, err := js.KeyValue(ctx, name)
-		if err != nil {
-			return nil, snowflake.Layout{}, fmt.Errorf("bucket %s: %w", name, err)
-		}
-		b[i] = kvBucket{kv}
-	}
-	text, err := b[0].get(ctx, layoutKey)
-	if errors.Is(err, errAbsent) {
-		return nil, snowflake.Layout{}, nil
-	}
-	if err != nil {
+	text, err := InstalledLayout(ctx, js, prefix)
+	if text == "" || err != nil {
 		return nil, snowflake.Layout{}, err
 	}
-	layout, err := snowflake.ParseLayout(string(text.value))
+	layout, err := snowflake.ParseLayout(text)
 	if err != nil {
 		return nil, snowflake.Layout{}, fmt.Errorf("%w: %w", ErrCorrupt, err)
 	}
-	leases, err := b[1].list(ctx)
+	leases, err := listBucket(ctx, js, WorkersBucketName(prefix))
 	if err != nil {
 		return nil, layout, err
 	}
-	clocks, err := b[2].list(ctx)
+	clocks, err := listBucket(ctx, js, ClockBucketName(prefix))
 	if err != nil {
 		return nil, layout, err
 	}
 	holdings, err := join(layout, leases, clocks)
 	return holdings, layout, err
+}
+
+// listBucket reads all of a bucket, however it is configured: nothing is counted in it here.
+func listBucket(ctx context.Context, js jetstream.JetStream, name string) ([]record, error) {
+	kv, err := js.KeyValue(ctx, name)
+	if err != nil {
+		return nil, fmt.Errorf("bucket %s: %w", name, err)
+	}
+	return kvBucket{kv}.list(ctx)
 }
 
 // join makes one list of both buckets.
@@ -120,13 +118,9 @@ func join(l snowflake.Layout, leases, clocks []record) ([]Holding, error) {
 // InstalledLayout is the layout of the installation as the config bucket has it; empty if
 // there has been no worker yet. Errors: jetstream.ErrBucketNotFound.
 func InstalledLayout(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix) (string, error) {
-	kv, err := js.KeyValue(ctx, agreement.BucketName(prefix))
+	config, err := agreement.Open(ctx, js, prefix)
 	if err != nil {
-		return "", fmt.Errorf("bucket %s: %w", agreement.BucketName(prefix), err)
+		return "", err
 	}
-	text, err := kvBucket{kv}.get(ctx, layoutKey)
-	if errors.Is(err, errAbsent) {
-		return "", nil
-	}
-	return string(text.value), err
+	return config.Find(ctx, layoutKey)
 }

@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/idworker/idworker/internal/agreement"
+	"github.com/idworker/idworker/internal/resource"
 	"github.com/idworker/idworker/snowflake"
 )
 
@@ -33,7 +34,7 @@ type Manager struct {
 	host    string
 	workers bucket
 	clocks  bucket
-	config  bucket
+	config  agreed
 	server  server
 
 	clockDiff atomic.Int64 // nanoseconds
@@ -51,15 +52,15 @@ func Open(ctx context.Context, cfg Config) (*Manager, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
-	config, _, err := openBucket(ctx, cfg.JS, agreement.BucketName(cfg.Prefix), false)
+	config, err := agreement.Open(ctx, cfg.JS, cfg.Prefix)
 	if err != nil {
 		return nil, err
 	}
-	clocks, clockStream, err := openBucket(ctx, cfg.JS, ClockBucketName(cfg.Prefix), false)
+	clocks, clockStream, err := resource.OpenBucket(ctx, cfg.JS, ClockBucketName(cfg.Prefix))
 	if err != nil {
 		return nil, err
 	}
-	workers, workerStream, err := openBucket(ctx, cfg.JS, WorkersBucketName(cfg.Prefix), true)
+	workers, workerStream, err := resource.OpenLeaseBucket(ctx, cfg.JS, WorkersBucketName(cfg.Prefix))
 	if err != nil {
 		return nil, err
 	}
@@ -70,12 +71,12 @@ func Open(ctx context.Context, cfg Config) (*Manager, error) {
 			return nil, fmt.Errorf("bucket %s: %w", WorkersBucketName(cfg.Prefix), err)
 		}
 	}
-	m := newManager(cfg, workers, clocks, config, streamServer{clockStream})
+	m := newManager(cfg, kvBucket{workers}, kvBucket{clocks}, config, streamServer{clockStream})
 	_, _, err = m.admit(ctx, m.newClock())
 	return m, err
 }
 
-func newManager(cfg Config, workers, clocks, config bucket, server server) *Manager {
+func newManager(cfg Config, workers, clocks bucket, config agreed, server server) *Manager {
 	host, _ := os.Hostname() // only for those who look
 	return &Manager{cfg: cfg, host: host, workers: workers, clocks: clocks, config: config, server: server}
 }

@@ -481,9 +481,14 @@ func TestUnsafeBuckets(t *testing.T) {
 			if _, err := js.CreateKeyValue(t.Context(), damage); err != nil {
 				t.Fatal(err)
 			}
-			provision(t, net)
+			if err := Create(t.Context(), js, prefix, testTTL, 1); !errors.Is(err, ErrUnsafeBucket) {
+				t.Errorf("Create: %v", err)
+			}
+			for _, bucket := range Resources(prefix, testTTL, 1) { // all but the damaged one
+				_ = bucket.Ensure(t.Context(), js)
+			}
 			if _, err := Open(t.Context(), config(js)); !errors.Is(err, ErrUnsafeBucket) {
-				t.Fatal(err)
+				t.Errorf("Open: %v", err)
 			}
 		})
 	}

@@ -1,4 +1,4 @@
-package worker_test
+package durability_test
 
 import (
 	"errors"
@@ -9,8 +9,8 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 
+	"github.com/idworker/idworker/internal/durability"
 	"github.com/idworker/idworker/testing/natstest"
-	"github.com/idworker/idworker/worker"
 )
 
 // exported is a server configuration in which an account may ask for the servers' settings.
@@ -22,15 +22,15 @@ const exported = `
 	}`
 
 // What a server says about syncing is found out, and that it says nothing.
-func TestCheckSync(t *testing.T) {
+func TestCheckServers(t *testing.T) {
 	for _, c := range []struct {
 		name, conf string
 		always     bool
 		want       error
 	}{
 		{"always", exported, true, nil},
-		{"not always", exported, false, worker.ErrNoSync},
-		{"says nothing", "", true, worker.ErrSyncUnknown},
+		{"not always", exported, false, durability.ErrNoSync},
+		{"says nothing", "", true, durability.ErrSyncUnknown},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "nats.conf")
@@ -49,7 +49,7 @@ func TestCheckSync(t *testing.T) {
 				login = append(login, nats.UserInfo("a", "a"))
 			}
 			conn := srv.Connect(t, login...)
-			if err := worker.CheckSync(t.Context(), conn); !errors.Is(err, c.want) {
+			if err := durability.CheckServers(t.Context(), conn); !errors.Is(err, c.want) {
 				t.Errorf("%v, want %v", err, c.want)
 			}
 		})

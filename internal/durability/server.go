@@ -1,4 +1,4 @@
-package worker
+package durability
 
 import (
 	"context"
@@ -23,9 +23,9 @@ const (
 	jszMore    = 200 * time.Millisecond
 )
 
-// CheckSync asks all servers whether they sync every write before they acknowledge it. The
+// CheckServers asks all servers whether they sync every write before they acknowledge it. The
 // error is nil if all that answered do, and else wraps [ErrNoSync] or [ErrSyncUnknown].
-func CheckSync(ctx context.Context, conn *nats.Conn) error {
+func CheckServers(ctx context.Context, conn *nats.Conn) error {
 	inbox := conn.NewInbox()
 	answers, err := conn.SubscribeSync(inbox)
 	if err != nil {

@@ -1,0 +1,110 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/idworker/idworker/internal/agreement"
+	"github.com/idworker/idworker/internal/doctor"
+	"github.com/idworker/idworker/internal/durability"
+	"github.com/idworker/idworker/snowflake/lease"
+)
+
+// Libraries say what is wrong, and this file says which flag or command mends it. It is the
+// only place that does, so that a hint appears once.
+
+// explain is the text of an error with what can be done about it. Errors that were joined
+// are explained one by one, each on its line.
+func explain(err error) string {
+	var joined interface{ Unwrap() []error }
+	if errors.As(err, &joined) && isLines(err.Error(), joined.Unwrap()) {
+		var lines []string
+		for _, one := range joined.Unwrap() {
+			lines = append(lines, explain(one))
+		}
+		return strings.Join(lines, "\n")
+	}
+	for _, hint := range hints {
+		if remedy := hint(err); remedy != "" {
+			return err.Error() + "; " + remedy
+		}
+	}
+	return err.Error()
+}
+
+// isLines reports whether a text is that of errors.Join.
+func isLines(text string, all []error) bool {
+	var lines []string
+	for _, one := range all {
+		lines = append(lines, one.Error())
+	}
+	return text == strings.Join(lines, "\n")
+}
+
+// hints are what can be done about an error, or "". The first one that knows it counts.
+var hints = []func(error) string{
+	hintForeignStore, hintUnsafe, hintMissing, hintClockLost, hintDoctor,
+}
+
+func hintForeignStore(err error) string {
+	var foreign *agreement.ForeignStoreError
+	if !errors.As(err, &foreign) {
+		return ""
+	}
+	return fmt.Sprintf("give it the same --store and --table. If the counters were moved on purpose, with all processes stopped, delete the key %s of the bucket %s",
+		agreement.StoreKey, foreign.Bucket)
+}
+
+// hintUnsafe is for streams and buckets that forget. What cannot be changed in place has to
+// be copied, for an empty bucket hands out all IDs again.
+func hintUnsafe(err error) string {
+	var unsafe *durability.UnsafeError
+	if !errors.As(err, &unsafe) {
+		return ""
+	}
+	switch unsafe.Setting {
+	case durability.NoExpiry:
+		return "idworker provision sets the TTL, see --lease-ttl"
+	case durability.MaxAge:
+		return "run nats stream edit " + unsafe.Stream + " --max-age=-1, and see that no entry has expired"
+	case durability.Discard:
+		return "run nats stream edit " + unsafe.Stream + " --discard=new, and see that no entry was discarded"
+	}
+	return "copy its entries to one without, and keep them when you replace it: an empty bucket hands out all IDs again"
+}
+
+// hintMissing is for what somebody has to make.
+func hintMissing(err error) string {
+	for _, missing := range []error{jetstream.ErrBucketNotFound, jetstream.ErrStreamNotFound, jetstream.ErrConsumerNotFound} {
+		if errors.Is(err, missing) {
+			return "the first process that needs it makes it: idworker serve; or an administrator makes it: idworker provision"
+		}
+	}
+	return ""
+}
+
+func hintClockLost(err error) string {
+	var lost *lease.ClockLostError
+	if !errors.As(err, &lost) {
+		return ""
+	}
+	return fmt.Sprintf("stop all workers for longer than %v, then delete the key %s of the bucket %s and start them again",
+		lost.StopFor, lost.Key, lost.Bucket)
+}
+
+// hintDoctor is for what only a doctor finds.
+func hintDoctor(err error) string {
+	var different *doctor.DifferentError
+	switch {
+	case errors.As(err, &different):
+		return "idworker provision with these flags would change it"
+	case errors.Is(err, doctor.ErrOtherLayout):
+		return "give workers the same --layout"
+	case errors.Is(err, durability.ErrNoSync), errors.Is(err, durability.ErrSyncUnknown):
+		return "make sure of sync_interval: always in the jetstream block of every server; nats.conf shows how a user may ask"
+	}
+	return ""
+}

@@ -1,0 +1,118 @@
+package agreement_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/idworker/idworker/internal/agreement"
+	"github.com/idworker/idworker/internal/durability"
+	"github.com/idworker/idworker/internal/resource"
+	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/testing/natstest"
+)
+
+func openJetStream(t *testing.T) jetstream.JetStream {
+	t.Helper()
+	js, err := jetstream.New(natstest.Start(t).Connect(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return js
+}
+
+func open(t *testing.T, js jetstream.JetStream) *agreement.Agreement {
+	t.Helper()
+	if err := resource.Ensure(t.Context(), js, agreement.Bucket(messages.DefaultPrefix, 1)); err != nil {
+		t.Fatal(err)
+	}
+	a, err := agreement.Open(t.Context(), js, messages.DefaultPrefix)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// Of many who come at once one wins, and all get what it wrote, then and later.
+func TestAllAgree(t *testing.T) {
+	js := openJetStream(t)
+	a := open(t, js)
+	if found, err := a.Find(t.Context(), "key"); found != "" || err != nil {
+		t.Errorf("before anybody wrote: %q, %v", found, err)
+	}
+	for _, key := range []string{"key", "deleted"} {
+		if key == "deleted" { // a marker stands where an opinion was
+			kv, err := js.KeyValue(t.Context(), agreement.BucketName(messages.DefaultPrefix))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := kv.Put(t.Context(), key, []byte("old")); err != nil {
+				t.Fatal(err)
+			}
+			if err := kv.Delete(t.Context(), key); err != nil {
+				t.Fatal(err)
+			}
+		}
+		const all = 32
+		var got [all]string
+		var wg sync.WaitGroup
+		for i := range all {
+			wg.Go(func() {
+				var err error
+				if got[i], err = a.Agree(t.Context(), key, fmt.Sprint("opinion ", i)); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		for _, g := range got {
+			if g != got[0] || g == "" || g == "old" {
+				t.Fatalf("%s: opinions differ: %q", key, got)
+			}
+		}
+		if found, err := a.Find(t.Context(), key); found != got[0] || err != nil {
+			t.Errorf("%s: later %q, %v, want %q", key, found, err, got[0])
+		}
+	}
+}
+
+func TestOpenMissingOrUnsafe(t *testing.T) {
+	js := openJetStream(t)
+	if _, err := agreement.Open(t.Context(), js, messages.DefaultPrefix); !errors.Is(err, jetstream.ErrBucketNotFound) {
+		t.Errorf("missing: %v", err)
+	}
+	if _, err := js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: "ids_config", Storage: jetstream.MemoryStorage}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := agreement.Open(t.Context(), js, messages.DefaultPrefix); !errors.Is(err, durability.ErrUnsafe) {
+		t.Errorf("in memory: %v", err)
+	}
+}
+
+// The first store that is claimed is the installation's; another one is refused, and both
+// are named.
+func TestOneStore(t *testing.T) {
+	a := open(t, openJetStream(t))
+	if err := a.CheckStore(t.Context(), "mysql a.leaf_alloc"); err != nil {
+		t.Errorf("before anybody claimed one: %v", err)
+	}
+	for range 2 {
+		if err := a.ClaimStore(t.Context(), "jetstream"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := a.CheckStore(t.Context(), "jetstream"); err != nil {
+		t.Error(err)
+	}
+	for what, check := range map[string]func(context.Context, string) error{"claim": a.ClaimStore, "check": a.CheckStore} {
+		var foreign *agreement.ForeignStoreError
+		err := check(t.Context(), "mysql a.leaf_alloc")
+		if !errors.As(err, &foreign) || foreign.Installed != "jetstream" || foreign.Given != "mysql a.leaf_alloc" {
+			t.Errorf("%s of another store: %v", what, err)
+		}
+	}
+}

@@ -1,0 +1,21 @@
+package agreement
+
+import (
+	"github.com/idworker/idworker/internal/rights"
+	"github.com/idworker/idworker/messages"
+)
+
+// Rights are those that a role needs for what is agreed on. Workers write the keys of the
+// packages that use the bucket, which state them.
+func Rights(p messages.Prefix, role rights.Role) rights.Rights {
+	bucket := BucketName(p)
+	switch role {
+	case rights.Worker:
+		return rights.ReadBucket(bucket)
+	case rights.Loader:
+		return rights.Join(rights.ReadBucket(bucket), rights.WriteBucket(bucket, StoreKey))
+	case rights.Admin:
+		return rights.Join(rights.ProvisionBucket(bucket), rights.ReadBucket(bucket), rights.WriteBucket(bucket, ">"))
+	}
+	return rights.Rights{}
+}

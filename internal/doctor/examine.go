@@ -1,0 +1,128 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/idworker/idworker/internal/agreement"
+	"github.com/idworker/idworker/internal/durability"
+	"github.com/idworker/idworker/internal/rights"
+	"github.com/idworker/idworker/snowflake/lease"
+)
+
+func (d *Doctor) examineSync(ctx context.Context, find func(Finding)) {
+	if d.Sync == nil {
+		return
+	}
+	err := d.ask(ctx, d.Sync)
+	unknown := errors.Is(err, durability.ErrSyncUnknown) || errors.Is(err, nats.ErrPermissionViolation)
+	if unknown && !errors.Is(err, durability.ErrSyncUnknown) {
+		err = fmt.Errorf("%w: %w", durability.ErrSyncUnknown, err)
+	}
+	find(Finding{What: "sync", Err: err, Warning: unknown, Good: "every write is on disk before it is acknowledged"})
+}
+
+// examineRights asks the server what this user may do.
+func (d *Doctor) examineRights(ctx context.Context, find func(Finding)) {
+	if d.Domain != "" {
+		find(Finding{What: "rights", Err: errors.New("not looked at in another JetStream domain"), Warning: true})
+		return
+	}
+	var allowed rights.Permissions
+	err := d.ask(ctx, func(ctx context.Context) (err error) {
+		allowed, err = rights.Ask(ctx, d.Conn)
+		return err
+	})
+	if err != nil {
+		err = fmt.Errorf("the server does not tell what this user may (%s): %w", rights.AskPermissions, err)
+		find(Finding{What: "rights", Err: err, Warning: true})
+		return
+	}
+	need := rights.Join(d.Needs, rights.Subscribe(d.Conn.NewInbox()))
+	find(Finding{What: "rights", Err: allowed.Check(need), Good: "all that the role " + d.Role + " needs"})
+}
+
+// examineResources looks at the streams and buckets that the role has to do with.
+func (d *Doctor) examineResources(ctx context.Context, find func(Finding)) {
+	for _, r := range d.Resources {
+		if !d.Needs.Includes(r.InfoSubject()) {
+			continue
+		}
+		var difference string
+		err := d.ask(ctx, func(ctx context.Context) (err error) {
+			difference, err = r.Look(ctx, d.JetStream)
+			return err
+		})
+		if err == nil && difference != "" {
+			find(Finding{What: r.String(), Err: &DifferentError{difference}, Warning: true})
+			continue
+		}
+		find(Finding{What: r.String(), Err: err, Good: "as it should be"})
+	}
+}
+
+// examineAgreement compares this machine's clock with the server's, and the layout with that
+// of the installation.
+func (d *Doctor) examineAgreement(ctx context.Context, find func(Finding)) {
+	if d.MaxClockSkew == 0 {
+		return
+	}
+	var agreed *agreement.Agreement
+	before := time.Now()
+	err := d.ask(ctx, func(ctx context.Context) (err error) {
+		agreed, err = agreement.Open(ctx, d.JetStream, d.Prefix)
+		return err
+	})
+	if err != nil {
+		return // the bucket is a resource, and was reported
+	}
+	off := (time.Since(before)/2 + before.Sub(agreed.ServerTime())).Round(time.Millisecond)
+	if off.Abs() > d.MaxClockSkew {
+		err = fmt.Errorf("%w: %v ahead of the server's, allowed is %v", ErrClockOff, off, d.MaxClockSkew)
+	}
+	find(Finding{What: "clock", Err: err, Good: fmt.Sprintf("%v ahead of the server's", off)})
+	if d.Layout != "" {
+		d.examineLayout(ctx, find)
+	}
+}
+
+func (d *Doctor) examineLayout(ctx context.Context, find func(Finding)) {
+	var have string
+	err := d.ask(ctx, func(ctx context.Context) (err error) {
+		have, err = lease.InstalledLayout(ctx, d.JetStream, d.Prefix)
+		return err
+	})
+	good := have
+	switch {
+	case err == nil && have == "":
+		good = "none yet, the first worker sets it"
+	case err == nil && have != d.Layout:
+		err = fmt.Errorf("%w: %.100s, and workers are given %s", ErrOtherLayout, have, d.Layout)
+	}
+	find(Finding{What: "layout", Err: err, Good: good})
+}
+
+// examineStore asks whether the store is the installation's, and whether it can be used.
+func (d *Doctor) examineStore(ctx context.Context, find func(Finding)) {
+	if d.CheckStore == nil {
+		return
+	}
+	err := d.ask(ctx, func(ctx context.Context) error {
+		agreed, err := agreement.Open(ctx, d.JetStream, d.Prefix)
+		if isMissing(err) {
+			return nil // the bucket is a resource, and was reported
+		}
+		if err != nil {
+			return err
+		}
+		return agreed.CheckStore(ctx, d.Store)
+	})
+	if err == nil {
+		err = d.ask(ctx, d.CheckStore)
+	}
+	find(Finding{What: "store", Err: err, Good: d.Store + " is as it should be"})
+}

@@ -1,0 +1,150 @@
+package durability_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/zap"
+
+	"github.com/idworker/idworker/internal/agreement"
+	"github.com/idworker/idworker/internal/durability"
+	"github.com/idworker/idworker/internal/resource"
+	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/messages/enrich"
+	"github.com/idworker/idworker/snowflake"
+	"github.com/idworker/idworker/snowflake/lease"
+	jetstreamstore "github.com/idworker/idworker/store/jetstream"
+	"github.com/idworker/idworker/testing/natstest"
+	"github.com/idworker/idworker/worker"
+)
+
+const prefix = messages.DefaultPrefix
+
+// lasting are all buckets in which something is counted or remembered, each with what is
+// done before anything is read from it or written to it.
+var lasting = []struct {
+	name     string
+	resource resource.Resource
+	open     func(context.Context, jetstream.JetStream) error
+}{
+	{jetstreamstore.BucketName(prefix), jetstreamstore.Bucket(prefix, 1), func(ctx context.Context, js jetstream.JetStream) error {
+		_, err := jetstreamstore.Open(ctx, js, prefix)
+		return err
+	}},
+	{lease.ClockBucketName(prefix), lease.Resources(prefix, lease.DefaultTTL, 1)[1], openLease},
+	{agreement.BucketName(prefix), agreement.Bucket(prefix, 1), openLease},
+	{agreement.BucketName(prefix), agreement.Bucket(prefix, 1), func(ctx context.Context, js jetstream.JetStream) error {
+		_, err := agreement.Open(ctx, js, prefix)
+		return err
+	}},
+	{worker.TagsBucketName(prefix), worker.Resources(prefix, 1)[2], func(ctx context.Context, js jetstream.JetStream) error {
+		_, err := worker.OpenDirectory(ctx, js, prefix, zap.NewNop())
+		return err
+	}},
+	{enrich.BucketName(prefix), enrich.Bucket(prefix, 1), func(ctx context.Context, js jetstream.JetStream) error {
+		if _, err := js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{Name: "SOURCE", Subjects: []string{"source"}}); err != nil {
+			return err
+		}
+		if _, err := js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{Name: "TARGET", Subjects: []string{"target"}, AllowAtomicPublish: true}); err != nil {
+			return err
+		}
+		_, err := enrich.Open(ctx, enrich.Config{
+			Conn: js.Conn(), JetStream: js, IDs: messages.NewClient(js.Conn(), prefix), From: "SOURCE", To: "target", ID: "snowflake",
+		})
+		return err
+	}},
+}
+
+func openLease(ctx context.Context, js jetstream.JetStream) error {
+	for _, r := range lease.Resources(prefix, lease.DefaultTTL, 1) {
+		_ = r.Ensure(ctx, js) // all but the one that forgets
+	}
+	_, err := lease.Open(ctx, lease.Config{JS: js, Layout: snowflake.Default()})
+	return err
+}
+
+// forgetful are all settings with which a server loses or replaces what it was told.
+var forgetful = map[durability.Setting]func(*jetstream.StreamConfig){
+	durability.Storage: func(c *jetstream.StreamConfig) { c.Storage = jetstream.MemoryStorage },
+	durability.Persist: func(c *jetstream.StreamConfig) { c.PersistMode, c.DenyDelete = jetstream.AsyncPersistMode, false },
+	durability.Mirror: func(c *jetstream.StreamConfig) {
+		c.Mirror, c.Subjects = &jetstream.StreamSource{Name: "OTHER"}, nil
+	},
+	durability.Sources: func(c *jetstream.StreamConfig) { c.Sources = []*jetstream.StreamSource{{Name: "OTHER"}} },
+	durability.Transform: func(c *jetstream.StreamConfig) {
+		c.SubjectTransform = &jetstream.SubjectTransformConfig{Source: "$KV.*.>", Destination: "other.>"}
+	},
+	durability.Retention:  func(c *jetstream.StreamConfig) { c.Retention = jetstream.InterestPolicy },
+	durability.MaxAge:     func(c *jetstream.StreamConfig) { c.MaxAge = time.Hour },
+	durability.MessageTTL: func(c *jetstream.StreamConfig) { c.AllowMsgTTL = true },
+	durability.Discard:    func(c *jetstream.StreamConfig) { c.Discard, c.MaxBytes = jetstream.DiscardOld, 1<<20 },
+	durability.NoAck:      func(c *jetstream.StreamConfig) { c.NoAck = true },
+}
+
+// Every bucket that has to last is refused with every setting that makes it forget, by
+// whoever opens it, and by whoever provisions it.
+func TestForgetfulBucketsAreRefused(t *testing.T) {
+	js, err := jetstream.New(natstest.Start(t).Connect(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range lasting {
+		for setting, change := range forgetful {
+			makeBucket(t, js, b.name, change)
+			_, lookErr := b.resource.Look(t.Context(), js)
+			_, applyErr := b.resource.Apply(t.Context(), js)
+			for what, err := range map[string]error{
+				"open":   b.open(t.Context(), js),
+				"ensure": b.resource.Ensure(t.Context(), js),
+				"look":   lookErr,
+				"apply":  applyErr,
+			} {
+				var unsafe *durability.UnsafeError
+				if !errors.As(err, &unsafe) || unsafe.Setting != setting || unsafe.Stream != "KV_"+b.name || !errors.Is(err, durability.ErrUnsafe) {
+					t.Errorf("%s: %s with %s: %v", b.name, what, setting, err)
+				}
+			}
+		}
+	}
+}
+
+// A bucket as idworker makes it passes, and so does one that is bounded without forgetting.
+func TestLastingBucketsPass(t *testing.T) {
+	for what, change := range map[string]func(*jetstream.StreamConfig){
+		"plain":   func(*jetstream.StreamConfig) {},
+		"bounded": func(c *jetstream.StreamConfig) { c.MaxBytes, c.MaxMsgs = 1<<20, 1000 },
+	} {
+		js, err := jetstream.New(natstest.Start(t).Connect(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, b := range lasting {
+			if i == 0 || b.name != lasting[i-1].name {
+				makeBucket(t, js, b.name, change)
+			}
+			if _, err := b.resource.Look(t.Context(), js); err != nil {
+				t.Errorf("%s, %s: look: %v", b.name, what, err)
+			}
+			if err := b.open(t.Context(), js); err != nil {
+				t.Errorf("%s, %s: open: %v", b.name, what, err)
+			}
+		}
+	}
+}
+
+// makeBucket makes a bucket as nats.go does, but for a change, in place of any before.
+func makeBucket(t *testing.T, js jetstream.JetStream, name string, change func(*jetstream.StreamConfig)) {
+	t.Helper()
+	config := jetstream.StreamConfig{
+		Name: "KV_" + name, Subjects: []string{"$KV." + name + ".>"}, Storage: jetstream.FileStorage,
+		MaxMsgsPerSubject: 1, AllowDirect: true, AllowRollup: true, DenyDelete: true, Discard: jetstream.DiscardNew,
+	}
+	change(&config)
+	_ = js.DeleteStream(t.Context(), config.Name) // there may be none
+	if _, err := js.CreateStream(t.Context(), config); err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+}

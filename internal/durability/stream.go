@@ -1,0 +1,80 @@
+package durability
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// ErrUnsafe is wrapped by every [UnsafeError].
+var ErrUnsafe = errors.New("not safe to count in")
+
+// Setting names a setting of a stream with which the server itself loses or replaces
+// messages. The names are those of the server's API.
+type Setting string
+
+// The settings that [CheckStream] looks at.
+const (
+	Storage    Setting = "storage"
+	Persist    Setting = "persist_mode"
+	Mirror     Setting = "mirror"
+	Sources    Setting = "sources"
+	Transform  Setting = "subject_transform"
+	Retention  Setting = "retention"
+	MaxAge     Setting = "max_age"
+	MessageTTL Setting = "allow_msg_ttl"
+	Discard    Setting = "discard"
+	NoAck      Setting = "no_ack"
+
+	// NoExpiry is a max_age of 0 where entries have to expire.
+	NoExpiry Setting = "max_age of 0"
+)
+
+// UnsafeError says which setting of which stream makes it forget, and how.
+type UnsafeError struct {
+	Stream  string // its name; KV_ and the name of the bucket for a bucket
+	Setting Setting
+	Reason  string // what happens because of it
+}
+
+func (e *UnsafeError) Error() string {
+	return fmt.Sprintf("stream %s is %v: its %s: %s", e.Stream, ErrUnsafe, e.Setting, e.Reason)
+}
+
+// Unwrap makes it an [ErrUnsafe].
+func (e *UnsafeError) Unwrap() error { return ErrUnsafe }
+
+// CheckStream refuses every setting with which the server itself loses or replaces what it
+// was told. It is for the streams beneath buckets whose entries have to last; those in which
+// entries expire on purpose, such as leases, do not pass.
+//
+// What the check cannot see: a change made later, data that was restored from a backup, and
+// whether the server syncs to disk, for which see [CheckServers]. The error is an
+// [*UnsafeError] or nil.
+func CheckStream(c jetstream.StreamConfig) error {
+	unsafe := func(setting Setting, reason string) error { return &UnsafeError{c.Name, setting, reason} }
+	switch {
+	case c.Storage != jetstream.FileStorage:
+		return unsafe(Storage, "it is kept in memory and is gone when the server stops")
+	case c.PersistMode == jetstream.AsyncPersistMode:
+		return unsafe(Persist, "it is async, so writes are acknowledged before they are on disk")
+	case c.Mirror != nil:
+		return unsafe(Mirror, "it copies another stream, which overwrites its entries")
+	case len(c.Sources) > 0:
+		return unsafe(Sources, "it copies from other streams, which overwrites its entries")
+	case c.SubjectTransform != nil:
+		return unsafe(Transform, "entries are stored under another key than they were written to")
+	case c.Retention != jetstream.LimitsPolicy:
+		return unsafe(Retention, fmt.Sprintf("it is %s, so entries are gone once they are read", c.Retention))
+	case c.MaxAge != 0:
+		return unsafe(MaxAge, fmt.Sprintf("entries expire after %v", c.MaxAge))
+	case c.AllowMsgTTL:
+		return unsafe(MessageTTL, "single entries can be written so that they expire")
+	case c.Discard != jetstream.DiscardNew && (c.MaxMsgs > 0 || c.MaxBytes > 0):
+		return unsafe(Discard, "when it is full, the oldest entries are removed to make room")
+	case c.NoAck:
+		return unsafe(NoAck, "writes are not acknowledged, so nobody knows whether they count")
+	}
+	return nil
+}

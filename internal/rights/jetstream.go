@@ -1,0 +1,46 @@
+package rights
+
+// The requests of the JetStream API behind what is done with streams and buckets.
+
+// API is the subject of a request to the JetStream API.
+func API(request string) string { return "$JS.API." + request }
+
+// StreamInfo is the request with which a stream is opened, and looked at.
+func StreamInfo(stream string) string { return API("STREAM.INFO." + stream) }
+
+// ConsumerInfo is the request with which a durable consumer is opened.
+func ConsumerInfo(stream, consumer string) string {
+	return API("CONSUMER.INFO." + stream + "." + consumer)
+}
+
+// ReadLeader reads single messages where the stream is written.
+func ReadLeader(stream string) Rights { return Publish(API("STREAM.MSG.GET." + stream)) }
+
+// ProvisionStream makes a stream, or changes its settings.
+func ProvisionStream(stream string) Rights {
+	return Publish(StreamInfo(stream), API("STREAM.CREATE."+stream), API("STREAM.UPDATE."+stream))
+}
+
+// ReadBucket opens a bucket and reads keys.
+func ReadBucket(bucket string) Rights {
+	return Publish(StreamInfo("KV_"+bucket), API("DIRECT.GET.KV_"+bucket+".>"))
+}
+
+// WatchBucket opens a bucket, and lists or watches all of it.
+func WatchBucket(bucket string) Rights {
+	return Publish(
+		StreamInfo("KV_"+bucket),
+		API("CONSUMER.CREATE.KV_"+bucket+".>"), API("CONSUMER.DELETE.KV_"+bucket+".>"), "$JS.FC.KV_"+bucket+".>",
+	)
+}
+
+// WriteBucket writes keys, which may have wildcards; ">" is all of them.
+func WriteBucket(bucket string, keys ...string) (r Rights) {
+	for _, key := range keys {
+		r.Publish = append(r.Publish, "$KV."+bucket+"."+key)
+	}
+	return r
+}
+
+// ProvisionBucket makes a bucket, or changes its settings.
+func ProvisionBucket(bucket string) Rights { return ProvisionStream("KV_" + bucket) }

@@ -1,0 +1,36 @@
+package enrich
+
+import (
+	"github.com/idworker/idworker/internal/rights"
+	"github.com/idworker/idworker/messages"
+)
+
+// Rights are those that a role needs for every enrichment, whatever its streams are: for the
+// records, and to find streams by their subjects.
+func Rights(p messages.Prefix, role rights.Role) rights.Rights {
+	bucket := BucketName(p)
+	switch role {
+	case rights.Enricher:
+		return rights.Join(
+			rights.Publish(p.Segment(">"), p.Snowflake(), rights.API("STREAM.NAMES")),
+			rights.ReadBucket(bucket), rights.WriteBucket(bucket, ">"),
+		)
+	case rights.Admin:
+		return rights.ProvisionBucket(bucket)
+	}
+	return rights.Rights{}
+}
+
+// StreamRights are those that enrichers need for one enrichment, from a source stream to a
+// target stream. To are the subjects that they publish to, that of dead letters included.
+func StreamRights(p messages.Prefix, source, target string, to ...string) rights.Rights {
+	turn := turnSubject(p, enrichmentName(source, target))
+	return rights.Join(
+		rights.Publish(to...),
+		rights.Publish(turn), rights.Subscribe(turn),
+		rights.Publish(rights.StreamInfo(source), rights.API("CONSUMER.CREATE."+source+".>"), rights.API("CONSUMER.MSG.NEXT."+source+".>"),
+			rights.API("CONSUMER.INFO."+source+".>"), rights.API("CONSUMER.DELETE."+source+".>")),
+		rights.ReadLeader(source),
+		rights.Publish(rights.StreamInfo(target)), rights.ReadLeader(target),
+	)
+}

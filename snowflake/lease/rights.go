@@ -1,0 +1,27 @@
+package lease
+
+import (
+	"github.com/idworker/idworker/internal/agreement"
+	"github.com/idworker/idworker/internal/rights"
+	"github.com/idworker/idworker/messages"
+)
+
+// Rights are those that a role needs for the leases of worker IDs.
+func Rights(p messages.Prefix, role rights.Role) rights.Rights {
+	workers, clock := WorkersBucketName(p), ClockBucketName(p)
+	switch role {
+	case rights.Worker:
+		return rights.Join(
+			rights.ReadBucket(workers), rights.WatchBucket(workers), rights.WriteBucket(workers, ">"),
+			rights.ReadBucket(clock), rights.WatchBucket(clock), rights.WriteBucket(clock, ">"),
+			agreement.Rights(p, role), rights.WriteBucket(agreement.BucketName(p), layoutKey, clockKey),
+		)
+	case rights.Admin: // who lists who holds which worker ID
+		return rights.Join(
+			rights.ProvisionBucket(workers), rights.WatchBucket(workers),
+			rights.ProvisionBucket(clock), rights.WatchBucket(clock),
+			agreement.Rights(p, role),
+		)
+	}
+	return rights.Rights{}
+}

@@ -1,0 +1,56 @@
+package worker
+
+import (
+	"github.com/idworker/idworker/internal/loads"
+	"github.com/idworker/idworker/internal/rights"
+	"github.com/idworker/idworker/messages"
+)
+
+// Rights are those that a role needs for requests, for the load path, and for the tag
+// directory. What the store and the leases take is theirs to state.
+func Rights(p messages.Prefix, role rights.Role) rights.Rights {
+	requests := []string{p.Segment(">"), p.Snowflake()}
+	stream, tags := loads.StreamName(p), TagsBucketName(p)
+	switch role {
+	case rights.Worker:
+		return rights.Join(
+			rights.Subscribe(rights.InQueue(p.Segment(">"), p.QueueGroup()), rights.InQueue(p.Snowflake(), p.QueueGroup())),
+			rights.Subscribe(serviceSubjects()...),
+			rights.Publish(loads.Subject(p, "*", ">"), loads.ReserveSubject(p), rights.StreamInfo(stream)),
+			rights.Subscribe(loads.GrantSubject(p, "*")),
+			rights.WatchBucket(tags),
+		)
+	case rights.Loader:
+		consumer := stream + "." + loaderConsumer
+		return rights.Join(
+			rights.Publish(rights.StreamInfo(stream), rights.ConsumerInfo(stream, loaderConsumer),
+				rights.API("CONSUMER.MSG.NEXT."+consumer), "$JS.ACK."+consumer+".>"),
+			rights.Subscribe(rights.InQueue(loads.ReserveSubject(p), p.QueueGroup())),
+			rights.Publish(loads.GrantSubject(p, "*")),
+			rights.WatchBucket(tags), rights.WriteBucket(tags, ">"),
+		)
+	case rights.Admin:
+		consumer := stream + "." + loaderConsumer
+		return rights.Join(
+			rights.Publish(requests...),
+			rights.ProvisionStream(stream), rights.Publish(rights.ConsumerInfo(stream, loaderConsumer),
+				rights.API("CONSUMER.CREATE."+consumer), rights.API("CONSUMER.DURABLE.CREATE."+consumer)),
+			rights.ProvisionBucket(tags), rights.WriteBucket(tags, ">"),
+		)
+	case rights.Enricher:
+		return rights.Publish(requests...)
+	}
+	return rights.Rights{}
+}
+
+// serviceSubjects are those on which a micro service is asked how it is, by all that there
+// are, by name, and by name and ID.
+func serviceSubjects() (all []string) {
+	for _, verb := range []string{"PING", "INFO", "STATS"} {
+		all = append(all, "$SRV."+verb)
+		for _, name := range []string{ServiceName, snowflakeServiceName} {
+			all = append(all, "$SRV."+verb+"."+name, "$SRV."+verb+"."+name+".*")
+		}
+	}
+	return all
+}
