@@ -47,17 +47,17 @@ func Open(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix) (
 // ServerTime is the time at which the server answered when the bucket was opened.
 func (a *Agreement) ServerTime() time.Time { return a.stream.CachedInfo().TimeStamp }
 
-// Find returns what was agreed on for a key, or "" if nothing was yet. The answer may come
-// from a replica that lags.
-func (a *Agreement) Find(ctx context.Context, key string) (string, error) {
+// Find returns what was agreed on for a key, if anything was. The answer may come from a
+// replica that lags.
+func (a *Agreement) Find(ctx context.Context, key string) (value string, found bool, err error) {
 	entry, err := a.kv.Get(ctx, key)
 	if errors.Is(err, jetstream.ErrKeyNotFound) {
-		return "", nil
+		return "", false, nil
 	}
 	if err != nil {
-		return "", a.keyError(key, err)
+		return "", false, a.keyError(key, err)
 	}
-	return string(entry.Value()), nil
+	return string(entry.Value()), true, nil
 }
 
 // The reads of a replica that lags behind the write that beat ours, by milliseconds.
@@ -71,9 +71,9 @@ const (
 // After an error the outcome is unknown, and asking again finds out.
 func (a *Agreement) Agree(ctx context.Context, key, own string) (string, error) {
 	for range agreeAttempts {
-		found, err := a.Find(ctx, key)
-		if found != "" || err != nil {
-			return found, err
+		value, found, err := a.Find(ctx, key)
+		if found || err != nil {
+			return value, err
 		}
 		if _, err = a.kv.Create(ctx, key, []byte(own)); err == nil {
 			return own, nil

@@ -41,8 +41,8 @@ func open(t *testing.T, js jetstream.JetStream) *agreement.Agreement {
 func TestAllAgree(t *testing.T) {
 	js := openJetStream(t)
 	a := open(t, js)
-	if found, err := a.Find(t.Context(), "key"); found != "" || err != nil {
-		t.Errorf("before anybody wrote: %q, %v", found, err)
+	if value, found, err := a.Find(t.Context(), "key"); found || err != nil {
+		t.Errorf("before anybody wrote: %q, %v", value, err)
 	}
 	for _, key := range []string{"key", "deleted"} {
 		if key == "deleted" { // a marker stands where an opinion was
@@ -74,8 +74,8 @@ func TestAllAgree(t *testing.T) {
 				t.Fatalf("%s: opinions differ: %q", key, got)
 			}
 		}
-		if found, err := a.Find(t.Context(), key); found != got[0] || err != nil {
-			t.Errorf("%s: later %q, %v, want %q", key, found, err, got[0])
+		if value, found, err := a.Find(t.Context(), key); value != got[0] || !found || err != nil {
+			t.Errorf("%s: later %q, %v, want %q", key, value, err, got[0])
 		}
 	}
 }

@@ -41,8 +41,8 @@ func (a *Agreement) ClaimStore(ctx context.Context, name string) error {
 // CheckStore is ClaimStore for those who only look: where no loader has been yet, any store
 // is right.
 func (a *Agreement) CheckStore(ctx context.Context, name string) error {
-	installed, err := a.Find(ctx, StoreKey)
-	if err != nil || installed == "" {
+	installed, found, err := a.Find(ctx, StoreKey)
+	if err != nil || !found {
 		return err
 	}
 	return a.sameStore(installed, name)

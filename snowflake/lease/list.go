@@ -122,5 +122,6 @@ func InstalledLayout(ctx context.Context, js jetstream.JetStream, prefix message
 	if err != nil {
 		return "", err
 	}
-	return config.Find(ctx, layoutKey)
+	layout, _, err := config.Find(ctx, layoutKey)
+	return layout, err
 }
