@@ -1,10 +1,10 @@
-// Package store says what a segment store is: the place that remembers how far
+// Package store defines what a segment store is: the place that remembers how far
 // the IDs of each tag have been handed out.
 //
 // A store is the only authority on uniqueness. Everything above it (buffers,
-// load events, grants) may be lost, doubled, late or out of order, and still no
-// ID is handed out twice, as long as one rule holds here: a range that Reserve
-// has returned is never returned again, to anybody, for as long as the data
+// load events, grants) may be lost, duplicated, late or out of order, and still no
+// ID is handed out twice, as long as one rule holds here: once Reserve has returned
+// a range, it never returns any of it again, to anybody, for as long as the data
 // lives.
 //
 // The backends are store/jetstream (no database at all), store/mysql and

@@ -8,18 +8,18 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// batch is how many orders go into one transaction at most.
+// batch is the largest number of orders in one transaction.
 const batch = 500
 
-// persist brings the given number of orders from the stream into the table. An order is
-// acknowledged once it is committed, so a consumer that dies loses nothing: what it had
-// not acknowledged is delivered again, and the table's key tells what is there already.
+// persist moves the given number of orders from the stream into the table. It acknowledges
+// an order once it is committed, so a consumer that dies loses nothing: what it had not
+// acknowledged is delivered again, and the table's key shows what is there already.
 func persist(ctx context.Context, js jetstream.JetStream, orders table, want int) error {
 	consumer, err := js.CreateConsumer(ctx, "ORDERS_READY", jetstream.ConsumerConfig{
 		Durable:       "database",
 		FilterSubject: "orders.ready.>",
 		AckPolicy:     jetstream.AckExplicitPolicy,
-		AckWait:       2 * time.Second, // short, so that this example is
+		AckWait:       2 * time.Second, // short, to keep the example short
 	})
 	if err != nil {
 		return err
@@ -48,8 +48,8 @@ func persist(ctx context.Context, js jetstream.JetStream, orders table, want int
 	return nil
 }
 
-// crash does what a consumer does that dies at the worst moment: it inserts orders and
-// does not come to acknowledge them. It returns how many.
+// crash does what a consumer that dies at the worst moment does: it inserts orders, but
+// never acknowledges them. It returns how many.
 func crash(ctx context.Context, consumer jetstream.Consumer, orders table) (int, error) {
 	msgs, err := fetch(ctx, consumer, batch/5)
 	if err != nil {
@@ -59,7 +59,7 @@ func crash(ctx context.Context, consumer jetstream.Consumer, orders table) (int,
 	return len(msgs), err
 }
 
-// fetch waits for orders, and returns at least one and at most n.
+// fetch waits for orders, and returns at least one and at most n of them.
 func fetch(ctx context.Context, consumer jetstream.Consumer, n int) (msgs []jetstream.Msg, err error) {
 	for len(msgs) == 0 {
 		if err := ctx.Err(); err != nil {

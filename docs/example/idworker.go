@@ -16,18 +16,18 @@ import (
 	"github.com/idworker/idworker/messages"
 )
 
-// idworker is a running installation: one server with its own NATS, and whatever else was
-// started on it.
+// idworker is a running installation: one idworker serve with an embedded NATS server, and
+// whatever else was started on it.
 type idworker struct {
 	binary string
 	url    string
-	log    *os.File // what the processes log
+	log    *os.File // where the processes log to
 	procs  []*exec.Cmd
 	conn   *nats.Conn
 }
 
-// serve starts a server on a free port of the loopback interface, with its data in a
-// folder, and returns when it answers.
+// serve starts idworker serve on a free port of the loopback interface, with its data below
+// dir, and returns when it answers.
 func serve(ctx context.Context, binary, dir string) (*idworker, error) {
 	address, err := freeAddress()
 	if err != nil {
@@ -52,18 +52,18 @@ func (w *idworker) startServer(ctx context.Context, address, data string) (err e
 	if err != nil {
 		return err
 	}
-	// There is no tag yet. To be told so is an answer.
+	// There is no tag yet. Being told so is an answer.
 	return w.await(ctx, "order", messages.ErrNoTag)
 }
 
-// command is a command of idworker. No setting of the environment reaches it.
+// command is an idworker command. It sees no settings from the environment.
 func (w *idworker) command(args ...string) *exec.Cmd {
 	cmd := exec.Command(w.binary, args...)
 	cmd.Env = []string{}
 	return cmd
 }
 
-// start starts one more process, which runs until stop.
+// start starts another process, which runs until stop.
 func (w *idworker) start(args ...string) error {
 	cmd := w.command(args...)
 	cmd.Stdout, cmd.Stderr = w.log, w.log
@@ -74,7 +74,7 @@ func (w *idworker) start(args ...string) error {
 	return nil
 }
 
-// createTag creates a tag as an administrator does, and returns when there are IDs of it.
+// createTag creates a tag, as an administrator would, and returns when it has IDs.
 func (w *idworker) createTag(ctx context.Context, tag string) error {
 	if out, err := w.command("tag", "create", "--server", w.url, tag).CombinedOutput(); err != nil {
 		return fmt.Errorf("create tag %s: %w: %s", tag, err, out)
@@ -82,8 +82,8 @@ func (w *idworker) createTag(ctx context.Context, tag string) error {
 	return w.await(ctx, tag, nil)
 }
 
-// await asks for an ID of a tag until the answer is the wanted one. The IDs are not used:
-// they leave a gap, which does no harm.
+// await asks for an ID of a tag until the answer is the wanted one. It does not use the
+// IDs, so they leave a gap, which does no harm.
 func (w *idworker) await(ctx context.Context, tag string, want error) error {
 	client := messages.NewClient(w.conn, messages.DefaultPrefix)
 	for {
@@ -101,8 +101,8 @@ func (w *idworker) await(ctx context.Context, tag string, want error) error {
 	}
 }
 
-// stop ends all processes, the server last, and shows what they logged if asked to. A
-// process that does not end by itself is killed.
+// stop ends all processes, the one with the NATS server last, and prints their log if show is
+// set. It kills a process that does not end by itself.
 func (w *idworker) stop(show bool) (err error) {
 	if w.conn != nil {
 		w.conn.Close()
@@ -119,7 +119,7 @@ func (w *idworker) stop(show bool) (err error) {
 	return errors.Join(err, w.log.Close())
 }
 
-// freeAddress is an address that nobody listens on.
+// freeAddress returns an address that nobody listens on.
 func freeAddress() (string, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// report shows what became of the orders, and fails unless that is what had to.
+// report prints what became of the orders, and fails unless it is as it should be.
 func report(ctx context.Context, js jetstream.JetStream, orders table, good, broken int) error {
 	if err := orders.printFirst(ctx, 5); err != nil {
 		return err
@@ -32,7 +32,7 @@ func report(ctx context.Context, js jetstream.JetStream, orders table, good, bro
 }
 
 // printDeadLetters prints the orders that could not be stamped, and why. A dead letter is
-// published before the orders behind it, so none is missing when those are there.
+// published before the orders behind it, so once those have arrived, none is missing.
 func printDeadLetters(ctx context.Context, js jetstream.JetStream) (n int, err error) {
 	consumer, err := js.OrderedConsumer(ctx, "ORDERS_READY", jetstream.OrderedConsumerConfig{FilterSubjects: []string{"orders.dead"}})
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	_ "modernc.org/sqlite" // the driver
 )
 
-// table is where orders end up. Its key is the ID that idworker gave them, and there is
-// no other sequence or counter in this database.
+// table is where orders end up. Its key is the ID that idworker gave them. This database has
+// no sequence or counter of its own.
 type table struct{ db *sql.DB }
 
 func openTable(ctx context.Context, path string) (table, error) {
@@ -33,8 +33,8 @@ func openTable(ctx context.Context, path string) (table, error) {
 func (t table) close() error { return t.db.Close() }
 
 // insert inserts enriched orders in one transaction, and returns how many were there
-// already: an order that is delivered again has the ID that it had before, so that
-// its key is taken and nothing happens.
+// already. An order that is delivered again has the same ID as before, so its key is taken
+// and nothing happens.
 func (t table) insert(ctx context.Context, msgs []jetstream.Msg) (known int, err error) {
 	tx, err := t.db.BeginTx(ctx, nil)
 	if err != nil {
@@ -62,7 +62,7 @@ func (t table) insert(ctx context.Context, msgs []jetstream.Msg) (known int, err
 	return known, tx.Commit()
 }
 
-// count is how many orders there are, and how many different ones: no two of what
+// count returns how many orders there are, and how many different ones: no two orders that
 // produce publishes have the same cents.
 func (t table) count(ctx context.Context) (rows, different int, err error) {
 	err = t.db.QueryRowContext(ctx, `SELECT count(*), count(DISTINCT cents) FROM orders`).Scan(&rows, &different)

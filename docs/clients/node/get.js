@@ -1,4 +1,4 @@
-// Prints IDs, one a line: node get.js SUBJECT [N]. The server is $NATS_URL.
+// Prints IDs, one per line: node get.js SUBJECT [N]. The server is $NATS_URL.
 import { connect } from "@nats-io/transport-node"
 import { ids } from "./idworker.js"
 

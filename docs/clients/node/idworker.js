@@ -1,8 +1,8 @@
-// IDs of idworker for Node.js, as docs/protocol.md says.
+// A client of idworker for Node.js, written from docs/protocol.md.
 import { RequestError, TimeoutError } from "@nats-io/transport-node"
 import { setTimeout as pause } from "node:timers/promises"
 
-const tries = [250, 500, 1000, 3000] // ms; a worker may take 2 s to say no
+const tries = [250, 500, 1000, 3000] // ms; a worker may take 2 s to refuse
 
 export class IDError extends Error {
   constructor(code, text) { super(`${text} (${code})`); this.code = code }
@@ -23,7 +23,7 @@ export async function ids(nc, subject, n = 1) {
   }
 }
 
-// Nobody listens just now, a request or its reply was lost, a worker has no IDs just now.
+// No responders, a lost request or reply, or a worker that has no IDs: all of these pass.
 function passes(err) {
   return err instanceof RequestError && err.isNoResponders() || err instanceof TimeoutError || err.code === 429 || err.code === 503
 }
