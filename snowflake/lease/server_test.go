@@ -442,7 +442,7 @@ func TestLeaseTaken(t *testing.T) {
 		func(key string) error { return kv.Delete(t.Context(), key) },
 		func(key string) error { _, err := kv.PutString(t.Context(), key, "not even JSON"); return err },
 		func(key string) error {
-			_, err := kv.Put(t.Context(), key, encode(leaseEntry{Hold: "x", Layout: layout64.String()}))
+			_, err := kv.Put(t.Context(), key, encode(leaseValue{Hold: "x", Layout: layout64.String()}))
 			return err
 		},
 	} {
