@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/idworker/idworker/internal/agreement"
-	"github.com/idworker/idworker/snowflake"
 )
 
 // The keys of the config bucket.
@@ -17,22 +16,22 @@ const (
 
 // admit checks all that has to be right before a worker ID is claimed, and returns
 // the time that it found right and the leases that there are.
-func (m *Manager) admit(ctx context.Context, clock snowflake.Clock) (reading, []record, error) {
+func (m *Manager) admit(ctx context.Context, clock *ownClock) (reading, []record, error) {
 	if err := m.checkLayout(ctx); err != nil {
 		return reading{}, nil, err
 	}
-	read, err := m.askServer(ctx, clock)
+	read, err := clock.askServer(ctx)
 	if err != nil {
 		return reading{}, nil, err
 	}
 	if err := m.checkCreated(ctx, read.created); err != nil {
 		return reading{}, nil, err
 	}
-	leases, err := m.list(ctx, m.workers)
+	leases, err := m.workers.list(ctx)
 	if err != nil {
 		return reading{}, nil, err
 	}
-	others, err := m.peersOf(leases)
+	others, err := clock.peersOf(leases)
 	if err != nil {
 		return reading{}, nil, err
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/idworker/idworker/snowflake"
 	"github.com/idworker/idworker/testing/natstest"
+	"github.com/idworker/idworker/testing/soak"
 )
 
 // TestHoldersComeAndGo: 72 at a time share 64 worker IDs on a real server, and half of
@@ -21,10 +22,8 @@ import (
 // is over. All IDs differ, no two holders of a worker ID overlap, and each gets a
 // worker ID within a minute; how soon is logged, for that depends on the host.
 func TestHoldersComeAndGo(t *testing.T) {
-	holders := 600
-	if testing.Short() {
-		holders = 150
-	}
+	t.Parallel()
+	holders := soak.Pick(150, 600)
 	net := natstest.Start(t)
 	provision(t, net)
 	c := &churn{net: net}

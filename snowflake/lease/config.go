@@ -93,6 +93,9 @@ func (c Config) check() error {
 	return nil
 }
 
+// units is a duration in the layout's time units.
+func (c *Config) units(d time.Duration) int64 { return int64(d / c.Layout.Spec().Unit) }
+
 // CheckTTL says whether workers with the default layout accept such a TTL. Its error is
 // ErrConfig.
 func CheckTTL(ttl time.Duration) error { return checkTTL(ttl, snowflake.Default()) }

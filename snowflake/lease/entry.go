@@ -1,84 +1,73 @@
 package lease
 
 import (
-	"encoding/json"
+	"bytes"
+	"context"
+	"errors"
 	"fmt"
-	"strconv"
-	"strings"
-	"time"
-
-	"github.com/idworker/idworker/snowflake"
 )
 
-// leaseEntry is the value of a key in the bucket of leases.
-type leaseEntry struct {
-	Hold     string    `json:"hold"` // names one holding of one worker ID
-	Instance string    `json:"instance"`
-	Host     string    `json:"host,omitempty"`
-	Since    time.Time `json:"since"`
-	Clock    int64     `json:"clock"` // of the holder at this heartbeat, Unix time in ms
-	Layout   string    `json:"layout"`
+// entry is one key of a bucket, as the hold that writes it knows it. A hold has two:
+// the lease, and the fence in the clock bucket.
+type entry struct {
+	bucket   bucket
+	key      string
+	revision uint64            // at which the entry is as it was listed, or ours; 0 if there was none
+	ours     func(record) bool // recognises a value that this hold has written
 }
 
-// clockEntry is the value of a key in the clock bucket.
-type clockEntry struct {
-	Hi   int64  `json:"hi"` // in the layout's time units
-	Hold string `json:"hold"`
+// errOlder: the entry is ours, but not what was just written.
+var errOlder = errors.New("an older value of this hold is still there")
+
+// write writes value on condition that the entry is still at the known revision. After
+// any error it rereads the entry, since the write may have been made all the same. It
+// returns the value that is known to be there and to be ours, and an error unless that
+// is value: ErrLost if the entry is not ours.
+func (e *entry) write(ctx context.Context, value []byte) ([]byte, error) {
+	revision, err := e.bucket.update(ctx, e.key, value, e.revision)
+	if err == nil {
+		e.revision = revision
+		return value, nil
+	}
+	found, readErr := e.reread(ctx)
+	if readErr != nil {
+		return nil, fmt.Errorf("%w, after a failed write: %w", readErr, err)
+	}
+	if !bytes.Equal(found, value) {
+		return found, fmt.Errorf("%w: %w", err, errOlder)
+	}
+	return value, nil
 }
 
-// encode of two structs of text and integers; they always marshal.
-func encode(entry any) []byte {
-	data, err := json.Marshal(entry)
+// reread returns the value of the entry, which is ours, and takes over its revision.
+// ErrLost says that the entry is gone or somebody else's.
+func (e *entry) reread(ctx context.Context) ([]byte, error) {
+	found, err := e.bucket.get(ctx, e.key)
+	switch {
+	case errors.Is(err, errAbsent):
+		return nil, fmt.Errorf("%w: its entry is gone", ErrLost)
+	case err != nil:
+		return nil, err
+	case !e.ours(found):
+		return nil, fmt.Errorf("%w: its entry is another holder's", ErrLost)
+	}
+	e.revision = found.revision
+	return found.value, nil
+}
+
+// remove deletes the entry unless it is gone or somebody else's. If an earlier write of
+// ours arrived late, the entry is not at the known revision, hence the second attempt.
+func (e *entry) remove(ctx context.Context) error {
+	err := e.bucket.remove(ctx, e.key, e.revision)
+	if !errors.Is(err, errConflict) {
+		return err
+	}
+	_, err = e.reread(ctx)
+	if errors.Is(err, ErrLost) {
+		return nil
+	}
 	if err != nil {
-		panic(err)
+		return err
 	}
-	return data
-}
-
-func decodeLease(r record) (leaseEntry, error) {
-	var e leaseEntry
-	if err := json.Unmarshal(r.value, &e); err != nil || e.Hold == "" {
-		return leaseEntry{}, corrupt(r)
-	}
-	return e, nil
-}
-
-// decodeClock is strict: an hi that is guessed may be one that was passed long ago.
-// A marker where an entry was is corrupt too, for nobody deletes one.
-func decodeClock(r record) (clockEntry, error) {
-	var e struct {
-		Hi   *int64 `json:"hi"`
-		Hold string `json:"hold"`
-	}
-	if err := json.Unmarshal(r.value, &e); r.deleted || err != nil || e.Hi == nil || *e.Hi < 0 || e.Hold == "" {
-		return clockEntry{}, corrupt(r)
-	}
-	return clockEntry{*e.Hi, e.Hold}, nil
-}
-
-func corrupt(r record) error {
-	if r.deleted {
-		return fmt.Errorf("%w: key %s was deleted", ErrCorrupt, r.key)
-	}
-	return fmt.Errorf("%w: key %s: %.100q", ErrCorrupt, r.key, r.value)
-}
-
-// key is where a worker ID is found in both buckets: 7, or with datacenters 3.7.
-func key(l snowflake.Layout, datacenter, worker int64) string {
-	if l.MaxDatacenter() == 0 {
-		return strconv.FormatInt(worker, 10)
-	}
-	return fmt.Sprintf("%d.%d", datacenter, worker)
-}
-
-// parseKey reads a key of this layout.
-func parseKey(l snowflake.Layout, text string) (datacenter, worker int64, ok bool) {
-	last := text
-	if first, rest, two := strings.Cut(text, "."); two {
-		last = rest
-		datacenter, _ = strconv.ParseInt(first, 10, 64)
-	}
-	worker, _ = strconv.ParseInt(last, 10, 64)
-	ok = worker >= 0 && worker <= l.MaxWorkerID() && datacenter >= 0 && datacenter <= l.MaxDatacenter()
-	return datacenter, worker, ok && key(l, datacenter, worker) == text
+	return e.bucket.remove(ctx, e.key, e.revision)
 }

@@ -1,15 +1,11 @@
 package lease
 
-import (
-	"time"
-
-	"github.com/idworker/idworker/snowflake"
-)
+import "time"
 
 // Figures tells how a [Manager] is doing.
 type Figures struct {
 	// ClockDiff is how far this clock was ahead of the server's when they were last
-	// compared: at a heartbeat, or when a worker ID was to be claimed.
+	// compared: at a heartbeat, or before a claim.
 	ClockDiff time.Duration
 
 	// Reserved is how far ahead of the clock time is reserved for the worker ID:
@@ -21,22 +17,8 @@ type Figures struct {
 // Figures may be called from any goroutine.
 func (m *Manager) Figures() Figures {
 	f := Figures{ClockDiff: time.Duration(m.clockDiff.Load())}
-	if r := m.reserved.Load(); r != nil {
-		f.Reserved = r.until.Sub(clockTime(r.clock))
+	if h := m.current.Load(); h != nil {
+		f.Reserved = m.cfg.Layout.TimeAt(h.hi.Load()).Sub(h.clock.time())
 	}
 	return f
 }
-
-// reservation is the time that a holding may use.
-type reservation struct {
-	until time.Time
-	clock snowflake.Clock
-}
-
-// noteReserved has Figures tell of what a holding may use now.
-func (m *Manager) noteReserved(h *hold) {
-	m.reserved.Store(&reservation{m.cfg.Layout.TimeAt(h.hi), h.clock})
-}
-
-// diff is how far the clock is ahead of the server's, as well as can be told.
-func (r reading) diff() time.Duration { return r.before.Add(r.after.Sub(r.before) / 2).Sub(r.server) }

@@ -3,6 +3,7 @@ package lease
 import (
 	"context"
 	"errors"
+	"flag"
 	"slices"
 	"sync"
 	"testing"
@@ -17,7 +18,15 @@ import (
 	"github.com/idworker/idworker/testing/natstest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// TestMain lets more tests run at once than there are cores, because those on real
+// servers mostly wait for leases to expire. -parallel on the command line takes
+// precedence.
+func TestMain(m *testing.M) {
+	if err := flag.Set("test.parallel", "8"); err != nil {
+		panic(err)
+	}
+	goleak.VerifyTestMain(m)
+}
 
 const prefix = messages.DefaultPrefix
 

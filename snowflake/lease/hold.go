@@ -1,61 +1,108 @@
 package lease
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/idworker/idworker/snowflake"
 )
 
-// hold is one holding of one worker ID, from claim to release.
+// hold is one process's period of having one worker ID, from claim to release. All but
+// hi is used by one goroutine alone.
 type hold struct {
-	worker int64
-	key    string // of both entries
-	id     string // marks the entries as ours
-	gen    *snowflake.Generator
-	clock  snowflake.Clock
-	since  time.Time
-
+	cfg     *Config
+	worker  int64
+	id      string // marks the entries as ours
+	host    string // only for those who look at the leases
+	since   time.Time
+	clock   *ownClock
 	created time.Time // of the clock bucket
 
-	// The revisions at which the entries are ours, as far as is known.
-	leaseRevision, clockRevision uint64
+	lease entry
+	fence entry        // in the clock bucket
+	hi    atomic.Int64 // the end of the time that is known for certain to be ours
 
-	hi int64 // known for certain to be ours
-
-	good     time.Time // when the last heartbeat that succeeded began
-	outvoted bool      // the server's clock is off, and that was logged
+	gen     *snowflake.Generator
+	renewed time.Time // when the last heartbeat that succeeded began
 }
 
-// keep sends heartbeats until ctx ends or the worker ID is lost, and returns why.
-func (m *Manager) keep(ctx context.Context, h *hold) error {
-	next := h.good.Add(m.cfg.TTL / beatsPerTTL)
+// claim claims the worker ID: the lease, then the time from hi on. ErrLost says that it
+// is somebody else's.
+func (h *hold) claim(ctx context.Context, hi int64) error {
+	if err := h.writeLease(ctx); err != nil {
+		return err
+	}
+	// What is below hi belongs to the holders before us, even if the last of them
+	// was ahead of its clock.
+	lo := max(hi, h.cfg.Layout.TimestampAt(h.since), 0)
+	err := h.reserveFrom(ctx, lo)
+	if err == nil {
+		return nil
+	}
+	return errors.Join(err, h.giveBack(lo))
+}
+
+// reserveFrom reserves the time from lo on and makes the generator for it.
+func (h *hold) reserveFrom(ctx context.Context, lo int64) error {
+	if err := h.writeHi(ctx, lo+h.cfg.units(h.cfg.TTL)); err != nil {
+		return err
+	}
+	// Asked once more: the bucket that accepted the write may be a new one.
+	read, err := h.clock.askServer(ctx)
+	if err != nil {
+		return err
+	}
+	if err := h.checkSameBucket(read); err != nil {
+		return err
+	}
+	h.gen, err = snowflake.New(snowflake.Settings{
+		Layout:     h.cfg.Layout,
+		Datacenter: h.cfg.Datacenter,
+		Worker:     h.worker,
+		Fence:      snowflake.Fence{Lo: lo, Hi: h.hi.Load()},
+		MaxAhead:   h.cfg.MaxAhead,
+		Clock:      h.clock.now,
+	})
+	return err
+}
+
+// How often a hold is renewed, as parts of the TTL.
+const (
+	beatsPerTTL   = 3
+	retriesPerTTL = 30 // after a heartbeat that failed
+)
+
+// renewUntilLost sends heartbeats until ctx ends or the worker ID is lost, and returns
+// why.
+func (h *hold) renewUntilLost(ctx context.Context) error {
+	ttl := h.cfg.TTL
+	next := h.renewed.Add(ttl / beatsPerTTL)
 	for {
 		pause(ctx, time.Until(next))
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
 		began := time.Now()
-		expires := h.good.Add(m.cfg.TTL)
-		err := m.beat(ctx, h, expires)
+		expires := h.renewed.Add(ttl)
+		err := h.renew(ctx, expires)
 		switch {
 		case err == nil:
-			h.good, next = began, began.Add(m.cfg.TTL/beatsPerTTL)
-		case final(err), ctx.Err() != nil:
+			h.renewed, next = began, began.Add(ttl/beatsPerTTL)
+		case isFinal(err), ctx.Err() != nil:
 			return err
 		case !time.Now().Before(expires):
-			return fmt.Errorf("%w: no heartbeat for %v: %w", ErrLost, m.cfg.TTL, err)
+			return fmt.Errorf("%w: no heartbeat succeeded for %v: %w", ErrLost, ttl, err)
 		default:
-			next = time.Now().Add(m.cfg.TTL / retriesPerTTL)
+			next = time.Now().Add(ttl / retriesPerTTL)
 		}
 	}
 }
 
-// final reports whether trying again is no use.
-func final(err error) bool {
+// isFinal reports whether a heartbeat failed in a way that no retry can mend.
+func isFinal(err error) bool {
 	for _, e := range []error{ErrLost, ErrClockSkew, ErrForeignLayout, ErrClockLost} {
 		if errors.Is(err, e) {
 			return true
@@ -64,94 +111,78 @@ func final(err error) bool {
 	return false
 }
 
-// beat is one heartbeat. All of it has to succeed: a lease without time is of no use.
-func (m *Manager) beat(ctx context.Context, h *hold, expires time.Time) error {
+// renew is one heartbeat. All of it has to succeed: a lease without time is of no use.
+func (h *hold) renew(ctx context.Context, expires time.Time) error {
 	ctx, cancel := context.WithDeadline(ctx, expires)
 	defer cancel()
-	if err := m.writeLease(ctx, h); err != nil {
+	if err := h.writeLease(ctx); err != nil {
 		return err
 	}
-	read, err := m.askServer(ctx, h.clock)
+	read, err := h.clock.askServer(ctx)
 	if err != nil {
 		return err
 	}
-	if err := m.sameBucket(h, read); err != nil {
+	if err := h.checkSameBucket(read); err != nil {
 		return err
 	}
-	if err := m.checkDrift(ctx, h, read); err != nil {
+	if err := h.clock.checkDrift(ctx, read); err != nil {
 		return err
 	}
 	// From the time that was just compared: a clock that is set a day ahead right
 	// now must not give away that day.
-	hi := m.cfg.Layout.TimestampAt(read.before) + m.units(m.cfg.TTL)
-	if hi <= h.hi { // the clock was set back
+	hi := h.cfg.Layout.TimestampAt(read.before) + h.cfg.units(h.cfg.TTL)
+	if hi <= h.hi.Load() { // the clock was set back
 		return nil
 	}
-	err = m.writeHi(ctx, h, hi)
-	h.gen.Extend(h.hi) // known to be ours, whatever else went wrong
-	m.noteReserved(h)
+	err = h.writeHi(ctx, hi)
+	h.gen.Extend(h.hi.Load()) // known to be ours, whatever else went wrong
 	return err
 }
 
-// writeLease writes the lease at the revision that it is known to have.
-func (m *Manager) writeLease(ctx context.Context, h *hold) error {
-	value := encode(leaseEntry{
+// checkSameBucket makes sure that the clock bucket is the one that it was at the claim.
+func (h *hold) checkSameBucket(read reading) error {
+	if read.created.Equal(h.created) {
+		return nil
+	}
+	return fmt.Errorf("%w: %s was created at %v at the claim, and at %v now",
+		ErrClockLost, ClockBucketName(h.cfg.Prefix), h.created, read.created)
+}
+
+// writeLease writes the lease, with the time of this clock.
+func (h *hold) writeLease(ctx context.Context) error {
+	_, err := h.lease.write(ctx, encode(leaseValue{
 		Hold:     h.id,
-		Instance: m.cfg.Instance,
-		Host:     m.host,
+		Instance: h.cfg.Instance,
+		Host:     h.host,
 		Since:    h.since,
-		Clock:    clockTime(h.clock).UnixMilli(),
-		Layout:   m.cfg.Layout.String(),
-	})
-	_, err := m.write(ctx, m.workers, h.key, value, &h.leaseRevision, func(r record) bool {
-		e, err := decodeLease(r)
-		return err == nil && e.Hold == h.id
-	})
+		Clock:    h.clock.time().UnixMilli(),
+		Layout:   h.cfg.Layout.String(),
+	}))
 	return err
 }
 
-// writeHi writes hi at the revision that it is known to have. Where it fails, h.hi is
-// still what is known for certain to be ours, which may have become more.
-func (m *Manager) writeHi(ctx context.Context, h *hold, hi int64) error {
-	value := encode(clockEntry{Hi: hi, Hold: h.id})
-	written, err := m.write(ctx, m.clocks, h.key, value, &h.clockRevision, func(r record) bool {
-		e, err := decodeClock(r)
-		return err == nil && e.Hold == h.id
-	})
+// writeHi writes hi to the clock bucket. If that fails, h.hi still is what is known for
+// certain to be ours, which may have become more.
+func (h *hold) writeHi(ctx context.Context, hi int64) error {
+	written, err := h.fence.write(ctx, encode(clockValue{Hi: hi, Hold: h.id}))
 	if written != nil {
-		e, corrupt := decodeClock(record{key: h.key, value: written})
+		v, corrupt := decodeClock(record{key: h.fence.key, value: written})
 		if corrupt != nil {
 			return corrupt
 		}
-		h.hi = e.Hi
+		h.hi.Store(v.Hi)
 	}
 	return err
 }
 
-// errOlder: the entry is ours, but not what was just written.
-var errOlder = errors.New("it was not written")
+// ownsLease reports whether this hold has written that lease.
+func (h *hold) ownsLease(r record) bool {
+	v, err := decodeLease(r)
+	return err == nil && v.Hold == h.id
+}
 
-// write writes an entry, if it is still at that revision, and if that is not certain
-// looks whose it is. It returns what is known to stand there and to be ours; and an
-// error if that is not value: ErrLost if it is not ours.
-func (m *Manager) write(ctx context.Context, b bucket, key string, value []byte, at *uint64, ours func(record) bool) ([]byte, error) {
-	revision, err := m.update(ctx, b, key, value, *at)
-	if err == nil {
-		*at = revision
-		return value, nil
-	}
-	found, readErr := m.get(ctx, b, key)
-	switch {
-	case errors.Is(readErr, errAbsent):
-		return nil, fmt.Errorf("%w: %w, and then there was none", ErrLost, err)
-	case readErr != nil:
-		return nil, fmt.Errorf("%w, and then: %w", err, readErr)
-	case !ours(found):
-		return nil, fmt.Errorf("%w: %w: somebody else has it", ErrLost, err)
-	}
-	*at = found.revision
-	if !bytes.Equal(found.value, value) {
-		return found.value, fmt.Errorf("%w: %w", err, errOlder)
-	}
-	return value, nil
+// ownsFence reports whether this hold has written that entry of the clock bucket.
+func (h *hold) ownsFence(r record) bool {
+	v, err := decodeClock(r)
+	return err == nil && v.Hold == h.id
 }

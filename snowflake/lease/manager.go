@@ -38,7 +38,7 @@ type Manager struct {
 	server  server
 
 	clockDiff atomic.Int64 // nanoseconds
-	reserved  atomic.Pointer[reservation]
+	current   atomic.Pointer[hold]
 }
 
 // Open opens the buckets, which have to exist, and checks what a claim will check: the
@@ -78,26 +78,12 @@ func Open(ctx context.Context, cfg Config) (*Manager, error) {
 
 func newManager(cfg Config, workers, clocks bucket, config agreed, server server) *Manager {
 	host, _ := os.Hostname() // only for those who look
-	return &Manager{cfg: cfg, host: host, workers: workers, clocks: clocks, config: config, server: server}
+	return &Manager{cfg: cfg, host: host, workers: bounded{workers}, clocks: bounded{clocks}, config: config, server: server}
 }
-
-func (m *Manager) newClock() snowflake.Clock {
-	if m.cfg.Clock != nil {
-		return m.cfg.Clock
-	}
-	return snowflake.SystemClock()
-}
-
-// How often, as parts of the TTL.
-const (
-	beatsPerTTL   = 3
-	retriesPerTTL = 30 // after a heartbeat that failed, and at first between claims
-	claimsPerTTL  = 6  // at last, between claims
-)
 
 // Run claims a worker ID and keeps it until ctx ends; if it is lost, it claims another.
 // Then it releases the worker ID, and returns what could not be released, if
-// anything: that is a delay for a successor and no more.
+// anything: that delays a successor and does no other harm.
 //
 // notify is told each change, and each failed attempt to claim. It is called from
 // here: while it runs there are no heartbeats, so it should return soon. It is not
@@ -105,34 +91,34 @@ const (
 // before it has returned.
 func (m *Manager) Run(ctx context.Context, notify func(State)) error {
 	for attempt := 0; ctx.Err() == nil; attempt++ {
-		h, err := m.claim(ctx)
+		h, err := m.seek(ctx)
 		if err == nil {
 			attempt = -1
-			if err = m.hold(ctx, h, notify); ctx.Err() != nil {
+			if err = m.keep(ctx, h, notify); ctx.Err() != nil {
 				return err
 			}
 		} else if ctx.Err() == nil {
 			if attempt == 0 {
-				m.cfg.Log.Warn("no worker ID yet, trying on", zap.Error(err))
+				m.cfg.Log.Warn("no worker ID yet, trying again", zap.Error(err))
 			}
 			notify(State{Err: err})
-			pause(ctx, m.claimPause(attempt))
+			pause(ctx, m.seekPause(attempt))
 		}
 	}
 	return nil
 }
 
-// hold keeps a worker ID until it is lost or ctx ends, and returns what could not be
-// released.
-func (m *Manager) hold(ctx context.Context, h *hold, notify func(State)) error {
-	log := m.cfg.Log.With(zap.String("worker_id", h.key))
+// keep keeps a hold until it is lost or ctx ends, reports both its beginning and its
+// loss, and returns what could not be released.
+func (m *Manager) keep(ctx context.Context, h *hold, notify func(State)) error {
+	log := m.cfg.Log.With(zap.String("worker_id", h.lease.key))
 	log.Info("worker ID claimed")
-	m.noteReserved(h)
-	defer m.reserved.Store(nil)
+	m.current.Store(h)
 	notify(State{Generator: h.gen, Datacenter: m.cfg.Datacenter, Worker: h.worker})
-	lost := m.keep(ctx, h)
+	lost := h.renewUntilLost(ctx)
+	m.current.Store(nil)
 	if ctx.Err() != nil {
-		return m.release(h)
+		return h.release()
 	}
 	h.gen.Revoke()
 	log.Warn("worker ID given up", zap.Error(lost))
@@ -140,40 +126,23 @@ func (m *Manager) hold(ctx context.Context, h *hold, notify func(State)) error {
 	if !errors.Is(lost, ErrClockSkew) {
 		return nil // it is not ours any more, or nobody knows
 	}
-	err := m.release(h)
+	err := h.release()
 	if err != nil {
-		log.Warn("worker ID was not released, it will expire", zap.Error(err))
+		log.Warn("worker ID was not released and will expire", zap.Error(err))
 	}
 	return err
 }
 
-// claimPause is random, so that those who wait for a worker ID do not all come at once.
-func (m *Manager) claimPause(attempt int) time.Duration {
-	longest := min(m.cfg.TTL/retriesPerTTL<<min(attempt, 10), m.cfg.TTL/claimsPerTTL)
+// How often a worker ID is sought, as parts of the TTL.
+const (
+	firstSeeksPerTTL = 30
+	laterSeeksPerTTL = 6
+)
+
+// seekPause is random, so that those who wait for a worker ID do not all come at once.
+func (m *Manager) seekPause(attempt int) time.Duration {
+	longest := min(m.cfg.TTL/firstSeeksPerTTL<<min(attempt, 10), m.cfg.TTL/laterSeeksPerTTL)
 	return longest/2 + rand.N(longest/2)
-}
-
-// callTimeout bounds one request to JetStream. A heartbeat as a whole ends with the TTL.
-const callTimeout = 5 * time.Second
-
-// The calls, each with its bound.
-
-func (m *Manager) list(ctx context.Context, b bucket) ([]record, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	return b.list(ctx)
-}
-
-func (m *Manager) get(ctx context.Context, b bucket, key string) (record, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	return b.get(ctx, key)
-}
-
-func (m *Manager) update(ctx context.Context, b bucket, key string, value []byte, revision uint64) (uint64, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	return b.update(ctx, key, value, revision)
 }
 
 // pause waits for d, or until ctx ends.

@@ -15,6 +15,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/idworker/idworker/snowflake"
+	"github.com/idworker/idworker/testing/soak"
 )
 
 // narrow has two worker IDs, so that there is always somebody who waits for one.
@@ -246,10 +247,7 @@ func (p *process) step(ctx context.Context, rng *rand.Rand) {
 // day. Whatever happens, holders of one worker ID own disjoint time, and none is
 // further ahead of its clock than it may be.
 func TestNoDuplicateWhateverHappens(t *testing.T) {
-	runs := 1000
-	if testing.Short() {
-		runs = 100
-	}
+	runs := soak.Pick(100, 1000)
 	var ids, holds, losses atomic.Int64
 	t.Run("seeds", func(t *testing.T) {
 		const lanes = 4

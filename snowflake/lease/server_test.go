@@ -65,6 +65,7 @@ func TestCleanStopHandsOverAtOnce(t *testing.T) {
 // TestAllTaken is said clearly, and a worker ID that becomes free is found soon: at
 // once after a clean stop, within the TTL and what the server is late after a crash.
 func TestAllTaken(t *testing.T) {
+	t.Parallel()
 	net := natstest.Start(t)
 	js := provision(t, net)
 	cfg := config(js)
@@ -117,6 +118,7 @@ func TestAllTaken(t *testing.T) {
 // TestJetStreamAway: what is reserved is issued, then nothing, and once JetStream is
 // back it goes on by itself.
 func TestJetStreamAway(t *testing.T) {
+	t.Parallel()
 	net := natstest.Start(t)
 	cfg := config(provision(t, net))
 	r := run(t, cfg)
@@ -148,6 +150,7 @@ func TestJetStreamAway(t *testing.T) {
 // TestStoppedHolder: one that is stopped for longer than its lease, with requests
 // waiting, finds its time over when it goes on, and its successor's time is another.
 func TestStoppedHolder(t *testing.T) {
+	t.Parallel()
 	cfg := config(provision(t, natstest.Start(t)))
 	cfg.Layout = narrow
 	run(t, cfg).waitHeld(t)
@@ -207,6 +210,7 @@ func TestStoppedHolder(t *testing.T) {
 // TestServerRestarts: with JetStream back before the time is over nothing is lost, and
 // the clock bucket is still the same.
 func TestServerRestarts(t *testing.T) {
+	t.Parallel()
 	net := natstest.Start(t)
 	cfg := config(provision(t, net))
 	r := run(t, cfg)
@@ -236,6 +240,7 @@ func reserved(t *testing.T, cfg Config) time.Time {
 // TestClusterLosesItsLeader: three replicas report conflicts differently, and the
 // clock bucket must be known again when another server leads it.
 func TestClusterLosesItsLeader(t *testing.T) {
+	t.Parallel()
 	net := natstest.StartCluster(t, 3)
 	cfg := config(newJS(t, net))
 	cfg.TTL, cfg.Layout = 6*time.Second, narrow
@@ -267,6 +272,7 @@ func TestClusterLosesItsLeader(t *testing.T) {
 // TestDriftingClockLeaves: of three workers, one whose clock drifts gives up its worker
 // ID, and the others do not; it comes back when its clock is right.
 func TestDriftingClockLeaves(t *testing.T) {
+	t.Parallel()
 	js := provision(t, natstest.Start(t))
 	var clocks [3]offClock
 	var all [3]*runner
@@ -349,6 +355,7 @@ func TestForeignLayout(t *testing.T) {
 // TestClockBucketDeleted: who holds a worker ID stops, and nobody begins anew in an
 // empty bucket.
 func TestClockBucketDeleted(t *testing.T) {
+	t.Parallel()
 	net := natstest.Start(t)
 	js := provision(t, net)
 	r := run(t, config(js))
@@ -372,6 +379,7 @@ func TestClockBucketDeleted(t *testing.T) {
 // TestLeaseBucketDeleted: the worker ID is lost, and another is found once there is a
 // bucket again, by itself. A restart of the server does not make a bucket a new one.
 func TestLeaseBucketDeleted(t *testing.T) {
+	t.Parallel()
 	net := natstest.Start(t)
 	js := provision(t, net)
 	r := run(t, config(js))
@@ -388,6 +396,7 @@ func TestLeaseBucketDeleted(t *testing.T) {
 // TestCorruptEntries make their worker ID unusable and no other, and are named when
 // there is nothing else.
 func TestCorruptEntries(t *testing.T) {
+	t.Parallel()
 	js := provision(t, natstest.Start(t))
 	cfg := config(js)
 	cfg.Layout = narrow
@@ -433,6 +442,7 @@ func TestCorruptEntries(t *testing.T) {
 
 // TestLeaseTaken: somebody else's mark in the lease, or none, is the end.
 func TestLeaseTaken(t *testing.T) {
+	t.Parallel()
 	js := provision(t, natstest.Start(t))
 	kv, err := js.KeyValue(t.Context(), WorkersBucketName(prefix))
 	if err != nil {
@@ -442,7 +452,7 @@ func TestLeaseTaken(t *testing.T) {
 		func(key string) error { return kv.Delete(t.Context(), key) },
 		func(key string) error { _, err := kv.PutString(t.Context(), key, "not even JSON"); return err },
 		func(key string) error {
-			_, err := kv.Put(t.Context(), key, encode(leaseEntry{Hold: "x", Layout: layout64.String()}))
+			_, err := kv.Put(t.Context(), key, encode(leaseValue{Hold: "x", Layout: layout64.String()}))
 			return err
 		},
 	} {

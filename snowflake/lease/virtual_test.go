@@ -73,14 +73,14 @@ func TestAllTakenIsFoundByListing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
 		w.layout = snowflake.Default()
-		value := encode(leaseEntry{Hold: "x", Clock: time.Now().UnixMilli(), Layout: w.layout.String()})
+		value := encode(leaseValue{Hold: "x", Clock: time.Now().UnixMilli(), Layout: w.layout.String()})
 		for worker := range 1024 {
 			if _, err := w.workers.write(record{key: fmt.Sprint(worker), value: value}, 0); err != nil {
 				t.Fatal(err)
 			}
 		}
 		p := w.process("p", 1)
-		_, err := p.manager().claim(t.Context())
+		_, err := p.manager().seek(t.Context())
 		if !errors.Is(err, ErrNoWorkerID) || !strings.Contains(err.Error(), "of 1024, 1024 are leased") {
 			t.Fatal(err)
 		}
@@ -216,7 +216,7 @@ func TestEndOfTheLayout(t *testing.T) {
 		q := w.process("q", 2)
 		q.skew = p.skew
 		q.setClock(p.off)
-		if _, err := q.manager().claim(t.Context()); !errors.Is(err, snowflake.ErrExhausted) {
+		if _, err := q.manager().seek(t.Context()); !errors.Is(err, snowflake.ErrExhausted) {
 			t.Fatal(err)
 		}
 	})

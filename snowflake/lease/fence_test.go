@@ -1,0 +1,275 @@
+package lease
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/idworker/idworker/snowflake"
+)
+
+// These tests go through the argument of doc.go step by step; the model test tries
+// everything at once, and meets some of this only in its long form.
+
+// fault is what happens to writes.
+type fault int
+
+const (
+	noFault fault = iota
+	notMade
+	answerLost
+	arrivesLate // when the test calls arrive
+)
+
+// faulty is a bucket whose writes and reads fail as the test says.
+type faulty struct {
+	bucket
+	writes fault
+	blind  bool // reads fail
+	arrive func()
+}
+
+func (f *faulty) update(ctx context.Context, key string, value []byte, revision uint64) (uint64, error) {
+	switch f.writes {
+	case noFault:
+		return f.bucket.update(ctx, key, value, revision)
+	case answerLost:
+		_, _ = f.bucket.update(ctx, key, value, revision)
+	case arrivesLate:
+		f.arrive = func() { _, _ = f.bucket.update(context.Background(), key, value, revision) }
+	}
+	return 0, errTimeout
+}
+
+func (f *faulty) get(ctx context.Context, key string) (record, error) {
+	if f.blind {
+		return record{}, errTimeout
+	}
+	return f.bucket.get(ctx, key)
+}
+
+// faultyHold is a hold of p, whose writes then fail as the test says.
+func faultyHold(t *testing.T, p *process) (h *hold, leases, clocks *faulty) {
+	t.Helper()
+	m := p.manager()
+	leases, clocks = &faulty{bucket: m.workers}, &faulty{bucket: m.clocks}
+	m.workers, m.clocks = leases, clocks
+	return mustSeek(t, m), leases, clocks
+}
+
+func mustSeek(t *testing.T, m *Manager) *hold {
+	t.Helper()
+	h, err := m.seek(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// TestTimeIsUsedOnceItIsKnownToBeReserved: a heartbeat raises the fence if the answer, or
+// the hold's own mark in the entry, says that the time is reserved; and not otherwise.
+func TestTimeIsUsedOnceItIsKnownToBeReserved(t *testing.T) {
+	mark := encode(clockValue{Hi: 1 << 50, Hold: "another"})
+	for _, tc := range []struct {
+		name           string
+		writes         fault
+		blind          bool
+		before         func(s *fakeStore, key string)
+		raised, failed bool
+		lost           bool
+	}{
+		{name: "answer", raised: true},
+		{name: "answer lost, mark read", writes: answerLost, raised: true},
+		{name: "answer lost, nothing read", writes: answerLost, blind: true, failed: true},
+		{name: "not made, older mark read", writes: notMade, failed: true},
+		{name: "not made, nothing read", writes: notMade, blind: true, failed: true},
+		{name: "late, nothing read", writes: arrivesLate, blind: true, failed: true},
+		{name: "another's mark", failed: true, lost: true, before: func(s *fakeStore, key string) {
+			_, _ = s.write(record{key: key, value: mark}, s.latest(key).revision)
+		}},
+		{name: "gone", failed: true, lost: true, before: func(s *fakeStore, key string) { s.expire(key) }},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld()
+				p := w.process("p", 1)
+				h, _, clocks := faultyHold(t, p)
+				hi := h.hi.Load()
+				time.Sleep(modelTTL / 3)
+				if tc.before != nil {
+					tc.before(w.clocks, h.fence.key)
+				}
+				clocks.writes, clocks.blind = tc.writes, tc.blind
+				err := h.renew(t.Context(), time.Now().Add(modelTTL))
+				if (err != nil) != tc.failed || errors.Is(err, ErrLost) != tc.lost {
+					t.Error(err)
+				}
+				if raised := h.hi.Load() > hi; raised != tc.raised {
+					t.Errorf("hi was %d, is %d", hi, h.hi.Load())
+				}
+				p.setClock(time.Until(w.layout.TimeAt(hi)))
+				if _, err := h.gen.Next(); tc.raised != (err == nil) || !tc.raised && !errors.Is(err, snowflake.ErrFenced) {
+					t.Errorf("at the old hi: %v", err)
+				}
+				if tc.lost {
+					return
+				}
+				clocks.writes, clocks.blind = noFault, false
+				if clocks.arrive != nil {
+					clocks.arrive()
+				}
+				p.setClock(0)
+				for range 2 { // the first one may only find out what is there
+					time.Sleep(time.Second)
+					err = h.renew(t.Context(), time.Now().Add(modelTTL))
+				}
+				if err != nil || h.hi.Load() <= hi {
+					t.Errorf("did not go on: %v", err)
+				}
+			})
+		})
+	}
+}
+
+// TestClaimThatIsNotKnownToBeMade gives no hold, and leaves no lease behind.
+func TestClaimThatIsNotKnownToBeMade(t *testing.T) {
+	for _, tc := range []struct {
+		writes  fault
+		blind   bool
+		claimed bool
+	}{
+		{answerLost, false, true},
+		{answerLost, true, false},
+		{notMade, false, false},
+		{notMade, true, false},
+		{arrivesLate, true, false},
+	} {
+		t.Run(fmt.Sprintf("%+v", tc), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld()
+				m := w.process("p", 1).manager()
+				m.clocks = &faulty{bucket: m.clocks, writes: tc.writes, blind: tc.blind}
+				h, err := m.seek(t.Context())
+				if (err == nil) != tc.claimed {
+					t.Fatal(err)
+				}
+				if tc.claimed {
+					mustNext(t, h.gen)
+					return
+				}
+				for _, r := range w.workers.list() {
+					if !r.deleted {
+						t.Errorf("worker ID %s is still leased", r.key)
+					}
+				}
+			})
+		})
+	}
+}
+
+// TestSuccessorOfACrashBeginsAboveItsFence, although its clock is not there yet.
+func TestSuccessorOfACrashBeginsAboveItsFence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		crashed := mustSeek(t, w.process("p", 1).manager())
+		mustSeek(t, w.process("other", 2).manager()) // has the other worker ID
+		w.workers.expire(crashed.lease.key)
+		q := w.process("q", 3)
+		q.ahead = time.Hour
+		h := mustSeek(t, q.manager())
+		if id := mustNext(t, h.gen); h.worker != crashed.worker || w.layout.Timestamp(id) < crashed.hi.Load() {
+			t.Errorf("worker ID %d begins at %d; %d was reserved up to %d", h.worker, w.layout.Timestamp(id), crashed.worker, crashed.hi.Load())
+		}
+	})
+}
+
+// TestReleaseAfterALateWrite: a write of ours that arrives after its heartbeat failed
+// moves the entry on. Still the unused time is given back, and the lease.
+func TestReleaseAfterALateWrite(t *testing.T) {
+	for _, late := range []string{"lease", "fence"} {
+		t.Run(late, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld()
+				h, leases, clocks := faultyHold(t, w.process("p", 1))
+				mustNext(t, h.gen)
+				time.Sleep(modelTTL / 3)
+				b := map[string]*faulty{"lease": leases, "fence": clocks}[late]
+				b.writes, b.blind = arrivesLate, true
+				if err := h.renew(t.Context(), time.Now().Add(modelTTL)); err == nil {
+					t.Fatal("nothing failed")
+				}
+				b.writes, b.blind = noFault, false
+				b.arrive()
+				if err := h.release(); err != nil {
+					t.Error(err)
+				}
+				if _, err := h.gen.Next(); !errors.Is(err, snowflake.ErrRevoked) {
+					t.Errorf("after the release: %v", err)
+				}
+				found := w.clocks.latest(h.fence.key)
+				if v, err := decodeClock(found); err != nil || v.Hi != h.gen.Last()+1 {
+					t.Errorf("hi is %s, want %d; %v", found.value, h.gen.Last()+1, err)
+				}
+				if !w.workers.latest(h.lease.key).deleted {
+					t.Error("the lease is still there")
+				}
+			})
+		})
+	}
+}
+
+// TestReleaseLeavesASuccessorAlone: what is somebody else's by then stays as it is.
+func TestReleaseLeavesASuccessorAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		old := mustSeek(t, w.process("p", 1).manager())
+		mustSeek(t, w.process("other", 2).manager()) // has the other worker ID
+		w.workers.expire(old.lease.key)
+		q := w.process("q", 3)
+		q.ahead = time.Hour
+		successor := mustSeek(t, q.manager())
+		if err := old.release(); !errors.Is(err, ErrLost) {
+			t.Error(err)
+		}
+		lease, fence := w.workers.latest(old.lease.key), w.clocks.latest(old.fence.key)
+		if !successor.ownsLease(lease) || !successor.ownsFence(fence) {
+			t.Errorf("%s, %s", lease.value, fence.value)
+		}
+		if v, err := decodeClock(fence); err != nil || v.Hi != successor.hi.Load() {
+			t.Errorf("hi is %s, want %d; %v", fence.value, successor.hi.Load(), err)
+		}
+	})
+}
+
+// steppingServer sets a process's clock right after it was compared.
+type steppingServer struct {
+	server
+	p *process
+}
+
+func (s steppingServer) ask(ctx context.Context) (now, created time.Time, err error) {
+	now, created, err = s.server.ask(ctx)
+	s.p.setClock(24 * time.Hour)
+	return now, created, err
+}
+
+// TestClockSetDuringAHeartbeat: the day by which the clock is off is not given away.
+func TestClockSetDuringAHeartbeat(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		p := w.process("p", 1)
+		h, _, _ := faultyHold(t, p)
+		h.clock.server = steppingServer{h.clock.server, p}
+		time.Sleep(modelTTL / 3)
+		hi := h.hi.Load()
+		if err := h.renew(t.Context(), time.Now().Add(modelTTL)); err != nil {
+			t.Fatal(err)
+		}
+		if latest := w.layout.TimestampAt(time.Now().Add(modelTTL)); h.hi.Load() <= hi || h.hi.Load() > latest {
+			t.Errorf("reserved up to %d, want %d at most", h.hi.Load(), latest)
+		}
+	})
+}
