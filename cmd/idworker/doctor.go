@@ -11,6 +11,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/idworker/idworker/internal/agreement"
+	"github.com/idworker/idworker/internal/backend"
+	"github.com/idworker/idworker/internal/natsconn"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/snowflake/lease"
 	jetstreamstore "github.com/idworker/idworker/store/jetstream"
@@ -80,7 +82,7 @@ func (f *findings) warn(what, why string) { fmt.Fprintf(f.out, "warn  %s: %s\n",
 
 // Run prints what is right and what is wrong.
 func (d *doctorCmd) Run(ctx context.Context, out output) error {
-	_, kind, err := d.dsn()
+	source, err := d.backend()
 	if err != nil {
 		return err
 	}
@@ -102,12 +104,12 @@ func (d *doctorCmd) Run(ctx context.Context, out output) error {
 		return errSick // no question would be answered
 	}
 	d.server(ctx, f, conn)
-	d.rights(ctx, f, conn, kind)
-	d.examine(ctx, f, js, kind)
+	d.rights(ctx, f, conn, source.Kind())
+	d.examine(ctx, f, js, source.Kind())
 	if d.Role != roleEnricher {
 		d.clock(ctx, f, js)
 		d.layout(ctx, f, js)
-		d.database(ctx, f, js, kind)
+		d.database(ctx, f, js, source)
 	}
 	if f.sick {
 		return errSick
@@ -126,14 +128,14 @@ func inbox(conn *nats.Conn) error {
 		return err
 	}
 	if last := conn.LastError(); errors.Is(last, nats.ErrPermissionViolation) {
-		return refused(last, nil)
+		return advise(natsconn.Denied(last, nil))
 	}
 	return nil
 }
 
 // server looks at the server: which one it is, and whether it keeps what it is told.
 func (d *doctorCmd) server(ctx context.Context, f *findings, conn *nats.Conn) {
-	f.note("server", nil, fmt.Sprintf("%s %s, version %s", conn.ConnectedServerName(), redact(conn.ConnectedUrl()), conn.ConnectedServerVersion()))
+	f.note("server", nil, fmt.Sprintf("%s %s, version %s", conn.ConnectedServerName(), natsconn.Redact(conn.ConnectedUrl()), conn.ConnectedServerVersion()))
 	if d.Role == roleEnricher {
 		return // its server is that of its streams, whose matter this is
 	}
@@ -146,7 +148,7 @@ func (d *doctorCmd) server(ctx context.Context, f *findings, conn *nats.Conn) {
 }
 
 // examine looks at streams and buckets.
-func (d *doctorCmd) examine(ctx context.Context, f *findings, js jetstream.JetStream, kind string) {
+func (d *doctorCmd) examine(ctx context.Context, f *findings, js jetstream.JetStream, kind backend.Kind) {
 	part := partIDs
 	if d.Role == roleEnricher {
 		part = partEnrich
@@ -179,13 +181,13 @@ func (d *doctorCmd) examine(ctx context.Context, f *findings, js jetstream.JetSt
 
 // checkSafe finds out whether the buckets in which the role counts can be trusted to keep
 // what they are told.
-func (r role) checkSafe(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, kind string) error {
+func (r role) checkSafe(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, kind backend.Kind) error {
 	if r != roleLoader {
 		if err := lease.CheckBuckets(ctx, js, prefix); err != nil {
 			return err
 		}
 	}
-	if r == roleWorker || kind != kindJetStream {
+	if r == roleWorker || kind != backend.JetStream {
 		return nil
 	}
 	_, err := jetstreamstore.Open(ctx, js, prefix)
@@ -242,24 +244,24 @@ func (d *doctorCmd) layout(ctx context.Context, f *findings, js jetstream.JetStr
 }
 
 // database looks at the segment store, for those who use it.
-func (d *doctorCmd) database(ctx context.Context, f *findings, js jetstream.JetStream, kind string) {
+func (d *doctorCmd) database(ctx context.Context, f *findings, js jetstream.JetStream, source backend.Backend) {
 	if d.Role == roleWorker {
 		return
 	}
-	if kind == kindJetStream {
-		f.note("store", d.sameStore(ctx, f, js, kind), "jetstream")
+	if source.Kind() == backend.JetStream {
+		f.note("store", d.sameStore(ctx, f, js, source.Name()), "jetstream")
 		return
 	}
-	segments, err := d.open(ctx, js, d.Prefix)
+	segments, err := source.Open(ctx, js, d.Prefix)
 	if err != nil {
 		f.note("store", err, "")
 		return
 	}
-	defer func() { _ = segments.close() }()
-	if err = d.sameStore(ctx, f, js, segments.name); err == nil {
-		err = f.ask(ctx, segments.Store.(database).Check)
+	defer func() { _ = segments.Close() }()
+	if err = d.sameStore(ctx, f, js, source.Name()); err == nil {
+		err = f.ask(ctx, segments.Check)
 	}
-	f.note("store", err, segments.name+" answers, its table is as it should be")
+	f.note("store", err, source.Name()+" answers, its table is as it should be")
 }
 
 func (d *doctorCmd) sameStore(ctx context.Context, f *findings, js jetstream.JetStream, name string) error {

@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/idworker/idworker/internal/agreement"
+	"github.com/idworker/idworker/internal/backend"
 	"github.com/idworker/idworker/internal/loads"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/messages/enrich"
@@ -51,7 +52,7 @@ func (r rights) plus(more rights) rights {
 }
 
 // needs are the rights without which a role cannot do its work.
-func (r role) needs(p messages.Prefix, kind string) rights {
+func (r role) needs(p messages.Prefix, kind backend.Kind) rights {
 	switch r {
 	case roleWorker:
 		return workerNeeds(p)
@@ -78,7 +79,7 @@ func workerNeeds(p messages.Prefix) rights {
 	return need
 }
 
-func loaderNeeds(p messages.Prefix, kind string) rights {
+func loaderNeeds(p messages.Prefix, kind backend.Kind) rights {
 	of := loads.StreamName(p) + ".loader"
 	need := rights{
 		publish: []string{
@@ -89,16 +90,16 @@ func loaderNeeds(p messages.Prefix, kind string) rights {
 	}
 	need.publish = append(need.publish, watch(worker.TagsBucketName(p))...)
 	need.publish = append(need.publish, read(agreement.BucketName(p))...)
-	if kind == kindJetStream {
+	if kind == backend.JetStream {
 		need.publish = append(need.publish, append(watch(jetstreamstore.BucketName(p)), read(jetstreamstore.BucketName(p))...)...)
 		need.publish = append(need.publish, write(jetstreamstore.BucketName(p), ">"))
 	}
 	return need
 }
 
-func adminNeeds(p messages.Prefix, kind string) (need rights) {
+func adminNeeds(p messages.Prefix, kind backend.Kind) (need rights) {
 	streams := []string{loads.StreamName(p), "KV_" + worker.TagsBucketName(p), "KV_" + agreement.BucketName(p), "KV_" + lease.WorkersBucketName(p), "KV_" + lease.ClockBucketName(p)}
-	if kind == kindJetStream {
+	if kind == backend.JetStream {
 		streams = append(streams, "KV_"+jetstreamstore.BucketName(p))
 		need.publish = append(need.publish, write(jetstreamstore.BucketName(p), ">"))
 	}
@@ -132,7 +133,7 @@ func watch(bucket string) []string {
 func write(bucket, key string) string { return "$KV." + bucket + "." + key }
 
 // rights compares what the user may with what the role needs.
-func (d *doctorCmd) rights(ctx context.Context, f *findings, conn *nats.Conn, kind string) {
+func (d *doctorCmd) rights(ctx context.Context, f *findings, conn *nats.Conn, kind backend.Kind) {
 	if d.JSDomain != "" {
 		f.warn("rights", "not looked at with --js-domain")
 		return
