@@ -14,7 +14,7 @@ func advise(err error) error {
 	var denied *natsconn.DeniedError
 	switch {
 	case errors.Is(err, embedded.ErrInUse):
-		return fmt.Errorf("%w; stop it, connect to it with --server, or choose another --data", err)
+		return fmt.Errorf("%w; stop that process, connect to it with --server, or choose another --data", err)
 	case errors.Is(err, embedded.ErrDamaged):
 		return fmt.Errorf("%w. Restore a backup, or start over in another --data folder, with tags whose --first is above all IDs in use", err)
 	case !errors.As(err, &denied):

@@ -35,11 +35,11 @@ func TestParse(t *testing.T) {
 		name, table string
 	}{
 		"jetstream": {backend.JetStream, "jetstream", table},
-		"mysql://u:" + canary + "@tcp(127.0.0.1:1)/shop":                            {backend.MySQL, "mysql shop.leaf_alloc", table},
-		"mysql://u:" + canary + "@tcp(127.0.0.1:1)/shop?tls=true":                   {backend.MySQL, "mysql ids.leaf", "ids.leaf"},
-		"mysql://u:" + canary + "@/#?%@tcp([::1]:1)/shop":                           {backend.MySQL, "mysql shop.leaf_alloc", table},
-		"postgres://u:" + canary + "@127.0.0.1:1/shop":                              {backend.Postgres, "postgres shop.leaf_alloc", table},
-		"postgresql://u:" + canary + "%40%2f%23@[::1]:1/shop?sslmode=disable":       {backend.Postgres, "postgres shop.ids.leaf", "ids.leaf"},
+		"mysql://u:" + canary + "@tcp(127.0.0.1:1)/shop":                             {backend.MySQL, "mysql shop.leaf_alloc", table},
+		"mysql://u:" + canary + "@tcp(127.0.0.1:1)/shop?tls=true":                    {backend.MySQL, "mysql ids.leaf", "ids.leaf"},
+		"mysql://u:" + canary + "@/#?%@tcp([::1]:1)/shop":                            {backend.MySQL, "mysql shop.leaf_alloc", table},
+		"postgres://u:" + canary + "@127.0.0.1:1/shop":                               {backend.Postgres, "postgres shop.leaf_alloc", table},
+		"postgresql://u:" + canary + "%40%2f%23@[::1]:1/shop?sslmode=disable":        {backend.Postgres, "postgres shop.ids.leaf", "ids.leaf"},
 		"postgres://u:" + canary + "@127.0.0.1:1,127.0.0.1:2/shop?connect_timeout=1": {backend.Postgres, "postgres shop.leaf_alloc", table},
 	} {
 		b, err := backend.Parse(dsn, want.table)
