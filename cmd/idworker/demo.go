@@ -9,23 +9,25 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/idworker/idworker/internal/backend"
+	"github.com/idworker/idworker/internal/natsconn"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
 )
 
-// The demo's tag and how much it asks for.
+// The demo's tag, and how many IDs it gets.
 const (
 	demoTag   = "order"
 	demoStep  = 1000
 	demoBatch = 100
 )
 
-// demo makes sure that there is a tag, asks for IDs over the wire as any service
-// would, and prints them with the commands to get more.
-func demo(ctx context.Context, out output, own installation, from storeFlags) error {
+// demo creates a tag if there is none, asks for IDs over the wire as any service would,
+// and prints them with the commands that get more.
+func demo(ctx context.Context, out output, own installation, source backend.Backend) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	err := own.withTags(ctx, from, func(ctx context.Context, t tags) error {
+	err := own.withTags(ctx, source, func(ctx context.Context, t tags) error {
 		err := t.store.CreateTag(ctx, store.Tag{Name: demoTag, Step: demoStep, Next: 1})
 		if errors.Is(err, store.ErrTagExists) {
 			return nil
@@ -53,7 +55,7 @@ func demo(ctx context.Context, out output, own installation, from storeFlags) er
 		return err
 	}
 	self, server := os.Args[0], ""
-	if url := redact(own.Server); own.Server != "" && url != nats.DefaultURL {
+	if url := natsconn.Redact(own.Server); own.Server != "" && url != nats.DefaultURL {
 		server = " --server " + url
 	}
 	fmt.Fprintf(out, `
@@ -73,7 +75,7 @@ func demo(ctx context.Context, out output, own installation, from storeFlags) er
 	return nil
 }
 
-// firstID waits until the worker has heard of a tag that was just made.
+// firstID waits until the worker knows a tag that was just created.
 func firstID(ctx context.Context, client *messages.Client) (int64, error) {
 	for {
 		id, err := client.Next(ctx, demoTag)

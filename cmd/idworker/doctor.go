@@ -9,7 +9,9 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/idworker/idworker/internal/backend"
 	"github.com/idworker/idworker/internal/doctor"
+	"github.com/idworker/idworker/internal/natsconn"
 	"github.com/idworker/idworker/internal/rights"
 )
 
@@ -30,7 +32,7 @@ var errSick = errors.New("something is wrong, see the lines with FAIL")
 
 // Run prints what is right and what is wrong.
 func (d *doctorCmd) Run(ctx context.Context, out output) error {
-	_, kind, err := d.dsn()
+	source, err := d.backend()
 	if err != nil {
 		return err
 	}
@@ -44,7 +46,7 @@ func (d *doctorCmd) Run(ctx context.Context, out output) error {
 	defer conn.Close()
 	ctx, cancel := context.WithTimeout(ctx, commandTimeout)
 	defer cancel()
-	look, closeStore, err := d.doctor(ctx, conn, js, kind)
+	look, closeStore, err := d.doctor(ctx, conn, js, source)
 	if err != nil {
 		return err
 	}
@@ -57,16 +59,16 @@ func (d *doctorCmd) Run(ctx context.Context, out output) error {
 }
 
 // doctor says what to look at for the role. The store is to be closed afterwards.
-func (d *doctorCmd) doctor(ctx context.Context, conn *nats.Conn, js jetstream.JetStream, kind string) (look *doctor.Doctor, closeStore func(), err error) {
+func (d *doctorCmd) doctor(ctx context.Context, conn *nats.Conn, js jetstream.JetStream, source backend.Backend) (look *doctor.Doctor, closeStore func(), err error) {
 	part := partIDs
 	if d.Role.is(rights.Enricher) {
 		part = partEnrich
 	}
 	look = &doctor.Doctor{
 		Conn: conn, JetStream: js, Prefix: d.Prefix, Domain: d.JSDomain,
-		Role: string(d.Role), Needs: d.Role.needs(d.Prefix, kind),
-		Resources: d.resources(d.Prefix, part, kind),
-		Server:    fmt.Sprintf("%s %s, version %s", conn.ConnectedServerName(), redact(conn.ConnectedUrl()), conn.ConnectedServerVersion()),
+		Role: string(d.Role), Needs: d.Role.needs(d.Prefix, source.Kind()),
+		Resources: d.resources(d.Prefix, part, source.Kind()),
+		Server:    fmt.Sprintf("%s %s, version %s", conn.ConnectedServerName(), natsconn.Redact(conn.ConnectedUrl()), conn.ConnectedServerVersion()),
 	}
 	if d.Role.is(rights.Enricher) { // its server is that of its streams, whose owner decides
 		return look, func() {}, nil
@@ -83,22 +85,22 @@ func (d *doctorCmd) doctor(ctx context.Context, conn *nats.Conn, js jetstream.Je
 	if !d.Role.counts() {
 		return look, func() {}, nil
 	}
-	closeStore, err = d.lookAtStore(ctx, look, js, kind)
+	closeStore, err = d.lookAtStore(ctx, look, js, source)
 	return look, closeStore, err
 }
 
-// lookAtStore has the doctor look at the store, too.
-func (d *doctorCmd) lookAtStore(ctx context.Context, look *doctor.Doctor, js jetstream.JetStream, kind string) (closeStore func(), err error) {
-	look.Store, look.CheckStore = kind, func(context.Context) error { return nil } // its bucket is a resource
-	if kind == kindJetStream {
+// lookAtStore has the doctor look at the store, too. That of JetStream is a resource already.
+func (d *doctorCmd) lookAtStore(ctx context.Context, look *doctor.Doctor, js jetstream.JetStream, source backend.Backend) (closeStore func(), err error) {
+	look.Store, look.CheckStore = source.Name(), func(context.Context) error { return nil }
+	if source.Kind() == backend.JetStream {
 		return func() {}, nil
 	}
-	segments, err := d.open(ctx, js, d.Prefix)
+	segments, err := source.Open(ctx, js, d.Prefix)
 	if err != nil {
 		return nil, err
 	}
-	look.Store, look.CheckStore = segments.name, segments.Store.(database).Check
-	return func() { _ = segments.close() }, nil
+	look.CheckStore = segments.Check
+	return func() { _ = segments.Close() }, nil
 }
 
 // printFinding prints a line, with what can be done about it.

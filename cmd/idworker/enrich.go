@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
+	"github.com/idworker/idworker/internal/natsconn"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/messages/enrich"
 )
@@ -20,31 +21,31 @@ type enrichCmd struct {
 	installation `embed:""`
 
 	From   string `required:"" help:"Stream to read events from." placeholder:"STREAM"`
-	Filter string `help:"Which subjects of it." default:">" placeholder:"SUBJECT"`
-	To     string `required:"" help:"Where stamped events go; its wildcards stand for what those of --filter matched." placeholder:"SUBJECT"`
+	Filter string `help:"Which of its subjects to read." default:">" placeholder:"SUBJECT"`
+	To     string `required:"" help:"Subject for stamped events; its wildcards stand for what those of --filter matched." placeholder:"SUBJECT"`
 	ID     string `required:"" help:"Which IDs: snowflake, or segment:TAG; {{wildcard(n)}} in the tag is what the nth * of --filter matched." placeholder:"KIND"`
 
 	JSON       string          `name:"json" help:"Put the ID into the event's JSON object too, at this path, as a string." placeholder:"KEY.KEY"`
-	JSONNumber bool            `name:"json-number" help:"As a JSON number, which JavaScript rounds beyond 2^53."`
-	Existing   enrich.Existing `help:"What becomes of events with an ID: keep (passed on with it) or refuse." default:"keep" enum:"keep,refuse"`
-	DeadLetter string          `help:"Subject for events that cannot be stamped. Without it they hold up those behind them." placeholder:"SUBJECT"`
+	JSONNumber bool            `name:"json-number" help:"Write the ID as a JSON number, which JavaScript rounds beyond 2^53."`
+	Existing   enrich.Existing `help:"What to do with events that have an ID already: keep it and pass them on, or refuse them." default:"keep" enum:"keep,refuse"`
+	DeadLetter string          `help:"Subject for events that cannot be stamped. Without one, such an event holds up all those behind it." placeholder:"SUBJECT"`
 
-	Replicas  int `help:"Replicas of the bucket of records if it is created, 1 to 5." default:"1"`
+	Replicas  int `help:"Replicas of the bucket of records, if it is created; 1 to 5." default:"1"`
 	httpFlags `embed:""`
 
-	LogLevel zapcore.Level `help:"Least level to log: debug, info, warn, error." default:"info"`
+	LogLevel zapcore.Level `help:"Lowest level that is logged: debug, info, warn or error." default:"info"`
 }
 
 // Run enriches until ctx ends.
 func (c *enrichCmd) Run(ctx context.Context) error {
 	log := newLogger(c.LogLevel)
 	defer func() { _ = log.Sync() }() // stderr cannot be synced on every system
-	conn, js, err := c.dial(stayConnected("idworker enrich", log)...)
+	conn, js, err := c.dial(natsconn.Stay("idworker enrich", log)...)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	starting, explain := whenRefused(ctx, conn)
+	starting, explain := natsconn.WhenDenied(ctx, conn)
 	enricher, err := c.open(starting, conn, js, log)
 	if err := explain(err); err != nil {
 		return err
@@ -78,8 +79,8 @@ func (c *enrichCmd) open(ctx context.Context, conn *nats.Conn, js jetstream.JetS
 	})
 }
 
-// showProgress shows how it goes, once a second on a line of its own if stderr is a
-// terminal, until done.
+// showProgress shows figures once a second, on one line, until done. It does so only if
+// stderr is a terminal.
 func showProgress(done <-chan struct{}, e *enrich.Enricher) {
 	info, err := os.Stderr.Stat()
 	if err != nil || info.Mode()&os.ModeCharDevice == 0 {

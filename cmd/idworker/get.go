@@ -10,6 +10,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/idworker/idworker/internal/natsconn"
 	"github.com/idworker/idworker/messages"
 )
 
@@ -17,10 +18,10 @@ import (
 type getCmd struct {
 	installation `embed:""`
 
-	What      []string      `arg:"" optional:"" name:"tag [n]" help:"Tag whose IDs to get, unless --snowflake, and how many."`
+	What      []string      `arg:"" optional:"" name:"tag [n]" help:"The tag to get IDs of, unless --snowflake is given, and how many."`
 	Snowflake bool          `help:"Get snowflake IDs."`
 	Ranges    bool          `help:"Print ranges, first-last, instead of single IDs."`
-	Timeout   time.Duration `help:"How long to wait for IDs. That no worker is there at all is said after a second." default:"5s"`
+	Timeout   time.Duration `help:"How long to wait for IDs. If there is no worker at all, the command fails after a second." default:"5s"`
 }
 
 // parse reads the arguments: TAG [N], or [N] with --snowflake.
@@ -41,7 +42,7 @@ func (g *getCmd) parse() (tag string, n int64, err error) {
 	case 1:
 		n, err := strconv.ParseInt(rest[0], 10, 64)
 		if err != nil || n < 1 {
-			return "", 0, fmt.Errorf("%w: %q, want a decimal from 1 on", messages.ErrCount, rest[0])
+			return "", 0, fmt.Errorf("%w: %q, want a decimal number from 1 on", messages.ErrCount, rest[0])
 		}
 		return tag, n, nil
 	}
@@ -49,10 +50,10 @@ func (g *getCmd) parse() (tag string, n int64, err error) {
 }
 
 // nobodyFor is how long get looks for a worker: longer than a restart leaves the queue
-// group empty, and not so long that whoever forgot to start one wonders.
+// group empty, but not so long that someone who forgot to start one is left wondering.
 const nobodyFor = time.Second
 
-// ask gets n IDs within the timeout. That nobody is there to be asked is said earlier.
+// ask gets n IDs within the timeout. It fails earlier if there is nobody to ask.
 func (g *getCmd) ask(ctx context.Context, client *messages.Client, tag string, n int64) ([]messages.Range, error) {
 	ctx, cancel := context.WithTimeout(ctx, g.Timeout)
 	defer cancel()
@@ -82,7 +83,7 @@ func (g *getCmd) Run(ctx context.Context, out output) error {
 		return err
 	}
 	defer conn.Close()
-	ctx, explain := whenRefused(ctx, conn)
+	ctx, explain := natsconn.WhenDenied(ctx, conn)
 	ranges, err := g.ask(ctx, messages.NewClient(conn, g.Prefix), tag, n)
 	err = explain(err)
 	switch {

@@ -10,6 +10,8 @@ import (
 	"github.com/idworker/idworker/internal/agreement"
 	"github.com/idworker/idworker/internal/doctor"
 	"github.com/idworker/idworker/internal/durability"
+	"github.com/idworker/idworker/internal/embedded"
+	"github.com/idworker/idworker/internal/natsconn"
 	"github.com/idworker/idworker/snowflake/lease"
 )
 
@@ -46,7 +48,30 @@ func isLines(text string, all []error) bool {
 
 // hints are what can be done about an error, or "". The first one that knows it counts.
 var hints = []func(error) string{
-	hintForeignStore, hintUnsafe, hintMissing, hintClockLost, hintDoctor,
+	hintDenied, hintForeignStore, hintUnsafe, hintMissing, hintClockLost, hintDataFolder, hintDoctor,
+}
+
+func hintDenied(err error) string {
+	var denied *natsconn.DeniedError
+	switch {
+	case !errors.As(err, &denied):
+		return ""
+	case denied.Missing != nil:
+		return "have an administrator run: idworker provision"
+	case denied.Inbox():
+		return "set --inbox-prefix to the one of this user"
+	}
+	return "nats.conf shows which rights each role needs"
+}
+
+func hintDataFolder(err error) string {
+	switch {
+	case errors.Is(err, embedded.ErrInUse):
+		return "stop that process, connect to it with --server, or choose another --data"
+	case errors.Is(err, embedded.ErrDamaged):
+		return "restore a backup, or start over in another --data folder, with tags whose --first is above all IDs in use"
+	}
+	return ""
 }
 
 func hintForeignStore(err error) string {
@@ -80,7 +105,7 @@ func hintUnsafe(err error) string {
 func hintMissing(err error) string {
 	for _, missing := range []error{jetstream.ErrBucketNotFound, jetstream.ErrStreamNotFound, jetstream.ErrConsumerNotFound} {
 		if errors.Is(err, missing) {
-			return "the first process that needs it makes it: idworker serve; or an administrator makes it: idworker provision"
+			return "an administrator makes it: idworker provision; so does the first process that needs it, idworker serve say, if it may"
 		}
 	}
 	return ""

@@ -2,36 +2,24 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
-	"net/http"
-	"time"
+	"strconv"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"go.uber.org/zap"
+
+	"github.com/idworker/idworker/internal/httpserver"
 )
 
-// httpFlags are for commands that run until they are stopped, and say how they are.
+// httpFlags are for commands that run until they are stopped, and report how they are.
 type httpFlags struct {
-	HTTP string `name:"http" help:"Where to serve /healthz, /readyz and /metrics, 127.0.0.1:9090 say. Nowhere by default." placeholder:"HOST:PORT"`
+	HTTP string `name:"http" help:"Where to serve /healthz, /readyz and /metrics, for example 127.0.0.1:9090. Nowhere by default." placeholder:"HOST:PORT"`
 }
 
-// The bounds of what HTTP clients may take. They are short, because nobody but probes
-// and Prometheus has business here, on a fast network.
-const (
-	httpReadTimeout  = 5 * time.Second
-	httpWriteTimeout = 10 * time.Second
-	httpIdleTimeout  = 2 * time.Minute
-	httpMaxHeader    = 8 << 10
-	httpStopTimeout  = time.Second
-	maxScrapes       = 4 // at the same time; they share what is gathered
-)
-
-// serveHTTP starts the HTTP server, if there is to be one. ready says why the process
-// is not ready, if so. The server is to be stopped last, so that it can still say that
+// serveHTTP starts the HTTP server, if there is to be one. ready returns why the process
+// is not ready, if so. The server is to be stopped last, so that it can still report that
 // the process is stopping.
 func (f httpFlags) serveHTTP(ctx context.Context, metrics prometheus.Gatherer, ready func() error, log *zap.Logger) (stop func(), err error) {
 	if f.HTTP == "" {
@@ -40,57 +28,26 @@ func (f httpFlags) serveHTTP(ctx context.Context, metrics prometheus.Gatherer, r
 	if _, _, err := splitAddress("--http", f.HTTP); err != nil {
 		return nil, err
 	}
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", f.HTTP)
+	server, err := httpserver.Start(ctx, f.HTTP, httpserver.Handler(metrics, ready), log)
 	if err != nil {
 		return nil, fmt.Errorf("--http: %w", err)
 	}
-	server := &http.Server{
-		Handler:           httpHandler(metrics, ready),
-		ReadHeaderTimeout: httpReadTimeout,
-		ReadTimeout:       httpReadTimeout,
-		WriteTimeout:      httpWriteTimeout,
-		IdleTimeout:       httpIdleTimeout,
-		MaxHeaderBytes:    httpMaxHeader,
-		ErrorLog:          zap.NewStdLog(log.Named("http")),
+	return server.Stop, nil
+}
+
+// splitAddress parses the value of a flag that says where to listen.
+func splitAddress(flag, hostPort string) (host string, port int, err error) {
+	host, text, err := net.SplitHostPort(hostPort)
+	if err == nil {
+		port, err = strconv.Atoi(text)
 	}
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			log.Error("HTTP server ended", zap.Error(err))
-		}
-	}()
-	return func() {
-		ctx, cancel := context.WithTimeout(context.Background(), httpStopTimeout)
-		defer cancel()
-		if server.Shutdown(ctx) != nil {
-			_ = server.Close() // clients that are still there have had their time
-		}
-		<-ended
-	}, nil
+	if err != nil || port < 1 || port > 65535 {
+		return "", 0, &usageError{fmt.Errorf("%s %q: want HOST:PORT with a port from 1 to 65535", flag, hostPort)}
+	}
+	return host, port, nil
 }
 
-// httpHandler answers what there is to ask.
-func httpHandler(metrics prometheus.Gatherer, ready func() error) http.Handler {
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
-		fmt.Fprintln(w, "ok")
-	})
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if err := ready(); err != nil {
-			http.Error(w, "not ready: "+err.Error(), http.StatusServiceUnavailable)
-			return
-		}
-		fmt.Fprintln(w, "ready")
-	})
-	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{
-		MaxRequestsInFlight: maxScrapes,
-		CoalesceGather:      true,
-	}))
-	return mux
-}
-
-// newRegistry is for the metrics of a process, and has those that every one has.
+// newRegistry is for the metrics of a process, and has those that every process has.
 func newRegistry() *prometheus.Registry {
 	r := prometheus.NewRegistry()
 	build := prometheus.NewGauge(prometheus.GaugeOpts{

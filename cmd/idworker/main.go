@@ -13,7 +13,7 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// version is the semantic version of this source tree, see the CHANGELOG.
+// version is the semantic version of this source tree; see the CHANGELOG.
 const version = "0.1.0"
 
 // cli is the whole command line. Every flag also has an environment variable,
@@ -25,10 +25,10 @@ type cli struct {
 
 	Enrich enrichCmd `cmd:"" help:"Stamp the events of a stream with IDs and publish them to another."`
 
-	Decode  decodeCmd  `cmd:"" help:"Take snowflake IDs apart."`
-	Workers workersCmd `cmd:"" help:"List worker IDs of snowflake IDs and who holds them."`
+	Decode  decodeCmd  `cmd:"" help:"Show the time, worker ID and sequence in snowflake IDs."`
+	Workers workersCmd `cmd:"" help:"List the worker IDs in snowflake IDs and who holds them."`
 
-	Doctor    doctorCmd    `cmd:"" help:"Look whether a process of a role would find all that it needs."`
+	Doctor    doctorCmd    `cmd:"" help:"Check that a process of a role has what it needs."`
 	Provision provisionCmd `cmd:"" help:"Create or update streams and buckets, as an administrator."`
 
 	Version kong.VersionFlag `help:"Print the version and exit." env:"-"`

@@ -7,6 +7,7 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 
+	"github.com/idworker/idworker/internal/backend"
 	"github.com/idworker/idworker/internal/durability"
 	"github.com/idworker/idworker/internal/rights"
 	"github.com/idworker/idworker/messages"
@@ -26,18 +27,18 @@ func natsConfUsers() map[string]rights.Rights {
 	}
 	return map[string]rights.Rights{
 		"worker": rights.Join(
-			role(rights.Worker).needs(p, kindJetStream), doctor, own("_INBOX_worker"),
+			role(rights.Worker).needs(p, backend.JetStream), doctor, own("_INBOX_worker"),
 			rights.Publish("_INBOX_caller.>", "_INBOX_admin.>", "_R_.>"), // its answers; _R_ is for other accounts
 		),
-		"loader": rights.Join(role(rights.Loader).needs(p, kindJetStream), doctor, own("_INBOX_loader")),
+		"loader": rights.Join(role(rights.Loader).needs(p, backend.JetStream), doctor, own("_INBOX_loader")),
 		"admin": rights.Join(
-			role(rights.Admin).needs(p, kindJetStream), doctor, own("_INBOX_admin"), services,
+			role(rights.Admin).needs(p, backend.JetStream), doctor, own("_INBOX_admin"), services,
 			rights.Publish("$JS.API.INFO"),
 		),
 		"caller": rights.Join(rights.Publish(p.Segment(">"), p.Snowflake()), own("_INBOX_caller.any")),
 		"order":  rights.Join(rights.Publish(p.Segment("order")), own("_INBOX_caller.order")),
 		"enricher": rights.Join(
-			role(rights.Enricher).needs(p, kindJetStream),
+			role(rights.Enricher).needs(p, backend.JetStream),
 			enrich.StreamRights(p, "ORDERS", "ORDERS_READY", "orders.ready.>", "orders.dead"),
 			own("_INBOX_enricher"), rights.Publish("_INBOX_enricher.>"), // enrichers answer each other
 			rights.Publish(rights.AskPermissions),

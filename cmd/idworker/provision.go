@@ -8,6 +8,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/idworker/idworker/internal/backend"
 	"github.com/idworker/idworker/internal/resource"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/messages/enrich"
@@ -44,7 +45,7 @@ const (
 // Run prints a line per resource. It goes on after a failure, so that one run shows all
 // that is wrong.
 func (p *provisionCmd) Run(ctx context.Context, out output) error {
-	_, kind, err := p.dsn()
+	source, err := p.backend()
 	if err != nil {
 		return err
 	}
@@ -53,7 +54,7 @@ func (p *provisionCmd) Run(ctx context.Context, out output) error {
 	}
 	return p.withJetStream(ctx, func(ctx context.Context, js jetstream.JetStream) error {
 		var failed []error
-		for _, r := range p.resources(p.Prefix, p.Part, kind) {
+		for _, r := range p.resources(p.Prefix, p.Part, source.Kind()) {
 			did, err := r.Apply(ctx, js)
 			if err != nil {
 				failed = append(failed, fmt.Errorf("%s: %w", r, err))
@@ -77,10 +78,10 @@ func (p resourceFlags) check(prefix messages.Prefix) error {
 }
 
 // resources are what there is to make; counters only where JetStream is the store.
-func (p resourceFlags) resources(prefix messages.Prefix, part part, kind string) (all []resource.Resource) {
+func (p resourceFlags) resources(prefix messages.Prefix, part part, kind backend.Kind) (all []resource.Resource) {
 	if part != partEnrich {
 		all = append(worker.Resources(prefix, p.Replicas), lease.Resources(prefix, p.LeaseTTL, p.Replicas)...)
-		if kind == kindJetStream {
+		if kind == backend.JetStream {
 			all = append(all, jetstreamstore.Bucket(prefix, p.Replicas))
 		}
 	}

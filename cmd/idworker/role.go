@@ -2,6 +2,7 @@ package main
 
 import (
 	"github.com/idworker/idworker/internal/agreement"
+	"github.com/idworker/idworker/internal/backend"
 	"github.com/idworker/idworker/internal/rights"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/messages/enrich"
@@ -25,7 +26,7 @@ func (r role) answers() bool { return r == roleAll || r.is(rights.Worker) || r.i
 func (r role) counts() bool { return r == roleAll || r.is(rights.Loader) || r.is(rights.Admin) }
 
 // needs are the rights without which a role cannot do its work.
-func (r role) needs(p messages.Prefix, kind string) rights.Rights {
+func (r role) needs(p messages.Prefix, kind backend.Kind) rights.Rights {
 	if r == roleAll {
 		return rights.Join(role(rights.Worker).needs(p, kind), role(rights.Loader).needs(p, kind))
 	}
@@ -34,7 +35,7 @@ func (r role) needs(p messages.Prefix, kind string) rights.Rights {
 		return enrich.Rights(p, one)
 	}
 	need := rights.Join(worker.Rights(p, one), lease.Rights(p, one), agreement.Rights(p, one))
-	if kind == kindJetStream {
+	if kind == backend.JetStream {
 		need = rights.Join(need, jetstreamstore.Rights(p, one))
 	}
 	return need

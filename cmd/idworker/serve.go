@@ -13,37 +13,39 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/idworker/idworker/internal/agreement"
+	"github.com/idworker/idworker/internal/backend"
 	"github.com/idworker/idworker/internal/durability"
+	"github.com/idworker/idworker/internal/embedded"
+	"github.com/idworker/idworker/internal/natsconn"
 	"github.com/idworker/idworker/snowflake/lease"
-	jetstreamstore "github.com/idworker/idworker/store/jetstream"
+	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/worker"
 )
 
-// serveCmd runs a worker, a loader, or both; and a NATS server too, unless it is
-// told of one.
+// serveCmd runs a worker, a loader, or both; and a NATS server too, unless one is named.
 type serveCmd struct {
 	installation `embed:""`
 	storeFlags   `embed:""`
 
 	Migrate bool `help:"Create the table if it is missing."`
 
-	Listen string `help:"Where the embedded NATS server listens, without --server." default:"127.0.0.1:4222" placeholder:"HOST:PORT"`
-	Data   string `help:"Folder of the embedded NATS server." default:"idworker-data" type:"path"`
+	Listen string `help:"Where the embedded NATS server listens, if --server is not given." default:"127.0.0.1:4222" placeholder:"HOST:PORT"`
+	Data   string `help:"Data folder of the embedded NATS server." default:"idworker-data" type:"path"`
 
-	Role       worker.Role   `help:"What to do: all, worker (answers requests) or loader (loads segments)." default:"all" enum:"all,worker,loader"`
-	Replicas   int           `help:"Replicas of streams and buckets that are created, 1 to 5." default:"1"`
+	Role       worker.Role   `help:"What this process does: worker (answers requests), loader (reserves segments), or all." default:"all" enum:"all,worker,loader"`
+	Replicas   int           `help:"Replicas of the streams and buckets that it creates, 1 to 5." default:"1"`
 	Wait       time.Duration `help:"How long a request may wait for a segment." default:"2s"`
 	MaxBatch   int64         `help:"Largest count of one request." default:"10000"`
-	MaxStep    int64         `help:"Largest step." default:"1000000"`
-	TagRefresh time.Duration `help:"How often loaders mirror the store's tags into the directory." default:"1m"`
+	MaxStep    int64         `help:"Largest step, that is IDs per segment." default:"1000000"`
+	TagRefresh time.Duration `help:"How often a loader copies the store's tags to the directory that workers read." default:"1m"`
 
 	snowflakeFlags `embed:""`
 
 	httpFlags   `embed:""`
-	MetricsTags int `help:"How many tags have metrics of their own, the busiest ones; 0 to 100000." default:"1000"`
+	MetricsTags int `help:"How many tags, the busiest ones, have metrics of their own; 0 to 100000." default:"1000"`
 
-	Demo     bool          `help:"Create a tag, get IDs and show how."`
-	LogLevel zapcore.Level `help:"Least level to log: debug, info, warn, error." default:"info"`
+	Demo     bool          `help:"Create a tag, get IDs, and show how to get more."`
+	LogLevel zapcore.Level `help:"Lowest level that is logged: debug, info, warn or error." default:"info"`
 }
 
 // maxMetricsTags bounds what a scrape may cost.
@@ -54,22 +56,9 @@ const startTimeout = 30 * time.Second
 
 // Run serves until ctx ends.
 func (s *serveCmd) Run(ctx context.Context, out output) (err error) {
-	cfg, err := s.config()
+	cfg, source, err := s.parse()
 	if err != nil {
 		return err
-	}
-	if err := cfg.Check(); err != nil {
-		return err
-	}
-	_, kind, err := s.dsn()
-	if err != nil {
-		return err
-	}
-	if s.Migrate && kind == kindJetStream {
-		return &usageError{errors.New("--migrate: there is no table to make without a database, see --store")}
-	}
-	if s.MetricsTags < 0 || s.MetricsTags > maxMetricsTags {
-		return &usageError{fmt.Errorf("--metrics-tags %d: allowed is 0 to %d", s.MetricsTags, maxMetricsTags)}
 	}
 	log := newLogger(s.LogLevel)
 	defer func() { _ = log.Sync() }() // stderr cannot be synced on every system
@@ -88,23 +77,17 @@ func (s *serveCmd) Run(ctx context.Context, out output) (err error) {
 	defer stopHTTP()
 
 	if !s.named() {
-		if s.hasLogin() {
-			log.Warn("login and TLS settings are not used: the embedded NATS server takes none; name yours with --server")
-		}
-		embedded, err := startEmbedded(ctx, s.Listen, s.Data, log)
+		server, err := s.embed(ctx, source, log)
 		if err != nil {
 			return err
 		}
-		defer embedded.stop()
-		if err := s.count(ctx, embedded); err != nil {
-			return err
-		}
-		s.installation = installation{Server: embedded.url(), Prefix: s.Prefix}
+		defer server.Stop()
+		s.installation = installation{Server: server.URL(), Prefix: s.Prefix}
 	}
 	var opened closers
 	defer opened.close()
 	cfg.Log = log
-	w, err := s.start(ctx, cfg, &opened)
+	w, err := s.start(ctx, cfg, source, &opened)
 	if errors.Is(err, nats.ErrNoResponders) {
 		err = fmt.Errorf("%w: JetStream is not enabled on the server %s, or has no quorum", err, s.installation)
 	}
@@ -113,10 +96,10 @@ func (s *serveCmd) Run(ctx context.Context, out output) (err error) {
 	}
 	running.Store(w)
 	registry.MustRegister(w.Metrics(s.MetricsTags))
-	log.Info("serving", zap.String("version", version), zap.String("role", string(s.Role)), zap.String("store", kind),
+	log.Info("serving", zap.String("version", version), zap.String("role", string(s.Role)), zap.String("store", string(source.Kind())),
 		zap.String("prefix", string(s.Prefix)), zap.String("instance", w.Instance()))
 	if s.Demo {
-		err = demo(ctx, out, s.installation, s.storeFlags)
+		err = demo(ctx, out, s.installation, source)
 	}
 	if err == nil {
 		<-ctx.Done()
@@ -125,28 +108,50 @@ func (s *serveCmd) Run(ctx context.Context, out output) (err error) {
 	return errors.Join(err, w.Stop())
 }
 
-// checkSync is [durability.CheckServers], but knows that an embedded server makes sure itself.
-func checkSync(ctx context.Context, conn *nats.Conn) error {
-	if conn.ConnectedServerName() == embeddedName {
-		return nil
+// parse turns the flags into the worker's configuration and the store it loads from, and
+// refuses what does not fit.
+func (s *serveCmd) parse() (cfg worker.Config, source backend.Backend, err error) {
+	if cfg, err = s.config(); err != nil {
+		return cfg, source, err
 	}
-	return durability.CheckServers(ctx, conn)
+	if err = cfg.Check(); err != nil {
+		return cfg, source, err
+	}
+	source, err = s.backend()
+	switch {
+	case err != nil:
+	case s.Migrate && source.Kind() == backend.JetStream:
+		err = &usageError{errors.New("--migrate: there is no table to create without a database, see --store")}
+	case s.MetricsTags < 0 || s.MetricsTags > maxMetricsTags:
+		err = &usageError{fmt.Errorf("--metrics-tags %d: allowed is 0 to %d", s.MetricsTags, maxMetricsTags)}
+	}
+	return cfg, source, err
 }
 
-// warnOfSync says once what a power failure would do to IDs.
-func warnOfSync(ctx context.Context, conn *nats.Conn, log *zap.Logger) {
-	switch err := checkSync(ctx, conn); {
-	case errors.Is(err, durability.ErrNoSync):
-		log.Warn("NATS acknowledges writes before they are on disk: after a power failure IDs can be handed out twice; set sync_interval: always in the jetstream block of every server", zap.Error(err))
-	case errors.Is(err, durability.ErrSyncUnknown):
-		log.Info("NATS does not tell whether every write is on disk before it is acknowledged, see Durability in docs/operations.md", zap.Error(err))
+// embed starts the embedded server, and has everything witnessed that is counted in it.
+func (s *serveCmd) embed(ctx context.Context, source backend.Backend, log *zap.Logger) (*embedded.Server, error) {
+	if s.hasLogin() {
+		log.Warn("login and TLS settings are ignored: the embedded NATS server has no logins; name your own server with --server")
 	}
+	host, port, err := splitAddress("--listen", s.Listen)
+	if err != nil {
+		return nil, err
+	}
+	server, err := embedded.Start(ctx, embedded.Config{Host: host, Port: port, Folder: s.Data, Log: log})
+	if err != nil {
+		return nil, err
+	}
+	if err := s.witness(ctx, server, source); err != nil {
+		server.Stop()
+		return nil, err
+	}
+	return server, nil
 }
 
-// count makes the buckets in which IDs are counted, as far as they are in this server,
-// and has them witnessed before anything is counted.
-func (s *serveCmd) count(ctx context.Context, in *embedded) error {
-	conn, js, err := in.connect()
+// witness creates the buckets in which IDs are counted, as far as they are in the
+// embedded server, and has them witnessed before anything is counted.
+func (s *serveCmd) witness(ctx context.Context, server *embedded.Server, source backend.Backend) error {
+	conn, js, err := server.Connect()
 	if err != nil {
 		return err
 	}
@@ -156,17 +161,32 @@ func (s *serveCmd) count(ctx context.Context, in *embedded) error {
 	if err := lease.Create(ctx, js, s.Prefix, s.LeaseTTL, s.Replicas); err != nil {
 		return err
 	}
-	buckets := []string{agreement.BucketName(s.Prefix), lease.ClockBucketName(s.Prefix)}
-	if _, kind, err := s.dsn(); err == nil && kind == kindJetStream {
-		if err := jetstreamstore.Create(ctx, js, s.Prefix, s.Replicas); err != nil {
-			return err
-		}
-		buckets = append(buckets, jetstreamstore.BucketName(s.Prefix))
+	if err := source.Create(ctx, js, s.Prefix, s.Replicas); err != nil {
+		return err
 	}
-	return in.witness(ctx, buckets)
+	buckets := []string{agreement.BucketName(s.Prefix), lease.ClockBucketName(s.Prefix)}
+	return server.Witness(ctx, append(buckets, source.Buckets(s.Prefix)...))
 }
 
-// config is the worker's configuration as far as flags say it.
+// checkSync is [durability.CheckServers], except that an embedded server has checked that itself.
+func checkSync(ctx context.Context, conn *nats.Conn) error {
+	if conn.ConnectedServerName() == embedded.ServerName {
+		return nil
+	}
+	return durability.CheckServers(ctx, conn)
+}
+
+// warnOfSync logs once what a power failure could do to IDs.
+func warnOfSync(ctx context.Context, conn *nats.Conn, log *zap.Logger) {
+	switch err := checkSync(ctx, conn); {
+	case errors.Is(err, durability.ErrNoSync):
+		log.Warn("NATS acknowledges writes before they are on disk: after a power failure IDs can be handed out twice; set sync_interval: always in the jetstream block of every server", zap.Error(err))
+	case errors.Is(err, durability.ErrSyncUnknown):
+		log.Info("NATS does not tell whether every write is on disk before it is acknowledged, see Durability in docs/operations.md", zap.Error(err))
+	}
+}
+
+// config is the worker's configuration, as far as flags determine it.
 func (s *serveCmd) config() (worker.Config, error) {
 	lease, err := s.lease()
 	return worker.Config{
@@ -195,20 +215,20 @@ func (c *closers) close() {
 
 // start connects and starts the worker. What it adds to opened is to be closed after
 // the worker has stopped.
-func (s *serveCmd) start(ctx context.Context, cfg worker.Config, opened *closers) (*worker.Worker, error) {
+func (s *serveCmd) start(ctx context.Context, cfg worker.Config, source backend.Backend, opened *closers) (*worker.Worker, error) {
 	var err error
-	if cfg.Requests, _, err = s.dial(stayConnected("idworker", cfg.Log)...); err != nil {
+	if cfg.Requests, _, err = s.dial(natsconn.Stay("idworker", cfg.Log)...); err != nil {
 		return nil, err
 	}
 	opened.add(cfg.Requests.Close)
-	if cfg.Control, cfg.JetStream, err = s.dial(stayConnected("idworker control", cfg.Log)...); err != nil {
+	if cfg.Control, cfg.JetStream, err = s.dial(natsconn.Stay("idworker control", cfg.Log)...); err != nil {
 		return nil, err
 	}
 	opened.add(cfg.Control.Close)
 	starting, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	starting, explain := whenRefused(starting, cfg.Requests, cfg.Control)
-	w, err := s.startWorker(starting, cfg, opened)
+	starting, explain := natsconn.WhenDenied(starting, cfg.Requests, cfg.Control)
+	w, err := s.startWorker(starting, cfg, source, opened)
 	explained := explain(err)
 	if err == nil && explained != nil {
 		explained = errors.Join(explained, w.Stop())
@@ -220,16 +240,13 @@ func (s *serveCmd) start(ctx context.Context, cfg worker.Config, opened *closers
 }
 
 // startWorker opens the store, where the role needs one, and starts the worker.
-func (s *serveCmd) startWorker(ctx context.Context, cfg worker.Config, opened *closers) (*worker.Worker, error) {
+func (s *serveCmd) startWorker(ctx context.Context, cfg worker.Config, source backend.Backend, opened *closers) (*worker.Worker, error) {
 	if s.Role != worker.RoleWorker {
-		segments, err := s.openStore(ctx, cfg)
-		if segments.close != nil {
-			opened.add(func() { _ = segments.close() }) // nothing is under way any more
-		}
+		segments, err := s.openStore(ctx, cfg, source, opened)
 		if err != nil {
 			return nil, err
 		}
-		cfg.Store, cfg.StoreName = segments, segments.name
+		cfg.Store, cfg.StoreName = segments, source.Name()
 	}
 	var w *worker.Worker
 	err := patiently(ctx, cfg.Log, func(ctx context.Context) (err error) {
@@ -239,12 +256,13 @@ func (s *serveCmd) startWorker(ctx context.Context, cfg worker.Config, opened *c
 	return w, err
 }
 
-// firstTry is how long JetStream may take to answer until it is asked again: a request that
-// comes while a cluster has no leader is not answered later.
+// firstTry is how long JetStream may take to answer before it is asked again: a request that
+// arrives while a cluster has no leader is never answered.
 const firstTry = 5 * time.Second
 
-// patiently does something that asks JetStream, and does it again while there is no answer.
-// Each try may take twice as long as the one before, for one that is slow has to succeed too.
+// patiently calls a function that asks JetStream something, and calls it again while there
+// is no answer. Each try may take twice as long as the one before, because a JetStream that
+// is only slow has to succeed too.
 func patiently(ctx context.Context, log *zap.Logger, do func(context.Context) error) error {
 	for timeout := firstTry; ; timeout *= 2 {
 		try, cancel := context.WithTimeout(ctx, timeout)
@@ -253,24 +271,23 @@ func patiently(ctx context.Context, log *zap.Logger, do func(context.Context) er
 		if ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
 			return err
 		}
-		log.Warn("JetStream does not answer yet, trying again; has it got a leader?", zap.Error(err))
+		log.Warn("JetStream does not answer yet, trying again; does it have a leader?", zap.Error(err))
 	}
 }
 
-// openStore opens the segment store, made if it is missing and may be made. The store
-// has to be closed even if there is an error.
-func (s *serveCmd) openStore(ctx context.Context, cfg worker.Config) (segmentStore, error) {
-	if _, kind, err := s.dsn(); err == nil && kind == kindJetStream {
-		err := patiently(ctx, cfg.Log, func(ctx context.Context) error {
-			return jetstreamstore.Create(ctx, cfg.JetStream, cfg.Prefix, cfg.Replicas)
-		})
-		if err != nil {
-			return segmentStore{}, err
-		}
-	}
-	segments, err := s.open(ctx, cfg.JetStream, cfg.Prefix)
+// openStore opens the segment store, created if it is missing and may be created. What
+// it adds to opened is to be closed after the worker has stopped.
+func (s *serveCmd) openStore(ctx context.Context, cfg worker.Config, source backend.Backend, opened *closers) (store.Store, error) {
+	err := patiently(ctx, cfg.Log, func(ctx context.Context) error {
+		return source.Create(ctx, cfg.JetStream, cfg.Prefix, cfg.Replicas)
+	})
 	if err != nil {
-		return segmentStore{}, err
+		return nil, err
 	}
-	return segments, segments.prepare(ctx, s.Migrate, cfg.Log)
+	segments, err := source.Open(ctx, cfg.JetStream, cfg.Prefix)
+	if err != nil {
+		return nil, err
+	}
+	opened.add(func() { _ = segments.Close() }) // nothing is under way any more
+	return segments, segments.Prepare(ctx, s.Migrate, cfg.Log)
 }

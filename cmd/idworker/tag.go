@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/idworker/idworker/internal/agreement"
+	"github.com/idworker/idworker/internal/backend"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/worker"
@@ -31,8 +32,8 @@ type tags struct {
 	directory *worker.Directory
 }
 
-// withTags opens both and runs use.
-func (i installation) withTags(ctx context.Context, from storeFlags, use func(context.Context, tags) error) error {
+// withTags opens both and calls use.
+func (i installation) withTags(ctx context.Context, source backend.Backend, use func(context.Context, tags) error) error {
 	return i.withJetStream(ctx, func(ctx context.Context, js jetstream.JetStream) error {
 		agreed, err := agreement.Open(ctx, js, i.Prefix)
 		if err != nil {
@@ -42,22 +43,15 @@ func (i installation) withTags(ctx context.Context, from storeFlags, use func(co
 		if err != nil {
 			return err
 		}
-		if _, kind, err := from.dsn(); err == nil && kind == kindJetStream {
-			// Before a bucket is missed that the installation does not need.
-			if err := agreed.CheckStore(ctx, kind); err != nil {
-				return err
-			}
+		// Before a bucket or a table is missed that the installation does not need.
+		if err := agreed.CheckStore(ctx, source.Name()); err != nil {
+			return err
 		}
-		segments, err := from.open(ctx, js, i.Prefix)
+		segments, err := source.Open(ctx, js, i.Prefix)
 		if err != nil {
 			return err
 		}
-		if segments.close != nil {
-			defer func() { _ = segments.close() }() // all answers are in
-		}
-		if err := agreed.CheckStore(ctx, segments.name); err != nil {
-			return err
-		}
+		defer func() { _ = segments.Close() }() // all answers are in
 		return use(ctx, tags{segments, directory})
 	})
 }
@@ -70,7 +64,11 @@ type tagLsCmd struct {
 // Run prints one tag a line, sorted by name, and says which cannot be served. Entries
 // that cannot be read are named in the error.
 func (l *tagLsCmd) Run(ctx context.Context, out output) error {
-	return l.withTags(ctx, l.storeFlags, func(ctx context.Context, t tags) error {
+	source, err := l.backend()
+	if err != nil {
+		return err
+	}
+	return l.withTags(ctx, source, func(ctx context.Context, t tags) error {
 		list, err := t.store.Tags(ctx)
 		if err != nil && !errors.Is(err, store.ErrCorrupt) {
 			return err
@@ -134,7 +132,11 @@ func (c *tagCreateCmd) Run(ctx context.Context, out output) error {
 	if _, err := store.Following(c.First, c.Step); err != nil {
 		return fmt.Errorf("%w: first ID %d leaves no room for a segment of %d below 2^63", store.ErrBadTag, c.First, c.Step)
 	}
-	return c.withTags(ctx, c.storeFlags, func(ctx context.Context, t tags) error {
+	source, err := c.backend()
+	if err != nil {
+		return err
+	}
+	return c.withTags(ctx, source, func(ctx context.Context, t tags) error {
 		err := t.store.CreateTag(ctx, store.Tag{Name: c.Tag, Step: c.Step, Next: c.First})
 		if errors.Is(err, context.DeadlineExceeded) {
 			return fmt.Errorf("%w; the tag may have been created all the same: see idworker tag ls", err)
@@ -164,7 +166,11 @@ func (s *tagSetCmd) Run(ctx context.Context, out output) error {
 	if err := checkStep(s.Tag, s.Step, s.MaxStep); err != nil {
 		return err
 	}
-	return s.withTags(ctx, s.storeFlags, func(ctx context.Context, t tags) error {
+	source, err := s.backend()
+	if err != nil {
+		return err
+	}
+	return s.withTags(ctx, source, func(ctx context.Context, t tags) error {
 		if err := t.store.SetStep(ctx, s.Tag, s.Step); err != nil {
 			return err
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/idworker/idworker/internal/natsconn"
 	"github.com/idworker/idworker/internal/resource"
 	"github.com/idworker/idworker/internal/rights"
 	"github.com/idworker/idworker/messages"
@@ -123,7 +124,7 @@ func (d *Doctor) checkInbox() error {
 		return err
 	}
 	if last := d.Conn.LastError(); errors.Is(last, nats.ErrPermissionViolation) {
-		return last
+		return natsconn.Denied(last, nil)
 	}
 	return nil
 }

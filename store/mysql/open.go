@@ -2,6 +2,7 @@ package mysql
 
 import (
 	"database/sql"
+	sqldriver "database/sql/driver"
 	"errors"
 	"fmt"
 	"maps"
@@ -43,34 +44,57 @@ var session = map[string]string{
 // maxTableName is the server's limit for an identifier.
 const maxTableName = 64
 
-// Open makes a store of mysql://user:password@tcp(host:port)/database?…, where the
-// parameters are those of github.com/go-sql-driver/mysql; tls=true, for one. The
-// table may be schema-qualified.
-//
-// It does not connect: what is wrong with the database, Check says, or the first call
-// that needs it. Errors name what is malformed and never contain the DSN.
-func Open(dsn, table string) (*Store, error) {
+// Config is a parsed DSN and table, from which stores are opened.
+type Config struct {
+	connector sqldriver.Connector
+	table     []string // and its schema before it, if it has one
+	database  string
+}
+
+// Parse reads mysql://user:password@tcp(host:port)/database?…, where the parameters
+// are those of github.com/go-sql-driver/mysql; tls=true, for one. The table may be
+// schema-qualified. Errors name what is malformed and never contain the DSN.
+func Parse(dsn, table string) (Config, error) {
 	parts, err := leaf.ParseTable(table, maxTableName)
 	if err != nil {
-		return nil, err
+		return Config{}, err
 	}
 	config, err := parse(dsn)
 	if err != nil {
-		return nil, err
+		return Config{}, err
 	}
 	connector, err := driver.NewConnector(config)
 	if err != nil {
-		return nil, errDSN // may quote the DSN
+		return Config{}, errDSN // may quote the DSN
 	}
-	db := sql.OpenDB(connector)
+	return Config{connector, parts, config.DBName}, nil
+}
+
+// Open makes a store of a DSN and a table, see [Parse] and [Config.Open].
+func Open(dsn, table string) (*Store, error) {
+	c, err := Parse(dsn, table)
+	if err != nil {
+		return nil, err
+	}
+	return c.Open(), nil
+}
+
+// Open makes a store. It does not connect: what is wrong with the database, Check says,
+// or the first call that needs it.
+func (c Config) Open() *Store {
+	db := sql.OpenDB(c.connector)
 	db.SetMaxOpenConns(leaf.MaxConns)
 	db.SetMaxIdleConns(leaf.MaxConns)
 	// Short of the server's wait_timeout, and of what firewalls keep; and after a
 	// failover behind one name, everybody is at the new primary by then.
 	db.SetConnMaxLifetime(10 * time.Minute)
 	db.SetConnMaxIdleTime(3 * time.Minute)
-	counts := strings.Join(append([]string{config.DBName}, parts...)[len(parts)-1:], ".")
-	return &Store{db: db, table: "`" + strings.Join(parts, "`.`") + "`", name: table, counts: counts}, nil
+	return &Store{db: db, table: "`" + strings.Join(c.table, "`.`") + "`", name: strings.Join(c.table, "."), counts: c.Name()}
+}
+
+// Name says which table stores of this configuration count in, see [Store.Name].
+func (c Config) Name() string {
+	return strings.Join(append([]string{c.database}, c.table...)[len(c.table)-1:], ".")
 }
 
 // Name says which table the store counts in, with its database; two that are named

@@ -33,27 +33,47 @@ const maxTableName = 63
 var errDSN = errors.New("malformed DSN, expected postgres://user:password@host:port/database, and parameters, " +
 	"if any, as name=value after a question mark; in user and password, special characters have to be percent-encoded")
 
-// Open makes a store of postgres://user:password@host:port/database?…, where the
-// parameters are those of libpq, as far as github.com/jackc/pgx knows them;
-// sslmode=verify-full, for one. The table may be schema-qualified; upper and lower
-// case differ in it.
-//
-// It does not connect: what is wrong with the database, Check says, or the first call
-// that needs it. Errors name what is malformed and never contain the DSN.
-func Open(dsn, table string) (*Store, error) {
+// Config is a parsed DSN and table, from which stores are opened.
+type Config struct {
+	pool  *pgxpool.Config
+	table []string // and its schema before it, if it has one
+}
+
+// Parse reads postgres://user:password@host:port/database?…, where the parameters are
+// those of libpq, as far as github.com/jackc/pgx knows them; sslmode=verify-full, for
+// one. The table may be schema-qualified; upper and lower case differ in it. Errors
+// name what is malformed and never contain the DSN.
+func Parse(dsn, table string) (Config, error) {
 	parts, err := leaf.ParseTable(table, maxTableName)
 	if err != nil {
-		return nil, err
+		return Config{}, err
 	}
 	config, err := parse(dsn)
+	return Config{config, parts}, err
+}
+
+// Open makes a store of a DSN and a table, see [Parse] and [Config.Open].
+func Open(dsn, table string) (*Store, error) {
+	c, err := Parse(dsn, table)
 	if err != nil {
 		return nil, err
 	}
-	pool, err := pgxpool.NewWithConfig(context.Background(), config)
+	return c.Open()
+}
+
+// Open makes a store. It does not connect: what is wrong with the database, Check says,
+// or the first call that needs it.
+func (c Config) Open() (*Store, error) {
+	pool, err := pgxpool.NewWithConfig(context.Background(), c.pool.Copy())
 	if err != nil {
 		return nil, errDSN
 	}
-	return &Store{pool: pool, table: pgx.Identifier(parts).Sanitize(), name: table, counts: config.ConnConfig.Database + "." + table}, nil
+	return &Store{pool: pool, table: pgx.Identifier(c.table).Sanitize(), name: strings.Join(c.table, "."), counts: c.Name()}, nil
+}
+
+// Name says which table stores of this configuration count in, see [Store.Name].
+func (c Config) Name() string {
+	return c.pool.ConnConfig.Database + "." + strings.Join(c.table, ".")
 }
 
 // Name says which table the store counts in, with its database; two that are named

@@ -1,4 +1,4 @@
-package main
+package natsconn
 
 import (
 	"sync"
@@ -12,7 +12,7 @@ type floodgate struct {
 	suppressed int64
 }
 
-// pass reports whether a line may pass, and how many did not since the last one.
+// pass reports whether a line may pass, and how many did not since the last one that did.
 func (f *floodgate) pass() (suppressed int64, ok bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

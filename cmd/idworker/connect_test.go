@@ -1,0 +1,219 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/idworker/idworker/internal/backend"
+)
+
+const canary = "Canary-8b20"
+
+func writeFile(t *testing.T, content string) (path string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// isUsage fails the test unless the error is about the command line, says something, and
+// shows no password.
+func isUsage(t *testing.T, what string, err error, says string) {
+	t.Helper()
+	if exitCode(err) != exitUsage || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), canary) {
+		t.Errorf("%s: %v, want a usage error that says %q", what, err, says)
+	}
+}
+
+// TestSettingsThatDoNotFit: each is refused before anything is tried, by the flag's name.
+func TestSettingsThatDoNotFit(t *testing.T) {
+	text := writeFile(t, canary)
+	for name, test := range map[string]struct {
+		settings installation
+		says     string
+	}{
+		"two logins":              {installation{User: "u", Creds: text}, "--creds, --nkey and --user"},
+		"three logins":            {installation{User: "u", Creds: text, Nkey: text}, "--creds, --nkey and --user"},
+		"password without a user": {installation{PasswordFile: text}, "--password-file"},
+		"certificate alone":       {installation{TLSCert: text}, "--tlscert and --tlskey"},
+		"key alone":               {installation{TLSKey: text}, "--tlscert and --tlskey"},
+		"bad prefix":              {installation{Prefix: "a.b"}, "prefix"},
+		"bad URL":                 {installation{Server: "nats://u:" + canary + "#@a"}, "--server"},
+		"bad credentials":         {installation{Creds: text}, "--creds"},
+		"bad nkey":                {installation{Nkey: text}, "--nkey"},
+		"bad certificate":         {installation{TLSCert: text, TLSKey: text}, "--tlscert, --tlskey"},
+		"bad CA":                  {installation{TLSCA: text}, "--tlsca"},
+		"bad inbox":               {installation{InboxPrefix: "a.>"}, "--inbox-prefix"},
+		"no password file":        {installation{User: "u", PasswordFile: text + "x"}, "--password-file"},
+	} {
+		if test.settings.Prefix == "" {
+			test.settings.Prefix = "ids"
+		}
+		_, err := test.settings.options()
+		isUsage(t, name, err, test.says)
+	}
+	good := installation{Server: "nats://u:" + canary + "@a:1", User: "u", InboxPrefix: "_INBOX_u", Prefix: "ids"}
+	if options, err := good.options(); err != nil || len(options) != 3 {
+		t.Errorf("%d options, %v; want one for each setting", len(options), err)
+	}
+}
+
+// TestInstallationShown: where the server is, without the login.
+func TestInstallationShown(t *testing.T) {
+	for want, i := range map[string]installation{
+		"at nats://127.0.0.1:4222": {},
+		"of context production":    {Context: "production"},
+		"at nats://xxxxx@a:1,b:2":  {Server: "nats://u:" + canary + "@a:1,b:2", Context: "production"},
+	} {
+		if got := i.String(); got != want {
+			t.Errorf("shown as %q, want %q", got, want)
+		}
+	}
+}
+
+// TestPassword: the file goes before the environment, our variable before NATS'.
+func TestPassword(t *testing.T) {
+	for _, test := range []struct {
+		name      string
+		ours      string
+		nats      string
+		file      string // not given if empty
+		want, err string
+	}{
+		{"none", "", "", "", "", ""},
+		{"NATS' variable", "", "n", "", "n", ""},
+		{"both variables", "o", "n", "", "o", ""},
+		{"file", "o", "n", "f", "f", ""},
+		{"line ends are not part of it", "", "", "f\r\n\n", "f", ""},
+		{"spaces and special characters are", "", "", " p@/#?%ä \n", " p@/#?%ä ", ""},
+		{"empty file", "o", "n", "\n", "", "is empty"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Setenv("IDWORKER_PASSWORD", test.ours)
+			t.Setenv("NATS_PASSWORD", test.nats)
+			i := installation{User: "u"}
+			if test.file != "" {
+				i.PasswordFile = writeFile(t, test.file)
+			}
+			got, err := i.password()
+			if got != test.want || (err == nil) != (test.err == "") || err != nil && !strings.Contains(err.Error(), test.err) {
+				t.Errorf("%q, %v; want %q and %q", got, err, test.want, test.err)
+			}
+		})
+	}
+}
+
+// TestLoginOnTheCommandLine: a URL with a login is refused where everybody can read it.
+func TestLoginOnTheCommandLine(t *testing.T) {
+	for line, refused := range map[string]bool{
+		"":                                        false,
+		"get order":                               false,
+		"get --server a:1 order":                  false,
+		"get --server=nats://a:1,b:2 order":       false,
+		"get order --server":                      false,
+		"get u@example.org":                       false,
+		"serve --store mysql://u:p@tcp(a:1)/db":   false, // a file or the environment is recommended, not enforced
+		"get --server nats://u:" + canary + "@a":  true,
+		"get --server=nats://" + canary + "@a":    true,
+		"get --server=" + canary + "@a":           true,
+		"get --server a:1,u:" + canary + "@b":     true,
+		"get order --server=NATS://u:%40@[::1]:1": true,
+	} {
+		err := checkCommandLine(strings.Fields(line))
+		switch {
+		case !refused && err != nil:
+			t.Errorf("%s: %v", line, err)
+		case refused:
+			isUsage(t, line, err, "--server")
+		}
+	}
+}
+
+func TestSplitAddress(t *testing.T) {
+	for text, want := range map[string]struct {
+		host string
+		port int // 0 if it is refused
+	}{
+		"127.0.0.1:4222": {"127.0.0.1", 4222},
+		"[::1]:1":        {"::1", 1},
+		":65535":         {"", 65535},
+		"host:1":         {"host", 1},
+		"":               {}, "127.0.0.1": {}, "::1:1": {}, "a:b": {}, "a:": {}, "a:0": {}, "a:-1": {}, "a:65536": {}, "a:1:2": {}, "a: 1": {},
+		"a:99999999999999999999": {},
+	} {
+		host, port, err := splitAddress("--listen", text)
+		if host != want.host || port != want.port {
+			t.Errorf("%q: %q and %d", text, host, port)
+		}
+		if want.port == 0 {
+			isUsage(t, text, err, "--listen")
+		}
+	}
+}
+
+// TestStoreFlags: the file goes before the flag, and what is malformed is named by its
+// flag, without the password.
+func TestStoreFlags(t *testing.T) {
+	const dsn = "mysql://u:" + canary + "@tcp(127.0.0.1:1)/shop"
+	for name, test := range map[string]struct {
+		flags storeFlags
+		kind  backend.Kind
+	}{
+		"default":             {storeFlags{Store: "jetstream", Table: "leaf_alloc"}, backend.JetStream},
+		"flag":                {storeFlags{Store: dsn, Table: "leaf_alloc"}, backend.MySQL},
+		"file":                {storeFlags{Store: "jetstream", StoreFile: writeFile(t, "\n"+dsn+" \r\n"), Table: "leaf_alloc"}, backend.MySQL},
+		"file with jetstream": {storeFlags{Store: dsn, StoreFile: writeFile(t, "jetstream"), Table: "leaf_alloc"}, backend.JetStream},
+	} {
+		if source, err := test.flags.backend(); err != nil || source.Kind() != test.kind {
+			t.Errorf("%s: %s, %v; want %s", name, source.Kind(), err, test.kind)
+		}
+	}
+	for says, flags := range map[string]storeFlags{
+		"--store: expected jetstream":            {Store: "oracle://u:" + canary + "@a/b", Table: "leaf_alloc"},
+		"--store, --table: malformed DSN":        {Store: "mysql://u:" + canary + "@:::/b", Table: "leaf_alloc"},
+		"--store, --table: malformed table name": {Store: dsn, Table: "a b"},
+		"--store-file: open":                     {Store: dsn, StoreFile: filepath.Join(t.TempDir(), "missing"), Table: "leaf_alloc"},
+	} {
+		_, err := flags.backend()
+		isUsage(t, says, err, says)
+	}
+	_, err := storeFlags{Store: dsn, StoreFile: writeFile(t, ""), Table: "leaf_alloc"}.backend()
+	isUsage(t, "empty file", err, "--store")
+}
+
+// TestGetArguments: what get is asked for.
+func TestGetArguments(t *testing.T) {
+	for line, want := range map[string]struct {
+		tag  string
+		n    int64
+		code int
+	}{
+		"order":                     {"order", 1, exitOK},
+		"order 7":                   {"order", 7, exitOK},
+		"--snowflake":               {"", 1, exitOK},
+		"--snowflake 7":             {"", 7, exitOK},
+		"":                          {"", 0, exitUsage},
+		"a..b":                      {"", 0, exitUsage},
+		"or*er":                     {"", 0, exitUsage},
+		"order 0":                   {"", 0, exitUsage},
+		"order -1":                  {"", 0, exitUsage},
+		"order 1e3":                 {"", 0, exitUsage},
+		"order 1 2":                 {"", 0, exitUsage},
+		"--snowflake order":         {"", 0, exitUsage},
+		"order 9223372036854775808": {"", 0, exitUsage},
+	} {
+		words := strings.Fields(line)
+		g := getCmd{What: words}
+		if len(words) > 0 && words[0] == "--snowflake" {
+			g = getCmd{What: words[1:], Snowflake: true}
+		}
+		tag, n, err := g.parse()
+		if exitCode(err) != want.code || err == nil && (tag != want.tag || n != want.n) {
+			t.Errorf("get %s: %q, %d, %v", line, tag, n, err)
+		}
+	}
+}

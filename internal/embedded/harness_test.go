@@ -1,0 +1,106 @@
+package embedded
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+)
+
+// lockerEnv names the folder on which this test's program starts a server when it is run
+// as another process.
+const lockerEnv = "EMBEDDED_TEST_FOLDER"
+
+// inUseCode is what it exits with if the folder is in use.
+const inUseCode = 42
+
+func TestMain(m *testing.M) {
+	if folder := os.Getenv(lockerEnv); folder != "" {
+		s, err := Start(context.Background(), config(folder))
+		if errors.Is(err, ErrInUse) {
+			os.Exit(inUseCode)
+		}
+		if err == nil {
+			s.Stop()
+		}
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(0)
+	}
+	goleak.VerifyTestMain(m,
+		// A NATS server leaves these behind.
+		goleak.IgnoreAnyFunction("github.com/nats-io/nats-server/v2/server.(*ocspHandler).run"),
+		goleak.IgnoreAnyFunction("github.com/nats-io/nats-server/v2/server.init.0.func1"),
+	)
+}
+
+const patience = 20 * time.Second // test hosts are small and shared
+
+func config(folder string) Config {
+	return Config{Host: "127.0.0.1", Port: server.RANDOM_PORT, Folder: folder, Log: zap.NewNop()}
+}
+
+// start starts a server, and stops it when the test ends.
+func start(t *testing.T, cfg Config) *Server {
+	t.Helper()
+	s, err := Start(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Stop)
+	return s
+}
+
+// fails starts a server, which must not succeed, and returns why it did not.
+func fails(t *testing.T, cfg Config) error {
+	t.Helper()
+	s, err := Start(t.Context(), cfg)
+	if err == nil {
+		s.Stop()
+		t.Fatal("started")
+	}
+	return err
+}
+
+// createBucket creates a bucket in a server.
+func createBucket(t *testing.T, s *Server, name string) jetstream.KeyValue {
+	t.Helper()
+	conn, js, err := s.Connect()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	kv, err := js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kv
+}
+
+// put writes keys, one after the other.
+func put(t *testing.T, kv jetstream.KeyValue, keys ...string) {
+	t.Helper()
+	for _, key := range keys {
+		if _, err := kv.Put(t.Context(), key, []byte("1")); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// listening is a port that is taken until the test ends.
+func listening(t *testing.T) (port int) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	return l.Addr().(*net.TCPAddr).Port
+}

@@ -1,0 +1,96 @@
+// Package httpserver serves what a process tells about itself over HTTP: whether it
+// lives, whether it is ready, and its metrics.
+package httpserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"go.uber.org/zap"
+)
+
+// The bounds on HTTP clients. They are tight, because only probes and Prometheus have
+// business here, on a fast network.
+const (
+	readTimeout  = 5 * time.Second
+	writeTimeout = 10 * time.Second
+	idleTimeout  = 2 * time.Minute
+	maxHeader    = 8 << 10
+	stopTimeout  = time.Second
+	maxScrapes   = 4 // at the same time; they share what is gathered
+)
+
+// Server is a running HTTP server.
+type Server struct {
+	http     *http.Server
+	listener net.Listener
+	ended    chan struct{}
+}
+
+// Start serves the handler at HOST:PORT.
+func Start(ctx context.Context, address string, handler http.Handler, log *zap.Logger) (*Server, error) {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{
+		http: &http.Server{
+			Handler:           handler,
+			ReadHeaderTimeout: readTimeout,
+			ReadTimeout:       readTimeout,
+			WriteTimeout:      writeTimeout,
+			IdleTimeout:       idleTimeout,
+			MaxHeaderBytes:    maxHeader,
+			ErrorLog:          zap.NewStdLog(log.Named("http")),
+		},
+		listener: listener,
+		ended:    make(chan struct{}),
+	}
+	go func() {
+		defer close(s.ended)
+		if err := s.http.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			log.Error("HTTP server ended", zap.Error(err))
+		}
+	}()
+	return s, nil
+}
+
+// Address is where the server listens.
+func (s *Server) Address() string { return s.listener.Addr().String() }
+
+// Stop ends the server and waits for it. Requests under way have a second to end.
+func (s *Server) Stop() {
+	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
+	defer cancel()
+	if s.http.Shutdown(ctx) != nil {
+		_ = s.http.Close() // clients that are still there have had their time
+	}
+	<-s.ended
+}
+
+// Handler answers /healthz, /readyz and /metrics. Ready returns why the process is not
+// ready, or nil.
+func Handler(metrics prometheus.Gatherer, ready func() error) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprintln(w, "ok")
+	})
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		if err := ready(); err != nil {
+			http.Error(w, "not ready: "+err.Error(), http.StatusServiceUnavailable)
+			return
+		}
+		fmt.Fprintln(w, "ready")
+	})
+	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{
+		MaxRequestsInFlight: maxScrapes,
+		CoalesceGather:      true,
+	}))
+	return mux
+}

@@ -1,0 +1,78 @@
+package natsconn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/idworker/idworker/internal/resource"
+)
+
+// DeniedError is the error for a right that the server refuses the user.
+//
+// It does not wrap what failed because of it, as a rule a timeout: whoever tries that
+// again is denied again.
+type DeniedError struct {
+	// What is denied, in the server's words: Publish to "a.b".
+	What string
+
+	// Missing is the resource that could not be created; nil if none was to be.
+	Missing fmt.Stringer
+}
+
+func (e *DeniedError) Error() string {
+	if e.Missing != nil {
+		return fmt.Sprintf("%s is missing: the NATS server refuses this user the right to create it: %s", e.Missing, e.What)
+	}
+	return "the NATS server refuses this user a right: " + e.What
+}
+
+// Inbox reports whether the user may not receive replies where they would be sent to by
+// default.
+func (e *DeniedError) Inbox() bool { return strings.Contains(e.What, `Subscription to "_INBOX`) }
+
+// Denied makes a DeniedError of a server's permission violation. Failed is what came of
+// it; nil if nothing did that anybody noticed.
+func Denied(violation, failed error) *DeniedError {
+	_, what, _ := strings.Cut(violation.Error(), nats.ErrPermissionViolation.Error()+": ")
+	denied := &DeniedError{What: what}
+	var missing *resource.MissingError
+	if errors.As(failed, &missing) {
+		denied.Missing = missing.Resource
+	}
+	return denied
+}
+
+// WhenDenied returns a context that ends as soon as the server denies the user of one of
+// the connections something: such a request is never answered, and would look like a
+// timeout. The function explains the error of what was done meanwhile, nil included: that
+// a subscription was denied is no error to whoever made it.
+func WhenDenied(ctx context.Context, conns ...*nats.Conn) (context.Context, func(error) error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	for _, conn := range conns {
+		next := conn.ErrorHandler()
+		conn.SetErrorHandler(func(c *nats.Conn, sub *nats.Subscription, err error) {
+			if errors.Is(err, nats.ErrPermissionViolation) && ctx.Err() == nil {
+				cancel(err)
+			} else if next != nil {
+				next(c, sub, err)
+			}
+		})
+	}
+	return ctx, func(err error) error {
+		defer cancel(nil)
+		if cause := context.Cause(ctx); errors.Is(cause, nats.ErrPermissionViolation) {
+			return Denied(cause, err)
+		}
+		for _, conn := range conns {
+			// The handler may not have been called yet, but the server has told.
+			if last := conn.LastError(); errors.Is(last, nats.ErrPermissionViolation) {
+				return Denied(last, err)
+			}
+		}
+		return err
+	}
+}

@@ -1,0 +1,137 @@
+package natsconn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/idworker/idworker/internal/resource"
+	"github.com/idworker/idworker/testing/natstest"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m,
+		// A NATS server in the process leaves these behind.
+		goleak.IgnoreAnyFunction("github.com/nats-io/nats-server/v2/server.(*ocspHandler).run"),
+		goleak.IgnoreAnyFunction("github.com/nats-io/nats-server/v2/server.init.0.func1"),
+	)
+}
+
+func TestDenied(t *testing.T) {
+	bucket := resource.Bucket(jetstream.KeyValueConfig{Bucket: "b"})
+	missing := fmt.Errorf("start: %w", &resource.MissingError{Resource: bucket, Err: context.DeadlineExceeded})
+	for _, test := range []struct {
+		violation string
+		failed    error
+		text      string
+		inbox     bool
+	}{
+		{`Permissions Violation for Publish to "a.b"`, nil,
+			`the NATS server refuses this user a right: Permissions Violation for Publish to "a.b"`, false},
+		{`Permissions Violation for Publish to "a.b"`, context.DeadlineExceeded,
+			`the NATS server refuses this user a right: Permissions Violation for Publish to "a.b"`, false},
+		{`Permissions Violation for Subscription to "_INBOX.x.*"`, nil,
+			`the NATS server refuses this user a right: Permissions Violation for Subscription to "_INBOX.x.*"`, true},
+		{`Permissions Violation for Publish to "_INBOX.x"`, nil,
+			`the NATS server refuses this user a right: Permissions Violation for Publish to "_INBOX.x"`, false},
+		{`Permissions Violation for Publish to "$JS.API.STREAM.CREATE.KV_b"`, missing,
+			`bucket b is missing: the NATS server refuses this user the right to create it: Permissions Violation for Publish to "$JS.API.STREAM.CREATE.KV_b"`, false},
+	} {
+		got := Denied(fmt.Errorf("%w: %s", nats.ErrPermissionViolation, test.violation), test.failed)
+		if got.Error() != test.text || got.Inbox() != test.inbox {
+			t.Errorf("%q (inbox %v), want %q (%v)", got, got.Inbox(), test.text, test.inbox)
+		}
+		if errors.Is(got, context.DeadlineExceeded) {
+			t.Errorf("%q looks like a timeout", got)
+		}
+	}
+}
+
+// TestWhenDenied: what is denied ends the wait for an answer, and explains it; other
+// errors are left as they are, and go to the handler that was there before.
+func TestWhenDenied(t *testing.T) {
+	ns := natstest.Start(t, func(o *server.Options) {
+		o.Users = []*server.User{{Username: "u", Password: "p", Permissions: &server.Permissions{
+			Publish:   &server.SubjectPermission{Allow: []string{"allowed"}},
+			Subscribe: &server.SubjectPermission{Allow: []string{"_INBOX.>"}},
+		}}}
+	})
+	core, logs := observer.New(zapcore.InfoLevel)
+	conn := ns.Connect(t, append(Stay("test", zap.New(core)), nats.UserInfo("u", "p"))...)
+	within := func() (context.Context, context.CancelFunc) { return context.WithTimeout(t.Context(), 10*time.Second) }
+	var denied *DeniedError
+
+	ctx, cancel := within()
+	defer cancel()
+	ctx, explain := WhenDenied(ctx, conn)
+	if err := explain(nil); err != nil {
+		t.Errorf("nothing was denied: %v", err)
+	}
+	ctx, cancel2 := within()
+	defer cancel2()
+	began := time.Now()
+	ctx, explain = WhenDenied(ctx, conn)
+	_, err := conn.RequestWithContext(ctx, "forbidden", nil)
+	if err = explain(err); !errors.As(err, &denied) || time.Since(began) > 5*time.Second {
+		t.Errorf("a request after %v: %v, want DeniedError at once", time.Since(began), err)
+	}
+
+	// A subscription that is denied is no error to whoever made it.
+	ctx, cancel3 := within()
+	defer cancel3()
+	ctx, explain = WhenDenied(ctx, conn)
+	if _, err := conn.SubscribeSync("forbidden.too"); err != nil {
+		t.Fatal(err)
+	}
+	<-ctx.Done()
+	if err := explain(nil); !errors.As(err, &denied) {
+		t.Errorf("a subscription: %v, want DeniedError", err)
+	}
+	if logs.Len() != 0 {
+		t.Errorf("logged although it was explained: %v", logs.All())
+	}
+
+	// Once it is explained, what comes later is the connection's own matter.
+	if err := conn.Publish("forbidden", nil); err != nil {
+		t.Fatal(err)
+	}
+	natstest.Eventually(t, 10*time.Second, "a later one is logged", func() bool {
+		return logs.FilterMessage("NATS reports an error").Len() == 1
+	})
+}
+
+// TestStay: the loss of a connection and its return are logged, without the login in the URL.
+func TestStay(t *testing.T) {
+	ns := natstest.Start(t, func(o *server.Options) { o.Username, o.Password = "u", canary })
+	core, logs := observer.New(zapcore.InfoLevel)
+	var login nats.Options
+	if err := Servers("nats://u:" + canary + "@" + ns.URL()[len("nats://"):])(&login); err != nil {
+		t.Fatal(err)
+	}
+	conn, err := nats.Connect(login.Servers[0], Stay("test", zap.New(core))...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	ns.Stop()
+	natstest.Eventually(t, 10*time.Second, "the loss is logged", func() bool {
+		return logs.FilterMessage("NATS connection lost, reconnecting").Len() == 1
+	})
+	ns.Restart()
+	natstest.Eventually(t, 10*time.Second, "the return is logged", func() bool {
+		return logs.FilterMessage("NATS connection is back").Len() == 1
+	})
+	if shown := logs.FilterMessage("NATS connection is back").All()[0].ContextMap()["url"]; shown != "nats://xxxxx@"+ns.URL()[len("nats://"):] {
+		t.Errorf("shown as %v", shown)
+	}
+}

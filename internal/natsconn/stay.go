@@ -1,0 +1,44 @@
+package natsconn
+
+import (
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"go.uber.org/zap"
+)
+
+// maxPingsOut is how many pings the server may leave unanswered. In an overload the
+// answers queue behind requests; to give up the connection then would lose all of those,
+// and help nobody.
+const maxPingsOut = 6
+
+// Stay is the options of a process that serves: it never gives up, even if the server
+// refuses its login for a while.
+func Stay(name string, log *zap.Logger) []nats.Option {
+	gate := &floodgate{}
+	return []nats.Option{
+		nats.Name(name),
+		nats.MaxReconnects(-1),
+		nats.IgnoreAuthErrorAbort(),
+		nats.ReconnectWait(250 * time.Millisecond),
+		nats.PingInterval(5 * time.Second),
+		nats.MaxPingsOutstanding(maxPingsOut),
+		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
+			if err != nil {
+				log.Warn("NATS connection lost, reconnecting", zap.String("connection", name), zap.Error(err))
+			}
+		}),
+		nats.ReconnectHandler(func(c *nats.Conn) {
+			log.Info("NATS connection is back", zap.String("connection", name), zap.String("url", Redact(c.ConnectedUrl())))
+		}),
+		nats.ErrorHandler(func(_ *nats.Conn, sub *nats.Subscription, err error) {
+			subject := ""
+			if sub != nil {
+				subject = sub.Subject
+			}
+			if suppressed, ok := gate.pass(); ok { // a caller with a bad inbox causes one for each request
+				log.Error("NATS reports an error", zap.String("connection", name), zap.String("subject", subject), zap.Error(err), zap.Int64("others", suppressed))
+			}
+		}),
+	}
+}
