@@ -17,7 +17,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// ErrEnded: the watch broke off, for instance because the connection was closed.
+// ErrEnded says that the watch broke off, for instance because the connection was closed.
 var ErrEnded = errors.New("watch of the bucket ended")
 
 // Watcher watches all keys of a bucket. It is for use by one goroutine.

@@ -123,7 +123,7 @@ func (e *Enricher) Run(ctx context.Context) {
 		case ctx.Err() != nil:
 			return
 		}
-		e.recordFailure(err)
+		e.reportFailure(err)
 		select {
 		case <-ctx.Done():
 		case <-time.After(pause):
@@ -131,14 +131,14 @@ func (e *Enricher) Run(ctx context.Context) {
 	}
 }
 
-// recordFailure and recordSuccess keep track of whether enriching works.
-func (e *Enricher) recordFailure(err error) {
-	e.outage.recordFailure(err)
+// reportFailure and reportSuccess keep track of whether enriching works.
+func (e *Enricher) reportFailure(err error) {
+	e.outage.reportFailure(err)
 	e.figures.failing.Store(true)
 }
 
-func (e *Enricher) recordSuccess() {
-	e.outage.recordSuccess()
+func (e *Enricher) reportSuccess() {
+	e.outage.reportSuccess()
 	e.figures.failing.Store(false)
 }
 

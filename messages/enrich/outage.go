@@ -13,14 +13,14 @@ type outageLog struct {
 	failures int
 }
 
-func (o *outageLog) recordFailure(err error) {
+func (o *outageLog) reportFailure(err error) {
 	if o.failures++; o.since.IsZero() {
 		o.since = time.Now()
 		o.log.Error("enriching fails, trying again until it works", zap.Error(err))
 	}
 }
 
-func (o *outageLog) recordSuccess() {
+func (o *outageLog) reportSuccess() {
 	if !o.since.IsZero() {
 		o.log.Info("enriching works again", zap.Duration("after", time.Since(o.since)), zap.Int("failures", o.failures))
 		o.since, o.failures = time.Time{}, 0

@@ -16,7 +16,7 @@ func (e *Enricher) enrichBatch(ctx context.Context, batch preparedBatch) error {
 			return batch.err
 		}
 		e.starved = true
-		e.recordFailure(batch.err)
+		e.reportFailure(batch.err)
 		return nil
 	}
 	e.starved = false
@@ -47,6 +47,6 @@ func (e *Enricher) publishPlan(ctx context.Context, msgs []*nats.Msg) error {
 		e.record.Last = last
 	}
 	e.record.Done, e.record.Plan = e.record.Plan.Through, nil
-	e.recordSuccess()
+	e.reportSuccess()
 	return nil
 }

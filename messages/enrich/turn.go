@@ -120,7 +120,7 @@ func (e *Enricher) saveHeartbeat(ctx context.Context) error {
 		return err
 	}
 	if !e.starved {
-		e.recordSuccess()
+		e.reportSuccess()
 	}
 	return nil
 }
