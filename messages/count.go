@@ -9,11 +9,12 @@ import (
 // ErrCount is wrapped by the errors of [DecodeCount].
 var ErrCount = errors.New("malformed count")
 
-// maxCountLen is the length of 2^63−1 in decimal: more digits cannot be a count,
-// so that a megabyte of them is refused unread.
+// maxCountLen is the length of 2^63−1 in decimal. More digits cannot be a count, so a
+// megabyte of them is refused without being read.
 const maxCountLen = 19
 
-// EncodeCount is the request for n IDs.
+// EncodeCount returns the body of a request for n IDs, n at least 1: empty for 1,
+// otherwise n in decimal.
 func EncodeCount(n int64) []byte {
 	if n == 1 {
 		return nil
@@ -21,8 +22,9 @@ func EncodeCount(n int64) []byte {
 	return strconv.AppendInt(nil, n, 10)
 }
 
-// DecodeCount reads a request: empty is 1; otherwise an ASCII decimal from 1 to
-// limit, without sign, space or leading zero. The error wraps [ErrCount].
+// DecodeCount reads the body of a request: empty means 1; anything else must be an ASCII
+// decimal from 1 to limit, without sign, space or leading zero. The error wraps
+// [ErrCount].
 func DecodeCount(data []byte, limit int64) (int64, error) {
 	if len(data) == 0 {
 		return 1, nil
@@ -30,16 +32,16 @@ func DecodeCount(data []byte, limit int64) (int64, error) {
 	if len(data) > maxCountLen {
 		return 0, fmt.Errorf("%w: %d bytes, allowed is an empty request or a decimal from 1 to %d", ErrCount, len(data), limit)
 	}
-	n, ok := decimal(data)
+	n, ok := parseDecimal(data)
 	if !ok || n < 1 || n > limit {
 		return 0, fmt.Errorf("%w: %q, allowed is an empty request or a decimal from 1 to %d", ErrCount, data, limit)
 	}
 	return n, nil
 }
 
-// decimal reads digits without a leading zero; ok is false for anything else,
-// and for what does not fit an int64.
-func decimal(digits []byte) (n int64, ok bool) {
+// parseDecimal reads digits without a leading zero. ok is false for anything else, and
+// for numbers that do not fit an int64.
+func parseDecimal(digits []byte) (n int64, ok bool) {
 	if len(digits) == 0 || len(digits) > maxCountLen || digits[0] == '0' {
 		return 0, false
 	}

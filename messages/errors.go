@@ -23,10 +23,10 @@ const (
 // Error is an error reply.
 type Error struct {
 	Code Code
-	Text string // says what was wrong and what is allowed, for people
+	Text string // for people: what was wrong, and what is allowed
 }
 
-// The error replies to test for with [errors.Is]; the text does not matter there.
+// The error replies, to be tested for with [errors.Is], which compares the code only.
 var (
 	ErrMalformed   = &Error{CodeMalformed, "malformed request"}
 	ErrNoTag       = &Error{CodeNoTag, "no such tag"}
@@ -35,7 +35,7 @@ var (
 	ErrExhausted   = &Error{CodeExhausted, "the tag's numbers are used up"}
 )
 
-// Error gives the text, followed by the code.
+// Error returns the text, followed by the code in parentheses.
 func (e *Error) Error() string { return fmt.Sprintf("%s (%d)", e.Text, e.Code) }
 
 // Is reports whether target is an error reply with the same code.
@@ -44,8 +44,8 @@ func (e *Error) Is(target error) bool {
 	return ok && t.Code == e.Code
 }
 
-// DecodeReply reads the answer to a request for n IDs: its ranges, or the *Error
-// that it carries, or an error that wraps [ErrReply].
+// DecodeReply reads the reply to a request for n IDs. It returns the ranges, or the
+// *Error that the reply carries, or an error that wraps [ErrReply].
 func DecodeReply(msg *nats.Msg, n int64) ([]Range, error) {
 	code := msg.Header.Get(micro.ErrorCodeHeader)
 	if code == "" {

@@ -51,11 +51,11 @@ func TestPrefetchSingleFlight(t *testing.T) {
 	natstest.Eventually(t, 20*time.Second, "all callers wait", func() bool {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		return p.waiting == callers
+		return p.waiters.n == callers
 	})
 	p.mu.Lock()
-	if p.requests != 1 {
-		t.Errorf("%d requests for callers who wait, want 1", p.requests)
+	if p.requests.n != 1 {
+		t.Errorf("%d requests for callers who wait, want 1", p.requests.n)
 	}
 	p.mu.Unlock()
 	silent.Store(false)

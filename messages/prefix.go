@@ -5,23 +5,24 @@ import (
 	"fmt"
 )
 
-// Prefix is the first token of every subject of an installation, and part of the
-// name of its streams and buckets, so that several installations can share one
-// NATS account. It is also the workers' queue group.
+// Prefix is the first token of every subject of an installation, and part of the names of
+// its streams and buckets, so that several installations can share one NATS account. It
+// is also the workers' queue group.
 type Prefix string
 
 // DefaultPrefix is the prefix that callers and workers use unless told otherwise.
 const DefaultPrefix Prefix = "ids"
 
-// maxPrefixLen keeps subjects short; the number itself has no deeper meaning.
+// maxPrefixLen keeps subjects short. The exact number does not matter.
 const maxPrefixLen = 32
 
 // ErrPrefix is wrapped by the error of [Prefix.Check].
 var ErrPrefix = errors.New("bad prefix")
 
-// Check reports whether the prefix can name subjects, streams and buckets: one
-// token of a–z 0–9 _ -, at most 32 bytes. Upper case is refused because streams have
-// upper-case names: two prefixes that differ in case only would share them.
+// Check returns an error that wraps [ErrPrefix] unless the prefix can name subjects,
+// streams and buckets: one token of a–z 0–9 _ -, 1 to 32 bytes. Upper case is refused
+// because the names of streams are in upper case: two prefixes that differ only in case
+// would share their streams.
 func (p Prefix) Check() error {
 	if p == "" || len(p) > maxPrefixLen {
 		return fmt.Errorf("%w: %d bytes, allowed is 1 to %d", ErrPrefix, len(p), maxPrefixLen)
@@ -34,7 +35,7 @@ func (p Prefix) Check() error {
 	return nil
 }
 
-// The subjects that callers use.
+// The subjects that callers use, and the queue group of those who answer on them.
 
 // Segment is the subject of requests for IDs of a tag.
 func (p Prefix) Segment(tag string) string { return string(p) + ".segment." + tag }

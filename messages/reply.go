@@ -8,7 +8,7 @@ import (
 	"strconv"
 )
 
-// Range is a contiguous range of IDs, both ends included, as replies carry it.
+// Range is a contiguous range of IDs, both ends included, as it appears in replies.
 type Range struct {
 	First int64
 	Last  int64
@@ -17,10 +17,10 @@ type Range struct {
 // Len is the number of IDs in the range.
 func (r Range) Len() int64 { return r.Last - r.First + 1 }
 
-// String is the range as it stands in a reply.
+// String formats the range as a line of a reply.
 func (r Range) String() string { return string(AppendRange(nil, r)) }
 
-// IDs yields the IDs of the ranges, one by one, in order.
+// IDs yields the IDs of the ranges one by one, in order.
 func IDs(ranges []Range) iter.Seq[int64] {
 	return func(yield func(int64) bool) {
 		for _, r := range ranges {
@@ -49,13 +49,13 @@ func AppendRange(dst []byte, r Range) []byte {
 	return dst
 }
 
-// ErrReply is wrapped by the errors of [DecodeRanges]: whoever answered does not
-// keep the contract, and no ID of that reply may be used.
+// ErrReply is wrapped by the errors of [DecodeRanges]: whoever answered breaks the
+// contract, and no ID of that reply may be used.
 var ErrReply = errors.New("malformed reply")
 
-// DecodeRanges reads the reply to a request for n IDs. It returns an error that
-// wraps [ErrReply] unless the ranges are ascending, do not touch each other twice,
-// lie in 1 … 2^63−1 and hold exactly n IDs.
+// DecodeRanges reads the reply to a request for n IDs. It returns an error that wraps
+// [ErrReply] unless the ranges ascend, do not overlap, lie in 1 … 2^63−1 and hold
+// exactly n IDs.
 func DecodeRanges(data []byte, n int64) ([]Range, error) {
 	var ranges []Range
 	var last, total int64
@@ -65,7 +65,7 @@ func DecodeRanges(data []byte, n int64) ([]Range, error) {
 			return nil, fmt.Errorf("%w: %.40q is not a range of IDs", ErrReply, line)
 		}
 		if r.First <= last {
-			return nil, fmt.Errorf("%w: range %s does not lie above the one before it", ErrReply, r)
+			return nil, fmt.Errorf("%w: range %s is not above the one before it", ErrReply, r)
 		}
 		if r.Len() > n-total {
 			return nil, fmt.Errorf("%w: more than the %d IDs asked for", ErrReply, n)
@@ -83,10 +83,10 @@ func DecodeRanges(data []byte, n int64) ([]Range, error) {
 // decodeRange reads one line of a reply.
 func decodeRange(line []byte) (r Range, ok bool) {
 	first, last, isRange := bytes.Cut(line, []byte{'-'})
-	if r.First, ok = decimal(first); !ok || !isRange {
+	if r.First, ok = parseDecimal(first); !ok || !isRange {
 		r.Last = r.First
 		return r, ok
 	}
-	r.Last, ok = decimal(last)
+	r.Last, ok = parseDecimal(last)
 	return r, ok && r.First < r.Last
 }

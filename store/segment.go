@@ -7,9 +7,9 @@ import (
 
 // Segment is the half-open range of IDs [First, End).
 //
-// 1 ≤ First < End ≤ 2^63−1. The last ID of a tag is therefore 2^63−2: like
-// Leaf's max_id, End names the first number that is not handed out yet, and it
-// has to fit an int64 as well.
+// 1 ≤ First < End ≤ 2^63−1. The last ID of a tag is therefore 2^63−2: End, like
+// Leaf's max_id, is the first number that is not handed out yet, and has to fit an
+// int64 as well.
 type Segment struct {
 	First int64
 	End   int64
@@ -21,7 +21,7 @@ func (s Segment) Len() int64 { return s.End - s.First }
 // Valid reports whether the segment lies within the bounds above.
 func (s Segment) Valid() bool { return s.First >= 1 && s.First < s.End }
 
-// String shows the segment as the half-open range it is.
+// String formats the segment as a half-open range, such as [1, 1001).
 func (s Segment) String() string { return fmt.Sprintf("[%d, %d)", s.First, s.End) }
 
 // Cut splits the segment after its first n IDs, 0 ≤ n ≤ Len.
@@ -30,9 +30,9 @@ func (s Segment) Cut(n int64) (head, tail Segment) {
 	return Segment{s.First, at}, Segment{at, s.End}
 }
 
-// Following returns the step IDs from next onwards, or an error that wraps
-// ErrExhausted if they would not fit below 2^63. Backends that compute in Go
-// use it, so that the bound is written down once.
+// Following returns the segment of the step IDs that start at next, or an error that
+// wraps ErrExhausted if they do not fit below 2^63. Backends that do the arithmetic in
+// Go use it, so that the bound is written down once.
 func Following(next, step int64) (Segment, error) {
 	if step > math.MaxInt64-next {
 		return Segment{}, fmt.Errorf("%w: %d IDs from %d on would pass 2^63", ErrExhausted, step, next)

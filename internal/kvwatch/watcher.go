@@ -1,12 +1,13 @@
-// Package kvwatch reads the entries of a JetStream KV bucket, those there are and
-// then every change, without the traps of nats.go's watcher (v1.55.0):
+// Package kvwatch reads the entries of a JetStream KV bucket, first the existing ones and
+// then every change. It avoids the traps of nats.go's watcher (v1.55.0):
 //
-//   - a context that ends while the watcher is being made leaves its channel open
-//     for ever, so it gets a context of its own;
-//   - a closed channel yields nil, which also says that all entries have been told;
-//   - one that is given up with entries in its channel blocks its goroutine, so they
-//     are taken out;
-//   - Stop waits for a server that may be away, so it is cancelled instead.
+//   - If a context ends while the watcher is being created, the watcher's channel stays
+//     open for ever. So the watcher gets a context of its own.
+//   - A closed channel yields nil, which also means that all existing entries have been
+//     delivered. So the two are told apart.
+//   - A watcher that is abandoned with entries in its channel blocks its goroutine. So
+//     Close drains the channel.
+//   - Stop waits for a server that may be away. So the watcher is cancelled instead.
 package kvwatch
 
 import (
@@ -16,17 +17,17 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// ErrEnded is the error of a watch that broke off, as when the connection is closed.
+// ErrEnded says that the watch broke off, for instance because the connection was closed.
 var ErrEnded = errors.New("watch of the bucket ended")
 
-// Watcher watches all keys of a bucket. It is for one goroutine.
+// Watcher watches all keys of a bucket. It is for use by one goroutine.
 type Watcher struct {
 	updates <-chan jetstream.KeyValueEntry
 	cancel  context.CancelFunc
 }
 
-// Open begins to watch. It waits no longer for the server than the JetStream
-// context's default timeout, 5 seconds.
+// Open starts to watch all keys of kv. It waits for the server no longer than the
+// JetStream context's default timeout, 5 seconds.
 func Open(ctx context.Context, kv jetstream.KeyValue) (*Watcher, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -40,9 +41,9 @@ func Open(ctx context.Context, kv jetstream.KeyValue) (*Watcher, error) {
 	return &Watcher{w.Updates(), cancel}, nil
 }
 
-// Next returns the next entry: the latest of each key, then nil, once, and from then
-// on every change. Deleted keys appear too, with the operation that says so. It
-// returns an error when ctx ends, or ErrEnded.
+// Next returns the next entry: the latest entry of each key, then nil, once, and from then
+// on every change. Deleted keys appear too, with the operation that deleted them. The
+// error is ErrEnded, or ctx.Err() when ctx ends.
 //
 // While others write, keys may be missing before the nil; they come after it.
 func (w *Watcher) Next(ctx context.Context) (jetstream.KeyValueEntry, error) {
@@ -57,10 +58,10 @@ func (w *Watcher) Next(ctx context.Context) (jetstream.KeyValueEntry, error) {
 	}
 }
 
-// Waiting is how many entries can be taken without waiting.
+// Waiting is the number of entries that Next can return without waiting.
 func (w *Watcher) Waiting() int { return len(w.updates) }
 
-// Close ends the watch and returns when nothing of it is left.
+// Close ends the watch and returns when its goroutines have ended.
 func (w *Watcher) Close() {
 	w.cancel()
 	for range w.updates {

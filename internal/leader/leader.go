@@ -1,9 +1,9 @@
-// Package leader reads messages of a stream where it is written.
+// Package leader reads messages of a stream from the stream's leader, where it is written.
 //
-// Other reads go by "direct get" where a stream allows it, and then replicas answer that
-// lag, and mirrors that keep less: that they do not have a message does not mean that it is
-// not there, or is there no more. The request of the JetStream API beneath is answered by the
-// stream's leader only.
+// Other reads use "direct get" if the stream allows it. Then the answer may come from a
+// replica that lags behind, or from a mirror that keeps less: if they do not have a
+// message, that does not mean that it does not exist, or no longer exists. The JetStream
+// API request used here, STREAM.MSG.GET, is answered by the stream's leader only.
 package leader
 
 import (
@@ -17,30 +17,32 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// timeout bounds a request whose context has no deadline, as the JetStream client does
-// for its own.
+// timeout bounds a request whose context has no deadline or a later one. It is the
+// JetStream client's default for its own requests.
 const timeout = 5 * time.Second
 
-// Message is a message as a stream keeps it.
+// Message is a message as it is stored in a stream.
 type Message struct {
 	Subject  string
 	Sequence uint64
-	Header   nats.Header // nil if there is none
+	Header   nats.Header // nil if the message has none
 	Data     []byte
 }
 
-// At reads the message with that sequence. Errors: jetstream.ErrMsgNotFound.
+// At reads the message with that sequence, within 5 seconds. Errors:
+// jetstream.ErrMsgNotFound if the leader does not have it; any other error means that
+// this is not known.
 func At(ctx context.Context, js jetstream.JetStream, stream string, sequence uint64) (Message, error) {
-	return get(ctx, js, stream, map[string]any{"seq": sequence})
+	return requestMessage(ctx, js, stream, map[string]any{"seq": sequence})
 }
 
-// Last reads the last message on a subject, which may have wildcards. Errors:
-// jetstream.ErrMsgNotFound.
+// Last reads the last message on a subject, which may have wildcards, within 5 seconds.
+// Errors as for [At].
 func Last(ctx context.Context, js jetstream.JetStream, stream, subject string) (Message, error) {
-	return get(ctx, js, stream, map[string]any{"last_by_subj": subject})
+	return requestMessage(ctx, js, stream, map[string]any{"last_by_subj": subject})
 }
 
-func get(ctx context.Context, js jetstream.JetStream, stream string, want map[string]any) (Message, error) {
+func requestMessage(ctx context.Context, js jetstream.JetStream, stream string, want map[string]any) (Message, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	fail := func(err error) (Message, error) {
@@ -50,7 +52,7 @@ func get(ctx context.Context, js jetstream.JetStream, stream string, want map[st
 	if err != nil {
 		return fail(err)
 	}
-	reply, err := js.Conn().RequestWithContext(ctx, api(js, "STREAM.MSG.GET."+stream), request)
+	reply, err := js.Conn().RequestWithContext(ctx, apiSubject(js, "STREAM.MSG.GET."+stream), request)
 	if err != nil {
 		return fail(err)
 	}
@@ -84,9 +86,9 @@ func get(ctx context.Context, js jetstream.JetStream, stream string, want map[st
 	return Message{m.Subject, m.Sequence, header, m.Data}, nil
 }
 
-// api is the subject of a JetStream API call, in the domain or with the prefix that
-// the JetStream context was made for.
-func api(js jetstream.JetStream, call string) string {
+// apiSubject is the subject of a JetStream API call, in the domain or with the prefix of
+// the JetStream context.
+func apiSubject(js jetstream.JetStream, call string) string {
 	switch o := js.Options(); {
 	case o.Domain != "":
 		return "$JS." + o.Domain + ".API." + call

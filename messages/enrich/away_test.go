@@ -81,7 +81,7 @@ func TestStreamMadeAnew(t *testing.T) {
 		return false
 	}
 	recreate(jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"orders.raw.>"}})
-	natstest.Eventually(t, 10*time.Second, "a new source is noticed", func() bool { return warned("source stream was made anew") })
+	natstest.Eventually(t, 10*time.Second, "a new source is noticed", func() bool { return warned("source stream was created again") })
 	recreate(jetstream.StreamConfig{Name: "READY", Subjects: []string{"orders.ready.>", "orders.dead"}, AllowAtomicPublish: true})
 	b.publish(1, steps)
 	b.await(steps)

@@ -24,32 +24,32 @@ func crashed(b *bed, published bool) (e *Enricher, msgs []*nats.Msg) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	if err := e.begin(ctx); err != nil {
+	if err := e.takeOver(ctx); err != nil {
 		b.Fatal(err)
 	}
-	r, err := newReader(ctx, e.source, e.cfg.Filter, e.book.Done)
+	r, err := newReader(ctx, e.source, e.cfg.Filter, e.record.Done)
 	if err != nil {
 		b.Fatal(err)
 	}
 	defer r.close()
 	var events []event
 	for len(events) < steps {
-		more, err := r.batch(ctx)
+		more, err := r.readBatch(ctx)
 		if err != nil {
 			b.Fatal(err)
 		}
 		events = append(events, more...)
 	}
-	batch := e.prepare(ctx, events)
+	batch := e.prepareBatch(ctx, events)
 	if batch.err != nil {
 		b.Fatal(batch.err)
 	}
-	e.book.Plan, e.book.Owner = batch.plan, ""
-	if err := e.save(ctx); err != nil {
+	e.record.Plan, e.record.Owner = batch.plan, ""
+	if err := e.saveRecord(ctx); err != nil {
 		b.Fatal(err)
 	}
 	if published {
-		if _, err := publishBatch(ctx, b.conn, batch.msgs, e.book.Last); err != nil {
+		if _, err := publishBatch(ctx, b.conn, batch.msgs, e.record.Last); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -111,13 +111,13 @@ func TestLateWriterIsRefused(t *testing.T) {
 	b := newBed(t)
 	b.publish(1, steps)
 	late, msgs := crashed(b, false)
-	last := late.book.Last
+	last := late.record.Last
 	b.start(b.config())
 	b.await(steps)
-	if _, err := publishBatch(b.Context(), b.conn, msgs, last); !errors.Is(err, errMoved) {
+	if _, err := publishBatch(b.Context(), b.conn, msgs, last); !errors.Is(err, errTargetMoved) {
 		t.Errorf("late batch: %v", err)
 	}
-	if err := late.save(b.Context()); !errors.Is(err, errLost) {
+	if err := late.saveRecord(b.Context()); !errors.Is(err, errRecordMoved) {
 		t.Errorf("late plan: %v", err)
 	}
 	b.publish(steps+1, 2*steps)
@@ -158,10 +158,10 @@ func TestAmbiguousTarget(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := e.book.load(b.Context()); err != nil {
+	if err := e.record.load(b.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := e.begin(b.Context()); !errors.Is(err, ErrAmbiguous) {
+	if err := e.takeOver(b.Context()); !errors.Is(err, ErrAmbiguous) {
 		t.Errorf("%v, want ErrAmbiguous", err)
 	}
 }

@@ -3,8 +3,6 @@ package enrich
 import (
 	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"strings"
 
 	"github.com/nats-io/nats.go"
@@ -14,55 +12,54 @@ import (
 	"github.com/idworker/idworker/messages"
 )
 
-// ErrConfig is wrapped by the errors of an enrichment that cannot work as asked for.
-var ErrConfig = errors.New("bad enrichment")
-
-// Existing says what becomes of an event that carries an ID already.
+// Existing says what happens to an event that already carries an ID.
 type Existing string
 
-// What can be done with them.
+// What can happen to them.
 const (
-	Keep   Existing = "keep"   // passed on with the ID it has
-	Refuse Existing = "refuse" // sent to the dead-letter subject
+	Keep   Existing = "keep"   // published with the ID that they have
+	Refuse Existing = "refuse" // dead letters
 )
 
-// IDs is where IDs come from; *[messages.Client] is one.
+// IDs is where IDs come from. *[messages.Client] is one.
 type IDs interface {
 	NextN(ctx context.Context, tag string, n int64) ([]messages.Range, error)
 	SnowflakeN(ctx context.Context, n int64) ([]messages.Range, error)
 }
 
-// Config says what is enriched, and how. Conn, JetStream, IDs, From, To and ID must
-// be set.
+// Config says what is enriched, and how. Conn, JetStream, IDs, From, To and ID must be
+// set.
 type Config struct {
 	Conn      *nats.Conn
 	JetStream jetstream.JetStream // on Conn
 	IDs       IDs
-	Prefix    messages.Prefix
+	Prefix    messages.Prefix // of the installation; empty means "ids"
 
 	From   string // name of the source stream
 	Filter string // which of its subjects; empty means all
 
 	// To is where stamped events go: a subject, or a pattern whose wildcards stand for
-	// what those of Filter matched, the first for the first.
+	// what those of Filter matched, the first for the first, and so on.
 	To string
 
 	// ID says which IDs: "snowflake", or "segment:" and a tag, in which {{wildcard(n)}}
 	// stands for the token that the nth * of Filter matched.
 	ID string
 
-	// JSON is the path, keys joined by dots, at which the ID is put into the event's
-	// JSON object too, as a string unless JSONNumber. Empty means: in the header only.
+	// JSON is the path, keys joined by dots, at which the ID is put into the event's JSON
+	// object too: as a string, or as a number with JSONNumber. Empty means that the ID is
+	// in the header only.
 	JSON       string
 	JSONNumber bool
 
-	Existing   Existing
-	DeadLetter string // subject for events that cannot be stamped; may be empty
+	Existing   Existing // empty means Keep
+	DeadLetter string   // subject for events that cannot be stamped; may be empty
 
-	// Replicas is for the bucket of records if it does not exist yet, 1 to 5.
+	// Replicas is for the bucket of records if it does not exist yet: 1 to 5, odd; 0
+	// means 1.
 	Replicas int
 
-	Log *zap.Logger
+	Log *zap.Logger // nil means none
 }
 
 func (c Config) withDefaults() Config {
@@ -76,32 +73,29 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Check says what is wrong with the settings by themselves, and what is allowed.
-// Whether they fit the streams, [Open] finds out.
+// Check returns an error that says what is wrong with the settings by themselves, and what
+// is allowed. It wraps [ErrConfig] or messages.ErrPrefix. Whether the settings fit the
+// streams is checked by [Open].
 func (c Config) Check() error {
 	c = c.withDefaults()
 	if _, err := newMapping(c.Filter, c.To); err != nil {
 		return err
 	}
-	if _, err := parseID(c.ID, c.Filter); err != nil {
+	if _, err := parseIDKind(c.ID, c.Filter); err != nil {
 		return err
 	}
 	switch {
 	case c.From == "" || strings.ContainsAny(c.From, " .*>/\\\t\r\n"):
-		return bad("source stream %q, want the name of a stream", c.From)
+		return configError("source stream %q, want the name of a stream", c.From)
 	case c.Existing != Keep && c.Existing != Refuse:
-		return bad("existing IDs %q, allowed are keep, refuse", c.Existing)
-	case c.DeadLetter != "" && !literal(c.DeadLetter):
-		return bad("dead-letter subject %q, want one subject without wildcards", c.DeadLetter)
+		return configError("existing IDs %q, allowed are keep, refuse", c.Existing)
+	case c.DeadLetter != "" && !isLiteral(c.DeadLetter):
+		return configError("dead-letter subject %q, want one subject without wildcards", c.DeadLetter)
 	case c.JSON == "" && c.JSONNumber:
-		return bad("IDs as JSON numbers, but no JSON path")
+		return configError("IDs as JSON numbers, but no JSON path")
 	}
-	if err := checkPath(c.JSON); err != nil {
+	if err := checkJSONPath(c.JSON); err != nil {
 		return err
 	}
 	return c.Prefix.Check()
-}
-
-func bad(format string, args ...any) error {
-	return fmt.Errorf("%w: "+format, append([]any{ErrConfig}, args...)...)
 }

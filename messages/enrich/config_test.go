@@ -38,7 +38,7 @@ func TestBadEnrichments(t *testing.T) {
 		{"loop", func(c *Config) { c.To = "orders.raw.x.>" }, "loops back"},
 		{"loop by republish", func(c *Config) { c.To = "loud.>" }, "republishes"},
 		{"loop by source", func(c *Config) { c.From, c.Filter = "COPY", "orders.ready.>"; c.To = "orders.ready.>" }, "loops back"},
-		{"no batches", func(c *Config) { c.To = "plain.>" }, "--allow-batch"},
+		{"no batches", func(c *Config) { c.To = "plain.>" }, "does not allow atomic batches"},
 		{"no acks", func(c *Config) { c.To = "silent.>" }, "no_ack"},
 		{"kind", func(c *Config) { c.ID = "uuid" }, "want snowflake, or segment:TAG"},
 		{"tag", func(c *Config) { c.ID = "segment:a b" }, "malformed tag"},

@@ -17,24 +17,25 @@ import (
 type Enricher struct {
 	cfg      Config
 	name     string // of the enrichment: its streams
-	instance string // names this enricher, anew at each start
+	instance string // names this enricher; different after each start
 	log      *zap.Logger
 
 	source, target jetstream.Stream
 	stamper        stamper
 	ids            idKind
-	limit          int // bytes of a message
-	deadInTarget   bool
+	limit          int // of a message, in bytes
 
-	book    book
-	outage  outage
+	deadLettersInTarget bool // the target stream takes the dead letters too
+
+	record  recordEntry
+	outage  outageLog
 	starved bool // no IDs for the next batch
 	figures figures
 }
 
 // Open checks the settings and the streams, and returns an enricher that is ready to run.
-// The bucket is made if it is missing. Errors wrap [ErrConfig] if trying again is of no
-// use.
+// It creates the bucket of records if it is missing. Errors wrap [ErrConfig] if trying
+// again does not help; those about the target may be a [TargetError].
 func Open(ctx context.Context, cfg Config) (*Enricher, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.Check(); err != nil {
@@ -60,11 +61,11 @@ func Open(ctx context.Context, cfg Config) (*Enricher, error) {
 	if err != nil {
 		return nil, err
 	}
-	if e.ids, err = parseID(cfg.ID, cfg.Filter); err != nil {
+	if e.ids, err = parseIDKind(cfg.ID, cfg.Filter); err != nil {
 		return nil, err
 	}
-	e.stamper = stamper{source: cfg.From, mapping: mapping, json: path{cfg.JSON, cfg.JSONNumber}, existing: cfg.Existing}
-	e.deadInTarget = slices.ContainsFunc(target.CachedInfo().Config.Subjects, func(s string) bool { return covers(s, cfg.DeadLetter) })
+	e.stamper = stamper{source: cfg.From, mapping: mapping, json: jsonPath{cfg.JSON, cfg.JSONNumber}, existing: cfg.Existing}
+	e.deadLettersInTarget = slices.ContainsFunc(target.CachedInfo().Config.Subjects, func(s string) bool { return covers(s, cfg.DeadLetter) })
 	e.limit = int(cfg.Conn.MaxPayload())
 	if most := int(target.CachedInfo().Config.MaxMsgSize); most > 0 {
 		e.limit = min(e.limit, most)
@@ -73,20 +74,21 @@ func Open(ctx context.Context, cfg Config) (*Enricher, error) {
 	if err != nil {
 		return nil, err
 	}
-	e.book = book{kv: kv, key: e.name}
-	if err := e.book.load(ctx); err != nil {
+	e.record = recordEntry{kv: kv, key: e.name}
+	if err := e.record.load(ctx); err != nil {
 		return nil, err
 	}
-	return e, e.sameAs(e.book.record)
+	return e, e.checkSameEvents(e.record.record)
 }
 
-// Name is the name of the enrichment, the same for all that share it: its streams.
+// Name is the name of the enrichment, source and target stream joined by a dot. It is the
+// same for all enrichers that share it.
 func (e *Enricher) Name() string { return e.name }
 
-// Instance is this enricher's name in the record.
+// Instance is this enricher's name in the record, a new one at each start.
 func (e *Enricher) Instance() string { return e.instance }
 
-// openBucket opens the bucket of the records, made if it is missing.
+// openBucket opens the bucket of records, and creates it if it is missing.
 func openBucket(ctx context.Context, cfg Config) (jetstream.KeyValue, error) {
 	if err := resource.Ensure(ctx, cfg.JetStream, Bucket(cfg.Prefix, cfg.Replicas)); err != nil {
 		return nil, err
@@ -101,23 +103,23 @@ const (
 	maxPause   = 2 * time.Second
 )
 
-// Run enriches until ctx ends. It returns when the step under way is finished and the turn
-// handed over, and nothing that it started is left. What goes wrong is logged and tried
+// Run enriches until ctx ends. It returns when the batch under way is finished, the turn
+// is handed over, and everything that it started has ended. Failures are logged and tried
 // again.
 func (e *Enricher) Run(ctx context.Context) {
 	for pause := firstPause; ctx.Err() == nil; pause = min(2*pause, maxPause) {
-		err := e.wait(ctx)
+		err := e.awaitTurn(ctx)
 		if err == nil {
-			err = e.turn(ctx)
+			err = e.runTurn(ctx)
 		}
 		switch {
-		case err == nil, errors.Is(err, errLost), errors.Is(err, errMoved):
+		case err == nil, errors.Is(err, errRecordMoved), errors.Is(err, errTargetMoved):
 			pause = firstPause
 			continue
 		case ctx.Err() != nil:
 			return
 		}
-		e.failed(err)
+		e.reportFailure(err)
 		select {
 		case <-ctx.Done():
 		case <-time.After(pause):
@@ -125,18 +127,18 @@ func (e *Enricher) Run(ctx context.Context) {
 	}
 }
 
-// failed and worked keep the books of whether enriching works.
-func (e *Enricher) failed(err error) {
-	e.outage.failed(err)
+// reportFailure and reportSuccess keep track of whether enriching works.
+func (e *Enricher) reportFailure(err error) {
+	e.outage.reportFailure(err)
 	e.figures.failing.Store(true)
 }
 
-func (e *Enricher) worked() {
-	e.outage.worked()
+func (e *Enricher) reportSuccess() {
+	e.outage.reportSuccess()
 	e.figures.failing.Store(false)
 }
 
-// Ready says that something keeps events from being enriched, if so.
+// Ready returns an error if something keeps events from being enriched.
 func (e *Enricher) Ready() error {
 	if e.figures.failing.Load() {
 		return errors.New("enriching fails, see the log")

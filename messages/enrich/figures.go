@@ -2,7 +2,7 @@ package enrich
 
 import "sync/atomic"
 
-// figures is what an enricher counts, since its start.
+// figures are an enricher's counters since its start.
 type figures struct {
 	events, batches, dead, turns atomic.Int64
 	lag                          atomic.Int64
@@ -12,12 +12,12 @@ type figures struct {
 // Figures is a snapshot of an enricher's figures since its start.
 type Figures struct {
 	Events      int64 // published to the target by this enricher
-	Batches     int64
-	DeadLetters int64
+	Batches     int64 // published
+	DeadLetters int64 // published
 	Turns       int64 // how often it had the turn
 
-	// Lag is how many events of the source waited behind the latest one that this
-	// enricher enriched.
+	// Lag is the number of events that waited in the source behind the latest one that
+	// this enricher enriched.
 	Lag int64
 }
 
@@ -33,7 +33,8 @@ func (e *Enricher) Figures() Figures {
 	}
 }
 
-func (f *figures) enriched(events int, lag uint64) {
+// countBatch counts a published batch.
+func (f *figures) countBatch(events int, lag uint64) {
 	f.events.Add(int64(events))
 	f.batches.Add(1)
 	f.lag.Store(int64(lag))

@@ -2,21 +2,21 @@ package enrich
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// The metrics. docs/operations.md says what each is good for.
+// The metrics. docs/operations.md says how to use each.
 var (
-	eventsMetric  = describe("enriched_events_total", "Events published with an ID.")
-	deadMetric    = describe("enrich_dead_letters_total", "Events sent to the dead-letter subject.")
-	batchesMetric = describe("enrich_batches_total", "Batches published.")
-	turnsMetric   = describe("enrich_turns_total", "Times that this enricher had the turn.")
-	lagMetric     = describe("enrich_lag_events", "Events of the source that waited behind the latest one enriched by this enricher.")
-	failingMetric = describe("enrich_failing", "Whether something keeps events from being enriched, 1 or 0.")
+	eventsMetric  = newDesc("enriched_events_total", "Events published with an ID.")
+	deadMetric    = newDesc("enrich_dead_letters_total", "Events sent to the dead-letter subject.")
+	batchesMetric = newDesc("enrich_batches_total", "Batches published.")
+	turnsMetric   = newDesc("enrich_turns_total", "Times that this enricher had the turn.")
+	lagMetric     = newDesc("enrich_lag_events", "Events of the source that waited behind the latest one enriched by this enricher.")
+	failingMetric = newDesc("enrich_failing", "Whether something keeps events from being enriched, 1 or 0.")
 )
 
-func describe(name, help string) *prometheus.Desc {
+func newDesc(name, help string) *prometheus.Desc {
 	return prometheus.NewDesc("idworker_"+name, help, []string{"enrichment"}, nil)
 }
 
-// metrics reads an enricher's figures when it is asked for them.
+// metrics reads an enricher's figures when they are collected.
 type metrics struct{ e *Enricher }
 
 // Metrics collects the metrics of the enricher.

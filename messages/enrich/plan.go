@@ -2,23 +2,23 @@ package enrich
 
 import "sort"
 
-// plan says which events a batch holds and which IDs they get. It is saved before the
-// batch is published, so that whoever has to publish it again publishes the same.
+// plan says which events are in a batch and which IDs they get. It is saved before the
+// batch is published, so that whoever has to publish the batch again publishes the same.
 type plan struct {
-	Through uint64 `json:"through"` // the source is done through this sequence then
-	Runs    []run  `json:"runs"`    // ascending
+	Through uint64 `json:"through"` // the source is done through this sequence once the batch is in the target
+	Runs    []run  `json:"runs"`    // ascending by sequence
 }
 
-// run is N events with consecutive source sequences and consecutive IDs. The ID 0
-// stands for events that keep the one they have.
+// run is N events with consecutive source sequences and consecutive IDs. The ID 0 stands
+// for events that keep the ID that they have.
 type run struct {
 	Seq uint64 `json:"seq"`
 	N   int    `json:"n"`
 	ID  int64  `json:"id"`
 }
 
-// add appends an event, whose sequence is higher than the ones before.
-func (p *plan) add(seq uint64, id int64) {
+// addEvent appends an event, whose sequence must be above those before.
+func (p *plan) addEvent(seq uint64, id int64) {
 	p.Through = seq
 	if len(p.Runs) > 0 {
 		last := &p.Runs[len(p.Runs)-1]
@@ -34,7 +34,7 @@ func (p *plan) add(seq uint64, id int64) {
 	p.Runs = append(p.Runs, run{seq, 1, id})
 }
 
-// size is the number of events.
+// size is the number of events in the plan.
 func (p *plan) size() (n uint64) {
 	for _, r := range p.Runs {
 		n += uint64(r.N)
@@ -42,8 +42,8 @@ func (p *plan) size() (n uint64) {
 	return n
 }
 
-// id is the ID of an event, and whether the plan has that event.
-func (p *plan) id(seq uint64) (int64, bool) {
+// idOf returns the ID of an event, and whether the event is in the plan.
+func (p *plan) idOf(seq uint64) (int64, bool) {
 	i := sort.Search(len(p.Runs), func(i int) bool { return p.Runs[i].Seq > seq }) - 1
 	if i < 0 || seq >= p.Runs[i].Seq+uint64(p.Runs[i].N) {
 		return 0, false
@@ -55,7 +55,7 @@ func (p *plan) id(seq uint64) (int64, bool) {
 	return r.ID + int64(seq-r.Seq), true
 }
 
-// sequences lists the events' sequences.
+// sequences lists the source sequences of the events.
 func (p *plan) sequences() []uint64 {
 	seqs := make([]uint64, 0, p.size())
 	for _, r := range p.Runs {
@@ -66,14 +66,14 @@ func (p *plan) sequences() []uint64 {
 	return seqs
 }
 
-// last is the sequence of the last event.
-func (p *plan) last() uint64 {
+// lastSequence is the sequence of the last event.
+func (p *plan) lastSequence() uint64 {
 	r := p.Runs[len(p.Runs)-1]
 	return r.Seq + uint64(r.N) - 1
 }
 
-// after is the runs of the events behind a sequence.
-func (p *plan) after(seq uint64) (left []run) {
+// runsAfter returns the runs of the events above a sequence.
+func (p *plan) runsAfter(seq uint64) (left []run) {
 	for _, r := range p.Runs {
 		if r.Seq > seq {
 			left = append(left, r)

@@ -2,88 +2,51 @@ package enrich
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
-	"github.com/nats-io/nuid"
 )
 
-// The headers of an atomic batch, see the NATS architecture decision record ADR-50.
-const (
-	headerBatchID     = "Nats-Batch-Id"
-	headerBatchSeq    = "Nats-Batch-Sequence"
-	headerBatchCommit = "Nats-Batch-Commit"
-)
-
-// errMoved says that the target's last sequence is not the expected one.
-var errMoved = errors.New("the target has moved on")
-
-// publishBatch publishes messages to one stream, all of them or none, if its last sequence
-// is the expected one, and returns its last sequence afterwards. The first message asks for
-// an answer as well as the last, because the server tells there why it takes no batch at
-// all; what is wrong with another one has to be found out before.
-//
-// After errMoved and other errors of the server nothing was published. After errors of the
-// connection or ctx that is unknown.
-func publishBatch(ctx context.Context, conn *nats.Conn, msgs []*nats.Msg, last uint64) (uint64, error) {
-	inbox := conn.NewInbox()
-	answers, err := conn.SubscribeSync(inbox)
-	if err != nil {
-		return 0, err
+// enrichBatch publishes the dead letters of a prepared batch, saves its plan in the record
+// and publishes its events.
+func (e *Enricher) enrichBatch(ctx context.Context, batch preparedBatch) error {
+	if batch.err != nil {
+		if errors.Is(batch.err, errSource) {
+			return batch.err
+		}
+		e.starved = true
+		e.reportFailure(batch.err)
+		return nil
 	}
-	defer func() { _ = answers.Unsubscribe() }() // fails on a closed connection only
-	batch := nuid.Next()
-	for i, msg := range msgs {
-		msg.Reply = ""
-		if i == 0 || i == len(msgs)-1 {
-			msg.Reply = inbox
-		}
-		msg.Header.Set(headerBatchID, batch)
-		msg.Header.Set(headerBatchSeq, strconv.Itoa(i+1))
-		if i == 0 {
-			msg.Header.Set(jetstream.ExpectedLastSeqHeader, strconv.FormatUint(last, 10))
-		}
-		if i == len(msgs)-1 {
-			msg.Header.Set(headerBatchCommit, "1")
-		}
-		if err := conn.PublishMsg(msg); err != nil {
-			return 0, err
-		}
+	e.starved = false
+	if err := e.publishDeadLetters(ctx, batch.dead); err != nil {
+		return err
 	}
-	return awaitCommit(ctx, answers)
+	e.record.Plan = batch.plan
+	if err := e.saveRecord(ctx); err != nil {
+		return err
+	}
+	if err := e.publishPlan(ctx, batch.msgs); err != nil {
+		return err
+	}
+	e.figures.countBatch(len(batch.msgs), batch.lag)
+	return nil
 }
 
-// awaitCommit waits for the answer to the whole batch, or an error. An empty answer says
-// that one message of it has arrived.
-func awaitCommit(ctx context.Context, answers *nats.Subscription) (uint64, error) {
-	for {
-		msg, err := answers.NextMsgWithContext(ctx)
-		switch {
-		case err != nil:
-			return 0, err
-		case msg.Header.Get("Status") == "503":
-			return 0, nats.ErrNoResponders
-		case len(msg.Data) == 0:
-			continue
+// publishPlan publishes the messages of the record's plan and moves the record on, in
+// memory. It does so even if ctx has ended, within twice exchangeTimeout.
+func (e *Enricher) publishPlan(ctx context.Context, msgs []*nats.Msg) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*exchangeTimeout)
+	defer cancel()
+	if len(msgs) > 0 {
+		last, err := publishBatch(ctx, e.cfg.Conn, msgs, e.record.Last)
+		if err != nil {
+			return fmt.Errorf("publish to the target: %w", err)
 		}
-		var ack struct {
-			Sequence uint64              `json:"seq"`
-			Error    *jetstream.APIError `json:"error"`
-		}
-		if err := json.Unmarshal(msg.Data, &ack); err != nil {
-			return 0, fmt.Errorf("answer of the server: %w", err)
-		}
-		if ack.Error == nil {
-			return ack.Sequence, nil
-		}
-		switch ack.Error.ErrorCode {
-		case jetstream.JSErrCodeStreamWrongLastSequence, jetstream.JSErrCodeStreamWrongLastSequenceConstant:
-			return 0, fmt.Errorf("%w: %w", errMoved, ack.Error)
-		}
-		return 0, ack.Error
+		e.record.Last = last
 	}
+	e.record.Done, e.record.Plan = e.record.Plan.Through, nil
+	e.reportSuccess()
+	return nil
 }

@@ -9,35 +9,35 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// The bounds of a batch. A server takes at most 1,000 messages in an atomic batch unless
-// it is set otherwise.
+// The bounds of a batch. Unless it is configured otherwise, a server accepts at most 1,000
+// messages in an atomic batch.
 const (
 	maxBatch      = 1000
 	maxBatchBytes = 4 << 20
 )
 
-// reader reads the source in order, from a position on. The ordered consumer notices
+// reader reads the source in order, starting at a position. Its ordered consumer notices
 // gaps in what arrives and reads again.
 //
-// It is an iterator that one goroutine drains, and no callback: a callback that is held
-// up can be overtaken by one of the consumer that replaces its own.
+// One goroutine drains the consumer's iterator. A callback would not do: while it is held
+// up, it can be overtaken by a callback of the consumer that replaces its own.
 type reader struct {
 	source   jetstream.Stream
 	consumer jetstream.Consumer
 	messages jetstream.MessagesContext
 	events   chan event // closed when nothing more can be read
-	err      error      // why, once events is closed
+	err      error      // why not, once events is closed
 	cancel   context.CancelFunc
 	drained  chan struct{}
 }
 
-// errSource says that the source cannot be read any further by this reader.
+// errSource says that this reader cannot go on reading the source.
 var errSource = errors.New("read the source")
 
 // orphanAge is how long the server keeps the consumer of an enricher that died.
 const orphanAge = 10 * time.Second
 
-// newReader begins to read behind the sequence done.
+// newReader starts to read behind the sequence done.
 func newReader(ctx context.Context, source jetstream.Stream, filter string, done uint64) (*reader, error) {
 	consumer, err := source.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{
 		FilterSubjects:    []string{filter},
@@ -62,7 +62,7 @@ func newReader(ctx context.Context, source jetstream.Stream, filter string, done
 	return r, nil
 }
 
-// drain hands on what arrives until the reader is closed or nothing more can be read.
+// drain passes on what arrives, until the reader is closed or nothing more can be read.
 func (r *reader) drain(ctx context.Context) {
 	defer close(r.drained)
 	defer close(r.events)
@@ -85,8 +85,9 @@ func (r *reader) drain(ctx context.Context) {
 	}
 }
 
-// batch waits for an event, and returns it with all that are there already.
-func (r *reader) batch(ctx context.Context) (batch []event, err error) {
+// readBatch waits for an event, and returns it with those that have arrived already, up to
+// the bounds of a batch.
+func (r *reader) readBatch(ctx context.Context) (batch []event, err error) {
 	select {
 	case e, ok := <-r.events:
 		if !ok {
@@ -100,7 +101,7 @@ func (r *reader) batch(ctx context.Context) (batch []event, err error) {
 		select {
 		case e, ok := <-r.events:
 			if !ok {
-				return batch, nil // the next call says why
+				return batch, nil // the next call returns the reason
 			}
 			batch, bytes = append(batch, e), bytes+len(e.data)
 		default:
@@ -110,8 +111,8 @@ func (r *reader) batch(ctx context.Context) (batch []event, err error) {
 	return batch, nil
 }
 
-// close ends reading, and returns when nothing is under way any more. Stop alone would not
-// do: it does not reach a consumer that is about to replace the present one.
+// close stops reading, and returns when nothing is under way any more. Calling Stop alone
+// would not do: it does not reach a consumer that is about to replace the present one.
 func (r *reader) close() {
 	r.cancel()
 	<-r.drained
@@ -119,6 +120,6 @@ func (r *reader) close() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	if info := r.consumer.CachedInfo(); info != nil {
-		_ = r.source.DeleteConsumer(ctx, info.Name) // or the server does after orphanAge
+		_ = r.source.DeleteConsumer(ctx, info.Name) // if this fails, the server does it after orphanAge
 	}
 }

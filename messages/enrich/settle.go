@@ -10,85 +10,82 @@ import (
 	"github.com/idworker/idworker/internal/leader"
 )
 
-// ErrAmbiguous says that the target was written by somebody else, and messages that would
-// tell whether a batch of events arrived have been removed from it. Its remedy is an
-// operator's decision.
-var ErrAmbiguous = errors.New("cannot tell whether events arrived")
-
-// settle finds out what became of the plan in the record, if it has one, and moves the
-// record on as far as the plan has arrived. What is left of the plan then is to be published
-// behind the target's last sequence.
-func (b *book) settle(ctx context.Context, js jetstream.JetStream, source string, target jetstream.Stream) error {
+// settlePlan finds out what became of the plan in the record, if there is one, and moves
+// the record on as far as the plan's events have arrived. What is left of the plan is then
+// to be published behind the target's last sequence.
+func (r *recordEntry) settlePlan(ctx context.Context, js jetstream.JetStream, source string, target jetstream.Stream) error {
 	info, err := target.Info(ctx)
 	if err != nil {
 		return fmt.Errorf("target stream: %w", err)
 	}
 	last := info.State.LastSeq
-	if last < b.Last {
-		return fmt.Errorf("%w: stream %s ends at sequence %d, but there was a %d; its server has lost messages it had acknowledged, see sync_interval",
-			ErrAmbiguous, info.Config.Name, last, b.Last)
+	if last < r.Last {
+		return fmt.Errorf("%w: stream %s ends at sequence %d, but there was a sequence %d; its server has lost messages that it had acknowledged, see sync_interval",
+			ErrAmbiguous, info.Config.Name, last, r.Last)
 	}
-	if b.Plan != nil && last > b.Last {
-		arrived, err := b.arrived(ctx, js, source, info.Config.Name, last)
+	if r.Plan != nil && last > r.Last {
+		arrived, err := r.arrivedThrough(ctx, js, source, info.Config.Name, last)
 		if err != nil {
 			return err
 		}
-		b.finish(arrived)
+		r.markDone(arrived)
 	}
-	b.Last = last
+	r.Last = last
 	return nil
 }
 
-// arrived is the source sequence through which the plan has arrived in the target, whose
-// last sequence is not what it was.
-func (b *book) arrived(ctx context.Context, js jetstream.JetStream, source, target string, last uint64) (uint64, error) {
-	if len(b.Plan.Runs) == 0 { // dead letters only
-		return b.Plan.Through, nil
+// arrivedThrough returns the source sequence through which the plan's events have arrived
+// in the target, whose last sequence has changed.
+func (r *recordEntry) arrivedThrough(ctx context.Context, js jetstream.JetStream, source, target string, last uint64) (uint64, error) {
+	if len(r.Plan.Runs) == 0 { // dead letters only
+		return r.Plan.Through, nil
 	}
-	if last == b.Last+b.Plan.size() {
+	if last == r.Last+r.Plan.size() {
 		msg, err := leader.At(ctx, js, target, last)
 		if errors.Is(err, jetstream.ErrMsgNotFound) {
-			return b.Plan.Through, nil // consumed and removed already
+			return r.Plan.Through, nil // consumed and removed already
 		}
 		if err != nil {
 			return 0, fmt.Errorf("read the target: %w", err)
 		}
-		if seq, ours := originSeq(source, msg.Header); ours && seq == b.Plan.last() {
-			return b.Plan.Through, nil
+		if seq, ours := parseOrigin(source, msg.Header); ours && seq == r.Plan.lastSequence() {
+			return r.Plan.Through, nil
 		}
 	}
-	return b.search(ctx, js, source, target, last)
+	return r.searchTarget(ctx, js, source, target, last)
 }
 
-// search reads what the target got behind Last, for events of the plan.
-func (b *book) search(ctx context.Context, js jetstream.JetStream, source, target string, last uint64) (uint64, error) {
-	arrived := b.Done
-	for seq := b.Last + 1; seq <= last; seq++ {
+// searchTarget reads the messages of the target behind Last, looking for events of the
+// plan. It returns the source sequence through which they have arrived.
+func (r *recordEntry) searchTarget(ctx context.Context, js jetstream.JetStream, source, target string, last uint64) (uint64, error) {
+	arrived := r.Done
+	for seq := r.Last + 1; seq <= last; seq++ {
 		msg, err := leader.At(ctx, js, target, seq)
 		if errors.Is(err, jetstream.ErrMsgNotFound) {
-			return 0, fmt.Errorf("%w: sequence %d of stream %s is gone, and not all behind %d was written by enrichers",
-				ErrAmbiguous, seq, target, b.Last)
+			return 0, fmt.Errorf("%w: sequence %d of stream %s is gone, and not all messages behind %d were written by enrichers",
+				ErrAmbiguous, seq, target, r.Last)
 		}
 		if err != nil {
 			return 0, fmt.Errorf("read the target: %w", err)
 		}
-		if from, ours := originSeq(source, msg.Header); ours && from > arrived && from <= b.Plan.last() {
+		if from, ours := parseOrigin(source, msg.Header); ours && from > arrived && from <= r.Plan.lastSequence() {
 			arrived = from
 		}
 	}
-	if arrived == b.Plan.last() {
-		return b.Plan.Through, nil
+	if arrived == r.Plan.lastSequence() {
+		return r.Plan.Through, nil
 	}
 	return arrived, nil
 }
 
-// finish notes that the source is done through a sequence.
-func (b *book) finish(through uint64) {
-	b.Done = through
-	if b.Plan == nil {
+// markDone moves the record's position to a source sequence, and takes the events through
+// it out of the plan.
+func (r *recordEntry) markDone(through uint64) {
+	r.Done = through
+	if r.Plan == nil {
 		return
 	}
-	if b.Plan.Runs = b.Plan.after(through); len(b.Plan.Runs) == 0 {
-		b.Plan = nil
+	if r.Plan.Runs = r.Plan.runsAfter(through); len(r.Plan.Runs) == 0 {
+		r.Plan = nil
 	}
 }

@@ -58,7 +58,7 @@ func TestDeadLetterIsNoArrival(t *testing.T) {
 	b := newBed(t)
 	b.publish(1, 9)
 	s := stamper{source: "ORDERS"}
-	msg := s.deadLetter("orders.dead", event{seq: 5, subject: "orders.raw.5"}, errPoison, 1<<20)
+	msg := s.makeDeadLetter("orders.dead", event{seq: 5, subject: "orders.raw.5"}, errUnstampable, 1<<20)
 	if _, err := b.js.PublishMsg(t.Context(), msg); err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +76,7 @@ func TestDeadLetterIsEnriched(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if seq, ours := originSeq("S", msg.Header); !ours || seq != 7 {
+	if seq, ours := parseOrigin("S", msg.Header); !ours || seq != 7 {
 		t.Errorf("origin %d, %v; want 7", seq, ours)
 	}
 }

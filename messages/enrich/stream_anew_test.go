@@ -16,10 +16,10 @@ func TestSourceMadeAnewInTheTurn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := e.wait(t.Context()); err != nil {
+	if err := e.awaitTurn(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := e.begin(t.Context()); err != nil {
+	if err := e.takeOver(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if err := b.js.DeleteStream(t.Context(), "ORDERS"); err != nil {
@@ -49,10 +49,10 @@ func TestSourceLostEvents(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := e.wait(t.Context()); err != nil {
+	if err := e.awaitTurn(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := e.begin(t.Context()); !errors.Is(err, ErrAmbiguous) {
+	if err := e.takeOver(t.Context()); !errors.Is(err, ErrAmbiguous) {
 		t.Errorf("error %v, want ErrAmbiguous", err)
 	}
 }

@@ -58,14 +58,14 @@ func TestPlan(t *testing.T) {
 			if id > 0 {
 				id += int64(seq)
 			}
-			p.add(seq, id)
+			p.addEvent(seq, id)
 			want[seq] = id
 		}
 		through := rapid.Uint64Range(0, seq).Draw(t, "through")
-		p.Runs = p.after(through)
+		p.Runs = p.runsAfter(through)
 		left := 0
 		for s := range seq + 2 {
-			id, ok := p.id(s)
+			id, ok := p.idOf(s)
 			wantID, planned := want[s]
 			if planned = planned && s > through; planned {
 				left++
@@ -77,8 +77,8 @@ func TestPlan(t *testing.T) {
 		if int(p.size()) != left || len(p.sequences()) != left {
 			t.Fatalf("size %d, %d sequences, want %d", p.size(), len(p.sequences()), left)
 		}
-		if left > 0 && p.last() != seq {
-			t.Fatalf("last %d, want %d", p.last(), seq)
+		if left > 0 && p.lastSequence() != seq {
+			t.Fatalf("last %d, want %d", p.lastSequence(), seq)
 		}
 	})
 }

@@ -10,31 +10,34 @@ import (
 )
 
 const (
-	// turnLength is how long an owner goes on before it hands over to one that waits.
+	// turnLength is how long an owner goes on before it hands the turn to an enricher that
+	// waits for it.
 	turnLength = time.Second
 
-	// heartbeat is how often an owner saves the record, at least.
+	// heartbeat is the longest time between two saves of the record by its owner.
 	heartbeat = time.Second
 
-	// takeover is how long a record stands still until its owner is taken to be dead.
-	takeover = 3 * time.Second
+	// ownerTimeout is how long a record may stay unchanged before its owner is taken to be
+	// dead.
+	ownerTimeout = 3 * time.Second
 
-	// stepTimeout bounds one exchange with the server.
-	stepTimeout = 5 * time.Second
+	// exchangeTimeout bounds one exchange with the server.
+	exchangeTimeout = 5 * time.Second
 )
 
-// wait returns when it is this enricher's turn, with the record loaded but not yet taken.
-func (e *Enricher) wait(ctx context.Context) error {
+// awaitTurn returns when it is this enricher's turn, with the record loaded but not yet
+// claimed.
+func (e *Enricher) awaitTurn(ctx context.Context) error {
 	var seen uint64
 	since := time.Now()
 	for {
-		if err := e.load(ctx); err != nil {
+		if err := e.loadRecord(ctx); err != nil {
 			return err
 		}
-		if e.book.revision != seen {
-			seen, since = e.book.revision, time.Now()
+		if e.record.revision != seen {
+			seen, since = e.record.revision, time.Now()
 		}
-		if e.book.Owner == "" || e.book.Owner == e.instance || time.Since(since) >= takeover {
+		if e.record.Owner == "" || e.record.Owner == e.instance || time.Since(since) >= ownerTimeout {
 			return nil
 		}
 		if err := e.askForTurn(ctx); err != nil {
@@ -43,8 +46,8 @@ func (e *Enricher) wait(ctx context.Context) error {
 	}
 }
 
-// askForTurn asks the owner for the next turn and waits for the answer, for a heartbeat
-// at most: whether it was given, the record says.
+// askForTurn asks the owner for the next turn and waits for the answer, for a heartbeat at
+// most. Whether the turn was given is written in the record.
 func (e *Enricher) askForTurn(ctx context.Context) error {
 	began := time.Now()
 	request, cancel := context.WithTimeout(ctx, heartbeat)
@@ -59,9 +62,10 @@ func (e *Enricher) askForTurn(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// turn takes the turn, and enriches until it is handed over, ctx ends, or something fails.
-func (e *Enricher) turn(ctx context.Context) error {
-	if err := e.begin(ctx); err != nil {
+// runTurn takes over the record, and enriches until the turn is handed over, ctx ends, or
+// something fails.
+func (e *Enricher) runTurn(ctx context.Context) error {
+	if err := e.takeOver(ctx); err != nil {
 		return err
 	}
 	waiting := make(chan *nats.Msg, 16)
@@ -69,8 +73,8 @@ func (e *Enricher) turn(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = sub.Unsubscribe() }() // fails on a closed connection only
-	reader, err := newReader(ctx, e.source, e.cfg.Filter, e.book.Done)
+	defer func() { _ = sub.Unsubscribe() }() // fails only if the connection is closed
+	reader, err := newReader(ctx, e.source, e.cfg.Filter, e.record.Done)
 	if err != nil {
 		return fmt.Errorf("%w: %w", errSource, err)
 	}
@@ -81,35 +85,53 @@ func (e *Enricher) turn(ctx context.Context) error {
 
 	alive := time.NewTicker(heartbeat)
 	defer alive.Stop()
-	var next *nats.Msg // the latest that asked for the next turn
-	tried := false     // a batch was; a turn that ends before helps nobody
+	var next *nats.Msg // the latest request for the next turn
+	tried := false     // whether a batch was tried; a turn that ends before that helps nobody
 	for began := time.Now(); ; {
 		select {
 		case next = <-waiting:
 		case batch := <-preparer.out:
-			err = e.step(ctx, batch)
+			err = e.enrichBatch(ctx, batch)
 			tried = true
 		case <-alive.C:
-			err = e.beat(ctx)
+			err = e.saveHeartbeat(ctx)
 		case <-ctx.Done():
-			return e.handOver(ctx, next)
+			return e.handOverTurn(ctx, next)
 		}
 		if err != nil {
 			return err
 		}
 		if tried && time.Since(began) >= turnLength && next != nil {
-			return e.handOver(ctx, next)
+			return e.handOverTurn(ctx, next)
 		}
 	}
 }
 
-// handOver ends the turn: the next owner is the one that asked last, or nobody.
-func (e *Enricher) handOver(ctx context.Context, next *nats.Msg) error {
-	e.book.Owner = ""
-	if next != nil && len(next.Data) == len(e.instance) {
-		e.book.Owner = string(next.Data)
+// saveHeartbeat saves the record if that is due, and if the source still is the one that
+// the record is about.
+func (e *Enricher) saveHeartbeat(ctx context.Context) error {
+	if time.Since(e.record.written) < heartbeat/2 {
+		return nil
 	}
-	if err := e.save(ctx); err != nil || next == nil {
+	if err := e.checkSameSource(context.WithoutCancel(ctx)); err != nil {
+		return err
+	}
+	if err := e.saveRecord(ctx); err != nil {
+		return err
+	}
+	if !e.starved {
+		e.reportSuccess()
+	}
+	return nil
+}
+
+// handOverTurn ends the turn: the next owner is the enricher that asked last, or nobody.
+func (e *Enricher) handOverTurn(ctx context.Context, next *nats.Msg) error {
+	e.record.Owner = ""
+	if next != nil && len(next.Data) == len(e.instance) {
+		e.record.Owner = string(next.Data)
+	}
+	if err := e.saveRecord(ctx); err != nil || next == nil {
 		return err
 	}
 	return next.Respond(nil)

@@ -16,10 +16,10 @@ func TestTurnEndsWithItsReader(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := e.step(t.Context(), prepared{err: fmt.Errorf("%w: gone", errSource)}); !errors.Is(err, errSource) {
+	if err := e.enrichBatch(t.Context(), preparedBatch{err: fmt.Errorf("%w: gone", errSource)}); !errors.Is(err, errSource) {
 		t.Errorf("error %v, want the reader's", err)
 	}
-	if err := e.step(t.Context(), prepared{err: messages.ErrUnavailable}); err != nil {
+	if err := e.enrichBatch(t.Context(), preparedBatch{err: messages.ErrUnavailable}); err != nil {
 		t.Errorf("error %v because there are no IDs, want the turn to go on", err)
 	}
 }

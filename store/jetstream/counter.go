@@ -11,7 +11,7 @@ import (
 
 // counter is the value of a key.
 type counter struct {
-	MaxID int64 `json:"max_id"` // the first ID not handed out yet, at least 1
+	MaxID int64 `json:"max_id"` // the first ID that is not handed out yet, at least 1
 	Step  int64 `json:"step"`   // the configured step, at least 1
 }
 
@@ -23,9 +23,9 @@ func (c counter) encode() []byte {
 	return data
 }
 
-// decode reads a counter. Whatever is not exactly one is ErrCorrupt: a counter that
-// is guessed may be one that was handed out already.
-func decode(data []byte) (counter, error) {
+// decodeCounter reads a counter. Anything that is not exactly one is ErrCorrupt: a
+// guessed counter could hand out IDs a second time.
+func decodeCounter(data []byte) (counter, error) {
 	var c counter
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()
@@ -36,7 +36,7 @@ func decode(data []byte) (counter, error) {
 		return counter{}, fmt.Errorf("%w: %.100q: more than one value", store.ErrCorrupt, data)
 	}
 	if c.MaxID < 1 || c.Step < 1 {
-		return counter{}, fmt.Errorf("%w: %.100q: max_id and step have to be 1 or more", store.ErrCorrupt, data)
+		return counter{}, fmt.Errorf("%w: %.100q: max_id and step must be 1 or more", store.ErrCorrupt, data)
 	}
 	return c, nil
 }

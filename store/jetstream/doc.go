@@ -1,26 +1,25 @@
-// Package jetstream keeps segments in a JetStream KV bucket: no database at all.
+// Package jetstream is a segment store in a JetStream KV bucket: no database at all.
 //
 // Each tag is a key of the bucket <prefix>_segments, its value the counter
 //
 //	{"max_id":1001,"step":1000}
 //
-// where max_id is the first ID not handed out yet. A reservation reads the counter
-// and writes it back, raised by the step, on condition that the key's revision is
-// still the one that was read. The condition is all that uniqueness rests on:
+// where max_id is the first ID that is not handed out yet. A reservation reads the
+// counter and writes it back, raised by the step, on the condition that the key's
+// revision is still the one that was read. Uniqueness rests on this condition alone:
 //
 //   - Of all who read the same revision, one writes; the others read again.
-//   - The read may be old: a replica that lags answers it. Then the write fails.
+//   - The read may be old, if a replica answers that lags behind. Then the write fails.
 //   - The answer to a write may be lost. Then nobody knows whether the counter was
-//     raised, so the range is given up: Reserve returns the error, and does not look
-//     whether it succeeded after all. If it had, the numbers are a gap; if it had
-//     not, they go to the next who asks.
+//     raised, so the range is given up: Reserve returns the error, and does not check
+//     whether the write succeeded after all. If it did, the numbers are a gap; if it
+//     did not, they go to the next caller.
 //
-// What the condition cannot know is whether the bucket itself went back in time or
-// started anew. Open refuses a bucket that is configured to forget (memory, TTL,
-// asynchronous writes); the rest is up to whoever runs it: sync_interval: always on
-// the server, no restored backups, and no key deleted and created again with a
-// lower first ID.
+// The condition cannot tell whether the bucket itself went back in time or was created
+// again. Open refuses a bucket that is configured to forget (memory, TTL, asynchronous
+// writes). The rest is up to whoever runs it: sync_interval: always on the server, no
+// restored backups, and no key that is deleted and created again with a lower first ID.
 //
-// Besides the bucket's key-value subjects a user of this package needs
+// Besides the bucket's key-value subjects, a user of this package needs
 // $JS.API.STREAM.INFO and $JS.API.STREAM.MSG.GET of its stream, KV_<prefix>_segments.
 package jetstream

@@ -11,29 +11,30 @@ import (
 	"github.com/idworker/idworker/store"
 )
 
-// Store counts in the bucket <prefix>_segments. It holds no state and no goroutine
-// of its own, so there is nothing to close; the connection stays the caller's.
+// Store keeps the counters of the bucket <prefix>_segments. It has no state and no
+// goroutine of its own, so there is nothing to close; the connection stays the caller's.
 //
-// A call whose context has no deadline still gives up, each time NATS does not
-// answer within the JetStream context's default timeout (5 seconds); Tags does not.
+// Even if its context has no deadline, a call fails when NATS does not answer one of its
+// requests within the JetStream context's default timeout (5 seconds). Tags has no such
+// bound.
 type Store struct {
 	js     natsjs.JetStream
 	bucket string
 	kv     natsjs.KeyValue
-	stream natsjs.Stream // the bucket's stream, for what a KV does not tell
+	stream natsjs.Stream // the bucket's stream, for what the KV API does not offer
 }
 
 var _ store.Store = (*Store)(nil)
 
-// Reserve implements [store.Store]. It reads and writes once if nobody else
-// reserves for the tag at that moment, and again until it wins or ctx ends if
-// somebody does. A malformed tag is ErrBadTag.
+// Reserve implements [store.Store]. It reads and writes once if nobody else reserves for
+// the tag at that moment; otherwise it tries again until it wins the race or ctx ends. A
+// malformed tag is ErrBadTag.
 func (s *Store) Reserve(ctx context.Context, tag string, step int64) (store.Segment, error) {
 	if step < 1 {
 		return store.Segment{}, fmt.Errorf("%w: step %d, allowed is 1 or more", store.ErrBadTag, step)
 	}
 	var seg store.Segment
-	err := s.change(ctx, tag, func(c counter) (counter, error) {
+	err := s.updateCounter(ctx, tag, func(c counter) (counter, error) {
 		var err error
 		seg, err = store.Following(c.MaxID, step)
 		return counter{MaxID: seg.End, Step: c.Step}, err
@@ -49,22 +50,22 @@ func (s *Store) SetStep(ctx context.Context, tag string, step int64) error {
 	if step < 1 {
 		return fmt.Errorf("%w: step %d, allowed is 1 or more", store.ErrBadTag, step)
 	}
-	// The write is conditional, as it is in Reserve: max_id is carried along, and
-	// must not be an old one.
-	return s.change(ctx, tag, func(c counter) (counter, error) {
+	// The write is conditional, as in Reserve: it writes max_id too, which must not be
+	// an old one.
+	return s.updateCounter(ctx, tag, func(c counter) (counter, error) {
 		return counter{MaxID: c.MaxID, Step: step}, nil
 	})
 }
 
-// change replaces the counter of a tag by what next makes of it, provided that
-// nobody else changed it meanwhile; then it starts over. An error of next ends it
-// with nothing changed. After any other error the outcome is unknown.
-func (s *Store) change(ctx context.Context, tag string, next func(counter) (counter, error)) error {
+// updateCounter replaces the counter of a tag by what next makes of it. If somebody else
+// changed the counter in the meantime, it starts over. If next returns an error, nothing
+// is changed. After any other error the outcome is unknown.
+func (s *Store) updateCounter(ctx context.Context, tag string, next func(counter) (counter, error)) error {
 	if err := checkName(tag); err != nil {
 		return err
 	}
 	for attempt := 0; ; attempt++ {
-		old, revision, err := s.read(ctx, tag)
+		old, revision, err := s.readCounter(ctx, tag)
 		if err != nil {
 			return err
 		}
@@ -73,11 +74,11 @@ func (s *Store) change(ctx context.Context, tag string, next func(counter) (coun
 			return s.keyError(tag, err)
 		}
 		_, err = s.kv.Update(ctx, tag, changed.encode(), revision)
-		// Only this one error says for certain that nothing was written.
+		// This is the only error after which it is certain that nothing was written.
 		if !errors.Is(err, natsjs.ErrKeyRevisionMismatch) {
 			return s.keyError(tag, err)
 		}
-		if err := pause(ctx, attempt); err != nil {
+		if err := backOff(ctx, attempt); err != nil {
 			return s.keyError(tag, err)
 		}
 	}
@@ -93,8 +94,8 @@ func (s *Store) CreateTag(ctx context.Context, tag store.Tag) error {
 		return err
 	}
 	value := counter{MaxID: tag.Next, Step: tag.Step}.encode()
-	// kv.Create does this too, but once only, with a read that may be old, and with
-	// errors that differ between one replica and three.
+	// kv.Create does this too, but tries only once, may read an old revision, and
+	// returns different errors for one replica and for three.
 	revision := uint64(0) // no such key
 	for attempt := 0; ; attempt++ {
 		_, err := s.kv.Update(ctx, tag.Name, value, revision)
@@ -109,24 +110,25 @@ func (s *Store) CreateTag(ctx context.Context, tag store.Tag) error {
 			return s.keyError(tag.Name, err)
 		case !found.deleted:
 			return s.keyError(tag.Name, store.ErrTagExists)
-		case tag.Next == 1: // surely not meant
-			return s.keyError(tag.Name, fmt.Errorf("%w: it was deleted, and would hand out the same IDs again; its first ID has to lie above all in use", store.ErrBadTag))
+		case tag.Next == 1: // the default, so surely not meant
+			return s.keyError(tag.Name, fmt.Errorf("%w: a tag of this name was deleted, and this one would hand out the same IDs again; its first ID must be above all that are in use", store.ErrBadTag))
 		default:
 			revision = found.revision
 		}
-		if err := pause(ctx, attempt); err != nil {
+		if err := backOff(ctx, attempt); err != nil {
 			return s.keyError(tag.Name, err)
 		}
 	}
 }
 
-// read returns the counter of a tag and the revision at which it was found. Both
-// may be old. ErrNoTag is not: there, no conditional write puts things right, so
-// before that is said the leader is asked.
-func (s *Store) read(ctx context.Context, tag string) (counter, uint64, error) {
+// readCounter returns the counter of a tag and the revision at which it was found. Both
+// may be old, because a conditional write follows that would fail. ErrNoTag must not
+// rest on an old read, because no write follows that would correct it; so the leader is
+// asked first.
+func (s *Store) readCounter(ctx context.Context, tag string) (counter, uint64, error) {
 	entry, err := s.kv.Get(ctx, tag)
 	if err == nil {
-		c, err := decode(entry.Value())
+		c, err := decodeCounter(entry.Value())
 		return c, entry.Revision(), s.keyError(tag, err)
 	}
 	if !errors.Is(err, natsjs.ErrKeyNotFound) {
@@ -139,11 +141,11 @@ func (s *Store) read(ctx context.Context, tag string) (counter, uint64, error) {
 	if err != nil {
 		return counter{}, 0, s.keyError(tag, err)
 	}
-	c, err := decode(found.value)
+	c, err := decodeCounter(found.value)
 	return c, found.revision, s.keyError(tag, err)
 }
 
-// keyError says in which bucket and at which key err happened; nil stays nil.
+// keyError adds the bucket and the key to err; nil stays nil.
 func (s *Store) keyError(key string, err error) error {
 	if err == nil {
 		return nil
@@ -151,7 +153,7 @@ func (s *Store) keyError(key string, err error) error {
 	return fmt.Errorf("bucket %s, key %s: %w", s.bucket, key, err)
 }
 
-// checkName refuses names that would be no key or more than one.
+// checkName refuses names that are no key, or that match more than one.
 func checkName(tag string) error {
 	if err := messages.CheckTag(tag); err != nil {
 		return fmt.Errorf("%w: %w", store.ErrBadTag, err)

@@ -12,15 +12,15 @@ import (
 	"github.com/idworker/idworker/store"
 )
 
-// Tags implements [store.Store]. All values come in one stream, without a request
-// per tag: 100,000 tags take about a second.
+// Tags implements [store.Store]. All values arrive in one stream, without a request per
+// tag: 100,000 tags take about a second.
 //
-// Entries that cannot be read do not hide the others: Tags then returns those that
-// can be, and an error that wraps ErrCorrupt and names each of the rest.
+// Entries that cannot be read do not hide the others: Tags then returns the tags that
+// can be read, and an error that wraps ErrCorrupt and names each of the rest.
 func (s *Store) Tags(ctx context.Context) ([]store.Tag, error) {
-	values, err := s.current(ctx)
+	values, err := s.readFreshValues(ctx)
 	if err == nil {
-		err = s.complete(ctx, values)
+		err = s.addMissedValues(ctx, values)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("bucket %s: list tags: %w", s.bucket, err)
@@ -31,7 +31,7 @@ func (s *Store) Tags(ctx context.Context) ([]store.Tag, error) {
 		if value == nil {
 			continue
 		}
-		c, err := decode(value)
+		c, err := decodeCounter(value)
 		if err == nil && checkName(key) != nil {
 			err = fmt.Errorf("%w: %w", store.ErrCorrupt, checkName(key))
 		}
@@ -44,32 +44,32 @@ func (s *Store) Tags(ctx context.Context) ([]store.Tag, error) {
 	return tags, errors.Join(corrupt...)
 }
 
-// listAttempts bounds current. A replica lags by milliseconds; if the newest
-// message was removed, as purging old delete markers does, waiting is in vain.
+// listAttempts bounds readFreshValues. A replica lags by milliseconds; if the newest
+// message was removed, as happens when old delete markers are purged, no waiting helps.
 const listAttempts = 4
 
-// current reads values until they are as new as the call: the watcher's messages
-// may come from a replica that lags behind what the leader has acknowledged.
-func (s *Store) current(ctx context.Context) (map[string][]byte, error) {
+// readFreshValues reads the values again until they are at least as new as the call: the
+// watcher's messages may come from a replica that lags behind what the leader has
+// acknowledged.
+func (s *Store) readFreshValues(ctx context.Context) (map[string][]byte, error) {
 	info, err := s.stream.Info(ctx) // only the leader answers
 	if err != nil {
 		return nil, err
 	}
 	for attempt := 1; ; attempt++ {
-		values, newest, err := s.values(ctx)
+		values, newest, err := s.readValues(ctx)
 		if err != nil || newest >= info.State.LastSeq || attempt == listAttempts {
 			return values, err
 		}
-		if err := pause(ctx, attempt); err != nil {
+		if err := backOff(ctx, attempt); err != nil {
 			return nil, err
 		}
 	}
 }
 
-// values reads the value of every key, nil for one that was deleted, and returns
-// the newest revision among them too. While others write it may miss a key, see
-// complete.
-func (s *Store) values(ctx context.Context) (values map[string][]byte, newest uint64, err error) {
+// readValues reads the value of every key, nil for one that was deleted, and the newest
+// revision among them. While others write it may miss a key, see addMissedValues.
+func (s *Store) readValues(ctx context.Context) (values map[string][]byte, newest uint64, err error) {
 	w, err := kvwatch.Open(ctx, s.kv)
 	if err != nil {
 		return nil, 0, err
@@ -92,10 +92,10 @@ func (s *Store) values(ctx context.Context) (values map[string][]byte, newest ui
 	}
 }
 
-// complete adds the keys that values missed. A watcher counts messages until it has
-// seen as many as there were keys; a key that is written twice meanwhile counts
-// twice, and another, rewritten before its turn came, is left out.
-func (s *Store) complete(ctx context.Context, values map[string][]byte) error {
+// addMissedValues adds the keys that readValues missed. A watcher counts messages until
+// it has seen as many as there were keys. A key that is written twice in the meantime
+// counts twice, and another one, rewritten before its turn came, is left out.
+func (s *Store) addMissedValues(ctx context.Context, values map[string][]byte) error {
 	info, err := s.stream.Info(ctx)
 	if err != nil {
 		return err

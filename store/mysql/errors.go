@@ -10,7 +10,7 @@ import (
 	"github.com/idworker/idworker/store/internal/leaf"
 )
 
-// The server's error numbers that mean something here; MariaDB's are the same.
+// The server's error numbers that matter here. MariaDB's are the same.
 const (
 	erDBAccessDenied     = 1044
 	erAccessDenied       = 1045
@@ -31,35 +31,38 @@ const (
 	erReadOnlyMode       = 1836
 )
 
-// remedies are for the errors that somebody has to mend.
-var remedies = map[uint16]string{
-	erDBAccessDenied:     "grant the user SELECT, INSERT and UPDATE on the table, or check the database's name in the DSN",
-	erAccessDenied:       "the server refused user or password, check both in the DSN",
-	erNoDB:               "the DSN names no database",
-	erBadDB:              "create the database, or check its name in the DSN",
-	erBadField:           "the table needs the columns biz_tag, max_id and step; is it Leaf's?",
-	erHostNotPrivileged:  "the server does not let this host in, create the user for it",
-	erTableAccessDenied:  "grant the user SELECT, INSERT and UPDATE on the table",
-	erColumnAccessDenied: "grant the user SELECT, INSERT and UPDATE on the table",
-	erNoSuchTable:        "the table is missing; --migrate creates it",
-	erOptionPrevents:     "the server takes no writes, name the primary in the DSN",
-	erNonUpdatableTable:  "name a table, not a view",
-	erAccessDeniedNoPw:   "the server refused user or password, check both in the DSN",
-	erReadOnlyTx:         "the server takes no writes, name the primary in the DSN",
-	erReadOnlyMode:       "the server takes no writes, name the primary in the DSN",
+// setupErrors are the errors that last until somebody sets the database up, with what
+// has to be done.
+var setupErrors = map[uint16]error{
+	erDBAccessDenied:     setupError("grant the user SELECT, INSERT and UPDATE on the table, or check the database's name in the DSN"),
+	erAccessDenied:       setupError("the server refused user or password, check both in the DSN"),
+	erNoDB:               setupError("the DSN names no database"),
+	erBadDB:              setupError("create the database, or check its name in the DSN"),
+	erBadField:           setupError("the table needs the columns biz_tag, max_id and step; is it Leaf's?"),
+	erHostNotPrivileged:  setupError("the server does not accept connections from this host; create the user for it"),
+	erTableAccessDenied:  setupError("grant the user SELECT, INSERT and UPDATE on the table"),
+	erColumnAccessDenied: setupError("grant the user SELECT, INSERT and UPDATE on the table"),
+	erNoSuchTable:        store.ErrNoTable,
+	erOptionPrevents:     setupError("the server takes no writes, name the primary in the DSN"),
+	erNonUpdatableTable:  setupError("name a table, not a view"),
+	erAccessDeniedNoPw:   setupError("the server refused user or password, check both in the DSN"),
+	erReadOnlyTx:         setupError("the server takes no writes, name the primary in the DSN"),
+	erReadOnlyMode:       setupError("the server takes no writes, name the primary in the DSN"),
 }
 
-// explain translates an error of the driver. Neither the server's messages nor the
+func setupError(remedy string) error { return fmt.Errorf("%w: %s", store.ErrSetup, remedy) }
+
+// explainError translates an error of the driver. Neither the server's messages nor the
 // network's contain the password.
-func (s *Store) explain(err error) error {
+func (s *Store) explainError(err error) error {
 	var answer *driver.MySQLError
 	if errors.As(err, &answer) {
-		if remedy := remedies[answer.Number]; remedy != "" {
-			return fmt.Errorf("%w: %s: %w", store.ErrSetup, remedy, answer)
+		if setup := setupErrors[answer.Number]; setup != nil {
+			return fmt.Errorf("%w: %w", setup, answer)
 		}
 		return err
 	}
-	if unreachable := leaf.Unreachable(err); unreachable != nil {
+	if unreachable := leaf.ExplainUnreachable(err); unreachable != nil {
 		return unreachable
 	}
 	if errors.Is(err, driver.ErrInvalidConn) {
@@ -68,7 +71,7 @@ func (s *Store) explain(err error) error {
 	return err
 }
 
-// tagError says in which row err happened; nil stays nil.
+// tagError adds the table and the tag to err; nil stays nil.
 func (s *Store) tagError(tag string, err error) error {
 	if err == nil {
 		return nil
@@ -76,7 +79,7 @@ func (s *Store) tagError(tag string, err error) error {
 	return fmt.Errorf("table %s, tag %s: %w", s.name, tag, err)
 }
 
-// tableError says in which table err happened; nil stays nil.
+// tableError adds the table to err; nil stays nil.
 func (s *Store) tableError(err error) error {
 	if err == nil {
 		return nil

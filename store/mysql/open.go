@@ -17,24 +17,24 @@ import (
 	"github.com/idworker/idworker/store/internal/leaf"
 )
 
-// Store counts in one table of one database.
+// Store keeps the counters of one table of one database.
 type Store struct {
-	db      *sql.DB
-	table   string // quoted
-	name    string // for messages
-	counts  string // see Name
-	checked atomic.Bool
+	db       *sql.DB
+	table    string // quoted
+	name     string // for messages
+	fullName string // see Name
+	checked  atomic.Bool
 }
 
 var _ store.Store = (*Store)(nil)
 
-// Scheme is how the DSNs of this package begin.
+// Scheme is the prefix of this package's DSNs.
 const Scheme = "mysql://"
 
-// session is set on every connection, over what the server has as defaults. The lock
-// timeouts, in seconds, keep statements whose caller has given up from piling up
+// sessionVariables are set on every connection and override the server's defaults. The
+// lock timeouts, in seconds, keep statements whose caller has given up from piling up
 // behind a lock: the server does not notice that the connection is gone.
-var session = map[string]string{
+var sessionVariables = map[string]string{
 	"autocommit":               "1",
 	"sql_mode":                 "'STRICT_ALL_TABLES'",
 	"innodb_lock_wait_timeout": "3",
@@ -52,14 +52,14 @@ type Config struct {
 }
 
 // Parse reads mysql://user:password@tcp(host:port)/database?…, where the parameters
-// are those of github.com/go-sql-driver/mysql; tls=true, for one. The table may be
+// are those of github.com/go-sql-driver/mysql, such as tls=true. The table may be
 // schema-qualified. Errors name what is malformed and never contain the DSN.
 func Parse(dsn, table string) (Config, error) {
 	parts, err := leaf.ParseTable(table, maxTableName)
 	if err != nil {
 		return Config{}, err
 	}
-	config, err := parse(dsn)
+	config, err := parseDSN(dsn)
 	if err != nil {
 		return Config{}, err
 	}
@@ -70,7 +70,7 @@ func Parse(dsn, table string) (Config, error) {
 	return Config{connector, parts, config.DBName}, nil
 }
 
-// Open makes a store of a DSN and a table, see [Parse] and [Config.Open].
+// Open returns the store in a table, see [Parse] and [Config.Open].
 func Open(dsn, table string) (*Store, error) {
 	c, err := Parse(dsn, table)
 	if err != nil {
@@ -79,17 +79,18 @@ func Open(dsn, table string) (*Store, error) {
 	return c.Open(), nil
 }
 
-// Open makes a store. It does not connect: what is wrong with the database, Check says,
-// or the first call that needs it.
+// Open returns the store. It does not connect: what is wrong with the database is reported
+// by Check, or by the first call that needs it.
 func (c Config) Open() *Store {
 	db := sql.OpenDB(c.connector)
 	db.SetMaxOpenConns(leaf.MaxConns)
 	db.SetMaxIdleConns(leaf.MaxConns)
-	// Short of the server's wait_timeout, and of what firewalls keep; and after a
-	// failover behind one name, everybody is at the new primary by then.
+	// Shorter than the server's wait_timeout and than the time that firewalls keep idle
+	// connections. After a failover behind one name, every process is connected to the
+	// new primary by then.
 	db.SetConnMaxLifetime(10 * time.Minute)
 	db.SetConnMaxIdleTime(3 * time.Minute)
-	return &Store{db: db, table: "`" + strings.Join(c.table, "`.`") + "`", name: strings.Join(c.table, "."), counts: c.Name()}
+	return &Store{db: db, table: "`" + strings.Join(c.table, "`.`") + "`", name: strings.Join(c.table, "."), fullName: c.Name()}
 }
 
 // Name says which table stores of this configuration count in, see [Store.Name].
@@ -97,19 +98,19 @@ func (c Config) Name() string {
 	return strings.Join(append([]string{c.database}, c.table...)[len(c.table)-1:], ".")
 }
 
-// Name says which table the store counts in, with its database; two that are named
-// differently are two. It does not say on which server: one database has many.
-func (s *Store) Name() string { return s.counts }
+// Name is the database and the table. Stores with different names are different tables.
+// The name does not say which server: one database has many.
+func (s *Store) Name() string { return s.fullName }
 
-// Close closes the connections. Calls that are under way fail.
+// Close closes the connections. Calls under way fail.
 func (s *Store) Close() error { return s.db.Close() }
 
 var errDSN = errors.New("malformed DSN, expected mysql://user:password@tcp(host:port)/database, " +
 	"and parameters, if any, as name=value after a question mark")
 
-// parse reads a DSN. The driver's own errors are not passed on: some quote what they
-// could not read, and that may be part of the password.
-func parse(dsn string) (*driver.Config, error) {
+// parseDSN reads a DSN. The driver's own errors are not passed on: some quote what they
+// could not parse, which may be part of the password.
+func parseDSN(dsn string) (*driver.Config, error) {
 	rest, ok := strings.CutPrefix(dsn, Scheme)
 	if !ok || hasStrict(rest) {
 		return nil, errDSN
@@ -118,17 +119,17 @@ func parse(dsn string) (*driver.Config, error) {
 	if err != nil || config.DBName == "" || config.User == "" {
 		return nil, errDSN
 	}
-	// The driver would send SET for every name that it does not know.
+	// The driver would send a SET for every name that it does not know.
 	if len(config.Params) > 0 {
 		names := slices.Sorted(maps.Keys(config.Params))
-		return nil, fmt.Errorf("malformed DSN: %q is no parameter of the driver, and session variables cannot be set", names[0])
+		return nil, fmt.Errorf("malformed DSN: %q is not a parameter of the driver, and session variables cannot be set", names[0])
 	}
-	config.Params = maps.Clone(session)
+	config.Params = maps.Clone(sessionVariables)
 	config.InterpolateParams = true // one round trip; two with a prepared statement
-	config.ClientFoundRows = false  // rows affected are rows that were raised
+	config.ClientFoundRows = false  // rows affected are the rows that were raised
 	config.RejectReadOnly = false   // would hide the server's message
 	config.CheckConnLiveness = true
-	config.Logger = &driver.NopLogger{} // what it would log is returned as well
+	config.Logger = &driver.NopLogger{} // what it would log is returned too
 	for _, timeout := range []*time.Duration{&config.Timeout, &config.ReadTimeout, &config.WriteTimeout} {
 		if *timeout <= 0 {
 			*timeout = leaf.CallTimeout

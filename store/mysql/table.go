@@ -9,11 +9,12 @@ import (
 	"github.com/idworker/idworker/store"
 )
 
-// Migrate creates the table if it is missing, as Leaf has it, but with a collation
-// that tells Order from order. One that exists is left as it is.
+// Migrate creates the table if it is missing, as Leaf defines it, but with a collation
+// that distinguishes Order from order. An existing table is left as it is.
 func (s *Store) Migrate(ctx context.Context) error {
-	return s.tableError(s.with(ctx, func(ctx context.Context, conn *sql.Conn) error {
-		// Looked for first: a user who may not create tables is none the worse for it.
+	return s.tableError(s.withConnection(ctx, func(ctx context.Context, conn *sql.Conn) error {
+		// If the table exists, nothing is created, so that users without the right to
+		// create tables can call Migrate too.
 		if err := s.checkColumns(ctx, conn); !hasNumber(err, erNoSuchTable) {
 			return err
 		}
@@ -29,16 +30,17 @@ func (s *Store) Migrate(ctx context.Context) error {
 	}))
 }
 
-// Check finds out whether the database can be counted in: it answers, lets the user
-// in, has the table with the columns, and allows them to be read and max_id to be
-// written. What is not so is ErrSetup; anything else means that the database is away.
+// Check finds out whether the database can serve as a store: it answers, lets the user
+// in, has the table with its columns, and allows the user to read them and to write
+// max_id. If one of these is not so, the error is ErrSetup, or ErrNoTable, which wraps it;
+// any other error means that the database is away.
 //
-// The first Reserve does the same. A table that is altered afterwards is not noticed.
+// The first Reserve does the same. If the table is altered afterwards, nobody notices.
 func (s *Store) Check(ctx context.Context) error {
-	return s.tableError(s.with(ctx, s.check))
+	return s.tableError(s.withConnection(ctx, s.check))
 }
 
-func (s *Store) checkOnce(ctx context.Context, conn *sql.Conn) error {
+func (s *Store) ensureChecked(ctx context.Context, conn *sql.Conn) error {
 	if s.checked.Load() {
 		return nil
 	}
@@ -49,7 +51,7 @@ func (s *Store) check(ctx context.Context, conn *sql.Conn) error {
 	if err := s.checkColumns(ctx, conn); err != nil {
 		return err
 	}
-	// Changes no row, but is refused like one that does.
+	// Changes no row, but is refused to a user who may not change one.
 	if _, err := conn.ExecContext(ctx, "UPDATE "+s.table+" SET max_id = max_id WHERE biz_tag = '' AND 1 = 0"); err != nil {
 		return err
 	}
@@ -69,7 +71,7 @@ func (s *Store) checkColumns(ctx context.Context, conn *sql.Conn) error {
 	}
 	for _, column := range columns[1:] {
 		if kind := column.DatabaseTypeName(); !strings.HasSuffix(kind, "INT") {
-			return fmt.Errorf("%w: the column %s is %s, it has to be BIGINT", store.ErrSetup, column.Name(), kind)
+			return fmt.Errorf("%w: the column %s is %s, it must be BIGINT", store.ErrSetup, column.Name(), kind)
 		}
 	}
 	return rows.Err()

@@ -10,17 +10,17 @@ import (
 	"github.com/idworker/idworker/store/internal/leaf"
 )
 
-// Tags implements [store.Store]. Rows are listed as they are, in bounds or not; only
-// those with NULL or a number that is no int64 are left out and reported.
+// Tags implements [store.Store]. Rows are listed as they are, in bounds or not. Only rows
+// with NULL, or with a number that does not fit an int64, are left out and reported.
 func (s *Store) Tags(ctx context.Context) ([]store.Tag, error) {
-	tags, corrupt, err := s.list(ctx)
+	tags, corrupt, err := s.readRows(ctx)
 	if err != nil {
-		return nil, s.tableError(fmt.Errorf("list tags: %w", s.explain(err)))
+		return nil, s.tableError(fmt.Errorf("list tags: %w", s.explainError(err)))
 	}
 	return tags, s.tableError(errors.Join(corrupt...))
 }
 
-func (s *Store) list(ctx context.Context) (tags []store.Tag, corrupt []error, err error) {
+func (s *Store) readRows(ctx context.Context) (tags []store.Tag, corrupt []error, err error) {
 	rows, err := s.db.QueryContext(ctx, "SELECT biz_tag, max_id, step FROM "+s.table)
 	if err != nil {
 		return nil, nil, err
@@ -31,7 +31,7 @@ func (s *Store) list(ctx context.Context) (tags []store.Tag, corrupt []error, er
 		if err := rows.Scan(&bizTag, &maxID, &step); err != nil {
 			return nil, nil, err
 		}
-		tag, err := leaf.Row(bizTag, maxID, step)
+		tag, err := leaf.TagFromRow(bizTag, maxID, step)
 		if err != nil {
 			corrupt = append(corrupt, err)
 			continue
@@ -43,7 +43,7 @@ func (s *Store) list(ctx context.Context) (tags []store.Tag, corrupt []error, er
 
 // CreateTag implements [store.Store]. A malformed name is ErrBadTag, and so is a step
 // that the table's column cannot hold. After a lost answer a second call may find the
-// tag of the first, hence ErrTagExists.
+// tag that the first one created, and return ErrTagExists.
 func (s *Store) CreateTag(ctx context.Context, tag store.Tag) error {
 	if err := leaf.CheckName(tag.Name); err != nil {
 		return err
@@ -51,12 +51,12 @@ func (s *Store) CreateTag(ctx context.Context, tag store.Tag) error {
 	if err := tag.Check(); err != nil {
 		return err
 	}
-	return s.tagError(tag.Name, s.with(ctx, func(ctx context.Context, conn *sql.Conn) error {
+	return s.tagError(tag.Name, s.withConnection(ctx, func(ctx context.Context, conn *sql.Conn) error {
 		_, err := conn.ExecContext(ctx, "INSERT INTO "+s.table+" (biz_tag, max_id, step) VALUES (?, ?, ?)",
 			tag.Name, tag.Next, tag.Step)
 		switch {
 		case isDuplicate(err):
-			return s.duplicate(ctx, conn, tag.Name)
+			return s.explainDuplicate(ctx, conn, tag.Name)
 		case isOutOfRange(err), isTooLong(err):
 			return fmt.Errorf("%w: %w", store.ErrBadTag, err)
 		}
@@ -64,14 +64,15 @@ func (s *Store) CreateTag(ctx context.Context, tag store.Tag) error {
 	}))
 }
 
-// duplicate tells a tag that exists from one that the table's collation takes for it.
-func (s *Store) duplicate(ctx context.Context, conn *sql.Conn, tag string) error {
-	exists, err := s.exists(ctx, conn, tag)
+// explainDuplicate distinguishes a tag that exists from one that the table's collation
+// merely treats as equal.
+func (s *Store) explainDuplicate(ctx context.Context, conn *sql.Conn, tag string) error {
+	exists, err := s.tagExists(ctx, conn, tag)
 	if err != nil {
 		return err
 	}
 	if !exists {
-		return fmt.Errorf("%w: the collation of the column biz_tag takes this tag for another that exists; give it the collation utf8mb4_bin", store.ErrSetup)
+		return fmt.Errorf("%w: the collation of the column biz_tag treats this tag as equal to another one that exists; give the column the collation utf8mb4_bin", store.ErrSetup)
 	}
 	return store.ErrTagExists
 }
@@ -79,11 +80,11 @@ func (s *Store) duplicate(ctx context.Context, conn *sql.Conn, tag string) error
 // SetStep implements [store.Store]. A malformed tag is ErrBadTag, and so is a step
 // that the table's column cannot hold.
 func (s *Store) SetStep(ctx context.Context, tag string, step int64) error {
-	if err := leaf.CheckReserve(tag, step); err != nil {
+	if err := leaf.CheckTagAndStep(tag, step); err != nil {
 		return err
 	}
-	return s.tagError(tag, s.with(ctx, func(ctx context.Context, conn *sql.Conn) error {
-		result, err := conn.ExecContext(ctx, "UPDATE "+s.table+" SET step = ? WHERE"+exactly, step, tag, tag)
+	return s.tagError(tag, s.withConnection(ctx, func(ctx context.Context, conn *sql.Conn) error {
+		result, err := conn.ExecContext(ctx, "UPDATE "+s.table+" SET step = ? WHERE"+whereTag, step, tag, tag)
 		if isOutOfRange(err) {
 			return fmt.Errorf("%w: step %d: %w", store.ErrBadTag, step, err)
 		}
@@ -94,7 +95,7 @@ func (s *Store) SetStep(ctx context.Context, tag string, step int64) error {
 		if err != nil || changed > 0 {
 			return err
 		}
-		exists, err := s.exists(ctx, conn, tag) // with this step already
+		exists, err := s.tagExists(ctx, conn, tag) // it may have had this step already
 		if err == nil && !exists {
 			err = store.ErrNoTag
 		}
@@ -102,7 +103,7 @@ func (s *Store) SetStep(ctx context.Context, tag string, step int64) error {
 	}))
 }
 
-func (s *Store) exists(ctx context.Context, conn *sql.Conn, tag string) (exists bool, err error) {
-	err = conn.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM "+s.table+" WHERE"+exactly+")", tag, tag).Scan(&exists)
+func (s *Store) tagExists(ctx context.Context, conn *sql.Conn, tag string) (exists bool, err error) {
+	err = conn.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM "+s.table+" WHERE"+whereTag+")", tag, tag).Scan(&exists)
 	return exists, err
 }

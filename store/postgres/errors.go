@@ -12,7 +12,7 @@ import (
 	"github.com/idworker/idworker/store/internal/leaf"
 )
 
-// The server's error codes that mean something here.
+// The server's error codes that matter here.
 const (
 	stringTooLong        = "22001"
 	numericOutOfRange    = "22003"
@@ -29,30 +29,33 @@ const (
 	wrongObjectType      = "42809"
 )
 
-// remedies are for the errors that somebody has to mend.
-var remedies = map[string]string{
-	readOnlyTransaction:  "the server takes no writes, name the primary in the DSN",
-	invalidAuthorization: "the server did not let the user in, check user and TLS settings in the DSN, and pg_hba.conf",
-	invalidPassword:      "the server refused user or password, check both in the DSN",
-	invalidCatalog:       "create the database, or check its name in the DSN",
-	invalidSchema:        "create the schema, or check the name of the table",
-	insufficient:         "grant the user SELECT, INSERT and UPDATE on the table, and USAGE on its schema",
-	undefinedColumn:      "the table needs the columns biz_tag, max_id and step; is it Leaf's?",
-	undefinedTable:       "the table is missing; --migrate creates it",
-	wrongObjectType:      "name a table",
+// setupErrors are the errors that last until somebody sets the database up, with what
+// has to be done.
+var setupErrors = map[string]error{
+	readOnlyTransaction:  setupError("the server takes no writes, name the primary in the DSN"),
+	invalidAuthorization: setupError("the server did not let the user in, check user and TLS settings in the DSN, and pg_hba.conf"),
+	invalidPassword:      setupError("the server refused user or password, check both in the DSN"),
+	invalidCatalog:       setupError("create the database, or check its name in the DSN"),
+	invalidSchema:        setupError("create the schema, or check the name of the table"),
+	insufficient:         setupError("grant the user SELECT, INSERT and UPDATE on the table, and USAGE on its schema"),
+	undefinedColumn:      setupError("the table needs the columns biz_tag, max_id and step; is it Leaf's?"),
+	undefinedTable:       store.ErrNoTable,
+	wrongObjectType:      setupError("name a table"),
 }
 
-// explain translates an error of the driver. Neither the server's messages nor the
+func setupError(remedy string) error { return fmt.Errorf("%w: %s", store.ErrSetup, remedy) }
+
+// explainError translates an error of the driver. Neither the server's messages nor the
 // network's contain the password.
-func (s *Store) explain(err error) error {
+func (s *Store) explainError(err error) error {
 	var answer *pgconn.PgError
 	if errors.As(err, &answer) {
-		if remedy := remedies[answer.Code]; remedy != "" {
-			return fmt.Errorf("%w: %s: %w", store.ErrSetup, remedy, answer)
+		if setup := setupErrors[answer.Code]; setup != nil {
+			return fmt.Errorf("%w: %w", setup, answer)
 		}
 		return err
 	}
-	if unreachable := leaf.Unreachable(err); unreachable != nil {
+	if unreachable := leaf.ExplainUnreachable(err); unreachable != nil {
 		return unreachable
 	}
 	var op *net.OpError
@@ -62,7 +65,7 @@ func (s *Store) explain(err error) error {
 	return err
 }
 
-// tagError says in which row err happened; nil stays nil.
+// tagError adds the table and the tag to err; nil stays nil.
 func (s *Store) tagError(tag string, err error) error {
 	if err == nil {
 		return nil
@@ -70,7 +73,7 @@ func (s *Store) tagError(tag string, err error) error {
 	return fmt.Errorf("table %s, tag %s: %w", s.name, tag, err)
 }
 
-// tableError says in which table err happened; nil stays nil.
+// tableError adds the table to err; nil stays nil.
 func (s *Store) tableError(err error) error {
 	if err == nil {
 		return nil

@@ -16,18 +16,18 @@ import (
 	"github.com/idworker/idworker/store/internal/leaf"
 )
 
-// Store counts in one table of one database.
+// Store keeps the counters of one table of one database.
 type Store struct {
-	pool    *pgxpool.Pool
-	table   string // quoted
-	name    string // for messages
-	counts  string // see Name
-	checked atomic.Bool
+	pool     *pgxpool.Pool
+	table    string // quoted
+	name     string // for messages
+	fullName string // see Name
+	checked  atomic.Bool
 }
 
 var _ store.Store = (*Store)(nil)
 
-// maxTableName is where the server would cut an identifier off.
+// maxTableName is the length at which the server cuts an identifier off.
 const maxTableName = 63
 
 var errDSN = errors.New("malformed DSN, expected postgres://user:password@host:port/database, and parameters, " +
@@ -40,19 +40,19 @@ type Config struct {
 }
 
 // Parse reads postgres://user:password@host:port/database?…, where the parameters are
-// those of libpq, as far as github.com/jackc/pgx knows them; sslmode=verify-full, for
-// one. The table may be schema-qualified; upper and lower case differ in it. Errors
+// those of libpq that github.com/jackc/pgx knows, such as sslmode=verify-full. The table
+// may be schema-qualified, and is case-sensitive. Errors
 // name what is malformed and never contain the DSN.
 func Parse(dsn, table string) (Config, error) {
 	parts, err := leaf.ParseTable(table, maxTableName)
 	if err != nil {
 		return Config{}, err
 	}
-	config, err := parse(dsn)
+	config, err := parseDSN(dsn)
 	return Config{config, parts}, err
 }
 
-// Open makes a store of a DSN and a table, see [Parse] and [Config.Open].
+// Open returns the store in a table, see [Parse] and [Config.Open].
 func Open(dsn, table string) (*Store, error) {
 	c, err := Parse(dsn, table)
 	if err != nil {
@@ -61,14 +61,14 @@ func Open(dsn, table string) (*Store, error) {
 	return c.Open()
 }
 
-// Open makes a store. It does not connect: what is wrong with the database, Check says,
-// or the first call that needs it.
+// Open returns the store. It does not connect: what is wrong with the database is reported
+// by Check, or by the first call that needs it.
 func (c Config) Open() (*Store, error) {
 	pool, err := pgxpool.NewWithConfig(context.Background(), c.pool.Copy())
 	if err != nil {
 		return nil, errDSN
 	}
-	return &Store{pool: pool, table: pgx.Identifier(c.table).Sanitize(), name: strings.Join(c.table, "."), counts: c.Name()}, nil
+	return &Store{pool: pool, table: pgx.Identifier(c.table).Sanitize(), name: strings.Join(c.table, "."), fullName: c.Name()}, nil
 }
 
 // Name says which table stores of this configuration count in, see [Store.Name].
@@ -76,24 +76,24 @@ func (c Config) Name() string {
 	return c.pool.ConnConfig.Database + "." + strings.Join(c.table, ".")
 }
 
-// Name says which table the store counts in, with its database; two that are named
-// differently are two. It does not say on which server: one database has many.
-func (s *Store) Name() string { return s.counts }
+// Name is the database and the table. Stores with different names are different tables.
+// The name does not say which server: one database has many.
+func (s *Store) Name() string { return s.fullName }
 
-// Close closes the connections, when the calls that use them have ended.
+// Close closes the connections once the calls that use them have ended.
 func (s *Store) Close() error {
 	s.pool.Close()
 	return nil
 }
 
-// parse reads a DSN. The driver's own errors are not passed on: they quote the DSN,
-// and where it is malformed, they may not find the password in it to cover it.
-func parse(dsn string) (*pgxpool.Config, error) {
+// parseDSN reads a DSN. The driver's own errors are not passed on: they quote the DSN,
+// and if it is malformed, they may fail to find and mask the password in it.
+func parseDSN(dsn string) (*pgxpool.Config, error) {
 	if !strings.HasPrefix(dsn, "postgres://") && !strings.HasPrefix(dsn, "postgresql://") {
 		return nil, errDSN
 	}
 	config, err := pgxpool.ParseConfig(dsn)
-	if err != nil || strings.ContainsAny(config.ConnConfig.Host, "()") || misread(config.ConnConfig) { // () as in MySQL's DSNs
+	if err != nil || strings.ContainsAny(config.ConnConfig.Host, "()") || exposesPassword(config.ConnConfig) { // () as in MySQL's DSNs
 		return nil, errDSN
 	}
 	config.MaxConns = leaf.MaxConns
@@ -107,10 +107,10 @@ func parse(dsn string) (*pgxpool.Config, error) {
 	return config, nil
 }
 
-// misread reports whether there is an @ where none belongs: then the password has one of
-// @/? in it, and what follows that was taken for a host, a database or a parameter, which
-// are no secrets.
-func misread(c *pgx.ConnConfig) bool {
+// exposesPassword reports whether there is an @ where none belongs: then the password
+// contains one of @/?, and what follows was taken for a host, a database or a parameter,
+// which are not treated as secrets.
+func exposesPassword(c *pgx.ConnConfig) bool {
 	shown := slices.AppendSeq([]string{c.Host, c.Database}, maps.Keys(c.RuntimeParams))
 	for _, f := range c.Fallbacks {
 		shown = append(shown, f.Host)
@@ -118,8 +118,8 @@ func misread(c *pgx.ConnConfig) bool {
 	return slices.ContainsFunc(shown, func(s string) bool { return strings.Contains(s, "@") })
 }
 
-// shouldPing looks, without asking the server, whether a connection that was idle for
-// a while is broken, and has the pool find out if it is: a ping every time would be a
+// shouldPing checks, without asking the server, whether a connection that was idle for a
+// while is broken, and only then has the pool ping it: a ping every time would be a
 // second round trip.
 func shouldPing(_ context.Context, p pgxpool.ShouldPingParams) bool {
 	//nolint:staticcheck // deprecated in favour of Ping, except where latency matters, as it does here

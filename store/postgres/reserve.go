@@ -11,39 +11,39 @@ import (
 	"github.com/idworker/idworker/store/internal/leaf"
 )
 
-// exactly finds the row of one tag, which is $1: the first comparison by index, the
-// second whatever the column's collation is.
-const exactly = ` biz_tag = $1 AND biz_tag COLLATE "C" = $1`
+// whereTag finds the row of one tag, which is $1: the first comparison uses the index,
+// the second is exact whatever the column's collation is.
+const whereTag = ` biz_tag = $1 AND biz_tag COLLATE "C" = $1`
 
-// durable has the commit wait for the disk, if it otherwise would not. It holds for
-// the statement's own transaction.
-const durable = `CASE current_setting('synchronous_commit') WHEN 'off' THEN set_config('synchronous_commit', 'on', true) END`
+// syncCommit makes the commit wait for the disk, if it would not otherwise. It applies to
+// the statement's own transaction only.
+const syncCommit = `CASE current_setting('synchronous_commit') WHEN 'off' THEN set_config('synchronous_commit', 'on', true) END`
 
 // Reserve implements [store.Store]. A malformed tag is ErrBadTag.
 func (s *Store) Reserve(ctx context.Context, tag string, step int64) (store.Segment, error) {
-	if err := leaf.CheckReserve(tag, step); err != nil {
+	if err := leaf.CheckTagAndStep(tag, step); err != nil {
 		return store.Segment{}, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, leaf.CallTimeout)
 	defer cancel()
-	if err := s.checkOnce(ctx); err != nil {
-		return store.Segment{}, s.tagError(tag, s.explain(err))
+	if err := s.ensureChecked(ctx); err != nil {
+		return store.Segment{}, s.tagError(tag, s.explainError(err))
 	}
-	seg, err := s.reserve(ctx, tag, step)
+	seg, err := s.raiseMaxID(ctx, tag, step)
 	if err != nil {
-		return store.Segment{}, s.tagError(tag, s.explain(err))
+		return store.Segment{}, s.tagError(tag, s.explainError(err))
 	}
 	return seg, nil
 }
 
-func (s *Store) reserve(ctx context.Context, tag string, step int64) (store.Segment, error) {
+func (s *Store) raiseMaxID(ctx context.Context, tag string, step int64) (store.Segment, error) {
 	rows, err := s.pool.Query(ctx,
-		"UPDATE "+s.table+" SET max_id = max_id + $2::bigint WHERE"+exactly+" AND max_id BETWEEN 1 AND $3::bigint RETURNING max_id, "+durable,
-		tag, step, leaf.Highest(step))
+		"UPDATE "+s.table+" SET max_id = max_id + $2::bigint WHERE"+whereTag+" AND max_id BETWEEN 1 AND $3::bigint RETURNING max_id, "+syncCommit,
+		tag, step, leaf.HighestMaxID(step))
 	if err != nil {
 		return store.Segment{}, err
 	}
-	// Reads to the end of the answer, behind the commit.
+	// Reads the answer to its end, which comes after the commit.
 	raised, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (maxID int64, err error) {
 		var setting *string
 		err = row.Scan(&maxID, &setting)
@@ -57,23 +57,23 @@ func (s *Store) reserve(ctx context.Context, tag string, step int64) (store.Segm
 	}
 	switch len(raised) {
 	case 1:
-		return leaf.Reserved(raised[0], step)
+		return leaf.SegmentBelow(raised[0], step)
 	case 0:
-		return store.Segment{}, s.notRaised(ctx, tag, step)
+		return store.Segment{}, s.explainNotRaised(ctx, tag, step)
 	default:
-		return store.Segment{}, fmt.Errorf("%w: %d rows with this biz_tag, it has to be the primary key or a unique one", store.ErrCorrupt, len(raised))
+		return store.Segment{}, fmt.Errorf("%w: %d rows have this biz_tag; it must be the primary key or have a unique key", store.ErrCorrupt, len(raised))
 	}
 }
 
-// notRaised finds out why no row was raised.
-func (s *Store) notRaised(ctx context.Context, tag string, step int64) error {
+// explainNotRaised finds out why no row was raised.
+func (s *Store) explainNotRaised(ctx context.Context, tag string, step int64) error {
 	var maxID *string
-	err := s.pool.QueryRow(ctx, "SELECT max_id::text FROM "+s.table+" WHERE"+exactly, tag).Scan(&maxID)
+	err := s.pool.QueryRow(ctx, "SELECT max_id::text FROM "+s.table+" WHERE"+whereTag, tag).Scan(&maxID)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return store.ErrNoTag
 	}
 	if err != nil {
 		return err
 	}
-	return leaf.NotRaised(maxID, step)
+	return leaf.ExplainNotRaised(maxID, step)
 }

@@ -10,14 +10,15 @@ import (
 	"github.com/idworker/idworker/store/internal/leaf"
 )
 
-// Migrate creates the table if it is missing, with the columns that Leaf's has in
-// MySQL. One that exists is left as it is.
+// Migrate creates the table if it is missing, with the columns that Leaf's has in MySQL.
+// An existing table is left as it is.
 func (s *Store) Migrate(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, leaf.CallTimeout)
 	defer cancel()
-	// Looked for first: a user who may not create tables is none the worse for it.
+	// If the table exists, nothing is created, so that users without the right to create
+	// tables can call Migrate too.
 	if err := s.checkColumns(ctx); !hasCode(err, undefinedTable) {
-		return s.tableError(s.explain(err))
+		return s.tableError(s.explainError(err))
 	}
 	_, err := s.pool.Exec(ctx, "CREATE TABLE IF NOT EXISTS "+s.table+` (
 		biz_tag     varchar(128) COLLATE "C" NOT NULL DEFAULT '' PRIMARY KEY,
@@ -29,21 +30,22 @@ func (s *Store) Migrate(ctx context.Context) error {
 	if isDuplicate(err) || hasCode(err, duplicateTable) {
 		err = nil // IF NOT EXISTS does not see what another process is about to commit
 	}
-	return s.tableError(s.explain(err))
+	return s.tableError(s.explainError(err))
 }
 
-// Check finds out whether the database can be counted in: it answers, lets the user
-// in, has the table with the columns, and allows them to be read and max_id to be
-// written. What is not so is ErrSetup; anything else means that the database is away.
+// Check finds out whether the database can serve as a store: it answers, lets the user
+// in, has the table with its columns, and allows the user to read them and to write
+// max_id. If one of these is not so, the error is ErrSetup, or ErrNoTable, which wraps it;
+// any other error means that the database is away.
 //
-// The first Reserve does the same. A table that is altered afterwards is not noticed.
+// The first Reserve does the same. If the table is altered afterwards, nobody notices.
 func (s *Store) Check(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, leaf.CallTimeout)
 	defer cancel()
-	return s.tableError(s.explain(s.check(ctx)))
+	return s.tableError(s.explainError(s.check(ctx)))
 }
 
-func (s *Store) checkOnce(ctx context.Context) error {
+func (s *Store) ensureChecked(ctx context.Context) error {
 	if s.checked.Load() {
 		return nil
 	}
@@ -54,7 +56,7 @@ func (s *Store) check(ctx context.Context) error {
 	if err := s.checkColumns(ctx); err != nil {
 		return err
 	}
-	// Changes no row, but is refused like one that does.
+	// Changes no row, but is refused to a user who may not change one.
 	if _, err := s.pool.Exec(ctx, "UPDATE "+s.table+" SET max_id = max_id WHERE false"); err != nil {
 		return err
 	}
@@ -75,7 +77,7 @@ func (s *Store) checkColumns(ctx context.Context) error {
 		switch column.DataTypeOID {
 		case pgtype.Int2OID, pgtype.Int4OID, pgtype.Int8OID:
 		default:
-			return fmt.Errorf("%w: the column %s is no integer, it has to be bigint", store.ErrSetup, column.Name)
+			return fmt.Errorf("%w: the column %s is not an integer, it must be bigint", store.ErrSetup, column.Name)
 		}
 	}
 	return nil

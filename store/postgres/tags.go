@@ -11,24 +11,24 @@ import (
 	"github.com/idworker/idworker/store/internal/leaf"
 )
 
-// Tags implements [store.Store]. Rows are listed as they are, in bounds or not; only
-// those with NULL are left out and reported.
+// Tags implements [store.Store]. Rows are listed as they are, in bounds or not. Only rows
+// with NULL, or with a number that does not fit an int64, are left out and reported.
 func (s *Store) Tags(ctx context.Context) ([]store.Tag, error) {
-	tags, corrupt, err := s.list(ctx)
+	tags, corrupt, err := s.readRows(ctx)
 	if err != nil {
-		return nil, s.tableError(fmt.Errorf("list tags: %w", s.explain(err)))
+		return nil, s.tableError(fmt.Errorf("list tags: %w", s.explainError(err)))
 	}
 	return tags, s.tableError(errors.Join(corrupt...))
 }
 
-func (s *Store) list(ctx context.Context) (tags []store.Tag, corrupt []error, err error) {
+func (s *Store) readRows(ctx context.Context) (tags []store.Tag, corrupt []error, err error) {
 	rows, err := s.pool.Query(ctx, "SELECT biz_tag::text, max_id::text, step::text FROM "+s.table)
 	if err != nil {
 		return nil, nil, err
 	}
 	var bizTag, maxID, step *string
 	_, err = pgx.ForEachRow(rows, []any{&bizTag, &maxID, &step}, func() error {
-		tag, err := leaf.Row(bizTag, maxID, step)
+		tag, err := leaf.TagFromRow(bizTag, maxID, step)
 		if err != nil {
 			corrupt = append(corrupt, err)
 			return nil
@@ -41,7 +41,7 @@ func (s *Store) list(ctx context.Context) (tags []store.Tag, corrupt []error, er
 
 // CreateTag implements [store.Store]. A malformed name is ErrBadTag, and so is a step
 // that the table's column cannot hold. After a lost answer a second call may find the
-// tag of the first, hence ErrTagExists.
+// tag that the first one created, and return ErrTagExists.
 func (s *Store) CreateTag(ctx context.Context, tag store.Tag) error {
 	if err := leaf.CheckName(tag.Name); err != nil {
 		return err
@@ -55,23 +55,23 @@ func (s *Store) CreateTag(ctx context.Context, tag store.Tag) error {
 		tag.Name, tag.Next, tag.Step)
 	switch {
 	case isDuplicate(err):
-		err = s.duplicate(ctx, tag.Name)
+		err = s.explainDuplicate(ctx, tag.Name)
 	case isOutOfRange(err), isTooLong(err):
 		err = fmt.Errorf("%w: %w", store.ErrBadTag, err)
 	}
-	return s.tagError(tag.Name, s.explain(err))
+	return s.tagError(tag.Name, s.explainError(err))
 }
 
-// duplicate tells a tag that exists from one that the column's collation or type
-// takes for it.
-func (s *Store) duplicate(ctx context.Context, tag string) error {
+// explainDuplicate distinguishes a tag that exists from one that the column's collation
+// or type merely treats as equal.
+func (s *Store) explainDuplicate(ctx context.Context, tag string) error {
 	var exists bool
-	err := s.pool.QueryRow(ctx, "SELECT EXISTS (SELECT FROM "+s.table+" WHERE"+exactly+")", tag).Scan(&exists)
+	err := s.pool.QueryRow(ctx, "SELECT EXISTS (SELECT FROM "+s.table+" WHERE"+whereTag+")", tag).Scan(&exists)
 	if err != nil {
 		return err
 	}
 	if !exists {
-		return fmt.Errorf(`%w: the column biz_tag takes this tag for another that exists; make it varchar(128) COLLATE "C"`, store.ErrSetup)
+		return fmt.Errorf(`%w: the column biz_tag treats this tag as equal to another one that exists; make the column varchar(128) COLLATE "C"`, store.ErrSetup)
 	}
 	return store.ErrTagExists
 }
@@ -79,17 +79,17 @@ func (s *Store) duplicate(ctx context.Context, tag string) error {
 // SetStep implements [store.Store]. A malformed tag is ErrBadTag, and so is a step
 // that the table's column cannot hold.
 func (s *Store) SetStep(ctx context.Context, tag string, step int64) error {
-	if err := leaf.CheckReserve(tag, step); err != nil {
+	if err := leaf.CheckTagAndStep(tag, step); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, leaf.CallTimeout)
 	defer cancel()
-	changed, err := s.pool.Exec(ctx, "UPDATE "+s.table+" SET step = $2 WHERE"+exactly, tag, step)
+	changed, err := s.pool.Exec(ctx, "UPDATE "+s.table+" SET step = $2 WHERE"+whereTag, tag, step)
 	switch {
 	case isOutOfRange(err):
 		err = fmt.Errorf("%w: step %d: %w", store.ErrBadTag, step, err)
 	case err == nil && changed.RowsAffected() == 0:
 		err = store.ErrNoTag
 	}
-	return s.tagError(tag, s.explain(err))
+	return s.tagError(tag, s.explainError(err))
 }

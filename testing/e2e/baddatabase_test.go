@@ -72,7 +72,7 @@ func testBadDatabase(t *testing.T, d database) {
 		"malformed DSN":    {scheme + "://u:" + canary + "@:::/db", "leaf_alloc", exitUsage, "malformed DSN, expected " + scheme + "://"},
 		"malformed table":  {db.DSN(), "a b", exitUsage, "malformed table name"},
 		"wrong password":   {db.DSNFor(reader, canary+"x"), "leaf_alloc", exitFailure, "refused user or password, check both in the DSN"},
-		"missing table":    {db.DSN(), "missing", exitFailure, "the table is missing; --migrate creates it"},
+		"missing table":    {db.DSN(), "missing", exitFailure, "--migrate creates it"},
 		"missing columns":  {db.DSN(), "other", exitFailure, "needs the columns biz_tag, max_id and step"},
 		"missing database": {strings.Replace(db.DSN(), "/"+db.Name(), "/no_such_database", 1), "leaf_alloc", exitFailure, "create the database, or check its name in the DSN"},
 	} {

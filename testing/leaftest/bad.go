@@ -29,8 +29,8 @@ func (b *Backend) testMigrate(t *testing.T) {
 	s := b.open(t, db.DSN(), "ids")
 	missing := func(call string, err error) {
 		t.Helper()
-		if !errors.Is(err, store.ErrSetup) || !strings.Contains(err.Error(), "--migrate") || !strings.Contains(err.Error(), "ids") {
-			t.Errorf("%s without a table: %v, want ErrSetup that names the table and --migrate", call, err)
+		if !errors.Is(err, store.ErrNoTable) || !errors.Is(err, store.ErrSetup) || !strings.Contains(err.Error(), "ids") {
+			t.Errorf("%s without a table: %v, want ErrNoTable, an ErrSetup, that names the table", call, err)
 		}
 	}
 	_, err := s.Reserve(t.Context(), "order", 1)

@@ -6,12 +6,12 @@ import (
 	"strings"
 )
 
-// identifier is what every server takes as a name without surprises.
+// identifier matches the names that every server accepts without surprises.
 var identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// ParseTable splits the name of a table, which may have a schema before it, into its
-// parts, each an identifier of at most maxLen bytes: PostgreSQL cuts longer ones off
-// without a word, and would find another table.
+// ParseTable splits the name of a table, optionally qualified by a schema, into its
+// parts, each an identifier of at most maxLen bytes: PostgreSQL silently cuts longer
+// ones off, and would find another table.
 func ParseTable(name string, maxLen int) ([]string, error) {
 	parts := strings.Split(name, ".")
 	if len(parts) > 2 {
@@ -19,7 +19,7 @@ func ParseTable(name string, maxLen int) ([]string, error) {
 	}
 	for _, part := range parts {
 		if !identifier.MatchString(part) {
-			return nil, fmt.Errorf("malformed table name %q: allowed are table and schema.table, of A-Z a-z 0-9 _, not beginning with a digit", name)
+			return nil, fmt.Errorf("malformed table name %q: allowed are table and schema.table, of A-Z a-z 0-9 _, not starting with a digit", name)
 		}
 		if len(part) > maxLen {
 			return nil, fmt.Errorf("malformed table name %q: more than %d bytes", name, maxLen)

@@ -3,11 +3,11 @@ package messages
 import "time"
 
 // pace decides how many IDs a prefetcher should have in memory: twice what its callers
-// take in a Runway, so that half of it, at which more is asked for, is one Runway.
+// take in a Runway, so that half of it, at which more is asked for, lasts one Runway.
 //
-// It grows at once, for want of IDs is what callers feel, and by no more than a factor of
-// two at a time, for the first microseconds of a burst say little. It shrinks at most
-// once a Runway, for a moment without callers says nothing at all.
+// The target grows at once, because callers feel a lack of IDs, but at most by a factor of
+// two at a time, because the first microseconds of a burst say little. It shrinks at most
+// once per Runway, because a moment without callers says nothing at all.
 type pace struct {
 	cfg    PrefetchConfig
 	target int64
@@ -19,9 +19,9 @@ func newPace(cfg PrefetchConfig, now time.Time) pace {
 	return pace{cfg: cfg, target: 1, since: now}
 }
 
-// next returns the target for the next refill, given how many IDs have been handed
-// out so far.
-func (p *pace) next(now time.Time, handed int64) int64 {
+// updateTarget returns the target for the next refill, given how many IDs have been
+// handed out so far.
+func (p *pace) updateTarget(now time.Time, handed int64) int64 {
 	elapsed := now.Sub(p.since)
 	if elapsed <= 0 {
 		return p.target
@@ -37,5 +37,5 @@ func (p *pace) next(now time.Time, handed int64) int64 {
 	return p.target
 }
 
-// half of n, rounded up.
+// half is half of n, rounded up.
 func half(n int64) int64 { return n - n/2 }

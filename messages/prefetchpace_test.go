@@ -29,7 +29,7 @@ func TestPace(t *testing.T) {
 	} {
 		p := newPace(cfg, begin)
 		p.target = c.target
-		if got := p.next(begin.Add(c.elapsed), c.handed); got != c.want || p.target != c.want {
+		if got := p.updateTarget(begin.Add(c.elapsed), c.handed); got != c.want || p.target != c.want {
 			t.Errorf("%s: from %d to %d, want %d", name, c.target, got, c.want)
 		}
 	}
@@ -51,7 +51,7 @@ func TestPaceMeasuresAnew(t *testing.T) {
 		{400 * time.Millisecond, 201, 2}, // 1 in 1 s
 	} {
 		now = now.Add(c.elapsed)
-		if got := p.next(now, c.handed); got != c.want {
+		if got := p.updateTarget(now, c.handed); got != c.want {
 			t.Errorf("step %d: %d, want %d", i, got, c.want)
 		}
 	}

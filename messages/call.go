@@ -1,0 +1,216 @@
+package messages
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+const (
+	// firstTryTimeout is many times what an answer from memory takes, and little compared
+	// with the delay that a caller tolerates.
+	firstTryTimeout = 50 * time.Millisecond
+
+	// The pause before each further try is twice the one before, within these bounds.
+	shortestPause = 50 * time.Millisecond
+	longestPause  = time.Second
+)
+
+// call is one call of a [Client]: a request, repeated until one is answered.
+//
+// Nearly every call ends with its first try, which goes the cheap way, through the inbox
+// that all requests of the connection share. The other tries share an inbox of the call's
+// own, which receives the answers to all of them for as long as the call lasts. So asking
+// again does not give up a request that a worker has parked.
+type call struct {
+	*Client
+	subject string
+	n       int64
+	before  error // the connection's last error when the call began
+	tries   int
+	reason  error // the latest transient error
+}
+
+func newCall(client *Client, subject string, n int64) *call {
+	return &call{Client: client, subject: subject, n: n, before: client.nc.LastError()}
+}
+
+// run tries until there is an answer, an error that is not transient, or ctx ends.
+func (c *call) run(ctx context.Context) ([]Range, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("request %s: %w", c.subject, err)
+	}
+	ranges, err := c.tryOnce(ctx)
+	if !isTransient(err) {
+		return ranges, err
+	}
+	c.recordTransient(err)
+	if ctx.Err() != nil {
+		return nil, c.timeoutError(ctx)
+	}
+	return c.tryAgain(ctx, errors.Is(err, nats.ErrTimeout))
+}
+
+// tryOnce is the first try.
+func (c *call) tryOnce(ctx context.Context) ([]Range, error) {
+	if err := c.checkConnected(); err != nil {
+		return nil, c.addSubject(err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, firstTryTimeout)
+	defer cancel()
+	c.tries++
+	reply, err := c.nc.RequestWithContext(ctx, c.subject, EncodeCount(c.n))
+	switch {
+	case err == nil:
+		return DecodeReply(reply, c.n)
+	case ctx.Err() != nil:
+		err = nats.ErrTimeout
+	}
+	return nil, c.addSubject(err)
+}
+
+// tryAgain makes all the other tries. There is no pause before the first of them if waited
+// says that the time so far was spent waiting for an answer.
+func (c *call) tryAgain(ctx context.Context, waited bool) ([]Range, error) {
+	inbox := c.nc.NewInbox()
+	box, err := c.nc.SubscribeSync(inbox)
+	if err != nil {
+		return nil, c.addSubject(err)
+	}
+	defer func() { _ = box.Unsubscribe() }() // fails only if the connection is gone
+
+	pause := shortestPause
+	wait := jitter(pause)
+	if waited {
+		wait = 0
+	}
+	for {
+		ranges, err := c.awaitAnswer(ctx, box, wait)
+		if !isTransient(err) {
+			return ranges, err
+		}
+		if err := c.permissionError(inbox); err != nil {
+			return nil, c.addSubject(err)
+		}
+		if ctx.Err() != nil {
+			return nil, c.timeoutError(ctx)
+		}
+		wait = jitter(pause)
+		switch err := c.sendTry(inbox); {
+		case err == nil:
+			pause = min(2*pause, longestPause)
+		case isTransient(err):
+			c.recordTransient(err)
+		default:
+			return nil, c.addSubject(err)
+		}
+	}
+}
+
+// sendTry sends one more request, to be answered to the call's own inbox.
+func (c *call) sendTry(inbox string) error {
+	if err := c.checkConnected(); err != nil {
+		return err
+	}
+	c.tries++
+	return c.nc.PublishRequest(c.subject, inbox, EncodeCount(c.n))
+}
+
+// awaitAnswer returns the first good answer to any of the tries that arrives within that
+// time. A transient error does not end the wait: another worker may have parked an earlier
+// try.
+func (c *call) awaitAnswer(ctx context.Context, box *nats.Subscription, within time.Duration) ([]Range, error) {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	for {
+		msg, err := box.NextMsgWithContext(ctx)
+		switch {
+		case err == nil:
+			var ranges []Range
+			if ranges, err = DecodeReply(msg, c.n); !isTransient(err) {
+				return ranges, err
+			}
+		case ctx.Err() != nil:
+			return nil, nats.ErrTimeout
+		case errors.Is(err, nats.ErrBadSubscription): // nothing but draining ends this subscription
+			return nil, c.addSubject(nats.ErrConnectionDraining)
+		case !isTransient(err): // nats.ErrNoResponders is
+			return nil, c.addSubject(err)
+		}
+		c.recordTransient(err)
+	}
+}
+
+// checkConnected returns an error unless a request can be sent now. While the connection
+// is lost none is sent: it would only be answered, to nobody, once the connection is back.
+func (c *call) checkConnected() error {
+	switch {
+	case c.nc.IsConnected():
+		return nil
+	case c.nc.IsClosed():
+		return nats.ErrConnectionClosed
+	}
+	return nats.ErrDisconnected
+}
+
+// permissionError returns the server's refusal of this call's requests or of its inbox, if
+// there was one. It does not arrive as an answer, but as the connection's last error.
+func (c *call) permissionError(inbox string) error {
+	err := c.nc.LastError()
+	if errors.Is(err, c.before) || !errors.Is(err, nats.ErrPermissionViolation) {
+		return nil
+	}
+	if text := err.Error(); strings.Contains(text, `"`+c.subject+`"`) || strings.Contains(text, inbox) {
+		return err
+	}
+	return nil
+}
+
+// recordTransient keeps a transient error, to be returned if ctx ends.
+func (c *call) recordTransient(err error) {
+	c.reason = err
+	if c.onTransient != nil {
+		c.onTransient(err)
+	}
+}
+
+// timeoutError is the call's error when ctx has ended.
+func (c *call) timeoutError(ctx context.Context) error {
+	return fmt.Errorf("request %s: %w after %d tries: %w", c.subject, ctx.Err(), c.tries, c.reason)
+}
+
+// addSubject adds the subject to an error of NATS. It leaves transient ones as they are,
+// to which timeoutError adds it.
+func (c *call) addSubject(err error) error {
+	if isTransient(err) {
+		return err
+	}
+	return fmt.Errorf("request %s: %w", c.subject, err)
+}
+
+// jitter returns a random half to all of the pause, so that callers who failed together
+// do not come back together.
+func jitter(pause time.Duration) time.Duration { return pause/2 + rand.N(pause/2) }
+
+// transients are the errors that may go away when the request is repeated.
+var transients = []error{
+	ErrBusy, ErrUnavailable,
+	nats.ErrNoResponders, nats.ErrTimeout,
+	nats.ErrDisconnected, nats.ErrConnectionReconnecting, nats.ErrReconnectBufExceeded,
+}
+
+func isTransient(err error) bool {
+	for _, t := range transients {
+		if errors.Is(err, t) {
+			return true
+		}
+	}
+	var network *net.OpError // the connection broke while a request was written
+	return errors.As(err, &network)
+}

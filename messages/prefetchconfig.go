@@ -1,0 +1,54 @@
+package messages
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// ErrPrefetch is wrapped by the errors of [Client.Prefetch] for a configuration that is
+// out of bounds.
+var ErrPrefetch = errors.New("bad prefetch configuration")
+
+// PrefetchConfig says how much a [Prefetcher] keeps in memory. Zero means the default.
+type PrefetchConfig struct {
+	// Runway is how long the IDs in memory should still last, at the present rate, when
+	// more are asked for: 1ms to 1h, by default 1s.
+	Runway time.Duration
+
+	// Limit is the maximum number of IDs in memory or on their way, apart from the batch
+	// in use: 1 to 1,000,000,000, by default 1,000,000.
+	Limit int64
+
+	// MaxBatch is the maximum number of IDs to ask for in one request: 1 to
+	// 1,000,000,000, by default 10,000. If the workers allow fewer, requests become
+	// smaller by themselves.
+	MaxBatch int64
+}
+
+// maxPrefetched is the upper bound of Limit and MaxBatch.
+const maxPrefetched = 1_000_000_000
+
+// withDefaults replaces zero values by the defaults, and checks the bounds. The error
+// wraps [ErrPrefetch].
+func (cfg PrefetchConfig) withDefaults() (PrefetchConfig, error) {
+	if cfg.Runway == 0 {
+		cfg.Runway = time.Second
+	}
+	if cfg.Limit == 0 {
+		cfg.Limit = 1_000_000
+	}
+	if cfg.MaxBatch == 0 {
+		cfg.MaxBatch = 10_000
+	}
+	if cfg.Runway < time.Millisecond || cfg.Runway > time.Hour {
+		return cfg, fmt.Errorf("%w: Runway %v, allowed is 1ms to 1h", ErrPrefetch, cfg.Runway)
+	}
+	if cfg.Limit < 1 || cfg.Limit > maxPrefetched {
+		return cfg, fmt.Errorf("%w: Limit %d, allowed is 1 to %d", ErrPrefetch, cfg.Limit, maxPrefetched)
+	}
+	if cfg.MaxBatch < 1 || cfg.MaxBatch > maxPrefetched {
+		return cfg, fmt.Errorf("%w: MaxBatch %d, allowed is 1 to %d", ErrPrefetch, cfg.MaxBatch, maxPrefetched)
+	}
+	return cfg, nil
+}
