@@ -78,7 +78,7 @@ func (e *segmentEndpoint) miss(req micro.Request, tag string, n int64) {
 		return
 	}
 	reply := req.Reply()
-	ids, err := e.alloc.Ask(tag, n, func(ids []store.Segment, err error) {
+	ids, err := e.alloc.TakeOrPark(tag, n, func(ids []store.Segment, err error) {
 		e.respondLater(reply, ids, err)
 		e.note(n, err, elapsed()-began)
 	})

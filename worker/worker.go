@@ -176,7 +176,7 @@ func (w *Worker) newAllocator(ctx context.Context) {
 		prefix:   w.cfg.Prefix,
 		instance: w.instance,
 		direct:   w.loadDirectly,
-		asking:   func(tag string, seq uint64) bool { return w.alloc.Asking(tag, seq) },
+		asking:   func(tag string, seq uint64) bool { return w.alloc.IsLoading(tag, seq) },
 		log:      w.cfg.Log,
 		ctx:      ctx,
 	}
