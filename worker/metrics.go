@@ -26,32 +26,32 @@ func describe(name, help string, labels ...string) *prometheus.Desc {
 // The metrics. docs/operations.md says what each one is for.
 var (
 	requestsMetric = describe("requests_total", "Requests answered, by kind of ID and code of the reply.", "kind", "code")
-	overloadMetric = describe("overloads_total", "Times that the worker left the queue group because requests waited too long for their turn.")
+	overloadMetric = describe("overloads_total", "Times that the worker left the queue group because requests waited for too long before their turn.")
 	latencyMetric  = describe("request_duration_seconds", "Time from a request's turn to its reply, by kind of ID.", "kind")
 	idsMetric      = describe("ids_total", "IDs handed out, by kind.", "kind")
 	parkedMetric   = describe("parked_requests", "Requests that wait for a segment.")
 
-	tagsMetric      = describe("tags", "Tags that there are.")
+	tagsMetric      = describe("tags", "Known tags.")
 	activeMetric    = describe("tags_active", "Tags asked for since the start.")
-	unlistedMetric  = describe("tags_unlisted", "Active tags without metrics of their own, for there are too many.")
-	runwayMetric    = describe("runway_seconds", "How long memory lasts at the present rate, for the tag for which it lasts shortest.")
+	unlistedMetric  = describe("tags_unlisted", "Active tags without metrics of their own, because there are too many.")
+	runwayMetric    = describe("runway_seconds", "Runway of the tag with the shortest: how long memory lasts at the present rate.")
 	tagIDsMetric    = describe("tag_ids_total", "IDs handed out, by tag.", "tag")
 	tagFillMetric   = describe("tag_buffered_ids", "IDs in memory, by tag.", "tag")
 	tagStepMetric   = describe("tag_step_ids", "IDs in the latest segment asked for, by tag.", "tag")
-	tagRunwayMetric = describe("tag_runway_seconds", "How long memory lasts at the present rate, by tag; a year at most.", "tag")
+	tagRunwayMetric = describe("tag_runway_seconds", "Runway by tag: how long memory lasts at the present rate, at most a year.", "tag")
 
-	grantsMetric   = describe("grants_total", "Segments and refusals that came from loaders, by what became of them.", "outcome")
+	grantsMetric   = describe("grants_total", "Grants from loaders, by what became of them.", "outcome")
 	loadsMetric    = describe("loads_total", "Calls of the store for a segment, by outcome.", "outcome")
-	loadTimeMetric = describe("load_duration_seconds", "Time that the store took for a segment.")
-	outageMetric   = describe("store_outage", "Whether the store fails, 1 or 0.")
+	loadTimeMetric = describe("load_duration_seconds", "Time that the store took to reserve a segment.")
+	outageMetric   = describe("store_outage", "Whether the store is failing, 1 or 0.")
 	outagesMetric  = describe("store_outages_total", "Times that the store began to fail.")
 
-	leaseMetric    = describe("lease_held", "Whether there is a worker ID for snowflake IDs, 1 or 0.")
+	leaseMetric    = describe("lease_held", "Whether a worker ID for snowflake IDs is held, 1 or 0.")
 	workerIDMetric = describe("lease_worker_id", "The worker ID that is held.")
 	reservedMetric = describe("lease_reserved_seconds", "How far ahead of the clock time is reserved for the worker ID.")
 	clockMetric    = describe("clock_difference_seconds", "How far this clock is ahead of the NATS server's.")
 
-	connectedMetric  = describe("nats_connected", "Whether the connection stands, 1 or 0.", "connection")
+	connectedMetric  = describe("nats_connected", "Whether the connection is up, 1 or 0.", "connection")
 	reconnectsMetric = describe("nats_reconnects_total", "Times that the connection came back.", "connection")
 )
 

@@ -14,8 +14,8 @@ import (
 	"github.com/idworker/idworker/testing/natstest"
 )
 
-// TestMetricsTagLimit: with 100,000 tags in use, only the busiest have metrics of their
-// own, and the others still count in what is told of all.
+// TestMetricsTagLimit: with 100,000 tags in use, only the busiest have metrics of their own.
+// The others are still part of the metrics of all tags.
 func TestMetricsTagLimit(t *testing.T) {
 	const tags, limit = 100_000, 1000
 	net := natstest.Start(t)
@@ -85,7 +85,7 @@ func TestMetricsTagLimit(t *testing.T) {
 	}
 }
 
-// TestHistogramBounds: what is as long as a bound is in its bucket, as Prometheus has it.
+// TestHistogramBounds: a bucket includes its upper bound, as in Prometheus.
 func TestHistogramBounds(t *testing.T) {
 	for d, want := range map[time.Duration]int{
 		-1: 0, 0: 0, 1: 0, 1024: 0, 1025: 1, 2048: 1, 2049: 2,
