@@ -12,14 +12,14 @@ import (
 type Allocator struct {
 	cfg    Config
 	tags   atomic.Pointer[map[string]*tag] // copied on write
-	edit   sync.Mutex                      // held by who writes tags
+	edit   sync.Mutex                      // held while tags is written
 	busy   busySet
 	seq    atomic.Uint64
 	parked atomic.Int64
 }
 
-// Answer is called once for a parked request: with as many IDs as were asked for, in
-// ascending segments, or with an error.
+// Answer is called once for a parked request: with as many IDs as it asked for, in
+// ascending segments, or with an error. No lock is held meanwhile.
 type Answer func(ids []store.Segment, err error)
 
 // New returns an allocator without tags.
@@ -29,8 +29,8 @@ func New(cfg Config) *Allocator {
 	return a
 }
 
-// Take returns n IDs of the tag if the current segment has them, which is the
-// rule. Otherwise ok is false, nothing has happened, and the request goes to Ask.
+// Take returns n IDs of the tag if the current segment has them, as it usually does.
+// Otherwise ok is false, nothing has happened, and the request goes to TakeOrPark.
 func (a *Allocator) Take(name string, n int64) (ids store.Segment, ok bool) {
 	t := a.find(name)
 	if t == nil {
@@ -42,19 +42,19 @@ func (a *Allocator) Take(name string, n int64) (ids store.Segment, ok bool) {
 	}
 	first, crossed, ok := cur.take(n)
 	if crossed {
-		a.update(t, passedMark)
+		a.update(t, noChange) // but a load may have become due
 	}
 	return store.Segment{First: first, End: first + n}, ok
 }
 
-// Ask is for a request for n IDs that Take could not answer. It returns the IDs, if
-// they are in memory after all, or an error; or neither, and then the request is
-// parked, and answer is called when a grant brings the IDs or the deadline passes.
-// That may be before Ask returns.
+// TakeOrPark is for a request for n IDs that Take could not answer. It returns the IDs,
+// if they are in memory after all, or an error. If it returns neither, the request is
+// parked: answer is called when a grant brings the IDs, or when the deadline passes.
+// That may be before TakeOrPark returns.
 //
 // Errors: store.ErrNoTag, store.ErrExhausted, ErrBusy, ErrCount; parked requests
 // may also get ErrNoSegment.
-func (a *Allocator) Ask(name string, n int64, answer Answer) (ids []store.Segment, err error) {
+func (a *Allocator) TakeOrPark(name string, n int64, answer Answer) (ids []store.Segment, err error) {
 	if n < 1 {
 		return nil, ErrCount
 	}
@@ -63,22 +63,22 @@ func (a *Allocator) Ask(name string, n int64, answer Answer) (ids []store.Segmen
 		return nil, store.ErrNoTag
 	}
 	a.update(t, func() []reply {
-		ids, err = a.drawOrPark(t, n, answer)
+		ids, err = a.takeOrPark(t, n, answer)
 		return nil
 	})
 	return ids, err
 }
 
-// drawOrPark does the work of Ask under the tag's lock.
-func (a *Allocator) drawOrPark(t *tag, n int64, answer Answer) ([]store.Segment, error) {
+// takeOrPark does the work of TakeOrPark under the tag's lock.
+func (a *Allocator) takeOrPark(t *tag, n int64, answer Answer) ([]store.Segment, error) {
 	if t.configured == 0 { // removed since it was found
 		return nil, store.ErrNoTag
 	}
-	if ids := t.draw(n); ids != nil {
+	if ids := t.takeFromAll(n); ids != nil {
 		return ids, nil
 	}
 	now := a.cfg.Clock()
-	if err := t.refused(now, a.cfg.ReAsk); err != nil {
+	if err := t.load.currentRefusal(now, a.cfg.ReAsk); err != nil {
 		return nil, err
 	}
 	if len(t.parked) >= a.cfg.MaxParkedPerTag || a.parked.Load() >= int64(a.cfg.MaxParked) {
@@ -89,9 +89,9 @@ func (a *Allocator) drawOrPark(t *tag, n int64, answer Answer) ([]store.Segment,
 	return nil, nil
 }
 
-// Grant brings a segment that the store has reserved for this process, and reports
-// whether it is used. It is burnt if the tag is gone, if it does not lie above
-// everything granted before, or if there is no room for it.
+// Grant adds a segment that the store has reserved for this process, and reports whether
+// it is used. It is burnt if the tag is gone, if it does not lie above everything granted
+// before, or if there is no room for it.
 func (a *Allocator) Grant(name string, s store.Segment) (used bool) {
 	t := a.find(name)
 	if t == nil || !s.Valid() {
@@ -101,99 +101,111 @@ func (a *Allocator) Grant(name string, s store.Segment) (used bool) {
 		if t.configured == 0 || s.First < t.high {
 			return nil
 		}
-		t.loadSeq = 0 // whichever load it answers, if there is room or not
-		used = t.install(s)
-		return t.serve()
+		t.load.seq = 0 // whichever load it answers, and whether there is room or not
+		used = t.installSegment(s)
+		return t.serveParked()
 	})
 	return used
 }
 
-// Refuse says that the store will not serve load seq, for a reason that asking
-// again does not mend: store.ErrNoTag or store.ErrExhausted.
+// Refuse ends load seq with the store's refusal, whose reason will not go away by asking
+// again: store.ErrNoTag or store.ErrExhausted.
 func (a *Allocator) Refuse(name string, seq uint64, err error) {
 	if t := a.find(name); t != nil {
-		a.update(t, func() []reply { return t.refuse(seq, err, a.cfg.Clock()) })
+		a.update(t, func() []reply { return t.refuseLoad(seq, err, a.cfg.Clock()) })
 	}
 }
 
-// Tick ends what is past its deadline and repeats loads that brought no grant.
-// Called every few per cent of Config.Wait, it keeps deadlines that exact.
+// Tick fails requests whose deadline has passed and repeats loads that brought no grant.
+// Deadlines are as exact as Tick is frequent: call it every few per cent of Config.Wait.
 func (a *Allocator) Tick() {
 	now := a.cfg.Clock()
 	for _, t := range a.busy.list() {
-		a.update(t, func() []reply { return t.expire(now) })
+		a.update(t, func() []reply { return t.expireParked(now) })
 	}
 }
 
-// Asking reports whether load seq of the tag is still under way.
-func (a *Allocator) Asking(name string, seq uint64) bool {
+// IsLoading reports whether load seq of the tag is still under way.
+func (a *Allocator) IsLoading(name string, seq uint64) bool {
 	t := a.find(name)
 	if t == nil {
 		return false
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.loadSeq == seq
+	return t.load.seq == seq
 }
 
-// Parked is the number of requests that wait for a segment, or are being answered
-// after they did.
+// Parked is the number of requests that wait for a segment, or have waited and are being
+// answered.
 func (a *Allocator) Parked() int { return int(a.parked.Load()) }
 
-// Tags is the number of tags that there are, and of those that were removed but whose
-// highest segment is remembered.
+// Tags is the number of tags, including those that were removed but whose highest
+// segment is remembered.
 func (a *Allocator) Tags() int { return len(*a.tags.Load()) }
 
 // find returns the tag, or nil.
 func (a *Allocator) find(name string) *tag { return (*a.tags.Load())[name] }
 
-// update is the frame of every change to a tag: change runs under the tag's lock;
-// then the loads that have become due are asked for and the answers given, with no
-// lock held.
+// update changes a tag and does what has to be done then. No lock may be held.
 func (a *Allocator) update(t *tag, change func() []reply) {
+	todo := a.apply(t, change)
+	a.perform(todo)
+}
+
+// noChange is a change for the sake of what apply looks at afterwards.
+func noChange() []reply { return nil }
+
+// effects is what is left to do after a change to a tag, once no lock is held.
+type effects struct {
+	load    Load // to be asked for, if its Seq is set
+	replies []reply
+}
+
+func (e *effects) none() bool { return e.load.Seq == 0 && len(e.replies) == 0 }
+
+// apply is the frame of every change to a tag. It runs change under the tag's lock, and
+// returns the load that has become due and the answers to be given.
+func (a *Allocator) apply(t *tag, change func() []reply) effects {
 	t.mu.Lock()
+	defer t.mu.Unlock()
 	before := len(t.parked)
 	replies := change()
-	// Those that are being answered count until they are: who waits for no request
-	// to be parked goes on to close what the answers are sent with.
+	// Requests that are being answered count as parked until they are: whoever waits
+	// until none is parked goes on to close what the answers are sent with.
 	a.parked.Add(int64(len(t.parked) + len(replies) - before))
-	load, asked := a.nextLoad(t)
-	a.watch(t)
-	t.mu.Unlock()
-	if asked {
-		a.cfg.Load(load)
-	}
-	a.give(replies)
-	a.parked.Add(-int64(len(replies)))
+	load := a.nextLoad(t)
+	a.markBusy(t)
+	return effects{load, replies}
 }
 
-// passedMark is the change of a Take that passed the mark: there is none, but a load
-// may have become due.
-func passedMark() []reply { return nil }
+// perform asks for the load and answers the requests. No lock may be held.
+func (a *Allocator) perform(e effects) {
+	if e.load.Seq != 0 {
+		a.cfg.Load(e.load)
+	}
+	for _, r := range e.replies {
+		r.answer(r.ids, r.err)
+	}
+	a.parked.Add(-int64(len(e.replies)))
+}
 
-// nextLoad returns the load to be asked for now, if there is one.
-func (a *Allocator) nextLoad(t *tag) (Load, bool) {
+// nextLoad returns the load to be asked for now. Its Seq is 0 if there is none.
+func (a *Allocator) nextLoad(t *tag) Load {
 	now := a.cfg.Clock()
 	switch {
-	case t.due(now, a.cfg.ReAsk):
-		return t.ask(a.seq.Add(1), now, a.cfg.MaxStep), true
-	case t.overdue(now, a.cfg.ReAsk):
-		return t.askAgain(now, a.cfg.MaxStep), true
+	case t.loadDue(now, a.cfg.ReAsk):
+		return t.beginLoad(a.seq.Add(1), now, a.cfg.MaxStep)
+	case t.load.overdue(now, a.cfg.ReAsk):
+		return t.askForLoad(now, a.cfg.MaxStep)
 	}
-	return Load{}, false
+	return Load{}
 }
 
-// watch has Tick look at the tag for as long as there is something to look at.
-func (a *Allocator) watch(t *tag) {
-	if busy := len(t.parked) > 0 || t.loadSeq != 0; busy != t.watched {
+// markBusy has Tick visit the tag for as long as there is something for it to do.
+func (a *Allocator) markBusy(t *tag) {
+	if busy := len(t.parked) > 0 || t.load.seq != 0; busy != t.watched {
 		t.watched = busy
 		a.busy.set(t, busy)
-	}
-}
-
-// give answers requests. No lock may be held.
-func (a *Allocator) give(replies []reply) {
-	for _, r := range replies {
-		r.answer(r.ids, r.err)
 	}
 }

@@ -2,14 +2,14 @@ package allocator
 
 import "sync"
 
-// busySet holds the tags that Tick has to look at: those with parked requests or
-// a load under way. All others cost no time.
+// busySet holds the tags that Tick has to visit: those with parked requests or a load
+// under way. All others cost no time.
 type busySet struct {
 	mu   sync.Mutex
 	tags map[*tag]struct{}
 }
 
-// set puts the tag in or takes it out.
+// set adds the tag or removes it.
 func (b *busySet) set(t *tag, busy bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -23,7 +23,7 @@ func (b *busySet) set(t *tag, busy bool) {
 	b.tags[t] = struct{}{}
 }
 
-// list returns the tags as they are now.
+// list returns a copy of the set.
 func (b *busySet) list() []*tag {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -10,9 +10,8 @@ import (
 	"github.com/idworker/idworker/store"
 )
 
-// changing is two workers on one row of a store, whose step is changed by hand. Each
-// hears of that some time later, as from the tag directory, while loads are on their
-// way.
+// changing is two workers on one row of a store, whose step is changed by hand. Each learns
+// of that some time later, as from the tag directory, while loads are on their way.
 type changing struct {
 	workers []*worker
 	next    int64 // max_id
@@ -53,9 +52,9 @@ func newChanging() *changing {
 	return c
 }
 
-// hear tells the worker what the row says. Growth begins anew from a lowered step,
-// and from a raised one if that lies above.
-func (w *worker) hear(step int64) {
+// learnStep tells the worker what the row says. Growth starts again from a lowered step, and
+// from a raised one if that lies above.
+func (w *worker) learnStep(step int64) {
 	w.Update(map[string]int64{"order": step})
 	switch {
 	case step < w.known:
@@ -66,8 +65,8 @@ func (w *worker) hear(step int64) {
 	w.known = step
 }
 
-// check is about the step of a load that the worker asks for the first time.
-func (w *worker) check(t *rapid.T, step int64) {
+// checkStep checks the step of a load that the worker asks for the first time.
+func (w *worker) checkStep(t *rapid.T, step int64) {
 	least, most := max(w.known, w.grown/2), max(w.known, 2*w.grown)
 	least, most = min(least, changingCeiling), min(most, changingCeiling)
 	if step < least || step > most {
@@ -77,12 +76,12 @@ func (w *worker) check(t *rapid.T, step int64) {
 	w.grown = step
 }
 
-// collect takes the new loads and answers into the books.
+// collect records the new loads and answers.
 func (c *changing) collect(t *rapid.T) {
 	for _, w := range c.workers {
 		for _, l := range w.asked {
 			if l.Try == 1 {
-				w.check(t, l.Step)
+				w.checkStep(t, l.Step)
 			}
 			c.loads = append(c.loads, event{w, l})
 		}
@@ -94,7 +93,7 @@ func (c *changing) collect(t *rapid.T) {
 			}
 			for _, s := range o.ids {
 				for id := s.First; id < s.End; id++ {
-					c.book(t, w, id)
+					c.record(t, w, id)
 				}
 			}
 		}
@@ -102,7 +101,7 @@ func (c *changing) collect(t *rapid.T) {
 	}
 }
 
-func (c *changing) book(t *rapid.T, w *worker, id int64) {
+func (c *changing) record(t *rapid.T, w *worker, id int64) {
 	if c.handed[id] {
 		t.Fatalf("%d was handed out twice", id)
 	}
@@ -112,8 +111,8 @@ func (c *changing) book(t *rapid.T, w *worker, id int64) {
 	c.handed[id], w.highest = true, id
 }
 
-// reserve serves the first n loads with one write, as a loader does, and sends the
-// grants off. Neither the row's step nor the worker's of today counts: the events'.
+// reserve serves the first n loads with one write, as a loader does, and sends the grants.
+// What counts is the step in the events, neither the row's nor the worker's present one.
 func (c *changing) reserve(n int) {
 	var total int64
 	for _, l := range c.loads[:n] {
@@ -129,9 +128,9 @@ func (c *changing) reserve(n int) {
 	c.loads = c.loads[n:]
 }
 
-// TestStepsChangeBetweenLoads: a step that is raised or lowered in the table counts
-// from the next load on, whenever it is heard of; and whatever the order of changes,
-// loads and grants, no two ranges overlap.
+// TestStepsChangeBetweenLoads: a step that is raised or lowered in the table applies from
+// the next load on, whenever a worker learns of it. Whatever the order of changes, loads and
+// grants, no two ranges overlap.
 func TestStepsChangeBetweenLoads(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := newChanging()
@@ -142,7 +141,7 @@ func TestStepsChangeBetweenLoads(t *testing.T) {
 				w.open = append(w.open, w.request("order", rapid.Int64Range(1, 30).Draw(t, "n")))
 			},
 			"set step": func(t *rapid.T) { c.step = rapid.Int64Range(1, 2*changingCeiling).Draw(t, "step") },
-			"hear":     func(t *rapid.T) { anyone(t).hear(c.step) },
+			"learn":    func(t *rapid.T) { anyone(t).learnStep(c.step) },
 			"reserve": func(t *rapid.T) {
 				if len(c.loads) == 0 {
 					t.Skip("no load")

@@ -50,7 +50,7 @@ func TestConcurrentCallers(t *testing.T) {
 					ids = append(ids, s)
 				} else {
 					var err error
-					ids, err = a.Ask("order", n, func(ids []store.Segment, err error) {
+					ids, err = a.TakeOrPark("order", n, func(ids []store.Segment, err error) {
 						if err != nil {
 							t.Error(err)
 						}

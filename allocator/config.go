@@ -18,12 +18,12 @@ const (
 // Config says what an allocator may do. Clock and Load must be set; the rest has
 // defaults.
 type Config struct {
-	// Clock is the time since some fixed moment. It must not step back, so
-	// it is no wall clock.
+	// Clock is the time since some fixed moment. It must not step back, so a wall
+	// clock will not do.
 	Clock func() time.Duration
 
-	// Load is told that a tag wants a segment. It may be called from any of the
-	// allocator's methods and must not block.
+	// Load is called when a tag wants a segment. Any of the allocator's methods may
+	// call it, so it must not block. No lock is held meanwhile.
 	Load func(Load)
 
 	// MaxStep is the ceiling of the step policy, in IDs.
@@ -32,7 +32,7 @@ type Config struct {
 	// Wait is how long a request is parked before it gets ErrNoSegment.
 	Wait time.Duration
 
-	// ReAsk is how long to wait for a grant before asking again.
+	// ReAsk is how long to wait for a grant before asking for the load again.
 	ReAsk time.Duration
 
 	// MaxParkedPerTag and MaxParked bound the parked requests; one more gets
@@ -41,10 +41,10 @@ type Config struct {
 	MaxParked       int
 }
 
-// Load is a tag's wish for one more segment.
+// Load asks for one more segment of a tag.
 type Load struct {
 	Tag  string
-	Step int64  // the step policy's wish, from 1 to Config.MaxStep
+	Step int64  // what the step policy asks for, from 1 to Config.MaxStep
 	Want int64  // the IDs that parked requests wait for, at most Config.MaxStep
 	Seq  uint64 // the load's number, the same when it is asked for again
 	Try  int    // 1 for the first time, 2 for the second, …
@@ -56,10 +56,10 @@ var (
 	// ErrNoSegment: no segment came before the request's deadline.
 	ErrNoSegment = errors.New("no segment came in time")
 
-	// ErrBusy: as many requests are parked as may be, for this tag or in all.
+	// ErrBusy: the limit of parked requests is reached, for this tag or in all.
 	ErrBusy = errors.New("too many parked requests")
 
-	// ErrCount: a request for fewer than one ID.
+	// ErrCount: fewer than one ID was asked for.
 	ErrCount = errors.New("count below 1")
 )
 

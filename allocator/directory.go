@@ -2,24 +2,37 @@ package allocator
 
 import "maps"
 
-// Update sets the configured steps of tags, at least 1 each, which adds those that
-// are new; and it removes others. Requests for tags that were never added, or were
+// Update sets the configured steps of tags, at least 1 each, which adds the tags that
+// are new; and it removes others. Requests for a tag that was never added, or was
 // removed, get store.ErrNoTag from memory.
 //
-// The map is copied, so that Take can read it without a lock: many changes belong
-// in one call.
+// The map of tags is copied, so that Take can read it without a lock: many changes
+// belong in one call.
 func (a *Allocator) Update(steps map[string]int64, removed ...string) {
+	for _, e := range a.replaceMap(steps, removed) {
+		a.perform(e)
+	}
+}
+
+// replaceMap does the work of Update under its lock, and returns what is left to do once
+// the lock is released.
+func (a *Allocator) replaceMap(steps map[string]int64, removed []string) (todo []effects) {
 	a.edit.Lock()
 	defer a.edit.Unlock()
 	tags := maps.Clone(*a.tags.Load())
+	apply := func(t *tag, change func() []reply) {
+		if e := a.apply(t, change); !e.none() {
+			todo = append(todo, e)
+		}
+	}
 	for name, step := range steps {
 		t := tags[name]
 		if t == nil {
 			t = &tag{name: name}
 			tags[name] = t
 		}
-		a.update(t, func() []reply {
-			t.configure(step)
+		apply(t, func() []reply {
+			t.setConfigured(step)
 			return nil
 		})
 	}
@@ -28,14 +41,15 @@ func (a *Allocator) Update(steps map[string]int64, removed ...string) {
 		if t == nil {
 			continue
 		}
-		a.update(t, func() []reply {
+		apply(t, func() []reply {
 			if t.high == 0 { // nothing to remember
 				delete(tags, name)
 			}
-			return t.remove()
+			return t.forget()
 		})
 	}
 	a.tags.Store(&tags)
+	return todo
 }
 
 // Replace makes steps the configured steps of all tags there are: Update, with

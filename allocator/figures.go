@@ -2,7 +2,7 @@ package allocator
 
 import "time"
 
-// Figures tells how one tag is doing.
+// Figures are what is known of one tag at some moment.
 type Figures struct {
 	Tag     string
 	Step    int64         // the step of the latest load
@@ -14,7 +14,7 @@ type Figures struct {
 	Loading bool          // a load is under way
 }
 
-// MaxRunway is reported for all that lasts longer, and for tags at rest.
+// MaxRunway is the longest runway that is reported. A tag at rest has it.
 const MaxRunway = 365 * 24 * time.Hour
 
 // Figures returns the figures of all tags that have been asked for, in no
@@ -34,7 +34,7 @@ func (a *Allocator) Figures() []Figures {
 }
 
 func (t *tag) figures(now time.Duration) Figures {
-	t.meter.look(now, t.cur.Load())
+	t.meter.recordReading(now, t.cur.Load())
 	f := Figures{
 		Tag:     t.name,
 		Step:    t.step,
@@ -43,7 +43,7 @@ func (t *tag) figures(now time.Duration) Figures {
 		Rate:    t.meter.rate(now, t.cur.Load()),
 		Runway:  MaxRunway,
 		Parked:  len(t.parked),
-		Loading: t.loadSeq != 0,
+		Loading: t.load.seq != 0,
 	}
 	if seconds := float64(f.Left) / f.Rate; seconds < MaxRunway.Seconds() {
 		f.Runway = time.Duration(seconds * float64(time.Second))
@@ -51,45 +51,45 @@ func (t *tag) figures(now time.Duration) Figures {
 	return f
 }
 
-// meter counts a tag's IDs, so that reading its rate costs requests nothing. Its
-// window moves with the loads, and so is short when the tag is busy and long when it
-// is not. After a large segment was filled, loads are far apart; so it also moves when
-// the figures are read, or a tag that is busy again after a night would seem to be
-// idle still.
+// meter measures the rate at which a tag's IDs are handed out, at no cost to requests.
+// Its window moves with each load, and so is short when the tag is busy and long when it
+// is not. With large segments, loads are far apart. So the window also moves when the
+// figures are read; otherwise a tag that is busy again after a night would still look
+// idle.
 type meter struct {
-	spent        int64 // in the segments before the current one
-	loaded       int64 // the count at the latest load
+	spent        int64 // handed out from the segments before the current one
+	atLoad       int64 // the total at the latest load
 	last, before sample
 }
 
-// sample is what had been handed out at some time.
+// sample is the total that had been handed out at some moment.
 type sample struct {
 	at    time.Duration
 	total int64
 }
 
-// The window moves when it is read only if what came since it moved last is enough to
-// tell a rate.
+// A reading moves the window only if enough time has passed, and enough IDs were handed
+// out, since it last moved to tell a rate.
 const (
 	enoughTime = time.Minute
 	enoughIDs  = 1000
 )
 
-// load notes the count at a new load.
-func (m *meter) load(now time.Duration, cur *segment) {
-	m.loaded = m.total(cur)
-	m.move(now, cur)
+// recordLoad records the total at a new load, and moves the window.
+func (m *meter) recordLoad(now time.Duration, cur *segment) {
+	m.atLoad = m.total(cur)
+	m.moveWindow(now, cur)
 }
 
-// look notes the count when it is read.
-func (m *meter) look(now time.Duration, cur *segment) {
+// recordReading moves the window, when the figures are read, if that is worthwhile.
+func (m *meter) recordReading(now time.Duration, cur *segment) {
 	if now-m.last.at >= enoughTime && m.total(cur)-m.last.total >= enoughIDs {
-		m.move(now, cur)
+		m.moveWindow(now, cur)
 	}
 }
 
-// move makes the window begin where its latter half did.
-func (m *meter) move(now time.Duration, cur *segment) {
+// moveWindow makes the window begin where its latter half did.
+func (m *meter) moveWindow(now time.Duration, cur *segment) {
 	m.before, m.last = m.last, sample{now, m.total(cur)}
 }
 

@@ -58,7 +58,7 @@ func (h *harness) request(tag string, n int64) *outcome {
 		o.answered, o.ids = 1, []store.Segment{s}
 		return o
 	}
-	ids, err := h.Ask(tag, n, func(ids []store.Segment, err error) {
+	ids, err := h.TakeOrPark(tag, n, func(ids []store.Segment, err error) {
 		o.answered++
 		o.ids, o.err = ids, err
 	})

@@ -2,67 +2,80 @@ package allocator
 
 import "time"
 
-// The load state of a tag; doc.go draws it. The methods need the tag's mu.
+// loadState is how far a tag's latest load has come; doc.go draws it. It is guarded by
+// the tag's mu.
+type loadState struct {
+	seq       uint64        // the load under way; 0: none
+	try       int           // how often it was asked for
+	begunAt   time.Duration // when the latest load was first asked for
+	askedAt   time.Duration // when it was last asked for
+	refusal   error         // why the store refused the latest load
+	refusedAt time.Duration
+}
 
-// due reports whether a load has to be asked for.
-func (t *tag) due(now, pause time.Duration) bool {
-	if t.configured == 0 || t.loadSeq != 0 || t.refused(now, pause) != nil {
+// overdue reports whether a load is under way that has to be asked for again.
+func (l *loadState) overdue(now, reAsk time.Duration) bool {
+	return l.seq != 0 && now-l.askedAt >= reAsk
+}
+
+// currentRefusal returns the store's refusal, until it is reAsk old.
+func (l *loadState) currentRefusal(now, reAsk time.Duration) error {
+	if l.refusal != nil && now-l.refusedAt >= reAsk {
+		l.refusal = nil
+	}
+	return l.refusal
+}
+
+// The methods below need the tag's mu.
+
+// loadDue reports whether a new load has to be asked for.
+func (t *tag) loadDue(now, reAsk time.Duration) bool {
+	if t.configured == 0 || t.load.seq != 0 || t.load.currentRefusal(now, reAsk) != nil {
 		return false
 	}
-	return t.short() || len(t.ready) == 0 && t.cur.Load().low()
+	return t.lacksIDs() || len(t.ready) == 0 && t.cur.Load().low()
 }
 
-// overdue reports whether a load that was asked for has to be asked for again.
-func (t *tag) overdue(now, pause time.Duration) bool {
-	return t.loadSeq != 0 && now-t.askedAt >= pause
-}
-
-// refused returns the store's refusal until it is pause old.
-func (t *tag) refused(now, pause time.Duration) error {
-	if t.refusal != nil && now-t.refusedAt >= pause {
-		t.refusal = nil
-	}
-	return t.refusal
-}
-
-// ask begins load seq, with a step after the step policy.
-func (t *tag) ask(seq uint64, now time.Duration, ceiling int64) Load {
+// beginLoad begins load seq, whose step the step policy decides.
+func (t *tag) beginLoad(seq uint64, now time.Duration, ceiling int64) Load {
 	if t.step == 0 {
 		t.step = min(t.configured, ceiling)
-		t.meter.move(now, t.cur.Load()) // before it there was nothing
+		t.meter.moveWindow(now, t.cur.Load()) // nothing was handed out before
 	} else {
-		t.step = nextStep(t.step, t.life(now), t.configured, ceiling)
+		t.step = nextStep(t.step, t.segmentLife(now), t.configured, ceiling)
 	}
-	t.loadSeq, t.loadTry, t.loadedAt = seq, 0, now
-	t.meter.load(now, t.cur.Load())
-	return t.askAgain(now, ceiling)
+	t.load = loadState{seq: seq, begunAt: now}
+	t.meter.recordLoad(now, t.cur.Load())
+	return t.askForLoad(now, ceiling)
 }
 
-// life is how long a segment of the present step lasts at the rate since the latest
-// load. The time between the loads is not that, though Leaf takes it so: nearly all
-// of it went by in the segment before, and a step that is judged by the life of
-// another swings for ever between a quarter and the whole of what it should be.
-func (t *tag) life(now time.Duration) time.Duration {
-	used := t.meter.total(t.cur.Load()) - t.meter.loaded + t.demand
-	life := float64(now-t.loadedAt) * float64(t.step) / float64(used)
+// segmentLife is how long a segment of the present step lasts at the rate since the
+// latest load. Leaf uses the time between two loads instead. But nearly all of that time
+// was spent in the segment before, and a step that is judged by the life of another
+// segment swings for ever between a quarter and the whole of what it should be.
+func (t *tag) segmentLife(now time.Duration) time.Duration {
+	used := t.meter.total(t.cur.Load()) - t.meter.atLoad + t.demand
+	life := float64(now-t.load.begunAt) * float64(t.step) / float64(used)
 	if life < float64(MaxRunway) {
 		return time.Duration(life)
 	}
 	return MaxRunway // nothing was used
 }
 
-// askAgain repeats the load that is under way, for what is wanted by now.
-func (t *tag) askAgain(now time.Duration, ceiling int64) Load {
-	t.askedAt = now
-	t.loadTry++
-	return Load{t.name, t.step, min(t.demand, ceiling), t.loadSeq, t.loadTry}
+// askForLoad asks for the load under way, the first time or again, with what parked
+// requests want by now.
+func (t *tag) askForLoad(now time.Duration, ceiling int64) Load {
+	t.load.askedAt = now
+	t.load.try++
+	return Load{t.name, t.step, min(t.demand, ceiling), t.load.seq, t.load.try}
 }
 
-// refuse ends load seq with the store's refusal and fails all who wait for it.
-func (t *tag) refuse(seq uint64, err error, now time.Duration) []reply {
-	if seq == 0 || seq != t.loadSeq {
+// refuseLoad ends load seq with the store's refusal and fails all requests that wait for
+// it.
+func (t *tag) refuseLoad(seq uint64, err error, now time.Duration) []reply {
+	if seq == 0 || seq != t.load.seq {
 		return nil
 	}
-	t.loadSeq, t.refusal, t.refusedAt = 0, err, now
-	return t.fail(err)
+	t.load.seq, t.load.refusal, t.load.refusedAt = 0, err, now
+	return t.failParked(err)
 }

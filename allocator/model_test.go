@@ -10,8 +10,8 @@ import (
 	"github.com/idworker/idworker/store"
 )
 
-// model is one worker process whose loads and grants travel over a network that
-// loses, doubles, delays and reorders them. It keeps what has been handed out.
+// model is one worker process whose loads and grants travel over a network that loses,
+// doubles, delays and reorders them. It records what has been handed out.
 type model struct {
 	*harness
 	next     map[string]int64 // the store
@@ -47,8 +47,8 @@ func newModel() *model {
 	return m
 }
 
-// collect books what has been answered, and finds every broken promise in it. It
-// runs after each step, so that the order of answers is the order of the books.
+// collect records what has been answered, and finds every broken promise in it. It runs
+// after each step, so that answers are recorded in their order.
 func (m *model) collect(t *rapid.T) {
 	open := m.requests[:0]
 	for _, r := range m.requests {
@@ -56,7 +56,7 @@ func (m *model) collect(t *rapid.T) {
 		case r.answered > 1:
 			t.Fatalf("request for %d of %s was answered %d times", r.n, r.tag, r.answered)
 		case r.answered == 1:
-			m.book(t, r)
+			m.record(t, r)
 		case m.now-r.at > allocator.DefaultWait+allocator.DefaultReAsk:
 			t.Fatalf("request for %d of %s is parked since %v", r.n, r.tag, m.now-r.at)
 		default:
@@ -68,7 +68,7 @@ func (m *model) collect(t *rapid.T) {
 	m.asked = nil
 }
 
-func (m *model) book(t *rapid.T, r *request) {
+func (m *model) record(t *rapid.T, r *request) {
 	var total int64
 	for _, s := range r.ids {
 		for id := s.First; id < s.End; id++ {

@@ -13,8 +13,8 @@ type segment struct {
 	used atomic.Int64
 }
 
-// loadAt is the part of a segment that is used before the next is asked for: one
-// tenth, as in Leaf.
+// loadAt is the divisor that says how much of a segment is used before the next is asked
+// for: one tenth, as in Leaf.
 const loadAt = 10
 
 // newSegment returns s with its first used IDs already taken.
@@ -24,12 +24,12 @@ func newSegment(s store.Segment, used int64) *segment {
 	return seg
 }
 
-// take moves the cursor over n IDs, if the segment has that many left. crossed
-// reports whether this was the take that passed the mark: there is just one.
+// take moves the cursor over n IDs, if the segment has that many left. crossed reports
+// whether this call moved it over the mark; exactly one does.
 func (s *segment) take(n int64) (first int64, crossed, ok bool) {
 	for {
 		used := s.used.Load()
-		// As unsigned numbers, so that an n below 1 takes nothing either.
+		// Compared as unsigned numbers, so that an n below 1 takes nothing either.
 		if uint64(n-1) >= uint64(s.Len()-used) {
 			return 0, false, false
 		}
@@ -39,7 +39,7 @@ func (s *segment) take(n int64) (first int64, crossed, ok bool) {
 	}
 }
 
-// left is how many IDs are left. nil, a segment that is not there, has none.
+// left is how many IDs are left. A nil segment, one that is not there, has none.
 func (s *segment) left() int64 {
 	if s == nil {
 		return 0
@@ -47,6 +47,6 @@ func (s *segment) left() int64 {
 	return s.Len() - s.used.Load()
 }
 
-// low reports whether it is time to have another segment ready. A tag that was
-// never asked for has none, and wants none.
+// low reports whether it is time to have another segment ready. A tag that was never
+// asked for has no segment, and wants none.
 func (s *segment) low() bool { return s != nil && s.used.Load() >= s.mark }

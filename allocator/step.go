@@ -2,14 +2,14 @@ package allocator
 
 import "time"
 
-// A segment should last between these, at the rate of its tag (Leaf's rule).
+// A segment should last between these two, at the rate of its tag (Leaf's rule).
 const (
 	shortLife = 15 * time.Minute
 	longLife  = 30 * time.Minute
 )
 
-// nextStep is the step after one that lasts for the given time: doubled if that is
-// short, halved if it is long, and always from floor, the configured step, to
+// nextStep is the step that follows one that lasts for the given time: doubled if that
+// is short, halved if it is long, and always between floor, the configured step, and
 // ceiling.
 func nextStep(step int64, lasts time.Duration, floor, ceiling int64) int64 {
 	switch {

@@ -41,7 +41,7 @@ func TestConfiguredStepCountsFromTheNextLoad(t *testing.T) {
 		{"the same", 100, 800, 100, 800},
 	} {
 		tag := &tag{configured: c.old, step: c.grown}
-		tag.configure(c.new)
+		tag.setConfigured(c.new)
 		if tag.step != c.want || tag.configured != c.new {
 			t.Errorf("%s: step %d, configured %d; want %d, %d", c.why, tag.step, tag.configured, c.want, c.new)
 		}

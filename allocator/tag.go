@@ -8,8 +8,8 @@ import (
 	"github.com/idworker/idworker/store"
 )
 
-// tag is the buffers and the load state of one tag. An idle one costs its size
-// and its name, nothing else: there may be 100,000 that are never asked for.
+// tag holds the buffers and the load state of one tag. An idle one costs its size and
+// its name, nothing else: there may be 100,000 that are never asked for.
 type tag struct {
 	name string
 	cur  atomic.Pointer[segment] // nil until the first grant; replaced under mu
@@ -17,21 +17,14 @@ type tag struct {
 	mu     sync.Mutex
 	ready  []store.Segment // ascending, all above cur
 	high   int64           // end of the highest segment ever granted
-	parked []waiter        // in the order of arrival, which is that of deadlines
+	parked []waiter        // in order of arrival, and so of deadlines
 	demand int64           // IDs wanted by parked
 
 	configured int64 // the configured step; 0 if the tag was removed
 	step       int64 // the grown step; 0 before the first load
-
-	loadSeq   uint64        // the load that is asked for; 0: none
-	loadTry   int           // how often it was asked for
-	askedAt   time.Duration // when last
-	loadedAt  time.Duration // when the latest load was first asked for
-	refusal   error         // why the store refused the latest load
-	refusedAt time.Duration
-
-	watched bool // is in the busy set
-	meter   meter
+	load       loadState
+	meter      meter
+	watched    bool // is in the busy set
 }
 
 // waiter is a parked request.
@@ -41,7 +34,7 @@ type waiter struct {
 	answer   Answer
 }
 
-// reply is an answer to be given once the lock is released.
+// reply is an answer that is given once the lock is released.
 type reply struct {
 	answer Answer
 	ids    []store.Segment
@@ -50,7 +43,7 @@ type reply struct {
 
 // The methods below need mu.
 
-// available is how many IDs are in memory. Takes may lower it meanwhile.
+// available is how many IDs are in memory. A concurrent Take may lower it at any time.
 func (t *tag) available() int64 { return t.cur.Load().left() + t.backlog() }
 
 // backlog is how many IDs are ready behind the current segment.
@@ -61,18 +54,18 @@ func (t *tag) backlog() (n int64) {
 	return n
 }
 
-// short reports whether parked requests want more than is in memory.
-func (t *tag) short() bool { return t.demand > t.available() }
+// lacksIDs reports whether parked requests want more than is in memory.
+func (t *tag) lacksIDs() bool { return t.demand > t.available() }
 
-// draw takes n IDs from the current and the ready segments, or none if there are
+// takeFromAll takes n IDs from the current and the ready segments, or none if there are
 // fewer.
-func (t *tag) draw(n int64) []store.Segment {
+func (t *tag) takeFromAll(n int64) []store.Segment {
 	cur := t.cur.Load()
 	if cur == nil {
 		return nil
 	}
 	var ids []store.Segment
-	for backlog := t.backlog(); ; { // until no Take comes in between
+	for backlog := t.backlog(); ; { // repeated while Takes interfere
 		left := cur.left()
 		if n-left > backlog {
 			return nil
@@ -82,7 +75,7 @@ func (t *tag) draw(n int64) []store.Segment {
 			break
 		}
 		if first, _, ok := cur.take(k); ok {
-			ids = join(ids, store.Segment{First: first, End: first + k})
+			ids = appendSegment(ids, store.Segment{First: first, End: first + k})
 			n -= k
 			break
 		}
@@ -90,15 +83,15 @@ func (t *tag) draw(n int64) []store.Segment {
 	for n > 0 {
 		k := min(n, t.ready[0].Len())
 		head, _ := t.ready[0].Cut(k)
-		ids = join(ids, head)
+		ids = appendSegment(ids, head)
 		n -= k
-		t.advance(k)
+		t.advanceSegment(k)
 	}
 	return ids
 }
 
-// join appends s, as part of the last segment if it follows on that directly.
-func join(ids []store.Segment, s store.Segment) []store.Segment {
+// appendSegment appends s; if it directly follows the last segment, the two become one.
+func appendSegment(ids []store.Segment, s store.Segment) []store.Segment {
 	if last := len(ids) - 1; last >= 0 && ids[last].End == s.First {
 		ids[last].End = s.End
 		return ids
@@ -106,9 +99,9 @@ func join(ids []store.Segment, s store.Segment) []store.Segment {
 	return append(ids, s)
 }
 
-// advance makes the first ready segment the current one, with its first used IDs
-// taken. The current one must be at its end.
-func (t *tag) advance(used int64) {
+// advanceSegment makes the first ready segment the current one, with its first used IDs
+// already taken. The present one must be at its end.
+func (t *tag) advanceSegment(used int64) {
 	if old := t.cur.Load(); old != nil {
 		t.meter.spent += old.Len()
 	}
@@ -118,54 +111,55 @@ func (t *tag) advance(used int64) {
 	}
 }
 
-// install adds a segment, and reports whether there was use for it.
-func (t *tag) install(s store.Segment) bool {
+// installSegment adds a segment to those in memory, and reports whether there was room
+// for it.
+func (t *tag) installSegment(s store.Segment) bool {
 	if t.cur.Load().left() == 0 && len(t.ready) > 0 {
-		t.advance(0)
+		t.advanceSegment(0)
 	}
-	if len(t.ready) > 0 && !t.short() {
+	if len(t.ready) > 0 && !t.lacksIDs() {
 		return false
 	}
 	t.high = s.End
 	t.ready = append(t.ready, s)
 	if t.cur.Load().left() == 0 {
-		t.advance(0)
+		t.advanceSegment(0)
 	}
 	return true
 }
 
-// serve answers the parked requests for which there are IDs, in order.
-func (t *tag) serve() (replies []reply) {
+// serveParked answers the parked requests for which there are IDs, in order.
+func (t *tag) serveParked() (replies []reply) {
 	for len(t.parked) > 0 {
 		w := t.parked[0]
-		ids := t.draw(w.n)
+		ids := t.takeFromAll(w.n)
 		if ids == nil {
 			break
 		}
-		t.unpark()
+		t.unparkFirst()
 		replies = append(replies, reply{w.answer, ids, nil})
 	}
 	return replies
 }
 
-// expire answers the parked requests whose deadline is past.
-func (t *tag) expire(now time.Duration) (replies []reply) {
+// expireParked answers the parked requests whose deadline has passed.
+func (t *tag) expireParked(now time.Duration) (replies []reply) {
 	for len(t.parked) > 0 && t.parked[0].deadline <= now {
-		replies = append(replies, reply{t.unpark().answer, nil, ErrNoSegment})
+		replies = append(replies, reply{t.unparkFirst().answer, nil, ErrNoSegment})
 	}
 	return replies
 }
 
-// fail answers all parked requests with err.
-func (t *tag) fail(err error) (replies []reply) {
+// failParked answers all parked requests with err.
+func (t *tag) failParked(err error) (replies []reply) {
 	for len(t.parked) > 0 {
-		replies = append(replies, reply{t.unpark().answer, nil, err})
+		replies = append(replies, reply{t.unparkFirst().answer, nil, err})
 	}
 	return replies
 }
 
-// unpark removes the first parked request.
-func (t *tag) unpark() waiter {
+// unparkFirst removes the first parked request.
+func (t *tag) unparkFirst() waiter {
 	w := t.parked[0]
 	t.parked[0] = waiter{} // lets go of the answer
 	t.demand -= w.n
@@ -175,10 +169,10 @@ func (t *tag) unpark() waiter {
 	return w
 }
 
-// configure sets the configured step. A raised or lowered one counts from the
-// next load on: growth starts from it again, but a raised one does not take back
-// growth beyond it.
-func (t *tag) configure(step int64) {
+// setConfigured sets the configured step. It applies from the next load on. Growth starts
+// again from a lowered step, and from a raised one unless the step has already grown
+// beyond it.
+func (t *tag) setConfigured(step int64) {
 	switch {
 	case step == t.configured:
 		return
@@ -190,13 +184,13 @@ func (t *tag) configure(step int64) {
 	t.configured = step
 }
 
-// remove forgets everything but high, which still bars lower grants should the
-// tag come back.
-func (t *tag) remove() []reply {
+// forget drops everything but high, which still keeps out lower grants should the tag
+// come back.
+func (t *tag) forget() []reply {
 	t.configured, t.step = 0, 0
 	t.cur.Store(nil)
 	t.ready = nil
-	t.loadSeq, t.refusal = 0, nil
+	t.load.seq, t.load.refusal = 0, nil
 	t.meter = meter{}
-	return t.fail(store.ErrNoTag)
+	return t.failParked(store.ErrNoTag)
 }

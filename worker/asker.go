@@ -3,7 +3,6 @@ package worker
 import (
 	"context"
 	"errors"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -12,15 +11,16 @@ import (
 
 	"github.com/idworker/idworker/allocator"
 	"github.com/idworker/idworker/internal/loads"
+	"github.com/idworker/idworker/internal/pause"
 	"github.com/idworker/idworker/messages"
 )
 
 // publishTimeout is how long the load stream may take to accept an event.
 const publishTimeout = time.Second
 
-// queuedRetry is the first pause before an event is tried again that was refused
-// because one is queued; it doubles up to queuedRetryMax, and then the allocator's
-// own asking-again takes over.
+// queuedRetry is the first pause before retrying an event that the stream refused because
+// one is queued. The pause doubles up to queuedRetryMax; then the allocator asks for the
+// load again anyway.
 const (
 	queuedRetry    = 20 * time.Millisecond
 	queuedRetryMax = 320 * time.Millisecond
@@ -28,51 +28,48 @@ const (
 
 // asker turns the allocator's loads into load events.
 type asker struct {
-	js       jetstream.JetStream
-	prefix   messages.Prefix
-	instance string
-	direct   func(loads.Event)                 // loads without the stream
-	asking   func(tag string, seq uint64) bool // whether a load is still wanted
-	log      *zap.Logger
+	js         jetstream.JetStream
+	prefix     messages.Prefix
+	instance   string
+	direct     func(loads.Event)                 // loads without the stream
+	isLoading  func(tag string, seq uint64) bool // whether a load is still wanted
+	log        *zap.Logger
+	publishing *goroutines
 
-	ctx  context.Context // ends the goroutines
-	wg   sync.WaitGroup
-	away atomic.Bool // the stream took the latest event not
+	away atomic.Bool // the stream did not accept the latest event
 }
 
-// ask is the allocator's Config.Load. Each load has a goroutine of its own while it
-// is being published: one tag cannot hold up another, and there is at most one load
-// per tag.
+// ask is the allocator's Config.Load. Each load has a goroutine of its own while it is being
+// published, so that one tag cannot hold up another. There is at most one load per tag.
+// Once the process has stopped answering, nobody wants the load any more.
 func (a *asker) ask(l allocator.Load) {
-	a.wg.Go(func() {
-		event := loads.Event{Instance: a.instance, Tag: l.Tag, Step: l.Step, Want: l.Want, Seq: l.Seq}
-		a.publish(event)
-	})
+	event := loads.Event{Instance: a.instance, Tag: l.Tag, Step: l.Step, Want: l.Want, Seq: l.Seq}
+	a.publishing.start(func(ctx context.Context) { a.publish(ctx, event) })
 }
 
-// publish brings the event to the stream, or loads directly if that cannot be.
-func (a *asker) publish(event loads.Event) {
-	if a.away.Load() { // load first, and see below whether the stream is back
+// publish puts the event into the stream, or loads directly if that fails.
+func (a *asker) publish(ctx context.Context, event loads.Event) {
+	if a.away.Load() { // load first, then find out whether the stream is back
 		a.direct(event)
 	}
-	err := a.send(event)
+	err := a.publishOnce(ctx, event)
 	for retry := queuedRetry; isQueued(err) && retry <= queuedRetryMax; retry *= 2 {
-		// A loader has sent the grant of the load before, and its ack is still
-		// on the way; or the event itself still waits for a loader.
-		if pause(a.ctx, retry); !a.asking(event.Tag, event.Seq) {
+		// Either a loader has sent the grant for the previous load and its ack is
+		// still on the way, or this event itself still waits for a loader.
+		if pause.For(ctx, retry); !a.isLoading(event.Tag, event.Seq) {
 			return
 		}
-		err = a.send(event)
+		err = a.publishOnce(ctx, event)
 	}
 	switch {
 	case err == nil:
 		if a.away.Swap(false) {
 			a.log.Info("load stream is back")
 		}
-	case a.ctx.Err() != nil:
+	case ctx.Err() != nil:
 	case isQueued(err):
-		// Queued for so long although requests wait: its loader may be dead, and
-		// the stream will not give it to another for some seconds.
+		// Queued for so long although requests wait: its loader may be dead, and the
+		// stream will not deliver it to another loader for some seconds.
 		if event.Want > 0 {
 			a.direct(event)
 		}
@@ -82,9 +79,8 @@ func (a *asker) publish(event loads.Event) {
 	}
 }
 
-// send publishes the event once.
-func (a *asker) send(event loads.Event) error {
-	ctx, cancel := context.WithTimeout(a.ctx, publishTimeout)
+func (a *asker) publishOnce(ctx context.Context, event loads.Event) error {
+	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
 	defer cancel()
 	_, err := a.js.Publish(ctx, loads.Subject(a.prefix, a.instance, event.Tag), event.Encode(), jetstream.WithRetryAttempts(0))
 	return err
@@ -94,8 +90,8 @@ func (a *asker) send(event loads.Event) error {
 // the load stream.
 const maxPerSubject jetstream.ErrorCode = 10077
 
-// isQueued reports whether the stream refused an event because it holds one of the
-// same worker and tag.
+// isQueued reports whether the stream refused an event because it holds one of the same
+// worker and tag.
 func isQueued(err error) bool {
 	var refused *jetstream.APIError
 	return errors.As(err, &refused) && refused.ErrorCode == maxPerSubject

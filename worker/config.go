@@ -36,31 +36,31 @@ const (
 // maxStepLimit bounds Config.MaxStep, so that sums of steps cannot overflow.
 const maxStepLimit = 1 << 40
 
-// Config says what a worker process does, and with what. Requests, Control and
-// Version must be set, and Store too unless the role is RoleWorker.
+// Config says what a process does, and with what. Requests, Control and Version must be set,
+// and Store too unless the role is RoleWorker.
 type Config struct {
-	// Requests is the connection on which requests are answered, and nothing else:
-	// Stop waits for all its subscriptions.
+	// Requests is the connection on which requests are answered. It should serve nothing
+	// else: Stop waits for all its subscriptions.
 	Requests *nats.Conn
 
-	// Control is the connection for everything else: loads and grants must not
-	// queue behind replies. Both connections stay the caller's, to be closed
-	// after Stop.
+	// Control is the connection for everything else: loads and grants must not queue
+	// behind replies. Both connections belong to the caller, who closes them after Stop.
 	Control *nats.Conn
 
-	// JetStream is where streams and buckets are, by way of Control. Without it, it is
-	// that of the account's own domain.
+	// JetStream is where streams and buckets are, reached through Control. The default is
+	// the JetStream of the account's own domain.
 	JetStream jetstream.JetStream
 
 	Prefix messages.Prefix
 	Role   Role
 
-	// Store is where segments come from, and StoreName how it is called: in INFO, and
-	// in the config bucket, so that nobody counts in another one.
+	// Store is where segments come from. StoreName is its name in INFO, and in the config
+	// bucket, which keeps processes from counting in different stores.
 	Store     store.Store
 	StoreName string
 
-	// Replicas is for streams and buckets that do not exist yet, 1 to 5.
+	// Replicas is the number of replicas of streams and buckets that do not exist yet, 1
+	// to 5.
 	Replicas int
 
 	// MaxBatch is the largest count of a request, at most MaxStep.
@@ -75,15 +75,15 @@ type Config struct {
 	// TagRefresh is how often loaders mirror the store's tags into the directory.
 	TagRefresh time.Duration
 
-	// Lease is how worker IDs of snowflake IDs are leased: what is not set by the
-	// fields above. Without a layout it is the default one.
+	// Lease says how worker IDs for snowflake IDs are leased, as far as the fields above
+	// do not. The default layout is [snowflake.Default].
 	Lease lease.Config
 
 	Version string // semantic version, for INFO
 	Log     *zap.Logger
 }
 
-// ErrConfig is wrapped by the errors of a configuration that cannot work.
+// ErrConfig is wrapped by the errors about a configuration that cannot work.
 var ErrConfig = errors.New("bad configuration")
 
 // WithDefaults fills in what is not set.
@@ -103,7 +103,7 @@ func (c Config) WithDefaults() Config {
 	return c
 }
 
-// Check says what is wrong with the settings, and what is allowed.
+// Check says what is wrong with the configuration, and what is allowed.
 func (c Config) Check() error {
 	if err := c.Prefix.Check(); err != nil {
 		return fmt.Errorf("%w: %w", ErrConfig, err)

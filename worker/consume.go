@@ -2,31 +2,44 @@ package worker
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
 
 	"github.com/idworker/idworker/internal/loads"
+	"github.com/idworker/idworker/internal/pause"
+	"github.com/idworker/idworker/messages"
 )
 
-// The delay before an event is delivered again after the store has failed. The
-// longest one bounds how long service takes to resume once the store is back.
+// The delay before an event is delivered again after the store has failed. The longest delay
+// bounds how long service takes to resume once the store is back.
 const (
 	nakDelayMin = 50 * time.Millisecond
 	nakDelayMax = 400 * time.Millisecond
 )
 
-// consume handles a load event from the stream. A lost ack or nak means that the
-// event is delivered again, which costs a range.
-func (l *loader) consume(msg jetstream.Msg) {
+// eventConsumer hands the events of the load stream to the loader.
+type eventConsumer struct {
+	js        jetstream.JetStream
+	prefix    messages.Prefix
+	replicas  int // of the stream and the consumer, should they be missing
+	submit    func(job)
+	log       *zap.Logger
+	consuming atomic.Bool
+}
+
+// submitEvent submits the load event in msg. A lost ack or nak means that the event is
+// delivered again, which costs a range.
+func (c *eventConsumer) submitEvent(msg jetstream.Msg) {
 	event, err := loads.DecodeEvent(msg.Data(), maxStepLimit)
 	if err != nil {
-		l.log.Warn("load event ignored", zap.Error(err))
+		c.log.Warn("load event ignored", zap.Error(err))
 		_ = msg.TermWithReason(err.Error())
 		return
 	}
-	l.submit(job{event, func(err error) {
+	c.submit(job{event, func(err error) {
 		if err == nil {
 			_ = msg.Ack()
 			return
@@ -46,26 +59,26 @@ func nakDelay(msg jetstream.Msg) time.Duration {
 	return min(delay, nakDelayMax)
 }
 
-// run consumes the load stream until ctx ends. When the stream or the consumer are
-// gone, it makes them anew.
-func (l *loader) run(ctx context.Context, js jetstream.JetStream, replicas int) {
+// run consumes the load stream until ctx ends. If the stream or its consumer is gone, it
+// creates them again.
+func (c *eventConsumer) run(ctx context.Context) {
 	failing := false
 	for ctx.Err() == nil {
-		err := l.consumeStream(ctx, js, replicas, func() {
+		err := c.consumeStream(ctx, func() {
 			if failing {
-				l.log.Info("consuming load events again")
+				c.log.Info("consuming load events again")
 			}
 			failing = false
 		})
 		if ctx.Err() == nil && !failing {
-			l.log.Warn("consuming load events broke off, trying again", zap.Error(err))
+			c.log.Warn("load events cannot be consumed, trying again", zap.Error(err))
 		}
 		failing = true
-		pause(ctx, rewatchPause)
+		pause.For(ctx, rewatchPause)
 	}
 }
 
-// The loader's pull requests; short, so that a stream that is gone is noticed soon.
+// The pull requests are short, so that a missing stream is noticed soon.
 const (
 	pullExpiry    = 5 * time.Second
 	pullHeartbeat = time.Second
@@ -73,15 +86,15 @@ const (
 )
 
 // consumeStream consumes until ctx ends or something breaks.
-func (l *loader) consumeStream(ctx context.Context, js jetstream.JetStream, replicas int, started func()) error {
+func (c *eventConsumer) consumeStream(ctx context.Context, started func()) error {
 	setup, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
-	consumer, err := openLoaderConsumer(setup, js, l.prefix, replicas)
+	consumer, err := openLoaderConsumer(setup, c.js, c.prefix, c.replicas)
 	if err != nil {
 		return err
 	}
 	broken := make(chan error, 1)
-	events, err := consumer.Consume(l.consume,
+	events, err := consumer.Consume(c.submitEvent,
 		jetstream.PullMaxMessages(pullBatch), jetstream.PullExpiry(pullExpiry), jetstream.PullHeartbeat(pullHeartbeat),
 		jetstream.ConsumeErrHandler(func(_ jetstream.ConsumeContext, err error) {
 			select {
@@ -93,13 +106,13 @@ func (l *loader) consumeStream(ctx context.Context, js jetstream.JetStream, repl
 		return err
 	}
 	started()
-	l.consuming.Store(true)
+	c.consuming.Store(true)
 	select {
 	case <-ctx.Done():
 	case err = <-broken:
 	}
-	l.consuming.Store(false)
-	events.Drain() // what has been delivered is still handled
+	c.consuming.Store(false)
+	events.Drain() // events that have been delivered are still handled
 	select {
 	case <-events.Closed():
 	case <-time.After(flushTimeout): // the server hangs

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -13,18 +14,20 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/idworker/idworker/internal/kvwatch"
+	"github.com/idworker/idworker/internal/pause"
 	"github.com/idworker/idworker/internal/resource"
 	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/store"
 )
 
 // TagsBucketName is the name of the bucket with the configuration of every tag.
 func TagsBucketName(p messages.Prefix) string { return string(p) + "_tags" }
 
-// Directory is the KV bucket with the configuration of every tag. Workers watch
-// it, so that they know all tags, and refuse others, without asking a store.
+// Directory is the KV bucket with the configuration of every tag. Workers watch it, so that
+// they know all tags, and refuse others, without asking a store.
 type Directory struct {
 	kv     jetstream.KeyValue
-	stream jetstream.Stream // the bucket's, for what a KV does not tell
+	stream jetstream.Stream // the bucket's, for what the KV interface does not tell
 	conn   *nats.Conn
 	log    *zap.Logger
 }
@@ -32,6 +35,15 @@ type Directory struct {
 // tagEntry is what the directory holds under a tag's name.
 type tagEntry struct {
 	Step int64 `json:"step"`
+}
+
+// CheckTag says why workers cannot serve a tag that a store lists, or returns nil. Such a
+// tag has no place in the directory.
+func CheckTag(tag store.Tag) error {
+	if err := messages.CheckTag(tag.Name); err != nil {
+		return err
+	}
+	return tag.Check()
 }
 
 // OpenDirectory opens the directory of an installation. It must exist.
@@ -55,7 +67,7 @@ func (d *Directory) Put(ctx context.Context, tag string, step int64) error {
 	return nil
 }
 
-// listed is a tag as the directory had it at a revision.
+// listed is what the directory holds for a tag, and since which revision.
 type listed struct {
 	step     int64
 	revision uint64
@@ -80,7 +92,7 @@ func (d *Directory) list(ctx context.Context) (map[string]listed, error) {
 	}
 }
 
-// remove deletes a tag, if it is still as it was listed.
+// remove deletes a tag, unless it has changed since it was listed.
 func (d *Directory) remove(ctx context.Context, tag string, revision uint64) error {
 	err := d.kv.Delete(ctx, tag, jetstream.LastRevision(revision))
 	if errors.Is(err, jetstream.ErrKeyRevisionMismatch) {
@@ -95,36 +107,45 @@ type tagSink interface {
 	Update(steps map[string]int64, removed ...string)
 }
 
-// rewatchPause is the pause before a watch that has ended is begun anew.
+// rewatchPause is the pause before a watch that has failed is begun again.
 const rewatchPause = time.Second
 
-// follow keeps sink up to date until ctx ends, and calls ready once it has all the
-// tags there are. The watch is begun anew when it breaks, when the connection comes
-// back, and after every refresh: on a bucket that was made anew or restored, nats.go
-// waits for revisions that may be long in coming.
+// follow keeps sink up to date until ctx ends, and calls ready whenever sink has all the
+// tags there are. A new watch begins when the old one fails, when the connection comes back,
+// and after every refresh: on a bucket that was deleted and created again, or restored,
+// nats.go waits for revisions that may be long in coming.
 func (d *Directory) follow(ctx context.Context, sink tagSink, refresh time.Duration, ready func()) {
 	back := d.conn.StatusChanged(nats.CONNECTED)
 	defer d.conn.RemoveStatusListener(back)
 	for ctx.Err() == nil {
-		once, cancel := context.WithTimeout(ctx, refresh)
-		go func() {
-			select {
-			case <-back:
-				cancel()
-			case <-once.Done():
-			}
-		}()
-		err := d.watch(once, sink, ready)
-		over := once.Err() != nil
-		cancel()
-		if ctx.Err() == nil && !over {
-			d.log.Warn("watching the tag directory broke off, trying again", zap.Error(err))
-			pause(ctx, rewatchPause)
+		if err := d.watchUntil(ctx, back, refresh, sink, ready); err != nil {
+			d.log.Warn("the tag directory cannot be watched, trying again", zap.Error(err))
+			pause.For(ctx, rewatchPause)
 		}
 	}
 }
 
-// watch passes on the tags there are, in one piece, and then every change.
+// watchUntil watches until the connection is back, refresh has passed, or ctx ends. It
+// returns an error if the watch ended earlier.
+func (d *Directory) watchUntil(ctx context.Context, back <-chan nats.Status, refresh time.Duration, sink tagSink, ready func()) error {
+	once, cancel := context.WithTimeout(ctx, refresh)
+	var waiting sync.WaitGroup
+	defer waiting.Wait()
+	defer cancel()
+	waiting.Go(func() {
+		select {
+		case <-back:
+			cancel()
+		case <-once.Done():
+		}
+	})
+	if err := d.watch(once, sink, ready); once.Err() == nil {
+		return err
+	}
+	return nil
+}
+
+// watch passes on all the tags there are at once, and then every change.
 func (d *Directory) watch(ctx context.Context, sink tagSink, ready func()) error {
 	w, err := kvwatch.Open(ctx, d.kv)
 	if err != nil {
@@ -139,8 +160,8 @@ func (d *Directory) watch(ctx context.Context, sink tagSink, ready func()) error
 		entry, err := w.Next(ctx)
 		changed := make(changes)
 		for ; err == nil; entry, err = w.Next(ctx) {
-			changed.note(d, entry)
-			if w.Waiting() == 0 { // else there is more to take along
+			changed.add(d, entry)
+			if w.Waiting() == 0 { // otherwise more changes go along
 				break
 			}
 		}
@@ -152,8 +173,8 @@ func (d *Directory) watch(ctx context.Context, sink tagSink, ready func()) error
 	}
 }
 
-// snapshot passes on the tags there are. What it does not see is removed, unless it may
-// have missed something: the watcher can, while others write.
+// snapshot passes on all the tags there are. The sink's other tags are removed, unless the
+// snapshot may be incomplete: the watcher can miss entries while others write.
 func (d *Directory) snapshot(ctx context.Context, w *kvwatch.Watcher, sink tagSink) error {
 	found := make(changes)
 	for {
@@ -164,7 +185,7 @@ func (d *Directory) snapshot(ctx context.Context, w *kvwatch.Watcher, sink tagSi
 		if entry == nil {
 			break
 		}
-		found.note(d, entry)
+		found.add(d, entry)
 	}
 	steps, removed := found.split()
 	info, err := d.stream.Info(ctx)
@@ -179,12 +200,12 @@ func (d *Directory) snapshot(ctx context.Context, w *kvwatch.Watcher, sink tagSi
 	return nil
 }
 
-// changes holds the new step of tags; 0 for those that are gone or unusable.
+// changes holds the new step of tags, or 0 for those that are gone or unusable.
 type changes map[string]int64
 
-func (c changes) note(d *Directory, entry jetstream.KeyValueEntry) {
+func (c changes) add(d *Directory, entry jetstream.KeyValueEntry) {
 	step, _ := d.decode(entry)
-	c[strings.Clone(entry.Key())] = step // not the whole subject that the key is part of
+	c[strings.Clone(entry.Key())] = step // lets go of the whole subject that the key is part of
 }
 
 func (c changes) split() (steps map[string]int64, removed []string) {
@@ -199,8 +220,8 @@ func (c changes) split() (steps map[string]int64, removed []string) {
 	return steps, removed
 }
 
-// decode returns the step of an entry. One that makes no sense is reported and
-// left out, so that it does not shut out the others.
+// decode returns the step of an entry. An unusable entry is logged and left out, so that it
+// does not keep out the others.
 func (d *Directory) decode(entry jetstream.KeyValueEntry) (step int64, ok bool) {
 	if entry.Operation() != jetstream.KeyValuePut {
 		return 0, false
@@ -208,10 +229,7 @@ func (d *Directory) decode(entry jetstream.KeyValueEntry) (step int64, ok bool) 
 	var tag tagEntry
 	err := json.Unmarshal(entry.Value(), &tag)
 	if err == nil {
-		err = messages.CheckTag(entry.Key())
-	}
-	if err == nil && tag.Step < 1 {
-		err = fmt.Errorf("step %d, allowed is 1 or more", tag.Step)
+		err = CheckTag(store.Tag{Name: entry.Key(), Step: tag.Step, Next: 1})
 	}
 	if err != nil {
 		d.log.Warn("unusable entry in the tag directory, ignored",
@@ -219,14 +237,4 @@ func (d *Directory) decode(entry jetstream.KeyValueEntry) (step int64, ok bool) 
 		return 0, false
 	}
 	return tag.Step, true
-}
-
-// pause waits for d, or until ctx ends.
-func pause(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-	case <-t.C:
-	}
 }

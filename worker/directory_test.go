@@ -23,7 +23,7 @@ func tagsBucket(t *testing.T, net network) jetstream.KeyValue {
 }
 
 // TestMirrorCompletesAndRemoves: what is in the store without the directory is
-// added, what is in the directory only is removed, a changed step is taken over.
+// added, what is only in the directory is removed, and a changed step is copied.
 func TestMirrorCompletesAndRemoves(t *testing.T) {
 	net := natstest.Start(t)
 	s := newStore(t, net, 1)
@@ -105,9 +105,9 @@ func TestRemovedTagIsRefused(t *testing.T) {
 	})
 }
 
-// TestDirectoryMadeAnew: a directory that was deleted is made anew from the store, and
-// watched, although its revisions begin at 1 again.
-func TestDirectoryMadeAnew(t *testing.T) {
+// TestDirectoryCreatedAgain: a directory that was deleted is created again from the store,
+// and watched, although its revisions begin at 1 again.
+func TestDirectoryCreatedAgain(t *testing.T) {
 	net := natstest.Start(t)
 	s := newStore(t, net, 1)
 	startWorker(t, net, worker.Config{Store: s, TagRefresh: time.Second})
@@ -126,8 +126,8 @@ func TestDirectoryMadeAnew(t *testing.T) {
 	}
 }
 
-// TestReplyCannotBeACommand: a reply goes where the caller says, with the worker's
-// rights. Where it could be a command there is none.
+// TestReplyCannotBeACommand: a reply goes where the caller says, with the worker's rights.
+// Where it could be a command, none is sent.
 func TestReplyCannotBeACommand(t *testing.T) {
 	net := natstest.Start(t)
 	s := newStore(t, net, 1)

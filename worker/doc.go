@@ -1,38 +1,58 @@
-// Package worker is the NATS side of idworker: it answers requests for IDs from
-// the buffers of an allocator, and keeps those filled.
+// Package worker is the NATS side of idworker: it answers requests for IDs from the
+// buffers of an allocator, and keeps those buffers filled.
 //
-// A process has one role or both:
+// A process has one role or both, and a half for each role that it has:
 //
-//	worker   answers requests in the queue group, publishes load events, takes grants
-//	loader   consumes load events, reserves segments in a store, sends grants
+//	worker   the answering half answers requests in the queue group, publishes load
+//	         events and installs the segments that are granted
+//	loader   the loading half consumes load events, reserves segments in a store and
+//	         sends grants
+//
+// # Where things happen
+//
+//	a process starts and stops          worker.go, its halves in answering.go and loading.go
+//	a request comes in, is replied to   frame.go
+//	IDs of a tag are answered           segmentendpoint.go
+//	snowflake IDs are answered          snowflakeendpoint.go; the worker ID: snowflakes.go
+//	an overloaded worker withdraws      waitingline.go, shed.go, membership.go
+//	a worker asks for a segment         asker.go
+//	a loader receives the event         consume.go
+//	a segment is reserved and granted   loader.go
+//	a worker installs the segment       grants.go
+//	tags get from store to workers      mirror.go, directory.go
 //
 // # The way of a segment
 //
 //	  worker                    JetStream                loader            store
 //	allocator wants one
-//	  │ LoadEvent ──────────▶ IDS_LOAD ──────────▶ wait with others
+//	  │ load event ─────────▶ IDS_LOAD ──────────▶ waits with others
 //	  │                       (one per worker      of the same tag
 //	  │                        and tag)                 │ Reserve ────────▶ │
 //	  │                                                 │ ◀──── [first,end) │
-//	  │ ◀──────────── Grant, by core NATS ──────────────┤
+//	  │ ◀──────────── grant, by core NATS ──────────────┤
 //	install                            ◀───────── ack ──┘
 //
-// What goes wrong on that way costs a gap in the numbers, and time, but never a
+// Whatever goes wrong on that way costs time and a gap in the numbers, but never causes a
 // duplicate, because only the store decides who owns a range:
 //
-//	event refused, one is queued already   tried again shortly, then see below
-//	the stream cannot take the event       the process's own loader, or any loader
-//	                                       by plain message, loads directly
+//	event refused, one is queued already   tried again shortly, then see the next line
+//	the stream cannot accept the event     the process's own loader loads directly, or
+//	                                       any loader, asked by plain message
 //	loader dies before the grant           the event is redelivered; the range is lost
-//	loader dies after the grant            the event is redelivered; one grant too
-//	                                       many, burnt if there is no room for it
+//	loader dies after the grant            the event is redelivered; the grant comes
+//	                                       twice and is burnt if there is no room for it
 //	grant lost                             the allocator asks again after a second
 //	store away                             nak with growing delay, until it is back
 //
 // # Start and stop
 //
-// A worker joins the queue group last, when grants can reach it and it knows the
-// tags; and leaves it first. Stop then waits, in this order, until the requests
-// that had been delivered are handled, until the parked ones are answered, until
-// the loader has finished what it had begun, and until every goroutine has ended.
+// The loading half starts first and stops last. The answering half joins the queue group
+// last, when grants can reach it and it knows the tags, and leaves it first. It then waits,
+// in this order, until the requests that had been delivered are handled, until the worker
+// ID is released, until the parked requests are answered (by what the loading half still
+// loads), and until its goroutines have ended. Then the loading half finishes the loads
+// that have begun, and ends its goroutines.
+//
+// A half whose start fails stops by itself what it had started, so that [Start] leaves
+// nothing behind.
 package worker

@@ -12,8 +12,9 @@ import (
 	"github.com/idworker/idworker/store"
 )
 
-// grantee installs the segments that loaders send to this process.
-type grantee struct {
+// grantReceiver receives the grants that loaders send to this process, and installs their
+// segments.
+type grantReceiver struct {
 	alloc    *allocator.Allocator
 	instance string
 	maxStep  int64
@@ -22,8 +23,8 @@ type grantee struct {
 	installed, burnt, refused atomic.Int64
 }
 
-// take handles a message on the process's grant subject.
-func (g *grantee) take(msg *nats.Msg) {
+// receive handles a message on the process's grant subject.
+func (g *grantReceiver) receive(msg *nats.Msg) {
 	grant, err := loads.DecodeGrant(msg.Data)
 	if err != nil {
 		g.log.Warn("grant ignored", zap.Error(err))
@@ -45,10 +46,10 @@ func (g *grantee) take(msg *nats.Msg) {
 	}
 }
 
-func (g *grantee) install(grant loads.Grant) {
+func (g *grantReceiver) install(grant loads.Grant) {
 	segment := store.Segment{First: grant.First, End: grant.End}
-	// A worker never asks for more than maxStep: what is longer is forged, and would
-	// bar all that comes after it.
+	// A worker never asks for more than maxStep. A longer segment is forged, and would
+	// keep out all that come after it.
 	if segment.Len() <= g.maxStep && g.alloc.Grant(grant.Tag, segment) {
 		g.installed.Add(1)
 		return

@@ -16,8 +16,8 @@ import (
 	"github.com/idworker/idworker/worker"
 )
 
-// TestStopAnswersWhatIsParked: requests that wait for a segment when the worker is
-// told to stop still get their IDs, and the store's call under way is used.
+// TestStopAnswersWhatIsParked: requests that wait for a segment when the worker is stopped
+// still get their IDs, from the store's call under way.
 func TestStopAnswersWhatIsParked(t *testing.T) {
 	net := natstest.Start(t)
 	s := &gate{Store: newStore(t, net, 1)}
@@ -51,8 +51,8 @@ func TestStopAnswersWhatIsParked(t *testing.T) {
 	}
 }
 
-// TestStopWaitsForAnswers: a request counts as parked until its answer is out, so that
-// Stop, and closing the connections after it, cut off none.
+// TestStopWaitsForAnswers: a request counts as parked until its answer is sent, so that
+// neither Stop nor closing the connections after it loses an answer.
 func TestStopWaitsForAnswers(t *testing.T) {
 	const requests = 2000
 	net := natstest.Start(t)
@@ -99,8 +99,8 @@ func TestStopWaitsForAnswers(t *testing.T) {
 	}
 }
 
-// TestStopWaitsForTheStore: Stop does not return while a call of the store is under
-// way: the store may be closed next.
+// TestStopWaitsForTheStore: Stop does not return while a call of the store is under way,
+// since the store may be closed next.
 func TestStopWaitsForTheStore(t *testing.T) {
 	net := natstest.Start(t)
 	s := &gate{Store: newStore(t, net, 1)}
@@ -128,7 +128,7 @@ func TestStopWaitsForTheStore(t *testing.T) {
 	<-stopped
 }
 
-// TestStopWithoutServer: a worker whose server is gone stops all the same.
+// TestStopWithoutServer: a worker whose server is gone stops nevertheless.
 func TestStopWithoutServer(t *testing.T) {
 	net := natstest.Start(t)
 	s := newStore(t, net, 1)
@@ -153,8 +153,8 @@ func TestStopWithoutServer(t *testing.T) {
 	}
 }
 
-// TestServerRestart: the load stream and its consumer live in memory and are lost
-// with the server; the worker makes them anew.
+// TestServerRestart: when the server is back, the process serves again by itself, and its
+// loader consumes load events again.
 func TestServerRestart(t *testing.T) {
 	net := natstest.Start(t, func(o *server.Options) { o.SyncAlways = true })
 	s := newStore(t, net, 1)

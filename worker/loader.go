@@ -15,8 +15,8 @@ import (
 	"github.com/idworker/idworker/store"
 )
 
-// storeTimeout bounds one call of the store. One that takes longer counts as
-// failed, and its outcome as unknown.
+// storeTimeout bounds one call of the store. A call that takes longer counts as failed, with
+// an unknown outcome.
 const storeTimeout = 3 * time.Second
 
 // reserver is the part of a store that the loader uses.
@@ -24,8 +24,8 @@ type reserver interface {
 	Reserve(ctx context.Context, tag string, step int64) (store.Segment, error)
 }
 
-// loader reserves segments for load events. Events for one tag that wait together
-// are served by one call of the store; different tags do not wait for each other.
+// loader reserves segments for load events and sends the grants. Events for one tag that
+// wait together are served by one call of the store. Tags do not wait for each other.
 type loader struct {
 	store   reserver
 	conn    *nats.Conn
@@ -34,19 +34,18 @@ type loader struct {
 	outage  *outage
 	log     *zap.Logger
 
-	mu     sync.Mutex
-	queues map[string]*queue // tags with a goroutine that serves them
-	wg     sync.WaitGroup
+	mu      sync.Mutex
+	queues  map[string]*queue // of the tags that are being served
+	serving *goroutines       // one for each of these tags
 
-	consuming atomic.Bool // load events, from the stream
-	outcomes  [len(loadOutcomes)]atomic.Int64
-	latency   histogram // of the store
+	outcomes [len(loadOutcomes)]atomic.Int64
+	latency  histogram // of the store
 }
 
 // loadOutcomes are how a call of the store can end.
 var loadOutcomes = [...]string{"ok", "no_tag", "exhausted", "failed"}
 
-// The places of the outcomes.
+// The indices of the outcomes.
 const (
 	loadOK = iota
 	loadNoTag
@@ -54,14 +53,14 @@ const (
 	loadFailed
 )
 
-// queue is the jobs of one tag.
+// queue holds the jobs of one tag.
 type queue struct {
 	waiting []job
 	serving []job
 }
 
-// job is one load event, and who is to be told how it went: nil means that a grant
-// was sent, or that there is nothing more to do.
+// job is one load event. done is called with nil once a grant was sent or nothing is left to
+// do, and with an error if the event has to be tried again.
 type job struct {
 	event loads.Event
 	done  func(err error)
@@ -76,19 +75,23 @@ func newLoader(cfg Config) *loader {
 		outage:  newOutage(cfg.Log, cfg.StoreName),
 		log:     cfg.Log,
 		queues:  make(map[string]*queue),
+		serving: newGoroutines(),
 	}
 }
 
-// submit adds a job. One that comes again while it is being served, asked for twice
-// or redelivered, is done with at once.
+// errLoaderStopped is the outcome of a job that was submitted too late.
+var errLoaderStopped = errors.New("the loader has stopped")
+
+// submit adds a job. If the same load is already queued or being served, because it was
+// asked for twice or redelivered, the job is done at once.
 func (l *loader) submit(j job) {
-	if !l.enqueue(j) {
-		j.done(nil)
+	if queued, err := l.enqueue(j); !queued {
+		j.done(err)
 	}
 }
 
-// enqueue reports whether the job is new.
-func (l *loader) enqueue(j job) bool {
+// enqueue adds a job, if it is new.
+func (l *loader) enqueue(j job) (queued bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	tag := j.event.Tag
@@ -96,14 +99,16 @@ func (l *loader) enqueue(j job) bool {
 	switch {
 	case q == nil:
 		q = &queue{waiting: []job{j}}
+		if !l.serving.start(func(context.Context) { l.serve(tag, q) }) {
+			return false, errLoaderStopped
+		}
 		l.queues[tag] = q
-		l.wg.Go(func() { l.serve(tag, q) })
 	case q.has(j.event):
-		return false
+		return false, nil
 	default:
 		q.waiting = append(q.waiting, j)
 	}
-	return true
+	return true, nil
 }
 
 // has reports whether the queue holds the same load of the same worker.
@@ -118,7 +123,7 @@ func (q *queue) has(event loads.Event) bool {
 	return false
 }
 
-// serve works off the queue of a tag and ends when it is empty.
+// serve serves the queue of a tag until it is empty.
 func (l *loader) serve(tag string, q *queue) {
 	for {
 		l.mu.Lock()
@@ -137,11 +142,11 @@ func (l *loader) serve(tag string, q *queue) {
 func (l *loader) load(tag string, jobs []job) {
 	var total int64
 	for _, j := range jobs {
-		total += l.size(j.event)
+		total += l.allowedSize(j.event)
 	}
 	segment, err := l.reserve(tag, total)
 	if errors.Is(err, store.ErrExhausted) && len(jobs) > 1 {
-		for _, j := range jobs { // together they want more than is left; one alone may not
+		for _, j := range jobs { // together they want more than is left; one alone may fit
 			l.load(tag, []job{j})
 		}
 		return
@@ -149,17 +154,17 @@ func (l *loader) load(tag string, jobs []job) {
 	for _, j := range jobs {
 		var own store.Segment
 		if err == nil {
-			own, segment = segment.Cut(l.size(j.event))
+			own, segment = segment.Cut(l.allowedSize(j.event))
 		}
-		j.done(l.answer(j.event, own, err))
+		j.done(l.sendGrant(j.event, own, err))
 	}
 }
 
-// size is how many IDs an event gets: never more than this loader may reserve, whatever
-// the worker's largest step is. If it wants more, it asks again.
-func (l *loader) size(event loads.Event) int64 { return min(event.Size(), l.maxStep) }
+// allowedSize is how many IDs an event gets: never more than this loader may reserve,
+// whatever the worker's largest step is. A worker that wants more asks again.
+func (l *loader) allowedSize(event loads.Event) int64 { return min(event.Size(), l.maxStep) }
 
-// reserve calls the store and keeps the books of its health.
+// reserve calls the store, counts the call and records whether the store works.
 func (l *loader) reserve(tag string, n int64) (store.Segment, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), storeTimeout)
 	defer cancel()
@@ -169,9 +174,9 @@ func (l *loader) reserve(tag string, n int64) (store.Segment, error) {
 	outcome := loadOutcome(err)
 	l.outcomes[outcome].Add(1)
 	if outcome == loadFailed {
-		l.outage.failed(tag, began, err)
+		l.outage.recordFailure(tag, began, err)
 	} else {
-		l.outage.worked(tag)
+		l.outage.recordSuccess(tag)
 	}
 	return segment, err
 }
@@ -196,12 +201,12 @@ func (l *loader) calls() (n int64) {
 	return n
 }
 
-// answer sends the grant for one event, or the store's refusal. Other errors are
-// returned: the event has to be tried again.
-func (l *loader) answer(event loads.Event, s store.Segment, err error) error {
+// sendGrant sends the grant for one event: the segment, or the store's refusal. Other errors
+// are returned, and the event has to be tried again.
+func (l *loader) sendGrant(event loads.Event, s store.Segment, err error) error {
 	grant := loads.Grant{Instance: event.Instance, Tag: event.Tag, Seq: event.Seq, First: s.First, End: s.End}
 	if err != nil {
-		if grant.Refused = refusal(err); grant.Refused == 0 {
+		if grant.Refused = refusalCode(err); grant.Refused == 0 {
 			return err
 		}
 	}
@@ -211,8 +216,8 @@ func (l *loader) answer(event loads.Event, s store.Segment, err error) error {
 	return nil
 }
 
-// refusal is the code of an error that trying again does not mend, else 0.
-func refusal(err error) messages.Code {
+// refusalCode is the code of an error that will not go away by trying again, else 0.
+func refusalCode(err error) messages.Code {
 	switch {
 	case errors.Is(err, store.ErrNoTag):
 		return messages.CodeNoTag
@@ -222,21 +227,22 @@ func refusal(err error) messages.Code {
 	return 0
 }
 
-// plain handles a load event that came by plain message. If it fails, the worker
-// asks again.
-func (l *loader) plain(msg *nats.Msg) {
+// receivePlain handles a load event that came as a plain message.
+func (l *loader) receivePlain(msg *nats.Msg) {
 	event, err := loads.DecodeEvent(msg.Data, maxStepLimit)
 	if err != nil {
 		l.log.Warn("load event ignored", zap.Error(err))
 		return
 	}
-	l.direct(event)
+	l.loadDirectly(event)
 }
 
-// direct loads for an event that did not come through the stream.
-func (l *loader) direct(event loads.Event) {
+// loadDirectly loads for an event that did not come through the stream. If that fails, the
+// worker asks again.
+func (l *loader) loadDirectly(event loads.Event) {
 	l.submit(job{event, func(error) {}})
 }
 
-// wait returns when all jobs are done.
-func (l *loader) wait() { l.wg.Wait() }
+// stop returns when all jobs are done. Those that are submitted later fail, and so are left
+// to other loaders.
+func (l *loader) stop() { l.serving.stop() }

@@ -132,7 +132,7 @@ func TestWithoutLoadStream(t *testing.T) {
 				t.Fatal(err)
 			}
 			last = c.use("order", 2000, last)
-			natstest.Eventually(t, 15*time.Second, "the stream to be made anew, and used", func() bool {
+			natstest.Eventually(t, 15*time.Second, "the stream to be created again, and used", func() bool {
 				last = c.use("order", 2000, last) // drives loads
 				stream, err := js.Stream(t.Context(), name)
 				return err == nil && stream.CachedInfo().State.LastSeq > 0

@@ -14,7 +14,7 @@ import (
 // DefaultMetricsTags is how many tags have metrics of their own.
 const DefaultMetricsTags = 1000
 
-// described are all descriptions.
+// described holds all descriptions.
 var described []*prometheus.Desc
 
 func describe(name, help string, labels ...string) *prometheus.Desc {
@@ -23,47 +23,47 @@ func describe(name, help string, labels ...string) *prometheus.Desc {
 	return d
 }
 
-// The metrics. docs/operations.md says what each is good for.
+// The metrics. docs/operations.md says what each one is for.
 var (
 	requestsMetric = describe("requests_total", "Requests answered, by kind of ID and code of the reply.", "kind", "code")
-	overloadMetric = describe("overloads_total", "Times that the worker left the queue group because requests waited too long for their turn.")
+	overloadMetric = describe("overloads_total", "Times that the worker left the queue group because requests waited for too long before their turn.")
 	latencyMetric  = describe("request_duration_seconds", "Time from a request's turn to its reply, by kind of ID.", "kind")
 	idsMetric      = describe("ids_total", "IDs handed out, by kind.", "kind")
 	parkedMetric   = describe("parked_requests", "Requests that wait for a segment.")
 
-	tagsMetric      = describe("tags", "Tags that there are.")
+	tagsMetric      = describe("tags", "Known tags.")
 	activeMetric    = describe("tags_active", "Tags asked for since the start.")
-	unlistedMetric  = describe("tags_unlisted", "Active tags without metrics of their own, for there are too many.")
-	runwayMetric    = describe("runway_seconds", "How long memory lasts at the present rate, for the tag for which it lasts shortest.")
+	unlistedMetric  = describe("tags_unlisted", "Active tags without metrics of their own, because there are too many.")
+	runwayMetric    = describe("runway_seconds", "Runway of the tag with the shortest: how long memory lasts at the present rate.")
 	tagIDsMetric    = describe("tag_ids_total", "IDs handed out, by tag.", "tag")
 	tagFillMetric   = describe("tag_buffered_ids", "IDs in memory, by tag.", "tag")
 	tagStepMetric   = describe("tag_step_ids", "IDs in the latest segment asked for, by tag.", "tag")
-	tagRunwayMetric = describe("tag_runway_seconds", "How long memory lasts at the present rate, by tag; a year at most.", "tag")
+	tagRunwayMetric = describe("tag_runway_seconds", "Runway by tag: how long memory lasts at the present rate, at most a year.", "tag")
 
-	grantsMetric   = describe("grants_total", "Segments and refusals that came from loaders, by what became of them.", "outcome")
+	grantsMetric   = describe("grants_total", "Grants from loaders, by what became of them.", "outcome")
 	loadsMetric    = describe("loads_total", "Calls of the store for a segment, by outcome.", "outcome")
-	loadTimeMetric = describe("load_duration_seconds", "Time that the store took for a segment.")
-	outageMetric   = describe("store_outage", "Whether the store fails, 1 or 0.")
+	loadTimeMetric = describe("load_duration_seconds", "Time that the store took to reserve a segment.")
+	outageMetric   = describe("store_outage", "Whether the store is failing, 1 or 0.")
 	outagesMetric  = describe("store_outages_total", "Times that the store began to fail.")
 
-	leaseMetric    = describe("lease_held", "Whether there is a worker ID for snowflake IDs, 1 or 0.")
+	leaseMetric    = describe("lease_held", "Whether a worker ID for snowflake IDs is held, 1 or 0.")
 	workerIDMetric = describe("lease_worker_id", "The worker ID that is held.")
 	reservedMetric = describe("lease_reserved_seconds", "How far ahead of the clock time is reserved for the worker ID.")
 	clockMetric    = describe("clock_difference_seconds", "How far this clock is ahead of the NATS server's.")
 
-	connectedMetric  = describe("nats_connected", "Whether the connection stands, 1 or 0.", "connection")
+	connectedMetric  = describe("nats_connected", "Whether the connection is up, 1 or 0.", "connection")
 	reconnectsMetric = describe("nats_reconnects_total", "Times that the connection came back.", "connection")
 )
 
-// metrics collects what there is to know of a worker when it is asked. Nothing is
-// kept for it on the way of a request, but counters.
+// metrics collects the metrics of a process when it is asked. All that a request does for it
+// is to move counters.
 type metrics struct {
 	w       *Worker
 	maxTags int
 }
 
-// Metrics collects the metrics of the process. At most maxTags tags have some of
-// their own, the busiest ones. The others are counted, and part of what is told of all.
+// Metrics collects the metrics of the process. At most maxTags tags have metrics of their
+// own, the busiest ones. The others are counted, and are part of the metrics of all tags.
 func (w *Worker) Metrics(maxTags int) prometheus.Collector { return metrics{w, maxTags} }
 
 // Describe is part of prometheus.Collector.
@@ -75,25 +75,19 @@ func (m metrics) Describe(ch chan<- *prometheus.Desc) {
 
 // Collect is part of prometheus.Collector.
 func (m metrics) Collect(ch chan<- prometheus.Metric) {
-	to := sink{ch}
-	to.connection("requests", m.w.cfg.Requests)
-	to.connection("control", m.w.cfg.Control)
-	if m.w.loader != nil {
-		m.w.loader.collect(to)
-	}
-	if m.w.alloc != nil {
-		to.requests("segment", &m.w.segments)
-		to.requests("snowflake", &m.w.snowflakes)
-		to.counter(overloadMetric, m.w.overloads.Load())
-		to.gauge(parkedMetric, float64(m.w.alloc.Parked()))
-		m.w.grants.collect(to)
-		m.tags(to)
-		m.lease(to)
+	to := sink{ch, m.maxTags}
+	to.connection("requests", m.w.process.cfg.Requests)
+	to.connection("control", m.w.process.cfg.Control)
+	for _, h := range m.w.halves {
+		h.collect(to)
 	}
 }
 
-// sink takes metrics.
-type sink struct{ ch chan<- prometheus.Metric }
+// sink is where metrics go.
+type sink struct {
+	ch      chan<- prometheus.Metric
+	maxTags int // how many tags have metrics of their own
+}
 
 func (s sink) gauge(d *prometheus.Desc, v float64, labels ...string) {
 	s.ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
@@ -128,7 +122,21 @@ func (s sink) requests(kind string, f *requestFigures) {
 	s.ch <- f.latency.metric(latencyMetric, kind)
 }
 
-func (g *grantee) collect(to sink) {
+func (a *answering) collect(to sink) {
+	to.requests("segment", &a.figures)
+	to.requests("snowflake", &a.snowflakes.figures)
+	to.counter(overloadMetric, a.shedder.overloads.Load())
+	a.supply.collect(to)
+	a.snowflakes.collect(to)
+}
+
+func (s *supply) collect(to sink) {
+	to.gauge(parkedMetric, float64(s.alloc.Parked()))
+	s.grants.collect(to)
+	s.collectTags(to)
+}
+
+func (g *grantReceiver) collect(to sink) {
 	to.counter(grantsMetric, g.installed.Load(), "installed")
 	to.counter(grantsMetric, g.burnt.Load(), "burnt")
 	to.counter(grantsMetric, g.refused.Load(), "refused")
@@ -139,22 +147,22 @@ func (l *loader) collect(to sink) {
 		to.counter(loadsMetric, l.outcomes[i].Load(), name)
 	}
 	to.ch <- l.latency.metric(loadTimeMetric)
-	current, total := l.outage.count()
+	current, total := l.outage.figures()
 	to.yes(outageMetric, current)
 	to.counter(outagesMetric, total)
 }
 
-// tags tells of each of the busiest tags, and of all together.
-func (m metrics) tags(to sink) {
-	all := m.w.alloc.Figures()
+// collectTags collects the metrics of each of the busiest tags, and of all tags together.
+func (s *supply) collectTags(to sink) {
+	all := s.alloc.Figures()
 	least := allocator.MaxRunway
 	for _, f := range all {
 		least = min(least, f.Runway)
 	}
-	to.gauge(tagsMetric, float64(m.w.alloc.Tags()))
+	to.gauge(tagsMetric, float64(s.alloc.Tags()))
 	to.gauge(activeMetric, float64(len(all)))
 	to.gauge(runwayMetric, least.Seconds())
-	listed := busiest(all, m.maxTags)
+	listed := busiest(all, to.maxTags)
 	to.gauge(unlistedMetric, float64(len(all)-len(listed)))
 	for _, f := range listed {
 		to.counter(tagIDsMetric, f.Total, f.Tag)
@@ -167,7 +175,7 @@ func (m metrics) tags(to sink) {
 // busiest returns the figures of the n tags with the highest rates, highest first.
 func busiest(all []allocator.Figures, n int) []allocator.Figures {
 	var top []allocator.Figures
-	bar := -1 // the place in top of the least that is good enough, once it is known
+	bar := -1 // the index in top of the least rate that is good enough, once it is known
 	for _, f := range all {
 		if n == 0 || bar >= 0 && compareRates(f, top[bar]) > 0 {
 			continue
@@ -181,8 +189,8 @@ func busiest(all []allocator.Figures, n int) []allocator.Figures {
 	return top[:min(len(top), n)]
 }
 
-// compareRates puts those first that have a higher rate. Of the same rate, it is always
-// the same ones, so that series do not come and go.
+// compareRates puts higher rates first. The order of equal rates is always the same, so that
+// series do not come and go.
 func compareRates(a, b allocator.Figures) int {
 	if c := cmp.Compare(b.Rate, a.Rate); c != 0 {
 		return c
@@ -190,15 +198,15 @@ func compareRates(a, b allocator.Figures) int {
 	return cmp.Compare(a.Tag, b.Tag)
 }
 
-// lease tells of the worker ID and of the clock.
-func (m metrics) lease(to sink) {
-	state := m.w.lease.Load()
-	held := state != nil && state.Generator != nil
+// collect collects the metrics of the worker ID and of the clock.
+func (s *snowflakes) collect(to sink) {
+	state := s.state.Load()
+	held := state.Generator != nil
 	to.yes(leaseMetric, held)
 	if held {
 		to.gauge(workerIDMetric, float64(state.Worker))
 	}
-	f := m.w.manager.Figures()
+	f := s.manager.Figures()
 	to.gauge(clockMetric, f.ClockDiff.Seconds())
 	to.gauge(reservedMetric, f.Reserved.Seconds())
 }

@@ -14,30 +14,28 @@ import (
 	"github.com/idworker/idworker/testing/natstest"
 )
 
-// TestMetricsTagLimit: with 100,000 tags in use, only the busiest have metrics of their
-// own, and the others still count in what is told of all.
+// TestMetricsTagLimit: with 100,000 tags in use, only the busiest have metrics of their own.
+// The others are still part of the metrics of all tags.
 func TestMetricsTagLimit(t *testing.T) {
 	const tags, limit = 100_000, 1000
 	net := natstest.Start(t)
 	now := time.Second
-	w := &Worker{
-		cfg:     Config{Requests: net.Connect(t), Control: net.Connect(t)},
-		alloc:   allocator.New(allocator.Config{Clock: func() time.Duration { return now }, Load: func(allocator.Load) {}}),
-		grants:  &grantee{},
-		manager: &lease.Manager{},
-	}
+	p := process{cfg: Config{Requests: net.Connect(t), Control: net.Connect(t)}}
+	alloc := allocator.New(allocator.Config{Clock: func() time.Duration { return now }, Load: func(allocator.Load) {}})
+	supply := &supply{process: p, alloc: alloc, grants: &grantReceiver{}}
+	w := &Worker{process: p, halves: []half{newAnswering(p, supply, newSnowflakes(p, &lease.Manager{}, &waitingLine{}))}}
 	steps := make(map[string]int64, tags)
 	for i := range tags {
 		steps[fmt.Sprintf("tag-%06d", i)] = 1000
 	}
-	w.alloc.Update(steps)
+	alloc.Update(steps)
 	take := func(tag string, n int64) {
-		if _, ok := w.alloc.Take(tag, n); !ok {
+		if _, ok := alloc.Take(tag, n); !ok {
 			t.Fatalf("%s has no %d IDs", tag, n)
 		}
 	}
 	for tag := range steps {
-		w.alloc.Grant(tag, store.Segment{First: 1, End: 1001})
+		alloc.Grant(tag, store.Segment{First: 1, End: 1001})
 		take(tag, 100) // so that a segment is asked for, and the tag is active
 	}
 	now = time.Minute
@@ -87,7 +85,7 @@ func TestMetricsTagLimit(t *testing.T) {
 	}
 }
 
-// TestHistogramBounds: what is as long as a bound is in its bucket, as Prometheus has it.
+// TestHistogramBounds: a bucket includes its upper bound, as in Prometheus.
 func TestHistogramBounds(t *testing.T) {
 	for d, want := range map[time.Duration]int{
 		-1: 0, 0: 0, 1: 0, 1024: 0, 1025: 1, 2048: 1, 2049: 2,

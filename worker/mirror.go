@@ -10,7 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
 
-	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/internal/pause"
 	"github.com/idworker/idworker/store"
 )
 
@@ -19,23 +19,23 @@ type tagLister interface {
 	Tags(ctx context.Context) ([]store.Tag, error)
 }
 
-// mirror copies the tags of the store into the directory: what a DBA inserts,
-// changes or deletes takes effect within one refresh, and a tag whose creation
-// broke off between store and directory is completed.
+// mirror copies the tags of the store into the directory. So what a DBA inserts, changes or
+// deletes takes effect within one refresh, and a tag whose creation broke off between store
+// and directory is completed.
 type mirror struct {
 	store     tagLister
 	directory *Directory
-	provision func(ctx context.Context) error // makes the directory anew if it is gone
+	provision func(ctx context.Context) error // creates the directory again if it is gone
 	outage    *outage                         // of the store, shared with the loader
 	log       *zap.Logger
-	unusable  map[string]bool // tags already complained of
+	unusable  map[string]bool // tags that have been reported
 }
 
 // mirrorRetry is the pause after a refresh that failed.
 const mirrorRetry = 500 * time.Millisecond
 
-// run refreshes until ctx ends. Failures in a row are one line in the log, and those of
-// the store are the outage's.
+// run refreshes until ctx ends. Failures in a row are logged once; those of the store are
+// logged by the outage.
 func (m *mirror) run(ctx context.Context, every time.Duration) {
 	failing := false
 	for ctx.Err() == nil {
@@ -49,46 +49,63 @@ func (m *mirror) run(ctx context.Context, every time.Duration) {
 			m.log.Info("tags are mirrored again")
 		}
 		if failing = err != nil; failing {
-			pause(ctx, min(every, mirrorRetry))
+			pause.For(ctx, min(every, mirrorRetry))
 		} else {
-			pause(ctx, every)
+			pause.For(ctx, every)
 		}
 	}
 }
 
-// errStoreAway is an error that the outage has on its books.
+// errStoreAway is wrapped by errors that the outage has recorded.
 var errStoreAway = errors.New("list the store")
 
-// listing stands for a tag in the books of the outage.
+// listing takes the place of a tag in the outage.
 const listing = "(all)"
 
-// refresh brings the directory in line with the store. The directory is read
-// first: a tag is written to the store before the directory, so one that is listed
-// here and missing there was deleted, not just created.
+// refresh brings the directory in line with the store. The directory is read first: a tag
+// is written to the store before the directory, so one that is in the directory and not in
+// the store was deleted, not just created.
 func (m *mirror) refresh(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
+	have, err := m.listDirectory(ctx)
+	if err != nil {
+		return fmt.Errorf("list the directory: %w", err)
+	}
+	began := time.Now()
+	tags, err := m.store.Tags(ctx)
+	var unreadable error
+	if errors.Is(err, store.ErrCorrupt) {
+		unreadable = err
+		have = nil // a tag that cannot be read is not one that was deleted
+	} else if err != nil {
+		m.outage.recordFailure(listing, began, err)
+		return fmt.Errorf("%w: %w", errStoreAway, err)
+	}
+	m.outage.recordSuccess(listing)
+	if err := m.update(ctx, have, tags); err != nil {
+		return err
+	}
+	return unreadable
+}
+
+// listDirectory returns what the directory holds. If it is gone, it is created again.
+func (m *mirror) listDirectory(ctx context.Context) (map[string]listed, error) {
 	have, err := m.directory.list(ctx)
 	if errors.Is(err, nats.ErrStreamNotFound) || errors.Is(err, jetstream.ErrStreamNotFound) {
 		if err = m.provision(ctx); err == nil {
 			have, err = m.directory.list(ctx)
 		}
 	}
-	if err != nil {
-		return fmt.Errorf("list the directory: %w", err)
-	}
-	began := time.Now()
-	tags, err := m.store.Tags(ctx)
-	if errors.Is(err, store.ErrCorrupt) {
-		have = nil // a tag that cannot be read is not one that was deleted
-	} else if err != nil {
-		m.outage.failed(listing, began, err)
-		return fmt.Errorf("%w: %w", errStoreAway, err)
-	}
-	m.outage.worked(listing)
+	return have, err
+}
+
+// update writes to the directory what differs, and removes the tags of have that are not
+// among tags.
+func (m *mirror) update(ctx context.Context, have map[string]listed, tags []store.Tag) error {
 	for _, tag := range tags {
-		if err := Usable(tag); err != nil {
-			m.complain(tag, err)
+		if err := CheckTag(tag); err != nil {
+			m.reportUnusable(tag, err)
 			continue
 		}
 		entry, known := have[tag.Name]
@@ -105,22 +122,11 @@ func (m *mirror) refresh(ctx context.Context) error {
 			return fmt.Errorf("remove tag %s from the directory: %w", name, err)
 		}
 	}
-	return err
+	return nil
 }
 
-// Usable says why a tag of the store cannot be served, if so.
-func Usable(tag store.Tag) error {
-	if err := messages.CheckTag(tag.Name); err != nil {
-		return err
-	}
-	return tag.Check()
-}
-
-// complain reports an unusable tag once.
-func (m *mirror) complain(tag store.Tag, err error) {
-	if m.unusable == nil {
-		m.unusable = make(map[string]bool)
-	}
+// reportUnusable logs a tag that cannot be served, once.
+func (m *mirror) reportUnusable(tag store.Tag, err error) {
 	if !m.unusable[tag.Name] {
 		m.unusable[tag.Name] = true
 		m.log.Warn("tag in the store cannot be served, skipped", zap.String("tag", tag.Name), zap.Error(err))

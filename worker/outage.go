@@ -7,9 +7,9 @@ import (
 	"go.uber.org/zap"
 )
 
-// outage writes one line to the log when the store begins to fail and one when it
-// works again, however many tries there are in between. An outage is over when
-// every tag that failed has worked, or has not been tried for some time.
+// outage logs one line when the store begins to fail and one when it works again, however
+// many calls fail in between. An outage is over when every tag that failed has worked, or
+// has not been tried for some time.
 type outage struct {
 	log *zap.Logger
 
@@ -18,19 +18,19 @@ type outage struct {
 	since    time.Time            // the first failure
 	ended    time.Time            // the end of the latest outage
 	failures int
-	total    int64 // outages, so far
+	total    int64 // outages so far
 }
 
-// outageMemory is how long a tag that failed and is not tried again counts.
+// outageMemory is how long a tag that failed counts if it is not tried again.
 const outageMemory = 10 * time.Second
 
 func newOutage(log *zap.Logger, store string) *outage {
 	return &outage{log: log.With(zap.String("store", store)), failing: make(map[string]time.Time)}
 }
 
-// failed notes the failure of a call that began at the given time. One that began
-// before the store worked again belongs to the outage that is over.
-func (o *outage) failed(tag string, began time.Time, err error) {
+// recordFailure records that a call failed that had begun at the given time. A call that
+// began before the store worked again belongs to the outage that is over.
+func (o *outage) recordFailure(tag string, began time.Time, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	now := time.Now()
@@ -46,8 +46,8 @@ func (o *outage) failed(tag string, began time.Time, err error) {
 	o.failures++
 }
 
-// worked notes a success.
-func (o *outage) worked(tag string) {
+// recordSuccess records that a call worked.
+func (o *outage) recordSuccess(tag string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if len(o.failing) == 0 {
@@ -66,8 +66,8 @@ func (o *outage) worked(tag string) {
 	}
 }
 
-// count reports whether the store fails now, and how many times it began to.
-func (o *outage) count() (current bool, total int64) {
+// figures reports whether the store fails now, and how many times it began to.
+func (o *outage) figures() (current bool, total int64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return len(o.failing) > 0, o.total

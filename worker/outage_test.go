@@ -21,16 +21,16 @@ func TestOutageLogsOnce(t *testing.T) {
 
 		straggler := time.Now()
 		time.Sleep(time.Second)
-		o.failed("order", straggler, away)
-		o.failed("order", straggler, away)
+		o.recordFailure("order", straggler, away)
+		o.recordFailure("order", straggler, away)
 		time.Sleep(time.Second)
-		o.worked("order")
-		o.failed("user", straggler, away)
-		o.worked("order")
+		o.recordSuccess("order")
+		o.recordFailure("user", straggler, away)
+		o.recordSuccess("order")
 		expectLines(t, logs, "store fails", "store works again")
 
 		time.Sleep(time.Second)
-		o.failed("user", time.Now(), away)
+		o.recordFailure("user", time.Now(), away)
 		expectLines(t, logs, "store fails", "store works again", "store fails")
 	})
 }

@@ -20,7 +20,8 @@ import (
 func TestNextWorkerIDWithBacklog(t *testing.T) {
 	const requests, batch = 3000, 500
 	net := natstest.Start(t)
-	w := &Worker{cfg: Config{Requests: net.Connect(t), Version: "0.0.1"}.WithDefaults()}
+	cfg := Config{Requests: net.Connect(t), Version: "0.0.1"}.WithDefaults()
+	s := newSnowflakes(process{cfg: cfg}, nil, &waitingLine{})
 	layout, err := snowflake.ParseLayout("38:1ms/s23/w2@1735689600000") // long replies, so that requests queue up
 	if err != nil {
 		t.Fatal(err)
@@ -28,7 +29,7 @@ func TestNextWorkerIDWithBacklog(t *testing.T) {
 	join := func(id int64) *snowflake.Generator {
 		g, err := snowflake.New(snowflake.Settings{Layout: layout, Worker: id, Fence: snowflake.Fence{Hi: snowflake.Forever}})
 		if err == nil {
-			err = w.joinSnowflake(g)
+			err = s.answerWith(g)
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -47,7 +48,7 @@ func TestNextWorkerIDWithBacklog(t *testing.T) {
 	}
 	first := join(1)
 	for i := range 2 * requests {
-		if err := caller.PublishRequest(w.cfg.Prefix.Snowflake(), inbox, messages.EncodeCount(batch)); err != nil {
+		if err := caller.PublishRequest(cfg.Prefix.Snowflake(), inbox, messages.EncodeCount(batch)); err != nil {
 			t.Fatal(err)
 		}
 		if i == requests {
@@ -55,7 +56,7 @@ func TestNextWorkerIDWithBacklog(t *testing.T) {
 				t.Fatal(err)
 			}
 			first.Revoke()
-			w.snowflakeGroup.leave()
+			s.group.leave()
 			join(2)
 		}
 	}
@@ -74,7 +75,7 @@ func TestNextWorkerIDWithBacklog(t *testing.T) {
 		}
 		ranges = append(ranges, got...)
 	}
-	w.snowflakeGroup.close()
+	s.group.close()
 	slices.SortFunc(ranges, func(a, b messages.Range) int { return cmp.Compare(a.First, b.First) })
 	for i := 1; i < len(ranges); i++ {
 		if ranges[i].First <= ranges[i-1].Last {

@@ -2,22 +2,41 @@ package worker
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"go.uber.org/zap"
 )
 
-// The pace at which an overload is looked for, and told of in the log.
+// How often the shedder checks for an overload, and how often it logs one.
 const (
 	shedEvery  = 100 * time.Millisecond
 	shedLogged = time.Minute
 )
 
-// shed takes the process out of the queue groups while requests wait for too long before
-// their turn, and back into them when what had been delivered is handled. Meanwhile the
-// other workers get the requests, or callers learn at once that nobody is there, at no cost
-// for this process: answering 429 to all would take it as long as answering with IDs.
-func (w *Worker) shed(ctx context.Context) {
+// shedder takes the process out of the queue groups while requests wait for too long before
+// their turn, and back in when all that had been delivered is handled. Meanwhile other
+// workers get the requests, or callers learn at once that nobody is there. That costs this
+// process nothing, whereas answering 429 to every request would take it as long as answering
+// with IDs.
+type shedder struct {
+	line       *waitingLine
+	groups     []*membership
+	conn       *nats.Conn
+	log        *zap.Logger
+	overloads  atomic.Int64 // how often it left the groups
+	background *goroutines
+}
+
+func newShedder(cfg Config, line *waitingLine, groups ...*membership) *shedder {
+	return &shedder{line: line, groups: groups, conn: cfg.Requests, log: cfg.Log, background: newGoroutines()}
+}
+
+func (s *shedder) start() { s.background.start(s.run) }
+func (s *shedder) stop()  { s.background.stop() }
+
+func (s *shedder) run(ctx context.Context) {
 	ticker := time.NewTicker(shedEvery)
 	defer ticker.Stop()
 	var logged time.Time
@@ -27,40 +46,40 @@ func (w *Worker) shed(ctx context.Context) {
 			return
 		case <-ticker.C:
 		}
-		if !w.line.late() {
+		if !s.line.late() {
 			continue
 		}
-		w.overloads.Add(1)
+		s.overloads.Add(1)
 		if time.Since(logged) > shedLogged {
 			logged = time.Now()
-			w.cfg.Log.Warn("overloaded, leaving the queue group until what waits is worked off; start more workers")
+			s.log.Warn("overloaded, leaving the queue group until the waiting requests are handled; start more workers")
 		}
-		w.stayAway(true)
-		w.handleDelivered(ctx)
-		w.stayAway(false)
+		s.stayAway(true)
+		s.awaitDelivered(ctx)
+		s.stayAway(false)
 	}
 }
 
-// stayAway takes the process out of both queue groups, or back.
-func (w *Worker) stayAway(away bool) {
-	for _, m := range []*membership{&w.segmentGroup, &w.snowflakeGroup} {
+// stayAway takes the process out of the queue groups, or back in.
+func (s *shedder) stayAway(away bool) {
+	for _, m := range s.groups {
 		if err := m.stayAway(away); err != nil {
-			w.cfg.Log.Error("requests are not answered", zap.Error(err))
+			s.log.Error("requests are not answered", zap.Error(err))
 		}
 	}
 }
 
-// handleDelivered returns when all that was delivered before has been handled: the old
+// awaitDelivered returns when all that was delivered before has been handled. The old
 // endpoint and the new one must not answer side by side, or a tag's IDs would go out in
 // disorder.
-func (w *Worker) handleDelivered(ctx context.Context) {
+func (s *shedder) awaitDelivered(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, markLost)
 	defer cancel()
-	if w.cfg.Requests.FlushWithContext(ctx) != nil {
+	if s.conn.FlushWithContext(ctx) != nil {
 		return // the connection is lost, and with it what the server had for it
 	}
 	handled := make(chan struct{})
-	if w.cfg.Requests.Barrier(func() { close(handled) }) != nil {
+	if s.conn.Barrier(func() { close(handled) }) != nil {
 		return
 	}
 	select {

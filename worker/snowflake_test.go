@@ -208,7 +208,7 @@ func TestSnowflakeNoneFree(t *testing.T) {
 	c := newClient(t, net)
 	c.must("order")
 	ids := make(map[int64]bool)
-	take := func() {
+	mustGetNew := func() {
 		t.Helper()
 		if id := c.eventuallySnowflake(); ids[id] {
 			t.Fatalf("DUPLICATE: %d", id)
@@ -217,7 +217,7 @@ func TestSnowflakeNoneFree(t *testing.T) {
 		}
 	}
 	for range 10 {
-		take()
+		mustGetNew()
 	}
 	if held := holdings(t, js); len(held) != 2 || slices.ContainsFunc(held, func(h lease.Holding) bool { return h.Instance == third.Instance() }) {
 		t.Fatalf("held: %+v", held)
@@ -228,7 +228,7 @@ func TestSnowflakeNoneFree(t *testing.T) {
 		}
 	}
 	began := time.Now()
-	take()
+	mustGetNew()
 	if took := time.Since(began); took > 3*time.Second { // far less than for a lease to end and some
 		t.Errorf("a worker ID was free, and it took %v", took)
 	}

@@ -1,7 +1,7 @@
 package worker
 
-// maxStatsTags bounds the tags listed in STATS, so that the reply stays well below
-// the server's message limit.
+// maxStatsTags bounds the tags listed in STATS, so that the reply stays well below the
+// server's message limit.
 const maxStatsTags = 100
 
 // Stats is the data of the segment endpoint in a STATS reply.
@@ -11,8 +11,8 @@ type Stats struct {
 	Parked   int        `json:"parked"`              // requests that wait for a segment
 	Grants   GrantStats `json:"grants"`              // since the start
 	Loads    *LoadStats `json:"loads,omitempty"`     // of this process's loader, if it has one
-	WorkerID *int64     `json:"worker_id,omitempty"` // of snowflake IDs; none is held without
-	NoWorker string     `json:"no_worker,omitempty"` // why there is none
+	WorkerID *int64     `json:"worker_id,omitempty"` // of snowflake IDs, if one is held
+	NoWorker string     `json:"no_worker,omitempty"` // why none is held
 	Active   int        `json:"active_tags"`         // tags asked for since the start
 	Tags     []TagStats `json:"tags"`                // the busiest of them, at most 100
 }
@@ -42,28 +42,9 @@ type TagStats struct {
 
 // stats collects the figures of the process.
 func (w *Worker) stats() Stats {
-	figures := w.alloc.Figures()
-	s := Stats{
-		Instance: w.instance,
-		Store:    w.cfg.StoreName,
-		Parked:   w.alloc.Parked(),
-		Grants:   GrantStats{w.grants.installed.Load(), w.grants.burnt.Load(), w.grants.refused.Load()},
-		Active:   len(figures),
-		Tags:     []TagStats{}, // not null
-	}
-	if w.loader != nil {
-		s.Loads = &LoadStats{w.loader.calls(), w.loader.outcomes[loadFailed].Load()}
-	}
-	switch lease := w.lease.Load(); {
-	case lease == nil:
-		s.NoWorker = "not claimed yet"
-	case lease.Generator == nil:
-		s.NoWorker = lease.Err.Error()
-	default:
-		s.WorkerID = &lease.Worker
-	}
-	for _, f := range busiest(figures, maxStatsTags) {
-		s.Tags = append(s.Tags, TagStats{f.Tag, f.Step, f.Left, f.Rate, f.Runway.Seconds(), f.Parked})
+	s := Stats{Instance: w.process.instance, Store: w.process.cfg.StoreName, Tags: []TagStats{}} // not null
+	for _, h := range w.halves {
+		h.fillStats(&s)
 	}
 	return s
 }

@@ -85,7 +85,7 @@ func (l *tagLsCmd) Run(ctx context.Context, out output) error {
 
 // note says what is wrong with a tag, if anything.
 func note(tag store.Tag) string {
-	if err := worker.Usable(tag); err != nil {
+	if err := worker.CheckTag(tag); err != nil {
 		return "\tunusable: " + err.Error()
 	}
 	return ""

@@ -81,9 +81,7 @@ func (a *Agreement) Agree(ctx context.Context, key, own string) (string, error) 
 		if !errors.Is(err, jetstream.ErrKeyExists) {
 			return "", a.keyError(key, err)
 		}
-		if err := pause.For(ctx, agreePause); err != nil {
-			return "", a.keyError(key, err)
-		}
+		pause.For(ctx, agreePause)
 	}
 	return "", a.keyError(key, errors.New("others write it, but it cannot be read"))
 }

@@ -1,9 +1,9 @@
-// Package loads is what workers and loaders say to each other: a worker asks for a
+// Package loads holds the messages between workers and loaders: a worker asks for a
 // segment with an [Event], and a loader answers with a [Grant]. Callers need neither.
 //
-// Events come from the load stream, or by plain message while that is away. A grant is a
-// plain message that is sent once: one that is lost costs the worker a second and the
-// range, which is a gap.
+// Events travel through the load stream, or as plain messages while the stream is away. A
+// grant is a plain message that is sent once. If it is lost, that costs the worker a
+// second and the range, which is a gap.
 package loads
 
 import (
@@ -31,15 +31,15 @@ type Event struct {
 	// Want is the number of IDs that parked requests are waiting for.
 	Want int64 `json:"want"`
 
-	// Seq numbers the worker's loads; asking again for a load keeps its number.
+	// Seq numbers the worker's loads. A load that is asked for again keeps its number.
 	Seq uint64 `json:"seq"`
 }
 
-// Size is the number of IDs to reserve: the step, raised for this one load if
-// parked requests want more.
+// Size is the number of IDs to reserve: the step or, for this one load, what parked
+// requests want if that is more.
 func (e Event) Size() int64 { return max(e.Step, e.Want) }
 
-// Encode is the event as it is published.
+// Encode returns the event as it is published.
 func (e Event) Encode() []byte { return encode(e) }
 
 // DecodeEvent reads a load event that reserves at most limit IDs.
@@ -66,11 +66,12 @@ type Grant struct {
 	First    int64  `json:"first,omitempty"`
 	End      int64  `json:"end,omitempty"`
 
-	// Refused is messages.CodeNoTag or messages.CodeExhausted if the store said so, else 0.
+	// Refused is messages.CodeNoTag or messages.CodeExhausted if the store refused with
+	// that, else 0.
 	Refused messages.Code `json:"refused,omitempty"`
 }
 
-// Encode is the grant as it is published.
+// Encode returns the grant as it is published.
 func (g Grant) Encode() []byte { return encode(g) }
 
 // DecodeGrant reads a grant: a range in 1 … 2^63−1, or a refusal.
@@ -97,11 +98,11 @@ func DecodeGrant(data []byte) (Grant, error) {
 	return g, nil
 }
 
-// maxInstanceLen is ample for a NUID, which is what workers are named by.
+// maxInstanceLen leaves ample room for a NUID, which is what names a process.
 const maxInstanceLen = 32
 
-// checkAddress checks what becomes part of a subject, so that no event can make a
-// loader publish elsewhere.
+// checkAddress checks the fields that become part of a subject, so that no event can make
+// a loader publish elsewhere.
 func checkAddress(instance, tag string) error {
 	if len(instance) > maxInstanceLen || strings.Contains(instance, ".") || messages.CheckTag(instance) != nil {
 		return fmt.Errorf("%w: instance %.40q is not one token of at most %d bytes", ErrMalformed, instance, maxInstanceLen)
@@ -112,7 +113,7 @@ func checkAddress(instance, tag string) error {
 	return nil
 }
 
-// encode marshals a struct of numbers and checked strings, which cannot fail.
+// encode marshals a struct of numbers and strings, which cannot fail.
 func encode(v any) []byte {
 	data, err := json.Marshal(v)
 	if err != nil {

@@ -10,14 +10,14 @@ import (
 func StreamName(p messages.Prefix) string { return strings.ToUpper(string(p)) + "_LOAD" }
 
 // Subject is the subject of a worker's load events for a tag. The load stream keeps one
-// message per subject, hence one load at a time per worker and tag.
+// message per subject, and so allows one load at a time per worker and tag.
 func Subject(p messages.Prefix, instance, tag string) string {
 	return string(p) + ".load." + instance + "." + tag
 }
 
-// ReserveSubject is the subject on which loaders take load events by plain message, while
-// the load stream is away.
+// ReserveSubject is the subject on which loaders receive load events as plain messages,
+// while the load stream is away.
 func ReserveSubject(p messages.Prefix) string { return string(p) + ".reserve" }
 
-// GrantSubject is the subject on which one worker process gets its segments.
+// GrantSubject is the subject on which one worker process receives its grants.
 func GrantSubject(p messages.Prefix, instance string) string { return string(p) + ".grant." + instance }

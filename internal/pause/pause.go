@@ -6,14 +6,12 @@ import (
 	"time"
 )
 
-// For waits for d. It returns early, with the context's error, if ctx ends before.
-func For(ctx context.Context, d time.Duration) error {
+// For waits for d, or until ctx ends.
+func For(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-		return nil
 	case <-ctx.Done():
-		return ctx.Err()
 	}
 }

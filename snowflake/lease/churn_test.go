@@ -12,6 +12,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/idworker/idworker/internal/pause"
 	"github.com/idworker/idworker/snowflake"
 	"github.com/idworker/idworker/testing/natstest"
 	"github.com/idworker/idworker/testing/soak"
@@ -82,7 +83,7 @@ func (c *churn) holder(t *testing.T, goodbye bool) {
 	wait := time.Since(began)
 
 	end := time.Now().Add(rand.N(500 * time.Millisecond))
-	for refused := error(nil); refused == nil; pause(ctx, rand.N(10*time.Millisecond)) {
+	for refused := error(nil); refused == nil; pause.For(ctx, rand.N(10*time.Millisecond)) {
 		ranges, refused = g.NextN(ranges, 1+rand.Int64N(100))
 		if errors.Is(refused, snowflake.ErrAhead) {
 			refused = nil

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/idworker/idworker/internal/pause"
 	"github.com/idworker/idworker/snowflake"
 )
 
@@ -81,7 +82,7 @@ func (h *hold) renewUntilLost(ctx context.Context) error {
 	ttl := h.cfg.TTL
 	next := h.renewed.Add(ttl / beatsPerTTL)
 	for {
-		pause(ctx, time.Until(next))
+		pause.For(ctx, time.Until(next))
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}

@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/idworker/idworker/internal/agreement"
+	"github.com/idworker/idworker/internal/pause"
 	"github.com/idworker/idworker/internal/resource"
 	"github.com/idworker/idworker/snowflake"
 )
@@ -102,7 +103,7 @@ func (m *Manager) Run(ctx context.Context, notify func(State)) error {
 				m.cfg.Log.Warn("no worker ID yet, trying again", zap.Error(err))
 			}
 			notify(State{Err: err})
-			pause(ctx, m.seekPause(attempt))
+			pause.For(ctx, m.seekPause(attempt))
 		}
 	}
 	return nil
@@ -143,14 +144,4 @@ const (
 func (m *Manager) seekPause(attempt int) time.Duration {
 	longest := min(m.cfg.TTL/firstSeeksPerTTL<<min(attempt, 10), m.cfg.TTL/laterSeeksPerTTL)
 	return longest/2 + rand.N(longest/2)
-}
-
-// pause waits for d, or until ctx ends.
-func pause(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-	case <-t.C:
-	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/idworker/idworker/internal/pause"
 	"github.com/idworker/idworker/snowflake"
 	"github.com/idworker/idworker/testing/soak"
 )
@@ -194,11 +195,11 @@ func (p *process) live(ctx context.Context, rng *rand.Rand) {
 			defer close(done)
 			_ = m.Run(run, p.notify)
 		}()
-		pause(ctx, time.Duration(rng.Int64N(int64(8*time.Minute))))
+		pause.For(ctx, time.Duration(rng.Int64N(int64(8*time.Minute))))
 		if rng.IntN(2) == 0 && ctx.Err() == nil {
 			// It is cut off, and serves on for a while.
 			p.net.set(func() { p.net.dead = true })
-			pause(ctx, time.Duration(rng.Int64N(int64(2*modelTTL))))
+			pause.For(ctx, time.Duration(rng.Int64N(int64(2*modelTTL))))
 		}
 		if rng.IntN(2) == 0 {
 			p.issue(rng, 400_000) // the successor finds hi ahead of its clock
@@ -208,7 +209,7 @@ func (p *process) live(ctx context.Context, rng *rand.Rand) {
 		p.mu.Lock()
 		p.held = false
 		p.mu.Unlock()
-		pause(ctx, time.Duration(rng.Int64N(int64(time.Minute))))
+		pause.For(ctx, time.Duration(rng.Int64N(int64(time.Minute))))
 	}
 }
 
@@ -220,7 +221,7 @@ func (p *process) request(ctx context.Context, rng *rand.Rand) {
 			n = 1 + rng.Int64N(400_000) // up to 800 ms of IDs at once
 		}
 		p.issue(rng, n)
-		pause(ctx, time.Duration(rng.Int64N(int64(5*time.Second))))
+		pause.For(ctx, time.Duration(rng.Int64N(int64(5*time.Second))))
 	}
 }
 
@@ -228,7 +229,7 @@ func (p *process) request(ctx context.Context, rng *rand.Rand) {
 func (p *process) step(ctx context.Context, rng *rand.Rand) {
 	steps := []time.Duration{time.Second, time.Hour, 24 * time.Hour}
 	for ctx.Err() == nil {
-		pause(ctx, time.Duration(rng.Int64N(int64(5*time.Minute))))
+		pause.For(ctx, time.Duration(rng.Int64N(int64(5*time.Minute))))
 		d := steps[rng.IntN(len(steps))]
 		switch rng.IntN(4) {
 		case 0:
@@ -297,11 +298,11 @@ func chaos(t *testing.T, seed uint64) *world {
 	expire := rand.New(rand.NewPCG(rng.Uint64(), 3))
 	wg.Go(func() {
 		for life.Err() == nil {
-			pause(life, time.Duration(expire.Int64N(int64(4*time.Minute))))
+			pause.For(life, time.Duration(expire.Int64N(int64(4*time.Minute))))
 			w.workers.expire(fmt.Sprint(expire.IntN(2)))
 		}
 	})
-	pause(ctx, 12*time.Minute)
+	pause.For(ctx, 12*time.Minute)
 	calm()
 	wg.Wait()
 	if seed%2 == 1 {
@@ -325,7 +326,7 @@ func recovers(t *testing.T, ctx context.Context, w *world, all []*process) {
 		p.net.set(func() { p.net.rate, p.net.dead = 0, false })
 		wg.Go(func() { _ = p.manager().Run(ctx, p.notify) })
 	}
-	pause(ctx, 3*modelTTL)
+	pause.For(ctx, 3*modelTTL)
 	held := 0
 	for _, p := range all {
 		if g := p.holding(); g != nil {

@@ -1,0 +1,126 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/nats-io/nats.go/micro"
+
+	"github.com/idworker/idworker/internal/loads"
+)
+
+// answering is the half of a process that answers requests. Its parts:
+//
+//	supply      keeps the allocator in segments, so that requests find IDs in memory
+//	snowflakes  keeps a worker ID, and answers with it
+//	line        knows whether requests wait for too long before their turn
+//	shedder     leaves the queue groups while they do
+type answering struct {
+	process
+	supply     *supply
+	snowflakes *snowflakes
+	line       *waitingLine
+	shedder    *shedder
+	group      *membership // of requests for segments
+	figures    requestFigures
+	background *goroutines
+}
+
+// openAnswering makes an answering half. Loads that cannot go through the load stream go
+// to direct.
+func openAnswering(ctx context.Context, p process, direct func(loads.Event)) (*answering, error) {
+	line := new(waitingLine)
+	s, err := openSnowflakes(ctx, p, line)
+	if err != nil {
+		return nil, err
+	}
+	return newAnswering(p, newSupply(p, direct), s), nil
+}
+
+func newAnswering(p process, supply *supply, s *snowflakes) *answering {
+	group := new(membership)
+	return &answering{
+		process:    p,
+		supply:     supply,
+		snowflakes: s,
+		line:       s.line,
+		shedder:    newShedder(p.cfg, s.line, group, &s.group),
+		group:      group,
+		background: newGoroutines(),
+	}
+}
+
+// start joins the queue groups when requests can be answered: the queue groups come last.
+func (a *answering) start(ctx context.Context) error {
+	if err := a.supply.start(ctx); err != nil {
+		return err
+	}
+	if err := a.join(ctx); err != nil {
+		return errors.Join(err, a.stop())
+	}
+	return nil
+}
+
+// join enters the queue groups, and returns when the server knows. The group of snowflake
+// requests is entered as soon as there is a worker ID.
+func (a *answering) join(ctx context.Context) error {
+	a.background.start(func(ctx context.Context) { a.line.run(ctx, a.cfg.Requests) })
+	a.snowflakes.start()
+	err := a.group.join(func() (micro.Service, error) {
+		return a.addService(ServiceName, "segment", a.cfg.Prefix.Segment(">"),
+			newSegmentEndpoint(a.cfg, a.supply.alloc, a.line, &a.figures))
+	})
+	if err != nil {
+		return err
+	}
+	a.shedder.start()
+	return a.cfg.Requests.FlushWithContext(ctx)
+}
+
+// stop leaves the queue groups and answers what was delivered. Parked requests are waited
+// for, so the loading half must still be at work.
+func (a *answering) stop() error {
+	err := a.leave()
+	a.snowflakes.stop()
+	a.awaitParked()
+	a.background.stop()
+	return errors.Join(err, a.supply.stop())
+}
+
+// leave takes the process out of the queue groups, and returns when all requests that were
+// delivered have been handled.
+func (a *answering) leave() error {
+	a.snowflakes.group.close()
+	a.group.close()
+	a.shedder.stop()
+	// After the flush the server sends no more requests, and the barrier lies behind all
+	// that it has sent. A server that is away sends no more either.
+	flushErr := flush(a.cfg.Requests)
+	handled := make(chan struct{})
+	if err := a.cfg.Requests.Barrier(func() { close(handled) }); err != nil {
+		return errors.Join(flushErr, err)
+	}
+	<-handled
+	return flushErr
+}
+
+// awaitParked waits until no request is parked. At the latest that is when their deadlines
+// have passed.
+func (a *answering) awaitParked() {
+	for a.supply.alloc.Parked() > 0 {
+		time.Sleep(a.cfg.Wait / ticksPerWait)
+	}
+}
+
+func (a *answering) ready() error {
+	if a.group.missing() {
+		return errors.New("not in the queue group: overloaded")
+	}
+	return nil
+}
+
+func (a *answering) fillStats(s *Stats) {
+	a.supply.fillStats(s)
+	a.snowflakes.fillStats(s)
+}

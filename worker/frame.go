@@ -1,0 +1,130 @@
+package worker
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/micro"
+
+	"github.com/idworker/idworker/messages"
+)
+
+// frame surrounds every request of one endpoint: enter checks it on its way in, and a
+// request that has entered is replied to and counted by its own methods. A frame has one
+// goroutine, that of its endpoint.
+type frame struct {
+	replies  replyCheck
+	line     *waitingLine
+	figures  *requestFigures
+	watch    stopwatch
+	conn     *nats.Conn // for requests that are replied to later
+	maxBatch int64
+}
+
+func newFrame(cfg Config, line *waitingLine, figures *requestFigures) frame {
+	return frame{
+		replies:  newReplyCheck(cfg.Prefix),
+		line:     line,
+		figures:  figures,
+		conn:     cfg.Requests,
+		maxBatch: cfg.MaxBatch,
+	}
+}
+
+// enter returns the request and how many IDs it wants. If ok is false, the request has
+// been dealt with.
+func (f *frame) enter(req micro.Request) (r request, n int64, ok bool) {
+	if !f.replies.allows(req.Reply()) {
+		return r, 0, false
+	}
+	r = request{frame: f, replier: req, began: f.watch.start()}
+	if f.line.late() {
+		r.fail(errOverloaded)
+		return r, 0, false
+	}
+	n, err := messages.DecodeCount(req.Data(), f.maxBatch)
+	if err != nil {
+		r.fail(err)
+		return r, 0, false
+	}
+	return r, n, true
+}
+
+// request is one that has entered the frame. It ends with one call of answer or fail.
+type request struct {
+	frame   *frame
+	replier replier
+	began   time.Duration
+	exact   bool // timed by itself and not by the frame's stopwatch
+}
+
+// replier sends the reply to one request. It is a [micro.Request], or a [lateReply] when
+// the endpoint has gone on to other requests.
+type replier interface {
+	Respond(data []byte, opts ...micro.RespondOpt) error
+	Error(code, text string, data []byte, opts ...micro.RespondOpt) error
+}
+
+// answer replies with n IDs.
+func (r request) answer(reply []byte, n int64) {
+	_ = r.replier.Respond(reply) // fails only with the connection; micro counts it
+	r.frame.figures.countAnswered(n, r.took())
+}
+
+// fail replies with an error.
+func (r request) fail(err error) {
+	code, text := wireError(err)
+	_ = r.replier.Error(strconv.Itoa(int(code)), text, nil) // fails only with the connection
+	r.frame.figures.countFailed(code, r.took())
+}
+
+func (r request) took() time.Duration {
+	if r.exact {
+		return elapsed() - r.began
+	}
+	return r.frame.watch.read(r.began)
+}
+
+// timed returns the request, from now on timed by itself: it may take as long as a segment
+// takes to come.
+func (r request) timed() request {
+	r.began, r.exact = elapsed(), true
+	return r
+}
+
+// resume returns a request that was parked, to be replied to from any goroutine.
+func (f *frame) resume(replyTo string, began time.Duration) request {
+	return request{frame: f, replier: lateReply{f.conn, replyTo}, began: began, exact: true}
+}
+
+// lateReply replies to a request that was parked. It does without the micro.Request: micro
+// itself reads that once the endpoint has returned, and it would keep the message in memory.
+type lateReply struct {
+	conn *nats.Conn
+	to   string
+}
+
+func (l lateReply) Respond(data []byte, _ ...micro.RespondOpt) error {
+	return l.conn.Publish(l.to, data)
+}
+
+func (l lateReply) Error(code, text string, data []byte, _ ...micro.RespondOpt) error {
+	msg := nats.NewMsg(l.to)
+	msg.Data = data
+	msg.Header.Set(micro.ErrorCodeHeader, code)
+	msg.Header.Set(micro.ErrorHeader, text)
+	return l.conn.PublishMsg(msg)
+}
+
+// replyCheck refuses subjects that must not get a reply. The worker publishes replies with
+// its own rights, and an empty message to a subject of the JetStream API can be a command,
+// to delete a bucket, say.
+type replyCheck struct{ own string }
+
+func newReplyCheck(prefix messages.Prefix) replyCheck { return replyCheck{string(prefix) + "."} }
+
+func (c replyCheck) allows(reply string) bool {
+	return reply != "" && reply[0] != '$' && !strings.HasPrefix(reply, c.own)
+}

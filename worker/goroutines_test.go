@@ -1,0 +1,76 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"go.uber.org/zap"
+
+	"github.com/idworker/idworker/internal/loads"
+	"github.com/idworker/idworker/store"
+)
+
+// TestGoroutinesStartWhileStopping: goroutines may be started at any time, even while their
+// owner stops them. When stop returns none is left, and none begins.
+func TestGoroutinesStartWhileStopping(t *testing.T) {
+	for range 50 {
+		g := newGoroutines()
+		var running atomic.Int64
+		began := make(chan struct{})
+		signal := sync.OnceFunc(func() { close(began) })
+		untilStopped := func(ctx context.Context) {
+			running.Add(1)
+			signal()
+			<-ctx.Done()
+			running.Add(-1)
+		}
+		var starters sync.WaitGroup
+		for range 4 {
+			starters.Go(func() {
+				for i := 0; i < 100 && g.start(untilStopped); i++ {
+					g.start(func(context.Context) { g.start(untilStopped) }) // as loads do
+				}
+			})
+		}
+		<-began
+		g.stop()
+		if n := running.Load(); n != 0 {
+			t.Fatalf("%d goroutines run after stop", n)
+		}
+		starters.Wait()
+		if g.start(untilStopped) {
+			t.Fatal("a goroutine was started after stop")
+		}
+	}
+}
+
+// noStore fails the test when it is called.
+type noStore struct{ t *testing.T }
+
+func (s noStore) Reserve(context.Context, string, int64) (store.Segment, error) {
+	s.t.Error("the store is called")
+	return store.Segment{}, errors.New("closed")
+}
+
+// TestLoaderStopped: a load event that comes after the loader has stopped is not served, as
+// the store may be closed, and not acknowledged, so that another loader gets it.
+func TestLoaderStopped(t *testing.T) {
+	l := newLoader(Config{Log: zap.NewNop()})
+	l.store = noStore{t}
+	l.stop()
+	calls := 0
+	for range 2 {
+		l.submit(job{loads.Event{Instance: "a", Tag: "order", Step: 1, Seq: 1}, func(err error) {
+			if calls++; err == nil {
+				t.Error("the event would be acknowledged")
+			}
+		}})
+	}
+	l.stop()
+	if calls != 2 {
+		t.Errorf("%d of 2 jobs are done", calls)
+	}
+}

@@ -1,0 +1,49 @@
+package worker
+
+import (
+	"fmt"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nats.go/micro"
+)
+
+// The names under which workers appear in the NATS services API.
+const (
+	ServiceName          = "idworker"
+	snowflakeServiceName = "idworker-snowflake" // while there is a worker ID
+)
+
+// process is what the halves know of the process that they are part of.
+type process struct {
+	cfg       Config
+	instance  string // names the process; each start has a new one
+	js        jetstream.JetStream
+	directory *Directory
+	stats     func() Stats // of the whole process
+}
+
+// addService registers a micro service with one endpoint.
+func (p process) addService(name, endpoint, subject string, handler micro.Handler) (micro.Service, error) {
+	service, err := micro.AddService(p.cfg.Requests, micro.Config{
+		Name:        name,
+		Version:     p.cfg.Version,
+		Description: "unique 64-bit IDs",
+		QueueGroup:  p.cfg.Prefix.QueueGroup(),
+		Metadata: map[string]string{
+			"instance": p.instance,
+			"role":     string(p.cfg.Role),
+			"store":    p.cfg.StoreName,
+			"prefix":   string(p.cfg.Prefix),
+			"layout":   p.cfg.Lease.Layout.String(),
+		},
+		StatsHandler: func(*micro.Endpoint) any { return p.stats() },
+	})
+	if err != nil {
+		return nil, fmt.Errorf("register the service: %w", err)
+	}
+	limits := micro.WithEndpointPendingLimits(maxQueuedRequests, maxQueuedBytes)
+	if err := service.AddEndpoint(endpoint, handler, micro.WithEndpointSubject(subject), limits); err != nil {
+		return service, fmt.Errorf("subscribe to %s: %w", subject, err)
+	}
+	return service, nil
+}

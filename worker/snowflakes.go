@@ -1,0 +1,89 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/nats-io/nats.go/micro"
+	"go.uber.org/zap"
+
+	"github.com/idworker/idworker/snowflake"
+	"github.com/idworker/idworker/snowflake/lease"
+)
+
+// snowflakes is the part of a worker that keeps a worker ID and answers requests for
+// snowflake IDs for as long as it has one. The requests for segments do not depend on it.
+type snowflakes struct {
+	process
+	manager    *lease.Manager
+	line       *waitingLine
+	figures    requestFigures
+	group      membership
+	state      atomic.Pointer[lease.State] // the latest news of the worker ID
+	background *goroutines
+}
+
+var errNotClaimed = errors.New("not claimed yet")
+
+// openSnowflakes opens the buckets of the worker IDs, which it creates if they are missing,
+// and checks layout and clock.
+func openSnowflakes(ctx context.Context, p process, line *waitingLine) (*snowflakes, error) {
+	cfg := p.cfg.Lease
+	cfg.JS, cfg.Prefix, cfg.Instance, cfg.Log = p.js, p.cfg.Prefix, p.instance, p.cfg.Log
+	if err := lease.Create(ctx, p.js, cfg.Prefix, cfg.TTL, p.cfg.Replicas); err != nil {
+		return nil, fmt.Errorf("worker IDs: %w", err)
+	}
+	manager, err := lease.Open(ctx, cfg)
+	if err != nil {
+		return nil, fmt.Errorf("worker IDs: %w", err)
+	}
+	return newSnowflakes(p, manager, line), nil
+}
+
+func newSnowflakes(p process, manager *lease.Manager, line *waitingLine) *snowflakes {
+	s := &snowflakes{process: p, manager: manager, line: line, background: newGoroutines()}
+	s.state.Store(&lease.State{Err: errNotClaimed})
+	return s
+}
+
+// start begins to claim a worker ID.
+func (s *snowflakes) start() { s.background.start(s.keepWorkerID) }
+
+// stop releases the worker ID. The queue group must have been left before.
+func (s *snowflakes) stop() { s.background.stop() }
+
+// keepWorkerID keeps a worker ID until ctx ends, and is in the queue group of snowflake
+// requests for just as long as it has one.
+func (s *snowflakes) keepWorkerID(ctx context.Context) {
+	err := s.manager.Run(ctx, func(state lease.State) {
+		s.state.Store(&state)
+		if state.Generator == nil {
+			s.group.leave()
+		} else if err := s.answerWith(state.Generator); err != nil {
+			s.cfg.Log.Error("snowflake requests are not answered", zap.Error(err))
+		}
+	})
+	if err != nil {
+		s.cfg.Log.Warn("worker ID was not released, it will expire", zap.Error(err))
+	}
+}
+
+// answerWith enters the queue group of snowflake requests with a generator.
+func (s *snowflakes) answerWith(g *snowflake.Generator) error {
+	return s.group.join(func() (micro.Service, error) {
+		return s.addService(snowflakeServiceName, "snowflake", s.cfg.Prefix.Snowflake(),
+			&snowflakeEndpoint{frame: newFrame(s.cfg, s.line, &s.figures), generator: g})
+	})
+}
+
+// fillStats adds the worker ID, or why there is none.
+func (s *snowflakes) fillStats(stats *Stats) {
+	state := s.state.Load()
+	if state.Generator == nil {
+		stats.NoWorker = state.Err.Error()
+		return
+	}
+	stats.WorkerID = &state.Worker
+}

@@ -1,0 +1,112 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/idworker/idworker/allocator"
+	"github.com/idworker/idworker/internal/loads"
+)
+
+// supply keeps an allocator in segments: it follows the tag directory, asks loaders for
+// segments, and installs those that they grant.
+type supply struct {
+	process
+	alloc      *allocator.Allocator
+	grants     *grantReceiver
+	grantSub   *nats.Subscription // from start on
+	background *goroutines
+}
+
+func newSupply(p process, direct func(loads.Event)) *supply {
+	s := &supply{process: p, background: newGoroutines()}
+	asker := &asker{
+		js:         p.js,
+		prefix:     p.cfg.Prefix,
+		instance:   p.instance,
+		direct:     direct,
+		isLoading:  func(tag string, seq uint64) bool { return s.alloc.IsLoading(tag, seq) },
+		log:        p.cfg.Log,
+		publishing: s.background,
+	}
+	began := time.Now()
+	s.alloc = allocator.New(allocator.Config{
+		Clock:   func() time.Duration { return time.Since(began) },
+		Load:    asker.ask,
+		MaxStep: p.cfg.MaxStep,
+		Wait:    p.cfg.Wait,
+	})
+	s.grants = &grantReceiver{alloc: s.alloc, instance: p.instance, maxStep: p.cfg.MaxStep, log: p.cfg.Log}
+	return s
+}
+
+// start returns when grants can reach the process and it knows the tags.
+func (s *supply) start(ctx context.Context) (err error) {
+	s.grantSub, err = s.cfg.Control.Subscribe(loads.GrantSubject(s.cfg.Prefix, s.instance), s.grants.receive)
+	if err != nil {
+		return fmt.Errorf("subscribe to grants: %w", err)
+	}
+	known := make(chan struct{})
+	s.background.start(func(ctx context.Context) {
+		s.directory.follow(ctx, s.alloc, s.cfg.TagRefresh, sync.OnceFunc(func() { close(known) }))
+	})
+	s.background.start(s.tick)
+	select {
+	case <-known:
+		err = s.cfg.Control.FlushWithContext(ctx)
+	case <-ctx.Done():
+		err = fmt.Errorf("read the tag directory: %w", ctx.Err())
+	}
+	if err != nil {
+		return errors.Join(err, s.stop())
+	}
+	return nil
+}
+
+// stop ends the supply. What loaders grant from then on is burnt.
+func (s *supply) stop() error {
+	err := unsubscribe(s.grantSub)
+	s.background.stop()
+	return err
+}
+
+// ticksPerWait is how exactly deadlines are kept: to this part of Config.Wait.
+const ticksPerWait = 40
+
+// tick drives the allocator's deadlines until ctx ends.
+func (s *supply) tick(ctx context.Context) {
+	ticker := time.NewTicker(s.cfg.Wait / ticksPerWait)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			s.alloc.Tick()
+		}
+	}
+}
+
+// fillStats adds the tags, the parked requests and the grants.
+func (s *supply) fillStats(stats *Stats) {
+	figures := s.alloc.Figures()
+	stats.Parked = s.alloc.Parked()
+	stats.Grants = GrantStats{s.grants.installed.Load(), s.grants.burnt.Load(), s.grants.refused.Load()}
+	stats.Active = len(figures)
+	for _, f := range busiest(figures, maxStatsTags) {
+		stats.Tags = append(stats.Tags, TagStats{f.Tag, f.Step, f.Left, f.Rate, f.Runway.Seconds(), f.Parked})
+	}
+}
+
+// publishDirectly returns what loads without the load stream in a process that has no
+// loader: any loader may receive the event. If none does, the allocator asks again.
+func publishDirectly(p process) func(loads.Event) {
+	return func(event loads.Event) {
+		_ = p.cfg.Control.Publish(loads.ReserveSubject(p.cfg.Prefix), event.Encode())
+	}
+}
