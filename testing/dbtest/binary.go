@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"os/user"
@@ -15,6 +14,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/idworker/idworker/testing/freeport"
 )
 
 // readyWithin is how long a server may take to answer: a second or two as a rule, but
@@ -282,12 +283,8 @@ func eventually(timeout time.Duration, f func() error) error {
 	}
 }
 
-// freePort finds a port of the loopback interface.
+// freePort is for a server that may outlive the test.
 func freePort() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	defer func() { _ = l.Close() }()
-	return strconv.Itoa(l.Addr().(*net.TCPAddr).Port), nil
+	port, err := freeport.Take()
+	return strconv.Itoa(port), err
 }

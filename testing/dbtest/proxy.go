@@ -2,11 +2,14 @@ package dbtest
 
 import (
 	"bytes"
+	"fmt"
 	"net"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/idworker/idworker/testing/freeport"
 )
 
 // Proxy stands between a database and its clients, and spoils the connection. What it
@@ -18,7 +21,7 @@ import (
 type Proxy struct {
 	t      testing.TB
 	target string
-	addr   string
+	addr   string // where it listens
 
 	delay     atomic.Int64 // time.Duration
 	statement atomic.Pointer[[]byte]
@@ -33,7 +36,7 @@ type Proxy struct {
 // StartProxy runs a proxy in front of a server until the test ends.
 func StartProxy(t testing.TB, target string) *Proxy {
 	t.Helper()
-	p := &Proxy{t: t, target: target, addr: "127.0.0.1:0", conns: make(map[net.Conn]bool)}
+	p := &Proxy{t: t, target: target, addr: fmt.Sprintf("127.0.0.1:%d", freeport.Get(t)), conns: make(map[net.Conn]bool)}
 	p.Accept()
 	t.Cleanup(func() { p.Refuse(); p.wg.Wait() })
 	return p
@@ -77,7 +80,7 @@ func (p *Proxy) Accept() {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.listener, p.addr = l, l.Addr().String()
+	p.listener = l
 	p.wg.Go(func() {
 		for {
 			client, err := l.Accept()

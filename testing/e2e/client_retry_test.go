@@ -14,6 +14,7 @@ import (
 
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/testing/natstest"
+	"github.com/idworker/idworker/testing/soak"
 )
 
 // patience is how long a call of the Go client may take in these tests, in which
@@ -122,10 +123,7 @@ var workerBatch = []string{"--max-batch", "300"}
 
 // TestClientSeesNoRestart restarts two workers in turn, by TERM and by KILL.
 func TestClientSeesNoRestart(t *testing.T) {
-	rounds := 4
-	if testing.Short() {
-		rounds = 2
-	}
+	rounds := soak.Pick(2, 4)
 	url, workers := startWorkers(t, 2, "order", "100")
 	s := startServices(t, url, "order", 4)
 	s.more(500)

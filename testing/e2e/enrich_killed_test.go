@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/idworker/idworker/testing/natstest"
+	"github.com/idworker/idworker/testing/soak"
 )
 
 // TestEnricherKilledBetween kills enrichers with -9 at the two points where nobody but the
@@ -23,7 +24,7 @@ func TestEnricherKilledBetween(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			e := newEnrichment(t)
-			for round := range 10 {
+			for round := range soak.Pick(6, 10) { // each kind of round, see killedAt
 				e.killedAt(round, c.server, c.text)
 			}
 			e.start(e.ns.URL())
@@ -69,23 +70,24 @@ func (e *enrichment) killedAt(round int, server bool, text string) {
 func TestPausedEnricher(t *testing.T) {
 	e := newEnrichment(t)
 	enrichers := []*process{e.start(e.ns.URL()), e.start(e.ns.URL())}
-	for range 5 {
-		e.publish(5000)
+	some := soak.Pick(1000, 5000)
+	for range soak.Pick(2, 5) {
+		e.publish(some)
 		var paused *process
 		natstest.Eventually(t, readyWithin, "an enricher has the turn", func() bool {
 			paused = e.owner(enrichers)
 			return paused != nil
 		})
 		paused.signal(syscall.SIGSTOP)
-		e.publish(5000)
+		e.publish(some)
 		e.await(e.sent - e.arrived)
 		natstest.Eventually(t, readyWithin, "another one has the turn", func() bool {
 			p := e.owner(enrichers)
 			return p != nil && p != paused
 		})
-		e.publish(5000)
+		e.publish(some)
 		paused.signal(syscall.SIGCONT)
-		e.publish(5000)
+		e.publish(some)
 	}
 	e.checkAll()
 	for _, p := range enrichers {

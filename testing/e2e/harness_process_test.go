@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"net"
+	"fmt"
 	"os"
 	"os/exec"
 	"regexp"
@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/idworker/idworker/testing/freeport"
 	"github.com/idworker/idworker/testing/natstest"
 )
 
@@ -242,12 +243,7 @@ func createTag(t testing.TB, url, tag string, args ...string) {
 // freeAddress is an address that nobody listens on.
 func freeAddress(t testing.TB) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
+	return fmt.Sprintf("127.0.0.1:%d", freeport.Get(t))
 }
 
 // text is what a process wrote so far.

@@ -23,6 +23,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nkeys"
 
+	"github.com/idworker/idworker/testing/freeport"
 	"github.com/idworker/idworker/testing/natstest"
 )
 
@@ -138,7 +139,7 @@ func TestBadConnectionSettings(t *testing.T) {
 
 // TestJetStreamDomain: a worker at a leaf node counts in the hub's JetStream.
 func TestJetStreamDomain(t *testing.T) {
-	leafPort := freePort(t)
+	leafPort := freeport.Get(t)
 	hub := natstest.Start(t, func(o *server.Options) {
 		o.JetStreamDomain = "hub"
 		o.LeafNode.Host, o.LeafNode.Port = "127.0.0.1", leafPort
@@ -183,15 +184,6 @@ func cmdline(t *testing.T, p *process) string {
 		t.Fatal(err)
 	}
 	return string(data)
-}
-
-func freePort(t *testing.T) int {
-	t.Helper()
-	address, err := net.ResolveTCPAddr("tcp", freeAddress(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return address.Port
 }
 
 // write makes a file that only its owner can read.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/testing/natstest"
+	"github.com/idworker/idworker/testing/soak"
 )
 
 // TestOverload asks a worker that gets a tenth of the processor for five times as much as
@@ -21,10 +22,7 @@ import (
 // until it has worked off what waits, its connection stands, and when it is over, requests are
 // served at once.
 func TestOverload(t *testing.T) {
-	lasts := 30 * time.Second
-	if testing.Short() {
-		lasts = 6 * time.Second
-	}
+	lasts := soak.Pick(6*time.Second, 30*time.Second)
 	const times, mostPerSecond = 5, 40_000
 	ns := natstest.Start(t)
 	w := startWorker(t, ns.URL(), "--max-step", "100000000", "--max-batch", "1")

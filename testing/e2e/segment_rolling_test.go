@@ -6,15 +6,13 @@ import (
 	"time"
 
 	"github.com/idworker/idworker/testing/natstest"
+	"github.com/idworker/idworker/testing/soak"
 )
 
 // TestRollingRestartLosesNothing restarts two workers, one after the other, ten
 // times over. The callers retry nothing.
 func TestRollingRestartLosesNothing(t *testing.T) {
-	rounds := 10
-	if testing.Short() {
-		rounds = 2
-	}
+	rounds := soak.Pick(2, 10)
 	tags := []string{"order", "invoice"}
 	nats := natstest.Start(t, syncAlways)
 	granted := listen(t, nats.URL())

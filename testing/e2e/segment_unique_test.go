@@ -8,16 +8,14 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 
 	"github.com/idworker/idworker/testing/natstest"
+	"github.com/idworker/idworker/testing/soak"
 )
 
 // syncAlways is how an operator has to run a server for idworker.
 func syncAlways(o *server.Options) { o.SyncAlways = true }
 
 func TestTwoMillionIDs(t *testing.T) {
-	total := int64(2_000_000)
-	if testing.Short() {
-		total = 200_000
-	}
+	total := soak.Pick[int64](300_000, 2_000_000)
 	tags := []string{"order", "invoice", "shop.eu.basket"}
 	const callerCount = 8
 

@@ -10,16 +10,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/idworker/idworker/testing/soak"
 	"github.com/idworker/idworker/worker"
 )
 
 // TestUnknownTagsCostNothing asks for a million tags that do not exist, each once.
 // They are refused from memory: no store is asked, and none is remembered.
 func TestUnknownTagsCostNothing(t *testing.T) {
-	tags := 1_000_000
-	if testing.Short() {
-		tags = 100_000
-	}
+	tags := soak.Pick(300_000, 1_000_000)
 	warm := tags / 5
 	path, err := plainBinary()
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/idworker/idworker/snowflake"
 	"github.com/idworker/idworker/snowflake/lease"
 	"github.com/idworker/idworker/testing/natstest"
+	"github.com/idworker/idworker/testing/soak"
 )
 
 // TestSnowflakePausedHolder stops the holder of a worker ID until another process has
@@ -31,10 +32,7 @@ func TestSnowflakePausedHolder(t *testing.T) {
 		ttl        = time.Second
 		layoutText = "50:1ms/w1/s12@1735689600000"
 	)
-	rounds := 20
-	if testing.Short() {
-		rounds = 3
-	}
+	rounds := soak.Pick(3, 20)
 	layout, err := snowflake.ParseLayout(layoutText)
 	if err != nil {
 		t.Fatal(err)

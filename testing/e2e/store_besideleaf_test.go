@@ -10,6 +10,7 @@ import (
 	"github.com/idworker/idworker/internal/loads"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/testing/natstest"
+	"github.com/idworker/idworker/testing/soak"
 )
 
 // TestBesideLeaf hands out IDs while Leaf's servers take segments from the same row at
@@ -25,10 +26,7 @@ func TestBesideLeaf(t *testing.T) {
 
 func testBesideLeaf(t *testing.T, d database, shape string) {
 	const tag = "order"
-	total := int64(1_000_000)
-	if testing.Short() {
-		total = 50_000
-	}
+	total := soak.Pick[int64](100_000, 1_000_000)
 	db := d.find(t)
 	db.Exec(t, shape)
 	insert(t, db, "'"+tag+"', 1, 50")
