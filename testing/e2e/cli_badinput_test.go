@@ -27,6 +27,7 @@ const (
 // TestBadInputCommandLine: each command line fails with its code and a text for
 // people, prints nothing on stdout, and changes nothing.
 func TestBadInputCommandLine(t *testing.T) {
+	t.Parallel()
 	s := startServer(t, t.TempDir())
 	createTag(t, s.url, "order", "--step", "10")
 	tags := must(t, "tag", "ls", "--server", s.url).stdout
@@ -106,6 +107,7 @@ func TestBadInputCommandLine(t *testing.T) {
 }
 
 func TestVersion(t *testing.T) {
+	t.Parallel()
 	r := run(t, "--version")
 	if fields := strings.Split(strings.TrimSpace(r.stdout), "."); r.code != exitOK || len(fields) != 3 || r.stderr != "" {
 		t.Errorf("--version: %+v, want exit code 0 and a version like 1.2.3", r)
@@ -114,6 +116,7 @@ func TestVersion(t *testing.T) {
 
 // TestEnvironment sets by environment what flags set elsewhere.
 func TestEnvironment(t *testing.T) {
+	t.Parallel()
 	address := freeAddress(t)
 	url := "nats://" + address
 	data := filepath.Join(t.TempDir(), "some", "folder")
@@ -160,6 +163,7 @@ func TestEnvironment(t *testing.T) {
 
 // TestNumbersRunOut uses up a tag that begins just below 2^63.
 func TestNumbersRunOut(t *testing.T) {
+	t.Parallel()
 	s := startServer(t, t.TempDir(), "--max-step", "10", "--max-batch", "10")
 	const first = math.MaxInt64 - 100
 	must(t, "tag", "create", "--server", s.url, "last", "--step", "5", "--max-step", "10", "--first", "9223372036854775707")
@@ -210,6 +214,7 @@ func TestNumbersRunOut(t *testing.T) {
 // TestDataFolderUnusable: serve says what is wrong with the folder or the port, and
 // ends.
 func TestDataFolderUnusable(t *testing.T) {
+	t.Parallel()
 	data := t.TempDir()
 	s := startServer(t, data)
 	file := filepath.Join(t.TempDir(), "file")

@@ -14,6 +14,7 @@ import (
 // Every role of nats.conf is in good health once an administrator has provisioned, and
 // none before.
 func TestDoctorFindsNothing(t *testing.T) {
+	t.Parallel()
 	net := startProduction(t, natsConf)
 	for _, role := range []string{"worker", "loader", "admin"} {
 		sick(t, net.as(role), role, "an administrator makes it: idworker provision")
@@ -30,6 +31,7 @@ func TestDoctorFindsNothing(t *testing.T) {
 
 // What is wrong is found, and said.
 func TestDoctorFinds(t *testing.T) {
+	t.Parallel()
 	net := startProduction(t, natsConf)
 	net.provision()
 	net.serve("worker", "--role", "worker")
@@ -63,6 +65,7 @@ func TestDoctorFinds(t *testing.T) {
 
 // A bucket whose writes are acknowledged before they are on disk is refused.
 func TestAsyncBucketIsRefused(t *testing.T) {
+	t.Parallel()
 	srv := natstest.Start(t)
 	js, err := jetstream.New(srv.Connect(t))
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 // TestFirstRun is a newcomer's first minute: make run, more IDs in a second
 // terminal, Ctrl-C, and the same again.
 func TestFirstRun(t *testing.T) {
+	t.Parallel()
 	recipe, err := exec.Command("make", "-C", "../..", "-n", "run").CombinedOutput()
 	if err != nil {
 		t.Logf("no make to ask what make run runs: %v", err)

@@ -23,6 +23,7 @@ import (
 
 // TestHealth follows a worker and a loader through the loss of their server.
 func TestHealth(t *testing.T) {
+	t.Parallel()
 	ns := natstest.Start(t)
 	for _, role := range []string{"worker", "loader"} {
 		t.Run(role, func(t *testing.T) {
@@ -49,6 +50,7 @@ func TestHealth(t *testing.T) {
 
 // TestHTTPOff: nothing listens unless it is asked for, and bad addresses are said to be.
 func TestHTTPOff(t *testing.T) {
+	t.Parallel()
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -76,6 +78,7 @@ func TestHTTPOff(t *testing.T) {
 // TestHangingHTTPClients: clients that send nothing, and scrapers that read nothing,
 // do not stand in the way of requests, nor of probes, nor of the end.
 func TestHangingHTTPClients(t *testing.T) {
+	t.Parallel()
 	address := freeAddress(t)
 	s := startServer(t, t.TempDir(), "--http", address)
 	createTag(t, s.url, "order", "--step", "100000")
@@ -114,6 +117,7 @@ func TestHangingHTTPClients(t *testing.T) {
 // TestDocumentedMetrics: what the alerts, the board and the handbook speak of is
 // exported, and all that is exported is in the handbook.
 func TestDocumentedMetrics(t *testing.T) {
+	t.Parallel()
 	address := freeAddress(t)
 	s := startServer(t, t.TempDir(), "--http", address)
 	createTag(t, s.url, "order")

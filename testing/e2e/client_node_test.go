@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -23,8 +24,9 @@ type nodeClient struct {
 	dir string
 }
 
-// installNode installs a copy of the client. Without Node.js there is nothing to test; a
-// client that cannot be installed fails in CI only, since it takes a package registry.
+// installNode installs a copy of the client, once for all tests. Without Node.js there is
+// nothing to test; a client that cannot be installed fails in CI only, since it takes a
+// package registry.
 func installNode(t *testing.T) nodeClient {
 	t.Helper()
 	for _, program := range []string{"node", "npm"} {
@@ -32,25 +34,40 @@ func installNode(t *testing.T) nodeClient {
 			t.Skipf("SKIPPED, the Node.js client is not tested: there is no %s", program)
 		}
 	}
-	c := nodeClient{t, t.TempDir()}
+	dir, err := nodeModules()
+	if err != nil {
+		if os.Getenv("CI") == "true" {
+			t.Fatal(err)
+		}
+		t.Skipf("SKIPPED, the Node.js client is not tested: %v", err)
+	}
+	return nodeClient{t, dir}
+}
+
+var nodeModules = sync.OnceValues(func() (dir string, err error) {
+	dir = filepath.Join(buildDir, "node")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return "", err
+	}
 	const source = "../../docs/clients/node"
 	for _, name := range []string{"package.json", "package-lock.json", "idworker.js", "get.js"} {
 		data, err := os.ReadFile(filepath.Join(source, name))
 		if err != nil {
-			t.Fatal(err)
+			return "", err
 		}
-		if err := os.WriteFile(filepath.Join(c.dir, name), data, 0o600); err != nil {
-			t.Fatal(err)
+		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
+			return "", err
 		}
 	}
-	if out, err := c.command("npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund").CombinedOutput(); err != nil {
-		if os.Getenv("CI") == "true" {
-			t.Fatalf("npm ci: %v\n%s", err, out)
-		}
-		t.Skipf("SKIPPED, the Node.js client is not tested: npm ci: %v\n%s", err, out)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	npm := exec.CommandContext(ctx, "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund")
+	npm.Dir, npm.Env = dir, neutralEnv()
+	if out, err := npm.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("npm ci: %w\n%s", err, out)
 	}
-	return c
-}
+	return dir, nil
+})
 
 func (c nodeClient) command(name string, args ...string) *exec.Cmd {
 	ctx, cancel := context.WithTimeout(c.t.Context(), 2*time.Minute)
@@ -97,6 +114,7 @@ func (c nodeClient) ids(url, subject string, n int) (ids []int64) {
 
 // TestNode has a client that relies on docs/protocol.md only ask real workers.
 func TestNode(t *testing.T) {
+	t.Parallel()
 	node := installNode(t)
 	server := startServer(t, t.TempDir())
 	startWorker(t, server.url)
@@ -133,6 +151,7 @@ func TestNode(t *testing.T) {
 // TestNodeReplies: replies that break the contract give no IDs, and what passes is asked
 // for again.
 func TestNodeReplies(t *testing.T) {
+	t.Parallel()
 	node := installNode(t)
 	server := natstest.Start(t)
 	conn := server.Connect(t)

@@ -123,6 +123,7 @@ var workerBatch = []string{"--max-batch", "300"}
 
 // TestClientSeesNoRestart restarts two workers in turn, by TERM and by KILL.
 func TestClientSeesNoRestart(t *testing.T) {
+	t.Parallel()
 	rounds := soak.Pick(2, 4)
 	url, workers := startWorkers(t, 2, "order", "100")
 	s := startServices(t, url, "order", 4)
@@ -148,6 +149,7 @@ func TestClientSeesNoRestart(t *testing.T) {
 // requests to. Steps are as large as they should be: a paused worker is a paused loader
 // too, and what that costs is not the client's to mend.
 func TestClientSeesNoPause(t *testing.T) {
+	t.Parallel()
 	url, workers := startWorkers(t, 3, "order", "1000000")
 	s := startServices(t, url, "order", 4)
 	s.more(500)
@@ -166,12 +168,14 @@ func TestClientSeesNoPause(t *testing.T) {
 // TestClientWaitsForWorkers: for two seconds there is none. One such time per test: a
 // call that has not come back from its pause yet would meet the next one, too.
 func TestClientWaitsForWorkers(t *testing.T) {
+	t.Parallel()
 	const away = 2 * time.Second
 	for name, end := range map[string]func(*process){
 		"killed":  (*process).kill,
 		"stopped": func(p *process) { p.stop(syscall.SIGTERM) },
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			url, workers := startWorkers(t, 1, "order", "100")
 			s := startServices(t, url, "order", 4)
 			s.more(500)
@@ -192,6 +196,7 @@ func TestClientWaitsForWorkers(t *testing.T) {
 // TestGetWaits runs get while the only worker is paused: it goes on asking past the
 // second that it gives to the lack of workers.
 func TestGetWaits(t *testing.T) {
+	t.Parallel()
 	url, workers := startWorkers(t, 1, "order", "100")
 	conn := connect(t, url)
 	var requests atomic.Int64

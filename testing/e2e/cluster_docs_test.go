@@ -18,6 +18,7 @@ import (
 
 // TestThreeServers runs what docs/nats-cluster.md says, and takes one server away.
 func TestThreeServers(t *testing.T) {
+	t.Parallel()
 	servers := startCluster(t)
 	first := servers[0]
 	var urls []string

@@ -13,6 +13,7 @@ import (
 // target knows whether a batch arrived: before the answer to it is read, and before
 // its last message is sent.
 func TestEnricherKilledBetween(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name   string
 		server bool
@@ -68,6 +69,7 @@ func (e *enrichment) killedAt(round int, server bool, text string) {
 // TestPausedEnricher stops the enricher whose turn it is until another one has taken
 // over, and lets it go on then.
 func TestPausedEnricher(t *testing.T) {
+	t.Parallel()
 	e := newEnrichment(t)
 	enrichers := []*process{e.start(e.ns.URL()), e.start(e.ns.URL())}
 	some := soak.Pick(1000, 5000)

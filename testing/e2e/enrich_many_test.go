@@ -12,6 +12,7 @@ import (
 // TestManyEventsThroughCrashes enriches many events while enrichers are killed, stopped
 // and started all the time, and the server is restarted once.
 func TestManyEventsThroughCrashes(t *testing.T) {
+	t.Parallel()
 	total := soak.Pick(40_000, 250_000)
 	e := newEnrichment(t)
 	var enrichers []*process

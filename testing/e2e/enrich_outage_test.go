@@ -13,6 +13,7 @@ import (
 // TestEnricherOutages takes away what an enricher needs while it runs. Nothing is lost,
 // nothing changes places, and the log has one line for the outage and one for its end.
 func TestEnricherOutages(t *testing.T) {
+	t.Parallel()
 	const some = 500
 	full := targetConfig
 	full.MaxMsgs, full.Discard = 2*some-100, jetstream.DiscardNew

@@ -30,22 +30,19 @@ import (
 // access is a way to log in to a NATS server.
 type access struct {
 	server func(*server.Options)
-	args   []string // of every command; %s is the server's address
+	args   []string // of every command; %s is the server's address, %c the folder of contexts
 	env    []string
 }
 
 // TestLogins: with each way to log in, a worker serves, a tag is created and IDs come.
 // Without it nobody gets in. No password shows on a command line or in a log.
 func TestLogins(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	seed, public := newSeed(t, nkeys.PrefixByteUser)
 	tlsOptions, client := newTLS(t, dir)
 	operator, creds := newOperator(t)
 	needsPassword := func(o *server.Options) { o.Username, o.Password = "alice", canary }
-	contexts := filepath.Join(dir, "nats", "context")
-	if err := os.MkdirAll(contexts, 0o700); err != nil {
-		t.Fatal(err)
-	}
 	for name, a := range map[string]access{
 		"user, password in the environment": {needsPassword, []string{"--server", "%s", "--user", "alice"}, []string{"NATS_PASSWORD=" + canary}},
 		"user, password in a file":          {needsPassword, []string{"--server", "%s", "--user", "alice", "--password-file", write(t, dir, "password", canary+"\n")}, nil},
@@ -53,21 +50,28 @@ func TestLogins(t *testing.T) {
 		"nkey":                              {func(o *server.Options) { o.Nkeys = []*server.NkeyUser{{Nkey: public}} }, []string{"--server", "%s", "--nkey", write(t, dir, "seed", seed)}, nil},
 		"credentials":                       {operator, []string{"--server", "%s"}, []string{"NATS_CREDS=" + write(t, dir, "worker.creds", creds)}},
 		"TLS files":                         {tlsOptions, append([]string{"--server", "tls://%s", "--inbox-prefix", "_INBOX_worker"}, client...), nil},
-		"context":                           {needsPassword, nil, []string{"NATS_CONTEXT=production", "XDG_CONFIG_HOME=" + dir}},
+		"context":                           {needsPassword, nil, []string{"NATS_CONTEXT=production", "XDG_CONFIG_HOME=%c"}},
 		"context with another login": {needsPassword, []string{"--context", "stale", "--server", "%s", "--user", "alice"},
-			[]string{"NATS_PASSWORD=" + canary, "XDG_CONFIG_HOME=" + dir}},
+			[]string{"NATS_PASSWORD=" + canary, "XDG_CONFIG_HOME=%c"}},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			address := strings.TrimPrefix(natstest.Start(t, a.server).URL(), "nats://")
+			config := t.TempDir()
+			contexts := filepath.Join(config, "nats", "context")
+			if err := os.MkdirAll(contexts, 0o700); err != nil {
+				t.Fatal(err)
+			}
 			write(t, contexts, "production.json", fmt.Sprintf(`{"url":"nats://%s","user":"alice","password":%q,"inbox_prefix":"_INBOX_x"}`, address, canary))
 			write(t, contexts, "stale.json", fmt.Sprintf(`{"url":"nats://127.0.0.1:1","nkey":%q}`, filepath.Join(dir, "seed")))
+			fill := strings.NewReplacer("%s", address, "%c", config)
 			with := settings{}
 			for _, e := range a.env {
-				with.env = append(with.env, strings.ReplaceAll(e, "%s", address))
+				with.env = append(with.env, fill.Replace(e))
 			}
 			var args []string
 			for _, arg := range a.args {
-				args = append(args, strings.ReplaceAll(arg, "%s", address))
+				args = append(args, fill.Replace(arg))
 			}
 			w := with.launch(t, append([]string{"serve", "--log-level", "debug"}, args...)...)
 			w.serving()
@@ -93,6 +97,7 @@ func TestLogins(t *testing.T) {
 // TestBadConnectionSettings: what is wrong is said before anything is tried, and no
 // secret is part of it.
 func TestBadConnectionSettings(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	missing := filepath.Join(dir, "missing")
 	text := write(t, dir, "text", "hello")
@@ -139,6 +144,7 @@ func TestBadConnectionSettings(t *testing.T) {
 
 // TestJetStreamDomain: a worker at a leaf node counts in the hub's JetStream.
 func TestJetStreamDomain(t *testing.T) {
+	t.Parallel()
 	leafPort := freeport.Get(t)
 	hub := natstest.Start(t, func(o *server.Options) {
 		o.JetStreamDomain = "hub"

@@ -205,6 +205,7 @@ func needs() map[string]map[string][]string {
 // TestMatrix tries every subject in every way as every user: what a role needs is let
 // through, and all else is refused.
 func TestMatrix(t *testing.T) {
+	t.Parallel()
 	server := startProduction(t, natsConf)
 	server.provision()
 	subjects, needs := subjects(), needs()
@@ -249,6 +250,7 @@ func checkNeeds(t *testing.T, subjects []string, needs map[string]map[string][]s
 
 // TestOnlyUsers: without a user's name and password nobody gets in.
 func TestOnlyUsers(t *testing.T) {
+	t.Parallel()
 	server := startProduction(t, natsConf)
 	for what, url := range map[string]string{
 		"nobody":             "nats://" + server.address,

@@ -41,6 +41,7 @@ func confWith(t testing.TB, oldNew ...string) (path string) {
 // TestMissingIsNamed: a process that may not create what is missing says so at once, what
 // it is, and who can; and so does one that lacks another right.
 func TestMissingIsNamed(t *testing.T) {
+	t.Parallel()
 	const cure = "idworker provision"
 	fails := func(s settings, wants []string, args ...string) {
 		t.Helper()
@@ -69,6 +70,7 @@ func TestMissingIsNamed(t *testing.T) {
 // TestNobodyActsForAnother: those who may ask for little cannot have others, or the server,
 // write for them. A reply goes wherever who asks wants it, with the rights of who answers.
 func TestNobodyActsForAnother(t *testing.T) {
+	t.Parallel()
 	server := startProduction(t, natsConf)
 	server.provision()
 	server.serve("worker", "--role", "worker")
@@ -121,6 +123,7 @@ func TestNobodyActsForAnother(t *testing.T) {
 
 // TestTLS takes the # away from the TLS block: then nobody gets in without.
 func TestTLS(t *testing.T) {
+	t.Parallel()
 	certificate := httptest.NewUnstartedServer(nil)
 	certificate.StartTLS()
 	defer certificate.Close()

@@ -23,6 +23,7 @@ const natsConf = "../../nats.conf"
 // TestEveryRoleWorks has every user of nats.conf do all that its role is for. The server
 // must not refuse anybody anything meanwhile.
 func TestEveryRoleWorks(t *testing.T) {
+	t.Parallel()
 	net := startProduction(t, natsConf)
 	net.provision()
 	for _, line := range net.must("admin", "provision", "--part", "ids").lines() {

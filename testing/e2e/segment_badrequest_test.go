@@ -51,6 +51,7 @@ func (o *only) untouched(t *testing.T) {
 }
 
 func TestBadInputCounts(t *testing.T) {
+	t.Parallel()
 	o := startOnly(t)
 	for name, payload := range map[string]string{
 		"zero":             "0",
@@ -106,6 +107,7 @@ func TestBadInputCounts(t *testing.T) {
 // TestBadInputTags sends what client libraries refuse to send: the bytes of the
 // protocol, as anybody may who can open a socket.
 func TestBadInputTags(t *testing.T) {
+	t.Parallel()
 	o := startOnly(t)
 	const refused = "refused by the server"
 	for name, test := range map[string]struct{ tag, want string }{
@@ -154,6 +156,7 @@ func TestBadInputTags(t *testing.T) {
 // and no client library can read that message, so that the worker's connection
 // breaks off before the worker sees anything. All it can do is come back, by itself.
 func TestBadInputCarriageReturn(t *testing.T) {
+	t.Parallel()
 	o := startOnly(t)
 	conn := dialRaw(t, o.url, "PUB ids.segment.or\rder box 0\r\n\r\nPING\r\n")
 	defer func() { _ = conn.Close() }()
@@ -230,6 +233,7 @@ func rawRequest(t *testing.T, url, subject string) (code, text string) {
 // TestBadInputElsewhere sends nonsense to the subjects that are not for callers, and
 // requests whose answers go astray.
 func TestBadInputElsewhere(t *testing.T) {
+	t.Parallel()
 	o := startOnly(t)
 	var instance string
 	for instance = range stats(t, o.conn, 1) {

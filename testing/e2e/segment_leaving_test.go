@@ -46,6 +46,7 @@ func parkRequests(t *testing.T, n int) (url string, leaving *process, answers ch
 // TestLeavingWithParkedRequests stops a worker that holds requests for which there
 // are no IDs. Each gets its error at its deadline, and none is left without answer.
 func TestLeavingWithParkedRequests(t *testing.T) {
+	t.Parallel()
 	const n = 50
 	_, leaving, answers := parkRequests(t, n)
 	for range n {
@@ -61,6 +62,7 @@ func TestLeavingWithParkedRequests(t *testing.T) {
 // TestLeavingWorkerStillGetsGrants starts a loader after the worker was told to stop:
 // the requests that it holds get their IDs.
 func TestLeavingWorkerStillGetsGrants(t *testing.T) {
+	t.Parallel()
 	const n = 50
 	url, leaving, answers := parkRequests(t, n)
 	startWorker(t, url, "--role", "loader")

@@ -17,6 +17,7 @@ import (
 // requests whose callers have long got their IDs elsewhere, and answers them: those
 // IDs are counted too, although nobody waits for them.
 func TestPausedWorkerRepeatsNothing(t *testing.T) {
+	t.Parallel()
 	const tag = "order"
 	ns := natstest.Start(t, syncAlways)
 	granted := listen(t, ns.URL())

@@ -49,10 +49,12 @@ func (d database) user(t testing.TB, db *dbtest.DB, name, grant string) (user st
 // TestBadDatabase starts idworker on databases that cannot be used. Each gets an error
 // that names the remedy, and no password, whether the DSN came by environment or file.
 func TestBadDatabase(t *testing.T) {
+	t.Parallel()
 	eachDatabase(t, testBadDatabase)
 }
 
 func testBadDatabase(t *testing.T, d database) {
+	t.Parallel()
 	db := d.with(t, "'order', 1, 100")
 	db.Exec(t, "CREATE TABLE other (biz_tag varchar(128), max_id bigint)")
 	reader := d.user(t, db, "r", "SELECT")
@@ -164,7 +166,9 @@ func secretFile(t testing.TB, dsn string) string {
 // TestDatabaseComesLater starts idworker before its database, on a machine where
 // nothing has ever been served.
 func TestDatabaseComesLater(t *testing.T) {
+	t.Parallel()
 	eachDatabase(t, func(t *testing.T, d database) {
+		t.Parallel()
 		db := d.with(t, "'order', 1, 100")
 		proxy := dbtest.StartProxy(t, db.Addr())
 		proxy.Refuse()
@@ -190,6 +194,7 @@ func TestDatabaseComesLater(t *testing.T) {
 // TestPasswordsWithSpecialCharacters has a password with every sort of character that a DSN
 // minds, and a NATS server of idworker's own.
 func TestPasswordsWithSpecialCharacters(t *testing.T) {
+	t.Parallel()
 	db := dbtest.MySQL(t)
 	db.Exec(t, databases[0].Shapes["official"])
 	insert(t, db, "'order', 1, 100")

@@ -17,23 +17,27 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/testing/soak"
 )
 
-// offsets is at how many places of every file the damage is done. The default is
-// for every day; 20 takes half an hour and is for those who change the data folder.
+// offsets is at how many places of every file the damage is done: 20 takes half an hour
+// and is for those who change the data folder.
 var offsets = flag.Int("e2e.offsets", 1, "places in each file of the data folder to damage")
 
 // TestDamagedDataFolder damages the data folder of a server that is not running, in
 // every way that a disk, a full volume or a person can, and starts it again, twice,
 // since people start again what refused to start. Each time it has to refuse,
 // or hand out nothing that was handed out before.
+//
+// A soak does everything to each of three folders. Otherwise they share: of what can
+// happen to a file, a third happens to each folder's.
 func TestDamagedDataFolder(t *testing.T) {
 	path, err := plainBinary() // hundreds of processes
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := settings{binary: path}
-	for _, history := range []struct {
+	for i, history := range []struct {
 		name string
 		make func(*folder)
 	}{
@@ -44,7 +48,11 @@ func TestDamagedDataFolder(t *testing.T) {
 		t.Run(history.name, func(t *testing.T) {
 			f := &folder{t: t, settings: s, path: filepath.Join(t.TempDir(), "[data]"), highest: make(map[string]int64)}
 			history.make(f)
-			f.tryAll(append(damages(t, f.path, *offsets), damage{"nothing", func(string) error { return nil }}))
+			all := damages(t, f.path, *offsets)
+			if share := soak.Pick(3, 1); share > 1 {
+				all = slices.DeleteFunc(all, func(d damage) bool { return d.nth%share != i%share })
+			}
+			f.tryAll(append(all, damage{name: "nothing", do: func(string) error { return nil }}))
 		})
 	}
 }
@@ -213,6 +221,7 @@ func (f *folder) start(data string, highest map[string]int64) (found []string, r
 // damage is done to a data folder.
 type damage struct {
 	name string
+	nth  int // of those to its file or folder
 	do   func(data string) error
 }
 
@@ -227,7 +236,7 @@ func damages(t *testing.T, data string, places int) (all []damage) {
 		if err != nil {
 			return err
 		}
-		all = append(all, damage{"without " + rel, func(data string) error { return os.RemoveAll(filepath.Join(data, rel)) }})
+		all = append(all, damage{"without " + rel, len(rel), func(data string) error { return os.RemoveAll(filepath.Join(data, rel)) }})
 		if entry.IsDir() {
 			// For every day, the other buckets are there or not: segments count on theirs.
 			if name := entry.Name(); places == 1 && strings.HasPrefix(name, "KV_") && name != "KV_ids_segments" {
@@ -259,9 +268,9 @@ func fileDamages(rel string, size, places int) (all []damage) {
 			}
 			return os.WriteFile(path, change(slices.Clone(content)), 0o600)
 		}
-		all = append(all, damage{rel + " " + what, do})
+		all = append(all, damage{rel + " " + what, len(all), do})
 		if filepath.Ext(rel) == ".blk" {
-			all = append(all, damage{rel + " without index.db, " + what, func(data string) error {
+			all = append(all, damage{rel + " without index.db, " + what, len(all), func(data string) error {
 				if err := os.RemoveAll(filepath.Join(data, filepath.Dir(rel), "index.db")); err != nil {
 					return err
 				}

@@ -13,6 +13,7 @@ import (
 // TestLeavingLeaf takes the README's five steps, on a table that Leaf's servers go on
 // using until the last. Nobody gets an ID that anybody had before.
 func TestLeavingLeaf(t *testing.T) {
+	t.Parallel()
 	d := databases[0] // Leaf's own
 	db := d.with(t)
 	db.Exec(t, "INSERT INTO leaf_alloc (biz_tag, max_id, step, description) VALUES"+

@@ -14,10 +14,12 @@ import (
 // TestTableIsMirrored changes Leaf's table as a DBA does: it takes effect within a
 // refresh, and idworker's own commands at once.
 func TestTableIsMirrored(t *testing.T) {
+	t.Parallel()
 	eachDatabase(t, testTableIsMirrored)
 }
 
 func testTableIsMirrored(t *testing.T, d database) {
+	t.Parallel()
 	db := d.with(t, "'order', 1, 100")
 	ns := natstest.Start(t)
 	w := on(db.DSN()).startWorker(t, ns.URL(), "--tag-refresh", "1s")
@@ -85,10 +87,12 @@ func testTableIsMirrored(t *testing.T, d database) {
 
 // TestRowsThatCannotBeServed has rows in the table that are no tags of ours.
 func TestRowsThatCannotBeServed(t *testing.T) {
+	t.Parallel()
 	eachDatabase(t, testRowsThatCannotBeServed)
 }
 
 func testRowsThatCannotBeServed(t *testing.T, d database) {
+	t.Parallel()
 	db := d.with(t, "'order', 1, 100", "'leaf segment test', 1, 100", "'shop.*', 1, 100", "'größe', 1, 100", "'a..b', 1, 100",
 		"'zero', 1, 0", "'negative', 1, -5", "'below', -7, 100", "'end', 9223372036854775800, 100")
 	ns := natstest.Start(t)

@@ -13,10 +13,12 @@ import (
 // loaders that are. Either can be added, and a loader be taken away, without a request
 // that fails: there are some seconds of IDs in memory.
 func TestWorkerRoleNeedsNoStore(t *testing.T) {
+	t.Parallel()
 	eachDatabase(t, testWorkerRoleNeedsNoStore)
 }
 
 func testWorkerRoleNeedsNoStore(t *testing.T, d database) {
+	t.Parallel()
 	const tag, perSecond, step = "order", 400, "2000"
 	db := d.with(t, "'"+tag+"', 1, "+step)
 	ns := natstest.Start(t)
