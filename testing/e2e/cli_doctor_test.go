@@ -13,7 +13,7 @@ import (
 
 // Every role of nats.conf is in good health once an administrator has provisioned, and
 // none before.
-func TestDoctorFindsNothing(t *testing.T) {
+func TestDoctorFindsNothingWrong(t *testing.T) {
 	t.Parallel()
 	net := startProduction(t, natsConf)
 	for _, role := range []string{"worker", "loader", "admin"} {
@@ -30,7 +30,7 @@ func TestDoctorFindsNothing(t *testing.T) {
 }
 
 // What is wrong is found, and said.
-func TestDoctorFinds(t *testing.T) {
+func TestDoctorNamesWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	net := startProduction(t, natsConf)
 	net.provision()

@@ -21,8 +21,8 @@ import (
 	"github.com/idworker/idworker/testing/natstest"
 )
 
-// TestHealth follows a worker and a loader through the loss of their server.
-func TestHealth(t *testing.T) {
+// TestReadyFollowsTheConnection follows a worker and a loader through the loss of their server.
+func TestReadyFollowsTheConnection(t *testing.T) {
 	t.Parallel()
 	ns := natstest.Start(t)
 	for _, role := range []string{"worker", "loader"} {
@@ -48,8 +48,8 @@ func TestHealth(t *testing.T) {
 	}
 }
 
-// TestHTTPOff: nothing listens unless it is asked for, and bad addresses are said to be.
-func TestHTTPOff(t *testing.T) {
+// TestHTTPIsOffUnlessAskedFor: nothing listens unless it is asked for, and bad addresses are said to be.
+func TestHTTPIsOffUnlessAskedFor(t *testing.T) {
 	t.Parallel()
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -75,9 +75,9 @@ func TestHTTPOff(t *testing.T) {
 	}
 }
 
-// TestHangingHTTPClients: clients that send nothing, and scrapers that read nothing,
+// TestHangingHTTPClientsDelayNobody: clients that send nothing, and scrapers that read nothing,
 // do not stand in the way of requests, nor of probes, nor of the end.
-func TestHangingHTTPClients(t *testing.T) {
+func TestHangingHTTPClientsDelayNobody(t *testing.T) {
 	t.Parallel()
 	address := freeAddress(t)
 	s := startServer(t, t.TempDir(), "--http", address)

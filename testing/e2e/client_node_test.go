@@ -112,8 +112,8 @@ func (c nodeClient) ids(url, subject string, n int) (ids []int64) {
 	return ids
 }
 
-// TestNode has a client that relies on docs/protocol.md only ask real workers.
-func TestNode(t *testing.T) {
+// TestNodeClientGetsIDs has a client that relies on docs/protocol.md only ask real workers.
+func TestNodeClientGetsIDs(t *testing.T) {
 	t.Parallel()
 	node := installNode(t)
 	server := startServer(t, t.TempDir())
@@ -148,9 +148,9 @@ func TestNode(t *testing.T) {
 	}
 }
 
-// TestNodeReplies: replies that break the contract give no IDs, and what passes is asked
+// TestNodeClientRefusesBadReplies: replies that break the contract give no IDs, and what passes is asked
 // for again.
-func TestNodeReplies(t *testing.T) {
+func TestNodeClientRefusesBadReplies(t *testing.T) {
 	t.Parallel()
 	node := installNode(t)
 	server := natstest.Start(t)

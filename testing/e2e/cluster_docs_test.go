@@ -16,8 +16,8 @@ import (
 	"github.com/idworker/idworker/testing/natstest"
 )
 
-// TestThreeServers runs what docs/nats-cluster.md says, and takes one server away.
-func TestThreeServers(t *testing.T) {
+// TestClusterServesWithoutOneServer runs what docs/nats-cluster.md says, and takes one server away.
+func TestClusterServesWithoutOneServer(t *testing.T) {
 	t.Parallel()
 	servers := startCluster(t)
 	first := servers[0]

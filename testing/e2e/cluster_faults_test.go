@@ -24,10 +24,10 @@ const (
 	clusterWithin  = time.Minute     // how long elections, and catching up, may take
 )
 
-// TestClusterFaults cuts off one server of three, and kills others, while the Go client
+// TestKilledServerFailsNoRequest cuts off one server of three, and kills others, while the Go client
 // asks for IDs of both kinds. No ID comes twice; and when a server is killed, whichever
 // it is, no request fails.
-func TestClusterFaults(t *testing.T) {
+func TestKilledServerFailsNoRequest(t *testing.T) {
 	c := startTrio(t)
 	serve := func(urls ...string) {
 		startWorker(t, strings.Join(urls, ","), "--replicas", "3", "--max-step", "1000", "--max-batch", "1000")

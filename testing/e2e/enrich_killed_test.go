@@ -9,10 +9,10 @@ import (
 	"github.com/idworker/idworker/testing/soak"
 )
 
-// TestEnricherKilledBetween kills enrichers with -9 at the two points where nobody but the
+// TestEventsArriveOnceThoughEnricherIsKilled kills enrichers with -9 at the two points where nobody but the
 // target knows whether a batch arrived: before the answer to it is read, and before
 // its last message is sent.
-func TestEnricherKilledBetween(t *testing.T) {
+func TestEventsArriveOnceThoughEnricherIsKilled(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name   string
@@ -66,9 +66,9 @@ func (e *enrichment) killedAt(round int, server bool, text string) {
 	}
 }
 
-// TestPausedEnricher stops the enricher whose turn it is until another one has taken
+// TestEventsArriveOnceThoughEnricherIsPaused stops the enricher whose turn it is until another one has taken
 // over, and lets it go on then.
-func TestPausedEnricher(t *testing.T) {
+func TestEventsArriveOnceThoughEnricherIsPaused(t *testing.T) {
 	t.Parallel()
 	e := newEnrichment(t)
 	enrichers := []*process{e.start(e.ns.URL()), e.start(e.ns.URL())}

@@ -9,9 +9,9 @@ import (
 	"github.com/idworker/idworker/testing/soak"
 )
 
-// TestManyEventsThroughCrashes enriches many events while enrichers are killed, stopped
+// TestEventsArriveOnceThroughCrashes enriches many events while enrichers are killed, stopped
 // and started all the time, and the server is restarted once.
-func TestManyEventsThroughCrashes(t *testing.T) {
+func TestEventsArriveOnceThroughCrashes(t *testing.T) {
 	t.Parallel()
 	total := soak.Pick(40_000, 250_000)
 	e := newEnrichment(t)

@@ -10,9 +10,9 @@ import (
 	"github.com/idworker/idworker/testing/natstest"
 )
 
-// TestEnricherOutages takes away what an enricher needs while it runs. Nothing is lost,
+// TestEventsArriveOnceThroughOutages takes away what an enricher needs while it runs. Nothing is lost,
 // nothing changes places, and the log has one line for the outage and one for its end.
-func TestEnricherOutages(t *testing.T) {
+func TestEventsArriveOnceThroughOutages(t *testing.T) {
 	t.Parallel()
 	const some = 500
 	full := targetConfig

@@ -202,9 +202,9 @@ func needs() map[string]map[string][]string {
 	return all
 }
 
-// TestMatrix tries every subject in every way as every user: what a role needs is let
+// TestRolesMayDoWhatTheyNeedAndNoMore tries every subject in every way as every user: what a role needs is let
 // through, and all else is refused.
-func TestMatrix(t *testing.T) {
+func TestRolesMayDoWhatTheyNeedAndNoMore(t *testing.T) {
 	t.Parallel()
 	server := startProduction(t, natsConf)
 	server.provision()
@@ -248,8 +248,8 @@ func checkNeeds(t *testing.T, subjects []string, needs map[string]map[string][]s
 	}
 }
 
-// TestOnlyUsers: without a user's name and password nobody gets in.
-func TestOnlyUsers(t *testing.T) {
+// TestOnlyUsersGetIn: without a user's name and password nobody gets in.
+func TestOnlyUsersGetIn(t *testing.T) {
 	t.Parallel()
 	server := startProduction(t, natsConf)
 	for what, url := range map[string]string{

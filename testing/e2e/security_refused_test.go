@@ -121,8 +121,8 @@ func TestNobodyActsForAnother(t *testing.T) {
 	}
 }
 
-// TestTLS takes the # away from the TLS block: then nobody gets in without.
-func TestTLS(t *testing.T) {
+// TestTLSBlockDemandsTLS takes the # away from the TLS block: then nobody gets in without.
+func TestTLSBlockDemandsTLS(t *testing.T) {
 	t.Parallel()
 	certificate := httptest.NewUnstartedServer(nil)
 	certificate.StartTLS()

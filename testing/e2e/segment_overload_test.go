@@ -17,11 +17,11 @@ import (
 	"github.com/idworker/idworker/testing/soak"
 )
 
-// TestOverload asks a worker that gets a tenth of the processor for five times as much as
+// TestOverloadIsRefusedAndPasses asks a worker that gets a tenth of the processor for five times as much as
 // it can do. Those who have waited for too long get a 429, the worker leaves the queue group
 // until it has worked off what waits, its connection stands, and when it is over, requests are
 // served at once.
-func TestOverload(t *testing.T) {
+func TestOverloadIsRefusedAndPasses(t *testing.T) {
 	lasts := soak.Pick(6*time.Second, 30*time.Second)
 	const times, mostPerSecond = 5, 40_000
 	ns := natstest.Start(t)

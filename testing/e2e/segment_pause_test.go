@@ -12,11 +12,11 @@ import (
 	"github.com/idworker/idworker/testing/natstest"
 )
 
-// TestPausedWorkerRepeatsNothing stops one of two workers in the middle of its work
+// TestNoDuplicateFromPausedWorker stops one of two workers in the middle of its work
 // and lets it go on later, as a debugger, a hypervisor or a full swap does. It finds
 // requests whose callers have long got their IDs elsewhere, and answers them: those
 // IDs are counted too, although nobody waits for them.
-func TestPausedWorkerRepeatsNothing(t *testing.T) {
+func TestNoDuplicateFromPausedWorker(t *testing.T) {
 	t.Parallel()
 	const tag = "order"
 	ns := natstest.Start(t, syncAlways)

@@ -14,7 +14,7 @@ import (
 // syncAlways is how an operator has to run a server for idworker.
 func syncAlways(o *server.Options) { o.SyncAlways = true }
 
-func TestTwoMillionIDs(t *testing.T) {
+func TestNoDuplicateThroughKillAndStop(t *testing.T) {
 	total := soak.Pick[int64](300_000, 2_000_000)
 	tags := []string{"order", "invoice", "shop.eu.basket"}
 	const callerCount = 8

@@ -14,10 +14,10 @@ import (
 	"github.com/idworker/idworker/testing/soak"
 )
 
-// TestSnowflakeManyWorkers has processes make IDs while they are killed, terminated and
+// TestNoDuplicateAsHoldersComeAndGo has processes make IDs while they are killed, terminated and
 // started. There are twice as many worker IDs as processes, so that they are soon used
 // again: the claims to a worker ID of a process that was killed have to wait for its lease.
-func TestSnowflakeManyWorkers(t *testing.T) {
+func TestNoDuplicateAsHoldersComeAndGo(t *testing.T) {
 	const callerCount = 8
 	processes := soak.Pick(4, 8)
 	layoutText := soak.Pick("48:1ms/w3/s12@1735689600000", "47:1ms/w4/s12@1735689600000")

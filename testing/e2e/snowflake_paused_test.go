@@ -19,7 +19,7 @@ import (
 	"github.com/idworker/idworker/testing/soak"
 )
 
-// TestSnowflakePausedHolder stops the holder of a worker ID until another process has
+// TestNoDuplicateFromPausedHolder stops the holder of a worker ID until another process has
 // its worker ID, and then lets it go on, with requests waiting in its socket. There
 // are three processes for two worker IDs, so that the third has to take over the one
 // that there is.
@@ -27,7 +27,7 @@ import (
 // A reply does not say who sent it. But the others prove that they have handled all
 // they got before: each answers a request that was sent later. What is not answered
 // by then lies with the process that is stopped.
-func TestSnowflakePausedHolder(t *testing.T) {
+func TestNoDuplicateFromPausedHolder(t *testing.T) {
 	const (
 		ttl        = time.Second
 		layoutText = "50:1ms/w1/s12@1735689600000"

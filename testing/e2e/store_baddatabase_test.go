@@ -46,9 +46,9 @@ func (d database) user(t testing.TB, db *dbtest.DB, name, grant string) (user st
 	return user
 }
 
-// TestBadDatabase starts idworker on databases that cannot be used. Each gets an error
+// TestBadDatabaseNamesTheRemedy starts idworker on databases that cannot be used. Each gets an error
 // that names the remedy, and no password, whether the DSN came by environment or file.
-func TestBadDatabase(t *testing.T) {
+func TestBadDatabaseNamesTheRemedy(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, testBadDatabase)
 }
@@ -163,9 +163,9 @@ func secretFile(t testing.TB, dsn string) string {
 	return path
 }
 
-// TestDatabaseComesLater starts idworker before its database, on a machine where
+// TestDatabaseMayComeLater starts idworker before its database, on a machine where
 // nothing has ever been served.
-func TestDatabaseComesLater(t *testing.T) {
+func TestDatabaseMayComeLater(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, d database) {
 		t.Parallel()

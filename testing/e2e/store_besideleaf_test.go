@@ -13,10 +13,10 @@ import (
 	"github.com/idworker/idworker/testing/soak"
 )
 
-// TestBesideLeaf hands out IDs while Leaf's servers take segments from the same row at
+// TestNoDuplicateBesideLeaf hands out IDs while Leaf's servers take segments from the same row at
 // full speed, on each form of Leaf's table. Every number up to max_id is in one
 // segment, either theirs or ours, and in no other.
-func TestBesideLeaf(t *testing.T) {
+func TestNoDuplicateBesideLeaf(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, d database) {
 		for name, shape := range d.Shapes {
 			t.Run(name, func(t *testing.T) { testBesideLeaf(t, d, shape) })

@@ -24,14 +24,14 @@ import (
 // and is for those who change the data folder.
 var offsets = flag.Int("e2e.offsets", 1, "places in each file of the data folder to damage")
 
-// TestDamagedDataFolder damages the data folder of a server that is not running, in
+// TestNoDuplicateFromDamagedDataFolder damages the data folder of a server that is not running, in
 // every way that a disk, a full volume or a person can, and starts it again, twice,
 // since people start again what refused to start. Each time it has to refuse,
 // or hand out nothing that was handed out before.
 //
 // A soak does everything to each of three folders. Otherwise they share: of what can
 // happen to a file, a third happens to each folder's.
-func TestDamagedDataFolder(t *testing.T) {
+func TestNoDuplicateFromDamagedDataFolder(t *testing.T) {
 	path, err := plainBinary() // hundreds of processes
 	if err != nil {
 		t.Fatal(err)

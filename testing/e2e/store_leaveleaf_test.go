@@ -10,9 +10,9 @@ import (
 	"github.com/idworker/idworker/testing/natstest"
 )
 
-// TestLeavingLeaf takes the README's five steps, on a table that Leaf's servers go on
+// TestNoDuplicateWhileLeavingLeaf takes the README's five steps, on a table that Leaf's servers go on
 // using until the last. Nobody gets an ID that anybody had before.
-func TestLeavingLeaf(t *testing.T) {
+func TestNoDuplicateWhileLeavingLeaf(t *testing.T) {
 	t.Parallel()
 	d := databases[0] // Leaf's own
 	db := d.with(t)

@@ -54,9 +54,9 @@ func outagesOf(d database, srv *dbtest.Server, proxy *dbtest.Proxy, leaf *leafSe
 	}
 }
 
-// TestOutages takes real databases away from two loaders, one of which answers
+// TestMemoryServesWhileStoreIsAway takes real databases away from two loaders, one of which answers
 // requests too, while requests keep coming and Leaf's servers work on the same row.
-func TestOutages(t *testing.T) {
+func TestMemoryServesWhileStoreIsAway(t *testing.T) {
 	t.Parallel()
 	for _, d := range databases {
 		t.Run(d.name, func(t *testing.T) {
