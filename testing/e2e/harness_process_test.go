@@ -16,6 +16,7 @@ import (
 
 	"github.com/idworker/idworker/testing/freeport"
 	"github.com/idworker/idworker/testing/natstest"
+	"github.com/idworker/idworker/testing/soak"
 )
 
 // The machine is small and the processes run with the race detector.
@@ -68,8 +69,14 @@ func (s settings) launch(t testing.TB, args ...string) *process {
 	return p
 }
 
+// raceExit is how long a process with the race detector sleeps when it ends well, in case
+// one of its goroutines still has a race to show. A second, as by default, hundreds of times
+// is minutes.
+var raceExit = fmt.Sprintf("GORACE=atexit_sleep_ms=%d", soak.Pick(20, 1000))
+
 // neutralEnv is the environment of the test, without what could reach idworker.
 func neutralEnv() (env []string) {
+	env = append(env, raceExit) // GORACE of the test's environment, if it is set, comes later and wins
 	for _, v := range os.Environ() {
 		if !strings.HasPrefix(v, "NATS_") && !strings.HasPrefix(v, "IDWORKER_") {
 			env = append(env, v)

@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -313,37 +312,24 @@ func portOf(t *testing.T, url string) (port int) {
 // TestSecretsInFailures: what is wrong is said without the secrets that were part of it.
 func TestSecretsInFailures(t *testing.T) {
 	t.Parallel()
-	logins := secretLogins(t)
-	all := secrets{"NATS secret": natsCanary, "password of the database": canary}
-	for name, login := range logins {
+	spy := spy{t, secrets{"NATS secret": natsCanary, "password of the database": canary}}
+	open := natstest.Start(t).URL()
+	nobody := "nats://" + freeAddress(t)
+	for name, login := range secretLogins(t) {
 		if login.secret != natsCanary {
-			all[name] = login.secret
+			spy.secrets[name] = login.secret
+		}
+		s, args := login.at(t, nobody)
+		spy.fails(s, args, commands...)
+		if login.wrong != nil {
+			s, args = login.at(t, natstest.Start(t, login.wrong).URL())
+			spy.fails(s, args, commands...)
 		}
 	}
-	for name, login := range logins {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s, args := login.at(t, "nats://"+freeAddress(t)) // where nobody is
-			spy{t, all}.fails(s, args, commands...)
-			if login.wrong != nil {
-				s, args = login.at(t, natstest.Start(t, login.wrong).URL())
-				spy{t, all}.fails(s, args, commands...)
-			}
-		})
-	}
-	t.Run("settings", func(t *testing.T) { testSecretsInSettings(t, all) })
-	eachDatabase(t, func(t *testing.T, d database) { testSecretsInDSN(t, all, d) })
-}
-
-func testSecretsInSettings(t *testing.T, all secrets) {
-	plain, err := plainBinary()
-	if err != nil {
-		t.Fatal(err)
-	}
+	plain, _ := plainBinary()
 	in := func(env ...string) settings { return settings{binary: plain, dir: t.TempDir(), env: env} }
-	open := natstest.Start(t).URL()
 	rubbish := write(t, t.TempDir(), "rubbish", "-----BEGIN USER NKEY SEED-----\n"+natsCanary+"\n------END USER NKEY SEED------\nS"+natsCanary+"\n")
-	for i, s := range []settings{
+	for _, s := range []settings{
 		in("NATS_URL=nats://alice:" + natsCanary + "@host:port"),
 		in("NATS_URL=nats://alice:" + natsCanary + "%zz@127.0.0.1:1"),
 		in("NATS_URL=nats://alice:" + natsCanary + "/x@127.0.0.1:1"),
@@ -359,41 +345,30 @@ func testSecretsInSettings(t *testing.T, all secrets) {
 		in("NATS_URL="+open, "NATS_CA="+rubbish),
 		in("NATS_URL="+open, "IDWORKER_USER=alice", "IDWORKER_PASSWORD_FILE="+rubbish+".missing"),
 	} {
-		t.Run(strconv.Itoa(i), func(t *testing.T) {
-			t.Parallel()
-			spy{t, all}.fails(s, nil, commands...)
-		})
+		spy.fails(s, nil, commands...)
 	}
-}
 
-func testSecretsInDSN(t *testing.T, all secrets, d database) {
-	plain, err := plainBinary()
-	if err != nil {
-		t.Fatal(err)
-	}
-	db := d.with(t, "'order', 1, 100")
-	user := d.user(t, db, "f", "SELECT")
-	scheme, rest, _ := strings.Cut(db.DSNFor(user, canary), "://")
-	for i, dsn := range []string{
-		db.DSNFor(user, canary+"x"),
-		db.DSNFor(user, canary),
-		db.DSNFor("nobody", canary),
-		scheme + "://" + strings.Replace(rest, db.Addr(), freeAddress(t), 1),
-		scheme + "://" + strings.Replace(rest, db.Addr(), canary+":port", 1),
-		scheme + "://" + strings.Replace(rest, ":"+canary, ":1/"+canary, 1),
-		scheme + "://" + strings.Replace(rest, ":"+canary, ":1?"+canary, 1),
-		scheme + "://" + strings.Replace(rest, ":"+canary, ":1#"+canary, 1),
-		scheme + "://" + strings.Replace(rest, ":"+canary, ":@"+canary, 1),
-		scheme + "://" + strings.Replace(rest, ":"+canary, ":"+canary+"%zz", 1),
-		rest, canary,
-	} {
-		t.Run(strconv.Itoa(i), func(t *testing.T) {
-			t.Parallel()
+	for _, d := range databases {
+		db := d.with(t, "'order', 1, 100")
+		user := d.user(t, db, "f", "SELECT")
+		scheme, rest, _ := strings.Cut(db.DSNFor(user, canary), "://")
+		for _, dsn := range []string{
+			db.DSNFor(user, canary+"x"),
+			db.DSNFor(user, canary),
+			db.DSNFor("nobody", canary),
+			scheme + "://" + strings.Replace(rest, db.Addr(), freeAddress(t), 1),
+			scheme + "://" + strings.Replace(rest, db.Addr(), canary+":port", 1),
+			scheme + "://" + strings.Replace(rest, ":"+canary, ":1/"+canary, 1),
+			scheme + "://" + strings.Replace(rest, ":"+canary, ":1?"+canary, 1),
+			scheme + "://" + strings.Replace(rest, ":"+canary, ":1#"+canary, 1),
+			scheme + "://" + strings.Replace(rest, ":"+canary, ":@"+canary, 1),
+			scheme + "://" + strings.Replace(rest, ":"+canary, ":"+canary+"%zz", 1),
+			rest, canary,
+		} {
 			url := natstest.Start(t).URL() // an installation has one store
-			in := settings{binary: plain, dir: t.TempDir()}
-			spy{t, all}.fails(in, []string{"--server", url, "--store-file", secretFile(t, dsn)}, "serve", "tag ls", "tag create new", "doctor")
-			in.env = []string{"IDWORKER_STORE=" + dsn}
-			spy{t, all}.fails(in, []string{"--server", url}, "serve", "tag ls", "tag create new", "doctor")
-		})
+			byFile := []string{"--server", url, "--store-file", secretFile(t, dsn)}
+			spy.fails(in(), byFile, "serve", "tag ls", "tag create new", "doctor")
+			spy.fails(in("IDWORKER_STORE="+dsn), []string{"--server", url}, "serve", "tag ls", "tag create new", "doctor")
+		}
 	}
 }
