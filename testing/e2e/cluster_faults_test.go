@@ -28,6 +28,7 @@ const (
 // asks for IDs of both kinds. No ID comes twice; and when a server is killed, whichever
 // it is, no request fails.
 func TestKilledServerFailsNoRequest(t *testing.T) {
+	t.Parallel()
 	c := startTrio(t)
 	serve := func(urls ...string) {
 		startWorker(t, strings.Join(urls, ","), "--replicas", "3", "--max-step", "1000", "--max-batch", "1000")

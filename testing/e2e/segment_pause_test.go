@@ -29,7 +29,10 @@ func TestNoDuplicateFromPausedWorker(t *testing.T) {
 	wire := overhear(t, ns.URL(), tag)
 	c := startCallers(t, ns.URL(), load{
 		callers: 4, tags: []string{tag}, maxBatch: 500, timeout: 400 * time.Millisecond,
-		retry: func(err error) bool { return lost(err) || errors.Is(err, messages.ErrUnavailable) },
+		// Busy: requests that lie behind those that waited during the pause.
+		retry: func(err error) bool {
+			return lost(err) || errors.Is(err, messages.ErrUnavailable) || errors.Is(err, messages.ErrBusy)
+		},
 		inbox: overheard,
 	})
 	more := func(n int64) {

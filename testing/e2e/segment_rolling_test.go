@@ -12,7 +12,7 @@ import (
 // TestRollingRestartLosesNothing restarts two workers, one after the other, ten
 // times over. The callers retry nothing.
 func TestRollingRestartLosesNothing(t *testing.T) {
-	rounds := soak.Pick(2, 10)
+	rounds := soak.Pick(4, 10)
 	tags := []string{"order", "invoice"}
 	nats := natstest.Start(t, syncAlways)
 	granted := listen(t, nats.URL())

@@ -15,7 +15,7 @@ import (
 func syncAlways(o *server.Options) { o.SyncAlways = true }
 
 func TestNoDuplicateThroughKillAndStop(t *testing.T) {
-	total := soak.Pick[int64](300_000, 2_000_000)
+	total := soak.Pick[int64](1_000_000, 2_000_000)
 	tags := []string{"order", "invoice", "shop.eu.basket"}
 	const callerCount = 8
 

@@ -32,6 +32,7 @@ var offsets = flag.Int("e2e.offsets", 1, "places in each file of the data folder
 // A soak does everything to each of three folders. Otherwise they share: of what can
 // happen to a file, a third happens to each folder's.
 func TestNoDuplicateFromDamagedDataFolder(t *testing.T) {
+	t.Parallel()
 	path, err := plainBinary() // hundreds of processes
 	if err != nil {
 		t.Fatal(err)
@@ -116,11 +117,15 @@ func (f *folder) tryAll(all []damage) {
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	refused, served := 0, 0
-	for range 2 {
+	for range 3 { // they wait for disks
 		wg.Go(func() {
 			for d := range work {
+				began := time.Now()
 				found, refusals := f.try(d)
 				mu.Lock()
+				if took := time.Since(began); took > 5*time.Second {
+					f.t.Logf("%s: took %v", d.name, took)
+				}
 				for _, what := range found {
 					f.t.Errorf("%s: %s", d.name, what)
 				}
