@@ -18,14 +18,14 @@ import (
 	"github.com/idworker/idworker/testing/freeport"
 )
 
-// readyWithin is how long a server may take to answer: a second or two as a rule, but
-// test hosts are small and shared.
+// readyWithin is how long a server may take to answer: usually a second or two, but test
+// hosts are small and shared.
 const readyWithin = 30 * time.Second
 
-// supervise runs a server until its own input ends, or one line comes: then it kills
-// the server, and removes its folder unless the line says to keep it. The pipe ends
-// when the test process does, however that dies. The server stays this shell's child
-// until then, so that its process ID means nobody else.
+// supervise runs a server until its own input ends, or has one line: then it kills the
+// server, and removes its folder unless the line says to keep it. The pipe ends when the
+// test process does, however that dies. The server stays a child of this shell until then,
+// so that its process ID cannot go to another process.
 const supervise = `dir=$1; shift
 "$@" </dev/null >>"$dir/server.log" 2>&1 &
 pid=$!

@@ -18,8 +18,8 @@ const (
 	exitExhausted = 5
 )
 
-// TestBadInputCommandLine: each command line fails with its code and a text for
-// people, prints nothing on stdout, and changes nothing.
+// TestBadInputCommandLine: each command line fails with its exit code and a readable
+// message, prints nothing on stdout, and changes nothing.
 func TestBadInputCommandLine(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, t.TempDir())
@@ -108,7 +108,7 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-// TestEnvironment sets by environment what flags set elsewhere.
+// TestEnvironment uses environment variables in place of flags.
 func TestEnvironment(t *testing.T) {
 	t.Parallel()
 	address := freeAddress(t)
@@ -155,8 +155,7 @@ func TestEnvironment(t *testing.T) {
 	p.stop(syscall.SIGTERM)
 }
 
-// TestDataFolderUnusable: serve says what is wrong with the folder or the port, and
-// ends.
+// TestDataFolderUnusable: serve says what is wrong with the folder or the port, and exits.
 func TestDataFolderUnusable(t *testing.T) {
 	t.Parallel()
 	data := t.TempDir()

@@ -11,8 +11,8 @@ import (
 	"github.com/idworker/idworker/testing/natstest"
 )
 
-// Every role of nats.conf is in good health once an administrator has provisioned, and
-// none before.
+// TestDoctorFindsNothingWrong: every role of nats.conf passes once an administrator has
+// provisioned, and none does before.
 func TestDoctorFindsNothingWrong(t *testing.T) {
 	t.Parallel()
 	net := startProduction(t, natsConf)
@@ -29,7 +29,7 @@ func TestDoctorFindsNothingWrong(t *testing.T) {
 	refusedNothing(t, net)
 }
 
-// What is wrong is found, and said.
+// TestDoctorNamesWhatIsWrong breaks one thing after the other.
 func TestDoctorNamesWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	net := startProduction(t, natsConf)
@@ -63,7 +63,8 @@ func TestDoctorNamesWhatIsWrong(t *testing.T) {
 	}
 }
 
-// A bucket whose writes are acknowledged before they are on disk is refused.
+// TestAsyncBucketIsRefused: serve and doctor refuse a bucket whose writes are acknowledged
+// before they are on disk.
 func TestAsyncBucketIsRefused(t *testing.T) {
 	t.Parallel()
 	srv := natstest.Start(t)

@@ -12,8 +12,8 @@ import (
 	"github.com/idworker/idworker/testing/natstest"
 )
 
-// TestFirstRun is a newcomer's first minute: make run, more IDs in a second
-// terminal, Ctrl-C, and the same again.
+// TestFirstRun is a newcomer's first minute: make run, more IDs in a second terminal,
+// Ctrl-C, and all of that again.
 func TestFirstRun(t *testing.T) {
 	t.Parallel()
 	recipe, err := exec.Command("make", "-C", "../..", "-n", "run").CombinedOutput()

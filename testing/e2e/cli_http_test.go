@@ -21,7 +21,8 @@ import (
 	"github.com/idworker/idworker/testing/natstest"
 )
 
-// TestReadyFollowsTheConnection follows a worker and a loader through the loss of their server.
+// TestReadyFollowsTheConnection: /readyz of a worker and a loader turns to 503 when their
+// server is gone, and back when it returns.
 func TestReadyFollowsTheConnection(t *testing.T) {
 	t.Parallel()
 	ns := natstest.Start(t)
@@ -48,7 +49,7 @@ func TestReadyFollowsTheConnection(t *testing.T) {
 	}
 }
 
-// TestHTTPIsOffUnlessAskedFor: nothing listens unless it is asked for, and bad addresses are said to be.
+// TestHTTPIsOffUnlessAskedFor: nothing listens by default, and bad addresses are reported.
 func TestHTTPIsOffUnlessAskedFor(t *testing.T) {
 	t.Parallel()
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
@@ -75,8 +76,8 @@ func TestHTTPIsOffUnlessAskedFor(t *testing.T) {
 	}
 }
 
-// TestHangingHTTPClientsDelayNobody: clients that send nothing, and scrapers that read nothing,
-// do not stand in the way of requests, nor of probes, nor of the end.
+// TestHangingHTTPClientsDelayNobody: clients that send nothing, and scrapers that read
+// nothing, delay neither requests nor probes nor the shutdown.
 func TestHangingHTTPClientsDelayNobody(t *testing.T) {
 	t.Parallel()
 	address := freeAddress(t)
@@ -114,8 +115,8 @@ func TestHangingHTTPClientsDelayNobody(t *testing.T) {
 	s.stop(syscall.SIGTERM)
 }
 
-// TestDocumentedMetrics: what the alerts, the board and the handbook speak of is
-// exported, and all that is exported is in the handbook.
+// TestDocumentedMetrics: every metric in the alerts, the board and the handbook is exported,
+// and every metric that is exported is in the handbook.
 func TestDocumentedMetrics(t *testing.T) {
 	t.Parallel()
 	address := freeAddress(t)
@@ -243,7 +244,7 @@ func document(t *testing.T, file string) string {
 
 var metricName = regexp.MustCompile(`\bidworker_[a-z_]*[a-z]`)
 
-// names are the metrics that a document speaks of, without the suffixes of histograms.
+// names are the metrics that a document mentions, without the suffixes of histograms.
 func names(t *testing.T, file string) map[string]bool {
 	t.Helper()
 	found := make(map[string]bool)
@@ -274,7 +275,7 @@ func metricNames(t *testing.T, address string) map[string]bool {
 	return exported
 }
 
-// fetch asks for a page; code 0 says that there was no answer.
+// fetch gets a page; code 0 means that there was no answer.
 func fetch(t *testing.T, address, path string) (code int, body string) {
 	t.Helper()
 	client := http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}

@@ -78,7 +78,7 @@ func (c nodeClient) command(name string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// get asks a subject, and returns what was printed and what was complained of.
+// get sends a request to a subject, and returns stdout and stderr.
 func (c nodeClient) get(url string, args ...string) (lines []string, complaint string) {
 	c.t.Helper()
 	cmd := c.command("node", append([]string{"get.js"}, args...)...)
@@ -112,7 +112,8 @@ func (c nodeClient) ids(url, subject string, n int) (ids []int64) {
 	return ids
 }
 
-// TestNodeClientGetsIDs has a client that relies on docs/protocol.md only ask real workers.
+// TestNodeClientGetsIDs: a client written from docs/protocol.md alone gets IDs of real
+// workers.
 func TestNodeClientGetsIDs(t *testing.T) {
 	t.Parallel()
 	node := installNode(t)
@@ -148,8 +149,8 @@ func TestNodeClientGetsIDs(t *testing.T) {
 	}
 }
 
-// TestNodeClientRefusesBadReplies: replies that break the contract give no IDs, and what passes is asked
-// for again.
+// TestNodeClientRefusesBadReplies: replies that break the contract yield no IDs, and
+// requests that failed for the moment are sent again.
 func TestNodeClientRefusesBadReplies(t *testing.T) {
 	t.Parallel()
 	node := installNode(t)

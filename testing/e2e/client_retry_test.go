@@ -21,8 +21,8 @@ import (
 // workers are away for up to two seconds.
 const patience = 5 * time.Second
 
-// services use the Go client, one call at a time each, and must never see an error:
-// some ask for single IDs, one takes them from a prefetcher.
+// services use the Go client, each one call at a time, and must never get an error: some
+// ask for single IDs, one takes them from a prefetcher.
 type services struct {
 	t      testing.TB
 	ledger ledger
@@ -33,7 +33,7 @@ type services struct {
 	took []time.Duration // the calls that asked for single IDs
 }
 
-// prefetchPause keeps the prefetching service from taking all there is of the machine.
+// prefetchPause keeps the prefetching service from using up the machine.
 const prefetchPause = time.Millisecond
 
 func startServices(t testing.TB, url, tag string, n int) *services {
@@ -42,9 +42,11 @@ func startServices(t testing.TB, url, tag string, n int) *services {
 	newClient := func() *messages.Client { return messages.NewClient(connect(t, url), messages.DefaultPrefix) }
 	for range n {
 		client := newClient()
-		s.wg.Go(func() { s.run(func(ctx context.Context) (int64, error) { return client.Next(ctx, tag) }, s.note) })
+		s.wg.Go(func() {
+			s.run(func(ctx context.Context) (int64, error) { return client.Next(ctx, tag) }, s.recordLatency)
+		})
 	}
-	// Few in memory, so that it feels what happens to the workers.
+	// Few IDs in memory, so that it notices what happens to the workers.
 	p, err := newClient().Prefetch(tag, messages.PrefetchConfig{Limit: 500})
 	if err != nil {
 		t.Fatal(err)
@@ -54,7 +56,7 @@ func startServices(t testing.TB, url, tag string, n int) *services {
 	return s
 }
 
-// run calls next until stopped, and after for each call with what it took.
+// run calls next until stopped, and after each call after, with the time that it took.
 func (s *services) run(next func(context.Context) (int64, error), after func(time.Duration)) {
 	for !s.stop.Load() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -70,7 +72,7 @@ func (s *services) run(next func(context.Context) (int64, error), after func(tim
 	}
 }
 
-func (s *services) note(took time.Duration) {
+func (s *services) recordLatency(took time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.took = append(s.took, took)
@@ -147,7 +149,7 @@ func TestClientSeesNoRestart(t *testing.T) {
 
 // TestClientSeesNoPause pauses one of three workers, which the server goes on sending
 // requests to. Steps are as large as they should be: a paused worker is a paused loader
-// too, and what that costs is not the client's to mend.
+// too, and no client can make up for that.
 func TestClientSeesNoPause(t *testing.T) {
 	t.Parallel()
 	url, workers := startWorkers(t, 3, "order", "1000000")
@@ -165,8 +167,8 @@ func TestClientSeesNoPause(t *testing.T) {
 	s.ledger.check(t)
 }
 
-// TestClientWaitsForWorkers: for two seconds there is none. One such time per test: a
-// call that has not come back from its pause yet would meet the next one, too.
+// TestClientWaitsForWorkers has no workers for two seconds, once in each test: a call that
+// is still in its pause would otherwise run into the next such time, too.
 func TestClientWaitsForWorkers(t *testing.T) {
 	t.Parallel()
 	const away = 2 * time.Second
@@ -193,8 +195,8 @@ func TestClientWaitsForWorkers(t *testing.T) {
 	}
 }
 
-// TestGetWaits runs get while the only worker is paused: it goes on asking past the
-// second that it gives to the lack of workers.
+// TestGetWaits runs get while the only worker is paused: get goes on asking beyond the
+// second after which it gives up if there are no workers at all.
 func TestGetWaits(t *testing.T) {
 	t.Parallel()
 	url, workers := startWorkers(t, 1, "order", "100")

@@ -16,7 +16,7 @@ import (
 	"github.com/idworker/idworker/testing/natstest"
 )
 
-// TestClusterServesWithoutOneServer runs what docs/nats-cluster.md says, and takes one server away.
+// TestClusterServesWithoutOneServer follows docs/nats-cluster.md, and kills one server.
 func TestClusterServesWithoutOneServer(t *testing.T) {
 	t.Parallel()
 	servers := startCluster(t)

@@ -11,7 +11,7 @@ import (
 	"github.com/idworker/idworker/testing/natstest"
 )
 
-// TestJetStreamDomain: a worker at a leaf node counts in the hub's JetStream.
+// TestJetStreamDomain: a worker at a leaf node keeps everything in the hub's JetStream.
 func TestJetStreamDomain(t *testing.T) {
 	t.Parallel()
 	leafPort := freeport.Get(t)

@@ -24,9 +24,9 @@ const (
 	clusterWithin  = time.Minute     // how long elections, and catching up, may take
 )
 
-// TestKilledServerFailsNoRequest cuts off one server of three, and kills others, while the Go client
-// asks for IDs of both kinds. No ID comes twice; and when a server is killed, whichever
-// it is, no request fails.
+// TestKilledServerFailsNoRequest cuts off one server of three, and kills others, while the
+// Go client asks for IDs of both kinds. No ID comes twice; and when a server is killed,
+// whichever it is, no request fails.
 func TestKilledServerFailsNoRequest(t *testing.T) {
 	t.Parallel()
 	c := startTrio(t)
@@ -186,8 +186,8 @@ func (p *patient) finish() {
 	}
 }
 
-// trio is a cluster of three real servers. The third reaches the others by way of
-// proxies, and they do not look for it: where it listens, it does not tell.
+// trio is a cluster of three real servers. The third reaches the others through proxies,
+// and they cannot reach it past those, for it does not advertise its address.
 type trio struct {
 	nodes   []*production
 	routes  []*dbtest.Proxy // from the third to the others
@@ -230,7 +230,7 @@ cluster { name: trio, listen: %q, advertise: "127.0.0.1:1", no_advertise: true, 
 	return c
 }
 
-// cluster is what a server knows of the cluster.
+// cluster is what a server knows about the cluster.
 func (c *trio) cluster(t *testing.T, node int) (leader string, size int) {
 	t.Helper()
 	var jsz struct {

@@ -9,9 +9,9 @@ import (
 	"github.com/idworker/idworker/testing/soak"
 )
 
-// TestEventsArriveOnceThoughEnricherIsKilled kills enrichers with -9 at the two points where nobody but the
-// target knows whether a batch arrived: before the answer to it is read, and before
-// its last message is sent.
+// TestEventsArriveOnceThoughEnricherIsKilled kills enrichers with -9 at the two points where
+// only the target knows whether a batch arrived: before the answer to it is read, and
+// before its last message is sent.
 func TestEventsArriveOnceThoughEnricherIsKilled(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -35,13 +35,14 @@ func TestEventsArriveOnceThoughEnricherIsKilled(t *testing.T) {
 	}
 }
 
-// killedAt starts an enricher, kills it where the text comes by, and leaves the events
-// alone for longer than the target remembers them.
+// killedAt starts an enricher, kills it at the text, and waits for longer than the target
+// remembers message IDs. Every third round cuts at once, every second one empties the
+// target, and so six rounds are all kinds.
 func (e *enrichment) killedAt(round int, server bool, text string) {
 	e.t.Helper()
 	cut := startCutter(e.t, e.ns.URL())
 	var hit <-chan struct{}
-	if round%3 == 2 { // at what is left of the plan of the one before, perhaps
+	if round%3 == 2 { // perhaps while it finishes the plan of the one before
 		hit = cut.arm(server, text)
 	}
 	p := e.start(cut.url)
@@ -66,8 +67,8 @@ func (e *enrichment) killedAt(round int, server bool, text string) {
 	}
 }
 
-// TestEventsArriveOnceThoughEnricherIsPaused stops the enricher whose turn it is until another one has taken
-// over, and lets it go on then.
+// TestEventsArriveOnceThoughEnricherIsPaused stops the enricher whose turn it is until
+// another one has taken over, and then lets it go on.
 func TestEventsArriveOnceThoughEnricherIsPaused(t *testing.T) {
 	t.Parallel()
 	e := newEnrichment(t)

@@ -9,8 +9,8 @@ import (
 	"github.com/idworker/idworker/testing/soak"
 )
 
-// TestEventsArriveOnceThroughCrashes enriches many events while enrichers are killed, stopped
-// and started all the time, and the server is restarted once.
+// TestEventsArriveOnceThroughCrashes enriches many events while enrichers are killed,
+// stopped and started all the time, and the server is restarted once.
 func TestEventsArriveOnceThroughCrashes(t *testing.T) {
 	t.Parallel()
 	total := soak.Pick(40_000, 250_000)

@@ -10,8 +10,8 @@ import (
 	"github.com/idworker/idworker/testing/natstest"
 )
 
-// TestEventsArriveOnceThroughOutages takes away what an enricher needs while it runs. Nothing is lost,
-// nothing changes places, and the log has one line for the outage and one for its end.
+// TestEventsArriveOnceThroughOutages takes away what a running enricher needs. Nothing is
+// lost or out of order, and the log has one line for the outage and one for its end.
 func TestEventsArriveOnceThroughOutages(t *testing.T) {
 	t.Parallel()
 	const some = 500
@@ -27,7 +27,7 @@ func TestEventsArriveOnceThroughOutages(t *testing.T) {
 			back: func(e *enrichment) { e.create(targetConfig); e.next = 1 }},
 		{name: "source deleted", withoutSource: true,
 			away: func(e *enrichment) { e.check(); e.delete("ORDERS") },
-			// Its events begin with 1 again.
+			// The new stream's sequence starts at 1.
 			back: func(e *enrichment) { e.create(sourceConfig); e.sent, e.arrived = 0, 0 }},
 		{name: "target full", away: func(e *enrichment) { e.create(full) }, back: func(e *enrichment) { e.create(targetConfig) }},
 		{name: "no IDs", least: 10 * time.Second, away: func(e *enrichment) { e.worker.stop(syscall.SIGTERM) },

@@ -88,7 +88,7 @@ func (c *callers) call(client requester, random *rand.Rand, l load) {
 	}
 }
 
-// count is how many IDs to ask for: one in most requests, else a batch, for which
+// count is how many IDs to ask for: one in most requests, otherwise a batch, for which
 // 1 to 10 is as likely as 100 to 1,000.
 func count(random *rand.Rand, most int64) int64 {
 	if random.IntN(4) > 0 {

@@ -23,8 +23,8 @@ func connect(t testing.TB, url string, opts ...nats.Option) *nats.Conn {
 	return conn
 }
 
-// requester asks once, and reports what became of that one request. The Go client
-// would ask again, and so hide what these tests are about.
+// requester sends one request, and reports what became of it. The Go client would try
+// again, and so hide what these tests are about.
 type requester struct{ conn *nats.Conn }
 
 func (r requester) Next(ctx context.Context, tag string) (int64, error) {
@@ -67,7 +67,7 @@ func flush(t testing.TB, conn *nats.Conn) {
 	}
 }
 
-// rangesOf reads a reply without knowing how many IDs were asked for.
+// rangesOf decodes a reply without knowing how many IDs were asked for.
 func rangesOf(data []byte) ([]messages.Range, error) {
 	var n int64
 	for line := range bytes.SplitSeq(data, []byte{'\n'}) {

@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// cutter stands between clients and a NATS server. Armed with a text, it lets pass what
-// comes before the text in one direction, and then nothing any more in either: the client
-// is cut off at that very point, but does not notice until it is killed.
+// cutter is a proxy in front of a NATS server. Armed with a text, it passes on what comes
+// before the text in one direction, and then nothing in either: the client is cut off at
+// that very point, but does not notice until it is killed.
 type cutter struct {
 	url      string
 	target   string
@@ -40,8 +40,8 @@ func startCutter(t testing.TB, url string) *cutter {
 	return c
 }
 
-// arm cuts connections off where the server, or else the client, sends the text. The
-// channel is closed when that has happened.
+// arm has connections cut where the server, or else the client, sends the text. The channel
+// is closed when that has happened.
 func (c *cutter) arm(server bool, text string) <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -75,8 +75,8 @@ type cutLink struct {
 	cut bool
 }
 
-// pass copies from one side to the other. A text may come in two reads, so that the end
-// of the one before is looked at again.
+// pass copies from one side to the other. A text may come in two reads, so the end of the
+// previous read is searched again.
 func (c *cutter) pass(l *cutLink, from, to net.Conn, server bool) {
 	defer func() { _, _ = from.Close(), to.Close() }()
 	var before []byte

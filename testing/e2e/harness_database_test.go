@@ -64,7 +64,7 @@ func maxID(t testing.TB, db *dbtest.DB, tag string) (n int64) {
 	return n
 }
 
-// on is how a process is told of its database: by environment.
+// on is the environment that tells a process its database.
 func on(dsn string) settings { return settings{env: []string{"IDWORKER_STORE=" + dsn}} }
 
 // leafServers take segments with Leaf's own statements, until stopped.
@@ -76,8 +76,8 @@ type leafServers struct {
 	stop     func()       // waits until they have
 }
 
-// startLeaf marks in the ledger what Leaf's servers take. A call that fails, whatever
-// became of it, is made again.
+// startLeaf starts Leaf's servers, and marks in the ledger what they take. A call that
+// fails, whatever its outcome, is repeated.
 func (d database) startLeaf(t testing.TB, db *sql.DB, tag string, servers int, pause time.Duration, into *ledger) *leafServers {
 	l := &leafServers{ledger: into}
 	l.pause.Store(int64(pause))
@@ -86,7 +86,7 @@ func (d database) startLeaf(t testing.TB, db *sql.DB, tag string, servers int, p
 	for range servers {
 		wg.Go(func() {
 			for ctx.Err() == nil {
-				// Not broken off by stop: what became of a commit would be unknown.
+				// stop does not cancel the call: the outcome of a commit would be unknown.
 				call, done := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 				seg, _, err := d.Segment(call, db, tag)
 				done()

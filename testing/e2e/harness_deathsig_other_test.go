@@ -4,6 +4,6 @@ package e2e
 
 import "syscall"
 
-// dieWithParent is nothing here: processes that a killed test leaves behind have to
-// be ended by hand.
+// dieWithParent does nothing here: processes that a killed test leaves behind have to be
+// killed by hand.
 var dieWithParent *syscall.SysProcAttr

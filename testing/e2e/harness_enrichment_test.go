@@ -17,11 +17,11 @@ import (
 	"github.com/idworker/idworker/testing/natstest"
 )
 
-// arriveWithin is how long events may take to get through, machine and race detector
-// being what they are.
+// arriveWithin is how long events may take to arrive on a small machine, with the race
+// detector.
 const arriveWithin = 3 * time.Minute
 
-// enrichment is a source, a target, a worker that gives IDs, and what came of it.
+// enrichment is a source, a target, a worker that issues IDs, and what has arrived.
 type enrichment struct {
 	t      testing.TB
 	ns     *natstest.Server
@@ -67,7 +67,7 @@ func (e *enrichment) create(cfg jetstream.StreamConfig) {
 	}
 }
 
-// start runs an enricher, and returns when it is on its way.
+// start runs an enricher, and returns when it has begun.
 func (e *enrichment) start(url string) *process {
 	e.t.Helper()
 	p := settings{}.launch(e.t, "enrich", "--server", url, "--from", "ORDERS", "--filter", "orders.raw.>", "--to", "orders.ready.>", "--id", "segment:order")
@@ -81,7 +81,7 @@ func (e *enrichment) start(url string) *process {
 const eventSubjects = 100
 
 // publish publishes the next n events, and returns when the source has them, each once:
-// Nats-Msg-Id is enough for that, for the source's window is longer than a test.
+// Nats-Msg-Id ensures that, for the source's duplicate window is longer than a test.
 func (e *enrichment) publish(n int) {
 	e.t.Helper()
 	for end := e.sent + n; e.sent < end; {
@@ -147,7 +147,7 @@ func (e *enrichment) last(stream string) uint64 {
 	return s.CachedInfo().State.LastSeq
 }
 
-// await waits until the target had n messages more than those that were read.
+// await waits until the target has had n messages beyond those that were read.
 func (e *enrichment) await(n int) {
 	e.t.Helper()
 	want := e.next - 1 + uint64(n)
@@ -179,8 +179,8 @@ func (e *enrichment) read(stream string, from uint64, f func(jetstream.Msg)) {
 	}
 }
 
-// check reads what has come into the target since the last time, and fails the test
-// unless it is the next events in their order, each with an ID of its own.
+// check reads what has arrived in the target since the last time, and fails the test unless
+// it is the next events in order, each with an ID of its own.
 func (e *enrichment) check() {
 	e.t.Helper()
 	wrong := 0
@@ -202,7 +202,7 @@ func (e *enrichment) check() {
 	e.ids.check(e.t)
 }
 
-// checkAll waits until as many events as were sent are there, and checks them all.
+// checkAll waits until as many events have arrived as were sent, and checks them all.
 func (e *enrichment) checkAll() {
 	e.t.Helper()
 	e.await(e.sent - e.arrived)
@@ -212,7 +212,7 @@ func (e *enrichment) checkAll() {
 	}
 }
 
-// consume reads what is in the target and removes it, as those who work it off do.
+// consume reads what is in the target and removes it, as consumers do.
 func (e *enrichment) consume() {
 	e.t.Helper()
 	e.check()
@@ -225,7 +225,7 @@ func (e *enrichment) consume() {
 	}
 }
 
-// owner is the process among some whose turn it is, or nil.
+// owner is the one of some processes whose turn it is, or nil.
 func (e *enrichment) owner(among []*process) *process {
 	kv, err := e.js.KeyValue(e.t.Context(), enrich.BucketName(messages.DefaultPrefix))
 	if err != nil {

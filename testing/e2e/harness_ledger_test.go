@@ -8,8 +8,8 @@ import (
 	"github.com/idworker/idworker/messages"
 )
 
-// ledger has one bit for every ID of a tag, so that none can be handed out twice
-// unseen. Any number of goroutines may add to it.
+// ledger has one bit for every ID of a tag, so that no duplicate goes unnoticed. Any number
+// of goroutines may add to it.
 type ledger struct {
 	tag   string
 	pages sync.Map // number of the page → *page

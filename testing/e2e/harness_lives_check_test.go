@@ -10,8 +10,7 @@ import (
 )
 
 // checkDistinct fails the test if an ID is in two ranges, and returns how many IDs
-// there are. It looks at every one: ranges that are sorted and do not overlap share
-// none.
+// there are. It covers every ID: sorted ranges that do not overlap share none.
 func checkDistinct(t testing.TB, ranges []messages.Range) (ids int64) {
 	t.Helper()
 	sorted := slices.SortedFunc(slices.Values(ranges), func(a, b messages.Range) int { return cmp.Compare(a.First, b.First) })
@@ -34,9 +33,9 @@ func checkDistinct(t testing.TB, ranges []messages.Range) (ids int64) {
 	return ids
 }
 
-// checkLives fails the test unless every reply is the work of one holder of a worker
-// ID, in time that it had reserved, and the IDs of each holder went up. It returns in
-// how many lives IDs were made.
+// checkLives fails the test unless every reply was made in one life of a worker ID, in time
+// that was reserved, and the IDs of each life went up. It returns in how many lives IDs
+// were made.
 func checkLives(t testing.TB, l *lives, replies []reply) int {
 	t.Helper()
 	l.settle(t)

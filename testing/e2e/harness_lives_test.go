@@ -15,7 +15,7 @@ import (
 	"github.com/idworker/idworker/testing/natstest"
 )
 
-// life is one holding of one worker ID, from claim to release or death.
+// life is one hold of a worker ID, from claim to release or death.
 type life struct {
 	hold string
 	hi   int64 // the time from here on was never its own
@@ -57,7 +57,7 @@ func watchLives(t testing.TB, url string, layout snowflake.Layout) *lives {
 	reading.Go(func() {
 		for entry := range w.Updates() {
 			if entry != nil { // nil: those that were there already are through
-				l.take(t, entry)
+				l.record(t, entry)
 			}
 		}
 	})
@@ -68,7 +68,7 @@ func watchLives(t testing.TB, url string, layout snowflake.Layout) *lives {
 	return l
 }
 
-func (l *lives) take(t testing.TB, entry jetstream.KeyValueEntry) {
+func (l *lives) record(t testing.TB, entry jetstream.KeyValueEntry) {
 	var value struct {
 		Hi   int64  `json:"hi"`
 		Hold string `json:"hold"`
@@ -130,7 +130,7 @@ func (l *lives) reserved(worker int64, hold string) int64 {
 	return 0
 }
 
-// maker is the life that an ID was made in; none if nobody had reserved its time.
+// maker is the life in which an ID was made, or none if nobody had reserved its time.
 func (l *lives) maker(id int64) (who life, ok bool) {
 	at := l.layout.Timestamp(snowflake.ID(id))
 	l.mu.Lock()

@@ -53,8 +53,8 @@ var plainBinary = sync.OnceValues(func() (string, error) { return build("idworke
 // spawn runs a function on the thread that starts all processes.
 var spawn = make(chan func())
 
-// spawner is that thread. The kernel ends a process with the thread that started
-// it, not with the process, so that this one has to stay.
+// spawner is that thread. The kernel kills a process when the thread that started it ends,
+// not when the process does, so this thread has to stay.
 func spawner() {
 	runtime.LockOSThread()
 	for f := range spawn {

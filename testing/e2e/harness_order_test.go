@@ -37,7 +37,7 @@ func listen(t testing.TB, url string) *grants {
 	t.Helper()
 	g := &grants{}
 	conn := connect(t, url)
-	sub, err := conn.Subscribe(loads.GrantSubject(messages.DefaultPrefix, "*"), g.take)
+	sub, err := conn.Subscribe(loads.GrantSubject(messages.DefaultPrefix, "*"), g.record)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +48,7 @@ func listen(t testing.TB, url string) *grants {
 	return g
 }
 
-func (g *grants) take(msg *nats.Msg) {
+func (g *grants) record(msg *nats.Msg) {
 	grant, err := loads.DecodeGrant(msg.Data)
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -100,9 +100,9 @@ func holder(list []loads.Grant, r messages.Range) (instance string) {
 // served is one process and one tag.
 type served struct{ instance, tag string }
 
-// checkOrder fails the test unless each process's IDs of a tag went up, and returns
-// how many requests each process answered. Of two requests that overlapped in time
-// nothing is known; but if one was answered before the other was sent, its IDs have
+// checkOrder fails the test unless each process's IDs of a tag went up, and returns how
+// many requests each process answered. Two requests that overlapped in time may have been
+// answered in either order; but if one was answered before the other was sent, its IDs have
 // to be the lower ones.
 func checkOrder(t testing.TB, g *grants, replies []reply) map[string]int {
 	t.Helper()
@@ -125,8 +125,8 @@ func checkOrder(t testing.TB, g *grants, replies []reply) map[string]int {
 	return answered
 }
 
-// checkAscending walks through the replies as they were sent, beside those that had
-// been received by then.
+// checkAscending goes through the requests in the order in which they were sent, and
+// compares each with the replies that had been received by then.
 func checkAscending(t testing.TB, who served, list []reply) {
 	t.Helper()
 	bySent := slices.SortedFunc(slices.Values(list), func(a, b reply) int { return a.sent.Compare(b.sent) })

@@ -25,7 +25,7 @@ const (
 	exitWithin  = 30 * time.Second
 )
 
-// process is an idworker that was started. It is ended with its test.
+// process is a running idworker, which ends with its test.
 type process struct {
 	t      testing.TB
 	name   string
@@ -35,11 +35,11 @@ type process struct {
 	ended  chan struct{} // closed when the process is gone
 }
 
-// settings are how a process is started, beside its arguments.
+// settings are how a process is started, apart from its arguments.
 type settings struct {
 	binary string   // the race detector's, if empty
 	dir    string   // working directory
-	env    []string // NAME=value, on top of an environment that says nothing to idworker
+	env    []string // NAME=value, in addition to neutralEnv
 }
 
 // launch starts idworker.
@@ -74,7 +74,7 @@ func (s settings) launch(t testing.TB, args ...string) *process {
 // is minutes.
 var raceExit = fmt.Sprintf("GORACE=atexit_sleep_ms=%d", soak.Pick(20, 1000))
 
-// neutralEnv is the environment of the test, without what could reach idworker.
+// neutralEnv is the environment of the test, without variables that idworker reads.
 func neutralEnv() (env []string) {
 	env = append(env, raceExit) // GORACE of the test's environment, if it is set, comes later and wins
 	for _, v := range os.Environ() {
@@ -97,17 +97,16 @@ func (p *process) end() {
 	}
 }
 
-// signal sends a signal; a process that has ended does not mind.
+// signal sends a signal, which does nothing if the process has ended.
 func (p *process) signal(s syscall.Signal) { _ = p.cmd.Process.Signal(s) }
 
-// kill ends the process as a crash does.
+// kill ends the process the way a crash does.
 func (p *process) kill() {
 	p.signal(syscall.SIGKILL)
 	<-p.ended
 }
 
-// stop asks the process to end, waits for it, and fails the test unless it ended
-// in peace.
+// stop asks the process to end, waits for it, and fails the test unless its exit code is 0.
 func (p *process) stop(s syscall.Signal) {
 	p.t.Helper()
 	p.signal(s)
@@ -135,7 +134,7 @@ func (p *process) serving() {
 	}
 }
 
-// servesOrEnds waits until the process serves, or has ended without.
+// servesOrEnds waits until the process serves, or has ended instead.
 func (p *process) servesOrEnds() (serves bool) {
 	p.t.Helper()
 	natstest.Eventually(p.t, readyWithin, "idworker "+p.name+" serves", func() bool {
@@ -156,7 +155,7 @@ func (p *process) hasEnded() bool {
 
 var instanceInLog = regexp.MustCompile(`"instance": "([^"]+)"`)
 
-// instance is the name under which the process gets its grants.
+// instance is the process's name, under which it gets its grants.
 func (p *process) instance() string {
 	p.t.Helper()
 	found := instanceInLog.FindStringSubmatch(p.stderr.String())
@@ -187,8 +186,7 @@ func (s settings) startServer(t testing.TB, data string, args ...string) *host {
 	return &host{p, "nats://" + address}
 }
 
-// startWorker runs a worker on a NATS server that is there, and returns when it
-// serves.
+// startWorker runs a worker on an existing NATS server, and returns when it serves.
 func startWorker(t testing.TB, url string, args ...string) *process {
 	t.Helper()
 	return settings{}.startWorker(t, url, args...)
@@ -233,8 +231,7 @@ func must(t testing.TB, args ...string) result {
 	return r
 }
 
-// createTag makes a tag, and waits until a worker gives IDs of it, of which one is
-// used up.
+// createTag creates a tag, and waits until a worker has answered a request for one ID.
 func createTag(t testing.TB, url, tag string, args ...string) {
 	t.Helper()
 	must(t, append([]string{"tag", "create", "--server", url, tag}, args...)...)
@@ -271,7 +268,7 @@ func (w *text) String() string {
 	return w.buf.String()
 }
 
-// tail is the end of it, as much as anybody reads.
+// tail is the last part of it.
 func (w *text) tail() string {
 	const most = 4000
 	s := w.String()
@@ -281,8 +278,8 @@ func (w *text) tail() string {
 	return s
 }
 
-// lost reports whether an error is what a caller sees when the worker that had its
-// request is gone.
+// lost reports whether an error is what a caller gets when the worker that had its request
+// is gone.
 func lost(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || isNobody(err)
 }

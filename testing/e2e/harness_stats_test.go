@@ -52,8 +52,7 @@ func stats(t testing.TB, conn *nats.Conn, workers int) map[string]worker.Stats {
 	return all
 }
 
-// knownToAll waits until every worker has given IDs of a tag: each hears of a new
-// tag by itself.
+// knownToAll waits until every worker has IDs of a tag: each learns of a new tag by itself.
 func knownToAll(t testing.TB, url, tag string, workers int) {
 	t.Helper()
 	conn := connect(t, url)

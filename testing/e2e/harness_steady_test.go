@@ -10,8 +10,8 @@ import (
 	"github.com/idworker/idworker/messages"
 )
 
-// steady asks for single IDs at a fixed rate, whatever becomes of the requests: the
-// next does not wait for the answer to the one before.
+// steady asks for single IDs at a fixed rate, whatever becomes of the requests: none waits
+// for the answer to the one before.
 type steady struct {
 	next    func(context.Context) (int64, error)
 	timeout time.Duration // of a call

@@ -32,8 +32,9 @@ type access struct {
 	env    []string
 }
 
-// TestEveryLoginWorksAndStaysSecret: with each way to log in, a worker serves, a tag is created and IDs come.
-// Without it nobody gets in. No password shows on a command line or in a log.
+// TestEveryLoginWorksAndStaysSecret: with each way to log in, a worker serves, a tag is
+// created, and callers get IDs. Nobody gets in without. No password shows on a command line
+// or in a log.
 func TestEveryLoginWorksAndStaysSecret(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -92,8 +93,8 @@ func TestEveryLoginWorksAndStaysSecret(t *testing.T) {
 	}
 }
 
-// TestBadConnectionSettings: what is wrong is said before anything is tried, and no
-// secret is part of it.
+// TestBadConnectionSettings: bad settings are reported before anything is tried, without
+// showing a secret.
 func TestBadConnectionSettings(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -140,7 +141,7 @@ func TestBadConnectionSettings(t *testing.T) {
 	}
 }
 
-// cmdline is what everybody sees of a process.
+// cmdline is a process's command line, which everybody can read.
 func cmdline(t *testing.T, p *process) string {
 	t.Helper()
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", p.cmd.Process.Pid))

@@ -113,7 +113,7 @@ func watch(bucket string) []string {
 
 func both(lists ...[]string) []string { return slices.Concat(lists...) }
 
-// needs says what each role has to do, by subject. All else has to be refused.
+// needs says what each role has to do, by subject. Everything else has to be refused.
 func needs() map[string]map[string][]string {
 	var micro, asks []string
 	for _, verb := range []string{"PING", "INFO", "STATS"} {
@@ -123,8 +123,8 @@ func needs() map[string]map[string][]string {
 	}
 	asks = append(asks, micro...)
 	ids := []string{"ids.segment.order", "ids.segment.invoice", "ids.segment.order.item", "ids.snowflake"}
-	// A worker's name is not known beforehand, and to NATS a wildcard is a name like others:
-	// workers can see each other's grants.
+	// A worker's name is not known in advance, and a permission for any name covers wildcards
+	// too: workers can see each other's grants.
 	grants := []string{"ids.grant.X", "ids.grant.*", "ids.grant.>"}
 	made := func(stream string) []string { return of(stream, info, create, update) }
 	all := map[string]map[string][]string{
@@ -138,7 +138,7 @@ func needs() map[string]map[string][]string {
 				[]string{"$SYS.REQ.SERVER.PING.JSZ", "$SYS.REQ.USER.INFO"},
 			),
 			subscribe: both(micro, grants),
-			// In a queue a process gets no more than without.
+			// A subscription in a queue group sees no more than one without.
 			queueIDs: both(ids, micro, grants, []string{"ids.segment.*", "ids.segment.>"}),
 			queueSpy: both(micro, grants),
 		},
@@ -181,8 +181,8 @@ func needs() map[string]map[string][]string {
 			publish: both([]string{"orders.raw.1", "$JS.API.INFO"}, made(sourceStream), made(targetStream), made(enrichBucket)),
 		},
 	}
-	// A prefix stands for all names below it: whoever may make consumers of any name may
-	// make one called loader.
+	// A right for all names covers each name: whoever may create consumers of any name may
+	// create one called loader.
 	for role, granted := range all {
 		for _, u := range users {
 			if u.name == role {
@@ -202,8 +202,8 @@ func needs() map[string]map[string][]string {
 	return all
 }
 
-// TestRolesMayDoWhatTheyNeedAndNoMore tries every subject in every way as every user: what a role needs is let
-// through, and all else is refused.
+// TestRolesMayDoWhatTheyNeedAndNoMore tries every subject in every way as every user: what
+// a role needs is allowed, and everything else is refused.
 func TestRolesMayDoWhatTheyNeedAndNoMore(t *testing.T) {
 	t.Parallel()
 	server := startProduction(t, natsConf)
@@ -266,8 +266,8 @@ func TestOnlyUsersGetIn(t *testing.T) {
 	}
 }
 
-// raw speaks the protocol of NATS itself: the server's refusal of a line comes before the
-// PONG to the PING behind it, so that each answer is certain, and there is none to wait for.
+// raw speaks the NATS protocol itself: the server refuses a line before it answers the PING
+// after it, so each verdict is certain, and nothing has to be waited for.
 type raw struct {
 	t    *testing.T
 	conn net.Conn
@@ -312,7 +312,7 @@ func (r *raw) may(use, subject string) bool {
 	return refusal == ""
 }
 
-// send sends lines, and returns what the server has against them.
+// send sends lines, and returns the server's refusal, if any.
 func (r *raw) send(lines ...string) (refusal string) {
 	r.t.Helper()
 	if err := r.conn.SetDeadline(time.Now().Add(readyWithin)); err != nil {

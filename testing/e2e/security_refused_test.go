@@ -17,7 +17,7 @@ import (
 	"github.com/idworker/idworker/testing/natstest"
 )
 
-// confWith is nats.conf with some of it replaced.
+// confWith is nats.conf with parts of it replaced.
 func confWith(t testing.TB, oldNew ...string) (path string) {
 	t.Helper()
 	data, err := os.ReadFile(natsConf)
@@ -38,8 +38,8 @@ func confWith(t testing.TB, oldNew ...string) (path string) {
 	return path
 }
 
-// TestMissingIsNamed: a process that may not create what is missing says so at once, what
-// it is, and who can; and so does one that lacks another right.
+// TestMissingIsNamed: a process that may not create what is missing says at once what it is
+// and who can create it; one that lacks another right names that.
 func TestMissingIsNamed(t *testing.T) {
 	t.Parallel()
 	const cure = "idworker provision"
@@ -61,14 +61,14 @@ func TestMissingIsNamed(t *testing.T) {
 	stranger.env[1] = "IDWORKER_INBOX_PREFIX=_INBOX_caller.any"
 	fails(stranger, []string{`"_INBOX_caller.any.`}, "get", "order")
 
-	// What is refused later than what is asked first: the place in the queue group.
+	// Refused later than the first requests: the subscription in the queue group.
 	dumb := startProduction(t, confWith(t, `"ids.segment.> ids", `, ""))
 	dumb.provision()
 	fails(dumb.as("worker"), []string{`"ids.segment.>"`}, "serve", "--role", "worker")
 }
 
-// TestNobodyActsForAnother: those who may ask for little cannot have others, or the server,
-// write for them. A reply goes wherever who asks wants it, with the rights of who answers.
+// TestNobodyActsForAnother: users with few rights cannot have others, or the server, write
+// for them. A reply goes wherever the caller wants it, with the rights of whoever answers.
 func TestNobodyActsForAnother(t *testing.T) {
 	t.Parallel()
 	server := startProduction(t, natsConf)
@@ -85,7 +85,7 @@ func TestNobodyActsForAnother(t *testing.T) {
 	}
 	before := state()
 
-	// The bucket of enrichers holds a counter as it would be of use to a thief.
+	// A forged counter in the enrichers' bucket, as a thief would put it there.
 	enricher := server.connect("enricher")
 	if err := enricher.Publish("$KV.ids_enrich.order", []byte(`{"max_id":1,"step":1000}`)); err != nil {
 		t.Fatal(err)
@@ -106,7 +106,7 @@ func TestNobodyActsForAnother(t *testing.T) {
 		}
 		flush(t, caller)
 	}
-	// All of that is handled before a request that comes after it is answered.
+	// Once a later request is answered, all of that has been handled.
 	flush(t, enricher)
 	for _, name := range []string{"enricher", "caller"} {
 		server.must(name, "get", "order")
@@ -121,7 +121,7 @@ func TestNobodyActsForAnother(t *testing.T) {
 	}
 }
 
-// TestTLSBlockDemandsTLS takes the # away from the TLS block: then nobody gets in without.
+// TestTLSBlockDemandsTLS uncomments the TLS block: then nobody gets in without TLS.
 func TestTLSBlockDemandsTLS(t *testing.T) {
 	t.Parallel()
 	certificate := httptest.NewUnstartedServer(nil)

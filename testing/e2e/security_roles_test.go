@@ -20,8 +20,8 @@ import (
 
 const natsConf = "../../nats.conf"
 
-// TestEveryRoleWorks has every user of nats.conf do all that its role is for. The server
-// must not refuse anybody anything meanwhile.
+// TestEveryRoleWorks has every user of nats.conf do everything that its role is for. The
+// server must refuse nothing meanwhile.
 func TestEveryRoleWorks(t *testing.T) {
 	t.Parallel()
 	net := startProduction(t, natsConf)
@@ -60,7 +60,7 @@ func TestEveryRoleWorks(t *testing.T) {
 	runEnricher(t, net)
 	refusedNothing(t, net)
 
-	// Both work on after a restart of the server, without a right to create anything.
+	// Both go on after a restart of the server, without the right to create anything.
 	before := loadsByStream(t, net.connect("admin"))
 	net.crash()
 	natstest.Eventually(t, readyWithin, "IDs after a restart, by way of the load stream", func() bool {
@@ -131,7 +131,7 @@ func syncsAlways(t *testing.T, conn *nats.Conn) bool {
 }
 
 // enrichByHand does what an enricher does: it reads one stream, writes atomic batches to the
-// other, looks what is there, and remembers in its bucket how far it is.
+// other, checks what is there, and records its progress in its bucket.
 func enrichByHand(t *testing.T, admin, enricher *nats.Conn) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

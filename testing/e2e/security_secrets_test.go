@@ -23,10 +23,10 @@ import (
 // natsCanary is a password or token of NATS; canary is the database's.
 const natsCanary = "Canary-nats-93d7"
 
-// secrets are strings that nobody may read anywhere, by what they are.
+// secrets are strings that must not show anywhere, by what they are.
 type secrets map[string]string
 
-// spy looks for secrets in all that others can read of idworker.
+// spy looks for secrets in everything that others can read of idworker.
 type spy struct {
 	t       testing.TB
 	secrets secrets
@@ -51,8 +51,8 @@ func (s spy) watches(p *process) {
 	s.reads(p.name+": the command line", p.commandLine())
 }
 
-// panics ends a process as a fault of the Go runtime does, with the traces of all its
-// goroutines.
+// panics ends a process the way a fatal error of the Go runtime does, with the traces of
+// all goroutines.
 func (s spy) panics(p *process, by syscall.Signal) {
 	s.t.Helper()
 	if line := p.commandLine(); line != "" && !strings.Contains(line, "--log-level") { // not every system has it
@@ -84,7 +84,7 @@ func (s spy) searches(folder string) {
 	}
 }
 
-// asks reads what services say of themselves.
+// asks reads what services report about themselves.
 func (s spy) asks(conn *nats.Conn) {
 	s.t.Helper()
 	for _, verb := range []micro.Verb{micro.PingVerb, micro.InfoVerb, micro.StatsVerb} {
@@ -181,11 +181,11 @@ func secretLogins(t *testing.T) map[string]secretLogin {
 	}
 }
 
-// commands are all that connect, as far as they end by themselves if that fails.
+// commands are those that connect, and that end by themselves if that fails.
 var commands = []string{"serve --data unused", "get order", "get --snowflake", "tag ls", "tag create new", "workers", "doctor", "provision",
 	"enrich --from ORDERS --to orders.ready.> --id snowflake"}
 
-// fails runs commands, which cannot succeed. Serve may wait for its database.
+// fails runs commands that cannot succeed. serve may wait for its database.
 func (s spy) fails(with settings, args []string, commands ...string) {
 	s.t.Helper()
 	for _, command := range commands {
@@ -309,7 +309,7 @@ func portOf(t *testing.T, url string) (port int) {
 	return port
 }
 
-// TestSecretsInFailures: what is wrong is said without the secrets that were part of it.
+// TestSecretsInFailures: errors never show the secrets that were part of the input.
 func TestSecretsInFailures(t *testing.T) {
 	t.Parallel()
 	spy := spy{t, secrets{"NATS secret": natsCanary, "password of the database": canary}}

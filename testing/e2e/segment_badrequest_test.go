@@ -104,8 +104,8 @@ func TestBadInputCounts(t *testing.T) {
 	})
 }
 
-// TestBadInputTags sends what client libraries refuse to send: the bytes of the
-// protocol, as anybody may who can open a socket.
+// TestBadInputTags sends what client libraries refuse to send: raw bytes of the protocol,
+// as anybody can who can open a socket.
 func TestBadInputTags(t *testing.T) {
 	t.Parallel()
 	o := startOnly(t)
@@ -154,7 +154,7 @@ func TestBadInputTags(t *testing.T) {
 
 // TestBadInputCarriageReturn: the server passes on a subject with a carriage return,
 // and no client library can read that message, so that the worker's connection
-// breaks off before the worker sees anything. All it can do is come back, by itself.
+// breaks off before the worker sees anything. All the worker can do is reconnect.
 func TestBadInputCarriageReturn(t *testing.T) {
 	t.Parallel()
 	o := startOnly(t)
@@ -231,7 +231,7 @@ func rawRequest(t *testing.T, url, subject string) (code, text string) {
 }
 
 // TestBadInputElsewhere sends nonsense to the subjects that are not for callers, and
-// requests whose answers go astray.
+// requests whose replies would go to other subjects of idworker.
 func TestBadInputElsewhere(t *testing.T) {
 	t.Parallel()
 	o := startOnly(t)

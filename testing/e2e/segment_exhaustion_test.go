@@ -48,7 +48,7 @@ func TestNumbersRunOutWithAClearError(t *testing.T) {
 	}
 	t.Logf("the last ID is 2^63 - %d", uint64(1<<63)-uint64(last))
 
-	// A tag without room for one segment is refused; one with room for one ID has it.
+	// A tag without room for one segment is refused; one with room for one ID gives it.
 	if r := run(t, "tag", "create", "--server", s.url, "end", "--first", "9223372036854775807", "--step", "1"); r.code != exitUsage || !strings.Contains(r.stderr, "leaves no room") {
 		t.Errorf("tag create past the end: %+v", r)
 	}

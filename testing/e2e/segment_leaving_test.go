@@ -11,8 +11,8 @@ import (
 	"github.com/idworker/idworker/testing/natstest"
 )
 
-// parkRequests starts a worker for which nobody loads, has it park requests for IDs
-// of a tag, and returns once it holds them all, with their answers to come.
+// parkRequests starts a worker without a loader, has it park requests, tells it to stop, and
+// returns with the answers still to come.
 func parkRequests(t *testing.T, n int) (url string, leaving *process, answers chan error) {
 	t.Helper()
 	const tag = "order"

@@ -17,10 +17,10 @@ import (
 	"github.com/idworker/idworker/testing/soak"
 )
 
-// TestOverloadIsRefusedAndPasses asks a worker that gets a tenth of the processor for five times as much as
-// it can do. Those who have waited for too long get a 429, the worker leaves the queue group
-// until it has worked off what waits, its connection stands, and when it is over, requests are
-// served at once.
+// TestOverloadIsRefusedAndPasses asks a worker that gets a tenth of the processor for five
+// times as much as it can do. Requests that have waited too long get a 429, the worker
+// leaves the queue group until it has worked off its backlog, its connection holds, and
+// when the overload is over, requests are served at once.
 func TestOverloadIsRefusedAndPasses(t *testing.T) {
 	lasts := soak.Pick(6*time.Second, 30*time.Second)
 	const times, mostPerSecond = 5, 40_000
@@ -80,8 +80,7 @@ func TestOverloadIsRefusedAndPasses(t *testing.T) {
 	}
 }
 
-// slowDown lets a process run for a tenth of the time only, until the function that it
-// returns is called.
+// slowDown lets a process run for only a tenth of the time, until stop is called.
 func slowDown(p *process) (stop func()) {
 	done, ended := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -154,7 +153,7 @@ func (f *flood) capacity(t *testing.T) int {
 	return int(float64(f.ids.ids.Load()) / during.Seconds())
 }
 
-// send keeps to a rate, for some time.
+// send sends requests at a rate for some time.
 func (f *flood) send(rate int, lasts time.Duration) {
 	ticker := time.NewTicker(5 * time.Millisecond)
 	defer ticker.Stop()

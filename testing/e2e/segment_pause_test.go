@@ -12,10 +12,10 @@ import (
 	"github.com/idworker/idworker/testing/natstest"
 )
 
-// TestNoDuplicateFromPausedWorker stops one of two workers in the middle of its work
-// and lets it go on later, as a debugger, a hypervisor or a full swap does. It finds
-// requests whose callers have long got their IDs elsewhere, and answers them: those
-// IDs are counted too, although nobody waits for them.
+// TestNoDuplicateFromPausedWorker stops one of two workers in the middle of its work and
+// lets it go on later, as a debugger, a hypervisor or swapping does. It finds requests whose
+// callers have long had their IDs from elsewhere, and answers them: those IDs count too,
+// although nobody waits for them.
 func TestNoDuplicateFromPausedWorker(t *testing.T) {
 	t.Parallel()
 	const tag = "order"
@@ -51,7 +51,7 @@ func TestNoDuplicateFromPausedWorker(t *testing.T) {
 	more(5000)
 	replies := c.finish()
 
-	// Whatever is still on its way comes before an answer to this.
+	// Whatever is still on its way arrives before the workers have stopped.
 	other.stop(syscall.SIGTERM)
 	paused.stop(syscall.SIGTERM)
 	wire.settle(t)
@@ -70,7 +70,7 @@ func TestNoDuplicateFromPausedWorker(t *testing.T) {
 // overheard is the inbox prefix of callers whose replies are listened to.
 const overheard = "_OVERHEARD"
 
-// tap hears every reply to callers with that inbox, the late ones included.
+// tap receives every reply to callers with that inbox, the late ones included.
 type tap struct {
 	ledger
 	conn *nats.Conn

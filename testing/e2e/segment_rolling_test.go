@@ -9,8 +9,8 @@ import (
 	"github.com/idworker/idworker/testing/soak"
 )
 
-// TestRollingRestartLosesNothing restarts two workers, one after the other, ten
-// times over. The callers retry nothing.
+// TestRollingRestartLosesNothing restarts two workers, one after the other, several times.
+// The callers retry nothing.
 func TestRollingRestartLosesNothing(t *testing.T) {
 	rounds := soak.Pick(4, 10)
 	tags := []string{"order", "invoice"}

@@ -53,7 +53,7 @@ func TestNoDuplicateThroughKillAndStop(t *testing.T) {
 			t.Errorf("the process that %s answered no request", name)
 		}
 	}
-	// What was under way at one process when it was killed, and nothing else.
+	// Only what was under way at a process when it was killed may be lost.
 	if n := c.lost.Load(); n > callerCount {
 		t.Errorf("%d requests were lost, at most %d were under way", n, callerCount)
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/idworker/idworker/worker"
 )
 
-// TestUnknownTagsCostNothing asks for a million tags that do not exist, each once.
-// They are refused from memory: no store is asked, and none is remembered.
+// TestUnknownTagsCostNothing asks for hundreds of thousands of tags that do not exist, each
+// once. They are refused from memory: no store is asked, and none is remembered.
 func TestUnknownTagsCostNothing(t *testing.T) {
 	tags := soak.Pick(300_000, 1_000_000)
 	warm := tags / 5
@@ -40,16 +40,16 @@ func TestUnknownTagsCostNothing(t *testing.T) {
 			t.Errorf("%d active tags, want 1", figures.Active)
 		}
 	}
-	// Were each tag remembered, with a hundred bytes at least, it would be 80 MB.
+	// If each tag were remembered, with a hundred bytes at least, it would be 24 MB or more.
 	if grown > 16<<20 {
 		t.Errorf("the process grew by %d bytes, from %d", grown, memory)
 	}
 	t.Logf("%d unknown tags in %v; the process had %d KB and grew by %d KB", tags, time.Since(begin).Round(time.Millisecond), memory>>10, grown>>10)
 }
 
-// askUnknown asks for the tags with numbers from up to to, many at a time, and checks
-// that each answer is a 404. It writes and reads the bytes of the protocol, which
-// costs a tenth of what a client does under the race detector.
+// askUnknown asks for the tags numbered [from, to), many at a time, and checks that each
+// answer is a 404. It speaks the protocol itself, which costs a tenth of what a client does
+// under the race detector.
 func askUnknown(t testing.TB, url string, from, to int) {
 	t.Helper()
 	const flight = 500

@@ -14,9 +14,9 @@ import (
 	"github.com/idworker/idworker/testing/soak"
 )
 
-// TestNoDuplicateAsHoldersComeAndGo has processes make IDs while they are killed, terminated and
-// started. There are twice as many worker IDs as processes, so that they are soon used
-// again: the claims to a worker ID of a process that was killed have to wait for its lease.
+// TestNoDuplicateAsHoldersComeAndGo has processes issue IDs while some are killed, stopped
+// and started. There are only twice as many worker IDs as processes, so that each soon has
+// another holder.
 func TestNoDuplicateAsHoldersComeAndGo(t *testing.T) {
 	const callerCount = 8
 	processes := soak.Pick(4, 8)
@@ -70,7 +70,7 @@ func TestNoDuplicateAsHoldersComeAndGo(t *testing.T) {
 	if holders < 2*workerIDs {
 		t.Errorf("%d worker IDs had %d holders: too few were used again", workerIDs, holders)
 	}
-	// What was under way at one process when it was killed, and nothing else.
+	// Only what was under way at a process when it was killed may be lost.
 	if n := c.lost.Load(); n > int64(kills*callerCount) {
 		t.Errorf("%d requests were lost to %d kills, at most %d were under way", n, kills, kills*callerCount)
 	}

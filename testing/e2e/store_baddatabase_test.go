@@ -13,11 +13,11 @@ import (
 	"github.com/idworker/idworker/testing/natstest"
 )
 
-// canary is a password that may appear nowhere.
+// canary is a password that must not appear anywhere.
 const canary = "Canary-e2e-51ab"
 
-// mute fails the test if a process shows a password.
-func (p *process) mute() {
+// showsNoPassword fails the test if a process shows a password.
+func (p *process) showsNoPassword() {
 	p.t.Helper()
 	for where, text := range map[string]string{"stdout": p.stdout.String(), "stderr": p.stderr.String(), "the command line": p.commandLine()} {
 		if strings.Contains(text, "anary-") { // dbtest's own, too
@@ -46,8 +46,8 @@ func (d database) user(t testing.TB, db *dbtest.DB, name, grant string) (user st
 	return user
 }
 
-// TestBadDatabaseNamesTheRemedy starts idworker on databases that cannot be used. Each gets an error
-// that names the remedy, and no password, whether the DSN came by environment or file.
+// TestBadDatabaseNamesTheRemedy starts idworker on databases that cannot be used. Each error
+// names the remedy, and no password, whether the DSN came by environment or file.
 func TestBadDatabaseNamesTheRemedy(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, testBadDatabase)
@@ -93,7 +93,7 @@ func testBadDatabase(t *testing.T, d database) {
 					}
 					p := s.launch(t, args...)
 					code := p.wait()
-					p.mute()
+					p.showsNoPassword()
 					if stderr := p.stderr.String(); code != wantCode || !strings.Contains(stderr, says) || strings.Contains(stderr, "goroutine ") {
 						t.Errorf("exit code %d, want %d and %q:\n%s", code, wantCode, says, stderr)
 					}
@@ -108,7 +108,7 @@ func testBadDatabase(t *testing.T, d database) {
 		if code := p.wait(); code != exitFailure || !strings.Contains(p.stderr.String(), "grant the user SELECT, INSERT and UPDATE") {
 			t.Errorf("serve: exit code %d", code)
 		}
-		p.mute()
+		p.showsNoPassword()
 		if r := s.run(t, "tag", "ls", "--server", ns.URL()); r.code != exitOK || !strings.Contains(r.stdout, "order") {
 			t.Errorf("tag ls: %+v", r)
 		}
@@ -118,18 +118,18 @@ func testBadDatabase(t *testing.T, d database) {
 		}
 	})
 
-	// A database that is away may come: serve waits for it.
+	// A database that is away may come back: serve waits for it.
 	for name, address := range map[string]string{"nobody listens": nobody, "unknown host": "no-such-host.invalid:3306"} {
 		t.Run(name, func(t *testing.T) {
 			s := on(swap(db.Addr(), address))
 			p := s.startWorker(t, ns.URL(), "--log-level", "debug")
 			natstest.Eventually(t, readyWithin, "the log says so", func() bool { return p.says("database does not answer") == 1 })
-			p.mute()
+			p.showsNoPassword()
 			q := s.launch(t, "tag", "ls", "--server", ns.URL())
 			if code := q.wait(); code == exitOK || !strings.Contains(q.stderr.String(), "DSN") {
 				t.Errorf("tag ls: exit code %d: %s", code, q.stderr.String())
 			}
-			q.mute()
+			q.showsNoPassword()
 		})
 	}
 
@@ -142,7 +142,7 @@ func testBadDatabase(t *testing.T, d database) {
 
 	t.Run("migrate", func(t *testing.T) {
 		p := on(db.DSN()).startWorker(t, ns.URL(), "--prefix", "new", "--table", "made", "--migrate", "--log-level", "debug")
-		p.mute()
+		p.showsNoPassword()
 		if r := on(db.DSN()).run(t, "tag", "create", "--server", ns.URL(), "--prefix", "new", "--table", "made", "new"); r.code != exitOK {
 			t.Errorf("tag create: %+v", r)
 		}
@@ -182,7 +182,7 @@ func TestDatabaseMayComeLater(t *testing.T) {
 		back := time.Now()
 		natstest.Eventually(t, readyWithin, "IDs are there", func() bool { return get().code == exitOK })
 		t.Logf("IDs %v after the database came", time.Since(back).Round(time.Millisecond))
-		p.mute()
+		p.showsNoPassword()
 		for line, n := range p.logged(0) {
 			if n > 1 {
 				t.Errorf("logged %q %d times", line, n)
@@ -191,8 +191,8 @@ func TestDatabaseMayComeLater(t *testing.T) {
 	})
 }
 
-// TestPasswordsWithSpecialCharacters has a password with every sort of character that a DSN
-// minds, and a NATS server of idworker's own.
+// TestPasswordsWithSpecialCharacters has a password with every character that means
+// something in a DSN, and an embedded NATS server.
 func TestPasswordsWithSpecialCharacters(t *testing.T) {
 	t.Parallel()
 	db := dbtest.MySQL(t)
@@ -208,5 +208,5 @@ func TestPasswordsWithSpecialCharacters(t *testing.T) {
 	dsn := fmt.Sprintf("mysql://%s:%s@tcp(%s:%s)/%s", user, password, host, port, db.Name())
 	s := startServer(t, t.TempDir(), "--store-file", secretFile(t, dsn), "--log-level", "debug")
 	natstest.Eventually(t, readyWithin, "the tag is served", func() bool { return run(t, "get", "--server", s.url, "order").code == exitOK })
-	s.mute()
+	s.showsNoPassword()
 }

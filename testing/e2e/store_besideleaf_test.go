@@ -13,9 +13,9 @@ import (
 	"github.com/idworker/idworker/testing/soak"
 )
 
-// TestNoDuplicateBesideLeaf hands out IDs while Leaf's servers take segments from the same row at
-// full speed, on each form of Leaf's table. Every number up to max_id is in one
-// segment, either theirs or ours, and in no other.
+// TestNoDuplicateBesideLeaf hands out IDs while Leaf's servers take segments from the same
+// row at full speed, on each form of Leaf's table. Every number up to max_id is in exactly
+// one segment, either theirs or ours.
 func TestNoDuplicateBesideLeaf(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, d database) {
 		for name, shape := range d.Shapes {
@@ -68,9 +68,9 @@ func testBesideLeaf(t *testing.T, d database, shape string) {
 		c.ledgers.ids(), took.Round(time.Millisecond), leaf.ids.Load(), leaf.segments.Load(), len(granted.all))
 }
 
-// checkNoneSkipped checks that of each segment that is used up the first ID, the last
-// and all between were handed out. Of each process's segments, the latest two may not be
-// used up, and the first ones were begun before the callers.
+// checkNoneSkipped checks that all IDs of each segment that is used up were handed out. Of
+// each process's segments, the last two may not be used up, and the first ones were begun
+// before the callers.
 func checkNoneSkipped(t *testing.T, granted []loads.Grant, ours *ledger, burnt int64) {
 	t.Helper()
 	byProcess := make(map[string][]loads.Grant)

@@ -24,10 +24,10 @@ import (
 // and is for those who change the data folder.
 var offsets = flag.Int("e2e.offsets", 1, "places in each file of the data folder to damage")
 
-// TestNoDuplicateFromDamagedDataFolder damages the data folder of a server that is not running, in
-// every way that a disk, a full volume or a person can, and starts it again, twice,
-// since people start again what refused to start. Each time it has to refuse,
-// or hand out nothing that was handed out before.
+// TestNoDuplicateFromDamagedDataFolder damages the data folder of a stopped server in every
+// way that a disk, a full volume or a person can, and starts it again, twice, since people
+// start again what refused to start. Each time it has to refuse, or to hand out nothing that
+// was handed out before.
 //
 // A soak does everything to each of three folders. Otherwise they share: of what can
 // happen to a file, a third happens to each folder's.
@@ -59,7 +59,7 @@ func TestNoDuplicateFromDamagedDataFolder(t *testing.T) {
 }
 
 // folderTags are the tags in the folder. The demo, with which the server is started,
-// makes the first anew if it does not find it.
+// creates the first if it does not find it.
 var folderTags = []string{"order", "invoice"}
 
 // folderSteps are small, so that many reservations are in the folder.
@@ -83,7 +83,7 @@ func (f *folder) live(end syscall.Signal) {
 			f.settings.run(f.t, "tag", "create", "--server", server.url, tag, "--step", "10")
 		}
 		for range 8 {
-			ranges, err := take(client, tag, 100)
+			ranges, err := requestIDs(client, tag, 100)
 			if err != nil {
 				f.t.Fatal(err)
 			}
@@ -97,9 +97,9 @@ func (f *folder) live(end syscall.Signal) {
 	server.stop(end)
 }
 
-// take asks for IDs, and again for some time while the tag is unknown: a worker reads
+// requestIDs asks for IDs, and for some time again while the tag is unknown: a worker reads
 // the directory when it starts, and what is missing there is added from the store.
-func take(client requester, tag string, n int64) ([]messages.Range, error) {
+func requestIDs(client requester, tag string, n int64) ([]messages.Range, error) {
 	for deadline := time.Now().Add(3 * time.Second); ; {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		ranges, err := client.NextN(ctx, tag, n)
@@ -204,10 +204,10 @@ func (f *folder) start(data string, highest map[string]int64) (found []string, r
 	defer conn.Close()
 	client := requester{conn}
 	for _, tag := range folderTags {
-		ranges, err := take(client, tag, 15)
+		ranges, err := requestIDs(client, tag, 15)
 		switch {
 		case errors.Is(err, messages.ErrNoTag):
-			found = append(found, fmt.Sprintf("LOST: tag %s is unknown; whoever makes it anew gets its IDs again", tag))
+			found = append(found, fmt.Sprintf("LOST: tag %s is unknown; whoever creates it again gets its IDs again", tag))
 		case err == nil && ranges[0].First <= highest[tag]:
 			found = append(found, fmt.Sprintf("DUPLICATE: %v of %s, after IDs up to %d", ranges, tag, highest[tag]))
 		case err == nil:
@@ -243,7 +243,7 @@ func damages(t *testing.T, data string, places int) (all []damage) {
 		}
 		all = append(all, damage{"without " + rel, len(rel), func(data string) error { return os.RemoveAll(filepath.Join(data, rel)) }})
 		if entry.IsDir() {
-			// For every day, the other buckets are there or not: segments count on theirs.
+			// With one place, the other buckets are only removed: segments depend on theirs.
 			if name := entry.Name(); places == 1 && strings.HasPrefix(name, "KV_") && name != "KV_ids_segments" {
 				return filepath.SkipDir
 			}
@@ -262,7 +262,7 @@ func damages(t *testing.T, data string, places int) (all []damage) {
 }
 
 // fileDamages lists what can happen to a file. A block of messages is damaged with its
-// index beside it and without: the server believes the one, and reads the other.
+// index beside it and without: the server trusts the index if there is one.
 func fileDamages(rel string, size, places int) (all []damage) {
 	edit := func(what string, change func([]byte) []byte) {
 		do := func(data string) error {

@@ -10,8 +10,8 @@ import (
 	"github.com/idworker/idworker/testing/natstest"
 )
 
-// TestNoDuplicateWhileLeavingLeaf takes the README's five steps, on a table that Leaf's servers go on
-// using until the last. Nobody gets an ID that anybody had before.
+// TestNoDuplicateWhileLeavingLeaf takes the README's five steps, on a table that Leaf's
+// servers use until the last one. Nobody gets an ID that anybody had before.
 func TestNoDuplicateWhileLeavingLeaf(t *testing.T) {
 	t.Parallel()
 	d := databases[0] // Leaf's own
@@ -96,5 +96,5 @@ func TestNoDuplicateWhileLeavingLeaf(t *testing.T) {
 	if strings.Contains(serve.stderr.String(), "\terror\t") || strings.Contains(serve.stderr.String(), "\twarn\t") {
 		t.Errorf("serve complained:\n%s", serve.stderr.tail())
 	}
-	serve.mute()
+	serve.showsNoPassword()
 }

@@ -54,7 +54,7 @@ func testTableIsMirrored(t *testing.T, d database) {
 		t.Errorf("an ID of the inserted row: %d, %v, want one from 500 on", id, err)
 	}
 
-	// A step counts from the next load on.
+	// A step takes effect with the next load.
 	db.Exec(t, "UPDATE leaf_alloc SET step = 5000 WHERE biz_tag = 'invoice'")
 	after("a raised step is used", func() bool { _, _ = next("invoice"); return step("invoice") >= 5000 })
 
@@ -64,7 +64,7 @@ func testTableIsMirrored(t *testing.T, d database) {
 		t.Errorf("the other tag: %v", err)
 	}
 
-	// What idworker does itself does not wait for the refresh.
+	// What idworker changes itself does not wait for the refresh.
 	slow := natstest.Start(t)
 	s := on(db.DSN())
 	s.startWorker(t, slow.URL(), "--tag-refresh", "1h")
@@ -85,7 +85,8 @@ func testTableIsMirrored(t *testing.T, d database) {
 	}
 }
 
-// TestRowsThatCannotBeServed has rows in the table that are no tags of ours.
+// TestRowsThatCannotBeServed has rows in the table that cannot be tags: they are refused,
+// listed and logged once, and the others are served.
 func TestRowsThatCannotBeServed(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, testRowsThatCannotBeServed)
@@ -124,7 +125,7 @@ func testRowsThatCannotBeServed(t *testing.T, d database) {
 	}
 	t.Logf("tag ls:\n%s", list.stdout)
 
-	// The mirror has been there several times when it finds this one.
+	// By the time the mirror finds the last one, it has read the table several times.
 	for _, tag := range []string{"second", "third"} {
 		insert(t, db, "'"+tag+"', 1, 100")
 		natstest.Eventually(t, readyWithin, "one more row is served", func() bool { return get(tag).code == exitOK })

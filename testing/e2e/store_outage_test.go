@@ -20,7 +20,7 @@ const (
 	outageWait = 500 * time.Millisecond
 )
 
-// leafPause keeps Leaf's servers from taking all there is of the machine.
+// leafPause keeps Leaf's servers from using up the machine.
 const leafPause = 50 * time.Millisecond
 
 // resumeWithin is how long it may take until IDs are there again when the database is:
@@ -47,15 +47,15 @@ func outagesOf(d database, srv *dbtest.Server, proxy *dbtest.Proxy, leaf *leafSe
 		{name: "slow", begin: func() { proxy.Delay(time.Second) }, end: func() { proxy.Delay(0) }, least: 8 * time.Second, slow: true},
 		{name: "slow, no connection left", begin: func() { proxy.Delay(time.Second); proxy.Refuse(); proxy.Accept() },
 			end: func() { proxy.Delay(0) }},
-		// Leaf at full speed, so that who looks up what became of a statement finds the
-		// row changed since.
+		// Leaf at full speed, so that whoever looks up the outcome of a statement finds that
+		// the row has changed since.
 		{name: "answers lost", begin: func() { leaf.pause.Store(0); proxy.CutAnswers(d.raise) },
 			end: func() { proxy.CutAnswers(""); leaf.pause.Store(int64(leafPause)) }},
 	}
 }
 
-// TestMemoryServesWhileStoreIsAway takes real databases away from two loaders, one of which answers
-// requests too, while requests keep coming and Leaf's servers work on the same row.
+// TestMemoryServesWhileStoreIsAway takes real databases away from two loaders, one of which
+// answers requests too, while requests keep coming and Leaf's servers work on the same row.
 func TestMemoryServesWhileStoreIsAway(t *testing.T) {
 	t.Parallel()
 	for _, d := range databases {
@@ -113,7 +113,7 @@ func testOutages(t *testing.T, d database) {
 		ids, errs, len(granted.all), leaf.segments.Load(), proxy.Cuts(), end)
 }
 
-// watched is what is looked at during outages.
+// watched is what a test watches during outages.
 type watched struct {
 	answers, loader *process
 	load            *steady

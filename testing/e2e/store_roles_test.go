@@ -9,9 +9,9 @@ import (
 	"github.com/idworker/idworker/testing/natstest"
 )
 
-// TestWorkerRoleNeedsNoStore runs workers that are told nothing of the database, and
-// loaders that are. Either can be added, and a loader be taken away, without a request
-// that fails: there are some seconds of IDs in memory.
+// TestWorkerRoleNeedsNoStore runs workers that know no database, and loaders that do. Either
+// can be added, and a loader removed or killed, without a failed request: memory holds IDs
+// for some seconds.
 func TestWorkerRoleNeedsNoStore(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, testWorkerRoleNeedsNoStore)

@@ -97,8 +97,8 @@ func (b *Backend) testMalformedDSN(t *testing.T) {
 	}
 }
 
-// Each database that is not set up, or not there, gets an error that names the remedy
-// and no password.
+// For each database that is not set up, or not there, the error names the remedy and no
+// password.
 func (b *Backend) testBadDatabases(t *testing.T) {
 	db := b.Database(t)
 	for _, create := range b.Shapes {

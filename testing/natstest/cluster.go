@@ -12,7 +12,7 @@ import (
 	"github.com/idworker/idworker/testing/freeport"
 )
 
-// Elections take seconds, and three servers share two cores with the test.
+// Elections take seconds, and three servers share the processors with the test.
 const clusterWithin = 60 * time.Second
 
 // Cluster is a JetStream cluster. Stop and restart its servers one by one, then

@@ -130,8 +130,8 @@ func (s *Server) launch() string {
 	return ""
 }
 
-// connect dials any of the URLs, for ever on reconnect: how long a server stays
-// away is up to the test.
+// connect dials any of the URLs, and reconnects for ever: how long a server stays away is up
+// to the test.
 func connect(t testing.TB, urls []string, opts []nats.Option) *nats.Conn {
 	t.Helper()
 	all := append([]nats.Option{
