@@ -4,7 +4,7 @@ GO      ?= go
 GOLANGCI_LINT = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
 .DEFAULT_GOAL := help
-.PHONY: help run nats example build test bench lint
+.PHONY: help run nats example build test soak bench lint
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -30,8 +30,21 @@ example: build ## Watch 2,000 orders get IDs on their way into a database; ends 
 build: ## Build bin/idworker
 	$(GO) build -o bin/idworker ./cmd/idworker
 
-test: ## Run all tests, with the race detector
-	$(GO) test -race -timeout 40m ./...
+# The end-to-end tests start hundreds of processes, and some bound how late an answer may be,
+# so they come after the other packages, not beside them. Most tests wait for servers rather
+# than compute: more of them run at once than there are processors.
+E2E    = ./testing/e2e
+OTHERS = $$($(GO) list ./... | grep -v /testing/e2e)
+
+test: ## Run all tests, with the race detector; takes some minutes
+	$(GO) test -race -timeout 10m -parallel 4 $(OTHERS)
+	$(GO) test -race -timeout 15m -parallel 6 $(E2E)
+
+# RUN chooses tests by name, as in: make soak RUN=NoDuplicate
+soak: export SOAK = 1
+soak: ## Run the tests with more rounds and more IDs; takes half an hour
+	$(GO) test -race -timeout 30m -parallel 4 -run '$(RUN)' $(OTHERS)
+	$(GO) test -race -timeout 40m -parallel 4 -run '$(RUN)' $(E2E)
 
 bench: ## Measure, beside baselines in the same run
 	$(GO) test -run '^$$' -bench . -benchtime 1x -timeout 30m ./testing/bench/...

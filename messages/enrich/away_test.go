@@ -15,6 +15,7 @@ import (
 // Something is away while events wait, and comes back: nothing is lost, nothing changes
 // places, and the log has a line for either.
 func TestAway(t *testing.T) {
+	t.Parallel()
 	const n = 300
 	ready := jetstream.StreamConfig{Name: "READY", Subjects: []string{"orders.ready.>", "orders.dead"}, AllowAtomicPublish: true}
 	full := ready
@@ -29,6 +30,7 @@ func TestAway(t *testing.T) {
 		{"server", func(b *bed) { b.server.Stop() }, func(b *bed) { b.server.Restart() }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
 			b := newBed(t)
 			core, logs := observer.New(zap.InfoLevel)
 			cfg := b.config()
@@ -59,6 +61,7 @@ func TestAway(t *testing.T) {
 
 // A source or a target that is deleted and made anew is another one.
 func TestStreamMadeAnew(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	b.publish(1, steps)
 	core, logs := observer.New(zap.WarnLevel)

@@ -59,6 +59,7 @@ func crashed(b *bed, published bool) (e *Enricher, msgs []*nats.Msg) {
 // One that dies before it publishes, or after it and before anybody knows, leaves
 // nothing behind that is done twice or not at all: however late the next one comes.
 func TestPlanIsFinishedOnce(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name      string
 		published bool

@@ -66,6 +66,7 @@ func TestDeadLetters(t *testing.T) {
 
 // Without a dead-letter subject nothing passes an event that cannot be stamped.
 func TestWithoutDeadLetterSubjectEnrichingStands(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	cfg := b.config()
 	cfg.JSON, cfg.DeadLetter = "id", ""

@@ -7,6 +7,7 @@ import (
 // Events arrive once, in order, each with an ID of its own, while three enrichers come
 // and go.
 func TestEventsArriveOnceInOrder(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	const n = 20000
 	_, stop1 := b.start(b.config())

@@ -22,6 +22,7 @@ func (s slow) NextN(ctx context.Context, tag string, n int64) ([]messages.Range,
 
 // Enrichers do not hand the turn to and fro when a batch takes longer than a turn.
 func TestTurnLastsForABatch(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	cfg := b.config()
 	cfg.IDs = slow{b.ids}

@@ -70,6 +70,7 @@ func (l *load) more(t *testing.T, n int, when string) {
 }
 
 func TestServerStoppedUnderLoad(t *testing.T) {
+	t.Parallel()
 	srv := natstest.Start(t)
 	newTag(t, fresh(t, single{srv}, "ids", 1), "order")
 	l := startLoad(t, single{srv})
@@ -85,9 +86,7 @@ func TestServerStoppedUnderLoad(t *testing.T) {
 }
 
 func TestReplicaStoppedUnderLoad(t *testing.T) {
-	if testing.Short() {
-		t.Skip("three servers")
-	}
+	t.Parallel()
 	c := natstest.StartCluster(t, 3)
 	newTag(t, fresh(t, cluster{c}, "ids", 3), "order")
 	l := startLoad(t, cluster{c})

@@ -89,9 +89,7 @@ func TestContract(t *testing.T) {
 // Three replicas answer conflicts with another error code, and reads from any of
 // them: the contract is the same.
 func TestContractReplicated(t *testing.T) {
-	if testing.Short() {
-		t.Skip("three servers")
-	}
+	t.Parallel()
 	storetest.Run(t, contract(cluster{natstest.StartCluster(t, 3)}, 3))
 }
 
@@ -185,9 +183,7 @@ func TestMalformedTagIsNoKey(t *testing.T) {
 
 // A tag can be used the moment CreateTag returns, whichever replica is asked.
 func TestNewTagIsNeverUnknown(t *testing.T) {
-	if testing.Short() {
-		t.Skip("three servers")
-	}
+	t.Parallel()
 	c := cluster{natstest.StartCluster(t, 3)}
 	admin := fresh(t, c, "ids", 3)
 	others := []*Store{open(t, c, "ids"), open(t, c, "ids"), open(t, c, "ids")}
@@ -209,9 +205,7 @@ func TestNewTagIsNeverUnknown(t *testing.T) {
 // What was acknowledged before the call is in the list, whichever replica it comes
 // from.
 func TestTagsShowsAcknowledgedWrites(t *testing.T) {
-	if testing.Short() {
-		t.Skip("three servers")
-	}
+	t.Parallel()
 	c := cluster{natstest.StartCluster(t, 3)}
 	s := fresh(t, c, "ids", 3)
 	newTag(t, s, "order")
@@ -261,6 +255,7 @@ func TestTagsMissesNoneUnderLoad(t *testing.T) {
 // A list that breaks off is an error, never a shorter list; and nothing is left
 // running (TestMain looks).
 func TestTagsThatBreaksOffIsAnError(t *testing.T) {
+	t.Parallel()
 	const n = 2000 // more than the watcher's buffer holds
 	c := single{natstest.Start(t)}
 	s := fresh(t, c, "ids", 1)

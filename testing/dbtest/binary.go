@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"os/user"
@@ -15,16 +14,18 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/idworker/idworker/testing/freeport"
 )
 
-// readyWithin is how long a server may take to answer: a second or two as a rule, but
-// test hosts are small and shared.
+// readyWithin is how long a server may take to answer: usually a second or two, but test
+// hosts are small and shared.
 const readyWithin = 30 * time.Second
 
-// supervise runs a server until its own input ends, or one line comes: then it kills
-// the server, and removes its folder unless the line says to keep it. The pipe ends
-// when the test process does, however that dies. The server stays this shell's child
-// until then, so that its process ID means nobody else.
+// supervise runs a server until its own input ends, or has one line: then it kills the
+// server, and removes its folder unless the line says to keep it. The pipe ends when the
+// test process does, however that dies. The server stays a child of this shell until then,
+// so that its process ID cannot go to another process.
 const supervise = `dir=$1; shift
 "$@" </dev/null >>"$dir/server.log" 2>&1 &
 pid=$!
@@ -282,12 +283,8 @@ func eventually(timeout time.Duration, f func() error) error {
 	}
 }
 
-// freePort finds a port of the loopback interface.
+// freePort is for a server that may outlive the test.
 func freePort() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	defer func() { _ = l.Close() }()
-	return strconv.Itoa(l.Addr().(*net.TCPAddr).Port), nil
+	port, err := freeport.Take()
+	return strconv.Itoa(port), err
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 )
 
-// kind is what tells the one sort of server from the other.
+// kind is what differs between the kinds of server.
 type kind struct {
 	name      string
 	env       string // the variable with the DSN
@@ -110,7 +110,7 @@ var postgresKind = &kind{
 	},
 }
 
-// version asks a server who it is; an error means that it is not ready.
+// version asks a server for its version; an error means that it is not ready.
 func (k *kind) version(at endpoint) (version string, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()

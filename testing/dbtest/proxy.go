@@ -2,23 +2,26 @@ package dbtest
 
 import (
 	"bytes"
+	"fmt"
 	"net"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/idworker/idworker/testing/freeport"
 )
 
-// Proxy stands between a database and its clients, and spoils the connection. What it
-// is told holds for all connections, those that exist included.
+// Proxy stands between a database and its clients, and disturbs their connections. What it
+// is told to do applies to all connections, existing ones included.
 //
-// It is no toxiproxy, because that would bring a dozen modules (an HTTP API, metrics,
-// logging) for three functions, and cuts a connection after a number of bytes, not
-// between a statement and its answer.
+// It is not toxiproxy, which would bring a dozen modules (an HTTP API, metrics, logging) for
+// three functions, and cuts a connection after a number of bytes, not between a statement
+// and its answer.
 type Proxy struct {
 	t      testing.TB
 	target string
-	addr   string
+	addr   string // where it listens
 
 	delay     atomic.Int64 // time.Duration
 	statement atomic.Pointer[[]byte]
@@ -33,7 +36,7 @@ type Proxy struct {
 // StartProxy runs a proxy in front of a server until the test ends.
 func StartProxy(t testing.TB, target string) *Proxy {
 	t.Helper()
-	p := &Proxy{t: t, target: target, addr: "127.0.0.1:0", conns: make(map[net.Conn]bool)}
+	p := &Proxy{t: t, target: target, addr: fmt.Sprintf("127.0.0.1:%d", freeport.Get(t)), conns: make(map[net.Conn]bool)}
 	p.Accept()
 	t.Cleanup(func() { p.Refuse(); p.wg.Wait() })
 	return p
@@ -45,8 +48,8 @@ func (p *Proxy) Addr() string { return p.addr }
 // Delay holds every packet up, either way.
 func (p *Proxy) Delay(d time.Duration) { p.delay.Store(int64(d)) }
 
-// CutAnswers passes on what clients send, and when it contained the text, cuts the
-// connection in place of the answer. The empty text ends that.
+// CutAnswers passes on what clients send, and if it contained the text, cuts the connection
+// instead of passing on the answer. The empty text ends that.
 func (p *Proxy) CutAnswers(text string) {
 	statement := []byte(text)
 	p.statement.Store(&statement)
@@ -77,7 +80,7 @@ func (p *Proxy) Accept() {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.listener, p.addr = l, l.Addr().String()
+	p.listener = l
 	p.wg.Go(func() {
 		for {
 			client, err := l.Accept()
@@ -142,7 +145,7 @@ type packet struct {
 	due  time.Time
 }
 
-// pass copies packets; one that is held up does not hold up the reading of the next.
+// pass copies packets; one that is delayed does not delay the reading of the next.
 func (p *Proxy) pass(l *link, from, to net.Conn, allowed func(*link, []byte) bool) {
 	packets := make(chan packet, 1024)
 	var writer sync.WaitGroup
@@ -165,7 +168,7 @@ func (p *Proxy) pass(l *link, from, to net.Conn, allowed func(*link, []byte) boo
 	}
 }
 
-// forth lets everything pass, and notes the statement.
+// forth passes everything on, and notes the statement.
 func (p *Proxy) forth(l *link, data []byte) bool {
 	if statement := p.statement.Load(); statement != nil && len(*statement) > 0 && bytes.Contains(data, *statement) {
 		l.asked.Store(true)
@@ -173,7 +176,7 @@ func (p *Proxy) forth(l *link, data []byte) bool {
 	return true
 }
 
-// back lets no answer to the statement pass.
+// back passes no answer to the statement on.
 func (p *Proxy) back(l *link, _ []byte) bool {
 	if l.asked.Load() {
 		p.cuts.Add(1)

@@ -33,20 +33,19 @@ func (k *kind) own(t testing.TB) *Server {
 	return &Server{DB: k.create(t, at), t: t, server: s}
 }
 
-// Pause stops the server as it is: connections stay open, and nothing answers.
+// Pause freezes the server: connections stay open, and nothing answers.
 func (s *Server) Pause() {
 	s.t.Helper()
 	s.must("pause", s.server.pause())
 }
 
-// Resume lets a paused server go on with what it was doing.
+// Resume lets a paused server continue.
 func (s *Server) Resume() {
 	s.t.Helper()
 	s.must("resume", s.server.resume())
 }
 
-// Kill ends the server at once, without letting it put anything in order. It returns
-// when it is gone.
+// Kill ends the server at once, without a clean shutdown, and returns when it is gone.
 func (s *Server) Kill() {
 	s.t.Helper()
 	s.must("kill", s.server.kill())

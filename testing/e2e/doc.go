@@ -1,11 +1,53 @@
-// Package e2e tests the idworker binary as it is run: real processes that are
-// started, killed with -9, stopped with TERM, paused and started again, talked to by
-// nothing but their command line and the wire.
+// Package e2e tests the idworker binary as it is run: real processes that are started,
+// killed with -9, stopped with TERM, paused and started again. Tests talk to them only by
+// command line and over the wire.
 //
-// The binary is built once, with the race detector; a race that a process reports
-// fails the test it belonged to. Processes end with their test, and with the test
-// process too, however that ends. What they logged is shown when a test fails.
+// # Where is what
 //
-// Whether an ID was handed out twice is never sampled: every ID of every reply is
-// marked in a bitmap. See ledger_test.go and order_test.go.
+// The prefix of a file is its area. The promises are those of the README.
+//
+//	segment_    tags served from JetStream    1 no ID twice, 2 ascending, 3 the end of the
+//	                                          numbers, 4 requests never wait for a database,
+//	                                          6 joining and leaving loses nothing
+//	snowflake_  IDs that sort by time         1, through pauses, kills and leases that end
+//	store_      MySQL, MariaDB, PostgreSQL,   1 beside Leaf and on damaged data, 4, 5 the
+//	            and the embedded data folder  store may be away, 6 without a store
+//	cluster_    three NATS servers, a leaf    1, 5 and 6 while servers fail
+//	enrich_     idworker enrich               each event arrives once, in order, with one ID
+//	client_     the Go and the Node.js client an outage is a delay, not an error
+//	cli_        commands, doctor, HTTP        clear errors, exit codes, documented metrics
+//	security_   logins, nats.conf, secrets    each role may do what it needs and no more;
+//	                                          no secret is shown
+//	harness_    what the tests are made of    see below
+//
+// # The harness
+//
+//	harness_main        builds the binaries, once
+//	harness_process     starts and ends processes, runs commands, reads their output
+//	harness_natsserver  a real nats-server with the repository's nats.conf
+//	harness_database    Leaf's table in real databases, and Leaf's own servers
+//	harness_client      one request, asked once
+//	harness_callers     a load of callers that each wait for the answer
+//	harness_steady      a load at a fixed rate, whatever becomes of the requests
+//	harness_ledger      one bit for each ID: whether it was handed out before
+//	harness_order       which process gave an ID, and whether its IDs went up
+//	harness_lives       who held which snowflake worker ID, and up to what time
+//	harness_enrichment  source, target and enrichers; what arrived, and in which order
+//	harness_cutter      cuts a connection at a given text
+//	harness_stats       what workers say of themselves
+//
+// NATS servers in the test's own process are from testing/natstest, databases from
+// testing/dbtest, ports from testing/freeport.
+//
+// # Rules
+//
+// Whether an ID was handed out twice is never sampled: every ID of every reply is looked
+// at. The binary has the race detector; a race that a process reports fails its test.
+// Processes end with their test, and with the test process, however that ends. What they
+// logged is shown when a test fails.
+//
+// Tests that mostly wait run in parallel. Those that need the whole machine, because they
+// overload a worker, bound how late an answer may be, or keep all processors busy, do not,
+// and so run alone. `make test` proves a promise with few rounds; numbers from soak.Pick
+// are larger in `make soak`.
 package e2e

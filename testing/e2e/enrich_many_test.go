@@ -5,15 +5,15 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/idworker/idworker/testing/soak"
 )
 
-// TestManyEventsThroughCrashes enriches many events while enrichers are killed, stopped
-// and started all the time, and the server is restarted once.
-func TestManyEventsThroughCrashes(t *testing.T) {
-	total := 250_000 // a million takes seven minutes with the race detector
-	if testing.Short() {
-		total = 100_000
-	}
+// TestEventsArriveOnceThroughCrashes enriches many events while enrichers are killed,
+// stopped and started all the time, and the server is restarted once.
+func TestEventsArriveOnceThroughCrashes(t *testing.T) {
+	t.Parallel()
+	total := soak.Pick(40_000, 250_000)
 	e := newEnrichment(t)
 	var enrichers []*process
 	for range 3 {

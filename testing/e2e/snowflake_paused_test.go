@@ -16,25 +16,22 @@ import (
 	"github.com/idworker/idworker/snowflake"
 	"github.com/idworker/idworker/snowflake/lease"
 	"github.com/idworker/idworker/testing/natstest"
+	"github.com/idworker/idworker/testing/soak"
 )
 
-// TestSnowflakePausedHolder stops the holder of a worker ID until another process has
-// its worker ID, and then lets it go on, with requests waiting in its socket. There
-// are three processes for two worker IDs, so that the third has to take over the one
-// that there is.
+// TestNoDuplicateFromPausedHolder stops the holder of a worker ID until another process has
+// its worker ID, and then lets it go on, with requests waiting in its socket. There are
+// three processes for two worker IDs, so that the third has to take over this one.
 //
-// A reply does not say who sent it. But the others prove that they have handled all
-// they got before: each answers a request that was sent later. What is not answered
-// by then lies with the process that is stopped.
-func TestSnowflakePausedHolder(t *testing.T) {
+// A reply does not say who sent it. But the other processes prove that they have handled
+// everything they got before: each answers a request that was sent later. What has no
+// answer by then waits at the process that is stopped.
+func TestNoDuplicateFromPausedHolder(t *testing.T) {
 	const (
 		ttl        = time.Second
 		layoutText = "50:1ms/w1/s12@1735689600000"
 	)
-	rounds := 20
-	if testing.Short() {
-		rounds = 3
-	}
+	rounds := soak.Pick(3, 20)
 	layout, err := snowflake.ParseLayout(layoutText)
 	if err != nil {
 		t.Fatal(err)
@@ -58,11 +55,11 @@ func TestSnowflakePausedHolder(t *testing.T) {
 	for range rounds {
 		who := oneHolder(t, js)
 		paused := byInstance[who]
-		// Short of the TTL first: it still is the holder then, and answers with IDs.
+		// First for less than the TTL: it is still the holder then, and answers with IDs.
 		for _, nap := range []time.Duration{ttl / 3, 3 * ttl} {
 			time.Sleep(ttl / 10)
 			if nap > ttl {
-				// More than it answers at once: when it goes on, it is in the middle of
+				// More than it can answer at once: when it goes on, it is in the middle of
 				// them, before anything tells it how late it is.
 				post.burst(20_000)
 			}
@@ -132,8 +129,8 @@ func oneHolder(t *testing.T, js jetstream.JetStream) (instance string) {
 	return instance
 }
 
-// stoppedHolder returns what a process that was just stopped holds, if anything. It is
-// asked before and after, because a lease can end in between.
+// stoppedHolder returns what a process that was just stopped holds, if anything. It looks
+// before and after, because a lease can end in between.
 func stoppedHolder(t *testing.T, js jetstream.JetStream, held *lives, instance string) (worker int64, life life, ok bool) {
 	t.Helper()
 	holds := func() (int64, bool) {
@@ -181,7 +178,7 @@ const postInbox = "_POSTED."
 func startPosting(t testing.TB, url string, layout snowflake.Layout) *posting {
 	t.Helper()
 	p := &posting{t: t, conn: connect(t, url), layout: layout, stop: make(chan struct{})}
-	sub, err := p.conn.Subscribe(postInbox+"*", p.take)
+	sub, err := p.conn.Subscribe(postInbox+"*", p.receive)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -226,8 +223,8 @@ func (p *posting) send(n int64) int {
 	return number
 }
 
-// take is called with each answer.
-func (p *posting) take(msg *nats.Msg) {
+// receive is called with each answer.
+func (p *posting) receive(msg *nats.Msg) {
 	number, err := strconv.Atoi(strings.TrimPrefix(msg.Subject, postInbox))
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -240,9 +237,8 @@ func (p *posting) take(msg *nats.Msg) {
 	r.ranges, _ = messages.DecodeReply(msg, r.n) // a refusal has none
 }
 
-// unanswered returns the numbers of the requests that lie with a process that is
-// stopped. While it alone has its worker ID, the holders that are left are one; else
-// they are two.
+// unanswered returns the numbers of the requests that wait at the process that is stopped.
+// Until its worker ID is taken over, one other holder is left; after that there are two.
 func (p *posting) unanswered(takenOver bool) (numbers []int) {
 	p.t.Helper()
 	p.mu.Lock()

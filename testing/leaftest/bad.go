@@ -3,12 +3,12 @@ package leaftest
 import (
 	"errors"
 	"fmt"
-	"net"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/idworker/idworker/store"
+	"github.com/idworker/idworker/testing/freeport"
 )
 
 // canary is a password that no error may contain.
@@ -97,8 +97,8 @@ func (b *Backend) testMalformedDSN(t *testing.T) {
 	}
 }
 
-// Each database that is not set up, or not there, gets an error that names the remedy
-// and no password.
+// For each database that is not set up, or not there, the error names the remedy and no
+// password.
 func (b *Backend) testBadDatabases(t *testing.T) {
 	db := b.Database(t)
 	for _, create := range b.Shapes {
@@ -112,12 +112,7 @@ func (b *Backend) testBadDatabases(t *testing.T) {
 		db.Exec(t, user[:len(user)-1]...)
 		t.Cleanup(func() { _, _ = db.SQL().Exec(user[len(user)-1]) })
 	}
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	nobody := free.Addr().String()
-	_ = free.Close()
+	nobody := fmt.Sprintf("127.0.0.1:%d", freeport.Get(t))
 
 	with := func(addr, name string) string {
 		return strings.Replace(b.Rest(addr, name), "//", "//"+reader+":"+canary+"@", 1)

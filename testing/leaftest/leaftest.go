@@ -1,8 +1,8 @@
-// Package leaftest is what the SQL stores promise beyond storetest: that they get along
-// with Leaf's tables as they are found in the wild, with Leaf's servers on the same
-// rows, with databases that go away, and with ones that are not set up.
+// Package leaftest is what the SQL stores promise beyond storetest: that they cope with
+// Leaf's tables as found in the wild, with Leaf's servers on the same rows, with databases
+// that go away, and with ones that are not set up.
 //
-// What one file checks is its name.
+// Each file is named for what it checks.
 package leaftest
 
 import (

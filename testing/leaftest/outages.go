@@ -51,7 +51,7 @@ func (b *Backend) startLoad(t *testing.T, dsn string) *load {
 	return l
 }
 
-// more waits until n more segments were reserved, and returns how long that took.
+// more waits until n more segments are reserved, and returns how long that took.
 func (l *load) more(t *testing.T, n int, when string) time.Duration {
 	t.Helper()
 	start, target := time.Now(), l.ledger.Len()+n
@@ -66,8 +66,8 @@ func (l *load) fails(t *testing.T, n int64, when string) {
 	natstest.Eventually(t, 60*time.Second, "failed calls "+when, func() bool { return l.failed.Load() >= target })
 }
 
-// The server is stopped as it is, and killed and started again, while many reserve:
-// what was returned is disjoint, across all of it, and service resumes by itself.
+// The server is frozen, and killed and restarted, while many reserve: all segments that were
+// returned are disjoint, and service resumes by itself.
 func (b *Backend) testOutages(t *testing.T) {
 	srv := b.Start(t)
 	s := b.open(t, srv.DSN(), "leaf_alloc")

@@ -12,7 +12,8 @@ import (
 	"github.com/idworker/idworker/store"
 )
 
-// A collation that takes two tags for one must not make them share, or use up, a row.
+// A collation that treats two tags as equal must not make them share a row, or use up each
+// other's.
 func (b *Backend) testExactTag(t *testing.T) {
 	db := b.Database(t)
 	s := b.fresh(t, db, b.IgnoreCase)
@@ -36,7 +37,7 @@ func (b *Backend) testExactTag(t *testing.T) {
 	}
 }
 
-// Rows that a hand put in are listed as they are; those that cannot be counted from
+// Rows that were inserted by hand are listed as they are; those that cannot be counted from
 // are refused, and stay as they are.
 func (b *Backend) testUnusableRows(t *testing.T) {
 	db := b.Database(t)
@@ -80,7 +81,7 @@ func (b *Backend) testUnusableRows(t *testing.T) {
 			t.Errorf("max_id of %q is %d, was %d", tag, n, row.Next)
 		}
 	}
-	// A configured step that is no good does not matter to who asks for one.
+	// A bad configured step does not matter to a caller that asks for a certain step.
 	if seg, err := s.Reserve(t.Context(), "zero", 10); err != nil || seg != (store.Segment{First: 1, End: 11}) {
 		t.Errorf("Reserve of a row with step 0: %v, %v", seg, err)
 	}

@@ -2,16 +2,17 @@ package natstest
 
 import (
 	"fmt"
-	"net"
 	"net/url"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
+
+	"github.com/idworker/idworker/testing/freeport"
 )
 
-// Elections take seconds, and three servers share two cores with the test.
+// Elections take seconds, and three servers share the processors with the test.
 const clusterWithin = 60 * time.Second
 
 // Cluster is a JetStream cluster. Stop and restart its servers one by one, then
@@ -25,10 +26,11 @@ type Cluster struct {
 func StartCluster(t testing.TB, size int, opts ...func(*server.Options)) *Cluster {
 	t.Helper()
 	c := &Cluster{}
-	ports := freePorts(t, size)
-	routes := make([]*url.URL, size)
-	for i, port := range ports {
-		routes[i] = &url.URL{Scheme: "nats", Host: fmt.Sprintf("127.0.0.1:%d", port)}
+	// Routes have to be known before the first server starts.
+	ports, routes := make([]int, size), make([]*url.URL, size)
+	for i := range ports {
+		ports[i] = freeport.Get(t)
+		routes[i] = &url.URL{Scheme: "nats", Host: fmt.Sprintf("127.0.0.1:%d", ports[i])}
 	}
 	for i, port := range ports {
 		all := append([]func(*server.Options){func(o *server.Options) {
@@ -98,20 +100,4 @@ func (c *Cluster) running() (n int) {
 		}
 	}
 	return n
-}
-
-// freePorts finds ports for the routes, which have to be known before the first
-// server starts. All are held until the last is found, so that they differ.
-func freePorts(t testing.TB, n int) []int {
-	t.Helper()
-	ports := make([]int, n)
-	for i := range ports {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = l.Close() }()
-		ports[i] = l.Addr().(*net.TCPAddr).Port
-	}
-	return ports
 }

@@ -6,5 +6,5 @@
 // A stop is a clean one: the server writes out what it holds. What a power failure
 // does to writes that were acknowledged but not synced cannot be seen here.
 //
-// Nothing sleeps and hopes: whoever has to wait for something uses [Eventually].
+// Tests do not sleep and hope: they wait for a condition with [Eventually].
 package natstest

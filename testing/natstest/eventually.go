@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// pollEvery is short beside what tests wait for, and long beside what a condition
-// costs on two cores.
+// pollEvery is short compared to what tests wait for, and long compared to what checking a
+// condition costs.
 const pollEvery = 5 * time.Millisecond
 
 // Eventually polls cond until it holds, and fails the test, naming what was waited

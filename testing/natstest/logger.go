@@ -6,9 +6,9 @@ import (
 	"sync"
 )
 
-// logger shows what the server says in verbose runs, and remembers its last
-// complaint: a server that cannot start says why here and nowhere else. Unlike the
-// server's own logger, a fatal message does not end the test process.
+// logger prints the server's messages in verbose runs, and keeps the last complaint: a
+// server that cannot start says why here and nowhere else. Unlike with the server's own
+// logger, a fatal message does not end the test process.
 type logger struct {
 	quiet bool
 

@@ -10,6 +10,8 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
+
+	"github.com/idworker/idworker/testing/freeport"
 )
 
 // readyWithin is how long a server may take to accept connections: milliseconds
@@ -20,13 +22,13 @@ const readyWithin = 20 * time.Second
 // from any goroutine, except Restart.
 type Server struct {
 	t    testing.TB
-	opts *server.Options // as the next start uses them; the port is fixed by the first
+	opts *server.Options // as each start uses them
 
 	mu      sync.Mutex
 	running *server.Server // nil while stopped
 }
 
-// Start runs a server on a random port with its data in a folder of the test, and
+// Start runs a server on a port of the test, with its data in a folder of the test, and
 // stops it when the test ends. The options may be changed by the functions; a port
 // other than -1 is taken as it is. It fails the test if the server does not start.
 func Start(t testing.TB, opts ...func(*server.Options)) *Server {
@@ -43,6 +45,9 @@ func Start(t testing.TB, opts ...func(*server.Options)) *Server {
 	}
 	for _, opt := range opts {
 		opt(o)
+	}
+	if o.Port == server.RANDOM_PORT {
+		o.Port = freeport.Get(t) // still free after a stop
 	}
 	s := &Server{t: t, opts: o}
 	t.Cleanup(s.Stop)
@@ -125,8 +130,8 @@ func (s *Server) launch() string {
 	return ""
 }
 
-// connect dials any of the URLs, for ever on reconnect: how long a server stays
-// away is up to the test.
+// connect dials any of the URLs, and reconnects for ever: how long a server stays away is up
+// to the test.
 func connect(t testing.TB, urls []string, opts []nats.Option) *nats.Conn {
 	t.Helper()
 	all := append([]nats.Option{

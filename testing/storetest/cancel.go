@@ -12,8 +12,7 @@ import (
 	"github.com/idworker/idworker/store"
 )
 
-// promptly is generous: a call that ignores its context blocks for much longer, or
-// for ever.
+// promptly is generous: a call that ignores its context blocks for much longer, or for ever.
 const promptly = 2 * time.Second
 
 func testCancelled(t *testing.T, open func() store.Store) {
@@ -46,14 +45,14 @@ func testCancelled(t *testing.T, open func() store.Store) {
 }
 
 // Calls are cut off at random moments, before, while and after the store writes.
-// Whatever became of those, no other call is given their numbers: the segments that
-// were returned without an error are disjoint, and the store is not confused.
+// Whatever the outcome of those, no other call gets their numbers: the segments that were
+// returned without an error are disjoint, and the store keeps working.
 func testCancelledInFlight(t *testing.T, open func() store.Store) {
 	const goroutines, each = 4, 100
 	admin := open()
 	create(t, admin, "order", 10, 1)
 
-	// How long one call takes here decides which moments are worth cutting at.
+	// How long one call takes decides at which moments it is worth cutting.
 	start := time.Now()
 	for range 10 {
 		reserve(t, admin, "order", 1)

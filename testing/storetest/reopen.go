@@ -6,7 +6,7 @@ import (
 	"github.com/idworker/idworker/store"
 )
 
-// What was handed out is known to the next process.
+// The next process knows what was handed out.
 func testReopen(t *testing.T, open func() store.Store) {
 	s := open()
 	create(t, s, "order", 10, 1)

@@ -45,8 +45,8 @@ func testReserveErrors(t *testing.T, open func() store.Store) {
 	}
 }
 
-// Leaf-like stores compute the range from a step; it has to be the one that was
-// asked for, whatever the configured step is and was.
+// Leaf-like stores compute the range from a step; it has to be the requested one, whatever
+// the configured step is or was.
 func testReserveRandom(t *testing.T, open func() store.Store) {
 	s := open()
 	create(t, s, "order", 10, 1)

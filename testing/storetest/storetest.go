@@ -8,8 +8,8 @@
 //		})
 //	}
 //
-// What one file checks is its name. Every range that a test gets is recorded in a
-// ledger and compared with all the others of its tag.
+// Each file is named for what it checks. Every range that a test gets is recorded in a
+// ledger and compared with all others of its tag.
 package storetest
 
 import (

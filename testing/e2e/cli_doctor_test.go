@@ -1,0 +1,105 @@
+package e2e
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/idworker/idworker/testing/natstest"
+)
+
+// TestDoctorFindsNothingWrong: every role of nats.conf passes once an administrator has
+// provisioned, and none does before.
+func TestDoctorFindsNothingWrong(t *testing.T) {
+	t.Parallel()
+	net := startProduction(t, natsConf)
+	for _, role := range []string{"worker", "loader", "admin"} {
+		sick(t, net.as(role), role, "an administrator makes it: idworker provision")
+	}
+	net.provision()
+	net.serve("worker", "--role", "worker")
+	for _, role := range []string{"worker", "loader", "admin", "enricher"} {
+		if r := net.as(role).run(t, "doctor", "--role", role); r.code != 0 || strings.Contains(r.stdout, "warn") {
+			t.Errorf("%s (%d):\n%s%s", role, r.code, r.stdout, r.stderr)
+		}
+	}
+	refusedNothing(t, net)
+}
+
+// TestDoctorNamesWhatIsWrong breaks one thing after the other.
+func TestDoctorNamesWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	net := startProduction(t, natsConf)
+	net.provision()
+	net.serve("worker", "--role", "worker")
+	sick(t, net.as("caller"), "worker", "Permissions Violation")
+	sick(t, net.as("loader"), "worker", "subscribe ids.segment.> ids")
+	stranger := net.as("admin")
+	stranger.env = stranger.env[:1] // without its inbox prefix
+	sick(t, stranger, "admin", "FAIL  inbox: ")
+	sick(t, net.as("worker"), "worker", "layout: the installation has", "--layout", "sonyflake")
+	sick(t, net.as("loader"), "loader", "store:", "--store", "postgres://127.0.0.1:1/none?connect_timeout=1")
+	if r := net.as("admin").run(t, "doctor", "--role", "admin", "--replicas", "3"); !strings.Contains(r.stdout, "replicas 3") {
+		t.Errorf("other replicas are not told:\n%s", r.stdout)
+	}
+
+	conf, err := os.ReadFile(natsConf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lazy := filepath.Join(t.TempDir(), "nats.conf")
+	if err := os.WriteFile(lazy, []byte(strings.Replace(string(conf), "sync_interval: always", "sync_interval: 2m", 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	net = startProduction(t, lazy)
+	net.provision()
+	sick(t, net.as("worker"), "worker", "sync: sync_interval is not always")
+	logged := net.serve("worker", "--role", "worker").stderr.String()
+	if strings.Count(logged, "before they are on disk") != 1 {
+		t.Errorf("serve does not warn once of a server that does not sync:\n%s", logged)
+	}
+}
+
+// TestAsyncBucketIsRefused: serve and doctor refuse a bucket whose writes are acknowledged
+// before they are on disk.
+func TestAsyncBucketIsRefused(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Start(t)
+	js, err := jetstream.New(srv.Connect(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, bucket := range []string{"ids_segments", "ids_clock", "ids_config"} {
+		_ = js.DeleteKeyValue(t.Context(), bucket) // of the round before
+		name := "KV_" + bucket
+		_, err := js.CreateStream(t.Context(), jetstream.StreamConfig{
+			Name: name, Subjects: []string{"$KV." + bucket + ".>"}, MaxMsgsPerSubject: 1, AllowRollup: true, AllowDirect: true,
+			DenyDelete: true, Discard: jetstream.DiscardNew, PersistMode: jetstream.AsyncPersistMode,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		as := settings{env: []string{"NATS_URL=" + srv.URL()}}
+		if r := as.run(t, "serve"); r.code == 0 || !strings.Contains(r.stderr, "persist_mode") {
+			t.Errorf("%s: serve (%d): %s", bucket, r.code, r.stderr)
+		}
+		as.run(t, "provision")
+		sick(t, as, "all", "persist_mode")
+		if err := js.DeleteStream(t.Context(), name); err != nil {
+			t.Fatal(err)
+		}
+		as.run(t, "provision")
+	}
+}
+
+// sick fails the test unless the doctor finds something wrong and says so.
+func sick(t *testing.T, as settings, role, want string, args ...string) {
+	t.Helper()
+	r := as.run(t, append([]string{"doctor", "--role", role}, args...)...)
+	if r.code == 0 || !strings.Contains(r.stdout, want) || !strings.Contains(r.stdout, "FAIL") {
+		t.Errorf("doctor --role %s (%d) does not say %q:\n%s%s", role, r.code, want, r.stdout, r.stderr)
+	}
+}

@@ -1,0 +1,108 @@
+package e2e
+
+import (
+	"fmt"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/idworker/idworker/testing/natstest"
+)
+
+// TestFirstRun is a newcomer's first minute: make run, more IDs in a second terminal,
+// Ctrl-C, and all of that again.
+func TestFirstRun(t *testing.T) {
+	t.Parallel()
+	recipe, err := exec.Command("make", "-C", "../..", "-n", "run").CombinedOutput()
+	if err != nil {
+		t.Logf("no make to ask what make run runs: %v", err)
+	} else if !strings.Contains(string(recipe), "NATS_URL= NATS_CONTEXT= IDWORKER_SERVER= IDWORKER_CONTEXT= bin/idworker serve --demo\n") {
+		t.Errorf("make run does not run what this test does:\n%s", recipe)
+	}
+	folder := settings{dir: t.TempDir()} // empty, and its data folder is the default one
+	address := freeAddress(t)
+	folder.env = []string{"NATS_URL=", "IDWORKER_SERVER=", "IDWORKER_LISTEN=" + address}
+	url := "nats://" + address
+	highest := int64(0)
+
+	for round := range 3 {
+		p := folder.launch(t, "serve", "--demo")
+		natstest.Eventually(t, readyWithin, "the demo is through", func() bool {
+			return strings.Contains(p.stdout.String(), "Ctrl-C") || p.hasEnded()
+		})
+		highest = checkDemo(t, p.stdout.String(), url, highest)
+
+		one := ids(t, must(t, "get", "--server", url, "order"))
+		if len(one) != 1 || one[0] <= highest {
+			t.Errorf("round %d: get order printed %v, want one ID above %d", round, one, highest)
+		}
+		thousand := ids(t, must(t, "get", "--server", url, "order", "1000"))
+		if len(thousand) != 1000 || thousand[0] <= one[0] {
+			t.Errorf("round %d: get order 1000 printed %d IDs from %d on, want 1000 above %d", round, len(thousand), thousand[0], one[0])
+		}
+		highest = thousand[len(thousand)-1]
+
+		msg, err := connect(t, url).Request("ids.segment.order", nil, 5*time.Second)
+		if err != nil {
+			t.Fatalf("plain request: %v", err)
+		}
+		id, err := strconv.ParseInt(string(msg.Data), 10, 64)
+		if err != nil || id <= highest || len(msg.Header) > 0 {
+			t.Errorf("round %d: plain request was answered %q %v, want a number above %d", round, msg.Data, msg.Header, highest)
+		}
+		highest = id
+		if round == 1 {
+			p.kill() // the third start follows a crash
+			continue
+		}
+		p.stop(syscall.SIGINT)
+	}
+}
+
+// checkDemo checks what the demo printed, and returns the highest ID it got.
+func checkDemo(t *testing.T, out, url string, above int64) int64 {
+	t.Helper()
+	for _, command := range []string{
+		" get --server " + url + " order\n",
+		" get --server " + url + " order 1000\n",
+		"nats request --server " + url + " --raw ids.segment.order ''\n",
+		" tag create --server " + url + " invoice\n",
+	} {
+		if !strings.Contains(out, command) {
+			t.Errorf("the demo does not show the command %q", command)
+		}
+	}
+	var id, first, last int64
+	_, rest, _ := strings.Cut(out, "one ID of tag order:")
+	_, batch, _ := strings.Cut(rest, "100 more:")
+	_, err := fmt.Sscan(rest, &id)
+	if err == nil {
+		_, err = fmt.Sscanf(strings.TrimSpace(batch), "[%d-%d]", &first, &last)
+	}
+	if err != nil {
+		t.Fatalf("the demo's IDs: %v\n%s", err, out)
+	}
+	if id <= above || first <= id || last-first != 99 {
+		t.Errorf("the demo got %d and %d-%d, want one ID above %d and 100 more", id, first, last, above)
+	}
+	return last
+}
+
+// ids reads what get printed: one ID a line, each above the one before.
+func ids(t testing.TB, r result) (list []int64) {
+	t.Helper()
+	for _, line := range r.lines() {
+		id, err := strconv.ParseInt(line, 10, 64)
+		if err != nil {
+			t.Fatalf("line %q is no ID", line)
+		}
+		if len(list) > 0 && id <= list[len(list)-1] {
+			t.Fatalf("ID %d after %d", id, list[len(list)-1])
+		}
+		list = append(list, id)
+	}
+	return list
+}

@@ -1,0 +1,190 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/idworker/idworker/testing/natstest"
+)
+
+// nodeClient is docs/clients/node, installed.
+type nodeClient struct {
+	t   *testing.T
+	dir string
+}
+
+// installNode installs a copy of the client, once for all tests. Without Node.js there is
+// nothing to test; a client that cannot be installed fails in CI only, since it takes a
+// package registry.
+func installNode(t *testing.T) nodeClient {
+	t.Helper()
+	for _, program := range []string{"node", "npm"} {
+		if _, err := exec.LookPath(program); err != nil {
+			t.Skipf("SKIPPED, the Node.js client is not tested: there is no %s", program)
+		}
+	}
+	dir, err := nodeModules()
+	if err != nil {
+		if os.Getenv("CI") == "true" {
+			t.Fatal(err)
+		}
+		t.Skipf("SKIPPED, the Node.js client is not tested: %v", err)
+	}
+	return nodeClient{t, dir}
+}
+
+var nodeModules = sync.OnceValues(func() (dir string, err error) {
+	dir = filepath.Join(buildDir, "node")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return "", err
+	}
+	const source = "../../docs/clients/node"
+	for _, name := range []string{"package.json", "package-lock.json", "idworker.js", "get.js"} {
+		data, err := os.ReadFile(filepath.Join(source, name))
+		if err != nil {
+			return "", err
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
+			return "", err
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	npm := exec.CommandContext(ctx, "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund")
+	npm.Dir, npm.Env = dir, neutralEnv()
+	if out, err := npm.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("npm ci: %w\n%s", err, out)
+	}
+	return dir, nil
+})
+
+func (c nodeClient) command(name string, args ...string) *exec.Cmd {
+	ctx, cancel := context.WithTimeout(c.t.Context(), 2*time.Minute)
+	c.t.Cleanup(cancel)
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Dir = c.dir
+	cmd.Env = neutralEnv()
+	return cmd
+}
+
+// get sends a request to a subject, and returns stdout and stderr.
+func (c nodeClient) get(url string, args ...string) (lines []string, complaint string) {
+	c.t.Helper()
+	cmd := c.command("node", append([]string{"get.js"}, args...)...)
+	cmd.Env = append(cmd.Env, "NATS_URL="+url)
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if (err == nil) != (stderr.Len() == 0) || (err == nil) != (len(out) > 0) {
+		c.t.Errorf("get.js %v: %v, printed %.100q, complained %.500q", args, err, out, stderr.String())
+	}
+	return strings.Split(strings.TrimSpace(string(out)), "\n"), stderr.String()
+}
+
+// ids gets n IDs and fails the test unless they are n ascending ones.
+func (c nodeClient) ids(url, subject string, n int) (ids []int64) {
+	c.t.Helper()
+	lines, complaint := c.get(url, subject, strconv.Itoa(n))
+	if complaint != "" {
+		c.t.Fatalf("%d IDs of %s: %s", n, subject, complaint)
+	}
+	for _, line := range lines {
+		id, err := strconv.ParseInt(line, 10, 64)
+		if err != nil || len(ids) > 0 && id <= ids[len(ids)-1] {
+			c.t.Fatalf("%s: line %q after %v: %v", subject, line, ids, err)
+		}
+		ids = append(ids, id)
+	}
+	if len(ids) != n {
+		c.t.Fatalf("%d IDs of %s, want %d", len(ids), subject, n)
+	}
+	return ids
+}
+
+// TestNodeClientGetsIDs: a client written from docs/protocol.md alone gets IDs of real
+// workers.
+func TestNodeClientGetsIDs(t *testing.T) {
+	t.Parallel()
+	node := installNode(t)
+	server := startServer(t, t.TempDir())
+	startWorker(t, server.url)
+	const beyond = 1 << 60 // where a double holds one integer in 256
+	createTag(t, server.url, "order", "--first", strconv.FormatInt(beyond, 10))
+
+	seen := make(map[int64]bool)
+	for _, n := range []int{1, 1000, 1, 1000, 10_000} {
+		for _, subject := range []string{"ids.segment.order", "ids.snowflake"} {
+			for _, id := range node.ids(server.url, subject, n) {
+				if seen[id] {
+					t.Fatalf("%s: ID %d twice", subject, id)
+				}
+				seen[id] = true
+				if subject == "ids.segment.order" && (id < beyond || id > beyond+100_000) {
+					t.Fatalf("ID %d is not of the tag", id)
+				}
+			}
+		}
+	}
+	for _, c := range []struct{ subject, n, want string }{
+		{"ids.segment.unknown", "1", "no such tag (404)"},
+		{"ids.segment.order", "0", "(400)"},
+		{"ids.segment.order", "10001", "decimal from 1 to 10000 (400)"},
+		{"ids.snowflake", "1.5", "(400)"},
+		{"nobody.snowflake", "1", "no responders"},
+	} {
+		if _, complaint := node.get(server.url, c.subject, c.n); !strings.Contains(complaint, c.want) {
+			t.Errorf("%s IDs of %s: %q, want %q", c.n, c.subject, complaint, c.want)
+		}
+	}
+}
+
+// TestNodeClientRefusesBadReplies: replies that break the contract yield no IDs, and
+// requests that failed for the moment are sent again.
+func TestNodeClientRefusesBadReplies(t *testing.T) {
+	t.Parallel()
+	node := installNode(t)
+	server := natstest.Start(t)
+	conn := server.Connect(t)
+	answer := func(subject string, replies ...*nats.Msg) {
+		_, err := conn.Subscribe(subject, func(req *nats.Msg) {
+			if len(replies) == 0 {
+				return
+			}
+			_ = req.RespondMsg(replies[0]) // the client would complain
+			replies = replies[1:]
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, data := range []string{"", "1-2", "1-4", "1-3\n7", "1-3\n", "1-2\n2", "3-1\n5", "2-2-4", "01-3", "-1-1", "1 -3", "0-2", "9223372036854775807-9223372036854775809"} {
+		subject := fmt.Sprint("bad.", i)
+		answer(subject, &nats.Msg{Data: []byte(data)})
+		if lines, complaint := node.get(server.URL(), subject, "3"); !strings.Contains(complaint, "not 3 IDs") {
+			t.Errorf("reply %q: %q, %q", data, lines, complaint)
+		}
+	}
+	failure := func(code string) *nats.Msg {
+		return &nats.Msg{Header: nats.Header{"Nats-Service-Error-Code": {code}, "Nats-Service-Error": {"told by the worker"}}}
+	}
+	last := &nats.Msg{Data: []byte(strconv.Itoa(math.MaxInt64-1) + "-" + strconv.Itoa(math.MaxInt64))}
+	answer("again", failure("503"), failure("429"), last)
+	if ids := node.ids(server.URL(), "again", 2); ids[1] != math.MaxInt64 {
+		t.Errorf("IDs %v, want the last two", ids)
+	}
+	answer("final", failure("507"), last)
+	if _, complaint := node.get(server.URL(), "final", "2"); !strings.Contains(complaint, "told by the worker (507)") {
+		t.Errorf("after 507: %q", complaint)
+	}
+}

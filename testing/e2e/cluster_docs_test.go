@@ -1,0 +1,107 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/idworker/idworker/messages"
+	jetstreamstore "github.com/idworker/idworker/store/jetstream"
+	"github.com/idworker/idworker/testing/natstest"
+)
+
+// TestClusterServesWithoutOneServer follows docs/nats-cluster.md, and kills one server.
+func TestClusterServesWithoutOneServer(t *testing.T) {
+	t.Parallel()
+	servers := startCluster(t)
+	first := servers[0]
+	var urls []string
+	for _, s := range servers {
+		urls = append(urls, s.address)
+	}
+	natstest.Eventually(t, readyWithin, "the servers have a leader", func() bool {
+		return slices.ContainsFunc(servers, func(s *production) bool {
+			return strings.Contains(s.server.stderr.String(), "cluster new metadata leader")
+		})
+	})
+	natstest.Eventually(t, readyWithin, "all servers are there", func() bool {
+		return first.as("admin").run(t, "provision", "--part", "ids", "--replicas", "3").code == 0
+	})
+	js, err := jetstream.New(first.connect("admin"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	stream, err := js.Stream(t.Context(), "KV_"+jetstreamstore.BucketName(messages.DefaultPrefix))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := stream.CachedInfo().Config.Replicas; n != 3 {
+		t.Errorf("%d copies of the counters, want 3", n)
+	}
+
+	worker, loader := clusterUser("worker", urls), clusterUser("loader", urls)
+	worker.launch(t, "serve", "--role", "worker").serving()
+	loader.launch(t, "serve", "--role", "loader").serving()
+	first.must("admin", "tag", "create", "order", "--step", "10")
+	get := func() bool { return clusterUser("caller", urls[1:]).run(t, "get", "order", "100").code == 0 }
+	natstest.Eventually(t, readyWithin, "IDs", get)
+	first.server.signal(syscall.SIGKILL)
+	<-first.server.ended
+	natstest.Eventually(t, readyWithin, "IDs without one of the servers", get)
+}
+
+// clusterUser is a user who knows several servers.
+func clusterUser(name string, addresses []string) settings {
+	u := userNamed(name)
+	var urls []string
+	for _, a := range addresses {
+		urls = append(urls, "nats://"+u.name+":"+u.password()+"@"+a)
+	}
+	return settings{env: []string{"NATS_URL=" + strings.Join(urls, ","), "IDWORKER_INBOX_PREFIX=" + u.inbox}}
+}
+
+// startCluster starts three servers with the configuration in the docs, on
+// addresses of this machine.
+func startCluster(t *testing.T) []*production {
+	t.Helper()
+	doc, err := os.ReadFile("../../docs/nats-cluster.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	conf := strings.Split(string(doc), "```")[1]
+	base, err := filepath.Abs(natsConf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const password = "secret-of-route"
+	routes, urls := make([]string, 3), make([]string, 3)
+	for i := range routes {
+		routes[i] = freeAddress(t)
+		urls[i] = `"nats://route:` + password + "@" + routes[i] + `"`
+	}
+	dir := t.TempDir()
+	if data, err := os.ReadFile(base); err != nil || os.WriteFile(filepath.Join(dir, "nats.conf"), data, 0o600) != nil {
+		t.Fatal("copy nats.conf: ", err)
+	}
+	var servers []*production
+	for i, route := range routes {
+		path := filepath.Join(dir, fmt.Sprintf("ids-%d.conf", i+1))
+		if err := os.WriteFile(path, []byte(conf), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		address := freeAddress(t)
+		p := &production{t: t, conf: path, address: address, data: t.TempDir(), env: []string{
+			fmt.Sprintf("IDS_SERVER_NAME=ids-%d", i+1), "IDS_LISTEN=" + address,
+			"IDS_CLUSTER_LISTEN=" + route, "IDS_ROUTE_PASSWORD=" + password, "IDS_ROUTES=[" + strings.Join(urls, ", ") + "]",
+		}}
+		p.start()
+		servers = append(servers, p)
+	}
+	return servers
+}

@@ -1,7 +1,0 @@
-package e2e
-
-import "syscall"
-
-// dieWithParent has the kernel end a process when the test process is gone, even
-// if that was killed.
-var dieWithParent = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}

@@ -1,0 +1,127 @@
+package e2e
+
+import (
+	"bytes"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// cutter is a proxy in front of a NATS server. Armed with a text, it passes on what comes
+// before the text in one direction, and then nothing in either: the client is cut off at
+// that very point, but does not notice until it is killed.
+type cutter struct {
+	url      string
+	target   string
+	listener net.Listener
+
+	mu    sync.Mutex
+	toUs  bool // the text is looked for in what the server sends
+	text  []byte
+	hit   chan struct{} // closed when the text came by
+	conns map[net.Conn]bool
+	wg    sync.WaitGroup
+}
+
+// startCutter runs a cutter in front of a server until the test ends.
+func startCutter(t testing.TB, url string) *cutter {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &cutter{
+		url: "nats://" + l.Addr().String(), target: strings.TrimPrefix(url, "nats://"), listener: l,
+		hit: make(chan struct{}), conns: make(map[net.Conn]bool),
+	}
+	c.wg.Go(c.accept)
+	t.Cleanup(c.close)
+	return c
+}
+
+// arm has connections cut where the server, or else the client, sends the text. The channel
+// is closed when that has happened.
+func (c *cutter) arm(server bool, text string) <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.toUs, c.text, c.hit = server, []byte(text), make(chan struct{})
+	return c.hit
+}
+
+func (c *cutter) accept() {
+	for {
+		client, err := c.listener.Accept()
+		if err != nil {
+			return
+		}
+		server, err := net.Dial("tcp", c.target)
+		if err != nil {
+			_ = client.Close()
+			continue
+		}
+		c.mu.Lock()
+		c.conns[client], c.conns[server] = true, true
+		c.mu.Unlock()
+		l := &cutLink{}
+		c.wg.Go(func() { c.pass(l, client, server, false) })
+		c.wg.Go(func() { c.pass(l, server, client, true) })
+	}
+}
+
+// cutLink is one client's connection to the server.
+type cutLink struct {
+	mu  sync.Mutex
+	cut bool
+}
+
+// pass copies from one side to the other. A text may come in two reads, so the end of the
+// previous read is searched again.
+func (c *cutter) pass(l *cutLink, from, to net.Conn, server bool) {
+	defer func() { _, _ = from.Close(), to.Close() }()
+	var before []byte
+	for buf := make([]byte, 64<<10); ; {
+		n, err := from.Read(buf)
+		if err != nil {
+			return
+		}
+		allowed := c.allowed(l, server, before, buf[:n])
+		if _, err := to.Write(buf[:allowed]); err != nil {
+			return
+		}
+		before = append(before, buf[:n]...)
+		before = bytes.Clone(before[max(0, len(before)-64):])
+	}
+}
+
+// allowed is how many bytes of data may pass.
+func (c *cutter) allowed(l *cutLink, server bool, before, data []byte) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.cut {
+		return 0
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.text) == 0 || c.toUs != server {
+		return len(data)
+	}
+	before = before[max(0, len(before)-len(c.text)+1):]
+	at := bytes.Index(append(bytes.Clone(before), data...), c.text)
+	if at < 0 {
+		return len(data)
+	}
+	l.cut, c.text = true, nil
+	close(c.hit)
+	return max(0, at-len(before))
+}
+
+func (c *cutter) close() {
+	_ = c.listener.Close()
+	c.mu.Lock()
+	for conn := range c.conns {
+		_ = conn.Close()
+	}
+	c.mu.Unlock()
+	c.wg.Wait()
+}

@@ -1,0 +1,9 @@
+//go:build !linux
+
+package e2e
+
+import "syscall"
+
+// dieWithParent does nothing here: processes that a killed test leaves behind have to be
+// killed by hand.
+var dieWithParent *syscall.SysProcAttr

@@ -1,0 +1,248 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/messages/enrich"
+	"github.com/idworker/idworker/testing/natstest"
+)
+
+// arriveWithin is how long events may take to arrive on a small machine, with the race
+// detector.
+const arriveWithin = 3 * time.Minute
+
+// enrichment is a source, a target, a worker that issues IDs, and what has arrived.
+type enrichment struct {
+	t      testing.TB
+	ns     *natstest.Server
+	js     jetstream.JetStream
+	worker *process
+	sent   int // events in the source: event n is the number n
+
+	arrived int    // events in the target
+	next    uint64 // sequence in the target of what is to be read next
+	ids     ledger
+}
+
+var (
+	sourceConfig = jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"orders.raw.>"}, Duplicates: 2 * time.Minute}
+	targetConfig = jetstream.StreamConfig{Name: "READY", Subjects: []string{"orders.ready.>"}, AllowAtomicPublish: true, Duplicates: duplicateWindow}
+)
+
+// headerID is where the ID of an event is.
+const headerID = "Ids-Id"
+
+// duplicateWindow is that of the target.
+const duplicateWindow = 200 * time.Millisecond
+
+func newEnrichment(t testing.TB) *enrichment {
+	t.Helper()
+	ns := natstest.Start(t, syncAlways)
+	js, err := jetstream.New(ns.Connect(t), jetstream.WithPublishAsyncMaxPending(10_000))
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := &enrichment{t: t, ns: ns, js: js, next: 1, ids: ledger{tag: "order"}}
+	e.create(sourceConfig)
+	e.create(targetConfig)
+	e.worker = startWorker(t, ns.URL())
+	createTag(t, ns.URL(), "order", "--step", "10000")
+	return e
+}
+
+func (e *enrichment) create(cfg jetstream.StreamConfig) {
+	e.t.Helper()
+	if _, err := e.js.CreateOrUpdateStream(e.t.Context(), cfg); err != nil {
+		e.t.Fatal(err)
+	}
+}
+
+// start runs an enricher, and returns when it has begun.
+func (e *enrichment) start(url string) *process {
+	e.t.Helper()
+	p := settings{}.launch(e.t, "enrich", "--server", url, "--from", "ORDERS", "--filter", "orders.raw.>", "--to", "orders.ready.>", "--id", "segment:order")
+	natstest.Eventually(e.t, readyWithin, "an enricher runs", func() bool { return p.says("enriching\t") > 0 || p.hasEnded() })
+	if p.hasEnded() {
+		e.t.Fatalf("the enricher ended:\n%s", p.stderr.tail())
+	}
+	return p
+}
+
+const eventSubjects = 100
+
+// publish publishes the next n events, and returns when the source has them, each once:
+// Nats-Msg-Id ensures that, for the source's duplicate window is longer than a test.
+func (e *enrichment) publish(n int) {
+	e.t.Helper()
+	for end := e.sent + n; e.sent < end; {
+		var acks []jetstream.PubAckFuture
+		for range min(10_000, end-e.sent) {
+			e.sent++
+			ack, err := e.js.PublishMsgAsync(event(e.sent))
+			if err != nil {
+				ack = nil
+			}
+			acks = append(acks, ack)
+		}
+		for i, ack := range acks {
+			if !acknowledged(ack) {
+				e.again(e.sent - len(acks) + 1 + i)
+			}
+		}
+	}
+}
+
+func event(n int) *nats.Msg {
+	number := strconv.Itoa(n)
+	return &nats.Msg{Subject: fmt.Sprintf("orders.raw.%d", n%eventSubjects), Data: []byte(number), Header: nats.Header{nats.MsgIdHdr: {number}}}
+}
+
+func acknowledged(ack jetstream.PubAckFuture) bool {
+	if ack == nil {
+		return false
+	}
+	select {
+	case <-ack.Ok():
+		return true
+	case err := <-ack.Err():
+		return err == nil
+	case <-time.After(5 * time.Second):
+		return false
+	}
+}
+
+// again publishes an event that the server may not have got. It may be called from any
+// goroutine.
+func (e *enrichment) again(n int) {
+	var err error
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); {
+		ctx, cancel := context.WithTimeout(e.t.Context(), 2*time.Second)
+		_, err = e.js.PublishMsg(ctx, event(n))
+		cancel()
+		if err == nil {
+			return
+		}
+	}
+	e.t.Errorf("the source does not take event %d: %v", n, err)
+}
+
+// last is the last sequence of a stream, as far as is known.
+func (e *enrichment) last(stream string) uint64 {
+	ctx, cancel := context.WithTimeout(e.t.Context(), 2*time.Second)
+	defer cancel()
+	s, err := e.js.Stream(ctx, stream)
+	if err != nil {
+		return 0
+	}
+	return s.CachedInfo().State.LastSeq
+}
+
+// await waits until the target has had n messages beyond those that were read.
+func (e *enrichment) await(n int) {
+	e.t.Helper()
+	want := e.next - 1 + uint64(n)
+	natstest.Eventually(e.t, arriveWithin, fmt.Sprintf("%d messages in the target", want), func() bool { return e.last("READY") >= want })
+}
+
+// read reads all of a stream from a sequence on.
+func (e *enrichment) read(stream string, from uint64, f func(jetstream.Msg)) {
+	e.t.Helper()
+	c, err := e.js.OrderedConsumer(e.t.Context(), stream, jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: from})
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	info, err := c.Info(e.t.Context())
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	it, err := c.Messages()
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	defer it.Stop()
+	for range info.NumPending {
+		msg, err := it.Next(jetstream.NextMaxWait(30 * time.Second))
+		if err != nil {
+			e.t.Fatal(err)
+		}
+		f(msg)
+	}
+}
+
+// check reads what has arrived in the target since the last time, and fails the test unless
+// it is the next events in order, each with an ID of its own.
+func (e *enrichment) check() {
+	e.t.Helper()
+	wrong := 0
+	e.read("READY", e.next, func(msg jetstream.Msg) {
+		e.next++
+		e.arrived++
+		id, err := strconv.ParseInt(msg.Headers().Get(headerID), 10, 64)
+		if err != nil || len(msg.Headers()[headerID]) != 1 {
+			e.t.Fatalf("event %s has the IDs %q", msg.Data(), msg.Headers()[headerID])
+		}
+		e.ids.add([]messages.Range{{First: id, Last: id}})
+		if string(msg.Data()) == strconv.Itoa(e.arrived) && msg.Subject() == fmt.Sprintf("orders.ready.%d", e.arrived%eventSubjects) {
+			return
+		}
+		if wrong++; wrong <= 3 {
+			e.t.Errorf("event %s on %s with ID %d at place %d: doubled, lost or out of order", msg.Data(), msg.Subject(), id, e.arrived)
+		}
+	})
+	e.ids.check(e.t)
+}
+
+// checkAll waits until as many events have arrived as were sent, and checks them all.
+func (e *enrichment) checkAll() {
+	e.t.Helper()
+	e.await(e.sent - e.arrived)
+	e.check()
+	if e.arrived != e.sent {
+		e.t.Errorf("%d events arrived, %d were sent", e.arrived, e.sent)
+	}
+}
+
+// consume reads what is in the target and removes it, as consumers do.
+func (e *enrichment) consume() {
+	e.t.Helper()
+	e.check()
+	s, err := e.js.Stream(e.t.Context(), "READY")
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	if err := s.Purge(e.t.Context(), jetstream.WithPurgeSequence(e.next)); err != nil {
+		e.t.Fatal(err)
+	}
+}
+
+// owner is the one of some processes whose turn it is, or nil.
+func (e *enrichment) owner(among []*process) *process {
+	kv, err := e.js.KeyValue(e.t.Context(), enrich.BucketName(messages.DefaultPrefix))
+	if err != nil {
+		return nil
+	}
+	entry, err := kv.Get(e.t.Context(), "ORDERS.READY")
+	if err != nil {
+		return nil
+	}
+	var record struct{ Owner string }
+	if err := json.Unmarshal(entry.Value(), &record); err != nil {
+		e.t.Fatal(err)
+	}
+	for _, p := range among {
+		if record.Owner != "" && strings.Contains(p.stderr.String(), record.Owner) {
+			return p
+		}
+	}
+	return nil
+}

@@ -1,0 +1,285 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/idworker/idworker/testing/freeport"
+	"github.com/idworker/idworker/testing/natstest"
+	"github.com/idworker/idworker/testing/soak"
+)
+
+// The machine is small and the processes run with the race detector.
+const (
+	readyWithin = 30 * time.Second
+	exitWithin  = 30 * time.Second
+)
+
+// process is a running idworker, which ends with its test.
+type process struct {
+	t      testing.TB
+	name   string
+	cmd    *exec.Cmd
+	stdout text
+	stderr text
+	ended  chan struct{} // closed when the process is gone
+}
+
+// settings are how a process is started, apart from its arguments.
+type settings struct {
+	binary string   // the race detector's, if empty
+	dir    string   // working directory
+	env    []string // NAME=value, in addition to neutralEnv
+}
+
+// launch starts idworker.
+func (s settings) launch(t testing.TB, args ...string) *process {
+	t.Helper()
+	p := &process{t: t, name: strings.Join(args, " "), ended: make(chan struct{})}
+	if s.binary == "" {
+		s.binary = binary
+	}
+	p.cmd = exec.Command(s.binary, args...)
+	p.cmd.Dir = s.dir
+	p.cmd.Env = append(neutralEnv(), s.env...)
+	p.cmd.Stdout, p.cmd.Stderr = &p.stdout, &p.stderr
+	p.cmd.SysProcAttr = dieWithParent
+
+	var err error
+	started := make(chan struct{})
+	spawn <- func() { err = p.cmd.Start(); close(started) }
+	if <-started; err != nil {
+		t.Fatalf("start idworker %s: %v", p.name, err)
+	}
+	go func() {
+		_ = p.cmd.Wait() // the exit code is in ProcessState
+		close(p.ended)
+	}()
+	t.Cleanup(p.end)
+	return p
+}
+
+// raceExit is how long a process with the race detector sleeps when it ends well, in case
+// one of its goroutines still has a race to show. A second, as by default, hundreds of times
+// is minutes.
+var raceExit = fmt.Sprintf("GORACE=atexit_sleep_ms=%d", soak.Pick(20, 1000))
+
+// neutralEnv is the environment of the test, without variables that idworker reads.
+func neutralEnv() (env []string) {
+	env = append(env, raceExit) // GORACE of the test's environment, if it is set, comes later and wins
+	for _, v := range os.Environ() {
+		if !strings.HasPrefix(v, "NATS_") && !strings.HasPrefix(v, "IDWORKER_") {
+			env = append(env, v)
+		}
+	}
+	return env
+}
+
+// end makes sure that the process is gone, and shows its log if the test failed.
+func (p *process) end() {
+	p.signal(syscall.SIGKILL)
+	<-p.ended
+	if strings.Contains(p.stderr.String(), "DATA RACE") {
+		p.t.Errorf("idworker %s reported a data race", p.name)
+	}
+	if p.t.Failed() {
+		p.t.Logf("idworker %s (%v) logged:\n%s", p.name, p.cmd.ProcessState, p.stderr.tail())
+	}
+}
+
+// signal sends a signal, which does nothing if the process has ended.
+func (p *process) signal(s syscall.Signal) { _ = p.cmd.Process.Signal(s) }
+
+// kill ends the process the way a crash does.
+func (p *process) kill() {
+	p.signal(syscall.SIGKILL)
+	<-p.ended
+}
+
+// stop asks the process to end, waits for it, and fails the test unless its exit code is 0.
+func (p *process) stop(s syscall.Signal) {
+	p.t.Helper()
+	p.signal(s)
+	if code := p.wait(); code != 0 {
+		p.t.Errorf("idworker %s: exit code %d after %v", p.name, code, s)
+	}
+}
+
+// wait returns the exit code.
+func (p *process) wait() int {
+	p.t.Helper()
+	select {
+	case <-p.ended:
+	case <-time.After(exitWithin):
+		p.t.Fatalf("idworker %s did not end within %v", p.name, exitWithin)
+	}
+	return p.cmd.ProcessState.ExitCode()
+}
+
+// serving waits until the process has joined the queue group.
+func (p *process) serving() {
+	p.t.Helper()
+	if !p.servesOrEnds() {
+		p.t.Fatalf("idworker %s ended with %v before it served:\n%s", p.name, p.cmd.ProcessState, p.stderr.tail())
+	}
+}
+
+// servesOrEnds waits until the process serves, or has ended instead.
+func (p *process) servesOrEnds() (serves bool) {
+	p.t.Helper()
+	natstest.Eventually(p.t, readyWithin, "idworker "+p.name+" serves", func() bool {
+		serves = strings.Contains(p.stderr.String(), "\tserving\t")
+		return serves || p.hasEnded()
+	})
+	return serves
+}
+
+func (p *process) hasEnded() bool {
+	select {
+	case <-p.ended:
+		return true
+	default:
+		return false
+	}
+}
+
+var instanceInLog = regexp.MustCompile(`"instance": "([^"]+)"`)
+
+// instance is the process's name, under which it gets its grants.
+func (p *process) instance() string {
+	p.t.Helper()
+	found := instanceInLog.FindStringSubmatch(p.stderr.String())
+	if found == nil {
+		p.t.Fatalf("idworker %s does not log its instance:\n%s", p.name, p.stderr.tail())
+	}
+	return found[1]
+}
+
+// host is an idworker with a NATS server in it.
+type host struct {
+	*process
+	url string
+}
+
+// startServer runs a worker with an embedded NATS server on a data folder, and
+// returns when it serves.
+func startServer(t testing.TB, data string, args ...string) *host {
+	t.Helper()
+	return settings{}.startServer(t, data, args...)
+}
+
+func (s settings) startServer(t testing.TB, data string, args ...string) *host {
+	t.Helper()
+	address := freeAddress(t)
+	p := s.launch(t, append([]string{"serve", "--listen", address, "--data", data}, args...)...)
+	p.serving()
+	return &host{p, "nats://" + address}
+}
+
+// startWorker runs a worker on an existing NATS server, and returns when it serves.
+func startWorker(t testing.TB, url string, args ...string) *process {
+	t.Helper()
+	return settings{}.startWorker(t, url, args...)
+}
+
+func (s settings) startWorker(t testing.TB, url string, args ...string) *process {
+	t.Helper()
+	p := s.launch(t, append([]string{"serve", "--server", url}, args...)...)
+	p.serving()
+	return p
+}
+
+// result is how a command ended.
+type result struct {
+	code           int
+	stdout, stderr string
+}
+
+// lines are the lines of stdout.
+func (r result) lines() []string { return strings.Split(strings.TrimSuffix(r.stdout, "\n"), "\n") }
+
+// run runs a command to its end.
+func run(t testing.TB, args ...string) result {
+	t.Helper()
+	return settings{}.run(t, args...)
+}
+
+func (s settings) run(t testing.TB, args ...string) result {
+	t.Helper()
+	p := s.launch(t, args...)
+	code := p.wait()
+	return result{code, p.stdout.String(), p.stderr.String()}
+}
+
+// must runs a command that has to succeed.
+func must(t testing.TB, args ...string) result {
+	t.Helper()
+	r := run(t, args...)
+	if r.code != 0 {
+		t.Fatalf("idworker %s: exit code %d\n%s", strings.Join(args, " "), r.code, r.stderr)
+	}
+	return r
+}
+
+// createTag creates a tag, and waits until a worker has answered a request for one ID.
+func createTag(t testing.TB, url, tag string, args ...string) {
+	t.Helper()
+	must(t, append([]string{"tag", "create", "--server", url, tag}, args...)...)
+	client := dial(t, url)
+	natstest.Eventually(t, readyWithin, "tag "+tag+" is served", func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		_, err := client.Next(ctx, tag)
+		return err == nil
+	})
+}
+
+// freeAddress is an address that nobody listens on.
+func freeAddress(t testing.TB) string {
+	t.Helper()
+	return fmt.Sprintf("127.0.0.1:%d", freeport.Get(t))
+}
+
+// text is what a process wrote so far.
+type text struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (w *text) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.buf.Write(p)
+}
+
+func (w *text) String() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.buf.String()
+}
+
+// tail is the last part of it.
+func (w *text) tail() string {
+	const most = 4000
+	s := w.String()
+	if len(s) > most {
+		s = "… " + s[len(s)-most:]
+	}
+	return s
+}
+
+// lost reports whether an error is what a caller gets when the worker that had its request
+// is gone.
+func lost(err error) bool {
+	return errors.Is(err, context.DeadlineExceeded) || isNobody(err)
+}

@@ -1,0 +1,336 @@
+package e2e
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// How a client can use a subject.
+const (
+	publish   = "publish to"
+	subscribe = "subscribe to"
+	queueIDs  = "subscribe in queue ids to"
+	queueSpy  = "subscribe in queue spy to"
+)
+
+var uses = []string{publish, subscribe, queueIDs, queueSpy}
+
+// The streams of nats.conf by what they are for.
+const (
+	loadEvents     = "IDS_LOAD"
+	tagsBucket     = "KV_ids_tags"
+	configBucket   = "KV_ids_config"
+	workersBucket  = "KV_ids_workers"
+	clockBucket    = "KV_ids_clock"
+	segmentsBucket = "KV_ids_segments"
+	enrichBucket   = "KV_ids_enrich"
+	sourceStream   = "ORDERS"
+	targetStream   = "ORDERS_READY"
+)
+
+var streams = []string{loadEvents, tagsBucket, configBucket, workersBucket, clockBucket, segmentsBucket, enrichBucket, sourceStream, targetStream, "OTHER"}
+
+// The kinds of requests to JetStream, each with the stream in the place of %s.
+const (
+	info         = "$JS.API.STREAM.INFO.%s"
+	create       = "$JS.API.STREAM.CREATE.%s"
+	update       = "$JS.API.STREAM.UPDATE.%s"
+	readLeader   = "$JS.API.STREAM.MSG.GET.%s"
+	directGet    = "$JS.API.DIRECT.GET.%s"
+	directKey    = "$JS.API.DIRECT.GET.%s.$KV.bucket.key"
+	newConsumer  = "$JS.API.CONSUMER.CREATE.%s.name.filter"
+	dropConsumer = "$JS.API.CONSUMER.DELETE.%s.name"
+	flowControl  = "$JS.FC.%s.name"
+	consumerInfo = "$JS.API.CONSUMER.INFO.%s.name"
+	nextMessage  = "$JS.API.CONSUMER.MSG.NEXT.%s.name"
+
+	loaderInfo    = "$JS.API.CONSUMER.INFO.%s.loader"
+	loaderNext    = "$JS.API.CONSUMER.MSG.NEXT.%s.loader"
+	loaderAck     = "$JS.ACK.%s.loader.1.1.1.1.1"
+	loaderCreate  = "$JS.API.CONSUMER.CREATE.%s.loader"
+	loaderDurable = "$JS.API.CONSUMER.DURABLE.CREATE.%s.loader"
+)
+
+// perStream are subjects that every stream has.
+var perStream = []string{
+	info, create, update, readLeader, directGet, directKey, newConsumer, dropConsumer, flowControl, consumerInfo, nextMessage,
+	loaderInfo, loaderNext, loaderAck, loaderCreate, loaderDurable,
+	// Nobody needs these.
+	"$JS.API.STREAM.DELETE.%s", "$JS.API.STREAM.PURGE.%s", "$JS.API.STREAM.MSG.DELETE.%s",
+	"$JS.API.STREAM.SNAPSHOT.%s", "$JS.API.STREAM.RESTORE.%s", "$JS.API.STREAM.LEADER.STEPDOWN.%s", "$JS.API.STREAM.PEER.REMOVE.%s",
+	"$JS.API.CONSUMER.CREATE.%s", "$JS.API.CONSUMER.DELETE.%s.loader", "$JS.API.CONSUMER.NAMES.%s", "$JS.API.CONSUMER.LIST.%s",
+	"$JS.API.CONSUMER.PAUSE.%s.loader", "$JS.API.CONSUMER.UNPIN.%s.loader", "$JS.API.CONSUMER.LEADER.STEPDOWN.%s.loader",
+	"$JS.ACK.%s.name.1.1.1.1.1", "$JS.ACK.domain.account.%s.loader.1.1.1.1.1",
+}
+
+// subjects are all subjects of the design, and those of NATS that could do harm.
+func subjects() []string {
+	all := []string{
+		"ids.segment.order", "ids.segment.invoice", "ids.segment.order.item", "ids.snowflake", "ids.snowflake.more", "ids.other",
+		"ids.load.X.order", "ids.reserve", "ids.grant.X", "ids.grant.X.more", "ids.enrich.ORDERS.ORDERS_READY", "ids.enrich.X.Y", "ids.enrich.>", "other.segment.order",
+		"ids.segment.*", "ids.segment.>", "ids.load.>", "ids.grant.*", "ids.grant.>", "ids.*", "ids.>", "*", ">",
+		"$KV.ids_tags.order", "$KV.ids_config.layout", "$KV.ids_config.clock", "$KV.ids_config.store", "$KV.ids_config.other",
+		"$KV.ids_workers.1", "$KV.ids_clock.1", "$KV.ids_segments.order", "$KV.ids_enrich.1", "$KV.other.key", "$KV.ids_segments.>", "$KV.>",
+		"orders.raw.1", "orders.ready.1", "orders.dead", "orders.other", "orders.>",
+		"$JS.API.INFO", "$JS.API.STREAM.LIST", "$JS.API.STREAM.NAMES", "$JS.API.SERVER.REMOVE", "$JS.API.META.LEADER.STEPDOWN",
+		"$JS.API.ACCOUNT.PURGE.IDS", "$JS.domain.API.INFO", "$JS.API.>", "$JS.ACK.>", "$JS.EVENT.>", "$JS.>", "$JSC.>",
+		"$SYS.REQ.SERVER.PING", "$SYS.REQ.SERVER.PING.JSZ", "$SYS.REQ.SERVER.PING.VARZ", "$SYS.REQ.SERVER.PING.CONNZ",
+		"$SYS.REQ.SERVER.X.RELOAD", "$SYS.REQ.SERVER.X.KICK", "$SYS.REQ.ACCOUNT.PING.CONNZ", "$SYS.REQ.ACCOUNT.IDS.CONNZ", "$SYS.REQ.USER.INFO",
+		"$SYS.REQ.CLAIMS.UPDATE", "$SYS.ACCOUNT.IDS.CONNECT", "$SYS.REQ.>", "$SYS.>",
+		"_INBOX.x", "_INBOX.>", "_R_.x", "_R_.>", "_GR_.x", "$MQTT.x", "$SRV.>", "$SRV.PING.>", "anything",
+	}
+	for _, verb := range []string{"PING", "INFO", "STATS", "SCHEMA"} {
+		srv := "$SRV." + verb
+		all = append(all, srv, srv+".idworker", srv+".idworker.X", srv+".idworker-snowflake", srv+".idworker-snowflake.X", srv+".other")
+	}
+	for _, u := range users {
+		all = append(all, u.inbox+".x", u.inbox+".>", u.inbox)
+	}
+	for _, s := range streams {
+		all = append(all, of(s, perStream...)...)
+	}
+	return all
+}
+
+// of names requests for one stream.
+func of(stream string, requests ...string) (all []string) {
+	for _, r := range requests {
+		all = append(all, strings.Replace(r, "%s", stream, 1))
+	}
+	return all
+}
+
+// watch is what it takes to watch or list a bucket.
+func watch(bucket string) []string {
+	return of(bucket, info, newConsumer, dropConsumer, flowControl)
+}
+
+func both(lists ...[]string) []string { return slices.Concat(lists...) }
+
+// needs says what each role has to do, by subject. Everything else has to be refused.
+func needs() map[string]map[string][]string {
+	var micro, asks []string
+	for _, verb := range []string{"PING", "INFO", "STATS"} {
+		srv := "$SRV." + verb
+		micro = append(micro, srv, srv+".idworker", srv+".idworker.X", srv+".idworker-snowflake", srv+".idworker-snowflake.X")
+		asks = append(asks, srv+".other")
+	}
+	asks = append(asks, micro...)
+	ids := []string{"ids.segment.order", "ids.segment.invoice", "ids.segment.order.item", "ids.snowflake"}
+	// A worker's name is not known in advance, and a permission for any name covers wildcards
+	// too: workers can see each other's grants.
+	grants := []string{"ids.grant.X", "ids.grant.*", "ids.grant.>"}
+	made := func(stream string) []string { return of(stream, info, create, update) }
+	all := map[string]map[string][]string{
+		"worker": {
+			publish: both(
+				[]string{"ids.load.X.order", "ids.reserve", "_INBOX_caller.any.x", "_INBOX_caller.any", "_INBOX_caller.order.x", "_INBOX_caller.order", "_INBOX_admin.x", "_R_.x"},
+				of(loadEvents, info), watch(tagsBucket),
+				watch(configBucket), of(configBucket, directKey), []string{"$KV.ids_config.layout", "$KV.ids_config.clock"},
+				watch(workersBucket), of(workersBucket, directKey), []string{"$KV.ids_workers.1"},
+				watch(clockBucket), of(clockBucket, directKey), []string{"$KV.ids_clock.1"},
+				[]string{"$SYS.REQ.SERVER.PING.JSZ", "$SYS.REQ.USER.INFO"},
+			),
+			subscribe: both(micro, grants),
+			// A subscription in a queue group sees no more than one without.
+			queueIDs: both(ids, micro, grants, []string{"ids.segment.*", "ids.segment.>"}),
+			queueSpy: both(micro, grants),
+		},
+		"loader": {
+			publish: both(
+				[]string{"ids.grant.X"},
+				of(loadEvents, info, loaderInfo, loaderNext, loaderAck),
+				watch(tagsBucket), []string{"$KV.ids_tags.order"},
+				of(configBucket, info, directKey), []string{"$KV.ids_config.store"},
+				watch(segmentsBucket), of(segmentsBucket, directKey, readLeader), []string{"$KV.ids_segments.order"},
+				[]string{"$SYS.REQ.SERVER.PING.JSZ", "$SYS.REQ.USER.INFO"},
+			),
+			queueIDs: {"ids.reserve"},
+		},
+		"admin": {
+			publish: both(
+				ids, asks, []string{"$JS.API.INFO", "$SYS.REQ.SERVER.PING.JSZ", "$SYS.REQ.USER.INFO", "$SRV.PING", "$SRV.INFO", "$SRV.STATS"},
+				made(loadEvents), of(loadEvents, loaderInfo, loaderCreate, loaderDurable),
+				made(tagsBucket), made(configBucket), made(workersBucket), made(clockBucket), made(segmentsBucket),
+				watch(segmentsBucket), of(segmentsBucket, directKey, readLeader),
+				of(configBucket, directKey), watch(workersBucket), watch(clockBucket),
+				[]string{"$KV.ids_segments.order", "$KV.ids_tags.order"},
+				[]string{"$KV.ids_config.layout", "$KV.ids_config.clock", "$KV.ids_config.store", "$KV.ids_config.other"},
+			),
+		},
+		"caller": {publish: ids},
+		"order":  {publish: {"ids.segment.order"}},
+		"enricher": {
+			publish: both(
+				ids, []string{"orders.ready.1", "orders.dead", "$KV.ids_enrich.1", "$JS.API.STREAM.NAMES", "ids.enrich.ORDERS.ORDERS_READY", "_INBOX_enricher.x", "$SYS.REQ.USER.INFO"},
+				of(sourceStream, info, readLeader, newConsumer, dropConsumer, consumerInfo, nextMessage, loaderCreate, loaderInfo, loaderNext, "$JS.API.CONSUMER.DELETE.%s.loader"),
+				of(targetStream, info, readLeader, directGet, directKey),
+				watch(enrichBucket), of(enrichBucket, directKey),
+			),
+			subscribe: {"ids.enrich.ORDERS.ORDERS_READY"},
+			queueIDs:  {"ids.enrich.ORDERS.ORDERS_READY"},
+			queueSpy:  {"ids.enrich.ORDERS.ORDERS_READY"},
+		},
+		"orders-admin": {
+			publish: both([]string{"orders.raw.1", "$JS.API.INFO"}, made(sourceStream), made(targetStream), made(enrichBucket)),
+		},
+	}
+	// A right for all names covers each name: whoever may create consumers of any name may
+	// create one called loader.
+	for role, granted := range all {
+		for _, u := range users {
+			if u.name == role {
+				for _, use := range []string{subscribe, queueIDs, queueSpy} {
+					granted[use] = append(granted[use], u.inbox+".x", u.inbox+".>")
+				}
+			}
+		}
+		for _, s := range streams {
+			for _, p := range [][2]string{{newConsumer, loaderCreate}, {dropConsumer, "$JS.API.CONSUMER.DELETE.%s.loader"}} {
+				if slices.Contains(granted[publish], of(s, p[0])[0]) {
+					granted[publish] = append(granted[publish], of(s, p[1])...)
+				}
+			}
+		}
+	}
+	return all
+}
+
+// TestRolesMayDoWhatTheyNeedAndNoMore tries every subject in every way as every user: what
+// a role needs is allowed, and everything else is refused.
+func TestRolesMayDoWhatTheyNeedAndNoMore(t *testing.T) {
+	t.Parallel()
+	server := startProduction(t, natsConf)
+	server.provision()
+	subjects, needs := subjects(), needs()
+	checkNeeds(t, subjects, needs)
+	good, all := 0, 0
+	for _, u := range users {
+		c := dialProtocol(t, server.address, u)
+		for _, use := range uses {
+			for _, subject := range subjects {
+				if use == publish && strings.ContainsAny(subject, "*>") {
+					continue // no subject to publish to
+				}
+				all++
+				may, needed := c.may(use, subject), slices.Contains(needs[u.name][use], subject)
+				switch {
+				case may == needed:
+					good++
+				case may:
+					t.Errorf("%s may %s %s, and does not need to", u.name, use, subject)
+				default:
+					t.Errorf("%s may not %s %s, and needs to", u.name, use, subject)
+				}
+			}
+		}
+	}
+	fmt.Printf("permissions: %d/%d as they should be (%d users, %d subjects, %d uses)\n", good, all, len(users), len(subjects), len(uses))
+}
+
+// checkNeeds makes sure that what is needed is tried.
+func checkNeeds(t *testing.T, subjects []string, needs map[string]map[string][]string) {
+	t.Helper()
+	for role, byUse := range needs {
+		for use, list := range byUse {
+			for _, subject := range list {
+				if !slices.Contains(subjects, subject) {
+					t.Fatalf("%s has to %s %s, which the matrix does not try", role, use, subject)
+				}
+			}
+		}
+	}
+}
+
+// TestOnlyUsersGetIn: without a user's name and password nobody gets in.
+func TestOnlyUsersGetIn(t *testing.T) {
+	t.Parallel()
+	server := startProduction(t, natsConf)
+	for what, url := range map[string]string{
+		"nobody":             "nats://" + server.address,
+		"a wrong password":   "nats://worker:secret@" + server.address,
+		"an empty password":  "nats://worker:@" + server.address,
+		"another's password": "nats://worker:" + userNamed("caller").password() + "@" + server.address,
+		"an unknown user":    "nats://root:root@" + server.address,
+	} {
+		r := settings{env: []string{"NATS_URL=" + url}}.run(t, "get", "order")
+		if r.code == 0 || !strings.Contains(r.stderr, "Authorization Violation") {
+			t.Errorf("%s: exit code %d, %s", what, r.code, r.stderr)
+		}
+	}
+}
+
+// raw speaks the NATS protocol itself: the server refuses a line before it answers the PING
+// after it, so each verdict is certain, and nothing has to be waited for.
+type raw struct {
+	t    *testing.T
+	conn net.Conn
+	in   *bufio.Reader
+}
+
+func dialProtocol(t *testing.T, address string, u user) *raw {
+	t.Helper()
+	conn, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	r := &raw{t, conn, bufio.NewReader(conn)}
+	options, err := json.Marshal(map[string]any{"user": u.name, "pass": u.password(), "verbose": false, "headers": true, "no_responders": true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if refusal := r.send("CONNECT " + string(options)); refusal != "" {
+		t.Fatalf("%s: %s", u.name, refusal)
+	}
+	return r
+}
+
+// may reports whether the server lets a client use a subject.
+func (r *raw) may(use, subject string) bool {
+	r.t.Helper()
+	var refusal string
+	switch use {
+	case publish:
+		refusal = r.send("PUB " + subject + " 0\r\n")
+	case subscribe:
+		refusal = r.send("SUB "+subject+" 1", "UNSUB 1")
+	case queueIDs:
+		refusal = r.send("SUB "+subject+" ids 1", "UNSUB 1")
+	case queueSpy:
+		refusal = r.send("SUB "+subject+" spy 1", "UNSUB 1")
+	}
+	if refusal != "" && !strings.Contains(refusal, "Permissions Violation") {
+		r.t.Fatalf("%s %s: %s", use, subject, refusal)
+	}
+	return refusal == ""
+}
+
+// send sends lines, and returns the server's refusal, if any.
+func (r *raw) send(lines ...string) (refusal string) {
+	r.t.Helper()
+	if err := r.conn.SetDeadline(time.Now().Add(readyWithin)); err != nil {
+		r.t.Fatal(err)
+	}
+	if _, err := r.conn.Write([]byte(strings.Join(lines, "\r\n") + "\r\nPING\r\n")); err != nil {
+		r.t.Fatal(err)
+	}
+	for {
+		line, err := r.in.ReadString('\n')
+		if err != nil {
+			r.t.Fatalf("%v: %v", lines, err)
+		}
+		switch {
+		case strings.HasPrefix(line, "-ERR"):
+			refusal = line
+		case strings.HasPrefix(line, "PONG"):
+			return refusal
+		}
+	}
+}

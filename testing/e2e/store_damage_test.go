@@ -1,0 +1,297 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/testing/soak"
+)
+
+// offsets is at how many places of every file the damage is done: 20 takes half an hour
+// and is for those who change the data folder.
+var offsets = flag.Int("e2e.offsets", 1, "places in each file of the data folder to damage")
+
+// TestNoDuplicateFromDamagedDataFolder damages the data folder of a stopped server in every
+// way that a disk, a full volume or a person can, and starts it again, twice, since people
+// start again what refused to start. Each time it has to refuse, or to hand out nothing that
+// was handed out before.
+//
+// A soak does everything to each of three folders. Otherwise they share: of what can
+// happen to a file, a third happens to each folder's.
+func TestNoDuplicateFromDamagedDataFolder(t *testing.T) {
+	t.Parallel()
+	path, err := plainBinary() // hundreds of processes
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := settings{binary: path}
+	for i, history := range []struct {
+		name string
+		make func(*folder)
+	}{
+		{"stopped", func(f *folder) { f.live(syscall.SIGTERM) }},
+		{"killed in its first life", func(f *folder) { f.live(syscall.SIGKILL) }},
+		{"killed in its second life", func(f *folder) { f.live(syscall.SIGTERM); f.live(syscall.SIGKILL) }},
+	} {
+		t.Run(history.name, func(t *testing.T) {
+			f := &folder{t: t, settings: s, path: filepath.Join(t.TempDir(), "[data]"), highest: make(map[string]int64)}
+			history.make(f)
+			all := damages(t, f.path, *offsets)
+			if share := soak.Pick(3, 1); share > 1 {
+				all = slices.DeleteFunc(all, func(d damage) bool { return d.nth%share != i%share })
+			}
+			f.tryAll(append(all, damage{name: "nothing", do: func(string) error { return nil }}))
+		})
+	}
+}
+
+// folderTags are the tags in the folder. The demo, with which the server is started,
+// creates the first if it does not find it.
+var folderTags = []string{"order", "invoice"}
+
+// folderSteps are small, so that many reservations are in the folder.
+var folderSteps = []string{"--max-step", "200", "--max-batch", "200", "--wait", "500ms"}
+
+// folder is a data folder and what was handed out from it.
+type folder struct {
+	t        *testing.T
+	settings settings
+	path     string
+	highest  map[string]int64 // tag → highest ID
+}
+
+// live runs a server on the folder, takes IDs, and ends it.
+func (f *folder) live(end syscall.Signal) {
+	f.t.Helper()
+	server := f.settings.startServer(f.t, f.path, folderSteps...)
+	client := dial(f.t, server.url)
+	for _, tag := range folderTags {
+		if f.highest[tag] == 0 {
+			f.settings.run(f.t, "tag", "create", "--server", server.url, tag, "--step", "10")
+		}
+		for range 8 {
+			ranges, err := requestIDs(client, tag, 100)
+			if err != nil {
+				f.t.Fatal(err)
+			}
+			f.highest[tag] = ranges[len(ranges)-1].Last
+		}
+	}
+	if end == syscall.SIGKILL {
+		server.kill()
+		return
+	}
+	server.stop(end)
+}
+
+// requestIDs asks for IDs, and for some time again while the tag is unknown: a worker reads
+// the directory when it starts, and what is missing there is added from the store.
+func requestIDs(client requester, tag string, n int64) ([]messages.Range, error) {
+	for deadline := time.Now().Add(3 * time.Second); ; {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		ranges, err := client.NextN(ctx, tag, n)
+		cancel()
+		if !errors.Is(err, messages.ErrNoTag) || time.Now().After(deadline) {
+			return ranges, err
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// tryAll tries every damage on a copy of its own.
+func (f *folder) tryAll(all []damage) {
+	work := make(chan damage)
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	refused, served := 0, 0
+	for range 3 { // they wait for disks
+		wg.Go(func() {
+			for d := range work {
+				began := time.Now()
+				found, refusals := f.try(d)
+				mu.Lock()
+				if took := time.Since(began); took > 5*time.Second {
+					f.t.Logf("%s: took %v", d.name, took)
+				}
+				for _, what := range found {
+					f.t.Errorf("%s: %s", d.name, what)
+				}
+				refused, served = refused+refusals, served+starts-refusals
+				mu.Unlock()
+			}
+		})
+	}
+	for _, d := range all {
+		work <- d
+	}
+	close(work)
+	wg.Wait()
+	f.t.Logf("%d kinds of damage: %d starts refused, %d not", len(all), refused, served)
+}
+
+// starts is how often a damaged folder is started.
+const starts = 2
+
+// try damages a copy of the folder, and starts a server on it a few times.
+func (f *folder) try(d damage) (found []string, refused int) {
+	dir, err := os.MkdirTemp("", "idworker-e2e-damage-")
+	if err != nil {
+		return []string{err.Error()}, 0
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	data := filepath.Join(dir, "data")
+	err = os.CopyFS(data, os.DirFS(f.path))
+	if err == nil {
+		err = d.do(data)
+	}
+	if err != nil {
+		return []string{err.Error()}, 0
+	}
+	highest := make(map[string]int64)
+	for tag, id := range f.highest {
+		highest[tag] = id
+	}
+	for start := range starts {
+		what, refuses := f.start(data, highest)
+		if refuses {
+			refused++
+		}
+		for _, w := range what {
+			found = append(found, fmt.Sprintf("start %d: %s", start+1, w))
+		}
+		if len(what) > 0 {
+			break
+		}
+	}
+	return found, refused
+}
+
+// start starts a server on a damaged folder once.
+func (f *folder) start(data string, highest map[string]int64) (found []string, refused bool) {
+	address := freeAddress(f.t)
+	p := f.settings.launch(f.t, append([]string{"serve", "--demo", "--listen", address, "--data", data}, folderSteps...)...)
+	defer p.kill()
+	for deadline := time.Now().Add(readyWithin + exitWithin/2); !p.hasEnded() && !strings.Contains(p.stdout.String(), "Ctrl-C"); {
+		if time.Now().After(deadline) {
+			return []string{"neither serves nor ends: " + p.stderr.tail()}, false
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+	if p.hasEnded() {
+		complaint := p.stderr.String()
+		if code := p.cmd.ProcessState.ExitCode(); code == 0 || strings.Contains(complaint, "panic: ") || !strings.Contains(complaint, "idworker: ") {
+			found = append(found, fmt.Sprintf("ended with %d and no clear error: %s", code, complaint))
+		}
+		return found, true
+	}
+	conn, err := nats.Connect("nats://" + address)
+	if err != nil {
+		return []string{err.Error()}, false
+	}
+	defer conn.Close()
+	client := requester{conn}
+	for _, tag := range folderTags {
+		ranges, err := requestIDs(client, tag, 15)
+		switch {
+		case errors.Is(err, messages.ErrNoTag):
+			found = append(found, fmt.Sprintf("LOST: tag %s is unknown; whoever creates it again gets its IDs again", tag))
+		case err == nil && ranges[0].First <= highest[tag]:
+			found = append(found, fmt.Sprintf("DUPLICATE: %v of %s, after IDs up to %d", ranges, tag, highest[tag]))
+		case err == nil:
+			highest[tag] = ranges[len(ranges)-1].Last
+		}
+	}
+	p.signal(syscall.SIGTERM)
+	select {
+	case <-p.ended:
+	case <-time.After(exitWithin):
+		found = append(found, "does not end after TERM")
+	}
+	return found, false
+}
+
+// damage is done to a data folder.
+type damage struct {
+	name string
+	nth  int // of those to its file or folder
+	do   func(data string) error
+}
+
+// damages lists what can happen to each file and folder, at a number of places.
+func damages(t *testing.T, data string, places int) (all []damage) {
+	t.Helper()
+	err := filepath.WalkDir(data, func(path string, entry os.DirEntry, err error) error {
+		if err != nil || path == data {
+			return err
+		}
+		rel, err := filepath.Rel(data, path)
+		if err != nil {
+			return err
+		}
+		all = append(all, damage{"without " + rel, len(rel), func(data string) error { return os.RemoveAll(filepath.Join(data, rel)) }})
+		if entry.IsDir() {
+			// With one place, the other buckets are only removed: segments depend on theirs.
+			if name := entry.Name(); places == 1 && strings.HasPrefix(name, "KV_") && name != "KV_ids_segments" {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		content, err := os.ReadFile(path)
+		if err == nil && len(content) > 0 {
+			all = append(all, fileDamages(rel, len(content), places)...)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// fileDamages lists what can happen to a file. A block of messages is damaged with its
+// index beside it and without: the server trusts the index if there is one.
+func fileDamages(rel string, size, places int) (all []damage) {
+	edit := func(what string, change func([]byte) []byte) {
+		do := func(data string) error {
+			path := filepath.Join(data, rel)
+			content, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			return os.WriteFile(path, change(slices.Clone(content)), 0o600)
+		}
+		all = append(all, damage{rel + " " + what, len(all), do})
+		if filepath.Ext(rel) == ".blk" {
+			all = append(all, damage{rel + " without index.db, " + what, len(all), func(data string) error {
+				if err := os.RemoveAll(filepath.Join(data, filepath.Dir(rel), "index.db")); err != nil {
+					return err
+				}
+				return do(data)
+			}})
+		}
+	}
+	for i := range places {
+		at := (2*i + 1) * size / (2 * places) // in the middle, if it is one
+		edit(fmt.Sprintf("with byte %d of %d flipped", at, size), func(b []byte) []byte { b[at] ^= 0xff; return b })
+		edit(fmt.Sprintf("cut to %d of %d bytes", at, size), func(b []byte) []byte { return b[:at] })
+		edit(fmt.Sprintf("with zeros from %d of %d on", at, size), func(b []byte) []byte { clear(b[at:]); return b })
+	}
+	edit("with the last byte changed", func(b []byte) []byte { b[size-1] ^= 1; return b })
+	edit("empty", func([]byte) []byte { return nil })
+	edit("with the last byte missing", func(b []byte) []byte { return b[:size-1] })
+	edit("with 100 zeros appended", func(b []byte) []byte { return append(b, make([]byte, 100)...) })
+	return all
+}

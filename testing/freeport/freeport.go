@@ -1,0 +1,99 @@
+// Package freeport gives tests ports to listen on that stay theirs until they end.
+//
+// A port that was found by listening on port 0 and closing again is free for anybody:
+// until the test's server takes it, or while the server is down, the kernel may give it
+// to another test's listener, or to one end of any of the thousands of connections that
+// tests make. So these ports come from below the range that the kernel chooses from, and
+// each is held by a lock that the tests of all packages, which run at once, respect.
+package freeport
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"testing"
+)
+
+// Linux gives out ports from 32768 on, other systems from 49152 on.
+const (
+	first = 15_000
+	last  = 32_000
+)
+
+// held are the ports of this process. One file has a byte for each port, which the
+// process that holds the port has locked; the kernel unlocks it however that ends.
+var held struct {
+	sync.Mutex
+	file  *os.File
+	ports map[int]bool
+}
+
+// Get returns a port of 127.0.0.1 on which nobody listens, and which no test gets from
+// here until this one ends.
+func Get(t testing.TB) int {
+	t.Helper()
+	port, err := Take()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { release(port) })
+	return port
+}
+
+// Take is Get for a server that outlives its test: the port is held until the process
+// ends.
+func Take() (int, error) {
+	held.Lock()
+	defer held.Unlock()
+	if err := open(); err != nil {
+		return 0, err
+	}
+	for range last - first {
+		port := first + rand.IntN(last-first)
+		if held.ports[port] || lock(port, syscall.F_WRLCK) != nil {
+			continue
+		}
+		if isFree(port) {
+			held.ports[port] = true
+			return port, nil
+		}
+		_ = lock(port, syscall.F_UNLCK)
+	}
+	return 0, fmt.Errorf("no free port from %d to %d", first, last)
+}
+
+func release(port int) {
+	held.Lock()
+	defer held.Unlock()
+	delete(held.ports, port)
+	_ = lock(port, syscall.F_UNLCK)
+}
+
+// open opens the file. It stays open, for closing it would unlock everything.
+func open() (err error) {
+	if held.file != nil {
+		return nil
+	}
+	name := filepath.Join(os.TempDir(), fmt.Sprintf("idworker-test-ports-%d", os.Getuid()))
+	held.ports = make(map[int]bool)
+	held.file, err = os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
+	return err
+}
+
+// lock sets or clears the lock on a port's byte, without waiting.
+func lock(port int, kind int16) error {
+	return syscall.FcntlFlock(held.file.Fd(), syscall.F_SETLK, &syscall.Flock_t{Type: kind, Start: int64(port), Len: 1})
+}
+
+func isFree(port int) bool {
+	l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+	if err != nil {
+		return false
+	}
+	_ = l.Close()
+	return true
+}
