@@ -9,10 +9,11 @@ import (
 	"github.com/idworker/idworker/snowflake"
 )
 
-// decodeCmd takes snowflake IDs apart. It asks nobody: the layout is the flags'.
+// decodeCmd takes snowflake IDs apart. It connects to nothing: flags say which layout they
+// have.
 type decodeCmd struct {
 	Layout string    `help:"Layout of the IDs: default, twitter, sonyflake, or written out." default:"default"`
-	Epoch  time.Time `help:"When time 0 was, if not as the layout has it." placeholder:"2025-01-01T00:00:00Z"`
+	Epoch  time.Time `help:"When time 0 was, if not what the layout says." placeholder:"2025-01-01T00:00:00Z"`
 
 	IDs []string `arg:"" name:"id" help:"Snowflake IDs, decimal or base62 (11 characters)."`
 }
@@ -39,8 +40,8 @@ func (d *decodeCmd) Run(out output) error {
 	return errors.Join(w.Flush(), errors.Join(bad...))
 }
 
-// parseID reads both forms. A base62 ID always has 11 characters, of which decimals
-// of that length are all digits.
+// parseID reads both forms. A base62 ID always has 11 characters; if all of them are
+// digits, it is read as a decimal.
 func parseID(text string) (snowflake.ID, error) {
 	id, err := snowflake.Parse(text)
 	if err == nil {

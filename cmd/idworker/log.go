@@ -5,7 +5,7 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// newLogger logs to stderr, a line an event.
+// newLogger logs to stderr, one line for each event.
 func newLogger(level zapcore.Level) *zap.Logger {
 	cfg := zap.NewProductionConfig()
 	cfg.Level.SetLevel(level)

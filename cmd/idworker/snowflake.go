@@ -11,12 +11,12 @@ import (
 // snowflakeFlags say how snowflake IDs are made.
 type snowflakeFlags struct {
 	Layout     string        `help:"Layout of snowflake IDs: default, twitter, sonyflake, or written out, as decode prints it." default:"default"`
-	Epoch      time.Time     `help:"When time 0 was, if not as the layout has it." placeholder:"2025-01-01T00:00:00Z"`
-	Datacenter int64         `help:"Which of the layout's datacenters this is." default:"0"`
-	LeaseTTL   time.Duration `help:"When the worker ID of a process that died is free again." default:"30s"`
+	Epoch      time.Time     `help:"When time 0 was, if not what the layout says." placeholder:"2025-01-01T00:00:00Z"`
+	Datacenter int64         `help:"Number of this datacenter in snowflake IDs." default:"0"`
+	LeaseTTL   time.Duration `help:"How long after a process died its worker ID is free again." default:"30s"`
 	MaxAhead   time.Duration `help:"How far snowflake IDs may run ahead of the clock." default:"1s"`
 
-	MaxClockSkew time.Duration `help:"How far the clock may be from the server's and the other workers'." default:"5s"`
+	MaxClockSkew time.Duration `help:"How far the clock may differ from the server's and from those of other workers." default:"5s"`
 }
 
 // layout is the layout that the flags describe.
@@ -36,7 +36,7 @@ func (f snowflakeFlags) layout() (snowflake.Layout, error) {
 	return layout, nil
 }
 
-// lease is the configuration of the worker ID's lease as far as flags say it.
+// lease is the configuration of the worker ID's lease, as far as flags determine it.
 func (f snowflakeFlags) lease() (lease.Config, error) {
 	layout, err := f.layout()
 	return lease.Config{

@@ -61,8 +61,8 @@ type tagLsCmd struct {
 	storeFlags   `embed:""`
 }
 
-// Run prints one tag a line, sorted by name, and says which cannot be served. Entries
-// that cannot be read are named in the error.
+// Run prints one tag a line, sorted by name, and marks those that cannot be served. The
+// error names entries that cannot be read.
 func (l *tagLsCmd) Run(ctx context.Context, out output) error {
 	source, err := l.backend()
 	if err != nil {
@@ -91,7 +91,7 @@ func note(tag store.Tag) string {
 	return ""
 }
 
-// printable quotes a name that is no tag, for it may hold anything.
+// printable quotes a name that is not a valid tag, because it may contain anything.
 func printable(name string) string {
 	if messages.CheckTag(name) != nil {
 		return strconv.Quote(name)
@@ -116,12 +116,12 @@ type tagCreateCmd struct {
 
 	Tag     string `arg:"" help:"Name: A-Z a-z 0-9 _ - and dots between tokens, at most 128 bytes."`
 	Step    int64  `help:"IDs per segment: about what is used in ten minutes at peak." default:"1000"`
-	MaxStep int64  `help:"Largest step allowed; the same as the workers'." default:"1000000"`
+	MaxStep int64  `help:"Largest step allowed; the same as --max-step of serve." default:"1000000"`
 	First   int64  `help:"The first ID." default:"1"`
 }
 
 // Run writes the store first: a directory entry without a counter behind it would
-// have workers ask for what is not there.
+// make workers ask for what is not there.
 func (c *tagCreateCmd) Run(ctx context.Context, out output) error {
 	if err := checkStep(c.Tag, c.Step, c.MaxStep); err != nil {
 		return err
@@ -158,7 +158,7 @@ type tagSetCmd struct {
 
 	Tag     string `arg:"" help:"Name of the tag."`
 	Step    int64  `help:"IDs per segment." required:""`
-	MaxStep int64  `help:"Largest step allowed; the same as the workers'." default:"1000000"`
+	MaxStep int64  `help:"Largest step allowed; the same as --max-step of serve." default:"1000000"`
 }
 
 // Run changes the configured step; IDs are not touched.

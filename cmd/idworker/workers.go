@@ -18,7 +18,7 @@ type workersCmd struct {
 	installation `embed:""`
 }
 
-// Run prints a line per worker ID that is leased or was once.
+// Run prints a line for each worker ID that is leased, or was at some time.
 func (c *workersCmd) Run(ctx context.Context, out output) error {
 	return c.withJetStream(ctx, func(ctx context.Context, js jetstream.JetStream) error {
 		return c.list(ctx, js, out)

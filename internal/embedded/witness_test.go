@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
@@ -165,7 +166,19 @@ func TestWitnessGivesUp(t *testing.T) {
 	if err := s.Witness(ctx, []string{"missing"}); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v, want context.Canceled", err)
 	}
+	cancelled, ended := make(chan struct{}), false
+	cancelWitness := s.witness.cancel
+	s.witness.cancel = func() { cancelWitness(); close(cancelled) }
+	s.witness.running.Go(func() {
+		<-cancelled
+		time.Sleep(50 * time.Millisecond) // one that takes its time to end
+		ended = true
+	})
 	s.Stop()
+	if !ended {
+		t.Error("Stop does not wait for the witness")
+	}
+	s.witness.cancel = cancelWitness
 	if !s.witness.conn.IsClosed() {
 		t.Error("the witness's connection is open after Stop")
 	}
@@ -186,8 +199,14 @@ func TestWitnessFile(t *testing.T) {
 	if _, err := os.Stat(path); !os.IsNotExist(err) {
 		t.Errorf("there is a file before it can be whole: %v", err)
 	}
+	if err := os.WriteFile(path+".new", []byte("999 torn"), 0o600); err != nil { // a crash left it
+		t.Fatal(err)
+	}
 	if err := f.rewrite(); err != nil {
 		t.Fatal(err)
+	}
+	if data := read(t, path); data != "1 before\n" {
+		t.Errorf("after the first rewrite: %q", data)
 	}
 	revision := uint64(1)
 	for range maxLines(3) - 1 {

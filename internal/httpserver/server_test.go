@@ -107,12 +107,14 @@ func TestStop(t *testing.T) {
 	entered, release := make(chan struct{}), make(chan struct{})
 	defer close(release)
 	s := start(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { close(entered); <-release }))
+	var clients []net.Conn
 	for _, sends := range []string{"", "GET", "GET / HTTP/1.1\r\nHost: x\r\n\r\n"} {
 		conn, err := net.Dial("tcp", s.Address())
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer func() { _ = conn.Close() }()
+		clients = append(clients, conn)
 		if _, err := io.WriteString(conn, sends); err != nil {
 			t.Fatal(err)
 		}
@@ -124,6 +126,13 @@ func TestStop(t *testing.T) {
 	case <-stopped:
 	case <-time.After(10 * time.Second):
 		t.Fatal("Stop still waits for clients")
+	}
+	for i, conn := range clients {
+		var timeout net.Error
+		_ = conn.SetReadDeadline(time.Now().Add(10 * time.Second))
+		if _, err := io.ReadAll(conn); errors.As(err, &timeout) && timeout.Timeout() {
+			t.Errorf("client %d is still connected after Stop", i)
+		}
 	}
 	if conn, err := net.Dial("tcp", s.Address()); err == nil {
 		_ = conn.Close()

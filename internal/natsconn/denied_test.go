@@ -73,7 +73,7 @@ func TestWhenDenied(t *testing.T) {
 
 	ctx, cancel := within()
 	defer cancel()
-	ctx, explain := WhenDenied(ctx, conn)
+	_, explain := WhenDenied(ctx, conn)
 	if err := explain(nil); err != nil {
 		t.Errorf("nothing was denied: %v", err)
 	}

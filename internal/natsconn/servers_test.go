@@ -68,8 +68,8 @@ func TestServers(t *testing.T) {
 }
 
 func TestWithoutURL(t *testing.T) {
-	_, err := url.Parse("nats://u:" + canary + "@a:port")
-	if got := WithoutURL(err); !errors.Is(got, ErrURL) || strings.Contains(got.Error(), canary) {
+	unreadable := &url.Error{Op: "parse", URL: "nats://u:" + canary + "@a:port", Err: errors.New("invalid port")}
+	if got := WithoutURL(unreadable); !errors.Is(got, ErrURL) || strings.Contains(got.Error(), canary) {
 		t.Errorf("%v, want ErrURL", got)
 	}
 	if got := WithoutURL(nats.ErrNoServers); !errors.Is(got, nats.ErrNoServers) {
