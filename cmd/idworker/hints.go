@@ -12,7 +12,9 @@ import (
 	"github.com/idworker/idworker/internal/durability"
 	"github.com/idworker/idworker/internal/embedded"
 	"github.com/idworker/idworker/internal/natsconn"
+	"github.com/idworker/idworker/messages/enrich"
 	"github.com/idworker/idworker/snowflake/lease"
+	"github.com/idworker/idworker/store"
 )
 
 // Libraries say what is wrong, and this file says which flag or command mends it. It is the
@@ -48,7 +50,7 @@ func isLines(text string, all []error) bool {
 
 // hints are what can be done about an error, or "". The first one that knows it counts.
 var hints = []func(error) string{
-	hintDenied, hintForeignStore, hintUnsafe, hintMissing, hintClockLost, hintDataFolder, hintDoctor,
+	hintDenied, hintForeignStore, hintUnsafe, hintMissing, hintClockLost, hintDataFolder, hintTable, hintTarget, hintDoctor,
 }
 
 func hintDenied(err error) string {
@@ -118,6 +120,25 @@ func hintClockLost(err error) string {
 	}
 	return fmt.Sprintf("stop all workers for longer than %v, then delete the key %s of the bucket %s and start them again",
 		lost.StopFor, lost.Key, lost.Bucket)
+}
+
+func hintTable(err error) string {
+	if errors.Is(err, store.ErrNoTable) {
+		return "serve --migrate creates it"
+	}
+	return ""
+}
+
+// hintTarget is for the stream that takes enriched events.
+func hintTarget(err error) string {
+	var target *enrich.TargetError
+	switch {
+	case !errors.As(err, &target):
+		return ""
+	case target.Stream == "":
+		return "create one for it, with --allow-batch"
+	}
+	return "allow them: nats stream edit " + target.Stream + " --allow-batch"
 }
 
 // hintDoctor is for what only a doctor finds.

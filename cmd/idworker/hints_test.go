@@ -15,7 +15,9 @@ import (
 	"github.com/idworker/idworker/internal/embedded"
 	"github.com/idworker/idworker/internal/natsconn"
 	"github.com/idworker/idworker/internal/resource"
+	"github.com/idworker/idworker/messages/enrich"
 	"github.com/idworker/idworker/snowflake/lease"
+	"github.com/idworker/idworker/store"
 )
 
 // hinted are errors that have a remedy, with what names it.
@@ -36,6 +38,9 @@ var hinted = []struct {
 	{&lease.ClockLostError{StopFor: time.Minute, Bucket: "ids_config", Key: "clock"}, "stop all workers for longer than 1m0s"},
 	{embedded.ErrInUse, "choose another --data"},
 	{embedded.ErrDamaged, "tags whose --first"},
+	{store.ErrNoTable, "serve --migrate creates it"},
+	{&enrich.TargetError{Err: enrich.ErrNoTarget, Subject: "a.>"}, "create one for it, with --allow-batch"},
+	{&enrich.TargetError{Err: enrich.ErrNoBatches, Subject: "a.>", Stream: "S"}, "nats stream edit S --allow-batch"},
 	{&doctor.DifferentError{Difference: "replicas 3, were 1"}, "provision with these flags"},
 	{doctor.ErrOtherLayout, "give workers the same --layout"},
 	{durability.ErrNoSync, "sync_interval: always"},
