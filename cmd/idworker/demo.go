@@ -11,6 +11,7 @@ import (
 
 	"github.com/idworker/idworker/internal/backend"
 	"github.com/idworker/idworker/internal/natsconn"
+	"github.com/idworker/idworker/internal/tags"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
 )
@@ -27,17 +28,10 @@ const (
 func demo(ctx context.Context, out output, own installation, source backend.Backend) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	err := own.withTags(ctx, source, func(ctx context.Context, t tags) error {
-		err := t.store.CreateTag(ctx, store.Tag{Name: demoTag, Step: demoStep, Next: 1})
-		if errors.Is(err, store.ErrTagExists) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		return t.directory.Put(ctx, demoTag, demoStep)
+	err := own.withTags(ctx, source, func(ctx context.Context, t *tags.Tags) error {
+		return t.Create(ctx, store.Tag{Name: demoTag, Step: demoStep, Next: 1})
 	})
-	if err != nil {
+	if err != nil && !errors.Is(err, store.ErrTagExists) {
 		return err
 	}
 	conn, _, err := own.connect()

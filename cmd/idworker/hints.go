@@ -12,6 +12,7 @@ import (
 	"github.com/idworker/idworker/internal/durability"
 	"github.com/idworker/idworker/internal/embedded"
 	"github.com/idworker/idworker/internal/natsconn"
+	"github.com/idworker/idworker/internal/tags"
 	"github.com/idworker/idworker/messages/enrich"
 	"github.com/idworker/idworker/snowflake/lease"
 	"github.com/idworker/idworker/store"
@@ -31,12 +32,25 @@ func explain(err error) string {
 		}
 		return strings.Join(lines, "\n")
 	}
-	for _, hint := range hints {
-		if remedy := hint(err); remedy != "" {
-			return err.Error() + "; " + remedy
-		}
+	if hint := hintFor(err); hint != "" {
+		return err.Error() + "; " + hint
 	}
 	return err.Error()
+}
+
+// hintFor is what can be done about an error, or "". The first hint that fits counts.
+func hintFor(err error) string {
+	for _, hint := range hints {
+		if text := hint(err); text != "" {
+			return text
+		}
+	}
+	for _, sentinel := range sentinelHints {
+		if errors.Is(err, sentinel.err) {
+			return sentinel.hint
+		}
+	}
+	return ""
 }
 
 // isLines reports whether a text is that of errors.Join.
@@ -48,9 +62,30 @@ func isLines(text string, all []error) bool {
 	return text == strings.Join(lines, "\n")
 }
 
-// hints are what can be done about an error, or "". The first one that knows it counts.
-var hints = []func(error) string{
-	hintDenied, hintForeignStore, hintUnsafe, hintMissing, hintClockLost, hintDataFolder, hintTable, hintTarget, hintDoctor,
+// hints are those that depend on what an error says.
+var hints = []func(error) string{hintDenied, hintForeignStore, hintUnsafe, hintClockLost, hintTarget}
+
+const (
+	hintProvision = "an administrator makes it: idworker provision; so does the first process that needs it, idworker serve say, if it may"
+	hintSync      = "make sure of sync_interval: always in the jetstream block of every server; nats.conf shows how a user may ask"
+)
+
+// sentinelHints are those that only depend on what an error is.
+var sentinelHints = []struct {
+	err  error
+	hint string
+}{
+	{jetstream.ErrBucketNotFound, hintProvision},
+	{jetstream.ErrStreamNotFound, hintProvision},
+	{jetstream.ErrConsumerNotFound, hintProvision},
+	{embedded.ErrInUse, "stop that process, connect to it with --server, or choose another --data"},
+	{embedded.ErrDamaged, "restore a backup, or start over in another --data folder, with tags whose --first is above all IDs in use"},
+	{store.ErrNoTable, "serve --migrate creates it"},
+	{tags.ErrMaybeCreated, "see idworker tag ls"},
+	{doctor.ErrDifferent, "idworker provision with these flags would change it"},
+	{doctor.ErrOtherLayout, "give workers the same --layout"},
+	{durability.ErrNoSync, hintSync},
+	{durability.ErrSyncUnknown, hintSync},
 }
 
 func hintDenied(err error) string {
@@ -64,16 +99,6 @@ func hintDenied(err error) string {
 		return "set --inbox-prefix to the one of this user"
 	}
 	return "nats.conf shows which rights each role needs"
-}
-
-func hintDataFolder(err error) string {
-	switch {
-	case errors.Is(err, embedded.ErrInUse):
-		return "stop that process, connect to it with --server, or choose another --data"
-	case errors.Is(err, embedded.ErrDamaged):
-		return "restore a backup, or start over in another --data folder, with tags whose --first is above all IDs in use"
-	}
-	return ""
 }
 
 func hintForeignStore(err error) string {
@@ -103,16 +128,6 @@ func hintUnsafe(err error) string {
 	return "copy its entries to one without, and keep them when you replace it: an empty bucket hands out all IDs again"
 }
 
-// hintMissing is for what somebody has to make.
-func hintMissing(err error) string {
-	for _, missing := range []error{jetstream.ErrBucketNotFound, jetstream.ErrStreamNotFound, jetstream.ErrConsumerNotFound} {
-		if errors.Is(err, missing) {
-			return "an administrator makes it: idworker provision; so does the first process that needs it, idworker serve say, if it may"
-		}
-	}
-	return ""
-}
-
 func hintClockLost(err error) string {
 	var lost *lease.ClockLostError
 	if !errors.As(err, &lost) {
@@ -120,13 +135,6 @@ func hintClockLost(err error) string {
 	}
 	return fmt.Sprintf("stop all workers for longer than %v, then delete the key %s of the bucket %s and start them again",
 		lost.StopFor, lost.Key, lost.Bucket)
-}
-
-func hintTable(err error) string {
-	if errors.Is(err, store.ErrNoTable) {
-		return "serve --migrate creates it"
-	}
-	return ""
 }
 
 // hintTarget is for the stream that takes enriched events.
@@ -139,18 +147,4 @@ func hintTarget(err error) string {
 		return "create one for it, with --allow-batch"
 	}
 	return "allow them: nats stream edit " + target.Stream + " --allow-batch"
-}
-
-// hintDoctor is for what only a doctor finds.
-func hintDoctor(err error) string {
-	var different *doctor.DifferentError
-	switch {
-	case errors.As(err, &different):
-		return "idworker provision with these flags would change it"
-	case errors.Is(err, doctor.ErrOtherLayout):
-		return "give workers the same --layout"
-	case errors.Is(err, durability.ErrNoSync), errors.Is(err, durability.ErrSyncUnknown):
-		return "make sure of sync_interval: always in the jetstream block of every server; nats.conf shows how a user may ask"
-	}
-	return ""
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/idworker/idworker/internal/embedded"
 	"github.com/idworker/idworker/internal/natsconn"
 	"github.com/idworker/idworker/internal/resource"
+	"github.com/idworker/idworker/internal/tags"
 	"github.com/idworker/idworker/messages/enrich"
 	"github.com/idworker/idworker/snowflake/lease"
 	"github.com/idworker/idworker/store"
@@ -41,7 +42,8 @@ var hinted = []struct {
 	{store.ErrNoTable, "serve --migrate creates it"},
 	{&enrich.TargetError{Err: enrich.ErrNoTarget, Subject: "a.>"}, "create one for it, with --allow-batch"},
 	{&enrich.TargetError{Err: enrich.ErrNoBatches, Subject: "a.>", Stream: "S"}, "nats stream edit S --allow-batch"},
-	{&doctor.DifferentError{Difference: "replicas 3, were 1"}, "provision with these flags"},
+	{tags.ErrMaybeCreated, "see idworker tag ls"},
+	{doctor.ErrDifferent, "provision with these flags"},
 	{doctor.ErrOtherLayout, "give workers the same --layout"},
 	{durability.ErrNoSync, "sync_interval: always"},
 }

@@ -9,7 +9,6 @@ package doctor
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -146,7 +145,6 @@ var ErrOtherLayout = errors.New("the installation has another layout")
 // ErrClockOff is wrapped by the finding that the clock differs too much from the server's.
 var ErrClockOff = errors.New("the clock is off")
 
-// DifferentError says that a resource can be used, but is not as it would be provisioned.
-type DifferentError struct{ Difference string }
-
-func (e *DifferentError) Error() string { return fmt.Sprintf("it is different: %s", e.Difference) }
+// ErrDifferent is wrapped by the warning that a resource can be used, but is not as it would
+// be provisioned.
+var ErrDifferent = errors.New("it is different")

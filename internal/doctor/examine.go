@@ -58,7 +58,7 @@ func (d *Doctor) examineResources(ctx context.Context, find func(Finding)) {
 			return err
 		})
 		if err == nil && difference != "" {
-			find(Finding{What: r.String(), Err: &DifferentError{difference}, Warning: true})
+			find(Finding{What: r.String(), Err: fmt.Errorf("%w: %s", ErrDifferent, difference), Warning: true})
 			continue
 		}
 		find(Finding{What: r.String(), Err: err, Good: "as it should be"})
