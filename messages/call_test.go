@@ -74,7 +74,7 @@ func TestClientAsksAgain(t *testing.T) {
 	}
 }
 
-// TestClientWaitsForWorker: there is nobody at first.
+// TestClientWaitsForWorker: at first there is no worker.
 func TestClientWaitsForWorker(t *testing.T) {
 	srv := natstest.Start(t)
 	client := messages.NewClient(srv.Connect(t), messages.DefaultPrefix)
@@ -92,8 +92,7 @@ func TestClientWaitsForWorker(t *testing.T) {
 	}
 }
 
-// TestClientTakesEarlyAnswers: a request that is answered late, when others have been
-// sent, is not given up.
+// TestClientTakesEarlyAnswers: a late answer still counts after further requests were sent.
 func TestClientTakesEarlyAnswers(t *testing.T) {
 	nc := natstest.Start(t).Connect(t)
 	client := messages.NewClient(nc, messages.DefaultPrefix)
@@ -113,7 +112,7 @@ func TestClientTakesEarlyAnswers(t *testing.T) {
 	}
 }
 
-// TestClientGivesUp: when ctx ends, the error tells that, and why there was no ID.
+// TestClientGivesUp: when ctx ends, the error says so, and why there was no ID.
 func TestClientGivesUp(t *testing.T) {
 	nc := natstest.Start(t).Connect(t)
 	client := messages.NewClient(nc, messages.DefaultPrefix)
@@ -154,8 +153,7 @@ func TestClientGivesUp(t *testing.T) {
 	}
 }
 
-// TestClientPauses: between requests there are pauses that grow, however quickly each is
-// refused.
+// TestClientPauses: the pauses between requests grow, however quickly each is refused.
 func TestClientPauses(t *testing.T) {
 	srv := natstest.Start(t)
 	answer(t, srv.Connect(t), "unavailable", message("", "503", "no IDs"))
@@ -192,7 +190,7 @@ func TestClientContextOver(t *testing.T) {
 	}
 }
 
-// TestClientReturnsAtOnce: what asking again does not cure is asked once.
+// TestClientReturnsAtOnce: if asking again would not help, the client asks once.
 func TestClientReturnsAtOnce(t *testing.T) {
 	nc := natstest.Start(t).Connect(t)
 	client := messages.NewClient(nc, messages.DefaultPrefix)
@@ -269,8 +267,8 @@ func TestClientConnectionEnds(t *testing.T) {
 	}
 }
 
-// TestClientOutlivesServer: the server is away for a while. Nothing is sent meanwhile,
-// and the call goes on when it is back.
+// TestClientOutlivesServer: while the server is away nothing is sent, and the call goes on
+// when it is back.
 func TestClientOutlivesServer(t *testing.T) {
 	srv := natstest.Start(t)
 	worker, nc := srv.Connect(t), srv.Connect(t)
@@ -327,7 +325,7 @@ func TestClientNotPermitted(t *testing.T) {
 			t.Errorf("the tag that is allowed: %v", err)
 		}
 	}
-	// Nor is one that was about something else on the same subject.
+	// Nor is an error about something else on the same subject.
 	mute, err := nats.Connect(srv.URL(), nats.UserInfo("order", ""), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
 	if err != nil {
 		t.Fatal(err)
@@ -353,8 +351,8 @@ func TestClientNotPermitted(t *testing.T) {
 	}
 }
 
-// TestClientLeavesNothingBehind: no subscription stays when a call is over, the one of
-// all requests excepted.
+// TestClientLeavesNothingBehind: when a call is over, no subscription is left but the one
+// that all requests share.
 func TestClientLeavesNothingBehind(t *testing.T) {
 	nc := natstest.Start(t).Connect(t)
 	client := messages.NewClient(nc, messages.DefaultPrefix)

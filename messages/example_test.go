@@ -36,7 +36,7 @@ func ExampleDecodeRanges_short() {
 	// Output: malformed reply: 3 IDs, asked for 5
 }
 
-// An error reply is told by its code.
+// The code tells error replies apart.
 func ExampleDecodeReply() {
 	msg := &nats.Msg{Header: nats.Header{
 		micro.ErrorCodeHeader: {"404"},

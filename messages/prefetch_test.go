@@ -70,8 +70,8 @@ func prefetch(t testing.TB, nc *nats.Conn, tag string, cfg messages.PrefetchConf
 	return p
 }
 
-// TestPrefetchEachOnce: many goroutines take all IDs of a stretch of numbers but those
-// that were on hand at the end, and none twice.
+// TestPrefetchEachOnce: many goroutines take all IDs of a stretch of numbers, except those
+// in memory at the end, and none twice.
 func TestPrefetchEachOnce(t *testing.T) {
 	const callers, each = 16, 50_000
 	for name, cfg := range map[string]messages.PrefetchConfig{
@@ -177,7 +177,7 @@ func TestPrefetchCloseWhileWaiting(t *testing.T) {
 	}
 }
 
-// TestPrefetchClosed: what is in memory is not handed out any more.
+// TestPrefetchClosed: IDs in memory are no longer handed out.
 func TestPrefetchClosed(t *testing.T) {
 	srv := natstest.Start(t)
 	source := startNumbers(t, srv.Connect(t), "order", 1, 10_000)
@@ -194,8 +194,7 @@ func TestPrefetchClosed(t *testing.T) {
 	}
 }
 
-// TestPrefetchErrors: an error that lasts reaches all callers who wait, and goes away when
-// its cause does.
+// TestPrefetchErrors: a lasting error reaches all waiting callers, and ends with its cause.
 func TestPrefetchErrors(t *testing.T) {
 	const callers = 50
 	srv := natstest.Start(t)
@@ -240,8 +239,8 @@ func TestPrefetchErrors(t *testing.T) {
 	}
 }
 
-// TestPrefetchWaits: what keeps workers from answering is told when ctx ends, not
-// before, and the IDs that come then are used.
+// TestPrefetchWaits: the reason why no worker answers is returned when ctx ends, not before,
+// and IDs that come in time are used.
 func TestPrefetchWaits(t *testing.T) {
 	srv := natstest.Start(t)
 	nc := srv.Connect(t)
@@ -324,7 +323,7 @@ func TestPrefetchFollowsRate(t *testing.T) {
 	}
 }
 
-// TestPrefetchAllocatesNothing on the way that nearly all calls go.
+// TestPrefetchAllocatesNothing on the path that nearly all calls take.
 func TestPrefetchAllocatesNothing(t *testing.T) {
 	srv := natstest.Start(t)
 	respond(t, srv.Connect(t), "order", func(number int64, req *nats.Msg) {

@@ -21,7 +21,7 @@ func TestPrefix(t *testing.T) {
 	}
 }
 
-// TestNamesOnTheWire spells out the contract, for other languages rely on it.
+// TestNamesOnTheWire spells out the contract, on which clients in other languages depend.
 func TestNamesOnTheWire(t *testing.T) {
 	p := messages.DefaultPrefix
 	for _, c := range []struct{ got, want string }{

@@ -25,7 +25,7 @@ func wantLiteral(t testing.TB, subject string, tokens int) {
 	}
 }
 
-// The rules in another notation than the code has them.
+// The rules in another notation than in the code.
 var (
 	tokenRule = regexp.MustCompile(`\A[A-Za-z0-9_-]+\z`)
 	tagRule   = regexp.MustCompile(`\A[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*\z`)

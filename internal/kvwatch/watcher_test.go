@@ -31,7 +31,7 @@ func bucket(t *testing.T, keys int) jetstream.KeyValue {
 	return kv
 }
 
-// TestEntriesThenChanges: what there is, nil, what changes.
+// TestEntriesThenChanges: the existing entries come first, then nil, then changes.
 func TestEntriesThenChanges(t *testing.T) {
 	kv := bucket(t, 3)
 	w, err := kvwatch.Open(t.Context(), kv)

@@ -86,8 +86,8 @@ func TestDecodeGrant(t *testing.T) {
 	}
 }
 
-// TestLoadMessagesThatAreNone: what is no JSON object with numbers that fit, both
-// decoders refuse.
+// TestLoadMessagesThatAreNone: both decoders refuse whatever is not a JSON object with
+// numbers in range.
 func TestLoadMessagesThatAreNone(t *testing.T) {
 	for _, data := range []string{
 		"", "null", "1", "[]", `"order"`, "{", `{"step":1e99}`, `{"step":1.5}`, `{"seq":-1}`, "\x00\xff",

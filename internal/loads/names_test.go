@@ -11,8 +11,7 @@ import (
 	"github.com/idworker/idworker/messages"
 )
 
-// TestNames spells the names out: processes of other versions and the rights in nats.conf
-// rely on them.
+// TestNames spells out the names: other versions and the rights in nats.conf depend on them.
 func TestNames(t *testing.T) {
 	p := messages.DefaultPrefix
 	for _, c := range []struct{ got, want string }{
@@ -59,7 +58,7 @@ func wantLiteral(t testing.TB, subject string, tokens int) {
 	}
 }
 
-// tokenRule is the rule in another notation than the code has it.
+// tokenRule is the rule in another notation than in the code.
 var tokenRule = regexp.MustCompile(`\A[A-Za-z0-9_-]+\z`)
 
 // tags draws well-formed tags.

@@ -85,7 +85,7 @@ func TestApply(t *testing.T) {
 	}
 }
 
-// TestApplyKeepsWhatWasMeant: settings that nobody here knows of stay.
+// TestApplyKeepsWhatWasMeant: settings unknown to this code are kept.
 func TestApplyKeepsWhatWasMeant(t *testing.T) {
 	js := openJetStream(t)
 	if _, err := js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: "b", MaxBytes: 1 << 20, Description: "mine", TTL: time.Hour}); err != nil {
@@ -120,7 +120,7 @@ func TestEnsure(t *testing.T) {
 	}
 }
 
-// TestCannotBe: what cannot be put right in place is an error, and nothing is touched.
+// TestCannotBe: what cannot be corrected in place is an error, and nothing is changed.
 func TestCannotBe(t *testing.T) {
 	js := openJetStream(t)
 	if _, err := js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: "b", Storage: jetstream.MemoryStorage}); err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/idworker/idworker/testing/natstest"
 )
 
-// Something is away while events wait, and comes back: nothing is lost, nothing changes
-// places, and the log has a line for either.
+// Something is away while events wait, and comes back: nothing is lost or out of order, and
+// the log has one line for each.
 func TestAway(t *testing.T) {
 	t.Parallel()
 	const n = 300
@@ -59,7 +59,7 @@ func TestAway(t *testing.T) {
 	}
 }
 
-// A source or a target that is deleted and made anew is another one.
+// A source or a target that is deleted and created again is another stream.
 func TestStreamMadeAnew(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)

@@ -10,8 +10,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Tests of the chain: an enricher ends at every point of a step at which that can matter,
-// and another one takes up from there.
+// Tests of the chain: an enricher dies at every point of a step at which that can matter,
+// and another one takes over from there.
 
 const steps = 30 // events of one batch in these tests
 
@@ -56,8 +56,8 @@ func crashed(b *bed, published bool) (e *Enricher, msgs []*nats.Msg) {
 	return e, batch.msgs
 }
 
-// One that dies before it publishes, or after it and before anybody knows, leaves
-// nothing behind that is done twice or not at all: however late the next one comes.
+// An enricher that dies before it publishes, or after that but before anybody knows, leaves
+// nothing that is done twice or not at all, however late the next one comes.
 func TestPlanIsFinishedOnce(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -82,7 +82,7 @@ func TestPlanIsFinishedOnce(t *testing.T) {
 	}
 }
 
-// A batch that arrived counts as arrived although the target holds none of it any more.
+// A batch that arrived counts as arrived even if all of it is gone from the target.
 func TestPlanOfConsumedEventsIsFinished(t *testing.T) {
 	b := newBed(t)
 	b.publish(1, steps)
@@ -107,7 +107,8 @@ func purge(b *bed, keep uint64) {
 	}
 }
 
-// One that was paused with its batch ready and wakes up after others went on is refused.
+// An enricher that was paused with its batch ready, and wakes up after others have gone on,
+// is refused.
 func TestLateWriterIsRefused(t *testing.T) {
 	b := newBed(t)
 	b.publish(1, steps)
@@ -126,7 +127,7 @@ func TestLateWriterIsRefused(t *testing.T) {
 	b.expectAll(2 * steps)
 }
 
-// Somebody else's messages in the target are told from a batch that arrived.
+// Other writers' messages in the target are not mistaken for a batch that arrived.
 func TestForeignMessagesInTarget(t *testing.T) {
 	for _, published := range []bool{false, true} {
 		t.Run(fmt.Sprintf("published=%v", published), func(t *testing.T) {
@@ -146,7 +147,7 @@ func TestForeignMessagesInTarget(t *testing.T) {
 	}
 }
 
-// Where nobody can tell whether a batch arrived, it is not guessed.
+// If nothing can tell whether a batch arrived, the enricher does not guess.
 func TestAmbiguousTarget(t *testing.T) {
 	b := newBed(t)
 	b.publish(1, steps)
@@ -193,7 +194,7 @@ func TestPlannedEventRemovedFromSource(t *testing.T) {
 	}
 }
 
-// A lost record is taken up where the target ends.
+// After its record is lost, an enrichment goes on where the target ends.
 func TestLostRecord(t *testing.T) {
 	b := newBed(t)
 	b.publish(1, steps)

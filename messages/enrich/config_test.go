@@ -8,7 +8,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// What cannot work is refused at the start, in words that say what is allowed.
+// Settings that cannot work are refused at the start, and the error says what is allowed.
 func TestBadEnrichments(t *testing.T) {
 	b := newBed(t)
 	for _, cfg := range []jetstream.StreamConfig{
@@ -64,7 +64,7 @@ func TestBadEnrichments(t *testing.T) {
 	}
 }
 
-// Two enrichments of different events cannot share a record: each would pass the other's.
+// Two enrichments of different events cannot share a record: each would skip the other's.
 func TestOtherFilterIsRefused(t *testing.T) {
 	b := newBed(t)
 	b.publish(1, 1)

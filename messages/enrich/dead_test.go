@@ -13,7 +13,7 @@ import (
 	"github.com/idworker/idworker/testing/natstest"
 )
 
-// Events that cannot be stamped are dead letters with the reason, and hold nobody up.
+// Events that cannot be stamped become dead letters with the reason, and delay no others.
 func TestDeadLetters(t *testing.T) {
 	b := newBed(t, func(o *server.Options) { o.MaxPayload = 4096 })
 	b.ids.tags = map[string]bool{"eu": true}
@@ -64,7 +64,7 @@ func TestDeadLetters(t *testing.T) {
 	}
 }
 
-// Without a dead-letter subject nothing passes an event that cannot be stamped.
+// Without a dead-letter subject an event that cannot be stamped stops the enrichment.
 func TestWithoutDeadLetterSubjectEnrichingStands(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -91,7 +91,7 @@ func TestWithoutDeadLetterSubjectEnrichingStands(t *testing.T) {
 	b.await(2)
 }
 
-// An event that has an ID keeps it, and only the others use one up. Instructions to the
+// An event that has an ID keeps it, and only the others take one. Headers that instruct the
 // server are not passed on.
 func TestExistingIDIsKept(t *testing.T) {
 	b := newBed(t)

@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 	)
 }
 
-// counter hands out IDs as workers would, and can be out of them.
+// counter hands out IDs as workers would, and can run out of them.
 type counter struct {
 	last atomic.Int64
 	away atomic.Bool

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Reading ends when it is told to, also while the consumer is being replaced.
+// Reading ends when told to, even while the consumer is being replaced.
 func TestReaderClosesDuringReset(t *testing.T) {
 	b := newBed(t)
 	for range 30 {

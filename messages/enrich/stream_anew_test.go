@@ -7,8 +7,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// The source was deleted, made anew and filled in the middle of a turn, and the consumer
-// was replaced by one that reads the new stream where it was in the old one.
+// The source was deleted, created again and filled in the middle of a turn, and the consumer
+// was replaced by one that reads the new stream from where it was in the old one.
 func TestSourceMadeAnewInTheTurn(t *testing.T) {
 	b := newBed(t)
 	b.publish(1, 10)

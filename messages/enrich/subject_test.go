@@ -46,7 +46,7 @@ func TestPatternsAsTheServer(t *testing.T) {
 	})
 }
 
-// A plan tells each event's ID, also when the first ones are taken off.
+// A plan knows each event's ID, even after the first ones are removed.
 func TestPlan(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		want := make(map[uint64]int64)

@@ -8,8 +8,8 @@ import (
 	"github.com/idworker/idworker/messages"
 )
 
-// A turn ends with an error when the source cannot be read any more. An owner that only
-// goes on saving the record would hold everything up for ever.
+// A turn ends with an error when the source can no longer be read. An owner that kept
+// saving its record would block everything for ever.
 func TestTurnEndsWithItsReader(t *testing.T) {
 	b := newBed(t)
 	e, err := Open(t.Context(), b.config())

@@ -20,7 +20,7 @@ func (s slow) NextN(ctx context.Context, tag string, n int64) ([]messages.Range,
 	return s.counter.NextN(ctx, tag, n)
 }
 
-// Enrichers do not hand the turn to and fro when a batch takes longer than a turn.
+// Enrichers do not pass the turn back and forth when a batch takes longer than a turn.
 func TestTurnLastsForABatch(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)

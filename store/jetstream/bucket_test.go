@@ -66,7 +66,7 @@ func TestCreateLeavesAnExistingBucket(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := s.stream.CachedInfo()
-	// Three replicas cannot be had on one server; the bucket exists, so nobody asks.
+	// One server cannot have three replicas; but the bucket exists, so nothing is checked.
 	if err := Create(t.Context(), c.js(t), "ids", 3); err != nil {
 		t.Fatal(err)
 	}

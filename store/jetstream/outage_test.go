@@ -104,7 +104,7 @@ func TestReplicaStoppedUnderLoad(t *testing.T) {
 	l.stop()
 }
 
-// lossy is a bucket whose next answers get lost.
+// lossy is a bucket that loses its next answers.
 type lossy struct {
 	natsjs.KeyValue
 	writes bool // whether the lost answer is that of a write that took place
@@ -126,8 +126,8 @@ func (l *lossy) Update(ctx context.Context, key string, value []byte, revision u
 	return 0, errLost
 }
 
-// Written or not, what an answer was lost for is not handed out, and Reserve does
-// not try to find out.
+// If an answer is lost, its range is not handed out, whether it was written or not, and
+// Reserve does not try to find out.
 func TestLostAnswerIsBurnt(t *testing.T) {
 	s := fresh(t, single{natstest.Start(t)}, "ids", 1)
 	newTag(t, s, "order")

@@ -72,7 +72,7 @@ func TestInsertIDOfAnotherStatementIsNotUsed(t *testing.T) {
 }
 
 // With a trigger on the table, the server answers with no insert ID or with another:
-// neither is taken for max_id.
+// neither is mistaken for max_id.
 func TestInsertIDBesideATriggerIsNotUsed(t *testing.T) {
 	for _, trigger := range []string{
 		"AFTER UPDATE ON leaf_alloc FOR EACH ROW INSERT INTO audit (n) VALUES (NEW.max_id)",
@@ -140,7 +140,7 @@ func TestReadOnlyServer(t *testing.T) {
 	}
 }
 
-// Tables of the same name in two databases are two.
+// Tables of the same name in two databases are two stores.
 func TestNameTellsDatabasesApart(t *testing.T) {
 	for _, test := range []struct{ database, table, want string }{
 		{"leaf", "leaf_alloc", "leaf.leaf_alloc"}, {"copy", "leaf_alloc", "copy.leaf_alloc"}, {"leaf", "copy.leaf_alloc", "copy.leaf_alloc"},

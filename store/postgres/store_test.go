@@ -51,7 +51,7 @@ func counting(t *testing.T, db *dbtest.DB) *Store {
 	return s
 }
 
-// The row arrives before the commit; if that fails, the range is not ours.
+// The row arrives before the commit; if the commit fails, the range is not ours.
 func TestCommitThatFailsIsNoReservation(t *testing.T) {
 	db := dbtest.Postgres(t)
 	s := counting(t, db)
@@ -66,7 +66,7 @@ func TestCommitThatFailsIsNoReservation(t *testing.T) {
 	}
 }
 
-// Where commits are acknowledged before they are on disk, ours are not.
+// Even where commits are acknowledged before they are on disk by default, ours are not.
 func TestAcknowledgedReservationSurvivesAKill(t *testing.T) {
 	srv := dbtest.StartPostgres(t)
 	s := counting(t, srv.DB)
@@ -103,7 +103,7 @@ func TestReadOnlyServer(t *testing.T) {
 	}
 }
 
-// Tables of the same name in two databases are two.
+// Tables of the same name in two databases are two stores.
 func TestNameTellsDatabasesApart(t *testing.T) {
 	for _, test := range []struct{ database, table, want string }{
 		{"leaf", "leaf_alloc", "leaf.leaf_alloc"}, {"copy", "leaf_alloc", "copy.leaf_alloc"}, {"leaf", "public.leaf_alloc", "leaf.public.leaf_alloc"},
