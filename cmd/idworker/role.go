@@ -1,14 +1,10 @@
 package main
 
 import (
-	"github.com/idworker/idworker/internal/agreement"
 	"github.com/idworker/idworker/internal/backend"
+	"github.com/idworker/idworker/internal/doctor"
 	"github.com/idworker/idworker/internal/rights"
 	"github.com/idworker/idworker/messages"
-	"github.com/idworker/idworker/messages/enrich"
-	"github.com/idworker/idworker/snowflake/lease"
-	jetstreamstore "github.com/idworker/idworker/store/jetstream"
-	"github.com/idworker/idworker/worker"
 )
 
 // role is whose needs a doctor looks at: one of those of package rights, or all.
@@ -27,16 +23,9 @@ func (r role) counts() bool { return r == roleAll || r.is(rights.Loader) || r.is
 
 // needs are the rights without which a role cannot do its work.
 func (r role) needs(p messages.Prefix, kind backend.Kind) rights.Rights {
+	inJetStream := kind == backend.JetStream
 	if r == roleAll {
-		return rights.Join(role(rights.Worker).needs(p, kind), role(rights.Loader).needs(p, kind))
+		return rights.Join(doctor.Needs(p, rights.Worker, inJetStream), doctor.Needs(p, rights.Loader, inJetStream))
 	}
-	one := rights.Role(r)
-	if one == rights.Enricher {
-		return enrich.Rights(p, one)
-	}
-	need := rights.Join(worker.Rights(p, one), lease.Rights(p, one), agreement.Rights(p, one))
-	if kind == backend.JetStream {
-		need = rights.Join(need, jetstreamstore.Rights(p, one))
-	}
-	return need
+	return doctor.Needs(p, rights.Role(r), inJetStream)
 }

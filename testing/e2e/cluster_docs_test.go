@@ -61,9 +61,9 @@ func clusterUser(name string, addresses []string) settings {
 	u := userNamed(name)
 	var urls []string
 	for _, a := range addresses {
-		urls = append(urls, "nats://"+u.name+":"+u.password()+"@"+a)
+		urls = append(urls, "nats://"+u.Name+":"+password(u)+"@"+a)
 	}
-	return settings{env: []string{"NATS_URL=" + strings.Join(urls, ","), "IDWORKER_INBOX_PREFIX=" + u.inbox}}
+	return settings{env: []string{"NATS_URL=" + strings.Join(urls, ","), "IDWORKER_INBOX_PREFIX=" + u.Inbox}}
 }
 
 // startCluster starts three servers with the configuration in the docs, on

@@ -11,6 +11,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/idworker/idworker/testing/natsconf"
 	"github.com/idworker/idworker/testing/natstest"
 )
 
@@ -24,27 +25,14 @@ var natsServer = sync.OnceValues(func() (string, error) {
 	return path, nil
 })
 
-// user is a user of nats.conf.
-type user struct {
-	name, account, inbox string
-}
-
-func (u user) password() string { return "secret-of-" + u.name }
-
 // users are all users of nats.conf but the system account's.
-var users = []user{
-	{"worker", "IDS", "_INBOX_worker"},
-	{"loader", "IDS", "_INBOX_loader"},
-	{"admin", "IDS", "_INBOX_admin"},
-	{"caller", "IDS", "_INBOX_caller.any"},
-	{"order", "IDS", "_INBOX_caller.order"},
-	{"enricher", "ORDERS", "_INBOX_enricher"},
-	{"orders-admin", "ORDERS", "_INBOX_orders-admin"},
-}
+var users = natsconf.Users()
 
-func userNamed(name string) user {
+func password(u natsconf.User) string { return "secret-of-" + u.Name }
+
+func userNamed(name string) natsconf.User {
 	for _, u := range users {
-		if u.name == name {
+		if u.Name == name {
 			return u
 		}
 	}
@@ -78,8 +66,7 @@ func (p *production) start() {
 	host, port, _ := strings.Cut(p.address, ":")
 	env := append(p.env, "IDS_NATS_DATA="+p.data, "IDS_SYS_PASSWORD=secret-of-sys")
 	for _, u := range users {
-		name := strings.ToUpper(strings.ReplaceAll(u.name, "-", "_"))
-		env = append(env, "IDS_"+name+"_PASSWORD="+u.password())
+		env = append(env, u.PasswordVariable()+"="+password(u))
 	}
 	p.server = settings{binary: bin, env: env}.launch(p.t, "-c", p.conf, "-a", host, "-p", port)
 	natstest.Eventually(p.t, readyWithin, "nats-server is ready", func() bool {
@@ -102,8 +89,8 @@ func (p *production) crash() {
 func (p *production) as(name string) settings {
 	u := userNamed(name)
 	return settings{env: []string{
-		"NATS_URL=nats://" + u.name + ":" + u.password() + "@" + p.address,
-		"IDWORKER_INBOX_PREFIX=" + u.inbox,
+		"NATS_URL=nats://" + u.Name + ":" + password(u) + "@" + p.address,
+		"IDWORKER_INBOX_PREFIX=" + u.Inbox,
 	}}
 }
 
@@ -130,7 +117,7 @@ func (p *production) connect(name string, opts ...nats.Option) *nats.Conn {
 	p.t.Helper()
 	u := userNamed(name)
 	return connect(p.t, "nats://"+p.address, append(opts,
-		nats.UserInfo(u.name, u.password()), nats.CustomInboxPrefix(u.inbox), nats.ErrorHandler(nil),
+		nats.UserInfo(u.Name, password(u)), nats.CustomInboxPrefix(u.Inbox), nats.ErrorHandler(nil),
 		nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond))...)
 }
 

@@ -60,6 +60,13 @@ func (g *grants) record(msg *nats.Msg) {
 	}
 }
 
+// count is the number of grants so far.
+func (g *grants) count() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return len(g.all)
+}
+
 // byTag returns the grants of each tag in ascending order, and fails the test for
 // those that overlap.
 func (g *grants) byTag(t testing.TB) map[string][]loads.Grant {

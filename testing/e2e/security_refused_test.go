@@ -153,7 +153,7 @@ func TestTLSBlockDemandsTLS(t *testing.T) {
 	server := startProduction(t, conf)
 
 	u := userNamed("caller")
-	if conn, err := nats.Connect("tls://"+server.address, nats.UserInfo(u.name, u.password())); err == nil {
+	if conn, err := nats.Connect("tls://"+server.address, nats.UserInfo(u.Name, password(u))); err == nil {
 		conn.Close()
 		t.Error("connected to a server whose certificate nobody vouches for")
 	}

@@ -1,0 +1,67 @@
+// Package natsconf knows the users of the repository's nats.conf, and which rights each of
+// them should have: those that the packages of idworker state for its role, and a few that
+// nats.conf itself gives a reason for. Tests hold the file, and a server that runs with it,
+// against this.
+package natsconf
+
+import (
+	"strings"
+
+	"github.com/idworker/idworker/internal/doctor"
+	"github.com/idworker/idworker/internal/durability"
+	"github.com/idworker/idworker/internal/rights"
+	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/messages/enrich"
+)
+
+// User is a user of nats.conf.
+type User struct {
+	Name, Account string
+	Inbox         string // the prefix of its inboxes
+	Rights        rights.Rights
+}
+
+// PasswordVariable is the environment variable with the user's password.
+func (u User) PasswordVariable() string {
+	return "IDS_" + strings.ToUpper(strings.ReplaceAll(u.Name, "-", "_")) + "_PASSWORD"
+}
+
+// Users are all users but that of the system account.
+func Users() []User {
+	p := messages.DefaultPrefix
+	role := func(r rights.Role) rights.Rights { return doctor.Needs(p, r, true) }
+	mayAsk := rights.Publish(rights.AskPermissions) // what it may do itself
+	users := []User{
+		{"worker", "IDS", "_INBOX_worker", rights.Join(
+			role(rights.Worker), mayAsk, durability.Rights(),
+			rights.Publish("_INBOX_caller.>", "_INBOX_admin.>", "_R_.>"), // its answers; _R_ is for other accounts
+		)},
+		{"loader", "IDS", "_INBOX_loader", rights.Join(role(rights.Loader), mayAsk, durability.Rights())},
+		{"admin", "IDS", "_INBOX_admin", rights.Join(
+			role(rights.Admin), mayAsk, durability.Rights(), askServices(), rights.Publish("$JS.API.INFO"),
+		)},
+		{"caller", "IDS", "_INBOX_caller.any", rights.Publish(p.Segment(">"), p.Snowflake())},
+		{"order", "IDS", "_INBOX_caller.order", rights.Publish(p.Segment("order"))},
+		{"enricher", "ORDERS", "_INBOX_enricher", rights.Join(
+			role(rights.Enricher), mayAsk,
+			enrich.StreamRights(p, "ORDERS", "ORDERS_READY", "orders.ready.>", "orders.dead"),
+			rights.Publish("_INBOX_enricher.>"), // enrichers answer each other
+		)},
+		{"orders-admin", "ORDERS", "_INBOX_orders-admin", rights.Join(
+			enrich.Rights(p, rights.Admin), rights.ProvisionStream("ORDERS"), rights.ProvisionStream("ORDERS_READY"),
+			rights.Publish("orders.raw.>", "$JS.API.INFO"),
+		)},
+	}
+	for i, u := range users {
+		users[i].Rights = rights.Join(u.Rights, rights.Subscribe(u.Inbox+".>"))
+	}
+	return users
+}
+
+// askServices asks any micro service how it is, as nats micro does.
+func askServices() (r rights.Rights) {
+	for _, verb := range []string{"PING", "INFO", "STATS"} {
+		r = rights.Join(r, rights.Publish("$SRV."+verb, "$SRV."+verb+".>"))
+	}
+	return r
+}

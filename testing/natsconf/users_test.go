@@ -1,0 +1,70 @@
+package natsconf_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/idworker/idworker/testing/natsconf"
+)
+
+// nats.conf gives each user the rights that its role needs: none is missing, none is extra.
+func TestRightsOfEachUser(t *testing.T) {
+	given := readFile(t)
+	for _, user := range natsconf.Users() {
+		found, ok := given[user.Name]
+		if !ok {
+			t.Errorf("there is no user %s", user.Name)
+			continue
+		}
+		delete(given, user.Name)
+		if found.Account.Name != user.Account {
+			t.Errorf("%s is in account %s, want %s", user.Name, found.Account.Name, user.Account)
+		}
+		compare(t, user.Name+" publishes to", user.Rights.Publish, found.Permissions.Publish)
+		compare(t, user.Name+" subscribes to", user.Rights.Subscribe, found.Permissions.Subscribe)
+	}
+	for name := range given {
+		t.Errorf("user %s: nobody says what it is for", name)
+	}
+}
+
+func compare(t *testing.T, what string, need []string, given *server.SubjectPermission) {
+	t.Helper()
+	for _, subject := range need {
+		if !slices.Contains(given.Allow, subject) {
+			t.Errorf("%s %s, and may not", what, subject)
+		}
+	}
+	for _, subject := range given.Allow {
+		if !slices.Contains(need, subject) {
+			t.Errorf("%s %s, and does not need to", what, subject)
+		}
+	}
+	if len(given.Deny) > 0 {
+		t.Errorf("%s: denied %v; what is not allowed is denied anyway", what, given.Deny)
+	}
+}
+
+// readFile returns all users but that of the system account, by name.
+func readFile(t *testing.T) map[string]*server.User {
+	t.Helper()
+	t.Setenv("IDS_NATS_DATA", t.TempDir())
+	t.Setenv("IDS_SYS_PASSWORD", "secret")
+	for _, user := range natsconf.Users() {
+		t.Setenv(user.PasswordVariable(), "secret")
+	}
+	conf, err := server.ProcessConfigFile("../../nats.conf")
+	if err != nil {
+		t.Fatal(err)
+	}
+	users := make(map[string]*server.User)
+	for _, user := range conf.Users {
+		if !strings.EqualFold(user.Account.Name, conf.SystemAccount) {
+			users[user.Username] = user
+		}
+	}
+	return users
+}
