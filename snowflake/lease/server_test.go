@@ -209,11 +209,16 @@ func TestStoppedHolder(t *testing.T) {
 }
 
 // TestServerRestarts: with JetStream back before the time is over nothing is lost, and
-// the clock bucket is still the same.
+// the clock bucket is still the same. The TTL leaves room for a request that is lost in
+// the restart, which takes callTimeout to be noticed.
 func TestServerRestarts(t *testing.T) {
 	t.Parallel()
 	net := natstest.Start(t)
-	cfg := config(provision(t, net))
+	cfg := config(newJS(t, net))
+	cfg.TTL = 3 * testTTL
+	if err := Create(t.Context(), cfg.JS, prefix, cfg.TTL, 1); err != nil {
+		t.Fatal(err)
+	}
 	r := run(t, cfg)
 	g := r.waitHeld(t).Generator
 	hi := reserved(t, cfg)
@@ -230,7 +235,9 @@ func TestServerRestarts(t *testing.T) {
 // reserved is up to when the only worker ID's time is given away.
 func reserved(t *testing.T, cfg Config) time.Time {
 	t.Helper()
-	list, _, err := List(t.Context(), cfg.JS, prefix)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second) // it is asked again
+	defer cancel()
+	list, _, err := List(ctx, cfg.JS, prefix)
 	if err != nil || len(list) != 1 {
 		t.Logf("%v, %v", list, err)
 		return time.Time{}
