@@ -2,7 +2,7 @@ package snowflake
 
 import "golang.org/x/sys/unix"
 
-// sinceBoot is a clock that counts nanoseconds from now on, in suspend too; nil
+// sinceBoot returns a clock that counts nanoseconds from now on, in suspend too; nil
 // if the kernel has none.
 func sinceBoot() func() int64 {
 	var start unix.Timespec
@@ -12,7 +12,7 @@ func sinceBoot() func() int64 {
 	return func() int64 {
 		var now unix.Timespec
 		if unix.ClockGettime(unix.CLOCK_BOOTTIME, &now) != nil {
-			return 0 // taken as: no time in suspend
+			return 0 // counts as no time in suspend
 		}
 		return now.Nano() - start.Nano()
 	}

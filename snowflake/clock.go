@@ -5,20 +5,20 @@ import (
 	"time"
 )
 
-// Clock says what time it is: Unix time in nanoseconds. A [Generator] asks it in
-// every call, from many goroutines at once.
+// Clock returns the time: Unix time in nanoseconds. A [Generator] reads it in every
+// call, from many goroutines at once.
 type Clock func() int64
 
-// SystemClock is the wall time of this call plus the time that has passed since,
-// time in suspend included. So it runs at the pace of the system's clock, but a
-// step of that clock, by NTP or by hand, does not move it. (On systems other than
-// Linux, whether suspend counts is up to Go's monotonic time.)
+// SystemClock returns a clock that gives the wall time of this call plus the time
+// that has passed since, time in suspend included. So it runs at the pace of the
+// system's clock, but a step of that clock, by NTP or by hand, does not move it. (On
+// systems other than Linux, Go's monotonic time decides whether suspend counts.)
 //
-// Asked more than 5 times in a microsecond, it stands still for a millisecond at
-// a time, because reading the system's clock would be most of what an ID costs.
-// So busy, it is behind by 1 ms and what Go's timers are late, about 10 ms when
-// every core is taken, and by the length of a pause for the first calls after a
-// process that was stopped while busy goes on. With a layout of up to 4,096 IDs
+// If it is read more than 5 times in a microsecond, it stands still for a
+// millisecond at a time, because reading the system's clock would be most of what
+// an ID costs. At that rate it is behind by 1 ms plus the delay of Go's timers,
+// which is about 10 ms when every core is busy. If the process is paused at that
+// rate and then goes on, the first calls are behind by the length of the pause. With a layout of up to 4,096 IDs
 // per millisecond, such as all the named ones, IDs made at that rate are borrowed
 // and ahead of the clock anyway.
 func SystemClock() Clock {
@@ -43,7 +43,7 @@ type systemClock struct {
 	reads    atomic.Int64
 	timer    *time.Timer
 
-	suspended atomic.Int64 // time in suspend known so far
+	suspended atomic.Int64 // the time in suspend that is known so far
 	periodEnd atomic.Int64 // on mono
 }
 
@@ -73,13 +73,13 @@ func (c *systemClock) now() int64 {
 
 // findSuspend raises the known time in suspend.
 //
-// The kernel has one clock that does it all, CLOCK_BOOTTIME, but to read it takes
-// a system call, ten times as long as Go's monotonic time. The two differ only by
-// the time in suspend, so it is enough to compare them once per period. After a
-// resume the clock is behind for up to that long.
+// The kernel has one clock that counts both, CLOCK_BOOTTIME, but reading it takes a
+// system call, which is ten times slower than Go's monotonic time. The two differ
+// only by the time in suspend, so it is enough to compare them once per period.
+// After a resume, the clock is behind for up to one period.
 //
-// mono is read after boot, so the difference is too small if anything (a pause in
-// between), never too large; the largest one seen is the best.
+// mono is read after boot, so the difference can be too small (after a pause in
+// between) but never too large. Hence the largest difference seen is the best.
 func (c *systemClock) findSuspend() {
 	if c.boot == nil {
 		return

@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// The parts of an ID. What they return is right for an ID that was made with this
-// layout; an ID does not tell with which one it was made.
+// The parts of an ID. They are right for an ID that was made with this layout; an ID
+// does not show with which layout it was made.
 
 // Timestamp is the ID's time in units since the epoch.
 func (l Layout) Timestamp(id ID) int64 { return int64(id) >> l.timeShift() & mask(l.time) }
 
-// Time is when the ID's time unit began. See the package's promises for how far
-// that is from when the ID was issued.
+// Time is when the ID's time unit began. The package's promises say how far that is
+// from the moment at which the ID was issued.
 func (l Layout) Time(id ID) time.Time { return l.TimeAt(l.Timestamp(id)) }
 
 // Datacenter is the ID's datacenter; 0 if the layout has none.
@@ -25,8 +25,8 @@ func (l Layout) WorkerID(id ID) int64 { return int64(id) >> l.workerShift() & ma
 // Sequence is the ID's number within its time unit.
 func (l Layout) Sequence(id ID) int64 { return int64(id) >> l.sequenceShift() & mask(l.sequence) }
 
-// Timestamps and times. A layout of seconds outlasts what an int64 can say in
-// nanoseconds, so both directions are worked out in 128 bits.
+// Timestamps and times. A layout of seconds lasts longer than an int64 of nanoseconds
+// can express, so both directions are computed in 128 bits.
 
 const nanosInSecond = uint64(time.Second)
 

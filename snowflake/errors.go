@@ -2,12 +2,12 @@ package snowflake
 
 import "errors"
 
-// The reasons why a [Generator] issues no ID. They are returned as they are, so
-// that a refusal costs as little as an ID.
+// The reasons why a [Generator] issues no ID. They are returned unwrapped, so that a
+// refusal costs as little as an ID.
 var (
 	// ErrAhead: the IDs would be further ahead of the clock than MaxAhead
-	// allows, because more were asked for than the layout has room for, or
-	// because the clock is behind. It passes as time does.
+	// allows, because more were requested than the layout has room for, or
+	// because the clock is behind. It passes with time.
 	ErrAhead = errors.New("snowflake: too far ahead of the clock")
 
 	// ErrFenced: the timestamp is not below the fence. It passes if Extend
@@ -21,8 +21,7 @@ var (
 	ErrExhausted = errors.New("snowflake: the layout's lifetime is over")
 )
 
-// The errors about arguments. They are wrapped with what was wrong and what is
-// allowed.
+// The errors about arguments. They are wrapped in what was wrong and what is allowed.
 var (
 	// ErrLayout: the layout does not fit 63 bits or is otherwise out of bounds,
 	// or its text cannot be read.

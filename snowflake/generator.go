@@ -12,9 +12,9 @@ import (
 // Fence is the time that a [Generator] may use: timestamps t with Lo ≤ t < Hi.
 //
 // Whoever hands out worker IDs gives successive holders of one worker ID fences
-// that do not overlap, and uniqueness follows. A Generator that is alone with its
-// worker ID for good may take Fence{Hi: Forever}; after a restart it then relies
-// on the clock not being set back.
+// that do not overlap, and uniqueness follows. A Generator that has its worker ID to
+// itself for good may use Fence{Hi: Forever}; after a restart it then relies on the
+// clock not having been set back.
 type Fence struct {
 	Lo int64 // 0 counts as 1, so that there is no ID 0
 	Hi int64 // 0 or Lo: nothing may be issued before Extend
@@ -26,7 +26,7 @@ const Forever = math.MaxInt64
 // DefaultMaxAhead is how far IDs may run ahead of the clock unless set otherwise.
 const DefaultMaxAhead = time.Second
 
-// Settings are what a [Generator] is made of.
+// Settings configure a [Generator].
 type Settings struct {
 	Layout     Layout
 	Datacenter int64 // 0 to the layout's MaxDatacenter
@@ -44,8 +44,8 @@ type Generator struct {
 	// The sign bit is set once the generator is revoked.
 	next atomic.Int64
 
-	// Everybody writes next and everybody reads what follows, so they are kept on
-	// different cache lines.
+	// Every call writes next and reads what follows, so they are kept on different
+	// cache lines.
 	_ [56]byte
 
 	hi    atomic.Int64 // of the fence; only rises
@@ -108,7 +108,7 @@ func randomBits(sequence uint) uint { return min(sequence, max(4, sequence-min(5
 
 // Next issues one ID.
 func (g *Generator) Next() (ID, error) {
-	at, err := g.take(1)
+	at, err := g.takePositions(1)
 	if err != nil {
 		return 0, err
 	}
@@ -116,17 +116,17 @@ func (g *Generator) Next() (ID, error) {
 }
 
 // NextN issues n IDs, all or none, and appends them to dst as ranges of
-// consecutive IDs, ascending: one range per time unit that they come from, two at
-// the most if n is less than the layout's MaxSequence. Only with SequenceFirst
-// each ID is a range of its own.
+// consecutive IDs, ascending: one range per time unit that they come from, and at
+// most two if n is less than the layout's MaxSequence. With SequenceFirst, each ID
+// is a range of its own.
 //
-// The error is that of Next, or [ErrCount]; dst then comes back as it was. More
-// IDs than MaxAhead has room for are always [ErrAhead].
+// The error is one of Next's, or [ErrCount]; dst is then returned unchanged. A
+// request for more IDs than MaxAhead has room for always fails with [ErrAhead].
 func (g *Generator) NextN(dst []Range, n int64) ([]Range, error) {
 	if n < 1 {
 		return dst, ErrCount
 	}
-	at, err := g.take(n)
+	at, err := g.takePositions(n)
 	if err != nil {
 		return dst, err
 	}
@@ -145,9 +145,9 @@ func (g *Generator) NextN(dst []Range, n int64) ([]Range, error) {
 // neither does any hi once the generator is revoked.
 func (g *Generator) Extend(hi int64) { raise(&g.hi, hi) }
 
-// Revoke ends the generator for good: from now on there is only [ErrRevoked]. It
-// returns Last, which is final now, so that a clean stop can hand on the time
-// that is not used: the next holder's fence may begin at Revoke() + 1.
+// Revoke ends the generator for good: from now on it returns only [ErrRevoked]. Revoke
+// returns Last, which is then final, so that a clean stop can hand over the unused
+// time: the next holder's fence may begin at Revoke() + 1.
 func (g *Generator) Revoke() (last int64) {
 	g.next.Or(revoked)
 	return g.Last()
@@ -160,8 +160,8 @@ func (g *Generator) Last() int64 { return (g.next.Load()&^revoked - 1) >> g.sequ
 // revoked is the sign bit of Generator.next.
 const revoked = math.MinInt64
 
-// take reserves the n positions from the one it returns.
-func (g *Generator) take(n int64) (first int64, err error) {
+// takePositions takes n positions, beginning with the one it returns.
+func (g *Generator) takePositions(n int64) (first int64, err error) {
 	now := g.now()
 	for {
 		at := g.next.Load()
@@ -177,8 +177,8 @@ func (g *Generator) take(n int64) (first int64, err error) {
 			if err := g.refusal(first, n, hi); !errors.Is(err, ErrAhead) {
 				return 0, err
 			}
-			// A goroutine that was paused since it read the clock would find
-			// itself ahead only because the others have gone on.
+			// The clock may have been read before a pause of this goroutine. Then
+			// the position is ahead of it only because others have gone on.
 			again := g.now()
 			if again <= now {
 				return 0, ErrAhead
@@ -198,7 +198,8 @@ func (g *Generator) fits(first, n, limit int64) bool {
 	return limit > first>>g.sequenceBits && n <= limit<<g.sequenceBits-first
 }
 
-// refusal is the most lasting reason why the n positions from first cannot be had.
+// refusal returns the most lasting reason why the n positions from first are not
+// available.
 func (g *Generator) refusal(first, n, hi int64) error {
 	switch {
 	case !g.fits(first, n, g.end):
@@ -210,8 +211,8 @@ func (g *Generator) refusal(first, n, hi int64) error {
 	}
 }
 
-// beforeEpoch stands for any time before the epoch: however far ahead IDs may be,
-// that is not enough.
+// beforeEpoch stands for any time before the epoch. It is so low that no MaxAhead
+// reaches from there into the layout's lifetime.
 const beforeEpoch = math.MinInt64 / 2
 
 // now is the clock's timestamp; g.end if the layout's lifetime is over.

@@ -5,7 +5,7 @@ import (
 	"strconv"
 )
 
-// ID is a snowflake ID, 1 … 2^63−1. What its bits mean is the [Layout]'s matter.
+// ID is a snowflake ID, 1 … 2^63−1. A [Layout] says what its bits mean.
 //
 // As text it is decimal, as JSON a string, because JavaScript rounds numbers
 // above 2^53.

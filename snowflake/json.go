@@ -17,8 +17,8 @@ func (id ID) MarshalJSON() ([]byte, error) {
 }
 
 // UnmarshalJSON reads a string as MarshalJSON writes it, and a number up to
-// 2^53−1. A larger number is refused: whoever wrote it may have rounded it before,
-// and then it is somebody else's ID. null leaves the ID as it is. The error wraps
+// 2^53−1. A larger number is refused: its writer may have rounded it, and then it is
+// somebody else's ID. null leaves the ID unchanged. The error wraps
 // [ErrID].
 func (id *ID) UnmarshalJSON(data []byte) error {
 	text := string(data)

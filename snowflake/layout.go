@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Layout says which bits of an ID mean what. It is a value: it cannot be changed,
-// two are the same layout if == says so, and the zero Layout is none.
+// Layout says which bits of an ID mean what. It is an immutable value: two layouts are
+// the same if they are ==, and the zero Layout is no layout.
 //
 //	 63 62                    22 21        12 11         0
 //	┌──┬────────────────────────┬────────────┬────────────┐
@@ -32,14 +32,14 @@ type Layout struct {
 	epoch int64 // Unix time in milliseconds
 	unit  int64 // in nanoseconds
 
-	// Widths in bits. They are uint, and what is shifted by them is int64: a
-	// worker ID shifted in a type of its own width would lose its high bits.
+	// Widths in bits. They are uint, and what is shifted by them is int64: a worker
+	// ID shifted in a type of just its width would lose its high bits.
 	time, datacenter, worker, sequence uint
 
 	sequenceFirst bool // the sequence lies above datacenter and worker ID
 }
 
-// LayoutSpec is what a [Layout] is made of.
+// LayoutSpec describes a [Layout].
 type LayoutSpec struct {
 	Epoch time.Time     // when time 0 was; whole milliseconds, 1970 to 2261
 	Unit  time.Duration // of the timestamp; whole microseconds, 1µs to 1s
@@ -53,8 +53,8 @@ type LayoutSpec struct {
 	SequenceFirst bool
 }
 
-// The bounds of a layout. An ID without room for some time, one worker bit and
-// one sequence bit is of no use to anybody.
+// The bounds of a layout. An ID is useless without room for some time, one worker bit
+// and one sequence bit.
 const (
 	layoutBits   = 63
 	minTimeBits  = 32
@@ -100,7 +100,8 @@ func NewLayout(s LayoutSpec) (Layout, error) {
 	}, nil
 }
 
-// Spec is what the layout is made of; change it and call [NewLayout] for another.
+// Spec returns the description of the layout; change it and call [NewLayout] to get
+// another layout.
 func (l Layout) Spec() LayoutSpec {
 	return LayoutSpec{
 		Epoch:         time.UnixMilli(l.epoch).UTC(),
@@ -113,7 +114,7 @@ func (l Layout) Spec() LayoutSpec {
 	}
 }
 
-// IsZero reports whether this is the zero Layout, which is none.
+// IsZero reports whether this is the zero Layout, which is no layout.
 func (l Layout) IsZero() bool { return l == Layout{} }
 
 // MaxWorkerID is the highest worker ID of one datacenter; the lowest is 0.

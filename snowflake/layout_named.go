@@ -2,7 +2,7 @@ package snowflake
 
 import "time"
 
-// The layouts with a name. [ParseLayout] knows them as "default", "twitter" and
+// The layouts that have a name. [ParseLayout] knows them as "default", "twitter" and
 // "sonyflake".
 
 // Default is 41 bits of milliseconds since 2025, 10 bits of worker ID, 12 bits of
@@ -11,9 +11,9 @@ func Default() Layout {
 	return Layout{epoch: 1735689600000, unit: int64(time.Millisecond), time: 41, worker: 10, sequence: 12}
 }
 
-// Twitter is the layout of the original: as Default, but the worker ID is split
-// into 5 bits of datacenter and 5 bits of worker, and time began on 4 November
-// 2010. Leaf and bwmarrin/snowflake have the same bits and epoch and do not split.
+// Twitter is the original layout. It differs from Default in two ways: the worker ID is
+// split into 5 bits of datacenter and 5 bits of worker, and time began on 4 November
+// 2010. Leaf and bwmarrin/snowflake have the same bits and epoch, without the split.
 func Twitter() Layout {
 	return Layout{epoch: 1288834974657, unit: int64(time.Millisecond), time: 41, datacenter: 5, worker: 5, sequence: 12}
 }

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// String is the layout as text, which [ParseLayout] reads back and which is the
-// same for the same layout only:
+// String returns the layout as text, which [ParseLayout] reads back. No two layouts
+// have the same text:
 //
 //	41:1ms/w10/s12@1735689600000      Default
 //	41:1ms/d5/w5/s12@1288834974657    Twitter
@@ -29,8 +29,8 @@ func (l Layout) String() string {
 	return fmt.Sprintf("%d:%v%s@%d", l.time, time.Duration(l.unit), order, l.epoch)
 }
 
-// maxLayoutText is longer than any layout's text, so that a megabyte is refused
-// unread.
+// maxLayoutText is longer than any layout's text. Longer input is refused unparsed,
+// even if it is a megabyte.
 const maxLayoutText = 64
 
 // ParseLayout reads what String writes, and the names default, twitter and
@@ -59,8 +59,8 @@ func ParseLayout(text string) (Layout, error) {
 	return l, nil
 }
 
-// parseSpec takes the text apart; whether the numbers make sense is not its
-// business.
+// parseSpec splits the text into its numbers. It does not check whether they make
+// sense.
 func parseSpec(text string) (s LayoutSpec, ok bool) {
 	if len(text) > maxLayoutText {
 		return s, false

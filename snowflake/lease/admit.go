@@ -14,8 +14,8 @@ const (
 	clockKey  = "clock"  // when the clock bucket was created
 )
 
-// admit checks all that has to be right before a worker ID is claimed, and returns
-// the time that it found right and the leases that there are.
+// admit checks everything that has to be right before a worker ID is claimed. It returns
+// the reading of the clock that passed, and the leases that it found.
 func (m *Manager) admit(ctx context.Context, clock *ownClock) (reading, []record, error) {
 	if err := m.checkLayout(ctx); err != nil {
 		return reading{}, nil, err

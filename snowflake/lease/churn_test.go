@@ -19,8 +19,7 @@ import (
 )
 
 // TestHoldersComeAndGo: 72 at a time share 64 worker IDs on a real server, and half of
-// them go without a goodbye: their connection ends, and they issue on until their time
-// is over. All IDs differ, no two holders of a worker ID overlap, and each gets a
+// them crash: their connection ends, and they go on issuing until their time is over. All IDs differ, no two holders of a worker ID overlap, and each gets a
 // worker ID within a minute; how soon is logged, for that depends on the host.
 func TestHoldersComeAndGo(t *testing.T) {
 	t.Parallel()

@@ -19,16 +19,15 @@ const (
 	DefaultMaxClockSkew = 5 * time.Second
 )
 
-// The bounds of a TTL. The server looks for what has expired every 250 ms at the
-// most, and a short TTL makes a short pause a lost worker ID.
+// The bounds of a TTL. The server may take 250 ms to notice that an entry has expired,
+// and with a short TTL a short pause costs the worker ID.
 const (
 	minTTL = time.Second
 	maxTTL = time.Hour
 )
 
-// Config says what a [Manager] works with. JS and Layout must be set. JS should not
-// be behind the connection on which requests are answered: heartbeats must not queue
-// behind replies.
+// Config configures a [Manager]. JS and Layout must be set. JS should not use the
+// connection on which requests are answered: heartbeats must not queue behind replies.
 type Config struct {
 	JS     jetstream.JetStream
 	Prefix messages.Prefix
@@ -36,23 +35,23 @@ type Config struct {
 	Layout     snowflake.Layout
 	Datacenter int64 // which of the layout's datacenters this is
 
-	// Instance names this process to those who look at the leases.
+	// Instance names this process in its lease.
 	Instance string
 
-	// TTL is what the bucket of leases ought to have; if it exists and has another,
-	// that one counts.
+	// TTL is what the bucket of leases should have. If the bucket exists with another
+	// TTL, that one is used.
 	TTL time.Duration
 
 	// MaxAhead is how far IDs may run ahead of the clock.
 	MaxAhead time.Duration
 
-	// MaxClockSkew is how far the clock may be from the server's and the other
-	// workers'.
+	// MaxClockSkew is how far the clock may be from that of the server and of the
+	// other workers.
 	MaxClockSkew time.Duration
 
-	// Clock is the clock for everything. Without one, each worker ID is claimed with
-	// a snowflake.SystemClock of its own, so that one that was off, and given up
-	// for it, is right again once the system's is.
+	// Clock is the clock of all holds. If it is nil, each hold has a
+	// snowflake.SystemClock of its own. So a worker ID that was given up because the
+	// clock was off can be claimed again once the system's clock is right.
 	Clock snowflake.Clock
 
 	Log *zap.Logger
@@ -73,7 +72,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// check says what is wrong with the settings, and what is allowed.
+// check returns what is wrong with the settings, and what is allowed.
 func (c Config) check() error {
 	if err := c.Prefix.Check(); err != nil {
 		return fmt.Errorf("%w: %w", ErrConfig, err)
@@ -88,7 +87,7 @@ func (c Config) check() error {
 		return err
 	}
 	if c.MaxAhead < 0 || c.MaxClockSkew < 0 {
-		return fmt.Errorf("%w: at most %v ahead of a clock that is off by %v, allowed is 0 or more", ErrConfig, c.MaxAhead, c.MaxClockSkew)
+		return fmt.Errorf("%w: MaxAhead %v and MaxClockSkew %v, allowed is 0 or more", ErrConfig, c.MaxAhead, c.MaxClockSkew)
 	}
 	return nil
 }
@@ -96,11 +95,11 @@ func (c Config) check() error {
 // units is a duration in the layout's time units.
 func (c *Config) units(d time.Duration) int64 { return int64(d / c.Layout.Spec().Unit) }
 
-// CheckTTL says whether workers with the default layout accept such a TTL. Its error is
+// CheckTTL checks whether workers with the default layout accept such a TTL. Its error is
 // ErrConfig.
 func CheckTTL(ttl time.Duration) error { return checkTTL(ttl, snowflake.Default()) }
 
-// checkTTL demands some time units between two heartbeats, too.
+// checkTTL also requires some time units of the layout between two heartbeats.
 func checkTTL(ttl time.Duration, l snowflake.Layout) error {
 	if least := max(minTTL, 30*l.Spec().Unit); ttl < least || ttl > maxTTL {
 		return fmt.Errorf("%w: TTL %v, allowed is %v to %v", ErrConfig, ttl, least, maxTTL)

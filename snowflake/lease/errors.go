@@ -10,22 +10,22 @@ import (
 
 // The reasons why there is no worker ID. All are wrapped, with what was found.
 var (
-	// ErrNoWorkerID: every worker ID is leased, or its time is used up to further
-	// than the clock. It passes when a process stops or one that died is forgotten,
-	// which takes the TTL.
+	// ErrNoWorkerID: every worker ID is leased, or its time is given away too far
+	// ahead of the clock. It passes when a process stops, or when the lease of one
+	// that died expires, which takes the TTL.
 	ErrNoWorkerID = errors.New("lease: no worker ID is free")
 
-	// ErrLost: the lease was held, and is not any more.
+	// ErrLost: the worker ID was held, and no longer is.
 	ErrLost = errors.New("lease: worker ID was lost")
 
-	// ErrClockSkew: the clock is too far from the server's or the other workers'.
+	// ErrClockSkew: the clock is too far from that of the server or the other workers.
 	ErrClockSkew = errors.New("lease: clock is off")
 
 	// ErrForeignLayout: the installation uses another layout.
 	ErrForeignLayout = errors.New("lease: foreign layout")
 
 	// ErrClockLost: the clock bucket is not the one that the installation began
-	// with, so nobody knows which IDs were issued.
+	// with, so nobody knows which IDs have been issued.
 	ErrClockLost = errors.New("lease: clock bucket was replaced")
 
 	// ErrUnsafeBucket: a bucket is configured in a way that could make it forget,

@@ -263,13 +263,68 @@ func TestClockSetDuringAHeartbeat(t *testing.T) {
 		p := w.process("p", 1)
 		h, _, _ := faultyHold(t, p)
 		h.clock.server = steppingServer{h.clock.server, p}
-		time.Sleep(modelTTL / 3)
 		hi := h.hi.Load()
+		if latest := w.layout.TimestampAt(time.Now().Add(modelTTL)); hi > latest {
+			t.Errorf("claimed up to %d, want %d at most", hi, latest)
+		}
+		time.Sleep(modelTTL / 3)
 		if err := h.renew(t.Context(), time.Now().Add(modelTTL)); err != nil {
 			t.Fatal(err)
 		}
 		if latest := w.layout.TimestampAt(time.Now().Add(modelTTL)); h.hi.Load() <= hi || h.hi.Load() > latest {
 			t.Errorf("reserved up to %d, want %d at most", h.hi.Load(), latest)
+		}
+	})
+}
+
+// otherBucketServer reports another clock bucket after the first question.
+type otherBucketServer struct {
+	server
+	asked int
+}
+
+func (s *otherBucketServer) ask(ctx context.Context) (now, created time.Time, err error) {
+	now, created, err = s.server.ask(ctx)
+	if s.asked++; s.asked > 1 {
+		created = created.Add(time.Second)
+	}
+	return now, created, err
+}
+
+// TestClockBucketReplacedMeanwhile: neither a claim nor a heartbeat succeeds in a bucket
+// that is not the one that was checked, even if its entries look right.
+func TestClockBucketReplacedMeanwhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newWorld().process("p", 1).manager()
+		m.server = &otherBucketServer{server: m.server}
+		if _, err := m.seek(t.Context()); !errors.Is(err, ErrClockLost) {
+			t.Errorf("claim: %v", err)
+		}
+		h, _, _ := faultyHold(t, newWorld().process("q", 2))
+		h.clock.server = &otherBucketServer{server: h.clock.server, asked: 1}
+		hi := h.hi.Load()
+		time.Sleep(modelTTL / 3)
+		if err := h.renew(t.Context(), time.Now().Add(modelTTL)); !errors.Is(err, ErrClockLost) || h.hi.Load() != hi {
+			t.Errorf("heartbeat: %v; hi was %d, is %d", err, hi, h.hi.Load())
+		}
+	})
+}
+
+// TestFiguresOfAHold: the reserved time is that of the hold, and 0 without one.
+func TestFiguresOfAHold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newWorld().process("p", 1).manager()
+		ctx, stop := context.WithCancel(t.Context())
+		if err := m.Run(ctx, func(State) {
+			if got := m.Figures().Reserved; got < modelTTL-time.Second || got > modelTTL {
+				t.Errorf("reserved %v", got)
+			}
+			stop()
+		}); err != nil {
+			t.Error(err)
+		}
+		if got := m.Figures().Reserved; got != 0 {
+			t.Errorf("reserved %v without a hold", got)
 		}
 	})
 }

@@ -105,7 +105,7 @@ func run(t testing.TB, cfg Config) *runner {
 	return r
 }
 
-// state is the last one told.
+// state is the last one reported.
 func (r *runner) state() State {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -115,14 +115,14 @@ func (r *runner) state() State {
 	return r.states[len(r.states)-1]
 }
 
-// all is every state told so far.
+// all returns every state reported so far.
 func (r *runner) all() []State {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.states)
 }
 
-// waitFor waits until a state with that error was told.
+// waitFor waits until a state with that error was reported.
 func (r *runner) waitFor(t testing.TB, want error) {
 	t.Helper()
 	natstest.Eventually(t, 20*time.Second, want.Error(), func() bool {

@@ -15,15 +15,15 @@ import (
 	"github.com/idworker/idworker/snowflake"
 )
 
-// Holding is what the buckets say about a worker ID that is leased or was once.
+// Holding is what the buckets say about a worker ID that is leased or once was.
 type Holding struct {
 	Datacenter, Worker int64
 
 	// Reserved is the moment up to which the worker ID's time is given away; zero if
-	// nothing is known of it.
+	// that is unknown.
 	Reserved time.Time
 
-	// The rest is empty if nobody leases it.
+	// The rest is empty if nobody leases the worker ID.
 	Instance  string
 	Host      string
 	Since     time.Time     // by the holder's clock
@@ -34,9 +34,9 @@ type Holding struct {
 // Held reports whether somebody leases the worker ID.
 func (h Holding) Held() bool { return !h.Heartbeat.IsZero() }
 
-// List returns all worker IDs that are leased or were once, in order, and the layout
-// that they are for, which is zero if there has been no worker yet. Entries that
-// cannot be read do not hide the others: there is an error besides.
+// List returns all worker IDs that are leased or once were, in order, and the layout
+// that they are for, which is zero if there has been no worker yet. Entries that cannot
+// be read do not hide the others: List returns those as well as an error.
 func List(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix) ([]Holding, snowflake.Layout, error) {
 	text, err := InstalledLayout(ctx, js, prefix)
 	if text == "" || err != nil {
@@ -54,7 +54,7 @@ func List(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix) (
 	if err != nil {
 		return nil, layout, err
 	}
-	holdings, err := join(layout, leases, clocks)
+	holdings, err := joinRecords(layout, leases, clocks)
 	return holdings, layout, err
 }
 
@@ -67,8 +67,8 @@ func listBucket(ctx context.Context, js jetstream.JetStream, name string) ([]rec
 	return kvBucket{kv}.list(ctx)
 }
 
-// join makes one list of both buckets.
-func join(l snowflake.Layout, leases, clocks []record) ([]Holding, error) {
+// joinRecords makes one list of the records of both buckets.
+func joinRecords(l snowflake.Layout, leases, clocks []record) ([]Holding, error) {
 	all := make(map[string]*Holding)
 	var broken []error
 	at := func(r record) *Holding {
@@ -115,8 +115,8 @@ func join(l snowflake.Layout, leases, clocks []record) ([]Holding, error) {
 	return holdings, errors.Join(broken...)
 }
 
-// InstalledLayout is the layout of the installation as the config bucket has it; empty if
-// there has been no worker yet. Errors: jetstream.ErrBucketNotFound.
+// InstalledLayout returns the layout that the config bucket names; it is empty if there
+// has been no worker yet. Errors: jetstream.ErrBucketNotFound.
 func InstalledLayout(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix) (string, error) {
 	config, err := agreement.Open(ctx, js, prefix)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/idworker/idworker/snowflake"
 )
 
-// State is what a [Manager] has to say: there is a worker ID, or why not.
+// State is what a [Manager] reports: that it holds a worker ID, or why not.
 type State struct {
 	// Generator makes IDs with the worker ID that is held; nil if none is.
 	Generator *snowflake.Generator
@@ -25,11 +25,12 @@ type State struct {
 	Datacenter, Worker int64 // of the generator
 
 	// Err says why there is no generator. It wraps one of the package's errors or is
-	// snowflake.ErrExhausted; anything else means that JetStream is away.
+	// snowflake.ErrExhausted; any other error means that JetStream is away.
 	Err error
 }
 
-// Manager leases a worker ID. It is made by [Open] and does its work in Run.
+// Manager leases a worker ID for a process: it seeks a free one, keeps the hold, and
+// reports. [Open] makes it; Run does the work.
 type Manager struct {
 	cfg     Config
 	host    string
@@ -38,8 +39,8 @@ type Manager struct {
 	config  agreed
 	server  server
 
-	clockDiff atomic.Int64 // nanoseconds
-	current   atomic.Pointer[hold]
+	clockDiff atomic.Int64         // nanoseconds
+	current   atomic.Pointer[hold] // nil while no worker ID is held
 }
 
 // Open opens the buckets, which have to exist, and checks what a claim will check: the
@@ -78,7 +79,7 @@ func Open(ctx context.Context, cfg Config) (*Manager, error) {
 }
 
 func newManager(cfg Config, workers, clocks bucket, config agreed, server server) *Manager {
-	host, _ := os.Hostname() // only for those who look
+	host, _ := os.Hostname() // only informs those who look at the leases
 	return &Manager{cfg: cfg, host: host, workers: bounded{workers}, clocks: bounded{clocks}, config: config, server: server}
 }
 
@@ -86,10 +87,9 @@ func newManager(cfg Config, workers, clocks bucket, config agreed, server server
 // Then it releases the worker ID, and returns what could not be released, if
 // anything: that delays a successor and does no other harm.
 //
-// notify is told each change, and each failed attempt to claim. It is called from
-// here: while it runs there are no heartbeats, so it should return soon. It is not
-// told that ctx ended; the generator is revoked then. Run must not be called again
-// before it has returned.
+// Run calls notify with each change and each failed attempt to claim. While notify runs
+// there are no heartbeats, so it should return soon. It is not told when ctx ends; the
+// generator is revoked then. Run must not be called again before it has returned.
 func (m *Manager) Run(ctx context.Context, notify func(State)) error {
 	for attempt := 0; ctx.Err() == nil; attempt++ {
 		h, err := m.seek(ctx)
@@ -125,7 +125,7 @@ func (m *Manager) keep(ctx context.Context, h *hold, notify func(State)) error {
 	log.Warn("worker ID given up", zap.Error(lost))
 	notify(State{Err: lost})
 	if !errors.Is(lost, ErrClockSkew) {
-		return nil // it is not ours any more, or nobody knows
+		return nil // it is no longer ours, or nobody knows
 	}
 	err := h.release()
 	if err != nil {
@@ -140,7 +140,8 @@ const (
 	laterSeeksPerTTL = 6
 )
 
-// seekPause is random, so that those who wait for a worker ID do not all come at once.
+// seekPause is random, so that processes that wait for a worker ID do not all come at
+// once.
 func (m *Manager) seekPause(attempt int) time.Duration {
 	longest := min(m.cfg.TTL/firstSeeksPerTTL<<min(attempt, 10), m.cfg.TTL/laterSeeksPerTTL)
 	return longest/2 + rand.N(longest/2)

@@ -62,7 +62,7 @@ func (m *Manager) newHold(worker int64, f field, clock *ownClock, read reading) 
 	return h
 }
 
-// field is what the buckets say about the worker IDs of a datacenter.
+// field is what the buckets say about the worker IDs of one datacenter.
 type field struct {
 	leases map[int64]leaseMark
 	clocks map[int64]clockMark
@@ -70,7 +70,7 @@ type field struct {
 
 type leaseMark struct {
 	revision uint64
-	free     bool // the entry only says that there is none
+	free     bool // the entry only marks that a lease was deleted
 }
 
 type clockMark struct {
@@ -105,8 +105,8 @@ func (m *Manager) workerOf(r record) (worker int64, ok bool) {
 }
 
 // choose returns a free worker ID, random among those that are equally good, or
-// ErrNoWorkerID. A worker ID without any entry has never been used and is as good as
-// any, so the search goes all the way round only if the buckets are as large.
+// ErrNoWorkerID. A worker ID without any entry was never used and is as good as any
+// other, so the search goes all the way round only if nearly all have entries.
 func (f field) choose(l snowflake.Layout, now, ahead int64) (int64, error) {
 	count := l.MaxWorkerID() + 1
 	start := rand.Int64N(count)
@@ -134,7 +134,7 @@ func (f field) choose(l snowflake.Layout, now, ahead int64) (int64, error) {
 	}
 	err := fmt.Errorf("%w: of %d, %d are leased", ErrNoWorkerID, count, leased)
 	if early > 0 {
-		err = fmt.Errorf("%w, %d have their time given away up to later than now", err, early)
+		err = fmt.Errorf("%w, %d have their time given away too far ahead of the clock", err, early)
 	}
 	if broken != nil {
 		err = fmt.Errorf("%w, %d are unusable: %w", err, len(broken), broken[0])

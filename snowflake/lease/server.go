@@ -8,7 +8,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// server is asked for its time, and for when the clock bucket was created.
+// server tells its time, and when the clock bucket was created.
 type server interface {
 	ask(ctx context.Context) (now, created time.Time, err error)
 }

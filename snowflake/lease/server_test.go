@@ -62,8 +62,9 @@ func TestCleanStopHandsOverAtOnce(t *testing.T) {
 	}
 }
 
-// TestAllTaken is said clearly, and a worker ID that becomes free is found soon: at
-// once after a clean stop, within the TTL and what the server is late after a crash.
+// TestAllTaken: that all are taken is reported clearly, and a worker ID that becomes free
+// is found soon: at once after a clean stop, and after a crash within the TTL and the time
+// that the server takes to notice.
 func TestAllTaken(t *testing.T) {
 	t.Parallel()
 	net := natstest.Start(t)
@@ -115,8 +116,8 @@ func TestAllTaken(t *testing.T) {
 	}
 }
 
-// TestJetStreamAway: what is reserved is issued, then nothing, and once JetStream is
-// back it goes on by itself.
+// TestJetStreamAway: what is reserved is issued, then nothing, and service resumes by
+// itself once JetStream is back.
 func TestJetStreamAway(t *testing.T) {
 	t.Parallel()
 	net := natstest.Start(t)
@@ -208,11 +209,16 @@ func TestStoppedHolder(t *testing.T) {
 }
 
 // TestServerRestarts: with JetStream back before the time is over nothing is lost, and
-// the clock bucket is still the same.
+// the clock bucket is still the same. The TTL leaves room for a request that is lost in
+// the restart, which takes callTimeout to be noticed.
 func TestServerRestarts(t *testing.T) {
 	t.Parallel()
 	net := natstest.Start(t)
-	cfg := config(provision(t, net))
+	cfg := config(newJS(t, net))
+	cfg.TTL = 3 * testTTL
+	if err := Create(t.Context(), cfg.JS, prefix, cfg.TTL, 1); err != nil {
+		t.Fatal(err)
+	}
 	r := run(t, cfg)
 	g := r.waitHeld(t).Generator
 	hi := reserved(t, cfg)
@@ -229,7 +235,9 @@ func TestServerRestarts(t *testing.T) {
 // reserved is up to when the only worker ID's time is given away.
 func reserved(t *testing.T, cfg Config) time.Time {
 	t.Helper()
-	list, _, err := List(t.Context(), cfg.JS, prefix)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second) // it is asked again
+	defer cancel()
+	list, _, err := List(ctx, cfg.JS, prefix)
 	if err != nil || len(list) != 1 {
 		t.Logf("%v, %v", list, err)
 		return time.Time{}
@@ -305,7 +313,7 @@ func TestDriftingClockLeaves(t *testing.T) {
 	}
 }
 
-// TestClockOffAtStart refuses, and names the times.
+// TestClockOffAtStart: Open refuses, and names the times.
 func TestClockOffAtStart(t *testing.T) {
 	js := provision(t, natstest.Start(t))
 	for _, off := range []time.Duration{10 * time.Second, -10 * time.Second} {
@@ -327,8 +335,8 @@ func TestClockOffAtStart(t *testing.T) {
 	}
 }
 
-// TestForeignLayout refuses, naming both, whether the config says so or only those who
-// hold worker IDs.
+// TestForeignLayout: Open refuses and names both layouts, whether the config says so or
+// only the leases of others.
 func TestForeignLayout(t *testing.T) {
 	js := provision(t, natstest.Start(t))
 	run(t, config(js)).waitHeld(t)
@@ -352,8 +360,8 @@ func TestForeignLayout(t *testing.T) {
 	check()
 }
 
-// TestClockBucketDeleted: who holds a worker ID stops, and nobody begins anew in an
-// empty bucket.
+// TestClockBucketDeleted: a process that holds a worker ID stops, and none starts over in
+// an empty bucket.
 func TestClockBucketDeleted(t *testing.T) {
 	t.Parallel()
 	net := natstest.Start(t)
@@ -393,8 +401,8 @@ func TestLeaseBucketDeleted(t *testing.T) {
 	r.waitHeld(t)
 }
 
-// TestCorruptEntries make their worker ID unusable and no other, and are named when
-// there is nothing else.
+// TestCorruptEntries: they make their own worker ID unusable and no other, and are named
+// when there is nothing else.
 func TestCorruptEntries(t *testing.T) {
 	t.Parallel()
 	js := provision(t, natstest.Start(t))
@@ -440,7 +448,7 @@ func TestCorruptEntries(t *testing.T) {
 	}
 }
 
-// TestLeaseTaken: somebody else's mark in the lease, or none, is the end.
+// TestLeaseTaken: somebody else's mark in the lease, or none, ends the hold.
 func TestLeaseTaken(t *testing.T) {
 	t.Parallel()
 	js := provision(t, natstest.Start(t))

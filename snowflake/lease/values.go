@@ -16,7 +16,7 @@ type leaseValue struct {
 	Instance string    `json:"instance"`
 	Host     string    `json:"host,omitempty"`
 	Since    time.Time `json:"since"`
-	Clock    int64     `json:"clock"` // of the holder at this heartbeat, Unix time in ms
+	Clock    int64     `json:"clock"` // the holder's at this heartbeat, Unix time in ms
 	Layout   string    `json:"layout"`
 }
 

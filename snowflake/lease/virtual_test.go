@@ -198,7 +198,7 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// TestEndOfTheLayout is a typed error, and no ID.
+// TestEndOfTheLayout: there is a typed error, and no ID.
 func TestEndOfTheLayout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
