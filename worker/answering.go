@@ -12,7 +12,7 @@ import (
 
 // answering is the half of a process that answers requests. Its parts:
 //
-//	supply      keeps the allocator in segments, so that requests find IDs in memory
+//	supply      keeps the allocator supplied with segments
 //	snowflakes  keeps a worker ID, and answers with it
 //	line        knows whether requests wait for too long before their turn
 //	shedder     leaves the queue groups while they do

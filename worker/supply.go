@@ -13,7 +13,7 @@ import (
 	"github.com/idworker/idworker/internal/loads"
 )
 
-// supply keeps an allocator in segments: it follows the tag directory, asks loaders for
+// supply keeps an allocator supplied with segments: it follows the tag directory, asks loaders for
 // segments, and installs those that they grant.
 type supply struct {
 	process
