@@ -35,4 +35,13 @@ type Store interface {
 	// SetStep changes the configured step of a tag. What is handed out already is not
 	// affected. Errors: ErrNoTag, ErrBadTag, ErrCorrupt, ErrSetup.
 	SetStep(ctx context.Context, tag string, step int64) error
+
+	// Raise makes next the first ID that is not handed out yet, if the tag's is lower, and
+	// leaves it as it is otherwise: a tag is never lowered. The step stays. Errors: ErrNoTag,
+	// ErrBadTag for a next below 1, ErrCorrupt, ErrSetup.
+	Raise(ctx context.Context, tag string, next int64) error
+
+	// RemoveTag removes a tag. What it handed out is not forgotten where the store can help
+	// it: see CreateTag. Errors: ErrNoTag, ErrBadTag, ErrSetup.
+	RemoveTag(ctx context.Context, tag string) error
 }

@@ -33,6 +33,15 @@ type Event struct {
 
 	// Seq numbers the worker's loads. A load that is asked for again keeps its number.
 	Seq uint64 `json:"seq"`
+
+	// Above is the end of the highest segment of the tag that the worker was ever granted, 0
+	// if none: evidence that everything below has been given away. Workers of versions before
+	// this do not say it.
+	Above int64 `json:"above,omitempty"`
+
+	// Installation is the ID of the installation that the worker belongs to; empty if the
+	// worker's version does not say it.
+	Installation string `json:"installation,omitempty"`
 }
 
 // Size is the number of IDs to reserve: the step or, for this one load, what parked
@@ -51,6 +60,12 @@ func DecodeEvent(data []byte, limit int64) (Event, error) {
 	if err := checkAddress(e.Instance, e.Tag); err != nil {
 		return e, err
 	}
+	if err := checkInstallation(e.Installation); err != nil {
+		return e, err
+	}
+	if e.Above < 0 {
+		return e, fmt.Errorf("%w: above %d, allowed is 0 or more", ErrMalformed, e.Above)
+	}
 	if e.Step < 1 || e.Want < 0 || e.Size() > limit {
 		return e, fmt.Errorf("%w: step %d, want %d, allowed is 1 to %d", ErrMalformed, e.Step, e.Want, limit)
 	}
@@ -65,6 +80,10 @@ type Grant struct {
 	Seq      uint64 `json:"seq"`
 	First    int64  `json:"first,omitempty"`
 	End      int64  `json:"end,omitempty"`
+
+	// Installation is the ID of the installation that the loader belongs to; empty if the
+	// loader's version does not say it.
+	Installation string `json:"installation,omitempty"`
 
 	// Refused is messages.CodeNoTag or messages.CodeExhausted if the store refused with
 	// that, else 0.
@@ -81,6 +100,9 @@ func DecodeGrant(data []byte) (Grant, error) {
 		return g, fmt.Errorf("%w: %w", ErrMalformed, err)
 	}
 	if err := checkAddress(g.Instance, g.Tag); err != nil {
+		return g, err
+	}
+	if err := checkInstallation(g.Installation); err != nil {
 		return g, err
 	}
 	switch g.Refused {
@@ -109,6 +131,14 @@ func checkAddress(instance, tag string) error {
 	}
 	if err := messages.CheckTag(tag); err != nil {
 		return fmt.Errorf("%w: %w", ErrMalformed, err)
+	}
+	return nil
+}
+
+// checkInstallation checks an installation's ID, which may be missing.
+func checkInstallation(id string) error {
+	if id != "" && (len(id) > maxInstanceLen || strings.Contains(id, ".") || messages.CheckTag(id) != nil) {
+		return fmt.Errorf("%w: installation %.40q is not one token of at most %d bytes", ErrMalformed, id, maxInstanceLen)
 	}
 	return nil
 }
