@@ -29,8 +29,7 @@ type serveCmd struct {
 
 	Migrate bool `help:"Create the table if it is missing."`
 
-	Listen string `help:"Where the embedded NATS server listens, if --server is not given." default:"127.0.0.1:4222" placeholder:"HOST:PORT"`
-	Data   string `help:"Data folder of the embedded NATS server." default:"idworker-data" type:"path"`
+	embeddedFlags `embed:""`
 
 	Role       worker.Role   `help:"What this process does: worker (answers requests), loader (reserves segments), or all." default:"all" enum:"all,worker,loader"`
 	Replicas   int           `help:"Replicas of the streams and buckets that it creates, 1 to 5." default:"1"`
@@ -46,6 +45,12 @@ type serveCmd struct {
 
 	Demo     bool          `help:"Create a tag, get IDs, and show how to get more."`
 	LogLevel zapcore.Level `help:"Lowest level that is logged: debug, info, warn or error." default:"info"`
+}
+
+// embeddedFlags are for the embedded NATS server, the default.
+type embeddedFlags struct {
+	Listen string `help:"Where the embedded NATS server listens, if --server is not given." default:"127.0.0.1:4222" placeholder:"HOST:PORT"`
+	Data   string `help:"Data folder of the embedded NATS server." default:"idworker-data" type:"path"`
 }
 
 // maxMetricsTags bounds what a scrape may cost.

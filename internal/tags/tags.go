@@ -106,7 +106,7 @@ func CheckStep(name string, step, maxStep int64) error {
 		return err
 	}
 	if step < 1 || step > maxStep {
-		return fmt.Errorf("%w: step %d, allowed is 1 to the largest step, %d", store.ErrBadTag, step, maxStep)
+		return fmt.Errorf("%w: step %d, allowed is 1 to %d, the largest step", store.ErrBadTag, step, maxStep)
 	}
 	return nil
 }
