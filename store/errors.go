@@ -22,6 +22,10 @@ var (
 	// ErrBadTag: the tag's definition is out of bounds, see Tag.Check.
 	ErrBadTag = errors.New("bad tag definition")
 
+	// ErrBelow: a tag of that name was removed, and CreateTag would begin below what that one
+	// had handed out. The error is a *BelowError.
+	ErrBelow = fmt.Errorf("%w: its first ID is below those that were handed out", ErrBadTag)
+
 	// ErrCorrupt: what is stored for the tag cannot be read as a counter. Nothing was
 	// changed; an operator has to look at it.
 	ErrCorrupt = errors.New("corrupt entry")
@@ -35,3 +39,17 @@ var (
 	// creates it.
 	ErrNoTable = fmt.Errorf("%w: the table is missing", ErrSetup)
 )
+
+// BelowError is the ErrBelow of one tag.
+type BelowError struct {
+	Tag   string
+	First int64 // the first ID that it was to have
+	Floor int64 // the first ID that it may have
+}
+
+func (e *BelowError) Error() string {
+	return fmt.Sprintf("%v: a tag %s was removed after all IDs below %d had been handed out, and this one would begin at %d", ErrBelow, e.Tag, e.Floor, e.First)
+}
+
+// Unwrap makes it an ErrBelow, and so an ErrBadTag.
+func (e *BelowError) Unwrap() error { return ErrBelow }

@@ -26,10 +26,12 @@ type Store interface {
 	// that can be read and an error that wraps ErrCorrupt.
 	Tags(ctx context.Context) ([]Tag, error)
 
-	// CreateTag adds a tag. Errors: ErrTagExists, ErrBadTag, ErrSetup.
+	// CreateTag adds a tag. Errors: ErrTagExists, ErrBadTag, ErrSetup; and ErrBelow, if the
+	// store remembers a tag of that name that RemoveTag removed, and that handed out more.
 	//
-	// No store remembers tags that were deleted from it by hand: a tag that is created
-	// again has to begin above everything that was handed out before.
+	// A table does not remember removed tags, and no store remembers those that were deleted
+	// from it by hand: a tag that is created again has to begin above everything that was
+	// handed out before.
 	CreateTag(ctx context.Context, tag Tag) error
 
 	// SetStep changes the configured step of a tag. What is handed out already is not
@@ -42,6 +44,7 @@ type Store interface {
 	Raise(ctx context.Context, tag string, next int64) error
 
 	// RemoveTag removes a tag. What it handed out is not forgotten where the store can help
-	// it: see CreateTag. Errors: ErrNoTag, ErrBadTag, ErrSetup.
+	// it: see CreateTag. Errors: ErrNoTag, ErrBadTag, ErrSetup; and ErrCorrupt where the
+	// store would have to remember what it cannot read.
 	RemoveTag(ctx context.Context, tag string) error
 }

@@ -13,11 +13,14 @@ import (
 type counter struct {
 	MaxID int64 `json:"max_id"` // the first ID that is not handed out yet, at least 1
 	Step  int64 `json:"step"`   // the configured step, at least 1
+
+	// Removed makes the counter a tombstone: there is no such tag, but there was one.
+	Removed bool `json:"removed,omitempty"`
 }
 
 func (c counter) encode() []byte {
 	data, err := json.Marshal(c)
-	if err != nil { // two integers always marshal
+	if err != nil { // numbers and a bool always marshal
 		panic(err)
 	}
 	return data

@@ -15,6 +15,15 @@
 //     whether the write succeeded after all. If it did, the numbers are a gap; if it
 //     did not, they go to the next caller.
 //
+// A tag that RemoveTag removed stays as a tombstone, which keeps the counter:
+//
+//	{"max_id":1001,"step":1000,"removed":true}
+//
+// There is no such tag then, but CreateTag can make one again, as long as it begins at 1001
+// or above. Processes from before tombstones take one for a corrupt entry. They reserve
+// nothing from it, and report it when they list tags, until they are upgraded. A key that
+// somebody deletes by hand is forgotten, tombstone or not.
+//
 // The condition cannot tell whether the bucket itself went back in time or was created
 // again. Open refuses a bucket that is configured to forget (memory, TTL, asynchronous
 // writes). The rest is up to whoever runs it: sync_interval: always on the server, no

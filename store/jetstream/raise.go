@@ -2,11 +2,31 @@ package jetstream
 
 import (
 	"context"
-	"errors"
+	"fmt"
+
+	"github.com/idworker/idworker/store"
 )
 
-// Raise implements [store.Store].
-func (s *Store) Raise(context.Context, string, int64) error { return errors.ErrUnsupported }
+// Raise implements [store.Store]. A malformed tag is ErrBadTag.
+//
+// A counter that is high enough already is written again as it is: the condition of the write
+// proves that what was read is what the leader has.
+func (s *Store) Raise(ctx context.Context, tag string, next int64) error {
+	if next < 1 {
+		return fmt.Errorf("%w: first ID %d, allowed is 1 or more", store.ErrBadTag, next)
+	}
+	return s.updateCounter(ctx, tag, func(c counter) (counter, error) {
+		return counter{MaxID: max(c.MaxID, next), Step: c.Step}, nil
+	})
+}
 
-// RemoveTag implements [store.Store].
-func (s *Store) RemoveTag(context.Context, string) error { return errors.ErrUnsupported }
+// RemoveTag implements [store.Store]. A malformed tag is ErrBadTag, and a counter that cannot
+// be read is ErrCorrupt. After a lost answer a second call may find that the first one removed
+// the tag, hence ErrNoTag.
+//
+// The key stays, as a tombstone that holds the counter. CreateTag reads it.
+func (s *Store) RemoveTag(ctx context.Context, tag string) error {
+	return s.updateCounter(ctx, tag, func(c counter) (counter, error) {
+		return counter{MaxID: c.MaxID, Step: c.Step, Removed: true}, nil
+	})
+}

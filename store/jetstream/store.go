@@ -108,11 +108,11 @@ func (s *Store) CreateTag(ctx context.Context, tag store.Tag) error {
 			revision = 0
 		case err != nil:
 			return s.keyError(tag.Name, err)
-		case !found.deleted:
-			return s.keyError(tag.Name, store.ErrTagExists)
-		case tag.Next == 1: // the default, so surely not meant
-			return s.keyError(tag.Name, fmt.Errorf("%w: a tag of this name was deleted, and this one would hand out the same IDs again; its first ID must be above all that are in use", store.ErrBadTag))
-		default:
+		}
+		if err == nil {
+			if err := checkSuccessor(found, tag); err != nil {
+				return s.keyError(tag.Name, err)
+			}
 			revision = found.revision
 		}
 		if err := backOff(ctx, attempt); err != nil {
@@ -121,17 +121,37 @@ func (s *Store) CreateTag(ctx context.Context, tag store.Tag) error {
 	}
 }
 
+// checkSuccessor reports whether a tag may be created where the entry is: over a tombstone not
+// below its counter, and over a delete marker, which says nothing, not from 1 on.
+func checkSuccessor(found leaderEntry, tag store.Tag) error {
+	if found.deleted {
+		if tag.Next == 1 { // the default, so surely not meant
+			return fmt.Errorf("%w: a tag of this name was deleted, and this one would hand out the same IDs again; its first ID must be above all that are in use", store.ErrBadTag)
+		}
+		return nil
+	}
+	c, err := decodeCounter(found.value)
+	if err != nil || !c.Removed {
+		return store.ErrTagExists
+	}
+	if tag.Next < c.MaxID {
+		return &store.BelowError{Tag: tag.Name, First: tag.Next, Floor: c.MaxID}
+	}
+	return nil
+}
+
 // readCounter returns the counter of a tag and the revision at which it was found. Both
 // may be old, because a conditional write follows that would fail. ErrNoTag must not
-// rest on an old read, because no write follows that would correct it; so the leader is
-// asked first.
+// rest on an old read, be it of nothing or of a tombstone, because no write follows that
+// would correct it; so the leader is asked first.
 func (s *Store) readCounter(ctx context.Context, tag string) (counter, uint64, error) {
 	entry, err := s.kv.Get(ctx, tag)
 	if err == nil {
 		c, err := decodeCounter(entry.Value())
-		return c, entry.Revision(), s.keyError(tag, err)
-	}
-	if !errors.Is(err, natsjs.ErrKeyNotFound) {
+		if err != nil || !c.Removed {
+			return c, entry.Revision(), s.keyError(tag, err)
+		}
+	} else if !errors.Is(err, natsjs.ErrKeyNotFound) {
 		return counter{}, 0, s.keyError(tag, err)
 	}
 	found, err := s.readLeader(ctx, tag)
@@ -142,6 +162,9 @@ func (s *Store) readCounter(ctx context.Context, tag string) (counter, uint64, e
 		return counter{}, 0, s.keyError(tag, err)
 	}
 	c, err := decodeCounter(found.value)
+	if err == nil && c.Removed {
+		err = store.ErrNoTag
+	}
 	return c, found.revision, s.keyError(tag, err)
 }
 

@@ -1,7 +1,9 @@
 package jetstream
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -83,14 +85,18 @@ func contract(c connector, replicas int) storetest.Backend {
 }
 
 func TestContract(t *testing.T) {
-	storetest.Run(t, contract(single{natstest.Start(t)}, 1))
+	backend := contract(single{natstest.Start(t)}, 1)
+	storetest.Run(t, backend)
+	storetest.RunRemembers(t, backend)
 }
 
 // Three replicas answer conflicts with another error code, and reads from any of
 // them: the contract is the same.
 func TestContractReplicated(t *testing.T) {
 	t.Parallel()
-	storetest.Run(t, contract(cluster{natstest.StartCluster(t, 3)}, 3))
+	backend := contract(cluster{natstest.StartCluster(t, 3)}, 3)
+	storetest.Run(t, backend)
+	storetest.RunRemembers(t, backend)
 }
 
 func TestCorruptEntryIsNeverCountedFrom(t *testing.T) {
@@ -101,6 +107,7 @@ func TestCorruptEntryIsNeverCountedFrom(t *testing.T) {
 		`{"max_id":1}`, `{"step":1}`, `{"max_id":0,"step":1}`, `{"max_id":-5,"step":1}`, `{"max_id":1,"step":0}`,
 		`{"max_id":1.5,"step":1}`, `{"max_id":"1","step":1}`, `{"max_id":9223372036854775808,"step":1}`,
 		`{"max_id":1,"step":1}{"max_id":2,"step":1}`, `{"max_id":1,"step":1,"min_id":1}`,
+		`{"removed":true}`, `{"max_id":0,"step":1,"removed":true}`, `{"max_id":1,"step":1,"removed":1}`, `{"max_id":1,"step":1,"removed":"no"}`,
 	} {
 		if _, err := s.kv.PutString(t.Context(), "order", value); err != nil {
 			t.Fatal(err)
@@ -114,6 +121,8 @@ func TestCorruptEntryIsNeverCountedFrom(t *testing.T) {
 		_, err := s.Reserve(t.Context(), "order", 10)
 		named("Reserve", err)
 		named("SetStep", s.SetStep(t.Context(), "order", 10))
+		named("Raise", s.Raise(t.Context(), "order", 10))
+		named("RemoveTag", s.RemoveTag(t.Context(), "order"))
 		tags, err := s.Tags(t.Context())
 		named("Tags", err)
 		if len(tags) != 1 || tags[0].Name != "good" {
@@ -164,6 +173,40 @@ func TestDeletedKeyIsNoTag(t *testing.T) {
 	}
 }
 
+// What a process of before tombstones finds is no counter to it, and so it hands out nothing.
+// What somebody deletes by hand, tombstone or not, is forgotten.
+func TestTombstone(t *testing.T) {
+	s := fresh(t, single{natstest.Start(t)}, "ids", 1)
+	newTag(t, s, "order")
+	if _, err := s.Reserve(t.Context(), "order", 100); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.RemoveTag(t.Context(), "order"); err != nil {
+		t.Fatal(err)
+	}
+	entry, err := s.kv.Get(t.Context(), "order")
+	if err != nil || string(entry.Value()) != `{"max_id":101,"step":10,"removed":true}` {
+		t.Errorf("the tombstone is %s, %v", entry.Value(), err)
+	}
+	old := json.NewDecoder(bytes.NewReader(entry.Value()))
+	old.DisallowUnknownFields()
+	if err := old.Decode(&struct {
+		MaxID int64 `json:"max_id"`
+		Step  int64 `json:"step"`
+	}{}); err == nil {
+		t.Error("a process of before tombstones takes one for a counter")
+	}
+	if err := s.kv.Delete(t.Context(), "order"); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.CreateTag(t.Context(), store.Tag{Name: "order", Step: 10, Next: 1}); !errors.Is(err, store.ErrBadTag) || errors.Is(err, store.ErrBelow) {
+		t.Errorf("CreateTag from 1 on over a deleted tombstone: %v, want ErrBadTag", err)
+	}
+	if err := s.CreateTag(t.Context(), store.Tag{Name: "order", Step: 10, Next: 50}); err != nil {
+		t.Errorf("CreateTag over a deleted tombstone: %v", err)
+	}
+}
+
 func TestMalformedTagIsNoKey(t *testing.T) {
 	s := fresh(t, single{natstest.Start(t)}, "ids", 1)
 	newTag(t, s, "order")
@@ -172,6 +215,8 @@ func TestMalformedTagIsNoKey(t *testing.T) {
 		for _, err := range []error{
 			reserve,
 			s.SetStep(t.Context(), name, 10),
+			s.Raise(t.Context(), name, 10),
+			s.RemoveTag(t.Context(), name),
 			s.CreateTag(t.Context(), store.Tag{Name: name, Step: 10, Next: 1}),
 		} {
 			if !errors.Is(err, store.ErrBadTag) || !errors.Is(err, messages.ErrTag) {
@@ -195,6 +240,33 @@ func TestNewTagIsNeverUnknown(t *testing.T) {
 			wg.Go(func() {
 				if _, err := s.Reserve(t.Context(), name, 10); err != nil {
 					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+	}
+}
+
+// A tag that was removed and created again can be used the moment CreateTag returns: a replica
+// that still has the tombstone is not believed.
+func TestTagThatCameBackIsNeverUnknown(t *testing.T) {
+	t.Parallel()
+	c := cluster{natstest.StartCluster(t, 3)}
+	admin := fresh(t, c, "ids", 3)
+	others := []*Store{open(t, c, "ids"), open(t, c, "ids"), open(t, c, "ids")}
+	newTag(t, admin, "order")
+	for i := range int64(100) {
+		if err := admin.RemoveTag(t.Context(), "order"); err != nil {
+			t.Fatal(err)
+		}
+		if err := admin.CreateTag(t.Context(), store.Tag{Name: "order", Step: 10, Next: 1 + 1000*i}); err != nil {
+			t.Fatal(err)
+		}
+		var wg sync.WaitGroup
+		for _, s := range others {
+			wg.Go(func() {
+				if seg, err := s.Reserve(t.Context(), "order", 10); err != nil || seg.First <= 1000*i {
+					t.Errorf("%v, %v, want a segment above %d", seg, err, 1000*i)
 				}
 			})
 		}

@@ -39,6 +39,9 @@ func (s *Store) Tags(ctx context.Context) ([]store.Tag, error) {
 			corrupt = append(corrupt, s.keyError(key, err))
 			continue
 		}
+		if c.Removed {
+			continue
+		}
 		tags = append(tags, store.Tag{Name: key, Step: c.Step, Next: c.MaxID})
 	}
 	return tags, errors.Join(corrupt...)

@@ -25,8 +25,13 @@
 //     is an error, and the range, if there was one, is a gap. If a proxy repeated the
 //     statement after all, the answer would be that of the last execution, and the
 //     ranges of those before it would be gaps.
+//   - Raise is one statement too: max_id = GREATEST(max_id, …), under the same row lock. So it
+//     never lowers what a reservation or another Raise has written.
 //   - A collation that treats Order and order as equal finds the row of the other tag;
 //     the comparison as bytes then refuses it.
+//
+// RemoveTag deletes the row, and needs the right DELETE for it; nothing else does. The table
+// does not remember the tag: whoever creates it again has to begin above all IDs in use.
 //
 // The package cannot detect a server that forgets what it committed:
 // innodb_flush_log_at_trx_commit has to be 1, and a replica that is promoted has to

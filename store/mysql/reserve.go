@@ -61,21 +61,26 @@ func (s *Store) raiseMaxID(ctx context.Context, conn *sql.Conn, tag string, step
 	case 0: // the insert ID is that of an earlier statement
 		return store.Segment{}, s.explainNotRaised(ctx, conn, tag, step)
 	default:
-		return store.Segment{}, fmt.Errorf("%w: %d rows have this biz_tag; it must be the primary key or have a unique key", store.ErrCorrupt, raised)
+		return store.Segment{}, leaf.ErrRows(raised)
 	}
 }
 
 // explainNotRaised finds out why no row was raised.
 func (s *Store) explainNotRaised(ctx context.Context, conn *sql.Conn, tag string, step int64) error {
-	var maxID *string
-	err := conn.QueryRowContext(ctx, "SELECT max_id FROM "+s.table+" WHERE"+whereTag, tag, tag).Scan(&maxID)
-	if errors.Is(err, sql.ErrNoRows) {
-		return store.ErrNoTag
-	}
+	maxID, err := s.readMaxID(ctx, conn, tag)
 	if err != nil {
 		return err
 	}
 	return leaf.ExplainNotRaised(maxID, step)
+}
+
+// readMaxID returns the max_id of a tag, nil for NULL, or ErrNoTag.
+func (s *Store) readMaxID(ctx context.Context, conn *sql.Conn, tag string) (maxID *string, err error) {
+	err = conn.QueryRowContext(ctx, "SELECT max_id FROM "+s.table+" WHERE"+whereTag, tag, tag).Scan(&maxID)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = store.ErrNoTag
+	}
+	return maxID, err
 }
 
 // withConnection calls f with a connection. If a connection turns out to be broken before

@@ -17,11 +17,16 @@
 //   - Exactly one row was raised. If two were, the table has no unique key on biz_tag.
 //   - The commit is on disk when it is acknowledged: if synchronous_commit is off, the
 //     statement turns it on for its own transaction.
+//   - Raise is one statement too: max_id = GREATEST(max_id, …), under the same row lock. So it
+//     never lowers what a reservation or another Raise has written.
 //   - A statement is sent at most once, as pgx repeats none. The only connections that
 //     are replaced are idle ones that turn out to be broken before anything was sent. A
 //     broken connection or a timeout after that is an error, and the range, if there was
 //     one, is a gap.
 //   - Check refuses columns that are not integers: floating point would round.
+//
+// RemoveTag deletes the row, and needs the right DELETE for it; nothing else does. The table
+// does not remember the tag: whoever creates it again has to begin above all IDs in use.
 //
 // The package cannot detect a server that forgets what it committed: fsync has to be
 // on, and a standby that is promoted has to have everything that its primary

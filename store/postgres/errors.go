@@ -43,11 +43,17 @@ var setupErrors = map[string]error{
 	wrongObjectType:      setupError("name a table"),
 }
 
+// errNoDelete: only RemoveTag needs this right.
+var errNoDelete = setupError("to remove a tag, the user needs the right DELETE on the table; grant it")
+
 func setupError(remedy string) error { return fmt.Errorf("%w: %s", store.ErrSetup, remedy) }
 
 // explainError translates an error of the driver. Neither the server's messages nor the
 // network's contain the password.
 func (s *Store) explainError(err error) error {
+	if errors.Is(err, store.ErrSetup) { // explained already
+		return err
+	}
 	var answer *pgconn.PgError
 	if errors.As(err, &answer) {
 		if setup := setupErrors[answer.Code]; setup != nil {

@@ -61,19 +61,24 @@ func (s *Store) raiseMaxID(ctx context.Context, tag string, step int64) (store.S
 	case 0:
 		return store.Segment{}, s.explainNotRaised(ctx, tag, step)
 	default:
-		return store.Segment{}, fmt.Errorf("%w: %d rows have this biz_tag; it must be the primary key or have a unique key", store.ErrCorrupt, len(raised))
+		return store.Segment{}, leaf.ErrRows(int64(len(raised)))
 	}
 }
 
 // explainNotRaised finds out why no row was raised.
 func (s *Store) explainNotRaised(ctx context.Context, tag string, step int64) error {
-	var maxID *string
-	err := s.pool.QueryRow(ctx, "SELECT max_id::text FROM "+s.table+" WHERE"+whereTag, tag).Scan(&maxID)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return store.ErrNoTag
-	}
+	maxID, err := s.readMaxID(ctx, tag)
 	if err != nil {
 		return err
 	}
 	return leaf.ExplainNotRaised(maxID, step)
+}
+
+// readMaxID returns the max_id of a tag, nil for NULL, or ErrNoTag.
+func (s *Store) readMaxID(ctx context.Context, tag string) (maxID *string, err error) {
+	err = s.pool.QueryRow(ctx, "SELECT max_id::text FROM "+s.table+" WHERE"+whereTag, tag).Scan(&maxID)
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = store.ErrNoTag
+	}
+	return maxID, err
 }

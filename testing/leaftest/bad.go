@@ -39,6 +39,8 @@ func (b *Backend) testMigrate(t *testing.T) {
 	missing("Tags", err)
 	missing("CreateTag", s.CreateTag(t.Context(), store.Tag{Name: "order", Step: 1, Next: 1}))
 	missing("SetStep", s.SetStep(t.Context(), "order", 1))
+	missing("Raise", s.Raise(t.Context(), "order", 1))
+	missing("RemoveTag", s.RemoveTag(t.Context(), "order"))
 	missing("Check", s.Check(t.Context()))
 
 	var wg sync.WaitGroup
@@ -143,6 +145,7 @@ func (b *Backend) testBadDatabases(t *testing.T) {
 			t.Log(reserve)
 			_, tags := s.Tags(t.Context())
 			for _, err := range []error{tags, s.Migrate(t.Context()), s.SetStep(t.Context(), "order", 20),
+				s.Raise(t.Context(), "order", 20), s.RemoveTag(t.Context(), "order"),
 				s.CreateTag(t.Context(), store.Tag{Name: "new", Step: 1, Next: 1})} {
 				mute(t, err)
 			}
@@ -150,5 +153,32 @@ func (b *Backend) testBadDatabases(t *testing.T) {
 	}
 	if n := maxID(t, db, "order"); n != 1 {
 		t.Errorf("max_id is %d, was 1", n)
+	}
+}
+
+// Only RemoveTag needs the right to delete rows, and says so.
+func (b *Backend) testRights(t *testing.T) {
+	db := b.Database(t)
+	db.Exec(t, b.Shapes["official"], "INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('order', 1, 10)")
+	name := db.Name() + "_u"
+	user := b.User(name, canary, "SELECT, INSERT, UPDATE")
+	db.Exec(t, user[:len(user)-1]...)
+	t.Cleanup(func() { _, _ = db.SQL().Exec(user[len(user)-1]) })
+	s := b.open(t, db.DSNFor(name, canary), "leaf_alloc")
+	if err := errors.Join(s.Check(t.Context()), s.Raise(t.Context(), "order", 100), s.SetStep(t.Context(), "order", 20),
+		s.CreateTag(t.Context(), store.Tag{Name: "new", Step: 1, Next: 1})); err != nil {
+		t.Error(err)
+	}
+	if seg, err := s.Reserve(t.Context(), "order", 10); err != nil || seg.First != 100 {
+		t.Errorf("Reserve: %v, %v, want [100, 110)", seg, err)
+	}
+	err := s.RemoveTag(t.Context(), "order")
+	mute(t, err)
+	if !errors.Is(err, store.ErrSetup) || !strings.Contains(err.Error(), "DELETE on the table") || strings.Contains(err.Error(), "INSERT") {
+		t.Errorf("RemoveTag without the right: %v, want ErrSetup that names DELETE only", err)
+	}
+	t.Log(err)
+	if n := maxID(t, db, "order"); n != 110 {
+		t.Errorf("max_id is %d, was 110", n)
 	}
 }

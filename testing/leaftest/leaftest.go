@@ -66,6 +66,7 @@ func (b *Backend) Run(t *testing.T) {
 		{"Migrate", b.testMigrate},
 		{"MalformedDSN", b.testMalformedDSN},
 		{"BadDatabases", b.testBadDatabases},
+		{"Rights", b.testRights},
 		{"Outages", b.testOutages},
 	} {
 		t.Run(test.name, test.run)

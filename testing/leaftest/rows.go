@@ -28,6 +28,14 @@ func (b *Backend) testExactTag(t *testing.T) {
 		if err := s.SetStep(t.Context(), tag, 99); !errors.Is(err, store.ErrNoTag) {
 			t.Errorf("SetStep of %s: %v, want ErrNoTag", tag, err)
 		}
+		for _, next := range []int64{1, 5000} {
+			if err := s.Raise(t.Context(), tag, next); !errors.Is(err, store.ErrNoTag) {
+				t.Errorf("Raise of %s to %d: %v, want ErrNoTag", tag, next, err)
+			}
+		}
+		if err := s.RemoveTag(t.Context(), tag); !errors.Is(err, store.ErrNoTag) {
+			t.Errorf("RemoveTag of %s: %v, want ErrNoTag", tag, err)
+		}
 	}
 	if err := s.CreateTag(t.Context(), store.Tag{Name: "Order", Step: 10, Next: 1}); !errors.Is(err, store.ErrSetup) {
 		t.Errorf("CreateTag of Order beside order: %v, want ErrSetup", err)
@@ -75,6 +83,14 @@ func (b *Backend) testUnusableRows(t *testing.T) {
 		if seg, err := s.Reserve(t.Context(), tag, 10); !errors.Is(err, want) {
 			t.Errorf("Reserve of %q: %v, %v, want %v", tag, seg, err, want)
 		}
+		if want == store.ErrExhausted { // a matter of the step
+			want = nil
+		}
+		for _, next := range []int64{1, 5000} {
+			if err := s.Raise(t.Context(), tag, next); !errors.Is(err, want) {
+				t.Errorf("Raise of %q to %d: %v, want %v", tag, next, err, want)
+			}
+		}
 	}
 	for tag, row := range want {
 		if n := maxID(t, db, tag); n != row.Next {
@@ -92,6 +108,17 @@ func (b *Backend) testUnusableRows(t *testing.T) {
 	db.Exec(t, "INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('twice', 1, 10), ('twice', 500, 10)")
 	if seg, err := s.Reserve(t.Context(), "twice", 10); !errors.Is(err, store.ErrCorrupt) {
 		t.Errorf("Reserve of a tag with two rows: %v, %v, want ErrCorrupt", seg, err)
+	}
+	if err := s.Raise(t.Context(), "twice", 1000); !errors.Is(err, store.ErrCorrupt) {
+		t.Errorf("Raise of a tag with two rows: %v, want ErrCorrupt", err)
+	}
+	for _, tag := range []string{"null", "twice", "below"} {
+		if err := s.RemoveTag(t.Context(), tag); err != nil {
+			t.Errorf("RemoveTag of %s: %v", tag, err)
+		}
+		if err := s.RemoveTag(t.Context(), tag); !errors.Is(err, store.ErrNoTag) {
+			t.Errorf("RemoveTag of %s again: %v, want ErrNoTag", tag, err)
+		}
 	}
 	if err := s.SetStep(t.Context(), "zero", 1<<40); !errors.Is(err, store.ErrBadTag) {
 		t.Errorf("SetStep to more than the column holds: %v, want ErrBadTag", err)
@@ -143,6 +170,9 @@ func (b *Backend) testColumns(t *testing.T) {
 	if seg, err := s.Reserve(t.Context(), "order", 5); !errors.Is(err, store.ErrSetup) {
 		t.Errorf("Reserve from a floating-point max_id: %v, %v, want ErrSetup", seg, err)
 	}
+	if err := s.Raise(t.Context(), "order", 9007199254740993); !errors.Is(err, store.ErrSetup) {
+		t.Errorf("Raise of a floating-point max_id: %v, want ErrSetup", err)
+	}
 	db.Exec(t, "DROP TABLE leaf_alloc")
 
 	s = b.fresh(t, db, b.Narrow)
@@ -152,6 +182,11 @@ func (b *Backend) testColumns(t *testing.T) {
 	}
 	if seg, err := s.Reserve(t.Context(), "order", 40); !errors.Is(err, store.ErrExhausted) || !strings.Contains(strings.ToLower(err.Error()), "bigint") {
 		t.Errorf("Reserve of more than the column holds: %v, %v, want ErrExhausted", seg, err)
+	}
+	for _, next := range []int64{1 << 31, 1<<63 - 1} {
+		if err := s.Raise(t.Context(), "order", next); !errors.Is(err, store.ErrSetup) || !strings.Contains(err.Error(), "BIGINT") {
+			t.Errorf("Raise to %d, which the column does not hold: %v, want ErrSetup", next, err)
+		}
 	}
 	if n := maxID(t, db, "order"); n != 2147483640 {
 		t.Errorf("max_id is %d, was 2147483640", n)

@@ -26,7 +26,9 @@ func testCancelled(t *testing.T, open func() store.Store) {
 		"CreateTag": func() error {
 			return s.CreateTag(ctx, store.Tag{Name: "new", Step: 1, Next: 1})
 		},
-		"SetStep": func() error { return s.SetStep(ctx, "order", 99) },
+		"SetStep":   func() error { return s.SetStep(ctx, "order", 99) },
+		"Raise":     func() error { return s.Raise(ctx, "order", 99) },
+		"RemoveTag": func() error { return s.RemoveTag(ctx, "order") },
 	} {
 		start := time.Now()
 		err := call()

@@ -25,7 +25,8 @@ import (
 // called from the test's own goroutine only, so it may fail the test.
 type Backend func(t *testing.T) (open func() store.Store)
 
-// Run checks everything that store.Store promises.
+// Run checks everything that store.Store promises. Stores that remember removed tags run
+// [RunRemembers] too.
 func Run(t *testing.T, backend Backend) {
 	for _, test := range []struct {
 		name string
@@ -44,6 +45,13 @@ func Run(t *testing.T, backend Backend) {
 		{"ReserveAtRandomSteps", testReserveRandom},
 		{"ReserveConcurrently", testReserveConcurrent},
 		{"ReserveAgainstSetStep", testReserveAgainstSetStep},
+
+		{"Raise", testRaise},
+		{"RaiseErrors", testRaiseErrors},
+		{"RaiseToTheEnd", testRaiseToTheEnd},
+		{"RaiseAgainstReserve", testRaiseAgainstReserve},
+		{"Remove", testRemove},
+		{"RemoveAgainstReserve", testRemoveAgainstReserve},
 
 		{"Exhaustion", testExhaustion},
 		{"ExhaustionConcurrently", testExhaustionConcurrent},

@@ -32,6 +32,18 @@ func CheckTagAndStep(tag string, step int64) error {
 	return nil
 }
 
+// CheckTagAndNext refuses arguments of Raise that are out of bounds. The error wraps
+// store.ErrBadTag.
+func CheckTagAndNext(tag string, next int64) error {
+	if err := CheckName(tag); err != nil {
+		return err
+	}
+	if next < 1 {
+		return fmt.Errorf("%w: first ID %d, allowed is 1 or more", store.ErrBadTag, next)
+	}
+	return nil
+}
+
 // HighestMaxID is the highest max_id that can be raised by step.
 func HighestMaxID(step int64) int64 { return math.MaxInt64 - step }
 
@@ -52,17 +64,46 @@ var errChanged = errors.New("the row was changed in the meantime, try again")
 // ExplainNotRaised says why a row with that max_id was not raised by step: store.ErrCorrupt,
 // store.ErrExhausted, or an error after which the call may be made again.
 func ExplainNotRaised(maxID *string, step int64) error {
-	next, err := parseNumber("max_id", maxID)
+	next, err := parseMaxID(maxID)
 	if err != nil {
 		return err
-	}
-	if next < 1 {
-		return fmt.Errorf("%w: max_id is %d, it must be 1 or more", store.ErrCorrupt, next)
 	}
 	if _, err := store.Following(next, step); err != nil {
 		return err
 	}
 	return errChanged
+}
+
+// ExplainNotRaisedTo says why a row with that max_id was not raised to next: nil if it need
+// not be, store.ErrCorrupt, or an error after which the call may be made again.
+func ExplainNotRaisedTo(maxID *string, next int64) error {
+	have, err := parseMaxID(maxID)
+	if err != nil {
+		return err
+	}
+	if have < next {
+		return errChanged
+	}
+	return nil
+}
+
+// TooNarrow is the error of a Raise to more than the column holds.
+func TooNarrow(next int64, err error) error {
+	return fmt.Errorf("%w: the column max_id is too narrow for %d, it should be BIGINT: %w", store.ErrSetup, next, err)
+}
+
+// ErrRows is the store.ErrCorrupt of a tag that more than one row has.
+func ErrRows(rows int64) error {
+	return fmt.Errorf("%w: %d rows have this biz_tag; it must be the primary key or have a unique key", store.ErrCorrupt, rows)
+}
+
+// parseMaxID reads a max_id from which can be counted.
+func parseMaxID(maxID *string) (int64, error) {
+	n, err := parseNumber("max_id", maxID)
+	if err == nil && n < 1 {
+		err = fmt.Errorf("%w: max_id is %d, it must be 1 or more", store.ErrCorrupt, n)
+	}
+	return n, err
 }
 
 // TagFromRow makes a tag of the three columns as they are, in bounds or not. The error

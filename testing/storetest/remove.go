@@ -1,0 +1,173 @@
+package storetest
+
+import (
+	"errors"
+	"sync"
+	"testing"
+
+	"github.com/idworker/idworker/store"
+)
+
+// remove removes a tag or ends the test.
+func remove(t *testing.T, s store.Store, name string) {
+	t.Helper()
+	if err := s.RemoveTag(t.Context(), name); err != nil {
+		t.Fatalf("RemoveTag(%s): %v", name, err)
+	}
+}
+
+// gone checks that every call treats a tag as one that does not exist.
+func gone(t *testing.T, s store.Store, name string) {
+	t.Helper()
+	_, reserved := s.Reserve(t.Context(), name, 10)
+	for call, err := range map[string]error{
+		"Reserve":   reserved,
+		"SetStep":   s.SetStep(t.Context(), name, 10),
+		"Raise":     s.Raise(t.Context(), name, 1),
+		"Raise up":  s.Raise(t.Context(), name, 1<<40),
+		"RemoveTag": s.RemoveTag(t.Context(), name),
+	} {
+		if !errors.Is(err, store.ErrNoTag) {
+			t.Errorf("%s of a removed tag: %v, want ErrNoTag", call, err)
+		}
+	}
+	if tag, listed := tags(t, s)[name]; listed {
+		t.Errorf("a removed tag is listed: %+v", tag)
+	}
+}
+
+func testRemove(t *testing.T, open func() store.Store) {
+	s, other := open(), open()
+	create(t, s, "order", 10, 1)
+	create(t, s, "Order", 20, 5)
+	create(t, s, "order.eu", 30, 6)
+	first := reserve(t, s, "order", 100)
+	remove(t, other, "order")
+	gone(t, s, "order")
+	gone(t, open(), "order")
+	for _, name := range []string{"", "*", ">", "a b"} {
+		if err := s.RemoveTag(t.Context(), name); !errors.Is(err, store.ErrBadTag) {
+			t.Errorf("RemoveTag(%q): %v, want ErrBadTag", name, err)
+		}
+	}
+	if err := s.RemoveTag(t.Context(), "missing"); !errors.Is(err, store.ErrNoTag) {
+		t.Errorf("RemoveTag of a missing tag: %v, want ErrNoTag", err)
+	}
+	expect(t, s, "Order", 20, 5)
+	expect(t, s, "order.eu", 30, 6)
+
+	for round := range int64(3) { // removed and created again, and again
+		create(t, other, "order", 40, first.End+round*10)
+		expect(t, s, "order", 40, first.End+round*10)
+		if seg := reserve(t, s, "order", 10); seg.First != first.End+round*10 {
+			t.Errorf("created again, got %v, want a segment from %d on", seg, first.End+round*10)
+		}
+		if err := s.CreateTag(t.Context(), store.Tag{Name: "order", Step: 1, Next: 1 << 40}); !errors.Is(err, store.ErrTagExists) {
+			t.Errorf("CreateTag of a tag that was created again: %v, want ErrTagExists", err)
+		}
+		remove(t, s, "order")
+		gone(t, other, "order")
+	}
+}
+
+// However a tag is removed while others reserve, what they got lies below where it may be
+// created again.
+func testRemoveAgainstReserve(t *testing.T, open func() store.Store) {
+	const goroutines = 4
+	admin := open()
+	create(t, admin, "order", 10, 1)
+	var ledger Ledger
+	var wg sync.WaitGroup
+	for range goroutines {
+		s := open()
+		wg.Go(func() {
+			for {
+				seg, err := s.Reserve(t.Context(), "order", 10)
+				if errors.Is(err, store.ErrNoTag) {
+					return
+				}
+				if err != nil {
+					t.Errorf("Reserve: %v", err)
+					return
+				}
+				ledger.Add("order", 10, seg)
+			}
+		})
+	}
+	for ledger.Len() < 20 && !t.Failed() {
+		ledger.Add("order", 1, reserve(t, admin, "order", 1))
+	}
+	remove(t, admin, "order")
+	wg.Wait()
+	ledger.Check(t)
+	create(t, admin, "order", 10, ledger.End("order"))
+	if seg := reserve(t, admin, "order", 10); seg.First != ledger.End("order") {
+		t.Errorf("got %v, want a segment from %d on", seg, ledger.End("order"))
+	}
+}
+
+// RunRemembers checks what [store.Store] leaves open: that the store remembers how far the IDs
+// of a removed tag were handed out. It is for stores that do.
+func RunRemembers(t *testing.T, backend Backend) {
+	t.Run("RemovedTagComesBackAboveOnly", func(t *testing.T) { testRemovedComesBackAbove(t, backend(t)) })
+	t.Run("RemovedTagComesBackOnce", func(t *testing.T) { testRemovedCreateRace(t, backend(t)) })
+}
+
+func testRemovedComesBackAbove(t *testing.T, open func() store.Store) {
+	s := open()
+	create(t, s, "order", 10, 1)
+	floor := reserve(t, s, "order", 100).End
+	for range 3 {
+		remove(t, s, "order")
+		for _, first := range []int64{1, 2, floor - 1} {
+			err := open().CreateTag(t.Context(), store.Tag{Name: "order", Step: 10, Next: first})
+			var below *store.BelowError
+			if !errors.Is(err, store.ErrBelow) || !errors.As(err, &below) || *below != (store.BelowError{Tag: "order", First: first, Floor: floor}) {
+				t.Errorf("created again from %d on, below %d: %v, want ErrBelow that says so", first, floor, err)
+			}
+		}
+		gone(t, s, "order")
+		create(t, s, "order", 10, floor)
+		if seg := reserve(t, s, "order", 10); seg.First != floor {
+			t.Errorf("got %v, want a segment from %d on", seg, floor)
+		}
+		floor += 1000
+		raise(t, s, "order", floor)
+	}
+}
+
+// Of several who create a removed tag again, one does, and no other sets it back.
+func testRemovedCreateRace(t *testing.T, open func() store.Store) {
+	const racers = 4
+	admin := open()
+	handles := make([]store.Store, racers)
+	for i := range handles {
+		handles[i] = open()
+	}
+	create(t, admin, "order", 10, 1)
+	for range 10 {
+		floor := reserve(t, admin, "order", 10).End
+		remove(t, admin, "order")
+		errs := make([]error, racers)
+		var wg sync.WaitGroup
+		for i, s := range handles {
+			wg.Go(func() {
+				errs[i] = s.CreateTag(t.Context(), store.Tag{Name: "order", Step: 1, Next: floor + int64(i)})
+			})
+		}
+		wg.Wait()
+		won := -1
+		for i, err := range errs {
+			switch {
+			case err == nil && won < 0:
+				won = i
+			case !errors.Is(err, store.ErrTagExists):
+				t.Errorf("CreateTag by %d: %v, want ErrTagExists", i, err)
+			}
+		}
+		if won < 0 {
+			t.Fatalf("nobody created it: %v", errs)
+		}
+		expect(t, admin, "order", 1, floor+int64(won))
+	}
+}
