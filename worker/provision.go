@@ -17,8 +17,8 @@ import (
 // no use: their requests have long been answered, and workers ask again.
 const loadEventAge = 30 * time.Second
 
-// loaderConsumer is the durable consumer that all loaders share.
-const loaderConsumer = "loader"
+// LoaderConsumer is the name of the durable consumer that all loaders share.
+const LoaderConsumer = "loader"
 
 // Resources are what workers and loaders need, besides what leases need: the load stream
 // with the loaders' consumer, and the tag directory. Replicas are 1 to 5, odd.
@@ -67,7 +67,7 @@ func checkLoadStream(got jetstream.StreamConfig) error {
 
 func loadConsumer(prefix messages.Prefix) resource.Resource {
 	return resource.Consumer(loads.StreamName(prefix), jetstream.ConsumerConfig{
-		Durable:       loaderConsumer,
+		Durable:       LoaderConsumer,
 		AckPolicy:     jetstream.AckExplicitPolicy,
 		AckWait:       storeTimeout + 2*time.Second,
 		MaxDeliver:    -1, // a used-up message would block its subject
@@ -81,5 +81,5 @@ func openLoaderConsumer(ctx context.Context, js jetstream.JetStream, prefix mess
 	if err := resource.Ensure(ctx, js, loadStream(prefix, replicas), loadConsumer(prefix)); err != nil {
 		return nil, err
 	}
-	return js.Consumer(ctx, loads.StreamName(prefix), loaderConsumer)
+	return js.Consumer(ctx, loads.StreamName(prefix), LoaderConsumer)
 }

@@ -82,6 +82,7 @@ var sentinelHints = []struct {
 	{embedded.ErrDamaged, "restore a backup, or start over in another --data folder, with tags whose --first is above all IDs in use"},
 	{store.ErrNoTable, "serve --migrate creates it"},
 	{tags.ErrMaybeCreated, "see idworker tag ls"},
+	{tags.ErrLoadersRun, "stop them all, export once more, and import that"},
 	{doctor.ErrDifferent, "idworker provision with these flags would change it"},
 	{doctor.ErrOtherLayout, "give workers the same --layout"},
 	{durability.ErrNoSync, hintSync},

@@ -43,6 +43,7 @@ var hinted = []struct {
 	{&enrich.TargetError{Err: enrich.ErrNoTarget, Subject: "a.>"}, "create one for it, with --allow-batch"},
 	{&enrich.TargetError{Err: enrich.ErrNoBatches, Subject: "a.>", Stream: "S"}, "nats stream edit S --allow-batch"},
 	{tags.ErrMaybeCreated, "see idworker tag ls"},
+	{tags.ErrLoadersRun, "stop them all, export once more"},
 	{doctor.ErrDifferent, "provision with these flags"},
 	{doctor.ErrOtherLayout, "give workers the same --layout"},
 	{durability.ErrNoSync, "sync_interval: always"},
