@@ -43,7 +43,7 @@ func (d *Doctor) examineRights(ctx context.Context, find func(Finding)) {
 		return
 	}
 	need := rights.Join(d.Needs, rights.Subscribe(d.Conn.NewInbox()))
-	find(Finding{What: "rights", Err: allowed.check(need), Good: "all that the role " + d.Role + " needs"})
+	find(Finding{What: "rights", Err: allowed.check(need), Good: fmt.Sprintf("the role %s has all that it needs", d.Role)})
 }
 
 // examineResources looks at the streams and buckets that the role has to do with.
