@@ -60,7 +60,7 @@ func loadStream(prefix messages.Prefix, replicas int) resource.Resource {
 
 func checkLoadStream(got jetstream.StreamConfig) error {
 	if got.MaxMsgsPerSubject != 1 || !got.DiscardNewPerSubject || got.Retention != jetstream.WorkQueuePolicy {
-		return fmt.Errorf("it is no work queue that refuses a second message per subject; delete it, and it is made anew")
+		return fmt.Errorf("it is not a work queue that refuses a second message per subject; delete it, and it will be created again")
 	}
 	return nil
 }

@@ -37,8 +37,6 @@ func Rights(p messages.Prefix, role rights.Role) rights.Rights {
 				rights.API("CONSUMER.CREATE."+consumer), rights.API("CONSUMER.DURABLE.CREATE."+consumer)),
 			rights.ProvisionBucket(tags), rights.WriteBucket(tags, ">"),
 		)
-	case rights.Enricher:
-		return rights.Publish(requests...)
 	}
 	return rights.Rights{}
 }

@@ -18,8 +18,8 @@ import (
 	"github.com/idworker/idworker/store"
 )
 
-// Libraries say what is wrong, and this file says which flag or command mends it. It is the
-// only place that does, so that a hint appears once.
+// Libraries say what is wrong, and this file says which flag or command mends it, so that a
+// hint appears once. What only one command can say, about its own arguments, it says itself.
 
 // explain is the text of an error with what can be done about it. Errors that were joined
 // are explained one by one, each on its line.
@@ -66,7 +66,7 @@ func isLines(text string, all []error) bool {
 var hints = []func(error) string{hintDenied, hintForeignStore, hintUnsafe, hintClockLost, hintTarget}
 
 const (
-	hintProvision = "an administrator makes it: idworker provision; so does the first process that needs it, idworker serve say, if it may"
+	hintProvision = "an administrator creates it: idworker provision; a process that is allowed to, such as idworker serve, creates it itself"
 	hintSync      = "make sure of sync_interval: always in the jetstream block of every server; nats.conf shows how a user may ask"
 )
 
@@ -126,7 +126,7 @@ func hintUnsafe(err error) string {
 	case durability.Discard:
 		return "run nats stream edit " + unsafe.Stream + " --discard=new, and see that no entry was discarded"
 	}
-	return "copy its entries to one without, and keep them when you replace it: an empty bucket hands out all IDs again"
+	return "copy its entries to a stream without this setting, and keep them when you replace it: an empty bucket hands out all IDs again"
 }
 
 func hintClockLost(err error) string {
