@@ -73,17 +73,18 @@ func TestEventsArriveOnceThoughEnricherIsPaused(t *testing.T) {
 	t.Parallel()
 	e := newEnrichment(t)
 	enrichers := []*process{e.start(e.ns.URL()), e.start(e.ns.URL())}
-	// So many that the owner is stopped in the middle of a batch.
-	const some = 5000
-	for range soak.Pick(2, 5) {
-		e.publish(some)
+	const some = 3000
+	for range soak.Pick(3, 5) {
+		// Stopped while events keep coming, the owner is in the middle of a batch.
+		before, published := e.last("READY"), make(chan struct{})
+		go func() { defer close(published); e.publish(2 * some) }()
 		var paused *process
-		natstest.Eventually(t, readyWithin, "an enricher has the turn", func() bool {
+		natstest.Eventually(t, readyWithin, "an enricher has the turn, and is at work", func() bool {
 			paused = e.owner(enrichers)
-			return paused != nil
+			return paused != nil && e.last("READY") > before+some/2
 		})
 		paused.signal(syscall.SIGSTOP)
-		e.publish(some)
+		<-published
 		e.await(e.sent - e.arrived)
 		natstest.Eventually(t, readyWithin, "another one has the turn", func() bool {
 			p := e.owner(enrichers)
