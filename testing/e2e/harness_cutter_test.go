@@ -17,13 +17,13 @@ type cutter struct {
 	target   string
 	listener net.Listener
 
-	mu      sync.Mutex
-	toUs    bool // the text is looked for in what the server sends
-	text    []byte
-	hit     chan struct{} // closed when the text came by
-	cutLink *cutLink      // the one that was cut last
-	conns   map[net.Conn]bool
-	wg      sync.WaitGroup
+	mu    sync.Mutex
+	toUs  bool // the text is looked for in what the server sends
+	text  []byte
+	hit   chan struct{} // closed when the text came by
+	last  *cutLink      // the one that was cut last
+	conns map[net.Conn]bool
+	wg    sync.WaitGroup
 }
 
 // startCutter runs a cutter in front of a server until the test ends.
@@ -84,7 +84,7 @@ type cutLink struct {
 // release passes on what was held back, and then everything again.
 func (c *cutter) release() {
 	c.mu.Lock()
-	l := c.cutLink
+	l := c.last
 	c.mu.Unlock()
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -132,7 +132,7 @@ func (c *cutter) allowed(l *cutLink, server bool, before, data []byte) (n int) {
 	if at < 0 {
 		return len(data)
 	}
-	l.cut, c.cutLink, c.text = true, l, nil
+	l.cut, c.last, c.text = true, l, nil
 	close(c.hit)
 	return max(0, at-len(before))
 }
