@@ -29,7 +29,6 @@
 //     never lowers what a reservation or another Raise has written.
 //   - A collation that treats Order and order as equal finds the row of the other tag;
 //     the comparison as bytes then refuses it.
-//
 //   - The table's engine is transactional. Check asks information_schema, and refuses the
 //     others (MEMORY is empty after a restart, MyISAM may lose what it acknowledged), and views.
 //
