@@ -31,5 +31,6 @@ func (e *UnsafeSettingError) Error() string {
 	return fmt.Sprintf("%s is %s, it should be %s: the database acknowledges commits before they are on disk, and can forget them in a crash", e.Setting, e.Value, e.Want)
 }
 
-// ErrSettingUnknown: the database does not tell how it is set.
+// ErrSettingUnknown is that the database does not tell one of its settings, such as to a user
+// who may not read it.
 var ErrSettingUnknown = errors.New("the database does not tell a setting")

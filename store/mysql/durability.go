@@ -18,7 +18,7 @@ const safeTable = "a table of a transactional engine, such as InnoDB"
 // description is how information_schema describes a table. For a view, engine is nil, and so is
 // transactions.
 type description struct {
-	schema, name, kind   string
+	kind                 string
 	engine, transactions *string
 }
 
@@ -41,9 +41,8 @@ func (s *Store) checkEngine(ctx context.Context, conn *sql.Conn) error {
 	return nil
 }
 
-// describeTable finds the table in information_schema, where names may be compared without
-// regard to case. If several differ in nothing else, the one that is spelled the same is meant:
-// on such a server, case matters.
+// describeTable finds the table in information_schema. There it may stand more than once, as a
+// TEMPORARY one hides the other.
 func (s *Store) describeTable(ctx context.Context, conn *sql.Conn) ([]description, error) {
 	var database string
 	if err := conn.QueryRowContext(ctx, "SELECT DATABASE()").Scan(&database); err != nil {
@@ -53,28 +52,22 @@ func (s *Store) describeTable(ctx context.Context, conn *sql.Conn) ([]descriptio
 	if !qualified {
 		schema, name = database, s.name
 	}
-	rows, err := conn.QueryContext(ctx, `SELECT t.table_schema, t.table_name, t.table_type, t.engine, e.transactions
+	rows, err := conn.QueryContext(ctx, `SELECT t.table_type, t.engine, e.transactions
 		FROM information_schema.tables t LEFT JOIN information_schema.engines e ON e.engine = t.engine
 		WHERE t.table_schema = ? AND t.table_name = ?`, schema, name)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = rows.Close() }()
-	var all, exact []description
+	var found []description
 	for rows.Next() {
 		var d description
-		if err := rows.Scan(&d.schema, &d.name, &d.kind, &d.engine, &d.transactions); err != nil {
+		if err := rows.Scan(&d.kind, &d.engine, &d.transactions); err != nil {
 			return nil, err
 		}
-		all = append(all, d)
-		if d.schema == schema && d.name == name {
-			exact = append(exact, d)
-		}
+		found = append(found, d)
 	}
-	if len(exact) > 0 {
-		all = exact
-	}
-	return all, rows.Err()
+	return found, rows.Err()
 }
 
 // forgetful says what is wrong with the table, or "".
