@@ -35,7 +35,7 @@ func TestMetricsTagLimit(t *testing.T) {
 		}
 	}
 	for tag := range steps {
-		alloc.Grant(tag, store.Segment{First: 1, End: 1001})
+		alloc.Grant(tag, 0, store.Segment{First: 1, End: 1001})
 		take(tag, 100) // so that a segment is asked for, and the tag is active
 	}
 	now = time.Minute
