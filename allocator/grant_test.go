@@ -76,6 +76,11 @@ func TestHonestGrantsAreNoProof(t *testing.T) {
 	first := h.latest()
 	a, b, c := h.reserve(10), h.reserve(10), h.reserve(10) // the load was delivered three times
 	h.grantTo(first.Seq, b)
+	h.Refuse("order", h.latest().Seq, store.ErrExhausted) // so that none is under way
+	if v := h.grantTo(0, a); v != (allocator.Verdict{}) {
+		t.Errorf("without a number, and without a load: %+v, want it burnt", v)
+	}
+	h.now += allocator.DefaultReAsk
 	h.request("order", 10)
 	second := h.latest()
 	for why, g := range map[string]struct {

@@ -35,12 +35,8 @@ type absence struct {
 	held     bool
 }
 
-// confirmations is how many listings have to lack a tag that is not held, and heldListings of
-// one that is.
-const (
-	confirmations = 2
-	heldListings  = 5
-)
+// heldListings is how many listings have to lack a tag that is held, over as many refreshes.
+const heldListings = 5
 
 // fewMissing tags are not too many, unless they are all there are.
 const fewMissing = 2
@@ -86,7 +82,7 @@ func (a *absences) isRemoved(m absence, now time.Time) bool {
 	if m.held {
 		return m.listings >= heldListings && now.Sub(m.since) >= heldListings*a.every
 	}
-	return m.listings >= confirmations && now.Sub(m.since) >= confirmPause(a.every)
+	return now.Sub(m.since) >= confirmPause(a.every) // so this is not the first listing
 }
 
 // settle makes still the missing tags, and logs when an episode begins and when it ends.
