@@ -43,7 +43,7 @@ type asker struct {
 // published, so that one tag cannot hold up another. There is at most one load per tag.
 // Once the process has stopped answering, nobody wants the load any more.
 func (a *asker) ask(l allocator.Load) {
-	event := loads.Event{Instance: a.instance, Tag: l.Tag, Step: l.Step, Want: l.Want, Seq: l.Seq}
+	event := loads.Event{Instance: a.instance, Tag: l.Tag, Step: l.Step, Want: l.Want, Seq: l.Seq, Above: l.Above}
 	a.publishing.start(func(ctx context.Context) { a.publish(ctx, event) })
 }
 

@@ -20,6 +20,7 @@
 //	a segment is reserved and granted   loader.go
 //	a worker installs the segment       grants.go
 //	tags get from store to workers      mirror.go, directory.go
+//	a missing tag is believed removed   absences.go
 //
 // # The way of a segment
 //
@@ -43,6 +44,11 @@
 //	                                       twice and is burnt if there is no room for it
 //	grant lost                             the allocator asks again after a second
 //	store away                             nak with growing delay, until it is back
+//	store does not list a tag any more     the tag stays until that is confirmed
+//
+// A store that has gone back is another matter, since it gives a range to a second owner. A
+// worker notices if it was an owner before: the grant lies below an earlier one, and is
+// burnt. The next load event says how far the worker was granted; see package allocator.
 //
 // # Start and stop
 //

@@ -35,6 +35,7 @@ func newLoading(p process) *loading {
 			provision: func(ctx context.Context) error { return Provision(ctx, p.js, p.cfg.Prefix, p.cfg.Replicas) },
 			outage:    l.outage,
 			log:       p.cfg.Log,
+			absences:  newAbsences("store", p.cfg.TagRefresh, p.cfg.Log),
 			unusable:  make(map[string]bool),
 		},
 		background: newGoroutines(),
@@ -67,7 +68,10 @@ func (l *loading) ready() error {
 	return nil
 }
 
-func (l *loading) collect(to sink) { l.loader.collect(to) }
+func (l *loading) collect(to sink) {
+	l.loader.collect(to)
+	l.mirror.absences.collect(to)
+}
 
 func (l *loading) fillStats(s *Stats) {
 	s.Loads = &LoadStats{l.loader.calls(), l.loader.outcomes[loadFailed].Load()}

@@ -21,6 +21,7 @@ type Stats struct {
 type GrantStats struct {
 	Installed int64 `json:"installed"`
 	Burnt     int64 `json:"burnt"`   // late, doubled, or no room
+	Below     int64 `json:"below"`   // burnt, and proof that the store went back
 	Refused   int64 `json:"refused"` // the store said no
 }
 

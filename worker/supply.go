@@ -19,12 +19,17 @@ type supply struct {
 	process
 	alloc      *allocator.Allocator
 	grants     *grantReceiver
+	absences   *absences          // tags that the directory does not list any more
 	grantSub   *nats.Subscription // from start on
 	background *goroutines
 }
 
 func newSupply(p process, direct func(loads.Event)) *supply {
-	s := &supply{process: p, background: newGoroutines()}
+	s := &supply{
+		process:    p,
+		absences:   newAbsences("directory", p.cfg.TagRefresh, p.cfg.Log),
+		background: newGoroutines(),
+	}
 	asker := &asker{
 		js:         p.js,
 		prefix:     p.cfg.Prefix,
@@ -53,7 +58,7 @@ func (s *supply) start(ctx context.Context) (err error) {
 	}
 	known := make(chan struct{})
 	s.background.start(func(ctx context.Context) {
-		s.directory.follow(ctx, s.alloc, s.cfg.TagRefresh, sync.OnceFunc(func() { close(known) }))
+		s.directory.follow(ctx, s.alloc, s.absences, sync.OnceFunc(func() { close(known) }))
 	})
 	s.background.start(s.tick)
 	select {
@@ -96,7 +101,9 @@ func (s *supply) tick(ctx context.Context) {
 func (s *supply) fillStats(stats *Stats) {
 	figures := s.alloc.Figures()
 	stats.Parked = s.alloc.Parked()
-	stats.Grants = GrantStats{s.grants.installed.Load(), s.grants.burnt.Load(), s.grants.refused.Load()}
+	stats.Grants = GrantStats{
+		Installed: s.grants.installed.Load(), Burnt: s.grants.burnt.Load(), Below: s.grants.below.Load(), Refused: s.grants.refused.Load(),
+	}
 	stats.Active = len(figures)
 	for _, f := range busiest(figures, maxStatsTags) {
 		stats.Tags = append(stats.Tags, TagStats{f.Tag, f.Step, f.Left, f.Rate, f.Runway.Seconds(), f.Parked})

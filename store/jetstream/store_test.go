@@ -125,6 +125,9 @@ func TestCorruptEntryIsNeverCountedFrom(t *testing.T) {
 		named("RemoveTag", s.RemoveTag(t.Context(), "order"))
 		tags, err := s.Tags(t.Context())
 		named("Tags", err)
+		if entries, all := store.Unreadable(err); !all || len(entries) != 1 || entries[0].Tag != "order" {
+			t.Errorf("Tags: unreadable are %v, all of them: %t, want order", entries, all)
+		}
 		if len(tags) != 1 || tags[0].Name != "good" {
 			t.Errorf("Tags beside %q: %v, want the good one", value, tags)
 		}

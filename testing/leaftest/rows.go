@@ -67,6 +67,9 @@ func (b *Backend) testUnusableRows(t *testing.T) {
 	if !errors.Is(err, store.ErrCorrupt) || !strings.Contains(err.Error(), `"null"`) {
 		t.Errorf("Tags: %v, want ErrCorrupt that names null", err)
 	}
+	if entries, all := store.Unreadable(err); all || len(entries) != 1 || entries[0].Tag != "null" {
+		t.Errorf("Tags: unreadable are %v, all of them: %t, want null and a row without a name", entries, all)
+	}
 	got := make(map[string]store.Tag)
 	for _, tag := range tags {
 		got[tag.Name] = tag
