@@ -53,6 +53,7 @@ func (e *BelowError) Error() string {
 
 // Unwrap makes it an ErrBelow, and so an ErrBadTag.
 func (e *BelowError) Unwrap() error { return ErrBelow }
+
 // EntryError is an ErrCorrupt of one entry that Store.Tags left out.
 type EntryError struct {
 	Tag string

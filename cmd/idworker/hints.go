@@ -165,7 +165,7 @@ func hintClockLost(err error) string {
 		return ""
 	}
 	return fmt.Sprintf("stop all workers for longer than %v, then delete the key %s of the bucket %s and start them again",
-		lost.StopFor, lost.Key, lost.Bucket)
+		lost.StopFor, strings.Join(lost.Keys, " and "), lost.Bucket)
 }
 
 // hintTarget is for the stream that takes enriched events.

@@ -36,7 +36,7 @@ var hinted = []struct {
 	{&durability.UnsafeError{Stream: "KV_b", Setting: durability.Storage}, "copy its entries to a stream without"},
 	{jetstream.ErrBucketNotFound, "an administrator creates it: idworker provision"},
 	{jetstream.ErrStreamNotFound, "an administrator creates it: idworker provision"},
-	{&lease.ClockLostError{StopFor: time.Minute, Bucket: "ids_config", Key: "clock"}, "stop all workers for longer than 1m0s"},
+	{&lease.ClockLostError{StopFor: time.Minute, Bucket: "ids_config", Keys: []string{"clock_id"}}, "stop all workers for longer than 1m0s"},
 	{embedded.ErrInUse, "choose another --data"},
 	{embedded.ErrDamaged, "tags whose --first"},
 	{store.ErrNoTable, "serve --migrate creates it"},
