@@ -12,6 +12,7 @@ import (
 	"github.com/idworker/idworker/internal/durability"
 	"github.com/idworker/idworker/internal/embedded"
 	"github.com/idworker/idworker/internal/natsconn"
+	"github.com/idworker/idworker/internal/neighbours"
 	"github.com/idworker/idworker/internal/tags"
 	"github.com/idworker/idworker/messages/enrich"
 	"github.com/idworker/idworker/snowflake/lease"
@@ -66,8 +67,10 @@ func isLines(text string, all []error) bool {
 var hints = []func(error) string{hintDenied, hintForeignStore, hintUnsafe, hintClockLost, hintTarget}
 
 const (
-	hintProvision = "an administrator makes it: idworker provision; so does the first process that needs it, idworker serve say, if it may"
-	hintSync      = "make sure of sync_interval: always in the jetstream block of every server; nats.conf shows how a user may ask"
+	hintProvision  = "an administrator makes it: idworker provision; so does the first process that needs it, idworker serve say, if it may"
+	hintSync       = "make sure of sync_interval: always in the jetstream block of every server; nats.conf shows how a user may ask"
+	hintNeighbours = "give one of them another --prefix, or an account of its own, or deny its subjects (ids.> with the default prefix) to the leaf node link; " +
+		"if both should be one installation, connect all processes to the JetStream of one, see --js-domain"
 )
 
 // sentinelHints are those that only depend on what an error is.
@@ -84,6 +87,7 @@ var sentinelHints = []struct {
 	{tags.ErrMaybeCreated, "see idworker tag ls"},
 	{doctor.ErrDifferent, "idworker provision with these flags would change it"},
 	{doctor.ErrOtherLayout, "give workers the same --layout"},
+	{neighbours.ErrForeign, hintNeighbours},
 	{durability.ErrNoSync, hintSync},
 	{durability.ErrSyncUnknown, hintSync},
 }

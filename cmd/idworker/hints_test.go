@@ -14,6 +14,7 @@ import (
 	"github.com/idworker/idworker/internal/durability"
 	"github.com/idworker/idworker/internal/embedded"
 	"github.com/idworker/idworker/internal/natsconn"
+	"github.com/idworker/idworker/internal/neighbours"
 	"github.com/idworker/idworker/internal/resource"
 	"github.com/idworker/idworker/internal/tags"
 	"github.com/idworker/idworker/messages/enrich"
@@ -45,6 +46,7 @@ var hinted = []struct {
 	{tags.ErrMaybeCreated, "see idworker tag ls"},
 	{doctor.ErrDifferent, "provision with these flags"},
 	{doctor.ErrOtherLayout, "give workers the same --layout"},
+	{&neighbours.ForeignError{Prefix: "ids"}, "give one of them another --prefix"},
 	{durability.ErrNoSync, "sync_interval: always"},
 }
 

@@ -155,9 +155,12 @@ func (h *hold) writeLease(ctx context.Context) error {
 		Hold:     h.id,
 		Instance: h.cfg.Instance,
 		Host:     h.host,
-		Since:    h.since,
-		Clock:    h.clock.time().UnixMilli(),
-		Layout:   h.cfg.Layout.String(),
+
+		Installation: h.cfg.Installation,
+
+		Since:  h.since,
+		Clock:  h.clock.time().UnixMilli(),
+		Layout: h.cfg.Layout.String(),
 	}))
 	return err
 }

@@ -12,12 +12,17 @@ import (
 
 // leaseValue is what the entry of a lease says.
 type leaseValue struct {
-	Hold     string    `json:"hold"` // names one hold of one worker ID
-	Instance string    `json:"instance"`
-	Host     string    `json:"host,omitempty"`
-	Since    time.Time `json:"since"`
-	Clock    int64     `json:"clock"` // the holder's at this heartbeat, Unix time in ms
-	Layout   string    `json:"layout"`
+	Hold     string `json:"hold"` // names one hold of one worker ID
+	Instance string `json:"instance"`
+	Host     string `json:"host,omitempty"`
+
+	// Installation only informs those who look. A lease that names another one, which a copied
+	// bucket may have, keeps others off like any: that is the safe side.
+	Installation string `json:"installation,omitempty"`
+
+	Since  time.Time `json:"since"`
+	Clock  int64     `json:"clock"` // the holder's at this heartbeat, Unix time in ms
+	Layout string    `json:"layout"`
 }
 
 // clockValue is what an entry of the clock bucket says.
