@@ -115,12 +115,13 @@ func TestInstallationsLinkedLater(t *testing.T) {
 	t.Parallel()
 	s := startSites(t)
 	s.cut(t)
-	older := []*process{startWorker(t, s.hub.URL()), startWorker(t, s.hub.URL())}
+	const two = "41:1ms/s21/w1@1735689600000" // worker IDs at each site, so that both have the same
+	older := []*process{startWorker(t, s.hub.URL(), "--layout", two), startWorker(t, s.hub.URL(), "--layout", two)}
 	createTag(t, s.hub.URL(), "order", "--step", "100000")
 	health, health2 := freeAddress(t), freeAddress(t)
 	younger := []*process{
-		startWorker(t, s.leaf.URL(), "--http", health),
-		startWorker(t, s.leaf.URL(), "--role", "worker", "--http", health2),
+		startWorker(t, s.leaf.URL(), "--layout", two, "--http", health),
+		startWorker(t, s.leaf.URL(), "--layout", two, "--role", "worker", "--http", health2),
 		startWorker(t, s.leaf.URL(), "--role", "loader"),
 	}
 	createTag(t, s.leaf.URL(), "order", "--step", "100000")
@@ -160,13 +161,13 @@ func TestInstallationsLinkedLater(t *testing.T) {
 			t.Errorf("the older installation left:\n%s", log)
 		}
 	}
-	if count := strings.Count(younger[0].stderr.String(), "\tERROR\tleaving"); count != 1 {
+	if count := strings.Count(younger[0].stderr.String(), "\terror\tleaving"); count != 1 {
 		t.Errorf("the reason for leaving was logged %d times, want once", count)
 	}
 
 	// The older installation may restart meanwhile.
 	older[1].stop(syscall.SIGTERM)
-	startWorker(t, s.hub.URL())
+	startWorker(t, s.hub.URL(), "--layout", two)
 
 	s.cut(t)
 	client := dial(t, s.leaf.URL())
