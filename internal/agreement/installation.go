@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nuid"
+
+	"github.com/idworker/idworker/messages"
 )
 
 // InstallationKey is the key under which the bucket says which installation it belongs to,
@@ -31,7 +33,7 @@ func (a *Agreement) Installation(ctx context.Context) (id string, created time.T
 	}
 	id, text, _ := strings.Cut(value, " ")
 	created, err = time.Parse(time.RFC3339Nano, text)
-	if id == "" || err != nil {
+	if err != nil || messages.CheckTag(id) != nil || strings.Contains(id, ".") {
 		return "", time.Time{}, a.keyError(InstallationKey, fmt.Errorf("%w: %.100q", ErrInstallation, value))
 	}
 	return id, created, nil

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/url"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -216,27 +217,27 @@ func TestAdmit(t *testing.T) {
 	}
 }
 
-// Two that start at once do not keep each other out: one is admitted.
+// Of two that start at once, one is admitted, and only one.
 func TestAdmitBoth(t *testing.T) {
 	net := natstest.Start(t)
 	ctx := soon(t)
-	results := make(chan error, 2)
+	var both []*member
 	for _, i := range []Installation{oldest, younger} {
 		m := newMember(t, net.Connect(t), i, "of"+i.ID)
-		go func() {
-			err := m.Admit(ctx)
-			if i == oldest {
-				results <- err
-			} else {
-				results <- nil
-			}
-		}()
-		defer func() { _ = m.Close() }()
-	}
-	for range 2 {
-		if err := <-results; err != nil {
-			t.Errorf("the older one: %v", err)
+		if err := m.subscribe(ctx); err != nil {
+			t.Fatal(err)
 		}
+		defer func() { _ = m.Close() }()
+		both = append(both, m)
+	}
+	var outcome [2]error
+	var wg sync.WaitGroup
+	for i, m := range both {
+		wg.Go(func() { outcome[i] = m.lookAround(ctx) })
+	}
+	wg.Wait()
+	if outcome[0] != nil || !errors.Is(outcome[1], ErrForeign) {
+		t.Errorf("the older one: %v; the younger one: %v", outcome[0], outcome[1])
 	}
 }
 
