@@ -85,8 +85,17 @@ func TestForeignGrant(t *testing.T) {
 	w := startWorker(t, net, worker.Config{Role: worker.RoleWorker, Wait: 10 * time.Second})
 	createTags(t, net, newStore(t, net, 1), 10, "order")
 	c := newClient(t, net)
-	got := make(chan int64, 1)
-	go func() { got <- c.must("order") }()
+	got := make(chan []messages.Range, 1)
+	go func() {
+		defer close(got)
+		for {
+			ranges, err := c.ask("order", 1, 10*time.Second)
+			if !errors.Is(err, messages.ErrNoTag) { // the worker does not know the tag yet, or got the refusal
+				got <- ranges
+				return
+			}
+		}
+	}()
 	msg, err := events.NextMsg(10 * time.Second)
 	if err != nil {
 		t.Fatal(err)
@@ -108,8 +117,8 @@ func TestForeignGrant(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if id := <-got; id != 1001 {
-		t.Errorf("ID %d, want 1001", id)
+	if ranges := <-got; len(ranges) != 1 || ranges[0].First != 1001 {
+		t.Errorf("the IDs are %v, want 1001", ranges)
 	}
 	natstest.Eventually(t, 5*time.Second, "the grant to be counted", func() bool { return scrape(t, w)["grants_total/installed"] == 1 })
 	expect(t, scrape(t, w), map[string]float64{
