@@ -18,6 +18,7 @@ type grantReceiver struct {
 	alloc    *allocator.Allocator
 	instance string
 	maxStep  int64
+	foreign  *foreignMessages
 	log      *zap.Logger
 
 	installed, burnt, below, refused atomic.Int64
@@ -32,6 +33,9 @@ func (g *grantReceiver) receive(msg *nats.Msg) {
 	}
 	if grant.Instance != g.instance {
 		g.log.Warn("grant for another process ignored", zap.String("instance", grant.Instance))
+		return
+	}
+	if g.foreign.drop(foreignGrant, grant.Installation, "") {
 		return
 	}
 	switch grant.Refused {

@@ -49,6 +49,10 @@ var (
 	outageMetric   = describe("store_outage", "Whether the store is failing, 1 or 0.")
 	outagesMetric  = describe("store_outages_total", "Times that the store began to fail.")
 
+	conflictMetric   = describe("installation_conflict", "Whether the process has left the queue groups to another installation, 1 or 0.")
+	neighboursMetric = describe("foreign_processes_met_total", "Messages from processes of another installation on the same subjects, as they say who they are.")
+	foreignMetric    = describe("foreign_messages_total", "Load events and grants of another installation, which were dropped.", "kind")
+
 	leaseMetric    = describe("lease_held", "Whether a worker ID for snowflake IDs is held, 1 or 0.")
 	workerIDMetric = describe("lease_worker_id", "The worker ID that is held.")
 	reservedMetric = describe("lease_reserved_seconds", "How far ahead of the clock time is reserved for the worker ID.")

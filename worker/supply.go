@@ -31,13 +31,14 @@ func newSupply(p process, direct func(loads.Event)) *supply {
 		background: newGoroutines(),
 	}
 	asker := &asker{
-		js:         p.js,
-		prefix:     p.cfg.Prefix,
-		instance:   p.instance,
-		direct:     direct,
-		isLoading:  func(tag string, seq uint64) bool { return s.alloc.IsLoading(tag, seq) },
-		log:        p.cfg.Log,
-		publishing: s.background,
+		js:           p.js,
+		prefix:       p.cfg.Prefix,
+		instance:     p.instance,
+		installation: p.installation.ID,
+		direct:       direct,
+		isLoading:    func(tag string, seq uint64) bool { return s.alloc.IsLoading(tag, seq) },
+		log:          p.cfg.Log,
+		publishing:   s.background,
 	}
 	began := time.Now()
 	s.alloc = allocator.New(allocator.Config{
@@ -46,7 +47,7 @@ func newSupply(p process, direct func(loads.Event)) *supply {
 		MaxStep: p.cfg.MaxStep,
 		Wait:    p.cfg.Wait,
 	})
-	s.grants = &grantReceiver{alloc: s.alloc, instance: p.instance, maxStep: p.cfg.MaxStep, log: p.cfg.Log}
+	s.grants = &grantReceiver{alloc: s.alloc, instance: p.instance, maxStep: p.cfg.MaxStep, foreign: p.foreign, log: p.cfg.Log}
 	return s
 }
 

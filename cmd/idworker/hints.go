@@ -12,6 +12,7 @@ import (
 	"github.com/idworker/idworker/internal/durability"
 	"github.com/idworker/idworker/internal/embedded"
 	"github.com/idworker/idworker/internal/natsconn"
+	"github.com/idworker/idworker/internal/neighbours"
 	"github.com/idworker/idworker/internal/tags"
 	"github.com/idworker/idworker/messages/enrich"
 	"github.com/idworker/idworker/snowflake/lease"
@@ -77,8 +78,10 @@ func isLines(text string, all []error) bool {
 var hints = []func(error) string{hintDenied, hintForeignStore, hintUnsafe, hintClockLost, hintTarget, hintBelow, hintUnsafeSetting}
 
 const (
-	hintProvision = "an administrator creates it: idworker provision; a process that is allowed to, such as idworker serve, creates it itself"
-	hintSync      = "make sure of sync_interval: always in the jetstream block of every server; nats.conf shows how a user may ask"
+	hintProvision  = "an administrator creates it: idworker provision; a process that is allowed to, such as idworker serve, creates it itself"
+	hintSync       = "make sure of sync_interval: always in the jetstream block of every server; nats.conf shows how a user may ask"
+	hintNeighbours = "give one of them another --prefix, or an account of its own, or deny its subjects (ids.> with the default prefix) to the leaf node link; " +
+		"if both should be one installation, connect all processes to the JetStream of one, see --js-domain"
 )
 
 // sentinelHints are those that only depend on what an error is.
@@ -97,6 +100,7 @@ var sentinelHints = []struct {
 	{doctor.ErrDifferent, "idworker provision with these flags would change it"},
 	{doctor.ErrOtherLayout, "give workers the same --layout"},
 	{store.ErrSettingUnknown, "ask who runs the database; docs/operations.md, Durability, says which values it needs"},
+	{neighbours.ErrForeign, hintNeighbours},
 	{durability.ErrNoSync, hintSync},
 	{durability.ErrSyncUnknown, hintSync},
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/idworker/idworker/internal/durability"
 	"github.com/idworker/idworker/internal/embedded"
 	"github.com/idworker/idworker/internal/natsconn"
+	"github.com/idworker/idworker/internal/neighbours"
 	"github.com/idworker/idworker/internal/resource"
 	"github.com/idworker/idworker/internal/tags"
 	"github.com/idworker/idworker/messages/enrich"
@@ -49,6 +50,7 @@ var hinted = []struct {
 	{tags.ErrLoadersRun, "stop them all, export once more"},
 	{doctor.ErrDifferent, "provision with these flags"},
 	{doctor.ErrOtherLayout, "give workers the same --layout"},
+	{&neighbours.ForeignError{Prefix: "ids"}, "give one of them another --prefix"},
 	{durability.ErrNoSync, "sync_interval: always"},
 }
 

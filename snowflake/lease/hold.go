@@ -168,6 +168,8 @@ func (h *hold) writeLease(ctx context.Context) error {
 		Layout:   h.cfg.Layout.String(),
 		Write:    number,
 		Seq:      h.fence.reached,
+
+		Installation: h.cfg.Installation,
 	}))
 	return err
 }

@@ -22,6 +22,10 @@ type leaseValue struct {
 	// Workers of before have neither. They ignore them, and never wrote what is looked for.
 	Write string `json:"write,omitempty"` // a random number, see entry.sent
 	Seq   uint64 `json:"seq,omitempty"`   // the clock bucket's stream had reached it
+
+	// Installation only informs those who look. A lease that names another one, which a copied
+	// bucket may have, keeps others off like any: that is the safe side.
+	Installation string `json:"installation,omitempty"`
 }
 
 // clockValue is what an entry of the clock bucket says.
