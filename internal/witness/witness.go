@@ -60,6 +60,19 @@ func (w *Witness) Folder() *folder.Folder { return w.folder }
 // Fresh reports whether nothing was seen yet.
 func (w *Witness) Fresh() bool { return len(w.records) == 0 }
 
+// Seen returns how far each counter of a bucket was seen.
+func (w *Witness) Seen(bucket string) map[string]int64 {
+	seen := make(map[string]int64)
+	if r := w.records[bucket]; r != nil {
+		for key, m := range r.marks {
+			if m.count > 0 {
+				seen[key] = m.count
+			}
+		}
+	}
+	return seen
+}
+
 // read adds what is noted in the files of a folder.
 func (w *Witness) read(dir string) (paths []string, err error) {
 	entries, err := os.ReadDir(dir)
