@@ -37,7 +37,8 @@
 //  3. A request is answered exactly once: immediately, by the grant that satisfies
 //     it, or with an error at its deadline. Parked requests hold no IDs, so one
 //     that fails wastes none. They are answered first come, first served.
-//  4. An answer from memory takes no lock, reads no clock and allocates nothing.
+//  4. An answer from the current segment takes no lock, reads no clock and allocates
+//     nothing, except for the one that crosses its mark.
 //  5. Neither an Answer nor Config.Load is called while a lock is held. Both may
 //     call the allocator.
 //

@@ -92,6 +92,14 @@ func (d *Directory) list(ctx context.Context) (map[string]listed, error) {
 	}
 }
 
+// Remove deletes a tag, whether it is there or not.
+func (d *Directory) Remove(ctx context.Context, tag string) error {
+	if err := d.kv.Delete(ctx, tag); err != nil {
+		return fmt.Errorf("remove tag %s from the directory: %w", tag, err)
+	}
+	return nil
+}
+
 // remove deletes a tag, unless it has changed since it was listed.
 func (d *Directory) remove(ctx context.Context, tag string, revision uint64) error {
 	err := d.kv.Delete(ctx, tag, jetstream.LastRevision(revision))

@@ -17,8 +17,8 @@ import (
 // no use: their requests have long been answered, and workers ask again.
 const loadEventAge = 30 * time.Second
 
-// loaderConsumer is the durable consumer that all loaders share.
-const loaderConsumer = "loader"
+// LoaderConsumer is the name of the durable consumer that all loaders share.
+const LoaderConsumer = "loader"
 
 // Resources are what workers and loaders need, besides what leases need: the load stream
 // with the loaders' consumer, and the tag directory. Replicas are 1 to 5, odd.
@@ -62,14 +62,14 @@ func loadStream(prefix messages.Prefix, replicas int) resource.Resource {
 
 func checkLoadStream(got jetstream.StreamConfig) error {
 	if got.MaxMsgsPerSubject != 1 || !got.DiscardNewPerSubject || got.Retention != jetstream.WorkQueuePolicy {
-		return fmt.Errorf("it is no work queue that refuses a second message per subject; delete it, and it is made anew")
+		return fmt.Errorf("it is not a work queue that refuses a second message per subject; delete it, and it will be created again")
 	}
 	return nil
 }
 
 func loadConsumer(prefix messages.Prefix) resource.Resource {
 	return resource.Consumer(loads.StreamName(prefix), jetstream.ConsumerConfig{
-		Durable:       loaderConsumer,
+		Durable:       LoaderConsumer,
 		AckPolicy:     jetstream.AckExplicitPolicy,
 		AckWait:       storeTimeout + 2*time.Second,
 		MaxDeliver:    -1, // a used-up message would block its subject
@@ -83,5 +83,5 @@ func openLoaderConsumer(ctx context.Context, js jetstream.JetStream, prefix mess
 	if err := resource.Ensure(ctx, js, loadStream(prefix, replicas), loadConsumer(prefix)); err != nil {
 		return nil, err
 	}
-	return js.Consumer(ctx, loads.StreamName(prefix), loaderConsumer)
+	return js.Consumer(ctx, loads.StreamName(prefix), LoaderConsumer)
 }

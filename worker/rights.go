@@ -21,24 +21,22 @@ func Rights(p messages.Prefix, role rights.Role) rights.Rights {
 			rights.WatchBucket(tags),
 		)
 	case rights.Loader:
-		consumer := stream + "." + loaderConsumer
+		consumer := stream + "." + LoaderConsumer
 		return rights.Join(
-			rights.Publish(rights.StreamInfo(stream), rights.ConsumerInfo(stream, loaderConsumer),
+			rights.Publish(rights.StreamInfo(stream), rights.ConsumerInfo(stream, LoaderConsumer),
 				rights.API("CONSUMER.MSG.NEXT."+consumer), "$JS.ACK."+consumer+".>"),
 			rights.Subscribe(rights.InQueue(loads.ReserveSubject(p), p.QueueGroup())),
 			rights.Publish(loads.GrantSubject(p, "*")),
 			rights.WatchBucket(tags), rights.WriteBucket(tags, ">"),
 		)
 	case rights.Admin:
-		consumer := stream + "." + loaderConsumer
+		consumer := stream + "." + LoaderConsumer
 		return rights.Join(
 			rights.Publish(requests...),
-			rights.ProvisionStream(stream), rights.Publish(rights.ConsumerInfo(stream, loaderConsumer),
+			rights.ProvisionStream(stream), rights.Publish(rights.ConsumerInfo(stream, LoaderConsumer),
 				rights.API("CONSUMER.CREATE."+consumer), rights.API("CONSUMER.DURABLE.CREATE."+consumer)),
 			rights.ProvisionBucket(tags), rights.WriteBucket(tags, ">"),
 		)
-	case rights.Enricher:
-		return rights.Publish(requests...)
 	}
 	return rights.Rights{}
 }

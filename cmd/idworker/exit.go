@@ -8,6 +8,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/idworker/idworker/internal/agreement"
+	"github.com/idworker/idworker/internal/tags"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/messages/enrich"
 	"github.com/idworker/idworker/snowflake"
@@ -43,6 +44,7 @@ var exits = []struct {
 	{agreement.ErrForeignStore, exitUsage},
 	{enrich.ErrConfig, exitUsage},
 	{store.ErrBadTag, exitUsage},
+	{tags.ErrFormat, exitUsage},
 	{snowflake.ErrID, exitUsage},
 	{messages.ErrNoTag, exitNoTag},
 	{store.ErrNoTag, exitNoTag},

@@ -12,14 +12,16 @@ import (
 	"github.com/idworker/idworker/internal/durability"
 	"github.com/idworker/idworker/internal/embedded"
 	"github.com/idworker/idworker/internal/natsconn"
+	"github.com/idworker/idworker/internal/resource"
 	"github.com/idworker/idworker/internal/tags"
+	"github.com/idworker/idworker/internal/witness"
 	"github.com/idworker/idworker/messages/enrich"
 	"github.com/idworker/idworker/snowflake/lease"
 	"github.com/idworker/idworker/store"
 )
 
-// Libraries say what is wrong, and this file says which flag or command mends it. It is the
-// only place that does, so that a hint appears once.
+// Libraries say what is wrong, and this file says which flag or command mends it, so that a
+// hint appears once. What only one command can say, about its own arguments, it says itself.
 
 // explain is the text of an error with what can be done about it. Errors that were joined
 // are explained one by one, each on its line.
@@ -63,10 +65,10 @@ func isLines(text string, all []error) bool {
 }
 
 // hints are those that depend on what an error says.
-var hints = []func(error) string{hintDenied, hintForeignStore, hintUnsafe, hintClockLost, hintTarget}
+var hints = []func(error) string{hintDenied, hintForeignStore, hintUnsafe, hintClockLost, hintTarget, hintRecover, hintForgot, hintOlder}
 
 const (
-	hintProvision = "an administrator makes it: idworker provision; so does the first process that needs it, idworker serve say, if it may"
+	hintProvision = "an administrator creates it: idworker provision; a process that is allowed to, such as idworker serve, creates it itself"
 	hintSync      = "make sure of sync_interval: always in the jetstream block of every server; nats.conf shows how a user may ask"
 )
 
@@ -78,10 +80,11 @@ var sentinelHints = []struct {
 	{jetstream.ErrBucketNotFound, hintProvision},
 	{jetstream.ErrStreamNotFound, hintProvision},
 	{jetstream.ErrConsumerNotFound, hintProvision},
-	{embedded.ErrInUse, "stop that process, connect to it with --server, or choose another --data"},
-	{embedded.ErrDamaged, "restore a backup, or start over in another --data folder, with tags whose --first is above all IDs in use"},
+	{embedded.ErrInUse, "stop that process, connect to it with --server, or choose another --data or --witness"},
+	{witness.ErrFolder, "--witness says where it is to be: in a place that does not go back with the data"},
 	{store.ErrNoTable, "serve --migrate creates it"},
 	{tags.ErrMaybeCreated, "see idworker tag ls"},
+	{tags.ErrLoadersRun, "stop them all, export once more, and import that"},
 	{doctor.ErrDifferent, "idworker provision with these flags would change it"},
 	{doctor.ErrOtherLayout, "give workers the same --layout"},
 	{durability.ErrNoSync, hintSync},
@@ -125,7 +128,7 @@ func hintUnsafe(err error) string {
 	case durability.Discard:
 		return "run nats stream edit " + unsafe.Stream + " --discard=new, and see that no entry was discarded"
 	}
-	return "copy its entries to one without, and keep them when you replace it: an empty bucket hands out all IDs again"
+	return "copy its entries to a stream without this setting, and keep them when you replace it: an empty bucket hands out all IDs again"
 }
 
 func hintClockLost(err error) string {
@@ -147,4 +150,48 @@ func hintTarget(err error) string {
 		return "create one for it, with --allow-batch"
 	}
 	return "allow them: nats stream edit " + target.Stream + " --allow-batch"
+}
+
+// hintRecover is for a data folder that may be an older copy. Which it is, and what may have been
+// handed out since, only an operator can know.
+func hintRecover(err error) string {
+	var folder *embedded.RecoverError
+	if !errors.As(err, &folder) {
+		return ""
+	}
+	where := "--data " + folder.Folder
+	if folder.Witness != embedded.WitnessOf(folder.Folder) {
+		where += " --witness " + folder.Witness
+	}
+	hint := fmt.Sprintf("raise all tags by more than can have been handed out since: idworker tag raise --all --by N %s", where)
+	if errors.Is(err, embedded.ErrNoWitness) {
+		return "if it is somewhere else, name it with --witness; otherwise " + hint
+	}
+	return hint + "; or, to start over with tags whose --first is above all IDs in use, choose another --data"
+}
+
+// hintForgot is for the witness of a loader: once the counters are high enough it has nothing to
+// say against them.
+func hintForgot(err error) string {
+	if !errors.Is(err, witness.ErrForgot) {
+		return ""
+	}
+	return "raise all tags above what was handed out: idworker tag raise, or idworker tag create --first for one that is missing; see Restore from backup in docs/operations.md"
+}
+
+// hintOlder is for a bucket that is gone. What made it can only be decided by who knows why.
+func hintOlder(err error) string {
+	var older *resource.OlderError
+	if !errors.As(err, &older) {
+		return ""
+	}
+	switch {
+	case strings.HasSuffix(older.Bucket, "_clock"):
+		return "stop all workers for longer than --lease-ttl, --max-ahead and --max-clock-skew together, then delete that key"
+	case strings.HasSuffix(older.Bucket, "_config"):
+		return "see that all processes have the same --store and --layout, then create it yourself: nats kv add " + older.Bucket
+	case older.Missing:
+		return fmt.Sprintf("restore it and run idworker tag raise --all --by N, or create it yourself, nats kv add %s, and fill it with idworker tag import", older.Bucket)
+	}
+	return "restore it and run idworker tag raise --all --by N, or fill it with idworker tag import"
 }

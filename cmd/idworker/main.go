@@ -21,7 +21,7 @@ const version = "0.1.0"
 type cli struct {
 	Serve serveCmd `cmd:"" help:"Answer requests for IDs, and load segments."`
 	Get   getCmd   `cmd:"" help:"Get IDs of a tag, or snowflake IDs."`
-	Tag   tagCmd   `cmd:"" help:"List, create and change tags."`
+	Tag   tagCmd   `cmd:"" help:"List, create, change, move and remove tags."`
 
 	Enrich enrichCmd `cmd:"" help:"Stamp the events of a stream with IDs and publish them to another."`
 
@@ -44,6 +44,9 @@ func main() {
 // output is where commands write their results.
 type output struct{ io.Writer }
 
+// input is what commands read that ask, or take a list.
+type input struct{ io.Reader }
+
 // run parses and runs one command line, and returns the exit code.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	code, exited := 0, false
@@ -56,6 +59,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		kong.Exit(func(c int) { code, exited = c, true }),
 		kong.BindTo(ctx, (*context.Context)(nil)),
 		kong.Bind(output{stdout}),
+		kong.Bind(input{os.Stdin}),
 		kong.UsageOnError(),
 	)
 	if err != nil {

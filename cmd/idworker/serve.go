@@ -105,8 +105,12 @@ func (s *serveCmd) Run(ctx context.Context, out output) (err error) {
 	}
 	running.Store(w)
 	registry.MustRegister(w.Metrics(s.MetricsTags))
+	counts := zap.Skip() // only loaders know where
+	if s.Role != worker.RoleWorker {
+		counts = zap.String("store", string(source.Kind()))
+	}
 	log.Info("serving", append([]zap.Field{
-		zap.String("version", version), zap.String("role", string(s.Role)), zap.String("store", string(source.Kind())),
+		zap.String("version", version), zap.String("role", string(s.Role)), counts,
 		zap.String("prefix", string(s.Prefix)), zap.String("instance", w.Instance()),
 	}, where...)...)
 	if s.Demo {

@@ -20,6 +20,10 @@ type tagCmd struct {
 	Ls     tagLsCmd     `cmd:"" help:"List tags."`
 	Create tagCreateCmd `cmd:"" help:"Create a tag."`
 	Set    tagSetCmd    `cmd:"" help:"Change the step of a tag."`
+	Rm     tagRmCmd     `cmd:"" help:"Remove a tag."`
+	Raise  tagRaiseCmd  `cmd:"" help:"Skip IDs of tags, so that none is handed out twice after a restore."`
+	Export tagExportCmd `cmd:"" help:"Print all tags as text, for import."`
+	Import tagImportCmd `cmd:"" help:"Create and raise tags from the text of an export."`
 }
 
 // withTags opens the tags of an installation, and calls use.
@@ -128,6 +132,39 @@ func (s *tagSetCmd) Run(ctx context.Context, out output) error {
 			return err
 		}
 		_, err := fmt.Fprintf(out, "tag %s: step %d\n", s.Tag, s.Step)
+		return err
+	})
+}
+
+type tagRmCmd struct {
+	installation `embed:""`
+	storeFlags   `embed:""`
+
+	Tag string `arg:"" help:"Name of the tag."`
+	Yes bool   `help:"Do not ask."`
+}
+
+// Run removes a tag, after its name was typed once more.
+func (r *tagRmCmd) Run(ctx context.Context, in input, out output) error {
+	if err := messages.CheckTag(r.Tag); err != nil {
+		return err
+	}
+	source, err := r.backend()
+	if err != nil {
+		return err
+	}
+	if !r.Yes {
+		fmt.Fprintf(out, "Requests for %s will fail. Type its name to remove it: ", r.Tag)
+		var typed string
+		if _, _ = fmt.Fscanln(in, &typed); typed != r.Tag {
+			return &usageError{errors.New("that is not its name; nothing was removed")}
+		}
+	}
+	return r.withTags(ctx, source, func(ctx context.Context, t *tags.Tags) error {
+		if err := t.Remove(ctx, r.Tag); err != nil {
+			return err
+		}
+		_, err := fmt.Fprintf(out, "removed tag %s\n", r.Tag)
 		return err
 	})
 }

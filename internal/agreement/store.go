@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // StoreKey is the key under which the bucket names the store.
@@ -53,4 +55,24 @@ func (a *Agreement) sameStore(installed, given string) error {
 		return nil
 	}
 	return &ForeignStoreError{Bucket: a.kv.Bucket(), Installed: installed, Given: given}
+}
+
+// SwitchStore has the installation count in another store from now on. The counters have to
+// be there already, and no loader may run: one that does goes on with the old store. The
+// condition of the write is that nobody else has changed the entry meanwhile.
+func (a *Agreement) SwitchStore(ctx context.Context, name string) error {
+	entry, err := a.kv.Get(ctx, StoreKey)
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		return a.ClaimStore(ctx, name)
+	}
+	if err != nil {
+		return a.keyError(StoreKey, err)
+	}
+	if string(entry.Value()) == name {
+		return nil
+	}
+	if _, err := a.kv.Update(ctx, StoreKey, []byte(name), entry.Revision()); err != nil {
+		return a.keyError(StoreKey, err)
+	}
+	return nil
 }

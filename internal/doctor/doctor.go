@@ -82,7 +82,7 @@ func (d *Doctor) Examine(ctx context.Context, report func(Finding)) error {
 	d.examineSync(ctx, find)
 	d.examineRights(ctx, find)
 	d.examineResources(ctx, find)
-	d.examineAgreement(ctx, find)
+	d.examineClock(ctx, find)
 	d.examineStore(ctx, find)
 	if sick {
 		return ErrSick

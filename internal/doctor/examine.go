@@ -32,9 +32,9 @@ func (d *Doctor) examineRights(ctx context.Context, find func(Finding)) {
 		find(Finding{What: "rights", Err: errors.New("not looked at in another JetStream domain"), Warning: true})
 		return
 	}
-	var allowed rights.Permissions
+	var allowed permissions
 	err := d.ask(ctx, func(ctx context.Context) (err error) {
-		allowed, err = rights.Ask(ctx, d.Conn)
+		allowed, err = askPermissions(ctx, d.Conn)
 		return err
 	})
 	if err != nil {
@@ -43,7 +43,7 @@ func (d *Doctor) examineRights(ctx context.Context, find func(Finding)) {
 		return
 	}
 	need := rights.Join(d.Needs, rights.Subscribe(d.Conn.NewInbox()))
-	find(Finding{What: "rights", Err: allowed.Check(need), Good: "all that the role " + d.Role + " needs"})
+	find(Finding{What: "rights", Err: allowed.check(need), Good: fmt.Sprintf("the role %s has all that it needs", d.Role)})
 }
 
 // examineResources looks at the streams and buckets that the role has to do with.
@@ -65,9 +65,9 @@ func (d *Doctor) examineResources(ctx context.Context, find func(Finding)) {
 	}
 }
 
-// examineAgreement compares this machine's clock with the server's, and the layout with that
+// examineClock compares this machine's clock with the server's, and the layout with that
 // of the installation.
-func (d *Doctor) examineAgreement(ctx context.Context, find func(Finding)) {
+func (d *Doctor) examineClock(ctx context.Context, find func(Finding)) {
 	if d.MaxClockSkew == 0 {
 		return
 	}

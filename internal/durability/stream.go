@@ -8,7 +8,7 @@ import (
 )
 
 // ErrUnsafe is wrapped by every [UnsafeError].
-var ErrUnsafe = errors.New("not safe to count in")
+var ErrUnsafe = errors.New("unsafe")
 
 // Setting names a setting of a stream with which the server itself loses or replaces
 // messages. The names are those of the server's API.
@@ -39,7 +39,7 @@ type UnsafeError struct {
 }
 
 func (e *UnsafeError) Error() string {
-	return fmt.Sprintf("stream %s is %v: its %s: %s", e.Stream, ErrUnsafe, e.Setting, e.Reason)
+	return fmt.Sprintf("stream %s is %v: %s: %s", e.Stream, ErrUnsafe, e.Setting, e.Reason)
 }
 
 // Unwrap makes it an [ErrUnsafe].

@@ -5,8 +5,8 @@
 //     missing: where an administrator has made everything, the process needs no right
 //     to create anything. What exists is left as it is.
 //   - Apply, for an administrator. It creates what is missing as well, and brings
-//     replicas and ages of the rest in line. Whatever else differs was meant by
-//     somebody, or cannot be changed with the data in place, and then it is an error.
+//     replicas and ages of the rest in line. Other differences are taken to be
+//     intended and left alone; one that is unsafe or cannot be changed in place is an error.
 //
 // Neither deletes or empties anything: an emptied bucket of counters hands out all IDs
 // again. For the same reason neither makes a bucket of which something else says that it has

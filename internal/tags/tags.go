@@ -45,6 +45,10 @@ func Open(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, s
 	if err := agreed.CheckStore(ctx, source.Name()); err != nil {
 		return nil, err
 	}
+	return open(ctx, js, prefix, source, directory)
+}
+
+func open(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, source backend.Backend, directory *worker.Directory) (*Tags, error) {
 	segments, err := source.Open(ctx, js, prefix)
 	if err != nil {
 		return nil, err

@@ -36,8 +36,8 @@
 // plan is still the plan in the record, or the record has moved on and with it the target's
 // last sequence.
 //
-// A record is for one filter. An enricher with another filter stands still and says so,
-// because each of the two would pass over the events of the other.
+// A record is for one filter and one target subject. An enricher with another one stands
+// still and says so, because each of the two would pass over the events of the other.
 //
 // # Turns
 //
@@ -65,9 +65,10 @@
 // If there are no IDs, if the source or the target is away, or if the target is full or
 // sealed, the batch is tried again for as long as it takes. Nothing is skipped, and each
 // outage logs one line when it begins and one when it ends. If the record is lost, the
-// enrichment goes on behind the last event in the target; if that is gone too, it starts at
-// the first event of the source. If the source or the target is deleted and created again,
-// the record starts over, with a warning.
+// enrichment resumes after the source event last found in the target; if that is gone too,
+// it starts at the first event of the source. If the source is deleted and created again,
+// enriching starts at its first event. If the target is, it goes on where it was: earlier
+// events are not enriched a second time. Both are logged as warnings.
 //
 // # Where things are
 //

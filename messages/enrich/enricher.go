@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nuid"
 	"go.uber.org/zap"
 
+	"github.com/idworker/idworker/internal/pause"
 	"github.com/idworker/idworker/internal/resource"
 )
 
@@ -107,23 +108,20 @@ const (
 // is handed over, and everything that it started has ended. Failures are logged and tried
 // again.
 func (e *Enricher) Run(ctx context.Context) {
-	for pause := firstPause; ctx.Err() == nil; pause = min(2*pause, maxPause) {
+	for next := firstPause; ctx.Err() == nil; next = min(2*next, maxPause) {
 		err := e.awaitTurn(ctx)
 		if err == nil {
 			err = e.runTurn(ctx)
 		}
 		switch {
 		case err == nil, errors.Is(err, errRecordMoved), errors.Is(err, errTargetMoved):
-			pause = firstPause
+			next = firstPause
 			continue
 		case ctx.Err() != nil:
 			return
 		}
 		e.reportFailure(err)
-		select {
-		case <-ctx.Done():
-		case <-time.After(pause):
-		}
+		pause.For(ctx, next)
 	}
 }
 

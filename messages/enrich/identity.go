@@ -22,8 +22,9 @@ func (e *Enricher) checkSameEvents(r record) error {
 		e.name, r.Filter, r.To, e.cfg.Filter, e.cfg.To, e.name, BucketName(e.cfg.Prefix))
 }
 
-// identifyStreams makes sure that source and target are those of the record. A stream that
-// was deleted and created again is another one, and the record starts over.
+// identifyStreams makes sure that source and target are those of the record. A source that
+// was deleted and created again is read from its first event; a target that was, goes on
+// where the record is.
 func (e *Enricher) identifyStreams(ctx context.Context) error {
 	source, err := e.source.Info(ctx)
 	if err != nil {

@@ -4,9 +4,10 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/idworker/idworker/internal/pause"
 )
 
 // preparedBatch is a batch that is ready to be published, or the reason why there is none
@@ -55,10 +56,8 @@ func (p *preparer) run(ctx context.Context) {
 			return
 		}
 		for !p.deliver(ctx, p.e.prepareBatch(ctx, events)) {
-			select {
-			case <-ctx.Done():
+			if pause.For(ctx, firstPause); ctx.Err() != nil {
 				return
-			case <-time.After(firstPause):
 			}
 		}
 	}

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/idworker/idworker/internal/pause"
 )
 
 const (
@@ -54,10 +56,7 @@ func (e *Enricher) askForTurn(ctx context.Context) error {
 	defer cancel()
 	_, err := e.cfg.Conn.RequestWithContext(request, turnSubject(e.cfg.Prefix, e.name), []byte(e.instance))
 	if errors.Is(err, nats.ErrNoResponders) { // the owner is away
-		select {
-		case <-ctx.Done():
-		case <-time.After(heartbeat/4 - time.Since(began)):
-		}
+		pause.For(ctx, heartbeat/4-time.Since(began))
 	}
 	return ctx.Err()
 }

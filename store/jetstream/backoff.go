@@ -4,6 +4,8 @@ import (
 	"context"
 	"math/rand/v2"
 	"time"
+
+	"github.com/idworker/idworker/internal/pause"
 )
 
 // A write takes between 0.05 and a few milliseconds, so a caller that lost a race waits
@@ -20,12 +22,6 @@ func backOff(ctx context.Context, attempt int) error {
 	if attempt < 6 { // 1 ms doubled six times is 64 ms
 		upTo = firstBackoff << attempt
 	}
-	timer := time.NewTimer(rand.N(upTo))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	pause.For(ctx, rand.N(upTo))
+	return ctx.Err()
 }

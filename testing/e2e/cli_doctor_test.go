@@ -17,7 +17,7 @@ func TestDoctorFindsNothingWrong(t *testing.T) {
 	t.Parallel()
 	net := startProduction(t, natsConf)
 	for _, role := range []string{"worker", "loader", "admin"} {
-		sick(t, net.as(role), role, "an administrator makes it: idworker provision")
+		sick(t, net.as(role), role, "an administrator creates it: idworker provision")
 	}
 	net.provision()
 	net.serve("worker", "--role", "worker")

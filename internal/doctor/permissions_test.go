@@ -1,11 +1,12 @@
-package rights
+package doctor
 
 import (
 	"errors"
-	"slices"
 	"testing"
 
 	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/idworker/idworker/internal/rights"
 )
 
 func TestPermits(t *testing.T) {
@@ -52,22 +53,15 @@ func TestPermits(t *testing.T) {
 }
 
 func TestCheckNamesWhatIsMissing(t *testing.T) {
-	need := Rights{Publish: []string{"a", "b"}, Subscribe: []string{"c q", "d"}}
-	if err := (Permissions{}).Check(need); err != nil {
+	need := rights.Rights{Publish: []string{"a", "b"}, Subscribe: []string{"c q", "d"}}
+	if err := (permissions{}).check(need); err != nil {
 		t.Errorf("a user who may do everything: %v", err)
 	}
-	some := Permissions{&server.Permissions{
+	some := permissions{&server.Permissions{
 		Publish: &server.SubjectPermission{Allow: []string{"a"}}, Subscribe: &server.SubjectPermission{Allow: []string{"c"}},
 	}}
 	var missing *MissingError
-	if err := some.Check(need); !errors.As(err, &missing) || err.Error() != "the user may not publish b, subscribe d" {
+	if err := some.check(need); !errors.As(err, &missing) || err.Error() != "the user may not publish b, subscribe d" {
 		t.Errorf("%v", err)
-	}
-}
-
-func TestJoin(t *testing.T) {
-	got := Join(Publish("b", "a"), Subscribe("s"), Publish("a"))
-	if !slices.Equal(got.Publish, []string{"a", "b"}) || !slices.Equal(got.Subscribe, []string{"s"}) {
-		t.Errorf("%+v", got)
 	}
 }

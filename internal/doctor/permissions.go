@@ -1,4 +1,4 @@
-package rights
+package doctor
 
 import (
 	"context"
@@ -9,34 +9,33 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
+
+	"github.com/idworker/idworker/internal/rights"
 )
 
-// AskPermissions is the request with which a user asks the server what it may do.
-const AskPermissions = "$SYS.REQ.USER.INFO"
-
-// Permissions is what a user may do.
-type Permissions struct {
+// permissions is what a user may do.
+type permissions struct {
 	granted *server.Permissions // nil means everything
 }
 
-// Ask asks the server what the user of a connection may do. A user that may not ask gets no
+// askPermissions asks the server what the user of a connection may do. A user that may not ask gets no
 // answer.
-func Ask(ctx context.Context, conn *nats.Conn) (Permissions, error) {
-	reply, err := conn.RequestWithContext(ctx, AskPermissions, nil)
+func askPermissions(ctx context.Context, conn *nats.Conn) (permissions, error) {
+	reply, err := conn.RequestWithContext(ctx, rights.AskPermissions, nil)
 	if err != nil {
-		return Permissions{}, err
+		return permissions{}, err
 	}
 	var info struct {
 		Data *server.UserInfo `json:"data"`
 	}
 	if err := json.Unmarshal(reply.Data, &info); err != nil || info.Data == nil {
-		return Permissions{}, errors.New("the answer cannot be read")
+		return permissions{}, errors.New("the answer cannot be read")
 	}
-	return Permissions{info.Data.Permissions}, nil
+	return permissions{info.Data.Permissions}, nil
 }
 
 // MissingError names the rights that a user lacks.
-type MissingError struct{ Missing Rights }
+type MissingError struct{ Missing rights.Rights }
 
 func (e *MissingError) Error() string {
 	var all []string
@@ -49,12 +48,12 @@ func (e *MissingError) Error() string {
 	return fmt.Sprintf("the user may not %s", strings.Join(all, ", "))
 }
 
-// Check returns a [*MissingError] if the permissions do not cover all of need.
-func (p Permissions) Check(need Rights) error {
+// check returns a [*MissingError] if the permissions do not cover all of need.
+func (p permissions) check(need rights.Rights) error {
 	if p.granted == nil {
 		return nil
 	}
-	var missing Rights
+	var missing rights.Rights
 	for _, subject := range need.Publish {
 		if !permits(p.granted.Publish, subject) {
 			missing.Publish = append(missing.Publish, subject)
@@ -79,7 +78,7 @@ func permits(list *server.SubjectPermission, subject string) bool {
 	}
 	allowed := len(list.Allow) == 0
 	for _, pattern := range list.Allow {
-		allowed = allowed || Covers(pattern, subject)
+		allowed = allowed || rights.Covers(pattern, subject)
 	}
 	for _, pattern := range list.Deny {
 		plain, _, _ := strings.Cut(pattern, " ")
@@ -87,22 +86,4 @@ func permits(list *server.SubjectPermission, subject string) bool {
 		allowed = allowed && !server.SubjectsCollide(plain, wanted)
 	}
 	return allowed
-}
-
-// Covers reports whether a right, with or without a queue group, includes all of what a
-// subject matches. One with a queue group is for that group only, one without for every group.
-func Covers(right, subject string) bool {
-	pattern, group, inGroup := strings.Cut(right, " ")
-	wanted, wantedGroup, _ := strings.Cut(subject, " ")
-	return server.SubjectMatchesFilter(wanted, pattern) && (!inGroup || group == wantedGroup)
-}
-
-// Includes reports whether the rights allow publishing to a subject.
-func (r Rights) Includes(subject string) bool {
-	for _, right := range r.Publish {
-		if Covers(right, subject) {
-			return true
-		}
-	}
-	return false
 }

@@ -1,0 +1,142 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/idworker/idworker/internal/tags"
+	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/store"
+)
+
+// tagRaiseCmd makes sure that IDs which may have been handed out are not handed out again:
+// every restore of data ends with it.
+type tagRaiseCmd struct {
+	installation `embed:""`
+	storeFlags   `embed:""`
+
+	Tag  string `arg:"" optional:"" help:"Name of the tag, unless --all."`
+	All  bool   `help:"Raise every tag."`
+	Next int64  `help:"The first ID that is not handed out, from now on. A tag that is higher already stays." placeholder:"ID"`
+	By   int64  `help:"How many IDs to skip." placeholder:"N"`
+}
+
+// check says which arguments do not go together.
+func (r *tagRaiseCmd) check() error {
+	switch {
+	case r.All == (r.Tag != ""):
+		return &usageError{errors.New("want either a tag or --all")}
+	case (r.Next > 0) == (r.By > 0):
+		return &usageError{errors.New("want either --next ID or --by N, 1 or more")}
+	case r.All && r.Next > 0:
+		return &usageError{errors.New("--all goes with --by: every tag has a next ID of its own")}
+	case r.Tag != "":
+		return messages.CheckTag(r.Tag)
+	}
+	return nil
+}
+
+// Run raises, and prints a line per tag.
+func (r *tagRaiseCmd) Run(ctx context.Context, out output) error {
+	if err := r.check(); err != nil {
+		return err
+	}
+	source, err := r.backend()
+	if err != nil {
+		return err
+	}
+	return r.withTags(ctx, source, func(ctx context.Context, t *tags.Tags) error {
+		if r.All {
+			return t.RaiseAllBy(ctx, r.By, out.raised)
+		}
+		raise, amount := t.Raise, r.Next
+		if r.By > 0 {
+			raise, amount = t.RaiseBy, r.By
+		}
+		raised, err := raise(ctx, r.Tag, amount)
+		if err == nil {
+			out.raised(raised)
+		}
+		return err
+	})
+}
+
+// raised prints what became of one tag.
+func (o output) raised(r tags.Raised) {
+	switch {
+	case r.Before == 0:
+		fmt.Fprintf(o, "created tag %s: next ID %d\n", r.Tag, r.Now)
+	case r.Now == r.Before:
+		fmt.Fprintf(o, "tag %s: next ID %d, as it was\n", r.Tag, r.Now)
+	default:
+		fmt.Fprintf(o, "tag %s: next ID %d, was %d\n", r.Tag, r.Now, r.Before)
+	}
+}
+
+// tagExportCmd prints tags as tagImportCmd reads them.
+type tagExportCmd struct {
+	installation `embed:""`
+	storeFlags   `embed:""`
+}
+
+// Run prints a line per tag. An entry that cannot be read is an error, and the list is then
+// not complete.
+func (e *tagExportCmd) Run(ctx context.Context, out output) error {
+	source, err := e.backend()
+	if err != nil {
+		return err
+	}
+	return e.withTags(ctx, source, func(ctx context.Context, t *tags.Tags) error {
+		list, err := t.List(ctx)
+		if err != nil && !errors.Is(err, store.ErrCorrupt) {
+			return err
+		}
+		return errors.Join(tags.Write(out, list), err)
+	})
+}
+
+// tagImportCmd brings tags of another store or installation here.
+type tagImportCmd struct {
+	installation `embed:""`
+	storeFlags   `embed:""`
+
+	File   string `arg:"" optional:"" help:"File that tag export wrote; standard input without." type:"existingfile"`
+	Switch bool   `name:"switch-store" help:"Have the installation count in this --store from now on. No loader may run."`
+}
+
+// Run reads the whole list before it changes anything, and prints a line per tag.
+func (i *tagImportCmd) Run(ctx context.Context, in input, out output) error {
+	list, err := i.read(in)
+	if err != nil {
+		return err
+	}
+	source, err := i.backend()
+	if err != nil {
+		return err
+	}
+	if i.Switch {
+		return i.withJetStream(ctx, func(ctx context.Context, js jetstream.JetStream) error {
+			return tags.SwitchStore(ctx, js, i.Prefix, source, list, out.raised)
+		})
+	}
+	return i.withTags(ctx, source, func(ctx context.Context, t *tags.Tags) error {
+		return t.Import(ctx, list, out.raised)
+	})
+}
+
+func (i *tagImportCmd) read(in io.Reader) ([]store.Tag, error) {
+	if i.File == "" {
+		return tags.Read(in)
+	}
+	file, err := os.Open(i.File)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = file.Close() }() // it was only read
+	return tags.Read(file)
+}

@@ -1,0 +1,93 @@
+package tags
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/idworker/idworker/store"
+)
+
+// Raised says what became of one tag.
+type Raised struct {
+	Tag         string
+	Before, Now int64 // the first ID that was not handed out, and that now
+}
+
+// Raise makes next the first ID of the tag that is not handed out, unless it is higher
+// already. Errors: store.ErrNoTag, store.ErrBadTag.
+func (t *Tags) Raise(ctx context.Context, name string, next int64) (Raised, error) {
+	tag, err := t.find(ctx, name)
+	if err != nil {
+		return Raised{}, err
+	}
+	return t.raise(ctx, tag, next)
+}
+
+// RaiseBy skips the next n IDs of the tag. Errors: store.ErrNoTag, store.ErrExhausted.
+func (t *Tags) RaiseBy(ctx context.Context, name string, n int64) (Raised, error) {
+	tag, err := t.find(ctx, name)
+	if err != nil {
+		return Raised{}, err
+	}
+	return t.raiseBy(ctx, tag, n)
+}
+
+// RaiseAllBy skips the next n IDs of every tag, and reports each. It goes on after an error,
+// so that one tag that is used up does not keep the others from being raised. Entries that
+// cannot be read are in the error, too: nobody knows how far they were handed out.
+func (t *Tags) RaiseAllBy(ctx context.Context, n int64, report func(Raised)) error {
+	list, err := t.List(ctx)
+	if err != nil && !errors.Is(err, store.ErrCorrupt) {
+		return err
+	}
+	failed := []error{err}
+	for _, tag := range list {
+		raised, err := t.raiseBy(ctx, tag, n)
+		if err != nil {
+			failed = append(failed, err)
+			continue
+		}
+		report(raised)
+	}
+	return errors.Join(failed...)
+}
+
+func (t *Tags) raiseBy(ctx context.Context, tag store.Tag, n int64) (Raised, error) {
+	if n < 1 || n > math.MaxInt64-tag.Next {
+		return Raised{}, fmt.Errorf("%w: tag %s: %d more than %d, allowed is 1 to %d more", store.ErrExhausted, tag.Name, n, tag.Next, math.MaxInt64-tag.Next)
+	}
+	return t.raise(ctx, tag, tag.Next+n)
+}
+
+func (t *Tags) raise(ctx context.Context, tag store.Tag, next int64) (Raised, error) {
+	if err := t.store.Raise(ctx, tag.Name, next); err != nil {
+		return Raised{}, err
+	}
+	return Raised{Tag: tag.Name, Before: tag.Next, Now: max(tag.Next, next)}, nil
+}
+
+// find returns a tag as the store has it.
+func (t *Tags) find(ctx context.Context, name string) (store.Tag, error) {
+	list, err := t.List(ctx)
+	for _, tag := range list {
+		if tag.Name == name {
+			return tag, nil
+		}
+	}
+	if err != nil { // it may be the one that cannot be read
+		return store.Tag{}, err
+	}
+	return store.Tag{}, fmt.Errorf("%w: %s", store.ErrNoTag, name)
+}
+
+// Remove removes a tag from the store, and then from the directory. Errors: store.ErrNoTag.
+func (t *Tags) Remove(ctx context.Context, name string) error {
+	err := t.store.RemoveTag(ctx, name)
+	if err != nil && !errors.Is(err, store.ErrNoTag) {
+		return err
+	}
+	// A removal that broke off between the two is completed.
+	return errors.Join(err, t.directory.Remove(ctx, name))
+}
