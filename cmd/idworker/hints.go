@@ -167,7 +167,7 @@ func hintRecover(err error) string {
 	if errors.Is(err, embedded.ErrNoWitness) {
 		return "if it is somewhere else, name it with --witness; otherwise " + hint
 	}
-	return hint + "; or, to start over with tags whose --first is above all IDs in use, choose another --data"
+	return hint + "; or, to start over with tags whose --first is above all IDs in use, take another folder"
 }
 
 // hintForgot is for the witness of a loader: once the counters are high enough it has nothing to
@@ -187,7 +187,7 @@ func hintOlder(err error) string {
 	}
 	switch {
 	case strings.HasSuffix(older.Bucket, "_clock"):
-		return "stop all workers for longer than --lease-ttl, --max-ahead and --max-clock-skew together, then delete that key"
+		return "stop all workers for longer than a lease, --max-ahead and --max-clock-skew together, then delete that key"
 	case strings.HasSuffix(older.Bucket, "_config"):
 		return "see that all processes have the same --store and --layout, then create it yourself: nats kv add " + older.Bucket
 	case older.Missing:

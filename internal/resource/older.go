@@ -75,7 +75,7 @@ func (s stream) find(ctx context.Context, js jetstream.JetStream) (jetstream.Str
 			continue
 		}
 		again, errAgain := js.Stream(ctx, s.config.Name) // somebody else may have made it just now
-		if gone, _ := isGone(again, errAgain); !gone {
+		if gone, stillMissing := isGone(again, errAgain); !gone || stillMissing != missing {
 			return again, errAgain
 		}
 		return nil, &OlderError{Bucket: s.bucket, Missing: missing, What: what}
