@@ -12,7 +12,7 @@ type membership struct {
 	mu     sync.Mutex
 	open   func() (member, error) // nil while there is nothing to answer with
 	member member                 // nil outside the group
-	away   absence                // why it is out for a while, even with something to answer with
+	away   outReason              // why it is out for a while, even with something to answer with
 	closed bool                   // out for good
 }
 
@@ -31,14 +31,14 @@ func (m plainMember) Stop() error { return m.Unsubscribe() }
 // Stopped reports whether the subscription has ended.
 func (m plainMember) Stopped() bool { return !m.IsValid() }
 
-// absence is a set of reasons to be out of a queue group. The process is back when there is
+// outReason is a set of reasons to be out of a queue group. The process is back when there is
 // none left.
-type absence uint8
+type outReason uint8
 
 // The reasons.
 const (
-	overloaded absence = 1 << iota // requests wait for too long
-	givingWay                      // another installation answers
+	overloaded outReason = 1 << iota // requests wait for too long
+	givingWay                        // another installation answers
 )
 
 // join enters the queue group with what open registers: now, or when the process comes
@@ -87,7 +87,7 @@ func (m *membership) closeMember() {
 
 // stayAway leaves the queue group for a reason, or, with false, takes the reason back. While
 // there is another one, the process stays away.
-func (m *membership) stayAway(why absence, away bool) error {
+func (m *membership) stayAway(why outReason, away bool) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if away {

@@ -13,7 +13,9 @@ import (
 	"github.com/idworker/idworker/internal/embedded"
 	"github.com/idworker/idworker/internal/natsconn"
 	"github.com/idworker/idworker/internal/neighbours"
+	"github.com/idworker/idworker/internal/resource"
 	"github.com/idworker/idworker/internal/tags"
+	"github.com/idworker/idworker/internal/witness"
 	"github.com/idworker/idworker/messages/enrich"
 	"github.com/idworker/idworker/snowflake/lease"
 	"github.com/idworker/idworker/store"
@@ -75,7 +77,10 @@ func isLines(text string, all []error) bool {
 }
 
 // hints are those that depend on what an error says.
-var hints = []func(error) string{hintDenied, hintForeignStore, hintUnsafe, hintClockLost, hintTarget, hintBelow, hintUnsafeSetting}
+var hints = []func(error) string{
+	hintDenied, hintForeignStore, hintUnsafe, hintClockLost, hintTarget, hintBelow, hintUnsafeSetting,
+	hintRecover, hintForgot, hintOlder,
+}
 
 const (
 	hintProvision  = "an administrator creates it: idworker provision; a process that is allowed to, such as idworker serve, creates it itself"
@@ -92,8 +97,8 @@ var sentinelHints = []struct {
 	{jetstream.ErrBucketNotFound, hintProvision},
 	{jetstream.ErrStreamNotFound, hintProvision},
 	{jetstream.ErrConsumerNotFound, hintProvision},
-	{embedded.ErrInUse, "stop that process, connect to it with --server, or choose another --data"},
-	{embedded.ErrDamaged, "restore a backup, or start over in another --data folder, with tags whose --first is above all IDs in use"},
+	{embedded.ErrInUse, "stop that process, connect to it with --server, or choose another --data or --witness"},
+	{witness.ErrFolder, "--witness says where it is to be: in a place that does not go back with the data"},
 	{store.ErrNoTable, "serve --migrate creates it"},
 	{tags.ErrMaybeCreated, "see idworker tag ls"},
 	{tags.ErrLoadersRun, "stop them all, export once more, and import that"},
@@ -182,4 +187,48 @@ func hintTarget(err error) string {
 		return "create one for it, with --allow-batch"
 	}
 	return "allow them: nats stream edit " + target.Stream + " --allow-batch"
+}
+
+// hintRecover is for a data folder that may be an older copy. Which it is, and what may have been
+// handed out since, only an operator can know.
+func hintRecover(err error) string {
+	var folder *embedded.RecoverError
+	if !errors.As(err, &folder) {
+		return ""
+	}
+	where := "--data " + folder.Folder
+	if folder.Witness != embedded.WitnessOf(folder.Folder) {
+		where += " --witness " + folder.Witness
+	}
+	hint := fmt.Sprintf("raise all tags by more than can have been handed out since: idworker tag raise --all --by N %s", where)
+	if errors.Is(err, embedded.ErrNoWitness) {
+		return "if it is somewhere else, name it with --witness; otherwise " + hint
+	}
+	return hint + "; or, to start over with tags whose --first is above all IDs in use, take another folder"
+}
+
+// hintForgot is for the witness of a loader: once the counters are high enough it has nothing to
+// say against them.
+func hintForgot(err error) string {
+	if !errors.Is(err, witness.ErrForgot) {
+		return ""
+	}
+	return "raise all tags above what was handed out: idworker tag raise, or idworker tag create --first for one that is missing; see Restore from backup in docs/operations.md"
+}
+
+// hintOlder is for a bucket that is gone. What made it can only be decided by who knows why.
+func hintOlder(err error) string {
+	var older *resource.OlderError
+	if !errors.As(err, &older) {
+		return ""
+	}
+	switch {
+	case strings.HasSuffix(older.Bucket, "_clock"):
+		return "stop all workers for longer than a lease, --max-ahead and --max-clock-skew together, then delete that key"
+	case strings.HasSuffix(older.Bucket, "_config"):
+		return "see that all processes have the same --store and --layout, then create it yourself: nats kv add " + older.Bucket
+	case older.Missing:
+		return fmt.Sprintf("restore it and run idworker tag raise --all --by N, or create it yourself, nats kv add %s, and fill it with idworker tag import", older.Bucket)
+	}
+	return "restore it and run idworker tag raise --all --by N, or fill it with idworker tag import"
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/idworker/idworker/internal/neighbours"
 	"github.com/idworker/idworker/internal/resource"
 	"github.com/idworker/idworker/internal/tags"
+	"github.com/idworker/idworker/internal/witness"
 	"github.com/idworker/idworker/messages/enrich"
 	"github.com/idworker/idworker/snowflake/lease"
 	"github.com/idworker/idworker/store"
@@ -39,7 +40,14 @@ var hinted = []struct {
 	{jetstream.ErrStreamNotFound, "an administrator creates it: idworker provision"},
 	{&lease.ClockLostError{StopFor: time.Minute, Bucket: "ids_config", Keys: []string{"clock_id"}}, "stop all workers for longer than 1m0s"},
 	{embedded.ErrInUse, "choose another --data"},
-	{embedded.ErrDamaged, "tags whose --first"},
+	{&embedded.RecoverError{Folder: "/data", Witness: "/data.witness", Err: embedded.ErrDamaged}, "idworker tag raise --all --by N --data /data; or, to start over"},
+	{&embedded.RecoverError{Folder: "/data", Witness: "/w", Err: embedded.ErrNoWitness}, "name it with --witness; otherwise raise all tags by more than can have been handed out since: idworker tag raise --all --by N --data /data --witness /w"},
+	{&witness.ForgotError{Folder: "/w"}, "idworker tag create --first for one that is missing"},
+	{witness.ErrFolder, "--witness says where"},
+	{&resource.OlderError{Bucket: "ids_clock", Missing: true}, "then delete that key"},
+	{&resource.OlderError{Bucket: "ids_config", Missing: true}, "nats kv add ids_config"},
+	{&resource.OlderError{Bucket: "ids_segments", Missing: true}, "nats kv add ids_segments"},
+	{&resource.OlderError{Bucket: "ids_segments"}, "--by N, or fill it with"},
 	{store.ErrNoTable, "serve --migrate creates it"},
 	{&enrich.TargetError{Err: enrich.ErrNoTarget, Subject: "a.>"}, "create one for it, with --allow-batch"},
 	{&enrich.TargetError{Err: enrich.ErrNoBatches, Subject: "a.>", Stream: "S"}, "nats stream edit S --allow-batch"},
