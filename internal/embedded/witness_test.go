@@ -127,6 +127,10 @@ func TestDamage(t *testing.T) {
 			remove(t, WitnessOf(f))
 			remove(t, filepath.Join(f, idFile))
 		}, says: "nothing is in", error: ErrNoWitness},
+		"no witness but one of an older version, from before": {do: func(t *testing.T, f string) {
+			remove(t, WitnessOf(f))
+			write(t, filepath.Join(f, "b.witness"), "1 x\n")
+		}, says: "nothing is in", error: ErrNoWitness},
 		"the witness of another folder": {do: func(t *testing.T, f string) {
 			remove(t, filepath.Join(WitnessOf(f), idFile))
 			write(t, filepath.Join(WitnessOf(f), idFile), "another\n")
