@@ -151,11 +151,11 @@ func TestDamage(t *testing.T) {
 					want = ErrDamaged
 				}
 				err := fails(t, config(folder))
-				var recover *RecoverError
-				if !errors.Is(err, ErrFolder) || !errors.Is(err, want) || !strings.Contains(err.Error(), test.says) || !errors.As(err, &recover) {
+				var refused *RecoverError
+				if !errors.Is(err, ErrFolder) || !errors.Is(err, want) || !strings.Contains(err.Error(), test.says) || !errors.As(err, &refused) {
 					t.Fatalf("%v, want %v and %q", err, want, test.says)
 				}
-				if recover.Folder != folder || recover.Witness != WitnessOf(folder) || !strings.Contains(err.Error(), folder) {
+				if refused.Folder != folder || refused.Witness != WitnessOf(folder) || !strings.Contains(err.Error(), folder) {
 					t.Errorf("%v does not name the folder", err)
 				}
 			}
