@@ -305,5 +305,24 @@ func (s *serveCmd) openStore(ctx context.Context, cfg worker.Config, source back
 		return nil, err
 	}
 	opened.add(func() { _ = segments.Close() }) // nothing is under way any more
-	return segments, segments.Prepare(ctx, s.Migrate, cfg.Log)
+	if err := segments.Prepare(ctx, s.Migrate, cfg.Log); err != nil {
+		return nil, err
+	}
+	warnOfSettings(ctx, segments, cfg.Log)
+	return segments, nil
+}
+
+// warnOfSettings logs once what a crash of the database's machine could do to IDs. A database
+// that does not answer has been logged before; when it comes, the doctor can be asked.
+func warnOfSettings(ctx context.Context, segments *backend.Store, log *zap.Logger) {
+	for _, err := range parts(segments.CheckDurability(ctx)) {
+		var unsafe *store.UnsafeSettingError
+		switch {
+		case errors.As(err, &unsafe):
+			log.Warn("the database acknowledges commits before they are on disk: after a crash IDs can be handed out twice",
+				zap.String("setting", unsafe.Setting), zap.String("value", unsafe.Value), zap.String("want", unsafe.Want))
+		case errors.Is(err, store.ErrSettingUnknown):
+			log.Warn("the database does not tell whether every commit is on disk before it is acknowledged, see Durability in docs/operations.md", zap.Error(err))
+		}
+	}
 }

@@ -39,7 +39,8 @@ wait
 type fromBinary struct {
 	kind    *kind
 	program string
-	dir     string // holds data, log and socket
+	args    []string // additional ones
+	dir     string   // holds data, log and socket
 	at      endpoint
 
 	shell *exec.Cmd // nil while the server is killed
@@ -48,12 +49,12 @@ type fromBinary struct {
 }
 
 // launchBinary starts a server from a program that is on the machine.
-func launchBinary(k *kind) (server, endpoint, string, error) {
+func launchBinary(k *kind, args []string) (server, endpoint, string, error) {
 	program := k.find()
 	if program == "" {
 		return nil, endpoint{}, "", fmt.Errorf("none of %s on this machine", strings.Join(k.binaries, ", "))
 	}
-	s, err := newFromBinary(k, program)
+	s, err := newFromBinary(k, program, args)
 	if err != nil {
 		return nil, endpoint{}, "", fmt.Errorf("%s: %w", program, err)
 	}
@@ -85,14 +86,14 @@ func versionIn(path string) int {
 	return 0
 }
 
-func newFromBinary(k *kind, program string) (*fromBinary, error) {
+func newFromBinary(k *kind, program string, args []string) (*fromBinary, error) {
 	// Short, and open to another user: sockets have short names, and PostgreSQL
 	// refuses to run as root.
 	dir, err := os.MkdirTemp("", "dbtest")
 	if err != nil {
 		return nil, err
 	}
-	s := &fromBinary{kind: k, program: program, dir: dir}
+	s := &fromBinary{kind: k, program: program, args: args, dir: dir}
 	if err := s.setUp(); err != nil {
 		s.remove()
 		return nil, err
@@ -147,7 +148,7 @@ func (s *fromBinary) start() error {
 var errGone = errors.New("the server ended")
 
 func (s *fromBinary) startOnce() error {
-	args := append([]string{"/bin/sh", "-c", supervise, "dbtest", s.dir}, s.kind.serve(s.program, s.dir, s.at.port)...)
+	args := append([]string{"/bin/sh", "-c", supervise, "dbtest", s.dir}, slices.Concat(s.kind.serve(s.program, s.dir, s.at.port), s.args)...)
 	cmd := s.command(args...)
 	in, err := cmd.StdinPipe()
 	if err != nil {
