@@ -64,7 +64,7 @@ func isLines(text string, all []error) bool {
 }
 
 // hints are those that depend on what an error says.
-var hints = []func(error) string{hintDenied, hintForeignStore, hintUnsafe, hintClockLost, hintTarget}
+var hints = []func(error) string{hintDenied, hintForeignStore, hintUnsafe, hintClockLost, hintTarget, hintLedger}
 
 const (
 	hintProvision = "an administrator makes it: idworker provision; so does the first process that needs it, idworker serve say, if it may"
