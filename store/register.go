@@ -12,6 +12,7 @@ type Mark struct {
 	Step     int64  // the configured step, 0 if the register does not keep it
 	Revision uint64 // of the entry; a later write has a higher one
 	Own      bool   // this process wrote it, and knows that it did
+	Answer   bool   // it is the answer to that write; what the watch shows may come later
 
 	// Deleted says that the entry was deleted by hand, which a register may allow. It is no
 	// evidence that anything was lost.

@@ -8,14 +8,18 @@ type ledgered interface{ Figures() ledger.Figures }
 // collectEvidence collects the metrics of stores and registers that went back. What the ledger
 // finds out about its store, the memory in front of it never sees.
 func (l *loading) collectEvidence(to sink) {
-	went := l.guard.Figures()
+	memory, f := l.guard.Figures(), l.ledgerFigures()
+	to.counter(wentBackMetric, memory.Store+f.WentBack, "store")
+	to.counter(wentBackMetric, memory.Register, "register")
+	to.counter(ledgerMetric, f.Granted-f.Unrecorded, "yes")
+	to.counter(ledgerMetric, f.Unrecorded, "no")
+	to.counter(ledgerBurntMetric, f.Burnt)
+}
+
+// ledgerFigures are all 0 without a ledger.
+func (l *loading) ledgerFigures() ledger.Figures {
 	if s, ok := l.cfg.Store.(ledgered); ok {
-		f := s.Figures()
-		went.Store += f.WentBack
-		to.counter(ledgerMetric, f.Granted-f.Unrecorded, "yes")
-		to.counter(ledgerMetric, f.Unrecorded, "no")
-		to.counter(ledgerBurntMetric, f.Burnt)
+		return s.Figures()
 	}
-	to.counter(wentBackMetric, went.Store, "store")
-	to.counter(wentBackMetric, went.Register, "register")
+	return ledger.Figures{}
 }

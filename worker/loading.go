@@ -84,5 +84,5 @@ func (l *loading) collect(to sink) {
 }
 
 func (l *loading) fillStats(s *Stats) {
-	s.Loads = &LoadStats{l.loader.calls(), l.loader.outcomes[loadFailed].Load()}
+	s.Loads = &LoadStats{l.loader.calls(), l.loader.outcomes[loadFailed].Load(), l.ledgerFigures().Burnt}
 }

@@ -39,6 +39,7 @@ type place struct {
 	srv    *natstest.Server
 	ledger bool // a ledger in front of a store
 	idle   *atomic.Bool
+	pause  time.Duration // of a loader between two calls for a tag
 }
 
 func (p place) js(t *testing.T) jetstream.JetStream {
@@ -116,7 +117,7 @@ func (p place) loader(t *testing.T, granted *storetest.Ledger) loader {
 				if err == nil {
 					granted.Add(tag(n), step, seg)
 				}
-				time.Sleep(2 * time.Millisecond) // the other loader wants something, too
+				time.Sleep(p.pause)
 			}
 		})
 	}
@@ -147,7 +148,7 @@ func TestRegisterThatWentBack(t *testing.T) {
 		} {
 			t.Run(kind.name+" "+damage.name, func(t *testing.T) {
 				t.Parallel()
-				p := place{natstest.Start(t), kind.ledger, new(atomic.Bool)}
+				p := place{natstest.Start(t), kind.ledger, new(atomic.Bool), 2 * time.Millisecond}
 				nc := p.srv.Connect(t)
 				admin := p.open(t)
 				for n := range numTags {
@@ -236,7 +237,7 @@ func TestNothingWentBack(t *testing.T) {
 	for _, withLedger := range []bool{false, true} {
 		t.Run(fmt.Sprintf("ledger=%v", withLedger), func(t *testing.T) {
 			t.Parallel()
-			p := place{natstest.Start(t), withLedger, new(atomic.Bool)}
+			p := place{natstest.Start(t), withLedger, new(atomic.Bool), 0}
 			admin := p.open(t)
 			for n := range numTags {
 				if err := admin.CreateTag(t.Context(), store.Tag{Name: tag(n), Step: 10, Next: 1}); err != nil {
@@ -245,7 +246,7 @@ func TestNothingWentBack(t *testing.T) {
 			}
 			var granted storetest.Ledger
 			alone := p.loader(t, &granted)
-			more(t, &granted, 300)
+			more(t, &granted, 2000)
 			for n := range numTags {
 				if end, sum := granted.End(tag(n)), granted.Sum(tag(n)); end-1-sum > 14 {
 					t.Errorf("%s: %d IDs were burnt, by nobody else", tag(n), end-1-sum)

@@ -136,20 +136,24 @@ func (g *Guard) see(mark store.Mark) (suspicious bool) {
 	defer g.mu.Unlock()
 	m := g.memory(mark.Tag)
 	g.latest = max(g.latest, mark.Revision)
+	if !mark.Own {
+		m.floor = max(m.floor, mark.End)
+	}
+	if m.pass == g.pass && mark.Revision < m.revision && !mark.Answer {
+		return false // the watch shows it only now
+	}
 	suspicious = mark.Revision > m.revision && mark.End < m.current
 	if mark.Step > 0 {
 		m.step = mark.Step
+	}
+	if mark.Answer {
+		m.own = mark.Revision
 	}
 	m.pass, m.current, m.revision = g.pass, mark.End, mark.Revision
 	m.written = max(m.written, mark.End)
 	if mark.Deleted {
 		m.written = 0 // but nothing below the floor is granted
 		return false
-	}
-	if mark.Own {
-		m.own = mark.Revision
-	} else {
-		m.floor = max(m.floor, mark.End)
 	}
 	return suspicious
 }

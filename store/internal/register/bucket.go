@@ -113,7 +113,7 @@ func (b Bucket) Write(ctx context.Context, key string, value []byte, revision ui
 	var wrote store.Mark
 	if err == nil {
 		wrote, _ = b.mark(key, value, written, false) // it was encoded a moment ago
-		wrote.Own = true
+		wrote.Own, wrote.Answer = true, true
 	}
 	b.Echoes.end(key, wrote)
 	return written, err
