@@ -44,7 +44,7 @@ var hinted = []struct {
 	{&embedded.RecoverError{Folder: "/data", Witness: "/w", Err: embedded.ErrNoWitness}, "name it with --witness; otherwise raise all tags by more than can have been handed out since: idworker tag raise --all --by N --data /data --witness /w"},
 	{&witness.ForgotError{Folder: "/w"}, "idworker tag create --first for one that is missing"},
 	{witness.ErrFolder, "--witness says where"},
-	{&resource.OlderError{Bucket: "ids_clock", Missing: true}, "then delete that key"},
+	{&resource.OlderError{Bucket: "ids_clock", Missing: true}, "then delete the keys clock_id and clock of the config bucket"},
 	{&resource.OlderError{Bucket: "ids_config", Missing: true}, "nats kv add ids_config"},
 	{&resource.OlderError{Bucket: "ids_segments", Missing: true}, "nats kv add ids_segments"},
 	{&resource.OlderError{Bucket: "ids_segments"}, "--by N, or fill it with"},
