@@ -21,6 +21,7 @@ import (
 	"github.com/idworker/idworker/messages/enrich"
 	"github.com/idworker/idworker/snowflake/lease"
 	"github.com/idworker/idworker/store"
+	"github.com/idworker/idworker/store/ledger"
 )
 
 // hinted are errors that have a remedy, with what names it.
@@ -54,6 +55,8 @@ var hinted = []struct {
 	{&store.BelowError{Tag: "order", First: 1, Floor: 501}, "--first 501 or above"},
 	{&store.UnsafeSettingError{Setting: "fsync", Value: "off", Want: "on"}, "set fsync = on in the database server"},
 	{store.ErrSettingUnknown, "ask who runs the database"},
+	{&ledger.LostError{Bucket: "ids_ledger", Config: "ids_config", Key: "ledger"}, "delete the key ledger of the bucket ids_config"},
+	{&ledger.LostError{Bucket: "ids_ledger", Tag: "order"}, "idworker tag raise order --next N"},
 	{tags.ErrMaybeCreated, "see idworker tag ls"},
 	{tags.ErrLoadersRun, "stop them all, export once more"},
 	{doctor.ErrDifferent, "provision with these flags"},
