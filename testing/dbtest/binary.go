@@ -41,6 +41,7 @@ type fromBinary struct {
 	program string
 	dir     string // holds data, log and socket
 	at      endpoint
+	extra   []string // arguments of the server besides the usual ones
 
 	shell *exec.Cmd // nil while the server is killed
 	pipe  io.WriteCloser
@@ -54,6 +55,11 @@ func launchBinary(k *kind) (server, endpoint, string, error) {
 		return nil, endpoint{}, "", fmt.Errorf("none of %s on this machine", strings.Join(k.binaries, ", "))
 	}
 	s, err := newFromBinary(k, program)
+	if err == nil {
+		if err = s.setUp(); err != nil {
+			s.remove()
+		}
+	}
 	if err != nil {
 		return nil, endpoint{}, "", fmt.Errorf("%s: %w", program, err)
 	}
@@ -85,6 +91,7 @@ func versionIn(path string) int {
 	return 0
 }
 
+// newFromBinary makes the folder of a server that is not installed in it yet.
 func newFromBinary(k *kind, program string) (*fromBinary, error) {
 	// Short, and open to another user: sockets have short names, and PostgreSQL
 	// refuses to run as root.
@@ -92,29 +99,43 @@ func newFromBinary(k *kind, program string) (*fromBinary, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &fromBinary{kind: k, program: program, dir: dir}
-	if err := s.setUp(); err != nil {
-		s.remove()
-		return nil, err
+	s := &fromBinary{kind: k, program: program, dir: dir, at: endpoint{host: "127.0.0.1", user: "root", password: password}}
+	if k == postgresKind {
+		s.at.user = "postgres"
+	}
+	if owner := s.credential(); owner != nil {
+		if err := os.Chown(dir, int(owner.Uid), int(owner.Gid)); err != nil {
+			s.remove()
+			return nil, err
+		}
 	}
 	return s, nil
 }
 
+// setUp installs the server and starts it.
 func (s *fromBinary) setUp() error {
-	if owner := s.credential(); owner != nil {
-		if err := os.Chown(s.dir, int(owner.Uid), int(owner.Gid)); err != nil {
-			return err
-		}
+	if err := s.install(); err != nil {
+		return err
 	}
-	install := s.command(s.kind.install(s.program, s.dir)...)
-	if out, err := install.CombinedOutput(); err != nil {
-		return fmt.Errorf("%s: %w\n%s", install, err, out)
+	return s.startSomewhere()
+}
+
+// install fills the data folder.
+func (s *fromBinary) install() error {
+	return s.run(s.kind.install(s.program, s.dir)...)
+}
+
+// run runs a command as the server's user, to its end.
+func (s *fromBinary) run(args ...string) error {
+	cmd := s.command(args...)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w\n%s", cmd, err, out[max(0, len(out)-2000):])
 	}
-	s.at = endpoint{host: "127.0.0.1", user: "root", password: password}
-	if s.kind == postgresKind {
-		s.at.user = "postgres"
-	}
-	var err error
+	return nil
+}
+
+// startSomewhere starts the server on a free port, which it keeps.
+func (s *fromBinary) startSomewhere() (err error) {
 	for range 3 { // somebody may take the port first
 		if s.at.port, err = freePort(); err != nil {
 			return err
@@ -148,7 +169,7 @@ var errGone = errors.New("the server ended")
 
 func (s *fromBinary) startOnce() error {
 	args := append([]string{"/bin/sh", "-c", supervise, "dbtest", s.dir}, s.kind.serve(s.program, s.dir, s.at.port)...)
-	cmd := s.command(args...)
+	cmd := s.command(append(args, s.extra...)...)
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		return err
