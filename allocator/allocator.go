@@ -89,27 +89,27 @@ func (a *Allocator) takeOrPark(t *tag, n int64, answer Answer) ([]store.Segment,
 	return nil, nil
 }
 
-// Grant adds a segment that the store has reserved for this process, and reports whether
-// it is used. It is burnt if the tag is gone, if it does not lie above everything granted
-// before, or if there is no room for it.
-func (a *Allocator) Grant(name string, s store.Segment) (used bool) {
+// Grant adds a segment that the store has reserved for this process in answer to load seq,
+// and says what became of it.
+func (a *Allocator) Grant(name string, seq uint64, s store.Segment) (v Verdict) {
 	t := a.find(name)
 	if t == nil || !s.Valid() {
-		return false
+		return v
 	}
 	a.update(t, func() []reply {
-		if t.configured == 0 || s.First < t.high {
-			return nil
+		if v = t.judgeGrant(seq, s); v.FirstBelow {
+			t.askAgainAtOnce(a.seq.Add(1))
 		}
-		t.load.seq = 0 // whichever load it answers, and whether there is room or not
-		used = t.installSegment(s)
 		return t.serveParked()
 	})
-	return used
+	return v
 }
 
 // Refuse ends load seq with the store's refusal, whose reason will not go away by asking
 // again: store.ErrNoTag or store.ErrExhausted.
+//
+// That there is no such tag is not believed of a tag that was granted before, until the tag is
+// removed here too: its load stays under way, and requests that memory cannot answer wait.
 func (a *Allocator) Refuse(name string, seq uint64, err error) {
 	if t := a.find(name); t != nil {
 		a.update(t, func() []reply { return t.refuseLoad(seq, err, a.cfg.Clock()) })

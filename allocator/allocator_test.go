@@ -59,7 +59,7 @@ func TestBatchRunsOnIntoTheReadySegment(t *testing.T) {
 func TestBatchAcrossAGapHasTwoRanges(t *testing.T) {
 	h := order(10)
 	h.request("order", 4)
-	h.Grant("order", h.reserve(10))
+	h.Grant("order", h.asked[0].Seq, h.reserve(10))
 	h.reserve(100) // another worker's
 	h.grantAll()
 	h.request("order", 10).want(t, seg(5, 11), seg(111, 115))
@@ -146,15 +146,19 @@ func TestGrantsThatDoNotFitAreBurnt(t *testing.T) {
 		{"reversed", "order", seg(9, 2), false},
 		{"zero", "order", seg(0, 10), false},
 		{"negative", "order", seg(-5, 5), false},
-		{"the newer one first", "order", high, true},
+		{"the newer one first, of no load", "order", high, true},
 		{"late, below the newer one", "order", low, false},
 		{"doubled", "order", high, false},
 		{"overlapping", "order", seg(high.End-1, high.End+5), false},
 		{"next", "order", h.reserve(10), true},
 		{"no room", "order", h.reserve(10), false},
 	} {
-		if used := h.Grant(g.tag, g.s); used != g.used {
-			t.Errorf("%s: used %t, want %t", g.why, used, g.used)
+		want := allocator.Burnt
+		if g.used {
+			want = allocator.Used
+		}
+		if v := h.Grant(g.tag, 0, g.s); v.Outcome != want {
+			t.Errorf("%s: %+v, want used %t", g.why, v, g.used)
 		}
 	}
 }
@@ -212,8 +216,8 @@ func TestUnknownAndRemovedTags(t *testing.T) {
 	if !errors.Is(parked.err, store.ErrNoTag) {
 		t.Errorf("parked while removed: %v, want ErrNoTag", parked.err)
 	}
-	if h.Grant("order", h.reserve(10)) {
-		t.Error("a grant for a removed tag was used")
+	if v := h.Grant("order", h.asked[0].Seq, h.reserve(10)); v.Outcome != allocator.Burnt {
+		t.Errorf("a grant for a removed tag: %+v, want it burnt", v)
 	}
 }
 
@@ -222,13 +226,16 @@ func TestTagMadeAnewDoesNotGoDown(t *testing.T) {
 	h.request("order", 1)
 	h.grantAll()
 	h.Update(nil, "order")
-	if h.Grant("order", h.reserve(10)) {
-		t.Error("a grant for a removed tag was used")
+	if v := h.Grant("order", 0, h.reserve(10)); v.Outcome != allocator.Burnt {
+		t.Errorf("a grant for a removed tag: %+v, want it burnt", v)
 	}
 	h.Update(map[string]int64{"order": 10})
 	r := h.request("order", 1)
-	if h.Grant("order", seg(1, 11)) {
-		t.Error("a grant below what was handed out before was used")
+	if v := h.Grant("order", 0, seg(1, 11)); v.Outcome != allocator.Burnt {
+		t.Errorf("a grant below what was handed out before: %+v, want it burnt", v)
+	}
+	if l := h.asked[len(h.asked)-1]; l.Above != h.next {
+		t.Errorf("asked for %+v, want it above %d, although the tag was removed meanwhile", l, h.next)
 	}
 	h.now += allocator.DefaultReAsk
 	h.Tick()
@@ -263,7 +270,7 @@ func TestLastIDs(t *testing.T) {
 	const top = 1<<63 - 1
 	h := order(10)
 	r := h.request("order", 2)
-	h.Grant("order", seg(top-3, top))
+	h.Grant("order", h.asked[0].Seq, seg(top-3, top))
 	r.want(t, seg(top-3, top-1))
 	h.asked = nil
 	last, none := h.request("order", 1), h.request("order", 1)

@@ -36,8 +36,9 @@ type event struct {
 }
 
 type granted struct {
-	w *worker
-	s store.Segment
+	w   *worker
+	seq uint64
+	s   store.Segment
 }
 
 const changingCeiling = 64
@@ -123,7 +124,7 @@ func (c *changing) reserve(n int) {
 	for _, l := range c.loads[:n] {
 		var own store.Segment
 		own, s = s.Cut(max(l.Step, l.Want))
-		c.grants = append(c.grants, granted{l.w, own})
+		c.grants = append(c.grants, granted{l.w, l.Seq, own})
 	}
 	c.loads = c.loads[n:]
 }
@@ -155,7 +156,9 @@ func TestStepsChangeBetweenLoads(t *testing.T) {
 				i := rapid.IntRange(0, len(c.grants)-1).Draw(t, "grant")
 				g := c.grants[i]
 				c.grants = append(c.grants[:i], c.grants[i+1:]...)
-				g.w.Grant("order", g.s)
+				if v := g.w.Grant("order", g.seq, g.s); v.Outcome == allocator.Below {
+					t.Fatalf("%v of a store that did not go back: %+v", g.s, v)
+				}
 			},
 			"time passes": func(t *rapid.T) {
 				by := time.Duration(rapid.Int64Range(0, int64(allocator.DefaultReAsk)).Draw(t, "by"))

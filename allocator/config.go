@@ -43,11 +43,12 @@ type Config struct {
 
 // Load asks for one more segment of a tag.
 type Load struct {
-	Tag  string
-	Step int64  // what the step policy asks for, from 1 to Config.MaxStep
-	Want int64  // the IDs that parked requests wait for, at most Config.MaxStep
-	Seq  uint64 // the load's number, the same when it is asked for again
-	Try  int    // 1 for the first time, 2 for the second, …
+	Tag   string
+	Step  int64  // what the step policy asks for, from 1 to Config.MaxStep
+	Want  int64  // the IDs that parked requests wait for, at most Config.MaxStep
+	Above int64  // the end of the highest segment ever granted, 0 if none: lower ones are burnt
+	Seq   uint64 // the load's number, the same when it is asked for again
+	Try   int    // 1 for the first time, 2 for the second, …
 }
 
 // The errors with which requests are answered, besides store.ErrNoTag and

@@ -52,14 +52,20 @@ func (a *Allocator) replaceMap(steps map[string]int64, removed []string) (todo [
 	return todo
 }
 
-// Replace makes steps the configured steps of all tags there are: Update, with
-// every other tag removed.
-func (a *Allocator) Replace(steps map[string]int64) {
-	var gone []string
-	for name := range *a.tags.Load() {
-		if _, stays := steps[name]; !stays {
-			gone = append(gone, name)
+// Missing returns the tags that are not in steps, and how many tags there are, those that were
+// removed not among them.
+func (a *Allocator) Missing(steps map[string]int64) (missing []string, tags int) {
+	for name, t := range *a.tags.Load() {
+		t.mu.Lock()
+		there := t.configured > 0
+		t.mu.Unlock()
+		if !there {
+			continue
+		}
+		tags++
+		if _, ok := steps[name]; !ok {
+			missing = append(missing, name)
 		}
 	}
-	a.Update(steps, gone...)
+	return missing, tags
 }

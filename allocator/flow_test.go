@@ -64,7 +64,7 @@ func (f *flow) serve() {
 		l := f.asked[0]
 		f.asked = f.asked[1:]
 		f.loads = append(f.loads, loaded{f.now, l.Step})
-		f.Grant(l.Tag, f.reserve(max(l.Step, l.Want)))
+		f.Grant(l.Tag, l.Seq, f.reserve(max(l.Step, l.Want)))
 	}
 }
 

@@ -38,7 +38,7 @@ func (h *harness) grantAll() (writes int) {
 	for len(h.asked) > 0 {
 		l := h.asked[0]
 		h.asked = h.asked[1:]
-		h.Grant(l.Tag, h.reserve(max(l.Step, l.Want)))
+		h.Grant(l.Tag, l.Seq, h.reserve(max(l.Step, l.Want)))
 		writes++
 	}
 	return writes

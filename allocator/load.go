@@ -1,6 +1,11 @@
 package allocator
 
-import "time"
+import (
+	"errors"
+	"time"
+
+	"github.com/idworker/idworker/store"
+)
 
 // loadState is how far a tag's latest load has come; doc.go draws it. It is guarded by
 // the tag's mu.
@@ -9,13 +14,14 @@ type loadState struct {
 	try       int           // how often it was asked for
 	begunAt   time.Duration // when the latest load was first asked for
 	askedAt   time.Duration // when it was last asked for
+	dueNow    bool          // it has to be asked for at once
 	refusal   error         // why the store refused the latest load
 	refusedAt time.Duration
 }
 
 // overdue reports whether a load is under way that has to be asked for again.
 func (l *loadState) overdue(now, reAsk time.Duration) bool {
-	return l.seq != 0 && now-l.askedAt >= reAsk
+	return l.seq != 0 && (l.dueNow || now-l.askedAt >= reAsk)
 }
 
 // currentRefusal returns the store's refusal, until it is reAsk old.
@@ -65,15 +71,16 @@ func (t *tag) segmentLife(now time.Duration) time.Duration {
 // askForLoad asks for the load under way, the first time or again, with what parked
 // requests want by now.
 func (t *tag) askForLoad(now time.Duration, ceiling int64) Load {
-	t.load.askedAt = now
+	t.load.askedAt, t.load.dueNow = now, false
 	t.load.try++
-	return Load{t.name, t.step, min(t.demand, ceiling), t.load.seq, t.load.try}
+	return Load{t.name, t.step, min(t.demand, ceiling), t.high, t.load.seq, t.load.try}
 }
 
 // refuseLoad ends load seq with the store's refusal and fails all requests that wait for
-// it.
+// it. It ignores that the store does not know a tag that it has granted: the row may be
+// missing because a backup is being restored. If it was deleted, the tag will be removed.
 func (t *tag) refuseLoad(seq uint64, err error, now time.Duration) []reply {
-	if seq == 0 || seq != t.load.seq {
+	if seq == 0 || seq != t.load.seq || t.high > 0 && errors.Is(err, store.ErrNoTag) {
 		return nil
 	}
 	t.load.seq, t.load.refusal, t.load.refusedAt = 0, err, now

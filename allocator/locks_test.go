@@ -52,7 +52,7 @@ func TestNothingIsCalledUnderALock(t *testing.T) {
 	now += DefaultReAsk
 	a.Update(map[string]int64{"order": 20}) // the load is overdue
 	want("updated", 2, 0)
-	a.Grant("order", store.Segment{First: 1, End: 101})
+	a.Grant("order", 1, store.Segment{First: 1, End: 101})
 	want("granted", 2, 1)
 	a.Take("order", 5) // up to the mark
 	want("taken", 3, 1)

@@ -11,10 +11,15 @@ import (
 )
 
 // model is one worker process whose loads and grants travel over a network that loses,
-// doubles, delays and reorders them. It records what has been handed out.
+// doubles, delays and reorders them, and whose store may go back. It records what has been
+// handed out, and what the process knows of the store.
 type model struct {
 	*harness
 	next     map[string]int64 // the store
+	reserved map[string]int64 // the end of everything that the store ever gave
+	high     map[string]int64 // the end of the highest segment that reached the process
+	below    map[string]bool  // a grant was Below since one was used
+	known    map[string]bool  // the tag is configured
 	loads    []allocator.Load
 	grants   []grant
 	requests []*request
@@ -23,8 +28,10 @@ type model struct {
 }
 
 type grant struct {
-	tag string
-	s   store.Segment
+	tag  string
+	seq  uint64
+	s    store.Segment
+	back bool // it was reserved while the store lay below what it had given
 }
 
 type request struct {
@@ -38,10 +45,14 @@ var modelTags = []string{"a", "b"}
 
 func newModel() *model {
 	m := &model{
-		harness: newHarness(allocator.Config{MaxStep: 64, MaxParkedPerTag: 5, MaxParked: 8}),
-		next:    map[string]int64{"a": 1, "b": 1},
-		handed:  map[string]map[int64]bool{"a": {}, "b": {}},
-		highest: map[string]int64{},
+		harness:  newHarness(allocator.Config{MaxStep: 64, MaxParkedPerTag: 5, MaxParked: 8}),
+		next:     map[string]int64{"a": 1, "b": 1},
+		reserved: map[string]int64{"a": 1, "b": 1},
+		high:     map[string]int64{},
+		below:    map[string]bool{},
+		known:    map[string]bool{"a": true, "b": true},
+		handed:   map[string]map[int64]bool{"a": {}, "b": {}},
+		highest:  map[string]int64{},
 	}
 	m.Update(map[string]int64{"a": 4, "b": 7})
 	return m
@@ -64,6 +75,11 @@ func (m *model) collect(t *rapid.T) {
 		}
 	}
 	m.requests = open
+	for _, l := range m.asked {
+		if l.Above != m.high[l.Tag] {
+			t.Fatalf("asked for %+v, want it above %d", l, m.high[l.Tag])
+		}
+	}
 	m.loads = append(m.loads, m.asked...)
 	m.asked = nil
 }
@@ -78,7 +94,7 @@ func (m *model) record(t *rapid.T, r *request) {
 			if id <= m.highest[r.tag] {
 				t.Fatalf("%s: %d after %d", r.tag, id, m.highest[r.tag])
 			}
-			if id >= m.next[r.tag] {
+			if id >= m.reserved[r.tag] {
 				t.Fatalf("%s: %d was never reserved", r.tag, id)
 			}
 			m.handed[r.tag][id] = true
@@ -94,9 +110,53 @@ func (m *model) record(t *rapid.T, r *request) {
 	}
 }
 
+// reserve takes a range from the store.
+func (m *model) reserve(tag string, n int64) (s store.Segment, back bool) {
+	s = store.Segment{First: m.next[tag], End: m.next[tag] + n}
+	m.next[tag] = s.End
+	back = s.First < m.reserved[tag]
+	m.reserved[tag] = max(m.reserved[tag], s.End)
+	return s, back
+}
+
+// deliver brings a grant to the process. It is called Below if it answers the load under way
+// and lies below what reached the process before; and then the store did go back.
+func (m *model) deliver(t *rapid.T, g grant) {
+	high, loading := m.high[g.tag], m.IsLoading(g.tag, g.seq)
+	v := m.Grant(g.tag, g.seq, g.s)
+	if below := loading && g.s.First < high; below != (v.Outcome == allocator.Below) {
+		t.Fatalf("%+v above %d, loading %t: %+v", g, high, loading, v)
+	}
+	switch {
+	case v.Outcome == allocator.Used && g.s.First < high:
+		t.Fatalf("%+v was used, below %d", g, high)
+	case v.Outcome == allocator.Used:
+		m.below[g.tag] = false
+	case v.Outcome == allocator.Below:
+		m.checkBelow(t, g, v)
+	}
+	if g.s.First >= high && (m.known[g.tag] || high > 0) {
+		m.high[g.tag] = g.s.End
+	}
+}
+
+func (m *model) checkBelow(t *rapid.T, g grant, v allocator.Verdict) {
+	if !g.back {
+		t.Fatalf("%+v is taken for proof, but the store had not gone back: %+v", g, v)
+	}
+	if v.Above != m.high[g.tag] || v.FirstBelow == m.below[g.tag] {
+		t.Fatalf("%+v: %+v, want it below %d, in an episode that had begun: %t", g, v, m.high[g.tag], m.below[g.tag])
+	}
+	m.below[g.tag] = true
+	if v.FirstBelow && (len(m.asked) != 1 || m.asked[0].Seq == g.seq || m.asked[0].Try != 1) {
+		t.Fatalf("after %+v asked for %+v, want one new load at once", g, m.asked)
+	}
+}
+
 // TestAnyNetworkAnyOrder is the promise of one worker: whatever happens to loads
-// and grants, no ID twice, IDs of a tag only go up, and no request waits past its
-// deadline.
+// and grants, and however often the store goes back, no ID twice, IDs of a tag only go up, and no
+// request waits past its deadline. The store is accused of having gone back only if it did, and
+// whenever there is proof.
 func TestAnyNetworkAnyOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := newModel()
@@ -116,9 +176,11 @@ func TestAnyNetworkAnyOrder(t *testing.T) {
 				if !rapid.Bool().Draw(t, "redelivered") {
 					m.loads = append(m.loads[:i], m.loads[i+1:]...)
 				}
-				s := store.Segment{First: m.next[l.Tag], End: m.next[l.Tag] + max(l.Step, l.Want)}
-				m.next[l.Tag] = s.End
-				m.grants = append(m.grants, grant{l.Tag, s})
+				if rapid.Bool().Draw(t, "raised") { // by a loader that understands Above
+					m.next[l.Tag] = max(m.next[l.Tag], l.Above)
+				}
+				s, back := m.reserve(l.Tag, max(l.Step, l.Want))
+				m.grants = append(m.grants, grant{l.Tag, l.Seq, s, back})
 			},
 			"grant": func(t *rapid.T) { // any grant arrives; it may arrive again
 				if len(m.grants) == 0 {
@@ -129,7 +191,7 @@ func TestAnyNetworkAnyOrder(t *testing.T) {
 				if !rapid.Bool().Draw(t, "doubled") {
 					m.grants = append(m.grants[:i], m.grants[i+1:]...)
 				}
-				m.Grant(g.tag, g.s)
+				m.deliver(t, g)
 			},
 			"lose": func(t *rapid.T) {
 				if len(m.grants) == 0 {
@@ -138,17 +200,28 @@ func TestAnyNetworkAnyOrder(t *testing.T) {
 				m.grants = m.grants[1:]
 			},
 			"other process": func(t *rapid.T) { // takes a range of its own from the store
-				m.next[tag.Draw(t, "tag")] += rapid.Int64Range(1, 50).Draw(t, "n")
+				m.reserve(tag.Draw(t, "tag"), rapid.Int64Range(1, 50).Draw(t, "n"))
+			},
+			"store goes back": func(t *rapid.T) {
+				name := tag.Draw(t, "tag")
+				m.next[name] = rapid.Int64Range(1, m.next[name]).Draw(t, "to")
 			},
 			"refuse": func(t *rapid.T) {
 				if len(m.loads) == 0 {
 					t.Skip("no load")
 				}
-				m.Refuse(m.loads[0].Tag, m.loads[0].Seq, store.ErrExhausted)
+				refusal := rapid.SampledFrom([]error{store.ErrExhausted, store.ErrNoTag}).Draw(t, "with")
+				m.Refuse(m.loads[0].Tag, m.loads[0].Seq, refusal)
 			},
-			"remove": func(t *rapid.T) { m.Update(nil, tag.Draw(t, "tag")) },
+			"remove": func(t *rapid.T) {
+				name := tag.Draw(t, "tag")
+				m.Update(nil, name)
+				m.known[name] = false
+			},
 			"configure": func(t *rapid.T) {
-				m.Update(map[string]int64{tag.Draw(t, "tag"): rapid.Int64Range(1, 80).Draw(t, "step")})
+				name := tag.Draw(t, "tag")
+				m.Update(map[string]int64{name: rapid.Int64Range(1, 80).Draw(t, "step")})
+				m.known[name] = true
 			},
 			"time passes": func(t *rapid.T) {
 				m.now += time.Duration(rapid.Int64Range(0, int64(allocator.DefaultReAsk)).Draw(t, "by"))

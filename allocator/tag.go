@@ -16,9 +16,11 @@ type tag struct {
 
 	mu     sync.Mutex
 	ready  []store.Segment // ascending, all above cur
-	high   int64           // end of the highest segment ever granted
+	high   int64           // end of the highest segment ever granted, used or not
 	parked []waiter        // in order of arrival, and so of deadlines
 	demand int64           // IDs wanted by parked
+
+	wentBack bool // a grant was Below since one was last used
 
 	configured int64 // the configured step; 0 if the tag was removed
 	step       int64 // the grown step; 0 before the first load
@@ -120,7 +122,6 @@ func (t *tag) installSegment(s store.Segment) bool {
 	if len(t.ready) > 0 && !t.lacksIDs() {
 		return false
 	}
-	t.high = s.End
 	t.ready = append(t.ready, s)
 	if t.cur.Load().left() == 0 {
 		t.advanceSegment(0)

@@ -23,7 +23,8 @@ type Store interface {
 
 	// Tags lists every tag, in no particular order, as of a moment after the call
 	// began. Entries that cannot be read are left out: Tags then returns both the tags
-	// that can be read and an error that wraps ErrCorrupt.
+	// that can be read and an error that wraps ErrCorrupt, and an EntryError for each entry
+	// whose name is known.
 	Tags(ctx context.Context) ([]Tag, error)
 
 	// CreateTag adds a tag. Errors: ErrTagExists, ErrBadTag, ErrSetup; and ErrBelow, if the

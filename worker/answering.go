@@ -8,6 +8,7 @@ import (
 	"github.com/nats-io/nats.go/micro"
 
 	"github.com/idworker/idworker/internal/loads"
+	"github.com/idworker/idworker/internal/neighbours"
 )
 
 // answering is the half of a process that answers requests. Its parts:
@@ -23,6 +24,7 @@ type answering struct {
 	line       *waitingLine
 	shedder    *shedder
 	group      *membership // of requests for segments
+	aside      membership  // where the process can still be asked how it is, while it gives way
 	figures    requestFigures
 	background *goroutines
 }
@@ -54,6 +56,7 @@ func newAnswering(p process, supply *supply, s *snowflakes) *answering {
 // start joins the queue groups when requests can be answered: the queue groups come last.
 func (a *answering) start(ctx context.Context) error {
 	if err := a.supply.start(ctx); err != nil {
+		a.aside.close()
 		return err
 	}
 	if err := a.join(ctx); err != nil {
@@ -67,7 +70,7 @@ func (a *answering) start(ctx context.Context) error {
 func (a *answering) join(ctx context.Context) error {
 	a.background.start(func(ctx context.Context) { a.line.run(ctx, a.cfg.Requests) })
 	a.snowflakes.start()
-	err := a.group.join(func() (micro.Service, error) {
+	err := a.group.join(func() (member, error) {
 		return a.addService(ServiceName, "segment", a.cfg.Prefix.Segment(">"),
 			newSegmentEndpoint(a.cfg, a.supply.alloc, a.line, &a.figures))
 	})
@@ -93,6 +96,7 @@ func (a *answering) stop() error {
 func (a *answering) leave() error {
 	a.snowflakes.group.close()
 	a.group.close()
+	a.aside.close()
 	a.shedder.stop()
 	// After the flush the server sends no more requests, and the barrier lies behind all
 	// that it has sent. A server that is away sends no more either.
@@ -111,6 +115,29 @@ func (a *answering) awaitParked() {
 	for a.supply.alloc.Parked() > 0 {
 		time.Sleep(a.cfg.Wait / ticksPerWait)
 	}
+}
+
+// giveWay leaves the queue groups to another installation, or comes back to them. Outside
+// them the process keeps a service that gets no requests, so that whoever asks for STATS is
+// told why.
+func (a *answering) giveWay(ctx context.Context, away bool) (err error) {
+	if away {
+		err = a.aside.join(a.openAside)
+	} else {
+		a.aside.leave()
+		a.shedder.awaitDelivered(ctx)
+	}
+	for _, group := range []*membership{a.group, &a.snowflakes.group} {
+		err = errors.Join(err, group.stayAway(givingWay, away))
+	}
+	return err
+}
+
+// openAside registers a service on a subject of this process alone. Whatever comes there is
+// not for the service.
+func (a *answering) openAside() (member, error) {
+	return a.addService(ServiceName, "aside", neighbours.AnswerSubject(a.cfg.Prefix, a.instance),
+		micro.HandlerFunc(func(micro.Request) {}))
 }
 
 func (a *answering) ready() error {

@@ -28,13 +28,14 @@ const (
 
 // asker turns the allocator's loads into load events.
 type asker struct {
-	js         jetstream.JetStream
-	prefix     messages.Prefix
-	instance   string
-	direct     func(loads.Event)                 // loads without the stream
-	isLoading  func(tag string, seq uint64) bool // whether a load is still wanted
-	log        *zap.Logger
-	publishing *goroutines
+	js           jetstream.JetStream
+	prefix       messages.Prefix
+	instance     string
+	installation string
+	direct       func(loads.Event)                 // loads without the stream
+	isLoading    func(tag string, seq uint64) bool // whether a load is still wanted
+	log          *zap.Logger
+	publishing   *goroutines
 
 	away atomic.Bool // the stream did not accept the latest event
 }
@@ -43,7 +44,9 @@ type asker struct {
 // published, so that one tag cannot hold up another. There is at most one load per tag.
 // Once the process has stopped answering, nobody wants the load any more.
 func (a *asker) ask(l allocator.Load) {
-	event := loads.Event{Instance: a.instance, Tag: l.Tag, Step: l.Step, Want: l.Want, Seq: l.Seq}
+	event := loads.Event{
+		Instance: a.instance, Tag: l.Tag, Step: l.Step, Want: l.Want, Seq: l.Seq, Above: l.Above, Installation: a.installation,
+	}
 	a.publishing.start(func(ctx context.Context) { a.publish(ctx, event) })
 }
 

@@ -26,6 +26,7 @@ type eventConsumer struct {
 	prefix    messages.Prefix
 	replicas  int // of the stream and the consumer, should they be missing
 	submit    func(job)
+	foreign   *foreignMessages
 	log       *zap.Logger
 	consuming atomic.Bool
 }
@@ -37,6 +38,10 @@ func (c *eventConsumer) submitEvent(msg jetstream.Msg) {
 	if err != nil {
 		c.log.Warn("load event ignored", zap.Error(err))
 		_ = msg.TermWithReason(err.Error())
+		return
+	}
+	if c.foreign.drop(foreignEvent, event.Installation, event.Instance) {
+		_ = msg.TermWithReason("of another installation")
 		return
 	}
 	c.submit(job{event, func(err error) {

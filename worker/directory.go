@@ -111,32 +111,35 @@ func (d *Directory) remove(ctx context.Context, tag string, revision uint64) err
 
 // tagSink is told what the directory holds.
 type tagSink interface {
-	Replace(steps map[string]int64)
 	Update(steps map[string]int64, removed ...string)
+
+	// Missing returns the tags that the sink has and steps lacks, and how many it has.
+	Missing(steps map[string]int64) (missing []string, tags int)
 }
 
 // rewatchPause is the pause before a watch that has failed is begun again.
 const rewatchPause = time.Second
 
 // follow keeps sink up to date until ctx ends, and calls ready whenever sink has all the
-// tags there are. A new watch begins when the old one fails, when the connection comes back,
-// and after every refresh: on a bucket that was deleted and created again, or restored,
+// tags there are. A deleted tag leaves a marker and is removed at once. Of tags of which there
+// is no trace, absent says whether they were removed. A new watch begins when the old one fails, when the connection comes back,
+// and at every refresh: on a bucket that was deleted and created again, or restored,
 // nats.go waits for revisions that may be long in coming.
-func (d *Directory) follow(ctx context.Context, sink tagSink, refresh time.Duration, ready func()) {
+func (d *Directory) follow(ctx context.Context, sink tagSink, absent *absences, ready func()) {
 	back := d.conn.StatusChanged(nats.CONNECTED)
 	defer d.conn.RemoveStatusListener(back)
 	for ctx.Err() == nil {
-		if err := d.watchUntil(ctx, back, refresh, sink, ready); err != nil {
+		if err := d.watchUntil(ctx, back, sink, absent, ready); err != nil {
 			d.log.Warn("the tag directory cannot be watched, trying again", zap.Error(err))
 			pause.For(ctx, rewatchPause)
 		}
 	}
 }
 
-// watchUntil watches until the connection is back, refresh has passed, or ctx ends. It
+// watchUntil watches until the connection is back, a refresh is due, or ctx ends. It
 // returns an error if the watch ended earlier.
-func (d *Directory) watchUntil(ctx context.Context, back <-chan nats.Status, refresh time.Duration, sink tagSink, ready func()) error {
-	once, cancel := context.WithTimeout(ctx, refresh)
+func (d *Directory) watchUntil(ctx context.Context, back <-chan nats.Status, sink tagSink, absent *absences, ready func()) error {
+	once, cancel := context.WithTimeout(ctx, absent.every)
 	var waiting sync.WaitGroup
 	defer waiting.Wait()
 	defer cancel()
@@ -147,20 +150,20 @@ func (d *Directory) watchUntil(ctx context.Context, back <-chan nats.Status, ref
 		case <-once.Done():
 		}
 	})
-	if err := d.watch(once, sink, ready); once.Err() == nil {
+	if err := d.watch(once, sink, absent, ready); once.Err() == nil {
 		return err
 	}
 	return nil
 }
 
 // watch passes on all the tags there are at once, and then every change.
-func (d *Directory) watch(ctx context.Context, sink tagSink, ready func()) error {
+func (d *Directory) watch(ctx context.Context, sink tagSink, absent *absences, ready func()) error {
 	w, err := kvwatch.Open(ctx, d.kv)
 	if err != nil {
 		return err
 	}
 	defer w.Close()
-	if err := d.snapshot(ctx, w, sink); err != nil {
+	if err := d.snapshot(ctx, w, sink, absent); err != nil {
 		return err
 	}
 	ready()
@@ -181,9 +184,10 @@ func (d *Directory) watch(ctx context.Context, sink tagSink, ready func()) error
 	}
 }
 
-// snapshot passes on all the tags there are. The sink's other tags are removed, unless the
-// snapshot may be incomplete: the watcher can miss entries while others write.
-func (d *Directory) snapshot(ctx context.Context, w *kvwatch.Watcher, sink tagSink) error {
+// snapshot passes on all the tags there are. The sink's other tags are removed if absent says
+// so. It is not asked if the snapshot may be incomplete: the watcher can miss entries while
+// others write.
+func (d *Directory) snapshot(ctx context.Context, w *kvwatch.Watcher, sink tagSink, absent *absences) error {
 	found := make(changes)
 	for {
 		entry, err := w.Next(ctx)
@@ -200,29 +204,45 @@ func (d *Directory) snapshot(ctx context.Context, w *kvwatch.Watcher, sink tagSi
 	if err != nil {
 		return err
 	}
+	sink.Update(steps, removed...)
 	if uint64(len(found)) >= info.State.NumSubjects {
-		sink.Replace(steps)
-	} else {
-		sink.Update(steps, removed...)
+		missing, tags := sink.Missing(found)
+		if gone, _ := absent.confirm(time.Now(), missing, tags); len(gone) > 0 {
+			sink.Update(nil, gone...)
+		}
 	}
 	return nil
 }
 
-// changes holds the new step of tags, or 0 for those that are gone or unusable.
+// changes holds the new step of tags, or else one of the values below.
 type changes map[string]int64
 
+const (
+	deleted  = 0
+	unusable = -1 // the tag stays as it was
+)
+
 func (c changes) add(d *Directory, entry jetstream.KeyValueEntry) {
-	step, _ := d.decode(entry)
+	step, ok := d.decode(entry)
+	switch {
+	case ok:
+	case entry.Operation() == jetstream.KeyValuePut:
+		step = unusable
+	default:
+		step = deleted
+	}
 	c[strings.Clone(entry.Key())] = step // lets go of the whole subject that the key is part of
 }
 
 func (c changes) split() (steps map[string]int64, removed []string) {
 	steps = make(map[string]int64, len(c))
 	for tag, step := range c {
-		if step > 0 {
-			steps[tag] = step
-		} else {
+		switch step {
+		case deleted:
 			removed = append(removed, tag)
+		case unusable:
+		default:
+			steps[tag] = step
 		}
 	}
 	return steps, removed

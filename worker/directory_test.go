@@ -64,7 +64,8 @@ func TestMirrorCompletesAndRemoves(t *testing.T) {
 	})
 }
 
-// TestUnusableDirectoryEntries neither stop the worker nor hide other tags.
+// TestUnusableDirectoryEntries neither stop the worker nor hide other tags, nor remove those
+// that were usable before.
 func TestUnusableDirectoryEntries(t *testing.T) {
 	net := natstest.Start(t)
 	s := newStore(t, net, 1)
@@ -85,6 +86,14 @@ func TestUnusableDirectoryEntries(t *testing.T) {
 		if _, err := c.ask(tag, 1, 5*time.Second); !errors.Is(err, messages.ErrNoTag) {
 			t.Errorf("%s: %v, want 404", tag, err)
 		}
+	}
+	if _, err := kv.Put(t.Context(), "order", []byte("{")); err != nil {
+		t.Fatal(err)
+	}
+	createTags(t, net, s, 10, "later")
+	c.must("later") // so the worker has seen both
+	if _, err := c.ask("order", 1, 5*time.Second); err != nil {
+		t.Errorf("a tag whose entry became unusable: %v, want it to stay as it was", err)
 	}
 }
 

@@ -20,6 +20,8 @@
 //	a segment is reserved and granted   loader.go
 //	a worker installs the segment       grants.go
 //	tags get from store to workers      mirror.go, directory.go
+//	a missing tag is believed removed   absences.go
+//	another installation is met         neighbourhood.go; its messages: foreign.go
 //
 // # The way of a segment
 //
@@ -43,10 +45,25 @@
 //	                                       twice and is burnt if there is no room for it
 //	grant lost                             the allocator asks again after a second
 //	store away                             nak with growing delay, until it is back
+//	store does not list a tag any more     the tag stays until that is confirmed
+//
+// A store that has gone back is another matter, since it gives a range to a second owner. A
+// worker notices if it was an owner before: the grant lies below an earlier one, and is
+// burnt. The next load event says how far the worker was granted; see package allocator.
+//
+// # Another installation
+//
+// A worker's store, and what keeps its worker ID its own, are those of its installation, that
+// is, of one set of buckets. If subjects reach further than buckets, as over a leaf node link,
+// another installation may be there that counts the same numbers. Two things keep it out.
+// Load events and grants name their installation, and those of another one are dropped, so no
+// worker uses what another installation's store gave. And only one of the two stays in the
+// queue groups: package internal/neighbours says which, and how the other one learns of it.
 //
 // # Start and stop
 //
-// The loading half starts first and stops last. The answering half joins the queue group
+// Nothing starts before it was made sure that no other installation is there. The loading
+// half starts before the answering half and stops after it. The answering half joins the queue group
 // last, when grants can reach it and it knows the tags, and leaves it first. It then waits,
 // in this order, until the requests that had been delivered are handled, until the worker
 // ID is released, until the parked requests are answered (by what the loading half still

@@ -39,7 +39,7 @@ func newTestEndpoint(line *waitingLine, figures *requestFigures) *segmentEndpoin
 		Clock: func() time.Duration { return time.Second }, Load: func(allocator.Load) {},
 	})
 	alloc.Update(map[string]int64{"order": 1000})
-	alloc.Grant("order", store.Segment{First: 1, End: 1 << 50})
+	alloc.Grant("order", 0, store.Segment{First: 1, End: 1 << 50})
 	return newSegmentEndpoint(Config{}.WithDefaults(), alloc, line, figures)
 }
 

@@ -18,9 +18,10 @@ type grantReceiver struct {
 	alloc    *allocator.Allocator
 	instance string
 	maxStep  int64
+	foreign  *foreignMessages
 	log      *zap.Logger
 
-	installed, burnt, refused atomic.Int64
+	installed, burnt, below, refused atomic.Int64
 }
 
 // receive handles a message on the process's grant subject.
@@ -32,6 +33,9 @@ func (g *grantReceiver) receive(msg *nats.Msg) {
 	}
 	if grant.Instance != g.instance {
 		g.log.Warn("grant for another process ignored", zap.String("instance", grant.Instance))
+		return
+	}
+	if g.foreign.drop(foreignGrant, grant.Installation, "") {
 		return
 	}
 	switch grant.Refused {
@@ -50,10 +54,22 @@ func (g *grantReceiver) install(grant loads.Grant) {
 	segment := store.Segment{First: grant.First, End: grant.End}
 	// A worker never asks for more than maxStep. A longer segment is forged, and would
 	// keep out all that come after it.
-	if segment.Len() <= g.maxStep && g.alloc.Grant(grant.Tag, segment) {
+	var verdict allocator.Verdict
+	if segment.Len() <= g.maxStep {
+		verdict = g.alloc.Grant(grant.Tag, grant.Seq, segment)
+	}
+	switch verdict.Outcome {
+	case allocator.Used:
 		g.installed.Add(1)
 		return
+	case allocator.Below:
+		g.below.Add(1)
+		if verdict.FirstBelow {
+			g.log.Error("the store has gone back: it granted what lies below an earlier grant; burnt, and asked again so that a loader raises it",
+				zap.String("tag", grant.Tag), zap.Stringer("segment", segment), zap.Int64("granted up to", verdict.Above))
+		}
+	default:
+		g.burnt.Add(1)
 	}
-	g.burnt.Add(1)
 	g.log.Debug("segment burnt", zap.String("tag", grant.Tag), zap.Stringer("segment", segment))
 }

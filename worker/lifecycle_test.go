@@ -130,6 +130,7 @@ func TestStopWaitsForTheStore(t *testing.T) {
 
 // TestStopWithoutServer: a worker whose server is gone stops nevertheless.
 func TestStopWithoutServer(t *testing.T) {
+	t.Parallel()
 	net := natstest.Start(t)
 	s := newStore(t, net, 1)
 	w, err := worker.Start(t.Context(), worker.Config{

@@ -34,6 +34,9 @@ type loader struct {
 	outage  *outage
 	log     *zap.Logger
 
+	installation string
+	foreign      *foreignMessages
+
 	mu      sync.Mutex
 	queues  map[string]*queue // of the tags that are being served
 	serving *goroutines       // one for each of these tags
@@ -204,7 +207,9 @@ func (l *loader) calls() (n int64) {
 // sendGrant sends the grant for one event: the segment, or the store's refusal. Other errors
 // are returned, and the event has to be tried again.
 func (l *loader) sendGrant(event loads.Event, s store.Segment, err error) error {
-	grant := loads.Grant{Instance: event.Instance, Tag: event.Tag, Seq: event.Seq, First: s.First, End: s.End}
+	grant := loads.Grant{
+		Instance: event.Instance, Tag: event.Tag, Seq: event.Seq, First: s.First, End: s.End, Installation: l.installation,
+	}
 	if err != nil {
 		if grant.Refused = refusalCode(err); grant.Refused == 0 {
 			return err
@@ -234,7 +239,9 @@ func (l *loader) receivePlain(msg *nats.Msg) {
 		l.log.Warn("load event ignored", zap.Error(err))
 		return
 	}
-	l.loadDirectly(event)
+	if !l.foreign.drop(foreignEvent, event.Installation, event.Instance) {
+		l.loadDirectly(event)
+	}
 }
 
 // loadDirectly loads for an event that did not come through the stream. If that fails, the

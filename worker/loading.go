@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/nats-io/nats.go"
-
 	"github.com/idworker/idworker/internal/loads"
 )
 
@@ -17,17 +15,18 @@ type loading struct {
 	loader     *loader
 	consumer   *eventConsumer
 	mirror     *mirror
-	plainSub   *nats.Subscription // from start on
+	group      membership // of load events as plain messages
 	background *goroutines
 }
 
 func newLoading(p process) *loading {
 	l := newLoader(p.cfg)
+	l.installation, l.foreign = p.installation.ID, p.foreign
 	return &loading{
 		process: p,
 		loader:  l,
 		consumer: &eventConsumer{
-			js: p.js, prefix: p.cfg.Prefix, replicas: p.cfg.Replicas, submit: l.submit, log: p.cfg.Log,
+			js: p.js, prefix: p.cfg.Prefix, replicas: p.cfg.Replicas, submit: l.submit, foreign: p.foreign, log: p.cfg.Log,
 		},
 		mirror: &mirror{
 			store:     p.cfg.Store,
@@ -35,6 +34,7 @@ func newLoading(p process) *loading {
 			provision: func(ctx context.Context) error { return Provision(ctx, p.js, p.cfg.Prefix, p.cfg.Replicas) },
 			outage:    l.outage,
 			log:       p.cfg.Log,
+			absences:  newAbsences("store", p.cfg.TagRefresh, p.cfg.Log),
 			unusable:  make(map[string]bool),
 		},
 		background: newGoroutines(),
@@ -43,7 +43,13 @@ func newLoading(p process) *loading {
 
 func (l *loading) start(context.Context) (err error) {
 	subject := loads.ReserveSubject(l.cfg.Prefix)
-	l.plainSub, err = l.cfg.Control.QueueSubscribe(subject, l.cfg.Prefix.QueueGroup(), l.loader.receivePlain)
+	err = l.group.join(func() (member, error) {
+		sub, err := l.cfg.Control.QueueSubscribe(subject, l.cfg.Prefix.QueueGroup(), l.loader.receivePlain)
+		if err != nil {
+			return nil, err
+		}
+		return plainMember{sub}, nil
+	})
 	if err != nil {
 		return fmt.Errorf("subscribe to %s: %w", subject, err)
 	}
@@ -54,10 +60,18 @@ func (l *loading) start(context.Context) (err error) {
 
 // stop finishes the loads that have begun: the store may be closed next.
 func (l *loading) stop() error {
-	err := unsubscribe(l.plainSub)
+	l.group.close()
 	l.background.stop()
 	l.loader.stop()
-	return err
+	return nil
+}
+
+// giveWay leaves plain load events to another installation, or takes them again. The load
+// stream is still consumed: it has the events of the other installation too, as far as they
+// come here, and one that is not removed would have the stream refuse the next one, which the
+// worker might take for the answer of its own.
+func (l *loading) giveWay(_ context.Context, away bool) error {
+	return l.group.stayAway(givingWay, away)
 }
 
 func (l *loading) ready() error {
@@ -67,7 +81,10 @@ func (l *loading) ready() error {
 	return nil
 }
 
-func (l *loading) collect(to sink) { l.loader.collect(to) }
+func (l *loading) collect(to sink) {
+	l.loader.collect(to)
+	l.mirror.absences.collect(to)
+}
 
 func (l *loading) fillStats(s *Stats) {
 	s.Loads = &LoadStats{l.loader.calls(), l.loader.outcomes[loadFailed].Load()}

@@ -3,35 +3,60 @@ package worker
 import (
 	"sync"
 
-	"github.com/nats-io/nats.go/micro"
+	"github.com/nats-io/nats.go"
 )
 
 // membership is the process's place in the queue group for one kind of requests. Each kind
 // has a micro service of its own, because micro cannot take one endpoint out of a service.
 type membership struct {
-	mu      sync.Mutex
-	open    func() (micro.Service, error) // nil while there is nothing to answer with
-	service micro.Service                 // nil outside the group
-	away    bool                          // out for a while, even with something to answer with
-	closed  bool                          // out for good
+	mu     sync.Mutex
+	open   func() (member, error) // nil while there is nothing to answer with
+	member member                 // nil outside the group
+	away   outReason              // why it is out for a while, even with something to answer with
+	closed bool                   // out for good
 }
+
+// member is what is in a queue group: a micro.Service, or a [plainMember].
+type member interface {
+	Stop() error
+	Stopped() bool
+}
+
+// plainMember is a subscription as a member of a queue group.
+type plainMember struct{ *nats.Subscription }
+
+// Stop ends the subscription.
+func (m plainMember) Stop() error { return m.Unsubscribe() }
+
+// Stopped reports whether the subscription has ended.
+func (m plainMember) Stopped() bool { return !m.IsValid() }
+
+// outReason is a set of reasons to be out of a queue group. The process is back when there is
+// none left.
+type outReason uint8
+
+// The reasons.
+const (
+	overloaded outReason = 1 << iota // requests wait for too long
+	givingWay                        // another installation answers
+)
 
 // join enters the queue group with what open registers: now, or when the process comes
 // back to the group.
-func (m *membership) join(open func() (micro.Service, error)) error {
+func (m *membership) join(open func() (member, error)) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.open = open
-	return m.openService()
+	return m.openMember()
 }
 
-// openService registers the service, unless there is one or there should be none. It needs
-// mu.
-func (m *membership) openService() (err error) {
-	if m.open == nil || m.service != nil || m.away || m.closed {
+// openMember registers the member, unless there is one or there should be none. It needs mu.
+// What was registered in part, with an error, is kept, so that it is stopped in the end.
+func (m *membership) openMember() (err error) {
+	if m.open == nil || m.member != nil || m.away != 0 || m.closed {
 		return nil
 	}
-	m.service, err = m.open()
+	m.member, err = m.open()
 	return err
 }
 
@@ -41,7 +66,7 @@ func (m *membership) leave() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.open = nil
-	m.closeService()
+	m.closeMember()
 }
 
 // close leaves the queue group for good.
@@ -49,32 +74,35 @@ func (m *membership) close() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.closed = true
-	m.closeService()
+	m.closeMember()
 }
 
-// closeService stops the service, if there is one. It needs mu.
-func (m *membership) closeService() {
-	if m.service != nil {
-		_ = m.service.Stop() // fails only with the connection
-		m.service = nil
+// closeMember stops the member, if there is one. It needs mu.
+func (m *membership) closeMember() {
+	if m.member != nil {
+		_ = m.member.Stop() // fails only with the connection
+		m.member = nil
 	}
 }
 
-// stayAway leaves the queue group until stayAway(false) brings the process back.
-func (m *membership) stayAway(away bool) error {
+// stayAway leaves the queue group for a reason, or, with false, takes the reason back. While
+// there is another one, the process stays away.
+func (m *membership) stayAway(why outReason, away bool) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.away = away; away {
-		m.closeService()
+	if away {
+		m.away |= why
+		m.closeMember()
 		return nil
 	}
-	return m.openService()
+	m.away &^= why
+	return m.openMember()
 }
 
 // missing reports whether the process is out of the group although it has something to
-// answer with.
+// answer with, and gives way to nobody.
 func (m *membership) missing() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.open != nil && (m.service == nil || m.service.Stopped())
+	return m.open != nil && m.away&givingWay == 0 && (m.member == nil || m.member.Stopped())
 }

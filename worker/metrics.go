@@ -40,11 +40,18 @@ var (
 	tagStepMetric   = describe("tag_step_ids", "IDs in the latest segment asked for, by tag.", "tag")
 	tagRunwayMetric = describe("tag_runway_seconds", "Runway by tag: how long memory lasts at the present rate, at most a year.", "tag")
 
+	heldMetric   = describe("tags_held", "Tags that are missing from a listing and are kept until that is confirmed, by what was listed.", "listing")
+	lossesMetric = describe("tag_losses_total", "Times that too many tags were missing from a listing to believe it, by what was listed.", "listing")
+
 	grantsMetric   = describe("grants_total", "Grants from loaders, by what became of them.", "outcome")
 	loadsMetric    = describe("loads_total", "Calls of the store for a segment, by outcome.", "outcome")
 	loadTimeMetric = describe("load_duration_seconds", "Time that the store took to reserve a segment.")
 	outageMetric   = describe("store_outage", "Whether the store is failing, 1 or 0.")
 	outagesMetric  = describe("store_outages_total", "Times that the store began to fail.")
+
+	conflictMetric   = describe("installation_conflict", "Whether the process has left the queue groups to another installation, 1 or 0.")
+	neighboursMetric = describe("foreign_processes_met_total", "Messages from processes of another installation on the same subjects, as they say who they are.")
+	foreignMetric    = describe("foreign_messages_total", "Load events and grants of another installation, which were dropped.", "kind")
 
 	leaseMetric    = describe("lease_held", "Whether a worker ID for snowflake IDs is held, 1 or 0.")
 	workerIDMetric = describe("lease_worker_id", "The worker ID that is held.")
@@ -133,12 +140,14 @@ func (a *answering) collect(to sink) {
 func (s *supply) collect(to sink) {
 	to.gauge(parkedMetric, float64(s.alloc.Parked()))
 	s.grants.collect(to)
+	s.absences.collect(to)
 	s.collectTags(to)
 }
 
 func (g *grantReceiver) collect(to sink) {
 	to.counter(grantsMetric, g.installed.Load(), "installed")
 	to.counter(grantsMetric, g.burnt.Load(), "burnt")
+	to.counter(grantsMetric, g.below.Load(), "below")
 	to.counter(grantsMetric, g.refused.Load(), "refused")
 }
 
@@ -150,6 +159,11 @@ func (l *loader) collect(to sink) {
 	current, total := l.outage.figures()
 	to.yes(outageMetric, current)
 	to.counter(outagesMetric, total)
+}
+
+func (a *absences) collect(to sink) {
+	to.gauge(heldMetric, float64(a.held.Load()), a.listed)
+	to.counter(lossesMetric, a.episodes.Load(), a.listed)
 }
 
 // collectTags collects the metrics of each of the busiest tags, and of all tags together.

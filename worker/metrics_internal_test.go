@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
 
 	"github.com/idworker/idworker/allocator"
 	"github.com/idworker/idworker/snowflake/lease"
@@ -22,7 +23,7 @@ func TestMetricsTagLimit(t *testing.T) {
 	now := time.Second
 	p := process{cfg: Config{Requests: net.Connect(t), Control: net.Connect(t)}}
 	alloc := allocator.New(allocator.Config{Clock: func() time.Duration { return now }, Load: func(allocator.Load) {}})
-	supply := &supply{process: p, alloc: alloc, grants: &grantReceiver{}}
+	supply := &supply{process: p, alloc: alloc, grants: &grantReceiver{}, absences: newAbsences("directory", time.Minute, zap.NewNop())}
 	w := &Worker{process: p, halves: []half{newAnswering(p, supply, newSnowflakes(p, &lease.Manager{}, &waitingLine{}))}}
 	steps := make(map[string]int64, tags)
 	for i := range tags {
@@ -35,7 +36,7 @@ func TestMetricsTagLimit(t *testing.T) {
 		}
 	}
 	for tag := range steps {
-		alloc.Grant(tag, store.Segment{First: 1, End: 1001})
+		alloc.Grant(tag, 0, store.Segment{First: 1, End: 1001})
 		take(tag, 100) // so that a segment is asked for, and the tag is active
 	}
 	now = time.Minute

@@ -88,7 +88,7 @@ func TestMetrics(t *testing.T) {
 		"requests_total/ok/snowflake": 3, "request_duration_seconds/segment": 5, "request_duration_seconds/snowflake": 3,
 		"ids_total/segment": 21, "ids_total/snowflake": 3,
 		"tag_ids_total/order": 21, "tag_step_ids/order": 200, "tag_buffered_ids/order": 279,
-		"grants_total/installed": 2, "grants_total/burnt": 0, "loads_total/ok": 2, "load_duration_seconds": 2,
+		"grants_total/installed": 2, "grants_total/burnt": 0, "grants_total/below": 0, "tags_held/store": 0, "tag_losses_total/directory": 0, "loads_total/ok": 2, "load_duration_seconds": 2,
 		"parked_requests": 0, "store_outage": 0, "store_outages_total": 0, "tags_active": 2, "tags_unlisted": 0,
 		"nats_connected/control": 1, "nats_connected/requests": 1,
 	})

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -28,6 +30,7 @@ type mirror struct {
 	provision func(ctx context.Context) error // creates the directory again if it is gone
 	outage    *outage                         // of the store, shared with the loader
 	log       *zap.Logger
+	absences  *absences       // tags that the store does not list any more
 	unusable  map[string]bool // tags that have been reported
 }
 
@@ -39,7 +42,7 @@ const mirrorRetry = 500 * time.Millisecond
 func (m *mirror) run(ctx context.Context, every time.Duration) {
 	failing := false
 	for ctx.Err() == nil {
-		err := m.refresh(ctx)
+		unsure, err := m.refresh(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return
@@ -48,9 +51,13 @@ func (m *mirror) run(ctx context.Context, every time.Duration) {
 		case err == nil && failing:
 			m.log.Info("tags are mirrored again")
 		}
-		if failing = err != nil; failing {
+		failing = err != nil
+		switch {
+		case failing:
 			pause.For(ctx, min(every, mirrorRetry))
-		} else {
+		case unsure:
+			pause.For(ctx, confirmPause(every))
+		default:
 			pause.For(ctx, every)
 		}
 	}
@@ -64,29 +71,26 @@ const listing = "(all)"
 
 // refresh brings the directory in line with the store. The directory is read first: a tag
 // is written to the store before the directory, so one that is in the directory and not in
-// the store was deleted, not just created.
-func (m *mirror) refresh(ctx context.Context) error {
+// the store was not just created. Whether it was deleted is for absences to say. If unsure, the
+// next refresh is due soon.
+func (m *mirror) refresh(ctx context.Context) (unsure bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	have, err := m.listDirectory(ctx)
 	if err != nil {
-		return fmt.Errorf("list the directory: %w", err)
+		return false, fmt.Errorf("list the directory: %w", err)
 	}
 	began := time.Now()
-	tags, err := m.store.Tags(ctx)
-	var unreadable error
-	if errors.Is(err, store.ErrCorrupt) {
-		unreadable = err
-		have = nil // a tag that cannot be read is not one that was deleted
-	} else if err != nil {
-		m.outage.recordFailure(listing, began, err)
-		return fmt.Errorf("%w: %w", errStoreAway, err)
+	tags, unreadable := m.store.Tags(ctx)
+	if unreadable != nil && !errors.Is(unreadable, store.ErrCorrupt) {
+		m.outage.recordFailure(listing, began, unreadable)
+		return false, fmt.Errorf("%w: %w", errStoreAway, unreadable)
 	}
 	m.outage.recordSuccess(listing)
 	if err := m.update(ctx, have, tags); err != nil {
-		return err
+		return false, err
 	}
-	return unreadable
+	return m.remove(ctx, have, tags, unreadable)
 }
 
 // listDirectory returns what the directory holds. If it is gone, it is created again.
@@ -100,35 +104,63 @@ func (m *mirror) listDirectory(ctx context.Context) (map[string]listed, error) {
 	return have, err
 }
 
-// update writes to the directory what differs, and removes the tags of have that are not
-// among tags.
+// update writes to the directory what differs. A tag that cannot be served stays as it was.
 func (m *mirror) update(ctx context.Context, have map[string]listed, tags []store.Tag) error {
 	for _, tag := range tags {
 		if err := CheckTag(tag); err != nil {
-			m.reportUnusable(tag, err)
+			m.reportUnusable(tag.Name, err)
 			continue
 		}
-		entry, known := have[tag.Name]
-		delete(have, tag.Name)
-		if known && entry.step == tag.Step {
+		delete(m.unusable, tag.Name)
+		if entry, known := have[tag.Name]; known && entry.step == tag.Step {
 			continue
 		}
 		if err := m.directory.Put(ctx, tag.Name, tag.Step); err != nil {
 			return err
 		}
 	}
-	for name, entry := range have {
-		if err := m.directory.remove(ctx, name, entry.revision); err != nil {
-			return fmt.Errorf("remove tag %s from the directory: %w", name, err)
-		}
-	}
 	return nil
 }
 
-// reportUnusable logs a tag that cannot be served, once.
-func (m *mirror) reportUnusable(tag store.Tag, err error) {
-	if !m.unusable[tag.Name] {
-		m.unusable[tag.Name] = true
-		m.log.Warn("tag in the store cannot be served, skipped", zap.String("tag", tag.Name), zap.Error(err))
+// missingTags returns the names in have that are not among tags, and how many names there are
+// in all.
+func missingTags(have map[string]listed, tags []store.Tag) (missing map[string]bool, all int) {
+	missing = make(map[string]bool)
+	for name := range have {
+		missing[name] = true
+	}
+	for _, tag := range tags {
+		delete(missing, tag.Name)
+	}
+	return missing, len(tags) + len(missing)
+}
+
+// remove removes from the directory what is not among the store's tags any more, as far as it
+// is believed that it was deleted. What is there but cannot be read was not.
+func (m *mirror) remove(ctx context.Context, have map[string]listed, tags []store.Tag, unreadable error) (unsure bool, err error) {
+	missing, count := missingTags(have, tags)
+	entries, all := store.Unreadable(unreadable)
+	for _, entry := range entries {
+		m.reportUnusable(entry.Tag, entry)
+		delete(missing, entry.Tag)
+	}
+	if !all { // the entry without a name may be any of them
+		m.reportUnusable("", unreadable)
+		return false, nil
+	}
+	gone, unsure := m.absences.confirm(time.Now(), slices.Sorted(maps.Keys(missing)), count)
+	for _, name := range gone {
+		if err := m.directory.remove(ctx, name, have[name].revision); err != nil {
+			return false, fmt.Errorf("remove tag %s from the directory: %w", name, err)
+		}
+	}
+	return unsure, nil
+}
+
+// reportUnusable logs a tag that cannot be served or read, once.
+func (m *mirror) reportUnusable(tag string, err error) {
+	if !m.unusable[tag] {
+		m.unusable[tag] = true
+		m.log.Warn("tag in the store cannot be served, left as it was", zap.String("tag", tag), zap.Error(err))
 	}
 }

@@ -5,6 +5,8 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nats.go/micro"
+
+	"github.com/idworker/idworker/internal/neighbours"
 )
 
 // The names under which workers appear in the NATS services API.
@@ -15,26 +17,29 @@ const (
 
 // process is what the halves know of the process that they are part of.
 type process struct {
-	cfg       Config
-	instance  string // names the process; each start has a new one
-	js        jetstream.JetStream
-	directory *Directory
-	stats     func() Stats // of the whole process
+	cfg          Config
+	instance     string // names the process; each start has a new one
+	installation neighbours.Installation
+	foreign      *foreignMessages
+	js           jetstream.JetStream
+	directory    *Directory
+	stats        func() Stats // of the whole process
 }
 
 // addService registers a micro service with one endpoint.
-func (p process) addService(name, endpoint, subject string, handler micro.Handler) (micro.Service, error) {
+func (p process) addService(name, endpoint, subject string, handler micro.Handler) (member, error) {
 	service, err := micro.AddService(p.cfg.Requests, micro.Config{
 		Name:        name,
 		Version:     p.cfg.Version,
 		Description: "unique 64-bit IDs",
 		QueueGroup:  p.cfg.Prefix.QueueGroup(),
 		Metadata: map[string]string{
-			"instance": p.instance,
-			"role":     string(p.cfg.Role),
-			"store":    p.cfg.StoreName,
-			"prefix":   string(p.cfg.Prefix),
-			"layout":   p.cfg.Lease.Layout.String(),
+			"instance":     p.instance,
+			"installation": p.installation.ID,
+			"role":         string(p.cfg.Role),
+			"store":        p.cfg.StoreName,
+			"prefix":       string(p.cfg.Prefix),
+			"layout":       p.cfg.Lease.Layout.String(),
 		},
 		StatsHandler: func(*micro.Endpoint) any { return p.stats() },
 	})

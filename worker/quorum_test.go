@@ -14,9 +14,7 @@ import (
 // and no write. Memory serves on, then there are typed errors, and when the servers
 // are back, so are the IDs, with nobody restarting anything.
 func TestWithoutQuorum(t *testing.T) {
-	if testing.Short() {
-		t.Skip("three servers")
-	}
+	t.Parallel()
 	cluster := natstest.StartCluster(t, 3)
 	net := cluster.Servers[0]
 	s := newStore(t, cluster, 3)

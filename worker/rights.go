@@ -2,6 +2,7 @@ package worker
 
 import (
 	"github.com/idworker/idworker/internal/loads"
+	"github.com/idworker/idworker/internal/neighbours"
 	"github.com/idworker/idworker/internal/rights"
 	"github.com/idworker/idworker/messages"
 )
@@ -11,6 +12,7 @@ import (
 func Rights(p messages.Prefix, role rights.Role) rights.Rights {
 	requests := []string{p.Segment(">"), p.Snowflake()}
 	stream, tags := loads.StreamName(p), TagsBucketName(p)
+	hello := neighbours.Rights(p, role)
 	switch role {
 	case rights.Worker:
 		return rights.Join(
@@ -18,7 +20,7 @@ func Rights(p messages.Prefix, role rights.Role) rights.Rights {
 			rights.Subscribe(serviceSubjects()...),
 			rights.Publish(loads.Subject(p, "*", ">"), loads.ReserveSubject(p), rights.StreamInfo(stream)),
 			rights.Subscribe(loads.GrantSubject(p, "*")),
-			rights.WatchBucket(tags),
+			rights.WatchBucket(tags), hello,
 		)
 	case rights.Loader:
 		consumer := stream + "." + LoaderConsumer
@@ -27,7 +29,7 @@ func Rights(p messages.Prefix, role rights.Role) rights.Rights {
 				rights.API("CONSUMER.MSG.NEXT."+consumer), "$JS.ACK."+consumer+".>"),
 			rights.Subscribe(rights.InQueue(loads.ReserveSubject(p), p.QueueGroup())),
 			rights.Publish(loads.GrantSubject(p, "*")),
-			rights.WatchBucket(tags), rights.WriteBucket(tags, ">"),
+			rights.WatchBucket(tags), rights.WriteBucket(tags, ">"), hello,
 		)
 	case rights.Admin:
 		consumer := stream + "." + LoaderConsumer

@@ -63,7 +63,7 @@ func (s *shedder) run(ctx context.Context) {
 // stayAway takes the process out of the queue groups, or back in.
 func (s *shedder) stayAway(away bool) {
 	for _, m := range s.groups {
-		if err := m.stayAway(away); err != nil {
+		if err := m.stayAway(overloaded, away); err != nil {
 			s.log.Error("requests are not answered", zap.Error(err))
 		}
 	}

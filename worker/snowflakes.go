@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"sync/atomic"
 
-	"github.com/nats-io/nats.go/micro"
 	"go.uber.org/zap"
 
 	"github.com/idworker/idworker/snowflake"
@@ -32,6 +31,7 @@ var errNotClaimed = errors.New("not claimed yet")
 func openSnowflakes(ctx context.Context, p process, line *waitingLine) (*snowflakes, error) {
 	cfg := p.cfg.Lease
 	cfg.JS, cfg.Prefix, cfg.Instance, cfg.Log = p.js, p.cfg.Prefix, p.instance, p.cfg.Log
+	cfg.Installation = p.installation.ID
 	if err := lease.Create(ctx, p.js, cfg.Prefix, cfg.TTL, p.cfg.Replicas); err != nil {
 		return nil, fmt.Errorf("worker IDs: %w", err)
 	}
@@ -72,7 +72,7 @@ func (s *snowflakes) keepWorkerID(ctx context.Context) {
 
 // answerWith enters the queue group of snowflake requests with a generator.
 func (s *snowflakes) answerWith(g *snowflake.Generator) error {
-	return s.group.join(func() (micro.Service, error) {
+	return s.group.join(func() (member, error) {
 		return s.addService(snowflakeServiceName, "snowflake", s.cfg.Prefix.Snowflake(),
 			&snowflakeEndpoint{frame: newFrame(s.cfg, s.line, &s.figures), generator: g})
 	})

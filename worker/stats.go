@@ -6,8 +6,12 @@ const maxStatsTags = 100
 
 // Stats is the data of the segment endpoint in a STATS reply.
 type Stats struct {
-	Instance string     `json:"instance"`
-	Store    string     `json:"store"`
+	Instance string `json:"instance"`
+	Store    string `json:"store"`
+
+	Installation string `json:"installation"`
+	LeftFor      string `json:"left_for,omitempty"` // which other installation answers instead
+
 	Parked   int        `json:"parked"`              // requests that wait for a segment
 	Grants   GrantStats `json:"grants"`              // since the start
 	Loads    *LoadStats `json:"loads,omitempty"`     // of this process's loader, if it has one
@@ -21,6 +25,7 @@ type Stats struct {
 type GrantStats struct {
 	Installed int64 `json:"installed"`
 	Burnt     int64 `json:"burnt"`   // late, doubled, or no room
+	Below     int64 `json:"below"`   // burnt, and proof that the store went back
 	Refused   int64 `json:"refused"` // the store said no
 }
 

@@ -19,20 +19,26 @@ type supply struct {
 	process
 	alloc      *allocator.Allocator
 	grants     *grantReceiver
+	absences   *absences          // tags that the directory does not list any more
 	grantSub   *nats.Subscription // from start on
 	background *goroutines
 }
 
 func newSupply(p process, direct func(loads.Event)) *supply {
-	s := &supply{process: p, background: newGoroutines()}
+	s := &supply{
+		process:    p,
+		absences:   newAbsences("directory", p.cfg.TagRefresh, p.cfg.Log),
+		background: newGoroutines(),
+	}
 	asker := &asker{
-		js:         p.js,
-		prefix:     p.cfg.Prefix,
-		instance:   p.instance,
-		direct:     direct,
-		isLoading:  func(tag string, seq uint64) bool { return s.alloc.IsLoading(tag, seq) },
-		log:        p.cfg.Log,
-		publishing: s.background,
+		js:           p.js,
+		prefix:       p.cfg.Prefix,
+		instance:     p.instance,
+		installation: p.installation.ID,
+		direct:       direct,
+		isLoading:    func(tag string, seq uint64) bool { return s.alloc.IsLoading(tag, seq) },
+		log:          p.cfg.Log,
+		publishing:   s.background,
 	}
 	began := time.Now()
 	s.alloc = allocator.New(allocator.Config{
@@ -41,7 +47,7 @@ func newSupply(p process, direct func(loads.Event)) *supply {
 		MaxStep: p.cfg.MaxStep,
 		Wait:    p.cfg.Wait,
 	})
-	s.grants = &grantReceiver{alloc: s.alloc, instance: p.instance, maxStep: p.cfg.MaxStep, log: p.cfg.Log}
+	s.grants = &grantReceiver{alloc: s.alloc, instance: p.instance, maxStep: p.cfg.MaxStep, foreign: p.foreign, log: p.cfg.Log}
 	return s
 }
 
@@ -53,7 +59,7 @@ func (s *supply) start(ctx context.Context) (err error) {
 	}
 	known := make(chan struct{})
 	s.background.start(func(ctx context.Context) {
-		s.directory.follow(ctx, s.alloc, s.cfg.TagRefresh, sync.OnceFunc(func() { close(known) }))
+		s.directory.follow(ctx, s.alloc, s.absences, sync.OnceFunc(func() { close(known) }))
 	})
 	s.background.start(s.tick)
 	select {
@@ -96,7 +102,9 @@ func (s *supply) tick(ctx context.Context) {
 func (s *supply) fillStats(stats *Stats) {
 	figures := s.alloc.Figures()
 	stats.Parked = s.alloc.Parked()
-	stats.Grants = GrantStats{s.grants.installed.Load(), s.grants.burnt.Load(), s.grants.refused.Load()}
+	stats.Grants = GrantStats{
+		Installed: s.grants.installed.Load(), Burnt: s.grants.burnt.Load(), Below: s.grants.below.Load(), Refused: s.grants.refused.Load(),
+	}
 	stats.Active = len(figures)
 	for _, f := range busiest(figures, maxStatsTags) {
 		stats.Tags = append(stats.Tags, TagStats{f.Tag, f.Step, f.Left, f.Rate, f.Runway.Seconds(), f.Parked})

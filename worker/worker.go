@@ -29,7 +29,8 @@ type Worker struct {
 	stopErr  error
 }
 
-// half is the part of a process that does the work of one role: [answering] or [loading].
+// half is the part of a process that does the work of one role: [answering] or [loading];
+// or [neighbourhood], which both need.
 type half interface {
 	// start returns when the half does its work. If it fails it leaves nothing behind.
 	start(ctx context.Context) error
@@ -85,37 +86,54 @@ func (w *Worker) prepare(ctx context.Context, cfg Config) (process, error) {
 	if err := Provision(ctx, p.js, cfg.Prefix, cfg.Replicas); err != nil {
 		return p, err
 	}
-	if cfg.loads() {
-		agreed, err := agreement.Open(ctx, p.js, cfg.Prefix)
-		if err != nil {
-			return p, err
-		}
-		if err := agreed.ClaimStore(ctx, cfg.StoreName); err != nil {
-			return p, err
-		}
+	if err = p.joinInstallation(ctx); err != nil {
+		return p, err
 	}
 	if p.directory, err = OpenDirectory(ctx, p.js, cfg.Prefix, cfg.Log); err != nil {
 		return p, err
 	}
 	p.cfg.Log = cfg.Log.With(zap.String("instance", p.instance))
+	p.foreign = newForeignMessages(p.installation.ID, p.cfg.Log)
 	return p, nil
 }
 
-// makeHalves makes the halves that the role has. The loading half comes first, so that it
-// starts before the answering half and stops after it: parked requests wait for it.
+// joinInstallation finds out which installation this is, and makes sure that it counts in the
+// store that this process was given.
+func (p *process) joinInstallation(ctx context.Context) error {
+	agreed, err := agreement.Open(ctx, p.js, p.cfg.Prefix)
+	if err != nil {
+		return err
+	}
+	if p.installation.ID, p.installation.Created, err = agreed.Installation(ctx); err != nil {
+		return err
+	}
+	if !p.cfg.loads() {
+		return nil
+	}
+	return agreed.ClaimStore(ctx, p.cfg.StoreName)
+}
+
+// makeHalves makes the halves that the role has. The loading half comes before the answering
+// half, so that it starts first and stops last: parked requests wait for it. Before both it
+// is made sure that no other installation is there.
 func makeHalves(ctx context.Context, p process) (halves []half, err error) {
+	var members []groupMember
 	direct := publishDirectly(p)
 	if p.cfg.loads() {
 		l := newLoading(p)
 		direct = l.loader.loadDirectly
-		halves = append(halves, l)
+		members = append(members, l)
 	}
 	if p.cfg.answers() {
 		a, err := openAnswering(ctx, p, direct)
 		if err != nil {
 			return nil, err
 		}
-		halves = append(halves, a)
+		members = append(members, a)
+	}
+	halves = append(halves, newNeighbourhood(p, members))
+	for _, m := range members {
+		halves = append(halves, m)
 	}
 	return halves, nil
 }

@@ -99,7 +99,7 @@ func (d *doctorCmd) lookAtStore(ctx context.Context, look *doctor.Doctor, js jet
 	if err != nil {
 		return nil, err
 	}
-	look.CheckStore = segments.Check
+	look.CheckStore, look.CheckDurability = segments.Check, segments.CheckDurability
 	return func() { _ = segments.Close() }, nil
 }
 

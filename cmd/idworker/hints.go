@@ -12,7 +12,10 @@ import (
 	"github.com/idworker/idworker/internal/durability"
 	"github.com/idworker/idworker/internal/embedded"
 	"github.com/idworker/idworker/internal/natsconn"
+	"github.com/idworker/idworker/internal/neighbours"
+	"github.com/idworker/idworker/internal/resource"
 	"github.com/idworker/idworker/internal/tags"
+	"github.com/idworker/idworker/internal/witness"
 	"github.com/idworker/idworker/messages/enrich"
 	"github.com/idworker/idworker/snowflake/lease"
 	"github.com/idworker/idworker/store"
@@ -24,10 +27,9 @@ import (
 // explain is the text of an error with what can be done about it. Errors that were joined
 // are explained one by one, each on its line.
 func explain(err error) string {
-	var joined interface{ Unwrap() []error }
-	if errors.As(err, &joined) && isLines(err.Error(), joined.Unwrap()) {
+	if all := parts(err); len(all) > 1 {
 		var lines []string
-		for _, one := range joined.Unwrap() {
+		for _, one := range all {
 			lines = append(lines, explain(one))
 		}
 		return strings.Join(lines, "\n")
@@ -36,6 +38,18 @@ func explain(err error) string {
 		return err.Error() + "; " + hint
 	}
 	return err.Error()
+}
+
+// parts are the errors that were joined, or the one that is none of those; none for nil.
+func parts(err error) []error {
+	var joined interface{ Unwrap() []error }
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &joined) && isLines(err.Error(), joined.Unwrap()):
+		return joined.Unwrap()
+	}
+	return []error{err}
 }
 
 // hintFor is what can be done about an error, or "". The first hint that fits counts.
@@ -63,11 +77,16 @@ func isLines(text string, all []error) bool {
 }
 
 // hints are those that depend on what an error says.
-var hints = []func(error) string{hintDenied, hintForeignStore, hintUnsafe, hintClockLost, hintTarget}
+var hints = []func(error) string{
+	hintDenied, hintForeignStore, hintUnsafe, hintClockLost, hintTarget, hintBelow, hintUnsafeSetting,
+	hintRecover, hintForgot, hintOlder,
+}
 
 const (
-	hintProvision = "an administrator creates it: idworker provision; a process that is allowed to, such as idworker serve, creates it itself"
-	hintSync      = "make sure of sync_interval: always in the jetstream block of every server; nats.conf shows how a user may ask"
+	hintProvision  = "an administrator creates it: idworker provision; a process that is allowed to, such as idworker serve, creates it itself"
+	hintSync       = "make sure of sync_interval: always in the jetstream block of every server; nats.conf shows how a user may ask"
+	hintNeighbours = "give one of them another --prefix, or an account of its own, or deny its subjects (ids.> with the default prefix) to the leaf node link; " +
+		"if both should be one installation, connect all processes to the JetStream of one, see --js-domain"
 )
 
 // sentinelHints are those that only depend on what an error is.
@@ -78,13 +97,15 @@ var sentinelHints = []struct {
 	{jetstream.ErrBucketNotFound, hintProvision},
 	{jetstream.ErrStreamNotFound, hintProvision},
 	{jetstream.ErrConsumerNotFound, hintProvision},
-	{embedded.ErrInUse, "stop that process, connect to it with --server, or choose another --data"},
-	{embedded.ErrDamaged, "restore a backup, or start over in another --data folder, with tags whose --first is above all IDs in use"},
+	{embedded.ErrInUse, "stop that process, connect to it with --server, or choose another --data or --witness"},
+	{witness.ErrFolder, "--witness says where it is to be: in a place that does not go back with the data"},
 	{store.ErrNoTable, "serve --migrate creates it"},
 	{tags.ErrMaybeCreated, "see idworker tag ls"},
 	{tags.ErrLoadersRun, "stop them all, export once more, and import that"},
 	{doctor.ErrDifferent, "idworker provision with these flags would change it"},
 	{doctor.ErrOtherLayout, "give workers the same --layout"},
+	{store.ErrSettingUnknown, "ask who runs the database; docs/operations.md, Durability, says which values it needs"},
+	{neighbours.ErrForeign, hintNeighbours},
 	{durability.ErrNoSync, hintSync},
 	{durability.ErrSyncUnknown, hintSync},
 }
@@ -129,13 +150,31 @@ func hintUnsafe(err error) string {
 	return "copy its entries to a stream without this setting, and keep them when you replace it: an empty bucket hands out all IDs again"
 }
 
+// hintUnsafeSetting is for a database that can forget in a crash what it acknowledged.
+func hintUnsafeSetting(err error) string {
+	var unsafe *store.UnsafeSettingError
+	if !errors.As(err, &unsafe) {
+		return ""
+	}
+	return "set " + unsafe.Setting + " = " + unsafe.Want + " in the database server's configuration"
+}
+
+// hintBelow is for a tag that was removed, and is created again.
+func hintBelow(err error) string {
+	var below *store.BelowError
+	if !errors.As(err, &below) {
+		return ""
+	}
+	return fmt.Sprintf("create it with --first %d or above", below.Floor)
+}
+
 func hintClockLost(err error) string {
 	var lost *lease.ClockLostError
 	if !errors.As(err, &lost) {
 		return ""
 	}
 	return fmt.Sprintf("stop all workers for longer than %v, then delete the key %s of the bucket %s and start them again",
-		lost.StopFor, lost.Key, lost.Bucket)
+		lost.StopFor, strings.Join(lost.Keys, " and "), lost.Bucket)
 }
 
 // hintTarget is for the stream that takes enriched events.
@@ -148,4 +187,48 @@ func hintTarget(err error) string {
 		return "create one for it, with --allow-batch"
 	}
 	return "allow them: nats stream edit " + target.Stream + " --allow-batch"
+}
+
+// hintRecover is for a data folder that may be an older copy. Which it is, and what may have been
+// handed out since, only an operator can know.
+func hintRecover(err error) string {
+	var folder *embedded.RecoverError
+	if !errors.As(err, &folder) {
+		return ""
+	}
+	where := "--data " + folder.Folder
+	if folder.Witness != embedded.WitnessOf(folder.Folder) {
+		where += " --witness " + folder.Witness
+	}
+	hint := fmt.Sprintf("raise all tags by more than can have been handed out since: idworker tag raise --all --by N %s", where)
+	if errors.Is(err, embedded.ErrNoWitness) {
+		return "if it is somewhere else, name it with --witness; otherwise " + hint
+	}
+	return hint + "; or, to start over with tags whose --first is above all IDs in use, take another folder"
+}
+
+// hintForgot is for the witness of a loader: once the counters are high enough it has nothing to
+// say against them.
+func hintForgot(err error) string {
+	if !errors.Is(err, witness.ErrForgot) {
+		return ""
+	}
+	return "raise all tags above what was handed out: idworker tag raise, or idworker tag create --first for one that is missing; see Restore from backup in docs/operations.md"
+}
+
+// hintOlder is for a bucket that is gone. What made it can only be decided by who knows why.
+func hintOlder(err error) string {
+	var older *resource.OlderError
+	if !errors.As(err, &older) {
+		return ""
+	}
+	switch {
+	case strings.HasSuffix(older.Bucket, "_clock"):
+		return "stop all workers for longer than a lease, --max-ahead and --max-clock-skew together, then delete that key"
+	case strings.HasSuffix(older.Bucket, "_config"):
+		return "see that all processes have the same --store and --layout, then create it yourself: nats kv add " + older.Bucket
+	case older.Missing:
+		return fmt.Sprintf("restore it and run idworker tag raise --all --by N, or create it yourself, nats kv add %s, and fill it with idworker tag import", older.Bucket)
+	}
+	return "restore it and run idworker tag raise --all --by N, or fill it with idworker tag import"
 }

@@ -14,8 +14,10 @@ import (
 	"github.com/idworker/idworker/internal/durability"
 	"github.com/idworker/idworker/internal/embedded"
 	"github.com/idworker/idworker/internal/natsconn"
+	"github.com/idworker/idworker/internal/neighbours"
 	"github.com/idworker/idworker/internal/resource"
 	"github.com/idworker/idworker/internal/tags"
+	"github.com/idworker/idworker/internal/witness"
 	"github.com/idworker/idworker/messages/enrich"
 	"github.com/idworker/idworker/snowflake/lease"
 	"github.com/idworker/idworker/store"
@@ -36,16 +38,27 @@ var hinted = []struct {
 	{&durability.UnsafeError{Stream: "KV_b", Setting: durability.Storage}, "copy its entries to a stream without"},
 	{jetstream.ErrBucketNotFound, "an administrator creates it: idworker provision"},
 	{jetstream.ErrStreamNotFound, "an administrator creates it: idworker provision"},
-	{&lease.ClockLostError{StopFor: time.Minute, Bucket: "ids_config", Key: "clock"}, "stop all workers for longer than 1m0s"},
+	{&lease.ClockLostError{StopFor: time.Minute, Bucket: "ids_config", Keys: []string{"clock_id"}}, "stop all workers for longer than 1m0s"},
 	{embedded.ErrInUse, "choose another --data"},
-	{embedded.ErrDamaged, "tags whose --first"},
+	{&embedded.RecoverError{Folder: "/data", Witness: "/data.witness", Err: embedded.ErrDamaged}, "idworker tag raise --all --by N --data /data; or, to start over"},
+	{&embedded.RecoverError{Folder: "/data", Witness: "/w", Err: embedded.ErrNoWitness}, "name it with --witness; otherwise raise all tags by more than can have been handed out since: idworker tag raise --all --by N --data /data --witness /w"},
+	{&witness.ForgotError{Folder: "/w"}, "idworker tag create --first for one that is missing"},
+	{witness.ErrFolder, "--witness says where"},
+	{&resource.OlderError{Bucket: "ids_clock", Missing: true}, "then delete that key"},
+	{&resource.OlderError{Bucket: "ids_config", Missing: true}, "nats kv add ids_config"},
+	{&resource.OlderError{Bucket: "ids_segments", Missing: true}, "nats kv add ids_segments"},
+	{&resource.OlderError{Bucket: "ids_segments"}, "--by N, or fill it with"},
 	{store.ErrNoTable, "serve --migrate creates it"},
 	{&enrich.TargetError{Err: enrich.ErrNoTarget, Subject: "a.>"}, "create one for it, with --allow-batch"},
 	{&enrich.TargetError{Err: enrich.ErrNoBatches, Subject: "a.>", Stream: "S"}, "nats stream edit S --allow-batch"},
+	{&store.BelowError{Tag: "order", First: 1, Floor: 501}, "--first 501 or above"},
+	{&store.UnsafeSettingError{Setting: "fsync", Value: "off", Want: "on"}, "set fsync = on in the database server"},
+	{store.ErrSettingUnknown, "ask who runs the database"},
 	{tags.ErrMaybeCreated, "see idworker tag ls"},
 	{tags.ErrLoadersRun, "stop them all, export once more"},
 	{doctor.ErrDifferent, "provision with these flags"},
 	{doctor.ErrOtherLayout, "give workers the same --layout"},
+	{&neighbours.ForeignError{Prefix: "ids"}, "give one of them another --prefix"},
 	{durability.ErrNoSync, "sync_interval: always"},
 }
 

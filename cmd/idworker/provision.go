@@ -13,7 +13,6 @@ import (
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/messages/enrich"
 	"github.com/idworker/idworker/snowflake/lease"
-	jetstreamstore "github.com/idworker/idworker/store/jetstream"
 	"github.com/idworker/idworker/worker"
 )
 
@@ -82,7 +81,7 @@ func (p resourceFlags) resources(prefix messages.Prefix, part part, kind backend
 	if part != partEnrich {
 		all = append(worker.Resources(prefix, p.Replicas), lease.Resources(prefix, p.LeaseTTL, p.Replicas)...)
 		if kind == backend.JetStream {
-			all = append(all, jetstreamstore.Bucket(prefix, p.Replicas))
+			all = append(all, backend.CounterBucket(prefix, p.Replicas))
 		}
 	}
 	if part != partIDs {

@@ -12,7 +12,6 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
-	"github.com/idworker/idworker/internal/agreement"
 	"github.com/idworker/idworker/internal/backend"
 	"github.com/idworker/idworker/internal/durability"
 	"github.com/idworker/idworker/internal/embedded"
@@ -30,6 +29,8 @@ type serveCmd struct {
 	Migrate bool `help:"Create the table if it is missing."`
 
 	embeddedFlags `embed:""`
+
+	Witness string `help:"Folder that remembers how far IDs were handed out, outside the data that could be put back to an older state. By default FOLDER.witness for --data FOLDER, and none with --server." placeholder:"FOLDER" type:"path"`
 
 	Role       worker.Role   `help:"What this process does: worker (answers requests), loader (reserves segments), or all." default:"all" enum:"all,worker,loader"`
 	Replicas   int           `help:"Replicas of the streams and buckets that it creates, 1 to 5." default:"1"`
@@ -81,6 +82,7 @@ func (s *serveCmd) Run(ctx context.Context, out output) (err error) {
 	}
 	defer stopHTTP()
 
+	var where []zap.Field // the data is
 	if !s.named() {
 		server, err := s.embed(ctx, source, log)
 		if err != nil {
@@ -88,6 +90,8 @@ func (s *serveCmd) Run(ctx context.Context, out output) (err error) {
 		}
 		defer server.Stop()
 		s.installation = installation{Server: server.URL(), Prefix: s.Prefix}
+		s.Witness = "" // it has it
+		where = []zap.Field{zap.String("data", server.Folder()), zap.String("witness", server.WitnessFolder())}
 	}
 	var opened closers
 	defer opened.close()
@@ -105,8 +109,10 @@ func (s *serveCmd) Run(ctx context.Context, out output) (err error) {
 	if s.Role != worker.RoleWorker {
 		counts = zap.String("store", string(source.Kind()))
 	}
-	log.Info("serving", zap.String("version", version), zap.String("role", string(s.Role)), counts,
-		zap.String("prefix", string(s.Prefix)), zap.String("instance", w.Instance()))
+	log.Info("serving", append([]zap.Field{
+		zap.String("version", version), zap.String("role", string(s.Role)), counts,
+		zap.String("prefix", string(s.Prefix)), zap.String("instance", w.Instance()),
+	}, where...)...)
 	if s.Demo {
 		err = demo(ctx, out, s.installation, source)
 	}
@@ -146,7 +152,9 @@ func (s *serveCmd) embed(ctx context.Context, source backend.Backend, log *zap.L
 	if err != nil {
 		return nil, err
 	}
-	server, err := embedded.Start(ctx, embedded.Config{Host: host, Port: port, Folder: s.Data, Log: log})
+	server, err := embedded.Start(ctx, embedded.Config{
+		Host: host, Port: port, Folder: s.Data, Witness: s.Witness, Counter: backend.Counter, Log: log,
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -173,8 +181,7 @@ func (s *serveCmd) witness(ctx context.Context, server *embedded.Server, source 
 	if err := source.Create(ctx, js, s.Prefix, s.Replicas); err != nil {
 		return err
 	}
-	buckets := []string{agreement.BucketName(s.Prefix), lease.ClockBucketName(s.Prefix)}
-	return server.Witness(ctx, append(buckets, source.Buckets(s.Prefix)...))
+	return server.Witness(ctx, witnessed(s.Prefix, source))
 }
 
 // checkSync is [durability.CheckServers], except that an embedded server has checked that itself.
@@ -251,7 +258,7 @@ func (s *serveCmd) start(ctx context.Context, cfg worker.Config, source backend.
 // startWorker opens the store, where the role needs one, and starts the worker.
 func (s *serveCmd) startWorker(ctx context.Context, cfg worker.Config, source backend.Backend, opened *closers) (*worker.Worker, error) {
 	if s.Role != worker.RoleWorker {
-		segments, err := s.openStore(ctx, cfg, source, opened)
+		segments, err := s.openWitnessedStore(ctx, cfg, source, opened)
 		if err != nil {
 			return nil, err
 		}
@@ -298,5 +305,24 @@ func (s *serveCmd) openStore(ctx context.Context, cfg worker.Config, source back
 		return nil, err
 	}
 	opened.add(func() { _ = segments.Close() }) // nothing is under way any more
-	return segments, segments.Prepare(ctx, s.Migrate, cfg.Log)
+	if err := segments.Prepare(ctx, s.Migrate, cfg.Log); err != nil {
+		return nil, err
+	}
+	warnOfSettings(ctx, segments, cfg.Log)
+	return segments, nil
+}
+
+// warnOfSettings logs once what a crash of the database's machine could do to IDs. A database
+// that does not answer has been logged before; when it comes, the doctor can be asked.
+func warnOfSettings(ctx context.Context, segments *backend.Store, log *zap.Logger) {
+	for _, err := range parts(segments.CheckDurability(ctx)) {
+		var unsafe *store.UnsafeSettingError
+		switch {
+		case errors.As(err, &unsafe):
+			log.Warn("the database acknowledges commits before they are on disk: after a crash IDs can be handed out twice",
+				zap.String("setting", unsafe.Setting), zap.String("value", unsafe.Value), zap.String("want", unsafe.Want))
+		case errors.Is(err, store.ErrSettingUnknown):
+			log.Warn("the database does not tell whether every commit is on disk before it is acknowledged, see Durability in docs/operations.md", zap.Error(err))
+		}
+	}
 }

@@ -22,11 +22,40 @@ import (
 // BucketName is the name of the bucket.
 func BucketName(p messages.Prefix) string { return string(p) + "_config" }
 
-// Bucket is the bucket, with replicas copies, 1 to 5, odd.
-func Bucket(prefix messages.Prefix, replicas int) resource.Resource {
+// Bucket is the bucket, with replicas copies, 1 to 5, odd. The evidence that it has been there
+// is what those know who use it.
+func Bucket(prefix messages.Prefix, replicas int, older ...resource.Evidence) resource.Resource {
 	return resource.Bucket(jetstream.KeyValueConfig{
 		Bucket: BucketName(prefix), Description: "idworker: what all processes have to agree on", Replicas: replicas,
-	})
+	}, older...)
+}
+
+// HasKey is the evidence that one of some keys was agreed on, for a bucket that has to be there
+// before.
+func HasKey(prefix messages.Prefix, keys ...string) resource.Evidence {
+	return func(ctx context.Context, js jetstream.JetStream, missing bool) (string, error) {
+		if !missing {
+			return "", nil
+		}
+		for _, key := range keys {
+			if _, found, err := Lookup(ctx, js, prefix, key); err != nil || found {
+				return fmt.Sprintf("bucket %s has the key %s", BucketName(prefix), key), err
+			}
+		}
+		return "", nil
+	}
+}
+
+// Lookup is [Agreement.Find] where there may be no bucket yet.
+func Lookup(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, key string) (value string, found bool, err error) {
+	kv, err := js.KeyValue(ctx, BucketName(prefix))
+	if errors.Is(err, jetstream.ErrBucketNotFound) {
+		return "", false, nil
+	}
+	if err != nil {
+		return "", false, fmt.Errorf("bucket %s: %w", BucketName(prefix), err)
+	}
+	return (&Agreement{kv: kv}).Find(ctx, key)
 }
 
 // Agreement is the open bucket.

@@ -116,3 +116,56 @@ func TestOneStore(t *testing.T) {
 		}
 	}
 }
+
+// An installation gets its ID once, however many ask, and its age is that of the bucket.
+func TestOneInstallation(t *testing.T) {
+	js := openJetStream(t)
+	a := open(t, js)
+	const all = 16
+	var got [all]string
+	var wg sync.WaitGroup
+	for i := range all {
+		wg.Go(func() {
+			id, created, err := a.Installation(t.Context())
+			if err != nil {
+				t.Error(err)
+			}
+			got[i] = fmt.Sprint(id, " ", created)
+		})
+	}
+	wg.Wait()
+	for _, g := range got {
+		if g != got[0] {
+			t.Fatalf("installations differ: %q", got)
+		}
+	}
+	stream, err := js.Stream(t.Context(), "KV_ids_config")
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, created, err := open(t, js).Installation(t.Context())
+	if err != nil || len(id) < 20 || fmt.Sprint(id, " ", created) != got[0] || !created.Equal(stream.CachedInfo().Created) {
+		t.Errorf("%q, %v, %v; want %q, since %v", id, created, err, got[0], stream.CachedInfo().Created)
+	}
+	if other, _, err := open(t, openJetStream(t)).Installation(t.Context()); other == id || err != nil {
+		t.Errorf("another installation: %q, %v", other, err)
+	}
+}
+
+// An ID that cannot be read is an error: a new one would be another installation.
+func TestUnreadableInstallation(t *testing.T) {
+	js := openJetStream(t)
+	a := open(t, js)
+	kv, err := js.KeyValue(t.Context(), agreement.BucketName(messages.DefaultPrefix))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, value := range []string{"", "X", "X ", " 2026-01-01T00:00:00Z", "X yesterday", "X.Y 2026-01-01T00:00:00Z", "* 2026-01-01T00:00:00Z"} {
+		if _, err := kv.PutString(t.Context(), agreement.InstallationKey, value); err != nil {
+			t.Fatal(err)
+		}
+		if id, _, err := a.Installation(t.Context()); !errors.Is(err, agreement.ErrInstallation) {
+			t.Errorf("%q: %q, %v", value, id, err)
+		}
+	}
+}

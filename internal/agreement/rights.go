@@ -11,9 +11,9 @@ func Rights(p messages.Prefix, role rights.Role) rights.Rights {
 	bucket := BucketName(p)
 	switch role {
 	case rights.Worker:
-		return rights.ReadBucket(bucket)
+		return rights.Join(rights.ReadBucket(bucket), rights.WriteBucket(bucket, InstallationKey))
 	case rights.Loader:
-		return rights.Join(rights.ReadBucket(bucket), rights.WriteBucket(bucket, StoreKey))
+		return rights.Join(rights.ReadBucket(bucket), rights.WriteBucket(bucket, StoreKey, InstallationKey))
 	case rights.Admin:
 		return rights.Join(rights.ProvisionBucket(bucket), rights.ReadBucket(bucket), rights.WriteBucket(bucket, ">"))
 	}

@@ -83,6 +83,7 @@ type Store struct{ store.Store }
 // database is what a store in a database can do besides.
 type database interface {
 	Check(ctx context.Context) error
+	Durability(ctx context.Context) error
 	Migrate(ctx context.Context) error
 	Close() error
 }
@@ -100,6 +101,17 @@ func (s *Store) Close() error {
 func (s *Store) Check(ctx context.Context) error {
 	if db, ok := s.Store.(database); ok {
 		return db.Check(ctx)
+	}
+	return nil
+}
+
+// CheckDurability reports the settings of a database with which it can forget in a crash what
+// it acknowledged: a [store.UnsafeSettingError] or [store.ErrSettingUnknown] each, joined. Any
+// other error means that the database does not answer. JetStream's settings are those of the
+// NATS servers.
+func (s *Store) CheckDurability(ctx context.Context) error {
+	if db, ok := s.Store.(database); ok {
+		return db.Durability(ctx)
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/idworker/idworker/internal/resource"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
 	jetstreamstore "github.com/idworker/idworker/store/jetstream"
@@ -38,7 +39,10 @@ func parsePostgres(dsn, table string) (Backend, error) {
 type counters struct{}
 
 func (counters) Create(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, replicas int) error {
-	return jetstreamstore.Create(ctx, js, prefix, replicas)
+	if err := prefix.Check(); err != nil {
+		return err
+	}
+	return resource.Ensure(ctx, js, CounterBucket(prefix, replicas))
 }
 
 func (counters) Buckets(prefix messages.Prefix) []string {

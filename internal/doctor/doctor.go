@@ -55,6 +55,10 @@ type Doctor struct {
 	Store      string
 	CheckStore func(context.Context) error
 
+	// CheckDurability reports whether the store keeps what it acknowledged, whatever crashes.
+	// It is asked if the store can be counted in.
+	CheckDurability func(context.Context) error
+
 	// cancel ends the question under way.
 	cancel atomic.Pointer[context.CancelCauseFunc]
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/idworker/idworker/internal/durability"
 	"github.com/idworker/idworker/internal/rights"
 	"github.com/idworker/idworker/snowflake/lease"
+	"github.com/idworker/idworker/store"
 )
 
 func (d *Doctor) examineSync(ctx context.Context, find func(Finding)) {
@@ -125,4 +126,16 @@ func (d *Doctor) examineStore(ctx context.Context, find func(Finding)) {
 		err = d.ask(ctx, d.CheckStore)
 	}
 	find(Finding{What: "store", Err: err, Good: d.Store + " is as it should be"})
+	if err == nil && d.CheckDurability != nil {
+		d.examineDurability(ctx, find)
+	}
+}
+
+// examineDurability asks for settings of a database. What it does not tell is for people to
+// find out.
+func (d *Doctor) examineDurability(ctx context.Context, find func(Finding)) {
+	err := d.ask(ctx, d.CheckDurability)
+	var unsafe *store.UnsafeSettingError
+	unknown := errors.Is(err, store.ErrSettingUnknown) && !errors.As(err, &unsafe)
+	find(Finding{What: "store durability", Err: err, Warning: unknown, Good: "every commit is on disk before it is acknowledged"})
 }

@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/idworker/idworker/internal/folder"
 )
 
 // TestOneServerPerFolder: neither this process nor another one gets a folder that is in
@@ -76,11 +78,13 @@ func TestFolderUnusable(t *testing.T) {
 func TestStartFails(t *testing.T) {
 	unlocked := func(t *testing.T, path string) {
 		t.Helper()
-		f, err := openFolder(path)
-		if err != nil {
-			t.Fatalf("after the failure: %v", err)
+		for path, file := range map[string]string{path: lockFile, WitnessOf(path): "witness.lock"} {
+			f, err := folder.Open(path, file)
+			if err != nil {
+				t.Fatalf("after the failure: %v", err)
+			}
+			f.Close()
 		}
-		f.close()
 	}
 	t.Run("port taken", func(t *testing.T) {
 		cfg := config(t.TempDir())

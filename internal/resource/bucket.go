@@ -15,10 +15,11 @@ func BucketStream(bucket string) string { return "KV_" + bucket }
 
 // Bucket is a KV bucket in which something is counted or remembered: one that exists has to
 // pass [durability.CheckStream]. Its history is always 1, its storage always file, and its
-// entries do not expire.
-func Bucket(config jetstream.KeyValueConfig) Resource {
+// entries do not expire. One that is missing is not created if there is evidence that it has
+// been there; the error is an [*OlderError] then.
+func Bucket(config jetstream.KeyValueConfig, older ...Evidence) Resource {
 	config.TTL = 0
-	return bucket(config, durability.CheckStream, false)
+	return bucket(config, durability.CheckStream, false, older...)
 }
 
 // LeaseBucket is a KV bucket whose entries expire after config.TTL, which must not be 0, if
@@ -27,10 +28,11 @@ func LeaseBucket(config jetstream.KeyValueConfig) Resource {
 	return bucket(config, checkExpires, true)
 }
 
-func bucket(config jetstream.KeyValueConfig, check func(jetstream.StreamConfig) error, mends bool) Resource {
+func bucket(config jetstream.KeyValueConfig, check func(jetstream.StreamConfig) error, mends bool, older ...Evidence) Resource {
 	config.History, config.Storage = 1, jetstream.FileStorage
 	return stream{
-		name: "bucket " + config.Bucket,
+		name:   "bucket " + config.Bucket,
+		bucket: config.Bucket,
 		config: jetstream.StreamConfig{
 			Name: BucketStream(config.Bucket), Storage: config.Storage, Replicas: config.Replicas, MaxAge: config.TTL,
 		},
@@ -40,6 +42,7 @@ func bucket(config jetstream.KeyValueConfig, check func(jetstream.StreamConfig) 
 		},
 		check: check,
 		mends: mends,
+		older: older,
 	}
 }
 

@@ -9,5 +9,8 @@
 //     intended and left alone; one that is unsafe or cannot be changed in place is an error.
 //
 // Neither deletes or empties anything: an emptied bucket of counters hands out all IDs
-// again.
+// again. For the same reason neither makes a bucket of which something else says that it has
+// been there, see [Evidence]: streams do get lost, with a disk, when a server on its own is
+// made one of a cluster, or by somebody who cleans up. What the evidence is, is stated where
+// a bucket is made.
 package resource

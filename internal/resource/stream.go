@@ -15,10 +15,12 @@ import (
 // stream is a stream, or the one beneath a bucket.
 type stream struct {
 	name   string                 // for people
+	bucket string                 // whose stream it is, if it is one's
 	config jetstream.StreamConfig // as far as it is compared
 	create func(ctx context.Context, js jetstream.JetStream) error
 	check  func(jetstream.StreamConfig) error // of one that exists
 	mends  bool                               // Apply puts right what check refuses
+	older  []Evidence                         // that it has been there, if it is missing
 }
 
 // Stream is a stream with that configuration; 0 replicas are one if it is created, and any
@@ -43,7 +45,7 @@ func (s stream) InfoSubject() string { return rights.StreamInfo(s.config.Name) }
 
 // Ensure implements [Resource]. It also checks what there is.
 func (s stream) Ensure(ctx context.Context, js jetstream.JetStream) error {
-	found, err := js.Stream(ctx, s.config.Name)
+	found, err := s.find(ctx, js)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		err = s.create(ctx, js)
 		if !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
@@ -88,7 +90,7 @@ func (s stream) compare(have jetstream.StreamConfig) (difference string, err err
 
 // Apply implements [Resource].
 func (s stream) Apply(ctx context.Context, js jetstream.JetStream) (did string, err error) {
-	found, err := js.Stream(ctx, s.config.Name)
+	found, err := s.find(ctx, js)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		return created, missing(s, s.create(ctx, js))
 	}

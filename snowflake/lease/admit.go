@@ -3,42 +3,50 @@ package lease
 import (
 	"context"
 	"fmt"
-	"time"
-
-	"github.com/idworker/idworker/internal/agreement"
 )
 
 // The keys of the config bucket.
 const (
-	layoutKey = "layout" // as text
-	clockKey  = "clock"  // when the clock bucket was created
+	layoutKey  = "layout"   // as text
+	clockIDKey = "clock_id" // the identity of the clock bucket
+	clockKey   = "clock"    // when the clock bucket was created; of workers of before
 )
 
-// admit checks everything that has to be right before a worker ID is claimed. It returns
-// the reading of the clock that passed, and the leases that it found.
-func (m *Manager) admit(ctx context.Context, clock *ownClock) (reading, []record, error) {
+// admission is what was found when everything was right.
+type admission struct {
+	read     reading // of the clock
+	leases   []record
+	identity string // of the clock bucket
+	reached  uint64 // by the stream of the clock bucket
+}
+
+// admit checks everything that has to be right before a worker ID is claimed.
+func (m *Manager) admit(ctx context.Context, clock *ownClock) (admission, error) {
 	if err := m.checkLayout(ctx); err != nil {
-		return reading{}, nil, err
+		return admission{}, err
 	}
 	read, err := clock.askServer(ctx)
 	if err != nil {
-		return reading{}, nil, err
+		return admission{}, err
 	}
-	if err := m.checkCreated(ctx, read.created); err != nil {
-		return reading{}, nil, err
+	identity, err := m.checkIdentity(ctx, read.created)
+	if err != nil {
+		return admission{}, err
 	}
 	leases, err := m.workers.list(ctx)
 	if err != nil {
-		return reading{}, nil, err
+		return admission{}, err
 	}
 	others, err := clock.peersOf(leases)
 	if err != nil {
-		return reading{}, nil, err
+		return admission{}, err
 	}
 	if limit := m.cfg.MaxClockSkew; read.offServer(limit) || read.offPeers(others, limit) {
-		return reading{}, nil, skewError(read, others)
+		return admission{}, skewError(read, others)
 	}
-	return read, leases, nil
+	known := reachedBy(leases)
+	last, err := clock.checkForward(ctx, read, known)
+	return admission{read, leases, identity, max(last, known)}, err
 }
 
 // checkLayout compares the layout with the one that the first worker has written.
@@ -51,25 +59,13 @@ func (m *Manager) checkLayout(ctx context.Context) error {
 	return err
 }
 
-// checkCreated makes sure that the clock bucket is the first one. One that was
-// deleted and created again says that nothing was given away.
-func (m *Manager) checkCreated(ctx context.Context, created time.Time) error {
-	own := created.UTC().Format(time.RFC3339Nano)
-	found, err := m.agree(ctx, clockKey, own)
-	if err == nil && found != own {
-		err = &ClockLostError{
-			Created: own, Installed: found,
-			StopFor: m.cfg.TTL + m.cfg.MaxAhead + m.cfg.MaxClockSkew,
-			Bucket:  agreement.BucketName(m.cfg.Prefix), Key: clockKey,
-		}
-	}
-	return err
-}
-
 // agreed is what all processes of the installation have agreed on, see package agreement.
 type agreed interface {
 	// Agree returns the value of a key; if it has none, own becomes it.
 	Agree(ctx context.Context, key, own string) (string, error)
+
+	// Find returns the value of a key, if it has one. A replica that lags may not know it.
+	Find(ctx context.Context, key string) (value string, found bool, err error)
 }
 
 // agree asks for the value of a key that all have to have in common.
@@ -77,4 +73,11 @@ func (m *Manager) agree(ctx context.Context, key, own string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	return m.config.Agree(ctx, key, own)
+}
+
+// find asks for the value of a key without writing one.
+func (m *Manager) find(ctx context.Context, key string) (string, bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	return m.config.Find(ctx, key)
 }

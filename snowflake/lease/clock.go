@@ -37,7 +37,9 @@ func (c *ownClock) time() time.Time { return time.Unix(0, c.now()).UTC() }
 // asked. The two can be far apart, if the process was paused in between.
 type reading struct {
 	before, after, server time.Time
-	created               time.Time // of the clock bucket
+
+	created time.Time // of the clock bucket's stream
+	last    uint64    // sequence of the clock bucket's stream
 }
 
 // askServer reads the server's clock.
@@ -45,8 +47,8 @@ func (c *ownClock) askServer(ctx context.Context) (reading, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	before := c.time()
-	now, created, err := c.server.ask(ctx)
-	read := reading{before: before, after: c.time(), server: now, created: created}
+	a, err := c.server.ask(ctx)
+	read := reading{before: before, after: c.time(), server: a.now, created: a.created, last: a.last}
 	if err == nil {
 		c.diff.Store(int64(read.diff()))
 	}

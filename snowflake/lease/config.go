@@ -38,6 +38,10 @@ type Config struct {
 	// Instance names this process in its lease.
 	Instance string
 
+	// Installation is the ID of the installation that the process belongs to. It only informs
+	// those who look at the leases.
+	Installation string
+
 	// TTL is what the bucket of leases should have. If the bucket exists with another
 	// TTL, that one is used.
 	TTL time.Duration

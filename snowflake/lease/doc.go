@@ -16,7 +16,7 @@
 //
 //	<prefix>_workers  TTL      worker ID → its lease: who holds it, since when, their clock
 //	<prefix>_clock    no TTL   worker ID → hi: all time below has been given away
-//	<prefix>_config   no TTL   layout, and which clock bucket it belongs to
+//	<prefix>_config   no TTL   layout, and the identity of the clock bucket
 //
 // # What is where
 //
@@ -26,6 +26,8 @@
 //	hold.go      it is claimed, renewed with heartbeats, and lost (renewUntilLost)
 //	release.go   what was not used is given back
 //	entry.go     one entry of a hold is written, and reread when the answer is lost
+//	number.go    the random number by which a process knows its own writes
+//	identity.go  is the clock bucket the installation's, and did it go back?
 //	clock.go     the clock is read and compared; skew.go says when it is off
 //
 // # What makes IDs unique
@@ -39,19 +41,61 @@
 //   - goes on with further changes, each on top of its own last one. Once somebody
 //     else has made one, it cannot make any more;
 //   - uses the time up to hi' only once it knows that the change was made: from the
-//     answer or, if that was lost, because it reads its own mark in the entry;
+//     answer or, if that was lost, because it reads in the entry the random number of a
+//     write that this very process has sent;
 //   - ends, if it can, by setting hi back to the first timestamp that it did not use,
 //     after the generator was revoked for good.
 //
 // So the fences of successive holds do not overlap, whatever their clocks say, however
 // long one of them is paused, at whichever point, and whether or not the lease is still
-// theirs. A read may be stale, but what it shows was true once: a holder that sees its
-// own mark owns what is written there.
+// theirs. A read may be stale, but what it shows was true once: a holder that sees the
+// number of its own write owns what is written there.
 //
-// What this cannot know is whether the bucket itself went back in time or was made a
-// second time. So Open refuses a bucket that is configured to forget, and one that is not
-// the one which the config bucket names (ErrClockLost). The rest is up to whoever
-// runs it: sync_interval: always on the server, and no restored backups.
+// # Copies of a process
+//
+// A snapshot of a virtual machine or of a process (CRIU) that is resumed beside the original
+// is a second holder with all the memory of the first: the same hold, the same revisions.
+// Each of the two may write next, and only one can: the other's condition fails. What it finds
+// then has its own hold's ID, but the number of a write that it never sent, so it gets ErrLost.
+// Every write carries such a number, fresh, 128 bits, and a process remembers those it has sent
+// since the last write that it knows to be made.
+//
+// What remains: until that moment neither knows of the other, and both own the time up to the
+// hi that was known, or asked for, when the copy was made. So a timestamp is used twice only if
+// it lies below that hi, which is at most the TTL, and MaxAhead, after the copy was made. A copy
+// that is resumed later than that, with a clock that is right, as one is that comes from a
+// stored snapshot, makes no ID twice. The numbers must differ too: a copy draws other ones
+// because they come from the kernel, and not from memory of the process. If the kernel was
+// copied along, as with a virtual machine, it has to have been reseeded before the next
+// heartbeat, which Linux does at once where the hypervisor tells it (vmgenid).
+//
+// # A bucket that forgot
+//
+// The argument also needs a bucket that does not forget. Open refuses one that is configured
+// to. Beyond that, there is evidence:
+//
+//   - It was made a second time. The first worker writes a random number into it, the
+//     identity, and the config bucket names the one that is the installation's. A claim
+//     needs the two to agree, both before and after its write. A heartbeat needs no look,
+//     since the entry that it changes is not in another bucket.
+//   - It went back to an older state, as a restored backup does, or a server that lost its
+//     last writes. Each lease names a sequence that the bucket's stream had reached. A claim
+//     is refused while a stream ends below what any lease names, and a heartbeat fails if
+//     it ends below what the holder knows. If the stream has grown past that meanwhile, a
+//     holder still finds its entry older than it was, or a write accepted at a sequence that
+//     had been reached before.
+//
+// Either way the error is ErrClockLost, and the generator is revoked. In another bucket nobody
+// claims anything until an operator decides (ClockLostError says how). In one that went back,
+// a process that noticed waits until the time that was forgotten is past: no fence reaches
+// further than the TTL, MaxAhead, and MaxClockSkew twice, beyond the moment at which it was
+// written. Then it goes on by itself, since what an entry says about the past does not matter.
+//
+// What remains: evidence is in the leases, which live for the TTL. A process that starts between
+// their end and the end of that wait does not know. It begins at its own clock, so it could repeat
+// only what a holder whose clock was ahead issued for a worker ID whose last entry is among
+// what was forgotten. And a restore while nothing has run for longer than that is not noticed;
+// it does no harm.
 //
 // # What the lease is for
 //
@@ -69,7 +113,8 @@
 //	try again └─────────────────────────────▶ │ stopped │
 //	                                          └─────────┘
 //
-// Seeking. The config is checked, then the clock, then both buckets are listed, once.
+// Seeking. The config is checked, then the clock bucket's identity, the clock, and whether
+// that bucket went back; then both buckets are listed, once.
 // A worker ID is free if nobody leases it and its hi is no further ahead of the
 // clock than the generator may be. Those whose hi is in the past come first, and of
 // those one is picked at random, so that many processes that start at once do not
@@ -93,11 +138,16 @@
 //
 // # Lost answers
 //
-// After any error of a write the entry is read. If it has this hold's mark, the
-// hold goes on from there, whether that is the write just made or the one before it.
-// If it has another mark, or is gone, the worker ID is lost. If it cannot be read
-// either, nothing is assumed. A write that arrives later changes nothing in this
-// argument: it is either refused, or raises hi by time that nobody will use.
+// After any error of a write, be it a refusal or a lost answer, the entry is read. If it has
+// the number of a write that this process has sent, the hold goes on from there, whether that
+// is the write just made or one before it. If it has another number, or is gone, the worker ID
+// is lost. If it cannot be read either, or what was read is older than what is known, nothing
+// is assumed. A write that arrives later changes nothing in this argument: it is either
+// refused, or raises hi by time that nobody will use.
+//
+// Workers of before know their writes by the ID of the hold alone, and their entries have no
+// number. To a worker of now they are somebody else's, which they are; and they ignore the
+// fields that they do not know.
 //
 // # The clock
 //

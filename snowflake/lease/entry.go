@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // entry is one key of a bucket, as the hold that writes it knows it. A hold has two:
@@ -12,21 +13,46 @@ import (
 type entry struct {
 	bucket   bucket
 	key      string
-	revision uint64            // at which the entry is as it was listed, or ours; 0 if there was none
-	ours     func(record) bool // recognises a value that this hold has written
+	hold     string                      // the ID of the hold
+	stamp    func(record) (stamp, error) // reads who wrote a value
+	revision uint64                      // the condition of the next write: as listed, 0 for none, or ours
+	owned    bool                        // revision is that of a value that this process has sent
+
+	// sent are the numbers of the writes of this process that may be found in the
+	// entry: of the one at revision, and of those sent since, whose outcome is unknown.
+	// A heartbeat that succeeds leaves one. Those that fail add one each, and a hold
+	// bears that for a TTL, so there are hardly more than retriesPerTTL.
+	sent []string
+
+	// reached is a sequence that the bucket's stream is known to have reached. An accepted
+	// write is beyond it, unless the stream went back.
+	reached uint64
 }
 
-// errOlder: the entry is ours, but not what was just written.
-var errOlder = errors.New("an older value of this hold is still there")
+// stamp says who has written a value.
+type stamp struct{ hold, write string }
 
-// write writes value on condition that the entry is still at the known revision. After
-// any error it rereads the entry, since the write may have been made all the same. It
-// returns the value that is known to be there and to be ours, and an error unless that
-// is value: ErrLost if the entry is not ours.
-func (e *entry) write(ctx context.Context, value []byte) ([]byte, error) {
+var (
+	// errOlder: the entry is ours, but not what was just written.
+	errOlder = errors.New("an older value of this hold is still there")
+
+	// errBehind: what was read is older than what is known to have been there. Either
+	// the read is old, or the bucket went back.
+	errBehind = errors.New("an older state was read than is known")
+)
+
+// write writes value, which carries that number, on condition that the entry is still at
+// the known revision. After any error it rereads the entry, since the write may have been
+// made all the same. It returns the value that is known to be there and to be ours, and an
+// error unless that is value: ErrLost if the entry is not ours.
+func (e *entry) write(ctx context.Context, number string, value []byte) ([]byte, error) {
+	e.sent = append(e.sent, number)
 	revision, err := e.bucket.update(ctx, e.key, value, e.revision)
 	if err == nil {
-		e.revision = revision
+		if revision <= e.reached {
+			return nil, &ClockBackError{Last: revision, Known: e.reached}
+		}
+		e.adopt(revision, number)
 		return value, nil
 	}
 	found, readErr := e.reread(ctx)
@@ -39,20 +65,35 @@ func (e *entry) write(ctx context.Context, value []byte) ([]byte, error) {
 	return value, nil
 }
 
-// reread returns the value of the entry, which is ours, and takes over its revision.
-// ErrLost says that the entry is gone or somebody else's.
+// reread returns the value of the entry, which this process has sent, and takes over its
+// revision. ErrLost says that the entry is gone or somebody else's. Somebody else may be a
+// copy of this process, with all its memory: only the number tells the two apart.
 func (e *entry) reread(ctx context.Context) ([]byte, error) {
 	found, err := e.bucket.get(ctx, e.key)
-	switch {
-	case errors.Is(err, errAbsent):
+	if errors.Is(err, errAbsent) {
 		return nil, fmt.Errorf("%w: its entry is gone", ErrLost)
-	case err != nil:
-		return nil, err
-	case !e.ours(found):
-		return nil, fmt.Errorf("%w: its entry is another holder's", ErrLost)
 	}
-	e.revision = found.revision
+	if err != nil {
+		return nil, err
+	}
+	by, err := e.stamp(found)
+	switch {
+	case err != nil || by.hold != e.hold:
+		return nil, fmt.Errorf("%w: its entry is another holder's", ErrLost)
+	case e.owned && found.revision < e.revision:
+		return nil, errBehind
+	case !slices.Contains(e.sent, by.write):
+		return nil, fmt.Errorf("%w: a copy of this process has written its entry", ErrLost)
+	}
+	e.adopt(found.revision, by.write)
 	return found.value, nil
+}
+
+// adopt takes over the revision of a value that this process has sent. Writes that were sent
+// before it cannot arrive any more: their condition is an older revision.
+func (e *entry) adopt(revision uint64, number string) {
+	e.revision, e.owned, e.reached = revision, true, max(e.reached, revision)
+	e.sent = slices.Delete(e.sent, 0, slices.Index(e.sent, number))
 }
 
 // remove deletes the entry unless it is gone or somebody else's. If an earlier write of

@@ -24,9 +24,9 @@ var (
 	// ErrForeignLayout: the installation uses another layout.
 	ErrForeignLayout = errors.New("lease: foreign layout")
 
-	// ErrClockLost: the clock bucket is not the one that the installation began
-	// with, so nobody knows which IDs have been issued.
-	ErrClockLost = errors.New("lease: clock bucket was replaced")
+	// ErrClockLost: the clock bucket is not the installation's, or went back to an older
+	// state, so nobody knows which IDs have been issued.
+	ErrClockLost = errors.New("lease: clock bucket was replaced or restored")
 
 	// ErrUnsafeBucket: a bucket is configured in a way that could make it forget,
 	// or not forget, what it should.
@@ -39,18 +39,38 @@ var (
 	ErrConfig = errors.New("lease: bad configuration")
 )
 
-// ClockLostError is an [ErrClockLost] with what has to be known to go on: once no IDs can be
-// in use whose time lies ahead, what was written about the old bucket can be forgotten.
+// ClockLostError is an [ErrClockLost] of a bucket that is not the installation's, with what has
+// to be known to go on: once no IDs can be in use whose time lies ahead, what was written about
+// the old bucket can be forgotten.
 type ClockLostError struct {
-	Created, Installed string // when the clock bucket was made, and when the installation's was
+	// What tells the clock bucket that is there and the installation's apart: a random
+	// number, or when they were made if the installation has none. Found is empty if the
+	// bucket has none.
+	Found, Installed string
 
-	StopFor     time.Duration // all workers have to be stopped for longer than this
-	Bucket, Key string        // where the installation's is written down
+	StopFor time.Duration // all workers have to be stopped for longer than this
+	Bucket  string        // where the installation's is written down
+	Keys    []string      // under which
 }
 
 func (e *ClockLostError) Error() string {
-	return fmt.Sprintf("%v: it is of %s, the installation's was of %.100q", ErrClockLost, e.Created, e.Installed)
+	return fmt.Sprintf("%v: it is %.100q, the installation's is %.100q", ErrClockLost, e.Found, e.Installed)
 }
 
 // Unwrap makes it an [ErrClockLost].
 func (e *ClockLostError) Unwrap() error { return ErrClockLost }
+
+// ClockBackError is an [ErrClockLost] of the installation's bucket: it went back to an older
+// state. Once no IDs can be in use whose time lies ahead, that does no harm any more, so a
+// [Manager] waits that long, and goes on by itself.
+type ClockBackError struct {
+	Last  uint64 // sequence of the bucket's stream
+	Known uint64 // it had been this high
+}
+
+func (e *ClockBackError) Error() string {
+	return fmt.Sprintf("%v: its stream is at sequence %d and was at %d before", ErrClockLost, e.Last, e.Known)
+}
+
+// Unwrap makes it an [ErrClockLost].
+func (e *ClockBackError) Unwrap() error { return ErrClockLost }

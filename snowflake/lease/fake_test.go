@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -83,6 +84,19 @@ func (s *fakeStore) read(key string, ago int) (record, error) {
 	return r, nil
 }
 
+// empty is what a bucket that was deleted and created again is.
+func (s *fakeStore) empty() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.versions, s.last = make(map[string][]record), 0
+}
+
+func (s *fakeStore) sequence() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.last
+}
+
 func (s *fakeStore) list() (all []record) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -104,14 +118,17 @@ type link struct {
 type fakeNet struct {
 	ttl time.Duration
 
-	mu    sync.Mutex
-	off   time.Duration // of the server's clock
-	rng   *rand.Rand
-	rate  float64 // how much of each fault; 0: all goes well
-	slow  bool    // calls may take hours
-	dead  bool    // nothing arrives any more
-	made  time.Time
-	calls int
+	mu     sync.Mutex
+	off    time.Duration // of the server's clock
+	rng    *rand.Rand
+	rate   float64 // how much of each fault; 0: all goes well
+	slow   bool    // calls may take hours
+	dead   bool    // nothing arrives any more
+	made   time.Time
+	clocks *fakeStore
+	calls  int
+	asked  map[string]int64 // by hold: the highest hi that it sent
+	point  func()           // called wherever a call may be interrupted
 }
 
 var errTimeout = errors.New("no answer")
@@ -159,6 +176,7 @@ func (n *fakeNet) do(ctx context.Context, apply func() error) error {
 	if dead {
 		return lost()
 	}
+	n.reachPoint()
 	n.stop()
 	if ctx.Err() != nil && n.roll() {
 		return ctx.Err()
@@ -181,8 +199,27 @@ func (n *fakeNet) do(ctx context.Context, apply func() error) error {
 		_ = apply()
 	}
 	err := apply()
+	n.reachPoint()
 	n.stop()
 	return err
+}
+
+func (n *fakeNet) reachPoint() {
+	n.mu.Lock()
+	point := n.point
+	n.mu.Unlock()
+	if point != nil {
+		point()
+	}
+}
+
+// noteHi notes the hi that a hold is about to send to the clock bucket.
+func (n *fakeNet) noteHi(value []byte) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if v, err := decodeClock(record{value: value}); err == nil {
+		n.asked[v.Hold] = max(n.asked[v.Hold], v.Hi)
+	}
 }
 
 func (l link) list(ctx context.Context) (all []record, err error) {
@@ -210,6 +247,9 @@ func (l link) get(ctx context.Context, key string) (r record, err error) {
 func (l link) update(ctx context.Context, key string, value []byte, revision uint64) (uint64, error) {
 	var mu sync.Mutex
 	var written uint64
+	if l.store == l.net.clocks {
+		l.net.noteHi(value)
+	}
 	err := l.net.do(ctx, func() error {
 		mu.Lock()
 		defer mu.Unlock()
@@ -229,11 +269,15 @@ func (l link) remove(ctx context.Context, key string, revision uint64) error {
 	})
 }
 
-func (n *fakeNet) ask(ctx context.Context) (now, created time.Time, err error) {
-	err = n.do(ctx, func() error { return nil })
+func (n *fakeNet) ask(ctx context.Context) (answer, error) {
+	var last atomic.Uint64
+	err := n.do(ctx, func() error {
+		last.Store(n.clocks.sequence())
+		return nil
+	})
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return time.Now().Add(n.off), n.made, err
+	return answer{time.Now().Add(n.off), n.made, last.Load()}, err
 }
 
 var (
@@ -250,4 +294,12 @@ func (l link) Agree(ctx context.Context, key, own string) (string, error) {
 		}
 	}
 	return string(r.value), err
+}
+
+func (l link) Find(ctx context.Context, key string) (string, bool, error) {
+	r, err := l.get(ctx, key)
+	if errors.Is(err, errAbsent) {
+		return "", false, nil
+	}
+	return string(r.value), err == nil, err
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -72,7 +73,7 @@ func mustSeek(t *testing.T, m *Manager) *hold {
 // TestTimeIsUsedOnceItIsKnownToBeReserved: a heartbeat raises the fence if the answer, or
 // the hold's own mark in the entry, says that the time is reserved; and not otherwise.
 func TestTimeIsUsedOnceItIsKnownToBeReserved(t *testing.T) {
-	mark := encode(clockValue{Hi: 1 << 50, Hold: "another"})
+	mark := encode(clockValue{Hi: 1 << 50, Hold: "another", Write: "another's"})
 	for _, tc := range []struct {
 		name           string
 		writes         fault
@@ -235,7 +236,7 @@ func TestReleaseLeavesASuccessorAlone(t *testing.T) {
 			t.Error(err)
 		}
 		lease, fence := w.workers.latest(old.lease.key), w.clocks.latest(old.fence.key)
-		if !successor.ownsLease(lease) || !successor.ownsFence(fence) {
+		if !strings.Contains(string(lease.value), successor.id) || !strings.Contains(string(fence.value), successor.id) {
 			t.Errorf("%s, %s", lease.value, fence.value)
 		}
 		if v, err := decodeClock(fence); err != nil || v.Hi != successor.hi.Load() {
@@ -250,10 +251,10 @@ type steppingServer struct {
 	p *process
 }
 
-func (s steppingServer) ask(ctx context.Context) (now, created time.Time, err error) {
-	now, created, err = s.server.ask(ctx)
+func (s steppingServer) ask(ctx context.Context) (answer, error) {
+	a, err := s.server.ask(ctx)
 	s.p.setClock(24 * time.Hour)
-	return now, created, err
+	return a, err
 }
 
 // TestClockSetDuringAHeartbeat: the day by which the clock is off is not given away.
@@ -277,37 +278,52 @@ func TestClockSetDuringAHeartbeat(t *testing.T) {
 	})
 }
 
-// otherBucketServer reports another clock bucket after the first question.
-type otherBucketServer struct {
-	server
-	asked int
-}
-
-func (s *otherBucketServer) ask(ctx context.Context) (now, created time.Time, err error) {
-	now, created, err = s.server.ask(ctx)
-	if s.asked++; s.asked > 1 {
-		created = created.Add(time.Second)
-	}
-	return now, created, err
-}
-
-// TestClockBucketReplacedMeanwhile: neither a claim nor a heartbeat succeeds in a bucket
-// that is not the one that was checked, even if its entries look right.
+// TestClockBucketReplacedMeanwhile: a claim does not succeed in a bucket that is not the one
+// that was looked at, even if its entries look right; nor does a heartbeat.
 func TestClockBucketReplacedMeanwhile(t *testing.T) {
+	for _, identity := range []string{"", "another"} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld()
+			m := w.process("p", 1).manager()
+			mustSeek(t, m)
+			m.clocks = &replacing{bucket: m.clocks, identity: identity}
+			if _, err := m.seek(t.Context()); !errors.Is(err, ErrClockLost) {
+				t.Errorf("claim: %v", err)
+			}
+		})
+	}
 	synctest.Test(t, func(t *testing.T) {
-		m := newWorld().process("p", 1).manager()
-		m.server = &otherBucketServer{server: m.server}
-		if _, err := m.seek(t.Context()); !errors.Is(err, ErrClockLost) {
-			t.Errorf("claim: %v", err)
-		}
-		h, _, _ := faultyHold(t, newWorld().process("q", 2))
-		h.clock.server = &otherBucketServer{server: h.clock.server, asked: 1}
+		w := newWorld()
+		h, _, _ := faultyHold(t, w.process("q", 2))
 		hi := h.hi.Load()
 		time.Sleep(modelTTL / 3)
+		w.clocks.empty()
 		if err := h.renew(t.Context(), time.Now().Add(modelTTL)); !errors.Is(err, ErrClockLost) || h.hi.Load() != hi {
 			t.Errorf("heartbeat: %v; hi was %d, is %d", err, hi, h.hi.Load())
 		}
 	})
+}
+
+// replacing is a bucket that is replaced by another one before the first write.
+type replacing struct {
+	bucket
+	identity string
+	replaced bool
+}
+
+func (b *replacing) update(ctx context.Context, key string, value []byte, revision uint64) (uint64, error) {
+	b.replaced = true
+	return b.bucket.update(ctx, key, value, revision)
+}
+
+func (b *replacing) get(ctx context.Context, key string) (record, error) {
+	if key != identityKey || !b.replaced {
+		return b.bucket.get(ctx, key)
+	}
+	if b.identity == "" {
+		return record{}, errAbsent
+	}
+	return record{key: key, value: []byte(b.identity)}, nil
 }
 
 // TestFiguresOfAHold: the reserved time is that of the hold, and 0 without one.

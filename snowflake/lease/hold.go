@@ -14,17 +14,18 @@ import (
 // hold is one process's period of having one worker ID, from claim to release. All but
 // hi is used by one goroutine alone.
 type hold struct {
-	cfg     *Config
-	worker  int64
-	id      string // marks the entries as ours
-	host    string // only for those who look at the leases
-	since   time.Time
-	clock   *ownClock
-	created time.Time // of the clock bucket
+	cfg      *Config
+	worker   int64
+	id       string // marks the entries as ours
+	host     string // only for those who look at the leases
+	since    time.Time
+	clock    *ownClock
+	identity string // of the clock bucket
 
-	lease entry
-	fence entry        // in the clock bucket
-	hi    atomic.Int64 // the end of the time that is known for certain to be ours
+	lease  entry
+	fence  entry        // in the clock bucket
+	behind int          // how often in a row the fence was refused and read as it was before
+	hi     atomic.Int64 // the end of the time that is known for certain to be ours
 
 	gen     *snowflake.Generator
 	renewed time.Time // when the last heartbeat that succeeded began
@@ -51,14 +52,11 @@ func (h *hold) reserveFrom(ctx context.Context, lo int64) error {
 	if err := h.writeHi(ctx, lo+h.cfg.units(h.cfg.TTL)); err != nil {
 		return err
 	}
-	// Asked once more: the bucket that accepted the write may be a new one.
-	read, err := h.clock.askServer(ctx)
-	if err != nil {
+	// Looked at once more: the bucket that accepted the write may be a new one.
+	if err := h.checkSameBucket(ctx); err != nil {
 		return err
 	}
-	if err := h.checkSameBucket(read); err != nil {
-		return err
-	}
+	var err error
 	h.gen, err = snowflake.New(snowflake.Settings{
 		Layout:     h.cfg.Layout,
 		Datacenter: h.cfg.Datacenter,
@@ -123,7 +121,7 @@ func (h *hold) renew(ctx context.Context, expires time.Time) error {
 	if err != nil {
 		return err
 	}
-	if err := h.checkSameBucket(read); err != nil {
+	if err := h.checkForward(ctx, read); err != nil {
 		return err
 	}
 	if err := h.clock.checkDrift(ctx, read); err != nil {
@@ -140,24 +138,38 @@ func (h *hold) renew(ctx context.Context, expires time.Time) error {
 	return err
 }
 
-// checkSameBucket makes sure that the clock bucket is the one that it was at the claim.
-func (h *hold) checkSameBucket(read reading) error {
-	if read.created.Equal(h.created) {
-		return nil
+// checkSameBucket makes sure that the clock bucket is the one that was admitted. A heartbeat
+// need not look: only the bucket that was written at the claim has this hold's entry.
+func (h *hold) checkSameBucket(ctx context.Context) error {
+	identity, err := readIdentity(ctx, h.fence.bucket)
+	if err == nil && identity != h.identity {
+		err = fmt.Errorf("%w: bucket %s was %.100q when it was looked at first, and is %.100q now",
+			ErrClockLost, ClockBucketName(h.cfg.Prefix), h.identity, identity)
 	}
-	return fmt.Errorf("%w: %s was created at %v at the claim, and at %v now",
-		ErrClockLost, ClockBucketName(h.cfg.Prefix), h.created, read.created)
+	return err
+}
+
+// checkForward makes sure that the clock bucket has not gone back.
+func (h *hold) checkForward(ctx context.Context, read reading) error {
+	last, err := h.clock.checkForward(ctx, read, h.fence.reached)
+	h.fence.reached = max(h.fence.reached, last)
+	return err
 }
 
 // writeLease writes the lease, with the time of this clock.
 func (h *hold) writeLease(ctx context.Context) error {
-	_, err := h.lease.write(ctx, encode(leaseValue{
+	number := freshNumber()
+	_, err := h.lease.write(ctx, number, encode(leaseValue{
 		Hold:     h.id,
 		Instance: h.cfg.Instance,
 		Host:     h.host,
 		Since:    h.since,
 		Clock:    h.clock.time().UnixMilli(),
 		Layout:   h.cfg.Layout.String(),
+		Write:    number,
+		Seq:      h.fence.reached,
+
+		Installation: h.cfg.Installation,
 	}))
 	return err
 }
@@ -165,7 +177,8 @@ func (h *hold) writeLease(ctx context.Context) error {
 // writeHi writes hi to the clock bucket. If that fails, h.hi still is what is known for
 // certain to be ours, which may have become more.
 func (h *hold) writeHi(ctx context.Context, hi int64) error {
-	written, err := h.fence.write(ctx, encode(clockValue{Hi: hi, Hold: h.id}))
+	number := freshNumber()
+	written, err := h.fence.write(ctx, number, encode(clockValue{Hi: hi, Hold: h.id, Write: number}))
 	if written != nil {
 		v, corrupt := decodeClock(record{key: h.fence.key, value: written})
 		if corrupt != nil {
@@ -173,17 +186,21 @@ func (h *hold) writeHi(ctx context.Context, hi int64) error {
 		}
 		h.hi.Store(v.Hi)
 	}
-	return err
+	return h.checkBehind(err)
 }
 
-// ownsLease reports whether this hold has written that lease.
-func (h *hold) ownsLease(r record) bool {
-	v, err := decodeLease(r)
-	return err == nil && v.Hold == h.id
-}
+// maxBehind is how often in a row a fence may be refused and then read as it was before. Once
+// may be a replica that lags behind a late write of ours.
+const maxBehind = 3
 
-// ownsFence reports whether this hold has written that entry of the clock bucket.
-func (h *hold) ownsFence(r record) bool {
-	v, err := decodeClock(r)
-	return err == nil && v.Hold == h.id
+// checkBehind makes an ErrClockLost of a fence that goes on being older than it was.
+func (h *hold) checkBehind(err error) error {
+	if !errors.Is(err, errBehind) || !errors.Is(err, errConflict) {
+		h.behind = 0
+		return err
+	}
+	if h.behind++; h.behind < maxBehind {
+		return err
+	}
+	return fmt.Errorf("%w: the fence of worker ID %s is older than revision %d: %w", ErrClockLost, h.fence.key, h.fence.revision, err)
 }

@@ -97,6 +97,9 @@ func joinRecords(l snowflake.Layout, leases, clocks []record) ([]Holding, error)
 		h.ClockDiff = time.UnixMilli(e.Clock).Sub(r.created)
 	}
 	for _, r := range clocks {
+		if r.key == identityKey {
+			continue
+		}
 		h := at(r)
 		e, err := decodeClock(r)
 		if err != nil {

@@ -41,6 +41,10 @@ type Manager struct {
 
 	clockDiff atomic.Int64         // nanoseconds
 	current   atomic.Pointer[hold] // nil while no worker ID is held
+
+	// After the clock bucket went back. Used by one goroutine alone.
+	quietUntil time.Time
+	quietErr   error
 }
 
 // Open opens the buckets, which have to exist, and checks what a claim will check: the
@@ -74,7 +78,7 @@ func Open(ctx context.Context, cfg Config) (*Manager, error) {
 		}
 	}
 	m := newManager(cfg, kvBucket{workers}, kvBucket{clocks}, config, streamServer{clockStream})
-	_, _, err = m.admit(ctx, m.newClock())
+	_, err = m.admit(ctx, m.newClock())
 	return m, err
 }
 
@@ -99,6 +103,7 @@ func (m *Manager) Run(ctx context.Context, notify func(State)) error {
 				return err
 			}
 		} else if ctx.Err() == nil {
+			m.waitAfterLoss(err)
 			if attempt == 0 {
 				m.cfg.Log.Warn("no worker ID yet, trying again", zap.Error(err))
 			}
@@ -122,6 +127,7 @@ func (m *Manager) keep(ctx context.Context, h *hold, notify func(State)) error {
 		return h.release()
 	}
 	h.gen.Revoke()
+	m.waitAfterLoss(lost)
 	log.Warn("worker ID given up", zap.Error(lost))
 	notify(State{Err: lost})
 	if !errors.Is(lost, ErrClockSkew) {

@@ -19,13 +19,14 @@ func ClockBucketName(p messages.Prefix) string { return string(p) + "_clock" }
 func WorkersBucketName(p messages.Prefix) string { return string(p) + "_workers" }
 
 // Resources are the three buckets, with replicas copies, 1 to 5, odd, and the TTL for the
-// leases.
+// leases. The clock bucket is not made where one was agreed on, nor the config bucket where the
+// clock bucket has entries: both were there.
 func Resources(prefix messages.Prefix, ttl time.Duration, replicas int) []resource.Resource {
 	return []resource.Resource{
-		agreement.Bucket(prefix, replicas),
+		agreement.Bucket(prefix, replicas, resource.HasEntries(ClockBucketName(prefix))),
 		resource.Bucket(jetstream.KeyValueConfig{
 			Bucket: ClockBucketName(prefix), Description: "idworker: up to when the time of each worker ID is given away", Replicas: replicas,
-		}),
+		}, agreement.HasKey(prefix, clockKey)),
 		resource.LeaseBucket(jetstream.KeyValueConfig{
 			Bucket: WorkersBucketName(prefix), Description: "idworker: who leases which worker ID", Replicas: replicas, TTL: ttl,
 		}),

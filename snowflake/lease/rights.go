@@ -14,7 +14,7 @@ func Rights(p messages.Prefix, role rights.Role) rights.Rights {
 		return rights.Join(
 			rights.ReadBucket(workers), rights.WatchBucket(workers), rights.WriteBucket(workers, ">"),
 			rights.ReadBucket(clock), rights.WatchBucket(clock), rights.WriteBucket(clock, ">"),
-			agreement.Rights(p, role), rights.WriteBucket(agreement.BucketName(p), layoutKey, clockKey),
+			agreement.Rights(p, role), rights.WriteBucket(agreement.BucketName(p), layoutKey, clockIDKey),
 		)
 	case rights.Admin: // who lists who holds which worker ID
 		return rights.Join(

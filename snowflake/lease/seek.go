@@ -14,11 +14,15 @@ import (
 
 // seek claims a free worker ID and returns the hold.
 func (m *Manager) seek(ctx context.Context) (*hold, error) {
+	if time.Now().Before(m.quietUntil) {
+		return nil, m.quietErr
+	}
 	clock := m.newClock()
-	read, leases, err := m.admit(ctx, clock)
+	admitted, err := m.admit(ctx, clock)
 	if err != nil {
 		return nil, err
 	}
+	read := admitted.read
 	// The time from here on is the one that was compared with others'.
 	now := m.cfg.Layout.TimestampAt(read.before)
 	if now > m.cfg.Layout.MaxTimestamp() {
@@ -28,13 +32,13 @@ func (m *Manager) seek(ctx context.Context) (*hold, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := m.sortRecords(leases, clocks)
+	f := m.sortRecords(admitted.leases, clocks)
 	for {
 		worker, err := f.choose(m.cfg.Layout, now, m.cfg.units(m.cfg.MaxAhead))
 		if err != nil {
 			return nil, err
 		}
-		h := m.newHold(worker, f, clock, read)
+		h := m.newHold(worker, f, clock, admitted)
 		err = h.claim(ctx, f.clocks[worker].hi)
 		if !errors.Is(err, ErrLost) {
 			return h, err
@@ -45,21 +49,22 @@ func (m *Manager) seek(ctx context.Context) (*hold, error) {
 
 // newHold returns a hold that has claimed nothing yet. Its claim succeeds only if the
 // entries of the worker ID still are as they were listed.
-func (m *Manager) newHold(worker int64, f field, clock *ownClock, read reading) *hold {
-	h := &hold{
-		cfg:     &m.cfg,
-		worker:  worker,
-		id:      nuid.Next(),
-		host:    m.host,
-		since:   read.before,
-		clock:   clock,
-		created: read.created,
-		renewed: time.Now(),
-	}
+func (m *Manager) newHold(worker int64, f field, clock *ownClock, admitted admission) *hold {
+	id := nuid.Next()
 	key := key(m.cfg.Layout, m.cfg.Datacenter, worker)
-	h.lease = entry{m.workers, key, f.leases[worker].revision, h.ownsLease}
-	h.fence = entry{m.clocks, key, f.clocks[worker].revision, h.ownsFence}
-	return h
+	return &hold{
+		cfg:      &m.cfg,
+		worker:   worker,
+		id:       id,
+		host:     m.host,
+		since:    admitted.read.before,
+		clock:    clock,
+		identity: admitted.identity,
+		renewed:  time.Now(),
+		lease:    entry{bucket: m.workers, key: key, hold: id, stamp: leaseStamp, revision: f.leases[worker].revision},
+		fence: entry{bucket: m.clocks, key: key, hold: id, stamp: clockStamp, revision: f.clocks[worker].revision,
+			reached: admitted.reached},
+	}
 }
 
 // field is what the buckets say about the worker IDs of one datacenter.

@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/idworker/idworker/internal/agreement"
+	"github.com/idworker/idworker/internal/resource"
 	"github.com/idworker/idworker/snowflake"
 	"github.com/idworker/idworker/testing/natstest"
 )
@@ -374,7 +375,13 @@ func TestClockBucketDeleted(t *testing.T) {
 	if _, err := Open(t.Context(), config(js)); !errors.Is(err, jetstream.ErrBucketNotFound) {
 		t.Fatal(err)
 	}
-	provision(t, net)
+	var older *resource.OlderError
+	if err := Create(t.Context(), js, prefix, testTTL, 1); !errors.As(err, &older) || older.Bucket != ClockBucketName(prefix) || !older.Missing {
+		t.Fatalf("made again: %v", err)
+	}
+	if _, err := js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: ClockBucketName(prefix)}); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := Open(t.Context(), config(js)); !errors.Is(err, ErrClockLost) {
 		t.Fatal(err)
 	}

@@ -18,12 +18,22 @@ type leaseValue struct {
 	Since    time.Time `json:"since"`
 	Clock    int64     `json:"clock"` // the holder's at this heartbeat, Unix time in ms
 	Layout   string    `json:"layout"`
+
+	// Workers of before have neither. They ignore them, and never wrote what is looked for.
+	Write string `json:"write,omitempty"` // a random number, see entry.sent
+	Seq   uint64 `json:"seq,omitempty"`   // the clock bucket's stream had reached it
+
+	// Installation only informs those who look. A lease that names another one, which a copied
+	// bucket may have, keeps others off like any: that is the safe side.
+	Installation string `json:"installation,omitempty"`
 }
 
 // clockValue is what an entry of the clock bucket says.
 type clockValue struct {
 	Hi   int64  `json:"hi"` // the end of all time given away, in the layout's time units
 	Hold string `json:"hold"`
+
+	Write string `json:"write,omitempty"` // as in leaseValue
 }
 
 // encode writes one of the two as JSON. They are text, numbers and a time of this
@@ -48,13 +58,24 @@ func decodeLease(r record) (leaseValue, error) {
 // A deleted entry is corrupt too: nobody deletes one.
 func decodeClock(r record) (clockValue, error) {
 	var v struct {
-		Hi   *int64 `json:"hi"`
-		Hold string `json:"hold"`
+		Hi    *int64 `json:"hi"`
+		Hold  string `json:"hold"`
+		Write string `json:"write"`
 	}
 	if err := json.Unmarshal(r.value, &v); r.deleted || err != nil || v.Hi == nil || *v.Hi < 0 || v.Hold == "" {
 		return clockValue{}, corrupt(r)
 	}
-	return clockValue{*v.Hi, v.Hold}, nil
+	return clockValue{*v.Hi, v.Hold, v.Write}, nil
+}
+
+func leaseStamp(r record) (stamp, error) {
+	v, err := decodeLease(r)
+	return stamp{v.Hold, v.Write}, err
+}
+
+func clockStamp(r record) (stamp, error) {
+	v, err := decodeClock(r)
+	return stamp{v.Hold, v.Write}, err
 }
 
 func corrupt(r record) error {

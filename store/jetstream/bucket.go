@@ -17,13 +17,14 @@ var ErrUnsafeBucket = durability.ErrUnsafe
 // BucketName is the name of the bucket in which segments are counted.
 func BucketName(p messages.Prefix) string { return string(p) + "_segments" }
 
-// Bucket is the bucket, with replicas copies, 1 to 5, odd.
-func Bucket(prefix messages.Prefix, replicas int) resource.Resource {
+// Bucket is the bucket, with replicas copies, 1 to 5, odd. Of what says that it has been there,
+// although it is missing or empty, those know who use it.
+func Bucket(prefix messages.Prefix, replicas int, older ...resource.Evidence) resource.Resource {
 	return resource.Bucket(natsjs.KeyValueConfig{
 		Bucket:      BucketName(prefix),
 		Description: "idworker: how far the IDs of each tag have been handed out",
 		Replicas:    replicas,
-	})
+	}, older...)
 }
 
 // Create creates the bucket if it is missing, see [Bucket]. One that exists is left as it

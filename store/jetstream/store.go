@@ -9,9 +9,10 @@ import (
 
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
+	"github.com/idworker/idworker/store/internal/register"
 )
 
-// Store keeps the counters of the bucket <prefix>_segments. It has no state and no
+// Store keeps the counters of the bucket <prefix>_segments. It has no
 // goroutine of its own, so there is nothing to close; the connection stays the caller's.
 //
 // Even if its context has no deadline, a call fails when NATS does not answer one of its
@@ -22,9 +23,13 @@ type Store struct {
 	bucket string
 	kv     natsjs.KeyValue
 	stream natsjs.Stream // the bucket's stream, for what the KV API does not offer
+	echoes register.Echoes
 }
 
-var _ store.Store = (*Store)(nil)
+var (
+	_ store.Store    = (*Store)(nil)
+	_ store.Register = (*Store)(nil)
+)
 
 // Reserve implements [store.Store]. It reads and writes once if nobody else reserves for
 // the tag at that moment; otherwise it tries again until it wins the race or ctx ends. A
@@ -73,7 +78,7 @@ func (s *Store) updateCounter(ctx context.Context, tag string, next func(counter
 		if err != nil {
 			return s.keyError(tag, err)
 		}
-		_, err = s.kv.Update(ctx, tag, changed.encode(), revision)
+		_, err = s.register().Write(ctx, tag, changed.encode(), revision)
 		// This is the only error after which it is certain that nothing was written.
 		if !errors.Is(err, natsjs.ErrKeyRevisionMismatch) {
 			return s.keyError(tag, err)
@@ -98,7 +103,7 @@ func (s *Store) CreateTag(ctx context.Context, tag store.Tag) error {
 	// returns different errors for one replica and for three.
 	revision := uint64(0) // no such key
 	for attempt := 0; ; attempt++ {
-		_, err := s.kv.Update(ctx, tag.Name, value, revision)
+		_, err := s.register().Write(ctx, tag.Name, value, revision)
 		if !errors.Is(err, natsjs.ErrKeyRevisionMismatch) {
 			return s.keyError(tag.Name, err)
 		}

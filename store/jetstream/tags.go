@@ -36,7 +36,7 @@ func (s *Store) Tags(ctx context.Context) ([]store.Tag, error) {
 			err = fmt.Errorf("%w: %w", store.ErrCorrupt, checkName(key))
 		}
 		if err != nil {
-			corrupt = append(corrupt, s.keyError(key, err))
+			corrupt = append(corrupt, &store.EntryError{Tag: key, Err: s.keyError(key, err)})
 			continue
 		}
 		if c.Removed {

@@ -29,11 +29,17 @@
 //     never lowers what a reservation or another Raise has written.
 //   - A collation that treats Order and order as equal finds the row of the other tag;
 //     the comparison as bytes then refuses it.
+//   - The table's engine is transactional. Check asks information_schema, and refuses the
+//     others (MEMORY is empty after a restart, MyISAM may lose what it acknowledged), and views.
 //
 // RemoveTag deletes the row, and needs the right DELETE for it; nothing else does. The table
 // does not remember the tag: whoever creates it again has to begin above all IDs in use.
 //
-// The package cannot detect a server that forgets what it committed:
-// innodb_flush_log_at_trx_commit has to be 1, and a replica that is promoted has to
-// have everything that its primary acknowledged.
+// Durability reports settings with which the server acknowledges commits before they are on
+// disk: innodb_flush_log_at_trx_commit has to be 1 (or MariaDB's 3, which syncs more often),
+// and so has sync_binlog where there is a binary log. They do not make Check fail. Settings of
+// other engines are not looked at.
+//
+// The package cannot detect a server that forgets what it committed for another reason: a
+// replica that is promoted has to have everything that its primary acknowledged.
 package mysql

@@ -27,6 +27,12 @@ var backend = leaftest.Backend{
 	NoKey:      "CREATE TABLE leaf_alloc (biz_tag varchar(128), max_id bigint, step int)",
 	Float:      "CREATE TABLE leaf_alloc (biz_tag varchar(128) PRIMARY KEY, max_id double NOT NULL, step int NOT NULL)",
 	Narrow:     "CREATE TABLE leaf_alloc (biz_tag varchar(128) PRIMARY KEY, max_id int NOT NULL, step int NOT NULL)",
+	Forgetful: map[string][2]string{
+		"ENGINE=MEMORY": {strings.Replace(official, "InnoDB", "MEMORY", 1), "DROP TABLE leaf_alloc"},
+		"ENGINE=MyISAM": {strings.Replace(official, "InnoDB", "MyISAM", 1), "DROP TABLE leaf_alloc"},
+		"a view": {strings.Replace(official, "leaf_alloc", "leaf", 1) + "; CREATE VIEW leaf_alloc AS SELECT * FROM leaf",
+			"DROP VIEW leaf_alloc; DROP TABLE leaf"},
+	},
 	NoDatabase: "information_schem",
 	User: func(user, password, grant string) []string {
 		name := "'" + user + "'@'%'"

@@ -24,11 +24,18 @@
 //     broken connection or a timeout after that is an error, and the range, if there was
 //     one, is a gap.
 //   - Check refuses columns that are not integers: floating point would round.
+//   - The table is an ordinary one. Check asks the catalog, and refuses UNLOGGED ones, which
+//     are empty after a crash, TEMPORARY ones, views and foreign tables. It looks at partitions
+//     and heirs too.
 //
 // RemoveTag deletes the row, and needs the right DELETE for it; nothing else does. The table
 // does not remember the tag: whoever creates it again has to begin above all IDs in use.
 //
-// The package cannot detect a server that forgets what it committed: fsync has to be
-// on, and a standby that is promoted has to have everything that its primary
-// acknowledged.
+// Durability reports settings with which the server acknowledges commits before they are on
+// disk: fsync has to be on, and synchronous_commit must not be off. Reservations do not depend
+// on the latter, as said above, but those of Leaf's servers on the same rows do. These settings
+// do not make Check fail.
+//
+// The package cannot detect a server that forgets what it committed for another reason: a
+// standby that is promoted has to have everything that its primary acknowledged.
 package postgres

@@ -24,6 +24,8 @@ const (
 	invalidSchema        = "3F000"
 	insufficient         = "42501"
 	undefinedColumn      = "42703"
+	undefinedSetting     = "42704"
+	undefinedFunction    = "42883"
 	undefinedTable       = "42P01"
 	duplicateTable       = "42P07"
 	wrongObjectType      = "42809"

@@ -24,9 +24,17 @@ var backend = leaftest.Backend{
 	Dialect:  leaftest.Postgres,
 	IgnoreCase: "CREATE COLLATION IF NOT EXISTS nocase (provider = icu, locale = 'und-u-ks-level2', deterministic = false);" +
 		strings.Replace(official, "varchar(128)", "varchar(128) COLLATE nocase", 1),
-	NoKey:      "CREATE TABLE leaf_alloc (biz_tag varchar(128), max_id bigint, step int)",
-	Float:      "CREATE TABLE leaf_alloc (biz_tag varchar(128) PRIMARY KEY, max_id double precision NOT NULL, step int NOT NULL)",
-	Narrow:     "CREATE TABLE leaf_alloc (biz_tag varchar(128) PRIMARY KEY, max_id int NOT NULL, step int NOT NULL)",
+	NoKey:  "CREATE TABLE leaf_alloc (biz_tag varchar(128), max_id bigint, step int)",
+	Float:  "CREATE TABLE leaf_alloc (biz_tag varchar(128) PRIMARY KEY, max_id double precision NOT NULL, step int NOT NULL)",
+	Narrow: "CREATE TABLE leaf_alloc (biz_tag varchar(128) PRIMARY KEY, max_id int NOT NULL, step int NOT NULL)",
+	Forgetful: map[string][2]string{
+		"UNLOGGED": {strings.Replace(official, "TABLE", "UNLOGGED TABLE", 1), "DROP TABLE leaf_alloc"},
+		"UNLOGGED (part)": {"CREATE TABLE leaf_alloc (biz_tag varchar(128) PRIMARY KEY, max_id bigint, step int) PARTITION BY LIST (biz_tag);" +
+			"CREATE UNLOGGED TABLE part PARTITION OF leaf_alloc DEFAULT", "DROP TABLE leaf_alloc"},
+		"UNLOGGED (heir)": {official + "; CREATE UNLOGGED TABLE heir () INHERITS (leaf_alloc)", "DROP TABLE heir; DROP TABLE leaf_alloc"},
+		"a view": {strings.Replace(official, "leaf_alloc", "leaf", 1) + "; CREATE VIEW leaf_alloc AS SELECT * FROM leaf",
+			"DROP VIEW leaf_alloc; DROP TABLE leaf"},
+	},
 	NoDatabase: "no_such_database",
 	User: func(user, password, grant string) []string {
 		statements := []string{"CREATE USER " + user + " PASSWORD '" + password + "'"}

@@ -34,9 +34,10 @@ func (s *Store) Migrate(ctx context.Context) error {
 }
 
 // Check finds out whether the database can serve as a store: it answers, lets the user
-// in, has the table with its columns, and allows the user to read them and to write
-// max_id. If one of these is not so, the error is ErrSetup, or ErrNoTable, which wraps it;
-// any other error means that the database is away.
+// in, has the table with its columns, which is one that keeps what it is told, and allows the
+// user to read them and to write max_id. If one of these is not so, the error is ErrSetup, or
+// one that wraps it: ErrNoTable or a [store.UnsafeTableError]. Any other error means that the
+// database is away.
 //
 // The first Reserve does the same. If the table is altered afterwards, nobody notices.
 func (s *Store) Check(ctx context.Context) error {
@@ -54,6 +55,9 @@ func (s *Store) ensureChecked(ctx context.Context) error {
 
 func (s *Store) check(ctx context.Context) error {
 	if err := s.checkColumns(ctx); err != nil {
+		return err
+	}
+	if err := s.checkPersistence(ctx); err != nil {
 		return err
 	}
 	// Changes no row, but is refused to a user who may not change one.

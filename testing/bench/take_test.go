@@ -132,7 +132,7 @@ func filled(names []string) *allocator.Allocator {
 	}
 	alloc.Update(steps)
 	for _, name := range names {
-		alloc.Grant(name, store.Segment{First: 1, End: 1 << 50})
+		alloc.Grant(name, 0, store.Segment{First: 1, End: 1 << 50})
 	}
 	return alloc
 }

@@ -11,11 +11,11 @@ import (
 
 // launchInstalled installs a server from the distribution's packages, and starts it. A
 // program that was there already may have lacked something that they bring.
-func launchInstalled(k *kind) (server, endpoint, string, error) {
+func launchInstalled(k *kind, args []string) (server, endpoint, string, error) {
 	if err := aptInstall(k.packages); err != nil {
 		return nil, endpoint{}, "", err
 	}
-	return launchBinary(k)
+	return launchBinary(k, args)
 }
 
 // aptInstall installs packages, one test process at a time.

@@ -39,9 +39,9 @@ wait
 type fromBinary struct {
 	kind    *kind
 	program string
-	dir     string // holds data, log and socket
+	args    []string // additional ones
+	dir     string   // holds data, log and socket
 	at      endpoint
-	extra   []string // arguments of the server besides the usual ones
 
 	shell *exec.Cmd // nil while the server is killed
 	pipe  io.WriteCloser
@@ -49,13 +49,14 @@ type fromBinary struct {
 }
 
 // launchBinary starts a server from a program that is on the machine.
-func launchBinary(k *kind) (server, endpoint, string, error) {
+func launchBinary(k *kind, args []string) (server, endpoint, string, error) {
 	program := k.find()
 	if program == "" {
 		return nil, endpoint{}, "", fmt.Errorf("none of %s on this machine", strings.Join(k.binaries, ", "))
 	}
 	s, err := newFromBinary(k, program)
 	if err == nil {
+		s.args = args
 		if err = s.setUp(); err != nil {
 			s.remove()
 		}
@@ -168,8 +169,8 @@ func (s *fromBinary) start() error {
 var errGone = errors.New("the server ended")
 
 func (s *fromBinary) startOnce() error {
-	args := append([]string{"/bin/sh", "-c", supervise, "dbtest", s.dir}, s.kind.serve(s.program, s.dir, s.at.port)...)
-	cmd := s.command(append(args, s.extra...)...)
+	args := append([]string{"/bin/sh", "-c", supervise, "dbtest", s.dir}, slices.Concat(s.kind.serve(s.program, s.dir, s.at.port), s.args)...)
+	cmd := s.command(args...)
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		return err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/moby/moby/api/types/container"
@@ -26,7 +27,7 @@ type inContainer struct {
 
 // launchContainer starts a server in a container, on a port that stays the same when
 // it is started again.
-func launchContainer(k *kind) (_ server, _ endpoint, _ string, err error) {
+func launchContainer(k *kind, args []string) (_ server, _ endpoint, _ string, err error) {
 	defer func() {
 		if r := recover(); r != nil { // so testcontainers says that it finds no Docker
 			err = fmt.Errorf("docker: %v", r)
@@ -68,7 +69,7 @@ func launchContainer(k *kind) (_ server, _ endpoint, _ string, err error) {
 	c, err := testcontainers.Run(ctx, k.image,
 		testcontainers.WithExposedPorts(k.imgPort),
 		testcontainers.WithEnv(k.imgEnv),
-		testcontainers.WithCmd(k.imgCmd...),
+		testcontainers.WithCmd(slices.Concat(k.imgCmd, args)...),
 		testcontainers.WithHostConfigModifier(func(h *container.HostConfig) {
 			h.PortBindings = network.PortMap{exposed: {{HostIP: netip.IPv4Unspecified(), HostPort: port}}}
 		}),

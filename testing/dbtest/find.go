@@ -41,7 +41,7 @@ func (k *kind) shared(t testing.TB) *DB {
 			}
 			return
 		}
-		p.server, p.at, p.from, p.err = k.launch()
+		p.server, p.at, p.from, p.err = k.launch(nil)
 	})
 	if p.err != nil {
 		missing(t, k, p.err)
@@ -52,12 +52,12 @@ func (k *kind) shared(t testing.TB) *DB {
 	return d
 }
 
-// launch starts a server, in a container or from a binary. It stops when the process
-// ends, if not before.
-func (k *kind) launch() (server, endpoint, string, error) {
+// launch starts a server, in a container or from a binary, with additional arguments. It
+// stops when the process ends, if not before.
+func (k *kind) launch(args []string) (server, endpoint, string, error) {
 	var tried []error
-	for _, way := range []func(*kind) (server, endpoint, string, error){launchContainer, launchBinary, launchInstalled} {
-		s, at, from, err := way(k)
+	for _, way := range []func(*kind, []string) (server, endpoint, string, error){launchContainer, launchBinary, launchInstalled} {
+		s, at, from, err := way(k, args)
 		if err == nil {
 			if from, err = k.describe(from, at); err == nil {
 				return s, at, from, nil

@@ -32,7 +32,7 @@ func (k *kind) local(t testing.TB) *Local {
 	t.Helper()
 	s := k.folder(t)
 	if k == mysqlKind && isMariaDB(s.program) {
-		s.extra = []string{"--innodb-log-file-size=8M"} // it is copied
+		s.args = []string{"--innodb-log-file-size=8M"} // it is copied
 	}
 	if err := s.setUp(); err != nil {
 		t.Fatalf("%s: %v", s.program, err)

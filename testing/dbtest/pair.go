@@ -152,7 +152,7 @@ func (b *binlog) prepare(primary *fromBinary) error {
 // identify gives a server an ID of its own: it skips what comes from a server with the same.
 func (b *binlog) identify(s *fromBinary) {
 	b.started++
-	s.extra = []string{
+	s.args = []string{
 		fmt.Sprintf("--server-id=%d", b.started), "--log-bin=binlog", "--log-slave-updates", "--skip-slave-start",
 		"--innodb-log-file-size=8M", // it is copied
 	}

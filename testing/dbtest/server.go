@@ -22,9 +22,23 @@ func StartPostgres(t testing.TB) *Server {
 	return postgresKind.own(t)
 }
 
-func (k *kind) own(t testing.TB) *Server {
+// StartMySQLWith is [StartMySQL] with more arguments for the server, which override those of
+// this package.
+func StartMySQLWith(t testing.TB, args ...string) *Server {
 	t.Helper()
-	s, at, from, err := k.launch()
+	return mysqlKind.own(t, args...)
+}
+
+// StartPostgresWith is [StartPostgres] with more arguments for the server, which override those
+// of this package.
+func StartPostgresWith(t testing.TB, args ...string) *Server {
+	t.Helper()
+	return postgresKind.own(t, args...)
+}
+
+func (k *kind) own(t testing.TB, args ...string) *Server {
+	t.Helper()
+	s, at, from, err := k.launch(args)
 	if err != nil {
 		missing(t, k, err)
 	}

@@ -67,30 +67,46 @@ func (e *enrichment) killedAt(round int, server bool, text string) {
 	}
 }
 
-// TestEventsArriveOnceThoughEnricherIsPaused stops the enricher whose turn it is until
-// another one has taken over, and then lets it go on.
+// TestEventsArriveOnceThoughEnricherIsPaused stops the enricher whose turn it is before it
+// publishes a batch, or before the last message of one, until another one has taken over.
+// Then it goes on, and so does the batch.
 func TestEventsArriveOnceThoughEnricherIsPaused(t *testing.T) {
 	t.Parallel()
 	e := newEnrichment(t)
-	enrichers := []*process{e.start(e.ns.URL()), e.start(e.ns.URL())}
-	some := soak.Pick(1000, 5000)
-	for range soak.Pick(2, 5) {
+	var cutters []*cutter
+	var enrichers []*process
+	for range 2 {
+		c := startCutter(t, e.ns.URL())
+		cutters, enrichers = append(cutters, c), append(enrichers, e.start(c.url))
+	}
+	const some = 1000
+	for round := range soak.Pick(4, 10) {
 		e.publish(some)
-		var paused *process
-		natstest.Eventually(t, readyWithin, "an enricher has the turn", func() bool {
-			paused = e.owner(enrichers)
-			return paused != nil
+		text := []string{"Nats-Batch-Commit", "Nats-Batch-Id"}[round%2]
+		hits := []<-chan struct{}{cutters[0].arm(false, text), cutters[1].arm(false, text)}
+		e.publish(some)
+		var cut int
+		natstest.Eventually(t, readyWithin, "an enricher publishes a batch", func() bool {
+			select {
+			case <-hits[0]:
+				cut = 0
+			case <-hits[1]:
+				cut = 1
+			default:
+				return false
+			}
+			return true
 		})
+		paused := enrichers[cut]
 		paused.signal(syscall.SIGSTOP)
-		e.publish(some)
+		cutters[1-cut].arm(false, "") // whoever takes over is not cut
 		e.await(e.sent - e.arrived)
 		natstest.Eventually(t, readyWithin, "another one has the turn", func() bool {
 			p := e.owner(enrichers)
 			return p != nil && p != paused
 		})
-		e.publish(some)
+		cutters[cut].release()
 		paused.signal(syscall.SIGCONT)
-		e.publish(some)
 	}
 	e.checkAll()
 	for _, p := range enrichers {

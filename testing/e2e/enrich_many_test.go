@@ -13,7 +13,7 @@ import (
 // stopped and started all the time, and the server is restarted once.
 func TestEventsArriveOnceThroughCrashes(t *testing.T) {
 	t.Parallel()
-	total := soak.Pick(40_000, 250_000)
+	total := soak.Pick(50_000, 250_000)
 	e := newEnrichment(t)
 	var enrichers []*process
 	for range 3 {
@@ -26,7 +26,7 @@ func TestEventsArriveOnceThroughCrashes(t *testing.T) {
 	}()
 	began, restarted, killed, stopped := time.Now(), false, 0, 0
 	for last := uint64(0); last < uint64(total) && !t.Failed(); last = e.last("READY") {
-		time.Sleep(time.Duration(500+rand.IntN(2500)) * time.Millisecond)
+		time.Sleep(time.Duration(100+rand.IntN(500)) * time.Millisecond)
 		if !restarted && last > uint64(total/2) {
 			restarted = true
 			e.ns.Restart()

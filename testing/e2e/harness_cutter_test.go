@@ -10,7 +10,8 @@ import (
 
 // cutter is a proxy in front of a NATS server. Armed with a text, it passes on what comes
 // before the text in one direction, and then nothing in either: the client is cut off at
-// that very point, but does not notice until it is killed.
+// that very point, but does not notice until it is killed, or until release passes on what
+// was held back.
 type cutter struct {
 	url      string
 	target   string
@@ -20,6 +21,7 @@ type cutter struct {
 	toUs  bool // the text is looked for in what the server sends
 	text  []byte
 	hit   chan struct{} // closed when the text came by
+	last  *cutLink      // the one that was cut last
 	conns map[net.Conn]bool
 	wg    sync.WaitGroup
 }
@@ -63,16 +65,34 @@ func (c *cutter) accept() {
 		c.mu.Lock()
 		c.conns[client], c.conns[server] = true, true
 		c.mu.Unlock()
-		l := &cutLink{}
+		l := &cutLink{to: map[bool]net.Conn{true: client, false: server}, held: make(map[bool][]byte)}
 		c.wg.Go(func() { c.pass(l, client, server, false) })
 		c.wg.Go(func() { c.pass(l, server, client, true) })
 	}
 }
 
-// cutLink is one client's connection to the server.
+// cutLink is one client's connection to the server. Its maps have an entry for what the
+// server sends, true, and one for what the client sends.
 type cutLink struct {
-	mu  sync.Mutex
-	cut bool
+	to map[bool]net.Conn
+
+	mu   sync.Mutex
+	cut  bool
+	held map[bool][]byte // since the cut
+}
+
+// release passes on what was held back, and then everything again.
+func (c *cutter) release() {
+	c.mu.Lock()
+	l := c.last
+	c.mu.Unlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for server, data := range l.held {
+		_, _ = l.to[server].Write(data) // fails if the other side has hung up
+		delete(l.held, server)
+	}
+	l.cut = false
 }
 
 // pass copies from one side to the other. A text may come in two reads, so the end of the
@@ -94,10 +114,11 @@ func (c *cutter) pass(l *cutLink, from, to net.Conn, server bool) {
 	}
 }
 
-// allowed is how many bytes of data may pass.
-func (c *cutter) allowed(l *cutLink, server bool, before, data []byte) int {
+// allowed is how many bytes of data may pass. The rest is held back.
+func (c *cutter) allowed(l *cutLink, server bool, before, data []byte) (n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	defer func() { l.held[server] = append(l.held[server], data[n:]...) }()
 	if l.cut {
 		return 0
 	}
@@ -111,7 +132,7 @@ func (c *cutter) allowed(l *cutLink, server bool, before, data []byte) int {
 	if at < 0 {
 		return len(data)
 	}
-	l.cut, c.text = true, nil
+	l.cut, c.last, c.text = true, l, nil
 	close(c.hit)
 	return max(0, at-len(before))
 }

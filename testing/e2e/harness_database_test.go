@@ -119,6 +119,21 @@ func (p *process) logged(skip int) map[string]int {
 	return lines
 }
 
+// unsafeTestDatabase is how the warning begins that most databases of tests deserve: dbtest
+// tells them not to sync.
+const unsafeTestDatabase = "the database acknowledges commits before they are on disk"
+
+// complaints counts the warnings and errors that a process logged, by message.
+func (p *process) complaints() map[string]int {
+	lines := make(map[string]int)
+	for _, line := range logLine.FindAllStringSubmatch(p.stderr.String(), -1) {
+		if line[1] == "warn" || line[1] == "error" {
+			lines[line[2]]++
+		}
+	}
+	return lines
+}
+
 // after reports whether the process logged one message, if it ever did, before the
 // latest of another.
 func (p *process) after(message, other string) bool {

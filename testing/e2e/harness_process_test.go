@@ -39,6 +39,7 @@ type process struct {
 type settings struct {
 	binary string   // the race detector's, if empty
 	dir    string   // working directory
+	stdin  string
 	env    []string // NAME=value, in addition to neutralEnv
 }
 
@@ -52,6 +53,7 @@ func (s settings) launch(t testing.TB, args ...string) *process {
 	p.cmd = exec.Command(s.binary, args...)
 	p.cmd.Dir = s.dir
 	p.cmd.Env = append(neutralEnv(), s.env...)
+	p.cmd.Stdin = strings.NewReader(s.stdin)
 	p.cmd.Stdout, p.cmd.Stderr = &p.stdout, &p.stderr
 	p.cmd.SysProcAttr = dieWithParent
 
@@ -219,6 +221,23 @@ func (s settings) run(t testing.TB, args ...string) result {
 	p := s.launch(t, args...)
 	code := p.wait()
 	return result{code, p.stdout.String(), p.stderr.String()}
+}
+
+// runWith runs a command that reads from standard input.
+func (s settings) runWith(t testing.TB, stdin string, args ...string) result {
+	t.Helper()
+	s.stdin = stdin
+	return s.run(t, args...)
+}
+
+// mustRun runs a command that has to succeed.
+func (s settings) mustRun(t testing.TB, args ...string) result {
+	t.Helper()
+	r := s.run(t, args...)
+	if r.code != 0 {
+		t.Fatalf("idworker %s: exit code %d\n%s%s", strings.Join(args, " "), r.code, r.stdout, r.stderr)
+	}
+	return r
 }
 
 // must runs a command that has to succeed.

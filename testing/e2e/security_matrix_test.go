@@ -77,7 +77,7 @@ func subjects() []string {
 		"ids.segment.order", "ids.segment.invoice", "ids.segment.order.item", "ids.snowflake", "ids.snowflake.more", "ids.other",
 		"ids.load.X.order", "ids.reserve", "ids.grant.X", "ids.grant.X.more", "ids.enrich.ORDERS.ORDERS_READY", "ids.enrich.X.Y", "ids.enrich.>", "other.segment.order",
 		"ids.segment.*", "ids.segment.>", "ids.load.>", "ids.grant.*", "ids.grant.>", "ids.*", "ids.>", "*", ">",
-		"$KV.ids_tags.order", "$KV.ids_config.layout", "$KV.ids_config.clock", "$KV.ids_config.store", "$KV.ids_config.other",
+		"$KV.ids_tags.order", "$KV.ids_config.layout", "$KV.ids_config.clock_id", "$KV.ids_config.store", "$KV.ids_config.other",
 		"$KV.ids_workers.1", "$KV.ids_clock.1", "$KV.ids_segments.order", "$KV.ids_enrich.1", "$KV.other.key", "$KV.ids_segments.>", "$KV.>",
 		"orders.raw.1", "orders.ready.1", "orders.dead", "orders.other", "orders.>",
 		"$JS.API.INFO", "$JS.API.STREAM.LIST", "$JS.API.STREAM.NAMES", "$JS.API.SERVER.REMOVE", "$JS.API.META.LEADER.STEPDOWN",

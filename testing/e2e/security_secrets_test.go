@@ -265,7 +265,11 @@ func testSecrets(t *testing.T, login secretLogin, tag, dsn string, inFile bool) 
 	succeeds(s, args, "get", "order")
 	succeeds(s, args, "get", "--snowflake")
 	succeeds(s, args, "workers")
-	succeeds(stored, storeArgs, "doctor")
+	examined := stored.launch(t, append([]string{"doctor"}, storeArgs...)...)
+	if examined.wait(); strings.Count(examined.stdout.String(), "FAIL") != strings.Count(examined.stdout.String(), "FAIL  store durability: ") {
+		t.Errorf("doctor finds more than a database that does not sync:\n%s", examined.stdout.String())
+	}
+	spy.watches(examined)
 	enrich := s.launch(t, append([]string{"enrich", "--log-level", "debug", "--http", addresses[1],
 		"--from", "ORDERS", "--filter", "orders.raw.>", "--to", "orders.ready.>", "--id", "segment:order"}, args...)...)
 	natstest.Eventually(t, readyWithin, "the enricher runs", func() bool { return enrich.says("enriching\t") > 0 || enrich.hasEnded() })

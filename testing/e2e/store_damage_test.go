@@ -65,7 +65,7 @@ var folderTags = []string{"order", "invoice"}
 // folderSteps are small, so that many reservations are in the folder.
 var folderSteps = []string{"--max-step", "200", "--max-batch", "200", "--wait", "500ms"}
 
-// folder is a data folder and what was handed out from it.
+// folder has a data folder in it, with its witness beside it, and what was handed out from it.
 type folder struct {
 	t        *testing.T
 	settings settings
@@ -73,10 +73,13 @@ type folder struct {
 	highest  map[string]int64 // tag → highest ID
 }
 
+// dataIn is the data folder in a folder.
+func dataIn(path string) string { return filepath.Join(path, "data") }
+
 // live runs a server on the folder, takes IDs, and ends it.
 func (f *folder) live(end syscall.Signal) {
 	f.t.Helper()
-	server := f.settings.startServer(f.t, f.path, folderSteps...)
+	server := f.settings.startServer(f.t, dataIn(f.path), folderSteps...)
 	client := dial(f.t, server.url)
 	for _, tag := range folderTags {
 		if f.highest[tag] == 0 {
@@ -152,10 +155,10 @@ func (f *folder) try(d damage) (found []string, refused int) {
 		return []string{err.Error()}, 0
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	data := filepath.Join(dir, "data")
-	err = os.CopyFS(data, os.DirFS(f.path))
+	damaged := filepath.Join(dir, "damaged")
+	err = os.CopyFS(damaged, os.DirFS(f.path))
 	if err == nil {
-		err = d.do(data)
+		err = d.do(damaged)
 	}
 	if err != nil {
 		return []string{err.Error()}, 0
@@ -165,7 +168,7 @@ func (f *folder) try(d damage) (found []string, refused int) {
 		highest[tag] = id
 	}
 	for start := range starts {
-		what, refuses := f.start(data, highest)
+		what, refuses := f.start(dataIn(damaged), highest)
 		if refuses {
 			refused++
 		}

@@ -9,7 +9,6 @@ import (
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/testing/dbtest"
 	"github.com/idworker/idworker/testing/natstest"
-	"github.com/idworker/idworker/testing/soak"
 )
 
 // The load in these tests: a segment lasts for two seconds, so that one runs out while
@@ -37,9 +36,9 @@ type outage struct {
 
 // outagesOf lists what happens to a server and to the proxy in front of it.
 func outagesOf(d database, srv *dbtest.Server, proxy *dbtest.Proxy, leaf *leafServers) []outage {
-	// A soak pauses for longer than statements, the connection's own timeouts and the
-	// load stream, which drops events after 30 s, wait for anything.
-	paused := soak.Pick(6*time.Second, 35*time.Second)
+	// Longer than statements, the connection's own timeouts and the load stream wait for
+	// anything: events in it are dropped after 30 s.
+	const paused = 35 * time.Second
 	return []outage{
 		{name: "paused", begin: srv.Pause, end: srv.Resume, least: paused},
 		{name: "killed", begin: srv.Kill, end: srv.Restart},

@@ -19,6 +19,7 @@ import (
 type Store interface {
 	store.Store
 	Check(ctx context.Context) error
+	Durability(ctx context.Context) error
 	Migrate(ctx context.Context) error
 	Close() error
 }
@@ -39,6 +40,9 @@ type Backend struct {
 	NoKey      string // one without a key, and with NULLs
 	Float      string // one whose max_id is floating point
 	Narrow     string // one whose max_id has 32 bits
+
+	// Forgetful tables, by what the error says: statements that create and remove leaf_alloc.
+	Forgetful map[string][2]string
 
 	// User returns statements that make a user with a right on leaf_alloc, or with none,
 	// and as the last one what removes the user again.
@@ -63,6 +67,7 @@ func (b *Backend) Run(t *testing.T) {
 		{"UnusableRows", b.testUnusableRows},
 		{"ManyTags", b.testManyTags},
 		{"ColumnsThatCannotCount", b.testColumns},
+		{"TablesThatForget", b.testForgetful},
 		{"Migrate", b.testMigrate},
 		{"MalformedDSN", b.testMalformedDSN},
 		{"BadDatabases", b.testBadDatabases},

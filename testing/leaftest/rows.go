@@ -67,6 +67,9 @@ func (b *Backend) testUnusableRows(t *testing.T) {
 	if !errors.Is(err, store.ErrCorrupt) || !strings.Contains(err.Error(), `"null"`) {
 		t.Errorf("Tags: %v, want ErrCorrupt that names null", err)
 	}
+	if entries, all := store.Unreadable(err); all || len(entries) != 1 || entries[0].Tag != "null" {
+		t.Errorf("Tags: unreadable are %v, all of them: %t, want null and a row without a name", entries, all)
+	}
 	got := make(map[string]store.Tag)
 	for _, tag := range tags {
 		got[tag.Name] = tag
@@ -83,7 +86,7 @@ func (b *Backend) testUnusableRows(t *testing.T) {
 		if seg, err := s.Reserve(t.Context(), tag, 10); !errors.Is(err, want) {
 			t.Errorf("Reserve of %q: %v, %v, want %v", tag, seg, err, want)
 		}
-		if want == store.ErrExhausted { // a matter of the step
+		if errors.Is(want, store.ErrExhausted) { // a matter of the step
 			want = nil
 		}
 		for _, next := range []int64{1, 5000} {
@@ -157,6 +160,63 @@ func (b *Backend) testManyTags(t *testing.T) {
 	if seg, err := s.Reserve(t.Context(), "tag099999", 7); err != nil || seg.First != n {
 		t.Errorf("Reserve: %v, %v", seg, err)
 	}
+}
+
+// A table that forgets in a crash, or is none, is refused before anything is handed out from
+// it; and is accepted once it is mended.
+func (b *Backend) testForgetful(t *testing.T) {
+	db := b.Database(t)
+	for says, table := range b.Forgetful {
+		s := b.open(t, db.DSN(), "leaf_alloc")
+		create, drop := strings.Split(table[0], ";"), strings.Split(table[1], ";")
+		db.Exec(t, create...)
+		db.Exec(t, "INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('order', 1, 10)")
+		_, reserve := s.Reserve(t.Context(), "order", 10)
+		for call, err := range map[string]error{"Check": s.Check(t.Context()), "Reserve": reserve, "Raise": s.Raise(t.Context(), "order", 10)} {
+			var unsafe *store.UnsafeTableError
+			if !errors.Is(err, store.ErrSetup) || !errors.As(err, &unsafe) || !strings.Contains(unsafe.Kind, says) || !strings.Contains(err.Error(), "table leaf_alloc") {
+				t.Errorf("%s of a table that is %s: %v, want an UnsafeTableError", call, says, err)
+			}
+		}
+		t.Log(reserve)
+		if n := maxID(t, db, "order"); n != 1 {
+			t.Errorf("%s: max_id is %d, was 1", says, n)
+		}
+		db.Exec(t, drop...)
+		db.Exec(t, b.Shapes["official"], "INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('order', 1, 10)")
+		if seg, err := s.Reserve(t.Context(), "order", 10); err != nil || seg.First != 1 {
+			t.Errorf("Reserve from a table in place of one that was %s: %v, %v", says, seg, err)
+		}
+		db.Exec(t, "DROP TABLE leaf_alloc")
+	}
+}
+
+// Unsafe returns the settings that the store calls unsafe, with their values, and whether there
+// are some that it does not know.
+func Unsafe(t *testing.T, s Store) (settings map[string]string, unknown bool) {
+	t.Helper()
+	err := s.Durability(t.Context())
+	if err == nil {
+		return map[string]string{}, false
+	}
+	all := []error{err}
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		all = joined.Unwrap()
+	}
+	settings = make(map[string]string)
+	for _, err := range all {
+		mute(t, err)
+		var unsafe *store.UnsafeSettingError
+		switch {
+		case errors.As(err, &unsafe):
+			settings[unsafe.Setting] = unsafe.Value
+		case errors.Is(err, store.ErrSettingUnknown):
+			unknown = true
+		default:
+			t.Errorf("Durability: %v, want unsafe or unknown settings", err)
+		}
+	}
+	return settings, unknown
 }
 
 // Numbers that the column would round or cut off are never handed out.

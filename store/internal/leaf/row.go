@@ -107,20 +107,24 @@ func parseMaxID(maxID *string) (int64, error) {
 }
 
 // TagFromRow makes a tag of the three columns as they are, in bounds or not. The error
-// wraps store.ErrCorrupt.
+// wraps store.ErrCorrupt, and is a store.EntryError if the row has a name.
 func TagFromRow(bizTag, maxID, step *string) (store.Tag, error) {
 	if bizTag == nil {
 		return store.Tag{}, fmt.Errorf("%w: biz_tag is NULL", store.ErrCorrupt)
 	}
 	next, err := parseNumber("max_id", maxID)
 	if err != nil {
-		return store.Tag{}, fmt.Errorf("tag %.140q: %w", *bizTag, err)
+		return store.Tag{}, rowError(*bizTag, err)
 	}
 	configured, err := parseNumber("step", step)
 	if err != nil {
-		return store.Tag{}, fmt.Errorf("tag %.140q: %w", *bizTag, err)
+		return store.Tag{}, rowError(*bizTag, err)
 	}
 	return store.Tag{Name: *bizTag, Step: configured, Next: next}, nil
+}
+
+func rowError(bizTag string, err error) error {
+	return &store.EntryError{Tag: bizTag, Err: fmt.Errorf("tag %.140q: %w", bizTag, err)}
 }
 
 // parseNumber reads a column that may be NULL, or unsigned and beyond 2^63.

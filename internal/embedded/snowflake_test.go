@@ -1,0 +1,108 @@
+package embedded
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/idworker/idworker/internal/agreement"
+	"github.com/idworker/idworker/snowflake"
+	"github.com/idworker/idworker/snowflake/lease"
+)
+
+const (
+	testTTL   = time.Second
+	testAhead = 2 * time.Second
+	testSkew  = 200 * time.Millisecond
+)
+
+// issue leases a worker ID from a server, issues IDs, as far ahead of the clock as it may, and
+// returns the lowest and the highest timestamp.
+func issue(t *testing.T, s *Server, layout snowflake.Layout) (first, last int64) {
+	t.Helper()
+	conn, js, err := s.Connect()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if err := lease.Create(t.Context(), js, prefix, testTTL, 1); err != nil {
+		t.Fatal(err)
+	}
+	m, err := lease.Open(t.Context(), lease.Config{JS: js, Layout: layout, TTL: testTTL, MaxAhead: testAhead, MaxClockSkew: testSkew})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithTimeout(t.Context(), patience)
+	defer stop()
+	err = m.Run(ctx, func(state lease.State) {
+		if state.Generator == nil {
+			return
+		}
+		var all []snowflake.Range
+		for err == nil {
+			all, err = state.Generator.NextN(all, 1000)
+		}
+		if len(all) > 0 {
+			first, last = layout.Timestamp(all[0].First), layout.Timestamp(all[len(all)-1].Last)
+		}
+		stop()
+	})
+	if err != nil || last == 0 {
+		t.Fatalf("no IDs: %v", err)
+	}
+	return first, last
+}
+
+// TestSnowflakeAfterARestore: the fences of a clock bucket that was put back lie in the past, and
+// what worker IDs had given away since is forgotten. Once all of that is past, too, which takes
+// a lease, the lead over the clock and the clock's error after the last ID, no ID is
+// issued again, because a hold begins at the present time, if not later.
+func TestSnowflakeAfterARestore(t *testing.T) {
+	t.Parallel()
+	layout, err := snowflake.NewLayout(snowflake.LayoutSpec{
+		Epoch: time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC), Unit: time.Millisecond, Time: 55, Worker: 1, Sequence: 7,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := config(filepath.Join(t.TempDir(), "data"))
+	clocks := []string{lease.ClockBucketName(prefix), agreement.BucketName(prefix)}
+	s := start(t, cfg)
+	issue(t, s, layout)
+	s.Stop()
+	backup := filepath.Join(t.TempDir(), "backup")
+	if err := os.CopyFS(backup, os.DirFS(cfg.Folder)); err != nil {
+		t.Fatal(err)
+	}
+	s = start(t, cfg)
+	if err := s.Witness(t.Context(), clocks); err != nil {
+		t.Fatal(err)
+	}
+	var last int64
+	for range 3 {
+		_, last = issue(t, s, layout)
+	}
+	used := time.Now()
+	s.Stop()
+
+	remove(t, cfg.Folder)
+	copyFolder(t, cfg.Folder, backup)
+	if err := fails(t, cfg); !errors.Is(err, ErrDamaged) {
+		t.Fatalf("%v, want ErrDamaged", err)
+	}
+	cfg.Recover = true
+	s = start(t, cfg)
+	if err := s.Renew(t.Context(), clocks); err != nil {
+		t.Fatal(err)
+	}
+	s.Stop()
+	cfg.Recover = false
+
+	time.Sleep(time.Until(used.Add(testTTL + testAhead + testSkew))) // the rule
+	if first, _ := issue(t, start(t, cfg), layout); first <= last {
+		t.Errorf("DUPLICATE: an ID of time %d, after IDs up to %d", first, last)
+	}
+}

@@ -1,0 +1,151 @@
+package lease
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/idworker/idworker/internal/agreement"
+	"github.com/idworker/idworker/internal/pause"
+)
+
+// identityKey is a key of the clock bucket: a random number that the first worker wrote. The
+// config bucket says which one the installation's is. It is an entry like any other, and not
+// part of the stream's configuration, because whatever creates a bucket again, from a file or a
+// template, brings the configuration along but not the entries. It does not depend on who leads
+// the stream either, as the time of creation does.
+const identityKey = "identity"
+
+// A replica that lags may not have it yet.
+const (
+	identityAttempts = 10
+	identityPause    = 50 * time.Millisecond
+)
+
+// readIdentity returns the identity of the clock bucket, empty if it has none.
+func readIdentity(ctx context.Context, clocks bucket) (string, error) {
+	for range identityAttempts {
+		found, err := clocks.get(ctx, identityKey)
+		if !errors.Is(err, errAbsent) {
+			return string(found.value), err
+		}
+		pause.For(ctx, identityPause)
+	}
+	return "", ctx.Err()
+}
+
+// makeIdentity gives the clock bucket an identity, unless somebody else is faster, and returns
+// the one that it has.
+func makeIdentity(ctx context.Context, clocks bucket) (string, error) {
+	own := freshNumber()
+	_, err := clocks.update(ctx, identityKey, []byte(own), 0)
+	if err == nil {
+		return own, nil
+	}
+	found, readErr := readIdentity(ctx, clocks)
+	if found == "" {
+		return "", errors.Join(err, readErr)
+	}
+	return found, nil
+}
+
+// checkIdentity makes sure that the clock bucket is the installation's, and returns its
+// identity. One that was deleted and created again says that nothing was given away.
+func (m *Manager) checkIdentity(ctx context.Context, created time.Time) (string, error) {
+	installed, known, err := m.find(ctx, clockIDKey)
+	if err != nil {
+		return "", err
+	}
+	if !known {
+		if installed, err = m.installIdentity(ctx, created); err != nil {
+			return "", err
+		}
+	}
+	found, err := readIdentity(ctx, m.clocks)
+	if err == nil && found != installed {
+		err = m.clockLost(found, installed, clockIDKey)
+		if before, old, _ := m.find(ctx, clockKey); old && before != asText(created) {
+			err = m.clockLost(found, installed, clockIDKey, clockKey) // or it would be next
+		}
+	}
+	return found, err
+}
+
+// installIdentity makes the clock bucket that is there the installation's, and returns the
+// identity that the config bucket names then. Workers of before wrote down when the bucket was
+// created instead. If they did, it has to be that bucket.
+func (m *Manager) installIdentity(ctx context.Context, created time.Time) (string, error) {
+	own := asText(created)
+	before, known, err := m.find(ctx, clockKey)
+	if err != nil {
+		return "", err
+	}
+	if known && before != own {
+		return "", m.clockLost(own, before, clockKey)
+	}
+	identity, err := makeIdentity(ctx, m.clocks)
+	if err != nil {
+		return "", err
+	}
+	m.cfg.Log.Info("the clock bucket has an identity now, and is that of the installation",
+		zap.String("identity", identity), zap.Bool("taken_over", known))
+	return m.agree(ctx, clockIDKey, identity)
+}
+
+// asText writes down when the clock bucket was created.
+func asText(created time.Time) string { return created.UTC().Format(time.RFC3339Nano) }
+
+// clockLost says that the clock bucket is not the installation's, which the keys name.
+func (m *Manager) clockLost(found, installed string, keys ...string) error {
+	return &ClockLostError{
+		Found: found, Installed: installed,
+		StopFor: m.cfg.quiet(),
+		Bucket:  agreement.BucketName(m.cfg.Prefix), Keys: keys,
+	}
+}
+
+// quiet is after how long no IDs can be in use any more whose time lies ahead of any clock:
+// a fence reaches this far beyond the time at which it was written, if that clock was as far
+// ahead as it may be, and another one may be as far behind.
+func (c *Config) quiet() time.Duration { return c.TTL + c.MaxAhead + 2*c.MaxClockSkew }
+
+// checkForward makes sure that the stream of the clock bucket has not lost what is known to have
+// been in it, and returns its last sequence. The error is a *ClockBackError.
+func (c *ownClock) checkForward(ctx context.Context, read reading, known uint64) (uint64, error) {
+	if read.last >= known {
+		return read.last, nil
+	}
+	// Asked again: what is known may be younger than the answer.
+	again, err := c.askServer(ctx)
+	if err == nil && again.last < known {
+		err = &ClockBackError{Last: again.last, Known: known}
+	}
+	return again.last, err
+}
+
+// reachedBy is the highest sequence of the clock bucket's stream that any lease names. What it
+// says is true, even if the lease itself has expired meanwhile.
+func reachedBy(leases []record) (highest uint64) {
+	for _, r := range leases {
+		if v, err := decodeLease(r); err == nil {
+			highest = max(highest, v.Seq)
+		}
+	}
+	return highest
+}
+
+// waitAfterLoss makes a Manager that saw that the clock bucket went back seek no worker ID until
+// nobody can have any time that the bucket no longer knows of.
+func (m *Manager) waitAfterLoss(err error) {
+	var back *ClockBackError
+	if !errors.As(err, &back) || time.Now().Before(m.quietUntil) {
+		return
+	}
+	m.quietUntil = time.Now().Add(m.cfg.quiet())
+	m.quietErr = fmt.Errorf("no worker ID is claimed until %s: %w", m.quietUntil.UTC().Format(time.RFC3339), err)
+	m.cfg.Log.Error("the clock bucket went back: no worker ID is claimed until all time that it may have forgotten is past",
+		zap.Duration("for", m.cfg.quiet()), zap.Error(err))
+}

@@ -1,0 +1,359 @@
+package lease
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	natsserver "github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/idworker/idworker/internal/agreement"
+	"github.com/idworker/idworker/snowflake"
+	"github.com/idworker/idworker/testing/natstest"
+)
+
+// backup is a snapshot of a stream, as the server makes one for nats stream backup.
+type backup struct {
+	stream  string
+	request natsserver.JSApiStreamRestoreRequest
+	chunks  [][]byte
+}
+
+func ask(t *testing.T, conn *nats.Conn, subject string, request, response any) {
+	t.Helper()
+	data, err := json.Marshal(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reply, err := conn.Request(subject, data, 10*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(reply.Data, response); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func takeBackup(t *testing.T, conn *nats.Conn, stream string) backup {
+	t.Helper()
+	inbox := conn.NewInbox()
+	sub, err := conn.SubscribeSync(inbox)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var response natsserver.JSApiStreamSnapshotResponse
+	ask(t, conn, "$JS.API.STREAM.SNAPSHOT."+stream, natsserver.JSApiStreamSnapshotRequest{DeliverSubject: inbox, NoConsumers: true}, &response)
+	if response.Error != nil {
+		t.Fatal(response.Error)
+	}
+	b := backup{stream: stream, request: natsserver.JSApiStreamRestoreRequest{Config: *response.Config, State: *response.State}}
+	for {
+		chunk, err := sub.NextMsg(10 * time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(chunk.Data) == 0 {
+			return b
+		}
+		b.chunks = append(b.chunks, chunk.Data)
+		if chunk.Reply == "" {
+			continue
+		}
+		if err := chunk.Respond(nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// restore replaces the stream by the one that was backed up.
+func (b backup) restore(t *testing.T, conn *nats.Conn) {
+	t.Helper()
+	js, err := jetstream.New(conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := js.DeleteStream(t.Context(), b.stream); err != nil {
+		t.Fatal(err)
+	}
+	var response natsserver.JSApiStreamRestoreResponse
+	ask(t, conn, "$JS.API.STREAM.RESTORE."+b.stream, b.request, &response)
+	if response.Error != nil {
+		t.Fatal(response.Error)
+	}
+	for _, chunk := range append(b.chunks, nil) {
+		reply, err := conn.Request(response.DeliverSubject, chunk, 10*time.Second)
+		if err != nil || strings.Contains(string(reply.Data), `"error"`) {
+			t.Fatalf("%s, %v", reply.Data, err)
+		}
+	}
+}
+
+// TestClockBucketRestored to the state of some heartbeats ago: the holder notices and stops,
+// nobody claims while its lease says so, and when nothing can be in use any more that the
+// bucket has forgotten, service resumes by itself.
+func TestClockBucketRestored(t *testing.T) {
+	t.Parallel()
+	net := natstest.Start(t)
+	js := provision(t, net)
+	conn := net.Connect(t)
+	cfg := config(js)
+	cfg.MaxClockSkew = time.Second / 2
+	r := run(t, cfg)
+	g := r.waitHeld(t).Generator
+	old := takeBackup(t, conn, "KV_"+ClockBucketName(prefix))
+	hi := reserved(t, cfg)
+	natstest.Eventually(t, 5*testTTL, "some heartbeats", func() bool { return reserved(t, cfg).After(hi.Add(testTTL)) })
+	hi = reserved(t, cfg)
+	mustNext(t, g)
+
+	old.restore(t, conn)
+	var back *ClockBackError
+	if _, err := Open(t.Context(), cfg); !errors.As(err, &back) || !errors.Is(err, ErrClockLost) {
+		t.Errorf("another process: %v", err)
+	}
+	r.waitFor(t, ErrClockLost)
+	if _, err := g.Next(); !errors.Is(err, snowflake.ErrRevoked) {
+		t.Errorf("issues on: %v", err)
+	}
+	for _, s := range r.all() {
+		if errors.Is(s.Err, ErrClockLost) && !errors.As(s.Err, &back) {
+			t.Errorf("not told from a bucket that was replaced: %v", s.Err)
+		}
+	}
+	again := r.waitHeld(t)
+	if id := mustNext(t, again.Generator); again.Generator == g || !cfg.Layout.Time(id).After(hi) {
+		t.Errorf("goes on at %v; reserved was the time up to %v", cfg.Layout.Time(id), hi)
+	}
+}
+
+// TestOperatorDecides: with the keys deleted that the error names, the bucket that is there is
+// the installation's.
+func TestOperatorDecides(t *testing.T) {
+	for _, before := range []string{"", "2026-01-01T00:00:00Z"} { // what a worker of before wrote
+		t.Run(before, func(t *testing.T) {
+			net := natstest.Start(t)
+			js := provision(t, net)
+			kv, err := js.KeyValue(t.Context(), agreement.BucketName(prefix))
+			if err != nil {
+				t.Fatal(err)
+			}
+			mustOpen(t, config(js))
+			if before != "" { // it is no longer looked at
+				if _, err := kv.PutString(t.Context(), clockKey, before); err != nil {
+					t.Fatal(err)
+				}
+				mustOpen(t, config(js))
+			}
+			if err := js.DeleteKeyValue(t.Context(), ClockBucketName(prefix)); err != nil {
+				t.Fatal(err)
+			}
+			provision(t, net)
+			var lost *ClockLostError
+			for range 2 { // the first refusal changes nothing
+				_, err := Open(t.Context(), config(js))
+				if !errors.As(err, &lost) || lost.Found != "" || lost.Installed == "" || len(lost.Keys) != min(len(before), 1)+1 {
+					t.Fatalf("%+v", err)
+				}
+				if want := testTTL + snowflake.DefaultMaxAhead + 2*DefaultMaxClockSkew; lost.StopFor != want || lost.Keys[0] != clockIDKey {
+					t.Errorf("stop for %v, want %v; keys %v", lost.StopFor, want, lost.Keys)
+				}
+			}
+			for _, key := range lost.Keys {
+				if err := kv.Delete(t.Context(), key); err != nil {
+					t.Fatal(err)
+				}
+			}
+			mustOpen(t, config(js))
+		})
+	}
+}
+
+// TestTakeOverFromTheTimeOfCreation: an installation of workers that wrote down when the clock
+// bucket was created goes on if it is that one, and else does not. Then it has an identity, and
+// the time does not matter any more.
+func TestTakeOverFromTheTimeOfCreation(t *testing.T) {
+	js := provision(t, natstest.Start(t))
+	put := func(value string) {
+		t.Helper()
+		kv, err := js.KeyValue(t.Context(), agreement.BucketName(prefix))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := kv.PutString(t.Context(), clockKey, value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stream, err := js.Stream(t.Context(), "KV_"+ClockBucketName(prefix))
+	if err != nil {
+		t.Fatal(err)
+	}
+	created := stream.CachedInfo().Created
+	put(asText(created.Add(time.Nanosecond)))
+	for range 2 {
+		var lost *ClockLostError
+		if _, err := Open(t.Context(), config(js)); !errors.As(err, &lost) || !slices.Equal(lost.Keys, []string{clockKey}) {
+			t.Fatal(err)
+		}
+	}
+	put(asText(created))
+	mustOpen(t, config(js))
+	put(asText(created.Add(time.Hour)))
+	mustOpen(t, config(js))
+	if list, _, err := List(t.Context(), js, prefix); err != nil || len(list) != 0 {
+		t.Errorf("the identity is taken for a worker ID: %v, %v", list, err)
+	}
+}
+
+// rewind is what a restore does to a bucket; the returned function does it.
+func (s *fakeStore) rewind() func() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	last, versions := s.last, make(map[string][]record)
+	for key, v := range s.versions {
+		versions[key] = slices.Clone(v)
+	}
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.last, s.versions = last, versions
+	}
+}
+
+func heartbeat(t *testing.T, h *hold) error {
+	t.Helper()
+	time.Sleep(modelTTL / 3)
+	return h.renew(t.Context(), time.Now().Add(modelTTL))
+}
+
+// TestClockBucketGoesBack: everybody who can know notices, and nobody claims anything before
+// all time that was forgotten is past.
+func TestClockBucketGoesBack(t *testing.T) {
+	var back *ClockBackError
+	holder := func(t *testing.T) (*world, *process, *hold, func()) {
+		w := newWorld()
+		p := w.process("p", 1)
+		h, _, _ := faultyHold(t, p)
+		restore := w.clocks.rewind()
+		for range 2 {
+			if err := heartbeat(t, h); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return w, p, h, restore
+	}
+	t.Run("heartbeat", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			_, _, h, restore := holder(t)
+			restore()
+			hi := h.hi.Load()
+			if err := heartbeat(t, h); !errors.As(err, &back) || h.hi.Load() != hi {
+				t.Errorf("%v; hi was %d, is %d", err, hi, h.hi.Load())
+			}
+		})
+	})
+	t.Run("heartbeat, after others have written", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			w, _, h, restore := holder(t)
+			restore()
+			for i := range 10 {
+				_, _ = w.clocks.write(record{key: string(rune('a' + i)), value: []byte("x")}, 0)
+			}
+			hi, err := h.hi.Load(), error(nil)
+			for range maxBehind {
+				err = heartbeat(t, h)
+			}
+			if !errors.Is(err, ErrClockLost) || h.hi.Load() != hi {
+				t.Errorf("%v; hi was %d, is %d", err, hi, h.hi.Load())
+			}
+		})
+	})
+	t.Run("right before the fence is written", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld()
+			h, _, _ := faultyHold(t, w.process("p", 1))
+			restore := w.clocks.rewind() // of which the hold's entry is the last one
+			mustSeek(t, w.process("q", 2).manager())
+			if err := h.checkForward(t.Context(), reading{last: w.clocks.sequence()}); err != nil {
+				t.Fatal(err)
+			}
+			restore()
+			if err := h.writeHi(t.Context(), h.hi.Load()+1); !errors.As(err, &back) {
+				t.Errorf("a write was accepted at a sequence that had been reached: %v", err)
+			}
+		})
+	})
+	t.Run("claim", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			w, _, h, restore := holder(t)
+			restore()
+			m := w.process("q", 2).manager()
+			if _, err := m.seek(t.Context()); !errors.As(err, &back) || back.Known <= back.Last || back.Known > h.fence.reached {
+				t.Errorf("%v", err)
+			}
+		})
+	})
+	t.Run("service resumes", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld()
+			p := w.process("p", 1)
+			defer p.start(t.Context())()
+			time.Sleep(time.Minute)
+			restore := w.clocks.rewind()
+			time.Sleep(time.Minute)
+			old := p.holding()
+			mustNext(t, old)
+			restore()
+			p.w.mu.Lock()
+			p.w.wrong = nil
+			p.w.mu.Unlock()
+			time.Sleep(modelTTL)
+			if p.holding() != nil {
+				t.Fatal("goes on, although the bucket went back")
+			}
+			began := time.Now()
+			for p.holding() == nil {
+				time.Sleep(time.Second)
+			}
+			first := mustNext(t, p.holding())
+			if waited := time.Since(began); waited < p.ahead+2*p.skew-time.Second || waited > 2*modelTTL {
+				t.Errorf("waited %v", waited)
+			}
+			if w.layout.Timestamp(first) <= old.Last() {
+				t.Error("begins before the old one ended")
+			}
+		})
+	})
+}
+
+// TestStaleReplyIsNotALoss: an old answer about the stream is asked for again.
+func TestStaleReplyIsNotALoss(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		h, _, _ := faultyHold(t, w.process("p", 1))
+		h.clock.server = &staleServer{server: h.clock.server}
+		if err := heartbeat(t, h); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// staleServer gives an old answer first.
+type staleServer struct {
+	server
+	asked bool
+}
+
+func (s *staleServer) ask(ctx context.Context) (answer, error) {
+	a, err := s.server.ask(ctx)
+	if !s.asked {
+		s.asked, a.last = true, 0
+	}
+	return a, err
+}

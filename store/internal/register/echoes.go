@@ -1,0 +1,99 @@
+package register
+
+import (
+	"sync"
+
+	"github.com/idworker/idworker/store"
+)
+
+// Echoes tells the writes of this process from those of others, when a watch shows them. The
+// mark of a write may come before the write's answer, when nobody knows yet whose it is. So
+// the marks of a key wait while a write to it is under way. The zero value is ready for use.
+type Echoes struct {
+	mu   sync.Mutex
+	see  func(store.Mark) // nil while nobody watches
+	keys map[string]*key
+}
+
+// key is a key that this process has written.
+type key struct {
+	own     store.Mark // its latest write: only revision and end
+	writing int        // writes under way
+	waiting []store.Mark
+}
+
+// listen says who is told of marks, until stop is called.
+func (e *Echoes) listen(see func(store.Mark)) (stop func()) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.see = see
+	return func() {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		e.see = nil
+		for _, k := range e.keys {
+			k.waiting = nil
+		}
+	}
+}
+
+// begin says that a write to a key begins.
+func (e *Echoes) begin(name string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.keys == nil {
+		e.keys = make(map[string]*key)
+	}
+	if e.keys[name] == nil {
+		e.keys[name] = new(key)
+	}
+	e.keys[name].writing++
+}
+
+// end says that a write has ended; wrote is what it is known to have written, else empty. The
+// marks that have been waiting for it are told.
+func (e *Echoes) end(name string, wrote store.Mark) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	k := e.keys[name]
+	if wrote.Revision != 0 {
+		k.own = wrote
+	}
+	for i, mark := range k.waiting {
+		k.waiting[i].Own = mark.Own || k.wrote(mark)
+	}
+	if k.writing--; k.writing > 0 {
+		return // another one's mark may be among those that wait
+	}
+	for _, mark := range k.waiting {
+		e.tell(mark)
+	}
+	k.waiting = nil
+}
+
+// receive takes a mark from the watch.
+func (e *Echoes) receive(mark store.Mark) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	k := e.keys[mark.Tag]
+	if k != nil {
+		mark.Own = k.wrote(mark)
+		if k.writing > 0 {
+			k.waiting = append(k.waiting, mark)
+			return
+		}
+	}
+	e.tell(mark)
+}
+
+// wrote reports whether a mark is that of the latest write. A register that was put back uses
+// revisions again, so the end counts too: what this process wrote it had been given itself.
+func (k *key) wrote(mark store.Mark) bool {
+	return mark.Revision == k.own.Revision && mark.End == k.own.End
+}
+
+func (e *Echoes) tell(mark store.Mark) {
+	if e.see != nil {
+		e.see(mark)
+	}
+}

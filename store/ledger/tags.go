@@ -1,0 +1,77 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/idworker/idworker/store"
+)
+
+// CreateTag implements [store.Store].
+func (s *Store) CreateTag(ctx context.Context, tag store.Tag) error {
+	m, err := s.book.read(ctx, tag.Name)
+	switch {
+	case errors.Is(err, errNone):
+		return s.Store.CreateTag(ctx, tag)
+	case err != nil:
+		return fmt.Errorf("ledger, tag %s: %w", tag.Name, err)
+	case m.high > tag.Next && tag.Next >= 1 && tag.Step >= 1:
+		return s.refuseBelow(ctx, tag, m.high)
+	}
+	if err := s.Store.CreateTag(ctx, tag); err != nil {
+		return err
+	}
+	// So that nobody can create it again with a lower first ID, should the store forget it.
+	if err := s.bound.raise(ctx, tag.Name, tag.Next); err != nil {
+		return fmt.Errorf("tag %s was created, but its first ID could not be written to the ledger: %w", tag.Name, err)
+	}
+	return nil
+}
+
+// refuseBelow refuses a tag that would begin below what was granted. One that exists is just
+// that.
+func (s *Store) refuseBelow(ctx context.Context, tag store.Tag, high int64) error {
+	switch err := s.Store.Raise(ctx, tag.Name, 1); {
+	case err == nil:
+		return fmt.Errorf("tag %s: %w", tag.Name, store.ErrTagExists)
+	case !errors.Is(err, store.ErrNoTag):
+		return err
+	}
+	return &store.BelowError{Tag: tag.Name, First: tag.Next, Floor: high}
+}
+
+// Raise implements [store.Store]: the ledger first, then the store, see the package's doc. If the
+// ledger is lost, only the store is raised: that is how somebody decides from where on to count.
+func (s *Store) Raise(ctx context.Context, tag string, next int64) error {
+	if err := s.Store.Raise(ctx, tag, min(next, 1)); err != nil || next <= 1 { // is there such a tag?
+		return err
+	}
+	err := s.bound.raise(ctx, tag, next)
+	var lost *LostError
+	if err != nil && !errors.Is(err, errNone) && !errors.As(err, &lost) {
+		return fmt.Errorf("ledger, tag %s: %w", tag, err)
+	}
+	return s.Store.Raise(ctx, tag, next)
+}
+
+// RemoveTag implements [store.Store]. What the tag handed out is written to the ledger first.
+func (s *Store) RemoveTag(ctx context.Context, tag string) error {
+	tags, err := s.Store.Tags(ctx)
+	if err != nil && !errors.Is(err, store.ErrCorrupt) {
+		return err
+	}
+	for _, t := range tags {
+		if t.Name != tag || t.Next < 1 {
+			continue
+		}
+		if err := s.bound.raise(ctx, tag, t.Next); err != nil && !errors.Is(err, errNone) {
+			return fmt.Errorf("ledger, tag %s: %w", tag, err)
+		}
+		return s.Store.RemoveTag(ctx, tag)
+	}
+	if err != nil {
+		return err // it may be the one that cannot be read
+	}
+	return s.Store.RemoveTag(ctx, tag)
+}

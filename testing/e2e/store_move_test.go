@@ -1,0 +1,79 @@
+package e2e
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/testing/natstest"
+)
+
+// TestNoDuplicateWhileCountersMove follows "Moving the counters" of docs/operations.md, from
+// MySQL to JetStream, on to PostgreSQL and back to MySQL, while the workers go on. What the
+// procedure forbids is refused: importing while a loader runs, and a loader with the old store.
+func TestNoDuplicateWhileCountersMove(t *testing.T) {
+	t.Parallel()
+	const tag = "order"
+	mysql := databases[0].with(t, "'"+tag+"', 1, 2000")
+	postgres := databases[1].with(t)
+	ns := natstest.Start(t)
+	workers := []*process{
+		startWorker(t, ns.URL(), "--role", "worker", "--max-step", "4000", "--max-batch", "1000"),
+		startWorker(t, ns.URL(), "--role", "worker", "--max-step", "4000", "--max-batch", "1000"),
+	}
+	loader := on(mysql.DSN()).startWorker(t, ns.URL(), "--role", "loader", "--max-step", "4000", "--max-batch", "1000")
+	knownToAll(t, ns.URL(), tag, 2)
+	c := startCallers(t, ns.URL(), load{callers: 4, tags: []string{tag}, maxBatch: 100, timeout: 10 * time.Second, retry: canTryAgain})
+	more := func() {
+		t.Helper()
+		target := c.ledgers.ids() + 20_000
+		natstest.Eventually(t, readyWithin, "IDs are handed out", func() bool { return c.ledgers.ids() >= target })
+	}
+	more()
+
+	from := on(mysql.DSN())
+	for _, to := range []settings{{}, on(postgres.DSN()), on(mysql.DSN())} {
+		env := []string{"NATS_URL=" + ns.URL()}
+		old, next := settings{env: append(env, from.env...)}, settings{env: append(env, to.env...)}
+		file := filepath.Join(t.TempDir(), "tags.txt")
+		export := func() {
+			t.Helper()
+			r := old.mustRun(t, "tag", "export")
+			if err := os.WriteFile(file, []byte(r.stdout), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		export()
+		if r := next.run(t, "tag", "import", file); r.code == 0 || !strings.Contains(r.stderr, "counts in another store") {
+			t.Errorf("import into another store (%d): %s", r.code, r.stderr)
+		}
+		if r := next.run(t, "tag", "import", "--switch-store", file); r.code == 0 || !strings.Contains(r.stderr, "stop them all") {
+			t.Errorf("import while a loader runs (%d): %s", r.code, r.stderr)
+		}
+		loader.stop(syscall.SIGTERM)
+		export()
+		if to.env == nil { // counters in JetStream need their bucket
+			next.mustRun(t, "provision", "--part", "ids")
+		}
+		next.mustRun(t, "tag", "import", "--switch-store", file)
+		if r := old.run(t, "serve", "--role", "loader"); r.code == 0 || !strings.Contains(r.stderr, "counts in another store") {
+			t.Errorf("a loader with the old store (%d): %s", r.code, r.stderr)
+		}
+		loader = to.startWorker(t, ns.URL(), "--role", "loader", "--max-step", "4000", "--max-batch", "1000")
+		more()
+		from = to
+	}
+	c.finish()
+	c.ledgers.check(t)
+	for _, w := range workers {
+		w.stop(syscall.SIGTERM)
+	}
+}
+
+// canTryAgain reports whether a request failed only for want of IDs.
+func canTryAgain(err error) bool { return errors.Is(err, messages.ErrUnavailable) }
