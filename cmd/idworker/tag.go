@@ -80,6 +80,9 @@ func printable(name string) string {
 	return name
 }
 
+// defaultStep is that of a tag that is created without one.
+const defaultStep = 1000
+
 type tagCreateCmd struct {
 	installation `embed:""`
 	storeFlags   `embed:""`

@@ -24,6 +24,8 @@ type tagRaiseCmd struct {
 	All  bool   `help:"Raise every tag."`
 	Next int64  `help:"The first ID that is not handed out, from now on. A tag that is higher already stays." placeholder:"ID"`
 	By   int64  `help:"How many IDs to skip." placeholder:"N"`
+
+	offlineFlags `embed:""`
 }
 
 // check says which arguments do not go together.
@@ -36,9 +38,9 @@ func (r *tagRaiseCmd) check() error {
 	case r.All && r.Next > 0:
 		return &usageError{errors.New("--all goes with --by: every tag has a next ID of its own")}
 	case r.Tag != "":
-		return messages.CheckTag(r.Tag)
+		return errors.Join(messages.CheckTag(r.Tag), r.checkOffline())
 	}
-	return nil
+	return r.checkOffline()
 }
 
 // Run raises, and prints a line per tag.
@@ -49,6 +51,9 @@ func (r *tagRaiseCmd) Run(ctx context.Context, out output) error {
 	source, err := r.backend()
 	if err != nil {
 		return err
+	}
+	if r.Data != "" {
+		return r.raiseFolder(ctx, out, source, r.offlineFlags, r.By)
 	}
 	return r.withTags(ctx, source, func(ctx context.Context, t *tags.Tags) error {
 		if r.All {

@@ -39,7 +39,7 @@ type RecoverError struct {
 	Err             error // which of the two, and why
 }
 
-func (e *RecoverError) Error() string { return fmt.Sprintf("%v %s: %v", ErrFolder, e.Folder, e.Err) }
+func (e *RecoverError) Error() string { return fmt.Sprintf("%v: %s: %v", ErrFolder, e.Folder, e.Err) }
 
 // Unwrap makes it an [ErrFolder], and what it says.
 func (e *RecoverError) Unwrap() []error { return []error{ErrFolder, e.Err} }
