@@ -214,6 +214,9 @@ func (s *fromBinary) running() bool {
 func (s *fromBinary) command(args ...string) *exec.Cmd {
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Dir = s.dir
+	// MariaDB names temporary tables after its process ID, which is another's too in a /tmp
+	// that several containers share.
+	cmd.Env = append(os.Environ(), "TMPDIR="+s.dir)
 	// Not in the group to which a terminal sends its interrupt: the pipe ends it.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Credential: s.credential()}
 	return cmd

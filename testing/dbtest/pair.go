@@ -217,7 +217,7 @@ func (streaming) seed(_ context.Context, replica *fromBinary, primary endpoint) 
 	}
 	backup := replica.command(filepath.Join(filepath.Dir(program), "pg_basebackup"), "--pgdata="+replica.data(), "--write-recovery-conf",
 		"--checkpoint=fast", "--no-sync", "--wal-method=stream", "--host="+primary.host, "--port="+primary.port, "--username="+primary.user)
-	backup.Env = append(os.Environ(), "PGPASSWORD="+primary.password)
+	backup.Env = append(backup.Env, "PGPASSWORD="+primary.password)
 	if out, err := backup.CombinedOutput(); err != nil {
 		return fmt.Errorf("pg_basebackup: %w\n%s", err, out)
 	}

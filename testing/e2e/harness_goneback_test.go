@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -58,20 +59,31 @@ func startGone(t testing.TB, dsn string) *gone {
 	t.Helper()
 	ns := natstest.Start(t)
 	g := &gone{url: ns.URL(), granted: listen(t, ns.URL())}
-	step := strconv.Itoa(goneStep)
-	args := []string{"--max-step", step, "--max-batch", step, "--wait", goneWait.String(), "--tag-refresh", "1s"}
 	for range 2 {
-		g.loaders = append(g.loaders, on(dsn).startWorker(t, g.url, append(args, "--role", "loader")...))
-		g.workers = append(g.workers, startWorker(t, g.url, append(args, "--role", "worker")...))
+		g.loaders = append(g.loaders, on(dsn).launch(t, g.serve("loader")...))
+		g.workers = append(g.workers, settings{}.launch(t, g.serve("worker")...))
+	}
+	for _, p := range slices.Concat(g.workers, g.loaders) {
+		p.serving()
 	}
 	knownToAll(t, g.url, goneTag, len(g.workers))
 	g.load = startSteady(t, g.url, goneTag, goneRate)
 	return g
 }
 
+// serve is the command line of a process.
+func (g *gone) serve(role string) []string {
+	step := strconv.Itoa(goneStep)
+	return []string{
+		"serve", "--server", g.url, "--role", role, "--max-step", step, "--max-batch", step,
+		"--wait", goneWait.String(), "--tag-refresh", "1s",
+	}
+}
+
 // round has the store go back while callers ask for the tag of the round too. The function
-// makes the store forget, and returns when it took writes again. The round ends when as many
-// IDs were handed out since then as to pass everything twice that was lost.
+// makes the store forget, and returns when it took writes again. At that moment a worker joins
+// that has had nothing so far, and so would take anything. The round ends when as many IDs were
+// handed out since then as to pass everything twice that was lost.
 func (g *gone) round(t *testing.T, goBack func(tag string) (since time.Time, lost int64)) (noticed bool) {
 	t.Helper()
 	tag := roundTag(g.rounds)
@@ -80,6 +92,7 @@ func (g *gone) round(t *testing.T, goBack func(tag string) (since time.Time, los
 	natstest.Eventually(t, readyWithin, tag+" is served", func() bool { return load.ledger.ids.Load() > 4*goneStep })
 
 	since, lost := goBack(tag)
+	joined := settings{}.launch(t, g.serve("worker")...)
 	grants, always, own := g.granted.count(), g.load.count(), load.count()
 	resumed := max(g.grantedAgain(t, g.load, always, grants, since), g.grantedAgain(t, load, own, grants, since))
 	g.resumed = append(g.resumed, resumed)
@@ -87,8 +100,10 @@ func (g *gone) round(t *testing.T, goBack func(tag string) (since time.Time, los
 		t.Errorf("round %d: IDs were granted again %v after the store took writes, want %v", g.rounds, resumed, backAgain)
 	}
 	target := load.ledger.ids.Load() + 2*lost
+	joined.serving()
 	natstest.Eventually(t, time.Minute, "callers pass what was lost", func() bool { return load.ledger.ids.Load() >= target })
 	load.finish()
+	joined.stop(syscall.SIGTERM)
 	load.ledger.check(t)
 	g.replies = append(g.replies, repliesOf(load)...)
 	line := g.notice(tag)
@@ -168,7 +183,7 @@ func repliesOf(load *steady) (replies []reply) {
 func (g *gone) finish(t *testing.T, db *dbtest.DB) {
 	t.Helper()
 	g.load.finish()
-	for _, p := range append(g.workers, g.loaders...) {
+	for _, p := range slices.Concat(g.workers, g.loaders) {
 		if p.hasEnded() {
 			t.Errorf("idworker %s ended", p.name)
 		}
