@@ -185,7 +185,7 @@ func TestRefusesToStart(t *testing.T) {
 	net := natstest.Start(t)
 	s := newStore(t, net, 1)
 	conn := net.Connect(t)
-	_, err := conn.QueueSubscribe("ids.hello", "older", func(msg *nats.Msg) {
+	_, err := conn.QueueSubscribe("ids.hello", "older", func(*nats.Msg) {
 		if err := conn.Publish("ids.hello", helloOf("false")); err != nil {
 			t.Error(err)
 		}

@@ -49,9 +49,12 @@ var (
 	outageMetric   = describe("store_outage", "Whether the store is failing, 1 or 0.")
 	outagesMetric  = describe("store_outages_total", "Times that the store began to fail.")
 
-	conflictMetric   = describe("installation_conflict", "Whether the process has left the queue groups to another installation, 1 or 0.")
-	neighboursMetric = describe("foreign_processes_met_total", "Messages from processes of another installation on the same subjects, as they say who they are.")
-	foreignMetric    = describe("foreign_messages_total", "Load events and grants of another installation, which were dropped.", "kind")
+	conflictMetric    = describe("installation_conflict", "Whether the process has left the queue groups to another installation, 1 or 0.")
+	neighboursMetric  = describe("foreign_processes_met_total", "Messages from processes of another installation on the same subjects, as they say who they are.")
+	foreignMetric     = describe("foreign_messages_total", "Load events and grants of another installation, which were dropped.", "kind")
+	wentBackMetric    = describe("store_went_back_total", "Times that the store, or the register of what was granted, proved to have gone back.", "what")
+	ledgerMetric      = describe("ledger_grants_total", "Ranges granted by a loader with a ledger, by whether they are in it.", "recorded")
+	ledgerBurntMetric = describe("ledger_burnt_total", "Ranges that the store returned and the ledger did not let pass: below what was granted, or with an unknown outcome.")
 
 	leaseMetric    = describe("lease_held", "Whether a worker ID for snowflake IDs is held, 1 or 0.")
 	workerIDMetric = describe("lease_worker_id", "The worker ID that is held.")

@@ -74,6 +74,9 @@ func TestSnowflakeRequests(t *testing.T) {
 	if len(held) != 1 || held[0].Instance != w.Instance() {
 		t.Fatalf("worker IDs %+v, want one of %s", held, w.Instance())
 	}
+	if own := serviceStats(t, c).Installation; held[0].Installation != own {
+		t.Errorf("the lease is of installation %q, want %q", held[0].Installation, own)
+	}
 	layout := snowflake.Default()
 	for _, n := range []int64{1, 2, 4096, 10_000} { // the client checks that they are n, ascending
 		ranges, err := c.snowflake(n)

@@ -56,6 +56,9 @@ func TestInfoAndStats(t *testing.T) {
 	}
 
 	stats := serviceStats(t, c)
+	if id := info.Metadata["installation"]; id == "" || id != stats.Installation || stats.LeftFor != "" {
+		t.Errorf("the installation is %q in INFO and %q in STATS; left for %q", id, stats.Installation, stats.LeftFor)
+	}
 	if len(stats.Tags) != 1 || stats.Tags[0].Tag != "order" || stats.Tags[0].Left != 99 || stats.Active != 1 {
 		t.Errorf("STATS data is %+v", stats)
 	}

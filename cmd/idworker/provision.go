@@ -13,6 +13,7 @@ import (
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/messages/enrich"
 	"github.com/idworker/idworker/snowflake/lease"
+	"github.com/idworker/idworker/store/ledger"
 	"github.com/idworker/idworker/worker"
 )
 
@@ -76,12 +77,14 @@ func (p resourceFlags) check(prefix messages.Prefix) error {
 	return nil
 }
 
-// resources are what there is to make; counters only where JetStream is the store.
+// resources are what there is to make: counters where JetStream is the store, else the ledger.
 func (p resourceFlags) resources(prefix messages.Prefix, part part, kind backend.Kind) (all []resource.Resource) {
 	if part != partEnrich {
 		all = append(worker.Resources(prefix, p.Replicas), lease.Resources(prefix, p.LeaseTTL, p.Replicas)...)
 		if kind == backend.JetStream {
 			all = append(all, backend.CounterBucket(prefix, p.Replicas))
+		} else {
+			all = append(all, ledger.Bucket(prefix, p.Replicas))
 		}
 	}
 	if part != partIDs {

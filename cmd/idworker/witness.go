@@ -11,6 +11,7 @@ import (
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/snowflake/lease"
 	"github.com/idworker/idworker/store"
+	"github.com/idworker/idworker/store/ledger"
 	"github.com/idworker/idworker/worker"
 )
 
@@ -27,7 +28,7 @@ func registers(prefix messages.Prefix, source backend.Backend) []string {
 	if source.Kind() == backend.JetStream {
 		return source.Buckets(prefix)
 	}
-	return []string{string(prefix) + "_ledger"}
+	return []string{ledger.BucketName(prefix)}
 }
 
 // openWitnessedStore opens the segment store of a loader. With a witness of its own, which is

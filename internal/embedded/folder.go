@@ -97,7 +97,7 @@ func (d *data) used() (bool, error) {
 
 // readID reads the name in a folder, "" if there is none.
 func readID(f *folder.Folder) (string, error) {
-	id, err := os.ReadFile(f.File(idFile))
+	id, err := fs.ReadFile(os.DirFS(f.Path), idFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
 	}

@@ -9,8 +9,6 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/nats-io/nats.go/jetstream"
-
 	"github.com/idworker/idworker/internal/backend"
 	"github.com/idworker/idworker/internal/witness"
 	"github.com/idworker/idworker/messages"
@@ -22,7 +20,7 @@ import (
 const prefix = messages.DefaultPrefix
 
 // openStore opens the segment store of a server.
-func openStore(t *testing.T, s *Server) (*jetstreamstore.Store, jetstream.JetStream) {
+func openStore(t *testing.T, s *Server) *jetstreamstore.Store {
 	t.Helper()
 	conn, js, err := s.Connect()
 	if err != nil {
@@ -36,7 +34,7 @@ func openStore(t *testing.T, s *Server) (*jetstreamstore.Store, jetstream.JetStr
 	if err != nil {
 		t.Fatal(err)
 	}
-	return segments, js
+	return segments
 }
 
 // handedOut is the end of what was handed out of each tag; no reservation may begin below it.
@@ -71,7 +69,7 @@ func restored(t *testing.T) (Config, handedOut) {
 	cfg.Counter = backend.Counter
 	given := make(handedOut)
 	s := start(t, cfg)
-	segments, _ := openStore(t, s)
+	segments := openStore(t, s)
 	create(t, segments, "order")
 	create(t, segments, "idle")
 	given.reserve(t, segments, "order", 3)
@@ -81,14 +79,14 @@ func restored(t *testing.T) (Config, handedOut) {
 		t.Fatal(err)
 	}
 	s = start(t, cfg)
-	segments, js := openStore(t, s)
+	segments = openStore(t, s)
 	create(t, segments, "late")
 	if err := s.Witness(t.Context(), []string{jetstreamstore.BucketName(prefix)}); err != nil {
 		t.Fatal(err)
 	}
 	given.reserve(t, segments, "order", 50)
 	given.reserve(t, segments, "late", 5)
-	sees(t, cfg, js, given)
+	sees(t, cfg, given)
 	s.Stop()
 	remove(t, cfg.Folder)
 	copyFolder(t, cfg.Folder, backup)
@@ -96,7 +94,7 @@ func restored(t *testing.T) (Config, handedOut) {
 }
 
 // sees waits until the witness has noted all that was handed out.
-func sees(t *testing.T, cfg Config, js jetstream.JetStream, given handedOut) {
+func sees(t *testing.T, cfg Config, given handedOut) {
 	t.Helper()
 	dir := t.TempDir()
 	natstest.Eventually(t, patience, "all is noted", func() bool {
@@ -144,7 +142,7 @@ func TestRecover(t *testing.T) {
 		s.Stop()
 	}
 	s := start(t, cfg)
-	segments, _ := openStore(t, s)
+	segments := openStore(t, s)
 	lost, err := s.Lost(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -161,7 +159,7 @@ func TestRecover(t *testing.T) {
 	cfg.Recover = false
 	for range 2 {
 		s := start(t, cfg)
-		segments, _ := openStore(t, s)
+		segments := openStore(t, s)
 		if err := s.Witness(t.Context(), bucket); err != nil {
 			t.Fatal(err)
 		}
@@ -182,7 +180,7 @@ func TestRecoverWithoutAWitness(t *testing.T) {
 	}
 	cfg.Recover = true
 	s := start(t, cfg)
-	segments, _ := openStore(t, s)
+	segments := openStore(t, s)
 	if lost, err := s.Lost(t.Context()); lost != nil || err != nil {
 		t.Fatalf("%v, %v", lost, err)
 	}
@@ -195,7 +193,7 @@ func TestRecoverWithoutAWitness(t *testing.T) {
 	s.Stop()
 	cfg.Recover = false
 	s = start(t, cfg)
-	segments, _ = openStore(t, s)
+	segments = openStore(t, s)
 	given.reserve(t, segments, "order", 5)
 	s.Stop()
 	remove(t, filepath.Join(cfg.Folder, "jetstream"))
@@ -222,7 +220,7 @@ func TestRecoverRefuses(t *testing.T) {
 // TestRaiseAll never lowers, and says when the numbers are used up.
 func TestRaiseAll(t *testing.T) {
 	s := start(t, config(t.TempDir()))
-	segments, _ := openStore(t, s)
+	segments := openStore(t, s)
 	create(t, segments, "order")
 	next := func() int64 {
 		list, err := segments.Tags(t.Context())

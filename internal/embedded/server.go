@@ -127,7 +127,7 @@ func (s *Server) Lost(ctx context.Context) (lost *witness.ForgotError, err error
 //
 // Snowflake IDs: the times that worker IDs had given away since the data's state are not known
 // any more. They may be served again once all of them are past, that is longer after the last
-// one was served than a lease, the lead over the clock and a clock's error take together.
+// one was served than a lease, the lead over the clock and twice a clock's error take together.
 func (s *Server) Renew(ctx context.Context, buckets []string) error {
 	conn, js, err := s.Connect()
 	if err != nil {

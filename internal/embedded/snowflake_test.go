@@ -58,7 +58,7 @@ func issue(t *testing.T, s *Server, layout snowflake.Layout) (first, last int64)
 
 // TestSnowflakeAfterARestore: the fences of a clock bucket that was put back lie in the past, and
 // what worker IDs had given away since is forgotten. Once all of that is past, too, which takes
-// a lease, the lead over the clock and the clock's error after the last ID, no ID is
+// a lease, the lead over the clock and twice the clock's error after the last ID, no ID is
 // issued again, because a hold begins at the present time, if not later.
 func TestSnowflakeAfterARestore(t *testing.T) {
 	t.Parallel()
@@ -101,7 +101,7 @@ func TestSnowflakeAfterARestore(t *testing.T) {
 	s.Stop()
 	cfg.Recover = false
 
-	time.Sleep(time.Until(used.Add(testTTL + testAhead + testSkew))) // the rule
+	time.Sleep(time.Until(used.Add(testTTL + testAhead + 2*testSkew))) // the rule
 	if first, _ := issue(t, start(t, cfg), layout); first <= last {
 		t.Errorf("DUPLICATE: an ID of time %d, after IDs up to %d", first, last)
 	}

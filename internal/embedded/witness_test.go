@@ -127,6 +127,10 @@ func TestDamage(t *testing.T) {
 			remove(t, WitnessOf(f))
 			remove(t, filepath.Join(f, idFile))
 		}, says: "nothing is in", error: ErrNoWitness},
+		"no witness but one of an older version, from before": {do: func(t *testing.T, f string) {
+			remove(t, WitnessOf(f))
+			write(t, filepath.Join(f, "b.witness"), "1 x\n")
+		}, says: "nothing is in", error: ErrNoWitness},
 		"the witness of another folder": {do: func(t *testing.T, f string) {
 			remove(t, filepath.Join(WitnessOf(f), idFile))
 			write(t, filepath.Join(WitnessOf(f), idFile), "another\n")
@@ -147,11 +151,11 @@ func TestDamage(t *testing.T) {
 					want = ErrDamaged
 				}
 				err := fails(t, config(folder))
-				var recover *RecoverError
-				if !errors.Is(err, ErrFolder) || !errors.Is(err, want) || !strings.Contains(err.Error(), test.says) || !errors.As(err, &recover) {
+				var refused *RecoverError
+				if !errors.Is(err, ErrFolder) || !errors.Is(err, want) || !strings.Contains(err.Error(), test.says) || !errors.As(err, &refused) {
 					t.Fatalf("%v, want %v and %q", err, want, test.says)
 				}
-				if recover.Folder != folder || recover.Witness != WitnessOf(folder) || !strings.Contains(err.Error(), folder) {
+				if refused.Folder != folder || refused.Witness != WitnessOf(folder) || !strings.Contains(err.Error(), folder) {
 					t.Errorf("%v does not name the folder", err)
 				}
 			}

@@ -29,6 +29,8 @@ type Holding struct {
 	Since     time.Time     // by the holder's clock
 	Heartbeat time.Time     // the last one, by the server's clock
 	ClockDiff time.Duration // how far the holder's clock was ahead of the server's then
+
+	Installation string // the holder's; empty too if its version does not say it
 }
 
 // Held reports whether somebody leases the worker ID.
@@ -93,7 +95,7 @@ func joinRecords(l snowflake.Layout, leases, clocks []record) ([]Holding, error)
 			broken = append(broken, err)
 			continue
 		}
-		h.Instance, h.Host, h.Since = e.Instance, e.Host, e.Since
+		h.Instance, h.Host, h.Since, h.Installation = e.Instance, e.Host, e.Since, e.Installation
 		h.ClockDiff = time.UnixMilli(e.Clock).Sub(r.created)
 	}
 	for _, r := range clocks {

@@ -154,7 +154,10 @@ func TestOperatorDecides(t *testing.T) {
 			if err := js.DeleteKeyValue(t.Context(), ClockBucketName(prefix)); err != nil {
 				t.Fatal(err)
 			}
-			provision(t, net)
+			// Somebody makes it again: Create does not.
+			if _, err := js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: ClockBucketName(prefix)}); err != nil {
+				t.Fatal(err)
+			}
 			var lost *ClockLostError
 			for range 2 { // the first refusal changes nothing
 				_, err := Open(t.Context(), config(js))

@@ -45,10 +45,16 @@ func (s *Store) Keep(ctx context.Context) {
 	}
 }
 
-// Check makes sure that the ledger can be used: it is there, safe, and the one that the
-// installation has. Errors: a [*LostError], durability.ErrUnsafe.
+// Check makes sure that the ledger can be used: it is safe, and the one that the installation
+// has, if it has one yet. Errors: a [*LostError], durability.ErrUnsafe.
 func (s *Store) Check(ctx context.Context) error {
-	_, err := s.bound.open(ctx)
+	bucket, err := s.bound.find(ctx)
+	if err == nil {
+		err = s.bound.checkIdentity(ctx, bucket)
+	}
+	if errors.Is(err, errNone) {
+		return nil
+	}
 	return err
 }
 

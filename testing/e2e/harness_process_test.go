@@ -37,8 +37,8 @@ type process struct {
 
 // settings are how a process is started, apart from its arguments.
 type settings struct {
-	binary string   // the race detector's, if empty
-	dir    string   // working directory
+	binary string // the race detector's, if empty
+	dir    string // working directory
 	stdin  string
 	env    []string // NAME=value, in addition to neutralEnv
 }

@@ -112,8 +112,8 @@ func (b Bucket) Write(ctx context.Context, key string, value []byte, revision ui
 	written, err := b.KV.Update(ctx, key, value, revision)
 	var wrote store.Mark
 	if err == nil {
-		wrote.Revision = written
-		wrote.End, _, _ = b.Decode(value) // it was encoded a moment ago
+		wrote, _ = b.mark(key, value, written, false) // it was encoded a moment ago
+		wrote.Own, wrote.Answer = true, true
 	}
 	b.Echoes.end(key, wrote)
 	return written, err

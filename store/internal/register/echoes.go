@@ -17,7 +17,7 @@ type Echoes struct {
 
 // key is a key that this process has written.
 type key struct {
-	own     store.Mark // its latest write: only revision and end
+	own     store.Mark // its latest write
 	writing int        // writes under way
 	waiting []store.Mark
 }
@@ -50,14 +50,15 @@ func (e *Echoes) begin(name string) {
 	e.keys[name].writing++
 }
 
-// end says that a write has ended; wrote is what it is known to have written, else empty. The
-// marks that have been waiting for it are told.
+// end says that a write has ended; wrote is what it is known to have written, else empty. That
+// is told first, and then the marks that have been waiting for it.
 func (e *Echoes) end(name string, wrote store.Mark) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	k := e.keys[name]
 	if wrote.Revision != 0 {
 		k.own = wrote
+		e.tell(wrote) // a watch of a stream that was put back would not show it
 	}
 	for i, mark := range k.waiting {
 		k.waiting[i].Own = mark.Own || k.wrote(mark)
