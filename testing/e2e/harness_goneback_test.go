@@ -22,7 +22,7 @@ const (
 	goneLoss  = 20  // commits of each tag that are lost, at least
 	goneWait  = 500 * time.Millisecond
 	goneTag   = "order"         // asked for all the time
-	backAgain = 5 * time.Second // until IDs are granted again once the store takes writes
+	backAgain = 5 * time.Second // until IDs are granted again once the store is in reach
 )
 
 // wentBack is what a loader logs that has noticed it.
@@ -31,7 +31,7 @@ const wentBack = "the store went back"
 // gone is an installation whose database goes back: two workers and two loaders, and callers
 // who ask all the time.
 type gone struct {
-	url              string
+	url, dsn         string
 	granted          *grants
 	workers, loaders []*process
 	load             *steady
@@ -58,10 +58,10 @@ func insertGone(t testing.TB, d database, db *dbtest.DB, rounds int) {
 func startGone(t testing.TB, dsn string) *gone {
 	t.Helper()
 	ns := natstest.Start(t)
-	g := &gone{url: ns.URL(), granted: listen(t, ns.URL())}
+	g := &gone{url: ns.URL(), dsn: dsn, granted: listen(t, ns.URL())}
 	for range 2 {
-		g.loaders = append(g.loaders, on(dsn).launch(t, g.serve("loader")...))
-		g.workers = append(g.workers, settings{}.launch(t, g.serve("worker")...))
+		g.loaders = append(g.loaders, g.launch(t, "loader"))
+		g.workers = append(g.workers, g.launch(t, "worker"))
 	}
 	for _, p := range slices.Concat(g.workers, g.loaders) {
 		p.serving()
@@ -71,42 +71,59 @@ func startGone(t testing.TB, dsn string) *gone {
 	return g
 }
 
-// serve is the command line of a process.
-func (g *gone) serve(role string) []string {
+// launch starts a process. A worker is not told the store.
+func (g *gone) launch(t testing.TB, role string) *process {
 	step := strconv.Itoa(goneStep)
-	return []string{
-		"serve", "--server", g.url, "--role", role, "--max-step", step, "--max-batch", step,
-		"--wait", goneWait.String(), "--tag-refresh", "1s",
+	s := settings{}
+	if role == "loader" {
+		s = on(g.dsn)
 	}
+	return s.launch(t, "serve", "--server", g.url, "--role", role, "--max-step", step, "--max-batch", step,
+		"--wait", goneWait.String(), "--tag-refresh", "1s")
 }
 
-// round has the store go back while callers ask for the tag of the round too. The function
-// makes the store forget, and returns when it took writes again. At that moment a worker joins
-// that has had nothing so far, and so would take anything. The round ends when as many IDs were
-// handed out since then as to pass everything twice that was lost.
-func (g *gone) round(t *testing.T, goBack func(tag string) (since time.Time, lost int64)) (noticed bool) {
+// goingBack is how a store goes back.
+type goingBack struct {
+	// forget makes it lose commits, and leaves it out of reach. It returns how many IDs of a tag
+	// had been reserved in these.
+	forget func(tag string) (lost int64)
+
+	back func() // brings it into reach
+}
+
+// round has the store go back while callers ask for the tag of the round too. In the meantime
+// a worker and a loader join that have had nothing so far, and so would take and give anything.
+// The round ends when as many IDs were handed out since then as to pass everything twice that
+// was lost. It reports whether a loader noticed it.
+func (g *gone) round(t *testing.T, c goingBack) (noticed bool) {
 	t.Helper()
 	tag := roundTag(g.rounds)
 	g.rounds++
 	load := startSteady(t, g.url, tag, goneRate)
 	natstest.Eventually(t, readyWithin, tag+" is served", func() bool { return load.ledger.ids.Load() > 4*goneStep })
 
-	since, lost := goBack(tag)
-	joined := settings{}.launch(t, g.serve("worker")...)
+	lost := c.forget(tag)
+	joined := []*process{g.launch(t, "worker"), g.launch(t, "loader")}
+	for _, p := range joined {
+		p.serving()
+	}
+	since := time.Now()
+	c.back()
 	grants, always, own := g.granted.count(), g.load.count(), load.count()
 	resumed := max(g.grantedAgain(t, g.load, always, grants, since), g.grantedAgain(t, load, own, grants, since))
 	g.resumed = append(g.resumed, resumed)
 	if resumed > backAgain {
-		t.Errorf("round %d: IDs were granted again %v after the store took writes, want %v", g.rounds, resumed, backAgain)
+		t.Errorf("round %d: IDs were granted again %v after the store was in reach, want %v", g.rounds, resumed, backAgain)
 	}
 	target := load.ledger.ids.Load() + 2*lost
-	joined.serving()
 	natstest.Eventually(t, time.Minute, "callers pass what was lost", func() bool { return load.ledger.ids.Load() >= target })
 	load.finish()
-	joined.stop(syscall.SIGTERM)
+	for _, p := range joined {
+		p.stop(syscall.SIGTERM)
+	}
 	load.ledger.check(t)
 	g.replies = append(g.replies, repliesOf(load)...)
-	line := g.notice(tag)
+	line := notice(tag, append(joined, g.loaders...))
 	t.Logf("round %d: %d IDs of %s lost, granted again after %v; %s", g.rounds, lost, tag, resumed.Round(time.Millisecond), line)
 	return line != ""
 }
@@ -144,9 +161,9 @@ func inAny(list []loads.Grant, tag string, id int64) bool {
 	return false
 }
 
-// notice is the line in which a loader says that it noticed the loss of a tag.
-func (g *gone) notice(tag string) string {
-	for _, l := range g.loaders {
+// notice is the line in which one of the processes says that it noticed the loss of a tag.
+func notice(tag string, loaders []*process) string {
+	for _, l := range loaders {
 		if lines := l.errors(wentBack, fmt.Sprintf("%q: %q", "tag", tag)); len(lines) > 0 {
 			return lines[0]
 		}

@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"testing"
-	"time"
 
 	"github.com/idworker/idworker/testing/dbtest"
 	"github.com/idworker/idworker/testing/natstest"
@@ -30,17 +29,18 @@ func testFailover(t *testing.T, d database) {
 
 	for range rounds {
 		pair.Follow()
-		noticed := g.round(t, func(tag string) (time.Time, int64) {
-			lost := func(tag string) int64 { return maxID(t, pair.DB, tag) - maxID(t, pair.Replica(), tag) }
-			pair.Cut()
-			natstest.Eventually(t, readyWithin, "the replica lags", func() bool {
-				return lost(tag) >= goneLoss*goneStep && lost(goneTag) >= goneLoss*goneStep
-			})
-			n := lost(tag)
-			pair.FailOver()
-			promoted := time.Now()
-			proxy.Switch(pair.Addr())
-			return promoted, n
+		noticed := g.round(t, goingBack{
+			forget: func(tag string) int64 {
+				lost := func(tag string) int64 { return maxID(t, pair.DB, tag) - maxID(t, pair.Replica(), tag) }
+				pair.Cut()
+				natstest.Eventually(t, readyWithin, "the replica lags", func() bool {
+					return lost(tag) >= goneLoss*goneStep && lost(goneTag) >= goneLoss*goneStep
+				})
+				n := lost(tag)
+				pair.FailOver()
+				return n
+			},
+			back: func() { proxy.Switch(pair.Addr()) },
 		})
 		if !noticed {
 			t.Errorf("no loader logged that the store went back")

@@ -29,21 +29,23 @@ func testDatabasePutBack(t *testing.T, d database) {
 	g := startGone(t, srv.DSN())
 
 	for range rounds {
-		noticed := g.round(t, func(tag string) (time.Time, int64) {
-			srv.Kill()
-			srv.SaveData()
-			srv.Restart()
-			saved := time.Now()
-			had := map[string]int64{tag: maxID(t, srv.DB, tag), goneTag: maxID(t, srv.DB, goneTag)}
-			lost := func(tag string) int64 { return maxID(t, srv.DB, tag) - had[tag] }
-			natstest.Eventually(t, readyWithin, "the copy is old", func() bool {
-				return time.Since(saved) >= age && lost(tag) >= goneLoss*goneStep && lost(goneTag) >= goneLoss*goneStep
-			})
-			n := lost(tag)
-			srv.Kill()
-			srv.RestoreData()
-			srv.Restart()
-			return time.Now(), n
+		noticed := g.round(t, goingBack{
+			forget: func(tag string) int64 {
+				srv.Kill()
+				srv.SaveData()
+				srv.Restart()
+				saved := time.Now()
+				had := map[string]int64{tag: maxID(t, srv.DB, tag), goneTag: maxID(t, srv.DB, goneTag)}
+				lost := func(tag string) int64 { return maxID(t, srv.DB, tag) - had[tag] }
+				natstest.Eventually(t, readyWithin, "the copy is old", func() bool {
+					return time.Since(saved) >= age && lost(tag) >= goneLoss*goneStep && lost(goneTag) >= goneLoss*goneStep
+				})
+				n := lost(tag)
+				srv.Kill()
+				srv.RestoreData()
+				return n
+			},
+			back: srv.Restart,
 		})
 		if !noticed {
 			t.Errorf("no loader logged that the store went back")
@@ -85,19 +87,21 @@ func testDidNotSync(t *testing.T, d database) {
 
 	var lost int64
 	for range rounds {
-		g.round(t, func(tag string) (time.Time, int64) {
-			from := maxID(t, srv.DB, tag)
-			natstest.Eventually(t, readyWithin, "commits are made", func() bool {
-				return maxID(t, srv.DB, tag)-from >= goneLoss*goneStep
-			})
-			had := maxID(t, srv.DB, tag)
-			srv.Kill()
-			proxy.Refuse() // until it is known what was lost
-			srv.Restart()
-			n := max(0, had-maxID(t, srv.DB, tag))
-			lost += n
-			proxy.Accept()
-			return time.Now(), n
+		g.round(t, goingBack{
+			forget: func(tag string) int64 {
+				from := maxID(t, srv.DB, tag)
+				natstest.Eventually(t, readyWithin, "commits are made", func() bool {
+					return maxID(t, srv.DB, tag)-from >= goneLoss*goneStep
+				})
+				had := maxID(t, srv.DB, tag)
+				srv.Kill()
+				proxy.Refuse() // until it is known what was lost
+				srv.Restart()
+				n := max(0, had-maxID(t, srv.DB, tag))
+				lost += n
+				return n
+			},
+			back: proxy.Accept,
 		})
 	}
 	g.finish(t, srv.DB)

@@ -78,7 +78,7 @@ func testTwoTables(t *testing.T, dsns []string) {
 	begin := time.Now()
 	c := startCallers(t, ns.URL(), load{callers: 4, tags: []string{twiceTag}, maxBatch: 10, timeout: 5 * time.Second, retry: unavailable})
 	natstest.Eventually(t, soak.Pick(time.Minute, 10*time.Minute), "IDs are handed out", func() bool {
-		return c.ledgers.ids() >= soak.Pick[int64](10_000, 500_000) || t.Failed()
+		return c.ledgers.ids() >= soak.Pick[int64](5_000, 500_000) || t.Failed()
 	})
 	replies := c.finish()
 	took := time.Since(begin)
