@@ -54,7 +54,13 @@ func launchBinary(k *kind, args []string) (server, endpoint, string, error) {
 	if program == "" {
 		return nil, endpoint{}, "", fmt.Errorf("none of %s on this machine", strings.Join(k.binaries, ", "))
 	}
-	s, err := newFromBinary(k, program, args)
+	s, err := newFromBinary(k, program)
+	if err == nil {
+		s.args = args
+		if err = s.setUp(); err != nil {
+			s.remove()
+		}
+	}
 	if err != nil {
 		return nil, endpoint{}, "", fmt.Errorf("%s: %w", program, err)
 	}
@@ -86,36 +92,51 @@ func versionIn(path string) int {
 	return 0
 }
 
-func newFromBinary(k *kind, program string, args []string) (*fromBinary, error) {
+// newFromBinary makes the folder of a server that is not installed in it yet.
+func newFromBinary(k *kind, program string) (*fromBinary, error) {
 	// Short, and open to another user: sockets have short names, and PostgreSQL
 	// refuses to run as root.
 	dir, err := os.MkdirTemp("", "dbtest")
 	if err != nil {
 		return nil, err
 	}
-	s := &fromBinary{kind: k, program: program, args: args, dir: dir}
-	if err := s.setUp(); err != nil {
-		s.remove()
-		return nil, err
+	s := &fromBinary{kind: k, program: program, dir: dir, at: endpoint{host: "127.0.0.1", user: "root", password: password}}
+	if k == postgresKind {
+		s.at.user = "postgres"
+	}
+	if owner := s.credential(); owner != nil {
+		if err := os.Chown(dir, int(owner.Uid), int(owner.Gid)); err != nil {
+			s.remove()
+			return nil, err
+		}
 	}
 	return s, nil
 }
 
+// setUp installs the server and starts it.
 func (s *fromBinary) setUp() error {
-	if owner := s.credential(); owner != nil {
-		if err := os.Chown(s.dir, int(owner.Uid), int(owner.Gid)); err != nil {
-			return err
-		}
+	if err := s.install(); err != nil {
+		return err
 	}
-	install := s.command(s.kind.install(s.program, s.dir)...)
-	if out, err := install.CombinedOutput(); err != nil {
-		return fmt.Errorf("%s: %w\n%s", install, err, out)
+	return s.startSomewhere()
+}
+
+// install fills the data folder.
+func (s *fromBinary) install() error {
+	return s.run(s.kind.install(s.program, s.dir)...)
+}
+
+// run runs a command as the server's user, to its end.
+func (s *fromBinary) run(args ...string) error {
+	cmd := s.command(args...)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w\n%s", cmd, err, out[max(0, len(out)-2000):])
 	}
-	s.at = endpoint{host: "127.0.0.1", user: "root", password: password}
-	if s.kind == postgresKind {
-		s.at.user = "postgres"
-	}
-	var err error
+	return nil
+}
+
+// startSomewhere starts the server on a free port, which it keeps.
+func (s *fromBinary) startSomewhere() (err error) {
 	for range 3 { // somebody may take the port first
 		if s.at.port, err = freePort(); err != nil {
 			return err
@@ -193,6 +214,9 @@ func (s *fromBinary) running() bool {
 func (s *fromBinary) command(args ...string) *exec.Cmd {
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Dir = s.dir
+	// MariaDB names temporary tables after its process ID, which is another's too in a /tmp
+	// that several containers share.
+	cmd.Env = append(os.Environ(), "TMPDIR="+s.dir)
 	// Not in the group to which a terminal sends its interrupt: the pipe ends it.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Credential: s.credential()}
 	return cmd

@@ -61,6 +61,13 @@ func (d *DB) Exec(t testing.TB, statements ...string) {
 	}
 }
 
+// dropIdle closes the idle connections of the pool: their server is gone, which a driver may
+// notice only when it has sent the next statement.
+func (d *DB) dropIdle() {
+	d.sql.SetMaxIdleConns(0)
+	d.sql.SetMaxIdleConns(2) // the default
+}
+
 // MySQL returns an empty database on a MySQL or MariaDB server.
 func MySQL(t testing.TB) *DB {
 	t.Helper()

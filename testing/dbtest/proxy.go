@@ -19,15 +19,15 @@ import (
 // three functions, and cuts a connection after a number of bytes, not between a statement
 // and its answer.
 type Proxy struct {
-	t      testing.TB
-	target string
-	addr   string // where it listens
+	t    testing.TB
+	addr string // where it listens
 
 	delay     atomic.Int64 // time.Duration
 	statement atomic.Pointer[[]byte]
 	cuts      atomic.Int64
 
 	mu       sync.Mutex
+	target   string       // the server's address
 	listener net.Listener // nil while connections are refused
 	conns    map[net.Conn]bool
 	wg       sync.WaitGroup
@@ -66,9 +66,23 @@ func (p *Proxy) Refuse() {
 		_ = p.listener.Close()
 		p.listener = nil
 	}
+	p.closeConns()
+}
+
+// closeConns closes all connections; the caller holds mu.
+func (p *Proxy) closeConns() {
 	for c := range p.conns {
 		_ = c.Close()
 	}
+}
+
+// Switch closes all connections and leads new ones to another server, as a name or an address
+// does that follows the primary.
+func (p *Proxy) Switch(target string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.target = target
+	p.closeConns()
 }
 
 // Accept opens the port again.
@@ -105,14 +119,15 @@ func (l *link) close() {
 
 func (p *Proxy) serve(client net.Conn) {
 	defer func() { _ = client.Close() }()
-	server, err := net.Dial("tcp", p.target)
+	target := p.where()
+	server, err := net.Dial("tcp", target)
 	if err != nil {
 		return
 	}
 	l := &link{client: client, server: server}
 	defer l.close()
 	defer p.leave(client, server)
-	if !p.enter(client, server) {
+	if !p.enter(target, client, server) {
 		return
 	}
 	var both sync.WaitGroup
@@ -121,14 +136,20 @@ func (p *Proxy) serve(client net.Conn) {
 	both.Wait()
 }
 
-// enter reports whether connections are accepted still.
-func (p *Proxy) enter(conns ...net.Conn) bool {
+func (p *Proxy) where() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.target
+}
+
+// enter reports whether connections to the target are accepted still.
+func (p *Proxy) enter(target string, conns ...net.Conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, c := range conns {
 		p.conns[c] = true
 	}
-	return p.listener != nil
+	return p.listener != nil && p.target == target
 }
 
 func (p *Proxy) leave(conns ...net.Conn) {

@@ -47,6 +47,15 @@ func (k *kind) own(t testing.TB, args ...string) *Server {
 	return &Server{DB: k.create(t, at), t: t, server: s}
 }
 
+// Beside makes an empty database on this server that has the same name as one on another.
+func (s *Server) Beside(other *DB) *DB {
+	s.t.Helper()
+	s.Exec(s.t, "CREATE DATABASE "+other.name)
+	d := &DB{kind: s.kind, at: s.at, name: other.name}
+	d.sql = s.kind.open(s.t, s.kind.dsn(d.at, d.name))
+	return d
+}
+
 // Pause freezes the server: connections stay open, and nothing answers.
 func (s *Server) Pause() {
 	s.t.Helper()
@@ -63,6 +72,7 @@ func (s *Server) Resume() {
 func (s *Server) Kill() {
 	s.t.Helper()
 	s.must("kill", s.server.kill())
+	s.dropIdle()
 }
 
 // Restart starts a killed server again, on its port and its data, and returns when it

@@ -23,11 +23,13 @@ type database struct {
 	find  func(testing.TB) *dbtest.DB     // empty, on a shared server
 	start func(testing.TB) *dbtest.Server // the test's own
 	raise string                          // part of the statement that reserves
+	local func(testing.TB) *dbtest.Local  // the test's own, on this machine
+	pair  func(testing.TB) *dbtest.Pair   // two of them, one of which is the other's replica
 }
 
 var databases = []database{
-	{leaftest.MySQL, "MySQL", dbtest.MySQL, dbtest.StartMySQL, "LAST_INSERT_ID(max_id + "},
-	{leaftest.Postgres, "PostgreSQL", dbtest.Postgres, dbtest.StartPostgres, "SET max_id = max_id + $2"},
+	{leaftest.MySQL, "MySQL", dbtest.MySQL, dbtest.StartMySQL, "LAST_INSERT_ID(max_id + ", dbtest.StartLocalMySQL, dbtest.StartMariaDBPair},
+	{leaftest.Postgres, "PostgreSQL", dbtest.Postgres, dbtest.StartPostgres, "SET max_id = max_id + $2", dbtest.StartLocalPostgres, dbtest.StartPostgresPair},
 }
 
 // eachDatabase runs a test on all of them, one after the other.

@@ -1,0 +1,89 @@
+package dbtest
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+// Local is a server of the test's own that runs on this machine, so that its data folder can
+// be put back to an older state.
+type Local struct {
+	*Server
+	here *fromBinary
+}
+
+// StartLocalMySQL runs MariaDB or MySQL from the machine's binary.
+func StartLocalMySQL(t testing.TB) *Local {
+	t.Helper()
+	return mysqlKind.local(t)
+}
+
+// StartLocalPostgres runs PostgreSQL from the machine's binary.
+func StartLocalPostgres(t testing.TB) *Local {
+	t.Helper()
+	return postgresKind.local(t)
+}
+
+func (k *kind) local(t testing.TB) *Local {
+	t.Helper()
+	s := k.folder(t)
+	if k == mysqlKind && isMariaDB(s.program) {
+		s.args = []string{"--innodb-log-file-size=8M"} // it is copied
+	}
+	if err := s.setUp(); err != nil {
+		t.Fatalf("%s: %v", s.program, err)
+	}
+	return &Local{&Server{DB: k.create(t, s.at), t: t, server: s}, s}
+}
+
+// folder makes the folder for a server from the machine's binary, which is removed with the
+// server when the test ends.
+func (k *kind) folder(t testing.TB) *fromBinary {
+	t.Helper()
+	program := k.find()
+	if program == "" {
+		if err := aptInstall(k.packages); err != nil {
+			missing(t, k, err)
+		}
+		program = k.find()
+	}
+	if program == "" {
+		missing(t, k, errors.New("no binary of the server"))
+	}
+	s, err := newFromBinary(k, program)
+	if err != nil {
+		t.Fatalf("%s: %v", program, err)
+	}
+	t.Cleanup(s.remove)
+	return s
+}
+
+// SaveData copies the data folder of a server that was killed.
+func (l *Local) SaveData() {
+	l.t.Helper()
+	l.must("save the data of", replaceFolder(l.here.data(), l.here.saved()))
+}
+
+// RestoreData puts the data folder of a server that was killed back to what SaveData copied.
+func (l *Local) RestoreData() {
+	l.t.Helper()
+	l.must("restore the data of", replaceFolder(l.here.saved(), l.here.data()))
+}
+
+func (s *fromBinary) data() string  { return filepath.Join(s.dir, "data") }
+func (s *fromBinary) saved() string { return filepath.Join(s.dir, "saved") }
+
+// replaceFolder makes a folder a copy of another one, with the same owners.
+func replaceFolder(from, to string) error {
+	if err := os.RemoveAll(to); err != nil {
+		return err
+	}
+	if out, err := exec.Command("cp", "-a", from, to).CombinedOutput(); err != nil {
+		return fmt.Errorf("cp: %w\n%s", err, out)
+	}
+	return nil
+}

@@ -1,0 +1,248 @@
+package dbtest
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Pair is a primary server and an asynchronous replica: what the primary has committed
+// reaches the replica later, or never. Both run on this machine. The embedded DB is that of
+// whichever server is the primary. Call its methods from the test's own goroutine.
+type Pair struct {
+	*DB
+	t       testing.TB
+	replica *DB
+	how     replication
+
+	servers map[*DB]*fromBinary
+	link    *Proxy // by way of which the replica reaches the primary
+}
+
+// replication is how a kind of server replicates.
+type replication interface {
+	// prepare is called when the first server is installed and not started yet.
+	prepare(primary *fromBinary) error
+
+	// seed makes the data of a replica, which does not run, and starts it, so that it
+	// follows the primary at that endpoint.
+	seed(ctx context.Context, replica *fromBinary, primary endpoint) error
+
+	// position is how far the primary has written.
+	position(ctx context.Context, primary *sql.DB) (string, error)
+
+	// reached returns nil when the replica has applied all up to a position.
+	reached(ctx context.Context, replica *sql.DB, position string) error
+
+	// promote makes the replica a primary, and returns when it takes writes.
+	promote(ctx context.Context, replica *sql.DB) error
+}
+
+// syncWithin is how long it may take until a replica has all that the primary had.
+const syncWithin = 30 * time.Second
+
+// StartMariaDBPair runs two MariaDB servers. The replica begins with [Pair.Follow].
+func StartMariaDBPair(t testing.TB) *Pair {
+	t.Helper()
+	return mysqlKind.pair(t, &binlog{})
+}
+
+// StartPostgresPair runs two PostgreSQL servers. The replica begins with [Pair.Follow].
+func StartPostgresPair(t testing.TB) *Pair {
+	t.Helper()
+	return postgresKind.pair(t, streaming{})
+}
+
+func (k *kind) pair(t testing.TB, how replication) *Pair {
+	t.Helper()
+	first, second := k.folder(t), k.folder(t)
+	if k == mysqlKind && !isMariaDB(first.program) {
+		missing(t, k, fmt.Errorf("%s is not MariaDB", first.program))
+	}
+	for _, step := range []func() error{
+		first.install,
+		func() error { return how.prepare(first) },
+		first.startSomewhere,
+	} {
+		if err := step(); err != nil {
+			t.Fatalf("%s: %v", first.program, err)
+		}
+	}
+	port, err := freePort()
+	if err != nil {
+		t.Fatal(err)
+	}
+	second.at.port = port
+	primary := k.create(t, first.at)
+	replica := &DB{kind: k, at: second.at, name: primary.name}
+	return &Pair{
+		DB: primary, t: t, replica: replica, how: how,
+		servers: map[*DB]*fromBinary{primary: first, replica: second},
+		link:    StartProxy(t, primary.Addr()),
+	}
+}
+
+// Replica is the database on the replica, to read from.
+func (p *Pair) Replica() *DB { return p.replica }
+
+// Follow makes the server that is not the primary a replica of it, whatever it was before, and
+// returns when it has all that the primary had.
+func (p *Pair) Follow() {
+	p.t.Helper()
+	p.link.Refuse()
+	p.link.Switch(p.Addr())
+	p.link.Accept()
+	at := p.at
+	at.host, at.port, _ = strings.Cut(p.link.Addr(), ":")
+	ctx, cancel := context.WithTimeout(p.t.Context(), syncWithin)
+	defer cancel()
+	p.must("seed the replica", p.how.seed(ctx, p.servers[p.replica], at))
+	p.replica.sql = p.kind.open(p.t, p.kind.dsn(p.replica.at, p.name))
+	position, err := p.how.position(ctx, p.sql)
+	p.must("ask the primary for its position", err)
+	p.must("bring the replica into sync", eventually(syncWithin, func() error {
+		return p.how.reached(ctx, p.replica.sql, position)
+	}))
+}
+
+// Cut ends the replication: what the primary commits from now on does not reach the replica.
+func (p *Pair) Cut() { p.link.Refuse() }
+
+// FailOver kills the primary, and promotes the replica. It returns when that takes writes; the
+// two have changed places then, and the killed one is down until Follow.
+func (p *Pair) FailOver() {
+	p.t.Helper()
+	p.link.Refuse()
+	p.must("kill the primary", p.servers[p.DB].kill())
+	ctx, cancel := context.WithTimeout(p.t.Context(), syncWithin)
+	defer cancel()
+	p.must("promote the replica", p.how.promote(ctx, p.replica.sql))
+	p.DB, p.replica = p.replica, p.DB
+}
+
+func (p *Pair) must(what string, err error) {
+	p.t.Helper()
+	if err != nil {
+		p.t.Fatalf("%s: %s: %v", p.kind.name, what, err)
+	}
+}
+
+// errBehind: the replica has not applied everything yet.
+var errBehind = errors.New("the replica is behind")
+
+// binlog is MariaDB's replication. Every replica begins with the data folder as it was
+// installed, and applies the whole binary log.
+type binlog struct {
+	template string // the installed folder
+	started  int    // replicas so far
+}
+
+func (b *binlog) prepare(primary *fromBinary) error {
+	b.template = primary.saved()
+	b.identify(primary)
+	return replaceFolder(primary.data(), b.template)
+}
+
+// identify gives a server an ID of its own: it skips what comes from a server with the same.
+func (b *binlog) identify(s *fromBinary) {
+	b.started++
+	s.args = []string{
+		fmt.Sprintf("--server-id=%d", b.started), "--log-bin=binlog", "--log-slave-updates", "--skip-slave-start",
+		"--innodb-log-file-size=8M", // it is copied
+	}
+}
+
+func (b *binlog) seed(ctx context.Context, replica *fromBinary, primary endpoint) error {
+	if err := replaceFolder(b.template, replica.data()); err != nil {
+		return err
+	}
+	b.identify(replica)
+	if err := replica.start(); err != nil {
+		return err
+	}
+	db, err := sql.Open(replica.kind.driver, strings.TrimPrefix(replica.kind.dsn(replica.at, ""), "mysql://"))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = db.Close() }()
+	_, err = db.ExecContext(ctx, fmt.Sprintf("CHANGE MASTER TO MASTER_HOST='%s', MASTER_PORT=%s, MASTER_USER='%s', MASTER_PASSWORD='%s',"+
+		" MASTER_LOG_FILE='binlog.000001', MASTER_LOG_POS=4, MASTER_USE_GTID=no, MASTER_CONNECT_RETRY=1", primary.host, primary.port, primary.user, primary.password))
+	if err == nil {
+		_, err = db.ExecContext(ctx, "START SLAVE")
+	}
+	return err
+}
+
+func (b *binlog) position(ctx context.Context, primary *sql.DB) (string, error) {
+	var file, position, do, ignore string
+	err := primary.QueryRowContext(ctx, "SHOW MASTER STATUS").Scan(&file, &position, &do, &ignore)
+	return fmt.Sprintf("'%s', %s", file, position), err
+}
+
+func (b *binlog) reached(ctx context.Context, replica *sql.DB, position string) error {
+	var events sql.NullInt64
+	err := replica.QueryRowContext(ctx, "SELECT MASTER_POS_WAIT("+position+", 1)").Scan(&events)
+	if err == nil && (!events.Valid || events.Int64 < 0) {
+		err = errBehind
+	}
+	return err
+}
+
+func (b *binlog) promote(ctx context.Context, replica *sql.DB) error {
+	_, err := replica.ExecContext(ctx, "STOP SLAVE")
+	if err == nil {
+		_, err = replica.ExecContext(ctx, "RESET SLAVE ALL")
+	}
+	return err
+}
+
+// streaming is PostgreSQL's replication. Every replica begins with a base backup.
+type streaming struct{}
+
+func (streaming) prepare(*fromBinary) error { return nil }
+
+func (streaming) seed(_ context.Context, replica *fromBinary, primary endpoint) error {
+	if err := os.RemoveAll(replica.data()); err != nil {
+		return err
+	}
+	program, err := filepath.EvalSymlinks(replica.program) // the others may be there alone
+	if err != nil {
+		return err
+	}
+	backup := replica.command(filepath.Join(filepath.Dir(program), "pg_basebackup"), "--pgdata="+replica.data(), "--write-recovery-conf",
+		"--checkpoint=fast", "--no-sync", "--wal-method=stream", "--host="+primary.host, "--port="+primary.port, "--username="+primary.user)
+	backup.Env = append(backup.Env, "PGPASSWORD="+primary.password)
+	if out, err := backup.CombinedOutput(); err != nil {
+		return fmt.Errorf("pg_basebackup: %w\n%s", err, out)
+	}
+	return replica.start()
+}
+
+func (streaming) position(ctx context.Context, primary *sql.DB) (lsn string, err error) {
+	err = primary.QueryRowContext(ctx, "SELECT pg_current_wal_lsn()::text").Scan(&lsn)
+	return lsn, err
+}
+
+func (streaming) reached(ctx context.Context, replica *sql.DB, position string) error {
+	var there bool
+	err := replica.QueryRowContext(ctx, "SELECT pg_last_wal_replay_lsn() >= '"+position+"'::pg_lsn").Scan(&there)
+	if err == nil && !there {
+		err = errBehind
+	}
+	return err
+}
+
+func (streaming) promote(ctx context.Context, replica *sql.DB) error {
+	var promoted bool
+	err := replica.QueryRowContext(ctx, "SELECT pg_promote()").Scan(&promoted)
+	if err == nil && !promoted {
+		err = errors.New("not promoted within a minute")
+	}
+	return err
+}

@@ -1,0 +1,61 @@
+package dbtest
+
+import (
+	"testing"
+)
+
+func count(t *testing.T, d *DB) (n int) {
+	t.Helper()
+	if err := d.SQL().QueryRowContext(t.Context(), "SELECT count(*) FROM t").Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// What the replica does not get is lost when it is promoted, and that again and again.
+func TestPromotedReplicaLacksWhatWasCut(t *testing.T) {
+	for name, start := range map[string]func(testing.TB) *Pair{"mariadb": StartMariaDBPair, "postgres": StartPostgresPair} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := start(t)
+			proxy := StartProxy(t, p.Addr())
+			p.Exec(t, "CREATE TABLE t (n INT)")
+			for round := range 3 {
+				p.Exec(t, "INSERT INTO t VALUES (1)")
+				p.Follow()
+				if n := count(t, p.Replica()); n != round+1 {
+					t.Fatalf("round %d: the replica has %d rows", round, n)
+				}
+				p.Cut()
+				p.Exec(t, "INSERT INTO t VALUES (2), (3)")
+				p.FailOver()
+				proxy.Switch(p.Addr())
+				through := p.kind.open(t, p.DSNVia(proxy))
+				var n int
+				if err := through.QueryRowContext(t.Context(), "SELECT count(*) FROM t").Scan(&n); err != nil || n != round+1 {
+					t.Errorf("round %d: after the failover %d rows, %v", round, n, err)
+				}
+			}
+		})
+	}
+}
+
+func TestDataFolderIsPutBack(t *testing.T) {
+	for name, start := range map[string]func(testing.TB) *Local{"mysql": StartLocalMySQL, "postgres": StartLocalPostgres} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := start(t)
+			s.Exec(t, "CREATE TABLE t (n INT)", "INSERT INTO t VALUES (1)")
+			s.Kill()
+			s.SaveData()
+			s.Restart()
+			s.Exec(t, "INSERT INTO t VALUES (2)")
+			s.Kill()
+			s.RestoreData()
+			s.Restart()
+			if n := count(t, s.DB); n != 1 {
+				t.Errorf("%d rows, want 1", n)
+			}
+		})
+	}
+}
