@@ -13,6 +13,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/testing/natstest"
 	"github.com/idworker/idworker/testing/soak"
 )
@@ -71,12 +72,16 @@ func TestDataFolderPutBack(t *testing.T) {
 	serve := func(data string) {
 		t.Helper()
 		server := startServer(t, data, folderSteps...)
+		client := dial(t, server.url)
 		for range 50 {
-			ranges, err := requestIDs(dial(t, server.url), "order", 100)
-			if err != nil {
-				t.Fatal(err)
-			}
-			load.ledgers["order"].add(ranges)
+			natstest.Eventually(t, readyWithin, "IDs", func() bool { // the machine may be busy
+				ranges, err := requestIDs(client, "order", 100)
+				if err != nil && !errors.Is(err, messages.ErrUnavailable) {
+					t.Fatal(err)
+				}
+				load.ledgers["order"].add(ranges)
+				return err == nil
+			})
 		}
 		load.ledgers.check(t)
 		server.stop(syscall.SIGTERM)
