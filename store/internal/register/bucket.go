@@ -37,7 +37,8 @@ func (b Bucket) Watch(ctx context.Context, see func(store.Mark), current func())
 		return err
 	}
 	defer w.Close()
-	defer b.Echoes.listen(see)()
+	watching, stop := b.Echoes.listen(see)
+	defer stop()
 	for {
 		entry, err := w.Next(ctx)
 		if err != nil {
@@ -49,7 +50,7 @@ func (b Bucket) Watch(ctx context.Context, see func(store.Mark), current func())
 		}
 		deleted := entry.Operation() != jetstream.KeyValuePut
 		if mark, err := b.mark(entry.Key(), entry.Value(), entry.Revision(), deleted); err == nil {
-			b.Echoes.receive(mark)
+			b.Echoes.receive(watching, mark)
 		}
 	}
 }
