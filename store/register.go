@@ -12,6 +12,7 @@ type Mark struct {
 	Step     int64  // the configured step, 0 if the register does not keep it
 	Revision uint64 // of the entry; a later write has a higher one
 	Own      bool   // this process wrote it, and knows that it did
+	Answer   bool   // it is the answer to that write; what the watch shows may come later
 
 	// Deleted says that the entry was deleted by hand, which a register may allow. It is no
 	// evidence that anything was lost.
@@ -29,8 +30,8 @@ type Register interface {
 	// that lags behind.
 	//
 	// A mark that this process wrote is not told before it is known to be its own: while a
-	// write is under way the marks of that tag wait for its outcome, and all that were
-	// waiting have been told when the call that wrote returns.
+	// write is under way the marks of that tag wait for its outcome. When the call that wrote
+	// returns, its own mark has been told, and then those that were waiting.
 	Watch(ctx context.Context, see func(Mark), current func()) error
 
 	// Mark reads the mark of a tag from where it is written. An entry that is gone has the

@@ -21,19 +21,26 @@
 //
 // The ledger protects against a store that goes back. Nothing in JetStream protects against a
 // register that does: a bucket that was restored, or deleted and made again. Only a memory
-// outside of it can tell. So while a register is watched, each of these is a suspicion:
+// outside of it can tell. So while a register is watched, each of these makes the loader open
+// the watch again and compare all marks with what was seen:
 //
 //   - its latest revision is lower than one that was seen,
 //   - it was made at another time,
-//   - the watch shows a mark with a higher revision and a lower end than the one before,
-//   - the watch is opened again, and shows a mark that is lower than seen before, or none.
+//   - the watch shows a mark with a higher revision and a lower end than the one before.
 //
 // None of them is proof. The watch may come from a replica that lags behind, and the time at
-// which a stream was made is known to differ between servers. The proof is what the leader
-// holds for a tag, asked twice: an end below one that was seen in the register. Then every tag
-// whose mark is lower than its floor is raised, in the register and in the store, which is
-// logged and counted once. Until that has succeeded it is tried again, and meanwhile the
-// floors keep what lies below from being granted.
+// which a stream was made is known to differ between servers. Proof is
+//
+//   - a write of this process whose revision is not above all those that were seen before it,
+//   - a latest revision that is lower than one that was seen, twice within a second,
+//   - what the leader holds for a tag, asked twice: an end below one that was seen in the register.
+//
+// From then on nothing is granted; the range behind the write that was the proof is burnt, too.
+// Every tag whose mark is lower than seen is raised to its floor, in the register and in the
+// store. This is logged and counted once, and tried again until it succeeds. Then the loader
+// waits for another three seconds: every loader that lives notices within that time, stops as
+// well, and raises what it knows. A range that was granted just before the register went back
+// may be known to nobody else.
 //
 // The latest revision and the time are asked for every second, because a watch hangs on a
 // stream that was restored to an earlier state: it waits for revisions that are yet to come.

@@ -26,6 +26,9 @@ type Guard struct {
 	pass     int    // how many times the watch was opened
 	latest   uint64 // the highest revision that was seen
 	complete bool   // every mark of the register was seen, and has been since
+	hold     hold
+
+	alarm chan struct{} // somebody has to look
 }
 
 // memory is what is known of one tag.
@@ -37,7 +40,8 @@ type memory struct {
 	current  int64  // the end of the latest mark
 	revision uint64 // of the latest mark
 	step     int64
-	pass     int // in which the latest mark was seen
+	pass     int    // in which the latest mark was seen
+	own      uint64 // the revision of what this process wrote last
 }
 
 var _ store.Store = (*Guard)(nil)
@@ -48,7 +52,7 @@ func New(inner store.Store, name string, log *zap.Logger) *Guard {
 	if log == nil {
 		log = zap.NewNop()
 	}
-	g := &Guard{Store: inner, log: log.With(zap.String("store", name)), tags: make(map[string]*memory)}
+	g := &Guard{Store: inner, log: log.With(zap.String("store", name)), tags: make(map[string]*memory), alarm: make(chan struct{}, 1)}
 	g.register, _ = inner.(store.Register)
 	return g
 }
@@ -74,13 +78,35 @@ func (g *Guard) memory(tag string) *memory {
 	return m
 }
 
-func (g *Guard) floor(tag string) int64 {
+// recall returns what is known of a tag, and the highest revision of any that was seen.
+func (g *Guard) recall(tag string) (m memory, latest uint64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if m := g.tags[tag]; m != nil {
-		return m.floor
+	if known := g.tags[tag]; known != nil {
+		m = *known
 	}
-	return 0
+	return m, g.latest
+}
+
+func (g *Guard) floor(tag string) int64 {
+	m, _ := g.recall(tag)
+	return m.floor
+}
+
+// checkWrite looks at the revision of what this process has just written for a tag: a register
+// that did not go back gives it one that is higher than all that were seen before the write.
+func (g *Guard) checkWrite(tag string, before memory, latest uint64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	m := g.tags[tag]
+	if m == nil || m.own == before.own || m.own > latest {
+		return
+	}
+	g.hold.begin()
+	select {
+	case g.alarm <- struct{}{}:
+	default: // it rings
+	}
 }
 
 // reserveAttempts bounds how often a range that lies below is burnt in one call.
@@ -92,18 +118,22 @@ var errBelow = errors.New("the store returns IDs that were given away")
 func (g *Guard) Reserve(ctx context.Context, tag string, step int64) (store.Segment, error) {
 	var seg store.Segment
 	for range reserveAttempts {
-		before := g.floor(tag)
+		if err := g.checkHold(); err != nil {
+			return store.Segment{}, fmt.Errorf("tag %s: %w", tag, err)
+		}
+		before, latest := g.recall(tag)
 		var err error
 		if seg, err = g.Store.Reserve(ctx, tag, step); err != nil {
 			return store.Segment{}, err
 		}
+		g.checkWrite(tag, before, latest)
 		if g.admit(tag, seg) {
 			return seg, nil
 		}
-		if before > seg.First {
-			g.reportStore(tag, seg, before)
-			if err := g.Store.Raise(ctx, tag, before); err != nil {
-				return store.Segment{}, fmt.Errorf("tag %s: %w: %v, and all below %d was; raise it: %w", tag, errBelow, seg, before, err)
+		if before.floor > seg.First {
+			g.reportStore(tag, seg, before.floor)
+			if err := g.Store.Raise(ctx, tag, before.floor); err != nil {
+				return store.Segment{}, fmt.Errorf("tag %s: %w: %v, and all below %d was; raise it: %w", tag, errBelow, seg, before.floor, err)
 			}
 		}
 	}
@@ -116,7 +146,7 @@ func (g *Guard) admit(tag string, seg store.Segment) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	m := g.memory(tag)
-	if m.floor > seg.First {
+	if m.floor > seg.First || g.hold.on() {
 		return false
 	}
 	m.floor = seg.End

@@ -22,6 +22,9 @@ func (g *Guard) repair(ctx context.Context, tags []string) error {
 	if err != nil || len(low) == 0 {
 		return err
 	}
+	g.mu.Lock()
+	g.hold.begin()
+	g.mu.Unlock()
 	g.reportRegister(low)
 	for _, tag := range low {
 		if err := g.restore(ctx, tag); err != nil {
@@ -37,7 +40,6 @@ func (g *Guard) repair(ctx context.Context, tags []string) error {
 	if err := g.register.Restored(ctx); err != nil {
 		return fmt.Errorf("restore the register: %w", err)
 	}
-	g.log.Warn("what the register had lost is restored", zap.Int("tags", len(low)))
 	return nil
 }
 
@@ -70,8 +72,11 @@ func (g *Guard) confirm(ctx context.Context, tags []string) (low []string, err e
 func (g *Guard) reportRegister(low []string) {
 	if g.episodes.Begins("") { // no tag has that name
 		g.wentBack.register.Add(1)
-		g.log.Error("the register of what was granted went back; nothing that was given away is granted again, and it is being raised",
-			zap.Int("tags", len(low)), zap.String("tag", low[0]), zap.Int64("granted_below", g.floor(low[0])))
+		log := g.log.With(zap.Int("tags", len(low)))
+		if len(low) > 0 {
+			log = log.With(zap.String("tag", low[0]), zap.Int64("granted_below", g.floor(low[0])))
+		}
+		log.Error("the register of what was granted went back; nothing that was given away is granted again, and it is being raised")
 	}
 }
 

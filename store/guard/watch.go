@@ -87,18 +87,32 @@ func (g *Guard) attend(ctx context.Context, made time.Time, marks <-chan struct{
 			}
 			current()
 		case tag := <-doubts:
-			if err := g.repair(ctx, []string{tag}); err != nil {
-				return err
-			}
-			return nil // and all others are compared
+			return g.repair(ctx, []string{tag}) // and then all others
 		case <-tick.C:
-			seen := g.seen() // before the question, for others go on writing
-			position, now, err := g.position(ctx)
-			if err == nil && (position < seen || !now.Equal(made)) {
+			if again, err := g.look(ctx, made); err == nil && again {
 				return nil
 			}
+		case <-g.alarm:
+			return nil
 		}
 	}
+}
+
+// look reports whether all marks have to be looked at again. A latest revision that is lower than
+// one that was seen, and stays so, is proof.
+func (g *Guard) look(ctx context.Context, made time.Time) (again bool, err error) {
+	_, seen := g.recall("") // before the question, for others go on writing
+	position, now, err := g.position(ctx)
+	if err != nil || position >= seen {
+		return !now.Equal(made), err
+	}
+	pause.For(ctx, lookEvery)
+	if position, _, err = g.position(ctx); err == nil && position < seen {
+		g.mu.Lock()
+		g.hold.begin()
+		g.mu.Unlock()
+	}
+	return true, err
 }
 
 func (g *Guard) position(ctx context.Context) (uint64, time.Time, error) {
@@ -116,31 +130,30 @@ func (g *Guard) begin(position uint64) {
 	g.latest = position
 }
 
-// seen is the highest revision that was seen.
-func (g *Guard) seen() uint64 {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.latest
-}
-
 // see takes in a mark, and reports whether it is suspicious: later than the one before, and lower.
 func (g *Guard) see(mark store.Mark) (suspicious bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	m := g.memory(mark.Tag)
 	g.latest = max(g.latest, mark.Revision)
+	if !mark.Own {
+		m.floor = max(m.floor, mark.End)
+	}
+	if m.pass == g.pass && mark.Revision < m.revision && !mark.Answer {
+		return false // the watch shows it only now
+	}
 	suspicious = mark.Revision > m.revision && mark.End < m.current
 	if mark.Step > 0 {
 		m.step = mark.Step
+	}
+	if mark.Answer {
+		m.own = mark.Revision
 	}
 	m.pass, m.current, m.revision = g.pass, mark.End, mark.Revision
 	m.written = max(m.written, mark.End)
 	if mark.Deleted {
 		m.written = 0 // but nothing below the floor is granted
 		return false
-	}
-	if !mark.Own {
-		m.floor = max(m.floor, mark.End)
 	}
 	return suspicious
 }
@@ -150,17 +163,24 @@ func (g *Guard) see(mark store.Mark) (suspicious bool) {
 func (g *Guard) compareAll(ctx context.Context) error {
 	var low []string
 	g.mu.Lock()
+	proven := g.hold.begun
 	for tag, m := range g.tags {
 		if m.written > 0 && (m.pass != g.pass || m.current < m.written) {
 			low = append(low, tag)
 		}
 	}
 	g.mu.Unlock()
+	if proven {
+		g.reportRegister(low)
+	}
 	if err := g.repair(ctx, low); err != nil {
 		return err
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.complete = true
+	if g.hold.end() {
+		g.log.Warn("what the register had lost is restored; loads go on shortly", zap.Duration("after", holdFor))
+	}
 	return nil
 }

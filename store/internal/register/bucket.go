@@ -37,7 +37,8 @@ func (b Bucket) Watch(ctx context.Context, see func(store.Mark), current func())
 		return err
 	}
 	defer w.Close()
-	defer b.Echoes.listen(see)()
+	watching, stop := b.Echoes.listen(see)
+	defer stop()
 	for {
 		entry, err := w.Next(ctx)
 		if err != nil {
@@ -49,7 +50,7 @@ func (b Bucket) Watch(ctx context.Context, see func(store.Mark), current func())
 		}
 		deleted := entry.Operation() != jetstream.KeyValuePut
 		if mark, err := b.mark(entry.Key(), entry.Value(), entry.Revision(), deleted); err == nil {
-			b.Echoes.receive(mark)
+			b.Echoes.receive(watching, mark)
 		}
 	}
 }
@@ -112,8 +113,8 @@ func (b Bucket) Write(ctx context.Context, key string, value []byte, revision ui
 	written, err := b.KV.Update(ctx, key, value, revision)
 	var wrote store.Mark
 	if err == nil {
-		wrote.Revision = written
-		wrote.End, _, _ = b.Decode(value) // it was encoded a moment ago
+		wrote, _ = b.mark(key, value, written, false) // it was encoded a moment ago
+		wrote.Own, wrote.Answer = true, true
 	}
 	b.Echoes.end(key, wrote)
 	return written, err

@@ -1,0 +1,276 @@
+package guard_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/idworker/idworker/internal/agreement"
+	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/store"
+	"github.com/idworker/idworker/store/guard"
+	jetstreamstore "github.com/idworker/idworker/store/jetstream"
+	"github.com/idworker/idworker/store/ledger"
+	"github.com/idworker/idworker/testing/natstest"
+	"github.com/idworker/idworker/testing/storetest"
+)
+
+const (
+	prefix  = messages.Prefix("ids")
+	tables  = messages.Prefix("tables") // a store that stands for a database
+	numTags = 5
+
+	// The others are not asked for any more when the damage is done.
+	busyTags = 3
+)
+
+func tag(n int) string { return fmt.Sprintf("tag%d", n) }
+
+// place is an installation on a server, of one of two kinds.
+type place struct {
+	srv    *natstest.Server
+	ledger bool // a ledger in front of a store
+	idle   *atomic.Bool
+	pause  time.Duration // of a loader between two calls for a tag
+
+	// Held by those who reserve, and by who takes a snapshot: one that is taken while a key is
+	// written may have neither its old value nor the new one.
+	gate *sync.RWMutex
+}
+
+func (p place) js(t *testing.T) jetstream.JetStream {
+	t.Helper()
+	js, err := jetstream.New(p.srv.Connect(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return js
+}
+
+// register is the stream of the register.
+func (p place) register() string {
+	if p.ledger {
+		return "KV_" + ledger.BucketName(prefix)
+	}
+	return "KV_" + jetstreamstore.BucketName(prefix)
+}
+
+// open opens the store as another process would.
+func (p place) open(t *testing.T) store.Store {
+	t.Helper()
+	js := p.js(t)
+	if !p.ledger {
+		return counters(t, js, prefix)
+	}
+	if err := agreement.Bucket(prefix, 1).Ensure(t.Context(), js); err != nil {
+		t.Fatal(err)
+	}
+	if err := ledger.Create(t.Context(), js, prefix, 1); err != nil {
+		t.Fatal(err)
+	}
+	s := ledger.New(counters(t, js, tables), ledger.Config{JetStream: js, Prefix: prefix})
+	if _, err := s.Fill(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func counters(t *testing.T, js jetstream.JetStream, prefix messages.Prefix) store.Store {
+	t.Helper()
+	if err := jetstreamstore.Create(t.Context(), js, prefix, 1); err != nil {
+		t.Fatal(err)
+	}
+	s, err := jetstreamstore.Open(t.Context(), js, prefix)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// loader reserves all the time, as a process does, until the test ends.
+type loader struct {
+	*guard.Guard
+	logs *observer.ObservedLogs
+	stop func()
+}
+
+func (p place) loader(t *testing.T, granted *storetest.Ledger) loader {
+	t.Helper()
+	core, logs := observer.New(zap.InfoLevel)
+	g := guard.New(p.open(t), "test", zap.New(core))
+	ctx, cancel := context.WithCancel(t.Context())
+	var group sync.WaitGroup
+	group.Go(func() { g.Run(ctx) })
+	for n := range numTags {
+		group.Go(func() {
+			for step := int64(1); ctx.Err() == nil; step = step%7 + 1 {
+				if n >= busyTags && p.idle.Load() {
+					return
+				}
+				call, done := context.WithTimeout(ctx, 3*time.Second)
+				p.gate.RLock()
+				seg, err := g.Reserve(call, tag(n), step)
+				p.gate.RUnlock()
+				done()
+				if err == nil {
+					granted.Add(tag(n), step, seg)
+				}
+				time.Sleep(p.pause)
+			}
+		})
+	}
+	stop := func() { cancel(); group.Wait() }
+	t.Cleanup(stop)
+	return loader{g, logs, stop}
+}
+
+// A register that is put back, or made again, while loaders live that watched it: it is
+// noticed, everything is raised, and no ID is granted twice, whatever the register and the store
+// say, also not by a loader that is started afterwards.
+func TestRegisterThatWentBack(t *testing.T) {
+	for _, kind := range []struct {
+		name   string
+		ledger bool
+	}{{"jetstream", false}, {"ledger", true}} {
+		for _, damage := range []struct {
+			name string
+			do   func(t *testing.T, p place, nc *nats.Conn, old []natstest.Snapshot)
+		}{
+			{"restored", func(t *testing.T, _ place, nc *nats.Conn, old []natstest.Snapshot) { old[0].Restore(t, nc) }},
+			{"all restored", func(t *testing.T, _ place, nc *nats.Conn, old []natstest.Snapshot) {
+				for _, snapshot := range old {
+					snapshot.Restore(t, nc)
+				}
+			}},
+			{"made again", func(t *testing.T, p place, _ *nats.Conn, _ []natstest.Snapshot) { p.makeAgain(t) }},
+		} {
+			t.Run(kind.name+" "+damage.name, func(t *testing.T) {
+				t.Parallel()
+				p := place{natstest.Start(t), kind.ledger, new(atomic.Bool), 2 * time.Millisecond, new(sync.RWMutex)}
+				nc := p.srv.Connect(t)
+				admin := p.open(t)
+				for n := range numTags {
+					if err := admin.CreateTag(t.Context(), store.Tag{Name: tag(n), Step: 10, Next: 1}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				var granted storetest.Ledger
+				one, two := p.loader(t, &granted), p.loader(t, &granted)
+				more(t, &granted, 100)
+				p.gate.Lock()
+				old := []natstest.Snapshot{natstest.TakeSnapshot(t, nc, p.register())}
+				if p.ledger {
+					old = append(old, natstest.TakeSnapshot(t, nc, "KV_"+jetstreamstore.BucketName(tables)))
+				}
+				p.gate.Unlock()
+				more(t, &granted, 200)
+				p.idle.Store(true)
+				more(t, &granted, 50)
+
+				damage.do(t, p, nc, old)
+				began := time.Now()
+				for _, l := range []loader{one, two} {
+					natstest.Eventually(t, 15*time.Second, "a loader to notice", func() bool { return l.Figures().Register == 1 })
+					t.Logf("noticed after %v", time.Since(began).Round(time.Millisecond))
+					natstest.Eventually(t, 15*time.Second, "the register to be restored", func() bool {
+						return l.logs.FilterMessageSnippet("is restored").Len() > 0
+					})
+				}
+				more(t, &granted, 100)
+				three := p.loader(t, &granted)
+				more(t, &granted, 100)
+				for _, l := range []loader{one, two, three} {
+					l.stop()
+				}
+				granted.Check(t)
+				for _, l := range []loader{one, two, three} {
+					if n := l.logs.FilterMessageSnippet("register of what was granted went back").Len(); n != int(l.Figures().Register) {
+						t.Errorf("%d lines say that the register went back, want %d", n, l.Figures().Register)
+					}
+				}
+				if f := three.Figures(); f != (guard.Figures{}) {
+					t.Errorf("the last loader says that something went back: %+v", f)
+				}
+				expectRaised(t, p.open(t), &granted)
+			})
+		}
+	}
+}
+
+// expectRaised makes sure that somebody without a memory gets what lies above.
+func expectRaised(t *testing.T, s store.Store, granted *storetest.Ledger) {
+	t.Helper()
+	for n := range numTags {
+		seg, err := s.Reserve(t.Context(), tag(n), 1)
+		if err != nil || seg.First < granted.End(tag(n)) {
+			t.Errorf("%s: %v, %v, and all below %d was granted", tag(n), seg, err, granted.End(tag(n)))
+		}
+	}
+}
+
+// makeAgain deletes the register's bucket and makes an empty one.
+func (p place) makeAgain(t *testing.T) {
+	t.Helper()
+	js := p.js(t)
+	if err := js.DeleteStream(t.Context(), p.register()); err != nil {
+		t.Fatal(err)
+	}
+	bucket := jetstreamstore.Bucket(prefix, 1)
+	if p.ledger {
+		bucket = ledger.Bucket(prefix, 1)
+	}
+	if err := bucket.Ensure(t.Context(), js); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// more waits until n more ranges were granted.
+func more(t *testing.T, granted *storetest.Ledger, n int) {
+	t.Helper()
+	target := granted.Len() + n
+	natstest.Eventually(t, 30*time.Second, "grants", func() bool { return granted.Len() >= target })
+}
+
+// In a register that does what it should nothing seems to have gone back, and nothing is burnt
+// that only this loader wrote.
+func TestNothingWentBack(t *testing.T) {
+	for _, withLedger := range []bool{false, true} {
+		t.Run(fmt.Sprintf("ledger=%v", withLedger), func(t *testing.T) {
+			t.Parallel()
+			p := place{natstest.Start(t), withLedger, new(atomic.Bool), 0, new(sync.RWMutex)}
+			admin := p.open(t)
+			for n := range numTags {
+				if err := admin.CreateTag(t.Context(), store.Tag{Name: tag(n), Step: 10, Next: 1}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			var granted storetest.Ledger
+			alone := p.loader(t, &granted)
+			more(t, &granted, 2000)
+			for n := range numTags {
+				if end, sum := granted.End(tag(n)), granted.Sum(tag(n)); end-1-sum > 14 {
+					t.Errorf("%s: %d IDs were burnt, by nobody else", tag(n), end-1-sum)
+				}
+			}
+			other := p.loader(t, &granted)
+			more(t, &granted, 300)
+			p.srv.Restart()
+			more(t, &granted, 300)
+			for _, l := range []loader{alone, other} {
+				l.stop()
+				if f := l.Figures(); f != (guard.Figures{}) {
+					t.Errorf("something went back: %+v, %v", f, l.logs.All())
+				}
+			}
+			granted.Check(t)
+		})
+	}
+}
