@@ -55,10 +55,12 @@ func (s noStore) Reserve(context.Context, string, int64) (store.Segment, error) 
 	return store.Segment{}, errors.New("closed")
 }
 
+func (s noStore) Learn(string, int64) {}
+
 // TestLoaderStopped: a load event that comes after the loader has stopped is not served, as
 // the store may be closed, and not acknowledged, so that another loader gets it.
 func TestLoaderStopped(t *testing.T) {
-	l := newLoader(Config{Log: zap.NewNop()})
+	l := newLoader(Config{Log: zap.NewNop()}, nil)
 	l.store = noStore{t}
 	l.stop()
 	calls := 0

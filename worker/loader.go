@@ -19,9 +19,12 @@ import (
 // an unknown outcome.
 const storeTimeout = 3 * time.Second
 
-// reserver is the part of a store that the loader uses.
+// reserver is the part of a store with a memory that the loader uses.
 type reserver interface {
 	Reserve(ctx context.Context, tag string, step int64) (store.Segment, error)
+
+	// Learn says that everything below end was given away.
+	Learn(tag string, end int64)
 }
 
 // loader reserves segments for load events and sends the grants. Events for one tag that
@@ -66,9 +69,9 @@ type job struct {
 	done  func(err error)
 }
 
-func newLoader(cfg Config) *loader {
+func newLoader(cfg Config, from reserver) *loader {
 	return &loader{
-		store:   cfg.Store,
+		store:   from,
 		conn:    cfg.Control,
 		prefix:  cfg.Prefix,
 		maxStep: cfg.MaxStep,
@@ -143,6 +146,7 @@ func (l *loader) load(tag string, jobs []job) {
 	var total int64
 	for _, j := range jobs {
 		total += l.allowedSize(j.event)
+		l.store.Learn(tag, j.event.Above)
 	}
 	segment, err := l.reserve(tag, total)
 	if errors.Is(err, store.ErrExhausted) && len(jobs) > 1 {

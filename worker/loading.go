@@ -8,12 +8,14 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/idworker/idworker/internal/loads"
+	"github.com/idworker/idworker/store/guard"
 )
 
 // loading is the half of a process that reserves segments. Load events reach its loader
 // from the load stream, as plain messages, or from the answering half of the process.
 type loading struct {
 	process
+	guard      *guard.Guard
 	loader     *loader
 	consumer   *eventConsumer
 	mirror     *mirror
@@ -22,9 +24,11 @@ type loading struct {
 }
 
 func newLoading(p process) *loading {
-	l := newLoader(p.cfg)
+	g := guard.New(p.cfg.Store, p.cfg.StoreName, p.cfg.Log)
+	l := newLoader(p.cfg, g)
 	return &loading{
 		process: p,
+		guard:   g,
 		loader:  l,
 		consumer: &eventConsumer{
 			js: p.js, prefix: p.cfg.Prefix, replicas: p.cfg.Replicas, submit: l.submit, log: p.cfg.Log,
@@ -47,10 +51,17 @@ func (l *loading) start(context.Context) (err error) {
 	if err != nil {
 		return fmt.Errorf("subscribe to %s: %w", subject, err)
 	}
+	l.background.start(l.guard.Run)
+	if k, ok := l.cfg.Store.(keeper); ok {
+		l.background.start(k.Keep)
+	}
 	l.background.start(l.consumer.run)
 	l.background.start(func(ctx context.Context) { l.mirror.run(ctx, l.cfg.TagRefresh) })
 	return nil
 }
+
+// keeper is a store that has something to do besides, such as filling its ledger.
+type keeper interface{ Keep(ctx context.Context) }
 
 // stop finishes the loads that have begun: the store may be closed next.
 func (l *loading) stop() error {
@@ -67,8 +78,11 @@ func (l *loading) ready() error {
 	return nil
 }
 
-func (l *loading) collect(to sink) { l.loader.collect(to) }
+func (l *loading) collect(to sink) {
+	l.loader.collect(to)
+	l.collectEvidence(to)
+}
 
 func (l *loading) fillStats(s *Stats) {
-	s.Loads = &LoadStats{l.loader.calls(), l.loader.outcomes[loadFailed].Load()}
+	s.Loads = &LoadStats{l.loader.calls(), l.loader.outcomes[loadFailed].Load(), l.ledgerFigures().Burnt}
 }

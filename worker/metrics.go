@@ -46,6 +46,10 @@ var (
 	outageMetric   = describe("store_outage", "Whether the store is failing, 1 or 0.")
 	outagesMetric  = describe("store_outages_total", "Times that the store began to fail.")
 
+	wentBackMetric    = describe("store_went_back_total", "Times that the store, or the register of what was granted, proved to have gone back.", "what")
+	ledgerMetric      = describe("ledger_grants_total", "Ranges granted by a loader with a ledger, by whether they are in it.", "recorded")
+	ledgerBurntMetric = describe("ledger_burnt_total", "Ranges that the store returned and the ledger did not let pass: below what was granted, or with an unknown outcome.")
+
 	leaseMetric    = describe("lease_held", "Whether a worker ID for snowflake IDs is held, 1 or 0.")
 	workerIDMetric = describe("lease_worker_id", "The worker ID that is held.")
 	reservedMetric = describe("lease_reserved_seconds", "How far ahead of the clock time is reserved for the worker ID.")

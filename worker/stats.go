@@ -28,6 +28,7 @@ type GrantStats struct {
 type LoadStats struct {
 	Writes   int64 `json:"writes"`
 	Failures int64 `json:"failures"`
+	Burnt    int64 `json:"burnt"` // ranges that the ledger did not let pass
 }
 
 // TagStats is how one tag is doing.

@@ -99,7 +99,9 @@ func (d *doctorCmd) lookAtStore(ctx context.Context, look *doctor.Doctor, js jet
 	if err != nil {
 		return nil, err
 	}
-	look.CheckStore = segments.Check
+	look.CheckStore = func(ctx context.Context) error {
+		return errors.Join(segments.Check(ctx), segments.CheckLedger(ctx))
+	}
 	return func() { _ = segments.Close() }, nil
 }
 

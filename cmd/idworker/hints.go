@@ -16,6 +16,7 @@ import (
 	"github.com/idworker/idworker/messages/enrich"
 	"github.com/idworker/idworker/snowflake/lease"
 	"github.com/idworker/idworker/store"
+	"github.com/idworker/idworker/store/ledger"
 )
 
 // Libraries say what is wrong, and this file says which flag or command mends it. It is the
@@ -63,7 +64,7 @@ func isLines(text string, all []error) bool {
 }
 
 // hints are those that depend on what an error says.
-var hints = []func(error) string{hintDenied, hintForeignStore, hintUnsafe, hintClockLost, hintTarget}
+var hints = []func(error) string{hintDenied, hintForeignStore, hintUnsafe, hintClockLost, hintTarget, hintLedger}
 
 const (
 	hintProvision = "an administrator makes it: idworker provision; so does the first process that needs it, idworker serve say, if it may"
@@ -108,6 +109,20 @@ func hintForeignStore(err error) string {
 	}
 	return fmt.Sprintf("give it the same --store and --table. If the counters were moved on purpose, with all processes stopped, delete the key %s of the bucket %s",
 		agreement.StoreKey, foreign.Bucket)
+}
+
+// hintLedger is for a ledger that is lost: only somebody who knows what was handed out can say
+// from where on to count.
+func hintLedger(err error) string {
+	var lost *ledger.LostError
+	switch {
+	case !errors.As(err, &lost):
+		return ""
+	case lost.Tag != "":
+		return "raise it above all IDs in use: idworker tag raise " + lost.Tag + " --next N"
+	}
+	return fmt.Sprintf("if the database is as new as the IDs in use, or after idworker tag raise --all --by N, delete the key %s of the bucket %s; loaders then fill the ledger again",
+		lost.Key, lost.Config)
 }
 
 // hintUnsafe is for streams and buckets that forget. What cannot be changed in place has to

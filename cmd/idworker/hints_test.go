@@ -19,6 +19,7 @@ import (
 	"github.com/idworker/idworker/messages/enrich"
 	"github.com/idworker/idworker/snowflake/lease"
 	"github.com/idworker/idworker/store"
+	"github.com/idworker/idworker/store/ledger"
 )
 
 // hinted are errors that have a remedy, with what names it.
@@ -42,6 +43,8 @@ var hinted = []struct {
 	{store.ErrNoTable, "serve --migrate creates it"},
 	{&enrich.TargetError{Err: enrich.ErrNoTarget, Subject: "a.>"}, "create one for it, with --allow-batch"},
 	{&enrich.TargetError{Err: enrich.ErrNoBatches, Subject: "a.>", Stream: "S"}, "nats stream edit S --allow-batch"},
+	{&ledger.LostError{Bucket: "ids_ledger", Config: "ids_config", Key: "ledger"}, "delete the key ledger of the bucket ids_config"},
+	{&ledger.LostError{Bucket: "ids_ledger", Tag: "order"}, "idworker tag raise order --next N"},
 	{tags.ErrMaybeCreated, "see idworker tag ls"},
 	{doctor.ErrDifferent, "provision with these flags"},
 	{doctor.ErrOtherLayout, "give workers the same --layout"},

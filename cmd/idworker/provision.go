@@ -14,6 +14,7 @@ import (
 	"github.com/idworker/idworker/messages/enrich"
 	"github.com/idworker/idworker/snowflake/lease"
 	jetstreamstore "github.com/idworker/idworker/store/jetstream"
+	"github.com/idworker/idworker/store/ledger"
 	"github.com/idworker/idworker/worker"
 )
 
@@ -77,12 +78,14 @@ func (p resourceFlags) check(prefix messages.Prefix) error {
 	return nil
 }
 
-// resources are what there is to make; counters only where JetStream is the store.
+// resources are what there is to make: counters where JetStream is the store, else the ledger.
 func (p resourceFlags) resources(prefix messages.Prefix, part part, kind backend.Kind) (all []resource.Resource) {
 	if part != partEnrich {
 		all = append(worker.Resources(prefix, p.Replicas), lease.Resources(prefix, p.LeaseTTL, p.Replicas)...)
 		if kind == backend.JetStream {
 			all = append(all, jetstreamstore.Bucket(prefix, p.Replicas))
+		} else {
+			all = append(all, ledger.Bucket(prefix, p.Replicas))
 		}
 	}
 	if part != partIDs {

@@ -19,6 +19,7 @@ import (
 	"github.com/idworker/idworker/internal/natsconn"
 	"github.com/idworker/idworker/snowflake/lease"
 	"github.com/idworker/idworker/store"
+	"github.com/idworker/idworker/store/ledger"
 	"github.com/idworker/idworker/worker"
 )
 
@@ -27,7 +28,8 @@ type serveCmd struct {
 	installation `embed:""`
 	storeFlags   `embed:""`
 
-	Migrate bool `help:"Create the table if it is missing."`
+	Migrate bool        `help:"Create the table if it is missing."`
+	Ledger  ledger.Mode `help:"With a database: what a loader does while JetStream cannot write down what it grants: require, nothing is granted, and workers live on memory; or best-effort, IDs are granted all the same, and a database that goes back at that time is not noticed." default:"require" enum:"require,best-effort"`
 
 	Listen string `help:"Where the embedded NATS server listens, if --server is not given." default:"127.0.0.1:4222" placeholder:"HOST:PORT"`
 	Data   string `help:"Data folder of the embedded NATS server." default:"idworker-data" type:"path"`
@@ -284,10 +286,13 @@ func (s *serveCmd) openStore(ctx context.Context, cfg worker.Config, source back
 	if err != nil {
 		return nil, err
 	}
-	segments, err := source.Open(ctx, cfg.JetStream, cfg.Prefix)
+	segments, err := source.OpenWith(ctx, cfg.JetStream, cfg.Prefix, backend.Ledger{Mode: s.Ledger, Log: cfg.Log})
 	if err != nil {
 		return nil, err
 	}
 	opened.add(func() { _ = segments.Close() }) // nothing is under way any more
-	return segments, segments.Prepare(ctx, s.Migrate, cfg.Log)
+	if err := patiently(ctx, cfg.Log, segments.CheckLedger); err != nil {
+		return nil, err
+	}
+	return segments.Store, segments.Prepare(ctx, s.Migrate, cfg.Log)
 }

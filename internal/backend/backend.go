@@ -10,6 +10,7 @@ import (
 
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
+	"github.com/idworker/idworker/store/ledger"
 )
 
 // Kind is a kind of store.
@@ -34,12 +35,20 @@ type Backend struct {
 
 // driver is what differs between the kinds.
 type driver interface {
-	// Create creates the buckets in which a store in JetStream counts. A database needs none.
+	// Create creates the bucket in which a store in JetStream counts, or the ledger of a
+	// database.
 	Create(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, replicas int) error
 	// Buckets names these buckets.
 	Buckets(prefix messages.Prefix) []string
 
-	open(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix) (store.Store, error)
+	open(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, with Ledger) (*Store, error)
+}
+
+// Ledger says how the ledger of a store in a database is used. The zero value requires it, and
+// logs nothing.
+type Ledger struct {
+	Mode ledger.Mode
+	Log  *zap.Logger
 }
 
 // parsers holds, for each scheme, what parses its DSNs.
@@ -68,17 +77,22 @@ func (b Backend) Kind() Kind { return b.kind }
 // of one installation have to agree on it.
 func (b Backend) Name() string { return b.name }
 
-// Open opens the store. A database need not answer for that.
+// Open opens the store, that of a database with its ledger. A database need not answer for that.
 func (b Backend) Open(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix) (*Store, error) {
-	s, err := b.open(ctx, js, prefix)
-	if err != nil {
-		return nil, err
-	}
-	return &Store{Store: s}, nil
+	return b.OpenWith(ctx, js, prefix, Ledger{})
+}
+
+// OpenWith is Open for who decides how the ledger is used.
+func (b Backend) OpenWith(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, with Ledger) (*Store, error) {
+	return b.open(ctx, js, prefix, with)
 }
 
 // Store is an open store. It has to be closed.
-type Store struct{ store.Store }
+type Store struct {
+	store.Store
+	database database      // nil if it counts in JetStream
+	ledger   *ledger.Store // the same; of a database
+}
 
 // database is what a store in a database can do besides.
 type database interface {
@@ -89,8 +103,8 @@ type database interface {
 
 // Close closes the connections to a database.
 func (s *Store) Close() error {
-	if db, ok := s.Store.(database); ok {
-		return db.Close()
+	if s.database != nil {
+		return s.database.Close()
 	}
 	return nil
 }
@@ -98,8 +112,17 @@ func (s *Store) Close() error {
 // Check finds out whether a database answers and its table is as it should be. Buckets
 // in JetStream were checked when they were opened.
 func (s *Store) Check(ctx context.Context) error {
-	if db, ok := s.Store.(database); ok {
-		return db.Check(ctx)
+	if s.database != nil {
+		return s.database.Check(ctx)
+	}
+	return nil
+}
+
+// CheckLedger finds out whether the ledger of a database is there and safe, as far as the
+// installation has one yet. The error may be a [*ledger.LostError].
+func (s *Store) CheckLedger(ctx context.Context) error {
+	if s.ledger != nil {
+		return s.ledger.Check(ctx)
 	}
 	return nil
 }
@@ -108,8 +131,8 @@ func (s *Store) Check(ctx context.Context) error {
 // database that does not answer is logged and is no error: service begins once it does.
 func (s *Store) Prepare(ctx context.Context, migrate bool, log *zap.Logger) error {
 	var err error
-	if db, ok := s.Store.(database); ok && migrate {
-		err = db.Migrate(ctx)
+	if s.database != nil && migrate {
+		err = s.database.Migrate(ctx)
 	}
 	if err == nil {
 		err = s.Check(ctx)

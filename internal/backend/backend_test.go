@@ -13,6 +13,7 @@ import (
 	"github.com/idworker/idworker/internal/backend"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
+	"github.com/idworker/idworker/store/ledger"
 	"github.com/idworker/idworker/testing/natstest"
 )
 
@@ -128,18 +129,27 @@ func TestDatabaseAway(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := b.Create(t.Context(), nil, messages.DefaultPrefix, 1); err != nil || b.Buckets(messages.DefaultPrefix) != nil {
-			t.Errorf("%s has buckets: %v", dsn, err)
+		js, err := jetstream.New(natstest.Start(t).Connect(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := b.Create(t.Context(), js, messages.DefaultPrefix, 1); err != nil {
+			t.Errorf("%s: the ledger is not made: %v", dsn, err)
+		}
+		for _, bucket := range b.Buckets(messages.DefaultPrefix) {
+			if _, err := js.KeyValue(t.Context(), bucket); err != nil || bucket != ledger.BucketName(messages.DefaultPrefix) {
+				t.Errorf("%s: bucket %s: %v", dsn, bucket, err)
+			}
 		}
 		for range 2 { // each handle is closed on its own
-			s, err := b.Open(t.Context(), nil, messages.DefaultPrefix)
+			s, err := b.Open(t.Context(), js, messages.DefaultPrefix)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if err := s.Check(t.Context()); err == nil {
 				t.Errorf("%s answers", dsn)
 			}
-			if err := errors.Join(s.Prepare(t.Context(), true, zap.NewNop()), s.Close()); err != nil {
+			if err := errors.Join(s.CheckLedger(t.Context()), s.Prepare(t.Context(), true, zap.NewNop()), s.Close()); err != nil {
 				t.Errorf("%s: %v", dsn, err)
 			}
 		}

@@ -8,6 +8,7 @@ import (
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
 	jetstreamstore "github.com/idworker/idworker/store/jetstream"
+	"github.com/idworker/idworker/store/ledger"
 	"github.com/idworker/idworker/store/mysql"
 	"github.com/idworker/idworker/store/postgres"
 )
@@ -21,8 +22,9 @@ func parseMySQL(dsn, table string) (Backend, error) {
 	if err != nil {
 		return Backend{}, err
 	}
-	open := func() (store.Store, error) { return config.Open(), nil }
-	return Backend{MySQL, string(MySQL) + " " + config.Name(), sql(open)}, nil
+	name := string(MySQL) + " " + config.Name()
+	open := func() (databaseStore, error) { return config.Open(), nil }
+	return Backend{MySQL, name, sql{name, open}}, nil
 }
 
 func parsePostgres(dsn, table string) (Backend, error) {
@@ -30,8 +32,9 @@ func parsePostgres(dsn, table string) (Backend, error) {
 	if err != nil {
 		return Backend{}, err
 	}
-	open := func() (store.Store, error) { return config.Open() }
-	return Backend{Postgres, string(Postgres) + " " + config.Name(), sql(open)}, nil
+	name := string(Postgres) + " " + config.Name()
+	open := func() (databaseStore, error) { return config.Open() }
+	return Backend{Postgres, name, sql{name, open}}, nil
 }
 
 // counters is the driver of the store in JetStream.
@@ -45,17 +48,37 @@ func (counters) Buckets(prefix messages.Prefix) []string {
 	return []string{jetstreamstore.BucketName(prefix)}
 }
 
-func (counters) open(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix) (store.Store, error) {
-	return jetstreamstore.Open(ctx, js, prefix)
+func (counters) open(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, _ Ledger) (*Store, error) {
+	s, err := jetstreamstore.Open(ctx, js, prefix)
+	if err != nil {
+		return nil, err
+	}
+	return &Store{Store: s}, nil
 }
 
-// sql is the driver of stores in databases: what opens one.
-type sql func() (store.Store, error)
+// sql is the driver of stores in databases.
+type sql struct {
+	name   string
+	create func() (databaseStore, error)
+}
 
-func (sql) Create(context.Context, jetstream.JetStream, messages.Prefix, int) error { return nil }
+// databaseStore is a store in a database.
+type databaseStore interface {
+	store.Store
+	database
+}
 
-func (sql) Buckets(messages.Prefix) []string { return nil }
+func (sql) Create(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, replicas int) error {
+	return ledger.Create(ctx, js, prefix, replicas)
+}
 
-func (s sql) open(context.Context, jetstream.JetStream, messages.Prefix) (store.Store, error) {
-	return s()
+func (sql) Buckets(prefix messages.Prefix) []string { return []string{ledger.BucketName(prefix)} }
+
+func (s sql) open(_ context.Context, js jetstream.JetStream, prefix messages.Prefix, with Ledger) (*Store, error) {
+	db, err := s.create()
+	if err != nil {
+		return nil, err
+	}
+	l := ledger.New(db, ledger.Config{JetStream: js, Prefix: prefix, Mode: with.Mode, StoreName: s.name, Log: with.Log})
+	return &Store{Store: l, database: db, ledger: l}, nil
 }

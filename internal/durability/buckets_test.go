@@ -17,6 +17,7 @@ import (
 	"github.com/idworker/idworker/snowflake"
 	"github.com/idworker/idworker/snowflake/lease"
 	jetstreamstore "github.com/idworker/idworker/store/jetstream"
+	"github.com/idworker/idworker/store/ledger"
 	"github.com/idworker/idworker/testing/natstest"
 	"github.com/idworker/idworker/worker"
 )
@@ -33,6 +34,9 @@ var lasting = []struct {
 	{jetstreamstore.BucketName(prefix), jetstreamstore.Bucket(prefix, 1), func(ctx context.Context, js jetstream.JetStream) error {
 		_, err := jetstreamstore.Open(ctx, js, prefix)
 		return err
+	}},
+	{ledger.BucketName(prefix), ledger.Bucket(prefix, 1), func(ctx context.Context, js jetstream.JetStream) error {
+		return ledger.New(nil, ledger.Config{JetStream: js, Prefix: prefix}).Check(ctx)
 	}},
 	{lease.ClockBucketName(prefix), lease.Resources(prefix, lease.DefaultTTL, 1)[1], openLease},
 	{agreement.BucketName(prefix), agreement.Bucket(prefix, 1), openLease},

@@ -15,7 +15,8 @@ import (
 
 // TestNoDuplicateBesideLeaf hands out IDs while Leaf's servers take segments from the same
 // row at full speed, on each form of Leaf's table. Every number up to max_id is in exactly
-// one segment, either theirs or ours.
+// one segment, either theirs or ours, or in a range that a loader of ours burnt because the
+// other one was faster.
 func TestNoDuplicateBesideLeaf(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, d database) {
 		for name, shape := range d.Shapes {
@@ -47,9 +48,10 @@ func testBesideLeaf(t *testing.T, d database, shape string) {
 	replies := c.finish()
 	took := time.Since(begin)
 	leaf.stop()
-	burnt := int64(0)
+	burnt, ranges := int64(0), int64(0)
 	for _, s := range stats(t, connect(t, ns.URL()), 2) {
 		burnt += s.Grants.Burnt
+		ranges += s.Loads.Burnt
 	}
 	first.stop(syscall.SIGTERM)
 	second.stop(syscall.SIGTERM)
@@ -60,8 +62,10 @@ func testBesideLeaf(t *testing.T, d database, shape string) {
 		all.add([]messages.Range{{First: g.First, Last: g.End - 1}})
 	}
 	all.check(t)
-	if end := maxID(t, db, tag); all.ids.Load() != end-1 {
-		t.Errorf("%d numbers are in segments of ours and of Leaf's, max_id is %d", all.ids.Load(), end)
+	const largest = 2 * 1000 // both workers' loads at once
+	end := maxID(t, db, tag)
+	if gap := end - 1 - all.ids.Load(); gap < 0 || gap > ranges*largest || gap > end/4 {
+		t.Errorf("%d numbers are in segments of ours and of Leaf's, max_id is %d, and %d ranges were burnt", all.ids.Load(), end, ranges)
 	}
 	checkNoneSkipped(t, granted.all, c.ledgers[tag], burnt)
 	t.Logf("%d IDs of ours in %v, %d of Leaf's in %d segments beside %d of ours",

@@ -29,7 +29,9 @@ func (u User) PasswordVariable() string {
 // Users are all users but that of the system account.
 func Users() []User {
 	p := messages.DefaultPrefix
-	role := func(r rights.Role) rights.Rights { return doctor.Needs(p, r, true) }
+	role := func(r rights.Role) rights.Rights { // whether the counters are in JetStream or in a database
+		return rights.Join(doctor.Needs(p, r, true), doctor.Needs(p, r, false))
+	}
 	mayAsk := rights.Publish(rights.AskPermissions) // what it may do itself
 	users := []User{
 		{"worker", "IDS", "_INBOX_worker", rights.Join(
