@@ -79,7 +79,7 @@ func (p *process) copyAtRandom(ctx context.Context, wg *sync.WaitGroup, rng *ran
 			p.net.set(func() { p.net.point = nil })
 			requests := rand.New(rand.NewPCG(rng.Uint64(), 5))
 			wg.Go(func() {
-				if m.keep(ctx, h, c.notify); ctx.Err() == nil {
+				if _ = m.keep(ctx, h, c.notify); ctx.Err() == nil { // what could not be released delays a successor
 					_ = m.Run(ctx, c.notify)
 				}
 			})
