@@ -9,5 +9,5 @@
 // The backends are store/jetstream (no database at all), and store/mysql and
 // store/postgres (Leaf's own table). All of them pass the same contract suite,
 // testing/storetest. To add a backend, implement [Store] in a package of its own, run
-// that suite in its test, and give internal/backend a scheme that opens it.
+// that suite in its test, and give cmd/internal/backend a scheme that opens it.
 package store

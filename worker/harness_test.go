@@ -57,7 +57,7 @@ func newJetStream(t testing.TB, net network) jetstream.JetStream {
 
 // startWorker starts a worker that stops with the test, if it was not stopped
 // before.
-func startWorker(t testing.TB, net network, cfg worker.Config) *worker.Worker {
+func startWorker(t testing.TB, net network, cfg worker.Config) *worker.Process {
 	t.Helper()
 	cfg.Requests, cfg.Control = net.Connect(t), net.Connect(t)
 	cfg.Version = "0.0.1"

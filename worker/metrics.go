@@ -68,13 +68,13 @@ var (
 // metrics collects the metrics of a process when it is asked. All that a request does for it
 // is to move counters.
 type metrics struct {
-	w       *Worker
+	w       *Process
 	maxTags int
 }
 
 // Metrics collects the metrics of the process. At most maxTags tags have metrics of their
 // own, the busiest ones. The others are counted, and are part of the metrics of all tags.
-func (w *Worker) Metrics(maxTags int) prometheus.Collector { return metrics{w, maxTags} }
+func (w *Process) Metrics(maxTags int) prometheus.Collector { return metrics{w, maxTags} }
 
 // Describe is part of prometheus.Collector.
 func (m metrics) Describe(ch chan<- *prometheus.Desc) {

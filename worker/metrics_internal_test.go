@@ -24,7 +24,7 @@ func TestMetricsTagLimit(t *testing.T) {
 	p := process{cfg: Config{Requests: net.Connect(t), Control: net.Connect(t)}}
 	alloc := allocator.New(allocator.Config{Clock: func() time.Duration { return now }, Load: func(allocator.Load) {}})
 	supply := &supply{process: p, alloc: alloc, grants: &grantReceiver{}, absences: newAbsences("directory", time.Minute, zap.NewNop())}
-	w := &Worker{process: p, halves: []half{newAnswering(p, supply, newSnowflakes(p, &lease.Manager{}, &waitingLine{}))}}
+	w := &Process{process: p, halves: []half{newAnswering(p, supply, newSnowflakes(p, &lease.Manager{}, &waitingLine{}))}}
 	steps := make(map[string]int64, tags)
 	for i := range tags {
 		steps[fmt.Sprintf("tag-%06d", i)] = 1000

@@ -16,7 +16,7 @@ import (
 
 // scrape returns all metrics of a worker, by name and the values of the labels in
 // order: "requests_total/ok/segment". Of a histogram it is the count.
-func scrape(t testing.TB, w *worker.Worker) map[string]float64 {
+func scrape(t testing.TB, w *worker.Process) map[string]float64 {
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(w.Metrics(worker.DefaultMetricsTags))

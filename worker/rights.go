@@ -1,15 +1,22 @@
 package worker
 
 import (
+	"github.com/idworker/idworker/internal/agreement"
 	"github.com/idworker/idworker/internal/loads"
 	"github.com/idworker/idworker/internal/neighbours"
 	"github.com/idworker/idworker/internal/rights"
 	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/snowflake/lease"
 )
 
-// Rights are those that a role needs for requests, for the load path, and for the tag
-// directory. What the store and the leases take is theirs to state.
+// Rights are those that a role needs for a process: for requests, for the load path and the
+// tag directory, and those that the leases and the installation's config state. What the store
+// takes, the store states.
 func Rights(p messages.Prefix, role rights.Role) rights.Rights {
+	return rights.Join(ownRights(p, role), lease.Rights(p, role), agreement.Rights(p, role))
+}
+
+func ownRights(p messages.Prefix, role rights.Role) rights.Rights {
 	requests := []string{p.Segment(">"), p.Snowflake()}
 	stream, tags := loads.StreamName(p), TagsBucketName(p)
 	hello := neighbours.Rights(p, role)

@@ -225,7 +225,7 @@ func TestSnowflakeNoneFree(t *testing.T) {
 	if held := holdings(t, js); len(held) != 2 || slices.ContainsFunc(held, func(h lease.Holding) bool { return h.Instance == third.Instance() }) {
 		t.Fatalf("held: %+v", held)
 	}
-	for _, w := range []*worker.Worker{first, second} {
+	for _, w := range []*worker.Process{first, second} {
 		if err := w.Stop(); err != nil {
 			t.Fatal(err)
 		}

@@ -76,7 +76,7 @@ func TestStartStopStress(t *testing.T) {
 }
 
 // stopTogether stops a process from several goroutines at once.
-func stopTogether(t *testing.T, w *worker.Worker) {
+func stopTogether(t *testing.T, w *worker.Process) {
 	var stops sync.WaitGroup
 	for range 3 {
 		stops.Go(func() {

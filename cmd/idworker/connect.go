@@ -10,7 +10,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/synadia-io/orbit.go/natscontext"
 
-	"github.com/idworker/idworker/internal/natsconn"
+	"github.com/idworker/idworker/cmd/internal/explain"
+	"github.com/idworker/idworker/cmd/internal/natsconn"
 	"github.com/idworker/idworker/messages"
 )
 
@@ -81,7 +82,7 @@ func (i installation) options() ([]nats.Option, error) {
 			continue
 		}
 		if err := s.option(&scratch); err != nil {
-			return nil, &usageError{fmt.Errorf("%s: %w", s.flag, err)}
+			return nil, explain.Usage(fmt.Errorf("%s: %w", s.flag, err))
 		}
 		options = append(options, s.option)
 	}
@@ -98,11 +99,11 @@ func (i installation) check() error {
 	}
 	switch {
 	case logins > 1:
-		return &usageError{errors.New("--creds, --nkey and --user are three ways to log in: set one of them, on the command line or in the environment")}
+		return explain.Usage(errors.New("--creds, --nkey and --user are three ways to log in: set one of them, on the command line or in the environment"))
 	case i.PasswordFile != "" && i.User == "":
-		return &usageError{errors.New("--password-file needs to know whose password it is. Set --user too")}
+		return explain.Usage(errors.New("--password-file needs to know whose password it is. Set --user too"))
 	case (i.TLSCert == "") != (i.TLSKey == ""):
-		return &usageError{errors.New("--tlscert and --tlskey belong together: set both")}
+		return explain.Usage(errors.New("--tlscert and --tlskey belong together: set both"))
 	}
 	return i.Prefix.Check()
 }
@@ -184,6 +185,6 @@ func (i installation) withJetStream(ctx context.Context, use func(context.Contex
 	defer conn.Close()
 	ctx, cancel := context.WithTimeout(ctx, commandTimeout)
 	defer cancel()
-	ctx, explain := natsconn.WhenDenied(ctx, conn)
-	return explain(use(ctx, js))
+	ctx, explainDenied := natsconn.WhenDenied(ctx, conn)
+	return explainDenied(use(ctx, js))
 }

@@ -6,7 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/idworker/idworker/internal/backend"
+	"github.com/idworker/idworker/cmd/internal/backend"
+	"github.com/idworker/idworker/cmd/internal/explain"
 )
 
 const canary = "Canary-8b20"
@@ -24,7 +25,7 @@ func writeFile(t *testing.T, content string) (path string) {
 // shows no password.
 func isUsage(t *testing.T, what string, err error, says string) {
 	t.Helper()
-	if exitCode(err) != exitUsage || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), canary) {
+	if explain.ExitCode(err) != explain.ExitUsage || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), canary) {
 		t.Errorf("%s: %v, want a usage error that says %q", what, err, says)
 	}
 }
@@ -192,19 +193,19 @@ func TestGetArguments(t *testing.T) {
 		n    int64
 		code int
 	}{
-		"order":                     {"order", 1, exitOK},
-		"order 7":                   {"order", 7, exitOK},
-		"--snowflake":               {"", 1, exitOK},
-		"--snowflake 7":             {"", 7, exitOK},
-		"":                          {"", 0, exitUsage},
-		"a..b":                      {"", 0, exitUsage},
-		"or*er":                     {"", 0, exitUsage},
-		"order 0":                   {"", 0, exitUsage},
-		"order -1":                  {"", 0, exitUsage},
-		"order 1e3":                 {"", 0, exitUsage},
-		"order 1 2":                 {"", 0, exitUsage},
-		"--snowflake order":         {"", 0, exitUsage},
-		"order 9223372036854775808": {"", 0, exitUsage},
+		"order":                     {"order", 1, explain.ExitOK},
+		"order 7":                   {"order", 7, explain.ExitOK},
+		"--snowflake":               {"", 1, explain.ExitOK},
+		"--snowflake 7":             {"", 7, explain.ExitOK},
+		"":                          {"", 0, explain.ExitUsage},
+		"a..b":                      {"", 0, explain.ExitUsage},
+		"or*er":                     {"", 0, explain.ExitUsage},
+		"order 0":                   {"", 0, explain.ExitUsage},
+		"order -1":                  {"", 0, explain.ExitUsage},
+		"order 1e3":                 {"", 0, explain.ExitUsage},
+		"order 1 2":                 {"", 0, explain.ExitUsage},
+		"--snowflake order":         {"", 0, explain.ExitUsage},
+		"order 9223372036854775808": {"", 0, explain.ExitUsage},
 	} {
 		words := strings.Fields(line)
 		g := getCmd{What: words}
@@ -212,7 +213,7 @@ func TestGetArguments(t *testing.T) {
 			g = getCmd{What: words[1:], Snowflake: true}
 		}
 		tag, n, err := g.parse()
-		if exitCode(err) != want.code || err == nil && (tag != want.tag || n != want.n) {
+		if explain.ExitCode(err) != want.code || err == nil && (tag != want.tag || n != want.n) {
 			t.Errorf("get %s: %q, %d, %v", line, tag, n, err)
 		}
 	}

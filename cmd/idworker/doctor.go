@@ -9,9 +9,10 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/idworker/idworker/internal/backend"
-	"github.com/idworker/idworker/internal/doctor"
-	"github.com/idworker/idworker/internal/natsconn"
+	"github.com/idworker/idworker/cmd/internal/backend"
+	"github.com/idworker/idworker/cmd/internal/doctor"
+	"github.com/idworker/idworker/cmd/internal/explain"
+	"github.com/idworker/idworker/cmd/internal/natsconn"
 	"github.com/idworker/idworker/internal/rights"
 )
 
@@ -66,14 +67,14 @@ func (d *doctorCmd) doctor(ctx context.Context, conn *nats.Conn, js jetstream.Je
 	}
 	look = &doctor.Doctor{
 		Conn: conn, JetStream: js, Prefix: d.Prefix, Domain: d.JSDomain,
-		Role: string(d.Role), Needs: d.Role.needs(d.Prefix, source.Kind()),
-		Resources: d.resources(d.Prefix, part, source.Kind()),
+		Role: string(d.Role), Needs: d.Role.needs(d.Prefix, source),
+		Resources: d.resources(d.Prefix, part, source),
 		Server:    fmt.Sprintf("%s %s, version %s", conn.ConnectedServerName(), natsconn.Redact(conn.ConnectedUrl()), conn.ConnectedServerVersion()),
 	}
 	if d.Role.is(rights.Enricher) { // its server is that of its streams, whose owner decides
 		return look, func() {}, nil
 	}
-	look.Sync = func(ctx context.Context) error { return checkSync(ctx, conn) }
+	look.Sync = func(ctx context.Context) error { return doctor.CheckSync(ctx, conn) }
 	look.MaxClockSkew = d.MaxClockSkew
 	if d.Role.answers() {
 		layout, err := (snowflakeFlags{Layout: d.Layout}).layout()
@@ -112,8 +113,8 @@ func printFinding(out output, f doctor.Finding) {
 	case f.Err == nil:
 		fmt.Fprintf(out, "ok    %s: %s\n", f.What, f.Good)
 	case f.Warning:
-		fmt.Fprintf(out, "warn  %s: %s\n", f.What, explain(f.Err))
+		fmt.Fprintf(out, "warn  %s: %s\n", f.What, explain.Text(f.Err))
 	default:
-		fmt.Fprintf(out, "FAIL  %s: %s\n", f.What, explain(f.Err))
+		fmt.Fprintf(out, "FAIL  %s: %s\n", f.What, explain.Text(f.Err))
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
-	"github.com/idworker/idworker/internal/natsconn"
+	"github.com/idworker/idworker/cmd/internal/natsconn"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/messages/enrich"
 )
@@ -45,9 +45,9 @@ func (c *enrichCmd) Run(ctx context.Context) error {
 		return err
 	}
 	defer conn.Close()
-	starting, explain := natsconn.WhenDenied(ctx, conn)
+	starting, explainDenied := natsconn.WhenDenied(ctx, conn)
 	enricher, err := c.open(starting, conn, js, log)
-	if err := explain(err); err != nil {
+	if err := explainDenied(err); err != nil {
 		return err
 	}
 	registry := newRegistry()

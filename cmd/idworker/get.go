@@ -10,7 +10,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/idworker/idworker/internal/natsconn"
+	"github.com/idworker/idworker/cmd/internal/explain"
+	"github.com/idworker/idworker/cmd/internal/natsconn"
 	"github.com/idworker/idworker/messages"
 )
 
@@ -29,7 +30,7 @@ func (g *getCmd) parse() (tag string, n int64, err error) {
 	rest := g.What
 	if !g.Snowflake {
 		if len(rest) == 0 {
-			return "", 0, &usageError{errors.New("want a tag, or --snowflake")}
+			return "", 0, explain.Usage(errors.New("want a tag, or --snowflake"))
 		}
 		tag, rest = rest[0], rest[1:]
 		if err := messages.CheckTag(tag); err != nil {
@@ -46,7 +47,7 @@ func (g *getCmd) parse() (tag string, n int64, err error) {
 		}
 		return tag, n, nil
 	}
-	return "", 0, &usageError{fmt.Errorf("unexpected argument %s", rest[1])}
+	return "", 0, explain.Usage(fmt.Errorf("unexpected argument %s", rest[1]))
 }
 
 // nobodyFor is how long get looks for a worker: longer than a restart leaves the queue
@@ -83,9 +84,9 @@ func (g *getCmd) Run(ctx context.Context, out output) error {
 		return err
 	}
 	defer conn.Close()
-	ctx, explain := natsconn.WhenDenied(ctx, conn)
+	ctx, explainDenied := natsconn.WhenDenied(ctx, conn)
 	ranges, err := g.ask(ctx, messages.NewClient(conn, g.Prefix), tag, n)
-	err = explain(err)
+	err = explainDenied(err)
 	switch {
 	case errors.Is(err, nats.ErrNoResponders):
 		return fmt.Errorf("%w: no worker serves the prefix %q there; start one with: idworker serve", err, g.Prefix)

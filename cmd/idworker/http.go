@@ -10,7 +10,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"go.uber.org/zap"
 
-	"github.com/idworker/idworker/internal/httpserver"
+	"github.com/idworker/idworker/cmd/internal/explain"
+	"github.com/idworker/idworker/cmd/internal/httpserver"
 )
 
 // httpFlags are for commands that run until they are stopped, and report how they are.
@@ -42,7 +43,7 @@ func splitAddress(flag, hostPort string) (host string, port int, err error) {
 		port, err = strconv.Atoi(text)
 	}
 	if err != nil || port < 1 || port > 65535 {
-		return "", 0, &usageError{fmt.Errorf("%s %q: want HOST:PORT with a port from 1 to 65535", flag, hostPort)}
+		return "", 0, explain.Usage(fmt.Errorf("%s %q: want HOST:PORT with a port from 1 to 65535", flag, hostPort))
 	}
 	return host, port, nil
 }

@@ -11,6 +11,8 @@ import (
 	"syscall"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/idworker/idworker/cmd/internal/explain"
 )
 
 // version is the semantic version of this source tree; see the CHANGELOG.
@@ -70,12 +72,12 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return code
 	}
 	if err != nil {
-		err = &usageError{err}
+		err = explain.Usage(err)
 	} else if err = checkCommandLine(args); err == nil {
 		err = command.Run()
 	}
 	if err != nil && !errors.Is(err, context.Canceled) {
-		fmt.Fprintf(stderr, "idworker: %s\n", explain(err))
+		fmt.Fprintf(stderr, "idworker: %s\n", explain.Text(err))
 	}
-	return exitCode(err)
+	return explain.ExitCode(err)
 }

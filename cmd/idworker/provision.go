@@ -8,12 +8,12 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/idworker/idworker/internal/backend"
+	"github.com/idworker/idworker/cmd/internal/backend"
+	"github.com/idworker/idworker/cmd/internal/explain"
 	"github.com/idworker/idworker/internal/resource"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/messages/enrich"
 	"github.com/idworker/idworker/snowflake/lease"
-	"github.com/idworker/idworker/store/ledger"
 	"github.com/idworker/idworker/worker"
 )
 
@@ -54,7 +54,7 @@ func (p *provisionCmd) Run(ctx context.Context, out output) error {
 	}
 	return p.withJetStream(ctx, func(ctx context.Context, js jetstream.JetStream) error {
 		var failed []error
-		for _, r := range p.resources(p.Prefix, p.Part, source.Kind()) {
+		for _, r := range p.resources(p.Prefix, p.Part, source) {
 			did, err := r.Apply(ctx, js)
 			if err != nil {
 				failed = append(failed, fmt.Errorf("%s: %w", r, err))
@@ -72,20 +72,16 @@ func (p resourceFlags) check(prefix messages.Prefix) error {
 		return err
 	}
 	if err := lease.CheckTTL(p.LeaseTTL); err != nil {
-		return &usageError{fmt.Errorf("--lease-ttl: %w", err)}
+		return explain.Usage(fmt.Errorf("--lease-ttl: %w", err))
 	}
 	return nil
 }
 
-// resources are what there is to make: counters where JetStream is the store, else the ledger.
-func (p resourceFlags) resources(prefix messages.Prefix, part part, kind backend.Kind) (all []resource.Resource) {
+// resources are what there is to make.
+func (p resourceFlags) resources(prefix messages.Prefix, part part, source backend.Backend) (all []resource.Resource) {
 	if part != partEnrich {
 		all = append(worker.Resources(prefix, p.Replicas), lease.Resources(prefix, p.LeaseTTL, p.Replicas)...)
-		if kind == backend.JetStream {
-			all = append(all, backend.CounterBucket(prefix, p.Replicas))
-		} else {
-			all = append(all, ledger.Bucket(prefix, p.Replicas))
-		}
+		all = append(all, source.Resources(prefix, p.Replicas)...)
 	}
 	if part != partIDs {
 		all = append(all, enrich.Bucket(prefix, p.Replicas))

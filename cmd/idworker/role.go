@@ -1,10 +1,11 @@
 package main
 
 import (
-	"github.com/idworker/idworker/internal/backend"
-	"github.com/idworker/idworker/internal/doctor"
+	"github.com/idworker/idworker/cmd/internal/backend"
 	"github.com/idworker/idworker/internal/rights"
 	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/messages/enrich"
+	"github.com/idworker/idworker/worker"
 )
 
 // role is whose needs a doctor looks at: one of those of package rights, or all.
@@ -22,10 +23,13 @@ func (r role) answers() bool { return r == roleAll || r.is(rights.Worker) || r.i
 func (r role) counts() bool { return r == roleAll || r.is(rights.Loader) || r.is(rights.Admin) }
 
 // needs are the rights without which a role cannot do its work.
-func (r role) needs(p messages.Prefix, kind backend.Kind) rights.Rights {
-	inJetStream := kind == backend.JetStream
-	if r == roleAll {
-		return rights.Join(doctor.Needs(p, rights.Worker, inJetStream), doctor.Needs(p, rights.Loader, inJetStream))
+func (r role) needs(p messages.Prefix, source backend.Backend) rights.Rights {
+	switch one := rights.Role(r); {
+	case r == roleAll:
+		return rights.Join(role(rights.Worker).needs(p, source), role(rights.Loader).needs(p, source))
+	case one == rights.Enricher:
+		return enrich.Rights(p, one)
+	default:
+		return rights.Join(worker.Rights(p, one), source.Rights(p, one))
 	}
-	return doctor.Needs(p, rights.Role(r), inJetStream)
 }

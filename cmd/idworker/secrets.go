@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"strings"
+
+	"github.com/idworker/idworker/cmd/internal/explain"
 )
 
 // Secrets come from the environment or from files. Every user of the machine can read
@@ -37,7 +39,7 @@ func checkCommandLine(args []string) error {
 			list, ok = args[n+1], true
 		}
 		if ok && strings.Contains(list, "@") {
-			return &usageError{errors.New("--server: a login in a URL on the command line can be read by everybody on this machine; set NATS_URL instead, or --creds, --nkey, or --user with NATS_PASSWORD or --password-file")}
+			return explain.Usage(errors.New("--server: a login in a URL on the command line can be read by everybody on this machine; set NATS_URL instead, or --creds, --nkey, or --user with NATS_PASSWORD or --password-file"))
 		}
 	}
 	return nil

@@ -12,10 +12,12 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
-	"github.com/idworker/idworker/internal/backend"
-	"github.com/idworker/idworker/internal/durability"
-	"github.com/idworker/idworker/internal/embedded"
-	"github.com/idworker/idworker/internal/natsconn"
+	"github.com/idworker/idworker/cmd/internal/backend"
+	"github.com/idworker/idworker/cmd/internal/doctor"
+	"github.com/idworker/idworker/cmd/internal/embedded"
+	"github.com/idworker/idworker/cmd/internal/explain"
+	"github.com/idworker/idworker/cmd/internal/natsconn"
+	"github.com/idworker/idworker/cmd/internal/tags"
 	"github.com/idworker/idworker/snowflake/lease"
 	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/store/ledger"
@@ -34,12 +36,10 @@ type serveCmd struct {
 
 	Witness string `help:"Folder that remembers how far IDs were handed out, outside the data that could be put back to an older state. By default FOLDER.witness for --data FOLDER, and none with --server." placeholder:"FOLDER" type:"path"`
 
-	Role       worker.Role   `help:"What this process does: worker (answers requests), loader (reserves segments), or all." default:"all" enum:"all,worker,loader"`
-	Replicas   int           `help:"Replicas of the streams and buckets that it creates, 1 to 5." default:"1"`
-	Wait       time.Duration `help:"How long a request may wait for a segment." default:"2s"`
-	MaxBatch   int64         `help:"Largest count of one request." default:"10000"`
-	MaxStep    int64         `help:"Largest step, that is IDs per segment." default:"1000000"`
-	TagRefresh time.Duration `help:"How often a loader copies the store's tags to the directory that workers read." default:"1m"`
+	Role     worker.Role `help:"What this process does: worker (answers requests), loader (reserves segments), or all." default:"all" enum:"all,worker,loader"`
+	Replicas int         `help:"Replicas of the streams and buckets that it creates, 1 to 5." default:"1"`
+
+	limitFlags `embed:""`
 
 	snowflakeFlags `embed:""`
 
@@ -48,6 +48,14 @@ type serveCmd struct {
 
 	Demo     bool          `help:"Create a tag, get IDs, and show how to get more."`
 	LogLevel zapcore.Level `help:"Lowest level that is logged: debug, info, warn or error." default:"info"`
+}
+
+// limitFlags bound what a process gives, and how long it takes.
+type limitFlags struct {
+	Wait       time.Duration `help:"How long a request may wait for a segment." default:"2s"`
+	MaxBatch   int64         `help:"Largest count of one request." default:"10000"`
+	MaxStep    int64         `help:"Largest step, that is IDs per segment." default:"1000000"`
+	TagRefresh time.Duration `help:"How often a loader copies the store's tags to the directory that workers read." default:"1m"`
 }
 
 // embeddedFlags are for the embedded NATS server, the default.
@@ -72,7 +80,7 @@ func (s *serveCmd) Run(ctx context.Context, out output) (err error) {
 	defer func() { _ = log.Sync() }() // stderr cannot be synced on every system
 
 	registry := newRegistry()
-	var running atomic.Pointer[worker.Worker]
+	var running atomic.Pointer[worker.Process]
 	stopHTTP, err := s.serveHTTP(ctx, registry, func() error {
 		if w := running.Load(); w != nil {
 			return w.Ready()
@@ -107,6 +115,19 @@ func (s *serveCmd) Run(ctx context.Context, out output) (err error) {
 	}
 	running.Store(w)
 	registry.MustRegister(w.Metrics(s.MetricsTags))
+	s.logServing(log, w, source, where)
+	if s.Demo {
+		err = s.demo(ctx, out, source)
+	}
+	if err == nil {
+		<-ctx.Done()
+	}
+	log.Info("stopping")
+	return errors.Join(err, w.Stop())
+}
+
+// logServing says what serves, and where its data is.
+func (s *serveCmd) logServing(log *zap.Logger, w *worker.Process, source backend.Backend, where []zap.Field) {
 	counts := zap.Skip() // only loaders know where
 	if s.Role != worker.RoleWorker {
 		counts = zap.String("store", string(source.Kind()))
@@ -115,14 +136,6 @@ func (s *serveCmd) Run(ctx context.Context, out output) (err error) {
 		zap.String("version", version), zap.String("role", string(s.Role)), counts,
 		zap.String("prefix", string(s.Prefix)), zap.String("instance", w.Instance()),
 	}, where...)...)
-	if s.Demo {
-		err = demo(ctx, out, s.installation, source)
-	}
-	if err == nil {
-		<-ctx.Done()
-	}
-	log.Info("stopping")
-	return errors.Join(err, w.Stop())
 }
 
 // parse turns the flags into the worker's configuration and the store it loads from, and
@@ -138,9 +151,9 @@ func (s *serveCmd) parse() (cfg worker.Config, source backend.Backend, err error
 	switch {
 	case err != nil:
 	case s.Migrate && source.Kind() == backend.JetStream:
-		err = &usageError{errors.New("--migrate: there is no table to create without a database, see --store")}
+		err = explain.Usage(errors.New("--migrate: there is no table to create without a database, see --store"))
 	case s.MetricsTags < 0 || s.MetricsTags > maxMetricsTags:
-		err = &usageError{fmt.Errorf("--metrics-tags %d: allowed is 0 to %d", s.MetricsTags, maxMetricsTags)}
+		err = explain.Usage(fmt.Errorf("--metrics-tags %d: allowed is 0 to %d", s.MetricsTags, maxMetricsTags))
 	}
 	return cfg, source, err
 }
@@ -183,25 +196,7 @@ func (s *serveCmd) witness(ctx context.Context, server *embedded.Server, source 
 	if err := source.Create(ctx, js, s.Prefix, s.Replicas); err != nil {
 		return err
 	}
-	return server.Witness(ctx, witnessed(s.Prefix, source))
-}
-
-// checkSync is [durability.CheckServers], except that an embedded server has checked that itself.
-func checkSync(ctx context.Context, conn *nats.Conn) error {
-	if conn.ConnectedServerName() == embedded.ServerName {
-		return nil
-	}
-	return durability.CheckServers(ctx, conn)
-}
-
-// warnOfSync logs once what a power failure could do to IDs.
-func warnOfSync(ctx context.Context, conn *nats.Conn, log *zap.Logger) {
-	switch err := checkSync(ctx, conn); {
-	case errors.Is(err, durability.ErrNoSync):
-		log.Warn("NATS acknowledges writes before they are on disk: after a power failure IDs can be handed out twice; set sync_interval: always in the jetstream block of every server", zap.Error(err))
-	case errors.Is(err, durability.ErrSyncUnknown):
-		log.Info("NATS does not tell whether every write is on disk before it is acknowledged, see Durability in docs/operations.md", zap.Error(err))
-	}
+	return server.Witness(ctx, tags.Witnessed(s.Prefix, source))
 }
 
 // config is the worker's configuration, as far as flags determine it.
@@ -233,7 +228,7 @@ func (c *closers) close() {
 
 // start connects and starts the worker. What it adds to opened is to be closed after
 // the worker has stopped.
-func (s *serveCmd) start(ctx context.Context, cfg worker.Config, source backend.Backend, opened *closers) (*worker.Worker, error) {
+func (s *serveCmd) start(ctx context.Context, cfg worker.Config, source backend.Backend, opened *closers) (*worker.Process, error) {
 	var err error
 	if cfg.Requests, _, err = s.dial(natsconn.Stay("idworker", cfg.Log)...); err != nil {
 		return nil, err
@@ -245,20 +240,20 @@ func (s *serveCmd) start(ctx context.Context, cfg worker.Config, source backend.
 	opened.add(cfg.Control.Close)
 	starting, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	starting, explain := natsconn.WhenDenied(starting, cfg.Requests, cfg.Control)
+	starting, explainDenied := natsconn.WhenDenied(starting, cfg.Requests, cfg.Control)
 	w, err := s.startWorker(starting, cfg, source, opened)
-	explained := explain(err)
+	explained := explainDenied(err)
 	if err == nil && explained != nil {
 		explained = errors.Join(explained, w.Stop())
 	}
 	if explained == nil {
-		warnOfSync(ctx, cfg.Control, cfg.Log)
+		doctor.WarnOfSync(ctx, cfg.Control, cfg.Log)
 	}
 	return w, explained
 }
 
 // startWorker opens the store, where the role needs one, and starts the worker.
-func (s *serveCmd) startWorker(ctx context.Context, cfg worker.Config, source backend.Backend, opened *closers) (*worker.Worker, error) {
+func (s *serveCmd) startWorker(ctx context.Context, cfg worker.Config, source backend.Backend, opened *closers) (*worker.Process, error) {
 	if s.Role != worker.RoleWorker {
 		segments, err := s.openWitnessedStore(ctx, cfg, source, opened)
 		if err != nil {
@@ -266,37 +261,18 @@ func (s *serveCmd) startWorker(ctx context.Context, cfg worker.Config, source ba
 		}
 		cfg.Store, cfg.StoreName = segments, source.Name()
 	}
-	var w *worker.Worker
-	err := patiently(ctx, cfg.Log, func(ctx context.Context) (err error) {
+	var w *worker.Process
+	err := natsconn.Patiently(ctx, cfg.Log, func(ctx context.Context) (err error) {
 		w, err = worker.Start(ctx, cfg)
 		return err
 	})
 	return w, err
 }
 
-// firstTry is how long JetStream may take to answer before it is asked again: a request that
-// arrives while a cluster has no leader is never answered.
-const firstTry = 5 * time.Second
-
-// patiently calls a function that asks JetStream something, and calls it again while there
-// is no answer. Each try may take twice as long as the one before, because a JetStream that
-// is only slow has to succeed too.
-func patiently(ctx context.Context, log *zap.Logger, do func(context.Context) error) error {
-	for timeout := firstTry; ; timeout *= 2 {
-		try, cancel := context.WithTimeout(ctx, timeout)
-		err := do(try)
-		cancel()
-		if ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
-			return err
-		}
-		log.Warn("JetStream does not answer yet, trying again; does it have a leader?", zap.Error(err))
-	}
-}
-
 // openStore opens the segment store, created if it is missing and may be created. What
 // it adds to opened is to be closed after the worker has stopped.
 func (s *serveCmd) openStore(ctx context.Context, cfg worker.Config, source backend.Backend, opened *closers) (store.Store, error) {
-	err := patiently(ctx, cfg.Log, func(ctx context.Context) error {
+	err := natsconn.Patiently(ctx, cfg.Log, func(ctx context.Context) error {
 		return source.Create(ctx, cfg.JetStream, cfg.Prefix, cfg.Replicas)
 	})
 	if err != nil {
@@ -307,27 +283,12 @@ func (s *serveCmd) openStore(ctx context.Context, cfg worker.Config, source back
 		return nil, err
 	}
 	opened.add(func() { _ = segments.Close() }) // nothing is under way any more
-	if err := patiently(ctx, cfg.Log, segments.CheckLedger); err != nil {
+	if err := natsconn.Patiently(ctx, cfg.Log, segments.CheckLedger); err != nil {
 		return nil, err
 	}
 	if err := segments.Prepare(ctx, s.Migrate, cfg.Log); err != nil {
 		return nil, err
 	}
-	warnOfSettings(ctx, segments, cfg.Log)
+	doctor.WarnOfSettings(segments.CheckDurability(ctx), cfg.Log)
 	return segments.Store, nil
-}
-
-// warnOfSettings logs once what a crash of the database's machine could do to IDs. A database
-// that does not answer has been logged before; when it comes, the doctor can be asked.
-func warnOfSettings(ctx context.Context, segments *backend.Store, log *zap.Logger) {
-	for _, err := range parts(segments.CheckDurability(ctx)) {
-		var unsafe *store.UnsafeSettingError
-		switch {
-		case errors.As(err, &unsafe):
-			log.Warn("the database acknowledges commits before they are on disk: after a crash IDs can be handed out twice",
-				zap.String("setting", unsafe.Setting), zap.String("value", unsafe.Value), zap.String("want", unsafe.Want))
-		case errors.Is(err, store.ErrSettingUnknown):
-			log.Warn("the database does not tell whether every commit is on disk before it is acknowledged, see Durability in docs/operations.md", zap.Error(err))
-		}
-	}
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/idworker/idworker/cmd/internal/explain"
 	"github.com/idworker/idworker/snowflake"
 	"github.com/idworker/idworker/snowflake/lease"
 )
@@ -23,7 +24,7 @@ type snowflakeFlags struct {
 func (f snowflakeFlags) layout() (snowflake.Layout, error) {
 	layout, err := snowflake.ParseLayout(f.Layout)
 	if err != nil {
-		return layout, &usageError{fmt.Errorf("--layout: %w", err)}
+		return layout, explain.Usage(fmt.Errorf("--layout: %w", err))
 	}
 	if f.Epoch.IsZero() {
 		return layout, nil
@@ -31,7 +32,7 @@ func (f snowflakeFlags) layout() (snowflake.Layout, error) {
 	spec := layout.Spec()
 	spec.Epoch = f.Epoch
 	if layout, err = snowflake.NewLayout(spec); err != nil {
-		return layout, &usageError{fmt.Errorf("--epoch: %w", err)}
+		return layout, explain.Usage(fmt.Errorf("--epoch: %w", err))
 	}
 	return layout, nil
 }

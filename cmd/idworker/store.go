@@ -6,7 +6,8 @@ import (
 	"os"
 	"strings"
 
-	"github.com/idworker/idworker/internal/backend"
+	"github.com/idworker/idworker/cmd/internal/backend"
+	"github.com/idworker/idworker/cmd/internal/explain"
 )
 
 // storeFlags say where segments come from.
@@ -23,16 +24,16 @@ func (f storeFlags) backend() (backend.Backend, error) {
 	if f.StoreFile != "" {
 		data, err := os.ReadFile(f.StoreFile)
 		if err != nil {
-			return backend.Backend{}, &usageError{fmt.Errorf("--store-file: %w", err)}
+			return backend.Backend{}, explain.Usage(fmt.Errorf("--store-file: %w", err))
 		}
 		dsn = strings.TrimSpace(string(data))
 	}
 	b, err := backend.Parse(dsn, f.Table)
 	switch {
 	case errors.Is(err, backend.ErrScheme):
-		return b, &usageError{fmt.Errorf("--store: %w", err)}
+		return b, explain.Usage(fmt.Errorf("--store: %w", err))
 	case err != nil:
-		return b, &usageError{fmt.Errorf("--store, --table: %w", err)}
+		return b, explain.Usage(fmt.Errorf("--store, --table: %w", err))
 	}
 	return b, nil
 }

@@ -9,8 +9,9 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/idworker/idworker/internal/backend"
-	"github.com/idworker/idworker/internal/tags"
+	"github.com/idworker/idworker/cmd/internal/backend"
+	"github.com/idworker/idworker/cmd/internal/explain"
+	"github.com/idworker/idworker/cmd/internal/tags"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/worker"
@@ -79,9 +80,6 @@ func printable(name string) string {
 	}
 	return name
 }
-
-// defaultStep is that of a tag that is created without one.
-const defaultStep = 1000
 
 type tagCreateCmd struct {
 	installation `embed:""`
@@ -160,7 +158,7 @@ func (r *tagRmCmd) Run(ctx context.Context, in input, out output) error {
 		fmt.Fprintf(out, "Requests for %s will fail. Type its name to remove it: ", r.Tag)
 		var typed string
 		if _, _ = fmt.Fscanln(in, &typed); typed != r.Tag {
-			return &usageError{errors.New("that is not its name; nothing was removed")}
+			return explain.Usage(errors.New("that is not its name; nothing was removed"))
 		}
 	}
 	return r.withTags(ctx, source, func(ctx context.Context, t *tags.Tags) error {

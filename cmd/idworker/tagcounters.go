@@ -9,7 +9,8 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/idworker/idworker/internal/tags"
+	"github.com/idworker/idworker/cmd/internal/explain"
+	"github.com/idworker/idworker/cmd/internal/tags"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
 )
@@ -32,11 +33,11 @@ type tagRaiseCmd struct {
 func (r *tagRaiseCmd) check() error {
 	switch {
 	case r.All == (r.Tag != ""):
-		return &usageError{errors.New("want either a tag or --all")}
+		return explain.Usage(errors.New("want either a tag or --all"))
 	case (r.Next > 0) == (r.By > 0):
-		return &usageError{errors.New("want either --next ID or --by N, 1 or more")}
+		return explain.Usage(errors.New("want either --next ID or --by N, 1 or more"))
 	case r.All && r.Next > 0:
-		return &usageError{errors.New("--all goes with --by: every tag has a next ID of its own")}
+		return explain.Usage(errors.New("--all goes with --by: every tag has a next ID of its own"))
 	case r.Tag != "":
 		return errors.Join(messages.CheckTag(r.Tag), r.checkOffline())
 	}

@@ -22,11 +22,12 @@ import (
 // BucketName is the name of the bucket.
 func BucketName(p messages.Prefix) string { return string(p) + "_ledger" }
 
-// Bucket is the bucket, with replicas copies, 1 to 5, odd.
+// Bucket is the bucket, with replicas copies, 1 to 5, odd. It is not made where the installation
+// has completed one before.
 func Bucket(prefix messages.Prefix, replicas int) resource.Resource {
 	return resource.Bucket(jetstream.KeyValueConfig{
 		Bucket: BucketName(prefix), Description: "idworker: how far each tag was granted", Replicas: replicas,
-	})
+	}, agreement.HasKey(prefix, ConfigKey))
 }
 
 // Create creates the bucket if it is missing and the installation never had a complete one;

@@ -82,7 +82,7 @@ func fillTable(b *testing.B, db *sql.DB) {
 	}
 }
 
-func startTableWorker(b *testing.B, srv *natstest.Server, cfg worker.Config) *worker.Worker {
+func startTableWorker(b *testing.B, srv *natstest.Server, cfg worker.Config) *worker.Process {
 	b.Helper()
 	cfg.Requests, cfg.Control, cfg.Version = srv.Connect(b), srv.Connect(b), "0.0.1"
 	w, err := worker.Start(b.Context(), cfg)
@@ -92,7 +92,7 @@ func startTableWorker(b *testing.B, srv *natstest.Server, cfg worker.Config) *wo
 	return w
 }
 
-func stopWorker(b *testing.B, w *worker.Worker) {
+func stopWorker(b *testing.B, w *worker.Process) {
 	if err := w.Stop(); err != nil {
 		b.Error(err)
 	}

@@ -7,11 +7,13 @@ package natsconf
 import (
 	"strings"
 
-	"github.com/idworker/idworker/internal/doctor"
 	"github.com/idworker/idworker/internal/durability"
 	"github.com/idworker/idworker/internal/rights"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/messages/enrich"
+	"github.com/idworker/idworker/store/jetstream"
+	"github.com/idworker/idworker/store/ledger"
+	"github.com/idworker/idworker/worker"
 )
 
 // User is a user of nats.conf.
@@ -30,7 +32,7 @@ func (u User) PasswordVariable() string {
 func Users() []User {
 	p := messages.DefaultPrefix
 	role := func(r rights.Role) rights.Rights { // whether the counters are in JetStream or in a database
-		return rights.Join(doctor.Needs(p, r, true), doctor.Needs(p, r, false))
+		return rights.Join(worker.Rights(p, r), jetstream.Rights(p, r), ledger.Rights(p, r))
 	}
 	mayAsk := rights.Publish(rights.AskPermissions) // what it may do itself
 	users := []User{
@@ -45,7 +47,7 @@ func Users() []User {
 		{"caller", "IDS", "_INBOX_caller.any", rights.Publish(p.Segment(">"), p.Snowflake())},
 		{"order", "IDS", "_INBOX_caller.order", rights.Publish(p.Segment("order"))},
 		{"enricher", "ORDERS", "_INBOX_enricher", rights.Join(
-			role(rights.Enricher), mayAsk,
+			enrich.Rights(p, rights.Enricher), mayAsk,
 			enrich.StreamRights(p, "ORDERS", "ORDERS_READY", "orders.ready.>", "orders.dead"),
 			rights.Publish("_INBOX_enricher.>"), // enrichers answer each other
 		)},

@@ -1,0 +1,143 @@
+package embedded
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/idworker/idworker/cmd/internal/folder"
+)
+
+// TestOneServerPerFolder: neither this process nor another one gets a folder that is in
+// use. Both get it once it is free.
+func TestOneServerPerFolder(t *testing.T) {
+	other := func(path string) int {
+		t.Helper()
+		program := exec.Command(os.Args[0])
+		program.Env = append(os.Environ(), lockerEnv+"="+path)
+		out, err := program.CombinedOutput()
+		var exit *exec.ExitError
+		if err != nil && !errors.As(err, &exit) {
+			t.Fatalf("%v: %s", err, out)
+		}
+		return program.ProcessState.ExitCode()
+	}
+	path := filepath.Join(t.TempDir(), "some", "folder")
+	first := start(t, config(path))
+	err := fails(t, config(path))
+	if !errors.Is(err, ErrInUse) || !errors.Is(err, ErrFolder) || !strings.Contains(err.Error(), path) {
+		t.Errorf("second server of this process: %v, want ErrInUse", err)
+	}
+	if code := other(path); code != inUseCode {
+		t.Errorf("another process: exit code %d, want %d", code, inUseCode)
+	}
+	first.Stop()
+	if code := other(path); code != 0 {
+		t.Errorf("another process, once the folder is free: exit code %d", code)
+	}
+	start(t, config(path))
+}
+
+func TestFolderUnusable(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	lockIsFolder, readOnly := t.TempDir(), t.TempDir()
+	if err := errors.Join(os.Mkdir(filepath.Join(lockIsFolder, lockFile), 0o700), os.Chmod(readOnly, 0o500)); err != nil {
+		t.Fatal(err)
+	}
+	for name, path := range map[string]string{
+		"a file":             file,
+		"below a file":       filepath.Join(file, "data"),
+		"lock is a folder":   lockIsFolder,
+		"not to be written":  readOnly,
+		"below such a thing": filepath.Join(readOnly, "data"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			if os.Geteuid() == 0 && strings.HasPrefix(path, readOnly) {
+				t.Skip("root may write everywhere")
+			}
+			if err := fails(t, config(path)); !errors.Is(err, ErrFolder) || errors.Is(err, ErrInUse) || errors.Is(err, ErrDamaged) {
+				t.Errorf("%v, want ErrFolder and nothing more", err)
+			}
+		})
+	}
+}
+
+// TestStartFails: whatever Start fails with, it leaves the folder unlocked.
+func TestStartFails(t *testing.T) {
+	unlocked := func(t *testing.T, path string) {
+		t.Helper()
+		for path, file := range map[string]string{path: lockFile, WitnessOf(path): "witness.lock"} {
+			f, err := folder.Open(path, file)
+			if err != nil {
+				t.Fatalf("after the failure: %v", err)
+			}
+			f.Close()
+		}
+	}
+	t.Run("port taken", func(t *testing.T) {
+		cfg := config(t.TempDir())
+		cfg.Port = listening(t)
+		if err := fails(t, cfg); !strings.Contains(err.Error(), "127.0.0.1:"+strconv.Itoa(cfg.Port)) || !strings.Contains(err.Error(), "in use") || errors.Is(err, ErrFolder) {
+			t.Errorf("%v, want the address and that it is in use", err)
+		}
+		unlocked(t, cfg.Folder)
+	})
+	t.Run("jetstream is a file", func(t *testing.T) {
+		cfg := config(t.TempDir())
+		if err := os.WriteFile(filepath.Join(cfg.Folder, "jetstream"), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := fails(t, cfg); !strings.Contains(err.Error(), "not a directory") {
+			t.Errorf("%v, want the server's own words", err)
+		}
+		unlocked(t, cfg.Folder)
+	})
+	t.Run("stopped before it started", func(t *testing.T) {
+		cfg := config(t.TempDir())
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := Start(ctx, cfg); !errors.Is(err, context.Canceled) {
+			t.Errorf("%v, want context.Canceled", err)
+		}
+		unlocked(t, cfg.Folder)
+	})
+}
+
+// TestServer: it has the name that clients recognize it by, at the address it tells, and
+// is gone from there after Stop.
+func TestServer(t *testing.T) {
+	s := start(t, config(t.TempDir()))
+	conn, err := nats.Connect(s.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if name := conn.ConnectedServerName(); name != ServerName {
+		t.Errorf("its name is %q, want %q", name, ServerName)
+	}
+	if !s.nats.JetStreamConfig().SyncAlways {
+		t.Error("does not sync every write")
+	}
+	address, err := url.Parse(s.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Stop()
+	if c, err := net.Dial("tcp", address.Host); err == nil {
+		_ = c.Close()
+		t.Error("still listens after Stop")
+	}
+	s.Stop() // does nothing
+}

@@ -1,0 +1,229 @@
+package explain
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/idworker/idworker/cmd/internal/doctor"
+	"github.com/idworker/idworker/cmd/internal/embedded"
+	"github.com/idworker/idworker/cmd/internal/joined"
+	"github.com/idworker/idworker/cmd/internal/natsconn"
+	"github.com/idworker/idworker/cmd/internal/tags"
+	"github.com/idworker/idworker/cmd/internal/witness"
+	"github.com/idworker/idworker/internal/agreement"
+	"github.com/idworker/idworker/internal/durability"
+	"github.com/idworker/idworker/internal/neighbours"
+	"github.com/idworker/idworker/internal/resource"
+	"github.com/idworker/idworker/messages/enrich"
+	"github.com/idworker/idworker/snowflake/lease"
+	"github.com/idworker/idworker/store"
+	"github.com/idworker/idworker/store/ledger"
+)
+
+// Libraries say what is wrong, and this file says which flag or command mends it, so that a
+// hint appears once. What only one command can say, about its own arguments, it says itself.
+
+// Text is the text of an error with what can be done about it. Errors that were joined
+// are explained one by one, each on its line.
+func Text(err error) string {
+	if all := joined.Parts(err); len(all) > 1 {
+		var lines []string
+		for _, one := range all {
+			lines = append(lines, Text(one))
+		}
+		return strings.Join(lines, "\n")
+	}
+	if hint := hintFor(err); hint != "" {
+		return err.Error() + "; " + hint
+	}
+	return err.Error()
+}
+
+// hintFor is what can be done about an error, or "". The first hint that fits counts.
+func hintFor(err error) string {
+	for _, hint := range hints {
+		if text := hint(err); text != "" {
+			return text
+		}
+	}
+	for _, sentinel := range sentinelHints {
+		if errors.Is(err, sentinel.err) {
+			return sentinel.hint
+		}
+	}
+	return ""
+}
+
+// hints are those that depend on what an error says.
+var hints = []func(error) string{
+	hintDenied, hintForeignStore, hintUnsafe, hintClockLost, hintTarget, hintBelow, hintUnsafeSetting,
+	hintRecover, hintForgot, hintOlder, hintLedger,
+}
+
+const (
+	hintProvision  = "an administrator creates it: idworker provision; a process that is allowed to, such as idworker serve, creates it itself"
+	hintSync       = "make sure of sync_interval: always in the jetstream block of every server; nats.conf shows how a user may ask"
+	hintNeighbours = "give one of them another --prefix, or an account of its own, or deny its subjects (ids.> with the default prefix) to the leaf node link; " +
+		"if both should be one installation, connect all processes to the JetStream of one, see --js-domain"
+)
+
+// sentinelHints are those that only depend on what an error is.
+var sentinelHints = []struct {
+	err  error
+	hint string
+}{
+	{jetstream.ErrBucketNotFound, hintProvision},
+	{jetstream.ErrStreamNotFound, hintProvision},
+	{jetstream.ErrConsumerNotFound, hintProvision},
+	{embedded.ErrInUse, "stop that process, connect to it with --server, or choose another --data or --witness"},
+	{witness.ErrFolder, "--witness says where it is to be: in a place that does not go back with the data"},
+	{store.ErrNoTable, "serve --migrate creates it"},
+	{tags.ErrMaybeCreated, "see idworker tag ls"},
+	{tags.ErrLoadersRun, "stop them all, export once more, and import that"},
+	{doctor.ErrDifferent, "idworker provision with these flags would change it"},
+	{doctor.ErrOtherLayout, "give workers the same --layout"},
+	{store.ErrSettingUnknown, "ask who runs the database; docs/operations.md, Durability, says which values it needs"},
+	{neighbours.ErrForeign, hintNeighbours},
+	{durability.ErrNoSync, hintSync},
+	{durability.ErrSyncUnknown, hintSync},
+}
+
+func hintDenied(err error) string {
+	var denied *natsconn.DeniedError
+	switch {
+	case !errors.As(err, &denied):
+		return ""
+	case denied.Missing != nil:
+		return "have an administrator run: idworker provision"
+	case denied.Inbox():
+		return "set --inbox-prefix to the one of this user"
+	}
+	return "nats.conf shows which rights each role needs"
+}
+
+func hintForeignStore(err error) string {
+	var foreign *agreement.ForeignStoreError
+	if !errors.As(err, &foreign) {
+		return ""
+	}
+	return fmt.Sprintf("give it the same --store and --table. If the counters were moved on purpose, with all processes stopped, delete the key %s of the bucket %s",
+		agreement.StoreKey, foreign.Bucket)
+}
+
+// hintLedger is for a ledger that is lost: only somebody who knows what was handed out can say
+// from where on to count.
+func hintLedger(err error) string {
+	var lost *ledger.LostError
+	switch {
+	case !errors.As(err, &lost):
+		return ""
+	case lost.Tag != "":
+		return "raise it above all IDs in use: idworker tag raise " + lost.Tag + " --next N"
+	}
+	return fmt.Sprintf("if the database is as new as the IDs in use, or after idworker tag raise --all --by N, delete the key %s of the bucket %s; loaders then fill the ledger again",
+		lost.Key, lost.Config)
+}
+
+// hintUnsafe is for streams and buckets that forget. What cannot be changed in place has to
+// be copied, for an empty bucket hands out all IDs again.
+func hintUnsafe(err error) string {
+	var unsafe *durability.UnsafeError
+	if !errors.As(err, &unsafe) {
+		return ""
+	}
+	switch unsafe.Setting {
+	case durability.NoExpiry:
+		return "idworker provision sets the TTL, see --lease-ttl"
+	case durability.MaxAge:
+		return "run nats stream edit " + unsafe.Stream + " --max-age=-1, and see that no entry has expired"
+	case durability.Discard:
+		return "run nats stream edit " + unsafe.Stream + " --discard=new, and see that no entry was discarded"
+	}
+	return "copy its entries to a stream without this setting, and keep them when you replace it: an empty bucket hands out all IDs again"
+}
+
+// hintUnsafeSetting is for a database that can forget in a crash what it acknowledged.
+func hintUnsafeSetting(err error) string {
+	var unsafe *store.UnsafeSettingError
+	if !errors.As(err, &unsafe) {
+		return ""
+	}
+	return "set " + unsafe.Setting + " = " + unsafe.Want + " in the database server's configuration"
+}
+
+// hintBelow is for a tag that was removed, and is created again.
+func hintBelow(err error) string {
+	var below *store.BelowError
+	if !errors.As(err, &below) {
+		return ""
+	}
+	return fmt.Sprintf("create it with --first %d or above", below.Floor)
+}
+
+func hintClockLost(err error) string {
+	var lost *lease.ClockLostError
+	if !errors.As(err, &lost) {
+		return ""
+	}
+	return fmt.Sprintf("stop all workers for longer than %v, then delete the key %s of the bucket %s and start them again",
+		lost.StopFor, strings.Join(lost.Keys, " and "), lost.Bucket)
+}
+
+// hintTarget is for the stream that takes enriched events.
+func hintTarget(err error) string {
+	var target *enrich.TargetError
+	switch {
+	case !errors.As(err, &target):
+		return ""
+	case target.Stream == "":
+		return "create one for it, with --allow-batch"
+	}
+	return "allow them: nats stream edit " + target.Stream + " --allow-batch"
+}
+
+// hintRecover is for a data folder that may be an older copy. Which it is, and what may have been
+// handed out since, only an operator can know.
+func hintRecover(err error) string {
+	var folder *embedded.RecoverError
+	if !errors.As(err, &folder) {
+		return ""
+	}
+	where := "--data " + folder.Folder
+	if folder.Witness != embedded.WitnessOf(folder.Folder) {
+		where += " --witness " + folder.Witness
+	}
+	hint := fmt.Sprintf("raise all tags by more than can have been handed out since: idworker tag raise --all --by N %s", where)
+	if errors.Is(err, embedded.ErrNoWitness) {
+		return "if it is somewhere else, name it with --witness; otherwise " + hint
+	}
+	return hint + "; or, to start over with tags whose --first is above all IDs in use, take another folder"
+}
+
+// hintForgot is for the witness of a loader: once the counters are high enough it has nothing to
+// say against them.
+func hintForgot(err error) string {
+	if !errors.Is(err, witness.ErrForgot) {
+		return ""
+	}
+	return "raise all tags above what was handed out: idworker tag raise, or idworker tag create --first for one that is missing; see Restore from backup in docs/operations.md"
+}
+
+// hintOlder is for a bucket that is gone. What made it can only be decided by who knows why.
+func hintOlder(err error) string {
+	var older *resource.OlderError
+	if !errors.As(err, &older) {
+		return ""
+	}
+	switch {
+	case strings.HasSuffix(older.Bucket, "_clock"):
+		return "stop all workers for longer than a lease, --max-ahead and twice --max-clock-skew together, then delete the keys clock_id and clock of the config bucket"
+	case strings.HasSuffix(older.Bucket, "_config"):
+		return "see that all processes have the same --store and --layout, then create it yourself: nats kv add " + older.Bucket
+	case older.Missing:
+		return fmt.Sprintf("restore it and run idworker tag raise --all --by N, or create it yourself, nats kv add %s, and fill it with idworker tag import", older.Bucket)
+	}
+	return "restore it and run idworker tag raise --all --by N, or fill it with idworker tag import"
+}

@@ -1,0 +1,96 @@
+package explain
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/idworker/idworker/cmd/internal/doctor"
+	"github.com/idworker/idworker/cmd/internal/embedded"
+	"github.com/idworker/idworker/cmd/internal/natsconn"
+	"github.com/idworker/idworker/cmd/internal/tags"
+	"github.com/idworker/idworker/cmd/internal/witness"
+	"github.com/idworker/idworker/internal/agreement"
+	"github.com/idworker/idworker/internal/durability"
+	"github.com/idworker/idworker/internal/neighbours"
+	"github.com/idworker/idworker/internal/resource"
+	"github.com/idworker/idworker/messages/enrich"
+	"github.com/idworker/idworker/snowflake/lease"
+	"github.com/idworker/idworker/store"
+	"github.com/idworker/idworker/store/ledger"
+)
+
+// hinted are errors that have a remedy, with what names it.
+var hinted = []struct {
+	err    error
+	remedy string
+}{
+	{&natsconn.DeniedError{What: `Publish to "a"`, Missing: resource.Bucket(jetstream.KeyValueConfig{Bucket: "b"})}, "have an administrator run: idworker provision"},
+	{&natsconn.DeniedError{What: `Subscription to "_INBOX.x"`}, "--inbox-prefix"},
+	{&natsconn.DeniedError{What: `Publish to "_INBOX.x"`}, "nats.conf shows which rights"},
+	{&agreement.ForeignStoreError{Bucket: "ids_config", Installed: "jetstream", Given: "mysql a.b"}, "delete the key store of the bucket ids_config"},
+	{&durability.UnsafeError{Stream: "KV_b", Setting: durability.MaxAge}, "nats stream edit KV_b --max-age=-1"},
+	{&durability.UnsafeError{Stream: "KV_b", Setting: durability.Discard}, "nats stream edit KV_b --discard=new"},
+	{&durability.UnsafeError{Stream: "KV_b", Setting: durability.NoExpiry}, "--lease-ttl"},
+	{&durability.UnsafeError{Stream: "KV_b", Setting: durability.Storage}, "copy its entries to a stream without"},
+	{jetstream.ErrBucketNotFound, "an administrator creates it: idworker provision"},
+	{jetstream.ErrStreamNotFound, "an administrator creates it: idworker provision"},
+	{&lease.ClockLostError{StopFor: time.Minute, Bucket: "ids_config", Keys: []string{"clock_id"}}, "stop all workers for longer than 1m0s"},
+	{embedded.ErrInUse, "choose another --data"},
+	{&embedded.RecoverError{Folder: "/data", Witness: "/data.witness", Err: embedded.ErrDamaged}, "idworker tag raise --all --by N --data /data; or, to start over"},
+	{&embedded.RecoverError{Folder: "/data", Witness: "/w", Err: embedded.ErrNoWitness}, "name it with --witness; otherwise raise all tags by more than can have been handed out since: idworker tag raise --all --by N --data /data --witness /w"},
+	{&witness.ForgotError{Folder: "/w"}, "idworker tag create --first for one that is missing"},
+	{witness.ErrFolder, "--witness says where"},
+	{&resource.OlderError{Bucket: "ids_clock", Missing: true}, "then delete the keys clock_id and clock of the config bucket"},
+	{&resource.OlderError{Bucket: "ids_config", Missing: true}, "nats kv add ids_config"},
+	{&resource.OlderError{Bucket: "ids_segments", Missing: true}, "nats kv add ids_segments"},
+	{&resource.OlderError{Bucket: "ids_segments"}, "--by N, or fill it with"},
+	{store.ErrNoTable, "serve --migrate creates it"},
+	{&enrich.TargetError{Err: enrich.ErrNoTarget, Subject: "a.>"}, "create one for it, with --allow-batch"},
+	{&enrich.TargetError{Err: enrich.ErrNoBatches, Subject: "a.>", Stream: "S"}, "nats stream edit S --allow-batch"},
+	{&store.BelowError{Tag: "order", First: 1, Floor: 501}, "--first 501 or above"},
+	{&store.UnsafeSettingError{Setting: "fsync", Value: "off", Want: "on"}, "set fsync = on in the database server"},
+	{store.ErrSettingUnknown, "ask who runs the database"},
+	{&ledger.LostError{Bucket: "ids_ledger", Config: "ids_config", Key: "ledger"}, "delete the key ledger of the bucket ids_config"},
+	{&ledger.LostError{Bucket: "ids_ledger", Tag: "order"}, "idworker tag raise order --next N"},
+	{tags.ErrMaybeCreated, "see idworker tag ls"},
+	{tags.ErrLoadersRun, "stop them all, export once more"},
+	{doctor.ErrDifferent, "provision with these flags"},
+	{doctor.ErrOtherLayout, "give workers the same --layout"},
+	{&neighbours.ForeignError{Prefix: "ids"}, "give one of them another --prefix"},
+	{durability.ErrNoSync, "sync_interval: always"},
+}
+
+// Each error that has a remedy on the command line names it, once, and no other.
+func TestHints(t *testing.T) {
+	for _, h := range hinted {
+		for _, err := range []error{h.err, wrapped(h.err), wrapped(wrapped(h.err))} {
+			text := Text(err)
+			if !strings.HasPrefix(text, err.Error()+"; ") {
+				t.Errorf("%q does not begin with %q", text, err)
+			}
+			for _, other := range hinted {
+				if got := strings.Count(text, other.remedy); (got == 1) != (other.remedy == h.remedy) {
+					t.Errorf("%q has %q %d times", text, other.remedy, got)
+				}
+			}
+		}
+	}
+}
+
+// Errors that were joined have their remedies each, and those without are left alone.
+func TestHintsOfSeveralErrors(t *testing.T) {
+	plain := errors.New("anything")
+	if text := Text(plain); text != "anything" {
+		t.Errorf("%q", text)
+	}
+	text := Text(errors.Join(hinted[0].err, plain, fmt.Errorf("%w: %w", plain, hinted[3].err)))
+	lines := strings.Split(text, "\n")
+	if len(lines) != 3 || !strings.Contains(lines[0], hinted[0].remedy) || lines[1] != "anything" || !strings.Contains(lines[2], hinted[3].remedy) {
+		t.Errorf("%q", text)
+	}
+}

@@ -1,0 +1,141 @@
+package httpserver_test
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+
+	"github.com/idworker/idworker/cmd/internal/httpserver"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// start runs a server on a free port, and stops it when the test ends.
+func start(t *testing.T, handler http.Handler) *httpserver.Server {
+	t.Helper()
+	s, err := httpserver.Start(t.Context(), "127.0.0.1:0", handler, zap.NewNop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Stop)
+	return s
+}
+
+func TestHandler(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(prometheus.NewGauge(prometheus.GaugeOpts{Name: "some_gauge"}))
+	var why atomic.Pointer[error]
+	handler := httpserver.Handler(registry, func() error {
+		if err := why.Load(); err != nil {
+			return *err
+		}
+		return nil
+	})
+	get := func(method, path string) string {
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, httptest.NewRequest(method, path, nil))
+		return fmt.Sprint(w.Code, " ", w.Body.String())
+	}
+	check := func(method, path, want string) {
+		t.Helper()
+		if got := get(method, path); !strings.Contains(got, want) {
+			t.Errorf("%s %s: %q, want %q", method, path, got, want)
+		}
+	}
+	check("GET", "/healthz", "200 ok\n")
+	check("GET", "/readyz", "200 ready\n")
+	check("GET", "/metrics", "some_gauge 0")
+	check("POST", "/metrics", "405 ")
+	check("GET", "/", "404 ")
+	check("GET", "/debug/pprof/", "404 ")
+	starting := errors.New("starting")
+	why.Store(&starting)
+	check("GET", "/readyz", "503 not ready: starting")
+	check("GET", "/healthz", "200 ok\n")
+}
+
+// TestAddressTaken: what is wrong with the address is an error of Start.
+func TestAddressTaken(t *testing.T) {
+	taken := start(t, http.NotFoundHandler()).Address()
+	for _, address := range []string{taken, "127.0.0.1", "127.0.0.1:65536"} {
+		s, err := httpserver.Start(t.Context(), address, http.NotFoundHandler(), zap.NewNop())
+		var network *net.OpError
+		if err == nil {
+			s.Stop()
+		}
+		if !errors.As(err, &network) || network.Op != "listen" {
+			t.Errorf("%s: %v, want an error of listening", address, err)
+		}
+	}
+}
+
+// TestLargeHeader: the header of a request is bounded.
+func TestLargeHeader(t *testing.T) {
+	s := start(t, http.NotFoundHandler())
+	conn, err := net.Dial("tcp", s.Address())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	go func() {
+		_, _ = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: x\r\nX: "+strings.Repeat("x", 64<<10)+"\r\n\r\n")
+	}()
+	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	if response.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
+		t.Errorf("a header of 64 KiB: %s", response.Status)
+	}
+}
+
+// TestStop: clients that send nothing, and a handler that hangs, do not hold up the end.
+func TestStop(t *testing.T) {
+	entered, release := make(chan struct{}), make(chan struct{})
+	defer close(release)
+	s := start(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { close(entered); <-release }))
+	var clients []net.Conn
+	for _, sends := range []string{"", "GET", "GET / HTTP/1.1\r\nHost: x\r\n\r\n"} {
+		conn, err := net.Dial("tcp", s.Address())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = conn.Close() }()
+		clients = append(clients, conn)
+		if _, err := io.WriteString(conn, sends); err != nil {
+			t.Fatal(err)
+		}
+	}
+	<-entered
+	stopped := make(chan struct{})
+	go func() { defer close(stopped); s.Stop() }()
+	select {
+	case <-stopped:
+	case <-time.After(10 * time.Second):
+		t.Fatal("Stop still waits for clients")
+	}
+	for i, conn := range clients {
+		var timeout net.Error
+		_ = conn.SetReadDeadline(time.Now().Add(10 * time.Second))
+		if _, err := io.ReadAll(conn); errors.As(err, &timeout) && timeout.Timeout() {
+			t.Errorf("client %d is still connected after Stop", i)
+		}
+	}
+	if conn, err := net.Dial("tcp", s.Address()); err == nil {
+		_ = conn.Close()
+		t.Error("still listens after Stop")
+	}
+}

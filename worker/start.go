@@ -1,0 +1,181 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nuid"
+	"go.uber.org/zap"
+
+	"github.com/idworker/idworker/internal/agreement"
+)
+
+// startTimeout is how long NATS and its JetStream may take until a process does its work.
+const startTimeout = 30 * time.Second
+
+// Process is a running process of any role.
+type Process struct {
+	process process
+	halves  []half // those of its role, in the order in which they start
+
+	stopping atomic.Bool
+	stopOnce sync.Once
+	stopErr  error
+}
+
+// half is the part of a process that does the work of one role: [answering] or [loading];
+// or [neighbourhood], which both need.
+type half interface {
+	// start returns when the half does its work. If it fails it leaves nothing behind.
+	start(ctx context.Context) error
+
+	// stop finishes what has begun, and returns when all that start started has ended.
+	// It is called at most once, after a start that succeeded. The error is that of
+	// telling NATS; the half has stopped all the same.
+	stop() error
+
+	ready() error // says why the half does not do all of its work, see [Process.Ready]
+	collect(to sink)
+	fillStats(s *Stats)
+}
+
+// Start starts a process and returns when it does its work: a worker has then joined the
+// queue group. It fails if that takes longer than startTimeout, or until ctx ends, and
+// then leaves nothing behind.
+func Start(ctx context.Context, cfg Config) (*Process, error) {
+	cfg = cfg.WithDefaults()
+	if err := cfg.Check(); err != nil {
+		return nil, err
+	}
+	if cfg.loads() && cfg.Store == nil {
+		return nil, fmt.Errorf("%w: role %s needs a store", ErrConfig, cfg.Role)
+	}
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	w := new(Process)
+	var err error
+	if w.process, err = w.prepare(ctx, cfg); err != nil {
+		return nil, err
+	}
+	if w.halves, err = makeHalves(ctx, w.process); err != nil {
+		return nil, err
+	}
+	for i, h := range w.halves {
+		if err := h.start(ctx); err != nil {
+			return nil, errors.Join(err, w.stopHalves(w.halves[:i]))
+		}
+	}
+	return w, nil
+}
+
+// prepare makes sure that the installation is there, and that this process belongs to it.
+func (w *Process) prepare(ctx context.Context, cfg Config) (process, error) {
+	p := process{cfg: cfg, instance: nuid.Next(), js: cfg.JetStream, stats: w.stats}
+	var err error
+	if p.js == nil {
+		if p.js, err = jetstream.New(cfg.Control); err != nil {
+			return p, err
+		}
+	}
+	if err := Provision(ctx, p.js, cfg.Prefix, cfg.Replicas); err != nil {
+		return p, err
+	}
+	if err = p.joinInstallation(ctx); err != nil {
+		return p, err
+	}
+	if p.directory, err = OpenDirectory(ctx, p.js, cfg.Prefix, cfg.Log); err != nil {
+		return p, err
+	}
+	p.cfg.Log = cfg.Log.With(zap.String("instance", p.instance))
+	p.foreign = newForeignMessages(p.installation.ID, p.cfg.Log)
+	return p, nil
+}
+
+// joinInstallation finds out which installation this is, and makes sure that it counts in the
+// store that this process was given.
+func (p *process) joinInstallation(ctx context.Context) error {
+	agreed, err := agreement.Open(ctx, p.js, p.cfg.Prefix)
+	if err != nil {
+		return err
+	}
+	if p.installation.ID, p.installation.Created, err = agreed.Installation(ctx); err != nil {
+		return err
+	}
+	if !p.cfg.loads() {
+		return nil
+	}
+	return agreed.ClaimStore(ctx, p.cfg.StoreName)
+}
+
+// makeHalves makes the halves that the role has. The loading half comes before the answering
+// half, so that it starts first and stops last: parked requests wait for it. Before both it
+// is made sure that no other installation is there.
+func makeHalves(ctx context.Context, p process) (halves []half, err error) {
+	var members []groupMember
+	direct := publishDirectly(p)
+	if p.cfg.loads() {
+		l := newLoading(p)
+		direct = l.loader.loadDirectly
+		members = append(members, l)
+	}
+	if p.cfg.answers() {
+		a, err := openAnswering(ctx, p, direct)
+		if err != nil {
+			return nil, err
+		}
+		members = append(members, a)
+	}
+	halves = append(halves, newNeighbourhood(p, members))
+	for _, m := range members {
+		halves = append(halves, m)
+	}
+	return halves, nil
+}
+
+// Instance is the name of the process in load events and STATS.
+func (w *Process) Instance() string { return w.process.instance }
+
+// Stop leaves the queue group, answers every request that was delivered, and returns when
+// all that Start started has ended. It takes about Config.Wait at most, plus the time that
+// the store needs for what is under way, plus some seconds if the NATS server does not
+// answer. An error says what NATS could not be told. A second call waits for the first and
+// returns the same.
+func (w *Process) Stop() error {
+	w.stopOnce.Do(func() {
+		w.stopping.Store(true)
+		w.stopErr = w.stopHalves(w.halves)
+	})
+	return w.stopErr
+}
+
+// stopHalves stops halves, the last to start first.
+func (w *Process) stopHalves(started []half) (err error) {
+	for _, h := range slices.Backward(started) {
+		err = errors.Join(err, h.stop())
+	}
+	return errors.Join(err, flush(w.process.cfg.Control), flush(w.process.cfg.Requests))
+}
+
+// Ready says why the process does not do all of its work right now, or returns nil. A store
+// that is away is no reason, since workers live on memory. Neither is a missing worker ID,
+// since only snowflake requests need one.
+func (w *Process) Ready() error {
+	if w.stopping.Load() {
+		return errors.New("stopping")
+	}
+	if !w.process.cfg.Requests.IsConnected() || !w.process.cfg.Control.IsConnected() {
+		return errors.New("not connected to NATS")
+	}
+	for _, h := range slices.Backward(w.halves) {
+		if err := h.ready(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
