@@ -239,7 +239,7 @@ func hintOlder(err error) string {
 	}
 	switch {
 	case strings.HasSuffix(older.Bucket, "_clock"):
-		return "stop all workers for longer than a lease, --max-ahead and --max-clock-skew together, then delete that key"
+		return "stop all workers for longer than a lease, --max-ahead and twice --max-clock-skew together, then delete the keys clock_id and clock of the config bucket"
 	case strings.HasSuffix(older.Bucket, "_config"):
 		return "see that all processes have the same --store and --layout, then create it yourself: nats kv add " + older.Bucket
 	case older.Missing:

@@ -21,6 +21,7 @@ import (
 	"github.com/idworker/idworker/messages/enrich"
 	"github.com/idworker/idworker/snowflake/lease"
 	"github.com/idworker/idworker/store"
+	"github.com/idworker/idworker/store/ledger"
 )
 
 // hinted are errors that have a remedy, with what names it.
@@ -44,7 +45,7 @@ var hinted = []struct {
 	{&embedded.RecoverError{Folder: "/data", Witness: "/w", Err: embedded.ErrNoWitness}, "name it with --witness; otherwise raise all tags by more than can have been handed out since: idworker tag raise --all --by N --data /data --witness /w"},
 	{&witness.ForgotError{Folder: "/w"}, "idworker tag create --first for one that is missing"},
 	{witness.ErrFolder, "--witness says where"},
-	{&resource.OlderError{Bucket: "ids_clock", Missing: true}, "then delete that key"},
+	{&resource.OlderError{Bucket: "ids_clock", Missing: true}, "then delete the keys clock_id and clock of the config bucket"},
 	{&resource.OlderError{Bucket: "ids_config", Missing: true}, "nats kv add ids_config"},
 	{&resource.OlderError{Bucket: "ids_segments", Missing: true}, "nats kv add ids_segments"},
 	{&resource.OlderError{Bucket: "ids_segments"}, "--by N, or fill it with"},
@@ -54,6 +55,8 @@ var hinted = []struct {
 	{&store.BelowError{Tag: "order", First: 1, Floor: 501}, "--first 501 or above"},
 	{&store.UnsafeSettingError{Setting: "fsync", Value: "off", Want: "on"}, "set fsync = on in the database server"},
 	{store.ErrSettingUnknown, "ask who runs the database"},
+	{&ledger.LostError{Bucket: "ids_ledger", Config: "ids_config", Key: "ledger"}, "delete the key ledger of the bucket ids_config"},
+	{&ledger.LostError{Bucket: "ids_ledger", Tag: "order"}, "idworker tag raise order --next N"},
 	{tags.ErrMaybeCreated, "see idworker tag ls"},
 	{tags.ErrLoadersRun, "stop them all, export once more"},
 	{doctor.ErrDifferent, "provision with these flags"},

@@ -13,6 +13,7 @@ import (
 	"github.com/idworker/idworker/internal/embedded"
 	"github.com/idworker/idworker/internal/witness"
 	"github.com/idworker/idworker/store"
+	jetstreamstore "github.com/idworker/idworker/store/jetstream"
 )
 
 // offlineFlags are for the data folder of an embedded server that refuses to serve from it.
@@ -36,6 +37,11 @@ func (i installation) raiseFolder(ctx context.Context, out output, source backen
 		return err
 	}
 	defer conn.Close()
+	if source.Kind() == backend.JetStream { // the bucket may be among what is lost
+		if err := jetstreamstore.Create(ctx, js, i.Prefix, 1); err != nil {
+			return err
+		}
+	}
 	segments, err := source.Open(ctx, js, i.Prefix)
 	if err != nil {
 		return err

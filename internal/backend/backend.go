@@ -133,8 +133,8 @@ func (s *Store) CheckLedger(ctx context.Context) error {
 // other error means that the database does not answer. JetStream's settings are those of the
 // NATS servers.
 func (s *Store) CheckDurability(ctx context.Context) error {
-	if db, ok := s.Store.(database); ok {
-		return db.Durability(ctx)
+	if s.database != nil {
+		return s.database.Durability(ctx)
 	}
 	return nil
 }

@@ -86,6 +86,7 @@ func (s site) inUse() {
 	s.put(agreement.BucketName(prefix), agreement.StoreKey, string(backend.JetStream))
 	s.put(agreement.BucketName(prefix), "layout", "text")
 	s.put(agreement.BucketName(prefix), "clock", "text")
+	s.put(agreement.BucketName(prefix), "clock_id", "text")
 	s.put(jetstreamstore.BucketName(prefix), "order", `{"max_id":1001,"step":1000}`)
 	s.put(worker.TagsBucketName(prefix), "order", `{"step":1000}`)
 	s.put(lease.ClockBucketName(prefix), "1", `{"hi":1}`)
@@ -105,7 +106,7 @@ func TestBucketsAreNotMadeTwice(t *testing.T) {
 		"counters and config":          {[]string{segments, config}, "", segments, "bucket ids_tags has 1 entries"},
 		"counters and directory":       {[]string{segments, tags}, "", segments, "bucket ids_config says"},
 		"counters, emptied":            {nil, segments, segments, "bucket ids_tags has 1 entries"},
-		"clock":                        {[]string{clock}, "", clock, "bucket ids_config has the key clock"},
+		"clock":                        {[]string{clock}, "", clock, "bucket ids_config has the key clock_id"},
 		"config":                       {[]string{config}, "", config, "bucket ids_tags has 1 entries"},
 		"config and directory":         {[]string{config, tags}, "", config, "bucket ids_clock has 1 entries"},
 		"the directory, only a mirror": {[]string{tags}, "", "", ""},
@@ -132,6 +133,18 @@ func TestBucketsAreNotMadeTwice(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestOldClockIsNotMadeTwice: that a version from before clock buckets had IDs used one counts, too.
+func TestOldClockIsNotMadeTwice(t *testing.T) {
+	s := newSite(t)
+	s.must(lease.Create(t.Context(), s.js, prefix, lease.DefaultTTL, 1))
+	s.put(agreement.BucketName(prefix), "clock", "text")
+	s.must(s.js.DeleteKeyValue(t.Context(), lease.ClockBucketName(prefix)))
+	var older *resource.OlderError
+	if err := s.provision(); !errors.As(err, &older) || older.What != "bucket ids_config has the key clock" {
+		t.Error(err)
 	}
 }
 

@@ -41,6 +41,8 @@ func TestDecodeLoadEvent(t *testing.T) {
 		"step 0":                 func(e *loads.Event) { e.Step = 0 },
 		"step negative":          func(e *loads.Event) { e.Step = -1 },
 		"step over the limit":    func(e *loads.Event) { e.Step = maxLoad + 1 },
+		"installation of two":    func(e *loads.Event) { e.Installation = "a.b" },
+		"installation too long":  func(e *loads.Event) { e.Installation = strings.Repeat("x", 33) },
 		"want negative":          func(e *loads.Event) { e.Want = -1 },
 		"want over the limit":    func(e *loads.Event) { e.Want = maxLoad + 1 },
 		"want as large as can":   func(e *loads.Event) { e.Want = math.MaxInt64 },
@@ -68,6 +70,7 @@ func TestDecodeGrant(t *testing.T) {
 		"no instance":               func(g *loads.Grant) { g.Instance = "" },
 		"instance of two tokens":    func(g *loads.Grant) { g.Instance = "a.b" },
 		"tag with an empty token":   func(g *loads.Grant) { g.Tag = "a..b" },
+		"installation a wildcard":   func(g *loads.Grant) { g.Installation = ">" },
 		"no range":                  func(g *loads.Grant) { g.First, g.End = 0, 0 },
 		"range from 0":              func(g *loads.Grant) { g.First = 0 },
 		"negative range":            func(g *loads.Grant) { g.First, g.End = -5, -1 },
@@ -113,6 +116,8 @@ func TestAnyLoadEventThereAndBack(t *testing.T) {
 			Step:     rapid.Int64Range(1, maxLoad).Draw(t, "step"),
 			Want:     rapid.Int64Range(0, maxLoad).Draw(t, "want"),
 			Seq:      rapid.Uint64().Draw(t, "seq"),
+
+			Installation: installations().Draw(t, "installation"),
 		}
 		if got, err := loads.DecodeEvent(e.Encode(), maxLoad); got != e || err != nil {
 			t.Fatalf("%+v became %+v, %v", e, got, err)
@@ -130,6 +135,8 @@ func TestAnyGrantThereAndBack(t *testing.T) {
 			Tag:      tags().Draw(t, "tag"),
 			Seq:      rapid.Uint64().Draw(t, "seq"),
 			Refused:  rapid.SampledFrom([]messages.Code{0, messages.CodeNoTag, messages.CodeExhausted}).Draw(t, "refused"),
+
+			Installation: installations().Draw(t, "installation"),
 		}
 		if g.Refused == 0 {
 			g.First = rapid.Int64Range(1, math.MaxInt64-1).Draw(t, "first")

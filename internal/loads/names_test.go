@@ -69,5 +69,8 @@ func tags() *rapid.Generator[string] {
 // instances draws well-formed names of processes.
 func instances() *rapid.Generator[string] { return rapid.StringMatching(`[A-Za-z0-9_-]{1,32}`) }
 
+// installations draws IDs of installations, and none, as older versions send it.
+func installations() *rapid.Generator[string] { return rapid.StringMatching(`[A-Za-z0-9_-]{0,32}`) }
+
 // tokens is the number of tokens of a tag.
 func tokens(tag string) int { return 1 + strings.Count(tag, ".") }

@@ -25,7 +25,7 @@ type timing struct {
 // defaultTiming has a process leave within four seconds, when one of its own hellos is
 // answered, and come back after about 20. At the start the answer may take as long as a
 // link around the world.
-var defaultTiming = timing{admit: 300 * time.Millisecond, hellos: 3, every: 3 * time.Second, gone: 6}
+var defaultTiming = timing{admit: 500 * time.Millisecond, hellos: 5, every: 3 * time.Second, gone: 6}
 
 // Config says who watches, and what is to be done. All fields are required.
 type Config struct {
@@ -90,8 +90,20 @@ func (w *Watch) subscribe(ctx context.Context) error {
 		return fmt.Errorf("subscribe to %s: %w", answers, err)
 	}
 	w.subs = append(w.subs, sub)
-	return w.cfg.Conn.FlushWithContext(ctx)
+	began := time.Now()
+	err = w.cfg.Conn.FlushWithContext(ctx)
+	// Where the own server takes long to answer, because something is busy or far, so will
+	// the others.
+	w.timing.admit = min(max(w.timing.admit, slowFactor*time.Since(began)), slowest*w.timing.admit)
+	return err
 }
+
+// How much longer answers are waited for than the server took to answer, and how much longer
+// than usual that may be.
+const (
+	slowFactor = 50
+	slowest    = 6
+)
 
 // lookAround says hello a few times and waits for answers. One hello is not enough: the
 // process that gets it may be paused.

@@ -40,6 +40,10 @@ type place struct {
 	ledger bool // a ledger in front of a store
 	idle   *atomic.Bool
 	pause  time.Duration // of a loader between two calls for a tag
+
+	// Held by those who reserve, and by who takes a snapshot: one that is taken while a key is
+	// written may have neither its old value nor the new one.
+	gate *sync.RWMutex
 }
 
 func (p place) js(t *testing.T) jetstream.JetStream {
@@ -112,7 +116,9 @@ func (p place) loader(t *testing.T, granted *storetest.Ledger) loader {
 					return
 				}
 				call, done := context.WithTimeout(ctx, 3*time.Second)
+				p.gate.RLock()
 				seg, err := g.Reserve(call, tag(n), step)
+				p.gate.RUnlock()
 				done()
 				if err == nil {
 					granted.Add(tag(n), step, seg)
@@ -148,7 +154,7 @@ func TestRegisterThatWentBack(t *testing.T) {
 		} {
 			t.Run(kind.name+" "+damage.name, func(t *testing.T) {
 				t.Parallel()
-				p := place{natstest.Start(t), kind.ledger, new(atomic.Bool), 2 * time.Millisecond}
+				p := place{natstest.Start(t), kind.ledger, new(atomic.Bool), 2 * time.Millisecond, new(sync.RWMutex)}
 				nc := p.srv.Connect(t)
 				admin := p.open(t)
 				for n := range numTags {
@@ -159,10 +165,12 @@ func TestRegisterThatWentBack(t *testing.T) {
 				var granted storetest.Ledger
 				one, two := p.loader(t, &granted), p.loader(t, &granted)
 				more(t, &granted, 100)
+				p.gate.Lock()
 				old := []natstest.Snapshot{natstest.TakeSnapshot(t, nc, p.register())}
 				if p.ledger {
 					old = append(old, natstest.TakeSnapshot(t, nc, "KV_"+jetstreamstore.BucketName(tables)))
 				}
+				p.gate.Unlock()
 				more(t, &granted, 200)
 				p.idle.Store(true)
 				more(t, &granted, 50)
@@ -237,7 +245,7 @@ func TestNothingWentBack(t *testing.T) {
 	for _, withLedger := range []bool{false, true} {
 		t.Run(fmt.Sprintf("ledger=%v", withLedger), func(t *testing.T) {
 			t.Parallel()
-			p := place{natstest.Start(t), withLedger, new(atomic.Bool), 0}
+			p := place{natstest.Start(t), withLedger, new(atomic.Bool), 0, new(sync.RWMutex)}
 			admin := p.open(t)
 			for n := range numTags {
 				if err := admin.CreateTag(t.Context(), store.Tag{Name: tag(n), Step: 10, Next: 1}); err != nil {

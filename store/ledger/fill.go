@@ -90,7 +90,7 @@ func (s *Store) Fill(ctx context.Context) (tags int, err error) {
 // copyTags raises every entry to what the store has handed out. A row that cannot be read can
 // hand out nothing, so it does not keep the ledger from being complete.
 func (s *Store) copyTags(ctx context.Context, bucket *register.Bucket) (n int, err error) {
-	tags, err := s.Store.Tags(ctx)
+	tags, err := s.Tags(ctx)
 	if err != nil && !errors.Is(err, store.ErrCorrupt) {
 		return 0, fmt.Errorf("list the store: %w", err)
 	}
@@ -99,12 +99,14 @@ func (s *Store) copyTags(ctx context.Context, bucket *register.Bucket) (n int, e
 		return 0, fmt.Errorf("list the ledger: %w", err)
 	}
 	return len(tags), together(ctx, tags, func(t store.Tag) error {
-		if messages.CheckTag(t.Name) != nil || t.Next < 1 || have[t.Name] >= t.Next {
-			return nil
+		if canBeServed(t) && have[t.Name] < t.Next {
+			return s.bound.raise(ctx, t.Name, t.Next)
 		}
-		return s.bound.raise(ctx, t.Name, t.Next)
+		return nil
 	})
 }
+
+func canBeServed(t store.Tag) bool { return messages.CheckTag(t.Name) == nil && t.Next >= 1 }
 
 // list returns the entries that there are. One that is old or missing only costs another look.
 func list(ctx context.Context, bucket *register.Bucket) (map[string]int64, error) {

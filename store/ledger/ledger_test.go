@@ -89,7 +89,7 @@ func TestRace(t *testing.T) {
 	expect(t, s, "order", 11)
 
 	// Somebody else raises the mark, but not beyond: the revision is stale, the range is good.
-	between = func(seg store.Segment) {
+	between = func(store.Segment) {
 		between = func(store.Segment) {}
 		if _, err := i.bucket().PutString(t.Context(), "order", `{"high":21}`); err != nil {
 			t.Fatal(err)

@@ -57,7 +57,7 @@ func (s *Store) Raise(ctx context.Context, tag string, next int64) error {
 
 // RemoveTag implements [store.Store]. What the tag handed out is written to the ledger first.
 func (s *Store) RemoveTag(ctx context.Context, tag string) error {
-	tags, err := s.Store.Tags(ctx)
+	tags, err := s.Tags(ctx)
 	if err != nil && !errors.Is(err, store.ErrCorrupt) {
 		return err
 	}

@@ -296,3 +296,39 @@ func handedOut(t *testing.T, health string) (ids int64) {
 	}
 	return ids
 }
+
+// TestLeavingTakesNoMoreRights: with the users of nats.conf, a worker and a loader find out
+// about an older installation, leave, and can be asked why.
+func TestLeavingTakesNoMoreRights(t *testing.T) {
+	t.Parallel()
+	net := startProduction(t, natsConf)
+	net.provision()
+	processes := []*process{net.serve("loader", "--role", "loader"), net.serve("worker", "--role", "worker")}
+	other := net.connect("loader") // a process of the other installation has the same rights
+	answers, err := other.SubscribeSync("ids.hello.W0")
+	if err == nil {
+		err = other.Publish("ids.hello", []byte(`{"installation":"older","created":"2001-01-01T00:00:00Z","instance":"W0","serving":true}`))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := answers.NextMsg(leaveWithin); err != nil {
+		t.Errorf("no answer: %v", err)
+	}
+	// Both are of one installation, so one of them got the hello. The other one gets an answer
+	// to its own, as from one process of the older installation.
+	for _, p := range processes {
+		answer := "ids.hello." + p.instance()
+		if err := other.Publish(answer, []byte(`{"installation":"older","created":"2001-01-01T00:00:00Z","instance":"W0","serving":true}`)); err != nil {
+			t.Fatal(err)
+		}
+		natstest.Eventually(t, leaveWithin, p.name+" leaves", func() bool { return strings.Contains(p.stderr.String(), "leaving the queue groups") })
+	}
+	all := stats(t, net.connect("admin"), 1)
+	if mine := all[processes[1].instance()]; !strings.Contains(mine.LeftFor, "older (since 2001-01-01") {
+		t.Errorf("STATS: %+v", all)
+	}
+	if refused := net.violations(); len(refused) > 0 {
+		t.Errorf("the server refused:\n%s", strings.Join(refused, ""))
+	}
+}

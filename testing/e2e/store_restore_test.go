@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/testing/natstest"
 	"github.com/idworker/idworker/testing/soak"
 )
@@ -67,26 +69,50 @@ func TestDataFolderPutBack(t *testing.T) {
 		p := settings{}.launch(t, "serve", "--listen", freeAddress(t), "--data", data)
 		refuses(t, p, "older copy", "key order of bucket ids_segments is at ", "but was seen at ", "idworker tag raise --all --by N --data "+data)
 	}
+	serve := func(data string) {
+		t.Helper()
+		server := startServer(t, data, folderSteps...)
+		client := dial(t, server.url)
+		for range 50 {
+			natstest.Eventually(t, readyWithin, "IDs", func() bool { // the machine may be busy
+				ranges, err := requestIDs(client, "order", 100)
+				if err != nil && !errors.Is(err, messages.ErrUnavailable) {
+					t.Fatal(err)
+				}
+				load.ledgers["order"].add(ranges)
+				return err == nil
+			})
+		}
+		load.ledgers.check(t)
+		server.stop(syscall.SIGTERM)
+	}
 	if err := os.RemoveAll(data); err != nil {
 		t.Fatal(err)
 	}
 	p := settings{}.launch(t, "serve", "--listen", freeAddress(t), "--data", data)
 	refuses(t, p, "older copy", "bucket ids_segments is missing", "idworker tag raise")
-	if err := os.RemoveAll(data); err != nil {
+
+	// The folder that was in use is served from, and what it hands out counts for the rest.
+	if err := errors.Join(os.RemoveAll(data), os.Rename(recent, data)); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Rename(recent, data); err != nil {
-		t.Fatal(err)
-	}
-	server = startServer(t, data, folderSteps...)
-	for range 50 {
-		ranges, err := requestIDs(dial(t, server.url), "order", 100)
-		if err != nil {
+	serve(data)
+
+	// So is the copy, once its tags have been raised; and an empty folder, likewise.
+	for _, again := range []string{backup, ""} {
+		if err := os.RemoveAll(data); err != nil {
 			t.Fatal(err)
 		}
-		load.ledgers["order"].add(ranges)
+		if again == "" {
+			again = t.TempDir()
+		}
+		if err := os.CopyFS(data, os.DirFS(again)); err != nil {
+			t.Fatal(err)
+		}
+		refuses(t, settings{}.launch(t, "serve", "--listen", freeAddress(t), "--data", data), "idworker tag raise")
+		must(t, "tag", "raise", "--all", "--by", "10000", "--data", data)
+		serve(data)
 	}
-	load.ledgers.check(t)
 }
 
 // TestDataFolderWithoutItsWitness: a copy on another machine is refused, and so is the folder in

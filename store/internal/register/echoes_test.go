@@ -71,6 +71,13 @@ func TestEchoes(t *testing.T) {
 			e.receive(mark(20, 2))
 			e.end("order", answer(20, 2))
 		}, []store.Mark{answer(10, 1), answer(20, 2), own(10, 1), own(20, 2)}},
+		{"two writes at once, and the second one's mark comes first", func(e *Echoes) {
+			e.begin("order")
+			e.begin("order")
+			e.receive(mark(20, 2))
+			e.end("order", answer(10, 1))
+			e.end("order", answer(20, 2))
+		}, []store.Mark{answer(10, 1), answer(20, 2), own(20, 2)}},
 	} {
 		var e Echoes
 		var told []store.Mark
