@@ -1,7 +1,10 @@
 // Package dbtest finds a real database for a test: [MySQL] and [Postgres] give each
 // test an empty database on a server that all tests of the process share,
 // [StartMySQL] and [StartPostgres] a server of the test's own, which it can pause,
-// kill and start again.
+// kill and start again. With [StartLocalMySQL] and [StartLocalPostgres] the data folder
+// can also be put back to an older state, and [StartMariaDBPair] and [StartPostgresPair]
+// bring a primary and an asynchronous replica that may lag and be promoted. A [Proxy] is
+// what clients connect to while servers behind it fail, slow down or change.
 //
 // A server is looked for in this order:
 //
@@ -10,6 +13,8 @@
 //  2. a container, if a Docker engine answers that has the image or can pull it
 //  3. server binaries on the machine, started in a temporary folder on a free port
 //  4. the same, after apt-get install, on Debian and Ubuntu as root
+//
+// Data folders and replicas are always those of a binary, 3 or 4.
 //
 // If there is none, the test is skipped, loudly; with CI=true it fails. The log says
 // which server and version was used.

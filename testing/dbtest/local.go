@@ -37,6 +37,7 @@ func (k *kind) local(t testing.TB) *Local {
 	if err := s.setUp(); err != nil {
 		t.Fatalf("%s: %v", s.program, err)
 	}
+	s.describe(t)
 	return &Local{&Server{DB: k.create(t, s.at), t: t, server: s}, s}
 }
 
@@ -60,6 +61,16 @@ func (k *kind) folder(t testing.TB) *fromBinary {
 	}
 	t.Cleanup(s.remove)
 	return s
+}
+
+// describe logs which server runs.
+func (s *fromBinary) describe(t testing.TB) {
+	t.Helper()
+	from, err := s.kind.describe(s.program, s.at)
+	if err != nil {
+		t.Fatalf("%s: %v", s.program, err)
+	}
+	t.Logf("server: %s", from)
 }
 
 // SaveData copies the data folder of a server that was killed.

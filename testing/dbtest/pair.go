@@ -5,8 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -74,6 +72,7 @@ func (k *kind) pair(t testing.TB, how replication) *Pair {
 			t.Fatalf("%s: %v", first.program, err)
 		}
 	}
+	first.describe(t)
 	port, err := freePort()
 	if err != nil {
 		t.Fatal(err)
@@ -135,114 +134,3 @@ func (p *Pair) must(what string, err error) {
 
 // errBehind: the replica has not applied everything yet.
 var errBehind = errors.New("the replica is behind")
-
-// binlog is MariaDB's replication. Every replica begins with the data folder as it was
-// installed, and applies the whole binary log.
-type binlog struct {
-	template string // the installed folder
-	started  int    // replicas so far
-}
-
-func (b *binlog) prepare(primary *fromBinary) error {
-	b.template = primary.saved()
-	b.identify(primary)
-	return replaceFolder(primary.data(), b.template)
-}
-
-// identify gives a server an ID of its own: it skips what comes from a server with the same.
-func (b *binlog) identify(s *fromBinary) {
-	b.started++
-	s.args = []string{
-		fmt.Sprintf("--server-id=%d", b.started), "--log-bin=binlog", "--log-slave-updates", "--skip-slave-start",
-		"--innodb-log-file-size=8M", // it is copied
-	}
-}
-
-func (b *binlog) seed(ctx context.Context, replica *fromBinary, primary endpoint) error {
-	if err := replaceFolder(b.template, replica.data()); err != nil {
-		return err
-	}
-	b.identify(replica)
-	if err := replica.start(); err != nil {
-		return err
-	}
-	db, err := sql.Open(replica.kind.driver, strings.TrimPrefix(replica.kind.dsn(replica.at, ""), "mysql://"))
-	if err != nil {
-		return err
-	}
-	defer func() { _ = db.Close() }()
-	_, err = db.ExecContext(ctx, fmt.Sprintf("CHANGE MASTER TO MASTER_HOST='%s', MASTER_PORT=%s, MASTER_USER='%s', MASTER_PASSWORD='%s',"+
-		" MASTER_LOG_FILE='binlog.000001', MASTER_LOG_POS=4, MASTER_USE_GTID=no, MASTER_CONNECT_RETRY=1", primary.host, primary.port, primary.user, primary.password))
-	if err == nil {
-		_, err = db.ExecContext(ctx, "START SLAVE")
-	}
-	return err
-}
-
-func (b *binlog) position(ctx context.Context, primary *sql.DB) (string, error) {
-	var file, position, do, ignore string
-	err := primary.QueryRowContext(ctx, "SHOW MASTER STATUS").Scan(&file, &position, &do, &ignore)
-	return fmt.Sprintf("'%s', %s", file, position), err
-}
-
-func (b *binlog) reached(ctx context.Context, replica *sql.DB, position string) error {
-	var events sql.NullInt64
-	err := replica.QueryRowContext(ctx, "SELECT MASTER_POS_WAIT("+position+", 1)").Scan(&events)
-	if err == nil && (!events.Valid || events.Int64 < 0) {
-		err = errBehind
-	}
-	return err
-}
-
-func (b *binlog) promote(ctx context.Context, replica *sql.DB) error {
-	_, err := replica.ExecContext(ctx, "STOP SLAVE")
-	if err == nil {
-		_, err = replica.ExecContext(ctx, "RESET SLAVE ALL")
-	}
-	return err
-}
-
-// streaming is PostgreSQL's replication. Every replica begins with a base backup.
-type streaming struct{}
-
-func (streaming) prepare(*fromBinary) error { return nil }
-
-func (streaming) seed(_ context.Context, replica *fromBinary, primary endpoint) error {
-	if err := os.RemoveAll(replica.data()); err != nil {
-		return err
-	}
-	program, err := filepath.EvalSymlinks(replica.program) // the others may be there alone
-	if err != nil {
-		return err
-	}
-	backup := replica.command(filepath.Join(filepath.Dir(program), "pg_basebackup"), "--pgdata="+replica.data(), "--write-recovery-conf",
-		"--checkpoint=fast", "--no-sync", "--wal-method=stream", "--host="+primary.host, "--port="+primary.port, "--username="+primary.user)
-	backup.Env = append(backup.Env, "PGPASSWORD="+primary.password)
-	if out, err := backup.CombinedOutput(); err != nil {
-		return fmt.Errorf("pg_basebackup: %w\n%s", err, out)
-	}
-	return replica.start()
-}
-
-func (streaming) position(ctx context.Context, primary *sql.DB) (lsn string, err error) {
-	err = primary.QueryRowContext(ctx, "SELECT pg_current_wal_lsn()::text").Scan(&lsn)
-	return lsn, err
-}
-
-func (streaming) reached(ctx context.Context, replica *sql.DB, position string) error {
-	var there bool
-	err := replica.QueryRowContext(ctx, "SELECT pg_last_wal_replay_lsn() >= '"+position+"'::pg_lsn").Scan(&there)
-	if err == nil && !there {
-		err = errBehind
-	}
-	return err
-}
-
-func (streaming) promote(ctx context.Context, replica *sql.DB) error {
-	var promoted bool
-	err := replica.QueryRowContext(ctx, "SELECT pg_promote()").Scan(&promoted)
-	if err == nil && !promoted {
-		err = errors.New("not promoted within a minute")
-	}
-	return err
-}

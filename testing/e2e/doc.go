@@ -10,8 +10,9 @@
 //	                                          numbers, 4 requests never wait for a database,
 //	                                          6 joining and leaving loses nothing
 //	snowflake_  IDs that sort by time         1, through pauses, kills and leases that end
-//	store_      MySQL, MariaDB, PostgreSQL,   1 beside Leaf and on damaged data, 4, 5 the
-//	            and the embedded data folder  store may be away, 6 without a store
+//	store_      MySQL, MariaDB, PostgreSQL,   1 beside Leaf, on damaged data and on data that
+//	            and the embedded data folder  went back, 4, 5 the store may be away, 6 without
+//	                                          a store
 //	cluster_    three NATS servers, a leaf    1, 5 and 6 while servers fail
 //	enrich_     idworker enrich               each event arrives once, in order, with one ID
 //	client_     the Go and the Node.js client an outage is a delay, not an error
@@ -26,6 +27,7 @@
 //	harness_process     starts and ends processes, runs commands, reads their output
 //	harness_natsserver  a real nats-server with the repository's nats.conf
 //	harness_database    Leaf's table in real databases, and Leaf's own servers
+//	harness_goneback    an installation whose database goes back, again and again, under load
 //	harness_client      one request, asked once
 //	harness_callers     a load of callers that each wait for the answer
 //	harness_steady      a load at a fixed rate, whatever becomes of the requests

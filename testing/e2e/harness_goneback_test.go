@@ -107,8 +107,8 @@ func (g *gone) round(t *testing.T, c goingBack) (noticed bool) {
 	for _, p := range joined {
 		p.serving()
 	}
-	since := time.Now()
 	c.back()
+	since := time.Now()
 	grants, always, own := g.granted.count(), g.load.count(), load.count()
 	resumed := max(g.grantedAgain(t, g.load, always, grants, since), g.grantedAgain(t, load, own, grants, since))
 	g.resumed = append(g.resumed, resumed)
@@ -164,15 +164,15 @@ func inAny(list []loads.Grant, tag string, id int64) bool {
 // notice is the line in which one of the processes says that it noticed the loss of a tag.
 func notice(tag string, loaders []*process) string {
 	for _, l := range loaders {
-		if lines := l.errors(wentBack, fmt.Sprintf("%q: %q", "tag", tag)); len(lines) > 0 {
+		if lines := l.errorsWith(wentBack, fmt.Sprintf("%q: %q", "tag", tag)); len(lines) > 0 {
 			return lines[0]
 		}
 	}
 	return ""
 }
 
-// errors returns the errors that the process logged with all of these texts.
-func (p *process) errors(texts ...string) (found []string) {
+// errorsWith returns the errors that the process logged with all of these texts.
+func (p *process) errorsWith(texts ...string) (found []string) {
 	for line := range strings.Lines(p.stderr.String()) {
 		all := strings.Contains(line, "\terror\t")
 		for _, text := range texts {

@@ -22,7 +22,7 @@ func TestDatabaseIsPutBack(t *testing.T) {
 }
 
 func testDatabasePutBack(t *testing.T, d database) {
-	rounds := soak.Pick(1, 10)
+	rounds := soak.Pick(1, 5)
 	age := soak.Pick(time.Second, 10*time.Second) // of the copy
 	srv := d.local(t)
 	insertGone(t, d, srv.DB, rounds)
