@@ -18,7 +18,7 @@ import (
 //	line        knows whether requests wait for too long before their turn
 //	shedder     leaves the queue groups while they do
 type answering struct {
-	process
+	processInfo
 	supply     *supply
 	snowflakes *snowflakes
 	line       *waitingLine
@@ -31,7 +31,7 @@ type answering struct {
 
 // openAnswering makes an answering half. Loads that cannot go through the load stream go
 // to direct.
-func openAnswering(ctx context.Context, p process, direct func(loads.Event)) (*answering, error) {
+func openAnswering(ctx context.Context, p processInfo, direct func(loads.Event)) (*answering, error) {
 	line := new(waitingLine)
 	s, err := openSnowflakes(ctx, p, line)
 	if err != nil {
@@ -40,16 +40,16 @@ func openAnswering(ctx context.Context, p process, direct func(loads.Event)) (*a
 	return newAnswering(p, newSupply(p, direct), s), nil
 }
 
-func newAnswering(p process, supply *supply, s *snowflakes) *answering {
+func newAnswering(p processInfo, supply *supply, s *snowflakes) *answering {
 	group := new(membership)
 	return &answering{
-		process:    p,
-		supply:     supply,
-		snowflakes: s,
-		line:       s.line,
-		shedder:    newShedder(p.cfg, s.line, group, &s.group),
-		group:      group,
-		background: newGoroutines(),
+		processInfo: p,
+		supply:      supply,
+		snowflakes:  s,
+		line:        s.line,
+		shedder:     newShedder(p.cfg, s.line, group, &s.group),
+		group:       group,
+		background:  newGoroutines(),
 	}
 }
 

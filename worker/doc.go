@@ -10,7 +10,7 @@
 //
 // # Where things happen
 //
-//	a process starts and stops          worker.go, its halves in answering.go and loading.go
+//	a process starts and stops          start.go, its halves in answering.go and loading.go
 //	a request comes in, is replied to   frame.go
 //	IDs of a tag are answered           segmentendpoint.go
 //	snowflake IDs are answered          snowflakeendpoint.go; the worker ID: snowflakes.go

@@ -12,7 +12,7 @@ import (
 // loading is the half of a process that reserves segments. Load events reach its loader
 // from the load stream, as plain messages, or from the answering half of the process.
 type loading struct {
-	process
+	processInfo
 	guard      *guard.Guard
 	loader     *loader
 	consumer   *eventConsumer
@@ -21,14 +21,14 @@ type loading struct {
 	background *goroutines
 }
 
-func newLoading(p process) *loading {
+func newLoading(p processInfo) *loading {
 	g := guard.New(p.cfg.Store, p.cfg.StoreName, p.cfg.Log)
 	l := newLoader(p.cfg, g)
 	l.installation, l.foreign = p.installation.ID, p.foreign
 	return &loading{
-		process: p,
-		guard:   g,
-		loader:  l,
+		processInfo: p,
+		guard:       g,
+		loader:      l,
 		consumer: &eventConsumer{
 			js: p.js, prefix: p.cfg.Prefix, replicas: p.cfg.Replicas, submit: l.submit, foreign: p.foreign, log: p.cfg.Log,
 		},

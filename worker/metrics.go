@@ -86,8 +86,8 @@ func (m metrics) Describe(ch chan<- *prometheus.Desc) {
 // Collect is part of prometheus.Collector.
 func (m metrics) Collect(ch chan<- prometheus.Metric) {
 	to := sink{ch, m.maxTags}
-	to.connection("requests", m.w.process.cfg.Requests)
-	to.connection("control", m.w.process.cfg.Control)
+	to.connection("requests", m.w.info.cfg.Requests)
+	to.connection("control", m.w.info.cfg.Control)
 	for _, h := range m.w.halves {
 		h.collect(to)
 	}

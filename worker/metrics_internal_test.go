@@ -21,10 +21,10 @@ func TestMetricsTagLimit(t *testing.T) {
 	const tags, limit = 100_000, 1000
 	net := natstest.Start(t)
 	now := time.Second
-	p := process{cfg: Config{Requests: net.Connect(t), Control: net.Connect(t)}}
+	p := processInfo{cfg: Config{Requests: net.Connect(t), Control: net.Connect(t)}}
 	alloc := allocator.New(allocator.Config{Clock: func() time.Duration { return now }, Load: func(allocator.Load) {}})
-	supply := &supply{process: p, alloc: alloc, grants: &grantReceiver{}, absences: newAbsences("directory", time.Minute, zap.NewNop())}
-	w := &Process{process: p, halves: []half{newAnswering(p, supply, newSnowflakes(p, &lease.Manager{}, &waitingLine{}))}}
+	supply := &supply{processInfo: p, alloc: alloc, grants: &grantReceiver{}, absences: newAbsences("directory", time.Minute, zap.NewNop())}
+	w := &Process{info: p, halves: []half{newAnswering(p, supply, newSnowflakes(p, &lease.Manager{}, &waitingLine{}))}}
 	steps := make(map[string]int64, tags)
 	for i := range tags {
 		steps[fmt.Sprintf("tag-%06d", i)] = 1000

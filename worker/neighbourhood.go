@@ -14,7 +14,7 @@ import (
 // on the same subjects. It starts before the halves that answer and load, which it takes out
 // of their queue groups, and back in.
 type neighbourhood struct {
-	process
+	processInfo
 	watch      *neighbours.Watch
 	members    []groupMember
 	background *goroutines
@@ -28,8 +28,8 @@ type groupMember interface {
 	giveWay(ctx context.Context, away bool) error
 }
 
-func newNeighbourhood(p process, members []groupMember) *neighbourhood {
-	n := &neighbourhood{process: p, members: members, background: newGoroutines()}
+func newNeighbourhood(p processInfo, members []groupMember) *neighbourhood {
+	n := &neighbourhood{processInfo: p, members: members, background: newGoroutines()}
 	host, _ := os.Hostname() // only informs people
 	n.watch = neighbours.New(neighbours.Config{
 		Conn:   p.cfg.Control,

@@ -15,8 +15,8 @@ const (
 	snowflakeServiceName = "idworker-snowflake" // while there is a worker ID
 )
 
-// process is what the halves know of the process that they are part of.
-type process struct {
+// processInfo is what the halves know of the process that they are part of.
+type processInfo struct {
 	cfg          Config
 	instance     string // names the process; each start has a new one
 	installation neighbours.Installation
@@ -27,7 +27,7 @@ type process struct {
 }
 
 // addService registers a micro service with one endpoint.
-func (p process) addService(name, endpoint, subject string, handler micro.Handler) (member, error) {
+func (p processInfo) addService(name, endpoint, subject string, handler micro.Handler) (member, error) {
 	service, err := micro.AddService(p.cfg.Requests, micro.Config{
 		Name:        name,
 		Version:     p.cfg.Version,

@@ -15,7 +15,7 @@ import (
 // snowflakes is the part of a worker that keeps a worker ID and answers requests for
 // snowflake IDs for as long as it has one. The requests for segments do not depend on it.
 type snowflakes struct {
-	process
+	processInfo
 	manager    *lease.Manager
 	line       *waitingLine
 	figures    requestFigures
@@ -28,7 +28,7 @@ var errNotClaimed = errors.New("not claimed yet")
 
 // openSnowflakes opens the buckets of the worker IDs, which it creates if they are missing,
 // and checks layout and clock.
-func openSnowflakes(ctx context.Context, p process, line *waitingLine) (*snowflakes, error) {
+func openSnowflakes(ctx context.Context, p processInfo, line *waitingLine) (*snowflakes, error) {
 	cfg := p.cfg.Lease
 	cfg.JS, cfg.Prefix, cfg.Instance, cfg.Log = p.js, p.cfg.Prefix, p.instance, p.cfg.Log
 	cfg.Installation = p.installation.ID
@@ -42,8 +42,8 @@ func openSnowflakes(ctx context.Context, p process, line *waitingLine) (*snowfla
 	return newSnowflakes(p, manager, line), nil
 }
 
-func newSnowflakes(p process, manager *lease.Manager, line *waitingLine) *snowflakes {
-	s := &snowflakes{process: p, manager: manager, line: line, background: newGoroutines()}
+func newSnowflakes(p processInfo, manager *lease.Manager, line *waitingLine) *snowflakes {
+	s := &snowflakes{processInfo: p, manager: manager, line: line, background: newGoroutines()}
 	s.state.Store(&lease.State{Err: errNotClaimed})
 	return s
 }

@@ -21,8 +21,8 @@ const startTimeout = 30 * time.Second
 
 // Process is a running process of any role.
 type Process struct {
-	process process
-	halves  []half // those of its role, in the order in which they start
+	info   processInfo
+	halves []half // those of its role, in the order in which they start
 
 	stopping atomic.Bool
 	stopOnce sync.Once
@@ -60,10 +60,10 @@ func Start(ctx context.Context, cfg Config) (*Process, error) {
 	defer cancel()
 	w := new(Process)
 	var err error
-	if w.process, err = w.prepare(ctx, cfg); err != nil {
+	if w.info, err = w.prepare(ctx, cfg); err != nil {
 		return nil, err
 	}
-	if w.halves, err = makeHalves(ctx, w.process); err != nil {
+	if w.halves, err = makeHalves(ctx, w.info); err != nil {
 		return nil, err
 	}
 	for i, h := range w.halves {
@@ -75,8 +75,8 @@ func Start(ctx context.Context, cfg Config) (*Process, error) {
 }
 
 // prepare makes sure that the installation is there, and that this process belongs to it.
-func (w *Process) prepare(ctx context.Context, cfg Config) (process, error) {
-	p := process{cfg: cfg, instance: nuid.Next(), js: cfg.JetStream, stats: w.stats}
+func (w *Process) prepare(ctx context.Context, cfg Config) (processInfo, error) {
+	p := processInfo{cfg: cfg, instance: nuid.Next(), js: cfg.JetStream, stats: w.stats}
 	var err error
 	if p.js == nil {
 		if p.js, err = jetstream.New(cfg.Control); err != nil {
@@ -99,7 +99,7 @@ func (w *Process) prepare(ctx context.Context, cfg Config) (process, error) {
 
 // joinInstallation finds out which installation this is, and makes sure that it counts in the
 // store that this process was given.
-func (p *process) joinInstallation(ctx context.Context) error {
+func (p *processInfo) joinInstallation(ctx context.Context) error {
 	agreed, err := agreement.Open(ctx, p.js, p.cfg.Prefix)
 	if err != nil {
 		return err
@@ -116,7 +116,7 @@ func (p *process) joinInstallation(ctx context.Context) error {
 // makeHalves makes the halves that the role has. The loading half comes before the answering
 // half, so that it starts first and stops last: parked requests wait for it. Before both it
 // is made sure that no other installation is there.
-func makeHalves(ctx context.Context, p process) (halves []half, err error) {
+func makeHalves(ctx context.Context, p processInfo) (halves []half, err error) {
 	var members []groupMember
 	direct := publishDirectly(p)
 	if p.cfg.loads() {
@@ -139,7 +139,7 @@ func makeHalves(ctx context.Context, p process) (halves []half, err error) {
 }
 
 // Instance is the name of the process in load events and STATS.
-func (w *Process) Instance() string { return w.process.instance }
+func (w *Process) Instance() string { return w.info.instance }
 
 // Stop leaves the queue group, answers every request that was delivered, and returns when
 // all that Start started has ended. It takes about Config.Wait at most, plus the time that
@@ -159,7 +159,7 @@ func (w *Process) stopHalves(started []half) (err error) {
 	for _, h := range slices.Backward(started) {
 		err = errors.Join(err, h.stop())
 	}
-	return errors.Join(err, flush(w.process.cfg.Control), flush(w.process.cfg.Requests))
+	return errors.Join(err, flush(w.info.cfg.Control), flush(w.info.cfg.Requests))
 }
 
 // Ready says why the process does not do all of its work right now, or returns nil. A store
@@ -169,7 +169,7 @@ func (w *Process) Ready() error {
 	if w.stopping.Load() {
 		return errors.New("stopping")
 	}
-	if !w.process.cfg.Requests.IsConnected() || !w.process.cfg.Control.IsConnected() {
+	if !w.info.cfg.Requests.IsConnected() || !w.info.cfg.Control.IsConnected() {
 		return errors.New("not connected to NATS")
 	}
 	for _, h := range slices.Backward(w.halves) {

@@ -48,7 +48,7 @@ type TagStats struct {
 
 // stats collects the figures of the process.
 func (w *Process) stats() Stats {
-	s := Stats{Instance: w.process.instance, Store: w.process.cfg.StoreName, Tags: []TagStats{}} // not null
+	s := Stats{Instance: w.info.instance, Store: w.info.cfg.StoreName, Tags: []TagStats{}} // not null
 	for _, h := range w.halves {
 		h.fillStats(&s)
 	}

@@ -16,7 +16,7 @@ import (
 // supply keeps an allocator supplied with segments: it follows the tag directory, asks loaders for
 // segments, and installs those that they grant.
 type supply struct {
-	process
+	processInfo
 	alloc      *allocator.Allocator
 	grants     *grantReceiver
 	absences   *absences          // tags that the directory does not list any more
@@ -24,11 +24,11 @@ type supply struct {
 	background *goroutines
 }
 
-func newSupply(p process, direct func(loads.Event)) *supply {
+func newSupply(p processInfo, direct func(loads.Event)) *supply {
 	s := &supply{
-		process:    p,
-		absences:   newAbsences("directory", p.cfg.TagRefresh, p.cfg.Log),
-		background: newGoroutines(),
+		processInfo: p,
+		absences:    newAbsences("directory", p.cfg.TagRefresh, p.cfg.Log),
+		background:  newGoroutines(),
 	}
 	asker := &asker{
 		js:           p.js,
@@ -113,7 +113,7 @@ func (s *supply) fillStats(stats *Stats) {
 
 // publishDirectly returns what loads without the load stream in a process that has no
 // loader: any loader may receive the event. If none does, the allocator asks again.
-func publishDirectly(p process) func(loads.Event) {
+func publishDirectly(p processInfo) func(loads.Event) {
 	return func(event loads.Event) {
 		_ = p.cfg.Control.Publish(loads.ReserveSubject(p.cfg.Prefix), event.Encode())
 	}
