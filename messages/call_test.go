@@ -35,7 +35,7 @@ func respond(t testing.TB, nc *nats.Conn, tag string, handle func(number int64, 
 }
 
 func send(t testing.TB, req, reply *nats.Msg) {
-	if err := req.RespondMsg(reply); err != nil {
+	if err := req.RespondMsg(reply); err != nil && !errors.Is(err, nats.ErrConnectionClosed) { // the test is over
 		t.Errorf("respond: %v", err)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/idworker/idworker/internal/pause"
@@ -76,10 +77,21 @@ func Open(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix) (
 // ServerTime is the time at which the server answered when the bucket was opened.
 func (a *Agreement) ServerTime() time.Time { return a.stream.CachedInfo().TimeStamp }
 
+// A bucket that was just made in a cluster is not read from at once: whoever asks too early is
+// told that nobody is there.
+const (
+	findAttempts = 40
+	findPause    = 50 * time.Millisecond
+)
+
 // Find returns what was agreed on for a key, if anything was. The answer may come from a
 // replica that lags.
 func (a *Agreement) Find(ctx context.Context, key string) (value string, found bool, err error) {
 	entry, err := a.kv.Get(ctx, key)
+	for n := 1; n < findAttempts && errors.Is(err, nats.ErrNoResponders) && ctx.Err() == nil; n++ {
+		pause.For(ctx, findPause)
+		entry, err = a.kv.Get(ctx, key)
+	}
 	if errors.Is(err, jetstream.ErrKeyNotFound) {
 		return "", false, nil
 	}

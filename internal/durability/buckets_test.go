@@ -148,7 +148,5 @@ func makeBucket(t *testing.T, js jetstream.JetStream, name string, change func(*
 	}
 	change(&config)
 	_ = js.DeleteStream(t.Context(), config.Name) // there may be none
-	if _, err := js.CreateStream(t.Context(), config); err != nil {
-		t.Fatalf("%s: %v", name, err)
-	}
+	natstest.CreateStream(t, js, config)
 }

@@ -223,13 +223,11 @@ func (p place) makeAgain(t *testing.T) {
 	if err := js.DeleteStream(t.Context(), p.register()); err != nil {
 		t.Fatal(err)
 	}
-	bucket := jetstreamstore.Bucket(prefix, 1)
+	bucket := jetstreamstore.BucketName(prefix)
 	if p.ledger {
-		bucket = ledger.Bucket(prefix, 1)
+		bucket = ledger.BucketName(prefix)
 	}
-	if err := bucket.Ensure(t.Context(), js); err != nil {
-		t.Fatal(err)
-	}
+	natstest.CreateBucket(t, js, bucket) // somebody does; Ensure would not
 }
 
 // more waits until n more ranges were granted.

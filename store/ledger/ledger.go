@@ -88,7 +88,7 @@ func newStore(inner store.Store, b book, whole *bound, cfg Config) *Store {
 
 // reserveAttempts bounds how often a range that lies below is burnt in one call. Of several
 // loaders that race one wins each time, and the others pause for longer each time they lose.
-const reserveAttempts = 32
+const reserveAttempts = 256
 
 // Reserve implements [store.Store], see the package's doc. The ranges that it burns are gaps.
 func (s *Store) Reserve(ctx context.Context, tag string, step int64) (store.Segment, error) {

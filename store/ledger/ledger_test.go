@@ -12,6 +12,7 @@ import (
 
 	"github.com/idworker/idworker/internal/agreement"
 	"github.com/idworker/idworker/internal/durability"
+	"github.com/idworker/idworker/internal/resource"
 	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/store/ledger"
 	"github.com/idworker/idworker/testing/natstest"
@@ -175,9 +176,11 @@ func TestLostLedger(t *testing.T) {
 			if err := ledger.Create(t.Context(), i.js(), i.prefix, 1); !errors.Is(err, ledger.ErrLost) {
 				t.Errorf("Create: %v, want that the ledger is lost", err)
 			}
-			if err := ledger.Bucket(i.prefix, 1).Ensure(t.Context(), i.js()); err != nil {
-				t.Fatal(err)
+			var older *resource.OlderError
+			if err := ledger.Bucket(i.prefix, 1).Ensure(t.Context(), i.js()); !errors.As(err, &older) {
+				t.Errorf("Ensure: %v, want OlderError", err)
 			}
+			natstest.CreateBucket(t, i.js(), ledger.BucketName(i.prefix)) // somebody does
 			lost("made again")
 
 			// What somebody decides: all tags are raised, and the mark is removed.

@@ -63,7 +63,8 @@ func newBench(t *testing.T) *bench {
 func (b *bench) create() {
 	b.Helper()
 	var err error
-	if b.kv, err = b.js.CreateKeyValue(b.Context(), jetstream.KeyValueConfig{Bucket: "b"}); err != nil {
+	natstest.CreateBucket(b, b.js, "b")
+	if b.kv, err = b.js.KeyValue(b.Context(), "b"); err != nil {
 		b.Fatal(err)
 	}
 }
