@@ -51,6 +51,7 @@ const identityKey = "=id"
 type bound struct {
 	js     jetstream.JetStream
 	prefix messages.Prefix
+	server string
 	echoes register.Echoes
 	opened atomic.Pointer[register.Bucket]
 }
@@ -184,7 +185,7 @@ func (b *bound) write(ctx context.Context, tag string, high int64, revision uint
 }
 
 func (b *bound) update(ctx context.Context, bucket *register.Bucket, tag string, high int64, revision uint64) (uint64, error) {
-	written, err := bucket.Write(ctx, tag, encode(high), revision)
+	written, err := bucket.Write(ctx, tag, encode(entry{high, b.server}), revision)
 	if errors.Is(err, jetstream.ErrKeyRevisionMismatch) {
 		return 0, errStale
 	}
@@ -227,6 +228,17 @@ func (b *bound) raise(ctx context.Context, tag string, high int64) error {
 	}
 }
 
+// servers implements [book].
+func (b *bound) servers(ctx context.Context, tag string) (own, last string) {
+	var e entry
+	if bucket, err := b.find(ctx); err == nil {
+		if found, err := bucket.Read(ctx, tag); err == nil {
+			_ = json.Unmarshal(found.Value, &e) // what cannot be read is not known
+		}
+	}
+	return b.server, e.Server
+}
+
 func (b *bound) lost(reason string) error {
 	return &LostError{Bucket: BucketName(b.prefix), Reason: reason, Config: agreement.BucketName(b.prefix), Key: ConfigKey}
 }
@@ -237,12 +249,13 @@ func (b *bound) lostTag(tag string) error {
 
 // entry is the value of a key.
 type entry struct {
-	High int64 `json:"high"` // the end of everything that was granted, at least 1
+	High   int64  `json:"high"`             // the end of everything that was granted, at least 1
+	Server string `json:"server,omitempty"` // where the store of the loader is that wrote this
 }
 
-func encode(high int64) []byte {
-	data, err := json.Marshal(entry{high})
-	if err != nil { // an integer always marshals
+func encode(e entry) []byte {
+	data, err := json.Marshal(e)
+	if err != nil { // an integer and a string always marshal
 		panic(err)
 	}
 	return data

@@ -1,9 +1,10 @@
 // Package ledger keeps a store in a database honest. It is a [store.Store] around another
 // one, and writes to the bucket <prefix>_ledger in JetStream how far each tag was granted:
 //
-//	order   {"high":1001}
+//	order   {"high":1001,"server":"ids@db1:3306"}
 //
-// where high is the end of everything that was ever granted. The store proposes a range, and
+// where high is the end of everything that was ever granted, and server, for people only, where
+// the store is of the loader that wrote this. The store proposes a range, and
 // the ledger disposes: a database that lost commits in a failover, was restored from a backup,
 // or is another one than it seems, proposes ranges that were granted before. They lie below
 // high, and are not granted again.

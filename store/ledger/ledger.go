@@ -30,6 +30,7 @@ type Config struct {
 	Prefix    messages.Prefix
 	Mode      Mode   // the default is Require
 	StoreName string // for the log
+	Server    string // where the store is, for the log of this loader and of others; no secret
 	Log       *zap.Logger
 }
 
@@ -65,6 +66,10 @@ type book interface {
 	// write moves high to that value if the entry has that revision, and returns its new one.
 	// After errStale nothing was written; after any other error that is not known.
 	write(ctx context.Context, tag string, high int64, revision uint64) (uint64, error)
+
+	// servers says where this loader's store is, and that of the loader which wrote the mark of
+	// a tag last, as far as that is known. They inform people.
+	servers(ctx context.Context, tag string) (own, last string)
 }
 
 var (
@@ -77,7 +82,7 @@ func New(inner store.Store, cfg Config) *Store {
 	if cfg.Log == nil {
 		cfg.Log = zap.NewNop()
 	}
-	b := &bound{js: cfg.JetStream, prefix: cfg.Prefix}
+	b := &bound{js: cfg.JetStream, prefix: cfg.Prefix, server: cfg.Server}
 	return newStore(inner, b, b, cfg)
 }
 
@@ -180,8 +185,10 @@ func (s *Store) remember(tag string, m mark) {
 func (s *Store) raiseStore(ctx context.Context, tag string, seg store.Segment, high int64) error {
 	s.figures.wentBack.Add(1)
 	if s.episodes.Begins(tag) {
+		own, last := s.book.servers(ctx, tag)
 		s.log.Error("the store went back: it returned IDs that were granted before; they are not granted again, and it is being raised",
-			zap.String("tag", tag), zap.Stringer("returned", seg), zap.Int64("granted_below", high))
+			zap.String("tag", tag), zap.Stringer("returned", seg), zap.String("returned_by", own),
+			zap.Int64("granted_below", high), zap.String("granted_from", last))
 	}
 	if err := s.Store.Raise(ctx, tag, high); err != nil {
 		return fmt.Errorf("tag %s: the store returned %v, and all below %d was granted; raise it: %w", tag, seg, high, err)

@@ -261,6 +261,8 @@ func (b modelBook) read(context.Context, string) (m mark, err error) {
 	return m, err
 }
 
+func (modelBook) servers(context.Context, string) (own, last string) { return "", "" }
+
 func (b modelBook) write(_ context.Context, _ string, high int64, revision uint64) (written uint64, err error) {
 	b.w.act(func() {
 		w, first := b.w, b.w.first[b.loader]

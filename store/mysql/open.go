@@ -49,6 +49,7 @@ type Config struct {
 	connector sqldriver.Connector
 	table     []string // and its schema before it, if it has one
 	database  string
+	server    string
 }
 
 // Parse reads mysql://user:password@tcp(host:port)/database?…, where the parameters
@@ -67,7 +68,7 @@ func Parse(dsn, table string) (Config, error) {
 	if err != nil {
 		return Config{}, errDSN // may quote the DSN
 	}
-	return Config{connector, parts, config.DBName}, nil
+	return Config{connector, parts, config.DBName, config.User + "@" + config.Addr}, nil
 }
 
 // Open returns the store in a table, see [Parse] and [Config.Open].
@@ -97,6 +98,9 @@ func (c Config) Open() *Store {
 func (c Config) Name() string {
 	return strings.Join(append([]string{c.database}, c.table...)[len(c.table)-1:], ".")
 }
+
+// Server says for people who logs in to which server, as user@host:port.
+func (c Config) Server() string { return c.server }
 
 // Name is the database and the table. Stores with different names are different tables.
 // The name does not say which server: one database has many.

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -74,6 +75,13 @@ func (c Config) Open() (*Store, error) {
 // Name says which table stores of this configuration count in, see [Store.Name].
 func (c Config) Name() string {
 	return c.pool.ConnConfig.Database + "." + strings.Join(c.table, ".")
+}
+
+// Server says for people who logs in to which server, as user@host:port. Of several servers it is
+// the first.
+func (c Config) Server() string {
+	conn := c.pool.ConnConfig
+	return fmt.Sprintf("%s@%s:%d", conn.User, conn.Host, conn.Port)
 }
 
 // Name is the database and the table. Stores with different names are different tables.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -98,15 +99,21 @@ func testTwoTables(t *testing.T, dsns []string) {
 		}
 		lines = append(lines, own...)
 	}
-	if len(lines) == 0 || !bothNumbers.MatchString(lines[0]) {
-		t.Errorf("loaders logged %q, want an error that says what the table gave and what was granted", lines)
+	if !slices.ContainsFunc(lines, namesBoth) {
+		t.Errorf("loaders logged %q, want an error that names both tables, what one gave and what was granted", lines)
 	}
 	t.Logf("%d IDs in %v, %d grants, %d requests asked again; %s",
 		c.ledgers.ids(), took.Round(time.Millisecond), granted.count(), c.lost.Load(), strings.Join(lines, "; "))
 }
 
-// bothNumbers: what the store returned, and below what everything was granted.
-var bothNumbers = regexp.MustCompile(`"returned": "\[\d+, ?\d+\)".*"granted_below": \d+`)
+var twoNumbers = regexp.MustCompile(`"returned": "\[\d+, ?\d+\)", "returned_by": "(\S+)", "granted_below": \d+, "granted_from": "(\S+)"`)
+
+// namesBoth reports whether a line says what one table returned and below what everything was
+// granted, and names the servers and users of both.
+func namesBoth(line string) bool {
+	found := twoNumbers.FindStringSubmatch(line)
+	return found != nil && found[1] != found[2]
+}
 
 // unavailable reports whether an error is one after which to ask again.
 func unavailable(err error) bool { return lost(err) || errors.Is(err, messages.ErrUnavailable) }

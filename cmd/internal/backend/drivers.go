@@ -26,7 +26,7 @@ func parseMySQL(dsn, table string) (Backend, error) {
 	}
 	name := string(MySQL) + " " + config.Name()
 	open := func() (databaseStore, error) { return config.Open(), nil }
-	return Backend{MySQL, name, sql{name, open}}, nil
+	return Backend{MySQL, name, sql{name, config.Server(), open}}, nil
 }
 
 func parsePostgres(dsn, table string) (Backend, error) {
@@ -36,7 +36,7 @@ func parsePostgres(dsn, table string) (Backend, error) {
 	}
 	name := string(Postgres) + " " + config.Name()
 	open := func() (databaseStore, error) { return config.Open() }
-	return Backend{Postgres, name, sql{name, open}}, nil
+	return Backend{Postgres, name, sql{name, config.Server(), open}}, nil
 }
 
 // counters is the driver of the store in JetStream.
@@ -72,6 +72,7 @@ func (counters) open(ctx context.Context, js jetstream.JetStream, prefix message
 // sql is the driver of stores in databases.
 type sql struct {
 	name   string
+	server string
 	create func() (databaseStore, error)
 }
 
@@ -100,6 +101,6 @@ func (s sql) open(_ context.Context, js jetstream.JetStream, prefix messages.Pre
 	if err != nil {
 		return nil, err
 	}
-	l := ledger.New(db, ledger.Config{JetStream: js, Prefix: prefix, Mode: with.Mode, StoreName: s.name, Log: with.Log})
+	l := ledger.New(db, ledger.Config{JetStream: js, Prefix: prefix, Mode: with.Mode, StoreName: s.name, Server: s.server, Log: with.Log})
 	return &Store{Store: l, database: db, ledger: l}, nil
 }
