@@ -30,6 +30,11 @@ func (s Segment) Cut(n int64) (head, tail Segment) {
 	return Segment{s.First, at}, Segment{at, s.End}
 }
 
+// Beyond is the number by IDs above next, or the end of the numbers if there are fewer.
+func Beyond(next, by int64) int64 {
+	return next + min(by, math.MaxInt64-next)
+}
+
 // Following returns the segment of the step IDs that start at next, or an error that
 // wraps ErrExhausted if they do not fit below 2^63. Backends that do the arithmetic in
 // Go use it, so that the bound is written down once.

@@ -38,7 +38,7 @@ func (r *tagRaiseCmd) checkOffline() error {
 		return explain.Usage(errors.New("--witness goes with --data"))
 	}
 	if r.Data != "" && (!r.All || r.named()) {
-		return explain.Usage(errors.New("--data goes with --all, and without --server"))
+		return explain.Usage(errors.New("--data goes with --all, and without --server, --context and their environment variables, such as NATS_URL"))
 	}
 	return nil
 }

@@ -290,5 +290,5 @@ func (s *serveCmd) openStore(ctx context.Context, cfg worker.Config, source back
 		return nil, err
 	}
 	doctor.WarnOfSettings(segments.CheckDurability(ctx), cfg.Log)
-	return segments.Store, nil
+	return segments.Remembering, nil
 }

@@ -38,6 +38,8 @@ func (r *tagRaiseCmd) check() error {
 		return explain.Usage(errors.New("want either --next ID or --by N, 1 or more"))
 	case r.All && r.Next > 0:
 		return explain.Usage(errors.New("--all goes with --by: every tag has a next ID of its own"))
+	case r.All && r.By > tags.MaxRaiseAll:
+		return explain.Usage(fmt.Errorf("--by %d is too many for all tags, allowed is 1 to %d", r.By, int64(tags.MaxRaiseAll)))
 	case r.Tag != "":
 		return errors.Join(messages.CheckTag(r.Tag), r.checkOffline())
 	}
@@ -75,6 +77,8 @@ func (r *tagRaiseCmd) Run(ctx context.Context, out output) error {
 // raised prints what became of one tag.
 func (o output) raised(r tags.Raised) {
 	switch {
+	case r.Removed:
+		fmt.Fprintf(o, "removed tag %s: can be created again with --first %d or above\n", r.Tag, r.Now)
 	case r.Before == 0:
 		fmt.Fprintf(o, "created tag %s: next ID %d\n", r.Tag, r.Now)
 	case r.Now == r.Before:
@@ -98,10 +102,7 @@ func (e *tagExportCmd) Run(ctx context.Context, out output) error {
 		return err
 	}
 	return e.withTags(ctx, source, func(ctx context.Context, t *tags.Tags) error {
-		list, err := t.List(ctx)
-		if err != nil && !errors.Is(err, store.ErrCorrupt) {
-			return err
-		}
+		list, err := t.Export(ctx)
 		return errors.Join(tags.Write(out, list), err)
 	})
 }

@@ -18,14 +18,29 @@ import (
 // Entries that cannot be read do not hide the others: Tags then returns the tags that
 // can be read, and an error that wraps ErrCorrupt and names each of the rest.
 func (s *Store) Tags(ctx context.Context) ([]store.Tag, error) {
+	tags, _, err := s.list(ctx)
+	return tags, err
+}
+
+// Removed implements [store.Remembering]: the tombstones. What cannot be read is an error of Tags.
+func (s *Store) Removed(ctx context.Context) ([]store.Tag, error) {
+	_, removed, err := s.list(ctx)
+	if errors.Is(err, store.ErrCorrupt) {
+		err = nil
+	}
+	return removed, err
+}
+
+// list lists the tags, and the removed ones. Errors as for Tags.
+func (s *Store) list(ctx context.Context) (tags, removed []store.Tag, err error) {
 	values, err := s.readFreshValues(ctx)
 	if err == nil {
 		err = s.addMissedValues(ctx, values)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("bucket %s: list tags: %w", s.bucket, err)
+		return nil, nil, fmt.Errorf("bucket %s: list tags: %w", s.bucket, err)
 	}
-	tags := make([]store.Tag, 0, len(values))
+	tags = make([]store.Tag, 0, len(values))
 	var corrupt []error
 	for key, value := range values {
 		if value == nil {
@@ -40,11 +55,12 @@ func (s *Store) Tags(ctx context.Context) ([]store.Tag, error) {
 			continue
 		}
 		if c.Removed {
+			removed = append(removed, store.Tag{Name: key, Next: c.MaxID})
 			continue
 		}
 		tags = append(tags, store.Tag{Name: key, Step: c.Step, Next: c.MaxID})
 	}
-	return tags, errors.Join(corrupt...)
+	return tags, removed, errors.Join(corrupt...)
 }
 
 // listAttempts bounds readFreshValues. A replica lags by milliseconds; if the newest

@@ -73,8 +73,8 @@ type book interface {
 }
 
 var (
-	_ store.Store    = (*Store)(nil)
-	_ store.Register = (*Store)(nil)
+	_ store.Remembering = (*Store)(nil)
+	_ store.Register    = (*Store)(nil)
 )
 
 // New puts a ledger in front of a store. Nothing is asked of JetStream yet.

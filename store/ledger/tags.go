@@ -55,6 +55,46 @@ func (s *Store) Raise(ctx context.Context, tag string, next int64) error {
 	return s.Store.Raise(ctx, tag, next)
 }
 
+// Removed implements [store.Remembering]: the entries whose tag the store does not have, among
+// them those that are being created.
+func (s *Store) Removed(ctx context.Context) ([]store.Tag, error) {
+	bucket, err := s.bound.find(ctx)
+	if errors.Is(err, errNone) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	entries, err := list(ctx, bucket)
+	if err != nil {
+		return nil, fmt.Errorf("list the ledger: %w", err)
+	}
+	tags, err := s.Tags(ctx)
+	var removed []store.Tag
+	if err != nil && !errors.Is(err, store.ErrCorrupt) {
+		return nil, err
+	}
+	for _, t := range tags {
+		delete(entries, t.Name)
+	}
+	for name, high := range entries {
+		removed = append(removed, store.Tag{Name: name, Next: high})
+	}
+	return removed, nil
+}
+
+// RaiseRemoved implements [store.Remembering].
+func (s *Store) RaiseRemoved(ctx context.Context, tag string, next int64) error {
+	m, err := s.book.read(ctx, tag)
+	if err == nil && m.revision == 0 || errors.Is(err, errNone) {
+		err = store.ErrNoTag
+	}
+	if err != nil {
+		return fmt.Errorf("ledger, tag %s: %w", tag, err)
+	}
+	return s.bound.raise(ctx, tag, next)
+}
+
 // RemoveTag implements [store.Store]. What the tag handed out is written to the ledger first.
 func (s *Store) RemoveTag(ctx context.Context, tag string) error {
 	tags, err := s.Tags(ctx)

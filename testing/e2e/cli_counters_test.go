@@ -45,7 +45,11 @@ func TestCountersOnlyMoveUp(t *testing.T) {
 	refuses("exhausted", 1, "", "tag", "raise", "order", "--by", "9223372036854775807")
 	refuses("line 2", exitUsage, "other 10 1\norder ten 5\n", "tag", "import")
 	refuses("stands there twice", exitUsage, "other 10 1\nother 10 2\n", "tag", "import")
-	refuses("malformed tag", exitUsage, "order* 10 1", "tag", "import")
+	refuses("malformed tag", exitUsage, "order* 10 1\n", "tag", "import")
+	refuses("cut off", exitUsage, "other 10 100", "tag", "import")
+	refuses("did the export fail?", exitUsage, "# nothing\n", "tag", "import")
+	refuses("leaves no room", exitUsage, "", "tag", "raise", "order", "--next", "9223372036854775807")
+	refuses("too many for all tags", exitUsage, "", "tag", "raise", "--all", "--by", "9223372036854775807")
 	refuses("that is not its name", exitUsage, "orders\n", "tag", "rm", "order")
 
 	if r := as.runWith(t, "# comment\n\norder 99 7000\ninvoice 10 5\nshop 20 300\n", "tag", "import"); r.code != 0 ||
@@ -61,4 +65,53 @@ func TestCountersOnlyMoveUp(t *testing.T) {
 	refuses("IDs below 7000 had been handed out", exitUsage, "", "tag", "create", "order")
 	refuses("no such tag", exitNoTag, "", "tag", "rm", "order", "--yes")
 	as.mustRun(t, "tag", "create", "order", "--first", "7000")
+}
+
+// What is remembered of removed tags goes with the others: a raise raises it, and an import brings it.
+func TestRemovedTagsAreNotForgotten(t *testing.T) {
+	t.Parallel()
+	for name, stores := range map[string][2]settings{
+		"JetStream to PostgreSQL": {{}, on(databases[1].with(t).DSN())},
+		"MySQL to JetStream":      {on(databases[0].with(t).DSN()), {}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			at := func(s settings) settings {
+				ns := natstest.Start(t)
+				s.startWorker(t, ns.URL())
+				return settings{env: append([]string{"NATS_URL=" + ns.URL()}, s.env...)}
+			}
+			from, to := at(stores[0]), at(stores[1])
+			refusesBelow := func(s settings, floor string) {
+				t.Helper()
+				if r := s.run(t, "tag", "create", "gone"); r.code == 0 || !strings.Contains(r.stderr, "IDs below "+floor+" ") {
+					t.Errorf("create (%d): %s, want a refusal that names %s", r.code, r.stderr, floor)
+				}
+			}
+			from.mustRun(t, "tag", "create", "gone", "--first", "500")
+			from.mustRun(t, "tag", "create", "full", "--first", "9223372036854770000")
+			from.mustRun(t, "tag", "rm", "gone", "--yes")
+			refusesBelow(from, "500")
+			r := from.mustRun(t, "tag", "raise", "--all", "--by", "1000000")
+			if !strings.Contains(r.stdout, "removed tag gone: can be created again with --first 1000500 or above") ||
+				!strings.Contains(r.stdout, "tag full: next ID 9223372036854775807") {
+				t.Errorf("raise: %s", r.stdout)
+			}
+			refusesBelow(from, "1000500")
+
+			list := from.mustRun(t, "tag", "export").stdout
+			if !strings.HasSuffix(list, "gone removed 1000500\n") {
+				t.Errorf("export: %s", list)
+			}
+			for range 2 { // the second time it is remembered
+				if r := to.runWith(t, list, "tag", "import"); r.code != 0 {
+					t.Errorf("import (%d): %s", r.code, r.stderr)
+				}
+				refusesBelow(to, "1000500")
+			}
+			if ls := to.mustRun(t, "tag", "ls").stdout; strings.Contains(ls, "gone") {
+				t.Errorf("ls: %s", ls)
+			}
+		})
+	}
 }

@@ -96,7 +96,7 @@ func (b Backend) OpenWith(ctx context.Context, js jetstream.JetStream, prefix me
 
 // Store is an open store. It has to be closed.
 type Store struct {
-	store.Store
+	store.Remembering
 	database database      // nil if it counts in JetStream
 	ledger   *ledger.Store // the same; of a database
 }

@@ -66,7 +66,7 @@ func (counters) open(ctx context.Context, js jetstream.JetStream, prefix message
 	if err != nil {
 		return nil, err
 	}
-	return &Store{Store: s}, nil
+	return &Store{Remembering: s}, nil
 }
 
 // sql is the driver of stores in databases.
@@ -102,5 +102,5 @@ func (s sql) open(_ context.Context, js jetstream.JetStream, prefix messages.Pre
 		return nil, err
 	}
 	l := ledger.New(db, ledger.Config{JetStream: js, Prefix: prefix, Mode: with.Mode, StoreName: s.name, Server: s.server, Log: with.Log})
-	return &Store{Store: l, database: db, ledger: l}, nil
+	return &Store{Remembering: l, database: db, ledger: l}, nil
 }

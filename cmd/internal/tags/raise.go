@@ -13,14 +13,18 @@ import (
 type Raised struct {
 	Tag         string
 	Before, Now int64 // the first ID that was not handed out, and that now
+	Removed     bool  // there is no such tag any more; one that is created again begins there
 }
 
 // Raise makes next the first ID of the tag that is not handed out, unless it is higher
-// already. Errors: store.ErrNoTag, store.ErrBadTag.
+// already. Errors: store.ErrNoTag, store.ErrBadTag, that also if no segment fits above.
 func (t *Tags) Raise(ctx context.Context, name string, next int64) (Raised, error) {
 	tag, err := t.find(ctx, name)
 	if err != nil {
 		return Raised{}, err
+	}
+	if _, err := store.Following(next, tag.Step); err != nil && next > tag.Next {
+		return Raised{}, fmt.Errorf("%w: tag %s: next ID %d leaves no room for a segment of %d below 2^63", store.ErrBadTag, name, next, tag.Step)
 	}
 	return t.raise(ctx, tag, next)
 }
@@ -34,8 +38,12 @@ func (t *Tags) RaiseBy(ctx context.Context, name string, n int64) (Raised, error
 	return t.raiseBy(ctx, tag, n)
 }
 
-// RaiseAllBy skips the next n IDs of every tag, and reports each. It goes on after an error,
-// so that one tag that is used up does not keep the others from being raised. Entries that
+// MaxRaiseAll bounds by how much all tags may be raised at once: a slip of the keyboard shall not
+// use up tags that are not half used.
+const MaxRaiseAll = 1 << 62
+
+// RaiseAllBy skips the next n IDs of every tag, 1 to [MaxRaiseAll], and of every removed one, and
+// reports each. A tag that has fewer left is used up. It goes on after an error. Entries that
 // cannot be read are in the error, too: nobody knows how far they were handed out.
 func (t *Tags) RaiseAllBy(ctx context.Context, n int64, report func(Raised)) error {
 	list, err := t.List(ctx)
@@ -44,12 +52,22 @@ func (t *Tags) RaiseAllBy(ctx context.Context, n int64, report func(Raised)) err
 	}
 	failed := []error{err}
 	for _, tag := range list {
-		raised, err := t.raiseBy(ctx, tag, n)
+		raised, err := t.raise(ctx, tag, store.Beyond(tag.Next, n))
 		if err != nil {
 			failed = append(failed, err)
 			continue
 		}
 		report(raised)
+	}
+	removed, err := t.store.Removed(ctx)
+	failed = append(failed, err)
+	for _, tag := range removed {
+		next := store.Beyond(tag.Next, n)
+		if err := t.store.RaiseRemoved(ctx, tag.Name, next); err != nil {
+			failed = append(failed, err)
+			continue
+		}
+		report(Raised{Tag: tag.Name, Before: tag.Next, Now: next, Removed: true})
 	}
 	return errors.Join(failed...)
 }

@@ -2,10 +2,13 @@ package tags
 
 import (
 	"bufio"
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -13,16 +16,34 @@ import (
 	"github.com/idworker/idworker/store"
 )
 
-// Tags travel as text, one line each: name, step, and the first ID that is not handed out.
+// Tags travel as text, one line each: name, step, and the first ID that is not handed out. The
+// word removed in place of a step says that the tag was removed: it is a store.Tag with step 0.
 
 // ErrFormat is wrapped by the errors of [Read].
 var ErrFormat = errors.New("malformed list of tags")
+
+const removedWord = "removed"
+
+// Export lists all tags, and the removed ones that are remembered. Errors as for [Tags.List].
+func (t *Tags) Export(ctx context.Context) ([]store.Tag, error) {
+	list, err := t.List(ctx)
+	if err != nil && !errors.Is(err, store.ErrCorrupt) {
+		return nil, err
+	}
+	removed, failed := t.store.Removed(ctx)
+	slices.SortFunc(removed, func(a, b store.Tag) int { return cmp.Compare(a.Name, b.Name) })
+	return append(list, removed...), errors.Join(err, failed)
+}
 
 // Write writes tags as text.
 func Write(w io.Writer, list []store.Tag) error {
 	buf := bufio.NewWriter(w)
 	for _, tag := range list {
-		fmt.Fprintf(buf, "%s %d %d\n", tag.Name, tag.Step, tag.Next)
+		step := strconv.FormatInt(tag.Step, 10)
+		if tag.Step == 0 {
+			step = removedWord
+		}
+		fmt.Fprintf(buf, "%s %s %d\n", tag.Name, step, tag.Next)
 	}
 	return buf.Flush()
 }
@@ -33,8 +54,14 @@ func Read(r io.Reader) (list []store.Tag, err error) {
 	var bad []error
 	known := make(map[string]bool)
 	lines := bufio.NewScanner(r)
+	lines.Split(wholeLines)
 	for n := 1; lines.Scan(); n++ {
-		text := strings.TrimSpace(lines.Text())
+		text, whole := strings.CutSuffix(lines.Text(), "\n")
+		if !whole {
+			bad = append(bad, fmt.Errorf("%w: line %d: %.60q does not end in a newline: the list is cut off", ErrFormat, n, text))
+			continue
+		}
+		text = strings.TrimSpace(text)
 		if text == "" || strings.HasPrefix(text, "#") {
 			continue
 		}
@@ -52,7 +79,22 @@ func Read(r io.Reader) (list []store.Tag, err error) {
 	if err := lines.Err(); err != nil {
 		bad = append(bad, fmt.Errorf("%w: %w", ErrFormat, err))
 	}
+	if len(list)+len(bad) == 0 {
+		bad = append(bad, fmt.Errorf("%w: there are no tags in it; did the export fail?", ErrFormat))
+	}
 	return list, errors.Join(bad...)
+}
+
+// wholeLines splits text into lines, each with its newline, if it has one.
+func wholeLines(data []byte, atEOF bool) (advance int, line []byte, err error) {
+	end := bytes.IndexByte(data, '\n') + 1
+	if end == 0 && atEOF {
+		end = len(data)
+	}
+	if end == 0 {
+		return 0, nil, nil // more is to come, or nothing
+	}
+	return end, data[:end], nil
 }
 
 // parse reads one line.
@@ -65,12 +107,24 @@ func parse(line string) (tag store.Tag, err error) {
 	if err := messages.CheckTag(tag.Name); err != nil {
 		return tag, err
 	}
-	for i, number := range []*int64{&tag.Step, &tag.Next} {
-		if *number, err = strconv.ParseInt(fields[i+1], 10, 64); err != nil {
-			return tag, fmt.Errorf("%.40q is no number below 2^63", fields[i+1])
-		}
+	if tag.Next, err = parseNumber(fields[2]); err != nil {
+		return tag, err
+	}
+	if fields[1] == removedWord {
+		return tag, store.Tag{Name: tag.Name, Step: 1, Next: tag.Next}.Check()
+	}
+	if tag.Step, err = parseNumber(fields[1]); err != nil {
+		return tag, err
 	}
 	return tag, tag.Check()
+}
+
+func parseNumber(text string) (int64, error) {
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("%.40q is no number below 2^63", text)
+	}
+	return n, nil
 }
 
 // Import brings the tags of a list into the store: one that is missing is created, and one
@@ -96,12 +150,28 @@ func (t *Tags) Import(ctx context.Context, list []store.Tag, report func(Raised)
 }
 
 func (t *Tags) importTag(ctx context.Context, existing, tag store.Tag) (Raised, error) {
-	if existing.Name != "" {
+	switch {
+	case existing.Name != "":
 		return t.raise(ctx, existing, tag.Next)
+	case tag.Step == 0:
+		return t.importRemoved(ctx, tag)
 	}
 	err := t.Create(ctx, tag)
 	if errors.Is(err, store.ErrTagExists) { // created meanwhile
 		return t.Raise(ctx, tag.Name, tag.Next)
 	}
 	return Raised{Tag: tag.Name, Now: tag.Next}, err
+}
+
+// importRemoved makes the store remember a removed tag: by creating and removing it, if it does not.
+func (t *Tags) importRemoved(ctx context.Context, tag store.Tag) (Raised, error) {
+	raised := Raised{Tag: tag.Name, Now: tag.Next, Removed: true}
+	err := t.store.RaiseRemoved(ctx, tag.Name, tag.Next)
+	if !errors.Is(err, store.ErrNoTag) {
+		return raised, err
+	}
+	if err := t.store.CreateTag(ctx, store.Tag{Name: tag.Name, Step: 1, Next: tag.Next}); err != nil {
+		return raised, err
+	}
+	return raised, t.store.RemoveTag(ctx, tag.Name)
 }
