@@ -42,6 +42,9 @@ func readIdentity(ctx context.Context, clocks bucket) (string, error) {
 func makeIdentity(ctx context.Context, clocks bucket) (string, error) {
 	own := freshNumber()
 	_, err := clocks.update(ctx, identityKey, []byte(own), 0)
+	if errors.Is(err, errConflict) { // one that was deleted by hand has left a marker
+		err = replaceMarker(ctx, clocks, own, err)
+	}
 	if err == nil {
 		return own, nil
 	}
@@ -50,6 +53,21 @@ func makeIdentity(ctx context.Context, clocks bucket) (string, error) {
 		return "", errors.Join(err, readErr)
 	}
 	return found, nil
+}
+
+// replaceMarker writes the identity where a deleted one left a marker, or returns otherwise.
+func replaceMarker(ctx context.Context, clocks bucket, own string, otherwise error) error {
+	all, err := clocks.list(ctx)
+	if err != nil {
+		return err
+	}
+	for _, r := range all {
+		if r.key == identityKey && r.deleted {
+			_, err := clocks.update(ctx, identityKey, []byte(own), r.revision)
+			return err
+		}
+	}
+	return otherwise
 }
 
 // checkIdentity makes sure that the clock bucket is the installation's, and returns its

@@ -48,7 +48,8 @@
 // # What it cannot do
 //
 // A memory is as long as its process. If store and register both go back, IDs are safe if one
-// loader lives that had watched the register, or for a worker's own ranges, if it says how far it
+// loader lives that had watched the register (and none starts in the seconds before that one has
+// raised it, because it would remember nothing), or for a worker's own ranges, if it says how far it
 // was granted. If all loaders are started again in between, another worker may be granted what
 // was given away. A witness file outside of the data closes that hole.
 //

@@ -25,9 +25,19 @@ func BucketName(p messages.Prefix) string { return string(p) + "_ledger" }
 // Bucket is the bucket, with replicas copies, 1 to 5, odd. It is not made where the installation
 // has completed one before.
 func Bucket(prefix messages.Prefix, replicas int) resource.Resource {
+	return bucketUnless(prefix, replicas, agreement.HasKey(prefix, ConfigKey))
+}
+
+func bucketUnless(prefix messages.Prefix, replicas int, older ...resource.Evidence) resource.Resource {
 	return resource.Bucket(jetstream.KeyValueConfig{
 		Bucket: BucketName(prefix), Description: "idworker: how far each tag was granted", Replicas: replicas,
-	}, agreement.HasKey(prefix, ConfigKey))
+	}, older...)
+}
+
+// CreateAgain creates the bucket if it is missing, even if the installation had a complete one.
+// It is for who has decided from where on to count, and calls [Store.Restored] next.
+func CreateAgain(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, replicas int) error {
+	return resource.Ensure(ctx, js, bucketUnless(prefix, replicas))
 }
 
 // Create creates the bucket if it is missing and the installation never had a complete one;
@@ -190,6 +200,20 @@ func (b *bound) update(ctx context.Context, bucket *register.Bucket, tag string,
 		return 0, errStale
 	}
 	return written, b.explain(ctx, err)
+}
+
+// create creates the bucket, which the installation does not have, with as many replicas as the
+// config has.
+func (b *bound) create(ctx context.Context) error {
+	kv, err := b.js.KeyValue(ctx, agreement.BucketName(b.prefix))
+	if err != nil {
+		return err
+	}
+	status, err := kv.Status(ctx)
+	if err != nil {
+		return err
+	}
+	return Create(ctx, b.js, b.prefix, status.Config().Replicas)
 }
 
 // explain finds out whether an error means that the bucket is gone. The stream of a bucket that

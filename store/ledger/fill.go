@@ -62,6 +62,11 @@ func (s *Store) Check(ctx context.Context) error {
 // ledger as complete, unless it is marked already. It returns how many tags the store had.
 func (s *Store) Fill(ctx context.Context) (tags int, err error) {
 	bucket, err := s.bound.open(ctx)
+	if errors.Is(err, errNone) { // it was lost, and somebody has removed the mark
+		if err = s.bound.create(ctx); err == nil {
+			bucket, err = s.bound.open(ctx)
+		}
+	}
 	if err != nil {
 		return 0, err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/idworker/idworker/store"
 )
@@ -114,4 +115,28 @@ func (s *Store) RemoveTag(ctx context.Context, tag string) error {
 		return err // it may be the one that cannot be read
 	}
 	return s.Store.RemoveTag(ctx, tag)
+}
+
+// RaiseList raises each of the tags, as the store lists them, to what was granted of it: a store that
+// went back says less. It is for who goes on counting elsewhere.
+func (s *Store) RaiseList(ctx context.Context, tags []store.Tag) error {
+	if _, err := s.bound.open(ctx); errors.Is(err, errNone) {
+		return nil
+	}
+	var mu sync.Mutex
+	highs := make(map[string]int64)
+	err := together(ctx, tags, func(t store.Tag) error {
+		m, err := s.book.read(ctx, t.Name)
+		mu.Lock()
+		defer mu.Unlock()
+		highs[t.Name] = m.high
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("ledger: %w", err)
+	}
+	for i, t := range tags {
+		tags[i].Next = max(t.Next, highs[t.Name])
+	}
+	return nil
 }

@@ -135,6 +135,23 @@ func (s *Store) CheckLedger(ctx context.Context) error {
 	return nil
 }
 
+// RestoreLedger makes the bucket of the ledger that is there the one of the installation. It is
+// for who has decided from where on to count.
+func (s *Store) RestoreLedger(ctx context.Context) error {
+	if s.ledger != nil {
+		return s.ledger.Restored(ctx)
+	}
+	return nil
+}
+
+// RaiseList raises tags, as the store lists them, to what the ledger says was granted of them.
+func (s *Store) RaiseList(ctx context.Context, tags []store.Tag) error {
+	if s.ledger != nil {
+		return s.ledger.RaiseList(ctx, tags)
+	}
+	return nil
+}
+
 // CheckDurability reports the settings of a database with which it can forget in a crash what
 // it acknowledged: a [store.UnsafeSettingError] or [store.ErrSettingUnknown] each, joined. Any
 // other error means that the database does not answer. JetStream's settings are those of the

@@ -15,6 +15,7 @@ import (
 	"github.com/idworker/idworker/snowflake/lease"
 	"github.com/idworker/idworker/store"
 	jetstreamstore "github.com/idworker/idworker/store/jetstream"
+	"github.com/idworker/idworker/store/ledger"
 )
 
 // DefaultStep is that of a tag that is created without one.
@@ -59,16 +60,21 @@ func RaiseFolder(ctx context.Context, at embedded.Config, prefix messages.Prefix
 
 // raiseLost raises all tags of a store, and those that were lost.
 func raiseLost(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, source backend.Backend, lost *witness.ForgotError, n int64) ([]store.Tag, error) {
-	if source.Kind() == backend.JetStream { // the bucket may be among what is lost
-		if err := jetstreamstore.Create(ctx, js, prefix, 1); err != nil {
-			return nil, err
-		}
+	create := ledger.CreateAgain // the bucket may be among what is lost
+	if source.Kind() == backend.JetStream {
+		create = jetstreamstore.Create
+	}
+	if err := create(ctx, js, prefix, 1); err != nil {
+		return nil, err
 	}
 	segments, err := source.Open(ctx, js, prefix)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = segments.Close() }() // all answers are in
+	if err := segments.RestoreLedger(ctx); err != nil {
+		return nil, err
+	}
 	var losses []witness.Loss
 	if lost != nil {
 		losses = lost.Losses

@@ -24,10 +24,15 @@ var ErrFormat = errors.New("malformed list of tags")
 
 const removedWord = "removed"
 
-// Export lists all tags, and the removed ones that are remembered. Errors as for [Tags.List].
+// Export lists all tags, each with the first ID that was not granted: with a ledger, that may be
+// higher than what the store says. The removed tags that are remembered follow. Errors as for
+// [Tags.List].
 func (t *Tags) Export(ctx context.Context) ([]store.Tag, error) {
 	list, err := t.List(ctx)
 	if err != nil && !errors.Is(err, store.ErrCorrupt) {
+		return nil, err
+	}
+	if err := t.store.RaiseList(ctx, list); err != nil {
 		return nil, err
 	}
 	removed, failed := t.store.Removed(ctx)

@@ -92,7 +92,7 @@ func (f *following) read(ctx context.Context) error {
 		case err != nil:
 			return err
 		case entry == nil:
-			err = f.noteListed()
+			err = f.noteListed(ctx)
 		default:
 			err = f.note(strings.Clone(entry.Key()), f.markOf(entry))
 		}
@@ -103,8 +103,11 @@ func (f *following) read(ctx context.Context) error {
 }
 
 // noteListed compares all that is in the bucket with what was seen, and notes it.
-func (f *following) noteListed() error {
+func (f *following) noteListed(ctx context.Context) error {
 	found := listing{bucket: f.bucket, created: f.created, marks: f.listed}
+	if err := f.confirm(ctx, f.js, &found, f.record); err != nil {
+		return err
+	}
 	f.listed = nil
 	if lost := found.losses(f.record); len(lost) > 0 {
 		for key, m := range found.marks {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/idworker/idworker/cmd/internal/folder"
 	"github.com/idworker/idworker/internal/kvwatch"
+	"github.com/idworker/idworker/internal/leader"
 	"github.com/idworker/idworker/internal/resource"
 )
 
@@ -144,6 +145,9 @@ func (w *Witness) Compare(ctx context.Context, js jetstream.JetStream) error {
 	var all []Loss
 	for _, bucket := range slices.Sorted(maps.Keys(w.records)) {
 		found, err := w.list(ctx, js, bucket)
+		if err == nil {
+			err = w.confirm(ctx, js, &found, w.records[bucket])
+		}
 		if err != nil {
 			return err
 		}
@@ -174,6 +178,42 @@ func (l listing) losses(r *record) []Loss {
 		all = append(all, Loss{Bucket: l.bucket, Missing: true})
 	}
 	return all
+}
+
+// confirm asks the leader for each key that seems to have gone back. A listing may come from a
+// replica that lags, and while others write it may lack a key: a watch counts messages, and a key
+// that is written twice meanwhile counts twice.
+func (w *Witness) confirm(ctx context.Context, js jetstream.JetStream, l *listing, r *record) error {
+	if l.missing {
+		return nil
+	}
+	for key, seen := range r.marks {
+		if !lost(seen, l.marks[key], r.same(l.created)) {
+			continue
+		}
+		m, err := leader.Last(ctx, js, resource.BucketStream(l.bucket), "$KV."+l.bucket+"."+key)
+		if errors.Is(err, jetstream.ErrMsgNotFound) {
+			delete(l.marks, key)
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("read bucket %s, key %s: %w", l.bucket, key, err)
+		}
+		found := mark{revision: m.Sequence}
+		deleted := m.Header.Get("KV-Operation") != "" || m.Header.Get(jetstream.MarkerReasonHeader) != ""
+		if count, ok := w.count(m.Data); ok && !deleted {
+			found.count = count
+		}
+		l.marks[key] = found
+	}
+	return nil
+}
+
+func (w *Witness) count(value []byte) (int64, bool) {
+	if w.counter == nil {
+		return 0, false
+	}
+	return w.counter(value)
 }
 
 // list reads a bucket.
