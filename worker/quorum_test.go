@@ -49,5 +49,8 @@ func TestWithoutQuorum(t *testing.T) {
 		}
 		return err == nil
 	})
-	c.must("cold")
+	natstest.Eventually(t, 30*time.Second, "IDs of the other tag, whose load may still wait for an answer from no leader", func() bool {
+		_, err := c.ask("cold", 1, 5*time.Second)
+		return err == nil
+	})
 }
