@@ -25,6 +25,7 @@ const (
 	insufficient         = "42501"
 	undefinedColumn      = "42703"
 	undefinedSetting     = "42704"
+	duplicateObject      = "42710"
 	undefinedFunction    = "42883"
 	undefinedTable       = "42P01"
 	duplicateTable       = "42P07"
@@ -92,6 +93,13 @@ func (s *Store) tableError(err error) error {
 func isDuplicate(err error) bool  { return hasCode(err, uniqueViolation) }
 func isOutOfRange(err error) bool { return hasCode(err, numericOutOfRange) }
 func isTooLong(err error) bool    { return hasCode(err, stringTooLong) }
+
+// alreadyThere says whether err is one of those that CREATE TABLE fails with when another
+// process creates the same table at the same moment. Which one depends on how far that process
+// is: the table brings a type of its name along. It does not say that the table is there.
+func alreadyThere(err error) bool {
+	return hasCode(err, duplicateTable) || hasCode(err, duplicateObject) || isDuplicate(err)
+}
 
 func hasCode(err error, code string) bool {
 	var answer *pgconn.PgError

@@ -27,7 +27,7 @@ func (s *Store) Migrate(ctx context.Context) error {
 		description varchar(256),
 		update_time timestamptz NOT NULL DEFAULT now()
 	)`)
-	if isDuplicate(err) || hasCode(err, duplicateTable) {
+	if alreadyThere(err) && s.checkColumns(ctx) == nil {
 		err = nil // IF NOT EXISTS does not see what another process is about to commit
 	}
 	return s.tableError(s.explainError(err))

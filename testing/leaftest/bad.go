@@ -43,16 +43,23 @@ func (b *Backend) testMigrate(t *testing.T) {
 	missing("RemoveTag", s.RemoveTag(t.Context(), "order"))
 	missing("Check", s.Check(t.Context()))
 
-	var wg sync.WaitGroup
-	for range 4 { // several processes may start at once
-		other := b.open(t, db.DSN(), "ids")
-		wg.Go(func() {
-			if err := other.Migrate(t.Context()); err != nil {
-				t.Errorf("Migrate: %v", err)
-			}
-		})
+	var others [8]Store // several processes may start at once
+	for i := range others {
+		others[i] = b.open(t, db.DSN(), "ids")
+		missing("Check", others[i].Check(t.Context())) // it is connected from now on
 	}
-	wg.Wait()
+	for range 20 {
+		db.Exec(t, "DROP TABLE IF EXISTS ids")
+		var wg sync.WaitGroup
+		for _, other := range others {
+			wg.Go(func() {
+				if err := other.Migrate(t.Context()); err != nil {
+					t.Errorf("Migrate: %v", err)
+				}
+			})
+		}
+		wg.Wait()
+	}
 	if err := s.CreateTag(t.Context(), store.Tag{Name: "order", Step: 1, Next: 5}); err != nil {
 		t.Fatal(err)
 	}
