@@ -247,3 +247,21 @@ func TestRaiseAll(t *testing.T) {
 		t.Errorf("past the end: %v, %d", err, next())
 	}
 }
+
+// TestRaiseAllRaisesRemovedTags: one that was removed is raised where it is remembered, above
+// what was seen of it.
+func TestRaiseAllRaisesRemovedTags(t *testing.T) {
+	s := start(t, config(t.TempDir()))
+	segments := openStore(t, s)
+	create(t, segments, "gone")
+	if err := segments.RemoveTag(t.Context(), "gone"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := witness.RaiseAll(t.Context(), segments, []witness.Loss{{Key: "gone", Seen: 500}}, 7, 10); err != nil {
+		t.Fatal(err)
+	}
+	removed, err := segments.Removed(t.Context())
+	if err != nil || len(removed) != 1 || removed[0].Next != 507 {
+		t.Errorf("%v, %v, want gone at 507", removed, err)
+	}
+}
