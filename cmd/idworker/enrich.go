@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
+	"github.com/idworker/idworker/cmd/internal/explain"
 	"github.com/idworker/idworker/cmd/internal/natsconn"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/messages/enrich"
@@ -28,7 +29,10 @@ type enrichCmd struct {
 	JSON       string          `name:"json" help:"Put the ID into the event's JSON object too, at this path, as a string." placeholder:"KEY.KEY"`
 	JSONNumber bool            `name:"json-number" help:"Write the ID as a JSON number, which JavaScript rounds beyond 2^53."`
 	Existing   enrich.Existing `help:"What to do with events that have an ID already: keep it and pass them on, or refuse them." default:"keep" enum:"keep,refuse"`
+	OnLoss     enrich.OnLoss   `help:"What to do if the source removed events before they were enriched: go on with the others, or stand still." default:"go-on" enum:"go-on,stop"`
 	DeadLetter string          `help:"Subject for events that cannot be stamped. Without one, such an event holds up all those behind it." placeholder:"SUBJECT"`
+
+	ResumeAfter *uint64 `help:"Decide that the events of the source through this sequence are enriched and no others, where nothing else tells, and end." placeholder:"SEQ"`
 
 	Replicas  int `help:"Replicas of the bucket of records, if it is created; 1 to 5." default:"1"`
 	httpFlags `embed:""`
@@ -46,6 +50,9 @@ func (c *enrichCmd) Run(ctx context.Context) error {
 	}
 	defer conn.Close()
 	starting, explainDenied := natsconn.WhenDenied(ctx, conn)
+	if c.ResumeAfter != nil {
+		return explainDenied(c.resume(starting, conn, js, log))
+	}
 	enricher, err := c.open(starting, conn, js, log)
 	if err := explainDenied(err); err != nil {
 		return err
@@ -71,12 +78,22 @@ func (c *enrichCmd) Run(ctx context.Context) error {
 func (c *enrichCmd) open(ctx context.Context, conn *nats.Conn, js jetstream.JetStream, log *zap.Logger) (*enrich.Enricher, error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	return enrich.Open(ctx, enrich.Config{
+	return enrich.Open(ctx, c.config(conn, js, log))
+}
+
+func (c *enrichCmd) resume(ctx context.Context, conn *nats.Conn, js jetstream.JetStream, log *zap.Logger) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	return enrich.Resume(ctx, c.config(conn, js, log), *c.ResumeAfter)
+}
+
+func (c *enrichCmd) config(conn *nats.Conn, js jetstream.JetStream, log *zap.Logger) enrich.Config {
+	return enrich.Config{
 		Conn: conn, JetStream: js, IDs: messages.NewClient(conn, c.Prefix), Prefix: c.Prefix,
 		From: c.From, Filter: c.Filter, To: c.To, ID: c.ID,
 		JSON: c.JSON, JSONNumber: c.JSONNumber, Existing: c.Existing, DeadLetter: c.DeadLetter,
-		Replicas: c.Replicas, Log: log,
-	})
+		OnLoss: c.OnLoss, Explain: explain.Text, Replicas: c.Replicas, Log: log,
+	}
 }
 
 // showProgress shows figures once a second, on one line, until done. It does so only if

@@ -1,7 +1,6 @@
 package enrich
 
 import (
-	"strings"
 	"testing"
 	"time"
 
@@ -57,36 +56,4 @@ func TestAway(t *testing.T) {
 			}
 		})
 	}
-}
-
-// A source or a target that is deleted and created again is another stream.
-func TestStreamMadeAnew(t *testing.T) {
-	t.Parallel()
-	b := newBed(t)
-	b.publish(1, steps)
-	core, logs := observer.New(zap.WarnLevel)
-	cfg := b.config()
-	cfg.Log = zap.New(core)
-	b.start(cfg)
-	b.await(steps)
-	recreate := func(cfg jetstream.StreamConfig) {
-		if err := b.js.DeleteStream(b.Context(), cfg.Name); err != nil {
-			t.Fatal(err)
-		}
-		b.stream(cfg)
-	}
-	warned := func(what string) bool {
-		for _, l := range logs.All() {
-			if strings.Contains(l.Message, what) {
-				return true
-			}
-		}
-		return false
-	}
-	recreate(jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"orders.raw.>"}})
-	natstest.Eventually(t, 10*time.Second, "a new source is noticed", func() bool { return warned("source stream was created again") })
-	recreate(jetstream.StreamConfig{Name: "READY", Subjects: []string{"orders.ready.>", "orders.dead"}, AllowAtomicPublish: true})
-	b.publish(1, steps)
-	b.await(steps)
-	b.expectAll(steps)
 }

@@ -3,8 +3,8 @@ package enrich
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -15,70 +15,78 @@ import (
 
 const steps = 30 // events of one batch in these tests
 
-// crashed is an enricher that has prepared and planned a batch, as far as save, and
-// whose record says that it is dead.
-func crashed(b *bed, published bool) (e *Enricher, msgs []*nats.Msg) {
+// owner is an enricher that has the turn and has prepared all events there are, as one batch.
+func owner(b *bed, cfg Config) (e *Enricher, prepared batch) {
 	b.Helper()
-	ctx := b.Context()
-	e, err := Open(ctx, b.config())
-	if err != nil {
+	e = b.open(cfg)
+	if err := e.loadRecord(b.Context()); err != nil {
 		b.Fatal(err)
 	}
-	if err := e.takeOver(ctx); err != nil {
+	if err := e.takeOver(b.Context()); err != nil {
 		b.Fatal(err)
 	}
-	r, err := newReader(ctx, e.source, e.cfg.Filter, e.record.Done)
+	r, err := newReader(b.Context(), e.cfg.JetStream, e.source, e.cfg.Filter, e.record.Done)
 	if err != nil {
 		b.Fatal(err)
 	}
 	defer r.close()
+	p := &preparer{Enricher: e, reader: r, pools: make(map[string]*idPool)}
 	var events []event
-	for len(events) < steps {
-		more, err := r.readBatch(ctx)
+	for uint64(len(events)) < b.count("ORDERS") {
+		more, err := r.readBatch(b.Context())
 		if err != nil {
 			b.Fatal(err)
 		}
 		events = append(events, more...)
 	}
-	batch := e.prepareBatch(ctx, events)
-	if batch.err != nil {
-		b.Fatal(batch.err)
+	prepared, n, err := p.prepare(b.Context(), events)
+	if err != nil || n != len(events) {
+		b.Fatalf("%d of %d events prepared: %v", n, len(events), err)
 	}
-	e.record.Plan, e.record.Owner = batch.plan, ""
-	if err := e.saveRecord(ctx); err != nil {
+	return e, prepared
+}
+
+// crashed is an enricher that has planned a batch, and published its first messages only,
+// and whose record says that it is dead.
+func crashed(b *bed, published int) (e *Enricher, msgs []*nats.Msg) {
+	b.Helper()
+	e, prepared := owner(b, b.config())
+	e.record.Plans, e.record.Owner = []plan{prepared.plan}, ""
+	if err := e.saveRecord(b.Context()); err != nil {
 		b.Fatal(err)
 	}
-	if published {
-		if _, err := publishBatch(ctx, b.conn, batch.msgs, e.record.Last); err != nil {
+	if published > 0 {
+		if err := e.publisher.publish(b.Context(), prepared.msgs[:published], e.record.Last); err != nil {
 			b.Fatal(err)
 		}
 	}
-	return e, batch.msgs
+	return e, prepared.msgs
 }
 
-// An enricher that dies before it publishes, or after that but before anybody knows, leaves
-// nothing that is done twice or not at all, however late the next one comes.
+// An enricher that dies before it publishes, in the middle of that, or after it but before
+// anybody knows, leaves nothing that is done twice or not at all, however late the next one
+// comes, and though the target remembers no messages.
 func TestPlanIsFinishedOnce(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct {
-		name      string
-		published bool
-	}{{"before publish", false}, {"after publish", true}} {
-		t.Run(c.name, func(t *testing.T) {
-			b := newBed(t)
-			b.stream(jetstream.StreamConfig{Name: "READY", Subjects: []string{"orders.ready.>", "orders.dead"}, AllowAtomicPublish: true, Duplicates: 100 * time.Millisecond})
-			b.publish(1, steps)
-			crashed(b, c.published)
-			time.Sleep(200 * time.Millisecond) // longer than the target remembers IDs
-			used := b.ids.last.Load()
-			b.publish(steps+1, 2*steps)
-			b.start(b.config())
-			b.await(2 * steps)
-			b.expectAll(2 * steps)
-			if extra := b.ids.last.Load() - used; extra != steps {
-				t.Errorf("%d IDs for %d events, the planned ones have theirs", extra, steps)
-			}
-		})
+	for _, published := range []int{0, 1, steps / 2, steps} {
+		for _, consumed := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%d of %d published, consumed %v", published, steps, consumed), func(t *testing.T) {
+				b := newBed(t)
+				b.publish(1, steps)
+				crashed(b, published)
+				arrived := b.stored("READY", "orders.ready.>")
+				if consumed {
+					purge(b, 0)
+				}
+				b.publish(steps+1, 2*steps)
+				b.start(b.config())
+				b.await(2 * steps)
+				if !consumed {
+					arrived = nil
+				}
+				b.expect(append(arrived, b.stored("READY", "orders.ready.>")...), 2*steps)
+			})
+		}
 	}
 }
 
@@ -86,7 +94,7 @@ func TestPlanIsFinishedOnce(t *testing.T) {
 func TestPlanOfConsumedEventsIsFinished(t *testing.T) {
 	b := newBed(t)
 	b.publish(1, steps)
-	crashed(b, true)
+	crashed(b, steps)
 	purge(b, 0)
 	b.publish(steps+1, steps+1)
 	b.start(b.config())
@@ -112,11 +120,11 @@ func purge(b *bed, keep uint64) {
 func TestLateWriterIsRefused(t *testing.T) {
 	b := newBed(t)
 	b.publish(1, steps)
-	late, msgs := crashed(b, false)
+	late, msgs := crashed(b, 0)
 	last := late.record.Last
 	b.start(b.config())
 	b.await(steps)
-	if _, err := publishBatch(b.Context(), b.conn, msgs, last); !errors.Is(err, errTargetMoved) {
+	if err := late.publisher.publish(b.Context(), msgs, last); !errors.Is(err, errTargetMoved) {
 		t.Errorf("late batch: %v", err)
 	}
 	if err := late.saveRecord(b.Context()); !errors.Is(err, errRecordMoved) {
@@ -129,8 +137,8 @@ func TestLateWriterIsRefused(t *testing.T) {
 
 // Other writers' messages in the target are not mistaken for a batch that arrived.
 func TestForeignMessagesInTarget(t *testing.T) {
-	for _, published := range []bool{false, true} {
-		t.Run(fmt.Sprintf("published=%v", published), func(t *testing.T) {
+	for _, published := range []int{0, steps / 2, steps} {
+		t.Run(fmt.Sprintf("published=%d", published), func(t *testing.T) {
 			b := newBed(t)
 			b.publish(1, steps)
 			crashed(b, published)
@@ -151,28 +159,19 @@ func TestForeignMessagesInTarget(t *testing.T) {
 func TestAmbiguousTarget(t *testing.T) {
 	b := newBed(t)
 	b.publish(1, steps)
-	crashed(b, true)
+	crashed(b, steps)
 	if _, err := b.js.Publish(b.Context(), "orders.dead", nil); err != nil {
 		t.Fatal(err)
 	}
 	purge(b, 1)
-	e, err := Open(b.Context(), b.config())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := e.record.load(b.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := e.takeOver(b.Context()); !errors.Is(err, ErrAmbiguous) {
-		t.Errorf("%v, want ErrAmbiguous", err)
-	}
+	b.standsStill(b.config(), "is gone")
 }
 
 // An event that the source has dropped leaves the plan; the others keep their IDs.
 func TestPlannedEventRemovedFromSource(t *testing.T) {
 	b := newBed(t)
 	b.publish(1, steps)
-	crashed(b, false)
+	crashed(b, 0)
 	source, err := b.js.Stream(b.Context(), "ORDERS")
 	if err != nil {
 		t.Fatal(err)
@@ -188,24 +187,103 @@ func TestPlannedEventRemovedFromSource(t *testing.T) {
 		if want >= 5 {
 			want++
 		}
-		if got := string(msg.Data()) + " " + msg.Headers().Get(HeaderID); got != fmt.Sprintf("%d %d", want, want) {
-			t.Errorf("event and ID %s, want %d for both", got, want)
+		if got := string(msg.Data()); got != fmt.Sprint(want) {
+			t.Errorf("event %s, want %d", got, want)
 		}
 	}
 }
 
-// After its record is lost, an enrichment goes on where the target ends.
-func TestLostRecord(t *testing.T) {
-	b := newBed(t)
-	b.publish(1, steps)
-	_, stop := b.start(b.config())
-	b.await(steps)
-	stop()
-	if err := b.js.DeleteKeyValue(b.Context(), "ids_enrich"); err != nil {
-		t.Fatal(err)
+// The owner of the plan that was given up, which was only paused, publishes its batch before
+// the next owner does: the headers say what it has done.
+func TestOldPlanArrivesLate(t *testing.T) {
+	for _, arrives := range []int{1, steps / 2, steps} {
+		for _, replanned := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%d events, new plan saved %v", arrives, replanned), func(t *testing.T) {
+				b := newBed(t)
+				b.publish(1, steps)
+				late, msgs := crashed(b, 0)
+				source, err := b.js.Stream(b.Context(), "ORDERS")
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := source.DeleteMsg(b.Context(), 3); err != nil {
+					t.Fatal(err)
+				}
+				last := late.record.Last
+				late.record.Plans, late.record.Doubt = nil, true // as the next owner does
+				if err := late.saveRecord(b.Context()); err != nil {
+					t.Fatal(err)
+				}
+				if replanned {
+					_, prepared := owner(b, b.config())
+					next := b.open(b.config())
+					if err := next.record.load(b.Context()); err != nil {
+						t.Fatal(err)
+					}
+					next.record.Plans, next.record.Owner = []plan{prepared.plan}, ""
+					if err := next.saveRecord(b.Context()); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if err := late.publisher.publish(b.Context(), msgs[:arrives], last); err != nil {
+					t.Fatal(err)
+				}
+				b.start(b.config())
+				want := uint64(steps)
+				if arrives < 3 {
+					want--
+				}
+				b.publish(steps+1, steps+1)
+				b.await(want + 1)
+				var got []string
+				for _, msg := range b.stored("READY", "orders.ready.>") {
+					got = append(got, string(msg.Data()))
+				}
+				var all []string
+				for i := range steps + 1 {
+					if i != 2 || arrives >= 3 {
+						all = append(all, fmt.Sprint(i+1))
+					}
+				}
+				if !slices.Equal(got, all) {
+					t.Errorf("events %v, want %v", got, all)
+				}
+			})
+		}
 	}
-	b.publish(steps+1, 2*steps)
-	b.start(b.config())
-	b.await(2 * steps)
-	b.expectAll(2 * steps)
+}
+
+// After its record is lost, an enrichment stands still, whether its target was consumed or
+// not. An operator decides, and is not let do what the target disproves.
+func TestLostRecord(t *testing.T) {
+	for _, consumed := range []bool{false, true} {
+		b := newBed(t)
+		b.publish(1, steps)
+		_, stop := b.start(b.config())
+		b.await(steps)
+		stop()
+		if err := b.js.DeleteKeyValue(b.Context(), "ids_enrich"); err != nil {
+			t.Fatal(err)
+		}
+		arrived := b.stored("READY", "orders.ready.>")
+		if consumed {
+			purge(b, 0)
+		}
+		b.publish(steps+1, 2*steps)
+		b.standsStill(b.config(), "no record")
+		for _, after := range []uint64{5, 3 * steps} {
+			if err := Resume(b.Context(), b.config(), after); !errors.Is(err, ErrConfig) && (!consumed || after > steps) {
+				t.Errorf("resume after %d: %v, want ErrConfig", after, err)
+			}
+		}
+		if err := Resume(b.Context(), b.config(), steps); err != nil {
+			t.Fatal(err)
+		}
+		b.start(b.config())
+		b.await(2 * steps)
+		if !consumed {
+			arrived = nil
+		}
+		b.expect(append(arrived, b.stored("READY", "orders.ready.>")...), 2*steps)
+	}
 }

@@ -21,6 +21,15 @@ const (
 	Refuse Existing = "refuse" // dead letters
 )
 
+// OnLoss says what happens if the source removed events before they were enriched.
+type OnLoss string
+
+// What can happen then. It is logged and counted in any case.
+const (
+	GoOn OnLoss = "go-on" // the others are enriched
+	Stop OnLoss = "stop"  // the enrichment stands still until an operator decides, with [Resume]
+)
+
 // IDs is where IDs come from. *[messages.Client] is one.
 type IDs interface {
 	NextN(ctx context.Context, tag string, n int64) ([]messages.Range, error)
@@ -55,6 +64,16 @@ type Config struct {
 	Existing   Existing // empty means Keep
 	DeadLetter string   // subject for events that cannot be stamped; may be empty
 
+	OnLoss OnLoss // empty means GoOn
+
+	// Installation is the ID of the installation whose workers give the IDs, if it is known.
+	// Records of another one are refused.
+	Installation string
+
+	// Explain returns the text of an error for the log, with what mends it; nil means
+	// error.Error.
+	Explain func(error) string
+
 	// Replicas is for the bucket of records if it does not exist yet: 1 to 5, odd; 0
 	// means 1.
 	Replicas int
@@ -65,10 +84,14 @@ type Config struct {
 func (c Config) withDefaults() Config {
 	c.Prefix = cmp.Or(c.Prefix, messages.DefaultPrefix)
 	c.Existing = cmp.Or(c.Existing, Keep)
+	c.OnLoss = cmp.Or(c.OnLoss, GoOn)
 	c.Filter = cmp.Or(c.Filter, ">")
 	c.Replicas = cmp.Or(c.Replicas, 1)
 	if c.Log == nil {
 		c.Log = zap.NewNop()
+	}
+	if c.Explain == nil {
+		c.Explain = error.Error
 	}
 	return c
 }
@@ -89,6 +112,8 @@ func (c Config) Check() error {
 		return configError("source stream %q, want the name of a stream", c.From)
 	case c.Existing != Keep && c.Existing != Refuse:
 		return configError("existing IDs %q, allowed are keep, refuse", c.Existing)
+	case c.OnLoss != GoOn && c.OnLoss != Stop:
+		return configError("on loss %q, allowed are go-on, stop", c.OnLoss)
 	case c.DeadLetter != "" && !isLiteral(c.DeadLetter):
 		return configError("dead-letter subject %q, want one subject without wildcards", c.DeadLetter)
 	case c.JSON == "" && c.JSONNumber:

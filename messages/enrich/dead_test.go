@@ -79,7 +79,7 @@ func TestWithoutDeadLetterSubjectEnrichingStands(t *testing.T) {
 		if err != nil {
 			return false
 		}
-		entry, err := kv.Get(b.Context(), "ORDERS.READY")
+		entry, err := kv.Get(b.Context(), "READY")
 		return err == nil && entry.Revision() > 2 // tried more than once
 	})
 	stop()

@@ -4,69 +4,65 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
 )
 
-// deadLetter is an event that cannot be stamped, and why.
-type deadLetter struct {
-	event  event
-	reason error
+// refusal returns the reason why an event cannot be stamped, with the event's name. It wraps
+// ErrNoDeadLetters if there is no subject for dead letters: then no event may pass this one.
+func (e *Enricher) refusal(ev event, reason error) error {
+	reason = fmt.Errorf("event %s on %s: %w", formatOrigin(e.cfg.From, ev.seq), ev.subject, reason)
+	if e.cfg.DeadLetter == "" {
+		return fmt.Errorf("%w; %w", reason, ErrNoDeadLetters)
+	}
+	return reason
 }
 
-// publishDeadLetters publishes the dead letters of a batch, and logs one line about them.
-func (e *Enricher) publishDeadLetters(ctx context.Context, dead []deadLetter) error {
+// deadLettersTimeout bounds the publishing of a batch's dead letters. The turn goes on
+// meanwhile.
+const deadLettersTimeout = time.Minute
+
+// publishDeadLetters publishes dead letters that are not in the target, all at once, and
+// returns when all are stored. Those that go to the target are part of a batch.
+func (e *Enricher) publishDeadLetters(ctx context.Context, dead []*nats.Msg) error {
 	if len(dead) == 0 {
 		return nil
 	}
-	// Saved first: dead letters may go to the target, behind the position in the record.
-	if err := e.saveRecord(ctx); err != nil {
-		return err
+	e.log.Warn("events are sent to the dead-letter subject", zap.Int("events", len(dead)), zap.String("first", dead[0].Header.Get(HeaderError)))
+	ctx, cancel := context.WithTimeout(ctx, deadLettersTimeout)
+	defer cancel()
+	acks := make([]jetstream.PubAckFuture, 0, len(dead))
+	for _, msg := range dead {
+		// The Nats-Msg-Id keeps a second try soon after the first from appearing twice.
+		msg.Header.Set(nats.MsgIdHdr, "ids-dead "+msg.Header.Get(HeaderSource))
+		ack, err := e.cfg.JetStream.PublishMsgAsync(msg, jetstream.WithStallWait(exchangeTimeout))
+		if err != nil {
+			return fmt.Errorf("publish a dead letter: %w", err)
+		}
+		acks = append(acks, ack)
 	}
-	for _, d := range dead {
-		if err := e.publishDeadLetter(ctx, d); err != nil {
-			return err
+	for _, ack := range acks {
+		select {
+		case <-ack.Ok():
+		case err := <-ack.Err():
+			return fmt.Errorf("publish a dead letter: %w", err)
+		case <-ctx.Done():
+			return ctx.Err()
 		}
 	}
-	e.log.Warn("events were sent to the dead-letter subject", zap.Int("events", len(dead)),
-		zap.Uint64("first", dead[0].event.seq), zap.Error(dead[0].reason))
-	return nil
-}
-
-// publishDeadLetter publishes an event that cannot be stamped as a dead letter. Without a
-// subject for dead letters it returns an error: then no event may pass this one.
-func (e *Enricher) publishDeadLetter(ctx context.Context, d deadLetter) error {
-	reason := fmt.Errorf("event %s on %s: %w", formatOrigin(e.cfg.From, d.event.seq), d.event.subject, d.reason)
-	if e.cfg.DeadLetter == "" {
-		return fmt.Errorf("%w; there is no dead-letter subject, so nothing behind it is enriched", reason)
-	}
-	ctx, cancel := context.WithTimeout(ctx, exchangeTimeout)
-	defer cancel()
-	var opts []jetstream.PublishOpt
-	if e.deadLettersInTarget { // a late one must not be mistaken for an event of a plan
-		opts = append(opts, jetstream.WithExpectLastSequence(e.record.Last))
-	}
-	ack, err := e.cfg.JetStream.PublishMsg(ctx, e.stamper.makeDeadLetter(e.cfg.DeadLetter, d.event, reason, e.limit), opts...)
-	if err != nil {
-		return fmt.Errorf("publish the dead letter of %w: %w", reason, err)
-	}
-	if e.deadLettersInTarget && !ack.Duplicate {
-		e.record.Last = ack.Sequence
-	}
-	e.figures.dead.Add(1)
-	e.log.Debug("dead letter", zap.Error(reason))
+	e.figures.dead.Add(int64(len(dead)))
 	return nil
 }
 
 // makeDeadLetter makes the message about an event that cannot be stamped. If the event does
-// not fit into limit bytes it is left out: the source still has it. The Nats-Msg-Id keeps a
-// second try soon after the first from appearing twice.
-func (s stamper) makeDeadLetter(subject string, e event, reason error, limit int) *nats.Msg {
+// not fit it is left out: the source still has it.
+func (s stamper) makeDeadLetter(subject string, e event, reason error) *nats.Msg {
 	msg := &nats.Msg{Subject: subject, Header: copyOwnHeaders(e.header), Data: e.data}
 	s.setReason(msg, e, reason)
-	if wireSize(msg) > limit {
+	if checkSize(msg, s.limit) != nil {
 		msg = &nats.Msg{Subject: subject, Header: nats.Header{}}
 		s.setReason(msg, e, reason)
 	}
@@ -77,5 +73,4 @@ func (s stamper) setReason(msg *nats.Msg, e event, reason error) {
 	msg.Header.Set(HeaderSource, formatOrigin(s.source, e.seq))
 	msg.Header.Set(HeaderSubject, e.subject)
 	msg.Header.Set(HeaderError, strings.ToValidUTF8(reason.Error(), "?"))
-	msg.Header.Set(nats.MsgIdHdr, "ids-dead "+formatOrigin(s.source, e.seq))
 }

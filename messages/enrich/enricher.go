@@ -3,7 +3,9 @@ package enrich
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -24,13 +26,14 @@ type Enricher struct {
 	source, target jetstream.Stream
 	stamper        stamper
 	ids            idKind
-	limit          int // of a message, in bytes
+	publisher      publisher
 
 	deadLettersInTarget bool // the target stream takes the dead letters too
 
 	record  recordEntry
 	outage  outageLog
-	starved bool // no IDs for the next batch
+	stuck   bool // the next batch cannot be prepared
+	refused bool // the last batch was not published
 	figures figures
 }
 
@@ -38,6 +41,21 @@ type Enricher struct {
 // It creates the bucket of records if it is missing. Errors wrap [ErrConfig] if trying
 // again does not help; those about the target may be a [TargetError].
 func Open(ctx context.Context, cfg Config) (*Enricher, error) {
+	e, err := open(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	if err := e.record.load(ctx); err != nil {
+		return nil, err
+	}
+	if err := e.checkSettings(); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
+	}
+	return e, nil
+}
+
+// open is Open without the record.
+func open(ctx context.Context, cfg Config) (*Enricher, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.Check(); err != nil {
 		return nil, err
@@ -55,9 +73,9 @@ func Open(ctx context.Context, cfg Config) (*Enricher, error) {
 		return nil, err
 	}
 	e := &Enricher{cfg: cfg, instance: nuid.Next(), source: source, target: target}
-	e.name = enrichmentName(cfg.From, target.CachedInfo().Config.Name)
+	e.name = enrichmentName(cfg.From, e.targetName())
 	e.log = cfg.Log.With(zap.String("enrichment", e.name), zap.String("instance", e.instance))
-	e.outage.log = e.log
+	e.outage = outageLog{log: e.log, explain: cfg.Explain}
 	mapping, err := newMapping(cfg.Filter, cfg.To)
 	if err != nil {
 		return nil, err
@@ -66,21 +84,27 @@ func Open(ctx context.Context, cfg Config) (*Enricher, error) {
 		return nil, err
 	}
 	e.stamper = stamper{source: cfg.From, mapping: mapping, json: jsonPath{cfg.JSON, cfg.JSONNumber}, existing: cfg.Existing}
-	e.deadLettersInTarget = slices.ContainsFunc(target.CachedInfo().Config.Subjects, func(s string) bool { return covers(s, cfg.DeadLetter) })
-	e.limit = int(cfg.Conn.MaxPayload())
-	if most := int(target.CachedInfo().Config.MaxMsgSize); most > 0 {
-		e.limit = min(e.limit, most)
-	}
+	e.publisher = publisher{conn: cfg.Conn, stream: e.targetName()}
+	e.readLimits(target.CachedInfo().Config)
 	kv, err := openBucket(ctx, cfg)
-	if err != nil {
-		return nil, err
-	}
-	e.record = recordEntry{kv: kv, key: e.name}
-	if err := e.record.load(ctx); err != nil {
-		return nil, err
-	}
-	return e, e.checkSameEvents(e.record.record)
+	e.record = recordEntry{kv: kv, key: recordKey(e.targetName())}
+	return e, err
 }
+
+// readLimits reads what the target's configuration decides. It may change while enrichers
+// run.
+func (e *Enricher) readLimits(target jetstream.StreamConfig) {
+	e.stamper.limit = int(e.cfg.Conn.MaxPayload())
+	if most := int(target.MaxMsgSize); most > 0 {
+		e.stamper.limit = min(e.stamper.limit, most)
+	}
+	// A stream with replicas counts a message before it is stored. If that then fails, the
+	// next message of a fast batch takes its place.
+	e.publisher.fast = target.AllowBatchPublish && target.Replicas <= 1
+	e.deadLettersInTarget = slices.ContainsFunc(target.Subjects, func(s string) bool { return covers(s, e.cfg.DeadLetter) })
+}
+
+func (e *Enricher) targetName() string { return e.target.CachedInfo().Config.Name }
 
 // Name is the name of the enrichment, source and target stream joined by a dot. It is the
 // same for all enrichers that share it.
@@ -108,6 +132,9 @@ const (
 // is handed over, and everything that it started has ended. Failures are logged and tried
 // again.
 func (e *Enricher) Run(ctx context.Context) {
+	var measuring sync.WaitGroup
+	measuring.Go(func() { e.measure(ctx) })
+	defer measuring.Wait()
 	for next := firstPause; ctx.Err() == nil; next = min(2*next, maxPause) {
 		err := e.awaitTurn(ctx)
 		if err == nil {
@@ -120,7 +147,9 @@ func (e *Enricher) Run(ctx context.Context) {
 		case ctx.Err() != nil:
 			return
 		}
-		e.reportFailure(err)
+		if e.reportFailure(err); e.outage.failures == 1 {
+			next = firstPause
+		}
 		pause.For(ctx, next)
 	}
 }
@@ -128,17 +157,17 @@ func (e *Enricher) Run(ctx context.Context) {
 // reportFailure and reportSuccess keep track of whether enriching works.
 func (e *Enricher) reportFailure(err error) {
 	e.outage.reportFailure(err)
-	e.figures.failing.Store(true)
+	e.figures.countStop(err)
 }
 
 func (e *Enricher) reportSuccess() {
 	e.outage.reportSuccess()
-	e.figures.failing.Store(false)
+	e.figures.failing.Store(nil)
 }
 
 // Ready returns an error if something keeps events from being enriched.
 func (e *Enricher) Ready() error {
-	if e.figures.failing.Load() {
+	if e.figures.failing.Load() != nil {
 		return errors.New("enriching fails, see the log")
 	}
 	return nil

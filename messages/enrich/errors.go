@@ -17,10 +17,17 @@ var (
 	// batches.
 	ErrNoBatches = errors.New("the target stream does not allow atomic batches")
 
-	// ErrAmbiguous says that nobody can tell whether events arrived in the target: somebody
-	// else writes to it too and messages that would tell have been removed from it, or a
-	// server has lost what it had acknowledged. What to do is an operator's decision.
-	ErrAmbiguous = errors.New("cannot tell whether events arrived")
+	// ErrUndecided is wrapped by the errors of an enrichment that stands still because
+	// nothing proves how far it is. An operator decides, with [Resume].
+	ErrUndecided = errors.New("cannot tell how far the enrichment is")
+
+	// ErrLost says that the source removed events before they were read. Only with
+	// Config.OnLoss Stop does that keep an enrichment from going on.
+	ErrLost = errors.New("the source removed events before they were enriched")
+
+	// ErrNoDeadLetters says that an event cannot be stamped, and that there is no subject for
+	// dead letters.
+	ErrNoDeadLetters = errors.New("there is no dead-letter subject, so nothing behind it is enriched")
 )
 
 // TargetError says what is missing of the target, or what it does not allow. It matches
@@ -45,4 +52,9 @@ func (e *TargetError) Unwrap() []error { return []error{ErrConfig, e.Err} }
 
 func configError(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{ErrConfig}, args...)...)
+}
+
+// undecided is the error of an enrichment that stands still for want of evidence.
+func (e *Enricher) undecided(format string, args ...any) error {
+	return fmt.Errorf("%w: "+format, append([]any{ErrUndecided}, args...)...)
 }

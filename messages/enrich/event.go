@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/nats-io/nats.go"
 )
@@ -18,11 +19,14 @@ const (
 
 // event is an event of the source.
 type event struct {
-	seq     uint64
-	subject string
-	header  nats.Header
-	data    []byte
-	behind  uint64 // how many events followed it in the source when it was read
+	seq       uint64
+	time      time.Time // when the source stored it
+	subject   string
+	header    nats.Header
+	data      []byte
+	behind    uint64 // how many events followed it in the source when it was read
+	skipped   uint64 // how many sequences before it had no event for the reader
+	malformed bool   // it has a header that cannot be decoded
 }
 
 // serverHeaders is the prefix of the headers that instruct the server: to expect a
@@ -34,9 +38,9 @@ var enrichHeaders = []string{strings.ToLower(HeaderSource), strings.ToLower(Head
 
 // copyOwnHeaders copies the headers that are the event's own.
 func copyOwnHeaders(header nats.Header) nats.Header {
-	out := nats.Header{}
+	out := make(nats.Header, len(header)+5)
 	for name, values := range header {
-		lower := strings.ToLower(name)
+		lower := strings.ToLower(strings.TrimSpace(name))
 		if !strings.HasPrefix(lower, serverHeaders) && !slices.Contains(enrichHeaders, lower) {
 			out[name] = values
 		}
@@ -61,13 +65,32 @@ func parseOrigin(stream string, header nats.Header) (uint64, bool) {
 	return seq, ok && err == nil
 }
 
-// batchHeaders is the most room that the headers of an atomic batch take in a message.
-const batchHeaders = 200
+// checkSize checks that a message of a batch is within the server's limits.
+func checkSize(msg *nats.Msg, limit int) error {
+	header := headerSize(msg.Header)
+	switch {
+	case header > maxHeader:
+		return unstampable("with its ID its header has %d bytes, allowed are %d", header, maxHeader)
+	case header+len(msg.Data) > limit:
+		return unstampable("with its ID it has %d bytes, allowed are %d", header+len(msg.Data), limit)
+	case len(msg.Subject) > maxSubject:
+		return unstampable("its subject has %d bytes, allowed are %d", len(msg.Subject), maxSubject)
+	}
+	return nil
+}
 
-// wireSize is the size in bytes that a message of a batch has under the server's limits.
-func wireSize(msg *nats.Msg) int {
-	n := batchHeaders + len("NATS/1.0\r\n\r\n") + len(msg.Data)
-	for name, values := range msg.Header {
+const (
+	maxHeader  = 1<<16 - 1 // of a stored message, in bytes
+	maxSubject = 3800      // a line of the protocol has 4,096 bytes; a reply subject and sizes are in it, too
+
+	// room is for the longest ID instead of a shorter one, and for the headers of a batch.
+	room = 240
+)
+
+// headerSize is how many bytes a header has at most, in a message of a batch.
+func headerSize(header nats.Header) int {
+	n := room + len("NATS/1.0\r\n\r\n")
+	for name, values := range header {
 		for _, value := range values {
 			n += len(name) + len(": \r\n") + len(value)
 		}

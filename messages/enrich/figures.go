@@ -1,12 +1,30 @@
 package enrich
 
-import "sync/atomic"
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nuid"
+
+	"github.com/idworker/idworker/internal/leader"
+	"github.com/idworker/idworker/internal/pause"
+)
 
 // figures are an enricher's counters since its start.
 type figures struct {
-	events, batches, dead, turns atomic.Int64
-	lag                          atomic.Int64
-	failing                      atomic.Bool
+	events, batches, dead, turns, lost atomic.Int64
+
+	stops   [len(reasons)]atomic.Int64
+	failing atomic.Pointer[string] // the reason; nil while all is well
+
+	owner  atomic.Bool
+	done   atomic.Uint64 // the source is enriched through this sequence
+	moved  atomic.Int64  // when done last moved on, Unix time in nanoseconds
+	lag    atomic.Int64
+	oldest atomic.Int64 // when the oldest event that waits was stored, Unix time in nanoseconds; 0 if none waits
 }
 
 // Figures is a snapshot of an enricher's figures since its start.
@@ -15,27 +33,111 @@ type Figures struct {
 	Batches     int64 // published
 	DeadLetters int64 // published
 	Turns       int64 // how often it had the turn
+	Lost        int64 // events that the source removed before they were enriched
 
-	// Lag is the number of events that waited in the source behind the latest one that
-	// this enricher enriched.
-	Lag int64
+	// Lag is the number of events that wait in the source, Oldest the age of the oldest of
+	// them. Only an enricher whose turn it is, or that is kept from working, knows them.
+	Lag    int64
+	Oldest time.Duration
 }
 
 // Figures returns the enricher's figures.
 func (e *Enricher) Figures() Figures {
 	f := &e.figures
-	return Figures{
+	out := Figures{
 		Events:      f.events.Load(),
 		Batches:     f.batches.Load(),
 		DeadLetters: f.dead.Load(),
 		Turns:       f.turns.Load(),
+		Lost:        f.lost.Load(),
 		Lag:         f.lag.Load(),
 	}
+	if oldest := f.oldest.Load(); oldest != 0 {
+		out.Oldest = max(time.Since(time.Unix(0, oldest)), 0)
+	}
+	return out
 }
 
 // countBatch counts a published batch.
-func (f *figures) countBatch(events int, lag uint64) {
+func (f *figures) countBatch(events int, lag, done uint64) {
 	f.events.Add(int64(events))
 	f.batches.Add(1)
+	f.done.Store(done)
+	f.moved.Store(time.Now().UnixNano())
 	f.lag.Store(int64(lag))
+	f.oldest.Store(0)
+}
+
+// reasons are why an enrichment can stand still.
+var reasons = [...]struct {
+	name string
+	err  error // nil for the last one: all else
+}{
+	{"undecided", ErrUndecided},
+	{"loss", ErrLost},
+	{"dead_letter", ErrNoDeadLetters},
+	{"ids", errNoIDs},
+	{"source", errSource},
+	{"other", nil},
+}
+
+// countStop counts that the enrichment stands still for another reason than before.
+func (f *figures) countStop(err error) {
+	for i, reason := range &reasons {
+		if reason.err != nil && !errors.Is(err, reason.err) {
+			continue
+		}
+		if before := f.failing.Swap(&reason.name); before == nil || *before != reason.name {
+			f.stops[i].Add(1)
+		}
+		return
+	}
+}
+
+// measure keeps the lag up to date while no batch does, once a second until ctx ends.
+func (e *Enricher) measure(ctx context.Context) {
+	f := &e.figures
+	for ctx.Err() == nil {
+		pause.For(ctx, time.Second)
+		switch {
+		case !f.owner.Load() && f.failing.Load() == nil:
+			f.lag.Store(0) // the owner knows
+			f.oldest.Store(0)
+		case time.Since(time.Unix(0, f.moved.Load())) >= time.Second:
+			e.measureLag(ctx)
+		}
+	}
+}
+
+// measureLag asks the source what waits there. If it does not answer, the figures stay.
+func (e *Enricher) measureLag(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, exchangeTimeout)
+	defer cancel()
+	done := e.figures.done.Load()
+	msg, err := leader.Next(ctx, e.cfg.JetStream, e.cfg.From, e.cfg.Filter, done+1)
+	var oldest, lag int64
+	if err == nil {
+		oldest = msg.Time.UnixNano()
+		lag, err = e.countWaiting(ctx, done)
+	}
+	if (err == nil || errors.Is(err, jetstream.ErrMsgNotFound)) && e.figures.done.Load() == done {
+		e.figures.lag.Store(lag)
+		e.figures.oldest.Store(oldest)
+	}
+}
+
+// countWaiting counts the events behind a sequence: a new consumer says how many it would
+// deliver.
+func (e *Enricher) countWaiting(ctx context.Context, done uint64) (int64, error) {
+	name := nuid.Next()
+	c, err := e.cfg.JetStream.CreateConsumer(ctx, e.cfg.From, jetstream.ConsumerConfig{
+		Name: name, FilterSubjects: []string{e.cfg.Filter}, AckPolicy: jetstream.AckNonePolicy,
+		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: done + 1,
+		InactiveThreshold: orphanAge, MemoryStorage: true, Replicas: 1,
+	})
+	if err != nil {
+		return 0, err
+	}
+	_ = e.cfg.JetStream.DeleteConsumer(ctx, e.cfg.From, name) // if this fails, the server does it after orphanAge
+	return int64(c.CachedInfo().NumPending), nil
 }

@@ -2,8 +2,10 @@ package enrich
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -98,13 +100,32 @@ func (b *bed) config() Config {
 	}
 }
 
-// start runs an enricher until the test, or the returned function, ends it.
-func (b *bed) start(cfg Config) (e *Enricher, stop func()) {
+func (b *bed) open(cfg Config) *Enricher {
 	b.Helper()
 	e, err := Open(b.Context(), cfg)
 	if err != nil {
 		b.Fatal(err)
 	}
+	return e
+}
+
+// standsStill fails the test unless an enricher cannot tell how far the enrichment is.
+func (b *bed) standsStill(cfg Config, why string) {
+	b.Helper()
+	e := b.open(cfg)
+	err := e.loadRecord(b.Context())
+	if err == nil {
+		err = e.takeOver(b.Context())
+	}
+	if !errors.Is(err, ErrUndecided) || !strings.Contains(err.Error(), why) {
+		b.Errorf("error %v, want ErrUndecided: %s", err, why)
+	}
+}
+
+// start runs an enricher until the test, or the returned function, ends it.
+func (b *bed) start(cfg Config) (e *Enricher, stop func()) {
+	b.Helper()
+	e = b.open(cfg)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
@@ -188,7 +209,12 @@ func (b *bed) await(n uint64) {
 // order, each with an ID of its own.
 func (b *bed) expectAll(n int) {
 	b.Helper()
-	msgs := b.stored("READY", "orders.ready.>")
+	b.expect(b.stored("READY", "orders.ready.>"), n)
+}
+
+// expect is expectAll of messages that were read from the target.
+func (b *bed) expect(msgs []jetstream.Msg, n int) {
+	b.Helper()
 	if len(msgs) != n {
 		b.Errorf("%d events in the target, want %d", len(msgs), n)
 	}

@@ -30,17 +30,22 @@ func checkJSONPath(keys string) error {
 
 const pathBytes = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
 
-// setID puts the ID into a JSON object and leaves the rest as it is, byte for byte. It
-// does not overwrite a value, except null.
+// check returns an error that wraps errUnstampable unless an ID can be put there.
+func (p jsonPath) check(data []byte) error {
+	if p.keys == "" {
+		return nil
+	}
+	if !gjson.ValidBytes(data) || !gjson.ParseBytes(data).IsObject() {
+		return unstampable("it is not a JSON object: %.40q", data)
+	}
+	return p.checkFree(data)
+}
+
+// setID puts the ID into a JSON object that was checked, and leaves the rest as it is, byte
+// for byte. It does not overwrite a value, except null.
 func (p jsonPath) setID(data []byte, id int64) ([]byte, error) {
 	if p.keys == "" {
 		return data, nil
-	}
-	if !gjson.ValidBytes(data) || !gjson.ParseBytes(data).IsObject() {
-		return nil, unstampable("it is not a JSON object: %.40q", data)
-	}
-	if err := p.checkFree(data); err != nil {
-		return nil, err
 	}
 	raw := strconv.FormatInt(id, 10)
 	if !p.number {

@@ -23,9 +23,8 @@ func TestMirrorThatKeepsLess(t *testing.T) {
 	if err := mirror.Purge(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	b.ids.last.Store(100)
-	b.put(record{Plan: &plan{Through: 50, Runs: []run{{1, 50, 1}}}})
+	b.put(record{Plans: []plan{{Through: 50, Runs: []run{{1, 50}}}}})
 	b.start(b.config())
-	natstest.Eventually(t, 10*time.Second, "events arrive", func() bool { return b.count("READY") > 0 })
+	b.await(50)
 	b.expectAll(50)
 }

@@ -9,6 +9,7 @@ import (
 // outageLog logs one line when enriching starts to fail and one when it works again.
 type outageLog struct {
 	log      *zap.Logger
+	explain  func(error) string
 	since    time.Time // zero while all is well
 	failures int
 }
@@ -16,7 +17,7 @@ type outageLog struct {
 func (o *outageLog) reportFailure(err error) {
 	if o.failures++; o.since.IsZero() {
 		o.since = time.Now()
-		o.log.Error("enriching fails, trying again until it works", zap.Error(err))
+		o.log.Error("enriching fails, trying again until it works", zap.String("error", o.explain(err)))
 	}
 }
 

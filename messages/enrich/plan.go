@@ -1,90 +1,53 @@
 package enrich
 
-import "sort"
+import (
+	"slices"
+	"time"
+)
 
-// plan says which events are in a batch and which IDs they get. It is saved before the
-// batch is published, so that whoever has to publish the batch again publishes the same.
+// plan says which events follow in the target, and so at which of its sequences each of
+// them will be. It is saved before any of them is published. It has no IDs: each try
+// publishes new ones, and the target takes one try only.
 type plan struct {
-	Through uint64 `json:"through"` // the source is done through this sequence once the batch is in the target
-	Runs    []run  `json:"runs"`    // ascending by sequence
+	Through uint64    `json:"through"` // the source is done through this event once all of Runs are in the target
+	Time    time.Time `json:"time"`    // when the source stored that event
+	Runs    []run     `json:"runs"`    // ascending
 }
 
-// run is N events with consecutive source sequences and consecutive IDs. The ID 0 stands
-// for events that keep the ID that they have.
+// run is N events with consecutive source sequences.
 type run struct {
 	Seq uint64 `json:"seq"`
-	N   int    `json:"n"`
-	ID  int64  `json:"id"`
+	N   uint64 `json:"n"`
 }
 
-// addEvent appends an event, whose sequence must be above those before.
-func (p *plan) addEvent(seq uint64, id int64) {
-	p.Through = seq
-	if len(p.Runs) > 0 {
-		last := &p.Runs[len(p.Runs)-1]
-		next := last.ID + int64(last.N)
-		if last.ID == 0 {
-			next = 0
-		}
-		if seq == last.Seq+uint64(last.N) && id == next {
-			last.N++
-			return
-		}
+// add appends an event, whose sequence must be above those before.
+func (p *plan) add(seq uint64) {
+	if n := len(p.Runs); n > 0 && p.Runs[n-1].Seq+p.Runs[n-1].N == seq {
+		p.Runs[n-1].N++
+		return
 	}
-	p.Runs = append(p.Runs, run{seq, 1, id})
-}
-
-// size is the number of events in the plan.
-func (p *plan) size() (n uint64) {
-	for _, r := range p.Runs {
-		n += uint64(r.N)
-	}
-	return n
-}
-
-// idOf returns the ID of an event, and whether the event is in the plan.
-func (p *plan) idOf(seq uint64) (int64, bool) {
-	i := sort.Search(len(p.Runs), func(i int) bool { return p.Runs[i].Seq > seq }) - 1
-	if i < 0 || seq >= p.Runs[i].Seq+uint64(p.Runs[i].N) {
-		return 0, false
-	}
-	r := p.Runs[i]
-	if r.ID == 0 {
-		return 0, true
-	}
-	return r.ID + int64(seq-r.Seq), true
+	p.Runs = append(p.Runs, run{seq, 1})
 }
 
 // sequences lists the source sequences of the events.
-func (p *plan) sequences() []uint64 {
-	seqs := make([]uint64, 0, p.size())
+func (p *plan) sequences() (seqs []uint64) {
 	for _, r := range p.Runs {
 		for i := range r.N {
-			seqs = append(seqs, r.Seq+uint64(i))
+			seqs = append(seqs, r.Seq+i)
 		}
 	}
 	return seqs
 }
 
-// lastSequence is the sequence of the last event.
-func (p *plan) lastSequence() uint64 {
-	r := p.Runs[len(p.Runs)-1]
-	return r.Seq + uint64(r.N) - 1
-}
-
-// runsAfter returns the runs of the events above a sequence.
-func (p *plan) runsAfter(seq uint64) (left []run) {
-	for _, r := range p.Runs {
-		if r.Seq > seq {
-			left = append(left, r)
-		} else if end := r.Seq + uint64(r.N); end > seq+1 {
-			skip := seq + 1 - r.Seq
-			rest := run{Seq: seq + 1, N: r.N - int(skip), ID: r.ID}
-			if r.ID != 0 {
-				rest.ID += int64(skip)
-			}
-			left = append(left, rest)
+// dropThrough takes the events through a source sequence out of the plan.
+func (p *plan) dropThrough(seq uint64) {
+	left := plan{}
+	for _, s := range p.sequences() {
+		if s > seq {
+			left.add(s)
 		}
 	}
-	return left
+	p.Runs = left.Runs
 }
+
+func (p *plan) hasSameEvents(other plan) bool { return slices.Equal(p.Runs, other.Runs) }

@@ -1,39 +1,48 @@
 package enrich
 
 import (
-	"cmp"
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/idworker/idworker/internal/leader"
 	"github.com/idworker/idworker/internal/pause"
 )
 
-// preparedBatch is a batch that is ready to be published, or the reason why there is none
-// yet.
-type preparedBatch struct {
-	plan *plan
-	msgs []*nats.Msg  // the events of the plan
-	dead []deadLetter // the events that cannot be stamped
-	lag  uint64       // how many events follow in the source
-	err  error
+// batch is events that are ready to be published, or the reason why there are none.
+type batch struct {
+	plan  plan
+	msgs  []*nats.Msg // of the events of the plan, in their order
+	saved bool        // the plan is in the record already
+	lag   uint64      // how many events follow in the source
+	err   error
 }
 
-// preparer makes batches out of the events that a reader reads. It prepares the next batch
-// while the one before is being published.
+// errOtherPlan says that a plan in the record cannot be carried out as it is: an event of it
+// was removed from the source, or can no longer be stamped, or now can be.
+var errOtherPlan = errors.New("a planned batch has changed")
+
+// preparer makes batches, first those of the plans in the record, then out of the events
+// that a reader reads. It prepares the next batch while the one before is being published.
 type preparer struct {
-	e      *Enricher
+	*Enricher
 	reader *reader
-	out    chan preparedBatch
+	pools  map[string]*idPool // the IDs for the events at hand
+	out    chan batch
 	cancel context.CancelFunc
 	ended  chan struct{}
 }
 
 func (e *Enricher) newPreparer(r *reader) *preparer {
 	ctx, cancel := context.WithCancel(context.Background())
-	p := &preparer{e: e, reader: r, out: make(chan preparedBatch), cancel: cancel, ended: make(chan struct{})}
-	go p.run(ctx)
+	p := &preparer{Enricher: e, reader: r, pools: make(map[string]*idPool), out: make(chan batch), cancel: cancel, ended: make(chan struct{})}
+	plans := append([]plan(nil), e.record.Plans...)
+	go func() {
+		defer close(p.ended)
+		p.run(ctx, plans)
+	}()
 	return p
 }
 
@@ -44,86 +53,166 @@ func (p *preparer) close() {
 	<-p.ended
 }
 
-func (p *preparer) run(ctx context.Context) {
-	defer close(p.ended)
-	for {
-		events, err := p.reader.readBatch(ctx)
-		if err == nil { // the reader's consumer may have been replaced by one on another stream
-			err = p.e.checkSameSource(ctx)
-		}
-		if err != nil {
-			p.deliver(ctx, preparedBatch{err: err})
+func (p *preparer) run(ctx context.Context, plans []plan) {
+	for _, saved := range plans {
+		events, err := p.readPlanned(ctx, saved)
+		if err != nil || !p.prepareAll(ctx, events, &saved) {
+			p.deliver(ctx, batch{err: err})
 			return
 		}
-		for !p.deliver(ctx, p.e.prepareBatch(ctx, events)) {
-			if pause.For(ctx, firstPause); ctx.Err() != nil {
-				return
-			}
+	}
+	for ctx.Err() == nil {
+		events, err := p.reader.readBatch(ctx)
+		if err != nil {
+			p.deliver(ctx, batch{err: err})
+			return
 		}
+		p.checkLoss(ctx, events)
+		p.prepareAll(ctx, events, nil)
 	}
 }
 
-// deliver hands over a batch, or the reason why there is none, and reports whether it was a
-// batch.
-func (p *preparer) deliver(ctx context.Context, b preparedBatch) bool {
+// deliver hands over a batch, or the reason why there is none.
+func (p *preparer) deliver(ctx context.Context, b batch) {
+	if b.err == nil && b.plan.Through == 0 {
+		return
+	}
 	select {
 	case p.out <- b:
 	case <-ctx.Done():
 	}
-	return b.err == nil
+}
+
+// checkLoss logs and counts the events that were removed before they were read. It returns
+// when the enrichment may go on.
+func (p *preparer) checkLoss(ctx context.Context, events []event) {
+	lost, err := p.reader.removed(ctx, events)
+	if err == nil && lost == 0 {
+		return
+	}
+	if err == nil {
+		err = fmt.Errorf("%w: %d, before event %d of stream %s", ErrLost, lost, events[len(events)-1].seq, p.cfg.From)
+		p.figures.lost.Add(int64(lost))
+		p.log.Error(err.Error())
+		if p.cfg.OnLoss == GoOn {
+			return
+		}
+	}
+	for ctx.Err() == nil {
+		p.deliver(ctx, batch{err: err})
+		pause.For(ctx, maxPause)
+	}
+}
+
+// readPlanned reads the events of a plan that are still there.
+func (p *preparer) readPlanned(ctx context.Context, saved plan) ([]event, error) {
+	msgs, err := leader.Many(ctx, p.cfg.JetStream, p.cfg.From, saved.sequences())
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errSource, err)
+	}
+	var events []event
+	for _, m := range msgs {
+		if m != nil {
+			events = append(events, event{seq: m.Sequence, time: m.Time, subject: m.Subject, header: m.Header, data: m.Data, malformed: m.Malformed})
+		}
+	}
+	return events, nil
+}
+
+// prepareAll makes batches of events and delivers them. Events of a plan have to be one
+// batch, and to be those of the plan; else it delivers errOtherPlan and returns false.
+func (p *preparer) prepareAll(ctx context.Context, events []event, saved *plan) bool {
+	clear(p.pools)
+	for ctx.Err() == nil && (len(events) > 0 || saved != nil) {
+		b, n, err := p.prepare(ctx, events)
+		switch {
+		case saved != nil && err == nil && b.plan.hasSameEvents(*saved):
+			b.plan, b.saved = *saved, true
+			p.deliver(ctx, b)
+			return true
+		case saved != nil && (err == nil || !errors.Is(err, errNoIDs)):
+			p.deliver(ctx, batch{err: errOtherPlan})
+			return false
+		case saved == nil:
+			p.deliver(ctx, b)
+			events = events[n:]
+		}
+		if err != nil {
+			p.deliver(ctx, batch{err: err})
+			pause.For(ctx, firstPause)
+		}
+	}
+	return saved == nil
 }
 
 // candidate is an event of a batch that is being prepared.
 type candidate struct {
-	event
 	draft   *nats.Msg
 	keepsID bool   // the event keeps the ID that it has
 	tag     string // otherwise: the tag of the ID that it gets
 	refused error  // why it cannot be stamped
 }
 
-// prepareBatch plans which event gets which ID, and stamps the events.
-func (e *Enricher) prepareBatch(ctx context.Context, events []event) preparedBatch {
-	candidates, wants := e.draftEvents(events)
-	pools := make(map[string]*idPool, len(wants))
-	for tag, n := range wants {
-		p, err := e.fetchPool(ctx, tag, n)
-		if err != nil {
-			return preparedBatch{err: fmt.Errorf("no IDs of %s: %w", cmp.Or(tag, "snowflake"), err)}
-		}
-		pools[tag] = p
-	}
-	out := preparedBatch{plan: &plan{}, lag: events[len(events)-1].behind}
+// prepare stamps events, and sends those that cannot be stamped to the dead letters, up to
+// the first event that has to wait. It returns how many events are done so, and why not all.
+func (p *preparer) prepare(ctx context.Context, events []event) (b batch, n int, err error) {
+	candidates, wants := p.draftEvents(events)
+	p.fillPools(ctx, p.pools, wants)
+	var dead []*nats.Msg
 	for _, c := range candidates {
-		id, err := int64(0), c.refused
-		if err == nil && !c.keepsID {
-			if id, err = pools[c.tag].nextID(); err == nil {
-				err = e.stamper.putID(c.draft, c.event, id)
+		e := events[n]
+		if err = p.complete(c); err != nil && !errors.Is(err, errUnstampable) {
+			break
+		}
+		if err == nil {
+			b.plan.add(e.seq)
+			b.msgs = append(b.msgs, c.draft)
+		} else if err = p.refusal(e, err); errors.Is(err, ErrNoDeadLetters) {
+			break
+		} else {
+			letter := p.stamper.makeDeadLetter(p.cfg.DeadLetter, e, err)
+			if err = nil; p.deadLettersInTarget {
+				b.plan.add(e.seq)
+				b.msgs = append(b.msgs, letter)
+				p.figures.dead.Add(1)
+			} else {
+				dead = append(dead, letter)
 			}
 		}
-		if err != nil {
-			out.dead = append(out.dead, deadLetter{c.event, err})
-			continue
-		}
-		out.plan.addEvent(c.seq, id)
-		out.msgs = append(out.msgs, c.draft)
+		n++
 	}
-	out.plan.Through = events[len(events)-1].seq
-	return out
+	if buryErr := p.publishDeadLetters(ctx, dead); buryErr != nil {
+		return batch{}, 0, buryErr
+	}
+	if n > 0 {
+		b.plan.Through, b.plan.Time, b.lag = events[n-1].seq, events[n-1].time, events[n-1].behind
+	}
+	return b, n, err
+}
+
+// complete puts the ID on a candidate's draft.
+func (p *preparer) complete(c candidate) error {
+	if c.refused != nil || c.keepsID {
+		return c.refused
+	}
+	id, err := p.pools[c.tag].nextID()
+	if err != nil {
+		return err
+	}
+	return p.stamper.putID(c.draft, id)
 }
 
 // draftEvents finds out which events keep the ID that they have, which cannot be stamped,
 // and how many IDs of each tag the others need.
-func (e *Enricher) draftEvents(events []event) (candidates []candidate, wants map[string]int64) {
+func (p *preparer) draftEvents(events []event) (candidates []candidate, wants map[string]int64) {
 	candidates, wants = make([]candidate, len(events)), make(map[string]int64)
 	for i, event := range events {
-		c := candidate{event: event}
-		c.draft, c.keepsID, c.refused = e.stamper.draftChecked(event, e.limit)
+		c := &candidates[i]
+		c.draft, c.keepsID, c.refused = p.stamper.draft(event)
 		if c.refused == nil && !c.keepsID {
-			c.tag = e.ids.tagFor(event.subject)
+			c.tag = p.ids.tagFor(event.subject)
 			wants[c.tag]++
 		}
-		candidates[i] = c
 	}
 	return candidates, wants
 }

@@ -2,51 +2,130 @@ package enrich
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nuid"
 )
 
-// enrichBatch publishes the dead letters of a prepared batch, saves its plan in the record
-// and publishes its events.
-func (e *Enricher) enrichBatch(ctx context.Context, batch preparedBatch) error {
-	if batch.err != nil {
-		if errors.Is(batch.err, errSource) {
-			return batch.err
-		}
-		e.starved = true
-		e.reportFailure(batch.err)
-		return nil
-	}
-	e.starved = false
-	if err := e.publishDeadLetters(ctx, batch.dead); err != nil {
-		return err
-	}
-	e.record.Plan = batch.plan
-	if err := e.saveRecord(ctx); err != nil {
-		return err
-	}
-	if err := e.publishPlan(ctx, batch.msgs); err != nil {
-		return err
-	}
-	e.figures.countBatch(len(batch.msgs), batch.lag)
-	return nil
+// The headers of an atomic batch, and the parts of a fast batch's reply subject. See the
+// NATS architecture decision record ADR-50.
+const (
+	headerBatchID     = "Nats-Batch-Id"
+	headerBatchSeq    = "Nats-Batch-Sequence"
+	headerBatchCommit = "Nats-Batch-Commit"
+
+	fastStart, fastAppend, fastCommit = ".0.$FI", ".1.$FI", ".2.$FI"
+)
+
+// errTargetMoved says that the target's last sequence is not the expected one.
+var errTargetMoved = errors.New("the target has moved on")
+
+// publisher publishes batches to one stream.
+type publisher struct {
+	conn   *nats.Conn
+	stream string
+	fast   bool // by fast batches instead of atomic ones
 }
 
-// publishPlan publishes the messages of the record's plan and moves the record on, in
-// memory. It does so even if ctx has ended, within twice exchangeTimeout.
-func (e *Enricher) publishPlan(ctx context.Context, msgs []*nats.Msg) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*exchangeTimeout)
-	defer cancel()
-	if len(msgs) > 0 {
-		last, err := publishBatch(ctx, e.cfg.Conn, msgs, e.record.Last)
-		if err != nil {
-			return fmt.Errorf("publish to the target: %w", err)
-		}
-		e.record.Last = last
+// publish publishes messages, each on the condition that it follows the one before and the
+// first one follows the sequence last. An atomic batch is stored as a whole or not at all,
+// of a fast one perhaps only the first messages. Only if the error is nil all of them are.
+func (p publisher) publish(ctx context.Context, msgs []*nats.Msg, last uint64) error {
+	inbox, id := p.conn.NewInbox(), nuid.Next()
+	answers, err := p.conn.SubscribeSync(inbox + ".>")
+	if err != nil {
+		return err
 	}
-	e.record.Done, e.record.Plan = e.record.Plan.Through, nil
-	e.reportSuccess()
-	return nil
+	defer func() { _ = answers.Unsubscribe() }() // fails only if the connection is closed
+	prepare := prepareAtomic
+	if p.fast {
+		prepare = prepareFast
+	}
+	for i, msg := range msgs {
+		prepare(msg, inbox, id, i, len(msgs), last)
+		if err := p.conn.PublishMsg(msg); err != nil {
+			return err
+		}
+	}
+	return awaitCommit(ctx, answers, commit{Stream: p.stream, Sequence: last + uint64(len(msgs)), Batch: id, Count: len(msgs)})
+}
+
+// prepareAtomic puts the headers of an atomic batch on message i of n. Not only the last
+// message asks for an answer but also the first, because that is where the server says why
+// it accepts no batch at all. What is wrong with any other is in the answer to the last.
+func prepareAtomic(msg *nats.Msg, inbox, id string, i, n int, last uint64) {
+	msg.Reply = ""
+	msg.Header[headerBatchID] = []string{id}
+	msg.Header[headerBatchSeq] = []string{strconv.Itoa(i + 1)}
+	if i == 0 {
+		msg.Header[jetstream.ExpectedLastSeqHeader] = []string{strconv.FormatUint(last, 10)}
+	}
+	if i == n-1 {
+		msg.Header[headerBatchCommit] = []string{"1"}
+	}
+	if i == 0 || i == n-1 {
+		msg.Reply = inbox + ".atomic"
+	}
+}
+
+// prepareFast makes a message part of a fast batch that ends with the first message that is
+// refused. The condition is on each message, so that nothing gets in between.
+func prepareFast(msg *nats.Msg, inbox, id string, i, n int, last uint64) {
+	operation := fastAppend
+	switch {
+	case i == n-1:
+		operation = fastCommit
+	case i == 0:
+		operation = fastStart
+	}
+	msg.Header[jetstream.ExpectedLastSeqHeader] = []string{strconv.FormatUint(last+uint64(i), 10)}
+	msg.Reply = inbox + "." + id + ".1000.fail." + strconv.Itoa(i+1) + operation
+}
+
+// commit is what an answer has to say if the whole batch was stored.
+type commit struct {
+	Stream   string `json:"stream"`
+	Sequence uint64 `json:"seq"`
+	Batch    string `json:"batch"`
+	Count    int    `json:"count"`
+}
+
+// awaitCommit waits for the answer that confirms the whole batch, or for an error. Anybody
+// can answer; what neither is an error nor names stream and batch says nothing.
+func awaitCommit(ctx context.Context, answers *nats.Subscription, want commit) error {
+	for {
+		msg, err := answers.NextMsgWithContext(ctx)
+		if err != nil {
+			return err
+		}
+		if len(msg.Data) == 0 && msg.Header.Get("Status") == "503" {
+			return nats.ErrNoResponders
+		}
+		var ack struct {
+			commit
+			Error *jetstream.APIError `json:"error"`
+		}
+		switch err := json.Unmarshal(msg.Data, &ack); {
+		case err != nil:
+		case ack.Error != nil:
+			return serverError(ack.Error)
+		case ack.commit == want:
+			return nil
+		case ack.Stream == want.Stream && ack.Batch == want.Batch:
+			return fmt.Errorf("%w: the server stored %d messages of %d, through sequence %d instead of %d", errTargetMoved, ack.Count, want.Count, ack.Sequence, want.Sequence)
+		}
+	}
+}
+
+func serverError(err *jetstream.APIError) error {
+	switch err.ErrorCode {
+	case jetstream.JSErrCodeStreamWrongLastSequence, jetstream.JSErrCodeStreamWrongLastSequenceConstant:
+		return fmt.Errorf("%w: %w", errTargetMoved, err)
+	}
+	return err
 }

@@ -4,122 +4,234 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nuid"
+
+	"github.com/idworker/idworker/internal/leader"
 )
 
-// The bounds of a batch. Unless it is configured otherwise, a server accepts at most 1,000
-// messages in an atomic batch.
+// The bounds of a batch, and of what a reader asks for at once. Unless it is configured
+// otherwise, a server accepts at most 1,000 messages in an atomic batch.
 const (
 	maxBatch      = 1000
 	maxBatchBytes = 4 << 20
 )
 
-// reader reads the source in order, starting at a position. Its ordered consumer notices
-// gaps in what arrives and reads again.
-//
-// One goroutine drains the consumer's iterator. A callback would not do: while it is held
-// up, it can be overtaken by a callback of the consumer that replaces its own.
-type reader struct {
-	source   jetstream.Stream
-	consumer jetstream.Consumer
-	messages jetstream.MessagesContext
-	events   chan event // closed when nothing more can be read
-	err      error      // why not, once events is closed
-	cancel   context.CancelFunc
-	drained  chan struct{}
-}
+const (
+	// orphanAge is how long the server keeps the consumer of an enricher that died.
+	orphanAge = 10 * time.Second
+
+	// compareEvery is how long a reader waits for an event before it asks the stream whether
+	// there is one.
+	compareEvery = time.Second
+)
 
 // errSource says that this reader cannot go on reading the source.
 var errSource = errors.New("read the source")
 
-// orphanAge is how long the server keeps the consumer of an enricher that died.
-const orphanAge = 10 * time.Second
+// reader reads the source in order, behind a position, with a pull consumer of its own. It
+// does not use the client's loop for that, which takes some events for messages of the
+// server: an event may have any header and no body. What a server alone can set is the reply
+// subject of a delivery.
+type reader struct {
+	js       jetstream.JetStream
+	stream   jetstream.Stream
+	filter   string
+	whole    bool // the filter matches all subjects: what is missing was removed
+	consumer string
+	inbox    string
+	sub      *nats.Subscription
+
+	last      uint64 // sequence of the event read last, at first the position
+	delivered uint64 // events of the consumer
+	open      int    // events that were asked for and have not come
+	oversized bool   // the next event is larger than what is asked for at once
+	waiting   uint64 // the event that the stream had, but not the consumer
+}
 
 // newReader starts to read behind the sequence done.
-func newReader(ctx context.Context, source jetstream.Stream, filter string, done uint64) (*reader, error) {
-	consumer, err := source.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{
-		FilterSubjects:    []string{filter},
-		DeliverPolicy:     jetstream.DeliverByStartSequencePolicy,
-		OptStartSeq:       done + 1,
-		InactiveThreshold: orphanAge,
-		MaxResetAttempts:  1, // the next turn tries again
+func newReader(ctx context.Context, js jetstream.JetStream, source jetstream.Stream, filter string, done uint64) (*reader, error) {
+	ctx, cancel := context.WithTimeout(ctx, exchangeTimeout)
+	defer cancel()
+	r := &reader{js: js, stream: source, filter: filter, last: done, consumer: nuid.Next(), inbox: js.Conn().NewInbox()}
+	r.whole = filter == ">" || isOneOf(source.CachedInfo().Config, filter)
+	var err error
+	if r.sub, err = js.Conn().SubscribeSync(r.inbox + ".*"); err != nil {
+		return nil, err
+	}
+	_, err = source.CreateConsumer(ctx, jetstream.ConsumerConfig{
+		Name: r.consumer, FilterSubjects: []string{filter}, AckPolicy: jetstream.AckNonePolicy,
+		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: done + 1,
+		InactiveThreshold: orphanAge, MemoryStorage: true, Replicas: 1,
 	})
 	if err != nil {
-		return nil, err
+		r.close()
+		return nil, fmt.Errorf("%w: %w", errSource, err)
 	}
-	messages, err := consumer.Messages(jetstream.PullMaxMessages(2 * maxBatch))
-	if err != nil {
-		return nil, err
-	}
-	draining, cancel := context.WithCancel(context.Background())
-	r := &reader{
-		source: source, consumer: consumer, messages: messages,
-		events: make(chan event, maxBatch), cancel: cancel, drained: make(chan struct{}),
-	}
-	go r.drain(draining)
 	return r, nil
 }
 
-// drain passes on what arrives, until the reader is closed or nothing more can be read.
-func (r *reader) drain(ctx context.Context) {
-	defer close(r.drained)
-	defer close(r.events)
-	for {
-		msg, err := r.messages.Next(jetstream.NextContext(ctx))
-		if err != nil {
-			r.err = err
-			return
-		}
-		meta, err := msg.Metadata()
-		if err != nil {
-			r.err = err
-			return
-		}
-		select {
-		case r.events <- event{meta.Sequence.Stream, msg.Subject(), msg.Headers(), msg.Data(), meta.NumPending}:
-		case <-ctx.Done():
-			return
+// isOneOf reports whether the filter covers all that a stream with that configuration has.
+func isOneOf(cfg jetstream.StreamConfig, filter string) bool {
+	for _, s := range cfg.Subjects {
+		if !covers(filter, s) {
+			return false
 		}
 	}
+	return cfg.Mirror == nil && len(cfg.Sources) == 0 && cfg.SubjectTransform == nil
+}
+
+// close stops reading.
+func (r *reader) close() {
+	_ = r.sub.Unsubscribe() // fails only if the connection is closed
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_ = r.stream.DeleteConsumer(ctx, r.consumer) // if this fails, the server does it after orphanAge
 }
 
 // readBatch waits for an event, and returns it with those that have arrived already, up to
 // the bounds of a batch.
 func (r *reader) readBatch(ctx context.Context) (batch []event, err error) {
-	select {
-	case e, ok := <-r.events:
-		if !ok {
-			return nil, fmt.Errorf("%w: %w", errSource, r.err)
+	for bytes := 0; len(batch) < maxBatch && bytes < maxBatchBytes; {
+		if err := r.request(); err != nil {
+			return nil, err
 		}
-		batch = append(batch, e)
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-	for bytes := len(batch[0].data); len(batch) < maxBatch && bytes < maxBatchBytes; {
-		select {
-		case e, ok := <-r.events:
-			if !ok {
-				return batch, nil // the next call returns the reason
-			}
-			batch, bytes = append(batch, e), bytes+len(e.data)
-		default:
-			return batch, nil
+		arrived, _, err := r.sub.Pending()
+		if err == nil && arrived == 0 && len(batch) > 0 {
+			break
+		}
+		msg, err := r.next(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if msg == nil {
+			continue
+		}
+		e, isEvent, err := r.receive(msg)
+		if err != nil {
+			return nil, err
+		}
+		if isEvent {
+			batch, bytes = append(batch, e), bytes+msg.Size()
 		}
 	}
 	return batch, nil
 }
 
-// close stops reading, and returns when nothing is under way any more. Calling Stop alone
-// would not do: it does not reach a consumer that is about to replace the present one.
-func (r *reader) close() {
-	r.cancel()
-	<-r.drained
-	r.messages.Stop()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	if info := r.consumer.CachedInfo(); info != nil {
-		_ = r.source.DeleteConsumer(ctx, info.Name) // if this fails, the server does it after orphanAge
+// request asks for more events when half of those asked for have come.
+func (r *reader) request() error {
+	if r.open > maxBatch/2 {
+		return nil
 	}
+	ask := fmt.Sprintf(`{"batch":%d,"max_bytes":%d,"expires":%d}`, maxBatch, maxBatchBytes, time.Minute)
+	if r.open += maxBatch; r.oversized {
+		r.open, r.oversized, ask = 1, false, fmt.Sprintf(`{"batch":1,"expires":%d}`, time.Minute)
+	}
+	subject := leader.APISubject(r.js, "CONSUMER.MSG.NEXT."+r.stream.CachedInfo().Config.Name+"."+r.consumer)
+	return r.js.Conn().PublishRequest(subject, r.inbox+".1", []byte(ask))
+}
+
+// next returns the next message, or nil if there is none and the stream has none either.
+func (r *reader) next(ctx context.Context) (*nats.Msg, error) {
+	if n, _, err := r.sub.Pending(); err == nil && n > 0 {
+		return r.sub.NextMsg(time.Second)
+	}
+	waiting, cancel := context.WithTimeout(ctx, compareEvery)
+	defer cancel()
+	msg, err := r.sub.NextMsgWithContext(waiting)
+	switch {
+	case err == nil:
+		return msg, nil
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case errors.Is(err, context.DeadlineExceeded):
+		return nil, r.compare(ctx)
+	}
+	return nil, fmt.Errorf("%w: %w", errSource, err)
+}
+
+// compare asks the stream itself for the next event. If the same one is there twice, and
+// the consumer has not delivered it, the consumer is not to be relied on.
+func (r *reader) compare(ctx context.Context) error {
+	msg, err := leader.Next(ctx, r.js, r.stream.CachedInfo().Config.Name, r.filter, r.last+1)
+	switch n, _, _ := r.sub.Pending(); {
+	case errors.Is(err, jetstream.ErrMsgNotFound), err == nil && n > 0:
+		r.waiting = 0
+		return nil
+	case err != nil:
+		return fmt.Errorf("%w: %w", errSource, err)
+	case r.waiting == msg.Sequence:
+		return fmt.Errorf("%w: the consumer does not deliver event %d", errSource, msg.Sequence)
+	}
+	r.waiting = msg.Sequence
+	return nil
+}
+
+// receive tells events from messages of the server, and notes what they say about the events
+// to come. An error means that reading has to begin again.
+func (r *reader) receive(msg *nats.Msg) (e event, isEvent bool, err error) {
+	meta, err := msg.Metadata()
+	if err != nil {
+		return event{}, false, r.receiveStatus(msg)
+	}
+	if meta.Consumer != r.consumer || meta.Sequence.Consumer != r.delivered+1 || meta.Sequence.Stream <= r.last {
+		return event{}, false, fmt.Errorf("%w: event %d was delivered as number %d, behind %d and number %d",
+			errSource, meta.Sequence.Stream, meta.Sequence.Consumer, r.last, r.delivered)
+	}
+	e = event{
+		seq: meta.Sequence.Stream, time: meta.Timestamp, subject: msg.Subject, header: msg.Header, data: msg.Data, behind: meta.NumPending,
+		skipped: meta.Sequence.Stream - r.last - 1,
+	}
+	e.malformed = msg.Header == nil && msg.Size() > len(msg.Subject)+len(msg.Reply)+len(msg.Data)
+	r.delivered++
+	r.last, r.waiting = e.seq, 0
+	r.open = max(r.open-1, 0)
+	return e, true, nil
+}
+
+// receiveStatus notes what the server says: a request has ended, or the consumer has.
+func (r *reader) receiveStatus(msg *nats.Msg) error {
+	switch about := strings.ToLower(msg.Header.Get("Description")); {
+	case msg.Header.Get("Status") == "408", strings.Contains(about, "batch completed"):
+	case msg.Header.Get("Status") == "409" && strings.Contains(about, "maxbytes"):
+		r.oversized = msg.Header.Get("Nats-Pending-Messages") == strconv.Itoa(maxBatch)
+	default:
+		return fmt.Errorf("%w: %s %s", errSource, msg.Header.Get("Status"), about)
+	}
+	left, err := strconv.Atoi(msg.Header.Get("Nats-Pending-Messages"))
+	if err != nil {
+		left = r.open
+	}
+	r.open = max(r.open-left, 0)
+	return nil
+}
+
+// removed is how many events the source removed before they could be read. Between events
+// that were read there may also be others that the filter does not match: then what is
+// before the first one that the stream has counts as removed.
+func (r *reader) removed(ctx context.Context, batch []event) (n uint64, err error) {
+	var first uint64
+	for _, e := range batch {
+		if e.skipped == 0 {
+			continue
+		}
+		if !r.whole && first == 0 {
+			info, err := r.stream.Info(ctx)
+			if err != nil {
+				return 0, fmt.Errorf("%w: %w", errSource, err)
+			}
+			first = info.State.FirstSeq
+		}
+		if begin := e.seq - e.skipped; r.whole {
+			n += e.skipped
+		} else if first > begin {
+			n += min(first, e.seq) - begin
+		}
+	}
+	return n, nil
 }

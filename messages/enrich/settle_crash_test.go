@@ -3,7 +3,6 @@ package enrich
 import (
 	"encoding/json"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -14,13 +13,7 @@ import (
 // the bed.
 func (b *bed) put(r record) {
 	b.Helper()
-	for name, at := range map[string]*time.Time{"ORDERS": &r.Source, "READY": &r.Target} {
-		s, err := b.js.Stream(b.Context(), name)
-		if err != nil {
-			b.Fatal(err)
-		}
-		*at = s.CachedInfo().Created
-	}
+	r.settings = b.config().withDefaults().settings()
 	if _, err := Open(b.Context(), b.config()); err != nil { // makes the bucket
 		b.Fatal(err)
 	}
@@ -32,7 +25,7 @@ func (b *bed) put(r record) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	if _, err := kv.Put(b.Context(), "ORDERS.READY", value); err != nil {
+	if _, err := kv.Put(b.Context(), "READY", value); err != nil {
 		b.Fatal(err)
 	}
 }
@@ -44,7 +37,7 @@ func TestPlanWithoutEvents(t *testing.T) {
 	b.publish(1, 5)
 	b.event("orders.dead", "somebody else's", nil)
 	b.publish(6, 10)
-	b.put(record{Plan: &plan{Through: 5}})
+	b.put(record{Plans: []plan{{Through: 5}}})
 	b.start(b.config())
 	b.await(6)
 	if got := string(b.stored("READY", "orders.ready.>")[0].Data()); got != "6" {
@@ -52,18 +45,16 @@ func TestPlanWithoutEvents(t *testing.T) {
 	}
 }
 
-// A dead letter that comes late, from an enricher that was paused, does not stand for
-// the events of the plan before it.
+// A dead letter in the target stands for its event only, not for those before it.
 func TestDeadLetterIsNoArrival(t *testing.T) {
 	b := newBed(t)
 	b.publish(1, 9)
-	s := stamper{source: "ORDERS"}
-	msg := s.makeDeadLetter("orders.dead", event{seq: 5, subject: "orders.raw.5"}, errUnstampable, 1<<20)
+	s := stamper{source: "ORDERS", limit: 1 << 20}
+	msg := s.makeDeadLetter("orders.dead", event{seq: 5, subject: "orders.raw.5"}, errUnstampable)
 	if _, err := b.js.PublishMsg(t.Context(), msg); err != nil {
 		t.Fatal(err)
 	}
-	b.ids.last.Store(100)
-	b.put(record{Plan: &plan{Through: 9, Runs: []run{{1, 9, 1}}}})
+	b.put(record{Plans: []plan{{Through: 9, Runs: []run{{1, 9}}}}})
 	b.start(b.config())
 	b.await(10)
 	b.expectAll(9)
@@ -71,8 +62,8 @@ func TestDeadLetterIsNoArrival(t *testing.T) {
 
 // An event that is a dead letter of another enrichment is enriched as any other.
 func TestDeadLetterIsEnriched(t *testing.T) {
-	msg, err := stamper{source: "S", mapping: mapping{[]string{">"}, []string{">"}}}.stamp(
-		event{seq: 7, subject: "a", header: nats.Header{HeaderError: {"bad"}, HeaderSubject: {"b"}}}, 1)
+	msg, _, err := stamper{source: "S", mapping: mapping{[]string{">"}, []string{">"}}, limit: 1 << 20}.draft(
+		event{seq: 7, subject: "a", header: nats.Header{HeaderError: {"bad"}, HeaderSubject: {"b"}}})
 	if err != nil {
 		t.Fatal(err)
 	}

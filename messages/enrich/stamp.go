@@ -3,7 +3,6 @@ package enrich
 import (
 	"errors"
 	"fmt"
-	"math"
 	"strconv"
 	"strings"
 
@@ -26,11 +25,15 @@ type stamper struct {
 	mapping  mapping
 	json     jsonPath
 	existing Existing
+	limit    int // of a message, in bytes
 }
 
 // keepsID reports whether the event keeps the ID that it has. If it has one that it may
 // not keep, the error wraps errUnstampable.
 func (s stamper) keepsID(e event) (bool, error) {
+	if len(e.header) == 0 {
+		return false, nil
+	}
 	var have []string
 	for name, values := range e.header {
 		if strings.EqualFold(name, HeaderID) {
@@ -51,46 +54,31 @@ func (s stamper) keepsID(e event) (bool, error) {
 	return true, nil
 }
 
-// draftChecked drafts an event's message. It checks that the event can be stamped with any
-// ID within limit bytes, or keeps the ID that it has. The error wraps errUnstampable.
-func (s stamper) draftChecked(e event, limit int) (draft *nats.Msg, keepsID bool, err error) {
-	keepsID, err = s.keepsID(e)
-	if err != nil {
+// draft makes an event's message for the target, except for the ID: with the event's own
+// headers, without those that instruct a server, and with its origin. If keepsID, the
+// message is complete. The error wraps errUnstampable.
+func (s stamper) draft(e event) (draft *nats.Msg, keepsID bool, err error) {
+	if e.malformed {
+		return nil, false, unstampable("its header cannot be decoded")
+	}
+	if keepsID, err = s.keepsID(e); err != nil {
 		return nil, keepsID, err
 	}
-	draft = s.draft(e)
 	if !keepsID {
-		if err := s.putID(draft, e, math.MaxInt64); err != nil { // the longest ID there is
-			return nil, keepsID, err
+		if err := s.json.check(e.data); err != nil {
+			return nil, false, err
 		}
 	}
-	if size := wireSize(draft); size > limit {
-		return nil, keepsID, unstampable("with its ID it has %d bytes, allowed are %d", size, limit)
+	draft = &nats.Msg{Subject: s.mapping.apply(e.subject), Header: copyOwnHeaders(e.header), Data: e.data}
+	draft.Header[HeaderSource] = []string{formatOrigin(s.source, e.seq)}
+	return draft, keepsID, checkSize(draft, s.limit)
+}
+
+// putID puts an ID on the draft of an event. The error wraps errUnstampable.
+func (s stamper) putID(msg *nats.Msg, id int64) (err error) {
+	msg.Header[HeaderID] = []string{strconv.FormatInt(id, 10)}
+	if msg.Data, err = s.json.setID(msg.Data, id); err != nil || s.json.keys == "" {
+		return err
 	}
-	return draft, keepsID, nil
-}
-
-// stamp makes an event's message for the target. The ID 0 means that the event keeps the
-// ID that it has.
-func (s stamper) stamp(e event, id int64) (*nats.Msg, error) {
-	msg := s.draft(e)
-	if id == 0 {
-		return msg, nil
-	}
-	return msg, s.putID(msg, e, id)
-}
-
-// draft makes an event's message for the target, except for the ID: with the event's own
-// headers, without those that instruct a server, and with its origin.
-func (s stamper) draft(e event) *nats.Msg {
-	msg := &nats.Msg{Subject: s.mapping.apply(e.subject), Header: copyOwnHeaders(e.header), Data: e.data}
-	msg.Header.Set(HeaderSource, formatOrigin(s.source, e.seq))
-	return msg
-}
-
-// putID puts an ID on the draft of an event. It replaces one that was put there before.
-func (s stamper) putID(msg *nats.Msg, e event, id int64) (err error) {
-	msg.Header.Set(HeaderID, strconv.FormatInt(id, 10))
-	msg.Data, err = s.json.setID(e.data, id)
-	return err
+	return checkSize(msg, s.limit)
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"go.uber.org/zap"
 
 	"github.com/idworker/idworker/internal/pause"
 )
@@ -61,76 +62,181 @@ func (e *Enricher) askForTurn(ctx context.Context) error {
 	return ctx.Err()
 }
 
+// turn is the period in which an enricher is the owner of the record. One batch at a time is
+// under way to the target. The plan of the next one is saved meanwhile.
+type turn struct {
+	*Enricher
+	flight *batch     // under way
+	landed chan error // the outcome of flight
+	ready  *batch     // saved, and published as soon as flight has landed
+}
+
 // runTurn takes over the record, and enriches until the turn is handed over, ctx ends, or
 // something fails.
 func (e *Enricher) runTurn(ctx context.Context) error {
 	if err := e.takeOver(ctx); err != nil {
 		return err
 	}
+	from := e.record.Done
+	if n := len(e.record.Plans); n > 0 {
+		from = e.record.Plans[n-1].Through
+	}
+	reader, err := newReader(ctx, e.cfg.JetStream, e.source, e.cfg.Filter, from)
+	if err != nil {
+		return err
+	}
+	defer reader.close()
+	if err := e.identifySource(ctx); err != nil { // that of the reader
+		return e.confirm(ctx, err)
+	}
+	preparer := e.newPreparer(reader)
+	defer preparer.close()
+	e.figures.turns.Add(1)
+	e.figures.owner.Store(true)
+	defer e.figures.owner.Store(false)
+	t := &turn{Enricher: e, landed: make(chan error, 1)}
+	defer t.await()
+	return t.run(ctx, preparer)
+}
+
+func (t *turn) run(ctx context.Context, preparer *preparer) (err error) {
 	waiting := make(chan *nats.Msg, 16)
-	sub, err := e.cfg.Conn.ChanSubscribe(turnSubject(e.cfg.Prefix, e.name), waiting)
+	sub, err := t.cfg.Conn.ChanSubscribe(turnSubject(t.cfg.Prefix, t.name), waiting)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = sub.Unsubscribe() }() // fails only if the connection is closed
-	reader, err := newReader(ctx, e.source, e.cfg.Filter, e.record.Done)
-	if err != nil {
-		return fmt.Errorf("%w: %w", errSource, err)
-	}
-	defer reader.close()
-	preparer := e.newPreparer(reader)
-	defer preparer.close()
-	e.figures.turns.Add(1)
-
 	alive := time.NewTicker(heartbeat)
 	defer alive.Stop()
 	var next *nats.Msg // the latest request for the next turn
 	tried := false     // whether a batch was tried; a turn that ends before that helps nobody
-	for began := time.Now(); ; {
+	for began := time.Now(); err == nil; {
+		batches := preparer.out
+		if t.ready != nil {
+			batches = nil
+		}
 		select {
 		case next = <-waiting:
-		case batch := <-preparer.out:
-			err = e.enrichBatch(ctx, batch)
+		case b := <-batches:
+			err = t.planBatch(ctx, &b)
 			tried = true
+		case err = <-t.landed:
+			err = t.land(err)
 		case <-alive.C:
-			err = e.saveHeartbeat(ctx)
+			err = t.saveHeartbeat(ctx)
 		case <-ctx.Done():
-			return e.handOverTurn(ctx, next)
+			return t.handOver(ctx, next)
 		}
-		if err != nil {
-			return err
-		}
-		if tried && time.Since(began) >= turnLength && next != nil {
-			return e.handOverTurn(ctx, next)
+		if err == nil && tried && time.Since(began) >= turnLength && next != nil {
+			return t.handOver(ctx, next)
 		}
 	}
+	return err
 }
 
-// saveHeartbeat saves the record if that is due, and if the source still is the one that
-// the record is about.
-func (e *Enricher) saveHeartbeat(ctx context.Context) error {
-	if time.Since(e.record.written) < heartbeat/2 {
+// planBatch saves the plan of a prepared batch, and publishes the batch if none is under
+// way.
+func (t *turn) planBatch(ctx context.Context, b *batch) error {
+	switch {
+	case errors.Is(b.err, errOtherPlan):
+		// What a late owner still publishes is of the old plan. From now on the headers in
+		// the target decide, until a batch of the new plan is in.
+		t.log.Warn(b.err.Error(), zap.Uint64("behind", t.record.Done))
+		t.record.Plans, t.record.Doubt = nil, true
+		return errors.Join(errRecordMoved, t.saveRecord(ctx))
+	case errors.Is(b.err, errSource):
+		return b.err
+	case b.err != nil:
+		t.stuck = true
+		t.reportFailure(b.err)
 		return nil
 	}
-	if err := e.checkSameSource(context.WithoutCancel(ctx)); err != nil {
-		return err
+	t.stuck = false
+	if !b.saved {
+		t.record.Plans = append(t.record.Plans, b.plan)
+		if err := t.saveRecord(ctx); err != nil {
+			return err
+		}
 	}
-	if err := e.saveRecord(ctx); err != nil {
-		return err
+	t.ready = b
+	return t.launch()
+}
+
+// launch publishes the batch that is ready unless one is under way. It goes on even if the
+// turn ends, for twice exchangeTimeout at most.
+func (t *turn) launch() error {
+	if t.flight != nil || t.ready == nil {
+		return nil
 	}
-	if !e.starved {
-		e.reportSuccess()
+	t.flight, t.ready = t.ready, nil
+	if len(t.flight.msgs) == 0 {
+		return t.land(nil)
+	}
+	msgs, last, publisher := t.flight.msgs, t.record.Last, t.publisher
+	publisher.fast = publisher.fast && !t.refused
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 2*exchangeTimeout)
+		defer cancel()
+		t.landed <- publisher.publish(ctx, msgs, last)
+	}()
+	return nil
+}
+
+// land moves the record on, in memory, once a batch has been published.
+func (t *turn) land(err error) error {
+	b := t.flight
+	t.flight = nil
+	if t.refused = err != nil; t.refused {
+		return fmt.Errorf("publish to the target: %w", err)
+	}
+	r := &t.record
+	if len(b.msgs) > 0 {
+		r.Doubt = false // nothing of an older plan can come behind this batch
+	}
+	r.Last += uint64(len(b.msgs))
+	r.Done, r.Time, r.Plans = b.plan.Through, b.plan.Time, r.Plans[1:]
+	t.figures.countBatch(len(b.msgs), b.lag, r.Done)
+	if !t.stuck {
+		t.reportSuccess()
+	}
+	return t.launch()
+}
+
+// await waits for the batch under way. If the turn has failed, the next owner finds out what
+// became of it.
+func (t *turn) await() error {
+	for t.flight != nil {
+		if err := t.land(<-t.landed); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
-// handOverTurn ends the turn: the next owner is the enricher that asked last, or nobody.
-func (e *Enricher) handOverTurn(ctx context.Context, next *nats.Msg) error {
-	e.record.Owner = ""
-	if next != nil && len(next.Data) == len(e.instance) {
-		e.record.Owner = string(next.Data)
+// saveHeartbeat saves the record if that is due.
+func (t *turn) saveHeartbeat(ctx context.Context) error {
+	if time.Since(t.record.written) < heartbeat/2 {
+		return nil
 	}
-	if err := e.saveRecord(ctx); err != nil || next == nil {
+	if err := t.saveRecord(ctx); err != nil {
+		return err
+	}
+	if !t.stuck {
+		t.reportSuccess()
+	}
+	return nil
+}
+
+// handOver ends the turn: the next owner is the enricher that asked last, or nobody.
+func (t *turn) handOver(ctx context.Context, next *nats.Msg) error {
+	if err := t.await(); err != nil {
+		return err
+	}
+	t.record.Owner = ""
+	if next != nil && len(next.Data) == len(t.instance) {
+		t.record.Owner = string(next.Data)
+	}
+	if err := t.saveRecord(ctx); err != nil || next == nil {
 		return err
 	}
 	return next.Respond(nil)

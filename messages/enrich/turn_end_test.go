@@ -16,10 +16,11 @@ func TestTurnEndsWithItsReader(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := e.enrichBatch(t.Context(), preparedBatch{err: fmt.Errorf("%w: gone", errSource)}); !errors.Is(err, errSource) {
+	turn := &turn{Enricher: e}
+	if err := turn.planBatch(t.Context(), &batch{err: fmt.Errorf("%w: gone", errSource)}); !errors.Is(err, errSource) {
 		t.Errorf("error %v, want the reader's", err)
 	}
-	if err := e.enrichBatch(t.Context(), preparedBatch{err: messages.ErrUnavailable}); err != nil {
+	if err := turn.planBatch(t.Context(), &batch{err: messages.ErrUnavailable}); err != nil {
 		t.Errorf("error %v because there are no IDs, want the turn to go on", err)
 	}
 }

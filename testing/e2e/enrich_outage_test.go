@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"strconv"
 	"syscall"
 	"testing"
 	"time"
@@ -23,12 +24,18 @@ func TestEventsArriveOnceThroughOutages(t *testing.T) {
 		least         time.Duration // how long it lasts
 		withoutSource bool          // no event can be published meanwhile
 	}{
+		// Neither is the stream that it was. An operator decides what of the source counts as
+		// enriched.
 		{name: "target deleted", away: func(e *enrichment) { e.check(); e.delete("READY") },
-			back: func(e *enrichment) { e.create(targetConfig); e.next = 1 }},
+			back: func(e *enrichment) { e.create(targetConfig); e.resumeAfter(some); e.next = 1 }},
 		{name: "source deleted", withoutSource: true,
 			away: func(e *enrichment) { e.check(); e.delete("ORDERS") },
 			// The new stream's sequence starts at 1.
-			back: func(e *enrichment) { e.create(sourceConfig); e.sent, e.arrived = 0, 0 }},
+			back: func(e *enrichment) {
+				e.create(sourceConfig)
+				e.sent, e.arrived = 0, 0
+				e.resumeAfter(0)
+			}},
 		{name: "target full", away: func(e *enrichment) { e.create(full) }, back: func(e *enrichment) { e.create(targetConfig) }},
 		{name: "no IDs", least: 10 * time.Second, away: func(e *enrichment) { e.worker.stop(syscall.SIGTERM) },
 			back: func(e *enrichment) { e.worker = startWorker(e.t, e.ns.URL()) }},
@@ -59,6 +66,12 @@ func TestEventsArriveOnceThroughOutages(t *testing.T) {
 			p.stop(syscall.SIGTERM)
 		})
 	}
+}
+
+// resumeAfter decides that the events of the source through a sequence are enriched.
+func (e *enrichment) resumeAfter(seq int) {
+	e.t.Helper()
+	settings{}.mustRun(e.t, append(enrichFlags(e.ns.URL()), "--resume-after", strconv.Itoa(seq))...)
 }
 
 func (e *enrichment) delete(stream string) {

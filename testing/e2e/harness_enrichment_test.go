@@ -67,10 +67,14 @@ func (e *enrichment) create(cfg jetstream.StreamConfig) {
 	}
 }
 
+func enrichFlags(url string) []string {
+	return []string{"enrich", "--server", url, "--from", "ORDERS", "--filter", "orders.raw.>", "--to", "orders.ready.>", "--id", "segment:order"}
+}
+
 // start runs an enricher, and returns when it has begun.
 func (e *enrichment) start(url string) *process {
 	e.t.Helper()
-	p := settings{}.launch(e.t, "enrich", "--server", url, "--from", "ORDERS", "--filter", "orders.raw.>", "--to", "orders.ready.>", "--id", "segment:order")
+	p := settings{}.launch(e.t, enrichFlags(url)...)
 	natstest.Eventually(e.t, readyWithin, "an enricher runs", func() bool { return p.says("enriching\t") > 0 || p.hasEnded() })
 	if p.hasEnded() {
 		e.t.Fatalf("the enricher ended:\n%s", p.stderr.tail())
@@ -231,7 +235,7 @@ func (e *enrichment) owner(among []*process) *process {
 	if err != nil {
 		return nil
 	}
-	entry, err := kv.Get(e.t.Context(), "ORDERS.READY")
+	entry, err := kv.Get(e.t.Context(), "READY")
 	if err != nil {
 		return nil
 	}

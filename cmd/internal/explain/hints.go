@@ -66,6 +66,7 @@ var hints = []func(error) string{
 const (
 	hintProvision  = "an administrator creates it: idworker provision; a process that is allowed to, such as idworker serve, creates it itself"
 	hintSync       = "make sure of sync_interval: always in the jetstream block of every server; nats.conf shows how a user may ask"
+	hintResume     = "find out which event of the source is the last one that is enriched, and decide: idworker enrich --resume-after SEQ, with the other flags of this enrichment"
 	hintNeighbours = "give one of them another --prefix, or an account of its own, or deny its subjects (ids.> with the default prefix) to the leaf node link; " +
 		"if both should be one installation, connect all processes to the JetStream of one, see --js-domain"
 )
@@ -87,6 +88,9 @@ var sentinelHints = []struct {
 	{doctor.ErrOtherLayout, "give workers the same --layout"},
 	{store.ErrSettingUnknown, "ask who runs the database; docs/operations.md, Durability, says which values it needs"},
 	{neighbours.ErrForeign, hintNeighbours},
+	{enrich.ErrUndecided, hintResume},
+	{enrich.ErrLost, hintResume},
+	{enrich.ErrNoDeadLetters, "--dead-letter names one"},
 	{durability.ErrNoSync, hintSync},
 	{durability.ErrSyncUnknown, hintSync},
 }

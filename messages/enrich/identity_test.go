@@ -1,0 +1,245 @@
+package enrich
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/testing/natstest"
+)
+
+func (b *bed) recreate(cfg jetstream.StreamConfig) {
+	b.Helper()
+	if err := b.js.DeleteStream(b.Context(), cfg.Name); err != nil {
+		b.Fatal(err)
+	}
+	b.stream(cfg)
+}
+
+var (
+	ordersConfig = jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"orders.raw.>"}}
+	readyConfig  = jetstream.StreamConfig{Name: "READY", Subjects: []string{"orders.ready.>", "orders.dead"}, AllowAtomicPublish: true}
+)
+
+// A source that was deleted and created again is not the source that was enriched, however
+// many events it has; nor is a target that ends too early the target.
+func TestOtherStreams(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		change func(b *bed)
+		want   string
+	}{
+		{"source is shorter", func(b *bed) { b.recreate(ordersConfig); b.publish(1, 5) }, "ends at sequence 5"},
+		{"source is as long", func(b *bed) { b.recreate(ordersConfig); b.publish(1, steps) }, "but the one that was enriched"},
+		{"source is longer", func(b *bed) { b.recreate(ordersConfig); b.publish(1, 2*steps) }, "but the one that was enriched"},
+		{"last event deleted", func(b *bed) {
+			s, _ := b.js.Stream(b.Context(), "ORDERS")
+			_ = s.DeleteMsg(b.Context(), steps)
+		}, "not all before it"},
+		{"target", func(b *bed) { b.recreate(readyConfig) }, "but there was a sequence"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := newBed(t)
+			b.publish(1, steps)
+			_, stop := b.start(b.config())
+			b.await(steps)
+			stop()
+			c.change(b)
+			b.standsStill(b.config(), c.want)
+		})
+	}
+}
+
+// A source of which all that was enriched is gone is still the same, if what comes next is
+// not older.
+func TestSourcePurged(t *testing.T) {
+	b := newBed(t)
+	b.publish(1, steps)
+	_, stop := b.start(b.config())
+	b.await(steps)
+	stop()
+	source, err := b.js.Stream(t.Context(), "ORDERS")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := source.Purge(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	b.publish(steps+1, 2*steps)
+	b.start(b.config())
+	b.await(2 * steps)
+	b.expectAll(2 * steps)
+}
+
+// The source was deleted, created again and filled in the middle of a turn: nothing of the
+// new stream is taken for what follows in the old one.
+func TestSourceRecreatedInTheTurn(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	b.publish(1, 10)
+	e, _ := b.start(b.config())
+	b.await(10)
+	b.recreate(ordersConfig)
+	b.publish(1, 20)
+	natstest.Eventually(t, 20*time.Second, "the enricher stands still", func() bool {
+		reason := e.figures.failing.Load()
+		return reason != nil && *reason == "undecided"
+	})
+	if n := b.count("READY"); n != 10 {
+		t.Errorf("%d events in the target, want 10", n)
+	}
+	if err := Resume(t.Context(), b.config(), 0); err != nil {
+		t.Fatal(err)
+	}
+	b.await(30)
+}
+
+// The settings that decide which IDs events get are part of the record.
+func TestOtherSettings(t *testing.T) {
+	b := newBed(t)
+	b.publish(1, steps)
+	_, stop := b.start(b.config())
+	b.await(steps)
+	stop()
+	for name, change := range map[string]func(c *Config){
+		"tag":          func(c *Config) { c.ID = "segment:other" },
+		"kind":         func(c *Config) { c.ID = "snowflake" },
+		"JSON":         func(c *Config) { c.JSON = "id" },
+		"filter":       func(c *Config) { c.Filter, c.To = "orders.raw.1", "orders.ready.1" },
+		"source":       func(c *Config) { c.From, c.Filter = "OTHER", "other.>" },
+		"installation": func(c *Config) { c.Installation = "another" },
+	} {
+		b.stream(jetstream.StreamConfig{Name: "OTHER", Subjects: []string{"other.>"}})
+		cfg := b.config()
+		if change(&cfg); name == "installation" {
+			cfg.Installation = "one"
+			e := b.open(cfg)
+			if err := errors.Join(e.loadRecord(t.Context()), e.takeOver(t.Context())); err != nil {
+				t.Fatal(err)
+			}
+			cfg.Installation = "another"
+		}
+		if _, err := Open(t.Context(), cfg); !errors.Is(err, ErrUndecided) || !errors.Is(err, ErrConfig) {
+			t.Errorf("another %s: %v, want ErrUndecided and ErrConfig", name, err)
+		}
+	}
+	cfg := b.config()
+	cfg.ID, cfg.Installation = "segment:other", "one"
+	if err := Resume(t.Context(), cfg, steps); err != nil {
+		t.Fatal(err)
+	}
+	b.publish(steps+1, 2*steps)
+	b.start(cfg)
+	b.await(2 * steps)
+	b.expectAll(2 * steps)
+}
+
+// A record of an older version is taken over, with the plan in it. Enrichers of that version
+// then stand still.
+func TestOldRecord(t *testing.T) {
+	for _, c := range []struct {
+		name          string
+		arrived, same bool
+	}{{"arrived", true, true}, {"not arrived", false, true}, {"other stream", false, false}} {
+		t.Run(c.name, func(t *testing.T) {
+			b := newBed(t)
+			b.publish(1, steps)
+			b.open(b.config()) // makes the bucket
+			old := oldRecord{Filter: "orders.raw.>", To: "orders.ready.>", Plan: &plan{Through: steps, Runs: []run{{1, steps}}}}
+			for name, at := range map[string]*time.Time{"ORDERS": &old.Source, "READY": &old.Target} {
+				s, err := b.js.Stream(t.Context(), name)
+				if err != nil {
+					t.Fatal(err)
+				}
+				*at = s.CachedInfo().Created
+			}
+			if !c.same {
+				old.Source = old.Source.Add(time.Second)
+			}
+			kv, err := b.js.KeyValue(t.Context(), BucketName(messages.DefaultPrefix))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if c.arrived {
+				e, prepared := owner(b, b.config())
+				if err := e.publisher.publish(t.Context(), prepared.msgs, 0); err != nil {
+					t.Fatal(err)
+				}
+				if err := kv.Purge(t.Context(), "READY"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			value, _ := json.Marshal(old)
+			if _, err := kv.Put(t.Context(), "ORDERS.READY", value); err != nil {
+				t.Fatal(err)
+			}
+			if !c.same {
+				b.standsStill(b.config(), "older version")
+				return
+			}
+			b.publish(steps+1, 2*steps)
+			b.start(b.config())
+			b.await(2 * steps)
+			b.expectAll(2 * steps)
+			if entry, err := kv.Get(t.Context(), "ORDERS.READY"); err != nil || bytes.Contains(entry.Value(), []byte(`"filter":"orders`)) {
+				t.Errorf("the old record %s still has the filter of the enrichers: %v", entry.Value(), err)
+			}
+		})
+	}
+}
+
+// A record that was restored from a backup is behind the target: the headers there say how
+// far the enrichment is, and if they are gone it stands still.
+func TestRestoredRecord(t *testing.T) {
+	b := newBed(t)
+	b.publish(1, steps)
+	_, stop := b.start(b.config())
+	b.await(steps)
+	stop()
+	kv, err := b.js.KeyValue(t.Context(), BucketName(messages.DefaultPrefix))
+	if err != nil {
+		t.Fatal(err)
+	}
+	backup, err := kv.Get(t.Context(), "READY")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.publish(steps+1, 2*steps)
+	_, stop = b.start(b.config())
+	b.await(2 * steps)
+	stop()
+	if _, err := kv.Put(t.Context(), "READY", backup.Value()); err != nil {
+		t.Fatal(err)
+	}
+	b.publish(2*steps+1, 3*steps)
+	_, stop = b.start(b.config())
+	b.await(3 * steps)
+	b.expectAll(3 * steps)
+	stop()
+	if _, err := kv.Put(t.Context(), "READY", backup.Value()); err != nil {
+		t.Fatal(err)
+	}
+	purge(b, 0)
+	b.standsStill(b.config(), "is gone")
+}
+
+// A target stream may have any name; two names never share a key.
+func TestRecordKey(t *testing.T) {
+	for target, want := range map[string]string{"READY": "READY", "A@B": "A=40B", "A=40B": "A=3D40B", "Ä": "=C3=84"} {
+		if got := recordKey(target); got != want {
+			t.Errorf("key %s of stream %s, want %s", got, target, want)
+		}
+	}
+	b := newBed(t)
+	b.publish(1, 3)
+	b.stream(jetstream.StreamConfig{Name: "BEREIT@Ä", Subjects: []string{"bereit.>"}, AllowAtomicPublish: true})
+	cfg := b.config()
+	cfg.To, cfg.DeadLetter = "bereit.>", ""
+	b.start(cfg)
+	natstest.Eventually(t, 10*time.Second, "all events", func() bool { return b.count("BEREIT@Ä") == 3 })
+}

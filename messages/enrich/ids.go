@@ -1,0 +1,112 @@
+package enrich
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/idworker/idworker/messages"
+)
+
+// idsTimeout is how long a request for IDs may take before the log says that there are
+// none.
+const idsTimeout = 2 * time.Second
+
+// tagsAtOnce is for how many tags IDs are asked for at once.
+const tagsAtOnce = 64
+
+// idPool is the IDs of one tag, or the reason why there are none.
+type idPool struct {
+	ranges []messages.Range
+	err    error // wraps errUnstampable if there never will be any
+}
+
+// nextID takes an ID out of the pool.
+func (p *idPool) nextID() (int64, error) {
+	if len(p.ranges) == 0 {
+		return 0, p.err
+	}
+	first := &p.ranges[0]
+	id := first.First
+	if first.First++; first.First > first.Last {
+		p.ranges = p.ranges[1:]
+	}
+	return id, nil
+}
+
+func (p *idPool) size() (n int64) {
+	for _, r := range p.ranges {
+		n += r.Last - r.First + 1
+	}
+	return n
+}
+
+// fillPools gets as many IDs of each tag as are wanted, for all tags at once. What a tag
+// had before, from a try in which another tag failed, is used first.
+func (e *Enricher) fillPools(ctx context.Context, pools map[string]*idPool, wants map[string]int64) {
+	ctx, cancel := context.WithTimeout(ctx, idsTimeout)
+	defer cancel()
+	var fillers sync.WaitGroup
+	slots := make(chan struct{}, tagsAtOnce)
+	for tag, n := range wants {
+		if pools[tag] == nil {
+			pools[tag] = new(idPool)
+		}
+		pool := pools[tag]
+		slots <- struct{}{}
+		fillers.Go(func() {
+			e.fillPool(ctx, pool, tag, n)
+			<-slots
+		})
+	}
+	fillers.Wait()
+}
+
+func (e *Enricher) fillPool(ctx context.Context, p *idPool, tag string, n int64) {
+	p.err = nil
+	if e.ids.isSnowflake() {
+		tag = "snowflake"
+	} else if err := messages.CheckTag(tag); err != nil {
+		p.err = unstampable("%v", err)
+		return
+	}
+	ranges, err := e.ids.fetchIDs(ctx, e.cfg.IDs, tag, n-p.size())
+	p.ranges = append(p.ranges, ranges...)
+	switch {
+	case err == nil:
+	case e.ids.dependsOnEvent() && (errors.Is(err, messages.ErrNoTag) || errors.Is(err, messages.ErrExhausted)):
+		p.err = unstampable("tag %s: %v", tag, err)
+	default:
+		p.err = fmt.Errorf("%w of %s: %w", errNoIDs, tag, err)
+	}
+}
+
+// errNoIDs says that an event has to wait for its ID.
+var errNoIDs = errors.New("no IDs")
+
+// fetchIDs gets n IDs, in smaller batches if the workers do not give that many at once. If
+// that fails it returns those that it got.
+func (k idKind) fetchIDs(ctx context.Context, ids IDs, tag string, n int64) (ranges []messages.Range, err error) {
+	for batch := n; n > 0; {
+		got, err := k.requestIDs(ctx, ids, tag, min(batch, n))
+		if errors.Is(err, messages.ErrMalformed) && batch > 1 {
+			batch /= 2
+			continue
+		}
+		if err != nil {
+			return ranges, err
+		}
+		n -= min(batch, n)
+		ranges = append(ranges, got...)
+	}
+	return ranges, nil
+}
+
+func (k idKind) requestIDs(ctx context.Context, ids IDs, tag string, n int64) ([]messages.Range, error) {
+	if k.isSnowflake() {
+		return ids.SnowflakeN(ctx, n)
+	}
+	return ids.NextN(ctx, tag, n)
+}
