@@ -5,26 +5,32 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/idworker/idworker/testing/natstest"
 	"github.com/idworker/idworker/testing/soak"
 )
 
-// TestEventsArriveOnceThoughEnricherIsKilled kills enrichers with -9 at the two points where
-// only the target knows whether a batch arrived: before the answer to it is read, and
-// before its last message is sent.
+// TestEventsArriveOnceThoughEnricherIsKilled kills enrichers with -9 at the points where
+// only the target knows what of a batch arrived: before the answer to it is read, before
+// its last message is sent, and in the middle of a fast batch.
 func TestEventsArriveOnceThoughEnricherIsKilled(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name   string
+		target jetstream.StreamConfig
 		server bool
 		text   string
 	}{
-		{"publish and answer", true, `"batch":`},
-		{"record and publish", false, "Nats-Batch-Commit"},
+		{"publish and answer", targetConfig, true, `"batch":`},
+		{"record and publish", targetConfig, false, "Nats-Batch-Commit"},
+		{"in a fast batch", fastTarget(), false, ".fail.2.1.$FI"},
+		{"fast batch and answer", fastTarget(), true, `"batch":`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			e := newEnrichment(t)
+			e.create(c.target)
 			for round := range soak.Pick(6, 10) { // each kind of round, see killedAt
 				e.killedAt(round, c.server, c.text)
 			}
@@ -51,7 +57,7 @@ func (e *enrichment) killedAt(round int, server bool, text string) {
 		e.await(e.sent - e.arrived)
 		hit = cut.arm(server, text)
 	}
-	e.publish(1 + 37*round)
+	e.publish(3 + 37*round)
 	natstest.Eventually(e.t, readyWithin, "the enricher is cut off", func() bool {
 		select {
 		case <-hit:
@@ -72,7 +78,23 @@ func (e *enrichment) killedAt(round int, server bool, text string) {
 // Then it goes on, and so does the batch.
 func TestEventsArriveOnceThoughEnricherIsPaused(t *testing.T) {
 	t.Parallel()
+	for name, c := range map[string]struct {
+		target jetstream.StreamConfig
+		texts  []string // of messages before which it is stopped
+	}{
+		"atomic batches": {targetConfig, []string{"Nats-Batch-Commit", "Nats-Batch-Id"}},
+		"fast batches":   {fastTarget(), []string{".fail.7.1.$FI", ".2.$FI"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testPausedEnrichers(t, c.target, c.texts)
+		})
+	}
+}
+
+func testPausedEnrichers(t *testing.T, target jetstream.StreamConfig, texts []string) {
 	e := newEnrichment(t)
+	e.create(target)
 	var cutters []*cutter
 	var enrichers []*process
 	for range 2 {
@@ -82,7 +104,7 @@ func TestEventsArriveOnceThoughEnricherIsPaused(t *testing.T) {
 	const some = 1000
 	for round := range soak.Pick(4, 10) {
 		e.publish(some)
-		text := []string{"Nats-Batch-Commit", "Nats-Batch-Id"}[round%2]
+		text := texts[round%len(texts)]
 		hits := []<-chan struct{}{cutters[0].arm(false, text), cutters[1].arm(false, text)}
 		e.publish(some)
 		var cut int

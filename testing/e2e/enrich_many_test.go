@@ -15,6 +15,7 @@ func TestEventsArriveOnceThroughCrashes(t *testing.T) {
 	t.Parallel()
 	total := soak.Pick(50_000, 250_000)
 	e := newEnrichment(t)
+	e.create(fastTarget())
 	var enrichers []*process
 	for range 3 {
 		enrichers = append(enrichers, e.start(e.ns.URL()))

@@ -39,6 +39,13 @@ var (
 	targetConfig = jetstream.StreamConfig{Name: "READY", Subjects: []string{"orders.ready.>"}, AllowAtomicPublish: true, Duplicates: duplicateWindow}
 )
 
+// fastTarget is a target that takes fast batches.
+func fastTarget() jetstream.StreamConfig {
+	cfg := targetConfig
+	cfg.AllowBatchPublish = true
+	return cfg
+}
+
 // headerID is where the ID of an event is.
 const headerID = "Ids-Id"
 

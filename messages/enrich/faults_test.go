@@ -1,0 +1,434 @@
+package enrich
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/idworker/idworker/internal/leader"
+	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/testing/natstest"
+)
+
+// A source that is restored from a backup is the same source only if it still has the event
+// that was enriched last.
+func TestRestoredSource(t *testing.T) {
+	t.Parallel()
+	for _, size := range []int{1, 3} {
+		t.Run(fmt.Sprintf("servers=%d", size), func(t *testing.T) {
+			t.Parallel()
+			var b *bed
+			if size == 1 {
+				b = newBed(t)
+			} else {
+				b = newBedOn(t, natstest.StartCluster(t, size).Connect(t), size)
+			}
+			b.publish(1, 5)
+			early := natstest.TakeSnapshot(t, b.conn, "ORDERS")
+			b.publish(6, steps)
+			_, stop := b.start(b.config())
+			b.await(steps)
+			stop()
+			late := natstest.TakeSnapshot(t, b.conn, "ORDERS")
+			early.Restore(t, b.conn)
+			b.standsStill(b.config(), "ends at sequence 5")
+			b.publish(6, 2*steps)
+			b.standsStill(b.config(), "but the one that was enriched")
+			late.Restore(t, b.conn)
+			b.publish(steps+1, 2*steps)
+			b.start(b.config())
+			b.await(2 * steps)
+			b.expectAll(2 * steps)
+		})
+	}
+}
+
+// Whoever answers for the target without being it is not believed.
+func TestForgedCommit(t *testing.T) {
+	b := newBed(t)
+	for _, answer := range []string{`{"ok":true}`, `{}`, `{"stream":"READY","seq":30}`, `{"stream":"OTHER","seq":30,"batch":"x","count":30}`, ``, `x`} {
+		if _, err := b.conn.Subscribe("orders.ready.>", func(msg *nats.Msg) { _ = msg.Respond([]byte(answer)) }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, fast := range []bool{false, true} {
+		target := readyConfig
+		target.MaxMsgs, target.Discard, target.AllowBatchPublish = steps/2, jetstream.DiscardNew, fast
+		b.recreate(target)
+		b.recreate(ordersConfig)
+		if err := b.js.DeleteKeyValue(t.Context(), "ids_enrich"); fast && err != nil {
+			t.Fatal(err)
+		}
+		b.publish(1, steps)
+		e, stop := b.start(b.config())
+		natstest.Eventually(t, 10*time.Second, "the enrichment stands still", func() bool { return e.Ready() != nil })
+		target.MaxMsgs = -1
+		b.stream(target)
+		b.await(steps)
+		stop()
+		b.expectAll(steps)
+	}
+}
+
+// Events that the source removes before they are read are counted, and stop the enrichment
+// if that is wanted.
+func TestRemovedBeforeRead(t *testing.T) {
+	for _, filter := range []string{"orders.raw.>", "orders.raw.*"} {
+		for _, onLoss := range []OnLoss{GoOn, Stop} {
+			t.Run(filter+" "+string(onLoss), func(t *testing.T) {
+				b := newBed(t)
+				b.stream(jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"orders.raw.>"}, MaxMsgs: 13})
+				cfg := b.config()
+				cfg.Filter, cfg.To, cfg.OnLoss = filter, strings.Replace(filter, "raw", "ready", 1), onLoss
+				b.publish(1, 1)
+				_, stop := b.start(cfg)
+				b.await(1)
+				stop()
+				b.publish(2, 51)
+				e, _ := b.start(cfg)
+				natstest.Eventually(t, 10*time.Second, "the loss is counted", func() bool { return e.Figures().Lost == 37 })
+				if onLoss == Stop {
+					natstest.Eventually(t, 10*time.Second, "the lag is measured", func() bool { f := e.Figures(); return f.Lag == 13 && f.Oldest > 0 })
+					if n := b.count("READY"); n != 1 {
+						t.Errorf("%d events in the target, want 1", n)
+					}
+					if err := Resume(t.Context(), cfg, 38); err != nil {
+						t.Fatal(err)
+					}
+				}
+				b.await(14)
+				if f := e.Figures(); f.Lost != 37 {
+					t.Errorf("%d events lost, want 37", f.Lost)
+				}
+			})
+		}
+	}
+}
+
+// Events that look like messages of the server are events.
+func TestEventsLikeStatusMessages(t *testing.T) {
+	b := newBed(t)
+	n := 0
+	for _, status := range []string{"100", "400", "404", "408", "409", "423", "503", "x", ""} {
+		for _, about := range []string{"", "Idle Heartbeat", "FlowControl Request", "Consumer Deleted", "Leadership Change", "Batch Completed", "Message Size Exceeds MaxBytes"} {
+			b.event("orders.raw.1", "", nats.Header{"Status": {status}, "Description": {about}, "Nats-Pending-Messages": {"1000"}})
+			n++
+		}
+	}
+	<-b.js.PublishAsyncComplete()
+	b.start(b.config())
+	b.await(uint64(n))
+	b.expectOrigins("READY", n)
+}
+
+// expectOrigins fails the test unless the first n messages of the target are of the events
+// 1..n of the source, each with an ID of its own. It does not use a reader that takes events
+// for messages of the server.
+func (b *bed) expectOrigins(stream string, n int) {
+	b.Helper()
+	seqs := make([]uint64, n)
+	for i := range seqs {
+		seqs[i] = uint64(i + 1)
+	}
+	msgs, err := leader.Many(b.Context(), b.js, stream, seqs)
+	if err != nil {
+		b.Fatal(err)
+	}
+	ids := make(map[string]bool)
+	for i, msg := range msgs {
+		if msg == nil || msg.Malformed || msg.Header.Get(HeaderSource) != fmt.Sprintf("ORDERS %d", i+1) {
+			b.Fatalf("message %d of the target is not event %d: %v", i+1, i+1, msg)
+		}
+		id, reason := msg.Header.Get(HeaderID), msg.Header.Get(HeaderError)
+		if ids[id] || reason == "" && id == "" {
+			b.Fatalf("event %d has the ID %q, seen before %v", i+1, id, ids[id])
+		}
+		ids[id] = reason == ""
+	}
+}
+
+// Dead letters in bulk do not take a round trip each.
+func TestManyDeadLettersOverALongLink(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	b.stream(jetstream.StreamConfig{Name: "DEAD", Subjects: []string{"dead"}})
+	cfg := b.config()
+	cfg.JSON, cfg.DeadLetter = "id", "dead"
+	for range 2 {
+		cfg.Conn = longLink(b, 16*time.Millisecond)
+		cfg.JetStream = b.jetStream(cfg.Conn)
+		b.start(cfg)
+	}
+	const bad = 400
+	for range bad {
+		b.event("orders.raw.1", "broken", nil)
+	}
+	b.event("orders.raw.1", "{}", nil)
+	b.await(1)
+	if n := b.count("DEAD"); n != bad {
+		t.Errorf("%d dead letters, want %d", n, bad)
+	}
+}
+
+// Other writers' messages behind a plan are read though there are thousands and the way to
+// the server is long.
+func TestManyForeignMessagesOverALongLink(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	b.publish(1, steps)
+	crashed(b, steps)
+	for range 3000 {
+		b.event("orders.dead", "", nil)
+	}
+	<-b.js.PublishAsyncComplete()
+	b.publish(steps+1, 2*steps)
+	cfg := b.config()
+	cfg.Conn = longLink(b, 4*time.Millisecond)
+	cfg.JetStream = b.jetStream(cfg.Conn)
+	b.start(cfg)
+	b.await(2*steps + 3000)
+	b.expectAll(2 * steps)
+}
+
+// longLink is a connection on which a round trip takes at least that long.
+func longLink(b *bed, trip time.Duration) *nats.Conn {
+	b.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		b.Fatal(err)
+	}
+	var running sync.WaitGroup
+	carry := func(to, from net.Conn) {
+		type chunk struct {
+			data []byte
+			at   time.Time
+		}
+		late := make(chan chunk, 1<<16)
+		running.Go(func() {
+			for c := range late {
+				time.Sleep(time.Until(c.at))
+				_, _ = to.Write(c.data)
+			}
+			_ = to.Close()
+		})
+		running.Go(func() {
+			defer close(late)
+			for {
+				buf := make([]byte, 64<<10)
+				n, err := from.Read(buf)
+				if err != nil {
+					return
+				}
+				late <- chunk{buf[:n], time.Now().Add(trip / 2)}
+			}
+		})
+	}
+	running.Go(func() {
+		for {
+			near, err := l.Accept()
+			if err != nil {
+				return
+			}
+			far, err := net.Dial("tcp", strings.TrimPrefix(b.server.URL(), "nats://"))
+			if err != nil {
+				_ = near.Close()
+				continue
+			}
+			carry(near, far)
+			carry(far, near)
+		}
+	})
+	conn, err := nats.Connect("nats://" + l.Addr().String())
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		conn.Close()
+		_ = l.Close()
+		running.Wait()
+	})
+	return conn
+}
+
+// What was allowed when an event was planned may no longer be.
+func TestLimitsAreLowered(t *testing.T) {
+	b := newBed(t)
+	for _, size := range []int{10, 3000, 20} {
+		b.event("orders.raw.1", strings.Repeat("x", size), nil)
+	}
+	<-b.js.PublishAsyncComplete()
+	e, prepared := owner(b, b.config())
+	e.record.Plans, e.record.Owner = []plan{prepared.plan}, ""
+	if err := e.saveRecord(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	lower := readyConfig
+	lower.MaxMsgSize = 2000
+	b.stream(lower)
+	b.start(b.config())
+	b.await(3)
+	lower.MaxMsgSize = 1500
+	b.stream(lower) // while it runs
+	for _, size := range []int{10, 1600, 20} {
+		b.event("orders.raw.1", strings.Repeat("x", size), nil)
+	}
+	b.await(6)
+	if dead := b.stored("READY", "orders.dead"); len(dead) != 2 {
+		t.Errorf("%d dead letters, want 2", len(dead))
+	}
+}
+
+// tenants have tags that differ.
+type tenants struct {
+	*counter
+	both sync.WaitGroup
+}
+
+func (c *tenants) NextN(ctx context.Context, tag string, n int64) ([]messages.Range, error) {
+	switch tag {
+	case "full":
+		return nil, messages.ErrExhausted
+	case "a", "b":
+		c.both.Done()
+		c.both.Wait() // for the request of the other one
+	}
+	return c.counter.NextN(ctx, tag, n)
+}
+
+// Tags are asked at once, and a tag that is used up holds up no other.
+func TestTenants(t *testing.T) {
+	b := newBed(t)
+	ids := &tenants{counter: b.ids}
+	ids.both.Add(2)
+	cfg := b.config()
+	cfg.Filter, cfg.To, cfg.ID, cfg.IDs = "orders.raw.*", "orders.ready.*", "segment:{{wildcard(1)}}", ids
+	for _, tag := range []string{"full", "a", "full", "b", "c"} {
+		b.event("orders.raw."+tag, "x", nil)
+	}
+	<-b.js.PublishAsyncComplete()
+	b.start(cfg)
+	b.await(5)
+	if dead := b.stored("READY", "orders.dead"); len(dead) != 2 {
+		t.Errorf("%d dead letters, want 2", len(dead))
+	}
+}
+
+// Events before one that has to wait for its ID do not wait.
+func TestEventsBeforeOneWithoutID(t *testing.T) {
+	b := newBed(t)
+	cfg := b.config()
+	cfg.Filter, cfg.To, cfg.ID = "orders.raw.*", "orders.ready.*", "segment:{{wildcard(1)}}"
+	cfg.IDs = awayTag{b.ids}
+	for _, tag := range []string{"a", "b", "away", "c"} {
+		b.event("orders.raw."+tag, "x", nil)
+	}
+	<-b.js.PublishAsyncComplete()
+	e, _ := b.start(cfg)
+	b.await(2)
+	natstest.Eventually(t, 10*time.Second, "the enrichment stands still", func() bool {
+		f := e.Figures()
+		return e.Ready() != nil && f.Lag == 2 && f.Oldest > 0
+	})
+}
+
+type awayTag struct{ *counter }
+
+func (c awayTag) NextN(ctx context.Context, tag string, n int64) ([]messages.Range, error) {
+	if tag == "away" {
+		return nil, messages.ErrUnavailable
+	}
+	return c.counter.NextN(ctx, tag, n)
+}
+
+// However many large events wait, an enricher that cannot go on reads only some.
+func TestReadingIsBoundedInBytes(t *testing.T) {
+	b := newBed(t, func(o *server.Options) { o.MaxPayload = 8 << 20 })
+	b.ids.away.Store(true)
+	cfg := b.config()
+	cfg.Conn = b.server.Connect(t)
+	cfg.JetStream = b.jetStream(cfg.Conn)
+	e, _ := b.start(cfg)
+	const n = 500
+	for i := range n {
+		size := 200 << 10
+		if i == n/2 {
+			size = 6 << 20 // larger than what is asked for at once
+		}
+		b.event("orders.raw.1", strings.Repeat("x", size), nil)
+	}
+	<-b.js.PublishAsyncComplete()
+	natstest.Eventually(t, 10*time.Second, "the enrichment stands still", func() bool { return e.Ready() != nil })
+	time.Sleep(time.Second) // it could read all in that time
+	if in := cfg.Conn.Stats().InBytes; in > 5*maxBatchBytes {
+		t.Errorf("%d MB read, want %d at most", in>>20, 5*maxBatchBytes>>20)
+	}
+	b.ids.away.Store(false)
+	b.await(n)
+}
+
+// rawPublish publishes messages whose headers no client would send.
+func (b *bed) rawPublish(subject string, headers, bodies [][]byte) {
+	b.Helper()
+	conn, err := net.Dial("tcp", strings.TrimPrefix(b.server.URL(), "nats://"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	var out strings.Builder
+	out.WriteString("CONNECT {\"verbose\":false,\"headers\":true,\"protocol\":1}\r\n")
+	for i, header := range headers {
+		fmt.Fprintf(&out, "HPUB %s %d %d\r\n%s%s\r\n", subject, len(header), len(header)+len(bodies[i]), header, bodies[i])
+	}
+	out.WriteString("PING\r\n")
+	go func() { _, _ = io.WriteString(conn, out.String()) }()
+	var answer strings.Builder
+	buf := make([]byte, 4096)
+	for !strings.Contains(answer.String(), "PONG") {
+		_ = conn.SetReadDeadline(time.Now().Add(30 * time.Second))
+		n, err := conn.Read(buf)
+		if err != nil {
+			b.Fatalf("%v after %s", err, answer.String())
+		}
+		answer.Write(buf[:n])
+	}
+}
+
+// An event whose header cannot be decoded is a dead letter, also if it was planned.
+func TestMalformedHeader(t *testing.T) {
+	for _, planned := range []bool{false, true} {
+		b := newBed(t)
+		b.event("orders.raw.1", "1", nil)
+		<-b.js.PublishAsyncComplete()
+		b.rawPublish("orders.raw.1", [][]byte{[]byte("NATS/1.0\r\nno colon\r\n\r\n"), []byte("rubbish\r\n\r\n")}, [][]byte{[]byte("2"), nil})
+		if planned {
+			b.put(record{Plans: []plan{{Through: 3, Runs: []run{{1, 3}}}}})
+		}
+		b.event("orders.raw.1", "4", nil)
+		b.start(b.config())
+		b.await(4)
+		if dead := b.stored("READY", "orders.dead"); len(dead) != 2 {
+			t.Errorf("%d dead letters, want 2", len(dead))
+		}
+	}
+}
+
+// newBedOn is a bed on a cluster.
+func newBedOn(t *testing.T, conn *nats.Conn, replicas int) *bed {
+	t.Helper()
+	b := &bed{T: t, conn: conn, ids: &counter{}}
+	b.js = b.jetStream(conn)
+	for _, cfg := range []jetstream.StreamConfig{ordersConfig, readyConfig} {
+		cfg.Replicas = replicas
+		natstest.CreateStream(t, b.js, cfg)
+	}
+	return b
+}
