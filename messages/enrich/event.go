@@ -65,14 +65,17 @@ func parseOrigin(stream string, header nats.Header) (uint64, bool) {
 	return seq, ok && err == nil
 }
 
-// checkSize checks that a message of a batch is within the server's limits.
+// checkSize checks that a message of a batch can be sent and stored.
 func checkSize(msg *nats.Msg, limit int) error {
-	header := headerSize(msg.Header)
+	body := len(msg.Data)
+	header := msg.Size() - len(msg.Subject) - body // the client counts 0 if it would not send it
 	switch {
-	case header > maxHeader:
-		return unstampable("with its ID its header has %d bytes, allowed are %d", header, maxHeader)
-	case header+len(msg.Data) > limit:
-		return unstampable("with its ID it has %d bytes, allowed are %d", header+len(msg.Data), limit)
+	case header == 0:
+		return unstampable("its header has a name that cannot be published")
+	case header+room > maxHeader:
+		return unstampable("with its ID its header has %d bytes, allowed are %d", header+room, maxHeader)
+	case header+room+body > limit:
+		return unstampable("with its ID it has %d bytes, allowed are %d", header+room+body, limit)
 	case len(msg.Subject) > maxSubject:
 		return unstampable("its subject has %d bytes, allowed are %d", len(msg.Subject), maxSubject)
 	}
@@ -83,17 +86,6 @@ const (
 	maxHeader  = 1<<16 - 1 // of a stored message, in bytes
 	maxSubject = 3800      // a line of the protocol has 4,096 bytes; a reply subject and sizes are in it, too
 
-	// room is for the longest ID instead of a shorter one, and for the headers of a batch.
+	// room is for the longest ID, and for the headers of a batch.
 	room = 240
 )
-
-// headerSize is how many bytes a header has at most, in a message of a batch.
-func headerSize(header nats.Header) int {
-	n := room + len("NATS/1.0\r\n\r\n")
-	for name, values := range header {
-		for _, value := range values {
-			n += len(name) + len(": \r\n") + len(value)
-		}
-	}
-	return n
-}

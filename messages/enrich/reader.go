@@ -46,6 +46,7 @@ type reader struct {
 	consumer string
 	inbox    string
 	sub      *nats.Subscription
+	arrived  chan *nats.Msg // not the client's queue, which takes some events for errors
 
 	last      uint64 // sequence of the event read last, at first the position
 	delivered uint64 // events of the consumer
@@ -58,10 +59,10 @@ type reader struct {
 func newReader(ctx context.Context, js jetstream.JetStream, source jetstream.Stream, filter string, done uint64) (*reader, error) {
 	ctx, cancel := context.WithTimeout(ctx, exchangeTimeout)
 	defer cancel()
-	r := &reader{js: js, stream: source, filter: filter, last: done, consumer: nuid.Next(), inbox: js.Conn().NewInbox()}
+	r := &reader{js: js, stream: source, filter: filter, last: done, consumer: nuid.Next(), inbox: js.Conn().NewInbox(), arrived: make(chan *nats.Msg, 4*maxBatch)}
 	r.whole = filter == ">" || isOneOf(source.CachedInfo().Config, filter)
 	var err error
-	if r.sub, err = js.Conn().SubscribeSync(r.inbox + ".*"); err != nil {
+	if r.sub, err = js.Conn().ChanSubscribe(r.inbox+".*", r.arrived); err != nil {
 		return nil, err
 	}
 	_, err = source.CreateConsumer(ctx, jetstream.ConsumerConfig{
@@ -101,8 +102,7 @@ func (r *reader) readBatch(ctx context.Context) (batch []event, err error) {
 		if err := r.request(); err != nil {
 			return nil, err
 		}
-		arrived, _, err := r.sub.Pending()
-		if err == nil && arrived == 0 && len(batch) > 0 {
+		if len(batch) > 0 && len(r.arrived) == 0 {
 			break
 		}
 		msg, err := r.next(ctx)
@@ -138,29 +138,29 @@ func (r *reader) request() error {
 
 // next returns the next message, or nil if there is none and the stream has none either.
 func (r *reader) next(ctx context.Context) (*nats.Msg, error) {
-	if n, _, err := r.sub.Pending(); err == nil && n > 0 {
-		return r.sub.NextMsg(time.Second)
-	}
-	waiting, cancel := context.WithTimeout(ctx, compareEvery)
-	defer cancel()
-	msg, err := r.sub.NextMsgWithContext(waiting)
-	switch {
-	case err == nil:
+	select {
+	case msg := <-r.arrived:
 		return msg, nil
-	case ctx.Err() != nil:
-		return nil, ctx.Err()
-	case errors.Is(err, context.DeadlineExceeded):
-		return nil, r.compare(ctx)
+	default:
 	}
-	return nil, fmt.Errorf("%w: %w", errSource, err)
+	late := time.NewTimer(compareEvery)
+	defer late.Stop()
+	select {
+	case msg := <-r.arrived:
+		return msg, nil
+	case <-late.C:
+		return nil, r.compare(ctx)
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 }
 
 // compare asks the stream itself for the next event. If the same one is there twice, and
 // the consumer has not delivered it, the consumer is not to be relied on.
 func (r *reader) compare(ctx context.Context) error {
 	msg, err := leader.Next(ctx, r.js, r.stream.CachedInfo().Config.Name, r.filter, r.last+1)
-	switch n, _, _ := r.sub.Pending(); {
-	case errors.Is(err, jetstream.ErrMsgNotFound), err == nil && n > 0:
+	switch {
+	case errors.Is(err, jetstream.ErrMsgNotFound), err == nil && len(r.arrived) > 0:
 		r.waiting = 0
 		return nil
 	case err != nil:
