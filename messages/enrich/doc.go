@@ -12,32 +12,60 @@
 //
 // # The chain
 //
-// There is one record per enrichment, in the KV bucket ids_enrich, and it is moved only by
-// compare-and-set. It says: all events of the source through sequence Done are in the
-// target, whose last sequence was then Last. A batch goes like this:
+// There is one record per target stream, in the KV bucket ids_enrich, and it is moved only by
+// compare-and-set. It says: all events of the source through sequence Done, which was stored
+// at Time, are in the target, whose last sequence was then Last. And it has the plans of
+// what follows, two at most: which source sequences will be at Last+1, Last+2 and so on. A
+// batch goes like this:
 //
-//  1. Read the events that follow Done, at most 1,000, and get IDs for them.
-//  2. Save the plan in the record: which source sequence gets which ID.
-//  3. Publish the batch, atomically, on the condition that the target's last sequence
-//     still is Last. The target takes all of it or nothing.
-//  4. Move Done and Last on, in memory; the next plan saves them.
+//  1. Read the events that follow, at most 1,000, and get IDs for them.
+//  2. Save the plan in the record, while the batch before is still under way. It has no IDs.
+//  3. Publish the batch, each message on the condition that it gets the sequence that the
+//     plan says. Only an answer that names the target, this batch and its size counts.
+//  4. Move Done, Time and Last on, in memory; the next plan saves them.
 //
-// Whoever finds a plan in the record, after a crash, a pause or a lost answer, asks the
-// target for its last sequence. If it is Last, the batch did not arrive, and the same batch
-// is published again, with the same IDs. If it is Last plus the size of the batch, the
-// batch did arrive. Anything else means that somebody else writes to the target too: then
-// the messages behind Last are read, and the header Ids-Source says which are the
-// enrichment's own. If they are gone already, nobody can tell, and the enrichment stops
-// with [ErrAmbiguous] rather than guess. So the target is for one enrichment alone. If
-// others write to it, and its messages are also removed at once, then as many of their
-// messages as there are events in the batch would be mistaken for the batch.
+// So two invariants hold. For each sequence of the target the record says which event is
+// there, before any enricher publishes it; and the target takes a message only at its own
+// sequence, once. Whoever finds plans in the record, after a crash, a pause or a lost answer,
+// asks the target for its last sequence, and knows how much of the plans has arrived: all,
+// nothing, or a part. The rest is published as it was planned, with new IDs, since nobody has
+// seen those of a message that was refused. It does not matter what is consumed, deleted or
+// expired in the target meanwhile, and a late message of an earlier owner is either refused
+// or carries the very event that belongs there.
 //
-// An enricher that was paused at any point and wakes up late can do no harm. Either its
-// plan is still the plan in the record, or the record has moved on and with it the target's
-// last sequence.
+// A plan must therefore never change while a late message of it can come. If it has to,
+// because the source has removed an event of it, or one can no longer be stamped, then the
+// plans are dropped and the record is put in Doubt: positions prove nothing then, and the
+// header Ids-Source of the target's last message says how far the enrichment is. The doubt
+// ends when a batch of the new plan is confirmed: every earlier message then comes too late.
 //
-// A record is for one filter and one target subject. An enricher with another one stands
-// still and says so, because each of the two would pass over the events of the other.
+// The header of the last message also decides if somebody else has written to the target, or
+// if the record went back to an older one. If that message is gone, nobody can tell.
+//
+// # Two kinds of batches
+//
+// An atomic batch is stored as a whole or not at all. A server without replicas stages it on
+// disk, which costs more than the messages themselves. A target with allow_batched and
+// without replicas therefore gets fast batches: each message carries the condition, and the
+// server ends the batch with the first one that it refuses, so that what is stored is a
+// beginning of the batch. (With replicas a message is counted before it is stored; if storing
+// fails the next one would take its place.) Where the server syncs every write, an atomic
+// batch is synced once and a fast one at every message: then leave allow_batched off.
+//
+// # Evidence
+//
+// Nothing is concluded from what is missing. The source is that of the record if it has the
+// event Done, stored at Time; or if all events through Done are gone, and what comes next is
+// not older. A record that is missing, though the target has had messages, a target that ends
+// below Last, a record of other settings (the source, the filter, the subjects, the kind of
+// ID, the JSON path, the installation): the enrichment stands still, with [ErrUndecided], and
+// goes on by itself when what is missing is there again. Otherwise an operator decides, with
+// [Resume], which refuses what the streams disprove. Before such an error counts, the record
+// is read again: if it has moved on, the finding was about an old one.
+//
+// A record of older versions, which was named by both streams, is taken over once, if the
+// streams were created when it says. It is first changed so that enrichers of those versions
+// stand still.
 //
 // # Turns
 //
@@ -52,29 +80,38 @@
 // So the order of the source is the order of the target, over all subjects and any number
 // of enrichers, and through crashes too.
 //
+// # Reading
+//
+// A producer can send an event with any header and no body, and the client's own loop takes
+// some of those for messages of the server. Here, an event is what has the reply subject of a
+// delivery, which only the server can set. The events of the consumer have consecutive
+// numbers; if nothing comes for a second, the stream itself is asked whether there is an
+// event, and a consumer that does not deliver it is given up. What is asked for at once is
+// bounded in events and in bytes. A sequence that the source removed before it was read is
+// counted and logged; with [Stop] the enrichment stands still there.
+//
 // # What cannot be stamped
 //
-// Some events cannot be stamped: those with broken JSON, those that are too large once they
-// are stamped, those of a tag that does not exist, and those that already have an ID where
-// that is refused. Such an event goes to the dead-letter subject with the reason, before
-// the batch that passes it; after a crash in between it goes there again. Without a
-// dead-letter subject the enrichment stands still before the event and says so.
+// Some events cannot be stamped: those with broken JSON or a header that cannot be decoded,
+// those that are too large once they are stamped, those of a tag that does not exist or is
+// used up, if the tag depends on the event, and those that already have an ID where that is
+// refused. Such an event goes to the dead-letter subject with the reason. If the target
+// takes that subject, the dead letter has its place in the plan, like an event. Otherwise it
+// is stored before the plan that passes it is saved; after a crash in between it goes there
+// again. Without a dead-letter subject the enrichment stands still before the event and says
+// so.
 //
 // # How it fails
 //
 // If there are no IDs, if the source or the target is away, or if the target is full or
-// sealed, the batch is tried again for as long as it takes. Nothing is skipped, and each
-// outage logs one line when it begins and one when it ends. If the record is lost, the
-// enrichment resumes after the source event last found in the target; if that is gone too,
-// it starts at the first event of the source. If the source is deleted and created again,
-// enriching starts at its first event. If the target is, it goes on where it was: earlier
-// events are not enriched a second time. Both are logged as warnings.
+// sealed, the batch is tried again for as long as it takes. Events before one that has to
+// wait do not wait. Nothing is skipped, and each outage logs one line when it begins and one
+// when it ends.
 //
 // # Where things are
 //
 // [Open] checks the streams (streams.go), and [Enricher.Run] waits for the turn and runs it
-// (turn.go). A turn begins by taking over the record (takeover.go): are the streams still
-// those of the record (identity.go), and what became of the plan in it (settle.go)? Then
-// events are read (reader.go), planned and stamped (prepare.go, plan.go, stamp.go), and
-// published (publish.go, atomicbatch.go, deadletter.go).
+// (turn.go). A turn begins by taking over the record (record.go): are the streams still those
+// of the record, and what became of its plans (settle.go)? Then events are read (reader.go),
+// stamped (prepare.go, stamp.go, ids.go, deadletter.go) and published (publish.go).
 package enrich

@@ -59,8 +59,9 @@ func (e *Enricher) Figures() Figures {
 }
 
 // countBatch counts a published batch.
-func (f *figures) countBatch(events int, lag, done uint64) {
+func (f *figures) countBatch(events, dead int, lag, done uint64) {
 	f.events.Add(int64(events))
+	f.dead.Add(int64(dead))
 	f.batches.Add(1)
 	f.done.Store(done)
 	f.moved.Store(time.Now().UnixNano())

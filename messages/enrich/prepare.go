@@ -15,6 +15,7 @@ import (
 type batch struct {
 	plan  plan
 	msgs  []*nats.Msg // of the events of the plan, in their order
+	dead  int         // how many of them are dead letters
 	saved bool        // the plan is in the record already
 	lag   uint64      // how many events follow in the source
 	err   error
@@ -174,7 +175,7 @@ func (p *preparer) prepare(ctx context.Context, events []event) (b batch, n int,
 			if err = nil; p.deadLettersInTarget {
 				b.plan.add(e.seq)
 				b.msgs = append(b.msgs, letter)
-				p.figures.dead.Add(1)
+				b.dead++
 			} else {
 				dead = append(dead, letter)
 			}

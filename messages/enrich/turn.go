@@ -195,7 +195,7 @@ func (t *turn) land(err error) error {
 	}
 	r.Last += uint64(len(b.msgs))
 	r.Done, r.Time, r.Plans = b.plan.Through, b.plan.Time, r.Plans[1:]
-	t.figures.countBatch(len(b.msgs), b.lag, r.Done)
+	t.figures.countBatch(len(b.msgs)-b.dead, b.dead, b.lag, r.Done)
 	if !t.stuck {
 		t.reportSuccess()
 	}

@@ -75,8 +75,10 @@ func TestEveryRoleWorks(t *testing.T) {
 // runEnricher has the real enricher stamp what enrichByHand left in the source stream.
 func runEnricher(t *testing.T, net *production) {
 	t.Helper()
-	p := net.as("enricher").launch(t, "enrich", "--from", "ORDERS", "--filter", "orders.raw.>", "--to", "orders.ready.done.>",
-		"--id", "segment:order", "--dead-letter", "orders.dead")
+	flags := []string{"enrich", "--from", "ORDERS", "--filter", "orders.raw.>", "--to", "orders.ready.done.>",
+		"--id", "segment:order", "--dead-letter", "orders.dead"}
+	net.as("enricher").mustRun(t, append(flags, "--resume-after", "0")...) // there is no record of what was done by hand
+	p := net.as("enricher").launch(t, flags...)
 	js, err := jetstream.New(net.connect("enricher"))
 	if err != nil {
 		t.Fatal(err)

@@ -2,6 +2,7 @@ package natstest
 
 import (
 	"encoding/json"
+	"errors"
 	"testing"
 	"time"
 
@@ -63,10 +64,16 @@ func (s Snapshot) Restore(t testing.TB, nc *nats.Conn) {
 	if err := json.Unmarshal(ask(t, nc, "$JS.API.STREAM.RESTORE."+s.stream, about), &to); err != nil {
 		t.Fatal(err)
 	}
-	for _, chunk := range append(s.chunks, nil) {
-		if _, err := nc.Request(to.Subject, chunk, snapshotTimeout); err != nil {
-			t.Fatalf("restore %s: %v", s.stream, err)
+	for i, chunk := range append(s.chunks, nil) {
+		restored := func() bool {
+			_, err := nc.Request(to.Subject, chunk, snapshotTimeout)
+			if err != nil && (i > 0 || !errors.Is(err, nats.ErrNoResponders)) {
+				t.Fatalf("restore %s: %v", s.stream, err)
+			}
+			return err == nil
 		}
+		// In a cluster it takes a moment until all servers know who takes the chunks.
+		Eventually(t, snapshotTimeout, "the restore of "+s.stream+" begins", restored)
 	}
 }
 
