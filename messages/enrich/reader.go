@@ -19,7 +19,7 @@ import (
 // otherwise, a server accepts at most 1,000 messages in an atomic batch.
 const (
 	maxBatch      = 1000
-	maxBatchBytes = 4 << 20
+	maxBatchBytes = 2 << 20
 )
 
 const (
