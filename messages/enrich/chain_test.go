@@ -5,9 +5,14 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/idworker/idworker/testing/natstest"
 )
 
 // Tests of the chain: an enricher dies at every point of a step at which that can matter,
@@ -118,21 +123,60 @@ func purge(b *bed, keep uint64) {
 // An enricher that was paused with its batch ready, and wakes up after others have gone on,
 // is refused.
 func TestLateWriterIsRefused(t *testing.T) {
+	for _, fast := range []bool{false, true} {
+		b := newBed(t)
+		target := readyConfig
+		target.AllowBatchPublish = fast
+		b.stream(target)
+		b.publish(1, steps)
+		late, msgs := crashed(b, 0)
+		if late.publisher.fast != fast {
+			t.Errorf("fast batches %v, want %v", late.publisher.fast, fast)
+		}
+		last := late.record.Last
+		b.start(b.config())
+		b.await(steps)
+		if err := late.publisher.publish(b.Context(), msgs, last); !errors.Is(err, errTargetMoved) {
+			t.Errorf("late batch: %v", err)
+		}
+		if err := late.saveRecord(b.Context()); !errors.Is(err, errRecordMoved) {
+			t.Errorf("late plan: %v", err)
+		}
+		b.publish(steps+1, 2*steps)
+		b.await(2 * steps)
+		b.expectAll(2 * steps)
+	}
+}
+
+// A message of somebody else in the middle of a fast batch ends it: nothing behind a gap is
+// stored.
+func TestForeignMessageInFastBatch(t *testing.T) {
 	b := newBed(t)
+	target := readyConfig
+	target.AllowBatchPublish = true
+	b.stream(target)
 	b.publish(1, steps)
-	late, msgs := crashed(b, 0)
-	last := late.record.Last
+	e, prepared := owner(b, b.config())
+	inbox := b.conn.NewInbox()
+	for i, msg := range prepared.msgs {
+		if i == 5 {
+			if err := b.conn.Publish("orders.dead", nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		prepareFast(msg, inbox, "batch", i, steps, e.record.Last)
+		if err := b.conn.PublishMsg(msg); err != nil {
+			t.Fatal(err)
+		}
+	}
+	natstest.Eventually(t, 10*time.Second, "the other message", func() bool { return b.count("READY") >= 6 })
+	e.record.Plans, e.record.Owner = []plan{prepared.plan}, ""
+	if err := e.saveRecord(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	b.start(b.config())
-	b.await(steps)
-	if err := late.publisher.publish(b.Context(), msgs, last); !errors.Is(err, errTargetMoved) {
-		t.Errorf("late batch: %v", err)
-	}
-	if err := late.saveRecord(b.Context()); !errors.Is(err, errRecordMoved) {
-		t.Errorf("late plan: %v", err)
-	}
-	b.publish(steps+1, 2*steps)
-	b.await(2 * steps)
-	b.expectAll(2 * steps)
+	b.await(steps + 1)
+	b.expectAll(steps)
 }
 
 // Other writers' messages in the target are not mistaken for a batch that arrived.
@@ -179,8 +223,14 @@ func TestPlannedEventRemovedFromSource(t *testing.T) {
 	if err := source.DeleteMsg(b.Context(), 5); err != nil {
 		t.Fatal(err)
 	}
-	b.start(b.config())
+	core, logs := observer.New(zap.WarnLevel)
+	cfg := b.config()
+	cfg.Log = zap.New(core)
+	b.start(cfg)
 	b.await(steps - 1)
+	if logs.FilterMessage(errOtherPlan.Error()).Len() != 1 {
+		t.Errorf("the plan was not given up: %v", logs.All())
+	}
 	msgs := b.stored("READY", "orders.ready.>")
 	for i, msg := range msgs {
 		want := i + 1
@@ -251,6 +301,23 @@ func TestOldPlanArrivesLate(t *testing.T) {
 			})
 		}
 	}
+}
+
+// If what a late owner has published of a plan that was given up is gone as well, the new
+// plan does not say what it was.
+func TestOldPlanArrivesLateAndIsConsumed(t *testing.T) {
+	b := newBed(t)
+	b.publish(1, steps)
+	late, msgs := crashed(b, 0)
+	late.record.Plans, late.record.Doubt = []plan{{Through: steps, Runs: []run{{2, steps - 1}}}}, true
+	if err := late.saveRecord(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := late.publisher.publish(t.Context(), msgs[:7], late.record.Last); err != nil {
+		t.Fatal(err)
+	}
+	purge(b, 0)
+	b.standsStill(b.config(), "is gone")
 }
 
 // After its record is lost, an enrichment stands still, whether its target was consumed or
