@@ -179,6 +179,38 @@ func TestForeignMessageInFastBatch(t *testing.T) {
 	b.expectAll(steps)
 }
 
+// The end of a fast batch, of an enricher that was paused in the middle of it, comes after
+// another one has published the same events: each message has a condition of its own.
+func TestEndOfFastBatchIsLate(t *testing.T) {
+	b := newBed(t)
+	target := readyConfig
+	target.AllowBatchPublish = true
+	b.stream(target)
+	b.publish(1, steps)
+	e, prepared := owner(b, b.config())
+	e.record.Plans, e.record.Owner = []plan{prepared.plan}, ""
+	if err := e.saveRecord(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	inbox := b.conn.NewInbox()
+	send := func(from, to int) {
+		for i := from; i < to; i++ {
+			prepareFast(prepared.msgs[i], inbox, "batch", i, steps, 0)
+			if err := b.conn.PublishMsg(prepared.msgs[i]); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	send(0, 5)
+	b.await(5)
+	b.start(b.config())
+	b.await(steps)
+	send(5, steps)
+	b.publish(steps+1, 2*steps)
+	b.await(2 * steps)
+	b.expectAll(2 * steps)
+}
+
 // Other writers' messages in the target are not mistaken for a batch that arrived.
 func TestForeignMessagesInTarget(t *testing.T) {
 	for _, published := range []int{0, steps / 2, steps} {

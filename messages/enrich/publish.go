@@ -77,10 +77,10 @@ func prepareAtomic(msg *nats.Msg, inbox, id string, i, n int, last uint64) {
 // refused. The condition is on each message, so that nothing gets in between.
 func prepareFast(msg *nats.Msg, inbox, id string, i, n int, last uint64) {
 	operation := fastAppend
-	switch {
-	case i == n-1:
+	switch i {
+	case n - 1:
 		operation = fastCommit
-	case i == 0:
+	case 0:
 		operation = fastStart
 	}
 	msg.Header[jetstream.ExpectedLastSeqHeader] = []string{strconv.FormatUint(last+uint64(i), 10)}

@@ -95,7 +95,7 @@ func (e *Enricher) runTurn(ctx context.Context) error {
 	e.figures.owner.Store(true)
 	defer e.figures.owner.Store(false)
 	t := &turn{Enricher: e, landed: make(chan error, 1)}
-	defer t.await()
+	defer func() { _ = t.await() }() // the next owner finds out what became of it
 	return t.run(ctx, preparer)
 }
 
@@ -146,12 +146,11 @@ func (t *turn) planBatch(ctx context.Context, b *batch) error {
 		return errors.Join(errRecordMoved, t.saveRecord(ctx))
 	case errors.Is(b.err, errSource):
 		return b.err
-	case b.err != nil:
-		t.stuck = true
+	}
+	if t.stuck = b.err != nil; t.stuck {
 		t.reportFailure(b.err)
 		return nil
 	}
-	t.stuck = false
 	if !b.saved {
 		t.record.Plans = append(t.record.Plans, b.plan)
 		if err := t.saveRecord(ctx); err != nil {
@@ -202,8 +201,7 @@ func (t *turn) land(err error) error {
 	return t.launch()
 }
 
-// await waits for the batch under way. If the turn has failed, the next owner finds out what
-// became of it.
+// await waits for the batches that are saved.
 func (t *turn) await() error {
 	for t.flight != nil {
 		if err := t.land(<-t.landed); err != nil {
