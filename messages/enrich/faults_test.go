@@ -435,3 +435,15 @@ func newBedOn(t *testing.T, conn *nats.Conn, replicas int) *bed {
 	}
 	return b
 }
+
+// An event whose subject leaves no room in a line of the protocol is a dead letter.
+func TestLongSubject(t *testing.T) {
+	b := newBed(t)
+	b.rawPublish("orders.raw."+strings.Repeat("s", 4050), [][]byte{[]byte("NATS/1.0\r\n\r\n")}, [][]byte{[]byte("{}")})
+	natstest.Eventually(t, 10*time.Second, "the event", func() bool { return b.count("ORDERS") == 1 })
+	b.start(b.config())
+	b.await(1)
+	if dead := b.stored("READY", "orders.dead"); len(dead) != 1 {
+		t.Errorf("%d dead letters, want 1", len(dead))
+	}
+}
