@@ -25,8 +25,11 @@ const timeout = 5 * time.Second
 type Message struct {
 	Subject  string
 	Sequence uint64
-	Header   nats.Header // nil if the message has none
+	Time     time.Time   // when it was stored
+	Header   nats.Header // nil if the message has none, or a Malformed one
 	Data     []byte
+
+	Malformed bool // the message has a header that cannot be decoded
 }
 
 // At reads the message with that sequence, within 5 seconds. Errors:
@@ -39,7 +42,17 @@ func At(ctx context.Context, js jetstream.JetStream, stream string, sequence uin
 // Last reads the last message on a subject, which may have wildcards, within 5 seconds.
 // Errors as for [At].
 func Last(ctx context.Context, js jetstream.JetStream, stream, subject string) (Message, error) {
-	return requestMessage(ctx, js, stream, map[string]any{"last_by_subj": subject})
+	m, err := requestMessage(ctx, js, stream, map[string]any{"last_by_subj": subject})
+	if m.Malformed {
+		err = fmt.Errorf("read stream %s from its leader: message %d: %w", stream, m.Sequence, nats.ErrBadHeaderMsg)
+	}
+	return m, err
+}
+
+// Next reads the first message with that sequence or a later one whose subject matches a
+// pattern, within 5 seconds. Errors as for [At].
+func Next(ctx context.Context, js jetstream.JetStream, stream, subject string, sequence uint64) (Message, error) {
+	return requestMessage(ctx, js, stream, map[string]any{"seq": sequence, "next_by_subj": subject})
 }
 
 func requestMessage(ctx context.Context, js jetstream.JetStream, stream string, want map[string]any) (Message, error) {
@@ -52,17 +65,18 @@ func requestMessage(ctx context.Context, js jetstream.JetStream, stream string, 
 	if err != nil {
 		return fail(err)
 	}
-	reply, err := js.Conn().RequestWithContext(ctx, apiSubject(js, "STREAM.MSG.GET."+stream), request)
+	reply, err := js.Conn().RequestWithContext(ctx, APISubject(js, "STREAM.MSG.GET."+stream), request)
 	if err != nil {
 		return fail(err)
 	}
 	var answer struct {
 		Error   *jetstream.APIError `json:"error"`
 		Message *struct {
-			Subject  string `json:"subject"`
-			Sequence uint64 `json:"seq"`
-			Header   []byte `json:"hdrs"`
-			Data     []byte `json:"data"`
+			Subject  string    `json:"subject"`
+			Sequence uint64    `json:"seq"`
+			Time     time.Time `json:"time"`
+			Header   []byte    `json:"hdrs"`
+			Data     []byte    `json:"data"`
 		} `json:"message"`
 	}
 	if err := json.Unmarshal(reply.Data, &answer); err != nil {
@@ -77,18 +91,17 @@ func requestMessage(ctx context.Context, js jetstream.JetStream, stream string, 
 	case m == nil:
 		return fail(jetstream.ErrInvalidJetStreamResponse)
 	}
-	var header nats.Header
+	out := Message{Subject: m.Subject, Sequence: m.Sequence, Time: m.Time, Data: m.Data}
 	if len(m.Header) > 0 {
-		if header, err = nats.DecodeHeadersMsg(m.Header); err != nil {
-			return fail(err)
-		}
+		out.Header, err = nats.DecodeHeadersMsg(m.Header)
+		out.Malformed = err != nil
 	}
-	return Message{m.Subject, m.Sequence, header, m.Data}, nil
+	return out, nil
 }
 
-// apiSubject is the subject of a JetStream API call, in the domain or with the prefix of
+// APISubject is the subject of a JetStream API call, in the domain or with the prefix of
 // the JetStream context.
-func apiSubject(js jetstream.JetStream, call string) string {
+func APISubject(js jetstream.JetStream, call string) string {
 	switch o := js.Options(); {
 	case o.Domain != "":
 		return "$JS." + o.Domain + ".API." + call
