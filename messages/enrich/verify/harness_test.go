@@ -50,7 +50,7 @@ func isDead(n int) bool { return n%deadEvery == 0 }
 
 func newBed(t *testing.T, events int, opts ...func(*server.Options)) *bed {
 	t.Helper()
-	js, err := jetstream.New(natstest.Start(t, opts...).Connect(t), jetstream.WithPublishAsyncMaxPending(10_000))
+	js, err := jetstream.New(natstest.Start(t, opts...).Connect(t), jetstream.WithPublishAsyncMaxPending(200_000))
 	if err != nil {
 		t.Fatal(err)
 	}
