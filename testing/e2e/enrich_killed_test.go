@@ -30,6 +30,7 @@ func TestEventsArriveOnceThoughEnricherIsKilled(t *testing.T) {
 			}
 			e.start(e.ns.URL())
 			e.checkAll()
+			e.verify()
 			t.Logf("%d events", e.arrived)
 		})
 	}
@@ -113,5 +114,6 @@ func TestEventsArriveOnceThoughEnricherIsPaused(t *testing.T) {
 		p.stop(syscall.SIGTERM)
 	}
 	e.checkAll()
+	e.verify()
 	t.Logf("%d events", e.arrived)
 }
