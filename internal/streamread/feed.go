@@ -49,7 +49,7 @@ type feed struct {
 	delivered uint64 // messages that the consumer delivered
 	asked     int    // messages that were asked for and have not come
 	oversized bool   // the next message is larger than a request allows
-	drained   bool   // none followed the message that was delivered last
+	drained   bool   // none follows
 }
 
 // openFeed makes a consumer that begins at a sequence.
@@ -64,7 +64,7 @@ func openFeed(ctx context.Context, js jetstream.JetStream, stream jetstream.Stre
 	if f.sub, err = f.conn.ChanSubscribe(f.inbox, f.arrived); err != nil {
 		return nil, err
 	}
-	_, err = stream.CreateConsumer(ctx, jetstream.ConsumerConfig{
+	made, err := stream.CreateConsumer(ctx, jetstream.ConsumerConfig{
 		Name: f.consumer, FilterSubjects: []string{filter}, AckPolicy: jetstream.AckNonePolicy,
 		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: from,
 		InactiveThreshold: orphanAge, MemoryStorage: true, Replicas: 1,
@@ -73,6 +73,7 @@ func openFeed(ctx context.Context, js jetstream.JetStream, stream jetstream.Stre
 		_ = f.sub.Unsubscribe() // fails only if the connection is closed
 		return nil, err
 	}
+	f.drained = made.CachedInfo().NumPending == 0
 	return f, nil
 }
 

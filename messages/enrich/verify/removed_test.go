@@ -10,6 +10,7 @@ import (
 
 	"github.com/idworker/idworker/messages/enrich"
 	"github.com/idworker/idworker/messages/enrich/verify"
+	"github.com/idworker/idworker/testing/natstest"
 )
 
 // drop leaves an event out of the target.
@@ -216,6 +217,44 @@ func TestOutsideTheFilter(t *testing.T) {
 	r := b.verify(b.config())
 	if len(r.Findings) != 1 || r.Findings[0].Kind != verify.Foreign || r.Findings[0].Source != 61 || r.Events != 58 {
 		t.Errorf("%+v, want event 61 to be foreign", r)
+	}
+}
+
+// TestReplaced: a target that was created again while it was read proves nothing.
+func TestReplaced(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, 60)
+	b.enriched = b.enriched[:40]
+	b.fill()
+	cfg := b.config()
+	cfg.Wait = time.Minute
+	v, err := verify.Open(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error)
+	go func() {
+		_, err := v.Run(t.Context())
+		ended <- err
+	}()
+	natstest.Eventually(t, 10*time.Second, "it waits for the last events", func() bool {
+		passed, _ := v.Progress()
+		return passed == 42
+	})
+	if err := b.js.DeleteStream(t.Context(), "READY"); err != nil {
+		t.Fatal(err)
+	}
+	b.fill()
+	natstest.Eventually(t, 10*time.Second, "all events are in the new target", func() bool {
+		select {
+		case err = <-ended:
+			return true
+		default:
+			return false
+		}
+	})
+	if !errors.Is(err, verify.ErrReplaced) && !errors.Is(err, jetstream.ErrStreamNotFound) {
+		t.Errorf("%v", err)
 	}
 }
 

@@ -108,6 +108,9 @@ func (w *walk) extend(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("target stream: %w", err)
 	}
+	if !target.Created.Equal(w.targetCreated) {
+		return fmt.Errorf("%w: %s", ErrReplaced, target.Config.Name)
+	}
 	w.end = max(w.end, target.State.LastSeq)
 	w.target.Extend(w.end)
 	return w.letters.read(ctx, w.js)
