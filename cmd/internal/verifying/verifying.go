@@ -100,12 +100,12 @@ func (f Flags) print(out io.Writer, r *verify.Report) {
 		n    uint64
 		text string
 	}{
-		{r.Dead, "%d events are dead letters in " + r.DeadLetters},
-		{r.Both, "%d of the events in the target are also dead letters"},
-		{r.Waiting, "%d events are not in the target yet, and were not verified"},
-		{r.Gone, "%d events cannot be verified: as many messages have been removed from the target or the dead letters"},
-		{r.Orphans, "%d events have been removed from the source since: only their order and their IDs were verified"},
-		{r.Others, "%d messages in the target are on other subjects, and were ignored"},
+		{r.Dead, "dead: %d not in the target but among the dead letters in " + r.DeadLetters},
+		{r.Both, "both: %d in the target and among the dead letters too"},
+		{r.Waiting, "waiting: %d not in the target yet, and not verified"},
+		{r.Gone, "gone: %d that cannot be verified; as many messages have been removed from the target or the dead letters"},
+		{r.Orphans, "orphans: %d that the source has removed since; only their order and their IDs were verified"},
+		{r.Others, "others: %d messages in the target on other subjects, which were ignored"},
 	} {
 		if count.n > 0 {
 			line("note", count.text, count.n)

@@ -120,8 +120,8 @@ func (v *Verifier) Run(ctx context.Context) (*Report, error) {
 	switch {
 	case err != nil:
 		return r, err
-	case len(r.Faults) > 0:
-		return r, ErrFaults
+	case len(r.Findings) > 0:
+		return r, fmt.Errorf("%w; the first: %s", ErrFaults, r.Findings[0])
 	case r.Waiting > 0 && v.cfg.Wait > 0:
 		return r, fmt.Errorf("%w: %d after %v", ErrWaiting, r.Waiting, v.cfg.Wait)
 	}
