@@ -24,8 +24,9 @@
 // Nothing is concluded from what is not there any more:
 //
 //   - Where as many messages have been removed from the target as there are events missing,
-//     these events are not verifiable. Likewise if they may have been dead letters: as many
-//     as the stream of dead letters lost altogether, or, if that is the target, nearby. An
+//     these events are not verifiable. Likewise if they may have been dead letters: at each
+//     place as many as the stream of dead letters lost altogether, or, if that is the target,
+//     nearby. An
 //     event that is older than the target, and comes before all that is in it, may have been
 //     in an earlier stream of that name.
 //   - An event in the target whose original has been removed from the source is only checked

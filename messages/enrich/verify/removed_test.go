@@ -220,6 +220,24 @@ func TestOutsideTheFilter(t *testing.T) {
 	}
 }
 
+// TestOneSubjectForAll: if all events are on one subject of the target, only the source knows
+// their tags.
+func TestOneSubjectForAll(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, 60)
+	b.replace(48, func(m *nats.Msg) { setID("4")(m); m.Data = []byte(`{"n":48,"id":"4"}`) })
+	for _, m := range b.enriched {
+		m.Subject = "orders.ready.all"
+	}
+	b.fill()
+	cfg := b.config()
+	cfg.Enrichment.To = "orders.ready.all"
+	r := b.verify(cfg)
+	if len(r.Findings) != 1 || r.Findings[0].Kind != verify.SharedID || r.Findings[0].Source != 48 || r.Findings[0].Other != 8 {
+		t.Errorf("%+v, want the ID of event 48 to be that of event 8", r.Findings)
+	}
+}
+
 // TestReplaced: a target that was created again while it was read proves nothing.
 func TestReplaced(t *testing.T) {
 	t.Parallel()
