@@ -14,7 +14,7 @@ run: build ## Serve IDs on 127.0.0.1:4222, with a NATS server of its own, until 
 
 # Passwords are made once, and those in the environment go first. For the shell that
 # starts idworker: . nats-data/passwords
-NATS_USERS = WORKER LOADER ADMIN CALLER ORDER ENRICHER ORDERS_ADMIN SYS
+NATS_USERS = WORKER LOADER ADMIN CALLER ORDER ENRICHER ORDERS_AUDITOR ORDERS_ADMIN SYS
 
 nats: ## Run nats-server with nats.conf on 127.0.0.1:4222, its data and passwords in nats-data
 	@umask 077 && mkdir -p nats-data

@@ -109,7 +109,7 @@ func (i installation) check() error {
 }
 
 func (i installation) userAndPassword(o *nats.Options) error {
-	password, err := i.password()
+	password, err := natsconn.Password(i.PasswordFile)
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -8,6 +9,8 @@ import (
 
 	"github.com/idworker/idworker/cmd/internal/backend"
 	"github.com/idworker/idworker/cmd/internal/explain"
+	"github.com/idworker/idworker/cmd/internal/httpserver"
+	"github.com/idworker/idworker/cmd/internal/natsconn"
 )
 
 const canary = "Canary-8b20"
@@ -100,7 +103,7 @@ func TestPassword(t *testing.T) {
 			if test.file != "" {
 				i.PasswordFile = writeFile(t, test.file)
 			}
-			got, err := i.password()
+			got, err := natsconn.Password(i.PasswordFile)
 			if got != test.want || (err == nil) != (test.err == "") || err != nil && !strings.Contains(err.Error(), test.err) {
 				t.Errorf("%q, %v; want %q and %q", got, err, test.want, test.err)
 			}
@@ -124,12 +127,16 @@ func TestLoginOnTheCommandLine(t *testing.T) {
 		"get --server a:1,u:" + canary + "@b":     true,
 		"get order --server=NATS://u:%40@[::1]:1": true,
 	} {
-		err := checkCommandLine(strings.Fields(line))
+		err := natsconn.CheckCommandLine(strings.Fields(line))
 		switch {
 		case !refused && err != nil:
 			t.Errorf("%s: %v", line, err)
 		case refused:
-			isUsage(t, line, err, "--server")
+			var stderr strings.Builder
+			if code := run(t.Context(), strings.Fields(line), io.Discard, &stderr); code != explain.ExitUsage {
+				t.Errorf("%s: exit code %d", line, code)
+			}
+			isUsage(t, line, explain.Usage(err), "--server")
 		}
 	}
 }
@@ -146,7 +153,7 @@ func TestSplitAddress(t *testing.T) {
 		"":               {}, "127.0.0.1": {}, "::1:1": {}, "a:b": {}, "a:": {}, "a:0": {}, "a:-1": {}, "a:65536": {}, "a:1:2": {}, "a: 1": {},
 		"a:99999999999999999999": {},
 	} {
-		host, port, err := splitAddress("--listen", text)
+		host, port, err := httpserver.SplitAddress("--listen", text)
 		if host != want.host || port != want.port {
 			t.Errorf("%q: %q and %d", text, host, port)
 		}

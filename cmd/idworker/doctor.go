@@ -13,7 +13,6 @@ import (
 	"github.com/idworker/idworker/cmd/internal/doctor"
 	"github.com/idworker/idworker/cmd/internal/explain"
 	"github.com/idworker/idworker/cmd/internal/natsconn"
-	"github.com/idworker/idworker/internal/rights"
 )
 
 // doctorCmd checks whether a process of a role would find all that it needs. It changes
@@ -23,7 +22,7 @@ type doctorCmd struct {
 	storeFlags    `embed:""`
 	resourceFlags `embed:""`
 
-	Role         role          `help:"Whose needs to check: all (worker and loader), worker, loader, admin or enricher." default:"all" enum:"all,worker,loader,admin,enricher"`
+	Role         role          `help:"Whose needs to check: all (worker and loader), worker, loader, admin, enricher or auditor." default:"all" enum:"all,worker,loader,admin,enricher,auditor"`
 	Layout       string        `help:"Layout of snowflake IDs that workers are given." default:"default"`
 	MaxClockSkew time.Duration `help:"How far the clock may be from the server's." default:"5s"`
 }
@@ -62,7 +61,7 @@ func (d *doctorCmd) Run(ctx context.Context, out output) error {
 // doctor says what to look at for the role. The store is to be closed afterwards.
 func (d *doctorCmd) doctor(ctx context.Context, conn *nats.Conn, js jetstream.JetStream, source backend.Backend) (look *doctor.Doctor, closeStore func(), err error) {
 	part := partIDs
-	if d.Role.is(rights.Enricher) {
+	if d.Role.hasOwnStreams() {
 		part = partEnrich
 	}
 	look = &doctor.Doctor{
@@ -71,7 +70,7 @@ func (d *doctorCmd) doctor(ctx context.Context, conn *nats.Conn, js jetstream.Je
 		Resources: d.resources(d.Prefix, part, source),
 		Server:    fmt.Sprintf("%s %s, version %s", conn.ConnectedServerName(), natsconn.Redact(conn.ConnectedUrl()), conn.ConnectedServerVersion()),
 	}
-	if d.Role.is(rights.Enricher) { // its server is that of its streams, whose owner decides
+	if d.Role.hasOwnStreams() { // its server is that of its streams, whose owner decides
 		return look, func() {}, nil
 	}
 	look.Sync = func(ctx context.Context) error { return doctor.CheckSync(ctx, conn) }

@@ -13,6 +13,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/idworker/idworker/cmd/internal/explain"
+	"github.com/idworker/idworker/cmd/internal/natsconn"
 )
 
 // version is the semantic version of this source tree; see the CHANGELOG.
@@ -25,7 +26,7 @@ type cli struct {
 	Get   getCmd   `cmd:"" help:"Get IDs of a tag, or snowflake IDs."`
 	Tag   tagCmd   `cmd:"" help:"List, create, change, move and remove tags."`
 
-	Enrich enrichCmd `cmd:"" help:"Stamp the events of a stream with IDs and publish them to another."`
+	Enrich enrichCmds `cmd:"" help:"Stamp the events of a stream with IDs and publish them to another, and verify that."`
 
 	Decode  decodeCmd  `cmd:"" help:"Show the time, worker ID and sequence in snowflake IDs."`
 	Workers workersCmd `cmd:"" help:"List the worker IDs in snowflake IDs and who holds them."`
@@ -71,9 +72,12 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if exited { // --help or --version
 		return code
 	}
+	if err == nil {
+		err = natsconn.CheckCommandLine(args)
+	}
 	if err != nil {
 		err = explain.Usage(err)
-	} else if err = checkCommandLine(args); err == nil {
+	} else {
 		err = command.Run()
 	}
 	if err != nil && !errors.Is(err, context.Canceled) {

@@ -5,6 +5,7 @@ import (
 	"github.com/idworker/idworker/internal/rights"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/messages/enrich"
+	"github.com/idworker/idworker/messages/enrich/verify"
 	"github.com/idworker/idworker/worker"
 )
 
@@ -22,6 +23,10 @@ func (r role) answers() bool { return r == roleAll || r.is(rights.Worker) || r.i
 // counts reports whether the role has to do with the store.
 func (r role) counts() bool { return r == roleAll || r.is(rights.Loader) || r.is(rights.Admin) }
 
+// hasOwnStreams reports whether the role has to do with streams of events, which may be in an
+// account of their own, and not with where IDs come from.
+func (r role) hasOwnStreams() bool { return r.is(rights.Enricher) || r.is(rights.Auditor) }
+
 // needs are the rights without which a role cannot do its work.
 func (r role) needs(p messages.Prefix, source backend.Backend) rights.Rights {
 	switch one := rights.Role(r); {
@@ -29,6 +34,8 @@ func (r role) needs(p messages.Prefix, source backend.Backend) rights.Rights {
 		return rights.Join(role(rights.Worker).needs(p, source), role(rights.Loader).needs(p, source))
 	case one == rights.Enricher:
 		return enrich.Rights(p, one)
+	case one == rights.Auditor:
+		return verify.Rights(one)
 	default:
 		return rights.Join(worker.Rights(p, one), source.Rights(p, one))
 	}

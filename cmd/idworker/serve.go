@@ -16,6 +16,7 @@ import (
 	"github.com/idworker/idworker/cmd/internal/doctor"
 	"github.com/idworker/idworker/cmd/internal/embedded"
 	"github.com/idworker/idworker/cmd/internal/explain"
+	"github.com/idworker/idworker/cmd/internal/httpserver"
 	"github.com/idworker/idworker/cmd/internal/natsconn"
 	"github.com/idworker/idworker/cmd/internal/tags"
 	"github.com/idworker/idworker/snowflake/lease"
@@ -163,7 +164,7 @@ func (s *serveCmd) embed(ctx context.Context, source backend.Backend, log *zap.L
 	if s.hasLogin() {
 		log.Warn("login and TLS settings are ignored: the embedded NATS server has no logins; name your own server with --server")
 	}
-	host, port, err := splitAddress("--listen", s.Listen)
+	host, port, err := httpserver.SplitAddress("--listen", s.Listen)
 	if err != nil {
 		return nil, err
 	}

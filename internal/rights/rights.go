@@ -17,6 +17,7 @@ const (
 	Loader   Role = "loader"   // reserves segments
 	Admin    Role = "admin"    // makes streams and buckets, creates tags
 	Enricher Role = "enricher" // puts IDs on events
+	Auditor  Role = "auditor"  // verifies what enrichers did
 )
 
 // Rights are the subjects that a user publishes to and subscribes to, wildcards included. A

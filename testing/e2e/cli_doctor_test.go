@@ -21,12 +21,20 @@ func TestDoctorFindsNothingWrong(t *testing.T) {
 	}
 	net.provision()
 	net.serve("worker", "--role", "worker")
-	for _, role := range []string{"worker", "loader", "admin", "enricher"} {
-		if r := net.as(role).run(t, "doctor", "--role", role); r.code != 0 || strings.Contains(r.stdout, "warn") {
+	for _, role := range []string{"worker", "loader", "admin", "enricher", "auditor"} {
+		if r := net.as(userOf(role)).run(t, "doctor", "--role", role); r.code != 0 || strings.Contains(r.stdout, "warn") {
 			t.Errorf("%s (%d):\n%s%s", role, r.code, r.stdout, r.stderr)
 		}
 	}
 	refusedNothing(t, net)
+}
+
+// userOf is the user of nats.conf with a role.
+func userOf(role string) string {
+	if role == "auditor" {
+		return "orders-auditor"
+	}
+	return role
 }
 
 // TestDoctorNamesWhatIsWrong breaks one thing after the other.

@@ -14,7 +14,7 @@
 //	            and the embedded data folder  went back, 4, 5 the store may be away, 6 without
 //	                                          a store
 //	cluster_    three NATS servers, a leaf    1, 5 and 6 while servers fail
-//	enrich_     idworker enrich               each event arrives once, in order, with one ID
+//	enrich_     idworker enrich, and verify   each event arrives once, in order, with one ID
 //	client_     the Go and the Node.js client an outage is a delay, not an error
 //	cli_        commands, doctor, HTTP        clear errors, exit codes, documented metrics
 //	security_   logins, nats.conf, secrets    each role may do what it needs and no more;
@@ -35,6 +35,7 @@
 //	harness_order       which process gave an ID, and whether its IDs went up
 //	harness_lives       who held which snowflake worker ID, and up to what time
 //	harness_enrichment  source, target and enrichers; what arrived, and in which order
+//	harness_verify      enrich verify, beside a plain checker
 //	harness_cutter      cuts a connection at a given text
 //	harness_stats       what workers say of themselves
 //

@@ -36,6 +36,7 @@ func TestEventsArriveOnceThoughEnricherIsKilled(t *testing.T) {
 			}
 			e.start(e.ns.URL())
 			e.checkAll()
+			e.verify()
 			t.Logf("%d events", e.arrived)
 		})
 	}
@@ -135,5 +136,6 @@ func testPausedEnrichers(t *testing.T, target jetstream.StreamConfig, texts []st
 		p.stop(syscall.SIGTERM)
 	}
 	e.checkAll()
+	e.verify()
 	t.Logf("%d events", e.arrived)
 }

@@ -28,6 +28,9 @@ func TestEventsArriveOnceThroughCrashes(t *testing.T) {
 	began, restarted, killed, stopped := time.Now(), false, 0, 0
 	for last := uint64(0); last < uint64(total) && !t.Failed(); last = e.last("READY") {
 		time.Sleep(time.Duration(100+rand.IntN(500)) * time.Millisecond)
+		if rand.IntN(10) == 0 { // while enrichers are killed
+			e.verify()
+		}
 		if !restarted && last > uint64(total/2) {
 			restarted = true
 			e.ns.Restart()
@@ -51,6 +54,7 @@ func TestEventsArriveOnceThroughCrashes(t *testing.T) {
 	took := time.Since(began)
 	<-published
 	e.checkAll()
+	e.verify()
 	if !restarted {
 		t.Error("the server was not restarted")
 	}

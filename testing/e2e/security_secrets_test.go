@@ -183,7 +183,7 @@ func secretLogins(t *testing.T) map[string]secretLogin {
 
 // commands are those that connect, and that end by themselves if that fails.
 var commands = []string{"serve --data unused", "get order", "get --snowflake", "tag ls", "tag create new", "workers", "doctor", "provision",
-	"enrich --from ORDERS --to orders.ready.> --id snowflake"}
+	"enrich --from ORDERS --to orders.ready.> --id snowflake", "enrich verify --from ORDERS --to orders.ready.>"}
 
 // fails runs commands that cannot succeed. serve may wait for its database.
 func (s spy) fails(with settings, args []string, commands ...string) {

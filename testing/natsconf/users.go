@@ -11,6 +11,7 @@ import (
 	"github.com/idworker/idworker/internal/rights"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/messages/enrich"
+	"github.com/idworker/idworker/messages/enrich/verify"
 	"github.com/idworker/idworker/store/jetstream"
 	"github.com/idworker/idworker/store/ledger"
 	"github.com/idworker/idworker/worker"
@@ -50,6 +51,9 @@ func Users() []User {
 			enrich.Rights(p, rights.Enricher), mayAsk,
 			enrich.StreamRights(p, "ORDERS", "ORDERS_READY", "orders.ready.>", "orders.dead"),
 			rights.Publish("_INBOX_enricher.>"), // enrichers answer each other
+		)},
+		{"orders-auditor", "ORDERS", "_INBOX_orders-auditor", rights.Join(
+			verify.Rights(rights.Auditor), verify.StreamRights("ORDERS", "ORDERS_READY"), mayAsk,
 		)},
 		{"orders-admin", "ORDERS", "_INBOX_orders-admin", rights.Join(
 			enrich.Rights(p, rights.Admin), rights.ProvisionStream("ORDERS"), rights.ProvisionStream("ORDERS_READY"),

@@ -14,6 +14,7 @@ import (
 	"github.com/idworker/idworker/internal/agreement"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/messages/enrich"
+	"github.com/idworker/idworker/messages/enrich/verify"
 	"github.com/idworker/idworker/snowflake"
 	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/worker"
@@ -56,6 +57,7 @@ var exits = []struct {
 	{store.ErrNoTag, ExitNoTag},
 	{messages.ErrBusy, ExitTryLater},
 	{messages.ErrUnavailable, ExitTryLater},
+	{verify.ErrWaiting, ExitTryLater},
 	{nats.ErrNoResponders, ExitTryLater},
 	{nats.ErrTimeout, ExitTryLater},
 	{nats.ErrNoServers, ExitTryLater},

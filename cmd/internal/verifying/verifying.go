@@ -1,0 +1,138 @@
+// Package verifying is the command idworker enrich verify, but for how it connects.
+package verifying
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/idworker/idworker/messages/enrich"
+	"github.com/idworker/idworker/messages/enrich/verify"
+)
+
+// Flags are those of the enrichers, as far as they say what the target should be, and those of
+// the command itself.
+type Flags struct {
+	From       string `required:"" help:"Stream that events were read from." placeholder:"STREAM"`
+	Filter     string `help:"Which of its subjects, as the enrichers have it." default:">" placeholder:"SUBJECT"`
+	To         string `required:"" help:"Subject of stamped events, as the enrichers have it." placeholder:"SUBJECT"`
+	ID         string `help:"Which IDs, as the enrichers have it: with {{wildcard(n)}} in the tag, two tags may have the same numbers." placeholder:"KIND"`
+	JSON       string `name:"json" help:"Path of the ID in the JSON object, as the enrichers have it." placeholder:"KEY.KEY"`
+	JSONNumber bool   `name:"json-number" help:"The ID in the JSON object is a number."`
+	DeadLetter string `help:"Subject of dead letters, as the enrichers have it." placeholder:"SUBJECT"`
+
+	Wait   time.Duration `help:"How long to wait for events that have not arrived yet. They are counted otherwise." default:"0s" env:"-"`
+	Output string        `help:"How to print the report: text or json." default:"text" enum:"text,json" env:"-"`
+}
+
+// openTimeout bounds finding the streams.
+const openTimeout = 30 * time.Second
+
+// Run verifies, and prints what it found.
+func (f Flags) Run(ctx context.Context, js jetstream.JetStream, out io.Writer) error {
+	v, err := f.open(ctx, js)
+	if err != nil {
+		return err
+	}
+	done := make(chan struct{})
+	shown := make(chan struct{})
+	go func() {
+		defer close(shown)
+		showProgress(done, v)
+	}()
+	report, err := v.Run(ctx)
+	close(done)
+	<-shown
+	if err != nil && !errors.Is(err, verify.ErrFaults) && !errors.Is(err, verify.ErrWaiting) {
+		return err
+	}
+	if f.Output == "json" {
+		encoder := json.NewEncoder(out)
+		encoder.SetIndent("", "  ")
+		return errors.Join(err, encoder.Encode(report))
+	}
+	f.print(out, report)
+	return err
+}
+
+func (f Flags) open(ctx context.Context, js jetstream.JetStream) (*verify.Verifier, error) {
+	ctx, cancel := context.WithTimeout(ctx, openTimeout)
+	defer cancel()
+	return verify.Open(ctx, verify.Config{JetStream: js, Wait: f.Wait, Enrichment: enrich.Config{
+		From: f.From, Filter: f.Filter, To: f.To, ID: f.ID,
+		JSON: f.JSON, JSONNumber: f.JSONNumber, DeadLetter: f.DeadLetter,
+	}})
+}
+
+// print prints a report, a line for each thing that it says.
+func (f Flags) print(out io.Writer, r *verify.Report) {
+	line := func(what, format string, args ...any) {
+		fmt.Fprintf(out, "%-5s %s\n", what, fmt.Sprintf(format, args...))
+	}
+	line("point", "event %d, the last of %s at %s; nothing behind it was looked at", r.Point, r.Source, stamp(r.Began))
+	for _, finding := range r.Findings {
+		line("FAIL", "%s", finding)
+	}
+	for _, kind := range []verify.Kind{verify.Missing, verify.Doubled, verify.Order, verify.SharedID, verify.BadID, verify.Changed, verify.Foreign, verify.Unknown} {
+		if n := r.Faults[kind]; n > verify.MaxFindings {
+			line("FAIL", "%s: %d in all", kind, n)
+		}
+	}
+	if r.Faults[verify.Missing] > 0 && f.DeadLetter == "" {
+		line("note", "without --dead-letter, events that could not be stamped count as missing")
+	}
+	switch {
+	case r.Through == 0:
+		line("note", "there is no event of %s in %s that could be verified", r.Source, r.Target)
+	case len(r.Faults) == 0:
+		line("ok", "%d events of %s are in %s, each once, in order, with an ID of its own: events %d to %d, stored at %s",
+			r.Events, r.Source, r.Target, r.From, r.Through, stamp(r.Stored))
+	default:
+		line("note", "%d events were compared, from %d to %d, stored at %s", r.Events, r.From, r.Through, stamp(r.Stored))
+	}
+	for _, count := range []struct {
+		n    uint64
+		text string
+	}{
+		{r.Dead, "dead: %d not in the target but among the dead letters in " + r.DeadLetters},
+		{r.Both, "both: %d in the target and among the dead letters too"},
+		{r.Waiting, "waiting: %d not in the target yet, and not verified"},
+		{r.Gone, "gone: %d that cannot be verified; as many messages have been removed from the target or the dead letters"},
+		{r.Orphans, "orphans: %d that the source has removed since; only their order and their IDs were verified"},
+		{r.Others, "others: %d messages in the target on other subjects, which were ignored"},
+	} {
+		if count.n > 0 {
+			line("note", count.text, count.n)
+		}
+	}
+}
+
+func stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
+
+// showProgress shows how far it is once a second, on one line, until done. It does so only if
+// stderr is a terminal.
+func showProgress(done <-chan struct{}, v *verify.Verifier) {
+	info, err := os.Stderr.Stat()
+	if err != nil || info.Mode()&os.ModeCharDevice == 0 {
+		<-done
+		return
+	}
+	ticker := time.NewTicker(time.Second)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-done:
+			fmt.Fprint(os.Stderr, "\r\x1b[K")
+			return
+		case <-ticker.C:
+			passed, point := v.Progress()
+			fmt.Fprintf(os.Stderr, "\rat event %d of %d \x1b[K", passed, point)
+		}
+	}
+}

@@ -1,0 +1,28 @@
+// Package streamread reads a range of a stream's sequences: in order, in bulk, and whatever
+// the messages look like.
+//
+// # What it promises
+//
+// [Reader.Next] returns each message of the range that the stream's leader has, once, in
+// order. A sequence that it passes over has no message on a subject of the filter: it never
+// had one, or the message has been removed. That is what makes it possible to conclude
+// something from a message that is not there.
+//
+// # How
+//
+// Messages come from a pull consumer of the reader's own, which keeps no state that matters.
+// The reader speaks to it itself. The loops of the client take a message without a body for
+// one of the server if it has a header Status, which anybody can publish, and never get past
+// it. Here an event is what arrives with a reply subject of this consumer; that is what only
+// the server can set. The next event must be the consumer's next, and above the one before.
+//
+// Whenever the consumer is quiet, has ended, or delivers something else, the reader asks the
+// stream's leader for the next message by STREAM.MSG.GET. If there is none in the range, the
+// end is reached. If there is one, that is the next message, and a new consumer goes on behind
+// it. So a consumer that is lost, or on a replica that lags behind, costs time and nothing
+// else.
+//
+// A consumer takes part in the retention of streams that remove what was consumed. A stream
+// without limits retention is therefore read by such requests alone, one message after the
+// other.
+package streamread

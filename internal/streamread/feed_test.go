@@ -1,0 +1,27 @@
+package streamread
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+)
+
+// TestOnlyTheNextMessageCounts: one that was lost on the way, delivered twice, or is another
+// consumer's, is not passed over in silence.
+func TestOnlyTheNextMessageCounts(t *testing.T) {
+	for name, meta := range map[string]nats.MsgMetadata{
+		"lost one":         {Consumer: "c", Sequence: nats.SequencePair{Consumer: 5, Stream: 40}},
+		"delivered twice":  {Consumer: "c", Sequence: nats.SequencePair{Consumer: 3, Stream: 30}},
+		"another consumer": {Consumer: "d", Sequence: nats.SequencePair{Consumer: 4, Stream: 31}},
+	} {
+		f := &feed{consumer: "c", delivered: 3}
+		if _, err := f.receive(&nats.Msg{}, &meta); !errors.Is(err, errQuiet) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	f := &feed{consumer: "c", delivered: 3}
+	if msg, err := f.receive(&nats.Msg{}, &nats.MsgMetadata{Consumer: "c", Sequence: nats.SequencePair{Consumer: 4, Stream: 31}}); err != nil || msg.Sequence != 31 {
+		t.Errorf("%+v, %v", msg, err)
+	}
+}

@@ -1,0 +1,130 @@
+package streamread
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/idworker/idworker/internal/leader"
+	"github.com/idworker/idworker/internal/pause"
+	"github.com/idworker/idworker/internal/rights"
+)
+
+// Message is a message as it is stored in a stream.
+type Message = leader.Message
+
+// Reader reads messages of a stream. It is not for several goroutines.
+type Reader struct {
+	js      jetstream.JetStream
+	stream  jetstream.Stream
+	filter  string
+	next    uint64 // everything below has been returned, or is not there
+	through uint64
+
+	bulk     bool  // whether a consumer may be used
+	feed     *feed // nil if there is none at the moment
+	progress time.Time
+}
+
+const (
+	// patience is how long reading is tried again without any progress.
+	patience = 30 * time.Second
+	retry    = 200 * time.Millisecond
+)
+
+// Open reads the messages on subjects of the filter, all if it is empty, from one sequence
+// through another. What the stream's settings are is taken from its cached info. The reader
+// is to be closed.
+func Open(js jetstream.JetStream, stream jetstream.Stream, filter string, from, through uint64) *Reader {
+	if filter == "" {
+		filter = ">"
+	}
+	return &Reader{
+		js: js, stream: stream, filter: filter, next: max(from, 1), through: through,
+		bulk: stream.CachedInfo().Config.Retention == jetstream.LimitsPolicy,
+	}
+}
+
+// Extend has the reader read on, through a sequence that is not below the one so far.
+func (r *Reader) Extend(through uint64) { r.through = max(r.through, through) }
+
+// Next returns the next message, or io.EOF behind the last. Other errors mean that it is not
+// known whether there is another message. What is tried again is tried for half a minute.
+func (r *Reader) Next(ctx context.Context) (Message, error) {
+	r.progress = time.Now()
+	for {
+		msg, err := r.read(ctx)
+		switch {
+		case err == nil && msg.Sequence <= r.through:
+			r.next = msg.Sequence + 1
+			return msg, nil
+		case err == nil, errors.Is(err, jetstream.ErrMsgNotFound), errors.Is(err, io.EOF):
+			r.next = r.through + 1
+			r.Close()
+			return Message{}, io.EOF
+		case ctx.Err() != nil:
+			return Message{}, context.Cause(ctx)
+		case isFinal(err), time.Since(r.progress) > patience:
+			return Message{}, fmt.Errorf("read stream %s at sequence %d: %w", r.stream.CachedInfo().Config.Name, r.next, err)
+		}
+		pause.For(ctx, retry)
+	}
+}
+
+// isFinal reports whether an error stays if it is tried again.
+func isFinal(err error) bool {
+	var api *jetstream.APIError
+	return errors.As(err, &api) && api.Code < 500 || errors.Is(err, nats.ErrConnectionClosed)
+}
+
+// read returns the next message, from the consumer or, if that has none, from the leader.
+func (r *Reader) read(ctx context.Context) (Message, error) {
+	if r.next > r.through {
+		return Message{}, io.EOF
+	}
+	if r.bulk {
+		msg, err := r.readFeed(ctx)
+		if !errors.Is(err, errQuiet) {
+			return msg, err
+		}
+		r.Close()
+	}
+	return leader.Next(ctx, r.js, r.stream.CachedInfo().Config.Name, r.filter, r.next)
+}
+
+func (r *Reader) readFeed(ctx context.Context) (Message, error) {
+	if r.feed == nil {
+		f, err := openFeed(ctx, r.js, r.stream, r.filter, r.next)
+		if err != nil {
+			return Message{}, err
+		}
+		r.feed = f
+	}
+	msg, err := r.feed.next(ctx)
+	if err == nil && msg.Sequence < r.next {
+		err = errQuiet
+	}
+	return msg, err
+}
+
+// Close ends reading. It may be called more than once.
+func (r *Reader) Close() {
+	if r.feed != nil {
+		r.feed.close()
+		r.feed = nil
+	}
+}
+
+// Rights are those for reading a stream.
+func Rights(stream string) rights.Rights {
+	return rights.Join(
+		rights.Publish(rights.StreamInfo(stream), rights.API("CONSUMER.CREATE."+stream+".>"),
+			rights.API("CONSUMER.MSG.NEXT."+stream+".>"), rights.API("CONSUMER.DELETE."+stream+".>")),
+		rights.ReadLeader(stream),
+	)
+}

@@ -1,0 +1,377 @@
+package streamread_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/goleak"
+
+	"github.com/idworker/idworker/internal/streamread"
+	"github.com/idworker/idworker/testing/natstest"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m,
+		// An embedded server of a test leaves these behind.
+		goleak.IgnoreAnyFunction("github.com/nats-io/nats-server/v2/server.(*ocspHandler).run"),
+		goleak.IgnoreAnyFunction("github.com/nats-io/nats-server/v2/server.init.0.func1"),
+	)
+}
+
+type bed struct {
+	*testing.T
+	server *natstest.Server
+	js     jetstream.JetStream
+	stream jetstream.Stream
+}
+
+func newBed(t *testing.T, opts ...func(*server.Options)) *bed {
+	t.Helper()
+	srv := natstest.Start(t, opts...)
+	js, err := jetstream.New(srv.Connect(t), jetstream.WithPublishAsyncMaxPending(100_000))
+	if err != nil {
+		t.Fatal(err)
+	}
+	stream, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "S", Subjects: []string{"s.>"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &bed{t, srv, js, stream}
+}
+
+func (b *bed) publish(all ...*nats.Msg) {
+	b.Helper()
+	for _, m := range all {
+		if _, err := b.js.PublishMsgAsync(m); err != nil {
+			b.Fatal(err)
+		}
+	}
+	<-b.js.PublishAsyncComplete()
+}
+
+// numbered publishes n messages.
+func (b *bed) numbered(n int) {
+	for i := range n {
+		b.publishAsync(&nats.Msg{Subject: fmt.Sprintf("s.%d", (i+1)%10), Data: fmt.Append(nil, i+1)})
+	}
+	<-b.js.PublishAsyncComplete()
+}
+
+func (b *bed) publishAsync(m *nats.Msg) {
+	b.Helper()
+	if _, err := b.js.PublishMsgAsync(m); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// read reads to the end and calls f with each message.
+func (b *bed) read(r *streamread.Reader, f func(streamread.Message)) (n int) {
+	b.Helper()
+	ctx, cancel := context.WithTimeout(b.Context(), time.Minute)
+	defer cancel()
+	for {
+		msg, err := r.Next(ctx)
+		if errors.Is(err, io.EOF) {
+			return n
+		}
+		if err != nil {
+			b.Fatalf("after %d messages: %v", n, err)
+		}
+		n++
+		f(msg)
+	}
+}
+
+// sequences reads a range and returns the sequences.
+func (b *bed) sequences(filter string, from, through uint64) (all []uint64) {
+	b.Helper()
+	r := streamread.Open(b.js, b.stream, filter, from, through)
+	defer r.Close()
+	b.read(r, func(m streamread.Message) { all = append(all, m.Sequence) })
+	return all
+}
+
+// TestRange: a reader returns what is in its range, and ends there, whether or not there is
+// anything.
+func TestRange(t *testing.T) {
+	b := newBed(t)
+	if got := b.sequences("", 1, 0); got != nil {
+		t.Errorf("empty stream: %v", got)
+	}
+	b.numbered(30)
+	for _, seq := range []uint64{1, 2, 3, 15, 28, 30} {
+		if err := b.stream.DeleteMsg(t.Context(), seq); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct {
+		filter        string
+		from, through uint64
+		want          []uint64
+	}{
+		{"", 1, 6, []uint64{4, 5, 6}},
+		{"", 13, 17, []uint64{13, 14, 16, 17}},
+		{"", 27, 30, []uint64{27, 29}},
+		{"", 30, 30, nil},
+		{"", 15, 15, nil},
+		{"", 29, 100, []uint64{29}},
+		{"s.4", 1, 30, []uint64{4, 14, 24}},
+		{"s.4", 5, 23, []uint64{14}},
+		{"s.none", 1, 30, nil},
+		{"s.*", 4, 5, []uint64{4, 5}},
+	} {
+		began := time.Now()
+		if got := b.sequences(c.filter, c.from, c.through); !slices.Equal(got, c.want) {
+			t.Errorf("%q %d..%d: %v, want %v", c.filter, c.from, c.through, got, c.want)
+		}
+		t.Logf("%+v took %v", c, time.Since(began))
+	}
+}
+
+// TestExtend: a reader that is at its end goes on where it was.
+func TestExtend(t *testing.T) {
+	b := newBed(t)
+	b.numbered(10)
+	r := streamread.Open(b.js, b.stream, "", 1, 5)
+	defer r.Close()
+	var all []uint64
+	note := func(m streamread.Message) { all = append(all, m.Sequence) }
+	b.read(r, note)
+	r.Extend(7)
+	b.read(r, note)
+	b.numbered(5)
+	r.Extend(15)
+	b.read(r, note)
+	for i, seq := range all {
+		if seq != uint64(i)+1 {
+			t.Fatalf("%v", all)
+		}
+	}
+	if len(all) != 15 {
+		t.Errorf("%v", all)
+	}
+}
+
+// hostileHeaders are those that a client could take for the server's.
+func hostileHeaders() (all []nats.Header) {
+	for _, status := range []string{"100", "200", "204", "400", "404", "408", "409", "423", "503", "x", ""} {
+		for _, description := range []string{"", "Idle Heartbeat", "No Messages", "Message Size Exceeds MaxBytes", "Consumer Deleted", "Leadership Change", "Batch Completed", "EOB"} {
+			h := nats.Header{"Status": {status}, "Nats-Pending-Messages": {"1000"}, "Nats-Pending-Bytes": {"5"}}
+			if description != "" {
+				h["Description"] = []string{description}
+			}
+			all = append(all, h)
+		}
+	}
+	return append(all, nats.Header{"Nats-Stream": {"X"}, "Nats-Sequence": {"7"}, "Nats-Num-Pending": {"0"}},
+		nats.Header{"Nats-Consumer-Stalled": {"$JS.FC.x"}}, nats.Header{"Nats-Last-Consumer": {"1"}})
+}
+
+// TestAnyMessage: whatever the headers of a message are, and if it has no body, it is read,
+// and so is what follows. With limits retention and without.
+func TestAnyMessage(t *testing.T) {
+	for name, retention := range map[string]jetstream.RetentionPolicy{"limits": jetstream.LimitsPolicy, "work queue": jetstream.WorkQueuePolicy} {
+		t.Run(name, func(t *testing.T) {
+			b := newBed(t)
+			stream, err := b.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "H", Subjects: []string{"h.>"}, Retention: retention})
+			if err != nil {
+				t.Fatal(err)
+			}
+			b.stream = stream
+			headers := hostileHeaders()
+			for i, h := range headers {
+				b.publishAsync(&nats.Msg{Subject: fmt.Sprintf("h.%d", i+1), Header: h})
+			}
+			<-b.js.PublishAsyncComplete()
+			n := len(headers)
+			// Headers that cannot be decoded, and an inlined status.
+			for _, raw := range []string{"NATS/1.0\r\nNo colon\r\n\r\n", "NATS/1.0 503\r\n\r\n", "NATS/1.0 100 Idle Heartbeat\r\nA: b\r\n\r\n"} {
+				n++
+				publishRaw(t, b.server.URL(), fmt.Sprintf("h.%d", n), raw)
+			}
+			natstest.Eventually(t, 10*time.Second, fmt.Sprintf("%d messages in the stream", n), func() bool {
+				info, err := stream.Info(t.Context())
+				return err == nil && info.State.LastSeq == uint64(n)
+			})
+			r := streamread.Open(b.js, stream, "", 1, uint64(n))
+			defer r.Close()
+			next, malformed, asked := uint64(0), 0, b.countLeader("H")
+			b.read(r, func(m streamread.Message) {
+				if next++; m.Sequence != next || m.Subject != fmt.Sprintf("h.%d", next) || len(m.Data) > 0 {
+					t.Fatalf("%+v, want message %d", m, next)
+				}
+				if m.Malformed {
+					malformed++
+				} else if i := int(next) - 1; i < len(headers) && m.Header.Get("Status") != headers[i].Get("Status") {
+					t.Errorf("message %d has the headers %v, want %v", next, m.Header, headers[i])
+				}
+			})
+			if next != uint64(n) || malformed != 1 {
+				t.Errorf("%d messages, want %d; %d malformed, want 1", next, n, malformed)
+			}
+			if n := asked(); n > 0 && retention == jetstream.LimitsPolicy {
+				t.Errorf("%d messages were fetched from the leader: the consumer's were not recognized", n)
+			}
+		})
+	}
+}
+
+// countLeader counts requests to the leader from now on.
+func (b *bed) countLeader(stream string) (asked func() int) {
+	b.Helper()
+	conn := b.server.Connect(b)
+	sub, err := conn.SubscribeSync("$JS.API.STREAM.MSG.GET." + stream)
+	if err != nil {
+		b.Fatal(err)
+	}
+	asked = func() int {
+		b.Helper()
+		if err := conn.Flush(); err != nil {
+			b.Fatal(err)
+		}
+		n, _, err := sub.Pending()
+		if err != nil {
+			b.Fatal(err)
+		}
+		return n
+	}
+	asked()
+	return asked
+}
+
+// publishRaw publishes a message with the header as it is, and without a body.
+func publishRaw(t *testing.T, url, subject, header string) {
+	t.Helper()
+	conn, err := net.Dial("tcp", strings.TrimPrefix(url, "nats://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	_, err = fmt.Fprintf(conn, "CONNECT {\"verbose\":false,\"headers\":true}\r\nHPUB %s %d %d\r\n%s\r\nPING\r\n", subject, len(header), len(header), header)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []byte
+	for !strings.Contains(string(all), "PONG") {
+		buf := make([]byte, 4096)
+		n, err := conn.Read(buf)
+		if err != nil {
+			t.Fatalf("%s: %v", all, err)
+		}
+		all = append(all, buf[:n]...)
+	}
+	if strings.Contains(string(all), "-ERR") {
+		t.Fatalf("%s", all)
+	}
+}
+
+// TestLargeMessages: a message may be larger than what is asked for at once.
+func TestLargeMessages(t *testing.T) {
+	b := newBed(t, func(o *server.Options) { o.MaxPayload = 8 << 20 })
+	for i := range 12 {
+		b.publish(&nats.Msg{Subject: "s.x", Data: make([]byte, []int{3 << 20, 10, 1 << 20, 5 << 20}[i%4])})
+	}
+	asked := b.countLeader("S")
+	if got := b.sequences("", 1, 12); len(got) != 12 {
+		t.Errorf("%v", got)
+	}
+	if n := asked(); n > 0 {
+		t.Errorf("%d messages were fetched from the leader, after a pause", n)
+	}
+}
+
+// TestConsumerLost: the consumer is deleted, and the server is restarted, while the stream is
+// read.
+func TestConsumerLost(t *testing.T) {
+	const n = 6_000
+	for name, c := range map[string]struct {
+		at   map[uint64]bool
+		lose func(b *bed)
+	}{
+		"deleted": {map[uint64]bool{1: true, 1500: true, 2999: true, 5_990: true}, func(b *bed) {
+			for name := range b.stream.ConsumerNames(b.Context()).Name() {
+				if err := b.stream.DeleteConsumer(b.Context(), name); err != nil {
+					b.Error(err)
+				}
+			}
+		}},
+		"server restarted": {map[uint64]bool{3000: true}, func(b *bed) { b.server.Restart() }},
+		"messages removed": {map[uint64]bool{3000: true}, func(b *bed) {
+			if err := b.stream.DeleteMsg(b.Context(), n); err != nil {
+				b.Error(err)
+			}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBed(t)
+			b.numbered(n)
+			r := streamread.Open(b.js, b.stream, "", 1, n)
+			defer r.Close()
+			next := uint64(0)
+			b.read(r, func(m streamread.Message) {
+				if next++; m.Sequence != next || string(m.Data) != fmt.Sprint(next) {
+					t.Fatalf("%d %s, want %d", m.Sequence, m.Data, next)
+				}
+				if c.at[next] {
+					c.lose(b)
+				}
+			})
+			if next < n-1 {
+				t.Errorf("%d messages", next)
+			}
+		})
+	}
+}
+
+// TestNothingIsLeft: a reader that is closed leaves no consumer.
+func TestNothingIsLeft(t *testing.T) {
+	b := newBed(t)
+	b.numbered(5000)
+	r := streamread.Open(b.js, b.stream, "", 1, 5000)
+	for range 10 {
+		if _, err := r.Next(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.Close()
+	b.sequences("", 1, 5000)
+	if info, err := b.stream.Info(t.Context()); err != nil || info.State.Consumers != 0 {
+		t.Errorf("%+v, %v: want no consumers", info, err)
+	}
+}
+
+// TestStreamDeleted: the error says so, at once.
+func TestStreamDeleted(t *testing.T) {
+	b := newBed(t)
+	b.numbered(5000)
+	r := streamread.Open(b.js, b.stream, "", 1, 5000)
+	defer r.Close()
+	if _, err := r.Next(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.js.DeleteStream(t.Context(), "S"); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	for {
+		_, err := r.Next(t.Context())
+		if err == nil {
+			continue
+		}
+		if errors.Is(err, io.EOF) || time.Since(began) > 10*time.Second {
+			t.Errorf("after %v: %v", time.Since(began), err)
+		}
+		return
+	}
+}

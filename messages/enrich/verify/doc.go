@@ -1,0 +1,58 @@
+// Package verify proves, from the two streams of an enrichment alone, that enriching did what
+// it promises. It shares no code with package enrich that reads, stamps or publishes events,
+// and does not look at the record.
+//
+// # What is proved
+//
+// At its start [Verifier.Run] fixes a point: the source's last sequence. Of each event of the
+// source under the filter, up to the last that has arrived, it proves:
+//
+//   - It is in the target once, or among the dead letters.
+//   - It comes behind all events that come before it in the source.
+//   - It has one ID, a number from 1 to 2^63-1: the one that it came with, if it had one, and
+//     at the JSON path the same one as in the header.
+//   - No other event in the target has that ID, among those of the same tag.
+//   - Its subject, its body and its own headers are those of the source's event.
+//
+// And of each message in the target, on subjects that events go to, that it is an event of
+// this source. Messages on other subjects are counted and otherwise ignored.
+//
+// What breaks one of these is a [Finding]. A finding is a fact, not a suspicion.
+//
+// # What is not
+//
+// Nothing is concluded from what is not there any more:
+//
+//   - Where as many messages have been removed from the target as there are events missing,
+//     these events are not verifiable. Likewise if they may have been dead letters: at each
+//     place as many as the stream of dead letters lost altogether, or, if that is the target,
+//     nearby. An
+//     event that is older than the target, and comes before all that is in it, may have been
+//     in an earlier stream of that name.
+//   - An event in the target whose original has been removed from the source is only checked
+//     for its order and its ID.
+//   - Events behind the last that arrived are waiting. [Config.Wait] waits for them.
+//
+// A header Ids-Id that was changed to a number that no other event has cannot be noticed
+// without a JSON path. Who changes both, or the originals, deceives any verifier.
+//
+// # How
+//
+// Order makes it a merge: both streams are read once, side by side, by package streamread. The
+// target is read through its last sequence as it was at the start, and the dead letters after
+// that was fixed, because a dead letter is published before the batch that passes its event.
+// So enrichers may run meanwhile. An event that comes too late, behind a later one, was counted
+// as missing before, and is then taken out of the missing ones; if it was not missing, it is
+// there twice.
+//
+// IDs are remembered as ranges: consecutive IDs of a tag, as batches have them, are one. At the
+// end, ranges that overlap are IDs that two events share. To name the other one of two events,
+// the target is read a second time.
+//
+// # Memory
+//
+// At least 24 bytes for each range of IDs of one tag, which is at worst one ID; 8 bytes for
+// each dead letter; 24 bytes for each run of missing or not verifiable events. Slices grow by
+// up to a quarter beyond that. A million events with IDs from one tag take a few KB, and with
+// random IDs that they came with 32 MB. A tag takes about 100 bytes more.
+package verify

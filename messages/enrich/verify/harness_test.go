@@ -1,0 +1,176 @@
+package verify_test
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/goleak"
+
+	"github.com/idworker/idworker/messages/enrich"
+	"github.com/idworker/idworker/messages/enrich/verify"
+	"github.com/idworker/idworker/testing/enriched"
+	"github.com/idworker/idworker/testing/natstest"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m,
+		// An embedded server of a test leaves these behind.
+		goleak.IgnoreAnyFunction("github.com/nats-io/nats-server/v2/server.(*ocspHandler).run"),
+		goleak.IgnoreAnyFunction("github.com/nats-io/nats-server/v2/server.init.0.func1"),
+	)
+}
+
+// bed is a server with a source of some events, and what an enricher would make of them.
+type bed struct {
+	*testing.T
+	js       jetstream.JetStream
+	events   int
+	source   []*nats.Msg // event n is at n-1
+	enriched []*nats.Msg // as they should be in the target
+	dead     []*nats.Msg // as they should be in the stream of dead letters
+
+	retention jetstream.RetentionPolicy // of the target
+}
+
+// Every twentieth event cannot be stamped, and event 30 comes with an ID.
+const (
+	deadEvery = 20
+	keptEvent = 30
+	keptID    = "777777"
+)
+
+func isDead(n int) bool { return n%deadEvery == 0 }
+
+func newBed(t *testing.T, events int, opts ...func(*server.Options)) *bed {
+	t.Helper()
+	js, err := jetstream.New(natstest.Start(t, opts...).Connect(t), jetstream.WithPublishAsyncMaxPending(200_000))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &bed{T: t, js: js, events: events}
+	b.stream(jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"orders.raw.>", "orders.test"}})
+	counters := map[string]int{}
+	for n := 1; n <= events; n++ {
+		b.addEvent(n, counters)
+	}
+	return b
+}
+
+// addEvent makes an event, and what becomes of it. Two tags have the same numbers.
+func (b *bed) addEvent(n int, counters map[string]int) {
+	country := []string{"de", "fr"}[n%2]
+	e := &nats.Msg{Subject: fmt.Sprintf("orders.raw.%s.%d", country, n), Data: fmt.Appendf(nil, `{"n":%d}`, n), Header: nats.Header{"Trace": {strconv.Itoa(n)}}}
+	out := nats.Header{"Trace": e.Header["Trace"], enrich.HeaderSource: {fmt.Sprintf("ORDERS %d", n)}}
+	switch {
+	case isDead(n):
+		e.Data = []byte(`{"n":`)
+		out[enrich.HeaderError] = []string{"not JSON"}
+		b.dead = append(b.dead, &nats.Msg{Subject: "orders.dead", Header: out, Data: e.Data})
+	case n == keptEvent:
+		e.Header[enrich.HeaderID] = []string{keptID}
+		out[enrich.HeaderID] = []string{keptID}
+		b.enriched = append(b.enriched, &nats.Msg{Subject: strings.Replace(e.Subject, "raw", "ready", 1), Header: out, Data: e.Data})
+	default:
+		counters[country]++
+		out[enrich.HeaderID] = []string{strconv.Itoa(counters[country])}
+		b.enriched = append(b.enriched, &nats.Msg{Subject: strings.Replace(e.Subject, "raw", "ready", 1), Header: out, Data: fmt.Appendf(nil, `{"n":%d,"id":"%d"}`, n, counters[country])})
+	}
+	b.source = append(b.source, e)
+}
+
+func readyConfig(b *bed) jetstream.StreamConfig {
+	return jetstream.StreamConfig{Name: "READY", Subjects: []string{"orders.ready.>", "other"}, Retention: b.retention}
+}
+
+// fill creates target and dead letters, and publishes everything.
+func (b *bed) fill() {
+	b.Helper()
+	b.stream(readyConfig(b))
+	b.stream(jetstream.StreamConfig{Name: "DEAD", Subjects: []string{"orders.dead"}})
+	for _, all := range [][]*nats.Msg{b.source, b.dead, b.enriched} {
+		b.publish(all...)
+	}
+}
+
+func (b *bed) publish(all ...*nats.Msg) {
+	b.Helper()
+	for _, m := range all {
+		if _, err := b.js.PublishMsgAsync(m); err != nil {
+			b.Fatal(err)
+		}
+	}
+	select {
+	case <-b.js.PublishAsyncComplete():
+	case <-time.After(time.Minute):
+		b.Fatal("messages are not acknowledged")
+	}
+}
+
+func (b *bed) stream(cfg jetstream.StreamConfig) jetstream.Stream {
+	b.Helper()
+	s, err := b.js.CreateOrUpdateStream(b.Context(), cfg)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return s
+}
+
+func (b *bed) open(name string) jetstream.Stream {
+	b.Helper()
+	s, err := b.js.Stream(b.Context(), name)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return s
+}
+
+func (b *bed) config() verify.Config {
+	return verify.Config{JetStream: b.js, Enrichment: enrich.Config{
+		From: "ORDERS", Filter: "orders.raw.*.*", To: "orders.ready.*.*", ID: "segment:order.{{wildcard(1)}}", JSON: "id", DeadLetter: "orders.dead",
+	}}
+}
+
+// verify runs it, and fails the test on errors other than faults.
+func (b *bed) verify(cfg verify.Config) *verify.Report {
+	b.Helper()
+	v, err := verify.Open(b.Context(), cfg)
+	if err != nil {
+		b.Fatal(err)
+	}
+	r, err := v.Run(b.Context())
+	if err != nil && !errors.Is(err, verify.ErrFaults) {
+		b.Fatal(err)
+	}
+	if (err != nil) != (len(r.Faults) > 0) {
+		b.Errorf("error %v with the faults %v", err, r.Faults)
+	}
+	for _, f := range r.Findings {
+		b.Log(f)
+	}
+	return r
+}
+
+// expectClean fails the test unless nothing is wrong, and so many events were compared.
+func (b *bed) expectClean(r *verify.Report, events int) {
+	b.Helper()
+	if len(r.Findings) > 0 || len(r.Faults) > 0 || r.Events != uint64(events) {
+		b.Errorf("%+v, want %d events and no findings", r, events)
+	}
+}
+
+// brute is what the plain checker finds.
+func (b *bed) brute() (problems []enriched.Problem, events, waiting int) {
+	b.Helper()
+	return enriched.Enrichment{
+		JetStream: b.js, From: "ORDERS", Filter: "orders.raw.>", To: "READY", DeadLetters: "DEAD", JSON: "id",
+		Subject: func(s string) string { return strings.Replace(s, "raw", "ready", 1) },
+		Tag:     func(s string) string { return strings.Split(s, ".")[2] },
+	}.Problems(b)
+}

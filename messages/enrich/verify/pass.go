@@ -1,0 +1,106 @@
+package verify
+
+import (
+	"context"
+	"errors"
+	"io"
+
+	"github.com/idworker/idworker/internal/streamread"
+)
+
+// next returns the event of the source that is to be passed next, or nil at the point.
+func (w *walk) next(ctx context.Context) (*streamread.Message, error) {
+	if w.ahead != nil {
+		return w.ahead, nil
+	}
+	msg, err := w.source.Next(ctx)
+	if errors.Is(err, io.EOF) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	w.ahead = &msg
+	return w.ahead, nil
+}
+
+// passTo passes the events of the source before one that is in the target: they should have
+// been there before.
+func (w *walk) passTo(ctx context.Context, a arrival) error {
+	var hole spans
+	for {
+		e, err := w.next(ctx)
+		if err != nil {
+			return err
+		}
+		if e == nil || e.Sequence >= a.origin {
+			break
+		}
+		switch {
+		case w.letters.has(e.Sequence):
+			w.report.Dead++
+			w.account(*e)
+		case w.at == 0 && e.Time.Before(w.targetCreated):
+			w.gone.add(e.Sequence, a.Sequence)
+		default:
+			hole.add(e.Sequence, a.Sequence)
+		}
+		w.ahead = nil
+	}
+	switch n := hole.count(); {
+	case n == 0:
+	case n <= w.removed():
+		w.gone = append(w.gone, hole...)
+	default:
+		w.missing = append(w.missing, hole...)
+	}
+	return nil
+}
+
+// removed is how many messages that are gone may have been events before the present one in
+// the target, or dead letters of such events.
+func (w *walk) removed() uint64 {
+	switch {
+	case w.v.dead == nil:
+		return w.gaps.since
+	case w.report.DeadLetters == w.report.Target:
+		return max(w.gaps.since, w.gaps.lately())
+	}
+	return w.gaps.since + w.letters.removed
+}
+
+// passDead passes the dead letters behind the last event in the target.
+func (w *walk) passDead(ctx context.Context) error {
+	for {
+		e, err := w.next(ctx)
+		if err != nil || e == nil || !w.letters.has(e.Sequence) {
+			return err
+		}
+		w.report.Dead++
+		w.account(*e)
+		w.ahead = nil
+	}
+}
+
+// countWaiting counts the events behind the last one that has arrived. If the end of the
+// target has been removed, some may have been there.
+func (w *walk) countWaiting(ctx context.Context) error {
+	w.gaps.pass(w.end + 1)
+	removed := w.removed()
+	for {
+		e, err := w.next(ctx)
+		if err != nil || e == nil {
+			return err
+		}
+		switch {
+		case w.letters.has(e.Sequence):
+			w.report.Dead++
+		case removed > 0:
+			removed--
+			w.gone.add(e.Sequence, w.end+1)
+		default:
+			w.report.Waiting++
+		}
+		w.ahead = nil
+	}
+}

@@ -1,0 +1,129 @@
+package verify
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/idworker/idworker/internal/leader"
+	"github.com/idworker/idworker/internal/streamread"
+)
+
+// receive takes the next message of the target.
+func (w *walk) receive(ctx context.Context, msg streamread.Message) error {
+	if _, isLetter := w.letters.origin(msg); isLetter {
+		return nil
+	}
+	takes := !w.v.checker.subjects || w.v.checker.template.takes(msg.Subject)
+	seq, ok := origin(w.v.enrichment.From, msg.Header)
+	switch {
+	case !takes:
+		w.report.Others++
+		return nil
+	case !ok:
+		w.report.add(newArrival(msg, 0).finding(Foreign, "no enricher of this source put it there"))
+		return nil
+	}
+	return w.receiveEvent(ctx, newArrival(msg, seq))
+}
+
+// receiveEvent takes the next event of the target.
+func (w *walk) receiveEvent(ctx context.Context, a arrival) error {
+	if a.origin > w.report.Point {
+		return w.receiveLater(ctx, a)
+	}
+	f, wrong := w.v.checker.checkID(a)
+	if wrong {
+		w.report.add(f)
+	}
+	if a.origin <= w.at {
+		w.receiveLate(a)
+		return nil
+	}
+	if err := w.passTo(ctx, a); err != nil {
+		return err
+	}
+	w.at, w.gaps.since = a.origin, 0
+	w.v.passed.Store(w.at)
+	if w.ahead == nil || w.ahead.Sequence != a.origin {
+		return w.receiveOrphan(ctx, a)
+	}
+	original := *w.ahead
+	w.ahead = nil
+	w.report.Events++
+	w.account(original)
+	if w.letters.has(a.origin) {
+		w.report.Both++
+	}
+	if a.id != 0 {
+		w.ids.add(w.v.checker.template.tagFor(original.Subject), a.id)
+		if f, wrong := w.v.checker.compare(original, a); wrong {
+			w.report.add(f)
+		}
+	}
+	return nil
+}
+
+// account notes that an event of the source is where it should be.
+func (w *walk) account(original streamread.Message) {
+	if w.report.From == 0 {
+		w.report.From = original.Sequence
+	}
+	w.report.Through, w.report.Stored = original.Sequence, original.Time
+}
+
+// receiveLater takes an event that followed the point in the source. If the source does not
+// reach as far, it never had the event.
+func (w *walk) receiveLater(ctx context.Context, a arrival) error {
+	info := w.v.source.CachedInfo()
+	if a.origin > info.State.LastSeq {
+		var err error
+		if info, err = w.v.source.Info(ctx); err != nil {
+			return fmt.Errorf("source stream: %w", err)
+		}
+	}
+	if last := info.State.LastSeq; a.origin > last {
+		w.report.add(a.finding(Unknown, "the source ends at %d", last))
+	}
+	return w.passTo(ctx, a)
+}
+
+// receiveLate takes an event that is not behind the latest one in order.
+func (w *walk) receiveLate(a arrival) {
+	if tag, ok := w.v.checker.template.tagOf(a.Subject); ok && a.id != 0 {
+		w.ids.add(tag, a.id)
+	}
+	if w.missing.remove(a.origin) || w.gone.remove(a.origin) {
+		w.report.Events++
+		w.report.add(a.finding(Order, "event %d comes before it", w.at))
+		return
+	}
+	w.report.add(a.finding(Doubled, "it is there a second time"))
+}
+
+// looksAtMost is how many events without an original are looked for one by one.
+const looksAtMost = 1000
+
+// receiveOrphan takes an event whose original the source does not have under the filter.
+func (w *walk) receiveOrphan(ctx context.Context, a arrival) error {
+	w.report.Orphans++
+	if tag, ok := w.v.checker.template.tagOf(a.Subject); ok && a.id != 0 {
+		w.ids.add(tag, a.id)
+	}
+	if a.origin < w.v.source.CachedInfo().State.FirstSeq || w.looks == looksAtMost {
+		return nil
+	}
+	w.looks++
+	msg, err := leader.At(ctx, w.js, w.v.enrichment.From, a.origin)
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	w.report.Orphans--
+	w.report.add(a.finding(Foreign, "event %d of the source is on %q, which the filter does not match", a.origin, msg.Subject))
+	return nil
+}

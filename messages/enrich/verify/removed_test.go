@@ -1,0 +1,297 @@
+package verify_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/idworker/idworker/messages/enrich"
+	"github.com/idworker/idworker/messages/enrich/verify"
+	"github.com/idworker/idworker/testing/natstest"
+)
+
+// drop leaves an event out of the target.
+func (b *bed) drop(event int) {
+	b.Helper()
+	i := b.at(event)
+	b.enriched = append(b.enriched[:i:i], b.enriched[i+1:]...)
+}
+
+func (b *bed) delete(stream string, sequences ...uint64) {
+	b.Helper()
+	s := b.open(stream)
+	for _, seq := range sequences {
+		if err := s.DeleteMsg(b.Context(), seq); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// purge removes what is below a sequence.
+func (b *bed) purge(stream string, below uint64) {
+	b.Helper()
+	if err := b.open(stream).Purge(b.Context(), jetstream.WithPurgeSequence(below)); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// TestRemovedIsNotMissing: what a stream has removed proves nothing. What is missing beyond
+// that is missing.
+func TestRemovedIsNotMissing(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		before  func(b *bed) // publishing
+		after   func(b *bed)
+		events  uint64
+		gone    uint64
+		orphans uint64
+		missing uint64
+	}{
+		{name: "target consumed", after: func(b *bed) { b.purge("READY", 11) }, events: 47, gone: 10},
+		{name: "target consumed, event dropped behind", before: func(b *bed) { b.drop(33) }, after: func(b *bed) { b.purge("READY", 11) }, events: 46, gone: 10, missing: 1},
+		{name: "single message removed", after: func(b *bed) { b.delete("READY", 8) }, events: 56, gone: 1},
+		{name: "message removed beside a dropped event", before: func(b *bed) { b.drop(9) }, after: func(b *bed) { b.delete("READY", 8) }, events: 55, missing: 2},
+		{name: "target consumed wholly", after: func(b *bed) { b.purge("READY", 58) }, gone: 57},
+		{name: "end of the target removed", after: func(b *bed) { b.delete("READY", 56, 57) }, events: 55, gone: 2},
+		{name: "source removed", after: func(b *bed) { b.purge("ORDERS", 11) }, events: 47, orphans: 10},
+		{name: "events removed from the source", after: func(b *bed) { b.delete("ORDERS", 8, 9, 20, 60) }, events: 55, orphans: 2},
+		{name: "dead letters removed", after: func(b *bed) { b.delete("DEAD", 1) }, events: 57, gone: 1},
+		{name: "dead letters consumed, events dropped", before: func(b *bed) { b.drop(33); b.drop(34) }, after: func(b *bed) { b.purge("DEAD", 2) }, events: 55, gone: 1, missing: 2},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			b := newBed(t, 60)
+			b.stream(readyConfig(b))
+			if c.before != nil {
+				c.before(b)
+			}
+			b.fill()
+			c.after(b)
+			r := b.verify(b.config())
+			if r.Events != c.events || r.Gone != c.gone || r.Orphans != c.orphans || r.Faults[verify.Missing] != c.missing || len(r.Faults) > int(min(c.missing, 1)) {
+				t.Errorf("%+v, want %+v", r, c)
+			}
+		})
+	}
+}
+
+// TestDeadLettersInTarget: they may be in the target too. One that was removed there is before
+// the batch of the event that follows, not beside it.
+func TestDeadLettersInTarget(t *testing.T) {
+	for name, c := range map[string]struct {
+		remove  []uint64
+		missing uint64
+		gone    uint64
+	}{
+		"all there":   {},
+		"one removed": {remove: []uint64{1}, gone: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBed(t, 60)
+			b.stream(jetstream.StreamConfig{Name: "READY", Subjects: []string{"orders.ready.>", "orders.dead"}})
+			b.publish(b.source...)
+			b.publish(b.dead...) // as one batch would have them: before all its events
+			b.publish(b.enriched...)
+			b.delete("READY", c.remove...)
+			r := b.verify(b.config())
+			if b.expectClean(r, 57); r.Gone != c.gone || r.Dead != 3-c.gone {
+				t.Errorf("%+v", r)
+			}
+		})
+	}
+}
+
+// TestOlderThanTarget: events that are older than the target may have been in the stream that
+// it replaced.
+func TestOlderThanTarget(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, 60)
+	b.publish(b.source...)
+	b.enriched = b.enriched[10:]
+	b.source = nil
+	b.fill()
+	r := b.verify(b.config())
+	if b.expectClean(r, 47); r.Gone != 10 {
+		t.Errorf("%+v", r)
+	}
+}
+
+// TestConsumedTargets: streams that remove what was consumed are read without taking part in
+// that.
+func TestConsumedTargets(t *testing.T) {
+	for name, policy := range map[string]jetstream.RetentionPolicy{"work queue": jetstream.WorkQueuePolicy, "interest": jetstream.InterestPolicy} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBed(t, 60)
+			b.retention = policy
+			c, err := b.stream(readyConfig(b)).CreateConsumer(t.Context(), jetstream.ConsumerConfig{Durable: "reader", AckPolicy: jetstream.AckExplicitPolicy})
+			if err != nil {
+				t.Fatal(err)
+			}
+			b.fill()
+			messages, err := c.Fetch(10)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for msg := range messages.Messages() {
+				if err := msg.DoubleAck(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			r := b.verify(b.config())
+			if b.expectClean(r, 47); r.Gone != 10 {
+				t.Errorf("%+v", r)
+			}
+			info, err := b.open("READY").Info(t.Context())
+			if err != nil || info.State.Msgs != 47 || info.State.Consumers != 1 {
+				t.Errorf("%+v, %v: want 47 messages and 1 consumer", info, err)
+			}
+		})
+	}
+}
+
+// TestWaiting: events that have not arrived yet are counted, or waited for.
+func TestWaiting(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, 60)
+	late := b.enriched[40:]
+	b.enriched = b.enriched[:40]
+	b.fill()
+	if r := b.verify(b.config()); r.Waiting != 17 || r.Through != 42 || r.Point != 60 {
+		t.Errorf("%+v, want 17 events to be waiting behind 42", r)
+	}
+	cfg := b.config()
+	cfg.Wait = 300 * time.Millisecond
+	v, err := verify.Open(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r, err := v.Run(t.Context()); !errors.Is(err, verify.ErrWaiting) || r.Waiting != 17 {
+		t.Errorf("%+v, %v; want 17 events to be waiting", r, err)
+	}
+	go func() { // while it waits
+		time.Sleep(200 * time.Millisecond)
+		for _, m := range late {
+			_, _ = b.js.PublishMsgAsync(m)
+		}
+	}()
+	cfg.Wait = time.Minute
+	r := b.verify(cfg)
+	if b.expectClean(r, 57); r.Waiting != 0 || r.Through != 60 {
+		t.Errorf("%+v", r)
+	}
+}
+
+// TestEventsBehindThePoint are not looked at.
+func TestEventsBehindThePoint(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, 60)
+	b.enriched = b.enriched[:57]
+	b.fill()
+	// Enriched meanwhile: the source had no such event when the point was fixed.
+	b.publish(&nats.Msg{Subject: "orders.raw.de.61", Data: []byte(`{}`)})
+	b.publish(&nats.Msg{Subject: "orders.ready.de.61", Data: []byte(`{"id":"61"}`), Header: nats.Header{enrich.HeaderSource: {"ORDERS 61"}, enrich.HeaderID: {"61"}}})
+	if r := b.verify(b.config()); len(r.Faults) > 0 || r.Events != 58 {
+		t.Errorf("%+v", r)
+	}
+	b.publish(&nats.Msg{Subject: "orders.ready.de.62", Data: []byte(`{"id":"62"}`), Header: nats.Header{enrich.HeaderSource: {"ORDERS 62"}, enrich.HeaderID: {"62"}}})
+	if r := b.verify(b.config()); r.Faults[verify.Unknown] != 1 || r.Findings[0].Source != 62 || r.Findings[0].Target != 59 {
+		t.Errorf("%+v, want event 62 to be unknown: the source went back", r)
+	}
+}
+
+// TestOutsideTheFilter: an event of the source that the filter does not match was put there
+// by somebody else.
+func TestOutsideTheFilter(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, 60)
+	b.fill()
+	b.publish(&nats.Msg{Subject: "orders.test"}, &nats.Msg{Subject: "orders.raw.de.62", Data: []byte(`{}`)})
+	for _, n := range []string{"61", "62"} {
+		b.publish(&nats.Msg{Subject: "orders.ready.de." + n, Data: []byte(`{"id":"` + n + `"}`), Header: nats.Header{enrich.HeaderSource: {"ORDERS " + n}, enrich.HeaderID: {n}}})
+	}
+	r := b.verify(b.config())
+	if len(r.Findings) != 1 || r.Findings[0].Kind != verify.Foreign || r.Findings[0].Source != 61 || r.Events != 58 {
+		t.Errorf("%+v, want event 61 to be foreign", r)
+	}
+}
+
+// TestOneSubjectForAll: if all events are on one subject of the target, only the source knows
+// their tags.
+func TestOneSubjectForAll(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, 60)
+	b.replace(48, func(m *nats.Msg) { setID("4")(m); m.Data = []byte(`{"n":48,"id":"4"}`) })
+	for _, m := range b.enriched {
+		m.Subject = "orders.ready.all"
+	}
+	b.fill()
+	cfg := b.config()
+	cfg.Enrichment.To = "orders.ready.all"
+	r := b.verify(cfg)
+	if len(r.Findings) != 1 || r.Findings[0].Kind != verify.SharedID || r.Findings[0].Source != 48 || r.Findings[0].Other != 8 {
+		t.Errorf("%+v, want the ID of event 48 to be that of event 8", r.Findings)
+	}
+}
+
+// TestReplaced: a target that was created again while it was read proves nothing.
+func TestReplaced(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, 60)
+	b.enriched = b.enriched[:40]
+	b.fill()
+	cfg := b.config()
+	cfg.Wait = time.Minute
+	v, err := verify.Open(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error)
+	go func() {
+		_, err := v.Run(t.Context())
+		ended <- err
+	}()
+	natstest.Eventually(t, 10*time.Second, "it waits for the last events", func() bool {
+		passed, _ := v.Progress()
+		return passed == 42
+	})
+	if err := b.js.DeleteStream(t.Context(), "READY"); err != nil {
+		t.Fatal(err)
+	}
+	b.fill()
+	natstest.Eventually(t, 10*time.Second, "all events are in the new target", func() bool {
+		select {
+		case err = <-ended:
+			return true
+		default:
+			return false
+		}
+	})
+	if !errors.Is(err, verify.ErrReplaced) && !errors.Is(err, jetstream.ErrStreamNotFound) {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestBadSettings: they are refused before anything is read.
+func TestBadSettings(t *testing.T) {
+	b := newBed(t, 1)
+	b.fill()
+	for name, change := range map[string]func(*enrich.Config){
+		"no source":    func(c *enrich.Config) { c.From = "NONE" },
+		"no target":    func(c *enrich.Config) { c.To = "none.*.*" },
+		"no letters":   func(c *enrich.Config) { c.DeadLetter = "none" },
+		"bad filter":   func(c *enrich.Config) { c.Filter = "a..b" },
+		"bad ID":       func(c *enrich.Config) { c.ID = "x" },
+		"no such star": func(c *enrich.Config) { c.ID = "segment:a.{{wildcard(3)}}" },
+	} {
+		cfg := b.config()
+		change(&cfg.Enrichment)
+		if _, err := verify.Open(t.Context(), cfg); !errors.Is(err, enrich.ErrConfig) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

@@ -1,0 +1,143 @@
+package verify
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/idworker/idworker/messages/enrich"
+)
+
+var (
+	// ErrFaults says that something is wrong with the target: the report says what.
+	ErrFaults = errors.New("the target is not what enriching promises")
+
+	// ErrWaiting says that events had not arrived within [Config.Wait]. The others are as they
+	// should be.
+	ErrWaiting = errors.New("events have not arrived in the target")
+
+	// ErrReplaced says that a stream was deleted and created again meanwhile: what was read is
+	// of two streams.
+	ErrReplaced = errors.New("a stream was replaced while it was read")
+)
+
+// Config says what to verify.
+type Config struct {
+	JetStream jetstream.JetStream
+
+	// Enrichment has the settings of the enrichers: From, Filter, To, JSON, JSONNumber and
+	// DeadLetter. If ID is empty, all events count as being of one tag. The rest is not used.
+	Enrichment enrich.Config
+
+	Wait time.Duration // how long to wait for events that have not arrived yet
+}
+
+// Verifier verifies one enrichment.
+type Verifier struct {
+	cfg            Config
+	enrichment     enrich.Config
+	source, target jetstream.Stream
+	dead           jetstream.Stream // nil if there is none
+	checker        checker
+
+	passed, point atomic.Uint64
+}
+
+// Open checks the settings and finds the streams. Errors wrap enrich.ErrConfig if trying again
+// does not help.
+func Open(ctx context.Context, cfg Config) (*Verifier, error) {
+	v := &Verifier{cfg: cfg, enrichment: cfg.Enrichment}
+	e := &v.enrichment
+	if e.Filter == "" {
+		e.Filter = ">"
+	}
+	if e.ID == "" {
+		e.ID = "snowflake"
+	}
+	if err := e.Check(); err != nil {
+		return nil, err
+	}
+	var err error
+	if v.source, err = openStream(ctx, cfg.JetStream, e.From); err != nil {
+		return nil, err
+	}
+	if v.target, err = streamOf(ctx, cfg.JetStream, e.To); err != nil {
+		return nil, err
+	}
+	if e.DeadLetter != "" {
+		if v.dead, err = streamOf(ctx, cfg.JetStream, e.DeadLetter); err != nil {
+			return nil, err
+		}
+	}
+	v.checker = checker{
+		template: newTemplate(e.Filter, e.To, e.ID), json: e.JSON, number: e.JSONNumber,
+		subjects: v.target.CachedInfo().Config.SubjectTransform == nil,
+	}
+	return v, nil
+}
+
+func openStream(ctx context.Context, js jetstream.JetStream, name string) (jetstream.Stream, error) {
+	s, err := js.Stream(ctx, name)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return nil, fmt.Errorf("%w: there is no stream %s", enrich.ErrConfig, name)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("stream %s: %w", name, err)
+	}
+	return s, nil
+}
+
+// streamOf finds the stream that takes a subject.
+func streamOf(ctx context.Context, js jetstream.JetStream, subject string) (jetstream.Stream, error) {
+	name, err := js.StreamNameBySubject(ctx, subject)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return nil, fmt.Errorf("%w: no stream takes the subject %q", enrich.ErrConfig, subject)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("find the stream of %q: %w", subject, err)
+	}
+	return openStream(ctx, js, name)
+}
+
+// Progress is how far Run is: the source sequence that it has passed, and the one at which it
+// ends. It may be called from any goroutine.
+func (v *Verifier) Progress() (passed, point uint64) { return v.passed.Load(), v.point.Load() }
+
+// Run verifies. The report is complete if the error is nil or wraps [ErrFaults] or
+// [ErrWaiting]. It may be called once at a time.
+func (v *Verifier) Run(ctx context.Context) (*Report, error) {
+	w := newWalk(v)
+	defer w.close()
+	err := w.run(ctx)
+	if err == nil {
+		err = v.checkSameStreams(ctx, w)
+	}
+	r := w.report
+	switch {
+	case err != nil:
+		return r, err
+	case len(r.Findings) > 0:
+		return r, fmt.Errorf("%w; the first: %s", ErrFaults, r.Findings[0])
+	case r.Waiting > 0 && v.cfg.Wait > 0:
+		return r, fmt.Errorf("%w: %d after %v", ErrWaiting, r.Waiting, v.cfg.Wait)
+	}
+	return r, nil
+}
+
+// checkSameStreams makes sure that both streams still are those of the beginning.
+func (v *Verifier) checkSameStreams(ctx context.Context, w *walk) error {
+	for stream, created := range map[jetstream.Stream]time.Time{v.source: w.sourceCreated, v.target: w.targetCreated} {
+		info, err := stream.Info(ctx)
+		if err != nil {
+			return err
+		}
+		if !info.Created.Equal(created) {
+			return fmt.Errorf("%w: %s", ErrReplaced, info.Config.Name)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,134 @@
+package verify
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/idworker/idworker/internal/pause"
+	"github.com/idworker/idworker/internal/streamread"
+)
+
+// walk is one reading of both streams, side by side.
+type walk struct {
+	v      *Verifier
+	report *Report
+	js     jetstream.JetStream
+
+	sourceCreated, targetCreated time.Time
+
+	source, target *streamread.Reader
+	ahead          *streamread.Message // event of the source that was read, and not passed
+	letters        letters
+
+	at      uint64 // source sequence of the latest event in order
+	end     uint64 // the target is read through this sequence
+	gaps    gaps
+	missing spans
+	gone    spans
+	ids     *idSet
+	looks   int // how many events without an original were looked for
+}
+
+func newWalk(v *Verifier) *walk {
+	w := &walk{
+		v: v, js: v.cfg.JetStream, ids: newIDSet(),
+		report:  &Report{Source: v.enrichment.From, Target: v.target.CachedInfo().Config.Name, Began: time.Now(), Faults: map[Kind]uint64{}, Findings: []Finding{}},
+		letters: letters{subject: v.enrichment.DeadLetter, source: v.enrichment.From, stream: v.dead},
+	}
+	if v.dead != nil {
+		w.report.DeadLetters = v.dead.CachedInfo().Config.Name
+	}
+	return w
+}
+
+func (w *walk) close() {
+	w.letters.close()
+	for _, r := range []*streamread.Reader{w.source, w.target} {
+		if r != nil {
+			r.Close()
+		}
+	}
+}
+
+// run reads through the point, and then finds out what is wrong.
+func (w *walk) run(ctx context.Context) error {
+	if err := w.begin(ctx); err != nil {
+		return err
+	}
+	deadline := w.report.Began.Add(w.v.cfg.Wait)
+	for {
+		if err := w.merge(ctx); err != nil {
+			return err
+		}
+		if err := w.passDead(ctx); err != nil {
+			return err
+		}
+		if w.ahead == nil || time.Now().After(deadline) {
+			break
+		}
+		pause.For(ctx, 100*time.Millisecond)
+		if err := w.extend(ctx); err != nil {
+			return err
+		}
+	}
+	if err := w.countWaiting(ctx); err != nil {
+		return err
+	}
+	return w.conclude(ctx)
+}
+
+// begin fixes the point, and how far the target is read. The target first: what is in it
+// through there has an original at or below the point.
+func (w *walk) begin(ctx context.Context) error {
+	target, err := w.v.target.Info(ctx)
+	if err != nil {
+		return fmt.Errorf("target stream: %w", err)
+	}
+	source, err := w.v.source.Info(ctx)
+	if err != nil {
+		return fmt.Errorf("source stream: %w", err)
+	}
+	w.sourceCreated, w.targetCreated = source.Created, target.Created
+	w.report.Point = source.State.LastSeq
+	w.v.point.Store(w.report.Point)
+	w.end = target.State.LastSeq
+	w.source = streamread.Open(w.js, w.v.source, w.v.enrichment.Filter, source.State.FirstSeq, w.report.Point)
+	w.target = streamread.Open(w.js, w.v.target, "", target.State.FirstSeq, w.end)
+	return w.letters.read(ctx, w.js)
+}
+
+// extend reads on in the target, as far as it has grown, and in the dead letters.
+func (w *walk) extend(ctx context.Context) error {
+	target, err := w.v.target.Info(ctx)
+	if err != nil {
+		return fmt.Errorf("target stream: %w", err)
+	}
+	if !target.Created.Equal(w.targetCreated) {
+		return fmt.Errorf("%w: %s", ErrReplaced, target.Config.Name)
+	}
+	w.end = max(w.end, target.State.LastSeq)
+	w.target.Extend(w.end)
+	return w.letters.read(ctx, w.js)
+}
+
+// merge reads the target through its end.
+func (w *walk) merge(ctx context.Context) error {
+	for {
+		msg, err := w.target.Next(ctx)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		w.gaps.pass(msg.Sequence)
+		if err := w.receive(ctx, msg); err != nil {
+			return err
+		}
+	}
+}

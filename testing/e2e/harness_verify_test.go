@@ -1,0 +1,59 @@
+package e2e
+
+import (
+	"encoding/json"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/idworker/idworker/messages/enrich/verify"
+	"github.com/idworker/idworker/testing/enriched"
+)
+
+// runVerify runs idworker enrich verify. memory is the most that it took, in bytes, as far as
+// the system tells.
+func runVerify(t testing.TB, url string) (r verify.Report, code int, memory int64) {
+	t.Helper()
+	bin, err := plainBinary()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, bin)
+	}
+	p := settings{binary: bin}.launch(t, "enrich", "verify", "--server", url,
+		"--from", "ORDERS", "--filter", "orders.raw.>", "--to", "orders.ready.>", "--output", "json")
+	select {
+	case <-p.ended:
+	case <-time.After(arriveWithin):
+		t.Fatalf("enrich verify did not end within %v", arriveWithin)
+	}
+	code = p.cmd.ProcessState.ExitCode()
+	if err := json.Unmarshal([]byte(p.stdout.String()), &r); err != nil {
+		t.Fatalf("enrich verify: %v, exit code %d\n%s", err, code, p.stderr.tail())
+	}
+	if usage, ok := p.cmd.ProcessState.SysUsage().(*syscall.Rusage); ok && runtime.GOOS == "linux" {
+		memory = usage.Maxrss << 10
+	}
+	return r, code, memory
+}
+
+// verify has idworker enrich verify find that nothing is wrong so far, and the plain checker
+// agree. Enrichers may run meanwhile. It returns the report.
+func (e *enrichment) verify() verify.Report {
+	e.t.Helper()
+	r, code, _ := runVerify(e.t, e.ns.URL())
+	if code != exitOK || len(r.Faults) > 0 {
+		e.t.Errorf("enrich verify: exit code %d, %+v", code, r)
+	}
+	if r.Gone > 0 || r.Waiting > 0 {
+		return r // the plain checker knows nothing of what was removed
+	}
+	problems, events, _ := enriched.Enrichment{
+		JetStream: e.js, From: "ORDERS", Filter: "orders.raw.>", To: "READY",
+		Subject: func(s string) string { return strings.Replace(s, "raw", "ready", 1) },
+	}.Problems(e.t)
+	if len(problems) > 0 || uint64(events) < r.Events {
+		e.t.Errorf("the plain checker finds %v and %d events, enrich verify %d events", problems, events, r.Events)
+	}
+	return r
+}
