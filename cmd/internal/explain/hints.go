@@ -3,6 +3,8 @@ package explain
 import (
 	"errors"
 	"fmt"
+	"math"
+	"regexp"
 	"strings"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -160,6 +162,9 @@ func hintBelow(err error) string {
 	if !errors.As(err, &below) {
 		return ""
 	}
+	if below.Floor == math.MaxInt64 {
+		return "its numbers are used up: choose another name"
+	}
 	return fmt.Sprintf("create it with --first %d or above", below.Floor)
 }
 
@@ -191,15 +196,26 @@ func hintRecover(err error) string {
 	if !errors.As(err, &folder) {
 		return ""
 	}
-	where := "--data " + folder.Folder
+	where := "--data " + shellWord(folder.Folder)
 	if folder.Witness != embedded.WitnessOf(folder.Folder) {
-		where += " --witness " + folder.Witness
+		where += " --witness " + shellWord(folder.Witness)
 	}
 	hint := fmt.Sprintf("raise all tags by more than can have been handed out since: idworker tag raise --all --by N %s", where)
 	if errors.Is(err, embedded.ErrNoWitness) {
 		return "if it is somewhere else, name it with --witness; otherwise " + hint
 	}
 	return hint + "; or, to start over with tags whose --first is above all IDs in use, take another folder"
+}
+
+// plain are the paths that a shell reads as they are.
+var plain = regexp.MustCompile(`^[\w@%+=:,./-]+$`)
+
+// shellWord is a path as it is typed in a shell.
+func shellWord(path string) string {
+	if plain.MatchString(path) {
+		return path
+	}
+	return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'"
 }
 
 // hintForgot is for the witness of a loader: once the counters are high enough it has nothing to
