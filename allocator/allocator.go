@@ -174,6 +174,7 @@ func (a *Allocator) apply(t *tag, change func() []reply) effects {
 	// Requests that are being answered count as parked until they are: whoever waits
 	// until none is parked goes on to close what the answers are sent with.
 	a.parked.Add(int64(len(t.parked) + len(replies) - before))
+	t.cur.Load().rearm()
 	load := a.nextLoad(t)
 	a.markBusy(t)
 	return effects{load, replies}
@@ -193,8 +194,9 @@ func (a *Allocator) perform(e effects) {
 // nextLoad returns the load to be asked for now. Its Seq is 0 if there is none.
 func (a *Allocator) nextLoad(t *tag) Load {
 	now := a.cfg.Clock()
+	defer func() { t.meter.record(now, t.cur.Load()) }()
 	switch {
-	case t.loadDue(now, a.cfg.ReAsk):
+	case t.loadDue(now, a.cfg.ReAsk, a.cfg.MaxStep):
 		return t.beginLoad(a.seq.Add(1), now, a.cfg.MaxStep)
 	case t.load.overdue(now, a.cfg.ReAsk):
 		return t.askForLoad(now, a.cfg.MaxStep)
