@@ -136,6 +136,18 @@ func (a *Allocator) IsLoading(name string, seq uint64) bool {
 	return t.load.seq == seq
 }
 
+// Loading is the number of loads that are under way.
+func (a *Allocator) Loading() (n int) {
+	for _, t := range a.busy.list() {
+		t.mu.Lock()
+		if t.load.seq != 0 {
+			n++
+		}
+		t.mu.Unlock()
+	}
+	return n
+}
+
 // Parked is the number of requests that wait for a segment, or have waited and are being
 // answered.
 func (a *Allocator) Parked() int { return int(a.parked.Load()) }
