@@ -34,7 +34,7 @@ func newSupply(p processInfo, direct func(loads.Event)) *supply {
 	s.unanswered = &unanswered{
 		loading:   func() int { return s.alloc.Loading() },
 		connected: p.cfg.Control.IsConnected,
-		find:      func(event loads.Event) LoaderState { return findLoader(p, event) },
+		find:      func(ctx context.Context, event loads.Event) LoaderState { return findLoader(ctx, p, event) },
 		log:       p.cfg.Log,
 	}
 	asker := &asker{

@@ -20,9 +20,9 @@ import (
 // died takes longer than usual, hence patience. While the connection is lost the process knows
 // nothing of loaders, and the time starts again.
 type unanswered struct {
-	loading   func() int                    // how many loads are under way
-	connected func() bool                   // to NATS
-	find      func(loads.Event) LoaderState // whether a loader is there, found out with a load under way
+	loading   func() int                                     // how many loads are under way
+	connected func() bool                                    // to NATS
+	find      func(context.Context, loads.Event) LoaderState // whether a loader is there, found out with a load under way
 	log       *zap.Logger
 
 	mu      sync.Mutex
@@ -100,7 +100,7 @@ func (u *unanswered) run(ctx context.Context) {
 			found = time.Time{}
 		} else if time.Since(found) >= findEvery {
 			found = time.Now()
-			u.begin(since, u.find(event))
+			u.begin(since, u.find(ctx, event))
 		}
 	}
 }
@@ -178,11 +178,11 @@ const findTimeout = time.Second
 // findLoader finds out whether a loader is there, by a load event that is sent to loaders as a
 // plain message once more: the server says whether nobody listens. If one gets it, that does no
 // harm, since the load is wanted; its answer is a grant and not a reply.
-func findLoader(p processInfo, event loads.Event) LoaderState {
+func findLoader(ctx context.Context, p processInfo, event loads.Event) LoaderState {
 	if p.cfg.loads() {
 		return OwnLoader
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), findTimeout)
+	ctx, cancel := context.WithTimeout(ctx, findTimeout)
 	defer cancel()
 	_, err := p.cfg.Control.RequestWithContext(ctx, loads.ReserveSubject(p.cfg.Prefix), event.Encode())
 	switch {

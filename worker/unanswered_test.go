@@ -35,7 +35,7 @@ func testWaiting(t *testing.T, test func(w *waiting)) {
 		w.unanswered = &unanswered{
 			loading:   func() int { return int(w.loads.Load()) },
 			connected: w.connected.Load,
-			find:      func(loads.Event) LoaderState { w.finds.Add(1); return NoLoader },
+			find:      func(context.Context, loads.Event) LoaderState { w.finds.Add(1); return NoLoader },
 			log:       zap.New(core),
 		}
 		ctx, cancel := context.WithCancel(t.Context())
@@ -126,7 +126,7 @@ func TestNotUnanswered(t *testing.T) {
 // TestAnsweredMeanwhile: an answer that comes while loaders are looked for ends it unsaid.
 func TestAnsweredMeanwhile(t *testing.T) {
 	testWaiting(t, func(w *waiting) {
-		w.find = func(loads.Event) LoaderState { w.answered(); return SomeLoader }
+		w.find = func(context.Context, loads.Event) LoaderState { w.answered(); return SomeLoader }
 		w.ask()
 		w.expect("answered", 2*patience, 0, false)
 	})
