@@ -136,6 +136,18 @@ func (a *Allocator) IsLoading(name string, seq uint64) bool {
 	return t.load.seq == seq
 }
 
+// Loading is the number of loads that are under way.
+func (a *Allocator) Loading() (n int) {
+	for _, t := range a.busy.list() {
+		t.mu.Lock()
+		if t.load.seq != 0 {
+			n++
+		}
+		t.mu.Unlock()
+	}
+	return n
+}
+
 // Parked is the number of requests that wait for a segment, or have waited and are being
 // answered.
 func (a *Allocator) Parked() int { return int(a.parked.Load()) }
@@ -174,6 +186,7 @@ func (a *Allocator) apply(t *tag, change func() []reply) effects {
 	// Requests that are being answered count as parked until they are: whoever waits
 	// until none is parked goes on to close what the answers are sent with.
 	a.parked.Add(int64(len(t.parked) + len(replies) - before))
+	t.cur.Load().rearm()
 	load := a.nextLoad(t)
 	a.markBusy(t)
 	return effects{load, replies}
@@ -193,8 +206,9 @@ func (a *Allocator) perform(e effects) {
 // nextLoad returns the load to be asked for now. Its Seq is 0 if there is none.
 func (a *Allocator) nextLoad(t *tag) Load {
 	now := a.cfg.Clock()
+	defer func() { t.meter.record(now, t.cur.Load()) }()
 	switch {
-	case t.loadDue(now, a.cfg.ReAsk):
+	case t.loadDue(now, a.cfg.ReAsk, a.cfg.MaxStep):
 		return t.beginLoad(a.seq.Add(1), now, a.cfg.MaxStep)
 	case t.load.overdue(now, a.cfg.ReAsk):
 		return t.askForLoad(now, a.cfg.MaxStep)

@@ -17,6 +17,7 @@ type loadState struct {
 	dueNow    bool          // it has to be asked for at once
 	refusal   error         // why the store refused the latest load
 	refusedAt time.Duration
+	refusals  int // since a grant was last used
 }
 
 // overdue reports whether a load is under way that has to be asked for again.
@@ -32,27 +33,67 @@ func (l *loadState) currentRefusal(now, reAsk time.Duration) error {
 	return l.refusal
 }
 
+// maxRefusals bounds how the pause after a refusal grows.
+const maxRefusals = 7
+
+// resting reports whether no load is worth its while, because the store has refused the latest
+// ones. That lasts for reAsk, and twice as long after each more of them; but a minute at most, so
+// that a tag whose numbers were raised is back before its memory is used up.
+func (l *loadState) resting(now, reAsk time.Duration) bool {
+	return l.refusals > 0 && now-l.refusedAt < reAsk<<min(l.refusals-1, maxRefusals-1)
+}
+
 // The methods below need the tag's mu.
 
 // loadDue reports whether a new load has to be asked for.
-func (t *tag) loadDue(now, reAsk time.Duration) bool {
-	if t.configured == 0 || t.load.seq != 0 || t.load.currentRefusal(now, reAsk) != nil {
+func (t *tag) loadDue(now, reAsk time.Duration, ceiling int64) bool {
+	switch {
+	case t.configured == 0 || t.load.seq != 0:
+		return false
+	case t.lacksIDs():
+		return t.load.currentRefusal(now, reAsk) == nil
+	case t.load.resting(now, reAsk):
 		return false
 	}
-	return t.lacksIDs() || len(t.ready) == 0 && t.cur.Load().low()
+	return len(t.ready) == 0 && t.cur.Load().low() || len(t.ready) < maxReady && t.isTried() && t.runsShort(now, ceiling)
 }
+
+// isTried reports whether enough IDs were handed out since the latest load to judge its step.
+func (t *tag) isTried() bool { return t.meter.total(t.cur.Load())-t.meter.atLoad >= t.step/looks }
+
+// maxReady bounds the segments that are asked for because memory does not last. While a step
+// grows to what it has to be, there are two or three.
+const maxReady = 4
+
+// runsShort reports whether memory does not last for shortLife at the present rate. Where the
+// ceiling does not allow for more, memory need not be more than when nine tenths of a segment
+// are left.
+func (t *tag) runsShort(now time.Duration, ceiling int64) bool {
+	least := t.paces(now).lasting(shortLife, steadyTime)
+	return t.available() < min(least, ceiling-ceiling/loadAt)
+}
+
+func (t *tag) paces(now time.Duration) paces { return t.meter.paces(now, t.cur.Load(), t.demand) }
 
 // beginLoad begins load seq, whose step the step policy decides.
 func (t *tag) beginLoad(seq uint64, now time.Duration, ceiling int64) Load {
-	if t.step == 0 {
-		t.step = min(t.configured, ceiling)
-		t.meter.moveWindow(now, t.cur.Load()) // nothing was handed out before
-	} else {
-		t.step = nextStep(t.step, t.segmentLife(now), t.configured, ceiling)
-	}
-	t.load = loadState{seq: seq, begunAt: now}
-	t.meter.recordLoad(now, t.cur.Load())
+	t.step = t.chooseStep(now, ceiling)
+	t.load = loadState{seq: seq, begunAt: now, refusals: t.load.refusals}
+	t.meter.atLoad = t.meter.total(t.cur.Load())
 	return t.askForLoad(now, ceiling)
+}
+
+// chooseStep is the step policy: the configured step first; what lasts for wantedLife, if memory
+// does not last; and otherwise Leaf's rule.
+func (t *tag) chooseStep(now time.Duration, ceiling int64) int64 {
+	switch {
+	case t.step == 0:
+		t.meter.begin(now, t.cur.Load())
+		return min(t.configured, ceiling)
+	case t.runsShort(now, ceiling):
+		return grownStep(max(t.step, t.configured), t.paces(now), ceiling)
+	}
+	return nextStep(t.step, t.segmentLife(now), t.configured, ceiling)
 }
 
 // segmentLife is how long a segment of the present step lasts at the rate since the
@@ -84,5 +125,6 @@ func (t *tag) refuseLoad(seq uint64, err error, now time.Duration) []reply {
 		return nil
 	}
 	t.load.seq, t.load.refusal, t.load.refusedAt = 0, err, now
+	t.load.refusals++
 	return t.failParked(err)
 }

@@ -114,12 +114,12 @@ func (t *tag) advanceSegment(used int64) {
 }
 
 // installSegment adds a segment to those in memory, and reports whether there was room
-// for it.
-func (t *tag) installSegment(s store.Segment) bool {
+// for it. There is for one that was asked for.
+func (t *tag) installSegment(s store.Segment, asked bool) bool {
 	if t.cur.Load().left() == 0 && len(t.ready) > 0 {
 		t.advanceSegment(0)
 	}
-	if len(t.ready) > 0 && !t.lacksIDs() {
+	if len(t.ready) > 0 && !asked && !t.lacksIDs() {
 		return false
 	}
 	t.ready = append(t.ready, s)
@@ -191,7 +191,7 @@ func (t *tag) forget() []reply {
 	t.configured, t.step = 0, 0
 	t.cur.Store(nil)
 	t.ready = nil
-	t.load.seq, t.load.refusal = 0, nil
+	t.load.seq, t.load.refusal, t.load.refusals = 0, nil, 0
 	t.meter = meter{}
 	return t.failParked(store.ErrNoTag)
 }

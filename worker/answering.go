@@ -147,6 +147,13 @@ func (a *answering) ready() error {
 	return nil
 }
 
+func (a *answering) degraded() error {
+	if err := a.supply.unanswered.err(); err != nil {
+		return err
+	}
+	return nil
+}
+
 func (a *answering) fillStats(s *Stats) {
 	a.supply.fillStats(s)
 	a.snowflakes.fillStats(s)

@@ -33,6 +33,7 @@ type asker struct {
 	instance     string
 	installation string
 	direct       func(loads.Event)                 // loads without the stream
+	asked        func(loads.Event)                 // is told of each
 	isLoading    func(tag string, seq uint64) bool // whether a load is still wanted
 	log          *zap.Logger
 	publishing   *goroutines
@@ -47,6 +48,7 @@ func (a *asker) ask(l allocator.Load) {
 	event := loads.Event{
 		Instance: a.instance, Tag: l.Tag, Step: l.Step, Want: l.Want, Seq: l.Seq, Above: l.Above, Installation: a.installation,
 	}
+	a.asked(event)
 	a.publishing.start(func(ctx context.Context) { a.publish(ctx, event) })
 }
 

@@ -19,6 +19,7 @@ type grantReceiver struct {
 	instance string
 	maxStep  int64
 	foreign  *foreignMessages
+	answered func() // is told of each
 	log      *zap.Logger
 
 	installed, burnt, below, refused atomic.Int64
@@ -38,6 +39,7 @@ func (g *grantReceiver) receive(msg *nats.Msg) {
 	if g.foreign.drop(foreignGrant, grant.Installation, "") {
 		return
 	}
+	g.answered()
 	switch grant.Refused {
 	case messages.CodeNoTag:
 		g.refused.Add(1)

@@ -162,6 +162,24 @@ func (w *Process) stopHalves(started []half) (err error) {
 	return errors.Join(err, flush(w.info.cfg.Control), flush(w.info.cfg.Requests))
 }
 
+// Degraded says what is wrong although the process is ready, or returns nil: an
+// [*UnansweredError], if no loader answers. A worker lives on memory meanwhile, and nothing is
+// gained if its place is taken by another one.
+func (w *Process) Degraded() error {
+	for _, h := range w.halves {
+		if a, ok := h.(*answering); ok {
+			return a.degraded()
+		}
+	}
+	return nil
+}
+
+// Supplied reports whether a loader has ever answered a load of this process.
+func (w *Process) Supplied() bool {
+	g := w.stats().Grants
+	return g.Installed+g.Burnt+g.Below+g.Refused > 0
+}
+
 // Ready says why the process does not do all of its work right now, or returns nil. A store
 // that is away is no reason, since workers live on memory. Neither is a missing worker ID,
 // since only snowflake requests need one.

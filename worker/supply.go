@@ -19,6 +19,7 @@ type supply struct {
 	processInfo
 	alloc      *allocator.Allocator
 	grants     *grantReceiver
+	unanswered *unanswered
 	absences   *absences          // tags that the directory does not list any more
 	grantSub   *nats.Subscription // from start on
 	background *goroutines
@@ -30,12 +31,19 @@ func newSupply(p processInfo, direct func(loads.Event)) *supply {
 		absences:    newAbsences("directory", p.cfg.TagRefresh, p.cfg.Log),
 		background:  newGoroutines(),
 	}
+	s.unanswered = &unanswered{
+		loading:   func() int { return s.alloc.Loading() },
+		connected: p.cfg.Control.IsConnected,
+		find:      func(ctx context.Context, event loads.Event) LoaderState { return findLoader(ctx, p, event) },
+		log:       p.cfg.Log,
+	}
 	asker := &asker{
 		js:           p.js,
 		prefix:       p.cfg.Prefix,
 		instance:     p.instance,
 		installation: p.installation.ID,
 		direct:       direct,
+		asked:        s.unanswered.asked,
 		isLoading:    func(tag string, seq uint64) bool { return s.alloc.IsLoading(tag, seq) },
 		log:          p.cfg.Log,
 		publishing:   s.background,
@@ -47,7 +55,9 @@ func newSupply(p processInfo, direct func(loads.Event)) *supply {
 		MaxStep: p.cfg.MaxStep,
 		Wait:    p.cfg.Wait,
 	})
-	s.grants = &grantReceiver{alloc: s.alloc, instance: p.instance, maxStep: p.cfg.MaxStep, foreign: p.foreign, log: p.cfg.Log}
+	s.grants = &grantReceiver{
+		alloc: s.alloc, instance: p.instance, maxStep: p.cfg.MaxStep, foreign: p.foreign, answered: s.unanswered.answered, log: p.cfg.Log,
+	}
 	return s
 }
 
@@ -62,6 +72,7 @@ func (s *supply) start(ctx context.Context) (err error) {
 		s.directory.follow(ctx, s.alloc, s.absences, sync.OnceFunc(func() { close(known) }))
 	})
 	s.background.start(s.tick)
+	s.background.start(s.unanswered.run)
 	select {
 	case <-known:
 		err = s.cfg.Control.FlushWithContext(ctx)
@@ -102,6 +113,9 @@ func (s *supply) tick(ctx context.Context) {
 func (s *supply) fillStats(stats *Stats) {
 	figures := s.alloc.Figures()
 	stats.Parked = s.alloc.Parked()
+	if err := s.unanswered.err(); err != nil {
+		stats.NoLoader = err.Error()
+	}
 	stats.Grants = GrantStats{
 		Installed: s.grants.installed.Load(), Burnt: s.grants.burnt.Load(), Below: s.grants.below.Load(), Refused: s.grants.refused.Load(),
 	}

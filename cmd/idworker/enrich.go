@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
+	"github.com/idworker/idworker/cmd/internal/httpserver"
 	"github.com/idworker/idworker/cmd/internal/natsconn"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/messages/enrich"
@@ -52,7 +53,7 @@ func (c *enrichCmd) Run(ctx context.Context) error {
 	}
 	registry := newRegistry()
 	registry.MustRegister(enricher.Metrics())
-	stopHTTP, err := c.serveHTTP(ctx, registry, enricher.Ready, log)
+	stopHTTP, err := c.serveHTTP(ctx, registry, func() httpserver.State { return httpserver.State{NotReady: enricher.Ready()} }, log)
 	if err != nil {
 		return err
 	}

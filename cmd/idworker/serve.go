@@ -16,8 +16,10 @@ import (
 	"github.com/idworker/idworker/cmd/internal/doctor"
 	"github.com/idworker/idworker/cmd/internal/embedded"
 	"github.com/idworker/idworker/cmd/internal/explain"
+	"github.com/idworker/idworker/cmd/internal/httpserver"
 	"github.com/idworker/idworker/cmd/internal/natsconn"
 	"github.com/idworker/idworker/cmd/internal/tags"
+	"github.com/idworker/idworker/internal/pause"
 	"github.com/idworker/idworker/snowflake/lease"
 	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/store/ledger"
@@ -81,12 +83,7 @@ func (s *serveCmd) Run(ctx context.Context, out output) (err error) {
 
 	registry := newRegistry()
 	var running atomic.Pointer[worker.Process]
-	stopHTTP, err := s.serveHTTP(ctx, registry, func() error {
-		if w := running.Load(); w != nil {
-			return w.Ready()
-		}
-		return errors.New("starting")
-	}, log)
+	stopHTTP, err := s.serveHTTP(ctx, registry, func() httpserver.State { return stateOf(running.Load()) }, log)
 	if err != nil {
 		return err
 	}
@@ -120,10 +117,34 @@ func (s *serveCmd) Run(ctx context.Context, out output) (err error) {
 		err = s.demo(ctx, out, source)
 	}
 	if err == nil {
+		if s.Role == worker.RoleWorker && where != nil {
+			warnUnsupplied(ctx, w, log)
+		}
 		<-ctx.Done()
 	}
 	log.Info("stopping")
 	return errors.Join(err, w.Stop())
+}
+
+// stateOf is what /readyz tells of a process, which is nil until it has started.
+func stateOf(w *worker.Process) httpserver.State {
+	if w == nil {
+		return httpserver.State{NotReady: errors.New("starting")}
+	}
+	return httpserver.State{NotReady: w.Ready(), But: w.Degraded()}
+}
+
+// supplyWithin is after how long a worker beside an embedded server should have been answered
+// by a loader.
+const supplyWithin = 10 * time.Second
+
+// warnUnsupplied warns of a worker to whose embedded server no loader has come: it is easily
+// started by itself. It returns after supplyWithin, or when ctx ends.
+func warnUnsupplied(ctx context.Context, w *worker.Process, log *zap.Logger) {
+	pause.For(ctx, supplyWithin)
+	if ctx.Err() == nil && !w.Supplied() {
+		log.Warn("this process answers requests and reserves no segments, and no loader has reserved any for it yet; start a loader with --role loader and --server, or serve with --role all")
+	}
 }
 
 // logServing says what serves, and where its data is.

@@ -1,6 +1,6 @@
 // Package doctor checks that a process of a role has what it needs before it is started: an
 // inbox, servers that sync, rights, streams and buckets, a clock that is right, the layout
-// and the store of the installation. It changes nothing.
+// and the store of the installation; and which processes run already. It changes nothing.
 //
 // It asks one question after the other and reports a [Finding] for each. What a finding
 // means for flags and commands is for the caller to say.
@@ -51,16 +51,25 @@ type Doctor struct {
 	MaxClockSkew time.Duration // how far the clock may be from the server's
 	Layout       string        // of snowflake IDs, as workers are given it
 
-	// Store names the segment store, and CheckStore reports whether it can be counted in.
-	Store      string
-	CheckStore func(context.Context) error
+	Store *Store
+	Kinds []Kind // of processes that are counted
 
-	// CheckDurability reports whether the store keeps what it acknowledged, whatever crashes.
-	// It is asked if the store can be counted in.
-	CheckDurability func(context.Context) error
+	allowed permissions // of the user, as far as the server tells
 
 	// cancel ends the question under way.
 	cancel atomic.Pointer[context.CancelCauseFunc]
+}
+
+// Store is the segment store.
+type Store struct {
+	Name string
+
+	// Check reports whether it can be counted in.
+	Check func(context.Context) error
+
+	// CheckDurability, where it is set, reports whether the store keeps what it acknowledged,
+	// whatever crashes. It is asked if the store can be counted in.
+	CheckDurability func(context.Context) error
 }
 
 // ErrSick is that at least one finding has an error that is no warning.
@@ -88,6 +97,7 @@ func (d *Doctor) Examine(ctx context.Context, report func(Finding)) error {
 	d.examineResources(ctx, find)
 	d.examineClock(ctx, find)
 	d.examineStore(ctx, find)
+	d.examineProcesses(ctx, find)
 	if sick {
 		return ErrSick
 	}

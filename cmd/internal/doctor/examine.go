@@ -33,9 +33,8 @@ func (d *Doctor) examineRights(ctx context.Context, find func(Finding)) {
 		find(Finding{What: "rights", Err: errors.New("not looked at in another JetStream domain"), Warning: true})
 		return
 	}
-	var allowed permissions
 	err := d.ask(ctx, func(ctx context.Context) (err error) {
-		allowed, err = askPermissions(ctx, d.Conn)
+		d.allowed, err = askPermissions(ctx, d.Conn)
 		return err
 	})
 	if err != nil {
@@ -44,7 +43,7 @@ func (d *Doctor) examineRights(ctx context.Context, find func(Finding)) {
 		return
 	}
 	need := rights.Join(d.Needs, rights.Subscribe(d.Conn.NewInbox()))
-	find(Finding{What: "rights", Err: allowed.check(need), Good: fmt.Sprintf("the role %s has all that it needs", d.Role)})
+	find(Finding{What: "rights", Err: d.allowed.check(need), Good: fmt.Sprintf("the role %s has all that it needs", d.Role)})
 }
 
 // examineResources looks at the streams and buckets that the role has to do with.
@@ -109,7 +108,7 @@ func (d *Doctor) examineLayout(ctx context.Context, find func(Finding)) {
 
 // examineStore asks whether the store is the installation's, and whether it can be used.
 func (d *Doctor) examineStore(ctx context.Context, find func(Finding)) {
-	if d.CheckStore == nil {
+	if d.Store == nil {
 		return
 	}
 	err := d.ask(ctx, func(ctx context.Context) error {
@@ -120,13 +119,13 @@ func (d *Doctor) examineStore(ctx context.Context, find func(Finding)) {
 		if err != nil {
 			return err
 		}
-		return agreed.CheckStore(ctx, d.Store)
+		return agreed.CheckStore(ctx, d.Store.Name)
 	})
 	if err == nil {
-		err = d.ask(ctx, d.CheckStore)
+		err = d.ask(ctx, d.Store.Check)
 	}
-	find(Finding{What: "store", Err: err, Good: d.Store + " is as it should be"})
-	if err == nil && d.CheckDurability != nil {
+	find(Finding{What: "store", Err: err, Good: d.Store.Name + " is as it should be"})
+	if err == nil && d.Store.CheckDurability != nil {
 		d.examineDurability(ctx, find)
 	}
 }
@@ -134,7 +133,7 @@ func (d *Doctor) examineStore(ctx context.Context, find func(Finding)) {
 // examineDurability asks for settings of a database. What it does not tell is for people to
 // find out.
 func (d *Doctor) examineDurability(ctx context.Context, find func(Finding)) {
-	err := d.ask(ctx, d.CheckDurability)
+	err := d.ask(ctx, d.Store.CheckDurability)
 	var unsafe *store.UnsafeSettingError
 	unknown := errors.Is(err, store.ErrSettingUnknown) && !errors.As(err, &unsafe)
 	find(Finding{What: "store durability", Err: err, Warning: unknown, Good: "every commit is on disk before it is acknowledged"})
