@@ -8,11 +8,17 @@
 //   - A watcher that is abandoned with entries in its channel blocks its goroutine. So
 //     Close drains the channel.
 //   - Stop waits for a server that may be away. So the watcher is cancelled instead.
+//   - To find the latest entry of each key takes the server longer than the client waits, if
+//     there are a million keys. So all entries are asked for, in order: these are the same,
+//     since our buckets have a history of 1, and otherwise the latest comes last.
+//
+// A [Feed] reads a bucket in the same order, and can go on from where another one ended.
 package kvwatch
 
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 )
@@ -24,7 +30,13 @@ var ErrEnded = errors.New("watch of the bucket ended")
 type Watcher struct {
 	updates <-chan jetstream.KeyValueEntry
 	cancel  context.CancelFunc
+	silence *time.Timer
+	listed  bool // the existing entries have been read, so that silence is no wonder
 }
+
+// listSilence is how long the server may send nothing while there are existing entries to be
+// read. It is the only limit to how long these take.
+const listSilence = 15 * time.Second
 
 // Open starts to watch all keys of kv. It waits for the server no longer than the
 // JetStream context's default timeout, 5 seconds.
@@ -33,29 +45,41 @@ func Open(ctx context.Context, kv jetstream.KeyValue) (*Watcher, error) {
 		return nil, err
 	}
 	own, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	w, err := kv.WatchAll(own)
+	w, err := kv.WatchAll(own, jetstream.IncludeHistory())
 	if err != nil {
 		cancel()
 		return nil, err
 	}
-	return &Watcher{w.Updates(), cancel}, nil
+	return &Watcher{updates: w.Updates(), cancel: cancel, silence: time.NewTimer(listSilence)}, nil
 }
 
 // Next returns the next entry: the latest entry of each key, then nil, once, and from then
 // on every change. Deleted keys appear too, with the operation that deleted them. The
-// error is ErrEnded, or ctx.Err() when ctx ends.
+// error is ErrEnded, also if the server falls silent before the nil, or ctx.Err() when ctx ends.
 //
 // While others write, keys may be missing before the nil; they come after it.
 func (w *Watcher) Next(ctx context.Context) (jetstream.KeyValueEntry, error) {
 	select {
 	case <-ctx.Done():
 		return nil, ctx.Err()
+	case <-w.silence.C:
+		return nil, ErrEnded
 	case entry, open := <-w.updates:
 		if !open {
 			return nil, ErrEnded
 		}
+		w.listening(entry == nil)
 		return entry, nil
 	}
+}
+
+// listening goes on to wait: for the rest of the existing entries, or for ever.
+func (w *Watcher) listening(all bool) {
+	if w.listed = w.listed || all; w.listed {
+		w.silence.Stop()
+		return
+	}
+	w.silence.Reset(listSilence)
 }
 
 // Waiting is the number of entries that Next can return without waiting.
@@ -64,6 +88,7 @@ func (w *Watcher) Waiting() int { return len(w.updates) }
 // Close ends the watch and returns when its goroutines have ended.
 func (w *Watcher) Close() {
 	w.cancel()
+	w.silence.Stop()
 	for range w.updates {
 	}
 }
