@@ -16,11 +16,6 @@ import (
 	"github.com/idworker/idworker/store"
 )
 
-// tagLister is the part of a store that the mirror reads.
-type tagLister interface {
-	Tags(ctx context.Context) ([]store.Tag, error)
-}
-
 // mirror copies the tags of the store into the directory. So what a DBA inserts, changes or
 // deletes takes effect within one refresh, and a tag whose creation broke off between store
 // and directory is completed.
@@ -30,7 +25,7 @@ type tagLister interface {
 // cannot read the store for a whole refresh gives the turn up. Should two have it for a moment,
 // both write the same: an entry is written only if it is still as it was when the store was listed.
 type mirror struct {
-	store     tagLister
+	store     store.Store
 	directory *Directory
 	provision func(ctx context.Context) error // creates the directory again if it is gone
 	outage    *outage                         // of the store, shared with the loader
@@ -38,9 +33,12 @@ type mirror struct {
 	absences  *absences       // tags that the store does not list any more
 	unusable  map[string]bool // tags that have been reported
 
-	feed  *kvwatch.Feed // of the directory, while it is this loader's turn
-	at    kvwatch.Position
-	have  map[string]listed // what the directory holds at that position
+	// While it is this loader's turn.
+	feed    *kvwatch.Feed // of the directory
+	listing store.Listing
+
+	at    kvwatch.Position  // up to which the directory was read
+	have  map[string]listed // what it holds there
 	round int               // counts refreshes
 }
 
@@ -77,6 +75,7 @@ func (m *mirror) run(ctx context.Context, every time.Duration) {
 			return
 		case errors.Is(err, kvwatch.ErrTaken):
 			m.absences.forget() // whoever has the turn counts again
+			m.closeListing()
 			pause.For(ctx, min(every, turnPause))
 			continue
 		case err != nil && retry == 0 && !errors.Is(err, errStoreAway):
@@ -120,7 +119,7 @@ func (m *mirror) refresh(ctx context.Context) (unsure bool, err error) {
 		return false, fmt.Errorf("read the directory: %w", err)
 	}
 	began := time.Now()
-	tags, unreadable := m.store.Tags(ctx)
+	tags, unreadable := m.listing.Tags(ctx)
 	if unreadable != nil && !errors.Is(unreadable, store.ErrCorrupt) {
 		m.outage.recordFailure(listing, began, unreadable)
 		return false, fmt.Errorf("%w: %w", errStoreAway, unreadable)
@@ -167,13 +166,24 @@ func (m *mirror) takeTurn(ctx context.Context) (err error) {
 		m.at, m.have = kvwatch.Position{}, nil
 		err = open()
 	}
-	if err == nil && m.have == nil {
-		m.have = make(map[string]listed)
-	}
 	if err != nil {
 		m.feed = nil
+		return err
 	}
-	return err
+	if m.have == nil {
+		m.have = make(map[string]listed)
+	}
+	if m.listing == nil {
+		m.listing = store.OpenListing(m.store)
+	}
+	return nil
+}
+
+func (m *mirror) closeListing() {
+	if m.listing != nil {
+		m.listing.Close()
+		m.listing = nil
+	}
 }
 
 // endTurn ends a feed that has ended by itself. The turn passes by itself, too.
@@ -184,6 +194,7 @@ func (m *mirror) endTurn() {
 
 // releaseTurn gives the turn to others, if it is this loader's.
 func (m *mirror) releaseTurn() {
+	m.closeListing()
 	if m.feed == nil {
 		return
 	}

@@ -49,7 +49,8 @@ type Feed struct {
 	conn    *nats.Conn
 	inbox   *nats.Subscription
 	msgs    chan *nats.Msg
-	closed  chan struct{}
+	closed  chan struct{} // by the reader
+	gone    chan struct{} // the subscription, perhaps with its connection
 	silence *time.Timer
 
 	prefix    int    // how much of a subject precedes the key
@@ -107,6 +108,7 @@ func openFeed(ctx context.Context, js jetstream.JetStream, bucket string, after 
 		conn:    js.Conn(),
 		msgs:    make(chan *nats.Msg, buffered),
 		closed:  make(chan struct{}),
+		gone:    make(chan struct{}),
 		silence: time.NewTimer(maxSilence),
 		prefix:  len("$KV." + bucket + "."),
 	}
@@ -118,6 +120,7 @@ func openFeed(ctx context.Context, js jetstream.JetStream, bucket string, after 
 			err = f.abandon(ctx, err)
 		}
 	}()
+	f.inbox.SetClosedHandler(func(string) { close(f.gone) })
 	if err = f.inbox.SetPendingLimits(-1, -1); err != nil {
 		return nil, err
 	}
@@ -188,6 +191,8 @@ func (f *Feed) Next(ctx context.Context) (Entry, error) {
 			}
 			f.silence.Reset(maxSilence)
 		case <-f.silence.C:
+			return Entry{}, ErrEnded
+		case <-f.gone:
 			return Entry{}, ErrEnded
 		case <-ctx.Done():
 			return Entry{}, ctx.Err()

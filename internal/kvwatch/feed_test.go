@@ -155,8 +155,10 @@ func TestFeedOutlivesManyEntries(t *testing.T) {
 		if _, err := f.js.PublishAsync(fmt.Sprintf("$KV.b.%05d", i), make([]byte, 512)); err != nil {
 			t.Fatal(err)
 		}
+		if i%1000 == 999 {
+			<-f.js.PublishAsyncComplete()
+		}
 	}
-	<-f.js.PublishAsyncComplete()
 	feed := f.open(kvwatch.Position{})
 	for i := range n {
 		entry, err := feed.Next(t.Context())
