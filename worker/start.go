@@ -97,12 +97,13 @@ func (w *Process) Start(ctx context.Context) error {
 			return errors.Join(err, w.stopHalves(w.halves[:i]))
 		}
 	}
+	close(w.info.started)
 	return nil
 }
 
 // prepare makes sure that the installation is there, and that this process belongs to it.
 func (w *Process) prepare(ctx context.Context, cfg Config) (processInfo, error) {
-	p := processInfo{cfg: cfg, instance: nuid.Next(), js: cfg.JetStream, stats: w.stats}
+	p := processInfo{cfg: cfg, instance: nuid.Next(), js: cfg.JetStream, stats: w.stats, started: make(chan struct{})}
 	var err error
 	if p.js == nil {
 		if p.js, err = jetstream.New(cfg.Control); err != nil {

@@ -56,6 +56,7 @@ type Feed struct {
 	prefix    int    // how much of a subject precedes the key
 	delivered uint64 // messages so far
 	pending   uint64 // entries that are still to come
+	leave     func() // the gate, if there is much to read
 	release   func(context.Context) error
 }
 
@@ -137,7 +138,20 @@ func openFeed(ctx context.Context, js jetstream.JetStream, bucket string, after 
 	info := consumer.CachedInfo()
 	f.pending = info.NumPending
 	f.release = func(ctx context.Context) error { return js.DeleteConsumer(ctx, name, info.Name) }
+	if f.pending > much {
+		if f.leave, err = enter(ctx, f.conn); err != nil {
+			return nil, err
+		}
+	}
 	return f, f.checkSame(ctx, after)
+}
+
+// leaveGate lets others read much.
+func (f *Feed) leaveGate() {
+	if f.leave != nil {
+		f.leave()
+		f.leave = nil
+	}
 }
 
 // abandon takes back what openFeed has done, and returns its error.
@@ -247,13 +261,16 @@ func (f *Feed) decode(m *nats.Msg) (Entry, error) {
 	if f.delivered++; about.Sequence.Consumer != f.delivered || len(m.Subject) <= f.prefix {
 		return Entry{}, ErrEnded
 	}
-	f.pending = about.NumPending
+	if f.pending = about.NumPending; f.pending == 0 {
+		f.leaveGate()
+	}
 	deleted := len(m.Header) > 0 && (m.Header.Get("KV-Operation") != "" || m.Header.Get("Nats-Marker-Reason") != "")
 	return Entry{m.Subject[f.prefix:], m.Data, deleted, Position{about.Sequence.Stream, about.Timestamp}}, nil
 }
 
 // Close ends the feed. The server forgets it by itself, and with it the turn.
 func (f *Feed) Close() {
+	f.leaveGate()
 	f.silence.Stop()
 	close(f.closed)
 	_ = f.inbox.Unsubscribe() // or the connection is closed
