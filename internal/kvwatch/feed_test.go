@@ -146,11 +146,12 @@ func TestFeedEnds(t *testing.T) {
 	}
 }
 
-// TestFeedOutlivesManyEntries that are read slowly: the server holds them back, and none is lost.
+// TestFeedOutlivesManyEntries: the server holds back what is read slowly, and none is lost. Of two that read
+// many on one connection, the second begins when the first has read them.
 func TestFeedOutlivesManyEntries(t *testing.T) {
 	t.Parallel()
 	f := newFeeds(t)
-	const n = 20_000
+	const n = 21_000
 	for i := range n {
 		if _, err := f.js.PublishAsync(fmt.Sprintf("$KV.b.%05d", i), make([]byte, 512)); err != nil {
 			t.Fatal(err)
@@ -160,13 +161,26 @@ func TestFeedOutlivesManyEntries(t *testing.T) {
 		}
 	}
 	feed := f.open(kvwatch.Position{})
+	second := make(chan struct{})
+	go func() {
+		defer close(second)
+		if other, err := kvwatch.OpenFeed(f.Context(), f.js, "b", kvwatch.Position{}); err == nil {
+			other.Close()
+		}
+	}()
 	for i := range n {
+		select {
+		case <-second:
+			t.Fatalf("a second reader began after %d entries of the first", i)
+		default:
+		}
 		entry, err := feed.Next(t.Context())
 		if err != nil || entry.Key != fmt.Sprintf("%05d", i) {
 			t.Fatalf("entry %d is %s, %v", i, entry.Key, err)
 		}
 	}
 	f.expect(feed)
+	<-second
 }
 
 // TestTurn: one at a time has it, the next one as soon as it is released, or a moment after its owner
