@@ -175,8 +175,6 @@ type effects struct {
 	replies []reply
 }
 
-func (e *effects) none() bool { return e.load.Seq == 0 && len(e.replies) == 0 }
-
 // apply is the frame of every change to a tag. It runs change under the tag's lock, and
 // returns the load that has become due and the answers to be given.
 func (a *Allocator) apply(t *tag, change func() []reply) effects {
