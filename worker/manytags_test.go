@@ -75,7 +75,8 @@ func TestDirectoryIsReadOnce(t *testing.T) {
 		workers = append(workers, w)
 	}
 	kv := tagsBucket(t, net)
-	create := func(n int, few int) {
+	const few = 200 // heartbeats and leases among them
+	create := func(n int) {
 		t.Helper()
 		before := make([]int, len(workers))
 		for i, w := range workers {
@@ -95,7 +96,7 @@ func TestDirectoryIsReadOnce(t *testing.T) {
 		}
 		t.Logf("visible in all after %v", time.Since(began))
 	}
-	create(1, 10)
+	create(1)
 	for _, w := range workers {
 		reconnects := w.control.Stats().Reconnects
 		if err := w.control.ForceReconnect(); err != nil {
@@ -105,7 +106,7 @@ func TestDirectoryIsReadOnce(t *testing.T) {
 			return w.control.IsConnected() && w.control.Stats().Reconnects > reconnects
 		})
 	}
-	create(2, 200)
+	create(2)
 }
 
 // TestMirrorReadsWhatHasChanged: loaders at rest read nothing but heartbeats, however many tags they
