@@ -28,17 +28,17 @@ func New(cfg Config) *Allocator {
 // Take returns n IDs of the tag if the current segment has them, as it usually does.
 // Otherwise ok is false, nothing has happened, and the request goes to TakeOrPark.
 func (a *Allocator) Take(name string, n int64) (ids store.Segment, ok bool) {
-	t := a.find(name)
-	if t == nil {
+	e := a.tags.find(name)
+	if e == nil {
 		return ids, false
 	}
-	cur := t.cur.Load()
+	cur := e.cur.Load()
 	if cur == nil {
 		return ids, false
 	}
 	first, crossed, ok := cur.take(n)
 	if crossed {
-		a.update(t, noChange) // but a load may have become due
+		a.update(e.tag.Load(), noChange) // but a load may have become due
 	}
 	return store.Segment{First: first, End: first + n}, ok
 }

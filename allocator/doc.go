@@ -7,7 +7,7 @@
 //
 // # A million tags
 //
-// A tag that is known and that nobody has asked for is an entry in a hash table: about 60 bytes
+// A tag that is known and that nobody has asked for is an entry in a hash table: about 90 bytes
 // besides its name. Its buffers, described below, are made by the first request or grant, and
 // the figures are those of tags with buffers only.
 //

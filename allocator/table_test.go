@@ -84,7 +84,7 @@ func TestReadersSeeEveryTag(t *testing.T) {
 			}
 		})
 	}
-	for i := range soak.Pick(100_000, 2_000_000) {
+	for i := range soak.Pick(30_000, 2_000_000) {
 		a.Update(map[string]int64{fmt.Sprint("tag-", i): 1}, fmt.Sprint("tag-", i/2))
 	}
 	close(done)

@@ -12,7 +12,7 @@ import (
 // see [entry]: there may be a million of those.
 type tag struct {
 	name string
-	cur  atomic.Pointer[segment] // nil until the first grant; replaced under mu
+	cur  *atomic.Pointer[segment] // of its entry; nil until the first grant; replaced under mu
 
 	mu     sync.Mutex
 	ready  []store.Segment // ascending, all above cur
