@@ -1,7 +1,6 @@
 package allocator
 
 import (
-	"sync"
 	"sync/atomic"
 
 	"github.com/idworker/idworker/store"
@@ -11,8 +10,7 @@ import (
 // use.
 type Allocator struct {
 	cfg    Config
-	tags   atomic.Pointer[map[string]*tag] // copied on write
-	edit   sync.Mutex                      // held while tags is written
+	tags   *table
 	busy   busySet
 	seq    atomic.Uint64
 	parked atomic.Int64
@@ -24,25 +22,23 @@ type Answer func(ids []store.Segment, err error)
 
 // New returns an allocator without tags.
 func New(cfg Config) *Allocator {
-	a := &Allocator{cfg: cfg.withDefaults()}
-	a.tags.Store(&map[string]*tag{})
-	return a
+	return &Allocator{cfg: cfg.withDefaults(), tags: newTable()}
 }
 
 // Take returns n IDs of the tag if the current segment has them, as it usually does.
 // Otherwise ok is false, nothing has happened, and the request goes to TakeOrPark.
 func (a *Allocator) Take(name string, n int64) (ids store.Segment, ok bool) {
-	t := a.find(name)
-	if t == nil {
+	e := a.tags.find(name)
+	if e == nil {
 		return ids, false
 	}
-	cur := t.cur.Load()
+	cur := e.cur.Load()
 	if cur == nil {
 		return ids, false
 	}
 	first, crossed, ok := cur.take(n)
 	if crossed {
-		a.update(t, noChange) // but a load may have become due
+		a.update(e.tag.Load(), noChange) // but a load may have become due
 	}
 	return store.Segment{First: first, End: first + n}, ok
 }
@@ -58,7 +54,7 @@ func (a *Allocator) TakeOrPark(name string, n int64, answer Answer) (ids []store
 	if n < 1 {
 		return nil, ErrCount
 	}
-	t := a.find(name)
+	t := a.activate(name)
 	if t == nil {
 		return nil, store.ErrNoTag
 	}
@@ -92,8 +88,11 @@ func (a *Allocator) takeOrPark(t *tag, n int64, answer Answer) ([]store.Segment,
 // Grant adds a segment that the store has reserved for this process in answer to load seq,
 // and says what became of it.
 func (a *Allocator) Grant(name string, seq uint64, s store.Segment) (v Verdict) {
-	t := a.find(name)
-	if t == nil || !s.Valid() {
+	if !s.Valid() {
+		return v
+	}
+	t := a.activate(name)
+	if t == nil {
 		return v
 	}
 	a.update(t, func() []reply {
@@ -154,10 +153,24 @@ func (a *Allocator) Parked() int { return int(a.parked.Load()) }
 
 // Tags is the number of tags, including those that were removed but whose highest
 // segment is remembered.
-func (a *Allocator) Tags() int { return len(*a.tags.Load()) }
+func (a *Allocator) Tags() int { return int(a.tags.count.Load()) }
 
-// find returns the tag, or nil.
-func (a *Allocator) find(name string) *tag { return (*a.tags.Load())[name] }
+// find returns the tag, or nil if it is not known or has no buffers, because nothing has
+// happened to it yet.
+func (a *Allocator) find(name string) *tag {
+	if e := a.tags.find(name); e != nil {
+		return e.tag.Load()
+	}
+	return nil
+}
+
+// activate returns the tag with its buffers, or nil if it is not known.
+func (a *Allocator) activate(name string) *tag {
+	if e := a.tags.find(name); e != nil {
+		return a.tags.activate(e)
+	}
+	return nil
+}
 
 // update changes a tag and does what has to be done then. No lock may be held.
 func (a *Allocator) update(t *tag, change func() []reply) {
@@ -173,8 +186,6 @@ type effects struct {
 	load    Load // to be asked for, if its Seq is set
 	replies []reply
 }
-
-func (e *effects) none() bool { return e.load.Seq == 0 && len(e.replies) == 0 }
 
 // apply is the frame of every change to a tag. It runs change under the tag's lock, and
 // returns the load that has become due and the answers to be given.

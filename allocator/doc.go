@@ -5,6 +5,16 @@
 // ([Config.Load]) and is given them ([Allocator.Grant]); it learns the time from
 // [Config.Clock] and [Allocator.Tick].
 //
+// # A million tags
+//
+// A tag that is known and that nobody has asked for is an entry in a hash table: about 90 bytes
+// besides its name. Its buffers, described below, are made by the first request or grant, and
+// the figures are those of tags with buffers only.
+//
+// The table is read without a lock and without an allocation. It is divided into shards, and to
+// add, change or remove a tag locks one of them. So a change costs the same however many tags
+// there are. See table.go.
+//
 // # A tag's buffers
 //
 // A tag has a current segment, from which IDs are taken, and ready segments that follow

@@ -17,12 +17,14 @@ func TestNothingIsCalledUnderALock(t *testing.T) {
 	)
 	check := func(who string) {
 		t.Helper()
-		if !a.edit.TryLock() {
-			t.Errorf("%s is called with the map of tags locked", who)
-		} else {
-			a.edit.Unlock()
+		for i := range a.tags.shards {
+			s := &a.tags.shards[i]
+			if !s.mu.TryLock() {
+				t.Fatalf("%s is called with a part of the map of tags locked", who)
+			}
+			s.mu.Unlock()
 		}
-		for _, tag := range *a.tags.Load() {
+		for _, tag := range a.tags.active() {
 			if !tag.mu.TryLock() {
 				t.Errorf("%s is called with tag %s locked", who, tag.name)
 			} else {

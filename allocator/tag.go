@@ -8,11 +8,11 @@ import (
 	"github.com/idworker/idworker/store"
 )
 
-// tag holds the buffers and the load state of one tag. An idle one costs its size and
-// its name, nothing else: there may be 100,000 that are never asked for.
+// tag holds the buffers and the load state of one tag. One that nobody has asked for has none,
+// see [entry]: there may be a million of those.
 type tag struct {
 	name string
-	cur  atomic.Pointer[segment] // nil until the first grant; replaced under mu
+	cur  *atomic.Pointer[segment] // of its entry; nil until the first grant; replaced under mu
 
 	mu     sync.Mutex
 	ready  []store.Segment // ascending, all above cur

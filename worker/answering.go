@@ -59,7 +59,7 @@ func (a *answering) start(ctx context.Context) error {
 		a.aside.close()
 		return err
 	}
-	if err := a.join(ctx); err != nil {
+	if err := withTimeout(ctx, a.join); err != nil {
 		return errors.Join(err, a.stop())
 	}
 	return nil

@@ -62,8 +62,17 @@ func (l *loading) start(context.Context) (err error) {
 		l.background.start(k.Keep)
 	}
 	l.background.start(l.consumer.run)
-	l.background.start(func(ctx context.Context) { l.mirror.run(ctx, l.cfg.TagRefresh) })
+	l.background.start(l.mirrorTags)
 	return nil
+}
+
+// mirrorTags mirrors the tags once the process does its work: there may be very many to read.
+func (l *loading) mirrorTags(ctx context.Context) {
+	select {
+	case <-l.started:
+		l.mirror.run(ctx, l.cfg.TagRefresh)
+	case <-ctx.Done():
+	}
 }
 
 // keeper is a store that has something to do besides, such as filling its ledger.

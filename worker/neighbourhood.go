@@ -44,7 +44,7 @@ func newNeighbourhood(p processInfo, members []groupMember) *neighbourhood {
 
 // start fails if the process must not serve beside another installation.
 func (n *neighbourhood) start(ctx context.Context) error {
-	if err := n.watch.Admit(ctx); err != nil {
+	if err := withTimeout(ctx, n.watch.Admit); err != nil {
 		return err
 	}
 	n.background.start(n.watch.Run)

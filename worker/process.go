@@ -23,7 +23,8 @@ type processInfo struct {
 	foreign      *foreignMessages
 	js           jetstream.JetStream
 	directory    *Directory
-	stats        func() Stats // of the whole process
+	stats        func() Stats  // of the whole process
+	started      chan struct{} // closed when the process does its work
 }
 
 // addService registers a micro service with one endpoint.

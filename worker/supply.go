@@ -28,7 +28,7 @@ type supply struct {
 func newSupply(p processInfo, direct func(loads.Event)) *supply {
 	s := &supply{
 		processInfo: p,
-		absences:    newAbsences("directory", p.cfg.TagRefresh, p.cfg.Log),
+		absences:    newAbsences("directory", missingEvery, p.cfg.Log),
 		background:  newGoroutines(),
 	}
 	s.unanswered = &unanswered{
@@ -67,22 +67,46 @@ func (s *supply) start(ctx context.Context) (err error) {
 	if err != nil {
 		return fmt.Errorf("subscribe to grants: %w", err)
 	}
-	known := make(chan struct{})
-	s.background.start(func(ctx context.Context) {
-		s.directory.follow(ctx, s.alloc, s.absences, sync.OnceFunc(func() { close(known) }))
-	})
+	known, progress := make(chan struct{}), make(chan struct{}, 1)
+	f := &follower{
+		directory: s.directory, sink: s.alloc, absent: s.absences,
+		ready: sync.OnceFunc(func() { close(known) }),
+		progress: func() {
+			select {
+			case progress <- struct{}{}:
+			default:
+			}
+		},
+	}
+	s.background.start(f.run)
 	s.background.start(s.tick)
 	s.background.start(s.unanswered.run)
-	select {
-	case <-known:
-		err = s.cfg.Control.FlushWithContext(ctx)
-	case <-ctx.Done():
-		err = fmt.Errorf("read the tag directory: %w", ctx.Err())
+	if err = awaitKnown(ctx, known, progress); err == nil {
+		err = withTimeout(ctx, s.cfg.Control.FlushWithContext)
 	}
 	if err != nil {
 		return errors.Join(err, s.stop())
 	}
 	return nil
+}
+
+// awaitKnown waits until the tags are known. However many there are, only the time in which
+// nothing is learned is limited.
+func awaitKnown(ctx context.Context, known, progress <-chan struct{}) error {
+	silence := time.NewTimer(startTimeout)
+	defer silence.Stop()
+	for {
+		select {
+		case <-known:
+			return nil
+		case <-progress:
+			silence.Reset(startTimeout)
+		case <-silence.C:
+			return fmt.Errorf("read the tag directory: nothing has come for %v", startTimeout)
+		case <-ctx.Done():
+			return fmt.Errorf("read the tag directory: %w", ctx.Err())
+		}
+	}
 }
 
 // stop ends the supply. What loaders grant from then on is burnt.

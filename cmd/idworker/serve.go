@@ -259,9 +259,7 @@ func (s *serveCmd) start(ctx context.Context, cfg worker.Config, source backend.
 		return nil, err
 	}
 	opened.add(cfg.Control.Close)
-	starting, cancel := context.WithTimeout(ctx, startTimeout)
-	defer cancel()
-	starting, explainDenied := natsconn.WhenDenied(starting, cfg.Requests, cfg.Control)
+	starting, explainDenied := natsconn.WhenDenied(ctx, cfg.Requests, cfg.Control)
 	w, err := s.startWorker(starting, cfg, source, opened)
 	explained := explainDenied(err)
 	if err == nil && explained != nil {
@@ -273,8 +271,22 @@ func (s *serveCmd) start(ctx context.Context, cfg worker.Config, source backend.
 	return w, explained
 }
 
-// startWorker opens the store, where the role needs one, and starts the worker.
+// startWorker opens the store, where the role needs one, and starts the worker. How long that takes
+// is limited, but for reading the tags, of which there may be many.
 func (s *serveCmd) startWorker(ctx context.Context, cfg worker.Config, source backend.Backend, opened *closers) (*worker.Process, error) {
+	w, err := s.openWorker(ctx, cfg, source, opened)
+	if err != nil {
+		return nil, err
+	}
+	if err := w.Start(ctx); err != nil {
+		return nil, err
+	}
+	return w, nil
+}
+
+func (s *serveCmd) openWorker(ctx context.Context, cfg worker.Config, source backend.Backend, opened *closers) (*worker.Process, error) {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
 	if s.Role != worker.RoleWorker {
 		segments, err := s.openWitnessedStore(ctx, cfg, source, opened)
 		if err != nil {
@@ -284,7 +296,7 @@ func (s *serveCmd) startWorker(ctx context.Context, cfg worker.Config, source ba
 	}
 	var w *worker.Process
 	err := natsconn.Patiently(ctx, cfg.Log, func(ctx context.Context) (err error) {
-		w, err = worker.Start(ctx, cfg)
+		w, err = worker.Open(ctx, cfg)
 		return err
 	})
 	return w, err
