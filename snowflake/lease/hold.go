@@ -168,6 +168,7 @@ func (h *hold) writeLease(ctx context.Context) error {
 		Layout:   h.cfg.Layout.String(),
 		Write:    number,
 		Seq:      h.fence.reached,
+		TTL:      h.cfg.TTL.Milliseconds(),
 
 		Installation: h.cfg.Installation,
 	}))

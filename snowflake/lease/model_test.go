@@ -124,7 +124,7 @@ type process struct {
 
 func (w *world) process(name string, seed uint64) *process {
 	p := &process{w: w, name: name, skew: 5 * time.Second, ahead: time.Second}
-	p.net = &fakeNet{ttl: modelTTL, rng: rand.New(rand.NewPCG(seed, 1)), made: w.made, clocks: w.clocks, asked: make(map[string]int64)}
+	p.net = &fakeNet{ttl: modelTTL, rng: rand.New(rand.NewPCG(seed, 1)), made: w.made, clocks: w.clocks, leases: w.workers, asked: make(map[string]int64)}
 	return p
 }
 
