@@ -75,6 +75,7 @@ func (d *doctorCmd) doctor(ctx context.Context, conn *nats.Conn, js jetstream.Je
 		return look, func() {}, nil
 	}
 	look.Sync = func(ctx context.Context) error { return doctor.CheckSync(ctx, conn) }
+	look.Storage = d.Role.is(rights.Admin)
 	look.MaxClockSkew = d.MaxClockSkew
 	if d.Role.answers() {
 		layout, err := (snowflakeFlags{Layout: d.Layout}).layout()
