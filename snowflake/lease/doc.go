@@ -131,8 +131,8 @@
 // Among equals one is picked at random, so that many processes that start at once do not all
 // pick the same. Two writes claim it, each on condition that the entry is as it was listed: the
 // lease, then hi. If one fails, somebody else was faster, and another one is picked. After a few
-// such failures the leases are listed again: the list was made when others had not claimed yet,
-// and to try all that it shows would be a try per process and worker ID. A claim holds no more
+// such failures all is looked at again: the lists were made when others had not claimed yet, or
+// not given back, and to try all that they show would be a try per process and worker ID. A claim holds no more
 // than one lease at a time, so if there are as many used worker IDs as processes, each process
 // finds one that is free.
 //
@@ -145,7 +145,8 @@
 // and at most all of it. If hi were further ahead, a process that takes over the worker
 // ID after a crash would have to wait for its clock to get there. This far costs nothing,
 // since until then the lease is in the way anyhow. A heartbeat that fails is tried again
-// after TTL/30.
+// after TTL/30. The time between two heartbeats is random, up to a tenth less than TTL/3, so that
+// the heartbeats of holders that began together do not stay together.
 //
 // Lost. If the entry of the lease or of hi is gone or somebody else's, if no heartbeat
 // succeeded for a TTL, or if the clock is off, the generator is revoked at once. Then

@@ -51,6 +51,12 @@ func (s *fakeStore) write(r record, revision uint64) (uint64, error) {
 	return r.revision, nil
 }
 
+func (s *fakeStore) writeCount() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.writes
+}
+
 // skew sets its clock. Entries of before are as if written after.
 func (s *fakeStore) skew(off time.Duration) {
 	s.mu.Lock()

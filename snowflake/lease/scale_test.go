@@ -131,6 +131,66 @@ func TestEntriesAreBoundedByHolders(t *testing.T) {
 	})
 }
 
+// oldList lists a bucket as it was at first, a few times.
+type oldList struct {
+	bucket
+	old   []record
+	times int
+}
+
+func (b *oldList) list(ctx context.Context) ([]record, error) {
+	if b.times--; b.times >= 0 {
+		return b.old, nil
+	}
+	return b.bucket.list(ctx)
+}
+
+// TestOldListIsMadeAgain: worker IDs that others had and gave back since they were listed are
+// free, but cannot be claimed with what the list says. They are listed again.
+func TestOldListIsMadeAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.use(t, 2)
+		old := w.clocks.list()
+		for range 10 {
+			if err := mustSeek(t, w.process("p", 1).manager()).release(); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Second)
+		}
+		m := w.process("q", 2).manager()
+		m.clocks = &oldList{bucket: m.clocks, old: old, times: 2}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if _, err := m.seek(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestHeartbeatsSpread: processes that claimed at the same moment do not go on to write at the
+// same moment.
+func TestHeartbeatsSpread(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n, slot = 100, modelTTL / beatsPerTTL / 10
+		w := newWorld()
+		w.layout = wide
+		for i := range n {
+			defer w.process(fmt.Sprint(i), uint64(i)).start(t.Context())()
+		}
+		time.Sleep(20 * modelTTL)
+		most := 0
+		for range 10 {
+			before := w.workers.writeCount()
+			time.Sleep(slot)
+			most = max(most, w.workers.writeCount()-before)
+		}
+		if most > n*3/10 {
+			t.Errorf("%d of %d heartbeats came in a tenth of the time", most, n)
+		}
+	})
+}
+
 // TestLostLeaseIsClaimedAgain: a process whose lease is gone claims the worker ID that it had,
 // at once, although its fence reached ahead.
 func TestLostLeaseIsClaimedAgain(t *testing.T) {

@@ -12,12 +12,22 @@ import (
 	"github.com/idworker/idworker/snowflake"
 )
 
-// triesPerList is how many claims may fail before the leases are listed again: a list is old
-// when many processes seek at once.
+// triesPerList is how many claims may fail before everything is looked at again: a list is old
+// when many processes come and go at once.
 const triesPerList = 3
 
 // seek claims a free worker ID and returns the hold.
 func (m *Manager) seek(ctx context.Context) (*hold, error) {
+	for {
+		h, err := m.seekOnce(ctx)
+		if !errors.Is(err, ErrLost) {
+			return h, err
+		}
+	}
+}
+
+// seekOnce claims a worker ID that is free now. ErrLost says that others were faster.
+func (m *Manager) seekOnce(ctx context.Context) (*hold, error) {
 	if err := m.mayBeForgotten(); err != nil {
 		return nil, err
 	}
@@ -41,17 +51,12 @@ func (m *Manager) seek(ctx context.Context) (*hold, error) {
 	f := m.sortRecords(admitted.leases, clocks)
 	for tries := 1; ; tries++ {
 		h, err := m.claimOne(ctx, f, now, clock, admitted)
-		if !errors.Is(err, ErrLost) {
+		if tries > 1 && errors.Is(err, ErrNoWorkerID) {
+			return nil, ErrLost // as far as the list says, which is old
+		}
+		if !errors.Is(err, ErrLost) || tries == triesPerList {
 			return h, err
 		}
-		if tries%triesPerList > 0 {
-			continue
-		}
-		leases, err := m.workers.list(ctx)
-		if err != nil {
-			return nil, err
-		}
-		f.leases = m.sortLeases(leases)
 	}
 }
 
@@ -109,9 +114,15 @@ type clockMark struct {
 	err      error // the entry cannot be read
 }
 
-// sortRecords sorts what was listed by worker ID.
+// sortRecords sorts what was listed by worker ID. A lease that cannot be read is
+// somebody's.
 func (m *Manager) sortRecords(leases, clocks []record) field {
-	f := field{m.cfg.Layout.MaxWorkerID() + 1, m.sortLeases(leases), make(map[int64]clockMark)}
+	f := field{m.cfg.Layout.MaxWorkerID() + 1, make(map[int64]leaseMark), make(map[int64]clockMark)}
+	for _, r := range leases {
+		if worker, ok := m.workerOf(r); ok {
+			f.leases[worker] = leaseMark{r.revision, r.deleted}
+		}
+	}
 	for _, r := range clocks {
 		if worker, ok := m.workerOf(r); ok {
 			v, err := decodeClock(r)
@@ -119,17 +130,6 @@ func (m *Manager) sortRecords(leases, clocks []record) field {
 		}
 	}
 	return f
-}
-
-// sortLeases sorts leases by worker ID. One that cannot be read is somebody's.
-func (m *Manager) sortLeases(leases []record) map[int64]leaseMark {
-	marks := make(map[int64]leaseMark)
-	for _, r := range leases {
-		if worker, ok := m.workerOf(r); ok {
-			marks[worker] = leaseMark{r.revision, r.deleted}
-		}
-	}
-	return marks
 }
 
 // workerOf returns the worker ID that a record is about, if it is one of this

@@ -35,6 +35,9 @@ func kindOf(subject string) string {
 	return strings.Join(tokens[:min(2, len(tokens))], ".")
 }
 
+// own reports whether there would be no such message without the tap.
+func own(subject string) bool { return strings.HasPrefix(subject, "$JS.EVENT.") }
+
 // tap counts all messages of the account, by kind.
 type tap struct {
 	mu     sync.Mutex
@@ -49,6 +52,9 @@ func newTap(t *testing.T, net *natstest.Server) *tap {
 	_, err := conn.Subscribe(">", func(m *nats.Msg) {
 		tap.mu.Lock()
 		defer tap.mu.Unlock()
+		if own(m.Subject) {
+			return
+		}
 		kind := kindOf(m.Subject)
 		if strings.HasPrefix(m.Reply, "$JS.ACK") { // to a consumer, with the subject that it was stored with
 			kind = "delivered"
@@ -97,8 +103,11 @@ func perMinute(counts map[string]int, took time.Duration) string {
 	return b.String()
 }
 
-// traffic is what went over connections, as their server counted it.
-type traffic struct{ toServer, fromServer int64 }
+// traffic is what went over connections, as their server counted it, and what they subscribe to.
+type traffic struct {
+	toServer, fromServer int64
+	subscriptions        uint32
+}
 
 func trafficOf(t *testing.T, net *natstest.Server, conns ...*nats.Conn) (all traffic) {
 	t.Helper()
@@ -111,7 +120,9 @@ func trafficOf(t *testing.T, net *natstest.Server, conns ...*nats.Conn) (all tra
 		if err != nil || len(list.Conns) != 1 {
 			t.Fatalf("connection %d: %v", cid, err)
 		}
-		all.toServer, all.fromServer = all.toServer+list.Conns[0].InMsgs, all.fromServer+list.Conns[0].OutMsgs
+		info := list.Conns[0]
+		all.toServer, all.fromServer = all.toServer+info.InMsgs, all.fromServer+info.OutMsgs
+		all.subscriptions += info.NumSubs
 	}
 	return all
 }
