@@ -131,7 +131,7 @@
 // Among equals one is picked at random, so that many processes that start at once do not all
 // pick the same. Two writes claim it, each on condition that the entry is as it was listed: the
 // lease, then hi. If one fails, somebody else was faster, and another one is picked. After a few
-// such failures all is looked at again: the lists were made when others had not claimed yet, or
+// such failures all is looked at again, a moment later: the lists were made when others had not claimed yet, or
 // not given back, and to try all that they show would be a try per process and worker ID. A claim holds no more
 // than one lease at a time, so if there are as many used worker IDs as processes, each process
 // finds one that is free.

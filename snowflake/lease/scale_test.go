@@ -150,14 +150,19 @@ func (b *oldList) list(ctx context.Context) ([]record, error) {
 func TestOldListIsMadeAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
-		w.use(t, 2)
+		w.layout = wide
+		w.use(t, 10)
 		old := w.clocks.list()
-		for range 10 {
-			if err := mustSeek(t, w.process("p", 1).manager()).release(); err != nil {
+		var all []*hold
+		for range old {
+			all = append(all, mustSeek(t, w.process("p", 1).manager()))
+		}
+		for _, h := range all {
+			if err := h.release(); err != nil {
 				t.Fatal(err)
 			}
-			time.Sleep(time.Second)
 		}
+		time.Sleep(time.Second)
 		m := w.process("q", 2).manager()
 		m.clocks = &oldList{bucket: m.clocks, old: old, times: 2}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/nats-io/nuid"
 
+	"github.com/idworker/idworker/internal/pause"
 	"github.com/idworker/idworker/snowflake"
 )
 
@@ -23,6 +24,7 @@ func (m *Manager) seek(ctx context.Context) (*hold, error) {
 		if !errors.Is(err, ErrLost) {
 			return h, err
 		}
+		pause.For(ctx, m.seekPause(0))
 	}
 }
 
@@ -51,9 +53,6 @@ func (m *Manager) seekOnce(ctx context.Context) (*hold, error) {
 	f := m.sortRecords(admitted.leases, clocks)
 	for tries := 1; ; tries++ {
 		h, err := m.claimOne(ctx, f, now, clock, admitted)
-		if tries > 1 && errors.Is(err, ErrNoWorkerID) {
-			return nil, ErrLost // as far as the list says, which is old
-		}
 		if !errors.Is(err, ErrLost) || tries == triesPerList {
 			return h, err
 		}
