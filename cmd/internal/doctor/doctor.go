@@ -48,6 +48,9 @@ type Doctor struct {
 	// Sync reports whether the servers sync every write.
 	Sync func(context.Context) error
 
+	// Storage says that this user may ask how much its account may store.
+	Storage bool
+
 	MaxClockSkew time.Duration // how far the clock may be from the server's
 	Layout       string        // of snowflake IDs, as workers are given it
 
@@ -95,6 +98,7 @@ func (d *Doctor) Examine(ctx context.Context, report func(Finding)) error {
 	d.examineSync(ctx, find)
 	d.examineRights(ctx, find)
 	d.examineResources(ctx, find)
+	d.examineStorage(ctx, find)
 	d.examineClock(ctx, find)
 	d.examineStore(ctx, find)
 	d.examineProcesses(ctx, find)
@@ -158,6 +162,12 @@ var ErrOtherLayout = errors.New("the installation has another layout")
 
 // ErrClockOff is wrapped by the finding that the clock differs too much from the server's.
 var ErrClockOff = errors.New("the clock is off")
+
+// ErrShared is wrapped by the warning that the account's storage is not its own.
+var ErrShared = errors.New("the account may store as much as the server has room for, and so may others: one that fills the server keeps IDs from being counted")
+
+// ErrNearlyFull is wrapped by the warning that the account can hardly store more.
+var ErrNearlyFull = errors.New("the account is nearly full, and nothing is counted when it is")
 
 // ErrDifferent is wrapped by the warning that a resource can be used, but is not as it would
 // be provisioned.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/idworker/idworker/internal/agreement"
 	"github.com/idworker/idworker/internal/durability"
@@ -63,6 +64,35 @@ func (d *Doctor) examineResources(ctx context.Context, find func(Finding)) {
 		}
 		find(Finding{What: r.String(), Err: err, Good: "as it should be"})
 	}
+}
+
+// nearlyFull is the part of an account's storage from which on it is worth a warning.
+const nearlyFull = 0.8
+
+// examineStorage looks at whether the account has storage of its own, and enough.
+func (d *Doctor) examineStorage(ctx context.Context, find func(Finding)) {
+	if !d.Storage {
+		return
+	}
+	var account *jetstream.AccountInfo
+	err := d.ask(ctx, func(ctx context.Context) (err error) {
+		account, err = d.JetStream.AccountInfo(ctx)
+		return err
+	})
+	if err != nil {
+		find(Finding{What: "storage", Err: err})
+		return
+	}
+	used, limit := account.Store, account.Limits.MaxStore
+	const mb = 1 << 20
+	state := fmt.Sprintf("%d MB of the account's %d MB are used", used/mb, limit/mb)
+	switch {
+	case limit < 0:
+		err = ErrShared
+	case float64(used) > nearlyFull*float64(limit):
+		err = fmt.Errorf("%w: %s", ErrNearlyFull, state)
+	}
+	find(Finding{What: "storage", Err: err, Warning: true, Good: state})
 }
 
 // examineClock compares this machine's clock with the server's, and the layout with that

@@ -68,6 +68,7 @@ var hints = []func(error) string{
 const (
 	hintProvision  = "an administrator creates it: idworker provision; a process that is allowed to, such as idworker serve, creates it itself"
 	hintSync       = "make sure of sync_interval: always in the jetstream block of every server; nats.conf shows how a user may ask"
+	hintStorage    = "set max_file in the jetstream block of the account in the server's configuration; nats.conf shows how"
 	hintNeighbours = "give one of them another --prefix, or an account of its own, or deny its subjects (ids.> with the default prefix) to the leaf node link; " +
 		"if both should be one installation, connect all processes to the JetStream of one, see --js-domain"
 )
@@ -86,6 +87,8 @@ var sentinelHints = []struct {
 	{tags.ErrMaybeCreated, "see idworker tag ls"},
 	{tags.ErrLoadersRun, "stop them all, export once more, and import that"},
 	{doctor.ErrDifferent, "idworker provision with these flags would change it"},
+	{doctor.ErrShared, hintStorage},
+	{doctor.ErrNearlyFull, hintStorage},
 	{doctor.ErrOtherLayout, "give workers the same --layout"},
 	{store.ErrSettingUnknown, "ask who runs the database; docs/operations.md, Durability, says which values it needs"},
 	{neighbours.ErrForeign, hintNeighbours},

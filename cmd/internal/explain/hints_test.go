@@ -51,6 +51,8 @@ var hinted = []struct {
 	{&resource.OlderError{Bucket: "ids_config", Missing: true}, "nats kv add ids_config"},
 	{&resource.OlderError{Bucket: "ids_segments", Missing: true}, "nats kv add ids_segments"},
 	{&resource.OlderError{Bucket: "ids_segments"}, "--by N, or fill it with"},
+	{doctor.ErrShared, "set max_file"},
+	{doctor.ErrNearlyFull, "set max_file"},
 	{store.ErrNoTable, "serve --migrate creates it"},
 	{&enrich.TargetError{Err: enrich.ErrNoTarget, Subject: "a.>"}, "create one for it, with --allow-batch"},
 	{&enrich.TargetError{Err: enrich.ErrNoBatches, Subject: "a.>", Stream: "S"}, "nats stream edit S --allow-batch"},
