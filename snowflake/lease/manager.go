@@ -84,7 +84,8 @@ func Open(ctx context.Context, cfg Config) (*Manager, error) {
 
 func newManager(cfg Config, workers, clocks bucket, config agreed, server server) *Manager {
 	host, _ := os.Hostname() // only informs those who look at the leases
-	return &Manager{cfg: cfg, host: host, workers: bounded{workers}, clocks: bounded{clocks}, config: config, server: server}
+	timeout := callTimeoutFor(cfg.TTL)
+	return &Manager{cfg: cfg, host: host, workers: bounded{workers, timeout}, clocks: bounded{clocks, timeout}, config: config, server: server}
 }
 
 // Run claims a worker ID and keeps it until ctx ends; if it is lost, it claims another.
