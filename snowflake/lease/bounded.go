@@ -11,16 +11,18 @@ const callTimeout = 5 * time.Second
 // callTimeoutFor bounds one request to JetStream where a worker ID depends on the answer. A
 // request that was sent to a server that froze is never answered. The next one, which goes to
 // another server, must come early enough to keep the worker ID.
-func callTimeoutFor(ttl time.Duration) time.Duration { return min(callTimeout, ttl/6) }
+func callTimeoutFor(ttl time.Duration) time.Duration {
+	return min(callTimeout, max(time.Second, ttl/6))
+}
 
 // bounded is a bucket each of whose requests ends after a time.
 type bounded struct {
 	bucket  bucket
-	timeout time.Duration
+	timeout time.Duration // but for list, which may take long, and on which no worker ID depends
 }
 
 func (b bounded) list(ctx context.Context) ([]record, error) {
-	ctx, cancel := context.WithTimeout(ctx, b.timeout)
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	return b.bucket.list(ctx)
 }
