@@ -1,6 +1,7 @@
 package natsconn
 
 import (
+	"context"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -53,7 +54,8 @@ func (d *watchedDialer) learn(c *nats.Conn) { d.others.Store(len(c.ServerPool())
 
 // Dial is part of nats.CustomDialer.
 func (d *watchedDialer) Dial(network, address string) (net.Conn, error) {
-	conn, err := net.DialTimeout(network, address, nats.DefaultTimeout)
+	dialer := net.Dialer{Timeout: nats.DefaultTimeout}
+	conn, err := dialer.DialContext(context.Background(), network, address) // nats.go has no context
 	if err != nil {
 		return nil, err
 	}

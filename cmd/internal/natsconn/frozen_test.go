@@ -31,7 +31,7 @@ func TestSilence(t *testing.T) {
 		s := silence{at: now}
 		frozen := 0
 		for i, read := range test.bytes {
-			gap := time.Duration(onTime)
+			gap := onTime
 			if i < len(test.gaps) && test.gaps[i] != 0 {
 				gap = test.gaps[i]
 			}
@@ -76,7 +76,10 @@ func TestFrozenConnectionIsClosed(t *testing.T) {
 			go func() { _, err := conn.Write([]byte("PING\r\n")); stuck <- err }()
 			began := time.Now()
 			select {
-			case <-stuck:
+			case err := <-stuck:
+				if err == nil {
+					t.Errorf("%s: a write to nobody succeeded", name)
+				}
 				if !test.closed || time.Since(began) > 3*time.Second {
 					t.Errorf("%s: closed after %v", name, time.Since(began))
 				}
