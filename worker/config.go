@@ -39,8 +39,9 @@ const maxStepLimit = 1 << 40
 // Config says what a process does, and with what. Requests, Control and Version must be set,
 // and Store too unless the role is RoleWorker.
 type Config struct {
-	// Requests is the connection on which requests are answered. It should serve nothing
-	// else: Stop waits for all its subscriptions.
+	// Requests is the connection on which parked requests are replied to. It also says how to
+	// connect: the worker makes one connection like it for each queue group that it is in,
+	// with the same options and handlers.
 	Requests *nats.Conn
 
 	// Control is the connection for everything else: loads and grants must not queue

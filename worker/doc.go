@@ -14,7 +14,8 @@
 //	a request comes in, is replied to   frame.go
 //	IDs of a tag are answered           segmentendpoint.go
 //	snowflake IDs are answered          snowflakeendpoint.go; the worker ID: snowflakes.go
-//	an overloaded worker withdraws      waitingline.go, shed.go, membership.go
+//	an overloaded worker withdraws      waitingline.go, shed.go
+//	it is in a queue group, or not      membership.go; with which connection: place.go
 //	a worker asks for a segment         asker.go
 //	a loader receives the event         consume.go
 //	a segment is reserved and granted   loader.go
@@ -69,6 +70,17 @@
 // ID is released, until the parked requests are answered (by what the loading half still
 // loads), and until its goroutines have ended. Then the loading half finishes the loads
 // that have begun, and ends its goroutines.
+//
+// # Queue groups
+//
+// What a [membership] wants and what is the case differ for a while: entering needs a
+// connection, which may take time or fail, and is tried again and again; leaving goes on until
+// what was delivered is handled. Three things hold:
+//
+//   - The server has no member that answers nothing, whenever connections are lost. See [place].
+//   - A member handles nothing any more when its left channel is closed. Whoever enters
+//     instead of it, after an overload, waits for that, so that IDs of a tag are in order.
+//   - What is entered with is what the latest join said, even if an older one is under way.
 //
 // A half whose start fails stops by itself what it had started, so that [Start] leaves
 // nothing behind.

@@ -17,7 +17,7 @@ type loading struct {
 	loader     *loader
 	consumer   *eventConsumer
 	mirror     *mirror
-	group      membership // of load events as plain messages
+	group      *membership // of load events as plain messages
 	background *goroutines
 }
 
@@ -41,19 +41,20 @@ func newLoading(p processInfo) *loading {
 			absences:  newAbsences("store", p.cfg.TagRefresh, p.cfg.Log),
 			unusable:  make(map[string]bool),
 		},
+		group:      newMembership(p.cfg.Log),
 		background: newGoroutines(),
 	}
 }
 
-func (l *loading) start(context.Context) (err error) {
+func (l *loading) start(ctx context.Context) error {
 	subject := loads.ReserveSubject(l.cfg.Prefix)
-	err = l.group.join(func() (member, error) {
+	err := awaitJoined(ctx, l.group.join(func() (member, error) {
 		sub, err := l.cfg.Control.QueueSubscribe(subject, l.cfg.Prefix.QueueGroup(), l.loader.receivePlain)
 		if err != nil {
 			return nil, err
 		}
-		return plainMember{sub}, nil
-	})
+		return newPlainMember(sub), nil
+	}))
 	if err != nil {
 		return fmt.Errorf("subscribe to %s: %w", subject, err)
 	}
@@ -90,9 +91,7 @@ func (l *loading) stop() error {
 // stream is still consumed: it has the events of the other installation too, as far as they
 // come here, and one that is not removed would have the stream refuse the next one, which the
 // worker might take for the answer of its own.
-func (l *loading) giveWay(_ context.Context, away bool) error {
-	return l.group.stayAway(givingWay, away)
-}
+func (l *loading) giveWay(_ context.Context, away bool) { l.group.stayAway(givingWay, away) }
 
 func (l *loading) ready() error {
 	if !l.consumer.consuming.Load() {

@@ -65,6 +65,10 @@ func TestMetrics(t *testing.T) {
 		s := scrape(t, w)
 		return s["tags"] == 2 && s["lease_held"] == 1
 	})
+	natstest.Eventually(t, 10*time.Second, "the queue group of snowflake requests is entered", func() bool {
+		_, err := c.conn.Request("$SRV.PING.idworker-snowflake", nil, time.Second)
+		return err == nil
+	})
 	c.must("order")
 	if _, err := c.ask("order", 14, time.Second); err != nil {
 		t.Fatal(err)
@@ -81,6 +85,10 @@ func TestMetrics(t *testing.T) {
 	defer g.close("cold")()
 	expectCode(t, c, "cold", messages.ErrUnavailable)
 
+	natstest.Eventually(t, 10*time.Second, "the reply is counted", func() bool {
+		s := scrape(t, w)
+		return s["requests_total/503/segment"] == 1 && s["parked_requests"] == 0
+	})
 	got := scrape(t, w)
 	expect(t, got, map[string]float64{
 		"requests_total/ok/segment": 2, "requests_total/400/segment": 1, "requests_total/404/segment": 1,

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"os"
 
-	"go.uber.org/zap"
-
 	"github.com/idworker/idworker/internal/neighbours"
 )
 
@@ -25,7 +23,7 @@ type groupMember interface {
 	half
 
 	// giveWay takes the half out of all its queue groups, or back in.
-	giveWay(ctx context.Context, away bool) error
+	giveWay(ctx context.Context, away bool)
 }
 
 func newNeighbourhood(p processInfo, members []groupMember) *neighbourhood {
@@ -58,9 +56,7 @@ func (n *neighbourhood) stop() error {
 
 func (n *neighbourhood) giveWay(away bool) {
 	for _, m := range n.members {
-		if err := m.giveWay(n.background.ctx, away); err != nil {
-			n.cfg.Log.Error("not back in a queue group", zap.Error(err))
-		}
+		m.giveWay(n.background.ctx, away)
 	}
 }
 

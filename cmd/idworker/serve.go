@@ -251,11 +251,11 @@ func (c *closers) close() {
 // the worker has stopped.
 func (s *serveCmd) start(ctx context.Context, cfg worker.Config, source backend.Backend, opened *closers) (*worker.Process, error) {
 	var err error
-	if cfg.Requests, _, err = s.dial(natsconn.Stay("idworker", cfg.Log)...); err != nil {
+	if cfg.Requests, _, err = s.dialToStay(ctx, "idworker", cfg.Log); err != nil {
 		return nil, err
 	}
 	opened.add(cfg.Requests.Close)
-	if cfg.Control, cfg.JetStream, err = s.dial(natsconn.Stay("idworker control", cfg.Log)...); err != nil {
+	if cfg.Control, cfg.JetStream, err = s.dialToStay(ctx, "idworker control", cfg.Log); err != nil {
 		return nil, err
 	}
 	opened.add(cfg.Control.Close)
