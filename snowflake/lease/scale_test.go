@@ -360,7 +360,9 @@ func TestListTakesAsLongAsItNeeds(t *testing.T) {
 		for i := range pauses {
 			pauses[i] = callTimeout * 9 / 10
 		}
-		list := func() ([]record, error) { return bounded{kvBucket{slowKV{pauses: pauses}}, callTimeout}.list(t.Context()) }
+		list := func() ([]record, error) {
+			return bounded{kvBucket{slowKV{pauses: pauses}}, callTimeout}.list(t.Context())
+		}
 		if all, err := list(); len(all) != 100 || err != nil {
 			t.Fatalf("%d entries, %v", len(all), err)
 		}
