@@ -153,7 +153,7 @@ func (a *Allocator) Parked() int { return int(a.parked.Load()) }
 
 // Tags is the number of tags, including those that were removed but whose highest
 // segment is remembered.
-func (a *Allocator) Tags() int { return int(a.tags.count.Load()) }
+func (a *Allocator) Tags() int { return a.tags.entries.Size() }
 
 // find returns the tag, or nil if it is not known or has no buffers, because nothing has
 // happened to it yet.

@@ -14,12 +14,11 @@ func (a *Allocator) Update(steps map[string]int64, removed ...string) {
 
 // configure sets the configured step of a tag, and returns what is left to do without locks.
 func (a *Allocator) configure(name string, step int64) (todo effects) {
-	s, hash := a.tags.shard(name)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	e := s.get(hash, name)
+	a.tags.edit.Lock()
+	defer a.tags.edit.Unlock()
+	e := a.tags.find(name)
 	if e == nil {
-		a.tags.add(s, hash, &entry{name: name, step: step})
+		a.tags.entries.Store(name, &entry{name: name, step: step})
 		return todo
 	}
 	e.step = step
@@ -34,23 +33,21 @@ func (a *Allocator) configure(name string, step int64) (todo effects) {
 
 // remove removes a tag, and returns what is left to do without locks.
 func (a *Allocator) remove(name string) (todo effects) {
-	s, hash := a.tags.shard(name)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	e := s.get(hash, name)
+	a.tags.edit.Lock()
+	defer a.tags.edit.Unlock()
+	e := a.tags.find(name)
 	if e == nil {
 		return todo
 	}
 	e.step = 0
 	t := e.tag.Load()
 	if t == nil {
-		a.tags.drop(s, hash, e)
+		a.tags.drop(e)
 		return todo
 	}
 	return a.apply(t, func() []reply {
 		if t.high == 0 { // nothing to remember
-			a.tags.drop(s, hash, e)
-			s.deactivate(t)
+			a.tags.drop(e)
 		}
 		return t.forget()
 	})
@@ -59,19 +56,16 @@ func (a *Allocator) remove(name string) (todo effects) {
 // Missing returns the tags that are not in steps, and how many tags there are, those that were
 // removed not among them.
 func (a *Allocator) Missing(steps map[string]int64) (missing []string, tags int) {
-	for i := range a.tags.shards {
-		s := &a.tags.shards[i]
-		s.mu.Lock()
-		s.each(func(e *entry) {
-			if e.step == 0 {
-				return
-			}
-			tags++
-			if _, ok := steps[e.name]; !ok {
-				missing = append(missing, e.name)
-			}
-		})
-		s.mu.Unlock()
+	a.tags.edit.Lock()
+	defer a.tags.edit.Unlock()
+	for name, e := range a.tags.entries.All() {
+		if e.step == 0 {
+			continue
+		}
+		tags++
+		if _, ok := steps[name]; !ok {
+			missing = append(missing, name)
+		}
 	}
 	return missing, tags
 }

@@ -7,13 +7,12 @@
 //
 // # A million tags
 //
-// A tag that is known and that nobody has asked for is an entry in a hash table: about 90 bytes
+// A tag that is known and that nobody has asked for is an entry in a hash table: about 100 bytes
 // besides its name. Its buffers, described below, are made by the first request or grant, and
 // the figures are those of tags with buffers only.
 //
-// The table is read without a lock and without an allocation. It is divided into shards, and to
-// add, change or remove a tag locks one of them. So a change costs the same however many tags
-// there are. See table.go.
+// The table is read without a lock and without an allocation, and a change of one tag costs the
+// same however many there are. See table.go.
 //
 // # A tag's buffers
 //

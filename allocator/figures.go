@@ -21,7 +21,7 @@ const MaxRunway = 365 * 24 * time.Hour
 // particular order.
 func (a *Allocator) Figures() []Figures {
 	now := a.cfg.Clock()
-	tags := a.tags.active()
+	tags := a.tags.listActive()
 	all := make([]Figures, 0, len(tags))
 	for _, t := range tags {
 		t.mu.Lock()

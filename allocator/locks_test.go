@@ -17,14 +17,11 @@ func TestNothingIsCalledUnderALock(t *testing.T) {
 	)
 	check := func(who string) {
 		t.Helper()
-		for i := range a.tags.shards {
-			s := &a.tags.shards[i]
-			if !s.mu.TryLock() {
-				t.Fatalf("%s is called with a part of the map of tags locked", who)
-			}
-			s.mu.Unlock()
+		if !a.tags.edit.TryLock() {
+			t.Fatalf("%s is called with the map of tags locked", who)
 		}
-		for _, tag := range a.tags.active() {
+		a.tags.edit.Unlock()
+		for _, tag := range a.tags.listActive() {
 			if !tag.mu.TryLock() {
 				t.Errorf("%s is called with tag %s locked", who, tag.name)
 			} else {

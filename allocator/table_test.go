@@ -56,8 +56,8 @@ func TestTableIsAMap(t *testing.T) {
 				t.Fatalf("%s is not found", n)
 			}
 		}
-		if len(a.tags.active()) != len(remembered) {
-			t.Fatalf("%d tags have buffers, want %d", len(a.tags.active()), len(remembered))
+		if len(a.tags.listActive()) != len(remembered) {
+			t.Fatalf("%d tags have buffers, want %d", len(a.tags.listActive()), len(remembered))
 		}
 	})
 }
@@ -158,7 +158,7 @@ func TestFiguresVisitActiveTagsOnly(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n := len(a.tags.active()); n != 2 {
+	if n := len(a.tags.listActive()); n != 2 {
 		t.Errorf("%d tags are visited for the figures, want the 2 that were asked for", n)
 	}
 	if f := a.Figures(); len(f) != 2 {
