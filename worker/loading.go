@@ -56,6 +56,7 @@ func (l *loading) start(ctx context.Context) error {
 		return newPlainMember(sub), nil
 	}))
 	if err != nil {
+		l.group.close()
 		return fmt.Errorf("subscribe to %s: %w", subject, err)
 	}
 	l.background.start(l.guard.Run)
