@@ -122,8 +122,8 @@ func (a *Allocator) Tick() {
 	now := a.cfg.Clock()
 	for _, t := range a.agenda.take(now) {
 		a.update(t, func() []reply {
-			if t.visitAt <= now {
-				t.visitAt = 0
+			if t.visitAt/agendaUnit <= now/agendaUnit {
+				t.visitAt = 0 // taken; if that is too early it is planned again
 			}
 			return t.expireParked(now)
 		})

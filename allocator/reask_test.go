@@ -92,3 +92,19 @@ func TestTicksCostWhatIsDue(t *testing.T) {
 		t.Errorf("in a second of ticks the allocator read the clock %d times and asked for %d loads, want next to none", reads, len(h.asked))
 	}
 }
+
+// TestVisitThatComesTooEarly: a tick a moment before a deadline does not forget it.
+func TestVisitThatComesTooEarly(t *testing.T) {
+	h := order(10)
+	r := h.request("order", 1)
+	h.now = allocator.DefaultWait + 5*time.Millisecond
+	late := h.request("order", 1) // its deadline lies in the midst of the agenda's unit
+	h.Tick()
+	h.now += allocator.DefaultWait - time.Millisecond
+	h.Tick()
+	h.now += time.Millisecond
+	h.Tick()
+	if r.answered != 1 || late.answered != 1 {
+		t.Errorf("answered %d and %d times at the deadlines, want both once", r.answered, late.answered)
+	}
+}

@@ -28,7 +28,8 @@ type mirror struct {
 	store     tagLister
 	directory *Directory
 	provision func(ctx context.Context) error // creates the directory again if it is gone
-	outage    *outage                         // of the store, shared with the loader
+	health    *health                         // of the store, shared with the loader
+	listed    func()                          // is called when the store could be listed
 	log       *zap.Logger
 	absences  *absences       // tags that the store does not list any more
 	unusable  map[string]bool // tags that have been reported
@@ -38,10 +39,11 @@ type mirror struct {
 const mirrorRetry = 500 * time.Millisecond
 
 // run refreshes until ctx ends. Failures in a row are logged once; those of the store are
-// logged by the outage.
+// logged by its health.
 func (m *mirror) run(ctx context.Context, every time.Duration) {
 	failing := false
 	for ctx.Err() == nil {
+		m.health.awaitListing(ctx)
 		unsure, err := m.refresh(ctx)
 		switch {
 		case ctx.Err() != nil:
@@ -63,10 +65,10 @@ func (m *mirror) run(ctx context.Context, every time.Duration) {
 	}
 }
 
-// errStoreAway is wrapped by errors that the outage has recorded.
+// errStoreAway is wrapped by errors that the health has recorded.
 var errStoreAway = errors.New("list the store")
 
-// listing takes the place of a tag in the outage.
+// listing takes the place of a tag in the log.
 const listing = "(all)"
 
 // refresh brings the directory in line with the store. The directory is read first: a tag
@@ -83,10 +85,10 @@ func (m *mirror) refresh(ctx context.Context) (unsure bool, err error) {
 	began := time.Now()
 	tags, unreadable := m.store.Tags(ctx)
 	if unreadable != nil && !errors.Is(unreadable, store.ErrCorrupt) {
-		m.outage.recordFailure(listing, began, unreadable)
+		m.health.recordFailure(listing, began, unreadable)
 		return false, fmt.Errorf("%w: %w", errStoreAway, unreadable)
 	}
-	m.outage.recordSuccess(listing)
+	m.listed()
 	if err := m.update(ctx, have, tags); err != nil {
 		return false, err
 	}

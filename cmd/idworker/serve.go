@@ -259,7 +259,7 @@ func (s *serveCmd) startWorker(ctx context.Context, cfg worker.Config, source ba
 		if err != nil {
 			return nil, err
 		}
-		cfg.Store, cfg.StoreName = segments, source.Name()
+		cfg.Store, cfg.StoreName, cfg.Reservations = segments, source.Name(), source.Reservations()
 	}
 	var w *worker.Process
 	err := natsconn.Patiently(ctx, cfg.Log, func(ctx context.Context) (err error) {
