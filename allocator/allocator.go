@@ -11,9 +11,10 @@ import (
 type Allocator struct {
 	cfg    Config
 	tags   *table
-	busy   busySet
+	agenda agenda
 	seq    atomic.Uint64
-	parked atomic.Int64
+
+	parked, loading atomic.Int64
 }
 
 // Answer is called once for a parked request: with as many IDs as it asked for, in
@@ -119,33 +120,33 @@ func (a *Allocator) Refuse(name string, seq uint64, err error) {
 // Deadlines are as exact as Tick is frequent: call it every few per cent of Config.Wait.
 func (a *Allocator) Tick() {
 	now := a.cfg.Clock()
-	for _, t := range a.busy.list() {
-		a.update(t, func() []reply { return t.expireParked(now) })
+	for _, t := range a.agenda.take(now) {
+		a.update(t, func() []reply {
+			if t.visitAt/agendaUnit <= now/agendaUnit {
+				t.visitAt = 0 // taken; if that is too early it is planned again
+			}
+			return t.expireParked(now)
+		})
 	}
 }
 
-// IsLoading reports whether load seq of the tag is still under way.
-func (a *Allocator) IsLoading(name string, seq uint64) bool {
+// CurrentLoad returns load seq of the tag as it would be asked for now, if it is still under
+// way.
+func (a *Allocator) CurrentLoad(name string, seq uint64) (l Load, ok bool) {
 	t := a.find(name)
 	if t == nil {
-		return false
+		return l, false
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.load.seq == seq
+	if t.load.seq != seq {
+		return l, false
+	}
+	return t.currentLoad(a.cfg.Clock(), a.cfg.MaxStep), true
 }
 
 // Loading is the number of loads that are under way.
-func (a *Allocator) Loading() (n int) {
-	for _, t := range a.busy.list() {
-		t.mu.Lock()
-		if t.load.seq != 0 {
-			n++
-		}
-		t.mu.Unlock()
-	}
-	return n
-}
+func (a *Allocator) Loading() int { return int(a.loading.Load()) }
 
 // Parked is the number of requests that wait for a segment, or have waited and are being
 // answered.
@@ -192,14 +193,15 @@ type effects struct {
 func (a *Allocator) apply(t *tag, change func() []reply) effects {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	before := len(t.parked)
+	before, loading := len(t.parked), t.isLoading()
 	replies := change()
 	// Requests that are being answered count as parked until they are: whoever waits
 	// until none is parked goes on to close what the answers are sent with.
 	a.parked.Add(int64(len(t.parked) + len(replies) - before))
 	t.cur.Load().rearm()
 	load := a.nextLoad(t)
-	a.markBusy(t)
+	a.loading.Add(int64(t.isLoading() - loading))
+	a.planVisit(t)
 	return effects{load, replies}
 }
 
@@ -221,16 +223,17 @@ func (a *Allocator) nextLoad(t *tag) Load {
 	switch {
 	case t.loadDue(now, a.cfg.ReAsk, a.cfg.MaxStep):
 		return t.beginLoad(a.seq.Add(1), now, a.cfg.MaxStep)
-	case t.load.overdue(now, a.cfg.ReAsk):
+	case t.askDue(now, a.cfg.ReAsk):
 		return t.askForLoad(now, a.cfg.MaxStep)
 	}
 	return Load{}
 }
 
-// markBusy has Tick visit the tag for as long as there is something for it to do.
-func (a *Allocator) markBusy(t *tag) {
-	if busy := len(t.parked) > 0 || t.load.seq != 0; busy != t.watched {
-		t.watched = busy
-		a.busy.set(t, busy)
+// planVisit has Tick visit the tag when there is something for it to do.
+func (a *Allocator) planVisit(t *tag) {
+	at, needed := t.nextVisit(a.cfg.ReAsk)
+	if at = max(at, 1); needed && (t.visitAt == 0 || at < t.visitAt) {
+		t.visitAt = at
+		a.agenda.add(t, at)
 	}
 }

@@ -31,8 +31,9 @@
 //
 //	idle     nothing is ready and a tenth is used, or memory does not last, or parked
 //	         requests want more than is in memory → asked
-//	asked    a grant above all earlier ones → idle; no grant for Config.ReAsk →
-//	         asked again, with the same number; a refusal → refused; a grant that
+//	asked    a grant above all earlier ones → idle; no grant for Config.ReAsk, then
+//	         for twice that and so on, or the first request is parked → asked
+//	         again, with the same number; a refusal → refused; a grant that
 //	         proves that the store went back → asked again, see below
 //	refused  Config.ReAsk later → idle; until then, requests that memory cannot
 //	         answer get the store's error at once. While memory can answer them the

@@ -41,14 +41,20 @@ func (t *tag) figures(now time.Duration) Figures {
 		Left:    t.available(),
 		Total:   t.meter.total(t.cur.Load()),
 		Rate:    t.meter.rate(now, t.cur.Load()),
-		Runway:  MaxRunway,
+		Runway:  t.runway(now),
 		Parked:  len(t.parked),
 		Loading: t.load.seq != 0,
 	}
-	if seconds := float64(f.Left) / f.Rate; seconds < MaxRunway.Seconds() {
-		f.Runway = time.Duration(seconds * float64(time.Second))
-	}
 	return f
+}
+
+// runway is how long the IDs in memory last at the present rate.
+func (t *tag) runway(now time.Duration) time.Duration {
+	seconds := float64(t.available()) / t.meter.rate(now, t.cur.Load())
+	if seconds < MaxRunway.Seconds() {
+		return time.Duration(seconds * float64(time.Second))
+	}
+	return MaxRunway
 }
 
 // meter measures the rate at which a tag's IDs are handed out, at no cost to requests.

@@ -14,15 +14,22 @@ type loadState struct {
 	try       int           // how often it was asked for
 	begunAt   time.Duration // when the latest load was first asked for
 	askedAt   time.Duration // when it was last asked for
+	urgent    bool          // requests were parked then
 	dueNow    bool          // it has to be asked for at once
 	refusal   error         // why the store refused the latest load
 	refusedAt time.Duration
 	refusals  int // since a grant was last used
 }
 
-// overdue reports whether a load is under way that has to be asked for again.
-func (l *loadState) overdue(now, reAsk time.Duration) bool {
-	return l.seq != 0 && (l.dueNow || now-l.askedAt >= reAsk)
+// reAskDoublings is how often the pause before a load is asked for again is doubled.
+const reAskDoublings = 4
+
+// dueAt is when the load under way has to be asked for again.
+func (l *loadState) dueAt(reAsk time.Duration) time.Duration {
+	if l.dueNow {
+		return 0
+	}
+	return l.askedAt + reAsk<<min(max(l.try-1, 0), reAskDoublings)
 }
 
 // currentRefusal returns the store's refusal, until it is reAsk old.
@@ -75,6 +82,23 @@ func (t *tag) runsShort(now time.Duration, ceiling int64) bool {
 
 func (t *tag) paces(now time.Duration) paces { return t.meter.paces(now, t.cur.Load(), t.demand) }
 
+// askDue reports whether the load under way has to be asked for again: its time has come, or
+// requests are parked of which whoever was asked does not know.
+func (t *tag) askDue(now, reAsk time.Duration) bool {
+	return t.load.seq != 0 && (now >= t.load.dueAt(reAsk) || !t.load.urgent && t.lacksIDs())
+}
+
+// nextVisit returns when Tick has to visit the tag, if at all.
+func (t *tag) nextVisit(reAsk time.Duration) (at time.Duration, needed bool) {
+	if len(t.parked) > 0 {
+		at, needed = t.parked[0].deadline, true
+	}
+	if due := t.load.dueAt(reAsk); t.load.seq != 0 && (!needed || due < at) {
+		at, needed = due, true
+	}
+	return at, needed
+}
+
 // beginLoad begins load seq, whose step the step policy decides.
 func (t *tag) beginLoad(seq uint64, now time.Duration, ceiling int64) Load {
 	t.step = t.chooseStep(now, ceiling)
@@ -112,9 +136,14 @@ func (t *tag) segmentLife(now time.Duration) time.Duration {
 // askForLoad asks for the load under way, the first time or again, with what parked
 // requests want by now.
 func (t *tag) askForLoad(now time.Duration, ceiling int64) Load {
-	t.load.askedAt, t.load.dueNow = now, false
+	t.load.askedAt, t.load.urgent, t.load.dueNow = now, t.lacksIDs(), false
 	t.load.try++
-	return Load{t.name, t.step, min(t.demand, ceiling), t.high, t.load.seq, t.load.try}
+	return t.currentLoad(now, ceiling)
+}
+
+// currentLoad is the load under way as it would be asked for now.
+func (t *tag) currentLoad(now time.Duration, ceiling int64) Load {
+	return Load{t.name, t.step, min(t.demand, ceiling), t.high, t.runway(now), t.load.seq, t.load.try}
 }
 
 // refuseLoad ends load seq with the store's refusal and fails all requests that wait for
@@ -127,4 +156,12 @@ func (t *tag) refuseLoad(seq uint64, err error, now time.Duration) []reply {
 	t.load.seq, t.load.refusal, t.load.refusedAt = 0, err, now
 	t.load.refusals++
 	return t.failParked(err)
+}
+
+// isLoading is 1 if a load is under way, else 0.
+func (t *tag) isLoading() int {
+	if t.load.seq != 0 {
+		return 1
+	}
+	return 0
 }

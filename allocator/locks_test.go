@@ -57,11 +57,11 @@ func TestNothingIsCalledUnderALock(t *testing.T) {
 	want("taken", 3, 1)
 	a.Take("order", 90)
 	park()
-	want("parked again", 3, 1)
+	want("parked again", 4, 1) // which makes the load under way urgent
 	now += DefaultWait
 	a.Tick()
-	want("expired", 4, 2)
+	want("expired", 5, 2)
 	park()
 	a.Update(nil, "order")
-	want("removed", 4, 3)
+	want("removed", 6, 3)
 }

@@ -26,7 +26,7 @@ type tag struct {
 	step       int64 // the grown step; 0 before the first load
 	load       loadState
 	meter      meter
-	watched    bool // is in the busy set
+	visitAt    time.Duration // when Tick visits the tag next; 0: never
 }
 
 // waiter is a parked request.

@@ -7,7 +7,6 @@ import (
 
 	"github.com/nats-io/nats.go/micro"
 
-	"github.com/idworker/idworker/internal/loads"
 	"github.com/idworker/idworker/internal/neighbours"
 )
 
@@ -26,14 +25,14 @@ type answering struct {
 	figures    requestFigures
 }
 
-// openAnswering makes an answering half. Loads that cannot go through the load stream go
-// to direct.
-func openAnswering(ctx context.Context, p processInfo, direct func(loads.Event)) (*answering, error) {
+// openAnswering makes an answering half, whose loads go through the load stream or to a target
+// besides.
+func openAnswering(ctx context.Context, p processInfo, target loadTarget) (*answering, error) {
 	s, err := openSnowflakes(ctx, p)
 	if err != nil {
 		return nil, err
 	}
-	return newAnswering(p, newSupply(p, direct), s), nil
+	return newAnswering(p, newSupply(p, target), s), nil
 }
 
 func newAnswering(p processInfo, supply *supply, s *snowflakes) *answering {

@@ -17,9 +17,9 @@ import (
 type grantReceiver struct {
 	alloc    *allocator.Allocator
 	instance string
+	answered func(tag string, seq uint64) // is told of each
 	maxStep  int64
 	foreign  *foreignMessages
-	answered func() // is told of each
 	log      *zap.Logger
 
 	installed, burnt, below, refused atomic.Int64
@@ -39,7 +39,7 @@ func (g *grantReceiver) receive(msg *nats.Msg) {
 	if g.foreign.drop(foreignGrant, grant.Installation, "") {
 		return
 	}
-	g.answered()
+	defer g.answered(grant.Tag, grant.Seq)
 	switch grant.Refused {
 	case messages.CodeNoTag:
 		g.refused.Add(1)

@@ -30,13 +30,14 @@ func newLoading(p processInfo) *loading {
 		guard:       g,
 		loader:      l,
 		consumer: &eventConsumer{
-			js: p.js, prefix: p.cfg.Prefix, replicas: p.cfg.Replicas, submit: l.submit, foreign: p.foreign, log: p.cfg.Log,
+			js: p.js, prefix: p.cfg.Prefix, replicas: p.cfg.Replicas, submit: l.submit, awaitRoom: l.turns.awaitRoom, foreign: p.foreign, log: p.cfg.Log,
 		},
 		mirror: &mirror{
 			store:     p.cfg.Store,
 			directory: p.directory,
 			provision: func(ctx context.Context) error { return Provision(ctx, p.js, p.cfg.Prefix, p.cfg.Replicas) },
-			outage:    l.outage,
+			health:    l.health,
+			listed:    l.listed,
 			log:       p.cfg.Log,
 			absences:  newAbsences("store", p.cfg.TagRefresh, p.cfg.Log),
 			unusable:  make(map[string]bool),

@@ -162,7 +162,7 @@ func (l *loader) collect(to sink) {
 		to.counter(loadsMetric, l.outcomes[i].Load(), name)
 	}
 	to.ch <- l.latency.metric(loadTimeMetric)
-	current, total := l.outage.figures()
+	current, total := l.health.figures()
 	to.yes(outageMetric, current)
 	to.counter(outagesMetric, total)
 }

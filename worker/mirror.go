@@ -28,7 +28,8 @@ type mirror struct {
 	store     store.Store
 	directory *Directory
 	provision func(ctx context.Context) error // creates the directory again if it is gone
-	outage    *outage                         // of the store, shared with the loader
+	health    *health                         // of the store, shared with the loader
+	listed    func()                          // is called when the store could be listed
 	log       *zap.Logger
 	absences  *absences       // tags that the store does not list any more
 	unusable  map[string]bool // tags that have been reported
@@ -63,12 +64,13 @@ const (
 )
 
 // run refreshes until ctx ends. Failures in a row are logged once; those of the store are
-// logged by the outage.
+// logged by its health.
 func (m *mirror) run(ctx context.Context, every time.Duration) {
 	defer m.releaseTurn()
 	var retry time.Duration // of failures in a row
 	var failing time.Time   // since when
 	for ctx.Err() == nil {
+		m.health.awaitListing(ctx)
 		unsure, err := m.refresh(ctx)
 		switch {
 		case ctx.Err() != nil:
@@ -76,6 +78,7 @@ func (m *mirror) run(ctx context.Context, every time.Duration) {
 		case errors.Is(err, kvwatch.ErrTaken):
 			m.absences.forget() // whoever has the turn counts again
 			m.closeListing()
+			m.probe(ctx)
 			pause.For(ctx, min(every, turnPause))
 			continue
 		case err != nil && retry == 0 && !errors.Is(err, errStoreAway):
@@ -104,10 +107,31 @@ func (m *mirror) run(ctx context.Context, every time.Duration) {
 	}
 }
 
-// errStoreAway is wrapped by errors that the outage has recorded.
+// probe lists a store that failed, although it is another loader's turn: without a load nothing
+// else would find out that it is back.
+func (m *mirror) probe(ctx context.Context) {
+	if m.health.isUp() {
+		return
+	}
+	began := time.Now()
+	_, err := m.store.Tags(ctx)
+	m.record(began, err)
+}
+
+// record records what a listing tells of the store, and reports whether it tells of the tags.
+func (m *mirror) record(began time.Time, err error) (listed bool) {
+	if err != nil && !errors.Is(err, store.ErrCorrupt) {
+		m.health.recordFailure(listing, began, err)
+		return false
+	}
+	m.listed()
+	return true
+}
+
+// errStoreAway is wrapped by errors that the health has recorded.
 var errStoreAway = errors.New("list the store")
 
-// listing takes the place of a tag in the outage.
+// listing takes the place of a tag in the log.
 const listing = "(all)"
 
 // refresh brings the directory in line with the store, if it is this loader's turn. The directory is
@@ -120,11 +144,9 @@ func (m *mirror) refresh(ctx context.Context) (unsure bool, err error) {
 	}
 	began := time.Now()
 	tags, unreadable := m.listing.Tags(ctx)
-	if unreadable != nil && !errors.Is(unreadable, store.ErrCorrupt) {
-		m.outage.recordFailure(listing, began, unreadable)
+	if !m.record(began, unreadable) {
 		return false, fmt.Errorf("%w: %w", errStoreAway, unreadable)
 	}
-	m.outage.recordSuccess(listing)
 	m.round++
 	if err := m.update(ctx, tags); err != nil {
 		return false, err

@@ -145,14 +145,14 @@ func (p *processInfo) joinInstallation(ctx context.Context) error {
 // is made sure that no other installation is there.
 func makeHalves(ctx context.Context, p processInfo) (halves []half, err error) {
 	var members []groupMember
-	direct := publishDirectly(p)
+	target := anyLoader(p)
 	if p.cfg.loads() {
 		l := newLoading(p)
-		direct = l.loader.loadDirectly
+		target = loadTarget{l.loader.loadIfUp, l.loader.loadDirectly}
 		members = append(members, l)
 	}
 	if p.cfg.answers() {
-		a, err := openAnswering(ctx, p, direct)
+		a, err := openAnswering(ctx, p, target)
 		if err != nil {
 			return nil, err
 		}

@@ -18,6 +18,7 @@ import (
 type supply struct {
 	processInfo
 	alloc      *allocator.Allocator
+	asker      *asker
 	grants     *grantReceiver
 	unanswered *unanswered
 	absences   *absences          // tags that the directory does not list any more
@@ -25,7 +26,7 @@ type supply struct {
 	background *goroutines
 }
 
-func newSupply(p processInfo, direct func(loads.Event)) *supply {
+func newSupply(p processInfo, to loadTarget) *supply {
 	s := &supply{
 		processInfo: p,
 		absences:    newAbsences("directory", missingEvery, p.cfg.Log),
@@ -37,28 +38,34 @@ func newSupply(p processInfo, direct func(loads.Event)) *supply {
 		find:      func(ctx context.Context, event loads.Event) LoaderState { return findLoader(ctx, p, event) },
 		log:       p.cfg.Log,
 	}
-	asker := &asker{
+	s.asker = &asker{
 		js:           p.js,
 		prefix:       p.cfg.Prefix,
 		instance:     p.instance,
 		installation: p.installation.ID,
-		direct:       direct,
+		own:          to.own,
+		direct:       to.direct,
 		asked:        s.unanswered.asked,
-		isLoading:    func(tag string, seq uint64) bool { return s.alloc.IsLoading(tag, seq) },
+		current:      func(tag string, seq uint64) (allocator.Load, bool) { return s.alloc.CurrentLoad(tag, seq) },
 		log:          p.cfg.Log,
 		publishing:   s.background,
 	}
+	s.asker.window = newWindow(s.asker.ask)
 	began := time.Now()
 	s.alloc = allocator.New(allocator.Config{
 		Clock:   func() time.Duration { return time.Since(began) },
-		Load:    asker.ask,
+		Load:    s.asker.wish,
 		MaxStep: p.cfg.MaxStep,
 		Wait:    p.cfg.Wait,
 	})
-	s.grants = &grantReceiver{
-		alloc: s.alloc, instance: p.instance, maxStep: p.cfg.MaxStep, foreign: p.foreign, answered: s.unanswered.answered, log: p.cfg.Log,
-	}
+	s.grants = &grantReceiver{alloc: s.alloc, instance: p.instance, answered: s.answered, maxStep: p.cfg.MaxStep, foreign: p.foreign, log: p.cfg.Log}
 	return s
+}
+
+// answered is told of each answer of a loader.
+func (s *supply) answered(tag string, seq uint64) {
+	s.unanswered.answered()
+	s.asker.window.close(tag, seq)
 }
 
 // start returns when grants can reach the process and it knows the tags.
@@ -119,7 +126,7 @@ func (s *supply) stop() error {
 // ticksPerWait is how exactly deadlines are kept: to this part of Config.Wait.
 const ticksPerWait = 40
 
-// tick drives the allocator's deadlines until ctx ends.
+// tick drives the deadlines of the allocator and the window until ctx ends.
 func (s *supply) tick(ctx context.Context) {
 	ticker := time.NewTicker(s.cfg.Wait / ticksPerWait)
 	defer ticker.Stop()
@@ -129,6 +136,7 @@ func (s *supply) tick(ctx context.Context) {
 			return
 		case <-ticker.C:
 			s.alloc.Tick()
+			s.asker.window.tick()
 		}
 	}
 }
@@ -149,10 +157,19 @@ func (s *supply) fillStats(stats *Stats) {
 	}
 }
 
-// publishDirectly returns what loads without the load stream in a process that has no
-// loader: any loader may receive the event. If none does, the allocator asks again.
-func publishDirectly(p processInfo) func(loads.Event) {
-	return func(event loads.Event) {
-		_ = p.cfg.Control.Publish(loads.ReserveSubject(p.cfg.Prefix), event.Encode())
+// loadTarget is where loads go that bypass the load stream.
+type loadTarget struct {
+	own    func(loads.Event) bool // the process's own loader, if it has one whose store is up
+	direct func(loads.Event)      // the own loader in any case, or if there is none, any loader
+}
+
+// anyLoader is the target of a process that has no loader. If none receives the event, the
+// allocator asks again.
+func anyLoader(p processInfo) loadTarget {
+	return loadTarget{
+		own: func(loads.Event) bool { return false },
+		direct: func(event loads.Event) {
+			_ = p.cfg.Control.Publish(loads.ReserveSubject(p.cfg.Prefix), event.Encode())
+		},
 	}
 }

@@ -147,7 +147,7 @@ func TestWhatCountsAsAnAnswer(t *testing.T) {
 		answers := 0
 		g := &grantReceiver{
 			alloc:    allocator.New(allocator.Config{Clock: func() time.Duration { return 0 }, Load: func(allocator.Load) {}}),
-			instance: "me", foreign: newForeignMessages("ours", zap.NewNop()), answered: func() { answers++ }, log: zap.NewNop(),
+			instance: "me", foreign: newForeignMessages("ours", zap.NewNop()), answered: func(string, uint64) { answers++ }, log: zap.NewNop(),
 		}
 		g.receive(&nats.Msg{Data: c.grant.Encode()})
 		if answers != c.want {

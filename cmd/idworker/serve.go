@@ -292,7 +292,7 @@ func (s *serveCmd) openWorker(ctx context.Context, cfg worker.Config, source bac
 		if err != nil {
 			return nil, err
 		}
-		cfg.Store, cfg.StoreName = segments, source.Name()
+		cfg.Store, cfg.StoreName, cfg.Reservations = segments, source.Name(), source.Reservations()
 	}
 	var w *worker.Process
 	err := natsconn.Patiently(ctx, cfg.Log, func(ctx context.Context) (err error) {
