@@ -160,14 +160,14 @@ func (s *storm) wantAll(when string, tags []string, times int, n int64) {
 	}
 }
 
-// countedStore is what a period costs.
-type countedStore struct {
+// cost is what a period costs.
+type cost struct {
 	calls    []int64  // of each loader
 	messages []uint64 // that each worker sent on its control connection
 	cpu      time.Duration
 }
 
-func (s *storm) count() (c countedStore) {
+func (s *storm) count() (c cost) {
 	for _, u := range s.loaders {
 		c.calls = append(c.calls, u.calls.Load())
 	}
