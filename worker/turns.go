@@ -215,6 +215,7 @@ func (t *turns) begin(q *queue) bool {
 	q.serving, q.waiting = slices.DeleteFunc(q.waiting, func(j job) bool { return !now.Before(j.until) }), nil
 	if len(q.serving) == 0 {
 		delete(t.queues, q.tag)
+		t.signal()
 		return false
 	}
 	for i := range q.serving {

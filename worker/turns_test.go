@@ -170,6 +170,37 @@ func TestStoreThatCanOnlyBeRead(t *testing.T) {
 	})
 }
 
+// TestProbesGoOn: a loader whose store fails gets what it needs to probe from the stream, for as
+// long as that takes, although events become too old while they wait.
+func TestProbesGoOn(t *testing.T) {
+	testLoader(t, 8, func(t *testing.T, l *loader, s *fakeStore) {
+		s.set(errAway)
+		ctx, cancel := context.WithCancel(t.Context())
+		var stream sync.WaitGroup
+		stream.Go(func() {
+			for n := 0; ; {
+				room := l.turns.awaitRoom(ctx)
+				if room == 0 {
+					return
+				}
+				for range min(room, 20) {
+					n++
+					l.submit(job{load(fmt.Sprint(n), 0, time.Hour), new(message), time.Now().Add(4 * time.Second)})
+				}
+			}
+		})
+		for range 20 {
+			before := s.calls()
+			time.Sleep(20 * time.Second)
+			if calls := s.calls() - before; calls < 20 {
+				t.Errorf("%d calls in 20 seconds, want about one each %v", calls, probePause)
+			}
+		}
+		cancel()
+		stream.Wait()
+	})
+}
+
 // TestManyTagsThatHang: they leave most of the turns to the others.
 func TestManyTagsThatHang(t *testing.T) {
 	testLoader(t, 8, func(t *testing.T, l *loader, s *fakeStore) {
