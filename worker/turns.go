@@ -58,6 +58,7 @@ type queue struct {
 	tag     string
 	waiting []job
 	serving []job
+	again   []job     // loads of serving that were asked for again meanwhile
 	began   time.Time // the latest turn
 
 	failures int       // calls in a row, since the store was last found well
@@ -83,8 +84,9 @@ func newTurns(most int, h *health) *turns {
 	return &turns{most: most, health: h, freed: make(chan struct{}, 1), queues: make(map[string]*queue)}
 }
 
-// add adds a job. A load that is being served, or was replaced by a later one of the same
-// worker, is done: its event is acked and forgotten.
+// add adds a job. The event of a load that is being served is acked. If the call fails, it says
+// that the load is still wanted. A load that was replaced by a later one of the same worker is
+// forgotten.
 func (t *turns) add(j job) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -98,8 +100,10 @@ func (t *turns) add(j job) {
 	case q == nil:
 		q = &queue{tag: j.event.Tag, standing: standing{index: -1}}
 		t.queues[q.tag] = q
-	case q.isServing(j.event):
+	case isLoadOf(q.serving, j.event):
 		j.ack()
+		j.until = time.Now().Add(loadEventAge)
+		q.again = append(q.again, j)
 		return
 	}
 	if q.enqueue(j) {
@@ -108,9 +112,9 @@ func (t *turns) add(j job) {
 	t.rank(q, time.Now().Add(j.event.Slack()))
 }
 
-// isServing reports whether the queue serves the same load of the same worker.
-func (q *queue) isServing(event loads.Event) bool {
-	return slices.ContainsFunc(q.serving, func(j job) bool {
+// isLoadOf reports whether the same load of the same worker is among the jobs.
+func isLoadOf(jobs []job, event loads.Event) bool {
+	return slices.ContainsFunc(jobs, func(j job) bool {
 		return j.event.Instance == event.Instance && j.event.Seq == event.Seq
 	})
 }
@@ -247,8 +251,9 @@ func (t *turns) end(q *queue, left []job) {
 	if q.failures > 0 {
 		t.retries--
 	}
-	q.serving = nil
-	for _, j := range left {
+	wanted := slices.DeleteFunc(q.again, func(j job) bool { return !isLoadOf(left, j.event) })
+	q.serving, q.again = nil, nil
+	for _, j := range slices.Concat(left, wanted) {
 		if q.enqueue(j) {
 			t.waiting++
 		}

@@ -201,6 +201,26 @@ func TestProbesGoOn(t *testing.T) {
 	})
 }
 
+// TestLoadThatIsAskedForAgainStays: a load is served when the store is back, however long that
+// takes, if its worker asks for it again, be it while a call for it hangs.
+func TestLoadThatIsAskedForAgainStays(t *testing.T) {
+	testLoader(t, 8, func(t *testing.T, l *loader, s *fakeStore) {
+		s.set(errHangs)
+		ask := func() { l.submit(job{load("order", 1, 0), new(message), time.Now().Add(4 * time.Second)}) }
+		for ask(); s.calls() < 7; time.Sleep(time.Second) { // for some 20 s
+		}
+		ask() // while the seventh call hangs
+		time.Sleep(loadEventAge - 10*time.Second)
+		s.set(nil)
+		time.Sleep(storeTimeout + retryPauseMax)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if len(s.order) != 1 {
+			t.Errorf("served %v, want order once", s.order)
+		}
+	})
+}
+
 // TestManyTagsThatHang: they leave most of the turns to the others.
 func TestManyTagsThatHang(t *testing.T) {
 	testLoader(t, 8, func(t *testing.T, l *loader, s *fakeStore) {
