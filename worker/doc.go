@@ -87,7 +87,8 @@
 // it cannot make use are found by loaders whose store is up.
 //
 // Whether the store fails or the tag does is told apart by the evidence. Three failures in a
-// row, without a success in between, are the store's. A tag that fails while the store works for
+// row, without a success in between, are the store's, and so is one that took a second in which
+// none succeeded. A tag that fails while the store works for
 // others is a suspect: its failures count for nothing until it works, it waits for up to 5 s
 // between two calls, and all such tags together have an eighth of the turns. An entry that
 // cannot be read says that the store works.

@@ -11,7 +11,8 @@ import (
 // health is the one state of health that a loader has of its store.
 //
 //	up       calls are made as they come. Three failures without a success in
-//	         between → failing
+//	         between, or one of a call that took a second in which none
+//	         succeeded → failing
 //	failing  a call now and then finds out whether the store is back; all else
 //	         waits. A success → up
 //
@@ -34,6 +35,9 @@ type health struct {
 const (
 	// failuresOfAnOutage in a row are evidence that it is the store that fails.
 	failuresOfAnOutage = 3
+
+	// longFailure is how long a call takes whose failure is evidence by itself.
+	longFailure = time.Second
 
 	// probePause is the time between two probes, at least. A probe that hangs does not hold up
 	// the next: it may be its tag that hangs.
@@ -79,7 +83,7 @@ func (h *health) recordFailure(tag string, began time.Time, err error) {
 	if h.streak++; h.streak == 1 {
 		h.since = began
 	}
-	if h.failing || h.streak < failuresOfAnOutage {
+	if h.failing || h.streak < failuresOfAnOutage && time.Since(began) < longFailure {
 		return
 	}
 	h.failing, h.probed = true, time.Now()
