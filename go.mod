@@ -16,6 +16,7 @@ require (
 	github.com/nats-io/nuid v1.0.1
 	github.com/prometheus/client_golang v1.25.0
 	github.com/prometheus/client_model v0.6.3
+	github.com/puzpuzpuz/xsync/v4 v4.5.0
 	github.com/synadia-io/orbit.go/natscontext v0.1.1
 	github.com/testcontainers/testcontainers-go v0.44.0
 	github.com/tidwall/gjson v1.18.0

@@ -1,7 +1,6 @@
 package allocator
 
 import (
-	"sync"
 	"sync/atomic"
 
 	"github.com/idworker/idworker/store"
@@ -11,11 +10,11 @@ import (
 // use.
 type Allocator struct {
 	cfg    Config
-	tags   atomic.Pointer[map[string]*tag] // copied on write
-	edit   sync.Mutex                      // held while tags is written
-	busy   busySet
+	tags   *table
+	agenda agenda
 	seq    atomic.Uint64
-	parked atomic.Int64
+
+	parked, loading atomic.Int64
 }
 
 // Answer is called once for a parked request: with as many IDs as it asked for, in
@@ -24,25 +23,23 @@ type Answer func(ids []store.Segment, err error)
 
 // New returns an allocator without tags.
 func New(cfg Config) *Allocator {
-	a := &Allocator{cfg: cfg.withDefaults()}
-	a.tags.Store(&map[string]*tag{})
-	return a
+	return &Allocator{cfg: cfg.withDefaults(), tags: newTable()}
 }
 
 // Take returns n IDs of the tag if the current segment has them, as it usually does.
 // Otherwise ok is false, nothing has happened, and the request goes to TakeOrPark.
 func (a *Allocator) Take(name string, n int64) (ids store.Segment, ok bool) {
-	t := a.find(name)
-	if t == nil {
+	e := a.tags.find(name)
+	if e == nil {
 		return ids, false
 	}
-	cur := t.cur.Load()
+	cur := e.cur.Load()
 	if cur == nil {
 		return ids, false
 	}
 	first, crossed, ok := cur.take(n)
 	if crossed {
-		a.update(t, noChange) // but a load may have become due
+		a.update(e.tag.Load(), noChange) // but a load may have become due
 	}
 	return store.Segment{First: first, End: first + n}, ok
 }
@@ -58,7 +55,7 @@ func (a *Allocator) TakeOrPark(name string, n int64, answer Answer) (ids []store
 	if n < 1 {
 		return nil, ErrCount
 	}
-	t := a.find(name)
+	t := a.activate(name)
 	if t == nil {
 		return nil, store.ErrNoTag
 	}
@@ -92,8 +89,11 @@ func (a *Allocator) takeOrPark(t *tag, n int64, answer Answer) ([]store.Segment,
 // Grant adds a segment that the store has reserved for this process in answer to load seq,
 // and says what became of it.
 func (a *Allocator) Grant(name string, seq uint64, s store.Segment) (v Verdict) {
-	t := a.find(name)
-	if t == nil || !s.Valid() {
+	if !s.Valid() {
+		return v
+	}
+	t := a.activate(name)
+	if t == nil {
 		return v
 	}
 	a.update(t, func() []reply {
@@ -120,21 +120,33 @@ func (a *Allocator) Refuse(name string, seq uint64, err error) {
 // Deadlines are as exact as Tick is frequent: call it every few per cent of Config.Wait.
 func (a *Allocator) Tick() {
 	now := a.cfg.Clock()
-	for _, t := range a.busy.list() {
-		a.update(t, func() []reply { return t.expireParked(now) })
+	for _, t := range a.agenda.take(now) {
+		a.update(t, func() []reply {
+			if t.visitAt/agendaUnit <= now/agendaUnit {
+				t.visitAt = 0 // taken; if that is too early it is planned again
+			}
+			return t.expireParked(now)
+		})
 	}
 }
 
-// IsLoading reports whether load seq of the tag is still under way.
-func (a *Allocator) IsLoading(name string, seq uint64) bool {
+// CurrentLoad returns load seq of the tag as it would be asked for now, if it is still under
+// way.
+func (a *Allocator) CurrentLoad(name string, seq uint64) (l Load, ok bool) {
 	t := a.find(name)
 	if t == nil {
-		return false
+		return l, false
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.load.seq == seq
+	if t.load.seq != seq {
+		return l, false
+	}
+	return t.currentLoad(a.cfg.Clock(), a.cfg.MaxStep), true
 }
+
+// Loading is the number of loads that are under way.
+func (a *Allocator) Loading() int { return int(a.loading.Load()) }
 
 // Parked is the number of requests that wait for a segment, or have waited and are being
 // answered.
@@ -142,10 +154,24 @@ func (a *Allocator) Parked() int { return int(a.parked.Load()) }
 
 // Tags is the number of tags, including those that were removed but whose highest
 // segment is remembered.
-func (a *Allocator) Tags() int { return len(*a.tags.Load()) }
+func (a *Allocator) Tags() int { return a.tags.entries.Size() }
 
-// find returns the tag, or nil.
-func (a *Allocator) find(name string) *tag { return (*a.tags.Load())[name] }
+// find returns the tag, or nil if it is not known or has no buffers, because nothing has
+// happened to it yet.
+func (a *Allocator) find(name string) *tag {
+	if e := a.tags.find(name); e != nil {
+		return e.tag.Load()
+	}
+	return nil
+}
+
+// activate returns the tag with its buffers, or nil if it is not known.
+func (a *Allocator) activate(name string) *tag {
+	if e := a.tags.find(name); e != nil {
+		return a.tags.activate(e)
+	}
+	return nil
+}
 
 // update changes a tag and does what has to be done then. No lock may be held.
 func (a *Allocator) update(t *tag, change func() []reply) {
@@ -162,20 +188,20 @@ type effects struct {
 	replies []reply
 }
 
-func (e *effects) none() bool { return e.load.Seq == 0 && len(e.replies) == 0 }
-
 // apply is the frame of every change to a tag. It runs change under the tag's lock, and
 // returns the load that has become due and the answers to be given.
 func (a *Allocator) apply(t *tag, change func() []reply) effects {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	before := len(t.parked)
+	before, loading := len(t.parked), t.isLoading()
 	replies := change()
 	// Requests that are being answered count as parked until they are: whoever waits
 	// until none is parked goes on to close what the answers are sent with.
 	a.parked.Add(int64(len(t.parked) + len(replies) - before))
+	t.cur.Load().rearm()
 	load := a.nextLoad(t)
-	a.markBusy(t)
+	a.loading.Add(int64(t.isLoading() - loading))
+	a.planVisit(t)
 	return effects{load, replies}
 }
 
@@ -193,19 +219,21 @@ func (a *Allocator) perform(e effects) {
 // nextLoad returns the load to be asked for now. Its Seq is 0 if there is none.
 func (a *Allocator) nextLoad(t *tag) Load {
 	now := a.cfg.Clock()
+	defer func() { t.meter.record(now, t.cur.Load()) }()
 	switch {
-	case t.loadDue(now, a.cfg.ReAsk):
+	case t.loadDue(now, a.cfg.ReAsk, a.cfg.MaxStep):
 		return t.beginLoad(a.seq.Add(1), now, a.cfg.MaxStep)
-	case t.load.overdue(now, a.cfg.ReAsk):
+	case t.askDue(now, a.cfg.ReAsk):
 		return t.askForLoad(now, a.cfg.MaxStep)
 	}
 	return Load{}
 }
 
-// markBusy has Tick visit the tag for as long as there is something for it to do.
-func (a *Allocator) markBusy(t *tag) {
-	if busy := len(t.parked) > 0 || t.load.seq != 0; busy != t.watched {
-		t.watched = busy
-		a.busy.set(t, busy)
+// planVisit has Tick visit the tag when there is something for it to do.
+func (a *Allocator) planVisit(t *tag) {
+	at, needed := t.nextVisit(a.cfg.ReAsk)
+	if at = max(at, 1); needed && (t.visitAt == 0 || at < t.visitAt) {
+		t.visitAt = at
+		a.agenda.add(t, at)
 	}
 }

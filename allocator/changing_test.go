@@ -27,7 +27,7 @@ type worker struct {
 	open    []*outcome
 	highest int64
 	known   int64 // the configured step it was told last
-	grown   int64 // what its next step may be twice or half of; 0 before its first load
+	grown   int64 // what its next step may be 16 times or half of; 0 before its first load
 }
 
 type event struct {
@@ -41,7 +41,7 @@ type granted struct {
 	s   store.Segment
 }
 
-const changingCeiling = 64
+const changingCeiling = 1000
 
 func newChanging() *changing {
 	c := &changing{next: 1, step: 8, handed: map[int64]bool{}}
@@ -68,7 +68,7 @@ func (w *worker) learnStep(step int64) {
 
 // checkStep checks the step of a load that the worker asks for the first time.
 func (w *worker) checkStep(t *rapid.T, step int64) {
-	least, most := max(w.known, w.grown/2), max(w.known, 2*w.grown)
+	least, most := max(w.known, w.grown/2), 16*max(w.known, w.grown)
 	least, most = min(least, changingCeiling), min(most, changingCeiling)
 	if step < least || step > most {
 		t.Fatalf("a load of %d, want %d to %d; the step is set to %d, and had grown to %d",

@@ -15,20 +15,24 @@ import (
 // ascend.
 func TestConcurrentCallers(t *testing.T) {
 	const callers, requests = 8, 5000
-	loads := make(chan allocator.Load, 1)
+	loads := make(chan allocator.Load, 4)
 	start := time.Now()
 	a := allocator.New(allocator.Config{
 		Clock: func() time.Duration { return time.Since(start) },
 		Load:  func(l allocator.Load) { loads <- l },
 		Wait:  time.Minute,
-		ReAsk: time.Minute, // no load is lost here, so one at a time is under way
+		ReAsk: time.Minute, // no load is lost here. One is asked for again only once requests are parked
 	})
 	a.Update(map[string]int64{"order": 10})
 
 	var loader sync.WaitGroup
 	loader.Go(func() {
-		next := int64(1)
+		next, granted := int64(1), uint64(0)
 		for l := range loads {
+			if l.Seq <= granted {
+				continue
+			}
+			granted = l.Seq
 			s := store.Segment{First: next, End: next + max(l.Step, l.Want)}
 			next = s.End
 			if a.Grant(l.Tag, l.Seq, s).Outcome != allocator.Used {

@@ -32,7 +32,8 @@ type Config struct {
 	// Wait is how long a request is parked before it gets ErrNoSegment.
 	Wait time.Duration
 
-	// ReAsk is how long to wait for a grant before asking for the load again.
+	// ReAsk is how long to wait for a grant before asking for the load again. The pause
+	// doubles with each time, up to 16 times as long.
 	ReAsk time.Duration
 
 	// MaxParkedPerTag and MaxParked bound the parked requests; one more gets
@@ -44,11 +45,14 @@ type Config struct {
 // Load asks for one more segment of a tag.
 type Load struct {
 	Tag   string
-	Step  int64  // what the step policy asks for, from 1 to Config.MaxStep
-	Want  int64  // the IDs that parked requests wait for, at most Config.MaxStep
-	Above int64  // the end of the highest segment ever granted, 0 if none: lower ones are burnt
-	Seq   uint64 // the load's number, the same when it is asked for again
-	Try   int    // 1 for the first time, 2 for the second, …
+	Step  int64 // what the step policy asks for, from 1 to Config.MaxStep
+	Want  int64 // the IDs that parked requests wait for, at most Config.MaxStep
+	Above int64 // the end of the highest segment ever granted, 0 if none: lower ones are burnt
+
+	Runway time.Duration // how long memory lasts at the present rate, at most MaxRunway
+
+	Seq uint64 // the load's number, the same when it is asked for again
+	Try int    // 1 for the first time, 2 for the second, …
 }
 
 // The errors with which requests are answered, besides store.ErrNoTag and

@@ -1,65 +1,65 @@
 package allocator
 
-import "maps"
-
 // Update sets the configured steps of tags, at least 1 each, which adds the tags that
 // are new; and it removes others. Requests for a tag that was never added, or was
 // removed, get store.ErrNoTag from memory.
-//
-// The map of tags is copied, so that Take can read it without a lock: many changes
-// belong in one call.
 func (a *Allocator) Update(steps map[string]int64, removed ...string) {
-	for _, e := range a.replaceMap(steps, removed) {
-		a.perform(e)
+	for name, step := range steps {
+		a.perform(a.configure(name, step))
+	}
+	for _, name := range removed {
+		a.perform(a.remove(name))
 	}
 }
 
-// replaceMap does the work of Update under its lock, and returns what is left to do once
-// the lock is released.
-func (a *Allocator) replaceMap(steps map[string]int64, removed []string) (todo []effects) {
-	a.edit.Lock()
-	defer a.edit.Unlock()
-	tags := maps.Clone(*a.tags.Load())
-	apply := func(t *tag, change func() []reply) {
-		if e := a.apply(t, change); !e.none() {
-			todo = append(todo, e)
-		}
+// configure sets the configured step of a tag, and returns what is left to do without locks.
+func (a *Allocator) configure(name string, step int64) (todo effects) {
+	a.tags.edit.Lock()
+	defer a.tags.edit.Unlock()
+	e := a.tags.find(name)
+	if e == nil {
+		a.tags.entries.Store(name, &entry{name: name, step: step})
+		return todo
 	}
-	for name, step := range steps {
-		t := tags[name]
-		if t == nil {
-			t = &tag{name: name}
-			tags[name] = t
-		}
-		apply(t, func() []reply {
+	e.step = step
+	if t := e.tag.Load(); t != nil {
+		todo = a.apply(t, func() []reply {
 			t.setConfigured(step)
 			return nil
 		})
 	}
-	for _, name := range removed {
-		t := tags[name]
-		if t == nil {
-			continue
-		}
-		apply(t, func() []reply {
-			if t.high == 0 { // nothing to remember
-				delete(tags, name)
-			}
-			return t.forget()
-		})
-	}
-	a.tags.Store(&tags)
 	return todo
+}
+
+// remove removes a tag, and returns what is left to do without locks.
+func (a *Allocator) remove(name string) (todo effects) {
+	a.tags.edit.Lock()
+	defer a.tags.edit.Unlock()
+	e := a.tags.find(name)
+	if e == nil {
+		return todo
+	}
+	e.step = 0
+	t := e.tag.Load()
+	if t == nil {
+		a.tags.drop(e)
+		return todo
+	}
+	return a.apply(t, func() []reply {
+		if t.high == 0 { // nothing to remember
+			a.tags.drop(e)
+		}
+		return t.forget()
+	})
 }
 
 // Missing returns the tags that are not in steps, and how many tags there are, those that were
 // removed not among them.
 func (a *Allocator) Missing(steps map[string]int64) (missing []string, tags int) {
-	for name, t := range *a.tags.Load() {
-		t.mu.Lock()
-		there := t.configured > 0
-		t.mu.Unlock()
-		if !there {
+	a.tags.edit.Lock()
+	defer a.tags.edit.Unlock()
+	for name, e := range a.tags.entries.All() {
+		if e.step == 0 {
 			continue
 		}
 		tags++

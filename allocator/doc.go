@@ -5,27 +5,62 @@
 // ([Config.Load]) and is given them ([Allocator.Grant]); it learns the time from
 // [Config.Clock] and [Allocator.Tick].
 //
+// # A million tags
+//
+// A tag that is known and that nobody has asked for is an entry in a hash table: about 100 bytes
+// besides its name. Its buffers, described below, are made by the first request or grant, and
+// the figures are those of tags with buffers only.
+//
+// The table is read without a lock and without an allocation, and a change of one tag costs the
+// same however many there are. See table.go.
+//
 // # A tag's buffers
 //
 // A tag has a current segment, from which IDs are taken, and ready segments that follow
-// it. Usually there is one ready segment; there are more only while parked requests want
-// more than is in memory.
+// it. Usually there is one ready segment. There are more while a step grows, because small
+// segments are still there when large ones come, and while parked requests want more than is in
+// memory.
 //
 //	 current              ready
 //	┌──────┬───────────┐ ┌───────────────────┐
 //	│ used │           │ │                   │
 //	└──────┴───────────┘ └───────────────────┘
-//	  ▲ 10 %: with nothing ready, a load is asked for
+//	  ▲ looked at 40 times; from 10 % on, with nothing ready, a load is asked for
 //
 // A load is in one of three states:
 //
-//	idle     nothing is ready and the mark has been passed, or parked requests
-//	         want more than is in memory → asked
-//	asked    a grant above all earlier ones → idle; no grant for Config.ReAsk →
-//	         asked again, with the same number; a refusal → refused; a grant that
+//	idle     nothing is ready and a tenth is used, or memory does not last, or parked
+//	         requests want more than is in memory → asked
+//	asked    a grant above all earlier ones → idle; no grant for Config.ReAsk, then
+//	         for twice that and so on, or the first request is parked → asked
+//	         again, with the same number; a refusal → refused; a grant that
 //	         proves that the store went back → asked again, see below
 //	refused  Config.ReAsk later → idle; until then, requests that memory cannot
-//	         answer get the store's error at once
+//	         answer get the store's error at once. While memory can answer them the
+//	         time doubles with each refusal in a row, up to a minute
+//
+// # How long memory lasts
+//
+// Memory should last for 15 minutes or more, from the first minute of a rate on, and for few
+// loads. Whenever the cursor has passed another fortieth of its segment, the tag is looked at: how
+// many IDs were handed out in the latest time, and does what is left last for 15 minutes at that
+// rate? If not, the next load takes what lasts for 20, whether a segment is ready or not.
+//
+// The rate is that of the faster of two windows. Both begin at earlier looks, the shorter one less
+// than 15 seconds ago if the tag is busy, the longer one more than that. So after a surge, one of
+// them soon has nothing but the new rate in it. A rate that is taken over less than 15 seconds
+// counts as if nothing had been handed out in the rest of them, when it is judged whether memory
+// lasts. Fewer than 20 IDs tell no rate.
+//
+// What was seen for a moment may have been a burst. So a step is at most 16 times the one before,
+// and is judged only when a fortieth of it was used. That bounds what a burst reserves to some
+// hundred times its IDs; and still a tag that begins with 1,000 IDs a segment needs six loads to
+// have what 100,000 a second take in 20 minutes.
+//
+// Where the rate cannot be told, and for steps that are too long, Leaf's rule holds: a step that
+// lasts for less than 15 minutes is doubled, one that lasts for 30 or more is halved. All this is
+// bounded by Config.MaxStep: where that does not last for 15 minutes, memory has 0.9 to 1.9 times
+// MaxStep.
 //
 // # Invariants
 //
@@ -39,7 +74,7 @@
 //     it, or with an error at its deadline. Parked requests hold no IDs, so one
 //     that fails wastes none. They are answered first come, first served.
 //  4. An answer from the current segment takes no lock, reads no clock and allocates
-//     nothing, except for the one that crosses its mark.
+//     nothing, except for those that pass another fortieth of it.
 //  5. A grant is called Below only if the store has gone back.
 //  6. Neither an Answer nor Config.Load is called while a lock is held. Both may
 //     call the allocator.

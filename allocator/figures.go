@@ -8,7 +8,7 @@ type Figures struct {
 	Step    int64         // the step of the latest load
 	Left    int64         // IDs in memory
 	Total   int64         // IDs handed out since the tag was first asked for
-	Rate    float64       // IDs per second, since a few minutes or the load before the latest
+	Rate    float64       // IDs per second, over half a minute or the latest few IDs
 	Runway  time.Duration // how long Left lasts at Rate, at most MaxRunway
 	Parked  int           // requests that wait for a segment
 	Loading bool          // a load is under way
@@ -21,7 +21,7 @@ const MaxRunway = 365 * 24 * time.Hour
 // particular order.
 func (a *Allocator) Figures() []Figures {
 	now := a.cfg.Clock()
-	tags := *a.tags.Load()
+	tags := a.tags.listActive()
 	all := make([]Figures, 0, len(tags))
 	for _, t := range tags {
 		t.mu.Lock()
@@ -34,28 +34,32 @@ func (a *Allocator) Figures() []Figures {
 }
 
 func (t *tag) figures(now time.Duration) Figures {
-	t.meter.recordReading(now, t.cur.Load())
+	t.meter.record(now, t.cur.Load())
 	f := Figures{
 		Tag:     t.name,
 		Step:    t.step,
 		Left:    t.available(),
 		Total:   t.meter.total(t.cur.Load()),
 		Rate:    t.meter.rate(now, t.cur.Load()),
-		Runway:  MaxRunway,
+		Runway:  t.runway(now),
 		Parked:  len(t.parked),
 		Loading: t.load.seq != 0,
-	}
-	if seconds := float64(f.Left) / f.Rate; seconds < MaxRunway.Seconds() {
-		f.Runway = time.Duration(seconds * float64(time.Second))
 	}
 	return f
 }
 
+// runway is how long the IDs in memory last at the present rate.
+func (t *tag) runway(now time.Duration) time.Duration {
+	seconds := float64(t.available()) / t.meter.rate(now, t.cur.Load())
+	if seconds < MaxRunway.Seconds() {
+		return time.Duration(seconds * float64(time.Second))
+	}
+	return MaxRunway
+}
+
 // meter measures the rate at which a tag's IDs are handed out, at no cost to requests.
-// Its window moves with each load, and so is short when the tag is busy and long when it
-// is not. With large segments, loads are far apart. So the window also moves when the
-// figures are read; otherwise a tag that is busy again after a night would still look
-// idle.
+// Its window moves whenever the tag is looked at, and when the figures are read; otherwise
+// a tag that is busy again after a night would still look idle.
 type meter struct {
 	spent        int64 // handed out from the segments before the current one
 	atLoad       int64 // the total at the latest load
@@ -68,29 +72,19 @@ type sample struct {
 	total int64
 }
 
-// A reading moves the window only if enough time has passed, and enough IDs were handed
-// out, since it last moved to tell a rate.
-const (
-	enoughTime = time.Minute
-	enoughIDs  = 1000
-)
-
-// recordLoad records the total at a new load, and moves the window.
-func (m *meter) recordLoad(now time.Duration, cur *segment) {
-	m.atLoad = m.total(cur)
-	m.moveWindow(now, cur)
+// begin has the window begin now.
+func (m *meter) begin(now time.Duration, cur *segment) {
+	m.last = sample{now, m.total(cur)}
+	m.before = m.last
 }
 
-// recordReading moves the window, when the figures are read, if that is worthwhile.
-func (m *meter) recordReading(now time.Duration, cur *segment) {
-	if now-m.last.at >= enoughTime && m.total(cur)-m.last.total >= enoughIDs {
-		m.moveWindow(now, cur)
+// record moves the window, so that it begins where its latter half did, if enough time has
+// passed and enough IDs were handed out since it last moved: each half is steadyTime or longer,
+// and together they tell a rate.
+func (m *meter) record(now time.Duration, cur *segment) {
+	if total := m.total(cur); now-m.last.at >= steadyTime && total-m.last.total >= enoughIDs/2 {
+		m.before, m.last = m.last, sample{now, total}
 	}
-}
-
-// moveWindow makes the window begin where its latter half did.
-func (m *meter) moveWindow(now time.Duration, cur *segment) {
-	m.before, m.last = m.last, sample{now, m.total(cur)}
 }
 
 // total is the number of IDs handed out.
@@ -99,6 +93,16 @@ func (m *meter) total(cur *segment) int64 {
 		return m.spent
 	}
 	return m.spent + cur.used.Load()
+}
+
+// paces are those of the latter half of the window and of all of it. Parked requests want
+// demand besides.
+func (m *meter) paces(now time.Duration, cur *segment, demand int64) (p paces) {
+	total := m.total(cur) + demand
+	for i, since := range []sample{m.last, m.before} {
+		p[i] = pace{total - since.total, now - since.at}
+	}
+	return p
 }
 
 // rate is in IDs per second, over the window.

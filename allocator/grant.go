@@ -47,11 +47,12 @@ func (t *tag) judgeGrant(seq uint64, s store.Segment) Verdict {
 	if t.configured == 0 {
 		return Verdict{Outcome: Burnt}
 	}
+	asked := seq != 0 && seq == t.load.seq
 	t.load.seq = 0 // whichever load it answers, and whether there is room or not
-	if !t.installSegment(s) {
+	if !t.installSegment(s, asked) {
 		return Verdict{Outcome: Burnt}
 	}
-	t.wentBack = false
+	t.wentBack, t.load.refusals = false, 0
 	return Verdict{Outcome: Used}
 }
 

@@ -21,12 +21,9 @@ func (h *harness) latest() allocator.Load { return h.asked[len(h.asked)-1] }
 // finds how far to raise the store. Later ones wait. With a segment that is used the episode
 // ends.
 func TestStoreThatWentBack(t *testing.T) {
-	h := order(10)
-	h.request("order", 10)
-	h.grantAll() // [1,11), all of it used, then [11,31)
-	h.request("order", 20).want(t, seg(11, 31))
-	h.grantAll() // [31,71)
-	h.request("order", 40).want(t, seg(31, 71))
+	h := order(70)
+	h.request("order", 70)
+	h.grantTo(h.latest().Seq, seg(1, 71)) // all of it used
 	for episode := range int64(2) {
 		above := 71 + 100*episode
 		r := h.request("order", 1)
@@ -171,7 +168,7 @@ func TestStoreThatForgotATag(t *testing.T) {
 		t.Errorf("when the tag is back: answered %d times, %v", batch.answered, batch.err)
 	}
 
-	late := h.request("order", 1000)
+	late := h.request("order", allocator.DefaultMaxStep)
 	h.Refuse("order", h.latest().Seq, store.ErrNoTag)
 	h.now += allocator.DefaultWait - time.Millisecond
 	h.Tick()
@@ -183,7 +180,7 @@ func TestStoreThatForgotATag(t *testing.T) {
 	if !errors.Is(late.err, allocator.ErrNoSegment) {
 		t.Errorf("at the deadline: %v, want ErrNoSegment", late.err)
 	}
-	gone := h.request("order", 1000)
+	gone := h.request("order", allocator.DefaultMaxStep)
 	h.Update(nil, "order")
 	if !errors.Is(gone.err, store.ErrNoTag) {
 		t.Errorf("when the tag is removed: %v, want ErrNoTag", gone.err)

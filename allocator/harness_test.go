@@ -13,13 +13,14 @@ import (
 type harness struct {
 	*allocator.Allocator
 	now   time.Duration
+	reads int // of the clock: one or two for each tag that is visited
 	asked []allocator.Load
 	next  int64
 }
 
 func newHarness(cfg allocator.Config) *harness {
 	h := &harness{next: 1}
-	cfg.Clock = func() time.Duration { return h.now }
+	cfg.Clock = func() time.Duration { h.reads++; return h.now }
 	cfg.Load = func(l allocator.Load) { h.asked = append(h.asked, l) }
 	h.Allocator = allocator.New(cfg)
 	return h

@@ -122,7 +122,8 @@ func (m *model) reserve(tag string, n int64) (s store.Segment, back bool) {
 // deliver brings a grant to the process. It is called Below if it answers the load under way
 // and lies below what reached the process before; and then the store did go back.
 func (m *model) deliver(t *rapid.T, g grant) {
-	high, loading := m.high[g.tag], m.IsLoading(g.tag, g.seq)
+	high := m.high[g.tag]
+	_, loading := m.CurrentLoad(g.tag, g.seq)
 	v := m.Grant(g.tag, g.seq, g.s)
 	if below := loading && g.s.First < high; below != (v.Outcome == allocator.Below) {
 		t.Fatalf("%+v above %d, loading %t: %+v", g, high, loading, v)

@@ -9,23 +9,29 @@ import (
 // segment is a tag's current segment with the cursor that hands out its IDs.
 type segment struct {
 	store.Segment
-	mark int64 // used IDs at which the next segment is asked for
+	mark atomic.Int64 // used IDs at which the tag is looked at next
 	used atomic.Int64
 }
 
 // loadAt is the divisor that says how much of a segment is used before the next is asked
-// for: one tenth, as in Leaf.
-const loadAt = 10
+// for at the latest: one tenth, as in Leaf. looks is how often in a segment it is looked at
+// whether that has to be earlier. A segment that lasts as it should is looked at twice a
+// minute.
+const (
+	loadAt = 10
+	looks  = 40
+)
 
 // newSegment returns s with its first used IDs already taken.
 func newSegment(s store.Segment, used int64) *segment {
-	seg := &segment{Segment: s, mark: max(1, s.Len()/loadAt)}
+	seg := &segment{Segment: s}
 	seg.used.Store(used)
+	seg.rearm()
 	return seg
 }
 
 // take moves the cursor over n IDs, if the segment has that many left. crossed reports
-// whether this call moved it over the mark; exactly one does.
+// whether this call moved it over the mark, and nobody has seen to that yet.
 func (s *segment) take(n int64) (first int64, crossed, ok bool) {
 	for {
 		used := s.used.Load()
@@ -34,8 +40,22 @@ func (s *segment) take(n int64) (first int64, crossed, ok bool) {
 			return 0, false, false
 		}
 		if s.used.CompareAndSwap(used, used+n) {
-			return s.First + used, used < s.mark && used+n >= s.mark, true
+			// Read after the cursor has moved: either this call sees a mark that is set
+			// meanwhile, or whoever sets it sees the cursor.
+			mark := s.mark.Load()
+			return s.First + used, used < mark && used+n >= mark, true
 		}
+	}
+}
+
+// rearm sets the mark ahead of the cursor. Whoever calls it looks at the tag afterwards.
+func (s *segment) rearm() {
+	if s == nil {
+		return
+	}
+	every := max(1, s.Len()/looks)
+	for used := s.used.Load(); s.mark.Load() <= used; used = s.used.Load() {
+		s.mark.Store((used/every + 1) * every)
 	}
 }
 
@@ -47,6 +67,6 @@ func (s *segment) left() int64 {
 	return s.Len() - s.used.Load()
 }
 
-// low reports whether it is time to have another segment ready. A tag that was never
-// asked for has no segment, and wants none.
-func (s *segment) low() bool { return s != nil && s.used.Load() >= s.mark }
+// low reports whether it is time to have another segment ready, however long this one lasts. A
+// tag that was never asked for has no segment, and wants none.
+func (s *segment) low() bool { return s != nil && s.used.Load() >= max(1, s.Len()/loadAt) }

@@ -8,11 +8,11 @@ import (
 	"github.com/idworker/idworker/store"
 )
 
-// tag holds the buffers and the load state of one tag. An idle one costs its size and
-// its name, nothing else: there may be 100,000 that are never asked for.
+// tag holds the buffers and the load state of one tag. One that nobody has asked for has none,
+// see [entry]: there may be a million of those.
 type tag struct {
 	name string
-	cur  atomic.Pointer[segment] // nil until the first grant; replaced under mu
+	cur  *atomic.Pointer[segment] // of its entry; nil until the first grant; replaced under mu
 
 	mu     sync.Mutex
 	ready  []store.Segment // ascending, all above cur
@@ -26,7 +26,7 @@ type tag struct {
 	step       int64 // the grown step; 0 before the first load
 	load       loadState
 	meter      meter
-	watched    bool // is in the busy set
+	visitAt    time.Duration // when Tick visits the tag next; 0: never
 }
 
 // waiter is a parked request.
@@ -114,12 +114,12 @@ func (t *tag) advanceSegment(used int64) {
 }
 
 // installSegment adds a segment to those in memory, and reports whether there was room
-// for it.
-func (t *tag) installSegment(s store.Segment) bool {
+// for it. There is for one that was asked for.
+func (t *tag) installSegment(s store.Segment, asked bool) bool {
 	if t.cur.Load().left() == 0 && len(t.ready) > 0 {
 		t.advanceSegment(0)
 	}
-	if len(t.ready) > 0 && !t.lacksIDs() {
+	if len(t.ready) > 0 && !asked && !t.lacksIDs() {
 		return false
 	}
 	t.ready = append(t.ready, s)
@@ -191,7 +191,7 @@ func (t *tag) forget() []reply {
 	t.configured, t.step = 0, 0
 	t.cur.Store(nil)
 	t.ready = nil
-	t.load.seq, t.load.refusal = 0, nil
+	t.load.seq, t.load.refusal, t.load.refusals = 0, nil, 0
 	t.meter = meter{}
 	return t.failParked(store.ErrNoTag)
 }

@@ -78,6 +78,12 @@ func (a *absences) confirm(now time.Time, missing []string, tags int) (removed [
 	return removed, unsure
 }
 
+// forget forgets what was missing.
+func (a *absences) forget() {
+	clear(a.missing)
+	a.held.Store(0)
+}
+
 func (a *absences) isRemoved(m absence, now time.Time) bool {
 	if m.held {
 		return m.listings >= heldListings && now.Sub(m.since) >= heldListings*a.every

@@ -7,7 +7,6 @@ import (
 
 	"github.com/nats-io/nats.go/micro"
 
-	"github.com/idworker/idworker/internal/loads"
 	"github.com/idworker/idworker/internal/neighbours"
 )
 
@@ -15,41 +14,36 @@ import (
 //
 //	supply      keeps the allocator supplied with segments
 //	snowflakes  keeps a worker ID, and answers with it
-//	line        knows whether requests wait for too long before their turn
 //	shedder     leaves the queue groups while they do
 type answering struct {
 	processInfo
 	supply     *supply
 	snowflakes *snowflakes
-	line       *waitingLine
 	shedder    *shedder
 	group      *membership // of requests for segments
-	aside      membership  // where the process can still be asked how it is, while it gives way
+	aside      *membership // where the process can still be asked how it is, while it gives way
 	figures    requestFigures
-	background *goroutines
 }
 
-// openAnswering makes an answering half. Loads that cannot go through the load stream go
-// to direct.
-func openAnswering(ctx context.Context, p processInfo, direct func(loads.Event)) (*answering, error) {
-	line := new(waitingLine)
-	s, err := openSnowflakes(ctx, p, line)
+// openAnswering makes an answering half, whose loads go through the load stream or to a target
+// besides.
+func openAnswering(ctx context.Context, p processInfo, target loadTarget) (*answering, error) {
+	s, err := openSnowflakes(ctx, p)
 	if err != nil {
 		return nil, err
 	}
-	return newAnswering(p, newSupply(p, direct), s), nil
+	return newAnswering(p, newSupply(p, target), s), nil
 }
 
 func newAnswering(p processInfo, supply *supply, s *snowflakes) *answering {
-	group := new(membership)
+	group := newMembership(p.cfg.Log)
 	return &answering{
 		processInfo: p,
 		supply:      supply,
 		snowflakes:  s,
-		line:        s.line,
-		shedder:     newShedder(p.cfg, s.line, group, &s.group),
+		shedder:     newShedder(p.cfg.Log, group, s.group),
 		group:       group,
-		background:  newGoroutines(),
+		aside:       newMembership(p.cfg.Log),
 	}
 }
 
@@ -59,7 +53,7 @@ func (a *answering) start(ctx context.Context) error {
 		a.aside.close()
 		return err
 	}
-	if err := a.join(ctx); err != nil {
+	if err := withTimeout(ctx, a.join); err != nil {
 		return errors.Join(err, a.stop())
 	}
 	return nil
@@ -68,45 +62,46 @@ func (a *answering) start(ctx context.Context) error {
 // join enters the queue groups, and returns when the server knows. The group of snowflake
 // requests is entered as soon as there is a worker ID.
 func (a *answering) join(ctx context.Context) error {
-	a.background.start(func(ctx context.Context) { a.line.run(ctx, a.cfg.Requests) })
 	a.snowflakes.start()
-	err := a.group.join(func() (member, error) {
-		return a.addService(ServiceName, "segment", a.cfg.Prefix.Segment(">"),
-			newSegmentEndpoint(a.cfg, a.supply.alloc, a.line, &a.figures))
-	})
+	err := awaitJoined(ctx, a.group.join(func() (member, error) {
+		return a.openPlace(ServiceName, "segment", a.cfg.Prefix.Segment(">"), func(line *waitingLine) micro.Handler {
+			return newSegmentEndpoint(a.cfg, a.supply.alloc, line, &a.figures)
+		})
+	}))
 	if err != nil {
 		return err
 	}
 	a.shedder.start()
-	return a.cfg.Requests.FlushWithContext(ctx)
+	return nil
+}
+
+// awaitJoined returns what became of the first attempt to enter a queue group.
+func awaitJoined(ctx context.Context, first <-chan error) error {
+	select {
+	case err := <-first:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // stop leaves the queue groups and answers what was delivered. Parked requests are waited
 // for, so the loading half must still be at work.
 func (a *answering) stop() error {
-	err := a.leave()
+	a.leave()
 	a.snowflakes.stop()
 	a.awaitParked()
-	a.background.stop()
-	return errors.Join(err, a.supply.stop())
+	return a.supply.stop()
 }
 
 // leave takes the process out of the queue groups, and returns when all requests that were
 // delivered have been handled.
-func (a *answering) leave() error {
-	a.snowflakes.group.close()
-	a.group.close()
-	a.aside.close()
-	a.shedder.stop()
-	// After the flush the server sends no more requests, and the barrier lies behind all
-	// that it has sent. A server that is away sends no more either.
-	flushErr := flush(a.cfg.Requests)
-	handled := make(chan struct{})
-	if err := a.cfg.Requests.Barrier(func() { close(handled) }); err != nil {
-		return errors.Join(flushErr, err)
+func (a *answering) leave() {
+	for _, group := range []*membership{a.snowflakes.group, a.group, a.aside} {
+		group.close()
 	}
-	<-handled
-	return flushErr
+	a.shedder.stop()
+	a.shedder.awaitLeft(context.Background())
 }
 
 // awaitParked waits until no request is parked. At the latest that is when their deadlines
@@ -120,29 +115,36 @@ func (a *answering) awaitParked() {
 // giveWay leaves the queue groups to another installation, or comes back to them. Outside
 // them the process keeps a service that gets no requests, so that whoever asks for STATS is
 // told why.
-func (a *answering) giveWay(ctx context.Context, away bool) (err error) {
+func (a *answering) giveWay(ctx context.Context, away bool) {
 	if away {
-		err = a.aside.join(a.openAside)
+		a.aside.join(a.openAside)
 	} else {
 		a.aside.leave()
-		a.shedder.awaitDelivered(ctx)
+		a.shedder.awaitLeft(ctx)
 	}
-	for _, group := range []*membership{a.group, &a.snowflakes.group} {
-		err = errors.Join(err, group.stayAway(givingWay, away))
+	for _, group := range []*membership{a.group, a.snowflakes.group} {
+		group.stayAway(givingWay, away)
 	}
-	return err
 }
 
 // openAside registers a service on a subject of this process alone. Whatever comes there is
 // not for the service.
 func (a *answering) openAside() (member, error) {
-	return a.addService(ServiceName, "aside", neighbours.AnswerSubject(a.cfg.Prefix, a.instance),
-		micro.HandlerFunc(func(micro.Request) {}))
+	nothing := micro.HandlerFunc(func(micro.Request) {})
+	return a.openPlace(ServiceName, "aside", neighbours.AnswerSubject(a.cfg.Prefix, a.instance),
+		func(*waitingLine) micro.Handler { return nothing })
 }
 
 func (a *answering) ready() error {
 	if a.group.missing() {
 		return errors.New("not in the queue group: overloaded")
+	}
+	return nil
+}
+
+func (a *answering) degraded() error {
+	if err := a.supply.unanswered.err(); err != nil {
+		return err
 	}
 	return nil
 }

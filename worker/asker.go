@@ -26,40 +26,68 @@ const (
 	queuedRetryMax = 320 * time.Millisecond
 )
 
-// asker turns the allocator's loads into load events.
+// asker turns the allocator's loads into load events, as many at a time as its window lets
+// through. Each of these has a goroutine of its own while it is being published, so that one
+// tag cannot hold up another.
 type asker struct {
 	js           jetstream.JetStream
 	prefix       messages.Prefix
 	instance     string
 	installation string
-	direct       func(loads.Event)                 // loads without the stream
-	isLoading    func(tag string, seq uint64) bool // whether a load is still wanted
+	own          func(loads.Event) bool                              // loads in this process, if it can
+	direct       func(loads.Event)                                   // loads without the stream
+	asked        func(loads.Event)                                   // is told of each
+	current      func(tag string, seq uint64) (allocator.Load, bool) // the load, if it is still wanted
 	log          *zap.Logger
 	publishing   *goroutines
+	window       *window
 
-	away atomic.Bool // the stream did not accept the latest event
+	away   atomic.Bool  // the stream did not accept the latest event
+	tested atomic.Int64 // when it was last tried then, in Unix nanoseconds
 }
 
-// ask is the allocator's Config.Load. Each load has a goroutine of its own while it is being
-// published, so that one tag cannot hold up another. There is at most one load per tag.
-// Once the process has stopped answering, nobody wants the load any more.
-func (a *asker) ask(l allocator.Load) {
-	event := loads.Event{
-		Instance: a.instance, Tag: l.Tag, Step: l.Step, Want: l.Want, Seq: l.Seq, Above: l.Above, Installation: a.installation,
+// wish is the allocator's Config.Load. There is at most one load per tag.
+func (a *asker) wish(l allocator.Load) {
+	a.window.add(l.Tag, l.Seq, time.Now().Add(a.event(l).Slack()))
+}
+
+// ask asks for a load, and reports whether it is still wanted. Once the process has stopped
+// answering, nobody wants it any more.
+func (a *asker) ask(tag string, seq uint64) bool {
+	l, wanted := a.current(tag, seq)
+	if !wanted {
+		return false
 	}
-	a.publishing.start(func(ctx context.Context) { a.publish(ctx, event) })
+	event := a.event(l)
+	a.asked(event)
+	if l.Want > 0 && a.own(event) {
+		return true
+	}
+	return a.publishing.start(func(ctx context.Context) { a.publish(ctx, event, l.Try) })
+}
+
+// event is the event that asks for a load.
+func (a *asker) event(l allocator.Load) loads.Event {
+	return loads.Event{
+		Instance: a.instance, Tag: l.Tag, Step: l.Step, Want: l.Want, Seq: l.Seq, Above: l.Above,
+		Runway: max(1, l.Runway.Milliseconds()), Installation: a.installation,
+	}
 }
 
 // publish puts the event into the stream, or loads directly if that fails.
-func (a *asker) publish(ctx context.Context, event loads.Event) {
-	if a.away.Load() { // load first, then find out whether the stream is back
+func (a *asker) publish(ctx context.Context, event loads.Event, try int) {
+	away := a.away.Load()
+	if away { // load first, then find out now and then whether the stream is back
 		a.direct(event)
+		if !a.mayTest() {
+			return
+		}
 	}
 	err := a.publishOnce(ctx, event)
-	for retry := queuedRetry; isQueued(err) && retry <= queuedRetryMax; retry *= 2 {
+	for retry := queuedRetry; isQueued(err) && retry <= queuedRetryMax && !a.window.silent(); retry *= 2 {
 		// Either a loader has sent the grant for the previous load and its ack is
 		// still on the way, or this event itself still waits for a loader.
-		if pause.For(ctx, retry); !a.isLoading(event.Tag, event.Seq) {
+		if pause.For(ctx, retry); !a.isWanted(event) {
 			return
 		}
 		err = a.publishOnce(ctx, event)
@@ -73,13 +101,26 @@ func (a *asker) publish(ctx context.Context, event loads.Event) {
 	case isQueued(err):
 		// Queued for so long although requests wait: its loader may be dead, and the
 		// stream will not deliver it to another loader for some seconds.
-		if event.Want > 0 {
+		if event.Want > 0 && try > 1 {
 			a.direct(event)
 		}
-	case !a.away.Swap(true):
-		a.log.Warn("load stream is away, loading directly", zap.Error(err))
+	case !away:
+		if !a.away.Swap(true) {
+			a.log.Warn("load stream is away, loading directly", zap.Error(err))
+		}
 		a.direct(event)
 	}
+}
+
+func (a *asker) isWanted(event loads.Event) bool {
+	_, wanted := a.current(event.Tag, event.Seq)
+	return wanted
+}
+
+// mayTest reports whether it is time to try a stream that is away. One at a time does.
+func (a *asker) mayTest() bool {
+	now, last := time.Now().UnixNano(), a.tested.Load()
+	return now-last >= int64(publishTimeout) && a.tested.CompareAndSwap(last, now)
 }
 
 func (a *asker) publishOnce(ctx context.Context, event loads.Event) error {

@@ -29,8 +29,9 @@ const (
 
 // The defaults of [Config].
 const (
-	DefaultMaxBatch   = 10_000
-	DefaultTagRefresh = time.Minute
+	DefaultReservations = 64
+	DefaultMaxBatch     = 10_000
+	DefaultTagRefresh   = time.Minute
 )
 
 // maxStepLimit bounds Config.MaxStep, so that sums of steps cannot overflow.
@@ -39,8 +40,9 @@ const maxStepLimit = 1 << 40
 // Config says what a process does, and with what. Requests, Control and Version must be set,
 // and Store too unless the role is RoleWorker.
 type Config struct {
-	// Requests is the connection on which requests are answered. It should serve nothing
-	// else: Stop waits for all its subscriptions.
+	// Requests is the connection on which parked requests are replied to. It also says how to
+	// connect: the worker makes one connection like it for each queue group that it is in,
+	// with the same options and handlers.
 	Requests *nats.Conn
 
 	// Control is the connection for everything else: loads and grants must not queue
@@ -62,6 +64,10 @@ type Config struct {
 	// Replicas is the number of replicas of streams and buckets that do not exist yet, 1
 	// to 5.
 	Replicas int
+
+	// Reservations is how many a loader has under way at a time. A store that keeps more of
+	// them waiting than it works on lets them time out when it is slow.
+	Reservations int
 
 	// MaxBatch is the largest count of a request, at most MaxStep.
 	MaxBatch int64
@@ -91,6 +97,7 @@ func (c Config) WithDefaults() Config {
 	c.Prefix = cmp.Or(c.Prefix, messages.DefaultPrefix)
 	c.Role = cmp.Or(c.Role, RoleAll)
 	c.Replicas = cmp.Or(c.Replicas, 1)
+	c.Reservations = cmp.Or(c.Reservations, DefaultReservations)
 	c.MaxBatch = cmp.Or(c.MaxBatch, DefaultMaxBatch)
 	c.MaxStep = cmp.Or(c.MaxStep, allocator.DefaultMaxStep)
 	c.Wait = cmp.Or(c.Wait, allocator.DefaultWait)
@@ -116,6 +123,8 @@ func (c Config) Check() error {
 		return bad("role %q, allowed are all, worker, loader", c.Role)
 	case c.Replicas < 1 || c.Replicas > 5:
 		return bad("%d replicas, allowed is 1 to 5", c.Replicas)
+	case c.Reservations < 0:
+		return bad("%d reservations at a time, allowed is 0, for the default, or more", c.Reservations)
 	case c.MaxStep < 1 || c.MaxStep > maxStepLimit:
 		return bad("largest step %d, allowed is 1 to %d", c.MaxStep, int64(maxStepLimit))
 	case c.MaxBatch < 1 || c.MaxBatch > c.MaxStep:

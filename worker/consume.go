@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"time"
 
@@ -13,27 +14,22 @@ import (
 	"github.com/idworker/idworker/messages"
 )
 
-// The delay before an event is delivered again after the store has failed. The longest delay
-// bounds how long service takes to resume once the store is back.
-const (
-	nakDelayMin = 50 * time.Millisecond
-	nakDelayMax = 400 * time.Millisecond
-)
-
-// eventConsumer hands the events of the load stream to the loader.
+// eventConsumer hands the events of the load stream to the loader, as many as it has room for.
+// The others stay in the stream.
 type eventConsumer struct {
 	js        jetstream.JetStream
 	prefix    messages.Prefix
 	replicas  int // of the stream and the consumer, should they be missing
 	submit    func(job)
+	awaitRoom func(context.Context) int
 	foreign   *foreignMessages
 	log       *zap.Logger
 	consuming atomic.Bool
 }
 
-// submitEvent submits the load event in msg. A lost ack or nak means that the event is
-// delivered again, which costs a range.
-func (c *eventConsumer) submitEvent(msg jetstream.Msg) {
+// submitEvent submits the load event in msg, which the stream gives to nobody else for that
+// long.
+func (c *eventConsumer) submitEvent(msg jetstream.Msg, until time.Time) {
 	event, err := loads.DecodeEvent(msg.Data(), maxStepLimit)
 	if err != nil {
 		c.log.Warn("load event ignored", zap.Error(err))
@@ -44,24 +40,7 @@ func (c *eventConsumer) submitEvent(msg jetstream.Msg) {
 		_ = msg.TermWithReason("of another installation")
 		return
 	}
-	c.submit(job{event, func(err error) {
-		if err == nil {
-			_ = msg.Ack()
-			return
-		}
-		_ = msg.NakWithDelay(nakDelay(msg))
-	}})
-}
-
-// nakDelay grows with each delivery.
-func nakDelay(msg jetstream.Msg) time.Duration {
-	delay := nakDelayMin
-	if meta, err := msg.Metadata(); err == nil {
-		for i := uint64(1); i < meta.NumDelivered && delay < nakDelayMax; i++ {
-			delay *= 2
-		}
-	}
-	return min(delay, nakDelayMax)
+	c.submit(job{event, msg, until})
 }
 
 // run consumes the load stream until ctx ends. If the stream or its consumer is gone, it
@@ -90,6 +69,9 @@ const (
 	pullBatch     = 256
 )
 
+// ackMargin is how long an ack may be under way.
+const ackMargin = time.Second
+
 // consumeStream consumes until ctx ends or something breaks.
 func (c *eventConsumer) consumeStream(ctx context.Context, started func()) error {
 	setup, cancel := context.WithTimeout(ctx, storeTimeout)
@@ -98,30 +80,34 @@ func (c *eventConsumer) consumeStream(ctx context.Context, started func()) error
 	if err != nil {
 		return err
 	}
-	broken := make(chan error, 1)
-	events, err := consumer.Consume(c.submitEvent,
-		jetstream.PullMaxMessages(pullBatch), jetstream.PullExpiry(pullExpiry), jetstream.PullHeartbeat(pullHeartbeat),
-		jetstream.ConsumeErrHandler(func(_ jetstream.ConsumeContext, err error) {
-			select {
-			case broken <- err:
-			default: // the first one is enough
-			}
-		}))
+	started()
+	c.consuming.Store(true)
+	defer c.consuming.Store(false)
+	held := consumer.CachedInfo().Config.AckWait - ackMargin
+	for {
+		n := c.awaitRoom(ctx)
+		if n == 0 {
+			return ctx.Err()
+		}
+		if err := c.pull(ctx, consumer, n, held); err != nil {
+			return err
+		}
+	}
+}
+
+// pull asks the stream for events, and submits those that come in the next seconds.
+func (c *eventConsumer) pull(ctx context.Context, consumer jetstream.Consumer, n int, held time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, pullExpiry)
+	defer cancel()
+	batch, err := consumer.Fetch(n, jetstream.FetchContext(ctx), jetstream.FetchHeartbeat(pullHeartbeat))
 	if err != nil {
 		return err
 	}
-	started()
-	c.consuming.Store(true)
-	select {
-	case <-ctx.Done():
-	case err = <-broken:
+	for msg := range batch.Messages() {
+		c.submitEvent(msg, time.Now().Add(held))
 	}
-	c.consuming.Store(false)
-	events.Drain() // events that have been delivered are still handled
-	select {
-	case <-events.Closed():
-	case <-time.After(flushTimeout): // the server hangs
-		events.Stop()
+	if err := batch.Error(); !errors.Is(err, context.DeadlineExceeded) {
+		return err
 	}
-	return err
+	return nil
 }

@@ -1,26 +1,19 @@
 package worker
 
 import (
+	"cmp"
 	"testing"
 
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
+
+	"github.com/idworker/idworker/internal/kvwatch"
 )
 
 // anyBucket has a name and no more.
 type anyBucket struct{ jetstream.KeyValue }
 
 func (anyBucket) Bucket() string { return "ids_tags" }
-
-// directoryEntry is what somebody wrote into the directory.
-type directoryEntry struct {
-	jetstream.KeyValueEntry
-	key, value string
-}
-
-func (e directoryEntry) Key() string                     { return e.key }
-func (e directoryEntry) Value() []byte                   { return []byte(e.value) }
-func (e directoryEntry) Operation() jetstream.KeyValueOp { return jetstream.KeyValuePut }
 
 // TestOnlyUsableEntriesAreDecoded: what is no tag that can be served is left out, whoever
 // wrote it.
@@ -40,9 +33,9 @@ func TestOnlyUsableEntriesAreDecoded(t *testing.T) {
 		{"order", `{"step":1e30}`, 0},
 		{"f=g", `{"step":7}`, 0},
 	} {
-		step, ok := d.decode(directoryEntry{key: c.key, value: c.value})
-		if step != c.want || ok != (c.want > 0) {
-			t.Errorf("%s = %s: %d, %v; want %d", c.key, c.value, step, ok, c.want)
+		step := d.decode(kvwatch.Entry{Key: c.key, Value: []byte(c.value)})
+		if want := cmp.Or(c.want, unusable); step != want {
+			t.Errorf("%s = %s: %d, want %d", c.key, c.value, step, want)
 		}
 	}
 }

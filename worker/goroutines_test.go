@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -57,22 +58,24 @@ func (s noStore) Reserve(context.Context, string, int64) (store.Segment, error) 
 
 func (s noStore) Learn(string, int64) {}
 
+// message is a message of the load stream.
+type message struct{ acks, naks int }
+
+func (m *message) Ack() error { m.acks++; return nil }
+func (m *message) Nak() error { m.naks++; return nil }
+
 // TestLoaderStopped: a load event that comes after the loader has stopped is not served, as
 // the store may be closed, and not acknowledged, so that another loader gets it.
 func TestLoaderStopped(t *testing.T) {
-	l := newLoader(Config{Log: zap.NewNop()}, nil)
+	l := newLoader(Config{Log: zap.NewNop()}.WithDefaults(), nil)
 	l.store = noStore{t}
 	l.stop()
-	calls := 0
+	var msg message
 	for range 2 {
-		l.submit(job{loads.Event{Instance: "a", Tag: "order", Step: 1, Seq: 1}, func(err error) {
-			if calls++; err == nil {
-				t.Error("the event would be acknowledged")
-			}
-		}})
+		l.submit(job{loads.Event{Instance: "a", Tag: "order", Step: 1, Seq: 1}, &msg, time.Now().Add(time.Minute)})
 	}
-	l.stop()
-	if calls != 2 {
-		t.Errorf("%d of 2 jobs are done", calls)
+	l.serving.stop()
+	if msg.acks != 0 || msg.naks != 2 {
+		t.Errorf("%d of 2 events were acknowledged, %d handed back", msg.acks, msg.naks)
 	}
 }

@@ -17,6 +17,7 @@ import (
 type grantReceiver struct {
 	alloc    *allocator.Allocator
 	instance string
+	answered func(tag string, seq uint64) // is told of each
 	maxStep  int64
 	foreign  *foreignMessages
 	log      *zap.Logger
@@ -38,6 +39,7 @@ func (g *grantReceiver) receive(msg *nats.Msg) {
 	if g.foreign.drop(foreignGrant, grant.Installation, "") {
 		return
 	}
+	defer g.answered(grant.Tag, grant.Seq)
 	switch grant.Refused {
 	case messages.CodeNoTag:
 		g.refused.Add(1)

@@ -57,7 +57,8 @@ func TestHungTagDelaysNoOther(t *testing.T) {
 func TestThousandMisses(t *testing.T) {
 	net := natstest.Start(t)
 	s := &gate{Store: newStore(t, net, 1)}
-	startWorker(t, net, worker.Config{Store: s, Wait: 10 * time.Second})
+	startWorker(t, net, worker.Config{Role: worker.RoleLoader, Store: s})
+	startWorker(t, net, worker.Config{Role: worker.RoleWorker, Wait: 10 * time.Second})
 	createTags(t, net, s, 1000, "cold")
 	c := newClient(t, net)
 	natstest.Eventually(t, 5*time.Second, "the worker to know the tag", func() bool {
@@ -84,8 +85,8 @@ func TestThousandMisses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if info.State.Msgs != 1 || info.State.LastSeq != 1 {
-		t.Errorf("%d load events queued, %d published; want 1 and 1", info.State.Msgs, info.State.LastSeq)
+	if info.State.LastSeq != 1 {
+		t.Errorf("%d load events published, want 1", info.State.LastSeq)
 	}
 	open()
 	requests.Wait()

@@ -3,7 +3,7 @@ package worker
 import (
 	"context"
 	"errors"
-	"sync"
+	"math"
 	"sync/atomic"
 	"time"
 
@@ -28,21 +28,22 @@ type reserver interface {
 }
 
 // loader reserves segments for load events and sends the grants. Events for one tag that
-// wait together are served by one call of the store. Tags do not wait for each other.
+// wait together are served by one call of the store. Which tag is next, and how many are served
+// at a time, [turns] says. The time that a call may take begins with its turn.
 type loader struct {
 	store   reserver
 	conn    *nats.Conn
 	prefix  messages.Prefix
 	maxStep int64
-	outage  *outage
 	log     *zap.Logger
 
 	installation string
 	foreign      *foreignMessages
 
-	mu      sync.Mutex
-	queues  map[string]*queue // of the tags that are being served
-	serving *goroutines       // one for each of these tags
+	health  *health
+	turns   *turns
+	serving *goroutines // one for each turn under way
+	alarm   *time.Timer // for when a turn may begin that is not due yet
 
 	outcomes [len(loadOutcomes)]atomic.Int64
 	latency  histogram // of the store
@@ -59,112 +60,78 @@ const (
 	loadFailed
 )
 
-// queue holds the jobs of one tag.
-type queue struct {
-	waiting []job
-	serving []job
-}
-
-// job is one load event. done is called with nil once a grant was sent or nothing is left to
-// do, and with an error if the event has to be tried again.
-type job struct {
-	event loads.Event
-	done  func(err error)
-}
-
 func newLoader(cfg Config, from reserver) *loader {
-	return &loader{
+	h := newHealth(cfg.Log, cfg.StoreName)
+	l := &loader{
 		store:   from,
 		conn:    cfg.Control,
 		prefix:  cfg.Prefix,
 		maxStep: cfg.MaxStep,
-		outage:  newOutage(cfg.Log, cfg.StoreName),
+		health:  h,
+		turns:   newTurns(cfg.Reservations, h),
 		log:     cfg.Log,
-		queues:  make(map[string]*queue),
 		serving: newGoroutines(),
 	}
+	l.alarm = time.AfterFunc(math.MaxInt64, l.dispatch)
+	return l
 }
 
-// errLoaderStopped is the outcome of a job that was submitted too late.
-var errLoaderStopped = errors.New("the loader has stopped")
-
-// submit adds a job. If the same load is already queued or being served, because it was
-// asked for twice or redelivered, the job is done at once.
+// submit adds a job.
 func (l *loader) submit(j job) {
-	if queued, err := l.enqueue(j); !queued {
-		j.done(err)
-	}
+	l.turns.add(j)
+	l.dispatch()
 }
 
-// enqueue adds a job, if it is new.
-func (l *loader) enqueue(j job) (queued bool, err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	tag := j.event.Tag
-	q := l.queues[tag]
-	switch {
-	case q == nil:
-		q = &queue{waiting: []job{j}}
-		if !l.serving.start(func(context.Context) { l.serve(tag, q) }) {
-			return false, errLoaderStopped
-		}
-		l.queues[tag] = q
-	case q.has(j.event):
-		return false, nil
-	default:
-		q.waiting = append(q.waiting, j)
-	}
-	return true, nil
-}
-
-// has reports whether the queue holds the same load of the same worker.
-func (q *queue) has(event loads.Event) bool {
-	for _, jobs := range [][]job{q.serving, q.waiting} {
-		for _, j := range jobs {
-			if j.event.Instance == event.Instance && j.event.Seq == event.Seq {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// serve serves the queue of a tag until it is empty.
-func (l *loader) serve(tag string, q *queue) {
+// dispatch begins the turns that may begin now.
+func (l *loader) dispatch() {
 	for {
-		l.mu.Lock()
-		q.serving, q.waiting = q.waiting, nil
-		if len(q.serving) == 0 {
-			delete(l.queues, tag)
-			l.mu.Unlock()
+		q, again := l.turns.next()
+		if q == nil {
+			if !again.IsZero() {
+				l.alarm.Reset(time.Until(again))
+			}
 			return
 		}
-		l.mu.Unlock()
-		l.load(tag, q.serving)
+		if !l.serving.start(func(context.Context) { l.serve(q) }) {
+			l.turns.end(q, nil)
+			return
+		}
 	}
 }
 
-// load reserves one segment for all jobs and splits it.
-func (l *loader) load(tag string, jobs []job) {
+// serve is the turn of a tag.
+func (l *loader) serve(q *queue) {
+	left := l.load(q, q.serving)
+	l.turns.end(q, left)
+	l.dispatch()
+}
+
+// load reserves one segment for all jobs and splits it. It returns the jobs that have to be
+// tried again.
+func (l *loader) load(q *queue, jobs []job) (left []job) {
 	var total int64
 	for _, j := range jobs {
 		total += l.allowedSize(j.event)
-		l.store.Learn(tag, j.event.Above)
+		l.store.Learn(q.tag, j.event.Above)
 	}
-	segment, err := l.reserve(tag, total)
+	segment, err := l.reserve(q, total)
 	if errors.Is(err, store.ErrExhausted) && len(jobs) > 1 {
-		for _, j := range jobs { // together they want more than is left; one alone may fit
-			l.load(tag, []job{j})
+		for i := range jobs { // together they want more than is left; one alone may fit
+			left = append(left, l.load(q, jobs[i:i+1])...)
 		}
-		return
+		return left
+	}
+	if err != nil && refusalCode(err) == 0 {
+		return jobs
 	}
 	for _, j := range jobs {
 		var own store.Segment
 		if err == nil {
 			own, segment = segment.Cut(l.allowedSize(j.event))
 		}
-		j.done(l.sendGrant(j.event, own, err))
+		l.sendGrant(j.event, own, refusalCode(err))
 	}
+	return nil
 }
 
 // allowedSize is how many IDs an event gets: never more than this loader may reserve,
@@ -172,20 +139,31 @@ func (l *loader) load(tag string, jobs []job) {
 func (l *loader) allowedSize(event loads.Event) int64 { return min(event.Size(), l.maxStep) }
 
 // reserve calls the store, counts the call and records whether the store works.
-func (l *loader) reserve(tag string, n int64) (store.Segment, error) {
+func (l *loader) reserve(q *queue, n int64) (store.Segment, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), storeTimeout)
 	defer cancel()
 	began := time.Now()
-	segment, err := l.store.Reserve(ctx, tag, n)
+	segment, err := l.store.Reserve(ctx, q.tag, n)
 	l.latency.observe(time.Since(began))
 	outcome := loadOutcome(err)
 	l.outcomes[outcome].Add(1)
-	if outcome == loadFailed {
-		l.outage.recordFailure(tag, began, err)
-	} else {
-		l.outage.recordSuccess(tag)
+	switch {
+	case outcome != loadFailed || errors.Is(err, store.ErrCorrupt): // which the store has found out
+		if l.health.recordSuccess() {
+			l.turns.recover()
+		}
+	case !q.suspect:
+		l.health.recordFailure(q.tag, began, err)
 	}
 	return segment, err
+}
+
+// listed is called when the store could be listed. That is evidence only while there is no load:
+// a database that may not be written to can still be listed.
+func (l *loader) listed() {
+	if l.turns.empty() && l.health.recordSuccess() {
+		l.turns.signal()
+	}
 }
 
 func loadOutcome(err error) int {
@@ -208,21 +186,13 @@ func (l *loader) calls() (n int64) {
 	return n
 }
 
-// sendGrant sends the grant for one event: the segment, or the store's refusal. Other errors
-// are returned, and the event has to be tried again.
-func (l *loader) sendGrant(event loads.Event, s store.Segment, err error) error {
+// sendGrant sends the grant for one event: the segment, or the store's refusal. A grant that
+// cannot be sent is lost: the range is burnt, and the worker asks again.
+func (l *loader) sendGrant(event loads.Event, s store.Segment, refused messages.Code) {
 	grant := loads.Grant{
-		Instance: event.Instance, Tag: event.Tag, Seq: event.Seq, First: s.First, End: s.End, Installation: l.installation,
+		Instance: event.Instance, Tag: event.Tag, Seq: event.Seq, First: s.First, End: s.End, Refused: refused, Installation: l.installation,
 	}
-	if err != nil {
-		if grant.Refused = refusalCode(err); grant.Refused == 0 {
-			return err
-		}
-	}
-	// A grant that cannot be sent is lost: the range is burnt, and the worker
-	// asks again.
 	_ = l.conn.Publish(loads.GrantSubject(l.prefix, event.Instance), grant.Encode())
-	return nil
 }
 
 // refusalCode is the code of an error that will not go away by trying again, else 0.
@@ -251,9 +221,29 @@ func (l *loader) receivePlain(msg *nats.Msg) {
 // loadDirectly loads for an event that did not come through the stream. If that fails, the
 // worker asks again.
 func (l *loader) loadDirectly(event loads.Event) {
-	l.submit(job{event, func(error) {}})
+	l.submit(job{event: event, until: time.Now().Add(loadEventAge)})
 }
 
-// stop returns when all jobs are done. Those that are submitted later fail, and so are left
-// to other loaders.
-func (l *loader) stop() { l.serving.stop() }
+// loadIfUp loads for an event of the process itself, unless the store fails, when another
+// loader's may be up.
+func (l *loader) loadIfUp(event loads.Event) bool {
+	up := l.health.isUp()
+	if up {
+		l.loadDirectly(event)
+	}
+	return up
+}
+
+// drainTime is how long a loader that stops goes on with what waits.
+const drainTime = 3 * time.Second
+
+// stop serves what waits, unless the store fails or that takes too long, and hands the rest
+// back. It returns when all turns have ended.
+func (l *loader) stop() {
+	for deadline := time.Now().Add(drainTime); !l.turns.idle() && time.Now().Before(deadline); {
+		time.Sleep(drainTime / 300)
+	}
+	l.turns.close()
+	l.alarm.Stop()
+	l.serving.stop()
+}

@@ -17,7 +17,7 @@ type loading struct {
 	loader     *loader
 	consumer   *eventConsumer
 	mirror     *mirror
-	group      membership // of load events as plain messages
+	group      *membership // of load events as plain messages
 	background *goroutines
 }
 
@@ -30,31 +30,34 @@ func newLoading(p processInfo) *loading {
 		guard:       g,
 		loader:      l,
 		consumer: &eventConsumer{
-			js: p.js, prefix: p.cfg.Prefix, replicas: p.cfg.Replicas, submit: l.submit, foreign: p.foreign, log: p.cfg.Log,
+			js: p.js, prefix: p.cfg.Prefix, replicas: p.cfg.Replicas, submit: l.submit, awaitRoom: l.turns.awaitRoom, foreign: p.foreign, log: p.cfg.Log,
 		},
 		mirror: &mirror{
 			store:     p.cfg.Store,
 			directory: p.directory,
 			provision: func(ctx context.Context) error { return Provision(ctx, p.js, p.cfg.Prefix, p.cfg.Replicas) },
-			outage:    l.outage,
+			health:    l.health,
+			listed:    l.listed,
 			log:       p.cfg.Log,
 			absences:  newAbsences("store", p.cfg.TagRefresh, p.cfg.Log),
 			unusable:  make(map[string]bool),
 		},
+		group:      newMembership(p.cfg.Log),
 		background: newGoroutines(),
 	}
 }
 
-func (l *loading) start(context.Context) (err error) {
+func (l *loading) start(ctx context.Context) error {
 	subject := loads.ReserveSubject(l.cfg.Prefix)
-	err = l.group.join(func() (member, error) {
+	err := awaitJoined(ctx, l.group.join(func() (member, error) {
 		sub, err := l.cfg.Control.QueueSubscribe(subject, l.cfg.Prefix.QueueGroup(), l.loader.receivePlain)
 		if err != nil {
 			return nil, err
 		}
-		return plainMember{sub}, nil
-	})
+		return newPlainMember(sub), nil
+	}))
 	if err != nil {
+		l.group.close()
 		return fmt.Errorf("subscribe to %s: %w", subject, err)
 	}
 	l.background.start(l.guard.Run)
@@ -62,8 +65,17 @@ func (l *loading) start(context.Context) (err error) {
 		l.background.start(k.Keep)
 	}
 	l.background.start(l.consumer.run)
-	l.background.start(func(ctx context.Context) { l.mirror.run(ctx, l.cfg.TagRefresh) })
+	l.background.start(l.mirrorTags)
 	return nil
+}
+
+// mirrorTags mirrors the tags once the process does its work: there may be very many to read.
+func (l *loading) mirrorTags(ctx context.Context) {
+	select {
+	case <-l.started:
+		l.mirror.run(ctx, l.cfg.TagRefresh)
+	case <-ctx.Done():
+	}
 }
 
 // keeper is a store that has something to do besides, such as filling its ledger.
@@ -81,9 +93,7 @@ func (l *loading) stop() error {
 // stream is still consumed: it has the events of the other installation too, as far as they
 // come here, and one that is not removed would have the stream refuse the next one, which the
 // worker might take for the answer of its own.
-func (l *loading) giveWay(_ context.Context, away bool) error {
-	return l.group.stayAway(givingWay, away)
-}
+func (l *loading) giveWay(_ context.Context, away bool) { l.group.stayAway(givingWay, away) }
 
 func (l *loading) ready() error {
 	if !l.consumer.consuming.Load() {

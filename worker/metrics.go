@@ -43,6 +43,8 @@ var (
 	heldMetric   = describe("tags_held", "Tags that are missing from a listing and are kept until that is confirmed, by what was listed.", "listing")
 	lossesMetric = describe("tag_losses_total", "Times that too many tags were missing from a listing to believe it, by what was listed.", "listing")
 
+	unansweredMetric = describe("loads_unanswered_seconds", "For how long no loader has answered; 0 if loads are answered, or none is wanted.")
+
 	grantsMetric   = describe("grants_total", "Grants from loaders, by what became of them.", "outcome")
 	loadsMetric    = describe("loads_total", "Calls of the store for a segment, by outcome.", "outcome")
 	loadTimeMetric = describe("load_duration_seconds", "Time that the store took to reserve a segment.")
@@ -143,6 +145,7 @@ func (a *answering) collect(to sink) {
 func (s *supply) collect(to sink) {
 	to.gauge(parkedMetric, float64(s.alloc.Parked()))
 	s.grants.collect(to)
+	s.unanswered.collect(to)
 	s.absences.collect(to)
 	s.collectTags(to)
 }
@@ -159,7 +162,7 @@ func (l *loader) collect(to sink) {
 		to.counter(loadsMetric, l.outcomes[i].Load(), name)
 	}
 	to.ch <- l.latency.metric(loadTimeMetric)
-	current, total := l.outage.figures()
+	current, total := l.health.figures()
 	to.yes(outageMetric, current)
 	to.counter(outagesMetric, total)
 }

@@ -23,8 +23,8 @@ func TestMetricsTagLimit(t *testing.T) {
 	now := time.Second
 	p := processInfo{cfg: Config{Requests: net.Connect(t), Control: net.Connect(t)}}
 	alloc := allocator.New(allocator.Config{Clock: func() time.Duration { return now }, Load: func(allocator.Load) {}})
-	supply := &supply{processInfo: p, alloc: alloc, grants: &grantReceiver{}, absences: newAbsences("directory", time.Minute, zap.NewNop())}
-	w := &Process{info: p, halves: []half{newAnswering(p, supply, newSnowflakes(p, &lease.Manager{}, &waitingLine{}))}}
+	supply := &supply{processInfo: p, alloc: alloc, grants: &grantReceiver{}, unanswered: new(unanswered), absences: newAbsences("directory", time.Minute, zap.NewNop())}
+	w := &Process{info: p, halves: []half{newAnswering(p, supply, newSnowflakes(p, &lease.Manager{}))}}
 	steps := make(map[string]int64, tags)
 	for i := range tags {
 		steps[fmt.Sprintf("tag-%06d", i)] = 1000

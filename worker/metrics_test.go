@@ -65,8 +65,12 @@ func TestMetrics(t *testing.T) {
 		s := scrape(t, w)
 		return s["tags"] == 2 && s["lease_held"] == 1
 	})
+	natstest.Eventually(t, 10*time.Second, "the queue group of snowflake requests is entered", func() bool {
+		_, err := c.conn.Request("$SRV.PING.idworker-snowflake", nil, time.Second)
+		return err == nil
+	})
 	c.must("order")
-	if _, err := c.ask("order", 20, time.Second); err != nil {
+	if _, err := c.ask("order", 14, time.Second); err != nil {
 		t.Fatal(err)
 	}
 	natstest.Eventually(t, 10*time.Second, "the second segment", func() bool { return scrape(t, w)["grants_total/installed"] == 2 })
@@ -81,13 +85,17 @@ func TestMetrics(t *testing.T) {
 	defer g.close("cold")()
 	expectCode(t, c, "cold", messages.ErrUnavailable)
 
+	natstest.Eventually(t, 10*time.Second, "the reply is counted", func() bool {
+		s := scrape(t, w)
+		return s["requests_total/503/segment"] == 1 && s["parked_requests"] == 0
+	})
 	got := scrape(t, w)
 	expect(t, got, map[string]float64{
 		"requests_total/ok/segment": 2, "requests_total/400/segment": 1, "requests_total/404/segment": 1,
 		"requests_total/503/segment": 1, "requests_total/429/segment": 0, "requests_total/507/segment": 0,
 		"requests_total/ok/snowflake": 3, "request_duration_seconds/segment": 5, "request_duration_seconds/snowflake": 3,
-		"ids_total/segment": 21, "ids_total/snowflake": 3,
-		"tag_ids_total/order": 21, "tag_step_ids/order": 200, "tag_buffered_ids/order": 279,
+		"ids_total/segment": 15, "ids_total/snowflake": 3,
+		"tag_ids_total/order": 15, "tag_step_ids/order": 200, "tag_buffered_ids/order": 285,
 		"grants_total/installed": 2, "grants_total/burnt": 0, "grants_total/below": 0, "tags_held/store": 0, "tag_losses_total/directory": 0, "loads_total/ok": 2, "load_duration_seconds": 2,
 		"parked_requests": 0, "store_outage": 0, "store_outages_total": 0, "tags_active": 2, "tags_unlisted": 0,
 		"nats_connected/control": 1, "nats_connected/requests": 1,

@@ -4,157 +4,321 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
 
+	"github.com/idworker/idworker/internal/kvwatch"
 	"github.com/idworker/idworker/internal/pause"
 	"github.com/idworker/idworker/store"
 )
 
-// tagLister is the part of a store that the mirror reads.
-type tagLister interface {
-	Tags(ctx context.Context) ([]store.Tag, error)
-}
-
 // mirror copies the tags of the store into the directory. So what a DBA inserts, changes or
 // deletes takes effect within one refresh, and a tag whose creation broke off between store
 // and directory is completed.
+//
+// One loader does that at a time, the one that has the turn. It watches the directory, so that
+// a refresh reads the store alone. The others only ask for the turn every now and then. Whoever
+// cannot read the store for a whole refresh gives the turn up. Should two have it for a moment,
+// both write the same: an entry is written only if it is still as it was when the store was listed.
 type mirror struct {
-	store     tagLister
+	store     store.Store
 	directory *Directory
 	provision func(ctx context.Context) error // creates the directory again if it is gone
-	outage    *outage                         // of the store, shared with the loader
+	health    *health                         // of the store, shared with the loader
+	listed    func()                          // is called when the store could be listed
 	log       *zap.Logger
 	absences  *absences       // tags that the store does not list any more
 	unusable  map[string]bool // tags that have been reported
+
+	// While it is this loader's turn.
+	feed    *kvwatch.Feed // of the directory
+	listing store.Listing
+
+	at    kvwatch.Position  // up to which the directory was read
+	have  map[string]listed // what it holds there
+	round int               // counts refreshes
 }
 
-// mirrorRetry is the pause after a refresh that failed.
-const mirrorRetry = 500 * time.Millisecond
+// listed is what the directory holds for a tag, and since which revision.
+type listed struct {
+	step     int64 // or deleted, or unusable
+	revision uint64
+	round    int // the last one in which the store listed it
+}
+
+// mirrorTurn is the name of the consumer behind the turn, see [kvwatch.TakeTurn].
+const mirrorTurn = "mirror"
+
+const (
+	// mirrorRetry is the pause after the first of some refreshes that failed. It doubles up to
+	// mirrorSlowRetry.
+	mirrorRetry     = 500 * time.Millisecond
+	mirrorSlowRetry = 5 * time.Second
+
+	// turnPause is how often the turn is asked for.
+	turnPause = 10 * time.Second
+)
 
 // run refreshes until ctx ends. Failures in a row are logged once; those of the store are
-// logged by the outage.
+// logged by its health.
 func (m *mirror) run(ctx context.Context, every time.Duration) {
-	failing := false
+	defer m.releaseTurn()
+	var retry time.Duration // of failures in a row
+	var failing time.Time   // since when
 	for ctx.Err() == nil {
+		m.health.awaitListing(ctx)
 		unsure, err := m.refresh(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return
-		case err != nil && !failing && !errors.Is(err, errStoreAway):
+		case errors.Is(err, kvwatch.ErrTaken):
+			m.absences.forget() // whoever has the turn counts again
+			m.closeListing()
+			m.probe(ctx)
+			pause.For(ctx, min(every, turnPause))
+			continue
+		case err != nil && retry == 0 && !errors.Is(err, errStoreAway):
 			m.log.Warn("tags are not mirrored", zap.Error(err))
-		case err == nil && failing:
+		case err == nil && retry > 0:
 			m.log.Info("tags are mirrored again")
 		}
-		failing = err != nil
 		switch {
-		case failing:
-			pause.For(ctx, min(every, mirrorRetry))
-		case unsure:
-			pause.For(ctx, confirmPause(every))
+		case err == nil && unsure:
+			retry = 0
+			m.watch(ctx, confirmPause(every))
+		case err == nil:
+			retry = 0
+			m.watch(ctx, every)
+		case retry == 0:
+			failing, retry = time.Now(), min(every, mirrorRetry)
+			pause.For(ctx, retry)
+		case time.Since(failing) > every:
+			m.releaseTurn() // others may do better
+			failing = time.Now()
+			pause.For(ctx, min(every, turnPause))
 		default:
-			pause.For(ctx, every)
+			retry = min(2*retry, every, mirrorSlowRetry)
+			pause.For(ctx, retry)
 		}
 	}
 }
 
-// errStoreAway is wrapped by errors that the outage has recorded.
-var errStoreAway = errors.New("list the store")
-
-// listing takes the place of a tag in the outage.
-const listing = "(all)"
-
-// refresh brings the directory in line with the store. The directory is read first: a tag
-// is written to the store before the directory, so one that is in the directory and not in
-// the store was not just created. Whether it was deleted is for absences to say. If unsure, the
-// next refresh is due soon.
-func (m *mirror) refresh(ctx context.Context) (unsure bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
-	have, err := m.listDirectory(ctx)
-	if err != nil {
-		return false, fmt.Errorf("list the directory: %w", err)
+// probe lists a store that failed, although it is another loader's turn: without a load nothing
+// else would find out that it is back.
+func (m *mirror) probe(ctx context.Context) {
+	if m.health.isUp() {
+		return
 	}
 	began := time.Now()
-	tags, unreadable := m.store.Tags(ctx)
-	if unreadable != nil && !errors.Is(unreadable, store.ErrCorrupt) {
-		m.outage.recordFailure(listing, began, unreadable)
-		return false, fmt.Errorf("%w: %w", errStoreAway, unreadable)
-	}
-	m.outage.recordSuccess(listing)
-	if err := m.update(ctx, have, tags); err != nil {
-		return false, err
-	}
-	return m.remove(ctx, have, tags, unreadable)
+	_, err := m.store.Tags(ctx)
+	m.record(began, err)
 }
 
-// listDirectory returns what the directory holds. If it is gone, it is created again.
-func (m *mirror) listDirectory(ctx context.Context) (map[string]listed, error) {
-	have, err := m.directory.list(ctx)
-	if errors.Is(err, nats.ErrStreamNotFound) || errors.Is(err, jetstream.ErrStreamNotFound) {
-		if err = m.provision(ctx); err == nil {
-			have, err = m.directory.list(ctx)
+// record records what a listing tells of the store, and reports whether it tells of the tags.
+func (m *mirror) record(began time.Time, err error) (listed bool) {
+	if err != nil && !errors.Is(err, store.ErrCorrupt) {
+		m.health.recordFailure(listing, began, err)
+		return false
+	}
+	m.listed()
+	return true
+}
+
+// errStoreAway is wrapped by errors that the health has recorded.
+var errStoreAway = errors.New("list the store")
+
+// listing takes the place of a tag in the log.
+const listing = "(all)"
+
+// refresh brings the directory in line with the store, if it is this loader's turn. The directory is
+// read first: a tag is written to the store before the directory, so one that is in the directory and
+// not in the store was not just created. Whether it was deleted is for absences to say. If unsure, the
+// next refresh is due soon. The error is kvwatch.ErrTaken if it is another loader's turn.
+func (m *mirror) refresh(ctx context.Context) (unsure bool, err error) {
+	if err := m.readDirectory(ctx); err != nil {
+		return false, fmt.Errorf("read the directory: %w", err)
+	}
+	began := time.Now()
+	tags, unreadable := m.listing.Tags(ctx)
+	if !m.record(began, unreadable) {
+		return false, fmt.Errorf("%w: %w", errStoreAway, unreadable)
+	}
+	m.round++
+	if err := m.update(ctx, tags); err != nil {
+		return false, err
+	}
+	return m.remove(ctx, unreadable)
+}
+
+// readDirectory makes sure that it is this loader's turn, and reads what has changed in the directory.
+func (m *mirror) readDirectory(ctx context.Context) error {
+	if m.feed == nil {
+		if err := m.takeTurn(ctx); err != nil {
+			return err
 		}
 	}
-	return have, err
+	err := m.readWaiting()
+	for err == nil && !m.feed.CaughtUp() {
+		err = m.readNext(ctx)
+	}
+	if err != nil {
+		m.endTurn()
+	}
+	return err
+}
+
+// takeTurn opens the feed of the directory, from where it was read to if it is still the same. If it is
+// gone, it is created again.
+func (m *mirror) takeTurn(ctx context.Context) (err error) {
+	open := func() error {
+		m.feed, err = kvwatch.TakeTurn(ctx, m.directory.js, m.directory.kv.Bucket(), mirrorTurn, m.at)
+		return err
+	}
+	err = open()
+	if errors.Is(err, nats.ErrStreamNotFound) || errors.Is(err, jetstream.ErrStreamNotFound) {
+		if err = m.provision(ctx); err == nil {
+			err = open()
+		}
+	}
+	if errors.Is(err, kvwatch.ErrOther) {
+		m.at, m.have = kvwatch.Position{}, nil
+		err = open()
+	}
+	if err != nil {
+		m.feed = nil
+		return err
+	}
+	if m.have == nil {
+		m.have = make(map[string]listed)
+	}
+	if m.listing == nil {
+		m.listing = store.OpenListing(m.store)
+	}
+	return nil
+}
+
+func (m *mirror) closeListing() {
+	if m.listing != nil {
+		m.listing.Close()
+		m.listing = nil
+	}
+}
+
+// endTurn ends a feed that has ended by itself. The turn passes by itself, too.
+func (m *mirror) endTurn() {
+	m.feed.Close()
+	m.feed = nil
+}
+
+// releaseTurn gives the turn to others, if it is this loader's.
+func (m *mirror) releaseTurn() {
+	m.closeListing()
+	if m.feed == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), flushTimeout)
+	defer cancel()
+	_ = m.feed.Release(ctx) // or it passes a moment later
+	m.feed = nil
+}
+
+// watch reads what changes in the directory for a while. If that cannot be read any more, it returns
+// early.
+func (m *mirror) watch(ctx context.Context, d time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
+	for ctx.Err() == nil {
+		if err := m.readNext(ctx); err != nil && ctx.Err() == nil {
+			m.endTurn()
+			return
+		}
+	}
+}
+
+func (m *mirror) readNext(ctx context.Context) error {
+	entry, err := m.feed.Next(ctx)
+	if err == nil {
+		m.see(entry)
+	}
+	return err
+}
+
+func (m *mirror) readWaiting() error {
+	for {
+		entry, ok, err := m.feed.NextWaiting()
+		if !ok || err != nil {
+			return err
+		}
+		m.see(entry)
+	}
+}
+
+func (m *mirror) see(entry kvwatch.Entry) {
+	m.have[strings.Clone(entry.Key)] = listed{step: m.directory.decode(entry), revision: entry.Revision}
+	m.at = entry.Position
 }
 
 // update writes to the directory what differs. A tag that cannot be served stays as it was.
-func (m *mirror) update(ctx context.Context, have map[string]listed, tags []store.Tag) error {
+func (m *mirror) update(ctx context.Context, tags []store.Tag) error {
+	w := m.directory.newWriter(ctx)
 	for _, tag := range tags {
+		entry := m.have[tag.Name]
+		if entry.revision > 0 {
+			entry.round = m.round
+			m.have[tag.Name] = entry
+		}
 		if err := CheckTag(tag); err != nil {
 			m.reportUnusable(tag.Name, err)
 			continue
 		}
 		delete(m.unusable, tag.Name)
-		if entry, known := have[tag.Name]; known && entry.step == tag.Step {
-			continue
-		}
-		if err := m.directory.Put(ctx, tag.Name, tag.Step); err != nil {
-			return err
+		if entry.step != tag.Step {
+			w.put(tag.Name, tag.Step, entry.revision)
 		}
 	}
-	return nil
+	return w.wait()
 }
 
-// missingTags returns the names in have that are not among tags, and how many names there are
-// in all.
-func missingTags(have map[string]listed, tags []store.Tag) (missing map[string]bool, all int) {
-	missing = make(map[string]bool)
-	for name := range have {
-		missing[name] = true
-	}
-	for _, tag := range tags {
-		delete(missing, tag.Name)
-	}
-	return missing, len(tags) + len(missing)
-}
-
-// remove removes from the directory what is not among the store's tags any more, as far as it
-// is believed that it was deleted. What is there but cannot be read was not.
-func (m *mirror) remove(ctx context.Context, have map[string]listed, tags []store.Tag, unreadable error) (unsure bool, err error) {
-	missing, count := missingTags(have, tags)
+// remove removes from the directory what the store did not list in this round, as far as it is
+// believed that it was deleted. What is there but cannot be read was not.
+func (m *mirror) remove(ctx context.Context, unreadable error) (unsure bool, err error) {
 	entries, all := store.Unreadable(unreadable)
 	for _, entry := range entries {
 		m.reportUnusable(entry.Tag, entry)
-		delete(missing, entry.Tag)
+		if has, ok := m.have[entry.Tag]; ok {
+			has.round = m.round
+			m.have[entry.Tag] = has
+		}
 	}
 	if !all { // the entry without a name may be any of them
 		m.reportUnusable("", unreadable)
 		return false, nil
 	}
-	gone, unsure := m.absences.confirm(time.Now(), slices.Sorted(maps.Keys(missing)), count)
+	missing, count := m.missing()
+	gone, unsure := m.absences.confirm(time.Now(), missing, count)
+	w := m.directory.newWriter(ctx)
 	for _, name := range gone {
-		if err := m.directory.remove(ctx, name, have[name].revision); err != nil {
-			return false, fmt.Errorf("remove tag %s from the directory: %w", name, err)
+		w.remove(name, m.have[name].revision)
+	}
+	return unsure, w.wait()
+}
+
+// missing returns the tags of the directory that the store did not list in this round, and how many
+// tags there are in all.
+func (m *mirror) missing() (missing []string, all int) {
+	for name, entry := range m.have {
+		if entry.step == deleted || entry.step == unusable {
+			continue
+		}
+		if all++; entry.round != m.round {
+			missing = append(missing, name)
 		}
 	}
-	return unsure, nil
+	return missing, all
 }
 
 // reportUnusable logs a tag that cannot be served or read, once.

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"os"
 
-	"go.uber.org/zap"
-
 	"github.com/idworker/idworker/internal/neighbours"
 )
 
@@ -25,7 +23,7 @@ type groupMember interface {
 	half
 
 	// giveWay takes the half out of all its queue groups, or back in.
-	giveWay(ctx context.Context, away bool) error
+	giveWay(ctx context.Context, away bool)
 }
 
 func newNeighbourhood(p processInfo, members []groupMember) *neighbourhood {
@@ -44,7 +42,7 @@ func newNeighbourhood(p processInfo, members []groupMember) *neighbourhood {
 
 // start fails if the process must not serve beside another installation.
 func (n *neighbourhood) start(ctx context.Context) error {
-	if err := n.watch.Admit(ctx); err != nil {
+	if err := withTimeout(ctx, n.watch.Admit); err != nil {
 		return err
 	}
 	n.background.start(n.watch.Run)
@@ -58,9 +56,7 @@ func (n *neighbourhood) stop() error {
 
 func (n *neighbourhood) giveWay(away bool) {
 	for _, m := range n.members {
-		if err := m.giveWay(n.background.ctx, away); err != nil {
-			n.cfg.Log.Error("not back in a queue group", zap.Error(err))
-		}
+		m.giveWay(n.background.ctx, away)
 	}
 }
 

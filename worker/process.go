@@ -1,8 +1,6 @@
 package worker
 
 import (
-	"fmt"
-
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nats.go/micro"
 
@@ -23,12 +21,13 @@ type processInfo struct {
 	foreign      *foreignMessages
 	js           jetstream.JetStream
 	directory    *Directory
-	stats        func() Stats // of the whole process
+	stats        func() Stats  // of the whole process
+	started      chan struct{} // closed when the process does its work
 }
 
-// addService registers a micro service with one endpoint.
-func (p processInfo) addService(name, endpoint, subject string, handler micro.Handler) (member, error) {
-	service, err := micro.AddService(p.cfg.Requests, micro.Config{
+// serviceConfig describes a micro service of the process.
+func (p processInfo) serviceConfig(name string) micro.Config {
+	return micro.Config{
 		Name:        name,
 		Version:     p.cfg.Version,
 		Description: "unique 64-bit IDs",
@@ -42,13 +41,5 @@ func (p processInfo) addService(name, endpoint, subject string, handler micro.Ha
 			"layout":       p.cfg.Lease.Layout.String(),
 		},
 		StatsHandler: func(*micro.Endpoint) any { return p.stats() },
-	})
-	if err != nil {
-		return nil, fmt.Errorf("register the service: %w", err)
 	}
-	limits := micro.WithEndpointPendingLimits(maxQueuedRequests, maxQueuedBytes)
-	if err := service.AddEndpoint(endpoint, handler, micro.WithEndpointSubject(subject), limits); err != nil {
-		return service, fmt.Errorf("subscribe to %s: %w", subject, err)
-	}
-	return service, nil
 }

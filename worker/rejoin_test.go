@@ -21,7 +21,7 @@ func TestNextWorkerIDWithBacklog(t *testing.T) {
 	const requests, batch = 3000, 500
 	net := natstest.Start(t)
 	cfg := Config{Requests: net.Connect(t), Version: "0.0.1"}.WithDefaults()
-	s := newSnowflakes(processInfo{cfg: cfg}, nil, &waitingLine{})
+	s := newSnowflakes(processInfo{cfg: cfg, stats: func() Stats { return Stats{} }}, nil)
 	layout, err := snowflake.ParseLayout("38:1ms/s23/w2@1735689600000") // long replies, so that requests queue up
 	if err != nil {
 		t.Fatal(err)
@@ -29,7 +29,7 @@ func TestNextWorkerIDWithBacklog(t *testing.T) {
 	join := func(id int64) *snowflake.Generator {
 		g, err := snowflake.New(snowflake.Settings{Layout: layout, Worker: id, Fence: snowflake.Fence{Hi: snowflake.Forever}})
 		if err == nil {
-			err = s.answerWith(g)
+			err = <-s.answerWith(g)
 		}
 		if err != nil {
 			t.Fatal(err)

@@ -2,10 +2,10 @@ package worker
 
 import (
 	"context"
+	"slices"
 	"sync/atomic"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"go.uber.org/zap"
 )
 
@@ -21,16 +21,14 @@ const (
 // process nothing, whereas answering 429 to every request would take it as long as answering
 // with IDs.
 type shedder struct {
-	line       *waitingLine
 	groups     []*membership
-	conn       *nats.Conn
 	log        *zap.Logger
 	overloads  atomic.Int64 // how often it left the groups
 	background *goroutines
 }
 
-func newShedder(cfg Config, line *waitingLine, groups ...*membership) *shedder {
-	return &shedder{line: line, groups: groups, conn: cfg.Requests, log: cfg.Log, background: newGoroutines()}
+func newShedder(log *zap.Logger, groups ...*membership) *shedder {
+	return &shedder{groups: groups, log: log, background: newGoroutines()}
 }
 
 func (s *shedder) start() { s.background.start(s.run) }
@@ -46,7 +44,7 @@ func (s *shedder) run(ctx context.Context) {
 			return
 		case <-ticker.C:
 		}
-		if !s.line.late() {
+		if !slices.ContainsFunc(s.groups, (*membership).late) {
 			continue
 		}
 		s.overloads.Add(1)
@@ -55,7 +53,7 @@ func (s *shedder) run(ctx context.Context) {
 			s.log.Warn("overloaded, leaving the queue group until the waiting requests are handled; start more workers")
 		}
 		s.stayAway(true)
-		s.awaitDelivered(ctx)
+		s.awaitLeft(ctx)
 		s.stayAway(false)
 	}
 }
@@ -63,27 +61,16 @@ func (s *shedder) run(ctx context.Context) {
 // stayAway takes the process out of the queue groups, or back in.
 func (s *shedder) stayAway(away bool) {
 	for _, m := range s.groups {
-		if err := m.stayAway(overloaded, away); err != nil {
-			s.log.Error("requests are not answered", zap.Error(err))
-		}
+		m.stayAway(overloaded, away)
 	}
 }
 
-// awaitDelivered returns when all that was delivered before has been handled. The old
-// endpoint and the new one must not answer side by side, or a tag's IDs would go out in
-// disorder.
-func (s *shedder) awaitDelivered(ctx context.Context) {
+// awaitLeft returns when all that was delivered before has been handled. The old endpoint and
+// the new one must not answer side by side, or a tag's IDs would go out in disorder.
+func (s *shedder) awaitLeft(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, markLost)
 	defer cancel()
-	if s.conn.FlushWithContext(ctx) != nil {
-		return // the connection is lost, and with it what the server had for it
-	}
-	handled := make(chan struct{})
-	if s.conn.Barrier(func() { close(handled) }) != nil {
-		return
-	}
-	select {
-	case <-handled:
-	case <-ctx.Done():
+	for _, m := range s.groups {
+		m.awaitLeft(ctx)
 	}
 }

@@ -111,7 +111,7 @@ func TestSnowflakeRequests(t *testing.T) {
 }
 
 // TestSnowflakeLeaseLost deletes the leases of a worker, one after the other, under
-// its callers' requests.
+// its callers' requests. Each time the worker leases the same worker ID again.
 func TestSnowflakeLeaseLost(t *testing.T) {
 	net := natstest.Start(t)
 	s := newStore(t, net, 1)
@@ -127,18 +127,21 @@ func TestSnowflakeLeaseLost(t *testing.T) {
 	layout := snowflake.Default()
 	seen := make(map[int64]bool)
 	for range 3 {
-		before := layout.WorkerID(snowflake.ID(c.eventuallySnowflake()))
+		worker := layout.WorkerID(snowflake.ID(c.eventuallySnowflake()))
+		var before time.Time
 		for _, h := range holdings(t, js) {
+			before = h.Since
 			if err := kv.Delete(t.Context(), strconv.FormatInt(h.Worker, 10)); err != nil {
 				t.Fatal(err)
 			}
 		}
-		natstest.Eventually(t, 20*time.Second, "IDs of another worker ID", func() bool {
+		natstest.Eventually(t, 20*time.Second, "IDs under another lease", func() bool {
 			last = c.use("order", 1, last) // served all along
+			leased := slices.ContainsFunc(holdings(t, js), func(h lease.Holding) bool { return h.Since.After(before) })
 			ranges, err := c.snowflake(10)
 			switch {
 			case errors.Is(err, nats.ErrNoResponders), errors.Is(err, messages.ErrUnavailable):
-				return false // between two worker IDs
+				return false // between two leases
 			case err != nil:
 				t.Fatal(err)
 			}
@@ -148,7 +151,10 @@ func TestSnowflakeLeaseLost(t *testing.T) {
 				}
 				seen[id] = true
 			}
-			return layout.WorkerID(snowflake.ID(ranges[0].First)) != before
+			if got := layout.WorkerID(snowflake.ID(ranges[0].First)); got != worker {
+				t.Errorf("worker ID %d, had %d", got, worker)
+			}
+			return leased
 		})
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync/atomic"
 
+	"github.com/nats-io/nats.go/micro"
 	"go.uber.org/zap"
 
 	"github.com/idworker/idworker/snowflake"
@@ -17,9 +18,8 @@ import (
 type snowflakes struct {
 	processInfo
 	manager    *lease.Manager
-	line       *waitingLine
 	figures    requestFigures
-	group      membership
+	group      *membership
 	state      atomic.Pointer[lease.State] // the latest news of the worker ID
 	background *goroutines
 }
@@ -28,7 +28,7 @@ var errNotClaimed = errors.New("not claimed yet")
 
 // openSnowflakes opens the buckets of the worker IDs, which it creates if they are missing,
 // and checks layout and clock.
-func openSnowflakes(ctx context.Context, p processInfo, line *waitingLine) (*snowflakes, error) {
+func openSnowflakes(ctx context.Context, p processInfo) (*snowflakes, error) {
 	cfg := p.cfg.Lease
 	cfg.JS, cfg.Prefix, cfg.Instance, cfg.Log = p.js, p.cfg.Prefix, p.instance, p.cfg.Log
 	cfg.Installation = p.installation.ID
@@ -39,11 +39,11 @@ func openSnowflakes(ctx context.Context, p processInfo, line *waitingLine) (*sno
 	if err != nil {
 		return nil, fmt.Errorf("worker IDs: %w", err)
 	}
-	return newSnowflakes(p, manager, line), nil
+	return newSnowflakes(p, manager), nil
 }
 
-func newSnowflakes(p processInfo, manager *lease.Manager, line *waitingLine) *snowflakes {
-	s := &snowflakes{processInfo: p, manager: manager, line: line, background: newGoroutines()}
+func newSnowflakes(p processInfo, manager *lease.Manager) *snowflakes {
+	s := &snowflakes{processInfo: p, manager: manager, group: newMembership(p.cfg.Log), background: newGoroutines()}
 	s.state.Store(&lease.State{Err: errNotClaimed})
 	return s
 }
@@ -61,8 +61,8 @@ func (s *snowflakes) keepWorkerID(ctx context.Context) {
 		s.state.Store(&state)
 		if state.Generator == nil {
 			s.group.leave()
-		} else if err := s.answerWith(state.Generator); err != nil {
-			s.cfg.Log.Error("snowflake requests are not answered", zap.Error(err))
+		} else {
+			s.answerWith(state.Generator)
 		}
 	})
 	if err != nil {
@@ -70,11 +70,13 @@ func (s *snowflakes) keepWorkerID(ctx context.Context) {
 	}
 }
 
-// answerWith enters the queue group of snowflake requests with a generator.
-func (s *snowflakes) answerWith(g *snowflake.Generator) error {
+// answerWith enters the queue group of snowflake requests with a generator. It does not wait
+// for that: the worker ID has to be renewed meanwhile.
+func (s *snowflakes) answerWith(g *snowflake.Generator) <-chan error {
 	return s.group.join(func() (member, error) {
-		return s.addService(snowflakeServiceName, "snowflake", s.cfg.Prefix.Snowflake(),
-			&snowflakeEndpoint{frame: newFrame(s.cfg, s.line, &s.figures), generator: g})
+		return s.openPlace(snowflakeServiceName, "snowflake", s.cfg.Prefix.Snowflake(), func(line *waitingLine) micro.Handler {
+			return &snowflakeEndpoint{frame: newFrame(s.cfg, line, &s.figures), generator: g}
+		})
 	})
 }
 

@@ -16,8 +16,16 @@ import (
 	"github.com/idworker/idworker/internal/agreement"
 )
 
-// startTimeout is how long NATS and its JetStream may take until a process does its work.
+// startTimeout is how long NATS and its JetStream may take for each stage of a start, and for how
+// long nothing may be learned of the tags. It does not limit how many tags there are.
 const startTimeout = 30 * time.Second
+
+// withTimeout calls do with a context that lasts for startTimeout.
+func withTimeout(ctx context.Context, do func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	return do(ctx)
+}
 
 // Process is a running process of any role.
 type Process struct {
@@ -46,9 +54,26 @@ type half interface {
 }
 
 // Start starts a process and returns when it does its work: a worker has then joined the
-// queue group. It fails if that takes longer than startTimeout, or until ctx ends, and
+// queue group. It fails if nothing moves for startTimeout, or when ctx ends, and
 // then leaves nothing behind.
 func Start(ctx context.Context, cfg Config) (*Process, error) {
+	var w *Process
+	err := withTimeout(ctx, func(ctx context.Context) (err error) {
+		w, err = Open(ctx, cfg)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := w.Start(ctx); err != nil {
+		return nil, err
+	}
+	return w, nil
+}
+
+// Open makes a process that [Process.Start] is to be called of. It asks JetStream some questions,
+// so it should get a context with a deadline: a request may never be answered.
+func Open(ctx context.Context, cfg Config) (*Process, error) {
 	cfg = cfg.WithDefaults()
 	if err := cfg.Check(); err != nil {
 		return nil, err
@@ -56,27 +81,29 @@ func Start(ctx context.Context, cfg Config) (*Process, error) {
 	if cfg.loads() && cfg.Store == nil {
 		return nil, fmt.Errorf("%w: role %s needs a store", ErrConfig, cfg.Role)
 	}
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
-	defer cancel()
 	w := new(Process)
 	var err error
 	if w.info, err = w.prepare(ctx, cfg); err != nil {
 		return nil, err
 	}
-	if w.halves, err = makeHalves(ctx, w.info); err != nil {
-		return nil, err
-	}
+	w.halves, err = makeHalves(ctx, w.info)
+	return w, err
+}
+
+// Start is the rest of [Start]. It takes the longer the more tags there are.
+func (w *Process) Start(ctx context.Context) error {
 	for i, h := range w.halves {
 		if err := h.start(ctx); err != nil {
-			return nil, errors.Join(err, w.stopHalves(w.halves[:i]))
+			return errors.Join(err, w.stopHalves(w.halves[:i]))
 		}
 	}
-	return w, nil
+	close(w.info.started)
+	return nil
 }
 
 // prepare makes sure that the installation is there, and that this process belongs to it.
 func (w *Process) prepare(ctx context.Context, cfg Config) (processInfo, error) {
-	p := processInfo{cfg: cfg, instance: nuid.Next(), js: cfg.JetStream, stats: w.stats}
+	p := processInfo{cfg: cfg, instance: nuid.Next(), js: cfg.JetStream, stats: w.stats, started: make(chan struct{})}
 	var err error
 	if p.js == nil {
 		if p.js, err = jetstream.New(cfg.Control); err != nil {
@@ -118,14 +145,14 @@ func (p *processInfo) joinInstallation(ctx context.Context) error {
 // is made sure that no other installation is there.
 func makeHalves(ctx context.Context, p processInfo) (halves []half, err error) {
 	var members []groupMember
-	direct := publishDirectly(p)
+	target := anyLoader(p)
 	if p.cfg.loads() {
 		l := newLoading(p)
-		direct = l.loader.loadDirectly
+		target = loadTarget{l.loader.loadIfUp, l.loader.loadDirectly}
 		members = append(members, l)
 	}
 	if p.cfg.answers() {
-		a, err := openAnswering(ctx, p, direct)
+		a, err := openAnswering(ctx, p, target)
 		if err != nil {
 			return nil, err
 		}
@@ -160,6 +187,24 @@ func (w *Process) stopHalves(started []half) (err error) {
 		err = errors.Join(err, h.stop())
 	}
 	return errors.Join(err, flush(w.info.cfg.Control), flush(w.info.cfg.Requests))
+}
+
+// Degraded says what is wrong although the process is ready, or returns nil: an
+// [*UnansweredError], if no loader answers. A worker lives on memory meanwhile, and nothing is
+// gained if its place is taken by another one.
+func (w *Process) Degraded() error {
+	for _, h := range w.halves {
+		if a, ok := h.(*answering); ok {
+			return a.degraded()
+		}
+	}
+	return nil
+}
+
+// Supplied reports whether a loader has ever answered a load of this process.
+func (w *Process) Supplied() bool {
+	g := w.stats().Grants
+	return g.Installed+g.Burnt+g.Below+g.Refused > 0
 }
 
 // Ready says why the process does not do all of its work right now, or returns nil. A store

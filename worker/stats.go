@@ -13,6 +13,7 @@ type Stats struct {
 	LeftFor      string `json:"left_for,omitempty"` // which other installation answers instead
 
 	Parked   int        `json:"parked"`              // requests that wait for a segment
+	NoLoader string     `json:"no_loader,omitempty"` // that no loader answers, and what is known of that
 	Grants   GrantStats `json:"grants"`              // since the start
 	Loads    *LoadStats `json:"loads,omitempty"`     // of this process's loader, if it has one
 	WorkerID *int64     `json:"worker_id,omitempty"` // of snowflake IDs, if one is held

@@ -18,37 +18,54 @@ import (
 type supply struct {
 	processInfo
 	alloc      *allocator.Allocator
+	asker      *asker
 	grants     *grantReceiver
+	unanswered *unanswered
 	absences   *absences          // tags that the directory does not list any more
 	grantSub   *nats.Subscription // from start on
 	background *goroutines
 }
 
-func newSupply(p processInfo, direct func(loads.Event)) *supply {
+func newSupply(p processInfo, to loadTarget) *supply {
 	s := &supply{
 		processInfo: p,
-		absences:    newAbsences("directory", p.cfg.TagRefresh, p.cfg.Log),
+		absences:    newAbsences("directory", missingEvery, p.cfg.Log),
 		background:  newGoroutines(),
 	}
-	asker := &asker{
+	s.unanswered = &unanswered{
+		loading:   func() int { return s.alloc.Loading() },
+		connected: p.cfg.Control.IsConnected,
+		find:      func(ctx context.Context, event loads.Event) LoaderState { return findLoader(ctx, p, event) },
+		log:       p.cfg.Log,
+	}
+	s.asker = &asker{
 		js:           p.js,
 		prefix:       p.cfg.Prefix,
 		instance:     p.instance,
 		installation: p.installation.ID,
-		direct:       direct,
-		isLoading:    func(tag string, seq uint64) bool { return s.alloc.IsLoading(tag, seq) },
+		own:          to.own,
+		direct:       to.direct,
+		asked:        s.unanswered.asked,
+		current:      func(tag string, seq uint64) (allocator.Load, bool) { return s.alloc.CurrentLoad(tag, seq) },
 		log:          p.cfg.Log,
 		publishing:   s.background,
 	}
+	s.asker.window = newWindow(s.asker.ask)
 	began := time.Now()
 	s.alloc = allocator.New(allocator.Config{
 		Clock:   func() time.Duration { return time.Since(began) },
-		Load:    asker.ask,
+		Load:    s.asker.wish,
 		MaxStep: p.cfg.MaxStep,
 		Wait:    p.cfg.Wait,
 	})
-	s.grants = &grantReceiver{alloc: s.alloc, instance: p.instance, maxStep: p.cfg.MaxStep, foreign: p.foreign, log: p.cfg.Log}
+	s.grants = &grantReceiver{alloc: s.alloc, instance: p.instance, answered: s.answered, maxStep: p.cfg.MaxStep, foreign: p.foreign, log: p.cfg.Log}
 	return s
+}
+
+// answered is told of each answer of a loader.
+func (s *supply) answered(tag string, seq uint64) {
+	s.unanswered.answered()
+	s.asker.window.close(tag, seq)
 }
 
 // start returns when grants can reach the process and it knows the tags.
@@ -57,21 +74,46 @@ func (s *supply) start(ctx context.Context) (err error) {
 	if err != nil {
 		return fmt.Errorf("subscribe to grants: %w", err)
 	}
-	known := make(chan struct{})
-	s.background.start(func(ctx context.Context) {
-		s.directory.follow(ctx, s.alloc, s.absences, sync.OnceFunc(func() { close(known) }))
-	})
+	known, progress := make(chan struct{}), make(chan struct{}, 1)
+	f := &follower{
+		directory: s.directory, sink: s.alloc, absent: s.absences,
+		ready: sync.OnceFunc(func() { close(known) }),
+		progress: func() {
+			select {
+			case progress <- struct{}{}:
+			default:
+			}
+		},
+	}
+	s.background.start(f.run)
 	s.background.start(s.tick)
-	select {
-	case <-known:
-		err = s.cfg.Control.FlushWithContext(ctx)
-	case <-ctx.Done():
-		err = fmt.Errorf("read the tag directory: %w", ctx.Err())
+	s.background.start(s.unanswered.run)
+	if err = awaitKnown(ctx, known, progress); err == nil {
+		err = withTimeout(ctx, s.cfg.Control.FlushWithContext)
 	}
 	if err != nil {
 		return errors.Join(err, s.stop())
 	}
 	return nil
+}
+
+// awaitKnown waits until the tags are known. However many there are, only the time in which
+// nothing is learned is limited.
+func awaitKnown(ctx context.Context, known, progress <-chan struct{}) error {
+	silence := time.NewTimer(startTimeout)
+	defer silence.Stop()
+	for {
+		select {
+		case <-known:
+			return nil
+		case <-progress:
+			silence.Reset(startTimeout)
+		case <-silence.C:
+			return fmt.Errorf("read the tag directory: nothing has come for %v", startTimeout)
+		case <-ctx.Done():
+			return fmt.Errorf("read the tag directory: %w", ctx.Err())
+		}
+	}
 }
 
 // stop ends the supply. What loaders grant from then on is burnt.
@@ -84,7 +126,7 @@ func (s *supply) stop() error {
 // ticksPerWait is how exactly deadlines are kept: to this part of Config.Wait.
 const ticksPerWait = 40
 
-// tick drives the allocator's deadlines until ctx ends.
+// tick drives the deadlines of the allocator and the window until ctx ends.
 func (s *supply) tick(ctx context.Context) {
 	ticker := time.NewTicker(s.cfg.Wait / ticksPerWait)
 	defer ticker.Stop()
@@ -94,6 +136,7 @@ func (s *supply) tick(ctx context.Context) {
 			return
 		case <-ticker.C:
 			s.alloc.Tick()
+			s.asker.window.tick()
 		}
 	}
 }
@@ -102,6 +145,9 @@ func (s *supply) tick(ctx context.Context) {
 func (s *supply) fillStats(stats *Stats) {
 	figures := s.alloc.Figures()
 	stats.Parked = s.alloc.Parked()
+	if err := s.unanswered.err(); err != nil {
+		stats.NoLoader = err.Error()
+	}
 	stats.Grants = GrantStats{
 		Installed: s.grants.installed.Load(), Burnt: s.grants.burnt.Load(), Below: s.grants.below.Load(), Refused: s.grants.refused.Load(),
 	}
@@ -111,10 +157,19 @@ func (s *supply) fillStats(stats *Stats) {
 	}
 }
 
-// publishDirectly returns what loads without the load stream in a process that has no
-// loader: any loader may receive the event. If none does, the allocator asks again.
-func publishDirectly(p processInfo) func(loads.Event) {
-	return func(event loads.Event) {
-		_ = p.cfg.Control.Publish(loads.ReserveSubject(p.cfg.Prefix), event.Encode())
+// loadTarget is where loads go that bypass the load stream.
+type loadTarget struct {
+	own    func(loads.Event) bool // the process's own loader, if it has one whose store is up
+	direct func(loads.Event)      // the own loader in any case, or if there is none, any loader
+}
+
+// anyLoader is the target of a process that has no loader. If none receives the event, the
+// allocator asks again.
+func anyLoader(p processInfo) loadTarget {
+	return loadTarget{
+		own: func(loads.Event) bool { return false },
+		direct: func(event loads.Event) {
+			_ = p.cfg.Control.Publish(loads.ReserveSubject(p.cfg.Prefix), event.Encode())
+		},
 	}
 }

@@ -19,13 +19,20 @@ import (
 // the mark was sent, and has waited for at least as long. A request pays one atomic load for
 // the answer.
 //
+// A mark is also late if the server is frozen or the network is gone. Then nothing at all
+// arrives, nobody waits whom another worker could serve sooner, and leaving the queue group
+// would only keep the connection from going to another server. So a mark counts as late only
+// if something has arrived since it was sent.
+//
 // Marks wait in the queues of all subscriptions of the connection, and the slowest queue
 // decides. On a connection that has only requests, all of them lack the same thing, time.
 type waitingLine struct {
-	overdue atomic.Bool // the first mark under way is older than maxQueued
+	overdue atomic.Bool // the first mark under way is older than maxQueued, and not just lost
 
-	mu    sync.Mutex
-	marks []time.Duration // when those under way were sent, by elapsed; in order
+	mu      sync.Mutex
+	marks   []time.Duration // when those under way were sent, by elapsed; in order
+	msgs    uint64          // how many messages have arrived on the connection
+	arrival time.Duration   // when it was last seen that something had arrived on it
 }
 
 const (
@@ -67,7 +74,7 @@ func (l *waitingLine) run(ctx context.Context, conn *nats.Conn) {
 				l.removeThrough(elapsed()) // nobody waits on a connection that is lost
 				continue
 			}
-			if mark, ok := l.addMark(); ok {
+			if mark, ok := l.addMark(conn.Stats().InMsgs); ok {
 				sent.Go(func() { l.sendMark(ctx, conn, mark) })
 			}
 		}
@@ -79,16 +86,33 @@ func (l *waitingLine) run(ctx context.Context, conn *nats.Conn) {
 func (l *waitingLine) sendMark(ctx context.Context, conn *nats.Conn, mark time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, markLost)
 	defer cancel()
-	if conn.FlushWithContext(ctx) != nil || conn.Barrier(func() { l.removeThrough(mark) }) != nil {
+	if conn.FlushWithContext(ctx) != nil {
+		l.removeThrough(mark)
+		return
+	}
+	l.notePong()
+	if conn.Barrier(func() { l.removeThrough(mark) }) != nil {
 		l.removeThrough(mark)
 	}
 }
 
-// addMark adds a mark, unless many are under way already.
-func (l *waitingLine) addMark() (mark time.Duration, ok bool) {
+// notePong notes that the server has answered.
+func (l *waitingLine) notePong() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.arrival = elapsed()
+	l.updateOverdue()
+}
+
+// addMark adds a mark, unless many are under way already. Msgs is how many messages have
+// arrived.
+func (l *waitingLine) addMark(msgs uint64) (mark time.Duration, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	mark = elapsed()
+	if msgs != l.msgs {
+		l.msgs, l.arrival = msgs, mark
+	}
 	if ok = len(l.marks) < mostMarks; ok {
 		l.marks = append(l.marks, mark)
 	}
@@ -106,5 +130,5 @@ func (l *waitingLine) removeThrough(mark time.Duration) {
 
 // updateOverdue looks at the age of the first mark. It needs mu.
 func (l *waitingLine) updateOverdue() {
-	l.overdue.Store(len(l.marks) > 0 && elapsed()-l.marks[0] > maxQueued)
+	l.overdue.Store(len(l.marks) > 0 && elapsed()-l.marks[0] > maxQueued && l.arrival > l.marks[0])
 }

@@ -64,3 +64,21 @@ func TestWaitingLineWithoutServer(t *testing.T) {
 		t.Error("requests are late without a server")
 	}
 }
+
+// TestFrozenServerIsNoOverload: if nothing arrives after a mark was sent, the server is frozen
+// or the network gone, and nobody is late. If something does, requests wait.
+func TestFrozenServerIsNoOverload(t *testing.T) {
+	var line waitingLine
+	line.addMark(7)
+	sent := elapsed()
+	natstest.Eventually(t, 10*time.Second, "the mark is old", func() bool {
+		line.addMark(7)
+		return elapsed()-sent > maxQueued+markEvery
+	})
+	if line.late() {
+		t.Error("nothing arrived, and yet requests are late")
+	}
+	if line.addMark(8); !line.late() {
+		t.Error("a message arrived after more than a second, and yet no request is late")
+	}
+}

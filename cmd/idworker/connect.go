@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/synadia-io/orbit.go/natscontext"
+	"go.uber.org/zap"
 
 	"github.com/idworker/idworker/cmd/internal/explain"
 	"github.com/idworker/idworker/cmd/internal/natsconn"
@@ -139,6 +140,15 @@ func (i installation) dial(more ...nats.Option) (*nats.Conn, jetstream.JetStream
 		return nil, nil, fmt.Errorf("--js-domain: %w", err)
 	}
 	return conn, js, nil
+}
+
+// dialToStay connects a process that serves. It waits for a server that is away.
+func (i installation) dialToStay(ctx context.Context, name string, log *zap.Logger) (conn *nats.Conn, js jetstream.JetStream, err error) {
+	err = natsconn.Await(ctx, log, func() (err error) {
+		conn, js, err = i.dial(natsconn.Stay(name, log)...)
+		return err
+	})
+	return conn, js, err
 }
 
 // dialContext connects with a context, and returns the JetStream domain.

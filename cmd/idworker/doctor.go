@@ -13,6 +13,8 @@ import (
 	"github.com/idworker/idworker/cmd/internal/doctor"
 	"github.com/idworker/idworker/cmd/internal/explain"
 	"github.com/idworker/idworker/cmd/internal/natsconn"
+	"github.com/idworker/idworker/internal/rights"
+	"github.com/idworker/idworker/worker"
 )
 
 // doctorCmd checks whether a process of a role would find all that it needs. It changes
@@ -74,7 +76,9 @@ func (d *doctorCmd) doctor(ctx context.Context, conn *nats.Conn, js jetstream.Je
 		return look, func() {}, nil
 	}
 	look.Sync = func(ctx context.Context) error { return doctor.CheckSync(ctx, conn) }
+	look.Storage = d.Role.is(rights.Admin)
 	look.MaxClockSkew = d.MaxClockSkew
+	look.Kinds = d.kinds(conn, js)
 	if d.Role.answers() {
 		layout, err := (snowflakeFlags{Layout: d.Layout}).layout()
 		if err != nil {
@@ -89,9 +93,20 @@ func (d *doctorCmd) doctor(ctx context.Context, conn *nats.Conn, js jetstream.Je
 	return look, closeStore, err
 }
 
+// kinds are the processes that the doctor counts.
+func (d *doctorCmd) kinds(conn *nats.Conn, js jetstream.JetStream) []doctor.Kind {
+	return []doctor.Kind{{
+		Name: "worker", Takes: worker.CountWorkersRights(), None: "nobody answers requests",
+		Count: func(ctx context.Context) (int, error) { return worker.CountWorkers(ctx, conn, d.Prefix) },
+	}, {
+		Name: "loader", Takes: worker.CountLoadersRights(d.Prefix), None: "nobody reserves segments",
+		Count: func(ctx context.Context) (int, error) { return worker.CountLoaders(ctx, js, d.Prefix) },
+	}}
+}
+
 // lookAtStore has the doctor look at the store, too. That of JetStream is a resource already.
 func (d *doctorCmd) lookAtStore(ctx context.Context, look *doctor.Doctor, js jetstream.JetStream, source backend.Backend) (closeStore func(), err error) {
-	look.Store, look.CheckStore = source.Name(), func(context.Context) error { return nil }
+	look.Store = &doctor.Store{Name: source.Name(), Check: func(context.Context) error { return nil }}
 	if source.Kind() == backend.JetStream {
 		return func() {}, nil
 	}
@@ -99,8 +114,8 @@ func (d *doctorCmd) lookAtStore(ctx context.Context, look *doctor.Doctor, js jet
 	if err != nil {
 		return nil, err
 	}
-	look.CheckDurability = segments.CheckDurability
-	look.CheckStore = func(ctx context.Context) error {
+	look.Store.CheckDurability = segments.CheckDurability
+	look.Store.Check = func(ctx context.Context) error {
 		return errors.Join(segments.Check(ctx), segments.CheckLedger(ctx))
 	}
 	return func() { _ = segments.Close() }, nil

@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -12,6 +14,7 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/idworker/idworker/cmd/internal/explain"
+	"github.com/idworker/idworker/cmd/internal/httpserver"
 	"github.com/idworker/idworker/cmd/internal/natsconn"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/messages/enrich"
@@ -44,7 +47,19 @@ type enrichCmd struct {
 func (c *enrichCmd) Run(ctx context.Context) error {
 	log := newLogger(c.LogLevel)
 	defer func() { _ = log.Sync() }() // stderr cannot be synced on every system
-	conn, js, err := c.dial(natsconn.Stay("idworker enrich", log)...)
+	registry := newRegistry()
+	var running atomic.Pointer[enrich.Enricher]
+	stopHTTP, err := c.serveHTTP(ctx, registry, func() httpserver.State {
+		if e := running.Load(); e != nil {
+			return httpserver.State{NotReady: e.Ready()}
+		}
+		return httpserver.State{NotReady: errors.New("starting")}
+	}, log)
+	if err != nil {
+		return err
+	}
+	defer stopHTTP()
+	conn, js, err := c.dialToStay(ctx, "idworker enrich", log)
 	if err != nil {
 		return err
 	}
@@ -57,13 +72,8 @@ func (c *enrichCmd) Run(ctx context.Context) error {
 	if err := explainDenied(err); err != nil {
 		return err
 	}
-	registry := newRegistry()
+	running.Store(enricher)
 	registry.MustRegister(enricher.Metrics())
-	stopHTTP, err := c.serveHTTP(ctx, registry, enricher.Ready, log)
-	if err != nil {
-		return err
-	}
-	defer stopHTTP()
 	log.Info("enriching", zap.String("version", version), zap.String("enrichment", enricher.Name()), zap.String("instance", enricher.Instance()))
 	done := make(chan struct{})
 	go func() {

@@ -16,17 +16,16 @@ type httpFlags struct {
 	HTTP string `name:"http" help:"Where to serve /healthz, /readyz and /metrics, for example 127.0.0.1:9090. Nowhere by default." placeholder:"HOST:PORT"`
 }
 
-// serveHTTP starts the HTTP server, if there is to be one. ready returns why the process
-// is not ready, if so. The server is to be stopped last, so that it can still report that
+// serveHTTP starts the HTTP server, if there is to be one. state is what /readyz tells. The server is to be stopped last, so that it can still report that
 // the process is stopping.
-func (f httpFlags) serveHTTP(ctx context.Context, metrics prometheus.Gatherer, ready func() error, log *zap.Logger) (stop func(), err error) {
+func (f httpFlags) serveHTTP(ctx context.Context, metrics prometheus.Gatherer, state func() httpserver.State, log *zap.Logger) (stop func(), err error) {
 	if f.HTTP == "" {
 		return func() {}, nil
 	}
 	if _, _, err := httpserver.SplitAddress("--http", f.HTTP); err != nil {
 		return nil, err
 	}
-	server, err := httpserver.Start(ctx, f.HTTP, httpserver.Handler(metrics, ready), log)
+	server, err := httpserver.Start(ctx, f.HTTP, httpserver.Handler(metrics, state), log)
 	if err != nil {
 		return nil, fmt.Errorf("--http: %w", err)
 	}

@@ -7,9 +7,11 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/zap/zapcore"
 
 	"github.com/idworker/idworker/cmd/internal/backend"
 	"github.com/idworker/idworker/cmd/internal/explain"
+	"github.com/idworker/idworker/cmd/internal/natsconn"
 	"github.com/idworker/idworker/internal/resource"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/messages/enrich"
@@ -52,10 +54,19 @@ func (p *provisionCmd) Run(ctx context.Context, out output) error {
 	if err := p.resourceFlags.check(p.Prefix); err != nil {
 		return err
 	}
+	log := newLogger(zapcore.WarnLevel)
+	defer func() { _ = log.Sync() }() // stderr cannot be synced on every system
 	return p.withJetStream(ctx, func(ctx context.Context, js jetstream.JetStream) error {
 		var failed []error
 		for _, r := range p.resources(p.Prefix, p.Part, source) {
-			did, err := r.Apply(ctx, js)
+			var did string
+			err := natsconn.Patiently(ctx, log, func(ctx context.Context) (err error) {
+				did, err = r.Apply(ctx, js)
+				return err
+			})
+			if ctx.Err() != nil {
+				return errors.Join(append(failed, fmt.Errorf("%s: %w", r, err))...)
+			}
 			if err != nil {
 				failed = append(failed, fmt.Errorf("%s: %w", r, err))
 				continue

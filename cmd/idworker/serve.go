@@ -19,6 +19,7 @@ import (
 	"github.com/idworker/idworker/cmd/internal/httpserver"
 	"github.com/idworker/idworker/cmd/internal/natsconn"
 	"github.com/idworker/idworker/cmd/internal/tags"
+	"github.com/idworker/idworker/internal/pause"
 	"github.com/idworker/idworker/snowflake/lease"
 	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/store/ledger"
@@ -82,12 +83,7 @@ func (s *serveCmd) Run(ctx context.Context, out output) (err error) {
 
 	registry := newRegistry()
 	var running atomic.Pointer[worker.Process]
-	stopHTTP, err := s.serveHTTP(ctx, registry, func() error {
-		if w := running.Load(); w != nil {
-			return w.Ready()
-		}
-		return errors.New("starting")
-	}, log)
+	stopHTTP, err := s.serveHTTP(ctx, registry, func() httpserver.State { return stateOf(running.Load()) }, log)
 	if err != nil {
 		return err
 	}
@@ -121,10 +117,34 @@ func (s *serveCmd) Run(ctx context.Context, out output) (err error) {
 		err = s.demo(ctx, out, source)
 	}
 	if err == nil {
+		if s.Role == worker.RoleWorker && where != nil {
+			warnUnsupplied(ctx, w, log)
+		}
 		<-ctx.Done()
 	}
 	log.Info("stopping")
 	return errors.Join(err, w.Stop())
+}
+
+// stateOf is what /readyz tells of a process, which is nil until it has started.
+func stateOf(w *worker.Process) httpserver.State {
+	if w == nil {
+		return httpserver.State{NotReady: errors.New("starting")}
+	}
+	return httpserver.State{NotReady: w.Ready(), But: w.Degraded()}
+}
+
+// supplyWithin is after how long a worker beside an embedded server should have been answered
+// by a loader.
+const supplyWithin = 10 * time.Second
+
+// warnUnsupplied warns of a worker to whose embedded server no loader has come: it is easily
+// started by itself. It returns after supplyWithin, or when ctx ends.
+func warnUnsupplied(ctx context.Context, w *worker.Process, log *zap.Logger) {
+	pause.For(ctx, supplyWithin)
+	if ctx.Err() == nil && !w.Supplied() {
+		log.Warn("this process answers requests and reserves no segments, and no loader has reserved any for it yet; start a loader with --role loader and --server, or serve with --role all")
+	}
 }
 
 // logServing says what serves, and where its data is.
@@ -231,17 +251,15 @@ func (c *closers) close() {
 // the worker has stopped.
 func (s *serveCmd) start(ctx context.Context, cfg worker.Config, source backend.Backend, opened *closers) (*worker.Process, error) {
 	var err error
-	if cfg.Requests, _, err = s.dial(natsconn.Stay("idworker", cfg.Log)...); err != nil {
+	if cfg.Requests, _, err = s.dialToStay(ctx, "idworker", cfg.Log); err != nil {
 		return nil, err
 	}
 	opened.add(cfg.Requests.Close)
-	if cfg.Control, cfg.JetStream, err = s.dial(natsconn.Stay("idworker control", cfg.Log)...); err != nil {
+	if cfg.Control, cfg.JetStream, err = s.dialToStay(ctx, "idworker control", cfg.Log); err != nil {
 		return nil, err
 	}
 	opened.add(cfg.Control.Close)
-	starting, cancel := context.WithTimeout(ctx, startTimeout)
-	defer cancel()
-	starting, explainDenied := natsconn.WhenDenied(starting, cfg.Requests, cfg.Control)
+	starting, explainDenied := natsconn.WhenDenied(ctx, cfg.Requests, cfg.Control)
 	w, err := s.startWorker(starting, cfg, source, opened)
 	explained := explainDenied(err)
 	if err == nil && explained != nil {
@@ -253,18 +271,32 @@ func (s *serveCmd) start(ctx context.Context, cfg worker.Config, source backend.
 	return w, explained
 }
 
-// startWorker opens the store, where the role needs one, and starts the worker.
+// startWorker opens the store, where the role needs one, and starts the worker. How long that takes
+// is limited, but for reading the tags, of which there may be many.
 func (s *serveCmd) startWorker(ctx context.Context, cfg worker.Config, source backend.Backend, opened *closers) (*worker.Process, error) {
+	w, err := s.openWorker(ctx, cfg, source, opened)
+	if err != nil {
+		return nil, err
+	}
+	if err := w.Start(ctx); err != nil {
+		return nil, err
+	}
+	return w, nil
+}
+
+func (s *serveCmd) openWorker(ctx context.Context, cfg worker.Config, source backend.Backend, opened *closers) (*worker.Process, error) {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
 	if s.Role != worker.RoleWorker {
 		segments, err := s.openWitnessedStore(ctx, cfg, source, opened)
 		if err != nil {
 			return nil, err
 		}
-		cfg.Store, cfg.StoreName = segments, source.Name()
+		cfg.Store, cfg.StoreName, cfg.Reservations = segments, source.Name(), source.Reservations()
 	}
 	var w *worker.Process
 	err := natsconn.Patiently(ctx, cfg.Log, func(ctx context.Context) (err error) {
-		w, err = worker.Start(ctx, cfg)
+		w, err = worker.Open(ctx, cfg)
 		return err
 	})
 	return w, err

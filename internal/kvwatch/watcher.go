@@ -8,12 +8,19 @@
 //   - A watcher that is abandoned with entries in its channel blocks its goroutine. So
 //     Close drains the channel.
 //   - Stop waits for a server that may be away. So the watcher is cancelled instead.
+//   - To find the latest entry of each key takes the server longer than the client waits, if
+//     there are a million keys. So all entries are asked for, in order: these are the same,
+//     since our buckets have a history of 1, and otherwise the latest comes last.
+//
+// A [Feed] reads a bucket in the same order, and can go on from where another one ended.
 package kvwatch
 
 import (
 	"context"
 	"errors"
+	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
@@ -22,9 +29,18 @@ var ErrEnded = errors.New("watch of the bucket ended")
 
 // Watcher watches all keys of a bucket. It is for use by one goroutine.
 type Watcher struct {
+	conn    *nats.Conn // on which many keys are read; nil if there are few
 	updates <-chan jetstream.KeyValueEntry
 	cancel  context.CancelFunc
+	silence *time.Timer
+	begun   bool   // the first entry was read
+	listed  bool   // the existing entries have been read, so that silence is no wonder
+	leave   func() // the gate, if there is much to read
 }
+
+// listSilence is how long the server may send nothing while there are existing entries to be
+// read. It is the only limit to how long these take.
+const listSilence = 15 * time.Second
 
 // Open starts to watch all keys of kv. It waits for the server no longer than the
 // JetStream context's default timeout, 5 seconds.
@@ -33,28 +49,66 @@ func Open(ctx context.Context, kv jetstream.KeyValue) (*Watcher, error) {
 		return nil, err
 	}
 	own, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	w, err := kv.WatchAll(own)
+	w, err := kv.WatchAll(own, jetstream.IncludeHistory())
 	if err != nil {
 		cancel()
 		return nil, err
 	}
-	return &Watcher{w.Updates(), cancel}, nil
+	return &Watcher{updates: w.Updates(), cancel: cancel, silence: time.NewTimer(listSilence)}, nil
+}
+
+// OpenLarge is Open for a bucket that may have very many keys. If it has, they are read when nobody
+// else reads many on the connection.
+func OpenLarge(ctx context.Context, conn *nats.Conn, kv jetstream.KeyValue) (*Watcher, error) {
+	w, err := Open(ctx, kv)
+	if err == nil {
+		w.conn = conn
+	}
+	return w, err
 }
 
 // Next returns the next entry: the latest entry of each key, then nil, once, and from then
 // on every change. Deleted keys appear too, with the operation that deleted them. The
-// error is ErrEnded, or ctx.Err() when ctx ends.
+// error is ErrEnded, also if the server falls silent before the nil, or ctx.Err() when ctx ends.
 //
 // While others write, keys may be missing before the nil; they come after it.
 func (w *Watcher) Next(ctx context.Context) (jetstream.KeyValueEntry, error) {
 	select {
 	case <-ctx.Done():
 		return nil, ctx.Err()
+	case <-w.silence.C:
+		return nil, ErrEnded
 	case entry, open := <-w.updates:
 		if !open {
 			return nil, ErrEnded
 		}
-		return entry, nil
+		return entry, w.listening(ctx, entry)
+	}
+}
+
+// listening goes on to wait after an entry: for the rest of the existing entries, or for ever.
+func (w *Watcher) listening(ctx context.Context, entry jetstream.KeyValueEntry) (err error) {
+	if entry == nil {
+		w.listed = true
+		w.leaveGate()
+	}
+	if w.listed {
+		w.silence.Stop()
+		return nil
+	}
+	if !w.begun && w.conn != nil && entry.Delta() > much {
+		w.leave, err = enter(ctx, w.conn)
+	}
+	w.begun = true
+	w.silence.Reset(listSilence)
+	return err
+}
+
+// leaveGate lets others read much.
+func (w *Watcher) leaveGate() {
+	if w.leave != nil {
+		w.leave()
+		w.leave = nil
 	}
 }
 
@@ -63,7 +117,9 @@ func (w *Watcher) Waiting() int { return len(w.updates) }
 
 // Close ends the watch and returns when its goroutines have ended.
 func (w *Watcher) Close() {
+	w.leaveGate()
 	w.cancel()
+	w.silence.Stop()
 	for range w.updates {
 	}
 }

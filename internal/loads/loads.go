@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/idworker/idworker/messages"
 )
@@ -39,10 +40,33 @@ type Event struct {
 	// this do not say it.
 	Above int64 `json:"above,omitempty"`
 
+	// Runway is how many milliseconds the worker's memory lasts, as of asking; 0 if its
+	// version does not say it.
+	Runway int64 `json:"runway_ms,omitempty"`
+
 	// Installation is the ID of the installation that the worker belongs to; empty if the
 	// worker's version does not say it.
 	Installation string `json:"installation,omitempty"`
 }
+
+// unknownSlack is the slack of events that do not say their runway.
+const unknownSlack = time.Minute
+
+// Slack is how long the event may wait, which is what events are ordered by. Parked requests
+// cannot wait at all. Otherwise it is half of the runway: memory should not have run out when
+// the turn comes, although requests are parked meanwhile that go before.
+func (e Event) Slack() time.Duration {
+	switch {
+	case e.Want > 0:
+		return 0
+	case e.Runway == 0:
+		return unknownSlack
+	}
+	return time.Duration(e.Runway) * time.Millisecond / 2
+}
+
+// maxRunway is ten years, in milliseconds: more than any worker says, and no overflow.
+const maxRunway = 10 * 365 * 24 * 60 * 60 * 1000
 
 // Size is the number of IDs to reserve: the step or, for this one load, what parked
 // requests want if that is more.
@@ -62,6 +86,9 @@ func DecodeEvent(data []byte, limit int64) (Event, error) {
 	}
 	if err := checkInstallation(e.Installation); err != nil {
 		return e, err
+	}
+	if e.Runway < 0 || e.Runway > maxRunway {
+		return e, fmt.Errorf("%w: runway of %d ms, allowed is 0 to %d", ErrMalformed, e.Runway, int64(maxRunway))
 	}
 	if e.Above < 0 {
 		return e, fmt.Errorf("%w: above %d, allowed is 0 or more", ErrMalformed, e.Above)

@@ -5,6 +5,7 @@ import (
 	"math"
 	"strings"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -15,7 +16,7 @@ import (
 const maxLoad = 1_000_000
 
 var (
-	goodEvent = loads.Event{Instance: "W1", Tag: "order", Step: 1000, Want: 3, Seq: 7}
+	goodEvent = loads.Event{Instance: "W1", Tag: "order", Step: 1000, Want: 3, Seq: 7, Runway: 90_000}
 	goodGrant = loads.Grant{Instance: "W1", Tag: "order", Seq: 7, First: 1, End: 1001}
 )
 
@@ -24,6 +25,20 @@ func TestSizeOfALoad(t *testing.T) {
 		if got := (loads.Event{Step: c.step, Want: c.want}).Size(); got != c.size {
 			t.Errorf("step %d, want %d: %d, want %d", c.step, c.want, got, c.size)
 		}
+	}
+}
+
+// TestSlack: parked requests first, then the shortest runway; who does not say it is neither
+// first nor last.
+func TestSlack(t *testing.T) {
+	var last time.Duration = -1
+	for _, e := range []loads.Event{
+		{Want: 1, Runway: 3_600_000}, {Runway: 1}, {Runway: 60_000}, {}, {Runway: 3_600_000}, {Runway: 365 * 24 * 3_600_000},
+	} {
+		if e.Slack() <= last {
+			t.Errorf("%+v may wait for %v, the one before for %v", e, e.Slack(), last)
+		}
+		last = e.Slack()
 	}
 }
 
@@ -45,6 +60,8 @@ func TestDecodeLoadEvent(t *testing.T) {
 		"installation too long":  func(e *loads.Event) { e.Installation = strings.Repeat("x", 33) },
 		"want negative":          func(e *loads.Event) { e.Want = -1 },
 		"want over the limit":    func(e *loads.Event) { e.Want = maxLoad + 1 },
+		"runway negative":        func(e *loads.Event) { e.Runway = -1 },
+		"runway without end":     func(e *loads.Event) { e.Runway = math.MaxInt64 },
 		"want as large as can":   func(e *loads.Event) { e.Want = math.MaxInt64 },
 	} {
 		e := goodEvent
@@ -116,6 +133,7 @@ func TestAnyLoadEventThereAndBack(t *testing.T) {
 			Step:     rapid.Int64Range(1, maxLoad).Draw(t, "step"),
 			Want:     rapid.Int64Range(0, maxLoad).Draw(t, "want"),
 			Seq:      rapid.Uint64().Draw(t, "seq"),
+			Runway:   rapid.Int64Range(0, 1<<38).Draw(t, "runway"),
 
 			Installation: installations().Draw(t, "installation"),
 		}

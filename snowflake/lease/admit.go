@@ -25,6 +25,9 @@ func (m *Manager) admit(ctx context.Context, clock *ownClock) (admission, error)
 	if err := m.checkLayout(ctx); err != nil {
 		return admission{}, err
 	}
+	if err := m.adoptTTL(ctx); err != nil {
+		return admission{}, err
+	}
 	read, err := clock.askServer(ctx)
 	if err != nil {
 		return admission{}, err
@@ -44,6 +47,7 @@ func (m *Manager) admit(ctx context.Context, clock *ownClock) (admission, error)
 	if limit := m.cfg.MaxClockSkew; read.offServer(limit) || read.offPeers(others, limit) {
 		return admission{}, skewError(read, others)
 	}
+	m.longestTTL = max(m.longestTTL, longestTTL(leases))
 	known := reachedBy(leases)
 	last, err := clock.checkForward(ctx, read, known)
 	return admission{read, leases, identity, max(last, known)}, err

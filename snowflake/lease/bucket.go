@@ -15,7 +15,8 @@ import (
 // another one, in which everything goes wrong that can.
 type bucket interface {
 	// list returns the latest of each key, deleted ones too. While others write, it
-	// may miss some.
+	// may miss some. However many there are, it goes on as long as they come; it fails
+	// when none has come for callTimeout.
 	list(ctx context.Context) ([]record, error)
 
 	// get returns the latest of a key, or an older one, or errAbsent.
@@ -55,7 +56,7 @@ func (b kvBucket) list(ctx context.Context) ([]record, error) {
 	defer w.Close()
 	var records []record
 	for {
-		entry, err := w.Next(ctx)
+		entry, err := nextEntry(ctx, w)
 		if err != nil {
 			return nil, b.keyError(">", err)
 		}
@@ -64,6 +65,13 @@ func (b kvBucket) list(ctx context.Context) ([]record, error) {
 		}
 		records = append(records, recordOf(entry))
 	}
+}
+
+// nextEntry waits for an entry no longer than callTimeout.
+func nextEntry(ctx context.Context, w *kvwatch.Watcher) (jetstream.KeyValueEntry, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	return w.Next(ctx)
 }
 
 func (b kvBucket) get(ctx context.Context, key string) (record, error) {

@@ -18,7 +18,7 @@ import (
 	"github.com/idworker/idworker/testing/soak"
 )
 
-// TestHoldersComeAndGo: 72 at a time share 64 worker IDs on a real server, and half of
+// TestHoldersComeAndGo: 72 at a time share 32 worker IDs on a real server, and half of
 // them crash: their connection ends, and they go on issuing until their time is over. All IDs differ, no two holders of a worker ID overlap, and each gets a
 // worker ID within a minute; how soon is logged, for that depends on the host.
 func TestHoldersComeAndGo(t *testing.T) {
@@ -44,6 +44,17 @@ func TestHoldersComeAndGo(t *testing.T) {
 	c.check(t)
 }
 
+// layout32 has 32 worker IDs.
+var layout32 = func() snowflake.Layout {
+	spec := layout64.Spec()
+	spec.Time, spec.Worker = spec.Time+1, spec.Worker-1
+	l, err := snowflake.NewLayout(spec)
+	if err != nil {
+		panic(err)
+	}
+	return l
+}()
+
 type churn struct {
 	net *natstest.Server
 
@@ -64,7 +75,9 @@ func (c *churn) holder(t *testing.T, goodbye bool) {
 		t.Error(err)
 		return
 	}
-	m, err := Open(t.Context(), config(js))
+	cfg := config(js)
+	cfg.Layout = layout32
+	m, err := Open(t.Context(), cfg)
 	if err != nil {
 		t.Error(err)
 		return
@@ -149,7 +162,7 @@ func (c *churn) check(t *testing.T) {
 			t.Fatalf("%d was issued twice", r.First)
 		}
 	}
-	w := &world{layout: layout64, used: make(map[*snowflake.Generator]span)}
+	w := &world{layout: layout32, used: make(map[*snowflake.Generator]span)}
 	for _, s := range c.spans {
 		w.used[new(snowflake.Generator)] = s
 	}

@@ -44,7 +44,7 @@ type reading struct {
 
 // askServer reads the server's clock.
 func (c *ownClock) askServer(ctx context.Context) (reading, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	ctx, cancel := context.WithTimeout(ctx, callTimeoutFor(c.cfg.TTL))
 	defer cancel()
 	before := c.time()
 	a, err := c.server.ask(ctx)

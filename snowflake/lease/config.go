@@ -42,8 +42,8 @@ type Config struct {
 	// those who look at the leases.
 	Installation string
 
-	// TTL is what the bucket of leases should have. If the bucket exists with another
-	// TTL, that one is used.
+	// TTL is what the bucket of leases should have. If it has another one when a worker ID
+	// is claimed, that one is used.
 	TTL time.Duration
 
 	// MaxAhead is how far IDs may run ahead of the clock.

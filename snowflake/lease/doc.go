@@ -90,6 +90,8 @@
 // a process that noticed waits until the time that was forgotten is past: no fence reaches
 // further than the TTL, MaxAhead, and MaxClockSkew twice, beyond the moment at which it was
 // written. Then it goes on by itself, since what an entry says about the past does not matter.
+// Holders may have different TTLs, see below, so the longest one counts that this process had
+// or that a lease names.
 //
 // What remains: evidence is in the leases, which live for the TTL. A process that starts between
 // their end and the end of that wait does not know. It begins at its own clock, so it could repeat
@@ -114,23 +116,44 @@
 //	                                          └─────────┘
 //
 // Seeking. The config is checked, then the clock bucket's identity, the clock, and whether
-// that bucket went back; then both buckets are listed, once.
-// A worker ID is free if nobody leases it and its hi is no further ahead of the
-// clock than the generator may be. Those whose hi is in the past come first, and of
-// those one is picked at random, so that many processes that start at once do not
-// collide. Two writes claim it, each on condition that the entry is as it was listed: the
-// lease, then hi. If one fails, the next free one is tried.
+// that bucket went back; then both buckets are listed. A list is waited for as long as entries
+// come, however many there are. A worker ID is free if nobody leases it and its hi is no further
+// ahead of the clock than the generator may be. Of the free ones, the choice is in this order:
+//
+//   - The one that this process had last. A process that was restarted has a new name and
+//     nothing to know its own by, and needs none: which worker ID it has does not matter.
+//   - One that was used, that is, one with an entry in the clock bucket: first those whose hi is
+//     in the past. So a new entry is made only when every used worker ID is taken, and the
+//     bucket has as many as were ever taken at one time. One is taken while it is leased, or its
+//     hi is too far ahead, as after a crash, for about the TTL.
+//   - A new one.
+//
+// Among equals one is picked at random, so that many processes that start at once do not all
+// pick the same. Two writes claim it, each on condition that the entry is as it was listed: the
+// lease, then hi. If one fails, somebody else was faster, and another one is picked. After a few
+// such failures all is looked at again, a moment later: the lists were made when others had not claimed yet, or
+// not given back, and to try all that they show would be a try per process and worker ID. A claim holds no more
+// than one lease at a time, so if there are as many used worker IDs as processes, each process
+// finds one that is free.
+//
+// The TTL is that of the bucket of leases at the moment of the claim. If it is changed later, a
+// holder goes on with the old one. If it became shorter than the time between two heartbeats, the
+// lease is gone at the next one: the worker ID is lost, and claimed again with the new TTL.
 //
 // Held. hi is raised to the present time plus the TTL, so that fence and lease end
 // together: with JetStream away, a holder serves on for at least two thirds of the TTL
 // and at most all of it. If hi were further ahead, a process that takes over the worker
 // ID after a crash would have to wait for its clock to get there. This far costs nothing,
 // since until then the lease is in the way anyhow. A heartbeat that fails is tried again
-// after TTL/30.
+// after TTL/30. The time between two heartbeats is random, up to a tenth less than TTL/3, so that
+// the heartbeats of holders that began together do not stay together.
 //
 // Lost. If the entry of the lease or of hi is gone or somebody else's, if no heartbeat
 // succeeded for a TTL, or if the clock is off, the generator is revoked at once. Then
-// the function given to Run is told, and the Manager seeks another worker ID.
+// the function given to Run is told, and the Manager seeks a worker ID. If the entry was just
+// gone, or the clock is off, what is left is given back first, as at a stop: nobody else is known
+// to have the fence, and if somebody does, the condition of the write fails. Otherwise the time
+// that nobody uses would keep the worker ID from being claimed.
 //
 // Stopped. The generator is revoked, hi is set to the last timestamp used plus 1, and
 // the lease is deleted, both by compare-and-set: a successor can have the worker ID
@@ -146,7 +169,7 @@
 // refused, or raises hi by time that nobody will use.
 //
 // Workers of before know their writes by the ID of the hold alone, and their entries have no
-// number. To a worker of now they are somebody else's, which they are; and they ignore the
+// number. Their leases may name no TTL. To a worker of now they are somebody else's, which they are; and they ignore the
 // fields that they do not know.
 //
 // # The clock

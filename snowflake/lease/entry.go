@@ -33,6 +33,9 @@ type entry struct {
 type stamp struct{ hold, write string }
 
 var (
+	// errGone: the entry was deleted, or expired. Nobody is known to have taken its place.
+	errGone = fmt.Errorf("%w: its entry is gone", ErrLost)
+
 	// errOlder: the entry is ours, but not what was just written.
 	errOlder = errors.New("an older value of this hold is still there")
 
@@ -71,7 +74,7 @@ func (e *entry) write(ctx context.Context, number string, value []byte) ([]byte,
 func (e *entry) reread(ctx context.Context) ([]byte, error) {
 	found, err := e.bucket.get(ctx, e.key)
 	if errors.Is(err, errAbsent) {
-		return nil, fmt.Errorf("%w: its entry is gone", ErrLost)
+		return nil, errGone
 	}
 	if err != nil {
 		return nil, err

@@ -51,6 +51,12 @@ func (s *fakeStore) write(r record, revision uint64) (uint64, error) {
 	return r.revision, nil
 }
 
+func (s *fakeStore) writeCount() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.writes
+}
+
 // skew sets its clock. Entries of before are as if written after.
 func (s *fakeStore) skew(off time.Duration) {
 	s.mu.Lock()
@@ -91,6 +97,19 @@ func (s *fakeStore) empty() {
 	s.versions, s.last = make(map[string][]record), 0
 }
 
+// lifetime is how long entries stay; setLifetime changes that, of those that are there too.
+func (s *fakeStore) lifetime() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ttl
+}
+
+func (s *fakeStore) setLifetime(ttl time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ttl = ttl
+}
+
 func (s *fakeStore) sequence() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -126,6 +145,7 @@ type fakeNet struct {
 	dead   bool    // nothing arrives any more
 	made   time.Time
 	clocks *fakeStore
+	leases *fakeStore
 	calls  int
 	asked  map[string]int64 // by hold: the highest hi that it sent
 	point  func()           // called wherever a call may be interrupted
@@ -223,6 +243,8 @@ func (n *fakeNet) noteHi(value []byte) {
 }
 
 func (l link) list(ctx context.Context) (all []record, err error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
 	err = l.net.do(ctx, func() error { return nil })
 	if err == nil {
 		all = l.store.list()
@@ -278,6 +300,16 @@ func (n *fakeNet) ask(ctx context.Context) (answer, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return answer{time.Now().Add(n.off), n.made, last.Load()}, err
+}
+
+// leaseTTL reads the TTL. As with a stream's, an answer that was delayed tells an old one.
+func (n *fakeNet) leaseTTL(ctx context.Context) (time.Duration, error) {
+	var ttl atomic.Int64
+	err := n.do(ctx, func() error {
+		ttl.Store(int64(n.leases.lifetime()))
+		return nil
+	})
+	return time.Duration(ttl.Load()), err
 }
 
 var (

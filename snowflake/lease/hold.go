@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"sync/atomic"
 	"time"
 
@@ -78,7 +79,7 @@ const (
 // why.
 func (h *hold) renewUntilLost(ctx context.Context) error {
 	ttl := h.cfg.TTL
-	next := h.renewed.Add(ttl / beatsPerTTL)
+	next := h.renewed.Add(h.untilNextBeat())
 	for {
 		pause.For(ctx, time.Until(next))
 		if ctx.Err() != nil {
@@ -89,7 +90,7 @@ func (h *hold) renewUntilLost(ctx context.Context) error {
 		err := h.renew(ctx, expires)
 		switch {
 		case err == nil:
-			h.renewed, next = began, began.Add(ttl/beatsPerTTL)
+			h.renewed, next = began, began.Add(h.untilNextBeat())
 		case isFinal(err), ctx.Err() != nil:
 			return err
 		case !time.Now().Before(expires):
@@ -98,6 +99,12 @@ func (h *hold) renewUntilLost(ctx context.Context) error {
 			next = time.Now().Add(ttl / retriesPerTTL)
 		}
 	}
+}
+
+// untilNextBeat is up to a tenth shorter than it has to be. Otherwise, holders that began at the
+// same moment, or whose JetStream came back then, would all write at the same moment for ever.
+func (h *hold) untilNextBeat() time.Duration {
+	return h.cfg.TTL/beatsPerTTL - rand.N(h.cfg.TTL/retriesPerTTL)
 }
 
 // isFinal reports whether a heartbeat failed in a way that no retry can mend.
@@ -168,6 +175,7 @@ func (h *hold) writeLease(ctx context.Context) error {
 		Layout:   h.cfg.Layout.String(),
 		Write:    number,
 		Seq:      h.fence.reached,
+		TTL:      h.cfg.TTL.Milliseconds(),
 
 		Installation: h.cfg.Installation,
 	}))

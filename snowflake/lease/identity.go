@@ -120,15 +120,18 @@ func asText(created time.Time) string { return created.UTC().Format(time.RFC3339
 func (m *Manager) clockLost(found, installed string, keys ...string) error {
 	return &ClockLostError{
 		Found: found, Installed: installed,
-		StopFor: m.cfg.quiet(),
+		StopFor: m.quiet(),
 		Bucket:  agreement.BucketName(m.cfg.Prefix), Keys: keys,
 	}
 }
 
 // quiet is after how long no IDs can be in use any more whose time lies ahead of any clock:
 // a fence reaches this far beyond the time at which it was written, if that clock was as far
-// ahead as it may be, and another one may be as far behind.
-func (c *Config) quiet() time.Duration { return c.TTL + c.MaxAhead + 2*c.MaxClockSkew }
+// ahead as it may be, and another one may be as far behind. Each holder has the TTL that the
+// bucket of leases had when it claimed its worker ID, so the longest one counts.
+func (m *Manager) quiet() time.Duration {
+	return max(m.cfg.TTL, m.longestTTL) + m.cfg.MaxAhead + 2*m.cfg.MaxClockSkew
+}
 
 // checkForward makes sure that the stream of the clock bucket has not lost what is known to have
 // been in it, and returns its last sequence. The error is a *ClockBackError.
@@ -155,15 +158,34 @@ func reachedBy(leases []record) (highest uint64) {
 	return highest
 }
 
+// longestTTL is the longest TTL that any lease names. Holders of before name none.
+func longestTTL(leases []record) (longest time.Duration) {
+	for _, r := range leases {
+		if v, err := decodeLease(r); err == nil {
+			longest = max(longest, time.Duration(v.TTL)*time.Millisecond)
+		}
+	}
+	return longest
+}
+
 // waitAfterLoss makes a Manager that saw that the clock bucket went back seek no worker ID until
 // nobody can have any time that the bucket no longer knows of.
 func (m *Manager) waitAfterLoss(err error) {
 	var back *ClockBackError
-	if !errors.As(err, &back) || time.Now().Before(m.quietUntil) {
+	if !errors.As(err, &back) || m.mayBeForgotten() != nil {
 		return
 	}
-	m.quietUntil = time.Now().Add(m.cfg.quiet())
-	m.quietErr = fmt.Errorf("no worker ID is claimed until %s: %w", m.quietUntil.UTC().Format(time.RFC3339), err)
+	m.wentBack, m.wentBackErr = time.Now(), err
 	m.cfg.Log.Error("the clock bucket went back: no worker ID is claimed until all time that it may have forgotten is past",
-		zap.Duration("for", m.cfg.quiet()), zap.Error(err))
+		zap.Duration("for", m.quiet()), zap.Error(err))
+}
+
+// mayBeForgotten returns an error while somebody may have time that the clock bucket, which
+// went back, no longer knows of.
+func (m *Manager) mayBeForgotten() error {
+	until := m.wentBack.Add(m.quiet())
+	if m.wentBack.IsZero() || !time.Now().Before(until) {
+		return nil
+	}
+	return fmt.Errorf("no worker ID is claimed until %s: %w", until.UTC().Format(time.RFC3339), m.wentBackErr)
 }

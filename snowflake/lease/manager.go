@@ -42,9 +42,13 @@ type Manager struct {
 	clockDiff atomic.Int64         // nanoseconds
 	current   atomic.Pointer[hold] // nil while no worker ID is held
 
-	// After the clock bucket went back. Used by one goroutine alone.
-	quietUntil time.Time
-	quietErr   error
+	// The rest is used by one goroutine alone.
+	previous   int64         // the worker ID that it had last; -1 before the first one
+	longestTTL time.Duration // that any holder is known to have had
+
+	// When it was noticed that the clock bucket went back, and why; zero if it did not.
+	wentBack    time.Time
+	wentBackErr error
 }
 
 // Open opens the buckets, which have to exist, and checks what a claim will check: the
@@ -70,21 +74,17 @@ func Open(ctx context.Context, cfg Config) (*Manager, error) {
 	if err != nil {
 		return nil, err
 	}
-	if ttl := workerStream.CachedInfo().Config.MaxAge; ttl != cfg.TTL {
-		cfg.Log.Warn("the bucket of leases has another TTL, which is used", zap.Duration("ttl", ttl), zap.Duration("configured", cfg.TTL))
-		cfg.TTL = ttl
-		if err := checkTTL(ttl, cfg.Layout); err != nil {
-			return nil, fmt.Errorf("bucket %s: %w", WorkersBucketName(cfg.Prefix), err)
-		}
-	}
-	m := newManager(cfg, kvBucket{workers}, kvBucket{clocks}, config, streamServer{clockStream})
+	m := newManager(cfg, kvBucket{workers}, kvBucket{clocks}, config, streamServer{clockStream, workerStream})
 	_, err = m.admit(ctx, m.newClock())
 	return m, err
 }
 
 func newManager(cfg Config, workers, clocks bucket, config agreed, server server) *Manager {
 	host, _ := os.Hostname() // only informs those who look at the leases
-	return &Manager{cfg: cfg, host: host, workers: bounded{workers}, clocks: bounded{clocks}, config: config, server: server}
+	timeout := callTimeoutFor(cfg.TTL)
+	return &Manager{
+		cfg: cfg, host: host, workers: bounded{workers, timeout}, clocks: bounded{clocks, timeout}, config: config, server: server, previous: -1,
+	}
 }
 
 // Run claims a worker ID and keeps it until ctx ends; if it is lost, it claims another.
@@ -130,14 +130,35 @@ func (m *Manager) keep(ctx context.Context, h *hold, notify func(State)) error {
 	m.waitAfterLoss(lost)
 	log.Warn("worker ID given up", zap.Error(lost))
 	notify(State{Err: lost})
-	if !errors.Is(lost, ErrClockSkew) {
+	if !errors.Is(lost, ErrClockSkew) && !errors.Is(lost, errGone) {
 		return nil // it is no longer ours, or nobody knows
 	}
+	// The fence may be ours even if the lease is gone. What is left of it would be in the way of
+	// whoever claims the worker ID next, which may be this process.
 	err := h.release()
-	if err != nil {
+	if err != nil && !errors.Is(err, ErrLost) {
 		log.Warn("worker ID was not released and will expire", zap.Error(err))
 	}
 	return err
+}
+
+// adoptTTL makes the TTL of the bucket of leases that of what is claimed from now on.
+func (m *Manager) adoptTTL(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	ttl, err := m.server.leaseTTL(ctx)
+	if err != nil {
+		return err
+	}
+	if err := checkTTL(ttl, m.cfg.Layout); err != nil {
+		return fmt.Errorf("bucket %s: %w", WorkersBucketName(m.cfg.Prefix), err)
+	}
+	if ttl != m.cfg.TTL {
+		m.cfg.Log.Warn("the bucket of leases has another TTL, which is used", zap.Duration("ttl", ttl), zap.Duration("before", m.cfg.TTL))
+		m.cfg.TTL = ttl
+	}
+	m.longestTTL = max(m.longestTTL, ttl)
+	return nil
 }
 
 // How often a worker ID is sought, as parts of the TTL.

@@ -124,7 +124,7 @@ type process struct {
 
 func (w *world) process(name string, seed uint64) *process {
 	p := &process{w: w, name: name, skew: 5 * time.Second, ahead: time.Second}
-	p.net = &fakeNet{ttl: modelTTL, rng: rand.New(rand.NewPCG(seed, 1)), made: w.made, clocks: w.clocks, asked: make(map[string]int64)}
+	p.net = &fakeNet{ttl: modelTTL, rng: rand.New(rand.NewPCG(seed, 1)), made: w.made, clocks: w.clocks, leases: w.workers, asked: make(map[string]int64)}
 	return p
 }
 
@@ -278,7 +278,7 @@ func (p *process) step(ctx context.Context, rng *rand.Rand) {
 
 // TestNoDuplicateWhateverHappens: processes share two worker IDs and are stopped,
 // killed, cut off and paused; requests and answers are lost, late and doubled; reads
-// are old; leases expire before their time; clocks are set by a second, an hour, a
+// are old; leases expire before their time, and their TTL is changed; clocks are set by a second, an hour, a
 // day; processes are copied while they run, in the middle of whatever they do. Whatever
 // happens, holders of one worker ID own disjoint time, except for what was a copied one's at
 // that moment, and none is further ahead of its clock than it may be.
@@ -338,6 +338,9 @@ func chaos(t *testing.T, seed uint64) *world {
 		for life.Err() == nil {
 			pause.For(life, time.Duration(expire.Int64N(int64(4*time.Minute))))
 			w.workers.expire(fmt.Sprint(expire.IntN(2)))
+			if expire.IntN(4) == 0 {
+				w.workers.setLifetime([]time.Duration{modelTTL / 6, modelTTL}[expire.IntN(2)])
+			}
 		}
 	})
 	pause.For(ctx, 12*time.Minute)

@@ -9,22 +9,40 @@ import (
 
 	"github.com/nats-io/nuid"
 
+	"github.com/idworker/idworker/internal/pause"
 	"github.com/idworker/idworker/snowflake"
 )
 
+// triesPerList is how many claims may fail before everything is looked at again: a list is old
+// when many processes come and go at once.
+const triesPerList = 3
+
 // seek claims a free worker ID and returns the hold.
 func (m *Manager) seek(ctx context.Context) (*hold, error) {
-	if time.Now().Before(m.quietUntil) {
-		return nil, m.quietErr
+	for {
+		h, err := m.seekOnce(ctx)
+		if !errors.Is(err, ErrLost) {
+			return h, err
+		}
+		pause.For(ctx, m.seekPause(0))
+	}
+}
+
+// seekOnce claims a worker ID that is free now. ErrLost says that others were faster.
+func (m *Manager) seekOnce(ctx context.Context) (*hold, error) {
+	if err := m.mayBeForgotten(); err != nil {
+		return nil, err
 	}
 	clock := m.newClock()
 	admitted, err := m.admit(ctx, clock)
 	if err != nil {
 		return nil, err
 	}
-	read := admitted.read
+	if err := m.mayBeForgotten(); err != nil { // a longer TTL may be known by now
+		return nil, err
+	}
 	// The time from here on is the one that was compared with others'.
-	now := m.cfg.Layout.TimestampAt(read.before)
+	now := m.cfg.Layout.TimestampAt(admitted.read.before)
 	if now > m.cfg.Layout.MaxTimestamp() {
 		return nil, snowflake.ErrExhausted
 	}
@@ -33,18 +51,28 @@ func (m *Manager) seek(ctx context.Context) (*hold, error) {
 		return nil, err
 	}
 	f := m.sortRecords(admitted.leases, clocks)
-	for {
-		worker, err := f.choose(m.cfg.Layout, now, m.cfg.units(m.cfg.MaxAhead))
-		if err != nil {
-			return nil, err
-		}
-		h := m.newHold(worker, f, clock, admitted)
-		err = h.claim(ctx, f.clocks[worker].hi)
-		if !errors.Is(err, ErrLost) {
+	for tries := 1; ; tries++ {
+		h, err := m.claimOne(ctx, f, now, clock, admitted)
+		if !errors.Is(err, ErrLost) || tries == triesPerList {
 			return h, err
 		}
-		f.leases[worker] = leaseMark{} // somebody else was faster
 	}
+}
+
+// claimOne claims one of the worker IDs that are free as far as f says. ErrLost says that
+// somebody else was faster.
+func (m *Manager) claimOne(ctx context.Context, f field, now int64, clock *ownClock, admitted admission) (*hold, error) {
+	worker, err := f.choose(m.previous, now, m.cfg.units(m.cfg.MaxAhead))
+	if err != nil {
+		return nil, err
+	}
+	h := m.newHold(worker, f, clock, admitted)
+	if err := h.claim(ctx, f.clocks[worker].hi); err != nil {
+		f.leases[worker] = leaseMark{}
+		return nil, err
+	}
+	m.previous = worker
+	return h, nil
 }
 
 // newHold returns a hold that has claimed nothing yet. Its claim succeeds only if the
@@ -69,6 +97,7 @@ func (m *Manager) newHold(worker int64, f field, clock *ownClock, admitted admis
 
 // field is what the buckets say about the worker IDs of one datacenter.
 type field struct {
+	count  int64 // of worker IDs
 	leases map[int64]leaseMark
 	clocks map[int64]clockMark
 }
@@ -87,7 +116,7 @@ type clockMark struct {
 // sortRecords sorts what was listed by worker ID. A lease that cannot be read is
 // somebody's.
 func (m *Manager) sortRecords(leases, clocks []record) field {
-	f := field{make(map[int64]leaseMark), make(map[int64]clockMark)}
+	f := field{m.cfg.Layout.MaxWorkerID() + 1, make(map[int64]leaseMark), make(map[int64]clockMark)}
 	for _, r := range leases {
 		if worker, ok := m.workerOf(r); ok {
 			f.leases[worker] = leaseMark{r.revision, r.deleted}
@@ -109,40 +138,69 @@ func (m *Manager) workerOf(r record) (worker int64, ok bool) {
 	return worker, ok && datacenter == m.cfg.Datacenter
 }
 
-// choose returns a free worker ID, random among those that are equally good, or
-// ErrNoWorkerID. A worker ID without any entry was never used and is as good as any
-// other, so the search goes all the way round only if nearly all have entries.
-func (f field) choose(l snowflake.Layout, now, ahead int64) (int64, error) {
-	count := l.MaxWorkerID() + 1
-	start := rand.Int64N(count)
-	second, leased, early := int64(-1), 0, 0
+func (f field) leased(worker int64) bool {
+	mark, listed := f.leases[worker]
+	return listed && !mark.free
+}
+
+// choose returns a free worker ID, or ErrNoWorkerID: the previous one, or else one that was
+// used, or else a new one. Among those that are equally good it is random.
+func (f field) choose(previous, now, ahead int64) (int64, error) {
+	var past, near []int64
+	early := 0
 	var broken []error
-	for i := range count {
-		worker := (start + i) % count
-		if mark, listed := f.leases[worker]; listed && !mark.free {
-			leased++
-			continue
-		}
-		switch mark := f.clocks[worker]; {
+	for worker, mark := range f.clocks {
+		switch {
+		case f.leased(worker):
 		case mark.err != nil:
 			broken = append(broken, mark.err)
-		case mark.hi <= now:
-			return worker, nil
-		case mark.hi <= now+ahead:
-			second = worker
-		default:
+		case mark.hi > now+ahead:
 			early++
+		case worker == previous:
+			return worker, nil
+		case mark.hi > now:
+			near = append(near, worker)
+		default:
+			past = append(past, worker)
 		}
 	}
-	if second >= 0 {
-		return second, nil
+	candidates := past
+	if len(candidates) == 0 {
+		candidates = near
 	}
-	err := fmt.Errorf("%w: of %d, %d are leased", ErrNoWorkerID, count, leased)
+	if len(candidates) == 0 {
+		candidates = f.unused()
+	}
+	if len(candidates) == 0 {
+		return 0, f.noneFree(early, broken)
+	}
+	return candidates[rand.IntN(len(candidates))], nil
+}
+
+// unused returns the worker IDs that nobody leases or ever had.
+func (f field) unused() (all []int64) {
+	for worker := range f.count {
+		if _, used := f.clocks[worker]; !used && !f.leased(worker) {
+			all = append(all, worker)
+		}
+	}
+	return all
+}
+
+// noneFree is the error when no worker ID is free.
+func (f field) noneFree(early int, broken []error) error {
+	leased := 0
+	for worker := range f.leases {
+		if f.leased(worker) {
+			leased++
+		}
+	}
+	err := fmt.Errorf("%w: of %d, %d are leased", ErrNoWorkerID, f.count, leased)
 	if early > 0 {
 		err = fmt.Errorf("%w, %d have their time given away too far ahead of the clock", err, early)
 	}
 	if broken != nil {
 		err = fmt.Errorf("%w, %d are unusable: %w", err, len(broken), broken[0])
 	}
-	return 0, err
+	return err
 }

@@ -8,9 +8,12 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// server tells its time, and about the stream of the clock bucket.
+// server tells its time, and about the streams of the two buckets.
 type server interface {
 	ask(ctx context.Context) (answer, error)
+
+	// leaseTTL is after how long the bucket of leases forgets an entry now.
+	leaseTTL(ctx context.Context) (time.Duration, error)
 }
 
 // answer is what the leader of the clock bucket's stream says.
@@ -20,13 +23,29 @@ type answer struct {
 	last    uint64    // sequence of the stream
 }
 
-// streamServer asks the leader of the clock bucket's stream.
-type streamServer struct{ stream jetstream.Stream }
+// streamServer asks the leaders of the two buckets' streams.
+type streamServer struct{ clocks, leases jetstream.Stream }
 
 func (s streamServer) ask(ctx context.Context) (answer, error) {
-	info, err := s.stream.Info(ctx)
+	info, err := askStream(ctx, s.clocks)
 	if err != nil {
-		return answer{}, fmt.Errorf("stream %s: %w", s.stream.CachedInfo().Config.Name, err)
+		return answer{}, err
 	}
 	return answer{info.TimeStamp, info.Created, info.State.LastSeq}, nil
+}
+
+func (s streamServer) leaseTTL(ctx context.Context) (time.Duration, error) {
+	info, err := askStream(ctx, s.leases)
+	if err != nil {
+		return 0, err
+	}
+	return info.Config.MaxAge, nil
+}
+
+func askStream(ctx context.Context, s jetstream.Stream) (*jetstream.StreamInfo, error) {
+	info, err := s.Info(ctx)
+	if err != nil {
+		err = fmt.Errorf("stream %s: %w", s.CachedInfo().Config.Name, err)
+	}
+	return info, err
 }

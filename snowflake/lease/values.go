@@ -19,9 +19,10 @@ type leaseValue struct {
 	Clock    int64     `json:"clock"` // the holder's at this heartbeat, Unix time in ms
 	Layout   string    `json:"layout"`
 
-	// Workers of before have neither. They ignore them, and never wrote what is looked for.
+	// Workers of before have none of these. They ignore them, and never wrote what is looked for.
 	Write string `json:"write,omitempty"` // a random number, see entry.sent
 	Seq   uint64 `json:"seq,omitempty"`   // the clock bucket's stream had reached it
+	TTL   int64  `json:"ttl,omitempty"`   // that the holder works with, in ms
 
 	// Installation only informs those who look. A lease that names another one, which a copied
 	// bucket may have, keeps others off like any: that is the safe side.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -91,38 +93,51 @@ func TestAllTakenIsFoundByListing(t *testing.T) {
 	})
 }
 
-// TestFreeIDsOfThePastComeFirst, then those within reach; others are not free.
-func TestFreeIDsOfThePastComeFirst(t *testing.T) {
-	const now, ahead = 1000, 10
-	l := layout64
-	f := field{make(map[int64]leaseMark), make(map[int64]clockMark)}
-	for worker := range l.MaxWorkerID() + 1 {
-		f.clocks[worker] = clockMark{hi: now + ahead + 1}
+// TestChoice: the worker ID that the process had comes first, then those that were used and
+// are past, then those that were used and are within reach, then new ones. Others are not free.
+func TestChoice(t *testing.T) {
+	const now, ahead, none = 1000, 10, -1
+	f := field{64, make(map[int64]leaseMark), make(map[int64]clockMark)}
+	chosen := func(previous int64) map[int64]bool {
+		t.Helper()
+		seen := make(map[int64]bool)
+		for range 2000 {
+			worker, err := f.choose(previous, now, ahead)
+			if err != nil {
+				t.Fatal(err)
+			}
+			seen[worker] = true
+		}
+		return seen
 	}
-	if _, err := f.choose(l, now, ahead); !errors.Is(err, ErrNoWorkerID) || !strings.Contains(err.Error(), "64 have their time given away") {
-		t.Fatal(err)
-	}
-	f.clocks[5] = clockMark{hi: now + ahead}
-	if worker, err := f.choose(l, now, ahead); worker != 5 || err != nil {
-		t.Fatal(worker, err)
-	}
-	f.clocks[7], f.clocks[8] = clockMark{hi: now}, clockMark{hi: now}
-	f.leases[8] = leaseMark{revision: 1}
-	for range 20 {
-		if worker, err := f.choose(l, now, ahead); worker != 7 || err != nil {
-			t.Fatal(worker, err)
+	expect := func(previous int64, want ...int64) {
+		t.Helper()
+		if seen := chosen(previous); !slices.Equal(slices.Sorted(maps.Keys(seen)), want) {
+			t.Errorf("chosen were %v, want %v", seen, want)
 		}
 	}
-	delete(f.clocks, 8)
+	for worker := range int64(64) {
+		f.clocks[worker] = clockMark{hi: now + ahead + 1}
+	}
+	if _, err := f.choose(3, now, ahead); !errors.Is(err, ErrNoWorkerID) || !strings.Contains(err.Error(), "64 have their time given away") {
+		t.Fatal(err)
+	}
+	delete(f.clocks, 60)
+	delete(f.clocks, 61)
+	delete(f.clocks, 62)
+	f.leases[62] = leaseMark{revision: 3} // a claim that is under way
+	expect(none, 60, 61)
+	expect(60, 60, 61) // it was never ours for certain
+	f.clocks[5] = clockMark{hi: now + ahead}
+	expect(none, 5)
+	f.clocks[7], f.clocks[8], f.clocks[9] = clockMark{hi: now}, clockMark{hi: now}, clockMark{hi: now - 1}
+	f.leases[8] = leaseMark{revision: 1}
+	expect(none, 7, 9)
+	expect(5, 5)
+	expect(8, 7, 9)
 	f.leases[8] = leaseMark{revision: 2, free: true}
-	seen := make(map[int64]bool)
-	for range 1000 {
-		worker, _ := f.choose(l, now, ahead)
-		seen[worker] = true
-	}
-	if len(seen) != 2 || !seen[7] || !seen[8] {
-		t.Error(seen)
-	}
+	expect(none, 7, 8, 9)
+	expect(8, 8)
 }
 
 // TestServerClockIsOutvoted: when the server's clock is off and three workers agree, they

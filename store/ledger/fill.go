@@ -115,7 +115,7 @@ func canBeServed(t store.Tag) bool { return messages.CheckTag(t.Name) == nil && 
 
 // list returns the entries that there are. One that is old or missing only costs another look.
 func list(ctx context.Context, bucket *register.Bucket) (map[string]int64, error) {
-	w, err := kvwatch.Open(ctx, bucket.KV)
+	w, err := kvwatch.OpenLarge(ctx, bucket.JS.Conn(), bucket.KV)
 	if err != nil {
 		return nil, err
 	}

@@ -21,12 +21,15 @@ func (s *Store) Tags(ctx context.Context) ([]store.Tag, error) {
 }
 
 func (s *Store) readRows(ctx context.Context) (tags []store.Tag, corrupt []error, err error) {
+	ctx, heard, cancel := leaf.UntilSilent(ctx)
+	defer cancel()
 	rows, err := s.db.QueryContext(ctx, "SELECT biz_tag, max_id, step FROM "+s.table)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer func() { _ = rows.Close() }()
 	for rows.Next() {
+		heard()
 		var bizTag, maxID, step *string
 		if err := rows.Scan(&bizTag, &maxID, &step); err != nil {
 			return nil, nil, err

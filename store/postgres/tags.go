@@ -22,12 +22,15 @@ func (s *Store) Tags(ctx context.Context) ([]store.Tag, error) {
 }
 
 func (s *Store) readRows(ctx context.Context) (tags []store.Tag, corrupt []error, err error) {
+	ctx, heard, cancel := leaf.UntilSilent(ctx)
+	defer cancel()
 	rows, err := s.pool.Query(ctx, "SELECT biz_tag::text, max_id::text, step::text FROM "+s.table)
 	if err != nil {
 		return nil, nil, err
 	}
 	var bizTag, maxID, step *string
 	_, err = pgx.ForEachRow(rows, []any{&bizTag, &maxID, &step}, func() error {
+		heard()
 		tag, err := leaf.TagFromRow(bizTag, maxID, step)
 		if err != nil {
 			corrupt = append(corrupt, err)

@@ -15,11 +15,11 @@ import (
 
 const (
 	idleTags    = 100_000
-	idleTagsBar = 300 // bytes each
+	idleTagsBar = 200 // bytes each
 )
 
 // TestIdleTagsAreSmall: a tag in the directory costs a worker that never served it at
-// most 300 bytes of heap.
+// most 200 bytes of heap.
 func TestIdleTagsAreSmall(t *testing.T) {
 	if bytes := idleTagSize(t); bytes > idleTagsBar {
 		t.Errorf("%.0f bytes per idle tag, allowed are %d", bytes, idleTagsBar)

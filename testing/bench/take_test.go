@@ -32,6 +32,7 @@ func BenchmarkTake(b *testing.B) {
 		{"1,000 tags", 1_000, 1_000},
 		{"100,000 tags, 1,000 of them hot", 100_000, 1_000},
 		{"100,000 tags, all equally hot", 100_000, 100_000},
+		{"1,000,000 tags, 1 of them hot", 1_000_000, 1},
 	} {
 		b.Run(fmt.Sprintf("tags=%d/hot=%d", c.tags, c.hot), func(b *testing.B) {
 			names := tagNames(c.tags)

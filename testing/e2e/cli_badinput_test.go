@@ -70,7 +70,6 @@ func TestBadInputCommandLine(t *testing.T) {
 		"get, nobody there":     {[]string{"get", "--server", nobody, "order"}, exitTryLater, nobody},
 		"tag ls, nobody there":  {[]string{"tag", "ls", "--server", nobody}, exitTryLater, nobody},
 		"tag ls, never served":  {[]string{"tag", "ls", "--server", s.url, "--prefix", "nobody"}, exitFailure, "idworker serve"},
-		"serve, nobody there":   {[]string{"serve", "--server", nobody}, exitTryLater, nobody},
 		"serve, no port":        {[]string{"serve", "--listen", "127.0.0.1"}, exitUsage, "HOST:PORT"},
 		"serve, port 0":         {[]string{"serve", "--listen", "127.0.0.1:0"}, exitUsage, "1 to 65535"},
 		"serve, port too large": {[]string{"serve", "--listen", "127.0.0.1:65536"}, exitUsage, "1 to 65535"},

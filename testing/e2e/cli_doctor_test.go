@@ -20,7 +20,24 @@ func TestDoctorFindsNothingWrong(t *testing.T) {
 		sick(t, net.as(role), role, "an administrator creates it: idworker provision")
 	}
 	net.provision()
+	// What runs is counted where the user may ask.
+	counts := func(role string, want ...string) {
+		t.Helper()
+		r := net.as(role).run(t, "doctor", "--role", role)
+		for _, line := range want {
+			if r.code != 0 || !strings.Contains(r.stdout, line+"\n") {
+				t.Errorf("%s (%d): no line %q in\n%s", role, r.code, line, r.stdout)
+			}
+		}
+	}
+	noWorkers, noLoaders := "warn  workers: none is running: nobody answers requests", "warn  loaders: none is running: nobody reserves segments"
+	counts("admin", noWorkers, noLoaders)
+	counts("loader", noLoaders)
 	net.serve("worker", "--role", "worker")
+	counts("admin", "ok    workers: 1 running", noLoaders)
+	net.serve("loader", "--role", "loader")
+	counts("admin", "ok    workers: 1 running", "ok    loaders: 1 running")
+	counts("loader", "ok    loaders: 1 running")
 	for _, role := range []string{"worker", "loader", "admin", "enricher", "auditor"} {
 		if r := net.as(userOf(role)).run(t, "doctor", "--role", role); r.code != 0 || strings.Contains(r.stdout, "warn") {
 			t.Errorf("%s (%d):\n%s%s", role, r.code, r.stdout, r.stderr)

@@ -130,7 +130,7 @@ func TestNodeClientGetsIDs(t *testing.T) {
 					t.Fatalf("%s: ID %d twice", subject, id)
 				}
 				seen[id] = true
-				if subject == "ids.segment.order" && (id < beyond || id > beyond+100_000) {
+				if subject == "ids.segment.order" && (id < beyond || id > beyond+100_000_000) {
 					t.Fatalf("ID %d is not of the tag", id)
 				}
 			}

@@ -211,7 +211,7 @@ func startTrio(t *testing.T) *trio {
 server_name: n%d
 http: %q
 jetstream { store_dir: %q, sync_interval: always }
-cluster { name: trio, listen: %q, advertise: "127.0.0.1:1", no_advertise: true, routes: ["nats://%s"] }
+cluster { name: trio, ping_interval: "500ms", ping_max: 3, listen: %q, advertise: "127.0.0.1:1", no_advertise: true, routes: ["nats://%s"] }
 `, i+1, monitor[i], t.TempDir(), listen[i], strings.Join(routes[i], `", "nats://`))
 		node := &production{t: t, conf: write(t, t.TempDir(), "nats.conf", conf), address: freeAddress(t)}
 		node.start()

@@ -126,6 +126,9 @@ func TestBadConnectionSettings(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, command := range [][]string{{"get", "order"}, {"serve", "--listen", freeAddress(t)}} {
+				if command[0] == "serve" && test.code == exitTryLater {
+					continue // it waits, see TestSecretsInFailures
+				}
 				if command[0] == "serve" && len(test.args) > 0 {
 					command = append(command, "--server", "127.0.0.1:1") // or it would start its own
 				}

@@ -185,15 +185,16 @@ func secretLogins(t *testing.T) map[string]secretLogin {
 var commands = []string{"serve --data unused", "get order", "get --snowflake", "tag ls", "tag create new", "workers", "doctor", "provision",
 	"enrich --from ORDERS --to orders.ready.> --id snowflake", "enrich verify --from ORDERS --to orders.ready.>"}
 
-// fails runs commands that cannot succeed. serve may wait for its database.
+// fails runs commands that cannot succeed. serve may wait for its database, and those that
+// serve for their NATS server.
 func (s spy) fails(with settings, args []string, commands ...string) {
 	s.t.Helper()
 	for _, command := range commands {
 		p := with.launch(s.t, slices.Concat(strings.Fields(command), args)...)
 		s.reads(p.name+": the command line", p.commandLine())
-		if strings.HasPrefix(command, "serve") {
+		if strings.HasPrefix(command, "serve") || strings.HasPrefix(command, "enrich") {
 			natstest.Eventually(s.t, readyWithin, p.name+" ends or complains", func() bool {
-				return p.hasEnded() || p.says("database does not answer") > 0 && p.says("serving") > 0
+				return p.hasEnded() || p.says("no NATS server answers yet") > 0 || p.says("database does not answer") > 0 && p.says("serving") > 0
 			})
 			p.signal(syscall.SIGQUIT)
 		}

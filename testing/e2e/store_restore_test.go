@@ -235,7 +235,7 @@ func TestLoaderWithAWitness(t *testing.T) {
 		t.Fatal(err)
 	}
 	refused("key order of bucket ids_segments is at 11, but was seen at ")
-	must(t, "tag", "raise", "--server", net.URL(), "order", "--by", "100000")
+	must(t, "tag", "raise", "--server", net.URL(), "order", "--by", "100000000")
 	serve()
 	if err := js.DeleteKeyValue(t.Context(), "ids_segments"); err != nil {
 		t.Fatal(err)
@@ -245,7 +245,7 @@ func TestLoaderWithAWitness(t *testing.T) {
 		t.Fatal(err)
 	}
 	refused("key order of bucket ids_segments is missing, but was seen at ")
-	must(t, "tag", "create", "--server", net.URL(), "order", "--first", "200001")
+	must(t, "tag", "create", "--server", net.URL(), "order", "--first", "1000000001")
 	serve()
 }
 

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/nats-io/nats-server/v2/conf"
 	"github.com/nats-io/nats-server/v2/server"
 
 	"github.com/idworker/idworker/testing/natsconf"
@@ -48,15 +49,48 @@ func compare(t *testing.T, what string, need []string, given *server.SubjectPerm
 	}
 }
 
-// readFile returns all users but that of the system account, by name.
-func readFile(t *testing.T) map[string]*server.User {
+// Each account with JetStream has storage of its own, and together they have no more than the
+// server: so one that fills its own takes nothing from the counters.
+func TestStorageOfEachAccount(t *testing.T) {
+	setEnv(t)
+	file, err := conf.ParseFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	has := file["jetstream"].(map[string]any)
+	left := map[string]int64{"max_memory": has["max_memory_store"].(int64), "max_file": has["max_file_store"].(int64)}
+	for name, account := range file["accounts"].(map[string]any) {
+		limits, enabled := account.(map[string]any)["jetstream"]
+		if !enabled {
+			continue
+		}
+		for kind := range left {
+			part, _ := limits.(map[string]any)
+			bytes, ok := part[kind].(int64)
+			if left[kind] -= bytes; !ok || left[kind] < 0 {
+				t.Errorf("account %s has %v, %d bytes of %s are left after it", name, limits, left[kind], kind)
+			}
+		}
+	}
+}
+
+const path = "../../nats.conf"
+
+// setEnv sets what the file takes from the environment.
+func setEnv(t *testing.T) {
 	t.Helper()
 	t.Setenv("IDS_NATS_DATA", t.TempDir())
 	t.Setenv("IDS_SYS_PASSWORD", "secret")
 	for _, user := range natsconf.Users() {
 		t.Setenv(user.PasswordVariable(), "secret")
 	}
-	conf, err := server.ProcessConfigFile("../../nats.conf")
+}
+
+// readFile returns all users but that of the system account, by name.
+func readFile(t *testing.T) map[string]*server.User {
+	t.Helper()
+	setEnv(t)
+	conf, err := server.ProcessConfigFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}

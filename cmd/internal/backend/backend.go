@@ -84,6 +84,20 @@ func (b Backend) Kind() Kind { return b.kind }
 // of one installation have to agree on it.
 func (b Backend) Name() string { return b.name }
 
+// databaseReservations keep the connections to a database busy, of which there are half as many:
+// a reservation takes about as long in the ledger as in the database. With more of them, the time
+// that one may take would pass while it waits for a connection.
+const databaseReservations = 16
+
+// Reservations is how many reservations a loader should have under way at a time; 0 if the
+// store does not mind.
+func (b Backend) Reservations() int {
+	if b.kind == JetStream {
+		return 0
+	}
+	return databaseReservations
+}
+
 // Open opens the store, that of a database with its ledger. A database need not answer for that.
 func (b Backend) Open(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix) (*Store, error) {
 	return b.OpenWith(ctx, js, prefix, Ledger{})

@@ -1,6 +1,6 @@
 // Package doctor checks that a process of a role has what it needs before it is started: an
 // inbox, servers that sync, rights, streams and buckets, a clock that is right, the layout
-// and the store of the installation. It changes nothing.
+// and the store of the installation; and which processes run already. It changes nothing.
 //
 // It asks one question after the other and reports a [Finding] for each. What a finding
 // means for flags and commands is for the caller to say.
@@ -48,19 +48,31 @@ type Doctor struct {
 	// Sync reports whether the servers sync every write.
 	Sync func(context.Context) error
 
+	// Storage says that this user may ask how much its account may store.
+	Storage bool
+
 	MaxClockSkew time.Duration // how far the clock may be from the server's
 	Layout       string        // of snowflake IDs, as workers are given it
 
-	// Store names the segment store, and CheckStore reports whether it can be counted in.
-	Store      string
-	CheckStore func(context.Context) error
+	Store *Store
+	Kinds []Kind // of processes that are counted
 
-	// CheckDurability reports whether the store keeps what it acknowledged, whatever crashes.
-	// It is asked if the store can be counted in.
-	CheckDurability func(context.Context) error
+	allowed permissions // of the user, as far as the server tells
 
 	// cancel ends the question under way.
 	cancel atomic.Pointer[context.CancelCauseFunc]
+}
+
+// Store is the segment store.
+type Store struct {
+	Name string
+
+	// Check reports whether it can be counted in.
+	Check func(context.Context) error
+
+	// CheckDurability, where it is set, reports whether the store keeps what it acknowledged,
+	// whatever crashes. It is asked if the store can be counted in.
+	CheckDurability func(context.Context) error
 }
 
 // ErrSick is that at least one finding has an error that is no warning.
@@ -86,8 +98,10 @@ func (d *Doctor) Examine(ctx context.Context, report func(Finding)) error {
 	d.examineSync(ctx, find)
 	d.examineRights(ctx, find)
 	d.examineResources(ctx, find)
+	d.examineStorage(ctx, find)
 	d.examineClock(ctx, find)
 	d.examineStore(ctx, find)
+	d.examineProcesses(ctx, find)
 	if sick {
 		return ErrSick
 	}
@@ -148,6 +162,12 @@ var ErrOtherLayout = errors.New("the installation has another layout")
 
 // ErrClockOff is wrapped by the finding that the clock differs too much from the server's.
 var ErrClockOff = errors.New("the clock is off")
+
+// ErrShared is wrapped by the warning that the account's storage is not its own.
+var ErrShared = errors.New("the account may store as much as the server has room for, and so may others: one that fills the server keeps IDs from being counted")
+
+// ErrNearlyFull is wrapped by the warning that the account can hardly store more.
+var ErrNearlyFull = errors.New("the account is nearly full, and nothing is counted when it is")
 
 // ErrDifferent is wrapped by the warning that a resource can be used, but is not as it would
 // be provisioned.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/idworker/idworker/internal/agreement"
 	"github.com/idworker/idworker/internal/durability"
@@ -33,9 +34,8 @@ func (d *Doctor) examineRights(ctx context.Context, find func(Finding)) {
 		find(Finding{What: "rights", Err: errors.New("not looked at in another JetStream domain"), Warning: true})
 		return
 	}
-	var allowed permissions
 	err := d.ask(ctx, func(ctx context.Context) (err error) {
-		allowed, err = askPermissions(ctx, d.Conn)
+		d.allowed, err = askPermissions(ctx, d.Conn)
 		return err
 	})
 	if err != nil {
@@ -44,7 +44,7 @@ func (d *Doctor) examineRights(ctx context.Context, find func(Finding)) {
 		return
 	}
 	need := rights.Join(d.Needs, rights.Subscribe(d.Conn.NewInbox()))
-	find(Finding{What: "rights", Err: allowed.check(need), Good: fmt.Sprintf("the role %s has all that it needs", d.Role)})
+	find(Finding{What: "rights", Err: d.allowed.check(need), Good: fmt.Sprintf("the role %s has all that it needs", d.Role)})
 }
 
 // examineResources looks at the streams and buckets that the role has to do with.
@@ -64,6 +64,35 @@ func (d *Doctor) examineResources(ctx context.Context, find func(Finding)) {
 		}
 		find(Finding{What: r.String(), Err: err, Good: "as it should be"})
 	}
+}
+
+// nearlyFull is the part of an account's storage from which on it is worth a warning.
+const nearlyFull = 0.8
+
+// examineStorage looks at whether the account has storage of its own, and enough.
+func (d *Doctor) examineStorage(ctx context.Context, find func(Finding)) {
+	if !d.Storage {
+		return
+	}
+	var account *jetstream.AccountInfo
+	err := d.ask(ctx, func(ctx context.Context) (err error) {
+		account, err = d.JetStream.AccountInfo(ctx)
+		return err
+	})
+	if err != nil {
+		find(Finding{What: "storage", Err: err})
+		return
+	}
+	used, limit := account.Store, account.Limits.MaxStore
+	const mb = 1 << 20
+	state := fmt.Sprintf("%d MB of the account's %d MB are used", used/mb, limit/mb)
+	switch {
+	case limit < 0:
+		err = ErrShared
+	case float64(used) > nearlyFull*float64(limit):
+		err = fmt.Errorf("%w: %s", ErrNearlyFull, state)
+	}
+	find(Finding{What: "storage", Err: err, Warning: true, Good: state})
 }
 
 // examineClock compares this machine's clock with the server's, and the layout with that
@@ -109,7 +138,7 @@ func (d *Doctor) examineLayout(ctx context.Context, find func(Finding)) {
 
 // examineStore asks whether the store is the installation's, and whether it can be used.
 func (d *Doctor) examineStore(ctx context.Context, find func(Finding)) {
-	if d.CheckStore == nil {
+	if d.Store == nil {
 		return
 	}
 	err := d.ask(ctx, func(ctx context.Context) error {
@@ -120,13 +149,13 @@ func (d *Doctor) examineStore(ctx context.Context, find func(Finding)) {
 		if err != nil {
 			return err
 		}
-		return agreed.CheckStore(ctx, d.Store)
+		return agreed.CheckStore(ctx, d.Store.Name)
 	})
 	if err == nil {
-		err = d.ask(ctx, d.CheckStore)
+		err = d.ask(ctx, d.Store.Check)
 	}
-	find(Finding{What: "store", Err: err, Good: d.Store + " is as it should be"})
-	if err == nil && d.CheckDurability != nil {
+	find(Finding{What: "store", Err: err, Good: d.Store.Name + " is as it should be"})
+	if err == nil && d.Store.CheckDurability != nil {
 		d.examineDurability(ctx, find)
 	}
 }
@@ -134,7 +163,7 @@ func (d *Doctor) examineStore(ctx context.Context, find func(Finding)) {
 // examineDurability asks for settings of a database. What it does not tell is for people to
 // find out.
 func (d *Doctor) examineDurability(ctx context.Context, find func(Finding)) {
-	err := d.ask(ctx, d.CheckDurability)
+	err := d.ask(ctx, d.Store.CheckDurability)
 	var unsafe *store.UnsafeSettingError
 	unknown := errors.Is(err, store.ErrSettingUnknown) && !errors.As(err, &unsafe)
 	find(Finding{What: "store durability", Err: err, Warning: unknown, Good: "every commit is on disk before it is acknowledged"})

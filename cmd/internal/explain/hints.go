@@ -3,6 +3,8 @@ package explain
 import (
 	"errors"
 	"fmt"
+	"math"
+	"regexp"
 	"strings"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -67,6 +69,7 @@ const (
 	hintProvision  = "an administrator creates it: idworker provision; a process that is allowed to, such as idworker serve, creates it itself"
 	hintSync       = "make sure of sync_interval: always in the jetstream block of every server; nats.conf shows how a user may ask"
 	hintResume     = "find out which event of the source is the last one that is enriched, and decide: idworker enrich --resume-after SEQ, with the other flags of this enrichment"
+	hintStorage    = "set max_file in the jetstream block of the account in the server's configuration; nats.conf shows how"
 	hintNeighbours = "give one of them another --prefix, or an account of its own, or deny its subjects (ids.> with the default prefix) to the leaf node link; " +
 		"if both should be one installation, connect all processes to the JetStream of one, see --js-domain"
 )
@@ -85,6 +88,8 @@ var sentinelHints = []struct {
 	{tags.ErrMaybeCreated, "see idworker tag ls"},
 	{tags.ErrLoadersRun, "stop them all, export once more, and import that"},
 	{doctor.ErrDifferent, "idworker provision with these flags would change it"},
+	{doctor.ErrShared, hintStorage},
+	{doctor.ErrNearlyFull, hintStorage},
 	{doctor.ErrOtherLayout, "give workers the same --layout"},
 	{store.ErrSettingUnknown, "ask who runs the database; docs/operations.md, Durability, says which values it needs"},
 	{neighbours.ErrForeign, hintNeighbours},
@@ -164,6 +169,9 @@ func hintBelow(err error) string {
 	if !errors.As(err, &below) {
 		return ""
 	}
+	if below.Floor == math.MaxInt64 {
+		return "its numbers are used up: choose another name"
+	}
 	return fmt.Sprintf("create it with --first %d or above", below.Floor)
 }
 
@@ -195,15 +203,26 @@ func hintRecover(err error) string {
 	if !errors.As(err, &folder) {
 		return ""
 	}
-	where := "--data " + folder.Folder
+	where := "--data " + shellWord(folder.Folder)
 	if folder.Witness != embedded.WitnessOf(folder.Folder) {
-		where += " --witness " + folder.Witness
+		where += " --witness " + shellWord(folder.Witness)
 	}
 	hint := fmt.Sprintf("raise all tags by more than can have been handed out since: idworker tag raise --all --by N %s", where)
 	if errors.Is(err, embedded.ErrNoWitness) {
 		return "if it is somewhere else, name it with --witness; otherwise " + hint
 	}
 	return hint + "; or, to start over with tags whose --first is above all IDs in use, take another folder"
+}
+
+// plain are the paths that a shell reads as they are.
+var plain = regexp.MustCompile(`^[\w@%+=:,./-]+$`)
+
+// shellWord is a path as it is typed in a shell.
+func shellWord(path string) string {
+	if plain.MatchString(path) {
+		return path
+	}
+	return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'"
 }
 
 // hintForgot is for the witness of a loader: once the counters are high enough it has nothing to

@@ -3,6 +3,7 @@ package explain
 import (
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -42,6 +43,7 @@ var hinted = []struct {
 	{&lease.ClockLostError{StopFor: time.Minute, Bucket: "ids_config", Keys: []string{"clock_id"}}, "stop all workers for longer than 1m0s"},
 	{embedded.ErrInUse, "choose another --data"},
 	{&embedded.RecoverError{Folder: "/data", Witness: "/data.witness", Err: embedded.ErrDamaged}, "idworker tag raise --all --by N --data /data; or, to start over"},
+	{&embedded.RecoverError{Folder: "/my data", Witness: "/it's", Err: embedded.ErrDamaged}, `--data '/my data' --witness '/it'\''s'`},
 	{&embedded.RecoverError{Folder: "/data", Witness: "/w", Err: embedded.ErrNoWitness}, "name it with --witness; otherwise raise all tags by more than can have been handed out since: idworker tag raise --all --by N --data /data --witness /w"},
 	{&witness.ForgotError{Folder: "/w"}, "idworker tag create --first for one that is missing"},
 	{witness.ErrFolder, "--witness says where"},
@@ -49,6 +51,8 @@ var hinted = []struct {
 	{&resource.OlderError{Bucket: "ids_config", Missing: true}, "nats kv add ids_config"},
 	{&resource.OlderError{Bucket: "ids_segments", Missing: true}, "nats kv add ids_segments"},
 	{&resource.OlderError{Bucket: "ids_segments"}, "--by N, or fill it with"},
+	{doctor.ErrShared, "set max_file"},
+	{doctor.ErrNearlyFull, "set max_file"},
 	{store.ErrNoTable, "serve --migrate creates it"},
 	{fmt.Errorf("%w: why", enrich.ErrUndecided), "idworker enrich --resume-after SEQ"},
 	{fmt.Errorf("%w: 7", enrich.ErrLost), "idworker enrich --resume-after SEQ"},
@@ -56,6 +60,7 @@ var hinted = []struct {
 	{&enrich.TargetError{Err: enrich.ErrNoTarget, Subject: "a.>"}, "create one for it, with --allow-batch"},
 	{&enrich.TargetError{Err: enrich.ErrNoBatches, Subject: "a.>", Stream: "S"}, "nats stream edit S --allow-batch"},
 	{&store.BelowError{Tag: "order", First: 1, Floor: 501}, "--first 501 or above"},
+	{&store.BelowError{Tag: "order", First: 1, Floor: math.MaxInt64}, "used up: choose another name"},
 	{&store.UnsafeSettingError{Setting: "fsync", Value: "off", Want: "on"}, "set fsync = on in the database server"},
 	{store.ErrSettingUnknown, "ask who runs the database"},
 	{&ledger.LostError{Bucket: "ids_ledger", Config: "ids_config", Key: "ledger"}, "delete the key ledger of the bucket ids_config"},

@@ -74,19 +74,27 @@ func (s *Server) Stop() {
 	<-s.ended
 }
 
-// Handler answers /healthz, /readyz and /metrics. Ready returns why the process is not
-// ready, or nil.
-func Handler(metrics prometheus.Gatherer, ready func() error) http.Handler {
+// State is what /readyz tells.
+type State struct {
+	NotReady error // why the process is not ready, or nil
+	But      error // what is wrong although it is, or nil
+}
+
+// Handler answers /healthz, /readyz and /metrics.
+func Handler(metrics prometheus.Gatherer, state func() State) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprintln(w, "ok")
 	})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if err := ready(); err != nil {
-			http.Error(w, "not ready: "+err.Error(), http.StatusServiceUnavailable)
-			return
+		switch s := state(); {
+		case s.NotReady != nil:
+			http.Error(w, "not ready: "+s.NotReady.Error(), http.StatusServiceUnavailable)
+		case s.But != nil:
+			fmt.Fprintln(w, "ready, but", s.But)
+		default:
+			fmt.Fprintln(w, "ready")
 		}
-		fmt.Fprintln(w, "ready")
 	})
 	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{
 		MaxRequestsInFlight: maxScrapes,

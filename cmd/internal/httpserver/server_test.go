@@ -36,13 +36,9 @@ func start(t *testing.T, handler http.Handler) *httpserver.Server {
 func TestHandler(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(prometheus.NewGauge(prometheus.GaugeOpts{Name: "some_gauge"}))
-	var why atomic.Pointer[error]
-	handler := httpserver.Handler(registry, func() error {
-		if err := why.Load(); err != nil {
-			return *err
-		}
-		return nil
-	})
+	var state atomic.Pointer[httpserver.State]
+	state.Store(&httpserver.State{})
+	handler := httpserver.Handler(registry, func() httpserver.State { return *state.Load() })
 	get := func(method, path string) string {
 		w := httptest.NewRecorder()
 		handler.ServeHTTP(w, httptest.NewRequest(method, path, nil))
@@ -60,8 +56,9 @@ func TestHandler(t *testing.T) {
 	check("POST", "/metrics", "405 ")
 	check("GET", "/", "404 ")
 	check("GET", "/debug/pprof/", "404 ")
-	starting := errors.New("starting")
-	why.Store(&starting)
+	state.Store(&httpserver.State{But: errors.New("no loader answers")})
+	check("GET", "/readyz", "200 ready, but no loader answers\n")
+	state.Store(&httpserver.State{NotReady: errors.New("starting"), But: errors.New("no loader answers")})
 	check("GET", "/readyz", "503 not ready: starting")
 	check("GET", "/healthz", "200 ok\n")
 }

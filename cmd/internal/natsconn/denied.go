@@ -73,6 +73,9 @@ func WhenDenied(ctx context.Context, conns ...*nats.Conn) (context.Context, func
 				return Denied(last, err)
 			}
 		}
+		if errors.Is(err, nats.ErrPermissionViolation) { // on a connection of the worker's own
+			return Denied(err, err)
+		}
 		return err
 	}
 }

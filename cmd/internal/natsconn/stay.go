@@ -7,28 +7,34 @@ import (
 	"go.uber.org/zap"
 )
 
-// maxPingsOut is how many pings the server may leave unanswered. In an overload the
-// answers queue behind requests; to give up the connection then would lose all of those,
-// and help nobody.
-const maxPingsOut = 6
+// maxPingsOut is how many pings the server may leave unanswered, for half a minute. In an
+// overload the answers queue behind requests; to give up the connection then would lose all
+// of those, and help nobody. A server that is frozen is given up much sooner, see
+// frozenTicks.
+const maxPingsOut = 60
 
 // Stay is the options of a process that serves: it never gives up, even if the server
 // refuses its login for a while.
 func Stay(name string, log *zap.Logger) []nats.Option {
 	gate := &floodgate{}
+	dialer := &watchedDialer{name: name, log: log}
 	return []nats.Option{
 		nats.Name(name),
 		nats.MaxReconnects(-1),
 		nats.IgnoreAuthErrorAbort(),
 		nats.ReconnectWait(250 * time.Millisecond),
-		nats.PingInterval(5 * time.Second),
+		nats.PingInterval(silenceTick),
 		nats.MaxPingsOutstanding(maxPingsOut),
+		nats.SetCustomDialer(dialer),
+		nats.ConnectHandler(dialer.learn),
+		nats.DiscoveredServersHandler(dialer.learn),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
 			if err != nil {
 				log.Warn("NATS connection lost, reconnecting", zap.String("connection", name), zap.Error(err))
 			}
 		}),
 		nats.ReconnectHandler(func(c *nats.Conn) {
+			dialer.learn(c)
 			log.Info("NATS connection is back", zap.String("connection", name), zap.String("url", Redact(c.ConnectedUrl())))
 		}),
 		nats.ErrorHandler(func(_ *nats.Conn, sub *nats.Subscription, err error) {

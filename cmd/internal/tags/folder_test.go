@@ -75,7 +75,7 @@ func (f ledgerFolder) grant(t *testing.T, js jetstream.JetStream, n int) (last s
 // use grants the IDs up to 150, and lets the witness see that.
 func (f ledgerFolder) use(t *testing.T) {
 	t.Helper()
-	must(t, f.run(t, func(s *embedded.Server, js jetstream.JetStream) {
+	must(t, f.run(t, func(_ *embedded.Server, js jetstream.JetStream) {
 		must(t, resource.Ensure(t.Context(), js, agreement.Bucket(prefix, 1)))
 		must(t, f.source.Create(t.Context(), js, prefix, 1))
 		f.grant(t, js, 3)

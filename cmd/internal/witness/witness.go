@@ -266,7 +266,7 @@ func open(ctx context.Context, js jetstream.JetStream, bucket string) (o opened,
 	}
 	if err == nil {
 		o.created = o.stream.CachedInfo().Created
-		o.entries, err = kvwatch.Open(ctx, kv)
+		o.entries, err = kvwatch.OpenLarge(ctx, js.Conn(), kv)
 	}
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		err = jetstream.ErrBucketNotFound

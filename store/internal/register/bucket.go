@@ -32,7 +32,7 @@ type Bucket struct {
 // Watch implements [store.Register]. Entries that cannot be read are left out: they are no
 // evidence of anything.
 func (b Bucket) Watch(ctx context.Context, see func(store.Mark), current func()) error {
-	w, err := kvwatch.Open(ctx, b.KV)
+	w, err := kvwatch.OpenLarge(ctx, b.JS.Conn(), b.KV)
 	if err != nil {
 		return err
 	}

@@ -11,26 +11,36 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 )
 
-// One line per outage and one for its end, also when a call that began in the outage
-// fails after another one has worked.
-func TestOutageLogsOnce(t *testing.T) {
+// TestHealth: three failures in a row are an outage, which is logged when it begins and when it
+// ends; and a call that began before the store worked again is not the next one.
+func TestHealth(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		core, logs := observer.New(zap.InfoLevel)
-		o := newOutage(zap.New(core), "store")
+		h := newHealth(zap.New(core), "store")
 		away := errors.New("away")
+		fail := func(n int, began time.Time) {
+			for range n {
+				h.recordFailure("order", began, away)
+			}
+		}
 
 		straggler := time.Now()
 		time.Sleep(time.Second)
-		o.recordFailure("order", straggler, away)
-		o.recordFailure("order", straggler, away)
+		for range 10 { // now and then is no outage
+			fail(2, time.Now())
+			time.Sleep(time.Second)
+			h.recordSuccess()
+		}
+		expectLines(t, logs)
+		fail(1000, time.Now())
 		time.Sleep(time.Second)
-		o.recordSuccess("order")
-		o.recordFailure("user", straggler, away)
-		o.recordSuccess("order")
+		h.recordSuccess()
+		fail(1000, straggler)
+		h.recordSuccess()
 		expectLines(t, logs, "store fails", "store works again")
 
 		time.Sleep(time.Second)
-		o.recordFailure("user", time.Now(), away)
+		fail(3, time.Now())
 		expectLines(t, logs, "store fails", "store works again", "store fails")
 	})
 }

@@ -1,0 +1,42 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/idworker/idworker/internal/rights"
+)
+
+// Kind is a kind of process that is counted.
+type Kind struct {
+	Name  string        // singular
+	Takes rights.Rights // to count them; if the user lacks them, they are not counted
+	Count func(context.Context) (int, error)
+	None  string // what follows if there is none
+}
+
+// ErrNone is wrapped by the warning that no process of a kind runs.
+var ErrNone = errors.New("none is running")
+
+// examineProcesses counts what runs. A kind of which there is none may be about to be started.
+// What the user may do is not known in every case; a question that is refused says nothing.
+func (d *Doctor) examineProcesses(ctx context.Context, find func(Finding)) {
+	for _, k := range d.Kinds {
+		if d.allowed.check(k.Takes) != nil {
+			continue
+		}
+		var n int
+		err := d.ask(ctx, func(ctx context.Context) (err error) {
+			n, err = k.Count(ctx)
+			return err
+		})
+		if err != nil {
+			continue // what is missing for it is a resource, or a right, and was reported
+		}
+		if n == 0 {
+			err = fmt.Errorf("%w: %s", ErrNone, k.None)
+		}
+		find(Finding{What: k.Name + "s", Err: err, Warning: true, Good: fmt.Sprintf("%d running", n)})
+	}
+}

@@ -1,0 +1,378 @@
+package lease
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/idworker/idworker/snowflake"
+	"github.com/idworker/idworker/testing/natstest"
+	"github.com/idworker/idworker/testing/soak"
+)
+
+// layoutOf returns a layout with that many bits for the worker ID, for virtual time.
+func layoutOf(bits int) snowflake.Layout {
+	l, err := snowflake.NewLayout(snowflake.LayoutSpec{
+		Epoch: time.Date(1990, 1, 1, 0, 0, 0, 0, time.UTC), Unit: 10 * time.Millisecond, Time: 39, Worker: bits, Sequence: 24 - bits,
+	})
+	if err != nil {
+		panic(err)
+	}
+	return l
+}
+
+var wide = layoutOf(16) // 65,536 worker IDs, as Sonyflake has
+
+// use makes it look as if the first n worker IDs had been used long ago.
+func (w *world) use(t *testing.T, n int) {
+	t.Helper()
+	for worker := range n {
+		value := encode(clockValue{Hi: 1, Hold: "before"})
+		if _, err := w.clocks.write(record{key: fmt.Sprint(worker), value: value}, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// usedIDs is how many worker IDs have an entry in the clock bucket.
+func (w *world) usedIDs() (n int) {
+	for _, r := range w.clocks.list() {
+		if r.key != identityKey {
+			n++
+		}
+	}
+	return n
+}
+
+// TestManyStartAtOnce: many processes claim at the same moment. Whether nothing was used
+// before, or half as much as they need, or just as much, each has a worker ID after a few
+// tries, and there are no more entries than needed.
+func TestManyStartAtOnce(t *testing.T) {
+	n := soak.Pick(120, 1000)
+	tight := layoutOf(soak.Pick(7, 10)) // just enough worker IDs
+	for _, c := range []struct {
+		layout snowflake.Layout
+		used   int
+	}{
+		{wide, 0}, {wide, n / 2}, {wide, n}, {wide, 2 * n},
+		{tight, 0}, {tight, n / 2}, {tight, n},
+	} {
+		t.Run(fmt.Sprintf("%d of %d used", c.used, c.layout.MaxWorkerID()+1), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld()
+				w.layout = c.layout
+				w.use(t, c.used)
+				before := w.workers.writes
+				began := time.Now()
+				var wg sync.WaitGroup
+				calls := make([]int, n)
+				for i := range n {
+					p := w.process(fmt.Sprint(i), uint64(i))
+					wg.Go(func() {
+						if _, err := p.manager().seek(t.Context()); err != nil {
+							t.Error(err)
+						}
+						calls[i] = p.net.calls
+					})
+				}
+				wg.Wait()
+				sum, most := 0, 0
+				for _, c := range calls {
+					sum, most = sum+c, max(most, c)
+				}
+				tries := w.workers.writes - before
+				t.Logf("%d tries, %d calls, %d at most by one process, within %v", tries, sum, most, time.Since(began))
+				if tries > 4*n || sum > 25*n || most > 60 {
+					t.Error("too many")
+				}
+				if got, want := w.usedIDs(), max(n, c.used); got != want {
+					t.Errorf("%d worker IDs were used, want %d", got, want)
+				}
+			})
+		})
+	}
+}
+
+// TestEntriesAreBoundedByHolders: however often processes start, crash and stop, there are no
+// more entries in the clock bucket than worker IDs were taken at any one time; one that crashed
+// takes its own for the TTL.
+func TestEntriesAreBoundedByHolders(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n = 10
+		w := newWorld()
+		w.layout = wide
+		for round := range uint64(50) {
+			var stops []func()
+			for i := range n {
+				p := w.process(fmt.Sprint(i), round*n+uint64(i))
+				stop := p.start(t.Context())
+				stops = append(stops, func() {
+					if i%2 == 0 {
+						p.net.set(func() { p.net.dead = true })
+					}
+					stop()
+				})
+			}
+			time.Sleep(2 * time.Second)
+			for _, stop := range stops {
+				stop()
+			}
+			time.Sleep(2 * modelTTL)
+		}
+		if got := w.usedIDs(); got != n {
+			t.Errorf("%d worker IDs were used by %d processes at a time", got, n)
+		}
+	})
+}
+
+// oldList lists a bucket as it was at first, a few times.
+type oldList struct {
+	bucket
+	old   []record
+	times int
+}
+
+func (b *oldList) list(ctx context.Context) ([]record, error) {
+	if b.times--; b.times >= 0 {
+		return b.old, nil
+	}
+	return b.bucket.list(ctx)
+}
+
+// TestOldListIsMadeAgain: worker IDs that others had and gave back since they were listed are
+// free, but cannot be claimed with what the list says. They are listed again.
+func TestOldListIsMadeAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.layout = wide
+		w.use(t, 10)
+		old := w.clocks.list()
+		var all []*hold
+		for range old {
+			all = append(all, mustSeek(t, w.process("p", 1).manager()))
+		}
+		for _, h := range all {
+			if err := h.release(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(time.Second)
+		m := w.process("q", 2).manager()
+		m.clocks = &oldList{bucket: m.clocks, old: old, times: 2}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if _, err := m.seek(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestHeartbeatsSpread: processes that claimed at the same moment do not go on to write at the
+// same moment.
+func TestHeartbeatsSpread(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n, slot = 100, modelTTL / beatsPerTTL / 10
+		w := newWorld()
+		w.layout = wide
+		for i := range n {
+			defer w.process(fmt.Sprint(i), uint64(i)).start(t.Context())()
+		}
+		time.Sleep(20 * modelTTL)
+		most := 0
+		for range 10 {
+			before := w.workers.writeCount()
+			time.Sleep(slot)
+			most = max(most, w.workers.writeCount()-before)
+		}
+		if most > n*3/10 {
+			t.Errorf("%d of %d heartbeats came in a tenth of the time", most, n)
+		}
+	})
+}
+
+// TestLostLeaseIsClaimedAgain: a process whose lease is gone claims the worker ID that it had,
+// at once, although its fence reached ahead.
+func TestLostLeaseIsClaimedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.layout = wide
+		w.use(t, 100)
+		p := w.process("p", 1)
+		defer p.start(t.Context())()
+		time.Sleep(time.Minute)
+		first := p.holding()
+		last := mustNext(t, first)
+		w.workers.expire(fmt.Sprint(w.layout.WorkerID(last)))
+		time.Sleep(modelTTL/beatsPerTTL + time.Second)
+		again := p.holding()
+		if again == nil || again == first {
+			t.Fatal("the loss was not noticed, or nothing was claimed")
+		}
+		if id := mustNext(t, again); w.layout.WorkerID(id) != w.layout.WorkerID(last) || id <= last {
+			t.Errorf("worker ID %d after %d, ID %d after %d", w.layout.WorkerID(id), w.layout.WorkerID(last), id, last)
+		}
+	})
+}
+
+// TestTTLLowered: a process that holds a worker ID loses it when the TTL becomes shorter than
+// its heartbeats are apart, claims it again with the new TTL, and keeps it. One that notices
+// nothing goes on.
+func TestTTLLowered(t *testing.T) {
+	for _, c := range []struct {
+		ttl    time.Duration
+		losses int64
+	}{{modelTTL / 6, 1}, {modelTTL / 2, 0}} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld()
+			p := w.process("p", 1)
+			defer p.start(t.Context())()
+			time.Sleep(time.Minute)
+			worker := w.layout.WorkerID(mustNext(t, p.holding()))
+			w.workers.setLifetime(c.ttl)
+			time.Sleep(modelTTL)
+			g := p.holding()
+			if g == nil {
+				t.Fatal("no worker ID")
+			}
+			time.Sleep(10 * time.Minute)
+			if p.holding() != g || w.losses != c.losses {
+				t.Errorf("TTL %v: lost %d times, want %d", c.ttl, w.losses, c.losses)
+			}
+			if got := w.layout.WorkerID(mustNext(t, g)); got != worker {
+				t.Errorf("worker ID %d, had %d", got, worker)
+			}
+		})
+	}
+}
+
+// TestTTLChangedOnAServer is the same with real buckets, whose TTL is raised again, too.
+func TestTTLChangedOnAServer(t *testing.T) {
+	t.Parallel()
+	net := natstest.Start(t)
+	js := newJS(t, net)
+	if err := Create(t.Context(), js, prefix, 6*time.Second, 1); err != nil {
+		t.Fatal(err)
+	}
+	m := mustOpen(t, config(js))
+	apply := func(ttl time.Duration) {
+		t.Helper()
+		for _, r := range Resources(prefix, ttl, 1) {
+			if _, err := r.Apply(t.Context(), js); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if m.cfg.TTL != 6*time.Second {
+		t.Errorf("TTL %v, the bucket has 6s", m.cfg.TTL)
+	}
+	for _, ttl := range []time.Duration{time.Second, 4 * time.Second} {
+		apply(ttl)
+		h := mustSeek(t, m)
+		if got := h.cfg.TTL; got != ttl {
+			t.Errorf("TTL %v, the bucket has %v", got, ttl)
+		}
+		if err := h.release(); err != nil {
+			t.Error(err)
+		}
+	}
+	if want := 6*time.Second + m.cfg.MaxAhead + 2*m.cfg.MaxClockSkew; m.quiet() != want {
+		t.Errorf("after the bucket goes back, nothing is claimed for %v, want %v", m.quiet(), want)
+	}
+}
+
+// TestWaitCountsTheTTLOfOthers: after the clock bucket went back, a process that has a short
+// TTL waits until the time is past that one with a longer TTL may have.
+func TestWaitCountsTheTTLOfOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.workers.setLifetime(2 * modelTTL)
+		defer w.process("p", 1).start(t.Context())()
+		time.Sleep(time.Minute)
+		w.workers.setLifetime(modelTTL) // which p has no reason to notice
+		m := w.process("q", 2).manager()
+		m.waitAfterLoss(&ClockBackError{})
+		for _, wait := range []time.Duration{0, m.quiet(), modelTTL - time.Second} {
+			time.Sleep(wait)
+			if _, err := m.seek(t.Context()); !errors.Is(err, ErrClockLost) {
+				t.Fatalf("after %v more: %v", wait, err)
+			}
+		}
+		time.Sleep(time.Second)
+		mustSeek(t, m)
+	})
+}
+
+// slowKV is a bucket whose entries come one after the other, with a pause before each.
+type slowKV struct {
+	jetstream.KeyValue
+	pauses []time.Duration
+}
+
+func (s slowKV) Bucket() string { return "slow" }
+
+func (s slowKV) WatchAll(ctx context.Context, _ ...jetstream.WatchOpt) (jetstream.KeyWatcher, error) {
+	updates := make(chan jetstream.KeyValueEntry)
+	go func() {
+		defer close(updates)
+		for i, pause := range s.pauses {
+			var entry jetstream.KeyValueEntry
+			if i < len(s.pauses)-1 {
+				entry = slowEntry{}
+			}
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(pause):
+				updates <- entry
+			}
+		}
+		<-ctx.Done()
+	}()
+	return slowWatcher{updates: updates}, nil
+}
+
+type slowWatcher struct {
+	jetstream.KeyWatcher
+	updates chan jetstream.KeyValueEntry
+}
+
+func (w slowWatcher) Updates() <-chan jetstream.KeyValueEntry { return w.updates }
+
+type slowEntry struct{ jetstream.KeyValueEntry }
+
+func (slowEntry) Key() string                     { return "1" }
+func (slowEntry) Value() []byte                   { return nil }
+func (slowEntry) Revision() uint64                { return 1 }
+func (slowEntry) Created() time.Time              { return time.Time{} }
+func (slowEntry) Operation() jetstream.KeyValueOp { return jetstream.KeyValuePut }
+
+// TestListTakesAsLongAsItNeeds: a list of many entries is waited for while they come, and given
+// up when none comes.
+func TestListTakesAsLongAsItNeeds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pauses := make([]time.Duration, 101)
+		for i := range pauses {
+			pauses[i] = callTimeout * 9 / 10
+		}
+		list := func() ([]record, error) {
+			return bounded{kvBucket{slowKV{pauses: pauses}}, callTimeout}.list(t.Context())
+		}
+		if all, err := list(); len(all) != 100 || err != nil {
+			t.Fatalf("%d entries, %v", len(all), err)
+		}
+		pauses[50] = time.Hour
+		began := time.Now()
+		if _, err := list(); !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+		if took, want := time.Since(began), 50*pauses[0]+callTimeout; took != want {
+			t.Errorf("given up after %v, want %v", took, want)
+		}
+	})
+}

@@ -1,0 +1,74 @@
+package bench
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/idworker/idworker/testing/natstest"
+)
+
+const (
+	beatWorkers = 64
+	beatRun     = 2 * time.Second
+)
+
+// BenchmarkHeartbeat is what limits the number of workers at rest. A heartbeat of a lease is two
+// writes, to different buckets, and one question about a stream. This measures how many of each
+// a server that syncs every write takes in a second, from many workers at once. What the disk
+// takes depends on the machine more than anything else here.
+func BenchmarkHeartbeat(b *testing.B) {
+	srv := natstest.Start(b, func(o *server.Options) { o.SyncAlways = true })
+	js, err := jetstream.New(srv.Connect(b))
+	if err != nil {
+		b.Fatal(err)
+	}
+	kv, err := js.CreateKeyValue(b.Context(), jetstream.KeyValueConfig{Bucket: "beats", Storage: jetstream.FileStorage})
+	if err != nil {
+		b.Fatal(err)
+	}
+	value := make([]byte, 250) // about a lease
+	for name, call := range map[string]func(worker int, revision uint64) (uint64, error){
+		"write to one bucket": func(worker int, revision uint64) (uint64, error) {
+			return kv.Update(b.Context(), fmt.Sprint(worker), value, revision)
+		},
+		"question about a stream": func(int, uint64) (uint64, error) {
+			_, err := js.Stream(b.Context(), "KV_beats") // asks STREAM.INFO
+			return 0, err
+		},
+	} {
+		b.Run(name, func(b *testing.B) {
+			rate := callsPerSecond(b, call)
+			b.ReportMetric(rate, "calls/s")
+			b.ReportMetric(0, "ns/op")
+			table.add(row{what: "heartbeats: " + name, unit: "/s", subject: rate, note: fmt.Sprintf("%d workers at once, every write synced", beatWorkers)})
+		})
+	}
+}
+
+// callsPerSecond has each worker call without a pause, one call after the other.
+func callsPerSecond(b *testing.B, call func(worker int, revision uint64) (uint64, error)) float64 {
+	b.Helper()
+	var calls atomic.Int64
+	var group sync.WaitGroup
+	began := time.Now()
+	for worker := range beatWorkers {
+		group.Go(func() {
+			revision, err := uint64(0), error(nil)
+			for err == nil && time.Since(began) < beatRun {
+				revision, err = call(worker, revision)
+				calls.Add(1)
+			}
+			if err != nil {
+				b.Error(err)
+			}
+		})
+	}
+	group.Wait()
+	return float64(calls.Load()) / time.Since(began).Seconds()
+}

@@ -1,0 +1,206 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/idworker/idworker/testing/natstest"
+	"github.com/idworker/idworker/testing/soak"
+)
+
+// How soon workers have to leave a frozen server, and what callers of the other servers see
+// from then on. The race detector and the tests beside this one make usual runs slow.
+var (
+	leftWithin = soak.Pick(5*time.Second, 3*time.Second)
+	frozenP999 = soak.Pick(time.Second, 100*time.Millisecond)
+)
+
+// TestFrozenServer freezes each of three NATS servers in turn while callers ask for IDs of both
+// kinds. Workers leave a frozen server within 3 seconds. No request to another server fails,
+// and after those 3 seconds requests are as fast as ever. Worker IDs with a TTL of 6 seconds
+// are kept, unless the server led one of the buckets that they are in: it takes JetStream
+// longer than that to elect another leader.
+func TestFrozenServer(t *testing.T) {
+	t.Parallel()
+	rounds := soak.Pick(1, 10)
+	c := startTrio(t)
+	f := &freezer{trio: c, frozen: soak.Pick(5*time.Second, 15*time.Second)}
+	for range 3 {
+		f.workers = append(f.workers, startWorker(t, strings.Join(c.urls(), ","), "--replicas", "3", "--lease-ttl", "6s"))
+	}
+	must(t, "tag", "create", "--server", c.urls()[0], "order", "--step", "100000") // loads are not the matter here
+	natstest.Eventually(t, clusterWithin, "there are three copies of everything", c.whole)
+	c.warm(t, len(f.workers))
+	for _, url := range c.urls() {
+		f.callers = append(f.callers, &frozenCaller{patient: startPatient(t, url)})
+	}
+	for round := range rounds {
+		for victim := range soak.Pick(2, 3) {
+			f.freeze(t, round, victim)
+		}
+	}
+	for i, caller := range f.callers {
+		caller.finish()
+		caller.checkDistinct(t)
+		caller.checkFailures(t, c.name(i))
+	}
+}
+
+// freezer freezes servers.
+type freezer struct {
+	*trio
+	frozen  time.Duration // how long a server is
+	workers []*process
+	callers []*frozenCaller // one for each server
+}
+
+// freeze freezes a server for a while.
+func (f *freezer) freeze(t *testing.T, round, victim int) {
+	t.Helper()
+	for _, caller := range f.callers {
+		caller.await(t, patientRate)
+	}
+	natstest.Eventually(t, clusterWithin, "it is known who leads what", f.whole)
+	led := f.leads(victim)
+	what := fmt.Sprintf("round %d, %s frozen, %s", round, f.name(victim), led)
+	others := slices.DeleteFunc([]int{0, 1, 2}, func(i int) bool { return i == victim })
+	all, there := f.connections(t, 0, 1, 2), f.connections(t, victim)
+	before := len(f.givenUp())
+
+	f.nodes[victim].server.signal(syscall.SIGSTOP)
+	thaw := func() { f.nodes[victim].server.signal(syscall.SIGCONT) }
+	t.Cleanup(thaw) // or the server could not be ended
+	began := time.Now()
+	natstest.Eventually(t, f.frozen, "workers are elsewhere", func() bool { return f.connections(t, others...) >= all })
+	left := time.Since(began)
+	time.Sleep(time.Until(began.Add(f.frozen)))
+	ended := time.Now()
+	thaw()
+
+	if left > leftWithin {
+		t.Errorf("%s: workers took %v to go elsewhere, want %v", what, left, leftWithin)
+	}
+	natstest.Eventually(t, clusterWithin, f.name(victim)+" is up to date again", f.whole)
+	natstest.Eventually(t, clusterWithin, "its callers are served", f.callers[victim].served)
+	f.callers[victim].frozen = append(f.callers[victim].frozen, window{began, time.Now()})
+	lost := len(f.givenUp()) - before
+	t.Logf("%s: %d of %d connections moved, within %v; %d worker IDs lost", what, there, all, left.Round(10*time.Millisecond), lost)
+	for _, line := range f.givenUp()[before:] {
+		t.Log(line)
+	}
+	if strict := soak.Pick(false, true); strict && lost > 0 && !strings.Contains(led, "KV_ids_workers") && !strings.Contains(led, "KV_ids_clock") {
+		t.Errorf("%s: %d worker IDs lost", what, lost)
+	}
+	if lost > 0 {
+		for _, caller := range f.callers {
+			caller.noIDs = append(caller.noIDs, window{began, time.Now()})
+		}
+	}
+	for _, i := range others {
+		f.callers[i].checkSpeed(t, fmt.Sprintf("%s, callers of %s", what, f.name(i)), window{began.Add(3 * time.Second), ended}, lost > 0)
+	}
+}
+
+// connections counts the connections of workers at servers.
+func (f *freezer) connections(t *testing.T, nodes ...int) (n int) {
+	t.Helper()
+	for _, node := range nodes {
+		var connz struct {
+			Connections []struct{ Name string }
+		}
+		code, body := fetch(t, f.monitor[node], "/connz")
+		if err := json.Unmarshal([]byte(body), &connz); code != 200 || err != nil {
+			t.Fatalf("/connz of %s: %d, %v", f.name(node), code, err)
+		}
+		for _, conn := range connz.Connections {
+			if strings.HasPrefix(conn.Name, "idworker") {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// givenUp is what workers logged about worker IDs that were lost.
+func (f *freezer) givenUp() (lines []string) {
+	for _, w := range f.workers {
+		for line := range strings.Lines(w.stderr.String()) {
+			if strings.Contains(line, "worker ID given up") {
+				lines = append(lines, line)
+			}
+		}
+	}
+	slices.Sort(lines) // they begin with the time
+	return lines
+}
+
+// window is a period of time.
+type window struct{ from, to time.Time }
+
+// meets reports whether a request was under way in the window.
+func (w window) meets(a answer) bool { return a.sent.Before(w.to) && a.received.After(w.from) }
+
+// frozenCaller asks one server for IDs.
+type frozenCaller struct {
+	*patient
+	frozen []window // when that server was not there
+	noIDs  []window // when worker IDs were lost
+}
+
+// served reports whether the latest requests were answered.
+func (c *frozenCaller) served() bool {
+	for _, s := range c.kinds {
+		latest := s.since(max(0, s.count()-5))
+		if len(latest) < 5 || firstError(latest) >= 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// checkSpeed fails the test if requests of the window took too long. Those for snowflake IDs
+// do while no worker has a worker ID.
+func (c *frozenCaller) checkSpeed(t *testing.T, what string, w window, noWorkerIDs bool) {
+	t.Helper()
+	for kind, s := range c.kinds {
+		var took []time.Duration
+		for _, a := range s.since(0) {
+			if a.sent.After(w.from) && a.sent.Before(w.to) {
+				took = append(took, a.received.Sub(a.sent))
+			}
+		}
+		slices.Sort(took)
+		p999 := took[len(took)*999/1000]
+		t.Logf("%s, %s: %d requests, p50 %v, p99.9 %v, the latest %v", what, kind, len(took), took[len(took)/2], p999, took[len(took)-1])
+		if p999 > frozenP999 && (!noWorkerIDs || kind != "snowflake") {
+			t.Errorf("%s, %s: p99.9 %v, want %v", what, kind, p999, frozenP999)
+		}
+	}
+}
+
+// checkFailures fails the test if a request failed while the server was there, and, for a
+// snowflake ID, workers had worker IDs.
+func (c *frozenCaller) checkFailures(t *testing.T, name string) {
+	t.Helper()
+	for kind, s := range c.kinds {
+		all, failed, first := s.since(0), 0, error(nil)
+		excused := c.frozen
+		if kind == "snowflake" {
+			excused = slices.Concat(c.frozen, c.noIDs)
+		}
+		for _, a := range all {
+			if a.err != nil && !slices.ContainsFunc(excused, func(w window) bool { return w.meets(a) }) {
+				failed, first = failed+1, a.err
+			}
+		}
+		t.Logf("callers of %s, %s: %d requests, %d failed that should not have", name, kind, len(all), failed)
+		if failed > 0 {
+			t.Errorf("callers of %s, %s: %d requests failed, one with: %v", name, kind, failed, first)
+		}
+	}
+}

@@ -1,0 +1,70 @@
+package scale
+
+import (
+	"testing"
+	"time"
+
+	"github.com/idworker/idworker/snowflake/lease"
+	"github.com/idworker/idworker/testing/natstest"
+	"github.com/idworker/idworker/testing/soak"
+	"github.com/idworker/idworker/worker"
+)
+
+// settled is how long a process may take until it does nothing but wait.
+const settled = 30 * time.Second
+
+// TestAtRest: what one process costs that nobody asks for anything. In the long form this is
+// with the default settings, and prints the table in docs/operations.md; in the short form
+// everything that has a period comes ten times as often.
+func TestAtRest(t *testing.T) {
+	scale := soak.Pick[time.Duration](10, 1)
+	measure := soak.Pick(9*time.Second, 3*time.Minute)
+	for _, role := range []worker.Role{worker.RoleWorker, worker.RoleLoader, worker.RoleAll} {
+		t.Run(string(role), func(t *testing.T) {
+			t.Parallel()
+			ttl, refresh := lease.DefaultTTL/scale, worker.DefaultTagRefresh/scale
+			i := newInstallation(t, worker.Config{TagRefresh: refresh, Lease: lease.Config{TTL: ttl}})
+			i.createTags(10, 1000)
+			tap := newTap(t, i.net)
+			p := i.mustStart(role)
+			if role != worker.RoleLoader {
+				natstest.Eventually(t, settled, "a worker ID", func() bool {
+					counts, _ := tap.end()
+					return counts["write ids_clock"] > 1 // the identity, and the claim
+				})
+			}
+			time.Sleep(ttl / 3) // its first hellos are over
+			before := trafficOf(t, i.net, p.conns...)
+			tap.begin()
+			time.Sleep(measure)
+			counts, took := tap.end()
+			after := trafficOf(t, i.net, p.conns...)
+			minutes := took.Minutes()
+			t.Logf("role %s:%s\n%-28s %8.1f a minute\n%-28s %8.1f a minute\n%-28s %8d", role, perMinute(counts, took),
+				"messages to the server", float64(after.toServer-before.toServer)/minutes,
+				"messages from the server", float64(after.fromServer-before.fromServer)/minutes,
+				"subscriptions", after.subscriptions)
+
+			refreshes, beats, looks := int(took/refresh)+1, 0, 0
+			if role != worker.RoleLoader {
+				beats = int(took/(ttl*3/10)) + 1 // a tenth earlier than they have to be
+			}
+			if role != worker.RoleWorker {
+				looks = int(took/time.Second) + 1 // did the counters go back?
+			}
+			most := map[string]int{
+				"write ids_workers": beats, "write ids_clock": beats, // the two of a heartbeat
+				"write ids_tags": 0, "write ids_config": 0, "write ids_segments": 0, "write ids_ledger": 0,
+				"API STREAM.INFO": beats + looks + 9*refreshes, // the server's clock; the tags
+			}
+			for kind, most := range most {
+				if counts[kind] > most {
+					t.Errorf("role %s: %s: %d in %v, want at most %d", role, kind, counts[kind], took, most)
+				}
+			}
+			if api, most := sum(counts, "API"), beats+2*looks+16*refreshes; api > most {
+				t.Errorf("role %s: %d API calls in %v, want at most %d", role, api, took, most)
+			}
+		})
+	}
+}

@@ -1,0 +1,15 @@
+// Package scale measures what an installation costs as the number of its processes grows: on a
+// real server that syncs every write, with the processes in the test's own process, each with
+// its two connections.
+//
+//	atrest_test.go    what one process costs that nobody asks for anything
+//	many_test.go      200 workers, half of which are restarted at once
+//	tap_test.go       what goes over the server, by kind
+//	harness_test.go   an installation of many processes
+//
+// Counts are asserted, times are not: those depend on the machine. The tables in
+// docs/operations.md and docs/scaling.md are printed by
+//
+//	SOAK=1 go test -v -run AtRest ./testing/scale
+//	SOAK=1 go test -v -run ManyWorkers -timeout 20m ./testing/scale
+package scale

@@ -1,0 +1,354 @@
+package scale
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/micro"
+
+	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/snowflake/lease"
+	"github.com/idworker/idworker/testing/natstest"
+	"github.com/idworker/idworker/testing/soak"
+	"github.com/idworker/idworker/worker"
+)
+
+// TestManyWorkers: many workers start at once, answer requests for one hot tag, for many warm
+// ones and for snowflake IDs, and half of them are restarted at once, all of that half being
+// away together for a moment. No request fails, with a client or without, and no ID comes
+// twice. There are no more load writes than segments are needed, none at rest, and no more
+// worker IDs were used than there are workers.
+func TestManyWorkers(t *testing.T) {
+	workers := soak.Pick(40, 200)
+	warm := soak.Pick(100, 1000)
+	phase := soak.Pick(3*time.Second, 30*time.Second)
+	const loaders = 3
+
+	// A host that does many things at once may need longer than requests wait as a rule.
+	i := newInstallation(t, worker.Config{Wait: answerWithin * 2 / 3})
+	tags := i.createTags(1+warm, 1000)
+	for range loaders {
+		i.mustStart(worker.RoleLoader)
+	}
+	m := &meter{t: t, net: i.net, workers: workers}
+
+	m.begin()
+	all := make([]process, workers)
+	t.Cleanup(func() { atOnce(t, all, process.stop) })
+	startAll := func(some []process) {
+		t.Helper()
+		starting := make([]error, len(some))
+		var wg sync.WaitGroup
+		for k := range some {
+			wg.Go(func() { some[k], starting[k] = i.start(worker.RoleWorker) })
+		}
+		wg.Wait()
+		if err := errors.Join(starting...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	startAll(all)
+	i.awaitHolders(workers)
+	m.end("all start at once", 0)
+
+	c := startCallers(t, i.net, tags)
+	for _, name := range []string{"load begins", "load"} {
+		c.during(m, name, func() { time.Sleep(phase) })
+	}
+	segments := i.activeTags(workers)
+	half := all[:workers/2]
+	c.during(m, "half are restarted", func() {
+		atOnce(t, half, process.stop)
+		startAll(half)
+	})
+	i.awaitHolders(workers)
+	c.during(m, "load afterwards", func() { time.Sleep(phase) })
+	c.finish()
+	segments += i.activeTags(workers)
+
+	time.Sleep(time.Second) // what was asked for last is granted
+	m.begin()
+	time.Sleep(phase)
+	atRest := m.end("at rest", 0)
+
+	if atRest.store > 0 {
+		t.Errorf("%d writes to the store at rest", atRest.store)
+	}
+	// Each worker needs a segment of each tag that it was asked for, and the next one.
+	if writes := m.total.store; writes > 2*segments+len(tags) {
+		t.Errorf("%d writes to the store for %d pairs of worker and tag", writes, segments)
+	}
+	list, _, err := lease.List(t.Context(), i.js, prefix)
+	if err != nil || len(list) != workers {
+		t.Errorf("%d worker IDs were used by %d workers, %v", len(list), workers, err)
+	}
+	t.Logf("%d workers, %d loaders, %d tags; %d pairs of worker and tag were in use; %d requests, %d IDs%s",
+		workers, loaders, len(tags), segments, c.requests.Load(), c.ids(), m.table.String())
+}
+
+// atOnce does something with all processes at the same time.
+func atOnce(t *testing.T, all []process, do func(process) error) {
+	t.Helper()
+	var wg sync.WaitGroup
+	for _, p := range all {
+		if p.Process == nil {
+			continue
+		}
+		wg.Go(func() {
+			if err := do(p); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// awaitHolders waits until n worker IDs are leased.
+func (i *installation) awaitHolders(n int) {
+	i.t.Helper()
+	natstest.Eventually(i.t, time.Minute, "all have a worker ID", func() bool {
+		list, _, err := lease.List(i.t.Context(), i.js, prefix)
+		held := 0
+		for _, h := range list {
+			if h.Held() {
+				held++
+			}
+		}
+		return err == nil && held == n
+	})
+}
+
+// activeTags asks n workers for how many tags they were asked since they started, and adds up.
+func (i *installation) activeTags(n int) (active int) {
+	i.t.Helper()
+	conn := i.net.Connect(i.t)
+	defer conn.Close()
+	replies, err := conn.SubscribeSync(conn.NewInbox())
+	if err != nil {
+		i.t.Fatal(err)
+	}
+	if err := conn.PublishRequest("$SRV.STATS."+worker.ServiceName, replies.Subject, nil); err != nil {
+		i.t.Fatal(err)
+	}
+	for k := range n {
+		reply, err := replies.NextMsg(20 * time.Second)
+		if err != nil {
+			i.t.Fatalf("STATS of %d workers of %d: %v", k, n, err)
+		}
+		var service micro.Stats
+		var stats worker.Stats
+		if err = json.Unmarshal(reply.Data, &service); err == nil {
+			err = json.Unmarshal(service.Endpoints[0].Data, &stats)
+		}
+		if err != nil {
+			i.t.Fatal(err)
+		}
+		active += stats.Active
+	}
+	return active
+}
+
+// callers ask for IDs until finish is called.
+type callers struct {
+	t        *testing.T
+	stop     chan struct{}
+	wg       sync.WaitGroup
+	requests atomic.Int64
+
+	mu   sync.Mutex
+	seen map[string]map[int64]bool // per subject
+}
+
+// answerWithin is far beyond what any answer takes, even on a busy machine.
+const answerWithin = 30 * time.Second
+
+// The callers of each kind, and the pause of each after an answer.
+const (
+	callersPerKind = 2
+	callerPause    = time.Millisecond
+)
+
+func startCallers(t *testing.T, net *natstest.Server, tags []string) *callers {
+	c := &callers{t: t, stop: make(chan struct{}), seen: make(map[string]map[int64]bool)}
+	for range callersPerKind {
+		conn := net.Connect(t)
+		client := messages.NewClient(conn, prefix)
+		hot, next := tags[0], 0
+		c.run("client, hot", func(ctx context.Context) (string, int64, error) {
+			id, err := client.Next(ctx, hot)
+			return hot, id, err
+		})
+		c.run("client, warm", func(ctx context.Context) (string, int64, error) {
+			next++
+			tag := tags[1+next%(len(tags)-1)]
+			id, err := client.Next(ctx, tag)
+			return tag, id, err
+		})
+		c.run("client, snowflake", func(ctx context.Context) (string, int64, error) {
+			id, err := client.Snowflake(ctx)
+			return prefix.Snowflake(), id, err
+		})
+		c.run("plain, hot", func(ctx context.Context) (string, int64, error) {
+			id, err := request(ctx, conn, prefix.Segment(hot))
+			for errors.Is(err, messages.ErrBusy) { // an answer; that it comes is what counts
+				id, err = request(ctx, conn, prefix.Segment(hot))
+			}
+			return hot, id, err
+		})
+	}
+	t.Cleanup(c.finish)
+	return c
+}
+
+// request asks once.
+func request(ctx context.Context, conn *nats.Conn, subject string) (int64, error) {
+	reply, err := conn.RequestWithContext(ctx, subject, nil)
+	if err != nil {
+		return 0, err
+	}
+	ranges, err := messages.DecodeReply(reply, 1)
+	if err != nil {
+		return 0, err
+	}
+	return ranges[0].First, nil
+}
+
+// run is one caller.
+func (c *callers) run(kind string, ask func(context.Context) (sequence string, id int64, err error)) {
+	c.wg.Go(func() {
+		for {
+			select {
+			case <-c.stop:
+				return
+			case <-time.After(callerPause):
+			}
+			ctx, cancel := context.WithTimeout(context.Background(), answerWithin)
+			began := time.Now()
+			sequence, id, err := ask(ctx)
+			cancel()
+			c.requests.Add(1)
+			if err != nil {
+				c.t.Errorf("%s: after %v: %v", kind, time.Since(began), err)
+				continue
+			}
+			c.record(sequence, id)
+		}
+	})
+}
+
+func (c *callers) record(sequence string, id int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.seen[sequence] == nil {
+		c.seen[sequence] = make(map[int64]bool)
+	}
+	if c.seen[sequence][id] {
+		c.t.Errorf("%s: %d came twice", sequence, id)
+	}
+	c.seen[sequence][id] = true
+}
+
+// ids is how many IDs were handed out.
+func (c *callers) ids() (n int) {
+	for _, seen := range c.seen {
+		n += len(seen)
+	}
+	return n
+}
+
+// finish stops the callers, and returns when the last answer has come.
+func (c *callers) finish() {
+	select {
+	case <-c.stop:
+	default:
+		close(c.stop)
+	}
+	c.wg.Wait()
+}
+
+// during measures what happens while callers ask.
+func (c *callers) during(m *meter, name string, do func()) {
+	before := c.requests.Load()
+	m.begin()
+	do()
+	m.end(name, c.requests.Load()-before)
+}
+
+// meter measures what a server does in a phase.
+type meter struct {
+	t       *testing.T
+	net     *natstest.Server
+	workers int
+
+	since  time.Time
+	before count
+	total  count
+	table  strings.Builder
+}
+
+// count is what a server counted since it started.
+type count struct {
+	store  int // writes to the bucket of the counters
+	leases int // and to those of leases and fences
+	events int // load events
+	api    int
+	in     int
+	out    int
+}
+
+func (a count) minus(b count) count {
+	return count{a.store - b.store, a.leases - b.leases, a.events - b.events, a.api - b.api, a.in - b.in, a.out - b.out}
+}
+
+func (m *meter) count() (c count) {
+	m.t.Helper()
+	js, err := m.net.Running().Jsz(&server.JSzOptions{Accounts: true, Streams: true})
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	vars, err := m.net.Running().Varz(nil)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	c.api, c.in, c.out = int(js.API.Total), int(vars.InMsgs), int(vars.OutMsgs)
+	for _, account := range js.AccountDetails {
+		for _, s := range account.Streams {
+			written := int(s.State.LastSeq)
+			switch s.Name {
+			case "KV_ids_segments":
+				c.store = written
+			case "IDS_LOAD":
+				c.events = written
+			case "KV_ids_workers", "KV_ids_clock":
+				c.leases += written
+			}
+		}
+	}
+	return c
+}
+
+func (m *meter) begin() { m.since, m.before = time.Now(), m.count() }
+
+// end ends a phase and adds a line to the table.
+func (m *meter) end(name string, requests int64) count {
+	now, seconds := m.count(), time.Since(m.since).Seconds()
+	c := now.minus(m.before)
+	m.total = now
+	rate := func(n int) float64 { return float64(n) / seconds }
+	if m.table.Len() == 0 {
+		fmt.Fprintf(&m.table, "\n%-20s %8s %10s %10s %10s %10s %10s %12s %12s", "a second", "seconds", "requests",
+			"store", "events", "leases", "API", "msgs in", "msgs out")
+	}
+	fmt.Fprintf(&m.table, "\n%-20s %8.1f %10.0f %10.1f %10.1f %10.1f %10.1f %12.1f %12.1f", name, seconds, float64(requests)/seconds,
+		rate(c.store), rate(c.events), rate(c.leases), rate(c.api), rate(c.in), rate(c.out))
+	return c
+}

@@ -1,0 +1,142 @@
+package worker
+
+import (
+	"bytes"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// tap is a proxy in front of a NATS server that can cut its connections where one side sends
+// a certain text, and tell when.
+type tap struct {
+	target   string
+	listener net.Listener
+	wg       sync.WaitGroup
+
+	mu     sync.Mutex
+	conns  map[net.Conn]bool
+	refuse bool
+	armed  *trap
+}
+
+// trap is what a tap looks for.
+type trap struct {
+	server bool // in what the server sends; otherwise the clients
+	text   string
+	after  bool          // the text passes, and what follows does not
+	sprung chan struct{} // closed when the connection is cut
+}
+
+func startTap(t testing.TB, url string) *tap {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &tap{target: strings.TrimPrefix(url, "nats://"), listener: l, conns: make(map[net.Conn]bool)}
+	p.wg.Go(p.accept)
+	t.Cleanup(func() {
+		_ = l.Close()
+		p.cut(true)
+		p.wg.Wait()
+	})
+	return p
+}
+
+func (p *tap) url() string { return "nats://" + p.listener.Addr().String() }
+
+// arm has the next connection cut at a text. The channel is closed then.
+func (p *tap) arm(server bool, text string, after bool) <-chan struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.armed = &trap{server, text, after, make(chan struct{})}
+	return p.armed.sprung
+}
+
+// cut closes all connections, and refuses new ones until open is called.
+func (p *tap) cut(refuse bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.refuse = refuse
+	for c := range p.conns {
+		_ = c.Close()
+		delete(p.conns, c)
+	}
+}
+
+func (p *tap) open() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.refuse = false
+}
+
+func (p *tap) accept() {
+	for {
+		client, err := p.listener.Accept()
+		if err != nil {
+			return
+		}
+		server, err := net.Dial("tcp", p.target)
+		if err != nil || !p.admit(client, server) {
+			_ = client.Close()
+			if err == nil {
+				_ = server.Close()
+			}
+			continue
+		}
+		p.wg.Go(func() { p.pass(client, server, false) })
+		p.wg.Go(func() { p.pass(server, client, true) })
+	}
+}
+
+func (p *tap) admit(client, server net.Conn) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.refuse {
+		return false
+	}
+	p.conns[client], p.conns[server] = true, true
+	return true
+}
+
+func (p *tap) pass(from, to net.Conn, server bool) {
+	defer func() { _, _ = from.Close(), to.Close() }()
+	for buf := make([]byte, 64<<10); ; {
+		n, err := from.Read(buf)
+		if err != nil {
+			return
+		}
+		n, sprung := p.spring(server, buf[:n])
+		if _, err := to.Write(buf[:n]); err != nil && sprung == nil {
+			return
+		}
+		if sprung != nil {
+			_, _ = from.Close(), to.Close()
+			close(sprung)
+			return
+		}
+	}
+}
+
+// spring returns how much may pass, and the channel of the trap if it sprung. A text that
+// comes in two reads is missed, which a test notices.
+func (p *tap) spring(server bool, data []byte) (int, chan struct{}) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	trap := p.armed
+	if trap == nil || trap.server != server {
+		return len(data), nil
+	}
+	at := bytes.Index(data, []byte(trap.text))
+	if at < 0 {
+		return len(data), nil
+	}
+	if trap.after {
+		at += len(trap.text)
+		at += bytes.IndexByte(data[at:], '\n') + 1
+	}
+	p.armed = nil
+	return at, trap.sprung
+}

@@ -1,0 +1,334 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/idworker/idworker/internal/loads"
+	"github.com/idworker/idworker/store"
+)
+
+// fakeStore takes some time for each call, and fails or hangs as it is told.
+type fakeStore struct {
+	delay time.Duration
+
+	mu     sync.Mutex
+	down   error            // of all tags
+	bad    map[string]error // of some; errHangs: no answer
+	called map[string]int
+	order  []string
+}
+
+var errHangs, errAway = errors.New("hangs"), errors.New("away")
+
+func (s *fakeStore) Learn(string, int64) {}
+
+func (s *fakeStore) Reserve(ctx context.Context, tag string, n int64) (store.Segment, error) {
+	s.mu.Lock()
+	s.called[tag]++
+	err := s.down
+	if err == nil {
+		err = s.bad[tag]
+	}
+	if err == nil {
+		s.order = append(s.order, tag)
+	}
+	s.mu.Unlock()
+	if errors.Is(err, errHangs) {
+		<-ctx.Done()
+		return store.Segment{}, ctx.Err()
+	}
+	time.Sleep(s.delay)
+	return store.Segment{First: 1, End: 1 + n}, err
+}
+
+func (s *fakeStore) set(down error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.down = down
+}
+
+func (s *fakeStore) calls() (all int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, n := range s.called {
+		all += n
+	}
+	return all
+}
+
+// served is how many tags were granted a segment.
+func (s *fakeStore) served() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.order)
+}
+
+// testLoader runs f in virtual time with a loader that has that many turns.
+func testLoader(t *testing.T, turns int, f func(t *testing.T, l *loader, s *fakeStore)) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &fakeStore{delay: 10 * time.Millisecond, bad: make(map[string]error), called: make(map[string]int)}
+		l := newLoader(Config{Reservations: turns, Log: zap.NewNop()}.WithDefaults(), s)
+		f(t, l, s)
+		l.stop()
+	})
+}
+
+func load(tag string, want int64, runway time.Duration) loads.Event {
+	return loads.Event{Instance: "a", Tag: tag, Step: 10, Want: want, Seq: 1, Runway: max(1, runway.Milliseconds())}
+}
+
+// TestOutageOfAllTags: 10,000 tags that wait cost a store that is down less than two calls a
+// second, whether it hangs or answers with an error; and when it is back each costs one call,
+// all of them as fast as there are turns.
+func TestOutageOfAllTags(t *testing.T) {
+	for _, down := range []error{errAway, errHangs} {
+		t.Run(down.Error(), func(t *testing.T) {
+			testLoader(t, 64, func(t *testing.T, l *loader, s *fakeStore) {
+				const tags, outage = 10_000, 20 * time.Second
+				s.set(down)
+				for n := range tags {
+					l.loadDirectly(load(fmt.Sprint(n), 1, 0))
+				}
+				time.Sleep(4 * time.Second) // and it is known that the store fails
+				before := s.calls()
+				time.Sleep(outage)
+				if calls := s.calls() - before; calls > 2*int(outage.Seconds()) || calls < 10 {
+					t.Errorf("%d calls in an outage of %v, want at most two a second, and some", calls, outage)
+				}
+				s.set(nil)
+				before = s.calls()
+				time.Sleep(probePause + storeTimeout + tags/64*s.delay*13/10)
+				if calls := s.calls() - before; s.served() != tags || calls > tags+tags/100 {
+					t.Errorf("%d of %d tags are served after the outage, with %d calls", s.served(), tags, calls)
+				}
+			})
+		})
+	}
+}
+
+// TestTagThatAlwaysFails: neither does it make the store fail for others, nor do they wait for
+// it, whether it hangs or its entry cannot be read, and whether it was there first or not.
+func TestTagThatAlwaysFails(t *testing.T) {
+	for _, bad := range []error{errAway, errHangs, fmt.Errorf("%w: no number", store.ErrCorrupt)} {
+		t.Run(bad.Error(), func(t *testing.T) {
+			testLoader(t, 2, func(t *testing.T, l *loader, s *fakeStore) {
+				s.bad["bad"] = bad
+				for n := range 100 {
+					for range 30 { // alone, and for as long as calls hang
+						l.loadDirectly(load("bad", 1, 0))
+						time.Sleep(time.Second)
+					}
+					l.loadDirectly(load(fmt.Sprint(n), 1, 0))
+					time.Sleep(probePause + 2*s.delay)
+					if s.served() != n+1 {
+						t.Fatalf("the store was not called in time for another tag, number %d", n)
+					}
+				}
+				most := int64(1) // when nothing else was known of the store
+				if errors.Is(bad, store.ErrCorrupt) {
+					most = 0 // the store has answered
+				}
+				if _, outages := l.health.figures(); outages > most {
+					t.Errorf("%d outages, want at most %d", outages, most)
+				}
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				if calls := s.called["bad"]; calls > 2*100*31 {
+					t.Errorf("%d calls for the bad tag", calls)
+				}
+			})
+		})
+	}
+}
+
+// TestStoreThatCanOnlyBeRead: that it can be listed does not make it well for loads.
+func TestStoreThatCanOnlyBeRead(t *testing.T) {
+	testLoader(t, 8, func(t *testing.T, l *loader, s *fakeStore) {
+		s.set(errAway)
+		for n := range 100 {
+			l.loadDirectly(load(fmt.Sprint(n), 1, 0))
+		}
+		for range 20 {
+			time.Sleep(time.Second)
+			l.listed()
+		}
+		if failing, outages := l.health.figures(); !failing || outages != 1 || s.calls() > 2*20+8+failuresOfAnOutage {
+			t.Errorf("failing %v, %d outages, %d calls; want one outage that lasts", failing, outages, s.calls())
+		}
+		time.Sleep(loadEventAge + 2*time.Minute) // until all events are too old
+		if l.listed(); !l.health.isUp() {
+			t.Error("without loads, a listing does not say that the store works")
+		}
+	})
+}
+
+// TestProbesGoOn: a loader whose store fails gets what it needs to probe from the stream, for as
+// long as that takes, although events become too old while they wait.
+func TestProbesGoOn(t *testing.T) {
+	testLoader(t, 8, func(t *testing.T, l *loader, s *fakeStore) {
+		s.set(errAway)
+		ctx, cancel := context.WithCancel(t.Context())
+		var stream sync.WaitGroup
+		stream.Go(func() {
+			for n := 0; ; {
+				room := l.turns.awaitRoom(ctx)
+				if room == 0 {
+					return
+				}
+				for range min(room, 20) {
+					n++
+					l.submit(job{load(fmt.Sprint(n), 0, time.Hour), new(message), time.Now().Add(4 * time.Second)})
+				}
+			}
+		})
+		for range 20 {
+			before := s.calls()
+			time.Sleep(20 * time.Second)
+			if calls := s.calls() - before; calls < 20 {
+				t.Errorf("%d calls in 20 seconds, want about one each %v", calls, probePause)
+			}
+		}
+		cancel()
+		stream.Wait()
+	})
+}
+
+// TestLoadThatIsAskedForAgainStays: a load is served when the store is back, however long that
+// takes, if its worker asks for it again, be it while a call for it hangs.
+func TestLoadThatIsAskedForAgainStays(t *testing.T) {
+	testLoader(t, 8, func(t *testing.T, l *loader, s *fakeStore) {
+		s.set(errHangs)
+		ask := func() { l.submit(job{load("order", 1, 0), new(message), time.Now().Add(4 * time.Second)}) }
+		for ask(); s.calls() < 7; time.Sleep(time.Second) { // for some 20 s
+		}
+		ask() // while the seventh call hangs
+		time.Sleep(loadEventAge - 10*time.Second)
+		s.set(nil)
+		time.Sleep(storeTimeout + retryPauseMax)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if len(s.order) != 1 {
+			t.Errorf("served %v, want order once", s.order)
+		}
+	})
+}
+
+// TestManyTagsThatHang: they leave most of the turns to the others.
+func TestManyTagsThatHang(t *testing.T) {
+	testLoader(t, 8, func(t *testing.T, l *loader, s *fakeStore) {
+		served := 0
+		for second := range 120 {
+			for n := range min(second/4, 20) {
+				s.mu.Lock()
+				s.bad[fmt.Sprint("bad", n)] = errHangs
+				s.mu.Unlock()
+				l.loadDirectly(load(fmt.Sprint("bad", n), 1, 0))
+			}
+			for n := range 50 {
+				l.loadDirectly(load(fmt.Sprintf("good%d.%d", second, n), 0, time.Minute))
+			}
+			time.Sleep(time.Second)
+			if served += 50; s.served() != served {
+				t.Fatalf("second %d: %d of %d good tags are served", second, s.served(), served)
+			}
+		}
+		if _, outages := l.health.figures(); outages > 0 {
+			t.Errorf("%d outages, want none", outages)
+		}
+	})
+}
+
+// TestOrderOfNeed: after an outage the tags come in the order in which they need it, whenever
+// they asked: those with parked requests, then those with the shortest runway. One that gets
+// urgent moves to the front.
+func TestOrderOfNeed(t *testing.T) {
+	testLoader(t, 1, func(t *testing.T, l *loader, s *fakeStore) {
+		s.set(errAway)
+		l.loadDirectly(load("probe", 1, 0))
+		time.Sleep(time.Second)
+		for _, e := range []loads.Event{
+			load("idle", 0, 365*24*time.Hour), load("hour", 0, time.Hour), load("later", 0, time.Hour), load("minute", 0, 90*time.Second), load("parked", 3, 0),
+		} {
+			l.loadDirectly(e)
+		}
+		urgent := load("later", 1, 0)
+		urgent.Seq = 2
+		l.loadDirectly(urgent)
+		s.set(nil)
+		time.Sleep(2 * time.Second)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if got, want := fmt.Sprint(s.order), "[parked later probe minute hour idle]"; got != want {
+			t.Errorf("served %s, want %s", got, want)
+		}
+	})
+}
+
+// TestFlappingStore: what fails and works again in turn is called no more often than it is asked
+// for, and all is served in the end.
+func TestFlappingStore(t *testing.T) {
+	testLoader(t, 8, func(t *testing.T, l *loader, s *fakeStore) {
+		const tags = 2000
+		for n := range tags {
+			l.loadDirectly(load(fmt.Sprint(n), 1, 0))
+		}
+		for range 20 {
+			s.set(errAway)
+			time.Sleep(900 * time.Millisecond)
+			s.set(nil)
+			time.Sleep(900 * time.Millisecond)
+		}
+		time.Sleep(5 * time.Second)
+		if s.served() != tags || s.calls() > tags+20*(8+3) {
+			t.Errorf("%d of %d tags served with %d calls", s.served(), tags, s.calls())
+		}
+	})
+}
+
+// TestEventsStayInTheStream: while the store fails, a loader asks for one event, to probe with,
+// if it has none; while more wait than it serves soon, for none; and an event that it has had
+// for too long is not its own any more.
+func TestEventsStayInTheStream(t *testing.T) {
+	testLoader(t, 1, func(t *testing.T, l *loader, s *fakeStore) {
+		room := func(want int) {
+			t.Helper()
+			if got := l.turns.room(); got != want {
+				t.Errorf("room for %d, want %d", got, want)
+			}
+		}
+		room(pullBatch)
+		for range failuresOfAnOutage {
+			l.health.recordFailure("order", time.Now(), errAway)
+		}
+		room(1)
+		s.set(errAway)
+		var old, recent message
+		l.submit(job{load("probe", 1, 0), nil, time.Now().Add(time.Minute)})
+		l.submit(job{load("old", 0, time.Hour), &old, time.Now().Add(time.Second)})
+		l.submit(job{load("new", 0, time.Hour), &recent, time.Now().Add(time.Minute)})
+		room(0)
+		time.Sleep(time.Second)
+		l.health.recordSuccess()
+		l.turns.recover()
+		s.set(nil)
+		l.dispatch()
+		time.Sleep(time.Second)
+		s.mu.Lock()
+		if s.called["old"] != 0 || old.acks != 0 || s.called["new"] != 1 || recent.acks != 1 {
+			t.Errorf("called %v, %d and %d acks; want only the new one served and acked", s.called, old.acks, recent.acks)
+		}
+		s.mu.Unlock()
+		for n := range enoughWaiting + 2 {
+			l.loadDirectly(load(fmt.Sprint(n), 1, 0))
+		}
+		room(0)
+	})
+}

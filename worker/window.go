@@ -1,0 +1,163 @@
+package worker
+
+import (
+	"sync"
+	"time"
+)
+
+// window decides which of a worker's loads are asked for, and when. At most limit of them are
+// open at a time: asked for less than openTime ago, and not answered. The others wait, in the
+// order in which they need it.
+//
+// The limit adapts to whoever answers, as that of a sender in TCP does. Each answer raises it by
+// one, so it doubles in the time that an answer takes. If none at all came for openTime, it
+// falls to leastOpen. So loads are asked for as fast as loaders answer; and while nobody
+// answers, a worker asks for leastOpen loads a second, however many it wants. What waits costs
+// nobody anything, is never out of date, and is asked for in order of need when somebody answers
+// again.
+type window struct {
+	ask func(tag string, seq uint64) bool // asks, unless the load is no longer wanted
+
+	mu       sync.Mutex
+	loads    map[string]*asking // that wait or are open, by tag
+	waiting  priority[*asking]
+	opened   []*asking // in order; some are answered by now
+	open     int
+	limit    int
+	answered time.Time // the latest answer
+}
+
+const (
+	openTime  = time.Second
+	leastOpen = 5
+	mostOpen  = 128
+)
+
+// asking is a load that waits or is open.
+type asking struct {
+	standing
+	tag   string
+	seq   uint64    // does not change while it is open
+	since time.Time // when it was asked for; zero while it waits
+	again bool      // to be asked for once more when it is no longer open
+	need  time.Time // then
+}
+
+func newWindow(ask func(tag string, seq uint64) bool) *window {
+	return &window{ask: ask, loads: make(map[string]*asking), limit: leastOpen}
+}
+
+// add adds a load, or if it is there a later one of its tag, whose segment is missed from the
+// given time on.
+func (w *window) add(tag string, seq uint64, need time.Time) {
+	w.mu.Lock()
+	l := w.loads[tag]
+	if l != nil && !l.since.IsZero() && l.seq != seq { // which has ended
+		l.again = false
+		w.end(l)
+		l = nil
+	}
+	switch {
+	case l == nil:
+		l = &asking{tag: tag, seq: seq}
+		w.loads[tag] = l
+		w.waiting.push(l, need)
+	case l.since.IsZero():
+		l.seq = seq
+		w.waiting.advance(l, need)
+	default:
+		l.again, l.need = true, need
+	}
+	w.mu.Unlock()
+	w.advance()
+}
+
+// close records an answer to a load.
+func (w *window) close(tag string, seq uint64) {
+	w.mu.Lock()
+	w.answered = time.Now()
+	w.limit = min(w.limit+1, mostOpen)
+	if l := w.loads[tag]; l != nil && !l.since.IsZero() && l.seq == seq {
+		l.again = false
+		w.end(l)
+	}
+	w.mu.Unlock()
+	w.advance()
+}
+
+// end makes room for another load. w.mu is held.
+func (w *window) end(l *asking) {
+	w.open--
+	if l.again {
+		w.loads[l.tag] = &asking{tag: l.tag, seq: l.seq}
+		w.waiting.push(w.loads[l.tag], l.need)
+	} else {
+		delete(w.loads, l.tag)
+	}
+	l.since = time.Time{}
+}
+
+// tick ends what was open for too long.
+func (w *window) tick() {
+	w.mu.Lock()
+	now := time.Now()
+	for len(w.opened) > 0 {
+		l := w.opened[0]
+		if !l.since.IsZero() {
+			if now.Sub(l.since) < openTime {
+				break
+			}
+			if now.Sub(w.answered) >= openTime {
+				w.limit = leastOpen
+			}
+			w.end(l)
+		}
+		w.opened[0] = nil
+		w.opened = w.opened[1:]
+	}
+	w.mu.Unlock()
+	w.advance()
+}
+
+// advance asks for loads as long as there is room.
+func (w *window) advance() {
+	for {
+		l := w.next()
+		if l == nil {
+			return
+		}
+		if !w.ask(l.tag, l.seq) {
+			w.drop(l)
+		}
+	}
+}
+
+// next opens the load that comes next, if there is room for it.
+func (w *window) next() *asking {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.open >= w.limit || w.waiting.len() == 0 {
+		return nil
+	}
+	l := w.waiting.pop()
+	l.since = time.Now()
+	w.open++
+	w.opened = append(w.opened, l)
+	return l
+}
+
+// drop ends a load that is not wanted.
+func (w *window) drop(l *asking) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !l.since.IsZero() {
+		w.end(l)
+	}
+}
+
+// silent reports whether nobody has answered for some time.
+func (w *window) silent() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return time.Since(w.answered) >= openTime
+}
