@@ -156,7 +156,7 @@ func (h *hold) renewFence(ctx context.Context) error {
 	// now must not give away that day.
 	hi := h.cfg.Layout.TimestampAt(read.before) + h.cfg.units(fenceLength(h.cfg.TTL))
 	err = h.writeHi(ctx, max(hi, h.hi.Load())) // never lower, even if the clock was set back
-	h.gen.Extend(h.hi.Load()) // known to be ours, whatever else went wrong
+	h.gen.Extend(h.hi.Load())                  // known to be ours, whatever else went wrong
 	return err
 }
 

@@ -34,6 +34,9 @@ func TestElectionLongerThanTheTTL(t *testing.T) {
 					s.setLeaderless(true)
 				}
 				for began := time.Now(); time.Since(began) < 10*time.Second; time.Sleep(100 * time.Millisecond) {
+					if p.holding() == nil || q.holding() == nil {
+						t.Fatalf("%s: no worker ID after %v", name, time.Since(began))
+					}
 					mustNext(t, p.holding())
 					mustNext(t, q.holding())
 				}
@@ -68,16 +71,17 @@ func TestLeaseIsMadeAgain(t *testing.T) {
 	for _, tc := range []struct {
 		name      string
 		away      time.Duration
-		clock     time.Duration // by which it is set meanwhile
+		back      time.Duration // by which the clock is set meanwhile
 		meanwhile func(w *world, key string)
 		kept      bool
 	}{
 		{name: "nobody", away: shortTTL, kept: true},
-		{name: "nobody, clock set back", away: shortTTL, clock: -4 * time.Second, kept: true},
+		{name: "nobody, clock set back", away: shortTTL, back: 8 * time.Second, kept: true},
+		{name: "nobody, in a bucket that was made again", away: shortTTL, kept: true, meanwhile: func(w *world, _ string) { w.workers.empty() }},
 		{name: "somebody leases it", away: shortTTL, meanwhile: claim},
 		{name: "somebody has it", away: shortTTL, meanwhile: func(w *world, key string) { claim(w, key); fence(w, key) }},
 		{name: "somebody had it", away: shortTTL, meanwhile: fence},
-		{name: "somebody had it, clock set back", away: shortTTL, clock: -4 * time.Second, meanwhile: fence},
+		{name: "somebody had it, clock set back", away: shortTTL, back: 8 * time.Second, meanwhile: fence},
 		{name: "somebody claimed it, and deleted the lease", away: shortTTL, meanwhile: func(w *world, key string) {
 			claim(w, key)
 			_, _ = w.workers.write(record{key: key, deleted: true}, lease(w, key).revision)
@@ -89,9 +93,10 @@ func TestLeaseIsMadeAgain(t *testing.T) {
 				w := newWorld()
 				w.workers.setLifetime(shortTTL)
 				p := w.process("p", 1)
+				p.setClock(tc.back / 2)
 				h, _, _ := faultyHold(t, p)
 				time.Sleep(tc.away)
-				p.setClock(tc.clock)
+				p.setClock(-tc.back / 2)
 				if tc.meanwhile != nil {
 					tc.meanwhile(w, h.lease.key)
 				}
@@ -117,6 +122,33 @@ func TestLeaseIsMadeAgain(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestLeaseThatMayHaveBeenMadeAgain, by a heartbeat that got no answer, is no shortcut: the next
+// one looks at the fence first, too.
+func TestLeaseThatMayHaveBeenMadeAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.workers.setLifetime(shortTTL)
+		h, leases, _ := faultyHold(t, w.process("p", 1))
+		time.Sleep(shortTTL)
+		_, err := w.workers.read(h.lease.key, 0)
+		if !errors.Is(err, errAbsent) {
+			t.Fatal(err)
+		}
+		leases.ifAbsent = notMade
+		if err := h.renew(t.Context(), time.Now().Add(time.Minute)); err == nil || isFinal(err) {
+			t.Fatal(err)
+		}
+		leases.ifAbsent = noFault
+		_, _ = w.clocks.write(record{key: h.fence.key, value: encode(clockValue{Hi: 1, Hold: "another"})}, h.fence.revision)
+		if err := h.renew(t.Context(), time.Now().Add(time.Minute)); !errors.Is(err, ErrLost) {
+			t.Error(err)
+		}
+		if r := w.workers.latest(h.lease.key); r.revision != 0 {
+			t.Errorf("a lease was left behind: %s", r.value)
+		}
+	})
 }
 
 // forgetful finds nothing when read, and answers no write if it is mute.
@@ -191,7 +223,7 @@ func TestNobodyBeginsInAForgottenFence(t *testing.T) {
 		p.net.set(func() { p.net.dead = true }) // it will be gone without a farewell
 		restore()
 		m := q.manager()
-		m.longestFence = longestFence(w.workers.list())
+		m.cfg.TTL, m.longestFence = shortTTL, longestFence(w.workers.list())
 		m.waitAfterLoss(&ClockBackError{})
 		for m.mayBeForgotten() != nil {
 			time.Sleep(100 * time.Millisecond)
