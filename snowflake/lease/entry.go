@@ -21,7 +21,7 @@ type entry struct {
 	// sent are the numbers of the writes of this process that may be found in the
 	// entry: of the one at revision, and of those sent since, whose outcome is unknown.
 	// A heartbeat that succeeds leaves one. Those that fail add one each, and a hold
-	// bears that for a TTL, so there are hardly more than retriesPerTTL.
+	// bears that for as long as its fence reaches, so there are some hundreds at most.
 	sent []string
 
 	// reached is a sequence that the bucket's stream is known to have reached. An accepted
@@ -35,6 +35,10 @@ type stamp struct{ hold, write string }
 var (
 	// errGone: the entry was deleted, or expired. Nobody is known to have taken its place.
 	errGone = fmt.Errorf("%w: its entry is gone", ErrLost)
+
+	// errUnsure: a read did not find the entry, and the write was not refused. A replica that was
+	// paused may have let the entry expire that it did not see renewed.
+	errUnsure = errors.New("whether the entry is still there is not known")
 
 	// errOlder: the entry is ours, but not what was just written.
 	errOlder = errors.New("an older value of this hold is still there")
@@ -59,6 +63,9 @@ func (e *entry) write(ctx context.Context, number string, value []byte) ([]byte,
 		return value, nil
 	}
 	found, readErr := e.reread(ctx)
+	if errors.Is(readErr, errGone) && e.owned && !errors.Is(err, errConflict) {
+		readErr = errUnsure
+	}
 	if readErr != nil {
 		return nil, fmt.Errorf("%w, after a failed write: %w", readErr, err)
 	}
@@ -97,6 +104,18 @@ func (e *entry) reread(ctx context.Context) ([]byte, error) {
 func (e *entry) adopt(revision uint64, number string) {
 	e.revision, e.owned, e.reached = revision, true, max(e.reached, revision)
 	e.sent = slices.Delete(e.sent, 0, slices.Index(e.sent, number))
+}
+
+// recreate writes value, which carries that number, if the entry, which is known to have been
+// ours, is gone. Until it is known that it was written, the entry counts as it did before.
+func (e *entry) recreate(ctx context.Context, number string, value []byte) error {
+	gone := e.revision
+	e.revision, e.reached = 0, 0 // a bucket whose entries expire may forget that it was there
+	_, err := e.write(ctx, number, value)
+	if err != nil && e.revision == 0 {
+		e.revision = gone
+	}
+	return err
 }
 
 // remove deletes the entry unless it is gone or somebody else's. If an earlier write of

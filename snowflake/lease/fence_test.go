@@ -30,11 +30,17 @@ type faulty struct {
 	bucket
 	writes fault
 	blind  bool // reads fail
-	arrive func()
+
+	ifAbsent fault // happens to writes that are to make an entry
+	arrive   func()
 }
 
 func (f *faulty) update(ctx context.Context, key string, value []byte, revision uint64) (uint64, error) {
-	switch f.writes {
+	happens := f.writes
+	if revision == 0 && f.ifAbsent != noFault {
+		happens = f.ifAbsent
+	}
+	switch happens {
 	case noFault:
 		return f.bucket.update(ctx, key, value, revision)
 	case answerLost:

@@ -38,7 +38,7 @@ func (m *Manager) seekOnce(ctx context.Context) (*hold, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := m.mayBeForgotten(); err != nil { // a longer TTL may be known by now
+	if err := m.mayBeForgotten(); err != nil { // a longer fence may be known by now
 		return nil, err
 	}
 	// The time from here on is the one that was compared with others'.
