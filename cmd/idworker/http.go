@@ -3,14 +3,11 @@ package main
 import (
 	"context"
 	"fmt"
-	"net"
-	"strconv"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"go.uber.org/zap"
 
-	"github.com/idworker/idworker/cmd/internal/explain"
 	"github.com/idworker/idworker/cmd/internal/httpserver"
 )
 
@@ -25,7 +22,7 @@ func (f httpFlags) serveHTTP(ctx context.Context, metrics prometheus.Gatherer, s
 	if f.HTTP == "" {
 		return func() {}, nil
 	}
-	if _, _, err := splitAddress("--http", f.HTTP); err != nil {
+	if _, _, err := httpserver.SplitAddress("--http", f.HTTP); err != nil {
 		return nil, err
 	}
 	server, err := httpserver.Start(ctx, f.HTTP, httpserver.Handler(metrics, state), log)
@@ -33,18 +30,6 @@ func (f httpFlags) serveHTTP(ctx context.Context, metrics prometheus.Gatherer, s
 		return nil, fmt.Errorf("--http: %w", err)
 	}
 	return server.Stop, nil
-}
-
-// splitAddress parses the value of a flag that says where to listen.
-func splitAddress(flag, hostPort string) (host string, port int, err error) {
-	host, text, err := net.SplitHostPort(hostPort)
-	if err == nil {
-		port, err = strconv.Atoi(text)
-	}
-	if err != nil || port < 1 || port > 65535 {
-		return "", 0, explain.Usage(fmt.Errorf("%s %q: want HOST:PORT with a port from 1 to 65535", flag, hostPort))
-	}
-	return host, port, nil
 }
 
 // newRegistry is for the metrics of a process, and has those that every process has.

@@ -184,7 +184,7 @@ func (s *serveCmd) embed(ctx context.Context, source backend.Backend, log *zap.L
 	if s.hasLogin() {
 		log.Warn("login and TLS settings are ignored: the embedded NATS server has no logins; name your own server with --server")
 	}
-	host, port, err := splitAddress("--listen", s.Listen)
+	host, port, err := httpserver.SplitAddress("--listen", s.Listen)
 	if err != nil {
 		return nil, err
 	}
