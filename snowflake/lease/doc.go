@@ -130,9 +130,12 @@
 //
 // Among equals one is picked at random, so that many processes that start at once do not all
 // pick the same. Two writes claim it, each on condition that the entry is as it was listed: the
-// lease, then hi. If one fails, somebody else was faster, and another one is picked. After a few
+// lease, then hi. If that condition fails, somebody else was faster, and another one is picked. After a few
 // such failures all is looked at again, a moment later: the lists were made when others had not claimed yet, or
-// not given back, and to try all that they show would be a try per process and worker ID. A claim holds no more
+// not given back, and to try all that they show would be a try per process and worker ID. A write that
+// fails otherwise, and was not made, says nothing of others: the bucket may be full. That is reported, and so are
+// ten rounds in which others were faster. Then the process goes on seeking at longer and longer intervals,
+// up to TTL/6. A claim holds no more
 // than one lease at a time, so if there are as many used worker IDs as processes, each process
 // finds one that is free.
 //
@@ -178,9 +181,10 @@
 //
 // After any error of a write, be it a refusal or a lost answer, the entry is read. If it has
 // the number of a write that this process has sent, the hold goes on from there, whether that
-// is the write just made or one before it. If it has another number, or is gone, the worker ID
-// is lost. If it cannot be read either, or what was read is older than what is known, nothing
-// is assumed. A write that arrives later changes nothing in this argument: it is either
+// is the write just made or one before it. If it has another number, the worker ID is lost. If it
+// is gone, or a claim finds it as it was listed, the worker ID is lost if the write was refused
+// because of its condition. If it was not, if the entry cannot be read either, or if what was read
+// is older than what is known, nothing is assumed. A write that arrives later changes nothing in this argument: it is either
 // refused, or raises hi by time that nobody will use.
 //
 // # Workers of before

@@ -36,9 +36,14 @@ var (
 	// errGone: the entry was deleted, or expired. Nobody is known to have taken its place.
 	errGone = fmt.Errorf("%w: its entry is gone", ErrLost)
 
-	// errUnsure: a read did not find the entry, and the write was not refused. A replica that was
+	// errUntouched: the entry is still as it was listed, or the read is older than the list.
+	errUntouched = fmt.Errorf("%w: its entry is another holder's", ErrLost)
+
+	// errUnsure: a read did not find the entry, or found only what was there before the claim, and
+	// the write was not refused because of its condition. So nobody is known to have been faster:
+	// the bucket may take no writes at all. Nor is our entry known to be gone: a replica that was
 	// paused may have let the entry expire that it did not see renewed.
-	errUnsure = errors.New("whether the entry is still there is not known")
+	errUnsure = errors.New("who has the entry is not known")
 
 	// errOlder: the entry is ours, but not what was just written.
 	errOlder = errors.New("an older value of this hold is still there")
@@ -51,7 +56,7 @@ var (
 // write writes value, which carries that number, on condition that the entry is still at
 // the known revision. After any error it rereads the entry, since the write may have been
 // made all the same. It returns the value that is known to be there and to be ours, and an
-// error unless that is value: ErrLost if the entry is not ours.
+// error unless that is value: ErrLost if the entry is known to be not ours.
 func (e *entry) write(ctx context.Context, number string, value []byte) ([]byte, error) {
 	e.sent = append(e.sent, number)
 	revision, err := e.bucket.update(ctx, e.key, value, e.revision)
@@ -63,7 +68,7 @@ func (e *entry) write(ctx context.Context, number string, value []byte) ([]byte,
 		return value, nil
 	}
 	found, readErr := e.reread(ctx)
-	if errors.Is(readErr, errGone) && e.owned && !errors.Is(err, errConflict) {
+	if !errors.Is(err, errConflict) && (errors.Is(readErr, errGone) || errors.Is(readErr, errUntouched)) {
 		readErr = errUnsure
 	}
 	if readErr != nil {
@@ -88,6 +93,8 @@ func (e *entry) reread(ctx context.Context) ([]byte, error) {
 	}
 	by, err := e.stamp(found)
 	switch {
+	case !e.owned && found.revision <= e.revision:
+		return nil, errUntouched
 	case err != nil || by.hold != e.hold:
 		return nil, fmt.Errorf("%w: its entry is another holder's", ErrLost)
 	case e.owned && found.revision < e.revision:

@@ -23,6 +23,7 @@ const (
 	notMade
 	answerLost
 	arrivesLate // when the test calls arrive
+	refused     // as if somebody else were always faster
 )
 
 // faulty is a bucket whose writes and reads fail as the test says.
@@ -47,6 +48,8 @@ func (f *faulty) update(ctx context.Context, key string, value []byte, revision 
 		_, _ = f.bucket.update(ctx, key, value, revision)
 	case arrivesLate:
 		f.arrive = func() { _, _ = f.bucket.update(context.Background(), key, value, revision) }
+	case refused:
+		return 0, errConflict
 	}
 	return 0, errTimeout
 }

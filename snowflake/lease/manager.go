@@ -81,10 +81,9 @@ func Open(ctx context.Context, cfg Config) (*Manager, error) {
 
 func newManager(cfg Config, workers, clocks bucket, config agreed, server server) *Manager {
 	host, _ := os.Hostname() // only informs those who look at the leases
-	timeout := callTimeoutFor(cfg.TTL)
-	return &Manager{
-		cfg: cfg, host: host, workers: bounded{workers, timeout}, clocks: bounded{clocks, timeout}, config: config, server: server, previous: -1,
-	}
+	m := &Manager{cfg: cfg, host: host, config: config, server: server, previous: -1}
+	m.workers, m.clocks = bounded{workers, &m.cfg}, bounded{clocks, &m.cfg}
+	return m
 }
 
 // Run claims a worker ID and keeps it until ctx ends; if it is lost, it claims another.

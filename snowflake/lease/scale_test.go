@@ -361,7 +361,7 @@ func TestListTakesAsLongAsItNeeds(t *testing.T) {
 			pauses[i] = callTimeout * 9 / 10
 		}
 		list := func() ([]record, error) {
-			return bounded{kvBucket{slowKV{pauses: pauses}}, callTimeout}.list(t.Context())
+			return bounded{kvBucket{slowKV{pauses: pauses}}, &Config{TTL: DefaultTTL}}.list(t.Context())
 		}
 		if all, err := list(); len(all) != 100 || err != nil {
 			t.Fatalf("%d entries, %v", len(all), err)
