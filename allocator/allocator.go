@@ -142,6 +142,7 @@ func (a *Allocator) CurrentLoad(name string, seq uint64) (l Load, ok bool) {
 	if t.load.seq != seq {
 		return l, false
 	}
+	t.load.urgent = t.lacksIDs() // as whoever asks now says
 	return t.currentLoad(a.cfg.Clock(), a.cfg.MaxStep), true
 }
 

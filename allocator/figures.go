@@ -48,9 +48,14 @@ func (t *tag) figures(now time.Duration) Figures {
 	return f
 }
 
-// runway is how long the IDs in memory last at the present rate.
+// runway is how long the IDs in memory last at the present rate. A tag at rest has MaxRunway, and
+// one without IDs none.
 func (t *tag) runway(now time.Duration) time.Duration {
-	seconds := float64(t.available()) / t.meter.rate(now, t.cur.Load())
+	left := t.available()
+	if left == 0 {
+		return 0
+	}
+	seconds := float64(left) / t.meter.rate(now, t.cur.Load())
 	if seconds < MaxRunway.Seconds() {
 		return time.Duration(seconds * float64(time.Second))
 	}

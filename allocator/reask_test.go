@@ -109,3 +109,14 @@ func TestVisitThatComesTooEarly(t *testing.T) {
 		t.Errorf("answered %d and %d times at the deadlines, want both once", r.answered, late.answered)
 	}
 }
+
+// TestEmptyTagHasNoRunway: also if it was never granted anything, and nothing is parked any more.
+func TestEmptyTagHasNoRunway(t *testing.T) {
+	h := order(10)
+	h.request("order", 1)
+	h.now += time.Minute
+	h.Tick()
+	if last := h.asked[len(h.asked)-1]; last.Want != 0 || last.Runway != 0 {
+		t.Errorf("asked for %+v; want nothing parked, and no runway", last)
+	}
+}

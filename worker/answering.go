@@ -3,9 +3,11 @@ package worker
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/nats-io/nats.go/micro"
+	"go.uber.org/zap"
 
 	"github.com/idworker/idworker/internal/neighbours"
 )
@@ -36,21 +38,21 @@ func openAnswering(ctx context.Context, p processInfo, target loadTarget) (*answ
 }
 
 func newAnswering(p processInfo, supply *supply, s *snowflakes) *answering {
-	group := newMembership(p.cfg.Log)
+	group := newMembership(p.cfg.Log.With(zap.String("group", "segment")))
 	return &answering{
 		processInfo: p,
 		supply:      supply,
 		snowflakes:  s,
 		shedder:     newShedder(p.cfg.Log, group, s.group),
 		group:       group,
-		aside:       newMembership(p.cfg.Log),
+		aside:       newMembership(p.cfg.Log.With(zap.String("group", "aside"))),
 	}
 }
 
 // start joins the queue groups when requests can be answered: the queue groups come last.
 func (a *answering) start(ctx context.Context) error {
 	if err := a.supply.start(ctx); err != nil {
-		a.aside.close()
+		a.leave() // it may have been told to give way
 		return err
 	}
 	if err := withTimeout(ctx, a.join); err != nil {
@@ -97,11 +99,12 @@ func (a *answering) stop() error {
 // leave takes the process out of the queue groups, and returns when all requests that were
 // delivered have been handled.
 func (a *answering) leave() {
-	for _, group := range []*membership{a.snowflakes.group, a.group, a.aside} {
+	groups := []*membership{a.snowflakes.group, a.group, a.aside}
+	for _, group := range groups {
 		group.close()
 	}
 	a.shedder.stop()
-	a.shedder.awaitLeft(context.Background())
+	awaitLeft(context.Background(), groups)
 }
 
 // awaitParked waits until no request is parked. At the latest that is when their deadlines
@@ -136,8 +139,8 @@ func (a *answering) openAside() (member, error) {
 }
 
 func (a *answering) ready() error {
-	if a.group.missing() {
-		return errors.New("not in the queue group: overloaded")
+	if err := a.group.missing(); err != nil {
+		return fmt.Errorf("not in the queue group of segment requests: %w", err)
 	}
 	return nil
 }
@@ -145,6 +148,9 @@ func (a *answering) ready() error {
 func (a *answering) degraded() error {
 	if err := a.supply.unanswered.err(); err != nil {
 		return err
+	}
+	if err := a.snowflakes.group.missing(); err != nil {
+		return fmt.Errorf("not in the queue group of snowflake requests: %w", err)
 	}
 	return nil
 }

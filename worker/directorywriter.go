@@ -6,19 +6,21 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"github.com/nats-io/nats.go/jetstream"
 )
 
 // directoryWriter writes many entries of the directory at a time. An entry that has changed since it
-// was read stays as it is.
+// was read stays as it is, which is no error.
 type directoryWriter struct {
-	directory *Directory
-	ctx       context.Context
-	fail      context.CancelCauseFunc
-	writes    chan func(context.Context) error
-	writers   sync.WaitGroup
-	started   int
+	directory  *Directory
+	ctx        context.Context
+	fail       context.CancelCauseFunc
+	writes     chan func(context.Context) error
+	writers    sync.WaitGroup
+	started    int
+	mismatched atomic.Bool // there was such an entry
 }
 
 // maxWriters is how many writes are under way at once. The server syncs one after the other; these
@@ -56,7 +58,10 @@ func (w *directoryWriter) write(what, tag string, do func(context.Context) error
 		w.writers.Go(w.run)
 	}
 	one := func(ctx context.Context) error {
-		if err := do(ctx); err != nil && !errors.Is(err, jetstream.ErrKeyRevisionMismatch) {
+		switch err := do(ctx); {
+		case errors.Is(err, jetstream.ErrKeyRevisionMismatch):
+			w.mismatched.Store(true)
+		case err != nil:
 			return fmt.Errorf("%s tag %s in the directory: %w", what, tag, err)
 		}
 		return nil

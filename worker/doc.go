@@ -88,8 +88,8 @@
 //
 // Whether the store fails or the tag does is told apart by the evidence. Three failures in a
 // row, without a success in between, are the store's, and so is one that took a second in which
-// none succeeded. A tag that fails while the store works for
-// others is a suspect: its failures count for nothing until it works, it waits for up to 5 s
+// none succeeded. A tag that fails twice, while the store works for
+// others after each, is a suspect: its failures count for nothing until it works, it waits for up to 5 s
 // between two calls, and all such tags together have an eighth of the turns. An entry that
 // cannot be read says that the store works.
 //

@@ -43,7 +43,7 @@ type loader struct {
 	health  *health
 	turns   *turns
 	serving *goroutines // one for each turn under way
-	alarm   *time.Timer // for when a turn may begin that is not due yet
+	alarm   alarm       // for when a turn may begin that is not due yet
 
 	outcomes [len(loadOutcomes)]atomic.Int64
 	latency  histogram // of the store
@@ -72,7 +72,7 @@ func newLoader(cfg Config, from reserver) *loader {
 		log:     cfg.Log,
 		serving: newGoroutines(),
 	}
-	l.alarm = time.AfterFunc(math.MaxInt64, l.dispatch)
+	l.alarm.timer = time.AfterFunc(math.MaxInt64, l.dispatch)
 	return l
 }
 
@@ -88,7 +88,7 @@ func (l *loader) dispatch() {
 		q, again := l.turns.next()
 		if q == nil {
 			if !again.IsZero() {
-				l.alarm.Reset(time.Until(again))
+				l.alarm.set(again)
 			}
 			return
 		}
@@ -152,7 +152,7 @@ func (l *loader) reserve(q *queue, n int64) (store.Segment, error) {
 		if l.health.recordSuccess() {
 			l.turns.recover()
 		}
-	case !q.suspect:
+	case !q.isSuspect():
 		l.health.recordFailure(q.tag, began, err)
 	}
 	return segment, err
@@ -244,6 +244,6 @@ func (l *loader) stop() {
 		time.Sleep(drainTime / 300)
 	}
 	l.turns.close()
-	l.alarm.Stop()
+	l.alarm.timer.Stop()
 	l.serving.stop()
 }

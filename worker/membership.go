@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -22,6 +23,7 @@ type membership struct {
 	joins    int                    // tells one open from another
 	first    chan error             // what became of the first attempt with open; nil if that is known
 	entering bool                   // open is being called, again and again if it fails
+	failed   error                  // what became of the latest attempt
 	member   member                 // nil outside the group
 	previous member                 // the latest that was stopped; it may still be handling requests
 	away     outReason              // why it is out for a while, even with something to answer with
@@ -69,6 +71,13 @@ const (
 	givingWay                        // another installation answers
 )
 
+// Why a process is missing in a queue group, if not because an attempt to enter failed.
+var (
+	errLeftOverloaded = errors.New("overloaded")
+	errNotEntered     = errors.New("not entered yet")
+	errPlaceLost      = errors.New("its connection is lost")
+)
+
 // enterAgain is the pause after an attempt to enter the queue group that failed.
 const enterAgain = 500 * time.Millisecond
 
@@ -80,7 +89,7 @@ func (m *membership) join(open func() (member, error)) <-chan error {
 	defer m.mu.Unlock()
 	m.closeMember()
 	first := make(chan error, 1)
-	m.open, m.first = open, first
+	m.open, m.first, m.failed = open, first, nil
 	m.joins++
 	if !m.wanted() {
 		m.report(nil)
@@ -163,6 +172,7 @@ func (m *membership) enter(ctx context.Context) {
 			continue
 		}
 		m.mu.Lock()
+		m.failed = err
 		m.report(err)
 		m.mu.Unlock()
 		if !logged {
@@ -190,7 +200,7 @@ func (m *membership) due() (open func() (member, error), join int) {
 func (m *membership) install(entered member, join int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.member = entered
+	m.member, m.failed = entered, nil
 	if join != m.joins || !m.wanted() {
 		m.closeMember()
 		return
@@ -212,6 +222,16 @@ func (m *membership) replaceLost(ctx context.Context, lost member) {
 	if m.member == lost {
 		m.member = nil
 		m.update()
+	}
+}
+
+// awaitLeft returns when all that was delivered before the process left the groups has been
+// handled, or that takes very long.
+func awaitLeft(ctx context.Context, groups []*membership) {
+	ctx, cancel := context.WithTimeout(ctx, markLost)
+	defer cancel()
+	for _, m := range groups {
+		m.awaitLeft(ctx)
 	}
 }
 
@@ -241,17 +261,23 @@ func (m *membership) late() bool {
 	return late
 }
 
-// missing reports whether no requests reach the process although it has something to answer
-// them with, and gives way to nobody.
-func (m *membership) missing() bool {
+// missing says why no requests reach the process although it has something to answer them
+// with, and gives way to nobody. It returns nil otherwise.
+func (m *membership) missing() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.open == nil || m.away&givingWay != 0 {
-		return false
+	switch {
+	case m.open == nil || m.away&givingWay != 0:
+		return nil
+	case m.away&overloaded != 0:
+		return errLeftOverloaded
+	case m.member == nil && m.failed != nil:
+		return m.failed
+	case m.member == nil:
+		return errNotEntered
 	}
-	if m.member == nil {
-		return true
+	if up, _ := m.member.state(); !up {
+		return errPlaceLost
 	}
-	up, _ := m.member.state()
-	return !up
+	return nil
 }

@@ -44,7 +44,7 @@ func TestReasonsToStayAway(t *testing.T) {
 		check := func(what string, in, missing bool) {
 			t.Helper()
 			synctest.Wait()
-			if got := current != nil && !current.stopped(); got != in || m.missing() != missing {
+			if got := current != nil && !current.stopped(); got != in || (m.missing() != nil) != missing {
 				t.Errorf("%s: in %v, want %v; missing %v, want %v", what, got, in, m.missing(), missing)
 			}
 		}
@@ -90,18 +90,18 @@ func TestEntersUntilIn(t *testing.T) {
 			current = newFakeMember()
 			return current, nil
 		}
-		if err := <-m.join(open); !errors.Is(err, failing) || !m.missing() {
+		if err := <-m.join(open); !errors.Is(err, failing) || !errors.Is(m.missing(), failing) {
 			t.Errorf("joining fails: %v, missing %v", err, m.missing())
 		}
 		time.Sleep(3*enterAgain + 1)
 		synctest.Wait()
-		if tries != 4 || m.missing() {
+		if tries != 4 || m.missing() != nil {
 			t.Errorf("%d tries, missing %v; want 4 and in", tries, m.missing())
 		}
 		lost := current
 		lost.stop()
 		synctest.Wait()
-		if m.missing() || current == lost || tries != 5 {
+		if m.missing() != nil || current == lost || tries != 5 {
 			t.Error("a member that was lost is not replaced")
 		}
 		tries = 0
@@ -134,7 +134,7 @@ func TestLeavesWhileEntering(t *testing.T) {
 			t.Error(err)
 		}
 		synctest.Wait()
-		if !old.stopped() || next.stopped() || m.missing() {
+		if !old.stopped() || next.stopped() || m.missing() != nil {
 			t.Errorf("the old one stopped: %v; the next one: %v; missing: %v", old.stopped(), next.stopped(), m.missing())
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)

@@ -21,7 +21,7 @@ func TestMetricsTagLimit(t *testing.T) {
 	const tags, limit = 100_000, 1000
 	net := natstest.Start(t)
 	now := time.Second
-	p := processInfo{cfg: Config{Requests: net.Connect(t), Control: net.Connect(t)}}
+	p := processInfo{cfg: Config{Requests: net.Connect(t), Control: net.Connect(t), Log: zap.NewNop()}}
 	alloc := allocator.New(allocator.Config{Clock: func() time.Duration { return now }, Load: func(allocator.Load) {}})
 	supply := &supply{processInfo: p, alloc: alloc, grants: &grantReceiver{}, unanswered: new(unanswered), absences: newAbsences("directory", time.Minute, zap.NewNop())}
 	w := &Process{info: p, halves: []half{newAnswering(p, supply, newSnowflakes(p, &lease.Manager{}))}}

@@ -24,6 +24,11 @@ import (
 // a refresh reads the store alone. The others only ask for the turn every now and then. Whoever
 // cannot read the store for a whole refresh gives the turn up. Should two have it for a moment,
 // both write the same: an entry is written only if it is still as it was when the store was listed.
+//
+// What is removed from the directory without a trace is in no feed: the marker of a deleted tag that is
+// tidied up, or all entries when the stream is purged. So each refresh compares how many entries there
+// are with how many were read. If they differ, or if an entry was not as it was read, the directory is
+// read as a whole again.
 type mirror struct {
 	store     store.Store
 	directory *Directory
@@ -39,7 +44,8 @@ type mirror struct {
 	listing store.Listing
 
 	at    kvwatch.Position  // up to which the directory was read
-	have  map[string]listed // what it holds there
+	have  map[string]listed // what it holds there, with the markers of deleted tags
+	doubt bool              // an entry was not as in have when it was to be written
 	round int               // counts refreshes
 }
 
@@ -61,6 +67,9 @@ const (
 
 	// turnPause is how often the turn is asked for.
 	turnPause = 10 * time.Second
+
+	// feedLag is how long to wait for entries that the directory has and the feed has not delivered yet.
+	feedLag = 250 * time.Millisecond
 )
 
 // run refreshes until ctx ends. Failures in a row are logged once; those of the store are
@@ -115,17 +124,20 @@ func (m *mirror) probe(ctx context.Context) {
 	}
 	began := time.Now()
 	_, err := m.store.Tags(ctx)
-	m.record(began, err)
+	m.record(ctx, began, err)
 }
 
-// record records what a listing tells of the store, and reports whether it tells of the tags.
-func (m *mirror) record(began time.Time, err error) (listed bool) {
-	if err != nil && !errors.Is(err, store.ErrCorrupt) {
+// record records what a listing tells of the store, and reports whether it tells of the tags. One
+// that broke off because ctx ended tells nothing.
+func (m *mirror) record(ctx context.Context, began time.Time, err error) (listed bool) {
+	switch {
+	case err == nil || errors.Is(err, store.ErrCorrupt):
+		m.listed()
+		return true
+	case ctx.Err() == nil:
 		m.health.recordFailure(listing, began, err)
-		return false
 	}
-	m.listed()
-	return true
+	return false
 }
 
 // errStoreAway is wrapped by errors that the health has recorded.
@@ -144,7 +156,7 @@ func (m *mirror) refresh(ctx context.Context) (unsure bool, err error) {
 	}
 	began := time.Now()
 	tags, unreadable := m.listing.Tags(ctx)
-	if !m.record(began, unreadable) {
+	if !m.record(ctx, began, unreadable) {
 		return false, fmt.Errorf("%w: %w", errStoreAway, unreadable)
 	}
 	m.round++
@@ -154,8 +166,22 @@ func (m *mirror) refresh(ctx context.Context) (unsure bool, err error) {
 	return m.remove(ctx, unreadable)
 }
 
-// readDirectory makes sure that it is this loader's turn, and reads what has changed in the directory.
+// readDirectory makes sure that it is this loader's turn, and that have is what the directory holds.
 func (m *mirror) readDirectory(ctx context.Context) error {
+	if err := m.readChanges(ctx); err != nil {
+		return err
+	}
+	if right, err := m.compareCount(ctx); right || err != nil {
+		return err
+	}
+	m.log.Info("the tag directory is not as it was read, reading all of it")
+	m.releaseFeed()
+	m.forgetDirectory()
+	return m.readChanges(ctx)
+}
+
+// readChanges reads what has changed in the directory, or all of it if nothing was read before.
+func (m *mirror) readChanges(ctx context.Context) error {
 	if m.feed == nil {
 		if err := m.takeTurn(ctx); err != nil {
 			return err
@@ -169,6 +195,35 @@ func (m *mirror) readDirectory(ctx context.Context) error {
 		m.endTurn()
 	}
 	return err
+}
+
+// compareCount reports whether the directory has as many entries as were read, and none of them is in
+// doubt. Deleted tags count until their markers are gone.
+func (m *mirror) compareCount(ctx context.Context) (right bool, err error) {
+	info, err := m.directory.stream.Info(ctx)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		m.endTurn() // the next one creates it again
+	}
+	if err != nil || m.doubt {
+		return false, err
+	}
+	short, cancel := context.WithTimeout(ctx, feedLag)
+	defer cancel()
+	for uint64(len(m.have)) < info.State.NumSubjects { // tags may just have been created
+		switch err := m.readNext(short); {
+		case short.Err() != nil:
+			return false, ctx.Err()
+		case err != nil:
+			m.endTurn()
+			return false, err
+		}
+	}
+	return uint64(len(m.have)) == info.State.NumSubjects, nil
+}
+
+// forgetDirectory has the next feed read the directory as a whole.
+func (m *mirror) forgetDirectory() {
+	m.at, m.have, m.doubt = kvwatch.Position{}, nil, false
 }
 
 // takeTurn opens the feed of the directory, from where it was read to if it is still the same. If it is
@@ -185,7 +240,7 @@ func (m *mirror) takeTurn(ctx context.Context) (err error) {
 		}
 	}
 	if errors.Is(err, kvwatch.ErrOther) {
-		m.at, m.have = kvwatch.Position{}, nil
+		m.forgetDirectory()
 		err = open()
 	}
 	if err != nil {
@@ -217,9 +272,13 @@ func (m *mirror) endTurn() {
 // releaseTurn gives the turn to others, if it is this loader's.
 func (m *mirror) releaseTurn() {
 	m.closeListing()
-	if m.feed == nil {
-		return
+	if m.feed != nil {
+		m.releaseFeed()
 	}
+}
+
+// releaseFeed ends the feed, and with it the turn.
+func (m *mirror) releaseFeed() {
 	ctx, cancel := context.WithTimeout(context.Background(), flushTimeout)
 	defer cancel()
 	_ = m.feed.Release(ctx) // or it passes a moment later
@@ -280,7 +339,14 @@ func (m *mirror) update(ctx context.Context, tags []store.Tag) error {
 			w.put(tag.Name, tag.Step, entry.revision)
 		}
 	}
-	return w.wait()
+	return m.awaitWrites(w)
+}
+
+// awaitWrites waits for what is written.
+func (m *mirror) awaitWrites(w *directoryWriter) error {
+	err := w.wait()
+	m.doubt = m.doubt || w.mismatched.Load()
+	return err
 }
 
 // remove removes from the directory what the store did not list in this round, as far as it is
@@ -304,7 +370,7 @@ func (m *mirror) remove(ctx context.Context, unreadable error) (unsure bool, err
 	for _, name := range gone {
 		w.remove(name, m.have[name].revision)
 	}
-	return unsure, w.wait()
+	return unsure, m.awaitWrites(w)
 }
 
 // missing returns the tags of the directory that the store did not list in this round, and how many

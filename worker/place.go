@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"net/url"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -119,19 +122,74 @@ func (p *place) handleDelivered(closed <-chan nats.Status) {
 	}
 }
 
-// dialLike makes a connection like another one, to the same server if it is there.
+// dialLike makes a connection like another one, to the same server if it is there. It names
+// only the servers that were configured. Of the others nats.go is told by the server, and only
+// of those it remembers the name that their certificates bear, and forgets them when they leave
+// the cluster. So, to get to a server that was discovered, it dials that one instead of a
+// configured one, whose name it checks the certificate against.
 func dialLike(conn *nats.Conn) (*nats.Conn, error) {
 	options := conn.Opts
-	options.Url, options.Servers, options.NoRandomize = "", nil, true
-	current := conn.ConnectedUrl()
-	for _, s := range conn.ServerPool() { // with those that it was told of
-		if url := s.URL.String(); url == current {
-			options.Servers = slices.Insert(options.Servers, 0, url)
-		} else {
-			options.Servers = append(options.Servers, url)
-		}
+	current, err := url.Parse(conn.ConnectedUrl())
+	if err != nil || current.Host == "" {
+		return options.Connect() // it has lost its server
+	}
+	servers := configuredServers(conn)
+	first := slices.IndexFunc(servers, func(s *url.URL) bool { return s.Host == current.Host })
+	if first < 0 {
+		state, noTLS := conn.TLSConnectionState()
+		first = slices.IndexFunc(servers, func(s *url.URL) bool { return noTLS != nil || s.Hostname() == state.ServerName })
+		options.CustomDialer = newDetour(current.Host, &options)
+	}
+	if first < 0 { // its certificate bears its own name
+		servers, first = append(servers, current), len(servers)
+	}
+	options.Url, options.Servers = servers[first].String(), nil
+	for _, s := range slices.Delete(servers, first, first+1) {
+		options.Servers = append(options.Servers, s.String())
 	}
 	return options.Connect()
+}
+
+// configuredServers returns the servers of a connection without those that it was told of.
+func configuredServers(conn *nats.Conn) (servers []*url.URL) {
+	discovered := conn.DiscoveredServers()
+	for _, s := range conn.ServerPool() {
+		if !slices.Contains(discovered, s.URL.Scheme+"://"+s.URL.Host) {
+			servers = append(servers, s.URL)
+		}
+	}
+	return servers
+}
+
+// detour is a dialer that goes to one server first, whichever it is asked for.
+type detour struct {
+	nats.CustomDialer
+	address string
+	taken   atomic.Bool
+}
+
+// newDetour makes a detour before what the options dial with.
+func newDetour(address string, options *nats.Options) *detour {
+	if options.CustomDialer != nil {
+		return &detour{CustomDialer: options.CustomDialer, address: address}
+	}
+	return &detour{CustomDialer: options.Dialer, address: address}
+}
+
+// Dial is part of nats.CustomDialer.
+func (d *detour) Dial(network, address string) (net.Conn, error) {
+	if !d.taken.Swap(true) {
+		if conn, err := d.CustomDialer.Dial(network, d.address); err == nil {
+			return conn, nil
+		}
+	}
+	return d.CustomDialer.Dial(network, address)
+}
+
+// SkipTLSHandshake is what nats.go asks a dialer that may do TLS by itself.
+func (d *detour) SkipTLSHandshake() bool {
+	s, ok := d.CustomDialer.(interface{ SkipTLSHandshake() bool })
+	return ok && s.SkipTLSHandshake()
 }
 
 // onceEnded is a handler that handles nothing any more once it was ended: when a connection

@@ -67,10 +67,4 @@ func (s *shedder) stayAway(away bool) {
 
 // awaitLeft returns when all that was delivered before has been handled. The old endpoint and
 // the new one must not answer side by side, or a tag's IDs would go out in disorder.
-func (s *shedder) awaitLeft(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, markLost)
-	defer cancel()
-	for _, m := range s.groups {
-		m.awaitLeft(ctx)
-	}
-}
+func (s *shedder) awaitLeft(ctx context.Context) { awaitLeft(ctx, s.groups) }

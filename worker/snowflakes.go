@@ -43,7 +43,8 @@ func openSnowflakes(ctx context.Context, p processInfo) (*snowflakes, error) {
 }
 
 func newSnowflakes(p processInfo, manager *lease.Manager) *snowflakes {
-	s := &snowflakes{processInfo: p, manager: manager, group: newMembership(p.cfg.Log), background: newGoroutines()}
+	group := newMembership(p.cfg.Log.With(zap.String("group", "snowflake")))
+	s := &snowflakes{processInfo: p, manager: manager, group: group, background: newGoroutines()}
 	s.state.Store(&lease.State{Err: errNotClaimed})
 	return s
 }

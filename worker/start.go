@@ -190,8 +190,9 @@ func (w *Process) stopHalves(started []half) (err error) {
 }
 
 // Degraded says what is wrong although the process is ready, or returns nil: an
-// [*UnansweredError], if no loader answers. A worker lives on memory meanwhile, and nothing is
-// gained if its place is taken by another one.
+// [*UnansweredError], if no loader answers, or why the process is not in the queue group of
+// snowflake requests although it has a worker ID. A worker lives on memory meanwhile, or
+// answers other requests, and nothing is gained if its place is taken by another one.
 func (w *Process) Degraded() error {
 	for _, h := range w.halves {
 		if a, ok := h.(*answering); ok {

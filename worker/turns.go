@@ -63,7 +63,7 @@ type queue struct {
 
 	failures int       // calls in a row, since the store was last found well
 	failedAt time.Time // when the latest of them began; zero if the tag has worked since
-	suspect  bool      // the store worked for others since then, so it is the tag that fails
+	alone    int       // how often it failed, and the store worked for others since then
 }
 
 // job is one load event. The stream keeps it until it is acked, and gives it to another loader
@@ -111,6 +111,10 @@ func (t *turns) add(j job) {
 	}
 	t.rank(q, time.Now().Add(j.event.Slack()))
 }
+
+// isSuspect reports whether it is the tag that fails, and not the store. To fail once before the
+// store works is no more than to have been in an outage.
+func (q *queue) isSuspect() bool { return q.alone >= 2 }
 
 // isLoadOf reports whether the same load of the same worker is among the jobs.
 func isLoadOf(jobs []job, event loads.Event) bool {
@@ -233,11 +237,12 @@ func (t *turns) begin(q *queue) bool {
 		t.retries++
 	}
 	if !q.failedAt.IsZero() && t.health.workedSince(q.failedAt) {
-		q.suspect = true
+		q.alone++
 	}
 	q.began = now
 	if !t.health.isUp() {
 		t.health.beginProbe()
+		t.signal()
 	}
 	return true
 }
@@ -265,7 +270,7 @@ func (t *turns) end(q *queue, left []job) {
 		q.failedAt = q.began
 		t.retrying.push(q, now.Add(pause))
 	case len(q.waiting) > 0:
-		q.failures, q.failedAt, q.suspect = 0, time.Time{}, false
+		q.failures, q.failedAt, q.alone = 0, time.Time{}, 0
 		t.fresh.push(q, now.Add(q.slack()))
 	default:
 		delete(t.queues, q.tag)
@@ -291,7 +296,7 @@ func (t *turns) recover() {
 	var still priority[*queue]
 	for t.retrying.len() > 0 {
 		q := t.retrying.pop()
-		if q.suspect {
+		if q.isSuspect() {
 			still.push(q, q.at)
 			continue
 		}
@@ -310,8 +315,9 @@ func (t *turns) signal() {
 	}
 }
 
-// awaitRoom returns how many events to ask the stream for: many, or while the store fails one,
-// if nothing else is there to probe it with. It returns 0 if ctx ends.
+// awaitRoom returns how many events to ask the stream for: many, or while the store fails one at a
+// time, until there are several tags to probe it with, for one of them may fail by itself. It
+// returns 0 if ctx ends.
 func (t *turns) awaitRoom(ctx context.Context) int {
 	for {
 		if n := t.room(); n > 0 {
@@ -332,7 +338,7 @@ func (t *turns) room() int {
 	switch {
 	case up && t.waiting <= enoughWaiting:
 		return pullBatch
-	case !up && t.fresh.len()+t.retrying.len() == 0:
+	case !up && t.fresh.len() == 0 && t.retrying.len() < failuresOfAnOutage:
 		return 1
 	}
 	return 0

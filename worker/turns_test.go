@@ -132,7 +132,7 @@ func TestTagThatAlwaysFails(t *testing.T) {
 						t.Fatalf("the store was not called in time for another tag, number %d", n)
 					}
 				}
-				most := int64(1) // when nothing else was known of the store
+				most := int64(2) // while nothing else is known of the store, and when it may be the next outage
 				if errors.Is(bad, store.ErrCorrupt) {
 					most = 0 // the store has answered
 				}
@@ -217,6 +217,44 @@ func TestLoadThatIsAskedForAgainStays(t *testing.T) {
 		defer s.mu.Unlock()
 		if len(s.order) != 1 {
 			t.Errorf("served %v, want order once", s.order)
+		}
+	})
+}
+
+// TestOneTagThatFailsIsNotTheStore: while a store counts as failing, and only one tag is there to
+// probe it with, the loader takes another one from the stream.
+func TestOneTagThatFailsIsNotTheStore(t *testing.T) {
+	testLoader(t, 8, func(t *testing.T, l *loader, s *fakeStore) {
+		s.bad["bad"] = errAway
+		l.loadDirectly(load("bad", 1, 0))
+		time.Sleep(2 * time.Second)
+		if room := l.turns.room(); l.health.isUp() || room != 1 {
+			t.Fatalf("up: %v, room for %d; want a store that fails, and room for one event", l.health.isUp(), room)
+		}
+		l.loadDirectly(load("good", 1, 0))
+		time.Sleep(2 * time.Second)
+		if s.served() != 1 {
+			t.Errorf("%d served; want that the good tag was", s.served())
+		}
+	})
+}
+
+// TestSecondOutage: an outage is noticed although all that ask have failed in the one before.
+func TestSecondOutage(t *testing.T) {
+	testLoader(t, 8, func(t *testing.T, l *loader, s *fakeStore) {
+		s.set(errAway)
+		for n := range 20 {
+			l.loadDirectly(load(fmt.Sprint(n), 1, 0))
+		}
+		time.Sleep(20 * time.Second) // all have failed
+		s.set(nil)
+		for s.served() == 0 {
+			time.Sleep(time.Millisecond)
+		}
+		s.set(errAway)
+		time.Sleep(5 * time.Second)
+		if l.health.isUp() {
+			t.Error("the store is away and counts as up")
 		}
 	})
 }

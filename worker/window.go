@@ -48,10 +48,14 @@ func newWindow(ask func(tag string, seq uint64) bool) *window {
 }
 
 // add adds a load, or if it is there a later one of its tag, whose segment is missed from the
-// given time on.
+// given time on. One that has been overtaken by a later one is ignored.
 func (w *window) add(tag string, seq uint64, need time.Time) {
 	w.mu.Lock()
 	l := w.loads[tag]
+	if l != nil && seq < l.seq {
+		w.mu.Unlock()
+		return
+	}
 	if l != nil && !l.since.IsZero() && l.seq != seq { // which has ended
 		l.again = false
 		w.end(l)

@@ -133,3 +133,20 @@ func TestWindowAsksInOrderOfNeed(t *testing.T) {
 		}
 	})
 }
+
+// TestWindowIgnoresOvertakenLoads: a load is not replaced by an earlier one of its tag, whose wish
+// was overtaken, whether it waits or is open.
+func TestWindowIgnoresOvertakenLoads(t *testing.T) {
+	for _, limit := range []int{0, leastOpen} {
+		var asked []uint64
+		w := newWindow(func(_ string, seq uint64) bool { asked = append(asked, seq); return true })
+		w.limit = limit
+		w.add("order", 6, time.Now())
+		w.add("order", 5, time.Now())
+		w.limit = leastOpen
+		w.advance()
+		if len(asked) != 1 || asked[0] != 6 {
+			t.Errorf("limit %d: asked for %v, want 6 alone", limit, asked)
+		}
+	}
+}

@@ -186,15 +186,23 @@ func (i installation) connect() (*nats.Conn, jetstream.JetStream, error) {
 // commandTimeout bounds a command that asks JetStream something.
 const commandTimeout = 30 * time.Second
 
-// withJetStream connects and calls use.
+// withJetStream connects and calls use, for commandTimeout at most.
 func (i installation) withJetStream(ctx context.Context, use func(context.Context, jetstream.JetStream) error) error {
+	return i.withPatientJetStream(ctx, func(ctx context.Context, js jetstream.JetStream) error {
+		ctx, cancel := context.WithTimeout(ctx, commandTimeout)
+		defer cancel()
+		return use(ctx, js)
+	})
+}
+
+// withPatientJetStream is for what takes the longer the more there is. Each request is limited
+// by itself.
+func (i installation) withPatientJetStream(ctx context.Context, use func(context.Context, jetstream.JetStream) error) error {
 	conn, js, err := i.connect()
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	ctx, cancel := context.WithTimeout(ctx, commandTimeout)
-	defer cancel()
 	ctx, explainDenied := natsconn.WhenDenied(ctx, conn)
 	return explainDenied(use(ctx, js))
 }

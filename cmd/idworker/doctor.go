@@ -14,7 +14,6 @@ import (
 	"github.com/idworker/idworker/cmd/internal/explain"
 	"github.com/idworker/idworker/cmd/internal/natsconn"
 	"github.com/idworker/idworker/internal/rights"
-	"github.com/idworker/idworker/worker"
 )
 
 // doctorCmd checks whether a process of a role would find all that it needs. It changes
@@ -78,7 +77,7 @@ func (d *doctorCmd) doctor(ctx context.Context, conn *nats.Conn, js jetstream.Je
 	look.Sync = func(ctx context.Context) error { return doctor.CheckSync(ctx, conn) }
 	look.Storage = d.Role.is(rights.Admin)
 	look.MaxClockSkew = d.MaxClockSkew
-	look.Kinds = d.kinds(conn, js)
+	look.Kinds = doctor.Processes(conn, js, d.Prefix)
 	if d.Role.answers() {
 		layout, err := (snowflakeFlags{Layout: d.Layout}).layout()
 		if err != nil {
@@ -91,17 +90,6 @@ func (d *doctorCmd) doctor(ctx context.Context, conn *nats.Conn, js jetstream.Je
 	}
 	closeStore, err = d.lookAtStore(ctx, look, js, source)
 	return look, closeStore, err
-}
-
-// kinds are the processes that the doctor counts.
-func (d *doctorCmd) kinds(conn *nats.Conn, js jetstream.JetStream) []doctor.Kind {
-	return []doctor.Kind{{
-		Name: "worker", Takes: worker.CountWorkersRights(), None: "nobody answers requests",
-		Count: func(ctx context.Context) (int, error) { return worker.CountWorkers(ctx, conn, d.Prefix) },
-	}, {
-		Name: "loader", Takes: worker.CountLoadersRights(d.Prefix), None: "nobody reserves segments",
-		Count: func(ctx context.Context) (int, error) { return worker.CountLoaders(ctx, js, d.Prefix) },
-	}}
 }
 
 // lookAtStore has the doctor look at the store, too. That of JetStream is a resource already.

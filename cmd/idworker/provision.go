@@ -33,7 +33,7 @@ type provisionCmd struct {
 // resourceFlags say how streams and buckets should be.
 type resourceFlags struct {
 	Replicas int           `help:"Replicas of streams and buckets, 1 to 5. By default one for what is created, and as many as there are of what exists."`
-	LeaseTTL time.Duration `help:"When the worker ID of a process that died is free again." default:"30s"`
+	LeaseTTL time.Duration `help:"When the worker ID of a process that died is free again, at least 15s." default:"30s"`
 }
 
 // part is a part of an installation.

@@ -17,11 +17,11 @@ import (
 	"github.com/idworker/idworker/cmd/internal/embedded"
 	"github.com/idworker/idworker/cmd/internal/explain"
 	"github.com/idworker/idworker/cmd/internal/httpserver"
+	"github.com/idworker/idworker/cmd/internal/loaderstore"
 	"github.com/idworker/idworker/cmd/internal/natsconn"
 	"github.com/idworker/idworker/cmd/internal/tags"
 	"github.com/idworker/idworker/internal/pause"
 	"github.com/idworker/idworker/snowflake/lease"
-	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/store/ledger"
 	"github.com/idworker/idworker/worker"
 )
@@ -288,10 +288,14 @@ func (s *serveCmd) openWorker(ctx context.Context, cfg worker.Config, source bac
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	if s.Role != worker.RoleWorker {
-		segments, err := s.openWitnessedStore(ctx, cfg, source, opened)
+		segments, closeStore, err := loaderstore.Open(ctx, loaderstore.Config{
+			Source: source, JetStream: cfg.JetStream, Prefix: cfg.Prefix, Replicas: cfg.Replicas,
+			Ledger: backend.Ledger{Mode: s.Ledger, Log: cfg.Log}, Migrate: s.Migrate, Witness: s.Witness, Log: cfg.Log,
+		})
 		if err != nil {
 			return nil, err
 		}
+		opened.add(closeStore)
 		cfg.Store, cfg.StoreName, cfg.Reservations = segments, source.Name(), source.Reservations()
 	}
 	var w *worker.Process
@@ -300,28 +304,4 @@ func (s *serveCmd) openWorker(ctx context.Context, cfg worker.Config, source bac
 		return err
 	})
 	return w, err
-}
-
-// openStore opens the segment store, created if it is missing and may be created. What
-// it adds to opened is to be closed after the worker has stopped.
-func (s *serveCmd) openStore(ctx context.Context, cfg worker.Config, source backend.Backend, opened *closers) (store.Store, error) {
-	err := natsconn.Patiently(ctx, cfg.Log, func(ctx context.Context) error {
-		return source.Create(ctx, cfg.JetStream, cfg.Prefix, cfg.Replicas)
-	})
-	if err != nil {
-		return nil, err
-	}
-	segments, err := source.OpenWith(ctx, cfg.JetStream, cfg.Prefix, backend.Ledger{Mode: s.Ledger, Log: cfg.Log})
-	if err != nil {
-		return nil, err
-	}
-	opened.add(func() { _ = segments.Close() }) // nothing is under way any more
-	if err := natsconn.Patiently(ctx, cfg.Log, segments.CheckLedger); err != nil {
-		return nil, err
-	}
-	if err := segments.Prepare(ctx, s.Migrate, cfg.Log); err != nil {
-		return nil, err
-	}
-	doctor.WarnOfSettings(segments.CheckDurability(ctx), cfg.Log)
-	return segments.Remembering, nil
 }

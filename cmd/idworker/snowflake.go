@@ -14,7 +14,7 @@ type snowflakeFlags struct {
 	Layout     string        `help:"Layout of snowflake IDs: default, twitter, sonyflake, or written out, as decode prints it." default:"default"`
 	Epoch      time.Time     `help:"When time 0 was, if not what the layout says." placeholder:"2025-01-01T00:00:00Z"`
 	Datacenter int64         `help:"Number of this datacenter in snowflake IDs." default:"0"`
-	LeaseTTL   time.Duration `help:"How long after a process died its worker ID is free again." default:"30s"`
+	LeaseTTL   time.Duration `help:"How long after a process died its worker ID is free again, at least 15s." default:"30s"`
 	MaxAhead   time.Duration `help:"How far snowflake IDs may run ahead of the clock." default:"1s"`
 
 	MaxClockSkew time.Duration `help:"How far the clock may differ from the server's and from those of other workers." default:"5s"`

@@ -29,7 +29,7 @@ type tagCmd struct {
 
 // withTags opens the tags of an installation, and calls use.
 func (i installation) withTags(ctx context.Context, source backend.Backend, use func(context.Context, *tags.Tags) error) error {
-	return i.withJetStream(ctx, func(ctx context.Context, js jetstream.JetStream) error {
+	return i.withPatientJetStream(ctx, func(ctx context.Context, js jetstream.JetStream) error {
 		t, err := tags.Open(ctx, js, i.Prefix, source)
 		if err != nil {
 			return err

@@ -127,7 +127,7 @@ func (i *tagImportCmd) Run(ctx context.Context, in input, out output) error {
 		return err
 	}
 	if i.Switch {
-		return i.withJetStream(ctx, func(ctx context.Context, js jetstream.JetStream) error {
+		return i.withPatientJetStream(ctx, func(ctx context.Context, js jetstream.JetStream) error {
 			return tags.SwitchStore(ctx, js, i.Prefix, source, list, out.raised)
 		})
 	}

@@ -47,7 +47,7 @@ func (m *Manager) admit(ctx context.Context, clock *ownClock) (admission, error)
 	if limit := m.cfg.MaxClockSkew; read.offServer(limit) || read.offPeers(others, limit) {
 		return admission{}, skewError(read, others)
 	}
-	m.longestTTL = max(m.longestTTL, longestTTL(leases))
+	m.longestFence = max(m.longestFence, longestFence(leases))
 	known := reachedBy(leases)
 	last, err := clock.checkForward(ctx, read, known)
 	return admission{read, leases, identity, max(last, known)}, err

@@ -19,23 +19,23 @@ func callTimeoutFor(ttl time.Duration) time.Duration {
 // what is in the bucket, so that is bounded otherwise.
 type bounded struct {
 	bucket
-	timeout time.Duration
+	cfg *Config // its TTL becomes that of the bucket of leases, and the time follows
 }
 
 func (b bounded) get(ctx context.Context, key string) (record, error) {
-	ctx, cancel := context.WithTimeout(ctx, b.timeout)
+	ctx, cancel := context.WithTimeout(ctx, callTimeoutFor(b.cfg.TTL))
 	defer cancel()
 	return b.bucket.get(ctx, key)
 }
 
 func (b bounded) update(ctx context.Context, key string, value []byte, revision uint64) (uint64, error) {
-	ctx, cancel := context.WithTimeout(ctx, b.timeout)
+	ctx, cancel := context.WithTimeout(ctx, callTimeoutFor(b.cfg.TTL))
 	defer cancel()
 	return b.bucket.update(ctx, key, value, revision)
 }
 
 func (b bounded) remove(ctx context.Context, key string, revision uint64) error {
-	ctx, cancel := context.WithTimeout(ctx, b.timeout)
+	ctx, cancel := context.WithTimeout(ctx, callTimeoutFor(b.cfg.TTL))
 	defer cancel()
 	return b.bucket.remove(ctx, key, revision)
 }

@@ -96,6 +96,14 @@ func (c Config) check() error {
 	return nil
 }
 
+// minFence is how far a fence reaches at least, however short the TTL is. JetStream may need 4 to
+// 9 seconds to elect another leader for a bucket whose leader froze, and a holder has to get by
+// without it for that long.
+const minFence = 15 * time.Second
+
+// fenceLength is how far the fence of a holder with that TTL reaches beyond a heartbeat.
+func fenceLength(ttl time.Duration) time.Duration { return max(ttl, minFence) }
+
 // units is a duration in the layout's time units.
 func (c *Config) units(d time.Duration) int64 { return int64(d / c.Layout.Spec().Unit) }
 

@@ -53,7 +53,7 @@ func (p *process) copyHolder(seed uint64) (c *process, m *Manager, held *hold) {
 	c.original, c.skew, c.ahead = p, p.skew, p.ahead
 	p.net.set(func() { c.net.rate, c.net.asked[h.id] = p.net.rate, p.net.asked[h.id] })
 	m = c.manager()
-	m.previous, m.longestTTL = running.previous, running.longestTTL
+	m.previous, m.longestFence = running.previous, running.longestFence
 	c.running.Store(m)
 	defer func() { c.gens = []*snowflake.Generator{held.gen} }()
 	p.w.mu.Lock() // so that no ID is being issued

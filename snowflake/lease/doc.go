@@ -62,7 +62,7 @@
 //
 // What remains: until that moment neither knows of the other, and both own the time up to the
 // hi that was known, or asked for, when the copy was made. So a timestamp is used twice only if
-// it lies below that hi, which is at most the TTL, and MaxAhead, after the copy was made. A copy
+// it lies below that hi, which is at most a fence's length, and MaxAhead, after the copy was made. A copy
 // that is resumed later than that, with a clock that is right, as one is that comes from a
 // stored snapshot, makes no ID twice. The numbers must differ too: a copy draws other ones
 // because they come from the kernel, and not from memory of the process. If the kernel was
@@ -88,27 +88,27 @@
 // Either way the error is ErrClockLost, and the generator is revoked. In another bucket nobody
 // claims anything until an operator decides (ClockLostError says how). In one that went back,
 // a process that noticed waits until the time that was forgotten is past: no fence reaches
-// further than the TTL, MaxAhead, and MaxClockSkew twice, beyond the moment at which it was
+// further than its length, MaxAhead, and MaxClockSkew twice, beyond the moment at which it was
 // written. Then it goes on by itself, since what an entry says about the past does not matter.
-// Holders may have different TTLs, see below, so the longest one counts that this process had
-// or that a lease names.
+// Holders may have fences of different lengths, since they have different TTLs, see below. So
+// the longest one counts that this process had or that a lease names.
 //
-// What remains: evidence is in the leases, which live for the TTL. A process that starts between
-// their end and the end of that wait does not know. It begins at its own clock, so it could repeat
+// What remains: evidence is in the leases, which live for the TTL, be it much shorter than that
+// wait. A process that starts between their end and the end of that wait does not know. It begins at its own clock, so it could repeat
 // only what a holder whose clock was ahead issued for a worker ID whose last entry is among
 // what was forgotten. And a restore while nothing has run for longer than that is not noticed;
 // it does no harm.
 //
 // # What the lease is for
 //
-// It keeps processes out of each other's way. Its TTL decides when the worker ID of a
-// process that died can be used again, and nothing else.
+// It keeps processes out of each other's way. Uniqueness does not need it, and a holder whose
+// lease has expired goes on, as long as its fence reaches.
 //
 //	             a free one is claimed
 //	  ┌─────────┐ ─────────────────────────────▶ ┌──────┐ ─┐ every TTL/3:
 //	  │ seeking │                                │ held │  │ lease written, clock
 //	  └─────────┘ ◀───────────────────────────── └──────┘ ◀┘ compared, hi raised
-//	   │  ▲   │    lost: revoke,                    │
+//	   │  ▲   │    lost: revoke,                    │    or made again
 //	   └──┘   │    give back what is still ours     │ stopped: revoke, give back
 //	none free │                                     ▼
 //	or error, │ stopped                       ┌─────────┐
@@ -125,14 +125,17 @@
 //   - One that was used, that is, one with an entry in the clock bucket: first those whose hi is
 //     in the past. So a new entry is made only when every used worker ID is taken, and the
 //     bucket has as many as were ever taken at one time. One is taken while it is leased, or its
-//     hi is too far ahead, as after a crash, for about the TTL.
+//     hi is too far ahead, as after a crash, until the fence is past.
 //   - A new one.
 //
 // Among equals one is picked at random, so that many processes that start at once do not all
 // pick the same. Two writes claim it, each on condition that the entry is as it was listed: the
-// lease, then hi. If one fails, somebody else was faster, and another one is picked. After a few
+// lease, then hi. If that condition fails, somebody else was faster, and another one is picked. After a few
 // such failures all is looked at again, a moment later: the lists were made when others had not claimed yet, or
-// not given back, and to try all that they show would be a try per process and worker ID. A claim holds no more
+// not given back, and to try all that they show would be a try per process and worker ID. A write that
+// fails otherwise, and was not made, says nothing of others: the bucket may be full. That is reported, and so are
+// ten rounds in which others were faster. Then the process goes on seeking at longer and longer intervals,
+// up to TTL/6. A claim holds no more
 // than one lease at a time, so if there are as many used worker IDs as processes, each process
 // finds one that is free.
 //
@@ -140,16 +143,31 @@
 // holder goes on with the old one. If it became shorter than the time between two heartbeats, the
 // lease is gone at the next one: the worker ID is lost, and claimed again with the new TTL.
 //
-// Held. hi is raised to the present time plus the TTL, so that fence and lease end
-// together: with JetStream away, a holder serves on for at least two thirds of the TTL
-// and at most all of it. If hi were further ahead, a process that takes over the worker
-// ID after a crash would have to wait for its clock to get there. This far costs nothing,
-// since until then the lease is in the way anyhow. A heartbeat that fails is tried again
-// after TTL/30. The time between two heartbeats is random, up to a tenth less than TTL/3, so that
+// Held. hi is raised to the present time plus a fence's length: the TTL, or 15 s if the TTL is
+// shorter. So with JetStream away, a holder serves on for at least that less a third of the TTL,
+// and at most all of it. As far as the TTL costs nothing: until then the lease is in the way of
+// others anyhow. With a short TTL the fence reaches further, because JetStream needs 4 to 9
+// seconds to elect another leader for a bucket, and a holder must not run out of time meanwhile.
+// The price is that the worker ID of a process that died can be used again after those 15 s, not
+// after the TTL. That makes nobody wait unless every other one is taken too.
+// A heartbeat that fails is tried again after TTL/30. The time between two heartbeats is random, up to a tenth less than TTL/3, so that
 // the heartbeats of holders that began together do not stay together.
 //
-// Lost. If the entry of the lease or of hi is gone or somebody else's, if no heartbeat
-// succeeded for a TTL, or if the clock is off, the generator is revoked at once. Then
+// Made again. If no heartbeat succeeded for the TTL, the lease has expired, though the fence may
+// reach further. Nobody else claims the worker ID meanwhile, unless the end of the fence is
+// within MaxAhead. So the holder keeps it, in this order: it finds that the lease is gone; it
+// raises hi, by compare-and-set on its own last write, as in every heartbeat; it makes the lease,
+// on condition that there is none. The second step shows that no hold began since, even one
+// that has ended again. Had it a new lease before, it would be in the way of that other holder,
+// or of a copy of itself. If the second step finds another's write, or the third another's lease
+// or the marker of one that was deleted, the worker ID is lost. A lease that is gone before
+// it can have expired is not made again: somebody deleted it, or the bucket has a shorter TTL.
+//
+// Whether the lease is gone, only the leader says, by refusing a write. That a read finds nothing
+// proves nothing: a server that was paused lets entries expire whose renewal it has yet to see.
+//
+// Lost. If the entry of the lease (but see above) or of hi is gone or somebody else's, if no
+// heartbeat succeeded for a fence's length, or if the clock is off, the generator is revoked at once. Then
 // the function given to Run is told, and the Manager seeks a worker ID. If the entry was just
 // gone, or the clock is off, what is left is given back first, as at a stop: nobody else is known
 // to have the fence, and if somebody does, the condition of the write fails. Otherwise the time
@@ -163,13 +181,18 @@
 //
 // After any error of a write, be it a refusal or a lost answer, the entry is read. If it has
 // the number of a write that this process has sent, the hold goes on from there, whether that
-// is the write just made or one before it. If it has another number, or is gone, the worker ID
-// is lost. If it cannot be read either, or what was read is older than what is known, nothing
-// is assumed. A write that arrives later changes nothing in this argument: it is either
+// is the write just made or one before it. If it has another number, the worker ID is lost. If it
+// is gone, or a claim finds it as it was listed, the worker ID is lost if the write was refused
+// because of its condition. If it was not, if the entry cannot be read either, or if what was read
+// is older than what is known, nothing is assumed. A write that arrives later changes nothing in this argument: it is either
 // refused, or raises hi by time that nobody will use.
 //
-// Workers of before know their writes by the ID of the hold alone, and their entries have no
-// number. Their leases may name no TTL. To a worker of now they are somebody else's, which they are; and they ignore the
+// # Workers of before
+//
+// They know their writes by the ID of the hold alone, and their entries have no
+// number. Their leases name no fence, or their TTL, which is how far their fences reach. They
+// read the length of the fence where they look for a TTL, and use it for the same: how long to
+// wait for what a bucket has forgotten. To a worker of now they are somebody else's, which they are; and they ignore the
 // fields that they do not know.
 //
 // # The clock

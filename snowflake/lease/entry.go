@@ -21,7 +21,7 @@ type entry struct {
 	// sent are the numbers of the writes of this process that may be found in the
 	// entry: of the one at revision, and of those sent since, whose outcome is unknown.
 	// A heartbeat that succeeds leaves one. Those that fail add one each, and a hold
-	// bears that for a TTL, so there are hardly more than retriesPerTTL.
+	// bears that for as long as its fence reaches, so there are some hundreds at most.
 	sent []string
 
 	// reached is a sequence that the bucket's stream is known to have reached. An accepted
@@ -36,6 +36,15 @@ var (
 	// errGone: the entry was deleted, or expired. Nobody is known to have taken its place.
 	errGone = fmt.Errorf("%w: its entry is gone", ErrLost)
 
+	// errUntouched: the entry is still as it was listed, or the read is older than the list.
+	errUntouched = fmt.Errorf("%w: its entry is another holder's", ErrLost)
+
+	// errUnsure: a read did not find the entry, or found only what was there before the claim, and
+	// the write was not refused because of its condition. So nobody is known to have been faster:
+	// the bucket may take no writes at all. Nor is our entry known to be gone: a replica that was
+	// paused may have let the entry expire that it did not see renewed.
+	errUnsure = errors.New("who has the entry is not known")
+
 	// errOlder: the entry is ours, but not what was just written.
 	errOlder = errors.New("an older value of this hold is still there")
 
@@ -47,7 +56,7 @@ var (
 // write writes value, which carries that number, on condition that the entry is still at
 // the known revision. After any error it rereads the entry, since the write may have been
 // made all the same. It returns the value that is known to be there and to be ours, and an
-// error unless that is value: ErrLost if the entry is not ours.
+// error unless that is value: ErrLost if the entry is known to be not ours.
 func (e *entry) write(ctx context.Context, number string, value []byte) ([]byte, error) {
 	e.sent = append(e.sent, number)
 	revision, err := e.bucket.update(ctx, e.key, value, e.revision)
@@ -59,6 +68,9 @@ func (e *entry) write(ctx context.Context, number string, value []byte) ([]byte,
 		return value, nil
 	}
 	found, readErr := e.reread(ctx)
+	if !errors.Is(err, errConflict) && (errors.Is(readErr, errGone) || errors.Is(readErr, errUntouched)) {
+		readErr = errUnsure
+	}
 	if readErr != nil {
 		return nil, fmt.Errorf("%w, after a failed write: %w", readErr, err)
 	}
@@ -81,6 +93,8 @@ func (e *entry) reread(ctx context.Context) ([]byte, error) {
 	}
 	by, err := e.stamp(found)
 	switch {
+	case !e.owned && found.revision <= e.revision:
+		return nil, errUntouched
 	case err != nil || by.hold != e.hold:
 		return nil, fmt.Errorf("%w: its entry is another holder's", ErrLost)
 	case e.owned && found.revision < e.revision:
@@ -97,6 +111,18 @@ func (e *entry) reread(ctx context.Context) ([]byte, error) {
 func (e *entry) adopt(revision uint64, number string) {
 	e.revision, e.owned, e.reached = revision, true, max(e.reached, revision)
 	e.sent = slices.Delete(e.sent, 0, slices.Index(e.sent, number))
+}
+
+// recreate writes value, which carries that number, if the entry, which is known to have been
+// ours, is gone. Until it is known that it was written, the entry counts as it did before.
+func (e *entry) recreate(ctx context.Context, number string, value []byte) error {
+	gone := e.revision
+	e.revision, e.reached = 0, 0 // a bucket whose entries expire may forget that it was there
+	_, err := e.write(ctx, number, value)
+	if err != nil && e.revision == 0 {
+		e.revision = gone
+	}
+	return err
 }
 
 // remove deletes the entry unless it is gone or somebody else's. If an earlier write of

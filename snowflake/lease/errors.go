@@ -11,8 +11,8 @@ import (
 // The reasons why there is no worker ID. All are wrapped, with what was found.
 var (
 	// ErrNoWorkerID: every worker ID is leased, or its time is given away too far
-	// ahead of the clock. It passes when a process stops, or when the lease of one
-	// that died expires, which takes the TTL.
+	// ahead of the clock, or others were faster again and again. It passes when a process stops, or when the lease of one
+	// that died has expired and its fence is past: after the TTL, or 15 s if that is longer.
 	ErrNoWorkerID = errors.New("lease: no worker ID is free")
 
 	// ErrLost: the worker ID was held, and no longer is.

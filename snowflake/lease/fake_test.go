@@ -18,6 +18,8 @@ type fakeStore struct {
 	versions map[string][]record // per key, oldest first
 	writes   int
 	off      time.Duration // of its clock, in the entries
+
+	leaderless bool // it is electing a leader: nothing but a read of one key is answered
 }
 
 func newFakeStore(ttl time.Duration) *fakeStore {
@@ -110,6 +112,18 @@ func (s *fakeStore) setLifetime(ttl time.Duration) {
 	s.ttl = ttl
 }
 
+func (s *fakeStore) setLeaderless(yes bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.leaderless = yes
+}
+
+func (s *fakeStore) isLeaderless() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.leaderless
+}
+
 func (s *fakeStore) sequence() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -131,6 +145,20 @@ func (s *fakeStore) list() (all []record) {
 type link struct {
 	store *fakeStore
 	net   *fakeNet
+}
+
+// lead sends a request to the leader of the bucket.
+func (l link) lead(ctx context.Context, apply func() error) error {
+	return l.net.lead(ctx, l.store, apply)
+}
+
+// lead sends a request to the leader of s. None is answered while there is none.
+func (n *fakeNet) lead(ctx context.Context, s *fakeStore, apply func() error) error {
+	if s.isLeaderless() {
+		<-ctx.Done()
+		return errTimeout
+	}
+	return n.do(ctx, apply)
 }
 
 // fakeNet says what goes wrong for one process, and is its server too.
@@ -245,7 +273,7 @@ func (n *fakeNet) noteHi(value []byte) {
 func (l link) list(ctx context.Context) (all []record, err error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	err = l.net.do(ctx, func() error { return nil })
+	err = l.lead(ctx, func() error { return nil })
 	if err == nil {
 		all = l.store.list()
 	}
@@ -272,7 +300,7 @@ func (l link) update(ctx context.Context, key string, value []byte, revision uin
 	if l.store == l.net.clocks {
 		l.net.noteHi(value)
 	}
-	err := l.net.do(ctx, func() error {
+	err := l.lead(ctx, func() error {
 		mu.Lock()
 		defer mu.Unlock()
 		var err error
@@ -285,7 +313,7 @@ func (l link) update(ctx context.Context, key string, value []byte, revision uin
 }
 
 func (l link) remove(ctx context.Context, key string, revision uint64) error {
-	return l.net.do(ctx, func() error {
+	return l.lead(ctx, func() error {
 		_, err := l.store.write(record{key: key, deleted: true}, revision)
 		return err
 	})
@@ -293,7 +321,7 @@ func (l link) remove(ctx context.Context, key string, revision uint64) error {
 
 func (n *fakeNet) ask(ctx context.Context) (answer, error) {
 	var last atomic.Uint64
-	err := n.do(ctx, func() error {
+	err := n.lead(ctx, n.clocks, func() error {
 		last.Store(n.clocks.sequence())
 		return nil
 	})
@@ -305,7 +333,7 @@ func (n *fakeNet) ask(ctx context.Context) (answer, error) {
 // leaseTTL reads the TTL. As with a stream's, an answer that was delayed tells an old one.
 func (n *fakeNet) leaseTTL(ctx context.Context) (time.Duration, error) {
 	var ttl atomic.Int64
-	err := n.do(ctx, func() error {
+	err := n.lead(ctx, n.leases, func() error {
 		ttl.Store(int64(n.leases.lifetime()))
 		return nil
 	})

@@ -23,6 +23,7 @@ const (
 	notMade
 	answerLost
 	arrivesLate // when the test calls arrive
+	refused     // as if somebody else were always faster
 )
 
 // faulty is a bucket whose writes and reads fail as the test says.
@@ -30,17 +31,25 @@ type faulty struct {
 	bucket
 	writes fault
 	blind  bool // reads fail
-	arrive func()
+
+	ifAbsent fault // happens to writes that are to make an entry
+	arrive   func()
 }
 
 func (f *faulty) update(ctx context.Context, key string, value []byte, revision uint64) (uint64, error) {
-	switch f.writes {
+	happens := f.writes
+	if revision == 0 && f.ifAbsent != noFault {
+		happens = f.ifAbsent
+	}
+	switch happens {
 	case noFault:
 		return f.bucket.update(ctx, key, value, revision)
 	case answerLost:
 		_, _ = f.bucket.update(ctx, key, value, revision)
 	case arrivesLate:
 		f.arrive = func() { _, _ = f.bucket.update(context.Background(), key, value, revision) }
+	case refused:
+		return 0, errConflict
 	}
 	return 0, errTimeout
 }

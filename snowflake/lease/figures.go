@@ -9,7 +9,7 @@ type Figures struct {
 	ClockDiff time.Duration
 
 	// Reserved is how far ahead of the clock the fence ends: about the TTL after a
-	// heartbeat, negative if heartbeats have failed for too long, and 0 if no worker
+	// heartbeat, or 15 s if the TTL is shorter, negative if heartbeats have failed for too long, and 0 if no worker
 	// ID is held.
 	Reserved time.Duration
 }

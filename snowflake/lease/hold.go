@@ -50,7 +50,7 @@ func (h *hold) claim(ctx context.Context, hi int64) error {
 
 // reserveFrom reserves the time from lo on and makes the generator for it.
 func (h *hold) reserveFrom(ctx context.Context, lo int64) error {
-	if err := h.writeHi(ctx, lo+h.cfg.units(h.cfg.TTL)); err != nil {
+	if err := h.writeHi(ctx, lo+h.cfg.units(fenceLength(h.cfg.TTL))); err != nil {
 		return err
 	}
 	// Looked at once more: the bucket that accepted the write may be a new one.
@@ -78,7 +78,7 @@ const (
 // renewUntilLost sends heartbeats until ctx ends or the worker ID is lost, and returns
 // why.
 func (h *hold) renewUntilLost(ctx context.Context) error {
-	ttl := h.cfg.TTL
+	reach := fenceLength(h.cfg.TTL)
 	next := h.renewed.Add(h.untilNextBeat())
 	for {
 		pause.For(ctx, time.Until(next))
@@ -86,17 +86,17 @@ func (h *hold) renewUntilLost(ctx context.Context) error {
 			return ctx.Err()
 		}
 		began := time.Now()
-		expires := h.renewed.Add(ttl)
-		err := h.renew(ctx, expires)
+		ends := h.renewed.Add(reach)
+		err := h.renew(ctx, ends)
 		switch {
 		case err == nil:
 			h.renewed, next = began, began.Add(h.untilNextBeat())
 		case isFinal(err), ctx.Err() != nil:
 			return err
-		case !time.Now().Before(expires):
-			return fmt.Errorf("%w: no heartbeat succeeded for %v: %w", ErrLost, ttl, err)
+		case !time.Now().Before(ends):
+			return fmt.Errorf("%w: no heartbeat succeeded for %v: %w", ErrLost, reach, err)
 		default:
-			next = time.Now().Add(ttl / retriesPerTTL)
+			next = time.Now().Add(h.cfg.TTL / retriesPerTTL)
 		}
 	}
 }
@@ -117,13 +117,31 @@ func isFinal(err error) bool {
 	return false
 }
 
-// renew is one heartbeat. All of it has to succeed: a lease without time is of no use.
-func (h *hold) renew(ctx context.Context, expires time.Time) error {
-	ctx, cancel := context.WithDeadline(ctx, expires)
+// renew is one heartbeat. All of it has to succeed: a lease without time is of no use. A lease
+// that has expired is made again, but only once the fence was found to be ours still.
+func (h *hold) renew(ctx context.Context, ends time.Time) error {
+	ctx, cancel := context.WithDeadline(ctx, ends)
 	defer cancel()
-	if err := h.writeLease(ctx); err != nil {
+	err := h.writeLease(ctx)
+	expired := h.leaseExpired(err)
+	if err != nil && !expired {
 		return err
 	}
+	if err := h.renewFence(ctx); err != nil || !expired {
+		return err
+	}
+	return h.recreateLease(ctx)
+}
+
+// leaseExpired reports whether err means that the lease is gone because no heartbeat succeeded
+// for the TTL. One that is gone sooner was deleted, or its bucket has a shorter TTL now.
+func (h *hold) leaseExpired(err error) bool {
+	return errors.Is(err, errGone) && time.Since(h.renewed) >= h.cfg.TTL
+}
+
+// renewFence compares the clock and raises hi. The fence is written even if hi stays as it is:
+// that the write succeeds shows that nobody else has had the worker ID meanwhile.
+func (h *hold) renewFence(ctx context.Context) error {
 	read, err := h.clock.askServer(ctx)
 	if err != nil {
 		return err
@@ -136,12 +154,9 @@ func (h *hold) renew(ctx context.Context, expires time.Time) error {
 	}
 	// From the time that was just compared: a clock that is set a day ahead right
 	// now must not give away that day.
-	hi := h.cfg.Layout.TimestampAt(read.before) + h.cfg.units(h.cfg.TTL)
-	if hi <= h.hi.Load() { // the clock was set back
-		return nil
-	}
-	err = h.writeHi(ctx, hi)
-	h.gen.Extend(h.hi.Load()) // known to be ours, whatever else went wrong
+	hi := h.cfg.Layout.TimestampAt(read.before) + h.cfg.units(fenceLength(h.cfg.TTL))
+	err = h.writeHi(ctx, max(hi, h.hi.Load())) // never lower, even if the clock was set back
+	h.gen.Extend(h.hi.Load())                  // known to be ours, whatever else went wrong
 	return err
 }
 
@@ -166,7 +181,19 @@ func (h *hold) checkForward(ctx context.Context, read reading) error {
 // writeLease writes the lease, with the time of this clock.
 func (h *hold) writeLease(ctx context.Context) error {
 	number := freshNumber()
-	_, err := h.lease.write(ctx, number, encode(leaseValue{
+	_, err := h.lease.write(ctx, number, h.leaseValue(number))
+	return err
+}
+
+// recreateLease makes the lease again, which has expired. ErrLost says that somebody else was
+// faster.
+func (h *hold) recreateLease(ctx context.Context) error {
+	number := freshNumber()
+	return h.lease.recreate(ctx, number, h.leaseValue(number))
+}
+
+func (h *hold) leaseValue(number string) []byte {
+	return encode(leaseValue{
 		Hold:     h.id,
 		Instance: h.cfg.Instance,
 		Host:     h.host,
@@ -175,11 +202,10 @@ func (h *hold) writeLease(ctx context.Context) error {
 		Layout:   h.cfg.Layout.String(),
 		Write:    number,
 		Seq:      h.fence.reached,
-		TTL:      h.cfg.TTL.Milliseconds(),
+		Fence:    fenceLength(h.cfg.TTL).Milliseconds(),
 
 		Installation: h.cfg.Installation,
-	}))
-	return err
+	})
 }
 
 // writeHi writes hi to the clock bucket. If that fails, h.hi still is what is known for

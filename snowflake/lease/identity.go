@@ -127,10 +127,10 @@ func (m *Manager) clockLost(found, installed string, keys ...string) error {
 
 // quiet is after how long no IDs can be in use any more whose time lies ahead of any clock:
 // a fence reaches this far beyond the time at which it was written, if that clock was as far
-// ahead as it may be, and another one may be as far behind. Each holder has the TTL that the
-// bucket of leases had when it claimed its worker ID, so the longest one counts.
+// ahead as it may be, and another one may be as far behind. How far depends on the TTL that the
+// bucket of leases had when a holder claimed its worker ID, so the longest fence counts.
 func (m *Manager) quiet() time.Duration {
-	return max(m.cfg.TTL, m.longestTTL) + m.cfg.MaxAhead + 2*m.cfg.MaxClockSkew
+	return max(fenceLength(m.cfg.TTL), m.longestFence) + m.cfg.MaxAhead + 2*m.cfg.MaxClockSkew
 }
 
 // checkForward makes sure that the stream of the clock bucket has not lost what is known to have
@@ -158,11 +158,12 @@ func reachedBy(leases []record) (highest uint64) {
 	return highest
 }
 
-// longestTTL is the longest TTL that any lease names. Holders of before name none.
-func longestTTL(leases []record) (longest time.Duration) {
+// longestFence is the longest fence that any lease names. Holders of before name none, or their
+// TTL, which is how far theirs reach.
+func longestFence(leases []record) (longest time.Duration) {
 	for _, r := range leases {
 		if v, err := decodeLease(r); err == nil {
-			longest = max(longest, time.Duration(v.TTL)*time.Millisecond)
+			longest = max(longest, time.Duration(v.Fence)*time.Millisecond)
 		}
 	}
 	return longest

@@ -43,8 +43,8 @@ type Manager struct {
 	current   atomic.Pointer[hold] // nil while no worker ID is held
 
 	// The rest is used by one goroutine alone.
-	previous   int64         // the worker ID that it had last; -1 before the first one
-	longestTTL time.Duration // that any holder is known to have had
+	previous     int64         // the worker ID that it had last; -1 before the first one
+	longestFence time.Duration // that any holder is known to have had
 
 	// When it was noticed that the clock bucket went back, and why; zero if it did not.
 	wentBack    time.Time
@@ -81,10 +81,9 @@ func Open(ctx context.Context, cfg Config) (*Manager, error) {
 
 func newManager(cfg Config, workers, clocks bucket, config agreed, server server) *Manager {
 	host, _ := os.Hostname() // only informs those who look at the leases
-	timeout := callTimeoutFor(cfg.TTL)
-	return &Manager{
-		cfg: cfg, host: host, workers: bounded{workers, timeout}, clocks: bounded{clocks, timeout}, config: config, server: server, previous: -1,
-	}
+	m := &Manager{cfg: cfg, host: host, config: config, server: server, previous: -1}
+	m.workers, m.clocks = bounded{workers, &m.cfg}, bounded{clocks, &m.cfg}
+	return m
 }
 
 // Run claims a worker ID and keeps it until ctx ends; if it is lost, it claims another.
@@ -157,7 +156,7 @@ func (m *Manager) adoptTTL(ctx context.Context) error {
 		m.cfg.Log.Warn("the bucket of leases has another TTL, which is used", zap.Duration("ttl", ttl), zap.Duration("before", m.cfg.TTL))
 		m.cfg.TTL = ttl
 	}
-	m.longestTTL = max(m.longestTTL, ttl)
+	m.longestFence = max(m.longestFence, fenceLength(ttl))
 	return nil
 }
 

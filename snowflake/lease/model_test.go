@@ -278,7 +278,8 @@ func (p *process) step(ctx context.Context, rng *rand.Rand) {
 
 // TestNoDuplicateWhateverHappens: processes share two worker IDs and are stopped,
 // killed, cut off and paused; requests and answers are lost, late and doubled; reads
-// are old; leases expire before their time, and their TTL is changed; clocks are set by a second, an hour, a
+// are old; leases expire before their time, and their TTL is changed; buckets elect leaders for longer than a short
+// TTL; clocks are set by a second, an hour, a
 // day; processes are copied while they run, in the middle of whatever they do. Whatever
 // happens, holders of one worker ID own disjoint time, except for what was a copied one's at
 // that moment, and none is further ahead of its clock than it may be.
@@ -343,6 +344,8 @@ func chaos(t *testing.T, seed uint64) *world {
 			}
 		}
 	})
+	elections := rand.New(rand.NewPCG(rng.Uint64(), 8))
+	wg.Go(func() { w.elect(life, elections) })
 	pause.For(ctx, 12*time.Minute)
 	calm()
 	wg.Wait()
@@ -355,6 +358,19 @@ func chaos(t *testing.T, seed uint64) *world {
 		t.Error(problem)
 	}
 	return w
+}
+
+// elect leaves one bucket, or both, without a leader now and then, for longer than a short TTL.
+func (w *world) elect(ctx context.Context, rng *rand.Rand) {
+	for ctx.Err() == nil {
+		pause.For(ctx, time.Duration(rng.Int64N(int64(2*time.Minute))))
+		which := 1 + rng.IntN(3)
+		w.workers.setLeaderless(which&1 > 0)
+		w.clocks.setLeaderless(which&2 > 0)
+		pause.For(ctx, time.Duration(rng.Int64N(int64(20*time.Second))))
+		w.workers.setLeaderless(false)
+		w.clocks.setLeaderless(false)
+	}
 }
 
 // recovers expects both worker IDs to be in use again, once all is well: with a check

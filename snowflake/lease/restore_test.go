@@ -164,7 +164,7 @@ func TestOperatorDecides(t *testing.T) {
 				if !errors.As(err, &lost) || lost.Found != "" || lost.Installed == "" || len(lost.Keys) != min(len(before), 1)+1 {
 					t.Fatalf("%+v", err)
 				}
-				if want := testTTL + snowflake.DefaultMaxAhead + 2*DefaultMaxClockSkew; lost.StopFor != want || lost.Keys[0] != clockIDKey {
+				if want := fenceLength(testTTL) + snowflake.DefaultMaxAhead + 2*DefaultMaxClockSkew; lost.StopFor != want || lost.Keys[0] != clockIDKey {
 					t.Errorf("stop for %v, want %v; keys %v", lost.StopFor, want, lost.Keys)
 				}
 			}

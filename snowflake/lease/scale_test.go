@@ -256,7 +256,7 @@ func TestTTLChangedOnAServer(t *testing.T) {
 	t.Parallel()
 	net := natstest.Start(t)
 	js := newJS(t, net)
-	if err := Create(t.Context(), js, prefix, 6*time.Second, 1); err != nil {
+	if err := Create(t.Context(), js, prefix, 20*time.Second, 1); err != nil {
 		t.Fatal(err)
 	}
 	m := mustOpen(t, config(js))
@@ -268,8 +268,8 @@ func TestTTLChangedOnAServer(t *testing.T) {
 			}
 		}
 	}
-	if m.cfg.TTL != 6*time.Second {
-		t.Errorf("TTL %v, the bucket has 6s", m.cfg.TTL)
+	if m.cfg.TTL != 20*time.Second {
+		t.Errorf("TTL %v, the bucket has 20s", m.cfg.TTL)
 	}
 	for _, ttl := range []time.Duration{time.Second, 4 * time.Second} {
 		apply(ttl)
@@ -281,7 +281,7 @@ func TestTTLChangedOnAServer(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if want := 6*time.Second + m.cfg.MaxAhead + 2*m.cfg.MaxClockSkew; m.quiet() != want {
+	if want := 20*time.Second + m.cfg.MaxAhead + 2*m.cfg.MaxClockSkew; m.quiet() != want {
 		t.Errorf("after the bucket goes back, nothing is claimed for %v, want %v", m.quiet(), want)
 	}
 }
@@ -361,7 +361,7 @@ func TestListTakesAsLongAsItNeeds(t *testing.T) {
 			pauses[i] = callTimeout * 9 / 10
 		}
 		list := func() ([]record, error) {
-			return bounded{kvBucket{slowKV{pauses: pauses}}, callTimeout}.list(t.Context())
+			return bounded{kvBucket{slowKV{pauses: pauses}}, &Config{TTL: DefaultTTL}}.list(t.Context())
 		}
 		if all, err := list(); len(all) != 100 || err != nil {
 			t.Fatalf("%d entries, %v", len(all), err)

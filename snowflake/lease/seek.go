@@ -17,12 +17,20 @@ import (
 // when many processes come and go at once.
 const triesPerList = 3
 
-// seek claims a free worker ID and returns the hold.
+// listsPerSeek is how often everything is looked at before it is reported that others were
+// faster each time. Processes that start at once need a few.
+const listsPerSeek = 10
+
+// seek claims a free worker ID and returns the hold. ErrNoWorkerID says, too, that others were
+// faster each time.
 func (m *Manager) seek(ctx context.Context) (*hold, error) {
-	for {
+	for lists := 1; ; lists++ {
 		h, err := m.seekOnce(ctx)
 		if !errors.Is(err, ErrLost) {
 			return h, err
+		}
+		if lists == listsPerSeek { // not an ErrLost: no worker ID was held
+			return nil, fmt.Errorf("%w: others were faster %d times, at last: %s", ErrNoWorkerID, lists*triesPerList, err.Error())
 		}
 		pause.For(ctx, m.seekPause(0))
 	}
@@ -38,7 +46,7 @@ func (m *Manager) seekOnce(ctx context.Context) (*hold, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := m.mayBeForgotten(); err != nil { // a longer TTL may be known by now
+	if err := m.mayBeForgotten(); err != nil { // a longer fence may be known by now
 		return nil, err
 	}
 	// The time from here on is the one that was compared with others'.

@@ -22,7 +22,11 @@ type leaseValue struct {
 	// Workers of before have none of these. They ignore them, and never wrote what is looked for.
 	Write string `json:"write,omitempty"` // a random number, see entry.sent
 	Seq   uint64 `json:"seq,omitempty"`   // the clock bucket's stream had reached it
-	TTL   int64  `json:"ttl,omitempty"`   // that the holder works with, in ms
+
+	// Fence is how far the holder's fence reaches beyond a heartbeat, in ms. It has the name of
+	// what it was before fences reached further than the TTL: whoever reads it wants to know how
+	// far a fence may reach.
+	Fence int64 `json:"ttl,omitempty"`
 
 	// Installation only informs those who look. A lease that names another one, which a copied
 	// bucket may have, keeps others off like any: that is the safe side.

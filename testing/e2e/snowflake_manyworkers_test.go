@@ -22,7 +22,7 @@ func TestNoDuplicateAsHoldersComeAndGo(t *testing.T) {
 	processes := soak.Pick(4, 8)
 	layoutText := soak.Pick("48:1ms/w3/s12@1735689600000", "47:1ms/w4/s12@1735689600000")
 	total := soak.Pick[int64](1_000_000, 20_000_000)
-	fewestChanges := soak.Pick(14, 32)
+	fewestChanges := soak.Pick(24, 32)
 	layout, err := snowflake.ParseLayout(layoutText)
 	if err != nil {
 		t.Fatal(err)

@@ -5,7 +5,12 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/idworker/idworker/internal/rights"
+	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/worker"
 )
 
 // Kind is a kind of process that is counted.
@@ -14,6 +19,17 @@ type Kind struct {
 	Takes rights.Rights // to count them; if the user lacks them, they are not counted
 	Count func(context.Context) (int, error)
 	None  string // what follows if there is none
+}
+
+// Processes are the kinds of processes of an installation.
+func Processes(conn *nats.Conn, js jetstream.JetStream, prefix messages.Prefix) []Kind {
+	return []Kind{{
+		Name: "worker", Takes: worker.CountWorkersRights(), None: "nobody answers requests",
+		Count: func(ctx context.Context) (int, error) { return worker.CountWorkers(ctx, conn, prefix) },
+	}, {
+		Name: "loader", Takes: worker.CountLoadersRights(prefix), None: "nobody reserves segments",
+		Count: func(ctx context.Context) (int, error) { return worker.CountLoaders(ctx, js, prefix) },
+	}}
 }
 
 // ErrNone is wrapped by the warning that no process of a kind runs.

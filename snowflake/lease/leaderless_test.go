@@ -1,0 +1,29 @@
+package lease
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// leaderless is a stream whose copy answers though it knows of no leader.
+type leaderless struct{ jetstream.Stream }
+
+func (leaderless) Info(context.Context, ...jetstream.StreamInfoOpt) (*jetstream.StreamInfo, error) {
+	return &jetstream.StreamInfo{Cluster: &jetstream.ClusterInfo{}}, nil
+}
+
+func (leaderless) CachedInfo() *jetstream.StreamInfo { return &jetstream.StreamInfo{} }
+
+// TestAnswerWithoutALeaderCountsForNothing: a server gives one that was paused.
+func TestAnswerWithoutALeaderCountsForNothing(t *testing.T) {
+	s := streamServer{leaderless{}, leaderless{}}
+	if _, err := s.ask(t.Context()); !errors.Is(err, errLeaderless) {
+		t.Error(err)
+	}
+	if _, err := s.leaseTTL(t.Context()); !errors.Is(err, errLeaderless) {
+		t.Error(err)
+	}
+}

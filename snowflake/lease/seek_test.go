@@ -1,0 +1,106 @@
+package lease
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/idworker/idworker/testing/natstest"
+)
+
+// TestFailedClaimIsNoLostRace: when a bucket takes no writes, the worker ID is as free as before,
+// whether it was ever used or not. Nobody was faster, and seek says what is wrong instead of
+// trying the next one.
+func TestFailedClaimIsNoLostRace(t *testing.T) {
+	for _, tc := range []struct{ clocks, used bool }{{false, false}, {false, true}, {true, false}, {true, true}} {
+		t.Run(fmt.Sprintf("%+v", tc), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld()
+				mustSeek(t, w.process("has the other worker ID", 1).manager())
+				if tc.used {
+					if err := mustSeek(t, w.process("had it before", 2).manager()).release(); err != nil {
+						t.Fatal(err)
+					}
+				}
+				m := w.process("p", 3).manager()
+				full := &faulty{bucket: m.workers, writes: notMade}
+				if m.workers = full; tc.clocks {
+					m.workers, full.bucket, m.clocks = full.bucket, m.clocks, full
+				}
+				if _, err := m.seek(t.Context()); !errors.Is(err, errTimeout) || errors.Is(err, ErrLost) || errors.Is(err, ErrNoWorkerID) {
+					t.Error(err)
+				}
+				leased := 0
+				for _, r := range w.workers.list() {
+					if !r.deleted {
+						leased++
+					}
+				}
+				if leased != 1 {
+					t.Errorf("%d worker IDs are leased, want that of the other", leased)
+				}
+				full.writes = noFault
+				mustNext(t, mustSeek(t, m).gen)
+			})
+		})
+	}
+}
+
+// TestOthersAreAlwaysFaster: that no claim succeeds is said after some rounds.
+func TestOthersAreAlwaysFaster(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.layout = wide
+		m := w.process("p", 1).manager()
+		m.workers = &faulty{bucket: m.workers, writes: refused}
+		if _, err := m.seek(t.Context()); !errors.Is(err, ErrNoWorkerID) || errors.Is(err, ErrLost) {
+			t.Error(err)
+		}
+	})
+}
+
+// TestFullLeaseBucket: that the bucket of leases is full is reported, and a worker ID is claimed
+// once it has room.
+func TestFullLeaseBucket(t *testing.T) {
+	t.Parallel()
+	js := provision(t, natstest.Start(t))
+	s, err := js.Stream(t.Context(), "KV_"+WorkersBucketName(prefix))
+	if err != nil {
+		t.Fatal(err)
+	}
+	limit := func(bytes int64) {
+		t.Helper()
+		c := s.CachedInfo().Config
+		c.MaxBytes = bytes
+		if _, err := js.UpdateStream(t.Context(), c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	limit(10)
+	r := run(t, config(js))
+	natstest.Eventually(t, testTTL, "a report", func() bool { return len(r.all()) > 0 })
+	if err := r.state().Err; err == nil || errors.Is(err, ErrLost) || errors.Is(err, ErrNoWorkerID) {
+		t.Error(err)
+	}
+	limit(-1)
+	r.waitHeld(t)
+}
+
+// TestRequestsEndInTimeForTheTTLOfTheBucket, if it is shorter than the one that was configured: a
+// heartbeat that a frozen server does not answer fails early enough for another one.
+func TestRequestsEndInTimeForTheTTLOfTheBucket(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.workers.setLifetime(shortTTL)
+		p := w.process("p", 1)
+		h := mustSeek(t, p.manager())
+		p.net.set(func() { p.net.dead = true })
+		began := time.Now()
+		err := h.renew(t.Context(), began.Add(time.Minute))
+		if took, most := time.Since(began), 2*callTimeoutFor(shortTTL); err == nil || took > most { // a write and a read
+			t.Errorf("after %v, want %v at most: %v", took, most, err)
+		}
+	})
+}
