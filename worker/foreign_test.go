@@ -172,6 +172,8 @@ func TestGivesWay(t *testing.T) {
 			if role == worker.RoleLoader {
 				return
 			}
+			// It leaves at once, and connects anew for those who ask how it is.
+			natstest.Eventually(t, 5*time.Second, "somebody to answer STATS", func() bool { return !nobody("$SRV.STATS." + worker.ServiceName) })
 			if stats := serviceStats(t, newClient(t, net)); stats.Instance != w.Instance() || !strings.Contains(stats.LeftFor, "older (since 2001-01-01") {
 				t.Errorf("STATS: %+v", stats)
 			}
