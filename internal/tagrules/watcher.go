@@ -112,13 +112,16 @@ func (w *Watcher) follow(ctx context.Context, current func()) error {
 }
 
 // open opens the feed, unless Start has.
-func (w *Watcher) open(ctx context.Context) (err error) {
+func (w *Watcher) open(ctx context.Context) error {
 	if w.feed != nil {
 		return nil
 	}
 	opening, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
-	w.feed, err = kvwatch.OpenFeed(opening, w.js, agreement.BucketName(w.prefix), w.at)
+	feed, err := kvwatch.OpenFeed(opening, w.js, agreement.BucketName(w.prefix), w.at)
+	if err == nil {
+		w.feed = feed
+	}
 	return err
 }
 
