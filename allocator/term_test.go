@@ -97,12 +97,13 @@ func TestEndOfTerms(t *testing.T) {
 	h.requestIn("strict", 1, 1, time.Second)
 	h.requestIn("trend", 0, 1, time.Second)
 	h.grantAll()
-	for range 5 {
-		h.requestIn("strict", 1, 1, time.Second)
+	for range 100 { // enough to tell a rate, for which memory never lasts
+		h.now += time.Second
+		h.requestIn("strict", 1, 20, time.Second)
 		h.request("trend", 1)
+		h.grantAll()
 	}
-	h.grantAll()
-	parked := h.requestIn("strict", 1, 60, time.Second)
+	parked := h.requestIn("strict", 1, 1<<40, time.Second)
 	h.asked = nil
 	h.EndTerms(func(name string, term uint64) bool {
 		if (name == "strict") != (term == 1) {
