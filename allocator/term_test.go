@@ -128,6 +128,28 @@ func TestEndOfTerms(t *testing.T) {
 	}
 }
 
+// TestNobodyAsksAfterATerm: at the rate of a term that has just ended, no memory lasts; and yet nothing is
+// loaded.
+func TestNobodyAsksAfterATerm(t *testing.T) {
+	h := newTermHarness(allocator.Config{})
+	for range 200 {
+		h.now += time.Second
+		h.requestIn("strict", 1, 20, time.Second)
+		h.grantAll()
+	}
+	for range 20 {
+		h.now += time.Second
+		h.requestIn("strict", 1, 100, time.Second)
+	}
+	h.grantAll()
+	h.EndTerm("strict")
+	h.now += time.Second
+	h.Tick()
+	if len(h.asked) != 0 || h.Loading() != 0 {
+		t.Errorf("asked for %+v", h.asked)
+	}
+}
+
 // TestOrderedByNow: a tag that is ordered by now gives no IDs without a term, neither to a request that is
 // late nor by a grant that is.
 func TestOrderedByNow(t *testing.T) {
