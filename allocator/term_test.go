@@ -137,11 +137,10 @@ func TestNobodyAsksAfterATerm(t *testing.T) {
 		h.requestIn("strict", 1, 20, time.Second)
 		h.grantAll()
 	}
-	for range 20 {
+	for range 200 { // without a load
 		h.now += time.Second
-		h.requestIn("strict", 1, 100, time.Second)
+		h.requestIn("strict", 1, 20, time.Second)
 	}
-	h.grantAll()
 	h.EndTerm("strict")
 	h.now += time.Second
 	h.Tick()
