@@ -63,7 +63,7 @@ func (d *decision) idle(t try) bool { return !t.busy && d.notBefore(t.retry, 0) 
 // endRunOut ends a lease whose revision has been known for a whole T, the T of its process.
 func (d *decision) endRunOut(l leaseID) {
 	s, t := d.o.view.leases[l.Place], d.o.acts.places[l.Place]
-	lag := time.Duration(min(rank(d.living, d.self, Slots+l.Place), maxRank)) * d.o.part(lagsPerTerm)
+	lag := time.Duration(min(rank(d.living, d.self, l, Slots+l.Place), maxRank)) * d.o.part(lagsPerTerm)
 	if l == d.self || !d.idle(t) || !d.notBefore(s.seen, s.term()+lag) {
 		return
 	}
@@ -98,7 +98,7 @@ func (d *decision) due(slot int, s slotSighting) bool {
 	if d.plan[slot] == d.self {
 		return true
 	}
-	return d.notBefore(s.freeAt, time.Duration(1+min(rank(d.living, d.self, slot), maxRank))*d.o.part(gracePerTerm))
+	return d.notBefore(s.freeAt, time.Duration(1+min(rank(d.living, d.self, d.plan[slot], slot), maxRank))*d.o.part(gracePerTerm))
 }
 
 // mayTakeNew reports whether a slot without an entry may be taken. In a bucket that was made

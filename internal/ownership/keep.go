@@ -88,7 +88,7 @@ const claimTries = 100
 // written later.
 func (o *Ownership) settle(ctx context.Context, l *life) error {
 	for {
-		err := o.call(ctx, func(ctx context.Context) error { return l.cell.write(ctx, o.value(l.id)) })
+		err := l.cell.write(ctx, o.value(l.id))
 		if l.cell.owned {
 			return nil
 		}
@@ -116,7 +116,7 @@ func (o *Ownership) propose(tries int) *life {
 	found := o.view.leases[place]
 	l := &life{id: leaseID{place, found.Life + 1}}
 	l.cell = cell{
-		bucket: o.bucket, now: o.now, learn: o.learn,
+		bucket: o.bucket, now: o.now, learn: o.learn, limit: o.part(callsPerTerm),
 		key: leaseKey(place), revision: found.revision, sent: make(map[string]int64),
 	}
 	l.ctx, l.end = context.WithCancelCause(context.Background())
@@ -153,19 +153,15 @@ func (o *Ownership) renewUntilOver(ctx context.Context, l *life) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(l.ctx, cancel)()
-	wait := o.untilRenewal()
 	for {
-		o.untilTold(ctx, wait)
+		since := time.Duration(o.now() - l.cell.done)
+		o.untilTold(ctx, max(o.untilRenewal()-since, o.part(retriesPerTerm)))
 		if ctx.Err() != nil {
 			return context.Cause(l.ctx)
 		}
 		o.checkFollowing(l)
-		err := o.renew(ctx, l)
-		if errors.Is(err, errOver) {
+		if err := o.renew(ctx, l); errors.Is(err, errOver) {
 			return err
-		}
-		if wait = o.untilRenewal(); err != nil {
-			wait = o.part(retriesPerTerm)
 		}
 	}
 }
@@ -173,7 +169,7 @@ func (o *Ownership) renewUntilOver(ctx context.Context, l *life) error {
 // renew is one renewal.
 func (o *Ownership) renew(ctx context.Context, l *life) error {
 	before := l.cell.revision
-	err := o.call(ctx, func(ctx context.Context) error { return l.cell.write(ctx, o.value(l.id)) })
+	err := l.cell.write(ctx, o.value(l.id))
 	if l.cell.revision == before {
 		return err
 	}
@@ -206,7 +202,7 @@ func (o *Ownership) giveUp(ctx context.Context, l *life) error {
 	v := o.value(l.id)
 	v.Ended = stopped
 	for {
-		err := o.call(ctx, func(ctx context.Context) error { return l.cell.write(ctx, v) })
+		err := l.cell.write(ctx, v)
 		if err == nil || errors.Is(err, errOver) {
 			return nil
 		}
