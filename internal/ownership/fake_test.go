@@ -18,7 +18,7 @@ type fakeStore struct {
 	last    map[string]record
 	changed chan struct{}
 	agreed  string
-	stored  func(record) // is told of each write, at the moment at which it is made
+	stored  func(record)   // is told of each write, at the moment at which it is made
 	writes  map[string]int // per key
 }
 
@@ -143,6 +143,21 @@ func (l *link) upTo(d time.Duration) time.Duration {
 	return time.Duration(l.rnd.Int64N(int64(d)))
 }
 
+// move has the link lead to another store.
+func (l *link) move(s *fakeStore) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.store = s
+	close(l.restored)
+	l.restored = make(chan struct{})
+}
+
+func (l *link) target() *fakeStore {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.store
+}
+
 // pass is one way over the link.
 func (l *link) pass(ctx context.Context) error {
 	if d := l.present().slow + l.upTo(l.present().delay); d > 0 {
@@ -166,14 +181,14 @@ func (l *link) write(ctx context.Context, key string, value []byte, revision uin
 	}
 	if l.chance(l.present().late) {
 		value = slices.Clone(value)
-		time.AfterFunc(l.upTo(l.present().lateBy), func() { _, _ = l.store.write(key, value, revision) })
+		time.AfterFunc(l.upTo(l.present().lateBy), func() { _, _ = l.target().write(key, value, revision) })
 		<-ctx.Done()
 		return 0, ctx.Err()
 	}
 	if err := l.pass(ctx); err != nil {
 		return 0, err
 	}
-	written, err := l.store.write(key, value, revision)
+	written, err := l.target().write(key, value, revision)
 	if l.chance(l.present().loseAnswer) {
 		<-ctx.Done()
 		return 0, ctx.Err()
@@ -188,9 +203,10 @@ func (l *link) read(ctx context.Context, key string) (record, error) {
 	if err := l.pass(ctx); err != nil {
 		return record{}, err
 	}
-	l.store.mu.Lock()
-	all := l.store.versions(key)
-	l.store.mu.Unlock()
+	s := l.target()
+	s.mu.Lock()
+	all := s.versions(key)
+	s.mu.Unlock()
 	if len(all) > 0 && l.chance(l.present().oldRead) {
 		all = all[:len(all)-1]
 	}
@@ -204,28 +220,31 @@ func (l *link) agree(ctx context.Context, identity string) (string, error) {
 	if err := l.pass(ctx); err != nil {
 		return "", err
 	}
-	l.store.mu.Lock()
-	defer l.store.mu.Unlock()
-	if l.store.agreed == "" {
-		l.store.agreed = identity
+	s := l.target()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.agreed == "" {
+		s.agreed = identity
 	}
-	return l.store.agreed, nil
+	return s.agreed, nil
 }
 
 func (l *link) follow(ctx context.Context) (feed, error) {
 	if err := l.pass(ctx); err != nil {
 		return nil, err
 	}
-	l.store.mu.Lock()
-	defer l.store.mu.Unlock()
+	s := l.target()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	_, restored := l.isDown()
-	return &fakeFeed{link: l, restored: restored, listed: len(l.store.log)}, nil
+	return &fakeFeed{link: l, store: s, restored: restored, listed: len(s.log)}, nil
 }
 
 // fakeFeed delivers the log. What is overwritten while it is being listed is passed over, as
 // the server does.
 type fakeFeed struct {
 	link     *link
+	store    *fakeStore
 	restored <-chan struct{}
 	at       int
 	listed   int
@@ -259,7 +278,7 @@ func (f *fakeFeed) Next(ctx context.Context) (kvwatch.Entry, error) {
 }
 
 func (f *fakeFeed) next() (r record, ok bool, changed <-chan struct{}) {
-	s := f.link.store
+	s := f.store
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for f.at < len(s.log) {

@@ -3,6 +3,7 @@ package ownership
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -30,7 +31,7 @@ type member struct {
 	wrong []string
 }
 
-// join starts a member with a clock of that rate. It does not stop by itself.
+// join starts a member with a clock of that rate. It stops with the test, if not before.
 func join(t *testing.T, s *fakeStore, name string, rate float64, opts ...func(*Config, *link)) *member {
 	t.Helper()
 	m := &member{link: newLink(s, uint64(len(name))), terms: make(map[int]uint64)}
@@ -45,6 +46,10 @@ func join(t *testing.T, s *fakeStore, name string, rate float64, opts ...func(*C
 	m.Ownership = newOwnership(cfg, m.link, func() int64 { return int64(rate * float64(time.Since(start))) })
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
+	t.Cleanup(func() {
+		m.link.restore()
+		m.quit(t)
+	})
 	if err := m.Start(ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -134,4 +139,17 @@ func (m *member) lease() leaseID {
 	m.Ownership.mu.Lock()
 	defer m.Ownership.mu.Unlock()
 	return m.former
+}
+
+// knows reports whether these are the living, according to a member.
+func (m *member) knows(instances ...string) bool {
+	alive := 0
+	for _, l := range m.Leases() {
+		if !l.Lost {
+			if alive++; !slices.Contains(instances, l.Instance) {
+				return false
+			}
+		}
+	}
+	return alive == len(instances)
 }

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"go.uber.org/zap"
-
 )
 
 // How often a lease is renewed, as parts of T.
@@ -47,7 +46,7 @@ func (o *Ownership) keep(ctx context.Context) *life {
 		}
 		o.log.Warn("the lease among the owners of strict tags is over, seeking another one", zap.Error(err))
 		o.leave()
-		o.refollow()
+		o.relist()
 	}
 	return nil
 }
@@ -65,7 +64,10 @@ func (o *Ownership) value(l leaseID) leaseValue {
 
 // claim makes a lease at a place that nobody has.
 func (o *Ownership) claim(ctx context.Context) (*life, error) {
-	if err := o.listed.wait(ctx); err != nil {
+	o.mu.Lock()
+	listed := o.listed
+	o.mu.Unlock()
+	if err := listed.wait(ctx); err != nil {
 		return nil, err
 	}
 	for tries := 0; ; tries++ {
@@ -174,9 +176,21 @@ func (o *Ownership) renew(ctx context.Context, l *life) error {
 		return err
 	}
 	if o.terms.extend(o.until(l)) {
+		o.watchAnew()
 		o.changed(o.terms.owned()...)
 	}
 	return err
+}
+
+// watchAnew has the time count from now in which others have to renew their leases. This process
+// could not renew its own either, so the time before says nothing.
+func (o *Ownership) watchAnew() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for place, s := range o.view.leases {
+		s.seen = o.now()
+		o.view.leases[place] = s
+	}
 }
 
 // untilRenewal is up to a tenth shorter than it has to be, so that those who began together do not

@@ -13,8 +13,6 @@ func TestFirstUse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFakeStore()
 		a, b := join(t, s, "a", 1), join(t, s, "b", 1)
-		defer b.quit(t)
-		defer a.quit(t)
 		if _, known := a.Owner(7); known || a.answers(7) {
 			t.Error("a slot that nobody asked for has an owner")
 		}
@@ -31,8 +29,6 @@ func TestKilled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFakeStore()
 		a, b, c := join(t, s, "a", 1), join(t, s, "b", 1), join(t, s, "c", 1)
-		defer b.quit(t)
-		defer c.quit(t)
 		a.takes(t, 1, 2, 3, 4)
 		a.kill()
 		took := until(t, term+time.Second, "others answer", func() bool {
