@@ -272,7 +272,6 @@ func (s *strict) passOn(o *ordered) bool {
 func (s *strict) ownerAbsent(msg *nats.Msg) {
 	if o := s.onTheWay.take(msg); o != nil {
 		s.forwarded.Add(-1)
-		o.rested = true
 		s.park(o)
 	}
 }
@@ -280,7 +279,6 @@ func (s *strict) ownerAbsent(msg *nats.Msg) {
 // park parks a request until the owner of its slot is known, and makes sure that there will be one.
 func (s *strict) park(o *ordered) {
 	first := !o.rested
-	o.rested = true
 	if !s.ownerless.add(o) {
 		s.finish(o, nil, allocator.ErrBusy)
 		return
