@@ -89,6 +89,7 @@ func (d *decision) endRunOut(l leaseID) {
 		return
 	}
 	d.o.acts.places[l.Place] = try{busy: true}
+	s.Life = d.o.view.lastLife(l.Place)
 	d.todo = append(d.todo, func(ctx context.Context) { d.o.end(ctx, l.Place, s) })
 }
 
@@ -115,6 +116,9 @@ func (d *decision) due(slot int, s slotSighting) bool {
 	if s.freeAt == 0 {
 		s.freeAt = d.now
 		d.o.view.slots[slot].freeAt = d.now
+	}
+	if s.deleted && !d.notBefore(s.freeAt, d.o.cfg.LeaseTime) {
+		return false
 	}
 	first := d.plan[slot]
 	if first == d.self {
