@@ -45,10 +45,10 @@ func provision(t testing.TB, net network, replicas int) {
 }
 
 // joinReal starts a process that takes part, and stops with the test.
-func joinReal(t testing.TB, net network, name string) (*Ownership, jetstream.JetStream) {
+func joinReal(t testing.TB, net network, name string, term time.Duration) (*Ownership, jetstream.JetStream) {
 	t.Helper()
 	js := connect(t, net)
-	o, err := Open(t.Context(), Config{JS: js, Prefix: messages.DefaultPrefix, Instance: name, Log: zaptest.NewLogger(t).Named(name)})
+	o, err := Open(t.Context(), Config{JS: js, Prefix: messages.DefaultPrefix, Instance: name, LeaseTime: term, Log: zaptest.NewLogger(t).Named(name)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +99,7 @@ func answered(all ...*Ownership) (n int) {
 func startFour(t *testing.T, net network) (all []*Ownership, conns []jetstream.JetStream) {
 	t.Helper()
 	for n := range 4 {
-		o, js := joinReal(t, net, fmt.Sprintf("p%d", n))
+		o, js := joinReal(t, net, fmt.Sprintf("p%d", n), DefaultLeaseTime)
 		all, conns = append(all, o), append(conns, js)
 		for slot := range Slots {
 			o.Want(slot)
@@ -189,8 +189,9 @@ func TestRealBalance(t *testing.T) {
 func TestRealWritesAtRest(t *testing.T) {
 	srv := natstest.Start(t)
 	provision(t, srv, 1)
-	a, js := joinReal(t, srv, "a")
-	joinReal(t, srv, "b")
+	const second = time.Second
+	a, js := joinReal(t, srv, "a", second)
+	joinReal(t, srv, "b", second)
 	for slot := range Slots {
 		a.Want(slot)
 	}
@@ -203,7 +204,7 @@ func TestRealWritesAtRest(t *testing.T) {
 	}
 	natstest.Eventually(t, 10*time.Second, "all have owners", func() bool { return len(answering(a)) == Slots/2 })
 	before := last()
-	time.Sleep(DefaultLeaseTime)
+	time.Sleep(second)
 	n := last() - before
 	t.Logf("two processes with %d slots write %d times in a lease time", Slots, n)
 	if n > 2*4+1 {
@@ -218,7 +219,7 @@ func TestRealCluster(t *testing.T) {
 	provision(t, c, 3)
 	var all []*Ownership
 	for n := range 3 {
-		o, _ := joinReal(t, c, fmt.Sprintf("p%d", n))
+		o, _ := joinReal(t, c, fmt.Sprintf("p%d", n), DefaultLeaseTime)
 		all = append(all, o)
 	}
 	for slot := range Slots {
