@@ -21,7 +21,7 @@ func (o *Ownership) follow(ctx context.Context) {
 			o.log.Warn("the owners of strict tags cannot be read, trying again", zap.Error(err))
 			said = true
 		}
-		if !errors.Is(err, errNew) {
+		if !errors.Is(err, errNew) && !errors.Is(err, context.Canceled) {
 			o.pauseBeforeRetry(ctx)
 		}
 	}
@@ -204,12 +204,13 @@ func (o *Ownership) publishOwners(first, end int) (changed []int) {
 	return changed
 }
 
-// endIfPassed ends this process's term of a slot if the slot has been taken since.
+// endIfPassed ends this process's term of a slot if the slot is not as this process has taken it.
 func (o *Ownership) endIfPassed(slot int) {
 	o.mu.Lock()
-	epoch := o.view.slots[slot].Epoch
+	s := &o.view.slots[slot]
+	l, epoch := s.Lease, s.Epoch
 	o.mu.Unlock()
-	if o.terms.end(slot, epoch) {
+	if o.terms.endUnless(l, slot, epoch) {
 		o.changed(slot)
 	}
 }
