@@ -251,7 +251,7 @@ func (m *mirror) takeTurn(ctx context.Context) (err error) {
 		m.have = make(map[string]listed)
 	}
 	if m.listing == nil {
-		m.listing = store.OpenListing(m.store)
+		m.listing = store.OpenListing(m.store, nil)
 	}
 	return nil
 }
