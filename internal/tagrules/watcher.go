@@ -162,7 +162,7 @@ func (w *Watcher) apply(entry kvwatch.Entry) {
 }
 
 func (r *Rules) applyOrder(tag string, entry kvwatch.Entry) (changed bool, err error) {
-	old, had := r.orders.Load(tag)
+	_, had := r.orders.Load(tag)
 	if entry.Deleted {
 		r.orders.Delete(tag)
 		return had, nil
@@ -172,7 +172,7 @@ func (r *Rules) applyOrder(tag string, entry kvwatch.Entry) (changed bool, err e
 		return false, fmt.Errorf("%w: %w", ErrUnreadable, err)
 	}
 	r.orders.Store(tag, order)
-	return order != old, nil
+	return true, nil
 }
 
 func (r *Rules) applyTemplates(value []byte) error {
