@@ -62,15 +62,21 @@ func (a *Allocator) EndTerms(ended func(name string, term uint64) bool) {
 		t.mu.Lock()
 		end := ended(t.name, t.term)
 		t.mu.Unlock()
-		if !end {
-			continue
+		if end {
+			a.update(t, func() []reply {
+				if !ended(t.name, t.term) {
+					return nil
+				}
+				return a.beginTerm(t, 0)
+			})
 		}
-		a.update(t, func() []reply {
-			if !ended(t.name, t.term) {
-				return nil
-			}
-			return a.beginTerm(t, 0)
-		})
+	}
+}
+
+// EndTerm does the same for one tag, whatever its term.
+func (a *Allocator) EndTerm(name string) {
+	if t := a.find(name); t != nil {
+		a.update(t, func() []reply { return a.beginTerm(t, 0) })
 	}
 }
 

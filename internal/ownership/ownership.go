@@ -1,12 +1,16 @@
 package ownership
 
 import (
+	"cmp"
 	"context"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
 
+	"github.com/idworker/idworker/internal/resource"
 	"github.com/idworker/idworker/messages"
 )
 
@@ -80,54 +84,132 @@ type Lease struct {
 
 // Ownership is one process's part in sharing out the slots.
 type Ownership struct {
-	cfg Config
+	running
+	cfg      Config
+	log      *zap.Logger
+	bucket   bucket
+	now      clock
+	validFor time.Duration // how long the start of a renewal lets this process answer
+	terms    terms
+	owners   [Slots]atomic.Pointer[string] // instances, as far as the bucket was read
+	wanted   [Slots]atomic.Bool
+	fed      atomic.Uint64 // up to which revision the feed has come
+
+	mu    sync.Mutex
+	state // under mu
 }
 
-// Open opens the bucket, which has to exist and to be safe, see [Resources].
+// state is what an Ownership knows and does.
+type state struct {
+	view     *view
+	since    int64 // when the view's bucket was read first
+	agreed   bool  // the bucket is the one that the installation had first
+	life     *life // nil while there is no lease
+	former   leaseID
+	acts     acts
+	stopFeed context.CancelFunc
+}
+
+// Open opens the bucket, which has to exist and to be safe, see [Bucket].
 //
 // Errors: jetstream.ErrBucketNotFound, durability.ErrUnsafe; anything else means that JetStream
 // is away.
-func Open(ctx context.Context, cfg Config) (*Ownership, error) { return &Ownership{cfg: cfg}, nil }
+func Open(ctx context.Context, cfg Config) (*Ownership, error) {
+	kv, _, err := resource.OpenBucket(ctx, cfg.JS, BucketName(cfg.Prefix))
+	if err != nil {
+		return nil, err
+	}
+	return newOwnership(cfg, kvBucket{cfg.JS, kv, cfg.Prefix}, systemClock()), nil
+}
 
-// Start takes part, and returns once this process has a lease, or with an error when ctx ends
-// before. From then on it goes on by itself until Stop, whatever becomes of JetStream or the lease.
-// After an error, Stop has to be called too.
-func (o *Ownership) Start(ctx context.Context) error { return nil }
+func newOwnership(cfg Config, b bucket, now clock) *Ownership {
+	cfg = cfg.withDefaults()
+	o := &Ownership{
+		running:  running{listed: newEvent(), ready: newEvent(), nudged: make(chan struct{}, 1), rules: make(chan struct{}, 1)},
+		cfg:      cfg,
+		log:      cfg.Log,
+		bucket:   b,
+		now:      now,
+		validFor: validity(cfg.LeaseTime),
+		state:    state{view: newView(), acts: acts{places: make(map[int]try)}},
+	}
+	o.terms.now, o.terms.began, o.terms.ended = now, cfg.Began, cfg.Ended
+	return o
+}
 
-// Stop stops answering, gives up the lease, and so all slots, with one write, and returns when all
-// goroutines have ended. If ctx ends before the write is known to be done, others take the slots
-// once the lease has run out.
-func (o *Ownership) Stop(ctx context.Context) error { return nil }
+// withDefaults fills in what is not set.
+func (c Config) withDefaults() Config {
+	c.LeaseTime = cmp.Or(c.LeaseTime, DefaultLeaseTime)
+	if c.Rules == nil {
+		c.Rules = func() uint64 { return 0 }
+	}
+	if c.Began == nil {
+		c.Began = func(int, uint64) {}
+	}
+	if c.Ended == nil {
+		c.Ended = func(int, uint64) {}
+	}
+	if c.Changed == nil {
+		c.Changed = func(int) {}
+	}
+	if c.Log == nil {
+		c.Log = zap.NewNop()
+	}
+	return c
+}
 
 // Want says that somebody asks for a slot. If it has no owner, this process will be the owner, or
 // another one; Changed says so. Calling it again does nothing, and costs nothing.
-func (o *Ownership) Want(slot int) {}
+func (o *Ownership) Want(slot int) {
+	if !o.wanted[slot].Load() && !o.wanted[slot].Swap(true) {
+		o.nudge()
+	}
+}
 
 // Owner returns the instance of the process that owns a slot, according to the bucket as far as
 // it was read. It may be this process, while it has no term yet.
-func (o *Ownership) Owner(slot int) (instance string, known bool) { return "", false }
+func (o *Ownership) Owner(slot int) (instance string, known bool) {
+	if p := o.owners[slot].Load(); p != nil {
+		return *p, true
+	}
+	return "", false
+}
 
 // Term returns the epoch for which this process owns a slot. That does not suffice to answer, see
 // Valid; but if ok is false, Valid will be false, too, until Changed says otherwise.
-func (o *Ownership) Term(slot int) (epoch uint64, ok bool) { return 0, false }
+func (o *Ownership) Term(slot int) (epoch uint64, ok bool) { return o.terms.term(slot) }
 
 // Valid reports whether this process may answer for a slot. A request is answered in this order:
 // Term, then the ID is taken, then Valid with the epoch of that term, then the reply is sent. If it
-// is false, the ID must not be used.
-func (o *Ownership) Valid(slot int, epoch uint64) bool { return false }
+// is false, the ID must not be used. It takes no lock and no memory, and reads a clock.
+func (o *Ownership) Valid(slot int, epoch uint64) bool { return o.terms.valid(slot, epoch) }
 
 // HandOver hands a slot over to another living process, if this process owns it and there is one.
-// It reports whether it has begun to. Slots are shared out without it; it is for tests.
-func (o *Ownership) HandOver(slot int) bool { return false }
+// It reports whether it is about to. Slots are shared out without it; it is for tests.
+func (o *Ownership) HandOver(slot int) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	epoch := o.terms.epochs[slot].Load()
+	if epoch == 0 || o.view.slots[slot].Epoch != epoch || len(o.view.living()) < 2 {
+		return false
+	}
+	o.acts.forced[slot] = true
+	o.nudge()
+	return true
+}
 
-// RulesChanged says that Rules returns another revision: it is written soon.
-func (o *Ownership) RulesChanged() {}
+// RulesChanged says that Rules returns another revision: it is written at once.
+func (o *Ownership) RulesChanged() {
+	select {
+	case o.rules <- struct{}{}:
+	default:
+	}
+}
 
 // Leases returns the leases that the bucket shows, as far as it was read: those of living
 // processes, and those that others have ended. A process that ended its own is not among them.
-func (o *Ownership) Leases() []Lease { return nil }
-
-// ReadLeases is [Ownership.Leases] for those who take no part: it reads the bucket.
-func ReadLeases(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix) ([]Lease, error) {
-	return nil, nil
+func (o *Ownership) Leases() []Lease {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.view.list()
 }
