@@ -156,12 +156,12 @@ func (w *Watcher) next(ctx context.Context) error {
 
 // apply takes in an entry. One that cannot be read is logged, and what was known before stays.
 func (w *Watcher) apply(entry kvwatch.Entry) {
-	tag, isOrder := orderTag(entry.Key)
+	tag := orderTag(entry.Key)
 	var changed bool
 	var err error
 	switch {
-	case isOrder:
-		changed, err = w.applyOrder(strings.Clone(tag), entry)
+	case tag != "":
+		changed, err = w.applyOrder(tag, entry)
 	case entry.Key == templatesKey && !entry.Deleted:
 		changed, err = true, w.applyTemplates(entry.Value)
 	}
