@@ -62,6 +62,7 @@ func (a *Allocator) makeTag(name string, step int64) (t *tag, todo effects) {
 	t = a.tags.make(e)
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.firstUse = e.firstUse
 	if e.firstUse && t.high == 0 && !t.fresh {
 		t.fresh = true
 		a.fresh.Add(1)

@@ -62,11 +62,19 @@ func (t *tag) loadDue(now, reAsk time.Duration, ceiling int64) bool {
 	case t.cur.Load() == nil || t.load.resting(now, reAsk): // nobody asks, or it would be no use
 		return false
 	}
-	return len(t.ready) == 0 && t.cur.Load().low() || len(t.ready) < maxReady && t.isTried() && t.runsShort(now, ceiling)
+	return len(t.ready) == 0 && t.cur.Load().low(t.nextAt()) || len(t.ready) < maxReady && t.isTried() && t.runsShort(now, ceiling)
 }
 
 // isTried reports whether enough IDs were handed out since the latest load to judge its step.
 func (t *tag) isTried() bool { return t.meter.total(t.cur.Load())-t.meter.atLoad >= t.step/looks }
+
+// nextAt is the divisor that says how much of a segment is used before the next is asked for.
+func (t *tag) nextAt() int64 {
+	if t.firstUse {
+		return loadAtFirstUse
+	}
+	return loadAt
+}
 
 // maxReady bounds the segments that are asked for because memory does not last. While a step
 // grows to what it has to be, there are two or three.

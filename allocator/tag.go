@@ -22,6 +22,7 @@ type tag struct {
 
 	wentBack bool // a grant was Below since one was last used
 	dropped  bool // it is not the tag of that name any more
+	firstUse bool // it came into being by Config.FirstUse
 	fresh    bool // it came into being by Config.FirstUse, and was never granted
 
 	lookedAt int64 // how many IDs had been handed out when it was looked at for idleness; 0: not yet
