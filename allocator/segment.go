@@ -23,7 +23,7 @@ const (
 	loadAt         = 10
 	loadAtFirstUse = 2
 
-	looks  = 40
+	looks = 40
 )
 
 // newSegment returns s, of a term, with its first used IDs already taken.
