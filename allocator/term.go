@@ -27,22 +27,30 @@ func (a *Allocator) TakeOrParkIn(name string, term uint64, n int64, wait time.Du
 	if n < 1 {
 		return nil, ErrCount
 	}
-	t := a.activate(name)
-	if t == nil {
-		return nil, store.ErrNoTag
+	for {
+		t, err := a.activateOrMake(name)
+		if err != nil {
+			return nil, err
+		}
+		dropped := false
+		a.update(t, func() (replies []reply) {
+			if dropped = t.dropped; dropped {
+				return nil
+			}
+			if term == 0 && a.cfg.Ordered(name) {
+				err = ErrTerm
+				return nil
+			}
+			if t.term != term {
+				replies = a.beginTerm(t, term)
+			}
+			ids, err = a.takeOrPark(t, n, min(wait, a.cfg.Wait), answer)
+			return replies
+		})
+		if !dropped {
+			return ids, err
+		}
 	}
-	a.update(t, func() (replies []reply) {
-		if term == 0 && a.cfg.Ordered(name) {
-			err = ErrTerm
-			return nil
-		}
-		if t.term != term {
-			replies = a.beginTerm(t, term)
-		}
-		ids, err = a.takeOrPark(t, n, min(wait, a.cfg.Wait), answer)
-		return replies
-	})
-	return ids, err
 }
 
 // EndTerms drops the buffers of the tags for which ended returns true, whose parked requests get
@@ -51,9 +59,9 @@ func (a *Allocator) TakeOrParkIn(name string, term uint64, n int64, wait time.Du
 // they are of none.
 func (a *Allocator) EndTerms(ended func(name string, term uint64) bool) {
 	for _, t := range a.tags.listActive() {
-		t.mu.Lock()
+		t.lock()
 		end := ended(t.name, t.term)
-		t.mu.Unlock()
+		t.unlock()
 		if end {
 			a.update(t, func() []reply {
 				if !ended(t.name, t.term) {
@@ -92,8 +100,8 @@ func (a *Allocator) beginTerm(t *tag, term uint64) []reply {
 func (t *tag) dropBuffers() {
 	t.meter.spent = t.meter.total(t.cur.Load())
 	t.cur.Store(nil)
-	t.ready = nil
-	t.load.seq, t.load.refusal, t.load.refusals = 0, nil, 0
+	t.busy.ready = nil
+	t.busy.load.seq, t.busy.load.refusal, t.busy.load.refusals = 0, nil, 0
 }
 
 // isEarlier reports whether a grant answers a load that was asked for in an earlier term, or does not
@@ -102,10 +110,10 @@ func (t *tag) isEarlier(seq uint64) bool { return t.since > 0 && seq <= t.since 
 
 // park parks a request where its deadline belongs: nearly always that is the end.
 func (t *tag) park(w waiter) {
-	at := len(t.parked)
-	for at > 0 && t.parked[at-1].deadline > w.deadline {
+	at := len(t.busy.parked)
+	for at > 0 && t.busy.parked[at-1].deadline > w.deadline {
 		at--
 	}
-	t.demand += w.n
-	t.parked = slices.Insert(t.parked, at, w)
+	t.busy.demand += w.n
+	t.busy.parked = slices.Insert(t.busy.parked, at, w)
 }
