@@ -111,11 +111,11 @@
 // request was sent. So one worker at a time answers, the owner of the tag's slot, and its terms as
 // owner have epochs that only rise (package internal/ownership). A request comes to any worker:
 //
-//	 request ──▶ any worker ── is it the owner? ── yes ─▶ take ─▶ look ─▶ reply
-//	                │  no                                  ▲        │ term or time is over: burnt,
-//	                │                                      │        ▼ and all over again
-//	                ├─ owner known ─▶ ids.strict.<owner>.<tag> ─▶ owner
-//	                └─ unknown ─────▶ parked until it is known, or the deadline
+//	request ──▶ any worker ── is it the owner? ── yes ─▶ take ─▶ look ─▶ reply
+//	               │  no                                  ▲        │ term or time is over: burnt,
+//	               │                                      │        ▼ and all over again
+//	               ├─ owner known ─▶ ids.strict.<owner>.<tag> ─▶ owner
+//	               └─ unknown ─────▶ parked until it is known, or the deadline
 //
 // Three things make the order, and each is necessary:
 //
@@ -131,8 +131,8 @@
 // It is no matter how long a reply takes after the look, nor that a term ends meanwhile: who has not
 // got the reply yet cannot have sent a request after it.
 //
-// A message that is passed on says in one header how often it was, how much of its time is left, and
-// who gets the answer. The answer goes from the owner straight to the caller. The subject for the
+// A message that is passed on says in its body how often it was, how much of its time is left, and
+// who gets the answer; the headers are the caller's. The answer goes from the owner straight to the caller. The subject for the
 // answer cannot be the message's own reply subject: for a caller in another account the server has
 // made that subject, and takes no message that names it. So that one is free to find out that the owner
 // is not there: the server says so at once, and the request is parked instead of lost.

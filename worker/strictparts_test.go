@@ -302,9 +302,9 @@ func TestPassedOn(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		w := decodeWay(msg.Header.Get(wayHeader))
+		w := decodePassedOn(msg.Data)
 		if w.replyTo != want || w.hops != 1 || w.left <= 0 || w.left > partWait || msg.Header.Get("Traceparent") != "00-1" ||
-			string(msg.Data) != "7" || msg.Subject != "ids.strict.B.strict" {
+			string(w.count) != "7" || msg.Subject != "ids.strict.B.strict" {
 			t.Errorf("passed on as %s %q %v", msg.Subject, msg.Data, msg.Header)
 		}
 	}

@@ -66,6 +66,9 @@ func (c *caller) round(b *testing.B, subject string, d time.Duration) measured {
 	select {
 	case <-c.done:
 	case <-time.After(d + 20*time.Second):
+		if c.wrong != nil {
+			b.Fatalf("%s answered %q %v", subject, c.wrong.Data, c.wrong.Header)
+		}
 		b.Fatalf("%s: requests were not answered", subject)
 	}
 	runtime.ReadMemStats(&after)

@@ -49,7 +49,7 @@ func benchmarkStrict(b *testing.B, what string, inFlight int) {
 	// Of two workers in a queue group the server would choose. So the request comes to the second
 	// one as if it had been passed on already.
 	forwarded.message = func(reply string) *nats.Msg {
-		return &nats.Msg{Subject: "two.strict." + second + "." + busyTag, Header: nats.Header{"Ids-Way": {"1 2000 " + reply}}}
+		return &nats.Msg{Subject: "two.strict." + second + "." + busyTag, Data: []byte(" 1 2000 " + reply)}
 	}
 	at := func(c *caller, prefix messages.Prefix) func() measured {
 		return func() measured { return c.round(b, prefix.Segment(busyTag), requestRound) }
