@@ -179,6 +179,17 @@ func (s *strict) take(tag string, n int64) (ids store.Segment, ok bool) {
 	return ids, true
 }
 
+// mayUse is the look at the clock with n IDs of a term in hand. IDs that may not be used are burnt.
+func (s *strict) mayUse(tag string, term uint64, n int64) bool {
+	slot := ownership.Slot(tag)
+	epoch, mine := s.owners.Term(slot)
+	if mine && s.terms[slot].Load() == term && s.owners.Valid(slot, epoch) {
+		return true
+	}
+	s.burnt.Add(n)
+	return false
+}
+
 // ordered is a request for IDs of a strict tag that could not be answered at once.
 type ordered struct {
 	tag      string

@@ -60,7 +60,7 @@ func TestBecomingStrict(t *testing.T) {
 	as.mustRun(t, create("invoice", "--ended", paused.instance())...)
 	paused.signal(syscall.SIGCONT)
 	as.mustRun(t, "tag", "rm", "invoice", "--yes")
-	as.mustRun(t, "tag", "create", "invoice", "--first", "1000")
+	as.mustRun(t, "tag", "create", "invoice", "--first", "2000")
 	ls := as.mustRun(t, "tag", "ls").stdout
 	if !strings.Contains(ls, "order") || !strings.Contains(ls, "strict") || strings.Count(ls, "trend") != 1 {
 		t.Errorf("tag ls after one was created again, as an ordinary one:\n%s", ls)
