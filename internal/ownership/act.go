@@ -2,7 +2,6 @@ package ownership
 
 import (
 	"context"
-	"math"
 	"sync"
 	"time"
 
@@ -20,9 +19,16 @@ type acts struct {
 	places map[int]try
 	forced [Slots]bool // to be handed over whatever the plan says
 
-	given      int   // the slot that was handed over last
-	givenEpoch uint64
-	givenUntil int64 // how long it is waited for to be taken
+	given   handOver          // the last one
+	shunned map[leaseID]int64 // who gets nothing, and until when
+}
+
+// handOver is a slot that was handed over, and how long it is waited for to be taken.
+type handOver struct {
+	slot  int
+	to    leaseID
+	epoch uint64
+	until int64
 }
 
 // try is a write that is under way, or was not known to be done.
@@ -88,7 +94,7 @@ func (o *Ownership) take(ctx context.Context, l leaseID, slot int, s slotSightin
 
 // give hands a slot over. This process stops answering for it before that is written.
 func (o *Ownership) give(ctx context.Context, to leaseID, slot int, s slotSighting) {
-	o.terms.end(slot, math.MaxUint64)
+	o.terms.end(slot)
 	o.changed(slot)
 	err := o.write(ctx, slotKey(slot), encode(slotValue{To: to, Epoch: s.Epoch, Write: nonce.New()}), s.revision)
 	o.tried(slot, err)
