@@ -185,7 +185,8 @@ func (u *firstUses) receive(m *nats.Msg) {
 	s := &u.sequences[k]
 	s.busy--
 	ranges, err := messages.DecodeReply(m, 1)
-	if errors.Is(err, messages.ErrBusy) { // a host that does many things at once
+	if errors.Is(err, messages.ErrBusy) || m.Header.Get("Status") == "503" { // a host that does many things at once
+		time.Sleep(time.Millisecond)
 		u.ask(k)
 		return
 	}
