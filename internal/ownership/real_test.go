@@ -155,6 +155,7 @@ func bothStill(all []*Ownership, terms []uint64, slot int) bool {
 // TestRealBalance: 256 slots over 4 processes on a real server are 64 each within two lease times of a join.
 // After a clean stop the others answer for all within 250 ms, and after a death within T and a second.
 func TestRealBalance(t *testing.T) {
+	t.Parallel() // they wait most of the time
 	srv := natstest.Start(t)
 	provision(t, srv, 1)
 	all, conns := startFour(t, srv)
@@ -187,6 +188,7 @@ func TestRealBalance(t *testing.T) {
 
 // TestRealWritesAtRest: three writes a lease time for each process, whatever the number of slots.
 func TestRealWritesAtRest(t *testing.T) {
+	t.Parallel() // they wait most of the time
 	srv := natstest.Start(t)
 	provision(t, srv, 1)
 	const second = time.Second
@@ -215,6 +217,7 @@ func TestRealWritesAtRest(t *testing.T) {
 // TestRealCluster: on three servers, with the leader of the bucket stopped and another one cut off
 // from its clients, terms go on or are taken over, and never do two processes answer at a time.
 func TestRealCluster(t *testing.T) {
+	t.Parallel() // they wait most of the time
 	c := natstest.StartCluster(t, 3)
 	provision(t, c, 3)
 	var all []*Ownership
