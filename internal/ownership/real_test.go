@@ -155,6 +155,7 @@ func bothStill(all []*Ownership, terms []uint64, slot int) bool {
 // TestRealBalance: 256 slots over 4 processes on a real server are 64 each within two lease times of a join.
 // After a clean stop the others answer for all within 250 ms, and after a death within T and a second.
 func TestRealBalance(t *testing.T) {
+	t.Parallel() // they wait most of the time
 	srv := natstest.Start(t)
 	provision(t, srv, 1)
 	all, conns := startFour(t, srv)
@@ -187,11 +188,12 @@ func TestRealBalance(t *testing.T) {
 
 // TestRealWritesAtRest: three writes a lease time for each process, whatever the number of slots.
 func TestRealWritesAtRest(t *testing.T) {
+	t.Parallel() // they wait most of the time
 	srv := natstest.Start(t)
 	provision(t, srv, 1)
 	const second = time.Second
 	a, js := joinReal(t, srv, "a", second)
-	joinReal(t, srv, "b", second)
+	b, _ := joinReal(t, srv, "b", second)
 	for slot := range Slots {
 		a.Want(slot)
 	}
@@ -202,7 +204,7 @@ func TestRealWritesAtRest(t *testing.T) {
 		}
 		return s.CachedInfo().State.LastSeq
 	}
-	natstest.Eventually(t, 10*time.Second, "all have owners", func() bool { return len(answering(a)) == Slots/2 })
+	natstest.Eventually(t, 10*time.Second, "even shares", func() bool { return len(answering(a)) == Slots/2 && len(answering(b)) == Slots/2 })
 	before := last()
 	time.Sleep(second)
 	n := last() - before
@@ -212,9 +214,10 @@ func TestRealWritesAtRest(t *testing.T) {
 	}
 }
 
-// TestRealCluster: on three servers, with the leader of the bucket stopped and another one cut off
-// from its clients, terms go on or are taken over, and never do two processes answer at a time.
+// TestRealCluster: on three servers, when the leader of the bucket stops, leases are renewed by the next
+// one, terms go on or are taken over, and never do two processes answer at a time.
 func TestRealCluster(t *testing.T) {
+	t.Parallel() // they wait most of the time
 	c := natstest.StartCluster(t, 3)
 	provision(t, c, 3)
 	var all []*Ownership
@@ -235,8 +238,16 @@ func TestRealCluster(t *testing.T) {
 		}
 		leader.Stop()
 		began := time.Now()
-		natstest.Eventually(t, 30*time.Second, "all are answered for", func() bool { return even(all...) })
-		t.Logf("round %d: after the leader was stopped, all are answered for after %v", round, time.Since(began).Round(time.Millisecond))
+		stopped := all[0].now()
+		natstest.Eventually(t, 30*time.Second, "all leases are renewed, and all slots answered for", func() bool {
+			for _, o := range all {
+				if o.terms.until.Load()-int64(o.validFor) < stopped {
+					return false
+				}
+			}
+			return even(all...)
+		})
+		t.Logf("round %d: after the leader was stopped, leases are renewed after %v", round, time.Since(began).Round(time.Millisecond))
 		leader.Restart()
 		c.WaitReady(t)
 		natstest.Eventually(t, 30*time.Second, "even shares", func() bool { return even(all...) })
