@@ -81,11 +81,11 @@ func startPatientPart(t *testing.T, net *natstest.Server, js jetstream.JetStream
 			time.Sleep(cfg.Wait / ticksPerWait)
 		}
 	})
-	if err := p.strict.start(t.Context(), background); err != nil {
+	if err := p.start(t.Context(), background); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := p.strict.stop(); err != nil {
+		if err := p.stop(); err != nil {
 			t.Error(err)
 		}
 		background.stop()
