@@ -86,6 +86,7 @@ func (s *strict) start(ctx context.Context, background *goroutines) error {
 		err = s.inbox.open()
 	}
 	if err != nil {
+		s.inbox.close()
 		return fmt.Errorf("subscribe to requests for strict tags: %w", err)
 	}
 	if err := withTimeout(ctx, s.owners.Start); err != nil {
