@@ -19,6 +19,7 @@
 //	a worker asks for a segment         asker.go; which and when: window.go
 //	a loader receives the event         consume.go
 //	a segment is reserved and granted   loader.go; whose turn it is: turns.go
+//	a tag of a template is made         firstuse.go; by the loader: firstuses.go
 //	a store fails and works again       health.go
 //	a worker installs the segment       grants.go
 //	tags get from store to workers      mirror.go, directory.go
@@ -111,11 +112,11 @@
 // request was sent. So one worker at a time answers, the owner of the tag's slot, and its terms as
 // owner have epochs that only rise (package internal/ownership). A request comes to any worker:
 //
-//	 request ──▶ any worker ── is it the owner? ── yes ─▶ take ─▶ look ─▶ reply
-//	                │  no                                  ▲        │ term or time is over: burnt,
-//	                │                                      │        ▼ and all over again
-//	                ├─ owner known ─▶ ids.strict.<owner>.<tag> ─▶ owner
-//	                └─ unknown ─────▶ parked until it is known, or the deadline
+//	request ──▶ any worker ── is it the owner? ── yes ─▶ take ─▶ look ─▶ reply
+//	               │  no                                  ▲        │ term or time is over: burnt,
+//	               │                                      │        ▼ and all over again
+//	               ├─ owner known ─▶ ids.strict.<owner>.<tag> ─▶ owner
+//	               └─ unknown ─────▶ parked until it is known, or the deadline
 //
 // Three things make the order, and each is necessary:
 //
