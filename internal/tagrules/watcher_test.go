@@ -225,7 +225,7 @@ func TestUnreadableRulesAreLeftOut(t *testing.T) {
 // TestManyCreateAtOnce: of templates that do not go with each other, one is made, whoever makes them.
 func TestManyCreateAtOnce(t *testing.T) {
 	r := newRules(t)
-	patterns := []string{"a.*", "*.b", "a.*", "*.b", "c.*", "d.>", "a.*", "*.b"}
+	patterns := []string{"a.*", "*.b", "a.*", "*.b", "c.x.*", "d.x.>", "a.*", "*.b"}
 	errs := make([]error, len(patterns))
 	var wg sync.WaitGroup
 	for i, pattern := range patterns {
