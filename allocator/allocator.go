@@ -2,6 +2,7 @@ package allocator
 
 import (
 	"sync/atomic"
+	"time"
 
 	"github.com/idworker/idworker/store"
 )
@@ -15,6 +16,7 @@ type Allocator struct {
 	seq    atomic.Uint64
 
 	parked, loading atomic.Int64
+	dropped         atomic.Int64
 }
 
 // Answer is called once for a parked request: with as many IDs as it asked for, in
@@ -29,12 +31,17 @@ func New(cfg Config) *Allocator {
 // Take returns n IDs of the tag if the current segment has them, as it usually does.
 // Otherwise ok is false, nothing has happened, and the request goes to TakeOrPark.
 func (a *Allocator) Take(name string, n int64) (ids store.Segment, ok bool) {
+	return a.take(name, 0, n)
+}
+
+// take takes IDs of a term.
+func (a *Allocator) take(name string, term uint64, n int64) (ids store.Segment, ok bool) {
 	e := a.tags.find(name)
 	if e == nil {
 		return ids, false
 	}
 	cur := e.cur.Load()
-	if cur == nil {
+	if cur == nil || cur.term != term {
 		return ids, false
 	}
 	first, crossed, ok := cur.take(n)
@@ -49,25 +56,14 @@ func (a *Allocator) Take(name string, n int64) (ids store.Segment, ok bool) {
 // parked: answer is called when a grant brings the IDs, or when the deadline passes.
 // That may be before TakeOrPark returns.
 //
-// Errors: store.ErrNoTag, store.ErrExhausted, ErrBusy, ErrCount; parked requests
-// may also get ErrNoSegment.
+// Errors: store.ErrNoTag, store.ErrExhausted, ErrBusy, ErrCount, ErrTerm if the tag has terms
+// by now; parked requests may also get ErrNoSegment.
 func (a *Allocator) TakeOrPark(name string, n int64, answer Answer) (ids []store.Segment, err error) {
-	if n < 1 {
-		return nil, ErrCount
-	}
-	t := a.activate(name)
-	if t == nil {
-		return nil, store.ErrNoTag
-	}
-	a.update(t, func() []reply {
-		ids, err = a.takeOrPark(t, n, answer)
-		return nil
-	})
-	return ids, err
+	return a.TakeOrParkIn(name, 0, n, a.cfg.Wait, answer)
 }
 
 // takeOrPark does the work of TakeOrPark under the tag's lock.
-func (a *Allocator) takeOrPark(t *tag, n int64, answer Answer) ([]store.Segment, error) {
+func (a *Allocator) takeOrPark(t *tag, n int64, wait time.Duration, answer Answer) ([]store.Segment, error) {
 	if t.configured == 0 { // removed since it was found
 		return nil, store.ErrNoTag
 	}
@@ -81,8 +77,7 @@ func (a *Allocator) takeOrPark(t *tag, n int64, answer Answer) ([]store.Segment,
 	if len(t.parked) >= a.cfg.MaxParkedPerTag || a.parked.Load() >= int64(a.cfg.MaxParked) {
 		return nil, ErrBusy
 	}
-	t.demand += n
-	t.parked = append(t.parked, waiter{n, now + a.cfg.Wait, answer})
+	t.park(waiter{n, now + wait, answer})
 	return nil, nil
 }
 
@@ -97,6 +92,12 @@ func (a *Allocator) Grant(name string, seq uint64, s store.Segment) (v Verdict) 
 		return v
 	}
 	a.update(t, func() []reply {
+		if t.isEarlier(seq) {
+			return nil
+		}
+		if t.term == 0 && a.cfg.Ordered(name) { // asked for before it was known
+			return a.beginTerm(t, 0)
+		}
 		if v = t.judgeGrant(seq, s); v.FirstBelow {
 			t.askAgainAtOnce(a.seq.Add(1))
 		}

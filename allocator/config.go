@@ -26,6 +26,11 @@ type Config struct {
 	// call it, so it must not block. No lock is held meanwhile.
 	Load func(Load)
 
+	// Ordered says whether a tag has terms, so that none of its IDs may be without one, see
+	// [Allocator.TakeOrParkIn]. It is asked with a lock held and must not block. By default no
+	// tag has.
+	Ordered func(name string) bool
+
 	// MaxStep is the ceiling of the step policy, in IDs.
 	MaxStep int64
 
@@ -75,5 +80,8 @@ func (c Config) withDefaults() Config {
 	c.ReAsk = cmp.Or(c.ReAsk, DefaultReAsk)
 	c.MaxParkedPerTag = cmp.Or(c.MaxParkedPerTag, DefaultMaxParkedPerTag)
 	c.MaxParked = cmp.Or(c.MaxParked, DefaultMaxParked)
+	if c.Ordered == nil {
+		c.Ordered = func(string) bool { return false }
+	}
 	return c
 }

@@ -59,7 +59,7 @@ func (t *tag) loadDue(now, reAsk time.Duration, ceiling int64) bool {
 		return false
 	case t.lacksIDs():
 		return t.load.currentRefusal(now, reAsk) == nil
-	case t.load.resting(now, reAsk):
+	case t.cur.Load() == nil || t.load.resting(now, reAsk): // nobody asks, or it would be no use
 		return false
 	}
 	return len(t.ready) == 0 && t.cur.Load().low() || len(t.ready) < maxReady && t.isTried() && t.runsShort(now, ceiling)

@@ -9,6 +9,7 @@ import (
 // segment is a tag's current segment with the cursor that hands out its IDs.
 type segment struct {
 	store.Segment
+	term uint64       // 0: none
 	mark atomic.Int64 // used IDs at which the tag is looked at next
 	used atomic.Int64
 }
@@ -22,9 +23,9 @@ const (
 	looks  = 40
 )
 
-// newSegment returns s with its first used IDs already taken.
-func newSegment(s store.Segment, used int64) *segment {
-	seg := &segment{Segment: s}
+// newSegment returns s, of a term, with its first used IDs already taken.
+func newSegment(s store.Segment, used int64, term uint64) *segment {
+	seg := &segment{Segment: s, term: term}
 	seg.used.Store(used)
 	seg.rearm()
 	return seg

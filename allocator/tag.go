@@ -17,10 +17,13 @@ type tag struct {
 	mu     sync.Mutex
 	ready  []store.Segment // ascending, all above cur
 	high   int64           // end of the highest segment ever granted, used or not
-	parked []waiter        // in order of arrival, and so of deadlines
+	parked []waiter        // in order of deadlines, and so of arrival at the first worker
 	demand int64           // IDs wanted by parked
 
 	wentBack bool // a grant was Below since one was last used
+
+	term  uint64 // of what is in memory or being loaded; 0: none
+	since uint64 // the number before that of its first load; 0 if the tag never had a term
 
 	configured int64 // the configured step; 0 if the tag was removed
 	step       int64 // the grown step; 0 before the first load
@@ -107,7 +110,7 @@ func (t *tag) advanceSegment(used int64) {
 	if old := t.cur.Load(); old != nil {
 		t.meter.spent += old.Len()
 	}
-	t.cur.Store(newSegment(t.ready[0], used))
+	t.cur.Store(newSegment(t.ready[0], used, t.term))
 	if t.ready = t.ready[1:]; len(t.ready) == 0 {
 		t.ready = nil
 	}
@@ -189,9 +192,7 @@ func (t *tag) setConfigured(step int64) {
 // come back.
 func (t *tag) forget() []reply {
 	t.configured, t.step = 0, 0
-	t.cur.Store(nil)
-	t.ready = nil
-	t.load.seq, t.load.refusal, t.load.refusals = 0, nil, 0
+	t.dropBuffers()
 	t.meter = meter{}
 	return t.failParked(store.ErrNoTag)
 }

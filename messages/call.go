@@ -65,7 +65,7 @@ func (c *call) tryOnce(ctx context.Context) ([]Range, error) {
 	ctx, cancel := context.WithTimeout(ctx, firstTryTimeout)
 	defer cancel()
 	c.tries++
-	reply, err := c.nc.RequestWithContext(ctx, c.subject, EncodeCount(c.n))
+	reply, err := c.nc.RequestMsgWithContext(ctx, c.message(""))
 	switch {
 	case err == nil:
 		return DecodeReply(reply, c.n)
@@ -119,7 +119,12 @@ func (c *call) sendTry(inbox string) error {
 		return err
 	}
 	c.tries++
-	return c.nc.PublishRequest(c.subject, inbox, EncodeCount(c.n))
+	return c.nc.PublishMsg(c.message(inbox))
+}
+
+// message is the request.
+func (c *call) message(inbox string) *nats.Msg {
+	return &nats.Msg{Subject: c.subject, Reply: inbox, Header: c.header, Data: EncodeCount(c.n)}
 }
 
 // awaitAnswer returns the first good answer to any of the tries that arrives within that

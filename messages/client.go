@@ -18,6 +18,9 @@ type Client struct {
 	nc     *nats.Conn
 	prefix Prefix
 
+	// header goes with each request. It may be nil.
+	header nats.Header
+
 	// onTransient is told each error that makes a call ask again. It may be nil.
 	onTransient func(error)
 }

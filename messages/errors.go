@@ -15,10 +15,15 @@ type Code int
 const (
 	CodeMalformed   Code = 400 // malformed or out-of-range count, malformed tag
 	CodeNoTag       Code = 404 // no such tag
+	CodeStrict      Code = 409 // the tag is strict, and the request says that its IDs are kept for later
 	CodeBusy        Code = 429 // too many parked requests
 	CodeUnavailable Code = 503 // no ID before the deadline
 	CodeExhausted   Code = 507 // the tag's numbers are used up
 )
+
+// PrefetchHeader is the header of requests for IDs that are kept for later. They are refused with
+// CodeStrict if the tag is strict.
+const PrefetchHeader = "Ids-Prefetch"
 
 // Error is an error reply.
 type Error struct {
@@ -30,6 +35,7 @@ type Error struct {
 var (
 	ErrMalformed   = &Error{CodeMalformed, "malformed request"}
 	ErrNoTag       = &Error{CodeNoTag, "no such tag"}
+	ErrStrict      = &Error{CodeStrict, "the tag is strictly ordered"}
 	ErrBusy        = &Error{CodeBusy, "too many parked requests"}
 	ErrUnavailable = &Error{CodeUnavailable, "no ID before the deadline"}
 	ErrExhausted   = &Error{CodeExhausted, "the tag's numbers are used up"}

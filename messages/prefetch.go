@@ -17,6 +17,9 @@ var ErrClosed = errors.New("prefetcher is closed")
 // Prefetcher hands out IDs of one tag from memory, and asks for more before they run out.
 // It is for processes that need IDs faster than one request each can bring them.
 //
+// A tag that is strictly ordered has no prefetcher: its IDs would be out of order by the time they are
+// used. [Prefetcher.Next] fails with [ErrStrict].
+//
 // It has two costs. First, several requests are under way at a time, and IDs come in the
 // order of their replies; they are also older than the IDs that others get at the same
 // time. So they only tend to rise, and more loosely than those of [Client.Next]. Second,
@@ -86,7 +89,7 @@ func (c *Client) Prefetch(tag string, cfg PrefetchConfig) (*Prefetcher, error) {
 		tag: tag, cfg: cfg, pace: newPace(cfg, time.Now()),
 		requests: requests{maxBatch: cfg.MaxBatch}, waiters: waiters{wakeUp: newWakeUp()},
 	}
-	p.client = &Client{nc: c.nc, prefix: c.prefix, onTransient: p.recordTransient}
+	p.client = &Client{nc: c.nc, prefix: c.prefix, header: nats.Header{PrefetchHeader: {"1"}}, onTransient: p.recordTransient}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	return p, nil
 }

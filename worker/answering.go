@@ -15,12 +15,14 @@ import (
 // answering is the half of a process that answers requests. Its parts:
 //
 //	supply      keeps the allocator supplied with segments
+//	strict      finds out who may answer for strict tags, and passes requests on to them
 //	snowflakes  keeps a worker ID, and answers with it
 //	shedder     leaves the queue groups while they do
 type answering struct {
 	processInfo
 	supply     *supply
 	snowflakes *snowflakes
+	strict     *strict
 	shedder    *shedder
 	group      *membership // of requests for segments
 	aside      *membership // where the process can still be asked how it is, while it gives way
@@ -34,7 +36,9 @@ func openAnswering(ctx context.Context, p processInfo, target loadTarget) (*answ
 	if err != nil {
 		return nil, err
 	}
-	return newAnswering(p, newSupply(p, target), s), nil
+	a := newAnswering(p, newSupply(p, target), s)
+	a.strict, err = openStrict(ctx, p, a.supply.alloc, &a.figures)
+	return a, err
 }
 
 func newAnswering(p processInfo, supply *supply, s *snowflakes) *answering {
@@ -55,6 +59,10 @@ func (a *answering) start(ctx context.Context) error {
 		a.leave() // it may have been told to give way
 		return err
 	}
+	if err := a.strict.start(ctx, a.supply.background); err != nil {
+		a.leave()
+		return errors.Join(err, a.supply.stop())
+	}
 	if err := withTimeout(ctx, a.join); err != nil {
 		return errors.Join(err, a.stop())
 	}
@@ -67,7 +75,7 @@ func (a *answering) join(ctx context.Context) error {
 	a.snowflakes.start()
 	err := awaitJoined(ctx, a.group.join(func() (member, error) {
 		return a.openPlace(ServiceName, "segment", a.cfg.Prefix.Segment(">"), func(line *waitingLine) micro.Handler {
-			return newSegmentEndpoint(a.cfg, a.supply.alloc, line, &a.figures)
+			return newSegmentEndpoint(a.cfg, a.supply.alloc, a.strict, line, &a.figures)
 		})
 	}))
 	if err != nil {
@@ -92,8 +100,9 @@ func awaitJoined(ctx context.Context, first <-chan error) error {
 func (a *answering) stop() error {
 	a.leave()
 	a.snowflakes.stop()
+	err := a.strict.stop()
 	a.awaitParked()
-	return a.supply.stop()
+	return errors.Join(err, a.supply.stop())
 }
 
 // leave takes the process out of the queue groups, and returns when all requests that were
@@ -110,7 +119,7 @@ func (a *answering) leave() {
 // awaitParked waits until no request is parked. At the latest that is when their deadlines
 // have passed.
 func (a *answering) awaitParked() {
-	for a.supply.alloc.Parked() > 0 {
+	for a.supply.alloc.Parked() > 0 || a.strict.ownerless.parked() > 0 {
 		time.Sleep(a.cfg.Wait / ticksPerWait)
 	}
 }
@@ -157,5 +166,6 @@ func (a *answering) degraded() error {
 
 func (a *answering) fillStats(s *Stats) {
 	a.supply.fillStats(s)
+	a.strict.fillStats(s)
 	a.snowflakes.fillStats(s)
 }

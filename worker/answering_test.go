@@ -10,7 +10,9 @@ import (
 // newGroupsOnly makes an answering half that has queue groups and nothing to answer with.
 func newGroupsOnly() *answering {
 	p := processInfo{cfg: Config{}.WithDefaults()}
-	return newAnswering(p, &supply{unanswered: &unanswered{}}, newSnowflakes(p, nil))
+	a := newAnswering(p, &supply{unanswered: &unanswered{}}, newSnowflakes(p, nil))
+	a.strict = idleStrict()
+	return a
 }
 
 // slowMember has left when the test says so.

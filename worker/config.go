@@ -85,6 +85,10 @@ type Config struct {
 	// do not. The default layout is [snowflake.Default].
 	Lease lease.Config
 
+	// OwnerLease is for how long a process may own slots of strict tags without being heard of. The
+	// default is [ownership.DefaultLeaseTime].
+	OwnerLease time.Duration
+
 	Version string // semantic version, for INFO
 	Log     *zap.Logger
 }

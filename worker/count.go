@@ -3,6 +3,8 @@ package worker
 import (
 	"context"
 	"encoding/json"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -36,14 +38,20 @@ func CountLoadersRights(p messages.Prefix) rights.Rights {
 
 // CountWorkers counts the processes that answer requests, by asking them.
 func CountWorkers(ctx context.Context, conn *nats.Conn, p messages.Prefix) (int, error) {
+	instances, err := ListWorkers(ctx, conn, p)
+	return len(instances), err
+}
+
+// ListWorkers returns the instances of the processes that answer requests, by asking them.
+func ListWorkers(ctx context.Context, conn *nats.Conn, p messages.Prefix) (instances []string, err error) {
 	inbox := conn.NewRespInbox()
 	sub, err := conn.SubscribeSync(inbox)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	defer func() { _ = sub.Unsubscribe() }() // fails on a closed connection only
 	if err := conn.PublishRequest("$SRV.PING."+ServiceName, inbox, nil); err != nil {
-		return 0, err
+		return nil, err
 	}
 	found := make(map[string]bool) // by instance
 	for ctx.Err() == nil {
@@ -56,7 +64,7 @@ func CountWorkers(ctx context.Context, conn *nats.Conn, p messages.Prefix) (int,
 			found[ping.Metadata["instance"]] = true
 		}
 	}
-	return len(found), ctx.Err()
+	return slices.Sorted(maps.Keys(found)), ctx.Err()
 }
 
 // CountLoaders counts the processes that wait for load events. Those that are just serving some

@@ -21,7 +21,7 @@ const answered messages.Code = 0
 
 // outcomes are all that a request can have.
 var outcomes = [...]messages.Code{
-	answered, messages.CodeMalformed, messages.CodeNoTag, messages.CodeBusy, messages.CodeUnavailable, messages.CodeExhausted,
+	answered, messages.CodeMalformed, messages.CodeNoTag, messages.CodeStrict, messages.CodeBusy, messages.CodeUnavailable, messages.CodeExhausted,
 }
 
 // countAnswered counts a request that got n IDs.

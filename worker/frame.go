@@ -33,18 +33,18 @@ func newFrame(cfg Config, line *waitingLine, figures *requestFigures) frame {
 	}
 }
 
-// enter returns the request and how many IDs it wants. If ok is false, the request has
-// been dealt with.
-func (f *frame) enter(req micro.Request) (r request, n int64, ok bool) {
-	if !f.replies.allows(req.Reply()) {
+// enter returns the request that data is, and how many IDs it wants. If ok is false, the request
+// has been dealt with.
+func (f *frame) enter(by replier, replyTo string, data []byte) (r request, n int64, ok bool) {
+	if !f.replies.allows(replyTo) {
 		return r, 0, false
 	}
-	r = request{frame: f, replier: req, began: f.watch.start()}
+	r = request{frame: f, replier: by, began: f.watch.start()}
 	if f.line.late() {
 		r.fail(errOverloaded)
 		return r, 0, false
 	}
-	n, err := messages.DecodeCount(req.Data(), f.maxBatch)
+	n, err := messages.DecodeCount(data, f.maxBatch)
 	if err != nil {
 		r.fail(err)
 		return r, 0, false

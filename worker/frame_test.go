@@ -40,7 +40,7 @@ func newTestEndpoint(line *waitingLine, figures *requestFigures) *segmentEndpoin
 	})
 	alloc.Update(map[string]int64{"order": 1000})
 	alloc.Grant("order", 0, store.Segment{First: 1, End: 1 << 50})
-	return newSegmentEndpoint(Config{}.WithDefaults(), alloc, line, figures)
+	return newSegmentEndpoint(Config{}.WithDefaults(), alloc, idleStrict(), line, figures)
 }
 
 // TestEveryRequestIsRepliedToAndCounted, but for those to which no reply must go.

@@ -45,7 +45,12 @@ var (
 
 	unansweredMetric = describe("loads_unanswered_seconds", "For how long no loader has answered; 0 if loads are answered, or none is wanted.")
 
-	grantsMetric   = describe("grants_total", "Grants from loaders, by what became of them.", "outcome")
+	grantsMetric    = describe("grants_total", "Grants from loaders, by what became of them.", "outcome")
+	strictMetric    = describe("strict_requests_total", "Requests for strictly ordered tags that were not answered by the process that received them first, by what happened: forwarded to another process, received from one, or parked without an owner.", "event")
+	ownerlessMetric = describe("strict_ownerless_requests", "Requests for strictly ordered tags that wait for somebody who may answer them.")
+	slotsMetric     = describe("strict_slots_owned", "Slots of strictly ordered tags that this process owns, of 256.")
+	termBurntMetric = describe("strict_burnt_ids_total", "IDs of strictly ordered tags that were not used because a term had ended.")
+
 	loadsMetric    = describe("loads_total", "Calls of the store for a segment, by outcome.", "outcome")
 	loadTimeMetric = describe("load_duration_seconds", "Time that the store took to reserve a segment.")
 	outageMetric   = describe("store_outage", "Whether the store is failing, 1 or 0.")
@@ -139,6 +144,7 @@ func (a *answering) collect(to sink) {
 	to.requests("snowflake", &a.snowflakes.figures)
 	to.counter(overloadMetric, a.shedder.overloads.Load())
 	a.supply.collect(to)
+	a.strict.collect(to)
 	a.snowflakes.collect(to)
 }
 
@@ -148,6 +154,15 @@ func (s *supply) collect(to sink) {
 	s.unanswered.collect(to)
 	s.absences.collect(to)
 	s.collectTags(to)
+}
+
+func (s *strict) collect(to sink) {
+	to.counter(strictMetric, s.forwarded.Load(), "forwarded")
+	to.counter(strictMetric, s.received.Load(), "received")
+	to.counter(strictMetric, s.parked.Load(), "parked")
+	to.gauge(ownerlessMetric, float64(s.ownerless.parked()))
+	to.gauge(slotsMetric, float64(s.owned()))
+	to.counter(termBurntMetric, s.burnt.Load()+s.alloc.Dropped())
 }
 
 func (g *grantReceiver) collect(to sink) {

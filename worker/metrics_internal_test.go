@@ -24,7 +24,10 @@ func TestMetricsTagLimit(t *testing.T) {
 	p := processInfo{cfg: Config{Requests: net.Connect(t), Control: net.Connect(t), Log: zap.NewNop()}}
 	alloc := allocator.New(allocator.Config{Clock: func() time.Duration { return now }, Load: func(allocator.Load) {}})
 	supply := &supply{processInfo: p, alloc: alloc, grants: &grantReceiver{}, unanswered: new(unanswered), absences: newAbsences("directory", time.Minute, zap.NewNop())}
-	w := &Process{info: p, halves: []half{newAnswering(p, supply, newSnowflakes(p, &lease.Manager{}))}}
+	a := newAnswering(p, supply, newSnowflakes(p, &lease.Manager{}))
+	a.strict = idleStrict()
+	a.strict.alloc = alloc
+	w := &Process{info: p, halves: []half{a}}
 	steps := make(map[string]int64, tags)
 	for i := range tags {
 		steps[fmt.Sprintf("tag-%06d", i)] = 1000

@@ -5,6 +5,7 @@ import (
 	"github.com/nats-io/nats.go/micro"
 
 	"github.com/idworker/idworker/internal/neighbours"
+	"github.com/idworker/idworker/internal/tagrules"
 )
 
 // The names under which workers appear in the NATS services API.
@@ -21,6 +22,7 @@ type processInfo struct {
 	foreign      *foreignMessages
 	js           jetstream.JetStream
 	directory    *Directory
+	rules        *tagrules.Watcher
 	stats        func() Stats  // of the whole process
 	started      chan struct{} // closed when the process does its work
 }

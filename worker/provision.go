@@ -9,6 +9,7 @@ import (
 
 	"github.com/idworker/idworker/internal/agreement"
 	"github.com/idworker/idworker/internal/loads"
+	"github.com/idworker/idworker/internal/ownership"
 	"github.com/idworker/idworker/internal/resource"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/snowflake/lease"
@@ -22,20 +23,19 @@ const loadEventAge = 30 * time.Second
 const LoaderConsumer = "loader"
 
 // Resources are what workers and loaders need, besides what leases need: the load stream
-// with the loaders' consumer, and the tag directory. Replicas are 1 to 5, odd.
+// with the loaders' consumer, the tag directory, and the bucket of the owners of strict tags. Replicas are 1 to 5, odd.
 func Resources(prefix messages.Prefix, replicas int) []resource.Resource {
-	return []resource.Resource{loadStream(prefix, replicas), loadConsumer(prefix), tagsBucket(prefix, replicas)}
+	return []resource.Resource{loadStream(prefix, replicas), loadConsumer(prefix), tagsBucket(prefix, replicas), ownership.Bucket(prefix, replicas)}
 }
 
-// Provision creates the load stream, the tag directory and the config bucket where they
-// are missing.
-// What exists is left as it is, but checked for what the load path relies on. A config bucket
+// Provision creates the load stream, the tag directory, the bucket of the owners and the config
+// bucket where they are missing. What exists is left as it is, but checked for what the load path relies on. A config bucket
 // that has been there, for the directory or the clock bucket has entries, is not made a second
 // time.
 func Provision(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, replicas int) error {
 	config := agreement.Bucket(prefix, replicas,
 		resource.HasEntries(TagsBucketName(prefix)), resource.HasEntries(lease.ClockBucketName(prefix)))
-	return resource.Ensure(ctx, js, loadStream(prefix, replicas), tagsBucket(prefix, replicas), config)
+	return resource.Ensure(ctx, js, loadStream(prefix, replicas), tagsBucket(prefix, replicas), ownership.Bucket(prefix, replicas), config)
 }
 
 func tagsBucket(prefix messages.Prefix, replicas int) resource.Resource {

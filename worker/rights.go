@@ -4,7 +4,9 @@ import (
 	"github.com/idworker/idworker/internal/agreement"
 	"github.com/idworker/idworker/internal/loads"
 	"github.com/idworker/idworker/internal/neighbours"
+	"github.com/idworker/idworker/internal/ownership"
 	"github.com/idworker/idworker/internal/rights"
+	"github.com/idworker/idworker/internal/tagrules"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/snowflake/lease"
 )
@@ -13,7 +15,7 @@ import (
 // tag directory, and those that the leases and the installation's config state. What the store
 // takes, the store states.
 func Rights(p messages.Prefix, role rights.Role) rights.Rights {
-	return rights.Join(ownRights(p, role), lease.Rights(p, role), agreement.Rights(p, role))
+	return rights.Join(ownRights(p, role), lease.Rights(p, role), agreement.Rights(p, role), tagrules.Rights(p, role), ownership.Rights(p, role))
 }
 
 func ownRights(p messages.Prefix, role rights.Role) rights.Rights {
@@ -27,7 +29,7 @@ func ownRights(p messages.Prefix, role rights.Role) rights.Rights {
 			rights.Subscribe(serviceSubjects()...),
 			rights.Publish(loads.Subject(p, "*", ">"), loads.ReserveSubject(p), rights.StreamInfo(stream)),
 			rights.Subscribe(loads.GrantSubject(p, "*")),
-			rights.WatchBucket(tags), hello,
+			rights.WatchBucket(tags), hello, forwardRights(p),
 		)
 	case rights.Loader:
 		consumer := stream + "." + LoaderConsumer

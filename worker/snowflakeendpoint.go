@@ -19,7 +19,7 @@ type snowflakeEndpoint struct {
 
 // Handle is the micro.Handler.
 func (e *snowflakeEndpoint) Handle(req micro.Request) {
-	r, n, ok := e.enter(req)
+	r, n, ok := e.enter(req, req.Reply(), req.Data())
 	if !ok {
 		return
 	}

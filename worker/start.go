@@ -14,6 +14,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/idworker/idworker/internal/agreement"
+	"github.com/idworker/idworker/internal/tagrules"
 )
 
 // startTimeout is how long NATS and its JetStream may take for each stage of a start, and for how
@@ -121,6 +122,7 @@ func (w *Process) prepare(ctx context.Context, cfg Config) (processInfo, error) 
 	}
 	p.cfg.Log = cfg.Log.With(zap.String("instance", p.instance))
 	p.foreign = newForeignMessages(p.installation.ID, p.cfg.Log)
+	p.rules = tagrules.NewWatcher(p.js, cfg.Prefix, p.cfg.Log)
 	return p, nil
 }
 
@@ -142,7 +144,7 @@ func (p *processInfo) joinInstallation(ctx context.Context) error {
 
 // makeHalves makes the halves that the role has. The loading half comes before the answering
 // half, so that it starts first and stops last: parked requests wait for it. Before both it
-// is made sure that no other installation is there.
+// is made sure that no other installation is there, and the rules of tags are read.
 func makeHalves(ctx context.Context, p processInfo) (halves []half, err error) {
 	var members []groupMember
 	target := anyLoader(p)
@@ -158,7 +160,7 @@ func makeHalves(ctx context.Context, p processInfo) (halves []half, err error) {
 		}
 		members = append(members, a)
 	}
-	halves = append(halves, newNeighbourhood(p, members))
+	halves = append(halves, newNeighbourhood(p, members), newRules(p))
 	for _, m := range members {
 		halves = append(halves, m)
 	}

@@ -55,6 +55,7 @@ func newSupply(p processInfo, to loadTarget) *supply {
 	s.alloc = allocator.New(allocator.Config{
 		Clock:   func() time.Duration { return time.Since(began) },
 		Load:    s.asker.wish,
+		Ordered: func(tag string) bool { return isStrict(p.rules, tag) },
 		MaxStep: p.cfg.MaxStep,
 		Wait:    p.cfg.Wait,
 	})
@@ -153,7 +154,7 @@ func (s *supply) fillStats(stats *Stats) {
 	}
 	stats.Active = len(figures)
 	for _, f := range busiest(figures, maxStatsTags) {
-		stats.Tags = append(stats.Tags, TagStats{f.Tag, f.Step, f.Left, f.Rate, f.Runway.Seconds(), f.Parked})
+		stats.Tags = append(stats.Tags, TagStats{f.Tag, string(s.rules.Lookup(f.Tag).Order), f.Step, f.Left, f.Rate, f.Runway.Seconds(), f.Parked})
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/idworker/idworker/cmd/internal/backend"
 	"github.com/idworker/idworker/cmd/internal/explain"
 	"github.com/idworker/idworker/cmd/internal/tags"
+	"github.com/idworker/idworker/internal/tagrules"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/worker"
@@ -20,7 +21,7 @@ import (
 type tagCmd struct {
 	Ls     tagLsCmd     `cmd:"" help:"List tags."`
 	Create tagCreateCmd `cmd:"" help:"Create a tag."`
-	Set    tagSetCmd    `cmd:"" help:"Change the step of a tag."`
+	Set    tagSetCmd    `cmd:"" help:"Change the step or the order of a tag."`
 	Rm     tagRmCmd     `cmd:"" help:"Remove a tag."`
 	Raise  tagRaiseCmd  `cmd:"" help:"Skip IDs of tags, so that none is handed out twice after a restore."`
 	Export tagExportCmd `cmd:"" help:"Print all tags as text, for import."`
@@ -56,10 +57,14 @@ func (l *tagLsCmd) Run(ctx context.Context, out output) error {
 		if err != nil && !errors.Is(err, store.ErrCorrupt) {
 			return err
 		}
+		rules, rulesErr := t.Orders.Rules(ctx)
+		if rulesErr != nil {
+			return rulesErr
+		}
 		w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(w, "TAG\tSTEP\tNEXT")
+		fmt.Fprintln(w, "TAG\tSTEP\tNEXT\tORDER")
 		for _, tag := range list {
-			fmt.Fprintf(w, "%s\t%d\t%d%s\n", printable(tag.Name), tag.Step, tag.Next, note(tag))
+			fmt.Fprintf(w, "%s\t%d\t%d\t%s%s\n", printable(tag.Name), tag.Step, tag.Next, rules.Lookup(tag.Name).Order, note(tag))
 		}
 		return errors.Join(w.Flush(), err)
 	})
@@ -89,6 +94,14 @@ type tagCreateCmd struct {
 	Step    int64  `help:"IDs per segment: about what is used in ten minutes at peak." default:"1000"`
 	MaxStep int64  `help:"Largest step allowed; the same as --max-step of serve." default:"1000000"`
 	First   int64  `help:"The first ID." default:"1"`
+
+	Order     tagrules.Order `help:"trend: the IDs of each worker go up. strict: every ID is higher than all that were answered before it was asked for, whoever asks whom; one worker at a time answers." default:"trend" enum:"trend,strict"`
+	endedFlag `embed:""`
+}
+
+// endedFlag says which processes are not waited for.
+type endedFlag struct {
+	Ended []string `help:"With --order strict: instances that have ended for certain, though they did not say so. They are not waited for." placeholder:"INSTANCE"`
 }
 
 // Run creates a tag.
@@ -102,10 +115,15 @@ func (c *tagCreateCmd) Run(ctx context.Context, out output) error {
 		return err
 	}
 	return c.withTags(ctx, source, func(ctx context.Context, t *tags.Tags) error {
-		if err := t.Create(ctx, tag); err != nil {
+		t.Orders.Ended = c.Ended
+		create, kind := t.Create, "tag"
+		if c.Order == tagrules.Strict {
+			create, kind = t.CreateStrict, "strict tag"
+		}
+		if err := create(ctx, tag); err != nil {
 			return err
 		}
-		_, err = fmt.Fprintf(out, "created tag %s: step %d, first ID %d\n", c.Tag, c.Step, c.First)
+		_, err = fmt.Fprintf(out, "created %s %s: step %d, first ID %d\n", kind, c.Tag, c.Step, c.First)
 		return err
 	})
 }
@@ -115,13 +133,19 @@ type tagSetCmd struct {
 	storeFlags   `embed:""`
 
 	Tag     string `arg:"" help:"Name of the tag."`
-	Step    int64  `help:"IDs per segment." required:""`
+	Step    *int64 `help:"IDs per segment."`
 	MaxStep int64  `help:"Largest step allowed; the same as --max-step of serve." default:"1000000"`
+
+	Order     tagrules.Order `help:"trend or strict, see tag create. To strict takes until every process knows." enum:",trend,strict" default:""`
+	endedFlag `embed:""`
 }
 
-// Run changes the configured step; IDs are not touched.
+// Run changes the configured step, the order, or both; IDs are not touched.
 func (s *tagSetCmd) Run(ctx context.Context, out output) error {
-	if err := tags.CheckStep(s.Tag, s.Step, s.MaxStep); err != nil {
+	if s.Step == nil && s.Order == "" {
+		return explain.Usage(errors.New("nothing to change: give --step, --order or both"))
+	}
+	if err := s.check(); err != nil {
 		return err
 	}
 	source, err := s.backend()
@@ -129,12 +153,34 @@ func (s *tagSetCmd) Run(ctx context.Context, out output) error {
 		return err
 	}
 	return s.withTags(ctx, source, func(ctx context.Context, t *tags.Tags) error {
-		if err := t.SetStep(ctx, s.Tag, s.Step); err != nil {
+		return s.change(ctx, t, out)
+	})
+}
+
+func (s *tagSetCmd) check() error {
+	if s.Step == nil {
+		return messages.CheckTag(s.Tag)
+	}
+	return tags.CheckStep(s.Tag, *s.Step, s.MaxStep)
+}
+
+// change changes what is to be changed, and says so.
+func (s *tagSetCmd) change(ctx context.Context, t *tags.Tags, out output) error {
+	if s.Step != nil {
+		if err := t.SetStep(ctx, s.Tag, *s.Step); err != nil {
 			return err
 		}
-		_, err := fmt.Fprintf(out, "tag %s: step %d\n", s.Tag, s.Step)
+		fmt.Fprintf(out, "tag %s: step %d\n", s.Tag, *s.Step)
+	}
+	if s.Order == "" {
+		return nil
+	}
+	t.Orders.Ended = s.Ended
+	if err := t.SetOrder(ctx, s.Tag, s.Order); err != nil {
 		return err
-	})
+	}
+	_, err := fmt.Fprintf(out, "tag %s: order %s\n", s.Tag, s.Order)
+	return err
 }
 
 type tagRmCmd struct {

@@ -26,7 +26,6 @@
 //	hold.go      it is claimed, renewed with heartbeats, and lost (renewUntilLost)
 //	release.go   what was not used is given back
 //	entry.go     one entry of a hold is written, and reread when the answer is lost
-//	number.go    the random number by which a process knows its own writes
 //	identity.go  is the clock bucket the installation's, and did it go back?
 //	clock.go     the clock is read and compared; skew.go says when it is off
 //

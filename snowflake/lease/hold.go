@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/idworker/idworker/internal/nonce"
 	"github.com/idworker/idworker/internal/pause"
 	"github.com/idworker/idworker/snowflake"
 )
@@ -180,7 +181,7 @@ func (h *hold) checkForward(ctx context.Context, read reading) error {
 
 // writeLease writes the lease, with the time of this clock.
 func (h *hold) writeLease(ctx context.Context) error {
-	number := freshNumber()
+	number := nonce.New()
 	_, err := h.lease.write(ctx, number, h.leaseValue(number))
 	return err
 }
@@ -188,7 +189,7 @@ func (h *hold) writeLease(ctx context.Context) error {
 // recreateLease makes the lease again, which has expired. ErrLost says that somebody else was
 // faster.
 func (h *hold) recreateLease(ctx context.Context) error {
-	number := freshNumber()
+	number := nonce.New()
 	return h.lease.recreate(ctx, number, h.leaseValue(number))
 }
 
@@ -211,7 +212,7 @@ func (h *hold) leaseValue(number string) []byte {
 // writeHi writes hi to the clock bucket. If that fails, h.hi still is what is known for
 // certain to be ours, which may have become more.
 func (h *hold) writeHi(ctx context.Context, hi int64) error {
-	number := freshNumber()
+	number := nonce.New()
 	written, err := h.fence.write(ctx, number, encode(clockValue{Hi: hi, Hold: h.id, Write: number}))
 	if written != nil {
 		v, corrupt := decodeClock(record{key: h.fence.key, value: written})

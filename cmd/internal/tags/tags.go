@@ -28,6 +28,9 @@ var ErrMaybeCreated = errors.New("the tag may have been created")
 type Tags struct {
 	store     *backend.Store
 	directory *worker.Directory
+
+	// Orders has the rules of tags.
+	Orders *Orders
 }
 
 // Open opens both. The installation has to exist, and to count in that store; the error is
@@ -53,7 +56,11 @@ func open(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, s
 	if err != nil {
 		return nil, err
 	}
-	return &Tags{segments, directory}, nil
+	orders, err := openOrders(ctx, js, prefix)
+	if err != nil {
+		return nil, errors.Join(err, segments.Close())
+	}
+	return &Tags{segments, directory, orders}, nil
 }
 
 // Close closes the store.

@@ -1,0 +1,145 @@
+package ownership
+
+import (
+	"context"
+	"time"
+)
+
+// decision is what one look at the view comes to.
+type decision struct {
+	o      *Ownership
+	now    int64
+	self   leaseID
+	living []leaseID
+	plan   plan
+	todo   []func(context.Context)
+	wait   int64 // until there may be more to do, if nothing changes before
+}
+
+// The waits of those who are not first in line, as parts of T.
+const (
+	gracePerTerm = 16 // for whoever is to take a slot
+	lagsPerTerm  = 32 // for whoever is to end a lease
+	maxRank      = 4  // no one waits for more than that
+)
+
+// decide returns what is to be done now, and when to look again. A process whose own
+// lease has run out does nothing: it may be the one that is cut off.
+func (o *Ownership) decide() (todo []func(context.Context), wait time.Duration) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.life == nil || !o.view.alive(o.life.id) {
+		return nil, o.cfg.LeaseTime // a change nudges
+	}
+	d := decision{o: o, now: o.now(), self: o.life.id, living: o.view.living(), wait: int64(o.cfg.LeaseTime)}
+	if d.now >= o.terms.until.Load() {
+		return nil, o.part(retriesPerTerm)
+	}
+	d.plan = share(d.living, func(slot int) bool { return o.view.slots[slot].revision > 0 }, o.view.ownerOf)
+	for _, l := range d.living {
+		d.endRunOut(l)
+	}
+	for slot := range Slots {
+		d.takeSlot(slot)
+	}
+	for slot := range Slots {
+		d.giveSlot(slot)
+	}
+	return d.todo, max(time.Duration(d.wait), time.Millisecond)
+}
+
+// notBefore reports whether d ns have passed since a time, and has decide called again when they have.
+func (d *decision) notBefore(since int64, ns time.Duration) bool {
+	left := int64(ns) - (d.now - since)
+	if left > 0 {
+		d.wait = min(d.wait, left)
+	}
+	return left <= 0
+}
+
+// idle reports whether a write is neither under way nor to be tried again later only.
+func (d *decision) idle(t try) bool { return !t.busy && d.notBefore(t.retry, 0) }
+
+// endRunOut ends a lease whose revision has been known for a whole T, the T of its process.
+func (d *decision) endRunOut(l leaseID) {
+	s, t := d.o.view.leases[l.Place], d.o.acts.places[l.Place]
+	lag := time.Duration(min(rank(d.living, d.self, Slots+l.Place), maxRank)) * d.o.part(lagsPerTerm)
+	if l == d.self || !d.idle(t) || !d.notBefore(s.seen, s.term()+lag) {
+		return
+	}
+	d.o.acts.places[l.Place] = try{busy: true}
+	d.todo = append(d.todo, func(ctx context.Context) { d.o.end(ctx, l.Place, s) })
+}
+
+// takeSlot takes a slot if that is this process's to do.
+func (d *decision) takeSlot(slot int) {
+	s := d.o.view.slots[slot]
+	if !d.idle(d.o.acts.slots[slot]) || !d.due(slot, s) {
+		return
+	}
+	d.o.acts.slots[slot] = try{busy: true}
+	d.todo = append(d.todo, func(ctx context.Context) { d.o.take(ctx, d.self, slot, s) })
+}
+
+// due reports whether a slot is to be taken by this process now.
+func (d *decision) due(slot int, s slotSighting) bool {
+	switch {
+	case s.revision == 0:
+		return d.o.wanted[slot].Load() && d.mayTakeNew()
+	case s.Lease == d.self:
+		return d.o.terms.epochs[slot].Load() != s.Epoch // the answer of a write was lost
+	case !d.o.view.mayBeTaken(slot):
+		return false
+	}
+	if s.freeAt == 0 {
+		s.freeAt = d.now
+		d.o.view.slots[slot].freeAt = d.now
+	}
+	if d.plan[slot] == d.self {
+		return true
+	}
+	return d.notBefore(s.freeAt, time.Duration(1+min(rank(d.living, d.self, slot), maxRank))*d.o.part(gracePerTerm))
+}
+
+// mayTakeNew reports whether a slot without an entry may be taken. In a bucket that was made
+// again, the owners of before may still answer.
+func (d *decision) mayTakeNew() bool {
+	return d.o.agreed || d.notBefore(d.o.since, d.o.cfg.LeaseTime)
+}
+
+// giveSlot hands a slot over if another process is to have it. One slot at a time, lest many of
+// them have no owner for a moment.
+func (d *decision) giveSlot(slot int) {
+	a, s := &d.o.acts, d.o.view.slots[slot]
+	to := d.plan[slot]
+	forced := a.forced[slot]
+	if forced {
+		to = d.another(slot)
+	}
+	if s.Lease != d.self || d.o.terms.epochs[slot].Load() != s.Epoch || to == d.self || to == none ||
+		!d.idle(a.slots[slot]) || !forced && !d.givenIsTaken() {
+		return
+	}
+	a.forced[slot], a.slots[slot] = false, try{busy: true}
+	a.given, a.givenEpoch, a.givenUntil = slot, s.Epoch, d.now+int64(d.o.part(callsPerTerm))
+	d.todo = append(d.todo, func(ctx context.Context) { d.o.give(ctx, to, slot, s) })
+}
+
+// givenIsTaken reports whether somebody has taken the slot that was handed over last, or does not.
+func (d *decision) givenIsTaken() bool {
+	a := &d.o.acts
+	if a.givenEpoch == 0 || d.o.view.slots[a.given].Epoch > a.givenEpoch {
+		return true
+	}
+	return d.notBefore(a.givenUntil, 0)
+}
+
+// another returns the first of the others in the line of a slot, none if there are none.
+func (d *decision) another(slot int) (first leaseID) {
+	for _, l := range d.living {
+		if l != d.self && (first == none || weight(l, slot) > weight(first, slot)) {
+			first = l
+		}
+	}
+	return first
+}

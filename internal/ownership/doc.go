@@ -1,0 +1,2 @@
+// Package ownership gives each slot of the strict tags one owner at a time.
+package ownership

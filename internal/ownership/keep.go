@@ -1,0 +1,218 @@
+package ownership
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"go.uber.org/zap"
+
+)
+
+// How often a lease is renewed, as parts of T.
+const (
+	renewalsPerTerm = 3
+	retriesPerTerm  = 16 // after a renewal that failed
+	callsPerTerm    = 4  // one call takes no longer
+)
+
+// life is the period in which this process has one lease.
+type life struct {
+	id   leaseID
+	cell cell
+	ctx  context.Context // ends when the lease is known to be over
+	end  context.CancelCauseFunc
+}
+
+// keep has a lease, and another one when that is over, until ctx ends. It returns the lease it has then.
+func (o *Ownership) keep(ctx context.Context) *life {
+	said := false
+	for ctx.Err() == nil {
+		l, err := o.claim(ctx)
+		if err != nil {
+			if !said && ctx.Err() == nil {
+				o.log.Warn("no lease among the owners of strict tags, trying again", zap.Error(err))
+			}
+			said = true
+			o.pauseBeforeRetry(ctx)
+			continue
+		}
+		said = false
+		o.enter(l)
+		err = o.renewUntilOver(ctx, l)
+		if ctx.Err() != nil {
+			return l
+		}
+		o.log.Warn("the lease among the owners of strict tags is over, seeking another one", zap.Error(err))
+		o.leave()
+		o.refollow()
+	}
+	return nil
+}
+
+// value is what this process writes into its lease.
+func (o *Ownership) value(l leaseID) leaseValue {
+	return leaseValue{
+		Life:         l.Life,
+		Instance:     o.cfg.Instance,
+		Installation: o.cfg.Installation,
+		Rules:        o.cfg.Rules(),
+		Term:         o.cfg.LeaseTime.Milliseconds(),
+	}
+}
+
+// claim makes a lease at a place that nobody has.
+func (o *Ownership) claim(ctx context.Context) (*life, error) {
+	if err := o.listed.wait(ctx); err != nil {
+		return nil, err
+	}
+	for tries := 0; ; tries++ {
+		l := o.propose(tries)
+		err := o.settle(ctx, l)
+		if err == nil {
+			return l, nil
+		}
+		l.end(err)
+		if ctx.Err() != nil || !errors.Is(err, errOver) || tries == claimTries {
+			return nil, err
+		}
+	}
+}
+
+// claimTries is at how many places in a row a claim may meet somebody who was faster.
+const claimTries = 100
+
+// settle writes a new lease until it is known what became of that: a claim that was given up could be
+// written later.
+func (o *Ownership) settle(ctx context.Context, l *life) error {
+	for {
+		err := o.call(ctx, func(ctx context.Context) error { return l.cell.write(ctx, o.value(l.id)) })
+		if l.cell.owned {
+			return nil
+		}
+		if errors.Is(err, errOver) || ctx.Err() != nil {
+			return err
+		}
+		o.pauseBeforeRetry(ctx)
+	}
+}
+
+// spare is how many leases that others have ended are kept for those to see who want to know what
+// became of a process. The places of the others are used again.
+const spare = 16
+
+// propose returns a lease that might be made: at a place whose lease has ended, or at the first
+// new one. With each try the choice is wider, so that many who start at once find a place each.
+func (o *Ownership) propose(tries int) *life {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	places := o.view.vacant(1 << min(tries, 8))
+	place := places[rand.N(len(places))]
+	if former := o.view.leases[o.former.Place]; tries == 0 && former.Life == o.former.Life && former.Ended == lost {
+		place = o.former.Place // so everybody sees that the process lives
+	}
+	found := o.view.leases[place]
+	l := &life{id: leaseID{place, found.Life + 1}}
+	l.cell = cell{
+		bucket: o.bucket, now: o.now, learn: o.learn,
+		key: leaseKey(place), revision: found.revision, sent: make(map[string]int64),
+	}
+	l.ctx, l.end = context.WithCancelCause(context.Background())
+	return l
+}
+
+// enter begins a life: the lease is known to be made.
+func (o *Ownership) enter(l *life) {
+	o.mu.Lock()
+	o.life, o.former = l, l.id
+	o.mu.Unlock()
+	o.terms.open(l.id, o.until(l))
+	o.log.Info("this process takes part in sharing out the strict tags", zap.Int("place", l.id.Place), zap.Uint64("life", l.id.Life))
+	o.ready.happen()
+	o.nudge()
+}
+
+// until is when nothing is valid any more without another renewal.
+func (o *Ownership) until(l *life) int64 { return l.cell.done + int64(o.validFor) }
+
+// leave ends a life. What was taken under it and becomes known later does not count.
+func (o *Ownership) leave() {
+	o.mu.Lock()
+	if o.life != nil {
+		o.life.end(errOver)
+	}
+	o.life = nil
+	o.mu.Unlock()
+	o.changed(o.terms.close()...)
+}
+
+// renewUntilOver renews a lease until ctx ends or it is over, and returns why.
+func (o *Ownership) renewUntilOver(ctx context.Context, l *life) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(l.ctx, cancel)()
+	wait := o.untilRenewal()
+	for {
+		o.untilTold(ctx, wait)
+		if ctx.Err() != nil {
+			return context.Cause(l.ctx)
+		}
+		o.checkFollowing(l)
+		err := o.renew(ctx, l)
+		if errors.Is(err, errOver) {
+			return err
+		}
+		if wait = o.untilRenewal(); err != nil {
+			wait = o.part(retriesPerTerm)
+		}
+	}
+}
+
+// renew is one renewal.
+func (o *Ownership) renew(ctx context.Context, l *life) error {
+	before := l.cell.revision
+	err := o.call(ctx, func(ctx context.Context) error { return l.cell.write(ctx, o.value(l.id)) })
+	if l.cell.revision == before {
+		return err
+	}
+	if o.terms.extend(o.until(l)) {
+		o.changed(o.terms.owned()...)
+	}
+	return err
+}
+
+// untilRenewal is up to a tenth shorter than it has to be, so that those who began together do not
+// write at the same moment for ever.
+func (o *Ownership) untilRenewal() time.Duration {
+	longest := o.part(renewalsPerTerm)
+	return longest - rand.N(longest/10)
+}
+
+// untilTold waits until it is time, or the rules have changed.
+func (o *Ownership) untilTold(ctx context.Context, wait time.Duration) {
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-o.rules:
+	case <-ctx.Done():
+	}
+}
+
+// giveUp ends a lease at a stop: all slots are free with one write.
+func (o *Ownership) giveUp(ctx context.Context, l *life) error {
+	v := o.value(l.id)
+	v.Ended = stopped
+	for {
+		err := o.call(ctx, func(ctx context.Context) error { return l.cell.write(ctx, v) })
+		if err == nil || errors.Is(err, errOver) {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return fmt.Errorf("the lease among the owners of strict tags runs out by itself: %w", err)
+		}
+		o.pauseBeforeRetry(ctx)
+	}
+}

@@ -1,0 +1,34 @@
+package tagrules
+
+import (
+	"strings"
+
+	"github.com/idworker/idworker/internal/agreement"
+	"github.com/idworker/idworker/internal/resource"
+	"github.com/idworker/idworker/internal/rights"
+	"github.com/idworker/idworker/messages"
+)
+
+// The keys in the bucket.
+const (
+	templatesKey = "templates"
+	orderPrefix  = "order."
+)
+
+func orderKey(tag string) string { return orderPrefix + tag }
+
+// orderTag is the tag whose order is under a key.
+func orderTag(key string) (tag string, ok bool) { return strings.CutPrefix(key, orderPrefix) }
+
+// Rights are those that a role needs to read the rules, or to change them.
+func Rights(p messages.Prefix, role rights.Role) rights.Rights {
+	bucket := agreement.BucketName(p)
+	watch := rights.Join(rights.WatchBucket(bucket), rights.ReadLeader(resource.BucketStream(bucket)))
+	switch role {
+	case rights.Worker, rights.Loader:
+		return watch
+	case rights.Admin:
+		return rights.Join(watch, rights.WriteBucket(bucket, ">"))
+	}
+	return rights.Rights{}
+}

@@ -1,0 +1,74 @@
+package tagrules
+
+import (
+	"sync/atomic"
+
+	"github.com/puzpuzpuz/xsync/v4"
+)
+
+// Rule is what the rules say of one tag.
+type Rule struct {
+	// Order is the tag's own order, else that of its template, else [Trend].
+	Order Order
+
+	// Template is the template that the tag matches, the most specific one, or nil. It must not be
+	// changed.
+	Template *Template
+}
+
+// Rules are the rules as of some revision. They are safe for concurrent use; looking something up
+// takes no lock and allocates nothing.
+type Rules struct {
+	orders *xsync.Map[string, Order]
+	trees  atomic.Pointer[trees]
+}
+
+// trees are those of the templates there are.
+type trees struct {
+	all    templates
+	living *tree
+	ever   *tree // with those that were removed
+}
+
+func newRules() *Rules {
+	r := &Rules{orders: xsync.NewMap[string, Order]()}
+	r.setTemplates(nil)
+	return r
+}
+
+func (r *Rules) setTemplates(all templates) {
+	r.trees.Store(&trees{
+		all:    all,
+		living: newTree(all, func(t Template) bool { return !t.Removed }),
+		ever:   newTree(all, func(Template) bool { return true }),
+	})
+}
+
+// Lookup returns what the rules say of a tag.
+func (r *Rules) Lookup(tag string) Rule {
+	rule := Rule{Order: Trend, Template: r.trees.Load().living.find(tag)}
+	if rule.Template != nil {
+		rule.Order = rule.Template.Order
+	}
+	if own, ok := r.orders.Load(tag); ok {
+		rule.Order = own
+	}
+	return rule
+}
+
+// Own returns the order that was set for the tag itself, if one was.
+func (r *Rules) Own(tag string) (order Order, found bool) { return r.orders.Load(tag) }
+
+// FromTemplate reports whether a tag matches a template that there is or ever was. If it is in the
+// store and was not created by name, it came of one.
+func (r *Rules) FromTemplate(tag string) bool { return r.trees.Load().ever.find(tag) != nil }
+
+// Templates returns the templates, without those that were removed.
+func (r *Rules) Templates() (living []Template) {
+	for _, t := range r.trees.Load().all {
+		if !t.Removed {
+			living = append(living, t)
+		}
+	}
+	return living
+}

@@ -1,0 +1,132 @@
+package tagrules
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+)
+
+// MaxTemplates is how many templates there can be, those that were removed among them.
+const MaxTemplates = 1000
+
+var (
+	// ErrTemplate is wrapped by the errors of [Template.Check].
+	ErrTemplate = errors.New("bad template")
+
+	// ErrTemplateExists: there is a template with that pattern.
+	ErrTemplateExists = errors.New("template exists already")
+
+	// ErrNoTemplate: there is no template with that pattern.
+	ErrNoTemplate = errors.New("no such template")
+
+	// ErrOverlap is wrapped by every [OverlapError].
+	ErrOverlap = errors.New("patterns overlap, and none is more specific")
+
+	// ErrTooMany: there are [MaxTemplates] already.
+	ErrTooMany = fmt.Errorf("there are %d templates, which is the limit", MaxTemplates)
+
+	// ErrUnreadable: a rule that is stored cannot be read. Nothing was changed.
+	ErrUnreadable = errors.New("unreadable rule")
+)
+
+// OverlapError says which template does not go with a new one.
+type OverlapError struct{ Pattern, Other string }
+
+func (e *OverlapError) Error() string {
+	return fmt.Sprintf("%v: some tags match both %s and %s, and it could not be told which of the two counts", ErrOverlap, e.Pattern, e.Other)
+}
+
+// Unwrap makes it an [ErrOverlap].
+func (e *OverlapError) Unwrap() error { return ErrOverlap }
+
+// Template says how tags come into being that match a pattern.
+type Template struct {
+	Pattern      string `json:"pattern"`
+	Step         int64  `json:"step"` // the configured step of its tags
+	Order        Order  `json:"order,omitempty"`
+	MaxTags      int64  `json:"max_tags,omitempty"`       // how many there may be; 0: any number
+	NewPerSecond int64  `json:"new_per_second,omitempty"` // that each loader makes; 0: any number
+	Removed      bool   `json:"removed,omitempty"`
+}
+
+// Check returns an error that wraps [ErrTemplate], [ErrPattern] or [ErrOrder] if something is out of bounds.
+func (t Template) Check() error {
+	if err := cmp.Or(CheckPattern(t.Pattern), t.Order.Check()); err != nil {
+		return err
+	}
+	switch {
+	case t.Step < 1:
+		return fmt.Errorf("%w: step %d, allowed is 1 or more", ErrTemplate, t.Step)
+	case t.MaxTags < 0:
+		return fmt.Errorf("%w: at most %d tags, allowed is 0, for any number, or more", ErrTemplate, t.MaxTags)
+	case t.NewPerSecond < 0 || t.NewPerSecond > math.MaxInt32:
+		return fmt.Errorf("%w: %d new tags a second, allowed is 0, for any number, to %d", ErrTemplate, t.NewPerSecond, math.MaxInt32)
+	}
+	return nil
+}
+
+// templates are all that there are, those that were removed among them.
+type templates []Template
+
+func decodeTemplates(value []byte) (all templates, err error) {
+	if err := json.Unmarshal(value, &all); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUnreadable, err)
+	}
+	for i := range all {
+		t := &all[i]
+		t.Order = cmp.Or(t.Order, Trend)
+		if err := t.Check(); err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrUnreadable, err)
+		}
+	}
+	return all, nil
+}
+
+func (all templates) index(pattern string) int {
+	return slices.IndexFunc(all, func(t Template) bool { return t.Pattern == pattern })
+}
+
+// living returns the index of a template that was not removed, or -1.
+func (all templates) living(pattern string) int {
+	i := all.index(pattern)
+	if i >= 0 && all[i].Removed {
+		return -1
+	}
+	return i
+}
+
+// add returns the templates with a new one among them.
+func (all templates) add(t Template) (templates, error) {
+	if err := t.Check(); err != nil {
+		return nil, err
+	}
+	for _, other := range all {
+		a, b := t.Pattern, other.Pattern
+		switch {
+		case a == b && !other.Removed:
+			return nil, fmt.Errorf("%w: %s", ErrTemplateExists, a)
+		case overlap(a, b) && !covers(a, b) && !covers(b, a) && !other.Removed:
+			return nil, &OverlapError{a, b}
+		}
+	}
+	all = slices.Clone(all)
+	if i := all.index(t.Pattern); i >= 0 {
+		all[i] = t
+		return all, nil
+	}
+	if len(all) >= MaxTemplates {
+		return nil, ErrTooMany
+	}
+	return append(all, t), nil
+}
+
+func (all templates) encode() []byte {
+	value, err := json.Marshal(all)
+	if err != nil { // strings and integers always marshal
+		panic(err)
+	}
+	return value
+}

@@ -1,0 +1,193 @@
+package tagrules
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/zap"
+
+	"github.com/idworker/idworker/internal/agreement"
+	"github.com/idworker/idworker/internal/kvwatch"
+	"github.com/idworker/idworker/internal/leader"
+	"github.com/idworker/idworker/internal/pause"
+	"github.com/idworker/idworker/internal/resource"
+	"github.com/idworker/idworker/messages"
+)
+
+// Watcher follows the rules of an installation. [Watcher.Start] reads them, [Watcher.Run] goes on.
+type Watcher struct {
+	*Rules
+	js     jetstream.JetStream
+	prefix messages.Prefix
+	log    *zap.Logger
+
+	// Changed is called when rules have changed, if it is set: with the tag whose own order has, or
+	// with "" if templates have. Lookup has the change already, Revision has not. It is called from
+	// Start and Run, one at a time, and is to be set before.
+	Changed func(tag string)
+
+	revision atomic.Uint64
+	at       kvwatch.Position
+	feed     *kvwatch.Feed // from Start to Run
+}
+
+// NewWatcher makes a watcher. Before Start there are no rules, and Revision is 0.
+func NewWatcher(js jetstream.JetStream, prefix messages.Prefix, log *zap.Logger) *Watcher {
+	return &Watcher{Rules: newRules(), js: js, prefix: prefix, log: log}
+}
+
+// watchAgain is the pause before a watch that broke off is opened again.
+const watchAgain = 500 * time.Millisecond
+
+// Revision is up to which revision of the bucket the rules were read and acted upon. It goes back
+// only if the bucket did.
+func (w *Watcher) Revision() uint64 { return w.revision.Load() }
+
+// Start returns when all rules are read that had been written before it was called, whichever
+// replica they come from. Run has to be called next, or Close.
+func (w *Watcher) Start(ctx context.Context) error {
+	latest, err := latestRevision(ctx, w.js, w.prefix)
+	if err == nil {
+		err = w.open(ctx)
+	}
+	for err == nil && (!w.feed.CaughtUp() || w.Revision() < latest) {
+		err = w.next(ctx)
+	}
+	if err != nil {
+		w.Close()
+		return fmt.Errorf("read the rules of tags: %w", err)
+	}
+	return nil
+}
+
+// Close is for a watcher that was started and is not to run.
+func (w *Watcher) Close() {
+	if w.feed != nil {
+		w.feed.Close()
+		w.feed = nil
+	}
+}
+
+// Run follows the rules until ctx ends. While they cannot be read, those that were read before stay.
+func (w *Watcher) Run(ctx context.Context) {
+	defer w.Close()
+	failing := false
+	for ctx.Err() == nil {
+		err := w.follow(ctx, func() {
+			if failing {
+				w.log.Info("rules of tags are watched again")
+			}
+			failing = false
+		})
+		w.Close()
+		switch {
+		case errors.Is(err, kvwatch.ErrOther):
+			w.at = kvwatch.Position{} // the bucket is read from its beginning
+			continue
+		case ctx.Err() == nil && !failing && !errors.Is(err, kvwatch.ErrEnded):
+			w.log.Warn("rules of tags cannot be watched, trying again", zap.Error(err))
+			failing = true
+		}
+		pause.For(ctx, watchAgain)
+	}
+}
+
+func (w *Watcher) follow(ctx context.Context, current func()) error {
+	if err := w.open(ctx); err != nil {
+		return err
+	}
+	for {
+		if w.feed.CaughtUp() {
+			current()
+		}
+		if err := w.next(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// open opens the feed, unless Start has.
+func (w *Watcher) open(ctx context.Context) error {
+	if w.feed != nil {
+		return nil
+	}
+	opening, cancel := context.WithTimeout(ctx, openTimeout)
+	defer cancel()
+	feed, err := kvwatch.OpenFeed(opening, w.js, agreement.BucketName(w.prefix), w.at)
+	if err == nil {
+		w.feed = feed
+	}
+	return err
+}
+
+// openTimeout bounds how long the server may take to begin.
+const openTimeout = 5 * time.Second
+
+// next reads the next entry and acts on it.
+func (w *Watcher) next(ctx context.Context) error {
+	entry, err := w.feed.Next(ctx)
+	if err != nil {
+		return err
+	}
+	w.apply(entry)
+	w.at = entry.Position
+	w.revision.Store(entry.Revision)
+	return nil
+}
+
+// apply takes in an entry. One that cannot be read is logged, and what was known before stays.
+func (w *Watcher) apply(entry kvwatch.Entry) {
+	tag, isOrder := orderTag(entry.Key)
+	var changed bool
+	var err error
+	switch {
+	case isOrder:
+		changed, err = w.applyOrder(strings.Clone(tag), entry)
+	case entry.Key == templatesKey && !entry.Deleted:
+		changed, err = true, w.applyTemplates(entry.Value)
+	}
+	if err != nil {
+		w.log.Error("a rule of tags cannot be read; what was known before stays",
+			zap.String("bucket", agreement.BucketName(w.prefix)), zap.String("key", strings.Clone(entry.Key)), zap.Error(err))
+		return
+	}
+	if changed && w.Changed != nil {
+		w.Changed(tag)
+	}
+}
+
+func (r *Rules) applyOrder(tag string, entry kvwatch.Entry) (changed bool, err error) {
+	_, had := r.orders.Load(tag)
+	if entry.Deleted {
+		r.orders.Delete(tag)
+		return had, nil
+	}
+	order := Order(entry.Value)
+	if err := order.Check(); err != nil {
+		return false, fmt.Errorf("%w: %w", ErrUnreadable, err)
+	}
+	r.orders.Store(tag, order)
+	return true, nil
+}
+
+func (r *Rules) applyTemplates(value []byte) error {
+	all, err := decodeTemplates(value)
+	if err == nil {
+		r.setTemplates(all)
+	}
+	return err
+}
+
+// latestRevision is that of the bucket's latest entry, as its leader has it.
+func latestRevision(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix) (uint64, error) {
+	m, err := leader.Last(ctx, js, resource.BucketStream(agreement.BucketName(prefix)), ">")
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return 0, nil
+	}
+	return m.Sequence, err
+}

@@ -1,0 +1,35 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/idworker/idworker/internal/tagrules"
+)
+
+// rules keeps what the process knows of tags besides their steps: the order of each, and the
+// templates. It starts before the other halves, and stops after them.
+type rules struct {
+	watcher    *tagrules.Watcher
+	background *goroutines
+}
+
+func newRules(p processInfo) *rules { return &rules{p.rules, newGoroutines()} }
+
+// start returns when all rules are known that had been written before.
+func (r *rules) start(ctx context.Context) error {
+	if err := withTimeout(ctx, r.watcher.Start); err != nil {
+		return fmt.Errorf("read the rules of tags: %w", err)
+	}
+	r.background.start(r.watcher.Run)
+	return nil
+}
+
+func (r *rules) stop() error {
+	r.background.stop()
+	return nil
+}
+
+func (r *rules) ready() error       { return nil } // what was read before stays
+func (r *rules) collect(sink)       {}
+func (r *rules) fillStats(_ *Stats) {}
