@@ -1,0 +1,133 @@
+package worker_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/zap/zaptest"
+
+	"github.com/idworker/idworker/internal/tagrules"
+	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/store"
+	"github.com/idworker/idworker/testing/natstest"
+	"github.com/idworker/idworker/worker"
+)
+
+// ownerLease is T in tests. The shorter it is, the sooner a new owner may answer.
+const ownerLease = time.Second
+
+// createStrict creates strict tags: the rule first, as the command line does, but without asking
+// workers, which there should not be yet.
+func createStrict(t testing.TB, net network, s store.Store, step int64, names ...string) {
+	t.Helper()
+	setOrder(t, net, tagrules.Strict, names...)
+	createTags(t, net, s, step, names...)
+}
+
+func setOrder(t testing.TB, net network, order tagrules.Order, names ...string) {
+	t.Helper()
+	editor, err := tagrules.OpenEditor(t.Context(), newJetStream(t, net), messages.DefaultPrefix)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		if _, err := editor.SetOrder(t.Context(), name, order); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// startStrict starts workers that own slots for ownerLease.
+func startStrict(t testing.TB, net network, s store.Store, n int) (workers []*worker.Process) {
+	t.Helper()
+	for range n {
+		workers = append(workers, startWorker(t, net, worker.Config{Store: s, StoreName: "test", OwnerLease: ownerLease, Log: zaptest.NewLogger(t)}))
+	}
+	return workers
+}
+
+// risingCalls has callers ask for IDs of a tag, one call after the other each, until done says so, and
+// fails if an ID is not higher than one that was answered before it was asked for.
+type risingCalls struct {
+	mu      sync.Mutex
+	highest int64 // of all that were answered
+	calls   int
+	slowest time.Duration
+}
+
+func (r *risingCalls) call(t testing.TB, c *messages.Client, tag string, n int64) {
+	r.mu.Lock()
+	floor := r.highest
+	r.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	began := time.Now()
+	ranges, err := c.NextN(ctx, tag, n)
+	if err != nil {
+		t.Errorf("%d IDs of %s: %v", n, tag, err)
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.calls++
+	r.slowest = max(r.slowest, time.Since(began))
+	if ranges[0].First <= floor {
+		t.Errorf("%s: got %v, after %d had been answered", tag, ranges, floor)
+	}
+	r.highest = max(r.highest, ranges[len(ranges)-1].Last)
+}
+
+func (r *risingCalls) run(t testing.TB, net network, tag string, callers int, done <-chan struct{}) *sync.WaitGroup {
+	var all sync.WaitGroup
+	for i := range callers {
+		c := messages.NewClient(net.Connect(t), messages.DefaultPrefix)
+		all.Go(func() {
+			for n := int64(i); ; n++ {
+				select {
+				case <-done:
+					return
+				default:
+					r.call(t, c, tag, 1+n%7*n%3)
+				}
+			}
+		})
+	}
+	return &all
+}
+
+// TestStrictOrderAcrossWorkers: whichever of three workers a request reaches, its IDs are higher than all
+// that were answered before; also while workers come and go.
+func TestStrictOrderAcrossWorkers(t *testing.T) {
+	net := natstest.Start(t)
+	s := newStore(t, net, 1)
+	first := startWorker(t, net, worker.Config{Store: s, StoreName: "test", OwnerLease: ownerLease})
+	createStrict(t, net, s, 100, "order", "invoice")
+	workers := append(startStrict(t, net, s, 2), first)
+	done := make(chan struct{})
+	var rising [2]risingCalls
+	var all [2]*sync.WaitGroup
+	for i, tag := range []string{"order", "invoice"} {
+		all[i] = rising[i].run(t, net, tag, 4, done)
+	}
+	for range 2 {
+		time.Sleep(500 * time.Millisecond)
+		startStrict(t, net, s, 1)
+		if err := workers[0].Stop(); err != nil {
+			t.Error(err)
+		}
+		workers = workers[1:]
+	}
+	time.Sleep(500 * time.Millisecond)
+	close(done)
+	for i := range all {
+		all[i].Wait()
+		t.Logf("%d calls, the slowest took %v", rising[i].calls, rising[i].slowest)
+	}
+}
+
+var _ = fmt.Sprint
+var _ = slices.Sort[[]int]
