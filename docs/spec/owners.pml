@@ -31,8 +31,8 @@
  * Property  an ID is above all IDs that were received before its request was sent.
  * -DFENCE   instead of IDs: whoever would pass the look now is named in the slot, with its epoch.
  *
- * Mutants   M_MARGIN0  V is T                       M_MARGIN1   one tick too much
- *           M_STAMP    o counts from the answer     M_SIGHT     c counts from the sending of the read
+ * Mutants   M_MARGIN0  V is T, one tick too much
+ *           M_STAMP    o counts from the answer     M_SIGHT     c counts from the sending of a read, which took T
  *           M_SUSPEND  a clock may stand still      M_NOEND     takes the slot of a lease seen for T, not ended
  *           M_ABSENT   a lease not found has ended (the read was old)
  *           M_SAMEID   a lease is made again under the identity that was ended; "ended" is remembered
@@ -57,10 +57,8 @@
 #ifndef M
 #define M 1
 #endif
-#if defined(M_MARGIN0)
+#ifdef M_MARGIN0
 #define V T
-#elif defined(M_MARGIN1)
-#define V (T-M+1)
 #else
 #define V (T-M)
 #endif
@@ -234,7 +232,7 @@ end:
   /* ---- the other's leases */
   :: atomic { !sees[i] && lst[OWN(OTHER(i))] == 1 -> sees[i] = 1 }
 #ifdef M_SIGHT
-  :: atomic { !sees[i] && lst[OWN(OTHER(i))] == 1 -> sees[i] = 1; c[i] = 1 }
+  :: atomic { !sees[i] && lst[OWN(OTHER(i))] == 1 -> sees[i] = 1; c[i] = T }
 #endif
 #ifndef M_NOEND
   :: atomic { sees[i] && c[i] >= T -> endLease(OTHER(i))
