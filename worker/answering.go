@@ -61,7 +61,7 @@ func (a *answering) start(ctx context.Context) error {
 	}
 	if err := a.strict.start(ctx, a.supply.background); err != nil {
 		a.leave()
-		return errors.Join(err, a.supply.stop())
+		return errors.Join(err, a.strict.close(), a.supply.stop())
 	}
 	if err := withTimeout(ctx, a.join); err != nil {
 		return errors.Join(err, a.stop())
@@ -102,7 +102,7 @@ func (a *answering) stop() error {
 	a.snowflakes.stop()
 	err := a.strict.stop()
 	a.awaitParked()
-	return errors.Join(err, a.supply.stop())
+	return errors.Join(err, a.strict.close(), a.supply.stop())
 }
 
 // leave takes the process out of the queue groups, and returns when all requests that were

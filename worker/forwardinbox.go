@@ -86,7 +86,8 @@ func (f *forwardInbox) close() {
 
 // receive handles a request that another worker has passed on. NATS calls it from one goroutine.
 func (f *forwardInbox) receive(msg *nats.Msg) {
-	r, n, ok := f.enter(lateReply{f.conn, msg.Reply}, msg.Reply, msg.Data)
+	way := decodeWay(msg.Header.Get(wayHeader))
+	r, n, ok := f.enter(lateReply{f.conn, way.replyTo}, way.replyTo, msg.Data)
 	if !ok {
 		return
 	}
@@ -97,8 +98,7 @@ func (f *forwardInbox) receive(msg *nats.Msg) {
 		r.answer(f.buf, n)
 		return
 	}
-	o := f.strict.newOrdered(strings.Clone(tag), n, msg.Reply, micro.Headers(msg.Header))
-	way := decodeWay(msg.Header.Get(wayHeader))
+	o := f.strict.newOrdered(strings.Clone(tag), n, way.replyTo, micro.Headers(msg.Header))
 	o.hops, o.deadline = way.hops, o.began+min(way.left, f.strict.cfg.Wait)
 	f.strict.dispatch(o)
 }

@@ -28,14 +28,15 @@ func Resources(prefix messages.Prefix, replicas int) []resource.Resource {
 	return []resource.Resource{loadStream(prefix, replicas), loadConsumer(prefix), tagsBucket(prefix, replicas), ownership.Bucket(prefix, replicas)}
 }
 
-// Provision creates the load stream, the tag directory, the bucket of the owners and the config
-// bucket where they are missing. What exists is left as it is, but checked for what the load path relies on. A config bucket
+// Provision creates the load stream, the tag directory and the config bucket where they
+// are missing.
+// What exists is left as it is, but checked for what the load path relies on. A config bucket
 // that has been there, for the directory or the clock bucket has entries, is not made a second
 // time.
 func Provision(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, replicas int) error {
 	config := agreement.Bucket(prefix, replicas,
 		resource.HasEntries(TagsBucketName(prefix)), resource.HasEntries(lease.ClockBucketName(prefix)))
-	return resource.Ensure(ctx, js, loadStream(prefix, replicas), tagsBucket(prefix, replicas), ownership.Bucket(prefix, replicas), config)
+	return resource.Ensure(ctx, js, loadStream(prefix, replicas), tagsBucket(prefix, replicas), config)
 }
 
 func tagsBucket(prefix messages.Prefix, replicas int) resource.Resource {

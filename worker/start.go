@@ -160,7 +160,7 @@ func makeHalves(ctx context.Context, p processInfo) (halves []half, err error) {
 		}
 		members = append(members, a)
 	}
-	halves = append(halves, newNeighbourhood(p, members), newRules(p))
+	halves = append(halves, newRules(p), newNeighbourhood(p, members))
 	for _, m := range members {
 		halves = append(halves, m)
 	}

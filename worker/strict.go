@@ -12,6 +12,7 @@ import (
 
 	"github.com/idworker/idworker/allocator"
 	"github.com/idworker/idworker/internal/ownership"
+	"github.com/idworker/idworker/internal/resource"
 	"github.com/idworker/idworker/internal/tagrules"
 	"github.com/idworker/idworker/store"
 )
@@ -37,6 +38,8 @@ type strict struct {
 	late      frame // of requests that are not answered at once
 	ownerless *ownerless
 	inbox     *forwardInbox
+	absent    *nats.Subscription // of what the server says of owners that are not there
+	onTheWay  onTheWay
 	terms     [ownership.Slots]atomic.Uint64 // what the allocator calls the present term of a slot
 	term      atomic.Uint64                  // the latest of these
 	heir      atomic.Pointer[string]         // who gets the requests when this process has stopped owning
@@ -46,6 +49,9 @@ type strict struct {
 
 // openStrict makes the part, for an allocator that asks it which tags are strict.
 func openStrict(ctx context.Context, p processInfo, alloc *allocator.Allocator, figures *requestFigures) (*strict, error) {
+	if err := resource.Ensure(ctx, p.js, ownership.Bucket(p.cfg.Prefix, p.cfg.Replicas)); err != nil {
+		return nil, fmt.Errorf("owners of strict tags: %w", err)
+	}
 	s := newStrict(p, alloc, figures)
 	owners, err := ownership.Open(ctx, ownership.Config{
 		JS: p.js, Prefix: p.cfg.Prefix, Instance: p.instance, Installation: p.installation.ID,
@@ -73,7 +79,13 @@ func (s *strict) start(ctx context.Context, background *goroutines) error {
 	background.start(func(ctx context.Context) {
 		s.ownerless.run(ctx, s.cfg.Wait/ticksPerWait, s)
 	})
-	if err := s.inbox.open(); err != nil {
+	s.onTheWay.inbox = s.cfg.Requests.NewInbox() + "."
+	var err error
+	s.absent, err = s.cfg.Requests.Subscribe(s.onTheWay.inbox+"*", s.ownerAbsent)
+	if err == nil {
+		err = s.inbox.open()
+	}
+	if err != nil {
 		return fmt.Errorf("subscribe to requests for strict tags: %w", err)
 	}
 	if err := withTimeout(ctx, s.owners.Start); err != nil {
@@ -91,6 +103,14 @@ func (s *strict) stop() error {
 	err := s.owners.Stop(ctx)
 	s.inbox.close()
 	return err
+}
+
+// close is for when no request is parked any more.
+func (s *strict) close() error {
+	if s.absent == nil {
+		return nil
+	}
+	return unsubscribe(s.absent)
 }
 
 // chooseHeir chooses a process that knows who owns what when this one does not any more.
@@ -239,11 +259,22 @@ func (s *strict) passOn(o *ordered) bool {
 	if !known || owner == s.instance || o.hops >= maxHops || o.hops > 1 && !o.rested {
 		return false
 	}
-	if s.cfg.Requests.PublishMsg(o.forwarded(s.cfg.Prefix, owner)) != nil {
+	msg := o.forwarded(s.cfg.Prefix, owner)
+	msg.Reply = s.onTheWay.add(o)
+	if s.cfg.Requests.PublishMsg(msg) != nil {
 		return false // the connection is lost
 	}
 	s.forwarded.Add(1)
 	return true
+}
+
+// ownerAbsent parks a request that was sent to a process which is not there.
+func (s *strict) ownerAbsent(msg *nats.Msg) {
+	if o := s.onTheWay.take(msg); o != nil {
+		s.forwarded.Add(-1)
+		o.rested = true
+		s.park(o)
+	}
 }
 
 // park parks a request until the owner of its slot is known, and makes sure that there will be one.
@@ -273,7 +304,7 @@ func (s *strict) noOwner(o *ordered) error {
 	case owner == s.instance:
 		e.why = "this process, " + owner + ", is the owner and may not answer until its lease is renewed"
 	default:
-		e.why = "it is said to be " + owner
+		e.why = "it is said to be " + owner + ", which does not answer"
 	}
 	return e
 }

@@ -28,6 +28,7 @@ const (
 	loadEvents     = "IDS_LOAD"
 	tagsBucket     = "KV_ids_tags"
 	configBucket   = "KV_ids_config"
+	ownersBucket   = "KV_ids_owners"
 	workersBucket  = "KV_ids_workers"
 	clockBucket    = "KV_ids_clock"
 	segmentsBucket = "KV_ids_segments"
@@ -36,7 +37,7 @@ const (
 	targetStream   = "ORDERS_READY"
 )
 
-var streams = []string{loadEvents, tagsBucket, configBucket, workersBucket, clockBucket, segmentsBucket, enrichBucket, sourceStream, targetStream, "OTHER"}
+var streams = []string{loadEvents, tagsBucket, configBucket, ownersBucket, workersBucket, clockBucket, segmentsBucket, enrichBucket, sourceStream, targetStream, "OTHER"}
 
 // The kinds of requests to JetStream, each with the stream in the place of %s.
 const (
@@ -75,9 +76,9 @@ var perStream = []string{
 func subjects() []string {
 	all := []string{
 		"ids.segment.order", "ids.segment.invoice", "ids.segment.order.item", "ids.snowflake", "ids.snowflake.more", "ids.other",
-		"ids.load.X.order", "ids.reserve", "ids.grant.X", "ids.grant.X.more", "ids.enrich.ORDERS.ORDERS_READY", "ids.enrich.X.Y", "ids.enrich.>", "other.segment.order",
+		"ids.load.X.order", "ids.reserve", "ids.grant.X", "ids.grant.X.more", "ids.strict.X", "ids.strict.X.order", "ids.strict.X.order.item", "ids.strict.>", "ids.enrich.ORDERS.ORDERS_READY", "ids.enrich.X.Y", "ids.enrich.>", "other.segment.order",
 		"ids.segment.*", "ids.segment.>", "ids.load.>", "ids.grant.*", "ids.grant.>", "ids.*", "ids.>", "*", ">",
-		"$KV.ids_tags.order", "$KV.ids_config.layout", "$KV.ids_config.clock_id", "$KV.ids_config.store", "$KV.ids_config.other",
+		"$KV.ids_tags.order", "$KV.ids_config.layout", "$KV.ids_config.clock_id", "$KV.ids_config.store", "$KV.ids_config.owners_id", "$KV.ids_config.order.invoice", "$KV.ids_config.other", "$KV.ids_owners.1",
 		"$KV.ids_workers.1", "$KV.ids_clock.1", "$KV.ids_segments.order", "$KV.ids_enrich.1", "$KV.other.key", "$KV.ids_segments.>", "$KV.>",
 		"orders.raw.1", "orders.ready.1", "orders.dead", "orders.other", "orders.>",
 		"$JS.API.INFO", "$JS.API.STREAM.LIST", "$JS.API.STREAM.NAMES", "$JS.API.SERVER.REMOVE", "$JS.API.META.LEADER.STEPDOWN",
