@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"syscall"
@@ -16,6 +17,7 @@ import (
 	"github.com/idworker/idworker/testing/dbtest"
 	"github.com/idworker/idworker/testing/natstest"
 	"github.com/idworker/idworker/testing/soak"
+	"github.com/idworker/idworker/worker"
 )
 
 // TestStrictOrder is the promise of strict tags: of every two requests, one answered before the
@@ -48,6 +50,7 @@ func testStrictOrder(t *testing.T, s *strictSite, ids int64) {
 		target := callers.ids.Load() + n
 		natstest.Eventually(t, time.Minute, "IDs are handed out", func() bool { return callers.ids.Load() >= target || t.Failed() })
 	}
+	defer func() { callers.finish(); callers.check() }()
 	more(5000)
 	begin := time.Now()
 	for round := 0; round == 0 || callers.ids.Load() < ids; round++ {
@@ -62,7 +65,6 @@ func testStrictOrder(t *testing.T, s *strictSite, ids int64) {
 	more(max(0, ids-callers.ids.Load()))
 	callers.finish()
 	s.stopAll() // whatever is still on its way arrives before that
-	callers.check()
 	t.Logf("in %v: %v", time.Since(begin).Round(time.Second), s.done)
 }
 
@@ -120,10 +122,32 @@ func (s *strictSite) served(tags ...string) {
 	}
 }
 
-// owned is how many slots a worker owns, by what it says.
-func (s *strictSite) owned(i int) int {
+// owned is how many slots each worker owns, as those say that answer within a second. A worker that was
+// cut off a moment ago may not.
+func (s *strictSite) owned() map[string]int {
 	s.t.Helper()
-	return stats(s.t, s.conn, len(s.workers))[s.workers[i].instance()].Strict.Slots
+	inbox := s.conn.NewRespInbox()
+	sub, err := s.conn.SubscribeSync(inbox)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer func() { _ = sub.Unsubscribe() }()
+	if err := s.conn.PublishRequest("$SRV.STATS."+worker.ServiceName, inbox, nil); err != nil {
+		s.t.Fatal(err)
+	}
+	slots := make(map[string]int)
+	for deadline := time.Now().Add(time.Second); len(slots) < len(s.workers); {
+		msg, err := sub.NextMsg(time.Until(deadline))
+		if err != nil {
+			break
+		}
+		var answer struct{ Endpoints []struct{ Data worker.Stats } }
+		if err := json.Unmarshal(msg.Data, &answer); err != nil || len(answer.Endpoints) != 1 {
+			s.t.Fatalf("STATS: %v\n%s", err, msg.Data)
+		}
+		slots[answer.Endpoints[0].Data.Instance] = answer.Endpoints[0].Data.Strict.Slots
+	}
+	return slots
 }
 
 // ended counts how often others have ended a lease of a worker.
@@ -144,7 +168,7 @@ func (s *strictSite) ended(i int) (n int) {
 // untilEnded does something that costs a worker its lease, and returns when others have ended it.
 func (s *strictSite) untilEnded(i int, what string, do func()) {
 	s.t.Helper()
-	natstest.Eventually(s.t, readyWithin, fmt.Sprintf("worker %d owns a slot", i), func() bool { return s.owned(i) > 0 })
+	natstest.Eventually(s.t, readyWithin, fmt.Sprintf("worker %d owns a slot", i), func() bool { return s.owned()[s.workers[i].instance()] > 0 })
 	before := s.ended(i)
 	do()
 	natstest.Eventually(s.t, readyWithin, fmt.Sprintf("the lease of worker %d, %s, is ended by others", i, what), func() bool { return s.ended(i) > before })
