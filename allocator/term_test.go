@@ -97,12 +97,13 @@ func TestEndOfTerms(t *testing.T) {
 	h.requestIn("strict", 1, 1, time.Second)
 	h.requestIn("trend", 0, 1, time.Second)
 	h.grantAll()
-	for range 5 {
-		h.requestIn("strict", 1, 1, time.Second)
+	for range 100 { // enough to tell a rate, for which memory never lasts
+		h.now += time.Second
+		h.requestIn("strict", 1, 20, time.Second)
 		h.request("trend", 1)
+		h.grantAll()
 	}
-	h.grantAll()
-	parked := h.requestIn("strict", 1, 60, time.Second)
+	parked := h.requestIn("strict", 1, 1<<40, time.Second)
 	h.asked = nil
 	h.EndTerms(func(name string, term uint64) bool {
 		if (name == "strict") != (term == 1) {
@@ -124,6 +125,25 @@ func TestEndOfTerms(t *testing.T) {
 	h.EndTerm("trend")
 	if _, ok := h.Take("trend", 1); ok {
 		t.Error("taken after the end")
+	}
+}
+
+// TestNobodyAsksAfterATerm: at the rate of a term that has just ended, no memory lasts; and yet nothing is
+// loaded.
+func TestNobodyAsksAfterATerm(t *testing.T) {
+	h := newTermHarness(allocator.Config{})
+	for quiet := 0; quiet < 50; quiet++ { // requests since the latest load: it has been tried
+		h.now += time.Second
+		h.requestIn("strict", 1, 20, time.Second)
+		if h.grantAll() > 0 {
+			quiet = 0
+		}
+	}
+	h.EndTerm("strict")
+	h.now += time.Second
+	h.Tick()
+	if len(h.asked) != 0 || h.Loading() != 0 {
+		t.Errorf("asked for %+v", h.asked)
 	}
 }
 

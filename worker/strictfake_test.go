@@ -61,3 +61,15 @@ func (f *fakeOwners) Valid(_ int, epoch uint64) bool {
 	defer f.mu.Unlock()
 	return !f.dead && f.epoch == epoch
 }
+
+func (f *fakeOwners) setDead(dead bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.dead = dead
+}
+
+func (f *fakeOwners) wanted() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.wants
+}

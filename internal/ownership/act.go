@@ -20,9 +20,16 @@ type acts struct {
 	places map[int]try
 	forced [Slots]bool // to be handed over whatever the plan says
 
-	given      int   // the slot that was handed over last
-	givenEpoch uint64
-	givenUntil int64 // how long it is waited for to be taken
+	given   handOver          // the last one
+	shunned map[leaseID]int64 // who gets nothing, and until when
+}
+
+// handOver is a slot that was handed over, and how long it is waited for to be taken.
+type handOver struct {
+	slot  int
+	to    leaseID
+	epoch uint64
+	until int64
 }
 
 // try is a write that is under way, or was not known to be done.

@@ -35,7 +35,7 @@ func (o *Ownership) decide() (todo []func(context.Context), wait time.Duration) 
 	if d.now >= o.terms.until.Load() {
 		return nil, o.part(retriesPerTerm)
 	}
-	d.plan = share(d.living, func(slot int) bool { return o.view.slots[slot].revision > 0 }, o.view.ownerOf)
+	d.plan = share(d.reliable(), func(slot int) bool { return o.view.slots[slot].revision > 0 }, o.view.ownerOf)
 	for _, l := range d.living {
 		d.endRunOut(l)
 	}
@@ -46,6 +46,23 @@ func (o *Ownership) decide() (todo []func(context.Context), wait time.Duration) 
 		d.giveSlot(slot)
 	}
 	return d.todo, max(time.Duration(d.wait), time.Millisecond)
+}
+
+// reliable are those of the living who seem to do their part: they have renewed their leases lately, and
+// took what was left to them. The others keep what they have, or do not, but get nothing.
+func (d *decision) reliable() (all []leaseID) {
+	for _, l := range d.living {
+		s := d.o.view.leases[l.Place]
+		if l == d.self || d.now-s.seen < int64(s.term()/2) && d.notBefore(d.o.acts.shunned[l], 0) {
+			all = append(all, l)
+		}
+	}
+	return all
+}
+
+// shun has a process get nothing for a lease time, for it did not take what was left to it.
+func (d *decision) shun(l leaseID) {
+	d.o.acts.shunned[l] = d.now + int64(d.o.cfg.LeaseTime)
 }
 
 // notBefore reports whether d ns have passed since a time, and has decide called again when they have.
@@ -63,7 +80,7 @@ func (d *decision) idle(t try) bool { return !t.busy && d.notBefore(t.retry, 0) 
 // endRunOut ends a lease whose revision has been known for a whole T, the T of its process.
 func (d *decision) endRunOut(l leaseID) {
 	s, t := d.o.view.leases[l.Place], d.o.acts.places[l.Place]
-	lag := time.Duration(min(rank(d.living, d.self, Slots+l.Place), maxRank)) * d.o.part(lagsPerTerm)
+	lag := time.Duration(min(rank(d.living, d.self, l, Slots+l.Place), maxRank)) * d.o.part(lagsPerTerm)
 	if l == d.self || !d.idle(t) || !d.notBefore(s.seen, s.term()+lag) {
 		return
 	}
@@ -95,10 +112,15 @@ func (d *decision) due(slot int, s slotSighting) bool {
 		s.freeAt = d.now
 		d.o.view.slots[slot].freeAt = d.now
 	}
-	if d.plan[slot] == d.self {
+	first := d.plan[slot]
+	if first == d.self {
 		return true
 	}
-	return d.notBefore(s.freeAt, time.Duration(1+min(rank(d.living, d.self, slot), maxRank))*d.o.part(gracePerTerm))
+	late := d.notBefore(s.freeAt, time.Duration(1+min(rank(d.living, d.self, first, slot), maxRank))*d.o.part(gracePerTerm))
+	if late {
+		d.shun(first)
+	}
+	return late
 }
 
 // mayTakeNew reports whether a slot without an entry may be taken. In a bucket that was made
@@ -121,17 +143,25 @@ func (d *decision) giveSlot(slot int) {
 		return
 	}
 	a.forced[slot], a.slots[slot] = false, try{busy: true}
-	a.given, a.givenEpoch, a.givenUntil = slot, s.Epoch, d.now+int64(d.o.part(callsPerTerm))
+	a.given = handOver{slot, to, s.Epoch, d.now + int64(d.o.part(callsPerTerm))}
 	d.todo = append(d.todo, func(ctx context.Context) { d.o.give(ctx, to, slot, s) })
 }
 
 // givenIsTaken reports whether somebody has taken the slot that was handed over last, or does not.
 func (d *decision) givenIsTaken() bool {
-	a := &d.o.acts
-	if a.givenEpoch == 0 || d.o.view.slots[a.given].Epoch > a.givenEpoch {
+	g := &d.o.acts.given
+	s := &d.o.view.slots[g.slot]
+	switch {
+	case g.epoch == 0:
 		return true
+	case s.Epoch > g.epoch && s.Lease == g.to:
+	case s.Epoch > g.epoch || d.notBefore(g.until, 0):
+		d.shun(g.to)
+	default:
+		return false
 	}
-	return d.notBefore(a.givenUntil, 0)
+	g.epoch = 0
+	return true
 }
 
 // another returns the first of the others in the line of a slot, none if there are none.

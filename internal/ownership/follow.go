@@ -17,18 +17,42 @@ func (o *Ownership) follow(ctx context.Context) {
 	for ctx.Err() == nil {
 		began, err := o.followOnce(ctx)
 		said = said && !began
-		if ctx.Err() == nil && !said && !errors.Is(err, kvwatch.ErrEnded) && !errors.Is(err, context.Canceled) {
+		if ctx.Err() == nil && !said && !isUsual(err) {
 			o.log.Warn("the owners of strict tags cannot be read, trying again", zap.Error(err))
 			said = true
 		}
-		o.pauseBeforeRetry(ctx)
+		if !errors.Is(err, errNew) {
+			o.pauseBeforeRetry(ctx)
+		}
 	}
+}
+
+// isUsual reports whether a feed may end like that.
+func isUsual(err error) bool {
+	for _, usual := range []error{kvwatch.ErrEnded, context.Canceled, errNew, errConflict} {
+		if errors.Is(err, usual) {
+			return true
+		}
+	}
+	return false
 }
 
 // refollow has the bucket be read anew.
 func (o *Ownership) refollow() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	o.endFeed()
+}
+
+// relist is refollow, and has the next lease wait for it: the bucket may not be the one that was read.
+func (o *Ownership) relist() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.listed = newEvent()
+	o.endFeed()
+}
+
+func (o *Ownership) endFeed() {
 	if o.stopFeed != nil {
 		o.stopFeed()
 	}
@@ -83,7 +107,7 @@ func (o *Ownership) list(ctx context.Context, f feed) error {
 	return o.admit(ctx, read)
 }
 
-// errNew says that the bucket had no identity, or that it was read where that had not arrived.
+// errNew says that the bucket has to be read again, for it had no identity.
 var errNew = errors.New("the bucket has got its identity just now")
 
 // identify gives the bucket its identity, which comes before all other entries.
@@ -92,10 +116,10 @@ func (o *Ownership) identify(ctx context.Context) error {
 		_, err := o.bucket.write(ctx, identityKey, []byte(nonce.New()), 0)
 		return err
 	})
-	if err == nil || errors.Is(err, errConflict) {
-		return fmt.Errorf("%w: %w", kvwatch.ErrEnded, errNew)
+	if err == nil {
+		return errNew
 	}
-	return err
+	return err // if it was written meanwhile, a replica that lags may not have it for a while
 }
 
 // admit makes what was read the view. If it is that of the same bucket, what was known stays known.
@@ -111,9 +135,10 @@ func (o *Ownership) admit(ctx context.Context, read *view) error {
 	} else {
 		o.replaceView(read, agreed == read.identity)
 	}
+	listed := o.listed
 	o.mu.Unlock()
 	o.update(everybody, 0)
-	o.listed.happen()
+	listed.happen()
 	return nil
 }
 

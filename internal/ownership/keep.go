@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"go.uber.org/zap"
-
 )
 
 // How often a lease is renewed, as parts of T.
@@ -47,7 +46,7 @@ func (o *Ownership) keep(ctx context.Context) *life {
 		}
 		o.log.Warn("the lease among the owners of strict tags is over, seeking another one", zap.Error(err))
 		o.leave()
-		o.refollow()
+		o.relist()
 	}
 	return nil
 }
@@ -65,7 +64,10 @@ func (o *Ownership) value(l leaseID) leaseValue {
 
 // claim makes a lease at a place that nobody has.
 func (o *Ownership) claim(ctx context.Context) (*life, error) {
-	if err := o.listed.wait(ctx); err != nil {
+	o.mu.Lock()
+	listed := o.listed
+	o.mu.Unlock()
+	if err := listed.wait(ctx); err != nil {
 		return nil, err
 	}
 	for tries := 0; ; tries++ {
@@ -88,7 +90,7 @@ const claimTries = 100
 // written later.
 func (o *Ownership) settle(ctx context.Context, l *life) error {
 	for {
-		err := o.call(ctx, func(ctx context.Context) error { return l.cell.write(ctx, o.value(l.id)) })
+		err := l.cell.write(ctx, o.value(l.id))
 		if l.cell.owned {
 			return nil
 		}
@@ -116,7 +118,7 @@ func (o *Ownership) propose(tries int) *life {
 	found := o.view.leases[place]
 	l := &life{id: leaseID{place, found.Life + 1}}
 	l.cell = cell{
-		bucket: o.bucket, now: o.now, learn: o.learn,
+		bucket: o.bucket, now: o.now, learn: o.learn, limit: o.part(callsPerTerm),
 		key: leaseKey(place), revision: found.revision, sent: make(map[string]int64),
 	}
 	l.ctx, l.end = context.WithCancelCause(context.Background())
@@ -153,19 +155,15 @@ func (o *Ownership) renewUntilOver(ctx context.Context, l *life) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(l.ctx, cancel)()
-	wait := o.untilRenewal()
 	for {
-		o.untilTold(ctx, wait)
+		since := time.Duration(o.now() - l.cell.done)
+		o.untilTold(ctx, max(o.untilRenewal()-since, o.part(retriesPerTerm)))
 		if ctx.Err() != nil {
 			return context.Cause(l.ctx)
 		}
 		o.checkFollowing(l)
-		err := o.renew(ctx, l)
-		if errors.Is(err, errOver) {
+		if err := o.renew(ctx, l); errors.Is(err, errOver) {
 			return err
-		}
-		if wait = o.untilRenewal(); err != nil {
-			wait = o.part(retriesPerTerm)
 		}
 	}
 }
@@ -173,14 +171,26 @@ func (o *Ownership) renewUntilOver(ctx context.Context, l *life) error {
 // renew is one renewal.
 func (o *Ownership) renew(ctx context.Context, l *life) error {
 	before := l.cell.revision
-	err := o.call(ctx, func(ctx context.Context) error { return l.cell.write(ctx, o.value(l.id)) })
+	err := l.cell.write(ctx, o.value(l.id))
 	if l.cell.revision == before {
 		return err
 	}
 	if o.terms.extend(o.until(l)) {
+		o.watchAnew()
 		o.changed(o.terms.owned()...)
 	}
 	return err
+}
+
+// watchAnew has the time count from now in which others have to renew their leases. This process
+// could not renew its own either, so the time before says nothing.
+func (o *Ownership) watchAnew() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for place, s := range o.view.leases {
+		s.seen = o.now()
+		o.view.leases[place] = s
+	}
 }
 
 // untilRenewal is up to a tenth shorter than it has to be, so that those who began together do not
@@ -206,7 +216,7 @@ func (o *Ownership) giveUp(ctx context.Context, l *life) error {
 	v := o.value(l.id)
 	v.Ended = stopped
 	for {
-		err := o.call(ctx, func(ctx context.Context) error { return l.cell.write(ctx, v) })
+		err := l.cell.write(ctx, v)
 		if err == nil || errors.Is(err, errOver) {
 			return nil
 		}

@@ -107,6 +107,7 @@ type state struct {
 	life     *life // nil while there is no lease
 	former   leaseID
 	acts     acts
+	listed   *event // the bucket has been read, since the last lease was over
 	stopFeed context.CancelFunc
 }
 
@@ -125,13 +126,13 @@ func Open(ctx context.Context, cfg Config) (*Ownership, error) {
 func newOwnership(cfg Config, b bucket, now clock) *Ownership {
 	cfg = cfg.withDefaults()
 	o := &Ownership{
-		running:  running{listed: newEvent(), ready: newEvent(), nudged: make(chan struct{}, 1), rules: make(chan struct{}, 1)},
+		running:  running{ready: newEvent(), nudged: make(chan struct{}, 1), rules: make(chan struct{}, 1)},
 		cfg:      cfg,
 		log:      cfg.Log,
 		bucket:   b,
 		now:      now,
 		validFor: validity(cfg.LeaseTime),
-		state:    state{view: newView(), acts: acts{places: make(map[int]try)}},
+		state:    state{view: newView(), listed: newEvent(), acts: acts{places: make(map[int]try), shunned: make(map[leaseID]int64)}},
 	}
 	o.terms.now, o.terms.began, o.terms.ended = now, cfg.Began, cfg.Ended
 	return o

@@ -36,7 +36,6 @@ type running struct {
 	cancel context.CancelFunc
 	all    sync.WaitGroup
 	last   *life  // that keep ended with; after all have ended
-	listed *event // the bucket has been read
 	ready  *event // this process has a lease
 	nudged chan struct{}
 	rules  chan struct{} // are to be written
@@ -64,10 +63,11 @@ func (o *Ownership) Stop(ctx context.Context) error {
 	o.cancel()
 	o.all.Wait()
 	o.leave()
-	if o.last == nil {
+	l := o.last
+	if o.last = nil; l == nil {
 		return nil
 	}
-	return o.giveUp(ctx, o.last)
+	return o.giveUp(ctx, l)
 }
 
 // part is a part of T.

@@ -59,12 +59,13 @@ func quotas(living []leaseID, inUse func(slot int) bool, owner func(slot int) le
 	return quota
 }
 
-// rank is the place of a lease in a line of the living that is another one for each key, but
-// the same in all processes. So it does not matter that the first in one line is dead.
-func rank(living []leaseID, self leaseID, key int) (n int) {
+// rank is the place of a lease in a line of the living without one of them. The line is another one
+// for each key, but the same in all processes. So it does not matter much that the first in one line
+// is dead.
+func rank(living []leaseID, self, without leaseID, key int) (n int) {
 	own := weight(self, key)
 	for _, l := range living {
-		if w := weight(l, key); w > own || w == own && l.before(self) {
+		if w := weight(l, key); l != without && (w > own || w == own && l.before(self)) {
 			n++
 		}
 	}

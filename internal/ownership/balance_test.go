@@ -1,0 +1,248 @@
+package ownership
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// everything is all slots.
+func everything() (slots []int) {
+	for slot := range Slots {
+		slots = append(slots, slot)
+	}
+	return slots
+}
+
+// answering counts the slots that a member may answer for.
+func (m *member) answering() (n int) {
+	for slot := range Slots {
+		if m.answers(slot) {
+			n++
+		}
+	}
+	return n
+}
+
+// balanced reports whether the members have all slots, evenly.
+func balanced(members ...*member) bool {
+	all := 0
+	for _, m := range members {
+		n := m.answering()
+		if all += n; n < Slots/len(members)-2 || n > Slots/len(members)+2 {
+			return false
+		}
+	}
+	return all == Slots
+}
+
+// TestBalance: 256 slots over 4 processes are 64 each within two lease times of a join, and few have no
+// owner at a time. After a clean stop the others have them at once, and evenly; after a death, within T and a second.
+func TestBalance(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newFakeStore()
+		members := []*member{join(t, s, "a", 1)}
+		members[0].takes(t, everything()...)
+		for _, name := range []string{"b", "c", "d"} {
+			m := join(t, s, name, 1, func(_ *Config, l *link) { l.faults.delay = 4 * time.Millisecond })
+			members = append(members, m)
+			fewest := Slots
+			took := until(t, 2*term, "balance after a join", func() bool {
+				n := 0
+				for _, m := range members {
+					n += m.answering()
+				}
+				fewest = min(fewest, n)
+				return balanced(members...)
+			})
+			t.Logf("%d processes: even after %v; at worst, %d slots had an owner", len(members), took, fewest)
+			if givers := len(members) - 1; fewest < Slots-4*givers {
+				t.Errorf("only %d slots had an owner", fewest)
+			}
+		}
+		before := s.written()
+		time.Sleep(term)
+		if n := s.written() - before; n > 4*4 {
+			t.Errorf("at rest, %d writes in a lease time", n)
+		}
+		go members[0].quit(t)
+		took := until(t, 250*time.Millisecond, "the others answer for all", func() bool { return balanced(members[1:]...) })
+		t.Logf("even %v after a stop", took)
+		members[1].kill()
+		took = until(t, term+time.Second, "the others answer for all", func() bool { return balanced(members[2:]...) })
+		t.Logf("even %v after a death", took)
+	})
+}
+
+// TestWritesAtRest grow with processes, and not with slots.
+func TestWritesAtRest(t *testing.T) {
+	atRest := func(slots int) (writes int) {
+		synctest.Test(t, func(t *testing.T) {
+			s := newFakeStore()
+			a := join(t, s, "a", 1)
+			join(t, s, "b", 1)
+			a.takes(t, everything()[:slots]...)
+			time.Sleep(2 * term)
+			before := s.written()
+			time.Sleep(100 * term)
+			writes = s.written() - before
+		})
+		return writes
+	}
+	few, many := atRest(1), atRest(Slots)
+	t.Logf("two processes write %d times in 100 lease times with 1 slot, %d times with %d", few, many, Slots)
+	if most := 2 * 100 * 4; few > most || many > most {
+		t.Errorf("at rest, %d and %d writes in 100 lease times, want at most %d", few, many, most)
+	}
+}
+
+// TestManyStart: processes that start at once find a place each, and places are used again.
+func TestManyStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newFakeStore()
+		for round := range 3 {
+			var all []*member
+			started := make(chan *member)
+			for i := range 30 {
+				go func() { started <- join(t, s, fmt.Sprintf("r%d-%d", round, i), 1) }()
+			}
+			for range 30 {
+				all = append(all, <-started)
+			}
+			all[0].takes(t, 1)
+			until(t, time.Second, "all leases are known", func() bool { return len(all[0].Leases()) == 30 })
+			for _, m := range all {
+				m.quit(t)
+			}
+		}
+		keys := 0
+		for key := range s.writes {
+			if strings.HasPrefix(key, leasePrefix) {
+				keys++
+			}
+		}
+		if t.Logf("90 processes, 30 at a time, had %d places", keys); keys > 60 {
+			t.Error("more than twice as many as processes")
+		}
+	})
+}
+
+// TestDeadPlaces: the leases of processes that died are kept for a while, and then used again.
+func TestDeadPlaces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newFakeStore()
+		watch := join(t, s, "watch", 1)
+		const deaths = 3 * spare
+		for i := range deaths {
+			join(t, s, fmt.Sprintf("m%d", i), 1).kill()
+			until(t, 2*term, "its lease is ended", func() bool {
+				all := watch.Leases()
+				return len(all) > min(i, spare-1)+1 && all[len(all)-1].Lost
+			})
+			time.Sleep(2 * term)
+		}
+		all := watch.Leases()
+		if len(all) < 1+spare || len(all) > 3+spare {
+			t.Errorf("after %d deaths there are %d leases, want about %d", deaths, len(all), 1+spare)
+		}
+	})
+}
+
+// TestSlotNobodyTakes: whoever is to take a slot does not, because it is cut off. Somebody else does.
+func TestSlotNobodyTakes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newFakeStore()
+		a, b, c := join(t, s, "a", 1), join(t, s, "b", 1), join(t, s, "c", 1)
+		a.takes(t, everything()[:30]...)
+		until(t, term, "everybody has a share", func() bool { return b.answering() == 10 && c.answering() == 10 })
+		b.link.cut()
+		a.quit(t)
+		took := until(t, term/2, "c has those of a", func() bool { return c.answering() == 20 })
+		t.Log("after", took)
+		b.link.restore()
+		b.quit(t)
+	})
+}
+
+// TestOutage: while the bucket is away nobody answers once the time is up, nothing is burnt more than
+// once, and when it is back the terms go on as they were.
+func TestOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newFakeStore()
+		changed := make(chan int, 1000)
+		a := join(t, s, "a", 1, func(cfg *Config, _ *link) { cfg.Changed = func(slot int) { changed <- slot } })
+		b := join(t, s, "b", 1)
+		a.takes(t, 1)
+		until(t, time.Second, "it answers", func() bool { return a.answers(1) })
+		epoch, _ := a.Term(1)
+		a.link.cut()
+		b.link.cut()
+		time.Sleep(5 * term)
+		if a.Valid(1, epoch) {
+			t.Error("it answers, though its time is up")
+		}
+		if _, ok := a.Term(1); ok {
+			t.Error("Term has whoever looks at it alone burn IDs")
+		}
+		for len(changed) > 0 {
+			<-changed
+		}
+		a.link.restore()
+		b.link.restore()
+		until(t, term/2, "it answers again", func() bool { return a.Valid(1, epoch) })
+		until(t, time.Second, "that is said", func() bool { return len(changed) > 0 })
+		if now, ok := a.Term(1); !ok || now != epoch {
+			t.Errorf("epoch %d is epoch %d now", epoch, now)
+		}
+	})
+}
+
+// TestRulesRevision: a lease says how far its process has acted upon the rules, at once.
+func TestRulesRevision(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newFakeStore()
+		rules := make(chan uint64, 1)
+		rules <- 5
+		a := join(t, s, "a", 1, func(cfg *Config, _ *link) {
+			cfg.Rules = func() uint64 { r := <-rules; rules <- r; return r }
+		})
+		b := join(t, s, "b", 1)
+		says := func(revision uint64) bool {
+			for _, l := range b.Leases() {
+				if l.Instance == "a" {
+					return l.Rules == revision
+				}
+			}
+			return false
+		}
+		until(t, time.Second, "5", func() bool { return says(5) })
+		<-rules
+		rules <- 6
+		a.RulesChanged()
+		until(t, 50*time.Millisecond, "6", func() bool { return says(6) })
+	})
+}
+
+// TestMadeAgain: in a bucket that was made again, slots without an entry may have an owner from
+// before. They are taken only after T, and the leases of before are over.
+func TestMadeAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		old := newFakeStore()
+		a, b := join(t, old, "a", 1), join(t, old, "b", 1)
+		a.takes(t, 1)
+		until(t, time.Second, "a answers", func() bool { return a.answers(1) })
+		b.Want(1)
+		remade := newFakeStore()
+		remade.agreed = old.agreed
+		b.link.move(remade)
+		a.link.cut() // and only then meets the other bucket
+		neverBoth(t, a, b, 1)
+		a.link.move(remade)
+		a.link.restore()
+		until(t, 3*term, "both have leases in it", func() bool {
+			return a.knows("a", "b") && b.knows("a", "b")
+		})
+	})
+}
