@@ -16,6 +16,7 @@ type Allocator struct {
 	seq    atomic.Uint64
 
 	parked, loading atomic.Int64
+	fresh           atomic.Int64 // tags that are
 	dropped         atomic.Int64
 }
 
@@ -98,8 +99,12 @@ func (a *Allocator) Grant(name string, seq uint64, s store.Segment) (v Verdict) 
 		if t.term == 0 && a.cfg.Ordered(name) { // asked for before it was known
 			return a.beginTerm(t, 0)
 		}
+		fresh := t.fresh
 		if v = t.judgeGrant(seq, s); v.FirstBelow {
 			t.askAgainAtOnce(a.seq.Add(1))
+		}
+		if fresh && !t.fresh {
+			a.fresh.Add(-1)
 		}
 		return t.serveParked()
 	})

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"errors"
 	"time"
+
+	"github.com/idworker/idworker/store"
 )
 
 // The defaults of [Config].
@@ -13,6 +15,7 @@ const (
 	DefaultReAsk           = time.Second
 	DefaultMaxParkedPerTag = 4096
 	DefaultMaxParked       = 65_536
+	DefaultMaxFirstUses    = 16_384
 )
 
 // Config says what an allocator may do. Clock and Load must be set; the rest has
@@ -25,6 +28,15 @@ type Config struct {
 	// Load is called when a tag wants a segment. Any of the allocator's methods may
 	// call it, so it must not block. No lock is held meanwhile.
 	Load func(Load)
+
+	// FirstUse is asked about a tag that Update has not added. If the tag comes into being when it is
+	// asked for, FirstUse returns its configured step, else the error that the request gets. It must
+	// not block. No lock is held meanwhile. By default it is store.ErrNoTag. See firstuse.go.
+	FirstUse func(name string) (step int64, err error)
+
+	// MaxFirstUses bounds the tags that came into being by FirstUse and were never granted; a request
+	// for one more gets ErrBusy.
+	MaxFirstUses int
 
 	// Ordered says whether a tag has terms, so that none of its IDs may be without one, see
 	// [Allocator.TakeOrParkIn]. It is asked with a lock held and must not block. By default no
@@ -80,6 +92,10 @@ func (c Config) withDefaults() Config {
 	c.ReAsk = cmp.Or(c.ReAsk, DefaultReAsk)
 	c.MaxParkedPerTag = cmp.Or(c.MaxParkedPerTag, DefaultMaxParkedPerTag)
 	c.MaxParked = cmp.Or(c.MaxParked, DefaultMaxParked)
+	c.MaxFirstUses = cmp.Or(c.MaxFirstUses, DefaultMaxFirstUses)
+	if c.FirstUse == nil {
+		c.FirstUse = func(string) (int64, error) { return 0, store.ErrNoTag }
+	}
 	if c.Ordered == nil {
 		c.Ordered = func(string) bool { return false }
 	}

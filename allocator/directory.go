@@ -1,5 +1,7 @@
 package allocator
 
+import "github.com/idworker/idworker/store"
+
 // Update sets the configured steps of tags, at least 1 each, which adds the tags that
 // are new; and it removes others. Requests for a tag that was never added, or was
 // removed, get store.ErrNoTag from memory.
@@ -21,6 +23,12 @@ func (a *Allocator) configure(name string, step int64) (todo effects) {
 		a.tags.entries.Store(name, &entry{name: name, step: step})
 		return todo
 	}
+	e.firstUse = false
+	return a.setStep(e, step)
+}
+
+// setStep sets the configured step of an entry. It needs edit.
+func (a *Allocator) setStep(e *entry, step int64) (todo effects) {
 	e.step = step
 	if t := e.tag.Load(); t != nil {
 		todo = a.apply(t, func() []reply {
@@ -46,20 +54,20 @@ func (a *Allocator) remove(name string) (todo effects) {
 		return todo
 	}
 	return a.apply(t, func() []reply {
-		if t.high == 0 { // nothing to remember
-			a.tags.drop(e)
+		if t.high == 0 || e.firstUse { // nothing to remember, or it shall not be
+			a.drop(e, t)
 		}
-		return t.forget()
+		return t.forget(store.ErrNoTag)
 	})
 }
 
-// Missing returns the tags that are not in steps, and how many tags there are, those that were
-// removed not among them.
+// Missing returns the tags that are not in steps, and how many tags there are, of those that Update
+// has added and not removed.
 func (a *Allocator) Missing(steps map[string]int64) (missing []string, tags int) {
 	a.tags.edit.Lock()
 	defer a.tags.edit.Unlock()
 	for name, e := range a.tags.entries.All() {
-		if e.step == 0 {
+		if e.step == 0 || e.firstUse {
 			continue
 		}
 		tags++

@@ -14,6 +14,9 @@ import (
 type entry struct {
 	name string
 	step int64 // the configured step, 0 if the tag was removed; guarded by the table's edit
+
+	firstUse bool // it came into being by Config.FirstUse; guarded by the table's edit
+
 	tag  atomic.Pointer[tag]
 	cur  atomic.Pointer[segment] // the tag's; here, it is one cache line less away
 }
@@ -45,6 +48,11 @@ func (t *table) activate(e *entry) *tag {
 	}
 	t.edit.Lock()
 	defer t.edit.Unlock()
+	return t.make(e)
+}
+
+// make is activate for who holds edit.
+func (t *table) make(e *entry) *tag {
 	if has := e.tag.Load(); has != nil || e.step == 0 {
 		return has
 	}

@@ -21,6 +21,10 @@ type tag struct {
 	demand int64           // IDs wanted by parked
 
 	wentBack bool // a grant was Below since one was last used
+	dropped  bool // it is not the tag of that name any more
+	fresh    bool // it came into being by Config.FirstUse, and was never granted
+
+	lookedAt int64 // how many IDs had been handed out when it was looked at for idleness; 0: not yet
 
 	term  uint64 // of what is in memory or being loaded; 0: none
 	since uint64 // the number before that of its first load; 0 if the tag never had a term
@@ -189,10 +193,10 @@ func (t *tag) setConfigured(step int64) {
 }
 
 // forget drops everything but high, which still keeps out lower grants should the tag
-// come back.
-func (t *tag) forget() []reply {
+// come back. Parked requests get err.
+func (t *tag) forget(err error) []reply {
 	t.configured, t.step = 0, 0
 	t.dropBuffers()
 	t.meter = meter{}
-	return t.failParked(store.ErrNoTag)
+	return t.failParked(err)
 }

@@ -27,22 +27,30 @@ func (a *Allocator) TakeOrParkIn(name string, term uint64, n int64, wait time.Du
 	if n < 1 {
 		return nil, ErrCount
 	}
-	t := a.activate(name)
-	if t == nil {
-		return nil, store.ErrNoTag
+	for {
+		t, err := a.activateOrMake(name)
+		if err != nil {
+			return nil, err
+		}
+		dropped := false
+		a.update(t, func() (replies []reply) {
+			if dropped = t.dropped; dropped {
+				return nil
+			}
+			if term == 0 && a.cfg.Ordered(name) {
+				err = ErrTerm
+				return nil
+			}
+			if t.term != term {
+				replies = a.beginTerm(t, term)
+			}
+			ids, err = a.takeOrPark(t, n, min(wait, a.cfg.Wait), answer)
+			return replies
+		})
+		if !dropped {
+			return ids, err
+		}
 	}
-	a.update(t, func() (replies []reply) {
-		if term == 0 && a.cfg.Ordered(name) {
-			err = ErrTerm
-			return nil
-		}
-		if t.term != term {
-			replies = a.beginTerm(t, term)
-		}
-		ids, err = a.takeOrPark(t, n, min(wait, a.cfg.Wait), answer)
-		return replies
-	})
-	return ids, err
 }
 
 // EndTerms drops the buffers of the tags for which ended returns true, whose parked requests get

@@ -3,7 +3,11 @@ package store
 import "context"
 
 // Lister is a store that can list its tags again and again without reading all of them each time.
-type Lister interface{ OpenListing() Listing }
+type Lister interface {
+	// OpenListing opens a listing without the tags for which skip is true, as far as it may leave
+	// them out of memory. Skip, which may be nil, is called from Tags, and may only ever turn true.
+	OpenListing(skip func(tag string) bool) Listing
+}
 
 // Listing lists the tags of a store. It is for use by one goroutine.
 type Listing interface {
@@ -14,10 +18,10 @@ type Listing interface {
 	Close()
 }
 
-// OpenListing opens a listing of any store.
-func OpenListing(s Store) Listing {
+// OpenListing opens a listing of any store. What is to be skipped may be listed all the same.
+func OpenListing(s Store, skip func(tag string) bool) Listing {
 	if l, ok := s.(Lister); ok {
-		return l.OpenListing()
+		return l.OpenListing(skip)
 	}
 	return plainListing{s}
 }

@@ -21,6 +21,16 @@ type Store interface {
 	// again.
 	Reserve(ctx context.Context, tag string, step int64) (Segment, error)
 
+	// ReserveFirst creates a tag and hands out its first segment, of exactly n IDs, in one
+	// write: tag.Next is the lowest first ID. If the store remembers a tag of that name that
+	// RemoveTag removed, the segment lies above what that one handed out. What is said of Reserve
+	// about ownership and unknown outcomes holds here, too: after such an error the tag may be
+	// there.
+	//
+	// Errors: ErrTagExists, when nothing was reserved and Reserve is to be called; and those
+	// of CreateTag, but for ErrBelow, and of Reserve.
+	ReserveFirst(ctx context.Context, tag Tag, n int64) (Segment, error)
+
 	// Tags lists every tag, in no particular order, as of a moment after the call
 	// began. Entries that cannot be read are left out: Tags then returns both the tags
 	// that can be read and an error that wraps ErrCorrupt, and an EntryError for each entry

@@ -41,6 +41,7 @@ type asker struct {
 	log          *zap.Logger
 	publishing   *goroutines
 	window       *window
+	rules        func(tag string) uint64 // see [loads.Event]
 
 	away   atomic.Bool  // the stream did not accept the latest event
 	tested atomic.Int64 // when it was last tried then, in Unix nanoseconds
@@ -71,6 +72,7 @@ func (a *asker) event(l allocator.Load) loads.Event {
 	return loads.Event{
 		Instance: a.instance, Tag: l.Tag, Step: l.Step, Want: l.Want, Seq: l.Seq, Above: l.Above,
 		Runway: max(1, l.Runway.Milliseconds()), Installation: a.installation,
+		Rules: a.rules(l.Tag),
 	}
 }
 

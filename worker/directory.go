@@ -70,6 +70,25 @@ func (d *Directory) Remove(ctx context.Context, tag string) error {
 	return nil
 }
 
+// Steps returns the configured step of every tag in the directory.
+func (d *Directory) Steps(ctx context.Context) (map[string]int64, error) {
+	feed, err := kvwatch.OpenFeed(ctx, d.js, d.kv.Bucket(), kvwatch.Position{})
+	if err != nil {
+		return nil, fmt.Errorf("read the tag directory: %w", err)
+	}
+	defer feed.Close()
+	all := make(changes)
+	for !feed.CaughtUp() {
+		entry, err := feed.Next(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("read the tag directory: %w", err)
+		}
+		all.add(d, entry)
+	}
+	steps, _ := all.split()
+	return steps, nil
+}
+
 // changes holds the new step of tags, or else one of the values below.
 type changes map[string]int64
 

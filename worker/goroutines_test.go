@@ -67,7 +67,7 @@ func (m *message) Nak() error { m.naks++; return nil }
 // TestLoaderStopped: a load event that comes after the loader has stopped is not served, as
 // the store may be closed, and not acknowledged, so that another loader gets it.
 func TestLoaderStopped(t *testing.T) {
-	l := newLoader(Config{Log: zap.NewNop()}.WithDefaults(), nil)
+	l := newLoader(Config{Log: zap.NewNop()}.WithDefaults(), noRules{}, nil)
 	l.store = noStore{t}
 	l.stop()
 	var msg message

@@ -18,6 +18,7 @@ type grantReceiver struct {
 	alloc    *allocator.Allocator
 	instance string
 	answered func(tag string, seq uint64) // is told of each
+	firstUse *firstUseGate
 	maxStep  int64
 	foreign  *foreignMessages
 	log      *zap.Logger
@@ -42,13 +43,22 @@ func (g *grantReceiver) receive(msg *nats.Msg) {
 	defer g.answered(grant.Tag, grant.Seq)
 	switch grant.Refused {
 	case messages.CodeNoTag:
-		g.refused.Add(1)
-		g.alloc.Refuse(grant.Tag, grant.Seq, store.ErrNoTag)
+		g.refuse(grant, store.ErrNoTag)
 	case messages.CodeExhausted:
 		g.refused.Add(1)
 		g.alloc.Refuse(grant.Tag, grant.Seq, store.ErrExhausted)
+	case messages.CodeBusy:
+		g.refuse(grant, g.firstUse.refused(grant.Tag, grant.Reason))
 	default:
 		g.install(grant)
+	}
+}
+
+// refuse tells the allocator that there is no such tag, or shall be none.
+func (g *grantReceiver) refuse(grant loads.Grant, err error) {
+	g.refused.Add(1)
+	if !g.alloc.RefuseFirstUse(grant.Tag, grant.Seq, err) {
+		g.alloc.Refuse(grant.Tag, grant.Seq, err)
 	}
 }
 

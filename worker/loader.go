@@ -32,6 +32,7 @@ type reserver interface {
 // at a time, [turns] says. The time that a call may take begins with its turn.
 type loader struct {
 	store   reserver
+	firsts  *firstUses
 	conn    *nats.Conn
 	prefix  messages.Prefix
 	maxStep int64
@@ -50,7 +51,7 @@ type loader struct {
 }
 
 // loadOutcomes are how a call of the store can end.
-var loadOutcomes = [...]string{"ok", "no_tag", "exhausted", "failed"}
+var loadOutcomes = [...]string{"ok", "no_tag", "exhausted", "failed", "no_new_tag"}
 
 // The indices of the outcomes.
 const (
@@ -58,12 +59,14 @@ const (
 	loadNoTag
 	loadExhausted
 	loadFailed
+	loadNoNewTag // without a call
 )
 
-func newLoader(cfg Config, from reserver) *loader {
+func newLoader(cfg Config, rules knownRules, from firstReserver) *loader {
 	h := newHealth(cfg.Log, cfg.StoreName)
 	l := &loader{
 		store:   from,
+		firsts:  &firstUses{rules: rules, store: from},
 		conn:    cfg.Control,
 		prefix:  cfg.Prefix,
 		maxStep: cfg.MaxStep,
@@ -129,7 +132,7 @@ func (l *loader) load(q *queue, jobs []job) (left []job) {
 		if err == nil {
 			own, segment = segment.Cut(l.allowedSize(j.event))
 		}
-		l.sendGrant(j.event, own, refusalCode(err))
+		l.sendGrant(j.event, own, err)
 	}
 	return nil
 }
@@ -143,10 +146,13 @@ func (l *loader) reserve(q *queue, n int64) (store.Segment, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), storeTimeout)
 	defer cancel()
 	began := time.Now()
-	segment, err := l.store.Reserve(ctx, q.tag, n)
-	l.latency.observe(time.Since(began))
+	segment, err := l.callStore(ctx, q, n)
 	outcome := loadOutcome(err)
 	l.outcomes[outcome].Add(1)
+	if outcome == loadNoNewTag || errors.Is(err, errUncounted) || errors.Is(err, errOldRules) {
+		return segment, err // which says nothing of the store
+	}
+	l.latency.observe(time.Since(began))
 	switch {
 	case outcome != loadFailed || errors.Is(err, store.ErrCorrupt): // which the store has found out
 		if l.health.recordSuccess() {
@@ -154,6 +160,19 @@ func (l *loader) reserve(q *queue, n int64) (store.Segment, error) {
 		}
 	case !q.isSuspect():
 		l.health.recordFailure(q.tag, began, err)
+	}
+	return segment, err
+}
+
+// callStore reserves for a tag, which a template may have come into being. A worker that knows of a template
+// of which this loader has not read is not told that there is no such tag.
+func (l *loader) callStore(ctx context.Context, q *queue, n int64) (store.Segment, error) {
+	if template := l.firsts.rules.Lookup(q.tag).Template; template != nil {
+		return l.firsts.reserve(ctx, q.tag, template, n)
+	}
+	segment, err := l.store.Reserve(ctx, q.tag, n)
+	if errors.Is(err, store.ErrNoTag) && l.firsts.rules.Revision() < q.rules() {
+		err = errOldRules
 	}
 	return segment, err
 }
@@ -174,6 +193,8 @@ func loadOutcome(err error) int {
 		return loadNoTag
 	case errors.Is(err, store.ErrExhausted):
 		return loadExhausted
+	case errors.Is(err, errNoNewTag):
+		return loadNoNewTag
 	}
 	return loadFailed
 }
@@ -188,9 +209,12 @@ func (l *loader) calls() (n int64) {
 
 // sendGrant sends the grant for one event: the segment, or the store's refusal. A grant that
 // cannot be sent is lost: the range is burnt, and the worker asks again.
-func (l *loader) sendGrant(event loads.Event, s store.Segment, refused messages.Code) {
+func (l *loader) sendGrant(event loads.Event, s store.Segment, refused error) {
 	grant := loads.Grant{
-		Instance: event.Instance, Tag: event.Tag, Seq: event.Seq, First: s.First, End: s.End, Refused: refused, Installation: l.installation,
+		Instance: event.Instance, Tag: event.Tag, Seq: event.Seq, First: s.First, End: s.End, Refused: refusalCode(refused), Installation: l.installation,
+	}
+	if grant.Refused == messages.CodeBusy {
+		grant.Reason = refused.Error()
 	}
 	_ = l.conn.Publish(loads.GrantSubject(l.prefix, event.Instance), grant.Encode())
 }
@@ -202,6 +226,8 @@ func refusalCode(err error) messages.Code {
 		return messages.CodeNoTag
 	case errors.Is(err, store.ErrExhausted):
 		return messages.CodeExhausted
+	case errors.Is(err, errNoNewTag):
+		return messages.CodeBusy
 	}
 	return 0
 }

@@ -23,7 +23,13 @@ type loading struct {
 
 func newLoading(p processInfo) *loading {
 	g := guard.New(p.cfg.Store, p.cfg.StoreName, p.cfg.Log)
-	l := newLoader(p.cfg, g)
+	l := newLoader(p.cfg, p.rules, g)
+	g.Appeared = l.firsts.appeared
+	p.rules.Observe(func(tag string) {
+		if tag == "" {
+			l.firsts.forget()
+		}
+	})
 	l.installation, l.foreign = p.installation.ID, p.foreign
 	return &loading{
 		processInfo: p,
@@ -41,6 +47,7 @@ func newLoading(p processInfo) *loading {
 			log:       p.cfg.Log,
 			absences:  newAbsences("store", p.cfg.TagRefresh, p.cfg.Log),
 			unusable:  make(map[string]bool),
+			skip:      p.rules.FromTemplate,
 		},
 		group:      newMembership(p.cfg.Log),
 		background: newGoroutines(),

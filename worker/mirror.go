@@ -39,6 +39,12 @@ type mirror struct {
 	absences  *absences       // tags that the store does not list any more
 	unusable  map[string]bool // tags that have been reported
 
+	// skip says which tags are none of the mirror's: those that match a template. What came of
+	// templates has no place in the directory, and may be a hundred times of what has. A tag that was
+	// created by name is in the directory since then, and stays until it is removed by name: that
+	// the store does not list it says nothing.
+	skip func(tag string) bool
+
 	// While it is this loader's turn.
 	feed    *kvwatch.Feed // of the directory
 	listing store.Listing
@@ -123,7 +129,9 @@ func (m *mirror) probe(ctx context.Context) {
 		return
 	}
 	began := time.Now()
-	_, err := m.store.Tags(ctx)
+	probe := store.OpenListing(m.store, m.skip)
+	defer probe.Close()
+	_, err := probe.Tags(ctx)
 	m.record(ctx, began, err)
 }
 
@@ -251,7 +259,7 @@ func (m *mirror) takeTurn(ctx context.Context) (err error) {
 		m.have = make(map[string]listed)
 	}
 	if m.listing == nil {
-		m.listing = store.OpenListing(m.store)
+		m.listing = store.OpenListing(m.store, m.skip)
 	}
 	return nil
 }
@@ -325,6 +333,9 @@ func (m *mirror) see(entry kvwatch.Entry) {
 func (m *mirror) update(ctx context.Context, tags []store.Tag) error {
 	w := m.directory.newWriter(ctx)
 	for _, tag := range tags {
+		if m.skip(tag.Name) {
+			continue
+		}
 		entry := m.have[tag.Name]
 		if entry.revision > 0 {
 			entry.round = m.round
@@ -377,7 +388,7 @@ func (m *mirror) remove(ctx context.Context, unreadable error) (unsure bool, err
 // tags there are in all.
 func (m *mirror) missing() (missing []string, all int) {
 	for name, entry := range m.have {
-		if entry.step == deleted || entry.step == unusable {
+		if entry.step == deleted || entry.step == unusable || m.skip(name) {
 			continue
 		}
 		if all++; entry.round != m.round {

@@ -49,6 +49,7 @@ func startMirrored(t *testing.T, tags ...string) *mirrored {
 	core, logs := observer.New(zap.InfoLevel)
 	log, s := zap.New(core), &tagsOnly{}
 	m := &mirrored{t: t, store: s, logs: logs, mirror: &mirror{
+		skip:  func(string) bool { return false },
 		store: s, directory: directory, provision: provision, health: newHealth(log, "test"), listed: func() {},
 		log: log, absences: newAbsences("store", time.Minute, log), unusable: make(map[string]bool),
 	}}

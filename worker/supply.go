@@ -21,7 +21,8 @@ type supply struct {
 	asker      *asker
 	grants     *grantReceiver
 	unanswered *unanswered
-	absences   *absences          // tags that the directory does not list any more
+	absences   *absences // tags that the directory does not list any more
+	firstUse   *firstUseGate
 	grantSub   *nats.Subscription // from start on
 	background *goroutines
 }
@@ -47,19 +48,34 @@ func newSupply(p processInfo, to loadTarget) *supply {
 		direct:       to.direct,
 		asked:        s.unanswered.asked,
 		current:      func(tag string, seq uint64) (allocator.Load, bool) { return s.alloc.CurrentLoad(tag, seq) },
-		log:          p.cfg.Log,
-		publishing:   s.background,
+		rules: func(tag string) uint64 {
+			if p.rules.Lookup(tag).Template == nil {
+				return 0
+			}
+			return p.rules.Revision()
+		},
+		log:        p.cfg.Log,
+		publishing: s.background,
 	}
 	s.asker.window = newWindow(s.asker.ask)
 	began := time.Now()
+	clock := func() time.Duration { return time.Since(began) }
+	s.firstUse = newFirstUseGate(p.rules, clock)
 	s.alloc = allocator.New(allocator.Config{
-		Clock:   func() time.Duration { return time.Since(began) },
-		Load:    s.asker.wish,
-		Ordered: func(tag string) bool { return isStrict(p.rules, tag) },
-		MaxStep: p.cfg.MaxStep,
-		Wait:    p.cfg.Wait,
+		Clock:    clock,
+		FirstUse: s.firstUse.step,
+		Load:     s.asker.wish,
+		Ordered:  func(tag string) bool { return isStrict(p.rules, tag) },
+		MaxStep:  p.cfg.MaxStep,
+		Wait:     p.cfg.Wait,
 	})
-	s.grants = &grantReceiver{alloc: s.alloc, instance: p.instance, answered: s.answered, maxStep: p.cfg.MaxStep, foreign: p.foreign, log: p.cfg.Log}
+	p.rules.Observe(func(tag string) {
+		if tag == "" {
+			s.firstUse.reconsider()
+			s.alloc.Reconsider(s.firstUse.current)
+		}
+	})
+	s.grants = &grantReceiver{firstUse: s.firstUse, alloc: s.alloc, instance: p.instance, answered: s.answered, maxStep: p.cfg.MaxStep, foreign: p.foreign, log: p.cfg.Log}
 	return s
 }
 
@@ -124,6 +140,10 @@ func (s *supply) stop() error {
 	return err
 }
 
+// idleAfter is how long a tag of a template may not have been asked for at least, and twice as long at
+// most, until it is forgotten.
+const idleAfter = time.Minute
+
 // ticksPerWait is how exactly deadlines are kept: to this part of Config.Wait.
 const ticksPerWait = 40
 
@@ -131,6 +151,8 @@ const ticksPerWait = 40
 func (s *supply) tick(ctx context.Context) {
 	ticker := time.NewTicker(s.cfg.Wait / ticksPerWait)
 	defer ticker.Stop()
+	idle := time.NewTicker(idleAfter)
+	defer idle.Stop()
 	for {
 		select {
 		case <-ctx.Done():
@@ -138,6 +160,8 @@ func (s *supply) tick(ctx context.Context) {
 		case <-ticker.C:
 			s.alloc.Tick()
 			s.asker.window.tick()
+		case <-idle.C:
+			s.alloc.DropIdle()
 		}
 	}
 }

@@ -278,6 +278,14 @@ func (t *turns) end(q *queue, left []job) {
 	t.signal()
 }
 
+// rules is up to which revision a worker among those that are served has read the rules of tags.
+func (q *queue) rules() (revision uint64) {
+	for _, j := range q.serving {
+		revision = max(revision, j.event.Rules)
+	}
+	return revision
+}
+
 // slack is the least of the waiting events.
 func (q *queue) slack() time.Duration {
 	least := q.waiting[0].event.Slack()

@@ -12,12 +12,14 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/idworker/idworker/internal/loads"
+	"github.com/idworker/idworker/internal/tagrules"
 	"github.com/idworker/idworker/store"
 )
 
 // fakeStore takes some time for each call, and fails or hangs as it is told.
 type fakeStore struct {
-	delay time.Duration
+	firstReserver // there are no templates
+	delay         time.Duration
 
 	mu     sync.Mutex
 	down   error            // of all tags
@@ -25,6 +27,12 @@ type fakeStore struct {
 	called map[string]int
 	order  []string
 }
+
+// noRules are the rules of an installation without any.
+type noRules struct{}
+
+func (noRules) Lookup(string) tagrules.Rule { return tagrules.Rule{Order: tagrules.Trend} }
+func (noRules) Revision() uint64            { return 1 }
 
 var errHangs, errAway = errors.New("hangs"), errors.New("away")
 
@@ -75,7 +83,7 @@ func (s *fakeStore) served() int {
 func testLoader(t *testing.T, turns int, f func(t *testing.T, l *loader, s *fakeStore)) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &fakeStore{delay: 10 * time.Millisecond, bad: make(map[string]error), called: make(map[string]int)}
-		l := newLoader(Config{Reservations: turns, Log: zap.NewNop()}.WithDefaults(), s)
+		l := newLoader(Config{Reservations: turns, Log: zap.NewNop()}.WithDefaults(), noRules{}, s)
 		f(t, l, s)
 		l.stop()
 	})

@@ -19,6 +19,7 @@ var wireErrors = []struct {
 	{store.ErrNoTag, messages.CodeNoTag},
 	{store.ErrExhausted, messages.CodeExhausted},
 	{allocator.ErrBusy, messages.CodeBusy},
+	{errNoNewTag, messages.CodeBusy},
 	{errPrefetch, messages.CodeStrict},
 	{errOverloaded, messages.CodeBusy},
 	{allocator.ErrNoSegment, messages.CodeUnavailable},

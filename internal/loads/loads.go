@@ -44,6 +44,10 @@ type Event struct {
 	// version does not say it.
 	Runway int64 `json:"runway_ms,omitempty"`
 
+	// Rules is up to which revision the worker has read the rules of tags, if it asks for a tag
+	// because of a template: a loader that has read less does not refuse it. 0 for others.
+	Rules uint64 `json:"rules,omitempty"`
+
 	// Installation is the ID of the installation that the worker belongs to; empty if the
 	// worker's version does not say it.
 	Installation string `json:"installation,omitempty"`
@@ -113,8 +117,11 @@ type Grant struct {
 	Installation string `json:"installation,omitempty"`
 
 	// Refused is messages.CodeNoTag or messages.CodeExhausted if the store refused with
-	// that, else 0.
+	// that, messages.CodeBusy if a template allows for no new tag, else 0.
 	Refused messages.Code `json:"refused,omitempty"`
+
+	// Reason says why in the case of messages.CodeBusy, for people.
+	Reason string `json:"reason,omitempty"`
 }
 
 // Encode returns the grant as it is published.
@@ -132,20 +139,26 @@ func DecodeGrant(data []byte) (Grant, error) {
 	if err := checkInstallation(g.Installation); err != nil {
 		return g, err
 	}
+	if len(g.Reason) > maxReasonLen || strings.ContainsAny(g.Reason, "\r\n") {
+		return g, fmt.Errorf("%w: reason %.40q, allowed is one line of %d bytes", ErrMalformed, g.Reason, maxReasonLen)
+	}
 	switch g.Refused {
 	case 0:
 		if g.First < 1 || g.End <= g.First {
 			return g, fmt.Errorf("%w: range [%d, %d)", ErrMalformed, g.First, g.End)
 		}
-	case messages.CodeNoTag, messages.CodeExhausted:
+	case messages.CodeNoTag, messages.CodeExhausted, messages.CodeBusy:
 		if g.First != 0 || g.End != 0 {
 			return g, fmt.Errorf("%w: both a range and a refusal", ErrMalformed)
 		}
 	default:
-		return g, fmt.Errorf("%w: refused with %d, allowed is %d or %d", ErrMalformed, g.Refused, messages.CodeNoTag, messages.CodeExhausted)
+		return g, fmt.Errorf("%w: refused with %d, allowed is %d, %d or %d", ErrMalformed, g.Refused, messages.CodeNoTag, messages.CodeBusy, messages.CodeExhausted)
 	}
 	return g, nil
 }
+
+// maxReasonLen leaves ample room for a sentence with a pattern in it.
+const maxReasonLen = 512
 
 // maxInstanceLen leaves ample room for a NUID, which is what names a process.
 const maxInstanceLen = 32

@@ -17,8 +17,14 @@ const (
 
 func orderKey(tag string) string { return orderPrefix + tag }
 
-// orderTag is the tag whose order is under a key.
-func orderTag(key string) (tag string, ok bool) { return strings.CutPrefix(key, orderPrefix) }
+// orderTag is the tag whose order is under a key, "" if it is another key.
+func orderTag(key string) string {
+	tag, isOrder := strings.CutPrefix(key, orderPrefix)
+	if !isOrder {
+		return ""
+	}
+	return strings.Clone(tag) // lets go of the whole subject
+}
 
 // Rights are those that a role needs to read the rules, or to change them.
 func Rights(p messages.Prefix, role rights.Role) rights.Rights {

@@ -58,8 +58,8 @@ func covers(a, b string) bool {
 	}
 }
 
-// overlap reports whether two patterns have a tag in common.
-func overlap(a, b string) bool {
+// Overlap reports whether two patterns have a tag in common.
+func Overlap(a, b string) bool {
 	for {
 		x, restA, moreA := strings.Cut(a, ".")
 		y, restB, moreB := strings.Cut(b, ".")

@@ -57,8 +57,8 @@ func TestPatternsAsSets(t *testing.T) {
 			common = common || inA && inB
 			within = within && (inA || !inB)
 		}
-		if overlap(a, b) != common {
-			t.Errorf("%s and %s overlap: %t, their tags say %t", a, b, overlap(a, b), common)
+		if Overlap(a, b) != common {
+			t.Errorf("%s and %s overlap: %t, their tags say %t", a, b, Overlap(a, b), common)
 		}
 		if covers(a, b) != within {
 			t.Errorf("%s covers %s: %t, their tags say %t", a, b, covers(a, b), within)

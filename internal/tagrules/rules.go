@@ -63,6 +63,15 @@ func (r *Rules) Own(tag string) (order Order, found bool) { return r.orders.Load
 // store and was not created by name, it came of one.
 func (r *Rules) FromTemplate(tag string) bool { return r.trees.Load().ever.find(tag) != nil }
 
+// Removed returns the template with that pattern, if it was removed.
+func (r *Rules) Removed(pattern string) (t Template, found bool) {
+	all := r.trees.Load().all
+	if i := all.index(pattern); i >= 0 && all[i].Removed {
+		return all[i], true
+	}
+	return t, false
+}
+
 // Templates returns the templates, without those that were removed.
 func (r *Rules) Templates() (living []Template) {
 	for _, t := range r.trees.Load().all {

@@ -31,6 +31,8 @@ type Watcher struct {
 	// Start and Run, one at a time, and is to be set before.
 	Changed func(tag string)
 
+	observers []func(tag string)
+
 	revision atomic.Uint64
 	at       kvwatch.Position
 	feed     *kvwatch.Feed // from Start to Run
@@ -39,6 +41,18 @@ type Watcher struct {
 // NewWatcher makes a watcher. Before Start there are no rules, and Revision is 0.
 func NewWatcher(js jetstream.JetStream, prefix messages.Prefix, log *zap.Logger) *Watcher {
 	return &Watcher{Rules: newRules(), js: js, prefix: prefix, log: log}
+}
+
+// Observe has f called as Changed is, and before it. It is to be called before Start.
+func (w *Watcher) Observe(f func(tag string)) { w.observers = append(w.observers, f) }
+
+func (w *Watcher) tell(tag string) {
+	for _, observe := range w.observers {
+		observe(tag)
+	}
+	if w.Changed != nil {
+		w.Changed(tag)
+	}
 }
 
 // watchAgain is the pause before a watch that broke off is opened again.
@@ -142,12 +156,12 @@ func (w *Watcher) next(ctx context.Context) error {
 
 // apply takes in an entry. One that cannot be read is logged, and what was known before stays.
 func (w *Watcher) apply(entry kvwatch.Entry) {
-	tag, isOrder := orderTag(entry.Key)
+	tag := orderTag(entry.Key)
 	var changed bool
 	var err error
 	switch {
-	case isOrder:
-		changed, err = w.applyOrder(strings.Clone(tag), entry)
+	case tag != "":
+		changed, err = w.applyOrder(tag, entry)
 	case entry.Key == templatesKey && !entry.Deleted:
 		changed, err = true, w.applyTemplates(entry.Value)
 	}
@@ -156,8 +170,8 @@ func (w *Watcher) apply(entry kvwatch.Entry) {
 			zap.String("bucket", agreement.BucketName(w.prefix)), zap.String("key", strings.Clone(entry.Key)), zap.Error(err))
 		return
 	}
-	if changed && w.Changed != nil {
-		w.Changed(tag)
+	if changed {
+		w.tell(tag)
 	}
 }
 

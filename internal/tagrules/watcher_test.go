@@ -157,6 +157,11 @@ func TestRevisionMovesLast(t *testing.T) {
 	if got, want := <-seen, fmt.Sprint("t strict ", before); got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
+	before = w.Revision()
+	r.await(w, r.create("chat.*", tagrules.Trend))
+	if got, want := <-seen, fmt.Sprint(" strict ", before); got != want {
+		t.Errorf("of a template: %s, want %s", got, want)
+	}
 }
 
 // TestMissingEntriesSayNothing: rules that are gone when they are read again are still those of a process

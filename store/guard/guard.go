@@ -26,6 +26,11 @@ type Guard struct {
 	pass     int    // how many times the watch was opened
 	latest   uint64 // the highest revision that was seen
 	complete bool   // every mark of the register was seen, and has been since
+	counted  bool   // and the register is being watched
+
+	// Appeared is called with a lock held when a tag becomes known, see [Guard.Known]. It is to be set
+	// before Run.
+	Appeared func(tag string)
 	hold     hold
 
 	alarm chan struct{} // somebody has to look

@@ -68,6 +68,7 @@ func (g *Guard) follow(ctx context.Context, current func()) error {
 		}, func() { marks <- struct{}{} }))
 	}()
 	err = g.attend(ctx, made, marks, doubts, current)
+	g.setCounted(false)
 	cancel(nil)
 	<-ended
 	return err
@@ -115,6 +116,12 @@ func (g *Guard) look(ctx context.Context, made time.Time) (again bool, err error
 	return true, err
 }
 
+func (g *Guard) setCounted(counted bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.counted = counted
+}
+
 func (g *Guard) position(ctx context.Context) (uint64, time.Time, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
@@ -150,6 +157,9 @@ func (g *Guard) see(mark store.Mark) (suspicious bool) {
 		m.own = mark.Revision
 	}
 	m.pass, m.current, m.revision = g.pass, mark.End, mark.Revision
+	if m.written == 0 && mark.End > 0 && g.Appeared != nil {
+		g.Appeared(mark.Tag)
+	}
 	m.written = max(m.written, mark.End)
 	if mark.Deleted {
 		m.written = 0 // but nothing below the floor is granted
@@ -178,7 +188,7 @@ func (g *Guard) compareAll(ctx context.Context) error {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.complete = true
+	g.complete, g.counted = true, true
 	if g.hold.end() {
 		g.log.Warn("what the register had lost is restored; loads go on shortly", zap.Duration("after", holdFor))
 	}

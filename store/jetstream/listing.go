@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"strings"
 	"time"
 
@@ -18,6 +19,10 @@ type listing struct {
 	feed     *kvwatch.Feed // nil while it is not open
 	at       kvwatch.Position
 	counters map[string]listed
+
+	skip    func(tag string) bool
+	skipped map[uint64]struct{} // hashes of the names that are left out, so that they can be counted
+	seed    maphash.Seed
 }
 
 // listed is what the bucket holds for a key.
@@ -28,7 +33,9 @@ type listed struct {
 }
 
 // OpenListing implements [store.Lister].
-func (s *Store) OpenListing() store.Listing { return &listing{store: s} }
+func (s *Store) OpenListing(skip func(tag string) bool) store.Listing {
+	return &listing{store: s, skip: skip, seed: maphash.MakeSeed()}
+}
 
 // Close implements [store.Listing].
 func (l *listing) Close() {
@@ -111,7 +118,7 @@ func (l *listing) chase(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		all := func() bool { return uint64(len(l.counters)) >= info.State.NumSubjects }
+		all := func() bool { return uint64(len(l.counters)+len(l.skipped)) >= info.State.NumSubjects }
 		if done, err := l.readUntil(ctx, maxLag, all); done || err != nil {
 			return err
 		}
@@ -145,7 +152,7 @@ func (l *listing) open(ctx context.Context) (err error) {
 		return err
 	}
 	if l.at.Revision == 0 {
-		l.counters = make(map[string]listed)
+		l.counters, l.skipped = make(map[string]listed), make(map[uint64]struct{})
 	}
 	return nil
 }
@@ -170,6 +177,12 @@ func (l *listing) readWaiting() error {
 
 func (l *listing) see(entry kvwatch.Entry) {
 	l.at = entry.Position
+	if l.skip != nil && l.skip(entry.Key) {
+		if _, listed := l.counters[entry.Key]; !listed {
+			l.skipped[maphash.String(l.seed, entry.Key)] = struct{}{}
+			return
+		}
+	}
 	key := strings.Clone(entry.Key) // lets go of the whole subject
 	if entry.Deleted {
 		l.counters[key] = listed{deleted: true}

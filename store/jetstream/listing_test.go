@@ -16,7 +16,7 @@ func TestListingReadsChangesOnly(t *testing.T) {
 	for i := range n {
 		newTag(t, s, fmt.Sprintf("tag%d", i))
 	}
-	l := open(t, c, "ids").OpenListing()
+	l := open(t, c, "ids").OpenListing(nil)
 	defer l.Close()
 	list := func(want int) int {
 		t.Helper()

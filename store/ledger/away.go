@@ -20,9 +20,9 @@ const (
 
 // record decides whether a range may be granted: it is claimed, or the mode allows to grant it
 // although JetStream is away.
-func (s *Store) record(ctx context.Context, tag string, seg store.Segment) error {
+func (s *Store) record(ctx context.Context, tag string, seg store.Segment, isNew bool) error {
 	if s.mode != BestEffort {
-		return s.claim(ctx, tag, seg)
+		return s.claim(ctx, tag, seg, isNew)
 	}
 	if s.latest(tag).high > seg.First {
 		return errBelow
@@ -33,7 +33,7 @@ func (s *Store) record(ctx context.Context, tag string, seg store.Segment) error
 	}
 	bounded, cancel := context.WithTimeout(ctx, bestEffortTimeout)
 	defer cancel()
-	err := s.claim(bounded, tag, seg)
+	err := s.claim(bounded, tag, seg, isNew)
 	switch {
 	case err == nil:
 		s.away.end()

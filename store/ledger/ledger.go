@@ -108,7 +108,7 @@ func (s *Store) Reserve(ctx context.Context, tag string, step int64) (store.Segm
 		if err != nil {
 			return store.Segment{}, err
 		}
-		if err = s.record(ctx, tag, seg); err == nil {
+		if err = s.record(ctx, tag, seg, false); err == nil {
 			s.figures.granted.Add(1)
 			return seg, nil
 		}
@@ -130,10 +130,11 @@ func (s *Store) Reserve(ctx context.Context, tag string, step int64) (store.Segm
 }
 
 // claim moves the mark of a tag to the end of seg. The range may be granted only if the error
-// is nil; errBelow says that it lies below what was granted.
-func (s *Store) claim(ctx context.Context, tag string, seg store.Segment) error {
+// is nil; errBelow says that it lies below what was granted. Of a new tag nothing is read first:
+// that there is no entry is the condition of the write.
+func (s *Store) claim(ctx context.Context, tag string, seg store.Segment, isNew bool) error {
 	m := s.latest(tag)
-	if m.revision == 0 {
+	if m.revision == 0 && !isNew {
 		var err error
 		if m, err = s.read(ctx, tag); err != nil {
 			return err

@@ -117,6 +117,11 @@ func (s *Store) RemoveTag(ctx context.Context, tag string) error {
 	return s.Store.RemoveTag(ctx, tag)
 }
 
+// OpenListing implements [store.Lister].
+func (s *Store) OpenListing(skip func(tag string) bool) store.Listing {
+	return store.OpenListing(s.Store, skip)
+}
+
 // RaiseList raises each of the tags, as the store lists them, to what was granted of it: a store that
 // went back says less. It is for who goes on counting elsewhere.
 func (s *Store) RaiseList(ctx context.Context, tags []store.Tag) error {

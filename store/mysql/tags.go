@@ -12,15 +12,23 @@ import (
 
 // Tags implements [store.Store]. Rows are listed as they are, in bounds or not. Only rows
 // with NULL, or with a number that does not fit an int64, are left out and reported.
-func (s *Store) Tags(ctx context.Context) ([]store.Tag, error) {
-	tags, corrupt, err := s.readRows(ctx)
+func (s *Store) Tags(ctx context.Context) ([]store.Tag, error) { return s.list(ctx, nil) }
+
+// OpenListing implements [store.Lister]. Each listing reads the whole table: what is skipped comes
+// over the wire, and is not kept.
+func (s *Store) OpenListing(skip func(tag string) bool) store.Listing {
+	return leaf.Listing(func(ctx context.Context) ([]store.Tag, error) { return s.list(ctx, skip) })
+}
+
+func (s *Store) list(ctx context.Context, skip func(tag string) bool) ([]store.Tag, error) {
+	tags, corrupt, err := s.readRows(ctx, skip)
 	if err != nil {
 		return nil, s.tableError(fmt.Errorf("list tags: %w", s.explainError(err)))
 	}
 	return tags, s.tableError(errors.Join(corrupt...))
 }
 
-func (s *Store) readRows(ctx context.Context) (tags []store.Tag, corrupt []error, err error) {
+func (s *Store) readRows(ctx context.Context, skip func(tag string) bool) (tags []store.Tag, corrupt []error, err error) {
 	ctx, heard, cancel := leaf.UntilSilent(ctx)
 	defer cancel()
 	rows, err := s.db.QueryContext(ctx, "SELECT biz_tag, max_id, step FROM "+s.table)
@@ -33,6 +41,9 @@ func (s *Store) readRows(ctx context.Context) (tags []store.Tag, corrupt []error
 		var bizTag, maxID, step *string
 		if err := rows.Scan(&bizTag, &maxID, &step); err != nil {
 			return nil, nil, err
+		}
+		if leaf.Skips(skip, bizTag) {
+			continue
 		}
 		tag, err := leaf.TagFromRow(bizTag, maxID, step)
 		if err != nil {
@@ -55,16 +66,21 @@ func (s *Store) CreateTag(ctx context.Context, tag store.Tag) error {
 		return err
 	}
 	return s.tagError(tag.Name, s.withConnection(ctx, func(ctx context.Context, conn *sql.Conn) error {
-		_, err := conn.ExecContext(ctx, "INSERT INTO "+s.table+" (biz_tag, max_id, step) VALUES (?, ?, ?)",
-			tag.Name, tag.Next, tag.Step)
-		switch {
-		case isDuplicate(err):
-			return s.explainDuplicate(ctx, conn, tag.Name)
-		case isOutOfRange(err), isTooLong(err):
-			return fmt.Errorf("%w: %w", store.ErrBadTag, err)
-		}
-		return err
+		return s.insert(ctx, conn, tag)
 	}))
+}
+
+// insert inserts the row of a tag.
+func (s *Store) insert(ctx context.Context, conn *sql.Conn, tag store.Tag) error {
+	_, err := conn.ExecContext(ctx, "INSERT INTO "+s.table+" (biz_tag, max_id, step) VALUES (?, ?, ?)",
+		tag.Name, tag.Next, tag.Step)
+	switch {
+	case isDuplicate(err):
+		return s.explainDuplicate(ctx, conn, tag.Name)
+	case isOutOfRange(err), isTooLong(err):
+		return fmt.Errorf("%w: %w", store.ErrBadTag, err)
+	}
+	return err
 }
 
 // explainDuplicate distinguishes a tag that exists from one that the table's collation

@@ -13,15 +13,23 @@ import (
 
 // Tags implements [store.Store]. Rows are listed as they are, in bounds or not. Only rows
 // with NULL, or with a number that does not fit an int64, are left out and reported.
-func (s *Store) Tags(ctx context.Context) ([]store.Tag, error) {
-	tags, corrupt, err := s.readRows(ctx)
+func (s *Store) Tags(ctx context.Context) ([]store.Tag, error) { return s.list(ctx, nil) }
+
+// OpenListing implements [store.Lister]. Each listing reads the whole table: what is skipped comes
+// over the wire, and is not kept.
+func (s *Store) OpenListing(skip func(tag string) bool) store.Listing {
+	return leaf.Listing(func(ctx context.Context) ([]store.Tag, error) { return s.list(ctx, skip) })
+}
+
+func (s *Store) list(ctx context.Context, skip func(tag string) bool) ([]store.Tag, error) {
+	tags, corrupt, err := s.readRows(ctx, skip)
 	if err != nil {
 		return nil, s.tableError(fmt.Errorf("list tags: %w", s.explainError(err)))
 	}
 	return tags, s.tableError(errors.Join(corrupt...))
 }
 
-func (s *Store) readRows(ctx context.Context) (tags []store.Tag, corrupt []error, err error) {
+func (s *Store) readRows(ctx context.Context, skip func(tag string) bool) (tags []store.Tag, corrupt []error, err error) {
 	ctx, heard, cancel := leaf.UntilSilent(ctx)
 	defer cancel()
 	rows, err := s.pool.Query(ctx, "SELECT biz_tag::text, max_id::text, step::text FROM "+s.table)
@@ -31,6 +39,9 @@ func (s *Store) readRows(ctx context.Context) (tags []store.Tag, corrupt []error
 	var bizTag, maxID, step *string
 	_, err = pgx.ForEachRow(rows, []any{&bizTag, &maxID, &step}, func() error {
 		heard()
+		if leaf.Skips(skip, bizTag) {
+			return nil
+		}
 		tag, err := leaf.TagFromRow(bizTag, maxID, step)
 		if err != nil {
 			corrupt = append(corrupt, err)
@@ -54,15 +65,24 @@ func (s *Store) CreateTag(ctx context.Context, tag store.Tag) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, leaf.CallTimeout)
 	defer cancel()
-	_, err := s.pool.Exec(ctx, "INSERT INTO "+s.table+" (biz_tag, max_id, step) VALUES ($1, $2, $3)",
+	return s.tagError(tag.Name, s.explainError(s.insert(ctx, tag)))
+}
+
+// insert inserts the row of a tag. It is on disk when it returns, as a reservation is.
+func (s *Store) insert(ctx context.Context, tag store.Tag) error {
+	rows, err := s.pool.Query(ctx, "INSERT INTO "+s.table+" (biz_tag, max_id, step) VALUES ($1, $2, $3) RETURNING "+syncCommit,
 		tag.Name, tag.Next, tag.Step)
+	if err == nil {
+		rows.Close() // reads the answer to its end, which comes after the commit
+		err = rows.Err()
+	}
 	switch {
 	case isDuplicate(err):
-		err = s.explainDuplicate(ctx, tag.Name)
+		return s.explainDuplicate(ctx, tag.Name)
 	case isOutOfRange(err), isTooLong(err):
-		err = fmt.Errorf("%w: %w", store.ErrBadTag, err)
+		return fmt.Errorf("%w: %w", store.ErrBadTag, err)
 	}
-	return s.tagError(tag.Name, s.explainError(err))
+	return err
 }
 
 // explainDuplicate distinguishes a tag that exists from one that the column's collation

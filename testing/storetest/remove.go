@@ -134,6 +134,7 @@ func testRemoveAgainstReserve(t *testing.T, open func() store.Store) {
 // of a removed tag were handed out. It is for stores that do.
 func RunRemembers(t *testing.T, backend Backend) {
 	t.Run("RemovedTagComesBackAboveOnly", func(t *testing.T) { testRemovedComesBackAbove(t, backend(t)) })
+	t.Run("RemovedTagComesBackByItself", func(t *testing.T) { testReserveFirstRemembers(t, backend(t)) })
 	t.Run("RemovedTagComesBackOnce", func(t *testing.T) { testRemovedCreateRace(t, backend(t)) })
 }
 

@@ -46,6 +46,9 @@ func Run(t *testing.T, backend Backend) {
 		{"ReserveConcurrently", testReserveConcurrent},
 		{"ReserveAgainstSetStep", testReserveAgainstSetStep},
 
+		{"ReserveFirst", testReserveFirst},
+		{"ReserveFirstRaceHasOneWinner", testReserveFirstRace},
+
 		{"Raise", testRaise},
 		{"RaiseErrors", testRaiseErrors},
 		{"RaiseToTheEnd", testRaiseToTheEnd},

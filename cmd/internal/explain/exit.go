@@ -12,6 +12,7 @@ import (
 
 	"github.com/idworker/idworker/cmd/internal/tags"
 	"github.com/idworker/idworker/internal/agreement"
+	"github.com/idworker/idworker/internal/tagrules"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/messages/enrich"
 	"github.com/idworker/idworker/messages/enrich/verify"
@@ -52,6 +53,12 @@ var exits = []struct {
 	{enrich.ErrConfig, ExitUsage},
 	{store.ErrBadTag, ExitUsage},
 	{tags.ErrFormat, ExitUsage},
+	{tags.ErrTagsExist, ExitUsage},
+	{tags.ErrTrendTags, ExitUsage},
+	{tagrules.ErrPattern, ExitUsage},
+	{tagrules.ErrTemplate, ExitUsage},
+	{tagrules.ErrOverlap, ExitUsage},
+	{tagrules.ErrNoTemplate, ExitNoTag},
 	{snowflake.ErrID, ExitUsage},
 	{messages.ErrNoTag, ExitNoTag},
 	{store.ErrNoTag, ExitNoTag},

@@ -86,6 +86,8 @@ var sentinelHints = []struct {
 	{witness.ErrFolder, "--witness says where it is to be: in a place that does not go back with the data"},
 	{store.ErrNoTable, "serve --migrate creates it"},
 	{tags.ErrMaybeCreated, "see idworker tag ls"},
+	{tags.ErrTagsExist, "choose a pattern that leaves them out, or remove them; once there is a template, tags with other settings can be created by name beside it"},
+	{tags.ErrTrendTags, "idworker tag set TAG --order strict makes one of them strict; or choose another pattern"},
 	{tags.ErrLoadersRun, "stop them all, export once more, and import that"},
 	{doctor.ErrDifferent, "idworker provision with these flags would change it"},
 	{doctor.ErrShared, hintStorage},

@@ -82,9 +82,22 @@ func (t *Tags) Create(ctx context.Context, tag store.Tag) error {
 		return fmt.Errorf("%w, %w", err, ErrMaybeCreated)
 	}
 	if err != nil {
-		return err
+		return t.explainExists(ctx, tag.Name, err)
 	}
 	return t.directory.Put(ctx, tag.Name, tag.Step)
+}
+
+// explainExists says of a tag that exists whether it came of a template.
+func (t *Tags) explainExists(ctx context.Context, name string, err error) error {
+	if !errors.Is(err, store.ErrTagExists) {
+		return err
+	}
+	if rules, failed := t.Orders.Rules(ctx); failed == nil {
+		if template := rules.Lookup(name).Template; template != nil {
+			return fmt.Errorf("%w: it matches the template %s, and came into being when it was first asked for", err, template.Pattern)
+		}
+	}
+	return err
 }
 
 // SetStep changes the configured step of a tag; its IDs are not touched. Errors:

@@ -144,8 +144,12 @@ func (t *Tags) Import(ctx context.Context, list []store.Tag, report func(Raised)
 	for _, tag := range there {
 		existing[tag.Name] = tag
 	}
+	rules, err := t.Orders.Rules(ctx)
+	if err != nil {
+		return err
+	}
 	for _, tag := range list {
-		raised, err := t.importTag(ctx, existing[tag.Name], tag)
+		raised, err := t.importTag(ctx, existing[tag.Name], tag, rules.FromTemplate)
 		if err != nil {
 			return fmt.Errorf("tag %s: %w", tag.Name, err)
 		}
@@ -154,14 +158,18 @@ func (t *Tags) Import(ctx context.Context, list []store.Tag, report func(Raised)
 	return nil
 }
 
-func (t *Tags) importTag(ctx context.Context, existing, tag store.Tag) (Raised, error) {
+func (t *Tags) importTag(ctx context.Context, existing, tag store.Tag, fromTemplate func(string) bool) (Raised, error) {
 	switch {
 	case existing.Name != "":
 		return t.raise(ctx, existing, tag.Next)
 	case tag.Step == 0:
 		return t.importRemoved(ctx, tag)
 	}
-	err := t.Create(ctx, tag)
+	create := t.Create
+	if fromTemplate(tag.Name) {
+		create = t.store.CreateTag // it has no place in the directory
+	}
+	err := create(ctx, tag)
 	if errors.Is(err, store.ErrTagExists) { // created meanwhile
 		return t.Raise(ctx, tag.Name, tag.Next)
 	}

@@ -1,0 +1,194 @@
+package tags
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/idworker/idworker/internal/tagrules"
+	"github.com/idworker/idworker/store"
+)
+
+// A template is a rule and no tag: the store and the directory know nothing of it. Its tags are in the
+// store alone, and come into being when they are first asked for.
+
+var (
+	// ErrTagsExist is wrapped by the error about tags that keep a template from being made.
+	ErrTagsExist = errors.New("tags exist that match the pattern")
+
+	// ErrTrendTags is wrapped by the error about tags of a template that cannot become strict with it.
+	ErrTrendTags = errors.New("tags of the template exist that are not strict")
+)
+
+// CreateTemplate makes a template. Tags that were made by name keep it from being made: they would have
+// another step, and perhaps another order, than the pattern says. Those that came of a template, of this
+// one before it was removed or of a less specific one, are its tags from now on. Errors: [ErrTagsExist],
+// [ErrTrendTags], [ErrNotActed], and those of tagrules.Editor.CreateTemplate.
+func (t *Tags) CreateTemplate(ctx context.Context, template tagrules.Template, maxStep int64) error {
+	if err := checkTemplate(template, maxStep); err != nil {
+		return err
+	}
+	if err := t.checkByName(ctx, template.Pattern); err != nil {
+		return err
+	}
+	if template.Order != tagrules.Strict {
+		_, err := t.Orders.editor.CreateTemplate(ctx, template)
+		return err
+	}
+	rules, err := t.Orders.Rules(ctx)
+	if err != nil {
+		return err
+	}
+	if before, _ := rules.Removed(template.Pattern); before.Order != tagrules.Strict {
+		if err := t.checkNone(ctx, template.Pattern); err != nil {
+			return err
+		}
+	}
+	if err := t.Orders.AwaitAll(ctx, 0); err != nil {
+		return err
+	}
+	revision, err := t.Orders.editor.CreateTemplate(ctx, template)
+	if err != nil {
+		return err
+	}
+	return t.Orders.AwaitAll(ctx, revision)
+}
+
+// ChangeTemplate changes a template. One becomes strict only as long as it has no tags: what a worker
+// has in memory of one that has none yet is nothing. Errors: [ErrTrendTags], [ErrNotActed],
+// tagrules.ErrNoTemplate, and those of tagrules.Template.Check.
+func (t *Tags) ChangeTemplate(ctx context.Context, pattern string, change func(*tagrules.Template), maxStep int64) error {
+	rules, err := t.Orders.Rules(ctx)
+	if err != nil {
+		return err
+	}
+	before, after, err := changed(rules, pattern, change)
+	if err != nil {
+		return err
+	}
+	if err := checkTemplate(after, maxStep); err != nil {
+		return err
+	}
+	toStrict := before.Order != tagrules.Strict && after.Order == tagrules.Strict
+	if toStrict {
+		if err := errors.Join(t.checkNone(ctx, pattern), t.Orders.AwaitAll(ctx, 0)); err != nil {
+			return err
+		}
+	}
+	revision, err := t.Orders.editor.ChangeTemplate(ctx, pattern, change)
+	if err != nil || !toStrict {
+		return err
+	}
+	if err := t.Orders.AwaitAll(ctx, revision); err != nil {
+		return err
+	}
+	return t.checkNone(ctx, pattern) // none came meanwhile
+}
+
+func changed(rules *tagrules.Rules, pattern string, change func(*tagrules.Template)) (before, after tagrules.Template, err error) {
+	for _, before = range rules.Templates() {
+		if before.Pattern == pattern {
+			after = before
+			change(&after)
+			return before, after, nil
+		}
+	}
+	return before, after, fmt.Errorf("%w: %s", tagrules.ErrNoTemplate, pattern)
+}
+
+// RemoveTemplate removes a template. What came of it is answered no more, and stays in the store.
+func (t *Tags) RemoveTemplate(ctx context.Context, pattern string) error {
+	_, err := t.Orders.editor.RemoveTemplate(ctx, pattern)
+	return err
+}
+
+func checkTemplate(template tagrules.Template, maxStep int64) error {
+	if err := template.Check(); err != nil {
+		return err
+	}
+	if template.Step > maxStep {
+		return fmt.Errorf("%w: step %d, allowed is 1 to %d, the largest step", tagrules.ErrTemplate, template.Step, maxStep)
+	}
+	return nil
+}
+
+// checkByName makes sure that no tag that was made by name matches. Those are in the directory.
+func (t *Tags) checkByName(ctx context.Context, pattern string) error {
+	steps, err := t.directory.Steps(ctx)
+	if err != nil {
+		return err
+	}
+	var matching []string
+	for name := range steps {
+		if tagrules.Matches(pattern, name) {
+			matching = append(matching, name)
+		}
+	}
+	return existing(ErrTagsExist, matching)
+}
+
+// checkNone makes sure that no tag matches.
+func (t *Tags) checkNone(ctx context.Context, pattern string) error {
+	list, err := t.List(ctx)
+	if err != nil && !errors.Is(err, store.ErrCorrupt) {
+		return err
+	}
+	var matching []string
+	for _, tag := range list {
+		if tagrules.Matches(pattern, tag.Name) {
+			matching = append(matching, tag.Name)
+		}
+	}
+	return existing(ErrTrendTags, matching)
+}
+
+// existing is the error about tags, nil if there are none.
+func existing(err error, tags []string) error {
+	const most = 3
+	switch n := len(tags); {
+	case n == 0:
+		return nil
+	case n > most:
+		return fmt.Errorf("%w: %s and %d more", err, strings.Join(tags[:most], ", "), n-most)
+	}
+	return fmt.Errorf("%w: %s", err, strings.Join(tags, ", "))
+}
+
+// Listing are the tags and the templates of an installation.
+type Listing struct {
+	Tags      []store.Tag // by name
+	Templates []tagrules.Template
+	Made      map[string]int64 // how many tags came of each template, by pattern
+	Rules     *tagrules.Rules
+}
+
+// ListAll lists tags by name, and templates. With a pattern, which may be a tag, those are listed that
+// match; without, those that did not come of templates. Errors as for [Tags.List].
+func (t *Tags) ListAll(ctx context.Context, pattern string) (l Listing, err error) {
+	if l.Rules, err = t.Orders.Rules(ctx); err != nil {
+		return l, err
+	}
+	byName, err := t.directory.Steps(ctx)
+	if err != nil {
+		return l, err
+	}
+	list, err := t.List(ctx)
+	l.Made = make(map[string]int64)
+	for _, tag := range list {
+		_, named := byName[tag.Name]
+		made := !named && l.Rules.FromTemplate(tag.Name)
+		if of := l.Rules.Lookup(tag.Name).Template; made && of != nil {
+			l.Made[of.Pattern]++
+		}
+		if pattern == "" && !made || pattern != "" && tagrules.Matches(pattern, tag.Name) {
+			l.Tags = append(l.Tags, tag)
+		}
+	}
+	for _, template := range l.Rules.Templates() {
+		if pattern == "" || tagrules.Overlap(pattern, template.Pattern) {
+			l.Templates = append(l.Templates, template)
+		}
+	}
+	return l, err
+}

@@ -1,0 +1,15 @@
+package leaf
+
+import "github.com/idworker/idworker/store"
+
+// First checks the arguments of ReserveFirst, and returns the segment that it hands out. Errors:
+// store.ErrBadTag, store.ErrExhausted.
+func First(tag store.Tag, n int64) (store.Segment, error) {
+	if err := CheckTagAndStep(tag.Name, n); err != nil {
+		return store.Segment{}, err
+	}
+	if err := tag.Check(); err != nil {
+		return store.Segment{}, err
+	}
+	return store.Following(tag.Next, n)
+}
