@@ -2,7 +2,6 @@ package ownership
 
 import (
 	"context"
-	"math"
 	"sync"
 	"time"
 
@@ -95,7 +94,7 @@ func (o *Ownership) take(ctx context.Context, l leaseID, slot int, s slotSightin
 
 // give hands a slot over. This process stops answering for it before that is written.
 func (o *Ownership) give(ctx context.Context, to leaseID, slot int, s slotSighting) {
-	o.terms.end(slot, math.MaxUint64)
+	o.terms.end(slot)
 	o.changed(slot)
 	err := o.write(ctx, slotKey(slot), encode(slotValue{To: to, Epoch: s.Epoch, Write: nonce.New()}), s.revision)
 	o.tried(slot, err)

@@ -246,3 +246,29 @@ func TestMadeAgain(t *testing.T) {
 		})
 	})
 }
+
+// TestDeletedByHand: keys that somebody deletes are made good for, and no epoch is used twice.
+func TestDeletedByHand(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newFakeStore()
+		a := join(t, s, "a", 1)
+		a.takes(t, 1)
+		until(t, time.Second, "a answers", func() bool { return a.answers(1) })
+		remove := func(key string) {
+			if _, err := s.write(key, nil, s.get(key).revision); err != nil {
+				t.Fatal(err)
+			}
+		}
+		b := join(t, s, "b", 1)
+		remove(slotKey(1))
+		remove(leaseKey(a.lease().Place))
+		a.link.cut()
+		c := join(t, s, "c", 1) // it never sees what was there
+		until(t, 3*term, "another one answers", func() bool {
+			if n := a.answering() + b.answering() + c.answering(); n > 1 {
+				t.Fatalf("%d answer", n)
+			}
+			return b.answers(1) || c.answers(1)
+		})
+	})
+}

@@ -3,6 +3,8 @@ package ownership
 import (
 	"context"
 	"time"
+
+	"go.uber.org/zap"
 )
 
 // decision is what one look at the view comes to.
@@ -60,9 +62,11 @@ func (d *decision) reliable() (all []leaseID) {
 	return all
 }
 
-// shun has a process get nothing for a lease time, for it did not take what was left to it.
+// shun has a process get nothing for a while, for it did not take what was left to it. If it goes
+// on like that, it is not among the reliable any more, for it does not renew its lease either.
 func (d *decision) shun(l leaseID) {
-	d.o.acts.shunned[l] = d.now + int64(d.o.cfg.LeaseTime)
+	d.o.acts.shunned[l] = d.now + int64(d.o.part(callsPerTerm))
+	d.o.log.Debug("a process has not taken a slot that was left to it", zap.Int("place", l.Place))
 }
 
 // notBefore reports whether d ns have passed since a time, and has decide called again when they have.
@@ -85,6 +89,7 @@ func (d *decision) endRunOut(l leaseID) {
 		return
 	}
 	d.o.acts.places[l.Place] = try{busy: true}
+	s.Life = d.o.view.lastLife(l.Place)
 	d.todo = append(d.todo, func(ctx context.Context) { d.o.end(ctx, l.Place, s) })
 }
 
@@ -111,6 +116,9 @@ func (d *decision) due(slot int, s slotSighting) bool {
 	if s.freeAt == 0 {
 		s.freeAt = d.now
 		d.o.view.slots[slot].freeAt = d.now
+	}
+	if s.deleted && !d.notBefore(s.freeAt, d.o.cfg.LeaseTime) {
+		return false
 	}
 	first := d.plan[slot]
 	if first == d.self {

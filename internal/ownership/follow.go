@@ -204,12 +204,13 @@ func (o *Ownership) publishOwners(first, end int) (changed []int) {
 	return changed
 }
 
-// endIfPassed ends this process's term of a slot if the slot has been taken since.
+// endIfPassed ends this process's term of a slot if the slot is not as this process has taken it.
 func (o *Ownership) endIfPassed(slot int) {
 	o.mu.Lock()
-	epoch := o.view.slots[slot].Epoch
+	s := &o.view.slots[slot]
+	l, epoch := s.Lease, s.Epoch
 	o.mu.Unlock()
-	if o.terms.end(slot, epoch) {
+	if o.terms.endUnless(l, slot, epoch) {
 		o.changed(slot)
 	}
 }

@@ -140,7 +140,7 @@ func newOwnership(cfg Config, b bucket, now clock) *Ownership {
 
 // withDefaults fills in what is not set.
 func (c Config) withDefaults() Config {
-	c.LeaseTime = cmp.Or(c.LeaseTime, DefaultLeaseTime)
+	c.LeaseTime = cmp.Or(c.LeaseTime.Truncate(time.Millisecond), DefaultLeaseTime) // as the lease says it
 	if c.Rules == nil {
 		c.Rules = func() uint64 { return 0 }
 	}

@@ -1,7 +1,6 @@
 package ownership
 
 import (
-	"math"
 	"sync"
 	"sync/atomic"
 )
@@ -62,27 +61,32 @@ func (t *terms) begin(l leaseID, slot int, epoch uint64) bool {
 	if t.lease != l {
 		return false
 	}
-	t.finish(slot, math.MaxUint64)
+	t.finish(slot)
 	t.began(slot, epoch)
 	t.epochs[slot].Store(epoch)
 	return true
 }
 
-// end ends the term of a slot, if there is one, and its epoch is below.
-func (t *terms) end(slot int, below uint64) bool {
+// end ends the term of a slot, if there is one.
+func (t *terms) end(slot int) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.finish(slot, below)
+	return t.finish(slot)
 }
 
-func (t *terms) finish(slot int, below uint64) bool {
-	epoch := t.epochs[slot].Load()
-	if epoch == 0 || epoch >= below {
-		return false
+// endUnless ends the term of a slot, if there is one, unless it is this one.
+func (t *terms) endUnless(l leaseID, slot int, epoch uint64) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return (t.lease != l || t.epochs[slot].Load() != epoch) && t.finish(slot)
+}
+
+func (t *terms) finish(slot int) bool {
+	epoch := t.epochs[slot].Swap(0)
+	if epoch != 0 {
+		t.ended(slot, epoch)
 	}
-	t.epochs[slot].Store(0)
-	t.ended(slot, epoch)
-	return true
+	return epoch != 0
 }
 
 // close ends all terms, and returns of which slots.
@@ -92,7 +96,7 @@ func (t *terms) close() (slots []int) {
 	t.lease = none
 	t.until.Store(0)
 	for slot := range Slots {
-		if t.finish(slot, math.MaxUint64) {
+		if t.finish(slot) {
 			slots = append(slots, slot)
 		}
 	}

@@ -26,6 +26,7 @@ type sighting struct {
 type slotSighting struct {
 	slotValue
 	revision uint64
+	deleted  bool  // by hand: whoever owned it may answer for a T
 	freeAt   int64 // when this revision was first known to have no owner, by this process's clock
 }
 
@@ -59,6 +60,12 @@ func (v *view) applyLease(place int, r record, now int64) (change, error) {
 	if r.revision <= have.revision {
 		return nothing, nil
 	}
+	if len(r.value) == 0 { // deleted by hand: its process may answer for a T, as if it had renewed
+		value := have.leaseValue
+		value.Ended, value.Term = "", max(value.Term, DefaultLeaseTime.Milliseconds())
+		v.leases[place] = sighting{value, r.revision, now}
+		return everybody, nil
+	}
 	value, err := decodeLease(r.value)
 	if err != nil {
 		return nothing, fmt.Errorf("key %s is no lease: %.100q: %w", r.key, r.value, err)
@@ -73,6 +80,11 @@ func (v *view) applyLease(place int, r record, now int64) (change, error) {
 func (v *view) applySlot(slot int, r record) (change, error) {
 	if r.revision <= v.slots[slot].revision {
 		return nothing, nil
+	}
+	if len(r.value) == 0 { // deleted by hand: the next owner still raises the epoch, if that is known
+		epoch := v.slots[slot].Epoch
+		v.slots[slot] = slotSighting{slotValue: slotValue{Epoch: epoch}, revision: r.revision, deleted: true}
+		return oneSlot, nil
 	}
 	value, err := decodeSlot(r.value)
 	if err != nil {
@@ -120,6 +132,19 @@ func (v *view) living() (all []leaseID) {
 	}
 	slices.SortFunc(all, func(a, b leaseID) int { return cmp.Compare(a.Place, b.Place) })
 	return all
+}
+
+// lastLife returns the last life of a place that anything names: what a deleted entry said may not be known.
+func (v *view) lastLife(place int) uint64 {
+	last := max(v.leases[place].Life, 1)
+	for slot := range v.slots {
+		for _, l := range []leaseID{v.slots[slot].Lease, v.slots[slot].To} {
+			if l.Place == place {
+				last = max(last, l.Life)
+			}
+		}
+	}
+	return last
 }
 
 // ownerOf returns who has a slot, or is to have it: whom it was handed over to, if that is
