@@ -72,10 +72,10 @@ func (a *Allocator) takeOrPark(t *tag, n int64, wait time.Duration, answer Answe
 		return ids, nil
 	}
 	now := a.cfg.Clock()
-	if err := t.load.currentRefusal(now, a.cfg.ReAsk); err != nil {
+	if err := t.busy.load.currentRefusal(now, a.cfg.ReAsk); err != nil {
 		return nil, err
 	}
-	if len(t.parked) >= a.cfg.MaxParkedPerTag || a.parked.Load() >= int64(a.cfg.MaxParked) {
+	if len(t.busy.parked) >= a.cfg.MaxParkedPerTag || a.parked.Load() >= int64(a.cfg.MaxParked) {
 		return nil, ErrBusy
 	}
 	t.park(waiter{n, now + wait, answer})
@@ -128,8 +128,8 @@ func (a *Allocator) Tick() {
 	now := a.cfg.Clock()
 	for _, t := range a.agenda.take(now) {
 		a.update(t, func() []reply {
-			if t.visitAt/agendaUnit <= now/agendaUnit {
-				t.visitAt = 0 // taken; if that is too early it is planned again
+			if t.busy.until/agendaUnit <= now/agendaUnit {
+				t.busy.until = 0 // taken; if that is too early it is planned again
 			}
 			return t.expireParked(now)
 		})
@@ -143,12 +143,12 @@ func (a *Allocator) CurrentLoad(name string, seq uint64) (l Load, ok bool) {
 	if t == nil {
 		return l, false
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.load.seq != seq {
+	t.lock()
+	defer t.unlock()
+	if t.busy.load.seq != seq {
 		return l, false
 	}
-	t.load.urgent = t.lacksIDs() // as whoever asks now says
+	t.busy.load.urgent = t.lacksIDs() // as whoever asks now says
 	return t.currentLoad(a.cfg.Clock(), a.cfg.MaxStep), true
 }
 
@@ -198,13 +198,13 @@ type effects struct {
 // apply is the frame of every change to a tag. It runs change under the tag's lock, and
 // returns the load that has become due and the answers to be given.
 func (a *Allocator) apply(t *tag, change func() []reply) effects {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	before, loading := len(t.parked), t.isLoading()
+	t.lock()
+	defer t.unlock()
+	before, loading := len(t.busy.parked), t.isLoading()
 	replies := change()
 	// Requests that are being answered count as parked until they are: whoever waits
 	// until none is parked goes on to close what the answers are sent with.
-	a.parked.Add(int64(len(t.parked) + len(replies) - before))
+	a.parked.Add(int64(len(t.busy.parked) + len(replies) - before))
 	t.cur.Load().rearm()
 	load := a.nextLoad(t)
 	a.loading.Add(int64(t.isLoading() - loading))
@@ -239,8 +239,8 @@ func (a *Allocator) nextLoad(t *tag) Load {
 // planVisit has Tick visit the tag when there is something for it to do.
 func (a *Allocator) planVisit(t *tag) {
 	at, needed := t.nextVisit(a.cfg.ReAsk)
-	if at = max(at, 1); needed && (t.visitAt == 0 || at < t.visitAt) {
-		t.visitAt = at
+	if at = max(at, 1); needed && (t.busy.until == 0 || at < t.busy.until) {
+		t.busy.until = at
 		a.agenda.add(t, at)
 	}
 }

@@ -24,11 +24,11 @@ func (a *Allocator) Figures() []Figures {
 	tags := a.tags.listActive()
 	all := make([]Figures, 0, len(tags))
 	for _, t := range tags {
-		t.mu.Lock()
+		t.lock()
 		if t.step > 0 {
 			all = append(all, t.figures(now))
 		}
-		t.mu.Unlock()
+		t.unlock()
 	}
 	return all
 }
@@ -42,8 +42,8 @@ func (t *tag) figures(now time.Duration) Figures {
 		Total:   t.meter.total(t.cur.Load()),
 		Rate:    t.meter.rate(now, t.cur.Load()),
 		Runway:  t.runway(now),
-		Parked:  len(t.parked),
-		Loading: t.load.seq != 0,
+		Parked:  len(t.busy.parked),
+		Loading: t.busy.load.seq != 0,
 	}
 	return f
 }

@@ -40,8 +40,8 @@ func (a *Allocator) activateOrMake(name string) (*tag, error) {
 }
 
 func (t *tag) isConfigured() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	t.lock()
+	defer t.unlock()
 	return t.configured > 0 || t.dropped
 }
 
@@ -60,8 +60,9 @@ func (a *Allocator) makeTag(name string, step int64) (t *tag, todo effects) {
 		todo = a.setStep(e, step)
 	}
 	t = a.tags.make(e)
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	t.lock()
+	defer t.unlock()
+	t.mayIdle = e.firstUse
 	if e.firstUse && t.high == 0 && !t.fresh {
 		t.fresh = true
 		a.fresh.Add(1)
@@ -85,7 +86,7 @@ func (a *Allocator) DropIdle() (dropped int) {
 // isIdle reports whether nothing was wanted of the tag since this was last asked. It needs mu.
 func (t *tag) isIdle() bool {
 	total := t.meter.total(t.cur.Load()) + 1 // 0 is no look
-	idle := t.lookedAt == total && len(t.parked) == 0 && (t.load.seq == 0 || t.fresh)
+	idle := t.lookedAt == total && len(t.busy.parked) == 0 && (t.busy.load.seq == 0 || t.fresh)
 	t.lookedAt = total
 	return idle
 }
@@ -126,7 +127,7 @@ func (a *Allocator) RefuseFirstUse(name string, seq uint64, err error) (forgotte
 	if t == nil {
 		return false
 	}
-	todo, forgotten := a.dropIf(name, t, err, func(t *tag) bool { return t.fresh && seq == t.load.seq })
+	todo, forgotten := a.dropIf(name, t, err, func(t *tag) bool { return t.fresh && seq == t.busy.load.seq })
 	a.perform(todo)
 	return forgotten
 }
@@ -135,7 +136,7 @@ func (a *Allocator) RefuseFirstUse(name string, seq uint64, err error) (forgotte
 func (a *Allocator) FirstUses() (n int) {
 	a.tags.edit.Lock()
 	defer a.tags.edit.Unlock()
-	for t := range a.tags.active {
+	for _, t := range a.tags.active {
 		if e := a.tags.find(t.name); e != nil && e.firstUse {
 			n++
 		}

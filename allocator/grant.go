@@ -35,11 +35,11 @@ type Verdict struct {
 
 // judgeGrant decides whether a grant is used, and uses it.
 func (t *tag) judgeGrant(seq uint64, s store.Segment) Verdict {
-	if t.fresh && seq != t.load.seq { // of a load from before it was forgotten, see firstuse.go
+	if t.fresh && seq != t.busy.load.seq { // of a load from before it was forgotten, see firstuse.go
 		return Verdict{Outcome: Burnt}
 	}
 	if s.First < t.high {
-		if seq == 0 || seq != t.load.seq {
+		if seq == 0 || seq != t.busy.load.seq {
 			return Verdict{Outcome: Burnt}
 		}
 		first := !t.wentBack
@@ -51,12 +51,12 @@ func (t *tag) judgeGrant(seq uint64, s store.Segment) Verdict {
 	if t.configured == 0 {
 		return Verdict{Outcome: Burnt}
 	}
-	asked := seq != 0 && seq == t.load.seq
-	t.load.seq = 0 // whichever load it answers, and whether there is room or not
+	asked := seq != 0 && seq == t.busy.load.seq
+	t.busy.load.seq = 0 // whichever load it answers, and whether there is room or not
 	if !t.installSegment(s, asked) {
 		return Verdict{Outcome: Burnt}
 	}
-	t.wentBack, t.load.refusals = false, 0
+	t.wentBack, t.busy.load.refusals = false, 0
 	return Verdict{Outcome: Used}
 }
 
@@ -64,5 +64,5 @@ func (t *tag) judgeGrant(seq uint64, s store.Segment) Verdict {
 // its own: the loader may still be busy with the load before, and drops what it has already.
 // The step is not judged again, because no time has passed.
 func (t *tag) askAgainAtOnce(seq uint64) {
-	t.load.seq, t.load.try, t.load.dueNow = seq, 0, true
+	t.busy.load.seq, t.busy.load.try, t.busy.load.dueNow = seq, 0, true
 }

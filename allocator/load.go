@@ -12,7 +12,6 @@ import (
 type loadState struct {
 	seq       uint64        // the load under way; 0: none
 	try       int           // how often it was asked for
-	begunAt   time.Duration // when the latest load was first asked for
 	askedAt   time.Duration // when it was last asked for
 	urgent    bool          // requests were parked then
 	dueNow    bool          // it has to be asked for at once
@@ -20,6 +19,9 @@ type loadState struct {
 	refusedAt time.Duration
 	refusals  int // since a grant was last used
 }
+
+// atRest reports whether no load is under way, and none was refused.
+func (l *loadState) atRest() bool { return l.seq == 0 && l.refusal == nil && l.refusals == 0 }
 
 // reAskDoublings is how often the pause before a load is asked for again is doubled.
 const reAskDoublings = 4
@@ -55,18 +57,26 @@ func (l *loadState) resting(now, reAsk time.Duration) bool {
 // loadDue reports whether a new load has to be asked for.
 func (t *tag) loadDue(now, reAsk time.Duration, ceiling int64) bool {
 	switch {
-	case t.configured == 0 || t.load.seq != 0:
+	case t.configured == 0 || t.busy.load.seq != 0:
 		return false
 	case t.lacksIDs():
-		return t.load.currentRefusal(now, reAsk) == nil
-	case t.cur.Load() == nil || t.load.resting(now, reAsk): // nobody asks, or it would be no use
+		return t.busy.load.currentRefusal(now, reAsk) == nil
+	case t.cur.Load() == nil || t.busy.load.resting(now, reAsk): // nobody asks, or it would be no use
 		return false
 	}
-	return len(t.ready) == 0 && t.cur.Load().low() || len(t.ready) < maxReady && t.isTried() && t.runsShort(now, ceiling)
+	return len(t.busy.ready) == 0 && t.cur.Load().low(t.nextAt()) || len(t.busy.ready) < maxReady && t.isTried() && t.runsShort(now, ceiling)
 }
 
 // isTried reports whether enough IDs were handed out since the latest load to judge its step.
 func (t *tag) isTried() bool { return t.meter.total(t.cur.Load())-t.meter.atLoad >= t.step/looks }
+
+// nextAt is the divisor that says how much of a segment is used before the next is asked for.
+func (t *tag) nextAt() int64 {
+	if t.mayIdle {
+		return loadAtFirstUse
+	}
+	return loadAt
+}
 
 // maxReady bounds the segments that are asked for because memory does not last. While a step
 // grows to what it has to be, there are two or three.
@@ -80,20 +90,20 @@ func (t *tag) runsShort(now time.Duration, ceiling int64) bool {
 	return t.available() < min(least, ceiling-ceiling/loadAt)
 }
 
-func (t *tag) paces(now time.Duration) paces { return t.meter.paces(now, t.cur.Load(), t.demand) }
+func (t *tag) paces(now time.Duration) paces { return t.meter.paces(now, t.cur.Load(), t.busy.demand) }
 
 // askDue reports whether the load under way has to be asked for again: its time has come, or
 // requests are parked of which whoever was asked does not know.
 func (t *tag) askDue(now, reAsk time.Duration) bool {
-	return t.load.seq != 0 && (now >= t.load.dueAt(reAsk) || !t.load.urgent && t.lacksIDs())
+	return t.busy.load.seq != 0 && (now >= t.busy.load.dueAt(reAsk) || !t.busy.load.urgent && t.lacksIDs())
 }
 
 // nextVisit returns when Tick has to visit the tag, if at all.
 func (t *tag) nextVisit(reAsk time.Duration) (at time.Duration, needed bool) {
-	if len(t.parked) > 0 {
-		at, needed = t.parked[0].deadline, true
+	if len(t.busy.parked) > 0 {
+		at, needed = t.busy.parked[0].deadline, true
 	}
-	if due := t.load.dueAt(reAsk); t.load.seq != 0 && (!needed || due < at) {
+	if due := t.busy.load.dueAt(reAsk); t.busy.load.seq != 0 && (!needed || due < at) {
 		at, needed = due, true
 	}
 	return at, needed
@@ -102,7 +112,8 @@ func (t *tag) nextVisit(reAsk time.Duration) (at time.Duration, needed bool) {
 // beginLoad begins load seq, whose step the step policy decides.
 func (t *tag) beginLoad(seq uint64, now time.Duration, ceiling int64) Load {
 	t.step = t.chooseStep(now, ceiling)
-	t.load = loadState{seq: seq, begunAt: now, refusals: t.load.refusals}
+	t.busy.load = loadState{seq: seq, refusals: t.busy.load.refusals}
+	t.begunAt = now
 	t.meter.atLoad = t.meter.total(t.cur.Load())
 	return t.askForLoad(now, ceiling)
 }
@@ -125,8 +136,8 @@ func (t *tag) chooseStep(now time.Duration, ceiling int64) int64 {
 // was spent in the segment before, and a step that is judged by the life of another
 // segment swings for ever between a quarter and the whole of what it should be.
 func (t *tag) segmentLife(now time.Duration) time.Duration {
-	used := t.meter.total(t.cur.Load()) - t.meter.atLoad + t.demand
-	life := float64(now-t.load.begunAt) * float64(t.step) / float64(used)
+	used := t.meter.total(t.cur.Load()) - t.meter.atLoad + t.busy.demand
+	life := float64(now-t.begunAt) * float64(t.step) / float64(used)
 	if life < float64(MaxRunway) {
 		return time.Duration(life)
 	}
@@ -136,31 +147,31 @@ func (t *tag) segmentLife(now time.Duration) time.Duration {
 // askForLoad asks for the load under way, the first time or again, with what parked
 // requests want by now.
 func (t *tag) askForLoad(now time.Duration, ceiling int64) Load {
-	t.load.askedAt, t.load.urgent, t.load.dueNow = now, t.lacksIDs(), false
-	t.load.try++
+	t.busy.load.askedAt, t.busy.load.urgent, t.busy.load.dueNow = now, t.lacksIDs(), false
+	t.busy.load.try++
 	return t.currentLoad(now, ceiling)
 }
 
 // currentLoad is the load under way as it would be asked for now.
 func (t *tag) currentLoad(now time.Duration, ceiling int64) Load {
-	return Load{t.name, t.step, min(t.demand, ceiling), t.high, t.runway(now), t.load.seq, t.load.try}
+	return Load{t.name, t.step, min(t.busy.demand, ceiling), t.high, t.runway(now), t.busy.load.seq, t.busy.load.try}
 }
 
 // refuseLoad ends load seq with the store's refusal and fails all requests that wait for
 // it. It ignores that the store does not know a tag that it has granted: the row may be
 // missing because a backup is being restored. If it was deleted, the tag will be removed.
 func (t *tag) refuseLoad(seq uint64, err error, now time.Duration) []reply {
-	if seq == 0 || seq != t.load.seq || t.high > 0 && errors.Is(err, store.ErrNoTag) {
+	if seq == 0 || seq != t.busy.load.seq || t.high > 0 && errors.Is(err, store.ErrNoTag) {
 		return nil
 	}
-	t.load.seq, t.load.refusal, t.load.refusedAt = 0, err, now
-	t.load.refusals++
+	t.busy.load.seq, t.busy.load.refusal, t.busy.load.refusedAt = 0, err, now
+	t.busy.load.refusals++
 	return t.failParked(err)
 }
 
 // isLoading is 1 if a load is under way, else 0.
 func (t *tag) isLoading() int {
-	if t.load.seq != 0 {
+	if t.busy.load.seq != 0 {
 		return 1
 	}
 	return 0

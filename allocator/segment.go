@@ -17,10 +17,13 @@ type segment struct {
 // loadAt is the divisor that says how much of a segment is used before the next is asked
 // for at the latest: one tenth, as in Leaf. looks is how often in a segment it is looked at
 // whether that has to be earlier. A segment that lasts as it should is looked at twice a
-// minute.
+// minute. Tags that come into being when they are first asked for, of which there are many and most are
+// asked for a few times, want the next segment when half of one is used.
 const (
-	loadAt = 10
-	looks  = 40
+	loadAt         = 10
+	loadAtFirstUse = 2
+
+	looks = 40
 )
 
 // newSegment returns s, of a term, with its first used IDs already taken.
@@ -68,6 +71,6 @@ func (s *segment) left() int64 {
 	return s.Len() - s.used.Load()
 }
 
-// low reports whether it is time to have another segment ready, however long this one lasts. A
+// low reports, for a divisor such as loadAt, whether it is time to have another segment ready, however long this one lasts. A
 // tag that was never asked for has no segment, and wants none.
-func (s *segment) low() bool { return s != nil && s.used.Load() >= max(1, s.Len()/loadAt) }
+func (s *segment) low(at int64) bool { return s != nil && s.used.Load() >= max(1, s.Len()/at) }

@@ -1,7 +1,6 @@
 package allocator
 
 import (
-	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -17,8 +16,8 @@ type entry struct {
 
 	firstUse bool // it came into being by Config.FirstUse; guarded by the table's edit
 
-	tag  atomic.Pointer[tag]
-	cur  atomic.Pointer[segment] // the tag's; here, it is one cache line less away
+	tag atomic.Pointer[tag]
+	cur atomic.Pointer[segment] // the tag's; here, it is one cache line less away
 }
 
 // table has the tags by name. Reads take no lock and allocate nothing. A change costs the same
@@ -26,12 +25,12 @@ type entry struct {
 type table struct {
 	entries *xsync.Map[string, *entry]
 
-	edit   sync.Mutex        // held while anything is changed
-	active map[*tag]struct{} // those that have buffers
+	edit   sync.Mutex // held while anything is changed
+	active []*tag     // those that have buffers
 }
 
 func newTable() *table {
-	return &table{entries: xsync.NewMap[string, *entry](), active: make(map[*tag]struct{})}
+	return &table{entries: xsync.NewMap[string, *entry]()}
 }
 
 // find returns the entry, or nil.
@@ -56,21 +55,26 @@ func (t *table) make(e *entry) *tag {
 	if has := e.tag.Load(); has != nil || e.step == 0 {
 		return has
 	}
-	made := &tag{name: e.name, cur: &e.cur, configured: e.step}
+	made := &tag{entry: e, configured: e.step, index: int32(len(t.active))}
 	e.tag.Store(made)
-	t.active[made] = struct{}{}
+	t.active = append(t.active, made)
 	return made
 }
 
 // drop removes an entry. It needs edit.
 func (t *table) drop(e *entry) {
 	t.entries.Delete(e.name)
-	delete(t.active, e.tag.Load())
+	if gone := e.tag.Load(); gone != nil {
+		last := t.active[len(t.active)-1]
+		t.active[gone.index], last.index = last, gone.index
+		t.active[len(t.active)-1] = nil
+		t.active = t.active[:len(t.active)-1]
+	}
 }
 
 // listActive returns all tags that have buffers.
 func (t *table) listActive() []*tag {
 	t.edit.Lock()
 	defer t.edit.Unlock()
-	return slices.Collect(maps.Keys(t.active))
+	return slices.Clone(t.active)
 }

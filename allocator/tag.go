@@ -2,38 +2,67 @@ package allocator
 
 import (
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/idworker/idworker/store"
 )
 
 // tag holds the buffers and the load state of one tag. One that nobody has asked for has none,
-// see [entry]: there may be a million of those.
+// see [entry]: there may be a million of those. What follows is what a tag at rest has, of which
+// there may be many as well.
 type tag struct {
-	name string
-	cur  *atomic.Pointer[segment] // of its entry; nil until the first grant; replaced under mu
+	*entry // with the current segment: nil until the first grant; replaced under mu
 
-	mu     sync.Mutex
-	ready  []store.Segment // ascending, all above cur
-	high   int64           // end of the highest segment ever granted, used or not
-	parked []waiter        // in order of deadlines, and so of arrival at the first worker
-	demand int64           // IDs wanted by parked
+	mu    sync.Mutex
+	busy  *busy // nil at rest; see lock
+	meter meter
 
-	wentBack bool // a grant was Below since one was last used
-	dropped  bool // it is not the tag of that name any more
-	fresh    bool // it came into being by Config.FirstUse, and was never granted
-
-	lookedAt int64 // how many IDs had been handed out when it was looked at for idleness; 0: not yet
+	high       int64         // end of the highest segment ever granted, used or not
+	configured int64         // the configured step; 0 if the tag was removed
+	step       int64         // the grown step; 0 before the first load
+	begunAt    time.Duration // when the latest load was first asked for
+	lookedAt   int64         // how many IDs had been handed out when it was looked at for idleness; 0: not yet
 
 	term  uint64 // of what is in memory or being loaded; 0: none
 	since uint64 // the number before that of its first load; 0 if the tag never had a term
 
-	configured int64 // the configured step; 0 if the tag was removed
-	step       int64 // the grown step; 0 before the first load
-	load       loadState
-	meter      meter
-	visitAt    time.Duration // when Tick visits the tag next; 0: never
+	index    int32 // among the active ones; guarded by the table's edit
+	dropped  bool  // it is not the tag of that name any more
+	mayIdle  bool  // it came into being by Config.FirstUse
+	fresh    bool  // and was never granted
+	wentBack bool  // a grant was Below since one was last used
+}
+
+// busy is what a tag has besides while something is ready, parked or being loaded.
+type busy struct {
+	ready  []store.Segment // ascending, all above cur
+	parked []waiter        // in order of deadlines, and so of arrival at the first worker
+	demand int64           // IDs wanted by parked
+	load   loadState
+	until  time.Duration // when Tick visits the tag next; 0: never
+}
+
+var busyPool = sync.Pool{New: func() any { return new(busy) }}
+
+// lock locks the tag, which is busy until it is unlocked.
+func (t *tag) lock() {
+	t.mu.Lock()
+	if t.busy == nil {
+		t.busy = busyPool.Get().(*busy)
+	}
+}
+
+func (t *tag) unlock() {
+	if b := t.busy; b.atRest() {
+		*b = busy{}
+		t.busy = nil
+		busyPool.Put(b)
+	}
+	t.mu.Unlock()
+}
+
+func (b *busy) atRest() bool {
+	return len(b.ready) == 0 && len(b.parked) == 0 && b.load.atRest() && b.until == 0
 }
 
 // waiter is a parked request.
@@ -57,14 +86,14 @@ func (t *tag) available() int64 { return t.cur.Load().left() + t.backlog() }
 
 // backlog is how many IDs are ready behind the current segment.
 func (t *tag) backlog() (n int64) {
-	for _, s := range t.ready {
+	for _, s := range t.busy.ready {
 		n += s.Len()
 	}
 	return n
 }
 
 // lacksIDs reports whether parked requests want more than is in memory.
-func (t *tag) lacksIDs() bool { return t.demand > t.available() }
+func (t *tag) lacksIDs() bool { return t.busy.demand > t.available() }
 
 // takeFromAll takes n IDs from the current and the ready segments, or none if there are
 // fewer.
@@ -90,8 +119,8 @@ func (t *tag) takeFromAll(n int64) []store.Segment {
 		}
 	}
 	for n > 0 {
-		k := min(n, t.ready[0].Len())
-		head, _ := t.ready[0].Cut(k)
+		k := min(n, t.busy.ready[0].Len())
+		head, _ := t.busy.ready[0].Cut(k)
 		ids = appendSegment(ids, head)
 		n -= k
 		t.advanceSegment(k)
@@ -114,22 +143,22 @@ func (t *tag) advanceSegment(used int64) {
 	if old := t.cur.Load(); old != nil {
 		t.meter.spent += old.Len()
 	}
-	t.cur.Store(newSegment(t.ready[0], used, t.term))
-	if t.ready = t.ready[1:]; len(t.ready) == 0 {
-		t.ready = nil
+	t.cur.Store(newSegment(t.busy.ready[0], used, t.term))
+	if t.busy.ready = t.busy.ready[1:]; len(t.busy.ready) == 0 {
+		t.busy.ready = nil
 	}
 }
 
 // installSegment adds a segment to those in memory, and reports whether there was room
 // for it. There is for one that was asked for.
 func (t *tag) installSegment(s store.Segment, asked bool) bool {
-	if t.cur.Load().left() == 0 && len(t.ready) > 0 {
+	if t.cur.Load().left() == 0 && len(t.busy.ready) > 0 {
 		t.advanceSegment(0)
 	}
-	if len(t.ready) > 0 && !asked && !t.lacksIDs() {
+	if len(t.busy.ready) > 0 && !asked && !t.lacksIDs() {
 		return false
 	}
-	t.ready = append(t.ready, s)
+	t.busy.ready = append(t.busy.ready, s)
 	if t.cur.Load().left() == 0 {
 		t.advanceSegment(0)
 	}
@@ -138,8 +167,8 @@ func (t *tag) installSegment(s store.Segment, asked bool) bool {
 
 // serveParked answers the parked requests for which there are IDs, in order.
 func (t *tag) serveParked() (replies []reply) {
-	for len(t.parked) > 0 {
-		w := t.parked[0]
+	for len(t.busy.parked) > 0 {
+		w := t.busy.parked[0]
 		ids := t.takeFromAll(w.n)
 		if ids == nil {
 			break
@@ -152,7 +181,7 @@ func (t *tag) serveParked() (replies []reply) {
 
 // expireParked answers the parked requests whose deadline has passed.
 func (t *tag) expireParked(now time.Duration) (replies []reply) {
-	for len(t.parked) > 0 && t.parked[0].deadline <= now {
+	for len(t.busy.parked) > 0 && t.busy.parked[0].deadline <= now {
 		replies = append(replies, reply{t.unparkFirst().answer, nil, ErrNoSegment})
 	}
 	return replies
@@ -160,7 +189,7 @@ func (t *tag) expireParked(now time.Duration) (replies []reply) {
 
 // failParked answers all parked requests with err.
 func (t *tag) failParked(err error) (replies []reply) {
-	for len(t.parked) > 0 {
+	for len(t.busy.parked) > 0 {
 		replies = append(replies, reply{t.unparkFirst().answer, nil, err})
 	}
 	return replies
@@ -168,11 +197,11 @@ func (t *tag) failParked(err error) (replies []reply) {
 
 // unparkFirst removes the first parked request.
 func (t *tag) unparkFirst() waiter {
-	w := t.parked[0]
-	t.parked[0] = waiter{} // lets go of the answer
-	t.demand -= w.n
-	if t.parked = t.parked[1:]; len(t.parked) == 0 {
-		t.parked = nil
+	w := t.busy.parked[0]
+	t.busy.parked[0] = waiter{} // lets go of the answer
+	t.busy.demand -= w.n
+	if t.busy.parked = t.busy.parked[1:]; len(t.busy.parked) == 0 {
+		t.busy.parked = nil
 	}
 	return w
 }

@@ -59,9 +59,9 @@ func (a *Allocator) TakeOrParkIn(name string, term uint64, n int64, wait time.Du
 // they are of none.
 func (a *Allocator) EndTerms(ended func(name string, term uint64) bool) {
 	for _, t := range a.tags.listActive() {
-		t.mu.Lock()
+		t.lock()
 		end := ended(t.name, t.term)
-		t.mu.Unlock()
+		t.unlock()
 		if end {
 			a.update(t, func() []reply {
 				if !ended(t.name, t.term) {
@@ -100,8 +100,8 @@ func (a *Allocator) beginTerm(t *tag, term uint64) []reply {
 func (t *tag) dropBuffers() {
 	t.meter.spent = t.meter.total(t.cur.Load())
 	t.cur.Store(nil)
-	t.ready = nil
-	t.load.seq, t.load.refusal, t.load.refusals = 0, nil, 0
+	t.busy.ready = nil
+	t.busy.load.seq, t.busy.load.refusal, t.busy.load.refusals = 0, nil, 0
 }
 
 // isEarlier reports whether a grant answers a load that was asked for in an earlier term, or does not
@@ -110,10 +110,10 @@ func (t *tag) isEarlier(seq uint64) bool { return t.since > 0 && seq <= t.since 
 
 // park parks a request where its deadline belongs: nearly always that is the end.
 func (t *tag) park(w waiter) {
-	at := len(t.parked)
-	for at > 0 && t.parked[at-1].deadline > w.deadline {
+	at := len(t.busy.parked)
+	for at > 0 && t.busy.parked[at-1].deadline > w.deadline {
 		at--
 	}
-	t.demand += w.n
-	t.parked = slices.Insert(t.parked, at, w)
+	t.busy.demand += w.n
+	t.busy.parked = slices.Insert(t.busy.parked, at, w)
 }

@@ -105,4 +105,172 @@ func TestFirstUse(t *testing.T) {
 	}
 }
 
-var _ sync.Mutex
+// TestFullTemplate: made-up names get 429 and never touch the store; nearly all of them get it from the
+// worker's memory, in which nothing stays of them. Tags that exist are answered, those too that are not in
+// memory, and so are ordinary ones.
+func TestFullTemplate(t *testing.T) {
+	t.Parallel()
+	const most, names = 20, 30_000
+	f := newFirstUses(t)
+	f.template(tagrules.Template{Pattern: "chat.*", MaxTags: most})
+	w, _ := f.all()
+	for i := range most {
+		f.client.must(fmt.Sprint("chat.", i))
+	}
+	if err := w.Stop(); err != nil { // so that they are in nobody's memory
+		t.Fatal(err)
+	}
+	w, calls := f.all()
+	createTags(t, f.net, newStore(t, f.net, 1), 1000, "order")
+	f.client.must("order")
+	f.awaitRefused("chat.new") // the register is read
+	before := calls.calls.Load()
+	f.attack(names)
+	if n := calls.calls.Load() - before; n > 0 {
+		t.Errorf("made-up names took %d calls of the store", n)
+	}
+	if asked := worker.Refused(w); asked > names/10 {
+		t.Errorf("loaders were asked for %d of %d made-up names", asked, names)
+	}
+	if n := worker.FirstUsesInMemory(w); n > 0 {
+		t.Errorf("%d made-up names are in memory", n)
+	}
+	for i := range most {
+		f.client.must("order")
+		if id := f.awaitID(fmt.Sprint("chat.", i)); id < 2 {
+			t.Errorf("chat.%d: %d again", i, id)
+		}
+	}
+}
+
+// awaitRefused waits until a tag is refused with 429.
+func (f firstUses) awaitRefused(tag string) {
+	f.Helper()
+	for deadline := time.Now().Add(10 * time.Second); ; {
+		_, err := f.client.ask(tag, 1, 5*time.Second)
+		if errors.Is(err, messages.ErrBusy) {
+			return
+		}
+		if time.Now().After(deadline) {
+			f.Fatalf("%s: %v, want ErrBusy", tag, err)
+		}
+	}
+}
+
+// awaitID waits until a template that is shut lets a tag that exists through.
+func (f firstUses) awaitID(tag string) int64 {
+	f.Helper()
+	for deadline := time.Now().Add(10 * time.Second); ; {
+		ranges, err := f.client.ask(tag, 1, 5*time.Second)
+		if err == nil {
+			return ranges[0].First
+		}
+		if !errors.Is(err, messages.ErrBusy) || time.Now().After(deadline) {
+			f.Fatalf("%s: %v", tag, err)
+		}
+	}
+}
+
+// attack asks for that many names that nobody knows, many at a time, all of which have to get 429.
+func (f firstUses) attack(names int) {
+	f.Helper()
+	var wg sync.WaitGroup
+	const callers = 64
+	for c := range callers {
+		wg.Go(func() {
+			for i := c; i < names; i += callers {
+				if _, err := f.client.ask(fmt.Sprint("chat.made-up-", i), 1, 5*time.Second); !errors.Is(err, messages.ErrBusy) {
+					f.Errorf("a made-up name: %v, want ErrBusy", err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// TestFullTemplateRacing: several loaders make no more tags than allowed for, but for as many as the
+// others have under way.
+func TestFullTemplateRacing(t *testing.T) {
+	t.Parallel()
+	const most, loaders, reservations = 60, 3, 4
+	f := newFirstUses(t)
+	f.template(tagrules.Template{Pattern: "chat.*", MaxTags: most})
+	for range loaders {
+		startWorker(t, f.net, worker.Config{Store: newStore(t, f.net, 1), StoreName: "jetstream", Reservations: reservations})
+	}
+	var made atomic.Int64
+	var wg sync.WaitGroup
+	for c := range 16 {
+		wg.Go(func() {
+			for i := range 40 {
+				_, err := f.client.ask(fmt.Sprintf("chat.%d-%d", c, i), 1, 5*time.Second)
+				switch {
+				case err == nil:
+					made.Add(1)
+				case !errors.Is(err, messages.ErrBusy):
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	tags, err := newStore(t, f.net, 1).Tags(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(tags); n < most || n > most+(loaders-1)*reservations {
+		t.Errorf("%d tags were made, want %d to %d", n, most, most+(loaders-1)*reservations)
+	}
+	if made.Load() > int64(len(tags)) {
+		t.Errorf("%d tags were answered, of %d", made.Load(), len(tags))
+	}
+}
+
+// TestRemovedFirstUse: a tag of a template that is removed comes back with the next request, above what it
+// had; one whose template is removed does not, until that is made again.
+func TestRemovedFirstUse(t *testing.T) {
+	t.Parallel()
+	f := newFirstUses(t)
+	f.template(tagrules.Template{Pattern: "chat.*"})
+	f.all()
+	last := f.client.must("chat.1")
+	s := newStore(t, f.net, 1)
+	directory, err := worker.OpenDirectory(t.Context(), newJetStream(t, f.net), messages.DefaultPrefix, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(s.RemoveTag(t.Context(), "chat.1"), directory.Remove(t.Context(), "chat.1")); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(10 * time.Second); ; { // until it is out of memory
+		id := f.client.must("chat.1")
+		if id <= last {
+			t.Fatalf("%d after %d", id, last)
+		}
+		if last = id; id > 10 {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("it is still in memory")
+		}
+	}
+	if _, err := f.editor.RemoveTemplate(t.Context(), "chat.*"); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(10 * time.Second); ; {
+		ids, err := f.client.ask("chat.1", 1, 5*time.Second)
+		if errors.Is(err, messages.ErrNoTag) {
+			break
+		}
+		if err != nil || time.Now().After(deadline) {
+			t.Fatalf("of a template that was removed: %v, %v", ids, err)
+		}
+		last = ids[0].First
+	}
+	f.template(tagrules.Template{Pattern: "chat.*"})
+	if id := f.client.must("chat.1"); id <= last {
+		t.Errorf("%d after %d", id, last)
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/idworker/idworker/internal/pause"
 	"github.com/idworker/idworker/internal/tagrules"
 	"github.com/idworker/idworker/store"
 )
@@ -70,6 +71,12 @@ func (f *firstUses) forget() {
 	f.templates = nil
 }
 
+// justMade is how long a loader waits when another one has made the tag. That one may not have its answer
+// yet, and sees that there is a range above its own before it knows that the first one is its own. It would
+// burn it, and the tag would not begin with 1. That is all that this is for: if it takes longer, the tag
+// begins with a gap.
+const justMade = 50 * time.Millisecond
+
 // appeared is told of each tag that appears in the register. The register's lock is held.
 func (f *firstUses) appeared(tag string) {
 	template := f.rules.Lookup(tag).Template
@@ -102,10 +109,13 @@ func (f *firstUses) reserve(ctx context.Context, tag string, template *tagrules.
 		defer f.settle(c)
 	}
 	segment, err := f.store.ReserveFirst(ctx, store.Tag{Name: tag, Step: template.Step, Next: 1}, n)
-	if errors.Is(err, store.ErrTagExists) {
-		return f.store.Reserve(ctx, tag, n)
+	if !errors.Is(err, store.ErrTagExists) {
+		return segment, err
 	}
-	return segment, err
+	if f.store.Counted() { // somebody has made it a moment ago, or it would be known
+		pause.For(ctx, justMade)
+	}
+	return f.store.Reserve(ctx, tag, n)
 }
 
 // admit has a template make one more tag, unless it may not. Settle has to be called once the tag is
