@@ -96,7 +96,7 @@ func startStrictSite(t *testing.T, how settings, workers, tags int) *strictSite 
 	}
 	for i := range tags {
 		s.tags = append(s.tags, fmt.Sprintf("strict%d", i))
-		must(t, "tag", "create", "--server", s.urls[0], s.tags[i], "--order", "strict", "--step", "1000")
+		how.mustRun(t, "tag", "create", "--server", s.urls[0], s.tags[i], "--order", "strict", "--step", "1000")
 	}
 	s.served(s.tags...)
 	return s
