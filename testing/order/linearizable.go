@@ -1,6 +1,7 @@
 package order
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -18,8 +19,12 @@ var sequence = porcupine.Model{
 	DescribeOperation: func(_, output any) string { return output.(Call).String() },
 }
 
+// ErrUndecided is wrapped by the error about a history that porcupine has not decided in time, as
+// happens if many calls overlap.
+var ErrUndecided = errors.New("porcupine has not decided")
+
 // Linearizable returns an error unless porcupine finds an order of the calls that explains their
-// answers. It gives up, with an error, after the time given for each tag.
+// answers. It gives up, with [ErrUndecided], after the time given for each tag.
 func Linearizable(history []Call, within time.Duration) error {
 	for tag, calls := range byTag(history) {
 		begin := calls[0].Sent
@@ -29,8 +34,11 @@ func Linearizable(history []Call, within time.Duration) error {
 				ClientId: i, Output: c, Call: int64(c.Sent.Sub(begin)), Return: int64(c.Received.Sub(begin)),
 			})
 		}
-		if found := porcupine.CheckOperationsTimeout(sequence, operations, within); found != porcupine.Ok {
-			return fmt.Errorf("NOT LINEARIZABLE: %d calls of %s: %s", len(calls), tag, found)
+		switch porcupine.CheckOperationsTimeout(sequence, operations, within) {
+		case porcupine.Illegal:
+			return fmt.Errorf("NOT LINEARIZABLE: %d calls of %s", len(calls), tag)
+		case porcupine.Unknown:
+			return fmt.Errorf("%w: %d calls of %s", ErrUndecided, len(calls), tag)
 		}
 	}
 	return nil
