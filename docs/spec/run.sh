@@ -33,3 +33,12 @@ for m in MARGIN0 REREAD; do check M_$m fail "$random" "-m20000 -w24 -RS2" -DFENC
 check M_SAMEID fail "$random" "-m20000 -w24 -RS1" -DFENCE -DK=1 -DM_SAMEID
 check M_NOLOOK fail "" "$all" -DK=1 -DT=1 -DM=0 -DMAXID=2 -DMAXEP=2 -DM_NOLOOK
 check FENCE pass "" "$all" -DFENCE
+
+for m in "" M_RULESFIRST M_OLDRULES M_OLDLEASES M_LOST; do
+	spin ${m:+-D$m} -a "$here/becoming.pml" > spin.log
+	cc -O2 -w -DSAFETY -o pan pan.c
+	./pan -E > out.log
+	if [ -n "$m" ]; then want=1; else want=0; fi
+	grep -q "errors: $want" out.log || { echo "UNEXPECTED becoming $m"; cat out.log; exit 1; }
+	echo "ok       becoming ${m:-protocol}: $([ $want = 0 ] && echo pass || echo fail)"
+done
