@@ -25,6 +25,7 @@ import (
 // three servers, while owners are killed, paused beyond their lease, cut off, and stopped, and
 // the leaders of the streams change.
 func TestStrictOrder(t *testing.T) {
+	t.Parallel()
 	s := startStrictSite(t, settings{}, 4, 8)
 	testStrictOrder(t, s, soak.Pick[int64](100_000, 10_000_000))
 }

@@ -72,11 +72,19 @@ func eightTags() (tags []string) {
 	return tags
 }
 
-// TestStrictOwnerKilled kills the worker that owns most. Each of its tags is answered again within its
+// TestStrictOwnersGo has owners stop, and die. It bounds how late an answer may be, and runs alone.
+func TestStrictOwnersGo(t *testing.T) {
+	s := startStrictWorkers(t, 4, eightTags()...)
+	createTag(t, s.urls[0], "ordinary")
+	knownToAll(t, s.urls[0], "ordinary", 4)
+	t.Run("clean stop", func(t *testing.T) { testCleanStop(t, s) })
+	t.Run("killed", func(t *testing.T) { testOwnerKilled(t, s) })
+}
+
+// testOwnerKilled kills the worker that owns most. Each of its tags is answered again within its
 // lease and a second, and no call of the Go client fails.
-func TestStrictOwnerKilled(t *testing.T) {
+func testOwnerKilled(t *testing.T, s *strictSite) {
 	const within = ownership.DefaultLeaseTime + time.Second
-	s := startStrictWorkers(t, 3, eightTags()...)
 	for range soak.Pick(1, 10) {
 		patient := s.steadily(10, s.tags...)
 		probes := s.probe()
@@ -144,13 +152,10 @@ func (s *strictSite) richest() (best int) {
 	return best
 }
 
-// TestStrictCleanStop stops and starts one worker after the other. No request for a strict tag
+// testCleanStop stops and starts one worker after the other. No request for a strict tag
 // waits longer than 250 ms, beside what requests for an ordinary tag wait on a busy machine.
-func TestStrictCleanStop(t *testing.T) {
+func testCleanStop(t *testing.T, s *strictSite) {
 	const within = 250 * time.Millisecond
-	s := startStrictWorkers(t, 4, eightTags()...)
-	createTag(t, s.urls[0], "ordinary")
-	knownToAll(t, s.urls[0], "ordinary", 4)
 	strict, ordinary := s.steadily(25, s.tags...), s.steadily(25, "ordinary")
 	for range soak.Pick(1, 10) {
 		for i, w := range s.workers {
@@ -168,6 +173,7 @@ func TestStrictCleanStop(t *testing.T) {
 // TestStrictSlotsAreShared has all 256 slots in use, and one more worker join. Within two lease times
 // each has 64 of them, two more or less.
 func TestStrictSlotsAreShared(t *testing.T) {
+	t.Parallel()
 	s := startStrictWorkers(t, 3)
 	must(t, "tag", "create", "--server", s.urls[0], "slot.*", "--template", "--order", "strict", "--step", "10")
 	s.served(oneTagPerSlot("slot.")...)
