@@ -134,7 +134,7 @@ func TestDeadPlaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFakeStore()
 		watch := join(t, s, "watch", 1)
-		const deaths = 3 * spare
+		const deaths = spare + 10
 		for i := range deaths {
 			join(t, s, fmt.Sprintf("m%d", i), 1).kill()
 			until(t, 2*term, "its lease is ended", func() bool {
@@ -189,13 +189,36 @@ func TestOutage(t *testing.T) {
 		for len(changed) > 0 {
 			<-changed
 		}
-		a.link.restore()
 		b.link.restore()
+		time.Sleep(term / 2) // b is back first, and leaves a its time
+		a.link.restore()
 		until(t, term/2, "it answers again", func() bool { return a.Valid(1, epoch) })
 		until(t, time.Second, "that is said", func() bool { return len(changed) > 0 })
 		if now, ok := a.Term(1); !ok || now != epoch {
 			t.Errorf("epoch %d is epoch %d now", epoch, now)
 		}
+	})
+}
+
+// TestEndedMeanwhile: a process sees in the feed that its lease is over, and does not wait for its
+// next renewal to learn it.
+func TestEndedMeanwhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newFakeStore()
+		m := join(t, s, "m", 1)
+		m.takes(t, 1)
+		before := m.lease()
+		time.Sleep(10 * time.Millisecond)
+		have := s.get(leaseKey(before.Place))
+		v, err := decodeLease(have.value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		v.Ended, v.Write = lost, "another's"
+		if _, err := s.write(have.key, encode(v), have.revision); err != nil {
+			t.Fatal(err)
+		}
+		until(t, 100*time.Millisecond, "another life", func() bool { return m.lease() != before && m.answers(1) })
 	})
 }
 

@@ -20,7 +20,7 @@ type decision struct {
 
 // The waits of those who are not first in line, as parts of T.
 const (
-	gracePerTerm = 16 // for whoever is to take a slot
+	gracePerTerm = 32 // for whoever is to take a slot
 	lagsPerTerm  = 32 // for whoever is to end a lease
 	maxRank      = 4  // no one waits for more than that
 )

@@ -121,7 +121,7 @@
 // A slot that has never had an owner is taken by whoever is asked for it. From then on it is in use, and
 // always has an owner if there is a living process. All processes compute from the same bucket who is to have which
 // slot in use: everybody as many as everybody else, or one more, and nobody gives up more than that takes.
-// Whoever is to have a slot that is free takes it at once. If it does not, the others do, after T/16 and more,
+// Whoever is to have a slot that is free takes it at once. If it does not, the others do, after T/32 and more,
 // each key having its own order among them; and it gets nothing for a while. Who has too many slots hands them over one
 // by one: the next one when the last one is taken.
 //

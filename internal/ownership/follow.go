@@ -21,7 +21,7 @@ func (o *Ownership) follow(ctx context.Context) {
 			o.log.Warn("the owners of strict tags cannot be read, trying again", zap.Error(err))
 			said = true
 		}
-		if !errors.Is(err, errNew) {
+		if !errors.Is(err, errNew) && !errors.Is(err, context.Canceled) {
 			o.pauseBeforeRetry(ctx)
 		}
 	}

@@ -105,13 +105,13 @@ func (m *member) answers(slot int) bool {
 	return ok && m.Valid(slot, epoch)
 }
 
-// until waits in steps of a millisecond, and fails the test after max.
-func until(t *testing.T, max time.Duration, what string, cond func() bool) time.Duration {
+// until waits in steps of a millisecond, and fails the test after limit.
+func until(t *testing.T, limit time.Duration, what string, cond func() bool) time.Duration {
 	t.Helper()
 	began := time.Now()
 	for !cond() {
-		if time.Since(began) > max {
-			t.Fatalf("after %v still waiting for: %s", max, what)
+		if time.Since(began) > limit {
+			t.Fatalf("after %v still waiting for: %s", limit, what)
 		}
 		time.Sleep(time.Millisecond)
 	}

@@ -45,10 +45,10 @@ func provision(t testing.TB, net network, replicas int) {
 }
 
 // joinReal starts a process that takes part, and stops with the test.
-func joinReal(t testing.TB, net network, name string) (*Ownership, jetstream.JetStream) {
+func joinReal(t testing.TB, net network, name string, term time.Duration) (*Ownership, jetstream.JetStream) {
 	t.Helper()
 	js := connect(t, net)
-	o, err := Open(t.Context(), Config{JS: js, Prefix: messages.DefaultPrefix, Instance: name, Log: zaptest.NewLogger(t).Named(name)})
+	o, err := Open(t.Context(), Config{JS: js, Prefix: messages.DefaultPrefix, Instance: name, LeaseTime: term, Log: zaptest.NewLogger(t).Named(name)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +99,7 @@ func answered(all ...*Ownership) (n int) {
 func startFour(t *testing.T, net network) (all []*Ownership, conns []jetstream.JetStream) {
 	t.Helper()
 	for n := range 4 {
-		o, js := joinReal(t, net, fmt.Sprintf("p%d", n))
+		o, js := joinReal(t, net, fmt.Sprintf("p%d", n), DefaultLeaseTime)
 		all, conns = append(all, o), append(conns, js)
 		for slot := range Slots {
 			o.Want(slot)
@@ -155,6 +155,7 @@ func bothStill(all []*Ownership, terms []uint64, slot int) bool {
 // TestRealBalance: 256 slots over 4 processes on a real server are 64 each within two lease times of a join.
 // After a clean stop the others answer for all within 250 ms, and after a death within T and a second.
 func TestRealBalance(t *testing.T) {
+	t.Parallel() // they wait most of the time
 	srv := natstest.Start(t)
 	provision(t, srv, 1)
 	all, conns := startFour(t, srv)
@@ -187,10 +188,12 @@ func TestRealBalance(t *testing.T) {
 
 // TestRealWritesAtRest: three writes a lease time for each process, whatever the number of slots.
 func TestRealWritesAtRest(t *testing.T) {
+	t.Parallel() // they wait most of the time
 	srv := natstest.Start(t)
 	provision(t, srv, 1)
-	a, js := joinReal(t, srv, "a")
-	joinReal(t, srv, "b")
+	const second = time.Second
+	a, js := joinReal(t, srv, "a", second)
+	b, _ := joinReal(t, srv, "b", second)
 	for slot := range Slots {
 		a.Want(slot)
 	}
@@ -201,9 +204,9 @@ func TestRealWritesAtRest(t *testing.T) {
 		}
 		return s.CachedInfo().State.LastSeq
 	}
-	natstest.Eventually(t, 10*time.Second, "all have owners", func() bool { return len(answering(a)) == Slots/2 })
+	natstest.Eventually(t, 10*time.Second, "even shares", func() bool { return len(answering(a)) == Slots/2 && len(answering(b)) == Slots/2 })
 	before := last()
-	time.Sleep(DefaultLeaseTime)
+	time.Sleep(second)
 	n := last() - before
 	t.Logf("two processes with %d slots write %d times in a lease time", Slots, n)
 	if n > 2*4+1 {
@@ -211,14 +214,15 @@ func TestRealWritesAtRest(t *testing.T) {
 	}
 }
 
-// TestRealCluster: on three servers, with the leader of the bucket stopped and another one cut off
-// from its clients, terms go on or are taken over, and never do two processes answer at a time.
+// TestRealCluster: on three servers, when the leader of the bucket stops, leases are renewed by the next
+// one, terms go on or are taken over, and never do two processes answer at a time.
 func TestRealCluster(t *testing.T) {
+	t.Parallel() // they wait most of the time
 	c := natstest.StartCluster(t, 3)
 	provision(t, c, 3)
 	var all []*Ownership
 	for n := range 3 {
-		o, _ := joinReal(t, c, fmt.Sprintf("p%d", n))
+		o, _ := joinReal(t, c, fmt.Sprintf("p%d", n), DefaultLeaseTime)
 		all = append(all, o)
 	}
 	for slot := range Slots {
@@ -234,8 +238,16 @@ func TestRealCluster(t *testing.T) {
 		}
 		leader.Stop()
 		began := time.Now()
-		natstest.Eventually(t, 30*time.Second, "all are answered for", func() bool { return even(all...) })
-		t.Logf("round %d: after the leader was stopped, all are answered for after %v", round, time.Since(began).Round(time.Millisecond))
+		stopped := all[0].now()
+		natstest.Eventually(t, 30*time.Second, "all leases are renewed, and all slots answered for", func() bool {
+			for _, o := range all {
+				if o.terms.until.Load()-int64(o.validFor) < stopped {
+					return false
+				}
+			}
+			return even(all...)
+		})
+		t.Logf("round %d: after the leader was stopped, leases are renewed after %v", round, time.Since(began).Round(time.Millisecond))
 		leader.Restart()
 		c.WaitReady(t)
 		natstest.Eventually(t, 30*time.Second, "even shares", func() bool { return even(all...) })
