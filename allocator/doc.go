@@ -68,16 +68,19 @@
 //     segment's cursor over it.
 //  2. A tag's IDs only go up. A grant is used only if it lies above everything
 //     granted before in the life of the process, even if the tag was deleted and
-//     created again in between; otherwise it is burnt. The current segment is
+//     created again, or a term has begun, in between; otherwise it is burnt. The current segment is
 //     replaced only when its cursor stands at its end.
 //  3. A request is answered exactly once: immediately, by the grant that satisfies
 //     it, or with an error at its deadline. Parked requests hold no IDs, so one
-//     that fails wastes none. They are answered first come, first served.
+//     that fails wastes none. They are answered in the order of their deadlines, which is that in which they came
+//     to the first worker.
 //  4. An answer from the current segment takes no lock, reads no clock and allocates
 //     nothing, except for those that pass another fortieth of it.
 //  5. A grant is called Below only if the store has gone back.
 //  6. Neither an Answer nor Config.Load is called while a lock is held. Both may
 //     call the allocator.
+//  7. All ranges of an answer are of the term that was asked for, and were asked for and
+//     reserved in it.
 //
 // # A store that went back
 //
@@ -106,6 +109,28 @@
 // A store that does not know a tag which it has granted has forgotten, too, or the tag was
 // deleted. A refusal does not tell which. So it is not believed, until the tag is removed
 // ([Allocator.Update]) by those who have looked more than once.
+//
+// # Terms
+//
+// The IDs of a tag may be of terms: periods, each with a number, in which this process is the only one to
+// answer for the tag. Which term it is, the caller knows ([Allocator.TakeOrParkIn]); a tag is of the term
+// that was asked for latest, and whatever is in memory or being loaded is of that term too. It begins with
+// nothing: memory is dropped, the load under way is forgotten, and parked requests get [ErrTerm].
+//
+// Between two terms of this process, another one may have answered. What it answered was reserved
+// after this process's earlier term had begun, but may have been reserved before or after what this process had
+// asked for in it. So a grant counts only if its load was asked for in the present term. Loads are
+// numbered, and since is the number at which the term began: a grant of a load up to there is as good as lost. It
+// does not move high either, so that what is said below about a store that went back holds without
+// change. High outlives a term, as it does a tag, and it never keeps out what should be used: what is
+// reserved later lies above it, and also above what other processes have got.
+//
+// A tag for which [Config.Ordered] is true has no IDs without a term: neither a request nor a grant
+// without one gets through. The same function is asked for both with the tag's lock held. So once it says
+// so, and [Allocator.EndTerm] has been called, nothing is left of the time before.
+//
+// For tags without terms all this costs a comparison of two numbers that are in the same cache line
+// as the segment.
 //
 // Two Takes that overlap in time may be answered in either order. A Take that begins
 // after another has returned gets higher IDs.

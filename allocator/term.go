@@ -12,6 +12,24 @@ import (
 // has to ask for another term, or somebody else.
 var ErrTerm = errors.New("the term has ended")
 
+// TakeAny is Take for a tag that may have terms. It says of which term the IDs are, 0 if of none. That may be
+// one that has ended: then they must not be used, and are burnt.
+func (a *Allocator) TakeAny(name string, n int64) (ids store.Segment, term uint64, ok bool) {
+	e := a.tags.find(name)
+	if e == nil {
+		return ids, 0, false
+	}
+	cur := e.cur.Load()
+	if cur == nil {
+		return ids, 0, false
+	}
+	first, crossed, ok := cur.take(n)
+	if crossed {
+		a.update(e.tag.Load(), noChange) // but a load may have become due
+	}
+	return store.Segment{First: first, End: first + n}, cur.term, ok
+}
+
 // TakeIn is Take for a tag whose IDs are of terms: it returns IDs of that term only, which is not 0.
 func (a *Allocator) TakeIn(name string, term uint64, n int64) (ids store.Segment, ok bool) {
 	return a.take(name, term, n)

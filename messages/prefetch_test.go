@@ -194,6 +194,26 @@ func TestPrefetchClosed(t *testing.T) {
 	}
 }
 
+// TestPrefetchOfStrictTag: workers are told that IDs are kept, and refuse that for a strict tag. Whoever asks
+// for an ID that is used at once says nothing.
+func TestPrefetchOfStrictTag(t *testing.T) {
+	nc := natstest.Start(t).Connect(t)
+	respond(t, nc, "strict", func(_ int64, req *nats.Msg) {
+		if req.Header.Get(messages.PrefetchHeader) != "" {
+			send(t, req, message("", "409", "the tag is strictly ordered"))
+			return
+		}
+		send(t, req, message("1", "", ""))
+	})
+	p := prefetch(t, nc, "strict", messages.PrefetchConfig{})
+	if id, err := p.Next(within(t, 10*time.Second)); !errors.Is(err, messages.ErrStrict) {
+		t.Errorf("a prefetcher of a strict tag: %d, %v, want ErrStrict", id, err)
+	}
+	if id, err := messages.NewClient(nc, messages.DefaultPrefix).Next(within(t, 10*time.Second), "strict"); err != nil || id != 1 {
+		t.Errorf("a client: %d, %v", id, err)
+	}
+}
+
 // TestPrefetchErrors: a lasting error reaches all waiting callers, and ends with its cause.
 func TestPrefetchErrors(t *testing.T) {
 	const callers = 50

@@ -24,6 +24,9 @@
 //	tags get from store to workers      mirror.go, directory.go
 //	a missing tag is believed removed   absences.go
 //	another installation is met         neighbourhood.go; its messages: foreign.go
+//	the rules of tags are followed      rules.go
+//	a strict tag is answered            strict.go; passed on: forward.go, and received forwardinbox.go
+//	it has no owner for the moment      ownerless.go
 //
 // # The way of a segment
 //
@@ -102,6 +105,53 @@
 // worker notices if it was an owner before: the grant lies below an earlier one, and is
 // burnt. The next load event says how far the worker was granted; see package allocator.
 //
+// # Strict tags
+//
+// The IDs of a strict tag go up for all callers: each is higher than all whose reply had come before its
+// request was sent. So one worker at a time answers, the owner of the tag's slot, and its terms as
+// owner have epochs that only rise (package internal/ownership). A request comes to any worker:
+//
+//	request ──▶ any worker ── is it the owner? ── yes ─▶ take ─▶ look ─▶ reply
+//	               │  no                                  ▲        │ term or time is over: burnt,
+//	               │                                      │        ▼ and all over again
+//	               ├─ owner known ─▶ ids.strict.<owner>.<tag> ─▶ owner
+//	               └─ unknown ─────▶ parked until it is known, or the deadline
+//
+// Three things make the order, and each is necessary:
+//
+//   - The owner first takes an ID that was reserved in its present term, and then looks, with the ID in
+//     hand, whether the term and its time last still ([ownership.Ownership.Valid]). Then it replies.
+//     Whoever looks first may be paused before it takes.
+//   - A term begins with nothing in memory, and what was asked for before it is burnt. See package
+//     allocator, whose buffers strict tags share with all others: all that it knows is the number of the
+//     term. The number is the process's own. An epoch would do, but for a bucket that is made again.
+//   - A segment is reserved after the write that began the term is known to be done. So it lies above all
+//     that any owner answered before: the register sees to that, whichever store it is.
+//
+// It is no matter how long a reply takes after the look, nor that a term ends meanwhile: who has not
+// got the reply yet cannot have sent a request after it.
+//
+// A message that is passed on says in its body how often it was, how much of its time is left, and
+// who gets the answer; the headers are the caller's. The answer goes from the owner straight to the caller. The subject for the
+// answer cannot be the message's own reply subject: for a caller in another account the server has
+// made that subject, and takes no message that names it. So that one is free to find out that the owner
+// is not there: the server says so at once, and the request is parked instead of lost.
+//
+// It cannot circle: it is passed on [maxHops] times at most, at once the first two times, and then only
+// after a rest. Its deadline is that of the first worker. If nobody has answered by then, whoever has it
+// says 503, and why.
+//
+// An ordinary tag pays nothing for this. Its segments are of no term, so a take that succeeds asks
+// nobody; only one that does not looks the rules up.
+//
+// # A tag becomes strict
+//
+// Acting on a rule is dropping what the tag has in memory, after which nothing of it is taken or installed
+// without a term. The revision acted upon stands in the process's lease. Who makes a tag strict waits until
+// all have acted, and then once more: a worker that was late may have been granted IDs above those that the owner has
+// in memory already, and the second time the owner drops them. A worker has read the rules and has a lease
+// before it joins the queue group, so that who answers without a lease is of an older version.
+//
 // # Another installation
 //
 // A worker's store, and what keeps its worker ID its own, are those of its installation, that
@@ -117,8 +167,8 @@
 // half starts before the answering half and stops after it. The answering half joins the queue group
 // last, when grants can reach it and it knows the tags, and leaves it first. It then waits,
 // in this order, until the requests that had been delivered are handled, until the worker
-// ID is released, until the parked requests are answered (by what the loading half still
-// loads), and until its goroutines have ended. Then the loading half serves what waits, for
+// ID is released, until the slots of strict tags are handed over, until the parked requests are
+// answered (by what the loading half still loads, or by the new owner), and until its goroutines have ended. Then the loading half serves what waits, for
 // 3 s at most and if its store is up, hands the rest back to the stream, and ends its goroutines.
 //
 // # Queue groups

@@ -274,3 +274,47 @@ func TestRemovedFirstUse(t *testing.T) {
 		t.Errorf("%d after %d", id, last)
 	}
 }
+
+// TestMirrorLeavesTemplates: what matches a template is none of the mirror's, whether the store lists it
+// or not. All else is mirrored as ever.
+func TestMirrorLeavesTemplates(t *testing.T) {
+	t.Parallel()
+	f := newFirstUses(t)
+	f.template(tagrules.Template{Pattern: "chat.*"})
+	s := newStore(t, f.net, 1)
+	createTags(t, f.net, s, 1000, "chat.vip", "gone", "one", "two")
+	for range 2 { // the second is about what a new loader reads
+		w := startWorker(t, f.net, worker.Config{Store: newStore(t, f.net, 1), StoreName: "jetstream", TagRefresh: time.Second})
+		for i := range 20 {
+			f.client.must(fmt.Sprint("chat.", i))
+		}
+		defer func() { _ = w.Stop() }()
+	}
+	for _, name := range []string{"chat.vip", "gone"} {
+		if err := s.RemoveTag(t.Context(), name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.CreateTag(t.Context(), store.Tag{Name: "later", Step: 10, Next: 1}); err != nil {
+		t.Fatal(err)
+	}
+	directory, err := worker.OpenDirectory(t.Context(), newJetStream(t, f.net), messages.DefaultPrefix, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+		steps, err := directory.Steps(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if steps["later"] > 0 && steps["gone"] == 0 {
+			if len(steps) != 4 || steps["chat.vip"] == 0 {
+				t.Errorf("the directory has %v, want chat.vip, one, two and later", steps)
+			}
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the directory has %v", steps)
+		}
+	}
+}

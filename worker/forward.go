@@ -1,8 +1,8 @@
 package worker
 
 import (
+	"bytes"
 	"fmt"
-	"maps"
 	"strconv"
 	"strings"
 	"sync"
@@ -15,7 +15,7 @@ import (
 )
 
 // A request for a strict tag that another process owns is passed on with its headers, to a subject of
-// that process alone. It answers the caller. The caller's reply subject goes in a header: a server
+// that process alone. It answers the caller. The caller's reply subject goes in the body: a server
 // refuses a message whose reply subject it has made itself, as it does for callers in other accounts.
 
 // forwardSubject is the subject of requests for a tag that a process is thought to own.
@@ -28,13 +28,12 @@ func forwardRights(p messages.Prefix) rights.Rights {
 	return rights.Join(rights.Publish(all), rights.Subscribe(all))
 }
 
-// wayHeader is the header of a request that was passed on. Others cannot send any to the subject.
-const wayHeader = "Ids-Way"
-
-// way is how a request has come, and where its answer goes.
-type way struct {
+// passedOn is the body of a request that was passed on: how many IDs it wants, how it has come, and where
+// its answer goes.
+type passedOn struct {
+	count   []byte        // as in a request
 	hops    int           // how often it was passed on
-	left    time.Duration // until its deadline
+	left    time.Duration // until its deadline, in full milliseconds
 	replyTo string
 }
 
@@ -42,31 +41,32 @@ type way struct {
 // each believes that another one does, could pass it on for ever.
 const maxHops = 8
 
-func (w way) encode() string {
-	return strconv.Itoa(w.hops) + " " + strconv.FormatInt(w.left.Milliseconds(), 10) + " " + w.replyTo
+func (p passedOn) encode() []byte {
+	body := make([]byte, 0, len(p.count)+len(p.replyTo)+16)
+	body = append(append(body, p.count...), ' ')
+	body = append(strconv.AppendInt(body, int64(p.hops), 10), ' ')
+	body = append(strconv.AppendInt(body, p.left.Milliseconds(), 10), ' ')
+	return append(body, p.replyTo...)
 }
 
-// decodeWay reads the header. One that cannot be read has no reply subject, and the request gets no
+// decodePassedOn reads a body. One that cannot be read has no reply subject, and the request gets no
 // answer.
-func decodeWay(header string) (w way) {
-	hops, rest, _ := strings.Cut(header, " ")
-	left, replyTo, _ := strings.Cut(rest, " ")
-	n, err := strconv.Atoi(hops)
-	ms, err2 := strconv.ParseInt(left, 10, 32)
+func decodePassedOn(body []byte) (p passedOn) {
+	count, rest, _ := bytes.Cut(body, []byte{' '})
+	hops, rest, _ := bytes.Cut(rest, []byte{' '})
+	left, replyTo, _ := bytes.Cut(rest, []byte{' '})
+	n, err := strconv.Atoi(string(hops))
+	ms, err2 := strconv.ParseInt(string(left), 10, 32)
 	if err != nil || err2 != nil || n < 1 || ms < 0 {
-		return w
+		return p
 	}
-	return way{n, time.Duration(ms) * time.Millisecond, replyTo}
+	return passedOn{count, n, time.Duration(ms) * time.Millisecond, string(replyTo)}
 }
 
 // forwarded is the message that passes a request on.
 func (o *ordered) forwarded(p messages.Prefix, instance string) *nats.Msg {
-	msg := &nats.Msg{
-		Subject: forwardSubject(p, instance, o.tag), Data: messages.EncodeCount(o.n), Header: make(nats.Header, len(o.header)+1),
-	}
-	maps.Copy(msg.Header, o.header)
-	msg.Header[wayHeader] = []string{way{o.hops + 1, o.left(), o.replyTo}.encode()}
-	return msg
+	body := passedOn{messages.EncodeCount(o.n), o.hops + 1, o.left(), o.replyTo}
+	return &nats.Msg{Subject: forwardSubject(p, instance, o.tag), Data: body.encode(), Header: o.header}
 }
 
 // onTheWay remembers the requests that were passed on latest. If nobody listens any more where one was

@@ -86,8 +86,8 @@ func (f *forwardInbox) close() {
 
 // receive handles a request that another worker has passed on. NATS calls it from one goroutine.
 func (f *forwardInbox) receive(msg *nats.Msg) {
-	way := decodeWay(msg.Header.Get(wayHeader))
-	r, n, ok := f.enter(lateReply{f.conn, way.replyTo}, way.replyTo, msg.Data)
+	body := decodePassedOn(msg.Data)
+	r, n, ok := f.enter(lateReply{f.conn, body.replyTo}, body.replyTo, body.count)
 	if !ok {
 		return
 	}
@@ -98,7 +98,7 @@ func (f *forwardInbox) receive(msg *nats.Msg) {
 		r.answer(f.buf, n)
 		return
 	}
-	o := f.strict.newOrdered(strings.Clone(tag), n, way.replyTo, micro.Headers(msg.Header))
-	o.hops, o.deadline = way.hops, o.began+min(way.left, f.strict.cfg.Wait)
+	o := f.strict.newOrdered(strings.Clone(tag), n, body.replyTo, micro.Headers(msg.Header))
+	o.hops, o.deadline = body.hops, o.began+min(body.left, f.strict.cfg.Wait)
 	f.strict.dispatch(o)
 }

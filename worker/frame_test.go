@@ -23,6 +23,8 @@ func (f *fakeRequest) Subject() string { return "ids.segment.order" }
 func (f *fakeRequest) Reply() string   { return f.reply }
 func (f *fakeRequest) Data() []byte    { return []byte(f.data) }
 
+func (f *fakeRequest) Headers() micro.Headers { return nil }
+
 func (f *fakeRequest) Respond([]byte, ...micro.RespondOpt) error {
 	f.answers++
 	return nil

@@ -33,6 +33,8 @@ var (
 
 	tagsMetric      = describe("tags", "Known tags.")
 	activeMetric    = describe("tags_active", "Tags asked for since the start.")
+	firstUseMetric  = describe("first_use_tags", "Tags of templates in memory.")
+	shutMetric      = describe("first_uses_refused_total", "Requests for tags of templates that were refused from memory, because loaders had refused to make so many.")
 	unlistedMetric  = describe("tags_unlisted", "Active tags without metrics of their own, because there are too many.")
 	runwayMetric    = describe("runway_seconds", "Runway of the tag with the shortest: how long memory lasts at the present rate.")
 	tagIDsMetric    = describe("tag_ids_total", "IDs handed out, by tag.", "tag")
@@ -154,6 +156,8 @@ func (s *supply) collect(to sink) {
 	s.unanswered.collect(to)
 	s.absences.collect(to)
 	s.collectTags(to)
+	to.gauge(firstUseMetric, float64(s.alloc.FirstUses()))
+	to.counter(shutMetric, s.firstUse.shut.Load())
 }
 
 func (s *strict) collect(to sink) {

@@ -23,7 +23,7 @@ func TestMetricsTagLimit(t *testing.T) {
 	now := time.Second
 	p := processInfo{cfg: Config{Requests: net.Connect(t), Control: net.Connect(t), Log: zap.NewNop()}}
 	alloc := allocator.New(allocator.Config{Clock: func() time.Duration { return now }, Load: func(allocator.Load) {}})
-	supply := &supply{processInfo: p, alloc: alloc, grants: &grantReceiver{}, unanswered: new(unanswered), absences: newAbsences("directory", time.Minute, zap.NewNop())}
+	supply := &supply{firstUse: newFirstUseGate(noRules{}, nil), processInfo: p, alloc: alloc, grants: &grantReceiver{}, unanswered: new(unanswered), absences: newAbsences("directory", time.Minute, zap.NewNop())}
 	a := newAnswering(p, supply, newSnowflakes(p, &lease.Manager{}))
 	a.strict = idleStrict()
 	a.strict.alloc = alloc

@@ -15,7 +15,8 @@ import (
 type ownerless struct {
 	mu      sync.Mutex
 	bySlot  map[int][]*ordered
-	n       int
+	n       int                   // in all, those that are being looked at among them, or besides
+	perSlot [ownership.Slots]int  // the same
 	changed [ownership.Slots]bool // slots to be looked at
 	ended   [ownership.Slots]bool // slots of which a term has ended
 	rules   bool                  // rules have changed
@@ -29,19 +30,21 @@ func newOwnerless() *ownerless {
 	return &ownerless{bySlot: make(map[int][]*ordered), notify: make(chan struct{}, 1)}
 }
 
-// add parks a request, if there is room.
+// add parks a request, if there is room. There is for one that was parked here before.
 func (w *ownerless) add(o *ordered) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.n >= allocator.DefaultMaxParked || len(w.bySlot[o.slot]) >= maxOwnerlessPerSlot {
+	if !o.rested && (w.n >= allocator.DefaultMaxParked || w.perSlot[o.slot] >= maxOwnerlessPerSlot) {
 		return false
 	}
+	o.rested = true
 	w.n++
+	w.perSlot[o.slot]++
 	w.bySlot[o.slot] = append(w.bySlot[o.slot], o)
 	return true
 }
 
-// parked is how many requests are here, or were and are being looked at.
+// parked is how many requests are here, or will be looked at.
 func (w *ownerless) parked() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -101,11 +104,13 @@ func (w *ownerless) takeChanged(all bool) (requests []*ordered) {
 	return requests
 }
 
-// looked says that requests that were taken out have been answered, or parked once more.
-func (w *ownerless) looked(n int) {
+// remove makes room for another request, after one that was taken out was looked at. It may have been
+// added once more.
+func (w *ownerless) remove(o *ordered) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.n -= n
+	w.n--
+	w.perSlot[o.slot]--
 }
 
 // run has requests looked at, and what has happened acted upon, until ctx ends. All requests are looked
@@ -129,10 +134,9 @@ func (w *ownerless) run(ctx context.Context, every time.Duration, s *strict) {
 		if rules {
 			s.owners.RulesChanged()
 		}
-		requests := w.takeChanged(all)
-		for _, o := range requests {
+		for _, o := range w.takeChanged(all) {
 			s.dispatch(o)
+			w.remove(o)
 		}
-		w.looked(len(requests))
 	}
 }

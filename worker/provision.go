@@ -23,7 +23,8 @@ const loadEventAge = 30 * time.Second
 const LoaderConsumer = "loader"
 
 // Resources are what workers and loaders need, besides what leases need: the load stream
-// with the loaders' consumer, the tag directory, and the bucket of the owners of strict tags. Replicas are 1 to 5, odd.
+// with the loaders' consumer, the tag directory, and the bucket of the owners of strict tags.
+// Replicas are 1 to 5, odd.
 func Resources(prefix messages.Prefix, replicas int) []resource.Resource {
 	return []resource.Resource{loadStream(prefix, replicas), loadConsumer(prefix), tagsBucket(prefix, replicas), ownership.Bucket(prefix, replicas)}
 }

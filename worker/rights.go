@@ -46,7 +46,7 @@ func ownRights(p messages.Prefix, role rights.Role) rights.Rights {
 			rights.Publish(requests...),
 			rights.ProvisionStream(stream), rights.Publish(rights.ConsumerInfo(stream, LoaderConsumer),
 				rights.API("CONSUMER.CREATE."+consumer), rights.API("CONSUMER.DURABLE.CREATE."+consumer)),
-			rights.ProvisionBucket(tags), rights.WriteBucket(tags, ">"),
+			rights.ProvisionBucket(tags), rights.WatchBucket(tags), rights.WriteBucket(tags, ">"),
 		)
 	}
 	return rights.Rights{}

@@ -36,43 +36,44 @@ func (e *segmentEndpoint) Handle(req micro.Request) {
 		return
 	}
 	tag := req.Subject()[e.prefixLen:]
-	ids, hit := e.alloc.Take(tag, n)
-	if !hit && e.strict.isStrict(tag) {
-		if ids, hit = e.takeStrict(r, req, tag, n); !hit {
-			return
-		}
+	if req.Headers() != nil && e.refusesPrefetch(r, req, tag) {
+		return
+	}
+	ids, term, hit := e.alloc.TakeAny(tag, n)
+	if hit && term != 0 {
+		hit = e.strict.mayUse(tag, term, n)
 	}
 	if !hit {
-		e.answerOrPark(r.timed(), req.Reply(), tag, n)
+		e.answerLater(r, req, tag, n)
 		return
 	}
 	e.buf = messages.AppendRange(e.buf[:0], wireRange(ids))
 	r.answer(e.buf, n)
 }
 
-// takeStrict returns IDs of a strict tag. If hit is false, the request has been dealt with.
-func (e *segmentEndpoint) takeStrict(r request, req micro.Request, tag string, n int64) (ids store.Segment, hit bool) {
-	if req.Headers().Get(messages.PrefetchHeader) != "" {
-		r.fail(errPrefetch)
-		return ids, false
+// refusesPrefetch refuses a request for IDs of a strict tag that are to be kept.
+func (e *segmentEndpoint) refusesPrefetch(r request, req micro.Request, tag string) bool {
+	if req.Headers().Get(messages.PrefetchHeader) == "" || !e.strict.isStrict(tag) {
+		return false
 	}
-	if ids, hit = e.strict.take(tag, n); hit {
-		return ids, true
-	}
-	if err := messages.CheckTag(tag); err != nil {
+	r.fail(errPrefetch)
+	return true
+}
+
+// answerLater handles a request that is not answered from the current segment.
+func (e *segmentEndpoint) answerLater(r request, req micro.Request, tag string, n int64) {
+	switch err := messages.CheckTag(tag); {
+	case err != nil:
 		r.fail(err)
-		return ids, false
+	case e.strict.isStrict(tag):
+		e.strict.dispatch(e.strict.newOrdered(tag, n, req.Reply(), req.Headers()))
+	default:
+		e.answerOrPark(r.timed(), req.Reply(), tag, n)
 	}
-	e.strict.dispatch(e.strict.newOrdered(tag, n, req.Reply(), req.Headers()))
-	return ids, false
 }
 
 // answerOrPark handles a request that the current segment could not answer.
 func (e *segmentEndpoint) answerOrPark(r request, replyTo, tag string, n int64) {
-	if err := messages.CheckTag(tag); err != nil {
-		r.fail(err)
-		return
-	}
 	began := r.began // all that a parked request keeps of r
 	finish := func(ids []store.Segment, err error) {
 		if errors.Is(err, allocator.ErrTerm) { // it is a strict tag by now

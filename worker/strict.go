@@ -86,6 +86,7 @@ func (s *strict) start(ctx context.Context, background *goroutines) error {
 		err = s.inbox.open()
 	}
 	if err != nil {
+		s.inbox.close()
 		return fmt.Errorf("subscribe to requests for strict tags: %w", err)
 	}
 	if err := withTimeout(ctx, s.owners.Start); err != nil {
@@ -184,6 +185,17 @@ func (s *strict) take(tag string, n int64) (ids store.Segment, ok bool) {
 	return ids, true
 }
 
+// mayUse is the look at the clock with n IDs of a term in hand. IDs that may not be used are burnt.
+func (s *strict) mayUse(tag string, term uint64, n int64) bool {
+	slot := ownership.Slot(tag)
+	epoch, mine := s.owners.Term(slot)
+	if mine && s.terms[slot].Load() == term && s.owners.Valid(slot, epoch) {
+		return true
+	}
+	s.burnt.Add(n)
+	return false
+}
+
 // ordered is a request for IDs of a strict tag that could not be answered at once.
 type ordered struct {
 	tag      string
@@ -277,7 +289,6 @@ func (s *strict) passOn(o *ordered) bool {
 func (s *strict) ownerAbsent(msg *nats.Msg) {
 	if o := s.onTheWay.take(msg); o != nil {
 		s.forwarded.Add(-1)
-		o.rested = true
 		s.park(o)
 	}
 }
@@ -285,7 +296,6 @@ func (s *strict) ownerAbsent(msg *nats.Msg) {
 // park parks a request until the owner of its slot is known, and makes sure that there will be one.
 func (s *strict) park(o *ordered) {
 	first := !o.rested
-	o.rested = true
 	if !s.ownerless.add(o) {
 		s.finish(o, nil, allocator.ErrBusy)
 		return

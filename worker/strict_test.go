@@ -2,8 +2,6 @@ package worker_test
 
 import (
 	"context"
-	"fmt"
-	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -50,8 +48,8 @@ func startStrict(t testing.TB, net network, s store.Store, n int) (workers []*wo
 	return workers
 }
 
-// risingCalls has callers ask for IDs of a tag, one call after the other each, until done says so, and
-// fails if an ID is not higher than one that was answered before it was asked for.
+// risingCalls are calls of many callers, each of which must get higher IDs than all that were answered
+// before it began.
 type risingCalls struct {
 	mu      sync.Mutex
 	highest int64 // of all that were answered
@@ -128,6 +126,3 @@ func TestStrictOrderAcrossWorkers(t *testing.T) {
 		t.Logf("%d calls, the slowest took %v", rising[i].calls, rising[i].slowest)
 	}
 }
-
-var _ = fmt.Sprint
-var _ = slices.Sort[[]int]

@@ -54,7 +54,12 @@ func partNet(t *testing.T) (*natstest.Server, jetstream.JetStream) {
 
 func startPart(t *testing.T, net *natstest.Server, js jetstream.JetStream, instance string) *part {
 	t.Helper()
-	cfg := Config{Requests: net.Connect(t), Control: net.Connect(t), Wait: partWait, Log: zaptest.NewLogger(t)}.WithDefaults()
+	return startPatientPart(t, net, js, instance, partWait)
+}
+
+func startPatientPart(t *testing.T, net *natstest.Server, js jetstream.JetStream, instance string, wait time.Duration) *part {
+	t.Helper()
+	cfg := Config{Requests: net.Connect(t), Control: net.Connect(t), Wait: wait, Log: zaptest.NewLogger(t)}.WithDefaults()
 	info := processInfo{cfg: cfg, instance: instance, js: js, rules: tagrules.NewWatcher(js, cfg.Prefix, cfg.Log)}
 	p := &part{owners: new(fakeOwners), loads: make(chan allocator.Load, 1000)}
 	began := time.Now()
@@ -76,11 +81,11 @@ func startPart(t *testing.T, net *natstest.Server, js jetstream.JetStream, insta
 			time.Sleep(cfg.Wait / ticksPerWait)
 		}
 	})
-	if err := p.strict.start(t.Context(), background); err != nil {
+	if err := p.start(t.Context(), background); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := p.strict.stop(); err != nil {
+		if err := p.stop(); err != nil {
 			t.Error(err)
 		}
 		background.stop()
@@ -297,9 +302,9 @@ func TestPassedOn(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		w := decodeWay(msg.Header.Get(wayHeader))
+		w := decodePassedOn(msg.Data)
 		if w.replyTo != want || w.hops != 1 || w.left <= 0 || w.left > partWait || msg.Header.Get("Traceparent") != "00-1" ||
-			string(msg.Data) != "7" || msg.Subject != "ids.strict.B.strict" {
+			string(w.count) != "7" || msg.Subject != "ids.strict.B.strict" {
 			t.Errorf("passed on as %s %q %v", msg.Subject, msg.Data, msg.Header)
 		}
 	}
@@ -319,7 +324,7 @@ func TestNoCircle(t *testing.T) {
 	began := time.Now()
 	a.ask("strict", 1, "answers.1", nil)
 	c.want("503 no owner of this strictly ordered tag before the deadline: it is said to be")
-	if took := time.Since(began); took < partWait || took > 5*partWait {
+	if took := time.Since(began); took < partWait*9/10 || took > 5*partWait {
 		t.Errorf("took %v", took)
 	}
 	if n := a.forwarded.Load() + b.forwarded.Load(); n < 2 || n > maxHops {
@@ -362,11 +367,10 @@ func TestOwnerThatDied(t *testing.T) {
 // refused.
 func TestOrdinaryTagsAreNotHeldUp(t *testing.T) {
 	net, js := partNet(t)
-	p, c := startPart(t, net, js, "A"), newCaller(t, net)
+	p, c := startPatientPart(t, net, js, "A", time.Minute), newCaller(t, net)
 	p.ask("trend", 1, "answers.0", nil)
 	p.serve(t, 1)
 	c.want("1")
-	p.cfg.Wait = time.Minute
 	for i := range maxOwnerlessPerSlot {
 		p.ask("strict", 1, "none."+strconv.Itoa(i), nil)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/idworker/idworker/internal/agreement"
 	"github.com/idworker/idworker/internal/durability"
+	"github.com/idworker/idworker/internal/ownership"
 	"github.com/idworker/idworker/internal/resource"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/messages/enrich"
@@ -46,6 +47,10 @@ var lasting = []struct {
 	}},
 	{worker.TagsBucketName(prefix), worker.Resources(prefix, 1)[2], func(ctx context.Context, js jetstream.JetStream) error {
 		_, err := worker.OpenDirectory(ctx, js, prefix, zap.NewNop())
+		return err
+	}},
+	{ownership.BucketName(prefix), ownership.Bucket(prefix, 1), func(ctx context.Context, js jetstream.JetStream) error {
+		_, err := ownership.Open(ctx, ownership.Config{JS: js, Prefix: prefix, Instance: "A", Log: zap.NewNop()})
 		return err
 	}},
 	{enrich.BucketName(prefix), enrich.Bucket(prefix, 1), func(ctx context.Context, js jetstream.JetStream) error {

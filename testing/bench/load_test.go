@@ -23,6 +23,8 @@ type measured struct {
 // and the last token of the reply subject says which of the requests it is; so the
 // caller costs little beside the service, and the same whatever the service is.
 type caller struct {
+	message func(reply string) *nats.Msg // makes a request, if it is not an empty one to the subject
+
 	nc       *nats.Conn
 	inbox    string
 	inFlight int
@@ -64,6 +66,9 @@ func (c *caller) round(b *testing.B, subject string, d time.Duration) measured {
 	select {
 	case <-c.done:
 	case <-time.After(d + 20*time.Second):
+		if c.wrong != nil {
+			b.Fatalf("%s answered %q %v", subject, c.wrong.Data, c.wrong.Header)
+		}
 		b.Fatalf("%s: requests were not answered", subject)
 	}
 	runtime.ReadMemStats(&after)
@@ -82,6 +87,10 @@ func (c *caller) round(b *testing.B, subject string, d time.Duration) measured {
 }
 
 func (c *caller) send(reply string) {
+	if c.message != nil {
+		_ = c.nc.PublishMsg(c.message(reply))
+		return
+	}
 	_ = c.nc.PublishRequest(c.subject, reply, nil) // if that fails, so does the round
 }
 

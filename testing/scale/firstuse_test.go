@@ -1,6 +1,7 @@
 package scale
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -184,6 +185,11 @@ func (u *firstUses) receive(m *nats.Msg) {
 	s := &u.sequences[k]
 	s.busy--
 	ranges, err := messages.DecodeReply(m, 1)
+	if errors.Is(err, messages.ErrBusy) || m.Header.Get("Status") == "503" { // a host that does many things at once
+		time.Sleep(time.Millisecond)
+		u.ask(k)
+		return
+	}
 	if err != nil {
 		u.t.Fatalf("chat.%d: %v %s", k, err, m.Header.Get(micro.ErrorHeader))
 	}

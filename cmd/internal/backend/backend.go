@@ -118,6 +118,7 @@ type Store struct {
 // database is what a store in a database can do besides.
 type database interface {
 	Check(ctx context.Context) error
+	CheckInsert(ctx context.Context) error
 	Durability(ctx context.Context) error
 	Migrate(ctx context.Context) error
 	Close() error
@@ -136,6 +137,15 @@ func (s *Store) Close() error {
 func (s *Store) Check(ctx context.Context) error {
 	if s.database != nil {
 		return s.database.Check(ctx)
+	}
+	return nil
+}
+
+// CheckInsert finds out whether loaders can make tags for templates: a database's user needs the right
+// INSERT for that.
+func (s *Store) CheckInsert(ctx context.Context) error {
+	if s.database != nil {
+		return s.database.CheckInsert(ctx)
 	}
 	return nil
 }

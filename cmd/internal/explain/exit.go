@@ -64,6 +64,7 @@ var exits = []struct {
 	{store.ErrNoTag, ExitNoTag},
 	{messages.ErrBusy, ExitTryLater},
 	{messages.ErrUnavailable, ExitTryLater},
+	{tags.ErrNotActed, ExitTryLater},
 	{verify.ErrWaiting, ExitTryLater},
 	{nats.ErrNoResponders, ExitTryLater},
 	{nats.ErrTimeout, ExitTryLater},

@@ -62,7 +62,7 @@ func hintFor(err error) string {
 // hints are those that depend on what an error says.
 var hints = []func(error) string{
 	hintDenied, hintForeignStore, hintUnsafe, hintClockLost, hintTarget, hintBelow, hintUnsafeSetting,
-	hintRecover, hintForgot, hintOlder, hintLedger,
+	hintRecover, hintForgot, hintOlder, hintLedger, hintNotActed,
 }
 
 const (
@@ -122,6 +122,20 @@ func hintForeignStore(err error) string {
 	}
 	return fmt.Sprintf("give it the same --store and --table. If the counters were moved on purpose, with all processes stopped, delete the key %s of the bucket %s",
 		agreement.StoreKey, foreign.Bucket)
+}
+
+// hintNotActed is for a tag that does not become strict, because of processes that may not know.
+func hintNotActed(err error) string {
+	var behind *tags.NotActedError
+	switch {
+	case !errors.As(err, &behind):
+		return ""
+	case len(behind.Old) > 0:
+		return "upgrade them first"
+	case len(behind.Lost) > 0:
+		return "if they have ended for certain, run this again with --ended " + strings.Join(behind.Lost, " --ended ")
+	}
+	return "run this again; or, to go back, idworker tag set TAG --order trend"
 }
 
 // hintLedger is for a ledger that is lost: only somebody who knows what was handed out can say

@@ -141,7 +141,7 @@ func (o *Orders) writeStrict(ctx context.Context, name string) error {
 
 // AwaitAll returns when every process that answers requests has acted upon the rules up to a
 // revision. The error is a [NotActedError] if some do not within actTime, and at once if one is of an
-// older version.
+// older version, or if those that are missing are not heard of: neither is a matter of waiting.
 func (o *Orders) AwaitAll(ctx context.Context, revision uint64) error {
 	ctx, cancel := context.WithTimeout(ctx, actTime)
 	defer cancel()
@@ -151,7 +151,7 @@ func (o *Orders) AwaitAll(ctx context.Context, revision uint64) error {
 		switch {
 		case err == nil && behind == nil:
 			return nil
-		case err == nil && len(behind.Old) > 0:
+		case err == nil && (len(behind.Old) > 0 || len(behind.Behind) == 0):
 			return behind
 		case err == nil:
 			last = behind

@@ -1,0 +1,68 @@
+package e2e
+
+import (
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/micro"
+
+	"github.com/idworker/idworker/testing/natstest"
+	"github.com/idworker/idworker/worker"
+)
+
+// A tag becomes strict when every worker knows, and not before: one of an older version and one that is
+// paused are named, with what to do.
+func TestBecomingStrict(t *testing.T) {
+	t.Parallel()
+	ns := natstest.Start(t)
+	startWorker(t, ns.URL())
+	as := settings{env: []string{"NATS_URL=" + ns.URL()}}
+	refuses := func(code int, args []string, want ...string) {
+		t.Helper()
+		r := as.run(t, args...)
+		for _, w := range want {
+			if r.code != code || !strings.Contains(r.stderr, w) {
+				t.Errorf("idworker %s (%d): %q, want %d and %q", strings.Join(args, " "), r.code, r.stderr, code, w)
+			}
+		}
+	}
+	create := func(tag string, more ...string) []string {
+		return append([]string{"tag", "create", tag, "--order", "strict"}, more...)
+	}
+
+	old, err := micro.AddService(ns.Connect(t), micro.Config{
+		Name: worker.ServiceName, Version: "0.0.9", Metadata: map[string]string{"prefix": "ids", "instance": "OLD"},
+		Endpoint: &micro.EndpointConfig{Subject: "old", Handler: micro.HandlerFunc(func(micro.Request) {})},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	refuses(exitTryLater, create("order"), "of an older version", "OLD", "upgrade them first")
+	refuses(exitNoTag, []string{"get", "order"}, "no such tag")
+	if err := old.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	as.mustRun(t, create("order")...)
+	refuses(1, create("order"), "exists")
+	if got := strings.TrimSpace(as.mustRun(t, "get", "order").stdout); got != "1" {
+		t.Errorf("the first ID: %s", got)
+	}
+
+	paused := startWorker(t, ns.URL(), "--role", "worker")
+	paused.signal(syscall.SIGSTOP)
+	natstest.Eventually(t, 20*time.Second, "the paused one is missed", func() bool {
+		r := as.run(t, create("invoice")...)
+		return r.code == exitTryLater && strings.Contains(r.stderr, "--ended "+paused.instance())
+	})
+	refuses(exitNoTag, []string{"get", "invoice"}, "no such tag")
+	as.mustRun(t, create("invoice", "--ended", paused.instance())...)
+	paused.signal(syscall.SIGCONT)
+	as.mustRun(t, "tag", "rm", "invoice", "--yes")
+	as.mustRun(t, "tag", "create", "invoice", "--first", "2000")
+	ls := as.mustRun(t, "tag", "ls").stdout
+	if !strings.Contains(ls, "order") || !strings.Contains(ls, "strict") || strings.Count(ls, "trend") != 1 {
+		t.Errorf("tag ls after one was created again, as an ordinary one:\n%s", ls)
+	}
+}
