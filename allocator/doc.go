@@ -62,14 +62,27 @@
 // bounded by Config.MaxStep: where that does not last for 15 minutes, memory has 0.9 to 1.9 times
 // MaxStep.
 //
+// # Tags on first use
+//
+// Tags that Update has not added may come into being when they are asked for, and are forgotten when
+// nobody asks for them any more. Such a tag costs less than 300 bytes at rest. See firstuse.go, also for
+// what is lost with the high of a tag that is forgotten.
+//
+// # Tags on first use
+//
+// Tags that Update has not added may come into being when they are asked for, and are forgotten when
+// nobody asks for them any more. Such a tag costs less than 300 bytes at rest. See firstuse.go, also for
+// what is lost with the high of a tag that is forgotten.
+//
 // # Invariants
 //
 //  1. An ID is handed out once: by the compare-and-set that moves the current
 //     segment's cursor over it.
 //  2. A tag's IDs only go up. A grant is used only if it lies above everything
 //     granted before in the life of the process, even if the tag was deleted and
-//     created again, or a term has begun, in between; otherwise it is burnt. The current segment is
-//     replaced only when its cursor stands at its end.
+//     created again, or a term has begun, in between; otherwise it is burnt. A tag
+//     on first use that was forgotten takes only what was asked for after that. The current segment
+//     is replaced only when its cursor stands at its end.
 //  3. A request is answered exactly once: immediately, by the grant that satisfies
 //     it, or with an error at its deadline. Parked requests hold no IDs, so one
 //     that fails wastes none. They are answered in the order of their deadlines, which is that in which they came

@@ -19,6 +19,7 @@
 //	a worker asks for a segment         asker.go; which and when: window.go
 //	a loader receives the event         consume.go
 //	a segment is reserved and granted   loader.go; whose turn it is: turns.go
+//	a tag of a template is made         firstuse.go; by the loader: firstuses.go
 //	a store fails and works again       health.go
 //	a worker installs the segment       grants.go
 //	tags get from store to workers      mirror.go, directory.go

@@ -130,13 +130,13 @@ func TestGateOpensAgain(t *testing.T) {
 		return err == nil
 	}
 	for range refusalsBurst - 1 {
-		g.refused("t", "full")
+		_ = g.refused("t", "full")
 		if !open() {
 			t.Fatal("it is shut too early")
 		}
 	}
 	for range 10 * refusalsBurst {
-		g.refused("t", "full")
+		_ = g.refused("t", "full")
 	}
 	if open() {
 		t.Error("it is not shut")
@@ -150,7 +150,7 @@ func TestGateOpensAgain(t *testing.T) {
 		t.Error("it is still shut")
 	}
 	for range 10 * refusalsBurst {
-		g.refused("t", "full")
+		_ = g.refused("t", "full")
 	}
 	if g.reconsider(); !open() {
 		t.Error("a change of the template does not open it")

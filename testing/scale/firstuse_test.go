@@ -48,7 +48,7 @@ func testFirstUses(t *testing.T, order tagrules.Order) {
 		u.run(sequences * (round + 1) / 2)
 		took := time.Since(began)
 		made := len(u.sequences) - before
-		t.Logf("%d sequences were made in %v, %.0f a second; %d requests in all", made, took.Round(time.Millisecond), float64(made)/took.Seconds(), u.requests)
+		t.Logf("%d sequences were made in %v, %.0f a second; %d requests in all, %d of them again", made, took.Round(time.Millisecond), float64(made)/took.Seconds(), u.requests, u.again)
 		for _, w := range workers {
 			if err := w.stop(); err != nil {
 				t.Error(err)
@@ -107,6 +107,7 @@ type firstUses struct {
 	replies   chan *nats.Msg
 	active    int
 	requests  int
+	again     int // answered with an error that passes
 	sequences []sequence
 	asked     []int // the sequence of each request under way
 	free      []int
@@ -185,7 +186,9 @@ func (u *firstUses) receive(m *nats.Msg) {
 	s := &u.sequences[k]
 	s.busy--
 	ranges, err := messages.DecodeReply(m, 1)
-	if errors.Is(err, messages.ErrBusy) || m.Header.Get("Status") == "503" { // a host that does many things at once
+	busy := errors.Is(err, messages.ErrBusy) || m.Header.Get("Status") == "503" // a host that does many things at once
+	if busy || errors.Is(err, messages.ErrUnavailable) {                        // loaders that were started read the register first
+		u.again++
 		time.Sleep(time.Millisecond)
 		u.ask(k)
 		return
