@@ -92,6 +92,11 @@ func (s *strict) start(ctx context.Context, background *goroutines) error {
 	if err := withTimeout(ctx, s.owners.Start); err != nil {
 		return errors.Join(fmt.Errorf("owners of strict tags: %w", err), s.stop())
 	}
+	// Whoever makes a tag strict waits for those that have a lease. What became strict before this
+	// process had one is known from here on.
+	if err := withTimeout(ctx, s.rules.CatchUp); err != nil {
+		return errors.Join(err, s.stop())
+	}
 	return nil
 }
 

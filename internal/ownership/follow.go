@@ -223,9 +223,11 @@ func (o *Ownership) changed(slots ...int) {
 }
 
 // checkFollowing has the bucket be read anew if this process's last renewal has not arrived by
-// the time of the next one: the feed is silent, or its replica is cut off.
+// the time of the next one: the feed is silent, or its replica is cut off. A renewal that is early,
+// because there are rules to be written, says nothing: the one before may be on its way. And a process that
+// reads anew learns for a moment of nothing, least of all that slots were left to it.
 func (o *Ownership) checkFollowing(l *life) {
-	if o.fed.Load() < l.cell.revision {
+	if o.fed.Load() < l.cell.revision && o.now()-l.cell.done >= int64(o.part(retriesPerTerm)) {
 		o.refollow()
 	}
 }

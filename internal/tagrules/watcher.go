@@ -79,6 +79,27 @@ func (w *Watcher) Start(ctx context.Context) error {
 	return nil
 }
 
+// CatchUp returns when all rules are acted upon that had been written before it was called. Run has to
+// run meanwhile.
+//
+// A process does this once it can be seen that it takes part, and before it answers. Whoever writes a
+// rule looks afterwards who takes part: either it finds the process and waits for it, or the process
+// finds the rule.
+func (w *Watcher) CatchUp(ctx context.Context) error {
+	latest, err := latestRevision(ctx, w.js, w.prefix)
+	for err == nil && w.Revision() < latest {
+		pause.For(ctx, catchUpLook)
+		err = ctx.Err()
+	}
+	if err != nil {
+		return fmt.Errorf("catch up with the rules of tags: %w", err)
+	}
+	return nil
+}
+
+// catchUpLook is how often it is looked whether rules have come.
+const catchUpLook = 10 * time.Millisecond
+
 // Close is for a watcher that was started and is not to run.
 func (w *Watcher) Close() {
 	if w.feed != nil {

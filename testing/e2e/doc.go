@@ -17,6 +17,8 @@
 //	enrich_     idworker enrich, and verify   each event arrives once, in order, with one ID
 //	client_     the Go and the Node.js client an outage is a delay, not an error
 //	cli_        commands, doctor, HTTP        clear errors, exit codes, documented metrics
+//	strict_     strict tags                   2, for every two requests, through owners that are killed,
+//	                                          paused, cut off and stopped
 //	security_   logins, nats.conf, secrets    each role may do what it needs and no more;
 //	                                          no secret is shown
 //	harness_    what the tests are made of    see below
@@ -38,6 +40,7 @@
 //	harness_verify      enrich verify, beside a plain checker
 //	harness_cutter      cuts a connection at a given text
 //	harness_stats       what workers say of themselves
+//	harness_strict      callers whose requests and answers make a history
 //
 // NATS servers in the test's own process are from testing/natstest, databases from
 // testing/dbtest, ports from testing/freeport.

@@ -145,20 +145,23 @@ func (o *Orders) writeStrict(ctx context.Context, name string) error {
 func (o *Orders) AwaitAll(ctx context.Context, revision uint64) error {
 	ctx, cancel := context.WithTimeout(ctx, actTime)
 	defer cancel()
+	var last *NotActedError // the time may end while it is looked again
 	for {
 		behind, err := o.findBehind(ctx, revision)
 		switch {
-		case err != nil && ctx.Err() == nil:
-			return err
-		case behind == nil && err == nil:
+		case err == nil && behind == nil:
 			return nil
-		case behind != nil && (ctx.Err() != nil || len(behind.Old) > 0 || len(behind.Behind) == 0):
+		case err == nil && (len(behind.Old) > 0 || len(behind.Behind) == 0):
 			return behind
-		case ctx.Err() != nil:
+		case err == nil:
+			last = behind
+		case ctx.Err() == nil:
+			return err
+		case last == nil:
 			return fmt.Errorf("%w: %w", ErrNotActed, err)
 		}
 		if pause.For(ctx, actLook); ctx.Err() != nil {
-			return behind
+			return last
 		}
 	}
 }
