@@ -34,11 +34,11 @@ func owner(b *bed, cfg Config) (e *Enricher, prepared batch) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer r.close()
+	defer r.Close()
 	p := &preparer{Enricher: e, reader: r, pools: make(map[string]*idPool)}
 	var events []event
 	for uint64(len(events)) < b.count("ORDERS") {
-		more, err := r.readBatch(b.Context())
+		more, _, err := r.readBatch(b.Context())
 		if err != nil {
 			b.Fatal(err)
 		}

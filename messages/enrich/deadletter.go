@@ -14,7 +14,7 @@ import (
 // refusal returns the reason why an event cannot be stamped, with the event's name. It wraps
 // ErrNoDeadLetters if there is no subject for dead letters: then no event may pass this one.
 func (e *Enricher) refusal(ev event, reason error) error {
-	reason = fmt.Errorf("event %s on %s: %w", formatOrigin(e.cfg.From, ev.seq), ev.subject, reason)
+	reason = fmt.Errorf("event %s on %s: %w", formatOrigin(e.cfg.From, ev.Sequence), ev.Subject, reason)
 	if e.cfg.DeadLetter == "" {
 		return fmt.Errorf("%w; %w", reason, ErrNoDeadLetters)
 	}
@@ -60,7 +60,7 @@ func (e *Enricher) publishDeadLetters(ctx context.Context, dead []*nats.Msg) err
 // makeDeadLetter makes the message about an event that cannot be stamped. If the event does
 // not fit it is left out: the source still has it.
 func (s stamper) makeDeadLetter(subject string, e event, reason error) *nats.Msg {
-	msg := &nats.Msg{Subject: subject, Header: copyOwnHeaders(e.header), Data: e.data}
+	msg := &nats.Msg{Subject: subject, Header: copyOwnHeaders(e.Header), Data: e.Data}
 	s.setReason(msg, e, reason)
 	if checkSize(msg, s.limit) != nil {
 		msg = &nats.Msg{Subject: subject, Header: nats.Header{}}
@@ -70,7 +70,7 @@ func (s stamper) makeDeadLetter(subject string, e event, reason error) *nats.Msg
 }
 
 func (s stamper) setReason(msg *nats.Msg, e event, reason error) {
-	msg.Header.Set(HeaderSource, formatOrigin(s.source, e.seq))
-	msg.Header.Set(HeaderSubject, e.subject)
+	msg.Header.Set(HeaderSource, formatOrigin(s.source, e.Sequence))
+	msg.Header.Set(HeaderSubject, e.Subject)
 	msg.Header.Set(HeaderError, strings.ToValidUTF8(reason.Error(), "?"))
 }

@@ -4,7 +4,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/nats-io/nats.go"
 )
@@ -16,18 +15,6 @@ const (
 	HeaderError   = "Ids-Error"   // dead letters: why the event could not be stamped
 	HeaderSubject = "Ids-Subject" // dead letters: the event's subject
 )
-
-// event is an event of the source.
-type event struct {
-	seq       uint64
-	time      time.Time // when the source stored it
-	subject   string
-	header    nats.Header
-	data      []byte
-	behind    uint64 // how many events followed it in the source when it was read
-	skipped   uint64 // how many sequences before it had no event for the reader
-	malformed bool   // it has a header that cannot be decoded
-}
 
 // serverHeaders is the prefix of the headers that instruct the server: to expect a
 // sequence, to replace older messages, to let this one expire.

@@ -145,12 +145,12 @@ func FuzzEvent(f *testing.F) {
 	s := stamper{source: "S", mapping: m, json: jsonPath{keys: "order.id"}, existing: Keep, limit: 1 << 20}
 	f.Fuzz(func(t *testing.T, header, data []byte) {
 		decoded, err := nats.DecodeHeadersMsg(header)
-		msg, keeps, err := s.draft(event{seq: 7, subject: "raw.x", header: decoded, data: data, malformed: err != nil})
+		msg, keeps, err := s.draft(event{Sequence: 7, Subject: "raw.x", Header: decoded, Data: data, Malformed: err != nil})
 		if err == nil && !keeps {
 			err = s.putID(msg, 4711)
 		}
 		if err != nil {
-			msg = s.makeDeadLetter("dead", event{seq: 7, subject: "raw.x", header: decoded, data: data}, err)
+			msg = s.makeDeadLetter("dead", event{Sequence: 7, Subject: "raw.x", Header: decoded, Data: data}, err)
 		}
 		for name := range msg.Header {
 			if lower := strings.ToLower(name); strings.HasPrefix(strings.TrimSpace(lower), "nats-") {

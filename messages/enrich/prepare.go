@@ -63,12 +63,14 @@ func (p *preparer) run(ctx context.Context, plans []plan) {
 		}
 	}
 	for ctx.Err() == nil {
-		events, err := p.reader.readBatch(ctx)
+		events, lost, err := p.reader.readBatch(ctx)
 		if err != nil {
 			p.deliver(ctx, batch{err: err})
 			return
 		}
-		p.checkLoss(ctx, events)
+		if lost > 0 {
+			p.reportLoss(ctx, lost, events[0].Sequence)
+		}
 		p.prepareAll(ctx, events, nil)
 	}
 }
@@ -84,22 +86,13 @@ func (p *preparer) deliver(ctx context.Context, b batch) {
 	}
 }
 
-// checkLoss logs and counts the events that were removed before they were read. It returns
-// when the enrichment may go on.
-func (p *preparer) checkLoss(ctx context.Context, events []event) {
-	lost, err := p.reader.removed(ctx, events)
-	if err == nil && lost == 0 {
-		return
-	}
-	if err == nil {
-		err = fmt.Errorf("%w: %d, before event %d of stream %s", ErrLost, lost, events[len(events)-1].seq, p.cfg.From)
-		p.figures.lost.Add(int64(lost))
-		p.log.Error(err.Error())
-		if p.cfg.OnLoss == GoOn {
-			return
-		}
-	}
-	for ctx.Err() == nil {
+// reportLoss logs and counts events that were removed before they were read, ahead of the event
+// with that sequence or a later one. It returns when the enrichment may go on.
+func (p *preparer) reportLoss(ctx context.Context, lost, before uint64) {
+	err := fmt.Errorf("%w: %d, about event %d of stream %s", ErrLost, lost, before, p.cfg.From)
+	p.figures.lost.Add(int64(lost))
+	p.log.Error(err.Error())
+	for p.cfg.OnLoss == Stop && ctx.Err() == nil {
 		p.deliver(ctx, batch{err: err})
 		pause.For(ctx, maxPause)
 	}
@@ -114,7 +107,7 @@ func (p *preparer) readPlanned(ctx context.Context, saved plan) ([]event, error)
 	var events []event
 	for _, m := range msgs {
 		if m != nil {
-			events = append(events, event{seq: m.Sequence, time: m.Time, subject: m.Subject, header: m.Header, data: m.Data, malformed: m.Malformed})
+			events = append(events, *m)
 		}
 	}
 	return events, nil
@@ -166,14 +159,14 @@ func (p *preparer) prepare(ctx context.Context, events []event) (b batch, n int,
 			break
 		}
 		if err == nil {
-			b.plan.add(e.seq)
+			b.plan.add(e.Sequence)
 			b.msgs = append(b.msgs, c.draft)
 		} else if err = p.refusal(e, err); errors.Is(err, ErrNoDeadLetters) {
 			break
 		} else {
 			letter := p.stamper.makeDeadLetter(p.cfg.DeadLetter, e, err)
 			if err = nil; p.deadLettersInTarget {
-				b.plan.add(e.seq)
+				b.plan.add(e.Sequence)
 				b.msgs = append(b.msgs, letter)
 				b.dead++
 			} else {
@@ -186,7 +179,8 @@ func (p *preparer) prepare(ctx context.Context, events []event) (b batch, n int,
 		return batch{}, 0, buryErr
 	}
 	if n > 0 {
-		b.plan.Through, b.plan.Time, b.lag = events[n-1].seq, events[n-1].time, events[n-1].behind
+		b.plan.Through, b.plan.Time = events[n-1].Sequence, events[n-1].Time
+		b.lag = p.reader.Pending() + uint64(len(events)-n)
 	}
 	return b, n, err
 }
@@ -211,7 +205,7 @@ func (p *preparer) draftEvents(events []event) (candidates []candidate, wants ma
 		c := &candidates[i]
 		c.draft, c.keepsID, c.refused = p.stamper.draft(event)
 		if c.refused == nil && !c.keepsID {
-			c.tag = p.ids.tagFor(event.subject)
+			c.tag = p.ids.tagFor(event.Subject)
 			wants[c.tag]++
 		}
 	}

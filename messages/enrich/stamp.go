@@ -31,11 +31,11 @@ type stamper struct {
 // keepsID reports whether the event keeps the ID that it has. If it has one that it may
 // not keep, the error wraps errUnstampable.
 func (s stamper) keepsID(e event) (bool, error) {
-	if len(e.header) == 0 {
+	if len(e.Header) == 0 {
 		return false, nil
 	}
 	var have []string
-	for name, values := range e.header {
+	for name, values := range e.Header {
 		if strings.EqualFold(name, HeaderID) {
 			have = append(have, values...)
 		}
@@ -58,19 +58,19 @@ func (s stamper) keepsID(e event) (bool, error) {
 // headers, without those that instruct a server, and with its origin. If keepsID, the
 // message is complete. The error wraps errUnstampable.
 func (s stamper) draft(e event) (draft *nats.Msg, keepsID bool, err error) {
-	if e.malformed {
+	if e.Malformed {
 		return nil, false, unstampable("its header cannot be decoded")
 	}
 	if keepsID, err = s.keepsID(e); err != nil {
 		return nil, keepsID, err
 	}
 	if !keepsID {
-		if err := s.json.check(e.data); err != nil {
+		if err := s.json.check(e.Data); err != nil {
 			return nil, false, err
 		}
 	}
-	draft = &nats.Msg{Subject: s.mapping.apply(e.subject), Header: copyOwnHeaders(e.header), Data: e.data}
-	draft.Header[HeaderSource] = []string{formatOrigin(s.source, e.seq)}
+	draft = &nats.Msg{Subject: s.mapping.apply(e.Subject), Header: copyOwnHeaders(e.Header), Data: e.Data}
+	draft.Header[HeaderSource] = []string{formatOrigin(s.source, e.Sequence)}
 	return draft, keepsID, checkSize(draft, s.limit)
 }
 

@@ -85,7 +85,7 @@ func (e *Enricher) runTurn(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer reader.close()
+	defer reader.Close()
 	if err := e.identifySource(ctx); err != nil { // that of the reader
 		return e.confirm(ctx, err)
 	}
