@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
 
+	"github.com/idworker/idworker/internal/subject"
 	"github.com/idworker/idworker/messages"
 )
 
@@ -114,7 +115,7 @@ func (c Config) Check() error {
 		return configError("existing IDs %q, allowed are keep, refuse", c.Existing)
 	case c.OnLoss != GoOn && c.OnLoss != Stop:
 		return configError("on loss %q, allowed are go-on, stop", c.OnLoss)
-	case c.DeadLetter != "" && !isLiteral(c.DeadLetter):
+	case c.DeadLetter != "" && !subject.IsLiteral(c.DeadLetter):
 		return configError("dead-letter subject %q, want one subject without wildcards", c.DeadLetter)
 	case c.JSON == "" && c.JSONNumber:
 		return configError("IDs as JSON numbers, but no JSON path")

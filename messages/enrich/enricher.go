@@ -14,6 +14,7 @@ import (
 
 	"github.com/idworker/idworker/internal/pause"
 	"github.com/idworker/idworker/internal/resource"
+	"github.com/idworker/idworker/internal/subject"
 )
 
 // Enricher is one process's share in an enrichment.
@@ -101,7 +102,7 @@ func (e *Enricher) readLimits(target jetstream.StreamConfig) {
 	// A stream with replicas counts a message before it is stored. If that then fails, the
 	// next message of a fast batch takes its place.
 	e.publisher.fast = target.AllowBatchPublish && target.Replicas <= 1
-	e.deadLettersInTarget = slices.ContainsFunc(target.Subjects, func(s string) bool { return covers(s, e.cfg.DeadLetter) })
+	e.deadLettersInTarget = slices.ContainsFunc(target.Subjects, func(s string) bool { return subject.Covers(s, e.cfg.DeadLetter) })
 }
 
 func (e *Enricher) targetName() string { return e.target.CachedInfo().Config.Name }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/idworker/idworker/internal/leader"
 	"github.com/idworker/idworker/internal/streamread"
+	"github.com/idworker/idworker/internal/subject"
 )
 
 // The bounds of a batch. Unless it is configured otherwise, a server accepts at most 1,000
@@ -45,7 +46,7 @@ func newReader(ctx context.Context, js jetstream.JetStream, source jetstream.Str
 // isOneOf reports whether the filter covers all that a stream with that configuration has.
 func isOneOf(cfg jetstream.StreamConfig, filter string) bool {
 	return cfg.Mirror == nil && len(cfg.Sources) == 0 && cfg.SubjectTransform == nil &&
-		!slices.ContainsFunc(cfg.Subjects, func(s string) bool { return !covers(filter, s) })
+		!slices.ContainsFunc(cfg.Subjects, func(s string) bool { return !subject.Covers(filter, s) })
 }
 
 // readBatch waits for an event, and returns it with those that have arrived already, up to
