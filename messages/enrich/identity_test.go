@@ -143,9 +143,9 @@ func TestOtherSettings(t *testing.T) {
 // then stand still.
 func TestOldRecord(t *testing.T) {
 	for _, c := range []struct {
-		name          string
-		arrived, same bool
-	}{{"arrived", true, true}, {"not arrived", false, true}, {"other stream", false, false}} {
+		name                    string
+		arrived, same, consumed bool
+	}{{"arrived", true, true, false}, {"not arrived", false, true, false}, {"consumed", true, true, true}, {"other stream", false, false, false}} {
 		t.Run(c.name, func(t *testing.T) {
 			b := newBed(t)
 			b.publish(1, steps)
@@ -182,10 +182,15 @@ func TestOldRecord(t *testing.T) {
 				b.standsStill(b.config(), "older version")
 				return
 			}
+			var before []jetstream.Msg
+			if c.consumed {
+				before = b.stored("READY", "orders.ready.>")
+				purge(b, 0)
+			}
 			b.publish(steps+1, 2*steps)
 			b.start(b.config())
 			b.await(2 * steps)
-			b.expectAll(2 * steps)
+			b.expect(append(before, b.stored("READY", "orders.ready.>")...), 2*steps)
 			if entry, err := kv.Get(t.Context(), "ORDERS.READY"); err != nil || bytes.Contains(entry.Value(), []byte(`"filter":"orders`)) {
 				t.Errorf("the old record %s still has the filter of the enrichers: %v", entry.Value(), err)
 			}
