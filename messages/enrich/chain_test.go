@@ -299,7 +299,7 @@ func TestOldPlanArrivesLate(t *testing.T) {
 				if replanned {
 					_, prepared := owner(b, b.config())
 					next := b.open(b.config())
-					if err := next.record.load(b.Context()); err != nil {
+					if err := next.readRecord(b.Context()); err != nil {
 						t.Fatal(err)
 					}
 					next.record.Plans, next.record.Owner = []plan{prepared.plan}, ""

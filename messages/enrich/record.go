@@ -10,6 +10,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/idworker/idworker/internal/resource"
 	"github.com/idworker/idworker/messages"
 )
 
@@ -80,11 +81,13 @@ type recordEntry struct {
 	written  time.Time // when this enricher last saved it
 }
 
-// load reads the record. It may be an old one: only [recordEntry.save] finds out.
-func (r *recordEntry) load(ctx context.Context) (err error) {
-	r.record = record{}
-	r.revision, err = readEntry(ctx, r.kv, r.key, &r.record)
-	return err
+// openRecord opens the bucket of records, and creates it if it is missing.
+func openRecord(ctx context.Context, cfg Config, target string) (recordEntry, error) {
+	if err := resource.Ensure(ctx, cfg.JetStream, Bucket(cfg.Prefix, cfg.Replicas)); err != nil {
+		return recordEntry{}, err
+	}
+	kv, _, err := resource.OpenBucket(ctx, cfg.JetStream, BucketName(cfg.Prefix))
+	return recordEntry{kv: kv, key: recordKey(target)}, err
 }
 
 // readEntry reads an entry of the bucket. The revision is 0 if there is none.
@@ -102,17 +105,8 @@ func readEntry(ctx context.Context, kv jetstream.KeyValue, key string, into any)
 	return entry.Revision(), nil
 }
 
-// save writes the record. If somebody else has written it since it was last read or saved,
-// nothing is written, and the error is errRecordMoved.
-func (r *recordEntry) save(ctx context.Context) error {
-	revision, err := writeEntry(ctx, r.kv, r.key, r.record, r.revision)
-	if err == nil {
-		r.revision, r.written = revision, time.Now()
-	}
-	return err
-}
-
-// writeEntry writes an entry of the bucket if it still has that revision.
+// writeEntry writes an entry of the bucket if it still has that revision. Otherwise the error is
+// errRecordMoved.
 func writeEntry(ctx context.Context, kv jetstream.KeyValue, key string, v any, revision uint64) (uint64, error) {
 	value, err := json.Marshal(v)
 	if err != nil {
@@ -165,28 +159,40 @@ func (e *Enricher) checkSettings() error {
 		e.targetName(), have, want)
 }
 
+// readRecord reads the record. It may be an old one: only saveRecord finds out.
+func (e *Enricher) readRecord(ctx context.Context) (err error) {
+	e.record.record = record{}
+	e.record.revision, err = readEntry(ctx, e.record.kv, e.record.key, &e.record.record)
+	return err
+}
+
 // loadRecord reads the record, within exchangeTimeout, and checks that it is one of the same
 // settings.
 func (e *Enricher) loadRecord(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, exchangeTimeout)
 	defer cancel()
-	if err := e.record.load(ctx); err != nil {
-		return err
+	err := e.readRecord(ctx)
+	if err == nil && e.record.revision == 0 {
+		err = e.adoptOldRecord(ctx)
 	}
-	if e.record.revision == 0 {
-		if err := e.adoptOldRecord(ctx); err != nil {
-			return err
-		}
+	if err != nil {
+		return err
 	}
 	e.figures.done.Store(e.record.Done)
 	return e.checkSettings()
 }
 
-// saveRecord writes the record, within exchangeTimeout, even if ctx has ended.
+// saveRecord writes the record, within exchangeTimeout, even if ctx has ended. If somebody else
+// has written it since it was last read or saved, nothing is written.
 func (e *Enricher) saveRecord(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), exchangeTimeout)
 	defer cancel()
-	return e.record.save(ctx)
+	r := &e.record
+	revision, err := writeEntry(ctx, r.kv, r.key, r.record, r.revision)
+	if err == nil {
+		r.revision, r.written = revision, time.Now()
+	}
+	return err
 }
 
 // oldRecord is a record of versions that named it by source and target, and that knew the
@@ -232,7 +238,7 @@ func (e *Enricher) adoptOldRecord(ctx context.Context) error {
 		e.record.Plans = []plan{*old.Plan}
 	}
 	e.log.Info("took over the record of an older version")
-	return e.record.save(ctx)
+	return e.saveRecord(ctx)
 }
 
 // provesOldRecord checks that an old record is about these streams and settings, and returns

@@ -21,9 +21,6 @@ func Resume(ctx context.Context, cfg Config, after uint64) error {
 	if err != nil {
 		return err
 	}
-	if err := e.record.load(ctx); err != nil {
-		return err
-	}
 	source, err := e.source.Info(ctx)
 	if err != nil {
 		return fmt.Errorf("source stream: %w", err)
@@ -50,7 +47,7 @@ func Resume(ctx context.Context, cfg Config, after uint64) error {
 	if at.IsZero() { // all events through it are gone
 		e.record.Done = max(after, first-1)
 	}
-	if err := e.record.save(ctx); err != nil {
+	if err := e.saveRecord(ctx); err != nil {
 		return err
 	}
 	e.log.Info("the enrichment resumes", zap.Uint64("after", after))

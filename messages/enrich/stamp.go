@@ -7,8 +7,6 @@ import (
 	"strings"
 
 	"github.com/nats-io/nats.go"
-
-	"github.com/idworker/idworker/messages"
 )
 
 // errUnstampable is wrapped by the errors of events that cannot be stamped, however often
@@ -46,10 +44,8 @@ func (s stamper) keepsID(e event) (bool, error) {
 	if s.existing == Refuse {
 		return true, unstampable("it has the header %s: %.40q", HeaderID, have)
 	}
-	if ranges, err := messages.DecodeRanges([]byte(have[0]), 1); len(have) > 1 || err != nil {
+	if id, err := strconv.ParseInt(have[0], 10, 64); len(have) > 1 || err != nil || id < 1 || strconv.FormatInt(id, 10) != have[0] {
 		return true, unstampable("the header %s is not one ID: %.40q", HeaderID, have)
-	} else if have[0] != ranges[0].String() {
-		return true, unstampable("the header %s is not an ID: %.40q", HeaderID, have)
 	}
 	return true, nil
 }
