@@ -11,16 +11,6 @@ import (
 	"go.uber.org/zap"
 )
 
-// refusal returns the reason why an event cannot be stamped, with the event's name. It wraps
-// ErrNoDeadLetters if there is no subject for dead letters: then no event may pass this one.
-func (e *Enricher) refusal(ev event, reason error) error {
-	reason = fmt.Errorf("event %s on %s: %w", formatOrigin(e.cfg.From, ev.Sequence), ev.Subject, reason)
-	if e.cfg.DeadLetter == "" {
-		return fmt.Errorf("%w; %w", reason, ErrNoDeadLetters)
-	}
-	return reason
-}
-
 // deadLettersTimeout bounds the publishing of a batch's dead letters. The turn goes on
 // meanwhile.
 const deadLettersTimeout = time.Minute
