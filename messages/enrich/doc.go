@@ -58,7 +58,7 @@
 // event Done, stored at Time; or if all events through Done are gone, and what comes next is
 // not older. A record that is missing, though the target has had messages, a target that ends
 // below Last, a record of other settings (the source, the filter, the subjects, the kind of
-// ID, the JSON path, the installation): the enrichment stands still, with [ErrUndecided], and
+// ID, the JSON path, the installation if both know it): the enrichment stands still, with [ErrUndecided], and
 // goes on by itself when what is missing is there again. Otherwise an operator decides, with
 // [Resume], which refuses what the streams disprove. Before such an error counts, the record
 // is read again: if it has moved on, the finding was about an old one.
@@ -82,13 +82,11 @@
 //
 // # Reading
 //
-// A producer can send an event with any header and no body, and the client's own loop takes
-// some of those for messages of the server. Here, an event is what has the reply subject of a
-// delivery, which only the server can set. The events of the consumer have consecutive
-// numbers; if nothing comes for a second, the stream itself is asked whether there is an
-// event, and a consumer that does not deliver it is given up. What is asked for at once is
-// bounded in events and in bytes. A sequence that the source removed before it was read is
-// counted and logged; with [Stop] the enrichment stands still there.
+// A producer can send an event with any header and no body. Package streamread reads them all,
+// and says how. What is asked for at once is bounded in events and in bytes. If reading ends, the
+// turn does, so that the next one finds out whether the source is still the same. A sequence
+// that the source removed before it was read is counted and logged; with [Stop] the enrichment
+// stands still there.
 //
 // # What cannot be stamped
 //

@@ -129,7 +129,7 @@ func (p *preparer) prepareNext(ctx context.Context) error {
 		return err
 	}
 	if lost > 0 {
-		p.reportLoss(ctx, lost, events[0].Sequence)
+		p.reportLoss(ctx, lost, events[len(events)-1].Sequence)
 	}
 	clear(p.pools)
 	for len(events) > 0 && ctx.Err() == nil {
@@ -142,10 +142,10 @@ func (p *preparer) prepareNext(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// reportLoss logs and counts events that were removed before they were read, ahead of the event
-// with that sequence or a later one. It returns when the enrichment may go on.
+// reportLoss logs and counts events that were removed before they were read. It returns when
+// the enrichment may go on.
 func (p *preparer) reportLoss(ctx context.Context, lost, before uint64) {
-	err := fmt.Errorf("%w: %d, about event %d of stream %s", ErrLost, lost, before, p.cfg.From)
+	err := fmt.Errorf("%w: %d, before event %d of stream %s", ErrLost, lost, before, p.cfg.From)
 	p.figures.lost.Add(int64(lost))
 	p.log.Error(err.Error())
 	for p.cfg.OnLoss == Stop && p.stall(ctx, err, maxPause) == nil {
