@@ -69,7 +69,7 @@ type Config struct {
 
 	// Installation is the ID of the installation whose workers give the IDs, if it is known.
 	// Records of another one are refused: its workers may have given out the same IDs. If it
-	// is empty, the record's own is neither compared nor changed.
+	// is empty, nothing is compared.
 	Installation string
 
 	// Explain returns the text of an error for the log, with what mends it; nil means
