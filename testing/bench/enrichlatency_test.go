@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"runtime"
 	"slices"
 	"strings"
@@ -123,8 +124,11 @@ func copiedOneByOne(ctx context.Context, js jetstream.JetStream, _ *nats.Conn, n
 	context.AfterFunc(ctx, events.Stop)
 	for {
 		event, err := events.Next()
+		if errors.Is(err, jetstream.ErrMsgIteratorClosed) {
+			return nil
+		}
 		if err != nil {
-			return nil // stopped
+			return err
 		}
 		if _, err := js.PublishMsg(ctx, &nats.Msg{Subject: "ready." + name, Header: event.Headers(), Data: event.Data()}); err == nil {
 			_ = event.Ack()
