@@ -85,10 +85,21 @@ func (c *enrichCmd) Run(ctx context.Context) error {
 	return nil
 }
 
+// openTimeout is how long one try to open an enrichment may take. A server that has just
+// started, or has no leader, leaves requests without an answer.
+const openTimeout = 5 * time.Second
+
 func (c *enrichCmd) open(ctx context.Context, conn *nats.Conn, js jetstream.JetStream, log *zap.Logger) (*enrich.Enricher, error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	return enrich.Open(ctx, c.config(conn, js, log))
+	for {
+		try, cancel := context.WithTimeout(ctx, openTimeout)
+		e, err := enrich.Open(try, c.config(conn, js, log))
+		cancel()
+		if !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
+			return e, err
+		}
+	}
 }
 
 func (c *enrichCmd) resume(ctx context.Context, conn *nats.Conn, js jetstream.JetStream, log *zap.Logger) error {
