@@ -41,7 +41,7 @@ func runVerify(t testing.TB, url string) (r verify.Report, code int, memory int6
 // agree. Enrichers may run meanwhile. It returns the report.
 func (e *enrichment) verify() verify.Report {
 	e.t.Helper()
-	r, code, _ := runVerify(e.t, e.ns.URL())
+	r, code, _ := runVerify(e.t, e.url)
 	if code != exitOK || len(r.Faults) > 0 {
 		e.t.Errorf("enrich verify: exit code %d, %+v", code, r)
 	}
