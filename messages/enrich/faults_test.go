@@ -114,6 +114,19 @@ func TestRemovedBeforeRead(t *testing.T) {
 	}
 }
 
+// Events that the filter does not match are not lost, wherever they are.
+func TestOthersAreNotLost(t *testing.T) {
+	b := newBed(t)
+	cfg := b.config()
+	cfg.Filter, cfg.To, cfg.OnLoss = "orders.raw.1", "orders.ready.1", Stop
+	b.publish(1, 3*7+1)
+	e, _ := b.start(cfg)
+	b.await(4) // 1, 8, 15, 22
+	if f := e.Figures(); f.Lost != 0 {
+		t.Errorf("%d events lost, want none", f.Lost)
+	}
+}
+
 // Events that look like messages of the server are events.
 func TestEventsLikeStatusMessages(t *testing.T) {
 	b := newBed(t)
