@@ -2,6 +2,7 @@ package main
 
 import (
 	"github.com/idworker/idworker/cmd/internal/backend"
+	"github.com/idworker/idworker/internal/agreement"
 	"github.com/idworker/idworker/internal/rights"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/messages/enrich"
@@ -33,7 +34,7 @@ func (r role) needs(p messages.Prefix, source backend.Backend) rights.Rights {
 	case r == roleAll:
 		return rights.Join(role(rights.Worker).needs(p, source), role(rights.Loader).needs(p, source))
 	case one == rights.Enricher:
-		return enrich.Rights(p, one)
+		return rights.Join(enrich.Rights(p, one), agreement.Rights(p, one))
 	case one == rights.Auditor:
 		return verify.Rights(one)
 	default:

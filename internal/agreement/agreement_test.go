@@ -169,3 +169,43 @@ func TestUnreadableInstallation(t *testing.T) {
 		}
 	}
 }
+
+// Others see who an installation is by one request, and go on if there is none.
+func TestPeekInstallation(t *testing.T) {
+	js := openJetStream(t)
+	peek := func() string {
+		t.Helper()
+		id, err := agreement.PeekInstallation(t.Context(), js, messages.DefaultPrefix)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return id
+	}
+	if id := peek(); id != "" {
+		t.Errorf("without a bucket: %q", id)
+	}
+	a := open(t, js)
+	if id := peek(); id != "" {
+		t.Errorf("before anybody asked for an ID: %q", id)
+	}
+	want, _, err := a.Installation(t.Context())
+	if id := peek(); err != nil || id != want {
+		t.Errorf("%q, want %q: %v", id, want, err)
+	}
+	kv, err := js.KeyValue(t.Context(), agreement.BucketName(messages.DefaultPrefix))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := kv.Delete(t.Context(), agreement.InstallationKey); err != nil {
+		t.Fatal(err)
+	}
+	if id := peek(); id != "" {
+		t.Errorf("after it was deleted: %q", id)
+	}
+	if _, err := kv.PutString(t.Context(), agreement.InstallationKey, "nonsense"); err != nil {
+		t.Fatal(err)
+	}
+	if id, err := agreement.PeekInstallation(t.Context(), js, messages.DefaultPrefix); !errors.Is(err, agreement.ErrInstallation) {
+		t.Errorf("nonsense: %q, %v", id, err)
+	}
+}

@@ -7,8 +7,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nuid"
 
+	"github.com/idworker/idworker/internal/leader"
 	"github.com/idworker/idworker/messages"
 )
 
@@ -31,12 +34,41 @@ func (a *Agreement) Installation(ctx context.Context) (id string, created time.T
 	if err != nil {
 		return "", time.Time{}, err
 	}
+	if id, created, err = parseInstallation(value); err != nil {
+		return "", time.Time{}, a.keyError(InstallationKey, err)
+	}
+	return id, created, nil
+}
+
+func parseInstallation(value string) (id string, created time.Time, err error) {
 	id, text, _ := strings.Cut(value, " ")
 	created, err = time.Parse(time.RFC3339Nano, text)
 	if err != nil || messages.CheckTag(id) != nil || strings.Contains(id, ".") {
-		return "", time.Time{}, a.keyError(InstallationKey, fmt.Errorf("%w: %.100q", ErrInstallation, value))
+		return "", time.Time{}, fmt.Errorf("%w: %.100q", ErrInstallation, value)
 	}
 	return id, created, nil
+}
+
+// readSubject is the subject of the request that reads a key and nothing else. It can be a
+// service that an account exports to others, who may not open the bucket.
+func readSubject(p messages.Prefix, key string) string {
+	return "DIRECT.GET.KV_" + BucketName(p) + ".$KV." + BucketName(p) + "." + key
+}
+
+// PeekInstallation returns the ID of the installation, for those who take no part in it. It
+// is empty if there is no bucket within reach, or no ID in it yet.
+func PeekInstallation(ctx context.Context, js jetstream.JetStream, p messages.Prefix) (id string, err error) {
+	reply, err := js.Conn().RequestWithContext(ctx, leader.APISubject(js, readSubject(p, InstallationKey)), nil)
+	if errors.Is(err, nats.ErrNoResponders) || err == nil && len(reply.Data) == 0 {
+		return "", nil
+	}
+	if err == nil {
+		id, _, err = parseInstallation(string(reply.Data))
+	}
+	if err != nil {
+		return "", fmt.Errorf("bucket %s, key %s: %w", BucketName(p), InstallationKey, err)
+	}
+	return id, nil
 }
 
 // age is when the bucket was made, according to its server.

@@ -1,5 +1,6 @@
-// Package streamread reads a range of a stream's sequences: in order, in bulk, and whatever
-// the messages look like.
+// Package streamread reads a stream: in order, in bulk, and whatever the messages look like.
+// A [Reader] reads a range of its sequences, a [Tail] all that is behind one, and what comes
+// later.
 //
 // # What it promises
 //
@@ -21,6 +22,11 @@
 // end is reached. If there is one, that is the next message, and a new consumer goes on behind
 // it. So a consumer that is lost, or on a replica that lags behind, costs time and nothing
 // else.
+//
+// A tail ends with an error instead. A stream that was deleted and made again, or restored,
+// ends its consumers, and whoever reads on without an end has to make sure first that it is
+// still the same. While it is quiet, the tail too asks the leader: if the same message is there
+// twice, and the consumer does not deliver it, the consumer is given up.
 //
 // A consumer takes part in the retention of streams that remove what was consumed. A stream
 // without limits retention is therefore read by such requests alone, one message after the

@@ -32,9 +32,12 @@ const (
 	exchangeTimeout = 5 * time.Second
 )
 
-// errQuiet says that the consumer has no more messages, or is not to be relied on. Whether
-// the stream has more, its leader knows.
+// errQuiet says that the consumer has no more messages, or that none has come for a while.
+// Whether the stream has more, its leader knows.
 var errQuiet = errors.New("the consumer delivers nothing")
+
+// errUnreliable says that the consumer has ended, or that something of it was lost.
+var errUnreliable = errors.New("the consumer is not to be relied on")
 
 // feed is a consumer, and what it has been asked for.
 type feed struct {
@@ -47,9 +50,10 @@ type feed struct {
 	arrived  chan *nats.Msg
 
 	delivered uint64 // messages that the consumer delivered
+	bytes     int    // their size
 	asked     int    // messages that were asked for and have not come
 	oversized bool   // the next message is larger than a request allows
-	drained   bool   // none follows
+	pending   uint64 // how many follow, as far as the consumer knows
 }
 
 // openFeed makes a consumer that begins at a sequence.
@@ -64,17 +68,36 @@ func openFeed(ctx context.Context, js jetstream.JetStream, stream jetstream.Stre
 	if f.sub, err = f.conn.ChanSubscribe(f.inbox, f.arrived); err != nil {
 		return nil, err
 	}
-	made, err := stream.CreateConsumer(ctx, jetstream.ConsumerConfig{
-		Name: f.consumer, FilterSubjects: []string{filter}, AckPolicy: jetstream.AckNonePolicy,
+	if f.pending, err = createConsumer(ctx, stream, f.consumer, filter, from); err != nil {
+		_ = f.sub.Unsubscribe() // fails only if the connection is closed
+		return nil, err
+	}
+	return f, nil
+}
+
+// createConsumer makes a consumer that begins at a sequence, and returns how many messages it
+// will deliver.
+func createConsumer(ctx context.Context, stream jetstream.Stream, name, filter string, from uint64) (pending uint64, err error) {
+	c, err := stream.CreateConsumer(ctx, jetstream.ConsumerConfig{
+		Name: name, FilterSubjects: []string{filter}, AckPolicy: jetstream.AckNonePolicy,
 		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: from,
 		InactiveThreshold: orphanAge, MemoryStorage: true, Replicas: 1,
 	})
 	if err != nil {
-		_ = f.sub.Unsubscribe() // fails only if the connection is closed
-		return nil, err
+		return 0, err
 	}
-	f.drained = made.CachedInfo().NumPending == 0
-	return f, nil
+	return c.CachedInfo().NumPending, nil
+}
+
+// Count counts the messages on subjects of the filter from a sequence on: a new consumer says
+// how many it would deliver.
+func Count(ctx context.Context, stream jetstream.Stream, filter string, from uint64) (uint64, error) {
+	name := nuid.Next()
+	n, err := createConsumer(ctx, stream, name, filter, from)
+	if err == nil {
+		_ = stream.DeleteConsumer(ctx, name) // if this fails, the server does it after orphanAge
+	}
+	return n, err
 }
 
 func (f *feed) close() {
@@ -84,24 +107,21 @@ func (f *feed) close() {
 	_ = f.stream.DeleteConsumer(ctx, f.consumer) // if this fails, the server does it after orphanAge
 }
 
-// next returns the next message, or errQuiet.
-func (f *feed) next(ctx context.Context) (Message, error) {
-	for !f.drained {
-		if err := f.request(); err != nil {
-			return Message{}, err
-		}
-		msg, err := f.await(ctx)
-		if err != nil {
-			return Message{}, err
-		}
-		if meta, err := msg.Metadata(); err == nil {
-			return f.receive(msg, meta)
-		}
-		if err := f.receiveStatus(msg); err != nil {
-			return Message{}, err
-		}
+// next waits for what arrives next, for quietAfter at most. It is nil if that was a message of
+// the server.
+func (f *feed) next(ctx context.Context) (*Message, error) {
+	if err := f.request(); err != nil {
+		return nil, err
 	}
-	return Message{}, errQuiet
+	msg, err := f.await(ctx)
+	if err != nil {
+		return nil, err
+	}
+	meta, err := msg.Metadata()
+	if err != nil {
+		return nil, f.receiveStatus(msg)
+	}
+	return f.receive(msg, meta)
 }
 
 // request asks for more messages when half of those asked for have come.
@@ -138,14 +158,15 @@ func (f *feed) await(ctx context.Context) (*nats.Msg, error) {
 }
 
 // receive takes a message of the stream.
-func (f *feed) receive(msg *nats.Msg, meta *nats.MsgMetadata) (Message, error) {
+func (f *feed) receive(msg *nats.Msg, meta *nats.MsgMetadata) (*Message, error) {
 	if meta.Consumer != f.consumer || meta.Sequence.Consumer != f.delivered+1 {
-		return Message{}, errQuiet
+		return nil, fmt.Errorf("%w: message %d came as number %d, behind number %d", errUnreliable, meta.Sequence.Stream, meta.Sequence.Consumer, f.delivered)
 	}
 	f.delivered++
+	f.bytes += msg.Size()
 	f.asked = max(f.asked-1, 0)
-	f.drained = meta.NumPending == 0
-	return Message{
+	f.pending = meta.NumPending
+	return &Message{
 		Subject: msg.Subject, Sequence: meta.Sequence.Stream, Time: meta.Timestamp, Header: msg.Header, Data: msg.Data,
 		Malformed: msg.Header == nil && msg.Size() > len(msg.Subject)+len(msg.Reply)+len(msg.Data),
 	}, nil
@@ -155,7 +176,7 @@ func (f *feed) receive(msg *nats.Msg, meta *nats.MsgMetadata) (Message, error) {
 func (f *feed) receiveStatus(msg *nats.Msg) error {
 	left, err := strconv.Atoi(msg.Header.Get("Nats-Pending-Messages"))
 	if err != nil {
-		return errQuiet
+		return fmt.Errorf("%w: %s %s", errUnreliable, msg.Header.Get("Status"), msg.Header.Get("Description"))
 	}
 	f.asked = max(f.asked-left, 0)
 	f.oversized = left == batch && strings.Contains(msg.Header.Get("Description"), "MaxBytes")

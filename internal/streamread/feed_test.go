@@ -16,7 +16,7 @@ func TestOnlyTheNextMessageCounts(t *testing.T) {
 		"another consumer": {Consumer: "d", Sequence: nats.SequencePair{Consumer: 4, Stream: 31}},
 	} {
 		f := &feed{consumer: "c", delivered: 3}
-		if _, err := f.receive(&nats.Msg{}, &meta); !errors.Is(err, errQuiet) {
+		if _, err := f.receive(&nats.Msg{}, &meta); !errors.Is(err, errUnreliable) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

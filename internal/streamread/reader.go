@@ -89,7 +89,7 @@ func (r *Reader) read(ctx context.Context) (Message, error) {
 	}
 	if r.bulk {
 		msg, err := r.readFeed(ctx)
-		if !errors.Is(err, errQuiet) {
+		if !errors.Is(err, errQuiet) && !errors.Is(err, errUnreliable) {
 			return msg, err
 		}
 		r.Close()
@@ -105,11 +105,18 @@ func (r *Reader) readFeed(ctx context.Context) (Message, error) {
 		}
 		r.feed = f
 	}
-	msg, err := r.feed.next(ctx)
-	if err == nil && msg.Sequence < r.next {
-		err = errQuiet
+	for r.feed.pending > 0 {
+		msg, err := r.feed.next(ctx)
+		switch {
+		case err != nil:
+			return Message{}, err
+		case msg != nil && msg.Sequence < r.next:
+			return Message{}, errUnreliable
+		case msg != nil:
+			return *msg, nil
+		}
 	}
-	return msg, err
+	return Message{}, errQuiet
 }
 
 // Close ends reading. It may be called more than once.

@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
 
+	"github.com/idworker/idworker/internal/subject"
 	"github.com/idworker/idworker/messages"
 )
 
@@ -67,7 +68,8 @@ type Config struct {
 	OnLoss OnLoss // empty means GoOn
 
 	// Installation is the ID of the installation whose workers give the IDs, if it is known.
-	// Records of another one are refused.
+	// Records of another one are refused: its workers may have given out the same IDs. If it
+	// is empty, nothing is compared.
 	Installation string
 
 	// Explain returns the text of an error for the log, with what mends it; nil means
@@ -114,7 +116,7 @@ func (c Config) Check() error {
 		return configError("existing IDs %q, allowed are keep, refuse", c.Existing)
 	case c.OnLoss != GoOn && c.OnLoss != Stop:
 		return configError("on loss %q, allowed are go-on, stop", c.OnLoss)
-	case c.DeadLetter != "" && !isLiteral(c.DeadLetter):
+	case c.DeadLetter != "" && !subject.IsLiteral(c.DeadLetter):
 		return configError("dead-letter subject %q, want one subject without wildcards", c.DeadLetter)
 	case c.JSON == "" && c.JSONNumber:
 		return configError("IDs as JSON numbers, but no JSON path")

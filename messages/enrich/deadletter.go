@@ -11,16 +11,6 @@ import (
 	"go.uber.org/zap"
 )
 
-// refusal returns the reason why an event cannot be stamped, with the event's name. It wraps
-// ErrNoDeadLetters if there is no subject for dead letters: then no event may pass this one.
-func (e *Enricher) refusal(ev event, reason error) error {
-	reason = fmt.Errorf("event %s on %s: %w", formatOrigin(e.cfg.From, ev.seq), ev.subject, reason)
-	if e.cfg.DeadLetter == "" {
-		return fmt.Errorf("%w; %w", reason, ErrNoDeadLetters)
-	}
-	return reason
-}
-
 // deadLettersTimeout bounds the publishing of a batch's dead letters. The turn goes on
 // meanwhile.
 const deadLettersTimeout = time.Minute
@@ -36,8 +26,9 @@ func (e *Enricher) publishDeadLetters(ctx context.Context, dead []*nats.Msg) err
 	defer cancel()
 	acks := make([]jetstream.PubAckFuture, 0, len(dead))
 	for _, msg := range dead {
-		// The Nats-Msg-Id keeps a second try soon after the first from appearing twice.
-		msg.Header.Set(nats.MsgIdHdr, "ids-dead "+msg.Header.Get(HeaderSource))
+		// The Nats-Msg-Id keeps a second try soon after the first from appearing twice. It
+		// names the event, whatever was at its place in another stream of that name.
+		msg.Header.Set(nats.MsgIdHdr, "ids-dead "+msg.Header.Get(HeaderSource)+" "+msg.Header.Get(HeaderChain))
 		ack, err := e.cfg.JetStream.PublishMsgAsync(msg, jetstream.WithStallWait(exchangeTimeout))
 		if err != nil {
 			return fmt.Errorf("publish a dead letter: %w", err)
@@ -60,7 +51,7 @@ func (e *Enricher) publishDeadLetters(ctx context.Context, dead []*nats.Msg) err
 // makeDeadLetter makes the message about an event that cannot be stamped. If the event does
 // not fit it is left out: the source still has it.
 func (s stamper) makeDeadLetter(subject string, e event, reason error) *nats.Msg {
-	msg := &nats.Msg{Subject: subject, Header: copyOwnHeaders(e.header), Data: e.data}
+	msg := &nats.Msg{Subject: subject, Header: copyOwnHeaders(e.Header), Data: e.Data}
 	s.setReason(msg, e, reason)
 	if checkSize(msg, s.limit) != nil {
 		msg = &nats.Msg{Subject: subject, Header: nats.Header{}}
@@ -70,7 +61,7 @@ func (s stamper) makeDeadLetter(subject string, e event, reason error) *nats.Msg
 }
 
 func (s stamper) setReason(msg *nats.Msg, e event, reason error) {
-	msg.Header.Set(HeaderSource, formatOrigin(s.source, e.seq))
-	msg.Header.Set(HeaderSubject, e.subject)
+	setOrigin(msg.Header, s.source, s.chain, e)
+	msg.Header.Set(HeaderSubject, e.Subject)
 	msg.Header.Set(HeaderError, strings.ToValidUTF8(reason.Error(), "?"))
 }

@@ -13,7 +13,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/idworker/idworker/internal/pause"
-	"github.com/idworker/idworker/internal/resource"
+	"github.com/idworker/idworker/internal/subject"
 )
 
 // Enricher is one process's share in an enrichment.
@@ -31,7 +31,7 @@ type Enricher struct {
 	deadLettersInTarget bool // the target stream takes the dead letters too
 
 	record  recordEntry
-	outage  outageLog
+	outage  outage
 	stuck   bool // the next batch cannot be prepared
 	refused bool // the last batch was not published
 	figures figures
@@ -45,7 +45,7 @@ func Open(ctx context.Context, cfg Config) (*Enricher, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := e.record.load(ctx); err != nil {
+	if err := e.readRecord(ctx); err != nil {
 		return nil, err
 	}
 	if err := e.checkSettings(); err != nil {
@@ -54,7 +54,7 @@ func Open(ctx context.Context, cfg Config) (*Enricher, error) {
 	return e, nil
 }
 
-// open is Open without the record.
+// open is Open, except that the record may be one of other settings.
 func open(ctx context.Context, cfg Config) (*Enricher, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.Check(); err != nil {
@@ -75,20 +75,15 @@ func open(ctx context.Context, cfg Config) (*Enricher, error) {
 	e := &Enricher{cfg: cfg, instance: nuid.Next(), source: source, target: target}
 	e.name = enrichmentName(cfg.From, e.targetName())
 	e.log = cfg.Log.With(zap.String("enrichment", e.name), zap.String("instance", e.instance))
-	e.outage = outageLog{log: e.log, explain: cfg.Explain}
-	mapping, err := newMapping(cfg.Filter, cfg.To)
-	if err != nil {
-		return nil, err
-	}
-	if e.ids, err = parseIDKind(cfg.ID, cfg.Filter); err != nil {
-		return nil, err
-	}
+	mapping, _ := newMapping(cfg.Filter, cfg.To) // checked
+	e.ids, _ = parseIDKind(cfg.ID, cfg.Filter)
 	e.stamper = stamper{source: cfg.From, mapping: mapping, json: jsonPath{cfg.JSON, cfg.JSONNumber}, existing: cfg.Existing}
 	e.publisher = publisher{conn: cfg.Conn, stream: e.targetName()}
 	e.readLimits(target.CachedInfo().Config)
-	kv, err := openBucket(ctx, cfg)
-	e.record = recordEntry{kv: kv, key: recordKey(e.targetName())}
-	return e, err
+	if e.record, err = openRecord(ctx, cfg, e.targetName()); err != nil {
+		return nil, err
+	}
+	return e, nil
 }
 
 // readLimits reads what the target's configuration decides. It may change while enrichers
@@ -101,7 +96,7 @@ func (e *Enricher) readLimits(target jetstream.StreamConfig) {
 	// A stream with replicas counts a message before it is stored. If that then fails, the
 	// next message of a fast batch takes its place.
 	e.publisher.fast = target.AllowBatchPublish && target.Replicas <= 1
-	e.deadLettersInTarget = slices.ContainsFunc(target.Subjects, func(s string) bool { return covers(s, e.cfg.DeadLetter) })
+	e.deadLettersInTarget = slices.ContainsFunc(target.Subjects, func(s string) bool { return subject.Covers(s, e.cfg.DeadLetter) })
 }
 
 func (e *Enricher) targetName() string { return e.target.CachedInfo().Config.Name }
@@ -112,15 +107,6 @@ func (e *Enricher) Name() string { return e.name }
 
 // Instance is this enricher's name in the record, a new one at each start.
 func (e *Enricher) Instance() string { return e.instance }
-
-// openBucket opens the bucket of records, and creates it if it is missing.
-func openBucket(ctx context.Context, cfg Config) (jetstream.KeyValue, error) {
-	if err := resource.Ensure(ctx, cfg.JetStream, Bucket(cfg.Prefix, cfg.Replicas)); err != nil {
-		return nil, err
-	}
-	kv, _, err := resource.OpenBucket(ctx, cfg.JetStream, BucketName(cfg.Prefix))
-	return kv, err
-}
 
 // The pauses between tries while something is away.
 const (
@@ -154,14 +140,26 @@ func (e *Enricher) Run(ctx context.Context) {
 	}
 }
 
-// reportFailure and reportSuccess keep track of whether enriching works.
+// outage is a time in which enriching fails. It logs one line when it begins and one when it
+// ends.
+type outage struct {
+	since    time.Time
+	failures int // 0 while all is well
+}
+
 func (e *Enricher) reportFailure(err error) {
-	e.outage.reportFailure(err)
+	if e.outage.failures++; e.outage.failures == 1 {
+		e.outage.since = time.Now()
+		e.log.Error("enriching fails, trying again until it works", zap.String("error", e.cfg.Explain(err)))
+	}
 	e.figures.countStop(err)
 }
 
 func (e *Enricher) reportSuccess() {
-	e.outage.reportSuccess()
+	if o := e.outage; o.failures > 0 {
+		e.log.Info("enriching works again", zap.Duration("after", time.Since(o.since)), zap.Int("failures", o.failures))
+	}
+	e.outage = outage{}
 	e.figures.failing.Store(nil)
 }
 

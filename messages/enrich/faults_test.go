@@ -114,6 +114,19 @@ func TestRemovedBeforeRead(t *testing.T) {
 	}
 }
 
+// Events that the filter does not match are not lost, wherever they are.
+func TestOthersAreNotLost(t *testing.T) {
+	b := newBed(t)
+	cfg := b.config()
+	cfg.Filter, cfg.To, cfg.OnLoss = "orders.raw.1", "orders.ready.1", Stop
+	b.publish(1, 3*7+1)
+	e, _ := b.start(cfg)
+	b.await(4) // 1, 8, 15, 22
+	if f := e.Figures(); f.Lost != 0 {
+		t.Errorf("%d events lost, want none", f.Lost)
+	}
+}
+
 // Events that look like messages of the server are events.
 func TestEventsLikeStatusMessages(t *testing.T) {
 	b := newBed(t)
@@ -171,7 +184,7 @@ func TestManyDeadLettersOverALongLink(t *testing.T) {
 		cfg.JetStream = b.jetStream(cfg.Conn)
 		b.start(cfg)
 	}
-	const bad = 400
+	const bad = 5000 // one after the other they would take longer than the test waits
 	for range bad {
 		b.event("orders.raw.1", "broken", nil)
 	}
@@ -370,7 +383,18 @@ func TestReadingIsBoundedInBytes(t *testing.T) {
 	}
 	<-b.js.PublishAsyncComplete()
 	natstest.Eventually(t, 10*time.Second, "the enrichment stands still", func() bool { return e.Ready() != nil })
-	time.Sleep(time.Second) // it could read all in that time
+	natstest.Eventually(t, 10*time.Second, "all that was asked for has been delivered", func() bool {
+		source, err := b.js.Stream(t.Context(), "ORDERS")
+		if err != nil {
+			return false
+		}
+		for c := range source.ListConsumers(t.Context()).Info() {
+			if c.Delivered.Consumer > 0 && (c.NumWaiting == 0 || c.NumPending == 0) {
+				return true
+			}
+		}
+		return false
+	})
 	if in := cfg.Conn.Stats().InBytes; in > 5*maxBatchBytes {
 		t.Errorf("%d MB read, want %d at most", in>>20, 5*maxBatchBytes>>20)
 	}

@@ -7,10 +7,10 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
-	"github.com/nats-io/nuid"
 
 	"github.com/idworker/idworker/internal/leader"
 	"github.com/idworker/idworker/internal/pause"
+	"github.com/idworker/idworker/internal/streamread"
 )
 
 // figures are an enricher's counters since its start.
@@ -116,29 +116,14 @@ func (e *Enricher) measureLag(ctx context.Context) {
 	defer cancel()
 	done := e.figures.done.Load()
 	msg, err := leader.Next(ctx, e.cfg.JetStream, e.cfg.From, e.cfg.Filter, done+1)
-	var oldest, lag int64
+	var oldest int64
+	var lag uint64
 	if err == nil {
 		oldest = msg.Time.UnixNano()
-		lag, err = e.countWaiting(ctx, done)
+		lag, err = streamread.Count(ctx, e.source, e.cfg.Filter, done+1)
 	}
 	if (err == nil || errors.Is(err, jetstream.ErrMsgNotFound)) && e.figures.done.Load() == done {
-		e.figures.lag.Store(lag)
+		e.figures.lag.Store(int64(lag))
 		e.figures.oldest.Store(oldest)
 	}
-}
-
-// countWaiting counts the events behind a sequence: a new consumer says how many it would
-// deliver.
-func (e *Enricher) countWaiting(ctx context.Context, done uint64) (int64, error) {
-	name := nuid.Next()
-	c, err := e.cfg.JetStream.CreateConsumer(ctx, e.cfg.From, jetstream.ConsumerConfig{
-		Name: name, FilterSubjects: []string{e.cfg.Filter}, AckPolicy: jetstream.AckNonePolicy,
-		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: done + 1,
-		InactiveThreshold: orphanAge, MemoryStorage: true, Replicas: 1,
-	})
-	if err != nil {
-		return 0, err
-	}
-	_ = e.cfg.JetStream.DeleteConsumer(ctx, e.cfg.From, name) // if this fails, the server does it after orphanAge
-	return int64(c.CachedInfo().NumPending), nil
 }

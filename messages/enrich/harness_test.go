@@ -143,7 +143,12 @@ func (b *bed) start(cfg Config) (e *Enricher, stop func()) {
 // publish publishes events numbered from..to on a few subjects in turn.
 func (b *bed) publish(from, to int) {
 	b.Helper()
-	for i := from; i <= to; i++ {
+	// The stream of a cluster may not be ready at once.
+	first := &nats.Msg{Subject: fmt.Sprintf("orders.raw.%d", from%7), Data: []byte(strconv.Itoa(from))}
+	if _, err := b.js.PublishMsg(b.Context(), first, jetstream.WithRetryAttempts(100), jetstream.WithRetryWait(100*time.Millisecond)); err != nil {
+		b.Fatal(err)
+	}
+	for i := from + 1; i <= to; i++ {
 		b.event(fmt.Sprintf("orders.raw.%d", i%7), strconv.Itoa(i), nil)
 	}
 	select {
@@ -187,13 +192,16 @@ func (b *bed) stored(stream string, filter string) (msgs []jetstream.Msg) {
 }
 
 // count is how many messages a stream holds.
-func (b *bed) count(stream string) uint64 {
+func (b *bed) count(stream string) (n uint64) {
 	b.Helper()
-	s, err := b.js.Stream(b.Context(), stream)
-	if err != nil {
-		b.Fatal(err)
-	}
-	return s.CachedInfo().State.Msgs
+	natstest.Eventually(b, 30*time.Second, "the state of stream "+stream, func() bool { // a question to a server that stops is lost
+		s, err := b.js.Stream(b.Context(), stream)
+		if err == nil {
+			n = s.CachedInfo().State.Msgs
+		}
+		return err == nil
+	})
+	return n
 }
 
 // await waits until the target has n messages.

@@ -30,7 +30,8 @@ func checkJSONPath(keys string) error {
 
 const pathBytes = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
 
-// check returns an error that wraps errUnstampable unless an ID can be put there.
+// check returns an error that wraps errUnstampable unless an ID can be put there: only objects,
+// null or nothing on the way, and null or nothing at its end.
 func (p jsonPath) check(data []byte) error {
 	if p.keys == "" {
 		return nil
@@ -38,7 +39,16 @@ func (p jsonPath) check(data []byte) error {
 	if !gjson.ValidBytes(data) || !gjson.ParseBytes(data).IsObject() {
 		return unstampable("it is not a JSON object: %.40q", data)
 	}
-	return p.checkFree(data)
+	for i := range len(p.keys) + 1 {
+		if i < len(p.keys) && p.keys[i] != '.' {
+			continue
+		}
+		at := gjson.GetBytes(data, p.keys[:i])
+		if at.Type != gjson.Null && (i == len(p.keys) || !at.IsObject()) {
+			return unstampable("at the JSON path %s there is %.40q already", p.keys[:i], at.Raw)
+		}
+	}
+	return nil
 }
 
 // setID puts the ID into a JSON object that was checked, and leaves the rest as it is, byte
@@ -56,20 +66,4 @@ func (p jsonPath) setID(data []byte, id int64) ([]byte, error) {
 		return nil, unstampable("JSON path %s: %v", p.keys, err)
 	}
 	return out, nil
-}
-
-// checkFree returns an error that wraps errUnstampable unless there is room at the path:
-// only objects, null or nothing on the way, and null or nothing at its end.
-func (p jsonPath) checkFree(data []byte) error {
-	for i := 0; i <= len(p.keys); i++ {
-		if i < len(p.keys) && p.keys[i] != '.' {
-			continue
-		}
-		at := gjson.GetBytes(data, p.keys[:i])
-		if at.Type == gjson.Null || i < len(p.keys) && at.IsObject() {
-			continue
-		}
-		return unstampable("at the JSON path %s there is %.40q already", p.keys[:i], at.Raw)
-	}
-	return nil
 }

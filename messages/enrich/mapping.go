@@ -3,6 +3,8 @@ package enrich
 import (
 	"slices"
 	"strings"
+
+	"github.com/idworker/idworker/internal/subject"
 )
 
 // mapping turns the subjects that a filter matches into subjects of the target: what the
@@ -13,9 +15,9 @@ type mapping struct{ filter, to []string }
 // counterpart in the filter. A target without wildcards gets all events on one subject.
 func newMapping(filter, to string) (mapping, error) {
 	m := mapping{strings.Split(filter, "."), strings.Split(to, ".")}
-	for what, tokens := range map[string][]string{"filter": m.filter, "target": m.to} {
-		if !isSubject(tokens) {
-			return m, configError("%s %q, want a subject: tokens joined by dots, * for any token, > at the end for the rest", what, strings.Join(tokens, "."))
+	for _, pattern := range []string{filter, to} {
+		if !subject.IsPattern(pattern) {
+			return m, configError("filter or target %q, want a subject: tokens joined by dots, * for any token, > at the end for the rest", pattern)
 		}
 	}
 	have, want := wildcards(m.filter), wildcards(m.to)
@@ -27,17 +29,30 @@ func newMapping(filter, to string) (mapping, error) {
 
 // apply maps a subject, which the filter has to match.
 func (m mapping) apply(subject string) string {
-	matched := matchedBy(m.filter, strings.Split(subject, "."))
-	out := make([]string, 0, len(m.to)+len(matched))
-	for _, token := range m.to {
-		switch token {
-		case "*":
-			out, matched = append(out, matched[0]), matched[1:]
-		case ">":
-			out = append(out, matched...)
-		default:
-			out = append(out, token)
+	matched := matchedBy(m.filter, subject)
+	out := slices.Clone(m.to)
+	for i, token := range out {
+		if isWildcard(token) {
+			out[i], matched = matched[0], matched[1:]
 		}
 	}
 	return strings.Join(out, ".")
+}
+
+func isWildcard(token string) bool { return subject.IsWildcard(token) }
+
+// wildcards lists the wildcards among the tokens.
+func wildcards(tokens []string) []string {
+	return slices.DeleteFunc(slices.Clone(tokens), func(t string) bool { return !isWildcard(t) })
+}
+
+// matchedBy lists what each wildcard of a filter stands for in a subject, the rest for >.
+func matchedBy(filter []string, subject string) (matched []string) {
+	rest := strings.SplitN(subject, ".", len(filter))
+	for i, token := range filter {
+		if isWildcard(token) {
+			matched = append(matched, rest[i])
+		}
+	}
+	return matched
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -19,6 +20,14 @@ type batch struct {
 	saved bool        // the plan is in the record already
 	lag   uint64      // how many events follow in the source
 	err   error
+}
+
+func (b *batch) add(e event, msg *nats.Msg, isLetter bool) {
+	b.plan.add(e.Sequence)
+	b.msgs = append(b.msgs, msg)
+	if isLetter {
+		b.dead++
+	}
 }
 
 // errOtherPlan says that a plan in the record cannot be carried out as it is: an event of it
@@ -55,22 +64,14 @@ func (p *preparer) close() {
 }
 
 func (p *preparer) run(ctx context.Context, plans []plan) {
-	for _, saved := range plans {
-		events, err := p.readPlanned(ctx, saved)
-		if err != nil || !p.prepareAll(ctx, events, &saved) {
-			p.deliver(ctx, batch{err: err})
-			return
-		}
+	var err error
+	for ; err == nil && len(plans) > 0; plans = plans[1:] {
+		err = p.preparePlanned(ctx, plans[0])
 	}
-	for ctx.Err() == nil {
-		events, err := p.reader.readBatch(ctx)
-		if err != nil {
-			p.deliver(ctx, batch{err: err})
-			return
-		}
-		p.checkLoss(ctx, events)
-		p.prepareAll(ctx, events, nil)
+	for err == nil {
+		err = p.prepareNext(ctx)
 	}
+	p.deliver(ctx, batch{err: err})
 }
 
 // deliver hands over a batch, or the reason why there is none.
@@ -84,66 +85,71 @@ func (p *preparer) deliver(ctx context.Context, b batch) {
 	}
 }
 
-// checkLoss logs and counts the events that were removed before they were read. It returns
-// when the enrichment may go on.
-func (p *preparer) checkLoss(ctx context.Context, events []event) {
-	lost, err := p.reader.removed(ctx, events)
-	if err == nil && lost == 0 {
-		return
-	}
-	if err == nil {
-		err = fmt.Errorf("%w: %d, before event %d of stream %s", ErrLost, lost, events[len(events)-1].seq, p.cfg.From)
-		p.figures.lost.Add(int64(lost))
-		p.log.Error(err.Error())
-		if p.cfg.OnLoss == GoOn {
-			return
-		}
-	}
-	for ctx.Err() == nil {
-		p.deliver(ctx, batch{err: err})
-		pause.For(ctx, maxPause)
-	}
+// stall delivers the reason why there is no batch, and pauses.
+func (p *preparer) stall(ctx context.Context, reason error, next time.Duration) error {
+	p.deliver(ctx, batch{err: reason})
+	pause.For(ctx, next)
+	return ctx.Err()
 }
 
-// readPlanned reads the events of a plan that are still there.
-func (p *preparer) readPlanned(ctx context.Context, saved plan) ([]event, error) {
+// preparePlanned delivers the batch of a plan in the record as soon as there are IDs. If it is
+// no longer that of the plan, the error is errOtherPlan.
+func (p *preparer) preparePlanned(ctx context.Context, saved plan) error {
 	msgs, err := leader.Many(ctx, p.cfg.JetStream, p.cfg.From, saved.sequences())
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", errSource, err)
+		return fmt.Errorf("%w: %w", errSource, err)
 	}
 	var events []event
 	for _, m := range msgs {
 		if m != nil {
-			events = append(events, event{seq: m.Sequence, time: m.Time, subject: m.Subject, header: m.Header, data: m.Data, malformed: m.Malformed})
+			events = append(events, *m)
 		}
 	}
-	return events, nil
+	clear(p.pools)
+	for {
+		b, _, err := p.prepare(ctx, events)
+		switch {
+		case err == nil && b.plan.hasSameEvents(saved):
+			b.plan, b.saved = saved, true
+			p.deliver(ctx, b)
+			return nil
+		case !errors.Is(err, errNoIDs):
+			return errOtherPlan
+		}
+		if err := p.stall(ctx, err, firstPause); err != nil {
+			return err
+		}
+	}
 }
 
-// prepareAll makes batches of events and delivers them. Events of a plan have to be one
-// batch, and to be those of the plan; else it delivers errOtherPlan and returns false.
-func (p *preparer) prepareAll(ctx context.Context, events []event, saved *plan) bool {
+// prepareNext delivers batches of the events that come next, until all of them are done.
+func (p *preparer) prepareNext(ctx context.Context) error {
+	events, lost, err := p.reader.readBatch(ctx)
+	if err != nil {
+		return err
+	}
+	if lost > 0 {
+		p.reportLoss(ctx, lost, events[len(events)-1].Sequence)
+	}
 	clear(p.pools)
-	for ctx.Err() == nil && (len(events) > 0 || saved != nil) {
+	for len(events) > 0 && ctx.Err() == nil {
 		b, n, err := p.prepare(ctx, events)
-		switch {
-		case saved != nil && err == nil && b.plan.hasSameEvents(*saved):
-			b.plan, b.saved = *saved, true
-			p.deliver(ctx, b)
-			return true
-		case saved != nil && (err == nil || !errors.Is(err, errNoIDs)):
-			p.deliver(ctx, batch{err: errOtherPlan})
-			return false
-		case saved == nil:
-			p.deliver(ctx, b)
-			events = events[n:]
-		}
-		if err != nil {
-			p.deliver(ctx, batch{err: err})
-			pause.For(ctx, firstPause)
+		p.deliver(ctx, b)
+		if events = events[n:]; err != nil {
+			_ = p.stall(ctx, err, firstPause) // ended, if ctx has
 		}
 	}
-	return saved == nil
+	return ctx.Err()
+}
+
+// reportLoss logs and counts events that were removed before they were read. It returns when
+// the enrichment may go on.
+func (p *preparer) reportLoss(ctx context.Context, lost, before uint64) {
+	err := fmt.Errorf("%w: %d, before event %d of stream %s", ErrLost, lost, before, p.cfg.From)
+	p.figures.lost.Add(int64(lost))
+	p.log.Error(err.Error())
+	for p.cfg.OnLoss == Stop && p.stall(ctx, err, maxPause) == nil {
+	}
 }
 
 // candidate is an event of a batch that is being prepared.
@@ -159,48 +165,46 @@ type candidate struct {
 func (p *preparer) prepare(ctx context.Context, events []event) (b batch, n int, err error) {
 	candidates, wants := p.draftEvents(events)
 	p.fillPools(ctx, p.pools, wants)
-	var dead []*nats.Msg
+	var letters []*nats.Msg // for another stream than the target
 	for _, c := range candidates {
-		e := events[n]
-		if err = p.complete(c); err != nil && !errors.Is(err, errUnstampable) {
+		msg, isLetter, completeErr := p.complete(c, events[n])
+		if err = completeErr; err != nil {
 			break
 		}
-		if err == nil {
-			b.plan.add(e.seq)
-			b.msgs = append(b.msgs, c.draft)
-		} else if err = p.refusal(e, err); errors.Is(err, ErrNoDeadLetters) {
-			break
+		if isLetter && !p.deadLettersInTarget {
+			letters = append(letters, msg)
 		} else {
-			letter := p.stamper.makeDeadLetter(p.cfg.DeadLetter, e, err)
-			if err = nil; p.deadLettersInTarget {
-				b.plan.add(e.seq)
-				b.msgs = append(b.msgs, letter)
-				b.dead++
-			} else {
-				dead = append(dead, letter)
-			}
+			b.add(events[n], msg, isLetter)
 		}
 		n++
 	}
-	if buryErr := p.publishDeadLetters(ctx, dead); buryErr != nil {
-		return batch{}, 0, buryErr
+	if err := p.publishDeadLetters(ctx, letters); err != nil {
+		return batch{}, 0, err
 	}
 	if n > 0 {
-		b.plan.Through, b.plan.Time, b.lag = events[n-1].seq, events[n-1].time, events[n-1].behind
+		b.plan.Through, b.plan.Time = events[n-1].Sequence, events[n-1].Time
+		b.lag = p.reader.Pending() + uint64(len(events)-n)
 	}
 	return b, n, err
 }
 
-// complete puts the ID on a candidate's draft.
-func (p *preparer) complete(c candidate) error {
-	if c.refused != nil || c.keepsID {
-		return c.refused
+// complete puts the ID on a candidate's draft, or makes the dead letter about it. Without a
+// subject for dead letters no event may pass this one.
+func (p *preparer) complete(c candidate, e event) (msg *nats.Msg, isLetter bool, err error) {
+	if err = c.refused; err == nil && !c.keepsID {
+		var id int64
+		if id, err = p.pools[c.tag].nextID(); err == nil {
+			err = p.stamper.putID(c.draft, id)
+		}
 	}
-	id, err := p.pools[c.tag].nextID()
-	if err != nil {
-		return err
+	if !errors.Is(err, errUnstampable) {
+		return c.draft, false, err
 	}
-	return p.stamper.putID(c.draft, id)
+	err = fmt.Errorf("event %s on %s: %w", formatOrigin(p.cfg.From, e.Sequence), e.Subject, err)
+	if p.cfg.DeadLetter == "" {
+		return nil, false, fmt.Errorf("%w; %w", err, ErrNoDeadLetters)
+	}
+	return p.stamper.makeDeadLetter(p.cfg.DeadLetter, e, err), true, nil
 }
 
 // draftEvents finds out which events keep the ID that they have, which cannot be stamped,
@@ -211,7 +215,7 @@ func (p *preparer) draftEvents(events []event) (candidates []candidate, wants ma
 		c := &candidates[i]
 		c.draft, c.keepsID, c.refused = p.stamper.draft(event)
 		if c.refused == nil && !c.keepsID {
-			c.tag = p.ids.tagFor(event.subject)
+			c.tag = p.ids.tagFor(event.Subject)
 			wants[c.tag]++
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/idworker/idworker/internal/resource"
 	"github.com/idworker/idworker/messages"
 )
 
@@ -28,13 +29,18 @@ type settings struct {
 // record is what the enrichers of one target share. See the package comment.
 type record struct {
 	settings
+	Chain string `json:"chain"` // names what was published by this record: target and a random part
 
 	Done uint64    `json:"done"` // all events through this one of the source are in the target
 	Time time.Time `json:"time"` // when the source stored that event; zero if it is none that was enriched
 	Last uint64    `json:"last"` // the target's last sequence at that time
 
+	// AtLast is the event whose message has the sequence Last; 0 if that is somebody else's.
+	AtLast uint64 `json:"at_last,omitempty"`
+
 	Plans []plan `json:"plans,omitempty"` // of what follows Last: at most two
 	Doubt bool   `json:"doubt,omitempty"` // a plan was given up: positions prove nothing, only headers do
+	Older bool   `json:"older,omitempty"` // the plans are of an older version: its messages name no chain
 
 	Owner string `json:"owner"` // the enricher whose turn it is; empty if it is nobody's
 }
@@ -80,12 +86,17 @@ type recordEntry struct {
 	written  time.Time // when this enricher last saved it
 }
 
-// load reads the record. It may be an old one: only [recordEntry.save] finds out.
-func (r *recordEntry) load(ctx context.Context) (err error) {
-	r.record = record{}
-	r.revision, err = readEntry(ctx, r.kv, r.key, &r.record)
-	return err
+// openRecord opens the bucket of records, and creates it if it is missing.
+func openRecord(ctx context.Context, cfg Config, target string) (recordEntry, error) {
+	if err := resource.Ensure(ctx, cfg.JetStream, Bucket(cfg.Prefix, cfg.Replicas)); err != nil {
+		return recordEntry{}, err
+	}
+	kv, _, err := resource.OpenBucket(ctx, cfg.JetStream, BucketName(cfg.Prefix))
+	return recordEntry{kv: kv, key: recordKey(target)}, err
 }
+
+// errUnreadable says that an entry of the bucket is no record. It comes with the revision.
+var errUnreadable = errors.New("is not a record of an enrichment")
 
 // readEntry reads an entry of the bucket. The revision is 0 if there is none.
 func readEntry(ctx context.Context, kv jetstream.KeyValue, key string, into any) (revision uint64, err error) {
@@ -97,22 +108,13 @@ func readEntry(ctx context.Context, kv jetstream.KeyValue, key string, into any)
 		return 0, fmt.Errorf("read key %s of bucket %s: %w", key, kv.Bucket(), err)
 	}
 	if err := json.Unmarshal(entry.Value(), into); err != nil {
-		return 0, fmt.Errorf("key %s of bucket %s is not a record of an enrichment: %w", key, kv.Bucket(), err)
+		return entry.Revision(), fmt.Errorf("key %s of bucket %s %w: %w", key, kv.Bucket(), errUnreadable, err)
 	}
 	return entry.Revision(), nil
 }
 
-// save writes the record. If somebody else has written it since it was last read or saved,
-// nothing is written, and the error is errRecordMoved.
-func (r *recordEntry) save(ctx context.Context) error {
-	revision, err := writeEntry(ctx, r.kv, r.key, r.record, r.revision)
-	if err == nil {
-		r.revision, r.written = revision, time.Now()
-	}
-	return err
-}
-
-// writeEntry writes an entry of the bucket if it still has that revision.
+// writeEntry writes an entry of the bucket if it still has that revision. Otherwise the error is
+// errRecordMoved.
 func writeEntry(ctx context.Context, kv jetstream.KeyValue, key string, v any, revision uint64) (uint64, error) {
 	value, err := json.Marshal(v)
 	if err != nil {
@@ -165,91 +167,42 @@ func (e *Enricher) checkSettings() error {
 		e.targetName(), have, want)
 }
 
+// readRecord reads the record. It may be an old one: only saveRecord finds out.
+func (e *Enricher) readRecord(ctx context.Context) (err error) {
+	e.record.record = record{}
+	if e.record.revision, err = readEntry(ctx, e.record.kv, e.record.key, &e.record.record); err != nil {
+		e.record.record = record{}
+	}
+	return err
+}
+
 // loadRecord reads the record, within exchangeTimeout, and checks that it is one of the same
 // settings.
 func (e *Enricher) loadRecord(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, exchangeTimeout)
 	defer cancel()
-	if err := e.record.load(ctx); err != nil {
-		return err
+	err := e.readRecord(ctx)
+	if err == nil && e.record.revision == 0 {
+		err = e.adoptOldRecord(ctx)
 	}
-	if e.record.revision == 0 {
-		if err := e.adoptOldRecord(ctx); err != nil {
-			return err
-		}
+	if err != nil {
+		return err
 	}
 	e.figures.done.Store(e.record.Done)
 	return e.checkSettings()
 }
 
-// saveRecord writes the record, within exchangeTimeout, even if ctx has ended.
+// saveRecord writes the record, within exchangeTimeout, even if ctx has ended. If somebody else
+// has written it since it was last read or saved, nothing is written.
 func (e *Enricher) saveRecord(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), exchangeTimeout)
 	defer cancel()
-	return e.record.save(ctx)
-}
-
-// oldRecord is a record of versions that named it by source and target, and that knew the
-// streams by the time of their creation.
-type oldRecord struct {
-	Source time.Time `json:"source"`
-	Target time.Time `json:"target"`
-	Filter string    `json:"filter"`
-	To     string    `json:"to"`
-	Done   uint64    `json:"done"`
-	Last   uint64    `json:"last"`
-	Plan   *plan     `json:"plan,omitempty"`
-
-	// Was is Filter once the record is taken over. Filter is then one that no enricher has,
-	// so that those of older versions stand still.
-	Was string `json:"was,omitempty"`
-}
-
-// adoptOldRecord makes the record out of one that an older version left, if there is one.
-// First that one is changed, so that no enricher of that version goes on with it.
-func (e *Enricher) adoptOldRecord(ctx context.Context) error {
-	var old oldRecord
-	key := enrichmentName(e.cfg.From, e.targetName())
-	if recordKey(e.cfg.From) != e.cfg.From || recordKey(e.targetName()) != e.targetName() {
-		return nil // not a key: that version did not start
+	r := &e.record
+	revision, err := writeEntry(ctx, r.kv, r.key, r.record, r.revision)
+	if err == nil {
+		r.revision, r.written = revision, time.Now()
 	}
-	revision, err := readEntry(ctx, e.record.kv, key, &old)
-	if err != nil || revision == 0 {
-		return err
-	}
-	if old.Was == "" {
-		old.Was, old.Filter = old.Filter, "(the record has moved to key "+e.record.key+")"
-		if _, err := writeEntry(ctx, e.record.kv, key, old, revision); err != nil {
-			return err
-		}
-	}
-	at, err := e.provesOldRecord(ctx, old)
-	if err != nil {
-		return err
-	}
-	e.record.record = record{settings: e.cfg.settings(), Done: old.Done, Time: at, Last: old.Last}
-	if old.Plan != nil {
-		e.record.Plans = []plan{*old.Plan}
-	}
-	e.log.Info("took over the record of an older version")
-	return e.record.save(ctx)
-}
-
-// provesOldRecord checks that an old record is about these streams and settings, and returns
-// when the event that it names was stored.
-func (e *Enricher) provesOldRecord(ctx context.Context, old oldRecord) (time.Time, error) {
-	source, err := e.source.Info(ctx)
-	if err != nil {
-		return time.Time{}, fmt.Errorf("source stream: %w", err)
-	}
-	target, err := e.target.Info(ctx)
-	if err != nil {
-		return time.Time{}, fmt.Errorf("target stream: %w", err)
-	}
-	if old.Was != e.cfg.Filter || old.To != e.cfg.To || !old.Source.Equal(source.Created) || !old.Target.Equal(target.Created) {
-		return time.Time{}, e.undecided("the record of an older version is about another stream, filter or target: it takes %q to %q", old.Was, old.To)
-	}
-	return e.sourceTime(ctx, old.Done)
+	return err
 }
 
 // BucketName is the name of the bucket that says how far each enrichment is.

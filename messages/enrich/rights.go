@@ -2,6 +2,7 @@ package enrich
 
 import (
 	"github.com/idworker/idworker/internal/rights"
+	"github.com/idworker/idworker/internal/streamread"
 	"github.com/idworker/idworker/messages"
 )
 
@@ -28,9 +29,7 @@ func StreamRights(p messages.Prefix, source, target string, to ...string) rights
 	return rights.Join(
 		rights.Publish(to...),
 		rights.Publish(turn), rights.Subscribe(turn),
-		rights.Publish(rights.StreamInfo(source), rights.API("CONSUMER.CREATE."+source+".>"), rights.API("CONSUMER.MSG.NEXT."+source+".>"),
-			rights.API("CONSUMER.INFO."+source+".>"), rights.API("CONSUMER.DELETE."+source+".>")),
-		rights.ReadLeader(source),
+		streamread.Rights(source), rights.Publish(rights.API("CONSUMER.INFO."+source+".>")), // the latter for older versions
 		rights.Publish(rights.StreamInfo(target)), rights.ReadLeader(target),
 	)
 }

@@ -50,7 +50,7 @@ func TestDeadLetterIsNoArrival(t *testing.T) {
 	b := newBed(t)
 	b.publish(1, 9)
 	s := stamper{source: "ORDERS", limit: 1 << 20}
-	msg := s.makeDeadLetter("orders.dead", event{seq: 5, subject: "orders.raw.5"}, errUnstampable)
+	msg := s.makeDeadLetter("orders.dead", event{Sequence: 5, Subject: "orders.raw.5"}, errUnstampable)
 	if _, err := b.js.PublishMsg(t.Context(), msg); err != nil {
 		t.Fatal(err)
 	}
@@ -63,11 +63,11 @@ func TestDeadLetterIsNoArrival(t *testing.T) {
 // An event that is a dead letter of another enrichment is enriched as any other.
 func TestDeadLetterIsEnriched(t *testing.T) {
 	msg, _, err := stamper{source: "S", mapping: mapping{[]string{">"}, []string{">"}}, limit: 1 << 20}.draft(
-		event{seq: 7, subject: "a", header: nats.Header{HeaderError: {"bad"}, HeaderSubject: {"b"}}})
+		event{Sequence: 7, Subject: "a", Header: nats.Header{HeaderError: {"bad"}, HeaderSubject: {"b"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if seq, ours := parseOrigin("S", msg.Header); !ours || seq != 7 {
-		t.Errorf("origin %d, %v; want 7", seq, ours)
+	if o := parseOrigin(msg.Header); o.source != "S" || o.seq != 7 || o.letter {
+		t.Errorf("origin %+v, want event 7 of S", o)
 	}
 }

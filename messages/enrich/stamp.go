@@ -7,8 +7,6 @@ import (
 	"strings"
 
 	"github.com/nats-io/nats.go"
-
-	"github.com/idworker/idworker/messages"
 )
 
 // errUnstampable is wrapped by the errors of events that cannot be stamped, however often
@@ -22,6 +20,7 @@ func unstampable(format string, args ...any) error {
 // stamper puts IDs on events.
 type stamper struct {
 	source   string
+	chain    string // of the record
 	mapping  mapping
 	json     jsonPath
 	existing Existing
@@ -31,11 +30,11 @@ type stamper struct {
 // keepsID reports whether the event keeps the ID that it has. If it has one that it may
 // not keep, the error wraps errUnstampable.
 func (s stamper) keepsID(e event) (bool, error) {
-	if len(e.header) == 0 {
+	if len(e.Header) == 0 {
 		return false, nil
 	}
 	var have []string
-	for name, values := range e.header {
+	for name, values := range e.Header {
 		if strings.EqualFold(name, HeaderID) {
 			have = append(have, values...)
 		}
@@ -46,10 +45,8 @@ func (s stamper) keepsID(e event) (bool, error) {
 	if s.existing == Refuse {
 		return true, unstampable("it has the header %s: %.40q", HeaderID, have)
 	}
-	if ranges, err := messages.DecodeRanges([]byte(have[0]), 1); len(have) > 1 || err != nil {
+	if id, err := strconv.ParseInt(have[0], 10, 64); len(have) > 1 || err != nil || id < 1 || strconv.FormatInt(id, 10) != have[0] {
 		return true, unstampable("the header %s is not one ID: %.40q", HeaderID, have)
-	} else if have[0] != ranges[0].String() {
-		return true, unstampable("the header %s is not an ID: %.40q", HeaderID, have)
 	}
 	return true, nil
 }
@@ -58,19 +55,19 @@ func (s stamper) keepsID(e event) (bool, error) {
 // headers, without those that instruct a server, and with its origin. If keepsID, the
 // message is complete. The error wraps errUnstampable.
 func (s stamper) draft(e event) (draft *nats.Msg, keepsID bool, err error) {
-	if e.malformed {
+	if e.Malformed {
 		return nil, false, unstampable("its header cannot be decoded")
 	}
 	if keepsID, err = s.keepsID(e); err != nil {
 		return nil, keepsID, err
 	}
 	if !keepsID {
-		if err := s.json.check(e.data); err != nil {
+		if err := s.json.check(e.Data); err != nil {
 			return nil, false, err
 		}
 	}
-	draft = &nats.Msg{Subject: s.mapping.apply(e.subject), Header: copyOwnHeaders(e.header), Data: e.data}
-	draft.Header[HeaderSource] = []string{formatOrigin(s.source, e.seq)}
+	draft = &nats.Msg{Subject: s.mapping.apply(e.Subject), Header: copyOwnHeaders(e.Header), Data: e.Data}
+	setOrigin(draft.Header, s.source, s.chain, e)
 	return draft, keepsID, checkSize(draft, s.limit)
 }
 

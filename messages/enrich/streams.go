@@ -7,6 +7,8 @@ import (
 	"slices"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/idworker/idworker/internal/subject"
 )
 
 // openSource finds the source stream and checks that it can be read by position.
@@ -22,7 +24,7 @@ func openSource(ctx context.Context, js jetstream.JetStream, c Config) (jetstrea
 	if cfg.Retention != jetstream.LimitsPolicy {
 		return nil, configError("stream %s has %s retention; want limits, because enrichers read by position and acknowledge nothing", c.From, cfg.Retention)
 	}
-	if !slices.ContainsFunc(cfg.Subjects, func(s string) bool { return overlap(s, c.Filter) }) && cfg.Mirror == nil && len(cfg.Sources) == 0 {
+	if !slices.ContainsFunc(cfg.Subjects, func(s string) bool { return subject.Overlap(s, c.Filter) }) && cfg.Mirror == nil && len(cfg.Sources) == 0 {
 		return nil, configError("no subject of stream %s %q matches the filter %q", c.From, cfg.Subjects, c.Filter)
 	}
 	return s, nil
@@ -32,7 +34,7 @@ func openSource(ctx context.Context, js jetstream.JetStream, c Config) (jetstrea
 // allows atomic batches and does not lead back to the source. The error may be a
 // [TargetError].
 func openTarget(ctx context.Context, js jetstream.JetStream, c Config, source jetstream.StreamConfig) (jetstream.Stream, error) {
-	if slices.ContainsFunc(source.Subjects, func(s string) bool { return overlap(s, c.To) }) {
+	if slices.ContainsFunc(source.Subjects, func(s string) bool { return subject.Overlap(s, c.To) }) {
 		return nil, configError("target %q loops back: stream %s has the subjects %q", c.To, c.From, source.Subjects)
 	}
 	name, err := js.StreamNameBySubject(ctx, c.To)
@@ -57,11 +59,11 @@ func checkTarget(cfg jetstream.StreamConfig, c Config, source jetstream.StreamCo
 		feeds = append(feeds, source.Mirror)
 	}
 	switch {
-	case !slices.ContainsFunc(cfg.Subjects, func(s string) bool { return covers(s, c.To) }):
+	case !slices.ContainsFunc(cfg.Subjects, func(s string) bool { return subject.Covers(s, c.To) }):
 		return configError("stream %s takes %q, which does not cover the target %q", cfg.Name, cfg.Subjects, c.To)
 	case slices.ContainsFunc(feeds, func(f *jetstream.StreamSource) bool { return f.Name == cfg.Name }):
 		return configError("target %q loops back: stream %s copies stream %s", c.To, c.From, cfg.Name)
-	case cfg.RePublish != nil && slices.ContainsFunc(source.Subjects, func(s string) bool { return overlap(s, cfg.RePublish.Destination) }):
+	case cfg.RePublish != nil && slices.ContainsFunc(source.Subjects, func(s string) bool { return subject.Overlap(s, cfg.RePublish.Destination) }):
 		return configError("target %q loops back: stream %s republishes to %q", c.To, cfg.Name, cfg.RePublish.Destination)
 	case cfg.Sealed:
 		return configError("stream %s is sealed and takes no events", cfg.Name)
@@ -79,7 +81,7 @@ func checkDeadLetter(ctx context.Context, js jetstream.JetStream, c Config, sour
 	if c.DeadLetter == "" {
 		return nil
 	}
-	if slices.ContainsFunc(source.Subjects, func(s string) bool { return overlap(s, c.DeadLetter) }) {
+	if slices.ContainsFunc(source.Subjects, func(s string) bool { return subject.Overlap(s, c.DeadLetter) }) {
 		return configError("dead-letter subject %q loops back: stream %s has the subjects %q", c.DeadLetter, c.From, source.Subjects)
 	}
 	_, err := js.StreamNameBySubject(ctx, c.DeadLetter)

@@ -2,10 +2,8 @@ package enrich
 
 import (
 	"slices"
-	"strings"
 	"testing"
 
-	"github.com/nats-io/nats-server/v2/server"
 	"pgregory.net/rapid"
 )
 
@@ -25,26 +23,6 @@ func TestMapping(t *testing.T) {
 			t.Errorf("%s → %s: %s gives %s, want %s", c.filter, c.to, c.subject, got, c.want)
 		}
 	}
-}
-
-// Patterns compare as the server compares them.
-func TestPatternsAsTheServer(t *testing.T) {
-	pattern := rapid.Custom(func(t *rapid.T) string {
-		tokens := rapid.SliceOfN(rapid.SampledFrom([]string{"a", "b", "*"}), 0, 4).Draw(t, "tokens")
-		if len(tokens) == 0 || rapid.Bool().Draw(t, "rest") {
-			tokens = append(tokens, ">")
-		}
-		return strings.Join(tokens, ".")
-	})
-	rapid.Check(t, func(t *rapid.T) {
-		x, y := pattern.Draw(t, "x"), pattern.Draw(t, "y")
-		if got, want := overlap(x, y), server.SubjectsCollide(x, y); got != want {
-			t.Fatalf("overlap(%s, %s) = %v", x, y, got)
-		}
-		if got, want := covers(x, y), server.SubjectMatchesFilter(y, x); got != want {
-			t.Fatalf("covers(%s, %s) = %v", x, y, got)
-		}
-	})
 }
 
 // A plan knows its events, even after the first ones are removed.

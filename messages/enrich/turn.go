@@ -85,7 +85,7 @@ func (e *Enricher) runTurn(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer reader.close()
+	defer reader.Close()
 	if err := e.identifySource(ctx); err != nil { // that of the reader
 		return e.confirm(ctx, err)
 	}
@@ -190,7 +190,8 @@ func (t *turn) land(err error) error {
 	}
 	r := &t.record
 	if len(b.msgs) > 0 {
-		r.Doubt = false // nothing of an older plan can come behind this batch
+		r.Doubt, r.Older = false, false // nothing of an older plan can come behind this batch
+		r.AtLast = b.plan.last()
 	}
 	r.Last += uint64(len(b.msgs))
 	r.Done, r.Time, r.Plans = b.plan.Through, b.plan.Time, r.Plans[1:]

@@ -92,6 +92,14 @@ func runEnricher(t *testing.T, net *production) {
 		return p.hasEnded() || err == nil && target.CachedInfo().State.Msgs > 20 // 11 are there before
 	})
 	p.stop(syscall.SIGTERM)
+	kv, err := js.KeyValue(t.Context(), enrich.BucketName(messages.DefaultPrefix))
+	if err != nil {
+		t.Fatal(err)
+	}
+	record, err := kv.Get(t.Context(), "ORDERS_READY")
+	if err != nil || !strings.Contains(string(record.Value()), `"installation":"`) {
+		t.Errorf("the record does not say whose IDs the events have: %s, %v", record.Value(), err)
+	}
 }
 
 func refusedNothing(t *testing.T, net *production) {

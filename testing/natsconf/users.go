@@ -7,6 +7,7 @@ package natsconf
 import (
 	"strings"
 
+	"github.com/idworker/idworker/internal/agreement"
 	"github.com/idworker/idworker/internal/durability"
 	"github.com/idworker/idworker/internal/rights"
 	"github.com/idworker/idworker/messages"
@@ -48,7 +49,7 @@ func Users() []User {
 		{"caller", "IDS", "_INBOX_caller.any", rights.Publish(p.Segment(">"), p.Snowflake())},
 		{"order", "IDS", "_INBOX_caller.order", rights.Publish(p.Segment("order"))},
 		{"enricher", "ORDERS", "_INBOX_enricher", rights.Join(
-			enrich.Rights(p, rights.Enricher), mayAsk,
+			enrich.Rights(p, rights.Enricher), agreement.Rights(p, rights.Enricher), mayAsk,
 			enrich.StreamRights(p, "ORDERS", "ORDERS_READY", "orders.ready.>", "orders.dead"),
 			rights.Publish("_INBOX_enricher.>"), // enrichers answer each other
 		)},

@@ -7,11 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/idworker/idworker/cmd/internal/progress"
 	"github.com/idworker/idworker/messages/enrich"
 	"github.com/idworker/idworker/messages/enrich/verify"
 )
@@ -40,15 +40,11 @@ func (f Flags) Run(ctx context.Context, js jetstream.JetStream, out io.Writer) e
 	if err != nil {
 		return err
 	}
-	done := make(chan struct{})
-	shown := make(chan struct{})
-	go func() {
-		defer close(shown)
-		showProgress(done, v)
-	}()
-	report, err := v.Run(ctx)
-	close(done)
-	<-shown
+	var report *verify.Report
+	progress.Show(func() { report, err = v.Run(ctx) }, func() string {
+		passed, point := v.Progress()
+		return fmt.Sprintf("at event %d of %d", passed, point)
+	})
 	if err != nil && !errors.Is(err, verify.ErrFaults) && !errors.Is(err, verify.ErrWaiting) {
 		return err
 	}
@@ -114,25 +110,3 @@ func (f Flags) print(out io.Writer, r *verify.Report) {
 }
 
 func stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
-
-// showProgress shows how far it is once a second, on one line, until done. It does so only if
-// stderr is a terminal.
-func showProgress(done <-chan struct{}, v *verify.Verifier) {
-	info, err := os.Stderr.Stat()
-	if err != nil || info.Mode()&os.ModeCharDevice == 0 {
-		<-done
-		return
-	}
-	ticker := time.NewTicker(time.Second)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-done:
-			fmt.Fprint(os.Stderr, "\r\x1b[K")
-			return
-		case <-ticker.C:
-			passed, point := v.Progress()
-			fmt.Fprintf(os.Stderr, "\rat event %d of %d \x1b[K", passed, point)
-		}
-	}
-}

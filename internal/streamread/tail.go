@@ -1,0 +1,71 @@
+package streamread
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/idworker/idworker/internal/leader"
+)
+
+// Tail reads the messages of a stream from a sequence on, and those that come later, for as
+// long as its consumer can be relied on. It is not for several goroutines.
+type Tail struct {
+	*feed
+	js     jetstream.JetStream
+	filter string
+	next   uint64 // everything below has been returned, or is not there
+	late   uint64 // the message that the leader had, but not the consumer
+}
+
+// OpenTail begins to read at a sequence. The stream has to have limits retention. The tail is
+// to be closed.
+func OpenTail(ctx context.Context, js jetstream.JetStream, stream jetstream.Stream, filter string, from uint64) (*Tail, error) {
+	f, err := openFeed(ctx, js, stream, filter, from)
+	return &Tail{feed: f, js: js, filter: filter, next: from}, err
+}
+
+// Close ends reading.
+func (t *Tail) Close() { t.close() }
+
+// Pending is how many messages follow the one that was returned last.
+func (t *Tail) Pending() uint64 { return t.pending }
+
+// NextBatch waits for a message, and returns it with those that have arrived already: most, at
+// most, and no more once they have that many bytes. An error is final.
+func (t *Tail) NextBatch(ctx context.Context, most, bytes int) (batch []Message, err error) {
+	for limit := t.bytes + bytes; len(batch) < most && t.bytes < limit && (len(batch) == 0 || len(t.arrived) > 0); {
+		msg, err := t.feed.next(ctx)
+		switch {
+		case errors.Is(err, errQuiet):
+			err = t.compare(ctx)
+		case msg != nil && msg.Sequence < t.next:
+			err = fmt.Errorf("%w: message %d came behind %d", errUnreliable, msg.Sequence, t.next-1)
+		case msg != nil:
+			t.next, t.late = msg.Sequence+1, 0
+			batch = append(batch, *msg)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return batch, nil
+}
+
+// compare asks the leader for the next message.
+func (t *Tail) compare(ctx context.Context) error {
+	msg, err := leader.Next(ctx, t.js, t.stream.CachedInfo().Config.Name, t.filter, t.next)
+	switch {
+	case errors.Is(err, jetstream.ErrMsgNotFound), err == nil && len(t.arrived) > 0:
+		t.late = 0
+		return nil
+	case err != nil:
+		return err
+	case t.late == msg.Sequence:
+		return fmt.Errorf("%w: it does not deliver message %d", errUnreliable, msg.Sequence)
+	}
+	t.late = msg.Sequence
+	return nil
+}
