@@ -122,6 +122,9 @@ func (c checker) compareBodies(original streamread.Message, a arrival, kept bool
 	return f, false
 }
 
+// onOneLine is what clients do with a value that they send.
+var onOneLine = strings.NewReplacer("\r", " ", "\n", " ")
+
 // ownHeaders are the headers of an event that enriching leaves alone.
 func ownHeaders(h nats.Header) nats.Header {
 	var own nats.Header
@@ -134,14 +137,14 @@ func ownHeaders(h nats.Header) nats.Header {
 			own = make(nats.Header, len(h))
 		}
 		for _, v := range values {
-			own[name] = append(own[name], strings.TrimSpace(v))
+			own[name] = append(own[name], strings.TrimSpace(onOneLine.Replace(v)))
 		}
 	}
 	return own
 }
 
 var enrichHeaders = []string{
-	strings.ToLower(enrich.HeaderID), strings.ToLower(enrich.HeaderSource), strings.ToLower(enrich.HeaderError), strings.ToLower(enrich.HeaderSubject),
+	strings.ToLower(enrich.HeaderID), strings.ToLower(enrich.HeaderSource), strings.ToLower(enrich.HeaderChain), strings.ToLower(enrich.HeaderError), strings.ToLower(enrich.HeaderSubject),
 }
 
 // firstDifference is the first header, by name, whose values differ.
