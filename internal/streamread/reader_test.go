@@ -208,25 +208,30 @@ func (b *bed) listen(subject string) (all func() []*nats.Msg) {
 
 // TestExtend: a reader that is at its end goes on where it was.
 func TestExtend(t *testing.T) {
-	b := newBed(t)
-	b.numbered(10)
-	r := streamread.Open(b.js, b.stream, "", 1, 5)
-	defer r.Close()
-	var all []uint64
-	note := func(m streamread.Message) { all = append(all, m.Sequence) }
-	b.read(r, note)
-	r.Extend(7)
-	b.read(r, note)
-	b.numbered(5)
-	r.Extend(15)
-	b.read(r, note)
-	for i, seq := range all {
-		if seq != uint64(i)+1 {
-			t.Fatalf("%v", all)
-		}
-	}
-	if len(all) != 15 {
-		t.Errorf("%v", all)
+	for name, kind := range map[string]func(*streamread.Reader) *streamread.Reader{
+		"consumer":    func(r *streamread.Reader) *streamread.Reader { return r },
+		"no consumer": (*streamread.Reader).WithoutConsumer,
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBed(t)
+			b.numbered(10)
+			if err := b.stream.DeleteMsg(t.Context(), 5); err != nil { // so that it reads beyond
+				t.Fatal(err)
+			}
+			r := kind(streamread.Open(b.js, b.stream, "", 1, 5))
+			defer r.Close()
+			var all []uint64
+			note := func(m streamread.Message) { all = append(all, m.Sequence) }
+			b.read(r, note)
+			r.Extend(7)
+			b.read(r, note)
+			b.numbered(5)
+			r.Extend(15)
+			b.read(r, note)
+			if want := []uint64{1, 2, 3, 4, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}; !slices.Equal(all, want) {
+				t.Errorf("%v, want %v", all, want)
+			}
+		})
 	}
 }
 
