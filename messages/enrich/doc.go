@@ -21,7 +21,8 @@
 //  1. Read the events that follow, at most 1,000, and get IDs for them.
 //  2. Save the plan in the record, while the batch before is still under way. It has no IDs.
 //  3. Publish the batch, each message on the condition that it gets the sequence that the
-//     plan says. Only an answer that names the target, this batch and its size counts.
+//     plan says. Only an answer that names the target, this batch and its size counts, or
+//     the target and the sequence of an event that is published alone.
 //  4. Move Done, Time and Last on, in memory; the next plan saves them.
 //
 // So two invariants hold. For each sequence of the target the record says which event is
@@ -45,7 +46,9 @@
 // # Two kinds of batches
 //
 // An atomic batch is stored as a whole or not at all. A server without replicas stages it on
-// disk, which costs more than the messages themselves. A target with allow_batched and
+// disk, in files of its own which it syncs and removes, even if it syncs nothing else. That
+// takes longer than the messages themselves. So an event that is alone is no batch, but a
+// message on the same condition. And a target with allow_batched and
 // without replicas therefore gets fast batches: each message carries the condition, and the
 // server ends the batch with the first one that it refuses, so that what is stored is a
 // beginning of the batch. (With replicas a message is counted before it is stored; if storing

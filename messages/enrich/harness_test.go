@@ -192,13 +192,16 @@ func (b *bed) stored(stream string, filter string) (msgs []jetstream.Msg) {
 }
 
 // count is how many messages a stream holds.
-func (b *bed) count(stream string) uint64 {
+func (b *bed) count(stream string) (n uint64) {
 	b.Helper()
-	s, err := b.js.Stream(b.Context(), stream)
-	if err != nil {
-		b.Fatal(err)
-	}
-	return s.CachedInfo().State.Msgs
+	natstest.Eventually(b, 30*time.Second, "the state of stream "+stream, func() bool { // a question to a server that stops is lost
+		s, err := b.js.Stream(b.Context(), stream)
+		if err == nil {
+			n = s.CachedInfo().State.Msgs
+		}
+		return err == nil
+	})
+	return n
 }
 
 // await waits until the target has n messages.

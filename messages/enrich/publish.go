@@ -42,9 +42,13 @@ func (p publisher) publish(ctx context.Context, msgs []*nats.Msg, last uint64) e
 		return err
 	}
 	defer func() { _ = answers.Unsubscribe() }() // fails only if the connection is closed
+	want := commit{Stream: p.stream, Sequence: last + uint64(len(msgs)), Batch: id, Count: len(msgs)}
 	prepare := prepareAtomic
-	if p.fast {
+	switch {
+	case p.fast:
 		prepare = prepareFast
+	case len(msgs) == 1:
+		prepare, want.Batch, want.Count = prepareAlone, "", 0
 	}
 	for i, msg := range msgs {
 		prepare(msg, inbox, id, i, len(msgs), last)
@@ -52,7 +56,14 @@ func (p publisher) publish(ctx context.Context, msgs []*nats.Msg, last uint64) e
 			return err
 		}
 	}
-	return awaitCommit(ctx, answers, commit{Stream: p.stream, Sequence: last + uint64(len(msgs)), Batch: id, Count: len(msgs)})
+	return awaitCommit(ctx, answers, want)
+}
+
+// prepareAlone puts the condition on a message that is no batch: it would be staged on disk,
+// synced and removed again, for nothing.
+func prepareAlone(msg *nats.Msg, inbox, _ string, _, _ int, last uint64) {
+	msg.Header[jetstream.ExpectedLastSeqHeader] = []string{strconv.FormatUint(last, 10)}
+	msg.Reply = inbox + ".alone"
 }
 
 // prepareAtomic puts the headers of an atomic batch on message i of n. Not only the last
@@ -87,7 +98,8 @@ func prepareFast(msg *nats.Msg, inbox, id string, i, n int, last uint64) {
 	msg.Reply = inbox + "." + id + ".1000.fail." + strconv.Itoa(i+1) + operation
 }
 
-// commit is what an answer has to say if the whole batch was stored.
+// commit is what an answer has to say if the whole batch was stored. That to a message alone
+// has no batch and no count.
 type commit struct {
 	Stream   string `json:"stream"`
 	Sequence uint64 `json:"seq"`
@@ -96,7 +108,8 @@ type commit struct {
 }
 
 // awaitCommit waits for the answer that confirms the whole batch, or for an error. Anybody
-// can answer; what neither is an error nor names stream and batch says nothing.
+// can answer; what neither is an error nor names stream and batch (or, of a message alone,
+// stream and sequence) says nothing.
 func awaitCommit(ctx context.Context, answers *nats.Subscription, want commit) error {
 	for {
 		msg, err := answers.NextMsgWithContext(ctx)
@@ -116,7 +129,7 @@ func awaitCommit(ctx context.Context, answers *nats.Subscription, want commit) e
 			return serverError(ack.Error)
 		case ack.commit == want:
 			return nil
-		case ack.Stream == want.Stream && ack.Batch == want.Batch:
+		case ack.Stream == want.Stream && ack.Batch == want.Batch && ack.Batch != "":
 			return fmt.Errorf("%w: the server stored %d messages of %d, through sequence %d instead of %d", errTargetMoved, ack.Count, want.Count, ack.Sequence, want.Sequence)
 		}
 	}

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"runtime"
 	"slices"
 	"strings"
@@ -12,13 +13,20 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/messages/enrich"
 	"github.com/idworker/idworker/testing/natstest"
 )
 
+const (
+	latencyRounds = 5
+	latencyEvents = 200 // each round, one every 10 ms
+
+	latencyBar, latencyTailBar = 10, 50 // ms
+)
+
 // BenchmarkEnrichLatency measures the time from publishing an event until it is in the
-// target with its ID, at 100 events a second.
+// target with its ID, at 100 events a second, beside a loop that copies one event after the
+// other.
 func BenchmarkEnrichLatency(b *testing.B) {
 	srv := natstest.Start(b)
 	startWorker(b, srv, "ids", 1<<30, 1000)
@@ -27,8 +35,7 @@ func BenchmarkEnrichLatency(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	for _, fast := range []bool{false, true} {
-		name := map[bool]string{false: "atomic", true: "fast"}[fast]
+	side := func(name string, fast bool, copies func(ctx context.Context, js jetstream.JetStream, conn *nats.Conn, name string) error) func() [2]float64 {
 		for _, cfg := range []jetstream.StreamConfig{
 			{Name: "RAW_" + name, Subjects: []string{"raw." + name}},
 			{Name: "READY_" + name, Subjects: []string{"ready." + name}, AllowAtomicPublish: true, AllowBatchPublish: fast},
@@ -37,57 +44,109 @@ func BenchmarkEnrichLatency(b *testing.B) {
 				b.Fatal(err)
 			}
 		}
-		stop := startEnricher(b, js, conn, enrich.Config{From: "RAW_" + name, Filter: "raw." + name, To: "ready." + name, ID: "segment:" + busyTag})
-		consumer, err := js.OrderedConsumer(b.Context(), "READY_"+name, jetstream.OrderedConsumerConfig{})
-		if err != nil {
-			b.Fatal(err)
+		return func() [2]float64 { return latencyRound(b, js, conn, name, copies) }
+	}
+	names := []string{"copied one by one", "enriched", "enriched, allow_batched"}
+	figures := inTurns(latencyRounds, side("bare", false, copiedOneByOne), side("atomic", false, enrichedAlone), side("fast", true, enrichedAlone))
+	for i, p := range []struct {
+		name string
+		bar  bar
+	}{{"p50", atMost(latencyBar)}, {"p99", atMost(latencyTailBar)}} {
+		for side, name := range names {
+			ms := median(column(figures[side], func(f [2]float64) float64 { return f[i] }))
+			table.add(row{what: p.name + " from published to " + name, unit: "ms", subject: ms, bar: p.bar, note: "100 events/s"})
+			b.ReportMetric(ms, strings.ReplaceAll(name, " ", "-")+"-"+p.name+"-ms")
 		}
-		arrived, err := consumer.Messages()
-		if err != nil {
-			b.Fatal(err)
-		}
-		const events = 1000
-		began := make([]time.Time, events)
-		go func() {
-			for i := range began {
-				time.Sleep(10 * time.Millisecond)
-				began[i] = time.Now()
-				_ = conn.Publish("raw."+name, []byte(strings.Repeat("x", 200)))
-			}
-		}()
-		var took []time.Duration
-		for i := range began {
-			if _, err := arrived.Next(jetstream.NextMaxWait(10 * time.Second)); err != nil {
-				b.Fatal(err)
-			}
-			took = append(took, time.Since(began[i]))
-		}
-		arrived.Stop()
-		stop()
-		slices.Sort(took)
-		b.ReportMetric(float64(took[events/2].Microseconds())/1000, name+"-p50-ms")
-		b.ReportMetric(float64(took[events*99/100].Microseconds())/1000, name+"-p99-ms")
 	}
 	b.ReportMetric(0, "ns/op")
+}
+
+// latencyRound runs a copier from RAW_name to READY_name, and returns p50 and p99 in
+// milliseconds.
+func latencyRound(b *testing.B, js jetstream.JetStream, conn *nats.Conn, name string,
+	copies func(ctx context.Context, js jetstream.JetStream, conn *nats.Conn, name string) error) [2]float64 {
+	b.Helper()
+	consumer, err := js.OrderedConsumer(b.Context(), "READY_"+name, jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverNewPolicy})
+	if err != nil {
+		b.Fatal(err)
+	}
+	arrived, err := consumer.Messages()
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer arrived.Stop()
+	ctx, cancel := context.WithCancel(b.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- copies(ctx, js, conn, name) }()
+	began := make(chan time.Time, latencyEvents)
+	next := func() {
+		if _, err := arrived.Next(jetstream.NextMaxWait(10 * time.Second)); err != nil {
+			b.Fatal(err)
+		}
+	}
+	_ = conn.Publish("raw."+name, nil)
+	next() // both sides run
+	go func() {
+		for range latencyEvents {
+			time.Sleep(10 * time.Millisecond)
+			began <- time.Now()
+			_ = conn.Publish("raw."+name, []byte(strings.Repeat("x", 200)))
+		}
+	}()
+	var took []time.Duration
+	for range latencyEvents {
+		next()
+		took = append(took, time.Since(<-began))
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		b.Fatal(err)
+	}
+	slices.Sort(took)
+	ms := func(p float64) float64 { return float64(percentile(took, p).Microseconds()) / 1000 }
+	return [2]float64{ms(0.5), ms(0.99)}
+}
+
+func enrichedAlone(ctx context.Context, js jetstream.JetStream, conn *nats.Conn, name string) error {
+	return enrichInto(ctx, js, conn, enrich.Config{From: "RAW_" + name, Filter: "raw." + name, To: "ready." + name})
+}
+
+// copiedOneByOne stores each event in the target before it reads the next.
+func copiedOneByOne(ctx context.Context, js jetstream.JetStream, _ *nats.Conn, name string) error {
+	consumer, err := js.CreateOrUpdateConsumer(ctx, "RAW_"+name, jetstream.ConsumerConfig{Durable: "copy", AckPolicy: jetstream.AckExplicitPolicy})
+	if err != nil {
+		return err
+	}
+	events, err := consumer.Messages()
+	if err != nil {
+		return err
+	}
+	context.AfterFunc(ctx, events.Stop)
+	for {
+		event, err := events.Next()
+		if errors.Is(err, jetstream.ErrMsgIteratorClosed) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if _, err := js.PublishMsg(ctx, &nats.Msg{Subject: "ready." + name, Header: event.Headers(), Data: event.Data()}); err == nil {
+			_ = event.Ack()
+		}
+	}
 }
 
 // startEnricher runs an enricher until it is stopped.
 func startEnricher(b *testing.B, js jetstream.JetStream, conn *nats.Conn, cfg enrich.Config) (stop func()) {
 	b.Helper()
-	cfg.Conn, cfg.JetStream, cfg.IDs, cfg.Prefix = conn, js, messages.NewClient(conn, "ids"), "ids"
-	e, err := enrich.Open(b.Context(), cfg)
-	if err != nil {
-		b.Fatal(err)
-	}
 	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		e.Run(ctx)
-	}()
+	ended := make(chan error, 1)
+	go func() { ended <- enrichInto(ctx, js, conn, cfg) }()
 	return func() {
 		cancel()
-		<-done
+		if err := <-ended; err != nil {
+			b.Error(err)
+		}
 	}
 }
 
@@ -122,7 +181,7 @@ func BenchmarkEnrichMemory(b *testing.B) {
 	}
 	runtime.GC()
 	rest, most := inUse(), 0.0
-	stop := startEnricher(b, js, srv.Connect(b), enrich.Config{From: "RAW", Filter: "raw.>", To: "ready.>", ID: "segment:" + busyTag})
+	stop := startEnricher(b, js, srv.Connect(b), enrich.Config{From: "RAW", Filter: "raw.>", To: "ready.>"})
 	defer stop()
 	natstest.Eventually(b, time.Minute, "all events", func() bool {
 		runtime.GC()
