@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync/atomic"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
@@ -62,10 +63,20 @@ func (c *enrichCmd) Run(ctx context.Context) error {
 	return nil
 }
 
+// openTimeout is how long one try to open an enrichment may take. A server that has just
+// started, or has no leader, leaves requests without an answer.
+const openTimeout = 5 * time.Second
+
 func (c *enrichCmd) open(ctx context.Context, js jetstream.JetStream, log *zap.Logger) (*enrich.Enricher, error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	ctx, explainDenied := natsconn.WhenDenied(ctx, js.Conn())
-	enricher, err := c.Open(ctx, js, c.Prefix, log)
-	return enricher, explainDenied(err)
+	for {
+		try, cancel := context.WithTimeout(ctx, openTimeout)
+		enricher, err := c.Open(try, js, c.Prefix, log)
+		cancel()
+		if !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
+			return enricher, explainDenied(err)
+		}
+	}
 }

@@ -193,11 +193,12 @@ type trio struct {
 	routes  []*dbtest.Proxy // from the third to the others
 	monitor []string        // addresses of the servers' own pages
 	js      jetstream.JetStream
+	streams int // that there are; at first those that workers have
 }
 
 func startTrio(t *testing.T) *trio {
 	t.Helper()
-	c := &trio{}
+	c := &trio{streams: 6}
 	var listen, monitor []string
 	for range 3 {
 		listen, monitor = append(listen, freeAddress(t)), append(monitor, freeAddress(t))
@@ -279,8 +280,8 @@ func (c *trio) urls() (urls []string) {
 	return urls
 }
 
-// streams are all streams as their leaders see them.
-func (c *trio) streams() (all []*jetstream.StreamInfo) {
+// infos are all streams as their leaders see them.
+func (c *trio) infos() (all []*jetstream.StreamInfo) {
 	list := c.js.ListStreams(c.nodes[0].t.Context())
 	for info := range list.Info() {
 		all = append(all, info)
@@ -288,12 +289,9 @@ func (c *trio) streams() (all []*jetstream.StreamInfo) {
 	return all
 }
 
-// trioStreams is how many streams workers have.
-const trioStreams = 6
-
 // whole reports whether every stream has a leader and two more copies that are current.
 func (c *trio) whole() bool {
-	all := c.streams()
+	all := c.infos()
 	for _, s := range all {
 		if s.Cluster == nil || s.Cluster.Leader == "" || len(s.Cluster.Replicas) != 2 {
 			return false
@@ -304,15 +302,15 @@ func (c *trio) whole() bool {
 			}
 		}
 	}
-	return len(all) == trioStreams
+	return len(all) == c.streams
 }
 
 // awaitLeaders waits until the others lead all that a server led.
 func (c *trio) awaitLeaders(t *testing.T, without int) {
 	t.Helper()
 	natstest.Eventually(t, clusterWithin, "streams have leaders without "+c.name(without), func() bool {
-		all := c.streams()
-		return len(all) == trioStreams && !slices.ContainsFunc(all, func(s *jetstream.StreamInfo) bool {
+		all := c.infos()
+		return len(all) == c.streams && !slices.ContainsFunc(all, func(s *jetstream.StreamInfo) bool {
 			return s.Cluster == nil || s.Cluster.Leader == "" || s.Cluster.Leader == c.name(without)
 		})
 	})
@@ -321,7 +319,7 @@ func (c *trio) awaitLeaders(t *testing.T, without int) {
 // leads says what a server leads.
 func (c *trio) leads(node int) string {
 	var names []string
-	for _, s := range c.streams() {
+	for _, s := range c.infos() {
 		if s.Cluster.Leader == c.name(node) {
 			names = append(names, s.Config.Name)
 		}
@@ -329,13 +327,18 @@ func (c *trio) leads(node int) string {
 	return fmt.Sprintf("which led %v", names)
 }
 
-// countersLeader is the server that leads the bucket of counters.
-func (c *trio) countersLeader() int {
+// leaderOf is the server that leads a stream.
+func (c *trio) leaderOf(stream string) int {
 	return slices.IndexFunc([]int{0, 1, 2}, func(i int) bool {
-		return slices.ContainsFunc(c.streams(), func(s *jetstream.StreamInfo) bool {
-			return s.Config.Name == "KV_"+jetstreamstore.BucketName(messages.DefaultPrefix) && s.Cluster.Leader == c.name(i)
+		return slices.ContainsFunc(c.infos(), func(s *jetstream.StreamInfo) bool {
+			return s.Config.Name == stream && s.Cluster.Leader == c.name(i)
 		})
 	})
+}
+
+// countersLeader is the server that leads the bucket of counters.
+func (c *trio) countersLeader() int {
+	return c.leaderOf("KV_" + jetstreamstore.BucketName(messages.DefaultPrefix))
 }
 
 // follower is a server that does not.

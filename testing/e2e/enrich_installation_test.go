@@ -15,7 +15,7 @@ func TestEnricherOfAnotherInstallation(t *testing.T) {
 	t.Parallel()
 	const some = 20
 	e := newEnrichment(t)
-	p := e.start(e.ns.URL())
+	p := e.start(e.url)
 	e.publish(some)
 	e.await(some)
 	p.stop(syscall.SIGTERM)
@@ -27,12 +27,12 @@ func TestEnricherOfAnotherInstallation(t *testing.T) {
 	if _, err := config.PutString(t.Context(), agreement.InstallationKey, "other 2026-01-02T03:04:05Z"); err != nil {
 		t.Fatal(err)
 	}
-	r := settings{}.run(t, enrichFlags(e.ns.URL())...)
+	r := settings{}.run(t, enrichFlags(e.url)...)
 	if r.code == exitOK || !strings.Contains(r.stderr, "Installation:other") || !strings.Contains(r.stderr, "--resume-after SEQ") {
 		t.Errorf("an enricher with other workers (%d): %s", r.code, r.stderr)
 	}
 	e.resumeAfter(some)
-	e.start(e.ns.URL())
+	e.start(e.url)
 	e.publish(some)
 	e.checkAll()
 }

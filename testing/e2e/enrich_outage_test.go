@@ -2,10 +2,13 @@ package e2e
 
 import (
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/idworker/idworker/testing/natstest"
@@ -38,12 +41,12 @@ func TestEventsArriveOnceThroughOutages(t *testing.T) {
 			}},
 		{name: "target full", away: func(e *enrichment) { e.create(full) }, back: func(e *enrichment) { e.create(targetConfig) }},
 		{name: "no IDs", least: 10 * time.Second, away: func(e *enrichment) { e.worker.stop(syscall.SIGTERM) },
-			back: func(e *enrichment) { e.worker = startWorker(e.t, e.ns.URL()) }},
+			back: func(e *enrichment) { e.worker = startWorker(e.t, e.url) }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			e := newEnrichment(t)
-			p := e.start(e.ns.URL())
+			p := e.start(e.url)
 			e.publish(some)
 			e.await(some)
 			c.away(e)
@@ -68,10 +71,30 @@ func TestEventsArriveOnceThroughOutages(t *testing.T) {
 	}
 }
 
+// TestEnricherStartsThoughARequestIsLost leaves an enricher's first request without an answer,
+// as a server does that has just started. It asks again long before its time to start is over.
+func TestEnricherStartsThoughARequestIsLost(t *testing.T) {
+	t.Parallel()
+	ns := natstest.Start(t, func(o *server.Options) { o.JetStream = false })
+	asked := make(chan struct{}, 100)
+	_, err := ns.Connect(t).Subscribe("$JS.API.STREAM.INFO.ORDERS", func(msg *nats.Msg) {
+		if asked <- struct{}{}; len(asked) == 2 {
+			_ = msg.Respond([]byte(`{"error":{"code":404,"err_code":10059,"description":"stream not found"}}`))
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := settings{}.launch(t, enrichFlags(ns.URL())...)
+	if code := p.wait(); code == exitOK || !strings.Contains(p.stderr.String(), "ORDERS") || len(asked) != 2 {
+		t.Errorf("exit code %d after %d requests:\n%s", code, len(asked), p.stderr.tail())
+	}
+}
+
 // resumeAfter decides that the events of the source through a sequence are enriched.
 func (e *enrichment) resumeAfter(seq int) {
 	e.t.Helper()
-	settings{}.mustRun(e.t, append(enrichFlags(e.ns.URL()), "--resume-after", strconv.Itoa(seq))...)
+	settings{}.mustRun(e.t, append(enrichFlags(e.url), "--resume-after", strconv.Itoa(seq))...)
 }
 
 func (e *enrichment) delete(stream string) {

@@ -3,22 +3,23 @@ package e2e
 import (
 	"bytes"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 )
 
-// cutter is a proxy in front of a NATS server. Armed with a text, it passes on what comes
+// cutter is a proxy in front of NATS servers: each connection goes to the next one. Armed with a text, it passes on what comes
 // before the text in one direction, and then nothing in either: the client is cut off at
 // that very point, but does not notice until it is killed, or until release passes on what
 // was held back.
 type cutter struct {
 	url      string
-	target   string
 	listener net.Listener
 
 	mu    sync.Mutex
-	toUs  bool // the text is looked for in what the server sends
+	next  []string // servers, in the order in which they are tried
+	toUs  bool     // the text is looked for in what the server sends
 	text  []byte
 	hit   chan struct{} // closed when the text came by
 	last  *cutLink      // the one that was cut last
@@ -26,15 +27,15 @@ type cutter struct {
 	wg    sync.WaitGroup
 }
 
-// startCutter runs a cutter in front of a server until the test ends.
-func startCutter(t testing.TB, url string) *cutter {
+// startCutter runs a cutter in front of servers until the test ends.
+func startCutter(t testing.TB, urls ...string) *cutter {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	c := &cutter{
-		url: "nats://" + l.Addr().String(), target: strings.TrimPrefix(url, "nats://"), listener: l,
+		url: "nats://" + l.Addr().String(), next: slices.Clone(urls), listener: l,
 		hit: make(chan struct{}), conns: make(map[net.Conn]bool),
 	}
 	c.wg.Go(c.accept)
@@ -51,13 +52,22 @@ func (c *cutter) arm(server bool, text string) <-chan struct{} {
 	return c.hit
 }
 
+// server is the address of the server for the next connection.
+func (c *cutter) server() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	url := c.next[0]
+	c.next = append(c.next[1:], url)
+	return strings.TrimPrefix(url, "nats://")
+}
+
 func (c *cutter) accept() {
 	for {
 		client, err := c.listener.Accept()
 		if err != nil {
 			return
 		}
-		server, err := net.Dial("tcp", c.target)
+		server, err := net.Dial("tcp", c.server())
 		if err != nil {
 			_ = client.Close()
 			continue
@@ -81,11 +91,14 @@ type cutLink struct {
 	held map[bool][]byte // since the cut
 }
 
-// release passes on what was held back, and then everything again.
+// release passes on what was held back, if anything was, and then everything again.
 func (c *cutter) release() {
 	c.mu.Lock()
 	l := c.last
 	c.mu.Unlock()
+	if l == nil {
+		return
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for server, data := range l.held {

@@ -24,7 +24,7 @@ const arriveWithin = 3 * time.Minute
 // enrichment is a source, a target, a worker that issues IDs, and what has arrived.
 type enrichment struct {
 	t      testing.TB
-	ns     *natstest.Server
+	url    string
 	js     jetstream.JetStream
 	worker *process
 	sent   int // events in the source: event n is the number n
@@ -55,15 +55,23 @@ const duplicateWindow = 200 * time.Millisecond
 func newEnrichment(t testing.TB) *enrichment {
 	t.Helper()
 	ns := natstest.Start(t, syncAlways)
-	js, err := jetstream.New(ns.Connect(t), jetstream.WithPublishAsyncMaxPending(10_000))
+	return newEnrichmentAt(t, ns.URL(), ns.Connect(t), 1)
+}
+
+// newEnrichmentAt makes an enrichment on servers that are there, with so many copies of all.
+func newEnrichmentAt(t testing.TB, url string, conn *nats.Conn, replicas int) *enrichment {
+	t.Helper()
+	js, err := jetstream.New(conn, jetstream.WithPublishAsyncMaxPending(publishedAtOnce), jetstream.WithPublishAsyncTimeout(5*time.Second))
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := &enrichment{t: t, ns: ns, js: js, next: 1, ids: ledger{tag: "order"}}
-	e.create(sourceConfig)
-	e.create(targetConfig)
-	e.worker = startWorker(t, ns.URL())
-	createTag(t, ns.URL(), "order", "--step", "10000")
+	e := &enrichment{t: t, url: url, js: js, next: 1, ids: ledger{tag: "order"}}
+	for _, cfg := range []jetstream.StreamConfig{sourceConfig, targetConfig} {
+		cfg.Replicas = replicas
+		e.create(cfg)
+	}
+	e.worker = startWorker(t, url, "--replicas", strconv.Itoa(replicas))
+	createTag(t, url, "order", "--step", "10000")
 	return e
 }
 
@@ -81,36 +89,57 @@ func enrichFlags(url string) []string {
 // start runs an enricher, and returns when it has begun.
 func (e *enrichment) start(url string) *process {
 	e.t.Helper()
-	p := settings{}.launch(e.t, enrichFlags(url)...)
-	natstest.Eventually(e.t, readyWithin, "an enricher runs", func() bool { return p.says("enriching\t") > 0 || p.hasEnded() })
+	p := e.tryStart(url)
 	if p.hasEnded() {
 		e.t.Fatalf("the enricher ended:\n%s", p.stderr.tail())
 	}
 	return p
 }
 
+// tryStart runs an enricher, and returns when it has begun or ended.
+func (e *enrichment) tryStart(url string, flags ...string) *process {
+	e.t.Helper()
+	p := settings{}.launch(e.t, append(enrichFlags(url), flags...)...)
+	natstest.Eventually(e.t, readyWithin, "an enricher runs", func() bool { return p.says("enriching\t") > 0 || p.hasEnded() })
+	return p
+}
+
 const eventSubjects = 100
 
+// publishedAtOnce is how many events are on their way to the source.
+const publishedAtOnce = 10_000
+
 // publish publishes the next n events, and returns when the source has them, each once:
-// Nats-Msg-Id ensures that, for the source's duplicate window is longer than a test.
+// Nats-Msg-Id ensures that, for the source's duplicate window is longer than a test tries.
 func (e *enrichment) publish(n int) {
 	e.t.Helper()
 	for end := e.sent + n; e.sent < end; {
-		var acks []jetstream.PubAckFuture
-		for range min(10_000, end-e.sent) {
+		var events []int
+		for range min(publishedAtOnce, end-e.sent) {
 			e.sent++
-			ack, err := e.js.PublishMsgAsync(event(e.sent))
-			if err != nil {
-				ack = nil
-			}
-			acks = append(acks, ack)
+			events = append(events, e.sent)
 		}
-		for i, ack := range acks {
-			if !acknowledged(ack) {
-				e.again(e.sent - len(acks) + 1 + i)
+		for deadline := time.Now().Add(time.Minute); len(events) > 0; events = e.tryPublish(events) {
+			if time.Now().After(deadline) {
+				e.t.Errorf("the source does not take %d events, the first is %d", len(events), events[0])
+				return
 			}
 		}
 	}
+}
+
+// tryPublish publishes events, and returns those that the source did not confirm.
+func (e *enrichment) tryPublish(events []int) (failed []int) {
+	acks := make([]jetstream.PubAckFuture, len(events))
+	for i, n := range events {
+		acks[i], _ = e.js.PublishMsgAsync(event(n)) // an error leaves no future
+	}
+	for i, ack := range acks {
+		if !acknowledged(ack) {
+			failed = append(failed, events[i])
+		}
+	}
+	return failed
 }
 
 func event(n int) *nats.Msg {
@@ -118,6 +147,7 @@ func event(n int) *nats.Msg {
 	return &nats.Msg{Subject: fmt.Sprintf("orders.raw.%d", n%eventSubjects), Data: []byte(number), Header: nats.Header{nats.MsgIdHdr: {number}}}
 }
 
+// acknowledged waits for the answer. JetStream's client bounds how long it takes.
 func acknowledged(ack jetstream.PubAckFuture) bool {
 	if ack == nil {
 		return false
@@ -127,24 +157,7 @@ func acknowledged(ack jetstream.PubAckFuture) bool {
 		return true
 	case err := <-ack.Err():
 		return err == nil
-	case <-time.After(5 * time.Second):
-		return false
 	}
-}
-
-// again publishes an event that the server may not have got. It may be called from any
-// goroutine.
-func (e *enrichment) again(n int) {
-	var err error
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); {
-		ctx, cancel := context.WithTimeout(e.t.Context(), 2*time.Second)
-		_, err = e.js.PublishMsg(ctx, event(n))
-		cancel()
-		if err == nil {
-			return
-		}
-	}
-	e.t.Errorf("the source does not take event %d: %v", n, err)
 }
 
 // last is the last sequence of a stream, as far as is known.

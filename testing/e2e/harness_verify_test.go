@@ -2,14 +2,14 @@ package e2e
 
 import (
 	"encoding/json"
-	"runtime"
+	"fmt"
+	"os"
 	"strings"
-	"syscall"
 	"testing"
-	"time"
 
 	"github.com/idworker/idworker/messages/enrich/verify"
 	"github.com/idworker/idworker/testing/enriched"
+	"github.com/idworker/idworker/testing/natstest"
 )
 
 // runVerify runs idworker enrich verify. memory is the most that it took, in bytes, as far as
@@ -22,26 +22,32 @@ func runVerify(t testing.TB, url string) (r verify.Report, code int, memory int6
 	}
 	p := settings{binary: bin}.launch(t, "enrich", "verify", "--server", url,
 		"--from", "ORDERS", "--filter", "orders.raw.>", "--to", "orders.ready.>", "--output", "json")
-	select {
-	case <-p.ended:
-	case <-time.After(arriveWithin):
-		t.Fatalf("enrich verify did not end within %v", arriveWithin)
-	}
+	natstest.Eventually(t, arriveWithin, "enrich verify ends", func() bool {
+		memory = max(memory, p.mostMemory())
+		return p.hasEnded()
+	})
 	code = p.cmd.ProcessState.ExitCode()
 	if err := json.Unmarshal([]byte(p.stdout.String()), &r); err != nil {
 		t.Fatalf("enrich verify: %v, exit code %d\n%s", err, code, p.stderr.tail())
 	}
-	if usage, ok := p.cmd.ProcessState.SysUsage().(*syscall.Rusage); ok && runtime.GOOS == "linux" {
-		memory = usage.Maxrss << 10
-	}
 	return r, code, memory
+}
+
+// mostMemory is the most that the process has taken so far, in bytes, or 0 if the system does
+// not tell. What it tells of a process that has ended counts the memory of this one, too.
+func (p *process) mostMemory() (bytes int64) {
+	status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
+	if _, after, found := strings.Cut(string(status), "VmHWM:"); found {
+		_, _ = fmt.Sscanf(after, "%d", &bytes)
+	}
+	return bytes << 10
 }
 
 // verify has idworker enrich verify find that nothing is wrong so far, and the plain checker
 // agree. Enrichers may run meanwhile. It returns the report.
 func (e *enrichment) verify() verify.Report {
 	e.t.Helper()
-	r, code, _ := runVerify(e.t, e.ns.URL())
+	r, code, _ := runVerify(e.t, e.url)
 	if code != exitOK || len(r.Faults) > 0 {
 		e.t.Errorf("enrich verify: exit code %d, %+v", code, r)
 	}

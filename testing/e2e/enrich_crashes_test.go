@@ -1,0 +1,304 @@
+package e2e
+
+import (
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/idworker/idworker/testing/natstest"
+	"github.com/idworker/idworker/testing/soak"
+)
+
+// step is one of an enricher's protocol, known by a text that the enricher or the server sends.
+// What comes before the text has got through; the text has not.
+type step struct {
+	name   string
+	server bool
+	text   string
+}
+
+// turnSteps are those of every turn, whatever kind of batches the target takes.
+var turnSteps = []step{
+	{"asks for the turn", false, "PUB ids.enrich.ORDERS.READY"},
+	{"begins its turn", false, "SUB ids.enrich.ORDERS.READY"},
+	{"begins to read", false, "CONSUMER.CREATE.ORDERS"},
+	{"gets the first event", true, "$JS.ACK.ORDERS"},
+	{"asks for IDs", false, "ids.segment.order"},
+	{"saves a plan", false, "$KV.ids_enrich.READY"},
+	{"hears that a plan is saved", true, `"stream":"KV_ids_enrich"`},
+	{"is asked for the turn", true, "ids.enrich.ORDERS.READY"},
+	{"has handed over the turn", false, "CONSUMER.DELETE.ORDERS"},
+}
+
+// atomicSteps are those of an atomic batch.
+var atomicSteps = []step{
+	{"begins a batch", false, "Nats-Batch-Id"},
+	{"is within a batch", false, "Nats-Batch-Sequence: 2\r"},
+	{"ends a batch", false, "Nats-Batch-Commit"},
+	{"hears that a batch is stored", true, `"batch":`},
+}
+
+// fastSteps are those of a fast batch.
+var fastSteps = []step{
+	{"begins a batch", false, ".fail.1.0.$FI"},
+	{"is within a batch", false, ".fail.2.1.$FI"},
+	{"ends a batch", false, ".2.$FI"},
+	{"hears that a batch is stored", true, `"batch":`},
+}
+
+// TestEventsArriveOnceThoughKilledAtAnyStep stops three enrichers in turn at the steps of the
+// protocol. Each of them is killed, or else paused until another one has taken over. Where
+// consumers remove at once what is in the target, only the record says what of a batch arrived.
+func TestEventsArriveOnceThoughKilledAtAnyStep(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name     string
+		target   jetstream.StreamConfig
+		steps    []step
+		consumed bool
+	}{
+		{"atomic batches", targetConfig, slices.Concat(atomicSteps, turnSteps[:5]), false},
+		{"atomic batches consumed", targetConfig, atomicSteps, true},
+		{"fast batches", fastTarget(), fastSteps, false},
+		{"fast batches consumed", fastTarget(), slices.Concat(fastSteps, turnSteps[5:]), true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			e := newEnrichment(t)
+			e.create(c.target)
+			k := &crashes{enrichment: e, consumed: c.consumed, stopped: -1}
+			k.startEnrichers([]string{e.url}, []string{e.url}, []string{e.url})
+			for range soak.Pick(1, 10) {
+				k.rounds(c.steps, 500*len(c.steps))
+			}
+			k.finish()
+			e.checkAll()
+		})
+	}
+}
+
+// TestEventsArriveOnceThroughCrashes enriches many events on a cluster of three servers, with
+// three enrichers. In each round one of them is killed, or else paused until another one has
+// taken over, at a step of the protocol. Meanwhile a server that leads is killed, another one
+// is cut off, and another one frozen.
+func TestEventsArriveOnceThroughCrashes(t *testing.T) {
+	t.Parallel()
+	c := startCrashes(t)
+	began := time.Now()
+	steps := slices.Concat(turnSteps, atomicSteps)
+	rand.Shuffle(len(steps), func(i, j int) { steps[i], steps[j] = steps[j], steps[i] })
+	if soak.Pick(true, false) {
+		c.rounds(steps[:3], 100_000)
+	} else {
+		for range 3 {
+			c.rounds(steps, 1_000_000/3+1)
+		}
+	}
+	if c.heal != nil {
+		c.fault()
+	}
+	natstest.Eventually(c.t, clusterWithin, "all servers are up to date", c.trio.whole)
+	c.finish()
+	t.Logf("%v; servers killed, cut off, frozen: %v", time.Since(began), c.faults)
+}
+
+// crashes is an enrichment whose enrichers and servers fail.
+type crashes struct {
+	*enrichment
+	trio      *trio     // nil if servers do not fail
+	consumed  bool      // what is in the target is removed when an enricher is killed or paused
+	cutters   []*cutter // one for each enricher
+	enrichers []*process
+	stopped   int // the enricher that is paused, or -1
+
+	killed, paused int
+	faults         [3]int // of each kind
+	heal           func() // ends the fault that there is; nil if there is none
+}
+
+func startCrashes(t *testing.T) *crashes {
+	t.Helper()
+	trio := startTrio(t)
+	urls := trio.urls()
+	// Two are never cut off from the majority, and one of them is always there.
+	url := strings.Join(urls[:2], ",")
+	conn := connect(t, url, nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond),
+		nats.PingInterval(500*time.Millisecond), nats.MaxPingsOutstanding(3))
+	c := &crashes{enrichment: newEnrichmentAt(t, url, conn, 3), trio: trio, stopped: -1}
+	c.startEnrichers([]string{urls[0], urls[1]}, []string{urls[1], urls[0]}, []string{urls[2], urls[0]})
+	trio.streams += 3
+	return c
+}
+
+// startEnrichers starts an enricher for each list of servers.
+func (c *crashes) startEnrichers(servers ...[]string) {
+	c.t.Helper()
+	for i, urls := range servers {
+		c.cutters = append(c.cutters, startCutter(c.t, urls...))
+		c.enrichers = append(c.enrichers, c.startEnricher(i))
+	}
+}
+
+// rounds publishes events in as many rounds as there are steps.
+func (c *crashes) rounds(steps []step, events int) {
+	c.t.Helper()
+	for i, at := range steps {
+		if c.trio != nil {
+			c.fault()
+		}
+		c.round(at, events*(i+1)/len(steps)-events*i/len(steps))
+		if i == 1 {
+			c.verify() // while enrichers run
+		}
+	}
+}
+
+// finish has all enrichers go on, and checks everything once all events have arrived.
+func (c *crashes) finish() {
+	c.t.Helper()
+	c.resume()
+	c.await(c.sent - c.arrived)
+	for _, p := range c.enrichers {
+		p.stop(syscall.SIGTERM)
+	}
+	r, sent := c.verify(), uint64(c.sent)
+	if r.Events+r.Gone != sent || r.Waiting > 0 || c.last("ORDERS") != sent || c.last("READY") != sent {
+		c.t.Errorf("%+v of %d events; the streams end at %d and %d", r, sent, c.last("ORDERS"), c.last("READY"))
+	}
+	c.t.Logf("%d events, verified: %d; enrichers killed: %d, paused: %d", sent, r.Events, c.killed, c.paused)
+}
+
+// startEnricher starts an enricher, and again if it ends because its server is not there.
+func (c *crashes) startEnricher(i int) *process {
+	c.t.Helper()
+	replicas := "1"
+	if c.trio != nil {
+		replicas = "3"
+	}
+	for deadline := time.Now().Add(clusterWithin); ; {
+		p := c.tryStart(c.cutters[i].url, "--replicas", replicas)
+		if !p.hasEnded() {
+			return p
+		}
+		if time.Now().After(deadline) {
+			c.t.Fatalf("the enricher ended:\n%s", p.stderr.tail())
+		}
+	}
+}
+
+// round publishes events, and has the first enricher that comes to the step stop there.
+func (c *crashes) round(at step, events int) {
+	c.t.Helper()
+	c.disarm()
+	hits := make([]<-chan struct{}, len(c.cutters))
+	for i, cutter := range c.cutters {
+		if i != c.stopped {
+			hits[i] = cutter.arm(at.server, at.text)
+		}
+	}
+	c.publish(events)
+	began := time.Now()
+	hit := c.awaitHit(at, hits)
+	c.disarm()
+	for i, cutter := range c.cutters { // two may have come to the step at once
+		if i != hit && i != c.stopped {
+			cutter.release()
+		}
+	}
+	c.t.Logf("enricher %d %s, %v after %d events were published", hit, at.name, time.Since(began).Round(time.Millisecond), events)
+	pause := c.stopped < 0
+	if pause {
+		c.enrichers[hit].signal(syscall.SIGSTOP)
+		c.stopped = hit
+		c.paused++
+	} else {
+		c.enrichers[hit].kill()
+		c.killed++
+	}
+	if c.consumed {
+		c.consume()
+	}
+	if pause {
+		return
+	}
+	natstest.Eventually(c.t, arriveWithin, "another one has the turn than "+c.enrichers[c.stopped].instance(), func() bool {
+		p := c.owner(c.enrichers)
+		return p != nil && p != c.enrichers[c.stopped]
+	})
+	c.resume()
+	c.enrichers[hit] = c.startEnricher(hit)
+}
+
+// awaitHit waits until an enricher comes to the step, and returns which one. A batch has the
+// events that are there when it is made, perhaps only one: then there have to be more.
+func (c *crashes) awaitHit(at step, hits []<-chan struct{}) (hit int) {
+	c.t.Helper()
+	natstest.Eventually(c.t, arriveWithin, "an enricher "+at.name, func() bool {
+		for hit = range hits {
+			select {
+			case <-hits[hit]:
+				return true
+			default:
+			}
+		}
+		if c.last("READY") == uint64(c.sent) {
+			c.publish(100)
+		}
+		return false
+	})
+	return hit
+}
+
+func (c *crashes) disarm() {
+	for _, cutter := range c.cutters {
+		cutter.arm(false, "")
+	}
+}
+
+// resume has the enricher that is paused go on with what it was doing.
+func (c *crashes) resume() {
+	if c.stopped >= 0 {
+		c.enrichers[c.stopped].signal(syscall.SIGCONT)
+		c.cutters[c.stopped].release()
+		c.stopped = -1
+	}
+}
+
+// fault takes a server away in every second round, and gives it back in the next one.
+func (c *crashes) fault() {
+	c.t.Helper()
+	if c.heal != nil {
+		c.heal()
+		c.heal = nil
+		return
+	}
+	natstest.Eventually(c.t, clusterWithin, "all servers are up to date", c.trio.whole)
+	kind := (c.faults[0] + c.faults[1] + c.faults[2]) % len(c.faults)
+	c.faults[kind]++
+	switch kind {
+	case 0:
+		victim := c.trio.nodes[c.trio.leaderOf("READY")]
+		victim.server.kill()
+		c.heal = victim.start
+	case 1:
+		for _, route := range c.trio.routes {
+			route.Refuse()
+		}
+		c.heal = func() {
+			for _, route := range c.trio.routes {
+				route.Accept()
+			}
+		}
+	case 2:
+		victim := c.trio.nodes[c.trio.leaderOf("KV_ids_enrich")].server
+		victim.signal(syscall.SIGSTOP)
+		c.heal = func() { victim.signal(syscall.SIGCONT) }
+		c.t.Cleanup(c.heal) // or it could not be ended
+	}
+}
