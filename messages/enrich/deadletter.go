@@ -26,8 +26,9 @@ func (e *Enricher) publishDeadLetters(ctx context.Context, dead []*nats.Msg) err
 	defer cancel()
 	acks := make([]jetstream.PubAckFuture, 0, len(dead))
 	for _, msg := range dead {
-		// The Nats-Msg-Id keeps a second try soon after the first from appearing twice.
-		msg.Header.Set(nats.MsgIdHdr, "ids-dead "+msg.Header.Get(HeaderSource))
+		// The Nats-Msg-Id keeps a second try soon after the first from appearing twice. It
+		// names the event, whatever was at its place in another stream of that name.
+		msg.Header.Set(nats.MsgIdHdr, "ids-dead "+msg.Header.Get(HeaderSource)+" "+msg.Header.Get(HeaderChain))
 		ack, err := e.cfg.JetStream.PublishMsgAsync(msg, jetstream.WithStallWait(exchangeTimeout))
 		if err != nil {
 			return fmt.Errorf("publish a dead letter: %w", err)
@@ -60,7 +61,7 @@ func (s stamper) makeDeadLetter(subject string, e event, reason error) *nats.Msg
 }
 
 func (s stamper) setReason(msg *nats.Msg, e event, reason error) {
-	msg.Header.Set(HeaderSource, formatOrigin(s.source, e.Sequence))
+	setOrigin(msg.Header, s.source, s.chain, e)
 	msg.Header.Set(HeaderSubject, e.Subject)
 	msg.Header.Set(HeaderError, strings.ToValidUTF8(reason.Error(), "?"))
 }

@@ -45,6 +45,9 @@ func Open(ctx context.Context, cfg Config) (*Enricher, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := e.readRecord(ctx); err != nil {
+		return nil, err
+	}
 	if err := e.checkSettings(); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
 	}
@@ -80,7 +83,7 @@ func open(ctx context.Context, cfg Config) (*Enricher, error) {
 	if e.record, err = openRecord(ctx, cfg, e.targetName()); err != nil {
 		return nil, err
 	}
-	return e, e.readRecord(ctx)
+	return e, nil
 }
 
 // readLimits reads what the target's configuration decides. It may change while enrichers

@@ -21,6 +21,10 @@ var (
 	// nothing proves how far it is. An operator decides, with [Resume].
 	ErrUndecided = errors.New("cannot tell how far the enrichment is")
 
+	// ErrUnproven is wrapped by the error of [Resume] if nothing contradicts what the operator
+	// decided, but messages of the target that could are gone.
+	ErrUnproven = errors.New("messages of the target that would say which events were enriched are gone")
+
 	// ErrLost says that the source removed events before they were read. Only with
 	// Config.OnLoss Stop does that keep an enrichment from going on.
 	ErrLost = errors.New("the source removed events before they were enriched")

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/nats-io/nats.go"
 )
@@ -12,6 +13,7 @@ import (
 const (
 	HeaderID      = "Ids-Id"      // the ID, decimal
 	HeaderSource  = "Ids-Source"  // stream and sequence that the event came from
+	HeaderChain   = "Ids-Chain"   // target stream, chain, and when the source stored the event, Unix time in nanoseconds
 	HeaderError   = "Ids-Error"   // dead letters: why the event could not be stamped
 	HeaderSubject = "Ids-Subject" // dead letters: the event's subject
 )
@@ -21,11 +23,11 @@ const (
 const serverHeaders = "nats-"
 
 // enrichHeaders are the headers, in lower case, that say what enriching did with an event.
-var enrichHeaders = []string{strings.ToLower(HeaderSource), strings.ToLower(HeaderError), strings.ToLower(HeaderSubject)}
+var enrichHeaders = []string{strings.ToLower(HeaderSource), strings.ToLower(HeaderChain), strings.ToLower(HeaderError), strings.ToLower(HeaderSubject)}
 
 // copyOwnHeaders copies the headers that are the event's own.
 func copyOwnHeaders(header nats.Header) nats.Header {
-	out := make(nats.Header, len(header)+5)
+	out := make(nats.Header, len(header)+6)
 	for name, values := range header {
 		lower := strings.ToLower(strings.TrimSpace(name))
 		if !strings.HasPrefix(lower, serverHeaders) && !slices.Contains(enrichHeaders, lower) {
@@ -40,17 +42,41 @@ func formatOrigin(stream string, seq uint64) string {
 	return stream + " " + strconv.FormatUint(seq, 10)
 }
 
-// parseOrigin returns the source sequence of a message of the target, and whether the
-// message is an enriched event of that stream. Dead letters, which may be in the target
-// too, are not.
-func parseOrigin(stream string, header nats.Header) (uint64, bool) {
-	if header.Get(HeaderError) != "" {
-		return 0, false
-	}
-	number, ok := strings.CutPrefix(header.Get(HeaderSource), stream+" ")
-	seq, err := strconv.ParseUint(number, 10, 64)
-	return seq, ok && err == nil
+// setOrigin says which event of which chain a message is made of.
+func setOrigin(header nats.Header, source, chain string, e event) {
+	header[HeaderSource] = []string{formatOrigin(source, e.Sequence)}
+	header[HeaderChain] = []string{chain + " " + strconv.FormatInt(e.Time.UnixNano(), 10)}
 }
+
+// origin is what a message of the target says about the event that it is made of.
+type origin struct {
+	source string // name of the stream; empty if an enricher did not publish the message here
+	seq    uint64
+	chain  string    // empty if the enricher was of an older version
+	time   time.Time // when the source stored the event; zero without a chain
+	letter bool      // the message is a dead letter
+}
+
+// parseOrigin returns the origin of a message. What the target copied from another stream is
+// not evidence, whatever its headers say.
+func parseOrigin(header nats.Header) (o origin) {
+	stream, number, _ := strings.Cut(header.Get(HeaderSource), " ")
+	seq, err := strconv.ParseUint(number, 10, 64)
+	if err != nil || header.Get(headerCopied) != "" {
+		return origin{}
+	}
+	o = origin{source: stream, seq: seq, letter: header.Get(HeaderError) != ""}
+	chain := header.Get(HeaderChain)
+	if i := strings.LastIndexByte(chain, ' '); i > 0 {
+		if ns, err := strconv.ParseInt(chain[i+1:], 10, 64); err == nil {
+			o.chain, o.time = chain[:i], time.Unix(0, ns)
+		}
+	}
+	return o
+}
+
+// headerCopied is on messages that a stream copied from another one.
+const headerCopied = "Nats-Stream-Source"
 
 // checkSize checks that a message of a batch can be sent and stored.
 func checkSize(msg *nats.Msg, limit int) error {

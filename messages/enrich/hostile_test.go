@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
@@ -142,23 +143,24 @@ func FuzzEvent(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	s := stamper{source: "S", mapping: m, json: jsonPath{keys: "order.id"}, existing: Keep, limit: 1 << 20}
+	at := time.Unix(0, 8)
+	s := stamper{source: "S", chain: "T chain", mapping: m, json: jsonPath{keys: "order.id"}, existing: Keep, limit: 1 << 20}
 	f.Fuzz(func(t *testing.T, header, data []byte) {
 		decoded, err := nats.DecodeHeadersMsg(header)
-		msg, keeps, err := s.draft(event{Sequence: 7, Subject: "raw.x", Header: decoded, Data: data, Malformed: err != nil})
+		msg, keeps, err := s.draft(event{Sequence: 7, Time: at, Subject: "raw.x", Header: decoded, Data: data, Malformed: err != nil})
 		if err == nil && !keeps {
 			err = s.putID(msg, 4711)
 		}
 		if err != nil {
-			msg = s.makeDeadLetter("dead", event{Sequence: 7, Subject: "raw.x", Header: decoded, Data: data}, err)
+			msg = s.makeDeadLetter("dead", event{Sequence: 7, Time: at, Subject: "raw.x", Header: decoded, Data: data}, err)
 		}
 		for name := range msg.Header {
 			if lower := strings.ToLower(name); strings.HasPrefix(strings.TrimSpace(lower), "nats-") {
 				t.Errorf("header %q is passed on", name)
 			}
 		}
-		if seq, ours := parseOrigin("S", msg.Header); seq != 7 && ours || ours != (err == nil) {
-			t.Errorf("origin %d, %v, with the error %v", seq, ours, err)
+		if o := parseOrigin(msg.Header); o != (origin{"S", 7, "T chain", at, err != nil}) {
+			t.Errorf("origin %+v, with the error %v", o, err)
 		}
 		if checkSize(msg, s.limit) != nil {
 			t.Error("too large")

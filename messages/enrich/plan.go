@@ -39,6 +39,12 @@ func (p *plan) sequences() (seqs []uint64) {
 	return seqs
 }
 
+// last is the source sequence of the last event of a plan that has any.
+func (p *plan) last() uint64 {
+	r := p.Runs[len(p.Runs)-1]
+	return r.Seq + r.N - 1
+}
+
 // dropThrough takes the events through a source sequence out of the plan.
 func (p *plan) dropThrough(seq uint64) {
 	left := plan{}

@@ -29,13 +29,18 @@ type settings struct {
 // record is what the enrichers of one target share. See the package comment.
 type record struct {
 	settings
+	Chain string `json:"chain"` // names what was published by this record: target and a random part
 
 	Done uint64    `json:"done"` // all events through this one of the source are in the target
 	Time time.Time `json:"time"` // when the source stored that event; zero if it is none that was enriched
 	Last uint64    `json:"last"` // the target's last sequence at that time
 
+	// AtLast is the event whose message has the sequence Last; 0 if that is somebody else's.
+	AtLast uint64 `json:"at_last,omitempty"`
+
 	Plans []plan `json:"plans,omitempty"` // of what follows Last: at most two
 	Doubt bool   `json:"doubt,omitempty"` // a plan was given up: positions prove nothing, only headers do
+	Older bool   `json:"older,omitempty"` // the plans are of an older version: its messages name no chain
 
 	Owner string `json:"owner"` // the enricher whose turn it is; empty if it is nobody's
 }
@@ -90,6 +95,9 @@ func openRecord(ctx context.Context, cfg Config, target string) (recordEntry, er
 	return recordEntry{kv: kv, key: recordKey(target)}, err
 }
 
+// errUnreadable says that an entry of the bucket is no record. It comes with the revision.
+var errUnreadable = errors.New("is not a record of an enrichment")
+
 // readEntry reads an entry of the bucket. The revision is 0 if there is none.
 func readEntry(ctx context.Context, kv jetstream.KeyValue, key string, into any) (revision uint64, err error) {
 	entry, err := kv.Get(ctx, key)
@@ -100,7 +108,7 @@ func readEntry(ctx context.Context, kv jetstream.KeyValue, key string, into any)
 		return 0, fmt.Errorf("read key %s of bucket %s: %w", key, kv.Bucket(), err)
 	}
 	if err := json.Unmarshal(entry.Value(), into); err != nil {
-		return 0, fmt.Errorf("key %s of bucket %s is not a record of an enrichment: %w", key, kv.Bucket(), err)
+		return entry.Revision(), fmt.Errorf("key %s of bucket %s %w: %w", key, kv.Bucket(), errUnreadable, err)
 	}
 	return entry.Revision(), nil
 }
@@ -162,7 +170,9 @@ func (e *Enricher) checkSettings() error {
 // readRecord reads the record. It may be an old one: only saveRecord finds out.
 func (e *Enricher) readRecord(ctx context.Context) (err error) {
 	e.record.record = record{}
-	e.record.revision, err = readEntry(ctx, e.record.kv, e.record.key, &e.record.record)
+	if e.record.revision, err = readEntry(ctx, e.record.kv, e.record.key, &e.record.record); err != nil {
+		e.record.record = record{}
+	}
 	return err
 }
 
@@ -193,69 +203,6 @@ func (e *Enricher) saveRecord(ctx context.Context) error {
 		r.revision, r.written = revision, time.Now()
 	}
 	return err
-}
-
-// oldRecord is a record of versions that named it by source and target, and that knew the
-// streams by the time of their creation.
-type oldRecord struct {
-	Source time.Time `json:"source"`
-	Target time.Time `json:"target"`
-	Filter string    `json:"filter"`
-	To     string    `json:"to"`
-	Done   uint64    `json:"done"`
-	Last   uint64    `json:"last"`
-	Plan   *plan     `json:"plan,omitempty"`
-
-	// Was is Filter once the record is taken over. Filter is then one that no enricher has,
-	// so that those of older versions stand still.
-	Was string `json:"was,omitempty"`
-}
-
-// adoptOldRecord makes the record out of one that an older version left, if there is one.
-// First that one is changed, so that no enricher of that version goes on with it.
-func (e *Enricher) adoptOldRecord(ctx context.Context) error {
-	var old oldRecord
-	key := enrichmentName(e.cfg.From, e.targetName())
-	if recordKey(e.cfg.From) != e.cfg.From || recordKey(e.targetName()) != e.targetName() {
-		return nil // not a key: that version did not start
-	}
-	revision, err := readEntry(ctx, e.record.kv, key, &old)
-	if err != nil || revision == 0 {
-		return err
-	}
-	if old.Was == "" {
-		old.Was, old.Filter = old.Filter, "(the record has moved to key "+e.record.key+")"
-		if _, err := writeEntry(ctx, e.record.kv, key, old, revision); err != nil {
-			return err
-		}
-	}
-	at, err := e.provesOldRecord(ctx, old)
-	if err != nil {
-		return err
-	}
-	e.record.record = record{settings: e.cfg.settings(), Done: old.Done, Time: at, Last: old.Last}
-	if old.Plan != nil {
-		e.record.Plans = []plan{*old.Plan}
-	}
-	e.log.Info("took over the record of an older version")
-	return e.saveRecord(ctx)
-}
-
-// provesOldRecord checks that an old record is about these streams and settings, and returns
-// when the event that it names was stored.
-func (e *Enricher) provesOldRecord(ctx context.Context, old oldRecord) (time.Time, error) {
-	source, err := e.source.Info(ctx)
-	if err != nil {
-		return time.Time{}, fmt.Errorf("source stream: %w", err)
-	}
-	target, err := e.target.Info(ctx)
-	if err != nil {
-		return time.Time{}, fmt.Errorf("target stream: %w", err)
-	}
-	if old.Was != e.cfg.Filter || old.To != e.cfg.To || !old.Source.Equal(source.Created) || !old.Target.Equal(target.Created) {
-		return time.Time{}, e.undecided("the record of an older version is about another stream, filter or target: it takes %q to %q", old.Was, old.To)
-	}
-	return e.sourceTime(ctx, old.Done)
 }
 
 // BucketName is the name of the bucket that says how far each enrichment is.

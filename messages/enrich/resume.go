@@ -1,23 +1,38 @@
 package enrich
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
-
-	"github.com/idworker/idworker/internal/leader"
 )
 
 // Resume decides that all events of the source through the sequence after count as enriched,
 // and no others: where nothing else proves how far an enrichment is, and after its settings
-// have changed. It refuses what the streams contradict, with an error that wraps [ErrConfig].
-// Enrichers that run go on from there, if their settings are those of cfg. Others stand
-// still.
+// have changed. It refuses what the streams contradict, with an error that wraps [ErrConfig],
+// which is [ErrUnproven] if messages are gone that could contradict. Enrichers that run go on
+// from there, if their settings are those of cfg. Others stand still.
 func Resume(ctx context.Context, cfg Config, after uint64) error {
+	return resume(ctx, cfg, after, false)
+}
+
+// ResumeUnproven is Resume without [ErrUnproven].
+func ResumeUnproven(ctx context.Context, cfg Config, after uint64) error {
+	return resume(ctx, cfg, after, true)
+}
+
+func resume(ctx context.Context, cfg Config, after uint64, unproven bool) error {
 	e, err := open(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	if err := e.readRecord(ctx); err != nil && !errors.Is(err, errUnreadable) {
+		return err
+	}
+	old, err := e.blockOldRecord(ctx, false)
 	if err != nil {
 		return err
 	}
@@ -29,24 +44,21 @@ func Resume(ctx context.Context, cfg Config, after uint64) error {
 	if err != nil {
 		return fmt.Errorf("target stream: %w", err)
 	}
-	state, first := source.State, max(source.State.FirstSeq, 1)
-	if after > state.LastSeq {
-		return configError("stream %s ends at sequence %d, so nothing can resume after %d", cfg.From, state.LastSeq, after)
+	if last := source.State.LastSeq; after > last {
+		return configError("stream %s ends at sequence %d, so nothing can resume after %d", cfg.From, last, after)
 	}
-	at, err := e.sourceTime(ctx, after)
-	if err != nil {
+	if err := e.checkNotEnriched(ctx, after, target.State, unproven); err != nil {
 		return err
 	}
-	if at.IsZero() && after >= first {
-		return configError("stream %s has no event %d", cfg.From, after)
+	r := record{
+		settings: e.cfg.settings(), Chain: cmp.Or(e.record.Chain, e.newChain()), Last: target.State.LastSeq,
+		Done:  max(after, max(source.State.FirstSeq, 1)-1), // what is before the first event is gone
+		Doubt: true, Older: e.record.Older || old != nil,
 	}
-	if err := e.checkNotEnriched(ctx, after); err != nil {
+	if r.Time, err = e.timeOf(ctx, r.Done); err != nil {
 		return err
 	}
-	e.record.record = record{settings: e.cfg.settings(), Done: after, Time: at, Last: target.State.LastSeq, Doubt: true}
-	if at.IsZero() { // all events through it are gone
-		e.record.Done = max(after, first-1)
-	}
+	e.record.record = r
 	if err := e.saveRecord(ctx); err != nil {
 		return err
 	}
@@ -54,23 +66,75 @@ func Resume(ctx context.Context, cfg Config, after uint64) error {
 	return nil
 }
 
-// checkNotEnriched refuses to resume before an event that is in the target: an event of the
-// source that is older than what the target says is made of it.
-func (e *Enricher) checkNotEnriched(ctx context.Context, after uint64) error {
-	msg, err := leader.Last(ctx, e.cfg.JetStream, e.targetName(), e.cfg.To)
-	if errors.Is(err, jetstream.ErrMsgNotFound) {
-		return nil
+// checkNotEnriched refuses to resume before an event that is in the target, or, unless that is
+// what is wanted, where messages are gone that may have been such events.
+func (e *Enricher) checkNotEnriched(ctx context.Context, after uint64, target jetstream.StreamState, unproven bool) error {
+	seq, gone, err := e.provenThrough(ctx, target)
+	switch {
+	case err != nil:
+		return err
+	case after < seq:
+		return configError("stream %s has event %d of stream %s already, so resuming after %d would enrich events twice", e.targetName(), seq, e.cfg.From, after)
+	case gone > 0 && !unproven:
+		return fmt.Errorf("%w: %w: sequence %d of stream %s, behind event %d of stream %s", ErrConfig, ErrUnproven, gone, e.targetName(), seq, e.cfg.From)
 	}
+	return nil
+}
+
+// provenThrough returns the last event of the source that is proven to be in the target, by
+// messages there, of any chain and on any subject, or by the record. Gone is the last message
+// behind it that is gone, 0 if none is.
+func (e *Enricher) provenThrough(ctx context.Context, target jetstream.StreamState) (seq, gone uint64, err error) {
+	first, err := e.firstFrom(ctx, 0)
 	if err != nil {
-		return fmt.Errorf("read the target: %w", err)
+		return 0, 0, err
 	}
-	seq, ours := parseOrigin(e.cfg.From, msg.Header)
-	if !ours || seq <= after {
-		return nil
+	end := uint64(0)
+	if e.recordHolds(ctx, target.LastSeq) {
+		seq, end = e.record.AtLast, e.record.Last
 	}
-	at, err := e.sourceTime(ctx, seq)
-	if err != nil || at.IsZero() || at.After(msg.Time) {
-		return err // gone, or an event of another stream of that name
+	known := false
+	kept := max(end, max(target.FirstSeq, 1)-1)
+	err = e.readBack(ctx, target.LastSeq, kept, func(at uint64, msg *event) (bool, error) {
+		if msg == nil {
+			gone = max(gone, at)
+			return false, nil
+		}
+		o := parseOrigin(msg.Header)
+		if o.source != e.cfg.From || o.letter {
+			return false, nil
+		}
+		made, err := e.isMadeOf(ctx, msg, o)
+		if made {
+			seq = max(seq, o.seq)
+		}
+		// If it is older than all that the source has, so is what is before it in the target.
+		known = made || o.chain != "" && (first.Sequence == 0 || o.time.Before(first.Time))
+		return known, err
+	})
+	if !known && gone == 0 && kept > end {
+		gone = kept
 	}
-	return configError("stream %s has event %d of stream %s already, so resuming after %d would enrich events twice", e.targetName(), seq, e.cfg.From, after)
+	return seq, gone, err
+}
+
+// recordHolds reports whether source and target are those of the record, and the target still
+// is where the record says.
+func (e *Enricher) recordHolds(ctx context.Context, last uint64) bool {
+	r := &e.record
+	return r.From == e.cfg.From && r.AtLast > 0 && r.Last <= last && e.identifyTarget(ctx) == nil && e.identifySource(ctx) == nil
+}
+
+// isMadeOf reports whether a message of the target is made of an event of this source, and not
+// of another one that had that name.
+func (e *Enricher) isMadeOf(ctx context.Context, msg *event, o origin) (bool, error) {
+	err := e.checkSource(ctx, o.seq, o.time)
+	if errors.Is(err, ErrUndecided) {
+		return false, nil
+	}
+	if err != nil || o.chain != "" {
+		return err == nil, err
+	}
+	before, _, err := e.around(ctx, o.seq)
+	return before.Sequence < o.seq || !before.Time.After(msg.Time), err
 }

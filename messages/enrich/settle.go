@@ -20,6 +20,9 @@ func (e *Enricher) takeOver(ctx context.Context) error {
 	}
 	e.readLimits(info.Config)
 	last := info.State.LastSeq
+	if _, err := e.blockOldRecord(ctx, e.record.revision > 0); err != nil {
+		return err
+	}
 	if e.record.revision == 0 {
 		err = e.beginRecord(ctx, last)
 	} else if err = e.identifySource(ctx); err == nil {
@@ -28,6 +31,7 @@ func (e *Enricher) takeOver(ctx context.Context) error {
 	if err != nil {
 		return e.confirm(ctx, err)
 	}
+	e.stamper.chain = e.record.Chain
 	if e.record.Installation == "" {
 		e.record.Installation = e.cfg.Installation
 	}
@@ -61,85 +65,50 @@ func (e *Enricher) beginRecord(ctx context.Context, last uint64) error {
 	if err != nil {
 		return fmt.Errorf("source stream: %w", err)
 	}
-	e.record.record = record{settings: e.cfg.settings(), Done: max(source.State.FirstSeq, 1) - 1}
+	e.record.record = record{settings: e.cfg.settings(), Chain: e.newChain(), Done: max(source.State.FirstSeq, 1) - 1}
 	return nil
-}
-
-// identifySource makes sure that the source is that of the record: the event that the record
-// names is there, with its time; or all events through it are gone, and what comes next is
-// not older.
-func (e *Enricher) identifySource(ctx context.Context) error {
-	info, err := e.source.Info(ctx)
-	if err != nil {
-		return fmt.Errorf("source stream: %w", err)
-	}
-	r, s := &e.record, info.State
-	if s.LastSeq < r.Done {
-		return e.undecided("stream %s ends at sequence %d, but the events through %d were enriched", e.cfg.From, s.LastSeq, r.Done)
-	}
-	if r.Time.IsZero() {
-		return nil
-	}
-	at, err := e.sourceTime(ctx, r.Done)
-	switch {
-	case err != nil:
-		return err
-	case at.IsZero() && s.FirstSeq <= r.Done:
-		return e.undecided("event %d of stream %s, which was enriched last, is gone, but not all before it are", r.Done, e.cfg.From)
-	case at.IsZero() && s.Msgs > 0 && s.FirstTime.Before(r.Time):
-		return e.undecided("stream %s begins with an event that is older than the one that was enriched last", e.cfg.From)
-	case !at.IsZero() && !at.Equal(r.Time):
-		return e.undecided("event %d of stream %s is of %s, but the one that was enriched was of %s", r.Done, e.cfg.From,
-			at.Format(time.RFC3339Nano), r.Time.Format(time.RFC3339Nano))
-	}
-	return nil
-}
-
-// sourceTime returns when an event of the source was stored, zero if it is not there.
-func (e *Enricher) sourceTime(ctx context.Context, seq uint64) (time.Time, error) {
-	if seq == 0 {
-		return time.Time{}, nil
-	}
-	msg, err := leader.At(ctx, e.cfg.JetStream, e.cfg.From, seq)
-	if err != nil && !errors.Is(err, jetstream.ErrMsgNotFound) {
-		return time.Time{}, fmt.Errorf("read the source: %w", err)
-	}
-	return msg.Time, nil
 }
 
 // settle finds out what became of the plans in the record, and moves the record on as far as
 // their events have arrived in the target, which ends at sequence last.
 func (e *Enricher) settle(ctx context.Context, last uint64) error {
 	r := &e.record
+	if r.Chain == "" {
+		r.Chain, r.Older = e.newChain(), true
+	}
 	if last < r.Last {
 		return e.undecided("stream %s ends at sequence %d, but there was a sequence %d", e.targetName(), last, r.Last)
 	}
-	done := r.Done
-	if last > r.Last {
-		var err error
-		if done, err = e.arrivedThrough(ctx, last); err != nil {
-			return err
-		}
+	if err := e.identifyTarget(ctx); err != nil {
+		return err
 	}
-	at := r.Time
-	if done > r.Done {
-		found, err := e.sourceTime(ctx, done)
+	done, at := r.Done, r.Time
+	if last > r.Last {
+		arrived, err := e.arrivedThrough(ctx, last)
 		if err != nil {
 			return err
 		}
-		if !found.IsZero() {
-			at = found
+		done, at, r.AtLast = arrived.seq, arrived.time, 0
+		if arrived.at == last {
+			r.AtLast = done
 		}
 	}
 	r.advance(done, at, last)
 	return nil
 }
 
-// arrivedThrough returns the source sequence through which events have arrived in the
-// target, whose last sequence has changed. The plans say which event is at which sequence,
-// unless somebody else has written to the target. Whether somebody has is said by the last
-// message. If it is gone, the target was written by enrichers only, or nobody can tell.
-func (e *Enricher) arrivedThrough(ctx context.Context, last uint64) (uint64, error) {
+// arrival is an event that has arrived in the target.
+type arrival struct {
+	seq  uint64    // in the source
+	time time.Time // when the source stored it
+	at   uint64    // its sequence in the target
+}
+
+// arrivedThrough returns the event through which the source has arrived in the target, whose
+// last sequence has changed. The plans say which event is at which sequence, unless somebody
+// else has written to the target. Whether somebody has is said by the last message. If it is
+// gone, the target was written by enrichers only, or nobody can tell.
+func (e *Enricher) arrivedThrough(ctx context.Context, last uint64) (arrival, error) {
 	r := &e.record
 	var expected uint64
 	if planned := r.planned(); !r.Doubt && last-r.Last <= uint64(len(planned)) {
@@ -147,37 +116,57 @@ func (e *Enricher) arrivedThrough(ctx context.Context, last uint64) (uint64, err
 	}
 	msg, err := leader.At(ctx, e.cfg.JetStream, e.targetName(), last)
 	if errors.Is(err, jetstream.ErrMsgNotFound) && expected > 0 {
-		return expected, nil // consumed and removed already
+		at, err := e.timeOf(ctx, expected)
+		return arrival{expected, at, last}, err // consumed and removed already
 	}
 	if err != nil && !errors.Is(err, jetstream.ErrMsgNotFound) {
-		return 0, fmt.Errorf("read the target: %w", err)
+		return arrival{}, fmt.Errorf("read the target: %w", err)
 	}
-	if expected > 0 && msg.Header.Get(HeaderSource) == formatOrigin(e.cfg.From, expected) {
-		return expected, nil // perhaps a dead letter
+	if o := parseOrigin(msg.Header); expected == o.seq && err == nil {
+		proves, err := e.proves(ctx, last, &o)
+		if proves || err != nil {
+			return arrival{expected, o.time, last}, err // perhaps a dead letter
+		}
 	}
 	return e.searchTarget(ctx, last)
 }
 
 // searchTarget reads the messages of the target behind Last, backwards, until one is an
 // enriched event: all events before it have arrived as well.
-func (e *Enricher) searchTarget(ctx context.Context, last uint64) (uint64, error) {
-	for r := e.record; last > r.Last; {
+func (e *Enricher) searchTarget(ctx context.Context, last uint64) (found arrival, err error) {
+	r := &e.record
+	found = arrival{seq: r.Done, time: r.Time}
+	err = e.readBack(ctx, last, r.Last, func(at uint64, msg *event) (bool, error) {
+		if msg == nil {
+			return false, e.undecided("sequence %d of stream %s is gone, and what is left behind %d does not say which events arrived", at, e.targetName(), r.Last)
+		}
+		o := parseOrigin(msg.Header)
+		proves, err := e.proves(ctx, at, &o)
+		if proves = proves && !o.letter; proves {
+			found = arrival{o.seq, o.time, at}
+		}
+		return proves, err
+	})
+	return found, err
+}
+
+// readBack reads the target backwards, from sequence last down to the one behind end, until
+// visit says that it is enough. A message that is gone is nil.
+func (e *Enricher) readBack(ctx context.Context, last, end uint64, visit func(at uint64, msg *event) (enough bool, err error)) error {
+	for last > end {
 		seqs := make([]uint64, 0, maxBatch)
-		for ; last > r.Last && len(seqs) < maxBatch; last-- {
+		for ; last > end && len(seqs) < maxBatch; last-- {
 			seqs = append(seqs, last)
 		}
 		msgs, err := leader.Many(ctx, e.cfg.JetStream, e.targetName(), seqs)
 		if err != nil {
-			return 0, fmt.Errorf("read the target: %w", err)
+			return fmt.Errorf("read the target: %w", err)
 		}
 		for i, msg := range msgs {
-			if msg == nil {
-				return 0, e.undecided("sequence %d of stream %s is gone, and what is left behind %d does not say which events arrived", seqs[i], e.targetName(), r.Last)
-			}
-			if from, ours := parseOrigin(e.cfg.From, msg.Header); ours && from > r.Done {
-				return from, nil
+			if enough, err := visit(seqs[i], msg); enough || err != nil {
+				return err
 			}
 		}
 	}
-	return e.record.Done, nil
+	return nil
 }

@@ -67,7 +67,7 @@ func TestDeadLetterIsEnriched(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if seq, ours := parseOrigin("S", msg.Header); !ours || seq != 7 {
-		t.Errorf("origin %d, %v; want 7", seq, ours)
+	if o := parseOrigin(msg.Header); o.source != "S" || o.seq != 7 || o.letter {
+		t.Errorf("origin %+v, want event 7 of S", o)
 	}
 }

@@ -20,6 +20,7 @@ func unstampable(format string, args ...any) error {
 // stamper puts IDs on events.
 type stamper struct {
 	source   string
+	chain    string // of the record
 	mapping  mapping
 	json     jsonPath
 	existing Existing
@@ -66,7 +67,7 @@ func (s stamper) draft(e event) (draft *nats.Msg, keepsID bool, err error) {
 		}
 	}
 	draft = &nats.Msg{Subject: s.mapping.apply(e.Subject), Header: copyOwnHeaders(e.Header), Data: e.Data}
-	draft.Header[HeaderSource] = []string{formatOrigin(s.source, e.Sequence)}
+	setOrigin(draft.Header, s.source, s.chain, e)
 	return draft, keepsID, checkSize(draft, s.limit)
 }
 

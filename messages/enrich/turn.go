@@ -190,7 +190,8 @@ func (t *turn) land(err error) error {
 	}
 	r := &t.record
 	if len(b.msgs) > 0 {
-		r.Doubt = false // nothing of an older plan can come behind this batch
+		r.Doubt, r.Older = false, false // nothing of an older plan can come behind this batch
+		r.AtLast = b.plan.last()
 	}
 	r.Last += uint64(len(b.msgs))
 	r.Done, r.Time, r.Plans = b.plan.Through, b.plan.Time, r.Plans[1:]
