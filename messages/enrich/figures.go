@@ -104,7 +104,7 @@ func (e *Enricher) measure(ctx context.Context) {
 		case !f.owner.Load() && f.failing.Load() == nil:
 			f.lag.Store(0) // the owner knows
 			f.oldest.Store(0)
-		case time.Since(time.Unix(0, f.moved.Load())) >= time.Second:
+		case time.Since(time.Unix(0, f.moved.Load())).Abs() >= time.Second: // even if the clock was set back
 			e.measureLag(ctx)
 		}
 	}

@@ -38,6 +38,9 @@ func (e *Enricher) awaitTurn(ctx context.Context) error {
 			return err
 		}
 		if e.record.revision != seen {
+			if seen > 0 { // its owner is alive
+				e.reportIdle(ctx)
+			}
 			seen, since = e.record.revision, time.Now()
 		}
 		if e.record.Owner == "" || e.record.Owner == e.instance || time.Since(since) >= ownerTimeout {
@@ -139,13 +142,9 @@ func (t *turn) run(ctx context.Context, preparer *preparer) (err error) {
 func (t *turn) planBatch(ctx context.Context, b *batch) error {
 	switch {
 	case errors.Is(b.err, errOtherPlan):
-		// What a late owner still publishes is of the old plan. From now on the headers in
-		// the target decide, until a batch of the new plan is in.
-		t.log.Warn(b.err.Error(), zap.Uint64("behind", t.record.Done))
-		t.record.Plans, t.record.Doubt = nil, true
-		return errors.Join(errRecordMoved, t.saveRecord(ctx))
-	case errors.Is(b.err, errSource):
-		return b.err
+		return t.dropPlans(ctx, b.err)
+	case errors.Is(b.err, errSource), errors.Is(b.err, ErrUndecided):
+		return b.err // the preparer has ended
 	}
 	if t.stuck = b.err != nil; t.stuck {
 		t.reportFailure(b.err)
@@ -159,6 +158,17 @@ func (t *turn) planBatch(ctx context.Context, b *batch) error {
 	}
 	t.ready = b
 	return t.launch()
+}
+
+// dropPlans gives up the plans in the record. What a late owner still publishes is of them. From
+// now on the headers in the target decide, until a batch of a new plan is in.
+func (t *turn) dropPlans(ctx context.Context, why error) error {
+	if err := t.await(); err != nil {
+		return err
+	}
+	t.log.Warn(why.Error(), zap.Uint64("behind", t.record.Done))
+	t.record.Plans, t.record.Doubt = nil, true
+	return errors.Join(errRecordMoved, t.saveRecord(ctx))
 }
 
 // launch publishes the batch that is ready unless one is under way. It goes on even if the
@@ -185,6 +195,7 @@ func (t *turn) launch() error {
 func (t *turn) land(err error) error {
 	b := t.flight
 	t.flight = nil
+	t.publisher.adapt(err)
 	if t.refused = err != nil; t.refused {
 		return fmt.Errorf("publish to the target: %w", err)
 	}
@@ -217,13 +228,11 @@ func (t *turn) saveHeartbeat(ctx context.Context) error {
 	if time.Since(t.record.written) < heartbeat/2 {
 		return nil
 	}
-	if err := t.saveRecord(ctx); err != nil {
-		return err
+	err := t.saveRecord(ctx)
+	if err == nil {
+		t.reportIdle(ctx)
 	}
-	if !t.stuck {
-		t.reportSuccess()
-	}
-	return nil
+	return err
 }
 
 // handOver ends the turn: the next owner is the enricher that asked last, or nobody.
