@@ -97,7 +97,11 @@ func (e *Enricher) readLimits(target jetstream.StreamConfig) {
 	// A stream with replicas counts a message before it is stored. If that then fails, the
 	// next message of a fast batch takes its place.
 	e.publisher.fast = target.AllowBatchPublish && target.Replicas <= 1
+	e.stamper.letterLimit = int(e.cfg.Conn.MaxPayload())
 	e.deadLettersInTarget = slices.ContainsFunc(target.Subjects, func(s string) bool { return subject.Covers(s, e.cfg.DeadLetter) })
+	if e.deadLettersInTarget {
+		e.stamper.letterLimit = e.stamper.limit
+	}
 }
 
 func (e *Enricher) targetName() string { return e.target.CachedInfo().Config.Name }

@@ -17,6 +17,8 @@ import (
 type figures struct {
 	events, batches, dead, turns, lost atomic.Int64
 
+	lostBehind, lostThere uint64 // where events were lost last, and how many are counted
+
 	stops   [len(reasons)]atomic.Int64
 	failing atomic.Pointer[string] // the reason; nil while all is well
 
@@ -67,6 +69,20 @@ func (f *figures) countBatch(events, dead int, lag, done uint64) {
 	f.moved.Store(time.Now().UnixNano())
 	f.lag.Store(int64(lag))
 	f.oldest.Store(0)
+}
+
+// countLoss counts the events that are lost behind a position, unless they are counted: an
+// enrichment that stands still meets them again. It reports whether it has counted any.
+func (f *figures) countLoss(behind, n uint64) bool {
+	if f.lostBehind != behind {
+		f.lostBehind, f.lostThere = behind, 0
+	}
+	if n <= f.lostThere {
+		return false
+	}
+	f.lost.Add(int64(n - f.lostThere))
+	f.lostThere = n
+	return true
 }
 
 // reasons are why an enrichment can stand still.

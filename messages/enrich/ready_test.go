@@ -1,9 +1,6 @@
 package enrich
 
 import (
-	"errors"
-	"net"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -99,54 +96,6 @@ func TestNotReadyWhileOthersWrite(t *testing.T) {
 	natstest.Eventually(t, 20*time.Second, "all events", func() bool { return len(b.stored("READY", "orders.ready.>")) >= 1000 })
 	b.expectAll(1000)
 	natstest.Eventually(t, 10*time.Second, "the enrichment works", func() bool { return e.Ready() == nil })
-}
-
-// gate is a dialer that can be shut.
-type gate struct{ shut atomic.Bool }
-
-func (g *gate) Dial(network, address string) (net.Conn, error) {
-	if g.shut.Load() {
-		return nil, errors.New("shut")
-	}
-	return net.Dial(network, address)
-}
-
-// A source that is restored while the enricher is not connected ends before what was enriched.
-// The enricher finds out, though nothing tells it.
-func TestSourceRestoredUnseen(t *testing.T) {
-	t.Parallel()
-	b := newBed(t)
-	g := &gate{}
-	cfg := b.config()
-	var err error
-	cfg.Conn, err = nats.Connect(b.server.URL(), nats.SetCustomDialer(g), nats.MaxReconnects(-1), nats.ReconnectWait(10*time.Millisecond))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(cfg.Conn.Close)
-	cfg.JetStream = b.jetStream(cfg.Conn)
-	b.publish(1, 5)
-	early := natstest.TakeSnapshot(t, b.conn, "ORDERS")
-	b.publish(6, steps)
-	e, _ := b.start(cfg)
-	b.await(steps)
-	g.shut.Store(true)
-	if err := cfg.Conn.ForceReconnect(); err != nil {
-		t.Fatal(err)
-	}
-	natstest.Eventually(t, 10*time.Second, "the connection is down", func() bool { return !cfg.Conn.IsConnected() })
-	early.Restore(t, b.conn)
-	b.publish(6, 25)
-	g.shut.Store(false)
-	natstest.Eventually(t, 20*time.Second, "the enricher stands still", func() bool { return *reasonOf(e) == "undecided" })
-}
-
-// reasonOf is why an enricher is not ready.
-func reasonOf(e *Enricher) *string {
-	if reason := e.figures.failing.Load(); reason != nil {
-		return reason
-	}
-	return new(string)
 }
 
 // A server may take fewer messages in a batch than a plan has. Then the plan is published in

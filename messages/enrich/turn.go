@@ -72,6 +72,7 @@ type turn struct {
 	flight *batch     // under way
 	landed chan error // the outcome of flight
 	ready  *batch     // saved, and published as soon as flight has landed
+	renew  bool       // to end even if nobody asks for the turn: the next one reads the limits again
 }
 
 // runTurn takes over the record, and enriches until the turn is handed over, ctx ends, or
@@ -130,7 +131,7 @@ func (t *turn) run(ctx context.Context, preparer *preparer) (err error) {
 		case <-ctx.Done():
 			return t.handOver(ctx, next)
 		}
-		if err == nil && tried && time.Since(began) >= turnLength && next != nil {
+		if err == nil && tried && time.Since(began) >= turnLength && (next != nil || t.renew) {
 			return t.handOver(ctx, next)
 		}
 	}
@@ -143,9 +144,10 @@ func (t *turn) planBatch(ctx context.Context, b *batch) error {
 	switch {
 	case errors.Is(b.err, errOtherPlan):
 		return t.dropPlans(ctx, b.err)
-	case errors.Is(b.err, errSource), errors.Is(b.err, ErrUndecided):
-		return b.err // the preparer has ended
+	case b.ended:
+		return b.err
 	}
+	t.renew = errors.Is(b.err, errUnstampable)
 	if t.stuck = b.err != nil; t.stuck {
 		t.reportFailure(b.err)
 		return nil

@@ -17,7 +17,7 @@ func TestTurnEndsWithItsReader(t *testing.T) {
 		t.Fatal(err)
 	}
 	turn := &turn{Enricher: e}
-	if err := turn.planBatch(t.Context(), &batch{err: fmt.Errorf("%w: gone", errSource)}); !errors.Is(err, errSource) {
+	if err := turn.planBatch(t.Context(), &batch{err: fmt.Errorf("%w: gone", errSource), ended: true}); !errors.Is(err, errSource) {
 		t.Errorf("error %v, want the reader's", err)
 	}
 	if err := turn.planBatch(t.Context(), &batch{err: messages.ErrUnavailable}); err != nil {
