@@ -58,13 +58,10 @@ func TestThousandMisses(t *testing.T) {
 	net := natstest.Start(t)
 	s := &gate{Store: newStore(t, net, 1)}
 	startWorker(t, net, worker.Config{Role: worker.RoleLoader, Store: s})
-	startWorker(t, net, worker.Config{Role: worker.RoleWorker, Wait: 10 * time.Second})
+	w := startWorker(t, net, worker.Config{Role: worker.RoleWorker, Wait: 10 * time.Second})
 	createTags(t, net, s, 1000, "cold")
 	c := newClient(t, net)
-	natstest.Eventually(t, 5*time.Second, "the worker to know the tag", func() bool {
-		_, err := c.ask("cold", 10_001, time.Second) // malformed, or no such tag
-		return errors.Is(err, messages.ErrMalformed)
-	})
+	awaitTags(t, w, 1)
 
 	open := s.close("cold")
 	js := newJetStream(t, net)

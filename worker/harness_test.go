@@ -16,6 +16,7 @@ import (
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
 	jetstreamstore "github.com/idworker/idworker/store/jetstream"
+	"github.com/idworker/idworker/testing/natstest"
 	"github.com/idworker/idworker/worker"
 )
 
@@ -76,8 +77,7 @@ func startWorker(t testing.TB, net network, cfg worker.Config) *worker.Process {
 	return w
 }
 
-// createTags creates tags as the command line does, and waits until a worker
-// serves them.
+// createTags creates tags as the command line does.
 func createTags(t testing.TB, net network, s store.Store, step int64, names ...string) {
 	t.Helper()
 	directory, err := worker.OpenDirectory(t.Context(), newJetStream(t, net), messages.DefaultPrefix, zaptest.NewLogger(t))
@@ -92,6 +92,12 @@ func createTags(t testing.TB, net network, s store.Store, step int64, names ...s
 			t.Fatal(err)
 		}
 	}
+}
+
+// awaitTags waits until a worker knows so many tags. It asks for no ID, which could begin a load.
+func awaitTags(t testing.TB, w *worker.Process, n float64) {
+	t.Helper()
+	natstest.Eventually(t, 5*time.Second, "the worker to know the tags", func() bool { return scrape(t, w)["tags"] == n })
 }
 
 // client is a caller of the test. It asks once: the Go client would ask again, and so

@@ -1,7 +1,6 @@
 package worker_test
 
 import (
-	"errors"
 	"strings"
 	"sync"
 	"testing"
@@ -26,10 +25,7 @@ func TestStopAnswersWhatIsParked(t *testing.T) {
 	c := newClient(t, net)
 	open := s.close("order")
 	var requests sync.WaitGroup
-	natstest.Eventually(t, 5*time.Second, "the worker to know the tag", func() bool {
-		_, err := c.ask("order", 10_001, time.Second)
-		return errors.Is(err, messages.ErrMalformed)
-	})
+	awaitTags(t, w, 1)
 	for range 50 {
 		requests.Go(func() {
 			if _, err := c.ask("order", 1, 10*time.Second); err != nil {

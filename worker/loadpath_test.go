@@ -2,7 +2,6 @@ package worker_test
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"testing"
 	"time"
@@ -151,14 +150,11 @@ func TestLoaderThatDies(t *testing.T) {
 	if err := worker.Provision(t.Context(), js, messages.DefaultPrefix, 1); err != nil {
 		t.Fatal(err)
 	}
-	startWorker(t, net, worker.Config{Role: worker.RoleWorker, Wait: 4 * time.Second})
+	w := startWorker(t, net, worker.Config{Role: worker.RoleWorker, Wait: 4 * time.Second})
 	createTags(t, net, s, 10, "order")
 
 	c := newClient(t, net)
-	natstest.Eventually(t, 5*time.Second, "the worker to know the tag", func() bool {
-		_, err := c.ask("order", 10_001, time.Second)
-		return errors.Is(err, messages.ErrMalformed)
-	})
+	awaitTags(t, w, 1)
 	answer := make(chan error, 1)
 	go func() {
 		_, err := c.ask("order", 1, 10*time.Second)

@@ -155,13 +155,17 @@ func TestUnreadableRowKeepsItsTag(t *testing.T) {
 	if revision("order") != order || revision("new") == 0 {
 		t.Error("order was written")
 	}
+	rows := 0
 	for _, line := range logs.All() {
-		if !strings.HasPrefix(line.Message, "tag in the store cannot be served") {
+		switch {
+		case strings.HasPrefix(line.Message, "tag in the store cannot be served"):
+			rows++
+		case !strings.HasPrefix(line.Message, "overloaded"): // the machine may be
 			t.Errorf("logged %v", line)
 		}
 	}
-	if n := logs.Len(); n != 2 {
-		t.Errorf("%d lines for two rows: %v", n, logs.All())
+	if rows != 2 {
+		t.Errorf("%d lines for two rows: %v", rows, logs.All())
 	}
 }
 

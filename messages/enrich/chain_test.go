@@ -371,11 +371,15 @@ func TestLostRecord(t *testing.T) {
 		b.publish(steps+1, 2*steps)
 		b.standsStill(b.config(), "no record")
 		for _, after := range []uint64{5, 3 * steps} {
-			if err := Resume(b.Context(), b.config(), after); !errors.Is(err, ErrConfig) && (!consumed || after > steps) {
+			if err := Resume(b.Context(), b.config(), after); !errors.Is(err, ErrConfig) {
 				t.Errorf("resume after %d: %v, want ErrConfig", after, err)
 			}
 		}
-		if err := Resume(b.Context(), b.config(), steps); err != nil {
+		err := Resume(b.Context(), b.config(), steps)
+		if consumed && errors.Is(err, ErrUnproven) {
+			err = ResumeUnproven(b.Context(), b.config(), steps)
+		}
+		if err != nil {
 			t.Fatal(err)
 		}
 		b.start(b.config())

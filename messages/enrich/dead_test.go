@@ -115,7 +115,7 @@ func TestExistingIDIsKept(t *testing.T) {
 	} {
 		got := msgs[i].Headers()
 		for name := range got {
-			if strings.HasPrefix(name, "Nats-Batch-") || name == jetstream.ExpectedLastSeqHeader {
+			if strings.HasPrefix(name, "Nats-Batch-") || name == jetstream.ExpectedLastSeqHeader || name == HeaderChain {
 				delete(got, name)
 			}
 		}

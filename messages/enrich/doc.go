@@ -37,10 +37,10 @@
 // A plan must therefore never change while a late message of it can come. If it has to,
 // because the source has removed an event of it, or one can no longer be stamped, then the
 // plans are dropped and the record is put in Doubt: positions prove nothing then, and the
-// header Ids-Source of the target's last message says how far the enrichment is. The doubt
+// headers of the target's last message say how far the enrichment is. The doubt
 // ends when a batch of the new plan is confirmed: every earlier message then comes too late.
 //
-// The header of the last message also decides if somebody else has written to the target, or
+// The headers of the last message also decide if somebody else has written to the target, or
 // if the record went back to an older one. If that message is gone, nobody can tell.
 //
 // # Two kinds of batches
@@ -57,18 +57,39 @@
 //
 // # Evidence
 //
-// Nothing is concluded from what is missing. The source is that of the record if it has the
-// event Done, stored at Time; or if all events through Done are gone, and what comes next is
-// not older. A record that is missing, though the target has had messages, a target that ends
-// below Last, a record of other settings (the source, the filter, the subjects, the kind of
-// ID, the JSON path, the installation if both know it): the enrichment stands still, with [ErrUndecided], and
-// goes on by itself when what is missing is there again. Otherwise an operator decides, with
-// [Resume], which refuses what the streams disprove. Before such an error counts, the record
-// is read again: if it has moved on, the finding was about an old one.
+// Nothing is concluded from what is missing, and nothing from a sequence alone: a stream that was
+// restored or created again has other messages at the same ones. Each record has a random name,
+// its chain. Each message that is published says its event, the chain, and when the source
+// stored the event ([HeaderChain]). It is evidence only if all three fit.
+//
+// The source is that of the record, or of a message, if it has the event, stored at that time. If
+// the event is gone, what is left before it must not be younger, and what comes next not
+// older. That is enough, because the times of a stream ascend. A stream that was created again,
+// or restored, has stored all that is new in it later than anything that was enriched. If
+// some of that were passed over, at or before the record's event, it would be younger. What is
+// to come is not older than the event, so it was not enriched before. Only new events that were
+// removed before anybody looked go unnoticed.
+//
+// The target is that of the record if the message at Last is the one that was published there
+// (AtLast), or that is gone. Events of another chain behind Last are those of another enrichment
+// or of a lost record: an error. Dead letters of other chains, and what the target copied from
+// other streams, are as any message of somebody else.
+//
+// Otherwise, or if the record is missing though the target has had messages, or the target ends
+// below Last, or the record has other settings (the source, the filter, the subjects, the kind
+// of ID, the JSON path, the installation if both know it): the enrichment stands still, with
+// [ErrUndecided], and goes on by itself when what is missing is there again. Or an operator
+// decides, with [Resume]. It reads the target back to the last message of an event of this source,
+// of whatever chain, or to the record's Last, and refuses what that disproves. If messages behind
+// that are gone, nobody knows what they were: then it takes [ResumeUnproven]. Before an
+// ErrUndecided counts, the record is read again: if it has moved on, the finding was about an
+// old one.
 //
 // A record of older versions, which was named by both streams, is taken over once, if the
-// streams were created when it says. It is first changed so that enrichers of those versions
-// stand still.
+// streams were created when it says (oldrecord.go). Messages of those versions say no chain. They
+// count until the first batch of the chain is confirmed, after which they would come too late.
+// At the key of such a record is what those versions cannot read, so that their enrichers stand
+// still. It is put there before any record begins, and looked after in each turn.
 //
 // # Turns
 //
@@ -113,6 +134,6 @@
 //
 // [Open] checks the streams (streams.go), and [Enricher.Run] waits for the turn and runs it
 // (turn.go). A turn begins by taking over the record (record.go): are the streams still those
-// of the record, and what became of its plans (settle.go)? Then events are read (reader.go),
+// of the record (evidence.go), and what became of its plans (settle.go)? Then events are read (reader.go),
 // stamped (prepare.go, stamp.go, ids.go, deadletter.go) and published (publish.go).
 package enrich

@@ -32,10 +32,6 @@ func resume(ctx context.Context, cfg Config, after uint64, unproven bool) error 
 	if err := e.readRecord(ctx); err != nil && !errors.Is(err, errUnreadable) {
 		return err
 	}
-	old, err := e.blockOldRecord(ctx, false)
-	if err != nil {
-		return err
-	}
 	source, err := e.source.Info(ctx)
 	if err != nil {
 		return fmt.Errorf("source stream: %w", err)
@@ -48,6 +44,11 @@ func resume(ctx context.Context, cfg Config, after uint64, unproven bool) error 
 		return configError("stream %s ends at sequence %d, so nothing can resume after %d", cfg.From, last, after)
 	}
 	if err := e.checkNotEnriched(ctx, after, target.State, unproven); err != nil {
+		return err
+	}
+	// What an enricher of an older version publishes until here is behind Last.
+	old, err := e.blockOldRecord(ctx, false)
+	if err != nil {
 		return err
 	}
 	r := record{

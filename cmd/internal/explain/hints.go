@@ -93,6 +93,7 @@ var sentinelHints = []struct {
 	{doctor.ErrOtherLayout, "give workers the same --layout"},
 	{store.ErrSettingUnknown, "ask who runs the database; docs/operations.md, Durability, says which values it needs"},
 	{neighbours.ErrForeign, hintNeighbours},
+	{enrich.ErrUnproven, "if you know from elsewhere, such as a consumer of the target, that no event behind SEQ was enriched, add --resume-unproven"},
 	{enrich.ErrUndecided, hintResume},
 	{enrich.ErrLost, hintResume},
 	{enrich.ErrNoDeadLetters, "--dead-letter names one"},

@@ -54,6 +54,7 @@ var hinted = []struct {
 	{doctor.ErrShared, "set max_file"},
 	{doctor.ErrNearlyFull, "set max_file"},
 	{store.ErrNoTable, "serve --migrate creates it"},
+	{fmt.Errorf("%w: why", enrich.ErrUnproven), "--resume-unproven"},
 	{fmt.Errorf("%w: why", enrich.ErrUndecided), "idworker enrich --resume-after SEQ"},
 	{fmt.Errorf("%w: 7", enrich.ErrLost), "idworker enrich --resume-after SEQ"},
 	{fmt.Errorf("x; %w", enrich.ErrNoDeadLetters), "--dead-letter"},

@@ -15,7 +15,11 @@
 //   - Its subject, its body and its own headers are those of the source's event.
 //
 // And of each message in the target, on subjects that events go to, that it is an event of
-// this source. Messages on other subjects are counted and otherwise ignored.
+// this source. Messages of others on other subjects are counted and otherwise ignored; there is
+// no event of this source there.
+//
+// What says in the header Ids-Chain when the source stored its event is of an event stored then.
+// A dead letter that names another target there is of another enrichment, and proves nothing.
 //
 // What breaks one of these is a [Finding]. A finding is a fact, not a suspicion.
 //
@@ -51,7 +55,7 @@
 //
 // # Memory
 //
-// At least 24 bytes for each range of IDs of one tag, which is at worst one ID; 8 bytes for
+// At least 24 bytes for each range of IDs of one tag, which is at worst one ID; 16 bytes for
 // each dead letter; 24 bytes for each run of missing or not verifiable events. Slices grow by
 // up to a quarter beyond that. A million events with IDs from one tag take a few KB, and with
 // random IDs that they came with 32 MB. A tag takes about 100 bytes more.

@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -18,8 +19,20 @@ type letters struct {
 	source  string
 	stream  jetstream.Stream // nil if there are none
 	reader  *streamread.Reader
-	events  []uint64 // source sequences, ascending
+	target  string   // name of the stream; letters of other enrichments name another one
+	events  []letter // ascending
 	removed uint64   // messages that the stream no longer has
+}
+
+// letter is the event of a dead letter: its sequence in the source, and when that stored it, Unix
+// time in nanoseconds, 0 if the letter does not say.
+type letter struct {
+	seq uint64
+	at  int64
+}
+
+func (l letter) compare(m letter) int {
+	return cmp.Or(cmp.Compare(l.seq, m.seq), cmp.Compare(l.at, m.at))
 }
 
 // read reads dead letters through the end of their stream as it is now.
@@ -44,27 +57,39 @@ func (l *letters) read(ctx context.Context, js jetstream.JetStream) error {
 		if err != nil {
 			return err
 		}
-		if seq, ok := l.origin(msg); ok {
-			l.events = append(l.events, seq)
+		if event, ok := l.origin(msg); ok {
+			l.events = append(l.events, event)
 		}
 	}
-	slices.Sort(l.events)
+	slices.SortFunc(l.events, letter.compare)
 	l.events = slices.Compact(l.events)
 	return nil
 }
 
 // origin is which event of the source a message is a dead letter of.
-func (l *letters) origin(msg streamread.Message) (seq uint64, ok bool) {
+func (l *letters) origin(msg streamread.Message) (event letter, ok bool) {
 	if l.subject == "" || msg.Subject != l.subject || len(headerValues(msg.Header, enrich.HeaderError)) == 0 {
-		return 0, false
+		return letter{}, false
 	}
-	return origin(l.source, msg.Header)
+	target, at, ok := chain(msg.Header)
+	if !ok || target != "" && target != l.target {
+		return letter{}, false
+	}
+	if target != "" {
+		event.at = at.UnixNano()
+	}
+	event.seq, ok = origin(l.source, msg.Header)
+	return event, ok
 }
 
 // has reports whether an event of the source is a dead letter.
-func (l *letters) has(seq uint64) bool {
-	_, found := slices.BinarySearch(l.events, seq)
-	return found
+func (l *letters) has(event streamread.Message) bool {
+	for _, at := range []int64{0, event.Time.UnixNano()} {
+		if _, found := slices.BinarySearchFunc(l.events, letter{event.Sequence, at}, letter.compare); found {
+			return true
+		}
+	}
+	return false
 }
 
 func (l *letters) close() {

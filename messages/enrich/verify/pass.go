@@ -37,7 +37,7 @@ func (w *walk) passTo(ctx context.Context, a arrival) error {
 			break
 		}
 		switch {
-		case w.letters.has(e.Sequence):
+		case w.letters.has(*e):
 			w.report.Dead++
 			w.account(*e)
 		case w.at == 0 && e.Time.Before(w.targetCreated):
@@ -73,7 +73,7 @@ func (w *walk) removed() uint64 {
 func (w *walk) passDead(ctx context.Context) error {
 	for {
 		e, err := w.next(ctx)
-		if err != nil || e == nil || !w.letters.has(e.Sequence) {
+		if err != nil || e == nil || !w.letters.has(*e) {
 			return err
 		}
 		w.report.Dead++
@@ -93,7 +93,7 @@ func (w *walk) countWaiting(ctx context.Context) error {
 			return err
 		}
 		switch {
-		case w.letters.has(e.Sequence):
+		case w.letters.has(*e):
 			w.report.Dead++
 		case removed > 0:
 			removed--

@@ -9,6 +9,7 @@ import (
 
 	"github.com/idworker/idworker/internal/leader"
 	"github.com/idworker/idworker/internal/streamread"
+	"github.com/idworker/idworker/messages/enrich"
 )
 
 // receive takes the next message of the target.
@@ -19,6 +20,9 @@ func (w *walk) receive(ctx context.Context, msg streamread.Message) error {
 	takes := !w.v.checker.subjects || w.v.checker.template.takes(msg.Subject)
 	seq, ok := origin(w.v.enrichment.From, msg.Header)
 	switch {
+	case !takes && ok && len(headerValues(msg.Header, enrich.HeaderError)) == 0:
+		w.report.add(newArrival(msg, seq).finding(Foreign, "events do not go to this subject"))
+		return nil
 	case !takes:
 		w.report.Others++
 		return nil
@@ -54,7 +58,7 @@ func (w *walk) receiveEvent(ctx context.Context, a arrival) error {
 	w.ahead = nil
 	w.report.Events++
 	w.account(original)
-	if w.letters.has(a.origin) {
+	if w.letters.has(original) {
 		w.report.Both++
 	}
 	if a.id != 0 {

@@ -38,7 +38,7 @@ func newWalk(v *Verifier) *walk {
 	w := &walk{
 		v: v, js: v.cfg.JetStream, ids: newIDSet(),
 		report:  &Report{Source: v.enrichment.From, Target: v.target.CachedInfo().Config.Name, Began: time.Now(), Faults: map[Kind]uint64{}, Findings: []Finding{}},
-		letters: letters{subject: v.enrichment.DeadLetter, source: v.enrichment.From, stream: v.dead},
+		letters: letters{subject: v.enrichment.DeadLetter, source: v.enrichment.From, target: v.target.CachedInfo().Config.Name, stream: v.dead},
 	}
 	if v.dead != nil {
 		w.report.DeadLetters = v.dead.CachedInfo().Config.Name

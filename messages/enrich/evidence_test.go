@@ -1,0 +1,383 @@
+package enrich
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/testing/natstest"
+)
+
+// Tests of what counts as proof that an event has arrived, and what does not.
+
+// enrichOnce enriches the events of the source until the target has n messages.
+func (b *bed) enrichOnce(cfg Config, n uint64) {
+	b.Helper()
+	_, stop := b.start(cfg)
+	b.await(n)
+	stop()
+}
+
+func (b *bed) deleteMsg(stream string, seq uint64) {
+	b.Helper()
+	s, err := b.js.Stream(b.Context(), stream)
+	if err == nil {
+		err = s.DeleteMsg(b.Context(), seq)
+	}
+	if err != nil {
+		b.Fatal(err)
+	}
+}
+
+// records opens the bucket of records.
+func (b *bed) records() jetstream.KeyValue {
+	b.Helper()
+	kv, err := b.js.KeyValue(b.Context(), BucketName(messages.DefaultPrefix))
+	if err != nil {
+		b.Fatal(err)
+	}
+	return kv
+}
+
+// The source has removed the event that was enriched last, as a limit for each subject or a TTL
+// does: it still is the source if what is left on either side fits.
+func TestSourceWithAHole(t *testing.T) {
+	for _, holes := range [][]uint64{{steps}, {steps - 1, steps}, {2, 3, steps, steps + 1}} {
+		t.Run(fmt.Sprint(holes), func(t *testing.T) {
+			b := newBed(t)
+			b.publish(1, steps)
+			b.enrichOnce(b.config(), steps)
+			b.publish(steps+1, 2*steps)
+			want := uint64(2 * steps)
+			for _, seq := range holes {
+				if b.deleteMsg("ORDERS", seq); seq > steps {
+					want--
+				}
+			}
+			b.start(b.config())
+			b.await(want)
+			if n := b.count("READY"); n != want {
+				t.Errorf("%d events in the target, want %d", n, want)
+			}
+		})
+	}
+}
+
+// A source that was created again does not fit, though the event that was enriched last is gone
+// there too, and what is behind it is younger.
+func TestOtherSourceWithAHole(t *testing.T) {
+	b := newBed(t)
+	b.publish(1, steps)
+	b.enrichOnce(b.config(), steps)
+	b.recreate(ordersConfig)
+	b.publish(1, 2*steps)
+	b.deleteMsg("ORDERS", steps-1)
+	b.deleteMsg("ORDERS", steps)
+	b.standsStill(b.config(), "but the one that was enriched")
+}
+
+// The last event that is left before a hole is found, wherever the hole is.
+func TestAround(t *testing.T) {
+	b := newBed(t)
+	b.publish(1, 40)
+	e := b.open(b.config())
+	present := map[uint64]bool{}
+	for seq := uint64(1); seq <= 40; seq++ {
+		if present[seq] = seq == 7 || seq == 8 || seq == 21 || seq == 35; !present[seq] {
+			b.deleteMsg("ORDERS", seq)
+		}
+	}
+	for seq := uint64(0); seq <= 41; seq++ {
+		before, after, err := e.around(t.Context(), seq)
+		var wantBefore, wantAfter uint64
+		for s := uint64(40); s > 0; s-- {
+			if present[s] && s <= seq && wantBefore == 0 {
+				wantBefore = s
+			}
+			if present[s] && s >= seq {
+				wantAfter = s
+			}
+		}
+		if err != nil || before.Sequence != wantBefore || after.Sequence != wantAfter {
+			t.Errorf("around %d: %d and %d, want %d and %d: %v", seq, before.Sequence, after.Sequence, wantBefore, wantAfter, err)
+		}
+	}
+}
+
+// Another enrichment of the source sends its dead letters to this target. They are not the events
+// that this one has planned at their place.
+func TestDeadLettersOfAnotherEnrichment(t *testing.T) {
+	b := newBed(t)
+	b.publish(1, 5)
+	e, prepared := owner(b, b.config())
+	other := e.stamper
+	other.chain = "JSONS chain"
+	if _, err := b.js.PublishMsg(t.Context(), other.makeDeadLetter("orders.dead", event{Sequence: 1, Time: prepared.plan.Time, Subject: "orders.raw.1"}, errUnstampable)); err != nil {
+		t.Fatal(err)
+	}
+	e.record.Plans, e.record.Owner = []plan{prepared.plan}, ""
+	if err := e.saveRecord(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	b.start(b.config())
+	b.await(6)
+	b.expectAll(5)
+}
+
+// Another installation enriches to the same target: its records do not know of this one, and
+// what it publishes of the same source proves nothing here.
+func TestTwoInstallationsOneTarget(t *testing.T) {
+	b := newBed(t)
+	b.publish(1, steps)
+	second := b.config()
+	second.Prefix = "ids2"
+	if err := func() error { e, _ := owner(b, b.config()); e.record.Owner = ""; return e.saveRecord(t.Context()) }(); err != nil {
+		t.Fatal(err)
+	}
+	e, prepared := owner(b, second)
+	if err := e.publisher.publish(t.Context(), prepared.msgs, 0); err != nil {
+		t.Fatal(err)
+	}
+	b.standsStill(b.config(), "which is not this one")
+}
+
+// Source and record went back to the same backup, the target did not. What it has of events that
+// are lost does not stand for the new ones at their sequences.
+func TestSourceAndRecordRestored(t *testing.T) {
+	b := newBed(t)
+	b.publish(1, 10)
+	b.enrichOnce(b.config(), 10)
+	source, records := natstest.TakeSnapshot(t, b.conn, "ORDERS"), natstest.TakeSnapshot(t, b.conn, "KV_ids_enrich")
+	b.publish(11, 20)
+	b.enrichOnce(b.config(), 20)
+	source.Restore(t, b.conn)
+	records.Restore(t, b.conn)
+	b.publish(11, 25)
+	b.standsStill(b.config(), "but the one that was enriched")
+	if err := Resume(t.Context(), b.config(), 9); !errors.Is(err, ErrConfig) {
+		t.Errorf("resume after 9: %v, want ErrConfig", err)
+	}
+	if err := Resume(t.Context(), b.config(), 10); err != nil {
+		t.Fatal(err)
+	}
+	b.start(b.config())
+	b.await(35)
+}
+
+// The target went back, and others have filled it up to where it was.
+func TestTargetRestoredAndFilled(t *testing.T) {
+	b := newBed(t)
+	b.publish(1, 10)
+	b.enrichOnce(b.config(), 10)
+	target := natstest.TakeSnapshot(t, b.conn, "READY")
+	b.publish(11, 20)
+	b.enrichOnce(b.config(), 20)
+	target.Restore(t, b.conn)
+	for range 12 {
+		if _, err := b.js.Publish(t.Context(), "orders.dead", nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.standsStill(b.config(), "now is another message")
+	if err := Resume(t.Context(), b.config(), 10); err != nil {
+		t.Fatal(err)
+	}
+	b.start(b.config())
+	natstest.Eventually(t, 10*time.Second, "the lost events", func() bool { return b.count("READY") == 32 })
+	b.expectAll(20)
+}
+
+// Resume refuses what the target disproves, whatever subject it is on, whoever has written since
+// and whether the source still has the event; and where that may be gone it says so.
+func TestResumeIsProven(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		change func(b *bed, cfg *Config)
+		lost   bool   // the record is
+		after  uint64 // the least sequence that is right
+		want   error
+	}{
+		{"nothing", func(*bed, *Config) {}, false, 10, nil},
+		{"no record", func(*bed, *Config) {}, true, 10, nil},
+		{"another subject", func(_ *bed, cfg *Config) { cfg.To = "orders.v2.>" }, true, 10, nil},
+		{"event gone", func(b *bed, _ *Config) { b.deleteMsg("ORDERS", 10) }, true, 10, nil},
+		{"others wrote", func(b *bed, _ *Config) { b.event("orders.ready.x", "", nil); <-b.js.PublishAsyncComplete() }, true, 10, nil},
+		{"consumed", func(b *bed, _ *Config) { purge(b, 0) }, false, 10, nil},
+		{"consumed, no record", func(b *bed, _ *Config) { purge(b, 0) }, true, 0, ErrUnproven},
+		{"last message gone", func(b *bed, _ *Config) { b.deleteMsg("READY", 10) }, true, 9, ErrUnproven},
+		{"record unreadable", func(b *bed, _ *Config) { _, _ = b.records().PutString(b.Context(), "READY", "?") }, false, 10, nil},
+		{"another source", func(b *bed, _ *Config) { b.recreate(ordersConfig); b.publish(1, 20) }, false, 0, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := newBed(t)
+			ready := readyConfig
+			ready.Subjects = append([]string{"orders.v2.>"}, ready.Subjects...)
+			b.stream(ready)
+			b.publish(1, 10)
+			b.enrichOnce(b.config(), 10)
+			if c.lost {
+				if err := b.records().Delete(t.Context(), "READY"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			cfg := b.config()
+			c.change(b, &cfg)
+			if c.after > 0 {
+				if err := ResumeUnproven(t.Context(), cfg, c.after-1); !errors.Is(err, ErrConfig) || errors.Is(err, ErrUnproven) {
+					t.Errorf("resume after %d: %v, want ErrConfig", c.after-1, err)
+				}
+			}
+			if err := Resume(t.Context(), cfg, c.after); !errors.Is(err, c.want) {
+				t.Errorf("resume after %d: %v, want %v", c.after, err, c.want)
+			}
+			if err := ResumeUnproven(t.Context(), cfg, c.after); err != nil {
+				t.Errorf("unproven: %v", err)
+			}
+		})
+	}
+}
+
+// An enrichment that stands still before events that are lost resumes behind them, though the
+// source has none with that sequence.
+func TestResumeBehindAHole(t *testing.T) {
+	b := newBed(t)
+	cfg := b.config()
+	cfg.OnLoss = Stop
+	b.publish(1, 5)
+	b.enrichOnce(cfg, 5)
+	b.publish(6, 14)
+	for seq := uint64(6); seq <= 13; seq++ {
+		b.deleteMsg("ORDERS", seq)
+	}
+	e, _ := b.start(cfg)
+	natstest.Eventually(t, 10*time.Second, "it stands still", func() bool { return e.Ready() != nil })
+	if err := Resume(t.Context(), cfg, 13); err != nil {
+		t.Fatal(err)
+	}
+	b.await(6)
+}
+
+// Wherever a record begins, enrichers of older versions cannot begin or go on with their own.
+func TestOlderEnrichersStandStill(t *testing.T) {
+	b := newBed(t)
+	b.publish(1, steps)
+	blocked := func(when string) {
+		t.Helper()
+		entry, err := b.records().Get(t.Context(), "ORDERS.READY")
+		if err != nil {
+			t.Fatalf("%s: %v", when, err)
+		}
+		if err := json.Unmarshal(entry.Value(), &oldRecord{}); err == nil {
+			t.Errorf("%s: an older version can read %s", when, entry.Value())
+		}
+	}
+	b.enrichOnce(b.config(), steps)
+	blocked("begun")
+	if err := b.records().Delete(t.Context(), "ORDERS.READY"); err != nil {
+		t.Fatal(err)
+	}
+	b.publish(steps+1, steps+1)
+	b.enrichOnce(b.config(), steps+1)
+	blocked("removed")
+	for _, key := range []string{"READY", "ORDERS.READY"} {
+		if err := b.records().Delete(t.Context(), key); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := Resume(t.Context(), b.config(), steps+1); err != nil {
+		t.Fatal(err)
+	}
+	blocked("resumed")
+}
+
+// oldRecordOf is the record that an older version has left, with a plan of all events.
+func (b *bed) putOldRecord() {
+	b.Helper()
+	b.open(b.config()) // makes the bucket
+	old := oldRecord{Filter: "orders.raw.>", To: "orders.ready.>", Plan: &plan{Through: steps, Runs: []run{{1, steps}}}}
+	for name, at := range map[string]*time.Time{"ORDERS": &old.Source, "READY": &old.Target} {
+		s, err := b.js.Stream(b.Context(), name)
+		if err != nil {
+			b.Fatal(err)
+		}
+		*at = s.CachedInfo().Created
+	}
+	value, err := json.Marshal(old)
+	if err == nil {
+		_, err = b.records().Put(b.Context(), "ORDERS.READY", value)
+	}
+	if err != nil {
+		b.Fatal(err)
+	}
+}
+
+// The plan in an old record names no time. Another source is noticed all the same.
+func TestPlanOfOldRecordNamesItsSource(t *testing.T) {
+	b := newBed(t)
+	b.publish(1, steps)
+	b.putOldRecord()
+	b.enrichOnce(b.config(), steps)
+	b.recreate(ordersConfig)
+	b.publish(1, 2*steps)
+	b.standsStill(b.config(), "but the one that was enriched")
+}
+
+// The enricher of an older version was only paused, and publishes its batch after its record was
+// taken over: it says no chain, and counts all the same.
+func TestOldPlanWithoutChainArrivesLate(t *testing.T) {
+	b := newBed(t)
+	b.publish(1, steps)
+	b.putOldRecord()
+	e, _ := owner(b, b.config())
+	late := make([]*nats.Msg, 0, steps)
+	for i := range steps {
+		late = append(late, &nats.Msg{
+			Subject: fmt.Sprintf("orders.ready.%d", (i+1)%7), Data: fmt.Append(nil, i+1),
+			Header: nats.Header{HeaderSource: {formatOrigin("ORDERS", uint64(i+1))}, HeaderID: {fmt.Sprint(i + 1e6)}},
+		})
+	}
+	if err := e.publisher.publish(t.Context(), late, 0); err != nil {
+		t.Fatal(err)
+	}
+	e.record.Owner = ""
+	if err := e.saveRecord(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	b.publish(steps+1, 2*steps)
+	b.enrichOnce(b.config(), 2*steps)
+	b.expectAll(2 * steps)
+	b.publish(2*steps+1, 2*steps+1)
+	again := nats.Header{HeaderSource: {formatOrigin("ORDERS", 2*steps+1)}, HeaderID: {"7"}}
+	if _, err := b.js.PublishMsg(t.Context(), &nats.Msg{Subject: "orders.ready.1", Header: again}); err != nil {
+		t.Fatal(err)
+	}
+	b.standsStill(b.config(), "which is not this one") // from now on all say it
+}
+
+// The source was created again: a dead letter about an event at the same sequence is another one.
+func TestDeadLetterOfANewSource(t *testing.T) {
+	b := newBed(t)
+	ready := readyConfig
+	ready.Subjects = []string{"orders.ready.>"}
+	b.stream(ready)
+	b.stream(jetstream.StreamConfig{Name: "DEAD", Subjects: []string{"orders.dead"}})
+	cfg := b.config()
+	cfg.JSON = "id"
+	for n := uint64(1); n <= 2; n++ {
+		b.event("orders.raw.1", "no JSON", nil)
+		<-b.js.PublishAsyncComplete()
+		_, stop := b.start(cfg)
+		natstest.Eventually(t, 10*time.Second, "the dead letter", func() bool { return b.count("DEAD") == n })
+		stop()
+		b.recreate(ordersConfig)
+		if err := Resume(t.Context(), cfg, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
