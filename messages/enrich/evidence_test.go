@@ -296,7 +296,7 @@ func TestOlderEnrichersStandStill(t *testing.T) {
 	blocked("resumed")
 }
 
-// oldRecordOf is the record that an older version has left, with a plan of all events.
+// putOldRecord writes a record as an older version leaves it, with a plan of all events.
 func (b *bed) putOldRecord() {
 	b.Helper()
 	b.open(b.config()) // makes the bucket

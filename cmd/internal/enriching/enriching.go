@@ -31,7 +31,7 @@ type Flags struct {
 
 	ResumeAfter *uint64 `help:"Decide that the events of the source through this sequence are enriched and no others, where nothing else tells, and end." placeholder:"SEQ"`
 
-	ResumeUnproven bool `help:"With --resume-after: do so even if messages of the target are gone that could say that events behind SEQ are enriched already." `
+	ResumeUnproven bool `help:"With --resume-after: do so even if messages of the target are gone that could say that events behind SEQ are enriched already."`
 
 	Replicas int `help:"Replicas of the bucket of records, if it is created; 1 to 5." default:"1"`
 }
