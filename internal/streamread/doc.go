@@ -29,6 +29,8 @@
 // twice, and the consumer does not deliver it, the consumer is given up.
 //
 // A consumer takes part in the retention of streams that remove what was consumed. A stream
-// without limits retention is therefore read by such requests alone, one message after the
-// other.
+// without limits retention is therefore read by such requests alone: one finds the next
+// message, and those at the sequences behind it are asked for at once. [Reader.WithoutConsumer]
+// reads any stream that way, for those who may read and nothing else: who may make a consumer
+// can have the server send messages to other subjects.
 package streamread

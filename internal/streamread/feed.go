@@ -78,10 +78,14 @@ func openFeed(ctx context.Context, js jetstream.JetStream, stream jetstream.Stre
 // createConsumer makes a consumer that begins at a sequence, and returns how many messages it
 // will deliver.
 func createConsumer(ctx context.Context, stream jetstream.Stream, name, filter string, from uint64) (pending uint64, err error) {
+	inactive := orphanAge
+	if most := stream.CachedInfo().Config.ConsumerLimits.InactiveThreshold; most > 0 {
+		inactive = min(inactive, most)
+	}
 	c, err := stream.CreateConsumer(ctx, jetstream.ConsumerConfig{
 		Name: name, FilterSubjects: []string{filter}, AckPolicy: jetstream.AckNonePolicy,
 		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: from,
-		InactiveThreshold: orphanAge, MemoryStorage: true, Replicas: 1,
+		InactiveThreshold: inactive, MemoryStorage: true, Replicas: 1,
 	})
 	if err != nil {
 		return 0, err

@@ -28,6 +28,7 @@ type Reader struct {
 
 	bulk     bool  // whether a consumer may be used
 	feed     *feed // nil if there is none at the moment
+	ahead    ahead
 	progress time.Time
 }
 
@@ -48,6 +49,13 @@ func Open(js jetstream.JetStream, stream jetstream.Stream, filter string, from, 
 		js: js, stream: stream, filter: filter, next: max(from, 1), through: through,
 		bulk: stream.CachedInfo().Config.Retention == jetstream.LimitsPolicy,
 	}
+}
+
+// WithoutConsumer has the reader make no consumer, but ask the leader for messages one by one.
+// That takes several times as long, and no right but to ask.
+func (r *Reader) WithoutConsumer() *Reader {
+	r.bulk = false
+	return r
 }
 
 // Extend has the reader read on, through a sequence that is not below the one so far.
@@ -93,8 +101,9 @@ func (r *Reader) read(ctx context.Context) (Message, error) {
 			return msg, err
 		}
 		r.Close()
+		return leader.Next(ctx, r.js, r.stream.CachedInfo().Config.Name, r.filter, r.next)
 	}
-	return leader.Next(ctx, r.js, r.stream.CachedInfo().Config.Name, r.filter, r.next)
+	return r.readAhead(ctx)
 }
 
 func (r *Reader) readFeed(ctx context.Context) (Message, error) {
@@ -130,8 +139,13 @@ func (r *Reader) Close() {
 // Rights are those for reading a stream.
 func Rights(stream string) rights.Rights {
 	return rights.Join(
-		rights.Publish(rights.StreamInfo(stream), rights.API("CONSUMER.CREATE."+stream+".>"),
+		RightsWithoutConsumer(stream),
+		rights.Publish(rights.API("CONSUMER.CREATE."+stream+".>"),
 			rights.API("CONSUMER.MSG.NEXT."+stream+".>"), rights.API("CONSUMER.DELETE."+stream+".>")),
-		rights.ReadLeader(stream),
 	)
+}
+
+// RightsWithoutConsumer are those for reading a stream with [Reader.WithoutConsumer].
+func RightsWithoutConsumer(stream string) rights.Rights {
+	return rights.Join(rights.Publish(rights.StreamInfo(stream)), rights.ReadLeader(stream))
 }

@@ -138,27 +138,100 @@ func TestRange(t *testing.T) {
 	}
 }
 
-// TestExtend: a reader that is at its end goes on where it was.
-func TestExtend(t *testing.T) {
+// TestWithoutConsumer: it reads the same and asks for messages only, many at once where there
+// are many.
+func TestWithoutConsumer(t *testing.T) {
 	b := newBed(t)
-	b.numbered(10)
-	r := streamread.Open(b.js, b.stream, "", 1, 5)
-	defer r.Close()
-	var all []uint64
-	note := func(m streamread.Message) { all = append(all, m.Sequence) }
-	b.read(r, note)
-	r.Extend(7)
-	b.read(r, note)
-	b.numbered(5)
-	r.Extend(15)
-	b.read(r, note)
-	for i, seq := range all {
-		if seq != uint64(i)+1 {
-			t.Fatalf("%v", all)
+	b.numbered(600)
+	for seq := uint64(101); seq <= 300; seq++ {
+		if seq%10 != 5 {
+			if err := b.stream.DeleteMsg(t.Context(), seq); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
-	if len(all) != 15 {
-		t.Errorf("%v", all)
+	for _, c := range []struct {
+		filter        string
+		from, through uint64
+		waits         int // requests that wait for those before
+	}{
+		{"", 1, 600, 40}, {"", 90, 350, 40}, {"", 145, 145, 1}, {"s.5", 1, 600, 61}, {"s.none", 1, 600, 1}, {"", 601, 700, 1}, {"", 5, 4, 0},
+	} {
+		want := b.sequences(c.filter, c.from, c.through)
+		requests := b.listen("$JS.API.>")
+		r := streamread.Open(b.js, b.stream, c.filter, c.from, c.through).WithoutConsumer()
+		var got []uint64
+		b.read(r, func(m streamread.Message) { got = append(got, m.Sequence) })
+		if !slices.Equal(got, want) {
+			t.Errorf("%+v: %v, want %v", c, got, want)
+		}
+		waits := 0
+		for _, msg := range requests() {
+			if msg.Subject != "$JS.API.STREAM.MSG.GET.S" {
+				t.Errorf("%+v: %s", c, msg.Subject)
+			}
+			if strings.Contains(string(msg.Data), "next_by_subj") {
+				waits++
+			}
+		}
+		if waits > c.waits {
+			t.Errorf("%+v: %d requests after one another", c, waits)
+		}
+	}
+}
+
+// listen returns what is published from now on.
+func (b *bed) listen(subject string) (all func() []*nats.Msg) {
+	b.Helper()
+	conn := b.server.Connect(b)
+	sub, err := conn.SubscribeSync(subject)
+	if err != nil {
+		b.Fatal(err)
+	}
+	all = func() (found []*nats.Msg) {
+		b.Helper()
+		if err := conn.Flush(); err != nil {
+			b.Fatal(err)
+		}
+		for n, _, _ := sub.Pending(); n > 0; n-- {
+			msg, err := sub.NextMsg(time.Second)
+			if err != nil {
+				b.Fatal(err)
+			}
+			found = append(found, msg)
+		}
+		return found
+	}
+	all()
+	return all
+}
+
+// TestExtend: a reader that is at its end goes on where it was.
+func TestExtend(t *testing.T) {
+	for name, kind := range map[string]func(*streamread.Reader) *streamread.Reader{
+		"consumer":    func(r *streamread.Reader) *streamread.Reader { return r },
+		"no consumer": (*streamread.Reader).WithoutConsumer,
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBed(t)
+			b.numbered(10)
+			if err := b.stream.DeleteMsg(t.Context(), 5); err != nil { // so that it reads beyond
+				t.Fatal(err)
+			}
+			r := kind(streamread.Open(b.js, b.stream, "", 1, 5))
+			defer r.Close()
+			var all []uint64
+			note := func(m streamread.Message) { all = append(all, m.Sequence) }
+			b.read(r, note)
+			r.Extend(7)
+			b.read(r, note)
+			b.numbered(5)
+			r.Extend(15)
+			b.read(r, note)
+			if want := []uint64{1, 2, 3, 4, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}; !slices.Equal(all, want) {
+				t.Errorf("%v, want %v", all, want)
+			}
+		})
 	}
 }
 

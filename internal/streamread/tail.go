@@ -54,8 +54,16 @@ func (t *Tail) NextBatch(ctx context.Context, most, bytes int) (batch []Message,
 	return batch, nil
 }
 
-// compare asks the leader for the next message.
+// compare asks the leader for the next message, and whether what was read is still there: a
+// stream that ends before it was restored, or made again, and its consumer is gone.
 func (t *Tail) compare(ctx context.Context) error {
+	info, err := t.stream.Info(ctx)
+	if err != nil {
+		return err
+	}
+	if info.State.LastSeq < t.next-1 {
+		return fmt.Errorf("%w: the stream ends at sequence %d, before %d", errUnreliable, info.State.LastSeq, t.next-1)
+	}
 	msg, err := leader.Next(ctx, t.js, t.stream.CachedInfo().Config.Name, t.filter, t.next)
 	switch {
 	case errors.Is(err, jetstream.ErrMsgNotFound), err == nil && len(t.arrived) > 0:

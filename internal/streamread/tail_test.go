@@ -145,3 +145,20 @@ func TestTailOfAStreamMadeAgain(t *testing.T) {
 		t.Errorf("%d messages, error %v, want errUnreliable", len(batch), err)
 	}
 }
+
+// A stream that ends before what was read has been restored, or made again, while nobody was
+// told.
+func TestTailBehindTheEnd(t *testing.T) {
+	t.Parallel()
+	js, stream := newStream(t)
+	publish(t, js, 5, "x")
+	for from, lost := range map[uint64]bool{6: false, 7: true} {
+		tail := newTail(t, js, stream, from)
+		defer tail.Close()
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		if _, err := tail.NextBatch(ctx, 1, 1000); errors.Is(err, errUnreliable) != lost {
+			t.Errorf("reading from %d: %v", from, err)
+		}
+	}
+}

@@ -2,66 +2,94 @@ package enrich
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
-	"time"
+	"sync"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
 )
 
-// deadLettersTimeout bounds the publishing of a batch's dead letters. The turn goes on
-// meanwhile.
-const deadLettersTimeout = time.Minute
+// lettersAtOnce is how many dead letters are under way at once.
+const lettersAtOnce = 64
 
-// publishDeadLetters publishes dead letters that are not in the target, all at once, and
+// publishDeadLetters publishes dead letters that are not in the target, many at once, and
 // returns when all are stored. Those that go to the target are part of a batch.
 func (e *Enricher) publishDeadLetters(ctx context.Context, dead []*nats.Msg) error {
 	if len(dead) == 0 {
 		return nil
 	}
 	e.log.Warn("events are sent to the dead-letter subject", zap.Int("events", len(dead)), zap.String("first", dead[0].Header.Get(HeaderError)))
-	ctx, cancel := context.WithTimeout(ctx, deadLettersTimeout)
-	defer cancel()
-	acks := make([]jetstream.PubAckFuture, 0, len(dead))
-	for _, msg := range dead {
-		// The Nats-Msg-Id keeps a second try soon after the first from appearing twice. It
-		// names the event, whatever was at its place in another stream of that name.
-		msg.Header.Set(nats.MsgIdHdr, "ids-dead "+msg.Header.Get(HeaderSource)+" "+msg.Header.Get(HeaderChain))
-		ack, err := e.cfg.JetStream.PublishMsgAsync(msg, jetstream.WithStallWait(exchangeTimeout))
-		if err != nil {
-			return fmt.Errorf("publish a dead letter: %w", err)
-		}
-		acks = append(acks, ack)
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var publishers sync.WaitGroup
+	for first := range min(lettersAtOnce, len(dead)) {
+		publishers.Go(func() {
+			for i := first; i < len(dead) && ctx.Err() == nil; i += lettersAtOnce {
+				if err := e.publishDeadLetter(ctx, dead[i]); err != nil {
+					cancel(fmt.Errorf("publish a dead letter: %w", err))
+				}
+			}
+		})
 	}
-	for _, ack := range acks {
-		select {
-		case <-ack.Ok():
-		case err := <-ack.Err():
-			return fmt.Errorf("publish a dead letter: %w", err)
-		case <-ctx.Done():
-			return ctx.Err()
-		}
+	publishers.Wait()
+	if err := context.Cause(ctx); err != nil {
+		return err
 	}
 	e.figures.dead.Add(int64(len(dead)))
 	return nil
 }
 
-// makeDeadLetter makes the message about an event that cannot be stamped. If the event does
-// not fit it is left out: the source still has it.
+// publishDeadLetter publishes one, without the event if the stream does not take it otherwise.
+func (e *Enricher) publishDeadLetter(ctx context.Context, msg *nats.Msg) error {
+	ctx, cancel := context.WithTimeout(ctx, exchangeTimeout)
+	defer cancel()
+	// The Nats-Msg-Id keeps a second try soon after the first from appearing twice. It
+	// names the event, whatever was at its place in another stream of that name.
+	msg.Header.Set(nats.MsgIdHdr, "ids-dead "+msg.Header.Get(HeaderSource)+" "+msg.Header.Get(HeaderChain))
+	_, err := e.cfg.JetStream.PublishMsg(ctx, msg)
+	if isTooLarge(err) {
+		shorten(msg)
+		_, err = e.cfg.JetStream.PublishMsg(ctx, msg)
+	}
+	return err
+}
+
+// isTooLarge reports whether the client or the server refused a message for its size.
+func isTooLarge(err error) bool {
+	var api *jetstream.APIError
+	return errors.Is(err, nats.ErrMaxPayload) || errors.As(err, &api) && slices.Contains(codesTooLarge, api.ErrorCode)
+}
+
+// codesTooLarge are the server's codes for a message that is too large, and for such a header.
+var codesTooLarge = []jetstream.ErrorCode{10054, 10097}
+
+// makeDeadLetter makes the message about an event that cannot be stamped.
 func (s stamper) makeDeadLetter(subject string, e event, reason error) *nats.Msg {
 	msg := &nats.Msg{Subject: subject, Header: copyOwnHeaders(e.Header), Data: e.Data}
-	s.setReason(msg, e, reason)
-	if checkSize(msg, s.limit) != nil {
-		msg = &nats.Msg{Subject: subject, Header: nats.Header{}}
-		s.setReason(msg, e, reason)
+	setOrigin(msg.Header, s.source, s.chain, e)
+	msg.Header[HeaderSubject] = []string{e.Subject}
+	msg.Header[HeaderError] = []string{strings.ToValidUTF8(reason.Error(), "?")}
+	if checkSize(msg, s.letterLimit) != nil {
+		shorten(msg)
 	}
 	return msg
 }
 
-func (s stamper) setReason(msg *nats.Msg, e event, reason error) {
-	setOrigin(msg.Header, s.source, s.chain, e)
-	msg.Header.Set(HeaderSubject, e.Subject)
-	msg.Header.Set(HeaderError, strings.ToValidUTF8(reason.Error(), "?"))
+// shorten leaves out of a dead letter what the source still has: the event, and what is long of
+// its subject.
+func shorten(msg *nats.Msg) {
+	header := make(nats.Header)
+	for _, name := range []string{HeaderSource, HeaderChain, HeaderSubject, HeaderError, nats.MsgIdHdr} {
+		if value := msg.Header.Get(name); value != "" {
+			header[name] = []string{value}
+		}
+	}
+	for _, name := range []string{HeaderSubject, HeaderError} {
+		header[name][0] = fmt.Sprintf("%.100s", header[name][0])
+	}
+	msg.Header, msg.Data = header, nil
 }

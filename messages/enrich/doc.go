@@ -55,6 +55,11 @@
 // fails the next one would take its place.) Where the server syncs every write, an atomic
 // batch is synced once and a fast one at every message: then leave allow_batched off.
 //
+// A plan may be published in parts, one after the other: if the server takes fewer messages in a
+// batch, and smaller ones each time that somebody else was quicker. Ten refusals in a row count
+// as a failure. Who writes to the target without a break keeps enrichers from it; no guard that
+// holds for any time could let both through.
+//
 // # Evidence
 //
 // Nothing is concluded from what is missing, and nothing from a sequence alone: a stream that was
@@ -110,7 +115,13 @@
 // and says how. What is asked for at once is bounded in events and in bytes. If reading ends, the
 // turn does, so that the next one finds out whether the source is still the same. A sequence
 // that the source removed before it was read is counted and logged; with [Stop] the enrichment
-// stands still there.
+// stands still there. Which subject it had is not known any more, so behind a filter that leaves
+// something out the count is a guess, and [Stop] is refused.
+//
+// The events of a plan are read again by sequence. They count only if the source has the last of
+// them from the time that the plan says, and if they are on subjects of the filter. What is
+// answered by sequence is JSON: an event whose subject is not UTF-8 is taken out of the plan,
+// and read in order again.
 //
 // # What cannot be stamped
 //
@@ -120,15 +131,20 @@
 // refused. Such an event goes to the dead-letter subject with the reason. If the target
 // takes that subject, the dead letter has its place in the plan, like an event. Otherwise it
 // is stored before the plan that passes it is saved; after a crash in between it goes there
-// again. Without a dead-letter subject the enrichment stands still before the event and says
-// so.
+// again. A dead letter that is too large for where it goes, as the stream or the server says, is
+// shortened: without the event, and with the beginning of its subject. Without a dead-letter
+// subject, or room for 1,024 bytes there, the enrichment stands still before the event and says so.
+//
+// Loops are refused, of events and of dead letters, if the source takes their subject or copies
+// their stream. A loop over a third stream is not found: nobody needs the right to see that.
 //
 // # How it fails
 //
 // If there are no IDs, if the source or the target is away, or if the target is full or
 // sealed, the batch is tried again for as long as it takes. Events before one that has to
 // wait do not wait. Nothing is skipped, and each outage logs one line when it begins and one
-// when it ends.
+// when it ends. It ends when a batch has landed, or when nothing waits, as the source itself says:
+// not because the record can be saved.
 //
 // # Where things are
 //

@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nuid"
 	"go.uber.org/zap"
 
+	"github.com/idworker/idworker/internal/leader"
 	"github.com/idworker/idworker/internal/pause"
 	"github.com/idworker/idworker/internal/subject"
 )
@@ -78,7 +79,7 @@ func open(ctx context.Context, cfg Config) (*Enricher, error) {
 	mapping, _ := newMapping(cfg.Filter, cfg.To) // checked
 	e.ids, _ = parseIDKind(cfg.ID, cfg.Filter)
 	e.stamper = stamper{source: cfg.From, mapping: mapping, json: jsonPath{cfg.JSON, cfg.JSONNumber}, existing: cfg.Existing}
-	e.publisher = publisher{conn: cfg.Conn, stream: e.targetName()}
+	e.publisher = publisher{conn: cfg.Conn, stream: e.targetName(), most: maxBatch}
 	e.readLimits(target.CachedInfo().Config)
 	if e.record, err = openRecord(ctx, cfg, e.targetName()); err != nil {
 		return nil, err
@@ -96,7 +97,11 @@ func (e *Enricher) readLimits(target jetstream.StreamConfig) {
 	// A stream with replicas counts a message before it is stored. If that then fails, the
 	// next message of a fast batch takes its place.
 	e.publisher.fast = target.AllowBatchPublish && target.Replicas <= 1
+	e.stamper.letterLimit = int(e.cfg.Conn.MaxPayload())
 	e.deadLettersInTarget = slices.ContainsFunc(target.Subjects, func(s string) bool { return subject.Covers(s, e.cfg.DeadLetter) })
+	if e.deadLettersInTarget {
+		e.stamper.letterLimit = e.stamper.limit
+	}
 }
 
 func (e *Enricher) targetName() string { return e.target.CachedInfo().Config.Name }
@@ -119,15 +124,17 @@ const (
 // again.
 func (e *Enricher) Run(ctx context.Context) {
 	var measuring sync.WaitGroup
+	ctx, cancel := context.WithCancel(ctx)
 	measuring.Go(func() { e.measure(ctx) })
 	defer measuring.Wait()
+	defer cancel() // in a panic, too
 	for next := firstPause; ctx.Err() == nil; next = min(2*next, maxPause) {
 		err := e.awaitTurn(ctx)
 		if err == nil {
 			err = e.runTurn(ctx)
 		}
 		switch {
-		case err == nil, errors.Is(err, errRecordMoved), errors.Is(err, errTargetMoved):
+		case err == nil, errors.Is(err, errRecordMoved), isRefusal(err) && e.publisher.refusals < maxRefusals:
 			next = firstPause
 			continue
 		case ctx.Err() != nil:
@@ -141,7 +148,7 @@ func (e *Enricher) Run(ctx context.Context) {
 }
 
 // outage is a time in which enriching fails. It logs one line when it begins and one when it
-// ends.
+// ends: when a batch has landed, or when no event waits, as the source itself says.
 type outage struct {
 	since    time.Time
 	failures int // 0 while all is well
@@ -161,6 +168,16 @@ func (e *Enricher) reportSuccess() {
 	}
 	e.outage = outage{}
 	e.figures.failing.Store(nil)
+}
+
+// reportIdle ends an outage if no event waits behind Done.
+func (e *Enricher) reportIdle(ctx context.Context) {
+	if e.outage.failures == 0 {
+		return
+	}
+	if _, err := leader.Next(ctx, e.cfg.JetStream, e.cfg.From, e.cfg.Filter, e.record.Done+1); errors.Is(err, jetstream.ErrMsgNotFound) {
+		e.reportSuccess()
+	}
 }
 
 // Ready returns an error if something keeps events from being enriched.

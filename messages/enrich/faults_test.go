@@ -84,6 +84,9 @@ func TestForgedCommit(t *testing.T) {
 func TestRemovedBeforeRead(t *testing.T) {
 	for _, filter := range []string{"orders.raw.>", "orders.raw.*"} {
 		for _, onLoss := range []OnLoss{GoOn, Stop} {
+			if filter == "orders.raw.*" && onLoss == Stop {
+				continue // refused: see TestStopOnLossBehindFilter
+			}
 			t.Run(filter+" "+string(onLoss), func(t *testing.T) {
 				b := newBed(t)
 				b.stream(jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"orders.raw.>"}, MaxMsgs: 13})
@@ -118,7 +121,7 @@ func TestRemovedBeforeRead(t *testing.T) {
 func TestOthersAreNotLost(t *testing.T) {
 	b := newBed(t)
 	cfg := b.config()
-	cfg.Filter, cfg.To, cfg.OnLoss = "orders.raw.1", "orders.ready.1", Stop
+	cfg.Filter, cfg.To = "orders.raw.1", "orders.ready.1"
 	b.publish(1, 3*7+1)
 	e, _ := b.start(cfg)
 	b.await(4) // 1, 8, 15, 22

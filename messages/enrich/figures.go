@@ -17,6 +17,8 @@ import (
 type figures struct {
 	events, batches, dead, turns, lost atomic.Int64
 
+	lostBehind, lostThere uint64 // where events were lost last, and how many are counted
+
 	stops   [len(reasons)]atomic.Int64
 	failing atomic.Pointer[string] // the reason; nil while all is well
 
@@ -69,6 +71,20 @@ func (f *figures) countBatch(events, dead int, lag, done uint64) {
 	f.oldest.Store(0)
 }
 
+// countLoss counts the events that are lost behind a position, unless they are counted: an
+// enrichment that stands still meets them again. It reports whether it has counted any.
+func (f *figures) countLoss(behind, n uint64) bool {
+	if f.lostBehind != behind {
+		f.lostBehind, f.lostThere = behind, 0
+	}
+	if n <= f.lostThere {
+		return false
+	}
+	f.lost.Add(int64(n - f.lostThere))
+	f.lostThere = n
+	return true
+}
+
 // reasons are why an enrichment can stand still.
 var reasons = [...]struct {
 	name string
@@ -104,7 +120,7 @@ func (e *Enricher) measure(ctx context.Context) {
 		case !f.owner.Load() && f.failing.Load() == nil:
 			f.lag.Store(0) // the owner knows
 			f.oldest.Store(0)
-		case time.Since(time.Unix(0, f.moved.Load())) >= time.Second:
+		case time.Since(time.Unix(0, f.moved.Load())).Abs() >= time.Second: // even if the clock was set back
 			e.measureLag(ctx)
 		}
 	}

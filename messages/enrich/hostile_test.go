@@ -144,7 +144,7 @@ func FuzzEvent(f *testing.F) {
 		f.Fatal(err)
 	}
 	at := time.Unix(0, 8)
-	s := stamper{source: "S", chain: "T chain", mapping: m, json: jsonPath{keys: "order.id"}, existing: Keep, limit: 1 << 20}
+	s := stamper{source: "S", chain: "T chain", mapping: m, json: jsonPath{keys: "order.id"}, existing: Keep, limit: 1 << 20, letterLimit: 1 << 20}
 	f.Fuzz(func(t *testing.T, header, data []byte) {
 		decoded, err := nats.DecodeHeadersMsg(header)
 		msg, keeps, err := s.draft(event{Sequence: 7, Time: at, Subject: "raw.x", Header: decoded, Data: data, Malformed: err != nil})

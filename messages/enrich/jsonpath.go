@@ -39,16 +39,33 @@ func (p jsonPath) check(data []byte) error {
 	if !gjson.ValidBytes(data) || !gjson.ParseBytes(data).IsObject() {
 		return unstampable("it is not a JSON object: %.40q", data)
 	}
-	for i := range len(p.keys) + 1 {
-		if i < len(p.keys) && p.keys[i] != '.' {
-			continue
+	at := gjson.ParseBytes(data)
+	for rest, more := p.keys, true; more && at.IsObject(); {
+		var key string
+		key, rest, more = strings.Cut(rest, ".")
+		found := valuesAt(at, key)
+		if len(found) == 0 {
+			return nil
 		}
-		at := gjson.GetBytes(data, p.keys[:i])
-		if at.Type != gjson.Null && (i == len(p.keys) || !at.IsObject()) {
-			return unstampable("at the JSON path %s there is %.40q already", p.keys[:i], at.Raw)
+		if at = found[0]; len(found) > 1 {
+			return unstampable("it has the JSON key %s twice", key)
+		}
+		if at.Type != gjson.Null && (!more || !at.IsObject()) {
+			return unstampable("at the JSON path %s there is %.40q already", strings.TrimSuffix(p.keys, "."+rest), at.Raw)
 		}
 	}
 	return nil
+}
+
+// valuesAt lists the values of a key in an object, which may have it more than once.
+func valuesAt(object gjson.Result, key string) (all []gjson.Result) {
+	object.ForEach(func(k, value gjson.Result) bool {
+		if k.String() == key {
+			all = append(all, value)
+		}
+		return true
+	})
+	return all
 }
 
 // setID puts the ID into a JSON object that was checked, and leaves the rest as it is, byte

@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/nats-io/nats.go"
 
 	"github.com/idworker/idworker/internal/leader"
 	"github.com/idworker/idworker/internal/pause"
+	"github.com/idworker/idworker/internal/subject"
 )
 
 // batch is events that are ready to be published, or the reason why there are none.
@@ -20,6 +23,7 @@ type batch struct {
 	saved bool        // the plan is in the record already
 	lag   uint64      // how many events follow in the source
 	err   error
+	ended bool // nothing follows: the preparer has ended
 }
 
 func (b *batch) add(e event, msg *nats.Msg, isLetter bool) {
@@ -71,7 +75,7 @@ func (p *preparer) run(ctx context.Context, plans []plan) {
 	for err == nil {
 		err = p.prepareNext(ctx)
 	}
-	p.deliver(ctx, batch{err: err})
+	p.deliver(ctx, batch{err: err, ended: true})
 }
 
 // deliver hands over a batch, or the reason why there is none.
@@ -95,15 +99,9 @@ func (p *preparer) stall(ctx context.Context, reason error, next time.Duration) 
 // preparePlanned delivers the batch of a plan in the record as soon as there are IDs. If it is
 // no longer that of the plan, the error is errOtherPlan.
 func (p *preparer) preparePlanned(ctx context.Context, saved plan) error {
-	msgs, err := leader.Many(ctx, p.cfg.JetStream, p.cfg.From, saved.sequences())
+	events, err := p.readPlanned(ctx, saved)
 	if err != nil {
-		return fmt.Errorf("%w: %w", errSource, err)
-	}
-	var events []event
-	for _, m := range msgs {
-		if m != nil {
-			events = append(events, *m)
-		}
+		return err
 	}
 	clear(p.pools)
 	for {
@@ -122,14 +120,33 @@ func (p *preparer) preparePlanned(ctx context.Context, saved plan) error {
 	}
 }
 
+// readPlanned reads the events of a plan again, those that are there as they were planned: on a
+// subject of the filter, which is UTF-8. Others the leader, which answers in JSON, would garble.
+func (p *preparer) readPlanned(ctx context.Context, saved plan) (events []event, err error) {
+	if err := p.checkSource(ctx, saved.Through, saved.Time); err != nil {
+		return nil, err
+	}
+	msgs, err := leader.Many(ctx, p.cfg.JetStream, p.cfg.From, saved.sequences())
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errSource, err)
+	}
+	for _, m := range msgs {
+		if m != nil && subject.Covers(p.cfg.Filter, m.Subject) && !strings.ContainsRune(m.Subject, utf8.RuneError) {
+			events = append(events, *m)
+		}
+	}
+	return events, nil
+}
+
 // prepareNext delivers batches of the events that come next, until all of them are done.
 func (p *preparer) prepareNext(ctx context.Context) error {
+	behind := p.reader.last
 	events, lost, err := p.reader.readBatch(ctx)
 	if err != nil {
 		return err
 	}
 	if lost > 0 {
-		p.reportLoss(ctx, lost, events[len(events)-1].Sequence)
+		p.reportLoss(ctx, behind, lost, events[len(events)-1].Sequence)
 	}
 	clear(p.pools)
 	for len(events) > 0 && ctx.Err() == nil {
@@ -144,10 +161,11 @@ func (p *preparer) prepareNext(ctx context.Context) error {
 
 // reportLoss logs and counts events that were removed before they were read. It returns when
 // the enrichment may go on.
-func (p *preparer) reportLoss(ctx context.Context, lost, before uint64) {
+func (p *preparer) reportLoss(ctx context.Context, behind, lost, before uint64) {
 	err := fmt.Errorf("%w: %d, before event %d of stream %s", ErrLost, lost, before, p.cfg.From)
-	p.figures.lost.Add(int64(lost))
-	p.log.Error(err.Error())
+	if p.figures.countLoss(behind, lost) {
+		p.log.Error(err.Error())
+	}
 	for p.cfg.OnLoss == Stop && p.stall(ctx, err, maxPause) == nil {
 	}
 }
@@ -200,11 +218,17 @@ func (p *preparer) complete(c candidate, e event) (msg *nats.Msg, isLetter bool,
 	if !errors.Is(err, errUnstampable) {
 		return c.draft, false, err
 	}
-	err = fmt.Errorf("event %s on %s: %w", formatOrigin(p.cfg.From, e.Sequence), e.Subject, err)
+	reason := err
 	if p.cfg.DeadLetter == "" {
-		return nil, false, fmt.Errorf("%w; %w", err, ErrNoDeadLetters)
+		err = ErrNoDeadLetters
+	} else {
+		msg = p.stamper.makeDeadLetter(p.cfg.DeadLetter, e, reason)
+		err = checkSize(msg, p.stamper.letterLimit)
 	}
-	return p.stamper.makeDeadLetter(p.cfg.DeadLetter, e, err), true, nil
+	if err != nil {
+		err = fmt.Errorf("event %s on %.100s: %w; %w", formatOrigin(p.cfg.From, e.Sequence), e.Subject, reason, err)
+	}
+	return msg, true, err
 }
 
 // draftEvents finds out which events keep the ID that they have, which cannot be stamped,

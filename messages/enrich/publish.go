@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/nats-io/nats.go"
@@ -25,17 +26,61 @@ const (
 // errTargetMoved says that the target's last sequence is not the expected one.
 var errTargetMoved = errors.New("the target has moved on")
 
+// errBatchTooLarge says that the server takes no batch of that many messages.
+var errBatchTooLarge = errors.New("too many messages in a batch")
+
+// errCodeBatchTooLarge is the server's code for that.
+const errCodeBatchTooLarge = 10199
+
+// maxRefusals is how many batches in a row may be refused, as isRefusal says, until that counts
+// as a failure: somebody else writes to the target all the time.
+const maxRefusals = 10
+
+// isRefusal reports whether the next try, which publishes fewer messages at once, may be taken
+// where this one was refused.
+func isRefusal(err error) bool {
+	return errors.Is(err, errTargetMoved) || errors.Is(err, errBatchTooLarge)
+}
+
 // publisher publishes batches to one stream.
 type publisher struct {
 	conn   *nats.Conn
 	stream string
 	fast   bool // by fast batches instead of atomic ones
+	most   int  // messages in one batch, as far as the server is known to take them
+
+	refusals int // in a row, at most maxRefusals
+}
+
+// adapt notes the outcome of publishing.
+func (p *publisher) adapt(err error) {
+	if errors.Is(err, errBatchTooLarge) {
+		p.most = max(p.most/2, 1)
+	}
+	switch {
+	case err == nil:
+		p.refusals = 0
+	case isRefusal(err):
+		p.refusals = min(p.refusals+1, maxRefusals)
+	}
 }
 
 // publish publishes messages, each on the condition that it follows the one before and the
-// first one follows the sequence last. An atomic batch is stored as a whole or not at all,
-// of a fast one perhaps only the first messages. Only if the error is nil all of them are.
+// first one follows the sequence last. If the error is not nil, perhaps only the first of them
+// are stored.
 func (p publisher) publish(ctx context.Context, msgs []*nats.Msg, last uint64) error {
+	for batch := range slices.Chunk(msgs, max(p.most>>p.refusals, 1)) {
+		if err := p.publishBatch(ctx, batch, last); err != nil {
+			return err
+		}
+		last += uint64(len(batch))
+	}
+	return nil
+}
+
+// publishBatch publishes messages at once. An atomic batch is stored as a whole or not at all,
+// of a fast one perhaps only the first messages.
+func (p publisher) publishBatch(ctx context.Context, msgs []*nats.Msg, last uint64) error {
 	inbox, id := p.conn.NewInbox(), nuid.Next()
 	answers, err := p.conn.SubscribeSync(inbox + ".>")
 	if err != nil {
@@ -137,6 +182,8 @@ func awaitCommit(ctx context.Context, answers *nats.Subscription, want commit) e
 
 func serverError(err *jetstream.APIError) error {
 	switch err.ErrorCode {
+	case errCodeBatchTooLarge:
+		return fmt.Errorf("%w: %w", errBatchTooLarge, err)
 	case jetstream.JSErrCodeStreamWrongLastSequence, jetstream.JSErrCodeStreamWrongLastSequenceConstant:
 		return fmt.Errorf("%w: %w", errTargetMoved, err)
 	}

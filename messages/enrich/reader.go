@@ -40,12 +40,12 @@ func newReader(ctx context.Context, js jetstream.JetStream, source jetstream.Str
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errSource, err)
 	}
-	return &reader{tail, source, filter == ">" || isOneOf(source.CachedInfo().Config, filter), done}, nil
+	return &reader{tail, source, coversAll(filter, source.CachedInfo().Config), done}, nil
 }
 
-// isOneOf reports whether the filter covers all that a stream with that configuration has.
-func isOneOf(cfg jetstream.StreamConfig, filter string) bool {
-	return cfg.Mirror == nil && len(cfg.Sources) == 0 && cfg.SubjectTransform == nil &&
+// coversAll reports whether the filter matches all that a stream with that configuration has.
+func coversAll(filter string, cfg jetstream.StreamConfig) bool {
+	return filter == ">" || cfg.Mirror == nil && len(cfg.Sources) == 0 && cfg.SubjectTransform == nil &&
 		!slices.ContainsFunc(cfg.Subjects, func(s string) bool { return !subject.Covers(filter, s) })
 }
 
@@ -63,8 +63,9 @@ func (r *reader) readBatch(ctx context.Context) (batch []event, lost uint64, err
 }
 
 // countRemoved counts the events that the source removed before they could be read. Between
-// events that were read there may also be others that the filter does not match: then what is
-// before the first one that the stream has counts as removed.
+// events that were read there may also be others that the filter does not match. Of what subjects
+// those were that are gone nobody knows: then what is before the first one that the stream has
+// counts as removed.
 func (r *reader) countRemoved(ctx context.Context, batch []event) (n uint64, err error) {
 	last := r.last
 	missing := batch[len(batch)-1].Sequence - last - uint64(len(batch))

@@ -29,6 +29,15 @@ func resume(ctx context.Context, cfg Config, after uint64, unproven bool) error 
 	if err != nil {
 		return err
 	}
+	for {
+		// An enricher that stands still goes on saving the record, so look again if it did.
+		if err := e.resume(ctx, after, unproven); !errors.Is(err, errRecordMoved) {
+			return err
+		}
+	}
+}
+
+func (e *Enricher) resume(ctx context.Context, after uint64, unproven bool) error {
 	if err := e.readRecord(ctx); err != nil && !errors.Is(err, errUnreadable) {
 		return err
 	}
@@ -41,7 +50,7 @@ func resume(ctx context.Context, cfg Config, after uint64, unproven bool) error 
 		return fmt.Errorf("target stream: %w", err)
 	}
 	if last := source.State.LastSeq; after > last {
-		return configError("stream %s ends at sequence %d, so nothing can resume after %d", cfg.From, last, after)
+		return configError("stream %s ends at sequence %d, so nothing can resume after %d", e.cfg.From, last, after)
 	}
 	if err := e.checkNotEnriched(ctx, after, target.State, unproven); err != nil {
 		return err

@@ -13,8 +13,14 @@ import (
 // the bed.
 func (b *bed) put(r record) {
 	b.Helper()
-	r.settings = b.config().withDefaults().settings()
-	if _, err := Open(b.Context(), b.config()); err != nil { // makes the bucket
+	b.putFor(b.config(), r)
+}
+
+// putFor is put with other settings.
+func (b *bed) putFor(cfg Config, r record) {
+	b.Helper()
+	r.settings = cfg.withDefaults().settings()
+	if _, err := Open(b.Context(), cfg); err != nil { // makes the bucket
 		b.Fatal(err)
 	}
 	kv, err := b.js.KeyValue(b.Context(), BucketName(messages.DefaultPrefix))
@@ -49,7 +55,7 @@ func TestPlanWithoutEvents(t *testing.T) {
 func TestDeadLetterIsNoArrival(t *testing.T) {
 	b := newBed(t)
 	b.publish(1, 9)
-	s := stamper{source: "ORDERS", limit: 1 << 20}
+	s := stamper{source: "ORDERS", letterLimit: 1 << 20}
 	msg := s.makeDeadLetter("orders.dead", event{Sequence: 5, Subject: "orders.raw.5"}, errUnstampable)
 	if _, err := b.js.PublishMsg(t.Context(), msg); err != nil {
 		t.Fatal(err)

@@ -24,7 +24,9 @@ type stamper struct {
 	mapping  mapping
 	json     jsonPath
 	existing Existing
-	limit    int // of a message, in bytes
+	limit    int // of a message in the target, in bytes
+
+	letterLimit int // of a dead letter, as far as it is known
 }
 
 // keepsID reports whether the event keeps the ID that it has. If it has one that it may

@@ -27,6 +27,9 @@ func openSource(ctx context.Context, js jetstream.JetStream, c Config) (jetstrea
 	if !slices.ContainsFunc(cfg.Subjects, func(s string) bool { return subject.Overlap(s, c.Filter) }) && cfg.Mirror == nil && len(cfg.Sources) == 0 {
 		return nil, configError("no subject of stream %s %q matches the filter %q", c.From, cfg.Subjects, c.Filter)
 	}
+	if c.OnLoss == Stop && !coversAll(c.Filter, cfg) {
+		return nil, configError("stop on loss with the filter %q, which may leave out some of stream %s %q: which subjects those had that the stream removed cannot be told; want a filter that matches all", c.Filter, c.From, cfg.Subjects)
+	}
 	return s, nil
 }
 
@@ -54,14 +57,10 @@ func openTarget(ctx context.Context, js jetstream.JetStream, c Config, source je
 // checkTarget checks that the target stream with that configuration takes all events, loses
 // none, and does not lead back to the source.
 func checkTarget(cfg jetstream.StreamConfig, c Config, source jetstream.StreamConfig) error {
-	feeds := slices.Clone(source.Sources)
-	if source.Mirror != nil {
-		feeds = append(feeds, source.Mirror)
-	}
 	switch {
 	case !slices.ContainsFunc(cfg.Subjects, func(s string) bool { return subject.Covers(s, c.To) }):
 		return configError("stream %s takes %q, which does not cover the target %q", cfg.Name, cfg.Subjects, c.To)
-	case slices.ContainsFunc(feeds, func(f *jetstream.StreamSource) bool { return f.Name == cfg.Name }):
+	case copies(source, cfg.Name):
 		return configError("target %q loops back: stream %s copies stream %s", c.To, c.From, cfg.Name)
 	case cfg.RePublish != nil && slices.ContainsFunc(source.Subjects, func(s string) bool { return subject.Overlap(s, cfg.RePublish.Destination) }):
 		return configError("target %q loops back: stream %s republishes to %q", c.To, cfg.Name, cfg.RePublish.Destination)
@@ -75,6 +74,13 @@ func checkTarget(cfg jetstream.StreamConfig, c Config, source jetstream.StreamCo
 	return nil
 }
 
+// copies reports whether a stream copies another one. That it does so over a third one is not
+// found: enrichers need not have the right to see that.
+func copies(cfg jetstream.StreamConfig, name string) bool {
+	return cfg.Mirror != nil && cfg.Mirror.Name == name ||
+		slices.ContainsFunc(cfg.Sources, func(s *jetstream.StreamSource) bool { return s.Name == name })
+}
+
 // checkDeadLetter checks that a stream keeps the dead letters, and that it is not the
 // source.
 func checkDeadLetter(ctx context.Context, js jetstream.JetStream, c Config, source jetstream.StreamConfig) error {
@@ -84,12 +90,15 @@ func checkDeadLetter(ctx context.Context, js jetstream.JetStream, c Config, sour
 	if slices.ContainsFunc(source.Subjects, func(s string) bool { return subject.Overlap(s, c.DeadLetter) }) {
 		return configError("dead-letter subject %q loops back: stream %s has the subjects %q", c.DeadLetter, c.From, source.Subjects)
 	}
-	_, err := js.StreamNameBySubject(ctx, c.DeadLetter)
+	name, err := js.StreamNameBySubject(ctx, c.DeadLetter)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		return configError("no stream takes the dead-letter subject %q, so dead letters would be lost", c.DeadLetter)
 	}
 	if err != nil {
 		return fmt.Errorf("find the stream of %q: %w", c.DeadLetter, err)
+	}
+	if copies(source, name) {
+		return configError("dead-letter subject %q loops back: stream %s copies stream %s", c.DeadLetter, c.From, name)
 	}
 	return nil
 }

@@ -38,6 +38,9 @@ func (e *Enricher) awaitTurn(ctx context.Context) error {
 			return err
 		}
 		if e.record.revision != seen {
+			if seen > 0 { // its owner is alive
+				e.reportIdle(ctx)
+			}
 			seen, since = e.record.revision, time.Now()
 		}
 		if e.record.Owner == "" || e.record.Owner == e.instance || time.Since(since) >= ownerTimeout {
@@ -69,6 +72,7 @@ type turn struct {
 	flight *batch     // under way
 	landed chan error // the outcome of flight
 	ready  *batch     // saved, and published as soon as flight has landed
+	renew  bool       // to end even if nobody asks for the turn: the next one reads the limits again
 }
 
 // runTurn takes over the record, and enriches until the turn is handed over, ctx ends, or
@@ -127,7 +131,7 @@ func (t *turn) run(ctx context.Context, preparer *preparer) (err error) {
 		case <-ctx.Done():
 			return t.handOver(ctx, next)
 		}
-		if err == nil && tried && time.Since(began) >= turnLength && next != nil {
+		if err == nil && tried && time.Since(began) >= turnLength && (next != nil || t.renew) {
 			return t.handOver(ctx, next)
 		}
 	}
@@ -139,14 +143,11 @@ func (t *turn) run(ctx context.Context, preparer *preparer) (err error) {
 func (t *turn) planBatch(ctx context.Context, b *batch) error {
 	switch {
 	case errors.Is(b.err, errOtherPlan):
-		// What a late owner still publishes is of the old plan. From now on the headers in
-		// the target decide, until a batch of the new plan is in.
-		t.log.Warn(b.err.Error(), zap.Uint64("behind", t.record.Done))
-		t.record.Plans, t.record.Doubt = nil, true
-		return errors.Join(errRecordMoved, t.saveRecord(ctx))
-	case errors.Is(b.err, errSource):
+		return t.dropPlans(ctx, b.err)
+	case b.ended:
 		return b.err
 	}
+	t.renew = errors.Is(b.err, errUnstampable)
 	if t.stuck = b.err != nil; t.stuck {
 		t.reportFailure(b.err)
 		return nil
@@ -159,6 +160,17 @@ func (t *turn) planBatch(ctx context.Context, b *batch) error {
 	}
 	t.ready = b
 	return t.launch()
+}
+
+// dropPlans gives up the plans in the record. What a late owner still publishes is of them. From
+// now on the headers in the target decide, until a batch of a new plan is in.
+func (t *turn) dropPlans(ctx context.Context, why error) error {
+	if err := t.await(); err != nil {
+		return err
+	}
+	t.log.Warn(why.Error(), zap.Uint64("behind", t.record.Done))
+	t.record.Plans, t.record.Doubt = nil, true
+	return errors.Join(errRecordMoved, t.saveRecord(ctx))
 }
 
 // launch publishes the batch that is ready unless one is under way. It goes on even if the
@@ -185,6 +197,7 @@ func (t *turn) launch() error {
 func (t *turn) land(err error) error {
 	b := t.flight
 	t.flight = nil
+	t.publisher.adapt(err)
 	if t.refused = err != nil; t.refused {
 		return fmt.Errorf("publish to the target: %w", err)
 	}
@@ -217,13 +230,11 @@ func (t *turn) saveHeartbeat(ctx context.Context) error {
 	if time.Since(t.record.written) < heartbeat/2 {
 		return nil
 	}
-	if err := t.saveRecord(ctx); err != nil {
-		return err
+	err := t.saveRecord(ctx)
+	if err == nil {
+		t.reportIdle(ctx)
 	}
-	if !t.stuck {
-		t.reportSuccess()
-	}
-	return nil
+	return err
 }
 
 // handOver ends the turn: the next owner is the enricher that asked last, or nobody.

@@ -2,13 +2,12 @@ package enrich
 
 import (
 	"errors"
-	"fmt"
 	"testing"
 
 	"github.com/idworker/idworker/messages"
 )
 
-// A turn ends with an error when the source can no longer be read. An owner that kept
+// A turn ends with an error when its preparer has ended, for whatever reason. An owner that kept
 // saving its record would block everything for ever.
 func TestTurnEndsWithItsReader(t *testing.T) {
 	b := newBed(t)
@@ -17,7 +16,8 @@ func TestTurnEndsWithItsReader(t *testing.T) {
 		t.Fatal(err)
 	}
 	turn := &turn{Enricher: e}
-	if err := turn.planBatch(t.Context(), &batch{err: fmt.Errorf("%w: gone", errSource)}); !errors.Is(err, errSource) {
+	gone := errors.New("gone")
+	if err := turn.planBatch(t.Context(), &batch{err: gone, ended: true}); !errors.Is(err, gone) {
 		t.Errorf("error %v, want the reader's", err)
 	}
 	if err := turn.planBatch(t.Context(), &batch{err: messages.ErrUnavailable}); err != nil {

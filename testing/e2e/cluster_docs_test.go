@@ -51,6 +51,15 @@ func TestClusterServesWithoutOneServer(t *testing.T) {
 	first.must("admin", "tag", "create", "order", "--step", "10")
 	get := func() bool { return clusterUser("caller", urls[1:]).run(t, "get", "order", "100").code == 0 }
 	natstest.Eventually(t, readyWithin, "IDs", get)
+
+	// The auditor reads from another account, wherever the leaders of the streams are.
+	first.must("orders-admin", "provision", "--part", "enrich", "--replicas", "3")
+	enrichByHand(t, first.connect("orders-admin"), first.connect("enricher"))
+	for _, s := range servers {
+		if r := s.must("orders-auditor", "enrich", "verify", "--no-consumers", "--from", "ORDERS", "--to", "orders.ready.done.>"); !strings.Contains(r.stdout, "others: 11 ") {
+			t.Errorf("the auditor at %s did not read the target:\n%s", s.address, r.stdout)
+		}
+	}
 	first.server.signal(syscall.SIGKILL)
 	<-first.server.ended
 	natstest.Eventually(t, readyWithin, "IDs without one of the servers", get)

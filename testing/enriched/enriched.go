@@ -24,6 +24,7 @@ type Enrichment struct {
 	Subject      func(string) string // of an event in the target; anything else there is foreign
 	Tag          func(string) string // by the subject in the source; nil: one tag
 	JSON         string              // top-level key of the ID; may be empty
+	Elsewhere    func(string) bool   // subjects of the target that events do not go to; may be nil
 	DeadLetters  string              // stream that has them; may be empty
 }
 
@@ -77,8 +78,8 @@ func (e Enrichment) Problems(t testing.TB) (found []Problem, events, waiting int
 	source, target, dead := e.read(t, e.From, e.Filter), e.read(t, e.To, ">"), map[string]bool{}
 	if e.DeadLetters != "" {
 		for _, msg := range e.read(t, e.DeadLetters, ">") {
-			if msg.Headers().Get("Ids-Error") != "" {
-				dead[msg.Headers().Get("Ids-Source")] = true
+			if msg.Headers().Get("Ids-Error") != "" && e.isOurs(msg) {
+				dead[msg.Headers().Get("Ids-Source")+storedAt(msg)] = true
 			}
 		}
 	}
@@ -88,14 +89,14 @@ func (e Enrichment) Problems(t testing.TB) (found []Problem, events, waiting int
 	}
 	for _, msg := range target {
 		name := msg.Headers().Get("Ids-Source")
-		if original, ok := originals[name]; ok && msg.Headers().Get("Ids-Error") == "" {
+		if original, ok := originals[name]; ok && msg.Headers().Get("Ids-Error") == "" && !e.elsewhere(msg) && isOf(t, original, msg) {
 			arrived[name] = true
 			last = max(last, sequence(t, original))
 		}
 	}
 	for _, msg := range source {
 		switch seq := sequence(t, msg); {
-		case arrived[e.name(seq)] || dead[e.name(seq)]:
+		case arrived[e.name(seq)] || dead[e.name(seq)] || dead[e.name(seq)+" "+stored(t, msg)]:
 		case seq < last:
 			found = append(found, Problem{"missing", seq})
 		default:
@@ -107,21 +108,86 @@ func (e Enrichment) Problems(t testing.TB) (found []Problem, events, waiting int
 
 func (e Enrichment) name(seq uint64) string { return e.From + " " + strconv.FormatUint(seq, 10) }
 
+// isOurs reports whether an enrichment with this target may have published a message. Those of
+// older versions do not say.
+func (e Enrichment) isOurs(msg jetstream.Msg) bool {
+	words := strings.Split(msg.Headers().Get("Ids-Chain"), " ")
+	return len(words) != 3 || words[0] == e.To
+}
+
+// storedAt is the last word about the event in a message, behind a space: when the source stored it.
+func storedAt(msg jetstream.Msg) string {
+	if words := strings.Split(msg.Headers().Get("Ids-Chain"), " "); len(words) == 3 {
+		return " " + words[2]
+	}
+	return ""
+}
+
+func stored(t testing.TB, original jetstream.Msg) string {
+	t.Helper()
+	meta, err := original.Metadata()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strconv.FormatInt(meta.Timestamp.UnixNano(), 10)
+}
+
+// isOf reports whether a message may have been made of an event.
+func isOf(t testing.TB, original, msg jetstream.Msg) bool {
+	t.Helper()
+	at := storedAt(msg)
+	return at == "" || at == " "+stored(t, original)
+}
+
+func (e Enrichment) elsewhere(msg jetstream.Msg) bool {
+	return e.Elsewhere != nil && e.Elsewhere(msg.Subject())
+}
+
+// foreign counts the messages of the target, by their place, that this enrichment did not publish:
+// for another target, or of a chain that another one had followed.
+func (e Enrichment) foreign(target []jetstream.Msg) map[int]bool {
+	found, latest, ended := map[int]bool{}, "", map[string]bool{}
+	for i, msg := range target {
+		words := strings.Split(msg.Headers().Get("Ids-Chain"), " ")
+		switch {
+		case msg.Headers().Get("Ids-Error") != "" || words[0] == "":
+		case len(words) != 3 || words[0] != e.To || ended[words[1]]:
+			found[i] = true
+		case words[1] != latest:
+			ended[latest], latest = true, words[1]
+		}
+	}
+	return found
+}
+
 // wrongInTarget asks of each message what is wrong with it.
 func (e Enrichment) wrongInTarget(t testing.TB, target []jetstream.Msg, originals map[string]jetstream.Msg) (found []Problem) {
 	t.Helper()
 	seen, ids, highest := map[string]bool{}, map[string]string{}, uint64(0)
-	for _, msg := range target {
-		if msg.Headers().Get("Ids-Error") != "" {
+	foreign := e.foreign(target)
+	for i, msg := range target {
+		if msg.Headers().Get("Ids-Error") != "" || msg.Headers().Get("Nats-Marker-Reason") != "" {
 			continue
 		}
 		name := msg.Headers().Get("Ids-Source")
 		original, ok := originals[name]
 		if !ok {
-			found = append(found, Problem{"foreign", 0})
+			if !e.elsewhere(msg) {
+				found = append(found, Problem{"foreign", 0})
+			}
 			continue
 		}
 		seq := sequence(t, original)
+		switch {
+		case e.elsewhere(msg):
+			found = append(found, Problem{"foreign", seq})
+			continue
+		case !isOf(t, original, msg):
+			found = append(found, Problem{"unknown", seq})
+			continue
+		case foreign[i]:
+			found = append(found, Problem{"foreign", seq})
+		}
 		id := msg.Headers().Get("Ids-Id")
 		if n, err := strconv.ParseInt(id, 10, 64); err != nil || n < 1 || !e.sameID(original, msg, id) {
 			found = append(found, Problem{"bad-id", seq})

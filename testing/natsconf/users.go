@@ -53,7 +53,7 @@ func Users() []User {
 			enrich.StreamRights(p, "ORDERS", "ORDERS_READY", "orders.ready.>", "orders.dead"),
 			rights.Publish("_INBOX_enricher.>"), // enrichers answer each other
 		)},
-		{"orders-auditor", "ORDERS", "_INBOX_orders-auditor", rights.Join(
+		{"orders-auditor", "ORDERS_AUDIT", "_INBOX_orders-auditor", rights.Join(
 			verify.Rights(rights.Auditor), verify.StreamRights("ORDERS", "ORDERS_READY"), mayAsk,
 		)},
 		{"orders-admin", "ORDERS", "_INBOX_orders-admin", rights.Join(

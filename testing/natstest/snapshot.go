@@ -50,30 +50,58 @@ func TakeSnapshot(t testing.TB, nc *nats.Conn, stream string) Snapshot {
 // Restore deletes the stream and puts it back to the state of the backup.
 func (s Snapshot) Restore(t testing.TB, nc *nats.Conn) {
 	t.Helper()
-	ask(t, nc, "$JS.API.STREAM.DELETE."+s.stream, nil)
 	var about struct {
 		Config json.RawMessage `json:"config"`
 		State  json.RawMessage `json:"state"`
 	}
-	if err := json.Unmarshal(s.about, &about); err != nil {
+	want := ends(t, s.about)
+	// Now and then nats-server v2.15.2 says that it is done and has what was there before.
+	Eventually(t, snapshotTimeout, "the restored state of "+s.stream, func() bool {
+		ask(t, nc, "$JS.API.STREAM.DELETE."+s.stream, nil)
+		if err := json.Unmarshal(s.about, &about); err != nil {
+			t.Fatal(err)
+		}
+		var to struct {
+			Subject string `json:"deliver_subject"`
+		}
+		if err := json.Unmarshal(ask(t, nc, "$JS.API.STREAM.RESTORE."+s.stream, about), &to); err != nil {
+			t.Fatal(err)
+		}
+		s.send(t, nc, to.Subject)
+		return ends(t, ask(t, nc, "$JS.API.STREAM.INFO."+s.stream, nil)) == want
+	})
+}
+
+// ends returns where a stream ends, by what a server says about it.
+func ends(t testing.TB, about json.RawMessage) (at struct {
+	Seq  uint64    `json:"last_seq"`
+	Time time.Time `json:"last_ts"`
+}) {
+	t.Helper()
+	var stream struct{ State json.RawMessage }
+	err := json.Unmarshal(about, &stream)
+	if err == nil {
+		err = json.Unmarshal(stream.State, &at)
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
-	var to struct {
-		Subject string `json:"deliver_subject"`
-	}
-	if err := json.Unmarshal(ask(t, nc, "$JS.API.STREAM.RESTORE."+s.stream, about), &to); err != nil {
-		t.Fatal(err)
-	}
+	return at
+}
+
+// send sends the chunks of the backup.
+func (s Snapshot) send(t testing.TB, nc *nats.Conn, subject string) {
+	t.Helper()
 	for i, chunk := range append(s.chunks, nil) {
-		restored := func() bool {
-			_, err := nc.Request(to.Subject, chunk, snapshotTimeout)
+		sent := func() bool {
+			_, err := nc.Request(subject, chunk, snapshotTimeout)
 			if err != nil && (i > 0 || !errors.Is(err, nats.ErrNoResponders)) {
 				t.Fatalf("restore %s: %v", s.stream, err)
 			}
 			return err == nil
 		}
 		// In a cluster it takes a moment until all servers know who takes the chunks.
-		Eventually(t, snapshotTimeout, "the restore of "+s.stream+" begins", restored)
+		Eventually(t, snapshotTimeout, "the restore of "+s.stream+" begins", sent)
 	}
 }
 

@@ -27,8 +27,12 @@ type Flags struct {
 	JSONNumber bool   `name:"json-number" help:"The ID in the JSON object is a number."`
 	DeadLetter string `help:"Subject of dead letters, as the enrichers have it." placeholder:"SUBJECT"`
 
-	Wait   time.Duration `help:"How long to wait for events that have not arrived yet. They are counted otherwise." default:"0s" env:"-"`
-	Output string        `help:"How to print the report: text or json." default:"text" enum:"text,json" env:"-"`
+	After uint64 `help:"Events of the source through this one are not verified: those that --resume-after gave up, for example." default:"0" placeholder:"SEQ" env:"-"`
+
+	Wait        time.Duration `help:"How long to wait for events that have not arrived yet. They are counted otherwise." default:"0s" env:"-"`
+	NoConsumers bool          `help:"Read with requests for single messages, which takes several times as long: for a user that may read and nothing else." env:"-"`
+
+	Output string `help:"How to print the report: text or json." default:"text" enum:"text,json" env:"-"`
 }
 
 // openTimeout bounds finding the streams.
@@ -60,7 +64,7 @@ func (f Flags) Run(ctx context.Context, js jetstream.JetStream, out io.Writer) e
 func (f Flags) open(ctx context.Context, js jetstream.JetStream) (*verify.Verifier, error) {
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
-	return verify.Open(ctx, verify.Config{JetStream: js, Wait: f.Wait, Enrichment: enrich.Config{
+	return verify.Open(ctx, verify.Config{JetStream: js, Wait: f.Wait, After: f.After, NoConsumers: f.NoConsumers, Enrichment: enrich.Config{
 		From: f.From, Filter: f.Filter, To: f.To, ID: f.ID,
 		JSON: f.JSON, JSONNumber: f.JSONNumber, DeadLetter: f.DeadLetter,
 	}})
@@ -101,6 +105,7 @@ func (f Flags) print(out io.Writer, r *verify.Report) {
 		{r.Waiting, "waiting: %d not in the target yet, and not verified"},
 		{r.Gone, "gone: %d that cannot be verified; as many messages have been removed from the target or the dead letters"},
 		{r.Orphans, "orphans: %d that the source has removed since; only their order and their IDs were verified"},
+		{r.Before, "before: %d events through --after; only their IDs were verified"},
 		{r.Others, "others: %d messages in the target on other subjects, which were ignored"},
 	} {
 		if count.n > 0 {

@@ -10,7 +10,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/idworker/idworker/internal/leader"
-	"github.com/idworker/idworker/internal/streamread"
 )
 
 // conclude makes findings of what is missing and of IDs that are shared, and names the second
@@ -49,7 +48,7 @@ func (w *walk) findMissing(ctx context.Context) {
 
 // findPairs reads the target again, for the first of two events.
 func (w *walk) findPairs(ctx context.Context, shared sharedIDs) error {
-	again := streamread.Open(w.js, w.v.target, "", 1, w.end)
+	again := w.v.read(w.v.target, "", 1, w.end)
 	defer again.Close()
 	p := pairs{walk: w, shared: shared, first: make(map[idOfTag]place), doubled: make(map[uint64][]int)}
 	for i, f := range w.report.Findings {
@@ -61,6 +60,7 @@ func (w *walk) findPairs(ctx context.Context, shared sharedIDs) error {
 		msg, err := again.Next(ctx)
 		if errors.Is(err, io.EOF) {
 			p.countUnseen()
+			p.acquit()
 			return nil
 		}
 		if err != nil {
@@ -142,6 +142,22 @@ func (p *pairs) receiveShared(key idOfTag, a arrival) {
 	f := a.finding(SharedID, "event %d of the source, at %d of the target, has the same ID", first.origin, first.target)
 	f.Other = first.target
 	p.report.add(f)
+}
+
+// acquit corrects findings of events that are in the target once: their originals are gone from
+// the source, so that nobody missed them where they belong.
+func (p *pairs) acquit() {
+	faults := p.report.Faults
+	for i := range p.report.Findings {
+		if f := &p.report.Findings[i]; f.Kind == Doubled && f.Other == 0 {
+			f.Kind, f.Detail = Order, "an event that follows it in the source is before it"
+			faults[Doubled]--
+			faults[Order]++
+		}
+	}
+	if faults[Doubled] == 0 {
+		delete(faults, Doubled)
+	}
 }
 
 // countUnseen makes a finding of shared IDs whose events cannot be named any more.

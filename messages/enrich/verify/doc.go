@@ -18,8 +18,12 @@
 // this source. Messages of others on other subjects are counted and otherwise ignored; there is
 // no event of this source there.
 //
-// What says in the header Ids-Chain when the source stored its event is of an event stored then.
-// A dead letter that names another target there is of another enrichment, and proves nothing.
+// The header Ids-Chain says which chain published a message, to which target, and when the source
+// stored its event. An event in the target was published for it, and made of an event that was
+// stored then; and a chain that another one has followed publishes no more. A dead letter that
+// was published for another target is of another enrichment, and one about an event that was
+// stored at another time is of another source of that name: they prove nothing. Older versions
+// did not write the header; their messages are taken at their word.
 //
 // What breaks one of these is a [Finding]. A finding is a fact, not a suspicion.
 //
@@ -30,11 +34,15 @@
 //   - Where as many messages have been removed from the target as there are events missing,
 //     these events are not verifiable. Likewise if they may have been dead letters: at each
 //     place as many as the stream of dead letters lost altogether, or, if that is the target,
-//     nearby. An
-//     event that is older than the target, and comes before all that is in it, may have been
-//     in an earlier stream of that name.
+//     nearby. What was removed before the first dead letter that is left explains only events
+//     that are before that letter's event, or older than the letter. An event that is older
+//     than the target, and comes before all that is in it, may have been in an earlier stream
+//     of that name.
+//   - What an operator decided about is not known. [Config.After] leaves those events out.
 //   - An event in the target whose original has been removed from the source is only checked
-//     for its order and its ID.
+//     for its order, its ID and its chain.
+//   - The server's own notes of what it removed from the target are no events. A line break in
+//     a header value became a space, since no client can send it.
 //   - Events behind the last that arrived are waiting. [Config.Wait] waits for them.
 //
 // A header Ids-Id that was changed to a number that no other event has cannot be noticed

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/tidwall/gjson"
@@ -36,21 +35,6 @@ func origin(source string, h nats.Header) (seq uint64, ok bool) {
 	number, ok := strings.CutPrefix(values[0], source+" ")
 	seq, err := strconv.ParseUint(number, 10, 64)
 	return seq, ok && err == nil && seq > 0
-}
-
-// chain is what a message says about the chain that it is of: the name of the target, and when
-// the source stored the event. Older enrichers did not say that: then the time is zero.
-func chain(h nats.Header) (target string, at time.Time, ok bool) {
-	values := headerValues(h, enrich.HeaderChain)
-	if len(values) == 0 {
-		return "", time.Time{}, true
-	}
-	fields := strings.Fields(values[0])
-	if len(values) > 1 || len(fields) != 3 {
-		return "", time.Time{}, false
-	}
-	ns, err := strconv.ParseInt(fields[2], 10, 64)
-	return fields[0], time.Unix(0, ns), err == nil
 }
 
 // arrival is an event in the target.
@@ -101,9 +85,6 @@ func (c checker) checkID(a arrival) (f Finding, wrong bool) {
 // compare finds the first difference between an event in the target, whose ID is valid, and
 // what should be there.
 func (c checker) compare(original streamread.Message, a arrival) (f Finding, wrong bool) {
-	if _, at, ok := chain(a.Header); !ok || !at.IsZero() && !at.Equal(original.Time) {
-		return a.finding(Unknown, "the source stored its event at %v, not as the header %s says", original.Time.UTC(), enrich.HeaderChain), true
-	}
 	kept := headerValues(original.Header, enrich.HeaderID)
 	if len(kept) > 0 && !slices.Equal(kept, a.ids) {
 		return a.finding(BadID, "the event came with the ID %.100q", kept), true
@@ -141,6 +122,9 @@ func (c checker) compareBodies(original streamread.Message, a arrival, kept bool
 	return f, false
 }
 
+// onOneLine is what clients do with a value that they send.
+var onOneLine = strings.NewReplacer("\r", " ", "\n", " ")
+
 // ownHeaders are the headers of an event that enriching leaves alone.
 func ownHeaders(h nats.Header) nats.Header {
 	var own nats.Header
@@ -153,7 +137,7 @@ func ownHeaders(h nats.Header) nats.Header {
 			own = make(nats.Header, len(h))
 		}
 		for _, v := range values {
-			own[name] = append(own[name], strings.TrimSpace(v))
+			own[name] = append(own[name], strings.TrimSpace(onOneLine.Replace(v)))
 		}
 	}
 	return own

@@ -1,9 +1,7 @@
 package verify_test
 
 import (
-	"fmt"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -11,53 +9,94 @@ import (
 	"github.com/idworker/idworker/messages/enrich/verify"
 )
 
-// setChain puts the header Ids-Chain on a message about an event of the source, as an enricher to
-// a target does.
-func (b *bed) setChain(m *nats.Msg, target string, event int, later time.Duration) {
-	b.Helper()
-	original, err := b.open("ORDERS").GetMsg(b.Context(), uint64(event))
-	if err != nil {
-		b.Fatal(err)
-	}
-	m.Header.Set(enrich.HeaderChain, fmt.Sprintf("%s chain %d", target, original.Time.Add(later).UnixNano()))
-}
-
-// What is in the target or among the dead letters counts only if it is of this enrichment, and of
-// the event that the source has.
-func TestEvidence(t *testing.T) {
-	const stamped, dead = 7, deadEvery
-	for _, c := range []struct {
-		name   string
-		change func(b *bed)
-		want   verify.Kind // empty: all is well
-		event  uint64
+// TestExpiredLetters: dead letters that expired explain what is missing only as far as it is
+// older than those that are left.
+func TestExpiredLetters(t *testing.T) {
+	for name, c := range map[string]struct {
+		dropped []int
+		gone    uint64
+		missing uint64
 	}{
-		{"all say their chain", func(b *bed) {
-			b.setChain(b.enriched[b.at(stamped)], "READY", stamped, 0)
-			b.setChain(b.dead[0], "READY", dead, 0)
-		}, "", 0},
-		{"event of another source", func(b *bed) { b.setChain(b.enriched[b.at(stamped)], "READY", stamped, 1) }, verify.Unknown, stamped},
-		{"bad header", func(b *bed) { b.enriched[b.at(stamped)].Header.Set(enrich.HeaderChain, "READY") }, verify.Unknown, stamped},
-		{"letter of another source", func(b *bed) { b.setChain(b.dead[0], "READY", dead, 1) }, verify.Missing, dead},
-		{"letter of another enrichment", func(b *bed) { b.setChain(b.dead[0], "JSONS", dead, 0) }, verify.Missing, dead},
-		{"event on another subject", func(b *bed) {
-			again := b.clone(stamped)
-			again.Subject = "other"
-			b.enriched = append(b.enriched, again)
-		}, verify.Foreign, stamped},
+		"before the first that is left": {dropped: []int{7}, gone: 2}, // and event 20
+		"behind the first that is left": {dropped: []int{43}, gone: 1, missing: 1},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			b := newBed(t, 100)
-			b.publish(b.source...)
-			c.change(b)
-			b.source = nil
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBed(t, 60)
+			b.stream(readyConfig(b))
+			for _, event := range c.dropped {
+				b.drop(event)
+			}
+			source := b.source
+			b.source = source[:42]
+			dead := b.dead
+			b.dead = nil
+			for range 5 { // more than enough that expire
+				b.dead = append(b.dead, dead[0])
+			}
+			b.dead = append(b.dead, dead[1])
+			enriched := b.enriched
+			b.enriched = nil
 			b.fill()
-			r := b.verify(b.config())
-			if c.want == "" {
-				b.expectClean(r, 95)
-			} else if len(r.Findings) != 1 || r.Findings[0].Kind != c.want || r.Findings[0].Source != c.event {
-				t.Errorf("%v, want %s of event %d", r.Findings, c.want, c.event)
+			b.source, b.dead, b.enriched = source[42:], dead[2:], enriched
+			b.fill()
+			b.purge("DEAD", 6)
+			if r := b.verify(b.config()); r.Gone != c.gone || r.Faults[verify.Missing] != c.missing {
+				t.Errorf("%+v, want %+v", r, c)
 			}
 		})
+	}
+}
+
+// TestLateOrphan: an event that is in the target once is not doubled because its original is
+// gone. It is out of order.
+func TestLateOrphan(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, 60)
+	m := b.clone(8)
+	b.insert(25, m)
+	b.enriched = append(b.enriched[:7:7], b.enriched[8:]...)
+	b.insert(40+1, b.clone(9)) // and this one is doubled
+	b.fill()
+	b.purge("ORDERS", 61)
+	r := b.verify(b.config())
+	if len(r.Findings) != 2 || r.Faults[verify.Order] != 1 || r.Faults[verify.Doubled] != 1 || r.Findings[0].Source != 8 || r.Findings[1].Source != 9 {
+		t.Errorf("%v, want event 8 to be out of order and event 9 to be doubled", r.Findings)
+	}
+}
+
+// TestAfter: events that an operator decided about are not verified, but their IDs are compared.
+func TestAfter(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, 60)
+	b.stream(readyConfig(b))
+	b.drop(5)
+	b.replace(3, func(m *nats.Msg) { m.Subject = "other" })
+	b.replace(48, func(m *nats.Msg) { setID("4")(m); m.Data = []byte(`{"n":48,"id":"4"}`) }) // as event 8
+	b.fill()
+	if r := b.verify(b.config()); r.Faults[verify.Missing] != 2 || r.Faults[verify.Foreign] != 1 {
+		t.Errorf("without it: %+v", r)
+	}
+	cfg := b.config()
+	cfg.After = 8
+	r := b.verify(cfg)
+	if len(r.Findings) != 1 || r.Findings[0].Kind != verify.SharedID || r.From != 9 || r.Before != 6 || r.Others != 1 || r.Events != 49 {
+		t.Errorf("%+v, want events from 9 on, one of which has the ID of event 8", r)
+	}
+}
+
+// TestRestoredSource: events of a source that went back are told from those that took their
+// places.
+func TestRestoredSource(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, 60)
+	lost := b.clone(57)
+	lost.Header[enrich.HeaderChain] = []string{"READY chain0 1"}
+	lost.Header[enrich.HeaderID] = []string{"9000"}
+	b.insert(57, lost)
+	b.fill()
+	r := b.verify(b.config())
+	if len(r.Findings) != 1 || r.Findings[0].Kind != verify.Unknown || r.Events != 57 {
+		t.Errorf("%+v, want one unknown event besides 57 good ones", r)
 	}
 }

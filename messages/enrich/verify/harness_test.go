@@ -3,6 +3,7 @@ package verify_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -94,9 +95,43 @@ func (b *bed) fill() {
 	b.Helper()
 	b.stream(readyConfig(b))
 	b.stream(jetstream.StreamConfig{Name: "DEAD", Subjects: []string{"orders.dead"}})
-	for _, all := range [][]*nats.Msg{b.source, b.dead, b.enriched} {
-		b.publish(all...)
+	b.publish(b.source...)
+	b.addEvidence()
+	b.publish(b.dead...)
+	b.publish(b.enriched...)
+}
+
+const chain = "READY chain1"
+
+// addEvidence has what was made of events say so, unless it says something already or nothing.
+func (b *bed) addEvidence() {
+	b.Helper()
+	for _, m := range slices.Concat(b.dead, b.enriched) {
+		number, ours := strings.CutPrefix(m.Header.Get(enrich.HeaderSource), "ORDERS ")
+		seq, err := strconv.ParseUint(number, 10, 64)
+		values, has := m.Header[enrich.HeaderChain]
+		switch {
+		case !has && ours && err == nil:
+			m.Header[enrich.HeaderChain] = []string{b.evidence(chain, seq)}
+		case len(values) == 0 || values[0] == "":
+			m.Header.Del(enrich.HeaderChain)
+		case strings.Count(values[0], " ") == 1: // only the chain
+			m.Header[enrich.HeaderChain] = []string{b.evidence(values[0], seq)}
+		}
 	}
+}
+
+// evidence is what an enricher writes about an event of the source.
+func (b *bed) evidence(chain string, seq uint64) string {
+	b.Helper()
+	msg, err := b.open("ORDERS").GetMsg(b.Context(), seq)
+	if errors.Is(err, jetstream.ErrMsgNotFound) { // it was taken out for the test
+		return chain + " 1"
+	}
+	if err != nil {
+		b.Fatal(err)
+	}
+	return fmt.Sprintf("%s %d", chain, msg.Time.UnixNano())
 }
 
 func (b *bed) publish(all ...*nats.Msg) {
@@ -170,7 +205,7 @@ func (b *bed) brute() (problems []enriched.Problem, events, waiting int) {
 	b.Helper()
 	return enriched.Enrichment{
 		JetStream: b.js, From: "ORDERS", Filter: "orders.raw.>", To: "READY", DeadLetters: "DEAD", JSON: "id",
-		Subject: func(s string) string { return strings.Replace(s, "raw", "ready", 1) },
-		Tag:     func(s string) string { return strings.Split(s, ".")[2] },
+		Subject: func(s string) string { return strings.Replace(s, "raw", "ready", 1) }, Elsewhere: func(s string) bool { return s == "other" },
+		Tag: func(s string) string { return strings.Split(s, ".")[2] },
 	}.Problems(b)
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"slices"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -13,30 +14,35 @@ import (
 	"github.com/idworker/idworker/messages/enrich"
 )
 
+// letter is the evidence of a dead letter: which event of the source it is about, and when the
+// source stored that one, in nanoseconds. The time is 0 if an older version wrote the letter.
+type letter struct {
+	origin uint64
+	stored int64
+}
+
 // letters are the dead letters of an enrichment, read so far.
 type letters struct {
 	subject string
 	source  string
-	stream  jetstream.Stream // nil if there are none
-	reader  *streamread.Reader
-	target  string   // name of the stream; letters of other enrichments name another one
-	events  []letter // ascending
-	removed uint64   // messages that the stream no longer has
+	target  string
+	stream  jetstream.Stream   // nil if there are none
+	reader  *streamread.Reader // nil before the first reading
+	open    func(first, last uint64) *streamread.Reader
+	all     []letter // ascending
+	removed removedLetters
 }
 
-// letter is the event of a dead letter: its sequence in the source, and when that stored it, Unix
-// time in nanoseconds, 0 if the letter does not say.
-type letter struct {
-	seq uint64
-	at  int64
-}
-
-func (l letter) compare(m letter) int {
-	return cmp.Or(cmp.Compare(l.seq, m.seq), cmp.Compare(l.at, m.at))
+// removedLetters are messages that the stream of dead letters no longer has.
+type removedLetters struct {
+	first    uint64    // before the first one that it has
+	between  uint64    // behind that
+	behind   uint64    // the event of the first letter that it has, 0 if there is none
+	storedAt time.Time // of that letter
 }
 
 // read reads dead letters through the end of their stream as it is now.
-func (l *letters) read(ctx context.Context, js jetstream.JetStream) error {
+func (l *letters) read(ctx context.Context) error {
 	if l.stream == nil {
 		return nil
 	}
@@ -44,9 +50,9 @@ func (l *letters) read(ctx context.Context, js jetstream.JetStream) error {
 	if err != nil {
 		return err
 	}
-	l.removed = max(info.State.FirstSeq, 1) - 1 + uint64(info.State.NumDeleted)
+	l.removed.first, l.removed.between = max(info.State.FirstSeq, 1)-1, uint64(info.State.NumDeleted)
 	if l.reader == nil {
-		l.reader = streamread.Open(js, l.stream, l.subject, info.State.FirstSeq, info.State.LastSeq)
+		l.reader = l.open(info.State.FirstSeq, info.State.LastSeq)
 	}
 	l.reader.Extend(info.State.LastSeq)
 	for {
@@ -57,39 +63,57 @@ func (l *letters) read(ctx context.Context, js jetstream.JetStream) error {
 		if err != nil {
 			return err
 		}
-		if event, ok := l.origin(msg); ok {
-			l.events = append(l.events, event)
-		}
+		l.add(msg)
 	}
-	slices.SortFunc(l.events, letter.compare)
-	l.events = slices.Compact(l.events)
+	slices.SortFunc(l.all, func(a, b letter) int {
+		return cmp.Or(cmp.Compare(a.origin, b.origin), cmp.Compare(a.stored, b.stored))
+	})
+	l.all = slices.Compact(l.all)
 	return nil
 }
 
-// origin is which event of the source a message is a dead letter of.
-func (l *letters) origin(msg streamread.Message) (event letter, ok bool) {
-	if l.subject == "" || msg.Subject != l.subject || len(headerValues(msg.Header, enrich.HeaderError)) == 0 {
-		return letter{}, false
+func (l *letters) add(msg streamread.Message) {
+	seq, ok := l.origin(msg)
+	if !ok {
+		return
 	}
-	target, at, ok := chain(msg.Header)
-	if !ok || target != "" && target != l.target {
-		return letter{}, false
+	if l.removed.behind == 0 {
+		l.removed.behind, l.removed.storedAt = seq, msg.Time
 	}
-	if target != "" {
-		event.at = at.UnixNano()
-	}
-	event.seq, ok = origin(l.source, msg.Header)
-	return event, ok
+	e, _ := readEvidence(msg.Header) // origin has looked at it
+	l.all = append(l.all, letter{seq, e.stored})
 }
 
-// has reports whether an event of the source is a dead letter.
-func (l *letters) has(event streamread.Message) bool {
-	for _, at := range []int64{0, event.Time.UnixNano()} {
-		if _, found := slices.BinarySearchFunc(l.events, letter{event.Sequence, at}, letter.compare); found {
+// origin is which event of the source a message is a dead letter of. That of an enrichment with
+// another target proves nothing here.
+func (l *letters) origin(msg streamread.Message) (seq uint64, ok bool) {
+	if l.subject == "" || msg.Subject != l.subject || len(headerValues(msg.Header, enrich.HeaderError)) == 0 {
+		return 0, false
+	}
+	if e, ok := readEvidence(msg.Header); !ok || !e.isOf(l.target) {
+		return 0, false
+	}
+	return origin(l.source, msg.Header)
+}
+
+// has reports whether an event of the source is a dead letter. One about an event that was
+// stored at another time is of another source of that name.
+func (l *letters) has(e streamread.Message) bool {
+	i, _ := slices.BinarySearchFunc(l.all, e.Sequence, func(l letter, seq uint64) int { return cmp.Compare(l.origin, seq) })
+	for ; i < len(l.all) && l.all[i].origin == e.Sequence; i++ {
+		if at := l.all[i].stored; at == 0 || at == e.Time.UnixNano() {
 			return true
 		}
 	}
 	return false
+}
+
+// mayHaveBeen reports whether a letter about an event may have been among those before the
+// first one that is there. Letters come in the order of their events, and no letter is older
+// than its event. Either rule has exceptions, after a crash or if a server's clock is off, but
+// not both for one event.
+func (r removedLetters) mayHaveBeen(e streamread.Message) bool {
+	return r.behind == 0 || e.Sequence <= r.behind || !e.Time.After(r.storedAt)
 }
 
 func (l *letters) close() {

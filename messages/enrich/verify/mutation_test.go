@@ -4,6 +4,7 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/nats-io/nats.go"
@@ -47,6 +48,17 @@ func (b *bed) insert(before int, m *nats.Msg) {
 
 func setID(id string) func(*nats.Msg) {
 	return func(m *nats.Msg) { m.Header[enrich.HeaderID] = []string{id} }
+}
+
+// setChain has the events from one on be of another chain, or of an older version if it is empty.
+func (b *bed) setChain(from int, chain string) {
+	for event := from; event <= b.events; event++ {
+		if !isDead(event) {
+			b.replace(event, func(m *nats.Msg) {
+				m.Header[enrich.HeaderChain] = []string{chain}
+			})
+		}
+	}
 }
 
 // TestMutations does to the target what an enricher must never do. Each is found and named,
@@ -117,6 +129,42 @@ func TestMutations(t *testing.T) {
 			[]verify.Finding{{Kind: verify.Changed, Source: 8, Target: 8, Subject: "orders.ready.de.8", IDs: []string{"4"}}}},
 		{"subject changed", func(b *bed) { b.replace(8, func(m *nats.Msg) { m.Subject = "orders.ready.de.9" }) },
 			[]verify.Finding{{Kind: verify.Changed, Source: 8, Target: 8, Subject: "orders.ready.de.9", IDs: []string{"4"}}}},
+		{"events of older versions", func(b *bed) { b.setChain(1, "") }, nil},
+		{"another chain goes on", func(b *bed) { b.setChain(31, "READY chain2") }, nil},
+		{"chain that had ended", func(b *bed) {
+			b.setChain(31, "READY chain2")
+			b.replace(41, func(m *nats.Msg) { m.Header.Del(enrich.HeaderChain) })
+		}, []verify.Finding{{Kind: verify.Foreign, Source: 41, Target: 39, Subject: "orders.ready.fr.41", IDs: []string{"21"}}}},
+		{"published for another target", func(b *bed) { b.setChain(59, "OTHER chain1") },
+			[]verify.Finding{{Kind: verify.Foreign, Source: 59, Target: 57, Subject: "orders.ready.fr.59", IDs: []string{"30"}}}},
+		{"no evidence", func(b *bed) {
+			b.replace(8, func(m *nats.Msg) { m.Header[enrich.HeaderChain] = []string{"something"} })
+		}, []verify.Finding{{Kind: verify.Foreign, Source: 8, Target: 8, Subject: "orders.ready.de.8", IDs: []string{"4"}}}},
+		{"made of another event", func(b *bed) {
+			b.replace(8, func(m *nats.Msg) { m.Header[enrich.HeaderChain] = []string{chain + " 1"} })
+		}, []verify.Finding{
+			{Kind: verify.Unknown, Source: 8, Target: 8, Subject: "orders.ready.de.8", IDs: []string{"4"}},
+			{Kind: verify.Missing, Source: 8, Target: 9, Subject: "orders.raw.de.8"},
+		}},
+		{"of another event again", func(b *bed) {
+			m := b.clone(8)
+			m.Header[enrich.HeaderID], m.Data = []string{"9000"}, []byte(`{"n":8,"id":"9000"}`)
+			m.Header[enrich.HeaderChain] = []string{chain + " 1"}
+			b.insert(25, m)
+		}, []verify.Finding{{Kind: verify.Unknown, Source: 8, Target: 24, Subject: "orders.ready.de.8", IDs: []string{"9000"}}}},
+		{"dead letter of another enrichment", func(b *bed) { b.dead[0].Header[enrich.HeaderChain] = []string{"OTHER chain1"} },
+			[]verify.Finding{{Kind: verify.Missing, Source: 20, Target: 20, Subject: "orders.raw.de.20"}}},
+		{"dead letter of another event", func(b *bed) { b.dead[0].Header[enrich.HeaderChain] = []string{chain + " 1"} },
+			[]verify.Finding{{Kind: verify.Missing, Source: 20, Target: 20, Subject: "orders.raw.de.20"}}},
+		{"dead letter of older versions", func(b *bed) { b.dead[0].Header[enrich.HeaderChain] = nil }, nil},
+		{"event on another subject too", func(b *bed) {
+			m := b.clone(8)
+			m.Subject = "other"
+			b.insert(9, m)
+		}, []verify.Finding{{Kind: verify.Foreign, Source: 8, Target: 9, Subject: "other", IDs: []string{"4"}}}},
+		{"the server's note of a removed message", func(b *bed) {
+			b.insert(9, &nats.Msg{Subject: "orders.ready.de.1", Header: nats.Header{"Nats-Marker-Reason": {"MaxAge"}}})
+		}, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -134,8 +182,17 @@ func TestMutations(t *testing.T) {
 			if !reflect.DeepEqual(got, c.want) {
 				t.Errorf("found %+v\nwant  %+v", got, c.want)
 			}
-			if plain, _, _ := b.brute(); !slices.Equal(plain, same) {
+			plain, _, _ := b.brute()
+			for _, found := range [][]enriched.Problem{plain, same} { // the missing ones are in different places
+				slices.SortStableFunc(found, func(a, b enriched.Problem) int { return strings.Compare(a.Kind, b.Kind) })
+			}
+			if !slices.Equal(plain, same) {
 				t.Errorf("the plain checker finds %v", plain)
+			}
+			cfg := b.config()
+			cfg.NoConsumers = true
+			if again := b.verify(cfg); !reflect.DeepEqual(again.Findings, r.Findings) {
+				t.Errorf("without consumers %+v, with them %+v", again.Findings, r.Findings)
 			}
 		})
 	}

@@ -28,6 +28,7 @@ func (w *walk) next(ctx context.Context) (*streamread.Message, error) {
 // been there before.
 func (w *walk) passTo(ctx context.Context, a arrival) error {
 	var hole spans
+	var expired uint64 // events of the hole whose dead letters may have been removed
 	for {
 		e, err := w.next(ctx)
 		if err != nil {
@@ -44,12 +45,15 @@ func (w *walk) passTo(ctx context.Context, a arrival) error {
 			w.gone.add(e.Sequence, a.Sequence)
 		default:
 			hole.add(e.Sequence, a.Sequence)
+			if w.letters.removed.mayHaveBeen(*e) {
+				expired++
+			}
 		}
 		w.ahead = nil
 	}
 	switch n := hole.count(); {
 	case n == 0:
-	case n <= w.removed():
+	case n <= w.removed()+min(expired, w.expired()):
 		w.gone = append(w.gone, hole...)
 	default:
 		w.missing = append(w.missing, hole...)
@@ -57,8 +61,17 @@ func (w *walk) passTo(ctx context.Context, a arrival) error {
 	return nil
 }
 
-// removed is how many messages that are gone may have been events before the present one in
-// the target, or dead letters of such events.
+// expired is how many messages were removed from the beginning of the stream of dead letters.
+// If that is the target, removed counts them.
+func (w *walk) expired() uint64 {
+	if w.v.dead == nil || w.report.DeadLetters == w.report.Target {
+		return 0
+	}
+	return w.letters.removed.first
+}
+
+// removed is how many other messages that are gone may have been events before the present one
+// in the target, or dead letters of such events.
 func (w *walk) removed() uint64 {
 	switch {
 	case w.v.dead == nil:
@@ -66,10 +79,10 @@ func (w *walk) removed() uint64 {
 	case w.report.DeadLetters == w.report.Target:
 		return max(w.gaps.since, w.gaps.lately())
 	}
-	return w.gaps.since + w.letters.removed
+	return w.gaps.since + w.letters.removed.between
 }
 
-// passDead passes the dead letters behind the last event in the target.
+// passDead passes the dead letters that come next in the source.
 func (w *walk) passDead(ctx context.Context) error {
 	for {
 		e, err := w.next(ctx)
@@ -86,7 +99,7 @@ func (w *walk) passDead(ctx context.Context) error {
 // target has been removed, some may have been there.
 func (w *walk) countWaiting(ctx context.Context) error {
 	w.gaps.pass(w.end + 1)
-	removed := w.removed()
+	removed := w.removed() + w.expired()
 	for {
 		e, err := w.next(ctx)
 		if err != nil || e == nil {

@@ -14,16 +14,16 @@ import (
 
 // receive takes the next message of the target.
 func (w *walk) receive(ctx context.Context, msg streamread.Message) error {
-	if _, isLetter := w.letters.origin(msg); isLetter {
+	if _, ours := w.letters.origin(msg); ours {
 		return nil
 	}
 	takes := !w.v.checker.subjects || w.v.checker.template.takes(msg.Subject)
 	seq, ok := origin(w.v.enrichment.From, msg.Header)
 	switch {
-	case !takes && ok && len(headerValues(msg.Header, enrich.HeaderError)) == 0:
-		w.report.add(newArrival(msg, seq).finding(Foreign, "events do not go to this subject"))
+	case !takes && ok && seq > w.v.cfg.After && !isLetter(msg):
+		w.report.add(newArrival(msg, seq).finding(Foreign, "it is an event of this source, and no enricher with these settings publishes there"))
 		return nil
-	case !takes:
+	case !takes, !ok && isMarker(msg):
 		w.report.Others++
 		return nil
 	case !ok:
@@ -31,6 +31,16 @@ func (w *walk) receive(ctx context.Context, msg streamread.Message) error {
 		return nil
 	}
 	return w.receiveEvent(ctx, newArrival(msg, seq))
+}
+
+// isLetter reports whether a message is a dead letter of any enrichment.
+func isLetter(msg streamread.Message) bool {
+	return len(headerValues(msg.Header, enrich.HeaderError)) > 0
+}
+
+// isMarker reports whether the server put a message there in place of one that it removed.
+func isMarker(msg streamread.Message) bool {
+	return len(msg.Header[jetstream.MarkerReasonHeader]) > 0 && len(msg.Data) == 0
 }
 
 // receiveEvent takes the next event of the target.
@@ -42,10 +52,29 @@ func (w *walk) receiveEvent(ctx context.Context, a arrival) error {
 	if wrong {
 		w.report.add(f)
 	}
+	if a.origin <= w.v.cfg.After {
+		w.report.Before++
+		w.addID(a)
+		return nil
+	}
+	if a.origin > w.at {
+		if err := w.passDead(ctx); err != nil { // proven, whatever comes now
+			return err
+		}
+	}
+	if strange, err := w.isStrange(ctx, a); strange || err != nil {
+		return err
+	}
 	if a.origin <= w.at {
 		w.receiveLate(a)
 		return nil
 	}
+	return w.receiveNext(ctx, a)
+}
+
+// receiveNext takes an event that is behind the latest one in order.
+func (w *walk) receiveNext(ctx context.Context, a arrival) error {
+	w.checkEvidence(a)
 	if err := w.passTo(ctx, a); err != nil {
 		return err
 	}
@@ -68,6 +97,13 @@ func (w *walk) receiveEvent(ctx context.Context, a arrival) error {
 		}
 	}
 	return nil
+}
+
+// addID notes the ID of an event whose original is not at hand.
+func (w *walk) addID(a arrival) {
+	if tag, ok := w.v.checker.template.tagOf(a.Subject); ok && a.id != 0 {
+		w.ids.add(tag, a.id)
+	}
 }
 
 // account notes that an event of the source is where it should be.
@@ -96,9 +132,7 @@ func (w *walk) receiveLater(ctx context.Context, a arrival) error {
 
 // receiveLate takes an event that is not behind the latest one in order.
 func (w *walk) receiveLate(a arrival) {
-	if tag, ok := w.v.checker.template.tagOf(a.Subject); ok && a.id != 0 {
-		w.ids.add(tag, a.id)
-	}
+	w.addID(a)
 	if w.missing.remove(a.origin) || w.gone.remove(a.origin) {
 		w.report.Events++
 		w.report.add(a.finding(Order, "event %d comes before it", w.at))
@@ -113,9 +147,7 @@ const looksAtMost = 1000
 // receiveOrphan takes an event whose original the source does not have under the filter.
 func (w *walk) receiveOrphan(ctx context.Context, a arrival) error {
 	w.report.Orphans++
-	if tag, ok := w.v.checker.template.tagOf(a.Subject); ok && a.id != 0 {
-		w.ids.add(tag, a.id)
-	}
+	w.addID(a)
 	if a.origin < w.v.source.CachedInfo().State.FirstSeq || w.looks == looksAtMost {
 		return nil
 	}

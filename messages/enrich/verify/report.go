@@ -20,7 +20,7 @@ const (
 	BadID    Kind = "bad-id"       // has no ID, several, or one that is not what it should be
 	Changed  Kind = "changed"      // its subject, body or headers are not those of the source's event
 	Foreign  Kind = "foreign"      // not an event that was enriched from this source
-	Unknown  Kind = "unknown"      // the source never had it: it ends before it
+	Unknown  Kind = "unknown"      // the source does not have it: it ends before it, or has another event there
 )
 
 // Finding is one thing that is wrong.
@@ -77,6 +77,7 @@ type Report struct {
 	Gone    uint64 `json:"gone"`    // not verifiable: what would prove them has been removed
 	Orphans uint64 `json:"orphans"` // without an original: it has been removed from the source
 	Others  uint64 `json:"others"`  // messages of others in the target
+	Before  uint64 `json:"before"`  // events in the target through Config.After
 
 	Faults   map[Kind]uint64 `json:"faults"`   // how many there are
 	Findings []Finding       `json:"findings"` // the first of each kind, in the order of the target

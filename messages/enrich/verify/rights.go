@@ -15,10 +15,10 @@ func Rights(role rights.Role) rights.Rights {
 }
 
 // StreamRights are those for reading the streams of one enrichment: source, target, and that
-// of dead letters.
+// of dead letters. They are all that [Config.NoConsumers] takes.
 func StreamRights(streams ...string) (r rights.Rights) {
 	for _, stream := range streams {
-		r = rights.Join(r, streamread.Rights(stream))
+		r = rights.Join(r, streamread.RightsWithoutConsumer(stream))
 	}
 	return r
 }

@@ -3,6 +3,7 @@ package verify
 import (
 	"testing"
 
+	"github.com/nats-io/nats.go"
 	"pgregory.net/rapid"
 )
 
@@ -48,6 +49,19 @@ func TestIDsTakeLittleMemory(t *testing.T) {
 	}
 	if n := len(set.ranges); n != 2 {
 		t.Errorf("%d ranges, want 2", n)
+	}
+}
+
+// TestLineBreaks: a client cannot send a header value with a line break that somebody else put
+// there. It makes a space of it.
+func TestLineBreaks(t *testing.T) {
+	came, sent := nats.Header{"X": {"a\rb ", "c"}}, nats.Header{"X": {"a b", "c"}}
+	if name, differs := firstDifference(ownHeaders(came), ownHeaders(sent)); differs {
+		t.Errorf("%s differs", name)
+	}
+	sent["X"][0] = "ab"
+	if _, differs := firstDifference(ownHeaders(came), ownHeaders(sent)); !differs {
+		t.Error("nothing differs")
 	}
 }
 

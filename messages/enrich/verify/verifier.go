@@ -9,6 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/idworker/idworker/internal/streamread"
 	"github.com/idworker/idworker/messages/enrich"
 )
 
@@ -34,6 +35,14 @@ type Config struct {
 	Enrichment enrich.Config
 
 	Wait time.Duration // how long to wait for events that have not arrived yet
+
+	// After is a sequence of the source: the events through it are not verified, because an
+	// operator decided what became of them. IDs of later events are still compared with theirs.
+	After uint64
+
+	// NoConsumers reads by requests for single messages, which takes several times as long. It
+	// is for users that may read and nothing else, see [StreamRights].
+	NoConsumers bool
 }
 
 // Verifier verifies one enrichment.
@@ -101,6 +110,15 @@ func streamOf(ctx context.Context, js jetstream.JetStream, subject string) (jets
 		return nil, fmt.Errorf("find the stream of %q: %w", subject, err)
 	}
 	return openStream(ctx, js, name)
+}
+
+// read reads a stream, on subjects of a filter.
+func (v *Verifier) read(stream jetstream.Stream, filter string, from, through uint64) *streamread.Reader {
+	r := streamread.Open(v.cfg.JetStream, stream, filter, from, through)
+	if v.cfg.NoConsumers {
+		return r.WithoutConsumer()
+	}
+	return r
 }
 
 // Progress is how far Run is: the source sequence that it has passed, and the one at which it

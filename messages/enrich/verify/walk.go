@@ -31,15 +31,17 @@ type walk struct {
 	missing spans
 	gone    spans
 	ids     *idSet
+	chains  chains
 	looks   int // how many events without an original were looked for
 }
 
 func newWalk(v *Verifier) *walk {
 	w := &walk{
-		v: v, js: v.cfg.JetStream, ids: newIDSet(),
+		v: v, js: v.cfg.JetStream, ids: newIDSet(), chains: chains{ended: map[string]bool{}},
 		report:  &Report{Source: v.enrichment.From, Target: v.target.CachedInfo().Config.Name, Began: time.Now(), Faults: map[Kind]uint64{}, Findings: []Finding{}},
 		letters: letters{subject: v.enrichment.DeadLetter, source: v.enrichment.From, target: v.target.CachedInfo().Config.Name, stream: v.dead},
 	}
+	w.letters.open = func(first, last uint64) *streamread.Reader { return v.read(v.dead, w.letters.subject, first, last) }
 	if v.dead != nil {
 		w.report.DeadLetters = v.dead.CachedInfo().Config.Name
 	}
@@ -97,9 +99,9 @@ func (w *walk) begin(ctx context.Context) error {
 	w.report.Point = source.State.LastSeq
 	w.v.point.Store(w.report.Point)
 	w.end = target.State.LastSeq
-	w.source = streamread.Open(w.js, w.v.source, w.v.enrichment.Filter, source.State.FirstSeq, w.report.Point)
-	w.target = streamread.Open(w.js, w.v.target, "", target.State.FirstSeq, w.end)
-	return w.letters.read(ctx, w.js)
+	w.source = w.v.read(w.v.source, w.v.enrichment.Filter, max(source.State.FirstSeq, w.v.cfg.After+1), w.report.Point)
+	w.target = w.v.read(w.v.target, "", target.State.FirstSeq, w.end)
+	return w.letters.read(ctx)
 }
 
 // extend reads on in the target, as far as it has grown, and in the dead letters.
@@ -113,7 +115,7 @@ func (w *walk) extend(ctx context.Context) error {
 	}
 	w.end = max(w.end, target.State.LastSeq)
 	w.target.Extend(w.end)
-	return w.letters.read(ctx, w.js)
+	return w.letters.read(ctx)
 }
 
 // merge reads the target through its end.

@@ -1,0 +1,158 @@
+package enrich
+
+import (
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/idworker/idworker/testing/natstest"
+)
+
+// Tests of what an enricher says of itself: it is ready if a batch has landed, or if nothing
+// waits.
+
+// While a target answers nothing, an enricher that owns the record is not ready.
+func TestNotReadyWhileTargetIsSilent(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	b.publish(1, 1)
+	e, _ := b.start(b.config())
+	b.await(1)
+	if _, err := b.conn.Subscribe("orders.ready.>", func(*nats.Msg) {}); err != nil {
+		t.Fatal(err)
+	}
+	b.stream(jetstream.StreamConfig{Name: "READY", Subjects: []string{"elsewhere"}, AllowAtomicPublish: true})
+	b.ids.away.Store(true)
+	b.publish(2, 2)
+	natstest.Eventually(t, 10*time.Second, "the enrichment stands still", func() bool { return e.Ready() != nil })
+	b.ids.away.Store(false)
+	revision := func() uint64 {
+		kv, err := b.js.KeyValue(t.Context(), "ids_enrich")
+		if err != nil {
+			t.Fatal(err)
+		}
+		entry, err := kv.Get(t.Context(), "READY")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return entry.Revision()
+	}
+	began := revision()
+	natstest.Eventually(t, 20*time.Second, "the plan and some heartbeats", func() bool { return revision() >= began+4 })
+	if e.Ready() == nil {
+		t.Error("the enricher is ready, though the event has not arrived")
+	}
+	b.stream(readyConfig)
+	b.await(2)
+	natstest.Eventually(t, 10*time.Second, "the enrichment works", func() bool { return e.Ready() == nil })
+}
+
+// An enricher that waits for its turn is ready again when nothing waits, though no event comes
+// that it could stamp.
+func TestReadyWithoutTurn(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	b.publish(1, 1)
+	one, _ := b.start(b.config())
+	two, _ := b.start(b.config())
+	b.await(1)
+	b.server.Stop()
+	natstest.Eventually(t, 30*time.Second, "both fail", func() bool { return one.Ready() != nil && two.Ready() != nil })
+	b.server.Restart()
+	natstest.Eventually(t, 30*time.Second, "both are ready", func() bool { return one.Ready() == nil && two.Ready() == nil })
+}
+
+// Somebody who writes to the target all the time keeps the enricher from publishing, and not
+// unseen. Here somebody answers so in the place of the target.
+func TestNotReadyWhileOthersWrite(t *testing.T) {
+	b := newBed(t)
+	b.publish(1, 1)
+	e, _ := b.start(b.config())
+	b.await(1)
+	answers, err := b.conn.Subscribe("orders.ready.>", func(msg *nats.Msg) {
+		_ = msg.Respond([]byte(`{"error":{"code":400,"err_code":10071,"description":"wrong last sequence"}}`))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.stream(jetstream.StreamConfig{Name: "READY", Subjects: []string{"elsewhere"}, AllowAtomicPublish: true})
+	b.publish(2, 1000)
+	natstest.Eventually(t, 20*time.Second, "the enricher says that it fails", func() bool { return e.Ready() != nil })
+	if err := answers.Unsubscribe(); err != nil {
+		t.Fatal(err)
+	}
+	b.stream(readyConfig)
+	b.await(1000)
+	b.expectAll(1000)
+	natstest.Eventually(t, 10*time.Second, "the enrichment works", func() bool { return e.Ready() == nil })
+}
+
+// A server may take fewer messages in a batch than a plan has. Then the plan is published in
+// parts, and that is no failure.
+func TestServerTakesSmallBatches(t *testing.T) {
+	for _, most := range []int{1, 100} {
+		b := newBed(t, func(o *server.Options) { o.JetStreamLimits.MaxBatchSize = most })
+		core, logs := observer.New(zap.ErrorLevel)
+		cfg := b.config()
+		cfg.Log = zap.New(core)
+		b.publish(1, 1500)
+		b.start(cfg)
+		b.await(1500)
+		b.expectAll(1500)
+		if logs.Len() > 0 {
+			t.Errorf("at most %d: %v", most, logs.All())
+		}
+	}
+}
+
+// A source may limit for how long its consumers are kept.
+func TestSourceLimitsConsumers(t *testing.T) {
+	b := newBed(t)
+	orders := ordersConfig
+	orders.ConsumerLimits = jetstream.StreamConsumerLimits{InactiveThreshold: time.Second, MaxAckPending: 1}
+	b.stream(orders)
+	b.publish(1, 5)
+	b.start(b.config())
+	b.await(5)
+	b.publish(6, 10)
+	b.await(10)
+	b.expectAll(10)
+}
+
+// The second of two plans in the record turns out to be another one while the first is under
+// way: it is given up when the first has landed.
+func TestSecondPlanChanges(t *testing.T) {
+	b := newBed(t)
+	b.publish(1, 1100)
+	source, err := b.js.Stream(t.Context(), "ORDERS")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := source.DeleteMsg(t.Context(), 1002); err != nil {
+		t.Fatal(err)
+	}
+	b.put(record{Plans: []plan{{1000, b.storedAt(1000), []run{{1, 1000}}}, {1003, b.storedAt(1003), []run{{1001, 3}}}}})
+	b.start(b.config())
+	b.await(1099)
+	b.publish(1101, 1110)
+	b.await(1109)
+}
+
+// storedAt is when the source stored an event.
+func (b *bed) storedAt(seq uint64) time.Time {
+	b.Helper()
+	source, err := b.js.Stream(b.Context(), "ORDERS")
+	if err != nil {
+		b.Fatal(err)
+	}
+	msg, err := source.GetMsg(b.Context(), seq)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return msg.Time
+}

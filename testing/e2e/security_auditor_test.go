@@ -1,0 +1,92 @@
+package e2e
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// TestRepliesStayInTheirAccount: the server sends the answer to any request wherever its reply
+// subject says, with the rights of no one. Users of other accounts ask all that they may, for
+// answers on subjects of every stream. No stream of IDS takes one. And the auditor, whose
+// account has no streams, changes none at all.
+func TestRepliesStayInTheirAccount(t *testing.T) {
+	t.Parallel()
+	net := startProduction(t, natsConf)
+	net.provision()
+	enrichByHand(t, net.connect("orders-admin"), net.connect("enricher"))
+	ids := []string{loadEvents, tagsBucket, configBucket, workersBucket, clockBucket, segmentsBucket}
+	all := append(slices.Clone(ids), sourceStream, targetStream, enrichBucket)
+	for _, c := range []struct {
+		user      string
+		unchanged []string
+	}{{"orders-auditor", all}, {"caller", all}, {"order", all}, {"enricher", ids}} {
+		before := net.lastSequences(c.unchanged)
+		asked := net.askForReplies(c.user)
+		if after := net.lastSequences(c.unchanged); !maps.Equal(after, before) {
+			t.Errorf("the streams ended at %v, and after %d requests of %s at %v", before, asked, c.user, after)
+		}
+	}
+	refusedNothing(t, net)
+}
+
+// askForReplies has a user publish all that it may, with subjects of streams for the replies,
+// and returns when the server has answered.
+func (p *production) askForReplies(name string) (asked int) {
+	p.t.Helper()
+	conn := p.connect(name)
+	defer conn.Close()
+	replies := []string{
+		"orders.raw.x", "orders.ready.x", "orders.dead", "$KV.ids_enrich.x", "ids.load.X.order",
+		"$KV.ids_tags.x", "$KV.ids_config.x", "$KV.ids_workers.1", "$KV.ids_clock.1", "$KV.ids_segments.order",
+	}
+	subjects := strings.NewReplacer("*", "x", ">", "order")
+	for _, right := range userNamed(name).Rights.Publish {
+		for _, reply := range replies {
+			for _, body := range []string{"", `{"seq":1}`, `{"subject":"orders.raw.x"}`} {
+				if err := conn.PublishRequest(subjects.Replace(right), reply, []byte(body)); err != nil {
+					p.t.Fatal(err)
+				}
+				asked++
+			}
+		}
+	}
+	for _, right := range userNamed(name).Rights.Publish { // what is answered is behind those
+		if strings.HasPrefix(right, "$") && !strings.HasPrefix(right, "$KV.") {
+			_, _ = conn.Request(subjects.Replace(right), []byte(`{"seq":1}`), time.Second)
+		}
+	}
+	flush(p.t, conn)
+	return asked
+}
+
+// lastSequences are the last sequences of streams.
+func (p *production) lastSequences(streams []string) map[string]uint64 {
+	p.t.Helper()
+	ctx, cancel := context.WithTimeout(p.t.Context(), 30*time.Second)
+	defer cancel()
+	last := map[string]uint64{}
+	for _, name := range streams {
+		owner := "admin"
+		if name == sourceStream || name == targetStream || name == enrichBucket {
+			owner = "orders-admin"
+		}
+		conn := p.connect(owner)
+		js, err := jetstream.New(conn)
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		s, err := js.Stream(ctx, name)
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		last[name] = s.CachedInfo().State.LastSeq
+		conn.Close()
+	}
+	return last
+}
