@@ -66,22 +66,21 @@ func (t *Tags) Export(ctx context.Context) (all Transfer, err error) {
 func Write(w io.Writer, all Transfer) error {
 	buf := bufio.NewWriter(w)
 	for _, t := range all.Templates {
-		fmt.Fprintf(buf, "%s %d %s %d %d", t.Pattern, t.Step, t.Order, t.MaxTags, t.NewPerSecond)
+		removed := ""
 		if t.Removed {
-			fmt.Fprint(buf, " ", removedWord)
+			removed = " " + removedWord
 		}
-		fmt.Fprintln(buf)
+		fmt.Fprintf(buf, "%s %d %s %d %d%s\n", t.Pattern, t.Step, t.Order, t.MaxTags, t.NewPerSecond, removed)
 	}
 	for _, tag := range all.Tags {
-		step := strconv.FormatInt(tag.Step, 10)
+		step, order := strconv.FormatInt(tag.Step, 10), ""
 		if tag.Step == 0 {
 			step = removedWord
 		}
-		fmt.Fprintf(buf, "%s %s %d", tag.Name, step, tag.Next)
-		if order, ok := all.Orders[tag.Name]; ok {
-			fmt.Fprint(buf, " ", order)
+		if own, ok := all.Orders[tag.Name]; ok {
+			order = " " + string(own)
 		}
-		fmt.Fprintln(buf)
+		fmt.Fprintf(buf, "%s %s %d%s\n", tag.Name, step, tag.Next, order)
 	}
 	return buf.Flush()
 }
