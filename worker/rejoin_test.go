@@ -37,6 +37,7 @@ func TestNextWorkerIDWithBacklog(t *testing.T) {
 		return g
 	}
 
+	t.Cleanup(s.group.close) // or its goroutine is taken for a leak of others
 	caller := net.Connect(t)
 	inbox := caller.NewInbox()
 	replies, err := caller.SubscribeSync(inbox)
@@ -70,12 +71,15 @@ func TestNextWorkerIDWithBacklog(t *testing.T) {
 			t.Fatal(err)
 		}
 		got, err := messages.DecodeReply(msg, batch)
-		if err != nil && !errors.Is(err, messages.ErrUnavailable) {
+		// A busy host works off less than a second's worth of the backlog in time.
+		if err != nil && !errors.Is(err, messages.ErrUnavailable) && !errors.Is(err, messages.ErrBusy) {
 			t.Fatal(err)
 		}
 		ranges = append(ranges, got...)
 	}
-	s.group.close()
+	if len(ranges) < requests/4 {
+		t.Errorf("only %d of %d requests got IDs", len(ranges), 2*requests)
+	}
 	slices.SortFunc(ranges, func(a, b messages.Range) int { return cmp.Compare(a.First, b.First) })
 	for i := 1; i < len(ranges); i++ {
 		if ranges[i].First <= ranges[i-1].Last {
