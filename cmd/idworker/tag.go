@@ -121,7 +121,7 @@ type tagCreateCmd struct {
 	MaxStep int64  `help:"Largest step allowed; the same as --max-step of serve." default:"1000000"`
 	First   int64  `help:"The first ID." default:"1"`
 
-	Order     tagrules.Order `help:"trend: the IDs of each worker go up. strict: every ID is higher than all that were answered before it was asked for, whoever asks whom; one worker at a time answers." default:"trend" enum:"trend,strict"`
+	Order     tagrules.Order `help:"trend: the IDs of each worker go up. strict: every ID is higher than every ID returned to any caller before it was asked for; one worker at a time answers." default:"trend" enum:"trend,strict"`
 	endedFlag `embed:""`
 
 	Template     bool  `help:"Every tag that matches the pattern comes into being when it is first asked for, with 1 as its first ID."`

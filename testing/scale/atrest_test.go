@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/idworker/idworker/internal/ownership"
 	"github.com/idworker/idworker/snowflake/lease"
 	"github.com/idworker/idworker/testing/natstest"
 	"github.com/idworker/idworker/testing/soak"
@@ -26,7 +27,8 @@ func TestAtRest(t *testing.T) {
 			i := newInstallation(t, worker.Config{TagRefresh: refresh, Lease: lease.Config{TTL: ttl}})
 			i.createTags(10, 1000)
 			tap := newTap(t, i.net)
-			p := i.mustStart(role)
+			others := present(t, i.net)
+			i.mustStart(role)
 			if role != worker.RoleLoader {
 				natstest.Eventually(t, settled, "a worker ID", func() bool {
 					counts, _ := tap.end()
@@ -34,25 +36,29 @@ func TestAtRest(t *testing.T) {
 				})
 			}
 			time.Sleep(ttl / 3) // its first hellos are over
-			before := trafficOf(t, i.net, p.conns...)
+			before := trafficOf(t, i.net, others)
 			tap.begin()
 			time.Sleep(measure)
 			counts, took := tap.end()
-			after := trafficOf(t, i.net, p.conns...)
+			after := trafficOf(t, i.net, others)
 			minutes := took.Minutes()
-			t.Logf("role %s:%s\n%-28s %8.1f a minute\n%-28s %8.1f a minute\n%-28s %8d", role, perMinute(counts, took),
+			t.Logf("role %s:%s\n%-28s %8.1f a minute\n%-28s %8.1f a minute\n%-28s %8d\n%-28s %8d", role, perMinute(counts, took),
 				"messages to the server", float64(after.toServer-before.toServer)/minutes,
 				"messages from the server", float64(after.fromServer-before.fromServer)/minutes,
-				"subscriptions", after.subscriptions)
+				"subscriptions", after.subscriptions,
+				"connections", after.connections)
 
 			refreshes, beats, looks := int(took/refresh)+1, 0, 0
+			renewals := 0
 			if role != worker.RoleLoader {
 				beats = int(took/(ttl*3/10)) + 1 // a tenth earlier than they have to be
+				renewals = int(took/(ownership.DefaultLeaseTime*3/10)) + 1
 			}
 			if role != worker.RoleWorker {
 				looks = int(took/time.Second) + 1 // did the counters go back?
 			}
 			most := map[string]int{
+				"write ids_owners":  renewals,
 				"write ids_workers": beats, "write ids_clock": beats, // the two of a heartbeat
 				"write ids_tags": 0, "write ids_config": 0, "write ids_segments": 0, "write ids_ledger": 0,
 				"API STREAM.INFO": beats + looks + 9*refreshes, // the server's clock; the tags
