@@ -68,12 +68,6 @@
 // nobody asks for them any more. Such a tag costs less than 300 bytes at rest. See firstuse.go, also for
 // what is lost with the high of a tag that is forgotten.
 //
-// # Tags on first use
-//
-// Tags that Update has not added may come into being when they are asked for, and are forgotten when
-// nobody asks for them any more. Such a tag costs less than 300 bytes at rest. See firstuse.go, also for
-// what is lost with the high of a tag that is forgotten.
-//
 // # Invariants
 //
 //  1. An ID is handed out once: by the compare-and-set that moves the current

@@ -150,7 +150,8 @@
 // Acting on a rule is dropping what the tag has in memory, after which nothing of it is taken or installed
 // without a term. The revision acted upon stands in the process's lease. Who makes a tag strict waits until
 // all have acted, and then once more: a worker that was late may have been granted IDs above those that the owner has
-// in memory already, and the second time the owner drops them. A worker has read the rules and has a lease
+// in memory already, and the second time the owner drops them. This is so whichever rule makes it strict, its own or
+// a template that is made, changed or removed. A worker has read the rules and has a lease
 // before it joins the queue group, so that who answers without a lease is of an older version.
 //
 // # Another installation

@@ -137,13 +137,14 @@ func isStrict(rules *tagrules.Watcher, tag string) bool {
 	return rules.Lookup(tag).Order == tagrules.Strict
 }
 
-// rulesChanged acts on a rule: what a strict tag has in memory is dropped, so that whatever it
-// answers from now on lies above all that anybody granted it before.
+// rulesChanged acts on a rule: what a strict tag has in memory is dropped, of whatever term, so that
+// what it answers from now on lies above all that anybody granted it before. Of templates, that goes for the tags
+// that are strict by another one than before.
 func (s *strict) rulesChanged(tag string) {
 	if tag != "" {
 		s.alloc.EndTerm(tag)
 	} else {
-		s.alloc.EndTerms(func(name string, term uint64) bool { return term == 0 && s.isStrict(name) })
+		s.alloc.EndTerms(func(name string, _ uint64) bool { return s.rules.Redecided(name) })
 	}
 	s.ownerless.changedRules()
 }

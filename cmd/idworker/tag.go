@@ -284,6 +284,8 @@ type tagRmCmd struct {
 
 	Tag string `arg:"" help:"Name of the tag, or pattern of the template. What came of a template stays in the store, and goes on counting if the template is made again."`
 	Yes bool   `help:"Do not ask."`
+
+	endedFlag `embed:""`
 }
 
 // Run removes a tag or a template, after its name was typed once more.
@@ -309,6 +311,7 @@ func (r *tagRmCmd) Run(ctx context.Context, in input, out output) error {
 		}
 	}
 	return r.withTags(ctx, source, func(ctx context.Context, t *tags.Tags) error {
+		t.Orders.Ended = r.Ended
 		if err := remove(t, ctx, r.Tag); err != nil {
 			return err
 		}

@@ -295,3 +295,60 @@ func TestDeletedByHand(t *testing.T) {
 		})
 	})
 }
+
+// TestUnreadableEntries: entries that somebody overwrites with what nobody can read count as deleted ones.
+// The slot has an owner again, and never two.
+func TestUnreadableEntries(t *testing.T) {
+	for _, key := range []func(*member) string{
+		func(*member) string { return slotKey(1) },
+		func(a *member) string { return leaseKey(a.lease().Place) },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newFakeStore()
+			a := join(t, s, "a", 1)
+			a.takes(t, 1)
+			until(t, time.Second, "a answers", func() bool { return a.answers(1) })
+			b := join(t, s, "b", 1)
+			key := key(a)
+			if _, err := s.write(key, []byte("garbage"), s.get(key).revision); err != nil {
+				t.Fatal(err)
+			}
+			a.link.cut()
+			c := join(t, s, "c", 1) // it never sees what was there
+			until(t, 3*term, "another one answers", func() bool {
+				if n := a.answering() + b.answering() + c.answering(); n > 1 {
+					t.Fatalf("%s: %d answer", key, n)
+				}
+				return b.answers(1) || c.answers(1)
+			})
+		})
+	}
+}
+
+// TestNoIdentityTwiceAfterADeletion: a process that never saw a lease which somebody deleted ends it as a
+// life that is not earlier than any it had. So a slot that is found to name one of them is free, and no
+// later lease is taken for it. Neither is one at a place of which nothing is left at all.
+func TestNoIdentityTwiceAfterADeletion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newFakeStore()
+		const place = 9
+		write := func(value []byte) {
+			if _, err := s.write(leaseKey(place), value, s.get(leaseKey(place)).revision); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for life := range uint64(7) {
+			write(encode(leaseValue{Life: life + 1, Instance: "a", Term: term.Milliseconds(), Write: "w"}))
+		}
+		write(nil)
+		b := join(t, s, "b", 1)
+		if life := b.lease().Life; life <= 7 {
+			t.Errorf("life %d at a place of which there might have been 7", life)
+		}
+		until(t, 3*term, "the deleted one is ended", func() bool { return len(s.get(leaseKey(place)).value) > 0 })
+		ended, err := decodeLease(s.get(leaseKey(place)).value)
+		if err != nil || ended.Ended != lost || ended.Life < 7 {
+			t.Errorf("%+v, %v; want one that has ended, in life 7 or later", ended, err)
+		}
+	})
+}

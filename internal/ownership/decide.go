@@ -55,7 +55,7 @@ func (o *Ownership) decide() (todo []func(context.Context), wait time.Duration) 
 func (d *decision) reliable() (all []leaseID) {
 	for _, l := range d.living {
 		s := d.o.view.leases[l.Place]
-		if l == d.self || d.now-s.seen < int64(s.term()/2) && d.notBefore(d.o.acts.shunned[l], 0) {
+		if l == d.self || !s.deleted && d.now-s.seen < int64(s.term()/2) && d.notBefore(d.o.acts.shunned[l], 0) {
 			all = append(all, l)
 		}
 	}
@@ -89,7 +89,7 @@ func (d *decision) endRunOut(l leaseID) {
 		return
 	}
 	d.o.acts.places[l.Place] = try{busy: true}
-	s.Life = d.o.view.lastLife(l.Place)
+	s.Life = s.lastLife()
 	d.todo = append(d.todo, func(ctx context.Context) { d.o.end(ctx, l.Place, s) })
 }
 

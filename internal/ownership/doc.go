@@ -36,8 +36,11 @@
 // T is the lease time. All writes are compare-and-set on a revision that was read or written.
 //
 //   - A lease is one life of a place. A process claims a place whose lease has ended, or a new one, by
-//     writing the next life; lives are counted, so no identity is ever used twice. It renews the
-//     lease every T/3.
+//     writing the next life; lives only go up, so no identity is ever used twice. It renews the
+//     lease every T/3. No life is higher than the revision at which it is written. So what a deleted entry
+//     said need not be known: the lease is ended as the life that has the number of the deletion.
+//   - An entry that cannot be read counts as one that was deleted by hand: whoever it was of may answer for
+//     a T.
 //   - An owner answers only while its own clock is before the start of its last renewal that is known
 //     to be done, plus T, less the margin. The start, because the renewal may have been stored at once
 //     and its answer may have taken long. Valid looks at that clock after the ID was taken, so

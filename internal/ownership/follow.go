@@ -97,7 +97,7 @@ func (o *Ownership) list(ctx context.Context, f feed) error {
 			read.identity = string(entry.Value)
 		}
 		if _, _, err := read.apply(record{entry.Key, entry.Value, entry.Revision}, o.now()); err != nil {
-			o.log.Error("the owners of strict tags: an entry was passed over", zap.Error(err))
+			o.log.Error("the owners of strict tags: an entry cannot be read, and counts as deleted", zap.Error(err))
 		}
 	}
 	if read.identity == "" {
@@ -161,7 +161,7 @@ func (o *Ownership) learn(r record) {
 	what, slot, err := o.view.apply(r, o.now())
 	o.mu.Unlock()
 	if err != nil {
-		o.log.Error("the owners of strict tags: an entry was passed over", zap.Error(err))
+		o.log.Error("the owners of strict tags: an entry cannot be read, and counts as deleted", zap.Error(err))
 	}
 	o.update(what, slot)
 }

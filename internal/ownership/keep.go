@@ -115,7 +115,10 @@ func (o *Ownership) propose(tries int) *life {
 	if former := o.view.leases[o.former.Place]; tries == 0 && former.Life == o.former.Life && former.Ended == lost {
 		place = o.former.Place // so everybody sees that the process lives
 	}
-	found := o.view.leases[place]
+	found, known := o.view.leases[place]
+	if !known { // not even the marker of one that was deleted
+		found.Life = o.fed.Load()
+	}
 	l := &life{id: leaseID{place, found.Life + 1}}
 	l.cell = cell{
 		bucket: o.bucket, now: o.now, learn: o.learn, limit: o.part(callsPerTerm),

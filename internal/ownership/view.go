@@ -20,13 +20,14 @@ type sighting struct {
 	leaseValue
 	revision uint64
 	seen     int64 // when this revision was known first, by this process's clock
+	deleted  bool  // by hand, or unreadable: which life it was may not be known
 }
 
 // slotSighting is the entry of a slot; revision 0 is none.
 type slotSighting struct {
 	slotValue
 	revision uint64
-	deleted  bool  // by hand: whoever owned it may answer for a T
+	deleted  bool  // by hand, or unreadable: whoever owned it may answer for a T
 	freeAt   int64 // when this revision was first known to have no owner, by this process's clock
 }
 
@@ -60,17 +61,14 @@ func (v *view) applyLease(place int, r record, now int64) (change, error) {
 	if r.revision <= have.revision {
 		return nothing, nil
 	}
-	if len(r.value) == 0 { // deleted by hand: its process may answer for a T, as if it had renewed
-		value := have.leaseValue
-		value.Ended, value.Term = "", max(value.Term, DefaultLeaseTime.Milliseconds())
-		v.leases[place] = sighting{value, r.revision, now}
-		return everybody, nil
-	}
 	value, err := decodeLease(r.value)
-	if err != nil {
-		return nothing, fmt.Errorf("key %s is no lease: %.100q: %w", r.key, r.value, err)
+	if err != nil { // its process may answer for a T, as if it had renewed
+		value = have.leaseValue
+		value.Ended, value.Term = "", max(value.Term, DefaultLeaseTime.Milliseconds())
+		v.leases[place] = sighting{value, r.revision, now, true}
+		return everybody, unreadable(r, "lease", err)
 	}
-	v.leases[place] = sighting{value, r.revision, now}
+	v.leases[place] = sighting{value, r.revision, now, false}
 	if have.Life == value.Life && have.Ended == value.Ended {
 		return nothing, nil // renewed
 	}
@@ -81,17 +79,22 @@ func (v *view) applySlot(slot int, r record) (change, error) {
 	if r.revision <= v.slots[slot].revision {
 		return nothing, nil
 	}
-	if len(r.value) == 0 { // deleted by hand: the next owner still raises the epoch, if that is known
-		epoch := v.slots[slot].Epoch
-		v.slots[slot] = slotSighting{slotValue: slotValue{Epoch: epoch}, revision: r.revision, deleted: true}
-		return oneSlot, nil
-	}
 	value, err := decodeSlot(r.value)
-	if err != nil {
-		return nothing, fmt.Errorf("key %s is no slot: %.100q: %w", r.key, r.value, err)
+	if err != nil { // the next owner still raises the epoch, if that is known
+		v.slots[slot] = slotSighting{slotValue: slotValue{Epoch: v.slots[slot].Epoch}, revision: r.revision, deleted: true}
+		return oneSlot, unreadable(r, "slot", err)
 	}
 	v.slots[slot] = slotSighting{slotValue: value, revision: r.revision}
 	return oneSlot, nil
+}
+
+// unreadable is the error about an entry that is neither what it should be nor deleted. It is treated
+// as a deleted one all the same: a slot without an owner would be without one for ever.
+func unreadable(r record, what string, err error) error {
+	if len(r.value) == 0 {
+		return nil
+	}
+	return fmt.Errorf("key %s is no %s: %.100q: %w", r.key, what, r.value, err)
 }
 
 // merge takes in a view of the same bucket. What it read later counts, but who was seen earlier
@@ -104,6 +107,9 @@ func (v *view) merge(later *view) {
 	}
 	for slot, s := range later.slots {
 		if s.revision > v.slots[slot].revision {
+			if s.deleted {
+				s.Epoch = v.slots[slot].Epoch
+			}
 			v.slots[slot] = s
 		}
 	}
@@ -134,17 +140,14 @@ func (v *view) living() (all []leaseID) {
 	return all
 }
 
-// lastLife returns the last life of a place that anything names: what a deleted entry said may not be known.
-func (v *view) lastLife(place int) uint64 {
-	last := max(v.leases[place].Life, 1)
-	for slot := range v.slots {
-		for _, l := range []leaseID{v.slots[slot].Lease, v.slots[slot].To} {
-			if l.Place == place {
-				last = max(last, l.Life)
-			}
-		}
+// lastLife returns a life of a place that is not earlier than any lease there has been. A deleted entry does
+// not say which life it was; but no life is higher than the revision that it was written at, and so none
+// before was higher than the one at which the entry was deleted.
+func (s sighting) lastLife() uint64 {
+	if s.deleted {
+		return max(s.Life, s.revision)
 	}
-	return last
+	return s.Life
 }
 
 // ownerOf returns who has a slot, or is to have it: whom it was handed over to, if that is

@@ -26,7 +26,18 @@
 // Nothing. A rule changes only by what is written: an order by another order or by the marker of a
 // deleted key, a template by a new list. If the entries are gone when they are read again, because the
 // bucket was restored or emptied, each process goes on with what it had read before: a tag that was
-// strict is not taken for an ordinary one.
+// strict is not taken for an ordinary one. The same holds for entries that are older than those that were
+// read: of them only what is strict counts, for other processes may know no more than that.
+//
+// # Tags become strict
+//
+// Many ways lead there: an order of a tag's own, or a template that is made, changed, or removed, so that a less
+// specific one counts. What anybody was granted while the tag was ordinary must not be answered any more. So
+// each process drops what it has in memory of a tag whenever there is another rule by which it is strict
+// ([Watcher.Changed], [Watcher.Redecided]); and the rules are written twice, for the owner may
+// have been granted IDs before others have acted. An order of a tag's own is written again as it is. A template
+// is marked as [Template.Becoming], and [Editor.Settle] takes the mark away. The mark also tells whoever tries again
+// that the one before broke off.
 //
 // # Revisions
 //

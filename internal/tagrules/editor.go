@@ -65,30 +65,63 @@ func (e *Editor) DropOrder(ctx context.Context, tag string) error {
 	return e.failed(orderKey(tag), e.kv.Delete(ctx, orderKey(tag)))
 }
 
-// CreateTemplate adds a template, which may be one that was removed elsewhere. That there are no tags yet that it is for is the caller's to look
-// at. Errors: [ErrTemplate], [ErrPattern], [ErrOrder], [ErrTemplateExists], [ErrOverlap], [ErrTooMany].
+// CreateTemplate adds a template, which may be one that was removed elsewhere. That there are no tags yet
+// that it is for is the caller's to look at, and so is [Editor.Settle] if it is strict. Errors: [ErrTemplate],
+// [ErrPattern], [ErrOrder], [ErrTemplateExists], [ErrOverlap], [ErrTooMany].
 func (e *Editor) CreateTemplate(ctx context.Context, t Template) (revision uint64, err error) {
 	return e.edit(ctx, func(all templates) (templates, error) { return all.add(t) })
 }
 
-// ChangeTemplate changes a template. Errors: [ErrNoTemplate], and those of [Template.Check].
+// ChangeTemplate changes a template. If it becomes strict, [Editor.Settle] is the caller's. Errors:
+// [ErrNoTemplate], and those of [Template.Check].
 func (e *Editor) ChangeTemplate(ctx context.Context, pattern string, change func(*Template)) (revision uint64, err error) {
-	return e.edit(ctx, func(all templates) (templates, error) {
-		i := all.living(pattern)
-		if i < 0 {
-			return nil, fmt.Errorf("%w: %s", ErrNoTemplate, pattern)
-		}
-		all = slices.Clone(all)
-		change(&all[i])
-		all[i].Pattern = pattern
-		return all, all[i].Check()
-	})
+	return e.edit(ctx, func(all templates) (templates, error) { return all.change(pattern, change) })
 }
 
-// RemoveTemplate removes a template. What came of it is not asked for any more, and stays in the
-// store, for a template that is made again. Errors: [ErrNoTemplate].
+// RemoveTemplate removes a template. What came of it stays in the store, for a template that is made
+// again. It is not asked for any more, unless a less specific template counts for it now: if that is
+// strict, and this one was not, [Editor.Settle] is the caller's. Errors: [ErrNoTemplate].
 func (e *Editor) RemoveTemplate(ctx context.Context, pattern string) (revision uint64, err error) {
 	return e.ChangeTemplate(ctx, pattern, func(t *Template) { t.Removed = true })
+}
+
+// Tags become strict by two writes. Until all have acted upon the first, somebody may be granted IDs that
+// lie above those in the owner's memory; the second one, by Confirm or Settle, has the owner drop these. Both
+// write only if what they confirm is not later than the revision that all have acted upon. If it is, they
+// return its revision, and are to be called again when all have acted upon that.
+
+// ErrNotStrict says that somebody has changed an order meanwhile.
+var ErrNotStrict = errors.New("the order was changed meanwhile, it is not strict")
+
+// Confirm writes once more that a tag is strict. Errors: [ErrNotStrict].
+func (e *Editor) Confirm(ctx context.Context, tag string, acted uint64) (revision uint64, done bool, err error) {
+	have, err := e.read(ctx, orderKey(tag))
+	switch {
+	case err != nil:
+		return 0, false, err
+	case Order(have.value) != Strict:
+		return 0, false, e.failed(orderKey(tag), ErrNotStrict)
+	case have.revision > acted:
+		return have.revision, false, nil
+	}
+	revision, err = e.kv.Update(ctx, orderKey(tag), have.value, have.revision)
+	if errors.Is(err, jetstream.ErrKeyRevisionMismatch) {
+		return acted, false, nil
+	}
+	return revision, true, e.failed(orderKey(tag), err)
+}
+
+// Settle ends that tags are becoming strict with a template.
+func (e *Editor) Settle(ctx context.Context, acted uint64) (revision uint64, done bool, err error) {
+	have, err := e.read(ctx, templatesKey)
+	if err != nil || have.revision > acted {
+		return have.revision, false, err
+	}
+	revision, err = e.write(ctx, have, func(all templates) (templates, error) { return all.settle(), nil })
+	if errors.Is(err, jetstream.ErrKeyRevisionMismatch) {
+		return acted, false, nil
+	}
+	return revision, true, err
 }
 
 // edit writes the templates, on the condition that nobody else has meanwhile.

@@ -57,6 +57,28 @@ func (r *Rules) Lookup(tag string) Rule {
 	return rule
 }
 
+// With returns what the rules would be with one more template, or one in another's place.
+func (r *Rules) With(t Template) *Rules {
+	all := slices.Clone(r.trees.Load().all)
+	if i := all.index(t.Pattern); i >= 0 {
+		all[i] = t
+	} else {
+		all = append(all, t)
+	}
+	with := &Rules{orders: r.orders}
+	with.setTemplates(all)
+	return with
+}
+
+// Heir returns the template that counts for the tags of a template's pattern when that is removed, or nil.
+func (r *Rules) Heir(pattern string) *Template {
+	all := r.trees.Load().all
+	if i := all.heir(pattern); i >= 0 {
+		return &all[i]
+	}
+	return nil
+}
+
 // Own returns the order that was set for the tag itself, if one was.
 func (r *Rules) Own(tag string) (order Order, found bool) { return r.orders.Load(tag) }
 

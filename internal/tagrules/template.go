@@ -50,6 +50,21 @@ type Template struct {
 	MaxTags      int64  `json:"max_tags,omitempty"`       // how many there may be; 0: any number
 	NewPerSecond int64  `json:"new_per_second,omitempty"` // that each loader makes; 0: any number
 	Removed      bool   `json:"removed,omitempty"`
+
+	// Becoming is set while tags may be becoming strict with this template, see [Editor.Settle].
+	Becoming bool `json:"becoming,omitempty"`
+}
+
+// isStrict reports whether the tags for which the template counts are strict. There may be none, nil.
+func (t *Template) isStrict() bool { return t != nil && t.Order == Strict }
+
+// decidesAs reports whether the order of tags is left as it is if this template counts for them, and
+// the other one did.
+func (t *Template) decidesAs(other *Template) bool {
+	if !t.isStrict() && !other.isStrict() {
+		return true
+	}
+	return t != nil && other != nil && t.Pattern == other.Pattern && t.Order == other.Order && t.Becoming == other.Becoming
 }
 
 // Check returns an error that wraps [ErrTemplate], [ErrPattern] or [ErrOrder] if something is out of bounds.
@@ -106,12 +121,13 @@ func (all templates) add(t Template) (templates, error) {
 	for _, other := range all {
 		a, b := t.Pattern, other.Pattern
 		switch {
-		case a == b && !other.Removed:
+		case a == b && !other.Removed && !(other.Becoming && t.Order == Strict): // else one broke off
 			return nil, fmt.Errorf("%w: %s", ErrTemplateExists, a)
 		case Overlap(a, b) && !covers(a, b) && !covers(b, a) && !other.Removed && !t.Removed:
 			return nil, &OverlapError{a, b}
 		}
 	}
+	t.Becoming = t.Order == Strict && !t.Removed
 	all = slices.Clone(all)
 	if i := all.index(t.Pattern); i >= 0 {
 		all[i] = t
@@ -121,6 +137,67 @@ func (all templates) add(t Template) (templates, error) {
 		return nil, ErrTooMany
 	}
 	return append(all, t), nil
+}
+
+// change returns the templates with one of them changed. If that changes the order of tags to strict, they
+// are becoming strict.
+func (all templates) change(pattern string, change func(*Template)) (templates, error) {
+	i := all.living(pattern)
+	if i < 0 {
+		return nil, fmt.Errorf("%w: %s", ErrNoTemplate, pattern)
+	}
+	all = slices.Clone(all)
+	before, t := all[i], &all[i]
+	change(t)
+	t.Pattern = pattern
+	t.Becoming = t.Order == Strict && !t.Removed && (before.Becoming || before.Order != Strict)
+	if t.Removed && before.Order != Strict {
+		all.inherit(pattern)
+	}
+	return all, t.Check()
+}
+
+// inherit is for when a template has been removed whose tags were not strict. If they are now, since
+// a less specific one counts for them, they are becoming strict with that.
+func (all templates) inherit(pattern string) {
+	if i := all.heir(pattern); i >= 0 && all[i].Order == Strict {
+		all[i].Becoming = true
+	}
+}
+
+// heir returns the index of the template that would count for the tags of another one without that, or -1.
+func (all templates) heir(pattern string) int {
+	heir := -1
+	for i, t := range all {
+		if !t.Removed && t.Pattern != pattern && covers(t.Pattern, pattern) && (heir < 0 || covers(all[heir].Pattern, t.Pattern)) {
+			heir = i
+		}
+	}
+	return heir
+}
+
+// settle returns the templates with none that is becoming strict any more.
+func (all templates) settle() templates {
+	all = slices.Clone(all)
+	for i := range all {
+		all[i].Becoming = false
+	}
+	return all
+}
+
+// keepFrom returns the templates of a list that is older than these: these, with those that are strict in the
+// other one only.
+func (all templates) keepFrom(older templates) templates {
+	all = slices.Clone(all)
+	for _, t := range older {
+		switch i := all.index(t.Pattern); {
+		case i < 0:
+			all = append(all, t)
+		case t.Order == Strict && !t.Removed && (all[i].Removed || all[i].Order != Strict):
+			all[i] = t
+		}
+	}
+	return all
 }
 
 func (all templates) encode() []byte {

@@ -33,6 +33,8 @@ type Watcher struct {
 
 	observers []func(tag string)
 
+	before   *tree                       // of the templates before they have changed
+	latest   map[string]kvwatch.Position // of the rules that count, by key; a bucket may go back
 	revision atomic.Uint64
 	at       kvwatch.Position
 	feed     *kvwatch.Feed // from Start to Run
@@ -40,7 +42,7 @@ type Watcher struct {
 
 // NewWatcher makes a watcher. Before Start there are no rules, and Revision is 0.
 func NewWatcher(js jetstream.JetStream, prefix messages.Prefix, log *zap.Logger) *Watcher {
-	return &Watcher{Rules: newRules(), js: js, prefix: prefix, log: log}
+	return &Watcher{Rules: newRules(), js: js, prefix: prefix, log: log, latest: make(map[string]kvwatch.Position)}
 }
 
 // Observe has f called as Changed is, and before it. It is to be called before Start.
@@ -53,6 +55,15 @@ func (w *Watcher) tell(tag string) {
 	if w.Changed != nil {
 		w.Changed(tag)
 	}
+}
+
+// Redecided reports whether the templates' latest change has changed by which of them a tag is strict, or
+// that it is: what was granted before must not be answered any more. It is for use in Changed.
+func (w *Watcher) Redecided(tag string) bool {
+	if _, own := w.Own(tag); own {
+		return false
+	}
+	return !w.trees.Load().living.find(tag).decidesAs(w.before.find(tag))
 }
 
 // watchAgain is the pause before a watch that broke off is opened again.
@@ -180,29 +191,52 @@ func (w *Watcher) apply(entry kvwatch.Entry) {
 	tag := orderTag(entry.Key)
 	var changed bool
 	var err error
+	old := w.isOlder(entry)
 	switch {
 	case tag != "":
-		changed, err = w.applyOrder(tag, entry)
+		changed, err = w.applyOrder(tag, entry, old)
 	case entry.Key == templatesKey && !entry.Deleted:
-		changed, err = true, w.applyTemplates(entry.Value)
+		changed, err = true, w.applyTemplates(entry.Value, old)
 	}
 	if err != nil {
 		w.log.Error("a rule of tags cannot be read; what was known before stays",
 			zap.String("bucket", agreement.BucketName(w.prefix)), zap.String("key", strings.Clone(entry.Key)), zap.Error(err))
 		return
 	}
+	if !old {
+		w.latest[strings.Clone(entry.Key)] = entry.Position
+	}
 	if changed {
 		w.tell(tag)
 	}
 }
 
-func (r *Rules) applyOrder(tag string, entry kvwatch.Entry) (changed bool, err error) {
-	_, had := r.orders.Load(tag)
-	if entry.Deleted {
-		r.orders.Delete(tag)
-		return had, nil
+// isOlder reports whether an entry is not later than what was read of its key: the bucket went back, as by
+// a restore, and is read from its beginning. What is written there afterwards may have the same
+// revisions, but has later times.
+func (w *Watcher) isOlder(entry kvwatch.Entry) bool {
+	have, found := w.latest[entry.Key]
+	if !found || entry.Revision > have.Revision || entry.Created.After(have.Created) {
+		return false
 	}
+	if entry.Position != have {
+		w.log.Warn("a rule of tags is older than the one that was read before: the bucket went back. What was strict stays strict until it is written again",
+			zap.String("bucket", agreement.BucketName(w.prefix)), zap.String("key", strings.Clone(entry.Key)))
+	}
+	return true
+}
+
+// applyOrder takes in the order of a tag. An old one counts only if it is strict.
+func (r *Rules) applyOrder(tag string, entry kvwatch.Entry, old bool) (changed bool, err error) {
+	had, found := r.orders.Load(tag)
 	order := Order(entry.Value)
+	switch {
+	case old && (entry.Deleted || order != Strict || had == Strict):
+		return false, nil
+	case entry.Deleted:
+		r.orders.Delete(tag)
+		return found, nil
+	}
 	if err := order.Check(); err != nil {
 		return false, fmt.Errorf("%w: %w", ErrUnreadable, err)
 	}
@@ -210,12 +244,19 @@ func (r *Rules) applyOrder(tag string, entry kvwatch.Entry) (changed bool, err e
 	return true, nil
 }
 
-func (r *Rules) applyTemplates(value []byte) error {
+// applyTemplates takes in a list of templates.
+func (w *Watcher) applyTemplates(value []byte, old bool) error {
 	all, err := decodeTemplates(value)
-	if err == nil {
-		r.setTemplates(all)
+	if err != nil {
+		return err
 	}
-	return err
+	have := w.trees.Load()
+	if old {
+		all = have.all.keepFrom(all)
+	}
+	w.before = have.living
+	w.setTemplates(all)
+	return nil
 }
 
 // latestRevision is that of the bucket's latest entry, as its leader has it.

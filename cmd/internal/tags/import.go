@@ -80,7 +80,7 @@ func (t *Tags) announceTemplates(ctx context.Context, list []tagrules.Template) 
 		known = known && was.Order == template.Order
 		if !template.Removed {
 			missing = append(missing, template)
-			err = errors.Join(err, t.checkImport(ctx, here, template, known))
+			err = errors.Join(err, t.checkImport(ctx, rules, template, known))
 		}
 		if !known {
 			unknown = append(unknown, template)
@@ -101,20 +101,20 @@ func (t *Tags) announceTemplates(ctx context.Context, list []tagrules.Template) 
 
 // checkImport finds out whether a template can be imported beside those that are here. A strict one cannot
 // if an ordinary one answers for its tags, from when they are imported until it is there.
-func (t *Tags) checkImport(ctx context.Context, here []tagrules.Template, template tagrules.Template, known bool) error {
+func (t *Tags) checkImport(ctx context.Context, rules *tagrules.Rules, template tagrules.Template, known bool) error {
 	if err := t.checkByName(ctx, template.Pattern); err != nil {
 		return err
 	}
 	if template.Order != tagrules.Strict {
 		return nil
 	}
-	for _, h := range here {
+	for _, h := range rules.Templates() {
 		if h.Order != tagrules.Strict && tagrules.Overlap(h.Pattern, template.Pattern) {
 			return fmt.Errorf("%w: %s is strict, and %s, which is here, is not", ErrTrendTags, template.Pattern, h.Pattern)
 		}
 	}
 	if !known { // else what there is was imported before
-		if err := t.checkNone(ctx, template.Pattern); err != nil {
+		if err := t.checkTrend(ctx, rules, template); err != nil {
 			return err
 		}
 	}
@@ -148,7 +148,7 @@ func (t *Tags) importTag(ctx context.Context, existing, tag store.Tag, fromTempl
 	case tag.Step == 0:
 		return t.importRemoved(ctx, tag)
 	}
-	create := t.Create
+	create := t.create
 	if fromTemplate(tag.Name) {
 		create = t.store.CreateTag // it has no place in the directory
 	}

@@ -88,13 +88,10 @@ func (t *Tags) CreateStrict(ctx context.Context, tag store.Tag) error {
 	} else if !errors.Is(err, store.ErrNoTag) {
 		return err
 	}
-	if err := t.Orders.AwaitAll(ctx, 0); err != nil { // before anything is written
+	if err := t.makeStrict(ctx, tag.Name); err != nil {
 		return err
 	}
-	if err := t.Orders.writeStrict(ctx, tag.Name); err != nil {
-		return err
-	}
-	err := t.Create(ctx, tag)
+	err := t.create(ctx, tag)
 	if err != nil && !errors.Is(err, ErrMaybeCreated) {
 		return errors.Join(err, t.Orders.editor.DropOrder(ctx, tag.Name))
 	}
@@ -114,33 +111,69 @@ func (t *Tags) SetOrder(ctx context.Context, name string, order tagrules.Order) 
 	return err
 }
 
-// makeStrict makes tags that exist strict. When it returns without an error, each ID that is asked
-// for from now on is higher than all that were answered before.
+// makeStrict makes tags strict. When it returns without an error, each ID that is asked for from now on
+// is higher than all that were answered before.
+func (t *Tags) makeStrict(ctx context.Context, names ...string) error {
+	each := func(write func(name string) (uint64, bool, error)) (last uint64, done bool, err error) {
+		done = true
+		for _, name := range names {
+			revision, written, err := write(name)
+			if err != nil {
+				return 0, false, err
+			}
+			last, done = max(last, revision), done && written
+		}
+		return last, done, nil
+	}
+	editor := t.Orders.editor
+	return t.Orders.becomeStrict(ctx, func() (uint64, error) {
+		last, _, err := each(func(name string) (uint64, bool, error) {
+			revision, err := editor.SetOrder(ctx, name, tagrules.Strict)
+			return revision, true, err
+		})
+		return last, err
+	}, func(acted uint64) (uint64, bool, error) {
+		return each(func(name string) (uint64, bool, error) { return editor.Confirm(ctx, name, acted) })
+	})
+}
+
+// becomeStrict is the way in which tags become strict, whichever rule does it: one of their own, or that of a
+// template that is made, changed or removed.
 //
 // The rules are written twice. Once all have acted upon the first, none answers as before, but one may
 // have been granted IDs, until it did, that lie above those in the owner's memory. The second has the
-// owner drop them.
-func (t *Tags) makeStrict(ctx context.Context, names ...string) error {
-	if err := t.Orders.AwaitAll(ctx, 0); err != nil {
+// owner drop them. It is written only when all have acted upon what it confirms, which somebody may
+// have changed.
+func (o *Orders) becomeStrict(ctx context.Context, write func() (revision uint64, err error), confirm func(acted uint64) (revision uint64, done bool, err error)) error {
+	if err := o.AwaitAll(ctx, 0); err != nil { // before anything is written
 		return err
 	}
-	if err := t.Orders.writeStrict(ctx, names...); err != nil {
-		return err
-	}
-	return t.Orders.writeStrict(ctx, names...)
-}
-
-// writeStrict writes that tags are strict, and waits until all have acted upon it.
-func (o *Orders) writeStrict(ctx context.Context, names ...string) error {
-	var last uint64
-	for _, name := range names {
-		revision, err := o.editor.SetOrder(ctx, name, tagrules.Strict)
-		if err != nil {
+	revision, err := write()
+	for done := false; ; {
+		if err == nil {
+			err = o.AwaitAll(ctx, revision)
+		}
+		if err != nil || done {
 			return err
 		}
-		last = revision
+		revision, done, err = confirm(revision)
 	}
-	return o.AwaitAll(ctx, last)
+}
+
+// dropOrder has a tag's template decide its order again. If the tag becomes strict by that, it does so
+// before.
+func (t *Tags) dropOrder(ctx context.Context, name string) error {
+	rules, err := t.Orders.Rules(ctx)
+	if err != nil {
+		return err
+	}
+	own, _ := rules.Own(name)
+	if template := rules.Lookup(name).Template; own == tagrules.Trend && template != nil && template.Order == tagrules.Strict {
+		if err := t.makeStrict(ctx, name); err != nil {
+			return err
+		}
+	}
+	return t.Orders.editor.DropOrder(ctx, name)
 }
 
 // AwaitAll returns when every process that answers requests has acted upon the rules up to a

@@ -111,5 +111,5 @@ func (t *Tags) Remove(ctx context.Context, name string) error {
 		return err
 	}
 	// A removal that broke off between the two is completed.
-	return errors.Join(err, t.directory.Remove(ctx, name), t.Orders.editor.DropOrder(ctx, name))
+	return errors.Join(err, t.directory.Remove(ctx, name), t.dropOrder(ctx, name))
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/idworker/idworker/cmd/internal/backend"
 	"github.com/idworker/idworker/internal/agreement"
+	"github.com/idworker/idworker/internal/tagrules"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/worker"
@@ -74,9 +75,23 @@ func (t *Tags) List(ctx context.Context) ([]store.Tag, error) {
 	return list, err
 }
 
-// Create adds a tag, which has passed [Check]. Errors: store.ErrTagExists,
+// Create adds an ordinary tag, which has passed [Check]. Errors: store.ErrTagExists,
 // store.ErrBadTag, messages.ErrTag, [ErrMaybeCreated].
 func (t *Tags) Create(ctx context.Context, tag store.Tag) error {
+	if err := t.create(ctx, tag); err != nil {
+		return err
+	}
+	rules, err := t.Orders.Rules(ctx)
+	if err != nil || rules.Lookup(tag.Name).Order != tagrules.Strict {
+		return err
+	}
+	// Its template says otherwise, or what was left of an attempt to create it as a strict one.
+	_, err = t.Orders.editor.SetOrder(ctx, tag.Name, tagrules.Trend)
+	return err
+}
+
+// create adds a tag, whose order the rules say.
+func (t *Tags) create(ctx context.Context, tag store.Tag) error {
 	err := t.store.CreateTag(ctx, tag)
 	if errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Errorf("%w, %w", err, ErrMaybeCreated)

@@ -33,57 +33,28 @@ func (t *Tags) CreateTemplate(ctx context.Context, template tagrules.Template, m
 	if err := t.checkByName(ctx, template.Pattern); err != nil {
 		return err
 	}
+	write := func() (uint64, error) { return t.Orders.editor.CreateTemplate(ctx, template) }
 	if template.Order != tagrules.Strict {
-		_, err := t.Orders.editor.CreateTemplate(ctx, template)
+		_, err := write()
 		return err
 	}
 	rules, err := t.Orders.Rules(ctx)
 	if err != nil {
 		return err
 	}
-	if before, _ := rules.Removed(template.Pattern); before.Order != tagrules.Strict {
-		if err := t.checkNone(ctx, template.Pattern); err != nil {
-			return err
-		}
-	}
-	if err := t.Orders.AwaitAll(ctx, 0); err != nil {
+	if err := t.checkTrend(ctx, rules, template); err != nil {
 		return err
 	}
-	revision, err := t.Orders.editor.CreateTemplate(ctx, template)
-	if err != nil {
-		return err
-	}
-	return t.followTemplate(ctx, rules, template.Pattern, revision)
+	return t.Orders.becomeStrictWith(ctx, write)
 }
 
-// followTemplate waits until all have acted upon a template that became strict. Tags that an ordinary
-// one made until then become strict as ordinary ones do: somebody may have been granted IDs of them that
-// lie above those in the owner's memory. There are few, since there were none before.
-func (t *Tags) followTemplate(ctx context.Context, before *tagrules.Rules, pattern string, revision uint64) error {
-	if err := t.Orders.AwaitAll(ctx, revision); err != nil {
-		return err
-	}
-	if !slices.ContainsFunc(before.Templates(), func(other tagrules.Template) bool {
-		return other.Order != tagrules.Strict && tagrules.Overlap(other.Pattern, pattern)
-	}) {
-		return nil
-	}
-	rules, err := t.Orders.Rules(ctx)
-	if err != nil {
-		return err
-	}
-	meanwhile, err := t.matching(ctx, pattern)
-	meanwhile = slices.DeleteFunc(meanwhile, func(name string) bool { // those of a more specific one
-		return rules.Lookup(name).Order != tagrules.Strict
-	})
-	if err != nil || len(meanwhile) == 0 {
-		return err
-	}
-	return t.Orders.writeStrict(ctx, meanwhile...)
+// becomeStrictWith is becomeStrict for a change of the templates.
+func (o *Orders) becomeStrictWith(ctx context.Context, write func() (uint64, error)) error {
+	return o.becomeStrict(ctx, write, func(acted uint64) (uint64, bool, error) { return o.editor.Settle(ctx, acted) })
 }
 
-// ChangeTemplate changes a template. One becomes strict only as long as it has no tags: what a worker
-// has in memory of one that has none yet is nothing. Errors: [ErrTrendTags], [ErrNotActed],
+// ChangeTemplate changes a template. One becomes strict only as long as it has no tags that are not. If it was
+// left unfinished how it did, that is completed. Errors: [ErrTrendTags], [ErrNotActed],
 // tagrules.ErrNoTemplate, and those of tagrules.Template.Check.
 func (t *Tags) ChangeTemplate(ctx context.Context, pattern string, change func(*tagrules.Template), maxStep int64) error {
 	rules, err := t.Orders.Rules(ctx)
@@ -97,17 +68,15 @@ func (t *Tags) ChangeTemplate(ctx context.Context, pattern string, change func(*
 	if err := checkTemplate(after, maxStep); err != nil {
 		return err
 	}
-	toStrict := before.Order != tagrules.Strict && after.Order == tagrules.Strict
-	if toStrict {
-		if err := errors.Join(t.checkNone(ctx, pattern), t.Orders.AwaitAll(ctx, 0)); err != nil {
-			return err
-		}
-	}
-	revision, err := t.Orders.editor.ChangeTemplate(ctx, pattern, change)
-	if err != nil || !toStrict {
+	write := func() (uint64, error) { return t.Orders.editor.ChangeTemplate(ctx, pattern, change) }
+	if after.Order != tagrules.Strict || before.Order == tagrules.Strict && !before.Becoming {
+		_, err := write()
 		return err
 	}
-	return t.followTemplate(ctx, rules, pattern, revision)
+	if err := t.checkTrend(ctx, rules, after); err != nil {
+		return err
+	}
+	return t.Orders.becomeStrictWith(ctx, write)
 }
 
 func changed(rules *tagrules.Rules, pattern string, change func(*tagrules.Template)) (before, after tagrules.Template, err error) {
@@ -121,9 +90,23 @@ func changed(rules *tagrules.Rules, pattern string, change func(*tagrules.Templa
 	return before, after, fmt.Errorf("%w: %s", tagrules.ErrNoTemplate, pattern)
 }
 
-// RemoveTemplate removes a template. What came of it is answered no more, and stays in the store.
+// RemoveTemplate removes a template. What came of it stays in the store. It is answered no more, unless there
+// is a less specific template; if it becomes strict by that, this is waited for. Errors: [ErrNotActed],
+// tagrules.ErrNoTemplate.
 func (t *Tags) RemoveTemplate(ctx context.Context, pattern string) error {
-	_, err := t.Orders.editor.RemoveTemplate(ctx, pattern)
+	rules, err := t.Orders.Rules(ctx)
+	if err != nil {
+		return err
+	}
+	write := func() (uint64, error) { return t.Orders.editor.RemoveTemplate(ctx, pattern) }
+	heir := rules.Heir(pattern)
+	ordinary := slices.ContainsFunc(rules.Templates(), func(t tagrules.Template) bool {
+		return t.Pattern == pattern && t.Order != tagrules.Strict
+	})
+	if ordinary && heir != nil && heir.Order == tagrules.Strict {
+		return t.Orders.becomeStrictWith(ctx, write)
+	}
+	_, err = write()
 	return err
 }
 
@@ -152,13 +135,20 @@ func (t *Tags) checkByName(ctx context.Context, pattern string) error {
 	return existing(ErrTagsExist, matching)
 }
 
-// checkNone makes sure that no tag matches.
-func (t *Tags) checkNone(ctx context.Context, pattern string) error {
-	matching, err := t.matching(ctx, pattern)
+// checkTrend makes sure that a template makes no tag strict that was answered as an ordinary one. Those that
+// nobody answers, since their template was removed, were strict if that was.
+func (t *Tags) checkTrend(ctx context.Context, rules *tagrules.Rules, template tagrules.Template) error {
+	matching, err := t.matching(ctx, template.Pattern)
 	if err != nil {
 		return err
 	}
-	return existing(ErrTrendTags, matching)
+	removed, _ := rules.Removed(template.Pattern)
+	with := rules.With(template)
+	return existing(ErrTrendTags, slices.DeleteFunc(matching, func(name string) bool {
+		before, after := rules.Lookup(name), with.Lookup(name)
+		return before.Order == tagrules.Strict || after.Order != tagrules.Strict ||
+			before.Template == nil && removed.Order == tagrules.Strict
+	}))
 }
 
 // matching are the names of the tags in the store that match.
