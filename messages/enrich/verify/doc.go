@@ -32,9 +32,10 @@
 // Nothing is concluded from what is not there any more:
 //
 //   - Where as many messages have been removed from the target as there are events missing,
-//     these events are not verifiable. Likewise if they may have been dead letters: at each
-//     place as many as the stream of dead letters lost altogether, or, if that is the target,
-//     nearby. What was removed before the first dead letter that is left explains only events
+//     these events are not verifiable. Likewise if they may have been dead letters, which the
+//     stream of dead letters lost at any place, or, if that is the target, nearby. Each message
+//     that was removed explains one event. If there are fewer, the events that come first are
+//     taken for those, because which they were is not known any more. What was removed before the first dead letter that is left explains only events
 //     that are before that letter's event, or older than the letter. An event that is older
 //     than the target, and comes before all that is in it, may have been in an earlier stream
 //     of that name.

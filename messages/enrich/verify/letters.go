@@ -33,10 +33,12 @@ type letters struct {
 	removed removedLetters
 }
 
-// removedLetters are messages that the stream of dead letters no longer has.
+// removedLetters are messages that the stream of dead letters no longer has. If that is the
+// target, they are among its gaps, and not here.
 type removedLetters struct {
 	first    uint64    // before the first one that it has
 	between  uint64    // behind that
+	used     uint64    // how many of them explain an event
 	behind   uint64    // the event of the first letter that it has, 0 if there is none
 	storedAt time.Time // of that letter
 }
@@ -50,7 +52,9 @@ func (l *letters) read(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	l.removed.first, l.removed.between = max(info.State.FirstSeq, 1)-1, uint64(info.State.NumDeleted)
+	if !l.inTarget() {
+		l.removed.first, l.removed.between = max(info.State.FirstSeq, 1)-1, uint64(info.State.NumDeleted)
+	}
 	if l.reader == nil {
 		l.reader = l.open(info.State.FirstSeq, info.State.LastSeq)
 	}
@@ -114,6 +118,18 @@ func (l *letters) has(e streamread.Message) bool {
 // not both for one event.
 func (r removedLetters) mayHaveBeen(e streamread.Message) bool {
 	return r.behind == 0 || e.Sequence <= r.behind || !e.Time.After(r.storedAt)
+}
+
+// left is how many of them may have been about events at one place, so many of which may have
+// had their letters before the first one that is there.
+func (r removedLetters) left(early uint64) uint64 {
+	all := r.first + r.between
+	return min(min(early, r.first)+r.between, all-min(all, r.used))
+}
+
+// inTarget reports whether dead letters are in the target too.
+func (l *letters) inTarget() bool {
+	return l.stream != nil && l.stream.CachedInfo().Config.Name == l.target
 }
 
 func (l *letters) close() {

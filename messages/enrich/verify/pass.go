@@ -53,7 +53,7 @@ func (w *walk) passTo(ctx context.Context, a arrival) error {
 	}
 	switch n := hole.count(); {
 	case n == 0:
-	case n <= w.removed()+min(expired, w.expired()):
+	case w.explain(n, expired):
 		w.gone = append(w.gone, hole...)
 	default:
 		w.missing = append(w.missing, hole...)
@@ -61,25 +61,27 @@ func (w *walk) passTo(ctx context.Context, a arrival) error {
 	return nil
 }
 
-// expired is how many messages were removed from the beginning of the stream of dead letters.
-// If that is the target, removed counts them.
-func (w *walk) expired() uint64 {
-	if w.v.dead == nil || w.report.DeadLetters == w.report.Target {
-		return 0
+// explain reports whether as many messages are gone as events are missing before the present one
+// in the target, and explain no other event: events, or dead letters of events. Then they explain
+// these. For early events, the dead letters before the first that is left may.
+func (w *walk) explain(missing, early uint64) bool {
+	inTarget := min(missing, w.gaps.left())
+	letters := missing - inTarget
+	if letters > w.letters.removed.left(early) {
+		return false
 	}
-	return w.letters.removed.first
+	w.gaps.use(inTarget)
+	w.letters.removed.used += letters
+	return true
 }
 
-// removed is how many other messages that are gone may have been events before the present one
-// in the target, or dead letters of such events.
-func (w *walk) removed() uint64 {
-	switch {
-	case w.v.dead == nil:
-		return w.gaps.since
-	case w.report.DeadLetters == w.report.Target:
-		return max(w.gaps.since, w.gaps.lately())
+// unexplain takes back what was used for an event that has come late.
+func (w *walk) unexplain() {
+	if w.letters.removed.used > 0 {
+		w.letters.removed.used--
+		return
 	}
-	return w.gaps.since + w.letters.removed.between
+	w.gaps.giveBack()
 }
 
 // passDead passes the dead letters that come next in the source.
@@ -99,7 +101,7 @@ func (w *walk) passDead(ctx context.Context) error {
 // target has been removed, some may have been there.
 func (w *walk) countWaiting(ctx context.Context) error {
 	w.gaps.pass(w.end + 1)
-	removed := w.removed() + w.expired()
+	removed := w.gaps.left() + w.letters.removed.left(w.letters.removed.first)
 	for {
 		e, err := w.next(ctx)
 		if err != nil || e == nil {

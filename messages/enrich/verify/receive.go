@@ -78,7 +78,8 @@ func (w *walk) receiveNext(ctx context.Context, a arrival) error {
 	if err := w.passTo(ctx, a); err != nil {
 		return err
 	}
-	w.at, w.gaps.since = a.origin, 0
+	w.at = a.origin
+	w.gaps.passEvent()
 	w.v.passed.Store(w.at)
 	if w.ahead == nil || w.ahead.Sequence != a.origin {
 		return w.receiveOrphan(ctx, a)
@@ -133,7 +134,11 @@ func (w *walk) receiveLater(ctx context.Context, a arrival) error {
 // receiveLate takes an event that is not behind the latest one in order.
 func (w *walk) receiveLate(a arrival) {
 	w.addID(a)
-	if w.missing.remove(a.origin) || w.gone.remove(a.origin) {
+	gone := w.gone.remove(a.origin)
+	if gone {
+		w.unexplain()
+	}
+	if gone || w.missing.remove(a.origin) {
 		w.report.Events++
 		w.report.add(a.finding(Order, "event %d comes before it", w.at))
 		return

@@ -59,6 +59,7 @@ func TestRemovedIsNotMissing(t *testing.T) {
 		{name: "source removed", after: func(b *bed) { b.purge("ORDERS", 11) }, events: 47, orphans: 10},
 		{name: "events removed from the source", after: func(b *bed) { b.delete("ORDERS", 8, 9, 20, 60) }, events: 55, orphans: 2},
 		{name: "dead letters removed", after: func(b *bed) { b.delete("DEAD", 1) }, events: 57, gone: 1},
+		{name: "dead letter removed, events dropped", before: func(b *bed) { b.drop(33); b.drop(36) }, after: func(b *bed) { b.delete("DEAD", 2) }, events: 55, gone: 1, missing: 2},
 		{name: "dead letters consumed, events dropped", before: func(b *bed) { b.drop(33); b.drop(34) }, after: func(b *bed) { b.purge("DEAD", 2) }, events: 55, gone: 1, missing: 2},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -102,6 +103,69 @@ func TestDeadLettersInTarget(t *testing.T) {
 				t.Errorf("%+v", r)
 			}
 		})
+	}
+}
+
+// TestRemovedExplainsOne: a message that was removed from a target with dead letters explains
+// one event, and no other one nearby: neither one that is missing nor one that waits.
+func TestRemovedExplainsOne(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		before  func(b *bed)
+		remove  []uint64
+		events  uint64
+		gone    uint64
+		missing uint64
+		waiting uint64
+	}{
+		{name: "the last event waits", before: func(b *bed) { b.enriched = b.enriched[:56] }, remove: []uint64{4}, events: 55, gone: 1, waiting: 1},
+		{name: "the end is removed too", before: func(b *bed) { b.enriched = b.enriched[:56] }, remove: []uint64{4, 59}, events: 54, gone: 2, waiting: 1},
+		{name: "an event between others is missing", before: func(b *bed) { b.drop(9) }, remove: []uint64{4}, events: 55, gone: 1, missing: 1},
+		{name: "two removed, two missing", before: func(b *bed) { b.drop(9); b.drop(25) }, remove: []uint64{4, 13}, events: 53, gone: 2, missing: 2},
+		{name: "dead letter removed, event missing", before: func(b *bed) { b.drop(25) }, remove: []uint64{2}, events: 56, gone: 1, missing: 1},
+		{name: "several removed at once", remove: []uint64{4, 5, 6, 20, 21}, events: 52, gone: 5},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			b := newBed(t, 60)
+			b.stream(jetstream.StreamConfig{Name: "READY", Subjects: []string{"orders.ready.>", "orders.dead"}})
+			if c.before != nil {
+				c.before(b)
+			}
+			b.publish(b.source...)
+			b.publish(b.dead...)
+			b.publish(b.enriched...)
+			b.delete("READY", c.remove...)
+			r := b.verify(b.config())
+			if r.Events != c.events || r.Gone != c.gone || r.Faults[verify.Missing] != c.missing || r.Waiting != c.waiting {
+				t.Errorf("%d events, %d gone, %d missing, %d waiting; want %+v", r.Events, r.Gone, r.Faults[verify.Missing], r.Waiting, c)
+			}
+		})
+	}
+}
+
+// TestLateEventExplainsNothing: what had been taken for the explanation of an event that comes
+// late explains another one.
+func TestLateEventExplainsNothing(t *testing.T) {
+	for _, inTarget := range []bool{true, false} {
+		b := newBed(t, 60)
+		late := b.clone(9)
+		b.insert(25, late)
+		b.drop(9)
+		subjects := []string{"orders.ready.>", "orders.dead"}
+		letters := "READY"
+		if !inTarget {
+			subjects, letters = subjects[:1], "DEAD"
+			b.stream(jetstream.StreamConfig{Name: letters, Subjects: []string{"orders.dead"}})
+		}
+		b.stream(jetstream.StreamConfig{Name: "READY", Subjects: subjects})
+		b.publish(b.source...)
+		b.publish(b.dead...)
+		b.publish(b.enriched...)
+		b.delete(letters, 2) // of event 40
+		if r := b.verify(b.config()); r.Events != 57 || r.Gone != 1 || r.Faults[verify.Order] != 1 || len(r.Faults) > 1 {
+			t.Errorf("dead letters in the target %t: %+v, want event 9 to be out of order, and event 40 to be gone", inTarget, r)
+		}
 	}
 }
 

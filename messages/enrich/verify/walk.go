@@ -45,6 +45,9 @@ func newWalk(v *Verifier) *walk {
 	if v.dead != nil {
 		w.report.DeadLetters = v.dead.CachedInfo().Config.Name
 	}
+	if w.letters.inTarget() {
+		w.gaps.reach = nearby
+	}
 	return w
 }
 
