@@ -128,6 +128,7 @@ func (i *installation) awaitHolders(n int) {
 }
 
 // activeTags asks n workers for how many tags they were asked since they started, and adds up.
+// One that was too busy has left for a moment, and is asked again.
 func (i *installation) activeTags(n int) (active int) {
 	i.t.Helper()
 	conn := i.net.Connect(i.t)
@@ -136,25 +137,38 @@ func (i *installation) activeTags(n int) (active int) {
 	if err != nil {
 		i.t.Fatal(err)
 	}
-	if err := conn.PublishRequest("$SRV.STATS."+worker.ServiceName, replies.Subject, nil); err != nil {
-		i.t.Fatal(err)
-	}
-	for k := range n {
-		reply, err := replies.NextMsg(20 * time.Second)
-		if err != nil {
-			i.t.Fatalf("STATS of %d workers of %d: %v", k, n, err)
-		}
-		var service micro.Stats
-		var stats worker.Stats
-		if err = json.Unmarshal(reply.Data, &service); err == nil {
-			err = json.Unmarshal(service.Endpoints[0].Data, &stats)
-		}
-		if err != nil {
+	tags := make(map[string]int) // by instance
+	natstest.Eventually(i.t, time.Minute, "STATS of all workers", func() bool {
+		if err := conn.PublishRequest("$SRV.STATS."+worker.ServiceName, replies.Subject, nil); err != nil {
 			i.t.Fatal(err)
 		}
-		active += stats.Active
+		for len(tags) < n {
+			reply, err := replies.NextMsg(5 * time.Second)
+			if err != nil {
+				return false
+			}
+			stats := decodeStats(i.t, reply.Data)
+			tags[stats.Instance] = stats.Active
+		}
+		return true
+	})
+	for _, n := range tags {
+		active += n
 	}
 	return active
+}
+
+func decodeStats(t *testing.T, data []byte) (stats worker.Stats) {
+	t.Helper()
+	var service micro.Stats
+	err := json.Unmarshal(data, &service)
+	if err == nil {
+		err = json.Unmarshal(service.Endpoints[0].Data, &stats)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return stats
 }
 
 // callers ask for IDs until finish is called.
