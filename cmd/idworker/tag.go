@@ -171,7 +171,9 @@ func (c *tagCreateCmd) Run(ctx context.Context, out output) error {
 		return err
 	}
 	return c.withTags(ctx, source, func(ctx context.Context, t *tags.Tags) error {
-		t.Orders.Ended = c.Ended
+		if err := t.Orders.DeclareEnded(ctx, c.Ended); err != nil {
+			return err
+		}
 		if c.Template {
 			return c.createTemplate(ctx, t, out)
 		}
@@ -247,7 +249,9 @@ func (s *tagSetCmd) change(ctx context.Context, t *tags.Tags, out output) error 
 	if s.Order == "" {
 		return nil
 	}
-	t.Orders.Ended = s.Ended
+	if err := t.Orders.DeclareEnded(ctx, s.Ended); err != nil {
+		return err
+	}
 	if err := t.SetOrder(ctx, s.Tag, s.Order); err != nil {
 		return err
 	}
@@ -257,7 +261,9 @@ func (s *tagSetCmd) change(ctx context.Context, t *tags.Tags, out output) error 
 
 // changeTemplate is change for a template.
 func (s *tagSetCmd) changeTemplate(ctx context.Context, t *tags.Tags, out output) error {
-	t.Orders.Ended = s.Ended
+	if err := t.Orders.DeclareEnded(ctx, s.Ended); err != nil {
+		return err
+	}
 	var now tagrules.Template
 	err := t.ChangeTemplate(ctx, s.Tag, func(template *tagrules.Template) {
 		template.Order = cmp.Or(s.Order, template.Order)

@@ -140,7 +140,9 @@ func (i *tagImportCmd) Run(ctx context.Context, in input, out output) error {
 		})
 	}
 	return i.withTags(ctx, source, func(ctx context.Context, t *tags.Tags) error {
-		t.Orders.Ended = i.Ended
+		if err := t.Orders.DeclareEnded(ctx, i.Ended); err != nil {
+			return err
+		}
 		return t.Import(ctx, list, out.raised)
 	})
 }

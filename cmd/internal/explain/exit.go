@@ -53,6 +53,7 @@ var exits = []struct {
 	{enrich.ErrConfig, ExitUsage},
 	{store.ErrBadTag, ExitUsage},
 	{tags.ErrFormat, ExitUsage},
+	{tags.ErrNotEnded, ExitUsage},
 	{tags.ErrTagsExist, ExitUsage},
 	{tags.ErrTrendTags, ExitUsage},
 	{tagrules.ErrPattern, ExitUsage},

@@ -133,8 +133,14 @@ func hintNotActed(err error) string {
 		return ""
 	case len(behind.Old) > 0:
 		return "upgrade them first"
-	case len(behind.Lost) > 0:
-		return "if they have ended for certain, run this again with --ended " + strings.Join(behind.Lost, " --ended ")
+	case len(behind.Silent) > 0:
+		again := "if it has ended for certain, run this again with"
+		for _, l := range behind.Silent {
+			again += " --ended " + l.Instance
+		}
+		return again
+	case errors.Is(err, tags.ErrNotCreated):
+		return "run this again"
 	}
 	return "run this again; or, to go back, idworker tag set TAG --order trend"
 }
