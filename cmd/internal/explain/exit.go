@@ -60,6 +60,7 @@ var exits = []struct {
 	{tagrules.ErrTemplate, ExitUsage},
 	{tagrules.ErrOverlap, ExitUsage},
 	{tagrules.ErrNoTemplate, ExitNoTag},
+	{tags.ErrNoMatch, ExitNoTag},
 	{snowflake.ErrID, ExitUsage},
 	{messages.ErrNoTag, ExitNoTag},
 	{store.ErrNoTag, ExitNoTag},

@@ -19,6 +19,7 @@ import (
 	"github.com/idworker/idworker/internal/durability"
 	"github.com/idworker/idworker/internal/neighbours"
 	"github.com/idworker/idworker/internal/resource"
+	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/messages/enrich"
 	"github.com/idworker/idworker/snowflake/lease"
 	"github.com/idworker/idworker/store"
@@ -62,7 +63,7 @@ func hintFor(err error) string {
 // hints are those that depend on what an error says.
 var hints = []func(error) string{
 	hintDenied, hintForeignStore, hintUnsafe, hintClockLost, hintTarget, hintBelow, hintUnsafeSetting,
-	hintRecover, hintForgot, hintOlder, hintLedger, hintNotActed,
+	hintRecover, hintForgot, hintOlder, hintLedger, hintNotActed, hintFull,
 }
 
 const (
@@ -143,6 +144,18 @@ func hintNotActed(err error) string {
 		return "run this again"
 	}
 	return "run this again; or, to go back, idworker tag set TAG --order trend"
+}
+
+// full finds the template in the answer of a worker to whom a loader has said that it is full.
+var full = regexp.MustCompile(`template (\S+) is full`)
+
+// hintFull is for a tag that does not come into being.
+func hintFull(err error) string {
+	found := full.FindStringSubmatch(err.Error())
+	if found == nil || !errors.Is(err, messages.ErrBusy) {
+		return ""
+	}
+	return "to have it make more: idworker tag set '" + found[1] + "' --max-tags N"
 }
 
 // hintLedger is for a ledger that is lost: only somebody who knows what was handed out can say

@@ -96,7 +96,7 @@ func (o *Orders) Rules(ctx context.Context) (*tagrules.Rules, error) { return o.
 // CreateStrict creates a tag that is strict from its first ID on. Errors: those of [Tags.Create], and
 // [ErrNotActed] with [ErrNotCreated].
 func (t *Tags) CreateStrict(ctx context.Context, tag store.Tag) error {
-	if _, err := t.find(ctx, tag.Name); err == nil {
+	if _, err := t.Find(ctx, tag.Name); err == nil {
 		return t.explainExists(ctx, tag.Name, fmt.Errorf("%w: %s", store.ErrTagExists, tag.Name))
 	} else if !errors.Is(err, store.ErrNoTag) {
 		return err
@@ -117,7 +117,7 @@ func (t *Tags) CreateStrict(ctx context.Context, tag store.Tag) error {
 // SetOrder changes the order of a tag. To an ordinary one that is a single write: an order that some
 // still keep does no harm.
 func (t *Tags) SetOrder(ctx context.Context, name string, order tagrules.Order) error {
-	if _, err := t.find(ctx, name); err != nil {
+	if _, err := t.Find(ctx, name); err != nil {
 		return err
 	}
 	if order == tagrules.Strict {

@@ -30,15 +30,18 @@ func (t *Tags) CreateTemplate(ctx context.Context, template tagrules.Template, m
 	if err := checkTemplate(template, maxStep); err != nil {
 		return err
 	}
+	rules, err := t.Orders.Rules(ctx)
+	if err != nil {
+		return err
+	}
+	if _, err := rules.Template(template.Pattern); err == nil {
+		return fmt.Errorf("%w: %s", tagrules.ErrTemplateExists, template.Pattern)
+	}
 	if err := t.checkByName(ctx, template.Pattern); err != nil {
 		return err
 	}
 	if template.Order != tagrules.Strict {
 		_, err := t.Orders.editor.CreateTemplate(ctx, template)
-		return err
-	}
-	rules, err := t.Orders.Rules(ctx)
-	if err != nil {
 		return err
 	}
 	if before, _ := rules.Removed(template.Pattern); before.Order != tagrules.Strict {
@@ -111,14 +114,11 @@ func (t *Tags) ChangeTemplate(ctx context.Context, pattern string, change func(*
 }
 
 func changed(rules *tagrules.Rules, pattern string, change func(*tagrules.Template)) (before, after tagrules.Template, err error) {
-	for _, before = range rules.Templates() {
-		if before.Pattern == pattern {
-			after = before
-			change(&after)
-			return before, after, nil
-		}
+	if before, err = rules.Template(pattern); err == nil {
+		after = before
+		change(&after)
 	}
-	return before, after, fmt.Errorf("%w: %s", tagrules.ErrNoTemplate, pattern)
+	return before, after, err
 }
 
 // RemoveTemplate removes a template. What came of it is answered no more, and stays in the store.
@@ -152,13 +152,19 @@ func (t *Tags) checkByName(ctx context.Context, pattern string) error {
 	return existing(ErrTagsExist, matching)
 }
 
-// checkNone makes sure that no tag matches.
+// checkNone makes sure that no tag matches that is not strict.
 func (t *Tags) checkNone(ctx context.Context, pattern string) error {
+	rules, err := t.Orders.Rules(ctx)
+	if err != nil {
+		return err
+	}
 	matching, err := t.matching(ctx, pattern)
 	if err != nil {
 		return err
 	}
-	return existing(ErrTrendTags, matching)
+	return existing(ErrTrendTags, slices.DeleteFunc(matching, func(name string) bool {
+		return rules.Lookup(name).Order == tagrules.Strict
+	}))
 }
 
 // matching are the names of the tags in the store that match.
@@ -212,6 +218,9 @@ func (t *Tags) ListAll(ctx context.Context, pattern string) (l Listing, err erro
 		made := !named && l.Rules.FromTemplate(tag.Name)
 		if of := l.Rules.Lookup(tag.Name).Template; made && of != nil {
 			l.Made[of.Pattern]++
+		}
+		if made && l.Rules.Lookup(tag.Name).Template != nil {
+			tag.Step = l.Rules.Lookup(tag.Name).Template.Step // that is the one that counts
 		}
 		if pattern == "" && !made || pattern != "" && tagrules.Matches(pattern, tag.Name) {
 			l.Tags = append(l.Tags, tag)
