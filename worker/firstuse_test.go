@@ -127,7 +127,7 @@ func TestFullTemplate(t *testing.T) {
 	createTags(t, f.net, newStore(t, f.net, 1), 100_000, "order")
 	f.client.must("order")
 	f.awaitRefused("chat.new") // the register is read
-	f.awaitID("chat.0") // it is in memory
+	f.awaitID("chat.0")        // it is in memory
 	before, busy := calls.calls.Load(), make(chan struct{})
 	var others sync.WaitGroup
 	var rooms int64

@@ -61,6 +61,15 @@ func (r *Rules) Lookup(tag string) Rule {
 // Own returns the order that was set for the tag itself, if one was.
 func (r *Rules) Own(tag string) (order Order, found bool) { return r.orders.Load(tag) }
 
+// AnyStrict reports whether a tag or a template is strict.
+func (r *Rules) AnyStrict() (found bool) {
+	r.orders.Range(func(_ string, order Order) bool {
+		found = order == Strict
+		return !found
+	})
+	return found || slices.ContainsFunc(r.Templates(), func(t Template) bool { return t.Order == Strict })
+}
+
 // FromTemplate reports whether a tag matches a template that there is or ever was. If it is in the
 // store and was not created by name, it came of one.
 func (r *Rules) FromTemplate(tag string) bool { return r.trees.Load().ever.find(tag) != nil }

@@ -91,6 +91,7 @@ var sentinelHints = []struct {
 	{tags.ErrTrendTags, "idworker tag set TAG --order strict makes one of them strict; or choose another pattern"},
 	{tags.ErrLoadersRun, "stop them all, export once more, and import that"},
 	{doctor.ErrDifferent, "idworker provision with these flags would change it"},
+	{doctor.ErrOlder, "stop them, or upgrade them"},
 	{doctor.ErrShared, hintStorage},
 	{doctor.ErrNearlyFull, hintStorage},
 	{doctor.ErrOtherLayout, "give workers the same --layout"},

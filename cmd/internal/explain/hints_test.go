@@ -53,6 +53,7 @@ var hinted = []struct {
 	{&resource.OlderError{Bucket: "ids_config", Missing: true}, "nats kv add ids_config"},
 	{&resource.OlderError{Bucket: "ids_segments", Missing: true}, "nats kv add ids_segments"},
 	{&resource.OlderError{Bucket: "ids_segments"}, "--by N, or fill it with"},
+	{doctor.ErrOlder, "upgrade them"},
 	{doctor.ErrShared, "set max_file"},
 	{doctor.ErrNearlyFull, "set max_file"},
 	{store.ErrNoTable, "serve --migrate creates it"},
