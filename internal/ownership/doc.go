@@ -30,6 +30,7 @@
 //	shares.go  who is to have which slot
 //	terms.go   what this process owns, and until when; read without a lock
 //	clock.go   the clock, and the margin
+//	leases.go  what others may know of processes, and may say of them
 //
 // # What makes it one owner at a time
 //

@@ -48,11 +48,11 @@ var ErrOlder = errors.New("workers of an older version answer strict tags out of
 func findOlder(ctx context.Context, conn *nats.Conn, js jetstream.JetStream, prefix messages.Prefix) error {
 	older, err := worker.ListOlderWorkers(ctx, conn, prefix)
 	if err != nil || len(older) == 0 {
-		return nil // what is missing was reported
+		return err
 	}
 	editor, err := tagrules.OpenEditor(ctx, js, prefix)
 	if err != nil {
-		return nil // the bucket is a resource, and was reported
+		return err
 	}
 	rules, err := editor.Read(ctx)
 	if err == nil && rules.AnyStrict() {
@@ -83,7 +83,7 @@ func (d *Doctor) examineProcesses(ctx context.Context, find func(Finding)) {
 		if k.Wrong == nil {
 			continue
 		}
-		if err := d.ask(ctx, k.Wrong); err != nil {
+		if err := d.ask(ctx, k.Wrong); errors.Is(err, ErrOlder) { // what is missing to ask was reported
 			find(Finding{What: k.Name + "s", Err: err, Warning: true})
 		}
 	}

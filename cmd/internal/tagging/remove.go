@@ -73,7 +73,7 @@ func (r *Remove) effect(ctx context.Context, t *tags.Tags) (string, error) {
 
 // confirm has somebody type the name.
 func (r *Remove) confirm(effect string, in io.Reader, out io.Writer) error {
-	fmt.Fprint(out, effect+" Type its name to remove it: ")
+	fmt.Fprintf(out, "%s Type its name to remove it: ", effect)
 	var typed string
 	if _, _ = fmt.Fscanln(in, &typed); typed == r.Tag {
 		return nil

@@ -100,6 +100,10 @@ func named(err error, name string) error {
 			return fmt.Errorf("%w: %s", known, name)
 		}
 	}
+	var below *store.BelowError
+	if errors.As(err, &below) {
+		return below
+	}
 	return err
 }
 
