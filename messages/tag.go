@@ -3,6 +3,7 @@ package messages
 import (
 	"errors"
 	"fmt"
+	"unicode/utf8"
 )
 
 // MaxTagLen is the maximum length of a tag in bytes, that of Leaf's column, varchar(128).
@@ -37,6 +38,7 @@ func CheckTag(tag string) error {
 		case c == '.':
 			return fmt.Errorf("%w: empty token at byte %d, allowed are tokens joined by single dots", ErrTag, i)
 		default:
+			c, _ := utf8.DecodeRuneInString(tag[i:])
 			return fmt.Errorf("%w: %q at byte %d, allowed are A-Z a-z 0-9 _ - and dots between tokens", ErrTag, c, i)
 		}
 	}

@@ -44,6 +44,19 @@ func CountWorkers(ctx context.Context, conn *nats.Conn, p messages.Prefix) (int,
 
 // ListWorkers returns the instances of the processes that answer requests, by asking them.
 func ListWorkers(ctx context.Context, conn *nats.Conn, p messages.Prefix) (instances []string, err error) {
+	found, err := askWorkers(ctx, conn, p)
+	return slices.Sorted(maps.Keys(found)), err
+}
+
+// ListOlderWorkers is ListWorkers for those of versions that do not know strict tags.
+func ListOlderWorkers(ctx context.Context, conn *nats.Conn, p messages.Prefix) (instances []string, err error) {
+	found, err := askWorkers(ctx, conn, p)
+	maps.DeleteFunc(found, func(_ string, about map[string]string) bool { return about[ordersKey] != "" })
+	return slices.Sorted(maps.Keys(found)), err
+}
+
+// askWorkers returns what the processes that answer requests say of themselves, by instance.
+func askWorkers(ctx context.Context, conn *nats.Conn, p messages.Prefix) (found map[string]map[string]string, err error) {
 	inbox := conn.NewRespInbox()
 	sub, err := conn.SubscribeSync(inbox)
 	if err != nil {
@@ -53,7 +66,7 @@ func ListWorkers(ctx context.Context, conn *nats.Conn, p messages.Prefix) (insta
 	if err := conn.PublishRequest("$SRV.PING."+ServiceName, inbox, nil); err != nil {
 		return nil, err
 	}
-	found := make(map[string]bool) // by instance
+	found = make(map[string]map[string]string)
 	for ctx.Err() == nil {
 		msg, err := sub.NextMsg(workersAnswerIn)
 		if err != nil {
@@ -61,10 +74,10 @@ func ListWorkers(ctx context.Context, conn *nats.Conn, p messages.Prefix) (insta
 		}
 		var ping micro.Ping
 		if json.Unmarshal(msg.Data, &ping) == nil && ping.Metadata["prefix"] == string(p) {
-			found[ping.Metadata["instance"]] = true
+			found[ping.Metadata["instance"]] = ping.Metadata
 		}
 	}
-	return slices.Sorted(maps.Keys(found)), ctx.Err()
+	return found, ctx.Err()
 }
 
 // CountLoaders counts the processes that wait for load events. Those that are just serving some

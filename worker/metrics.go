@@ -60,6 +60,7 @@ var (
 
 	conflictMetric    = describe("installation_conflict", "Whether the process has left the queue groups to another installation, 1 or 0.")
 	neighboursMetric  = describe("foreign_processes_met_total", "Messages from processes of another installation on the same subjects, as they say who they are.")
+	olderMetric       = describe("older_processes_met_total", "Messages from processes of an older version while there are strict tags, which those answer out of order.")
 	foreignMetric     = describe("foreign_messages_total", "Load events and grants of another installation, which were dropped.", "kind")
 	wentBackMetric    = describe("store_went_back_total", "Times that the store, or the register of what was granted, proved to have gone back.", "what")
 	ledgerMetric      = describe("ledger_grants_total", "Ranges granted by a loader with a ledger, by whether they are in it.", "recorded")

@@ -14,6 +14,10 @@ const (
 	snowflakeServiceName = "idworker-snowflake" // while there is a worker ID
 )
 
+// ordersKey is what workers say of themselves that know strict tags. Those of older versions answer them
+// as ordinary ones.
+const ordersKey = "orders"
+
 // processInfo is what the halves know of the process that they are part of.
 type processInfo struct {
 	cfg          Config
@@ -41,6 +45,7 @@ func (p processInfo) serviceConfig(name string) micro.Config {
 			"store":        p.cfg.StoreName,
 			"prefix":       string(p.cfg.Prefix),
 			"layout":       p.cfg.Lease.Layout.String(),
+			ordersKey:      "yes",
 		},
 		StatsHandler: func(*micro.Endpoint) any { return p.stats() },
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"sync/atomic"
 	"time"
 
@@ -53,8 +54,9 @@ func openStrict(ctx context.Context, p processInfo, alloc *allocator.Allocator, 
 		return nil, fmt.Errorf("owners of strict tags: %w", err)
 	}
 	s := newStrict(p, alloc, figures)
+	host, _ := os.Hostname() // only informs people
 	owners, err := ownership.Open(ctx, ownership.Config{
-		JS: p.js, Prefix: p.cfg.Prefix, Instance: p.instance, Installation: p.installation.ID,
+		JS: p.js, Prefix: p.cfg.Prefix, Instance: p.instance, Installation: p.installation.ID, Host: host,
 		LeaseTime: p.cfg.OwnerLease,
 		Rules:     p.rules.Revision,
 		Began:     s.beginTerm, Ended: s.endTerm, Changed: s.ownerless.changedSlot,

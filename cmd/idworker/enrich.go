@@ -26,12 +26,12 @@ type enrichCmd struct {
 }
 
 // Run enriches until ctx ends.
-func (c *enrichCmd) Run(ctx context.Context) error {
+func (c *enrichCmd) Run(ctx context.Context, out output) error {
 	log := newLogger(c.LogLevel)
 	defer func() { _ = log.Sync() }() // stderr cannot be synced on every system
 	if c.ResumeAfter != nil {
 		return c.withJetStream(ctx, func(ctx context.Context, js jetstream.JetStream) error {
-			return c.Resume(ctx, js, c.Prefix, log)
+			return c.Resume(ctx, js, c.Prefix, out, log)
 		})
 	}
 	registry := newRegistry()
@@ -59,7 +59,7 @@ func (c *enrichCmd) Run(ctx context.Context) error {
 	registry.MustRegister(enricher.Metrics())
 	log.Info("enriching", zap.String("version", version), zap.String("enrichment", enricher.Name()), zap.String("instance", enricher.Instance()))
 	enriching.Run(ctx, enricher)
-	log.Info("stopped", zap.Any("figures", enricher.Figures()))
+	log.Info("stopped", enriching.Stopped(enricher.Figures())...)
 	return nil
 }
 

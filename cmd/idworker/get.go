@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"strconv"
 	"time"
 
@@ -50,6 +51,9 @@ func (g *getCmd) parse() (tag string, n int64, err error) {
 	return "", 0, explain.Usage(fmt.Errorf("unexpected argument %s", rest[1]))
 }
 
+// largest finds in a worker's answer how many IDs may be asked for at once. Only workers know.
+var largest = regexp.MustCompile(`a decimal from 1 to (\d+)`)
+
 // nobodyFor is how long get looks for a worker: longer than a restart leaves the queue
 // group empty, but not so long that someone who forgot to start one is left wondering.
 const nobodyFor = time.Second
@@ -91,7 +95,9 @@ func (g *getCmd) Run(ctx context.Context, out output) error {
 	case errors.Is(err, nats.ErrNoResponders):
 		return fmt.Errorf("%w: no worker serves the prefix %q there; start one with: idworker serve", err, g.Prefix)
 	case errors.Is(err, messages.ErrNoTag):
-		return fmt.Errorf("%w; create it with: idworker tag create %s", err, tag)
+		return fmt.Errorf("%w; create it with: idworker tag create %s; or, if it came of a template that was removed, create that again", err, tag)
+	case errors.Is(err, messages.ErrMalformed) && largest.MatchString(err.Error()):
+		return explain.Usage(fmt.Errorf("count %d is too large: 1 to %s are allowed", n, largest.FindStringSubmatch(err.Error())[1]))
 	case err != nil:
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/idworker/idworker/cmd/internal/explain"
+	"github.com/idworker/idworker/cmd/internal/tagging"
 	"github.com/idworker/idworker/cmd/internal/tags"
 	"github.com/idworker/idworker/internal/tagrules"
 	"github.com/idworker/idworker/messages"
@@ -118,9 +119,9 @@ type tagImportCmd struct {
 	installation `embed:""`
 	storeFlags   `embed:""`
 
-	File      string `arg:"" optional:"" help:"File that tag export wrote; standard input without." type:"existingfile"`
-	endedFlag `embed:""`
-	Switch    bool `name:"switch-store" help:"Have the installation count in this --store from now on. No loader may run."`
+	File          string `arg:"" optional:"" help:"File that tag export wrote; standard input without." type:"existingfile"`
+	tagging.Ended `embed:""`
+	Switch        bool `name:"switch-store" help:"Have the installation count in this --store from now on. No loader may run."`
 }
 
 // Run reads the whole list before it changes anything, and prints a line per tag and per template
@@ -140,7 +141,9 @@ func (i *tagImportCmd) Run(ctx context.Context, in input, out output) error {
 		})
 	}
 	return i.withTags(ctx, source, func(ctx context.Context, t *tags.Tags) error {
-		t.Orders.Ended = i.Ended
+		if err := t.Orders.DeclareEnded(ctx, i.Ended.Ended); err != nil {
+			return err
+		}
 		return t.Import(ctx, list, out.raised)
 	})
 }

@@ -38,6 +38,10 @@ type Config struct {
 	Leave  func(*ForeignError)
 	Return func()
 
+	// Older is told of each hello of a process that serves in this installation and is of a version that
+	// does not know strict tags. It is not called from Run.
+	Older func(Process)
+
 	Log *zap.Logger
 }
 
@@ -224,7 +228,7 @@ func (w *Watch) sayHello() { w.publish(Subject(w.cfg.Prefix)) }
 
 // publish sends a hello. One that cannot be sent is lost: the next one follows.
 func (w *Watch) publish(subject string) {
-	_ = w.cfg.Conn.Publish(subject, Hello{w.cfg.Self, w.serving.Load()}.encode())
+	_ = w.cfg.Conn.Publish(subject, Hello{Process: w.cfg.Self, Serving: w.serving.Load()}.encode())
 }
 
 // receiveHello handles a hello that may be of any installation, and answers if it is another
@@ -246,6 +250,9 @@ func (w *Watch) receive(msg *nats.Msg) (h Hello, foreign bool) {
 		return h, false
 	}
 	if h.Installation.ID == w.cfg.Self.Installation.ID {
+		if h.Serving && h.Older {
+			w.cfg.Older(h.Process)
+		}
 		return h, false
 	}
 	w.heard.Add(1)

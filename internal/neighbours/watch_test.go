@@ -37,7 +37,7 @@ var (
 // member is a process of a test.
 type member struct {
 	*Watch
-	leaves, returns atomic.Int64
+	leaves, returns, older atomic.Int64
 }
 
 // newMember makes a process of an installation that says hello often.
@@ -47,6 +47,7 @@ func newMember(t *testing.T, conn *nats.Conn, of Installation, instance string) 
 		Conn: conn, Prefix: messages.DefaultPrefix, Self: Process{of, instance, "host-" + instance},
 		Leave:  func(*ForeignError) { m.leaves.Add(1) },
 		Return: func() { m.returns.Add(1) },
+		Older:  func(Process) { m.older.Add(1) },
 		Log:    zaptest.NewLogger(t),
 	})
 	m.timing.every = 100 * time.Millisecond
@@ -258,7 +259,7 @@ func TestJudge(t *testing.T) {
 		m := newMember(t, nil, c.self, "self")
 		m.serving.Store(true)
 		for range 3 {
-			m.judge(Hello{Process{c.other, "other", ""}, c.serving})
+			m.judge(Hello{Process: Process{c.other, "other", ""}, Serving: c.serving})
 		}
 		want := int64(0)
 		if c.leaves {
@@ -272,8 +273,8 @@ func TestJudge(t *testing.T) {
 
 func TestHelloThereAndBack(t *testing.T) {
 	for _, h := range []Hello{
-		{Process{oldest, "W1", "host.example"}, true},
-		{Process{Installation{"Zu53v3d2e4b780VwIwXcnt", time.Now().UTC().Round(0)}, "W1", ""}, false},
+		{Process: Process{oldest, "W1", "host.example"}, Serving: true},
+		{Process: Process{Installation{"Zu53v3d2e4b780VwIwXcnt", time.Now().UTC().Round(0)}, "W1", ""}, Older: true},
 	} {
 		if got, err := decodeHello(h.encode()); got != h || err != nil {
 			t.Errorf("%+v became %+v, %v", h, got, err)
@@ -282,7 +283,7 @@ func TestHelloThereAndBack(t *testing.T) {
 }
 
 func FuzzDecodeHello(f *testing.F) {
-	good := Hello{Process{oldest, "W1", "host"}, true}
+	good := Hello{Process: Process{oldest, "W1", "host"}, Serving: true}
 	f.Add(good.encode())
 	for _, data := range []string{
 		"", "null", "[]", `{"installation":"A"}`, `{"installation":"A","instance":"W1"}`,

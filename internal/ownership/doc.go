@@ -30,6 +30,7 @@
 //	shares.go  who is to have which slot
 //	terms.go   what this process owns, and until when; read without a lock
 //	clock.go   the clock, and the margin
+//	leases.go  what others may know of processes, and may say of them
 //
 // # What makes it one owner at a time
 //
@@ -113,7 +114,9 @@
 //   - A lease that others have ended ([Lease.Lost]) proves nothing. Its process may have crashed; or it is paused,
 //     or cut off from JetStream, and answers requests for ordinary tags from memory, as it should, with the
 //     rules that it knew. For a tag that is new this does no harm. For one that has been ordinary,
-//     it has to come back and act, or an operator has to say that it is gone.
+//     it has to come back and act, or an operator has to say that it is gone. That is recorded in the lease
+//     ([DeclareEnded]), whose place is free from then on. If the process is not gone after all, it finds its
+//     lease over, as it would have anyway.
 //   - Beyond the 16 latest, those that were ended by others are forgotten.
 //
 // A process has to have its lease before it reads the rules, and to have read them before it answers. Otherwise a

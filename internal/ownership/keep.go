@@ -56,6 +56,7 @@ func (o *Ownership) value(l leaseID) leaseValue {
 	return leaseValue{
 		Life:         l.Life,
 		Instance:     o.cfg.Instance,
+		Host:         o.cfg.Host,
 		Installation: o.cfg.Installation,
 		Rules:        o.cfg.Rules(),
 		Term:         o.cfg.LeaseTime.Milliseconds(),
@@ -112,7 +113,7 @@ func (o *Ownership) propose(tries int) *life {
 	defer o.mu.Unlock()
 	places := o.view.vacant(1 << min(tries, 8))
 	place := places[rand.N(len(places))]
-	if former := o.view.leases[o.former.Place]; tries == 0 && former.Life == o.former.Life && former.Ended == lost {
+	if former := o.view.leases[o.former.Place]; tries == 0 && former.Life == o.former.Life && former.mayLive() {
 		place = o.former.Place // so everybody sees that the process lives
 	}
 	found, known := o.view.leases[place]

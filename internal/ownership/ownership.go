@@ -46,6 +46,9 @@ type Config struct {
 	// those who look at the leases.
 	Installation string
 
+	// Host is that of the process. It only informs those who look at the leases.
+	Host string
+
 	// LeaseTime is T, DefaultLeaseTime if 0. Processes may have different ones.
 	LeaseTime time.Duration
 
@@ -72,6 +75,7 @@ type Config struct {
 // Lease is the lease of a process, as the bucket shows it.
 type Lease struct {
 	Instance     string
+	Host         string
 	Installation string
 
 	// Rules is the revision of the rules that the process has acted upon.
@@ -80,6 +84,15 @@ type Lease struct {
 	// Lost is true if others have ended the lease because the process did not renew it. Nothing
 	// more is known: it may have crashed, or be paused, or be cut off from JetStream and alive.
 	Lost bool
+
+	// Gone is true if Lost is, and [DeclareEnded] has said what became of the process.
+	Gone bool
+
+	// Heard is about when the lease was renewed last, by the server's clock. Only [ReadLeases] knows.
+	Heard time.Time
+
+	place    int
+	sighting sighting
 }
 
 // Ownership is one process's part in sharing out the slots.

@@ -180,8 +180,17 @@ func TestRealBalance(t *testing.T) {
 		t.Fatalf("leases %+v, %v", leases, err)
 	}
 	for _, l := range leases {
-		if l.Lost != (l.Instance == "p1") {
+		if l.Lost != (l.Instance == "p1") || l.Gone || time.Since(l.Heard).Abs() > time.Minute {
 			t.Errorf("lease %+v", l)
+		}
+		if err := DeclareEnded(t.Context(), conns[0], messages.DefaultPrefix, l); l.Lost != (err == nil) {
+			t.Errorf("lease %+v is said to be of a process that has ended: %v", l, err)
+		}
+	}
+	leases, err = ReadLeases(t.Context(), connect(t, srv), messages.DefaultPrefix)
+	for _, l := range leases {
+		if err != nil || l.Gone != (l.Instance == "p1") {
+			t.Errorf("lease %+v, %v", l, err)
 		}
 	}
 }

@@ -2,16 +2,10 @@ package ownership
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
-
-	"github.com/idworker/idworker/internal/leader"
 	"github.com/idworker/idworker/internal/pause"
-	"github.com/idworker/idworker/internal/resource"
-	"github.com/idworker/idworker/messages"
 )
 
 // event happens once.
@@ -84,33 +78,3 @@ func (o *Ownership) call(ctx context.Context, do func(context.Context) error) er
 
 // pauseBeforeRetry is after a call that failed.
 func (o *Ownership) pauseBeforeRetry(ctx context.Context) { pause.For(ctx, o.part(retriesPerTerm)) }
-
-// ReadLeases is [Ownership.Leases] for those who take no part: it reads the bucket. Each lease that had
-// been made before is there, whichever replica the entries come from.
-func ReadLeases(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix) ([]Lease, error) {
-	kv, _, err := resource.OpenBucket(ctx, js, BucketName(prefix))
-	if err != nil {
-		return nil, err
-	}
-	latest, err := leader.Last(ctx, js, resource.BucketStream(kv.Bucket()), ">")
-	if err != nil && !errors.Is(err, jetstream.ErrMsgNotFound) {
-		return nil, err
-	}
-	f, err := kvBucket{js, kv, prefix}.follow(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	v, read := newView(), uint64(0)
-	for !f.CaughtUp() || read < latest.Sequence {
-		entry, err := f.Next(ctx)
-		if err != nil {
-			return nil, err
-		}
-		read = entry.Revision
-		if _, _, err := v.apply(record{entry.Key, entry.Value, entry.Revision}, 0); err != nil {
-			return nil, err
-		}
-	}
-	return v.list(), nil
-}

@@ -27,12 +27,14 @@ func (l leaseID) before(other leaseID) bool {
 const (
 	stopped = "stopped" // its process ended it
 	lost    = "lost"    // others did
+	gone    = "gone"    // others did, and an operator has said that its process has ended
 )
 
 // leaseValue is the value of a lease's key.
 type leaseValue struct {
 	Life         uint64 `json:"life"`
 	Instance     string `json:"instance"`
+	Host         string `json:"host,omitempty"`
 	Installation string `json:"installation,omitempty"`
 	Rules        uint64 `json:"rules"`
 	Term         int64  `json:"term_ms"`         // T of the process

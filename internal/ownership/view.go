@@ -31,6 +31,9 @@ type slotSighting struct {
 	freeAt   int64 // when this revision was first known to have no owner, by this process's clock
 }
 
+// mayLive reports whether others have ended the lease, whose process may not know.
+func (s sighting) mayLive() bool { return s.Ended == lost || s.Ended == gone }
+
 func newView() *view { return &view{leases: make(map[int]sighting)} }
 
 // change is what an entry changes of who owns what.
@@ -175,19 +178,22 @@ func (v *view) mayBeTaken(slot int) bool {
 func (v *view) list() (all []Lease) {
 	for _, place := range slices.Sorted(maps.Keys(v.leases)) {
 		if s := v.leases[place]; s.Ended != stopped {
-			all = append(all, Lease{s.Instance, s.Installation, s.Rules, s.Ended == lost})
+			all = append(all, Lease{
+				Instance: s.Instance, Host: s.Host, Installation: s.Installation, Rules: s.Rules,
+				Lost: s.mayLive(), Gone: s.Ended == gone, place: place, sighting: s,
+			})
 		}
 	}
 	return all
 }
 
-// vacant returns n places at which a lease might be made: those whose lease was
-// stopped, those whose lease was lost if there are more than spare of them, and new ones.
+// vacant returns n places at which a lease might be made: those whose process has
+// ended, those whose lease was lost if there are more than spare of them, and new ones.
 func (v *view) vacant(n int) (places []int) {
 	var losers []int
 	for _, place := range slices.Sorted(maps.Keys(v.leases)) {
 		switch v.leases[place].Ended {
-		case stopped:
+		case stopped, gone:
 			places = append(places, place)
 		case lost:
 			losers = append(losers, place)

@@ -33,7 +33,7 @@ func CheckPattern(pattern string) error {
 		return fmt.Errorf("%w %.200q: it needs a * for a token, or a > for the rest", ErrPattern, pattern)
 	}
 	if err := messages.CheckTag(strings.Join(tokens, ".")); err != nil {
-		return fmt.Errorf("%w %.200q: %w", ErrPattern, pattern, err)
+		return fmt.Errorf("%w %.200q: %s", ErrPattern, pattern, strings.TrimPrefix(err.Error(), messages.ErrTag.Error()+": "))
 	}
 	return nil
 }

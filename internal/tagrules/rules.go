@@ -1,6 +1,7 @@
 package tagrules
 
 import (
+	"fmt"
 	"slices"
 	"sync/atomic"
 
@@ -82,9 +83,36 @@ func (r *Rules) Heir(pattern string) *Template {
 // Own returns the order that was set for the tag itself, if one was.
 func (r *Rules) Own(tag string) (order Order, found bool) { return r.orders.Load(tag) }
 
+// AnyStrict reports whether a tag or a template is strict.
+func (r *Rules) AnyStrict() (found bool) {
+	r.orders.Range(func(_ string, order Order) bool {
+		found = order == Strict
+		return !found
+	})
+	return found || slices.ContainsFunc(r.Templates(), func(t Template) bool { return t.Order == Strict })
+}
+
 // FromTemplate reports whether a tag matches a template that there is or ever was. If it is in the
 // store and was not created by name, it came of one.
 func (r *Rules) FromTemplate(tag string) bool { return r.trees.Load().ever.find(tag) != nil }
+
+// Former returns the pattern of the most specific template that a tag matches, if that was removed.
+func (r *Rules) Former(tag string) (pattern string, found bool) {
+	t := r.trees.Load().ever.find(tag)
+	if t == nil || !t.Removed {
+		return "", false
+	}
+	return t.Pattern, true
+}
+
+// Template returns the template with that pattern, or an error that wraps [ErrNoTemplate].
+func (r *Rules) Template(pattern string) (Template, error) {
+	all := r.trees.Load().all
+	if i := all.living(pattern); i >= 0 {
+		return all[i], nil
+	}
+	return Template{}, fmt.Errorf("%w: %s", ErrNoTemplate, pattern)
+}
 
 // Removed returns the template with that pattern, if it was removed.
 func (r *Rules) Removed(pattern string) (t Template, found bool) {

@@ -1,10 +1,12 @@
 package enrich
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -24,6 +26,25 @@ type settings struct {
 	ID           string `json:"id"`
 	JSON         string `json:"json,omitempty"`
 	JSONNumber   bool   `json:"json_number,omitempty"`
+}
+
+// changes says for people in what later settings are different.
+func (s settings) changes(now settings) string {
+	var all []string
+	for _, f := range []struct{ what, was, is string }{
+		{"installation", s.Installation, now.Installation},
+		{"from", s.From, now.From},
+		{"filter", s.Filter, now.Filter},
+		{"to", s.To, now.To},
+		{"id", s.ID, now.ID},
+		{"json", s.JSON, now.JSON},
+		{"json-number", strconv.FormatBool(s.JSONNumber), strconv.FormatBool(now.JSONNumber)},
+	} {
+		if f.was != f.is {
+			all = append(all, fmt.Sprintf("%s was %s, now %s", f.what, cmp.Or(f.was, "not set"), cmp.Or(f.is, "not set")))
+		}
+	}
+	return strings.Join(all, "; ")
 }
 
 // record is what the enrichers of one target share. See the package comment.
@@ -163,8 +184,8 @@ func (e *Enricher) checkSettings() error {
 	if e.record.revision == 0 || have == want {
 		return nil
 	}
-	return e.undecided("stream %s is the target of an enrichment with the settings %+v, not %+v; use another target, or resume with the new settings",
-		e.targetName(), have, want)
+	return e.undecided("stream %s is the target of an enrichment with other settings: %s; use another target, or resume with the new settings",
+		e.targetName(), have.changes(want))
 }
 
 // readRecord reads the record. It may be an old one: only saveRecord finds out.

@@ -46,8 +46,8 @@ func TestBadInputCommandLine(t *testing.T) {
 		"negative first":        {create("new", "--first=-1"), exitUsage, "allowed is 1 or more"},
 		"first beyond 2^63":     {create("new", "--first", "9223372036854775808"), exitUsage, "--first"},
 		"empty tag":             {create(""), exitUsage, "allowed is 1 to 128"},
-		"tag with star":         {create("or*er"), exitUsage, "allowed are"},
-		"tag with >":            {create("order.>"), exitUsage, "allowed are"},
+		"tag with star":         {create("or*er"), exitUsage, "is a pattern: give --template"},
+		"tag with >":            {create("order.>"), exitUsage, "is a pattern: give --template"},
 		"tag ends with dot":     {create("order."), exitUsage, "joined by single dots"},
 		"tag begins with dot":   {create(".order"), exitUsage, "joined by single dots"},
 		"tag with double dot":   {create("a..b"), exitUsage, "joined by single dots"},
@@ -62,7 +62,18 @@ func TestBadInputCommandLine(t *testing.T) {
 		"get 0":                 {get("order", "0"), exitUsage, "from 1 on"},
 		"get -1":                {get("--", "order", "-1"), exitUsage, "from 1 on"},
 		"get 1e3":               {get("order", "1e3"), exitUsage, "1e3"},
-		"get over the limit":    {get("order", "10001"), exitUsage, "from 1 to 10000"},
+		"get over the limit":    {get("order", "10001"), exitUsage, "count 10001 is too large: 1 to 10000 are allowed"},
+		"tag in unicode, shown": {create("Straße"), exitUsage, "'ß' at byte 4"},
+		"pattern, once":         {create("a b.*", "--template"), exitUsage, `malformed pattern "a b.*": ' ' at byte 1`},
+		"template, no pattern":  {create("foo", "--template"), exitUsage, "or leave out --template"},
+		"unknown order":         {[]string{"tag", "set", "--server", s.url, "order", "--order", "strikt"}, exitUsage, `unknown order "strikt", allowed are trend and strict`},
+		"ended, not strict":     {create("new", "--ended", "X"), exitUsage, "--ended goes with --order strict"},
+		"ended, bogus":          {create("new", "--order", "strict", "--ended", "bogus"), exitUsage, "no process bogus is known"},
+		"tag exists, change it": {create("order"), exitFailure, "tag exists already: order; change it with: idworker tag set order --step N"},
+		"no match":              {[]string{"tag", "ls", "--server", s.url, "nix"}, exitNoTag, "no tag or template matches nix"},
+		"rm unknown tag":        {[]string{"tag", "rm", "--server", s.url, "nosuch"}, exitNoTag, "idworker: no such tag: nosuch\n"},
+		"rm, nobody types":      {[]string{"tag", "rm", "--server", s.url, "order"}, exitUsage, "--yes"},
+		"get of no template":    {get("day.2"), exitNoTag, "create that again"},
 		"get, bad prefix":       {get("--prefix", "a.b", "order"), exitUsage, "bad prefix"},
 		"get, other prefix":     {get("--prefix", "nobody", "order"), exitTryLater, "idworker serve"},
 		"get, nobody for long":  {get("--prefix", "nobody", "--timeout", "1h", "order"), exitTryLater, "idworker serve"},
@@ -137,7 +148,7 @@ func TestEnvironment(t *testing.T) {
 	if r := client.run(t, "get", "order", "5"); r.code != exitOK || len(ids(t, r)) != 5 {
 		t.Errorf("get 5: %+v", r)
 	}
-	if r := client.run(t, "get", "order", "6"); r.code != exitUsage || !strings.Contains(r.stderr, "from 1 to 5") {
+	if r := client.run(t, "get", "order", "6"); r.code != exitUsage || !strings.Contains(r.stderr, "1 to 5 are allowed") {
 		t.Errorf("get 6 with IDWORKER_MAX_BATCH=5: %+v", r)
 	}
 	client.env = append(client.env, "IDWORKER_SERVER=nats://"+freeAddress(t))

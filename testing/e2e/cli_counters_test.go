@@ -45,7 +45,7 @@ func TestCountersOnlyMoveUp(t *testing.T) {
 	refuses("exhausted", 1, "", "tag", "raise", "order", "--by", "9223372036854775807")
 	refuses("line 2", exitUsage, "other 10 1\norder ten 5\n", "tag", "import")
 	refuses("stands there twice", exitUsage, "other 10 1\nother 10 2\n", "tag", "import")
-	refuses("malformed tag", exitUsage, "order* 10 1\n", "tag", "import")
+	refuses("makes it the line of a template", exitUsage, "order* 10 1\n", "tag", "import")
 	refuses("cut off", exitUsage, "other 10 100", "tag", "import")
 	refuses("did the export fail?", exitUsage, "# nothing\n", "tag", "import")
 	refuses("leaves no room", exitUsage, "", "tag", "raise", "order", "--next", "9223372036854775807")

@@ -80,7 +80,7 @@ func testFirstUse(t *testing.T, as settings, url string) {
 	const header, templates = "TAG STEP NEXT ORDER", "TEMPLATE STEP ORDER TAGS MAX TAGS NEW PER SECOND"
 
 	shows([]string{"tag", "create", "chat.*", "--template", "--step", "10", "--max-tags", "2"},
-		"created template chat.*: step 10, order trend, 2 tags, any new ones a second")
+		"created template chat.*: step 10, order trend, at most 2 tags, no limit on new ones")
 	natstest.Eventually(t, readyWithin, "the template is known", func() bool {
 		id, err := c.Next(t.Context(), "chat.1")
 		return err == nil && id == 1
@@ -89,6 +89,16 @@ func testFirstUse(t *testing.T, as settings, url string) {
 		t.Errorf("%d, %d, want 2, 1", a, b)
 	}
 	becomes("chat.3", messages.ErrBusy)
+	says := func(want string, args ...string) {
+		t.Helper()
+		if r := as.runWith(t, "no", args...); r.code == 0 || !strings.Contains(r.stdout+r.stderr, want) {
+			t.Errorf("idworker %s (%d): %s%s, want %q", strings.Join(args, " "), r.code, r.stdout, r.stderr, want)
+		}
+	}
+	says("to have it make more: idworker tag set 'chat.*' --max-tags N", "get", "chat.3")
+	says("change it with: idworker tag set chat.1 --step N", "tag", "create", "chat.1")
+	says("template exists already: chat.*", "tag", "create", "chat.*", "--template", "--order", "strict")
+	says("chat.1 matches the template chat.*: the next request makes it again, above what it had.", "tag", "rm", "chat.1")
 	becomes("chat", messages.ErrNoTag)
 	shows([]string{"tag", "ls"}, header, "", templates, "chat.* 10 trend 2 2 any")
 	shows([]string{"tag", "ls", "chat.*"}, header, "chat.1 10 11 trend", "chat.2 10 11 trend", "", templates, "chat.* 10 trend 2 2 any")
@@ -105,6 +115,7 @@ func testFirstUse(t *testing.T, as settings, url string) {
 	shows([]string{"tag", "rm", "chat.*", "--yes"}, "removed template chat.*")
 	becomes("chat.1", messages.ErrNoTag)
 	shows([]string{"tag", "ls"}, header)
+	says("it came of a template that was removed, chat.*; to have it answered, create that again", "tag", "create", "chat.1")
 	if r := as.run(t, "tag", "create", "chat.*", "--template", "--order", "strict"); r.code != exitUsage || !strings.Contains(r.stderr, "chat.1") {
 		t.Errorf("a strict template over ordinary tags (%d): %s", r.code, r.stderr)
 	}
@@ -114,7 +125,11 @@ func testFirstUse(t *testing.T, as settings, url string) {
 			t.Errorf("the ID of a strict sequence is %d, want %d", id, want+1)
 		}
 	}
-	as.mustRun(t, "tag", "create", "chat.*", "--template", "--step", "10")
+	as.mustRun(t, "tag", "create", "chat.*", "--template", "--step", "20")
+	shows([]string{"tag", "ls", "chat.*"}, header, "chat.1 20 11 trend", "chat.2 20 11 trend", "", templates, "chat.* 20 trend 2 any any")
+	says("tags of the template exist that are not strict: chat.1, chat.2;", "tag", "set", "chat.*", "--order", "strict")
+	as.mustRun(t, "tag", "set", "chat.1", "--order", "strict")
+	says("tags of the template exist that are not strict: chat.2;", "tag", "set", "chat.*", "--order", "strict")
 	natstest.Eventually(t, readyWithin, "chat.1 goes on", func() bool {
 		id, err := c.Next(t.Context(), "chat.1")
 		if err == nil && id < 3 {

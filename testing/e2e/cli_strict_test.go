@@ -32,12 +32,20 @@ func TestBecomingStrict(t *testing.T) {
 		return append([]string{"tag", "create", tag, "--order", "strict"}, more...)
 	}
 
-	old, err := micro.AddService(ns.Connect(t), micro.Config{
-		Name: worker.ServiceName, Version: "0.0.9", Metadata: map[string]string{"prefix": "ids", "instance": "OLD"},
-		Endpoint: &micro.EndpointConfig{Subject: "old", Handler: micro.HandlerFunc(func(micro.Request) {})},
-	})
-	if err != nil {
-		t.Fatal(err)
+	startOlder := func() micro.Service {
+		old, err := micro.AddService(ns.Connect(t), micro.Config{
+			Name: worker.ServiceName, Version: "0.0.9", Metadata: map[string]string{"prefix": "ids", "instance": "OLD"},
+			Endpoint: &micro.EndpointConfig{Subject: "old", Handler: micro.HandlerFunc(func(micro.Request) {})},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return old
+	}
+	const doctored = "warn  workers: workers of an older version answer strict tags out of order: OLD; stop them, or upgrade them\n"
+	old := startOlder()
+	if r := as.run(t, "doctor"); strings.Contains(r.stdout, doctored) {
+		t.Errorf("doctor, without strict tags:\n%s", r.stdout)
 	}
 	refuses(exitTryLater, create("order"), "of an older version", "OLD", "upgrade them first")
 	refuses(exitNoTag, []string{"get", "order"}, "no such tag")
@@ -50,6 +58,14 @@ func TestBecomingStrict(t *testing.T) {
 		t.Errorf("the first ID: %s", got)
 	}
 
+	old = startOlder()
+	if r := as.run(t, "doctor"); !strings.Contains(r.stdout, doctored) {
+		t.Errorf("doctor, with strict tags:\n%s%s", r.stdout, r.stderr)
+	}
+	if err := old.Stop(); err != nil {
+		t.Fatal(err)
+	}
+
 	paused := startWorker(t, ns.URL(), "--role", "worker")
 	paused.signal(syscall.SIGSTOP)
 	natstest.Eventually(t, 20*time.Second, "the paused one is missed", func() bool {
@@ -58,6 +74,7 @@ func TestBecomingStrict(t *testing.T) {
 	})
 	refuses(exitNoTag, []string{"get", "invoice"}, "no such tag")
 	as.mustRun(t, create("invoice", "--ended", paused.instance())...)
+	as.mustRun(t, create("another")...) // it was said once
 	paused.signal(syscall.SIGCONT)
 	as.mustRun(t, "tag", "rm", "invoice", "--yes")
 	as.mustRun(t, "tag", "create", "invoice", "--first", "2000")

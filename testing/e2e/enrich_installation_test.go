@@ -28,7 +28,7 @@ func TestEnricherOfAnotherInstallation(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := settings{}.run(t, enrichFlags(e.url)...)
-	if r.code == exitOK || !strings.Contains(r.stderr, "Installation:other") || !strings.Contains(r.stderr, "--resume-after SEQ") {
+	if r.code == exitOK || !strings.Contains(r.stderr, "with other settings: installation was ") || !strings.Contains(r.stderr, ", now other;") || !strings.Contains(r.stderr, "--resume-after SEQ") {
 		t.Errorf("an enricher with other workers (%d): %s", r.code, r.stderr)
 	}
 	e.resumeAfter(some)

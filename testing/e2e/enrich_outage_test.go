@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 	"syscall"
@@ -94,7 +95,10 @@ func TestEnricherStartsThoughARequestIsLost(t *testing.T) {
 // resumeAfter decides that the events of the source through a sequence are enriched.
 func (e *enrichment) resumeAfter(seq int) {
 	e.t.Helper()
-	settings{}.mustRun(e.t, append(enrichFlags(e.url), "--resume-after", strconv.Itoa(seq))...)
+	r := settings{}.mustRun(e.t, append(enrichFlags(e.url), "--resume-after", strconv.Itoa(seq))...)
+	if want := fmt.Sprintf("noted: goes on after %d; start enrichers now\n", seq); r.stdout != want {
+		e.t.Errorf("%q, want %q", r.stdout, want)
+	}
 }
 
 func (e *enrichment) delete(stream string) {

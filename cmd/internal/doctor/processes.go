@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/idworker/idworker/internal/rights"
+	"github.com/idworker/idworker/internal/tagrules"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/worker"
 )
@@ -19,6 +21,9 @@ type Kind struct {
 	Takes rights.Rights // to count them; if the user lacks them, they are not counted
 	Count func(context.Context) (int, error)
 	None  string // what follows if there is none
+
+	// Wrong, where it is set, says what is wrong with those that run.
+	Wrong func(context.Context) error
 }
 
 // Processes are the kinds of processes of an installation.
@@ -26,6 +31,7 @@ func Processes(conn *nats.Conn, js jetstream.JetStream, prefix messages.Prefix) 
 	return []Kind{{
 		Name: "worker", Takes: worker.CountWorkersRights(), None: "nobody answers requests",
 		Count: func(ctx context.Context) (int, error) { return worker.CountWorkers(ctx, conn, prefix) },
+		Wrong: func(ctx context.Context) error { return findOlder(ctx, conn, js, prefix) },
 	}, {
 		Name: "loader", Takes: worker.CountLoadersRights(prefix), None: "nobody reserves segments",
 		Count: func(ctx context.Context) (int, error) { return worker.CountLoaders(ctx, js, prefix) },
@@ -34,6 +40,26 @@ func Processes(conn *nats.Conn, js jetstream.JetStream, prefix messages.Prefix) 
 
 // ErrNone is wrapped by the warning that no process of a kind runs.
 var ErrNone = errors.New("none is running")
+
+// ErrOlder is wrapped by the warning about workers that answer strict tags as ordinary ones.
+var ErrOlder = errors.New("workers of an older version answer strict tags out of order")
+
+// findOlder asks for workers of an older version, if there are strict tags.
+func findOlder(ctx context.Context, conn *nats.Conn, js jetstream.JetStream, prefix messages.Prefix) error {
+	older, err := worker.ListOlderWorkers(ctx, conn, prefix)
+	if err != nil || len(older) == 0 {
+		return err
+	}
+	editor, err := tagrules.OpenEditor(ctx, js, prefix)
+	if err != nil {
+		return err
+	}
+	rules, err := editor.Read(ctx)
+	if err == nil && rules.AnyStrict() {
+		err = fmt.Errorf("%w: %s", ErrOlder, strings.Join(older, ", "))
+	}
+	return err
+}
 
 // examineProcesses counts what runs. A kind of which there is none may be about to be started.
 // What the user may do is not known in every case; a question that is refused says nothing.
@@ -54,5 +80,11 @@ func (d *Doctor) examineProcesses(ctx context.Context, find func(Finding)) {
 			err = fmt.Errorf("%w: %s", ErrNone, k.None)
 		}
 		find(Finding{What: k.Name + "s", Err: err, Warning: true, Good: fmt.Sprintf("%d running", n)})
+		if k.Wrong == nil {
+			continue
+		}
+		if err := d.ask(ctx, k.Wrong); errors.Is(err, ErrOlder) { // what is missing to ask was reported
+			find(Finding{What: k.Name + "s", Err: err, Warning: true})
+		}
 	}
 }

@@ -5,6 +5,7 @@ package enriching
 import (
 	"context"
 	"fmt"
+	"io"
 
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
@@ -45,16 +46,30 @@ func (f Flags) Open(ctx context.Context, js jetstream.JetStream, prefix messages
 	return enrich.Open(ctx, config)
 }
 
-// Resume decides what ResumeAfter says.
-func (f Flags) Resume(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, log *zap.Logger) error {
+// Resume decides what ResumeAfter says, and says so.
+func (f Flags) Resume(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, out io.Writer, log *zap.Logger) error {
 	config, err := f.config(ctx, js, prefix, log)
 	if err != nil {
 		return err
 	}
+	resume := enrich.Resume
 	if f.ResumeUnproven {
-		return enrich.ResumeUnproven(ctx, config, *f.ResumeAfter)
+		resume = enrich.ResumeUnproven
 	}
-	return enrich.Resume(ctx, config, *f.ResumeAfter)
+	if err := resume(ctx, config, *f.ResumeAfter); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(out, "noted: goes on after %d; start enrichers now\n", *f.ResumeAfter)
+	return err
+}
+
+// Stopped is what the last line of the log says.
+func Stopped(f enrich.Figures) []zap.Field {
+	return []zap.Field{
+		zap.Int64("events", f.Events), zap.Int64("batches", f.Batches), zap.Int64("dead_letters", f.DeadLetters),
+		zap.Int64("turns", f.Turns), zap.Int64("lost", f.Lost),
+		zap.Int64("waiting", f.Lag), zap.String("oldest", fmt.Sprintf("%.1fs", f.Oldest.Seconds())),
+	}
 }
 
 func (f Flags) config(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, log *zap.Logger) (enrich.Config, error) {

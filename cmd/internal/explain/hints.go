@@ -19,6 +19,7 @@ import (
 	"github.com/idworker/idworker/internal/durability"
 	"github.com/idworker/idworker/internal/neighbours"
 	"github.com/idworker/idworker/internal/resource"
+	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/messages/enrich"
 	"github.com/idworker/idworker/snowflake/lease"
 	"github.com/idworker/idworker/store"
@@ -62,7 +63,7 @@ func hintFor(err error) string {
 // hints are those that depend on what an error says.
 var hints = []func(error) string{
 	hintDenied, hintForeignStore, hintUnsafe, hintClockLost, hintTarget, hintBelow, hintUnsafeSetting,
-	hintRecover, hintForgot, hintOlder, hintLedger, hintNotActed,
+	hintRecover, hintForgot, hintOlder, hintLedger, hintNotActed, hintFull,
 }
 
 const (
@@ -90,6 +91,7 @@ var sentinelHints = []struct {
 	{tags.ErrTrendTags, "idworker tag set TAG --order strict makes one of them strict; or choose another pattern"},
 	{tags.ErrLoadersRun, "stop them all, export once more, and import that"},
 	{doctor.ErrDifferent, "idworker provision with these flags would change it"},
+	{doctor.ErrOlder, "stop them, or upgrade them"},
 	{doctor.ErrShared, hintStorage},
 	{doctor.ErrNearlyFull, hintStorage},
 	{doctor.ErrOtherLayout, "give workers the same --layout"},
@@ -133,10 +135,28 @@ func hintNotActed(err error) string {
 		return ""
 	case len(behind.Old) > 0:
 		return "upgrade them first"
-	case len(behind.Lost) > 0:
-		return "if they have ended for certain, run this again with --ended " + strings.Join(behind.Lost, " --ended ")
+	case len(behind.Silent) > 0:
+		again := "if it has ended for certain, run this again with"
+		for _, l := range behind.Silent {
+			again += " --ended " + l.Instance
+		}
+		return again
+	case errors.Is(err, tags.ErrNotCreated):
+		return "run this again"
 	}
 	return "run this again; or, to go back, idworker tag set TAG --order trend"
+}
+
+// full finds the template in the answer of a worker to whom a loader has said that it is full.
+var full = regexp.MustCompile(`template (\S+) is full`)
+
+// hintFull is for a tag that does not come into being.
+func hintFull(err error) string {
+	found := full.FindStringSubmatch(err.Error())
+	if found == nil || !errors.Is(err, messages.ErrBusy) {
+		return ""
+	}
+	return "to have it make more: idworker tag set '" + found[1] + "' --max-tags N"
 }
 
 // hintLedger is for a ledger that is lost: only somebody who knows what was handed out can say

@@ -18,7 +18,9 @@ import (
 	"github.com/idworker/idworker/internal/agreement"
 	"github.com/idworker/idworker/internal/durability"
 	"github.com/idworker/idworker/internal/neighbours"
+	"github.com/idworker/idworker/internal/ownership"
 	"github.com/idworker/idworker/internal/resource"
+	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/messages/enrich"
 	"github.com/idworker/idworker/snowflake/lease"
 	"github.com/idworker/idworker/store"
@@ -51,6 +53,7 @@ var hinted = []struct {
 	{&resource.OlderError{Bucket: "ids_config", Missing: true}, "nats kv add ids_config"},
 	{&resource.OlderError{Bucket: "ids_segments", Missing: true}, "nats kv add ids_segments"},
 	{&resource.OlderError{Bucket: "ids_segments"}, "--by N, or fill it with"},
+	{doctor.ErrOlder, "upgrade them"},
 	{doctor.ErrShared, "set max_file"},
 	{doctor.ErrNearlyFull, "set max_file"},
 	{store.ErrNoTable, "serve --migrate creates it"},
@@ -66,6 +69,8 @@ var hinted = []struct {
 	{store.ErrSettingUnknown, "ask who runs the database"},
 	{&ledger.LostError{Bucket: "ids_ledger", Config: "ids_config", Key: "ledger"}, "delete the key ledger of the bucket ids_config"},
 	{&ledger.LostError{Bucket: "ids_ledger", Tag: "order"}, "idworker tag raise order --next N"},
+	{fmt.Errorf("%w: template n.* is full, it has 2 of 2 tags", messages.ErrBusy), "idworker tag set 'n.*' --max-tags N"},
+	{&tags.NotActedError{Silent: []ownership.Lease{{Instance: "A"}, {Instance: "B"}}}, "run this again with --ended A --ended B"},
 	{tags.ErrMaybeCreated, "see idworker tag ls"},
 	{tags.ErrLoadersRun, "stop them all, export once more"},
 	{doctor.ErrDifferent, "provision with these flags"},

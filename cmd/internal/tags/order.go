@@ -1,6 +1,7 @@
 package tags
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,11 +26,14 @@ import (
 // ErrNotActed is wrapped by the error about processes that have not acted upon a rule.
 var ErrNotActed = errors.New("not every process treats the tag as strict yet")
 
+// ErrNotCreated is wrapped by the error about a tag that was to be strict, and that there is not.
+var ErrNotCreated = errors.New("the tag was not created")
+
 // NotActedError names the processes that have not acted upon a rule.
 type NotActedError struct {
-	Behind []string // instances that are alive
-	Lost   []string // instances that are not heard of, whatever has become of them
-	Old    []string // instances that answer requests and take no part: they are of an older version
+	Behind []ownership.Lease // of processes that are alive
+	Silent []ownership.Lease // of processes that are not heard of, whatever has become of them
+	Old    []string          // instances that answer requests and take no part: they are of an older version
 }
 
 func (e *NotActedError) Error() string {
@@ -39,14 +43,23 @@ func (e *NotActedError) Error() string {
 		list []string
 	}{
 		{"of an older version, which knows no order: ", e.Old},
-		{"has not read the rule: ", e.Behind},
-		{"is not heard of, and may be paused: ", e.Lost},
+		{"has not read the rule: ", describe(e.Behind)},
+		{"not heard of, perhaps paused: ", describe(e.Silent)},
 	} {
 		if len(p.list) > 0 {
 			parts = append(parts, p.what+strings.Join(p.list, ", "))
 		}
 	}
 	return ErrNotActed.Error() + ": " + strings.Join(parts, "; ")
+}
+
+// describe says for people which processes have these leases.
+func describe(leases []ownership.Lease) (all []string) {
+	for _, l := range leases {
+		all = append(all, fmt.Sprintf("%s (host %s, last heard of at %s)",
+			l.Instance, cmp.Or(l.Host, "unknown"), l.Heard.UTC().Format("2006-01-02T15:04:05Z")))
+	}
+	return all
 }
 
 // Unwrap makes it an [ErrNotActed].
@@ -58,8 +71,8 @@ type Orders struct {
 	prefix messages.Prefix
 	editor *tagrules.Editor
 
-	// Ended names instances that are known to have ended, and are not waited for.
-	Ended []string
+	// ended are instances that are known to have ended, though nobody has ended their leases.
+	ended []string
 }
 
 // actTime is how long processes may take to act upon a rule, and actLook how often it is looked
@@ -81,27 +94,39 @@ func openOrders(ctx context.Context, js jetstream.JetStream, prefix messages.Pre
 func (o *Orders) Rules(ctx context.Context) (*tagrules.Rules, error) { return o.editor.Read(ctx) }
 
 // CreateStrict creates a tag that is strict from its first ID on. Errors: those of [Tags.Create], and
-// [ErrNotActed], after which there is no tag.
+// [ErrNotActed] with [ErrNotCreated].
 func (t *Tags) CreateStrict(ctx context.Context, tag store.Tag) error {
-	if _, err := t.find(ctx, tag.Name); err == nil {
-		return fmt.Errorf("%w: %s", store.ErrTagExists, tag.Name)
+	if _, err := t.Find(ctx, tag.Name); err == nil {
+		return t.explainExists(ctx, tag.Name, fmt.Errorf("%w: %s", store.ErrTagExists, tag.Name))
 	} else if !errors.Is(err, store.ErrNoTag) {
 		return err
 	}
 	if err := t.makeStrict(ctx, tag.Name); err != nil {
-		return err
+		return errors.Join(fmt.Errorf("%w: %w", ErrNotCreated, err), t.dropStrict(ctx, tag.Name))
 	}
 	err := t.create(ctx, tag)
 	if err != nil && !errors.Is(err, ErrMaybeCreated) {
-		return errors.Join(err, t.Orders.editor.DropOrder(ctx, tag.Name))
+		return errors.Join(err, t.dropStrict(ctx, tag.Name))
 	}
 	return err
+}
+
+// dropStrict drops the rule that a tag which was not created is strict, if there is one.
+func (t *Tags) dropStrict(ctx context.Context, name string) error {
+	rules, err := t.Orders.Rules(ctx)
+	if err != nil {
+		return err
+	}
+	if own, _ := rules.Own(name); own != tagrules.Strict {
+		return nil
+	}
+	return t.Orders.editor.DropOrder(ctx, name)
 }
 
 // SetOrder changes the order of a tag. To an ordinary one that is a single write: an order that some
 // still keep does no harm.
 func (t *Tags) SetOrder(ctx context.Context, name string, order tagrules.Order) error {
-	if _, err := t.find(ctx, name); err != nil {
+	if _, err := t.Find(ctx, name); err != nil {
 		return err
 	}
 	if order == tagrules.Strict {
@@ -182,7 +207,8 @@ func (t *Tags) dropOrder(ctx context.Context, name string) error {
 func (o *Orders) AwaitAll(ctx context.Context, revision uint64) error {
 	ctx, cancel := context.WithTimeout(ctx, actTime)
 	defer cancel()
-	var last *NotActedError // the time may end while it is looked again
+	began := time.Now()
+	var first, last *NotActedError // the time may end while it is looked again
 	for {
 		behind, err := o.findBehind(ctx, revision)
 		switch {
@@ -191,16 +217,34 @@ func (o *Orders) AwaitAll(ctx context.Context, revision uint64) error {
 		case err == nil && (len(behind.Old) > 0 || len(behind.Behind) == 0):
 			return behind
 		case err == nil:
-			last = behind
+			first, last = cmp.Or(first, behind), behind
 		case ctx.Err() == nil:
 			return err
 		case last == nil:
 			return fmt.Errorf("%w: %w", ErrNotActed, err)
 		}
-		if pause.For(ctx, actLook); ctx.Err() != nil {
-			return last
+		if pause.For(ctx, actLook); ctx.Err() == nil {
+			continue
 		}
+		if time.Since(began) > 2*ownership.DefaultLeaseTime {
+			last.findSilent(first)
+		}
+		return last
 	}
+}
+
+// findSilent takes those for silent that have not been heard of since the first look, long ago. If nobody
+// else runs, nobody ends their leases.
+func (e *NotActedError) findSilent(first *NotActedError) {
+	e.Behind = slices.DeleteFunc(e.Behind, func(l ownership.Lease) bool {
+		silent := slices.ContainsFunc(first.Behind, func(before ownership.Lease) bool {
+			return before.Instance == l.Instance && before.Heard.Equal(l.Heard)
+		})
+		if silent {
+			e.Silent = append(e.Silent, l)
+		}
+		return silent
+	})
 }
 
 // findBehind returns who has not acted upon the rules, or nil.
@@ -216,20 +260,72 @@ func (o *Orders) findBehind(ctx context.Context, revision uint64) (*NotActedErro
 	var e NotActedError
 	for _, l := range leases {
 		switch {
-		case slices.Contains(o.Ended, l.Instance):
+		case l.Gone, slices.Contains(o.ended, l.Instance):
 		case l.Lost:
-			e.Lost = append(e.Lost, l.Instance)
+			e.Silent = append(e.Silent, l)
 		case l.Rules < revision:
-			e.Behind = append(e.Behind, l.Instance)
+			e.Behind = append(e.Behind, l)
 		}
 	}
-	for _, instance := range answering {
-		if !slices.ContainsFunc(leases, func(l ownership.Lease) bool { return l.Instance == instance }) {
-			e.Old = append(e.Old, instance)
-		}
+	if e.Old, err = o.withoutLease(ctx, answering, leases); err != nil {
+		return nil, err
 	}
-	if len(e.Lost)+len(e.Behind)+len(e.Old) == 0 {
+	if len(e.Silent)+len(e.Behind)+len(e.Old) == 0 {
 		return nil, nil
 	}
 	return &e, nil
+}
+
+// withoutLease returns which processes answer requests and have no lease. One that stops gives up its
+// lease when it answers no more, so it may have answered before, and does not when it is asked again.
+func (o *Orders) withoutLease(ctx context.Context, answering []string, leases []ownership.Lease) ([]string, error) {
+	without := slices.DeleteFunc(answering, func(instance string) bool { return leaseOf(leases, instance) != nil })
+	if len(without) == 0 {
+		return nil, nil
+	}
+	still, err := worker.ListWorkers(ctx, o.js.Conn(), o.prefix)
+	return slices.DeleteFunc(without, func(instance string) bool { return !slices.Contains(still, instance) }), err
+}
+
+func leaseOf(leases []ownership.Lease, instance string) *ownership.Lease {
+	i := slices.IndexFunc(leases, func(l ownership.Lease) bool { return l.Instance == instance })
+	if i < 0 {
+		return nil
+	}
+	return &leases[i]
+}
+
+// ErrNotEnded is wrapped by the error about a process that is said to have ended, and of which that
+// cannot be so.
+var ErrNotEnded = errors.New("this cannot have ended")
+
+// DeclareEnded says of processes that they have ended for certain: they are not waited for. That is
+// recorded if others have ended their leases. Errors: [ErrNotEnded].
+func (o *Orders) DeclareEnded(ctx context.Context, instances []string) error {
+	if len(instances) == 0 {
+		return nil
+	}
+	answering, err := worker.ListWorkers(ctx, o.js.Conn(), o.prefix)
+	if err != nil {
+		return err
+	}
+	leases, err := ownership.ReadLeases(ctx, o.js, o.prefix)
+	if err != nil {
+		return err
+	}
+	for _, instance := range instances {
+		switch l := leaseOf(leases, instance); {
+		case slices.Contains(answering, instance):
+			return fmt.Errorf("%w: %s answers requests", ErrNotEnded, instance)
+		case l == nil:
+			return fmt.Errorf("%w: no process %s is known, or is waited for", ErrNotEnded, instance)
+		case !l.Lost:
+			o.ended = append(o.ended, instance)
+		default:
+			if err := ownership.DeclareEnded(ctx, o.js, o.prefix, *l); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }

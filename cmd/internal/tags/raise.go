@@ -23,7 +23,7 @@ type Raised struct {
 // Raise makes next the first ID of the tag that is not handed out, unless it is higher
 // already. Errors: store.ErrNoTag, store.ErrBadTag, that also if no segment fits above.
 func (t *Tags) Raise(ctx context.Context, name string, next int64) (Raised, error) {
-	tag, err := t.find(ctx, name)
+	tag, err := t.Find(ctx, name)
 	if err != nil {
 		return Raised{}, err
 	}
@@ -35,7 +35,7 @@ func (t *Tags) Raise(ctx context.Context, name string, next int64) (Raised, erro
 
 // RaiseBy skips the next n IDs of the tag. Errors: store.ErrNoTag, store.ErrExhausted.
 func (t *Tags) RaiseBy(ctx context.Context, name string, n int64) (Raised, error) {
-	tag, err := t.find(ctx, name)
+	tag, err := t.Find(ctx, name)
 	if err != nil {
 		return Raised{}, err
 	}
@@ -90,8 +90,8 @@ func (t *Tags) raise(ctx context.Context, tag store.Tag, next int64) (Raised, er
 	return Raised{Tag: tag.Name, Before: tag.Next, Now: max(tag.Next, next)}, nil
 }
 
-// find returns a tag as the store has it.
-func (t *Tags) find(ctx context.Context, name string) (store.Tag, error) {
+// Find returns a tag as the store has it. Errors: store.ErrNoTag.
+func (t *Tags) Find(ctx context.Context, name string) (store.Tag, error) {
 	list, err := t.List(ctx)
 	for _, tag := range list {
 		if tag.Name == name {
@@ -111,5 +111,5 @@ func (t *Tags) Remove(ctx context.Context, name string) error {
 		return err
 	}
 	// A removal that broke off between the two is completed.
-	return errors.Join(err, t.directory.Remove(ctx, name), t.dropOrder(ctx, name))
+	return errors.Join(named(err, name), t.directory.Remove(ctx, name), t.dropOrder(ctx, name))
 }

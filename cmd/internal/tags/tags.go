@@ -22,6 +22,12 @@ import (
 	"github.com/idworker/idworker/worker"
 )
 
+// ErrNoMatch says that nothing matches a pattern.
+var ErrNoMatch = errors.New("no tag or template matches")
+
+// ErrTemplateRemoved says of a tag why it is not answered though it is in the store.
+var ErrTemplateRemoved = errors.New("it came of a template that was removed")
+
 // ErrMaybeCreated says that the answer to a creation was lost: the tag may be there.
 var ErrMaybeCreated = errors.New("the tag may have been created")
 
@@ -102,8 +108,23 @@ func (t *Tags) create(ctx context.Context, tag store.Tag) error {
 	return t.directory.Put(ctx, tag.Name, tag.Step)
 }
 
+// named says of which tag it is that there is none, or is one already, and not where that was seen.
+func named(err error, name string) error {
+	for _, known := range []error{store.ErrNoTag, store.ErrTagExists} {
+		if errors.Is(err, known) {
+			return fmt.Errorf("%w: %s", known, name)
+		}
+	}
+	var below *store.BelowError
+	if errors.As(err, &below) {
+		return below
+	}
+	return err
+}
+
 // explainExists says of a tag that exists whether it came of a template.
 func (t *Tags) explainExists(ctx context.Context, name string, err error) error {
+	err = named(err, name)
 	if !errors.Is(err, store.ErrTagExists) {
 		return err
 	}
@@ -111,15 +132,25 @@ func (t *Tags) explainExists(ctx context.Context, name string, err error) error 
 		if template := rules.Lookup(name).Template; template != nil {
 			return fmt.Errorf("%w: it matches the template %s, and came into being when it was first asked for", err, template.Pattern)
 		}
+		if pattern, found := rules.Former(name); found && !t.isByName(ctx, name) {
+			return fmt.Errorf("%w: %w, %s; to have it answered, create that again", err, ErrTemplateRemoved, pattern)
+		}
 	}
 	return err
+}
+
+// isByName reports whether a tag is in the directory: those that came of templates are not.
+func (t *Tags) isByName(ctx context.Context, name string) bool {
+	steps, err := t.directory.Steps(ctx)
+	_, found := steps[name]
+	return found || err != nil
 }
 
 // SetStep changes the configured step of a tag; its IDs are not touched. Errors:
 // store.ErrNoTag, store.ErrBadTag.
 func (t *Tags) SetStep(ctx context.Context, name string, step int64) error {
 	if err := t.store.SetStep(ctx, name, step); err != nil {
-		return err
+		return named(err, name)
 	}
 	return t.directory.Put(ctx, name, step)
 }

@@ -30,16 +30,19 @@ func (t *Tags) CreateTemplate(ctx context.Context, template tagrules.Template, m
 	if err := checkTemplate(template, maxStep); err != nil {
 		return err
 	}
+	rules, err := t.Orders.Rules(ctx)
+	if err != nil {
+		return err
+	}
+	if _, err := rules.Template(template.Pattern); err == nil {
+		return fmt.Errorf("%w: %s", tagrules.ErrTemplateExists, template.Pattern)
+	}
 	if err := t.checkByName(ctx, template.Pattern); err != nil {
 		return err
 	}
 	write := func() (uint64, error) { return t.Orders.editor.CreateTemplate(ctx, template) }
 	if template.Order != tagrules.Strict {
 		_, err := write()
-		return err
-	}
-	rules, err := t.Orders.Rules(ctx)
-	if err != nil {
 		return err
 	}
 	if err := t.checkTrend(ctx, rules, template); err != nil {
@@ -80,14 +83,11 @@ func (t *Tags) ChangeTemplate(ctx context.Context, pattern string, change func(*
 }
 
 func changed(rules *tagrules.Rules, pattern string, change func(*tagrules.Template)) (before, after tagrules.Template, err error) {
-	for _, before = range rules.Templates() {
-		if before.Pattern == pattern {
-			after = before
-			change(&after)
-			return before, after, nil
-		}
+	if before, err = rules.Template(pattern); err == nil {
+		after = before
+		change(&after)
 	}
-	return before, after, fmt.Errorf("%w: %s", tagrules.ErrNoTemplate, pattern)
+	return before, after, err
 }
 
 // RemoveTemplate removes a template. What came of it stays in the store. It is answered no more, unless there
@@ -98,12 +98,12 @@ func (t *Tags) RemoveTemplate(ctx context.Context, pattern string) error {
 	if err != nil {
 		return err
 	}
+	template, err := rules.Template(pattern)
+	if err != nil {
+		return err
+	}
 	write := func() (uint64, error) { return t.Orders.editor.RemoveTemplate(ctx, pattern) }
-	heir := rules.Heir(pattern)
-	ordinary := slices.ContainsFunc(rules.Templates(), func(t tagrules.Template) bool {
-		return t.Pattern == pattern && t.Order != tagrules.Strict
-	})
-	if ordinary && heir != nil && heir.Order == tagrules.Strict {
+	if heir := rules.Heir(pattern); template.Order != tagrules.Strict && heir != nil && heir.Order == tagrules.Strict {
 		return t.Orders.becomeStrictWith(ctx, write)
 	}
 	_, err = write()
@@ -202,6 +202,9 @@ func (t *Tags) ListAll(ctx context.Context, pattern string) (l Listing, err erro
 		made := !named && l.Rules.FromTemplate(tag.Name)
 		if of := l.Rules.Lookup(tag.Name).Template; made && of != nil {
 			l.Made[of.Pattern]++
+		}
+		if made && l.Rules.Lookup(tag.Name).Template != nil {
+			tag.Step = l.Rules.Lookup(tag.Name).Template.Step // that is the one that counts
 		}
 		if pattern == "" && !made || pattern != "" && tagrules.Matches(pattern, tag.Name) {
 			l.Tags = append(l.Tags, tag)

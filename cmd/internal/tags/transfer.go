@@ -64,13 +64,13 @@ func (t *Tags) Export(ctx context.Context) (all Transfer, err error) {
 
 // Write writes templates and tags as text.
 func Write(w io.Writer, all Transfer) error {
-	buf := bufio.NewWriter(w)
+	buf := bufio.NewWriter(w) // Flush returns what failed
 	for _, t := range all.Templates {
 		removed := ""
 		if t.Removed {
 			removed = " " + removedWord
 		}
-		fmt.Fprintf(buf, "%s %d %s %d %d%s\n", t.Pattern, t.Step, t.Order, t.MaxTags, t.NewPerSecond, removed)
+		_, _ = fmt.Fprintf(buf, "%s %d %s %d %d%s\n", t.Pattern, t.Step, t.Order, t.MaxTags, t.NewPerSecond, removed)
 	}
 	for _, tag := range all.Tags {
 		step, order := strconv.FormatInt(tag.Step, 10), ""
@@ -80,7 +80,7 @@ func Write(w io.Writer, all Transfer) error {
 		if own, ok := all.Orders[tag.Name]; ok {
 			order = " " + string(own)
 		}
-		fmt.Fprintf(buf, "%s %s %d%s\n", tag.Name, step, tag.Next, order)
+		_, _ = fmt.Fprintf(buf, "%s %s %d%s\n", tag.Name, step, tag.Next, order)
 	}
 	return buf.Flush()
 }
@@ -177,7 +177,7 @@ func parse(line string, fields []string) (tag store.Tag, order tagrules.Order, e
 // parseTemplate reads the line of a template.
 func parseTemplate(line string, fields []string) (t tagrules.Template, err error) {
 	if n := len(fields); n != 5 && (n != 6 || fields[5] != removedWord) {
-		return t, fmt.Errorf("%.60q has %d fields, want pattern, step, order, how many tags and how many new ones a second, and %s if it was", line, n, removedWord)
+		return t, fmt.Errorf("%.60q has %d fields, but a * or > makes it the line of a template: want pattern, step, order, how many tags and how many new ones a second, and %s if it was", line, n, removedWord)
 	}
 	t = tagrules.Template{Pattern: fields[0], Order: tagrules.Order(fields[2]), Removed: len(fields) == 6}
 	for _, number := range []struct {

@@ -25,8 +25,9 @@ import (
 // installation is one that counts in JetStream, without workers.
 type installation struct {
 	*testing.T
-	js   jetstream.JetStream
-	tags *tags.Tags
+	js     jetstream.JetStream
+	source backend.Backend
+	tags   *tags.Tags
 }
 
 func newInstallation(t *testing.T) installation {
@@ -41,7 +42,7 @@ func newInstallation(t *testing.T) installation {
 	all, err := tags.Open(t.Context(), js, prefix, source)
 	must(t, err)
 	t.Cleanup(all.Close)
-	return installation{t, js, all}
+	return installation{t, js, source, all}
 }
 
 func (i installation) export() string {
@@ -193,7 +194,7 @@ func TestAwaited(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 			defer cancel()
 			var behind *tags.NotActedError
-			if err := makeStrict(ctx); !errors.As(err, &behind) || len(behind.Behind) != 1 || behind.Behind[0] != "SLOW" {
+			if err := makeStrict(ctx); !errors.As(err, &behind) || len(behind.Behind) != 1 || behind.Behind[0].Instance != "SLOW" {
 				t.Errorf("%v, want that SLOW has not acted", err)
 			}
 		})

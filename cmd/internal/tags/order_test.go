@@ -1,0 +1,121 @@
+package tags_test
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/micro"
+
+	"github.com/idworker/idworker/cmd/internal/tags"
+	"github.com/idworker/idworker/internal/ownership"
+	"github.com/idworker/idworker/internal/resource"
+	"github.com/idworker/idworker/store"
+	"github.com/idworker/idworker/worker"
+)
+
+// answersPing has a process answer that it is there, times often at most.
+func (i installation) answersPing(instance string, times int) {
+	i.Helper()
+	data, err := json.Marshal(micro.Ping{ServiceIdentity: micro.ServiceIdentity{
+		Name: worker.ServiceName, Metadata: map[string]string{"prefix": string(prefix), "instance": instance},
+	}})
+	must(i.T, err)
+	sub, err := i.js.Conn().Subscribe("$SRV.PING."+worker.ServiceName, func(m *nats.Msg) { _ = m.Respond(data) })
+	must(i.T, err)
+	must(i.T, sub.AutoUnsubscribe(times))
+	i.Cleanup(func() { _ = sub.Unsubscribe() }) // it may have ended by itself
+}
+
+// TestStoppingIsNotOld: a worker that answered while it stopped, and has no lease by now, is not taken for one
+// of an older version; one that goes on answering without a lease is.
+func TestStoppingIsNotOld(t *testing.T) {
+	i := newInstallation(t)
+	i.answersPing("STOPPING", 1)
+	if err := i.tags.CreateStrict(t.Context(), store.Tag{Name: "order", Step: 1, Next: 1}); err != nil {
+		t.Error(err)
+	}
+	i.answersPing("OLD", 100)
+	err := i.tags.CreateStrict(t.Context(), store.Tag{Name: "invoice", Step: 1, Next: 1})
+	if !errors.Is(err, tags.ErrNotCreated) || !strings.Contains(err.Error(), "of an older version, which knows no order: OLD") {
+		t.Errorf("beside a worker without a lease: %v", err)
+	}
+}
+
+// TestEndedOnce: a process that is not heard of is named with its host and the time, and once an operator has said
+// that it has ended, the next strict tag does not ask again.
+func TestEndedOnce(t *testing.T) {
+	i := newInstallation(t)
+	i.putLease("CRASHED", "lost")
+	i.putLease("RUNNING", "")
+	create := func(tag string) error {
+		return i.tags.CreateStrict(t.Context(), store.Tag{Name: tag, Step: 1, Next: 1})
+	}
+	if err := create("a"); !errors.Is(err, tags.ErrNotCreated) || !strings.Contains(err.Error(), "not heard of, perhaps paused: CRASHED (host h, last heard of at 20") {
+		t.Errorf("%v", err)
+	}
+	for _, wrong := range []string{"bogus", "RUNNING"} {
+		if wrong == "RUNNING" {
+			i.answersPing(wrong, 100)
+		}
+		if err := i.tags.Orders.DeclareEnded(t.Context(), []string{wrong}); !errors.Is(err, tags.ErrNotEnded) {
+			t.Errorf("%s has ended: %v", wrong, err)
+		}
+	}
+	for range 2 {
+		must(t, i.tags.Orders.DeclareEnded(t.Context(), []string{"CRASHED"}))
+	}
+	if err := i.tags.Orders.AwaitAll(t.Context(), 0); err != nil {
+		t.Error(err)
+	}
+	again := i.reopen()
+	if err := again.Orders.AwaitAll(t.Context(), 0); err != nil {
+		t.Errorf("the next command: %v", err)
+	}
+}
+
+// TestCrashedAlone: nobody ends the lease of the only worker when it has crashed, and it is called silent all the
+// same. Nothing is left of the tag that was not created.
+func TestCrashedAlone(t *testing.T) {
+	i := newInstallation(t)
+	i.putLease("ALONE", "")
+	err := i.tags.CreateStrict(t.Context(), store.Tag{Name: "order", Step: 1, Next: 1})
+	if err == nil || !strings.Contains(err.Error(), "perhaps paused: ALONE") {
+		t.Errorf("%v", err)
+	}
+	rules, err := i.tags.Orders.Rules(t.Context())
+	must(t, err)
+	if order, found := rules.Own("order"); found {
+		t.Errorf("the tag has an order of its own, %s", order)
+	}
+}
+
+// putLease writes a lease as a process has it.
+func (i installation) putLease(instance, ended string) {
+	i.Helper()
+	kv, _, err := resource.OpenBucket(i.Context(), i.js, ownership.BucketName(prefix))
+	must(i.T, err)
+	keys, err := kv.ListKeys(i.Context())
+	must(i.T, err)
+	place := 0
+	for range keys.Keys() {
+		place++
+	}
+	value := map[string]any{"life": 1, "instance": instance, "host": "h", "term_ms": time.Second.Milliseconds(), "ended": ended, "write": "w"}
+	data, err := json.Marshal(value)
+	must(i.T, err)
+	_, err = kv.Put(i.Context(), "lease."+string(rune('0'+place)), data)
+	must(i.T, err)
+}
+
+// reopen opens the tags once more, as the next command does.
+func (i installation) reopen() *tags.Tags {
+	i.Helper()
+	again, err := tags.Open(i.Context(), i.js, prefix, i.source)
+	must(i.T, err)
+	i.Cleanup(again.Close)
+	return again
+}
