@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/idworker/idworker/internal/tagrules"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
@@ -106,13 +108,14 @@ func TestFirstUse(t *testing.T) {
 }
 
 // TestFullTemplate: made-up names get 429 and never touch the store; nearly all of them get it from the
-// worker's memory, in which nothing stays of them. Tags that exist are answered, those too that are not in
-// memory, and so are ordinary ones.
+// worker's memory, in which there are never more of them than requests under way. Meanwhile ordinary tags,
+// those of other templates and those that are in memory are answered, and after that all that exist are.
 func TestFullTemplate(t *testing.T) {
 	t.Parallel()
-	const most, names = 20, 30_000
+	const most, names = 20, 100_000
 	f := newFirstUses(t)
 	f.template(tagrules.Template{Pattern: "chat.*", MaxTags: most})
+	f.template(tagrules.Template{Pattern: "room.*"})
 	w, _ := f.all()
 	for i := range most {
 		f.client.must(fmt.Sprint("chat.", i))
@@ -121,20 +124,48 @@ func TestFullTemplate(t *testing.T) {
 		t.Fatal(err)
 	}
 	w, calls := f.all()
-	createTags(t, f.net, newStore(t, f.net, 1), 1000, "order")
+	createTags(t, f.net, newStore(t, f.net, 1), 100_000, "order")
 	f.client.must("order")
 	f.awaitRefused("chat.new") // the register is read
-	before := calls.calls.Load()
-	f.attack(names)
-	if n := calls.calls.Load() - before; n > 0 {
-		t.Errorf("made-up names took %d calls of the store", n)
+	f.awaitID("chat.0")        // it is in memory
+	before, busy := calls.calls.Load(), make(chan struct{})
+	var others sync.WaitGroup
+	var rooms int64
+	others.Go(func() {
+		for {
+			select {
+			case <-busy:
+				return
+			default:
+			}
+			for _, tag := range []string{"order", "chat.0", fmt.Sprint("room.", rooms)} {
+				if _, err := f.client.ask(tag, 1, 5*time.Second); err != nil {
+					t.Errorf("%s, while others make up names: %v", tag, err)
+					return
+				}
+			}
+			rooms++
+		}
+	})
+	memory := f.attack(w, names)
+	close(busy)
+	others.Wait()
+	if n := calls.calls.Load() - before; n > rooms+storeCallsOfOrder {
+		t.Errorf("%d calls of the store, %d of them for rooms: made-up names took some", n, rooms)
+	}
+	if rooms < 10 {
+		t.Errorf("only %d rooms were made while names were made up", rooms)
 	}
 	if asked := worker.Refused(w); asked > names/10 {
 		t.Errorf("loaders were asked for %d of %d made-up names", asked, names)
 	}
-	if n := worker.FirstUsesInMemory(w); n > 0 {
-		t.Errorf("%d made-up names are in memory", n)
+	if memory > attackUnderWay+int(rooms)+most {
+		t.Errorf("%d tags of templates were in memory at a time", memory)
 	}
+	if n := worker.FirstUsesInMemory(w); n > int(rooms)+most {
+		t.Errorf("%d tags of templates are in memory, %d of them rooms", n, rooms)
+	}
+	t.Logf("%d rooms were made meanwhile; %d names reached a loader; %d were in memory at most", rooms, worker.Refused(w), memory)
 	for i := range most {
 		f.client.must("order")
 		if id := f.awaitID(fmt.Sprint("chat.", i)); id < 2 {
@@ -142,6 +173,9 @@ func TestFullTemplate(t *testing.T) {
 		}
 	}
 }
+
+// storeCallsOfOrder is more than the tag order takes while names are made up.
+const storeCallsOfOrder = 5
 
 // awaitRefused waits until a tag is refused with 429.
 func (f firstUses) awaitRefused(tag string) {
@@ -171,22 +205,39 @@ func (f firstUses) awaitID(tag string) int64 {
 	}
 }
 
-// attack asks for that many names that nobody knows, many at a time, all of which have to get 429.
-func (f firstUses) attack(names int) {
+// attackUnderWay is how many made-up names are asked for at a time.
+const attackUnderWay = 512
+
+// attack asks for that many names that nobody knows, many at a time, all of which have to get 429. It returns
+// how many tags of templates the worker had in memory at most.
+func (f firstUses) attack(w *worker.Process, names int) (memory int) {
 	f.Helper()
-	var wg sync.WaitGroup
-	const callers = 64
-	for c := range callers {
-		wg.Go(func() {
-			for i := c; i < names; i += callers {
-				if _, err := f.client.ask(fmt.Sprint("chat.made-up-", i), 1, 5*time.Second); !errors.Is(err, messages.ErrBusy) {
-					f.Errorf("a made-up name: %v, want ErrBusy", err)
-					return
-				}
-			}
-		})
+	conn := f.net.Connect(f)
+	inbox, replies := conn.NewInbox(), make(chan *nats.Msg, attackUnderWay)
+	if _, err := conn.ChanSubscribe(inbox, replies); err != nil {
+		f.Fatal(err)
 	}
-	wg.Wait()
+	for sent, answered := 0, 0; answered < names; {
+		if sent < names && sent-answered < attackUnderWay {
+			if err := conn.PublishRequest(messages.DefaultPrefix.Segment(fmt.Sprint("chat.made-up-", sent)), inbox, nil); err != nil {
+				f.Fatal(err)
+			}
+			sent++
+			continue
+		}
+		select {
+		case m := <-replies:
+			if _, err := messages.DecodeReply(m, 1); !errors.Is(err, messages.ErrBusy) {
+				f.Fatalf("a made-up name: %v, want ErrBusy", err)
+			}
+		case <-time.After(10 * time.Second):
+			f.Fatalf("%d requests were not answered", sent-answered)
+		}
+		if answered++; answered%100 == 0 {
+			memory = max(memory, worker.FirstUsesInMemory(w))
+		}
+	}
+	return memory
 }
 
 // TestFullTemplateRacing: several loaders make no more tags than allowed for, but for as many as the

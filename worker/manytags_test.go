@@ -143,13 +143,17 @@ func TestMirrorReadsWhatHasChanged(t *testing.T) {
 		return err == nil && status.Values() == uint64(manyTags)
 	})
 	t.Logf("%d tags mirrored after %v", manyTags, time.Since(began))
-	last, same := 0, 0
+	last, at, calm := received(), time.Now(), 0
 	natstest.Eventually(t, time.Minute, "what was written to come back", func() bool {
-		now := received()
-		if same++; now != last {
-			last, same = now, 0
+		if time.Since(at) < time.Second {
+			return false
 		}
-		return same > 20
+		now := received()
+		if calm++; now-last > 50 { // more than a refresh reads
+			calm = 0
+		}
+		last, at = now, time.Now()
+		return calm == 3
 	})
 
 	// One tag more shows that refreshes go on.

@@ -25,8 +25,8 @@ type tagCmd struct {
 	Set    tagSetCmd    `cmd:"" help:"Change the step or the order of a tag, or a template."`
 	Rm     tagRmCmd     `cmd:"" help:"Remove a tag or a template."`
 	Raise  tagRaiseCmd  `cmd:"" help:"Skip IDs of tags, so that none is handed out twice after a restore."`
-	Export tagExportCmd `cmd:"" help:"Print all tags as text, for import."`
-	Import tagImportCmd `cmd:"" help:"Create and raise tags from the text of an export."`
+	Export tagExportCmd `cmd:"" help:"Print all tags and templates as text, for import."`
+	Import tagImportCmd `cmd:"" help:"Create and raise tags, and create templates, from the text of an export."`
 }
 
 // withTags opens the tags of an installation, and calls use.
@@ -157,7 +157,7 @@ func (c *tagCreateCmd) createTemplate(ctx context.Context, t *tags.Tags, out out
 
 // endedFlag says which processes are not waited for.
 type endedFlag struct {
-	Ended []string `help:"With --order strict: instances that have ended for certain, though they did not say so. They are not waited for." placeholder:"INSTANCE"`
+	Ended []string `help:"Where tags become strict: instances that have ended for certain, though they did not say so. They are not waited for." placeholder:"INSTANCE"`
 }
 
 // Run creates a tag.

@@ -11,8 +11,8 @@ import (
 
 	"github.com/idworker/idworker/cmd/internal/explain"
 	"github.com/idworker/idworker/cmd/internal/tags"
+	"github.com/idworker/idworker/internal/tagrules"
 	"github.com/idworker/idworker/messages"
-	"github.com/idworker/idworker/store"
 )
 
 // tagRaiseCmd makes sure that IDs which may have been handed out are not handed out again:
@@ -74,17 +74,23 @@ func (r *tagRaiseCmd) Run(ctx context.Context, out output) error {
 	})
 }
 
-// raised prints what became of one tag.
+// raised prints what became of one tag, or that a template was made.
 func (o output) raised(r tags.Raised) {
+	order := ""
+	if r.Order == tagrules.Strict {
+		order = ", strict"
+	}
 	switch {
+	case r.Template:
+		fmt.Fprintf(o, "created template %s%s\n", r.Tag, order)
 	case r.Removed:
 		fmt.Fprintf(o, "removed tag %s: can be created again with --first %d or above\n", r.Tag, r.Now)
 	case r.Before == 0:
-		fmt.Fprintf(o, "created tag %s: next ID %d\n", r.Tag, r.Now)
+		fmt.Fprintf(o, "created tag %s: next ID %d%s\n", r.Tag, r.Now, order)
 	case r.Now == r.Before:
-		fmt.Fprintf(o, "tag %s: next ID %d, as it was\n", r.Tag, r.Now)
+		fmt.Fprintf(o, "tag %s: next ID %d, as it was%s\n", r.Tag, r.Now, order)
 	default:
-		fmt.Fprintf(o, "tag %s: next ID %d, was %d\n", r.Tag, r.Now, r.Before)
+		fmt.Fprintf(o, "tag %s: next ID %d, was %d%s\n", r.Tag, r.Now, r.Before, order)
 	}
 }
 
@@ -94,7 +100,7 @@ type tagExportCmd struct {
 	storeFlags   `embed:""`
 }
 
-// Run prints a line per tag. An entry that cannot be read is an error, and the list is then
+// Run prints a line per template and per tag. An entry that cannot be read is an error, and the list is then
 // not complete.
 func (e *tagExportCmd) Run(ctx context.Context, out output) error {
 	source, err := e.backend()
@@ -102,8 +108,8 @@ func (e *tagExportCmd) Run(ctx context.Context, out output) error {
 		return err
 	}
 	return e.withTags(ctx, source, func(ctx context.Context, t *tags.Tags) error {
-		list, err := t.Export(ctx)
-		return errors.Join(tags.Write(out, list), err)
+		all, err := t.Export(ctx)
+		return errors.Join(tags.Write(out, all), err)
 	})
 }
 
@@ -112,11 +118,13 @@ type tagImportCmd struct {
 	installation `embed:""`
 	storeFlags   `embed:""`
 
-	File   string `arg:"" optional:"" help:"File that tag export wrote; standard input without." type:"existingfile"`
-	Switch bool   `name:"switch-store" help:"Have the installation count in this --store from now on. No loader may run."`
+	File      string `arg:"" optional:"" help:"File that tag export wrote; standard input without." type:"existingfile"`
+	endedFlag `embed:""`
+	Switch    bool `name:"switch-store" help:"Have the installation count in this --store from now on. No loader may run."`
 }
 
-// Run reads the whole list before it changes anything, and prints a line per tag.
+// Run reads the whole list before it changes anything, and prints a line per tag and per template
+// that it made.
 func (i *tagImportCmd) Run(ctx context.Context, in input, out output) error {
 	list, err := i.read(in)
 	if err != nil {
@@ -132,17 +140,18 @@ func (i *tagImportCmd) Run(ctx context.Context, in input, out output) error {
 		})
 	}
 	return i.withTags(ctx, source, func(ctx context.Context, t *tags.Tags) error {
+		t.Orders.Ended = i.Ended
 		return t.Import(ctx, list, out.raised)
 	})
 }
 
-func (i *tagImportCmd) read(in io.Reader) ([]store.Tag, error) {
+func (i *tagImportCmd) read(in io.Reader) (tags.Transfer, error) {
 	if i.File == "" {
 		return tags.Read(in)
 	}
 	file, err := os.Open(i.File)
 	if err != nil {
-		return nil, err
+		return tags.Transfer{}, err
 	}
 	defer func() { _ = file.Close() }() // it was only read
 	return tags.Read(file)

@@ -65,7 +65,7 @@ func (e *Editor) DropOrder(ctx context.Context, tag string) error {
 	return e.failed(orderKey(tag), e.kv.Delete(ctx, orderKey(tag)))
 }
 
-// CreateTemplate adds a template. That there are no tags yet that it is for is the caller's to look
+// CreateTemplate adds a template, which may be one that was removed elsewhere. That there are no tags yet that it is for is the caller's to look
 // at. Errors: [ErrTemplate], [ErrPattern], [ErrOrder], [ErrTemplateExists], [ErrOverlap], [ErrTooMany].
 func (e *Editor) CreateTemplate(ctx context.Context, t Template) (revision uint64, err error) {
 	return e.edit(ctx, func(all templates) (templates, error) { return all.add(t) })

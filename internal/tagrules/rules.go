@@ -1,6 +1,7 @@
 package tagrules
 
 import (
+	"slices"
 	"sync/atomic"
 
 	"github.com/puzpuzpuz/xsync/v4"
@@ -81,3 +82,6 @@ func (r *Rules) Templates() (living []Template) {
 	}
 	return living
 }
+
+// AllTemplates returns all templates, those that were removed among them.
+func (r *Rules) AllTemplates() []Template { return slices.Clone(r.trees.Load().all) }

@@ -108,7 +108,7 @@ func (all templates) add(t Template) (templates, error) {
 		switch {
 		case a == b && !other.Removed:
 			return nil, fmt.Errorf("%w: %s", ErrTemplateExists, a)
-		case Overlap(a, b) && !covers(a, b) && !covers(b, a) && !other.Removed:
+		case Overlap(a, b) && !covers(a, b) && !covers(b, a) && !other.Removed && !t.Removed:
 			return nil, &OverlapError{a, b}
 		}
 	}

@@ -1,9 +1,10 @@
 // Package scale measures what an installation costs as the number of its processes grows: on a
-// real server that syncs every write, with the processes in the test's own process, each with
+// real server that syncs every write, unless a test says otherwise, with the processes in the test's own process, each with
 // its two connections.
 //
 //	atrest_test.go    what one process costs that nobody asks for anything
 //	many_test.go      200 workers, half of which are restarted at once
+//	firstuse_test.go  sequences that come into being when they are first asked for
 //	tap_test.go       what goes over the server, by kind
 //	harness_test.go   an installation of many processes
 //
@@ -12,4 +13,5 @@
 //
 //	SOAK=1 go test -v -run AtRest ./testing/scale
 //	SOAK=1 go test -v -run ManyWorkers -timeout 20m ./testing/scale
+//	FIRST_USES=20000 go test -v -run TestFirstUses ./testing/scale
 package scale

@@ -1,6 +1,7 @@
 package scale
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -16,7 +17,12 @@ import (
 
 	"github.com/idworker/idworker/internal/tagrules"
 	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/store"
 	jetstreamstore "github.com/idworker/idworker/store/jetstream"
+	"github.com/idworker/idworker/store/ledger"
+	"github.com/idworker/idworker/store/mysql"
+	"github.com/idworker/idworker/testing/dbtest"
+	"github.com/idworker/idworker/testing/leaftest"
 	"github.com/idworker/idworker/testing/natstest"
 	"github.com/idworker/idworker/testing/soak"
 	"github.com/idworker/idworker/worker"
@@ -27,7 +33,8 @@ import (
 // of each sequence is 1, and after the restart all go on upward. Some begin with a gap:
 // if two workers are asked for one at once, or its owner changes.
 //
-// With FIRST_USE_SYNC=1 the server syncs every write.
+// With FIRST_USE_SYNC=1 the server syncs every write. With FIRST_USE_MARIADB=1 the tags are rows of a
+// database, which always does, and the server has the ledger.
 func TestFirstUses(t *testing.T) {
 	for _, order := range []tagrules.Order{tagrules.Trend, tagrules.Strict} {
 		t.Run(string(order), func(t *testing.T) { testFirstUses(t, order) })
@@ -56,7 +63,11 @@ func testFirstUses(t *testing.T, order tagrules.Order) {
 		}
 		u.restarted()
 	}
-	tags, err := i.store.Tags(t.Context())
+	_, s, err := i.openStore(t.Context(), i.js.Conn())
+	if err != nil {
+		t.Fatal(err)
+	}
+	tags, err := s.Tags(t.Context())
 	if err != nil || len(tags) != len(u.sequences) {
 		t.Errorf("the store has %d tags, %v; want %d", len(tags), err, len(u.sequences))
 	}
@@ -71,13 +82,15 @@ func newTemplates(t *testing.T, order tagrules.Order, most int64) *installation 
 	if i.js, err = jetstream.New(i.net.Connect(t)); err != nil {
 		t.Fatal(err)
 	}
-	if err = jetstreamstore.Create(t.Context(), i.js, prefix, 1); err != nil {
-		t.Fatal(err)
-	}
-	if i.store, err = openStore(t.Context(), i.js.Conn()); err != nil {
-		t.Fatal(err)
+	create := jetstreamstore.Create
+	if os.Getenv("FIRST_USE_MARIADB") != "" {
+		i.useDatabase()
+		create = ledger.Create
 	}
 	if err = worker.Provision(t.Context(), i.js, prefix, 1); err != nil {
+		t.Fatal(err)
+	}
+	if err = create(t.Context(), i.js, prefix, 1); err != nil {
 		t.Fatal(err)
 	}
 	editor, err := tagrules.OpenEditor(t.Context(), i.js, prefix)
@@ -88,6 +101,26 @@ func newTemplates(t *testing.T, order tagrules.Order, most int64) *installation 
 		t.Fatal(err)
 	}
 	return i
+}
+
+// useDatabase has tags in a database of its own that syncs every commit, as idworker serve has it.
+func (i *installation) useDatabase() {
+	i.t.Helper()
+	db := dbtest.StartMySQLWith(i.t, "--innodb-flush-log-at-trx-commit=1")
+	db.Exec(i.t, leaftest.MySQL.Shapes["official"])
+	i.name, i.cfg.Reservations = "mysql", 16
+	i.open = func(_ context.Context, conn *nats.Conn) (store.Store, error) {
+		js, err := jetstream.New(conn)
+		if err != nil {
+			return nil, err
+		}
+		inner, err := mysql.Open(db.DSN(), "leaf_alloc")
+		if err != nil {
+			return nil, err
+		}
+		i.t.Cleanup(func() { _ = inner.Close() })
+		return ledger.New(inner, ledger.Config{JetStream: js, Prefix: prefix}), nil
+	}
 }
 
 func (i *installation) start2(role worker.Role) process {

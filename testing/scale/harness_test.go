@@ -35,7 +35,9 @@ type installation struct {
 	net   *natstest.Server
 	store store.Store
 	js    jetstream.JetStream
-	cfg   worker.Config // of all processes, as far as they are equal
+	cfg   worker.Config                                                   // of all processes, as far as they are equal
+	name  string                                                          // of the store, jetstream if ""
+	open  func(ctx context.Context, conn *nats.Conn) (store.Store, error) // opens it; openStore if nil
 }
 
 func newInstallation(t *testing.T, cfg worker.Config) *installation {
@@ -55,6 +57,16 @@ func newInstallation(t *testing.T, cfg worker.Config) *installation {
 		t.Fatal(err)
 	}
 	return i
+}
+
+// openStore opens the installation's store for a process.
+func (i *installation) openStore(ctx context.Context, conn *nats.Conn) (name string, s store.Store, err error) {
+	if i.open == nil {
+		s, err = openStore(ctx, conn)
+		return "jetstream", s, err
+	}
+	s, err = i.open(ctx, conn)
+	return i.name, s, err
 }
 
 func openStore(ctx context.Context, conn *nats.Conn) (store.Store, error) {
@@ -97,8 +109,7 @@ func (i *installation) start(role worker.Role) (p process, err error) {
 	}
 	cfg.Requests, cfg.Control = p.conns[0], p.conns[1]
 	if role != worker.RoleWorker {
-		cfg.StoreName = "jetstream"
-		if cfg.Store, err = openStore(ctx, p.conns[1]); err != nil {
+		if cfg.StoreName, cfg.Store, err = i.openStore(ctx, p.conns[1]); err != nil {
 			return p, err
 		}
 	}

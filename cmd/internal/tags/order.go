@@ -114,29 +114,33 @@ func (t *Tags) SetOrder(ctx context.Context, name string, order tagrules.Order) 
 	return err
 }
 
-// makeStrict makes a tag that exists strict. When it returns without an error, each ID that is asked
+// makeStrict makes tags that exist strict. When it returns without an error, each ID that is asked
 // for from now on is higher than all that were answered before.
 //
-// The rule is written twice. Once all have acted upon the first, none answers as before, but one may
+// The rules are written twice. Once all have acted upon the first, none answers as before, but one may
 // have been granted IDs, until it did, that lie above those in the owner's memory. The second has the
 // owner drop them.
-func (t *Tags) makeStrict(ctx context.Context, name string) error {
+func (t *Tags) makeStrict(ctx context.Context, names ...string) error {
 	if err := t.Orders.AwaitAll(ctx, 0); err != nil {
 		return err
 	}
-	if err := t.Orders.writeStrict(ctx, name); err != nil {
+	if err := t.Orders.writeStrict(ctx, names...); err != nil {
 		return err
 	}
-	return t.Orders.writeStrict(ctx, name)
+	return t.Orders.writeStrict(ctx, names...)
 }
 
-// writeStrict writes that a tag is strict, and waits until all have acted upon it.
-func (o *Orders) writeStrict(ctx context.Context, name string) error {
-	revision, err := o.editor.SetOrder(ctx, name, tagrules.Strict)
-	if err != nil {
-		return err
+// writeStrict writes that tags are strict, and waits until all have acted upon it.
+func (o *Orders) writeStrict(ctx context.Context, names ...string) error {
+	var last uint64
+	for _, name := range names {
+		revision, err := o.editor.SetOrder(ctx, name, tagrules.Strict)
+		if err != nil {
+			return err
+		}
+		last = revision
 	}
-	return o.AwaitAll(ctx, revision)
+	return o.AwaitAll(ctx, last)
 }
 
 // AwaitAll returns when every process that answers requests has acted upon the rules up to a

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/idworker/idworker/internal/tagrules"
 	"github.com/idworker/idworker/store"
 )
 
@@ -14,6 +15,9 @@ type Raised struct {
 	Tag         string
 	Before, Now int64 // the first ID that was not handed out, and that now
 	Removed     bool  // there is no such tag any more; one that is created again begins there
+
+	Template bool           // it is a pattern, of a template that was made
+	Order    tagrules.Order // what was imported with it, "" for none
 }
 
 // Raise makes next the first ID of the tag that is not handed out, unless it is higher

@@ -12,7 +12,6 @@ import (
 	"github.com/idworker/idworker/internal/agreement"
 	"github.com/idworker/idworker/internal/loads"
 	"github.com/idworker/idworker/messages"
-	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/worker"
 )
 
@@ -25,7 +24,7 @@ var ErrLoadersRun = errors.New("loaders are running, and would go on with the ol
 // list has to be an export that was made after the last loader had ended.
 //
 // A loader that is paused for longer than its pull request, some seconds, is not seen.
-func SwitchStore(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, to backend.Backend, list []store.Tag, report func(Raised)) error {
+func SwitchStore(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, to backend.Backend, list Transfer, report func(Raised)) error {
 	agreed, err := agreement.Open(ctx, js, prefix)
 	if err != nil {
 		return err

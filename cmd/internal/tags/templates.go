@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/idworker/idworker/internal/tagrules"
@@ -52,7 +53,33 @@ func (t *Tags) CreateTemplate(ctx context.Context, template tagrules.Template, m
 	if err != nil {
 		return err
 	}
-	return t.Orders.AwaitAll(ctx, revision)
+	return t.followTemplate(ctx, rules, template.Pattern, revision)
+}
+
+// followTemplate waits until all have acted upon a template that became strict. Tags that an ordinary
+// one made until then become strict as ordinary ones do: somebody may have been granted IDs of them that
+// lie above those in the owner's memory. There are few, since there were none before.
+func (t *Tags) followTemplate(ctx context.Context, before *tagrules.Rules, pattern string, revision uint64) error {
+	if err := t.Orders.AwaitAll(ctx, revision); err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(before.Templates(), func(other tagrules.Template) bool {
+		return other.Order != tagrules.Strict && tagrules.Overlap(other.Pattern, pattern)
+	}) {
+		return nil
+	}
+	rules, err := t.Orders.Rules(ctx)
+	if err != nil {
+		return err
+	}
+	meanwhile, err := t.matching(ctx, pattern)
+	meanwhile = slices.DeleteFunc(meanwhile, func(name string) bool { // those of a more specific one
+		return rules.Lookup(name).Order != tagrules.Strict
+	})
+	if err != nil || len(meanwhile) == 0 {
+		return err
+	}
+	return t.Orders.writeStrict(ctx, meanwhile...)
 }
 
 // ChangeTemplate changes a template. One becomes strict only as long as it has no tags: what a worker
@@ -80,10 +107,7 @@ func (t *Tags) ChangeTemplate(ctx context.Context, pattern string, change func(*
 	if err != nil || !toStrict {
 		return err
 	}
-	if err := t.Orders.AwaitAll(ctx, revision); err != nil {
-		return err
-	}
-	return t.checkNone(ctx, pattern) // none came meanwhile
+	return t.followTemplate(ctx, rules, pattern, revision)
 }
 
 func changed(rules *tagrules.Rules, pattern string, change func(*tagrules.Template)) (before, after tagrules.Template, err error) {
@@ -130,17 +154,25 @@ func (t *Tags) checkByName(ctx context.Context, pattern string) error {
 
 // checkNone makes sure that no tag matches.
 func (t *Tags) checkNone(ctx context.Context, pattern string) error {
-	list, err := t.List(ctx)
-	if err != nil && !errors.Is(err, store.ErrCorrupt) {
+	matching, err := t.matching(ctx, pattern)
+	if err != nil {
 		return err
 	}
-	var matching []string
+	return existing(ErrTrendTags, matching)
+}
+
+// matching are the names of the tags in the store that match.
+func (t *Tags) matching(ctx context.Context, pattern string) (names []string, err error) {
+	list, err := t.List(ctx)
+	if err != nil && !errors.Is(err, store.ErrCorrupt) {
+		return nil, err
+	}
 	for _, tag := range list {
 		if tagrules.Matches(pattern, tag.Name) {
-			matching = append(matching, tag.Name)
+			names = append(names, tag.Name)
 		}
 	}
-	return existing(ErrTrendTags, matching)
+	return names, nil
 }
 
 // existing is the error about tags, nil if there are none.

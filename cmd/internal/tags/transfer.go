@@ -12,51 +12,84 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/idworker/idworker/internal/tagrules"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
 )
 
 // Tags travel as text, one line each: name, step, and the first ID that is not handed out. The
-// word removed in place of a step says that the tag was removed: it is a store.Tag with step 0.
+// word removed in place of a step says that the tag was removed: it is a store.Tag with step 0. A
+// tag with an order of its own has that as a fourth word. A line that begins with a pattern is a
+// template: pattern, step, order, how many tags it may make, how many a second, and, if it was
+// removed, that word.
 
 // ErrFormat is wrapped by the errors of [Read].
 var ErrFormat = errors.New("malformed list of tags")
 
 const removedWord = "removed"
 
+// Transfer is what is exported and imported.
+type Transfer struct {
+	Templates []tagrules.Template // those that were removed among them
+	Tags      []store.Tag
+	Orders    map[string]tagrules.Order // the own ones of tags, by name
+}
+
 // Export lists all tags, each with the first ID that was not granted: with a ledger, that may be
 // higher than what the store says. The removed tags that are remembered follow. Errors as for
 // [Tags.List].
-func (t *Tags) Export(ctx context.Context) ([]store.Tag, error) {
+func (t *Tags) Export(ctx context.Context) (all Transfer, err error) {
 	list, err := t.List(ctx)
 	if err != nil && !errors.Is(err, store.ErrCorrupt) {
-		return nil, err
+		return all, err
 	}
 	if err := t.store.RaiseList(ctx, list); err != nil {
-		return nil, err
+		return all, err
+	}
+	rules, failed := t.Orders.Rules(ctx)
+	if failed != nil {
+		return all, failed
+	}
+	all.Templates, all.Orders = rules.AllTemplates(), make(map[string]tagrules.Order)
+	for _, tag := range list {
+		if order, ok := rules.Own(tag.Name); ok {
+			all.Orders[tag.Name] = order
+		}
 	}
 	removed, failed := t.store.Removed(ctx)
 	slices.SortFunc(removed, func(a, b store.Tag) int { return cmp.Compare(a.Name, b.Name) })
-	return append(list, removed...), errors.Join(err, failed)
+	all.Tags = append(list, removed...)
+	return all, errors.Join(err, failed)
 }
 
-// Write writes tags as text.
-func Write(w io.Writer, list []store.Tag) error {
+// Write writes templates and tags as text.
+func Write(w io.Writer, all Transfer) error {
 	buf := bufio.NewWriter(w)
-	for _, tag := range list {
-		step := strconv.FormatInt(tag.Step, 10)
+	for _, t := range all.Templates {
+		removed := ""
+		if t.Removed {
+			removed = " " + removedWord
+		}
+		fmt.Fprintf(buf, "%s %d %s %d %d%s\n", t.Pattern, t.Step, t.Order, t.MaxTags, t.NewPerSecond, removed)
+	}
+	for _, tag := range all.Tags {
+		step, order := strconv.FormatInt(tag.Step, 10), ""
 		if tag.Step == 0 {
 			step = removedWord
 		}
-		fmt.Fprintf(buf, "%s %s %d\n", tag.Name, step, tag.Next)
+		if own, ok := all.Orders[tag.Name]; ok {
+			order = " " + string(own)
+		}
+		fmt.Fprintf(buf, "%s %s %d%s\n", tag.Name, step, tag.Next, order)
 	}
 	return buf.Flush()
 }
 
 // Read reads what [Write] wrote. Blank lines and those that begin with # are skipped. All
 // lines that are wrong are in the error, and then nothing should be done with the others.
-func Read(r io.Reader) (list []store.Tag, err error) {
+func Read(r io.Reader) (all Transfer, err error) {
 	var bad []error
+	all.Orders = make(map[string]tagrules.Order)
 	known := make(map[string]bool)
 	lines := bufio.NewScanner(r)
 	lines.Split(wholeLines)
@@ -70,24 +103,37 @@ func Read(r io.Reader) (list []store.Tag, err error) {
 		if text == "" || strings.HasPrefix(text, "#") {
 			continue
 		}
-		tag, err := parse(text)
-		if err == nil && known[tag.Name] {
-			err = errors.New("tag " + tag.Name + " stands there twice")
-		}
-		if err != nil {
+		if err := all.add(text, known); err != nil {
 			bad = append(bad, fmt.Errorf("%w: line %d: %w", ErrFormat, n, err))
-			continue
 		}
-		known[tag.Name] = true
-		list = append(list, tag)
 	}
 	if err := lines.Err(); err != nil {
 		bad = append(bad, fmt.Errorf("%w: %w", ErrFormat, err))
 	}
-	if len(list)+len(bad) == 0 {
+	if len(all.Tags)+len(all.Templates)+len(bad) == 0 {
 		bad = append(bad, fmt.Errorf("%w: there are no tags in it; did the export fail?", ErrFormat))
 	}
-	return list, errors.Join(bad...)
+	return all, errors.Join(bad...)
+}
+
+// add adds what a line says, of which nothing was known yet.
+func (all *Transfer) add(line string, known map[string]bool) error {
+	fields := strings.Fields(line)
+	if known[fields[0]] {
+		return errors.New("tag " + fields[0] + " stands there twice")
+	}
+	known[fields[0]] = true
+	if tagrules.IsPattern(fields[0]) {
+		template, err := parseTemplate(line, fields)
+		all.Templates = append(all.Templates, template)
+		return err
+	}
+	tag, order, err := parse(line, fields)
+	if order != "" {
+		all.Orders[tag.Name] = order
+	}
+	all.Tags = append(all.Tags, tag)
+	return err
 }
 
 // wholeLines splits text into lines, each with its newline, if it has one.
@@ -102,26 +148,47 @@ func wholeLines(data []byte, atEOF bool) (advance int, line []byte, err error) {
 	return end, data[:end], nil
 }
 
-// parse reads one line.
-func parse(line string) (tag store.Tag, err error) {
-	fields := strings.Fields(line)
-	if len(fields) != 3 {
-		return tag, fmt.Errorf("%.60q has %d fields, want name, step and the first ID that is not handed out", line, len(fields))
-	}
+// parse reads the line of a tag. The order is "" if it has none of its own.
+func parse(line string, fields []string) (tag store.Tag, order tagrules.Order, err error) {
 	tag.Name = fields[0]
 	if err := messages.CheckTag(tag.Name); err != nil {
-		return tag, err
+		return tag, "", err
+	}
+	if len(fields) == 4 && fields[1] != removedWord {
+		order = tagrules.Order(fields[3])
+		if err := order.Check(); err != nil {
+			return tag, "", err
+		}
+	} else if len(fields) != 3 {
+		return tag, "", fmt.Errorf("%.60q has %d fields, want name, step and the first ID that is not handed out, and the order if the tag has one of its own", line, len(fields))
 	}
 	if tag.Next, err = parseNumber(fields[2]); err != nil {
-		return tag, err
+		return tag, "", err
 	}
 	if fields[1] == removedWord {
-		return tag, store.Tag{Name: tag.Name, Step: 1, Next: tag.Next}.Check()
+		return tag, "", store.Tag{Name: tag.Name, Step: 1, Next: tag.Next}.Check()
 	}
 	if tag.Step, err = parseNumber(fields[1]); err != nil {
-		return tag, err
+		return tag, "", err
 	}
-	return tag, tag.Check()
+	return tag, order, tag.Check()
+}
+
+// parseTemplate reads the line of a template.
+func parseTemplate(line string, fields []string) (t tagrules.Template, err error) {
+	if n := len(fields); n != 5 && (n != 6 || fields[5] != removedWord) {
+		return t, fmt.Errorf("%.60q has %d fields, want pattern, step, order, how many tags and how many new ones a second, and %s if it was", line, n, removedWord)
+	}
+	t = tagrules.Template{Pattern: fields[0], Order: tagrules.Order(fields[2]), Removed: len(fields) == 6}
+	for _, number := range []struct {
+		to   *int64
+		text string
+	}{{&t.Step, fields[1]}, {&t.MaxTags, fields[3]}, {&t.NewPerSecond, fields[4]}} {
+		if *number.to, err = parseNumber(number.text); err != nil {
+			return t, err
+		}
+	}
+	return t, t.Check()
 }
 
 func parseNumber(text string) (int64, error) {
@@ -130,61 +197,4 @@ func parseNumber(text string) (int64, error) {
 		return 0, fmt.Errorf("%.40q is no number below 2^63", text)
 	}
 	return n, nil
-}
-
-// Import brings the tags of a list into the store: one that is missing is created, and one
-// that exists is raised, never lowered; its step stays. It reports each, with Before 0 for
-// one that was created, and stops at the first error.
-func (t *Tags) Import(ctx context.Context, list []store.Tag, report func(Raised)) error {
-	there, err := t.List(ctx)
-	if err != nil {
-		return err
-	}
-	existing := make(map[string]store.Tag, len(there))
-	for _, tag := range there {
-		existing[tag.Name] = tag
-	}
-	rules, err := t.Orders.Rules(ctx)
-	if err != nil {
-		return err
-	}
-	for _, tag := range list {
-		raised, err := t.importTag(ctx, existing[tag.Name], tag, rules.FromTemplate)
-		if err != nil {
-			return fmt.Errorf("tag %s: %w", tag.Name, err)
-		}
-		report(raised)
-	}
-	return nil
-}
-
-func (t *Tags) importTag(ctx context.Context, existing, tag store.Tag, fromTemplate func(string) bool) (Raised, error) {
-	switch {
-	case existing.Name != "":
-		return t.raise(ctx, existing, tag.Next)
-	case tag.Step == 0:
-		return t.importRemoved(ctx, tag)
-	}
-	create := t.Create
-	if fromTemplate(tag.Name) {
-		create = t.store.CreateTag // it has no place in the directory
-	}
-	err := create(ctx, tag)
-	if errors.Is(err, store.ErrTagExists) { // created meanwhile
-		return t.Raise(ctx, tag.Name, tag.Next)
-	}
-	return Raised{Tag: tag.Name, Now: tag.Next}, err
-}
-
-// importRemoved makes the store remember a removed tag: by creating and removing it, if it does not.
-func (t *Tags) importRemoved(ctx context.Context, tag store.Tag) (Raised, error) {
-	raised := Raised{Tag: tag.Name, Now: tag.Next, Removed: true}
-	err := t.store.RaiseRemoved(ctx, tag.Name, tag.Next)
-	if !errors.Is(err, store.ErrNoTag) {
-		return raised, err
-	}
-	if err := t.store.CreateTag(ctx, store.Tag{Name: tag.Name, Step: 1, Next: tag.Next}); err != nil {
-		return raised, err
-	}
-	return raised, t.store.RemoveTag(ctx, tag.Name)
 }
