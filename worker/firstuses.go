@@ -108,7 +108,10 @@ func (f *firstUses) reserve(ctx context.Context, tag string, template *tagrules.
 		}
 		defer f.settle(c)
 	}
-	segment, err := f.store.ReserveFirst(ctx, store.Tag{Name: tag, Step: template.Step, Next: 1}, n)
+	segment, err := f.store.ReserveFirst(ctx, store.Tag{Name: tag, Step: template.Step, Next: template.FirstID()}, n)
+	if errors.Is(err, store.ErrBadTag) || errors.Is(err, store.ErrUncertain) {
+		return segment, fmt.Errorf("%w: %w", errNoNewTag, err) // it says nothing of the store's health
+	}
 	if !errors.Is(err, store.ErrTagExists) {
 		return segment, err
 	}

@@ -119,12 +119,12 @@ type tagCreateCmd struct {
 	Tag     string `arg:"" help:"Name: A-Z a-z 0-9 _ - and dots between tokens, at most 128 bytes. With --template a pattern: * for any one token, > in the end for the rest, such as 'chat.*'."`
 	Step    int64  `help:"IDs per segment: about what is used in ten minutes at peak. Of a template's tags, what is left when a worker forgets one is a gap." default:"1000"`
 	MaxStep int64  `help:"Largest step allowed; the same as --max-step of serve." default:"1000000"`
-	First   int64  `help:"The first ID." default:"1"`
+	First   int64  `help:"The first ID; with --template, that of each new tag." default:"1"`
 
 	Order     tagrules.Order `help:"trend: the IDs of each worker go up. strict: every ID is higher than all that were answered before it was asked for, whoever asks whom; one worker at a time answers." default:"trend" enum:"trend,strict"`
 	endedFlag `embed:""`
 
-	Template     bool  `help:"Every tag that matches the pattern comes into being when it is first asked for, with 1 as its first ID."`
+	Template     bool  `help:"Every tag that matches the pattern comes into being when it is first asked for, with --first as its first ID."`
 	MaxTags      int64 `help:"With --template: how many tags it may make, those that were removed among them; 0 for any number." placeholder:"N"`
 	NewPerSecond int64 `help:"With --template: how many tags each loader makes a second; 0 for any number." placeholder:"N"`
 }
@@ -132,21 +132,21 @@ type tagCreateCmd struct {
 // check says which arguments do not go together, and what is wrong with a tag.
 func (c *tagCreateCmd) check(tag store.Tag) error {
 	switch {
-	case c.Template && c.First != 1:
-		return explain.Usage(errors.New("--first does not go with --template: the tags of a template begin with 1"))
 	case !c.Template && (c.MaxTags != 0 || c.NewPerSecond != 0):
 		return explain.Usage(errors.New("--max-tags and --new-per-second go with --template"))
 	case !c.Template && tagrules.IsPattern(c.Tag):
 		return explain.Usage(fmt.Errorf("%s is a pattern: give --template for tags that come into being when they are first asked for", c.Tag))
 	case !c.Template:
 		return tags.Check(tag, c.MaxStep)
+	case c.First < 1:
+		return explain.Usage(fmt.Errorf("--first %d: want 1 or more", c.First))
 	}
 	return nil
 }
 
 // createTemplate creates a template.
 func (c *tagCreateCmd) createTemplate(ctx context.Context, t *tags.Tags, out output) error {
-	template := tagrules.Template{Pattern: c.Tag, Step: c.Step, Order: c.Order, MaxTags: c.MaxTags, NewPerSecond: c.NewPerSecond}
+	template := tagrules.Template{Pattern: c.Tag, Step: c.Step, Order: c.Order, MaxTags: c.MaxTags, NewPerSecond: c.NewPerSecond, First: c.First}
 	if err := t.CreateTemplate(ctx, template, c.MaxStep); err != nil {
 		return err
 	}

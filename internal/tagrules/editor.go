@@ -79,8 +79,9 @@ func (e *Editor) ChangeTemplate(ctx context.Context, pattern string, change func
 			return nil, fmt.Errorf("%w: %s", ErrNoTemplate, pattern)
 		}
 		all = slices.Clone(all)
+		first := all[i].First
 		change(&all[i])
-		all[i].Pattern = pattern
+		all[i].Pattern, all[i].First = pattern, max(all[i].First, first)
 		return all, all[i].Check()
 	})
 }
@@ -89,6 +90,21 @@ func (e *Editor) ChangeTemplate(ctx context.Context, pattern string, change func
 // store, for a template that is made again. Errors: [ErrNoTemplate].
 func (e *Editor) RemoveTemplate(ctx context.Context, pattern string) (revision uint64, err error) {
 	return e.ChangeTemplate(ctx, pattern, func(t *Template) { t.Removed = true })
+}
+
+// RaiseFirst raises the first ID of templates, those that were removed among them: each to what next says of
+// it, unless that is lower. It returns all as they were, and as they are.
+func (e *Editor) RaiseFirst(ctx context.Context, next func(Template) int64) (before, now []Template, err error) {
+	_, err = e.edit(ctx, func(all templates) (templates, error) {
+		before, now = all, slices.Clone(all)
+		for i := range now {
+			if first := next(now[i]); first > now[i].FirstID() {
+				now[i].First = first
+			}
+		}
+		return now, nil
+	})
+	return before, now, err
 }
 
 // edit writes the templates, on the condition that nobody else has meanwhile.

@@ -47,10 +47,16 @@ type Template struct {
 	Pattern      string `json:"pattern"`
 	Step         int64  `json:"step"` // the configured step of its tags
 	Order        Order  `json:"order,omitempty"`
+	First        int64  `json:"first,omitempty"`          // see [Template.FirstID]; 0: 1
 	MaxTags      int64  `json:"max_tags,omitempty"`       // how many there may be; 0: any number
 	NewPerSecond int64  `json:"new_per_second,omitempty"` // that each loader makes; 0: any number
 	Removed      bool   `json:"removed,omitempty"`
 }
+
+// FirstID is the lowest first ID of a tag that comes into being. That a store has no such tag does not prove
+// that it is a new one: it may have been made after the backup that the store was restored from. So who
+// raises all tags after a restore raises this as well, and nothing ever lowers it, see [Editor.RaiseFirst].
+func (t Template) FirstID() int64 { return max(1, t.First) }
 
 // Check returns an error that wraps [ErrTemplate], [ErrPattern] or [ErrOrder] if something is out of bounds.
 func (t Template) Check() error {
@@ -60,6 +66,8 @@ func (t Template) Check() error {
 	switch {
 	case t.Step < 1:
 		return fmt.Errorf("%w: step %d, allowed is 1 or more", ErrTemplate, t.Step)
+	case t.First < 0:
+		return fmt.Errorf("%w: first ID %d, allowed is 1 or more", ErrTemplate, t.First)
 	case t.MaxTags < 0:
 		return fmt.Errorf("%w: at most %d tags, allowed is 0, for any number, or more", ErrTemplate, t.MaxTags)
 	case t.NewPerSecond < 0 || t.NewPerSecond > math.MaxInt32:
@@ -98,13 +106,17 @@ func (all templates) living(pattern string) int {
 	return i
 }
 
-// add returns the templates with a new one among them.
+// add returns the templates with a new one among them. Tags that it is for may have come of others, so its
+// first ID is not below theirs.
 func (all templates) add(t Template) (templates, error) {
 	if err := t.Check(); err != nil {
 		return nil, err
 	}
 	for _, other := range all {
 		a, b := t.Pattern, other.Pattern
+		if Overlap(a, b) {
+			t.First = max(t.First, other.First)
+		}
 		switch {
 		case a == b && !other.Removed:
 			return nil, fmt.Errorf("%w: %s", ErrTemplateExists, a)

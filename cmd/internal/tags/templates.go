@@ -1,6 +1,7 @@
 package tags
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,7 +31,7 @@ func (t *Tags) CreateTemplate(ctx context.Context, template tagrules.Template, m
 	if err := checkTemplate(template, maxStep); err != nil {
 		return err
 	}
-	if err := t.checkByName(ctx, template.Pattern); err != nil {
+	if err := cmp.Or(t.store.CheckSame(ctx), t.checkByName(ctx, template.Pattern)); err != nil {
 		return err
 	}
 	if template.Order != tagrules.Strict {
