@@ -64,6 +64,15 @@ var (
 	errOldRules = errors.New("the rules of tags are not read up to those of the worker")
 )
 
+// templateOf is the template of a tag that is not known yet, "" if it is, or has none.
+func (f *firstUses) templateOf(tag string) string {
+	template := templateOf(f.rules, tag)
+	if template == "" || f.store.Known(tag) {
+		return ""
+	}
+	return template
+}
+
 // forget has templates counted again. That they have changed may have given tags to others.
 func (f *firstUses) forget() {
 	f.mu.Lock()

@@ -126,13 +126,17 @@ type tagCreateCmd struct {
 
 	Template     bool  `help:"Every tag that matches the pattern comes into being when it is first asked for, with --first as its first ID."`
 	MaxTags      int64 `help:"With --template: how many tags it may make, those that were removed among them; 0 for any number." placeholder:"N"`
-	NewPerSecond int64 `help:"With --template: how many tags each loader makes a second; 0 for any number." placeholder:"N"`
+	NewPerSecond *int64 `help:"With --template: how many tags each loader makes a second; 0 for any number. The default is 1000." placeholder:"N"`
 }
+
+// defaultNewPerSecond is what a template is given, so that no caller fills a store with made-up names as fast
+// as it can write.
+const defaultNewPerSecond = 1000
 
 // check says which arguments do not go together, and what is wrong with a tag.
 func (c *tagCreateCmd) check(tag store.Tag) error {
 	switch {
-	case !c.Template && (c.MaxTags != 0 || c.NewPerSecond != 0):
+	case !c.Template && (c.MaxTags != 0 || c.NewPerSecond != nil):
 		return explain.Usage(errors.New("--max-tags and --new-per-second go with --template"))
 	case !c.Template && tagrules.IsPattern(c.Tag):
 		return explain.Usage(fmt.Errorf("%s is a pattern: give --template for tags that come into being when they are first asked for", c.Tag))
@@ -146,12 +150,15 @@ func (c *tagCreateCmd) check(tag store.Tag) error {
 
 // createTemplate creates a template.
 func (c *tagCreateCmd) createTemplate(ctx context.Context, t *tags.Tags, out output) error {
-	template := tagrules.Template{Pattern: c.Tag, Step: c.Step, Order: c.Order, MaxTags: c.MaxTags, NewPerSecond: c.NewPerSecond, First: c.First}
+	template := tagrules.Template{Pattern: c.Tag, Step: c.Step, Order: c.Order, MaxTags: c.MaxTags, NewPerSecond: defaultNewPerSecond, First: c.First}
+	if c.NewPerSecond != nil {
+		template.NewPerSecond = *c.NewPerSecond
+	}
 	if err := t.CreateTemplate(ctx, template, c.MaxStep); err != nil {
 		return err
 	}
 	_, err := fmt.Fprintf(out, "created template %s: step %d, order %s, %s tags, %s new ones a second\n",
-		c.Tag, c.Step, c.Order, limit(c.MaxTags), limit(c.NewPerSecond))
+		c.Tag, c.Step, c.Order, limit(c.MaxTags), limit(template.NewPerSecond))
 	return err
 }
 
