@@ -16,7 +16,7 @@ type Allocator struct {
 	seq    atomic.Uint64
 
 	parked, loading atomic.Int64
-	fresh           atomic.Int64 // tags that are
+	fresh           freshTags
 	dropped         atomic.Int64
 }
 
@@ -26,7 +26,7 @@ type Answer func(ids []store.Segment, err error)
 
 // New returns an allocator without tags.
 func New(cfg Config) *Allocator {
-	return &Allocator{cfg: cfg.withDefaults(), tags: newTable()}
+	return &Allocator{cfg: cfg.withDefaults(), tags: newTable(), fresh: newFreshTags()}
 }
 
 // Take returns n IDs of the tag if the current segment has them, as it usually does.
@@ -99,12 +99,8 @@ func (a *Allocator) Grant(name string, seq uint64, s store.Segment) (v Verdict) 
 		if t.term == 0 && a.cfg.Ordered(name) { // asked for before it was known
 			return a.beginTerm(t, 0)
 		}
-		fresh := t.fresh
 		if v = t.judgeGrant(seq, s); v.FirstBelow {
 			t.askAgainAtOnce(a.seq.Add(1))
-		}
-		if fresh && !t.fresh {
-			a.fresh.Add(-1)
 		}
 		return t.serveParked()
 	})

@@ -34,9 +34,15 @@ type Config struct {
 	// not block. No lock is held meanwhile. By default it is store.ErrNoTag. See firstuse.go.
 	FirstUse func(name string) (step int64, err error)
 
+	// Template names what FirstUse made a tag of. It is asked as FirstUse is. By default it is the same
+	// for all.
+	Template func(name string) string
+
 	// MaxFirstUses bounds the tags that came into being by FirstUse and were never granted; a request
-	// for one more gets ErrBusy.
-	MaxFirstUses int
+	// for one more gets ErrBusy. Those of one Template are no more than an eighth, if it is set: who
+	// makes names up for one of them leaves room for the others.
+	MaxFirstUses     int
+	maxFirstUsesEach int
 
 	// Ordered says whether a tag has terms, so that none of its IDs may be without one, see
 	// [Allocator.TakeOrParkIn]. It is asked with a lock held and must not block. By default no
@@ -95,6 +101,10 @@ func (c Config) withDefaults() Config {
 	c.MaxFirstUses = cmp.Or(c.MaxFirstUses, DefaultMaxFirstUses)
 	if c.FirstUse == nil {
 		c.FirstUse = func(string) (int64, error) { return 0, store.ErrNoTag }
+	}
+	c.maxFirstUsesEach = c.MaxFirstUses / templateShare
+	if c.Template == nil {
+		c.Template, c.maxFirstUsesEach = func(string) string { return "" }, c.MaxFirstUses
 	}
 	if c.Ordered == nil {
 		c.Ordered = func(string) bool { return false }

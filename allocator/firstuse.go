@@ -31,10 +31,11 @@ func (a *Allocator) activateOrMake(name string) (*tag, error) {
 	if err != nil {
 		return nil, err
 	}
-	if a.fresh.Load() >= int64(a.cfg.MaxFirstUses) {
+	count, hasRoom := a.fresh.find(a.cfg.Template(name), a.cfg)
+	if !hasRoom {
 		return nil, ErrBusy
 	}
-	t, todo := a.makeTag(name, step)
+	t, todo := a.makeTag(name, step, count)
 	a.perform(todo)
 	return t, nil
 }
@@ -47,7 +48,7 @@ func (t *tag) isConfigured() bool {
 
 // makeTag makes a tag with its buffers, unless somebody has meanwhile, and returns what is left to do
 // without locks.
-func (a *Allocator) makeTag(name string, step int64) (t *tag, todo effects) {
+func (a *Allocator) makeTag(name string, step int64, count *freshCount) (t *tag, todo effects) {
 	a.tags.edit.Lock()
 	defer a.tags.edit.Unlock()
 	e := a.tags.find(name)
@@ -63,9 +64,9 @@ func (a *Allocator) makeTag(name string, step int64) (t *tag, todo effects) {
 	t.lock()
 	defer t.unlock()
 	t.mayIdle = e.firstUse
-	if e.firstUse && t.high == 0 && !t.fresh {
-		t.fresh = true
-		a.fresh.Add(1)
+	if e.firstUse && t.high == 0 && t.fresh == nil {
+		t.fresh = count
+		count.add(1)
 	}
 	return t, todo
 }
@@ -86,7 +87,7 @@ func (a *Allocator) DropIdle() (dropped int) {
 // isIdle reports whether nothing was wanted of the tag since this was last asked. It needs mu.
 func (t *tag) isIdle() bool {
 	total := t.meter.total(t.cur.Load()) + 1 // 0 is no look
-	idle := t.lookedAt == total && len(t.busy.parked) == 0 && (t.busy.load.seq == 0 || t.fresh)
+	idle := t.lookedAt == total && len(t.busy.parked) == 0 && (t.busy.load.seq == 0 || t.fresh != nil)
 	t.lookedAt = total
 	return idle
 }
@@ -114,10 +115,7 @@ func (a *Allocator) dropIf(name string, t *tag, err error, condition func(*tag) 
 func (a *Allocator) drop(e *entry, t *tag) {
 	a.tags.drop(e)
 	t.dropped = true
-	if t.fresh {
-		t.fresh = false
-		a.fresh.Add(-1)
-	}
+	t.settle()
 }
 
 // RefuseFirstUse is Refuse for a load that a loader refuses because there shall be no such tag: if the tag
@@ -127,7 +125,7 @@ func (a *Allocator) RefuseFirstUse(name string, seq uint64, err error) (forgotte
 	if t == nil {
 		return false
 	}
-	todo, forgotten := a.dropIf(name, t, err, func(t *tag) bool { return t.fresh && seq == t.busy.load.seq })
+	todo, forgotten := a.dropIf(name, t, err, func(t *tag) bool { return t.fresh != nil && seq == t.busy.load.seq })
 	a.perform(todo)
 	return forgotten
 }

@@ -121,6 +121,31 @@ func TestFirstUsesAreBounded(t *testing.T) {
 	}
 }
 
+// TestFirstUsesOfOneTemplate: who makes names up for one template takes an eighth of the room, and the others
+// have theirs. What is granted, refused or forgotten makes room.
+func TestFirstUsesOfOneTemplate(t *testing.T) {
+	h := newFirstUse(allocator.Config{MaxFirstUses: 80, Template: func(name string) string { return name[:2] }})
+	for round := range 3 {
+		var parked []*outcome
+		for _, template := range []string{"t1", "t2"} {
+			for i := range 100 {
+				o := h.request(fmt.Sprint(template, round, "-", i), 1)
+				if i < 10 {
+					parked = append(parked, o)
+				} else if !errors.Is(o.err, allocator.ErrBusy) {
+					t.Fatalf("%s has one too many: %v", template, o.err)
+				}
+			}
+		}
+		h.grantAll()
+		for _, o := range parked {
+			if o.answered != 1 || o.err != nil {
+				t.Fatalf("answered %d times with %v", o.answered, o.err)
+			}
+		}
+	}
+}
+
 // TestReconsider: what a template says now counts; tags without one are removed.
 func TestReconsider(t *testing.T) {
 	h := newFirstUse(allocator.Config{})

@@ -35,7 +35,7 @@ type Verdict struct {
 
 // judgeGrant decides whether a grant is used, and uses it.
 func (t *tag) judgeGrant(seq uint64, s store.Segment) Verdict {
-	if t.fresh && seq != t.busy.load.seq { // of a load from before it was forgotten, see firstuse.go
+	if t.fresh != nil && seq != t.busy.load.seq { // of a load from before it was forgotten, see firstuse.go
 		return Verdict{Outcome: Burnt}
 	}
 	if s.First < t.high {
@@ -46,7 +46,7 @@ func (t *tag) judgeGrant(seq uint64, s store.Segment) Verdict {
 		t.wentBack = true
 		return Verdict{Below, t.high, first}
 	}
-	t.fresh = false
+	t.settle()
 	t.high = s.End // was granted, whether it is used or not
 	if t.configured == 0 {
 		return Verdict{Outcome: Burnt}

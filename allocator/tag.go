@@ -23,13 +23,14 @@ type tag struct {
 	begunAt    time.Duration // when the latest load was first asked for
 	lookedAt   int64         // how many IDs had been handed out when it was looked at for idleness; 0: not yet
 
+	fresh *freshCount // that it is part of; nil unless it came into being by Config.FirstUse and was never granted
+
 	term  uint64 // of what is in memory or being loaded; 0: none
 	since uint64 // the number before that of its first load; 0 if the tag never had a term
 
 	index    int32 // among the active ones; guarded by the table's edit
 	dropped  bool  // it is not the tag of that name any more
 	mayIdle  bool  // it came into being by Config.FirstUse
-	fresh    bool  // and was never granted
 	wentBack bool  // a grant was Below since one was last used
 }
 

@@ -30,6 +30,10 @@ var (
 	// changed; an operator has to look at it.
 	ErrCorrupt = errors.New("corrupt entry")
 
+	// ErrUncertain: ReserveFirst made no tag, because that the store has none of that name does not
+	// show that there was none: somebody has to decide from where on to count. Other calls work.
+	ErrUncertain = errors.New("it is not certain that a tag that is missing is a new one")
+
 	// ErrSetup: the database answers but cannot serve as a store: user, password,
 	// privileges, table or columns are wrong, or it takes no writes. The message says
 	// what has to be set right. Nothing was changed; calls fail until somebody does so.

@@ -27,8 +27,8 @@ type Store interface {
 	// about ownership and unknown outcomes holds here, too: after such an error the tag may be
 	// there.
 	//
-	// Errors: ErrTagExists, when nothing was reserved and Reserve is to be called; and those
-	// of CreateTag, but for ErrBelow, and of Reserve.
+	// Errors: ErrTagExists, when nothing was reserved and Reserve is to be called; ErrUncertain; and
+	// those of CreateTag, but for ErrBelow, and of Reserve.
 	ReserveFirst(ctx context.Context, tag Tag, n int64) (Segment, error)
 
 	// Tags lists every tag, in no particular order, as of a moment after the call

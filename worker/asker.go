@@ -42,6 +42,7 @@ type asker struct {
 	publishing   *goroutines
 	window       *window
 	rules        func(tag string) uint64 // see [loads.Event]
+	template     func(tag string) string // that a tag came of, or ""
 
 	away   atomic.Bool  // the stream did not accept the latest event
 	tested atomic.Int64 // when it was last tried then, in Unix nanoseconds
@@ -49,7 +50,11 @@ type asker struct {
 
 // wish is the allocator's Config.Load. There is at most one load per tag.
 func (a *asker) wish(l allocator.Load) {
-	a.window.add(l.Tag, l.Seq, time.Now().Add(a.event(l).Slack()))
+	template := ""
+	if l.Above == 0 { // it was never granted, or is forgotten
+		template = a.template(l.Tag)
+	}
+	a.window.addFirst(l.Tag, l.Seq, time.Now().Add(a.event(l).Slack()), template)
 }
 
 // ask asks for a load, and reports whether it is still wanted. Once the process has stopped

@@ -64,6 +64,14 @@ func (g *firstUseGate) step(tag string) (int64, error) {
 	return template.Step, nil
 }
 
+// templateOf is the pattern of a tag's template, "" if it has none.
+func templateOf(rules knownRules, tag string) string {
+	if template := rules.Lookup(tag).Template; template != nil {
+		return template.Pattern
+	}
+	return ""
+}
+
 // current is the step of a tag's template by now, 0 if it has none.
 func (g *firstUseGate) current(tag string) int64 {
 	if template := g.rules.Lookup(tag).Template; template != nil {

@@ -64,6 +64,15 @@ var (
 	errOldRules = errors.New("the rules of tags are not read up to those of the worker")
 )
 
+// templateOf is the template of a tag that is not known yet, "" if it is, or has none.
+func (f *firstUses) templateOf(tag string) string {
+	template := templateOf(f.rules, tag)
+	if template == "" || f.store.Known(tag) {
+		return ""
+	}
+	return template
+}
+
 // forget has templates counted again. That they have changed may have given tags to others.
 func (f *firstUses) forget() {
 	f.mu.Lock()
@@ -108,7 +117,10 @@ func (f *firstUses) reserve(ctx context.Context, tag string, template *tagrules.
 		}
 		defer f.settle(c)
 	}
-	segment, err := f.store.ReserveFirst(ctx, store.Tag{Name: tag, Step: template.Step, Next: 1}, n)
+	segment, err := f.store.ReserveFirst(ctx, store.Tag{Name: tag, Step: template.Step, Next: template.FirstID()}, n)
+	if errors.Is(err, store.ErrBadTag) || errors.Is(err, store.ErrUncertain) {
+		return segment, fmt.Errorf("%w: %w", errNoNewTag, err) // it says nothing of the store's health
+	}
 	if !errors.Is(err, store.ErrTagExists) {
 		return segment, err
 	}

@@ -75,6 +75,7 @@ func newLoader(cfg Config, rules knownRules, from firstReserver) *loader {
 		log:     cfg.Log,
 		serving: newGoroutines(),
 	}
+	l.turns.first = l.firsts.templateOf
 	l.alarm.timer = time.AfterFunc(math.MaxInt64, l.dispatch)
 	return l
 }

@@ -54,6 +54,7 @@ func newSupply(p processInfo, to loadTarget) *supply {
 			}
 			return p.rules.Revision()
 		},
+		template:   func(tag string) string { return templateOf(p.rules, tag) },
 		log:        p.cfg.Log,
 		publishing: s.background,
 	}
@@ -64,6 +65,7 @@ func newSupply(p processInfo, to loadTarget) *supply {
 	s.alloc = allocator.New(allocator.Config{
 		Clock:    clock,
 		FirstUse: s.firstUse.step,
+		Template: s.asker.template,
 		Load:     s.asker.wish,
 		Ordered:  func(tag string) bool { return isStrict(p.rules, tag) },
 		MaxStep:  p.cfg.MaxStep,

@@ -16,6 +16,9 @@ import (
 //	retrying  tags whose latest call failed, by the end of their pause; they get few of
 //	          the turns at a time, so that rows that hang do not hold up the others
 //
+// Tags that are not known yet, and come of templates, are fresh in a line of their own, which has every other
+// turn and at most half of those under way, see [fairLine].
+//
 // While the store fails, only probes have a turn: the first fresh tag, and if there is none,
 // the tag that failed the longest ago. So one tag that always fails does not keep the store
 // from being found well. When it is, the tags that failed meanwhile are fresh again.
@@ -24,16 +27,20 @@ import (
 type turns struct {
 	most   int // turns at a time
 	health *health
-	freed  chan struct{} // holds one if there may be room again
+	first  func(tag string) string // the template of a tag that is not known yet, else ""
+	freed  chan struct{}           // holds one if there may be room again
 
-	mu       sync.Mutex
-	queues   map[string]*queue
-	fresh    priority[*queue]
-	retrying priority[*queue]
-	waiting  int // jobs
-	underWay int
-	retries  int // turns under way of tags that had failed
-	closed   bool
+	mu        sync.Mutex
+	queues    map[string]*queue
+	fresh     priority[*queue]
+	firsts    fairLine[*queue]
+	retrying  priority[*queue]
+	waiting   int // jobs
+	underWay  int
+	retries   int  // turns under way of tags that had failed
+	making    int  // and of first uses
+	alternate bool // the latest turn of a fresh tag was one of these
+	closed    bool
 }
 
 // The bounds of what waits. What does not find room stays in the load stream, where it is not
@@ -56,6 +63,7 @@ const retryShare = 8
 type queue struct {
 	standing
 	tag     string
+	isFirst bool // it had its turn, or waits for it, in the line of first uses
 	waiting []job
 	serving []job
 	again   []job     // loads of serving that were asked for again meanwhile
@@ -81,7 +89,7 @@ type acker interface {
 }
 
 func newTurns(most int, h *health) *turns {
-	return &turns{most: most, health: h, freed: make(chan struct{}, 1), queues: make(map[string]*queue)}
+	return &turns{most: most, health: h, first: func(string) string { return "" }, freed: make(chan struct{}, 1), queues: make(map[string]*queue)}
 }
 
 // add adds a job. The event of a load that is being served is acked. If the call fails, it says
@@ -163,10 +171,33 @@ func (t *turns) rank(q *queue, need time.Time) {
 	switch {
 	case q.serving != nil || q.failures > 0:
 	case q.index < 0:
-		t.fresh.push(q, need)
-	default:
+		t.line(q, need)
+	case !q.isFirst:
 		t.fresh.advance(q, need)
 	}
+}
+
+// line has a fresh tag wait for its turn.
+func (t *turns) line(q *queue, need time.Time) {
+	template := t.first(q.tag)
+	if q.isFirst = template != ""; q.isFirst {
+		t.firsts.push(q, template)
+	} else {
+		t.fresh.push(q, need)
+	}
+}
+
+// popFresh takes the fresh tag that is next, nil if none may have a turn.
+func (t *turns) popFresh() *queue {
+	mayMake := t.firsts.len() > 0 && t.making < max(1, t.most/firstShare)
+	t.alternate = mayMake && (t.fresh.len() == 0 || !t.alternate)
+	switch {
+	case t.alternate:
+		return t.firsts.pop()
+	case t.fresh.len() > 0:
+		return t.fresh.pop()
+	}
+	return nil
 }
 
 // next begins the next turn and returns its tag's queue, with the jobs in serving. If nothing
@@ -187,7 +218,7 @@ func (t *turns) next() (q *queue, again time.Time) {
 
 // choose takes the tag that has the next turn from its queue.
 func (t *turns) choose() (q *queue, again time.Time) {
-	if t.underWay >= t.most || t.fresh.len()+t.retrying.len() == 0 {
+	if t.underWay >= t.most || t.fresh.len()+t.firsts.len()+t.retrying.len() == 0 {
 		return nil, again
 	}
 	if !t.health.isUp() {
@@ -198,10 +229,7 @@ func (t *turns) choose() (q *queue, again time.Time) {
 			return t.retrying.pop(), again
 		}
 	}
-	if t.fresh.len() > 0 {
-		return t.fresh.pop(), again
-	}
-	return nil, again
+	return t.popFresh(), again
 }
 
 // chooseProbe does that while the store fails.
@@ -211,6 +239,9 @@ func (t *turns) chooseProbe() (q *queue, again time.Time) {
 	}
 	if t.fresh.len() > 0 {
 		return t.fresh.pop(), again
+	}
+	if t.firsts.len() > 0 {
+		return t.firsts.pop(), again
 	}
 	return t.retrying.pop(), again
 }
@@ -233,6 +264,9 @@ func (t *turns) begin(q *queue) bool {
 		}
 	}
 	t.underWay++
+	if q.isFirst {
+		t.making++
+	}
 	if q.failures > 0 {
 		t.retries++
 	}
@@ -253,6 +287,10 @@ func (t *turns) end(q *queue, left []job) {
 	defer t.mu.Unlock()
 	now := time.Now()
 	t.underWay--
+	if q.isFirst {
+		t.making--
+		q.isFirst = false
+	}
 	if q.failures > 0 {
 		t.retries--
 	}
@@ -271,7 +309,7 @@ func (t *turns) end(q *queue, left []job) {
 		t.retrying.push(q, now.Add(pause))
 	case len(q.waiting) > 0:
 		q.failures, q.failedAt, q.alone = 0, time.Time{}, 0
-		t.fresh.push(q, now.Add(q.slack()))
+		t.line(q, now.Add(q.slack()))
 	default:
 		delete(t.queues, q.tag)
 	}
@@ -309,7 +347,7 @@ func (t *turns) recover() {
 			continue
 		}
 		q.failures = 0
-		t.fresh.push(q, now.Add(q.slack()))
+		t.line(q, now.Add(q.slack()))
 	}
 	t.retrying = still
 	t.signal()
@@ -346,7 +384,7 @@ func (t *turns) room() int {
 	switch {
 	case up && t.waiting <= enoughWaiting:
 		return pullBatch
-	case !up && t.fresh.len() == 0 && t.retrying.len() < failuresOfAnOutage:
+	case !up && t.fresh.len()+t.firsts.len() == 0 && t.retrying.len() < failuresOfAnOutage:
 		return 1
 	}
 	return 0
@@ -377,5 +415,6 @@ func (t *turns) close() {
 			j.nak()
 		}
 	}
-	t.queues, t.fresh, t.retrying, t.waiting = make(map[string]*queue), priority[*queue]{}, priority[*queue]{}, 0
+	t.queues, t.waiting = make(map[string]*queue), 0
+	t.fresh, t.firsts, t.retrying = priority[*queue]{}, fairLine[*queue]{}, priority[*queue]{}
 }

@@ -378,3 +378,88 @@ func TestEventsStayInTheStream(t *testing.T) {
 		room(0)
 	})
 }
+
+// templatesByLetter are rules in which the tags that begin with a letter come of its template; those that
+// begin with a digit were created by name.
+type templatesByLetter struct{}
+
+func (templatesByLetter) Revision() uint64 { return 1 }
+func (templatesByLetter) Lookup(tag string) tagrules.Rule {
+	if tag[0] < 'a' {
+		return tagrules.Rule{Order: tagrules.Trend}
+	}
+	return tagrules.Rule{Order: tagrules.Trend, Template: &tagrules.Template{Pattern: tag[:1] + ".*", Step: 10}}
+}
+
+// firstsStore makes each tag that is asked for.
+type firstsStore struct {
+	*fakeStore
+	refused error // of first uses
+}
+
+func (*firstsStore) Known(string) bool                           { return false }
+func (*firstsStore) Counted() bool                               { return true }
+func (*firstsStore) Count(_ func(string) bool, done func(int64)) { done(0) }
+func (s *firstsStore) ReserveFirst(ctx context.Context, tag store.Tag, n int64) (store.Segment, error) {
+	if s.refused != nil {
+		return store.Segment{}, s.refused
+	}
+	return s.Reserve(ctx, tag.Name, n)
+}
+
+func testFirsts(t *testing.T, turns int, f func(t *testing.T, l *loader, s *firstsStore)) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &firstsStore{fakeStore: &fakeStore{delay: 10 * time.Millisecond, called: make(map[string]int)}}
+		l := newLoader(Config{Reservations: turns, Log: zap.NewNop()}.WithDefaults(), templatesByLetter{}, s)
+		f(t, l, s)
+		l.stop()
+	})
+}
+
+// TestFirstUsesHoldNobodyUp: however many names somebody makes up for one template, tags that exist have half
+// of the turns, or every other one, and the new tags of other templates are next among the first uses.
+func TestFirstUsesHoldNobodyUp(t *testing.T) {
+	for _, turns := range []int{1, 8} {
+		t.Run(fmt.Sprint(turns), func(t *testing.T) {
+			testFirsts(t, turns, func(t *testing.T, l *loader, s *firstsStore) {
+				for n := range 5000 {
+					l.loadDirectly(load(fmt.Sprint("evil", n), 1, 0))
+				}
+				time.Sleep(time.Millisecond)
+				const each = 8
+				for n := range each {
+					l.loadDirectly(load(fmt.Sprint("0cold", n), 1, 0))
+					l.loadDirectly(load(fmt.Sprint("good", n), 1, 0))
+				}
+				time.Sleep((4*each/time.Duration(turns) + 4) * s.delay)
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				for n := range each {
+					for _, tag := range []string{fmt.Sprint("0cold", n), fmt.Sprint("good", n)} {
+						if s.called[tag] == 0 {
+							t.Errorf("%s is not served, after %d calls", tag, len(s.order))
+						}
+					}
+				}
+				l.turns.close()
+			})
+		})
+	}
+}
+
+// TestWhatIsWrongWithATag, and not with the store, is told to whoever asked for it; everybody else is served.
+func TestWhatIsWrongWithATag(t *testing.T) {
+	for _, wrong := range []error{store.ErrBadTag, store.ErrUncertain, fmt.Errorf("%w: %w", store.ErrBadTag, store.ErrSetup)} {
+		testFirsts(t, 8, func(t *testing.T, l *loader, s *firstsStore) {
+			s.refused = wrong
+			for n := range 100 {
+				if left := l.load(&queue{tag: fmt.Sprint("evil", n)}, []job{{event: load(fmt.Sprint("evil", n), 1, 0)}}); len(left) > 0 {
+					t.Fatalf("%v: it is tried again", wrong)
+				}
+			}
+			if !l.health.isUp() {
+				t.Errorf("%v of some tags: the store is taken for one that fails", wrong)
+			}
+		})
+	}
+}

@@ -15,14 +15,18 @@ import (
 // answers, a worker asks for leastOpen loads a second, however many it wants. What waits costs
 // nobody anything, is never out of date, and is asked for in order of need when somebody answers
 // again.
+//
+// First uses of templates wait in a line of their own, and may have half of what is open, see [fairLine].
 type window struct {
 	ask func(tag string, seq uint64) bool // asks, unless the load is no longer wanted
 
 	mu       sync.Mutex
 	loads    map[string]*asking // that wait or are open, by tag
 	waiting  priority[*asking]
+	firsts   fairLine[*asking]
 	opened   []*asking // in order; some are answered by now
 	open     int
+	opening  int // of these first uses
 	limit    int
 	answered time.Time // the latest answer
 }
@@ -37,6 +41,7 @@ const (
 type asking struct {
 	standing
 	tag   string
+	first string    // the template of a first use, else ""
 	seq   uint64    // does not change while it is open
 	since time.Time // when it was asked for; zero while it waits
 	again bool      // to be asked for once more when it is no longer open
@@ -49,7 +54,10 @@ func newWindow(ask func(tag string, seq uint64) bool) *window {
 
 // add adds a load, or if it is there a later one of its tag, whose segment is missed from the
 // given time on. One that has been overtaken by a later one is ignored.
-func (w *window) add(tag string, seq uint64, need time.Time) {
+func (w *window) add(tag string, seq uint64, need time.Time) { w.addFirst(tag, seq, need, "") }
+
+// addFirst is add for the first use of a tag of a template, if that is not "".
+func (w *window) addFirst(tag string, seq uint64, need time.Time, template string) {
 	w.mu.Lock()
 	l := w.loads[tag]
 	if l != nil && seq < l.seq {
@@ -63,12 +71,12 @@ func (w *window) add(tag string, seq uint64, need time.Time) {
 	}
 	switch {
 	case l == nil:
-		l = &asking{tag: tag, seq: seq}
-		w.loads[tag] = l
-		w.waiting.push(l, need)
+		w.line(&asking{tag: tag, seq: seq, first: template}, need)
 	case l.since.IsZero():
 		l.seq = seq
-		w.waiting.advance(l, need)
+		if l.first == "" {
+			w.waiting.advance(l, need)
+		}
 	default:
 		l.again, l.need = true, need
 	}
@@ -89,12 +97,24 @@ func (w *window) close(tag string, seq uint64) {
 	w.advance()
 }
 
+// line has a load wait. w.mu is held.
+func (w *window) line(l *asking, need time.Time) {
+	w.loads[l.tag] = l
+	if l.first != "" {
+		w.firsts.push(l, l.first)
+	} else {
+		w.waiting.push(l, need)
+	}
+}
+
 // end makes room for another load. w.mu is held.
 func (w *window) end(l *asking) {
 	w.open--
+	if l.first != "" {
+		w.opening--
+	}
 	if l.again {
-		w.loads[l.tag] = &asking{tag: l.tag, seq: l.seq}
-		w.waiting.push(w.loads[l.tag], l.need)
+		w.line(&asking{tag: l.tag, seq: l.seq, first: l.first}, l.need)
 	} else {
 		delete(w.loads, l.tag)
 	}
@@ -140,10 +160,18 @@ func (w *window) advance() {
 func (w *window) next() *asking {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.open >= w.limit || w.waiting.len() == 0 {
+	var l *asking
+	switch {
+	case w.open >= w.limit:
+		return nil
+	case w.firsts.len() > 0 && w.opening < w.limit/firstShare:
+		l = w.firsts.pop()
+		w.opening++
+	case w.waiting.len() > 0:
+		l = w.waiting.pop()
+	default:
 		return nil
 	}
-	l := w.waiting.pop()
 	l.since = time.Now()
 	w.open++
 	w.opened = append(w.opened, l)

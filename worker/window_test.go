@@ -150,3 +150,25 @@ func TestWindowIgnoresOvertakenLoads(t *testing.T) {
 		}
 	}
 }
+
+// TestWindowWithFirstUses: names that somebody makes up take half of the window, whatever waits. Tags that
+// exist have the other half, and the first uses of another template are next.
+func TestWindowWithFirstUses(t *testing.T) {
+	testWindow(t, func(t *testing.T, a *askedLoads) {
+		for n := range 10_000 {
+			a.w.addFirst(fmt.Sprint("evil", n), 1, time.Now(), "evil*")
+		}
+		if n := a.count(); n != leastOpen/firstShare {
+			t.Errorf("%d first uses are open, of %d loads that may be", n, leastOpen)
+		}
+		a.w.addFirst("good", 1, time.Now(), "good*")
+		for n := range 2 {
+			a.w.add(fmt.Sprint("cold", n), 1, time.Now())
+		}
+		a.w.close("evil0", 1)
+		a.w.close("evil1", 1)
+		if got, want := fmt.Sprint(a.asked[:6]), "[evil0 evil1 cold0 cold1 evil2 good]"; got != want {
+			t.Errorf("asked for %s, want %s", got, want)
+		}
+	})
+}

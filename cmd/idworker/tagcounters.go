@@ -82,6 +82,8 @@ func (o output) raised(r tags.Raised) {
 		order = ", strict"
 	}
 	switch {
+	case r.Template && r.Before > 0:
+		fmt.Fprintf(o, "template %s: new tags begin with %d, was %d\n", r.Tag, r.Now, r.Before)
 	case r.Template:
 		fmt.Fprintf(o, "created template %s%s\n", r.Tag, order)
 	case r.Removed:

@@ -124,6 +124,21 @@ func (e *Editor) Settle(ctx context.Context, acted uint64) (revision uint64, don
 	return revision, true, err
 }
 
+// RaiseFirst raises the first ID of templates, those that were removed among them: each to what next says of
+// it, unless that is lower. It returns all as they were, and as they are.
+func (e *Editor) RaiseFirst(ctx context.Context, next func(Template) int64) (before, now []Template, err error) {
+	_, err = e.edit(ctx, func(all templates) (templates, error) {
+		before, now = all, slices.Clone(all)
+		for i := range now {
+			if first := next(now[i]); first > now[i].FirstID() {
+				now[i].First = first
+			}
+		}
+		return now, nil
+	})
+	return before, now, err
+}
+
 // edit writes the templates, on the condition that nobody else has meanwhile.
 func (e *Editor) edit(ctx context.Context, change func(templates) (templates, error)) (revision uint64, err error) {
 	for {

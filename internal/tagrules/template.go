@@ -47,6 +47,7 @@ type Template struct {
 	Pattern      string `json:"pattern"`
 	Step         int64  `json:"step"` // the configured step of its tags
 	Order        Order  `json:"order,omitempty"`
+	First        int64  `json:"first,omitempty"`          // see [Template.FirstID]; 0: 1
 	MaxTags      int64  `json:"max_tags,omitempty"`       // how many there may be; 0: any number
 	NewPerSecond int64  `json:"new_per_second,omitempty"` // that each loader makes; 0: any number
 	Removed      bool   `json:"removed,omitempty"`
@@ -67,6 +68,11 @@ func (t *Template) decidesAs(other *Template) bool {
 	return t != nil && other != nil && t.Pattern == other.Pattern && t.Order == other.Order && t.Becoming == other.Becoming
 }
 
+// FirstID is the lowest first ID of a tag that comes into being. That a store has no such tag does not prove
+// that it is a new one: it may have been made after the backup that the store was restored from. So who
+// raises all tags after a restore raises this as well, and nothing ever lowers it, see [Editor.RaiseFirst].
+func (t Template) FirstID() int64 { return max(1, t.First) }
+
 // Check returns an error that wraps [ErrTemplate], [ErrPattern] or [ErrOrder] if something is out of bounds.
 func (t Template) Check() error {
 	if err := cmp.Or(CheckPattern(t.Pattern), t.Order.Check()); err != nil {
@@ -75,6 +81,8 @@ func (t Template) Check() error {
 	switch {
 	case t.Step < 1:
 		return fmt.Errorf("%w: step %d, allowed is 1 or more", ErrTemplate, t.Step)
+	case t.First < 0:
+		return fmt.Errorf("%w: first ID %d, allowed is 1 or more", ErrTemplate, t.First)
 	case t.MaxTags < 0:
 		return fmt.Errorf("%w: at most %d tags, allowed is 0, for any number, or more", ErrTemplate, t.MaxTags)
 	case t.NewPerSecond < 0 || t.NewPerSecond > math.MaxInt32:
@@ -113,13 +121,17 @@ func (all templates) living(pattern string) int {
 	return i
 }
 
-// add returns the templates with a new one among them.
+// add returns the templates with a new one among them. Tags that it is for may have come of others, so its
+// first ID is not below theirs.
 func (all templates) add(t Template) (templates, error) {
 	if err := t.Check(); err != nil {
 		return nil, err
 	}
 	for _, other := range all {
 		a, b := t.Pattern, other.Pattern
+		if Overlap(a, b) {
+			t.First = max(t.First, other.First)
+		}
 		switch {
 		case a == b && !other.Removed && !(other.Becoming && t.Order == Strict): // else one broke off
 			return nil, fmt.Errorf("%w: %s", ErrTemplateExists, a)
@@ -149,7 +161,7 @@ func (all templates) change(pattern string, change func(*Template)) (templates, 
 	all = slices.Clone(all)
 	before, t := all[i], &all[i]
 	change(t)
-	t.Pattern = pattern
+	t.Pattern, t.First = pattern, max(t.First, before.First)
 	t.Becoming = t.Order == Strict && !t.Removed && (before.Becoming || before.Order != Strict)
 	if t.Removed && before.Order != Strict {
 		all.inherit(pattern)
@@ -190,12 +202,16 @@ func (all templates) settle() templates {
 func (all templates) keepFrom(older templates) templates {
 	all = slices.Clone(all)
 	for _, t := range older {
-		switch i := all.index(t.Pattern); {
-		case i < 0:
+		i := all.index(t.Pattern)
+		if i < 0 {
 			all = append(all, t)
-		case t.Order == Strict && !t.Removed && (all[i].Removed || all[i].Order != Strict):
+			continue
+		}
+		first := max(t.First, all[i].First)
+		if t.Order == Strict && !t.Removed && (all[i].Removed || all[i].Order != Strict) {
 			all[i] = t
 		}
+		all[i].First = first
 	}
 	return all
 }

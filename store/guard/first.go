@@ -40,14 +40,15 @@ func (g *Guard) Counted() bool {
 	return g.counted
 }
 
-// Count counts the tags that match and are known, see [Guard.Known]. It goes through all of them. Those
+// Count counts the tags that match and were known, see [Guard.Known], those that were deleted by hand since
+// among them. It goes through all of them. Those
 // that appear after done was called with their number are told to Appeared; nothing is between the two.
 func (g *Guard) Count(matches func(tag string) bool, done func(n int64)) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	var n int64
 	for tag, m := range g.tags {
-		if m.written > 0 && matches(tag) {
+		if m.appeared && matches(tag) {
 			n++
 		}
 	}

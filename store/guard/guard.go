@@ -47,6 +47,7 @@ type memory struct {
 	step     int64
 	pass     int    // in which the latest mark was seen
 	own      uint64 // the revision of what this process wrote last
+	appeared bool   // and was told of
 }
 
 var _ store.Store = (*Guard)(nil)

@@ -157,8 +157,11 @@ func (g *Guard) see(mark store.Mark) (suspicious bool) {
 		m.own = mark.Revision
 	}
 	m.pass, m.current, m.revision = g.pass, mark.End, mark.Revision
-	if m.written == 0 && mark.End > 0 && g.Appeared != nil {
-		g.Appeared(mark.Tag)
+	if !m.appeared && mark.End > 0 {
+		m.appeared = true // once, even if somebody deletes it and it comes again
+		if g.Appeared != nil {
+			g.Appeared(mark.Tag)
+		}
 	}
 	m.written = max(m.written, mark.End)
 	if mark.Deleted {

@@ -49,5 +49,5 @@ func Open(ctx context.Context, js natsjs.JetStream, prefix messages.Prefix) (*St
 	if err != nil {
 		return nil, err
 	}
-	return &Store{js: js, bucket: kv.Bucket(), kv: kv, stream: stream}, nil
+	return &Store{js: js, bucket: kv.Bucket(), kv: kv, stream: stream, prefix: prefix}, nil
 }

@@ -12,13 +12,17 @@ import (
 
 // ReserveFirst implements [store.Store]. It writes once if there was never such a key. The condition
 // of the write is that there is none, so of all who make a tag at once one succeeds. Over a tombstone
-// it counts on from there.
+// it counts on from there. A delete marker says that there was such a tag, and not how far it counted: over
+// one nothing is made by itself.
 func (s *Store) ReserveFirst(ctx context.Context, tag store.Tag, n int64) (store.Segment, error) {
 	if err := errors.Join(checkName(tag.Name), tag.Check()); err != nil {
 		return store.Segment{}, err
 	}
 	if n < 1 {
 		return store.Segment{}, fmt.Errorf("%w: step %d, allowed is 1 or more", store.ErrBadTag, n)
+	}
+	if err := s.CheckSame(ctx); err != nil {
+		return store.Segment{}, s.keyError(tag.Name, err)
 	}
 	next, revision := tag.Next, uint64(0)
 	for attempt := 0; ; attempt++ {
@@ -48,6 +52,9 @@ func (s *Store) successor(ctx context.Context, tag store.Tag) (next int64, revis
 	found, err := s.readLeader(ctx, tag.Name)
 	if errors.Is(err, natsjs.ErrKeyNotFound) {
 		return tag.Next, 0, nil
+	}
+	if err == nil && found.deleted {
+		tag.Next = 1 // wherever it is to begin, nobody has looked
 	}
 	if err == nil {
 		err = checkSuccessor(found, tag)

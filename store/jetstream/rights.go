@@ -1,6 +1,7 @@
 package jetstream
 
 import (
+	"github.com/idworker/idworker/internal/agreement"
 	"github.com/idworker/idworker/internal/rights"
 	"github.com/idworker/idworker/messages"
 )
@@ -13,7 +14,8 @@ func Rights(p messages.Prefix, role rights.Role) rights.Rights {
 	)
 	switch role {
 	case rights.Loader:
-		return use
+		config := agreement.BucketName(p)
+		return rights.Join(use, rights.ReadBucket(config), rights.WriteBucket(config, ConfigKey))
 	case rights.Admin:
 		return rights.Join(rights.ProvisionBucket(bucket), use)
 	}

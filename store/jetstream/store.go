@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
+	"github.com/idworker/idworker/internal/agreement"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/store/internal/register"
@@ -24,6 +26,10 @@ type Store struct {
 	kv     natsjs.KeyValue
 	stream natsjs.Stream // the bucket's stream, for what the KV API does not offer
 	echoes register.Echoes
+
+	prefix messages.Prefix
+	agreed atomic.Pointer[agreement.Agreement] // opened when it is first needed
+	same   register.Sharing                    // whether it is the bucket of the installation
 }
 
 var (

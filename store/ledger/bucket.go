@@ -64,7 +64,7 @@ type bound struct {
 	server string
 	echoes register.Echoes
 	opened atomic.Pointer[register.Bucket]
-	same   sharing // whether it is the ledger that the installation has
+	same   register.Sharing // whether it is the ledger that the installation has
 }
 
 // open opens the bucket, and makes sure that it is the one that the installation has. Errors:
@@ -188,7 +188,7 @@ func (b *bound) write(ctx context.Context, tag string, high int64, revision uint
 		return 0, err
 	}
 	if revision == 0 {
-		err := b.same.do(ctx, func(ctx context.Context) error { return b.checkIdentity(ctx, bucket) })
+		err := b.same.Do(ctx, func(ctx context.Context) error { return b.checkIdentity(ctx, bucket) })
 		if err != nil {
 			return 0, err
 		}

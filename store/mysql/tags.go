@@ -91,7 +91,7 @@ func (s *Store) explainDuplicate(ctx context.Context, conn *sql.Conn, tag string
 		return err
 	}
 	if !exists {
-		return fmt.Errorf("%w: the collation of the column biz_tag treats this tag as equal to another one that exists; give the column the collation utf8mb4_bin", store.ErrSetup)
+		return fmt.Errorf("%w: %w: the collation of the column biz_tag treats this tag as equal to another one that exists; give the column the collation utf8mb4_bin", store.ErrBadTag, store.ErrSetup)
 	}
 	return store.ErrTagExists
 }

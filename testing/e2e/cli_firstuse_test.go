@@ -80,7 +80,7 @@ func testFirstUse(t *testing.T, as settings, url string) {
 	const header, templates = "TAG STEP NEXT ORDER", "TEMPLATE STEP ORDER TAGS MAX TAGS NEW PER SECOND"
 
 	shows([]string{"tag", "create", "chat.*", "--template", "--step", "10", "--max-tags", "2"},
-		"created template chat.*: step 10, order trend, at most 2 tags, no limit on new ones")
+		"created template chat.*: step 10, order trend, at most 2 tags, at most 1,000 new ones a second")
 	natstest.Eventually(t, readyWithin, "the template is known", func() bool {
 		id, err := c.Next(t.Context(), "chat.1")
 		return err == nil && id == 1
@@ -100,8 +100,8 @@ func testFirstUse(t *testing.T, as settings, url string) {
 	says("template exists already: chat.*", "tag", "create", "chat.*", "--template", "--order", "strict")
 	says("chat.1 matches the template chat.*: the next request makes it again, above what it had.", "tag", "rm", "chat.1")
 	becomes("chat", messages.ErrNoTag)
-	shows([]string{"tag", "ls"}, header, "", templates, "chat.* 10 trend 2 2 any")
-	shows([]string{"tag", "ls", "chat.*"}, header, "chat.1 10 11 trend", "chat.2 10 11 trend", "", templates, "chat.* 10 trend 2 2 any")
+	shows([]string{"tag", "ls"}, header, "", templates, "chat.* 10 trend 2 2 1000")
+	shows([]string{"tag", "ls", "chat.*"}, header, "chat.1 10 11 trend", "chat.2 10 11 trend", "", templates, "chat.* 10 trend 2 2 1000")
 	for _, pattern := range []string{"chat.*", "*.1"} {
 		if r := as.run(t, "tag", "create", pattern, "--template"); r.code == 0 {
 			t.Errorf("%s was created beside chat.*", pattern)

@@ -168,6 +168,30 @@ func (s *Store) RestoreLedger(ctx context.Context) error {
 	return nil
 }
 
+// sure is a store that finds out for itself whether a tag that is missing is a new one. A database has its
+// ledger for that.
+type sure interface {
+	CheckSame(ctx context.Context) error
+	Accept(ctx context.Context) error
+}
+
+// CheckSame finds out whether templates can make tags: the error is a [store.ErrUncertain] if the store was
+// lost and made again.
+func (s *Store) CheckSame(ctx context.Context) error {
+	if own, ok := s.Remembering.(sure); ok {
+		return own.CheckSame(ctx)
+	}
+	return nil
+}
+
+// Accept has templates make tags in the store as it is. It is for who has decided from where on to count.
+func (s *Store) Accept(ctx context.Context) error {
+	if own, ok := s.Remembering.(sure); ok {
+		return own.Accept(ctx)
+	}
+	return nil
+}
+
 // RaiseList raises tags, as the store lists them, to what the ledger says was granted of them.
 func (s *Store) RaiseList(ctx context.Context, tags []store.Tag) error {
 	if s.ledger != nil {

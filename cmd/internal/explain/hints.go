@@ -89,6 +89,7 @@ var sentinelHints = []struct {
 	{tags.ErrMaybeCreated, "see idworker tag ls"},
 	{tags.ErrTagsExist, "choose a pattern that leaves them out, or remove them; once there is a template, tags with other settings can be created by name beside it"},
 	{tags.ErrTrendTags, "idworker tag set TAG --order strict makes one of them strict; or choose another pattern"},
+	{store.ErrUncertain, "raise all tags by more than can have been handed out since the store was as it is: idworker tag raise --all --by N"},
 	{tags.ErrLoadersRun, "stop them all, export once more, and import that"},
 	{doctor.ErrDifferent, "idworker provision with these flags would change it"},
 	{doctor.ErrOlder, "stop them, or upgrade them"},

@@ -18,15 +18,19 @@ type Create struct {
 	Tag     string `arg:"" help:"Name: A-Z a-z 0-9 _ - and dots between tokens, at most 128 bytes. With --template a pattern: * for any one token, > in the end for the rest, such as 'chat.*'."`
 	Step    int64  `help:"IDs per segment: about what is used in ten minutes at peak. Of a template's tags, what is left when a worker forgets one is a gap." default:"1000"`
 	MaxStep int64  `help:"Largest step allowed; the same as --max-step of serve." default:"1000000"`
-	First   int64  `help:"The first ID." default:"1"`
+	First   int64  `help:"The first ID; with --template, that of each new tag." default:"1"`
 
 	Order tagrules.Order `help:"trend: the IDs of each worker go up. strict: every ID is higher than every ID returned to any caller before it was asked for; one worker at a time answers. Without: that of the template that matches, else trend." placeholder:"ORDER"`
 	Ended `embed:""`
 
-	Template     bool  `help:"Every tag that matches the pattern comes into being when it is first asked for, with 1 as its first ID."`
-	MaxTags      int64 `help:"With --template: how many tags it may make, those that were removed among them; 0 for any number." placeholder:"N"`
-	NewPerSecond int64 `help:"With --template: how many tags each loader makes a second; 0 for any number." placeholder:"N"`
+	Template     bool   `help:"Every tag that matches the pattern comes into being when it is first asked for, with --first as its first ID."`
+	MaxTags      int64  `help:"With --template: how many tags it may make, those that were removed among them; 0 for any number." placeholder:"N"`
+	NewPerSecond *int64 `help:"With --template: how many tags each loader makes a second; 0 for any number. The default is 1000." placeholder:"N"`
 }
+
+// defaultNewPerSecond is what a template is given, so that no caller fills a store with made-up names as fast
+// as it can write.
+const defaultNewPerSecond = 1000
 
 // Ended says which processes are not waited for.
 type Ended struct {
@@ -46,11 +50,11 @@ func (c *Create) Check() error {
 	switch {
 	case c.Order != "" && c.Order.Check() != nil:
 		return explain.Usage(fmt.Errorf("--order: %w", c.Order.Check()))
-	case c.Template && c.First != 1:
-		return explain.Usage(errors.New("--first does not go with --template: the tags of a template begin with 1"))
+	case c.Template && c.First < 1:
+		return explain.Usage(fmt.Errorf("--first %d: want 1 or more", c.First))
 	case c.Template && !tagrules.IsPattern(c.Tag):
 		return explain.Usage(fmt.Errorf("%.200q is no pattern: it needs a * for a token, or a > for the rest; or leave out --template", c.Tag))
-	case !c.Template && (c.MaxTags != 0 || c.NewPerSecond != 0):
+	case !c.Template && (c.MaxTags != 0 || c.NewPerSecond != nil):
 		return explain.Usage(errors.New("--max-tags and --new-per-second go with --template"))
 	case !c.Template && tagrules.IsPattern(c.Tag):
 		return explain.Usage(fmt.Errorf("%s is a pattern: give --template for tags that come into being when they are first asked for", c.Tag))
@@ -106,7 +110,10 @@ func (c *Create) order(ctx context.Context, t *tags.Tags) (tagrules.Order, error
 
 // createTemplate creates a template.
 func (c *Create) createTemplate(ctx context.Context, t *tags.Tags, out io.Writer) error {
-	template := tagrules.Template{Pattern: c.Tag, Step: c.Step, Order: cmp.Or(c.Order, tagrules.Trend), MaxTags: c.MaxTags, NewPerSecond: c.NewPerSecond}
+	template := tagrules.Template{Pattern: c.Tag, Step: c.Step, Order: cmp.Or(c.Order, tagrules.Trend), MaxTags: c.MaxTags, NewPerSecond: defaultNewPerSecond, First: c.First}
+	if c.NewPerSecond != nil {
+		template.NewPerSecond = *c.NewPerSecond
+	}
 	err := t.CreateTemplate(ctx, template, c.MaxStep)
 	if errors.Is(err, tagrules.ErrTemplateExists) {
 		return fmt.Errorf("%w; change it with: idworker tag set '%s'", err, c.Tag)

@@ -3,6 +3,7 @@ package tags
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -11,6 +12,7 @@ import (
 	"github.com/idworker/idworker/cmd/internal/embedded"
 	"github.com/idworker/idworker/cmd/internal/witness"
 	"github.com/idworker/idworker/internal/agreement"
+	"github.com/idworker/idworker/internal/tagrules"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/snowflake/lease"
 	"github.com/idworker/idworker/store"
@@ -75,9 +77,28 @@ func raiseLost(ctx context.Context, js jetstream.JetStream, prefix messages.Pref
 	if err := segments.RestoreLedger(ctx); err != nil {
 		return nil, err
 	}
+	if err := raiseTemplates(ctx, js, prefix, n); err != nil {
+		return nil, err
+	}
 	var losses []witness.Loss
 	if lost != nil {
 		losses = lost.Losses
 	}
-	return witness.RaiseAll(ctx, segments, losses, n, DefaultStep)
+	raised, err := witness.RaiseAll(ctx, segments, losses, n, DefaultStep)
+	if err != nil {
+		return raised, err
+	}
+	return raised, segments.Accept(ctx)
+}
+
+// raiseTemplates has the tags that templates will make begin n IDs later.
+func raiseTemplates(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, n int64) error {
+	editor, err := tagrules.OpenEditor(ctx, js, prefix)
+	if errors.Is(err, jetstream.ErrBucketNotFound) {
+		return nil // and so there are none
+	}
+	if err == nil {
+		_, _, err = editor.RaiseFirst(ctx, func(t tagrules.Template) int64 { return store.Beyond(t.FirstID(), n) })
+	}
+	return err
 }

@@ -14,8 +14,9 @@ import (
 
 // Import changes things in an order in which it may break off anywhere, and be run again:
 //
-//  1. The templates are written as ones that were removed. So it is known which tags are theirs, and
-//     nobody makes such a tag, with 1 as its first ID, before it is imported.
+//  1. The first IDs of the templates that exist are raised to those in the list, and the other templates
+//     are written as ones that were removed. So it is known which tags are theirs, and nobody makes such a
+//     tag before it is imported.
 //  2. Tags become strict, in the same way and with the same wait as by [Tags.SetOrder]. Without workers
 //     there is nobody to wait for.
 //  3. The tags are created and raised.
@@ -66,6 +67,16 @@ func (t *Tags) Import(ctx context.Context, all Transfer, report func(Raised)) er
 // announceTemplates writes templates as removed ones, and returns those that are to come into force. It
 // finds out before whether they may.
 func (t *Tags) announceTemplates(ctx context.Context, list []tagrules.Template) (missing []tagrules.Template, err error) {
+	if _, _, err := t.Orders.editor.RaiseFirst(ctx, func(here tagrules.Template) (first int64) {
+		for _, template := range list {
+			if tagrules.Overlap(here.Pattern, template.Pattern) {
+				first = max(first, template.FirstID())
+			}
+		}
+		return first
+	}); err != nil {
+		return nil, err
+	}
 	rules, err := t.Orders.Rules(ctx)
 	if err != nil {
 		return nil, err

@@ -16,7 +16,7 @@ type Raised struct {
 	Before, Now int64 // the first ID that was not handed out, and that now
 	Removed     bool  // there is no such tag any more; one that is created again begins there
 
-	Template bool           // it is a pattern, of a template that was made
+	Template bool           // it is a pattern: of a template that was made, or, if Before is not 0, of one whose new tags begin with Now
 	Order    tagrules.Order // what was imported with it, "" for none
 }
 
@@ -46,15 +46,15 @@ func (t *Tags) RaiseBy(ctx context.Context, name string, n int64) (Raised, error
 // use up tags that are not half used.
 const MaxRaiseAll = 1 << 62
 
-// RaiseAllBy skips the next n IDs of every tag, 1 to [MaxRaiseAll], and of every removed one, and
-// reports each. A tag that has fewer left is used up. It goes on after an error. Entries that
+// RaiseAllBy skips the next n IDs of every tag, 1 to [MaxRaiseAll], and of every removed one, and of those
+// that templates will make, and reports each. A tag that has fewer left is used up. It goes on after an error. Entries that
 // cannot be read are in the error, too: nobody knows how far they were handed out.
 func (t *Tags) RaiseAllBy(ctx context.Context, n int64, report func(Raised)) error {
 	list, err := t.List(ctx)
 	if err != nil && !errors.Is(err, store.ErrCorrupt) {
 		return err
 	}
-	failed := []error{err}
+	failed := []error{err, t.raiseTemplatesBy(ctx, n, report)}
 	for _, tag := range list {
 		raised, err := t.raise(ctx, tag, store.Beyond(tag.Next, n))
 		if err != nil {
@@ -73,7 +73,25 @@ func (t *Tags) RaiseAllBy(ctx context.Context, n int64, report func(Raised)) err
 		}
 		report(Raised{Tag: tag.Name, Before: tag.Next, Now: next, Removed: true})
 	}
-	return errors.Join(failed...)
+	if err := errors.Join(failed...); err != nil {
+		return err
+	}
+	return t.store.Accept(ctx)
+}
+
+// raiseTemplatesBy has the tags that templates will make begin n IDs later. What a template made after a
+// backup is not in it, and is taken for new after a restore.
+func (t *Tags) raiseTemplatesBy(ctx context.Context, n int64, report func(Raised)) error {
+	before, now, err := t.Orders.editor.RaiseFirst(ctx, func(template tagrules.Template) int64 {
+		return store.Beyond(template.FirstID(), n)
+	})
+	if err != nil {
+		return err
+	}
+	for i, template := range now {
+		report(Raised{Tag: template.Pattern, Before: before[i].FirstID(), Now: template.FirstID(), Template: true, Removed: template.Removed})
+	}
+	return nil
 }
 
 func (t *Tags) raiseBy(ctx context.Context, tag store.Tag, n int64) (Raised, error) {

@@ -1,6 +1,7 @@
 package tags
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,10 +35,10 @@ func (t *Tags) CreateTemplate(ctx context.Context, template tagrules.Template, m
 	if err != nil {
 		return err
 	}
-	if _, err := rules.Template(template.Pattern); err == nil {
+	if have, err := rules.Template(template.Pattern); err == nil && !(have.Becoming && template.Order == tagrules.Strict) { // else one broke off
 		return fmt.Errorf("%w: %s", tagrules.ErrTemplateExists, template.Pattern)
 	}
-	if err := t.checkByName(ctx, template.Pattern); err != nil {
+	if err := cmp.Or(t.store.CheckSame(ctx), t.checkByName(ctx, template.Pattern)); err != nil {
 		return err
 	}
 	write := func() (uint64, error) { return t.Orders.editor.CreateTemplate(ctx, template) }

@@ -20,8 +20,8 @@ import (
 // Tags travel as text, one line each: name, step, and the first ID that is not handed out. The
 // word removed in place of a step says that the tag was removed: it is a store.Tag with step 0. A
 // tag with an order of its own has that as a fourth word. A line that begins with a pattern is a
-// template: pattern, step, order, how many tags it may make, how many a second, and, if it was
-// removed, that word.
+// template: pattern, step, order, how many tags it may make, how many a second, the first ID of a new
+// one, and, if it was removed, that word.
 
 // ErrFormat is wrapped by the errors of [Read].
 var ErrFormat = errors.New("malformed list of tags")
@@ -70,7 +70,7 @@ func Write(w io.Writer, all Transfer) error {
 		if t.Removed {
 			removed = " " + removedWord
 		}
-		_, _ = fmt.Fprintf(buf, "%s %d %s %d %d%s\n", t.Pattern, t.Step, t.Order, t.MaxTags, t.NewPerSecond, removed)
+		_, _ = fmt.Fprintf(buf, "%s %d %s %d %d %d%s\n", t.Pattern, t.Step, t.Order, t.MaxTags, t.NewPerSecond, t.FirstID(), removed)
 	}
 	for _, tag := range all.Tags {
 		step, order := strconv.FormatInt(tag.Step, 10), ""
@@ -176,14 +176,14 @@ func parse(line string, fields []string) (tag store.Tag, order tagrules.Order, e
 
 // parseTemplate reads the line of a template.
 func parseTemplate(line string, fields []string) (t tagrules.Template, err error) {
-	if n := len(fields); n != 5 && (n != 6 || fields[5] != removedWord) {
-		return t, fmt.Errorf("%.60q has %d fields, but a * or > makes it the line of a template: want pattern, step, order, how many tags and how many new ones a second, and %s if it was", line, n, removedWord)
+	if n := len(fields); n != 6 && (n != 7 || fields[6] != removedWord) {
+		return t, fmt.Errorf("%.60q has %d fields, but a * or > makes it the line of a template: want pattern, step, order, how many tags, how many new ones a second and the first ID of a new one, and %s if it was", line, n, removedWord)
 	}
-	t = tagrules.Template{Pattern: fields[0], Order: tagrules.Order(fields[2]), Removed: len(fields) == 6}
+	t = tagrules.Template{Pattern: fields[0], Order: tagrules.Order(fields[2]), Removed: len(fields) == 7}
 	for _, number := range []struct {
 		to   *int64
 		text string
-	}{{&t.Step, fields[1]}, {&t.MaxTags, fields[3]}, {&t.NewPerSecond, fields[4]}} {
+	}{{&t.Step, fields[1]}, {&t.MaxTags, fields[3]}, {&t.NewPerSecond, fields[4]}, {&t.First, fields[5]}} {
 		if *number.to, err = parseNumber(number.text); err != nil {
 			return t, err
 		}

@@ -61,9 +61,9 @@ func (i installation) importText(text string) error {
 	return i.tags.Import(i.Context(), all, func(tags.Raised) {})
 }
 
-const exported = `chat.* 10 strict 1000 50
-day.> 20 trend 0 0
-gone.* 30 strict 5 0 removed
+const exported = `chat.* 10 strict 1000 50 7001
+day.> 20 trend 0 0 1
+gone.* 30 strict 5 0 1 removed
 chat.1 10 11
 chat.2 10 21 trend
 gone.1 30 31
@@ -94,12 +94,12 @@ func TestExportedAgain(t *testing.T) {
 	}
 }
 
-// TestImportedUpward: no tag and no template becomes less strict by an import, and no template changes.
+// TestImportedUpward: no tag and no template becomes less strict by an import, and no template changes but for its first ID.
 func TestImportedUpward(t *testing.T) {
 	i := newInstallation(t)
-	must(t, i.importText("chat.* 10 strict 1000 50\norder 10 50 strict\nother 10 50\n"))
-	must(t, i.importText("chat.* 20 trend 1 1\norder 10 40 trend\nother 10 60 strict\n"))
-	if got, want := i.export(), "chat.* 10 strict 1000 50\norder 10 50 strict\nother 10 60 strict\n"; got != want {
+	must(t, i.importText("chat.* 10 strict 1000 50 1\norder 10 50 strict\nother 10 50\n"))
+	must(t, i.importText("chat.* 20 trend 1 1 9\norder 10 40 trend\nother 10 60 strict\n"))
+	if got, want := i.export(), "chat.* 10 strict 1000 50 9\norder 10 50 strict\nother 10 60 strict\n"; got != want {
 		t.Errorf("it is now\n%s", got)
 	}
 }
@@ -122,11 +122,11 @@ func TestImportTagsFirst(t *testing.T) {
 func TestImportRefused(t *testing.T) {
 	i := newInstallation(t)
 	must(t, i.tags.Create(t.Context(), store.Tag{Name: "shop.1", Step: 10, Next: 1}))
-	must(t, i.importText("chat.> 10 trend 0 0\n"))
+	must(t, i.importText("chat.> 10 trend 0 0 1\n"))
 	before := i.export()
 	for text, want := range map[string]error{
-		"chat.* 10 strict 0 0\nnew 10 1\n": tags.ErrTrendTags, // an ordinary template answers for its tags
-		"shop.* 10 trend 0 0\nnew 10 1\n":  tags.ErrTagsExist,
+		"chat.* 10 strict 0 0 1\nnew 10 1\n": tags.ErrTrendTags, // an ordinary template answers for its tags
+		"shop.* 10 trend 0 0 1\nnew 10 1\n":  tags.ErrTagsExist,
 	} {
 		if err := i.importText(text); !errors.Is(err, want) {
 			t.Errorf("%q: %v, want %v", text, err, want)
@@ -140,8 +140,8 @@ func TestImportRefused(t *testing.T) {
 // TestReadTransfer: lines that are wrong are named.
 func TestReadTransfer(t *testing.T) {
 	for _, line := range []string{
-		"order 10 1 sideways", "order 10 1 strict 5", "order removed 1 strict", "chat.* 10 1", "chat.* 10 sideways 0 0",
-		"chat.* 0 trend 0 0", "chat.* 10 trend -1 0", "chat.* 10 trend 0 0 gone", "cha*t 10 trend 0 0", "chat.* 10 trend 0 x",
+		"order 10 1 sideways", "order 10 1 strict 5", "order removed 1 strict", "chat.* 10 1", "chat.* 10 sideways 0 0 1",
+		"chat.* 0 trend 0 0 1", "chat.* 10 trend -1 0 1", "chat.* 10 trend 0 0", "chat.* 10 trend 0 0 -1", "chat.* 10 trend 0 0 1 gone", "cha*t 10 trend 0 0 1", "chat.* 10 trend 0 0 x",
 	} {
 		if _, err := tags.Read(strings.NewReader("ok 10 1\n" + line + "\n")); !errors.Is(err, tags.ErrFormat) || !strings.Contains(err.Error(), "line 2") {
 			t.Errorf("%q: %v", line, err)
@@ -167,7 +167,7 @@ func (i installation) join() *slowProcess {
 // TestAwaited: whatever makes something strict waits for each process that has a lease.
 func TestAwaited(t *testing.T) {
 	i := newInstallation(t)
-	must(t, i.importText("order 10 1\nday.* 10 trend 0 0\n"))
+	must(t, i.importText("order 10 1\nday.* 10 trend 0 0 1\n"))
 	i.join()
 	for name, makeStrict := range map[string]func(context.Context) error{
 		"tag create": func(ctx context.Context) error {
@@ -205,7 +205,7 @@ func TestAwaited(t *testing.T) {
 // everywhere becomes strict as one that was there before: its owner drops what it has in memory.
 func TestMadeMeanwhile(t *testing.T) {
 	i := newInstallation(t)
-	must(t, i.importText("chat.> 10 trend 0 0\n"))
+	must(t, i.importText("chat.> 10 trend 0 0 1\n"))
 	p := i.join()
 	w := tagrules.NewWatcher(i.js, prefix, zap.NewNop())
 	seen := make(chan bool, 2)

@@ -1,4 +1,4 @@
-package ledger
+package register
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 // up while asking leaves it to another.
 func TestSharing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var s sharing
+		var s Sharing
 		var mu sync.Mutex
 		asked := 0
 		var began time.Time
@@ -34,7 +34,7 @@ func TestSharing(t *testing.T) {
 			wg.Go(func() {
 				time.Sleep(time.Duration(i) * 10 * time.Millisecond)
 				came := time.Now()
-				if err := s.do(t.Context(), ask); err != nil {
+				if err := s.Do(t.Context(), ask); err != nil {
 					t.Error(err)
 				}
 				mu.Lock()
@@ -49,18 +49,18 @@ func TestSharing(t *testing.T) {
 			t.Errorf("300 calls in three seconds asked %d times", asked)
 		}
 		// One asks, a second who will give up waits to ask next, and a third waits for the second.
-		wg.Go(func() { _ = s.do(t.Context(), ask) })
+		wg.Go(func() { _ = s.Do(t.Context(), ask) })
 		synctest.Wait()
 		short, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 		defer cancel()
 		wg.Go(func() {
-			if err := s.do(short, ask); !errors.Is(err, context.DeadlineExceeded) {
+			if err := s.Do(short, ask); !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("who gives up gets %v", err)
 			}
 		})
 		synctest.Wait()
 		wg.Go(func() {
-			if err := s.do(t.Context(), ask); err != nil {
+			if err := s.Do(t.Context(), ask); err != nil {
 				t.Errorf("who waited for one that gave up gets %v", err)
 			}
 		})

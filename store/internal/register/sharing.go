@@ -1,14 +1,14 @@
-package ledger
+package register
 
 import (
 	"context"
 	"sync"
 )
 
-// sharing has many callers share an answer that costs several requests: the one to a question that was
+// Sharing has many callers share an answer that costs several requests: the one to a question that was
 // asked after each of them came. So an answer is never older than the call. One of the callers asks;
 // the zero value is ready for use.
-type sharing struct {
+type Sharing struct {
 	mu   sync.Mutex
 	last *round // the latest that somebody waits for or asks in
 	open bool   // it has not begun to ask
@@ -21,8 +21,8 @@ type round struct {
 	gone bool // whoever asked gave up
 }
 
-// do returns what ask does.
-func (s *sharing) do(ctx context.Context, ask func(context.Context) error) error {
+// Do returns what ask does.
+func (s *Sharing) Do(ctx context.Context, ask func(context.Context) error) error {
 	for {
 		r, before, mine := s.join()
 		if mine {
@@ -42,7 +42,7 @@ func (s *sharing) do(ctx context.Context, ask func(context.Context) error) error
 
 // join returns the round that has not begun, or begins one, which is the caller's to ask in once the
 // one before is over.
-func (s *sharing) join() (r, before *round, mine bool) {
+func (s *Sharing) join() (r, before *round, mine bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.open {
@@ -53,7 +53,7 @@ func (s *sharing) join() (r, before *round, mine bool) {
 	return s.last, before, true
 }
 
-func (s *sharing) lead(ctx context.Context, r, before *round, ask func(context.Context) error) {
+func (s *Sharing) lead(ctx context.Context, r, before *round, ask func(context.Context) error) {
 	defer close(r.done)
 	if before != nil {
 		select {
