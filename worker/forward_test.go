@@ -129,7 +129,7 @@ func TestForgedRequest(t *testing.T) {
 		t.Errorf("%d counted", n)
 	}
 	for _, replyTo := range []string{"a b", "a\tb", "a\r\nPUB b 0\r\n\r\n", "a\nb"} {
-		if got := decodePassedOn(passedOn{body[:1], 1, partWait, replyTo}.encode()); got.replyTo != "" {
+		if got := decodePassedOn(passedOn{messages.EncodeCount(2), 1, partWait, replyTo}.encode()); got.replyTo != "" {
 			t.Errorf("%q is taken for a reply subject", replyTo)
 		}
 	}

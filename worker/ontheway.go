@@ -30,11 +30,20 @@ const mostOnTheWay = 1 << 16
 // confirmEvery is the pause between two pings.
 const confirmEvery = 50 * time.Millisecond
 
-// add remembers a request, and returns where the server shall say that nobody listens. If there is no
-// room, the request must not be sent.
-func (w *onTheWay) add(o *ordered) (inbox string, ok bool) {
+// send sends a request and remembers it. That is one step, lest a ping in between is taken for one that
+// was sent after it. It reports whether there was room.
+func (w *onTheWay) send(conn *nats.Conn, o *ordered, msg *nats.Msg) (ok bool, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if msg.Reply, ok = w.add(o); !ok {
+		return false, nil
+	}
+	return true, conn.PublishMsg(msg)
+}
+
+// add remembers a request, and returns where the server shall say that nobody listens. If there is no
+// room, the request must not be sent. It needs mu.
+func (w *onTheWay) add(o *ordered) (inbox string, ok bool) {
 	if len(w.queue) >= mostOnTheWay {
 		return "", false
 	}

@@ -276,12 +276,9 @@ func (s *strict) passOn(o *ordered) bool {
 		return false
 	}
 	msg := o.forwarded(s.cfg.Prefix, owner)
-	inbox, ok := s.onTheWay.add(o)
-	if !ok {
+	switch ok, err := s.onTheWay.send(s.cfg.Requests, o, msg); {
+	case !ok:
 		return false
-	}
-	msg.Reply = inbox
-	switch err := s.cfg.Requests.PublishMsg(msg); {
 	case errors.Is(err, nats.ErrMaxPayload):
 		s.finish(o, nil, errReplyTooLong)
 	case err != nil:
