@@ -114,10 +114,13 @@ func (w *onTheWay) run(ctx context.Context, conn *nats.Conn, wait time.Duration)
 			return
 		case <-ticker.C:
 		}
-		if next, n := w.next(); n > 0 && answersPing(ctx, conn, wait) {
+		switch next, n := w.next(); {
+		case n == 0:
+		case answersPing(ctx, conn, wait+flushTimeout):
 			w.forgetBefore(next)
+		default: // not before: what is late gets its answer too
+			w.forgetLate()
 		}
-		w.forgetLate()
 	}
 }
 
