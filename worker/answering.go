@@ -119,7 +119,7 @@ func (a *answering) leave() {
 // awaitParked waits until no request is parked. At the latest that is when their deadlines
 // have passed.
 func (a *answering) awaitParked() {
-	for a.supply.alloc.Parked() > 0 || a.strict.ownerless.parked() > 0 {
+	for a.supply.alloc.Parked() > 0 || a.strict.waiting() > 0 {
 		time.Sleep(a.cfg.Wait / ticksPerWait)
 	}
 }

@@ -27,6 +27,7 @@
 //	another installation is met         neighbourhood.go; its messages: foreign.go
 //	the rules of tags are followed      rules.go
 //	a strict tag is answered            strict.go; passed on: forward.go, and received forwardinbox.go
+//	the owner turns out not to be there ontheway.go
 //	it has no owner for the moment      ownerless.go
 //
 // # The way of a segment
@@ -133,14 +134,20 @@
 // got the reply yet cannot have sent a request after it.
 //
 // A message that is passed on says in its body how often it was, how much of its time is left, and
-// who gets the answer; the headers are the caller's. The answer goes from the owner straight to the caller. The subject for the
+// who gets the answer. It has no headers: those of the caller would be carried out with the worker's rights, and the one
+// that workers read was read before. The answer goes from the owner straight to the caller. The subject for the
 // answer cannot be the message's own reply subject: for a caller in another account the server has
 // made that subject, and takes no message that names it. So that one is free to find out that the owner
-// is not there: the server says so at once, and the request is parked instead of lost.
+// is not there: the server says so at once, and the request is parked instead of lost. It is remembered until a ping that
+// was sent after it is answered, by when the server has said what it had to say.
 //
 // It cannot circle: it is passed on [maxHops] times at most, at once the first two times, and then only
 // after a rest. Its deadline is that of the first worker. If nobody has answered by then, whoever has it
-// says 503, and why.
+// says 503, and why. A process that is paused, or dies with the request in its hands, says nothing, then as with any
+// other request: who has passed it on cannot know whether it was answered. The caller asks again after a timeout.
+//
+// A process that stops owns nothing any more, and soon does not know who does. What still comes it passes on to
+// the owner that it knew last, or to any process that had a lease, and to the next one if that is not there.
 //
 // An ordinary tag pays nothing for this. Its segments are of no term, so a take that succeeds asks
 // nobody; only one that does not looks the rules up.

@@ -2,10 +2,9 @@ package worker
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"strconv"
-	"strings"
-	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -14,9 +13,13 @@ import (
 	"github.com/idworker/idworker/messages"
 )
 
-// A request for a strict tag that another process owns is passed on with its headers, to a subject of
-// that process alone. It answers the caller. The caller's reply subject goes in the body: a server
-// refuses a message whose reply subject it has made itself, as it does for callers in other accounts.
+// A request for a strict tag that another process owns is passed on, to a subject of that process alone.
+// It answers the caller. The message is this worker's own and sent with this worker's rights, so nothing
+// of the caller's message is in it but what was read and checked: the tag, the count and the reply
+// subject. Least of all its headers, which servers take as instructions: one of them has the server
+// publish to any subject that the sender may publish to. The caller's reply subject goes in the body: a
+// server refuses a message whose reply subject it has made itself, as it does for callers in other
+// accounts.
 
 // forwardSubject is the subject of requests for a tag that a process is thought to own.
 func forwardSubject(p messages.Prefix, instance, tag string) string {
@@ -57,7 +60,7 @@ func decodePassedOn(body []byte) (p passedOn) {
 	left, replyTo, _ := bytes.Cut(rest, []byte{' '})
 	n, err := strconv.Atoi(string(hops))
 	ms, err2 := strconv.ParseInt(string(left), 10, 32)
-	if err != nil || err2 != nil || n < 1 || ms < 0 {
+	if err != nil || err2 != nil || n < 1 || ms < 0 || bytes.ContainsAny(replyTo, " \t\r\n") {
 		return p
 	}
 	return passedOn{count, n, time.Duration(ms) * time.Millisecond, string(replyTo)}
@@ -66,40 +69,11 @@ func decodePassedOn(body []byte) (p passedOn) {
 // forwarded is the message that passes a request on.
 func (o *ordered) forwarded(p messages.Prefix, instance string) *nats.Msg {
 	body := passedOn{messages.EncodeCount(o.n), o.hops + 1, o.left(), o.replyTo}
-	return &nats.Msg{Subject: forwardSubject(p, instance, o.tag), Data: body.encode(), Header: o.header}
+	return &nats.Msg{Subject: forwardSubject(p, instance, o.tag), Data: body.encode()}
 }
 
-// onTheWay remembers the requests that were passed on latest. If nobody listens any more where one was
-// sent, the server says so at once, and it is parked: its owner has died.
-type onTheWay struct {
-	inbox string // where the server says so, followed by the number of the request
-
-	mu     sync.Mutex
-	latest [1024]*ordered // by number
-	number uint64
-}
-
-// add remembers a request, and returns where the server shall say that nobody listens.
-func (w *onTheWay) add(o *ordered) (inbox string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.number++
-	w.latest[w.number%uint64(len(w.latest))] = o
-	return w.inbox + strconv.FormatUint(w.number, 10)
-}
-
-// take returns the request of which the server says so, or nil.
-func (w *onTheWay) take(msg *nats.Msg) (o *ordered) {
-	number, err := strconv.ParseUint(strings.TrimPrefix(msg.Subject, w.inbox), 10, 64)
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if err != nil || msg.Header.Get("Status") != "503" || number+uint64(len(w.latest)) <= w.number {
-		return nil
-	}
-	at := number % uint64(len(w.latest))
-	o, w.latest[at] = w.latest[at], nil
-	return o
-}
+// errReplyTooLong is the answer to a request that cannot be passed on.
+var errReplyTooLong = errors.New("the reply subject is too long: a request for this tag has to be passed on to another worker, and with it that message would be larger than the server's max_payload; use a shorter one")
 
 // noOwnerError is the answer to a request that met no owner before its deadline.
 type noOwnerError struct {

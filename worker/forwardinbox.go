@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/micro"
 
 	"github.com/idworker/idworker/messages"
 )
@@ -91,14 +90,18 @@ func (f *forwardInbox) receive(msg *nats.Msg) {
 	if !ok {
 		return
 	}
-	f.strict.received.Add(1)
 	tag := msg.Subject[f.prefixLen:]
+	if err := messages.CheckTag(tag); err != nil { // no worker sends this
+		r.fail(err)
+		return
+	}
+	f.strict.received.Add(1)
 	if ids, ok := f.strict.take(tag, n); ok {
 		f.buf = messages.AppendRange(f.buf[:0], wireRange(ids))
 		r.answer(f.buf, n)
 		return
 	}
-	o := f.strict.newOrdered(strings.Clone(tag), n, body.replyTo, micro.Headers(msg.Header))
+	o := f.strict.newOrdered(strings.Clone(tag), n, body.replyTo)
 	o.hops, o.deadline = body.hops, o.began+min(body.left, f.strict.cfg.Wait)
 	f.strict.dispatch(o)
 }

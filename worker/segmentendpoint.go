@@ -36,7 +36,8 @@ func (e *segmentEndpoint) Handle(req micro.Request) {
 		return
 	}
 	tag := req.Subject()[e.prefixLen:]
-	if req.Headers() != nil && e.refusesPrefetch(r, req, tag) {
+	if keepsIDs(req) && e.strict.isStrict(tag) {
+		r.fail(errPrefetch)
 		return
 	}
 	ids, term, hit := e.alloc.TakeAny(tag, n)
@@ -51,13 +52,9 @@ func (e *segmentEndpoint) Handle(req micro.Request) {
 	r.answer(e.buf, n)
 }
 
-// refusesPrefetch refuses a request for IDs of a strict tag that are to be kept.
-func (e *segmentEndpoint) refusesPrefetch(r request, req micro.Request, tag string) bool {
-	if req.Headers().Get(messages.PrefetchHeader) == "" || !e.strict.isStrict(tag) {
-		return false
-	}
-	r.fail(errPrefetch)
-	return true
+// keepsIDs reports whether a request is for IDs that are to be kept, which those of a strict tag must not.
+func keepsIDs(req micro.Request) bool {
+	return req.Headers() != nil && req.Headers().Get(messages.PrefetchHeader) != ""
 }
 
 // answerLater handles a request that is not answered from the current segment.
@@ -65,22 +62,28 @@ func (e *segmentEndpoint) answerLater(r request, req micro.Request, tag string, 
 	switch err := messages.CheckTag(tag); {
 	case err != nil:
 		r.fail(err)
-	case e.strict.isStrict(tag):
-		e.strict.dispatch(e.strict.newOrdered(tag, n, req.Reply(), req.Headers()))
+	case !e.strict.isStrict(tag):
+		e.answerOrPark(r.timed(), req.Reply(), tag, n, keepsIDs(req))
+	case keepsIDs(req): // it became strict just now
+		r.fail(errPrefetch)
 	default:
-		e.answerOrPark(r.timed(), req.Reply(), tag, n)
+		e.strict.dispatch(e.strict.newOrdered(tag, n, req.Reply()))
 	}
 }
 
-// answerOrPark handles a request that the current segment could not answer.
-func (e *segmentEndpoint) answerOrPark(r request, replyTo, tag string, n int64) {
+// answerOrPark handles a request that the current segment could not answer. Kept says that its IDs are to
+// be kept.
+func (e *segmentEndpoint) answerOrPark(r request, replyTo, tag string, n int64, kept bool) {
 	began := r.began // all that a parked request keeps of r
 	finish := func(ids []store.Segment, err error) {
-		if errors.Is(err, allocator.ErrTerm) { // it is a strict tag by now
-			e.strict.dispatch(e.strict.newOrdered(tag, n, replyTo, nil))
-			return
+		switch strict := errors.Is(err, allocator.ErrTerm); { // by now
+		case strict && kept:
+			e.resume(replyTo, began).fail(errPrefetch)
+		case strict:
+			e.strict.dispatch(e.strict.newOrdered(tag, n, replyTo))
+		default:
+			e.resume(replyTo, began).finish(ids, n, err)
 		}
-		e.resume(replyTo, began).finish(ids, n, err)
 	}
 	ids, err := e.alloc.TakeOrPark(tag, n, finish)
 	switch {

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/micro"
 
 	"github.com/idworker/idworker/allocator"
 	"github.com/idworker/idworker/internal/ownership"
@@ -43,7 +42,7 @@ type strict struct {
 	onTheWay  onTheWay
 	terms     [ownership.Slots]atomic.Uint64 // what the allocator calls the present term of a slot
 	term      atomic.Uint64                  // the latest of these
-	heir      atomic.Pointer[string]         // who gets the requests when this process has stopped owning
+	heirs     atomic.Pointer[[]string]       // who may get the requests when this process has stopped owning
 
 	forwarded, received, parked, burnt atomic.Int64
 }
@@ -82,6 +81,7 @@ func (s *strict) start(ctx context.Context, background *goroutines) error {
 		s.ownerless.run(ctx, s.cfg.Wait/ticksPerWait, s)
 	})
 	s.onTheWay.inbox = s.cfg.Requests.NewInbox() + "."
+	background.start(func(ctx context.Context) { s.onTheWay.run(ctx, s.cfg.Requests, s.cfg.Wait) })
 	var err error
 	s.absent, err = s.cfg.Requests.Subscribe(s.onTheWay.inbox+"*", s.ownerAbsent)
 	if err == nil {
@@ -105,7 +105,7 @@ func (s *strict) start(ctx context.Context, background *goroutines) error {
 // stop hands over all slots, and passes on what was parked to another process, if there is one. What
 // comes from others before they know of it is passed on too.
 func (s *strict) stop() error {
-	s.chooseHeir()
+	s.chooseHeirs()
 	ctx, cancel := context.WithTimeout(context.Background(), flushTimeout)
 	defer cancel()
 	err := s.owners.Stop(ctx)
@@ -121,15 +121,16 @@ func (s *strict) close() error {
 	return unsubscribe(s.absent)
 }
 
-// chooseHeir chooses a process that knows who owns what when this one does not any more.
-func (s *strict) chooseHeir() {
-	heir := ""
+// chooseHeirs chooses the processes that may know who owns what when this one does not any more. Some of
+// them may have died just now.
+func (s *strict) chooseHeirs() {
+	var heirs []string
 	for _, l := range s.owners.Leases() {
 		if !l.Lost && l.Instance != s.instance {
-			heir = l.Instance
+			heirs = append(heirs, l.Instance)
 		}
 	}
-	s.heir.Store(&heir)
+	s.heirs.Store(&heirs)
 }
 
 // isStrict reports whether a tag is strict, as far as the rules were read.
@@ -205,18 +206,18 @@ type ordered struct {
 	slot     int
 	n        int64
 	replyTo  string
-	header   nats.Header
 	hops     int
+	absences int           // how often it was sent to a process that was not there
 	began    time.Duration // by elapsed
 	deadline time.Duration // by elapsed
 	rested   bool          // it was parked here
 }
 
 // newOrdered makes a request that was just received, from a caller.
-func (s *strict) newOrdered(tag string, n int64, replyTo string, header micro.Headers) *ordered {
+func (s *strict) newOrdered(tag string, n int64, replyTo string) *ordered {
 	now := elapsed()
 	return &ordered{
-		tag: tag, slot: ownership.Slot(tag), n: n, replyTo: replyTo, header: nats.Header(header),
+		tag: tag, slot: ownership.Slot(tag), n: n, replyTo: replyTo,
 		began: now, deadline: now + s.cfg.Wait,
 	}
 }
@@ -270,28 +271,52 @@ func (s *strict) finish(o *ordered, ids []store.Segment, err error) {
 }
 
 // passOn sends a request to the owner of its slot, if that is known, and another process. One that was
-// passed on more than once rests before each further time, for somebody does not know what changed.
+// passed on more than once rests before each further time, for somebody does not know what changed. It
+// reports whether the request needs nothing more.
 func (s *strict) passOn(o *ordered) bool {
-	owner, known := s.owners.Owner(o.slot)
-	if heir := s.heir.Load(); heir != nil {
-		owner, known = *heir, *heir != ""
-	}
-	if !known || owner == s.instance || o.hops >= maxHops || o.hops > 1 && !o.rested {
+	owner, known := s.recipient(o)
+	if !known || o.hops >= maxHops || o.hops > 1 && !o.rested {
 		return false
 	}
 	msg := o.forwarded(s.cfg.Prefix, owner)
-	msg.Reply = s.onTheWay.add(o)
-	if s.cfg.Requests.PublishMsg(msg) != nil {
+	switch ok, err := s.onTheWay.send(s.cfg.Requests, o, msg); {
+	case !ok:
+		return false
+	case errors.Is(err, nats.ErrMaxPayload):
+		s.finish(o, nil, errReplyTooLong)
+	case err != nil:
 		return false // the connection is lost
+	default:
+		s.forwarded.Add(1)
 	}
-	s.forwarded.Add(1)
 	return true
+}
+
+// recipient returns the process to which a request is passed on: the owner of its slot, if that is known
+// to be another one. If this process stops, any other one will do; whoever is not there is followed by
+// the next.
+func (s *strict) recipient(o *ordered) (instance string, known bool) {
+	owner, known := s.owners.Owner(o.slot)
+	known = known && owner != s.instance
+	heirs := s.heirs.Load()
+	if heirs == nil {
+		return owner, known
+	}
+	candidates := *heirs
+	if known {
+		candidates = append([]string{owner}, candidates...)
+	}
+	if len(candidates) == 0 {
+		return "", false
+	}
+	return candidates[o.absences%len(candidates)], true
 }
 
 // ownerAbsent parks a request that was sent to a process which is not there.
 func (s *strict) ownerAbsent(msg *nats.Msg) {
 	if o := s.onTheWay.take(msg); o != nil {
 		s.forwarded.Add(-1)
+		o.absences++
 		s.park(o)
 	}
 }
@@ -315,8 +340,8 @@ func (s *strict) noOwner(o *ordered) error {
 	e := &noOwnerError{hops: o.hops}
 	owner, known := s.owners.Owner(o.slot)
 	switch {
-	case s.heir.Load() != nil:
-		e.why = "this process stops, and there is no other one"
+	case s.heirs.Load() != nil:
+		e.why = "this process stops, and found no other one that answers"
 	case !known:
 		e.why = "none is known"
 	case owner == s.instance:
@@ -334,6 +359,9 @@ func (s *strict) fillStats(stats *Stats) {
 		Ownerless: s.ownerless.parked(), Burnt: s.burnt.Load() + s.alloc.Dropped(),
 	}
 }
+
+// waiting is how many requests are parked here, or may yet be.
+func (s *strict) waiting() int { return s.onTheWay.remembered() + s.ownerless.parked() }
 
 // owned is how many slots this process owns.
 func (s *strict) owned() (n int) {

@@ -25,6 +25,8 @@ type fakeOwners struct {
 	epoch uint64 // of this process, 0: none
 	dead  bool   // its lease has run out
 	wants int
+
+	leases []ownership.Lease // not changed once the worker is asked
 }
 
 func (f *fakeOwners) set(owner string, epoch uint64) {
@@ -36,7 +38,7 @@ func (f *fakeOwners) set(owner string, epoch uint64) {
 func (f *fakeOwners) Start(context.Context) error { return nil }
 func (f *fakeOwners) Stop(context.Context) error  { return nil }
 func (f *fakeOwners) RulesChanged()               {}
-func (f *fakeOwners) Leases() []ownership.Lease   { return nil }
+func (f *fakeOwners) Leases() []ownership.Lease   { return f.leases }
 
 func (f *fakeOwners) Want(int) {
 	f.mu.Lock()

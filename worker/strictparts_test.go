@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nats.go/micro"
@@ -33,8 +34,8 @@ type part struct {
 const partWait = 400 * time.Millisecond
 
 // partNet is a server with the rules that the tag strict is strict, and the tag trend is not.
-func partNet(t *testing.T) (*natstest.Server, jetstream.JetStream) {
-	net := natstest.Start(t)
+func partNet(t *testing.T, opts ...func(*server.Options)) (*natstest.Server, jetstream.JetStream) {
+	net := natstest.Start(t, opts...)
 	js, err := jetstream.New(net.Connect(t))
 	if err != nil {
 		t.Fatal(err)
@@ -42,13 +43,7 @@ func partNet(t *testing.T) (*natstest.Server, jetstream.JetStream) {
 	if err := Provision(t.Context(), js, messages.DefaultPrefix, 1); err != nil {
 		t.Fatal(err)
 	}
-	editor, err := tagrules.OpenEditor(t.Context(), js, messages.DefaultPrefix)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := editor.SetOrder(t.Context(), "strict", tagrules.Strict); err != nil {
-		t.Fatal(err)
-	}
+	makeStrict(t, js, "strict")
 	return net, js
 }
 
@@ -281,8 +276,9 @@ func TestNewTermBeginsWithNothing(t *testing.T) {
 	}
 }
 
-// Another process owns the slot: it gets the request with its headers, says who gets the answer, and how
-// long that may take; and the ones that were parked here for a term that has ended.
+// Another process owns the slot: it gets the request, who gets the answer, and how long that may take; and
+// the ones that were parked here for a term that has ended. It gets nothing else of the caller's message,
+// for headers would be carried out with the worker's rights.
 func TestPassedOn(t *testing.T) {
 	net, js := partNet(t)
 	p, c := startPart(t, net, js, "A"), newCaller(t, net)
@@ -291,19 +287,20 @@ func TestPassedOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.become(1)
-	p.ask("strict", 7, "answers.1", micro.Headers{"Traceparent": {"00-1"}})
+	headers := micro.Headers{"Nats-Trace-Dest": {"$KV.ids_config.installation"}, "X": {"1"}}
+	p.ask("strict", 7, "answers.1", headers)
 	p.become(0)
 	p.owners.set("B", 0)
 	for i, want := range []string{"answers.1", "answers.2"} {
 		if i == 1 {
-			p.ask("strict", 7, want, micro.Headers{"Traceparent": {"00-1"}})
+			p.ask("strict", 7, want, headers)
 		}
 		msg, err := owner.NextMsg(10 * time.Second)
 		if err != nil {
 			t.Fatal(err)
 		}
 		w := decodePassedOn(msg.Data)
-		if w.replyTo != want || w.hops != 1 || w.left <= 0 || w.left > partWait || msg.Header.Get("Traceparent") != "00-1" ||
+		if w.replyTo != want || w.hops != 1 || w.left <= 0 || w.left > partWait || len(msg.Header) != 0 ||
 			string(w.count) != "7" || msg.Subject != "ids.strict.B.strict" {
 			t.Errorf("passed on as %s %q %v", msg.Subject, msg.Data, msg.Header)
 		}

@@ -21,6 +21,7 @@ var wireErrors = []struct {
 	{allocator.ErrBusy, messages.CodeBusy},
 	{errNoNewTag, messages.CodeBusy},
 	{errPrefetch, messages.CodeStrict},
+	{errReplyTooLong, messages.CodeMalformed},
 	{errOverloaded, messages.CodeBusy},
 	{allocator.ErrNoSegment, messages.CodeUnavailable},
 	{snowflake.ErrAhead, messages.CodeBusy},

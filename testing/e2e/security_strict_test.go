@@ -1,15 +1,21 @@
 package e2e
 
 import (
+	"bufio"
 	"context"
 	"fmt"
+	"net"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/testing/natsconf"
+	"github.com/idworker/idworker/testing/natstest"
 )
 
 // TestStrictTagsForEveryUser: with the users of nats.conf, a strict tag goes up whichever worker is asked and
@@ -73,4 +79,73 @@ func TestStrictTagsForEveryUser(t *testing.T) {
 	refusedNothing(t, net)
 	second.stop(syscall.SIGTERM)
 	loader.stop(syscall.SIGTERM)
+}
+
+// TestHeadersOfCallersHaveNoRights: a server carries out some headers with the rights of who sends them, and
+// does not see those of a caller that nats.go sees. A caller whose request is passed on to the owner of a
+// strict tag does not get the rights of the worker that passes it on.
+func TestHeadersOfCallersHaveNoRights(t *testing.T) {
+	t.Parallel()
+	p := startProduction(t, natsConf)
+	p.provision()
+	p.serve("loader", "--role", "loader")
+	p.serve("worker", "--role", "worker")
+	p.serve("worker", "--role", "worker")
+	p.must("admin", "tag", "create", "order", "--order", "strict")
+	p.must("caller", "get", "order")
+	before := revisionIn(t, p, "ids_config", "installation")
+
+	const trace = "Nats-Trace-Dest: $KV.ids_config.installation\r\n\r\n"
+	for _, header := range []string{"NATS/1.0 200\r\n" + trace, "NATS/1.0\r\nX: a\n" + trace} {
+		hpub := fmt.Sprintf("HPUB ids.segment.order _INBOX_caller.any.x %d %d\r\n%s\r\n", len(header), len(header), header)
+		sendRaw(t, p, userNamed("caller"), strings.Repeat(hpub, 40))
+	}
+	natstest.Eventually(t, 10*time.Second, "requests were passed on", func() bool {
+		received := int64(0)
+		for _, s := range stats(t, p.connect("admin"), 2) {
+			received += s.Strict.Received
+		}
+		return received >= 10 // of 80, each with a worker that is the owner or not
+	})
+	p.must("caller", "get", "order")
+	if after := revisionIn(t, p, "ids_config", "installation"); after != before {
+		t.Errorf("a caller has written to ids_config: revision %d, was %d", after, before)
+	}
+}
+
+func revisionIn(t *testing.T, p *production, bucket, key string) uint64 {
+	t.Helper()
+	js, err := jetstream.New(p.connect("admin"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := js.Stream(t.Context(), "KV_"+bucket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	msg, err := s.GetLastMsgForSubject(t.Context(), "$KV."+bucket+"."+key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return msg.Sequence
+}
+
+// sendRaw sends what no library would send, and returns when the server has read it.
+func sendRaw(t *testing.T, p *production, u natsconf.User, text string) {
+	t.Helper()
+	conn, err := net.Dial("tcp", p.address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	fmt.Fprintf(conn, "CONNECT {\"user\":%q,\"pass\":%q,\"headers\":true,\"verbose\":false,\"protocol\":1}\r\n%sPING\r\n", u.Name, password(u), text)
+	lines := bufio.NewScanner(conn)
+	for lines.Scan() && lines.Text() != "PONG" {
+		if strings.HasPrefix(lines.Text(), "-ERR") {
+			t.Fatalf("the server says %s", lines.Text())
+		}
+	}
+	if err := lines.Err(); err != nil {
+		t.Fatal(err)
+	}
 }
