@@ -133,7 +133,7 @@ func (all templates) add(t Template) (templates, error) {
 			t.First = max(t.First, other.First)
 		}
 		switch {
-		case a == b && !other.Removed && !(other.Becoming && t.Order == Strict): // else one broke off
+		case a == b && !other.Removed && (!other.Becoming || t.Order != Strict): // else one broke off
 			return nil, fmt.Errorf("%w: %s", ErrTemplateExists, a)
 		case Overlap(a, b) && !covers(a, b) && !covers(b, a) && !other.Removed && !t.Removed:
 			return nil, &OverlapError{a, b}

@@ -26,7 +26,7 @@ func (s *shown) Watch(ctx context.Context, see func(store.Mark), current func())
 	return ctx.Err()
 }
 
-func (s *shown) Mark(_ context.Context, tag string) (store.Mark, error) {
+func (s *shown) Mark(_ context.Context, _ string) (store.Mark, error) {
 	return s.marks[len(s.marks)-1], nil
 }
 func (s *shown) Position(context.Context) (uint64, time.Time, error) { return 3, time.Time{}, nil }

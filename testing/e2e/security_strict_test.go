@@ -137,7 +137,7 @@ func sendRaw(t *testing.T, p *production, u natsconf.User, text string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	fmt.Fprintf(conn, "CONNECT {\"user\":%q,\"pass\":%q,\"headers\":true,\"verbose\":false,\"protocol\":1}\r\n%sPING\r\n", u.Name, password(u), text)
 	lines := bufio.NewScanner(conn)
 	for lines.Scan() && lines.Text() != "PONG" {

@@ -35,7 +35,7 @@ func (t *Tags) CreateTemplate(ctx context.Context, template tagrules.Template, m
 	if err != nil {
 		return err
 	}
-	if have, err := rules.Template(template.Pattern); err == nil && !(have.Becoming && template.Order == tagrules.Strict) { // else one broke off
+	if have, err := rules.Template(template.Pattern); err == nil && (!have.Becoming || template.Order != tagrules.Strict) { // else one broke off
 		return fmt.Errorf("%w: %s", tagrules.ErrTemplateExists, template.Pattern)
 	}
 	if err := cmp.Or(t.store.CheckSame(ctx), t.checkByName(ctx, template.Pattern)); err != nil {
