@@ -126,7 +126,7 @@ func testFirstUse(t *testing.T, as settings, url string) {
 		}
 	}
 	as.mustRun(t, "tag", "create", "chat.*", "--template", "--step", "20")
-	shows([]string{"tag", "ls", "chat.*"}, header, "chat.1 20 11 trend", "chat.2 20 11 trend", "", templates, "chat.* 20 trend 2 any any")
+	shows([]string{"tag", "ls", "chat.*"}, header, "chat.1 20 11 trend", "chat.2 20 11 trend", "", templates, "chat.* 20 trend 2 any 1000")
 	says("tags of the template exist that are not strict: chat.1, chat.2;", "tag", "set", "chat.*", "--order", "strict")
 	as.mustRun(t, "tag", "set", "chat.1", "--order", "strict")
 	says("tags of the template exist that are not strict: chat.2;", "tag", "set", "chat.*", "--order", "strict")
