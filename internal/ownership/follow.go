@@ -179,13 +179,17 @@ func (o *Ownership) update(what change, slot int) {
 	if o.life != nil && o.view.over(o.life.id) {
 		o.life.end(errOver)
 	}
-	changed := o.publishOwners(first, end)
+	changed, rests := o.publishOwners(first, end), o.rests
 	o.mu.Unlock()
 	for slot := first; slot < end; slot++ {
-		o.endIfPassed(slot)
+		if o.terms.epochs[slot].Load() != 0 { // whoever begins a term looks afterwards
+			o.endIfPassed(slot)
+		}
 	}
 	o.changed(changed...)
-	o.nudge()
+	if !rests { // who rests looks after each renewal
+		o.nudge()
+	}
 }
 
 // publishOwners makes the owners of some slots known to those who read without a lock, and returns

@@ -62,7 +62,7 @@ func (v *view) applyLease(place int, r record, now int64) (change, error) {
 	}
 	if len(r.value) == 0 { // deleted by hand: its process may answer for a T, as if it had renewed
 		value := have.leaseValue
-		value.Ended, value.Term = "", max(value.Term, DefaultLeaseTime.Milliseconds())
+		value.Ended, value.Rest, value.Term = "", 0, max(value.Term, DefaultLeaseTime.Milliseconds())
 		v.leases[place] = sighting{value, r.revision, now}
 		return everybody, nil
 	}
@@ -112,8 +112,11 @@ func (v *view) merge(later *view) {
 // alive reports whether a lease is known, and not known to be over. Somebody may have to
 // end it yet.
 func (v *view) alive(l leaseID) bool {
+	if l == none {
+		return false
+	}
 	s := v.leases[l.Place]
-	return l != none && s.Life == l.Life && s.Ended == ""
+	return s.Life == l.Life && s.Ended == ""
 }
 
 // over reports whether a lease is known to be over. One that is not known is not over: the entry
@@ -132,6 +135,26 @@ func (v *view) living() (all []leaseID) {
 	}
 	slices.SortFunc(all, func(a, b leaseID) int { return cmp.Compare(a.Place, b.Place) })
 	return all
+}
+
+// inUse reports whether a slot is to have an owner. One that was let go is to have none until somebody asks
+// for it, like one that nobody ever had.
+func (v *view) inUse(slot int) bool { return v.slots[slot].revision > 0 && !v.letGo(slot) }
+
+// letGo reports whether the owner of a slot has let it go, and nobody is to have it.
+func (v *view) letGo(slot int) bool {
+	s := &v.slots[slot]
+	return s.revision > 0 && s.Lease == none && s.To == none && !s.deleted
+}
+
+// names reports whether a slot has a lease for its owner, whatever has become of the lease.
+func (v *view) names(l leaseID) bool {
+	for slot := range v.slots {
+		if v.slots[slot].Lease == l {
+			return true
+		}
+	}
+	return false
 }
 
 // lastLife returns the last life of a place that anything names: what a deleted entry said may not be known.

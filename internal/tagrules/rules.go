@@ -21,6 +21,7 @@ type Rule struct {
 // takes no lock and allocates nothing.
 type Rules struct {
 	orders *xsync.Map[string, Order]
+	strict atomic.Int64 // how many of the orders are strict
 	trees  atomic.Pointer[trees]
 }
 
@@ -29,6 +30,7 @@ type trees struct {
 	all    templates
 	living *tree
 	ever   *tree // with those that were removed
+	strict bool  // one of the living makes strict tags
 }
 
 func newRules() *Rules {
@@ -42,7 +44,28 @@ func (r *Rules) setTemplates(all templates) {
 		all:    all,
 		living: newTree(all, func(t Template) bool { return !t.Removed }),
 		ever:   newTree(all, func(Template) bool { return true }),
+		strict: slices.ContainsFunc(all, func(t Template) bool { return !t.Removed && t.Order == Strict }),
 	})
+}
+
+// AnyStrict reports whether any tag is strict, or a template would make one that is.
+func (r *Rules) AnyStrict() bool { return r.strict.Load() > 0 || r.trees.Load().strict }
+
+// setOrder sets a tag's own order, or drops it if there is none. It is for use by one goroutine.
+func (r *Rules) setOrder(tag string, order Order) (had bool) {
+	before, had := r.orders.Load(tag)
+	if order == Strict && before != Strict { // before somebody may meet it
+		r.strict.Add(1)
+	}
+	if order == "" {
+		r.orders.Delete(tag)
+	} else {
+		r.orders.Store(tag, order)
+	}
+	if order != Strict && before == Strict {
+		r.strict.Add(-1)
+	}
+	return had
 }
 
 // Lookup returns what the rules say of a tag.

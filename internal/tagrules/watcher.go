@@ -197,16 +197,14 @@ func (w *Watcher) apply(entry kvwatch.Entry) {
 }
 
 func (r *Rules) applyOrder(tag string, entry kvwatch.Entry) (changed bool, err error) {
-	_, had := r.orders.Load(tag)
 	if entry.Deleted {
-		r.orders.Delete(tag)
-		return had, nil
+		return r.setOrder(tag, ""), nil
 	}
 	order := Order(entry.Value)
 	if err := order.Check(); err != nil {
 		return false, fmt.Errorf("%w: %w", ErrUnreadable, err)
 	}
-	r.orders.Store(tag, order)
+	r.setOrder(tag, order)
 	return true, nil
 }
 
