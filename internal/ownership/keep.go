@@ -214,8 +214,8 @@ func (o *Ownership) renew(ctx context.Context, l *life) error {
 	}
 	if wasPast {
 		o.changed(o.terms.owned()...)
-		o.nudge()
 	}
+	o.nudge()
 	return err
 }
 
