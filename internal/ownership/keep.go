@@ -119,11 +119,13 @@ func (o *Ownership) settle(ctx context.Context, l *life) error {
 		err := l.cell.write(ctx, v)
 		if l.cell.owned {
 			l.rests = err == nil && v.rests()
+			l.cell.limit = o.callTime(0)
 			return nil
 		}
 		if errors.Is(err, errOver) || ctx.Err() != nil {
 			return err
 		}
+		l.cell.limit = min(2*l.cell.limit, o.callTime(maxPatience))
 		o.pauseBeforeRetry(ctx)
 	}
 }
@@ -132,12 +134,15 @@ func (o *Ownership) settle(ctx context.Context, l *life) error {
 // became of a process. The places of the others are used again.
 const spare = 16
 
-// propose returns a lease that might be made: at a place whose lease has ended, or at the first
-// new one. With each try the choice is wider, so that many who start at once find a place each.
+// newPlaces is among how many new places a lease is made at the first try.
+const newPlaces = 64
+
+// propose returns a lease that might be made: at a place whose lease has ended, or else at a new one. The
+// choice is wide, and wider with each try, so that many who start at once find a place each.
 func (o *Ownership) propose(tries int) *life {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	places := o.view.vacant(1 << min(tries, 8))
+	places := o.view.vacant(tries > 0, newPlaces<<min(3*tries, 6))
 	place := places[rand.N(len(places))]
 	if former := o.view.leases[o.former.Place]; tries == 0 && former.Life == o.former.Life && former.Ended == lost {
 		place = o.former.Place // so everybody sees that the process lives
@@ -145,7 +150,7 @@ func (o *Ownership) propose(tries int) *life {
 	found := o.view.leases[place]
 	l := &life{id: leaseID{place, found.Life + 1}}
 	l.cell = cell{
-		bucket: o.bucket, now: o.now, learn: o.learn, limit: o.part(callsPerTerm),
+		bucket: o.bucket, now: o.now, learn: o.learn, limit: o.callTime(0),
 		key: leaseKey(place), revision: found.revision, sent: make(map[string]int64),
 	}
 	l.ctx, l.end = context.WithCancelCause(context.Background())

@@ -201,9 +201,10 @@ func (v *view) list() (all []Lease) {
 	return all
 }
 
-// vacant returns n places at which a lease might be made: those whose lease was
-// stopped, those whose lease was lost if there are more than spare of them, and new ones.
-func (v *view) vacant(n int) (places []int) {
+// vacant returns places at which a lease might be made: those whose lease was stopped, and those whose
+// lease was lost if there are more than spare of them. If there are none, or whoever asks wants more, they are
+// made up to n with new ones.
+func (v *view) vacant(more bool, n int) (places []int) {
 	var losers []int
 	for _, place := range slices.Sorted(maps.Keys(v.leases)) {
 		switch v.leases[place].Ended {
@@ -215,10 +216,13 @@ func (v *view) vacant(n int) (places []int) {
 	}
 	slices.SortFunc(losers, func(a, b int) int { return cmp.Compare(v.leases[a].revision, v.leases[b].revision) })
 	places = append(places, losers[:max(0, len(losers)-spare)]...)
+	if len(places) > 0 && !more {
+		return places
+	}
 	for place := 0; len(places) < n; place++ {
 		if _, found := v.leases[place]; !found {
 			places = append(places, place)
 		}
 	}
-	return places[:n]
+	return places
 }
