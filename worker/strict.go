@@ -58,6 +58,7 @@ func openStrict(ctx context.Context, p processInfo, alloc *allocator.Allocator, 
 		JS: p.js, Prefix: p.cfg.Prefix, Instance: p.instance, Installation: p.installation.ID, Host: host,
 		LeaseTime: p.cfg.OwnerLease,
 		Rules:     p.rules.Revision,
+		Strict:    p.rules.AnyStrict,
 		Began:     s.beginTerm, Ended: s.endTerm, Changed: s.ownerless.changedSlot,
 		Log: p.cfg.Log,
 	})

@@ -25,13 +25,17 @@
  *   Callers A request is sent just before somebody takes it up (sent earlier, its ID has to be above
  *           less), and its reply is received at once (received later, others have to be above less).
  *           Two requests are at fault at a time, one after the other, so one at a time is enough.
+ *   Rest    A process that renews rarely is not valid for most of the time, and is waited for longer than T.
+ *           Both are here already: a renewal may come at any time or never, and so may whoever ends a
+ *           lease, once c >= T. A slot that is let go is handed over to NOBODY. M_REST answers for as
+ *           long as the entry of a process at rest lets it be silent.
  *   A process leaves an identity at any time, as one that restarts does. A lease that was left may be
  *   ended at any time: nobody answers under it.
  *
  * Property  an ID is above all IDs that were received before its request was sent.
  * -DFENCE   instead of IDs: whoever would pass the look now is named in the slot, with its epoch.
  *
- * Mutants   M_MARGIN0  V is T, one tick too much
+ * Mutants   M_MARGIN0  V is T, one tick too much        M_REST  V is longer than T
  *           M_STAMP    o counts from the answer     M_SIGHT     c counts from the sending of a read, which took T
  *           M_SUSPEND  a clock may stand still      M_NOEND     takes the slot of a lease seen for T, not ended
  *           M_ABSENT   a lease not found has ended (the read was old)
@@ -62,6 +66,8 @@
 #endif
 #ifdef M_MARGIN0
 #define V T
+#elif defined(M_REST)
+#define V (2*T)
 #else
 #define V (T-M)
 #endif

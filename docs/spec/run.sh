@@ -29,7 +29,7 @@ for m in NODROP GRANT SAMEEPOCH; do check M_$m fail "" "$all" -DCALM -DK=1 -DM_$
 for m in STAMP SIGHT SUSPEND NOEND ABSENT KEEPTERM LATESLOT ADOPT HAND STOP; do
 	check M_$m fail "$random" "-m20000 -w24 -RS1" -DFENCE -DM_$m
 done
-check M_MARGIN0 fail "$random" "-m20000 -w24 -RS2" -DFENCE -DM_MARGIN0
+for m in MARGIN0 REST; do check M_$m fail "$random" "-m20000 -w24 -RS2" -DFENCE -DM_$m; done
 check M_REREAD fail "$random" "-m20000 -w24 -RS1" -DFENCE -DT=1 -DM=0 -DM_REREAD
 check M_SAMEID fail "$random" "-m20000 -w24 -RS1" -DFENCE -DK=1 -DM_SAMEID
 check M_NOLOOK fail "" "$all" -DK=1 -DT=1 -DM=0 -DMAXID=2 -DMAXEP=2 -DM_NOLOOK

@@ -92,7 +92,7 @@ func (o *Ownership) take(ctx context.Context, l leaseID, slot int, s slotSightin
 	o.tried(slot, err)
 }
 
-// give hands a slot over. This process stops answering for it before that is written.
+// give hands a slot over, or lets it go, to none. This process stops answering for it before that is written.
 func (o *Ownership) give(ctx context.Context, to leaseID, slot int, s slotSighting) {
 	o.terms.end(slot)
 	o.changed(slot)

@@ -3,6 +3,7 @@ package ownership
 import (
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -104,12 +105,25 @@ func TestManyStart(t *testing.T) {
 		s := newFakeStore()
 		for round := range 3 {
 			var all []*member
+			var claims atomic.Int64
 			started := make(chan *member)
 			for i := range 30 {
-				go func() { started <- join(t, s, fmt.Sprintf("r%d-%d", round, i), 1) }()
+				go func() {
+					started <- join(t, s, fmt.Sprintf("r%d-%d", round, i), 1, func(_ *Config, l *link) {
+						l.faults.slow = time.Millisecond
+						l.sent = func(key string) {
+							if strings.HasPrefix(key, leasePrefix) {
+								claims.Add(1)
+							}
+						}
+					})
+				}()
 			}
 			for range 30 {
 				all = append(all, <-started)
+			}
+			if n := claims.Load(); n > 2*30 {
+				t.Errorf("30 processes that start at once have tried %d places", n)
 			}
 			all[0].takes(t, 1)
 			until(t, time.Second, "all leases are known", func() bool { return len(all[0].Leases()) == 30 })

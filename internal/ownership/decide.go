@@ -13,6 +13,7 @@ type decision struct {
 	now    int64
 	self   leaseID
 	living []leaseID
+	active []leaseID // those of them who do not rest
 	plan   plan
 	todo   []func(context.Context)
 	wait   int64 // until there may be more to do, if nothing changes before
@@ -33,27 +34,74 @@ func (o *Ownership) decide() (todo []func(context.Context), wait time.Duration) 
 	if o.life == nil || !o.view.alive(o.life.id) {
 		return nil, o.cfg.LeaseTime // a change nudges
 	}
-	d := decision{o: o, now: o.now(), self: o.life.id, living: o.view.living(), wait: int64(o.cfg.LeaseTime)}
+	strict := o.cfg.Strict()
+	if strict && o.rests {
+		o.renewNow() // first; then it may take slots
+	}
+	d := decision{o: o, now: o.now(), self: o.life.id, wait: int64(o.cfg.LeaseTime)}
 	if d.now >= o.terms.until.Load() {
 		return nil, o.part(retriesPerTerm)
 	}
-	d.plan = share(d.reliable(), func(slot int) bool { return o.view.slots[slot].revision > 0 }, o.view.ownerOf)
+	d.findLiving()
 	for _, l := range d.living {
 		d.endRunOut(l)
 	}
+	switch {
+	case !strict:
+		d.letGoAll()
+	case !o.rests:
+		d.shareOut()
+	}
+	return d.todo, max(time.Duration(d.wait), time.Millisecond)
+}
+
+// findLiving finds out who is alive, and who of them does not rest.
+func (d *decision) findLiving() {
+	d.living = d.o.view.living()
+	for _, l := range d.living {
+		if !d.o.view.leases[l.Place].rests() {
+			d.active = append(d.active, l)
+		}
+	}
+}
+
+// shareOut takes and hands over what is this process's to.
+func (d *decision) shareOut() {
+	d.plan = share(d.reliable(), d.o.view.inUse, d.o.view.ownerOf)
 	for slot := range Slots {
 		d.takeSlot(slot)
 	}
 	for slot := range Slots {
 		d.giveSlot(slot)
 	}
-	return d.todo, max(time.Duration(d.wait), time.Millisecond)
 }
 
-// reliable are those of the living who seem to do their part: they have renewed their leases lately, and
+// letGoAll lets go what this process has, or may have: there is no strict tag.
+func (d *decision) letGoAll() {
+	for slot := range Slots {
+		s := d.o.view.slots[slot]
+		d.o.forgetWish(slot)
+		d.o.acts.forced[slot] = false
+		if s.Lease != d.self || !d.idle(d.o.acts.slots[slot]) {
+			continue
+		}
+		d.o.acts.slots[slot] = try{busy: true}
+		d.todo = append(d.todo, func(ctx context.Context) { d.o.give(ctx, none, slot, s) })
+	}
+}
+
+// forgetWish forgets that a slot was asked for, unless there are strict tags again: then it may have been
+// asked for just now.
+func (o *Ownership) forgetWish(slot int) {
+	if o.wanted[slot].Load() {
+		o.wanted[slot].Store(o.cfg.Strict())
+	}
+}
+
+// reliable are those of the active who seem to do their part: they have renewed their leases lately, and
 // took what was left to them. The others keep what they have, or do not, but get nothing.
 func (d *decision) reliable() (all []leaseID) {
-	for _, l := range d.living {
+	for _, l := range d.active {
 		s := d.o.view.leases[l.Place]
 		if l == d.self || !s.deleted && d.now-s.seen < int64(s.term()/2) && d.notBefore(d.o.acts.shunned[l], 0) {
 			all = append(all, l)
@@ -81,16 +129,42 @@ func (d *decision) notBefore(since int64, ns time.Duration) bool {
 // idle reports whether a write is neither under way nor to be tried again later only.
 func (d *decision) idle(t try) bool { return !t.busy && d.notBefore(t.retry, 0) }
 
-// endRunOut ends a lease whose revision has been known for a whole T, the T of its process.
+// endRunOut ends a lease whose revision has been known for as long as its process may be silent, which is
+// never less than its T.
 func (d *decision) endRunOut(l leaseID) {
 	s, t := d.o.view.leases[l.Place], d.o.acts.places[l.Place]
-	lag := time.Duration(min(rank(d.living, d.self, l, Slots+l.Place), maxRank)) * d.o.part(lagsPerTerm)
-	if l == d.self || !d.idle(t) || !d.notBefore(s.seen, s.term()+lag) {
+	since, patience := d.mayBeSilent(s)
+	if l == d.self || !d.idle(t) || !d.notBefore(since, patience) {
+		return
+	}
+	line := d.active
+	if d.o.rests {
+		line = d.living
+	}
+	lag := time.Duration(min(rank(line, d.self, l, Slots+l.Place), maxRank)) * d.o.part(lagsPerTerm)
+	if !d.notBefore(since, patience+lag) {
 		return
 	}
 	d.o.acts.places[l.Place] = try{busy: true}
 	s.Life = s.lastLife()
 	d.todo = append(d.todo, func(ctx context.Context) { d.o.end(ctx, l.Place, s) })
+}
+
+// wakings is how many T a process may take to notice that it has to rest no more.
+const wakings = 2
+
+// mayBeSilent says for how long a process may be silent, and since when. One that rests is to wake up once
+// there is a strict tag: who is active waits no longer for it than that takes. It would be safe not to
+// wait for more than its T.
+func (d *decision) mayBeSilent(s sighting) (since int64, patience time.Duration) {
+	switch {
+	case !s.rests():
+		return s.seen, s.term()
+	case d.o.rests:
+		return s.seen, max(s.rest(), s.term())
+	default:
+		return max(s.seen, d.o.activeSince), wakings * s.term()
+	}
 }
 
 // takeSlot takes a slot if that is this process's to do.
@@ -108,6 +182,8 @@ func (d *decision) due(slot int, s slotSighting) bool {
 	switch {
 	case s.revision == 0:
 		return d.o.wanted[slot].Load() && d.mayTakeNew()
+	case d.o.view.letGo(slot):
+		return d.o.wanted[slot].Load()
 	case s.Lease == d.self:
 		return d.o.terms.epochs[slot].Load() != s.Epoch // the answer of a write was lost
 	case !d.o.view.mayBeTaken(slot):
@@ -124,7 +200,7 @@ func (d *decision) due(slot int, s slotSighting) bool {
 	if first == d.self {
 		return true
 	}
-	late := d.notBefore(s.freeAt, time.Duration(1+min(rank(d.living, d.self, first, slot), maxRank))*d.o.part(gracePerTerm))
+	late := d.notBefore(s.freeAt, time.Duration(1+min(rank(d.active, d.self, first, slot), maxRank))*d.o.part(gracePerTerm))
 	if late {
 		d.shun(first)
 	}
@@ -174,7 +250,7 @@ func (d *decision) givenIsTaken() bool {
 
 // another returns the first of the others in the line of a slot, none if there are none.
 func (d *decision) another(slot int) (first leaseID) {
-	for _, l := range d.living {
+	for _, l := range d.active {
 		if l != d.self && (first == none || weight(l, slot) > weight(first, slot)) {
 			first = l
 		}

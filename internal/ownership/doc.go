@@ -38,7 +38,7 @@
 //
 //   - A lease is one life of a place. A process claims a place whose lease has ended, or a new one, by
 //     writing the next life; lives only go up, so no identity is ever used twice. It renews the
-//     lease every T/3. No life is higher than the revision at which it is written. So what a deleted entry
+//     lease every T/3, or more rarely. No life is higher than the revision at which it is written. So what a deleted entry
 //     said need not be known: the lease is ended as the life that has the number of the deletion.
 //   - An entry that cannot be read counts as one that was deleted by hand: whoever it was of may answer for
 //     a T.
@@ -48,7 +48,7 @@
 //     it does not matter how long the process was paused before. How long the reply takes after that
 //     does not matter either: the ID was above all that had been received at the moment of the look.
 //   - Another process ends a lease, by a write that says so, only after it has known the same revision
-//     for a whole T on its own clock, counted from when it had arrived. That the feed shows it is as good
+//     for a whole T on its own clock, or for longer, see below on rest, counted from when it had arrived. That the feed shows it is as good
 //     as the answer to a read: in both cases the write had been made before the time began to count. A
 //     feed that lags makes the write fail. A process's T is in its lease, so processes may have different ones.
 //   - Only what was read proves that a lease is over: its place says that it has ended, or is in a later
@@ -131,7 +131,47 @@
 // each key having its own order among them; and it gets nothing for a while. Who has too many slots hands them over one
 // by one: the next one when the last one is taken.
 //
-// At rest there are three writes for each process in a lease time, however many slots are in use.
+// There are three writes for each process in a lease time, however many slots are in use, and all processes are
+// told of them. So with W processes there are 0.75 W² messages a second or a little more, and this is what limits
+// how many processes there may be, unless they rest.
+//
+// # Rest
+//
+// While no tag is strict, by the rules that it has acted upon, a process rests: it takes no slot, lets go those that
+// it has, and once the bucket names it nowhere it renews its lease only three times in five minutes. Its entry says so, by how
+// long it may be silent. What else it says of T is as before. Rest has no part in the order of IDs:
+//
+//   - Valid counts T from the start of a renewal, whatever the entry says of rest. So a process at rest could not
+//     answer for most of the time, if it had a slot.
+//   - Whoever waits for a process at rest waits for its T or longer. Waiting longer is always safe.
+//   - A slot is let go as it is handed over, but to nobody: the term ends first. From then on it is as if it had never been in
+//     use, but for its epoch, which goes on: it is taken by whoever is asked for it, without delay.
+//   - Two more times are counted in this process's own T: an entry of a slot that was deleted by hand, and a bucket that was made
+//     again, let it take a slot only T later. Both are about how long an owner may answer, and rest does not
+//     change that.
+//   - That an entry is missing proves nothing, at rest or not.
+//
+// When the first tag becomes strict, every process renews at once, with what it has acted upon, as at every change of the
+// rules. It looks at the rules before it looks whether it may rest. So no entry says both that
+// its process has acted upon that rule and that it rests: once all have acted, all renew often. A process that is asked for
+// a slot and finds that it rests renews first, and takes the slot when that is known to be done.
+//
+// A process that dies at rest is noticed after five minutes by others at rest: each looks after its own renewals. That
+// leaves nothing without an owner, for it owned nothing. Whoever does not rest waits for it only for 2 T, counted from
+// when itself began to, if that is later: by then a living process has acted upon the rule and said so. One that has not,
+// because it does not get the rules, loses its lease and claims another one. Until it is over, nothing is
+// shared out to a process at rest, nor is it in any line of those who are to take a slot, so nobody waits for it there.
+//
+// What a process takes for an outage, after which the others' silence says no more than its own, is
+// silence of its own for longer than its lease allows, less the margin. At rest that is not T: its validity passes before each
+// renewal, and if that counted, nobody would ever be found dead.
+//
+// # Many that start at once
+//
+// All read the same bucket and claim places in it. They choose among all that were given up, or else among 64 new ones,
+// then 512, then 4,096, so few meet at one place. Reading a bucket and claiming a place take as long as the server needs
+// when thousands of calls wait for it. A call that is given up is asked again, and adds to what waits. So these
+// get twice the time after each failure, up to 2 T. Calls that T depends on do not: renewals, and writes of slots.
 //
 // # A bucket that was made again
 //

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -13,10 +14,12 @@ import (
 
 // follow keeps the view up to date until ctx ends.
 func (o *Ownership) follow(ctx context.Context) {
-	said := false
+	said, failures := false, 0
 	for ctx.Err() == nil {
-		began, err := o.followOnce(ctx)
-		said = said && !began
+		began, err := o.followOnce(ctx, o.callTime(failures))
+		if failures++; began {
+			said, failures = false, 0
+		}
 		if ctx.Err() == nil && !said && !isUsual(err) {
 			o.log.Warn("the owners of strict tags cannot be read, trying again", zap.Error(err))
 			said = true
@@ -59,18 +62,18 @@ func (o *Ownership) endFeed() {
 }
 
 // followOnce reads all entries and then every change, until that breaks off.
-func (o *Ownership) followOnce(ctx context.Context) (began bool, err error) {
+func (o *Ownership) followOnce(ctx context.Context, limit time.Duration) (began bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	o.mu.Lock()
 	o.stopFeed = cancel
 	o.mu.Unlock()
 	var f feed
-	if err := o.call(ctx, func(ctx context.Context) (err error) { f, err = o.bucket.follow(ctx); return err }); err != nil {
+	if err := within(ctx, limit, func(ctx context.Context) (err error) { f, err = o.bucket.follow(ctx); return err }); err != nil {
 		return false, err
 	}
 	defer f.Close()
-	if err := o.list(ctx, f); err != nil {
+	if err := o.list(ctx, f, limit); err != nil {
 		return false, err
 	}
 	for {
@@ -84,7 +87,7 @@ func (o *Ownership) followOnce(ctx context.Context) (began bool, err error) {
 }
 
 // list reads all entries that there are.
-func (o *Ownership) list(ctx context.Context, f feed) error {
+func (o *Ownership) list(ctx context.Context, f feed, limit time.Duration) error {
 	read := newView()
 	last := uint64(0)
 	for !f.CaughtUp() {
@@ -104,7 +107,7 @@ func (o *Ownership) list(ctx context.Context, f feed) error {
 		return o.identify(ctx)
 	}
 	o.fed.Store(last)
-	return o.admit(ctx, read)
+	return o.admit(ctx, read, limit)
 }
 
 // errNew says that the bucket has to be read again, for it had no identity.
@@ -123,9 +126,9 @@ func (o *Ownership) identify(ctx context.Context) error {
 }
 
 // admit makes what was read the view. If it is that of the same bucket, what was known stays known.
-func (o *Ownership) admit(ctx context.Context, read *view) error {
+func (o *Ownership) admit(ctx context.Context, read *view, limit time.Duration) error {
 	var agreed string
-	err := o.call(ctx, func(ctx context.Context) (err error) { agreed, err = o.bucket.agree(ctx, read.identity); return err })
+	err := within(ctx, limit, func(ctx context.Context) (err error) { agreed, err = o.bucket.agree(ctx, read.identity); return err })
 	if err != nil {
 		return err
 	}
@@ -179,13 +182,17 @@ func (o *Ownership) update(what change, slot int) {
 	if o.life != nil && o.view.over(o.life.id) {
 		o.life.end(errOver)
 	}
-	changed := o.publishOwners(first, end)
+	changed, rests := o.publishOwners(first, end), o.rests
 	o.mu.Unlock()
 	for slot := first; slot < end; slot++ {
-		o.endIfPassed(slot)
+		if o.terms.epochs[slot].Load() != 0 { // whoever begins a term looks afterwards
+			o.endIfPassed(slot)
+		}
 	}
 	o.changed(changed...)
-	o.nudge()
+	if !rests { // who rests looks after each renewal
+		o.nudge()
+	}
 }
 
 // publishOwners makes the owners of some slots known to those who read without a lock, and returns

@@ -10,7 +10,7 @@ import (
 	"go.uber.org/zap"
 )
 
-// How often a lease is renewed, as parts of T.
+// How often a lease is renewed, as parts of T, or of the time that a process that rests may be silent.
 const (
 	renewalsPerTerm = 3
 	retriesPerTerm  = 16 // after a renewal that failed
@@ -19,10 +19,11 @@ const (
 
 // life is the period in which this process has one lease.
 type life struct {
-	id   leaseID
-	cell cell
-	ctx  context.Context // ends when the lease is known to be over
-	end  context.CancelCauseFunc
+	id    leaseID
+	cell  cell
+	rests bool            // as the last renewal says that is known to be done
+	ctx   context.Context // ends when the lease is known to be over
+	end   context.CancelCauseFunc
 }
 
 // keep has a lease, and another one when that is over, until ctx ends. It returns the lease it has then.
@@ -51,9 +52,10 @@ func (o *Ownership) keep(ctx context.Context) *life {
 	return nil
 }
 
-// value is what this process writes into its lease.
+// value is what this process writes into its lease. Whether it may rest is looked at after how far it
+// has acted: it does not say that it has acted upon a rule that makes a tag strict, and rest.
 func (o *Ownership) value(l leaseID) leaseValue {
-	return leaseValue{
+	v := leaseValue{
 		Life:         l.Life,
 		Instance:     o.cfg.Instance,
 		Host:         o.cfg.Host,
@@ -61,6 +63,29 @@ func (o *Ownership) value(l leaseID) leaseValue {
 		Rules:        o.cfg.Rules(),
 		Term:         o.cfg.LeaseTime.Milliseconds(),
 	}
+	if o.mayRest(l) {
+		v.Rest = restTime.Milliseconds()
+	}
+	return v
+}
+
+// restTime is how long a process that rests may be silent.
+const restTime = maxTerm
+
+// mayRest reports whether this process may rest: there is no strict tag, and it has no slot, nor may be
+// about to have one.
+func (o *Ownership) mayRest(l leaseID) bool {
+	if o.cfg.Strict() {
+		return false
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for slot := range Slots {
+		if o.acts.slots[slot].busy {
+			return false
+		}
+	}
+	return !o.view.names(l)
 }
 
 // claim makes a lease at a place that nobody has.
@@ -91,13 +116,17 @@ const claimTries = 100
 // written later.
 func (o *Ownership) settle(ctx context.Context, l *life) error {
 	for {
-		err := l.cell.write(ctx, o.value(l.id))
+		v := o.value(l.id)
+		err := l.cell.write(ctx, v)
 		if l.cell.owned {
+			l.rests = err == nil && v.rests()
+			l.cell.limit = o.callTime(0)
 			return nil
 		}
 		if errors.Is(err, errOver) || ctx.Err() != nil {
 			return err
 		}
+		l.cell.limit = min(2*l.cell.limit, o.callTime(maxPatience))
 		o.pauseBeforeRetry(ctx)
 	}
 }
@@ -106,12 +135,15 @@ func (o *Ownership) settle(ctx context.Context, l *life) error {
 // became of a process. The places of the others are used again.
 const spare = 16
 
-// propose returns a lease that might be made: at a place whose lease has ended, or at the first
-// new one. With each try the choice is wider, so that many who start at once find a place each.
+// newPlaces is among how many new places a lease is made at the first try.
+const newPlaces = 64
+
+// propose returns a lease that might be made: at a place whose lease has ended, or else at a new one. The
+// choice is wide, and wider with each try, so that many who start at once find a place each.
 func (o *Ownership) propose(tries int) *life {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	places := o.view.vacant(1 << min(tries, 8))
+	places := o.view.vacant(tries > 0, newPlaces<<min(3*tries, 6))
 	place := places[rand.N(len(places))]
 	if former := o.view.leases[o.former.Place]; tries == 0 && former.Life == o.former.Life && former.mayLive() {
 		place = o.former.Place // so everybody sees that the process lives
@@ -122,7 +154,7 @@ func (o *Ownership) propose(tries int) *life {
 	}
 	l := &life{id: leaseID{place, found.Life + 1}}
 	l.cell = cell{
-		bucket: o.bucket, now: o.now, learn: o.learn, limit: o.part(callsPerTerm),
+		bucket: o.bucket, now: o.now, learn: o.learn, limit: o.callTime(0),
 		key: leaseKey(place), revision: found.revision, sent: make(map[string]int64),
 	}
 	l.ctx, l.end = context.WithCancelCause(context.Background())
@@ -133,6 +165,7 @@ func (o *Ownership) propose(tries int) *life {
 func (o *Ownership) enter(l *life) {
 	o.mu.Lock()
 	o.life, o.former = l, l.id
+	o.rests, o.activeSince = l.rests, o.now()
 	o.mu.Unlock()
 	o.terms.open(l.id, o.until(l))
 	o.log.Info("this process takes part in sharing out the strict tags", zap.Int("place", l.id.Place), zap.Uint64("life", l.id.Life))
@@ -159,31 +192,58 @@ func (o *Ownership) renewUntilOver(ctx context.Context, l *life) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(l.ctx, cancel)()
-	for {
-		since := time.Duration(o.now() - l.cell.done)
-		o.untilTold(ctx, max(o.untilRenewal()-since, o.part(retriesPerTerm)))
+	var err error
+	for !errors.Is(err, errOver) {
+		wait := o.part(retriesPerTerm)
+		if err == nil {
+			wait = max(o.untilRenewal(l)-time.Duration(o.now()-l.cell.done), wait)
+		}
+		o.untilTold(ctx, wait)
 		if ctx.Err() != nil {
 			return context.Cause(l.ctx)
 		}
 		o.checkFollowing(l)
-		if err := o.renew(ctx, l); errors.Is(err, errOver) {
-			return err
-		}
+		err = o.renew(ctx, l)
 	}
+	return err
 }
 
 // renew is one renewal.
 func (o *Ownership) renew(ctx context.Context, l *life) error {
-	before := l.cell.revision
-	err := l.cell.write(ctx, o.value(l.id))
+	before, silent := l.cell.revision, o.now()-l.cell.done >= int64(validity(o.period(l)))
+	v := o.value(l.id)
+	err := l.cell.write(ctx, v)
 	if l.cell.revision == before {
 		return err
 	}
-	if o.terms.extend(o.until(l)) {
+	o.setRests(l, err == nil && v.rests())
+	wasPast := o.terms.extend(o.until(l))
+	if silent {
 		o.watchAnew()
+	}
+	if wasPast {
 		o.changed(o.terms.owned()...)
 	}
+	o.nudge()
 	return err
+}
+
+// setRests says whether this process rests, as its lease does now.
+func (o *Ownership) setRests(l *life, rests bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if l.rests && !rests {
+		o.activeSince = o.now()
+	}
+	l.rests, o.rests = rests, rests
+}
+
+// period is how long this process may be silent: T, unless it rests.
+func (o *Ownership) period(l *life) time.Duration {
+	if l.rests {
+		return max(restTime, o.cfg.LeaseTime)
+	}
+	return o.cfg.LeaseTime
 }
 
 // watchAnew has the time count from now in which others have to renew their leases. This process
@@ -199,12 +259,12 @@ func (o *Ownership) watchAnew() {
 
 // untilRenewal is up to a tenth shorter than it has to be, so that those who began together do not
 // write at the same moment for ever.
-func (o *Ownership) untilRenewal() time.Duration {
-	longest := o.part(renewalsPerTerm)
+func (o *Ownership) untilRenewal(l *life) time.Duration {
+	longest := o.period(l) / renewalsPerTerm
 	return longest - rand.N(longest/10)
 }
 
-// untilTold waits until it is time, or the rules have changed.
+// untilTold waits until it is time, or the rules have changed, or this process is to rest no more.
 func (o *Ownership) untilTold(ctx context.Context, wait time.Duration) {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()

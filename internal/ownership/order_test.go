@@ -38,6 +38,7 @@ type trial struct {
 // server is a member with buffers. It forgets them as it has to.
 type server struct {
 	*member
+	book    ruleBook
 	mu      sync.Mutex
 	buffers [trialSlots]struct {
 		epoch     uint64
@@ -56,7 +57,8 @@ func (tr *trial) start(name string) *server {
 	s := &server{}
 	rate := 0.92 + 0.16*tr.rnd.Float64() // within what the margin is for
 	seed := tr.rnd.Uint64()
-	s.member = join(tr.t, tr.store, name, rate, func(cfg *Config, l *link) {
+	s.book.strict.Store(tr.rnd.IntN(4) > 0)
+	s.member = join(tr.t, tr.store, name, rate, s.book.read, func(cfg *Config, l *link) {
 		l.rnd = rand.New(rand.NewPCG(seed, 2))
 		began, ended := cfg.Began, cfg.Ended
 		cfg.Began = func(slot int, epoch uint64) { began(slot, epoch); s.drop(slot) }
@@ -136,6 +138,9 @@ func (tr *trial) disturb(n int) {
 		lateBy:     2 * term,
 		oldRead:    tr.rnd.Float64() / 2,
 	})
+	if tr.rnd.IntN(3) == 0 { // it learns that there are strict tags, or are none any more; requests come all the same
+		m.book.set(tr.rnd.IntN(4) > 0, m.member)
+	}
 	switch tr.rnd.IntN(6) {
 	case 0:
 		m.link.cut()

@@ -56,6 +56,11 @@ type Config struct {
 	// into the lease with each renewal, and at once after [Ownership.RulesChanged].
 	Rules func() uint64
 
+	// Strict reports whether any tag is strict, or may come into being strict, by the rules that this
+	// process has acted upon. While none is, the process owns nothing and renews its lease rarely. Whenever
+	// that changes, [Ownership.RulesChanged] has to be called. If Strict is nil, there always is one.
+	Strict func() bool
+
 	// Began says that this process is about to be the owner of a slot: the write that made it so
 	// is known to be done. Term and Valid know of it once Began has returned. So whatever is left
 	// of earlier terms has to be dropped by then, and what was asked for earlier be forgotten.
@@ -116,12 +121,15 @@ type Ownership struct {
 type state struct {
 	view     *view
 	since    int64 // when the view's bucket was read first
+	rests    bool  // as this process's lease says
 	agreed   bool  // the bucket is the one that the installation had first
 	life     *life // nil while there is no lease
 	former   leaseID
 	acts     acts
 	listed   *event // the bucket has been read, since the last lease was over
 	stopFeed context.CancelFunc
+
+	activeSince int64 // since when this process does not rest, or has this lease
 }
 
 // Open opens the bucket, which has to exist and to be safe, see [Bucket].
@@ -157,6 +165,9 @@ func (c Config) withDefaults() Config {
 	if c.Rules == nil {
 		c.Rules = func() uint64 { return 0 }
 	}
+	if c.Strict == nil {
+		c.Strict = func() bool { return true }
+	}
 	if c.Began == nil {
 		c.Began = func(int, uint64) {}
 	}
@@ -173,7 +184,8 @@ func (c Config) withDefaults() Config {
 }
 
 // Want says that somebody asks for a slot. If it has no owner, this process will be the owner, or
-// another one; Changed says so. Calling it again does nothing, and costs nothing.
+// another one; Changed says so. Calling it again does nothing, and costs nothing. It is forgotten while
+// no tag is strict.
 func (o *Ownership) Want(slot int) {
 	if !o.wanted[slot].Load() && !o.wanted[slot].Swap(true) {
 		o.nudge()
@@ -204,7 +216,7 @@ func (o *Ownership) HandOver(slot int) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	epoch := o.terms.epochs[slot].Load()
-	if epoch == 0 || o.view.slots[slot].Epoch != epoch || len(o.view.living()) < 2 {
+	if epoch == 0 || o.view.slots[slot].Epoch != epoch || !o.anotherIsActive() {
 		return false
 	}
 	o.acts.forced[slot] = true
@@ -212,8 +224,25 @@ func (o *Ownership) HandOver(slot int) bool {
 	return true
 }
 
-// RulesChanged says that Rules returns another revision: it is written at once.
+// anotherIsActive reports whether another process is alive, and does not rest.
+func (o *Ownership) anotherIsActive() bool {
+	for place, s := range o.view.leases {
+		if s.Ended == "" && !s.rests() && place != o.former.Place {
+			return true
+		}
+	}
+	return false
+}
+
+// RulesChanged says that Rules returns another revision: it is written at once. So does whether any tag
+// is strict.
 func (o *Ownership) RulesChanged() {
+	o.renewNow()
+	o.nudge()
+}
+
+// renewNow has the lease renewed at once.
+func (o *Ownership) renewNow() {
 	select {
 	case o.rules <- struct{}{}:
 	default:

@@ -258,7 +258,7 @@ func TestCopy(t *testing.T) {
 		m := join(t, s, "m", 1)
 		m.takes(t, 1)
 		epoch, _ := m.Term(1)
-		have := s.get(leaseKey(0))
+		have := s.get(leaseKey(m.lease().Place))
 		v, err := decodeLease(have.value)
 		if err != nil {
 			t.Fatal(err)

@@ -69,9 +69,22 @@ func (o *Ownership) Stop(ctx context.Context) error {
 // part is a part of T.
 func (o *Ownership) part(parts int) time.Duration { return o.cfg.LeaseTime / time.Duration(parts) }
 
+// callTime is how long a call may take. A server that many processes ask at once, as when all of them
+// start, may need longer; asking it again sooner would only add to that. So where nothing is lost by
+// waiting, the time is doubled with each failure.
+func (o *Ownership) callTime(failures int) time.Duration {
+	return o.part(callsPerTerm) << min(failures, maxPatience)
+}
+
+const maxPatience = 3
+
 // call gives a call to JetStream its time.
 func (o *Ownership) call(ctx context.Context, do func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, o.part(callsPerTerm))
+	return within(ctx, o.callTime(0), do)
+}
+
+func within(ctx context.Context, limit time.Duration, do func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	return do(ctx)
 }

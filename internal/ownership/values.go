@@ -37,12 +37,17 @@ type leaseValue struct {
 	Host         string `json:"host,omitempty"`
 	Installation string `json:"installation,omitempty"`
 	Rules        uint64 `json:"rules"`
-	Term         int64  `json:"term_ms"`         // T of the process
-	Ended        string `json:"ended,omitempty"` // how, if it ended
-	Write        string `json:"write"`           // a fresh random number
+	Term         int64  `json:"term_ms"`           // T of the process
+	Rest         int64  `json:"rest_ms,omitempty"` // how long it may be silent while it rests; 0 if it does not
+	Ended        string `json:"ended,omitempty"`   // how, if it ended
+	Write        string `json:"write"`             // a fresh random number
 }
 
 func (v leaseValue) term() time.Duration { return time.Duration(v.Term) * time.Millisecond }
+func (v leaseValue) rest() time.Duration { return time.Duration(v.Rest) * time.Millisecond }
+
+// rests reports whether the process rests: it owns nothing, takes nothing, and renews rarely.
+func (v leaseValue) rests() bool { return v.Rest > 0 }
 
 // slotValue is the value of a slot's key. Slots that were handed over have no lease.
 type slotValue struct {
@@ -70,11 +75,13 @@ func number(key, prefix string) (n int, ok bool) {
 }
 
 // maxTerm bounds T, so that a value that was damaged does not keep a dead process's slots for ever.
+// A process that rests may be silent for no longer either.
 const maxTerm = 5 * time.Minute
 
 func decodeLease(value []byte) (v leaseValue, err error) {
-	if err = json.Unmarshal(value, &v); err == nil && (v.Life == 0 || v.Term <= 0 || v.term() > maxTerm) {
-		err = fmt.Errorf("life %d and a lease time of %d ms, allowed is 1 or more and 1 to %d", v.Life, v.Term, maxTerm.Milliseconds())
+	if err = json.Unmarshal(value, &v); err == nil && (v.Life == 0 || v.Term <= 0 || v.term() > maxTerm || v.Rest < 0 || v.rest() > maxTerm) {
+		err = fmt.Errorf("life %d, a lease time of %d ms and a rest of %d ms, allowed is 1 or more, 1 to %d, and 0 to %d",
+			v.Life, v.Term, v.Rest, maxTerm.Milliseconds(), maxTerm.Milliseconds())
 	}
 	return v, err
 }

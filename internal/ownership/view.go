@@ -67,7 +67,7 @@ func (v *view) applyLease(place int, r record, now int64) (change, error) {
 	value, err := decodeLease(r.value)
 	if err != nil { // its process may answer for a T, as if it had renewed
 		value = have.leaseValue
-		value.Ended, value.Term = "", max(value.Term, DefaultLeaseTime.Milliseconds())
+		value.Ended, value.Rest, value.Term = "", 0, max(value.Term, DefaultLeaseTime.Milliseconds())
 		v.leases[place] = sighting{value, r.revision, now, true}
 		return everybody, unreadable(r, "lease", err)
 	}
@@ -121,8 +121,11 @@ func (v *view) merge(later *view) {
 // alive reports whether a lease is known, and not known to be over. Somebody may have to
 // end it yet.
 func (v *view) alive(l leaseID) bool {
+	if l == none {
+		return false
+	}
 	s := v.leases[l.Place]
-	return l != none && s.Life == l.Life && s.Ended == ""
+	return s.Life == l.Life && s.Ended == ""
 }
 
 // over reports whether a lease is known to be over. One that is not known is not over: the entry
@@ -141,6 +144,26 @@ func (v *view) living() (all []leaseID) {
 	}
 	slices.SortFunc(all, func(a, b leaseID) int { return cmp.Compare(a.Place, b.Place) })
 	return all
+}
+
+// inUse reports whether a slot is to have an owner. One that was let go is to have none until somebody asks
+// for it, like one that nobody ever had.
+func (v *view) inUse(slot int) bool { return v.slots[slot].revision > 0 && !v.letGo(slot) }
+
+// letGo reports whether the owner of a slot has let it go, and nobody is to have it.
+func (v *view) letGo(slot int) bool {
+	s := &v.slots[slot]
+	return s.revision > 0 && s.Lease == none && s.To == none && !s.deleted
+}
+
+// names reports whether a slot has a lease for its owner, whatever has become of the lease.
+func (v *view) names(l leaseID) bool {
+	for slot := range v.slots {
+		if v.slots[slot].Lease == l {
+			return true
+		}
+	}
+	return false
 }
 
 // lastLife returns a life of a place that is not earlier than any lease there has been. A deleted entry does
@@ -187,9 +210,10 @@ func (v *view) list() (all []Lease) {
 	return all
 }
 
-// vacant returns n places at which a lease might be made: those whose process has
-// ended, those whose lease was lost if there are more than spare of them, and new ones.
-func (v *view) vacant(n int) (places []int) {
+// vacant returns places at which a lease might be made: those whose process has ended, and those whose
+// lease was lost if there are more than spare of them. If there are none, or whoever asks wants more, they are
+// made up to n with new ones.
+func (v *view) vacant(more bool, n int) (places []int) {
 	var losers []int
 	for _, place := range slices.Sorted(maps.Keys(v.leases)) {
 		switch v.leases[place].Ended {
@@ -201,10 +225,13 @@ func (v *view) vacant(n int) (places []int) {
 	}
 	slices.SortFunc(losers, func(a, b int) int { return cmp.Compare(v.leases[a].revision, v.leases[b].revision) })
 	places = append(places, losers[:max(0, len(losers)-spare)]...)
+	if len(places) > 0 && !more {
+		return places
+	}
 	for place := 0; len(places) < n; place++ {
 		if _, found := v.leases[place]; !found {
 			places = append(places, place)
 		}
 	}
-	return places[:n]
+	return places
 }

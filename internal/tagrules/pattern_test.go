@@ -128,7 +128,7 @@ func checkMostSpecific(t *testing.T, all templates, found *Template, tag string)
 func TestLookupAllocatesNothing(t *testing.T) {
 	r := newRules()
 	r.setTemplates(templates{{Pattern: "chat.*.>", Step: 1, Order: Strict}, {Pattern: "*.*.x", Step: 1}})
-	r.orders.Store("chat.a.b", Trend)
+	r.setOrder("chat.a.b", Trend)
 	if n := testing.AllocsPerRun(100, func() { _ = r.Lookup("chat.a.b") }); n > 0 {
 		t.Errorf("%v allocations", n)
 	}

@@ -22,6 +22,7 @@ type Rule struct {
 // takes no lock and allocates nothing.
 type Rules struct {
 	orders *xsync.Map[string, Order]
+	strict atomic.Int64 // how many of the orders are strict
 	trees  atomic.Pointer[trees]
 }
 
@@ -30,6 +31,7 @@ type trees struct {
 	all    templates
 	living *tree
 	ever   *tree // with those that were removed
+	strict bool  // one of the living makes strict tags
 }
 
 func newRules() *Rules {
@@ -43,7 +45,28 @@ func (r *Rules) setTemplates(all templates) {
 		all:    all,
 		living: newTree(all, func(t Template) bool { return !t.Removed }),
 		ever:   newTree(all, func(Template) bool { return true }),
+		strict: slices.ContainsFunc(all, func(t Template) bool { return !t.Removed && t.Order == Strict }),
 	})
+}
+
+// AnyStrict reports whether any tag is strict, or a template would make one that is.
+func (r *Rules) AnyStrict() bool { return r.strict.Load() > 0 || r.trees.Load().strict }
+
+// setOrder sets a tag's own order, or drops it if there is none. It is for use by one goroutine.
+func (r *Rules) setOrder(tag string, order Order) (had bool) {
+	before, had := r.orders.Load(tag)
+	if order == Strict && before != Strict { // before somebody may meet it
+		r.strict.Add(1)
+	}
+	if order == "" {
+		r.orders.Delete(tag)
+	} else {
+		r.orders.Store(tag, order)
+	}
+	if order != Strict && before == Strict {
+		r.strict.Add(-1)
+	}
+	return had
 }
 
 // Lookup returns what the rules say of a tag.
@@ -67,6 +90,7 @@ func (r *Rules) With(t Template) *Rules {
 		all = append(all, t)
 	}
 	with := &Rules{orders: r.orders}
+	with.strict.Store(r.strict.Load())
 	with.setTemplates(all)
 	return with
 }
@@ -82,15 +106,6 @@ func (r *Rules) Heir(pattern string) *Template {
 
 // Own returns the order that was set for the tag itself, if one was.
 func (r *Rules) Own(tag string) (order Order, found bool) { return r.orders.Load(tag) }
-
-// AnyStrict reports whether a tag or a template is strict.
-func (r *Rules) AnyStrict() (found bool) {
-	r.orders.Range(func(_ string, order Order) bool {
-		found = order == Strict
-		return !found
-	})
-	return found || slices.ContainsFunc(r.Templates(), func(t Template) bool { return t.Order == Strict })
-}
 
 // FromTemplate reports whether a tag matches a template that there is or ever was. If it is in the
 // store and was not created by name, it came of one.

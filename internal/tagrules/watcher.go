@@ -228,19 +228,18 @@ func (w *Watcher) isOlder(entry kvwatch.Entry) bool {
 
 // applyOrder takes in the order of a tag. An old one counts only if it is strict.
 func (r *Rules) applyOrder(tag string, entry kvwatch.Entry, old bool) (changed bool, err error) {
-	had, found := r.orders.Load(tag)
+	had, _ := r.orders.Load(tag)
 	order := Order(entry.Value)
 	switch {
 	case old && (entry.Deleted || order != Strict || had == Strict):
 		return false, nil
 	case entry.Deleted:
-		r.orders.Delete(tag)
-		return found, nil
+		return r.setOrder(tag, ""), nil
 	}
 	if err := order.Check(); err != nil {
 		return false, fmt.Errorf("%w: %w", ErrUnreadable, err)
 	}
-	r.orders.Store(tag, order)
+	r.setOrder(tag, order)
 	return true, nil
 }
 
