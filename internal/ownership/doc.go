@@ -138,7 +138,7 @@
 // # Rest
 //
 // While no tag is strict, by the rules that it has acted upon, a process rests: it takes no slot, lets go those that
-// it has, and once the bucket names it nowhere it renews its lease only three times in five minutes. Its entry says so, by how
+// it has, and once the bucket names it nowhere it renews its lease only three to six times in five minutes, each process at times of its own. Its entry says so, by how
 // long it may be silent. What else it says of T is as before. Rest has no part in the order of IDs:
 //
 //   - Valid counts T from the start of a renewal, whatever the entry says of rest. So a process at rest could not

@@ -258,9 +258,13 @@ func (o *Ownership) watchAnew() {
 }
 
 // untilRenewal is up to a tenth shorter than it has to be, so that those who began together do not
-// write at the same moment for ever.
+// write at the same moment for ever. At rest it is up to a half: what all of them did at once, such as to
+// start or to act upon a rule, is spread at the first time.
 func (o *Ownership) untilRenewal(l *life) time.Duration {
 	longest := o.period(l) / renewalsPerTerm
+	if l.rests {
+		return longest - rand.N(longest/2)
+	}
 	return longest - rand.N(longest/10)
 }
 

@@ -52,6 +52,20 @@ func TestOlderEntriesTakeNothing(t *testing.T) {
 	expect("chat.1", Trend, false)
 }
 
+// TestFirstIDsStay: no change of a template lowers the first ID of its tags, nor does a list that is older.
+func TestFirstIDsStay(t *testing.T) {
+	all := templates{{Pattern: "x.*", Step: 10, First: 50}, {Pattern: "y.*", Step: 10, First: 50}}
+	changed, err := all.change("x.*", func(t *Template) { *t = Template{Step: 20, Order: Trend} })
+	if err != nil || changed[0].FirstID() != 50 {
+		t.Errorf("%+v, %v", changed, err)
+	}
+	for _, kept := range all.keepFrom(templates{{Pattern: "x.*", Step: 10, Order: Strict, First: 7}, {Pattern: "y.*", Step: 10, First: 7}}) {
+		if kept.FirstID() != 50 {
+			t.Errorf("%+v, want 50 as the first ID", kept)
+		}
+	}
+}
+
 // TestRedecided: tags are told apart from those of which a change of the templates leaves the order as it was.
 func TestRedecided(t *testing.T) {
 	const (

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"pgregory.net/rapid"
+
 	"github.com/idworker/idworker/messages"
 )
 
@@ -149,4 +151,28 @@ func TestTooManyTemplates(t *testing.T) {
 	if worst := MaxTemplates * (messages.MaxTagLen + 150); len(value) > worst || worst > 512<<10 {
 		t.Errorf("the entry has %d bytes, at worst %d", len(value), worst)
 	}
+}
+
+// TestAnyStrict: whether any tag is strict is known whatever orders are set, again, changed and dropped, and
+// whichever templates there are.
+func TestAnyStrict(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		r, own := newRules(), make(map[string]Order)
+		template := false
+		for range rapid.IntRange(1, 20).Draw(t, "steps") {
+			if rapid.IntRange(0, 4).Draw(t, "of a template") == 0 {
+				order := rapid.SampledFrom([]Order{Trend, Strict}).Draw(t, "order")
+				removed := rapid.Bool().Draw(t, "removed")
+				r.setTemplates(templates{{Pattern: "chat.*", Step: 1, Order: order, Removed: removed}})
+				template = order == Strict && !removed
+			} else {
+				tag := rapid.SampledFrom([]string{"a", "b"}).Draw(t, "tag")
+				own[tag] = rapid.SampledFrom([]Order{Trend, Strict, ""}).Draw(t, "order")
+				r.setOrder(tag, own[tag])
+			}
+			if want := template || own["a"] == Strict || own["b"] == Strict; r.AnyStrict() != want {
+				t.Fatalf("any is strict: %v, but orders are %v, and a template is strict: %v", r.AnyStrict(), own, template)
+			}
+		}
+	})
 }

@@ -13,9 +13,9 @@ import (
 // settled is how long a process may take until it does nothing but wait.
 const settled = 30 * time.Second
 
-// atRestAfter is how often a process renews its lease among the owners at least, while no tag is strict: a
-// tenth earlier than it has to, which is three times in five minutes.
-const atRestAfter = 90 * time.Second
+// atRestAfter is how long a process waits at least before it renews its lease among the owners, while no
+// tag is strict.
+const atRestAfter = 50 * time.Second
 
 // TestAtRest: what one process costs that nobody asks for anything. In the long form this is
 // with the default settings, and prints the table in docs/operations.md; in the short form

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"math"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -198,6 +199,25 @@ func TestAwaited(t *testing.T) {
 				t.Errorf("%v, want that SLOW has not acted", err)
 			}
 		})
+	}
+}
+
+// TestTemplateCreatedAgain: to create a strict template again completes it if that broke off, and only then.
+func TestTemplateCreatedAgain(t *testing.T) {
+	i := newInstallation(t)
+	p := i.join()
+	create := func(within time.Duration) error {
+		ctx, cancel := context.WithTimeout(t.Context(), within)
+		defer cancel()
+		return i.tags.CreateTemplate(ctx, tagrules.Template{Pattern: "chat.*", Step: 10, Order: tagrules.Strict}, 10)
+	}
+	if err := create(500 * time.Millisecond); !errors.Is(err, tags.ErrNotActed) {
+		t.Errorf("%v, want ErrNotActed", err)
+	}
+	p.acted.Store(math.MaxUint64)
+	must(t, create(30*time.Second))
+	if err := create(30 * time.Second); !errors.Is(err, tagrules.ErrTemplateExists) {
+		t.Errorf("%v, want ErrTemplateExists", err)
 	}
 }
 
