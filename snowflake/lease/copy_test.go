@@ -35,7 +35,7 @@ func copyHold(h *hold, m *Manager) *hold {
 	c.cfg = &m.cfg
 	c.gen = duplicate(h.gen)
 	c.clock = duplicate(h.clock)
-	c.clock.server, c.clock.workers, c.clock.diff = m.server, m.workers, new(atomic.Int64)
+	c.clock.cfg, c.clock.server, c.clock.workers, c.clock.diff = &m.cfg, m.server, m.workers, new(atomic.Int64)
 	c.lease.bucket, c.lease.sent = m.workers, slices.Clone(h.lease.sent)
 	c.fence.bucket, c.fence.sent = m.clocks, slices.Clone(h.fence.sent)
 	return c
@@ -53,7 +53,7 @@ func (p *process) copyHolder(seed uint64) (c *process, m *Manager, held *hold) {
 	c.original, c.skew, c.ahead = p, p.skew, p.ahead
 	p.net.set(func() { c.net.rate, c.net.asked[h.id] = p.net.rate, p.net.asked[h.id] })
 	m = c.manager()
-	m.previous, m.longestFence = running.previous, running.longestFence
+	m.cfg.TTL, m.previous, m.longestFence = running.cfg.TTL, running.previous, running.longestFence
 	c.running.Store(m)
 	defer func() { c.gens = []*snowflake.Generator{held.gen} }()
 	p.w.mu.Lock() // so that no ID is being issued
