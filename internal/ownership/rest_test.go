@@ -63,18 +63,6 @@ func (s *fakeStore) named() (n int) {
 func TestRest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, book := newFakeStore(), new(ruleBook)
-		s.stored = func(r record) {
-			place, isLease := number(r.key, leasePrefix)
-			rests, err := decodeLease(r.value)
-			if !isLease || err != nil || !rests.rests() {
-				return
-			}
-			for slot := range Slots {
-				if v, err := decodeSlot(s.latest(slotKey(slot)).value); err == nil && v.Lease == (leaseID{place, rests.Life}) {
-					t.Errorf("the owner of slot %d rests: %+v", slot, v)
-				}
-			}
-		}
 		a, b, c := join(t, s, "a", 1, book.read), join(t, s, "b", 1, book.read), join(t, s, "c", 1, book.read)
 		rest := func(of int) {
 			t.Helper()
@@ -307,5 +295,34 @@ func TestRestIsSpread(t *testing.T) {
 				t.Errorf("%d of %d processes have renewed within %v", n, of, window)
 			}
 		}
+	})
+}
+
+// TestRestsOnceLetGo: as long as the bucket names a process as an owner, because it cannot let its slots go,
+// it does not rest: if it died then, that would be noticed late.
+func TestRestsOnceLetGo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, book := newFakeStore(), new(ruleBook)
+		book.strict.Store(true)
+		var stuck atomic.Bool
+		a := join(t, s, "a", 1, book.read, func(_ *Config, l *link) {
+			l.sent = func(key string) {
+				if stuck.Load() && strings.HasPrefix(key, slotPrefix) {
+					time.Sleep(term / 2)
+				}
+			}
+		})
+		a.takes(t, 1, 2, 3)
+		until(t, time.Second, "it answers", func() bool { return a.answering() == 3 })
+		stuck.Store(true)
+		book.set(false, a)
+		for range 10 * int(term/time.Millisecond) {
+			if a.entry(t).rests() {
+				t.Fatal("it rests, and owns slots")
+			}
+			time.Sleep(time.Millisecond)
+		}
+		stuck.Store(false)
+		until(t, 2*term, "it rests", func() bool { return s.named() == 0 && a.entry(t).rests() })
 	})
 }
