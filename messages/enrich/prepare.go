@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -52,7 +53,7 @@ type preparer struct {
 func (e *Enricher) newPreparer(r *reader) *preparer {
 	ctx, cancel := context.WithCancel(context.Background())
 	p := &preparer{Enricher: e, reader: r, pools: make(map[string]*idPool), out: make(chan batch), cancel: cancel, ended: make(chan struct{})}
-	plans := append([]plan(nil), e.record.Plans...)
+	plans := slices.Clone(e.record.Plans)
 	go func() {
 		defer close(p.ended)
 		p.run(ctx, plans)

@@ -2,6 +2,7 @@ package verify_test
 
 import (
 	"errors"
+	"sync"
 	"testing"
 	"time"
 
@@ -237,14 +238,21 @@ func TestWaiting(t *testing.T) {
 	if r, err := v.Run(t.Context()); !errors.Is(err, verify.ErrWaiting) || r.Waiting != 17 {
 		t.Errorf("%+v, %v; want 17 events to be waiting", r, err)
 	}
-	go func() { // while it waits
-		time.Sleep(200 * time.Millisecond)
-		for _, m := range late {
-			_, _ = b.js.PublishMsgAsync(m)
-		}
-	}()
 	cfg.Wait = time.Minute
-	r := b.verify(cfg)
+	if v, err = verify.Open(t.Context(), cfg); err != nil {
+		t.Fatal(err)
+	}
+	var r *verify.Report
+	var running sync.WaitGroup
+	running.Go(func() { r, err = v.Run(t.Context()) })
+	natstest.Eventually(t, 10*time.Second, "all that has arrived to be verified", func() bool { passed, _ := v.Progress(); return passed == 42 })
+	for _, m := range late {
+		_, _ = b.js.PublishMsgAsync(m)
+	}
+	running.Wait()
+	if err != nil {
+		t.Fatal(err)
+	}
 	if b.expectClean(r, 57); r.Waiting != 0 || r.Through != 60 {
 		t.Errorf("%+v", r)
 	}
