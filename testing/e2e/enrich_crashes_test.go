@@ -187,7 +187,7 @@ func (c *crashes) startEnricher(i int) *process {
 			return p
 		}
 		if time.Now().After(deadline) {
-			c.t.Fatalf("the enricher ended:\n%s", p.stderr.tail())
+			c.t.Fatalf("the enricher ended:\n%s", p.stderr.Tail())
 		}
 	}
 }
