@@ -87,7 +87,8 @@ func (r *Run) begin(f Fault) (note string, mend func() error, err error) {
 	case partServers:
 		return r.beginServers(f)
 	default:
-		return r.database.begin(r, f)
+		mended := r.database.begin(f)
+		return "", func() error { mended(); return nil }, nil
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -166,4 +167,19 @@ func (p *Program) Close() {
 	p.wake()
 	<-p.done
 	_ = p.log.Close()
+}
+
+// lastWords is the last line of the program's own in its log.
+func (p *Program) lastWords() string {
+	text, err := os.ReadFile(p.log.Name())
+	if err != nil {
+		return err.Error()
+	}
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	for _, line := range slices.Backward(lines) {
+		if !strings.HasPrefix(line, "nemesis: ") {
+			return line
+		}
+	}
+	return ""
 }

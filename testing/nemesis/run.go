@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"testing"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -24,6 +25,7 @@ type Run struct {
 	Seed     uint64
 	Store    string
 	Duration time.Duration
+	T        testing.TB // whose databases they are; also ended by a fault that cannot be mended
 	Say      func(format string, args ...any)
 
 	began    time.Time
@@ -168,7 +170,7 @@ func (r *Run) storeEnv(name string) []string {
 	if r.database == nil || !strings.HasPrefix(name, "loader") && name != "command" {
 		return nil
 	}
-	return []string{"IDWORKER_STORE=" + r.database.dsn(name)}
+	return []string{"IDWORKER_STORE=" + r.database.dsn()}
 }
 
 // idworker runs a command that has to succeed.
@@ -193,7 +195,7 @@ func (r *Run) idworker(args ...string) error {
 func (r *Run) ended(p *Program, code int) {
 	r.exits.mu.Lock()
 	defer r.exits.mu.Unlock()
-	r.exits.list = append(r.exits.list, fmt.Sprintf("%.1fs %s ended by itself with exit code %d", r.now().Seconds(), p.Name, code))
+	r.exits.list = append(r.exits.list, fmt.Sprintf("%.1fs %s ended by itself with exit code %d: %s", r.now().Seconds(), p.Name, code, p.lastWords()))
 }
 
 // watchGrants reads grants at each server.
@@ -321,7 +323,7 @@ var errUnserved = errors.New("not answered")
 
 // inTheEnd compares what is there in the end.
 func (r *Run) inTheEnd(e *events) {
-	if err := r.idworker("enrich", "verify", "--from", sourceStream, "--filter", "orders.raw.*", "--to", "orders.ready.*"); err != nil {
+	if err := r.idworker("enrich", "verify", "--from", sourceStream, "--filter", "orders.raw.*", "--to", "orders.ready.*", "--json", "id"); err != nil {
 		r.checker.Violation("enrich verify: %v", err)
 	}
 	for tag, next := range r.nextIDs() {

@@ -23,10 +23,10 @@ func (r *Run) nextIDs() map[string]int64 {
 	}
 	for line := range strings.Lines(p.Stdout.String()) {
 		fields := strings.Fields(line)
-		if len(fields) < 2 {
+		if len(fields) < 3 {
 			continue
 		}
-		if n, err := strconv.ParseInt(fields[1], 10, 64); err == nil {
+		if n, err := strconv.ParseInt(fields[2], 10, 64); err == nil {
 			next[fields[0]] = n
 		}
 	}
