@@ -202,8 +202,10 @@ func (r *Run) beginServers(f Fault) (note string, mend func() error, err error) 
 	nothing := func() error { return nil }
 	p := r.programs[f.Victim]
 	if strings.HasPrefix(f.Kind, "leader") {
-		if p, err = r.cluster.leader(f.Victim); err != nil {
-			return "nobody leads:", nothing, err
+		// While servers fail nobody may lead it, or none answer.
+		err = waitFor(f.End-f.Begin+3*time.Second, "a leader", func() error { p, err = r.cluster.leader(f.Victim); return err })
+		if err != nil {
+			return "", nothing, err
 		}
 		note = p.Name
 	}

@@ -334,7 +334,7 @@ func (r *Run) inTheEnd(e *events) {
 	for name := range r.programs {
 		text, _ := os.ReadFile(filepath.Join(r.folder, name+".log"))
 		for _, bad := range []string{"DATA RACE", "\npanic: ", "\nfatal error: "} {
-			if strings.Contains(string(text), bad) && !strings.Contains(bad, "SIGQUIT") {
+			if strings.Contains(string(text), bad) {
 				r.checker.Violation("%s: %s in its log", strings.TrimSpace(bad), name)
 			}
 		}
