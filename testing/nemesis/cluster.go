@@ -125,6 +125,9 @@ func waitFor(within time.Duration, what string, f func() error) error {
 // errNoLeader: nobody leads a stream at the moment.
 var errNoLeader = errors.New("no leader")
 
+// errNotSeen: the process was not cut, for it wrote no such thing.
+var errNotSeen = errors.New("not seen")
+
 // leader is the server that leads a stream.
 func (c *Cluster) leader(stream string) (*Program, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)

@@ -40,6 +40,7 @@ type kind struct {
 	victims  []string
 	part     string   // of the victim: two faults of one part of a victim do not overlap
 	stores   []string // with which it is possible; nil: all
+	more     []string // parts that have to be free as well; VICTIM stands for whose it is
 }
 
 // What a fault takes hold of. Links may be disturbed while the process at their end is paused,
@@ -61,50 +62,79 @@ var (
 	programs  = slices.Concat(workers, loaders, enrichers)
 	linked    = slices.Concat(programs, []string{"callers"})
 	routes    = []string{"n2-n1", "n3-n1", "n3-n2"}
+	cut       = []string{"worker3", "loader2", "enricher2"} // behind cutters
 	led       = []string{"KV_ids_segments", "IDS_LOAD", "KV_ids_owners", "KV_ids_clock", "KV_ids_enrich", "READY", "ORDERS"}
 	databases = []string{"mysql", "postgres"}
 )
+
+// spared are the parts that have to be left alone while the register goes back: a promise needs loaders that live.
+var spared = []string{"process loader1", "process loader2", "link loader1", "link loader2", "clock loader1", "clock loader2", "database database"}
 
 const ms = time.Millisecond
 
 // kinds are all kinds of faults. Some pauses are longer than all that is waited for: requests for 2 s,
 // owners' leases 4 s, grants and reservations some seconds, a turn of the enrichers.
 var kinds = []kind{
-	{"kill", 12, 100 * ms, 5000 * ms, programs, partProcess, nil},
-	{"term", 8, 100 * ms, 4000 * ms, programs, partProcess, nil},
-	{"pause", 6, 100 * ms, 3000 * ms, programs, partProcess, nil},
-	{"pause, long", 5, 6000 * ms, 15000 * ms, programs, partProcess, nil},
-	{"little memory", 2, 5000 * ms, 15000 * ms, workers, partProcess, nil},
-	{"stutter", 3, 2000 * ms, 8000 * ms, programs, partProcess, nil},
-	{"clock step", 6, 2000 * ms, 15000 * ms, slices.Concat(programs, servers), partClock, nil},
-	{"clock rate", 3, 5000 * ms, 15000 * ms, programs, partClock, nil},
+	{"kill", 12, 100 * ms, 5000 * ms, programs, partProcess, nil, nil},
+	{"term", 8, 100 * ms, 4000 * ms, programs, partProcess, nil, nil},
+	{"pause", 6, 100 * ms, 3000 * ms, programs, partProcess, nil, nil},
+	{"pause, long", 5, 6000 * ms, 15000 * ms, programs, partProcess, nil, nil},
+	{"little memory", 2, 5000 * ms, 15000 * ms, workers, partProcess, nil, nil},
+	{"stutter", 3, 2000 * ms, 8000 * ms, programs, partProcess, nil, nil},
+	{"clock step", 6, 2000 * ms, 15000 * ms, slices.Concat(programs, servers), partClock, nil, nil},
+	{"clock rate", 3, 5000 * ms, 15000 * ms, programs, partClock, nil, nil},
 
-	{"connections cut", 6, 100 * ms, 200 * ms, linked, partLink, nil},
-	{"cut off", 4, 500 * ms, 8000 * ms, linked, partLink, nil},
-	{"hears nothing", 4, 500 * ms, 8000 * ms, linked, partLink, nil},
-	{"says nothing", 4, 500 * ms, 8000 * ms, linked, partLink, nil},
-	{"slow link", 5, 2000 * ms, 10000 * ms, linked, partLink, nil},
-	{"narrow link", 2, 2000 * ms, 8000 * ms, linked, partLink, nil},
+	{"connections cut", 6, 100 * ms, 200 * ms, linked, partLink, nil, nil},
+	{"cut off", 4, 500 * ms, 8000 * ms, linked, partLink, nil, nil},
+	{"hears nothing", 4, 500 * ms, 8000 * ms, linked, partLink, nil, nil},
+	{"says nothing", 4, 500 * ms, 8000 * ms, linked, partLink, nil, nil},
+	{"slow link", 5, 2000 * ms, 10000 * ms, linked, partLink, nil, nil},
+	{"narrow link", 2, 2000 * ms, 8000 * ms, linked, partLink, nil, nil},
 
-	{"server killed", 4, 500 * ms, 6000 * ms, servers, partServers, nil},
-	{"leader killed", 6, 500 * ms, 6000 * ms, led, partServers, nil},
-	{"server stopped", 3, 500 * ms, 4000 * ms, servers, partServers, nil},
-	{"server frozen", 4, 500 * ms, 8000 * ms, servers, partServers, nil},
-	{"leader frozen", 4, 500 * ms, 8000 * ms, led, partServers, nil},
-	{"leader steps down", 6, 100 * ms, 200 * ms, led, partServers, nil},
-	{"all servers killed", 2, 500 * ms, 3000 * ms, []string{"n1 n2 n3"}, partServers, nil},
-	{"server cut off", 5, 1000 * ms, 10000 * ms, servers, partServers, nil},
-	{"route silent", 4, 1000 * ms, 8000 * ms, routes, partServers, nil},
-	{"route one way", 4, 1000 * ms, 8000 * ms, routes, partServers, nil},
-	{"route slow", 4, 2000 * ms, 10000 * ms, routes, partServers, nil},
-	{"disk full", 3, 2000 * ms, 8000 * ms, servers, partServers, nil},
+	{"cut at a write", 6, 4000 * ms, 12000 * ms, cut, partLink, nil, nil},
+	{"killed at a write", 6, 4000 * ms, 12000 * ms, cut, partLink, nil, []string{partProcess + " VICTIM"}},
 
-	{"database killed", 10, 200 * ms, 6000 * ms, []string{"database"}, partDatabase, databases},
-	{"database frozen", 10, 500 * ms, 8000 * ms, []string{"database"}, partDatabase, databases},
-	{"failover", 8, 3000 * ms, 8000 * ms, []string{"database"}, partDatabase, databases},
-	{"answers cut", 8, 1000 * ms, 6000 * ms, []string{"database"}, partDatabase, databases},
-	{"database cut off", 8, 500 * ms, 8000 * ms, []string{"database"}, partDatabase, databases},
-	{"database slow", 8, 2000 * ms, 8000 * ms, []string{"database"}, partDatabase, databases},
+	{"server killed", 4, 500 * ms, 6000 * ms, servers, partServers, nil, nil},
+	{"leader killed", 6, 500 * ms, 6000 * ms, led, partServers, nil, nil},
+	{"server stopped", 3, 500 * ms, 4000 * ms, servers, partServers, nil, nil},
+	{"server frozen", 4, 500 * ms, 8000 * ms, servers, partServers, nil, nil},
+	{"leader frozen", 4, 500 * ms, 8000 * ms, led, partServers, nil, nil},
+	{"leader steps down", 6, 100 * ms, 200 * ms, led, partServers, nil, nil},
+	{"all servers killed", 2, 500 * ms, 3000 * ms, []string{"n1 n2 n3"}, partServers, nil, nil},
+	{"server cut off", 5, 1000 * ms, 10000 * ms, servers, partServers, nil, nil},
+	{"route silent", 4, 1000 * ms, 8000 * ms, routes, partServers, nil, nil},
+	{"route one way", 4, 1000 * ms, 8000 * ms, routes, partServers, nil, nil},
+	{"route slow", 4, 2000 * ms, 10000 * ms, routes, partServers, nil, nil},
+	{"counters put back", 4, 1000 * ms, 5000 * ms, []string{"register"}, partServers, nil, spared},
+	{"disk full", 3, 2000 * ms, 8000 * ms, servers, partServers, nil, nil},
+
+	{"database killed", 10, 200 * ms, 6000 * ms, []string{"database"}, partDatabase, databases, nil},
+	{"database frozen", 10, 500 * ms, 8000 * ms, []string{"database"}, partDatabase, databases, nil},
+	{"failover", 8, 3000 * ms, 8000 * ms, []string{"database"}, partDatabase, databases, nil},
+	{"answers cut", 8, 1000 * ms, 6000 * ms, []string{"database"}, partDatabase, databases, nil},
+	{"database cut off", 8, 500 * ms, 8000 * ms, []string{"database"}, partDatabase, databases, nil},
+	{"database slow", 8, 2000 * ms, 8000 * ms, []string{"database"}, partDatabase, databases, nil},
+}
+
+// parts are those that a fault takes hold of.
+func (k kind) parts(victim string) []string {
+	all := []string{k.part + " " + victim}
+	if k.part == partServers {
+		all[0] = k.part
+	}
+	for _, m := range k.more {
+		all = append(all, strings.ReplaceAll(m, "VICTIM", victim))
+	}
+	return all
+}
+
+// after is how long what a fault took hold of is left alone: what ended is started again, and the next fault finds it
+// running. Loaders that saw the register go back raise it within some seconds.
+func (k kind) after() time.Duration {
+	if k.part == partServers && k.more != nil {
+		return 15 * time.Second
+	}
+	return time.Second
 }
 
 // Faults is the schedule of a seed, without end: it is the same for the same seed and store.
@@ -159,13 +189,11 @@ func (s *storming) next() Fault {
 		victim := k.victims[s.random.IntN(len(k.victims))]
 		end := at + k.min + time.Duration(s.random.Int64N(int64(k.max-k.min)))
 		end = min(end, s.begin+storm)
-		key := k.part + " " + victim
-		if k.part == partServers {
-			key = k.part
-		}
-		// One more second: what ended is started again, and the next fault finds it running.
-		if at >= s.busy[key] && end-at >= k.min {
-			s.busy[key] = end + time.Second
+		parts := k.parts(victim)
+		if end-at >= k.min && !slices.ContainsFunc(parts, func(p string) bool { return at < s.busy[p] }) {
+			for _, p := range parts {
+				s.busy[p] = end + k.after()
+			}
 			return Fault{Begin: at, End: end, Kind: k.name, Victim: victim, Size: s.random.IntN(100)}
 		}
 	}

@@ -46,8 +46,10 @@ func TestFaultsAreAsDescribed(t *testing.T) {
 					continue
 				}
 				together++
-				if other.Victim == f.Victim && partOf(t, other) == partOf(t, f) || partOf(t, f) == partServers && partOf(t, other) == partServers {
-					t.Errorf("%s: %v while %v", store, f, other)
+				for _, part := range partsOf(t, other) {
+					if slices.Contains(partsOf(t, f), part) {
+						t.Errorf("%s: %v while %v: both take hold of %s", store, f, other, part)
+					}
 				}
 			}
 		}
@@ -65,11 +67,11 @@ func TestFaultsAreAsDescribed(t *testing.T) {
 	}
 }
 
-func partOf(t *testing.T, f Fault) string {
+func partsOf(t *testing.T, f Fault) []string {
 	t.Helper()
 	i := slices.IndexFunc(kinds, func(k kind) bool { return k.name == f.Kind })
 	if i < 0 {
 		t.Fatalf("no kind %q", f.Kind)
 	}
-	return kinds[i].part
+	return kinds[i].parts(f.Victim)
 }

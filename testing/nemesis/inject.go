@@ -47,17 +47,18 @@ func (r *Run) inject(ctx context.Context) {
 // calm waits until everything has recovered from a storm.
 func (r *Run) calm(ctx context.Context) {
 	since := r.now()
-	var late []Kind
+	var late, last []Kind
 	for r.now() < since+recoverWithin {
 		if late = r.figures.late(since - storm); len(late) == 0 || !sleep(ctx, 100*ms) {
 			break
 		}
+		last = late
 	}
 	if len(late) > 0 && ctx.Err() == nil {
 		r.checker.Violation("NOT RECOVERED: %v after all faults were mended at %.1fs, %v are not answered", recoverWithin, since.Seconds(), late)
 	}
 	ids, answers, _ := r.checker.Counts()
-	r.Say("%6.1fs calm; recovered after %.1fs; %d IDs in %d answers, %d violations", r.now().Seconds(), (r.now() - since).Seconds(), ids, answers, len(r.checker.Violations()))
+	r.Say("%6.1fs calm; recovered after %.1fs, %v last; %d IDs in %d answers, %d violations", r.now().Seconds(), (r.now() - since).Seconds(), last, ids, answers, len(r.checker.Violations()))
 }
 
 // do injects a fault, and mends it when its time has come.
@@ -83,6 +84,9 @@ func (r *Run) begin(f Fault) (note string, mend func() error, err error) {
 	case partClock:
 		return r.beginClock(f)
 	case partLink:
+		if strings.HasSuffix(f.Kind, "at a write") {
+			return r.beginWrite(f)
+		}
 		return "", func() error { return r.links.Mend(f.Victim) }, r.beginLink(f)
 	case partServers:
 		return r.beginServers(f)
@@ -231,6 +235,8 @@ func (r *Run) beginServers(f Fault) (note string, mend func() error, err error) 
 		}, nil
 	case "disk full":
 		return r.fillDisk(p)
+	case "counters put back":
+		return r.beginPutBack()
 	default:
 		return r.beginRoutes(f)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/idworker/idworker/internal/loads"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/snowflake"
+	"github.com/idworker/idworker/testing/cutter"
 	"github.com/idworker/idworker/testing/process"
 )
 
@@ -37,6 +38,7 @@ type Run struct {
 	programs map[string]*Program
 	cluster  *Cluster
 	database *database
+	cutters  map[string]*cutter.Cutter
 	granted  *Granted
 	checker  *Checker
 	figures  figures
@@ -107,6 +109,9 @@ func (r *Run) start() error {
 			}
 			r.urls[name] = append(r.urls[name], "nats://"+link)
 		}
+	}
+	if err := r.startCutters(); err != nil {
+		return err
 	}
 	if err := r.watchGrants(); err != nil {
 		return err
@@ -353,6 +358,9 @@ func (r *Run) close() {
 	}
 	if r.cluster != nil {
 		r.cluster.close()
+	}
+	for _, c := range r.cutters {
+		c.Close()
 	}
 	if r.links != nil {
 		r.links.Close()
