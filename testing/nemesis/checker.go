@@ -28,6 +28,7 @@ type Checker struct {
 	asked      int64 // of porcupine
 	undecided  int64
 	violations []string
+	told       func(violation string) // of each that is kept
 }
 
 // keptViolations is how many are kept as text; one suffices.
@@ -35,7 +36,7 @@ const keptViolations = 100
 
 // NewChecker returns a checker. Without grants the order of tags that are not strict is not looked at.
 func NewChecker(layout snowflake.Layout, granted *Granted) *Checker {
-	return &Checker{layout: layout, granted: granted, sets: make(map[string]*Set), parts: make(map[string][]order.Call)}
+	return &Checker{layout: layout, granted: granted, sets: make(map[string]*Set), parts: make(map[string][]order.Call), told: func(string) {}}
 }
 
 // Violation records that a promise was broken.
@@ -48,6 +49,7 @@ func (c *Checker) Violation(format string, args ...any) {
 func (c *Checker) violation(err error) {
 	if len(c.violations) < keptViolations {
 		c.violations = append(c.violations, err.Error())
+		c.told(err.Error())
 	}
 }
 

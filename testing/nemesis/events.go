@@ -106,8 +106,10 @@ func (e *events) publish(batch []string) (failed []string) {
 		select {
 		case a := <-ack.Ok():
 			e.published(a.Sequence, batch[i], sent)
-		case <-ack.Err():
-			failed = append(failed, batch[i])
+		case err := <-ack.Err():
+			if err != nil {
+				failed = append(failed, batch[i])
+			}
 		}
 	}
 	return failed

@@ -34,6 +34,7 @@ func TestNemesis(t *testing.T) {
 		t.Fatal(err)
 	}
 	work := t.TempDir()
+	//nolint:usetesting // it stays if the run fails
 	folder, err := os.MkdirTemp(setting("FOLDER", ""), fmt.Sprintf("nemesis-%d-", seed))
 	if err != nil {
 		t.Fatal(err)

@@ -96,6 +96,7 @@ func (r *Run) start() error {
 	r.links, r.urls, r.programs = NewLinks(), make(map[string][]string), make(map[string]*Program)
 	r.granted = new(Granted)
 	r.checker = NewChecker(snowflake.Default(), r.granted)
+	r.checker.told = func(violation string) { r.Say("%6.1fs VIOLATION: %s", r.now().Seconds(), violation) }
 	var err error
 	if r.history, err = CreateHistory(filepath.Join(r.folder, "history.gz")); err != nil {
 		return err
