@@ -4,8 +4,10 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strconv"
+	"syscall"
 	"testing"
 	"time"
 
@@ -39,11 +41,23 @@ func TestNemesis(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	log, err := os.Create(filepath.Join(folder, "run.log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = log.Close() }()
+	say := func(format string, args ...any) {
+		t.Logf(format, args...)
+		_, _ = fmt.Fprintf(log, format+"\n", args...)
+	}
+	// An end before its time is one, too: there are processes and disks to remove.
+	ctx, stop := signal.NotifyContext(t.Context(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
 	r := &Run{
-		Seed: seed, Store: setting("STORE", "jetstream"), Duration: duration, T: t, Say: t.Logf,
+		Seed: seed, Store: setting("STORE", "jetstream"), Duration: duration, T: t, Say: say,
 		work: work, folder: folder,
 	}
-	err = r.Execute(t.Context())
+	err = r.Execute(ctx)
 	if err != nil {
 		t.Error(err)
 	}

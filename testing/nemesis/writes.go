@@ -54,6 +54,9 @@ func (r *Run) startCutters() error {
 func (r *Run) beginWrite(f Fault) (note string, mend func() error, err error) {
 	c, p := r.cutters[f.Victim], r.programs[f.Victim]
 	at := writes[f.Victim][f.Size%len(writes[f.Victim])]
+	if at.text == "$KV.ids_ledger." && r.Store == "jetstream" {
+		at.text = "$KV.ids_segments." // which is the ledger then
+	}
 	hit, over := c.Arm(at.server, at.text), make(chan struct{})
 	killed := make(chan bool, 1)
 	go func() {
