@@ -18,7 +18,7 @@ import (
 // The tags that callers ask for.
 var (
 	plainTags  = []string{"order", "invoice", "user"}
-	strictTags = []string{"doc.a", "doc.b", "doc.c", "doc.d"}
+	strictTags = []string{"doc.a", "doc.b", "doc.c", "doc.d", "doc.e", "doc.f"} // each worker owns some
 )
 
 const (

@@ -67,8 +67,6 @@ func (r *Run) startCluster() error {
 		text := fmt.Sprintf(`
 server_name: %s
 listen: %q
-ping_interval: "1s"
-ping_max: 3
 jetstream { store_dir: %q, sync_interval: always, max_file_store: 700MB, max_memory_store: 64MB }
 cluster { name: nemesis, ping_interval: "500ms", ping_max: 3, listen: %q, advertise: "127.0.0.1:1", no_advertise: true, routes: [%s] }
 `, name, c.addresses[i], filepath.Join(disk, "data"), listen[i], strings.Join(to, ", "))
