@@ -30,19 +30,29 @@ func NewLinks() *Links {
 
 // Add adds a proxy in front of an address to somebody's, and returns where it listens.
 func (l *Links) Add(whose, upstream string) (address string, err error) {
-	port, err := freeport.Take()
-	if err != nil {
-		return "", err
+	p, err := l.listen(whose, upstream)
+	for range 3 { // somebody who asks for no lock may have taken the port meanwhile
+		if err == nil {
+			break
+		}
+		p, err = l.listen(whose, upstream)
 	}
-	address = fmt.Sprintf("127.0.0.1:%d", port)
-	p := toxiproxy.NewProxy(l.server, whose+" "+upstream, address, upstream)
-	if err := p.Start(); err != nil {
+	if err != nil {
 		return "", err
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.all[whose] = append(l.all[whose], p)
-	return address, nil
+	return p.Listen, nil
+}
+
+func (l *Links) listen(whose, upstream string) (*toxiproxy.Proxy, error) {
+	port, err := freeport.Take()
+	if err != nil {
+		return nil, err
+	}
+	p := toxiproxy.NewProxy(l.server, whose+" "+upstream, fmt.Sprintf("127.0.0.1:%d", port), upstream)
+	return p, p.Start()
 }
 
 func (l *Links) of(whose string) []*toxiproxy.Proxy {
