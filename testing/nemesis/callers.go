@@ -311,5 +311,8 @@ func (c *rawCaller) receive(msg *nats.Msg) {
 	}
 	p.call.Ranges = ranges
 	c.run.record(p.call)
+	if p.call.took() > rawPatience {
+		c.run.late.Add(1)
+	}
 	p.done <- nil
 }

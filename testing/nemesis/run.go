@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -47,6 +48,7 @@ type Run struct {
 	history  *History
 	answers  answers
 	exits    exits
+	late     atomic.Int64 // answers to raw requests that nobody waited for any more
 	watchers []*nats.Conn // who read grants
 }
 
@@ -386,7 +388,7 @@ func (r *Run) Result() string {
 	fmt.Fprintf(&b, "store %s, seed %d: %v with %d faults; %s\n\n%s\n", r.Store, r.Seed, r.Duration, len(r.figures.all), machine(), r.figures.table())
 	c := r.checker
 	fmt.Fprintf(&b, "checked: %d IDs in %d answers, kept as %d ranges; %d events\n", ids, answers, ranges, c.events)
-	fmt.Fprintf(&b, "answers whose grant was not seen: %d; parts that porcupine saw: %d, undecided: %d\n", c.unknown, c.asked, c.undecided)
+	fmt.Fprintf(&b, "late answers to raw requests: %d; answers whose grant was not seen: %d; parts that porcupine saw: %d, undecided: %d\n", r.late.Load(), c.unknown, c.asked, c.undecided)
 	for _, line := range r.exits.list {
 		fmt.Fprintln(&b, line)
 	}
