@@ -36,12 +36,14 @@
  *          STRICT    no exception for a copy, which fails, so it is needed
  */
 #ifndef H
-#define H 4
+#define H 3
 #endif
 #ifndef R
-#define R 5
+#define R 3
 #endif
-#define NUM 7
+#ifndef NUM
+#define NUM 4
+#endif
 #define CLAIM 1
 #define RENEW 2
 #define GIVE 3

@@ -26,7 +26,7 @@
  * Mutants: M_NOCHECK  does not ask whether high <= a        M_END     compares high with the range's end
  *          M_BLIND    writes without a condition            M_REBASE  after a refusal takes the revision only
  *          M_UNKNOWN  an unknown outcome counts as done     M_ADOPT   so it does if a later read shows high = b
- *          M_LOWER    a raise writes what is lower, too
+ *          (that a raise never lowers is shown by a test)
  */
 #ifndef NL
 #define NL 2
@@ -127,11 +127,7 @@ end:
   :: atomic { forgets < F -> select(c : 0 .. NC-1);                /* a failover, a backup */
        if :: S[c] > 0 -> select(k : 0 .. S[c]-1); S[c] = k; forgets++ :: else fi; c = 0; k = 0 }
   :: atomic { raises < RAISES -> raises++; select(k : 1 .. N-1); raising = k;
-#ifdef M_LOWER
-       moved(k);
-#else
        if :: high < k -> moved(k) :: else fi;
-#endif
        floor = (k > floor -> k : floor); k = 0 }
   :: atomic { raising > 0 -> select(c : 0 .. NC-1); S[c] = (raising > S[c] -> raising : S[c]); raising = 0; c = 0 }
   :: atomic { select(c : 0 .. NC-1); S[c] < high && high <= N -> S[c] = high; c = 0 }      /* raiseStore */
