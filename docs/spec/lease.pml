@@ -52,6 +52,7 @@
 byte ehi[R+1], enr[R+1], rev;     /* the entry at each revision */
 typedef P {
   bool holds; byte nxt, hi;
+  byte asked;                     /* the highest hi that a renewal asked for */
   byte known; bool owned;         /* the condition of the next write, and whether it is of an own one */
   byte sent;                      /* numbers of writes that may be found */
   byte w, kind, wh, wn, wr;       /* write: 1 under way 2 done, at wr 3 refused 4 unknown */
@@ -73,7 +74,7 @@ inline draw(i_) { drawn++; p[i_].wn = drawn }
 #endif
 inline send(i_, kind_, hi_) { draw(i_); p[i_].kind = kind_; p[i_].wh = hi_; p[i_].sent = p[i_].sent | (1 << p[i_].wn); p[i_].w = 1 }
 inline noWrite(i_) { p[i_].w = 0; p[i_].kind = 0; p[i_].wh = 0; p[i_].wn = 0; p[i_].wr = 0 }
-inline over(i_) { p[i_].holds = 0; p[i_].nxt = 0; p[i_].hi = 0; p[i_].known = 0; p[i_].owned = 0; p[i_].sent = 0; noWrite(i_) }
+inline over(i_) { p[i_].holds = 0; p[i_].nxt = 0; p[i_].hi = 0; p[i_].asked = 0; p[i_].known = 0; p[i_].owned = 0; p[i_].sent = 0; noWrite(i_) }
 inline adopt(i_, r_, n_) { p[i_].known = r_; p[i_].owned = 1; p[i_].sent = 1 << n_ }
 inline written(h_, n_) { rev++; ehi[rev] = h_; enr[rev] = n_ }
 #ifdef M_BLIND
@@ -113,8 +114,9 @@ end:
           :: else fi; x = 0 }
   :: atomic { p[i].holds && p[i].w == 0 && MAYDRAW(i) ->                          /* renew */
        if :: p[i].hi < H -> send(i, RENEW, p[i].hi + 1) :: send(i, RENEW, p[i].hi) fi;
+       if :: p[i].wh > p[i].asked -> p[i].asked = p[i].wh :: else fi
 #ifdef M_EARLY
-       p[i].hi = p[i].wh
+       ; p[i].hi = p[i].wh
 #endif
      }
   :: atomic { p[i].holds && p[i].w == 0 && MAYDRAW(i) ->                          /* give */
@@ -164,10 +166,9 @@ end:
 proctype copy() {
   atomic { p[0].holds ->
     copied = 1; hs = p[0].hi;
-    if :: p[0].kind == RENEW -> HIGHER(p[0].wh) :: else fi;
-    if :: p[0].lr -> HIGHER(p[0].lh) :: else fi;
+    HIGHER(p[0].asked);
     p[1].holds = 1; p[1].nxt = p[0].nxt; p[1].hi = p[0].hi; p[1].known = p[0].known; p[1].owned = p[0].owned;
-    p[1].sent = p[0].sent; p[1].own = p[0].own; p[1].kind = p[0].kind; p[1].wh = p[0].wh; p[1].wn = p[0].wn;
+    p[1].sent = p[0].sent; p[1].own = p[0].own; p[1].asked = p[0].asked; p[1].kind = p[0].kind; p[1].wh = p[0].wh; p[1].wn = p[0].wn;
     if :: p[0].w > 0 -> p[1].w = 4 :: else fi;       /* its connection is the original's: no answer comes */
 #ifdef LATER
     if :: p[1].nxt < hs -> p[1].nxt = hs :: else fi

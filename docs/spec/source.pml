@@ -18,7 +18,6 @@
  *          M_CREATED2  ... stop
  *          M_MARKER    a marker in the configuration names it: if it differs, begin again
  *          M_BEYOND    the event is gone and the stream goes beyond: taken for the same
- *          M_BYTIME    no evidence is asked for, go on with what is younger than Time
  * Limit:   BACK=1      the server's clock is set back: fails, since the argument is that times ascend
  */
 #if defined(M_CREATED)
