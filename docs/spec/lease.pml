@@ -164,6 +164,7 @@ end:
 
 #define HIGHER(a) hs = ((a) > hs -> (a) : hs)
 proctype copy() {
+end:
   atomic { p[0].holds ->
     copied = 1; hs = p[0].hi;
     HIGHER(p[0].asked);

@@ -46,7 +46,7 @@ check lease "no copy" pass "" "$mid" -DNOCOPY -DSTRICT
 check lease "a copy" pass "" "$mid"
 check lease "a copy, resumed later" pass "" "$mid" -DLATER
 check lease M_LAST fail "" "$mid" -DNOCOPY -DSTRICT -DM_LAST
-for m in HOLD PRNG UNKNOWN EARLY LO BLIND REVOKE; do check lease M_$m fail "" "$mid" -DH=4 -DR=5 -DNUM=7 -DM_$m; done
+for m in HOLD PRNG UNKNOWN EARLY LO BLIND REVOKE; do check lease M_$m fail "" "$mid" -DM_$m; done
 check lease STRICT fail "" "$mid" -DSTRICT
 
 check enrich "fast batches" pass "" "$mid"
