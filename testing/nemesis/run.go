@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -370,32 +368,4 @@ func (r *Run) close() {
 	if r.links != nil {
 		r.links.Close()
 	}
-}
-
-// machine says on what the run was, how much memory it took, and of which commit it is.
-func machine() string {
-	commit, _ := exec.Command("git", "describe", "--always", "--dirty", "--abbrev=12").Output()
-	status, _ := os.ReadFile("/proc/self/status")
-	_, most, _ := strings.Cut(string(status), "VmHWM:")
-	most, _, _ = strings.Cut(most, "\n")
-	return fmt.Sprintf("%d processors, checkers took %s, commit %s", runtime.NumCPU(), strings.TrimSpace(most), strings.TrimSpace(string(commit)))
-}
-
-// Result is the table of a run.
-func (r *Run) Result() string {
-	var b strings.Builder
-	ids, answers, ranges := r.checker.Counts()
-	fmt.Fprintf(&b, "store %s, seed %d: %v with %d faults; %s\n\n%s\n", r.Store, r.Seed, r.Duration, len(r.figures.all), machine(), r.figures.table())
-	c := r.checker
-	fmt.Fprintf(&b, "checked: %d IDs in %d answers, kept as %d ranges; %d events\n", ids, answers, ranges, c.events)
-	fmt.Fprintf(&b, "late answers to raw requests: %d; answers whose grant was not seen: %d; parts that porcupine saw: %d, undecided: %d\n", r.late.Load(), c.unknown, c.asked, c.undecided)
-	for _, line := range r.exits.list {
-		fmt.Fprintln(&b, line)
-	}
-	violations := c.Violations()
-	for _, v := range violations {
-		fmt.Fprintln(&b, v)
-	}
-	fmt.Fprintf(&b, "violations: %d\n", len(violations))
-	return b.String()
 }
