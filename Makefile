@@ -4,7 +4,7 @@ GO      ?= go
 GOLANGCI_LINT = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
 .DEFAULT_GOAL := help
-.PHONY: help run nats example build test soak bench lint
+.PHONY: help run nats example build test soak nemesis history bench lint
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,6 +45,18 @@ soak: export SOAK = 1
 soak: ## Run the tests with more rounds and more IDs; takes half an hour
 	$(GO) test -race -timeout 30m -parallel 4 -run '$(RUN)' $(OTHERS)
 	$(GO) test -race -timeout 40m -parallel 4 -run '$(RUN)' $(E2E)
+
+# With the same SEED there are the same faults, in the same order.
+DURATION ?= 2m
+STORE    ?= jetstream
+SEED     ?=
+
+nemesis: ## Rain faults on real processes for DURATION, from a SEED, with STORE=jetstream, mysql or postgres
+	NEMESIS_DURATION=$(DURATION) NEMESIS_SEED=$(SEED) NEMESIS_STORE=$(STORE) \
+		$(GO) test -count=1 -v -timeout 24h -run '^TestNemesis$$' ./testing/nemesis
+
+history: ## Check a recorded history, FILE, alone
+	$(GO) test -count=1 -v -run '^TestHistory$$' ./testing/nemesis -history $(abspath $(FILE))
 
 bench: ## Measure, beside baselines in the same run
 	$(GO) test -run '^$$' -bench . -benchtime 1x -timeout 30m ./testing/bench/...

@@ -134,3 +134,28 @@ func (p *Pair) must(what string, err error) {
 
 // errBehind: the replica has not applied everything yet.
 var errBehind = errors.New("the replica is behind")
+
+// Kill kills the primary, which Restart starts again.
+func (p *Pair) Kill() {
+	p.t.Helper()
+	p.must("kill the primary", p.servers[p.DB].kill())
+	p.dropIdle()
+}
+
+// Restart starts a killed primary again on its data, and returns when it answers.
+func (p *Pair) Restart() {
+	p.t.Helper()
+	p.must("restart the primary", p.servers[p.DB].start())
+}
+
+// Pause freezes the primary: connections stay open, and nothing answers.
+func (p *Pair) Pause() {
+	p.t.Helper()
+	p.must("pause the primary", p.servers[p.DB].pause())
+}
+
+// Resume lets a paused primary continue.
+func (p *Pair) Resume() {
+	p.t.Helper()
+	p.must("resume the primary", p.servers[p.DB].resume())
+}

@@ -26,7 +26,7 @@
 // # The harness
 //
 //	harness_main        builds the binaries, once
-//	harness_process     starts and ends processes, runs commands, reads their output
+//	harness_process     starts and ends idworker, runs commands, reads their output
 //	harness_natsserver  a real nats-server with the repository's nats.conf
 //	harness_database    Leaf's table in real databases, and Leaf's own servers
 //	harness_goneback    an installation whose database goes back, again and again, under load
@@ -38,12 +38,12 @@
 //	harness_lives       who held which snowflake worker ID, and up to what time
 //	harness_enrichment  source, target and enrichers; what arrived, and in which order
 //	harness_verify      enrich verify, beside a plain checker
-//	harness_cutter      cuts a connection at a given text
 //	harness_stats       what workers say of themselves
 //	harness_strict      callers whose requests and answers make a history
 //
-// NATS servers in the test's own process are from testing/natstest, databases from
-// testing/dbtest, ports from testing/freeport.
+// Processes are started by testing/process, connections cut at a given text by
+// testing/cutter. NATS servers in the test's own process are from testing/natstest, databases
+// from testing/dbtest, ports from testing/freeport.
 //
 // # Rules
 //

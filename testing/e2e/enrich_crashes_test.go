@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/idworker/idworker/testing/cutter"
 	"github.com/idworker/idworker/testing/natstest"
 	"github.com/idworker/idworker/testing/soak"
 )
@@ -111,9 +112,9 @@ func TestEventsArriveOnceThroughCrashes(t *testing.T) {
 // crashes is an enrichment whose enrichers and servers fail.
 type crashes struct {
 	*enrichment
-	trio      *trio     // nil if servers do not fail
-	consumed  bool      // what is in the target is removed when an enricher is killed or paused
-	cutters   []*cutter // one for each enricher
+	trio      *trio            // nil if servers do not fail
+	consumed  bool             // what is in the target is removed when an enricher is killed or paused
+	cutters   []*cutter.Cutter // one for each enricher
 	enrichers []*process
 	stopped   int // the enricher that is paused, or -1
 
@@ -182,12 +183,12 @@ func (c *crashes) startEnricher(i int) *process {
 		replicas = "3"
 	}
 	for deadline := time.Now().Add(clusterWithin); ; {
-		p := c.tryStart(c.cutters[i].url, "--replicas", replicas)
+		p := c.tryStart(c.cutters[i].URL(), "--replicas", replicas)
 		if !p.hasEnded() {
 			return p
 		}
 		if time.Now().After(deadline) {
-			c.t.Fatalf("the enricher ended:\n%s", p.stderr.tail())
+			c.t.Fatalf("the enricher ended:\n%s", p.stderr.Tail())
 		}
 	}
 }
@@ -197,18 +198,18 @@ func (c *crashes) round(at step, events int) {
 	c.t.Helper()
 	c.disarm()
 	hits := make([]<-chan struct{}, len(c.cutters))
-	for i, cutter := range c.cutters {
+	for i, cut := range c.cutters {
 		if i != c.stopped {
-			hits[i] = cutter.arm(at.server, at.text)
+			hits[i] = cut.Arm(at.server, at.text)
 		}
 	}
 	c.publish(events)
 	began := time.Now()
 	hit := c.awaitHit(at, hits)
 	c.disarm()
-	for i, cutter := range c.cutters { // two may have come to the step at once
+	for i, cut := range c.cutters { // two may have come to the step at once
 		if i != hit && i != c.stopped {
-			cutter.release()
+			cut.Release()
 		}
 	}
 	c.t.Logf("enricher %d %s, %v after %d events were published", hit, at.name, time.Since(began).Round(time.Millisecond), events)
@@ -256,8 +257,8 @@ func (c *crashes) awaitHit(at step, hits []<-chan struct{}) (hit int) {
 }
 
 func (c *crashes) disarm() {
-	for _, cutter := range c.cutters {
-		cutter.arm(false, "")
+	for _, cut := range c.cutters {
+		cut.Arm(false, "")
 	}
 }
 
@@ -265,7 +266,7 @@ func (c *crashes) disarm() {
 func (c *crashes) resume() {
 	if c.stopped >= 0 {
 		c.enrichers[c.stopped].signal(syscall.SIGCONT)
-		c.cutters[c.stopped].release()
+		c.cutters[c.stopped].Release()
 		c.stopped = -1
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/idworker/idworker/testing/cutter"
 	"github.com/idworker/idworker/testing/natstest"
 	"github.com/idworker/idworker/testing/soak"
 )
@@ -50,13 +51,13 @@ func (e *enrichment) killedAt(round int, server bool, text string) {
 	cut := startCutter(e.t, e.url)
 	var hit <-chan struct{}
 	if round%3 == 2 { // perhaps while it finishes the plan of the one before
-		hit = cut.arm(server, text)
+		hit = cut.Arm(server, text)
 	}
-	p := e.start(cut.url)
+	p := e.start(cut.URL())
 	if hit == nil {
 		e.publish(100)
 		e.await(e.sent - e.arrived)
-		hit = cut.arm(server, text)
+		hit = cut.Arm(server, text)
 	}
 	e.publish(40 + 37*round) // so many that some are a batch: one alone is none
 	natstest.Eventually(e.t, readyWithin, "the enricher is cut off", func() bool {
@@ -99,17 +100,17 @@ func TestEventsArriveOnceThoughEnricherIsPaused(t *testing.T) {
 func testPausedEnrichers(t *testing.T, target jetstream.StreamConfig, texts []string) {
 	e := newEnrichment(t)
 	e.create(target)
-	var cutters []*cutter
+	var cutters []*cutter.Cutter
 	var enrichers []*process
 	for range 2 {
 		c := startCutter(t, e.url)
-		cutters, enrichers = append(cutters, c), append(enrichers, e.start(c.url))
+		cutters, enrichers = append(cutters, c), append(enrichers, e.start(c.URL()))
 	}
 	const some = 1000
 	for round := range soak.Pick(4, 10) {
 		e.publish(some)
 		text := texts[round%len(texts)]
-		hits := []<-chan struct{}{cutters[0].arm(false, text), cutters[1].arm(false, text)}
+		hits := []<-chan struct{}{cutters[0].Arm(false, text), cutters[1].Arm(false, text)}
 		e.publish(some)
 		var cut int
 		natstest.Eventually(t, readyWithin, "an enricher publishes a batch", func() bool {
@@ -125,13 +126,13 @@ func testPausedEnrichers(t *testing.T, target jetstream.StreamConfig, texts []st
 		})
 		paused := enrichers[cut]
 		paused.signal(syscall.SIGSTOP)
-		cutters[1-cut].arm(false, "") // whoever takes over is not cut
+		cutters[1-cut].Arm(false, "") // whoever takes over is not cut
 		e.await(e.sent - e.arrived)
 		natstest.Eventually(t, readyWithin, "another one has the turn", func() bool {
 			p := e.owner(enrichers)
 			return p != nil && p != paused
 		})
-		cutters[cut].release()
+		cutters[cut].Release()
 		paused.signal(syscall.SIGCONT)
 	}
 	e.checkAll()

@@ -88,7 +88,7 @@ func TestEnricherStartsThoughARequestIsLost(t *testing.T) {
 	}
 	p := settings{}.launch(t, enrichFlags(ns.URL())...)
 	if code := p.wait(); code == exitOK || !strings.Contains(p.stderr.String(), "ORDERS") || len(asked) != 2 {
-		t.Errorf("exit code %d after %d requests:\n%s", code, len(asked), p.stderr.tail())
+		t.Errorf("exit code %d after %d requests:\n%s", code, len(asked), p.stderr.Tail())
 	}
 }
 

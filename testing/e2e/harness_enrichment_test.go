@@ -91,7 +91,7 @@ func (e *enrichment) start(url string) *process {
 	e.t.Helper()
 	p := e.tryStart(url)
 	if p.hasEnded() {
-		e.t.Fatalf("the enricher ended:\n%s", p.stderr.tail())
+		e.t.Fatalf("the enricher ended:\n%s", p.stderr.Tail())
 	}
 	return p
 }

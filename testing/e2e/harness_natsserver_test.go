@@ -1,8 +1,6 @@
 package e2e
 
 import (
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
@@ -13,17 +11,11 @@ import (
 
 	"github.com/idworker/idworker/testing/natsconf"
 	"github.com/idworker/idworker/testing/natstest"
+	proc "github.com/idworker/idworker/testing/process"
 )
 
 // natsServer is nats-server as go.mod pins it.
-var natsServer = sync.OnceValues(func() (string, error) {
-	path := filepath.Join(buildDir, "nats-server")
-	out, err := exec.Command("go", "build", "-o", path, "github.com/nats-io/nats-server/v2").CombinedOutput()
-	if err != nil {
-		return string(out), err
-	}
-	return path, nil
-})
+var natsServer = sync.OnceValues(func() (string, error) { return proc.Build(buildDir, "nats-server", proc.NATSServer) })
 
 // users are all users of nats.conf but the system account's.
 var users = natsconf.Users()
@@ -73,7 +65,7 @@ func (p *production) start() {
 		return p.server.hasEnded() || strings.Contains(p.server.stderr.String(), "Server is ready")
 	})
 	if p.server.hasEnded() {
-		p.t.Fatalf("nats-server does not start with %s:\n%s", p.conf, p.server.stderr.tail())
+		p.t.Fatalf("nats-server does not start with %s:\n%s", p.conf, p.server.stderr.Tail())
 	}
 }
 

@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -9,13 +8,13 @@ import (
 	"os/exec"
 	"regexp"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/idworker/idworker/testing/freeport"
 	"github.com/idworker/idworker/testing/natstest"
+	proc "github.com/idworker/idworker/testing/process"
 	"github.com/idworker/idworker/testing/soak"
 )
 
@@ -30,9 +29,10 @@ type process struct {
 	t      testing.TB
 	name   string
 	cmd    *exec.Cmd
-	stdout text
-	stderr text
+	stdout *proc.Text
+	stderr *proc.Text
 	ended  chan struct{} // closed when the process is gone
+	run    *proc.Process
 }
 
 // settings are how a process is started, apart from its arguments.
@@ -46,27 +46,17 @@ type settings struct {
 // launch starts idworker.
 func (s settings) launch(t testing.TB, args ...string) *process {
 	t.Helper()
-	p := &process{t: t, name: strings.Join(args, " "), ended: make(chan struct{})}
 	if s.binary == "" {
 		s.binary = binary
 	}
-	p.cmd = exec.Command(s.binary, args...)
-	p.cmd.Dir = s.dir
-	p.cmd.Env = append(neutralEnv(), s.env...)
-	p.cmd.Stdin = strings.NewReader(s.stdin)
-	p.cmd.Stdout, p.cmd.Stderr = &p.stdout, &p.stderr
-	p.cmd.SysProcAttr = dieWithParent
-
-	var err error
-	started := make(chan struct{})
-	spawn <- func() { err = p.cmd.Start(); close(started) }
-	if <-started; err != nil {
-		t.Fatalf("start idworker %s: %v", p.name, err)
+	run, err := proc.Settings{Binary: s.binary, Dir: s.dir, Stdin: s.stdin, Env: append(gorace(), s.env...)}.Launch(args...)
+	if err != nil {
+		t.Fatal(err)
 	}
-	go func() {
-		_ = p.cmd.Wait() // the exit code is in ProcessState
-		close(p.ended)
-	}()
+	p := &process{
+		t: t, name: strings.Join(args, " "), run: run,
+		cmd: run.Cmd, stdout: &run.Stdout, stderr: &run.Stderr, ended: run.Ended,
+	}
 	t.Cleanup(p.end)
 	return p
 }
@@ -77,14 +67,14 @@ func (s settings) launch(t testing.TB, args ...string) *process {
 var raceExit = fmt.Sprintf("GORACE=atexit_sleep_ms=%d", soak.Pick(20, 1000))
 
 // neutralEnv is the environment of the test, without variables that idworker reads.
-func neutralEnv() (env []string) {
-	env = append(env, raceExit) // GORACE of the test's environment, if it is set, comes later and wins
-	for _, v := range os.Environ() {
-		if !strings.HasPrefix(v, "NATS_") && !strings.HasPrefix(v, "IDWORKER_") {
-			env = append(env, v)
-		}
+func neutralEnv() []string { return append(proc.NeutralEnv(), gorace()...) }
+
+// gorace is raceExit, unless the test's environment sets GORACE.
+func gorace() []string {
+	if os.Getenv("GORACE") != "" {
+		return nil
 	}
-	return env
+	return []string{raceExit}
 }
 
 // end makes sure that the process is gone, and shows its log if the test failed.
@@ -95,18 +85,15 @@ func (p *process) end() {
 		p.t.Errorf("idworker %s reported a data race", p.name)
 	}
 	if p.t.Failed() {
-		p.t.Logf("idworker %s (%v) logged:\n%s", p.name, p.cmd.ProcessState, p.stderr.tail())
+		p.t.Logf("idworker %s (%v) logged:\n%s", p.name, p.cmd.ProcessState, p.stderr.Tail())
 	}
 }
 
 // signal sends a signal, which does nothing if the process has ended.
-func (p *process) signal(s syscall.Signal) { _ = p.cmd.Process.Signal(s) }
+func (p *process) signal(s syscall.Signal) { p.run.Signal(s) }
 
 // kill ends the process the way a crash does.
-func (p *process) kill() {
-	p.signal(syscall.SIGKILL)
-	<-p.ended
-}
+func (p *process) kill() { p.run.Kill() }
 
 // stop asks the process to end, waits for it, and fails the test unless its exit code is 0.
 func (p *process) stop(s syscall.Signal) {
@@ -132,7 +119,7 @@ func (p *process) wait() int {
 func (p *process) serving() {
 	p.t.Helper()
 	if !p.servesOrEnds() {
-		p.t.Fatalf("idworker %s ended with %v before it served:\n%s", p.name, p.cmd.ProcessState, p.stderr.tail())
+		p.t.Fatalf("idworker %s ended with %v before it served:\n%s", p.name, p.cmd.ProcessState, p.stderr.Tail())
 	}
 }
 
@@ -146,14 +133,7 @@ func (p *process) servesOrEnds() (serves bool) {
 	return serves
 }
 
-func (p *process) hasEnded() bool {
-	select {
-	case <-p.ended:
-		return true
-	default:
-		return false
-	}
-}
+func (p *process) hasEnded() bool { return p.run.HasEnded() }
 
 var instanceInLog = regexp.MustCompile(`"instance": "([^"]+)"`)
 
@@ -162,7 +142,7 @@ func (p *process) instance() string {
 	p.t.Helper()
 	found := instanceInLog.FindStringSubmatch(p.stderr.String())
 	if found == nil {
-		p.t.Fatalf("idworker %s does not log its instance:\n%s", p.name, p.stderr.tail())
+		p.t.Fatalf("idworker %s does not log its instance:\n%s", p.name, p.stderr.Tail())
 	}
 	return found[1]
 }
@@ -267,34 +247,6 @@ func createTag(t testing.TB, url, tag string, args ...string) {
 func freeAddress(t testing.TB) string {
 	t.Helper()
 	return fmt.Sprintf("127.0.0.1:%d", freeport.Get(t))
-}
-
-// text is what a process wrote so far.
-type text struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (w *text) Write(p []byte) (int, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.buf.Write(p)
-}
-
-func (w *text) String() string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.buf.String()
-}
-
-// tail is the last part of it.
-func (w *text) tail() string {
-	const most = 4000
-	s := w.String()
-	if len(s) > most {
-		s = "… " + s[len(s)-most:]
-	}
-	return s
 }
 
 // lost reports whether an error is what a caller gets when the worker that had its request

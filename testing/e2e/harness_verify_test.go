@@ -28,7 +28,7 @@ func runVerify(t testing.TB, url string) (r verify.Report, code int, memory int6
 	})
 	code = p.cmd.ProcessState.ExitCode()
 	if err := json.Unmarshal([]byte(p.stdout.String()), &r); err != nil {
-		t.Fatalf("enrich verify: %v, exit code %d\n%s", err, code, p.stderr.tail())
+		t.Fatalf("enrich verify: %v, exit code %d\n%s", err, code, p.stderr.Tail())
 	}
 	return r, code, memory
 }

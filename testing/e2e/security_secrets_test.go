@@ -199,7 +199,7 @@ func (s spy) fails(with settings, args []string, commands ...string) {
 			p.signal(syscall.SIGQUIT)
 		}
 		if code := p.wait(); code == exitOK || p.stdout.String()+p.stderr.String() == "" {
-			s.t.Errorf("idworker %s with %v: exit code %d, says %s", p.name, with.env, code, p.stdout.String()+p.stderr.tail())
+			s.t.Errorf("idworker %s with %v: exit code %d, says %s", p.name, with.env, code, p.stdout.String()+p.stderr.Tail())
 		}
 		s.watches(p)
 	}
@@ -253,7 +253,7 @@ func testSecrets(t *testing.T, login secretLogin, tag, dsn string, inFile bool) 
 		t.Helper()
 		p := s.launch(t, append(command, args...)...)
 		if code := p.wait(); code != exitOK {
-			t.Errorf("%v: exit code %d: %s", command, code, p.stderr.tail())
+			t.Errorf("%v: exit code %d: %s", command, code, p.stderr.Tail())
 		}
 		spy.watches(p)
 	}

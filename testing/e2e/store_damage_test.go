@@ -189,7 +189,7 @@ func (f *folder) start(data string, highest map[string]int64) (found []string, r
 	defer p.kill()
 	for deadline := time.Now().Add(readyWithin + exitWithin/2); !p.hasEnded() && !strings.Contains(p.stdout.String(), "Ctrl-C"); {
 		if time.Now().After(deadline) {
-			return []string{"neither serves nor ends: " + p.stderr.tail()}, false
+			return []string{"neither serves nor ends: " + p.stderr.Tail()}, false
 		}
 		time.Sleep(2 * time.Millisecond)
 	}

@@ -95,7 +95,7 @@ func TestNoDuplicateWhileLeavingLeaf(t *testing.T) {
 	}
 	for message := range serve.complaints() {
 		if !strings.HasPrefix(message, unsafeTestDatabase) && !strings.HasPrefix(message, "new installation in ") {
-			t.Errorf("serve complained of %s:\n%s", message, serve.stderr.tail())
+			t.Errorf("serve complained of %s:\n%s", message, serve.stderr.Tail())
 		}
 	}
 	serve.showsNoPassword()

@@ -26,7 +26,7 @@ func refuses(t *testing.T, p *process, says ...string) {
 		p.kill()
 		return
 	}
-	last := p.stderr.tail()
+	last := p.stderr.Tail()
 	if code := p.cmd.ProcessState.ExitCode(); code != 1 {
 		t.Errorf("exit code %d", code)
 	}

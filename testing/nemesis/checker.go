@@ -1,0 +1,189 @@
+package nemesis
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/idworker/idworker/snowflake"
+	"github.com/idworker/idworker/testing/order"
+)
+
+// Checker looks at every answer. Answers of a kind come in the order in which they were received.
+type Checker struct {
+	layout  snowflake.Layout
+	granted *Granted // nil: who answered is not known
+
+	mu         sync.Mutex
+	sets       map[string]*Set
+	order      ascending
+	parts      map[string][]order.Call
+	ids        int64
+	answers    int64
+	events     int64
+	unknown    int64 // answers from segments whose grant was not seen
+	asked      int64 // of porcupine
+	undecided  int64
+	violations []string
+	told       func(violation string) // of each that is kept
+}
+
+// keptViolations is how many are kept as text; one suffices.
+const keptViolations = 100
+
+// NewChecker returns a checker. Without grants the order of tags that are not strict is not looked at.
+func NewChecker(layout snowflake.Layout, granted *Granted) *Checker {
+	return &Checker{layout: layout, granted: granted, sets: make(map[string]*Set), parts: make(map[string][]order.Call), told: func(string) {}}
+}
+
+// Violation records that a promise was broken.
+func (c *Checker) Violation(format string, args ...any) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.violation(fmt.Errorf(format, args...))
+}
+
+func (c *Checker) violation(err error) {
+	if len(c.violations) < keptViolations {
+		c.violations = append(c.violations, err.Error())
+		c.told(err.Error())
+	}
+}
+
+// Violations are what was wrong so far.
+func (c *Checker) Violations() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return append([]string(nil), c.violations...)
+}
+
+// Counts is how much was checked: IDs, answers, and of how many ranges the sets consist.
+func (c *Checker) Counts() (ids, answers int64, ranges int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, s := range c.sets {
+		ranges += s.Ranges()
+	}
+	return c.ids, c.answers, ranges
+}
+
+// Check looks at a call.
+func (c *Checker) Check(call *Call) {
+	if len(call.Ranges) == 0 {
+		return
+	}
+	var instance string
+	var granted error
+	if c.granted != nil && call.Tag != "" {
+		instance, granted = c.granted.Holder(call.Tag, call.Ranges)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := errors.Join(call.check(), granted); err != nil {
+		c.violation(err)
+		return
+	}
+	c.answers++
+	c.ids += call.Count
+	c.addToSet(call)
+	c.checkOrder(call, instance)
+}
+
+// addToSet finds IDs that were there before.
+func (c *Checker) addToSet(call *Call) {
+	set := c.sets[call.key()]
+	if set == nil {
+		set = new(Set)
+		c.sets[call.key()] = set
+	}
+	for _, r := range call.Ranges {
+		if twice, ok := set.Add(r); !ok {
+			c.violation(fmt.Errorf("DUPLICATE: %v: an ID of %v was handed out before, in %v", call, r, twice))
+		}
+	}
+}
+
+// checkOrder compares the call with those whose order it has to be in. IDs that were kept in memory are in order
+// with nothing; those of events, of which one ID each was asked for in batches, neither.
+func (c *Checker) checkOrder(call *Call, instance string) {
+	var key string
+	switch {
+	case call.Kind == Prefetched || call.Kind == Event:
+		return
+	case call.Kind == Snowflake:
+		key = "snowflake " + strconv.FormatInt(c.layout.WorkerID(snowflake.ID(call.first())), 10)
+	case call.Kind == Strict:
+		key = call.Tag
+		c.addToPart(call)
+	case instance == "":
+		if c.granted != nil {
+			c.unknown++
+		}
+		return
+	default:
+		key = instance + " " + call.Tag
+	}
+	if err := c.order.add(key, call); err != nil {
+		c.violation(err)
+	}
+}
+
+// A strict tag's history goes to testing/order in parts, of which porcupine looks at a piece.
+const (
+	partSize  = 20_000
+	pieceSize = 400
+)
+
+func (c *Checker) addToPart(call *Call) {
+	begin := time.Unix(0, 0)
+	part := append(c.parts[call.Tag], order.Call{
+		Tag: call.Tag, Sent: begin.Add(call.Sent), Received: begin.Add(call.Received), Count: call.Count, Ranges: call.Ranges,
+	})
+	if len(part) >= partSize {
+		c.checkPart(part)
+		part = nil
+	}
+	c.parts[call.Tag] = part
+}
+
+// checkPart asks those who share no code with this.
+func (c *Checker) checkPart(part []order.Call) {
+	if err := order.Check(part); err != nil {
+		c.violation(err)
+	}
+	at := rand.IntN(max(1, len(part)-pieceSize))
+	err := order.Linearizable(part[at:min(len(part), at+pieceSize)], 2*time.Second)
+	c.asked++
+	switch {
+	case errors.Is(err, order.ErrUndecided):
+		c.undecided++
+	case err != nil:
+		c.violation(err)
+	}
+}
+
+// Finish looks at what is left.
+func (c *Checker) Finish() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, part := range c.parts {
+		if len(part) > 0 {
+			c.checkPart(part)
+		}
+	}
+	clear(c.parts)
+}
+
+// Highest is the highest ID of each tag.
+func (c *Checker) Highest() map[string]int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	all := make(map[string]int64)
+	for key, s := range c.sets {
+		all[key] = s.Highest()
+	}
+	return all
+}

@@ -1,0 +1,193 @@
+package nemesis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/idworker/idworker/testing/freeport"
+	"github.com/idworker/idworker/testing/process"
+)
+
+// Cluster is three nats-servers whose routes go through proxies. A server with a higher number makes the route
+// to one with a lower number; they tell each other no addresses by which they could go past the proxies.
+type Cluster struct {
+	programs  []*Program
+	addresses []string // of the servers, for clients that no fault shall concern
+	disks     []string // folder of each server's data
+	tmpfs     bool     // each is a disk of its own, of limited size
+	conn      *nats.Conn
+	js        jetstream.JetStream
+}
+
+// diskSize is how much a server can store, if it has a disk of its own.
+const diskSize = 768 << 20
+
+// startCluster starts the servers.
+func (r *Run) startCluster() error {
+	c := &Cluster{tmpfs: true}
+	r.cluster = c
+	var listen []string
+	for range servers {
+		client, err1 := freeport.Take()
+		route, err2 := freeport.Take()
+		if err := errors.Join(err1, err2); err != nil {
+			return err
+		}
+		c.addresses = append(c.addresses, fmt.Sprintf("127.0.0.1:%d", client))
+		listen = append(listen, fmt.Sprintf("127.0.0.1:%d", route))
+	}
+	for i, name := range servers {
+		to := []string{fmt.Sprintf("%q", "nats://"+listen[i])} // a server passes over itself, but one without routes is no cluster
+		for j := range i {
+			link, err := r.links.Add(name+"-"+servers[j], listen[j])
+			if err != nil {
+				return err
+			}
+			to = append(to, fmt.Sprintf("%q", "nats://"+link))
+		}
+		disk := filepath.Join(r.work, name)
+		c.disks = append(c.disks, disk)
+		if err := os.Mkdir(disk, 0o700); err != nil {
+			return err
+		}
+		if err := syscall.Mount("idworker-nemesis", disk, "tmpfs", 0, fmt.Sprintf("size=%d", diskSize)); err != nil {
+			c.tmpfs = false // that takes root, and not every container's
+		}
+		conf := filepath.Join(r.work, name+".conf")
+		text := fmt.Sprintf(`
+server_name: %s
+listen: %q
+jetstream { store_dir: %q, sync_interval: always, max_file_store: 700MB, max_memory_store: 64MB }
+cluster { name: nemesis, ping_interval: "500ms", ping_max: 3, listen: %q, advertise: "127.0.0.1:1", no_advertise: true, routes: [%s] }
+`, name, c.addresses[i], filepath.Join(disk, "data"), listen[i], strings.Join(to, ", "))
+		if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
+			return err
+		}
+		settings := process.Settings{Binary: r.binaries.server, Env: []string{r.clock(name).env()}}
+		p, err := startProgram(r.folder, name, settings, r.ended, "-c", conf)
+		if err != nil {
+			return err
+		}
+		c.programs = append(c.programs, p)
+		r.programs[name] = p
+	}
+	return c.connect()
+}
+
+// connect connects past all proxies, and waits for the cluster.
+func (c *Cluster) connect() (err error) {
+	c.conn, err = nats.Connect(strings.Join(c.urls(), ","), nats.MaxReconnects(-1), nats.ReconnectWait(50*ms), nats.RetryOnFailedConnect(true),
+		nats.PingInterval(time.Second), nats.MaxPingsOutstanding(2), nats.Name("nemesis"))
+	if err != nil {
+		return err
+	}
+	if c.js, err = jetstream.New(c.conn, jetstream.WithDefaultTimeout(2*time.Second), jetstream.WithPublishAsyncTimeout(5*time.Second)); err != nil {
+		return err
+	}
+	return waitFor(time.Minute, "the cluster to have a leader", func() error {
+		_, err := c.js.CreateOrUpdateStream(context.Background(), jetstream.StreamConfig{Name: "READY_TO_GO", Subjects: []string{"nemesis.ready"}, Replicas: len(servers)})
+		return err
+	})
+}
+
+func (c *Cluster) urls() (urls []string) {
+	for _, a := range c.addresses {
+		urls = append(urls, "nats://"+a)
+	}
+	return urls
+}
+
+// waitFor waits until a function returns no error.
+func waitFor(within time.Duration, what string, f func() error) error {
+	for deadline := time.Now().Add(within); ; time.Sleep(100 * ms) {
+		err := f()
+		if err == nil {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("waited %v for %s: %w", within, what, err)
+		}
+	}
+}
+
+// errNoLeader: nobody leads a stream at the moment.
+var errNoLeader = errors.New("no leader")
+
+// errNotSeen: the process was not cut, for it wrote no such thing.
+var errNotSeen = errors.New("not seen")
+
+// leader is the server that leads a stream.
+func (c *Cluster) leader(stream string) (*Program, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	s, err := c.js.Stream(ctx, stream)
+	if err != nil {
+		return nil, err
+	}
+	info := s.CachedInfo()
+	if info.Cluster == nil {
+		return nil, errNoLeader
+	}
+	i := slices.Index(servers, info.Cluster.Leader)
+	if i < 0 {
+		return nil, errNoLeader
+	}
+	return c.programs[i], nil
+}
+
+// stepDown has the leader of a stream give way.
+func (c *Cluster) stepDown(stream string) error {
+	_, err := c.conn.Request("$JS.API.STREAM.LEADER.STEPDOWN."+stream, nil, 2*time.Second)
+	return err
+}
+
+// filler is the file that fills a disk.
+func (c *Cluster) filler(server string) string {
+	return filepath.Join(c.disks[slices.Index(servers, server)], "filler")
+}
+
+// errNoDisk: the servers have no disks of their own.
+var errNoDisk = errors.New("not done: no right to mount a tmpfs")
+
+// fill fills a server's disk.
+func (c *Cluster) fill(server string) error {
+	if !c.tmpfs {
+		return errNoDisk
+	}
+	f, err := os.Create(c.filler(server))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }()
+	for block := make([]byte, 1<<20); ; {
+		if _, err := f.Write(block); err != nil {
+			if errors.Is(err, syscall.ENOSPC) {
+				return nil
+			}
+			return err
+		}
+	}
+}
+
+// close ends the servers.
+func (c *Cluster) close() {
+	if c.conn != nil {
+		c.conn.Close()
+	}
+	for _, p := range c.programs {
+		p.Close()
+	}
+	for _, disk := range c.disks {
+		_ = syscall.Unmount(disk, 0) // fails if it was not mounted
+	}
+}

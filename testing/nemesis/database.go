@@ -1,0 +1,72 @@
+package nemesis
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/idworker/idworker/testing/dbtest"
+	"github.com/idworker/idworker/testing/leaftest"
+)
+
+// database is the store outside JetStream: a primary, and a replica that lags and may be promoted. Loaders reach it
+// through a proxy that leads to the primary, as an address does that follows it.
+type database struct {
+	pair  *dbtest.Pair
+	proxy *dbtest.Proxy
+	raise string // part of the statement that reserves
+}
+
+// startDatabase starts the databases of the store, if it has any.
+func (r *Run) startDatabase() error {
+	var d *database
+	switch r.Store {
+	case "jetstream":
+		return nil
+	case "mysql":
+		d = &database{pair: dbtest.StartMariaDBPair(r.T), raise: "LAST_INSERT_ID(max_id + "}
+		d.pair.Exec(r.T, leaftest.MySQL.Shapes["official"])
+	case "postgres":
+		d = &database{pair: dbtest.StartPostgresPair(r.T), raise: "SET max_id = max_id + $2"}
+		d.pair.Exec(r.T, leaftest.Postgres.Shapes["official"])
+	default:
+		return fmt.Errorf("no store %q: want jetstream, mysql or postgres", r.Store)
+	}
+	d.proxy = dbtest.StartProxy(r.T, d.pair.Addr())
+	d.pair.Follow()
+	r.database = d
+	return nil
+}
+
+func (d *database) dsn() string { return d.pair.DSNVia(d.proxy) }
+
+// slow is how long a packet to or from a slow database takes more.
+const slow = 400 * time.Millisecond
+
+// begin injects a fault of the database. A failover begins with a replica that is cut off: what is committed from then
+// until the primary is killed is lost.
+func (d *database) begin(f Fault) (mend func()) {
+	switch f.Kind {
+	case "database killed":
+		d.pair.Kill()
+		return d.pair.Restart
+	case "database frozen":
+		d.pair.Pause()
+		return d.pair.Resume
+	case "failover":
+		d.pair.Cut()
+		return func() {
+			d.pair.FailOver()
+			d.proxy.Switch(d.pair.Addr())
+			d.pair.Follow()
+		}
+	case "answers cut":
+		d.proxy.CutAnswers(d.raise)
+		return func() { d.proxy.CutAnswers("") }
+	case "database cut off":
+		d.proxy.Refuse()
+		return d.proxy.Accept
+	default: // slow
+		d.proxy.Delay(slow)
+		return func() { d.proxy.Delay(0) }
+	}
+}

@@ -1,0 +1,237 @@
+package nemesis
+
+import (
+	"fmt"
+	"iter"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Fault is one fault of a schedule.
+type Fault struct {
+	Number int
+	Begin  time.Duration // since the run began
+	End    time.Duration // when it is mended
+	Kind   string
+	Victim string // of the cast, or the stream whose leader it is
+	Size   int    // which of several steps or directions
+}
+
+func (f Fault) String() string {
+	return fmt.Sprintf("%4d  %7.1fs  %4.1fs  %-18s %-16s %2d", f.Number, f.Begin.Seconds(), (f.End - f.Begin).Seconds(), f.Kind, f.Victim, f.Size)
+}
+
+// A storm and the calm after it make a cycle. The faults of a storm are so dense that there is one every 3 s
+// of the cycle, on average.
+const (
+	storm = 36 * time.Second
+	calm  = 15 * time.Second
+	cycle = storm + calm
+	every = 3 * time.Second
+)
+
+// kind is a kind of fault.
+type kind struct {
+	name     string
+	weight   int           // how often it comes, compared to others
+	min, max time.Duration // how long it lasts
+	victims  []string
+	part     string   // of the victim: two faults of one part of a victim do not overlap
+	stores   []string // with which it is possible; nil: all
+	more     []string // parts that have to be free as well; VICTIM stands for whose it is
+}
+
+// What a fault takes hold of. Links may be disturbed while the process at their end is paused,
+// but a process that was killed cannot be paused. The servers are one part together: a majority
+// of them fails only in faults that say so.
+const (
+	partProcess  = "process"
+	partLink     = "link"
+	partServers  = "servers"
+	partDatabase = "database"
+	partClock    = "clock"
+)
+
+var (
+	workers   = []string{"worker1", "worker2", "worker3"}
+	loaders   = []string{"loader1", "loader2"}
+	enrichers = []string{"enricher1", "enricher2"}
+	servers   = []string{"n1", "n2", "n3"}
+	programs  = slices.Concat(workers, loaders, enrichers)
+	linked    = slices.Concat(programs, []string{"callers"})
+	routes    = []string{"n2-n1", "n3-n1", "n3-n2"}
+	cut       = []string{"worker3", "loader2", "enricher2"} // behind cutters
+	led       = []string{"KV_ids_segments", "IDS_LOAD", "KV_ids_owners", "KV_ids_clock", "KV_ids_enrich", "READY", "ORDERS"}
+	databases = []string{"mysql", "postgres"}
+)
+
+// spared are the parts that have to be left alone while the register goes back: a promise needs loaders that live.
+var spared = []string{"process loader1", "process loader2", "link loader1", "link loader2", "clock loader1", "clock loader2", "database database"}
+
+const ms = time.Millisecond
+
+// kinds are all kinds of faults. Some pauses are longer than all that is waited for: requests for 2 s,
+// owners' leases 4 s, grants and reservations some seconds, a turn of the enrichers.
+var kinds = []kind{
+	{"kill", 12, 100 * ms, 5000 * ms, programs, partProcess, nil, nil},
+	{"term", 8, 100 * ms, 4000 * ms, programs, partProcess, nil, nil},
+	{"pause", 6, 100 * ms, 3000 * ms, programs, partProcess, nil, nil},
+	{"pause, long", 5, 6000 * ms, 15000 * ms, programs, partProcess, nil, nil},
+	{"little memory", 2, 5000 * ms, 15000 * ms, workers, partProcess, nil, nil},
+	{"stutter", 3, 2000 * ms, 8000 * ms, programs, partProcess, nil, nil},
+	{"clock step", 6, 2000 * ms, 15000 * ms, slices.Concat(programs, servers), partClock, nil, nil},
+	{"clock rate", 3, 5000 * ms, 15000 * ms, programs, partClock, nil, nil},
+
+	{"connections cut", 6, 100 * ms, 200 * ms, linked, partLink, nil, nil},
+	{"cut off", 4, 500 * ms, 8000 * ms, linked, partLink, nil, nil},
+	{"hears nothing", 4, 500 * ms, 8000 * ms, linked, partLink, nil, nil},
+	{"says nothing", 4, 500 * ms, 8000 * ms, linked, partLink, nil, nil},
+	{"slow link", 5, 2000 * ms, 10000 * ms, linked, partLink, nil, nil},
+	{"narrow link", 2, 2000 * ms, 8000 * ms, linked, partLink, nil, nil},
+
+	{"cut at a write", 6, 4000 * ms, 12000 * ms, cut, partLink, nil, nil},
+	{"killed at a write", 6, 4000 * ms, 12000 * ms, cut, partLink, nil, []string{partProcess + " VICTIM"}},
+
+	{"server killed", 4, 500 * ms, 6000 * ms, servers, partServers, nil, nil},
+	{"leader killed", 6, 500 * ms, 6000 * ms, led, partServers, nil, nil},
+	{"server stopped", 3, 500 * ms, 4000 * ms, servers, partServers, nil, nil},
+	{"server frozen", 4, 500 * ms, 8000 * ms, servers, partServers, nil, nil},
+	{"leader frozen", 4, 500 * ms, 8000 * ms, led, partServers, nil, nil},
+	{"leader steps down", 6, 100 * ms, 200 * ms, led, partServers, nil, nil},
+	{"all servers killed", 2, 500 * ms, 3000 * ms, []string{"n1 n2 n3"}, partServers, nil, nil},
+	{"server cut off", 5, 1000 * ms, 10000 * ms, servers, partServers, nil, nil},
+	{"route silent", 4, 1000 * ms, 8000 * ms, routes, partServers, nil, nil},
+	{"route one way", 4, 1000 * ms, 8000 * ms, routes, partServers, nil, nil},
+	{"route slow", 4, 2000 * ms, 10000 * ms, routes, partServers, nil, nil},
+	{"counters put back", 4, 1000 * ms, 5000 * ms, []string{"register"}, partServers, nil, spared},
+	{"disk full", 3, 2000 * ms, 8000 * ms, servers, partServers, nil, nil},
+
+	{"database killed", 10, 200 * ms, 6000 * ms, []string{"database"}, partDatabase, databases, nil},
+	{"database frozen", 10, 500 * ms, 8000 * ms, []string{"database"}, partDatabase, databases, nil},
+	{"failover", 8, 3000 * ms, 8000 * ms, []string{"database"}, partDatabase, databases, nil},
+	{"answers cut", 8, 1000 * ms, 6000 * ms, []string{"database"}, partDatabase, databases, nil},
+	{"database cut off", 8, 500 * ms, 8000 * ms, []string{"database"}, partDatabase, databases, nil},
+	{"database slow", 8, 2000 * ms, 8000 * ms, []string{"database"}, partDatabase, databases, nil},
+}
+
+// parts are those that a fault takes hold of.
+func (k kind) parts(victim string) []string {
+	all := []string{k.part + " " + victim}
+	if k.part == partServers {
+		all[0] = k.part
+	}
+	for _, m := range k.more {
+		all = append(all, strings.ReplaceAll(m, "VICTIM", victim))
+	}
+	return all
+}
+
+// after is how long what a fault took hold of is left alone: what ended is started again, and the next fault finds it
+// running. Loaders that saw the register go back raise it within some seconds.
+func (k kind) after() time.Duration {
+	if k.part == partServers && k.more != nil {
+		return 15 * time.Second
+	}
+	return time.Second
+}
+
+// Faults is the schedule of a seed, without end: it is the same for the same seed and store.
+func Faults(seed uint64, store string) iter.Seq[Fault] {
+	possible := kindsFor(store)
+	return func(yield func(Fault) bool) {
+		random := rand.New(rand.NewPCG(seed, 14))
+		number := 0
+		for begin := time.Duration(0); ; begin += cycle {
+			s := storming{random: random, begin: begin, kinds: possible, busy: make(map[string]time.Duration)}
+			for range int(cycle / every) {
+				number++
+				s.faults = append(s.faults, s.next())
+			}
+			slices.SortStableFunc(s.faults, func(a, b Fault) int { return int(a.Begin - b.Begin) })
+			for i, f := range s.faults {
+				f.Number = number - len(s.faults) + i + 1
+				if !yield(f) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// kindsFor are the kinds that are possible with a store.
+func kindsFor(store string) (possible []kind) {
+	for _, k := range kinds {
+		if k.stores == nil || slices.Contains(k.stores, store) {
+			possible = append(possible, k)
+		}
+	}
+	return possible
+}
+
+// storming makes the faults of one storm.
+type storming struct {
+	random *rand.Rand
+	begin  time.Duration
+	kinds  []kind
+	faults []Fault
+	busy   map[string]time.Duration // until when, by part and victim
+}
+
+// next is a fault whose victim is free. Some kind nearly always has one; when it takes long to find, the fault
+// begins later.
+func (s *storming) next() Fault {
+	gap := storm * 9 / 10 / time.Duration(int(cycle/every))
+	at := s.begin + gap*time.Duration(len(s.faults)) + time.Duration(s.random.Int64N(int64(2*gap)))
+	for {
+		k := s.pick()
+		victim := k.victims[s.random.IntN(len(k.victims))]
+		end := at + k.min + time.Duration(s.random.Int64N(int64(k.max-k.min)))
+		end = min(end, s.begin+storm)
+		parts := k.parts(victim)
+		if end-at >= k.min && !slices.ContainsFunc(parts, func(p string) bool { return at < s.busy[p] }) {
+			for _, p := range parts {
+				s.busy[p] = end + k.after()
+			}
+			return Fault{Begin: at, End: end, Kind: k.name, Victim: victim, Size: s.random.IntN(100)}
+		}
+	}
+}
+
+func (s *storming) pick() kind {
+	sum := 0
+	for _, k := range s.kinds {
+		sum += k.weight
+	}
+	n := s.random.IntN(sum)
+	for _, k := range s.kinds {
+		if n -= k.weight; n < 0 {
+			return k
+		}
+	}
+	panic("weights")
+}
+
+// Schedule is the part of a seed's faults that a run has time for: whole storms, or, if the run is shorter
+// than one, the faults that end in time.
+func Schedule(seed uint64, store string, duration time.Duration) (all []Fault) {
+	for f := range Faults(seed, store) {
+		if f.Begin >= duration {
+			return all
+		}
+		if f.End+calm <= duration {
+			all = append(all, f)
+		}
+	}
+	return all
+}
+
+// Table is the schedule as text.
+func Table(all []Fault) string {
+	var b strings.Builder
+	for _, f := range all {
+		fmt.Fprintln(&b, f)
+	}
+	return b.String()
+}

@@ -1,0 +1,194 @@
+package nemesis
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math/bits"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// histogram counts times; each of its steps is an eighth of a power of two.
+type histogram struct {
+	steps [64 * 8]int64
+	n     int64
+}
+
+func (h *histogram) add(d time.Duration) {
+	n := uint64(max(d, 8))
+	exponent := bits.Len64(n) - 4
+	h.steps[exponent*8+int(n>>exponent)&7]++
+	h.n++
+}
+
+func (h *histogram) merge(o *histogram) {
+	for i, n := range o.steps {
+		h.steps[i] += n
+	}
+	h.n += o.n
+}
+
+// at is the time that a share of all does not exceed, to an eighth.
+func (h *histogram) at(share float64) time.Duration {
+	left := int64(share * float64(h.n))
+	for i, n := range h.steps {
+		if left -= n; left < 0 {
+			return time.Duration(8+i%8+1) << (i / 8)
+		}
+	}
+	return 0
+}
+
+// effect is what became of the requests while a fault lasted, and shortly after.
+type effect struct {
+	Fault
+	begun, ended time.Duration // as it was; ended is 0 while it lasts
+	note         string        // who the victim was, or why it was not done
+	calls        int64
+	failed       int64
+	took         histogram
+	waiting      map[Kind]bool // kinds of callers that were not answered since it ended
+	recovered    time.Duration // since it ended
+	done         bool          // all were
+}
+
+// aftermath is how long after its end a fault counts for what becomes of requests.
+const aftermath = 5 * time.Second
+
+// figures collects effects. Several faults last at a time, and each counts for every request meanwhile.
+type figures struct {
+	mu      sync.Mutex
+	current []*effect
+	all     []*effect
+	kinds   map[Kind]*tally
+}
+
+// tally is what became of the requests of a kind.
+type tally struct {
+	calls, failed, ids int64
+	took               histogram
+}
+
+// recovering are the kinds of callers that have to be answered again. Those of prefetchers live on memory.
+var recovering = []Kind{Single, Batch, Raw, Strict, Template, Snowflake, Event}
+
+func (f *figures) begin(fault Fault, now time.Duration) *effect {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	e := &effect{Fault: fault, begun: now}
+	f.current, f.all = append(f.current, e), append(f.all, e)
+	return e
+}
+
+// end says that a fault is mended.
+func (f *figures) end(e *effect, now time.Duration, note string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	e.ended, e.note, e.waiting = now, note, make(map[Kind]bool)
+	for _, k := range recovering {
+		e.waiting[k] = true
+	}
+}
+
+// add counts a call for the faults under which it was.
+func (f *figures) add(c *Call) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.kinds == nil {
+		f.kinds = make(map[Kind]*tally)
+	}
+	t := f.kinds[c.Kind]
+	if t == nil {
+		t = new(tally)
+		f.kinds[c.Kind] = t
+	}
+	failed := len(c.Ranges) == 0
+	t.calls++
+	if failed {
+		t.failed++
+	} else {
+		t.ids += c.Count
+	}
+	if c.Kind != Prefetched || c.took() > ms {
+		t.took.add(c.took())
+	}
+	for _, e := range f.current {
+		if c.Kind != Prefetched && c.Kind != Event && (e.ended == 0 || c.Sent < e.ended+aftermath) {
+			e.calls++
+			e.took.add(c.took())
+			if failed {
+				e.failed++
+			}
+		}
+		if e.ended > 0 && !failed && c.Sent > e.ended && e.waiting[c.Kind] {
+			delete(e.waiting, c.Kind)
+			if len(e.waiting) == 0 {
+				e.done, e.recovered = true, c.Received-e.ended
+			}
+		}
+	}
+	f.current = slices.DeleteFunc(f.current, func(e *effect) bool { return e.done && c.Received > e.ended+2*aftermath })
+}
+
+// late are the kinds of callers that have not been answered a request sent after a time, by now.
+func (f *figures) late(since time.Duration) (kinds []Kind) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, e := range f.current {
+		if e.ended >= since {
+			kinds = slices.AppendSeq(kinds, maps.Keys(e.waiting))
+		}
+	}
+	slices.Sort(kinds)
+	return slices.Compact(kinds)
+}
+
+// table is the figures as text.
+func (f *figures) table() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var b strings.Builder
+	fmt.Fprintf(&b, "%-12s %9s %12s %7s %10s %10s %10s\n", "callers", "requests", "IDs", "failed", "p50", "p99", "p99.9")
+	for _, k := range slices.Sorted(maps.Keys(f.kinds)) {
+		t := f.kinds[k]
+		fmt.Fprintf(&b, "%-12s %9d %12d %7d %10s %10s %10s\n", k, t.calls, t.ids, t.failed, round(t.took.at(0.5)), round(t.took.at(0.99)), round(t.took.at(0.999)))
+	}
+	fmt.Fprintf(&b, "\n%-20s %5s %9s %7s %10s %14s %10s\n", "fault", "times", "requests", "failed", "p99.9", "recovered p50", "latest")
+	byKind := make(map[string][]*effect)
+	for _, e := range f.all {
+		byKind[e.Kind] = append(byKind[e.Kind], e)
+	}
+	for _, k := range kinds {
+		list := byKind[k.name]
+		if len(list) == 0 {
+			continue
+		}
+		var took histogram
+		var calls, failed int64
+		var recovered []time.Duration
+		for _, e := range list {
+			took.merge(&e.took)
+			calls, failed = calls+e.calls, failed+e.failed
+			if e.done {
+				recovered = append(recovered, e.recovered)
+			}
+		}
+		slices.SortFunc(recovered, cmp.Compare)
+		p50, latest := "-", "-"
+		if n := len(recovered); n > 0 {
+			p50, latest = round(recovered[n/2]), round(recovered[n-1])
+		}
+		fmt.Fprintf(&b, "%-20s %5d %9d %7d %10s %14s %10s\n", k.name, len(list), calls, failed, round(took.at(0.999)), p50, latest)
+	}
+	return b.String()
+}
+
+func round(d time.Duration) string {
+	if d > time.Second {
+		return d.Round(10 * ms).String()
+	}
+	return d.Round(10 * time.Microsecond).String()
+}

@@ -1,0 +1,90 @@
+package nemesis
+
+import (
+	"fmt"
+	"slices"
+	"sort"
+	"sync"
+
+	"github.com/idworker/idworker/internal/loads"
+	"github.com/idworker/idworker/messages"
+)
+
+// Granted are the segments that loaders sent to workers, by tag. A reply does not say who answered, but its
+// IDs do.
+type Granted struct {
+	mu   sync.Mutex
+	tags map[string][]segment // they ascend
+}
+
+// segment is a range that was granted to a worker. Neighbours of one worker are joined.
+type segment struct {
+	first, end int64
+	instance   string
+}
+
+// Add adds a grant, which may be known already, and returns an error if it overlaps with another one.
+func (g *Granted) Add(grant loads.Grant) error {
+	if grant.Refused != 0 {
+		return nil
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.tags == nil {
+		g.tags = make(map[string][]segment)
+	}
+	s := segment{grant.First, grant.End, grant.Instance}
+	list := g.tags[grant.Tag]
+	i := sort.Search(len(list), func(i int) bool { return list[i].end > s.first })
+	if i < len(list) && list[i].first < s.end {
+		if list[i].instance == s.instance && list[i].first <= s.first && s.end <= list[i].end {
+			return nil // read at another server before
+		}
+		return fmt.Errorf("DUPLICATE: [%d, %d) of %s granted to %s, and [%d, %d) to %s",
+			s.first, s.end, grant.Tag, s.instance, list[i].first, list[i].end, list[i].instance)
+	}
+	g.tags[grant.Tag] = join(list, i, s)
+	return nil
+}
+
+// join inserts a segment at a place, and joins it with those beside it.
+func join(list []segment, i int, s segment) []segment {
+	if i > 0 && list[i-1].end == s.first && list[i-1].instance == s.instance {
+		list[i-1].end = s.end
+		if i < len(list) && list[i].first == s.end && list[i].instance == s.instance {
+			list[i-1].end = list[i].end
+			list = slices.Delete(list, i, i+1)
+		}
+		return list
+	}
+	if i < len(list) && list[i].first == s.end && list[i].instance == s.instance {
+		list[i].first = s.first
+		return list
+	}
+	return slices.Insert(list, i, s)
+}
+
+// Holder is the worker that was granted all IDs of an answer. It is empty if a grant is not known, and the
+// error says if two workers had some.
+func (g *Granted) Holder(tag string, ranges []messages.Range) (instance string, err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	list, unknown := g.tags[tag], false
+	for _, r := range ranges {
+		for next := r.First; next <= r.Last; {
+			i := sort.Search(len(list), func(i int) bool { return list[i].end > next })
+			if i == len(list) || list[i].first > next {
+				unknown = true
+				break
+			}
+			if instance != "" && list[i].instance != instance {
+				return "", fmt.Errorf("GRANTED TO TWO: %v of %s has IDs of %s and of %s", ranges, tag, instance, list[i].instance)
+			}
+			instance, next = list[i].instance, list[i].end
+		}
+	}
+	if unknown {
+		return "", nil
+	}
+	return instance, nil
+}

@@ -1,0 +1,289 @@
+package nemesis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// recoverWithin is how long after the last fault of a storm was mended each kind of caller may have to wait until it
+// is answered again.
+const recoverWithin = 10 * time.Second
+
+// endWithin is how long a process may take to end after SIGTERM.
+const endWithin = 30 * time.Second
+
+// inject injects all faults of the schedule at their times, each from a goroutine of its own, and looks in each
+// calm whether everything has recovered.
+func (r *Run) inject(ctx context.Context) {
+	schedule := Schedule(r.Seed, r.Store, r.Duration)
+	if err := os.WriteFile(filepath.Join(r.folder, "schedule.txt"), []byte(Table(schedule)), 0o600); err != nil {
+		r.checker.Violation("%v", err)
+	}
+	r.Say("schedule of %d faults:\n%s", len(schedule), Table(schedule))
+	var mending sync.WaitGroup
+	defer mending.Wait()
+	begin := r.now()
+	for i, f := range schedule {
+		if !sleep(ctx, begin+f.Begin-r.now()) {
+			return
+		}
+		mending.Go(func() { r.do(ctx, f, begin) })
+		if i+1 == len(schedule) || schedule[i+1].Begin/cycle > f.Begin/cycle {
+			mending.Wait()
+			r.calm(ctx)
+		}
+	}
+	sleep(ctx, begin+r.Duration-r.now())
+}
+
+// calm waits until everything has recovered from a storm.
+func (r *Run) calm(ctx context.Context) {
+	since := r.now()
+	var late, last []Kind
+	for r.now() < since+recoverWithin {
+		if late = r.figures.late(since - storm); len(late) == 0 || !sleep(ctx, 100*ms) {
+			break
+		}
+		last = late
+	}
+	if len(late) > 0 && ctx.Err() == nil {
+		r.checker.Violation("NOT RECOVERED: %v after all faults were mended at %.1fs, %v are not answered", recoverWithin, since.Seconds(), late)
+	}
+	ids, answers, _ := r.checker.Counts()
+	r.Say("%6.1fs calm; recovered after %.1fs, %v last; %d IDs in %d answers, %d violations", r.now().Seconds(), (r.now() - since).Seconds(), last, ids, answers, len(r.checker.Violations()))
+}
+
+// do injects a fault, and mends it when its time has come.
+func (r *Run) do(ctx context.Context, f Fault, begin time.Duration) {
+	e := r.figures.begin(f, r.now())
+	note, mend, err := r.begin(f)
+	if err == nil {
+		sleep(ctx, begin+f.End-r.now())
+		err = mend()
+	}
+	if err != nil {
+		note = strings.TrimSpace(note + " " + err.Error())
+	}
+	r.figures.end(e, r.now(), note)
+	r.Say("%6.1fs %v  %s", r.now().Seconds(), f, note)
+}
+
+// begin injects a fault. The note says what is not in the schedule.
+func (r *Run) begin(f Fault) (note string, mend func() error, err error) {
+	switch partOfKind(f.Kind) {
+	case partProcess:
+		return r.beginProcess(f)
+	case partClock:
+		return r.beginClock(f)
+	case partLink:
+		if strings.HasSuffix(f.Kind, "at a write") {
+			return r.beginWrite(f)
+		}
+		return "", func() error { return r.links.Mend(f.Victim) }, r.beginLink(f)
+	case partServers:
+		return r.beginServers(f)
+	default:
+		mended := r.database.begin(f)
+		return "", func() error { mended(); return nil }, nil
+	}
+}
+
+func partOfKind(name string) string {
+	return kinds[slices.IndexFunc(kinds, func(k kind) bool { return k.name == name })].part
+}
+
+func (r *Run) beginProcess(f Fault) (note string, mend func() error, err error) {
+	p := r.programs[f.Victim]
+	switch f.Kind {
+	case "kill":
+		p.Kill()
+		return "", func() error { p.Release(); return nil }, nil
+	case "term":
+		return "", r.terminate(p), nil
+	case "little memory":
+		p.Kill()
+		p.Release("GOMEMLIMIT=16MiB", "GOGC=5")
+		return "", func() error { p.Kill(); p.Release(); return nil }, nil
+	case "stutter":
+		return "", stutter(p), nil
+	default: // pauses
+		return "", freeze(p), nil
+	}
+}
+
+// terminate asks a program to end. It is started again when it has ended and the fault is over.
+func (r *Run) terminate(p *Program) (mend func() error) {
+	result := make(chan error, 1)
+	go func() { result <- p.Terminate(endWithin) }()
+	return func() error {
+		err := <-result
+		if err != nil {
+			r.checker.Violation("NOT ENDED: %v", err)
+		}
+		p.Release()
+		return err
+	}
+}
+
+// freeze stops a program, so that it does not run and does not know.
+func freeze(p *Program) (mend func() error) {
+	run := p.Signal(syscall.SIGSTOP)
+	return func() error {
+		if run != nil {
+			run.Signal(syscall.SIGCONT)
+		}
+		return nil
+	}
+}
+
+// stutter has a program run a tenth of the time.
+func stutter(p *Program) (mend func() error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for ctx.Err() == nil {
+			run := p.Signal(syscall.SIGSTOP)
+			sleep(ctx, 180*ms)
+			if run != nil {
+				run.Signal(syscall.SIGCONT)
+			}
+			sleep(ctx, 20*ms)
+		}
+	})
+	return func() error { cancel(); wg.Wait(); return nil }
+}
+
+// steps are how far clocks are set. Beyond --max-clock-skew, 5 s, a worker makes no snowflake IDs.
+var steps = []time.Duration{-time.Hour, -20 * time.Second, -3 * time.Second, -300 * ms, 300 * ms, 3 * time.Second, 20 * time.Second, time.Hour}
+
+// rates are by how many millionths clocks go faster.
+var rates = []int64{-300_000, -20_000, 20_000, 300_000}
+
+func (r *Run) beginClock(f Fault) (note string, mend func() error, err error) {
+	clock := r.clock(f.Victim)
+	mend = func() error { return clock.Set(0, 0) }
+	if f.Kind == "clock rate" {
+		rate := rates[f.Size%len(rates)]
+		return fmt.Sprintf("%+d %%", rate/10_000), mend, clock.Set(0, rate)
+	}
+	step := steps[f.Size%len(steps)]
+	return "by " + step.String(), mend, clock.Set(step, 0)
+}
+
+// Streams of a link: upstream is what its owner sends.
+const (
+	up   = "upstream"
+	down = "downstream"
+)
+
+func (r *Run) beginLink(f Fault) error {
+	switch f.Kind {
+	case "connections cut":
+		r.links.Cut(f.Victim)
+		return nil
+	case "cut off":
+		return r.links.Disturb(f.Victim, "timeout", `"timeout": 0`, up, down)
+	case "hears nothing":
+		return r.links.Disturb(f.Victim, "timeout", `"timeout": 0`, down)
+	case "says nothing":
+		return r.links.Disturb(f.Victim, "timeout", `"timeout": 0`, up)
+	case "slow link":
+		return r.links.Disturb(f.Victim, "latency", `"latency": 200, "jitter": 150`, up, down)
+	default: // narrow
+		return r.links.Disturb(f.Victim, "bandwidth", `"rate": 40`, up, down)
+	}
+}
+
+func (r *Run) beginServers(f Fault) (note string, mend func() error, err error) {
+	nothing := func() error { return nil }
+	p := r.programs[f.Victim]
+	if strings.HasPrefix(f.Kind, "leader") {
+		// While servers fail nobody may lead it, or none answer.
+		err = waitFor(f.End-f.Begin+3*time.Second, "a leader", func() error { p, err = r.cluster.leader(f.Victim); return err })
+		if err != nil {
+			return "", nothing, err
+		}
+		note = p.Name
+	}
+	switch f.Kind {
+	case "server killed", "leader killed":
+		p.Kill()
+		return note, func() error { p.Release(); return nil }, nil
+	case "server stopped":
+		return "", r.terminate(p), nil
+	case "server frozen", "leader frozen":
+		return note, freeze(p), nil
+	case "leader steps down":
+		return note, nothing, r.cluster.stepDown(f.Victim)
+	case "all servers killed":
+		for _, p := range r.cluster.programs {
+			p.Kill()
+		}
+		return "", func() error {
+			for _, p := range r.cluster.programs {
+				p.Release()
+			}
+			return nil
+		}, nil
+	case "disk full":
+		return r.fillDisk(p)
+	case "counters put back":
+		return r.beginPutBack()
+	default:
+		return r.beginRoutes(f)
+	}
+}
+
+// fillDisk fills a server's disk. The server gives up JetStream then, so it is started again when there is room.
+func (r *Run) fillDisk(p *Program) (note string, mend func() error, err error) {
+	if err := r.cluster.fill(p.Name); err != nil {
+		return "", nil, err
+	}
+	return "", func() error {
+		err := os.Remove(r.cluster.filler(p.Name))
+		p.Kill()
+		p.Release()
+		return err
+	}, nil
+}
+
+func (r *Run) beginRoutes(f Fault) (note string, mend func() error, err error) {
+	disturbed := []string{f.Victim}
+	toxic, attributes, streams := "timeout", `"timeout": 0`, []string{up, down}
+	switch f.Kind {
+	case "server cut off":
+		disturbed = slices.DeleteFunc(slices.Clone(routes), func(route string) bool { return !strings.Contains(route, f.Victim) })
+	case "route one way":
+		streams = streams[f.Size%2 : f.Size%2+1]
+		note = streams[0]
+	case "route slow":
+		toxic, attributes = "latency", `"latency": 300, "jitter": 250`
+	}
+	for _, route := range disturbed {
+		err = errors.Join(err, r.links.Disturb(route, toxic, attributes, streams...))
+	}
+	return note, func() (err error) {
+		for _, route := range disturbed {
+			err = errors.Join(err, r.links.Mend(route))
+		}
+		return err
+	}, err
+}
+
+// sleep waits, and reports whether the context still lasts.
+func sleep(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
+}

@@ -1,0 +1,103 @@
+package nemesis
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/idworker/idworker/snowflake"
+)
+
+// setting is a variable of `make nemesis`, or a default.
+func setting(name, usual string) string {
+	if v := os.Getenv("NEMESIS_" + name); v != "" {
+		return v
+	}
+	return usual
+}
+
+// TestNemesis is one run. `make nemesis` says how long, with which seed, and on which store.
+func TestNemesis(t *testing.T) {
+	if os.Getenv("NEMESIS_DURATION") == "" {
+		t.Skip("`make nemesis` runs it")
+	}
+	duration, err := time.ParseDuration(os.Getenv("NEMESIS_DURATION"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	seed, err := strconv.ParseUint(setting("SEED", strconv.FormatInt(time.Now().Unix(), 10)), 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	work := t.TempDir()
+	//nolint:usetesting // it stays if the run fails
+	folder, err := os.MkdirTemp(setting("FOLDER", ""), fmt.Sprintf("nemesis-%d-", seed))
+	if err != nil {
+		t.Fatal(err)
+	}
+	log, err := os.Create(filepath.Join(folder, "run.log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = log.Close() }()
+	say := func(format string, args ...any) {
+		t.Logf(format, args...)
+		_, _ = fmt.Fprintf(log, format+"\n", args...)
+	}
+	// An end before its time is one, too: there are processes and disks to remove.
+	ctx, stop := signal.NotifyContext(t.Context(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	r := &Run{
+		Seed: seed, Store: setting("STORE", "jetstream"), Duration: duration, T: t, Say: say,
+		work: work, folder: folder,
+	}
+	err = r.Execute(ctx)
+	if err != nil {
+		t.Error(err)
+	}
+	if r.checker == nil {
+		return
+	}
+	result := r.Result()
+	if err := os.WriteFile(filepath.Join(folder, "result.txt"), []byte(result), 0o600); err != nil {
+		t.Error(err)
+	}
+	t.Logf("\n%s", result)
+	if n := len(r.checker.Violations()); n > 0 {
+		t.Errorf("%d violations", n)
+	}
+	if t.Failed() {
+		t.Logf("make nemesis SEED=%d DURATION=%v STORE=%s; schedule, history and logs are in %s", seed, duration, r.Store, folder)
+		return
+	}
+	_ = os.RemoveAll(folder)
+}
+
+var history = flag.String("history", "", "file for TestHistory to check")
+
+// TestHistory checks a recorded history alone.
+func TestHistory(t *testing.T) {
+	if *history == "" {
+		t.Skip("no -history FILE")
+	}
+	f, err := os.Open(*history)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = f.Close() }()
+	c, err := CheckHistory(f, snowflake.Default())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Finish()
+	for _, v := range c.Violations() {
+		t.Error(v)
+	}
+	t.Log(c.Report())
+}
