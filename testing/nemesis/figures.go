@@ -4,43 +4,13 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"math/bits"
 	"slices"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/idworker/idworker/internal/latency"
 )
-
-// histogram counts times; each of its steps is an eighth of a power of two.
-type histogram struct {
-	steps [64 * 8]int64
-	n     int64
-}
-
-func (h *histogram) add(d time.Duration) {
-	n := uint64(max(d, 8))
-	exponent := bits.Len64(n) - 4
-	h.steps[exponent*8+int(n>>exponent)&7]++
-	h.n++
-}
-
-func (h *histogram) merge(o *histogram) {
-	for i, n := range o.steps {
-		h.steps[i] += n
-	}
-	h.n += o.n
-}
-
-// at is the time that a share of all does not exceed, to an eighth.
-func (h *histogram) at(share float64) time.Duration {
-	left := int64(share * float64(h.n))
-	for i, n := range h.steps {
-		if left -= n; left < 0 {
-			return time.Duration(8+i%8+1) << (i / 8)
-		}
-	}
-	return 0
-}
 
 // effect is what became of the requests while a fault lasted, and shortly after.
 type effect struct {
@@ -49,7 +19,7 @@ type effect struct {
 	note         string        // who the victim was, or why it was not done
 	calls        int64
 	failed       int64
-	took         histogram
+	took         latency.Histogram
 	waiting      map[Kind]bool // kinds of callers that were not answered since it ended
 	recovered    time.Duration // since it ended
 	done         bool          // all were
@@ -69,7 +39,7 @@ type figures struct {
 // tally is what became of the requests of a kind.
 type tally struct {
 	calls, failed, ids int64
-	took               histogram
+	took               latency.Histogram
 }
 
 // recovering are the kinds of callers that have to be answered again. Those of prefetchers live on memory.
@@ -112,13 +82,13 @@ func (f *figures) add(c *Call) {
 	} else {
 		t.ids += c.Count
 	}
-	if c.Kind != Prefetched || c.took() > ms {
-		t.took.add(c.took())
+	if c.Kind != Prefetched || c.Took() > ms {
+		t.took.Add(c.Took())
 	}
 	for _, e := range f.current {
 		if c.Kind != Prefetched && c.Kind != Event && (e.ended == 0 || c.Sent < e.ended+aftermath) {
 			e.calls++
-			e.took.add(c.took())
+			e.took.Add(c.Took())
 			if failed {
 				e.failed++
 			}
@@ -154,7 +124,7 @@ func (f *figures) table() string {
 	fmt.Fprintf(&b, "%-12s %9s %12s %7s %10s %10s %10s\n", "callers", "requests", "IDs", "failed", "p50", "p99", "p99.9")
 	for _, k := range slices.Sorted(maps.Keys(f.kinds)) {
 		t := f.kinds[k]
-		fmt.Fprintf(&b, "%-12s %9d %12d %7d %10s %10s %10s\n", k, t.calls, t.ids, t.failed, round(t.took.at(0.5)), round(t.took.at(0.99)), round(t.took.at(0.999)))
+		fmt.Fprintf(&b, "%-12s %9d %12d %7d %10s %10s %10s\n", k, t.calls, t.ids, t.failed, round(t.took.At(0.5)), round(t.took.At(0.99)), round(t.took.At(0.999)))
 	}
 	fmt.Fprintf(&b, "\n%-20s %5s %9s %7s %10s %14s %10s\n", "fault", "times", "requests", "failed", "p99.9", "recovered p50", "latest")
 	byKind := make(map[string][]*effect)
@@ -166,11 +136,11 @@ func (f *figures) table() string {
 		if len(list) == 0 {
 			continue
 		}
-		var took histogram
+		var took latency.Histogram
 		var calls, failed int64
 		var recovered []time.Duration
 		for _, e := range list {
-			took.merge(&e.took)
+			took.Merge(&e.took)
 			calls, failed = calls+e.calls, failed+e.failed
 			if e.done {
 				recovered = append(recovered, e.recovered)
@@ -181,7 +151,7 @@ func (f *figures) table() string {
 		if n := len(recovered); n > 0 {
 			p50, latest = round(recovered[n/2]), round(recovered[n-1])
 		}
-		fmt.Fprintf(&b, "%-20s %5d %9d %7d %10s %14s %10s\n", k.name, len(list), calls, failed, round(took.at(0.999)), p50, latest)
+		fmt.Fprintf(&b, "%-20s %5d %9d %7d %10s %14s %10s\n", k.name, len(list), calls, failed, round(took.At(0.999)), p50, latest)
 	}
 	return b.String()
 }
