@@ -320,7 +320,7 @@ func (c *rawCaller) receive(msg *nats.Msg) {
 	}
 	p.call.Ranges = ranges
 	c.run.record(p.call)
-	if p.call.took() > rawPatience {
+	if p.call.Took() > rawPatience {
 		c.run.late.Add(1)
 	}
 	p.done <- nil

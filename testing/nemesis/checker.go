@@ -4,22 +4,20 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"strconv"
 	"sync"
 	"time"
 
+	"github.com/idworker/idworker/internal/history"
 	"github.com/idworker/idworker/snowflake"
 	"github.com/idworker/idworker/testing/order"
 )
 
 // Checker looks at every answer. Answers of a kind come in the order in which they were received.
 type Checker struct {
-	layout  snowflake.Layout
 	granted *Granted // nil: who answered is not known
 
 	mu         sync.Mutex
-	sets       map[string]*Set
-	order      ascending
+	history    *history.Checker
 	parts      map[string][]order.Call
 	ids        int64
 	answers    int64
@@ -36,7 +34,7 @@ const keptViolations = 100
 
 // NewChecker returns a checker. Without grants the order of tags that are not strict is not looked at.
 func NewChecker(layout snowflake.Layout, granted *Granted) *Checker {
-	return &Checker{layout: layout, granted: granted, sets: make(map[string]*Set), parts: make(map[string][]order.Call), told: func(string) {}}
+	return &Checker{history: history.NewChecker(layout), granted: granted, parts: make(map[string][]order.Call), told: func(string) {}}
 }
 
 // Violation records that a promise was broken.
@@ -64,7 +62,7 @@ func (c *Checker) Violations() []string {
 func (c *Checker) Counts() (ids, answers int64, ranges int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, s := range c.sets {
+	for _, s := range c.history.Sets() {
 		ranges += s.Ranges()
 	}
 	return c.ids, c.answers, ranges
@@ -82,52 +80,23 @@ func (c *Checker) Check(call *Call) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err := errors.Join(call.check(), granted); err != nil {
+	if err := errors.Join(call.Check(), granted); err != nil {
 		c.violation(err)
 		return
 	}
 	c.answers++
 	c.ids += call.Count
-	c.addToSet(call)
-	c.checkOrder(call, instance)
-}
-
-// addToSet finds IDs that were there before.
-func (c *Checker) addToSet(call *Call) {
-	set := c.sets[call.key()]
-	if set == nil {
-		set = new(Set)
-		c.sets[call.key()] = set
+	for _, wrong := range c.history.Check(call, instance) {
+		c.violation(wrong)
 	}
-	for _, r := range call.Ranges {
-		if twice, ok := set.Add(r); !ok {
-			c.violation(fmt.Errorf("DUPLICATE: %v: an ID of %v was handed out before, in %v", call, r, twice))
-		}
-	}
-}
-
-// checkOrder compares the call with those whose order it has to be in. IDs that were kept in memory are in order
-// with nothing; those of events, of which one ID each was asked for in batches, neither.
-func (c *Checker) checkOrder(call *Call, instance string) {
-	var key string
-	switch {
-	case call.Kind == Prefetched || call.Kind == Event:
-		return
-	case call.Kind == Snowflake:
-		key = "snowflake " + strconv.FormatInt(c.layout.WorkerID(snowflake.ID(call.first())), 10)
-	case call.Kind == Strict:
-		key = call.Tag
+	switch call.Kind {
+	case Prefetched, Event, Snowflake: // it does not matter who answered
+	case Strict:
 		c.addToPart(call)
-	case instance == "":
-		if c.granted != nil {
+	default:
+		if instance == "" && c.granted != nil {
 			c.unknown++
 		}
-		return
-	default:
-		key = instance + " " + call.Tag
-	}
-	if err := c.order.add(key, call); err != nil {
-		c.violation(err)
 	}
 }
 
@@ -182,7 +151,7 @@ func (c *Checker) Highest() map[string]int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	all := make(map[string]int64)
-	for key, s := range c.sets {
+	for key, s := range c.history.Sets() {
 		all[key] = s.Highest()
 	}
 	return all

@@ -1,18 +1,16 @@
 package nemesis
 
 import (
-	"bytes"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/idworker/idworker/internal/history"
 	"github.com/idworker/idworker/internal/loads"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/snowflake"
-	"github.com/idworker/idworker/testing/order"
 )
 
 func answer(kind Kind, tag string, sent, received time.Duration, ranges ...messages.Range) *Call {
@@ -85,48 +83,13 @@ func TestGrantsThatOverlapAreFound(t *testing.T) {
 	}
 }
 
-// TestOrderAgreesWithAllPairs compares what is found online with testing/order, which has the whole history.
-func TestOrderAgreesWithAllPairs(t *testing.T) {
-	random := rand.New(rand.NewPCG(14, 14))
-	bad := 0
-	for range 2000 {
-		var all []order.Call
-		var online ascending
-		found := false
-		now := time.Duration(0)
-		for next := int64(1); next < 40; next++ {
-			now += time.Duration(1 + random.IntN(3))
-			id := next * 1000
-			if random.IntN(60) == 0 {
-				id -= 5500 // below some, and never the same twice
-			}
-			c := answer(Strict, "doc", max(0, now-time.Duration(random.IntN(12))), now, ids(max(1, id), max(1, id)+1))
-			found = online.add("doc", c) != nil || found
-			begin := time.Unix(0, 0)
-			all = append(all, order.Call{Tag: "doc", Sent: begin.Add(c.Sent), Received: begin.Add(c.Received), Count: c.Count, Ranges: c.Ranges})
-		}
-		err := order.Check(all)
-		if wrong := err != nil && strings.Contains(err.Error(), "ASCENDING"); wrong != found {
-			t.Fatalf("found online: %v; of all pairs: %v", found, err)
-		}
-		if found {
-			bad++
-		}
-	}
-	if bad < 100 || bad > 1900 {
-		t.Errorf("%d of 2000 histories are out of order: that compares little", bad)
-	}
-}
-
-func TestHistoryIsReadAsItWasWritten(t *testing.T) {
-	name := filepath.Join(t.TempDir(), "history.gz")
-	h, err := CreateHistory(name)
+// historyOf writes calls to a file, and returns its text.
+func historyOf(t *testing.T, calls ...*Call) string {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "history")
+	h, err := history.Create(name, snowflake.Default())
 	if err != nil {
 		t.Fatal(err)
-	}
-	calls := []*Call{
-		answer(Strict, "doc.a", 5, 7, ids(1, 3), ids(9, 9)), answer(Snowflake, "", 6, 8, ids(1<<40, 1<<40)),
-		{Kind: Single, Tag: "order", Sent: 1, Received: 9, Count: 1, Err: "no ID\nbefore the deadline"}, answer(Strict, "doc.a", 9, 11, ids(2, 2)),
 	}
 	for _, c := range calls {
 		h.Write(c)
@@ -134,39 +97,42 @@ func TestHistoryIsReadAsItWasWritten(t *testing.T) {
 	if err := h.Close(); err != nil {
 		t.Fatal(err)
 	}
-	data, err := os.ReadFile(name)
+	text, err := os.ReadFile(name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var read []string
-	if err := ReadHistory(bytes.NewReader(data), func(c *Call) { read = append(read, c.String()) }); err != nil {
-		t.Fatal(err)
-	}
-	if len(read) != len(calls) {
-		t.Fatalf("%d calls read, %d written", len(read), len(calls))
-	}
-	for i, c := range calls {
-		if read[i] != c.String() {
-			t.Errorf("read %q, written was %q", read[i], c)
-		}
-	}
-	checker, err := CheckHistory(bytes.NewReader(data), snowflake.Default())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if found := strings.Join(checker.Violations(), "\n"); !strings.Contains(found, "DUPLICATE") || !strings.Contains(found, "NOT ASCENDING") {
-		t.Errorf("found %q", found)
-	}
+	return string(text)
 }
 
-func TestHistogramIsRight(t *testing.T) {
-	var h histogram
-	for i := range 1000 {
-		h.add(time.Duration(i+1) * ms)
-	}
-	for share, want := range map[float64]time.Duration{0.5: 500 * ms, 0.99: 990 * ms, 0.999: 1000 * ms} {
-		if got := h.at(share); got < want || got > want*5/4 {
-			t.Errorf("at(%v) = %v, want %v", share, got, want)
-		}
+// TestHistoryAlone: a history that was recorded is checked alone, whatever somebody did to it.
+func TestHistoryAlone(t *testing.T) {
+	good := historyOf(t,
+		answer(Strict, "doc.a", 5, 7, ids(1, 3), ids(9, 9)), answer(Snowflake, "", 6, 8, ids(5<<22, 5<<22)),
+		&Call{Kind: Single, Tag: "order", Sent: 1, Received: 9, Count: 1, Err: "no ID"},
+		answer(Strict, "doc.a", 9, 11, ids(10, 10)), answer(Snowflake, "", 10, 12, ids(6<<22, 6<<22)))
+	for name, c := range map[string]struct{ old, doctored, want string }{
+		"as it is":                  {"", "", ""},
+		"an ID twice":               {"strict doc.a 9 11 1 10", "strict doc.a 9 11 1 3", "DUPLICATE: strict doc.a 9 11 1 3"},
+		"a strict tag out of order": {"strict doc.a 9 11 1 10", "strict doc.a 9 11 1 8", "NOT ASCENDING: strict doc.a 9 11 1 8"},
+		"a snowflake ID too low":    {"1 25165824", "1 4194304", "NOT ASCENDING: snowflake - 10 12 1 4194304"},
+		"too few IDs":               {"strict doc.a 9 11 1 10", "strict doc.a 9 11 2 10", "NOT A REPLY"},
+		"lines exchanged":           {"strict doc.a 9 11 1 10", "strict doc.a 5 6 1 10", "line 5: answered at 6, before the line above"},
+		"a line cut":                {"strict doc.a 9 11 1 10", "strict doc.a", "line 5"},
+		"no first line":             {"# idworker history", "# history", "its first line"},
+		"the end cut off":           {"25165824\n", "25", "breaks off after line 5"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var found []string
+			checker, err := CheckHistory(strings.NewReader(strings.Replace(good, c.old, c.doctored, 1)))
+			if err != nil {
+				found = []string{err.Error()}
+			}
+			if checker != nil {
+				found = append(found, checker.Violations()...)
+			}
+			if all := strings.Join(found, "\n"); c.want == "" && all != "" || !strings.Contains(all, c.want) {
+				t.Errorf("found %q, want %q", all, c.want)
+			}
+		})
 	}
 }

@@ -2,42 +2,12 @@ package nemesis
 
 import (
 	"maps"
-	"math/bits"
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/idworker/idworker/internal/latency"
 )
-
-// histogram counts times; each of its steps is an eighth of a power of two.
-type histogram struct {
-	steps [64 * 8]int64
-	n     int64
-}
-
-func (h *histogram) add(d time.Duration) {
-	n := uint64(max(d, 8))
-	exponent := bits.Len64(n) - 4
-	h.steps[exponent*8+int(n>>exponent)&7]++
-	h.n++
-}
-
-func (h *histogram) merge(o *histogram) {
-	for i, n := range o.steps {
-		h.steps[i] += n
-	}
-	h.n += o.n
-}
-
-// at is the time that a share of all does not exceed, to an eighth.
-func (h *histogram) at(share float64) time.Duration {
-	left := int64(share * float64(h.n))
-	for i, n := range h.steps {
-		if left -= n; left < 0 {
-			return time.Duration(8+i%8+1) << (i / 8)
-		}
-	}
-	return 0
-}
 
 // effect is what became of the requests while a fault lasted, and shortly after.
 type effect struct {
@@ -46,7 +16,7 @@ type effect struct {
 	failure      error         // why it was not done
 	calls        int64
 	failed       int64
-	took         histogram
+	took         latency.Histogram
 	waiting      map[Kind]bool // kinds of callers that were not answered since it ended
 	recovered    time.Duration // since it ended
 	done         bool          // all were
@@ -66,7 +36,7 @@ type figures struct {
 // tally is what became of the requests of a kind.
 type tally struct {
 	calls, failed, ids int64
-	took               histogram
+	took               latency.Histogram
 }
 
 // recovering are the kinds of callers that have to be answered again. Those of prefetchers live on memory.
@@ -109,13 +79,13 @@ func (f *figures) add(c *Call) {
 	} else {
 		t.ids += c.Count
 	}
-	if c.Kind != Prefetched || c.took() > ms {
-		t.took.add(c.took())
+	if c.Kind != Prefetched || c.Took() > ms {
+		t.took.Add(c.Took())
 	}
 	for _, e := range f.current {
 		if c.Kind != Prefetched && c.Kind != Event && (e.ended == 0 || c.Sent < e.ended+aftermath) {
 			e.calls++
-			e.took.add(c.took())
+			e.took.Add(c.Took())
 			if failed {
 				e.failed++
 			}

@@ -1,81 +1,52 @@
 package nemesis
 
 import (
-	"bufio"
-	"compress/gzip"
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"strings"
 
-	"github.com/idworker/idworker/snowflake"
+	"github.com/idworker/idworker/internal/history"
 )
 
-// History is a file that answers are written to.
-type History struct {
-	file   *os.File
-	zip    *gzip.Writer
-	buffer *bufio.Writer
-	line   []byte
-}
+// What is recorded, and by whom, has short names here.
+type (
+	Call = history.Call
+	Kind = history.Kind
+)
 
-// CreateHistory creates the file.
-func CreateHistory(name string) (*History, error) {
-	f, err := os.Create(name)
+// The kinds of callers.
+const (
+	Single     = history.Single
+	Batch      = history.Batch
+	Raw        = history.Raw
+	Prefetched = history.Prefetched
+	Strict     = history.Strict
+	Template   = history.Template
+	Snowflake  = history.Snowflake
+	Event      = history.Event
+)
+
+// CheckHistory checks a recorded history alone: no ID twice, strict tags and snowflake IDs in order. The
+// error says that it is not a history, or could not be read. If it breaks off, the error is
+// [history.ErrBrokenOff], and the checker has seen all of it.
+func CheckHistory(r io.Reader) (*Checker, error) {
+	h, err := history.NewReader(r)
 	if err != nil {
 		return nil, err
 	}
-	zip, err := gzip.NewWriterLevel(f, gzip.BestSpeed)
-	if err != nil {
-		return nil, err
-	}
-	return &History{file: f, zip: zip, buffer: bufio.NewWriterSize(zip, 64<<10)}, nil
-}
-
-// Write writes one call. An error is also that of Close.
-func (h *History) Write(c *Call) {
-	h.line = append(c.appendLine(h.line[:0]), '\n')
-	_, _ = h.buffer.Write(h.line)
-}
-
-// Close ends the file.
-func (h *History) Close() error {
-	return errors.Join(h.buffer.Flush(), h.zip.Close(), h.file.Close())
-}
-
-// ReadHistory calls a function with each call of a history, compressed or not. A compressed one that breaks off
-// is read as far as it goes.
-func ReadHistory(r io.Reader, f func(*Call)) error {
-	in := bufio.NewReaderSize(r, 64<<10)
-	if magic, err := in.Peek(2); err == nil && magic[0] == 0x1f && magic[1] == 0x8b {
-		zip, err := gzip.NewReader(in)
-		if err != nil {
-			return err
-		}
-		in = bufio.NewReaderSize(zip, 64<<10)
-	}
+	c := NewChecker(h.Layout(), nil)
 	for {
-		line, err := in.ReadString('\n')
-		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-			return nil
+		call, err := h.Next()
+		if err == nil {
+			c.Check(call)
+			continue
 		}
-		if err != nil {
-			return err
+		c.Finish()
+		if errors.Is(err, io.EOF) {
+			err = nil
 		}
-		c, err := parseCall(strings.TrimSuffix(line, "\n"))
-		if err != nil {
-			return err
-		}
-		f(c)
+		return c, err
 	}
-}
-
-// CheckHistory checks a recorded history alone: no ID twice, strict tags and snowflake IDs in order.
-func CheckHistory(r io.Reader, layout snowflake.Layout) (*Checker, error) {
-	c := NewChecker(layout, nil)
-	err := ReadHistory(r, c.Check)
-	return c, err
 }
 
 // Report says what a checker has seen.

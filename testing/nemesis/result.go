@@ -69,7 +69,7 @@ func (f *figures) table() string {
 func (t *tally) row(k Kind) []string {
 	return []string{
 		string(k), fmt.Sprint(t.calls), fmt.Sprint(t.ids), fmt.Sprint(t.failed),
-		round(t.took.at(0.5)), round(t.took.at(0.99)), round(t.took.at(0.999)),
+		round(t.took.At(0.5)), round(t.took.At(0.99)), round(t.took.At(0.999)),
 	}
 }
 
@@ -100,7 +100,7 @@ func faultRow(k kind, of []*effect) []string {
 	var sum effect
 	var recovered []time.Duration
 	for _, e := range of {
-		sum.took.merge(&e.took)
+		sum.took.Merge(&e.took)
 		sum.calls, sum.failed = sum.calls+e.calls, sum.failed+e.failed
 		if e.done {
 			recovered = append(recovered, e.recovered)
@@ -111,7 +111,7 @@ func faultRow(k kind, of []*effect) []string {
 	if n := len(recovered); n > 0 {
 		median, latest = round(recovered[n/2]), round(recovered[n-1])
 	}
-	return []string{k.name, fmt.Sprint(len(of)), fmt.Sprint(sum.calls), fmt.Sprint(sum.failed), round(sum.took.at(0.999)), median, latest}
+	return []string{k.name, fmt.Sprint(len(of)), fmt.Sprint(sum.calls), fmt.Sprint(sum.failed), round(sum.took.At(0.999)), median, latest}
 }
 
 // markdown is a table whose first row is its head. Columns but the first are numbers.

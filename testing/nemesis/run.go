@@ -15,6 +15,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/idworker/idworker/internal/history"
 	"github.com/idworker/idworker/internal/loads"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/snowflake"
@@ -43,7 +44,7 @@ type Run struct {
 	granted  *Granted
 	checker  *Checker
 	figures  figures
-	history  *History
+	history  *history.Writer
 	answers  answers
 	exits    exits
 	late     atomic.Int64 // answers to raw requests that nobody waited for any more
@@ -98,7 +99,7 @@ func (r *Run) start() error {
 	r.checker = NewChecker(snowflake.Default(), r.granted)
 	r.checker.told = func(violation string) { r.Say("%6.1fs VIOLATION: %s", r.now().Seconds(), violation) }
 	var err error
-	if r.history, err = CreateHistory(filepath.Join(r.folder, "history.gz")); err != nil {
+	if r.history, err = history.Create(filepath.Join(r.folder, "history.gz"), snowflake.Default()); err != nil {
 		return err
 	}
 	if err := r.startCluster(); err != nil {

@@ -1,4 +1,4 @@
-package nemesis
+package history
 
 import (
 	"math/rand/v2"

@@ -1,8 +1,9 @@
-package nemesis
+package history
 
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -19,7 +20,7 @@ const (
 	Batch      Kind = "batch"      // many
 	Raw        Kind = "raw"        // of a tag, a request that is sent once
 	Prefetched Kind = "prefetched" // IDs of a tag that were in memory
-	Strict     Kind = "strict"     // of a strict tag, sent once
+	Strict     Kind = "strict"     // of a strict tag
 	Template   Kind = "template"   // one ID of a tag that may be new
 	Snowflake  Kind = "snowflake"  // snowflake IDs
 	Event      Kind = "event"      // an enriched event; the tag is that of its ID
@@ -29,29 +30,21 @@ const (
 // forward.
 type Call struct {
 	Kind           Kind
-	Tag            string // empty for snowflake IDs
+	Tag            string // empty for snowflake IDs, and for nothing else
 	Sent, Received time.Duration
 	Count          int64            // IDs asked for
 	Ranges         []messages.Range // in the order of the answer; none if there was an error
 	Err            string
 }
 
-// key is what an ID is unique in.
-func (c *Call) key() string {
-	if c.Tag == "" {
-		return string(Snowflake)
-	}
-	return c.Tag
-}
-
 func (c *Call) first() int64 { return c.Ranges[0].First }
 func (c *Call) last() int64  { return c.Ranges[len(c.Ranges)-1].Last }
 
-// took is how long the caller waited.
-func (c *Call) took() time.Duration { return c.Received - c.Sent }
+// Took is how long the caller waited.
+func (c *Call) Took() time.Duration { return c.Received - c.Sent }
 
-// check looks at the answer for itself.
-func (c *Call) check() error {
+// Check looks at the answer for itself: ascending ranges from 1 on, with as many IDs as were asked for.
+func (c *Call) Check() error {
 	before, n := int64(0), int64(0)
 	for _, r := range c.Ranges {
 		if r.First <= before || r.Last < r.First {
@@ -77,7 +70,7 @@ func (c *Call) String() string { return string(c.appendLine(nil)) }
 func (c *Call) appendLine(to []byte) []byte {
 	to = append(append(to, c.Kind...), ' ')
 	tag := c.Tag
-	if tag == "" {
+	if c.Kind == Snowflake {
 		tag = "-"
 	}
 	to = append(append(to, tag...), ' ')
@@ -99,41 +92,53 @@ func (c *Call) appendLine(to []byte) []byte {
 	return to
 }
 
-// errLine is wrapped by the errors of parseCall.
-var errLine = errors.New("malformed line of a history")
+// kinds are all that there are.
+var kinds = []Kind{Single, Batch, Raw, Prefetched, Strict, Template, Snowflake, Event}
 
 // parseCall reads a line of a history.
 func parseCall(line string) (*Call, error) {
 	fields := strings.SplitN(line, " ", 7)
 	if len(fields) < 6 {
-		return nil, fmt.Errorf("%w: %q", errLine, line)
+		return nil, fmt.Errorf("%.100q has %d fields, want 6 or an error too", line, len(fields))
 	}
 	c := &Call{Kind: Kind(fields[0]), Tag: fields[1]}
-	if c.Tag == "-" {
+	if !slices.Contains(kinds, c.Kind) {
+		return nil, fmt.Errorf("unknown kind %.20q, allowed are %v", fields[0], kinds)
+	}
+	if c.Kind == Snowflake {
 		c.Tag = ""
 	}
 	for i, to := range []*int64{(*int64)(&c.Sent), (*int64)(&c.Received), &c.Count} {
 		n, err := strconv.ParseInt(fields[2+i], 10, 64)
 		if err != nil {
-			return nil, fmt.Errorf("%w: %w", errLine, err)
+			return nil, err
 		}
 		*to = n
+	}
+	if c.Sent > c.Received {
+		return nil, fmt.Errorf("sent at %d, after it was answered at %d", int64(c.Sent), int64(c.Received))
 	}
 	if fields[5] == "-" {
 		c.Err = strings.Join(fields[6:], " ")
 		return c, nil
 	}
-	for text := range strings.SplitSeq(fields[5], ",") {
-		first, last, found := strings.Cut(text, "-")
+	var err error
+	c.Ranges, err = parseRanges(fields[5])
+	return c, err
+}
+
+func parseRanges(text string) (ranges []messages.Range, err error) {
+	for part := range strings.SplitSeq(text, ",") {
+		first, last, found := strings.Cut(part, "-")
 		if !found {
 			last = first
 		}
 		from, err1 := strconv.ParseInt(first, 10, 64)
 		to, err2 := strconv.ParseInt(last, 10, 64)
 		if err := errors.Join(err1, err2); err != nil {
-			return nil, fmt.Errorf("%w: %w", errLine, err)
+			return nil, err
 		}
-		c.Ranges = append(c.Ranges, messages.Range{First: from, Last: to})
+		ranges = append(ranges, messages.Range{First: from, Last: to})
 	}
-	return c, nil
+	return ranges, nil
 }

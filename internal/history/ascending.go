@@ -1,4 +1,4 @@
-package nemesis
+package history
 
 import (
 	"fmt"
@@ -12,16 +12,16 @@ import (
 const longest = time.Minute
 
 // ascending checks online that each answer is above all that had been received when its request was sent.
-// Answers are added in the order in which they were received.
+// Answers are added in the order in which they were received. It keeps 16 bytes for each answer of the
+// last minute.
 type ascending struct {
 	highest map[string][]received // by what is in order; times and IDs ascend
 }
 
 // received is the answer that had the highest ID when it came.
 type received struct {
-	at    time.Duration
-	last  int64
-	whole *Call
+	at   time.Duration
+	last int64
 }
 
 // add looks at an answer, and returns an error if it is not above those before it.
@@ -31,10 +31,10 @@ func (a *ascending) add(key string, c *Call) (err error) {
 	}
 	list := a.highest[key]
 	if i := sort.Search(len(list), func(i int) bool { return list[i].at >= c.Sent }); i > 0 && list[i-1].last >= c.first() {
-		err = fmt.Errorf("NOT ASCENDING: %v, sent %v after %v was received", c, c.Sent-list[i-1].at, list[i-1].whole)
+		err = fmt.Errorf("NOT ASCENDING: %v, sent %v after %d was received", c, c.Sent-list[i-1].at, list[i-1].last)
 	}
 	if len(list) == 0 || list[len(list)-1].last < c.last() {
-		list = append(list, received{c.Received, c.last(), c})
+		list = append(list, received{c.Received, c.last()})
 	}
 	// The last one that is too old stays.
 	old := sort.Search(len(list), func(i int) bool { return list[i].at >= c.Received-longest }) - 1
