@@ -62,9 +62,9 @@ bench: ## Measure, beside baselines in the same run
 	$(GO) test -run '^$$' -bench . -benchtime 1x -timeout 30m ./testing/bench/...
 	cd testing/bench/peers && $(GO) test -run '^$$' -bench . -benchtime 1x -timeout 10m ./...
 
-# WHICH chooses bugs by name, as in: make mutants WHICH=ledger
-mutants: ## Plant bugs in a copy and see that the tests find each of them; takes some minutes
-	$(GO) run ./testing/mutants -run '$(WHICH)'
+# WHICH chooses bugs by name, as in: make mutants WHICH=ledger; quick ones take seconds each.
+mutants: ## Plant bugs in a copy and see that the tests find each of them; WHICH=quick leaves out slow ones
+	$(GO) run ./testing/mutants $(if $(filter quick,$(WHICH)),-quick,-run '$(WHICH)')
 
 spec: ## Check the specifications in docs/spec with Spin, and that each of their mutants fails
 	sh docs/spec/run.sh

@@ -123,14 +123,17 @@ func (r *Run) start() error {
 	return r.startPrograms()
 }
 
+// leaseTTL is how long the worker ID of a process that died is not given to others. It may not be shorter.
+const leaseTTL = "15s"
+
 // startPrograms starts idworker, in all its roles.
 func (r *Run) startPrograms() error {
-	if err := r.idworker("provision", "--part", "ids", "--replicas", "3"); err != nil {
+	if err := r.idworker("provision", "--part", "ids", "--replicas", "3", "--lease-ttl", leaseTTL); err != nil {
 		return err
 	}
 	for _, name := range slices.Concat(loaders, workers) {
 		role := name[:len(name)-1]
-		if err := r.startProgram(name, "serve", "--role", role, "--replicas", "3", "--tag-refresh", "2s"); err != nil {
+		if err := r.startProgram(name, "serve", "--role", role, "--replicas", "3", "--tag-refresh", "2s", "--lease-ttl", leaseTTL); err != nil {
 			return err
 		}
 	}
