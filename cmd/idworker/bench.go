@@ -25,7 +25,7 @@ type benchCmd struct {
 
 // Run prints a report, also if ctx ends before the time is over.
 func (c *benchCmd) Run(ctx context.Context, out output) error {
-	if err := c.check(); err != nil {
+	if err := c.checkArguments(); err != nil {
 		return err
 	}
 	bench := &benching.Bench{Flags: c.Flags}
@@ -46,7 +46,7 @@ func (c *benchCmd) Run(ctx context.Context, out output) error {
 	return bench.Run(ctx, out)
 }
 
-func (c *benchCmd) check() error {
+func (c *benchCmd) checkArguments() error {
 	if len(c.Tags) == 0 && !c.Snowflake {
 		return explain.Usage(errors.New("want a tag, or --snowflake"))
 	}
@@ -55,7 +55,7 @@ func (c *benchCmd) check() error {
 			return err
 		}
 	}
-	return c.Flags.Check()
+	return c.Check()
 }
 
 // look asks for everything once, so that what is wrong is said before the load begins, and for what there is to

@@ -43,6 +43,11 @@ type page struct {
 	bits  *[words]uint64 // nil: the spans count
 }
 
+// fullPage is one for all places.
+var fullPage = &page{spans: []span{{0, pageSize - 1}}}
+
+func (p *page) isFull() bool { return len(p.spans) == 1 && p.spans[0] == fullPage.spans[0] }
+
 // overlap returns a span of the page that has one of these numbers. A nil page is empty.
 func (p *page) overlap(s span) (found span, ok bool) {
 	switch {

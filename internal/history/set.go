@@ -3,7 +3,7 @@ package history
 import "github.com/idworker/idworker/messages"
 
 // Set is a set of IDs. It keeps them in pages of 4,096, each as ranges, or as a bit for each ID if that is
-// smaller. So 100 million IDs without gaps take 3 MB. If only every other ID is there, as many take 30 MB; if
+// smaller. So 100 million IDs without gaps take 1 MB. If only every other ID is there, as many take 30 MB; if
 // every tenth is, 140 MB. An ID that is alone in its page takes about 80 bytes.
 type Set struct {
 	pages  map[int64]*page // by ID / pageSize
@@ -35,7 +35,9 @@ func (s *Set) Add(r messages.Range) (twice messages.Range, ok bool) {
 			p = new(page)
 			s.pages[at] = p
 		}
-		p.add(part)
+		if p.add(part); p.isFull() {
+			s.pages[at] = fullPage // to which nothing is added
+		}
 	}
 	s.count += r.Len()
 	s.high = max(s.high, r.Last)

@@ -130,7 +130,7 @@ func TestBenchEndsBadly(t *testing.T) {
 		"1 to 10000 are allowed":      {"order", "--batch", "10001"},
 		"--callers 0, allowed is":     {"order", "--callers", "0"},
 		"joined by single dots":       {"order", "a..b"},
-		"unknown flag":               {"order", "--turbo"},
+		"unknown flag":                {"order", "--turbo"},
 		"--duration 0s, allowed is":   {"order", "--duration", "0s"},
 		"--output must be one of":     {"order", "--output", "xml"},
 		"idworker tag create nosuch;": {"nosuch"},

@@ -108,7 +108,7 @@ func (r *Report) printLatency(out io.Writer) {
 	}
 	for below, n := range r.took.Octaves() {
 		bar := strings.Repeat("█", int((n*barWidth+most-1)/most))
-		fmt.Fprintf(out, "  < %8v %10d %s\n", show(below), n, bar)
+		fmt.Fprintln(out, strings.TrimRight(fmt.Sprintf("  < %8v %10d %s", show(below), n, bar), " "))
 	}
 	fmt.Fprintln(out)
 }
