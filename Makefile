@@ -4,7 +4,7 @@ GO      ?= go
 GOLANGCI_LINT = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
 .DEFAULT_GOAL := help
-.PHONY: help run nats example build test soak nemesis history bench lint
+.PHONY: help run nats example build test soak nemesis history bench mutants spec lint
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -61,6 +61,13 @@ history: ## Check a recorded history, FILE, alone
 bench: ## Measure, beside baselines in the same run
 	$(GO) test -run '^$$' -bench . -benchtime 1x -timeout 30m ./testing/bench/...
 	cd testing/bench/peers && $(GO) test -run '^$$' -bench . -benchtime 1x -timeout 10m ./...
+
+# WHICH chooses bugs by name, as in: make mutants WHICH=ledger; quick ones take seconds each.
+mutants: ## Plant bugs in a copy and see that the tests find each of them; WHICH=quick leaves out slow ones
+	$(GO) run ./testing/mutants $(if $(filter quick,$(WHICH)),-quick,-run '$(WHICH)')
+
+spec: ## Check the specifications in docs/spec with Spin, and that each of their mutants fails
+	sh docs/spec/run.sh
 
 lint: ## Check format, vet, static analysis
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo "run gofmt"; exit 1; }

@@ -116,6 +116,26 @@ func TestMaxTags(t *testing.T) {
 	}
 }
 
+// TestTagsBeingMadeCount: a template has as many tags as it may as soon as they are being made.
+func TestTagsBeingMadeCount(t *testing.T) {
+	f, _ := newFirstUsesOf(tagrules.Template{Pattern: "*", Step: 10, MaxTags: 2})
+	template := f.rules.Lookup("any").Template
+	c, err := f.admit(template)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.admit(template); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.admit(template); !errors.Is(err, errNoNewTag) {
+		t.Errorf("a third one was admitted: %v", err)
+	}
+	f.settle(c) // it was not made
+	if _, err := f.admit(template); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestGateOpensAgain: what loaders refuse shuts a template for a while, and no longer; a change of the
 // template opens it.
 func TestGateOpensAgain(t *testing.T) {

@@ -267,6 +267,23 @@ func TestSecondOutage(t *testing.T) {
 	})
 }
 
+// TestReservationsAreBounded: however many tags wait, the store gets as many calls at a time as there are turns.
+func TestReservationsAreBounded(t *testing.T) {
+	const turns, rounds = 8, 10
+	testLoader(t, turns, func(t *testing.T, l *loader, s *fakeStore) {
+		for n := range turns * rounds {
+			l.loadDirectly(load(fmt.Sprint(n), 1, 0))
+		}
+		time.Sleep(s.delay / 2)
+		for round := range rounds {
+			if n, want := s.calls(), turns*(round+1); n != want {
+				t.Errorf("%d calls after %d rounds, want %d", n, round, want)
+			}
+			time.Sleep(s.delay)
+		}
+	})
+}
+
 // TestManyTagsThatHang: they leave most of the turns to the others.
 func TestManyTagsThatHang(t *testing.T) {
 	testLoader(t, 8, func(t *testing.T, l *loader, s *fakeStore) {

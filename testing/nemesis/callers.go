@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"math"
 	"math/rand/v2"
 	"strings"
@@ -118,16 +119,27 @@ func (c *callers) finish() {
 
 // askAll asks at a rate.
 func (c *caller) askAll(s group) {
-	ticker := time.NewTicker(time.Duration(float64(time.Second) / s.rate))
-	defer ticker.Stop()
-	for {
-		select {
-		case <-c.stop.Done():
-			return
-		case <-ticker.C:
-		}
+	for range ticks(c.stop, time.Duration(float64(time.Second)/s.rate)) {
 		if call := s.ask(c); call != nil {
 			c.run.record(call)
+		}
+	}
+}
+
+// ticks are at an interval, until a context ends. Those that nobody has time for are left out.
+func ticks(ctx context.Context, interval time.Duration) iter.Seq[time.Time] {
+	return func(yield func(time.Time) bool) {
+		ticker := time.NewTicker(interval)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case at := <-ticker.C:
+				if !yield(at) {
+					return
+				}
+			}
 		}
 	}
 }
@@ -201,29 +213,26 @@ func (c *callers) prefetch(client *messages.Client, tag string) {
 		return
 	}
 	defer p.Close()
-	ticker := time.NewTicker(20 * ms)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-c.stop.Done():
-			return
-		case <-ticker.C:
-		}
+	for range ticks(c.stop, 20*ms) {
 		for range 100 {
-			ctx, cancel := context.WithTimeout(context.Background(), patience)
-			call := &Call{Kind: Prefetched, Tag: tag, Count: 1, Sent: c.run.now()}
-			id, err := p.Next(ctx)
-			cancel()
-			if call.Ranges = []messages.Range{{First: id, Last: id}}; err != nil {
-				call.Ranges, call.Err = nil, err.Error()
-				c.run.unexpected(call, err)
-			}
-			c.run.record(call)
-			if err != nil {
+			if err := c.prefetched(p, tag); err != nil {
 				break
 			}
 		}
 	}
+}
+
+func (c *callers) prefetched(p *messages.Prefetcher, tag string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	call := &Call{Kind: Prefetched, Tag: tag, Count: 1, Sent: c.run.now()}
+	id, err := p.Next(ctx)
+	if call.Ranges = []messages.Range{{First: id, Last: id}}; err != nil {
+		call.Ranges, call.Err = nil, err.Error()
+		c.run.unexpected(call, err)
+	}
+	c.run.record(call)
+	return err
 }
 
 // unexpected finds errors that no fault explains: they say that the request, or the tag, is wrong.

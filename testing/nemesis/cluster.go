@@ -60,8 +60,8 @@ func (r *Run) startCluster() error {
 		if err := os.Mkdir(disk, 0o700); err != nil {
 			return err
 		}
-		if err := syscall.Mount("idworker-nemesis", disk, "tmpfs", 0, fmt.Sprintf("size=%d", diskSize)); err != nil {
-			c.tmpfs = false // that takes root, and not every container's
+		if err := mountDisk(disk, diskSize); err != nil {
+			c.tmpfs = false
 		}
 		conf := filepath.Join(r.work, name+".conf")
 		text := fmt.Sprintf(`
@@ -188,6 +188,6 @@ func (c *Cluster) close() {
 		p.Close()
 	}
 	for _, disk := range c.disks {
-		_ = syscall.Unmount(disk, 0) // fails if it was not mounted
+		_ = unmountDisk(disk)
 	}
 }

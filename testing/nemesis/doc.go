@@ -9,7 +9,7 @@
 //
 // [Faults] makes the schedule from a seed and from nothing else: the same seed and store give the
 // same faults, with the same victims, in the same order and at the same times; a longer run
-// begins as a shorter one does. Faults come every 3 s on average, and last up to 15 s, so several
+// begins as a shorter one does. Faults come every 3 s on average, and last up to 30 s, so several
 // are there at a time. They come in storms of 36 s. After each storm everything is mended, and
 // 15 s are calm: by the end of the first 10 s of these each kind of caller must have been answered
 // again. Which server leads a stream is not in the schedule. A fault that is for a leader names

@@ -66,14 +66,8 @@ func (e *events) start() {
 
 // publishAll publishes events at a rate, each batch until the source has it.
 func (e *events) publishAll() {
-	ticker := time.NewTicker(time.Second * eventBatch / eventRate)
-	defer ticker.Stop()
-	for n := 0; ; {
-		select {
-		case <-e.stop.Done():
-			return
-		case <-ticker.C:
-		}
+	n := 0
+	for range ticks(e.stop, time.Second*eventBatch/eventRate) {
 		batch := make([]string, eventBatch)
 		for i := range batch {
 			n++

@@ -72,13 +72,14 @@ var spared = []string{"process loader1", "process loader2", "link loader1", "lin
 
 const ms = time.Millisecond
 
-// kinds are all kinds of faults. Some pauses are longer than all that is waited for: requests for 2 s,
-// owners' leases 4 s, grants and reservations some seconds, a turn of the enrichers.
+// kinds are all kinds of faults. Long pauses outlast requests (2 s), a turn of the enrichers, owners' leases (4 s), grants
+// and reservations; the longest outlast the lease of a worker ID, too.
 var kinds = []kind{
 	{"kill", 12, 100 * ms, 5000 * ms, programs, partProcess, nil, nil},
 	{"term", 8, 100 * ms, 4000 * ms, programs, partProcess, nil, nil},
 	{"pause", 6, 100 * ms, 3000 * ms, programs, partProcess, nil, nil},
 	{"pause, long", 5, 6000 * ms, 15000 * ms, programs, partProcess, nil, nil},
+	{"pause, longest", 3, 17000 * ms, 30000 * ms, programs, partProcess, nil, nil},
 	{"little memory", 2, 5000 * ms, 15000 * ms, workers, partProcess, nil, nil},
 	{"stutter", 3, 2000 * ms, 8000 * ms, programs, partProcess, nil, nil},
 	{"clock step", 6, 2000 * ms, 15000 * ms, slices.Concat(programs, servers), partClock, nil, nil},

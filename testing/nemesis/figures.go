@@ -1,11 +1,8 @@
 package nemesis
 
 import (
-	"cmp"
-	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -16,7 +13,7 @@ import (
 type effect struct {
 	Fault
 	begun, ended time.Duration // as it was; ended is 0 while it lasts
-	note         string        // who the victim was, or why it was not done
+	failure      error         // why it was not done
 	calls        int64
 	failed       int64
 	took         latency.Histogram
@@ -53,11 +50,11 @@ func (f *figures) begin(fault Fault, now time.Duration) *effect {
 	return e
 }
 
-// end says that a fault is mended.
-func (f *figures) end(e *effect, now time.Duration, note string) {
+// end says that a fault is mended, or why it was not done.
+func (f *figures) end(e *effect, now time.Duration, failure error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	e.ended, e.note, e.waiting = now, note, make(map[Kind]bool)
+	e.ended, e.failure, e.waiting = now, failure, make(map[Kind]bool)
 	for _, k := range recovering {
 		e.waiting[k] = true
 	}
@@ -114,51 +111,4 @@ func (f *figures) late(since time.Duration) (kinds []Kind) {
 	}
 	slices.Sort(kinds)
 	return slices.Compact(kinds)
-}
-
-// table is the figures as text.
-func (f *figures) table() string {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	var b strings.Builder
-	fmt.Fprintf(&b, "%-12s %9s %12s %7s %10s %10s %10s\n", "callers", "requests", "IDs", "failed", "p50", "p99", "p99.9")
-	for _, k := range slices.Sorted(maps.Keys(f.kinds)) {
-		t := f.kinds[k]
-		fmt.Fprintf(&b, "%-12s %9d %12d %7d %10s %10s %10s\n", k, t.calls, t.ids, t.failed, round(t.took.At(0.5)), round(t.took.At(0.99)), round(t.took.At(0.999)))
-	}
-	fmt.Fprintf(&b, "\n%-20s %5s %9s %7s %10s %14s %10s\n", "fault", "times", "requests", "failed", "p99.9", "recovered p50", "latest")
-	byKind := make(map[string][]*effect)
-	for _, e := range f.all {
-		byKind[e.Kind] = append(byKind[e.Kind], e)
-	}
-	for _, k := range kinds {
-		list := byKind[k.name]
-		if len(list) == 0 {
-			continue
-		}
-		var took latency.Histogram
-		var calls, failed int64
-		var recovered []time.Duration
-		for _, e := range list {
-			took.Merge(&e.took)
-			calls, failed = calls+e.calls, failed+e.failed
-			if e.done {
-				recovered = append(recovered, e.recovered)
-			}
-		}
-		slices.SortFunc(recovered, cmp.Compare)
-		p50, latest := "-", "-"
-		if n := len(recovered); n > 0 {
-			p50, latest = round(recovered[n/2]), round(recovered[n-1])
-		}
-		fmt.Fprintf(&b, "%-20s %5d %9d %7d %10s %14s %10s\n", k.name, len(list), calls, failed, round(took.At(0.999)), p50, latest)
-	}
-	return b.String()
-}
-
-func round(d time.Duration) string {
-	if d > time.Second {
-		return d.Round(10 * ms).String()
-	}
-	return d.Round(10 * time.Microsecond).String()
 }

@@ -72,7 +72,7 @@ func (r *Run) do(ctx context.Context, f Fault, begin time.Duration) {
 	if err != nil {
 		note = strings.TrimSpace(note + " " + err.Error())
 	}
-	r.figures.end(e, r.now(), note)
+	r.figures.end(e, r.now(), err)
 	r.Say("%6.1fs %v  %s", r.now().Seconds(), f, note)
 }
 

@@ -1,0 +1,193 @@
+/* Lease with fence, and copies of a process: is a timestamp ever issued twice? (package snowflake/lease)
+ *
+ * One worker ID. Its entry in the clock bucket is {hi, number of the write}, changed by compare-and-set.
+ * Process 0 has a hold when it begins; at any moment it may be copied with all its memory, which is
+ * process 1 from then on; process 2 is anybody else. Anybody may claim at any time: the lease itself
+ * keeps processes out of each other's way and is no part of the argument, so there is none here.
+ *
+ *   claim    seek, hold.claim, reserveFrom: lo = max(hi, now), hi' = lo + a fence's length
+ *   renew    renewFence: hi' = max(now + length, hi); Extend only what is known
+ *   give     release, giveBack, lowerHi: Revoke, then hi' = last + 1
+ *   arrives  entry.write: bucket.update
+ *   known    entry.write, its answer: adopt
+ *   reread   entry.reread, after a refusal or an unknown outcome, whatever old entry it shows:
+ *            untouched and behind (nothing is assumed), lost, or adopt
+ *   late     a write that was given up arrives
+ *   issue    Generator.Next: lo <= t < hi; skip: time goes by
+ *   ends     the process dies, or gives the worker ID up
+ *
+ * Abstracted: clocks. A process issues any t of its fence, in ascending order, and skips any, which is
+ * all that a clock can do, set back or paused or wrong.
+ *
+ * Not here: a clock bucket that was made again or went back (identity.go, checkForward); that is
+ * shown by tests.
+ *
+ * Property: no t is issued twice, and once there is a copy none from hs on: hs is the highest hi that
+ * was known, or asked for, when the copy was made. That is what doc.go promises, and no more can be:
+ * below hs the copy also meets third ones, to whom the original gave time back that it had not used.
+ * -DLATER   the copy is resumed when hs is past, by a clock that is right: then no t at all comes twice.
+ * Bounds: H units of time, R writes of the entry, NUM numbers drawn.
+ *
+ * Mutants: M_HOLD    a value is one's own if it has the hold's ID, which a copy has too
+ *          M_PRNG    a copy draws the same numbers
+ *          M_UNKNOWN an unknown outcome counts as done     M_EARLY   time is used before its write is known
+ *          M_LO      a holder begins below the hi it found   M_BLIND   writes have no condition
+ *          M_LAST    gives back the last timestamp it used  M_REVOKE  goes on until the write is known
+ *          STRICT    no exception for a copy, which fails, so it is needed
+ */
+#ifndef H
+#define H 3
+#endif
+#ifndef R
+#define R 3
+#endif
+#ifndef NUM
+#define NUM 4
+#endif
+#define CLAIM 1
+#define RENEW 2
+#define GIVE 3
+#define AGAIN 4      /* the second attempt of lowerHi */
+
+byte ehi[R+1], enr[R+1], rev;     /* the entry at each revision */
+typedef P {
+  bool holds; byte nxt, hi;
+  byte asked;                     /* the highest hi that a renewal asked for */
+  byte known; bool owned;         /* the condition of the next write, and whether it is of an own one */
+  byte sent;                      /* numbers of writes that may be found */
+  byte w, kind, wh, wn, wr;       /* write: 1 under way 2 done, at wr 3 refused 4 unknown */
+  byte lr, lh, ln;                /* a write given up: 1 + its condition, hi, number */
+  byte own                        /* M_HOLD: the hold; M_PRNG: the state of its numbers */
+}
+P p[3];
+byte drawn, issuer[H], hs; bool copied;
+
+#if defined(M_HOLD)
+inline draw(i_) { p[i_].wn = p[i_].own }
+#define MAYDRAW(i) 1
+#elif defined(M_PRNG)
+inline draw(i_) { p[i_].own++; p[i_].wn = p[i_].own }
+#define MAYDRAW(i) (p[i].own < (i == 2 -> NUM : 4))
+#else
+inline draw(i_) { drawn++; p[i_].wn = drawn }
+#define MAYDRAW(i) (drawn < NUM)
+#endif
+inline send(i_, kind_, hi_) { draw(i_); p[i_].kind = kind_; p[i_].wh = hi_; p[i_].sent = p[i_].sent | (1 << p[i_].wn); p[i_].w = 1 }
+inline noWrite(i_) { p[i_].w = 0; p[i_].kind = 0; p[i_].wh = 0; p[i_].wn = 0; p[i_].wr = 0 }
+inline over(i_) { p[i_].holds = 0; p[i_].nxt = 0; p[i_].hi = 0; p[i_].asked = 0; p[i_].known = 0; p[i_].owned = 0; p[i_].sent = 0; noWrite(i_) }
+inline adopt(i_, r_, n_) { p[i_].known = r_; p[i_].owned = 1; p[i_].sent = 1 << n_ }
+inline written(h_, n_) { rev++; ehi[rev] = h_; enr[rev] = n_ }
+#ifdef M_BLIND
+#define MATCHES(c) (rev < R)
+#else
+#define MATCHES(c) ((c) == rev && rev < R)
+#endif
+#ifdef M_REVOKE
+#define ISSUES(i) p[i].holds
+#else
+#define ISSUES(i) (p[i].holds && p[i].kind < GIVE)
+#endif
+#if defined(STRICT) || defined(LATER)
+#define MAYISSUE(t, i) (issuer[t] == 0)
+#else
+#define MAYISSUE(t, i) (issuer[t] == 0 || (copied && t < hs))
+#endif
+
+proctype process(byte i) {
+  byte x;
+end:
+  do
+  :: atomic { ISSUES(i) && p[i].nxt < p[i].hi ->                                  /* issue */
+       assert(MAYISSUE(p[i].nxt, i)); issuer[p[i].nxt] = i + 1; p[i].nxt++ }
+  :: atomic { ISSUES(i) && p[i].nxt < p[i].hi -> p[i].nxt++ }                     /* skip */
+  :: atomic { i > 0 && (i == 2 || copied) && !p[i].holds && p[i].w == 0 && MAYDRAW(i) ->    /* claim, as listed */
+       select(x : 0 .. rev);
+       if :: ehi[x] < H ->
+#ifdef M_HOLD
+            if :: p[i].own < NUM -> drawn++; p[i].own = drawn :: else fi;
+#endif
+            p[i].known = x; p[i].nxt = ehi[x];
+#ifdef M_LO
+            if :: p[i].nxt > 0 -> p[i].nxt-- :: else fi;
+#endif
+            send(i, CLAIM, ehi[x] + 1)
+          :: else fi; x = 0 }
+  :: atomic { p[i].holds && p[i].w == 0 && MAYDRAW(i) ->                          /* renew */
+       if :: p[i].hi < H -> send(i, RENEW, p[i].hi + 1) :: send(i, RENEW, p[i].hi) fi;
+       if :: p[i].wh > p[i].asked -> p[i].asked = p[i].wh :: else fi
+#ifdef M_EARLY
+       ; p[i].hi = p[i].wh
+#endif
+     }
+  :: atomic { p[i].holds && p[i].w == 0 && MAYDRAW(i) ->                          /* give */
+#ifdef M_LAST
+       x = p[i].nxt; if :: x > 0 -> x-- :: else fi; send(i, GIVE, x); x = 0
+#else
+       send(i, GIVE, p[i].nxt)
+#endif
+     }
+  :: atomic { p[i].w == 1 ->                                                      /* arrives */
+       if :: MATCHES(p[i].known) -> written(p[i].wh, p[i].wn); p[i].wr = rev; p[i].w = 2 :: else -> p[i].w = 3 fi }
+  :: atomic { p[i].w == 2 ->                                                      /* known */
+       if :: p[i].kind >= GIVE || (p[i].kind == CLAIM && p[i].wh <= p[i].nxt) -> over(i)
+          :: else -> adopt(i, p[i].wr, p[i].wn); p[i].holds = 1; p[i].hi = p[i].wh; noWrite(i) fi }
+  :: atomic { p[i].w == 1 || p[i].w == 2 ->
+       if :: p[i].w == 1 && p[i].lr == 0 && p[i].known == rev -> p[i].lr = p[i].known + 1; p[i].lh = p[i].wh; p[i].ln = p[i].wn
+          :: p[i].w == 2 || p[i].lr > 0 || p[i].known < rev -> skip fi;
+#ifdef M_UNKNOWN
+       if :: p[i].kind >= GIVE -> over(i) :: else -> p[i].holds = 1; p[i].hi = p[i].wh; noWrite(i) fi
+#else
+       p[i].w = 4
+#endif
+     }
+  :: atomic { p[i].lr > 0 && (p[i].lr - 1 != rev || rev == R) -> p[i].lr = 0; p[i].lh = 0; p[i].ln = 0 }
+  :: atomic { p[i].lr > 0 && p[i].lr - 1 == rev && rev < R -> written(p[i].lh, p[i].ln); p[i].lr = 0; p[i].lh = 0; p[i].ln = 0 }   /* late */
+  :: atomic { p[i].w > 2 -> select(x : 0 .. rev);                                 /* reread */
+       if
+       :: !p[i].owned && x <= p[i].known ->                                       /* untouched */
+            if :: p[i].w == 4 && p[i].kind == CLAIM && MAYDRAW(i) -> send(i, GIVE, p[i].nxt)   /* claim: giveBack(lo) */
+               :: else -> over(i) fi
+       :: p[i].owned && x < p[i].known ->                                         /* behind */
+            if :: p[i].kind >= GIVE -> over(i) :: else -> noWrite(i) fi
+       :: (!p[i].owned && x > p[i].known || p[i].owned && x >= p[i].known) && !(p[i].sent & (1 << enr[x])) -> over(i)   /* lost */
+       :: else ->                                                                 /* adopt */
+            adopt(i, x, enr[x]);
+            if
+            :: p[i].kind == GIVE && ehi[x] != p[i].wh && MAYDRAW(i) -> send(i, AGAIN, p[i].wh)
+            :: p[i].kind == GIVE && (ehi[x] == p[i].wh || !MAYDRAW(i)) || p[i].kind == AGAIN -> over(i)
+            :: p[i].kind < GIVE -> p[i].holds = 1; p[i].hi = ehi[x]; noWrite(i)
+            fi
+       fi; x = 0 }
+  :: atomic { p[i].holds -> over(i) }                                             /* ends */
+  od
+}
+
+#define HIGHER(a) hs = ((a) > hs -> (a) : hs)
+proctype copy() {
+end:
+  atomic { p[0].holds ->
+    copied = 1; hs = p[0].hi;
+    HIGHER(p[0].asked);
+    p[1].holds = 1; p[1].nxt = p[0].nxt; p[1].hi = p[0].hi; p[1].known = p[0].known; p[1].owned = p[0].owned;
+    p[1].sent = p[0].sent; p[1].own = p[0].own; p[1].asked = p[0].asked; p[1].kind = p[0].kind; p[1].wh = p[0].wh; p[1].wn = p[0].wn;
+    if :: p[0].w > 0 -> p[1].w = 4 :: else fi;       /* its connection is the original's: no answer comes */
+#ifdef LATER
+    if :: p[1].nxt < hs -> p[1].nxt = hs :: else fi
+#endif
+  }
+}
+
+init { atomic {
+  rev = 1; ehi[1] = 1; p[0].holds = 1; p[0].hi = 1; p[0].known = 1; p[0].owned = 1;
+#if defined(M_HOLD)
+  drawn = 1; p[0].own = 1; enr[1] = 1; p[0].sent = 2;
+#elif defined(M_PRNG)
+  p[2].own = 4; enr[1] = 1; p[0].sent = 2; p[0].own = 1;
+#else
+  drawn = 1; enr[1] = 1; p[0].sent = 2;
+#endif
+  run process(0); run process(1); run process(2);
+#ifndef NOCOPY
+  run copy()
+#endif
+} }

@@ -1,0 +1,102 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// project is the root of the module.
+const project = "../.."
+
+func readAll(t *testing.T) []mutant {
+	t.Helper()
+	all, err := readMutants("patches", regexp.MustCompile(""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// TestPatchesApply: a patch that does not is a bug that nobody plants any more. Change the code around it as the
+// patch does, and put the output of `git diff -U1` into it.
+func TestPatchesApply(t *testing.T) {
+	for _, m := range readAll(t) {
+		cmd := exec.Command("git", "apply", "--check", filepath.Join("testing/mutants", m.path))
+		cmd.Dir = project
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%s: %v\n%s", m.name, err, out)
+		}
+	}
+}
+
+func readProof(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(project, "docs", "proof.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// TestProofListsPatches: docs/proof.md says of each patch what its header says, and how many there are.
+func TestProofListsPatches(t *testing.T) {
+	proof, all := readProof(t), readAll(t)
+	for _, m := range all {
+		row := fmt.Sprintf("| %s | %s | `%s` %s |\n", m.name, m.bug, strings.TrimPrefix(m.pkg, "./"), m.test)
+		if !strings.Contains(proof, row) {
+			t.Errorf("docs/proof.md lacks the row\n%s", row)
+		}
+	}
+	if want := fmt.Sprintf("# %d planted bugs", len(all)); !strings.Contains(proof, want) {
+		t.Errorf("docs/proof.md does not say %q", want)
+	}
+}
+
+var (
+	command  = regexp.MustCompile("`go test ([^`]+?) -run '?([^'`]+)'?`")
+	testFunc = regexp.MustCompile(`(?m)^func (Test\w+)`)
+)
+
+// TestProofNamesTests: the commands in docs/proof.md run tests that exist.
+func TestProofNamesTests(t *testing.T) {
+	found := command.FindAllStringSubmatch(readProof(t), -1)
+	if len(found) < 10 {
+		t.Errorf("%d commands", len(found))
+	}
+	for _, c := range found {
+		var tests []string
+		for pkg := range strings.FieldsSeq(c[1]) {
+			tests = append(tests, testsIn(t, filepath.Join(project, pkg))...)
+		}
+		// Written out, as a table cannot hold | in code.
+		for part := range strings.SplitSeq(c[2], `\|`) {
+			if !regexp.MustCompile(part).MatchString(strings.Join(tests, " ")) {
+				t.Errorf("%s: no test %s", c[0], part)
+			}
+		}
+	}
+}
+
+// testsIn are the names of the tests of a package.
+func testsIn(t *testing.T, folder string) (names []string) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(folder, "*_test.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range testFunc.FindAllStringSubmatch(string(text), -1) {
+			names = append(names, m[1])
+		}
+	}
+	return names
+}

@@ -1,0 +1,218 @@
+package nemesis
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/idworker/idworker/internal/history"
+	"github.com/idworker/idworker/internal/loads"
+	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/snowflake"
+	"github.com/idworker/idworker/testing/cutter"
+	"github.com/idworker/idworker/testing/process"
+)
+
+// cast is all that runs.
+type cast struct {
+	binaries binaries
+	links    *Links
+	urls     map[string][]string // of the servers, through whose proxies
+	programs map[string]*Program
+	cluster  *Cluster
+	database *database
+	cutters  map[string]*cutter.Cutter
+	watchers []*nats.Conn // who read grants
+}
+
+// binaries are the programs of the cast.
+type binaries struct{ plain, race, server string }
+
+// clock is the clock of one of the cast.
+func (r *Run) clock(name string) Clock { return Clock{filepath.Join(r.work, name+".clock")} }
+
+// build builds the programs.
+func (r *Run) build() (err error) {
+	overlay, err := clockOverlay(r.work)
+	if err != nil {
+		return err
+	}
+	if r.binaries.plain, err = process.Build(r.work, "idworker", process.Command, overlay); err != nil {
+		return err
+	}
+	if r.binaries.race, err = process.Build(r.work, "idworker-race", process.Command, overlay, "-race"); err != nil {
+		return err
+	}
+	r.binaries.server, err = process.Build(r.work, "nats-server", process.NATSServer, overlay)
+	return err
+}
+
+// start brings the cast onto the stage.
+func (r *Run) start() error {
+	r.began = time.Now()
+	r.links, r.urls, r.programs = NewLinks(), make(map[string][]string), make(map[string]*Program)
+	r.granted = new(Granted)
+	r.checker = NewChecker(snowflake.Default(), r.granted)
+	r.checker.told = func(violation string) { r.Say("%6.1fs VIOLATION: %s", r.now().Seconds(), violation) }
+	var err error
+	if r.history, err = history.Create(filepath.Join(r.folder, "history.gz"), snowflake.Default()); err != nil {
+		return err
+	}
+	if err := r.startCluster(); err != nil {
+		return err
+	}
+	for _, name := range linked {
+		for _, address := range r.cluster.addresses {
+			link, err := r.links.Add(name, address)
+			if err != nil {
+				return err
+			}
+			r.urls[name] = append(r.urls[name], "nats://"+link)
+		}
+	}
+	if err := r.startCutters(); err != nil {
+		return err
+	}
+	if err := r.watchGrants(); err != nil {
+		return err
+	}
+	return r.startPrograms()
+}
+
+// leaseTTL is how long the worker ID of a process that died is not given to others. It may not be shorter.
+const leaseTTL = "15s"
+
+// startPrograms starts idworker, in all its roles.
+func (r *Run) startPrograms() error {
+	if err := r.idworker("provision", "--part", "ids", "--replicas", "3", "--lease-ttl", leaseTTL); err != nil {
+		return err
+	}
+	for _, name := range slices.Concat(loaders, workers) {
+		role := name[:len(name)-1]
+		if err := r.startProgram(name, "serve", "--role", role, "--replicas", "3", "--tag-refresh", "2s", "--lease-ttl", leaseTTL); err != nil {
+			return err
+		}
+	}
+	for _, tag := range append(plainTags[:len(plainTags):len(plainTags)], eventTag) {
+		if err := r.idworker("tag", "create", tag, "--step", "1000"); err != nil {
+			return err
+		}
+	}
+	if err := r.idworker("tag", "create", templateTags, "--template", "--step", "10"); err != nil {
+		return err
+	}
+	for _, tag := range strictTags {
+		err := waitFor(time.Minute, "strict tag "+tag, func() error { return r.idworker("tag", "create", tag, "--order", "strict") })
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *Run) startEnrichers() error {
+	for _, name := range enrichers {
+		err := r.startProgram(name, "enrich", "--from", sourceStream, "--filter", "orders.raw.*", "--to", "orders.ready.*",
+			"--id", "segment:"+eventTag, "--json", "id", "--replicas", "3")
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// startProgram starts a process that reaches the servers through its own proxies. The second of each role has the
+// race detector.
+func (r *Run) startProgram(name string, args ...string) error {
+	s := process.Settings{Binary: r.binaries.plain, Env: append(r.storeEnv(name), r.clock(name).env(), "GORACE=atexit_sleep_ms=20")}
+	if strings.HasSuffix(name, "2") {
+		s.Binary = r.binaries.race
+	}
+	p, err := startProgram(r.folder, name, s, r.ended, append(args, "--server", strings.Join(r.urls[name], ","))...)
+	r.programs[name] = p
+	return err
+}
+
+// storeEnv tells loaders, and commands, which store there is.
+func (r *Run) storeEnv(name string) []string {
+	if r.database == nil || !strings.HasPrefix(name, "loader") && name != "command" {
+		return nil
+	}
+	return []string{"IDWORKER_STORE=" + r.database.dsn()}
+}
+
+// idworker runs a command that has to succeed.
+func (r *Run) idworker(args ...string) error {
+	args = append(args, "--server", strings.Join(r.cluster.urls(), ","))
+	p, err := process.Settings{Binary: r.binaries.plain, Env: r.storeEnv("command")}.Launch(args...)
+	if err != nil {
+		return err
+	}
+	select {
+	case <-p.Ended:
+	case <-time.After(2 * time.Minute):
+		p.Kill()
+	}
+	if code := p.Cmd.ProcessState.ExitCode(); code != 0 {
+		return fmt.Errorf("idworker %s: exit code %d\n%s%s", strings.Join(args, " "), code, p.Stdout.Tail(), p.Stderr.Tail())
+	}
+	return nil
+}
+
+// ended records that a program ended by itself.
+func (r *Run) ended(p *Program, code int) {
+	r.exits.mu.Lock()
+	defer r.exits.mu.Unlock()
+	r.exits.list = append(r.exits.list, fmt.Sprintf("%.1fs %s ended by itself with exit code %d: %s", r.now().Seconds(), p.Name, code, p.lastWords()))
+}
+
+// watchGrants reads grants at each server.
+func (r *Run) watchGrants() error {
+	for _, url := range r.cluster.urls() {
+		conn, err := nats.Connect(url, nats.MaxReconnects(-1), nats.ReconnectWait(20*ms), nats.RetryOnFailedConnect(true), nats.Name("grants"))
+		if err != nil {
+			return err
+		}
+		r.watchers = append(r.watchers, conn)
+		sub, err := conn.Subscribe(loads.GrantSubject(messages.DefaultPrefix, "*"), r.readGrant)
+		if err = errors.Join(err, sub.SetPendingLimits(-1, -1), conn.Flush()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *Run) readGrant(msg *nats.Msg) {
+	grant, err := loads.DecodeGrant(msg.Data)
+	if err == nil {
+		err = r.granted.Add(grant)
+	}
+	if err != nil {
+		r.checker.Violation("GRANT: %v", err)
+	}
+}
+
+func (r *Run) close() {
+	for _, conn := range r.watchers {
+		conn.Close()
+	}
+	for name, p := range r.programs {
+		if !slices.Contains(servers, name) {
+			p.Close()
+		}
+	}
+	if r.cluster != nil {
+		r.cluster.close()
+	}
+	for _, c := range r.cutters {
+		c.Close()
+	}
+	if r.links != nil {
+		r.links.Close()
+	}
+}
