@@ -30,12 +30,16 @@ func TestBench(t *testing.T) {
 		Requests, IDs int64
 		Failed        int64
 		Latency       map[string]float64 `json:"latency_seconds"`
+		InOrder       []string           `json:"in_order"`
 	}
 	if err := json.Unmarshal([]byte(r.stdout), &report); err != nil {
 		t.Fatal(err)
 	}
 	if report.Failed > 0 || report.Requests == 0 || report.IDs != 3*report.Requests || strings.Join(report.Targets, ", ") != "order, invoice (strict), snowflake IDs" {
 		t.Errorf("%+v", report)
+	}
+	if got := strings.Join(report.InOrder, ", "); got != "invoice, snowflake IDs of each worker ID" {
+		t.Errorf("in order: %s", got)
 	}
 	if l := report.Latency; l["p50"] <= 0 || l["p50"] > l["p99.9"] || l["p99.9"] > l["max"] {
 		t.Errorf("latency %v", l)

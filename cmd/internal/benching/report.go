@@ -26,9 +26,10 @@ type Report struct {
 	Latency  Latency             `json:"latency_seconds"`
 	Broken   Broken              `json:"broken"`
 
-	took      *latency.Histogram
-	inOrder   []string // what was looked at besides
-	notLooked []string // and what was not
+	InOrder     []string `json:"in_order"`      // what had to be in order, and was looked at
+	NotLookedAt []string `json:"not_looked_at"` // what was not, and why
+
+	took *latency.Histogram
 }
 
 // Latency is how long requests took that were answered, to 3 %, in seconds.
@@ -45,7 +46,7 @@ func (b *Bench) report(t *tally, s *schedule) *Report {
 	took := t.now()
 	r := &Report{
 		Callers: b.Callers, Batch: b.Batch, Seconds: took.Seconds(), Requests: t.requests, IDs: t.ids,
-		Failures: t.failures, Broken: t.broken, took: &t.took,
+		Failures: t.failures, Broken: t.broken, InOrder: []string{}, NotLookedAt: []string{}, took: &t.took,
 		Latency: Latency{
 			P50: t.took.At(0.5).Seconds(), P90: t.took.At(0.9).Seconds(), P99: t.took.At(0.99).Seconds(),
 			P999: t.took.At(0.999).Seconds(), Max: t.took.Max().Seconds(),
@@ -59,11 +60,11 @@ func (b *Bench) report(t *tally, s *schedule) *Report {
 		r.Targets = append(r.Targets, target.String())
 		switch {
 		case target.Strict:
-			r.inOrder = append(r.inOrder, target.Tag)
+			r.InOrder = append(r.InOrder, target.Tag)
 		case target.Tag == "" && b.Layout.IsZero():
-			r.notLooked = append(r.notLooked, "the order of snowflake IDs was not looked at: this user may not read their layout")
+			r.NotLookedAt = append(r.NotLookedAt, "the order of snowflake IDs was not looked at: this user may not read their layout")
 		case target.Tag == "":
-			r.inOrder = append(r.inOrder, "snowflake IDs of each worker ID")
+			r.InOrder = append(r.InOrder, "snowflake IDs of each worker ID")
 		}
 	}
 	return r
@@ -125,11 +126,11 @@ func (r *Report) printVerdict(out io.Writer) {
 	}
 	if !r.Broken.any() && r.IDs > 0 {
 		line("ok", "%d IDs, each once", r.IDs)
-		for _, what := range r.inOrder {
+		for _, what := range r.InOrder {
 			line("ok", "in order: %s", what)
 		}
 	}
-	for _, text := range r.notLooked {
+	for _, text := range r.NotLookedAt {
 		line("note", "%s", text)
 	}
 	if r.NotMade > 0 {
