@@ -20,7 +20,7 @@ type benchCmd struct {
 	benching.Flags `embed:""`
 
 	Tags      []string `arg:"" optional:"" name:"tag" help:"Tags to ask for in turn."`
-	Snowflake bool     `help:"Ask for snowflake IDs; if tags are given, for these in turn with them."`
+	Snowflake bool     `help:"Ask for snowflake IDs; if tags are given, for these in turn with them." env:"-"`
 }
 
 // Run prints a report, also if ctx ends before the time is over.
