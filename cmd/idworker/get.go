@@ -58,12 +58,13 @@ var largest = regexp.MustCompile(`a decimal from 1 to (\d+)`)
 // group empty, but not so long that someone who forgot to start one is left wondering.
 const nobodyFor = time.Second
 
-// ask gets n IDs within the timeout. It fails earlier if there is nobody to ask.
-func (g *getCmd) ask(ctx context.Context, client *messages.Client, tag string, n int64) ([]messages.Range, error) {
-	ctx, cancel := context.WithTimeout(ctx, g.Timeout)
+// askOnce gets n IDs of a tag, or snowflake IDs if it is empty, within the timeout. It fails earlier if there is
+// nobody to ask.
+func askOnce(ctx context.Context, client *messages.Client, tag string, n int64, timeout time.Duration) ([]messages.Range, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	next := func(ctx context.Context) ([]messages.Range, error) {
-		if g.Snowflake {
+		if tag == "" {
 			return client.SnowflakeN(ctx, n)
 		}
 		return client.NextN(ctx, tag, n)
@@ -75,6 +76,19 @@ func (g *getCmd) ask(ctx context.Context, client *messages.Client, tag string, n
 		return ranges, err
 	}
 	return next(ctx)
+}
+
+// explainNoIDs says what can be done about the error of asking for n IDs of a tag.
+func explainNoIDs(err error, prefix messages.Prefix, tag string, n int64) error {
+	switch {
+	case errors.Is(err, nats.ErrNoResponders):
+		return fmt.Errorf("%w: no worker serves the prefix %q there; start one with: idworker serve", err, prefix)
+	case errors.Is(err, messages.ErrNoTag):
+		return fmt.Errorf("%w; create it with: idworker tag create %s; or, if it came of a template that was removed, create that again", err, tag)
+	case errors.Is(err, messages.ErrMalformed) && largest.MatchString(err.Error()):
+		return explain.Usage(fmt.Errorf("count %d is too large: 1 to %s are allowed", n, largest.FindStringSubmatch(err.Error())[1]))
+	}
+	return err
 }
 
 // Run asks for one batch: all IDs, or an error and none.
@@ -89,17 +103,9 @@ func (g *getCmd) Run(ctx context.Context, out output) error {
 	}
 	defer conn.Close()
 	ctx, explainDenied := natsconn.WhenDenied(ctx, conn)
-	ranges, err := g.ask(ctx, messages.NewClient(conn, g.Prefix), tag, n)
-	err = explainDenied(err)
-	switch {
-	case errors.Is(err, nats.ErrNoResponders):
-		return fmt.Errorf("%w: no worker serves the prefix %q there; start one with: idworker serve", err, g.Prefix)
-	case errors.Is(err, messages.ErrNoTag):
-		return fmt.Errorf("%w; create it with: idworker tag create %s; or, if it came of a template that was removed, create that again", err, tag)
-	case errors.Is(err, messages.ErrMalformed) && largest.MatchString(err.Error()):
-		return explain.Usage(fmt.Errorf("count %d is too large: 1 to %s are allowed", n, largest.FindStringSubmatch(err.Error())[1]))
-	case err != nil:
-		return err
+	ranges, err := askOnce(ctx, messages.NewClient(conn, g.Prefix), tag, n, g.Timeout)
+	if err = explainDenied(err); err != nil {
+		return explainNoIDs(err, g.Prefix, tag, n)
 	}
 	w := bufio.NewWriter(out)
 	if g.Ranges {

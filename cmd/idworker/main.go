@@ -25,6 +25,7 @@ type cli struct {
 	Serve serveCmd `cmd:"" help:"Answer requests for IDs, and load segments."`
 	Get   getCmd   `cmd:"" help:"Get IDs of a tag, or snowflake IDs."`
 	Tag   tagCmd   `cmd:"" help:"List, create, change, move and remove tags."`
+	Bench benchCmd `cmd:"" help:"Put load on an installation, measure it, and check all IDs that come."`
 
 	Enrich enrichCmds `cmd:"" help:"Stamp the events of a stream with IDs and publish them to another, and verify that."`
 

@@ -31,7 +31,7 @@ func (a *ascending) add(key string, c *Call) (err error) {
 	}
 	list := a.highest[key]
 	if i := sort.Search(len(list), func(i int) bool { return list[i].at >= c.Sent }); i > 0 && list[i-1].last >= c.first() {
-		err = fmt.Errorf("NOT ASCENDING: %v, sent %v after %d was received", c, c.Sent-list[i-1].at, list[i-1].last)
+		err = fmt.Errorf("%w: %v, sent %v after %d was received", ErrOrder, c, c.Sent-list[i-1].at, list[i-1].last)
 	}
 	if len(list) == 0 || list[len(list)-1].last < c.last() {
 		list = append(list, received{c.Received, c.last()})

@@ -41,3 +41,21 @@ func TestOrderAgreesWithAllPairs(t *testing.T) {
 		t.Errorf("%d of 2000 histories are out of order: that compares little", bad)
 	}
 }
+
+// TestPartlyBelow: it is the lowest ID of an answer that has to be above those before it.
+func TestPartlyBelow(t *testing.T) {
+	var a ascending
+	for _, c := range []struct {
+		call *Call
+		ok   bool
+	}{
+		{answer(Strict, "doc", 0, 1, ids(10, 12)), true},
+		{answer(Strict, "doc", 2, 3, ids(5, 6), ids(20, 21)), false},
+		{answer(Strict, "doc", 2, 4, ids(15, 16)), true}, // sent before 21 was there
+		{answer(Strict, "doc", 4, 5, ids(19, 30)), false},
+	} {
+		if err := a.add("doc", c.call); c.ok != (err == nil) {
+			t.Errorf("%v: %v", c.call, err)
+		}
+	}
+}

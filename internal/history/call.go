@@ -43,17 +43,25 @@ func (c *Call) last() int64  { return c.Ranges[len(c.Ranges)-1].Last }
 // Took is how long the caller waited.
 func (c *Call) Took() time.Duration { return c.Received - c.Sent }
 
-// Check looks at the answer for itself: ascending ranges from 1 on, with as many IDs as were asked for.
+// MaxCount is how many IDs a call may be for: nobody asks for more at once.
+const MaxCount = 1_000_000_000
+
+// Check looks at the answer for itself: ascending ranges from 1 on, with as many IDs as were asked for, at
+// most [MaxCount].
+// The error wraps [ErrReply].
 func (c *Call) Check() error {
 	before, n := int64(0), int64(0)
 	for _, r := range c.Ranges {
 		if r.First <= before || r.Last < r.First {
-			return fmt.Errorf("NOT A REPLY: %v: not ascending from 1", c)
+			return fmt.Errorf("%w: %v: not ascending from 1", ErrReply, c)
 		}
 		before, n = r.Last, n+r.Len()
 	}
+	if c.Count > MaxCount {
+		return fmt.Errorf("%w: %v: %d IDs, allowed is %d", ErrReply, c, c.Count, MaxCount)
+	}
 	if n != c.Count || n == 0 {
-		return fmt.Errorf("NOT A REPLY: %v: %d IDs, asked for %d", c, n, c.Count)
+		return fmt.Errorf("%w: %v: %d IDs, asked for %d", ErrReply, c, n, c.Count)
 	}
 	return nil
 }

@@ -1,9 +1,17 @@
 package history
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/idworker/idworker/snowflake"
+)
+
+// What is wrong wraps one of these.
+var (
+	ErrDuplicate = errors.New("DUPLICATE")     // an ID was handed out before
+	ErrOrder     = errors.New("NOT ASCENDING") // below an ID that was there when the request was sent
+	ErrReply     = errors.New("NOT A REPLY")   // not what was asked for
 )
 
 // Checker finds IDs that were handed out twice, and IDs that are not in order. It is not safe for
@@ -48,7 +56,7 @@ func (c *Checker) addToSet(call *Call) (wrong []error) {
 	}
 	for _, r := range call.Ranges {
 		if twice, ok := set.Add(r); !ok {
-			wrong = append(wrong, fmt.Errorf("DUPLICATE: %v: an ID of %v was handed out before, in %v", call, r, twice))
+			wrong = append(wrong, fmt.Errorf("%w: %v: an ID of %v was handed out before, in %v", ErrDuplicate, call, r, twice))
 		}
 	}
 	return wrong

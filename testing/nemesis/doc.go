@@ -41,8 +41,8 @@
 // Every answer goes through [Checker], in the order in which the answers came, a second later,
 // when the grants are known from which it was made.
 //
-//   - No ID twice: all IDs of a tag are in one set of ranges (internal/history). Neighbours are joined, so
-//     it grows with gaps, and not with IDs. Enriched events are in the set of their tag, too.
+//   - No ID twice: all IDs of a tag are in one set (internal/history), which is small if there
+//     are few gaps. Enriched events are in the set of their tag, too.
 //   - Order: the highest ID that had been received before a request was sent is below all IDs of
 //     its answer: of a strict tag, whoever answered; of other tags, if the same worker answered;
 //     of snowflake IDs, by the worker ID in them.

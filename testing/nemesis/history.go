@@ -8,11 +8,11 @@ import (
 	"github.com/idworker/idworker/internal/history"
 )
 
-// What is recorded, and by whom, has short names here.
-type (
-	Call = history.Call
-	Kind = history.Kind
-)
+// Call is a request for IDs, and its answer.
+type Call = history.Call
+
+// Kind says who asked, and for what.
+type Kind = history.Kind
 
 // The kinds of callers.
 const (

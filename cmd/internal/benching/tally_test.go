@@ -1,0 +1,107 @@
+package benching
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/idworker/idworker/internal/history"
+	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/snowflake"
+)
+
+func call(kind history.Kind, tag string, first, last int64) *history.Call {
+	return &history.Call{Kind: kind, Tag: tag, Count: last - first + 1, Ranges: []messages.Range{{First: first, Last: last}}}
+}
+
+// TestTallyFinds: what breaks a promise is found and counted, whoever asked.
+func TestTallyFinds(t *testing.T) {
+	for name, c := range map[string]struct {
+		calls []*history.Call
+		want  Broken
+	}{
+		"nothing":                {[]*history.Call{call("single", "a", 2, 2), call("single", "b", 2, 2), call("single", "a", 1, 1)}, Broken{}},
+		"an ID twice":            {[]*history.Call{call("batch", "a", 1, 100), call("single", "a", 7, 7)}, Broken{Duplicates: 1}},
+		"the same range twice":   {[]*history.Call{call("batch", "a", 1, 100), call("batch", "a", 1, 100)}, Broken{Duplicates: 1}},
+		"a strict tag went back": {[]*history.Call{call("strict", "a", 5, 6), call("strict", "a", 1, 2)}, Broken{OutOfOrder: 1}},
+		"a snowflake ID below one of the same worker": {[]*history.Call{call("snowflake", "", 9<<22, 9<<22), call("snowflake", "", 8<<22, 8<<22)}, Broken{OutOfOrder: 1}},
+		"a snowflake ID below one of another worker":  {[]*history.Call{call("snowflake", "", 9<<22, 9<<22), call("snowflake", "", 8<<22|1<<12, 8<<22|1<<12)}, Broken{}},
+		"too few IDs": {[]*history.Call{{Kind: "batch", Tag: "a", Count: 3, Ranges: []messages.Range{{First: 1, Last: 2}}}}, Broken{NoReplies: 1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tally := newTally(snowflake.Default(), nil)
+			for _, one := range c.calls {
+				one.Sent = tally.now()
+				tally.add(one, time.Millisecond, nil)
+			}
+			found := tally.broken
+			if found.Duplicates != c.want.Duplicates || found.OutOfOrder != c.want.OutOfOrder || found.NoReplies != c.want.NoReplies {
+				t.Errorf("found %+v, want %+v", found, c.want)
+			}
+			if err := new(Bench).verdict(t.Context(), tally); errors.Is(err, ErrBroken) != c.want.any() {
+				t.Errorf("the verdict is %v", err)
+			}
+		})
+	}
+}
+
+// TestFindingsAreBounded: a server that is all wrong does not fill memory.
+func TestFindingsAreBounded(t *testing.T) {
+	tally := newTally(snowflake.Default(), nil)
+	for range 1000 {
+		tally.add(call("single", "a", 7, 7), time.Millisecond, nil)
+		tally.add(call("single", "a", 0, 0), time.Millisecond, fmt.Errorf("error %p", new(int)))
+	}
+	if tally.broken.Duplicates != 999 || len(tally.broken.Findings) != maxFindings {
+		t.Errorf("%d duplicates, %d are kept, want 999 and %d", tally.broken.Duplicates, len(tally.broken.Findings), maxFindings)
+	}
+	if len(tally.failures) != 1 || tally.failures["other"].Count != 1000 {
+		t.Errorf("failures %v, want 1000 others", tally.failures)
+	}
+}
+
+func TestReasons(t *testing.T) {
+	late := func(reason error) error {
+		return fmt.Errorf("request ids.segment.a: %w after 3 tries: %w", context.DeadlineExceeded, reason)
+	}
+	for want, err := range map[string]error{
+		"503": late(&messages.Error{Code: messages.CodeUnavailable, Text: "no ID"}), "429": late(messages.ErrBusy), "404": messages.ErrNoTag,
+		"nobody to ask": late(nats.ErrNoResponders), "no answer": late(nats.ErrTimeout), "disconnected": late(nats.ErrDisconnected),
+		"malformed answer": fmt.Errorf("%w: x", messages.ErrReply), "other": errors.New("x"),
+	} {
+		if got := reasonOf(err); got != want {
+			t.Errorf("%v is %q, want %q", err, got, want)
+		}
+	}
+}
+
+// TestReport: what a run says that saw everything at once.
+func TestReport(t *testing.T) {
+	b := &Bench{Flags: Flags{Callers: 2, Batch: 1, Rate: 1_000_000, Duration: time.Hour}, Targets: []Target{{"a", true}, {}}}
+	tally := newTally(snowflake.Layout{}, nil)
+	tally.add(call("strict", "a", 7, 7), time.Millisecond, nil)
+	tally.add(call("strict", "a", 7, 7), 3*time.Millisecond, nil)
+	tally.add(call("strict", "a", 8, 8), 0, messages.ErrBusy)
+	tally.began = tally.began.Add(-time.Second)
+	var out strings.Builder
+	if err := b.print(&out, b.report(tally, &schedule{rate: b.Rate})); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"2 callers for 1.0 s, IDs in a request: 1, of: a (strict), snowflake IDs\n", "failed             1\n                   1 429: too many parked requests (429)\n",
+		"p50 3ms,", "max 3ms\n", "  <   1.05ms          1 ██", "FAIL  DUPLICATE: strict a ", "note  the order of snowflake IDs was not looked at",
+		"requests were due that no caller was free for",
+	} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("the report lacks %q:\n%s", want, &out)
+		}
+	}
+	if strings.Contains(out.String(), "ok ") {
+		t.Errorf("the report says that something is ok:\n%s", &out)
+	}
+}
