@@ -3,10 +3,13 @@ package natsconn
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
 )
 
@@ -40,6 +43,30 @@ func TestPatiently(t *testing.T) {
 		err = Patiently(t.Context(), zap.NewNop(), func(context.Context) error { calls++; return broken })
 		if !errors.Is(err, broken) || calls != 1 {
 			t.Errorf("%v after %d calls, want broken after one", err, calls)
+		}
+	})
+}
+
+// A server that knows of no leader says so at once, instead of not answering.
+func TestPatientlyWithoutLeader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		calls := 0
+		err := Patiently(t.Context(), zap.NewNop(), func(context.Context) error {
+			switch calls++; {
+			case calls <= 10:
+				return fmt.Errorf("bucket: %w", &jetstream.APIError{Code: 503, ErrorCode: errCodeNoLeader})
+			case calls <= 20:
+				return fmt.Errorf("watch: %w", &nats.APIError{Code: 503, ErrorCode: errCodeNoLeader})
+			}
+			return nil
+		})
+		if took := time.Since(began); err != nil || calls != 21 || took != 20*time.Second {
+			t.Errorf("%v after %d calls and %v", err, calls, took)
+		}
+		notEnabled := &jetstream.APIError{Code: 503, ErrorCode: 10076}
+		if err := Patiently(t.Context(), zap.NewNop(), func(context.Context) error { return notEnabled }); !errors.Is(err, notEnabled) {
+			t.Errorf("%v, want that JetStream is not enabled", err)
 		}
 	})
 }
