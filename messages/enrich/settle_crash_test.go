@@ -62,6 +62,10 @@ func TestDeadLetterIsNoArrival(t *testing.T) {
 	}
 	b.put(record{Chain: "CHAIN", Plans: []plan{{Through: 9, Runs: []run{{1, 9}}}}})
 	b.start(b.config())
+	b.await(2)
+	if got := string(b.stored("READY", "orders.ready.>")[0].Data()); got != "1" {
+		t.Fatalf("event %s first, want 1", got)
+	}
 	b.await(10)
 	b.expectAll(9)
 }

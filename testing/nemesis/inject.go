@@ -13,9 +13,12 @@ import (
 	"time"
 )
 
-// recoverWithin is how long after the last fault of a storm was mended each kind of caller may have to wait until it
-// is answered again.
-const recoverWithin = 10 * time.Second
+// How long after the last fault of a storm was mended each kind of caller may have to wait until it is answered
+// again. An event waits behind all those that came in during the storm.
+const (
+	recoverWithin = 10 * time.Second
+	arriveAgain   = 15 * time.Second
+)
 
 // endWithin is how long a process may take to end after SIGTERM.
 const endWithin = 30 * time.Second
@@ -47,18 +50,29 @@ func (r *Run) inject(ctx context.Context) {
 // calm waits until everything has recovered from a storm.
 func (r *Run) calm(ctx context.Context) {
 	since := r.now()
-	var late, last []Kind
-	for r.now() < since+recoverWithin {
-		if late = r.figures.late(since - storm); len(late) == 0 || !sleep(ctx, 100*ms) {
-			break
-		}
+	last := r.awaitRecovery(ctx, since, recoverWithin, func(k Kind) bool { return k != Event })
+	if late := r.awaitRecovery(ctx, since, arriveAgain, func(Kind) bool { return true }); len(late) > 0 {
 		last = late
-	}
-	if len(late) > 0 && ctx.Err() == nil {
-		r.checker.Violation("NOT RECOVERED: %v after all faults were mended at %.1fs, %v are not answered", recoverWithin, since.Seconds(), late)
 	}
 	ids, answers, _ := r.checker.Counts()
 	r.Say("%6.1fs calm; recovered after %.1fs, %v last; %d IDs in %d answers, %d violations", r.now().Seconds(), (r.now() - since).Seconds(), last, ids, answers, len(r.checker.Violations()))
+}
+
+// awaitRecovery waits until some kinds of callers are answered again, and returns which were the last.
+func (r *Run) awaitRecovery(ctx context.Context, since, within time.Duration, of func(Kind) bool) (last []Kind) {
+	for {
+		late := slices.DeleteFunc(r.figures.late(since-storm), func(k Kind) bool { return !of(k) })
+		if len(late) == 0 {
+			return last
+		}
+		if r.now() > since+within {
+			r.checker.Violation("NOT RECOVERED: %v after all faults were mended at %.1fs, %v are not answered", within, since.Seconds(), late)
+			return late
+		}
+		if last = late; !sleep(ctx, 100*ms) {
+			return last
+		}
+	}
 }
 
 // do injects a fault, and mends it when its time has come.
