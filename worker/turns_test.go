@@ -229,6 +229,20 @@ func TestLoadThatIsAskedForAgainStays(t *testing.T) {
 	})
 }
 
+// TestLoadIsReservedOnce: to ask again while a load is being served reserves nothing more.
+func TestLoadIsReservedOnce(t *testing.T) {
+	testLoader(t, 8, func(t *testing.T, l *loader, s *fakeStore) {
+		for range 3 {
+			l.loadDirectly(load("order", 1, 0))
+			time.Sleep(s.delay / 4)
+		}
+		time.Sleep(10 * s.delay)
+		if n := s.calls(); n != 1 {
+			t.Errorf("%d calls of the store, want 1", n)
+		}
+	})
+}
+
 // TestOneTagThatFailsIsNotTheStore: while a store counts as failing, and only one tag is there to
 // probe it with, the loader takes another one from the stream.
 func TestOneTagThatFailsIsNotTheStore(t *testing.T) {

@@ -55,12 +55,12 @@ func TestPlanWithoutEvents(t *testing.T) {
 func TestDeadLetterIsNoArrival(t *testing.T) {
 	b := newBed(t)
 	b.publish(1, 9)
-	s := stamper{source: "ORDERS", letterLimit: 1 << 20}
-	msg := s.makeDeadLetter("orders.dead", event{Sequence: 5, Subject: "orders.raw.5"}, errUnstampable)
+	s := stamper{source: "ORDERS", chain: "CHAIN", letterLimit: 1 << 20}
+	msg := s.makeDeadLetter("orders.dead", event{Sequence: 5, Time: b.storedAt(5), Subject: "orders.raw.5"}, errUnstampable)
 	if _, err := b.js.PublishMsg(t.Context(), msg); err != nil {
 		t.Fatal(err)
 	}
-	b.put(record{Plans: []plan{{Through: 9, Runs: []run{{1, 9}}}}})
+	b.put(record{Chain: "CHAIN", Plans: []plan{{Through: 9, Runs: []run{{1, 9}}}}})
 	b.start(b.config())
 	b.await(10)
 	b.expectAll(9)
