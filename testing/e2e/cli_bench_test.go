@@ -120,11 +120,11 @@ func TestBenchEndsBadly(t *testing.T) {
 		t.Errorf("%d IDs were recorded; %s", ids, found)
 	}
 
-	_, err = connect(t, ns.URL()).Subscribe(messages.DefaultPrefix.Segment("twice"), func(m *nats.Msg) { _ = m.Respond([]byte("4711")) })
+	_, err = connect(t, ns.URL()).Subscribe(messages.Prefix("fake").Segment("twice"), func(m *nats.Msg) { _ = m.Respond([]byte("4711")) })
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r := as.run(t, "bench", "twice", "--duration", "100ms"); r.code != exitFailure || !strings.Contains(r.stdout, "FAIL  DUPLICATE: single twice ") ||
+	if r := as.run(t, "bench", "twice", "--prefix", "fake", "--duration", "100ms"); r.code != exitFailure || !strings.Contains(r.stdout, "FAIL  DUPLICATE: single twice ") ||
 		!strings.Contains(r.stderr, "a promise was broken") {
 		t.Errorf("the same ID again and again (%d): %s%s", r.code, r.stdout, r.stderr)
 	}
