@@ -198,7 +198,7 @@ type trio struct {
 
 func startTrio(t *testing.T) *trio {
 	t.Helper()
-	c := &trio{streams: 6}
+	c := &trio{streams: 7}
 	var listen, monitor []string
 	for range 3 {
 		listen, monitor = append(listen, freeAddress(t)), append(monitor, freeAddress(t))
