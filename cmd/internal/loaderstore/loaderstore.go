@@ -74,7 +74,11 @@ func (c Config) open(ctx context.Context) (_ store.Store, closeStore func(), err
 	if err != nil {
 		return nil, nil, err
 	}
-	segments, err := c.Source.OpenWith(ctx, c.JetStream, c.Prefix, c.Ledger)
+	var segments *backend.Store
+	err = natsconn.Patiently(ctx, c.Log, func(ctx context.Context) (err error) {
+		segments, err = c.Source.OpenWith(ctx, c.JetStream, c.Prefix, c.Ledger)
+		return err
+	})
 	if err != nil {
 		return nil, nil, err
 	}

@@ -3,9 +3,13 @@ package natsconn
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
+
+	"github.com/idworker/idworker/internal/pause"
 )
 
 // firstTry is how long JetStream may take to answer before it is asked again: a request that
@@ -13,16 +17,44 @@ import (
 const firstTry = 5 * time.Second
 
 // Patiently calls a function that asks JetStream something, and calls it again while there
-// is no answer. Each try may take twice as long as the one before, because a JetStream that
-// is only slow has to succeed too.
+// is no answer, or one that may be another soon, see [IsLeaderless]. Each try may take twice as long
+// as the one before, because a JetStream that is only slow has to succeed too.
 func Patiently(ctx context.Context, log *zap.Logger, do func(context.Context) error) error {
-	for timeout := firstTry; ; timeout *= 2 {
+	wait := firstPause
+	for timeout := firstTry; ; {
 		try, cancel := context.WithTimeout(ctx, timeout)
 		err := do(try)
 		cancel()
-		if ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
+		silent := errors.Is(err, context.DeadlineExceeded)
+		if ctx.Err() != nil || !silent && !IsLeaderless(err) {
 			return err
 		}
 		log.Warn("JetStream does not answer yet, trying again; does it have a leader?", zap.Error(err))
+		if silent {
+			timeout *= 2
+			continue
+		}
+		if pause.For(ctx, wait); ctx.Err() != nil {
+			return err
+		}
+		wait = min(2*wait, longestPause)
 	}
+}
+
+// The codes with which a cluster answers for a stream or consumer that has no leader: nobody is
+// elected yet, or the only server that has it is away, as while servers are restarted one by one.
+// nats.go has no names for them.
+var leaderless = []jetstream.ErrorCode{
+	10008, // JetStream system temporarily unavailable
+	10009, // JetStream cluster can not handle request
+	10118, // stream is offline
+	10119, // consumer is offline
+}
+
+// IsLeaderless reports whether an error of JetStream says that what was asked for has no leader at the
+// moment.
+func IsLeaderless(err error) bool {
+	var answer *jetstream.APIError
+	return errors.Is(err, jetstream.ErrNoStreamResponse) ||
+		errors.As(err, &answer) && slices.Contains(leaderless, answer.ErrorCode)
 }
