@@ -20,6 +20,7 @@ import (
 	"github.com/idworker/idworker/cmd/internal/loaderstore"
 	"github.com/idworker/idworker/cmd/internal/natsconn"
 	"github.com/idworker/idworker/cmd/internal/tags"
+	"github.com/idworker/idworker/internal/leader"
 	"github.com/idworker/idworker/internal/pause"
 	"github.com/idworker/idworker/snowflake/lease"
 	"github.com/idworker/idworker/store/ledger"
@@ -272,49 +273,36 @@ func (s *serveCmd) start(ctx context.Context, cfg worker.Config, source backend.
 }
 
 // startWorker opens the store, where the role needs one, and starts the worker. How long that takes
-// is limited, but for reading the tags, of which there may be many. A start that fails leaves nothing
-// behind. So if that was for want of a leader in JetStream, another one begins within that time.
+// is limited, but for reading the tags, of which there may be many.
 func (s *serveCmd) startWorker(ctx context.Context, cfg worker.Config, source backend.Backend, opened *closers) (*worker.Process, error) {
-	limited, cancel := context.WithTimeout(ctx, startTimeout)
-	defer cancel()
-	if err := s.openStore(limited, &cfg, source, opened); err != nil {
+	w, err := s.openWorker(ctx, cfg, source, opened)
+	if err != nil {
 		return nil, err
 	}
-	for {
-		var w *worker.Process
-		err := natsconn.Patiently(limited, cfg.Log, func(ctx context.Context) (err error) {
-			w, err = worker.Open(ctx, cfg)
-			return err
+	if err := w.Start(ctx); err != nil {
+		return nil, err
+	}
+	return w, nil
+}
+
+func (s *serveCmd) openWorker(ctx context.Context, cfg worker.Config, source backend.Backend, opened *closers) (*worker.Process, error) {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	if s.Role != worker.RoleWorker {
+		segments, closeStore, err := loaderstore.Open(ctx, loaderstore.Config{
+			Source: source, JetStream: cfg.JetStream, Prefix: cfg.Prefix, Replicas: cfg.Replicas,
+			Ledger: backend.Ledger{Mode: s.Ledger, Log: cfg.Log}, Migrate: s.Migrate, Witness: s.Witness, Log: cfg.Log,
 		})
 		if err != nil {
 			return nil, err
 		}
-		if err = w.Start(ctx); err == nil {
-			return w, nil
-		}
-		if natsconn.IsLeaderless(err) {
-			cfg.Log.Warn("JetStream had no leader during the start, starting again", zap.Error(err))
-			pause.For(limited, time.Second)
-		}
-		if !natsconn.IsLeaderless(err) || limited.Err() != nil {
-			return nil, err
-		}
+		opened.add(closeStore)
+		cfg.Store, cfg.StoreName, cfg.Reservations = segments, source.Name(), source.Reservations()
 	}
-}
-
-// openStore opens the store that the role needs.
-func (s *serveCmd) openStore(ctx context.Context, cfg *worker.Config, source backend.Backend, opened *closers) error {
-	if s.Role == worker.RoleWorker {
-		return nil
-	}
-	segments, closeStore, err := loaderstore.Open(ctx, loaderstore.Config{
-		Source: source, JetStream: cfg.JetStream, Prefix: cfg.Prefix, Replicas: cfg.Replicas,
-		Ledger: backend.Ledger{Mode: s.Ledger, Log: cfg.Log}, Migrate: s.Migrate, Witness: s.Witness, Log: cfg.Log,
-	})
-	if err != nil {
+	var w *worker.Process
+	err := leader.Patiently(ctx, cfg.Log, func(ctx context.Context) (err error) {
+		w, err = worker.Open(ctx, cfg)
 		return err
-	}
-	opened.add(closeStore)
-	cfg.Store, cfg.StoreName, cfg.Reservations = segments, source.Name(), source.Reservations()
-	return nil
+	})
+	return w, err
 }

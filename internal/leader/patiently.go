@@ -1,4 +1,4 @@
-package natsconn
+package leader
 
 import (
 	"context"
@@ -16,9 +16,15 @@ import (
 // arrives while a cluster has no leader is never answered.
 const firstTry = 5 * time.Second
 
+// The pause after an answer that says that there is no leader: it doubles.
+const (
+	firstPause   = 250 * time.Millisecond
+	longestPause = 2 * time.Second
+)
+
 // Patiently calls a function that asks JetStream something, and calls it again while there
-// is no answer, or one that may be another soon, see [IsLeaderless]. Each try may take twice as long
-// as the one before, because a JetStream that is only slow has to succeed too.
+// is no answer, or one that says that there is no leader, until ctx ends. Each try may take twice as
+// long as the one before, because a JetStream that is only slow has to succeed too.
 func Patiently(ctx context.Context, log *zap.Logger, do func(context.Context) error) error {
 	wait := firstPause
 	for timeout := firstTry; ; {
@@ -26,7 +32,7 @@ func Patiently(ctx context.Context, log *zap.Logger, do func(context.Context) er
 		err := do(try)
 		cancel()
 		silent := errors.Is(err, context.DeadlineExceeded)
-		if ctx.Err() != nil || !silent && !IsLeaderless(err) {
+		if ctx.Err() != nil || !silent && !isLeaderless(err) {
 			return err
 		}
 		log.Warn("JetStream does not answer yet, trying again; does it have a leader?", zap.Error(err))
@@ -41,9 +47,9 @@ func Patiently(ctx context.Context, log *zap.Logger, do func(context.Context) er
 	}
 }
 
-// The codes with which a cluster answers for a stream or consumer that has no leader: nobody is
-// elected yet, or the only server that has it is away, as while servers are restarted one by one.
-// nats.go has no names for them.
+// leaderless are the codes with which a cluster answers for a stream or consumer that has no leader:
+// nobody is elected yet, or the only server that has it is away, as while servers are restarted one by
+// one. nats.go has no names for them.
 var leaderless = []jetstream.ErrorCode{
 	10008, // JetStream system temporarily unavailable
 	10009, // JetStream cluster can not handle request
@@ -51,9 +57,7 @@ var leaderless = []jetstream.ErrorCode{
 	10119, // consumer is offline
 }
 
-// IsLeaderless reports whether an error of JetStream says that what was asked for has no leader at the
-// moment.
-func IsLeaderless(err error) bool {
+func isLeaderless(err error) bool {
 	var answer *jetstream.APIError
 	return errors.Is(err, jetstream.ErrNoStreamResponse) ||
 		errors.As(err, &answer) && slices.Contains(leaderless, answer.ErrorCode)
