@@ -86,7 +86,7 @@ func (s *strict) start(ctx context.Context, background *goroutines) error {
 	var err error
 	s.absent, err = s.cfg.Requests.Subscribe(s.onTheWay.inbox+"*", s.ownerAbsent)
 	if err == nil {
-		err = s.inbox.open()
+		err = s.inbox.open(ctx)
 	}
 	if err != nil {
 		s.inbox.close()
