@@ -97,6 +97,9 @@ func (t *Tags) announceTemplates(ctx context.Context, list []tagrules.Template) 
 			unknown = append(unknown, template)
 		}
 	}
+	if len(missing) > 0 {
+		err = errors.Join(err, t.store.CheckFirst(ctx))
+	}
 	if err != nil {
 		return nil, err
 	}

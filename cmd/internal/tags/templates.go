@@ -26,7 +26,8 @@ var (
 // CreateTemplate makes a template. Tags that were made by name keep it from being made: they would have
 // another step, and perhaps another order, than the pattern says. Those that came of a template, of this
 // one before it was removed or of a less specific one, are its tags from now on. Errors: [ErrTagsExist],
-// [ErrTrendTags], [ErrNotActed], and those of tagrules.Editor.CreateTemplate.
+// [ErrTrendTags], [ErrNotActed], store.ErrSetup if a database cannot take such tags, and those of
+// tagrules.Editor.CreateTemplate.
 func (t *Tags) CreateTemplate(ctx context.Context, template tagrules.Template, maxStep int64) error {
 	if err := checkTemplate(template, maxStep); err != nil {
 		return err
@@ -38,7 +39,7 @@ func (t *Tags) CreateTemplate(ctx context.Context, template tagrules.Template, m
 	if have, err := rules.Template(template.Pattern); err == nil && (!have.Becoming || template.Order != tagrules.Strict) { // else one broke off
 		return fmt.Errorf("%w: %s", tagrules.ErrTemplateExists, template.Pattern)
 	}
-	if err := cmp.Or(t.store.CheckSame(ctx), t.checkByName(ctx, template.Pattern)); err != nil {
+	if err := cmp.Or(t.store.CheckSame(ctx), t.store.CheckFirst(ctx), t.checkByName(ctx, template.Pattern)); err != nil {
 		return err
 	}
 	write := func() (uint64, error) { return t.Orders.editor.CreateTemplate(ctx, template) }

@@ -1,12 +1,14 @@
-package natsconn
+package leader
 
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
 )
 
@@ -34,6 +36,24 @@ func TestPatiently(t *testing.T) {
 		}
 		if err := Patiently(ctx, zap.NewNop(), hang); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%v when the time is over", err)
+		}
+		began, answers := time.Now(), []error{
+			fmt.Errorf("bucket: %w", &jetstream.APIError{Code: 500, ErrorCode: 10118}), &jetstream.APIError{Code: 503, ErrorCode: 10008},
+			fmt.Errorf("write: %w", jetstream.ErrNoStreamResponse), nil,
+		}
+		next := func(context.Context) error {
+			err := answers[0]
+			answers = answers[1:]
+			return err
+		}
+		if err := Patiently(t.Context(), zap.NewNop(), next); err != nil || len(answers) > 0 || time.Since(began) != 7*firstPause {
+			t.Errorf("%v after %v without a leader, want pauses that double", err, time.Since(began))
+		}
+		ctx, cancel = context.WithTimeout(t.Context(), 30*time.Second)
+		defer cancel()
+		offline := &jetstream.APIError{Code: 500, ErrorCode: 10118}
+		if err := Patiently(ctx, zap.NewNop(), func(context.Context) error { return offline }); !errors.Is(err, offline) || ctx.Err() == nil {
+			t.Errorf("%v from a stream that is never there, want what the server says of it, when the time is over", err)
 		}
 		broken := errors.New("broken")
 		calls := 0
