@@ -55,11 +55,14 @@ func (i installation) export() string {
 	return text.String()
 }
 
-func (i installation) importText(text string) error {
+func (i installation) importText(text string) error { return i.importWithin(i.Context(), text) }
+
+// importWithin is importText with a deadline.
+func (i installation) importWithin(ctx context.Context, text string) error {
 	i.Helper()
 	all, err := tags.Read(strings.NewReader(text))
 	must(i.T, err)
-	return i.tags.Import(i.Context(), all, func(tags.Raised) {})
+	return i.tags.Import(ctx, all, func(tags.Raised) {})
 }
 
 const exported = `chat.* 10 strict 1000 50 7001
