@@ -260,13 +260,17 @@ func (o *Orders) findBehind(ctx context.Context, revision uint64) (*NotActedErro
 	if err != nil {
 		return nil, err
 	}
+	latest, err := o.editor.Latest(ctx) // later than what any lease says
+	if err != nil {
+		return nil, err
+	}
 	var e NotActedError
 	for _, l := range leases {
 		switch {
 		case l.Gone, slices.Contains(o.ended, l.Instance):
 		case l.Lost:
 			e.Silent = append(e.Silent, l)
-		case l.Rules < revision:
+		case l.Rules < revision, revision > 0 && l.Rules > latest: // of a bucket that was put back
 			e.Behind = append(e.Behind, l)
 		}
 	}
