@@ -361,8 +361,9 @@ func (s *strict) fillStats(stats *Stats) {
 	}
 }
 
-// waiting is how many requests are parked here, or may yet be.
-func (s *strict) waiting() int { return s.onTheWay.remembered() + s.ownerless.parked() }
+// waiting is how many requests are parked here, or may yet be. One that is passed on meanwhile is found in
+// the second place if not in the first.
+func (s *strict) waiting() int { return s.ownerless.parked() + s.onTheWay.remembered() }
 
 // owned is how many slots this process owns.
 func (s *strict) owned() (n int) {

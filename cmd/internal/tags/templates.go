@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -93,19 +94,24 @@ func changed(rules *tagrules.Rules, pattern string, change func(*tagrules.Templa
 }
 
 // RemoveTemplate removes a template. What came of it stays in the store. It is answered no more, unless there
-// is a less specific template; if it becomes strict by that, this is waited for. Errors: [ErrNotActed],
-// tagrules.ErrNoTemplate.
+// is a less specific template; if it becomes strict by that, this is waited for. A removal that broke off
+// while it was is completed. Errors: [ErrNotActed], tagrules.ErrNoTemplate.
 func (t *Tags) RemoveTemplate(ctx context.Context, pattern string) error {
 	rules, err := t.Orders.Rules(ctx)
 	if err != nil {
 		return err
 	}
+	heir := rules.Heir(pattern)
+	inherited := heir != nil && heir.Order == tagrules.Strict
 	template, err := rules.Template(pattern)
+	if _, removed := rules.Removed(pattern); removed && inherited && heir.Becoming {
+		return t.ChangeTemplate(ctx, heir.Pattern, func(*tagrules.Template) {}, math.MaxInt64)
+	}
 	if err != nil {
 		return err
 	}
 	write := func() (uint64, error) { return t.Orders.editor.RemoveTemplate(ctx, pattern) }
-	if heir := rules.Heir(pattern); template.Order != tagrules.Strict && heir != nil && heir.Order == tagrules.Strict {
+	if inherited && (template.Order != tagrules.Strict || template.Becoming) {
 		return t.Orders.becomeStrictWith(ctx, write)
 	}
 	_, err = write()
