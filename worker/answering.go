@@ -85,7 +85,7 @@ func (a *answering) join(ctx context.Context) error {
 	return nil
 }
 
-// awaitJoined returns what became of the first attempt to enter a queue group.
+// awaitJoined returns what became of the first attempt to enter a queue group for which a server was there.
 func awaitJoined(ctx context.Context, first <-chan error) error {
 	select {
 	case err := <-first:

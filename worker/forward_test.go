@@ -135,6 +135,15 @@ func TestForgedRequest(t *testing.T) {
 	}
 }
 
+// A request whose deadline passes while it is being passed on can be read, and so gets its answer.
+func TestPassedOnLate(t *testing.T) {
+	late := &ordered{tag: "strict", n: 3, replyTo: "answers.1", deadline: elapsed() - time.Second}
+	got := decodePassedOn(late.forwarded(messages.DefaultPrefix, "A").Data)
+	if got.replyTo != "answers.1" || got.left != 0 {
+		t.Errorf("%+v is read", got)
+	}
+}
+
 // A request whose reply subject makes it too large to be passed on is refused at once, and told why.
 func TestReplySubjectTooLong(t *testing.T) {
 	net, js := partNet(t, func(o *server.Options) { o.MaxPayload = 2048 })

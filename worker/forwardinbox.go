@@ -36,8 +36,8 @@ func newForwardInbox(s *strict, figures *requestFigures) *forwardInbox {
 }
 
 // open subscribes, and returns when the server knows.
-func (f *forwardInbox) open() (err error) {
-	if f.conn, err = dialLike(f.strict.cfg.Requests); err != nil {
+func (f *forwardInbox) open(ctx context.Context) (err error) {
+	if f.conn, err = dialPatiently(ctx, f.strict.cfg.Requests); err != nil {
 		return err
 	}
 	f.frame.conn = f.conn

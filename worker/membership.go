@@ -21,7 +21,7 @@ type membership struct {
 	mu       sync.Mutex
 	open     func() (member, error) // nil while there is nothing to answer with
 	joins    int                    // tells one open from another
-	first    chan error             // what became of the first attempt with open; nil if that is known
+	first    chan error             // what became of the first attempt with open and a server; nil if that is known
 	entering bool                   // open is being called, again and again if it fails
 	failed   error                  // what became of the latest attempt
 	member   member                 // nil outside the group
@@ -82,8 +82,8 @@ var (
 const enterAgain = 500 * time.Millisecond
 
 // join enters the queue group with what open registers: now, or when the process comes back
-// to the group. It does not wait for that; the channel tells what became of the first attempt.
-// There are more until one succeeds or the process need not be in the group any more.
+// to the group. It does not wait for that; the channel tells what became of the first attempt for which
+// a server was there. There are more until one succeeds or the process need not be in the group any more.
 func (m *membership) join(open func() (member, error)) <-chan error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -173,7 +173,9 @@ func (m *membership) enter(ctx context.Context) {
 		}
 		m.mu.Lock()
 		m.failed = err
-		m.report(err)
+		if !isAway(err) {
+			m.report(err)
+		}
 		m.mu.Unlock()
 		if !logged {
 			m.log.Error("requests are not answered: cannot enter the queue group, trying again", zap.Error(err))

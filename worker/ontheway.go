@@ -31,7 +31,8 @@ const mostOnTheWay = 1 << 16
 const confirmEvery = 50 * time.Millisecond
 
 // send sends a request and remembers it. That is one step, lest a ping in between is taken for one that
-// was sent after it. It reports whether there was room.
+// was sent after it. A server that does not read has it wait, as all that is sent on the connection. It reports whether
+// there was room.
 func (w *onTheWay) send(conn *nats.Conn, o *ordered, msg *nats.Msg) (ok bool, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

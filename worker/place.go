@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/url"
 	"slices"
@@ -13,6 +14,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
+
+	"github.com/idworker/idworker/internal/pause"
 )
 
 // place is a micro service with one endpoint that is a member of a queue group. It has a
@@ -148,6 +151,29 @@ func dialLike(conn *nats.Conn) (*nats.Conn, error) {
 		options.Servers = append(options.Servers, s.String())
 	}
 	return options.Connect()
+}
+
+// dialPatiently is dialLike for a start: it dials again while the server is away or busy, as when hundreds
+// of processes start at once, for startTimeout at most.
+func dialPatiently(ctx context.Context, like *nats.Conn) (conn *nats.Conn, err error) {
+	err = withTimeout(ctx, func(ctx context.Context) error {
+		for {
+			if conn, err = dialLike(like); !isAway(err) {
+				return err
+			}
+			if pause.For(ctx, enterAgain); ctx.Err() != nil {
+				return err
+			}
+		}
+	})
+	return conn, err
+}
+
+// isAway reports whether an error says that a server has not answered in time, or is not there.
+func isAway(err error) bool {
+	var network net.Error
+	return errors.As(err, &network) && network.Timeout() || errors.Is(err, io.EOF) ||
+		errors.Is(err, nats.ErrTimeout) || errors.Is(err, nats.ErrNoServers)
 }
 
 // configuredServers returns the servers of a connection without those that it was told of.

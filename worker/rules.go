@@ -2,7 +2,8 @@ package worker
 
 import (
 	"context"
-	"fmt"
+
+	"go.uber.org/zap"
 
 	"github.com/idworker/idworker/internal/tagrules"
 )
@@ -11,15 +12,16 @@ import (
 // templates. It starts before the other halves, and stops after them.
 type rules struct {
 	watcher    *tagrules.Watcher
+	log        *zap.Logger
 	background *goroutines
 }
 
-func newRules(p processInfo) *rules { return &rules{p.rules, newGoroutines()} }
+func newRules(p processInfo) *rules { return &rules{p.rules, p.cfg.Log, newGoroutines()} }
 
 // start returns when all rules are known that had been written before.
 func (r *rules) start(ctx context.Context) error {
-	if err := withTimeout(ctx, r.watcher.Start); err != nil {
-		return fmt.Errorf("read the rules of tags: %w", err)
+	if err := patiently(ctx, r.log, r.watcher.Start); err != nil {
+		return err
 	}
 	r.background.start(r.watcher.Run)
 	return nil

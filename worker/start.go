@@ -14,6 +14,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/idworker/idworker/internal/agreement"
+	"github.com/idworker/idworker/internal/leader"
 	"github.com/idworker/idworker/internal/tagrules"
 )
 
@@ -26,6 +27,11 @@ func withTimeout(ctx context.Context, do func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	return do(ctx)
+}
+
+// patiently is withTimeout for what JetStream is asked once: it is asked again while it has no leader for that.
+func patiently(ctx context.Context, log *zap.Logger, do func(context.Context) error) error {
+	return withTimeout(ctx, func(ctx context.Context) error { return leader.Patiently(ctx, log, do) })
 }
 
 // Process is a running process of any role.

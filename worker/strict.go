@@ -86,7 +86,7 @@ func (s *strict) start(ctx context.Context, background *goroutines) error {
 	var err error
 	s.absent, err = s.cfg.Requests.Subscribe(s.onTheWay.inbox+"*", s.ownerAbsent)
 	if err == nil {
-		err = s.inbox.open()
+		err = s.inbox.open(ctx)
 	}
 	if err != nil {
 		s.inbox.close()
@@ -97,7 +97,7 @@ func (s *strict) start(ctx context.Context, background *goroutines) error {
 	}
 	// Whoever makes a tag strict waits for those that have a lease. What became strict before this
 	// process had one is known from here on.
-	if err := withTimeout(ctx, s.rules.CatchUp); err != nil {
+	if err := patiently(ctx, s.cfg.Log, s.rules.CatchUp); err != nil {
 		return errors.Join(err, s.stop())
 	}
 	return nil
@@ -361,8 +361,9 @@ func (s *strict) fillStats(stats *Stats) {
 	}
 }
 
-// waiting is how many requests are parked here, or may yet be.
-func (s *strict) waiting() int { return s.onTheWay.remembered() + s.ownerless.parked() }
+// waiting is how many requests are parked here, or may yet be. One that is passed on meanwhile is found in
+// the second place if not in the first.
+func (s *strict) waiting() int { return s.ownerless.parked() + s.onTheWay.remembered() }
 
 // owned is how many slots this process owns.
 func (s *strict) owned() (n int) {

@@ -103,7 +103,7 @@ func (d *doctorCmd) lookAtStore(ctx context.Context, look *doctor.Doctor, js jet
 		return nil, err
 	}
 	look.Store.CheckDurability = segments.CheckDurability
-	look.Store.CheckInsert = segments.CheckInsert
+	look.Store.CheckFirst = segments.CheckFirst
 	look.Store.Check = func(ctx context.Context) error {
 		return errors.Join(segments.Check(ctx), segments.CheckLedger(ctx))
 	}

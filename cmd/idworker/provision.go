@@ -11,7 +11,7 @@ import (
 
 	"github.com/idworker/idworker/cmd/internal/backend"
 	"github.com/idworker/idworker/cmd/internal/explain"
-	"github.com/idworker/idworker/cmd/internal/natsconn"
+	"github.com/idworker/idworker/internal/leader"
 	"github.com/idworker/idworker/internal/resource"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/messages/enrich"
@@ -60,7 +60,7 @@ func (p *provisionCmd) Run(ctx context.Context, out output) error {
 		var failed []error
 		for _, r := range p.resources(p.Prefix, p.Part, source) {
 			var did string
-			err := natsconn.Patiently(ctx, log, func(ctx context.Context) (err error) {
+			err := leader.Patiently(ctx, log, func(ctx context.Context) (err error) {
 				did, err = r.Apply(ctx, js)
 				return err
 			})

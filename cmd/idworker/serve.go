@@ -20,6 +20,7 @@ import (
 	"github.com/idworker/idworker/cmd/internal/loaderstore"
 	"github.com/idworker/idworker/cmd/internal/natsconn"
 	"github.com/idworker/idworker/cmd/internal/tags"
+	"github.com/idworker/idworker/internal/leader"
 	"github.com/idworker/idworker/internal/pause"
 	"github.com/idworker/idworker/snowflake/lease"
 	"github.com/idworker/idworker/store/ledger"
@@ -299,7 +300,7 @@ func (s *serveCmd) openWorker(ctx context.Context, cfg worker.Config, source bac
 		cfg.Store, cfg.StoreName, cfg.Reservations = segments, source.Name(), source.Reservations()
 	}
 	var w *worker.Process
-	err := natsconn.Patiently(ctx, cfg.Log, func(ctx context.Context) (err error) {
+	err := leader.Patiently(ctx, cfg.Log, func(ctx context.Context) (err error) {
 		w, err = worker.Open(ctx, cfg)
 		return err
 	})

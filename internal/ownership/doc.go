@@ -113,7 +113,8 @@
 //   - A lease that its own process has ended is not listed: that process answers nothing more.
 //   - A lease that others have ended ([Lease.Lost]) proves nothing. Its process may have crashed; or it is paused,
 //     or cut off from JetStream, and answers requests for ordinary tags from memory, as it should, with the
-//     rules that it knew. For a tag that is new this does no harm. For one that has been ordinary,
+//     rules that it knew. A tag that is new makes no difference: the process may see that there is one
+//     before it sees that it is strict, or remember one of that name that was removed. So
 //     it has to come back and act, or an operator has to say that it is gone. That is recorded in the lease
 //     ([DeclareEnded]), whose place is free from then on. If the process is not gone after all, it finds its
 //     lease over, as it would have anyway.

@@ -44,6 +44,12 @@ func (e *Editor) Read(ctx context.Context) (*Rules, error) {
 	return w.Rules, nil
 }
 
+// Latest is the revision of the latest rule there is. Who has acted on a later one has read other rules: the
+// bucket was put back to an older state since.
+func (e *Editor) Latest(ctx context.Context) (uint64, error) {
+	return latestRevision(ctx, e.js, e.prefix)
+}
+
 // SetOrder sets the order of one tag, whatever its template says.
 func (e *Editor) SetOrder(ctx context.Context, tag string, order Order) (revision uint64, err error) {
 	if err := errors.Join(messages.CheckTag(tag), order.Check()); err != nil {

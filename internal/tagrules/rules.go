@@ -120,6 +120,17 @@ func (r *Rules) Former(tag string) (pattern string, found bool) {
 	return t.Pattern, true
 }
 
+// First returns the highest first ID of the templates that a tag matches, those that were removed among them,
+// and which of them has it; 0 if there are none.
+func (r *Rules) First(tag string) (pattern string, first int64) {
+	for _, t := range r.trees.Load().all {
+		if Matches(t.Pattern, tag) && t.FirstID() > first {
+			pattern, first = t.Pattern, t.FirstID()
+		}
+	}
+	return pattern, first
+}
+
 // Template returns the template with that pattern, or an error that wraps [ErrNoTemplate].
 func (r *Rules) Template(pattern string) (Template, error) {
 	all := r.trees.Load().all

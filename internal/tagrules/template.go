@@ -163,14 +163,14 @@ func (all templates) change(pattern string, change func(*Template)) (templates, 
 	change(t)
 	t.Pattern, t.First = pattern, max(t.First, before.First)
 	t.Becoming = t.Order == Strict && !t.Removed && (before.Becoming || before.Order != Strict)
-	if t.Removed && before.Order != Strict {
+	if t.Removed && (before.Order != Strict || before.Becoming) {
 		all.inherit(pattern)
 	}
 	return all, t.Check()
 }
 
-// inherit is for when a template has been removed whose tags were not strict. If they are now, since
-// a less specific one counts for them, they are becoming strict with that.
+// inherit is for when a template has been removed whose tags were not strict, or not yet. If they are now,
+// since a less specific one counts for them, they are becoming strict with that.
 func (all templates) inherit(pattern string) {
 	if i := all.heir(pattern); i >= 0 && all[i].Order == Strict {
 		all[i].Becoming = true

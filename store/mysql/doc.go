@@ -28,7 +28,8 @@
 //   - Raise is one statement too: max_id = GREATEST(max_id, …), under the same row lock. So it
 //     never lowers what a reservation or another Raise has written.
 //   - A collation that treats Order and order as equal finds the row of the other tag;
-//     the comparison as bytes then refuses it.
+//     the comparison as bytes then refuses it. The other tag cannot be created beside it, so
+//     CheckFirst refuses such a column for tags whose names callers choose.
 //   - The table's engine is transactional. Check asks information_schema, and refuses the
 //     others (MEMORY is empty after a restart, MyISAM may lose what it acknowledged), and views.
 //

@@ -2,18 +2,35 @@ package postgres
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/store/internal/leaf"
 )
 
-// CheckInsert finds out whether the user may insert rows, which templates take. It inserts none. Errors as
-// for Check.
-func (s *Store) CheckInsert(ctx context.Context) error {
+// CheckFirst finds out whether the table can take all rows that templates make: the user may insert rows, and
+// no collation or type has one tag stand in the way of another. It inserts none. Errors as for Check.
+func (s *Store) CheckFirst(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, leaf.CallTimeout)
 	defer cancel()
 	_, err := s.pool.Exec(ctx, "INSERT INTO "+s.table+" (biz_tag, max_id, step) SELECT biz_tag, max_id, step FROM "+s.table+" WHERE false")
+	if err == nil {
+		err = s.checkCollation(ctx)
+	}
 	return s.tableError(s.explainError(err))
+}
+
+// checkCollation asks the server whether it takes Order and order for one tag. Next to a column, a literal is
+// compared as the column is.
+func (s *Store) checkCollation(ctx context.Context) error {
+	var distinct int
+	err := s.pool.QueryRow(ctx, "SELECT count(DISTINCT biz_tag) FROM (SELECT biz_tag FROM "+s.table+
+		" WHERE false UNION ALL SELECT 'Order' UNION ALL SELECT 'order') AS tags").Scan(&distinct)
+	if err == nil && distinct != 2 {
+		err = fmt.Errorf(`%w: %s; run: ALTER TABLE %s ALTER COLUMN biz_tag TYPE VARCHAR(128) COLLATE "C"`,
+			store.ErrSetup, leaf.OneOfTwo, s.table)
+	}
+	return err
 }
 
 // ReserveFirst implements [store.Store]: one INSERT of a row that has handed out its first segment.

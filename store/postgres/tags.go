@@ -94,7 +94,7 @@ func (s *Store) explainDuplicate(ctx context.Context, tag string) error {
 		return err
 	}
 	if !exists {
-		return fmt.Errorf(`%w: the column biz_tag treats this tag as equal to another one that exists; make the column varchar(128) COLLATE "C"`, store.ErrSetup)
+		return fmt.Errorf(`%w: %w: the column biz_tag treats this tag as equal to another one that exists; make the column varchar(128) COLLATE "C"`, store.ErrBadTag, store.ErrSetup)
 	}
 	return store.ErrTagExists
 }

@@ -20,7 +20,7 @@ import (
 // and its answer.
 type Proxy struct {
 	t    testing.TB
-	addr string // where it listens
+	port int // where it listens
 
 	delay     atomic.Int64 // time.Duration
 	statement atomic.Pointer[[]byte]
@@ -36,14 +36,14 @@ type Proxy struct {
 // StartProxy runs a proxy in front of a server until the test ends.
 func StartProxy(t testing.TB, target string) *Proxy {
 	t.Helper()
-	p := &Proxy{t: t, target: target, addr: fmt.Sprintf("127.0.0.1:%d", freeport.Get(t)), conns: make(map[net.Conn]bool)}
+	p := &Proxy{t: t, target: target, port: freeport.Get(t), conns: make(map[net.Conn]bool)}
 	p.Accept()
 	t.Cleanup(func() { p.Refuse(); p.wg.Wait() })
 	return p
 }
 
 // Addr is where the proxy listens; it stays the same.
-func (p *Proxy) Addr() string { return p.addr }
+func (p *Proxy) Addr() string { return fmt.Sprintf("127.0.0.1:%d", p.port) }
 
 // Delay holds every packet up, either way.
 func (p *Proxy) Delay(d time.Duration) { p.delay.Store(int64(d)) }
@@ -88,7 +88,7 @@ func (p *Proxy) Switch(target string) {
 // Accept opens the port again.
 func (p *Proxy) Accept() {
 	p.t.Helper()
-	l, err := net.Listen("tcp", p.addr)
+	l, err := freeport.Listen(p.port)
 	if err != nil {
 		p.t.Fatal(err)
 	}

@@ -4,10 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/testing/dbtest"
+	"github.com/idworker/idworker/testing/leaftest"
 	"github.com/idworker/idworker/testing/natstest"
 )
 
@@ -20,7 +22,9 @@ func TestFirstUse(t *testing.T) {
 	})
 	t.Run("MySQL", func(t *testing.T) {
 		t.Parallel()
-		db, url := databases[0].with(t), natstest.Start(t).URL()
+		db, url := databases[0].find(t), natstest.Start(t).URL()
+		db.Exec(t, leaftest.MySQL.Shapes["official"]+" DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_general_ci")
+		refusesCaseInsensitive(t, db, url)
 		testFirstUse(t, on(db.DSN()), url)
 		if n := maxID(t, db, "day.20261121"); n < 4 {
 			t.Errorf("the row of a sequence that three were asked of has %d", n)
@@ -45,6 +49,35 @@ func doctorOnInsert(t *testing.T, db *dbtest.DB, url string) {
 			t.Errorf("doctor does not say %q:\n%s", want, r.stdout)
 		}
 	}
+}
+
+// refusesCaseInsensitive: no template is made over a table that takes chat.a and chat.A for one tag. What mends
+// that is said.
+func refusesCaseInsensitive(t *testing.T, db *dbtest.DB, url string) {
+	t.Helper()
+	as := on(db.DSN())
+	as.env = append(as.env, "NATS_URL="+url)
+	w := as.startWorker(t, url)
+	create := []string{"tag", "create", "chat.*", "--template"}
+	refused := as.run(t, create...)
+	_, statement, found := strings.Cut(strings.TrimSpace(refused.stderr), "ALTER TABLE ")
+	if refused.code == 0 || !found {
+		t.Fatalf("a template over a table that knows no case (%d): %s%s", refused.code, refused.stdout, refused.stderr)
+	}
+	const folds = "ALTER TABLE leaf_alloc MODIFY biz_tag VARCHAR(128) COLLATE utf8mb4_general_ci NOT NULL DEFAULT ''"
+	for _, step := range []struct{ alter, want string }{
+		{"ALTER TABLE " + statement, "ok    templates: 1,"},
+		{folds, "FAIL  templates: "},
+		{"ALTER TABLE " + statement, "ok    templates: 1,"},
+	} {
+		db.Exec(t, step.alter)
+		_ = as.run(t, create...) // there is one already, from the second time on
+		if r := as.run(t, "doctor"); !strings.Contains(r.stdout, step.want) {
+			t.Errorf("after %s, doctor does not say %q:\n%s", step.alter, step.want, r.stdout)
+		}
+	}
+	as.mustRun(t, "tag", "rm", "chat.*", "--yes")
+	w.stop(syscall.SIGTERM)
 }
 
 func testFirstUse(t *testing.T, as settings, url string) {

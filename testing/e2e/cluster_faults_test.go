@@ -193,12 +193,12 @@ type trio struct {
 	routes  []*dbtest.Proxy // from the third to the others
 	monitor []string        // addresses of the servers' own pages
 	js      jetstream.JetStream
-	streams int // that there are; at first those that workers have
+	streams int // that there are; at first those of workers: IDS_LOAD, and the buckets config, tags, segments, workers, clock and owners
 }
 
 func startTrio(t *testing.T) *trio {
 	t.Helper()
-	c := &trio{streams: 6}
+	c := &trio{streams: 7}
 	var listen, monitor []string
 	for range 3 {
 		listen, monitor = append(listen, freeAddress(t)), append(monitor, freeAddress(t))

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -74,8 +75,8 @@ func TestNoDuplicateAsHoldersComeAndGo(t *testing.T) {
 	if n := c.lost.Load(); n > int64(kills*callerCount) {
 		t.Errorf("%d requests were lost to %d kills, at most %d were under way", n, kills, kills*callerCount)
 	}
-	t.Logf("%d IDs in %d replies in %v; %d killed, %d terminated, %d requests lost to kill -9; %d worker IDs, %d holders, IDs of %d of them",
-		ids, len(replies), took.Round(time.Millisecond), kills, stops, c.lost.Load(), workerIDs, holders, makers)
+	t.Logf("%d IDs in %d replies in %v; %d killed, %d terminated, %d requests lost to kill -9, %d met no worker; %d worker IDs, %d holders, IDs of %d of them",
+		ids, len(replies), took.Round(time.Millisecond), kills, stops, c.lost.Load(), c.early.Load(), workerIDs, holders, makers)
 }
 
 // snowflakeCallers ask for snowflake IDs, each one request at a time.
@@ -86,7 +87,8 @@ type snowflakeCallers struct {
 
 	total int64 // after so many they slow down
 	ids   atomic.Int64
-	lost  atomic.Int64 // requests that were asked again
+	lost  atomic.Int64 // requests without an answer
+	early atomic.Int64 // requests while no worker had a worker ID
 
 	mu      sync.Mutex
 	replies []reply
@@ -133,8 +135,11 @@ func (c *snowflakeCallers) call(client requester, random *rand.Rand) {
 		case err == nil:
 			replies = append(replies, r)
 			c.ids.Add(n)
-		case lost(err):
+		case errors.Is(err, context.DeadlineExceeded):
 			c.lost.Add(1)
+		case isNobody(err):
+			c.early.Add(1)
+			time.Sleep(10 * time.Millisecond)
 		default:
 			c.t.Errorf("request for %d snowflake IDs failed after %v: %v", n, r.received.Sub(r.sent), err)
 			return

@@ -107,3 +107,20 @@ func TestOrderOfATagByName(t *testing.T) {
 	o.tag("rm", "chat.hot", "--yes")
 	o.strict(50)
 }
+
+// TestOrderOfATagWithoutOne: a tag that is created by name and given no order has that of its template, and
+// keeps it.
+func TestOrderOfATagWithoutOne(t *testing.T) {
+	t.Parallel()
+	o := startTemplateOrder(t, "chat.hot")
+	o.tag("create", "chat.*", "--template", "--order", "strict")
+	if out := must(t, "tag", "create", "--server", o.url, "chat.hot", "--step", "10").stdout; !strings.HasPrefix(out, "created strict tag chat.hot") {
+		t.Errorf("under a strict template, tag create says %q", out)
+	}
+	o.strict(50)
+	o.tag("rm", "chat.*", "--yes")
+	o.strict(50)
+	if out := must(t, "tag", "create", "--server", o.url, "chat.cold").stdout; !strings.HasPrefix(out, "created tag chat.cold") {
+		t.Errorf("under none, tag create says %q", out)
+	}
+}

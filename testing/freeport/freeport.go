@@ -8,6 +8,7 @@
 package freeport
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -16,6 +17,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // Linux gives out ports from 32768 on, other systems from 49152 on.
@@ -89,11 +91,25 @@ func lock(port int, kind int16) error {
 	return syscall.FcntlFlock(held.file.Fd(), syscall.F_SETLK, &syscall.Flock_t{Type: kind, Start: int64(port), Len: 1})
 }
 
+// isFree asks by dialling. If it listened, a child that this process forks at that moment would
+// hold the port on until it has executed its program.
 func isFree(port int) bool {
-	l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
-	if err != nil {
-		return false
+	c, err := net.DialTimeout("tcp", address(port), time.Second)
+	if err == nil {
+		_ = c.Close()
 	}
-	_ = l.Close()
-	return true
+	return errors.Is(err, syscall.ECONNREFUSED)
 }
+
+// Listen listens on a port that was got here, again if need be: a child that was forked
+// while the port was open last may hold it for a moment.
+func Listen(port int) (l net.Listener, err error) {
+	for deadline := time.Now().Add(5 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		if l, err = net.Listen("tcp", address(port)); !errors.Is(err, syscall.EADDRINUSE) {
+			break
+		}
+	}
+	return l, err
+}
+
+func address(port int) string { return fmt.Sprintf("127.0.0.1:%d", port) }

@@ -1,11 +1,13 @@
 package freeport
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"os"
 	"os/exec"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 )
@@ -62,12 +64,37 @@ func TestOtherProcessesRespectTheLock(t *testing.T) {
 }
 
 func TestTakenPortIsNotFree(t *testing.T) {
-	l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", Get(t)))
+	l, err := Listen(Get(t))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = l.Close() }()
 	if isFree(l.Addr().(*net.TCPAddr).Port) {
 		t.Error("a port is free on which somebody listens")
+	}
+}
+
+// TestForkedChildrenDoNotKeepAPort starts processes while ports are looked for and opened.
+func TestForkedChildrenDoNotKeepAPort(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	var forking sync.WaitGroup
+	defer forking.Wait()
+	defer cancel()
+	for range 4 {
+		forking.Go(func() {
+			for ctx.Err() == nil {
+				_ = exec.Command("true").Run()
+			}
+		})
+	}
+	for range 300 {
+		port := Get(t)
+		for range 3 {
+			l, err := Listen(port)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = l.Close()
+		}
 	}
 }

@@ -69,7 +69,7 @@ func (b *Backend) testMigrate(t *testing.T) {
 	if seg, err := s.Reserve(t.Context(), "order", 1); err != nil || seg.First != 5 {
 		t.Errorf("after Migrate again: %v, %v", seg, err)
 	}
-	if err := s.Check(t.Context()); err != nil {
+	if err := errors.Join(s.Check(t.Context()), s.CheckFirst(t.Context())); err != nil {
 		t.Errorf("Check: %v", err)
 	}
 	for _, table := range []string{"", "a b", "a;b", "a.b.c", ".a", "a.", "1a", "a`b", `a"b`, "täg", strings.Repeat("x", 65)} {

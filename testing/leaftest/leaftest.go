@@ -19,6 +19,7 @@ import (
 type Store interface {
 	store.Store
 	Check(ctx context.Context) error
+	CheckFirst(ctx context.Context) error
 	Durability(ctx context.Context) error
 	Migrate(ctx context.Context) error
 	Close() error
@@ -64,6 +65,7 @@ func (b *Backend) Run(t *testing.T) {
 		run  func(t *testing.T)
 	}{
 		{"OnlyTheExactTag", b.testExactTag},
+		{"DistinctTags", b.testDistinctTags},
 		{"UnusableRows", b.testUnusableRows},
 		{"ManyTags", b.testManyTags},
 		{"ColumnsThatCannotCount", b.testColumns},

@@ -40,8 +40,35 @@ func (b *Backend) testExactTag(t *testing.T) {
 	if err := s.CreateTag(t.Context(), store.Tag{Name: "Order", Step: 10, Next: 1}); !errors.Is(err, store.ErrSetup) {
 		t.Errorf("CreateTag of Order beside order: %v, want ErrSetup", err)
 	}
+	if _, err := s.ReserveFirst(t.Context(), store.Tag{Name: "Order", Step: 10, Next: 1}, 10); !errors.Is(err, store.ErrBadTag) {
+		t.Errorf("ReserveFirst of Order beside order: %v, want ErrBadTag", err)
+	}
 	if seg, err := s.Reserve(t.Context(), "order", 10); err != nil || seg.First != 1 {
 		t.Errorf("Reserve of order: %v, %v, want [1, 11)", seg, err)
+	}
+}
+
+// Tags that come into being when they are first asked for may have any names, so a column that takes two of
+// them for one is not fit for that. The error has the statement that mends it.
+func (b *Backend) testDistinctTags(t *testing.T) {
+	db := b.Database(t)
+	s := b.fresh(t, db, b.IgnoreCase)
+	if err := s.Check(t.Context()); err != nil {
+		t.Errorf("Check, for tags that are created: %v", err)
+	}
+	err := s.CheckFirst(t.Context())
+	if !errors.Is(err, store.ErrSetup) {
+		t.Fatalf("CheckFirst: %v, want ErrSetup", err)
+	}
+	_, statement, _ := strings.Cut(err.Error(), "ALTER TABLE ")
+	db.Exec(t, "ALTER TABLE "+statement)
+	if err := s.CheckFirst(t.Context()); err != nil {
+		t.Errorf("CheckFirst after ALTER TABLE %s: %v", statement, err)
+	}
+	for _, name := range []string{"order", "Order"} {
+		if _, err := s.ReserveFirst(t.Context(), store.Tag{Name: name, Step: 10, Next: 1}, 10); err != nil {
+			t.Errorf("ReserveFirst of %s: %v", name, err)
+		}
 	}
 }
 

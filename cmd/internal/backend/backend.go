@@ -118,7 +118,7 @@ type Store struct {
 // database is what a store in a database can do besides.
 type database interface {
 	Check(ctx context.Context) error
-	CheckInsert(ctx context.Context) error
+	CheckFirst(ctx context.Context) error
 	Durability(ctx context.Context) error
 	Migrate(ctx context.Context) error
 	Close() error
@@ -141,11 +141,11 @@ func (s *Store) Check(ctx context.Context) error {
 	return nil
 }
 
-// CheckInsert finds out whether loaders can make tags for templates: a database's user needs the right
-// INSERT for that.
-func (s *Store) CheckInsert(ctx context.Context) error {
+// CheckFirst finds out whether loaders can make tags for templates: a database's user needs the right
+// INSERT for that, and its column has to tell Order from order.
+func (s *Store) CheckFirst(ctx context.Context) error {
 	if s.database != nil {
-		return s.database.CheckInsert(ctx)
+		return s.database.CheckFirst(ctx)
 	}
 	return nil
 }

@@ -74,9 +74,9 @@ type Store struct {
 	// whatever crashes. It is asked if the store can be counted in.
 	CheckDurability func(context.Context) error
 
-	// CheckInsert, where it is set, reports whether tags can be made in the store when they are first
+	// CheckFirst, where it is set, reports whether tags can be made in the store when they are first
 	// asked for. It is asked if there are templates.
-	CheckInsert func(context.Context) error
+	CheckFirst func(context.Context) error
 }
 
 // ErrSick is that at least one finding has an error that is no warning.

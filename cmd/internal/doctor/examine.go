@@ -159,7 +159,7 @@ func (d *Doctor) examineStore(ctx context.Context, find func(Finding)) {
 	if err == nil && d.Store.CheckDurability != nil {
 		d.examineDurability(ctx, find)
 	}
-	if err == nil && d.Store.CheckInsert != nil {
+	if err == nil && d.Store.CheckFirst != nil {
 		d.examineTemplates(ctx, find)
 	}
 }
@@ -186,7 +186,7 @@ func (d *Doctor) examineTemplates(ctx context.Context, find func(Finding)) {
 		return
 	}
 	if err == nil {
-		err = d.ask(ctx, d.Store.CheckInsert)
+		err = d.ask(ctx, d.Store.CheckFirst)
 	}
 	find(Finding{What: "templates", Err: err, Good: fmt.Sprintf("%d, and their tags can be made in the store", templates)})
 }

@@ -74,6 +74,7 @@ var hinted = []struct {
 	{fmt.Errorf("%w: why", store.ErrUncertain), "since the store was as it is: idworker tag raise --all --by N"},
 	{tags.ErrMaybeCreated, "see idworker tag ls"},
 	{tags.ErrLoadersRun, "stop them all, export once more"},
+	{tags.ErrLoadersMake, "stop them all, and raise"},
 	{doctor.ErrDifferent, "provision with these flags"},
 	{doctor.ErrOtherLayout, "give workers the same --layout"},
 	{&neighbours.ForeignError{Prefix: "ids"}, "give one of them another --prefix"},

@@ -11,8 +11,8 @@ import (
 
 	"github.com/idworker/idworker/cmd/internal/backend"
 	"github.com/idworker/idworker/cmd/internal/doctor"
-	"github.com/idworker/idworker/cmd/internal/natsconn"
 	"github.com/idworker/idworker/cmd/internal/witness"
+	"github.com/idworker/idworker/internal/leader"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
 )
@@ -46,7 +46,7 @@ func Open(ctx context.Context, c Config) (_ store.Store, closeAll func(), err er
 	if w.Fresh() {
 		c.Log.Warn("the witness is new: it does not know how far IDs were handed out before", zap.String("witness", c.Witness))
 	}
-	err = natsconn.Patiently(ctx, c.Log, func(ctx context.Context) error { return w.Compare(ctx, c.JetStream) })
+	err = leader.Patiently(ctx, c.Log, func(ctx context.Context) error { return w.Compare(ctx, c.JetStream) })
 	if err != nil {
 		w.Stop()
 		return nil, nil, err
@@ -68,17 +68,21 @@ func Open(ctx context.Context, c Config) (_ store.Store, closeAll func(), err er
 }
 
 func (c Config) open(ctx context.Context) (_ store.Store, closeStore func(), err error) {
-	err = natsconn.Patiently(ctx, c.Log, func(ctx context.Context) error {
+	err = leader.Patiently(ctx, c.Log, func(ctx context.Context) error {
 		return c.Source.Create(ctx, c.JetStream, c.Prefix, c.Replicas)
 	})
 	if err != nil {
 		return nil, nil, err
 	}
-	segments, err := c.Source.OpenWith(ctx, c.JetStream, c.Prefix, c.Ledger)
+	var segments *backend.Store
+	err = leader.Patiently(ctx, c.Log, func(ctx context.Context) (err error) {
+		segments, err = c.Source.OpenWith(ctx, c.JetStream, c.Prefix, c.Ledger)
+		return err
+	})
 	if err != nil {
 		return nil, nil, err
 	}
-	err = natsconn.Patiently(ctx, c.Log, segments.CheckLedger)
+	err = leader.Patiently(ctx, c.Log, segments.CheckLedger)
 	if err == nil {
 		err = segments.Prepare(ctx, c.Migrate, c.Log)
 	}

@@ -40,7 +40,7 @@ func (r *Remove) Do(ctx context.Context, t *tags.Tags, in io.Reader, out io.Writ
 		kind, remove = "template", t.RemoveTemplate
 	}
 	effect, err := r.effect(ctx, t)
-	if errors.Is(err, store.ErrNoTag) {
+	if errors.Is(err, store.ErrNoTag) || errors.Is(err, tagrules.ErrNoTemplate) {
 		return remove(ctx, r.Tag) // completes a removal that broke off
 	}
 	if err != nil {

@@ -84,7 +84,10 @@ func (t *Tags) announceTemplates(ctx context.Context, list []tagrules.Template) 
 	here := rules.Templates()
 	var unknown []tagrules.Template
 	for _, template := range list {
-		if slices.ContainsFunc(here, func(h tagrules.Template) bool { return h.Pattern == template.Pattern }) {
+		if at := slices.IndexFunc(here, func(h tagrules.Template) bool { return h.Pattern == template.Pattern }); at >= 0 {
+			if here[at].Becoming && template.Order == tagrules.Strict { // that broke off
+				missing = append(missing, here[at])
+			}
 			continue
 		}
 		was, known := rules.Removed(template.Pattern)
@@ -96,6 +99,9 @@ func (t *Tags) announceTemplates(ctx context.Context, list []tagrules.Template) 
 		if !known {
 			unknown = append(unknown, template)
 		}
+	}
+	if len(missing) > 0 {
+		err = errors.Join(err, t.store.CheckFirst(ctx))
 	}
 	if err != nil {
 		return nil, err
@@ -136,9 +142,9 @@ func (t *Tags) checkImport(ctx context.Context, rules *tagrules.Rules, template 
 func (t *Tags) importOrders(ctx context.Context, rules *tagrules.Rules, existing map[string]store.Tag, all Transfer) error {
 	var strict []string
 	for _, tag := range all.Tags {
-		own, has := rules.Own(tag.Name)
+		_, has := rules.Own(tag.Name)
 		switch order := all.Orders[tag.Name]; {
-		case order == tagrules.Strict && own != order:
+		case order == tagrules.Strict: // also if it is already, for that may have broken off
 			strict = append(strict, tag.Name)
 		case order == tagrules.Trend && !has && existing[tag.Name].Name == "":
 			if _, err := t.Orders.editor.SetOrder(ctx, tag.Name, order); err != nil {

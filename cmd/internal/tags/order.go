@@ -101,6 +101,9 @@ func (t *Tags) CreateStrict(ctx context.Context, tag store.Tag) error {
 	} else if !errors.Is(err, store.ErrNoTag) {
 		return err
 	}
+	if err := t.checkFirst(ctx, tag); err != nil {
+		return err
+	}
 	if err := t.makeStrict(ctx, tag.Name); err != nil {
 		return errors.Join(fmt.Errorf("%w: %w", ErrNotCreated, err), t.dropStrict(ctx, tag.Name))
 	}
@@ -185,15 +188,15 @@ func (o *Orders) becomeStrict(ctx context.Context, write func() (revision uint64
 	}
 }
 
-// dropOrder has a tag's template decide its order again. If the tag becomes strict by that, it does so
-// before.
+// dropOrder has a tag's template decide its order again. If that is a strict one, the tag becomes strict
+// before, even if its own order says so: that may have broken off.
 func (t *Tags) dropOrder(ctx context.Context, name string) error {
 	rules, err := t.Orders.Rules(ctx)
 	if err != nil {
 		return err
 	}
-	own, _ := rules.Own(name)
-	if template := rules.Lookup(name).Template; own == tagrules.Trend && template != nil && template.Order == tagrules.Strict {
+	_, own := rules.Own(name)
+	if template := rules.Lookup(name).Template; own && template != nil && template.Order == tagrules.Strict {
 		if err := t.makeStrict(ctx, name); err != nil {
 			return err
 		}
@@ -257,13 +260,17 @@ func (o *Orders) findBehind(ctx context.Context, revision uint64) (*NotActedErro
 	if err != nil {
 		return nil, err
 	}
+	latest, err := o.editor.Latest(ctx) // later than what any lease says
+	if err != nil {
+		return nil, err
+	}
 	var e NotActedError
 	for _, l := range leases {
 		switch {
 		case l.Gone, slices.Contains(o.ended, l.Instance):
 		case l.Lost:
 			e.Silent = append(e.Silent, l)
-		case l.Rules < revision:
+		case l.Rules < revision, revision > 0 && l.Rules > latest: // of a bucket that was put back
 			e.Behind = append(e.Behind, l)
 		}
 	}

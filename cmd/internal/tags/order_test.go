@@ -1,6 +1,7 @@
 package tags_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"github.com/idworker/idworker/cmd/internal/tags"
 	"github.com/idworker/idworker/internal/ownership"
 	"github.com/idworker/idworker/internal/resource"
+	"github.com/idworker/idworker/internal/tagrules"
 	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/worker"
 )
@@ -90,6 +92,20 @@ func TestCrashedAlone(t *testing.T) {
 	must(t, err)
 	if order, found := rules.Own("order"); found {
 		t.Errorf("the tag has an order of its own, %s", order)
+	}
+}
+
+// TestActedUponOlderRules: a process says up to which revision it has acted. If that is later than the latest one
+// there is, the rules were restored to an older state, and the process has not read those that were written since.
+func TestActedUponOlderRules(t *testing.T) {
+	i := newInstallation(t)
+	must(t, i.importText("order 10 1\n"))
+	later := i.latestRule() + 1000
+	i.joinAs(func() uint64 { return later })
+	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	defer cancel()
+	if err := i.tags.SetOrder(ctx, "order", tagrules.Strict); !errors.Is(err, tags.ErrNotActed) {
+		t.Errorf("%v, want ErrNotActed", err)
 	}
 }
 

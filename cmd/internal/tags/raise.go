@@ -48,8 +48,12 @@ const MaxRaiseAll = 1 << 62
 
 // RaiseAllBy skips the next n IDs of every tag, 1 to [MaxRaiseAll], and of every removed one, and of those
 // that templates will make, and reports each. A tag that has fewer left is used up. It goes on after an error. Entries that
-// cannot be read are in the error, too: nobody knows how far they were handed out.
+// cannot be read are in the error, too: nobody knows how far they were handed out. Before anything is changed:
+// [ErrLoadersMake].
 func (t *Tags) RaiseAllBy(ctx context.Context, n int64, report func(Raised)) error {
+	if err := t.mayAccept(ctx); err != nil {
+		return err
+	}
 	list, err := t.List(ctx)
 	if err != nil && !errors.Is(err, store.ErrCorrupt) {
 		return err
@@ -76,7 +80,31 @@ func (t *Tags) RaiseAllBy(ctx context.Context, n int64, report func(Raised)) err
 	if err := errors.Join(failed...); err != nil {
 		return err
 	}
+	return t.accept(ctx)
+}
+
+// accept has templates make tags in the store as it is.
+func (t *Tags) accept(ctx context.Context) error {
+	if err := t.mayAccept(ctx); err != nil {
+		return err
+	}
 	return t.store.Accept(ctx)
+}
+
+// ErrLoadersMake says that the store was made again, and that loaders run. Templates make no tags until it was
+// decided from where on; a loader that has not read yet what was decided would make some that begin too low.
+var ErrLoadersMake = errors.New("the store was made again, and loaders are running, which could make tags that begin too low")
+
+// mayAccept makes sure that no loader runs if templates do not make tags yet.
+func (t *Tags) mayAccept(ctx context.Context) error {
+	if err := t.store.CheckSame(ctx); !errors.Is(err, store.ErrUncertain) {
+		return err
+	}
+	err := checkNoLoader(ctx, t.Orders.js, t.Orders.prefix)
+	if errors.Is(err, ErrLoadersRun) {
+		err = ErrLoadersMake
+	}
+	return err
 }
 
 // raiseTemplatesBy has the tags that templates will make begin n IDs later. What a template made after a

@@ -82,8 +82,11 @@ func (t *Tags) List(ctx context.Context) ([]store.Tag, error) {
 }
 
 // Create adds an ordinary tag, which has passed [Check]. Errors: store.ErrTagExists,
-// store.ErrBadTag, messages.ErrTag, [ErrMaybeCreated].
+// store.ErrBadTag, messages.ErrTag, [ErrMaybeCreated]; a store.BelowError or [BelowTemplateError].
 func (t *Tags) Create(ctx context.Context, tag store.Tag) error {
+	if err := t.checkFirst(ctx, tag); err != nil {
+		return err
+	}
 	if err := t.create(ctx, tag); err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -26,7 +27,8 @@ var (
 // CreateTemplate makes a template. Tags that were made by name keep it from being made: they would have
 // another step, and perhaps another order, than the pattern says. Those that came of a template, of this
 // one before it was removed or of a less specific one, are its tags from now on. Errors: [ErrTagsExist],
-// [ErrTrendTags], [ErrNotActed], and those of tagrules.Editor.CreateTemplate.
+// [ErrTrendTags], [ErrNotActed], store.ErrSetup if a database cannot take such tags, and those of
+// tagrules.Editor.CreateTemplate.
 func (t *Tags) CreateTemplate(ctx context.Context, template tagrules.Template, maxStep int64) error {
 	if err := checkTemplate(template, maxStep); err != nil {
 		return err
@@ -38,7 +40,7 @@ func (t *Tags) CreateTemplate(ctx context.Context, template tagrules.Template, m
 	if have, err := rules.Template(template.Pattern); err == nil && (!have.Becoming || template.Order != tagrules.Strict) { // else one broke off
 		return fmt.Errorf("%w: %s", tagrules.ErrTemplateExists, template.Pattern)
 	}
-	if err := cmp.Or(t.store.CheckSame(ctx), t.checkByName(ctx, template.Pattern)); err != nil {
+	if err := cmp.Or(t.store.CheckSame(ctx), t.store.CheckFirst(ctx), t.checkByName(ctx, template.Pattern)); err != nil {
 		return err
 	}
 	write := func() (uint64, error) { return t.Orders.editor.CreateTemplate(ctx, template) }
@@ -92,19 +94,24 @@ func changed(rules *tagrules.Rules, pattern string, change func(*tagrules.Templa
 }
 
 // RemoveTemplate removes a template. What came of it stays in the store. It is answered no more, unless there
-// is a less specific template; if it becomes strict by that, this is waited for. Errors: [ErrNotActed],
-// tagrules.ErrNoTemplate.
+// is a less specific template; if it becomes strict by that, this is waited for. A removal that broke off
+// while it was is completed. Errors: [ErrNotActed], tagrules.ErrNoTemplate.
 func (t *Tags) RemoveTemplate(ctx context.Context, pattern string) error {
 	rules, err := t.Orders.Rules(ctx)
 	if err != nil {
 		return err
 	}
+	heir := rules.Heir(pattern)
+	inherited := heir != nil && heir.Order == tagrules.Strict
 	template, err := rules.Template(pattern)
+	if _, removed := rules.Removed(pattern); removed && inherited && heir.Becoming {
+		return t.ChangeTemplate(ctx, heir.Pattern, func(*tagrules.Template) {}, math.MaxInt64)
+	}
 	if err != nil {
 		return err
 	}
 	write := func() (uint64, error) { return t.Orders.editor.RemoveTemplate(ctx, pattern) }
-	if heir := rules.Heir(pattern); template.Order != tagrules.Strict && heir != nil && heir.Order == tagrules.Strict {
+	if inherited && (template.Order != tagrules.Strict || template.Becoming) {
 		return t.Orders.becomeStrictWith(ctx, write)
 	}
 	_, err = write()

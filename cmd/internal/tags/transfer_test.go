@@ -15,6 +15,7 @@ import (
 
 	"github.com/idworker/idworker/cmd/internal/backend"
 	"github.com/idworker/idworker/cmd/internal/tags"
+	"github.com/idworker/idworker/internal/agreement"
 	"github.com/idworker/idworker/internal/ownership"
 	"github.com/idworker/idworker/internal/resource"
 	"github.com/idworker/idworker/internal/tagrules"
@@ -55,11 +56,14 @@ func (i installation) export() string {
 	return text.String()
 }
 
-func (i installation) importText(text string) error {
+func (i installation) importText(text string) error { return i.importWithin(i.Context(), text) }
+
+// importWithin is importText with a deadline.
+func (i installation) importWithin(ctx context.Context, text string) error {
 	i.Helper()
 	all, err := tags.Read(strings.NewReader(text))
 	must(i.T, err)
-	return i.tags.Import(i.Context(), all, func(tags.Raised) {})
+	return i.tags.Import(ctx, all, func(tags.Raised) {})
 }
 
 const exported = `chat.* 10 strict 1000 50 7001
@@ -150,19 +154,34 @@ func TestReadTransfer(t *testing.T) {
 	}
 }
 
-// slowProcess has a lease, and acts upon rules when it is told to.
+// slowProcess has a lease, and acts upon rules when it is told to: on those up to a revision.
 type slowProcess struct{ acted atomic.Uint64 }
 
 func (i installation) join() *slowProcess {
 	i.Helper()
 	p := new(slowProcess)
+	i.joinAs(func() uint64 { return min(p.acted.Load(), i.latestRule()) })
+	return p
+}
+
+// joinAs has a process take part that says up to which revision it has acted.
+func (i installation) joinAs(acted func() uint64) {
+	i.Helper()
 	o, err := ownership.Open(i.Context(), ownership.Config{
-		JS: i.js, Prefix: prefix, Instance: "SLOW", LeaseTime: time.Second, Rules: p.acted.Load, Log: zap.NewNop(),
+		JS: i.js, Prefix: prefix, Instance: "SLOW", LeaseTime: time.Second, Rules: acted, Log: zap.NewNop(),
 	})
 	must(i.T, err)
 	must(i.T, o.Start(i.Context()))
 	i.Cleanup(func() { _ = o.Stop(context.WithoutCancel(i.Context())) })
-	return p
+}
+
+// latestRule is the latest revision of the rules, 0 if they cannot be read now.
+func (i installation) latestRule() uint64 {
+	s, err := i.js.Stream(context.WithoutCancel(i.Context()), resource.BucketStream(agreement.BucketName(prefix)))
+	if err != nil {
+		return 0
+	}
+	return s.CachedInfo().State.LastSeq
 }
 
 // TestAwaited: whatever makes something strict waits for each process that has a lease.
@@ -253,7 +272,7 @@ func TestMadeMeanwhile(t *testing.T) {
 		t.Error("what was granted before the template was made is kept")
 	}
 	must(t, s.CreateTag(t.Context(), store.Tag{Name: "chat.1", Step: 10, Next: 1}))
-	p.acted.Store(before + 1000)
+	p.acted.Store(math.MaxUint64)
 	must(t, <-done)
 	if !<-seen {
 		t.Error("what was granted until all had acted is kept")

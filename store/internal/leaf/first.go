@@ -13,3 +13,6 @@ func First(tag store.Tag, n int64) (store.Segment, error) {
 	}
 	return store.Following(tag.Next, n)
 }
+
+// OneOfTwo says why a column is not fit for tags with any names.
+const OneOfTwo = "the column biz_tag takes tags that differ only in case, such as Order and order, for one"

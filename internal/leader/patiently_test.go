@@ -1,4 +1,4 @@
-package natsconn
+package leader
 
 import (
 	"context"
@@ -38,35 +38,29 @@ func TestPatiently(t *testing.T) {
 		if err := Patiently(ctx, zap.NewNop(), hang); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%v when the time is over", err)
 		}
+		began, answers := time.Now(), []error{
+			fmt.Errorf("bucket: %w", &jetstream.APIError{Code: 500, ErrorCode: 10118}), &jetstream.APIError{Code: 503, ErrorCode: 10008},
+			fmt.Errorf("write: %w", jetstream.ErrNoStreamResponse), fmt.Errorf("watch: %w", &nats.APIError{Code: 503, ErrorCode: 10008}), nil,
+		}
+		next := func(context.Context) error {
+			err := answers[0]
+			answers = answers[1:]
+			return err
+		}
+		if err := Patiently(t.Context(), zap.NewNop(), next); err != nil || len(answers) > 0 || time.Since(began) != 15*firstPause {
+			t.Errorf("%v after %v without a leader, want pauses that double", err, time.Since(began))
+		}
+		ctx, cancel = context.WithTimeout(t.Context(), 30*time.Second)
+		defer cancel()
+		offline := &jetstream.APIError{Code: 500, ErrorCode: 10118}
+		if err := Patiently(ctx, zap.NewNop(), func(context.Context) error { return offline }); !errors.Is(err, offline) || ctx.Err() == nil {
+			t.Errorf("%v from a stream that is never there, want what the server says of it, when the time is over", err)
+		}
 		broken := errors.New("broken")
 		calls := 0
 		err = Patiently(t.Context(), zap.NewNop(), func(context.Context) error { calls++; return broken })
 		if !errors.Is(err, broken) || calls != 1 {
 			t.Errorf("%v after %d calls, want broken after one", err, calls)
-		}
-	})
-}
-
-// A server that knows of no leader says so at once, instead of not answering.
-func TestPatientlyWithoutLeader(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		began := time.Now()
-		calls := 0
-		err := Patiently(t.Context(), zap.NewNop(), func(context.Context) error {
-			switch calls++; {
-			case calls <= 10:
-				return fmt.Errorf("bucket: %w", &jetstream.APIError{Code: 503, ErrorCode: errCodeNoLeader})
-			case calls <= 20:
-				return fmt.Errorf("watch: %w", &nats.APIError{Code: 503, ErrorCode: errCodeNoLeader})
-			}
-			return nil
-		})
-		if took := time.Since(began); err != nil || calls != 21 || took != 20*time.Second {
-			t.Errorf("%v after %d calls and %v", err, calls, took)
-		}
-		notEnabled := &jetstream.APIError{Code: 503, ErrorCode: 10076}
-		if err := Patiently(t.Context(), zap.NewNop(), func(context.Context) error { return notEnabled }); !errors.Is(err, notEnabled) {
-			t.Errorf("%v, want that JetStream is not enabled", err)
 		}
 	})
 }

@@ -1,0 +1,32 @@
+package tags_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/idworker/idworker/cmd/internal/tags"
+	"github.com/idworker/idworker/store"
+)
+
+// TestCreatedByNameAfterRestore: a tag that came of a template after the backup was taken is not in what is
+// restored. Who creates it by name then has to begin where the template would.
+func TestCreatedByNameAfterRestore(t *testing.T) {
+	i := newInstallation(t)
+	must(t, i.importText("chat.* 10 trend 0 0 1\ngone.* 10 trend 0 0 1 removed\n"))
+	must(t, i.tags.Create(t.Context(), store.Tag{Name: "chat.before", Step: 10, Next: 1}))
+	must(t, i.tags.RaiseAllBy(t.Context(), 1000, func(tags.Raised) {}))
+	for name, create := range map[string]func(context.Context, store.Tag) error{"ordinary": i.tags.Create, "strict": i.tags.CreateStrict} {
+		for _, tag := range []string{"chat." + name, "gone." + name} {
+			var below *store.BelowError
+			if err := create(t.Context(), store.Tag{Name: tag, Step: 10, Next: 1}); !errors.As(err, &below) || below.Floor != 1001 {
+				t.Errorf("%s, from 1 on: %v, want that 1001 is the lowest", tag, err)
+			}
+			must(t, create(t.Context(), store.Tag{Name: tag, Step: 10, Next: 1001}))
+			if err := create(t.Context(), store.Tag{Name: tag, Step: 10, Next: 1}); !errors.Is(err, store.ErrTagExists) {
+				t.Errorf("%s, which exists: %v", tag, err)
+			}
+		}
+		must(t, create(t.Context(), store.Tag{Name: name, Step: 10, Next: 1}))
+	}
+}

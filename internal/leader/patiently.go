@@ -1,0 +1,67 @@
+package leader
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/zap"
+
+	"github.com/idworker/idworker/internal/pause"
+)
+
+// firstTry is how long JetStream may take to answer before it is asked again: a request that
+// arrives while a cluster has no leader is never answered.
+const firstTry = 5 * time.Second
+
+// The pause after an answer that says that there is no leader: it doubles.
+const (
+	firstPause   = 250 * time.Millisecond
+	longestPause = 2 * time.Second
+)
+
+// Patiently calls a function that asks JetStream something, and calls it again while there
+// is no answer, or one that says that there is no leader, until ctx ends. Each try may take twice as
+// long as the one before, because a JetStream that is only slow has to succeed too.
+func Patiently(ctx context.Context, log *zap.Logger, do func(context.Context) error) error {
+	wait := firstPause
+	for timeout := firstTry; ; {
+		try, cancel := context.WithTimeout(ctx, timeout)
+		err := do(try)
+		cancel()
+		silent := errors.Is(err, context.DeadlineExceeded)
+		if ctx.Err() != nil || !silent && !isLeaderless(err) {
+			return err
+		}
+		log.Warn("JetStream does not answer yet, trying again; does it have a leader?", zap.Error(err))
+		if silent {
+			timeout *= 2
+			continue
+		}
+		if pause.For(ctx, wait); ctx.Err() != nil {
+			return err
+		}
+		wait = min(2*wait, longestPause)
+	}
+}
+
+// leaderless are the codes with which a cluster answers for a stream or consumer that has no leader:
+// nobody is elected yet, or the only server that has it is away, as while servers are restarted one by
+// one. nats.go has no names for them.
+var leaderless = []jetstream.ErrorCode{
+	10008, // JetStream system temporarily unavailable
+	10009, // JetStream cluster can not handle request
+	10118, // stream is offline
+	10119, // consumer is offline
+}
+
+func isLeaderless(err error) bool {
+	var answer *jetstream.APIError
+	var watch *nats.APIError // what the watch of a bucket gets
+	return errors.Is(err, jetstream.ErrNoStreamResponse) ||
+		errors.As(err, &answer) && slices.Contains(leaderless, answer.ErrorCode) ||
+		errors.As(err, &watch) && slices.Contains(leaderless, jetstream.ErrorCode(watch.ErrorCode))
+}

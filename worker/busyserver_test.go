@@ -1,0 +1,44 @@
+package worker_test
+
+import (
+	"net"
+	"os"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"go.uber.org/zap/zaptest"
+
+	"github.com/idworker/idworker/testing/natstest"
+	"github.com/idworker/idworker/worker"
+)
+
+// busy is a dialer to a server that answers every other time.
+type busy struct{ dials atomic.Int64 }
+
+func (b *busy) Dial(network, address string) (net.Conn, error) {
+	if b.dials.Add(1)%2 == 0 {
+		return nil, &net.OpError{Op: "dial", Net: network, Err: os.ErrDeadlineExceeded}
+	}
+	return net.DialTimeout(network, address, time.Second)
+}
+
+// TestStartAtABusyServer: where many processes start at once, connections time out. They are made again.
+func TestStartAtABusyServer(t *testing.T) {
+	t.Parallel()
+	ns, dialer := natstest.Start(t), new(busy)
+	w, err := worker.Start(t.Context(), worker.Config{
+		Role: worker.RoleWorker, Requests: ns.Connect(t, nats.SetCustomDialer(dialer)), Control: ns.Connect(t),
+		Version: "0.0.1", Log: zaptest.NewLogger(t),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Stop(); err != nil {
+		t.Error(err)
+	}
+	if n := dialer.dials.Load(); n < 5 {
+		t.Errorf("only %d dials", n)
+	}
+}

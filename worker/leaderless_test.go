@@ -1,0 +1,44 @@
+package worker_test
+
+import (
+	"testing"
+	"time"
+
+	"go.uber.org/zap/zaptest"
+
+	"github.com/idworker/idworker/testing/natstest"
+	"github.com/idworker/idworker/worker"
+)
+
+// TestStartWithoutLeader: the only server that has the rules of tags is restarted while a process starts, which
+// asks again until it is there.
+func TestStartWithoutLeader(t *testing.T) {
+	t.Parallel()
+	cluster := natstest.StartCluster(t, 3)
+	conn := cluster.Connect(t)
+	w, err := worker.Open(t.Context(), worker.Config{Role: worker.RoleWorker, Requests: conn, Control: cluster.Connect(t), Version: "0.0.1", Log: zaptest.NewLogger(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	away := cluster.StreamLeader("KV_ids_config")
+	away.Stop()
+	started := make(chan error, 1)
+	go func() { started <- w.Start(t.Context()) }()
+	select {
+	case err := <-started:
+		t.Fatalf("started without the rules: %v", err)
+	case <-time.After(6 * time.Second): // one question that nobody answers is given up after 5 s
+	}
+	away.Restart()
+	select {
+	case err := <-started:
+		if err != nil {
+			t.Fatal(err)
+		}
+	case <-time.After(30 * time.Second):
+		t.Fatal("it does not start")
+	}
+	if err := w.Stop(); err != nil {
+		t.Error(err)
+	}
+}
