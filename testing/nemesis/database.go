@@ -24,7 +24,7 @@ func (r *Run) startDatabase() error {
 		return nil
 	case "mysql":
 		d = &database{pair: dbtest.StartMariaDBPair(r.T), raise: "LAST_INSERT_ID(max_id + "}
-		d.pair.Exec(r.T, leaftest.MySQL.Shapes["official"])
+		d.pair.Exec(r.T, leaftest.MySQL.Shapes["official"]+exact)
 	case "postgres":
 		d = &database{pair: dbtest.StartPostgresPair(r.T), raise: "SET max_id = max_id + $2"}
 		d.pair.Exec(r.T, leaftest.Postgres.Shapes["official"])
@@ -38,6 +38,9 @@ func (r *Run) startDatabase() error {
 }
 
 func (d *database) dsn() string { return d.pair.DSNVia(d.proxy) }
+
+// exact has MySQL tell Order from order, without which there are no templates.
+const exact = " DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin"
 
 // slow is how long a packet to or from a slow database takes more.
 const slow = 400 * time.Millisecond
