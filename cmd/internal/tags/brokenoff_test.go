@@ -65,7 +65,7 @@ func TestBrokenOff(t *testing.T) {
 				return do(i, ctx)
 			}
 			for round, do := range []func(installation, context.Context) error{way.begin, way.then, way.then} {
-				if err := within(500*time.Millisecond, do); !errors.Is(err, tags.ErrNotActed) {
+				if err := within(2*time.Second, do); !errors.Is(err, tags.ErrNotActed) {
 					t.Errorf("try %d: %v, want ErrNotActed", round, err)
 				}
 			}

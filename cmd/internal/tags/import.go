@@ -21,6 +21,7 @@ import (
 //     there is nobody to wait for.
 //  3. The tags are created and raised.
 //  4. The templates come into force, the strict ones first, each as by [Tags.CreateTemplate].
+//  5. The tags that were created by name beside a template get their places in the directory.
 
 // Import brings the templates and tags of a list into the store: one that is missing is created, and a
 // tag that exists is raised, never lowered; its step stays, and so do the templates that exist. A tag
@@ -60,6 +61,26 @@ func (t *Tags) Import(ctx context.Context, all Transfer, report func(Raised)) er
 			return fmt.Errorf("template %s: %w", template.Pattern, err)
 		}
 		report(Raised{Tag: template.Pattern, Template: true, Order: template.Order})
+	}
+	return t.importNamed(ctx, all)
+}
+
+// importNamed makes tags ones that were created by name, beside their templates.
+func (t *Tags) importNamed(ctx context.Context, all Transfer) error {
+	if len(all.Named) == 0 {
+		return nil
+	}
+	steps, err := t.directory.Steps(ctx)
+	if err != nil {
+		return err
+	}
+	for _, tag := range all.Tags {
+		if _, there := steps[tag.Name]; there || !all.Named[tag.Name] {
+			continue
+		}
+		if err := t.SetStep(ctx, tag.Name, tag.Step); err != nil {
+			return fmt.Errorf("tag %s: %w", tag.Name, err)
+		}
 	}
 	return nil
 }
