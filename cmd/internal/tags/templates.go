@@ -93,7 +93,7 @@ func (t *Tags) awaitBecoming(ctx context.Context, pattern string) error {
 		return err
 	}
 	if now, err := rules.Template(pattern); err != nil || !now.Becoming {
-		return nil // which somebody else has removed since
+		return err
 	}
 	return t.Orders.becomeStrictWith(ctx, func() (uint64, error) {
 		return t.Orders.editor.ChangeTemplate(ctx, pattern, func(*tagrules.Template) {})
