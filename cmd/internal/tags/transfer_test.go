@@ -213,7 +213,7 @@ func TestAwaited(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 			defer cancel()
 			var behind *tags.NotActedError
 			if err := makeStrict(ctx); !errors.As(err, &behind) || len(behind.Behind) != 1 || behind.Behind[0].Instance != "SLOW" {
@@ -232,7 +232,7 @@ func TestTemplateCreatedAgain(t *testing.T) {
 		defer cancel()
 		return i.tags.CreateTemplate(ctx, tagrules.Template{Pattern: "chat.*", Step: 10, Order: tagrules.Strict}, 10)
 	}
-	if err := create(500 * time.Millisecond); !errors.Is(err, tags.ErrNotActed) {
+	if err := create(2 * time.Second); !errors.Is(err, tags.ErrNotActed) {
 		t.Errorf("%v, want ErrNotActed", err)
 	}
 	p.acted.Store(math.MaxUint64)
