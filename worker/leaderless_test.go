@@ -35,7 +35,7 @@ func TestStartWithoutLeader(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-	case <-time.After(30 * time.Second):
+	case <-time.After(60 * time.Second):
 		t.Fatal("it does not start")
 	}
 	if err := w.Stop(); err != nil {

@@ -44,7 +44,7 @@ check() {
 	states=$(awk '/states, stored/ {print $1}' out.log)
 	took=$(($(date +%s) - began))
 	# A search that did not end, or did not go all the way down, is no pass.
-	case $(grep -o 'errors: [0-9]*' out.log || echo none)-$(grep -c 'assertion violated' out.log || true)-$(grep -c 'max search depth too small\|out of memory\|aborted' out.log || true)-$want in
+	case $(grep -o 'errors: [0-9]*' out.log || echo none)-$(grep -c 'assertion violated' out.log || true)-$(grep -c 'Search not completed\|depth too small\|out of memory\|aborted' out.log || true)-$want in
 	"errors: 0-0-0-pass" | "errors: 1-1-"*"-fail") printf 'ok  %-9s %-28s %s  %9s states  %3ss\n' "$model" "$name" "$want" "$states" "$took" | tee -a "$work/done" ;;
 	*) echo "UNEXPECTED $model $name: want $want"; tail -20 out.log; exit 1 ;;
 	esac

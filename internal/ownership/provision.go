@@ -32,7 +32,8 @@ func Rights(p messages.Prefix, role rights.Role) rights.Rights {
 		return rights.Join(rights.ReadBucket(bucket), rights.WatchBucket(bucket), rights.WriteBucket(bucket, ">"),
 			rights.WriteBucket(agreement.BucketName(p), ConfigKey))
 	case rights.Admin:
-		return rights.Join(rights.ProvisionBucket(bucket), rights.WatchBucket(bucket), rights.ReadLeader(resource.BucketStream(bucket)))
+		return rights.Join(rights.ProvisionBucket(bucket), rights.WatchBucket(bucket), rights.ReadLeader(resource.BucketStream(bucket)),
+			rights.WriteBucket(bucket, leasePrefix+"*")) // to say what became of a process
 	}
 	return rights.Rights{}
 }

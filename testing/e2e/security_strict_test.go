@@ -81,6 +81,34 @@ func TestStrictTagsForEveryUser(t *testing.T) {
 	loader.stop(syscall.SIGTERM)
 }
 
+// TestAdminSaysWhoHasEnded: with the users of nats.conf, a worker that has crashed keeps no tag from being made strict
+// once the administrator has said that it has ended.
+func TestAdminSaysWhoHasEnded(t *testing.T) {
+	t.Parallel()
+	net := startProduction(t, natsConf)
+	net.provision()
+	net.serve("loader", "--role", "loader")
+	crashed := net.serve("worker", "--role", "worker")
+	net.serve("worker", "--role", "worker")
+	net.must("admin", "tag", "create", "invoice", "--order", "strict") // from now on leases run out soon
+	crashed.signal(syscall.SIGKILL)
+	create := func(args ...string) result {
+		return net.as("admin").run(t, append([]string{"tag", "create", "order", "--order", "strict"}, args...)...)
+	}
+	natstest.Eventually(t, time.Minute, "the crashed worker is named", func() bool {
+		r := create()
+		if r.code == 0 {
+			t.Fatal("a tag is strict, and nobody knows what became of a worker")
+		}
+		return strings.Contains(r.stderr, "--ended "+crashed.instance())
+	})
+	if r := create("--ended", crashed.instance()); r.code != 0 {
+		t.Errorf("exit code %d: %s", r.code, r.stderr)
+	}
+	net.must("admin", "tag", "create", "other", "--order", "strict") // it was recorded
+	refusedNothing(t, net)
+}
+
 // TestHeadersOfCallersHaveNoRights: a server carries out some headers with the rights of who sends them, and
 // does not see those of a caller that nats.go sees. A caller whose request is passed on to the owner of a
 // strict tag does not get the rights of the worker that passes it on.

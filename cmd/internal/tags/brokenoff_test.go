@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"sync"
 	"testing"
 	"time"
 
@@ -65,7 +66,7 @@ func TestBrokenOff(t *testing.T) {
 				return do(i, ctx)
 			}
 			for round, do := range []func(installation, context.Context) error{way.begin, way.then, way.then} {
-				if err := within(500*time.Millisecond, do); !errors.Is(err, tags.ErrNotActed) {
+				if err := within(2*time.Second, do); !errors.Is(err, tags.ErrNotActed) {
 					t.Errorf("try %d: %v, want ErrNotActed", round, err)
 				}
 			}
@@ -74,5 +75,26 @@ func TestBrokenOff(t *testing.T) {
 				t.Errorf("when all have acted: %v", err)
 			}
 		})
+	}
+}
+
+// TestChangedMeanwhile: somebody makes a strict template ordinary, between the look at it and the change of another one
+// that leaves it strict. So it becomes strict once more, and that is waited for.
+func TestChangedMeanwhile(t *testing.T) {
+	t.Parallel()
+	i := newInstallation(t)
+	must(t, i.importText("chat.* 10 strict 0 0 1\n"))
+	i.join()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	meanwhile := sync.OnceFunc(func() {
+		must(t, i.tags.ChangeTemplate(t.Context(), "chat.*", func(t *tagrules.Template) { t.Order = tagrules.Trend }, 10))
+	})
+	err := i.tags.ChangeTemplate(ctx, "chat.*", func(t *tagrules.Template) {
+		meanwhile()
+		t.Order = tagrules.Strict
+	}, 10)
+	if !errors.Is(err, tags.ErrNotActed) {
+		t.Errorf("%v, want ErrNotActed", err)
 	}
 }

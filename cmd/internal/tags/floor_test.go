@@ -30,3 +30,16 @@ func TestCreatedByNameAfterRestore(t *testing.T) {
 		must(t, create(t.Context(), store.Tag{Name: name, Step: 10, Next: 1}))
 	}
 }
+
+// TestImportedAfterRestore: nor does such a tag come back lower by a list that was exported before the restore. In an
+// installation that has not raised its templates, tags are what they were where they come from.
+func TestImportedAfterRestore(t *testing.T) {
+	i := newInstallation(t)
+	must(t, i.importText("chat.* 10 trend 0 0 1\nchat.a 10 21\n"))
+	must(t, i.tags.RaiseAllBy(t.Context(), 1000, func(tags.Raised) {}))
+	must(t, i.importText("chat.a 10 31\nchat.b 10 41\nchat.c removed 51\nchat.d 10 2001\nplain 10 61\n"))
+	want := "chat.* 10 trend 0 0 1001\nchat.a 10 1021\nchat.b 10 1001\nchat.d 10 2001\nplain 10 61\nchat.c removed 1001\n"
+	if got := i.export(); got != want {
+		t.Errorf("it is now\n%s", got)
+	}
+}

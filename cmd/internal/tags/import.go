@@ -21,9 +21,10 @@ import (
 //     there is nobody to wait for.
 //  3. The tags are created and raised.
 //  4. The templates come into force, the strict ones first, each as by [Tags.CreateTemplate].
+//  5. The tags that were created by name beside a template get their places in the directory.
 
-// Import brings the templates and tags of a list into the store: one that is missing is created, and a
-// tag that exists is raised, never lowered; its step stays, and so do the templates that exist. A tag
+// Import brings the templates and tags of a list into the store: one that is missing is created, no lower than
+// where tags of its template begin here, and a tag that exists is raised, never lowered; its step stays, and so do the templates that exist. A tag
 // that is strict in the list becomes strict, and none that is strict here becomes an ordinary one. It
 // reports each, a tag that was created with Before 0, and stops at the first error. Errors:
 // [ErrNotActed], before any tag is changed, and those of [Tags.CreateTemplate].
@@ -35,6 +36,10 @@ func (t *Tags) Import(ctx context.Context, all Transfer, report func(Raised)) er
 	existing := make(map[string]store.Tag, len(there))
 	for _, tag := range there {
 		existing[tag.Name] = tag
+	}
+	before, err := t.Orders.Rules(ctx)
+	if err != nil {
+		return err
 	}
 	templates, err := t.announceTemplates(ctx, all.Templates)
 	if err != nil {
@@ -48,6 +53,9 @@ func (t *Tags) Import(ctx context.Context, all Transfer, report func(Raised)) er
 		return err
 	}
 	for _, tag := range all.Tags {
+		if _, first := before.First(tag.Name); existing[tag.Name].Name == "" { // as if a template made it
+			tag.Next = max(tag.Next, first)
+		}
 		raised, err := t.importTag(ctx, existing[tag.Name], tag, rules.FromTemplate)
 		if err != nil {
 			return fmt.Errorf("tag %s: %w", tag.Name, err)
@@ -60,6 +68,26 @@ func (t *Tags) Import(ctx context.Context, all Transfer, report func(Raised)) er
 			return fmt.Errorf("template %s: %w", template.Pattern, err)
 		}
 		report(Raised{Tag: template.Pattern, Template: true, Order: template.Order})
+	}
+	return t.importNamed(ctx, all)
+}
+
+// importNamed makes tags ones that were created by name, beside their templates.
+func (t *Tags) importNamed(ctx context.Context, all Transfer) error {
+	if len(all.Named) == 0 {
+		return nil
+	}
+	steps, err := t.directory.Steps(ctx)
+	if err != nil {
+		return err
+	}
+	for _, tag := range all.Tags {
+		if _, there := steps[tag.Name]; there || !all.Named[tag.Name] {
+			continue
+		}
+		if err := t.SetStep(ctx, tag.Name, tag.Step); err != nil {
+			return fmt.Errorf("tag %s: %w", tag.Name, err)
+		}
 	}
 	return nil
 }

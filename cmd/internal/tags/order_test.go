@@ -102,7 +102,7 @@ func TestActedUponOlderRules(t *testing.T) {
 	must(t, i.importText("order 10 1\n"))
 	later := i.latestRule() + 1000
 	i.joinAs(func() uint64 { return later })
-	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
 	if err := i.tags.SetOrder(ctx, "order", tagrules.Strict); !errors.Is(err, tags.ErrNotActed) {
 		t.Errorf("%v, want ErrNotActed", err)

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 
@@ -76,13 +75,30 @@ func (t *Tags) ChangeTemplate(ctx context.Context, pattern string, change func(*
 	}
 	write := func() (uint64, error) { return t.Orders.editor.ChangeTemplate(ctx, pattern, change) }
 	if after.Order != tagrules.Strict || before.Order == tagrules.Strict && !before.Becoming {
-		_, err := write()
-		return err
+		if _, err := write(); err != nil || after.Order != tagrules.Strict {
+			return err
+		}
+		return t.awaitBecoming(ctx, pattern)
 	}
 	if err := t.checkTrend(ctx, rules, after); err != nil {
 		return err
 	}
 	return t.Orders.becomeStrictWith(ctx, write)
+}
+
+// awaitBecoming completes that a template becomes strict, if it does. One that was strict may, since somebody
+// else has changed it meanwhile.
+func (t *Tags) awaitBecoming(ctx context.Context, pattern string) error {
+	rules, err := t.Orders.Rules(ctx)
+	if err != nil {
+		return err
+	}
+	if now, err := rules.Template(pattern); err != nil || !now.Becoming {
+		return err
+	}
+	return t.Orders.becomeStrictWith(ctx, func() (uint64, error) {
+		return t.Orders.editor.ChangeTemplate(ctx, pattern, func(*tagrules.Template) {})
+	})
 }
 
 func changed(rules *tagrules.Rules, pattern string, change func(*tagrules.Template)) (before, after tagrules.Template, err error) {
@@ -105,7 +121,7 @@ func (t *Tags) RemoveTemplate(ctx context.Context, pattern string) error {
 	inherited := heir != nil && heir.Order == tagrules.Strict
 	template, err := rules.Template(pattern)
 	if _, removed := rules.Removed(pattern); removed && inherited && heir.Becoming {
-		return t.ChangeTemplate(ctx, heir.Pattern, func(*tagrules.Template) {}, math.MaxInt64)
+		return t.awaitBecoming(ctx, heir.Pattern)
 	}
 	if err != nil {
 		return err

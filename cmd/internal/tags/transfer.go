@@ -19,20 +19,25 @@ import (
 
 // Tags travel as text, one line each: name, step, and the first ID that is not handed out. The
 // word removed in place of a step says that the tag was removed: it is a store.Tag with step 0. A
-// tag with an order of its own has that as a fourth word. A line that begins with a pattern is a
+// tag with an order of its own has that as a fourth word. One that was created by name and matches a template has
+// the word named at the end. A line that begins with a pattern is a
 // template: pattern, step, order, how many tags it may make, how many a second, the first ID of a new
 // one, and, if it was removed, that word.
 
 // ErrFormat is wrapped by the errors of [Read].
 var ErrFormat = errors.New("malformed list of tags")
 
-const removedWord = "removed"
+const (
+	removedWord = "removed"
+	namedWord   = "named"
+)
 
 // Transfer is what is exported and imported.
 type Transfer struct {
 	Templates []tagrules.Template // those that were removed among them
 	Tags      []store.Tag
 	Orders    map[string]tagrules.Order // the own ones of tags, by name
+	Named     map[string]bool           // those of the tags that match a template, and were created by name
 }
 
 // Export lists all tags, each with the first ID that was not granted: with a ledger, that may be
@@ -50,10 +55,17 @@ func (t *Tags) Export(ctx context.Context) (all Transfer, err error) {
 	if failed != nil {
 		return all, failed
 	}
-	all.Templates, all.Orders = rules.AllTemplates(), make(map[string]tagrules.Order)
+	byName, failed := t.directory.Steps(ctx)
+	if failed != nil {
+		return all, failed
+	}
+	all.Templates, all.Orders, all.Named = rules.AllTemplates(), make(map[string]tagrules.Order), make(map[string]bool)
 	for _, tag := range list {
 		if order, ok := rules.Own(tag.Name); ok {
 			all.Orders[tag.Name] = order
+		}
+		if _, named := byName[tag.Name]; named && rules.FromTemplate(tag.Name) {
+			all.Named[tag.Name] = true
 		}
 	}
 	removed, failed := t.store.Removed(ctx)
@@ -73,14 +85,17 @@ func Write(w io.Writer, all Transfer) error {
 		_, _ = fmt.Fprintf(buf, "%s %d %s %d %d %d%s\n", t.Pattern, t.Step, t.Order, t.MaxTags, t.NewPerSecond, t.FirstID(), removed)
 	}
 	for _, tag := range all.Tags {
-		step, order := strconv.FormatInt(tag.Step, 10), ""
+		step, more := strconv.FormatInt(tag.Step, 10), ""
 		if tag.Step == 0 {
 			step = removedWord
 		}
 		if own, ok := all.Orders[tag.Name]; ok {
-			order = " " + string(own)
+			more = " " + string(own)
 		}
-		_, _ = fmt.Fprintf(buf, "%s %s %d%s\n", tag.Name, step, tag.Next, order)
+		if all.Named[tag.Name] {
+			more += " " + namedWord
+		}
+		_, _ = fmt.Fprintf(buf, "%s %s %d%s\n", tag.Name, step, tag.Next, more)
 	}
 	return buf.Flush()
 }
@@ -89,7 +104,7 @@ func Write(w io.Writer, all Transfer) error {
 // lines that are wrong are in the error, and then nothing should be done with the others.
 func Read(r io.Reader) (all Transfer, err error) {
 	var bad []error
-	all.Orders = make(map[string]tagrules.Order)
+	all.Orders, all.Named = make(map[string]tagrules.Order), make(map[string]bool)
 	known := make(map[string]bool)
 	lines := bufio.NewScanner(r)
 	lines.Split(wholeLines)
@@ -127,6 +142,10 @@ func (all *Transfer) add(line string, known map[string]bool) error {
 		template, err := parseTemplate(line, fields)
 		all.Templates = append(all.Templates, template)
 		return err
+	}
+	if last := len(fields) - 1; fields[last] == namedWord && last > 2 && fields[1] != removedWord {
+		all.Named[fields[0]] = true
+		fields = fields[:last]
 	}
 	tag, order, err := parse(line, fields)
 	if order != "" {

@@ -71,7 +71,9 @@ day.> 20 trend 0 0 1
 gone.* 30 strict 5 0 1 removed
 chat.1 10 11
 chat.2 10 21 trend
+chat.hot 500 21 trend named
 gone.1 30 31
+gone.hot 40 31 named
 order 1000 5 strict
 plain 1000 6
 old removed 77
@@ -89,7 +91,7 @@ func TestExportedAgain(t *testing.T) {
 	}
 	listing, err := i.tags.ListAll(t.Context(), "")
 	must(t, err)
-	if listing.Made["chat.*"] != 2 || len(listing.Tags) != 2 { // order and plain
+	if listing.Made["chat.*"] != 2 || len(listing.Tags) != 4 { // order, plain and both that are hot
 		t.Errorf("of templates came %v, by name %v", listing.Made, listing.Tags)
 	}
 	// What an older version exported has neither.
@@ -145,7 +147,7 @@ func TestImportRefused(t *testing.T) {
 // TestReadTransfer: lines that are wrong are named.
 func TestReadTransfer(t *testing.T) {
 	for _, line := range []string{
-		"order 10 1 sideways", "order 10 1 strict 5", "order removed 1 strict", "chat.* 10 1", "chat.* 10 sideways 0 0 1",
+		"order 10 1 sideways", "order 10 1 strict 5", "order removed 1 strict", "order removed 1 named", "order 10 named", "order 10 1 named named", "chat.* 10 1", "chat.* 10 sideways 0 0 1",
 		"chat.* 0 trend 0 0 1", "chat.* 10 trend -1 0 1", "chat.* 10 trend 0 0", "chat.* 10 trend 0 0 -1", "chat.* 10 trend 0 0 1 gone", "cha*t 10 trend 0 0 1", "chat.* 10 trend 0 0 x",
 	} {
 		if _, err := tags.Read(strings.NewReader("ok 10 1\n" + line + "\n")); !errors.Is(err, tags.ErrFormat) || !strings.Contains(err.Error(), "line 2") {
@@ -211,7 +213,7 @@ func TestAwaited(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 			defer cancel()
 			var behind *tags.NotActedError
 			if err := makeStrict(ctx); !errors.As(err, &behind) || len(behind.Behind) != 1 || behind.Behind[0].Instance != "SLOW" {
@@ -230,7 +232,7 @@ func TestTemplateCreatedAgain(t *testing.T) {
 		defer cancel()
 		return i.tags.CreateTemplate(ctx, tagrules.Template{Pattern: "chat.*", Step: 10, Order: tagrules.Strict}, 10)
 	}
-	if err := create(500 * time.Millisecond); !errors.Is(err, tags.ErrNotActed) {
+	if err := create(2 * time.Second); !errors.Is(err, tags.ErrNotActed) {
 		t.Errorf("%v, want ErrNotActed", err)
 	}
 	p.acted.Store(math.MaxUint64)
