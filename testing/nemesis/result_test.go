@@ -1,0 +1,37 @@
+package nemesis
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestMarkdown(t *testing.T) {
+	got := markdown([][]string{{"fault", "p99.9"}, {"kill", "720µs"}, {"pause, long", "-"}})
+	want := `| fault       | p99.9 |
+| ----------- | ----: |
+| kill        | 720µs |
+| pause, long |     - |
+`
+	if got != want {
+		t.Errorf("got\n%swant\n%s", got, want)
+	}
+}
+
+// TestFaultsThatWereNotDone: they are counted apart, and what became of requests meanwhile is not put down to them.
+func TestFaultsThatWereNotDone(t *testing.T) {
+	var f figures
+	kill := f.begin(Fault{Kind: "kill"}, 0)
+	full := f.begin(Fault{Kind: "disk full"}, 0)
+	f.add(&Call{Kind: Single, Tag: "order", Sent: time.Second, Received: 2 * time.Second, Count: 1, Err: "no"})
+	f.end(kill, 3*time.Second, nil)
+	f.end(full, 3*time.Second, errors.ErrUnsupported)
+	if done, not := f.count(); done != 1 || not != 1 {
+		t.Errorf("%d done, %d not", done, not)
+	}
+	table := f.table()
+	if !strings.Contains(table, "| kill  |     1 |        1 |      1 |") || strings.Contains(table, "disk full") {
+		t.Errorf("got\n%s", table)
+	}
+}
