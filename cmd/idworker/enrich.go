@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"sync/atomic"
-	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
@@ -13,6 +12,7 @@ import (
 	"github.com/idworker/idworker/cmd/internal/enriching"
 	"github.com/idworker/idworker/cmd/internal/httpserver"
 	"github.com/idworker/idworker/cmd/internal/natsconn"
+	"github.com/idworker/idworker/internal/leader"
 	"github.com/idworker/idworker/messages/enrich"
 )
 
@@ -63,20 +63,14 @@ func (c *enrichCmd) Run(ctx context.Context, out output) error {
 	return nil
 }
 
-// openTimeout is how long one try to open an enrichment may take. A server that has just
-// started, or has no leader, leaves requests without an answer.
-const openTimeout = 5 * time.Second
-
-func (c *enrichCmd) open(ctx context.Context, js jetstream.JetStream, log *zap.Logger) (*enrich.Enricher, error) {
+// open opens the enrichment. A server that has just started, or whose cluster has no leader, is asked again.
+func (c *enrichCmd) open(ctx context.Context, js jetstream.JetStream, log *zap.Logger) (enricher *enrich.Enricher, err error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	ctx, explainDenied := natsconn.WhenDenied(ctx, js.Conn())
-	for {
-		try, cancel := context.WithTimeout(ctx, openTimeout)
-		enricher, err := c.Open(try, js, c.Prefix, log)
-		cancel()
-		if !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
-			return enricher, explainDenied(err)
-		}
-	}
+	err = leader.Patiently(ctx, log, func(ctx context.Context) (err error) {
+		enricher, err = c.Open(ctx, js, c.Prefix, log)
+		return err
+	})
+	return enricher, explainDenied(err)
 }
