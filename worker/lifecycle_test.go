@@ -136,7 +136,11 @@ func TestStopWithoutServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	createTags(t, net, s, 10, "order")
-	newClient(t, net).must("order")
+	c := newClient(t, net)
+	natstest.Eventually(t, 20*time.Second, "an ID", func() bool {
+		_, err := c.ask("order", 1, time.Second)
+		return err == nil
+	})
 	net.Stop()
 	done := make(chan struct{})
 	go func() {
