@@ -13,15 +13,17 @@ import (
 	"github.com/idworker/idworker/cmd/internal/doctor"
 	"github.com/idworker/idworker/cmd/internal/explain"
 	"github.com/idworker/idworker/cmd/internal/natsconn"
+	"github.com/idworker/idworker/cmd/internal/report"
 	"github.com/idworker/idworker/internal/rights"
 )
 
 // doctorCmd checks whether a process of a role would find all that it needs. It changes
 // nothing.
 type doctorCmd struct {
-	installation  `embed:""`
-	storeFlags    `embed:""`
+	installation  `embed:"" group:"nats"`
+	storeFlags    `embed:"" group:"store"`
 	resourceFlags `embed:""`
+	printFlags    `embed:""`
 
 	Role         role          `help:"Whose needs to check: all (worker and loader), worker, loader, admin, enricher or auditor." default:"all" enum:"all,worker,loader,admin,enricher,auditor"`
 	Layout       string        `help:"Layout of snowflake IDs that workers are given." default:"default"`
@@ -52,11 +54,12 @@ func (d *doctorCmd) Run(ctx context.Context, out output) error {
 		return err
 	}
 	defer closeStore()
-	err = look.Examine(ctx, func(f doctor.Finding) { printFinding(out, f) })
+	findings := report.NewList[finding](out, "findings")
+	err = look.Examine(ctx, func(f doctor.Finding) { findings.Add(explained(f)) })
 	if errors.Is(err, doctor.ErrSick) {
-		return errSick
+		err = errSick
 	}
-	return err
+	return findings.End(err)
 }
 
 // doctor says what to look at for the role. The store is to be closed afterwards.
@@ -110,14 +113,28 @@ func (d *doctorCmd) lookAtStore(ctx context.Context, look *doctor.Doctor, js jet
 	return func() { _ = segments.Close() }, nil
 }
 
-// printFinding prints a line, with what can be done about it.
-func printFinding(out output, f doctor.Finding) {
+// finding is what doctor says of one thing.
+type finding struct {
+	Result string `json:"result"` // ok, warn or fail
+	What   string `json:"what"`
+	Text   string `json:"text"` // with what can be done about it
+}
+
+func explained(f doctor.Finding) finding {
 	switch {
 	case f.Err == nil:
-		fmt.Fprintf(out, "ok    %s: %s\n", f.What, f.Good)
+		return finding{"ok", f.What, f.Good}
 	case f.Warning:
-		fmt.Fprintf(out, "warn  %s: %s\n", f.What, explain.Text(f.Err))
-	default:
-		fmt.Fprintf(out, "FAIL  %s: %s\n", f.What, explain.Text(f.Err))
+		return finding{"warn", f.What, explain.Text(f.Err)}
 	}
+	return finding{"fail", f.What, explain.Text(f.Err)}
+}
+
+// String is a line for people.
+func (f finding) String() string {
+	result := f.Result
+	if result == "fail" {
+		result = "FAIL" // to be seen among the others
+	}
+	return fmt.Sprintf("%-5s %s: %s", result, f.What, f.Text)
 }

@@ -18,7 +18,7 @@ import (
 
 // enrichCmd stamps the events of one stream with IDs and publishes them to another.
 type enrichCmd struct {
-	installation    `embed:""`
+	installation    `embed:"" group:"nats"`
 	enriching.Flags `embed:""`
 	httpFlags       `embed:""`
 

@@ -28,8 +28,8 @@ import (
 
 // serveCmd runs a worker, a loader, or both; and a NATS server too, unless one is named.
 type serveCmd struct {
-	installation `embed:""`
-	storeFlags   `embed:""`
+	installation `embed:"" group:"nats"`
+	storeFlags   `embed:"" group:"store"`
 
 	Migrate bool        `help:"Create the table if it is missing."`
 	Ledger  ledger.Mode `help:"With a database: what a loader does while JetStream cannot write down what it grants: require, nothing is granted, and workers live on memory; or best-effort, IDs are granted all the same, and a database that goes back at that time is not noticed." default:"require" enum:"require,best-effort"`

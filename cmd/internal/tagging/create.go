@@ -5,9 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 
 	"github.com/idworker/idworker/cmd/internal/explain"
+	"github.com/idworker/idworker/cmd/internal/report"
 	"github.com/idworker/idworker/cmd/internal/tags"
 	"github.com/idworker/idworker/internal/tagrules"
 	"github.com/idworker/idworker/store"
@@ -67,7 +67,7 @@ func (c *Create) Check() error {
 func (c *Create) tag() store.Tag { return store.Tag{Name: c.Tag, Step: c.Step, Next: c.First} }
 
 // Do creates a tag or a template.
-func (c *Create) Do(ctx context.Context, t *tags.Tags, out io.Writer) error {
+func (c *Create) Do(ctx context.Context, t *tags.Tags, out report.Printer) error {
 	if err := t.Orders.DeclareEnded(ctx, c.Ended.Ended); err != nil {
 		return err
 	}
@@ -78,9 +78,9 @@ func (c *Create) Do(ctx context.Context, t *tags.Tags, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	create, kind := t.Create, "tag"
+	create := t.Create
 	if order == tagrules.Strict {
-		create, kind = t.CreateStrict, "strict tag"
+		create = t.CreateStrict
 	}
 	err = create(ctx, c.tag())
 	if errors.Is(err, store.ErrTagExists) && !errors.Is(err, tags.ErrTemplateRemoved) {
@@ -89,8 +89,7 @@ func (c *Create) Do(ctx context.Context, t *tags.Tags, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(out, "created %s %s: step %d, first ID %d\n", kind, c.Tag, c.Step, c.First)
-	return err
+	return out.Print(createdTag(c.tag(), order))
 }
 
 // order is the order of a tag: if none is given, that of its template.
@@ -109,7 +108,7 @@ func (c *Create) order(ctx context.Context, t *tags.Tags) (tagrules.Order, error
 }
 
 // createTemplate creates a template.
-func (c *Create) createTemplate(ctx context.Context, t *tags.Tags, out io.Writer) error {
+func (c *Create) createTemplate(ctx context.Context, t *tags.Tags, out report.Printer) error {
 	template := tagrules.Template{Pattern: c.Tag, Step: c.Step, Order: cmp.Or(c.Order, tagrules.Trend), MaxTags: c.MaxTags, NewPerSecond: defaultNewPerSecond, First: c.First}
 	if c.NewPerSecond != nil {
 		template.NewPerSecond = *c.NewPerSecond
@@ -121,6 +120,5 @@ func (c *Create) createTemplate(ctx context.Context, t *tags.Tags, out io.Writer
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(out, "created template %s: %s\n", c.Tag, describe(template))
-	return err
+	return out.Print(createdTemplate{infoOf(template), true})
 }
