@@ -6,7 +6,9 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/alecthomas/kong"
 
@@ -122,9 +124,16 @@ func (p page) rest() {
 	}
 }
 
+// foreign are the characters that roff knows by number only.
+var foreign = regexp.MustCompile(`[^\x00-\x7f]`)
+
 // escape writes text so that man shows it as it is.
 func escape(text string) string {
 	text = strings.NewReplacer(`\`, `\e`, "-", `\-`, "\n", " ").Replace(text)
+	text = foreign.ReplaceAllStringFunc(text, func(s string) string {
+		r, _ := utf8.DecodeRuneInString(s)
+		return fmt.Sprintf(`\[u%04X]`, r)
+	})
 	if strings.HasPrefix(text, ".") || strings.HasPrefix(text, "'") {
 		text = `\&` + text // else it is a request
 	}
