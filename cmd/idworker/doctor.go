@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"github.com/idworker/idworker/cmd/internal/natsconn"
 	"github.com/idworker/idworker/cmd/internal/report"
 	"github.com/idworker/idworker/internal/rights"
+	"github.com/idworker/idworker/messages"
 )
 
 // doctorCmd checks whether a process of a role would find all that it needs. It changes
@@ -25,7 +27,8 @@ type doctorCmd struct {
 	resourceFlags `embed:""`
 	printFlags    `embed:""`
 
-	Role         role          `help:"Whose needs to check: all (worker and loader), worker, loader, admin, enricher or auditor." default:"all" enum:"all,worker,loader,admin,enricher,auditor"`
+	Role         role          `help:"Whose needs to check: all (worker and loader), worker, loader, admin, enricher, auditor or caller." default:"all" enum:"all,worker,loader,admin,enricher,auditor,caller"`
+	Tag          string        `help:"With --role caller: one that asks for IDs of this tag, and no others."`
 	Layout       string        `help:"Layout of snowflake IDs that workers are given." default:"default"`
 	MaxClockSkew time.Duration `help:"How far the clock may be from the server's." default:"5s"`
 }
@@ -39,7 +42,7 @@ func (d *doctorCmd) Run(ctx context.Context, out output) error {
 	if err != nil {
 		return err
 	}
-	if err := d.resourceFlags.check(d.Prefix); err != nil {
+	if err := cmp.Or(d.resourceFlags.check(d.Prefix), d.checkTag()); err != nil {
 		return err
 	}
 	conn, js, err := d.connect()
@@ -62,6 +65,17 @@ func (d *doctorCmd) Run(ctx context.Context, out output) error {
 	return findings.End(err)
 }
 
+// checkTag refuses a tag where no tag is asked for.
+func (d *doctorCmd) checkTag() error {
+	switch {
+	case d.Tag == "":
+		return nil
+	case !d.Role.is(rights.Caller):
+		return explain.Usage(errors.New("--tag goes with --role caller"))
+	}
+	return messages.CheckTag(d.Tag)
+}
+
 // doctor says what to look at for the role. The store is to be closed afterwards.
 func (d *doctorCmd) doctor(ctx context.Context, conn *nats.Conn, js jetstream.JetStream, source backend.Backend) (look *doctor.Doctor, closeStore func(), err error) {
 	part := partIDs
@@ -71,8 +85,12 @@ func (d *doctorCmd) doctor(ctx context.Context, conn *nats.Conn, js jetstream.Je
 	look = &doctor.Doctor{
 		Conn: conn, JetStream: js, Prefix: d.Prefix, Domain: d.JSDomain,
 		Role: string(d.Role), Needs: d.Role.needs(d.Prefix, source),
-		Resources: d.resources(d.Prefix, part, source),
+		Resources: d.resources(d.Prefix, part, source), // a caller has the right to open none
 		Server:    fmt.Sprintf("%s %s, version %s", conn.ConnectedServerName(), natsconn.Redact(conn.ConnectedUrl()), conn.ConnectedServerVersion()),
+	}
+	if d.Role.is(rights.Caller) {
+		look.Trials = doctor.Requests(conn, d.Prefix, d.Tag)
+		return look, func() {}, nil
 	}
 	if d.Role.hasOwnStreams() { // its server is that of its streams, whose owner decides
 		return look, func() {}, nil

@@ -91,6 +91,7 @@ var sentinelHints = []struct {
 	{tags.ErrTrendTags, "idworker tag set TAG --order strict makes one of them strict; or choose another pattern"},
 	{store.ErrUncertain, "raise all tags by more than can have been handed out since the store was as it is: idworker tag raise --all --by N"},
 	{tags.ErrLoadersRun, "stop them all, export once more, and import that"},
+	{doctor.ErrNobody, "start one with: idworker serve"},
 	{doctor.ErrDifferent, "idworker provision with these flags would change it"},
 	{doctor.ErrOlder, "stop them, or upgrade them"},
 	{doctor.ErrShared, hintStorage},
