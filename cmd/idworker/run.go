@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -38,7 +39,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return code
 	}
 	if err == nil {
-		err = natsconn.CheckCommandLine(args)
+		err = cmp.Or(natsconn.CheckCommandLine(args), checkStoreOnLine(args))
 	}
 	if err != nil {
 		return refuse(args, err, stderr)

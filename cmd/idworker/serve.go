@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
+	"github.com/alecthomas/kong"
 	"github.com/nats-io/nats.go"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
@@ -66,6 +69,26 @@ type embeddedFlags struct {
 	Data   string `help:"Data folder of the embedded NATS server." default:"idworker-data" type:"path"`
 }
 
+// isLoopback reports whether only this machine can reach a listener. A name may be one of any machine.
+func isLoopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// checkEmbedded refuses flags for the embedded server where another one is named: who gives them does not expect
+// to count there.
+func (s *serveCmd) checkEmbedded(command *kong.Context) error {
+	if !s.named() {
+		return nil
+	}
+	for _, flag := range []string{"listen", "data"} {
+		if isGiven(command, flag) {
+			return explain.Usage(fmt.Errorf("--%s is of the embedded NATS server, but %s names another one: leave out one of them", flag, s.namedBy(command)))
+		}
+	}
+	return nil
+}
+
 // maxMetricsTags bounds what a scrape may cost.
 const maxMetricsTags = 100_000
 
@@ -73,7 +96,10 @@ const maxMetricsTags = 100_000
 const startTimeout = 30 * time.Second
 
 // Run serves until ctx ends.
-func (s *serveCmd) Run(ctx context.Context, out output) (err error) {
+func (s *serveCmd) Run(ctx context.Context, command *kong.Context, out output) (err error) {
+	if err := s.checkEmbedded(command); err != nil {
+		return err
+	}
 	cfg, source, err := s.parse()
 	if err != nil {
 		return err
@@ -90,12 +116,14 @@ func (s *serveCmd) Run(ctx context.Context, out output) (err error) {
 	defer stopHTTP()
 
 	var where []zap.Field // the data is
+	var gone <-chan error // when it is there no more
 	if !s.named() {
 		server, err := s.embed(ctx, source, log)
 		if err != nil {
 			return err
 		}
 		defer server.Stop()
+		gone = guard(ctx, server)
 		s.installation = installation{Server: server.URL(), Prefix: s.Prefix}
 		s.Witness = "" // it has it
 		where = []zap.Field{zap.String("data", server.Folder()), zap.String("witness", server.WitnessFolder())}
@@ -120,10 +148,24 @@ func (s *serveCmd) Run(ctx context.Context, out output) (err error) {
 		if s.Role == worker.RoleWorker && where != nil {
 			warnUnsupplied(ctx, w, log)
 		}
-		<-ctx.Done()
+		select {
+		case <-ctx.Done():
+		case err = <-gone:
+		}
 	}
 	log.Info("stopping")
 	return errors.Join(err, w.Stop())
+}
+
+// guard tells when the folders of an embedded server are gone.
+func guard(ctx context.Context, server *embedded.Server) <-chan error {
+	gone := make(chan error, 1)
+	go func() {
+		if err := server.Guard(ctx); err != nil {
+			gone <- err
+		}
+	}()
+	return gone
 }
 
 // stateOf is what /readyz tells of a process, which is nil until it has started.
@@ -155,7 +197,7 @@ func (s *serveCmd) logServing(log *zap.Logger, w *worker.Process, source backend
 	}
 	log.Info("serving", append([]zap.Field{
 		zap.String("version", version), zap.String("role", string(s.Role)), counts,
-		zap.String("prefix", string(s.Prefix)), zap.String("instance", w.Instance()),
+		zap.String("prefix", string(s.Prefix)), zap.String("instance", w.Instance()), zap.String("nats", strings.TrimPrefix(s.installation.String(), "at ")),
 	}, where...)...)
 }
 
@@ -187,6 +229,10 @@ func (s *serveCmd) embed(ctx context.Context, source backend.Backend, log *zap.L
 	host, port, err := httpserver.SplitAddress("--listen", s.Listen)
 	if err != nil {
 		return nil, err
+	}
+	if !isLoopback(host) {
+		log.Warn("whoever reaches this address may get IDs, and may change and delete the counters: the embedded NATS server has no logins; listen on 127.0.0.1, or name a server of yours that has logins, see nats.conf",
+			zap.String("listen", s.Listen))
 	}
 	server, err := embedded.Start(ctx, embedded.Config{
 		Host: host, Port: port, Folder: s.Data, Witness: s.Witness, Counter: backend.Counter, Log: log,

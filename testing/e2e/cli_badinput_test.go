@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// The exit codes, as cmd/idworker/exit.go and the README list them.
+// The exit codes, as cmd/internal/explain/exit.go and the README list them.
 const (
 	exitOK        = 0
 	exitFailure   = 1

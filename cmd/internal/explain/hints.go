@@ -62,7 +62,7 @@ func hintFor(err error) string {
 
 // hints are those that depend on what an error says.
 var hints = []func(error) string{
-	hintDenied, hintForeignStore, hintUnsafe, hintClockLost, hintTarget, hintBelow, hintUnsafeSetting,
+	hintPort, hintDenied, hintForeignStore, hintUnsafe, hintClockLost, hintTarget, hintBelow, hintUnsafeSetting,
 	hintRecover, hintForgot, hintOlder, hintLedger, hintNotActed, hintFull,
 }
 
@@ -84,6 +84,7 @@ var sentinelHints = []struct {
 	{jetstream.ErrStreamNotFound, hintProvision},
 	{jetstream.ErrConsumerNotFound, hintProvision},
 	{embedded.ErrInUse, "stop that process, connect to it with --server, or choose another --data or --witness"},
+	{embedded.ErrGone, "put it back, or, before you serve from another, restore a backup, or create tags with --first above all IDs in use; see Restore from backup in docs/operations.md"},
 	{witness.ErrFolder, "--witness says where it is to be: in a place that does not go back with the data"},
 	{store.ErrNoTable, "serve --migrate creates it"},
 	{tags.ErrMaybeCreated, "see idworker tag ls"},
@@ -105,6 +106,20 @@ var sentinelHints = []struct {
 	{enrich.ErrNoDeadLetters, "--dead-letter names one"},
 	{durability.ErrNoSync, hintSync},
 	{durability.ErrSyncUnknown, hintSync},
+}
+
+// hintPort is for a port of the embedded server on which something else listens.
+func hintPort(err error) string {
+	var port *embedded.PortError
+	switch {
+	case !errors.As(err, &port):
+		return ""
+	case port.NATS && port.Server == embedded.ServerName:
+		return "another idworker serves there: use that one, or join it with --server nats://" + port.Address + ", or choose another port with --listen"
+	case port.NATS:
+		return fmt.Sprintf("the NATS server %.100q listens there: have it hold the IDs with --server nats://%s, or choose another port with --listen, and name that with --server in all other commands", port.Server, port.Address)
+	}
+	return "what listens there is no NATS server: stop it, or choose another port with --listen, and name that with --server in all other commands"
 }
 
 func hintDenied(err error) string {

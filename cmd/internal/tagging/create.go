@@ -69,7 +69,9 @@ func (c *Create) Check() error {
 	return errors.Join(tagrules.CheckPattern(c.Tag), c.check(c.Order))
 }
 
-func (c *Create) tag() store.Tag { return store.Tag{Name: c.Tag, Step: orDefault(c.Step, defaultStep), Next: c.First} }
+func (c *Create) tag() store.Tag {
+	return store.Tag{Name: c.Tag, Step: orDefault(c.Step, defaultStep), Next: c.First}
+}
 
 // orDefault is what is given, or the default.
 func orDefault(given *int64, otherwise int64) int64 {
