@@ -31,6 +31,8 @@ type doctorCmd struct {
 	Tag          string        `help:"With --role caller: one that asks for IDs of this tag, and no others."`
 	Layout       string        `help:"Layout of snowflake IDs that workers are given." default:"default"`
 	MaxClockSkew time.Duration `help:"How far the clock may be from the server's." default:"5s"`
+
+	AllowUnsynced bool `help:"Servers that do not sync every write, or do not say so, are all right."`
 }
 
 // errSick is that something is wrong; what, has been printed.
@@ -96,6 +98,7 @@ func (d *doctorCmd) doctor(ctx context.Context, conn *nats.Conn, js jetstream.Je
 		return look, func() {}, nil
 	}
 	look.Sync = func(ctx context.Context) error { return doctor.CheckSync(ctx, conn) }
+	look.AllowUnsynced = d.AllowUnsynced
 	look.Storage = d.Role.is(rights.Admin)
 	look.MaxClockSkew = d.MaxClockSkew
 	look.Kinds = doctor.Processes(conn, js, d.Prefix)

@@ -18,7 +18,7 @@ type helpCmd struct {
 
 // Run prints the help of the command.
 func (h *helpCmd) Run(app *kong.Kong) error {
-	about, err := kong.Trace(app, h.Command)
+	about, err := kong.Trace(app, append(h.Command, "--help"))
 	if err == nil {
 		err = about.Error
 	}

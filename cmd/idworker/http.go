@@ -37,6 +37,11 @@ func (f httpFlags) serveHTTP(ctx context.Context, metrics prometheus.Gatherer, s
 	return server.Stop, nil
 }
 
+// ofInstallation registers metrics that say which installation they are of: one Prometheus may scrape several.
+func ofInstallation(id string, to *prometheus.Registry, metrics ...prometheus.Collector) {
+	prometheus.WrapRegistererWith(prometheus.Labels{"installation": id}, to).MustRegister(metrics...)
+}
+
 // newRegistry is for the metrics of a process, and has those that every process has.
 func newRegistry() *prometheus.Registry {
 	r := prometheus.NewRegistry()

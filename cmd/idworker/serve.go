@@ -48,6 +48,8 @@ type serveCmd struct {
 
 	snowflakeFlags `embed:""`
 
+	AllowUnsynced bool `help:"Do not warn that NATS does not sync every write, or does not say so: IDs may be handed out twice after a power failure."`
+
 	httpFlags   `embed:""`
 	MetricsTags int `help:"How many tags, the busiest ones, have metrics of their own; 0 to 100000." default:"1000"`
 
@@ -131,7 +133,7 @@ func (s *serveCmd) Run(ctx context.Context, command *kong.Context, out output) (
 	var opened closers
 	defer opened.close()
 	cfg.Log = log
-	w, err := s.start(ctx, cfg, source, &opened)
+	w, synced, err := s.start(ctx, cfg, source, &opened)
 	if errors.Is(err, nats.ErrNoResponders) {
 		err = fmt.Errorf("%w: JetStream is not enabled on the server %s, or has no quorum", err, s.installation)
 	}
@@ -139,7 +141,8 @@ func (s *serveCmd) Run(ctx context.Context, command *kong.Context, out output) (
 		return err
 	}
 	running.Store(w)
-	registry.MustRegister(w.Metrics(s.MetricsTags))
+	ofInstallation(w.Installation(), registry, w.Metrics(s.MetricsTags), synced.Metrics())
+	go synced.Run(ctx)
 	s.logServing(log, w, source, where)
 	if s.Demo {
 		err = s.demo(ctx, out, source)
@@ -295,14 +298,14 @@ func (c *closers) close() {
 
 // start connects and starts the worker. What it adds to opened is to be closed after
 // the worker has stopped.
-func (s *serveCmd) start(ctx context.Context, cfg worker.Config, source backend.Backend, opened *closers) (*worker.Process, error) {
+func (s *serveCmd) start(ctx context.Context, cfg worker.Config, source backend.Backend, opened *closers) (*worker.Process, *doctor.SyncWatch, error) {
 	var err error
 	if cfg.Requests, _, err = s.dialToStay(ctx, "idworker", cfg.Log); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	opened.add(cfg.Requests.Close)
 	if cfg.Control, cfg.JetStream, err = s.dialToStay(ctx, "idworker control", cfg.Log); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	opened.add(cfg.Control.Close)
 	starting, explainDenied := natsconn.WhenDenied(ctx, cfg.Requests, cfg.Control)
@@ -311,10 +314,11 @@ func (s *serveCmd) start(ctx context.Context, cfg worker.Config, source backend.
 	if err == nil && explained != nil {
 		explained = errors.Join(explained, w.Stop())
 	}
+	synced := doctor.NewSyncWatch(cfg.Control, s.AllowUnsynced, cfg.Log)
 	if explained == nil {
-		doctor.WarnOfSync(ctx, cfg.Control, cfg.Log)
+		synced.Look(ctx)
 	}
-	return w, explained
+	return w, synced, explained
 }
 
 // startWorker opens the store, where the role needs one, and starts the worker. How long that takes

@@ -62,7 +62,14 @@ func TestBadInputCommandLine(t *testing.T) {
 		"get 0":                 {get("order", "0"), exitUsage, "from 1 on"},
 		"get -1":                {get("--", "order", "-1"), exitUsage, "from 1 on"},
 		"get 1e3":               {get("order", "1e3"), exitUsage, "1e3"},
-		"get over the limit":    {get("order", "10001"), exitUsage, "count 10001 is too large: 1 to 10000 are allowed"},
+		"get -1, no dashes":     {get("order", "-1"), exitUsage, "-1: no number here may be negative; counts, steps and IDs go from 1 on"},
+		"get, several tags":     {get("order", "5", "invoice"), exitUsage, "unexpected argument invoice: want one tag, and how many"},
+		"listen beside server":  {[]string{"serve", "--server", s.url, "--listen", "127.0.0.1:1"}, exitUsage, "--listen is of the embedded NATS server, but --server names another one"},
+		"data beside server":    {[]string{"serve", "--server", s.url, "--data", "x"}, exitUsage, "--data is of the embedded NATS server, but --server names another one"},
+		"rm as JSON, no --yes":  {[]string{"tag", "rm", "--server", s.url, "order", "--json"}, exitUsage, "--json goes with --yes"},
+		"create, is different":  {create("order", "--if-missing", "--step", "11"), exitFailure, "tag order exists with other settings: step 10, not 11; to change it: idworker tag set 'order' --step 11"},
+		"create, begins higher": {create("order", "--if-missing", "--first", "500"), exitFailure, "below --first 500"},
+		"another's port":        {[]string{"serve", "--listen", strings.TrimPrefix(s.url, "nats://")}, exitFailure, "another idworker serves there"},
 		"tag in unicode, shown": {create("Straße"), exitUsage, "'ß' at byte 4"},
 		"pattern, once":         {create("a b.*", "--template"), exitUsage, `malformed pattern "a b.*": ' ' at byte 1`},
 		"template, no pattern":  {create("foo", "--template"), exitUsage, "or leave out --template"},
@@ -148,8 +155,8 @@ func TestEnvironment(t *testing.T) {
 	if r := client.run(t, "get", "order", "5"); r.code != exitOK || len(ids(t, r)) != 5 {
 		t.Errorf("get 5: %+v", r)
 	}
-	if r := client.run(t, "get", "order", "6"); r.code != exitUsage || !strings.Contains(r.stderr, "1 to 5 are allowed") {
-		t.Errorf("get 6 with IDWORKER_MAX_BATCH=5: %+v", r)
+	if r := client.run(t, "get", "order", "6", "--ranges"); r.code != exitOK || len(r.lines()) != 2 {
+		t.Errorf("get 6 with IDWORKER_MAX_BATCH=5: %+v, want two answers", r)
 	}
 	client.env = append(client.env, "IDWORKER_SERVER=nats://"+freeAddress(t))
 	if r := client.run(t, "get", "order"); r.code != exitTryLater {

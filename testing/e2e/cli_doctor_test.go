@@ -119,9 +119,36 @@ func TestDoctorNamesWhatIsWrong(t *testing.T) {
 	net = startProduction(t, lazy)
 	net.provision()
 	sick(t, net.as("worker"), "worker", "sync: sync_interval is not always")
-	logged := net.serve("worker", "--role", "worker").stderr.String()
-	if strings.Count(logged, "before they are on disk") != 1 {
-		t.Errorf("serve does not warn once of a server that does not sync:\n%s", logged)
+	for _, allowed := range []bool{false, true} {
+		address := freeAddress(t)
+		args := []string{"--role", "worker", "--http", address}
+		warnings, value := 1, "1"
+		if allowed {
+			args = append(args, "--allow-unsynced")
+			warnings, value = 0, "0"
+		}
+		logged := net.serve("worker", args...).stderr.String()
+		if strings.Count(logged, "\twarn\tNATS acknowledges writes before they are on disk") != warnings {
+			t.Errorf("allowed %v: serve does not warn %d times of a server that does not sync:\n%s", allowed, warnings, logged)
+		}
+		if _, page := fetch(t, address, "/metrics"); metric(page, "idworker_nats_unsynced") != value {
+			t.Errorf("allowed %v: idworker_nats_unsynced is %q, want %s", allowed, metric(page, "idworker_nats_unsynced"), value)
+		}
+	}
+	if r := net.as("loader").run(t, "doctor", "--role", "loader", "--allow-unsynced"); r.code != 0 || !strings.Contains(r.stdout, "ok    sync: sync_interval is not always, which is allowed") {
+		t.Errorf("doctor --allow-unsynced (%d):\n%s", r.code, r.stdout)
+	}
+}
+
+// TestServerThatSaysNothing: of a nats-server as it comes, serve and doctor warn that nobody knows whether it syncs.
+func TestServerThatSaysNothing(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Start(t)
+	if logged := startWorker(t, srv.URL()).stderr.String(); strings.Count(logged, "\twarn\tNATS does not say whether every write is on disk") != 1 {
+		t.Errorf("serve does not warn once:\n%s", logged)
+	}
+	if r := must(t, "doctor", "--server", srv.URL()); !strings.Contains(r.stdout, "warn  sync: no server says whether it syncs every write") {
+		t.Errorf("doctor does not warn:\n%s", r.stdout)
 	}
 }
 

@@ -48,8 +48,9 @@ type Doctor struct {
 	// Trials are tried in place of asking what this user may do.
 	Trials []Trial
 
-	// Sync reports whether the servers sync every write.
-	Sync func(context.Context) error
+	// Sync reports whether the servers sync every write. If AllowUnsynced is set, they need not.
+	Sync          func(context.Context) error
+	AllowUnsynced bool
 
 	// Storage says that this user may ask how much its account may store.
 	Storage bool

@@ -68,7 +68,7 @@ var hints = []func(error) string{
 
 const (
 	hintProvision  = "an administrator creates it: idworker provision; a process that is allowed to, such as idworker serve, creates it itself"
-	hintSync       = "make sure of sync_interval: always in the jetstream block of every server; nats.conf shows how a user may ask"
+	hintSync       = "make sure of sync_interval: always in the jetstream block of every server; nats.conf shows how a user may ask; or accept it with --allow-unsynced"
 	hintResume     = "find out which event of the source is the last one that is enriched, and decide: idworker enrich --resume-after SEQ, with the other flags of this enrichment"
 	hintStorage    = "set max_file in the jetstream block of the account in the server's configuration; nats.conf shows how"
 	hintNeighbours = "give one of them another --prefix, or an account of its own, or deny its subjects (ids.> with the default prefix) to the leaf node link; " +
