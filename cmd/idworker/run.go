@@ -38,11 +38,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if exited { // --help or --version
 		return code
 	}
-	if err == nil {
-		err = cmp.Or(natsconn.CheckCommandLine(args), checkStoreOnLine(args))
-	}
 	if err != nil {
 		return refuse(args, err, stderr)
+	}
+	if err := cmp.Or(natsconn.CheckCommandLine(args), checkStoreOnLine(args)); err != nil {
+		return end(explain.Usage(err), output{Writer: stderr, JSON: printsJSON(command)})
 	}
 	command.BindTo(ctx, (*context.Context)(nil))
 	command.Bind(input{os.Stdin})
@@ -50,7 +50,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		command.Bind(output{Writer: stdout})
 		return end(command.Run(), output{Writer: stderr})
 	}
-	json := jsonFlag(command).Target.Bool()
+	json := printsJSON(command)
 	patience := progress.NewPatience(stdout, terminal(stderr), command.Selected().FullPath())
 	command.Bind(output{Writer: patience, JSON: json})
 	err = command.Run()
@@ -124,6 +124,11 @@ func jsonFlag(c *kong.Context) *kong.Flag {
 		}
 	}
 	return nil
+}
+
+func printsJSON(c *kong.Context) bool {
+	flag := jsonFlag(c)
+	return flag != nil && flag.Target.Bool()
 }
 
 var negative = regexp.MustCompile(`^-\d`)

@@ -66,7 +66,6 @@ func TestBadInputCommandLine(t *testing.T) {
 		"get, several tags":     {get("order", "5", "invoice"), exitUsage, "unexpected argument invoice: want one tag, and how many"},
 		"listen beside server":  {[]string{"serve", "--server", s.url, "--listen", "127.0.0.1:1"}, exitUsage, "--listen is of the embedded NATS server, but --server names another one"},
 		"data beside server":    {[]string{"serve", "--server", s.url, "--data", "x"}, exitUsage, "--data is of the embedded NATS server, but --server names another one"},
-		"rm as JSON, no --yes":  {[]string{"tag", "rm", "--server", s.url, "order", "--json"}, exitUsage, "--json goes with --yes"},
 		"create, is different":  {create("order", "--if-missing", "--step", "11"), exitFailure, "tag order exists with other settings: step 10, not 11; to change it: idworker tag set 'order' --step 11"},
 		"create, begins higher": {create("order", "--if-missing", "--first", "500"), exitFailure, "below --first 500"},
 		"another's port":        {[]string{"serve", "--listen", strings.TrimPrefix(s.url, "nats://")}, exitFailure, "another idworker serves there"},

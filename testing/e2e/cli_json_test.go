@@ -91,7 +91,9 @@ func TestJSONErrors(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, t.TempDir())
 	env := settings{env: []string{"NATS_URL=" + s.url}}
+	createTag(t, s.url, "order")
 	for line, code := range map[string]int{
+		"tag rm order":                     exitUsage, // nobody can be asked
 		"get nosuch":                       exitNoTag,
 		"get order -1":                     exitUsage,
 		"get --turbo order":                exitUsage,
