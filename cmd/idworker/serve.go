@@ -200,7 +200,7 @@ func (s *serveCmd) logServing(log *zap.Logger, w *worker.Process, source backend
 	}
 	log.Info("serving", append([]zap.Field{
 		zap.String("version", version), zap.String("role", string(s.Role)), counts,
-		zap.String("prefix", string(s.Prefix)), zap.String("instance", w.Instance()), zap.String("nats", strings.TrimPrefix(s.installation.String(), "at ")),
+		zap.String("prefix", string(s.Prefix)), zap.String("instance", w.Instance()), zap.String("nats", strings.TrimPrefix(s.String(), "at ")),
 	}, where...)...)
 }
 

@@ -2,6 +2,7 @@ package embedded
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -33,10 +34,10 @@ func (e *PortError) Unwrap() []error { return []error{ErrPort, e.Err} }
 
 // checkPort finds out whether the server can listen there, before anything is made in its folder. If not,
 // the error is a [PortError] or what else keeps it from listening.
-func checkPort(address string) error {
-	listener, err := net.Listen("tcp", address)
+func checkPort(ctx context.Context, address string) error {
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return lookAtPort(address, err)
+		return lookAtPort(ctx, address, err)
 	}
 	if err != nil {
 		return err
@@ -48,9 +49,9 @@ func checkPort(address string) error {
 const portPatience = time.Second
 
 // lookAtPort finds out who listens.
-func lookAtPort(address string, taken error) *PortError {
+func lookAtPort(ctx context.Context, address string, taken error) *PortError {
 	e := &PortError{Address: address, Err: taken}
-	conn, err := net.DialTimeout("tcp", address, portPatience)
+	conn, err := (&net.Dialer{Timeout: portPatience}).DialContext(ctx, "tcp", address)
 	if err != nil {
 		return e
 	}

@@ -56,7 +56,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	}
 	address := net.JoinHostPort(cfg.Host, strconv.Itoa(cfg.Port))
 	if !cfg.Recover && cfg.Port > 0 { // -1 is any port
-		if err := checkPort(address); err != nil {
+		if err := checkPort(ctx, address); err != nil {
 			return nil, failed(address, err)
 		}
 	}

@@ -50,12 +50,8 @@ var ErrGone = errors.New("it was removed or replaced while it was in use")
 // Check returns an error that wraps [ErrGone] if the folder is not the one that was opened.
 func (f *Folder) Check() error {
 	info, err := os.Stat(f.lock.Path())
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("%w: %s", ErrGone, f.Path)
-	case err != nil:
-		return nil // nobody knows
-	case !os.SameFile(info, f.locked):
+	missing := errors.Is(err, fs.ErrNotExist) // of any other error nobody knows what it means
+	if missing || err == nil && !os.SameFile(info, f.locked) {
 		return fmt.Errorf("%w: %s", ErrGone, f.Path)
 	}
 	return nil

@@ -47,8 +47,7 @@ func (p *Printer) print(ranges []messages.Range) error {
 		return p.lines.Flush()
 	}
 	for id := range messages.IDs(ranges) {
-		p.lines.Write(strconv.AppendInt(p.lines.AvailableBuffer(), id, 10))
-		p.lines.WriteByte('\n')
+		fmt.Fprintln(p.lines, id)
 	}
 	return p.lines.Flush()
 }

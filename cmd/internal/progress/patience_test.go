@@ -4,24 +4,44 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 )
 
+// screen shows both outputs, as a terminal does.
+type screen struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (s *screen) Write(data []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.Write(data)
+}
+
+// take returns what was shown since the last time.
+func (s *screen) take() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	defer s.text.Reset()
+	return s.text.String()
+}
+
 // A command that says nothing for longer than two seconds is said to be at work, on a line of its own that is
 // gone before the next word; a question that waits for an answer is left alone.
 func TestPatience(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var screen strings.Builder // shows both, as a terminal does
+		var screen screen
 		p := NewPatience(&screen, &screen, "idworker get")
 		show := func(want string) {
 			t.Helper()
 			synctest.Wait()
-			if got := screen.String(); got != want {
+			if got := screen.take(); got != want {
 				t.Errorf("the screen shows %q, want %q", got, want)
 			}
-			screen.Reset()
 		}
 		time.Sleep(1500 * time.Millisecond)
 		show("")
@@ -31,7 +51,7 @@ func TestPatience(t *testing.T) {
 		show("\r\x1b[K1\n")
 		time.Sleep(3 * time.Second)
 		show("\ridworker get: at work for 5 s, 1 lines so far\x1b[K")
-		fmt.Fprint(p, "Sure? ")
+		_, _ = io.WriteString(p, "Sure? ") // it shows below
 		show("\r\x1b[KSure? ")
 		time.Sleep(time.Minute)
 		show("")
@@ -43,12 +63,12 @@ func TestPatience(t *testing.T) {
 // What is shown when the command ends goes away.
 func TestPatienceEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var screen strings.Builder
+		var screen screen
 		p := NewPatience(io.Discard, &screen, "x")
 		time.Sleep(2500 * time.Millisecond)
 		p.Stop()
-		if !strings.HasSuffix(screen.String(), "\r\x1b[K") {
-			t.Errorf("the screen shows %q", screen.String())
+		if got := screen.take(); !strings.HasSuffix(got, "\r\x1b[K") {
+			t.Errorf("the screen shows %q", got)
 		}
 	})
 }
