@@ -19,8 +19,7 @@ import (
 	"github.com/idworker/idworker/messages"
 )
 
-// doctorCmd checks whether a process of a role would find all that it needs. It changes
-// nothing.
+// doctorCmd checks that a process of a role has what it needs. It changes nothing.
 type doctorCmd struct {
 	installation  `embed:"" group:"nats"`
 	storeFlags    `embed:"" group:"store"`

@@ -148,16 +148,24 @@ func (s *serveCmd) Run(ctx context.Context, command *kong.Context, out output) (
 		err = s.demo(ctx, out, source)
 	}
 	if err == nil {
-		if s.Role == worker.RoleWorker && where != nil {
-			warnUnsupplied(ctx, w, log)
-		}
-		select {
-		case <-ctx.Done():
-		case err = <-gone:
-		}
+		err = s.stay(ctx, w, gone, log)
 	}
 	log.Info("stopping")
 	return errors.Join(err, w.Stop())
+}
+
+// stay returns when ctx ends, or with an error when the folders of the embedded server are gone; there is no such
+// channel beside another server.
+func (s *serveCmd) stay(ctx context.Context, w *worker.Process, gone <-chan error, log *zap.Logger) error {
+	if s.Role == worker.RoleWorker && gone != nil {
+		warnUnsupplied(ctx, w, log)
+	}
+	select {
+	case <-ctx.Done():
+		return nil
+	case err := <-gone:
+		return err
+	}
 }
 
 // guard tells when the folders of an embedded server are gone.

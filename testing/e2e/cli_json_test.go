@@ -48,6 +48,9 @@ func TestJSON(t *testing.T) {
 	}{
 		{"tag create order --step 10 --first 9007199254740993", map[string]any{"tag": "order", "step": 10., "first": "9007199254740993", "order": "trend", "created": true}},
 		{"tag create order --if-missing", map[string]any{"tag": "order", "next": "9007199254740993", "created": false}},
+		{"tag create s --order strict", map[string]any{"tag": "s", "order": "strict", "created": true}},
+		{"tag create s --order strict --if-missing", map[string]any{"tag": "s", "order": "strict", "created": false}},
+		{"tag create s --if-missing", map[string]any{"tag": "s", "order": "strict", "created": false}},
 		{"tag create chat.* --template --max-tags 7", map[string]any{"pattern": "chat.*", "max_tags": 7., "created": true}},
 		{"tag create chat.* --template --if-missing --max-tags 7", map[string]any{"pattern": "chat.*", "created": false}},
 		{"get order", map[string]any{"tag": "order", "ids.0": "9007199254740993"}},
