@@ -179,6 +179,17 @@ func TestSplitAddress(t *testing.T) {
 	}
 }
 
+func TestLoopback(t *testing.T) {
+	for host, want := range map[string]bool{
+		"127.0.0.1": true, "127.8.9.1": true, "::1": true, "localhost": true,
+		"": false, "0.0.0.0": false, "::": false, "10.0.0.1": false, "example.org": false,
+	} {
+		if isLoopback(host) != want {
+			t.Errorf("%q: want %v", host, want)
+		}
+	}
+}
+
 // TestStoreFlags: the file goes before the flag, and what is malformed is named by its
 // flag, without the password.
 func TestStoreFlags(t *testing.T) {

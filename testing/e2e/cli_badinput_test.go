@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -26,6 +27,11 @@ func TestBadInputCommandLine(t *testing.T) {
 	createTag(t, s.url, "order", "--step", "10")
 	tags := must(t, "tag", "ls", "--server", s.url).stdout
 	nobody := "nats://" + freeAddress(t)
+	mute, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = mute.Close() }()
 	create := func(args ...string) []string { return append([]string{"tag", "create", "--server", s.url}, args...) }
 	get := func(args ...string) []string { return append([]string{"get", "--server", s.url}, args...) }
 
@@ -68,6 +74,9 @@ func TestBadInputCommandLine(t *testing.T) {
 		"data beside server":    {[]string{"serve", "--server", s.url, "--data", "x"}, exitUsage, "--data is of the embedded NATS server, but --server names another one"},
 		"create, is different":  {create("order", "--if-missing", "--step", "11"), exitFailure, "tag order exists with other settings: step 10, not 11; to change it: idworker tag set 'order' --step 11"},
 		"create, begins higher": {create("order", "--if-missing", "--first", "500"), exitFailure, "below --first 500"},
+		"another's HTTP port":   {[]string{"serve", "--http", strings.TrimPrefix(s.url, "nats://")}, exitFailure, "choose another HOST:PORT, or stop what listens there"},
+		"get, no NATS there":    {[]string{"get", "--server", mute.Addr().String(), "order"}, exitTryLater, "does not speak NATS"},
+		"serve, no NATS there":  {[]string{"serve", "--listen", mute.Addr().String()}, exitFailure, "what listens there is no NATS server"},
 		"another's port":        {[]string{"serve", "--listen", strings.TrimPrefix(s.url, "nats://")}, exitFailure, "another idworker serves there"},
 		"tag in unicode, shown": {create("Straße"), exitUsage, "'ß' at byte 4"},
 		"pattern, once":         {create("a b.*", "--template"), exitUsage, `malformed pattern "a b.*": ' ' at byte 1`},
@@ -169,6 +178,21 @@ func TestEnvironment(t *testing.T) {
 		t.Errorf("IDWORKER_WAIT=soon: %+v", r)
 	}
 	p.stop(syscall.SIGTERM)
+}
+
+// TestDataFolderRemoved: serve does not go on without its folder, for somebody else could serve from the same place.
+func TestDataFolderRemoved(t *testing.T) {
+	t.Parallel()
+	data := filepath.Join(t.TempDir(), "data")
+	s := startServer(t, data)
+	createTag(t, s.url, "order")
+	must(t, "get", "--server", s.url, "order")
+	if err := os.Rename(data, data+".moved"); err != nil {
+		t.Fatal(err)
+	}
+	if code := s.wait(); code != exitFailure || !strings.Contains(s.stderr.String(), "removed or replaced while it was in use: "+data) {
+		t.Errorf("exit code %d, want %d and a reason:\n%s", code, exitFailure, s.stderr.tail())
+	}
 }
 
 // TestDataFolderUnusable: serve says what is wrong with the folder or the port, and exits.
