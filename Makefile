@@ -16,13 +16,13 @@ run: build ## Serve IDs on 127.0.0.1:4222, with a NATS server of its own, until 
 # starts idworker: . nats-data/passwords
 NATS_USERS = WORKER LOADER ADMIN CALLER ORDER ENRICHER ORDERS_AUDITOR ORDERS_ADMIN SYS
 
-nats: ## Run nats-server with nats.conf on 127.0.0.1:4222, its data and passwords in nats-data
+nats: ## Run nats-server with nats.conf on 127.0.0.1:4222 (or PORT=), its data and passwords in nats-data
 	@umask 077 && mkdir -p nats-data
 	@test -s nats-data/passwords || { umask 077; for u in $(NATS_USERS); do \
 		p=p$$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n'); \
 		echo "export IDS_$${u}_PASSWORD=\"\$${IDS_$${u}_PASSWORD:-$$p}\""; \
 	done > nats-data/passwords; }
-	@. ./nats-data/passwords && IDS_NATS_DATA="$${IDS_NATS_DATA:-nats-data}" $(GO) run github.com/nats-io/nats-server/v2 -c nats.conf
+	@. ./nats-data/passwords && IDS_NATS_DATA="$${IDS_NATS_DATA:-nats-data}" $(GO) run github.com/nats-io/nats-server/v2 -c nats.conf $(if $(PORT),-a 127.0.0.1 -p $(PORT))
 
 example: build ## Watch 2,000 orders get IDs on their way into a database; ends by itself
 	@cd docs/example && $(GO) run . ../../bin/idworker

@@ -2,6 +2,7 @@ package messages
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/nats-io/nats.go"
@@ -17,6 +18,7 @@ import (
 type Client struct {
 	nc     *nats.Conn
 	prefix Prefix
+	bad    error // what is wrong with the prefix
 
 	// header goes with each request. It may be nil.
 	header nats.Header
@@ -26,9 +28,10 @@ type Client struct {
 }
 
 // NewClient returns a client of the installation with that prefix. The connection stays
-// the caller's.
+// the caller's. With a prefix that does not pass [Prefix.Check], each call fails at once with
+// that error.
 func NewClient(nc *nats.Conn, prefix Prefix) *Client {
-	return &Client{nc: nc, prefix: prefix}
+	return &Client{nc: nc, prefix: prefix, bad: prefix.Check()}
 }
 
 // Next returns one ID of the tag. It asks until there is an answer, so ctx should have a
@@ -41,7 +44,7 @@ func NewClient(nc *nats.Conn, prefix Prefix) *Client {
 // of these: nats.ErrTimeout, nats.ErrNoResponders, nats.ErrDisconnected, ErrBusy or
 // ErrUnavailable.
 //
-// These errors are returned at once: [ErrTag] and [ErrCount]; [ErrMalformed],
+// These errors are returned at once: [ErrPrefix], [ErrTag] and [ErrCount]; [ErrMalformed],
 // [ErrNoTag], [ErrExhausted] and any other error reply; [ErrReply]; and the errors of
 // NATS that asking again cannot cure, such as nats.ErrConnectionClosed,
 // nats.ErrConnectionDraining or nats.ErrPermissionViolation. With an error there is
@@ -60,7 +63,11 @@ func (c *Client) NextN(ctx context.Context, tag string, n int64) ([]Range, error
 	if err := CheckTag(tag); err != nil {
 		return nil, err
 	}
-	return c.request(ctx, c.prefix.Segment(tag), n)
+	ranges, err := c.request(ctx, c.prefix.Segment(tag), n)
+	if err != nil && errors.Is(err, ErrNoTag) {
+		err = fmt.Errorf("%w: %s", err, tag)
+	}
+	return ranges, err
 }
 
 // Snowflake returns one snowflake ID. Errors as for Next, except ErrTag and ErrNoTag.
@@ -80,6 +87,9 @@ func (c *Client) SnowflakeN(ctx context.Context, n int64) ([]Range, error) {
 
 // request asks for n IDs on a subject.
 func (c *Client) request(ctx context.Context, subject string, n int64) ([]Range, error) {
+	if c.bad != nil {
+		return nil, c.bad
+	}
 	if n < 1 {
 		return nil, fmt.Errorf("%w: %d, allowed is 1 or more", ErrCount, n)
 	}

@@ -42,6 +42,31 @@ func TestClient(t *testing.T) {
 	}
 }
 
+// TestClientBadPrefix: calls with a prefix that cannot be one fail at once, and not when their time is over.
+func TestClientBadPrefix(t *testing.T) {
+	nc := natstest.Start(t).Connect(t)
+	for _, prefix := range []messages.Prefix{"", "ids.", "IDS", "a b", "a.>"} {
+		client := messages.NewClient(nc, prefix)
+		_, segment := client.Next(t.Context(), "order") // there is no deadline
+		_, snowflake := client.Snowflake(t.Context())
+		_, prefetch := client.Prefetch("order", messages.PrefetchConfig{})
+		for _, err := range []error{segment, snowflake, prefetch} {
+			if !errors.Is(err, messages.ErrPrefix) {
+				t.Errorf("prefix %q: %v", prefix, err)
+			}
+		}
+	}
+}
+
+// TestClientNamesTheTag that there is not.
+func TestClientNamesTheTag(t *testing.T) {
+	nc := natstest.Start(t).Connect(t)
+	answer(t, nc, "gone", message("", "404", "no such tag"))
+	if _, err := messages.NewClient(nc, messages.DefaultPrefix).Next(t.Context(), "gone"); err == nil || err.Error() != "no such tag (404): gone" {
+		t.Errorf("%v", err)
+	}
+}
+
 // TestClientErrors: each failure is an error of its own, and none comes with an ID
 // that looks usable.
 func TestClientErrors(t *testing.T) {

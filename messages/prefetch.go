@@ -1,6 +1,7 @@
 package messages
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -76,9 +77,9 @@ func (w *waiters) wake(err error) {
 }
 
 // Prefetch returns a prefetcher of IDs of the tag, which must be closed. It asks for
-// nothing before the first call of Next. Errors: [ErrTag], [ErrPrefetch].
+// nothing before the first call of Next. Errors: [ErrTag], [ErrPrefetch], [ErrPrefix].
 func (c *Client) Prefetch(tag string, cfg PrefetchConfig) (*Prefetcher, error) {
-	if err := CheckTag(tag); err != nil {
+	if err := cmp.Or(c.bad, CheckTag(tag)); err != nil {
 		return nil, err
 	}
 	cfg, err := cfg.withDefaults()

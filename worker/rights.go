@@ -40,6 +40,8 @@ func ownRights(p messages.Prefix, role rights.Role) rights.Rights {
 			rights.Publish(loads.GrantSubject(p, "*")),
 			rights.WatchBucket(tags), rights.WriteBucket(tags, ">"), hello,
 		)
+	case rights.Caller:
+		return rights.Publish(requests...)
 	case rights.Admin:
 		consumer := stream + "." + LoaderConsumer
 		return rights.Join(

@@ -176,6 +176,9 @@ func makeHalves(ctx context.Context, p processInfo) (halves []half, err error) {
 // Instance is the name of the process in load events and STATS.
 func (w *Process) Instance() string { return w.info.instance }
 
+// Installation is the ID of the installation that the process belongs to.
+func (w *Process) Installation() string { return w.info.installation.ID }
+
 // Stop leaves the queue group, answers every request that was delivered, and returns when
 // all that Start started has ended. It takes about Config.Wait at most, plus the time that
 // the store needs for what is under way, plus some seconds if the NATS server does not

@@ -3,11 +3,13 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/idworker/idworker/cmd/internal/benching"
 	"github.com/idworker/idworker/cmd/internal/explain"
+	"github.com/idworker/idworker/cmd/internal/getting"
 	"github.com/idworker/idworker/cmd/internal/natsconn"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/snowflake"
@@ -18,6 +20,7 @@ import (
 type benchCmd struct {
 	installation   `embed:""`
 	benching.Flags `embed:""`
+	printFlags     `embed:""`
 
 	Tags      []string `arg:"" optional:"" name:"tag" help:"Tags to ask for in turn."`
 	Snowflake bool     `help:"Ask for snowflake IDs; if tags are given, for these in turn with them." env:"-"`
@@ -73,8 +76,8 @@ func (c *benchCmd) look(ctx context.Context, bench *benching.Bench) error {
 		wanted = append(wanted, "")
 	}
 	for _, tag := range wanted {
-		if _, err := askOnce(denied, client, tag, c.Batch, c.Timeout); err != nil {
-			return explainNoIDs(explainDenied(err), c.Prefix, tag, c.Batch)
+		if err := c.tryBatch(denied, nextOf(client, tag)); err != nil {
+			return explainNoIDs(explainDenied(err), c.Prefix, conn, tag)
 		}
 		target := benching.Target{}
 		if tag != "" {
@@ -88,6 +91,17 @@ func (c *benchCmd) look(ctx context.Context, bench *benching.Bench) error {
 		bench.Layout = c.installedLayout(denied, js)
 	}
 	return nil
+}
+
+// tryBatch asks for one batch.
+func (c *benchCmd) tryBatch(ctx context.Context, next getting.Next) error {
+	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
+	defer cancel()
+	_, err := getting.Briefly(next)(ctx, c.Batch)
+	if limit := getting.LimitIn(err); limit > 0 {
+		return explain.Usage(fmt.Errorf("--batch %d is too large: 1 to %d are allowed", c.Batch, limit))
+	}
+	return err
 }
 
 func (c *benchCmd) lookAt(ctx context.Context, client *messages.Client, tag string) (benching.Target, error) {

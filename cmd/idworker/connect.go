@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"slices"
 	"time"
 
+	"github.com/alecthomas/kong"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/synadia-io/orbit.go/natscontext"
@@ -40,6 +43,26 @@ type installation struct {
 
 // named reports whether a server is named, by itself or by a context.
 func (i installation) named() bool { return i.Server != "" || i.Context != "" }
+
+// namedBy says where the server is named.
+func (i installation) namedBy(command *kong.Context) string {
+	for _, flag := range []string{"server", "context"} {
+		if isGiven(command, flag) {
+			return "--" + flag
+		}
+	}
+	for _, variable := range []string{"IDWORKER_SERVER", "NATS_URL", "IDWORKER_CONTEXT", "NATS_CONTEXT"} {
+		if os.Getenv(variable) != "" {
+			return "the environment variable " + variable
+		}
+	}
+	return "--server"
+}
+
+// isGiven reports whether a flag is on the command line.
+func isGiven(command *kong.Context, name string) bool {
+	return slices.ContainsFunc(command.Path, func(p *kong.Path) bool { return p.Flag != nil && p.Flag.Name == name })
+}
 
 // hasLogin reports whether there are settings that are of use only with a named server.
 func (i installation) hasLogin() bool {
@@ -177,8 +200,11 @@ func openJetStream(conn *nats.Conn, domain string) (jetstream.JetStream, error) 
 // connect connects a command that does one thing and ends.
 func (i installation) connect() (*nats.Conn, jetstream.JetStream, error) {
 	conn, js, err := i.dial(nats.Name("idworker"))
-	if errors.Is(err, nats.ErrNoServers) {
+	switch {
+	case errors.Is(err, nats.ErrNoServers):
 		err = fmt.Errorf("%w; start one with idworker serve, or name yours with --server", err)
+	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, nats.ErrNoInfoReceived):
+		err = fmt.Errorf("%w; what listens there does not speak NATS, or is overloaded; name your server with --server", err)
 	}
 	return conn, js, err
 }

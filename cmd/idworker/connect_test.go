@@ -120,7 +120,8 @@ func TestLoginOnTheCommandLine(t *testing.T) {
 		"get --server=nats://a:1,b:2 order":       false,
 		"get order --server":                      false,
 		"get u@example.org":                       false,
-		"serve --store mysql://u:p@tcp(a:1)/db":   false, // a file or the environment is recommended, not enforced
+		"serve --store mysql://u@tcp(a:1)/db":     false,
+		"serve --store postgres://a:1/db":         false,
 		"get --server nats://u:" + canary + "@a":  true,
 		"get --server=nats://" + canary + "@a":    true,
 		"get --server=" + canary + "@a":           true,
@@ -137,6 +138,21 @@ func TestLoginOnTheCommandLine(t *testing.T) {
 				t.Errorf("%s: exit code %d", line, code)
 			}
 			isUsage(t, line, explain.Usage(err), "--server")
+		}
+	}
+}
+
+// TestPasswordOfStoreOnTheCommandLine: refused as one of NATS is, and not shown.
+func TestPasswordOfStoreOnTheCommandLine(t *testing.T) {
+	for _, line := range []string{
+		"serve --store mysql://u:" + canary + "@tcp(a:1)/db",
+		"tag ls --store=postgres://u:" + canary + "@a/db",
+		"doctor --store oracle://u:" + canary + "@a/db",
+	} {
+		var stderr strings.Builder
+		if code := run(t.Context(), strings.Fields(line), io.Discard, &stderr); code != explain.ExitUsage ||
+			!strings.Contains(stderr.String(), "--store: a password on the command line") || strings.Contains(stderr.String(), canary) {
+			t.Errorf("%s: exit code %d, %s", line, code, stderr.String())
 		}
 	}
 }
@@ -159,6 +175,17 @@ func TestSplitAddress(t *testing.T) {
 		}
 		if want.port == 0 {
 			isUsage(t, text, err, "--listen")
+		}
+	}
+}
+
+func TestLoopback(t *testing.T) {
+	for host, want := range map[string]bool{
+		"127.0.0.1": true, "127.8.9.1": true, "::1": true, "localhost": true,
+		"": false, "0.0.0.0": false, "::": false, "10.0.0.1": false, "example.org": false,
+	} {
+		if isLoopback(host) != want {
+			t.Errorf("%q: want %v", host, want)
 		}
 	}
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"text/tabwriter"
 	"time"
 
@@ -15,6 +16,8 @@ type decodeCmd struct {
 	Layout string    `help:"Layout of the IDs: default, twitter, sonyflake, or written out." default:"default"`
 	Epoch  time.Time `help:"When time 0 was, if not what the layout says." placeholder:"2025-01-01T00:00:00Z"`
 
+	printFlags `embed:""`
+
 	IDs []string `arg:"" name:"id" help:"Snowflake IDs, decimal or base62 (11 characters)."`
 }
 
@@ -24,9 +27,7 @@ func (d *decodeCmd) Run(out output) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "layout %s, lasts until %s\n", layout, layout.End().UTC().Format(time.DateOnly))
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "ID\tTIME\tDATACENTER\tWORKER\tSEQUENCE")
+	found := decoded{Layout: layout.String(), Ends: layout.End().UTC().Format(time.DateOnly), IDs: []decodedID{}}
 	var bad []error
 	for _, text := range d.IDs {
 		id, err := parseID(text)
@@ -34,10 +35,38 @@ func (d *decodeCmd) Run(out output) error {
 			bad = append(bad, err)
 			continue
 		}
-		fmt.Fprintf(w, "%d\t%s\t%d\t%d\t%d\n", id, layout.Time(id).UTC().Format("2006-01-02T15:04:05.000Z"),
-			layout.Datacenter(id), layout.WorkerID(id), layout.Sequence(id))
+		found.IDs = append(found.IDs, decodedID{
+			ID: int64(id), Time: layout.Time(id).UTC().Format("2006-01-02T15:04:05.000Z"),
+			Datacenter: layout.Datacenter(id), Worker: layout.WorkerID(id), Sequence: layout.Sequence(id),
+		})
 	}
-	return errors.Join(w.Flush(), errors.Join(bad...))
+	return errors.Join(out.Print(found), errors.Join(bad...))
+}
+
+// decoded is what IDs say.
+type decoded struct {
+	Layout string      `json:"layout"`
+	Ends   string      `json:"ends"` // a date
+	IDs    []decodedID `json:"ids"`
+}
+
+type decodedID struct {
+	ID         int64  `json:"id,string"`
+	Time       string `json:"time"`
+	Datacenter int64  `json:"datacenter"`
+	Worker     int64  `json:"worker"`
+	Sequence   int64  `json:"sequence"`
+}
+
+// Text is part of report.Report.
+func (d decoded) Text(out io.Writer) error {
+	fmt.Fprintf(out, "layout %s, lasts until %s\n", d.Layout, d.Ends)
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "ID\tTIME\tDATACENTER\tWORKER\tSEQUENCE")
+	for _, id := range d.IDs {
+		fmt.Fprintf(w, "%d\t%s\t%d\t%d\t%d\n", id.ID, id.Time, id.Datacenter, id.Worker, id.Sequence)
+	}
+	return w.Flush()
 }
 
 // parseID reads both forms. A base62 ID always has 11 characters; if all of them are

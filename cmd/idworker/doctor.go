@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,19 +14,24 @@ import (
 	"github.com/idworker/idworker/cmd/internal/doctor"
 	"github.com/idworker/idworker/cmd/internal/explain"
 	"github.com/idworker/idworker/cmd/internal/natsconn"
+	"github.com/idworker/idworker/cmd/internal/report"
 	"github.com/idworker/idworker/internal/rights"
+	"github.com/idworker/idworker/messages"
 )
 
-// doctorCmd checks whether a process of a role would find all that it needs. It changes
-// nothing.
+// doctorCmd checks that a process of a role has what it needs. It changes nothing.
 type doctorCmd struct {
-	installation  `embed:""`
-	storeFlags    `embed:""`
+	installation  `embed:"" group:"nats"`
+	storeFlags    `embed:"" group:"store"`
 	resourceFlags `embed:""`
+	printFlags    `embed:""`
 
-	Role         role          `help:"Whose needs to check: all (worker and loader), worker, loader, admin, enricher or auditor." default:"all" enum:"all,worker,loader,admin,enricher,auditor"`
+	Role         role          `help:"Whose needs to check: all (worker and loader), worker, loader, admin, enricher, auditor or caller." default:"all" enum:"all,worker,loader,admin,enricher,auditor,caller"`
+	Tag          string        `help:"With --role caller: one that asks for IDs of this tag, and no others."`
 	Layout       string        `help:"Layout of snowflake IDs that workers are given." default:"default"`
 	MaxClockSkew time.Duration `help:"How far the clock may be from the server's." default:"5s"`
+
+	AllowUnsynced bool `help:"Servers that do not sync every write, or do not say so, are all right."`
 }
 
 // errSick is that something is wrong; what, has been printed.
@@ -37,7 +43,7 @@ func (d *doctorCmd) Run(ctx context.Context, out output) error {
 	if err != nil {
 		return err
 	}
-	if err := d.resourceFlags.check(d.Prefix); err != nil {
+	if err := cmp.Or(d.resourceFlags.check(d.Prefix), d.checkTag()); err != nil {
 		return err
 	}
 	conn, js, err := d.connect()
@@ -52,11 +58,23 @@ func (d *doctorCmd) Run(ctx context.Context, out output) error {
 		return err
 	}
 	defer closeStore()
-	err = look.Examine(ctx, func(f doctor.Finding) { printFinding(out, f) })
+	findings := report.NewList[finding](out, "findings")
+	err = look.Examine(ctx, func(f doctor.Finding) { findings.Add(explained(f)) })
 	if errors.Is(err, doctor.ErrSick) {
-		return errSick
+		err = errSick
 	}
-	return err
+	return findings.End(err)
+}
+
+// checkTag refuses a tag where no tag is asked for.
+func (d *doctorCmd) checkTag() error {
+	switch {
+	case d.Tag == "":
+		return nil
+	case !d.Role.is(rights.Caller):
+		return explain.Usage(errors.New("--tag goes with --role caller"))
+	}
+	return messages.CheckTag(d.Tag)
 }
 
 // doctor says what to look at for the role. The store is to be closed afterwards.
@@ -68,13 +86,18 @@ func (d *doctorCmd) doctor(ctx context.Context, conn *nats.Conn, js jetstream.Je
 	look = &doctor.Doctor{
 		Conn: conn, JetStream: js, Prefix: d.Prefix, Domain: d.JSDomain,
 		Role: string(d.Role), Needs: d.Role.needs(d.Prefix, source),
-		Resources: d.resources(d.Prefix, part, source),
+		Resources: d.resources(d.Prefix, part, source), // a caller has the right to open none
 		Server:    fmt.Sprintf("%s %s, version %s", conn.ConnectedServerName(), natsconn.Redact(conn.ConnectedUrl()), conn.ConnectedServerVersion()),
+	}
+	if d.Role.is(rights.Caller) {
+		look.Trials = doctor.Requests(conn, d.Prefix, d.Tag)
+		return look, func() {}, nil
 	}
 	if d.Role.hasOwnStreams() { // its server is that of its streams, whose owner decides
 		return look, func() {}, nil
 	}
 	look.Sync = func(ctx context.Context) error { return doctor.CheckSync(ctx, conn) }
+	look.AllowUnsynced = d.AllowUnsynced
 	look.Storage = d.Role.is(rights.Admin)
 	look.MaxClockSkew = d.MaxClockSkew
 	look.Kinds = doctor.Processes(conn, js, d.Prefix)
@@ -110,14 +133,28 @@ func (d *doctorCmd) lookAtStore(ctx context.Context, look *doctor.Doctor, js jet
 	return func() { _ = segments.Close() }, nil
 }
 
-// printFinding prints a line, with what can be done about it.
-func printFinding(out output, f doctor.Finding) {
+// finding is what doctor says of one thing.
+type finding struct {
+	Result string `json:"result"` // ok, warn or fail
+	What   string `json:"what"`
+	Text   string `json:"text"` // with what can be done about it
+}
+
+func explained(f doctor.Finding) finding {
 	switch {
 	case f.Err == nil:
-		fmt.Fprintf(out, "ok    %s: %s\n", f.What, f.Good)
+		return finding{"ok", f.What, f.Good}
 	case f.Warning:
-		fmt.Fprintf(out, "warn  %s: %s\n", f.What, explain.Text(f.Err))
-	default:
-		fmt.Fprintf(out, "FAIL  %s: %s\n", f.What, explain.Text(f.Err))
+		return finding{"warn", f.What, explain.Text(f.Err)}
 	}
+	return finding{"fail", f.What, explain.Text(f.Err)}
+}
+
+// String is a line for people.
+func (f finding) String() string {
+	result := f.Result
+	if result == "fail" {
+		result = "FAIL" // to be seen among the others
+	}
+	return fmt.Sprintf("%-5s %s: %s", result, f.What, f.Text)
 }

@@ -18,7 +18,7 @@ import (
 
 // enrichCmd stamps the events of one stream with IDs and publishes them to another.
 type enrichCmd struct {
-	installation    `embed:""`
+	installation    `embed:"" group:"nats"`
 	enriching.Flags `embed:""`
 	httpFlags       `embed:""`
 
@@ -56,7 +56,7 @@ func (c *enrichCmd) Run(ctx context.Context, out output) error {
 		return err
 	}
 	running.Store(enricher)
-	registry.MustRegister(enricher.Metrics())
+	ofInstallation(enricher.Installation(), registry, enricher.Metrics())
 	log.Info("enriching", zap.String("version", version), zap.String("enrichment", enricher.Name()), zap.String("instance", enricher.Instance()))
 	enriching.Run(ctx, enricher)
 	log.Info("stopped", enriching.Stopped(enricher.Figures())...)

@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"syscall"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -27,9 +29,17 @@ func (f httpFlags) serveHTTP(ctx context.Context, metrics prometheus.Gatherer, s
 	}
 	server, err := httpserver.Start(ctx, f.HTTP, httpserver.Handler(metrics, state), log)
 	if err != nil {
+		if errors.Is(err, syscall.EADDRINUSE) {
+			err = fmt.Errorf("%w; choose another HOST:PORT, or stop what listens there", err)
+		}
 		return nil, fmt.Errorf("--http: %w", err)
 	}
 	return server.Stop, nil
+}
+
+// ofInstallation registers metrics that say which installation they are of: one Prometheus may scrape several.
+func ofInstallation(id string, to *prometheus.Registry, metrics ...prometheus.Collector) {
+	prometheus.WrapRegistererWith(prometheus.Labels{"installation": id}, to).MustRegister(metrics...)
 }
 
 // newRegistry is for the metrics of a process, and has those that every process has.

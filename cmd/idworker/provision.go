@@ -11,6 +11,7 @@ import (
 
 	"github.com/idworker/idworker/cmd/internal/backend"
 	"github.com/idworker/idworker/cmd/internal/explain"
+	"github.com/idworker/idworker/cmd/internal/report"
 	"github.com/idworker/idworker/internal/leader"
 	"github.com/idworker/idworker/internal/resource"
 	"github.com/idworker/idworker/messages"
@@ -22,10 +23,11 @@ import (
 // provisionCmd makes what an installation needs in JetStream, so that those who serve need
 // no right to.
 type provisionCmd struct {
-	installation `embed:""`
-	storeFlags   `embed:""`
+	installation `embed:"" group:"nats"`
+	storeFlags   `embed:"" group:"store"`
 
 	resourceFlags `embed:""`
+	printFlags    `embed:""`
 
 	Part part `help:"What to make: ids, what workers and loaders need; enrich, what enrichers need, who may have an account of their own; or all." default:"all" enum:"all,ids,enrich"`
 }
@@ -56,7 +58,8 @@ func (p *provisionCmd) Run(ctx context.Context, out output) error {
 	}
 	log := newLogger(zapcore.WarnLevel)
 	defer func() { _ = log.Sync() }() // stderr cannot be synced on every system
-	return p.withJetStream(ctx, func(ctx context.Context, js jetstream.JetStream) error {
+	done := report.NewList[provisioned](out, "resources")
+	return done.End(p.withJetStream(ctx, func(ctx context.Context, js jetstream.JetStream) error {
 		var failed []error
 		for _, r := range p.resources(p.Prefix, p.Part, source) {
 			var did string
@@ -71,11 +74,20 @@ func (p *provisionCmd) Run(ctx context.Context, out output) error {
 				failed = append(failed, fmt.Errorf("%s: %w", r, err))
 				continue
 			}
-			fmt.Fprintf(out, "%s: %s\n", r, did)
+			done.Add(provisioned{r.String(), did})
 		}
 		return errors.Join(failed...)
-	})
+	}))
 }
+
+// provisioned is a resource that is as it should be.
+type provisioned struct {
+	Resource string `json:"resource"`
+	Result   string `json:"result"` // what was done
+}
+
+// String is a line for people.
+func (p provisioned) String() string { return p.Resource + ": " + p.Result }
 
 // check refuses what a worker would refuse.
 func (p resourceFlags) check(prefix messages.Prefix) error {

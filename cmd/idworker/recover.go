@@ -22,10 +22,11 @@ type offlineFlags struct {
 
 // raiseFolder raises every tag in a data folder by n, and prints a line per tag.
 func (i installation) raiseFolder(ctx context.Context, out output, source backend.Backend, at offlineFlags, n int64) error {
+	done := newChanges(out)
 	folder, err := tags.RaiseFolder(ctx, embedded.Config{
 		Folder: at.Data, Witness: at.Witness, Counter: backend.Counter, Log: newLogger(zapcore.WarnLevel),
-	}, i.Prefix, source, n, func(tag store.Tag) { fmt.Fprintf(out, "tag %s: next ID %d\n", tag.Name, tag.Next) })
-	if err != nil {
+	}, i.Prefix, source, n, func(tag store.Tag) { done.Add(change{Tag: tag.Name, Next: tag.Next, Offline: true}) })
+	if err := done.End(err); err != nil || out.JSON {
 		return err
 	}
 	_, err = fmt.Fprintf(out, "%s may be served from again; of snowflake IDs, not before 41 s after the last one was handed out\n", folder)

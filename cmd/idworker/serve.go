@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
+	"github.com/alecthomas/kong"
 	"github.com/nats-io/nats.go"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
@@ -29,8 +32,8 @@ import (
 
 // serveCmd runs a worker, a loader, or both; and a NATS server too, unless one is named.
 type serveCmd struct {
-	installation `embed:""`
-	storeFlags   `embed:""`
+	installation `embed:"" group:"nats"`
+	storeFlags   `embed:"" group:"store"`
 
 	Migrate bool        `help:"Create the table if it is missing."`
 	Ledger  ledger.Mode `help:"With a database: what a loader does while JetStream cannot write down what it grants: require, nothing is granted, and workers live on memory; or best-effort, IDs are granted all the same, and a database that goes back at that time is not noticed." default:"require" enum:"require,best-effort"`
@@ -45,6 +48,8 @@ type serveCmd struct {
 	limitFlags `embed:""`
 
 	snowflakeFlags `embed:""`
+
+	AllowUnsynced bool `help:"Do not warn that NATS does not sync every write, or does not say so: IDs may be handed out twice after a power failure."`
 
 	httpFlags   `embed:""`
 	MetricsTags int `help:"How many tags, the busiest ones, have metrics of their own; 0 to 100000." default:"1000"`
@@ -67,6 +72,26 @@ type embeddedFlags struct {
 	Data   string `help:"Data folder of the embedded NATS server." default:"idworker-data" type:"path"`
 }
 
+// isLoopback reports whether only this machine can reach a listener. A name may be one of any machine.
+func isLoopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// checkEmbedded refuses flags for the embedded server where another one is named: who gives them does not expect
+// to count there.
+func (s *serveCmd) checkEmbedded(command *kong.Context) error {
+	if !s.named() {
+		return nil
+	}
+	for _, flag := range []string{"listen", "data"} {
+		if isGiven(command, flag) {
+			return explain.Usage(fmt.Errorf("--%s is of the embedded NATS server, but %s names another one: leave out one of them", flag, s.namedBy(command)))
+		}
+	}
+	return nil
+}
+
 // maxMetricsTags bounds what a scrape may cost.
 const maxMetricsTags = 100_000
 
@@ -74,7 +99,10 @@ const maxMetricsTags = 100_000
 const startTimeout = 30 * time.Second
 
 // Run serves until ctx ends.
-func (s *serveCmd) Run(ctx context.Context, out output) (err error) {
+func (s *serveCmd) Run(ctx context.Context, command *kong.Context, out output) (err error) {
+	if err := s.checkEmbedded(command); err != nil {
+		return err
+	}
 	cfg, source, err := s.parse()
 	if err != nil {
 		return err
@@ -91,12 +119,14 @@ func (s *serveCmd) Run(ctx context.Context, out output) (err error) {
 	defer stopHTTP()
 
 	var where []zap.Field // the data is
+	var gone <-chan error // when it is there no more
 	if !s.named() {
 		server, err := s.embed(ctx, source, log)
 		if err != nil {
 			return err
 		}
 		defer server.Stop()
+		gone = guard(ctx, server)
 		s.installation = installation{Server: server.URL(), Prefix: s.Prefix}
 		s.Witness = "" // it has it
 		where = []zap.Field{zap.String("data", server.Folder()), zap.String("witness", server.WitnessFolder())}
@@ -104,7 +134,7 @@ func (s *serveCmd) Run(ctx context.Context, out output) (err error) {
 	var opened closers
 	defer opened.close()
 	cfg.Log = log
-	w, err := s.start(ctx, cfg, source, &opened)
+	w, synced, err := s.start(ctx, cfg, source, &opened)
 	if errors.Is(err, nats.ErrNoResponders) {
 		err = fmt.Errorf("%w: JetStream is not enabled on the server %s, or has no quorum", err, s.installation)
 	}
@@ -112,19 +142,42 @@ func (s *serveCmd) Run(ctx context.Context, out output) (err error) {
 		return err
 	}
 	running.Store(w)
-	registry.MustRegister(w.Metrics(s.MetricsTags))
+	ofInstallation(w.Installation(), registry, w.Metrics(s.MetricsTags), synced.Metrics())
+	go synced.Run(ctx)
 	s.logServing(log, w, source, where)
 	if s.Demo {
 		err = s.demo(ctx, out, source)
 	}
 	if err == nil {
-		if s.Role == worker.RoleWorker && where != nil {
-			warnUnsupplied(ctx, w, log)
-		}
-		<-ctx.Done()
+		err = s.stay(ctx, w, gone, log)
 	}
 	log.Info("stopping")
 	return errors.Join(err, w.Stop())
+}
+
+// stay returns when ctx ends, or with an error when the folders of the embedded server are gone; there is no such
+// channel beside another server.
+func (s *serveCmd) stay(ctx context.Context, w *worker.Process, gone <-chan error, log *zap.Logger) error {
+	if s.Role == worker.RoleWorker && gone != nil {
+		warnUnsupplied(ctx, w, log)
+	}
+	select {
+	case <-ctx.Done():
+		return nil
+	case err := <-gone:
+		return err
+	}
+}
+
+// guard tells when the folders of an embedded server are gone.
+func guard(ctx context.Context, server *embedded.Server) <-chan error {
+	gone := make(chan error, 1)
+	go func() {
+		if err := server.Guard(ctx); err != nil {
+			gone <- err
+		}
+	}()
+	return gone
 }
 
 // stateOf is what /readyz tells of a process, which is nil until it has started.
@@ -156,7 +209,7 @@ func (s *serveCmd) logServing(log *zap.Logger, w *worker.Process, source backend
 	}
 	log.Info("serving", append([]zap.Field{
 		zap.String("version", version), zap.String("role", string(s.Role)), counts,
-		zap.String("prefix", string(s.Prefix)), zap.String("instance", w.Instance()),
+		zap.String("prefix", string(s.Prefix)), zap.String("instance", w.Instance()), zap.String("nats", strings.TrimPrefix(s.String(), "at ")),
 	}, where...)...)
 }
 
@@ -188,6 +241,10 @@ func (s *serveCmd) embed(ctx context.Context, source backend.Backend, log *zap.L
 	host, port, err := httpserver.SplitAddress("--listen", s.Listen)
 	if err != nil {
 		return nil, err
+	}
+	if !isLoopback(host) {
+		log.Warn("whoever reaches this address may get IDs, and may change and delete the counters: the embedded NATS server has no logins; listen on 127.0.0.1, or name a server of yours that has logins, see nats.conf",
+			zap.String("listen", s.Listen))
 	}
 	server, err := embedded.Start(ctx, embedded.Config{
 		Host: host, Port: port, Folder: s.Data, Witness: s.Witness, Counter: backend.Counter, Log: log,
@@ -250,14 +307,14 @@ func (c *closers) close() {
 
 // start connects and starts the worker. What it adds to opened is to be closed after
 // the worker has stopped.
-func (s *serveCmd) start(ctx context.Context, cfg worker.Config, source backend.Backend, opened *closers) (*worker.Process, error) {
+func (s *serveCmd) start(ctx context.Context, cfg worker.Config, source backend.Backend, opened *closers) (*worker.Process, *doctor.SyncWatch, error) {
 	var err error
 	if cfg.Requests, _, err = s.dialToStay(ctx, "idworker", cfg.Log); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	opened.add(cfg.Requests.Close)
 	if cfg.Control, cfg.JetStream, err = s.dialToStay(ctx, "idworker control", cfg.Log); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	opened.add(cfg.Control.Close)
 	starting, explainDenied := natsconn.WhenDenied(ctx, cfg.Requests, cfg.Control)
@@ -266,10 +323,11 @@ func (s *serveCmd) start(ctx context.Context, cfg worker.Config, source backend.
 	if err == nil && explained != nil {
 		explained = errors.Join(explained, w.Stop())
 	}
+	synced := doctor.NewSyncWatch(cfg.Control, s.AllowUnsynced, cfg.Log)
 	if explained == nil {
-		doctor.WarnOfSync(ctx, cfg.Control, cfg.Log)
+		synced.Look(ctx)
 	}
-	return w, explained
+	return w, synced, explained
 }
 
 // startWorker opens the store, where the role needs one, and starts the worker. How long that takes

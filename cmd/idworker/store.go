@@ -12,8 +12,8 @@ import (
 
 // storeFlags say where segments come from.
 type storeFlags struct {
-	Store     string `help:"Where segments come from: jetstream, mysql://user:password@tcp(host:port)/db or postgres://…; if it has a password, prefer the environment variable or --store-file." default:"jetstream" placeholder:"DSN"`
-	StoreFile string `help:"File with the DSN, instead of --store." placeholder:"FILE"`
+	Store     string `help:"Where segments come from: jetstream, mysql://user:password@tcp(host:port)/db or postgres://…; one with a password is taken from the environment variable or --store-file only." default:"jetstream" placeholder:"DSN"`
+	StoreFile string `help:"File with the DSN, instead of --store." type:"path" placeholder:"FILE"`
 	Table     string `help:"Leaf's table in the database." default:"leaf_alloc"`
 }
 
@@ -36,4 +36,18 @@ func (f storeFlags) backend() (backend.Backend, error) {
 		return b, explain.Usage(fmt.Errorf("--store, --table: %w", err))
 	}
 	return b, nil
+}
+
+// checkStoreOnLine refuses a --store with a password, where everybody on the machine could read it.
+func checkStoreOnLine(args []string) error {
+	for n, arg := range args {
+		dsn, ok := strings.CutPrefix(arg, "--store=")
+		if arg == "--store" && n+1 < len(args) {
+			dsn, ok = args[n+1], true
+		}
+		if ok && backend.HasPassword(dsn) {
+			return errors.New("--store: a password on the command line can be read by everybody on this machine; set IDWORKER_STORE instead, or --store-file")
+		}
+	}
+	return nil
 }

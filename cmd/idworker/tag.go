@@ -45,9 +45,10 @@ func changeTags(ctx context.Context, i installation, s storeFlags, check func() 
 }
 
 type tagLsCmd struct {
-	installation `embed:""`
-	storeFlags   `embed:""`
+	installation `embed:"" group:"nats"`
+	storeFlags   `embed:"" group:"store"`
 	tagging.List `embed:""`
+	printFlags   `embed:""`
 }
 
 // Run lists tags and templates.
@@ -58,9 +59,10 @@ func (l *tagLsCmd) Run(ctx context.Context, out output) error {
 }
 
 type tagCreateCmd struct {
-	installation   `embed:""`
-	storeFlags     `embed:""`
+	installation   `embed:"" group:"nats"`
+	storeFlags     `embed:"" group:"store"`
 	tagging.Create `embed:""`
+	printFlags     `embed:""`
 }
 
 // Run creates a tag or a template.
@@ -71,9 +73,10 @@ func (c *tagCreateCmd) Run(ctx context.Context, out output) error {
 }
 
 type tagSetCmd struct {
-	installation `embed:""`
-	storeFlags   `embed:""`
+	installation `embed:"" group:"nats"`
+	storeFlags   `embed:"" group:"store"`
 	tagging.Set  `embed:""`
+	printFlags   `embed:""`
 }
 
 // Run changes a tag or a template.
@@ -84,9 +87,10 @@ func (s *tagSetCmd) Run(ctx context.Context, out output) error {
 }
 
 type tagRmCmd struct {
-	installation   `embed:""`
-	storeFlags     `embed:""`
+	installation   `embed:"" group:"nats"`
+	storeFlags     `embed:"" group:"store"`
 	tagging.Remove `embed:""`
+	printFlags     `embed:""`
 }
 
 // Run removes a tag or a template.

@@ -12,15 +12,14 @@ import (
 	"github.com/idworker/idworker/cmd/internal/explain"
 	"github.com/idworker/idworker/cmd/internal/tagging"
 	"github.com/idworker/idworker/cmd/internal/tags"
-	"github.com/idworker/idworker/internal/tagrules"
 	"github.com/idworker/idworker/messages"
 )
 
 // tagRaiseCmd makes sure that IDs which may have been handed out are not handed out again:
 // every restore of data ends with it.
 type tagRaiseCmd struct {
-	installation `embed:""`
-	storeFlags   `embed:""`
+	installation `embed:"" group:"nats"`
+	storeFlags   `embed:"" group:"store"`
 
 	Tag  string `arg:"" optional:"" help:"Name of the tag, unless --all."`
 	All  bool   `help:"Raise every tag."`
@@ -28,6 +27,7 @@ type tagRaiseCmd struct {
 	By   int64  `help:"How many IDs to skip." placeholder:"N"`
 
 	offlineFlags `embed:""`
+	printFlags   `embed:""`
 }
 
 // check says which arguments do not go together.
@@ -59,9 +59,10 @@ func (r *tagRaiseCmd) Run(ctx context.Context, out output) error {
 	if r.Data != "" {
 		return r.raiseFolder(ctx, out, source, r.offlineFlags, r.By)
 	}
-	return r.withTags(ctx, source, func(ctx context.Context, t *tags.Tags) error {
+	done := newChanges(out)
+	return done.End(r.withTags(ctx, source, func(ctx context.Context, t *tags.Tags) error {
 		if r.All {
-			return t.RaiseAllBy(ctx, r.By, out.raised)
+			return t.RaiseAllBy(ctx, r.By, done.add)
 		}
 		raise, amount := t.Raise, r.Next
 		if r.By > 0 {
@@ -69,38 +70,17 @@ func (r *tagRaiseCmd) Run(ctx context.Context, out output) error {
 		}
 		raised, err := raise(ctx, r.Tag, amount)
 		if err == nil {
-			out.raised(raised)
+			done.add(raised)
 		}
 		return err
-	})
-}
-
-// raised prints what became of one tag, or that a template was made.
-func (o output) raised(r tags.Raised) {
-	order := ""
-	if r.Order == tagrules.Strict {
-		order = ", strict"
-	}
-	switch {
-	case r.Template && r.Before > 0:
-		fmt.Fprintf(o, "template %s: new tags begin with %d, was %d\n", r.Tag, r.Now, r.Before)
-	case r.Template:
-		fmt.Fprintf(o, "created template %s%s\n", r.Tag, order)
-	case r.Removed:
-		fmt.Fprintf(o, "removed tag %s: can be created again with --first %d or above\n", r.Tag, r.Now)
-	case r.Before == 0:
-		fmt.Fprintf(o, "created tag %s: next ID %d%s\n", r.Tag, r.Now, order)
-	case r.Now == r.Before:
-		fmt.Fprintf(o, "tag %s: next ID %d, as it was%s\n", r.Tag, r.Now, order)
-	default:
-		fmt.Fprintf(o, "tag %s: next ID %d, was %d%s\n", r.Tag, r.Now, r.Before, order)
-	}
+	}))
 }
 
 // tagExportCmd prints tags as tagImportCmd reads them.
 type tagExportCmd struct {
-	installation `embed:""`
-	storeFlags   `embed:""`
+	installation `embed:"" group:"nats"`
+	storeFlags   `embed:"" group:"store"`
+	printFlags   `embed:""`
 }
 
 // Run prints a line per template and per tag. An entry that cannot be read is an error, and the list is then
@@ -112,18 +92,20 @@ func (e *tagExportCmd) Run(ctx context.Context, out output) error {
 	}
 	return e.withTags(ctx, source, func(ctx context.Context, t *tags.Tags) error {
 		all, err := t.Export(ctx)
-		return errors.Join(tags.Write(out, all), err)
+		return errors.Join(out.Print(tagging.Export(all)), err)
 	})
 }
 
 // tagImportCmd brings tags of another store or installation here.
 type tagImportCmd struct {
-	installation `embed:""`
-	storeFlags   `embed:""`
+	installation `embed:"" group:"nats"`
+	storeFlags   `embed:"" group:"store"`
 
 	File          string `arg:"" optional:"" help:"File that tag export wrote; standard input without." type:"existingfile"`
 	tagging.Ended `embed:""`
 	Switch        bool `name:"switch-store" help:"Have the installation count in this --store from now on. No loader may run."`
+
+	printFlags `embed:""`
 }
 
 // Run reads the whole list before it changes anything, and prints a line per tag and per template
@@ -137,17 +119,18 @@ func (i *tagImportCmd) Run(ctx context.Context, in input, out output) error {
 	if err != nil {
 		return err
 	}
+	done := newChanges(out)
 	if i.Switch {
-		return i.withPatientJetStream(ctx, func(ctx context.Context, js jetstream.JetStream) error {
-			return tags.SwitchStore(ctx, js, i.Prefix, source, list, out.raised)
-		})
+		return done.End(i.withPatientJetStream(ctx, func(ctx context.Context, js jetstream.JetStream) error {
+			return tags.SwitchStore(ctx, js, i.Prefix, source, list, done.add)
+		}))
 	}
-	return i.withTags(ctx, source, func(ctx context.Context, t *tags.Tags) error {
+	return done.End(i.withTags(ctx, source, func(ctx context.Context, t *tags.Tags) error {
 		if err := t.Orders.DeclareEnded(ctx, i.Ended.Ended); err != nil {
 			return err
 		}
-		return t.Import(ctx, list, out.raised)
-	})
+		return t.Import(ctx, list, done.add)
+	}))
 }
 
 func (i *tagImportCmd) read(in io.Reader) (tags.Transfer, error) {

@@ -15,7 +15,7 @@ type enrichCmds struct {
 
 // verifyCmd verifies an enrichment. It changes nothing.
 type verifyCmd struct {
-	installation    `embed:""`
+	installation    `embed:"" group:"nats"`
 	verifying.Flags `embed:""`
 }
 

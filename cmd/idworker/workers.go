@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"text/tabwriter"
 	"time"
 
@@ -15,7 +16,8 @@ import (
 
 // workersCmd lists the worker IDs of snowflake IDs.
 type workersCmd struct {
-	installation `embed:""`
+	installation `embed:"" group:"nats"`
+	printFlags   `embed:""`
 }
 
 // Run prints a line for each worker ID that is leased, or was at some time.
@@ -30,26 +32,59 @@ func (c *workersCmd) list(ctx context.Context, js jetstream.JetStream, out outpu
 	if holdings == nil && err != nil {
 		return err
 	}
-	if layout == (snowflake.Layout{}) {
-		fmt.Fprintln(out, "no layout yet, the first worker sets it")
+	found := workerIDs{Workers: []workerID{}}
+	if layout != (snowflake.Layout{}) {
+		found.Layout = layout.String()
+	}
+	for _, h := range holdings {
+		one := workerID{Datacenter: h.Datacenter, Worker: h.Worker, Host: h.Host, ReservedUntil: stamp(h.Reserved)}
+		if h.Held() {
+			one.Instance, one.Since, one.ClockMs = h.Instance, stamp(h.Since), new(h.ClockDiff.Milliseconds())
+		}
+		found.Workers = append(found.Workers, one)
+	}
+	return errors.Join(out.Print(found), err)
+}
+
+// workerIDs are those that are leased, or were at some time.
+type workerIDs struct {
+	Layout  string     `json:"layout,omitempty"` // missing until the first worker sets it
+	Workers []workerID `json:"workers"`
+}
+
+// workerID is one. What is not known is missing; nobody holds one without an instance.
+type workerID struct {
+	Datacenter    int64  `json:"datacenter"`
+	Worker        int64  `json:"worker"`
+	Instance      string `json:"instance,omitempty"`
+	Host          string `json:"host,omitempty"`
+	Since         string `json:"since,omitempty"`
+	ClockMs       *int64 `json:"clock_ms,omitempty"` // ahead of the NATS server's
+	ReservedUntil string `json:"reserved_until,omitempty"`
+}
+
+// Text is part of report.Report.
+func (l workerIDs) Text(out io.Writer) error {
+	if l.Layout == "" {
+		_, err := fmt.Fprintln(out, "no layout yet, the first worker sets it")
 		return err
 	}
-	fmt.Fprintf(out, "layout %s\n", layout)
+	fmt.Fprintf(out, "layout %s\n", l.Layout)
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "DATACENTER\tWORKER\tHELD BY\tHOST\tSINCE\tCLOCK\tRESERVED UNTIL")
-	for _, h := range holdings {
-		by, since, clock := "-", "-", "-"
-		if h.Held() {
-			by, since, clock = h.Instance, stamp(h.Since), fmt.Sprintf("%+dms", h.ClockDiff.Milliseconds())
+	for _, one := range l.Workers {
+		clock := "-"
+		if one.ClockMs != nil {
+			clock = fmt.Sprintf("%+dms", *one.ClockMs)
 		}
-		fmt.Fprintf(w, "%d\t%d\t%s\t%s\t%s\t%s\t%s\n", h.Datacenter, h.Worker, by, orDash(h.Host), since, clock, stamp(h.Reserved))
+		fmt.Fprintf(w, "%d\t%d\t%s\t%s\t%s\t%s\t%s\n", one.Datacenter, one.Worker, orDash(one.Instance), orDash(one.Host), orDash(one.Since), clock, orDash(one.ReservedUntil))
 	}
-	return errors.Join(w.Flush(), err)
+	return w.Flush()
 }
 
 func stamp(t time.Time) string {
 	if t.IsZero() {
-		return "-"
+		return ""
 	}
 	return t.UTC().Format("2006-01-02T15:04:05Z")
 }

@@ -18,6 +18,7 @@ const (
 	Admin    Role = "admin"    // makes streams and buckets, creates tags
 	Enricher Role = "enricher" // puts IDs on events
 	Auditor  Role = "auditor"  // verifies what enrichers did
+	Caller   Role = "caller"   // asks for IDs
 )
 
 // Rights are the subjects that a user publishes to and subscribes to, wildcards included. A

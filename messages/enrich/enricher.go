@@ -113,6 +113,9 @@ func (e *Enricher) Name() string { return e.name }
 // Instance is this enricher's name in the record, a new one at each start.
 func (e *Enricher) Instance() string { return e.instance }
 
+// Installation is the ID of the installation that gives the IDs, "" if it is not known.
+func (e *Enricher) Installation() string { return e.cfg.Installation }
+
 // The pauses between tries while something is away.
 const (
 	firstPause = 100 * time.Millisecond

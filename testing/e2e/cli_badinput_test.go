@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -8,7 +9,7 @@ import (
 	"testing"
 )
 
-// The exit codes, as cmd/idworker/exit.go and the README list them.
+// The exit codes, as cmd/internal/explain/exit.go and the README list them.
 const (
 	exitOK        = 0
 	exitFailure   = 1
@@ -26,6 +27,11 @@ func TestBadInputCommandLine(t *testing.T) {
 	createTag(t, s.url, "order", "--step", "10")
 	tags := must(t, "tag", "ls", "--server", s.url).stdout
 	nobody := "nats://" + freeAddress(t)
+	mute, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = mute.Close() }()
 	create := func(args ...string) []string { return append([]string{"tag", "create", "--server", s.url}, args...) }
 	get := func(args ...string) []string { return append([]string{"get", "--server", s.url}, args...) }
 
@@ -62,7 +68,16 @@ func TestBadInputCommandLine(t *testing.T) {
 		"get 0":                 {get("order", "0"), exitUsage, "from 1 on"},
 		"get -1":                {get("--", "order", "-1"), exitUsage, "from 1 on"},
 		"get 1e3":               {get("order", "1e3"), exitUsage, "1e3"},
-		"get over the limit":    {get("order", "10001"), exitUsage, "count 10001 is too large: 1 to 10000 are allowed"},
+		"get -1, no dashes":     {get("order", "-1"), exitUsage, "-1: no number here may be negative; counts, steps and IDs go from 1 on"},
+		"get, several tags":     {get("order", "5", "invoice"), exitUsage, "unexpected argument invoice: want one tag, and how many"},
+		"listen beside server":  {[]string{"serve", "--server", s.url, "--listen", "127.0.0.1:1"}, exitUsage, "--listen is of the embedded NATS server, but --server names another one"},
+		"data beside server":    {[]string{"serve", "--server", s.url, "--data", "x"}, exitUsage, "--data is of the embedded NATS server, but --server names another one"},
+		"create, is different":  {create("order", "--if-missing", "--step", "11"), exitFailure, "tag order exists with other settings: step 10, not 11; to change it: idworker tag set 'order' --step 11"},
+		"create, begins higher": {create("order", "--if-missing", "--first", "500"), exitFailure, "below --first 500"},
+		"another's HTTP port":   {[]string{"serve", "--http", strings.TrimPrefix(s.url, "nats://")}, exitFailure, "choose another HOST:PORT, or stop what listens there"},
+		"get, no NATS there":    {[]string{"get", "--server", mute.Addr().String(), "order"}, exitTryLater, "does not speak NATS"},
+		"serve, no NATS there":  {[]string{"serve", "--listen", mute.Addr().String()}, exitFailure, "what listens there is no NATS server"},
+		"another's port":        {[]string{"serve", "--listen", strings.TrimPrefix(s.url, "nats://")}, exitFailure, "another idworker serves there"},
 		"tag in unicode, shown": {create("Straße"), exitUsage, "'ß' at byte 4"},
 		"pattern, once":         {create("a b.*", "--template"), exitUsage, `malformed pattern "a b.*": ' ' at byte 1`},
 		"template, no pattern":  {create("foo", "--template"), exitUsage, "or leave out --template"},
@@ -148,8 +163,8 @@ func TestEnvironment(t *testing.T) {
 	if r := client.run(t, "get", "order", "5"); r.code != exitOK || len(ids(t, r)) != 5 {
 		t.Errorf("get 5: %+v", r)
 	}
-	if r := client.run(t, "get", "order", "6"); r.code != exitUsage || !strings.Contains(r.stderr, "1 to 5 are allowed") {
-		t.Errorf("get 6 with IDWORKER_MAX_BATCH=5: %+v", r)
+	if r := client.run(t, "get", "order", "6", "--ranges"); r.code != exitOK || len(r.lines()) != 2 {
+		t.Errorf("get 6 with IDWORKER_MAX_BATCH=5: %+v, want two answers", r)
 	}
 	client.env = append(client.env, "IDWORKER_SERVER=nats://"+freeAddress(t))
 	if r := client.run(t, "get", "order"); r.code != exitTryLater {
@@ -163,6 +178,21 @@ func TestEnvironment(t *testing.T) {
 		t.Errorf("IDWORKER_WAIT=soon: %+v", r)
 	}
 	p.stop(syscall.SIGTERM)
+}
+
+// TestDataFolderRemoved: serve does not go on without its folder, for somebody else could serve from the same place.
+func TestDataFolderRemoved(t *testing.T) {
+	t.Parallel()
+	data := filepath.Join(t.TempDir(), "data")
+	s := startServer(t, data)
+	createTag(t, s.url, "order")
+	must(t, "get", "--server", s.url, "order")
+	if err := os.Rename(data, data+".moved"); err != nil {
+		t.Fatal(err)
+	}
+	if code := s.wait(); code != exitFailure || !strings.Contains(s.stderr.String(), "removed or replaced while it was in use: "+data) {
+		t.Errorf("exit code %d, want %d and a reason:\n%s", code, exitFailure, s.stderr.Tail())
+	}
 }
 
 // TestDataFolderUnusable: serve says what is wrong with the folder or the port, and exits.

@@ -54,6 +54,43 @@ func userOf(role string) string {
 	return role
 }
 
+// TestDoctorOfCallers: a caller learns whether its requests are answered, and no ID is lost by that.
+func TestDoctorOfCallers(t *testing.T) {
+	t.Parallel()
+	net := startProduction(t, natsConf)
+	net.provision()
+	sick(t, net.as("caller"), "caller", "no worker answers")
+	net.serve("worker", "--role", "worker")
+	net.serve("loader", "--role", "loader")
+	if r := net.as("admin").run(t, "tag", "create", "order", "--step", "10"); r.code != 0 {
+		t.Fatal(r.stderr)
+	}
+	before := ids(t, net.as("order").run(t, "get", "order"))
+	well := func(user string, args []string, lines ...string) {
+		t.Helper()
+		var r result
+		natstest.Eventually(t, readyWithin, "requests of "+user+" are answered", func() bool { // once there is a worker ID
+			r = net.as(user).run(t, append([]string{"doctor", "--role", "caller"}, args...)...)
+			return r.code == 0
+		})
+		for _, line := range lines {
+			if !strings.Contains(r.stdout, line+"\n") {
+				t.Errorf("%s: no line %q in\n%s", user, line, r.stdout)
+			}
+		}
+	}
+	well("caller", nil, "ok    requests for tags: a worker answers, and gives 1 to 10000 IDs at once", "ok    requests for snowflake IDs: a worker answers, and gives 1 to 10000 IDs at once")
+	well("order", []string{"--tag", "order"}, "ok    requests for tag order: a worker answers, and gives 1 to 10000 IDs at once")
+	sick(t, net.as("order"), "caller", `refuses this user a right: Permissions Violation for Publish to "ids.snowflake"`)
+	sick(t, net.as("order"), "caller", `Publish to "ids.segment.other"`, "--tag", "other")
+	if after := ids(t, net.as("order").run(t, "get", "order")); after[0] != before[0]+1 {
+		t.Errorf("ID %d after %d: doctor lost some", after[0], before[0])
+	}
+	if r := net.as("caller").run(t, "doctor", "--tag", "order"); r.code != exitUsage {
+		t.Errorf("--tag without --role caller: %+v", r)
+	}
+}
+
 // TestDoctorNamesWhatIsWrong breaks one thing after the other.
 func TestDoctorNamesWhatIsWrong(t *testing.T) {
 	t.Parallel()
@@ -82,9 +119,36 @@ func TestDoctorNamesWhatIsWrong(t *testing.T) {
 	net = startProduction(t, lazy)
 	net.provision()
 	sick(t, net.as("worker"), "worker", "sync: sync_interval is not always")
-	logged := net.serve("worker", "--role", "worker").stderr.String()
-	if strings.Count(logged, "before they are on disk") != 1 {
-		t.Errorf("serve does not warn once of a server that does not sync:\n%s", logged)
+	for _, allowed := range []bool{false, true} {
+		address := freeAddress(t)
+		args := []string{"--role", "worker", "--http", address}
+		warnings, value := 1, "1"
+		if allowed {
+			args = append(args, "--allow-unsynced")
+			warnings, value = 0, "0"
+		}
+		logged := net.serve("worker", args...).stderr.String()
+		if strings.Count(logged, "\twarn\tNATS acknowledges writes before they are on disk") != warnings {
+			t.Errorf("allowed %v: serve does not warn %d times of a server that does not sync:\n%s", allowed, warnings, logged)
+		}
+		if _, page := fetch(t, address, "/metrics"); metric(page, "idworker_nats_unsynced") != value {
+			t.Errorf("allowed %v: idworker_nats_unsynced is %q, want %s", allowed, metric(page, "idworker_nats_unsynced"), value)
+		}
+	}
+	if r := net.as("loader").run(t, "doctor", "--role", "loader", "--allow-unsynced"); r.code != 0 || !strings.Contains(r.stdout, "ok    sync: sync_interval is not always, which is allowed") {
+		t.Errorf("doctor --allow-unsynced (%d):\n%s", r.code, r.stdout)
+	}
+}
+
+// TestServerThatSaysNothing: of a nats-server as it comes, serve and doctor warn that nobody knows whether it syncs.
+func TestServerThatSaysNothing(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Start(t)
+	if logged := startWorker(t, srv.URL()).stderr.String(); strings.Count(logged, "\twarn\tNATS does not say whether every write is on disk") != 1 {
+		t.Errorf("serve does not warn once:\n%s", logged)
+	}
+	if r := must(t, "doctor", "--server", srv.URL()); !strings.Contains(r.stdout, "warn  sync: no server says whether it syncs every write") {
+		t.Errorf("doctor does not warn:\n%s", r.stdout)
 	}
 }
 

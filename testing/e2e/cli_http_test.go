@@ -151,6 +151,21 @@ func TestDocumentedMetrics(t *testing.T) {
 // enricherMetrics are the names of the metrics of an enricher.
 func enricherMetrics(t *testing.T, url string) (names map[string]bool) {
 	t.Helper()
+	createOrderStreams(t, url)
+	address := freeAddress(t)
+	p := settings{}.launch(t, "enrich", "--server", url, "--from", "ORDERS", "--to", "orders.ready.>", "--id", "snowflake", "--http", address)
+	natstest.Eventually(t, readyWithin, "the enricher is ready", func() bool {
+		return p.hasEnded() || strings.Contains(p.stderr.String(), "enriching")
+	})
+	if code, _ := fetch(t, address, "/readyz"); code != 200 {
+		t.Errorf("/readyz of an enricher says %d", code)
+	}
+	return metricNames(t, address)
+}
+
+// createOrderStreams creates the streams ORDERS and ORDERS_READY.
+func createOrderStreams(t *testing.T, url string) {
+	t.Helper()
 	js, err := jetstream.New(connect(t, url))
 	if err != nil {
 		t.Fatal(err)
@@ -163,15 +178,6 @@ func enricherMetrics(t *testing.T, url string) (names map[string]bool) {
 			t.Fatal(err)
 		}
 	}
-	address := freeAddress(t)
-	p := settings{}.launch(t, "enrich", "--server", url, "--from", "ORDERS", "--to", "orders.ready.>", "--id", "snowflake", "--http", address)
-	natstest.Eventually(t, readyWithin, "the enricher is ready", func() bool {
-		return p.hasEnded() || strings.Contains(p.stderr.String(), "enriching")
-	})
-	if code, _ := fetch(t, address, "/readyz"); code != 200 {
-		t.Errorf("/readyz of an enricher says %d", code)
-	}
-	return metricNames(t, address)
 }
 
 // TestRulesFile: the rules have the form that Prometheus expects, and each has a row in the handbook's table.
@@ -242,6 +248,52 @@ func document(t *testing.T, file string) string {
 		t.Fatal(err)
 	}
 	return string(data)
+}
+
+// metric is the first value of a metric, whatever its labels; "" if there is none.
+func metric(page, name string) string {
+	found := regexp.MustCompile(`(?m)^` + name + `(?:\{[^}]*\})? (\S+)$`).FindStringSubmatch(page)
+	if found == nil {
+		return ""
+	}
+	return found[1]
+}
+
+// TestMetricsNameTheInstallation: those of workers, loaders and enrichers, but for what is said of a process before
+// it has joined one.
+func TestMetricsNameTheInstallation(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, t.TempDir())
+	createTag(t, s.url, "order")
+	var installation string
+	for _, st := range stats(t, connect(t, s.url), 1) {
+		installation = st.Installation
+	}
+	addresses := map[string]string{"worker": freeAddress(t), "loader": freeAddress(t), "enricher": freeAddress(t)}
+	for _, role := range []string{"worker", "loader"} {
+		startWorker(t, s.url, "--role", role, "--http", addresses[role])
+	}
+	createOrderStreams(t, s.url)
+	p := settings{}.launch(t, "enrich", "--server", s.url, "--from", "ORDERS", "--to", "orders.ready.>", "--id", "snowflake", "--http", addresses["enricher"])
+	natstest.Eventually(t, readyWithin, "the enricher is ready", func() bool {
+		return p.hasEnded() || strings.Contains(p.stderr.String(), "enriching")
+	})
+	for role, address := range addresses {
+		_, page := fetch(t, address, "/metrics")
+		n := 0
+		for line := range strings.Lines(page) {
+			switch {
+			case !strings.HasPrefix(line, "idworker_") || strings.HasPrefix(line, "idworker_build_info"):
+			case !strings.Contains(line, `installation="`+installation+`"`) || installation == "":
+				t.Errorf("%s: %s does not name the installation %s", role, line, installation)
+			default:
+				n++
+			}
+		}
+		if n < 5 {
+			t.Errorf("%s: only %d metrics", role, n)
+		}
+	}
 }
 
 var metricName = regexp.MustCompile(`\bidworker_[a-z_]*[a-z]`)

@@ -186,7 +186,7 @@ func checkSaysWhy(t *testing.T, s sites, p *process, health string) {
 	if status, page := fetch(t, health, "/readyz"); status != 503 || !strings.Contains(page, "another installation") {
 		t.Errorf("/readyz: %d %s", status, page)
 	}
-	if _, page := fetch(t, health, "/metrics"); !strings.Contains(page, "idworker_installation_conflict 1\n") {
+	if _, page := fetch(t, health, "/metrics"); metric(page, "idworker_installation_conflict") != "1" {
 		t.Error("the metric does not say that it left")
 	}
 	all := stats(t, connect(t, s.leaf.URL()), 4) // two at each site answer
@@ -283,7 +283,7 @@ func ready(t *testing.T, health string) bool {
 func handedOut(t *testing.T, health string) (ids int64) {
 	t.Helper()
 	_, page := fetch(t, health, "/metrics")
-	kinds := regexp.MustCompile(`(?m)^idworker_ids_total{kind="\w+"} (\S+)$`).FindAllStringSubmatch(page, -1)
+	kinds := regexp.MustCompile(`(?m)^idworker_ids_total{installation="\w+",kind="\w+"} (\S+)$`).FindAllStringSubmatch(page, -1)
 	if len(kinds) != 2 {
 		t.Fatalf("no IDs are counted in:\n%s", page)
 	}

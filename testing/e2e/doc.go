@@ -16,7 +16,8 @@
 //	cluster_    three NATS servers, a leaf    1, 5 and 6 while servers fail
 //	enrich_     idworker enrich, and verify   each event arrives once, in order, with one ID
 //	client_     the Go and the Node.js client an outage is a delay, not an error
-//	cli_        commands, doctor, HTTP, bench clear errors, exit codes, documented metrics
+//	cli_        commands, doctor, HTTP, bench clear errors, exit codes, JSON, documented metrics,
+//	                                          completion in shells, the manual page
 //	strict_     strict tags                   2, for every two requests, through owners that are killed,
 //	                                          paused, cut off and stopped
 //	security_   logins, nats.conf, secrets    each role may do what it needs and no more;

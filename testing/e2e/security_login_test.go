@@ -125,14 +125,14 @@ func TestBadConnectionSettings(t *testing.T) {
 		"nobody there, with login": {nil, []string{"NATS_URL=" + secret + freeAddress(t)}, exitTryLater, "nats://xxxxx@127.0.0.1"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for _, command := range [][]string{{"get", "order"}, {"serve", "--listen", freeAddress(t)}} {
+			for _, command := range [][]string{{"get", "order"}, {"serve"}} {
 				if command[0] == "serve" && test.code == exitTryLater {
 					continue // it waits, see TestSecretsInFailures
 				}
 				if command[0] == "serve" && len(test.args) > 0 {
 					command = append(command, "--server", "127.0.0.1:1") // or it would start its own
 				}
-				r := settings{dir: t.TempDir(), env: test.env}.run(t, append(command, test.args...)...)
+				r := settings{dir: t.TempDir(), env: append(test.env, "IDWORKER_LISTEN="+freeAddress(t))}.run(t, append(command, test.args...)...)
 				if r.code != test.code || !strings.Contains(r.stderr, test.text) {
 					t.Errorf("%v: exit code %d, want %d; stderr %q, want it to say %q", command, r.code, test.code, r.stderr, test.text)
 				}

@@ -56,7 +56,7 @@ func testForgetfulDatabase(t *testing.T, f forgetful) {
 		srv := f.start(t, args...)
 		srv.Exec(t, f.Shapes["official"])
 		prefix := map[bool]string{true: "lazy", false: "strict"}[lazy]
-		serve := on(srv.DSN()).startWorker(t, ns.URL(), "--prefix", prefix)
+		serve := on(srv.DSN()).startWorker(t, ns.URL(), "--prefix", prefix, "--allow-unsynced")
 		doctor := func() result {
 			return on(srv.DSN()).run(t, "doctor", "--server", ns.URL(), "--role", "loader", "--prefix", prefix)
 		}

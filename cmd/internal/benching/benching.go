@@ -25,7 +25,6 @@ type Flags struct {
 	Timeout  time.Duration `help:"How long a caller waits for IDs: 10ms to 1m." default:"5s" env:"-"`
 	Remote   bool          `help:"Ask servers that are not on this machine, too: the load is real, and its IDs are used up." env:"-"`
 	History  string        `help:"Record each request with its answer in this file, which must not exist; compressed if its name ends in .gz." type:"path" placeholder:"FILE" env:"-"`
-	Output   string        `help:"How to print the report: text or json." default:"text" enum:"text,json" env:"-"`
 }
 
 // ErrBroken is the error of a run in which a promise was broken: an ID came twice, out of order, or the

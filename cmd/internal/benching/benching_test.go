@@ -14,6 +14,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/idworker/idworker/cmd/internal/report"
 	"github.com/idworker/idworker/internal/history"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/testing/natstest"
@@ -62,7 +63,7 @@ func TestAnIDThatComesTwiceIsFound(t *testing.T) {
 	}))
 	b.History = filepath.Join(t.TempDir(), "history")
 	var out strings.Builder
-	if err := b.Run(ctx, &out); !errors.Is(err, ErrBroken) || !strings.Contains(out.String(), "FAIL  DUPLICATE: single a ") {
+	if err := b.Run(ctx, report.Printer{Writer: &out}); !errors.Is(err, ErrBroken) || !strings.Contains(out.String(), "FAIL  DUPLICATE: single a ") {
 		t.Errorf("%v; %s", err, &out)
 	}
 	text, err := os.ReadFile(b.History)
@@ -72,7 +73,7 @@ func TestAnIDThatComesTwiceIsFound(t *testing.T) {
 	if got := strings.Count(string(text), " 1 300\n"); got != 2 {
 		t.Errorf("the ID 300 is in the history %d times, want 2", got)
 	}
-	if err := b.Run(ctx, io.Discard); !errors.Is(err, os.ErrExist) {
+	if err := b.Run(ctx, report.Printer{Writer: io.Discard}); !errors.Is(err, os.ErrExist) {
 		t.Errorf("with a history that exists: %v", err)
 	}
 }
@@ -93,7 +94,7 @@ func TestAnEndBeforeItsTime(t *testing.T) {
 		return id
 	}))
 	var out strings.Builder
-	if err := b.Run(ctx, &out); !errors.Is(err, context.Canceled) {
+	if err := b.Run(ctx, report.Printer{Writer: &out}); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v, want %v", err, context.Canceled)
 	}
 	if !strings.Contains(out.String(), "failed             0\n") || !strings.Contains(out.String(), "ok    9") {
@@ -106,7 +107,7 @@ func TestNobodyAnswers(t *testing.T) {
 	b := bench(answers(t, func() int64 { return 1 }))
 	b.Targets, b.Duration, b.Timeout = []Target{{Tag: "b"}}, time.Millisecond, 200*time.Millisecond
 	var out strings.Builder
-	if err := b.Run(t.Context(), &out); !errors.Is(err, nats.ErrNoResponders) || !strings.Contains(out.String(), " nobody to ask: ") {
+	if err := b.Run(t.Context(), report.Printer{Writer: &out}); !errors.Is(err, nats.ErrNoResponders) || !strings.Contains(out.String(), " nobody to ask: ") {
 		t.Errorf("%v; %s", err, &out)
 	}
 }

@@ -1,7 +1,7 @@
 package benching
 
 import (
-	"encoding/json"
+	"bufio"
 	"fmt"
 	"io"
 	"maps"
@@ -70,17 +70,13 @@ func (b *Bench) report(t *tally, s *schedule) *Report {
 	return r
 }
 
-func (b *Bench) print(out io.Writer, r *Report) error {
-	if b.Output == "json" {
-		encoder := json.NewEncoder(out)
-		encoder.SetIndent("", "  ")
-		return encoder.Encode(r)
-	}
-	r.print(out)
-	return nil
+// Text prints it for people.
+func (r *Report) Text(out io.Writer) error {
+	w := bufio.NewWriter(out)
+	r.print(w)
+	return w.Flush()
 }
 
-// print prints a report as text.
 func (r *Report) print(out io.Writer) {
 	each := func(n int64) string { return fmt.Sprintf("%10d %10.0f/s", n, float64(n)/r.Seconds) }
 	fmt.Fprintf(out, "%d callers for %.1f s, IDs in a request: %d, of: %s\n\n", r.Callers, r.Seconds, r.Batch, strings.Join(r.Targets, ", "))

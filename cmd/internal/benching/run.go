@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"sync"
 	"time"
 
 	"github.com/idworker/idworker/cmd/internal/progress"
+	"github.com/idworker/idworker/cmd/internal/report"
 	"github.com/idworker/idworker/internal/history"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/snowflake"
@@ -27,7 +27,7 @@ type Bench struct {
 
 // Run asks until the time is over, or ctx ends, and prints the report. The error wraps [ErrBroken] if a
 // promise was broken; it is the latest one of a request if no request was answered, and that of ctx if it ended.
-func (b *Bench) Run(ctx context.Context, out io.Writer) (err error) {
+func (b *Bench) Run(ctx context.Context, out report.Printer) (err error) {
 	var record *history.Writer
 	if b.History != "" {
 		if record, err = history.Create(b.History, b.Layout); err != nil {
@@ -37,12 +37,12 @@ func (b *Bench) Run(ctx context.Context, out io.Writer) (err error) {
 	t := newTally(b.Layout, record)
 	s := &schedule{began: t.began, rate: b.Rate}
 	b.ask(ctx, t, s)
-	report := b.report(t, s)
+	r := b.report(t, s)
 	err = b.verdict(ctx, t)
 	if record != nil {
 		err = errors.Join(err, record.Close())
 	}
-	return errors.Join(b.print(out, report), err)
+	return errors.Join(out.Print(r), err)
 }
 
 // verdict is the error of a run that has ended.

@@ -89,7 +89,7 @@ func TestReport(t *testing.T) {
 	tally.add(call("strict", "a", 8, 8), 0, messages.ErrBusy)
 	tally.began = tally.began.Add(-time.Second)
 	var out strings.Builder
-	if err := b.print(&out, b.report(tally, &schedule{rate: b.Rate})); err != nil {
+	if err := b.report(tally, &schedule{rate: b.Rate}).Text(&out); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{

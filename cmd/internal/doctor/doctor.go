@@ -45,8 +45,12 @@ type Doctor struct {
 
 	// The rest is looked at only where it is set.
 
-	// Sync reports whether the servers sync every write.
-	Sync func(context.Context) error
+	// Trials are tried in place of asking what this user may do.
+	Trials []Trial
+
+	// Sync reports whether the servers sync every write. If AllowUnsynced is set, they need not.
+	Sync          func(context.Context) error
+	AllowUnsynced bool
 
 	// Storage says that this user may ask how much its account may store.
 	Storage bool
@@ -100,7 +104,10 @@ func (d *Doctor) Examine(ctx context.Context, report func(Finding)) error {
 	}
 	find(Finding{What: "server", Good: d.Server})
 	d.examineSync(ctx, find)
-	d.examineRights(ctx, find)
+	if d.Trials == nil {
+		d.examineRights(ctx, find)
+	}
+	d.examineTrials(ctx, find)
 	d.examineResources(ctx, find)
 	d.examineStorage(ctx, find)
 	d.examineClock(ctx, find)

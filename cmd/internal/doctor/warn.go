@@ -1,38 +1,16 @@
 package doctor
 
 import (
-	"context"
 	"errors"
 
-	"github.com/nats-io/nats.go"
 	"go.uber.org/zap"
 
-	"github.com/idworker/idworker/cmd/internal/embedded"
 	"github.com/idworker/idworker/cmd/internal/joined"
-	"github.com/idworker/idworker/internal/durability"
 	"github.com/idworker/idworker/store"
 )
 
 // What a doctor finds wrong with a server or a database is no reason for a process not to
 // serve, but it is said once when the process starts.
-
-// CheckSync is [durability.CheckServers], except that an embedded server has checked that itself.
-func CheckSync(ctx context.Context, conn *nats.Conn) error {
-	if conn.ConnectedServerName() == embedded.ServerName {
-		return nil
-	}
-	return durability.CheckServers(ctx, conn)
-}
-
-// WarnOfSync logs once what a power failure could do to IDs.
-func WarnOfSync(ctx context.Context, conn *nats.Conn, log *zap.Logger) {
-	switch err := CheckSync(ctx, conn); {
-	case errors.Is(err, durability.ErrNoSync):
-		log.Warn("NATS acknowledges writes before they are on disk: after a power failure IDs can be handed out twice; set sync_interval: always in the jetstream block of every server", zap.Error(err))
-	case errors.Is(err, durability.ErrSyncUnknown):
-		log.Info("NATS does not tell whether every write is on disk before it is acknowledged, see Durability in docs/operations.md", zap.Error(err))
-	}
-}
 
 // WarnOfSettings logs once what a crash of the database's machine could do to IDs, given what
 // is wrong with its settings. A database that does not answer has been logged before; when it

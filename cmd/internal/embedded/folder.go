@@ -23,6 +23,9 @@ var (
 	// ErrInUse means that another process, or another server of this one, has the folder.
 	ErrInUse = folder.ErrInUse
 
+	// ErrGone means that the folder was removed or replaced while a server served from it.
+	ErrGone = folder.ErrGone
+
 	// ErrDamaged means that the folder has lost what it once held. The error is a
 	// [*RecoverError].
 	ErrDamaged = errors.New("it is damaged or an older copy, and serving from it could hand out IDs twice")

@@ -1,6 +1,7 @@
 package embedded
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -53,6 +54,12 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	if cfg.Witness == "" {
 		cfg.Witness = WitnessOf(cfg.Folder)
 	}
+	address := net.JoinHostPort(cfg.Host, strconv.Itoa(cfg.Port))
+	if !cfg.Recover && cfg.Port > 0 { // -1 is any port
+		if err := checkPort(ctx, address); err != nil {
+			return nil, failed(address, err)
+		}
+	}
 	data, err := openData(cfg)
 	if err != nil {
 		return nil, err
@@ -67,9 +74,13 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	}
 	if err != nil {
 		s.Stop()
-		return nil, fmt.Errorf("embedded NATS server at %s: %w", net.JoinHostPort(cfg.Host, strconv.Itoa(cfg.Port)), err)
+		return nil, failed(address, err)
 	}
 	return s, nil
+}
+
+func failed(address string, err error) error {
+	return fmt.Errorf("embedded NATS server at %s: %w", address, err)
 }
 
 // startChecked starts the server once the data has been found to be whole.
@@ -210,6 +221,27 @@ func (s *Server) Witness(ctx context.Context, buckets []string) error {
 	}
 	s.conn = conn
 	return s.data.witness.Start(ctx, js, buckets)
+}
+
+// folderPoll is how often it is looked whether the folders are there.
+const folderPoll = time.Second
+
+// Guard returns when the folder of the data or of the witness is gone, with an error that wraps
+// [ErrGone], or nil when ctx ends. A server without its folder goes on as if nothing were wrong, and all
+// that it counts is forgotten when it ends.
+func (s *Server) Guard(ctx context.Context) error {
+	ticker := time.NewTicker(folderPoll)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+			if err := cmp.Or(s.data.Check(), s.data.witness.Folder().Check()); err != nil {
+				return fmt.Errorf("%w: %w", ErrFolder, err)
+			}
+		}
+	}
 }
 
 // Folder is where the data is.

@@ -32,6 +32,20 @@ const (
 	ExitInterrupt = 130 // a signal ended it before it was done
 )
 
+// Exits says what each exit code means, in the order of the codes.
+var Exits = []struct {
+	Code    int
+	Meaning string
+}{
+	{ExitOK, "success"},
+	{ExitFailure, "any other failure"},
+	{ExitUsage, "invalid request, setting or argument: retrying is no use"},
+	{ExitNoTag, "no such tag"},
+	{ExitTryLater, "no IDs at the moment, or no worker to ask: retry later"},
+	{ExitExhausted, "the tag's numbers are used up"},
+	{ExitInterrupt, "a signal ended the command before it was done"},
+}
+
 // usageError is an error in the command line.
 type usageError struct{ error }
 

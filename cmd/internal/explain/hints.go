@@ -62,13 +62,13 @@ func hintFor(err error) string {
 
 // hints are those that depend on what an error says.
 var hints = []func(error) string{
-	hintDenied, hintForeignStore, hintUnsafe, hintClockLost, hintTarget, hintBelow, hintUnsafeSetting,
+	hintPort, hintDenied, hintForeignStore, hintUnsafe, hintClockLost, hintTarget, hintBelow, hintUnsafeSetting,
 	hintRecover, hintForgot, hintOlder, hintLedger, hintNotActed, hintFull,
 }
 
 const (
 	hintProvision  = "an administrator creates it: idworker provision; a process that is allowed to, such as idworker serve, creates it itself"
-	hintSync       = "make sure of sync_interval: always in the jetstream block of every server; nats.conf shows how a user may ask"
+	hintSync       = "make sure of sync_interval: always in the jetstream block of every server; nats.conf shows how a user may ask; or accept it with --allow-unsynced"
 	hintResume     = "find out which event of the source is the last one that is enriched, and decide: idworker enrich --resume-after SEQ, with the other flags of this enrichment"
 	hintStorage    = "set max_file in the jetstream block of the account in the server's configuration; nats.conf shows how"
 	hintNeighbours = "give one of them another --prefix, or an account of its own, or deny its subjects (ids.> with the default prefix) to the leaf node link; " +
@@ -84,6 +84,7 @@ var sentinelHints = []struct {
 	{jetstream.ErrStreamNotFound, hintProvision},
 	{jetstream.ErrConsumerNotFound, hintProvision},
 	{embedded.ErrInUse, "stop that process, connect to it with --server, or choose another --data or --witness"},
+	{embedded.ErrGone, "put it back, or, before you serve from another, restore a backup, or create tags with --first above all IDs in use; see Restore from backup in docs/operations.md"},
 	{witness.ErrFolder, "--witness says where it is to be: in a place that does not go back with the data"},
 	{store.ErrNoTable, "serve --migrate creates it"},
 	{tags.ErrMaybeCreated, "see idworker tag ls"},
@@ -92,6 +93,7 @@ var sentinelHints = []struct {
 	{store.ErrUncertain, "raise all tags by more than can have been handed out since the store was as it is: idworker tag raise --all --by N"},
 	{tags.ErrLoadersRun, "stop them all, export once more, and import that"},
 	{tags.ErrLoadersMake, "stop them all, and raise the tags then"},
+	{doctor.ErrNobody, "start one with: idworker serve"},
 	{doctor.ErrDifferent, "idworker provision with these flags would change it"},
 	{doctor.ErrOlder, "stop them, or upgrade them"},
 	{doctor.ErrShared, hintStorage},
@@ -105,6 +107,20 @@ var sentinelHints = []struct {
 	{enrich.ErrNoDeadLetters, "--dead-letter names one"},
 	{durability.ErrNoSync, hintSync},
 	{durability.ErrSyncUnknown, hintSync},
+}
+
+// hintPort is for a port of the embedded server on which something else listens.
+func hintPort(err error) string {
+	var port *embedded.PortError
+	switch {
+	case !errors.As(err, &port):
+		return ""
+	case port.NATS && port.Server == embedded.ServerName:
+		return "another idworker serves there: use that one, or join it with --server nats://" + port.Address + ", or choose another port with --listen"
+	case port.NATS:
+		return fmt.Sprintf("the NATS server %.100q listens there: have it hold the IDs with --server nats://%s, or choose another port with --listen, and name that with --server in all other commands", port.Server, port.Address)
+	}
+	return "what listens there is no NATS server: stop it, or choose another port with --listen, and name that with --server in all other commands"
 }
 
 func hintDenied(err error) string {

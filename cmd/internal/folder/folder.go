@@ -5,6 +5,7 @@ package folder
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -16,8 +17,9 @@ var ErrInUse = errors.New("another process uses it")
 
 // Folder is a locked folder.
 type Folder struct {
-	Path string
-	lock *flock.Flock
+	Path   string
+	lock   *flock.Flock
+	locked os.FileInfo // the file that is locked
 }
 
 // Open creates the folder if it is missing, and locks it. The file that is locked has that
@@ -34,7 +36,25 @@ func Open(path, lockFile string) (*Folder, error) {
 	if !locked {
 		return nil, fmt.Errorf("%w: %s", ErrInUse, path)
 	}
-	return &Folder{path, lock}, nil
+	info, err := os.Stat(lock.Path())
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("lock: %w", err), lock.Unlock())
+	}
+	return &Folder{path, lock, info}, nil
+}
+
+// ErrGone means that the folder was removed or replaced while it was open: what is written to files that
+// were open goes nowhere.
+var ErrGone = errors.New("it was removed or replaced while it was in use")
+
+// Check returns an error that wraps [ErrGone] if the folder is not the one that was opened.
+func (f *Folder) Check() error {
+	info, err := os.Stat(f.lock.Path())
+	missing := errors.Is(err, fs.ErrNotExist) // of any other error nobody knows what it means
+	if missing || err == nil && !os.SameFile(info, f.locked) {
+		return fmt.Errorf("%w: %s", ErrGone, f.Path)
+	}
+	return nil
 }
 
 // Close unlocks the folder. So does the end of the process.

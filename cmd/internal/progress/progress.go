@@ -10,8 +10,7 @@ import (
 // Show runs a command's work, and meanwhile shows a line about it once a second. It does so only
 // if stderr is a terminal.
 func Show(work func(), line func() string) {
-	info, err := os.Stderr.Stat()
-	if err != nil || info.Mode()&os.ModeCharDevice == 0 {
+	if !IsTerminal(os.Stderr) {
 		work()
 		return
 	}
@@ -23,6 +22,16 @@ func Show(work func(), line func() string) {
 	work()
 	close(done)
 	<-shown
+}
+
+// IsTerminal reports whether something is a file that is a terminal.
+func IsTerminal(f any) bool {
+	file, ok := f.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := file.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
 func showUntil(done <-chan struct{}, line func() string) {

@@ -5,9 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 
 	"github.com/idworker/idworker/cmd/internal/explain"
+	"github.com/idworker/idworker/cmd/internal/report"
 	"github.com/idworker/idworker/cmd/internal/tags"
 	"github.com/idworker/idworker/internal/tagrules"
 	"github.com/idworker/idworker/store"
@@ -16,7 +16,7 @@ import (
 // Create is tag create.
 type Create struct {
 	Tag     string `arg:"" help:"Name: A-Z a-z 0-9 _ - and dots between tokens, at most 128 bytes. With --template a pattern: * for any one token, > in the end for the rest, such as 'chat.*'."`
-	Step    int64  `help:"IDs per segment: about what is used in ten minutes at peak. Of a template's tags, what is left when a worker forgets one is a gap." default:"1000"`
+	Step    *int64 `help:"IDs per segment: about what is used in ten minutes at peak. Of a template's tags, what is left when a worker forgets one is a gap. The default is 1000." placeholder:"N"`
 	MaxStep int64  `help:"Largest step allowed; the same as --max-step of serve." default:"1000000"`
 	First   int64  `help:"The first ID; with --template, that of each new tag." default:"1"`
 
@@ -24,9 +24,14 @@ type Create struct {
 	Ended `embed:""`
 
 	Template     bool   `help:"Every tag that matches the pattern comes into being when it is first asked for, with --first as its first ID."`
-	MaxTags      int64  `help:"With --template: how many tags it may make, those that were removed among them; 0 for any number." placeholder:"N"`
+	MaxTags      *int64 `help:"With --template: how many tags it may make, those that were removed among them; 0 for any number." placeholder:"N"`
 	NewPerSecond *int64 `help:"With --template: how many tags each loader makes a second; 0 for any number. The default is 1000." placeholder:"N"`
+
+	IfMissing bool `help:"It is no error if there is one already with the settings that are given. What is not given may be different."`
 }
+
+// defaultStep is the step of a tag or a template that is given none.
+const defaultStep = 1000
 
 // defaultNewPerSecond is what a template is given, so that no caller fills a store with made-up names as fast
 // as it can write.
@@ -54,7 +59,7 @@ func (c *Create) Check() error {
 		return explain.Usage(fmt.Errorf("--first %d: want 1 or more", c.First))
 	case c.Template && !tagrules.IsPattern(c.Tag):
 		return explain.Usage(fmt.Errorf("%.200q is no pattern: it needs a * for a token, or a > for the rest; or leave out --template", c.Tag))
-	case !c.Template && (c.MaxTags != 0 || c.NewPerSecond != nil):
+	case !c.Template && (c.MaxTags != nil || c.NewPerSecond != nil):
 		return explain.Usage(errors.New("--max-tags and --new-per-second go with --template"))
 	case !c.Template && tagrules.IsPattern(c.Tag):
 		return explain.Usage(fmt.Errorf("%s is a pattern: give --template for tags that come into being when they are first asked for", c.Tag))
@@ -64,10 +69,20 @@ func (c *Create) Check() error {
 	return errors.Join(tagrules.CheckPattern(c.Tag), c.check(c.Order))
 }
 
-func (c *Create) tag() store.Tag { return store.Tag{Name: c.Tag, Step: c.Step, Next: c.First} }
+func (c *Create) tag() store.Tag {
+	return store.Tag{Name: c.Tag, Step: orDefault(c.Step, defaultStep), Next: c.First}
+}
+
+// orDefault is what is given, or the default.
+func orDefault(given *int64, otherwise int64) int64 {
+	if given != nil {
+		return *given
+	}
+	return otherwise
+}
 
 // Do creates a tag or a template.
-func (c *Create) Do(ctx context.Context, t *tags.Tags, out io.Writer) error {
+func (c *Create) Do(ctx context.Context, t *tags.Tags, out report.Printer) error {
 	if err := t.Orders.DeclareEnded(ctx, c.Ended.Ended); err != nil {
 		return err
 	}
@@ -78,19 +93,21 @@ func (c *Create) Do(ctx context.Context, t *tags.Tags, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	create, kind := t.Create, "tag"
+	create := t.Create
 	if order == tagrules.Strict {
-		create, kind = t.CreateStrict, "strict tag"
+		create = t.CreateStrict
 	}
 	err = create(ctx, c.tag())
+	if c.isThere(err) {
+		return c.compareTag(ctx, t, out)
+	}
 	if errors.Is(err, store.ErrTagExists) && !errors.Is(err, tags.ErrTemplateRemoved) {
 		return fmt.Errorf("%w; change it with: idworker tag set %s --step N", err, c.Tag)
 	}
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(out, "created %s %s: step %d, first ID %d\n", kind, c.Tag, c.Step, c.First)
-	return err
+	return out.Print(createdTag(c.tag(), order))
 }
 
 // order is the order of a tag: if none is given, that of its template.
@@ -109,18 +126,20 @@ func (c *Create) order(ctx context.Context, t *tags.Tags) (tagrules.Order, error
 }
 
 // createTemplate creates a template.
-func (c *Create) createTemplate(ctx context.Context, t *tags.Tags, out io.Writer) error {
-	template := tagrules.Template{Pattern: c.Tag, Step: c.Step, Order: cmp.Or(c.Order, tagrules.Trend), MaxTags: c.MaxTags, NewPerSecond: defaultNewPerSecond, First: c.First}
-	if c.NewPerSecond != nil {
-		template.NewPerSecond = *c.NewPerSecond
+func (c *Create) createTemplate(ctx context.Context, t *tags.Tags, out report.Printer) error {
+	template := tagrules.Template{
+		Pattern: c.Tag, Step: orDefault(c.Step, defaultStep), Order: cmp.Or(c.Order, tagrules.Trend), First: c.First,
+		MaxTags: orDefault(c.MaxTags, 0), NewPerSecond: orDefault(c.NewPerSecond, defaultNewPerSecond),
 	}
 	err := t.CreateTemplate(ctx, template, c.MaxStep)
+	if c.isThere(err) {
+		return c.compareTemplate(ctx, t, out)
+	}
 	if errors.Is(err, tagrules.ErrTemplateExists) {
 		return fmt.Errorf("%w; change it with: idworker tag set '%s'", err, c.Tag)
 	}
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(out, "created template %s: %s\n", c.Tag, describe(template))
-	return err
+	return out.Print(createdTemplate{infoOf(template), true})
 }

@@ -9,11 +9,11 @@ import (
 	"strconv"
 	"text/tabwriter"
 
+	"github.com/idworker/idworker/cmd/internal/report"
 	"github.com/idworker/idworker/cmd/internal/tags"
 	"github.com/idworker/idworker/internal/tagrules"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
-	"github.com/idworker/idworker/worker"
 )
 
 // List is tag ls.
@@ -32,7 +32,7 @@ func (l *List) Check() error {
 // Do prints one tag a line, sorted by name, and marks those that cannot be served; and the templates.
 // What came of these is counted, and listed only if a pattern asks for it. The error names entries
 // that cannot be read.
-func (l *List) Do(ctx context.Context, t *tags.Tags, out io.Writer) error {
+func (l *List) Do(ctx context.Context, t *tags.Tags, out report.Printer) error {
 	listing, err := t.ListAll(ctx, l.Pattern)
 	if err != nil && !errors.Is(err, store.ErrCorrupt) {
 		return err
@@ -40,23 +40,32 @@ func (l *List) Do(ctx context.Context, t *tags.Tags, out io.Writer) error {
 	if l.Pattern != "" && len(listing.Tags)+len(listing.Templates) == 0 {
 		return errors.Join(fmt.Errorf("%w %s", tags.ErrNoMatch, l.Pattern), err)
 	}
+	return errors.Join(out.Print(listsOf(listing)), err)
+}
+
+// Text is part of report.Report.
+func (l lists) Text(out io.Writer) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "TAG\tSTEP\tNEXT\tORDER")
-	for _, tag := range listing.Tags {
-		fmt.Fprintf(w, "%s\t%d\t%d\t%s%s\n", printable(tag.Name), tag.Step, tag.Next, listing.Rules.Lookup(tag.Name).Order, note(tag))
+	for _, tag := range l.Tags {
+		note := ""
+		if tag.Unusable != "" {
+			note = "\tunusable: " + tag.Unusable
+		}
+		fmt.Fprintf(w, "%s\t%d\t%d\t%s%s\n", printable(tag.Tag), tag.Step, tag.Next, tag.Order, note)
 	}
-	return errors.Join(w.Flush(), printTemplates(out, listing), err)
+	return errors.Join(w.Flush(), l.printTemplates(out))
 }
 
 // printTemplates prints one template a line, if there are any.
-func printTemplates(out io.Writer, listing tags.Listing) error {
-	if len(listing.Templates) == 0 {
+func (l lists) printTemplates(out io.Writer) error {
+	if len(l.Templates) == 0 {
 		return nil
 	}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "\nTEMPLATE\tSTEP\tORDER\tTAGS\tMAX TAGS\tNEW PER SECOND")
-	for _, t := range listing.Templates {
-		fmt.Fprintf(w, "%s\t%d\t%s\t%d\t%s\t%s\n", t.Pattern, t.Step, t.Order, listing.Made[t.Pattern], limit(t.MaxTags), limit(t.NewPerSecond))
+	for _, t := range l.Templates {
+		fmt.Fprintf(w, "%s\t%d\t%s\t%d\t%s\t%s\n", t.Pattern, t.Step, t.Order, *t.Tags, limit(t.MaxTags), limit(t.NewPerSecond))
 	}
 	return w.Flush()
 }
@@ -69,32 +78,12 @@ func limit(n int64) string {
 	return strconv.FormatInt(n, 10)
 }
 
-// describe says what a template does.
-func describe(t tagrules.Template) string {
-	most, rate := "no limit on tags", "no limit on new ones"
-	if t.MaxTags > 0 {
-		most = "at most " + grouped(t.MaxTags) + " tags"
-	}
-	if t.NewPerSecond > 0 {
-		rate = "at most " + grouped(t.NewPerSecond) + " new ones a second"
-	}
-	return fmt.Sprintf("step %d, order %s, %s, %s", t.Step, t.Order, most, rate)
-}
-
 // grouped is a number of 0 or more with commas between thousands.
 func grouped(n int64) string {
 	if n < 1000 {
 		return strconv.FormatInt(n, 10)
 	}
 	return fmt.Sprintf("%s,%03d", grouped(n/1000), n%1000)
-}
-
-// note says what is wrong with a tag, if anything.
-func note(tag store.Tag) string {
-	if err := worker.CheckTag(tag); err != nil {
-		return "\tunusable: " + err.Error()
-	}
-	return ""
 }
 
 // printable quotes a name that is not a valid tag, because it may contain anything.

@@ -5,9 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 
 	"github.com/idworker/idworker/cmd/internal/explain"
+	"github.com/idworker/idworker/cmd/internal/progress"
+	"github.com/idworker/idworker/cmd/internal/report"
 	"github.com/idworker/idworker/cmd/internal/tags"
 	"github.com/idworker/idworker/internal/tagrules"
 	"github.com/idworker/idworker/messages"
@@ -31,13 +32,13 @@ func (r *Remove) Check() error {
 }
 
 // Do removes a tag or a template, after its name was typed once more.
-func (r *Remove) Do(ctx context.Context, t *tags.Tags, in io.Reader, out io.Writer) error {
+func (r *Remove) Do(ctx context.Context, t *tags.Tags, in io.Reader, out report.Printer) error {
 	if err := t.Orders.DeclareEnded(ctx, r.Ended.Ended); err != nil {
 		return err
 	}
-	kind, remove := "tag", t.Remove
-	if tagrules.IsPattern(r.Tag) {
-		kind, remove = "template", t.RemoveTemplate
+	template, remove := tagrules.IsPattern(r.Tag), t.Remove
+	if template {
+		remove = t.RemoveTemplate
 	}
 	effect, err := r.effect(ctx, t)
 	if errors.Is(err, store.ErrNoTag) || errors.Is(err, tagrules.ErrNoTemplate) {
@@ -47,6 +48,9 @@ func (r *Remove) Do(ctx context.Context, t *tags.Tags, in io.Reader, out io.Writ
 		return err
 	}
 	if !r.Yes {
+		if out.JSON {
+			return explain.Usage(errors.New("--json goes with --yes: nobody can be asked"))
+		}
 		if err := r.confirm(effect, in, out); err != nil {
 			return err
 		}
@@ -54,8 +58,7 @@ func (r *Remove) Do(ctx context.Context, t *tags.Tags, in io.Reader, out io.Writ
 	if err := remove(ctx, r.Tag); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(out, "removed %s %s\n", kind, r.Tag)
-	return err
+	return out.Print(removed{r.Tag, template})
 }
 
 // effect says what follows from the removal. The error is a store.ErrNoTag or tagrules.ErrNoTemplate
@@ -83,18 +86,9 @@ func (r *Remove) confirm(effect string, in io.Reader, out io.Writer) error {
 	if _, _ = fmt.Fscanln(in, &typed); typed == r.Tag {
 		return nil
 	}
-	if !isTerminal(in) {
+	if !progress.IsTerminal(in) {
 		fmt.Fprintln(out)
 		return explain.Usage(errors.New("that is not its name; nothing was removed; where nobody can type it, give --yes"))
 	}
 	return explain.Usage(errors.New("that is not its name; nothing was removed"))
-}
-
-func isTerminal(in io.Reader) bool {
-	file, ok := in.(*os.File)
-	if !ok {
-		return false
-	}
-	info, err := file.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }

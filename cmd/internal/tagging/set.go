@@ -5,9 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 
 	"github.com/idworker/idworker/cmd/internal/explain"
+	"github.com/idworker/idworker/cmd/internal/report"
 	"github.com/idworker/idworker/cmd/internal/tags"
 	"github.com/idworker/idworker/internal/tagrules"
 	"github.com/idworker/idworker/messages"
@@ -51,31 +51,34 @@ func (s *Set) checkTag() error {
 }
 
 // Do changes what is given, and says so; IDs are not touched.
-func (s *Set) Do(ctx context.Context, t *tags.Tags, out io.Writer) error {
+func (s *Set) Do(ctx context.Context, t *tags.Tags, out report.Printer) error {
 	if err := t.Orders.DeclareEnded(ctx, s.Ended.Ended); err != nil {
 		return err
 	}
 	if tagrules.IsPattern(s.Tag) {
 		return s.changeTemplate(ctx, t, out)
 	}
+	changed := changedTag{Tag: s.Tag}
 	if s.Step != nil {
 		if err := t.SetStep(ctx, s.Tag, *s.Step); err != nil {
 			return err
 		}
-		fmt.Fprintf(out, "tag %s: step %d\n", s.Tag, *s.Step)
+		changed.Step = *s.Step
 	}
 	if s.Order == "" {
-		return nil
+		return out.Print(changed)
 	}
-	if err := t.SetOrder(ctx, s.Tag, s.Order); err != nil {
+	err := t.SetOrder(ctx, s.Tag, s.Order)
+	if err == nil {
+		changed.Order = s.Order
+	} else if s.Step == nil {
 		return err
 	}
-	_, err := fmt.Fprintf(out, "tag %s: order %s\n", s.Tag, s.Order)
-	return err
+	return errors.Join(out.Print(changed), err)
 }
 
 // changeTemplate is Do for a template.
-func (s *Set) changeTemplate(ctx context.Context, t *tags.Tags, out io.Writer) error {
+func (s *Set) changeTemplate(ctx context.Context, t *tags.Tags, out report.Printer) error {
 	var now tagrules.Template
 	err := t.ChangeTemplate(ctx, s.Tag, func(template *tagrules.Template) {
 		template.Order = cmp.Or(s.Order, template.Order)
@@ -91,6 +94,5 @@ func (s *Set) changeTemplate(ctx context.Context, t *tags.Tags, out io.Writer) e
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(out, "template %s: %s\n", s.Tag, describe(now))
-	return err
+	return out.Print(changedTemplate{infoOf(now)})
 }

@@ -1,0 +1,120 @@
+package main
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/idworker/idworker/cmd/internal/completion"
+	"github.com/idworker/idworker/cmd/internal/explain"
+	"github.com/idworker/idworker/cmd/internal/manual"
+)
+
+func model() *kong.Application { return newParser(io.Discard, io.Discard, func(int) {}).Model }
+
+// TestManualHasAll: the page names every command, argument and flag that is not hidden.
+func TestManualHasAll(t *testing.T) {
+	var page bytes.Buffer
+	if err := manual.Write(&page, model(), version); err != nil {
+		t.Fatal(err)
+	}
+	plain := strings.ReplaceAll(page.String(), `\-`, "-")
+	for _, command := range model().Leaves(true) {
+		if !strings.Contains(plain, ".SS "+command.FullPath()+"\n") {
+			t.Errorf("no section about %s", command.FullPath())
+		}
+		for _, flag := range command.Flags {
+			if flag.Name != "help" && !strings.Contains(plain, ".B "+flag.String()+"\n") {
+				t.Errorf("%s: no flag --%s", command.FullPath(), flag.Name)
+			}
+		}
+	}
+	for n, line := range strings.Split(page.String(), "\n") {
+		if strings.HasPrefix(line, "'") || strings.HasPrefix(line, ".") && !strings.HasPrefix(line, ".TH ") && !strings.HasPrefix(line, ".S") && line[1] < 'A' {
+			t.Errorf("line %d is taken for a request: %s", n+1, line)
+		}
+	}
+}
+
+// TestCandidates: what a shell is offered, word by word.
+func TestCandidates(t *testing.T) {
+	for line, want := range map[string]string{
+		"t":                        "tag",
+		"":                         "serve get tag bench enrich decode workers doctor provision help version man completion",
+		"comp":                     "completion", // complete is hidden
+		"tag r":                    "rm raise",
+		"nix ":                     "serve get tag bench enrich decode workers doctor provision help version man completion",
+		"get order ":               "",
+		"serve --role ":            "all worker loader",
+		"serve --role=w":           "--role=worker",
+		"serve --role = w":         "worker",
+		"serve --role =":           "all worker loader",
+		"serve --migrate --role l": "loader",
+		"serve --listen --rol":     "",
+		"serve --listen x --rol":   "--role",
+		"serve -- --rol":           "",
+		"get --nosuch=":            "",
+		"enrich --on":              "--on-loss",
+		"enrich run --on-loss ":    "go-on stop",
+		"enrich v":                 "verify",
+		"help tag im":              "import",
+		"tag import ":              ":files",
+		"get --tlscert ":           ":files",
+		"provision --part e":       "enrich",
+	} {
+		words := strings.Split(line, " ")
+		var found []string
+		for _, c := range completion.Find(model(), words[:len(words)-1], words[len(words)-1]) {
+			found = append(found, c.Word)
+		}
+		if got := strings.Join(found, " "); got != want {
+			t.Errorf("%q: %q, want %q", line, got, want)
+		}
+	}
+}
+
+// TestHelp: a command that lacks another one shows which there are; help and --help say the same.
+func TestHelp(t *testing.T) {
+	say := func(line string) (code int, stdout, stderr string) {
+		var out, err strings.Builder
+		code = run(t.Context(), strings.Fields(line), &out, &err)
+		return code, out.String(), err.String()
+	}
+	for line, want := range map[string]string{"": "idworker serve --demo", "tag": "tag raise"} {
+		if code, out, err := say(line); code != explain.ExitUsage || out != "" || !strings.Contains(err, want) || !strings.Contains(err, "expected one of") {
+			t.Errorf("idworker %s: %d, %q, %q", line, code, out, err)
+		}
+	}
+	for _, line := range []string{"", "tag", "tag raise", "serve", "enrich"} {
+		code, out, err := say("help " + line)
+		code2, out2, err2 := say(line + " --help")
+		if code != explain.ExitOK || code2 != code || out != out2 || err+err2 != "" || !strings.Contains(out, "Usage: idworker "+line) {
+			t.Errorf("help %s: %d and %d, %q, and\n%s\nunlike\n%s", line, code, code2, err+err2, out, out2)
+		}
+	}
+	if code, _, err := say("help nix"); code != explain.ExitUsage || !strings.Contains(err, "nix") {
+		t.Errorf("help nix: %d, %s", code, err)
+	}
+	_, version, _ := say("version")
+	if _, flag, _ := say("--version"); version != flag || strings.Count(version, ".") != 2 {
+		t.Errorf("version says %q, --version %q", version, flag)
+	}
+}
+
+// TestExitCodesDocumented: the README has the exit codes in the words of the manual page.
+func TestExitCodesDocumented(t *testing.T) {
+	readme, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, exit := range explain.Exits {
+		if line := "| " + strings.TrimSpace(strings.Join([]string{strconv.Itoa(exit.Code), exit.Meaning}, " | ")) + " |"; !strings.Contains(string(readme), line) {
+			t.Errorf("the README does not say %s", line)
+		}
+	}
+}

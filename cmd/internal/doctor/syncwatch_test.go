@@ -1,0 +1,110 @@
+package doctor
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/idworker/idworker/testing/natstest"
+)
+
+// mayAsk is a server configuration in which an account may ask for the servers' settings.
+const mayAsk = `
+	system_account: SYS
+	accounts {
+		SYS { exports: [{ service: "$SYS.REQ.SERVER.PING.JSZ", response_type: Stream }] }
+		APP { jetstream: enabled, users: [{ user: a, password: a }], imports: [{ service: { account: SYS, subject: "$SYS.REQ.SERVER.PING.JSZ" } }] }
+	}`
+
+// connectTo connects to a new server, which says whether it syncs every write if says is set.
+func connectTo(t *testing.T, always, says bool) *nats.Conn {
+	t.Helper()
+	if !says {
+		return natstest.Start(t, func(o *server.Options) { o.SyncAlways = always }).Connect(t)
+	}
+	file := filepath.Join(t.TempDir(), "nats.conf")
+	if err := os.WriteFile(file, []byte(mayAsk), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	conf, err := server.ProcessConfigFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return natstest.Start(t, func(o *server.Options) {
+		o.Accounts, o.Users, o.SystemAccount, o.SyncAlways = conf.Accounts, conf.Users, conf.SystemAccount, always
+	}).Connect(t, nats.UserInfo("a", "a"))
+}
+
+// A server that does not sync every write, and one that does not say so, are warned of once and shown in the metric,
+// unless that is allowed.
+func TestSyncWatch(t *testing.T) {
+	for name, test := range map[string]struct {
+		always, says, allowed bool
+		state                 Synced
+		warns                 string // "" if it does not
+	}{
+		"syncs":             {true, true, false, SyncedYes, ""},
+		"does not":          {false, true, false, SyncedNo, "before they are on disk"},
+		"says nothing":      {true, false, false, SyncedUnknown, "does not say"},
+		"does not, allowed": {false, true, true, SyncedNo, ""},
+		"silent, allowed":   {false, false, true, SyncedUnknown, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			core, logged := observer.New(zapcore.InfoLevel)
+			w := NewSyncWatch(connectTo(t, test.always, test.says), test.allowed, zap.New(core))
+			if w.Unsafe() || w.State() != SyncedUnchecked {
+				t.Error("something is known before anybody looked")
+			}
+			w.Look(t.Context())
+			w.Look(t.Context())
+			lines := logged.All()
+			if test.warns == "" && len(lines) > 0 || test.warns != "" && (len(lines) != 1 || lines[0].Level != zapcore.WarnLevel || !strings.Contains(lines[0].Message, test.warns)) {
+				t.Errorf("logged %v, want one warning that says %q", lines, test.warns)
+			}
+			want := 0.0
+			if test.warns != "" {
+				want = 1
+			}
+			if got := value(t, w.Metrics()); got != want || w.State() != test.state {
+				t.Errorf("the metric is %v and the state %d, want %v and %d", got, w.State(), want, test.state)
+			}
+		})
+	}
+}
+
+// value is that of the only metric that a collector has.
+func value(t *testing.T, c prometheus.Collector) float64 {
+	t.Helper()
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(c)
+	found, err := registry.Gather()
+	if err != nil || len(found) != 1 {
+		t.Fatalf("%v, %v; want one metric", found, err)
+	}
+	return found[0].Metric[0].GetGauge().GetValue()
+}
+
+// What is known is not forgotten because a server is away for a moment, and a change is told.
+func TestSyncWatchFollows(t *testing.T) {
+	core, logged := observer.New(zapcore.InfoLevel)
+	w := NewSyncWatch(connectTo(t, false, true), false, zap.New(core))
+	w.Look(t.Context())
+	w.conn = connectTo(t, true, false)
+	w.Look(t.Context())
+	if w.State() != SyncedNo || logged.Len() != 1 {
+		t.Errorf("state %d after servers that say nothing, logged %v", w.State(), logged.All())
+	}
+	w.conn = connectTo(t, true, true)
+	w.Look(t.Context())
+	if lines := logged.All(); w.Unsafe() || len(lines) != 2 || lines[1].Level != zapcore.InfoLevel {
+		t.Errorf("state %d, logged %v, want that it is well now", w.State(), lines)
+	}
+}

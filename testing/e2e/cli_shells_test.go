@@ -1,0 +1,85 @@
+package e2e
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// shells is how each is asked to complete a line, with the script of idworker.
+var shells = map[string]string{
+	"bash": `source <(idworker completion bash)
+		complete_line() { read -ra COMP_WORDS <<<"$1"; [[ $1 == *' ' ]] && COMP_WORDS+=(""); COMP_CWORD=$((${#COMP_WORDS[@]}-1)); _idworker; printf '%s\n' "${COMPREPLY[@]}"; }
+		complete_line "$1"`,
+	"zsh": `compdef() {}; source <(idworker completion zsh)
+		_describe() { print -rl -- "${(@)${(P)2}%%:*}" }; _files() { ls -d $words[-1]* }
+		words=(${(z)1}); [[ $1 == *' ' ]] && words+=(""); CURRENT=$#words; _idworker`,
+	"fish": `idworker completion fish | source; complete -C "$argv[1]"`,
+}
+
+// TestCompletion has each shell that is here complete command lines.
+func TestCompletion(t *testing.T) {
+	t.Parallel()
+	bin := t.TempDir()
+	if err := os.Symlink(binary, filepath.Join(bin, "idworker")); err != nil {
+		t.Fatal(err)
+	}
+	for shell, script := range shells {
+		if _, err := exec.LookPath(shell); err != nil {
+			t.Logf("no %s here", shell)
+			continue
+		}
+		for line, want := range map[string]string{
+			"idworker tag r":                          "raise rm",
+			"idworker vers":                           "version",
+			"idworker serve --role w":                 "worker",
+			"idworker doctor --role au":               "auditor",
+			"idworker completion f":                   "fish",
+			"idworker help tag exp":                   "export",
+			"idworker get --snow":                     "--snowflake",
+			"idworker enrich --dead-l":                "--dead-letter",
+			"idworker doctor --creds " + bin + "/idw": bin + "/idworker",
+		} {
+			args := map[string][]string{"bash": {"-c", script, "x", line}, "zsh": {"-f", "-c", script, "x", line}, "fish": {"-c", script, line}}[shell]
+			cmd := exec.Command(shell, args...)
+			cmd.Env = append(neutralEnv(), "PATH="+bin+":"+os.Getenv("PATH"), "HOME="+bin)
+			out, err := cmd.CombinedOutput()
+			var words []string
+			for l := range strings.Lines(string(out)) {
+				word, _, _ := strings.Cut(strings.TrimSpace(l), "\t")
+				words = append(words, word)
+			}
+			got := strings.Join(words, " ")
+			if swapped := strings.Join([]string{"rm", "raise"}, " "); got == swapped {
+				got = "raise rm"
+			}
+			if err != nil || got != want {
+				t.Errorf("%s: %q is completed to %q, want %q; %v", shell, line, got, want, err)
+			}
+		}
+	}
+}
+
+// TestManual: man shows the page, without a complaint, with every command.
+func TestManual(t *testing.T) {
+	t.Parallel()
+	page := must(t, "man").stdout
+	if _, err := exec.LookPath("groff"); err != nil {
+		t.Skip("no groff here")
+	}
+	groff := exec.Command("groff", "-man", "-ww", "-Tutf8")
+	groff.Stdin = strings.NewReader(page)
+	var complaints strings.Builder
+	groff.Stderr = &complaints
+	out, err := groff.Output()
+	if err != nil || complaints.Len() > 0 {
+		t.Fatalf("%v: %s", err, complaints.String())
+	}
+	for _, text := range []string{"idworker tag create", "idworker enrich verify", "--max-batch=10000", "CONNECTING TO NATS", "EXIT STATUS", "IDWORKER_STORE"} {
+		if !strings.Contains(strings.ReplaceAll(string(out), "\u2010\n", ""), text) && !strings.Contains(page, strings.ReplaceAll(text, "-", `\-`)) {
+			t.Errorf("the page does not say %q", text)
+		}
+	}
+}
