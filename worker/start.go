@@ -14,6 +14,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/idworker/idworker/internal/agreement"
+	"github.com/idworker/idworker/internal/ownership"
 	"github.com/idworker/idworker/internal/tagrules"
 )
 
@@ -30,8 +31,9 @@ func withTimeout(ctx context.Context, do func(context.Context) error) error {
 
 // Process is a running process of any role.
 type Process struct {
-	info   processInfo
-	halves []half // those of its role, in the order in which they start
+	info    processInfo
+	halves  []half // those of its role, in the order in which they start
+	started time.Time
 
 	stopping atomic.Bool
 	stopOnce sync.Once
@@ -39,7 +41,7 @@ type Process struct {
 }
 
 // half is the part of a process that does the work of one role: [answering] or [loading];
-// or [neighbourhood], which both need.
+// or what both need: [rules], [neighbourhood], [reporter].
 type half interface {
 	// start returns when the half does its work. If it fails it leaves nothing behind.
 	start(ctx context.Context) error
@@ -52,6 +54,7 @@ type half interface {
 	ready() error // says why the half does not do all of its work, see [Process.Ready]
 	collect(to sink)
 	fillStats(s *Stats)
+	fillReport(r *Report)
 }
 
 // Start starts a process and returns when it does its work: a worker has then joined the
@@ -82,12 +85,13 @@ func Open(ctx context.Context, cfg Config) (*Process, error) {
 	if cfg.loads() && cfg.Store == nil {
 		return nil, fmt.Errorf("%w: role %s needs a store", ErrConfig, cfg.Role)
 	}
-	w := new(Process)
+	w := &Process{started: time.Now()}
 	var err error
 	if w.info, err = w.prepare(ctx, cfg); err != nil {
 		return nil, err
 	}
 	w.halves, err = makeHalves(ctx, w.info)
+	w.halves = append(w.halves, newReporter(w.info, w.report))
 	return w, err
 }
 
@@ -169,6 +173,21 @@ func makeHalves(ctx context.Context, p processInfo) (halves []half, err error) {
 
 // Instance is the name of the process in load events and STATS.
 func (w *Process) Instance() string { return w.info.instance }
+
+// Report is what the process tells of itself, as [AskReports] returns it, with the busiest tags up to a
+// number from 0 to 10,000.
+func (w *Process) Report(tags int) Report { return w.report(min(max(tags, 0), maxReportTags)) }
+
+// Leases returns the leases among the owners of strict tags, as far as this process has read of them: one
+// for each worker that takes part. It returns nil for a loader, which reads none.
+func (w *Process) Leases() []ownership.Lease {
+	for _, h := range w.halves {
+		if a, ok := h.(*answering); ok {
+			return a.strict.owners.Leases()
+		}
+	}
+	return nil
+}
 
 // Stop leaves the queue group, answers every request that was delivered, and returns when
 // all that Start started has ended. It takes about Config.Wait at most, plus the time that
