@@ -26,6 +26,12 @@ type Report struct {
 	Stats Stats `json:"stats"`
 }
 
+// Answers reports whether the process answers requests.
+func (r *Report) Answers() bool { return r.Role != RoleLoader }
+
+// Loads reports whether the process reserves segments.
+func (r *Report) Loads() bool { return r.Role != RoleWorker }
+
 // OverloadStats is how often a worker left the queue groups because requests waited too long for
 // their turn, and whether it is out of them now.
 type OverloadStats struct {

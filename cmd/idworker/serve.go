@@ -83,7 +83,10 @@ func (s *serveCmd) Run(ctx context.Context, out output) (err error) {
 
 	registry := newRegistry()
 	var running atomic.Pointer[worker.Process]
-	stopHTTP, err := s.serveHTTP(ctx, registry, func() httpserver.State { return stateOf(running.Load()) }, log)
+	seen := newStatusSource(s, &running)
+	page := seen.shared()
+	defer page.Close()
+	stopHTTP, err := s.serveHTTP(ctx, registry, func() httpserver.State { return stateOf(running.Load()) }, page, log)
 	if err != nil {
 		return err
 	}
@@ -111,6 +114,7 @@ func (s *serveCmd) Run(ctx context.Context, out output) (err error) {
 		return err
 	}
 	running.Store(w)
+	seen.started()
 	registry.MustRegister(w.Metrics(s.MetricsTags))
 	s.logServing(log, w, source, where)
 	if s.Demo {

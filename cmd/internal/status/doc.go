@@ -27,8 +27,7 @@
 //
 // # Cost
 //
-// [Shared] has one collection under way at a time, however many look, and the result is shown for two seconds, or ten
-// times as long as it took. While nobody looks nothing is asked, and half a minute later the connection is closed. Each
+// [Shared] has one collection under way at a time, however many look, and the result is shown for two seconds. While nobody looks nothing is asked, and half a minute later the connection is closed. Each
 // worker tells of its busiest tags only, all workers together of some 30,000. What changes rarely and can be much, the
 // directory, is read every half minute; doctor looks once a minute.
 //

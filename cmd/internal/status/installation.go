@@ -17,13 +17,15 @@ type Installation struct {
 	Unread   []Unread  `json:"unread"`   // what is not known, and why
 
 	Processes   []worker.Report `json:"processes"` // those that reported, without their tags
-	Silent      []Silent        `json:"silent"`    // workers that ought to be there, and did not
+	Silent      []Silent        `json:"silent"`    // those that ought to have, or did before
 	Totals      Totals          `json:"totals"`
 	Tags        []Tag           `json:"tags"`      // the busiest first
 	Templates   []Template      `json:"templates"` // rules for tags that are made when they are first asked for
 	WorkerIDs   []WorkerID      `json:"worker_ids"`
 	Enrichments []Enrichment    `json:"enrichments"`
 	Checks      []Check         `json:"checks"` // what doctor found
+
+	sorted sorted
 }
 
 // Severity is how bad something is.
@@ -48,12 +50,13 @@ type Unread struct {
 	Why  string `json:"why"`
 }
 
-// Silent is a worker that has a lease and did not report: it has died not long ago, or is paused, cut off or
-// of an older version.
+// Silent is a process that did not report. If it has a lease it is a worker that ought to: it has died not long
+// ago, or is paused, cut off or of an older version.
 type Silent struct {
 	Instance string    `json:"instance"`
 	Host     string    `json:"host,omitempty"`
-	Heard    time.Time `json:"heard,omitzero"` // when a lease of it was renewed last, if that is known
+	Heard    time.Time `json:"heard,omitzero"` // when it reported or renewed a lease last, if that is known
+	Left     bool      `json:"left"`           // it has no lease any more: others ended it, or it was a loader, which has none
 }
 
 // Totals are numbers of the whole installation, as far as it is known.
@@ -80,6 +83,7 @@ type Tag struct {
 	Rate       float64 `json:"rate"`                      // IDs per second, of all workers
 	Runway     float64 `json:"runway_seconds"`            // of the worker whose memory ends first; a year at most
 	Parked     int     `json:"parked"`                    // requests that wait for a segment
+	Short      bool    `json:"short"`                     // memory has not lasted for 5 minutes for a while, or requests wait
 }
 
 // Template is a rule for tags that are made when they are first asked for.

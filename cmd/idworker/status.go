@@ -1,0 +1,160 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/idworker/idworker/cmd/internal/doctor"
+	"github.com/idworker/idworker/cmd/internal/embedded"
+	"github.com/idworker/idworker/cmd/internal/explain"
+	"github.com/idworker/idworker/cmd/internal/status"
+	"github.com/idworker/idworker/internal/pause"
+	"github.com/idworker/idworker/internal/rights"
+	"github.com/idworker/idworker/snowflake/lease"
+)
+
+// statusCmd shows how the whole installation is.
+type statusCmd struct {
+	installation `embed:""`
+	storeFlags   `embed:""`
+
+	Search string `arg:"" optional:"" help:"Only tags with this in their names."`
+	Sort   string `help:"Order of tags: rate, the busiest first; runway, those first whose memory ends first; or name." default:"rate" enum:"rate,runway,name"`
+	Tags   int    `help:"How many tags to show, 0 to 100000." default:"20"`
+	Watch  bool   `help:"Go on, and show it anew every two seconds."`
+	JSON   bool   `name:"json" help:"Print it as JSON, on one line, with all tags that workers tell of."`
+}
+
+// maxStatusTags bounds what is printed.
+const maxStatusTags = 100_000
+
+// watchEvery is how often a status that is watched is shown.
+const watchEvery = 2 * time.Second
+
+// Run prints the status once, or again and again until ctx ends.
+func (c *statusCmd) Run(ctx context.Context, out output) error {
+	if c.Tags < 0 || c.Tags > maxStatusTags {
+		return explain.Usage(fmt.Errorf("--tags %d: allowed is 0 to %d", c.Tags, maxStatusTags))
+	}
+	conn, js, err := c.dial(status.Options()...)
+	if errors.Is(err, nats.ErrNoServers) {
+		err = fmt.Errorf("%w; start one with idworker serve, or name yours with --server", err)
+	}
+	if err != nil {
+		return err
+	}
+	first := &dialled{conn, js}
+	collector := status.NewCollector(status.Config{
+		Prefix: c.Prefix, Domain: c.JSDomain != "" || c.Context != "",
+		Dial:    func() (*nats.Conn, jetstream.JetStream, error) { return first.or(c.installation) },
+		Examine: c.examiner(role(rights.Admin)),
+	})
+	defer collector.Stop()
+	for {
+		if err := c.show(out, collector.Collect(ctx)); err != nil || !c.Watch {
+			return err
+		}
+		pause.For(ctx, watchEvery)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+}
+
+// dialled is a connection that is there already.
+type dialled struct {
+	conn *nats.Conn
+	js   jetstream.JetStream
+}
+
+// or returns it the first time, and then makes others.
+func (d *dialled) or(i installation) (conn *nats.Conn, js jetstream.JetStream, err error) {
+	if d.conn == nil {
+		return i.dial(status.Options()...)
+	}
+	conn, d.conn = d.conn, nil
+	return conn, d.js, nil
+}
+
+// show prints one status.
+func (c *statusCmd) show(out io.Writer, i *status.Installation) error {
+	if c.JSON {
+		return json.NewEncoder(out).Encode(i)
+	}
+	view := i.View(status.Query{Search: c.Search, Sort: status.Order(c.Sort), Size: max(c.Tags, 1)})
+	view.Page = view.Page[:min(c.Tags, len(view.Page))]
+	if c.Watch && isTerminal(out) {
+		fmt.Fprint(out, "\x1b[H\x1b[2J")
+	}
+	return view.Print(out)
+}
+
+// isTerminal reports whether what is printed is seen as it is printed.
+func isTerminal(out io.Writer) bool {
+	if o, ok := out.(output); ok {
+		out = o.Writer
+	}
+	file, ok := out.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := file.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}
+
+// examiner has doctor look for a role, on a connection of its own.
+func (c *statusCmd) examiner(as role) func(context.Context) []status.Check {
+	d := &doctorCmd{Layout: "default", installation: c.installation, storeFlags: c.storeFlags, Role: as, MaxClockSkew: 5 * time.Second}
+	d.LeaseTTL = lease.DefaultTTL
+	return d.checks
+}
+
+// checks are what doctor finds.
+func (d *doctorCmd) checks(ctx context.Context) (all []status.Check) {
+	err := d.look(ctx, func(f doctor.Finding) {
+		check := status.Check{What: f.What, Text: f.Good}
+		switch {
+		case f.Err != nil && f.Warning:
+			check.Severity, check.Text = status.Warning, explain.Text(f.Err)
+		case f.Err != nil:
+			check.Severity, check.Text = status.Error, explain.Text(f.Err)
+		}
+		all = append(all, check)
+	})
+	if err != nil && !errors.Is(err, doctor.ErrSick) {
+		all = append(all, status.Check{What: "doctor", Severity: status.Warning, Text: explain.Text(err)})
+	}
+	return all
+}
+
+// look has doctor look at what its flags say.
+func (d *doctorCmd) look(ctx context.Context, report func(doctor.Finding)) error {
+	source, err := d.backend()
+	if err != nil {
+		return err
+	}
+	conn, js, err := d.dial(status.Options()...)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	look, closeStore, err := d.doctor(ctx, conn, js, source)
+	if err != nil {
+		return err
+	}
+	defer closeStore()
+	look.Kinds = nil // the status says who is there
+	look.Layout = "" // workers have agreed on one
+	if conn.ConnectedServerName() == embedded.ServerName {
+		look.Storage = false // it is all for this
+	}
+	return look.Examine(ctx, report)
+}
