@@ -28,7 +28,7 @@ func (c *collection) installation(now time.Time) *Installation {
 		}
 	}
 	c.rememberShort(i)
-	i.Troubles = i.troubles()
+	i.Judge()
 	slices.SortFunc(i.Unread, func(a, b Unread) int { return cmp.Compare(a.What, b.What) })
 	return i
 }

@@ -3,6 +3,7 @@ package status
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -19,16 +20,16 @@ const (
 	reservedLeast = 10 * time.Second
 )
 
-// troubles are what a person should look at, the worst first.
-func (i *Installation) troubles() []Trouble {
+// Judge says from all else what a person should look at.
+func (i *Installation) Judge() {
 	all := []Trouble{}
 	for _, part := range [][]Trouble{
 		i.roleTroubles(), i.silentTroubles(), i.processTroubles(), i.tagTroubles(), i.enrichmentTroubles(), i.checkTroubles(), i.unreadTroubles(),
 	} {
 		all = append(all, part...)
 	}
-	slices.SortStableFunc(all, func(a, b Trouble) int { return compareBools(a.Severity == Error, b.Severity == Error) })
-	return slices.CompactFunc(all, func(a, b Trouble) bool { return a == b })
+	slices.SortStableFunc(all, func(a, b Trouble) int { return compareBools(b.Severity == Error, a.Severity == Error) })
+	i.Troubles = slices.Compact(all)
 }
 
 // roleTroubles are that nobody is there for a role. A part that is not known proves nothing.
@@ -59,7 +60,7 @@ func heardText(heard, now time.Time) string {
 	if heard.IsZero() {
 		return ""
 	}
-	return fmt.Sprintf(" (last heard of %v ago)", now.Sub(heard).Round(time.Second))
+	return fmt.Sprintf(" (last heard of %s ago)", Duration(now.Sub(heard).Seconds()))
 }
 
 // named is a process as people know it.
@@ -67,7 +68,7 @@ func named(instance, host string) string {
 	if host == "" {
 		return instance
 	}
-	return instance + " on " + host
+	return host + " (" + instance + ")"
 }
 
 func (i *Installation) processTroubles() (all []Trouble) {
@@ -107,7 +108,7 @@ func (i *Installation) loaderTroubles(r *worker.Report, add func(Severity, strin
 	if first := i.EndFirst(1); len(first) > 0 {
 		ends = fmt.Sprintf("memory ends first for %s, in %s", first[0].Name, Duration(first[0].Runway))
 	}
-	add(Error, "its store %s fails since %v (%s); %s", r.Stats.Store, i.Taken.Sub(r.Outages.Since).Round(time.Second), r.Outages.Error, ends)
+	add(Error, "its store %s has failed for %s (%s); %s", r.Stats.Store, Duration(i.Taken.Sub(r.Outages.Since).Seconds()), r.Outages.Error, ends)
 }
 
 // clockTroubles are those of a worker ID.
@@ -142,28 +143,36 @@ const maxTagTroubles = 5
 
 // tagTroubles are tags that are being used and have little in memory.
 func (i *Installation) tagTroubles() (all []Trouble) {
-	short := 0
+	short, unsupplied := 0, i.unsupplied()
 	for _, t := range i.EndFirst(len(i.Tags)) {
-		if !t.Short && !(i.unsupplied() && t.Runway < shortRunway.Seconds()) {
+		level := t.Level()
+		if level == "" && (!unsupplied || t.Runway >= shortRunway.Seconds()) {
 			continue
 		}
 		if short++; short > maxTagTroubles {
 			continue
 		}
-		severity := Warning
-		if t.Runway < endingRunway.Seconds() {
-			severity = Error
-		}
 		text := fmt.Sprintf("memory lasts for %s at %s IDs a second", Duration(t.Runway), Rate(t.Rate))
 		if t.Parked > 0 {
 			text += fmt.Sprintf(", and %d requests wait", t.Parked)
 		}
-		all = append(all, Trouble{severity, "tag " + t.Name, text})
+		all = append(all, Trouble{cmp.Or(level, Warning), "tag " + t.Name, text})
 	}
 	if short > maxTagTroubles {
 		all = append(all, Trouble{Warning, "tags", fmt.Sprintf("%d others have memory for less than %v", short-maxTagTroubles, shortRunway)})
 	}
 	return all
+}
+
+// Level is how bad it is that a tag has little in memory; empty if it is not.
+func (t Tag) Level() Severity {
+	switch {
+	case !t.Short:
+		return ""
+	case t.Runway < endingRunway.Seconds():
+		return Error
+	}
+	return Warning
 }
 
 // unsupplied reports whether what is in memory is all there is for now.
@@ -178,13 +187,13 @@ func (i *Installation) enrichmentTroubles() (all []Trouble) {
 		what := "enrichment " + e.Source + " to " + e.Target
 		waits := ""
 		if e.Lag != nil {
-			waits = fmt.Sprintf("; %d events wait", *e.Lag)
+			waits = fmt.Sprintf("; %s events wait", Count(int64(min(*e.Lag, math.MaxInt64))))
 		}
 		switch old := i.Taken.Sub(e.Oldest); {
 		case e.Stalled:
-			all = append(all, Trouble{Error, what, fmt.Sprintf("no enricher has been at work for %v: none runs, or it stands still and its log says why%s", i.Taken.Sub(e.Written).Round(time.Second), waits)})
+			all = append(all, Trouble{Error, what, fmt.Sprintf("no enricher has been at work for %s: none runs, or it stands still and its log says why%s", Duration(i.Taken.Sub(e.Written).Seconds()), waits)})
 		case !e.Oldest.IsZero() && old > oldEvent:
-			all = append(all, Trouble{Warning, what, fmt.Sprintf("the oldest event that waits is %v old%s", old.Round(time.Second), waits)})
+			all = append(all, Trouble{Warning, what, fmt.Sprintf("the oldest event that waits is %s old%s", Duration(old.Seconds()), waits)})
 		}
 	}
 	return all

@@ -1,8 +1,10 @@
 package statuspage
 
 import (
+	"cmp"
 	"fmt"
 	"html/template"
+	"math"
 	"net/url"
 	"strconv"
 	"time"
@@ -23,6 +25,7 @@ var functions = template.FuncMap{
 	"rate":     status.Rate,
 	"count":    status.Count,
 	"countInt": func(n int) string { return status.Count(int64(n)) },
+	"countBig": func(n uint64) string { return status.Count(int64(min(n, math.MaxInt64))) },
 	"part":     part,
 	"percent":  func(of float64) string { return fmt.Sprintf("%.0f %%", 100*of) },
 	"number":   func(of float64) string { return strconv.FormatFloat(of, 'f', 3, 64) },
@@ -165,13 +168,8 @@ func part(t status.Tag) float64 {
 
 // level says how well a tag is doing, as a class of the style sheet.
 func level(t status.Tag) string {
-	switch {
-	case !t.Active:
+	if !t.Active {
 		return "rest"
-	case t.Parked > 0 || t.Rate > 0 && t.Left == 0:
-		return "error"
-	case t.Short:
-		return "warning"
 	}
-	return "good"
+	return string(cmp.Or(t.Level(), "good"))
 }

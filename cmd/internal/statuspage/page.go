@@ -27,7 +27,7 @@ var files embed.FS
 const policy = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
 const (
-	pageSize   = 50
+	pageSize   = 25
 	maxSearch  = 128             // bytes: no tag is longer
 	maxPage    = 1_000_000       // a number that no page has
 	maxViewers = 8               // pages that are made at the same time
