@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -26,7 +27,8 @@ func AskReportsRights(p messages.Prefix) rights.Rights { return reportRights(p, 
 //
 // How many processes there are nobody knows. It returns when none has answered for a quarter of a second
 // and those are there that are expected, or when ctx ends. An answer whose parts are not all there counts
-// for none.
+// for none. The error is [ErrNoReports] if nobody answers although somebody may be there; if the server says that nobody
+// is, there is no error.
 func AskReports(ctx context.Context, conn *nats.Conn, p messages.Prefix, tags int, expected []string) ([]Report, error) {
 	asker := nuid.Next()
 	answers := make(chan *nats.Msg, 1<<13)
@@ -39,35 +41,50 @@ func AskReports(ctx context.Context, conn *nats.Conn, p messages.Prefix, tags in
 	if err != nil {
 		return nil, err
 	}
-	if err := conn.Publish(reportSubject(p), question); err != nil {
+	// The reply subject is for the server: it says there if nobody listens.
+	if err := conn.PublishRequest(reportSubject(p), reportAnswerSubject(p, asker), question); err != nil {
 		return nil, err
 	}
 	var g gathering
 	for ctx.Err() == nil && g.next(ctx, answers, expected) {
 	}
-	return g.complete(), nil
+	all := g.complete()
+	if len(all) == 0 && !g.nobody {
+		return nil, ErrNoReports
+	}
+	return all, nil
 }
 
+// ErrNoReports says that no process has reported, and that this proves nothing.
+var ErrNoReports = errors.New("no process has reported: none runs that can, it was too slow, or this user may not ask")
+
 // gathering is the parts of reports that are there so far.
-type gathering struct{ parts map[string][]reportPart }
+type gathering struct {
+	parts  map[string][]reportPart
+	nobody bool // is there, the server says
+}
 
 // next waits for one more part, and reports whether there may be others.
 func (g *gathering) next(ctx context.Context, answers <-chan *nats.Msg, expected []string) bool {
 	quiet := time.NewTimer(reportQuiet)
 	defer quiet.Stop()
 	ends := quiet.C
-	if slices.ContainsFunc(expected, func(instance string) bool { return !g.isComplete(instance) }) || !g.allComplete() {
+	if len(g.parts) == 0 || slices.ContainsFunc(expected, func(instance string) bool { return !g.isComplete(instance) }) || !g.allComplete() {
 		ends = nil
 	}
 	select {
 	case msg := <-answers:
+		g.nobody = len(msg.Data) == 0 && msg.Header.Get("Status") == noResponders
 		g.add(msg.Data)
-		return true
+		return !g.nobody
 	case <-ends:
 	case <-ctx.Done():
 	}
 	return false
 }
+
+// noResponders is the status with which a server says that nobody listens.
+const noResponders = "503"
 
 func (g *gathering) add(data []byte) {
 	var part reportPart

@@ -19,12 +19,12 @@ import (
 	"github.com/idworker/idworker/internal/pause"
 	"github.com/idworker/idworker/internal/rights"
 	"github.com/idworker/idworker/snowflake/lease"
+	"github.com/idworker/idworker/worker"
 )
 
 // statusCmd shows how the whole installation is.
 type statusCmd struct {
 	installation `embed:""`
-	storeFlags   `embed:""`
 
 	Search string `arg:"" optional:"" help:"Only tags with this in their names."`
 	Sort   string `help:"Order of tags: rate, the busiest first; runway, those first whose memory ends first; or name." default:"rate" enum:"rate,runway,name"`
@@ -55,7 +55,7 @@ func (c *statusCmd) Run(ctx context.Context, out output) error {
 	collector := status.NewCollector(status.Config{
 		Prefix: c.Prefix, Domain: c.JSDomain != "" || c.Context != "",
 		Dial:    func() (*nats.Conn, jetstream.JetStream, error) { return first.or(c.installation) },
-		Examine: c.examiner(role(rights.Admin)),
+		Examine: c.checks,
 	})
 	defer collector.Stop()
 	for {
@@ -110,16 +110,55 @@ func isTerminal(out io.Writer) bool {
 	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
-// examiner has doctor look for a role, on a connection of its own.
-func (c *statusCmd) examiner(as role) func(context.Context) []status.Check {
-	d := &doctorCmd{Layout: "default", installation: c.installation, storeFlags: c.storeFlags, Role: as, MaxClockSkew: 5 * time.Second}
-	d.LeaseTTL = lease.DefaultTTL
-	return d.checks
+// checks are what doctor finds for an administrator, but for the store: who counts what is not asked for here.
+func (c *statusCmd) checks(ctx context.Context) []status.Check {
+	return checks(func(report func(doctor.Finding)) error {
+		conn, js, err := c.dial(status.Options()...)
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		resources := append(worker.Resources(c.Prefix, 0), lease.Resources(c.Prefix, lease.DefaultTTL, 0)...)
+		return examine(ctx, &doctor.Doctor{
+			Conn: conn, JetStream: js, Prefix: c.Prefix, Domain: c.JSDomain, Role: string(rights.Admin),
+			Needs: worker.Rights(c.Prefix, rights.Admin), Resources: resources, Server: serverName(conn),
+			Sync:    func(ctx context.Context) error { return doctor.CheckSync(ctx, conn) },
+			Storage: true, MaxClockSkew: 5 * time.Second,
+		}, report)
+	})
 }
 
-// checks are what doctor finds.
-func (d *doctorCmd) checks(ctx context.Context) (all []status.Check) {
-	err := d.look(ctx, func(f doctor.Finding) {
+// checks are what doctor finds for the role of the flags.
+func (d *doctorCmd) checks(ctx context.Context) []status.Check {
+	return checks(func(report func(doctor.Finding)) error {
+		source, err := d.backend()
+		if err != nil {
+			return err
+		}
+		conn, js, err := d.dial(status.Options()...)
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		look, closeStore, err := d.doctor(ctx, conn, js, source)
+		if err != nil {
+			return err
+		}
+		defer closeStore()
+		look.Kinds = nil // the status says who is there
+		return examine(ctx, look, report)
+	})
+}
+
+// examine has doctor look. An embedded server is for this installation alone, and so is its storage.
+func examine(ctx context.Context, look *doctor.Doctor, report func(doctor.Finding)) error {
+	look.Storage = look.Storage && look.Conn.ConnectedServerName() != embedded.ServerName
+	return look.Examine(ctx, report)
+}
+
+// checks collects what doctor finds when it looks.
+func checks(look func(report func(doctor.Finding)) error) (all []status.Check) {
+	err := look(func(f doctor.Finding) {
 		check := status.Check{What: f.What, Text: f.Good}
 		switch {
 		case f.Err != nil && f.Warning:
@@ -133,28 +172,4 @@ func (d *doctorCmd) checks(ctx context.Context) (all []status.Check) {
 		all = append(all, status.Check{What: "doctor", Severity: status.Warning, Text: explain.Text(err)})
 	}
 	return all
-}
-
-// look has doctor look at what its flags say.
-func (d *doctorCmd) look(ctx context.Context, report func(doctor.Finding)) error {
-	source, err := d.backend()
-	if err != nil {
-		return err
-	}
-	conn, js, err := d.dial(status.Options()...)
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	look, closeStore, err := d.doctor(ctx, conn, js, source)
-	if err != nil {
-		return err
-	}
-	defer closeStore()
-	look.Kinds = nil // the status says who is there
-	look.Layout = "" // workers have agreed on one
-	if conn.ConnectedServerName() == embedded.ServerName {
-		look.Storage = false // it is all for this
-	}
-	return look.Examine(ctx, report)
 }

@@ -169,14 +169,19 @@ func (c *collection) part(ctx context.Context, what string, need rights.Rights, 
 	}
 	ctx, cancel := context.WithTimeout(ctx, partTimeout)
 	defer cancel()
-	switch err := ask(ctx); {
+	err := ask(ctx)
+	why := ""
+	if last := c.conn.LastError(); errors.Is(last, nats.ErrPermissionViolation) {
+		why = "; the server has refused this NATS user a right: " + last.Error()
+	}
+	switch {
 	case err == nil:
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, nats.ErrTimeout):
-		c.miss(what, fmt.Sprintf("no answer within %v", partTimeout))
+		c.miss(what, fmt.Sprintf("no answer within %v", partTimeout)+why)
 	case errors.Is(err, nats.ErrNoResponders):
 		c.miss(what, "JetStream is not there, or has no leader")
 	default:
-		c.miss(what, err.Error())
+		c.miss(what, err.Error()+why)
 	}
 }
 

@@ -38,7 +38,12 @@ func (c content) Ago(t time.Time) string {
 	if t.IsZero() {
 		return "–"
 	}
-	return status.Duration(max(c.Taken.Sub(t).Seconds(), 0)) + " ago"
+	return c.Age(t) + " ago"
+}
+
+// Age is how long something has been so, for people.
+func (c content) Age(since time.Time) string {
+	return status.Duration(max(c.Taken.Sub(since).Seconds(), 0))
 }
 
 // Until is how far ahead something is, for people.
