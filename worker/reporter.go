@@ -98,14 +98,19 @@ func newReporter(p processInfo, report func(tags int) Report) *reporter {
 	return &reporter{processInfo: p, report: report, background: newGoroutines()}
 }
 
-func (r *reporter) start(context.Context) (err error) {
+// start returns when questions reach the process.
+func (r *reporter) start(ctx context.Context) (err error) {
 	r.sub, err = r.cfg.Control.Subscribe(reportSubject(r.cfg.Prefix), func(msg *nats.Msg) {
 		r.answer(r.background.ctx, msg.Data)
 	})
 	if err == nil {
 		err = r.sub.SetPendingLimits(maxReportsWait, -1)
 	}
+	if err == nil {
+		err = withTimeout(ctx, r.cfg.Control.FlushWithContext)
+	}
 	if err != nil {
+		r.background.stop()
 		return fmt.Errorf("subscribe to questions for reports: %w", err)
 	}
 	return nil
