@@ -75,6 +75,7 @@ func (i *Installation) addTags(reports []worker.Report, known tagNames) {
 		i.Tags = append(i.Tags, *t)
 		i.Totals.Rate += t.Rate
 	}
+	i.Totals.TagsActive = len(all)
 	for name, step := range known.steps {
 		if all[name] == nil {
 			order := tagrules.Trend
@@ -84,7 +85,7 @@ func (i *Installation) addTags(reports []worker.Report, known tagNames) {
 			i.Tags = append(i.Tags, Tag{Name: name, Order: string(order), Configured: step})
 		}
 	}
-	i.Totals.TagsKnown = len(known.steps)
+	i.Totals.TagsKnown = len(i.Tags)
 	slices.SortFunc(i.Tags, byRate)
 }
 

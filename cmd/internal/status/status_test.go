@@ -63,7 +63,7 @@ func TestTagsOfAllWorkers(t *testing.T) {
 			t.Errorf("%+v, want %+v", i.Tags[n], want[n])
 		}
 	}
-	if n := i.Totals; n.Workers != 2 || n.Loaders != 1 || n.TagsKnown != 3 || n.TagsActive != 2 || n.Rate != 3 || i.ID != "I" {
+	if n := i.Totals; n.Workers != 2 || n.Loaders != 1 || n.TagsKnown != 4 || n.TagsActive != 2 || n.Rate != 3 || i.ID != "I" {
 		t.Errorf("%+v", n)
 	}
 	if first := i.EndFirst(5); len(first) != 1 || first[0].Name != "order" {

@@ -30,7 +30,7 @@ const (
 	pageSize   = 25
 	maxSearch  = 128             // bytes: no tag is longer
 	maxPage    = 1_000_000       // a number that no page has
-	maxViewers = 8               // pages that are made at the same time
+	maxViewers = 64              // who wait or are served at the same time
 	maxWait    = 8 * time.Second // for a collection: less than the time there is to write
 )
 

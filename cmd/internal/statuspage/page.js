@@ -37,6 +37,7 @@
   async function refresh() {
     try {
       const answer = await fetch(location.pathname + location.search, {cache: "no-store", signal: AbortSignal.timeout(15000)});
+      if (answer.status === 503) return plan(); // too many look just now
       if (!answer.ok) throw new Error(await answer.text());
       replace(new DOMParser().parseFromString(await answer.text(), "text/html"));
       document.body.classList.remove("stale");
