@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -91,10 +92,15 @@ func (c *statusCmd) show(out io.Writer, i *status.Installation) error {
 	}
 	view := i.View(status.Query{Search: c.Search, Sort: status.Order(c.Sort), Size: max(c.Tags, 1)})
 	view.Page = view.Page[:min(c.Tags, len(view.Page))]
+	var text bytes.Buffer // printed at once, so that a terminal does not flicker
 	if c.Watch && isTerminal(out) {
-		fmt.Fprint(out, "\x1b[H\x1b[2J")
+		text.WriteString("\x1b[H\x1b[2J")
 	}
-	return view.Print(out)
+	if err := view.Print(&text); err != nil {
+		return err
+	}
+	_, err := text.WriteTo(out)
+	return err
 }
 
 // isTerminal reports whether what is printed is seen as it is printed.

@@ -64,10 +64,10 @@ type Totals struct {
 	Workers         int     `json:"workers"`          // that reported
 	WorkersExpected int     `json:"workers_expected"` // the silent ones included
 	Loaders         int     `json:"loaders"`          // that reported
-	TagsKnown       int     `json:"tags_known"`    // in the directory, or made by a template and in use
-	TagsActive      int     `json:"tags_active"`   // asked for lately, or at least so many
-	TagsUnlisted    int     `json:"tags_unlisted"` // of which a worker did not tell, having busier ones
-	Rate            float64 `json:"rate"` // IDs per second, of the tags that are listed
+	TagsKnown       int     `json:"tags_known"`       // in the directory, or made by a template and in use
+	TagsActive      int     `json:"tags_active"`      // asked for lately, or at least so many
+	TagsUnlisted    int     `json:"tags_unlisted"`    // of which a worker did not tell, having busier ones
+	Rate            float64 `json:"rate"`             // IDs per second, of the tags that are listed
 }
 
 // Tag is how a tag is doing, at all workers together.
