@@ -117,8 +117,8 @@ func (d *badDay) overload(w *process) {
 	conn := connect(d.t, d.url)
 	natstest.Eventually(d.t, readyWithin, "a worker was overloaded", func() bool {
 		w.signal(syscall.SIGSTOP)
-		for range 100 {
-			if err := conn.PublishRequest(messages.DefaultPrefix.Segment(shopTag(1)), conn.NewInbox(), nil); err != nil {
+		for range 30_000 { // work for longer than it takes to notice
+			if err := conn.PublishRequest(messages.DefaultPrefix.Snowflake(), "nobody", nil); err != nil {
 				d.t.Fatal(err)
 			}
 		}

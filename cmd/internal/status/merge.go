@@ -27,9 +27,9 @@ func (c *collection) installation(now time.Time) *Installation {
 			i.Totals.WorkersExpected++
 		}
 	}
+	slices.SortFunc(i.Unread, func(a, b Unread) int { return cmp.Compare(a.What, b.What) })
 	c.rememberShort(i)
 	i.Judge()
-	slices.SortFunc(i.Unread, func(a, b Unread) int { return cmp.Compare(a.What, b.What) })
 	return i
 }
 
