@@ -133,8 +133,11 @@ func TestPageInABrowser(t *testing.T) {
 	watch(t, tab, home)
 	for _, look := range browser.Looks {
 		do(t, tab, look.Take(), chromedp.Navigate(home+"/"))
-		if wide := value[int](t, tab, `document.documentElement.scrollWidth - window.innerWidth`); wide > 0 {
-			t.Errorf("%s: the page is %d pixels too wide", look.Name, wide)
+		if wide := value[int64](t, tab, `document.documentElement.scrollWidth`); wide > look.Width {
+			t.Errorf("%s: the page is %d pixels wide, the screen %d", look.Name, wide, look.Width)
+		}
+		if value[bool](t, tab, `[...document.querySelectorAll("meter")].some(e => !e.ariaLabel)`) { // axe-core does not look at these
+			t.Errorf("%s: a bar has no name", look.Name)
 		}
 		if value[bool](t, tab, `typeof hacked !== "undefined" || document.getElementById("hostile") !== null || document.scripts.length !== 1`) {
 			t.Errorf("%s: a name was taken for markup", look.Name)
