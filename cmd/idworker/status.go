@@ -59,14 +59,18 @@ func (c *statusCmd) Run(ctx context.Context, out output) error {
 		Examine: c.checks,
 	})
 	defer collector.Stop()
+	if !c.Watch {
+		return c.show(out, collector.Collect(ctx))
+	}
 	for {
-		if err := c.show(out, collector.Collect(ctx)); err != nil || !c.Watch {
+		i := collector.Collect(ctx)
+		if ctx.Err() != nil { // which is how it ends
+			return nil
+		}
+		if err := c.show(out, i); err != nil {
 			return err
 		}
 		pause.For(ctx, watchEvery)
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
 	}
 }
 

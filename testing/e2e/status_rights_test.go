@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/idworker/idworker/testing/natstest"
@@ -81,4 +82,25 @@ func TestStatusPageWithoutNATS(t *testing.T) {
 		_, page := fetch(t, address, "/")
 		return !strings.Contains(page, "not known: ") && strings.Contains(page, `<span class="good">ready</span>`)
 	})
+}
+
+// TestStatusIsWatched: a status is shown again and again until a signal ends it, and follows what happens.
+func TestStatusIsWatched(t *testing.T) {
+	t.Parallel()
+	ns := natstest.Start(t)
+	first := startWorker(t, ns.URL())
+	watch := settings{}.launch(t, "status", "--server", ns.URL(), "--watch")
+	natstest.Eventually(t, readyWithin, "one worker is shown", func() bool {
+		return strings.Contains(watch.stdout.String(), "workers 1, loaders 1") && strings.Contains(watch.stdout.String(), first.instance())
+	})
+	second := startWorker(t, ns.URL(), "--role", "worker")
+	natstest.Eventually(t, readyWithin, "two workers are shown", func() bool { return strings.Contains(watch.stdout.String(), "workers 2, loaders 1") })
+	second.kill()
+	natstest.Eventually(t, readyWithin, "one of them does not answer", func() bool { return strings.Contains(watch.stdout.String(), "workers 1 of 2") })
+	watch.stop(syscall.SIGINT)
+	for _, bad := range []string{"--tags=-1", "--tags=100001", "--sort=newest"} {
+		if r := run(t, "status", "--server", ns.URL(), bad); r.code != exitUsage {
+			t.Errorf("%s: exit code %d, want %d: %s", bad, r.code, exitUsage, r.stderr)
+		}
+	}
 }
