@@ -29,6 +29,7 @@ type health struct {
 	worked   time.Time // the latest success
 	probed   time.Time // when the latest probe began
 	outages  int64     // so far
+	latest   error     // the latest failure
 	recovers chan struct{}
 }
 
@@ -80,6 +81,7 @@ func (h *health) recordFailure(tag string, began time.Time, err error) {
 	if began.Before(h.worked) {
 		return
 	}
+	h.latest = err
 	if h.streak++; h.streak == 1 {
 		h.since = began
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/idworker/idworker/allocator"
+	"github.com/idworker/idworker/messages"
 )
 
 // DefaultMetricsTags is how many tags have metrics of their own.
@@ -132,14 +133,18 @@ func (s sink) connection(name string, c *nats.Conn) {
 
 func (s sink) requests(kind string, f *requestFigures) {
 	for i, code := range outcomes {
-		name := "ok"
-		if code != answered {
-			name = strconv.Itoa(int(code))
-		}
-		s.counter(requestsMetric, f.outcomes[i].Load(), kind, name)
+		s.counter(requestsMetric, f.outcomes[i].Load(), kind, outcomeName(code))
 	}
 	s.counter(idsMetric, f.ids.Load(), kind)
 	s.ch <- f.latency.metric(latencyMetric, kind)
+}
+
+// outcomeName is what an outcome is called.
+func outcomeName(code messages.Code) string {
+	if code == answered {
+		return "ok"
+	}
+	return strconv.Itoa(int(code))
 }
 
 func (a *answering) collect(to sink) {

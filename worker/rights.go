@@ -15,7 +15,7 @@ import (
 // tag directory, and those that the leases and the installation's config state. What the store
 // takes, the store states.
 func Rights(p messages.Prefix, role rights.Role) rights.Rights {
-	return rights.Join(ownRights(p, role), lease.Rights(p, role), agreement.Rights(p, role), tagrules.Rights(p, role), ownership.Rights(p, role))
+	return rights.Join(ownRights(p, role), reportRights(p, role), lease.Rights(p, role), agreement.Rights(p, role), tagrules.Rights(p, role), ownership.Rights(p, role))
 }
 
 func ownRights(p messages.Prefix, role rights.Role) rights.Rights {

@@ -24,6 +24,7 @@ type shedder struct {
 	groups     []*membership
 	log        *zap.Logger
 	overloads  atomic.Int64 // how often it left the groups
+	away       atomic.Bool  // it is out of them now
 	background *goroutines
 }
 
@@ -60,6 +61,7 @@ func (s *shedder) run(ctx context.Context) {
 
 // stayAway takes the process out of the queue groups, or back in.
 func (s *shedder) stayAway(away bool) {
+	s.away.Store(away)
 	for _, m := range s.groups {
 		m.stayAway(overloaded, away)
 	}

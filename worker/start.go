@@ -15,6 +15,7 @@ import (
 
 	"github.com/idworker/idworker/internal/agreement"
 	"github.com/idworker/idworker/internal/leader"
+	"github.com/idworker/idworker/internal/ownership"
 	"github.com/idworker/idworker/internal/tagrules"
 )
 
@@ -36,8 +37,9 @@ func patiently(ctx context.Context, log *zap.Logger, do func(context.Context) er
 
 // Process is a running process of any role.
 type Process struct {
-	info   processInfo
-	halves []half // those of its role, in the order in which they start
+	info    processInfo
+	halves  []half // those of its role, in the order in which they start
+	started time.Time
 
 	stopping atomic.Bool
 	stopOnce sync.Once
@@ -45,7 +47,7 @@ type Process struct {
 }
 
 // half is the part of a process that does the work of one role: [answering] or [loading];
-// or [neighbourhood], which both need.
+// or what both need: [rules], [neighbourhood], [reporter].
 type half interface {
 	// start returns when the half does its work. If it fails it leaves nothing behind.
 	start(ctx context.Context) error
@@ -58,6 +60,7 @@ type half interface {
 	ready() error // says why the half does not do all of its work, see [Process.Ready]
 	collect(to sink)
 	fillStats(s *Stats)
+	fillReport(r *Report)
 }
 
 // Start starts a process and returns when it does its work: a worker has then joined the
@@ -88,12 +91,13 @@ func Open(ctx context.Context, cfg Config) (*Process, error) {
 	if cfg.loads() && cfg.Store == nil {
 		return nil, fmt.Errorf("%w: role %s needs a store", ErrConfig, cfg.Role)
 	}
-	w := new(Process)
+	w := &Process{started: time.Now()}
 	var err error
 	if w.info, err = w.prepare(ctx, cfg); err != nil {
 		return nil, err
 	}
 	w.halves, err = makeHalves(ctx, w.info)
+	w.halves = append(w.halves, newReporter(w.info, w.report))
 	return w, err
 }
 
@@ -178,6 +182,21 @@ func (w *Process) Instance() string { return w.info.instance }
 
 // Installation is the ID of the installation that the process belongs to.
 func (w *Process) Installation() string { return w.info.installation.ID }
+
+// Report is what the process tells of itself, as [AskReports] returns it, with the busiest tags up to a
+// number from 0 to 10,000.
+func (w *Process) Report(tags int) Report { return w.report(min(max(tags, 0), maxReportTags)) }
+
+// Leases returns the leases among the owners of strict tags, as far as this process has read of them: one
+// for each worker that takes part. It returns nil for a loader, which reads none.
+func (w *Process) Leases() []ownership.Lease {
+	for _, h := range w.halves {
+		if a, ok := h.(*answering); ok {
+			return a.strict.owners.Leases()
+		}
+	}
+	return nil
+}
 
 // Stop leaves the queue group, answers every request that was delivered, and returns when
 // all that Start started has ended. It takes about Config.Wait at most, plus the time that

@@ -21,6 +21,8 @@ type Stats struct {
 	NoWorker string      `json:"no_worker,omitempty"` // why none is held
 	Active   int         `json:"active_tags"`         // tags asked for since the start
 	Tags     []TagStats  `json:"tags"`                // the busiest of them, at most 100
+
+	maxTags int // how many are listed
 }
 
 // GrantStats counts what became of the grants that reached this process.
@@ -58,9 +60,12 @@ type TagStats struct {
 	Parked int     `json:"parked"`
 }
 
-// stats collects the figures of the process.
-func (w *Process) stats() Stats {
-	s := Stats{Instance: w.info.instance, Store: w.info.cfg.StoreName, Tags: []TagStats{}} // not null
+// stats collects the figures of the process for STATS.
+func (w *Process) stats() Stats { return w.statsOf(maxStatsTags) }
+
+// statsOf collects the figures of the process, with the busiest tags up to a number.
+func (w *Process) statsOf(tags int) Stats {
+	s := Stats{Instance: w.info.instance, Store: w.info.cfg.StoreName, Tags: []TagStats{}, maxTags: tags} // not null
 	for _, h := range w.halves {
 		h.fillStats(&s)
 	}

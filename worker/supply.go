@@ -179,7 +179,7 @@ func (s *supply) fillStats(stats *Stats) {
 		Installed: s.grants.installed.Load(), Burnt: s.grants.burnt.Load(), Below: s.grants.below.Load(), Refused: s.grants.refused.Load(),
 	}
 	stats.Active = len(figures)
-	for _, f := range busiest(figures, maxStatsTags) {
+	for _, f := range busiest(figures, stats.maxTags) {
 		stats.Tags = append(stats.Tags, TagStats{f.Tag, string(s.rules.Lookup(f.Tag).Order), f.Step, f.Left, f.Rate, f.Runway.Seconds(), f.Parked})
 	}
 }

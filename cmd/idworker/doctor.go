@@ -87,7 +87,7 @@ func (d *doctorCmd) doctor(ctx context.Context, conn *nats.Conn, js jetstream.Je
 		Conn: conn, JetStream: js, Prefix: d.Prefix, Domain: d.JSDomain,
 		Role: string(d.Role), Needs: d.Role.needs(d.Prefix, source),
 		Resources: d.resources(d.Prefix, part, source), // a caller has the right to open none
-		Server:    fmt.Sprintf("%s %s, version %s", conn.ConnectedServerName(), natsconn.Redact(conn.ConnectedUrl()), conn.ConnectedServerVersion()),
+		Server:    serverName(conn),
 	}
 	if d.Role.is(rights.Caller) {
 		look.Trials = doctor.Requests(conn, d.Prefix, d.Tag)
@@ -113,6 +113,11 @@ func (d *doctorCmd) doctor(ctx context.Context, conn *nats.Conn, js jetstream.Je
 	}
 	closeStore, err = d.lookAtStore(ctx, look, js, source)
 	return look, closeStore, err
+}
+
+// serverName says which server a connection goes to, without secrets.
+func serverName(conn *nats.Conn) string {
+	return fmt.Sprintf("%s %s, version %s", conn.ConnectedServerName(), natsconn.Redact(conn.ConnectedUrl()), conn.ConnectedServerVersion())
 }
 
 // lookAtStore has the doctor look at the store, too. That of JetStream is a resource already.

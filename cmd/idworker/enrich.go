@@ -41,7 +41,7 @@ func (c *enrichCmd) Run(ctx context.Context, out output) error {
 			return httpserver.State{NotReady: e.Ready()}
 		}
 		return httpserver.State{NotReady: errors.New("starting")}
-	}, log)
+	}, nil, log)
 	if err != nil {
 		return err
 	}

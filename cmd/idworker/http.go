@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"syscall"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -11,23 +12,30 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/idworker/idworker/cmd/internal/httpserver"
+	"github.com/idworker/idworker/cmd/internal/statuspage"
 )
 
 // httpFlags are for commands that run until they are stopped, and report how they are.
 type httpFlags struct {
-	HTTP string `name:"http" help:"Where to serve /healthz, /readyz and /metrics, for example 127.0.0.1:9090. Nowhere by default." placeholder:"HOST:PORT"`
+	HTTP string `name:"http" help:"Where to serve /healthz, /readyz and /metrics, and of idworker serve the status page at /, for example 127.0.0.1:9090. Nowhere by default." placeholder:"HOST:PORT"`
 }
 
-// serveHTTP starts the HTTP server, if there is to be one. state is what /readyz tells. The server is to be stopped last, so that it can still report that
+// serveHTTP starts the HTTP server, if there is to be one. state is what /readyz tells, page what the status page shows,
+// nil if there is none. The server is to be stopped last, so that it can still report that
 // the process is stopping.
-func (f httpFlags) serveHTTP(ctx context.Context, metrics prometheus.Gatherer, state func() httpserver.State, log *zap.Logger) (stop func(), err error) {
+func (f httpFlags) serveHTTP(ctx context.Context, metrics prometheus.Gatherer, state func() httpserver.State, page statuspage.Source, log *zap.Logger) (stop func(), err error) {
 	if f.HTTP == "" {
 		return func() {}, nil
 	}
 	if _, _, err := httpserver.SplitAddress("--http", f.HTTP); err != nil {
 		return nil, err
 	}
-	server, err := httpserver.Start(ctx, f.HTTP, httpserver.Handler(metrics, state), log)
+	handler := http.NewServeMux()
+	handler.Handle("/", httpserver.Handler(metrics, state))
+	if page != nil {
+		statuspage.Register(handler, page)
+	}
+	server, err := httpserver.Start(ctx, f.HTTP, handler, log)
 	if err != nil {
 		if errors.Is(err, syscall.EADDRINUSE) {
 			err = fmt.Errorf("%w; choose another HOST:PORT, or stop what listens there", err)

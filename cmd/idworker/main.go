@@ -26,6 +26,7 @@ type cli struct {
 	Decode  decodeCmd  `cmd:"" help:"Show the time, worker ID and sequence in snowflake IDs."`
 	Workers workersCmd `cmd:"" help:"List the worker IDs in snowflake IDs and who holds them."`
 
+	Status    statusCmd    `cmd:"" help:"Show how the whole installation is: workers, loaders, tags, worker IDs, enrichments."`
 	Doctor    doctorCmd    `cmd:"" help:"Check that a process of a role has what it needs."`
 	Provision provisionCmd `cmd:"" help:"Create or update streams and buckets, as an administrator."`
 

@@ -112,7 +112,10 @@ func (s *serveCmd) Run(ctx context.Context, command *kong.Context, out output) (
 
 	registry := newRegistry()
 	var running atomic.Pointer[worker.Process]
-	stopHTTP, err := s.serveHTTP(ctx, registry, func() httpserver.State { return stateOf(running.Load()) }, log)
+	seen := newStatusSource(s, &running)
+	page := seen.shared()
+	defer page.Close()
+	stopHTTP, err := s.serveHTTP(ctx, registry, func() httpserver.State { return stateOf(running.Load()) }, page, log)
 	if err != nil {
 		return err
 	}
@@ -144,6 +147,7 @@ func (s *serveCmd) Run(ctx context.Context, command *kong.Context, out output) (
 	running.Store(w)
 	ofInstallation(w.Installation(), registry, w.Metrics(s.MetricsTags), synced.Metrics())
 	go synced.Run(ctx)
+	seen.started()
 	s.logServing(log, w, source, where)
 	if s.Demo {
 		err = s.demo(ctx, out, source)

@@ -37,3 +37,8 @@ func Rights(p messages.Prefix, role rights.Role) rights.Rights {
 	}
 	return rights.Rights{}
 }
+
+// ReadLeasesRights are what [ReadLeases] takes.
+func ReadLeasesRights(p messages.Prefix) rights.Rights {
+	return rights.Join(rights.WatchBucket(BucketName(p)), rights.ReadLeader(resource.BucketStream(BucketName(p))))
+}

@@ -28,13 +28,17 @@ func orderTag(key string) string {
 
 // Rights are those that a role needs to read the rules, or to change them.
 func Rights(p messages.Prefix, role rights.Role) rights.Rights {
-	bucket := agreement.BucketName(p)
-	watch := rights.Join(rights.WatchBucket(bucket), rights.ReadLeader(resource.BucketStream(bucket)))
 	switch role {
 	case rights.Worker, rights.Loader:
-		return watch
+		return ReadRights(p)
 	case rights.Admin:
-		return rights.Join(watch, rights.WriteBucket(bucket, ">"))
+		return rights.Join(ReadRights(p), rights.WriteBucket(agreement.BucketName(p), ">"))
 	}
 	return rights.Rights{}
+}
+
+// ReadRights are what reading the rules takes.
+func ReadRights(p messages.Prefix) rights.Rights {
+	bucket := agreement.BucketName(p)
+	return rights.Join(rights.WatchBucket(bucket), rights.ReadLeader(resource.BucketStream(bucket)))
 }

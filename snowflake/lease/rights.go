@@ -25,3 +25,8 @@ func Rights(p messages.Prefix, role rights.Role) rights.Rights {
 	}
 	return rights.Rights{}
 }
+
+// ListRights are what [List] takes.
+func ListRights(p messages.Prefix) rights.Rights {
+	return rights.Join(rights.WatchBucket(WorkersBucketName(p)), rights.WatchBucket(ClockBucketName(p)), rights.ReadBucket(agreement.BucketName(p)))
+}

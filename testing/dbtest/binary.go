@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/idworker/idworker/testing/debian"
 	"github.com/idworker/idworker/testing/freeport"
 )
 
@@ -46,6 +47,15 @@ type fromBinary struct {
 	shell *exec.Cmd // nil while the server is killed
 	pipe  io.WriteCloser
 	pid   int // the server's
+}
+
+// launchInstalled installs a server from the distribution's packages, and starts it. A
+// program that was there already may have lacked something that they bring.
+func launchInstalled(k *kind, args []string) (server, endpoint, string, error) {
+	if err := debian.Install(k.packages...); err != nil {
+		return nil, endpoint{}, "", err
+	}
+	return launchBinary(k, args)
 }
 
 // launchBinary starts a server from a program that is on the machine.

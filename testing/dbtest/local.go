@@ -7,6 +7,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"github.com/idworker/idworker/testing/debian"
 )
 
 // Local is a server of the test's own that runs on this machine, so that its data folder can
@@ -47,7 +49,7 @@ func (k *kind) folder(t testing.TB) *fromBinary {
 	t.Helper()
 	program := k.find()
 	if program == "" {
-		if err := aptInstall(k.packages); err != nil {
+		if err := debian.Install(k.packages...); err != nil {
 			missing(t, k, err)
 		}
 		program = k.find()

@@ -18,6 +18,8 @@
 //	client_     the Go and the Node.js client an outage is a delay, not an error
 //	cli_        commands, doctor, HTTP, bench clear errors, exit codes, JSON, documented metrics,
 //	                                          completion in shells, the manual page
+//	status_     the status page, idworker    what they say agrees with /metrics; what cannot be read
+//	            status                        is named
 //	strict_     strict tags                   2, for every two requests, through owners that are killed,
 //	                                          paused, cut off and stopped
 //	security_   logins, nats.conf, secrets    each role may do what it needs and no more;

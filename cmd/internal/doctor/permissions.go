@@ -87,3 +87,16 @@ func permits(list *server.SubjectPermission, subject string) bool {
 	}
 	return allowed
 }
+
+// Permissions is what the server says that a user may do.
+type Permissions struct{ permissions }
+
+// AskPermissions asks the server what the user of a connection may do. A user that may not ask gets no
+// answer, so ctx should have a deadline.
+func AskPermissions(ctx context.Context, conn *nats.Conn) (Permissions, error) {
+	p, err := askPermissions(ctx, conn)
+	return Permissions{p}, err
+}
+
+// Check returns a [*MissingError] if the user lacks some of the rights. The zero value allows all.
+func (p Permissions) Check(need rights.Rights) error { return p.check(need) }

@@ -1,4 +1,5 @@
-package dbtest
+// Package debian installs what tests need from the distribution, so that nothing has to be installed by hand.
+package debian
 
 import (
 	"errors"
@@ -9,21 +10,13 @@ import (
 	"syscall"
 )
 
-// launchInstalled installs a server from the distribution's packages, and starts it. A
-// program that was there already may have lacked something that they bring.
-func launchInstalled(k *kind, args []string) (server, endpoint, string, error) {
-	if err := aptInstall(k.packages); err != nil {
-		return nil, endpoint{}, "", err
-	}
-	return launchBinary(k, args)
-}
-
-// aptInstall installs packages, one test process at a time.
-func aptInstall(packages []string) error {
+// Install installs packages with apt-get, one test process at a time. The error says if there is no apt-get, or this
+// is not root.
+func Install(packages ...string) error {
 	if _, err := exec.LookPath("apt-get"); err != nil || os.Geteuid() != 0 {
 		return errors.New("apt-get: not here, or not as root")
 	}
-	lock, err := os.Create(filepath.Join(os.TempDir(), "idworker-dbtest-apt.lock"))
+	lock, err := os.Create(filepath.Join(os.TempDir(), "idworker-test-apt.lock"))
 	if err != nil {
 		return err
 	}
@@ -31,7 +24,7 @@ func aptInstall(packages []string) error {
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
 		return err
 	}
-	fmt.Fprintf(os.Stderr, "dbtest: apt-get install %v\n", packages)
+	fmt.Fprintf(os.Stderr, "tests: apt-get install %v\n", packages)
 	install := append([]string{"install", "-y", "--no-install-recommends"}, packages...)
 	if aptGet(install...) == nil {
 		return nil

@@ -1,10 +1,12 @@
-package dbtest
+package debian_test
 
 import (
 	"os"
 	"path/filepath"
 	"sync"
 	"testing"
+
+	"github.com/idworker/idworker/testing/debian"
 )
 
 // The tests of several packages run at once, and each may find that there is no server.
@@ -22,7 +24,7 @@ func TestAptGetRunsOnceAtATime(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 4 {
 		wg.Go(func() {
-			if err := aptInstall([]string{"some-server"}); err != nil {
+			if err := debian.Install("some-server"); err != nil {
 				t.Error(err)
 			}
 		})

@@ -1,0 +1,38 @@
+// Package status says how a whole installation is, as NATS sees it: the same for the status page, for
+// idworker status on a terminal, and for idworker status --json. All three show one [Installation], which is
+// collected here and nowhere else.
+//
+// # What is collected
+//
+//	question                              asked of
+//	how are workers and loaders?          all processes, which report: worker.AskReports
+//	which workers should there be?        the leases among the owners (ids_owners), and those of worker IDs
+//	which worker IDs are held?            ids_workers, ids_clock: lease.List
+//	which tags and templates are there?   the directory (ids_tags), and the rules (ids_config)
+//	how far are enrichments?              ids_enrich, and the sources: enrich.List
+//	what would doctor say?                package doctor
+//
+// Whoever shows a page is one of those that report, and its own report needs no NATS. So a process that has lost its
+// server still shows itself, and says that it knows nothing of the others.
+//
+// # Parts
+//
+// Each question is bounded by itself, and one that fails hides nothing of the others: what could not be read is in
+// [Installation.Unread], with the reason. Before it is asked, it is compared with what the user may do, as far as the
+// server tells. So a right that is missing is named at once; asked without it, a question is never answered. A user needs
+// no right for this that its role does not have already, but for the subject of the reports.
+//
+// Silence is evidence of nothing. A worker that ought to be there and did not report is listed as silent, with when it
+// was last heard of. How many loaders there ought to be, nobody knows.
+//
+// # Cost
+//
+// [Shared] has one collection under way at a time, however many look, and the result is shown for two seconds. While nobody looks nothing is asked, and half a minute later the connection is closed. Each
+// worker tells of its busiest tags only, all workers together of some 30,000. What changes rarely and can be much, the
+// directory, is read every half minute; doctor looks once a minute.
+//
+// # Who looks
+//
+// [View] picks what one viewer asked for out of the installation: the tags that match a search, a page of them, busiest
+// first. It is taken from memory. So reloading and searching cost NATS nothing.
+package status

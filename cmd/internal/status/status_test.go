@@ -1,0 +1,277 @@
+package status
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/goleak"
+
+	"github.com/idworker/idworker/internal/ownership"
+	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/testing/natstest"
+	"github.com/idworker/idworker/worker"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m,
+		// An embedded server of a test leaves these behind.
+		goleak.IgnoreAnyFunction("github.com/nats-io/nats-server/v2/server.(*ocspHandler).run"),
+		goleak.IgnoreAnyFunction("github.com/nats-io/nats-server/v2/server.init.0.func1"),
+	)
+}
+
+var now = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+
+func reportOf(instance string, role worker.Role, tags ...worker.TagStats) worker.Report {
+	return worker.Report{Instance: instance, Role: role, Known: 3, Stats: worker.Stats{Active: len(tags), Tags: tags, Installation: "I"}}
+}
+
+func (c *collection) at(when time.Time) *Installation { return c.installation(when) }
+
+// TestTagsOfAllWorkers: what workers tell of a tag is added up, but for how long memory lasts: that is where it ends
+// first. Tags that nobody asks for are there as the directory has them.
+func TestTagsOfAllWorkers(t *testing.T) {
+	c := &collection{
+		Collector: NewCollector(Config{Prefix: "ids"}),
+		tagNames:  tagNames{steps: map[string]int64{"order": 100, "idle": 50, "invoice": 10}},
+		reports: []worker.Report{
+			reportOf("a", worker.RoleAll, worker.TagStats{Tag: "order", Order: "trend", Step: 200, Left: 150, Rate: 2, Runway: 75}, worker.TagStats{Tag: "new.1", Order: "strict", Step: 10, Left: 20}),
+			reportOf("b", worker.RoleWorker, worker.TagStats{Tag: "order", Order: "trend", Step: 100, Left: 60, Rate: 1, Runway: 60, Parked: 2}),
+		},
+	}
+	i := c.at(now)
+	want := []Tag{
+		{Name: "order", Order: "trend", Configured: 100, Active: true, Workers: 2, Step: 200, Left: 210, Room: 600, Rate: 3, Runway: 60, Parked: 2, Short: true},
+		{Name: "new.1", Order: "strict", Active: true, Workers: 1, Step: 10, Left: 20, Room: 20},
+		{Name: "idle", Order: "trend", Configured: 50},
+		{Name: "invoice", Order: "trend", Configured: 10},
+	}
+	if len(i.Tags) != len(want) {
+		t.Fatalf("%+v", i.Tags)
+	}
+	for n := range want {
+		if i.Tags[n] != want[n] {
+			t.Errorf("%+v, want %+v", i.Tags[n], want[n])
+		}
+	}
+	if n := i.Totals; n.Workers != 2 || n.Loaders != 1 || n.TagsKnown != 4 || n.TagsActive != 2 || n.Rate != 3 || i.ID != "I" {
+		t.Errorf("%+v", n)
+	}
+	if first := i.EndFirst(5); len(first) != 1 || first[0].Name != "order" {
+		t.Errorf("ends first: %+v, want the one that is used", first)
+	}
+}
+
+// TestShortMemoryIsJudgedOverTime: a tag that has just begun to be asked for has small segments, and no warning.
+func TestShortMemoryIsJudgedOverTime(t *testing.T) {
+	col := NewCollector(Config{Prefix: "ids"})
+	look := func(after time.Duration, parked int) string {
+		c := &collection{Collector: col, reports: []worker.Report{reportOf("a", worker.RoleAll, worker.TagStats{Tag: "order", Left: 100, Rate: 10, Runway: 10, Step: 10, Parked: parked})}}
+		return troublesOf(c.at(now.Add(after)))
+	}
+	if got := look(0, 0); strings.Contains(got, "order") {
+		t.Errorf("at once: %s", got)
+	}
+	if got := look(0, 3); !strings.Contains(got, "error tag order: memory lasts for 10 s at 10 IDs a second, and 3 requests wait") {
+		t.Errorf("with requests that wait: %s", got)
+	}
+	if got := look(shortFor, 0); !strings.Contains(got, "error tag order: memory lasts for 10 s") {
+		t.Errorf("after a minute: %s", got)
+	}
+}
+
+func troublesOf(i *Installation) string {
+	var all []string
+	for _, t := range i.Troubles {
+		all = append(all, fmt.Sprintf("%s %s: %s", t.Severity, t.What, t.Text))
+	}
+	return strings.Join(all, "\n")
+}
+
+// TestTroubles: each kind of trouble is told once, errors first. That nobody is there is said only if everybody could
+// be asked.
+func TestTroubles(t *testing.T) {
+	overloaded := reportOf("w1", worker.RoleWorker)
+	overloaded.Overloads = &worker.OverloadStats{Now: true, Times: 3}
+	overloaded.NotReady = "not in the queue group of segment requests: overloaded"
+	off := reportOf("w2", worker.RoleWorker)
+	id := int64(7)
+	off.Stats.WorkerID, off.Clock, off.Stats.NoLoader, off.Degraded = &id, &worker.ClockStats{AheadMS: -1700, ReservedIn: 3}, "no loader answers", "no loader answers"
+	none := reportOf("w3", worker.RoleWorker)
+	none.Stats.NoWorker, none.Stats.Grants.Below, none.Stats.Strict.Ownerless = "all are taken", 2, 4
+	failing := reportOf("l1", worker.RoleLoader)
+	failing.Outages = &worker.OutageStats{Now: true, Times: 1, Since: now.Add(-time.Minute), Error: "refused"}
+	lag := uint64(5)
+	c := &collection{
+		Collector: NewCollector(Config{Prefix: "ids"}), reports: []worker.Report{overloaded, off, none, failing},
+		leases:      []ownership.Lease{{Instance: "w1"}, {Instance: "w4", Host: "h4", Heard: now.Add(-8 * time.Second)}, {Instance: "old", Lost: true, Heard: now.Add(-time.Hour)}},
+		enrichments: []Enrichment{{Source: "A", Target: "B", Stalled: true, Written: now.Add(-time.Minute), Lag: &lag}, {Source: "C", Target: "D", Oldest: now.Add(-2 * time.Minute)}},
+		checks:      []Check{{What: "sync", Severity: Error, Text: "not"}, {What: "server", Text: "fine"}},
+		unread:      []Unread{{"worker IDs", "denied"}},
+	}
+	i := c.at(now)
+	want := `error worker w1: is overloaded, and out of the queue groups until the waiting requests are handled; start more workers
+error worker w2: no loader answers
+error worker w3: 4 requests for strict tags wait for somebody who may answer them
+error loader l1: its store  has failed for 60 s (refused); no tag is in use
+error enrichment A to B: no enricher has been at work for 60 s: none runs, or it stands still and its log says why; 5 events wait
+error doctor: sync: not
+warning worker h4 (w4): does not report, though it has a lease: it died (last heard of 8.0 s ago), or is paused, cut off or of an older version
+warning worker w2: its clock is -1.7s ahead of the NATS server's
+warning worker w2: its worker ID's time is reserved for 3 s only: heartbeats fail
+warning worker w3: has no worker ID, and answers no snowflake requests: all are taken
+warning worker w3: was granted 2 ranges that had been granted before, and burnt them: the store went back
+warning enrichment C to D: the oldest event that waits is 2 min old
+warning not known: worker IDs: denied`
+	if got := troublesOf(i); got != want {
+		t.Errorf("got:\n%s\nwant:\n%s", got, want)
+	}
+	if i.Totals.Workers != 3 || i.Totals.WorkersExpected != 4 || i.Worst() != Error {
+		t.Errorf("%+v", i.Totals)
+	}
+	nobody := &collection{Collector: NewCollector(Config{Prefix: "ids"})}
+	if got := troublesOf(nobody.at(now)); !strings.Contains(got, "nobody answers requests") || !strings.Contains(got, "nobody reserves segments") {
+		t.Errorf("nobody is there: %s", got)
+	}
+	nobody.unread = []Unread{{reportsPart, "denied"}}
+	if got := troublesOf(nobody.at(now)); strings.Contains(got, "nobody") {
+		t.Errorf("nobody could be asked: %s", got)
+	}
+}
+
+// TestViewPages: a viewer sees a page of the tags that match, in an order.
+func TestViewPages(t *testing.T) {
+	i := &Installation{}
+	for n := range 100 {
+		i.Tags = append(i.Tags, Tag{Name: fmt.Sprintf("tag-%02d", n), Active: true, Rate: float64(100 - n), Runway: float64(n%10) + 1})
+	}
+	for _, c := range []struct {
+		q             Query
+		matches, page int
+		pages         int
+		first         string
+	}{
+		{Query{Size: 30}, 100, 30, 4, "tag-00"},
+		{Query{Size: 30, Page: 4}, 100, 10, 4, "tag-90"},
+		{Query{Size: 30, Page: 99}, 100, 10, 4, "tag-90"},
+		{Query{Size: 30, Search: "TAG-7"}, 10, 10, 1, "tag-70"},
+		{Query{Size: 30, Search: "none"}, 0, 0, 1, ""},
+		{Query{Size: 5, Sort: ByRunway, Page: 3}, 100, 5, 20, "tag-01"},
+		{Query{Size: 5, Sort: ByName, Search: "9"}, 19, 5, 4, "tag-09"},
+	} {
+		v := i.View(c.q)
+		first := ""
+		if len(v.Page) > 0 {
+			first = v.Page[0].Name
+		}
+		if v.Matches != c.matches || len(v.Page) != c.page || v.Pages != c.pages || first != c.first {
+			t.Errorf("%+v: %d match, %d on the page, %d pages, first %s; want %+v", c.q, v.Matches, len(v.Page), v.Pages, first, c)
+		}
+	}
+}
+
+// TestTextCannotControlTheTerminal: names are shown without what a terminal acts upon.
+func TestTextCannotControlTheTerminal(t *testing.T) {
+	const evil = "a\x1b[2J\u202e\nb\u0007\xff"
+	r := reportOf(evil, worker.RoleAll, worker.TagStats{Tag: evil, Order: evil})
+	r.Host, r.Version, r.NotReady = evil, evil, evil
+	c := &collection{
+		Collector: NewCollector(Config{Prefix: "ids"}), reports: []worker.Report{r},
+		workerIDs:   workerIDs{all: []WorkerID{{Instance: evil, Host: evil}}},
+		enrichments: []Enrichment{{Source: evil, Target: evil, Enricher: evil}}, unread: []Unread{{evil, evil}},
+	}
+	var out bytes.Buffer
+	if err := c.at(now).View(Query{Size: 10}).Print(&out); err != nil {
+		t.Fatal(err)
+	}
+	if !utf8.ValidString(out.String()) || strings.ContainsAny(out.String(), "\x1b\u202e\u0007\r") || !strings.Contains(out.String(), "a?[2J??b??") {
+		t.Errorf("%q", out.String())
+	}
+}
+
+// TestOneCollectionForAll: however many look and reload, processes are asked no more often than every two seconds; and not at
+// all while nobody looks. Then there is no connection either.
+func TestOneCollectionForAll(t *testing.T) {
+	t.Parallel()
+	ns := natstest.Start(t)
+	var asked, dialled atomic.Int64
+	if _, err := ns.Connect(t).Subscribe("ids.report", func(msg *nats.Msg) {
+		asked.Add(1)
+		data, _ := json.Marshal(map[string]any{"instance": "a", "parts": 1, "report": worker.Report{Instance: "a", Role: worker.RoleAll}})
+		_ = msg.Respond(data)
+	}); err != nil {
+		t.Fatal(err)
+	}
+	var conn *nats.Conn
+	shared := NewShared(NewCollector(Config{
+		Prefix: messages.DefaultPrefix,
+		Dial: func() (_ *nats.Conn, js jetstream.JetStream, err error) {
+			dialled.Add(1)
+			if conn, err = nats.Connect(ns.URL(), Options()...); err != nil {
+				return nil, nil, err
+			}
+			js, err = jetstream.New(conn)
+			return conn, js, err
+		},
+	}))
+	defer shared.Close()
+	began, views := time.Now(), atomic.Int64{}
+	var all sync.WaitGroup
+	for range 20 {
+		all.Go(func() {
+			for time.Since(began) < 3*time.Second {
+				i, err := shared.Get(t.Context())
+				if err != nil || i.Totals.Workers != 1 {
+					t.Errorf("%v, %+v", err, i)
+					return
+				}
+				views.Add(1)
+				time.Sleep(time.Millisecond)
+			}
+		})
+	}
+	all.Wait()
+	if most := int64(time.Since(began)/shownFor) + 1; asked.Load() > most || dialled.Load() != 1 || views.Load() < 100 {
+		t.Errorf("%d views cost %d questions and %d connections, want at most %d and 1", views.Load(), asked.Load(), dialled.Load(), most)
+	}
+	shared.rest()
+	if !conn.IsClosed() {
+		t.Error("nobody looks, and the connection is still there")
+	}
+	if i, err := shared.Get(t.Context()); err != nil || i.Totals.Workers != 1 || dialled.Load() != 2 {
+		t.Errorf("somebody looks again: %v, %+v, %d connections", err, i, dialled.Load())
+	}
+}
+
+// TestGetEndsWithItsViewer: who goes away does not wait, and does not end the collection for the others.
+func TestGetEndsWithItsViewer(t *testing.T) {
+	t.Parallel()
+	dials, free := make(chan struct{}), make(chan struct{})
+	shared := NewShared(NewCollector(Config{Dial: func() (*nats.Conn, jetstream.JetStream, error) {
+		close(dials)
+		<-free
+		return nil, nil, nats.ErrNoServers
+	}}))
+	defer shared.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { <-dials; cancel() }()
+	if _, err := shared.Get(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v", err)
+	}
+	close(free)
+	i, err := shared.Get(t.Context())
+	if err != nil || len(i.Unread) != 1 || i.Unread[0].What != everything {
+		t.Errorf("%v, %+v", err, i)
+	}
+}

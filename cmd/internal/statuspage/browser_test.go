@@ -1,0 +1,213 @@
+package statuspage_test
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+
+	"github.com/idworker/idworker/cmd/internal/status"
+	"github.com/idworker/idworker/cmd/internal/statuspage"
+	"github.com/idworker/idworker/testing/browser"
+	"github.com/idworker/idworker/testing/natstest"
+)
+
+// source is an installation that a test changes.
+type source struct {
+	current atomic.Pointer[status.Installation]
+	asked   atomic.Int64
+}
+
+func (s *source) Get(context.Context) (*status.Installation, error) {
+	s.asked.Add(1)
+	return s.current.Load(), nil
+}
+
+// served is a page of a sample, and the URL where it is.
+func served(t *testing.T) (*source, string) {
+	t.Helper()
+	s := new(source)
+	s.current.Store(sample(time.Now()))
+	mux := http.NewServeMux()
+	statuspage.Register(mux, s)
+	server := httptest.NewServer(mux)
+	t.Cleanup(server.Close)
+	return s, server.URL
+}
+
+// seen is what a tab did that it should not do.
+type seen struct {
+	mu    sync.Mutex
+	wrong []string
+}
+
+// watch notes each request to another place than the page's own, and whatever the browser complains of: what the
+// policy forbade, what failed.
+func watch(t *testing.T, tab context.Context, home string) {
+	t.Helper()
+	s := new(seen)
+	err := chromedp.Listen(tab, func(ev any) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		switch e := ev.(type) {
+		case *network.EventRequestWillBeSent:
+			if !strings.HasPrefix(e.Request.URL, home+"/") {
+				s.wrong = append(s.wrong, "request to "+e.Request.URL)
+			}
+		case *log.EventEntryAdded:
+			if !strings.HasSuffix(e.Entry.URL, "/favicon.ico") {
+				s.wrong = append(s.wrong, "complaint: "+e.Entry.Text)
+			}
+		case *runtime.EventExceptionThrown:
+			s.wrong = append(s.wrong, "exception: "+e.ExceptionDetails.Text)
+		}
+	})
+	if err == nil {
+		err = chromedp.Do(tab, call(network.Enable, network.EnableParams{}), call(log.Enable, cdp.Empty{}))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for _, wrong := range s.wrong {
+			t.Error(wrong)
+		}
+	})
+}
+
+// call is a command without a result.
+func call[P, R any](command cdp.Command[P, R], params P) chromedp.Action[chromedp.Void] {
+	return chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
+		_, err := cdp.Call(ctx, t, command, params)
+		return err
+	})
+}
+
+// do has the tab do something.
+func do(t *testing.T, tab context.Context, actions ...chromedp.Action[chromedp.Void]) {
+	t.Helper()
+	if err := chromedp.Do(tab, actions...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// value is that of an expression in the page.
+func value[T any](t *testing.T, tab context.Context, expression string) T {
+	t.Helper()
+	v, err := chromedp.Run(tab, chromedp.Evaluate[T](expression))
+	if err != nil {
+		t.Fatalf("%s: %v", expression, err)
+	}
+	return v
+}
+
+// await waits until an expression in the page is true; the page may be left meanwhile.
+func await(t *testing.T, tab context.Context, expression string) {
+	t.Helper()
+	natstest.Eventually(t, 30*time.Second, expression, func() bool {
+		is, err := chromedp.Run(tab, chromedp.Evaluate[bool](expression))
+		return err == nil && is
+	})
+}
+
+// TestPageInABrowser: by day and by night, on a desk and on a phone, the page fits, nothing keeps people with
+// disabilities from using it, whatever things are called is text, and nothing is asked of anybody else.
+func TestPageInABrowser(t *testing.T) {
+	t.Parallel()
+	_, home := served(t)
+	tab := browser.Tab(t)
+	watch(t, tab, home)
+	for _, look := range browser.Looks {
+		do(t, tab, look.Take(), chromedp.Navigate(home+"/"))
+		if wide := value[int64](t, tab, `document.documentElement.scrollWidth`); wide > look.Width {
+			t.Errorf("%s: the page is %d pixels wide, the screen %d", look.Name, wide, look.Width)
+		}
+		if value[bool](t, tab, `[...document.querySelectorAll("meter")].some(e => !e.ariaLabel)`) { // axe-core does not look at these
+			t.Errorf("%s: a bar has no name", look.Name)
+		}
+		if value[bool](t, tab, `typeof hacked !== "undefined" || document.getElementById("hostile") !== null || document.scripts.length !== 1`) {
+			t.Errorf("%s: a name was taken for markup", look.Name)
+		}
+		if shown := value[int](t, tab, `[...document.querySelectorAll("bdi")].filter(e => e.textContent.includes("<script>hacked=1</script>")).length`); shown < 4 {
+			t.Errorf("%s: hostile names are shown as they are %d times, want worker, tag, enrichment, and more", look.Name, shown)
+		}
+		browser.Keep(t, tab, look.Name)
+		browser.CheckAccess(t, tab, look.Name)
+	}
+}
+
+// TestPageRefreshesItself: what changes is replaced where it stands; what somebody types stays, and so does the focus. It can
+// be paused. If the process does not answer, the page says so.
+func TestPageRefreshesItself(t *testing.T) {
+	t.Parallel()
+	s, home := served(t)
+	tab := browser.Tab(t)
+	do(t, tab, chromedp.Navigate(home+"/"), chromedp.SendKeys("#q", "shop"))
+	value[int](t, tab, `window.same = 1`)
+	quiet := *sampleOf(func(i *status.Installation) { i.Prefix, i.Tags = "other", i.Tags[:1] })
+	s.current.Store(&quiet)
+	await(t, tab, `document.getElementById("about").textContent.includes("other") && document.querySelectorAll("#taglist tbody tr").length === 1`)
+	if !value[bool](t, tab, `same === 1 && document.activeElement.id === "q" && document.activeElement.value === "shop"`) {
+		t.Error("the page was loaded anew, or what was typed is lost")
+	}
+	do(t, tab, chromedp.Click("#pause"))
+	asked := s.asked.Load()
+	time.Sleep(3500 * time.Millisecond) // longer than it waits between refreshes: nothing is to happen
+	if n := s.asked.Load() - asked; n > 1 {
+		t.Errorf("asked %d times while it was paused", n)
+	}
+}
+
+func sampleOf(change func(*status.Installation)) *status.Installation {
+	i := sample(time.Now())
+	change(i)
+	return i
+}
+
+// TestPageByKeyboard: the first key leads to the tags, a search goes by Enter, and pages by their links.
+func TestPageByKeyboard(t *testing.T) {
+	t.Parallel()
+	_, home := served(t)
+	tab := browser.Tab(t)
+	do(t, tab, chromedp.Navigate(home+"/"), chromedp.KeyEvent(kb.Tab))
+	if !value[bool](t, tab, `document.activeElement.className === "skip" && document.activeElement.getBoundingClientRect().left >= 0`) {
+		t.Error("the first Tab does not show the link to the tags")
+	}
+	do(t, tab, chromedp.Focus("#q"), chromedp.KeyEvent("shop-00"), chromedp.KeyEvent(kb.Enter))
+	await(t, tab, `location.search.includes("q=shop-00") && document.querySelector("#taglist .note")?.textContent.includes("98 match")`)
+	do(t, tab, chromedp.Focus("#next"), chromedp.KeyEvent(kb.Enter))
+	await(t, tab, `location.search.includes("page=2") && document.querySelector("#taglist .note")?.textContent.includes("page 2 of 4")`)
+	rings := value[int](t, tab, `[...document.querySelectorAll("a, button:not([hidden]), input, select, .scroll")].filter(e => {
+		e.focus(); return document.activeElement !== e }).length`)
+	if rings > 0 {
+		t.Errorf("%d controls cannot be reached by keyboard", rings)
+	}
+}
+
+// TestPageWithoutScript: all is there, and the page loads itself anew.
+func TestPageWithoutScript(t *testing.T) {
+	t.Parallel()
+	s, home := served(t)
+	tab := browser.Tab(t)
+	do(t, tab, call(emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true}), chromedp.Navigate(home+"/"))
+	text, err := chromedp.Run(tab, chromedp.Text("main"))
+	if err != nil || !strings.Contains(text, "checkout.order") || !strings.Contains(text, "overloaded") {
+		t.Errorf("%v, %.200s", err, text)
+	}
+	asked := s.asked.Load()
+	natstest.Eventually(t, 20*time.Second, "the page loads itself anew", func() bool { return s.asked.Load() > asked })
+}

@@ -1,0 +1,123 @@
+// Package browser has tests look at pages in a real browser, Debian's chromium. It is headless, and reaches nothing
+// but this machine.
+//
+// The browser is that of the machine, or is installed with apt-get, as root. Where neither works, tests are skipped with
+// the reason, and fail in CI.
+package browser
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
+
+	"github.com/idworker/idworker/testing/debian"
+)
+
+// within is how long everything that one tab does may take.
+const within = 2 * time.Minute
+
+// Tab is a tab of a browser of its own, which ends with the test. Pass it to chromedp.Do and chromedp.Run.
+func Tab(t testing.TB) context.Context {
+	t.Helper()
+	program, err := find()
+	if err != nil {
+		missing(t, "the status page is not looked at in a browser", err)
+	}
+	options := append(chromedp.DefaultExecAllocatorOptions[:],
+		chromedp.ExecPath(program), chromedp.NoSandbox, chromedp.DisableGPU, chromedp.UserDataDir(t.TempDir()),
+		chromedp.WSURLReadTimeout(time.Minute),
+		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true),
+		chromedp.Flag("host-resolver-rules", "MAP * ~NOTFOUND , EXCLUDE 127.0.0.1"),
+	)
+	ctx, cancel := context.WithTimeout(context.Background(), within)
+	t.Cleanup(cancel)
+	ctx, cancelAllocator := chromedp.NewExecAllocator(ctx, options...)
+	t.Cleanup(cancelAllocator)
+	ctx, cancelTab := chromedp.NewContext(ctx)
+	t.Cleanup(cancelTab)
+	if err := chromedp.Do(ctx); err != nil {
+		missing(t, "the browser does not start", err)
+	}
+	return ctx
+}
+
+// find returns the browser's program, installed if it has to be.
+var find = sync.OnceValues(func() (string, error) {
+	if program, err := exec.LookPath("chromium"); err == nil {
+		return program, nil
+	}
+	if err := debian.Install("chromium"); err != nil {
+		return "", err
+	}
+	return exec.LookPath("chromium")
+})
+
+// missing says what is missing.
+func missing(t testing.TB, what string, err error) {
+	t.Helper()
+	if os.Getenv("CI") == "true" {
+		t.Fatalf("%s: %v", what, err)
+	}
+	t.Skipf("SKIPPED, %s: %v", what, err)
+}
+
+// Look is how somebody looks at a page.
+type Look struct {
+	Name          string
+	Width, Height int64
+	Dark, Touch   bool
+}
+
+// Looks are those that a page should be made for.
+var Looks = []Look{
+	{"light", 1280, 900, false, false},
+	{"dark", 1280, 900, true, false},
+	{"phone", 390, 844, false, true},
+	{"phone-dark", 390, 844, true, true},
+}
+
+// Take takes a look.
+func (l Look) Take() chromedp.Action[chromedp.Void] {
+	scheme := "light"
+	if l.Dark {
+		scheme = "dark"
+	}
+	viewport := []chromedp.EmulateViewportOption{}
+	if l.Touch {
+		viewport = append(viewport, chromedp.EmulateMobile, chromedp.EmulateTouch)
+	}
+	return chromedp.Steps(
+		chromedp.EmulateViewport(l.Width, l.Height, viewport...),
+		chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
+			_, err := cdp.Call(ctx, t, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+				Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}},
+			})
+			return err
+		}),
+	)
+}
+
+// Keep takes a screenshot of the whole page, and keeps it in the folder that IDWORKER_SCREENSHOTS names, for people to look
+// at. Without one it does nothing.
+func Keep(t testing.TB, tab context.Context, name string) {
+	t.Helper()
+	folder := os.Getenv("IDWORKER_SCREENSHOTS")
+	if folder == "" {
+		return
+	}
+	png, err := chromedp.Run(tab, chromedp.FullScreenshot(100))
+	if err == nil {
+		err = os.WriteFile(filepath.Join(folder, name+".png"), png, 0o600)
+	}
+	if err != nil {
+		t.Errorf("screenshot %s: %v", name, err)
+	}
+}

@@ -1,0 +1,401 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+	"github.com/nats-io/nats.go/jetstream"
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+
+	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/testing/browser"
+	"github.com/idworker/idworker/testing/dbtest"
+	"github.com/idworker/idworker/testing/natstest"
+)
+
+// badDay is an installation with 10,000 tags on which much goes wrong: of four workers one is killed and one is
+// overloaded, the store of one loader is away, and an enricher is dead.
+type badDay struct {
+	t       *testing.T
+	url     string
+	workers []string // where those that live serve HTTP
+	loaders []string // the second one has no store
+	dead    string   // instance
+}
+
+const (
+	shopTags = 10_000
+	usedTags = 20
+)
+
+func startBadDay(t *testing.T) *badDay {
+	t.Helper()
+	ns := natstest.Start(t, syncAlways)
+	d := &badDay{t: t, url: ns.URL()}
+	srv := dbtest.StartPostgres(t)
+	srv.Exec(t, databases[1].Shapes["official"],
+		fmt.Sprintf("INSERT INTO leaf_alloc (biz_tag, max_id, step) SELECT 'shop-' || n || '.order', 1, 1000 FROM generate_series(1, %d) n", shopTags))
+	proxy := dbtest.StartProxy(t, srv.Addr())
+	for range 3 {
+		d.workers = append(d.workers, freeAddress(t))
+	}
+	d.loaders = []string{freeAddress(t), freeAddress(t)}
+	launch := func(s settings, args ...string) *process {
+		return s.launch(t, append([]string{"serve", "--server", d.url}, args...)...)
+	}
+	all := []*process{
+		launch(settings{}, "--role", "worker"),
+		launch(settings{}, "--role", "worker", "--http", d.workers[0]),
+		launch(settings{}, "--role", "worker", "--http", d.workers[1]),
+		launch(settings{}, "--role", "worker", "--http", d.workers[2]),
+		launch(on(srv.DSN()), "--role", "loader", "--http", d.loaders[0]),
+		launch(on(srv.DSNVia(proxy)), "--role", "loader", "--http", d.loaders[1]),
+	}
+	for _, p := range all {
+		p.serving()
+	}
+	killed, slow := all[0], all[1]
+	d.dead = killed.instance()
+	knownToAll(t, d.url, shopTag(1), 4)
+	d.enrich()
+	killed.kill()
+	d.use()
+	d.overload(slow)
+	proxy.Refuse()
+	d.awaitOutage()
+	return d
+}
+
+func shopTag(n int) string { return fmt.Sprintf("shop-%d.order", n) }
+
+// enrich has an enricher stamp some events, kills it, and publishes some more.
+func (d *badDay) enrich() {
+	d.t.Helper()
+	js, err := jetstream.New(connect(d.t, d.url))
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	e := &enrichment{t: d.t, url: d.url, js: js, next: 1}
+	e.create(sourceConfig)
+	e.create(targetConfig)
+	p := settings{}.launch(d.t, "enrich", "--server", d.url, "--from", "ORDERS", "--filter", "orders.raw.>", "--to", "orders.ready.>", "--id", "snowflake")
+	natstest.Eventually(d.t, readyWithin, "an enricher runs", func() bool { return p.says("enriching\t") > 0 || p.hasEnded() })
+	e.publish(100)
+	natstest.Eventually(d.t, arriveWithin, "100 events are enriched", func() bool { return e.last("READY") == 100 })
+	p.kill()
+	e.publish(30)
+}
+
+// use asks for IDs of some tags, until two workers have memory for each.
+func (d *badDay) use() {
+	d.t.Helper()
+	client := messages.NewClient(connect(d.t, d.url), messages.DefaultPrefix)
+	for n := range usedTags {
+		for range 10 {
+			if _, err := client.NextN(d.t.Context(), shopTag(n+1), int64(n+1)); err != nil {
+				d.t.Fatal(err)
+			}
+		}
+	}
+}
+
+// overload stops a worker until requests have waited for so long that it leaves the queue group.
+func (d *badDay) overload(w *process) {
+	d.t.Helper()
+	conn := connect(d.t, d.url)
+	natstest.Eventually(d.t, readyWithin, "a worker was overloaded", func() bool {
+		w.signal(syscall.SIGSTOP)
+		for range 30_000 { // work for longer than it takes to notice
+			if err := conn.PublishRequest(messages.DefaultPrefix.Snowflake(), "nobody", nil); err != nil {
+				d.t.Fatal(err)
+			}
+		}
+		time.Sleep(1500 * time.Millisecond) // requests have to wait for more than a second
+		w.signal(syscall.SIGCONT)
+		return metricsOf(d.t, d.workers[0]).get("idworker_overloads_total") > 0
+	})
+	natstest.Eventually(d.t, readyWithin, "it is back", func() bool { code, _ := fetch(d.t, d.workers[0], "/readyz"); return code == 200 })
+}
+
+// awaitOutage has loaders try to reserve until the second one knows that its store is away. The first one
+// goes on.
+func (d *badDay) awaitOutage() {
+	d.t.Helper()
+	client := messages.NewClient(connect(d.t, d.url), messages.DefaultPrefix)
+	next := usedTags
+	natstest.Eventually(d.t, readyWithin, "a loader has lost its store", func() bool {
+		for range 10 {
+			next++
+			if _, err := client.Next(d.t.Context(), shopTag(next)); err != nil {
+				d.t.Fatal(err)
+			}
+		}
+		return metricsOf(d.t, d.loaders[1]).get("idworker_store_outage") == 1
+	})
+}
+
+// metricFamilies is a scrape.
+type metricFamilies map[string]*dto.MetricFamily
+
+func metricsOf(t *testing.T, address string) metricFamilies {
+	t.Helper()
+	_, body := fetch(t, address, "/metrics")
+	parser := expfmt.NewTextParser(model.LegacyValidation)
+	families, err := parser.TextToMetricFamilies(strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return families
+}
+
+// get is the value of the metric with these label values; NaN if there is none.
+func (m metricFamilies) get(name string, labels ...string) float64 {
+	if m[name] == nil {
+		return math.NaN()
+	}
+	for _, metric := range m[name].GetMetric() {
+		var have []string
+		for _, l := range metric.GetLabel() {
+			have = append(have, l.GetValue())
+		}
+		if slices.Equal(have, labels) {
+			return metric.GetGauge().GetValue() + metric.GetCounter().GetValue()
+		}
+	}
+	return math.NaN()
+}
+
+// statusJSON is what the test reads of status --json.
+type statusJSON struct {
+	Troubles  []struct{ Severity, What, Text string }
+	Processes []struct {
+		Instance, Role string
+		Overloads      struct{ Times float64 }
+		Outages        *struct {
+			Now   bool
+			Times float64
+		}
+		Stats struct {
+			WorkerID *float64 `json:"worker_id"`
+			Grants   struct{ Installed float64 }
+		}
+	}
+	Silent []struct{ Instance string }
+	Totals struct {
+		Workers  int
+		Expected int `json:"workers_expected"`
+		Loaders  int
+		Known    int `json:"tags_known"`
+	}
+	Tags []struct {
+		Tag                string
+		Active             bool
+		Left, Step, Parked float64
+		Runway             float64 `json:"runway_seconds"`
+	}
+	Enrichments []struct {
+		Source  string
+		Stalled bool
+		Lag     float64
+		Done    float64
+	}
+}
+
+func (d *badDay) status() (s statusJSON) {
+	d.t.Helper()
+	if err := json.Unmarshal([]byte(must(d.t, "status", "--server", d.url, "--json").stdout), &s); err != nil {
+		d.t.Fatal(err)
+	}
+	return s
+}
+
+// TestStatusAgreesWithMetrics: on a bad day, the status of the installation says what is wrong, and its figures are those
+// of the processes' own /metrics at that moment. The page and the text say the same.
+func TestStatusAgreesWithMetrics(t *testing.T) {
+	t.Parallel()
+	d := startBadDay(t)
+	var s statusJSON
+	natstest.Eventually(t, readyWithin, "nobody enriches any more", func() bool {
+		s = d.status()
+		return len(s.Enrichments) == 1 && s.Enrichments[0].Stalled
+	})
+	if e := s.Enrichments[0]; e.Source != "ORDERS" || e.Lag < 30 || e.Lag+e.Done != 130 { // the record may be behind the target
+		t.Errorf("the enrichment is %+v, want 30 events or more that wait, of 130", e)
+	}
+	if n := s.Totals; n.Workers != 3 || n.Expected != 4 || n.Loaders != 2 || n.Known != shopTags || len(s.Tags) != shopTags {
+		t.Errorf("%+v and %d tags, want 3 of 4 workers, 2 loaders, %d tags", n, len(s.Tags), shopTags)
+	}
+	if len(s.Silent) != 1 || s.Silent[0].Instance != d.dead {
+		t.Errorf("silent are %+v, want the worker that was killed", s.Silent)
+	}
+	before, after, s := d.atRest()
+	d.compareTags(before, after, s)
+	d.compareProcesses(before, s)
+	d.comparePage()
+	d.compareText()
+	d.look()
+}
+
+// compareTags compares the tags with what the workers' metrics say of them. Rates fall while nobody asks, so how long memory
+// lasts is between what it was before and after.
+func (d *badDay) compareTags(before, after []metricFamilies, s statusJSON) {
+	d.t.Helper()
+	active := 0
+	for _, tag := range s.Tags {
+		if !tag.Active {
+			continue
+		}
+		active++
+		var left, step float64
+		least, most := math.Inf(1), math.Inf(1)
+		for i := range before {
+			if l := before[i].get("idworker_tag_buffered_ids", tag.Tag); !math.IsNaN(l) {
+				left += l
+				step = max(step, before[i].get("idworker_tag_step_ids", tag.Tag))
+				least = min(least, before[i].get("idworker_tag_runway_seconds", tag.Tag))
+				most = min(most, after[i].get("idworker_tag_runway_seconds", tag.Tag))
+			}
+		}
+		if tag.Left != left || tag.Step != step || tag.Runway < least || tag.Runway > most {
+			d.t.Errorf("status says %+v, /metrics %v IDs, step %v, runway %v to %v", tag, left, step, least, most)
+		}
+	}
+	if active < usedTags {
+		d.t.Errorf("%d tags are in use, want %d or more", active, usedTags)
+	}
+}
+
+// atRest returns a status, and what /metrics of all processes said before and after, while no grants came.
+func (d *badDay) atRest() (before, after []metricFamilies, s statusJSON) {
+	d.t.Helper()
+	natstest.Eventually(d.t, time.Minute, "no more grants come", func() bool {
+		before, s, after = d.scrape(), d.status(), d.scrape()
+		return slices.EqualFunc(before, after, func(a, b metricFamilies) bool {
+			return slices.Equal(a.counts(), b.counts())
+		})
+	})
+	return before, after, s
+}
+
+// counts are what is to be the same before and after.
+func (m metricFamilies) counts() []float64 {
+	var all []float64
+	for _, outcome := range []string{"installed", "burnt", "refused"} {
+		all = append(all, m.sum("idworker_grants_total", outcome))
+	}
+	return append(all, m.sum("idworker_store_outages_total"), m.sum("idworker_overloads_total"))
+}
+
+// sum is get, and 0 if there is no such metric.
+func (m metricFamilies) sum(name string, labels ...string) float64 {
+	if v := m.get(name, labels...); !math.IsNaN(v) {
+		return v
+	}
+	return 0
+}
+
+func (d *badDay) scrape() (all []metricFamilies) {
+	for _, address := range append(d.workers[:3:3], d.loaders...) {
+		all = append(all, metricsOf(d.t, address))
+	}
+	return all
+}
+
+// compareProcesses compares what processes say of themselves.
+func (d *badDay) compareProcesses(scraped []metricFamilies, s statusJSON) {
+	d.t.Helper()
+	sums, want := map[string]float64{}, map[string]float64{}
+	for _, p := range s.Processes {
+		sums["overloads"] += p.Overloads.Times
+		sums["grants"] += p.Stats.Grants.Installed
+		if p.Stats.WorkerID != nil {
+			sums["worker IDs"] += *p.Stats.WorkerID
+		}
+		if p.Outages != nil {
+			sums["outages"] += p.Outages.Times
+			if p.Outages.Now {
+				sums["failing"]++
+			}
+		}
+	}
+	for _, m := range scraped {
+		want["overloads"] += m.sum("idworker_overloads_total")
+		want["grants"] += m.sum("idworker_grants_total", "installed")
+		want["worker IDs"] += m.sum("idworker_lease_worker_id")
+		want["outages"] += m.sum("idworker_store_outages_total")
+		want["failing"] += m.sum("idworker_store_outage")
+	}
+	for what, n := range want {
+		if sums[what] != n || n == 0 {
+			d.t.Errorf("%s: status says %v, /metrics %v, and it should not be 0", what, sums[what], n)
+		}
+	}
+}
+
+// comparePage looks at the page of a worker and of a loader.
+func (d *badDay) comparePage() {
+	d.t.Helper()
+	left := 0.0
+	for _, m := range d.scrape() {
+		left += m.sum("idworker_tag_buffered_ids", shopTag(7))
+	}
+	for _, address := range []string{d.workers[1], d.loaders[0]} {
+		code, page := fetch(d.t, address, "/?q="+url.QueryEscape(shopTag(7)))
+		for _, want := range []string{
+			"3 of 4", "has failed for", "no enricher has been at work", d.dead, "1 match <q>", fmt.Sprintf("<span>%s</span>", grouped(left)),
+		} {
+			if code != 200 || !strings.Contains(page, want) {
+				d.t.Errorf("%d, the page of %s lacks %q", code, address, want)
+			}
+		}
+	}
+}
+
+// grouped is a number with commas between thousands.
+func grouped(n float64) string {
+	if n < 1000 {
+		return fmt.Sprint(n)
+	}
+	return fmt.Sprintf("%s,%03d", grouped(math.Floor(n/1000)), int(n)%1000)
+}
+
+func (d *badDay) compareText() {
+	d.t.Helper()
+	text := must(d.t, "status", "--server", d.url, shopTag(7), "--tags", "5").stdout
+	for _, want := range []string{"workers 3 of 4, loaders 2, tags 10,000", "error    enrichment ORDERS to READY", "store fails", "does not report", "\n" + shopTag(7) + " "} {
+		if !strings.Contains(text, want) {
+			d.t.Errorf("status lacks %q:\n%s", want, text)
+		}
+	}
+	if strings.Count(text, "\nshop-") != 1 {
+		d.t.Errorf("status shows other tags than were searched for:\n%s", text)
+	}
+}
+
+// look keeps screenshots for people, if they want some.
+func (d *badDay) look() {
+	if os.Getenv("IDWORKER_SCREENSHOTS") == "" {
+		return
+	}
+	tab := browser.Tab(d.t)
+	for _, l := range browser.Looks {
+		if err := chromedp.Do(tab, l.Take(), chromedp.Navigate("http://"+d.workers[1]+"/")); err != nil {
+			d.t.Fatal(err)
+		}
+		browser.CheckAccess(d.t, tab, l.Name)
+		browser.Keep(d.t, tab, "badday-"+l.Name)
+	}
+	_, _ = io.WriteString(os.Stderr, must(d.t, "status", "--server", d.url).stdout)
+}
