@@ -45,6 +45,8 @@ type serveCmd struct {
 
 	snowflakeFlags `embed:""`
 
+	apiFlags `embed:""`
+
 	httpFlags   `embed:""`
 	MetricsTags int `help:"How many tags, the busiest ones, have metrics of their own; 0 to 100000." default:"1000"`
 
@@ -88,6 +90,11 @@ func (s *serveCmd) Run(ctx context.Context, out output) (err error) {
 		return err
 	}
 	defer stopHTTP()
+	callers, err := s.openAPI(ctx, cfg, registry, log)
+	if err != nil {
+		return err
+	}
+	defer callers.stop()
 
 	var where []zap.Field // the data is
 	if !s.named() {
@@ -113,7 +120,8 @@ func (s *serveCmd) Run(ctx context.Context, out output) (err error) {
 	running.Store(w)
 	registry.MustRegister(w.Metrics(s.MetricsTags))
 	s.logServing(log, w, source, where)
-	if s.Demo {
+	err = callers.answer(w, log)
+	if err == nil && s.Demo {
 		err = s.demo(ctx, out, source)
 	}
 	if err == nil {
@@ -123,6 +131,7 @@ func (s *serveCmd) Run(ctx context.Context, out output) (err error) {
 		<-ctx.Done()
 	}
 	log.Info("stopping")
+	callers.stop() // what they asked for needs the worker
 	return errors.Join(err, w.Stop())
 }
 

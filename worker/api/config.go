@@ -85,6 +85,9 @@ type ExposedError struct {
 	Open    bool // no tokens: whoever reaches it gets IDs
 }
 
+// Unwrap makes it an ErrConfig.
+func (e *ExposedError) Unwrap() error { return ErrConfig }
+
 // Error names what is missing.
 func (e *ExposedError) Error() string {
 	text := "other machines can reach " + e.Address

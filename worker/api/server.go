@@ -86,22 +86,23 @@ func exposed(address net.Addr, cfg Config) error {
 	if cfg.Exposed || !plain && !open || isTCP && tcp.IP.IsLoopback() {
 		return nil
 	}
-	return &ExposedError{Address: address.String(), Plain: plain, Open: open}
+	return &ExposedError{Address: cfg.Address, Plain: plain, Open: open}
 }
 
 func (s *Server) serve(certificate *watched[tls.Certificate], log *zap.Logger) {
 	var protocols http.Protocols
 	protocols.SetHTTP1(true) // with HTTP/2 a connection could have many requests under way
 	s.http = &http.Server{
-		Handler:           s.handler,
-		Protocols:         &protocols,
-		ReadHeaderTimeout: headerTimeout,
-		ReadTimeout:       s.wait + restTimeout,
-		WriteTimeout:      s.wait + restTimeout,
-		IdleTimeout:       idleTimeout,
-		MaxHeaderBytes:    maxHeader,
-		ConnState:         noteState,
-		ErrorLog:          newErrorLog(log),
+		Handler:                      s.handler,
+		Protocols:                    &protocols,
+		ReadHeaderTimeout:            headerTimeout,
+		ReadTimeout:                  s.wait + restTimeout,
+		WriteTimeout:                 s.wait + restTimeout,
+		IdleTimeout:                  idleTimeout,
+		MaxHeaderBytes:               maxHeader,
+		DisableGeneralOptionsHandler: true, // no path is answered elsewhere
+		ConnState:                    noteState,
+		ErrorLog:                     newErrorLog(log),
 	}
 	var accept net.Listener = s.listener
 	if certificate != nil {

@@ -3,6 +3,7 @@ package api
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -73,9 +74,10 @@ func (h *handler) askV1(r *http.Request, what string, as format) (reply []byte, 
 	if as == asText {
 		return h.ask(r, what, count)
 	}
-	n, err := messages.DecodeCount(count, mostAsJSON)
-	if err != nil {
-		return nil, &failure{http.StatusBadRequest, fmt.Sprintf("%v; as %s there may be more, if the worker allows it", err, typeText)}
+	n, _ := messages.DecodeCount(count, math.MaxInt64) // what it makes no sense of, the source refuses
+	if n > mostAsJSON {
+		text := fmt.Sprintf("%d IDs, allowed as %s are %d; as %s there may be more", n, typeJSON, mostAsJSON, typeText)
+		return nil, &failure{http.StatusBadRequest, text}
 	}
 	if reply, f = h.ask(r, what, count); f != nil {
 		return nil, f
