@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"io"
 	"math/rand/v2"
 	"net"
@@ -15,25 +16,38 @@ import (
 // that has waited longest for its client is closed: for the first or next request, or for the rest of
 // one's header. So those who open connections and do not use them are the first to lose them. If all are
 // being answered, the new one is refused.
+//
+// It also bounds the time that each takes. The timeouts of net/http would do, too; but they set deadlines
+// several times for each request, which costs a tenth of it. Here somebody looks now and then.
 type listener struct {
 	net.Listener
 	most   int
-	silent bool // clients do not understand plain HTTP
+	silent bool          // clients do not understand plain HTTP
+	answer time.Duration // for all of a request behind its header
 
 	mu   sync.Mutex
 	open []*conn
+	now  atomic.Int64 // by elapsed, as of the latest look
 
 	refused, evicted atomic.Int64
 }
 
-// conn is one of the connections. Since says since when its client is waited for, by [elapsed], 0 while
-// a request is being answered.
+// conn is one of the connections.
 type conn struct {
 	net.Conn
 	listener *listener
-	since    atomic.Int64
-	index    int // in the listener's list, which guards it; -1: not any more
+	phase    atomic.Int32
+	limit    atomic.Int64 // by elapsed: when it is closed unless there is another phase by then
+	since    atomic.Int64 // by elapsed: since when its client is waited for; 0 while a request is being answered
+	index    int          // in the listener's list, which guards it; -1: not any more
 }
+
+// The phases of a connection.
+const (
+	idle      int32 = iota // nothing has come
+	header                 // part of a header has come, or, in a new connection, should come
+	answering              // from the end of a header to the end of the answer
+)
 
 // processStart is the origin of [elapsed].
 var processStart = time.Now()
@@ -41,8 +55,10 @@ var processStart = time.Now()
 // elapsed is the present moment, never 0.
 func elapsed() int64 { return max(1, int64(time.Since(processStart))) }
 
-func newListener(l net.Listener, most int, silent bool) *listener {
-	return &listener{Listener: l, most: most, silent: silent}
+func newListener(l net.Listener, most int, silent bool, answer time.Duration) *listener {
+	own := &listener{Listener: l, most: most, silent: silent, answer: answer}
+	own.now.Store(elapsed())
+	return own
 }
 
 // Accept is part of net.Listener.
@@ -64,15 +80,16 @@ func (l *listener) admit(plain net.Conn) *conn {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.open) >= l.most {
-		idle := l.longestWaiting()
-		if idle == nil {
+		longest := l.longestWaiting()
+		if longest == nil {
 			return nil
 		}
 		l.evicted.Add(1)
-		l.remove(idle)
-		_ = idle.Conn.Close() // the server notices, and closes it too
+		l.remove(longest)
+		_ = longest.Conn.Close() // the server notices, and closes it too
 	}
 	c := &conn{Conn: plain, listener: l, index: len(l.open)}
+	c.enter(header, headerTimeout)
 	c.since.Store(elapsed())
 	l.open = append(l.open, c)
 	return c
@@ -122,13 +139,36 @@ func (l *listener) refuse(c net.Conn) {
 	_ = c.Close()
 }
 
+// lookEvery is how often it is looked for connections whose time is over, which may have that much more.
+const lookEvery = 500 * time.Millisecond
+
+// watch closes connections whose time is over, until ctx ends.
+func (l *listener) watch(ctx context.Context) {
+	ticker := time.NewTicker(lookEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		now := elapsed()
+		l.now.Store(now)
+		l.closeIf(func(c *conn) bool { return now > c.limit.Load() })
+	}
+}
+
 // closeWaiting closes the connections of clients that are waited for.
 func (l *listener) closeWaiting() {
+	l.closeIf(func(c *conn) bool { return c.since.Load() != 0 })
+}
+
+func (l *listener) closeIf(over func(*conn) bool) {
 	l.mu.Lock()
 	all := slices.Clone(l.open)
 	l.mu.Unlock()
 	for _, c := range all {
-		if c.since.Load() != 0 {
+		if over(c) {
 			_ = c.Close()
 		}
 	}
@@ -138,6 +178,21 @@ func (l *listener) count() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.open)
+}
+
+// enter begins a phase, which may last for some time.
+func (c *conn) enter(phase int32, limit time.Duration) {
+	c.limit.Store(c.listener.now.Load() + int64(limit))
+	c.phase.Store(phase)
+}
+
+// Read is part of net.Conn. It notes when a header begins.
+func (c *conn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if n > 0 && c.phase.Load() == idle {
+		c.enter(header, headerTimeout)
+	}
+	return n, err
 }
 
 // Close is part of net.Conn.
@@ -150,18 +205,20 @@ func (c *conn) Close() error {
 
 // noteState notes what a connection does. The server says that one is active when it has read the header
 // of a request.
-func noteState(c net.Conn, state http.ConnState) {
-	if secure, ok := c.(interface{ NetConn() net.Conn }); ok {
-		c = secure.NetConn()
-	}
-	one, ok := c.(*conn)
+func noteState(plain net.Conn, state http.ConnState) {
+	c, ok := plain.(*conn)
 	if !ok {
-		return
+		if secure, is := plain.(interface{ NetConn() net.Conn }); is {
+			c, ok = secure.NetConn().(*conn)
+		}
 	}
-	switch state {
-	case http.StateActive:
-		one.since.Store(0)
-	case http.StateIdle:
-		one.since.Store(elapsed())
+	switch {
+	case !ok:
+	case state == http.StateActive:
+		c.enter(answering, c.listener.answer)
+		c.since.Store(0)
+	case state == http.StateIdle:
+		c.enter(idle, idleTimeout)
+		c.since.Store(elapsed())
 	}
 }

@@ -71,6 +71,9 @@ func TestCallersWithManyHostileConnections(t *testing.T) {
 			open = open[1:]
 		}
 		if i%100 == 0 {
+			eventually(t, "all have been let in", func() bool {
+				return metrics(t, s)["idworker_api_connections_closed_total/idle"] >= float64(i+len(good)-most)
+			})
 			ask() // more often than others fill all the room
 		}
 	}
@@ -167,7 +170,7 @@ func TestHugeRequests(t *testing.T) {
 		ask("POST", "/v1/segment/order", "Content-Length: 1000000000000"),
 	} {
 		c := connect(t, s)
-		go func() { _, _ = io.WriteString(c, huge) }() // it may never be read to the end
+		go func() { _, _ = io.WriteString(c, huge) }()                    // it may never be read to the end
 		if got, err := c.read(); got.status != 431 && got.status != 413 { // the rest of the answer may be lost
 			t.Errorf("%.60q…: %+v, %v", huge, got, err)
 		}

@@ -53,7 +53,7 @@ func Open(ctx context.Context, cfg Config) (*Server, error) {
 		_ = plain.Close()
 		return nil, err
 	}
-	s.listener = newListener(plain, cfg.Connections, certificate != nil)
+	s.listener = newListener(plain, cfg.Connections, certificate != nil, cfg.Wait+restTimeout)
 	s.serve(certificate, cfg.Log)
 	return s, nil
 }
@@ -92,17 +92,14 @@ func exposed(address net.Addr, cfg Config) error {
 func (s *Server) serve(certificate *watched[tls.Certificate], log *zap.Logger) {
 	var protocols http.Protocols
 	protocols.SetHTTP1(true) // with HTTP/2 a connection could have many requests under way
-	s.http = &http.Server{
-		Handler:                      s.handler,
-		Protocols:                    &protocols,
-		ReadHeaderTimeout:            headerTimeout,
-		ReadTimeout:                  s.wait + restTimeout,
-		WriteTimeout:                 s.wait + restTimeout,
-		IdleTimeout:                  idleTimeout,
-		MaxHeaderBytes:               maxHeader,
+	s.http = &http.Server{   // the listener bounds the time
+		Handler:        s.handler,
+		Protocols:      &protocols,
+		MaxHeaderBytes: maxHeader,
+		ConnState:      noteState,
+		ErrorLog:       newErrorLog(log),
+
 		DisableGeneralOptionsHandler: true, // no path is answered elsewhere
-		ConnState:                    noteState,
-		ErrorLog:                     newErrorLog(log),
 	}
 	var accept net.Listener = s.listener
 	if certificate != nil {
@@ -116,6 +113,7 @@ func (s *Server) serve(certificate *watched[tls.Certificate], log *zap.Logger) {
 		}
 	})
 	s.ended.Go(func() { refresh(ctx, s.files, log) })
+	s.ended.Go(func() { s.listener.watch(ctx) })
 }
 
 // Address is where the server listens.
@@ -127,7 +125,8 @@ func (s *Server) Answer(source Source) { s.handler.source.Store(&source) }
 // Stop takes no more requests, and returns when those under way are answered, or have had their time.
 // The source must answer until then.
 func (s *Server) Stop() {
-	s.stop()
+	defer s.ended.Wait()
+	defer s.stop()
 	// Who has connected and not asked yet has a moment to do so.
 	silent := time.AfterFunc(stopGrace, s.listener.closeWaiting)
 	defer silent.Stop()
@@ -136,5 +135,4 @@ func (s *Server) Stop() {
 	if s.http.Shutdown(ctx) != nil {
 		_ = s.http.Close() // clients that are still there have had their time
 	}
-	s.ended.Wait()
 }
