@@ -2,6 +2,9 @@ package e2e
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
 	"fmt"
 	"io"
 	"net/http"
@@ -155,4 +158,32 @@ func (b *balancer) use(t testing.TB, servers ...string) {
 		proxies = append(proxies, httputil.NewSingleHostReverseProxy(to))
 	}
 	b.servers.Store(&proxies)
+}
+
+// pair is a certificate of a server and its key, in files.
+type pair struct {
+	cert, key string
+	of        *x509.Certificate
+}
+
+func newPair(t *testing.T, folder string) pair {
+	t.Helper()
+	key, cert := certificate(t, "server", nil, nil)
+	der, err := x509.MarshalECPrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := func(name, kind string, der []byte) string {
+		return write(t, folder, name, string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})))
+	}
+	return pair{file("api-cert.pem", "CERTIFICATE", cert.Raw), file("api-key.pem", "EC PRIVATE KEY", der), cert}
+}
+
+// client trusts that certificate and no other.
+func (p pair) client(t testing.TB) *http.Client {
+	pool := x509.NewCertPool()
+	pool.AddCert(p.of)
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}}
+	t.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: transport, Timeout: 20 * time.Second}
 }
