@@ -16,7 +16,7 @@
 //	cluster_    three NATS servers, a leaf    1, 5 and 6 while servers fail
 //	enrich_     idworker enrich, and verify   each event arrives once, in order, with one ID
 //	client_     the Go and the Node.js client an outage is a delay, not an error
-//	cli_        commands, doctor, HTTP        clear errors, exit codes, documented metrics
+//	cli_        commands, doctor, HTTP, API   clear errors, exit codes, documented metrics
 //	strict_     strict tags                   2, for every two requests, through owners that are killed,
 //	                                          paused, cut off and stopped
 //	security_   logins, nats.conf, secrets    each role may do what it needs and no more;
@@ -41,6 +41,8 @@
 //	harness_cutter      cuts a connection at a given text
 //	harness_stats       what workers say of themselves
 //	harness_strict      callers whose requests and answers make a history
+//	harness_http        callers that speak HTTP, a load balancer, and Leaf's server as they know it
+//	harness_guide       runs the commands of a page of the docs
 //
 // NATS servers in the test's own process are from testing/natstest, databases from
 // testing/dbtest, ports from testing/freeport.
