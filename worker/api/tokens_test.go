@@ -13,12 +13,13 @@ import (
 const (
 	goodToken  = "AbCdEf-0123456789._~+/=="
 	otherToken = "another-token-of-someone"
+	allToken   = "the-token-of-those-who-may-all"
 )
 
 // TestTokens: nobody gets an ID without a right to it, on Leaf's paths neither, and the source is not even
 // asked.
 func TestTokens(t *testing.T) {
-	s, source := start(t, api.Config{Tokens: file(t, "# who may what\n\n"+goodToken+" order.* invoice @snowflake\n"+otherToken+"\tchat.> \r\n")})
+	s, source := start(t, api.Config{Tokens: file(t, "# who may what\n\n"+goodToken+" order.* invoice @snowflake\n"+otherToken+"\tchat.> \r\n"+allToken+" >")})
 	const segment, leaf = "/v1/segment/", "/api/segment/get/"
 	for _, c := range []struct {
 		path, authorization string
@@ -32,7 +33,9 @@ func TestTokens(t *testing.T) {
 		{"/api/snowflake/get/x", "Bearer " + goodToken, 200},
 		{leaf + "order.de", "Bearer " + goodToken, 200},
 		{segment + "chat.a.b", "Bearer " + otherToken, 200},
+		{segment + "invoice", "Bearer " + allToken, 200},
 
+		{"/v1/snowflake", "Bearer " + allToken, 403}, // of all tags
 		{segment + "order", "Bearer " + goodToken, 403},
 		{segment + "order.de.x", "Bearer " + goodToken, 403},
 		{segment + "Order.de", "Bearer " + goodToken, 403},
