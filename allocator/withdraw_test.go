@@ -1,6 +1,7 @@
 package allocator_test
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/idworker/idworker/allocator"
@@ -46,12 +47,16 @@ func TestWithdraw(t *testing.T) {
 	wanted = false
 	h.Withdraw("order")
 	h.request("order", 7).want(t, seg(4, 11))
+	h.request("order", 1)
+	if l, ok := h.CurrentLoad("order", h.asked[len(h.asked)-1].Seq); !ok || l.Want != 1 {
+		t.Errorf("%+v is wanted (%v), and only one request is parked, for 1", l, ok)
+	}
 }
 
 // wantErr fails the test unless the request was refused with this error.
 func (o *outcome) wantErr(t *testing.T, err error) {
 	t.Helper()
-	if o.answered != 1 || o.err != err {
+	if o.answered != 1 || !errors.Is(o.err, err) {
 		t.Fatalf("answered %d times with %v, %v; want %v", o.answered, o.ids, o.err, err)
 	}
 }

@@ -106,4 +106,12 @@ func (h *handler) start(w http.ResponseWriter, status int, contentType []string)
 	}
 }
 
-var noStore = []string{"no-store"}
+// write writes the body of a reply.
+func write(w http.ResponseWriter, body []byte) {
+	_, _ = w.Write(body) //nolint:gosec // no markup: it is JSON or plain text, and its type says so. It fails only with the connection
+}
+
+var (
+	noStore = []string{"no-store"}
+	noSniff = []string{"nosniff"} // for what repeats something of the request
+)

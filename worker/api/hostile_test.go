@@ -239,10 +239,18 @@ func TestClientsThatLeave(t *testing.T) {
 		_ = c.Close()
 		eventually(t, "it is withdrawn", func() bool { return source.parked.Load() == 0 })
 	}
-	if gone := source.gone.Load(); gone != n {
+	c := connect(t, s) // sends no more, but would still read
+	defer func() { _ = c.Close() }()
+	c.send(t, get("/v1/segment/cold"))
+	eventually(t, "it is parked", func() bool { return source.parked.Load() == 1 })
+	_ = c.Conn.(*net.TCPConn).CloseWrite()
+	if got, err := c.read(); err == nil {
+		t.Errorf("got %+v, want no answer rather than one without an ID", got)
+	}
+	if gone := source.gone.Load(); gone != n+1 {
 		t.Errorf("%d were withdrawn", gone)
 	}
-	eventually(t, "they are counted", func() bool { return metrics(t, s)["idworker_api_abandoned_total"] == n })
+	eventually(t, "they are counted", func() bool { return metrics(t, s)["idworker_api_abandoned_total"] == n+1 })
 }
 
 // TestStop: what is under way is answered, whatever silent clients do, and nothing is after that.

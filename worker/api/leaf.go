@@ -59,7 +59,7 @@ func (h *handler) serveLeaf(w http.ResponseWriter, r *http.Request, key, what st
 		contentType = leafJSON // the same bare number
 	}
 	h.start(w, http.StatusOK, contentType)
-	_, _ = w.Write(reply)
+	write(w, reply)
 }
 
 // inLeafsWords is what Leaf would say. What it knows nothing of, such as tokens, keeps its status.
@@ -85,6 +85,7 @@ func noID(why int) *leafError {
 // failLeaf answers with an error.
 func (h *handler) failLeaf(w http.ResponseWriter, r *http.Request, e *leafError) {
 	e.Timestamp, e.Error, e.Path = time.Now().UnixMilli(), http.StatusText(e.Status), r.URL.EscapedPath()
+	w.Header()["X-Content-Type-Options"] = noSniff
 	switch e.Status {
 	case http.StatusUnauthorized:
 		w.Header()["Www-Authenticate"] = challenge
@@ -96,7 +97,7 @@ func (h *handler) failLeaf(w http.ResponseWriter, r *http.Request, e *leafError)
 	}
 	body, _ := json.Marshal(e) // cannot fail
 	h.start(w, e.Status, leafJSON)
-	_, _ = w.Write(body)
+	write(w, body)
 }
 
 // leafParts is a snowflake ID taken apart.
@@ -120,7 +121,7 @@ func (h *handler) serveDecode(w http.ResponseWriter, r *http.Request) {
 	}
 	body, _ := json.Marshal(h.takeApart(id[0])) // cannot fail
 	h.start(w, http.StatusOK, leafJSON)
-	_, _ = w.Write(body)
+	write(w, body)
 }
 
 func (h *handler) takeApart(text string) leafParts {

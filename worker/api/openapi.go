@@ -17,5 +17,5 @@ func (h *handler) serveOpenAPI(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	h.start(w, http.StatusOK, typeYAML)
-	_, _ = w.Write(openAPI)
+	write(w, openAPI)
 }

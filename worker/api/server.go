@@ -92,7 +92,7 @@ func exposed(address net.Addr, cfg Config) error {
 func (s *Server) serve(certificate *watched[tls.Certificate], log *zap.Logger) {
 	var protocols http.Protocols
 	protocols.SetHTTP1(true) // with HTTP/2 a connection could have many requests under way
-	s.http = &http.Server{   // the listener bounds the time
+	s.http = &http.Server{   //nolint:gosec // no ReadHeaderTimeout: the listener bounds the time
 		Handler:        s.handler,
 		Protocols:      &protocols,
 		MaxHeaderBytes: maxHeader,

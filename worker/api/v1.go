@@ -59,7 +59,7 @@ func (h *handler) serveV1(w http.ResponseWriter, r *http.Request, what string) {
 	if len(reply) > smallReply {
 		w.Header()["Content-Length"] = []string{strconv.Itoa(len(reply))}
 	}
-	_, _ = w.Write(reply) // fails only with the connection
+	write(w, reply)
 }
 
 // smallReply is up to what length net/http says by itself how long a reply is.
@@ -144,6 +144,7 @@ type errorV1 struct {
 
 // failV1 answers with an error.
 func (h *handler) failV1(w http.ResponseWriter, as format, f *failure) {
+	w.Header()["X-Content-Type-Options"] = noSniff
 	switch f.status {
 	case http.StatusUnauthorized:
 		w.Header()["Www-Authenticate"] = challenge
@@ -156,12 +157,12 @@ func (h *handler) failV1(w http.ResponseWriter, as format, f *failure) {
 	}
 	if as == asText {
 		h.start(w, f.status, v1Text)
-		_, _ = w.Write([]byte(f.text))
+		write(w, []byte(f.text))
 		return
 	}
 	body, _ := json.Marshal(errorV1{f.status, f.text}) // cannot fail
 	h.start(w, f.status, v1JSON)
-	_, _ = w.Write(append(body, '\n'))
+	write(w, append(body, '\n'))
 }
 
 var (
