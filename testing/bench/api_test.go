@@ -27,7 +27,7 @@ import (
 
 const (
 	apiConnections = 64
-	apiRounds      = 15
+	apiRounds      = 25
 	apiRateBar     = 0.90 // × the bare handler's
 )
 

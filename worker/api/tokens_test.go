@@ -13,13 +13,15 @@ import (
 const (
 	goodToken  = "AbCdEf-0123456789._~+/=="
 	otherToken = "another-token-of-someone"
+	longToken  = longPart + longPart + longPart + longPart // 256 bytes
+	longPart   = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 	allToken   = "the-token-of-those-who-may-all"
 )
 
 // TestTokens: nobody gets an ID without a right to it, on Leaf's paths neither, and the source is not even
 // asked.
 func TestTokens(t *testing.T) {
-	s, source := start(t, api.Config{Tokens: file(t, "# who may what\n\n"+goodToken+" order.* invoice @snowflake\n"+otherToken+"\tchat.> \r\n"+allToken+" >")})
+	s, source := start(t, api.Config{Tokens: file(t, "# who may what\n\n"+goodToken+" order.* invoice @snowflake\n"+otherToken+"\tchat.> \r\n"+allToken+" >\n"+longToken+" invoice")})
 	const segment, leaf = "/v1/segment/", "/api/segment/get/"
 	for _, c := range []struct {
 		path, authorization string
@@ -65,6 +67,8 @@ func TestTokens(t *testing.T) {
 		{segment + "invoice", "Bearer " + goodToken + "\r\nAuthorization: Bearer " + goodToken, 401},
 		{segment + "invoice", "Bearer " + otherToken + "\r\nAuthorization: Bearer " + goodToken, 401},
 		{segment + "invoice", "Bearer " + strings.Repeat("x", 7000), 401},
+		{segment + "invoice", "Bearer " + longToken, 200},
+		{segment + "invoice", "Bearer " + longToken + "x", 401},
 		{segment + "invoice?access_token=" + goodToken, "", 400},
 	} {
 		var headers []string
