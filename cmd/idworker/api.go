@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/nats-io/nats.go"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
 	"github.com/idworker/idworker/cmd/internal/explain"
 	"github.com/idworker/idworker/cmd/internal/httpserver"
+	"github.com/idworker/idworker/cmd/internal/natsconn"
 	"github.com/idworker/idworker/worker"
 	"github.com/idworker/idworker/worker/api"
 )
@@ -60,6 +62,9 @@ func (c *callers) answer(w *worker.Process, log *zap.Logger) error {
 		return nil
 	}
 	source, err := w.Direct()
+	if errors.Is(err, nats.ErrPermissionViolation) {
+		err = natsconn.Denied(err, err)
+	}
 	if err != nil {
 		return fmt.Errorf("--api: %w", err)
 	}

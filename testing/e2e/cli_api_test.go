@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -216,6 +217,24 @@ func TestAPIStopsCleanly(t *testing.T) {
 		}
 	}
 	if code := w.wait(); code != exitOK {
+		t.Errorf("exit code %d:\n%s", code, w.stderr.tail())
+	}
+}
+
+// TestAPINeedsItsRight: with the nats.conf of an older version a worker works as before; one that answers HTTP says
+// which right it lacks, and does not start.
+func TestAPINeedsItsRight(t *testing.T) {
+	t.Parallel()
+	conf, err := os.ReadFile(natsConf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	older := regexp.MustCompile(`,? *"ids\.answer\.[^\n]*`).ReplaceAllString(string(conf), "")
+	p := startProduction(t, write(t, t.TempDir(), "nats.conf", older))
+	p.provision()
+	p.serve("worker", "--role", "worker").stop(syscall.SIGTERM)
+	w := p.as("worker").launch(t, "serve", "--role", "worker", "--api", freeAddress(t))
+	if code := w.wait(); code != exitFailure || !strings.Contains(w.stderr.String(), `"ids.answer.`) || !strings.Contains(w.stderr.String(), "nats.conf shows which rights each role needs") {
 		t.Errorf("exit code %d:\n%s", code, w.stderr.tail())
 	}
 }

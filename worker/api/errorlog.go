@@ -8,7 +8,7 @@ import (
 )
 
 // errorLog is where net/http writes. Most of it is what clients did wrong, which whoever likes could have
-// written without end; a panic is ours.
+// written without end. A panic is ours, and if no connection can be accepted, somebody has to know.
 type errorLog struct{ log *zap.Logger }
 
 func newErrorLog(to *zap.Logger) *log.Logger {
@@ -18,7 +18,7 @@ func newErrorLog(to *zap.Logger) *log.Logger {
 // Write is part of io.Writer.
 func (e errorLog) Write(line []byte) (int, error) {
 	text := string(bytes.TrimSpace(line))
-	if bytes.Contains(line, []byte("panic serving")) {
+	if bytes.Contains(line, []byte("panic serving")) || bytes.Contains(line, []byte("Accept error")) {
 		e.log.Error(text)
 	} else {
 		e.log.Debug(text)
