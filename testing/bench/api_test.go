@@ -29,6 +29,7 @@ const (
 	apiConnections = 64
 	apiRounds      = 25
 	apiRateBar     = 0.90 // × the bare handler's
+	apiTailBar     = 1.11 // × the bare handler's
 )
 
 // BenchmarkAPI measures requests by HTTP, on 64 connections that stay open, beside a bare handler of
@@ -64,14 +65,15 @@ func BenchmarkAPI(b *testing.B) {
 			subject: median(column(figures[side], field)), baseline: median(column(figures[beside], field)),
 		})
 	}
-	for side, name := range []string{"", "Leaf's path", "JSON", "JSON with a token"} {
-		if name == "" {
-			continue
+	for side, name := range []string{1: "Leaf's path", 2: "JSON"} {
+		if name != "" {
+			add(side, name+": throughput", rate, "/s", 0, "bare", atLeast(apiRateBar))
+			add(side, name+": p99.9", p999, "µs", 0, "bare", atMost(apiTailBar))
+			add(side, name+": CPU per ID", cpu, "µs", 0, "bare", atMost(apiTailBar))
 		}
-		add(side, name+": throughput", rate, "/s", 0, "bare", atLeast(apiRateBar))
-		add(side, name+": p99.9", p999, "µs", 0, "bare", atMost(1/apiRateBar))
-		add(side, name+": CPU per ID", cpu, "µs", 0, "bare", bar{})
 	}
+	add(3, "JSON with a token: throughput", rate, "/s", 0, "bare", bar{}) // which reads no such header
+	add(3, "JSON with a token: CPU per ID", cpu, "µs", 0, "bare", bar{})
 	add(2, "JSON: CPU per ID", cpu, "µs", 4, "by NATS", bar{})
 	b.ReportMetric(0, "ns/op")
 }
