@@ -64,11 +64,11 @@ func (a *Allocator) TakeOrPark(name string, n int64, answer Answer) (ids []store
 }
 
 // takeOrPark does the work of TakeOrPark under the tag's lock.
-func (a *Allocator) takeOrPark(t *tag, n int64, wait time.Duration, answer Answer) ([]store.Segment, error) {
+func (a *Allocator) takeOrPark(t *tag, wait time.Duration, w waiter) ([]store.Segment, error) {
 	if t.configured == 0 { // removed since it was found
 		return nil, store.ErrNoTag
 	}
-	if ids := t.takeFromAll(n); ids != nil {
+	if ids := t.takeFromAll(w.n); ids != nil {
 		return ids, nil
 	}
 	now := a.cfg.Clock()
@@ -78,7 +78,8 @@ func (a *Allocator) takeOrPark(t *tag, n int64, wait time.Duration, answer Answe
 	if len(t.busy.parked) >= a.cfg.MaxParkedPerTag || a.parked.Load() >= int64(a.cfg.MaxParked) {
 		return nil, ErrBusy
 	}
-	t.park(waiter{n, now + wait, answer})
+	w.deadline = now + wait
+	t.park(w)
 	return nil, nil
 }
 

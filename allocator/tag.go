@@ -71,6 +71,7 @@ type waiter struct {
 	n        int64
 	deadline time.Duration
 	answer   Answer
+	wanted   func() bool // nil: always
 }
 
 // reply is an answer that is given once the lock is released.

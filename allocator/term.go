@@ -42,6 +42,12 @@ func (a *Allocator) TakeIn(name string, term uint64, n int64) (ids store.Segment
 // Errors besides those of TakeOrPark: ErrTerm, for a parked request, and for a request
 // without a term if Config.Ordered says by now that the tag has terms.
 func (a *Allocator) TakeOrParkIn(name string, term uint64, n int64, wait time.Duration, answer Answer) (ids []store.Segment, err error) {
+	return a.TakeOrParkWhile(nil, name, term, n, wait, answer)
+}
+
+// TakeOrParkWhile is TakeOrParkIn for a request that may be withdrawn. It is wanted for as long as wanted
+// says, which is asked with a lock held and must not block; nil: until it is answered.
+func (a *Allocator) TakeOrParkWhile(wanted func() bool, name string, term uint64, n int64, wait time.Duration, answer Answer) (ids []store.Segment, err error) {
 	if n < 1 {
 		return nil, ErrCount
 	}
@@ -62,7 +68,7 @@ func (a *Allocator) TakeOrParkIn(name string, term uint64, n int64, wait time.Du
 			if t.term != term {
 				replies = a.beginTerm(t, term)
 			}
-			ids, err = a.takeOrPark(t, n, min(wait, a.cfg.Wait), answer)
+			ids, err = a.takeOrPark(t, min(wait, a.cfg.Wait), waiter{n: n, answer: answer, wanted: wanted})
 			return replies
 		})
 		if !dropped {

@@ -27,6 +27,7 @@ type answering struct {
 	group      *membership // of requests for segments
 	aside      *membership // where the process can still be asked how it is, while it gives way
 	figures    requestFigures
+	inbox      *directInbox // of requests that do not come by NATS
 }
 
 // openAnswering makes an answering half, whose loads go through the load stream or to a target
@@ -49,6 +50,7 @@ func newAnswering(p processInfo, supply *supply, s *snowflakes) *answering {
 		snowflakes:  s,
 		shedder:     newShedder(p.cfg.Log, group, s.group),
 		group:       group,
+		inbox:       newDirectInbox(p.cfg.Prefix, p.instance),
 		aside:       newMembership(p.cfg.Log.With(zap.String("group", "aside"))),
 	}
 }
@@ -102,7 +104,7 @@ func (a *answering) stop() error {
 	a.snowflakes.stop()
 	err := a.strict.stop()
 	a.awaitParked()
-	return errors.Join(err, a.strict.close(), a.supply.stop())
+	return errors.Join(err, a.inbox.close(), a.strict.close(), a.supply.stop())
 }
 
 // leave takes the process out of the queue groups, and returns when all requests that were

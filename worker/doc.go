@@ -14,6 +14,8 @@
 //	a request comes in, is replied to   frame.go
 //	IDs of a tag are answered           segmentendpoint.go
 //	snowflake IDs are answered          snowflakeendpoint.go; the worker ID: snowflakes.go
+//	a request comes by another way      direct.go, directcall.go; over HTTP: package api
+//	the owner of its tag answers that   directinbox.go
 //	an overloaded worker withdraws      waitingline.go, shed.go
 //	it is in a queue group, or not      membership.go; with which connection: place.go
 //	a worker asks for a segment         asker.go; which and when: window.go

@@ -68,7 +68,7 @@ func decodePassedOn(body []byte) (p passedOn) {
 
 // forwarded is the message that passes a request on.
 func (o *ordered) forwarded(p messages.Prefix, instance string) *nats.Msg {
-	body := passedOn{messages.EncodeCount(o.n), o.hops + 1, max(0, o.left()), o.replyTo} // the time may have passed just now
+	body := passedOn{messages.EncodeCount(o.n), o.hops + 1, max(0, o.left()), o.by.address()} // the time may have passed just now
 	return &nats.Msg{Subject: forwardSubject(p, instance, o.tag), Data: body.encode()}
 }
 

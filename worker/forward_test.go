@@ -137,7 +137,7 @@ func TestForgedRequest(t *testing.T) {
 
 // A request whose deadline passes while it is being passed on can be read, and so gets its answer.
 func TestPassedOnLate(t *testing.T) {
-	late := &ordered{tag: "strict", n: 3, replyTo: "answers.1", deadline: elapsed() - time.Second}
+	late := &ordered{tag: "strict", n: 3, by: requester{replyTo: "answers.1"}, deadline: elapsed() - time.Second}
 	got := decodePassedOn(late.forwarded(messages.DefaultPrefix, "A").Data)
 	if got.replyTo != "answers.1" || got.left != 0 {
 		t.Errorf("%+v is read", got)

@@ -26,13 +26,15 @@ type forwardInbox struct {
 
 func newForwardInbox(s *strict, figures *requestFigures) *forwardInbox {
 	line := new(waitingLine)
-	return &forwardInbox{
+	f := &forwardInbox{
 		frame:     newFrame(s.cfg, line, figures),
 		strict:    s,
 		prefixLen: len(forwardSubject(s.cfg.Prefix, s.instance, "")),
 		line:      line,
 		marks:     newGoroutines(),
 	}
+	f.replies.answers = answerSubject(s.cfg.Prefix, "") // of other workers, for callers of theirs
+	return f
 }
 
 // open subscribes, and returns when the server knows.
@@ -101,7 +103,7 @@ func (f *forwardInbox) receive(msg *nats.Msg) {
 		r.answer(f.buf, n)
 		return
 	}
-	o := f.strict.newOrdered(strings.Clone(tag), n, body.replyTo)
+	o := f.strict.newOrdered(strings.Clone(tag), n, requester{replyTo: body.replyTo})
 	o.hops, o.deadline = body.hops, o.began+min(body.left, f.strict.cfg.Wait)
 	f.strict.dispatch(o)
 }

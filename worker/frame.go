@@ -44,12 +44,8 @@ func (f *frame) enter(by replier, replyTo string, data []byte) (r request, n int
 		r.fail(errOverloaded)
 		return r, 0, false
 	}
-	n, err := messages.DecodeCount(data, f.maxBatch)
-	if err != nil {
-		r.fail(err)
-		return r, 0, false
-	}
-	return r, n, true
+	n, ok = r.count(data)
+	return r, n, ok
 }
 
 // request is one that has entered the frame. It ends with one call of answer or fail.
@@ -60,8 +56,18 @@ type request struct {
 	exact   bool // timed by itself and not by the frame's stopwatch
 }
 
-// replier sends the reply to one request. It is a [micro.Request], or a [lateReply] when
-// the endpoint has gone on to other requests.
+// count returns how many IDs a request wants. If ok is false, it has been dealt with.
+func (r request) count(data []byte) (n int64, ok bool) {
+	n, err := messages.DecodeCount(data, r.frame.maxBatch)
+	if err != nil {
+		r.fail(err)
+		return 0, false
+	}
+	return n, true
+}
+
+// replier sends the reply to one request. It is a [micro.Request], a [lateReply] when
+// the endpoint has gone on to other requests, or a [directCall].
 type replier interface {
 	Respond(data []byte, opts ...micro.RespondOpt) error
 	Error(code, text string, data []byte, opts ...micro.RespondOpt) error
@@ -95,8 +101,37 @@ func (r request) timed() request {
 }
 
 // resume returns a request that was parked, to be replied to from any goroutine.
-func (f *frame) resume(replyTo string, began time.Duration) request {
-	return request{frame: f, replier: lateReply{f.conn, replyTo}, began: began, exact: true}
+func (f *frame) resume(by requester, began time.Duration) request {
+	r := request{frame: f, replier: by.direct, began: began, exact: true}
+	if by.direct == nil {
+		r.replier = lateReply{f.conn, by.replyTo}
+	}
+	return r
+}
+
+// requester is who gets the reply to a request.
+type requester struct {
+	replyTo string      // a subject
+	direct  *directCall // nil for requests that came by NATS
+}
+
+// wants says for how long the requester waits, as the allocator asks it; nil: until the deadline.
+func (r requester) wants() func() bool {
+	if r.direct == nil {
+		return nil
+	}
+	return r.direct.open
+}
+
+// gone reports whether nobody waits for the reply any more.
+func (r requester) gone() bool { return r.direct != nil && !r.direct.open() }
+
+// address is the subject for the reply of another process.
+func (r requester) address() string {
+	if r.direct == nil {
+		return r.replyTo
+	}
+	return r.direct.address()
 }
 
 // lateReply replies to a request that was parked. It does without the micro.Request: micro
@@ -121,10 +156,16 @@ func (l lateReply) Error(code, text string, data []byte, _ ...micro.RespondOpt) 
 // replyCheck refuses subjects that must not get a reply. The worker publishes replies with
 // its own rights, and an empty message to a subject of the JetStream API can be a command,
 // to delete a bucket, say.
-type replyCheck struct{ own string }
+type replyCheck struct {
+	own     string
+	answers string // what may begin with own all the same; "": nothing
+}
 
-func newReplyCheck(prefix messages.Prefix) replyCheck { return replyCheck{string(prefix) + "."} }
+func newReplyCheck(prefix messages.Prefix) replyCheck { return replyCheck{own: string(prefix) + "."} }
 
 func (c replyCheck) allows(reply string) bool {
-	return reply != "" && reply[0] != '$' && !strings.HasPrefix(reply, c.own)
+	if reply == "" || reply[0] == '$' {
+		return false
+	}
+	return !strings.HasPrefix(reply, c.own) || c.answers != "" && strings.HasPrefix(reply, c.answers)
 }

@@ -71,11 +71,14 @@ const (
 	givingWay                        // another installation answers
 )
 
-// Why a process is missing in a queue group, if not because an attempt to enter failed.
+// Why a process is missing in a queue group, if not because an attempt to enter failed, or why it answers
+// nobody at all.
 var (
 	errLeftOverloaded = errors.New("overloaded")
 	errNotEntered     = errors.New("not entered yet")
 	errPlaceLost      = errors.New("its connection is lost")
+	errStopping       = errors.New("stopping")
+	errGivesWay       = errors.New("another installation answers on the same subjects")
 )
 
 // enterAgain is the pause after an attempt to enter the queue group that failed.
@@ -252,10 +255,31 @@ func (m *membership) awaitLeft(ctx context.Context) {
 	}
 }
 
+// refuses says why the process answers no requests that come by another way either, or returns nil. Without
+// a connection it does: it answers from memory.
+func (m *membership) refuses() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case m.closed:
+		return errStopping
+	case m.away&givingWay != 0:
+		return errGivesWay
+	case m.away&overloaded != 0 || m.memberLate():
+		return errOverloaded
+	}
+	return nil
+}
+
 // late reports whether requests wait for too long before their turn.
 func (m *membership) late() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	return m.memberLate()
+}
+
+// memberLate needs mu.
+func (m *membership) memberLate() bool {
 	if m.member == nil {
 		return false
 	}

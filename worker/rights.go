@@ -29,7 +29,7 @@ func ownRights(p messages.Prefix, role rights.Role) rights.Rights {
 			rights.Subscribe(serviceSubjects()...),
 			rights.Publish(loads.Subject(p, "*", ">"), loads.ReserveSubject(p), rights.StreamInfo(stream)),
 			rights.Subscribe(loads.GrantSubject(p, "*")),
-			rights.WatchBucket(tags), hello, forwardRights(p),
+			rights.WatchBucket(tags), hello, forwardRights(p), answerRights(p),
 		)
 	case rights.Loader:
 		consumer := stream + "." + LoaderConsumer

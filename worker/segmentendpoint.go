@@ -10,12 +10,17 @@ import (
 	"github.com/idworker/idworker/store"
 )
 
-// segmentEndpoint answers requests for the IDs of tags. NATS calls it from one goroutine,
-// so it must not block: it answers from memory or parks the request.
+// segments answers requests for the IDs of tags, whichever way they came. It never blocks: it answers from
+// memory, parks the request, or passes it on.
+type segments struct {
+	alloc  *allocator.Allocator
+	strict *strict
+}
+
+// segmentEndpoint answers those that come by NATS, which calls it from one goroutine.
 type segmentEndpoint struct {
 	frame
-	alloc     *allocator.Allocator
-	strict    *strict
+	segments
 	prefixLen int    // of the subject, before the tag
 	buf       []byte // for replies; NATS copies them
 }
@@ -23,8 +28,7 @@ type segmentEndpoint struct {
 func newSegmentEndpoint(cfg Config, alloc *allocator.Allocator, strict *strict, line *waitingLine, figures *requestFigures) *segmentEndpoint {
 	return &segmentEndpoint{
 		frame:     newFrame(cfg, line, figures),
-		alloc:     alloc,
-		strict:    strict,
+		segments:  segments{alloc, strict},
 		prefixLen: len(cfg.Prefix.Segment("")),
 	}
 }
@@ -35,17 +39,10 @@ func (e *segmentEndpoint) Handle(req micro.Request) {
 	if !ok {
 		return
 	}
-	tag := req.Subject()[e.prefixLen:]
-	if keepsIDs(req) && e.strict.isStrict(tag) {
-		r.fail(errPrefetch)
-		return
-	}
-	ids, term, hit := e.alloc.TakeAny(tag, n)
-	if hit && term != 0 {
-		hit = e.strict.mayUse(tag, term, n)
-	}
+	tag, kept := req.Subject()[e.prefixLen:], keepsIDs(req)
+	ids, hit := e.take(tag, n, kept)
 	if !hit {
-		e.answerLater(r, req, tag, n)
+		e.answerLater(r.timed(), requester{replyTo: req.Reply()}, tag, n, kept)
 		return
 	}
 	e.buf = messages.AppendRange(e.buf[:0], wireRange(ids))
@@ -57,35 +54,47 @@ func keepsIDs(req micro.Request) bool {
 	return req.Headers() != nil && req.Headers().Get(messages.PrefetchHeader) != ""
 }
 
-// answerLater handles a request that is not answered from the current segment.
-func (e *segmentEndpoint) answerLater(r request, req micro.Request, tag string, n int64) {
+// take returns n IDs if the current segment has them, and they may be answered at once. Kept says that
+// they are to be kept.
+func (s segments) take(tag string, n int64, kept bool) (ids store.Segment, hit bool) {
+	if kept && s.strict.isStrict(tag) {
+		return ids, false
+	}
+	ids, term, hit := s.alloc.TakeAny(tag, n)
+	if hit && term != 0 {
+		hit = s.strict.mayUse(tag, term, n)
+	}
+	return ids, hit
+}
+
+// answerLater handles a request for which take returned nothing. The request must be timed by itself.
+func (s segments) answerLater(r request, by requester, tag string, n int64, kept bool) {
 	switch err := messages.CheckTag(tag); {
 	case err != nil:
 		r.fail(err)
-	case !e.strict.isStrict(tag):
-		e.answerOrPark(r.timed(), req.Reply(), tag, n, keepsIDs(req))
-	case keepsIDs(req): // it became strict just now
+	case !s.strict.isStrict(tag):
+		s.answerOrPark(r, by, tag, n, kept)
+	case kept:
 		r.fail(errPrefetch)
 	default:
-		e.strict.dispatch(e.strict.newOrdered(tag, n, req.Reply()))
+		s.strict.dispatch(s.strict.newOrdered(tag, n, by))
 	}
 }
 
-// answerOrPark handles a request that the current segment could not answer. Kept says that its IDs are to
-// be kept.
-func (e *segmentEndpoint) answerOrPark(r request, replyTo, tag string, n int64, kept bool) {
-	began := r.began // all that a parked request keeps of r
+// answerOrPark handles a request that the current segment could not answer.
+func (s segments) answerOrPark(r request, by requester, tag string, n int64, kept bool) {
+	frame, began := r.frame, r.began // all that a parked request keeps of r
 	finish := func(ids []store.Segment, err error) {
 		switch strict := errors.Is(err, allocator.ErrTerm); { // by now
 		case strict && kept:
-			e.resume(replyTo, began).fail(errPrefetch)
+			frame.resume(by, began).fail(errPrefetch)
 		case strict:
-			e.strict.dispatch(e.strict.newOrdered(tag, n, replyTo))
+			s.strict.dispatch(s.strict.newOrdered(tag, n, by))
 		default:
-			e.resume(replyTo, began).finish(ids, n, err)
+			frame.resume(by, began).finish(ids, n, err)
 		}
 	}
-	ids, err := e.alloc.TakeOrPark(tag, n, finish)
+	ids, err := s.alloc.TakeOrParkWhile(by.wants(), tag, 0, n, s.strict.cfg.Wait, finish)
 	switch {
 	case errors.Is(err, allocator.ErrTerm):
 		finish(nil, err)

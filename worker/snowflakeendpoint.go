@@ -28,9 +28,13 @@ func (e *snowflakeEndpoint) Handle(req micro.Request) {
 		r.fail(err)
 		return
 	}
-	e.buf = e.buf[:0]
-	for _, ids := range e.ranges {
-		e.buf = messages.AppendRange(e.buf, messages.Range{First: int64(ids.First), Last: int64(ids.Last)})
-	}
+	e.buf = appendSnowflakes(e.buf[:0], e.ranges)
 	r.answer(e.buf, n)
+}
+
+func appendSnowflakes(reply []byte, ids []snowflake.Range) []byte {
+	for _, r := range ids {
+		reply = messages.AppendRange(reply, messages.Range{First: int64(r.First), Last: int64(r.Last)})
+	}
+	return reply
 }

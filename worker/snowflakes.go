@@ -81,6 +81,15 @@ func (s *snowflakes) answerWith(g *snowflake.Generator) <-chan error {
 	})
 }
 
+// next appends n IDs to ranges.
+func (s *snowflakes) next(ranges []snowflake.Range, n int64) ([]snowflake.Range, error) {
+	state := s.state.Load()
+	if state.Generator == nil {
+		return nil, fmt.Errorf("the process has no worker ID: %w", state.Err)
+	}
+	return state.Generator.NextN(ranges, n)
+}
+
 // fillStats adds the worker ID, or why there is none.
 func (s *snowflakes) fillStats(stats *Stats) {
 	state := s.state.Load()

@@ -206,7 +206,7 @@ type ordered struct {
 	tag      string
 	slot     int
 	n        int64
-	replyTo  string
+	by       requester
 	hops     int
 	absences int           // how often it was sent to a process that was not there
 	began    time.Duration // by elapsed
@@ -215,10 +215,10 @@ type ordered struct {
 }
 
 // newOrdered makes a request that was just received, from a caller.
-func (s *strict) newOrdered(tag string, n int64, replyTo string) *ordered {
+func (s *strict) newOrdered(tag string, n int64, by requester) *ordered {
 	now := elapsed()
 	return &ordered{
-		tag: tag, slot: ownership.Slot(tag), n: n, replyTo: replyTo,
+		tag: tag, slot: ownership.Slot(tag), n: n, by: by,
 		began: now, deadline: now + s.cfg.Wait,
 	}
 }
@@ -229,6 +229,7 @@ func (o *ordered) left() time.Duration { return o.deadline - elapsed() }
 // dispatch has a request answered here, passes it on, or parks it.
 func (s *strict) dispatch(o *ordered) {
 	switch epoch, mine := s.owners.Term(o.slot); {
+	case o.by.gone():
 	case o.left() <= 0:
 		s.finish(o, nil, s.noOwner(o))
 	case !s.isStrict(o.tag): // any more
@@ -254,7 +255,7 @@ func (s *strict) answer(o *ordered, epoch, term uint64) {
 			s.finish(o, ids, err)
 		}
 	}
-	ids, err := s.alloc.TakeOrParkIn(o.tag, term, o.n, o.left(), look)
+	ids, err := s.alloc.TakeOrParkWhile(o.by.wants(), o.tag, term, o.n, o.left(), look)
 	if ids != nil || err != nil {
 		look(ids, err)
 	}
@@ -268,7 +269,7 @@ func (s *strict) mayAnswer(o *ordered, epoch uint64) bool {
 
 // finish replies to a request.
 func (s *strict) finish(o *ordered, ids []store.Segment, err error) {
-	s.late.resume(o.replyTo, o.began).finish(ids, o.n, err)
+	s.late.resume(o.by, o.began).finish(ids, o.n, err)
 }
 
 // passOn sends a request to the owner of its slot, if that is known, and another process. One that was

@@ -50,6 +50,7 @@ type serveCmd struct {
 	snowflakeFlags `embed:""`
 
 	AllowUnsynced bool `help:"Do not warn that NATS does not sync every write, or does not say so: IDs may be handed out twice after a power failure."`
+	apiFlags `embed:""`
 
 	httpFlags   `embed:""`
 	MetricsTags int `help:"How many tags, the busiest ones, have metrics of their own; 0 to 100000." default:"1000"`
@@ -120,6 +121,11 @@ func (s *serveCmd) Run(ctx context.Context, command *kong.Context, out output) (
 		return err
 	}
 	defer stopHTTP()
+	callers, err := s.openAPI(ctx, cfg, registry, log)
+	if err != nil {
+		return err
+	}
+	defer callers.stop()
 
 	var where []zap.Field // the data is
 	var gone <-chan error // when it is there no more
@@ -149,13 +155,15 @@ func (s *serveCmd) Run(ctx context.Context, command *kong.Context, out output) (
 	go synced.Run(ctx)
 	seen.started()
 	s.logServing(log, w, source, where)
-	if s.Demo {
+	err = callers.answer(w, log)
+	if err == nil && s.Demo {
 		err = s.demo(ctx, out, source)
 	}
 	if err == nil {
 		err = s.stay(ctx, w, gone, log)
 	}
 	log.Info("stopping")
+	callers.stop() // what they asked for needs the worker
 	return errors.Join(err, w.Stop())
 }
 

@@ -125,6 +125,12 @@ func startEcho(b *testing.B, srv *natstest.Server, prefix messages.Prefix) {
 // grow, and counts its calls of the store.
 func startWorker(b *testing.B, srv *natstest.Server, prefix messages.Prefix, step, maxBatch int64) (refills *atomic.Int64) {
 	b.Helper()
+	_, refills = startWorkerProcess(b, srv, prefix, step, maxBatch)
+	return refills
+}
+
+func startWorkerProcess(b *testing.B, srv *natstest.Server, prefix messages.Prefix, step, maxBatch int64) (w *worker.Process, refills *atomic.Int64) {
+	b.Helper()
 	cfg := worker.Config{
 		Requests: srv.Connect(b), Control: srv.Connect(b), Prefix: prefix,
 		StoreName: "jetstream", MaxBatch: maxBatch, MaxStep: step, Version: "0.0.0",
@@ -135,7 +141,7 @@ func startWorker(b *testing.B, srv *natstest.Server, prefix messages.Prefix, ste
 	}
 	counted := &countedStore{Store: openStore(b, js, prefix, store.Tag{Name: busyTag, Step: step, Next: firstID})}
 	cfg.Store = counted
-	w, err := worker.Start(b.Context(), cfg)
+	w, err = worker.Start(b.Context(), cfg)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -144,7 +150,7 @@ func startWorker(b *testing.B, srv *natstest.Server, prefix messages.Prefix, ste
 			b.Error(err)
 		}
 	})
-	return &counted.reserved
+	return w, &counted.reserved
 }
 
 // openStore returns a JetStream store with the tag, in the directory too.

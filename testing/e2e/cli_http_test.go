@@ -119,8 +119,9 @@ func TestHangingHTTPClientsDelayNobody(t *testing.T) {
 // and every metric that is exported is in the handbook.
 func TestDocumentedMetrics(t *testing.T) {
 	t.Parallel()
-	address := freeAddress(t)
-	s := startServer(t, t.TempDir(), "--http", address)
+	address, folder := freeAddress(t), t.TempDir()
+	tokens := write(t, folder, "tokens", "a-token-that-nobody-uses >")
+	s := startServer(t, t.TempDir(), "--http", address, "--api", freeAddress(t), "--api-tokens", tokens)
 	createTag(t, s.url, "order")
 	var exported map[string]bool
 	natstest.Eventually(t, readyWithin, "there is a worker ID", func() bool {

@@ -16,9 +16,9 @@
 //	cluster_    three NATS servers, a leaf    1, 5 and 6 while servers fail
 //	enrich_     idworker enrich, and verify   each event arrives once, in order, with one ID
 //	client_     the Go and the Node.js client an outage is a delay, not an error
-//	cli_        commands, doctor, HTTP, bench clear errors, exit codes, JSON, documented metrics,
-//	                                          completion in shells, the manual page
-//	status_     the status page, idworker    what they say agrees with /metrics; what cannot be read
+//	cli_        commands, doctor, bench,      clear errors, exit codes, JSON, documented metrics,
+//	            HTTP, API                     completion in shells, the manual page
+//	status_     the status page, idworker     what they say agrees with /metrics; what cannot be read
 //	            status                        is named
 //	strict_     strict tags                   2, for every two requests, through owners that are killed,
 //	                                          paused, cut off and stopped
@@ -43,6 +43,8 @@
 //	harness_verify      enrich verify, beside a plain checker
 //	harness_stats       what workers say of themselves
 //	harness_strict      callers whose requests and answers make a history
+//	harness_http        callers that speak HTTP, a load balancer, and Leaf's server as they know it
+//	harness_guide       runs the commands of a page of the docs
 //
 // Processes are started by testing/process, connections cut at a given text by
 // testing/cutter. NATS servers in the test's own process are from testing/natstest, databases

@@ -76,7 +76,7 @@ var perStream = []string{
 func subjects() []string {
 	all := []string{
 		"ids.segment.order", "ids.segment.invoice", "ids.segment.order.item", "ids.snowflake", "ids.snowflake.more", "ids.other",
-		"ids.load.X.order", "ids.reserve", "ids.grant.X", "ids.grant.X.more", "ids.strict.X", "ids.strict.X.order", "ids.strict.X.order.item", "ids.strict.>", "ids.report", "ids.report.X", "ids.report.X.more", "ids.report.>", "ids.enrich.ORDERS.ORDERS_READY", "ids.enrich.X.Y", "ids.enrich.>", "other.segment.order",
+		"ids.load.X.order", "ids.reserve", "ids.grant.X", "ids.grant.X.more", "ids.strict.X", "ids.strict.X.order", "ids.strict.X.order.item", "ids.strict.>", "ids.answer.X", "ids.answer.X.1", "ids.answer.X.1.2", "ids.answer.>", "ids.report", "ids.report.X", "ids.report.X.more", "ids.report.>", "ids.enrich.ORDERS.ORDERS_READY", "ids.enrich.X.Y", "ids.enrich.>", "other.segment.order",
 		"ids.segment.*", "ids.segment.>", "ids.load.>", "ids.grant.*", "ids.grant.>", "ids.*", "ids.>", "*", ">",
 		"$KV.ids_tags.order", "$KV.ids_config.layout", "$KV.ids_config.clock_id", "$KV.ids_config.store", "$KV.ids_config.owners_id", "$KV.ids_config.order.invoice", "$KV.ids_config.other", "$KV.ids_owners.1",
 		"$KV.ids_workers.1", "$KV.ids_clock.1", "$KV.ids_segments.order", "$KV.ids_enrich.1", "$KV.other.key", "$KV.ids_segments.>", "$KV.>",

@@ -19,6 +19,7 @@ import (
 	"github.com/idworker/idworker/snowflake"
 	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/worker"
+	"github.com/idworker/idworker/worker/api"
 )
 
 // The exit codes, as the README lists them.
@@ -63,6 +64,8 @@ var exits = []struct {
 	{messages.ErrCount, ExitUsage},
 	{messages.ErrPrefix, ExitUsage},
 	{worker.ErrConfig, ExitUsage},
+	{api.ErrConfig, ExitUsage},
+	{api.ErrTokens, ExitUsage},
 	{agreement.ErrForeignStore, ExitUsage},
 	{enrich.ErrConfig, ExitUsage},
 	{store.ErrBadTag, ExitUsage},

@@ -24,6 +24,7 @@ import (
 	"github.com/idworker/idworker/snowflake/lease"
 	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/store/ledger"
+	"github.com/idworker/idworker/worker/api"
 )
 
 // Libraries say what is wrong, and this file says which flag or command mends it, so that a
@@ -63,7 +64,7 @@ func hintFor(err error) string {
 // hints are those that depend on what an error says.
 var hints = []func(error) string{
 	hintPort, hintDenied, hintForeignStore, hintUnsafe, hintClockLost, hintTarget, hintBelow, hintUnsafeSetting,
-	hintRecover, hintForgot, hintOlder, hintLedger, hintNotActed, hintFull,
+	hintRecover, hintForgot, hintOlder, hintLedger, hintNotActed, hintFull, hintExposed,
 }
 
 const (
@@ -163,6 +164,16 @@ func hintNotActed(err error) string {
 		return "run this again"
 	}
 	return "run this again; or, to go back, idworker tag set TAG --order trend"
+}
+
+// hintExposed is for a door that is open to everybody.
+func hintExposed(err error) string {
+	var exposed *api.ExposedError
+	if !errors.As(err, &exposed) {
+		return ""
+	}
+	return "give it --api-tls-cert, --api-tls-key and --api-tokens, or an address of this machine such as 127.0.0.1:8080; " +
+		"if the network itself keeps strangers off, say --api-insecure"
 }
 
 // full finds the template in the answer of a worker to whom a loader has said that it is full.

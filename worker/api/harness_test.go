@@ -1,0 +1,235 @@
+package api_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"math"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/worker/api"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// fakeSource counts upward. Some tags are for what can go wrong.
+type fakeSource struct {
+	next atomic.Int64
+
+	mu     sync.Mutex
+	asked  []string // tags, and api.Times
+	parked atomic.Int64
+	gone   atomic.Int64  // requests that were parked when their clients went away
+	grant  chan struct{} // closed: parked requests are answered
+}
+
+func newSource() *fakeSource { return &fakeSource{grant: make(chan struct{})} }
+
+var refusals = map[string]*messages.Error{
+	"nosuch": {Code: messages.CodeNoTag, Text: "no such tag"},
+	"busy":   {Code: messages.CodeBusy, Text: "too many parked requests"},
+	"away":   {Code: messages.CodeUnavailable, Text: "no ID before the deadline"},
+	"full":   {Code: messages.CodeExhausted, Text: "the numbers are used up"},
+}
+
+func (s *fakeSource) Segment(ctx context.Context, tag string, count []byte, kept bool) ([]byte, error) {
+	s.mu.Lock()
+	s.asked = append(s.asked, tag)
+	s.mu.Unlock()
+	if no := refusals[tag]; no != nil {
+		return nil, no
+	}
+	if tag == "strict" && kept {
+		return nil, &messages.Error{Code: messages.CodeStrict, Text: "strict"}
+	}
+	if tag == "cold" {
+		s.parked.Add(1)
+		defer s.parked.Add(-1)
+		select {
+		case <-s.grant:
+		case <-ctx.Done():
+			s.gone.Add(1)
+			return nil, ctx.Err()
+		}
+	}
+	return s.take(count)
+}
+
+func (s *fakeSource) Snowflake(_ context.Context, count []byte) ([]byte, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.asked = append(s.asked, api.Times)
+	return s.take(count)
+}
+
+func (s *fakeSource) take(count []byte) ([]byte, error) {
+	n, err := messages.DecodeCount(count, 20_000)
+	if err != nil {
+		return nil, &messages.Error{Code: messages.CodeMalformed, Text: err.Error()}
+	}
+	last := s.next.Add(n)
+	if n < 3 {
+		return messages.AppendRange(nil, messages.Range{First: last - n + 1, Last: last}), nil
+	}
+	reply := messages.AppendRange(nil, messages.Range{First: last - n + 1, Last: last - 1}) // two ranges
+	return messages.AppendRange(reply, messages.Range{First: last, Last: last}), nil
+}
+
+// requests are what the source was asked for since the last call.
+func (s *fakeSource) requests() (asked []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	asked, s.asked = s.asked, nil
+	return asked
+}
+
+// start runs a server on a free port, with a source, until the test ends.
+func start(t testing.TB, cfg api.Config) (*api.Server, *fakeSource) {
+	t.Helper()
+	if cfg.Address == "" {
+		cfg.Address = "127.0.0.1:0"
+	}
+	s, err := api.Open(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Stop)
+	source := newSource()
+	s.Answer(source)
+	return s, source
+}
+
+// answer is what a server answers.
+type answer struct {
+	status int
+	header http.Header
+	body   string
+	closed bool // and no more requests are answered on the connection
+}
+
+// exchange sends bytes on a connection of their own, and reads one answer.
+func exchange(t testing.TB, s *api.Server, request string) answer {
+	t.Helper()
+	c := connect(t, s)
+	defer func() { _ = c.Close() }()
+	return c.exchange(t, request)
+}
+
+// client is a connection.
+type client struct {
+	net.Conn
+	from *bufio.Reader
+}
+
+func connect(t testing.TB, s *api.Server) client {
+	t.Helper()
+	c, err := (&net.Dialer{Timeout: 10 * time.Second}).DialContext(t.Context(), "tcp", s.Address())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client{c, bufio.NewReader(c)}
+}
+
+// connectTo is a connection that is there already.
+func connectTo(c net.Conn) client { return client{c, bufio.NewReader(c)} }
+
+func (c client) send(t testing.TB, request string) {
+	t.Helper()
+	if _, err := io.WriteString(c, request); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (c client) exchange(t testing.TB, request string) answer {
+	t.Helper()
+	c.send(t, request)
+	return c.receive(t)
+}
+
+func (c client) receive(t testing.TB) answer {
+	t.Helper()
+	a, err := c.read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+func (c client) read() (a answer, err error) {
+	_ = c.SetReadDeadline(time.Now().Add(20 * time.Second))
+	r, err := http.ReadResponse(c.from, nil)
+	if err != nil {
+		return a, err
+	}
+	defer func() { _ = r.Body.Close() }()
+	body, err := io.ReadAll(r.Body)
+	return answer{r.StatusCode, r.Header, string(body), r.Close}, err
+}
+
+// get is a request without headers of its own.
+func get(path string, headers ...string) string { return ask("GET", path, headers...) }
+
+func ask(method, path string, headers ...string) string {
+	return method + " " + path + " HTTP/1.1\r\nHost: ids\r\n" + strings.Join(append(headers, ""), "\r\n") + "\r\n"
+}
+
+// file writes a file that the test can change.
+func file(t testing.TB, text string) (path string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "file")
+	rewrite(t, path, text)
+	return path
+}
+
+var writes atomic.Int64
+
+// rewrite changes a file, and makes certain that its time differs.
+func rewrite(t testing.TB, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	at := time.Now().Add(time.Duration(writes.Add(1)) * time.Second)
+	if err := os.Chtimes(path, at, at); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// eventually waits for a condition.
+func eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !ok(); {
+		if time.Now().After(deadline) {
+			t.Fatal("waited in vain: ", what)
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+}
+
+// idsOf reads a JSON reply of /v1.
+func idsOf(t testing.TB, body string) (ids []int64) {
+	t.Helper()
+	if !strings.HasPrefix(body, `{"ids":["`) || !strings.HasSuffix(body, "\"]}\n") {
+		t.Fatalf("%.100q is no reply", body)
+	}
+	for text := range strings.SplitSeq(body[len(`{"ids":["`):len(body)-len("\"]}\n")], `","`) {
+		var id int64
+		if _, err := fmt.Sscan(text, &id); err != nil || id < 1 || id == math.MaxInt64 {
+			t.Fatalf("%q is no ID", text)
+		}
+		ids = append(ids, id)
+	}
+	return ids
+}

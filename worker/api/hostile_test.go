@@ -1,0 +1,301 @@
+package api_test
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/idworker/idworker/worker/api"
+)
+
+// metrics returns all metrics, by name and the value of the label.
+func metrics(t testing.TB, s *api.Server) map[string]float64 {
+	t.Helper()
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(s)
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	values := make(map[string]float64)
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			name := f.GetName()
+			for _, l := range m.GetLabel() {
+				name += "/" + l.GetValue()
+			}
+			values[name] = m.GetCounter().GetValue() + m.GetGauge().GetValue()
+		}
+	}
+	return values
+}
+
+// TestCallersWithManyHostileConnections: 10,000 connections that send nothing, half a header, or a byte
+// now and then, take no place from those who ask, and only so much memory. Who asks keeps its connection.
+func TestCallersWithManyHostileConnections(t *testing.T) {
+	const most, hostile = 500, 10_000
+	s, _ := start(t, api.Config{Connections: most})
+	good := make([]client, 20)
+	for i := range good {
+		good[i] = connect(t, s)
+		defer func() { _ = good[i].Close() }()
+	}
+	ask := func() {
+		t.Helper()
+		for _, c := range good {
+			if got := c.exchange(t, get("/v1/segment/order")); got.status != 200 {
+				t.Fatalf("%+v", got)
+			}
+		}
+	}
+	ask()
+	before := inUse()
+	var open []net.Conn
+	defer func() {
+		for _, c := range open {
+			_ = c.Close()
+		}
+	}()
+	for i := range hostile {
+		c := connect(t, s).Conn
+		_, _ = io.WriteString(c, []string{"", "GET /v1/segment/order HTTP/1.1\r\nHost: x\r\nX", "G"}[i%3])
+		if open = append(open, c); len(open) > 2*most { // the test's own limit of files
+			_ = open[0].Close()
+			open = open[1:]
+		}
+		if i%100 == 0 {
+			eventually(t, "all have been let in", func() bool {
+				return metrics(t, s)["idworker_api_connections_closed_total/idle"] >= float64(i+len(good)-most)
+			})
+			ask() // more often than others fill all the room
+		}
+	}
+	ask()
+	fresh := exchange(t, s, get("/v1/segment/order"))
+	m := metrics(t, s)
+	if fresh.status != 200 || m["idworker_api_connections"] > most || m["idworker_api_connections_closed_total/idle"] < hostile-2*most {
+		t.Errorf("%d for one more, %v", fresh.status, m)
+	}
+	grown := inUse() - before
+	t.Logf("%d bytes for each of %d connections", grown/most, most)
+	if grown > most*64<<10 {
+		t.Errorf("%d connections take %d KiB", most, grown>>10)
+	}
+}
+
+// inUse is how much memory is in use, stacks too.
+func inUse() int64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapInuse + m.StackInuse)
+}
+
+// TestNoRoomAtAll: if every connection is being answered, one more is refused, and told when to come back.
+// None of the others is closed.
+func TestNoRoomAtAll(t *testing.T) {
+	const most = 100 // more than are looked at for one to close
+	s, source := start(t, api.Config{Connections: most, Wait: time.Minute})
+	var all []client
+	for range most {
+		c := connect(t, s)
+		defer func() { _ = c.Close() }()
+		c.send(t, get("/v1/segment/cold"))
+		all = append(all, c)
+	}
+	eventually(t, "all are parked", func() bool { return source.parked.Load() == most })
+	c := connect(t, s)
+	if got := c.receive(t); got.status != 503 || got.header.Get("Retry-After") != "1" || !got.closed {
+		t.Errorf("%+v", got)
+	}
+	if refused := metrics(t, s)["idworker_api_connections_closed_total/refused"]; refused != 1 {
+		t.Errorf("%v refused", refused)
+	}
+	close(source.grant)
+	for _, c := range all {
+		if got := c.receive(t); got.status != 200 {
+			t.Errorf("%+v", got)
+		}
+	}
+	if got := exchange(t, s, get("/v1/segment/order")); got.status != 200 {
+		t.Errorf("afterwards: %+v", got)
+	}
+}
+
+// TestSlowSenders: a header that does not end, and a body, are waited for only so long.
+func TestSlowSenders(t *testing.T) {
+	t.Parallel()
+	s, source := start(t, api.Config{Wait: time.Second})
+	var all sync.WaitGroup
+	for _, begin := range []string{"G", "GET /v1/segment/order HTTP/1.1\r\nHost: x\r\nX: ", get("/v1/segment/order") + "GET /v1/segment/o", ask("POST", "/v1/segment/order", "Content-Length: 4000")} {
+		all.Go(func() {
+			began := time.Now()
+			c := connect(t, s)
+			defer func() { _ = c.Close() }()
+			c.send(t, begin)
+			go func() {
+				for range 200 {
+					if _, err := io.WriteString(c, "x"); err != nil {
+						return
+					}
+					time.Sleep(100 * time.Millisecond)
+				}
+			}()
+			_ = c.SetReadDeadline(time.Now().Add(20 * time.Second))
+			_, err := io.ReadAll(c)
+			if took := time.Since(began); took > 12*time.Second {
+				t.Errorf("%q is still waited for after %v: %v", begin, took, err)
+			}
+		})
+	}
+	all.Wait()
+	if asked := source.requests(); len(asked) > 2 {
+		t.Errorf("the source was asked for %v", asked)
+	}
+}
+
+// TestHugeRequests are refused before they are read.
+func TestHugeRequests(t *testing.T) {
+	s, source := start(t, api.Config{})
+	for _, huge := range []string{
+		get("/v1/segment/order", "X: "+strings.Repeat("x", 1<<20)),
+		get("/v1/segment/order?n=" + strings.Repeat("1", 1<<20)),
+		get("/v1/segment/" + strings.Repeat("x", 1<<20)),
+		get("/v1/segment/order", strings.Repeat("X: x\r\n", 1<<18)+"Y: y"),
+		ask("POST", "/v1/segment/order", "Content-Length: 1000000000000"),
+	} {
+		c := connect(t, s)
+		go func() { _, _ = io.WriteString(c, huge) }()                    // it may never be read to the end
+		if got, err := c.read(); got.status != 431 && got.status != 413 { // the rest of the answer may be lost
+			t.Errorf("%.60q…: %+v, %v", huge, got, err)
+		}
+		_ = c.Close()
+	}
+	if asked := source.requests(); len(asked) > 0 {
+		t.Errorf("the source was asked for %v", asked)
+	}
+}
+
+// TestPipelining: requests that are sent before the answers are read are answered in order, each with IDs of
+// its own; what one body hides is not a request.
+func TestPipelining(t *testing.T) {
+	s, source := start(t, api.Config{})
+	c := connect(t, s)
+	defer func() { _ = c.Close() }()
+	const n = 500
+	go func() {
+		for i := range n {
+			inner := get(fmt.Sprintf("/v1/segment/smuggled%d", i))
+			_, _ = io.WriteString(c, ask("POST", "/v1/segment/order?n=2", fmt.Sprintf("Content-Length: %d", len(inner)))+inner)
+		}
+	}()
+	for i := range int64(n) {
+		got := c.receive(t)
+		if ids := idsOf(t, got.body); got.status != 200 || ids[0] != 2*i+1 || ids[1] != 2*i+2 {
+			t.Fatalf("answer %d: %+v", i, got)
+		}
+	}
+	for _, tag := range source.requests() {
+		if tag != "order" {
+			t.Errorf("the source was asked for %s", tag)
+		}
+	}
+	for _, twice := range []string{
+		ask("POST", "/v1/segment/order", "Content-Length: 0", "Content-Length: 5") + "GET /",
+		ask("POST", "/v1/segment/order", "Content-Length: 5", "Transfer-Encoding: chunked") + "0\r\n\r\n" + get("/v1/segment/smuggled"),
+		"GET /v1/segment/order HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
+		"GET /v1/segment/or der HTTP/1.1\r\nHost: a\r\n\r\n",
+		"GET /v1/segment/order HTTP/1.1\r\nHost : a\r\n\r\n",
+		"GET /v1/segment/order HTTP/1.1\r\n\r\n",
+		"GET /v1/segment/order HTTP/3.0\r\nHost: a\r\n\r\n",
+		"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+	} {
+		c := connect(t, s)
+		c.send(t, twice)
+		if got, err := c.read(); err == nil && got.status == 200 {
+			t.Errorf("%q: %+v", twice, got)
+		}
+		_ = c.Close()
+	}
+	if asked := source.requests(); len(asked) > 0 {
+		t.Errorf("the source was asked for %v", asked)
+	}
+}
+
+// TestClientsThatLeave: a request that is parked is withdrawn when its client goes.
+func TestClientsThatLeave(t *testing.T) {
+	s, source := start(t, api.Config{Wait: time.Minute})
+	const n = 50
+	for range n {
+		c := connect(t, s)
+		c.send(t, get("/v1/segment/cold"))
+		defer func() { _ = c.Close() }()
+		eventually(t, "it is parked", func() bool { return source.parked.Load() == 1 })
+		_ = c.Close()
+		eventually(t, "it is withdrawn", func() bool { return source.parked.Load() == 0 })
+	}
+	c := connect(t, s) // sends no more, but would still read
+	defer func() { _ = c.Close() }()
+	c.send(t, get("/v1/segment/cold"))
+	eventually(t, "it is parked", func() bool { return source.parked.Load() == 1 })
+	_ = c.Conn.(*net.TCPConn).CloseWrite()
+	if got, err := c.read(); err == nil {
+		t.Errorf("got %+v, want no answer rather than one without an ID", got)
+	}
+	if gone := source.gone.Load(); gone != n+1 {
+		t.Errorf("%d were withdrawn", gone)
+	}
+	eventually(t, "they are counted", func() bool { return metrics(t, s)["idworker_api_abandoned_total"] == n+1 })
+}
+
+// TestStop: what is under way is answered, whatever silent clients do, and nothing is after that.
+func TestStop(t *testing.T) {
+	s, source := start(t, api.Config{Wait: 10 * time.Second})
+	var parked, silent []client
+	for _, sends := range []string{"", "GET", get("/v1/segment/order") + "GET /", get("/v1/segment/order")} {
+		c := connect(t, s)
+		defer func() { _ = c.Close() }()
+		c.send(t, sends)
+		silent = append(silent, c)
+	}
+	for range 10 {
+		c := connect(t, s)
+		defer func() { _ = c.Close() }()
+		c.send(t, get("/v1/segment/cold"))
+		parked = append(parked, c)
+	}
+	eventually(t, "they are parked", func() bool { return source.parked.Load() == 10 })
+	stopped := make(chan struct{})
+	go func() { defer close(stopped); s.Stop() }()
+	eventually(t, "it does not listen any more", func() bool {
+		c, err := net.Dial("tcp", s.Address())
+		if err == nil {
+			_ = c.Close()
+		}
+		return err != nil
+	})
+	close(source.grant)
+	for _, c := range parked {
+		if got := c.receive(t); got.status != 200 || !got.closed {
+			t.Errorf("%+v", got)
+		}
+	}
+	select {
+	case <-stopped:
+	case <-time.After(4 * time.Second):
+		t.Error("it still waits for clients that send nothing")
+	}
+	for _, c := range silent {
+		_ = c.SetReadDeadline(time.Now().Add(10 * time.Second))
+		if _, err := io.ReadAll(c); err != nil && strings.Contains(err.Error(), "timeout") {
+			t.Error("a silent client is still connected")
+		}
+	}
+}

@@ -1,0 +1,139 @@
+package api
+
+import (
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/snowflake"
+)
+
+// What Leaf's own server answers, recorded from version 1.0.1: an ID as bare text, and whatever went wrong
+// as status 500 with the error page of the framework that it is made with, and the connection closed.
+
+// The values of Content-Type, as Leaf writes them.
+var (
+	leafText = []string{"text/plain;charset=UTF-8"}
+	leafJSON = []string{"application/json;charset=UTF-8"}
+)
+
+// Why Leaf's server has no ID, as the number in its message says it.
+const (
+	leafStarting = -1
+	leafNoKey    = -2
+	leafNoIDs    = -3
+)
+
+// leafError is the body of an error.
+type leafError struct {
+	Timestamp int64  `json:"timestamp"` // ms
+	Status    int    `json:"status"`
+	Error     string `json:"error"`
+	Exception string `json:"exception,omitempty"`
+	Message   string `json:"message"`
+	Path      string `json:"path"`
+}
+
+const leafException = "com.sankuai.inf.leaf.server.exception.LeafServerException"
+
+// serveLeaf answers a request for one ID of a tag, or for Times. Key is the last part of the path.
+func (h *handler) serveLeaf(w http.ResponseWriter, r *http.Request, key, what string) {
+	if key == "" || strings.Contains(key, "/") {
+		h.failLeaf(w, r, &leafError{Status: http.StatusNotFound, Message: "No message available"})
+		return
+	}
+	if what != Times && messages.CheckTag(what) != nil {
+		h.failLeaf(w, r, noID(leafNoKey))
+		return
+	}
+	reply, f := h.ask(r, what, nil)
+	if f != nil {
+		h.failLeaf(w, r, inLeafsWords(f, what))
+		return
+	}
+	contentType := leafText
+	if prefer(r.Header["Accept"], typeText, typeJSON) == 1 {
+		contentType = leafJSON // the same bare number
+	}
+	h.start(w, http.StatusOK, contentType)
+	write(w, reply)
+}
+
+// inLeafsWords is what Leaf would say. What it knows nothing of, such as tokens, keeps its status.
+func inLeafsWords(f *failure, what string) *leafError {
+	switch {
+	case f == errStarting || f.status == http.StatusServiceUnavailable && what == Times:
+		return noID(leafStarting)
+	case f.status == http.StatusNotFound || f.status == http.StatusBadRequest:
+		return noID(leafNoKey)
+	case f.status >= http.StatusTooManyRequests:
+		return noID(leafNoIDs)
+	}
+	return &leafError{Status: f.status, Message: f.text}
+}
+
+func noID(why int) *leafError {
+	return &leafError{
+		Status: http.StatusInternalServerError, Exception: leafException,
+		Message: "Result{id=" + strconv.Itoa(why) + ", status=EXCEPTION}",
+	}
+}
+
+// failLeaf answers with an error.
+func (h *handler) failLeaf(w http.ResponseWriter, r *http.Request, e *leafError) {
+	e.Timestamp, e.Error, e.Path = time.Now().UnixMilli(), http.StatusText(e.Status), r.URL.EscapedPath()
+	w.Header()["X-Content-Type-Options"] = noSniff
+	switch e.Status {
+	case http.StatusUnauthorized:
+		w.Header()["Www-Authenticate"] = challenge
+	case http.StatusMethodNotAllowed:
+		w.Header()["Allow"] = allowed
+	}
+	if e.Status != http.StatusNotFound {
+		w.Header()["Connection"] = hangUp
+	}
+	body, _ := json.Marshal(e) // cannot fail
+	h.start(w, e.Status, leafJSON)
+	write(w, body)
+}
+
+// leafParts is a snowflake ID taken apart.
+type leafParts struct {
+	Worker    string `json:"workerId,omitempty"`
+	Sequence  string `json:"sequenceId,omitempty"`
+	Timestamp string `json:"timestamp,omitempty"` // ms, and the same as a time of this machine's zone
+	Error     string `json:"errorMsg,omitempty"`
+}
+
+// serveDecode takes a snowflake ID apart. It tells nothing that is not in the ID, so no token is needed.
+func (h *handler) serveDecode(w http.ResponseWriter, r *http.Request) {
+	if f := refuse(r); f != nil {
+		h.failLeaf(w, r, &leafError{Status: f.status, Message: f.text})
+		return
+	}
+	id := r.URL.Query()["snowflakeId"]
+	if len(id) == 0 {
+		h.failLeaf(w, r, &leafError{Status: http.StatusBadRequest, Message: "Required String parameter 'snowflakeId' is not present"})
+		return
+	}
+	body, _ := json.Marshal(h.takeApart(id[0])) // cannot fail
+	h.start(w, http.StatusOK, leafJSON)
+	write(w, body)
+}
+
+func (h *handler) takeApart(text string) leafParts {
+	id, err := snowflake.Parse(text)
+	if err != nil {
+		return leafParts{Error: err.Error()}
+	}
+	at := h.layout.Time(id)
+	worker := h.layout.Datacenter(id)*(h.layout.MaxWorkerID()+1) + h.layout.WorkerID(id)
+	return leafParts{
+		Worker:    strconv.FormatInt(worker, 10),
+		Sequence:  strconv.FormatInt(h.layout.Sequence(id), 10),
+		Timestamp: strconv.FormatInt(at.UnixMilli(), 10) + at.Local().Format("(2006-01-02 15:04:05.000)"),
+	}
+}

@@ -1,0 +1,140 @@
+package api_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/worker/api"
+)
+
+// TestIDs: IDs come as JSON, one by one and as strings, or as they come by NATS.
+func TestIDs(t *testing.T) {
+	s, source := start(t, api.Config{})
+	source.next.Store(1<<62 - 1)
+	next := int64(1 << 62)
+	for _, path := range []string{"/v1/segment/order.de", "/v1/snowflake"} {
+		for _, n := range []int64{1, 2, 3, 100, 10_000} {
+			query := fmt.Sprintf("?n=%d", n)
+			if n == 1 {
+				query = ""
+			}
+			got := exchange(t, s, get(path+query, "Accept: application/json"))
+			ids := idsOf(t, got.body)
+			if got.status != 200 || got.header.Get("Content-Type") != "application/json" || got.header.Get("Cache-Control") != "no-store" ||
+				got.header.Get("Content-Length") == "" || int64(len(ids)) != n || ids[0] != next || ids[n-1] != next+n-1 || !slices.IsSorted(ids) {
+				t.Errorf("%s%s: %d IDs, %.200v", path, query, len(ids), got)
+			}
+			next += n
+			got = exchange(t, s, get(path+query, "Accept: text/plain"))
+			ranges, err := messages.DecodeRanges([]byte(got.body), n)
+			if got.status != 200 || got.header.Get("Content-Type") != "text/plain; charset=utf-8" || err != nil || ranges[0].First != next {
+				t.Errorf("%s%s as text: %.200v, %v", path, query, got, err)
+			}
+			next += n
+		}
+	}
+}
+
+// TestRefusals: what is wrong with a request is its status, and the text says what is allowed. Whoever
+// asks wrongly costs no ID.
+func TestRefusals(t *testing.T) {
+	s, source := start(t, api.Config{})
+	const order = "/v1/segment/order"
+	for _, c := range []struct {
+		request string
+		status  int
+		text    string
+	}{
+		{get(order + "?n=0"), 400, "malformed count"},
+		{get(order + "?n=1e3"), 400, "malformed count"},
+		{get(order + "?n=-1"), 400, "malformed count"},
+		{get(order + "?n=01"), 400, "malformed count"},
+		{get(order + "?n=%20" + "1"), 400, "malformed count"},
+		{get(order + "?n=+1"), 400, "malformed count"},
+		{get(order + "?n="), 400, "malformed count"},
+		{get(order + "?n"), 400, "malformed count"},
+		{get(order + "?n=1&n=2"), 400, "malformed count"},
+		{get(order + "?n=99999999999999999999"), 400, "malformed count"},
+		{get(order + "?n=10001"), 400, "allowed as application/json are 10000"},
+		{get(order+"?n=20001", "Accept: text/plain"), 400, "decimal from 1 to 20000"},
+		{get(order + "?count=5"), 400, `unknown parameter "count", allowed is n`},
+		{get(order + "?n=1;n=2"), 400, "malformed query"},
+		{get(order + "?n=%zz"), 400, "malformed query"},
+		{get("/v1/segment/"), 400, "malformed tag"},
+		{get("/v1/segment/order/"), 400, "malformed tag"},
+		{get("/v1/segment//order"), 400, "malformed tag"},
+		{get("/v1/segment/../order"), 400, "malformed tag"},
+		{get("/v1/segment/%2e%2e/order"), 400, "malformed tag"},
+		{get("/v1/segment/or%2fder"), 400, "malformed tag"},
+		{get("/v1/segment/or%00der"), 400, "malformed tag"},
+		{get("/v1/segment/%C3%B6rder"), 400, "malformed tag"},
+		{get("/v1/segment/order."), 400, "malformed tag"},
+		{get("/v1/segment/order.*"), 400, "malformed tag"},
+		{get("/v1/segment/@snowflake"), 400, "malformed tag"},
+		{get("/v1/segment/" + strings.Repeat("x", 129)), 400, "allowed is 1 to 128"},
+		{get("/v1/snowflake?n=0"), 400, "malformed count"},
+		{get("/v1/segment/nosuch"), 404, "no such tag"},
+		{get("/"), 404, "no such path"},
+		{get("//v1/segment/order"), 404, "no such path"},
+		{get("/v1//segment/order"), 404, "no such path"},
+		{get("/v1/../v1/segment/order"), 404, "no such path"},
+		{get("/V1/segment/order"), 404, "no such path"},
+		{get("/v1/snowflake/"), 404, "no such path"},
+		{get("/v1"), 404, "no such path"},
+		{get("*"), 404, "no such path"},
+		{ask("OPTIONS", "*"), 404, "no such path"},
+		{ask("DELETE", order), 405, "allowed are GET and POST"},
+		{ask("get", order), 405, "allowed are GET and POST"},
+		{get(order, "Accept: application/xml"), 406, "application/json and text/plain"},
+		{get(order, "Accept: application/json;q=0, text/plain;q=0.0"), 406, "application/json and text/plain"},
+		{get("/v1/segment/strict", "Ids-Prefetch: 1"), 409, "strict"},
+		{ask("POST", order, "Transfer-Encoding: chunked") + "0\r\n\r\n", 411, "Content-Length"},
+		{ask("POST", order, "Content-Length: 4097") + strings.Repeat("x", 4097), 413, "4096 bytes"},
+		{get("/v1/segment/busy"), 429, "too many"},
+		{get("/v1/segment/away"), 503, "no ID"},
+		{get("/v1/segment/full"), 507, "used up"},
+		{get(order, "Sec-Fetch-Site: cross-site"), 403, "another site"},
+	} {
+		got := exchange(t, s, c.request)
+		var body struct {
+			Code  int
+			Error string
+		}
+		if got.status != c.status || !strings.Contains(strings.ReplaceAll(got.body, `\"`, `"`), c.text) {
+			t.Errorf("%.120q:\n%+v, want %d %s", c.request, got, c.status, c.text)
+		}
+		if got.header.Get("Content-Type") == "application/json" && (json.Unmarshal([]byte(got.body), &body) != nil || body.Code != c.status) {
+			t.Errorf("%.120q: %s", c.request, got.body)
+		}
+		if again := got.header.Get("Retry-After"); (again != "") != (c.status == 429 || c.status == 503) {
+			t.Errorf("%.120q: Retry-After %q", c.request, again)
+		}
+	}
+	if used := source.next.Load(); used != 0 {
+		t.Errorf("%d IDs were used up", used)
+	}
+}
+
+// TestTolerated: what is unusual and clear is answered.
+func TestTolerated(t *testing.T) {
+	s, _ := start(t, api.Config{})
+	for i, request := range []string{
+		get("/v1/segment/order?"),
+		get("/v1/segment/order?n=%31"),
+		get("/v1/segment/%6Frder"),
+		get("http://elsewhere/v1/segment/order"),
+		ask("POST", "/v1/segment/order", "Content-Length: 3") + "a=b",
+		get("/v1/segment/order", "Sec-Fetch-Site: none"),
+		get("/v1/segment/order", "Accept: application/json;q=0.2, text/*;q=0.1"),
+		get("/v1/segment/order", "Accept: text/html", "Accept: */*;q=0.1"),
+	} {
+		got := exchange(t, s, request)
+		if ids := idsOf(t, got.body); got.status != 200 || len(ids) != 1 || ids[0] != int64(i+1) {
+			t.Errorf("%q: %+v", request, got)
+		}
+	}
+}

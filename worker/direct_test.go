@@ -1,0 +1,212 @@
+package worker_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/testing/natstest"
+	"github.com/idworker/idworker/worker"
+)
+
+// direct opens the way past NATS of a worker.
+func direct(t testing.TB, w *worker.Process) *worker.Direct {
+	t.Helper()
+	d, err := w.Direct()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// TestDirectAnswersAsByNATS: the same requests get the same answers, from the same memory, and are counted
+// in the same place.
+func TestDirectAnswersAsByNATS(t *testing.T) {
+	net := natstest.Start(t)
+	g := &gate{Store: newStore(t, net, 1)}
+	w := startWorker(t, net, worker.Config{Store: g, Wait: 300 * time.Millisecond, MaxBatch: 500})
+	createTags(t, net, g, 1000, "order", "cold")
+	createStrict(t, net, g, 1000, "strict")
+	awaitTags(t, w, 3)
+	c := newClient(t, net)
+	d := direct(t, w)
+	defer g.close("cold")()
+
+	natstest.Eventually(t, 10*time.Second, "a worker ID", func() bool { _, err := d.Snowflake(t.Context(), nil); return err == nil })
+	natstest.Eventually(t, 10*time.Second, "a strict ID", func() bool { _, err := d.Segment(t.Context(), "strict", nil, false); return err == nil })
+	first := c.must("order")
+	before := scrape(t, w)
+	reply, err := d.Segment(t.Context(), "order", []byte("3"), false)
+	ranges, bad := messages.DecodeRanges(reply, 3)
+	if err != nil || bad != nil || ranges[0].First != first+1 {
+		t.Errorf("got %q, %v, %v; want the 3 IDs behind %d", reply, err, bad, first)
+	}
+	if reply, err := d.Snowflake(t.Context(), []byte("2")); err != nil {
+		t.Errorf("snowflake: %v", err)
+	} else if _, err := messages.DecodeRanges(reply, 2); err != nil {
+		t.Error(err)
+	}
+	for _, test := range []struct {
+		tag, count string
+		kept       bool
+	}{{"order", "0", false}, {"order", "501", false}, {"or der", "", false}, {"", "", false}, {"nosuch", "", false}, {"strict", "", true}, {"cold", "", false}} {
+		msg := nats.NewMsg("ids.segment." + strings.ReplaceAll(test.tag, " ", "$"))
+		if test.tag == "" {
+			continue // not a subject
+		}
+		msg.Data = []byte(test.count)
+		if test.kept {
+			msg.Header.Set(messages.PrefetchHeader, "1")
+		}
+		byNATS, err := c.conn.RequestMsg(msg, 5*time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, want := messages.DecodeReply(byNATS, 1)
+		_, got := d.Segment(t.Context(), strings.ReplaceAll(test.tag, " ", "$"), []byte(test.count), test.kept)
+		if got == nil || want == nil || got.Error() != want.Error() {
+			t.Errorf("%+v: %v, and by NATS %v", test, got, want)
+		}
+	}
+	after := scrape(t, w)
+	for name, n := range map[string]float64{
+		"requests_total/ok/segment": 1, "requests_total/ok/snowflake": 1, "ids_total/segment": 3, "ids_total/snowflake": 2,
+		"requests_total/400/segment": 6, "requests_total/404/segment": 2, "requests_total/409/segment": 2, "requests_total/503/segment": 2,
+	} {
+		if got := after[name] - before[name]; got != n {
+			t.Errorf("%s: %v more, want %v", name, got, n)
+		}
+	}
+}
+
+// TestDirectWithdraws: who goes away frees the place of a request that is parked, at once.
+func TestDirectWithdraws(t *testing.T) {
+	net := natstest.Start(t)
+	g := &gate{Store: newStore(t, net, 1)}
+	w := startWorker(t, net, worker.Config{Store: g, Wait: time.Minute})
+	createTags(t, net, g, 1000, "cold")
+	awaitTags(t, w, 1)
+	d := direct(t, w)
+	open := g.close("cold")
+	defer open()
+	ctx, leave := context.WithCancel(t.Context())
+	var all sync.WaitGroup
+	for range 100 {
+		all.Go(func() {
+			if _, err := d.Segment(ctx, "cold", nil, false); !errors.Is(err, context.Canceled) {
+				t.Errorf("got %v, want that the caller has gone", err)
+			}
+		})
+	}
+	natstest.Eventually(t, 10*time.Second, "parked requests", func() bool { return scrape(t, w)["parked_requests"] == 100 })
+	leave()
+	all.Wait()
+	if n := scrape(t, w)["parked_requests"]; n != 0 {
+		t.Errorf("%v requests are still parked", n)
+	}
+	open()
+	if reply, err := d.Segment(t.Context(), "cold", nil, false); err != nil || string(reply) != "1" {
+		t.Errorf("got %q, %v; want the first ID: those who have gone cost none", reply, err)
+	}
+}
+
+// TestDirectStrict: whichever worker is asked, and whichever way, the IDs of a strict tag go up for all.
+func TestDirectStrict(t *testing.T) {
+	net := natstest.Start(t)
+	s := newStore(t, net, 1)
+	if err := worker.Provision(t.Context(), newJetStream(t, net), messages.DefaultPrefix, 1); err != nil {
+		t.Fatal(err)
+	}
+	createStrict(t, net, s, 1000, "strict", "other")
+	workers := startStrict(t, net, s, 3)
+	c := messages.NewClient(net.Connect(t), messages.DefaultPrefix)
+	var ways []*worker.Direct
+	for _, w := range workers {
+		awaitTags(t, w, 2)
+		ways = append(ways, direct(t, w))
+	}
+	last := int64(0)
+	for range 200 {
+		for i, d := range ways {
+			reply, err := d.Segment(t.Context(), "strict", []byte("2"), false)
+			if err != nil {
+				t.Fatalf("worker %d: %v", i, err)
+			}
+			ranges, err := messages.DecodeRanges(reply, 2)
+			if err != nil || ranges[0].First <= last {
+				t.Fatalf("worker %d: %q after %d, %v", i, reply, last, err)
+			}
+			last = ranges[len(ranges)-1].Last
+		}
+		id, err := c.Next(t.Context(), "strict")
+		if err != nil || id <= last {
+			t.Fatalf("by NATS: %d after %d, %v", id, last, err)
+		}
+		last = id
+	}
+	passed := 0.0
+	for _, w := range workers {
+		passed += scrape(t, w)["strict_requests_total/forwarded"]
+	}
+	if passed < 300 {
+		t.Errorf("only %v requests were passed on", passed)
+	}
+	if _, err := ways[0].Segment(t.Context(), "strict", []byte("20000"), false); err == nil || !strings.Contains(err.Error(), "(400)") {
+		t.Errorf("got %v, want a 400", err)
+	}
+}
+
+// TestDirectWithoutNATS: memory answers while the server is away.
+func TestDirectWithoutNATS(t *testing.T) {
+	net := natstest.Start(t)
+	s := newStore(t, net, 1)
+	w := startWorker(t, net, worker.Config{Store: s, Wait: 300 * time.Millisecond})
+	createTags(t, net, s, 1000, "order")
+	newClient(t, net).must("order")
+	d := direct(t, w)
+	net.Stop()
+	defer net.Restart()
+	natstest.Eventually(t, 10*time.Second, "the connection is lost", func() bool { return w.Ready() != nil })
+	for range 100 {
+		if _, err := d.Segment(t.Context(), "order", nil, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestDirectOfALoader: a process that answers nobody has no way to its IDs.
+func TestDirectOfALoader(t *testing.T) {
+	net := natstest.Start(t)
+	w := startWorker(t, net, worker.Config{Role: worker.RoleLoader, Store: newStore(t, net, 1)})
+	if _, err := w.Direct(); !errors.Is(err, worker.ErrNotAnswering) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestAnswersAreNobodysReplySubject: a caller cannot have the IDs of its own request sent to somebody who
+// waits for others.
+func TestAnswersAreNobodysReplySubject(t *testing.T) {
+	net := natstest.Start(t)
+	s := newStore(t, net, 1)
+	w := startWorker(t, net, worker.Config{Store: s})
+	createTags(t, net, s, 1000, "order")
+	c := newClient(t, net)
+	c.must("order")
+	sub, err := c.conn.SubscribeSync("ids.answer.>")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.conn.PublishRequest("ids.segment.order", "ids.answer."+w.Instance()+".1", nil); err != nil {
+		t.Fatal(err)
+	}
+	c.must("order") // is handled after it
+	if msg, err := sub.NextMsg(100 * time.Millisecond); err == nil {
+		t.Errorf("a worker sent %q to %s", msg.Data, msg.Subject)
+	}
+}
