@@ -44,6 +44,9 @@ func NewClient(nc *nats.Conn, prefix Prefix) *Client {
 // of these: nats.ErrTimeout, nats.ErrNoResponders, nats.ErrDisconnected, ErrBusy or
 // ErrUnavailable.
 //
+// A call can outlast ctx while the connection is lost: nats.go holds its lock as long as it dials a server that
+// does not answer, 2 s or nats.Timeout, and a call may meet that more than once.
+//
 // These errors are returned at once: [ErrPrefix], [ErrTag] and [ErrCount]; [ErrMalformed],
 // [ErrNoTag], [ErrExhausted] and any other error reply; [ErrReply]; and the errors of
 // NATS that asking again cannot cure, such as nats.ErrConnectionClosed,

@@ -58,10 +58,14 @@ var leaderless = []jetstream.ErrorCode{
 	10119, // consumer is offline
 }
 
+// ErrNone says that a copy of a stream has answered that knows of no leader. A server does that for
+// some time after it was paused, and has not seen what was written meanwhile.
+var ErrNone = errors.New("it has no leader")
+
 func isLeaderless(err error) bool {
 	var answer *jetstream.APIError
 	var watch *nats.APIError // what the watch of a bucket gets
-	return errors.Is(err, jetstream.ErrNoStreamResponse) ||
+	return errors.Is(err, ErrNone) || errors.Is(err, jetstream.ErrNoStreamResponse) ||
 		errors.As(err, &answer) && slices.Contains(leaderless, answer.ErrorCode) ||
 		errors.As(err, &watch) && slices.Contains(leaderless, jetstream.ErrorCode(watch.ErrorCode))
 }

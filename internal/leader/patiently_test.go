@@ -40,14 +40,15 @@ func TestPatiently(t *testing.T) {
 		}
 		began, answers := time.Now(), []error{
 			fmt.Errorf("bucket: %w", &jetstream.APIError{Code: 500, ErrorCode: 10118}), &jetstream.APIError{Code: 503, ErrorCode: 10008},
-			fmt.Errorf("write: %w", jetstream.ErrNoStreamResponse), fmt.Errorf("watch: %w", &nats.APIError{Code: 503, ErrorCode: 10008}), nil,
+			fmt.Errorf("write: %w", jetstream.ErrNoStreamResponse), fmt.Errorf("watch: %w", &nats.APIError{Code: 503, ErrorCode: 10008}),
+			fmt.Errorf("stream: %w", ErrNone), nil,
 		}
 		next := func(context.Context) error {
 			err := answers[0]
 			answers = answers[1:]
 			return err
 		}
-		if err := Patiently(t.Context(), zap.NewNop(), next); err != nil || len(answers) > 0 || time.Since(began) != 15*firstPause {
+		if err := Patiently(t.Context(), zap.NewNop(), next); err != nil || len(answers) > 0 || time.Since(began) != 23*firstPause {
 			t.Errorf("%v after %v without a leader, want pauses that double", err, time.Since(began))
 		}
 		ctx, cancel = context.WithTimeout(t.Context(), 30*time.Second)

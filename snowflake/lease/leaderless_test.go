@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/idworker/idworker/internal/leader"
 )
 
 // leaderless is a stream whose copy answers though it knows of no leader.
@@ -20,10 +22,10 @@ func (leaderless) CachedInfo() *jetstream.StreamInfo { return &jetstream.StreamI
 // TestAnswerWithoutALeaderCountsForNothing: a server gives one that was paused.
 func TestAnswerWithoutALeaderCountsForNothing(t *testing.T) {
 	s := streamServer{leaderless{}, leaderless{}}
-	if _, err := s.ask(t.Context()); !errors.Is(err, errLeaderless) {
+	if _, err := s.ask(t.Context()); !errors.Is(err, leader.ErrNone) {
 		t.Error(err)
 	}
-	if _, err := s.leaseTTL(t.Context()); !errors.Is(err, errLeaderless) {
+	if _, err := s.leaseTTL(t.Context()); !errors.Is(err, leader.ErrNone) {
 		t.Error(err)
 	}
 }

@@ -2,11 +2,12 @@ package lease
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/idworker/idworker/internal/leader"
 )
 
 // server tells its time, and about the streams of the two buckets.
@@ -43,14 +44,10 @@ func (s streamServer) leaseTTL(ctx context.Context) (time.Duration, error) {
 	return info.Config.MaxAge, nil
 }
 
-// errLeaderless: a copy of the stream answered that knows of no leader. A server does that for
-// some time after it was paused, and has not seen what was written meanwhile.
-var errLeaderless = errors.New("it has no leader")
-
 func askStream(ctx context.Context, s jetstream.Stream) (*jetstream.StreamInfo, error) {
 	info, err := s.Info(ctx)
 	if err == nil && info.Cluster != nil && info.Cluster.Leader == "" {
-		err = errLeaderless
+		err = leader.ErrNone // its answer may be old
 	}
 	if err != nil {
 		err = fmt.Errorf("stream %s: %w", s.CachedInfo().Config.Name, err)

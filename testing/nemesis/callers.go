@@ -27,7 +27,7 @@ const (
 	templateTags = "chat.*" // tags that come into being
 	templateKeep = 100      // how many of the latest of these are asked for
 	patience     = 5 * time.Second
-	slack        = 3 * time.Second // that a call may take beyond its deadline, on a busy machine
+	slack        = 6 * time.Second // that a call may take beyond its deadline, see [messages.Client.Next]
 	maxBatch     = 10_000
 	rawPatience  = 2500 * ms // a worker lets a request wait for 2 s
 )

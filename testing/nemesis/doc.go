@@ -11,8 +11,8 @@
 // same faults, with the same victims, in the same order and at the same times; a longer run
 // begins as a shorter one does. Faults come every 3 s on average, and last up to 30 s, so several
 // are there at a time. They come in storms of 36 s. After each storm everything is mended, and
-// 15 s are calm: by the end of the first 10 s of these each kind of caller must have been answered
-// again, and by the end of all of them an event that came after the faults, behind all others.
+// 15 s are calm: by their end each kind of caller must have been answered again, and an event must
+// have arrived that came after the faults, behind all others.
 // Which server leads a stream is not in the schedule. A fault that is for a leader names the
 // stream, and the log of the run says who it was.
 //

@@ -13,12 +13,10 @@ import (
 	"time"
 )
 
-// How long after the last fault of a storm was mended each kind of caller may have to wait until it is answered
-// again. An event waits behind all those that came in during the storm.
-const (
-	recoverWithin = 10 * time.Second
-	arriveAgain   = 15 * time.Second
-)
+// recoverWithin is how long after the last fault of a storm was mended each kind of caller may have to wait until
+// it is answered again. A cluster may take most of it to elect leaders, after which loaders read what they have to
+// know before they make tags; an event waits behind all those that came in during the storm.
+const recoverWithin = 15 * time.Second
 
 // endWithin is how long a process may take to end after SIGTERM.
 const endWithin = 30 * time.Second
@@ -50,23 +48,20 @@ func (r *Run) inject(ctx context.Context) {
 // calm waits until everything has recovered from a storm.
 func (r *Run) calm(ctx context.Context) {
 	since := r.now()
-	last := r.awaitRecovery(ctx, since, recoverWithin, func(k Kind) bool { return k != Event })
-	if late := r.awaitRecovery(ctx, since, arriveAgain, func(Kind) bool { return true }); len(late) > 0 {
-		last = late
-	}
+	last := r.awaitRecovery(ctx, since)
 	ids, answers, _ := r.checker.Counts()
 	r.Say("%6.1fs calm; recovered after %.1fs, %v last; %d IDs in %d answers, %d violations", r.now().Seconds(), (r.now() - since).Seconds(), last, ids, answers, len(r.checker.Violations()))
 }
 
-// awaitRecovery waits until some kinds of callers are answered again, and returns which were the last.
-func (r *Run) awaitRecovery(ctx context.Context, since, within time.Duration, of func(Kind) bool) (last []Kind) {
+// awaitRecovery waits until all kinds of callers are answered again, and returns which were the last.
+func (r *Run) awaitRecovery(ctx context.Context, since time.Duration) (last []Kind) {
 	for {
-		late := slices.DeleteFunc(r.figures.late(since-storm), func(k Kind) bool { return !of(k) })
+		late := r.figures.late(since - storm)
 		if len(late) == 0 {
 			return last
 		}
-		if r.now() > since+within {
-			r.checker.Violation("NOT RECOVERED: %v after all faults were mended at %.1fs, %v are not answered", within, since.Seconds(), late)
+		if r.now() > since+recoverWithin {
+			r.checker.Violation("NOT RECOVERED: %v after all faults were mended at %.1fs, %v are not answered", recoverWithin, since.Seconds(), late)
 			return late
 		}
 		if last = late; !sleep(ctx, 100*ms) {
