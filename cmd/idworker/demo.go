@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"net"
 	"os"
 
 	"github.com/nats-io/nats.go"
@@ -12,6 +13,7 @@ import (
 	"github.com/idworker/idworker/cmd/internal/natsconn"
 	"github.com/idworker/idworker/cmd/internal/tags"
 	"github.com/idworker/idworker/store"
+	"github.com/idworker/idworker/worker"
 )
 
 // demo creates the demo's tag if there is none, and shows what can be done with it.
@@ -31,5 +33,28 @@ func (s *serveCmd) demo(ctx context.Context, out output, source backend.Backend)
 	if url := natsconn.Redact(s.Server); s.Server != "" && url != nats.DefaultURL {
 		arguments = "--server " + url
 	}
-	return demo.Show(ctx, out, conn, s.Prefix, os.Args[0], arguments)
+	return demo.Show(ctx, out, conn, s.Prefix, demo.Ways{Command: os.Args[0], Arguments: arguments, API: s.API, Page: s.HTTP})
+}
+
+// Where the demo opens its doors, unless it is told where.
+const (
+	demoAPI  = "127.0.0.1:8080"
+	demoHTTP = "127.0.0.1:9090"
+)
+
+// openDoors has the demo answer over HTTP and show the status page, too, as far as nobody else listens there.
+func (s *serveCmd) openDoors() {
+	open := func(flag *string, address string) {
+		if *flag != "" {
+			return
+		}
+		if l, err := net.Listen("tcp", address); err == nil {
+			_ = l.Close()
+			*flag = address
+		}
+	}
+	open(&s.HTTP, demoHTTP)
+	if s.Role != worker.RoleLoader {
+		open(&s.API, demoAPI)
+	}
 }

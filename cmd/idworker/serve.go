@@ -50,12 +50,12 @@ type serveCmd struct {
 	snowflakeFlags `embed:""`
 
 	AllowUnsynced bool `help:"Do not warn that NATS does not sync every write, or does not say so: IDs may be handed out twice after a power failure."`
-	apiFlags `embed:""`
+	apiFlags      `embed:""`
 
 	httpFlags   `embed:""`
 	MetricsTags int `help:"How many tags, the busiest ones, have metrics of their own; 0 to 100000." default:"1000"`
 
-	Demo     bool          `help:"Create a tag, get IDs, and show how to get more."`
+	Demo     bool          `help:"Create a tag, get IDs, and show how to get more. Answers over HTTP and shows the status page, too, on ports 8080 and 9090 of this machine if they are free, or where --api and --http say."`
 	LogLevel zapcore.Level `help:"Lowest level that is logged: debug, info, warn or error." default:"info"`
 }
 
@@ -107,6 +107,9 @@ func (s *serveCmd) Run(ctx context.Context, command *kong.Context, out output) (
 	cfg, source, err := s.parse()
 	if err != nil {
 		return err
+	}
+	if s.Demo {
+		s.openDoors()
 	}
 	log := newLogger(s.LogLevel)
 	defer func() { _ = log.Sync() }() // stderr cannot be synced on every system

@@ -24,7 +24,8 @@ func TestFirstRun(t *testing.T) {
 	}
 	folder := settings{dir: t.TempDir()} // empty, and its data folder is the default one
 	address := freeAddress(t)
-	folder.env = []string{"NATS_URL=", "IDWORKER_SERVER=", "IDWORKER_LISTEN=" + address}
+	api, page := freeAddress(t), freeAddress(t)
+	folder.env = []string{"NATS_URL=", "IDWORKER_SERVER=", "IDWORKER_LISTEN=" + address, "IDWORKER_API=" + api, "IDWORKER_HTTP=" + page}
 	url := "nats://" + address
 	highest := int64(0)
 
@@ -54,6 +55,17 @@ func TestFirstRun(t *testing.T) {
 			t.Errorf("round %d: plain request was answered %q %v, want a number above %d", round, msg.Data, msg.Header, highest)
 		}
 		highest = id
+		if out := p.stdout.String(); !strings.Contains(out, "curl "+api+"/v1/segment/order\n") || !strings.Contains(out, "http://"+page+"/\n") {
+			t.Errorf("the demo does not show its doors:\n%s", out)
+		}
+		_, body := fetch(t, api, "/v1/segment/order")
+		if _, err := fmt.Sscanf(body, `{"ids":["%d"]}`, &id); err != nil || id <= highest {
+			t.Errorf("round %d: curl got %q, want an ID above %d", round, body, highest)
+		}
+		highest = id
+		if _, body := fetch(t, page, "/"); !strings.Contains(body, "<html") {
+			t.Errorf("no status page: %.200s", body)
+		}
 		if round == 1 {
 			p.kill() // the third start follows a crash
 			continue

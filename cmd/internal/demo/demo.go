@@ -22,9 +22,16 @@ var Tag = store.Tag{Name: "order", Step: 1000, Next: 1}
 // batch is how many IDs it gets at once.
 const batch = 100
 
-// Show gets IDs and prints them. Self is how the command was called, and arguments are what
-// the commands that it prints need to find the server, if anything.
-func Show(ctx context.Context, out io.Writer, conn *nats.Conn, prefix messages.Prefix, self, arguments string) error {
+// Ways are how to get at the installation of the demo.
+type Ways struct {
+	Command   string // how idworker was called
+	Arguments string // with which commands find the NATS server, if they need any
+	API       string // HOST:PORT where callers are answered over HTTP, if anywhere
+	Page      string // HOST:PORT of the status page, if there is one
+}
+
+// Show gets IDs and prints them, and the ways to more.
+func Show(ctx context.Context, out io.Writer, conn *nats.Conn, prefix messages.Prefix, ways Ways) error {
 	client := messages.NewClient(conn, prefix)
 	id, err := firstID(ctx, client)
 	if err != nil {
@@ -34,8 +41,15 @@ func Show(ctx context.Context, out io.Writer, conn *nats.Conn, prefix messages.P
 	if err != nil {
 		return err
 	}
-	if arguments != "" {
-		arguments = " " + arguments
+	arguments, doors := "", ""
+	if ways.Arguments != "" {
+		arguments = " " + ways.Arguments
+	}
+	if ways.API != "" {
+		doors += fmt.Sprintf("    curl %s/v1/segment/%s\n", ways.API, Tag.Name)
+	}
+	if ways.Page != "" {
+		doors += fmt.Sprintf("\n  See how it is:        http://%s/\n", ways.Page)
 	}
 	_, err = fmt.Fprintf(out, `
   one ID of tag %[1]s:  %[2]d
@@ -46,11 +60,11 @@ func Show(ctx context.Context, out io.Writer, conn *nats.Conn, prefix messages.P
     %[5]s get%[7]s %[1]s
     %[5]s get%[7]s %[1]s 1000
     nats request%[7]s --raw %[6]s ''
-
+%[8]s
   Make another tag:     %[5]s tag create%[7]s invoice
   Stop:                 Ctrl-C
 
-`, Tag.Name, id, batch, more, self, prefix.Segment(Tag.Name), arguments)
+`, Tag.Name, id, batch, more, ways.Command, prefix.Segment(Tag.Name), arguments, doors)
 	return err
 }
 
