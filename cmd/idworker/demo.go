@@ -43,12 +43,12 @@ const (
 )
 
 // openDoors has the demo answer over HTTP and show the status page, too, as far as nobody else listens there.
-func (s *serveCmd) openDoors() {
+func (s *serveCmd) openDoors(ctx context.Context) {
 	open := func(flag *string, address string) {
 		if *flag != "" {
 			return
 		}
-		if l, err := net.Listen("tcp", address); err == nil {
+		if l, err := new(net.ListenConfig).Listen(ctx, "tcp", address); err == nil {
 			_ = l.Close()
 			*flag = address
 		}

@@ -109,7 +109,7 @@ func (s *serveCmd) Run(ctx context.Context, command *kong.Context, out output) (
 		return err
 	}
 	if s.Demo {
-		s.openDoors()
+		s.openDoors(ctx)
 	}
 	log := newLogger(s.LogLevel)
 	defer func() { _ = log.Sync() }() // stderr cannot be synced on every system
