@@ -45,10 +45,10 @@ func TestManualHasAll(t *testing.T) {
 func TestCandidates(t *testing.T) {
 	for line, want := range map[string]string{
 		"t":                        "tag",
-		"":                         "serve get tag bench enrich decode workers doctor provision help version man completion",
+		"":                         "serve get tag bench enrich decode workers status doctor provision help version man completion",
 		"comp":                     "completion", // complete is hidden
 		"tag r":                    "rm raise",
-		"nix ":                     "serve get tag bench enrich decode workers doctor provision help version man completion",
+		"nix ":                     "serve get tag bench enrich decode workers status doctor provision help version man completion",
 		"get order ":               "",
 		"serve --role ":            "all worker loader",
 		"serve --role=w":           "--role=worker",
