@@ -10,6 +10,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nats.go/micro"
 
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
@@ -143,6 +144,9 @@ type crowd struct {
 func (c *crowd) call(ctx context.Context) {
 	for ctx.Err() == nil {
 		reply, err := c.conn.Request(messages.DefaultPrefix.Segment(busyTag), nil, 2*hotPatience)
+		if err == nil && reply.Header.Get(micro.ErrorCodeHeader) == "429" {
+			continue // the host has too much to do, and says so
+		}
 		if err != nil || len(reply.Header) > 0 {
 			if !c.failed.Swap(true) { // the first says enough
 				c.t.Errorf("a request failed: %v, %+v", err, reply)
