@@ -60,7 +60,8 @@ const (
 	asLeaf
 )
 
-// ask asks until there are IDs, an error says that there is no use in going on, or the context ends.
+// ask asks until there are IDs, an error says that there is no use in going on, or the context ends. What comes after a
+// worker was given up is lost.
 func (b *balancer) ask(ctx context.Context, as form, tag string, n int64) ([]messages.Range, error) {
 	for tries := 1; ; tries++ {
 		address := b.addresses[b.turn.Add(1)%uint64(len(b.addresses))]
