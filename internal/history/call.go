@@ -24,7 +24,12 @@ const (
 	Template   Kind = "template"   // one ID of a tag that may be new
 	Snowflake  Kind = "snowflake"  // snowflake IDs
 	Event      Kind = "event"      // an enriched event; the tag is that of its ID
+	HTTP       Kind = "http"       // of a tag, by HTTP, one worker after the other until there is an answer
+	HTTPStrict Kind = "http-strict"
 )
+
+// IsStrict reports whether the tag is strict: all calls of such kinds are in one order.
+func (k Kind) IsStrict() bool { return k == Strict || k == HTTPStrict }
 
 // Call is a request for IDs, and its answer. Times are since the run began, of one clock that only goes
 // forward.
@@ -101,7 +106,7 @@ func (c *Call) appendLine(to []byte) []byte {
 }
 
 // kinds are all that there are.
-var kinds = []Kind{Single, Batch, Raw, Prefetched, Strict, Template, Snowflake, Event}
+var kinds = []Kind{Single, Batch, Raw, Prefetched, Strict, Template, Snowflake, Event, HTTP, HTTPStrict}
 
 // parseCall reads a line of a history.
 func parseCall(line string) (*Call, error) {

@@ -74,7 +74,7 @@ func (c *Checker) orderedWith(call *Call, by string) string {
 	case call.Kind == Snowflake:
 		id := snowflake.ID(call.first())
 		return fmt.Sprintf("snowflake %d %d", c.layout.Datacenter(id), c.layout.WorkerID(id))
-	case call.Kind == Strict:
+	case call.Kind.IsStrict():
 		return call.Tag
 	case by == "":
 		return ""

@@ -27,6 +27,7 @@ func TestHistoryIsReadAsItWasWritten(t *testing.T) {
 	calls := []*Call{
 		answer(Strict, "doc.a", 5, 7, ids(1, 3), ids(9, 9)), answer(Snowflake, "", 6, 8, ids(1<<40, 1<<40)),
 		{Kind: Single, Tag: "order", Sent: 1, Received: 9, Count: 1, Err: "no ID\nbefore the deadline"}, answer(Batch, "-", 9, 11, ids(2, 7)),
+		answer(HTTP, "order", 10, 12, ids(9, 9)), answer(HTTPStrict, "doc.a", 10, 13, ids(10, 11)),
 	}
 	for name, layout := range map[string]snowflake.Layout{"history": snowflake.Sonyflake(), "history.gz": {}} {
 		t.Run(name, func(t *testing.T) {

@@ -38,6 +38,7 @@ type callers struct {
 	stop    context.Context
 	wg      sync.WaitGroup
 	conns   []*nats.Conn
+	http    *balancer
 	random  uint64
 	created int // tags of the template that may be there by now
 	mu      sync.Mutex
@@ -73,7 +74,7 @@ type caller struct {
 
 // startCallers starts all callers.
 func (r *Run) startCallers(stop context.Context) (*callers, error) {
-	c := &callers{run: r, stop: stop}
+	c := &callers{run: r, stop: stop, http: newBalancer(r.apis, httpSilence)}
 	groups := []group{
 		{Single, 4, 100, (*caller).single},
 		{Batch, 3, 35, (*caller).batch},
@@ -81,6 +82,8 @@ func (r *Run) startCallers(stop context.Context) (*callers, error) {
 		{Strict, 4, 100, (*caller).strict},
 		{Template, 2, 50, (*caller).template},
 		{Snowflake, 3, 100, (*caller).snowflake},
+		{HTTP, 3, 50, (*caller).httpPlain},
+		{HTTPStrict, 3, 50, (*caller).httpStrict},
 	}
 	for _, s := range groups {
 		for range s.callers {
@@ -115,6 +118,7 @@ func (c *callers) finish() {
 	for _, conn := range c.conns {
 		conn.Close()
 	}
+	c.http.client.CloseIdleConnections()
 }
 
 // askAll asks at a rate.
@@ -235,13 +239,22 @@ func (c *callers) prefetched(p *messages.Prefetcher, tag string) error {
 	return err
 }
 
-// unexpected finds errors that no fault explains: they say that the request, or the tag, is wrong.
+// unexpected finds errors that no fault explains.
 func (r *Run) unexpected(call *Call, err error) {
+	if isFinal(err) {
+		r.checker.Violation("REFUSED: %s of %q: %v", call.Kind, call.Tag, err)
+	}
+}
+
+// isFinal reports whether an error says that the request, the tag or the answer is wrong, so that there is no use in
+// asking again.
+func isFinal(err error) bool {
 	for _, final := range []error{messages.ErrMalformed, messages.ErrNoTag, messages.ErrStrict, messages.ErrExhausted, messages.ErrReply} {
 		if errors.Is(err, final) {
-			r.checker.Violation("REFUSED: %s of %q: %v", call.Kind, call.Tag, err)
+			return true
 		}
 	}
+	return false
 }
 
 // rawCaller sends each request once. An answer counts whenever it comes: the worst that an owner of the past

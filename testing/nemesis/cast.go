@@ -23,6 +23,7 @@ type cast struct {
 	binaries binaries
 	links    *Links
 	urls     map[string][]string // of the servers, through whose proxies
+	apis     []string            // where the workers answer HTTP, through the callers' proxies
 	programs map[string]*Program
 	cluster  *Cluster
 	database *database
@@ -93,8 +94,7 @@ func (r *Run) startPrograms() error {
 		return err
 	}
 	for _, name := range slices.Concat(loaders, workers) {
-		role := name[:len(name)-1]
-		if err := r.startProgram(name, "serve", "--role", role, "--replicas", "3", "--tag-refresh", "2s", "--lease-ttl", leaseTTL); err != nil {
+		if err := r.startServing(name); err != nil {
 			return err
 		}
 	}
@@ -113,6 +113,20 @@ func (r *Run) startPrograms() error {
 		}
 	}
 	return nil
+}
+
+// startServing starts a loader, or a worker, which answers HTTP too.
+func (r *Run) startServing(name string) error {
+	role := name[:len(name)-1]
+	args := []string{"serve", "--role", role, "--replicas", "3", "--tag-refresh", "2s", "--lease-ttl", leaseTTL}
+	if role == "worker" {
+		address, err := r.openAPI()
+		if err != nil {
+			return err
+		}
+		args = append(args, "--api", address)
+	}
+	return r.startProgram(name, args...)
 }
 
 func (r *Run) startEnrichers() error {

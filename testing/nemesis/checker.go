@@ -89,14 +89,12 @@ func (c *Checker) Check(call *Call) {
 	for _, wrong := range c.history.Check(call, instance) {
 		c.violation(wrong)
 	}
-	switch call.Kind {
-	case Prefetched, Event, Snowflake: // it does not matter who answered
-	case Strict:
+	switch {
+	case call.Kind.IsStrict():
 		c.addToPart(call)
-	default:
-		if instance == "" && c.granted != nil {
-			c.unknown++
-		}
+	case call.Kind == Prefetched, call.Kind == Event, call.Kind == Snowflake: // it does not matter who answered
+	case instance == "" && c.granted != nil:
+		c.unknown++
 	}
 }
 

@@ -19,23 +19,26 @@
 // # The cast
 //
 //	n1 n2 n3             nats-server, one cluster; each route goes through a proxy
-//	worker1 worker2 …    idworker serve --role worker
+//	worker1 worker2 …    idworker serve --role worker --api
 //	loader1 loader2      idworker serve --role loader
 //	enricher1 enricher2  idworker enrich
 //	database             with STORE=mysql or postgres: a primary and an asynchronous replica
 //	callers              ask for IDs all the time
 //
 // Each process reaches each server, and the database, through a proxy of its own (toxiproxy), and
-// all callers through one for each server. A second process of each role is built with the race
-// detector. One that ends by itself is started again after a second, as a supervisor does. The
-// programs' clocks are set by the faults: they are compiled with a package time that adds to the
-// time of day what a file says ([Clock]). libfaketime cannot do that, since Go programs ask the
-// kernel and not libc.
+// all callers through one for each server, and one for each worker's HTTP. A second process of each
+// role is built with the race detector. One that ends by itself is started again after a second, as a
+// supervisor does. The programs' clocks are set by the faults: they are compiled with a package time
+// that adds to the time of day what a file says ([Clock]). libfaketime cannot do that, since Go
+// programs ask the kernel and not libc.
 //
 // Callers, each kind at a rate of its own: single IDs and batches with the Go client; a
 // prefetcher; raw requests, whose answers count whenever they come; strict tags, raw too; tags of
-// a template; snowflake IDs, one by one and in batches; and events that are published to be
-// enriched.
+// a template; snowflake IDs, one by one and in batches; IDs of ordinary and of strict tags by HTTP,
+// as JSON, as text and in Leaf's way, over connections that are kept; and events that are published
+// to be enriched. Requests by HTTP go to the workers in turn, and on to the next when one refuses, is
+// gone or has been silent for 3 s, as they would behind a load balancer. So a worker that is cut off
+// from the servers is asked, too, and may answer only what is still its own.
 //
 // # The checkers
 //

@@ -40,7 +40,7 @@ type tally struct {
 }
 
 // recovering are the kinds of callers that have to be answered again. Those of prefetchers live on memory.
-var recovering = []Kind{Single, Batch, Raw, Strict, Template, Snowflake, Event}
+var recovering = []Kind{Single, Batch, Raw, Strict, Template, Snowflake, HTTP, HTTPStrict, Event}
 
 func (f *figures) begin(fault Fault, now time.Duration) *effect {
 	f.mu.Lock()

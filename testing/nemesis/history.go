@@ -24,6 +24,8 @@ const (
 	Template   = history.Template
 	Snowflake  = history.Snowflake
 	Event      = history.Event
+	HTTP       = history.HTTP
+	HTTPStrict = history.HTTPStrict
 )
 
 // CheckHistory checks a recorded history alone: no ID twice, strict tags and snowflake IDs in order. The

@@ -1,0 +1,162 @@
+package nemesis
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/testing/freeport"
+)
+
+// openAPI finds a place for a worker to answer HTTP, which stays the same over restarts. Callers reach it through a proxy
+// of theirs.
+func (r *Run) openAPI() (address string, err error) {
+	port, err := freeport.Take()
+	if err != nil {
+		return "", err
+	}
+	address = fmt.Sprintf("127.0.0.1:%d", port)
+	link, err := r.links.Add("callers", address)
+	r.apis = append(r.apis, link)
+	return address, err
+}
+
+// balancer asks the workers in turn, over connections that it keeps, and goes on to the next when one refuses, is gone or
+// is silent: as a load balancer does.
+type balancer struct {
+	addresses []string
+	silence   time.Duration // after which it goes on to the next
+	client    *http.Client
+	turn      atomic.Uint64
+}
+
+// httpSilence is how long a caller should wait for an answer by HTTP at least, says docs/protocol.md.
+const httpSilence = 3 * time.Second
+
+func newBalancer(addresses []string, silence time.Duration) *balancer {
+	const kept = 16 // connections to each worker, more than there are callers
+	return &balancer{
+		addresses: addresses, silence: silence,
+		client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: kept}},
+	}
+}
+
+// form is how IDs are asked for, and written.
+type form int
+
+// The forms. Leaf knows no batches.
+const (
+	asJSON form = iota
+	asText
+	asLeaf
+)
+
+// ask asks until there are IDs, an error says that there is no use in going on, or the context ends. What comes after a
+// worker was given up is lost.
+func (b *balancer) ask(ctx context.Context, as form, tag string, n int64) ([]messages.Range, error) {
+	for tries := 1; ; tries++ {
+		address := b.addresses[b.turn.Add(1)%uint64(len(b.addresses))]
+		ranges, err := b.askOne(ctx, address, as, tag, n)
+		if err == nil || isFinal(err) || ctx.Err() != nil {
+			return ranges, err
+		}
+		if tries%len(b.addresses) == 0 { // nobody could answer
+			sleep(ctx, 20*ms+rand.N(80*ms))
+		}
+	}
+}
+
+// askOne asks one worker, once.
+func (b *balancer) askOne(ctx context.Context, address string, as form, tag string, n int64) ([]messages.Range, error) {
+	ctx, cancel := context.WithTimeout(ctx, b.silence)
+	defer cancel()
+	url := fmt.Sprintf("http://%s/v1/segment/%s?n=%d", address, tag, n)
+	if as == asLeaf {
+		url = fmt.Sprintf("http://%s/api/segment/get/%s", address, tag)
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, err
+	}
+	if as == asText {
+		request.Header.Set("Accept", "text/plain")
+	}
+	response, err := b.client.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		return nil, err // the connection was lost: what has come of an answer is none
+	}
+	if response.StatusCode != http.StatusOK {
+		return nil, refusal(as, response.StatusCode, body)
+	}
+	if as == asJSON {
+		return decodeJSON(body)
+	}
+	return messages.DecodeRanges(body, n)
+}
+
+// decodeJSON reads IDs that are written one by one.
+func decodeJSON(body []byte) (ranges []messages.Range, err error) {
+	var reply struct {
+		IDs []string `json:"ids"`
+	}
+	if err := json.Unmarshal(body, &reply); err != nil {
+		return nil, fmt.Errorf("%w: %.60q: %w", messages.ErrReply, body, err)
+	}
+	for _, text := range reply.IDs {
+		id, err := strconv.ParseInt(text, 10, 64)
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", messages.ErrReply, err)
+		}
+		if last := len(ranges) - 1; last >= 0 && ranges[last].Last+1 == id {
+			ranges[last].Last = id
+			continue
+		}
+		ranges = append(ranges, messages.Range{First: id, Last: id})
+	}
+	if len(ranges) == 0 {
+		return nil, fmt.Errorf("%w: no IDs in %.60q", messages.ErrReply, body)
+	}
+	return ranges, nil
+}
+
+// refusal is what an answer without IDs says.
+func refusal(as form, status int, body []byte) error {
+	code, text := messages.Code(status), strings.TrimSpace(string(body))
+	switch {
+	case as == asLeaf && bytes.Contains(body, []byte("id=-2,")):
+		code = messages.CodeNoTag
+	case as == asLeaf && (bytes.Contains(body, []byte("id=-1,")) || bytes.Contains(body, []byte("id=-3,"))):
+		code = messages.CodeUnavailable
+	}
+	switch code {
+	case messages.CodeMalformed, messages.CodeNoTag, messages.CodeStrict, messages.CodeBusy, messages.CodeUnavailable, messages.CodeExhausted:
+		return &messages.Error{Code: code, Text: text}
+	}
+	return fmt.Errorf("%w: status %d: %.200q", messages.ErrReply, status, text)
+}
+
+func (c *caller) httpPlain() *Call  { return c.askHTTP(plainTags) }
+func (c *caller) httpStrict() *Call { return c.askHTTP(strictTags) }
+
+// askHTTP asks for one ID or several, in any form.
+func (c *caller) askHTTP(tags []string) *Call {
+	tag, as, n := tags[c.random.IntN(len(tags))], form(c.random.IntN(int(asLeaf)+1)), int64(1)
+	if as != asLeaf && c.random.IntN(2) == 0 {
+		n += c.random.Int64N(300)
+	}
+	return c.ask(tag, n, func(ctx context.Context) ([]messages.Range, error) { return c.http.ask(ctx, as, tag, n) })
+}
