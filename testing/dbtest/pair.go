@@ -43,7 +43,7 @@ type replication interface {
 }
 
 // syncWithin is how long it may take until a replica has all that the primary had.
-const syncWithin = 30 * time.Second
+const syncWithin = 2 * time.Minute
 
 // StartMariaDBPair runs two MariaDB servers. The replica begins with [Pair.Follow].
 func StartMariaDBPair(t testing.TB) *Pair {
