@@ -10,7 +10,7 @@ help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: build ## Serve IDs on 127.0.0.1:4222, with a NATS server of its own, until Ctrl-C
-	@NATS_URL= NATS_CONTEXT= IDWORKER_SERVER= IDWORKER_CONTEXT= bin/idworker serve --demo
+	@env NATS_URL= NATS_CONTEXT= IDWORKER_SERVER= IDWORKER_CONTEXT= bin/idworker serve --demo
 
 # Passwords are made once, and those in the environment go first. For the shell that
 # starts idworker: . nats-data/passwords
@@ -56,6 +56,7 @@ nemesis: ## Rain faults on real processes for DURATION, from a SEED, with STORE=
 		$(GO) test -count=1 -v -timeout 24h -run '^TestNemesis$$' ./testing/nemesis
 
 history: ## Check a recorded history, FILE, alone
+	@test -n '$(FILE)' || { echo 'which file? make history FILE=bench.gz'; exit 2; }
 	$(GO) test -count=1 -v -run '^TestHistory$$' ./testing/nemesis -history $(abspath $(FILE))
 
 bench: ## Measure, beside baselines in the same run

@@ -18,7 +18,7 @@ import (
 
 // benchCmd puts load on an installation, and checks all IDs that it gets.
 type benchCmd struct {
-	installation   `embed:""`
+	installation   `embed:"" group:"nats"`
 	benching.Flags `embed:""`
 	printFlags     `embed:""`
 

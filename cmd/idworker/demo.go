@@ -7,6 +7,7 @@ import (
 	"os"
 
 	"github.com/nats-io/nats.go"
+	"go.uber.org/zap"
 
 	"github.com/idworker/idworker/cmd/internal/backend"
 	"github.com/idworker/idworker/cmd/internal/demo"
@@ -43,18 +44,21 @@ const (
 )
 
 // openDoors has the demo answer over HTTP and show the status page, too, as far as nobody else listens there.
-func (s *serveCmd) openDoors(ctx context.Context) {
-	open := func(flag *string, address string) {
+func (s *serveCmd) openDoors(ctx context.Context, log *zap.Logger) {
+	open := func(flag *string, address, taken string) {
 		if *flag != "" {
 			return
 		}
-		if l, err := new(net.ListenConfig).Listen(ctx, "tcp", address); err == nil {
-			_ = l.Close()
-			*flag = address
+		l, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
+		if err != nil {
+			log.Info(taken, zap.String("address", address), zap.Error(err))
+			return
 		}
+		_ = l.Close()
+		*flag = address
 	}
-	open(&s.HTTP, demoHTTP)
+	open(&s.HTTP, demoHTTP, "no status page, its port is taken; --http or $IDWORKER_HTTP says where else")
 	if s.Role != worker.RoleLoader {
-		open(&s.API, demoAPI)
+		open(&s.API, demoAPI, "no HTTP for callers, its port is taken; --api or $IDWORKER_API says where else")
 	}
 }

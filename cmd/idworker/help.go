@@ -54,7 +54,7 @@ func (manCmd) Run(app *kong.Kong, out output) error {
 
 // completionCmd prints a shell's script.
 type completionCmd struct {
-	Shell string `arg:"" enum:"bash,zsh,fish" help:"bash, zsh or fish."`
+	Shell string `arg:"" name:"bash|zsh|fish" enum:"bash,zsh,fish" help:"Which shell."`
 }
 
 // Run prints it.

@@ -108,11 +108,11 @@ func (s *serveCmd) Run(ctx context.Context, command *kong.Context, out output) (
 	if err != nil {
 		return err
 	}
-	if s.Demo {
-		s.openDoors(ctx)
-	}
 	log := newLogger(s.LogLevel)
 	defer func() { _ = log.Sync() }() // stderr cannot be synced on every system
+	if s.Demo {
+		s.openDoors(ctx, log)
+	}
 
 	registry := newRegistry()
 	var running atomic.Pointer[worker.Process]

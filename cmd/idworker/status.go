@@ -25,7 +25,7 @@ import (
 
 // statusCmd shows how the whole installation is.
 type statusCmd struct {
-	installation `embed:""`
+	installation `embed:"" group:"nats"`
 
 	Search string `arg:"" optional:"" help:"Only tags with this in their names."`
 	Sort   string `help:"Order of tags: rate, the busiest first; runway, those first whose memory ends first; or name." default:"rate" enum:"rate,runway,name"`

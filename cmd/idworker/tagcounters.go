@@ -23,7 +23,7 @@ type tagRaiseCmd struct {
 
 	Tag  string `arg:"" optional:"" help:"Name of the tag, unless --all."`
 	All  bool   `help:"Raise every tag."`
-	Next int64  `help:"The first ID that is not handed out, from now on. A tag that is higher already stays." placeholder:"ID"`
+	Next int64  `help:"The first ID of the next segment. Workers that run use up what they have in memory before. A tag that is higher already stays." placeholder:"ID"`
 	By   int64  `help:"How many IDs to skip." placeholder:"N"`
 
 	offlineFlags `embed:""`

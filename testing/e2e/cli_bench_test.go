@@ -59,7 +59,7 @@ func TestBench(t *testing.T) {
 			t.Errorf("the first answer of kind %s again: found %q, want %q", kind, found, want)
 		}
 	}
-	if r := as.run(t, "bench", "order", "--history", name); r.code != exitFailure || !strings.Contains(r.stderr, "--history: ") {
+	if r := as.run(t, "bench", "order", "--history", name); r.code != exitFailure || !strings.Contains(r.stderr, "--history: ") || !strings.Contains(r.stderr, "name another file") {
 		t.Errorf("with a history that exists (%d): %s", r.code, r.stderr)
 	}
 }

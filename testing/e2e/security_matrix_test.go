@@ -223,7 +223,7 @@ func TestOnlyUsersGetIn(t *testing.T) {
 		"an unknown user":    "nats://root:root@" + server.address,
 	} {
 		r := settings{env: []string{"NATS_URL=" + url}}.run(t, "get", "order")
-		if r.code == 0 || !strings.Contains(r.stderr, "Authorization Violation") {
+		if r.code == 0 || !strings.Contains(r.stderr, "Authorization Violation; log in as ") {
 			t.Errorf("%s: exit code %d, %s", what, r.code, r.stderr)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"sync"
 	"time"
 
@@ -30,7 +31,11 @@ type Bench struct {
 func (b *Bench) Run(ctx context.Context, out report.Printer) (err error) {
 	var record *history.Writer
 	if b.History != "" {
-		if record, err = history.Create(b.History, b.Layout); err != nil {
+		record, err = history.Create(b.History, b.Layout)
+		if errors.Is(err, fs.ErrExist) {
+			return fmt.Errorf("--history: %w; name another file, or remove this one", err)
+		}
+		if err != nil {
 			return fmt.Errorf("--history: %w", err)
 		}
 	}

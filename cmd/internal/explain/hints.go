@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/idworker/idworker/cmd/internal/doctor"
@@ -68,6 +69,7 @@ var hints = []func(error) string{
 }
 
 const (
+	hintLogin      = "log in as a user that the server knows: --creds, --nkey, --user with --password-file or $NATS_PASSWORD, or user and password in $NATS_URL"
 	hintProvision  = "an administrator creates it: idworker provision; a process that is allowed to, such as idworker serve, creates it itself"
 	hintSync       = "make sure of sync_interval: always in the jetstream block of every server; nats.conf shows how a user may ask; or accept it with --allow-unsynced"
 	hintResume     = "find out which event of the source is the last one that is enriched, and decide: idworker enrich --resume-after SEQ, with the other flags of this enrichment"
@@ -81,6 +83,7 @@ var sentinelHints = []struct {
 	err  error
 	hint string
 }{
+	{nats.ErrAuthorization, hintLogin},
 	{jetstream.ErrBucketNotFound, hintProvision},
 	{jetstream.ErrStreamNotFound, hintProvision},
 	{jetstream.ErrConsumerNotFound, hintProvision},
