@@ -30,6 +30,8 @@ func TestAPIIsOffUnlessAskedFor(t *testing.T) {
 	if err := os.WriteFile(tokens, []byte(secret+" order.*.*x\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	free := freeAddress(t)
+	exposed := strings.Replace(free, "127.0.0.1", "0.0.0.0", 1)
 	for name, test := range map[string]struct {
 		args []string
 		code int
@@ -37,15 +39,15 @@ func TestAPIIsOffUnlessAskedFor(t *testing.T) {
 	}{
 		"no port":       {[]string{"--api", "127.0.0.1"}, exitUsage, "--api \"127.0.0.1\": want HOST:PORT"},
 		"taken":         {[]string{"--api", taken.Addr().String()}, exitFailure, "address already in use"},
-		"exposed":       {[]string{"--api", "0.0.0.0:18080"}, exitUsage, "other machines can reach 0.0.0.0:18080; without TLS, what is sent can be read on the way; without tokens, everybody gets IDs; give it --api-tls-cert, --api-tls-key and --api-tokens"},
-		"a loader":      {[]string{"--api", "127.0.0.1:18080", "--role", "loader"}, exitUsage, "--api: a loader answers no requests"},
+		"exposed":       {[]string{"--api", exposed}, exitUsage, "other machines can reach " + exposed + "; without TLS, what is sent can be read on the way; without tokens, everybody gets IDs; give it --api-tls-cert, --api-tls-key and --api-tokens"},
+		"a loader":      {[]string{"--api", free, "--role", "loader"}, exitUsage, "--api: a loader answers no requests"},
 		"without --api": {[]string{"--api-tokens", tokens}, exitUsage, "are for --api"},
-		"half a pair":   {[]string{"--api", "127.0.0.1:18080", "--api-tls-cert", tokens}, exitUsage, "a certificate and a key belong together"},
-		"no certificate": {[]string{"--api", "127.0.0.1:18080", "--api-tls-cert", tokens, "--api-tls-key", tokens}, exitFailure,
+		"half a pair":   {[]string{"--api", free, "--api-tls-cert", tokens}, exitUsage, "a certificate and a key belong together"},
+		"no certificate": {[]string{"--api", free, "--api-tls-cert", tokens, "--api-tls-key", tokens}, exitFailure,
 			"certificate in " + tokens},
-		"bad tokens":           {[]string{"--api", "127.0.0.1:18080", "--api-tokens", tokens}, exitUsage, "line 1: malformed pattern"},
-		"no tokens":            {[]string{"--api", "127.0.0.1:18080", "--api-tokens", tokens + ".none"}, exitFailure, "no such file"},
-		"too many connections": {[]string{"--api", "127.0.0.1:18080", "--api-connections", "100001"}, exitUsage, "allowed is 1 to 100000"},
+		"bad tokens":           {[]string{"--api", free, "--api-tokens", tokens}, exitUsage, "line 1: malformed pattern"},
+		"no tokens":            {[]string{"--api", free, "--api-tokens", tokens + ".none"}, exitFailure, "no such file"},
+		"too many connections": {[]string{"--api", free, "--api-connections", "100001"}, exitUsage, "allowed is 1 to 100000"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := settings{dir: t.TempDir()}.run(t, append([]string{"serve", "--listen", freeAddress(t)}, test.args...)...)

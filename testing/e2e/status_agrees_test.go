@@ -115,7 +115,7 @@ func (d *badDay) use() {
 func (d *badDay) overload(w *process) {
 	d.t.Helper()
 	conn := connect(d.t, d.url)
-	natstest.Eventually(d.t, readyWithin, "a worker was overloaded", func() bool {
+	natstest.Eventually(d.t, 2*time.Minute, "a worker was overloaded", func() bool {
 		w.signal(syscall.SIGSTOP)
 		for range 30_000 { // work for longer than it takes to notice
 			if err := conn.PublishRequest(messages.DefaultPrefix.Snowflake(), "nobody", nil); err != nil {
