@@ -146,8 +146,30 @@ func (g *gathering) complete() (all []Report) {
 		for _, part := range parts {
 			r.Stats.Tags = append(r.Stats.Tags, part.Tags...)
 		}
+		r.shorten()
 		all = append(all, r)
 	}
 	slices.SortFunc(all, func(a, b Report) int { return strings.Compare(a.Instance, b.Instance) })
 	return all
+}
+
+// maxReportText bounds a text of a report, in bytes. Whoever looks gets all of them.
+const maxReportText = 1000
+
+// shorten cuts what no process tells at such length, and drops what can be no tag.
+func (r *Report) shorten() {
+	texts := []*string{
+		&r.Instance, &r.Host, (*string)(&r.Role), &r.Version, &r.NotReady, &r.Degraded,
+		&r.Stats.Store, &r.Stats.Installation, &r.Stats.LeftFor, &r.Stats.NoLoader, &r.Stats.NoWorker,
+	}
+	if r.Outages != nil {
+		texts = append(texts, &r.Outages.Error)
+	}
+	for _, text := range texts {
+		*text = strings.ToValidUTF8((*text)[:min(len(*text), maxReportText)], "")
+	}
+	if len(r.Requests) > len(outcomes) {
+		r.Requests = nil
+	}
+	r.Stats.Tags = slices.DeleteFunc(r.Stats.Tags, func(t TagStats) bool { return messages.CheckTag(t.Tag) != nil })
 }

@@ -23,7 +23,7 @@ func TestLyingReports(t *testing.T) {
 			`{"instance":"D","part":0,"parts":1000000000,"report":{}}`, `{"instance":"D","part":-1,"parts":1}`,
 			`{"instance":"E","part":0,"parts":1,"report":{"host":"` + strings.Repeat("x", 900_000) + `"}}`,
 			`{"instance":"F","part":0,"parts":1,"report":` + strings.Repeat("[", 400_000),
-			`{"instance":"G","part":0,"parts":1,"report":{"instance":"H","host":"g","stats":{"tags":[{"tag":"x"}]}},"tags":[{"tag":"y"}]}`,
+			`{"instance":"G","part":0,"parts":1,"report":{"instance":"H","host":"g","not_ready":"` + strings.Repeat("ö", 50_000) + `","stats":{"tags":[{"tag":"x"}]}},"tags":[{"tag":"y"},{"tag":"<script>"}]}`,
 			`null`, `[]`, `{}`, "",
 		}
 		for n := range 2000 {
@@ -50,7 +50,7 @@ func TestLyingReports(t *testing.T) {
 	if err != nil || len(reports) == 0 || len(reports) > 1000 {
 		t.Fatalf("%d reports, %v", len(reports), err)
 	}
-	if g := reports[0]; g.Instance != "G" || g.Host != "g" || len(g.Stats.Tags) != 1 || g.Stats.Tags[0].Tag != "y" {
+	if g := reports[0]; g.Instance != "G" || g.Host != "g" || len(g.NotReady) != 1000 || len(g.Stats.Tags) != 1 || g.Stats.Tags[0].Tag != "y" {
 		t.Errorf("%.300v", g)
 	}
 	for _, r := range reports[1:] {

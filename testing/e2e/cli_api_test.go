@@ -25,6 +25,11 @@ func TestAPIIsOffUnlessAskedFor(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = taken.Close() }()
+	_, port, err := net.SplitHostPort(freeAddress(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	exposed := "0.0.0.0:" + port
 	const secret = "a-Secret-that-nobody-shows"
 	tokens := filepath.Join(t.TempDir(), "tokens")
 	if err := os.WriteFile(tokens, []byte(secret+" order.*.*x\n"), 0o600); err != nil {
@@ -37,7 +42,7 @@ func TestAPIIsOffUnlessAskedFor(t *testing.T) {
 	}{
 		"no port":       {[]string{"--api", "127.0.0.1"}, exitUsage, "--api \"127.0.0.1\": want HOST:PORT"},
 		"taken":         {[]string{"--api", taken.Addr().String()}, exitFailure, "address already in use"},
-		"exposed":       {[]string{"--api", "0.0.0.0:18080"}, exitUsage, "other machines can reach 0.0.0.0:18080; without TLS, what is sent can be read on the way; without tokens, everybody gets IDs; give it --api-tls-cert, --api-tls-key and --api-tokens"},
+		"exposed":       {[]string{"--api", exposed}, exitUsage, "other machines can reach " + exposed + "; without TLS, what is sent can be read on the way; without tokens, everybody gets IDs; give it --api-tls-cert, --api-tls-key and --api-tokens"},
 		"a loader":      {[]string{"--api", "127.0.0.1:18080", "--role", "loader"}, exitUsage, "--api: a loader answers no requests"},
 		"without --api": {[]string{"--api-tokens", tokens}, exitUsage, "are for --api"},
 		"half a pair":   {[]string{"--api", "127.0.0.1:18080", "--api-tls-cert", tokens}, exitUsage, "a certificate and a key belong together"},
