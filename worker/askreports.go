@@ -61,6 +61,7 @@ var ErrNoReports = errors.New("no process has reported: none runs that can, it w
 // gathering is the parts of reports that are there so far.
 type gathering struct {
 	parts  map[string][]reportPart
+	bytes  int  // that have come
 	nobody bool // is there, the server says
 }
 
@@ -88,13 +89,35 @@ const noResponders = "503"
 
 func (g *gathering) add(data []byte) {
 	var part reportPart
-	if json.Unmarshal(data, &part) != nil || part.Part < 0 || part.Part >= part.Parts || part.Part == 0 && part.Report == nil {
+	if g.bytes += len(data); g.bytes > maxReportBytes || len(data) > maxReportPart || json.Unmarshal(data, &part) != nil || !part.isSound() {
+		return
+	}
+	have := g.parts[part.Instance]
+	if len(have) == 0 && len(g.parts) >= maxReporters || slices.ContainsFunc(have, part.excludes) {
 		return
 	}
 	if g.parts == nil {
 		g.parts = make(map[string][]reportPart)
 	}
-	g.parts[part.Instance] = append(g.parts[part.Instance], part)
+	g.parts[part.Instance] = append(have, part)
+}
+
+// The bounds on what is believed. Whoever may answer may answer anything.
+const (
+	maxReportPart  = 512 << 10 // bytes
+	maxReportBytes = 64 << 20  // of all
+	maxReporters   = 1000
+	maxParts       = (maxReportTags + tagsPerPart - 1) / tagsPerPart
+)
+
+// isSound reports whether a part can be one of a report.
+func (p *reportPart) isSound() bool {
+	return p.Parts <= maxParts && p.Part >= 0 && p.Part < p.Parts && (p.Part == 0) == (p.Report != nil) && len(p.Tags) <= tagsPerPart
+}
+
+// excludes reports whether two parts cannot be of the same report.
+func (p *reportPart) excludes(other reportPart) bool {
+	return p.Part == other.Part || p.Parts != other.Parts
 }
 
 func (g *gathering) isComplete(instance string) bool {
@@ -119,11 +142,34 @@ func (g *gathering) complete() (all []Report) {
 		}
 		slices.SortFunc(parts, func(a, b reportPart) int { return a.Part - b.Part })
 		r := *parts[0].Report
+		r.Instance, r.Stats.Tags = instance, nil
 		for _, part := range parts {
 			r.Stats.Tags = append(r.Stats.Tags, part.Tags...)
 		}
+		r.shorten()
 		all = append(all, r)
 	}
 	slices.SortFunc(all, func(a, b Report) int { return strings.Compare(a.Instance, b.Instance) })
 	return all
+}
+
+// maxReportText bounds a text of a report, in bytes. Whoever looks gets all of them.
+const maxReportText = 1000
+
+// shorten cuts what no process tells at such length, and drops what can be no tag.
+func (r *Report) shorten() {
+	texts := []*string{
+		&r.Instance, &r.Host, (*string)(&r.Role), &r.Version, &r.NotReady, &r.Degraded,
+		&r.Stats.Store, &r.Stats.Installation, &r.Stats.LeftFor, &r.Stats.NoLoader, &r.Stats.NoWorker,
+	}
+	if r.Outages != nil {
+		texts = append(texts, &r.Outages.Error)
+	}
+	for _, text := range texts {
+		*text = strings.ToValidUTF8((*text)[:min(len(*text), maxReportText)], "")
+	}
+	if len(r.Requests) > len(outcomes) {
+		r.Requests = nil
+	}
+	r.Stats.Tags = slices.DeleteFunc(r.Stats.Tags, func(t TagStats) bool { return messages.CheckTag(t.Tag) != nil })
 }

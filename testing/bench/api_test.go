@@ -158,7 +158,7 @@ func cpuTime() time.Duration {
 // measureHTTP sends requests on connections of their own, the next as soon as one is answered. It reads
 // no more of the answers than it has to, so that the caller costs little.
 func measureHTTP(b *testing.B, address, path, headers string) costed {
-	request := []byte("GET " + path + " HTTP/1.1\r\nHost: ids\r\n" + headers + "\r\n")
+	request := []byte("GET " + path + " HTTP/1.1\r\nHost: localhost\r\n" + headers + "\r\n")
 	conns := make([]net.Conn, apiConnections)
 	for i := range conns {
 		c, err := net.Dial("tcp", address)

@@ -71,7 +71,7 @@ func floodWith(t *testing.T, address string, n, kind int) {
 			t.Error(err)
 			break
 		}
-		_, _ = io.WriteString(c, []string{"", "GET /v1/segment/web HT", "GET /v1/segment/web HTTP/1.1\r\nHost: x\r\nX: ", "GET /v1/segment/nosuch HTTP/1.1\r\nHost: x\r\n\r\n"}[(i+kind)%4])
+		_, _ = io.WriteString(c, []string{"", "GET /v1/segment/web HT", "GET /v1/segment/web HTTP/1.1\r\nHost: x\r\nX: ", "GET /v1/segment/nosuch HTTP/1.1\r\nHost: localhost\r\n\r\n"}[(i+kind)%4])
 		if open = append(open, c); len(open) > 400 {
 			_ = open[0].Close()
 			open = open[1:]

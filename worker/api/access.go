@@ -1,7 +1,9 @@
 package api
 
 import (
+	"net"
 	"net/http"
+	"net/netip"
 	"strings"
 )
 
@@ -21,6 +23,9 @@ func (h *handler) admit(r *http.Request, what string) *failure {
 		return f
 	}
 	if h.tokens == nil {
+		if !h.exposed && !isLocal(r.Host) {
+			return &failure{http.StatusForbidden, "the Host header names another machine; without tokens, allowed are localhost and IP addresses"}
+		}
 		return nil
 	}
 	token, ok := bearer(r.Header["Authorization"])
@@ -46,17 +51,39 @@ func refuse(r *http.Request) *failure {
 		return &failure{http.StatusLengthRequired, "a body needs a Content-Length; none is needed"}
 	case r.ContentLength > maxBody:
 		return &failure{http.StatusRequestEntityTooLarge, "a body of more than 4096 bytes; none is needed"}
-	case foreign(r.Header):
+	case foreign(r):
 		return &failure{http.StatusForbidden, "a page of another site must not ask for IDs"}
 	}
 	return nil
 }
 
 // foreign reports whether a browser says that a page of another site sends the request. Such a page could
-// use up IDs of a server that only its visitor can reach.
-func foreign(header http.Header) bool {
-	site := header["Sec-Fetch-Site"]
-	return len(site) > 0 && site[0] != "none" && site[0] != "same-origin"
+// use up IDs of a server that only its visitor can reach. Browsers say it of localhost and with TLS; elsewhere
+// only of requests whose answer the page wants to read.
+func foreign(r *http.Request) bool {
+	if site := r.Header["Sec-Fetch-Site"]; len(site) > 0 && site[0] != "none" && site[0] != "same-origin" {
+		return true
+	}
+	origin := r.Header["Origin"]
+	if len(origin) == 0 {
+		return false
+	}
+	_, host, _ := strings.Cut(origin[0], "://")
+	return !strings.EqualFold(host, r.Host)
+}
+
+// isLocal reports whether no name of another machine leads to this server. A page of such a name, which is
+// made to lead here once the page is there, is of the same site for a browser, and could read the IDs too.
+func isLocal(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	host = strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
+	if host == "" || strings.EqualFold(host, "localhost") {
+		return true
+	}
+	_, err := netip.ParseAddr(host)
+	return err == nil
 }
 
 // bearer returns the token of a request's Authorization headers.

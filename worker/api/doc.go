@@ -21,7 +21,8 @@
 // anew: nothing is kept here, not even for a request whose caller has gone. Its IDs are burnt.
 //
 // An ID without right. Who may ask for what is decided before the source is asked (access.go), by the tag
-// as the source will see it: a path is decoded once, by net/http, and never cleaned up.
+// as the source will see it: a path is decoded once, by net/http, and never cleaned up. A server that wants no
+// token and is for its own machine answers no page of another site, under whatever name that calls it.
 //
 // # What is bounded
 //

@@ -82,7 +82,7 @@ func FuzzRequest(f *testing.F) {
 		}
 		source := &strictSource{t: t, allowed: rights}
 		var as Source = source
-		h := newHandler(snowflake.Default())
+		h := newHandler(Config{Layout: snowflake.Default()})
 		h.source.Store(&as)
 		h.tokens = new(watched[Tokens])
 		h.tokens.current.Store(&tokens)

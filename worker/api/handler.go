@@ -24,12 +24,15 @@ const (
 // handler answers requests.
 type handler struct {
 	layout  snowflake.Layout
+	exposed bool                   // without tokens others than programs of this machine are answered, too
 	source  atomic.Pointer[Source] // nil until the worker works
 	tokens  *watched[Tokens]       // nil: none is needed
 	figures figures
 }
 
-func newHandler(layout snowflake.Layout) *handler { return &handler{layout: layout} }
+func newHandler(cfg Config) *handler {
+	return &handler{layout: cfg.Layout, exposed: cfg.Exposed}
+}
 
 // ServeHTTP finds out whom a request is for. Paths are taken as they are: nothing is cleaned up, and no
 // redirect leads elsewhere.
@@ -40,7 +43,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if tag, ok := strings.CutPrefix(path, pathLeafSegment); ok {
-		h.serveLeaf(w, r, tag, tag)
+		h.serveLeafTag(w, r, tag)
 		return
 	}
 	if key, ok := strings.CutPrefix(path, pathLeafSnowflake); ok {
@@ -84,12 +87,16 @@ func (h *handler) ask(r *http.Request, what string, count []byte) (reply []byte,
 // errStarting is the answer until the worker works.
 var errStarting = &failure{http.StatusServiceUnavailable, "starting"}
 
-// failureOf is what an error of the source means here: its code is the status.
+// failureOf is what an error of the source means here: its code is the status. It may be that of another worker; what
+// is no status of an error says only that there is no ID.
 func (h *handler) failureOf(err error) *failure {
 	var said *messages.Error
 	if !errors.As(err, &said) { // the client has gone
 		h.figures.abandoned.Add(1)
 		panic(http.ErrAbortHandler)
+	}
+	if said.Code < http.StatusBadRequest || !isStatus(int(said.Code)) {
+		return &failure{http.StatusServiceUnavailable, said.Error()}
 	}
 	return &failure{int(said.Code), said.Text}
 }

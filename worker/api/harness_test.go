@@ -41,6 +41,7 @@ var refusals = map[string]*messages.Error{
 	"nosuch": {Code: messages.CodeNoTag, Text: "no such tag"},
 	"busy":   {Code: messages.CodeBusy, Text: "too many parked requests"},
 	"away":   {Code: messages.CodeUnavailable, Text: "no ID before the deadline"},
+	"odd":    {Code: 200, Text: "no error"},
 	"full":   {Code: messages.CodeExhausted, Text: "the numbers are used up"},
 }
 
@@ -182,7 +183,7 @@ func (c client) read() (a answer, err error) {
 func get(path string, headers ...string) string { return ask("GET", path, headers...) }
 
 func ask(method, path string, headers ...string) string {
-	return method + " " + path + " HTTP/1.1\r\nHost: ids\r\n" + strings.Join(append(headers, ""), "\r\n") + "\r\n"
+	return method + " " + path + " HTTP/1.1\r\nHost: localhost\r\n" + strings.Join(append(headers, ""), "\r\n") + "\r\n"
 }
 
 // file writes a file that the test can change.

@@ -39,6 +39,15 @@ type leafError struct {
 
 const leafException = "com.sankuai.inf.leaf.server.exception.LeafServerException"
 
+// serveLeafTag answers a request for one ID of a tag.
+func (h *handler) serveLeafTag(w http.ResponseWriter, r *http.Request, tag string) {
+	if tag == Times { // which is no tag
+		h.failLeaf(w, r, noID(leafNoKey))
+		return
+	}
+	h.serveLeaf(w, r, tag, tag)
+}
+
 // serveLeaf answers a request for one ID of a tag, or for Times. Key is the last part of the path.
 func (h *handler) serveLeaf(w http.ResponseWriter, r *http.Request, key, what string) {
 	if key == "" || strings.Contains(key, "/") {

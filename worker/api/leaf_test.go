@@ -42,6 +42,7 @@ func TestLeafsAnswers(t *testing.T) {
 		{"POST", "/api/segment/get/order", 200, text, "18400002", false},
 		{"GET", "/api/segment/get/order?n=5", 200, text, "18400003", false},
 		{"GET", "/api/segment/get/nosuch", 500, object, failed(noKey, "/api/segment/get/nosuch"), true},
+		{"GET", "/api/segment/get/@snowflake", 500, object, failed(noKey, "/api/segment/get/@snowflake"), true},
 		{"GET", "/api/segment/get/or%20der", 500, object, failed(noKey, "/api/segment/get/or%20der"), true},
 		{"GET", "/api/segment/get/away", 500, object, failed(noIDs, "/api/segment/get/away"), true},
 		{"GET", "/api/segment/get/full", 500, object, failed(noIDs, "/api/segment/get/full"), true},

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"slices"
 	"strconv"
 	"sync/atomic"
 
@@ -15,6 +16,8 @@ type figures struct {
 
 // statuses are all that a reply can have.
 var statuses = [...]int{200, 400, 401, 403, 404, 405, 406, 409, 411, 413, 429, 500, 503, 507}
+
+func isStatus(status int) bool { return slices.Contains(statuses[:], status) }
 
 func (f *figures) count(status int) {
 	for i, s := range statuses {

@@ -40,7 +40,7 @@ func Open(ctx context.Context, cfg Config) (*Server, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
-	s := &Server{handler: newHandler(cfg.Layout), wait: cfg.Wait}
+	s := &Server{handler: newHandler(cfg), wait: cfg.Wait}
 	certificate, err := s.read(cfg)
 	if err != nil {
 		return nil, err

@@ -98,6 +98,10 @@ func TestRefusals(t *testing.T) {
 		{get("/v1/segment/away"), 503, "no ID"},
 		{get("/v1/segment/full"), 507, "used up"},
 		{get(order, "Sec-Fetch-Site: cross-site"), 403, "another site"},
+		{get(order, "Origin: http://elsewhere"), 403, "another site"},
+		{get(order, "Origin: http://localhost:81"), 403, "another site"},
+		{get(order, "Origin: null"), 403, "another site"},
+		{get("/v1/segment/odd"), 503, "no error (200)"},
 	} {
 		got := exchange(t, s, c.request)
 		var body struct {
@@ -126,7 +130,8 @@ func TestTolerated(t *testing.T) {
 		get("/v1/segment/order?"),
 		get("/v1/segment/order?n=%31"),
 		get("/v1/segment/%6Frder"),
-		get("http://elsewhere/v1/segment/order"),
+		get("http://localhost:81/v1/segment/order"),
+		get("/v1/segment/order", "Origin: http://localhost"),
 		ask("POST", "/v1/segment/order", "Content-Length: 3") + "a=b",
 		get("/v1/segment/order", "Sec-Fetch-Site: none"),
 		get("/v1/segment/order", "Accept: application/json;q=0.2, text/*;q=0.1"),
@@ -135,6 +140,33 @@ func TestTolerated(t *testing.T) {
 		got := exchange(t, s, request)
 		if ids := idsOf(t, got.body); got.status != 200 || len(ids) != 1 || ids[0] != int64(i+1) {
 			t.Errorf("%q: %+v", request, got)
+		}
+	}
+}
+
+// TestNamesOfOthers: where only programs of this machine may ask, a page cannot do so under a name of its own that leads
+// here. Who has a token may call the server what it wants, and so may all where everybody may ask.
+func TestNamesOfOthers(t *testing.T) {
+	tokens := file(t, goodToken+" > @snowflake")
+	for _, host := range []string{"localhost", "LOCALHOST:8080", "127.0.0.1:8080", "[::1]:8080", "10.0.0.1"} {
+		s, _ := start(t, api.Config{})
+		if got := exchange(t, s, "GET /v1/segment/order HTTP/1.1\r\nHost: "+host+"\r\n\r\n"); got.status != 200 {
+			t.Errorf("%s: %+v", host, got)
+		}
+	}
+	for _, host := range []string{"evil.example:8080", "localhost.evil.example", "127.0.0.1.evil.example", "1.2.3.4.5", ""} {
+		for _, path := range []string{"/v1/segment/order", "/v1/snowflake", "/api/segment/get/order", "/api/snowflake/get/x"} {
+			request := "GET " + path + " HTTP/1.1\r\nHost: " + host + "\r\nAuthorization: Bearer " + goodToken + "\r\n\r\n"
+			alone, source := start(t, api.Config{})
+			if got := exchange(t, alone, request); host != "" && (got.status != 403 || len(source.requests()) > 0) {
+				t.Errorf("%s%s: %+v", host, path, got)
+			}
+			for _, cfg := range []api.Config{{Tokens: tokens}, {Exposed: true}} {
+				s, _ := start(t, cfg)
+				if got := exchange(t, s, request); got.status != 200 {
+					t.Errorf("%s%s, %+v: %+v", host, path, cfg, got)
+				}
+			}
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -273,5 +274,22 @@ func TestGetEndsWithItsViewer(t *testing.T) {
 	i, err := shared.Get(t.Context())
 	if err != nil || len(i.Unread) != 1 || i.Unread[0].What != everything {
 		t.Errorf("%v, %+v", err, i)
+	}
+}
+
+// TestLies: no number that a process tells can stop whoever looks.
+func TestLies(t *testing.T) {
+	for _, n := range []int64{math.MinInt64, -1, math.MaxInt64} {
+		tag := worker.TagStats{Tag: "order", Step: 1, Left: n, Rate: float64(n) * 1e200, Runway: float64(n), Parked: int(n)}
+		r := reportOf("a", worker.RoleAll, tag, worker.TagStats{Tag: "invoice", Step: n, Left: n, Rate: -float64(n)})
+		r.Known, r.Stats.Active, r.Stats.Parked = int(n), int(n), int(n)
+		r.Stats.Grants = worker.GrantStats{Installed: n, Burnt: n, Below: n}
+		r.Clock, r.Overloads = &worker.ClockStats{AheadMS: n}, &worker.OverloadStats{Times: n}
+		c := &collection{Collector: NewCollector(Config{Prefix: "ids"}), reports: []worker.Report{r, r}}
+		var text bytes.Buffer
+		if err := c.at(now).View(Query{Size: 10}).Print(&text); err != nil || !strings.Contains(text.String(), "order") {
+			t.Errorf("%d: %v, %s", n, err, text.String())
+		}
+		_ = Count(n) + Rate(float64(n)*1e200)
 	}
 }

@@ -108,10 +108,7 @@ func (p *printer) tags(v View) {
 			rows = append(rows, []string{t.Name, "-", "-", "-", "-", Count(t.Configured), "-", t.Order})
 			continue
 		}
-		full := 0
-		if t.Room > 0 {
-			full = int(min(t.Left*barWidth/t.Room, barWidth))
-		}
+		full := int(barWidth * t.Full())
 		rows = append(rows, []string{
 			t.Name, Rate(t.Rate), "[" + strings.Repeat("#", full) + strings.Repeat(".", barWidth-full) + "]", Count(t.Left),
 			Duration(t.Runway), Count(t.Step), fmt.Sprint(t.Parked), t.Order,

@@ -242,13 +242,13 @@ func Rate(perSecond float64) string {
 	case perSecond < 10:
 		return cmp.Or(strings.TrimRight(strings.TrimRight(fmt.Sprintf("%.2f", perSecond), "0"), "."), "0")
 	}
-	return Count(int64(perSecond + 0.5))
+	return Count(int64(min(perSecond+0.5, 1<<62))) // whatever somebody says
 }
 
 // Count is a number for people, with commas between thousands.
 func Count(n int64) string {
 	if n < 0 {
-		return "-" + Count(-n)
+		return "-" + Count(-max(n, -math.MaxInt64)) // the least number has no counterpart
 	}
 	if n < 1000 {
 		return fmt.Sprint(n)

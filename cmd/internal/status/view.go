@@ -81,6 +81,14 @@ func (i *Installation) sortedBy(order Order) []Tag {
 	return i.sorted.all[order]
 }
 
+// Full is how full the tag's memory is, from 0 to 1.
+func (t Tag) Full() float64 {
+	if t.Room <= 0 {
+		return 0
+	}
+	return min(max(float64(t.Left)/float64(t.Room), 0), 1)
+}
+
 // Answered says how many of the workers that there should be reported, and how many loaders did.
 func (t Totals) Answered() (workers, loaders string) {
 	workers = Count(int64(t.Workers))

@@ -26,7 +26,6 @@ var functions = template.FuncMap{
 	"count":    status.Count,
 	"countInt": func(n int) string { return status.Count(int64(n)) },
 	"countBig": func(n uint64) string { return status.Count(int64(min(n, math.MaxInt64))) },
-	"part":     part,
 	"percent":  func(of float64) string { return fmt.Sprintf("%.0f %%", 100*of) },
 	"number":   func(of float64) string { return strconv.FormatFloat(of, 'f', 3, 64) },
 	"level":    level,
@@ -161,14 +160,6 @@ func (c content) Next() int {
 		return c.Query.Page + 1
 	}
 	return 0
-}
-
-// part is how full a tag's memory is, from 0 to 1.
-func part(t status.Tag) float64 {
-	if t.Room <= 0 {
-		return 0
-	}
-	return min(float64(t.Left)/float64(t.Room), 1)
 }
 
 // level says how well a tag is doing, as a class of the style sheet.

@@ -114,8 +114,12 @@ func (t *Tags) CreateStrict(ctx context.Context, tag store.Tag) error {
 	return err
 }
 
-// dropStrict drops the rule that a tag which was not created is strict, if there is one.
+// dropStrict drops the rule that a tag which was not created is strict, if there is one. If there is the tag,
+// somebody else has created it meanwhile, and may have been told that it is strict.
 func (t *Tags) dropStrict(ctx context.Context, name string) error {
+	if _, err := t.Find(ctx, name); !errors.Is(err, store.ErrNoTag) {
+		return err
+	}
 	rules, err := t.Orders.Rules(ctx)
 	if err != nil {
 		return err

@@ -135,3 +135,29 @@ func (i installation) reopen() *tags.Tags {
 	i.Cleanup(again.Close)
 	return again
 }
+
+// TestStrictForAllWhoCreateIt: where several create a strict tag at the same time, one does, and those who come too
+// late leave it strict.
+func TestStrictForAllWhoCreateIt(t *testing.T) {
+	i := newInstallation(t)
+	const many = 4
+	errs := make(chan error, many)
+	for range many {
+		other := i.reopen()
+		go func() { errs <- other.CreateStrict(t.Context(), store.Tag{Name: "order", Step: 1, Next: 1}) }()
+	}
+	created := 0
+	for range many {
+		switch err := <-errs; {
+		case err == nil:
+			created++
+		case !errors.Is(err, store.ErrTagExists):
+			t.Error(err)
+		}
+	}
+	rules, err := i.tags.Orders.Rules(t.Context())
+	must(t, err)
+	if order, own := rules.Own("order"); created != 1 || order != tagrules.Strict || !own {
+		t.Errorf("%d were told that they created it, and its order is %q", created, order)
+	}
+}

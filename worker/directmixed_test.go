@@ -1,0 +1,115 @@
+package worker_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/testing/natstest"
+	"github.com/idworker/idworker/testing/soak"
+	"github.com/idworker/idworker/worker"
+)
+
+// handedOut is what callers got.
+type handedOut struct {
+	t      *testing.T
+	strict bool
+	mu     sync.Mutex
+	all    map[int64]bool
+	high   atomic.Int64
+}
+
+// ask asks for two IDs, and looks that nobody has them, and that those of a strict tag go up.
+func (h *handedOut) ask(get func() ([]byte, error)) {
+	before := h.high.Load()
+	reply, err := get()
+	if err != nil {
+		return
+	}
+	ranges, err := messages.DecodeRanges(reply, 2)
+	if err != nil {
+		h.t.Error(err)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for id := range messages.IDs(ranges) {
+		if h.all[id] || h.strict && id <= before {
+			h.t.Errorf("%d twice: %v, or not above %d", id, h.all[id], before)
+		}
+		h.all[id] = true
+		h.high.Store(max(h.high.Load(), id))
+	}
+}
+
+// TestWithdrawnRequestsGiveNothingToOthers: whoever asks by HTTP or by NATS, of whichever worker, gets IDs of its
+// own and in order, though many go away while they wait, and owners stop.
+func TestWithdrawnRequestsGiveNothingToOthers(t *testing.T) {
+	const askers = 6
+	net := natstest.Start(t)
+	s := newStore(t, net, 1)
+	if err := worker.Provision(t.Context(), newJetStream(t, net), messages.DefaultPrefix, 1); err != nil {
+		t.Fatal(err)
+	}
+	createStrict(t, net, s, 3, "strict")
+	createTags(t, net, s, 3, "trend") // small steps: most requests wait
+	results := map[string]*handedOut{"strict": {t: t, strict: true, all: map[int64]bool{}}, "trend": {t: t, all: map[int64]bool{}}}
+	for range soak.Pick(1, 5) {
+		workers := startStrict(t, net, s, 3)
+		var ways []*worker.Direct
+		for _, w := range workers {
+			awaitTags(t, w, 2)
+			ways = append(ways, direct(t, w))
+		}
+		ways = ways[:2] // the third one stops
+		over := time.Now().Add(2 * time.Second)
+		var all sync.WaitGroup
+		for i := range askers {
+			for tag, h := range results {
+				all.Go(func() {
+					for time.Now().Before(over) {
+						h.ask(func() ([]byte, error) {
+							ctx, cancel := context.WithTimeout(t.Context(), time.Duration(rand.IntN(8_000))*time.Microsecond)
+							defer cancel()
+							return ways[i%len(ways)].Segment(ctx, tag, []byte("2"), false)
+						})
+					}
+				})
+				all.Go(func() {
+					conn := net.Connect(t)
+					for time.Now().Before(over) {
+						h.ask(func() ([]byte, error) {
+							msg, err := conn.Request("ids.segment."+tag, []byte("2"), 2*time.Second)
+							if err != nil {
+								return nil, err
+							}
+							_, err = messages.DecodeReply(msg, 2)
+							return msg.Data, err
+						})
+					}
+				})
+			}
+		}
+		all.Go(func() { // in the midst of it
+			<-time.After(time.Until(over) / 2)
+			if err := workers[2].Stop(); err != nil {
+				t.Error(err)
+			}
+		})
+		all.Wait()
+		for _, w := range workers[:2] {
+			if err := w.Stop(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	for tag, h := range results {
+		t.Logf("%s: %d IDs, the highest is %d", tag, len(h.all), h.high.Load())
+		if len(h.all) < 100 {
+			t.Errorf("%s: only %d IDs", tag, len(h.all))
+		}
+	}
+}
