@@ -71,6 +71,23 @@ func (e *Editor) DropOrder(ctx context.Context, tag string) error {
 	return e.failed(orderKey(tag), e.kv.Delete(ctx, orderKey(tag)))
 }
 
+// DropUnused drops the rule that a tag is strict, if there is one and the tag is found not to be there. Whoever writes
+// that rule after it was looked at here, or confirms it, keeps it.
+func (e *Editor) DropUnused(ctx context.Context, tag string, unused func() (bool, error)) error {
+	have, err := e.read(ctx, orderKey(tag))
+	if err != nil || Order(have.value) != Strict {
+		return err
+	}
+	if yes, err := unused(); err != nil || !yes {
+		return err
+	}
+	err = e.kv.Delete(ctx, orderKey(tag), jetstream.LastRevision(have.revision))
+	if errors.Is(err, jetstream.ErrKeyRevisionMismatch) {
+		return nil
+	}
+	return e.failed(orderKey(tag), err)
+}
+
 // CreateTemplate adds a template, which may be one that was removed elsewhere. That there are no tags yet
 // that it is for is the caller's to look at, and so is [Editor.Settle] if it is strict. Errors: [ErrTemplate],
 // [ErrPattern], [ErrOrder], [ErrTemplateExists], [ErrOverlap], [ErrTooMany].

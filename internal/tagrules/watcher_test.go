@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 	"testing"
 	"time"
@@ -246,5 +247,35 @@ func TestManyCreateAtOnce(t *testing.T) {
 	all, err := r.editor.Read(t.Context())
 	if err != nil || made != 3 || len(all.Templates()) != 3 {
 		t.Errorf("%d made, there are %v, %v; want 3", made, all.Templates(), err)
+	}
+}
+
+// TestDropUnused: the rule of a tag that was not created is dropped, unless somebody else has confirmed it meanwhile, who
+// has created the tag.
+func TestDropUnused(t *testing.T) {
+	r := newRules(t)
+	own := func() tagrules.Order {
+		rules, err := r.editor.Read(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		order, _ := rules.Own("order")
+		return order
+	}
+	for name, test := range map[string]struct {
+		unused func() (bool, error)
+		want   tagrules.Order
+	}{
+		"unused": {func() (bool, error) { return true, nil }, ""},
+		"used":   {func() (bool, error) { return false, nil }, tagrules.Strict},
+		"confirmed": {func() (bool, error) {
+			_, done, err := r.editor.Confirm(t.Context(), "order", math.MaxUint64)
+			return done, err
+		}, tagrules.Strict},
+	} {
+		r.setOrder("order", tagrules.Strict)
+		if err := r.editor.DropUnused(t.Context(), "order", test.unused); err != nil || own() != test.want {
+			t.Errorf("%s: %v, the order is %q, want %q", name, err, own(), test.want)
+		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -111,23 +112,36 @@ func (t *Tags) CreateStrict(ctx context.Context, tag store.Tag) error {
 	if err != nil && !errors.Is(err, ErrMaybeCreated) {
 		return errors.Join(err, t.dropStrict(ctx, tag.Name))
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	return t.keepStrict(ctx, tag.Name)
+}
+
+// keepStrict sees to it that a tag which was just created is strict. Somebody else who wanted to create it, and
+// failed, may have dropped the rule while there was no tag, or be about to: that takes the rule as it was.
+func (t *Tags) keepStrict(ctx context.Context, name string) error {
+	for {
+		_, done, err := t.Orders.editor.Confirm(ctx, name, math.MaxUint64)
+		switch {
+		case errors.Is(err, tagrules.ErrNotStrict):
+			return t.makeStrict(ctx, name)
+		case err != nil || done:
+			return err
+		}
+	}
 }
 
 // dropStrict drops the rule that a tag which was not created is strict, if there is one. If there is the tag,
 // somebody else has created it meanwhile, and may have been told that it is strict.
 func (t *Tags) dropStrict(ctx context.Context, name string) error {
-	if _, err := t.Find(ctx, name); !errors.Is(err, store.ErrNoTag) {
-		return err
-	}
-	rules, err := t.Orders.Rules(ctx)
-	if err != nil {
-		return err
-	}
-	if own, _ := rules.Own(name); own != tagrules.Strict {
-		return nil
-	}
-	return t.Orders.editor.DropOrder(ctx, name)
+	return t.Orders.editor.DropUnused(ctx, name, func() (bool, error) {
+		_, err := t.Find(ctx, name)
+		if errors.Is(err, store.ErrNoTag) {
+			return true, nil
+		}
+		return false, err
+	})
 }
 
 // SetOrder changes the order of a tag. To an ordinary one that is a single write: an order that some
