@@ -16,6 +16,9 @@ func (r *Run) registerStream() string {
 // loaders are spared: the promise covers a register that goes back as long as one lives that has watched it.
 func (r *Run) beginPutBack() (note string, mend func() error, err error) {
 	stream := r.registerStream()
-	backup := natstest.TakeSnapshot(r.T, r.cluster.conn, stream)
+	backup, err := natstest.TrySnapshot(r.cluster.conn, stream)
+	if err != nil {
+		return stream, nil, err
+	}
 	return stream, func() error { backup.Restore(r.T, r.cluster.conn); return nil }, nil
 }
