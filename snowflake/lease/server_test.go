@@ -405,7 +405,7 @@ func TestLeaseBucketDeleted(t *testing.T) {
 	if err := js.DeleteKeyValue(t.Context(), WorkersBucketName(prefix)); err != nil {
 		t.Fatal(err)
 	}
-	natstest.Eventually(t, 5*testTTL, "a loss", func() bool { return !r.held() })
+	natstest.Eventually(t, 20*testTTL, "a loss", func() bool { return !r.held() })
 	net.Restart()
 	provision(t, net)
 	r.waitHeld(t)
