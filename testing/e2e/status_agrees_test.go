@@ -160,7 +160,7 @@ func metricsOf(t *testing.T, address string) metricFamilies {
 	return families
 }
 
-// get is the value of the metric with these label values; NaN if there is none.
+// get is the value of the metric with these label values, beside that of the installation; NaN if there is none.
 func (m metricFamilies) get(name string, labels ...string) float64 {
 	if m[name] == nil {
 		return math.NaN()
@@ -168,7 +168,9 @@ func (m metricFamilies) get(name string, labels ...string) float64 {
 	for _, metric := range m[name].GetMetric() {
 		var have []string
 		for _, l := range metric.GetLabel() {
-			have = append(have, l.GetValue())
+			if l.GetName() != "installation" {
+				have = append(have, l.GetValue())
+			}
 		}
 		if slices.Equal(have, labels) {
 			return metric.GetGauge().GetValue() + metric.GetCounter().GetValue()
