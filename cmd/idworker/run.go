@@ -42,15 +42,15 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return refuse(args, err, stderr)
 	}
 	if err := cmp.Or(natsconn.CheckCommandLine(args), checkStoreOnLine(args)); err != nil {
-		return end(explain.Usage(err), output{Writer: stderr, JSON: printsJSON(command)})
+		return end(explain.Usage(err), output{Writer: stderr, JSON: isSet(command, "json")})
 	}
 	command.BindTo(ctx, (*context.Context)(nil))
 	command.Bind(input{os.Stdin})
-	if jsonFlag(command) == nil { // it serves, or it prints at once
-		command.Bind(output{Writer: stdout})
-		return end(command.Run(), output{Writer: stderr})
+	json := isSet(command, "json")
+	if boolFlag(command, "json") == nil || isSet(command, "watch") { // it serves, prints at once, or again and again
+		command.Bind(output{Writer: stdout, JSON: json})
+		return end(command.Run(), output{Writer: stderr, JSON: json})
 	}
-	json := printsJSON(command)
 	patience := progress.NewPatience(stdout, terminal(stderr), command.Selected().FullPath())
 	command.Bind(output{Writer: patience, JSON: json})
 	err = command.Run()
@@ -99,7 +99,7 @@ func refuse(args []string, err error, stderr io.Writer) int {
 	to := output{Writer: stderr}
 	var parsing *kong.ParseError
 	if errors.As(err, &parsing) && parsing.Context != nil {
-		to.JSON = slices.Contains(args, "--json") && jsonFlag(parsing.Context) != nil
+		to.JSON = slices.Contains(args, "--json") && boolFlag(parsing.Context, "json") != nil
 		if !to.JSON && lacksCommand(parsing.Context) {
 			parsing.Context.Stdout = stderr
 			_ = parsing.Context.PrintUsage(false) // as above
@@ -115,19 +115,19 @@ func lacksCommand(c *kong.Context) bool {
 	return c.Error == nil && (at == nil || !at.Leaf())
 }
 
-// jsonFlag is the --json of a command that prints results, nil if it has none. Enrichers have another
-// flag of that name.
-func jsonFlag(c *kong.Context) *kong.Flag {
+// boolFlag is a flag of a command that is set or not, nil if it has none of that name: --json of commands that
+// print results, for enrichers have another one.
+func boolFlag(c *kong.Context, name string) *kong.Flag {
 	for _, flag := range c.Flags() {
-		if flag.Name == "json" && flag.Target.Kind() == reflect.Bool {
+		if flag.Name == name && flag.Target.Kind() == reflect.Bool {
 			return flag
 		}
 	}
 	return nil
 }
 
-func printsJSON(c *kong.Context) bool {
-	flag := jsonFlag(c)
+func isSet(c *kong.Context, name string) bool {
+	flag := boolFlag(c, name)
 	return flag != nil && flag.Target.Bool()
 }
 

@@ -6,8 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -16,6 +14,7 @@ import (
 	"github.com/idworker/idworker/cmd/internal/doctor"
 	"github.com/idworker/idworker/cmd/internal/embedded"
 	"github.com/idworker/idworker/cmd/internal/explain"
+	"github.com/idworker/idworker/cmd/internal/progress"
 	"github.com/idworker/idworker/cmd/internal/status"
 	"github.com/idworker/idworker/internal/pause"
 	"github.com/idworker/idworker/internal/rights"
@@ -90,14 +89,14 @@ func (d *dialled) or(i installation) (conn *nats.Conn, js jetstream.JetStream, e
 }
 
 // show prints one status.
-func (c *statusCmd) show(out io.Writer, i *status.Installation) error {
+func (c *statusCmd) show(out output, i *status.Installation) error {
 	if c.JSON {
 		return json.NewEncoder(out).Encode(i)
 	}
 	view := i.View(status.Query{Search: c.Search, Sort: status.Order(c.Sort), Size: max(c.Tags, 1)})
 	view.Page = view.Page[:min(c.Tags, len(view.Page))]
 	var text bytes.Buffer // printed at once, so that a terminal does not flicker
-	if c.Watch && isTerminal(out) {
+	if c.Watch && progress.IsTerminal(out.Writer) {
 		text.WriteString("\x1b[H\x1b[2J")
 	}
 	if err := view.Print(&text); err != nil {
@@ -105,19 +104,6 @@ func (c *statusCmd) show(out io.Writer, i *status.Installation) error {
 	}
 	_, err := text.WriteTo(out)
 	return err
-}
-
-// isTerminal reports whether what is printed is seen as it is printed.
-func isTerminal(out io.Writer) bool {
-	if o, ok := out.(output); ok {
-		out = o.Writer
-	}
-	file, ok := out.(*os.File)
-	if !ok {
-		return false
-	}
-	info, err := file.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
 // checks are what doctor finds for an administrator, but for the store: who counts what is not asked for here.
