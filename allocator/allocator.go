@@ -223,7 +223,7 @@ func (a *Allocator) perform(e effects) {
 // nextLoad returns the load to be asked for now. Its Seq is 0 if there is none.
 func (a *Allocator) nextLoad(t *tag) Load {
 	now := a.cfg.Clock()
-	defer func() { t.meter.record(now, t.cur.Load()) }()
+	defer t.record(now)
 	switch {
 	case t.loadDue(now, a.cfg.ReAsk, a.cfg.MaxStep):
 		return t.beginLoad(a.seq.Add(1), now, a.cfg.MaxStep)

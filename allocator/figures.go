@@ -12,6 +12,10 @@ type Figures struct {
 	Runway  time.Duration // how long Left lasts at Rate, at most MaxRunway
 	Parked  int           // requests that wait for a segment
 	Loading bool          // a load is under way
+
+	High int64         // the end of the highest segment ever granted to this worker
+	Use  float64       // numbers of the tag that all workers use up a second; 0 if there was too little to measure
+	Over time.Duration // for how long that was measured, up to some days
 }
 
 // MaxRunway is the longest runway that is reported. A tag at rest has it.
@@ -34,7 +38,7 @@ func (a *Allocator) Figures() []Figures {
 }
 
 func (t *tag) figures(now time.Duration) Figures {
-	t.meter.record(now, t.cur.Load())
+	t.record(now)
 	f := Figures{
 		Tag:     t.name,
 		Step:    t.step,
@@ -44,7 +48,9 @@ func (t *tag) figures(now time.Duration) Figures {
 		Runway:  t.runway(now),
 		Parked:  len(t.busy.parked),
 		Loading: t.busy.load.seq != 0,
+		High:    t.high,
 	}
+	f.Use, f.Over = t.use.rate(sample{now, f.Total})
 	return f
 }
 

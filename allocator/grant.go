@@ -46,6 +46,7 @@ func (t *tag) judgeGrant(seq uint64, s store.Segment) Verdict {
 		t.wentBack = true
 		return Verdict{Below, t.high, first}
 	}
+	t.seeGrant(s)
 	t.settle()
 	t.high = s.End // was granted, whether it is used or not
 	if t.configured == 0 {

@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/idworker/idworker/store"
+	"github.com/idworker/idworker/testing/memory"
 	"github.com/idworker/idworker/testing/soak"
 )
 
@@ -112,7 +113,7 @@ func TestIdleTagsAreSmall(t *testing.T) {
 	}
 
 	const changes = 10_000
-	allocated := allocatedBy(func() {
+	allocated := memory.Allocated(func() {
 		for i := range changes {
 			name := fmt.Sprintf("new-%07d", i)
 			a.Update(map[string]int64{name: 1})
@@ -135,14 +136,6 @@ func heapInUse() int64 {
 	runtime.GC()
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc)
-}
-
-func allocatedBy(do func()) int64 {
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	do()
-	runtime.ReadMemStats(&after)
-	return int64(after.TotalAlloc - before.TotalAlloc)
 }
 
 // TestFiguresVisitActiveTagsOnly: those that were asked for.

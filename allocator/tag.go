@@ -16,6 +16,7 @@ type tag struct {
 	mu    sync.Mutex
 	busy  *busy // nil at rest; see lock
 	meter meter
+	use   *use // nil before the second grant
 
 	high       int64         // end of the highest segment ever granted, used or not
 	configured int64         // the configured step; 0 if the tag was removed
@@ -226,7 +227,7 @@ func (t *tag) setConfigured(step int64) {
 // forget drops everything but high, which still keeps out lower grants should the tag
 // come back. Parked requests get err.
 func (t *tag) forget(err error) []reply {
-	t.configured, t.step = 0, 0
+	t.configured, t.step, t.use = 0, 0, nil
 	t.dropBuffers()
 	t.meter = meter{}
 	return t.failParked(err)

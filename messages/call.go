@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/idworker/idworker/internal/inbox"
 )
 
 const (
@@ -20,6 +22,10 @@ const (
 	// The pause before each further try is twice the one before, within these bounds.
 	shortestPause = 50 * time.Millisecond
 	longestPause  = time.Second
+
+	// answersAtOnce is how many answers can wait in a call's inbox: more than it can send requests
+	// while it looks at one.
+	answersAtOnce = 64
 )
 
 // call is one call of a [Client]: a request, repeated until one is answered.
@@ -78,12 +84,12 @@ func (c *call) tryOnce(ctx context.Context) ([]Range, error) {
 // tryAgain makes all the other tries. There is no pause before the first of them if waited
 // says that the time so far was spent waiting for an answer.
 func (c *call) tryAgain(ctx context.Context, waited bool) ([]Range, error) {
-	inbox := c.nc.NewInbox()
-	box, err := c.nc.SubscribeSync(inbox)
+	reply := c.nc.NewInbox()
+	box, err := inbox.Subscribe(c.nc, reply, answersAtOnce)
 	if err != nil {
 		return nil, c.addSubject(err)
 	}
-	defer func() { _ = box.Unsubscribe() }() // fails only if the connection is gone
+	defer box.Unsubscribe()
 
 	pause := shortestPause
 	wait := jitter(pause)
@@ -95,14 +101,14 @@ func (c *call) tryAgain(ctx context.Context, waited bool) ([]Range, error) {
 		if !isTransient(err) {
 			return ranges, err
 		}
-		if err := c.permissionError(inbox); err != nil {
+		if err := c.permissionError(reply); err != nil {
 			return nil, c.addSubject(err)
 		}
 		if ctx.Err() != nil {
 			return nil, c.timeoutError(ctx)
 		}
 		wait = jitter(pause)
-		switch err := c.sendTry(inbox); {
+		switch err := c.sendTry(reply); {
 		case err == nil:
 			pause = min(2*pause, longestPause)
 		case isTransient(err):
@@ -114,27 +120,27 @@ func (c *call) tryAgain(ctx context.Context, waited bool) ([]Range, error) {
 }
 
 // sendTry sends one more request, to be answered to the call's own inbox.
-func (c *call) sendTry(inbox string) error {
+func (c *call) sendTry(reply string) error {
 	if err := c.checkConnected(); err != nil {
 		return err
 	}
 	c.tries++
-	return c.nc.PublishMsg(c.message(inbox))
+	return c.nc.PublishMsg(c.message(reply))
 }
 
 // message is the request.
-func (c *call) message(inbox string) *nats.Msg {
-	return &nats.Msg{Subject: c.subject, Reply: inbox, Header: c.header, Data: EncodeCount(c.n)}
+func (c *call) message(reply string) *nats.Msg {
+	return &nats.Msg{Subject: c.subject, Reply: reply, Header: c.header, Data: EncodeCount(c.n)}
 }
 
 // awaitAnswer returns the first good answer to any of the tries that arrives within that
 // time. A transient error does not end the wait: another worker may have parked an earlier
 // try.
-func (c *call) awaitAnswer(ctx context.Context, box *nats.Subscription, within time.Duration) ([]Range, error) {
+func (c *call) awaitAnswer(ctx context.Context, box *inbox.Inbox, within time.Duration) ([]Range, error) {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	for {
-		msg, err := box.NextMsgWithContext(ctx)
+		msg, err := box.Next(ctx)
 		switch {
 		case err == nil:
 			var ranges []Range
@@ -143,6 +149,8 @@ func (c *call) awaitAnswer(ctx context.Context, box *nats.Subscription, within t
 			}
 		case ctx.Err() != nil:
 			return nil, nats.ErrTimeout
+		case errors.Is(err, nats.ErrBadSubscription) && c.nc.IsClosed():
+			return nil, c.addSubject(nats.ErrConnectionClosed)
 		case errors.Is(err, nats.ErrBadSubscription): // nothing but draining ends this subscription
 			return nil, c.addSubject(nats.ErrConnectionDraining)
 		case !isTransient(err): // nats.ErrNoResponders is
@@ -166,12 +174,12 @@ func (c *call) checkConnected() error {
 
 // permissionError returns the server's refusal of this call's requests or of its inbox, if
 // there was one. It does not arrive as an answer, but as the connection's last error.
-func (c *call) permissionError(inbox string) error {
+func (c *call) permissionError(reply string) error {
 	err := c.nc.LastError()
 	if errors.Is(err, c.before) || !errors.Is(err, nats.ErrPermissionViolation) {
 		return nil
 	}
-	if text := err.Error(); strings.Contains(text, `"`+c.subject+`"`) || strings.Contains(text, inbox) {
+	if text := err.Error(); strings.Contains(text, `"`+c.subject+`"`) || strings.Contains(text, reply) {
 		return err
 	}
 	return nil

@@ -18,7 +18,7 @@ import (
 )
 
 // long is a deadline that no test should reach.
-const long = 20 * time.Second
+const long = time.Minute
 
 // respond has nc answer requests for a tag, number after number from 1 on.
 func respond(t testing.TB, nc *nats.Conn, tag string, handle func(number int64, req *nats.Msg)) (requests *atomic.Int64) {
@@ -46,6 +46,23 @@ func within(t testing.TB, d time.Duration) context.Context {
 	return ctx
 }
 
+// asksThisOften fails the test unless trial, given a tag of its own, makes that many requests. A client that
+// waits for 50 ms in vain asks again, and on a busy machine that happens by chance. So more requests
+// are excused, unless they are made each time.
+func asksThisOften(t testing.TB, tag string, want int64, trial func(tag string) (requests int64)) {
+	t.Helper()
+	var counts []int64
+	for i := range 10 {
+		n := trial(tag + "-" + strconv.Itoa(i))
+		if counts = append(counts, n); n <= want {
+			break
+		}
+	}
+	if last := counts[len(counts)-1]; last != want {
+		t.Errorf("%s: %v requests, want %d", tag, counts, want)
+	}
+}
+
 // TestClientAsksAgain: after each transient answer, and after none, the next request
 // that is answered ends the call.
 func TestClientAsksAgain(t *testing.T) {
@@ -57,19 +74,21 @@ func TestClientAsksAgain(t *testing.T) {
 		"silence":     nil,
 	} {
 		for _, times := range []int64{1, 2, 4} {
-			tag := name + strconv.FormatInt(times, 10)
-			requests := respond(t, nc, tag, func(number int64, req *nats.Msg) {
-				switch {
-				case number > times:
-					send(t, req, message(strconv.FormatInt(number, 10), "", ""))
-				case trouble != nil:
-					send(t, req, trouble)
+			asksThisOften(t, name+strconv.FormatInt(times, 10), times+1, func(tag string) int64 {
+				requests := respond(t, nc, tag, func(number int64, req *nats.Msg) {
+					switch {
+					case number > times:
+						send(t, req, message(strconv.FormatInt(number, 10), "", ""))
+					case trouble != nil:
+						send(t, req, trouble)
+					}
+				})
+				id, err := client.Next(within(t, long), tag)
+				if err != nil || id <= times {
+					t.Errorf("%s: ID %d, %v; want one above %d", tag, id, err, times)
 				}
+				return requests.Load()
 			})
-			id, err := client.Next(within(t, long), tag)
-			if err != nil || id != times+1 || requests.Load() != times+1 {
-				t.Errorf("%s: ID %d, %v after %d requests, want %d", tag, id, err, requests.Load(), times+1)
-			}
 		}
 	}
 }
@@ -214,17 +233,18 @@ func TestClientReturnsAtOnce(t *testing.T) {
 	} {
 		// At the first try, and at a later one.
 		for _, bad := range []int64{1, 3} {
-			tag := fmt.Sprintf("at-once-%d-%d", i, bad)
-			requests := respond(t, nc, tag, func(number int64, req *nats.Msg) {
-				if number >= bad {
-					send(t, req, c.reply)
+			asksThisOften(t, fmt.Sprintf("at-once-%d-%d", i, bad), bad, func(tag string) int64 {
+				requests := respond(t, nc, tag, func(number int64, req *nats.Msg) {
+					if number >= bad {
+						send(t, req, c.reply)
+					}
+				})
+				ranges, err := client.NextN(within(t, long), tag, 3)
+				if ranges != nil || !errors.Is(err, c.want) {
+					t.Errorf("reply %q %v: %v, %v; want %v", c.reply.Data, c.reply.Header, ranges, err, c.want)
 				}
+				return requests.Load()
 			})
-			ranges, err := client.NextN(within(t, long), tag, 3)
-			if ranges != nil || !errors.Is(err, c.want) || requests.Load() != bad {
-				t.Errorf("reply %q %v: %v, %v after %d requests; want %v after %d",
-					c.reply.Data, c.reply.Header, ranges, err, requests.Load(), c.want, bad)
-			}
 		}
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
@@ -48,7 +47,7 @@ func TestPrefetchSingleFlight(t *testing.T) {
 			errs <- err
 		}()
 	}
-	natstest.Eventually(t, 20*time.Second, "all callers wait", func() bool {
+	natstest.Eventually(t, natstest.Patience, "all callers wait", func() bool {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		return p.waiters.n == callers

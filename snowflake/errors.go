@@ -23,7 +23,7 @@ var (
 
 // The errors about arguments. They are wrapped in what was wrong and what is allowed.
 var (
-	// ErrLayout: the layout does not fit 63 bits or is otherwise out of bounds,
+	// ErrLayout: the layout does not make 63 bits, or 53, or is otherwise out of bounds,
 	// or its text cannot be read.
 	ErrLayout = errors.New("snowflake: bad layout")
 
@@ -32,6 +32,9 @@ var (
 
 	// ErrID: the text is not an ID.
 	ErrID = errors.New("snowflake: malformed ID")
+
+	// ErrTime: the layout has no IDs of that time: it is before the epoch, or not before the end.
+	ErrTime = errors.New("snowflake: no time of the layout")
 
 	// ErrCount: fewer than one ID was asked for.
 	ErrCount = errors.New("snowflake: count below 1")

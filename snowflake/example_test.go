@@ -90,6 +90,14 @@ func ExampleLayout() {
 	// this layout lasts until 2080-07-10
 }
 
+func ExampleLayout_FirstAt() {
+	l := snowflake.Default()
+	july, _ := l.FirstAt(time.Date(2026, 7, 1, 0, 0, 0, 0, time.UTC))
+	august, _ := l.FirstAt(time.Date(2026, 8, 1, 0, 0, 0, 0, time.UTC))
+	fmt.Printf("WHERE id >= %d AND id < %d\n", july, august)
+	// Output: WHERE id >= 197863774617600000 AND id < 209097798451200000
+}
+
 func ExampleParseLayout() {
 	l, err := snowflake.ParseLayout("39:10ms/s8/w16@1409529600000")
 	fmt.Println(l == snowflake.Sonyflake(), err)
@@ -98,5 +106,5 @@ func ExampleParseLayout() {
 	fmt.Println(err)
 	// Output:
 	// true <nil>
-	// snowflake: bad layout: the widths add up to 64 bits, they have to make 63
+	// snowflake: bad layout: the widths add up to 64 bits, they have to make 63, or 53 for IDs below 2^53
 }

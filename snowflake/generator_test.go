@@ -166,7 +166,7 @@ func TestAPauseIsNotAhead(t *testing.T) {
 }
 
 func TestNeverBeforeTheEpochNorPastTheEnd(t *testing.T) {
-	for _, l := range []Layout{Default(), Twitter(), Sonyflake()} {
+	for _, l := range allNamed() {
 		for _, moment := range []int64{math.MinInt64, math.MinInt64 + 1, -1, 0, l.epoch*nanosInMilli - 1} {
 			g := newGenerator(t, Settings{Layout: l, Fence: Fence{Hi: Forever}, Clock: func() int64 { return moment }})
 			if id, err := g.Next(); !errors.Is(err, ErrAhead) {
@@ -203,7 +203,7 @@ func TestNeverBeforeTheEpochNorPastTheEnd(t *testing.T) {
 }
 
 func TestNextNIsRangesOfConsecutiveIDs(t *testing.T) {
-	for _, l := range []Layout{Default(), Twitter(), Sonyflake()} {
+	for _, l := range allNamed() {
 		g := newGenerator(t, Settings{Layout: l, Worker: 5, Fence: Fence{Hi: Forever}, Clock: clockAt(noon).now})
 		var last ID
 		for _, n := range []int64{1, 2, 100, 255, 1000, 4096, 5000} {
@@ -223,7 +223,7 @@ func TestNextNIsRangesOfConsecutiveIDs(t *testing.T) {
 					}
 				}
 			}
-			if few := n/4096 + 2; total != n || !l.sequenceFirst && int64(len(ranges)) > few {
+			if few := n/(l.MaxSequence()+1) + 2; total != n || !l.sequenceFirst && int64(len(ranges)) > few {
 				t.Fatalf("%v: %d IDs in %d ranges, asked for %d", l, total, len(ranges), n)
 			}
 		}
@@ -349,7 +349,7 @@ func holdersOfOneWorkerID(t *rapid.T) {
 	steps := []time.Duration{time.Microsecond, time.Millisecond, 20 * time.Millisecond, time.Second, time.Hour, 24 * time.Hour}
 	// The last one has 16 IDs per millisecond, so that they run out and borrow.
 	narrow := Layout{epoch: Default().epoch, unit: Default().unit, time: 41, worker: 18, sequence: 4}
-	l := rapid.SampledFrom([]Layout{Twitter(), Sonyflake(), narrow}).Draw(t, "layout")
+	l := rapid.SampledFrom(append(allNamed(), narrow)).Draw(t, "layout")
 	reserve := rapid.SampledFrom([]int64{0, 1, 10, 3000, 1e8}) // from nothing to a day
 	ahead := rapid.SampledFrom([]time.Duration{time.Nanosecond, 5 * time.Millisecond, time.Second}).Draw(t, "ahead")
 

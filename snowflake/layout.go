@@ -27,6 +27,12 @@ import (
 //	└──┴──────────────────────┴──────────┴────────────────┘
 //	   │ 39 bits of 10 ms     │ 8        │ 16             │
 //
+//	 63    53 52                      15 14      8 7       0
+//	┌────────┬──────────────────────────┬─────────┬─────────┐
+//	│ 0      │ time since the epoch     │worker ID│sequence │   JavaScript
+//	└────────┴──────────────────────────┴─────────┴─────────┘
+//	         │ 38 bits of 10 ms         │ 7       │ 8       │
+//
 // The sign bit is always 0. Time comes first, so that IDs sort by it.
 type Layout struct {
 	epoch int64 // Unix time in milliseconds
@@ -44,7 +50,8 @@ type LayoutSpec struct {
 	Epoch time.Time     // when time 0 was; whole milliseconds, 1970 to 2261
 	Unit  time.Duration // of the timestamp; whole microseconds, 1µs to 1s
 
-	// Widths in bits, 63 together. Time has at least 32, worker ID and sequence
+	// Widths in bits, 63 together, or 53 for IDs that are exact as numbers of JavaScript
+	// too, with the bits above left 0. Time has at least 32, worker ID and sequence
 	// at least 1; the datacenter may be left out. It lies on top of the worker ID.
 	Time, Datacenter, Worker, Sequence int
 
@@ -54,9 +61,11 @@ type LayoutSpec struct {
 }
 
 // The bounds of a layout. An ID is useless without room for some time, one worker bit
-// and one sequence bit.
+// and one sequence bit. There are two sums of the widths and no others, so that a slip in
+// one of them is noticed.
 const (
 	layoutBits   = 63
+	numberBits   = 53 // what a number of JavaScript keeps exact
 	minTimeBits  = 32
 	minUnit      = time.Microsecond
 	maxUnit      = time.Second
@@ -79,8 +88,8 @@ func NewLayout(s LayoutSpec) (Layout, error) {
 			return bad("%d bits for the %s, allowed is %d or more", w.width, w.name, w.min)
 		}
 	}
-	if sum := s.Time + s.Datacenter + s.Worker + s.Sequence; sum != layoutBits {
-		return bad("the widths add up to %d bits, they have to make %d", sum, layoutBits)
+	if sum := s.Time + s.Datacenter + s.Worker + s.Sequence; sum != layoutBits && sum != numberBits {
+		return bad("the widths add up to %d bits, they have to make %d, or %d for IDs below 2^53", sum, layoutBits, numberBits)
 	}
 	if s.Unit < minUnit || s.Unit > maxUnit || s.Unit%minUnit != 0 {
 		return bad("unit %v, allowed are whole microseconds from %v to %v", s.Unit, minUnit, maxUnit)

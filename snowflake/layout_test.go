@@ -10,16 +10,23 @@ import (
 )
 
 func TestNamedLayoutsAreWhatTheyAreNamedAfter(t *testing.T) {
-	for _, c := range []struct {
+	cases := []struct {
 		name, text       string
 		layout           Layout
 		maxWorker, maxDC int64
 		epoch, end       string
 	}{
 		{"default", "41:1ms/w10/s12@1735689600000", Default(), 1023, 0, "2025-01-01T00:00:00Z", "2094-09-07T15:47:35.552Z"},
+		{"js", "38:10ms/w7/s8@1735689600000", JavaScript(), 127, 0, "2025-01-01T00:00:00Z", "2112-02-09T13:44:29.44Z"},
 		{"twitter", "41:1ms/d5/w5/s12@1288834974657", Twitter(), 31, 31, "2010-11-04T01:42:54.657Z", "2080-07-10T17:30:30.209Z"},
+		{"discord", "41:1ms/d5/w5/s12@1420070400000", Discord(), 31, 31, "2015-01-01T00:00:00Z", "2084-09-06T15:47:35.552Z"},
+		{"instagram", "40:1ms/w13/s10@1314220021721", Instagram(), 8191, 0, "2011-08-24T21:07:01.721Z", "2046-06-27T17:00:49.497Z"},
 		{"sonyflake", "39:10ms/s8/w16@1409529600000", Sonyflake(), 65535, 0, "2014-09-01T00:00:00Z", "2188-11-16T03:28:58.88Z"},
-	} {
+	}
+	if len(cases) != len(LayoutNames()) {
+		t.Errorf("%d layouts are looked at, of %v", len(cases), LayoutNames())
+	}
+	for _, c := range cases {
 		l := c.layout
 		if got, err := ParseLayout(c.name); err != nil || got != l {
 			t.Errorf("ParseLayout(%q) = %v, %v", c.name, got, err)
@@ -40,6 +47,14 @@ func TestNamedLayoutsAreWhatTheyAreNamedAfter(t *testing.T) {
 			t.Errorf("%s: end %s, want %s", c.name, got, c.end)
 		}
 	}
+}
+
+// allNamed are the layouts that have a name.
+func allNamed() (all []Layout) {
+	for _, n := range named {
+		all = append(all, n.layout())
+	}
+	return all
 }
 
 // IDs that the originals made, or that their documentation takes apart.
@@ -63,6 +78,22 @@ func TestDecodesForeignIDs(t *testing.T) {
 	if at := s.Time(id); !at.Equal(time.Date(2026, 11, 21, 1, 0, 40, 760e6, time.UTC)) {
 		t.Errorf("sonyflake's time %v", at)
 	}
+	// The one that Discord's documentation takes apart: worker 1, process 0, increment 7.
+	id = 175928847299117063
+	d := Discord()
+	if at := d.Time(id); !at.Equal(time.Date(2016, 4, 30, 11, 18, 25, 796e6, time.UTC)) {
+		t.Errorf("Discord's time %v", at)
+	}
+	if d.Datacenter(id) != 1 || d.WorkerID(id) != 0 || d.Sequence(id) != 7 {
+		t.Errorf("Discord's worker %d, process %d, increment %d", d.Datacenter(id), d.WorkerID(id), d.Sequence(id))
+	}
+	// As Instagram's function for PostgreSQL puts it together, with the figures of the example that
+	// goes with it: 1,387,263,000 ms after the epoch, shard 1341, the 5,001st of a sequence modulo 1,024.
+	id = 1387263000<<23 | 1341<<10 | 5001%1024
+	i := Instagram()
+	if i.Timestamp(id) != 1387263000 || i.WorkerID(id) != 1341 || i.Sequence(id) != 905 {
+		t.Errorf("Instagram's time %d, shard %d, sequence %d", i.Timestamp(id), i.WorkerID(id), i.Sequence(id))
+	}
 	// Made by bwmarrin/snowflake 0.3.0 as node 378, time 1795222840766, step 0.
 	id = 2123944652373991424
 	if l.Time(id).UnixMilli() != 1795222840766 || l.Datacenter(id)<<5|l.WorkerID(id) != 378 || l.Sequence(id) != 0 {
@@ -74,6 +105,8 @@ func TestNewLayoutRefuses(t *testing.T) {
 	for name, change := range map[string]func(*LayoutSpec){
 		"64 bits":              func(s *LayoutSpec) { s.Sequence++ },
 		"62 bits":              func(s *LayoutSpec) { s.Sequence-- },
+		"54 bits":              func(s *LayoutSpec) { s.Sequence = 3 },
+		"52 bits":              func(s *LayoutSpec) { s.Sequence = 1 },
 		"no worker":            func(s *LayoutSpec) { s.Worker, s.Sequence = 0, 22 },
 		"no sequence":          func(s *LayoutSpec) { s.Worker, s.Sequence = 22, 0 },
 		"little time":          func(s *LayoutSpec) { s.Time, s.Worker = 31, 20 },
@@ -110,8 +143,9 @@ func anyLayout(t *rapid.T) Layout {
 		Unit:          time.Duration(rapid.Int64Range(1, 1_000_000).Draw(t, "unit")) * time.Microsecond,
 		SequenceFirst: rapid.Bool().Draw(t, "sequence first"),
 	}
-	spec.Time = rapid.IntRange(minTimeBits, layoutBits-2).Draw(t, "time")
-	rest := layoutBits - spec.Time
+	sum := rapid.SampledFrom([]int{layoutBits, numberBits}).Draw(t, "bits")
+	spec.Time = rapid.IntRange(minTimeBits, sum-2).Draw(t, "time")
+	rest := sum - spec.Time
 	spec.Sequence = rapid.IntRange(1, rest-1).Draw(t, "sequence")
 	spec.Worker = rapid.IntRange(1, rest-spec.Sequence).Draw(t, "worker")
 	spec.Datacenter = rest - spec.Sequence - spec.Worker
@@ -158,5 +192,42 @@ func TestTimestampsAreTimes(t *testing.T) {
 	}
 	if got := Default().TimestampAt(time.Unix(1<<55, 0)); got < Default().MaxTimestamp() {
 		t.Errorf("the far future: %d", got)
+	}
+}
+
+// TestIDsStayBelow: the highest ID of a layout is one less than a power of two that its widths
+// make; that of js is what JavaScript calls MAX_SAFE_INTEGER.
+func TestIDsStayBelow(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		l := anyLayout(t)
+		spec := l.Spec()
+		highest := ID(mask(uint(spec.Time + spec.Datacenter + spec.Worker + spec.Sequence)))
+		if l.Timestamp(highest) != l.MaxTimestamp() || l.Datacenter(highest) != l.MaxDatacenter() ||
+			l.WorkerID(highest) != l.MaxWorkerID() || l.Sequence(highest) != l.MaxSequence() {
+			t.Fatalf("%v: %d is not the highest", l, highest)
+		}
+	})
+	l := JavaScript()
+	last := l.End().Add(-1)
+	g, err := New(Settings{
+		Layout: l, Worker: l.MaxWorkerID(), Fence: Fence{Hi: Forever},
+		Clock: func() int64 { return last.UnixNano() },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var highest ID
+	for {
+		id, err := g.Next()
+		if errors.Is(err, ErrExhausted) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		highest = id
+	}
+	if highest != maxSafeNumber {
+		t.Errorf("the highest ID is %d, want %d", highest, int64(maxSafeNumber))
 	}
 }

@@ -11,6 +11,7 @@ import (
 // have the same text:
 //
 //	41:1ms/w10/s12@1735689600000      Default
+//	38:10ms/w7/s8@1735689600000       JavaScript
 //	41:1ms/d5/w5/s12@1288834974657    Twitter
 //	39:10ms/s8/w16@1409529600000      Sonyflake
 //
@@ -33,20 +34,16 @@ func (l Layout) String() string {
 // even if it is a megabyte.
 const maxLayoutText = 64
 
-// ParseLayout reads what String writes, and the names default, twitter and
-// sonyflake. The error wraps [ErrLayout].
+// ParseLayout reads what String writes, and the names of [LayoutNames]. The error wraps [ErrLayout].
 func ParseLayout(text string) (Layout, error) {
-	switch text {
-	case "default":
-		return Default(), nil
-	case "twitter":
-		return Twitter(), nil
-	case "sonyflake":
-		return Sonyflake(), nil
+	for _, n := range named {
+		if n.name == text {
+			return n.layout(), nil
+		}
 	}
 	spec, ok := parseSpec(text)
 	if !ok {
-		return Layout{}, fmt.Errorf("%w: %.64q, allowed is default, twitter, sonyflake, or text like %s", ErrLayout, text, Default())
+		return Layout{}, fmt.Errorf("%w: %.64q, allowed is %s, or text like %s", ErrLayout, text, allNames(), Default())
 	}
 	l, err := NewLayout(spec)
 	if err != nil {

@@ -23,7 +23,7 @@ import (
 )
 
 // settleWithin is how long a connection may take to be back, and a server to know who is gone.
-const settleWithin = 15 * time.Second
+const settleWithin = natstest.Patience
 
 // queueMembers counts the members of a subject's queue group that the server has.
 func queueMembers(t *testing.T, net *natstest.Server, subject string) (n int) {

@@ -87,7 +87,7 @@ func TestDirectoryIsReadOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i, w := range workers {
-			natstest.Eventually(t, 10*time.Second, "the new tag", func() bool {
+			natstest.Eventually(t, natstest.Patience, "the new tag", func() bool {
 				return scrape(t, w.Process)["tags"] == float64(manyTags+n)
 			})
 			if got := w.received() - before[i]; got > few {
@@ -102,7 +102,7 @@ func TestDirectoryIsReadOnce(t *testing.T) {
 		if err := w.control.ForceReconnect(); err != nil {
 			t.Fatal(err)
 		}
-		natstest.Eventually(t, 10*time.Second, "the connection to be back", func() bool {
+		natstest.Eventually(t, natstest.Patience, "the connection to be back", func() bool {
 			return w.control.IsConnected() && w.control.Stats().Reconnects > reconnects
 		})
 	}
@@ -161,7 +161,7 @@ func TestMirrorReadsWhatHasChanged(t *testing.T) {
 	for i := range 3 {
 		tag := fmt.Sprintf("new-%d", i)
 		fillOne(t, net, jetstreamstore.BucketName(messages.DefaultPrefix), tag, `{"max_id":1,"step":1000}`)
-		natstest.Eventually(t, 20*time.Second, "a new tag to be mirrored", func() bool {
+		natstest.Eventually(t, natstest.Patience, "a new tag to be mirrored", func() bool {
 			_, err := kv.Get(t.Context(), tag)
 			return err == nil
 		})
@@ -229,5 +229,5 @@ func TestOneLoaderMirrors(t *testing.T) {
 		t.Fatalf("listed %v times, want loader %d alone", c, second)
 	}
 	loaders[second].control.Close() // as if it had died
-	natstest.Eventually(t, 15*time.Second, "the third loader to mirror", func() bool { return calls()[third] > 0 })
+	natstest.Eventually(t, natstest.Patience, "the third loader to mirror", func() bool { return calls()[third] > 0 })
 }

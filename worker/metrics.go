@@ -4,11 +4,13 @@ import (
 	"cmp"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/idworker/idworker/allocator"
+	"github.com/idworker/idworker/internal/forecast"
 	"github.com/idworker/idworker/messages"
 )
 
@@ -24,7 +26,7 @@ func describe(name, help string, labels ...string) *prometheus.Desc {
 	return d
 }
 
-// The metrics. docs/operations.md says what each one is for.
+// The metrics. docs/monitoring.md says what each one is for.
 var (
 	requestsMetric = describe("requests_total", "Requests answered, by kind of ID and code of the reply.", "kind", "code")
 	overloadMetric = describe("overloads_total", "Times that the worker left the queue group because requests waited for too long before their turn.")
@@ -42,6 +44,7 @@ var (
 	tagFillMetric   = describe("tag_buffered_ids", "IDs in memory, by tag.", "tag")
 	tagStepMetric   = describe("tag_step_ids", "IDs in the latest segment asked for, by tag.", "tag")
 	tagRunwayMetric = describe("tag_runway_seconds", "Runway by tag: how long memory lasts at the present rate, at most a year.", "tag")
+	tagEndMetric    = describe("tag_runs_out_timestamp_seconds", "When the IDs of a tag reach 2^31 or 2^53, or end, by the rate at which all workers use them up; missing while too little was measured to tell.", "tag", "limit")
 
 	heldMetric   = describe("tags_held", "Tags that are missing from a listing and are kept until that is confirmed, by what was listed.", "listing")
 	lossesMetric = describe("tag_losses_total", "Times that too many tags were missing from a listing to believe it, by what was listed.", "listing")
@@ -70,6 +73,7 @@ var (
 	leaseMetric    = describe("lease_held", "Whether a worker ID for snowflake IDs is held, 1 or 0.")
 	workerIDMetric = describe("lease_worker_id", "The worker ID that is held.")
 	reservedMetric = describe("lease_reserved_seconds", "How far ahead of the clock time is reserved for the worker ID.")
+	layoutMetric   = describe("layout_runs_out_timestamp_seconds", "When the snowflake IDs of the layout reach 2^31 or 2^53, or end.", "limit")
 	clockMetric    = describe("clock_difference_seconds", "How far this clock is ahead of the NATS server's.")
 
 	connectedMetric  = describe("nats_connected", "Whether the connection is up, 1 or 0.", "connection")
@@ -124,6 +128,12 @@ func (s sink) yes(d *prometheus.Desc, yes bool, labels ...string) {
 		v = 1
 	}
 	s.gauge(d, v, labels...)
+}
+
+func (s sink) dates(d *prometheus.Desc, dates []forecast.Date, labels ...string) {
+	for _, date := range dates {
+		s.gauge(d, float64(date.At.Unix()), append(labels[:len(labels):len(labels)], string(date.Limit))...)
+	}
 }
 
 func (s sink) connection(name string, c *nats.Conn) {
@@ -199,7 +209,7 @@ func (a *absences) collect(to sink) {
 
 // collectTags collects the metrics of each of the busiest tags, and of all tags together.
 func (s *supply) collectTags(to sink) {
-	all := s.alloc.Figures()
+	all, now := s.alloc.Figures(), time.Now()
 	least := allocator.MaxRunway
 	for _, f := range all {
 		least = min(least, f.Runway)
@@ -214,6 +224,7 @@ func (s *supply) collectTags(to sink) {
 		to.gauge(tagFillMetric, float64(f.Left), f.Tag)
 		to.gauge(tagStepMetric, float64(f.Step), f.Tag)
 		to.gauge(tagRunwayMetric, f.Runway.Seconds(), f.Tag)
+		to.dates(tagEndMetric, useOf(f).Dates(now), f.Tag)
 	}
 }
 
@@ -254,4 +265,5 @@ func (s *snowflakes) collect(to sink) {
 	f := s.manager.Figures()
 	to.gauge(clockMetric, f.ClockDiff.Seconds())
 	to.gauge(reservedMetric, f.Reserved.Seconds())
+	to.dates(layoutMetric, forecast.OfLayout(s.cfg.Lease.Layout, time.Now()))
 }

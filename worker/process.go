@@ -29,6 +29,7 @@ type processInfo struct {
 	rules        *tagrules.Watcher
 	stats        func() Stats  // of the whole process
 	started      chan struct{} // closed when the process does its work
+	failed       chan error    // see [Process.Failed]; has room for one
 }
 
 // serviceConfig describes a micro service of the process.

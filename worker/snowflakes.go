@@ -66,7 +66,10 @@ func (s *snowflakes) keepWorkerID(ctx context.Context) {
 			s.answerWith(state.Generator)
 		}
 	})
-	if err != nil {
+	switch {
+	case errors.Is(err, lease.ErrHeld):
+		s.failed <- err
+	case err != nil:
 		s.cfg.Log.Warn("worker ID was not released, it will expire", zap.Error(err))
 	}
 }

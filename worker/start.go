@@ -114,7 +114,7 @@ func (w *Process) Start(ctx context.Context) error {
 
 // prepare makes sure that the installation is there, and that this process belongs to it.
 func (w *Process) prepare(ctx context.Context, cfg Config) (processInfo, error) {
-	p := processInfo{cfg: cfg, instance: nuid.Next(), js: cfg.JetStream, stats: w.stats, started: make(chan struct{})}
+	p := processInfo{cfg: cfg, instance: nuid.Next(), js: cfg.JetStream, stats: w.stats, started: make(chan struct{}), failed: make(chan error, 1)}
 	var err error
 	if p.js == nil {
 		if p.js, err = jetstream.New(cfg.Control); err != nil {
@@ -231,6 +231,11 @@ func (w *Process) Degraded() error {
 	}
 	return nil
 }
+
+// Failed tells why the process cannot do what it was started for, should that come about: a
+// [*lease.HeldError], if another process that is alive holds the worker ID that this one was given. It answers
+// requests for tags until it is stopped, but whoever started it made a mistake and should be told.
+func (w *Process) Failed() <-chan error { return w.info.failed }
 
 // Supplied reports whether a loader has ever answered a load of this process.
 func (w *Process) Supplied() bool {

@@ -1,5 +1,7 @@
 package worker
 
+import "github.com/idworker/idworker/internal/forecast"
+
 // maxStatsTags bounds the tags listed in STATS, so that the reply stays well below the
 // server's message limit.
 const maxStatsTags = 100
@@ -58,6 +60,8 @@ type TagStats struct {
 	Rate   float64 `json:"rate"`           // IDs per second
 	Runway float64 `json:"runway_seconds"` // how long Left lasts at Rate; a year at most
 	Parked int     `json:"parked"`
+
+	Use forecast.Use `json:"use,omitzero"` // of the tag's numbers, by all workers
 }
 
 // stats collects the figures of the process for STATS.

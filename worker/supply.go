@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/idworker/idworker/allocator"
+	"github.com/idworker/idworker/internal/forecast"
 	"github.com/idworker/idworker/internal/loads"
 )
 
@@ -180,8 +181,13 @@ func (s *supply) fillStats(stats *Stats) {
 	}
 	stats.Active = len(figures)
 	for _, f := range busiest(figures, stats.maxTags) {
-		stats.Tags = append(stats.Tags, TagStats{f.Tag, string(s.rules.Lookup(f.Tag).Order), f.Step, f.Left, f.Rate, f.Runway.Seconds(), f.Parked})
+		stats.Tags = append(stats.Tags, TagStats{f.Tag, string(s.rules.Lookup(f.Tag).Order), f.Step, f.Left, f.Rate, f.Runway.Seconds(), f.Parked, useOf(f)})
 	}
+}
+
+// useOf is how the numbers of a tag are used up.
+func useOf(f allocator.Figures) forecast.Use {
+	return forecast.Use{High: f.High, Rate: f.Use, Seconds: f.Over.Seconds()}
 }
 
 // loadTarget is where loads go that bypass the load stream.

@@ -7,26 +7,43 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/idworker/idworker/cmd/internal/explain"
 	"github.com/idworker/idworker/snowflake"
 )
 
-// decodeCmd takes snowflake IDs apart. It connects to nothing: flags say which layout they
+// decodeCmd takes snowflake IDs apart, or says which there can be of a time. It connects to nothing: flags say which layout they
 // have.
 type decodeCmd struct {
-	Layout string    `help:"Layout of the IDs: default, twitter, sonyflake, or written out." default:"default"`
+	Layout string    `help:"Layout of the IDs: ${layouts}, or written out." default:"default"`
 	Epoch  time.Time `help:"When time 0 was, if not what the layout says." placeholder:"2025-01-01T00:00:00Z"`
+
+	From *time.Time `help:"Instead of taking IDs apart, print the first and the last ID that there can be of this moment, or of the time from then up to --to." placeholder:"2026-07-01T00:00:00Z" env:"-"`
+	To   *time.Time `help:"End of that time, not included." placeholder:"2026-08-01T00:00:00Z" env:"-"`
 
 	printFlags `embed:""`
 
-	IDs []string `arg:"" name:"id" help:"Snowflake IDs, decimal or base62 (11 characters)."`
+	IDs []string `arg:"" optional:"" name:"id" help:"Snowflake IDs, decimal or base62 (11 characters)."`
 }
 
-// Run prints a line per ID.
+// Run prints a line per ID, or one for a time.
 func (d *decodeCmd) Run(out output) error {
 	layout, err := snowflakeFlags{Layout: d.Layout, Epoch: d.Epoch}.layout()
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
+	case d.From != nil && len(d.IDs) > 0:
+		return explain.Usage(errors.New("want either IDs to take apart or --from, not both"))
+	case d.From != nil:
+		return d.printRange(out, layout)
+	case d.To != nil:
+		return explain.Usage(errors.New("--to is the end of a time whose beginning --from names"))
+	case len(d.IDs) == 0:
+		return explain.Usage(errors.New("want IDs to take apart, or --from"))
 	}
+	return d.takeApart(out, layout)
+}
+
+func (d *decodeCmd) takeApart(out output, layout snowflake.Layout) error {
 	found := decoded{Layout: layout.String(), Ends: layout.End().UTC().Format(time.DateOnly), IDs: []decodedID{}}
 	var bad []error
 	for _, text := range d.IDs {
@@ -36,7 +53,7 @@ func (d *decodeCmd) Run(out output) error {
 			continue
 		}
 		found.IDs = append(found.IDs, decodedID{
-			ID: int64(id), Time: layout.Time(id).UTC().Format("2006-01-02T15:04:05.000Z"),
+			ID: int64(id), Time: idTime(layout, layout.Time(id)),
 			Datacenter: layout.Datacenter(id), Worker: layout.WorkerID(id), Sequence: layout.Sequence(id),
 		})
 	}
@@ -56,6 +73,14 @@ type decodedID struct {
 	Datacenter int64  `json:"datacenter"`
 	Worker     int64  `json:"worker"`
 	Sequence   int64  `json:"sequence"`
+}
+
+// idTime is a time as precise as the layout's IDs have it, and as a millisecond at least.
+func idTime(l snowflake.Layout, t time.Time) string {
+	if l.Spec().Unit%time.Millisecond != 0 {
+		return t.UTC().Format("2006-01-02T15:04:05.000000Z")
+	}
+	return t.UTC().Format("2006-01-02T15:04:05.000Z")
 }
 
 // Text is part of report.Report.

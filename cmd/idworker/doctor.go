@@ -101,6 +101,7 @@ func (d *doctorCmd) doctor(ctx context.Context, conn *nats.Conn, js jetstream.Je
 	look.Storage = d.Role.is(rights.Admin)
 	look.MaxClockSkew = d.MaxClockSkew
 	look.Kinds = doctor.Processes(conn, js, d.Prefix)
+	look.Forecasts = doctor.AskForecasts(conn, js, d.Prefix)
 	if d.Role.answers() {
 		layout, err := (snowflakeFlags{Layout: d.Layout}).layout()
 		if err != nil {

@@ -10,6 +10,7 @@ import (
 	"reflect"
 	"regexp"
 	"slices"
+	"strings"
 
 	"github.com/alecthomas/kong"
 
@@ -17,6 +18,7 @@ import (
 	"github.com/idworker/idworker/cmd/internal/natsconn"
 	"github.com/idworker/idworker/cmd/internal/progress"
 	"github.com/idworker/idworker/cmd/internal/report"
+	"github.com/idworker/idworker/snowflake"
 )
 
 // output is where commands write their results.
@@ -71,7 +73,7 @@ func newParser(stdout, stderr io.Writer, exit func(int)) *kong.Kong {
 	return kong.Must(&cli{},
 		kong.Name("idworker"),
 		kong.Description("Unique 64-bit IDs over NATS.\n\nTo see what it does: idworker serve --demo"),
-		kong.Vars{"version": version},
+		kong.Vars{"version": version, "layouts": strings.Join(snowflake.LayoutNames(), ", ")},
 		kong.DefaultEnvars("IDWORKER"),
 		kong.Writers(stdout, stderr),
 		kong.Exit(exit),

@@ -170,8 +170,8 @@ func (s *serveCmd) Run(ctx context.Context, command *kong.Context, out output) (
 	return errors.Join(err, w.Stop())
 }
 
-// stay returns when ctx ends, or with an error when the folders of the embedded server are gone; there is no such
-// channel beside another server.
+// stay returns when ctx ends, or with an error when the process cannot go on: because of its worker ID, or because the
+// folders of the embedded server are gone; there is no such channel beside another server.
 func (s *serveCmd) stay(ctx context.Context, w *worker.Process, gone <-chan error, log *zap.Logger) error {
 	if s.Role == worker.RoleWorker && gone != nil {
 		warnUnsupplied(ctx, w, log)
@@ -179,6 +179,8 @@ func (s *serveCmd) stay(ctx context.Context, w *worker.Process, gone <-chan erro
 	select {
 	case <-ctx.Done():
 		return nil
+	case err := <-w.Failed():
+		return err
 	case err := <-gone:
 		return err
 	}

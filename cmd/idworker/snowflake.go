@@ -11,9 +11,10 @@ import (
 
 // snowflakeFlags say how snowflake IDs are made.
 type snowflakeFlags struct {
-	Layout     string        `help:"Layout of snowflake IDs: default, twitter, sonyflake, or written out, as decode prints it." default:"default"`
+	Layout     string        `help:"Layout of snowflake IDs: ${layouts}, or written out, as decode prints it." default:"default"`
 	Epoch      time.Time     `help:"When time 0 was, if not what the layout says." placeholder:"2025-01-01T00:00:00Z"`
 	Datacenter int64         `help:"Number of this datacenter in snowflake IDs." default:"0"`
+	WorkerID   string        `name:"worker-id" help:"Worker ID of this process in snowflake IDs, instead of any that is free: a number; or ordinal, which is the number at the end of its host name, as a StatefulSet gives it. If another process that is alive holds it, this one ends." placeholder:"N|ordinal"`
 	LeaseTTL   time.Duration `help:"How long after a process died its worker ID is free again, at least 15s." default:"30s"`
 	MaxAhead   time.Duration `help:"How far snowflake IDs may run ahead of the clock." default:"1s"`
 
@@ -40,9 +41,14 @@ func (f snowflakeFlags) layout() (snowflake.Layout, error) {
 // lease is the configuration of the worker ID's lease, as far as flags determine it.
 func (f snowflakeFlags) lease() (lease.Config, error) {
 	layout, err := f.layout()
+	if err != nil {
+		return lease.Config{}, err
+	}
+	worker, err := f.workerID(layout)
 	return lease.Config{
 		Layout:       layout,
 		Datacenter:   f.Datacenter,
+		Worker:       worker,
 		TTL:          f.LeaseTTL,
 		MaxAhead:     f.MaxAhead,
 		MaxClockSkew: f.MaxClockSkew,

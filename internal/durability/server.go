@@ -7,10 +7,12 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/idworker/idworker/internal/inbox"
 )
 
 // ErrSyncUnknown says that no server tells whether it syncs every write: the account may
-// not ask, see JSZ in docs/operations.md.
+// not ask, see $SYS.REQ.SERVER.PING.JSZ in docs/security.md.
 var ErrSyncUnknown = errors.New("no server says whether it syncs every write")
 
 // ErrNoSync says that a server acknowledges writes before they are on disk: a power failure
@@ -21,24 +23,26 @@ const (
 	jszSubject = "$SYS.REQ.SERVER.PING.JSZ"
 	jszWait    = time.Second // for the first answer
 	jszMore    = 200 * time.Millisecond
+
+	maxServers = 1 << 10 // whose answers can wait
 )
 
 // CheckServers asks all servers whether they sync every write before they acknowledge it. The
 // error is nil if all that answered do, and else wraps [ErrNoSync] or [ErrSyncUnknown].
 func CheckServers(ctx context.Context, conn *nats.Conn) error {
-	inbox := conn.NewInbox()
-	answers, err := conn.SubscribeSync(inbox)
+	reply := conn.NewInbox()
+	answers, err := inbox.Subscribe(conn, reply, maxServers)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = answers.Unsubscribe() }() // fails on a closed connection only
-	if err := conn.PublishRequest(jszSubject, inbox, []byte(`{"config":true}`)); err != nil {
+	defer answers.Unsubscribe()
+	if err := conn.PublishRequest(jszSubject, reply, []byte(`{"config":true}`)); err != nil {
 		return err
 	}
 	known := false
 	for wait := jszWait; ; wait = jszMore {
 		next, cancel := context.WithTimeout(ctx, wait)
-		msg, err := answers.NextMsgWithContext(next)
+		msg, err := answers.Next(next)
 		cancel()
 		switch {
 		case ctx.Err() != nil:

@@ -213,7 +213,7 @@ func TestRealWritesAtRest(t *testing.T) {
 		}
 		return s.CachedInfo().State.LastSeq
 	}
-	natstest.Eventually(t, 10*time.Second, "even shares", func() bool { return len(answering(a)) == Slots/2 && len(answering(b)) == Slots/2 })
+	natstest.Eventually(t, natstest.Patience, "even shares", func() bool { return len(answering(a)) == Slots/2 && len(answering(b)) == Slots/2 })
 	before := last()
 	time.Sleep(second)
 	n := last() - before
@@ -237,7 +237,7 @@ func TestRealCluster(t *testing.T) {
 	for slot := range Slots {
 		all[slot%3].Want(slot)
 	}
-	natstest.Eventually(t, 20*time.Second, "even shares", func() bool { return even(all...) })
+	natstest.Eventually(t, natstest.Patience, "even shares", func() bool { return even(all...) })
 	stop := watchBoth(t, all...)
 	defer stop()
 	for round := range 2 {
@@ -248,7 +248,7 @@ func TestRealCluster(t *testing.T) {
 		leader.Stop()
 		began := time.Now()
 		stopped := all[0].now()
-		natstest.Eventually(t, 30*time.Second, "all leases are renewed, and all slots answered for", func() bool {
+		natstest.Eventually(t, natstest.Patience, "all leases are renewed, and all slots answered for", func() bool {
 			for _, o := range all {
 				if o.terms.until.Load()-int64(o.validFor) < stopped {
 					return false
@@ -259,7 +259,7 @@ func TestRealCluster(t *testing.T) {
 		t.Logf("round %d: after the leader was stopped, leases are renewed after %v", round, time.Since(began).Round(time.Millisecond))
 		leader.Restart()
 		c.WaitReady(t)
-		natstest.Eventually(t, 30*time.Second, "even shares", func() bool { return even(all...) })
+		natstest.Eventually(t, natstest.Patience, "even shares", func() bool { return even(all...) })
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -169,7 +168,7 @@ func TestForeignMessageInFastBatch(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	natstest.Eventually(t, 10*time.Second, "the other message", func() bool { return b.count("READY") >= 6 })
+	natstest.Eventually(t, natstest.Patience, "the other message", func() bool { return b.count("READY") >= 6 })
 	e.record.Plans, e.record.Owner = []plan{prepared.plan}, ""
 	if err := e.saveRecord(t.Context()); err != nil {
 		t.Fatal(err)

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
@@ -74,7 +73,7 @@ func TestWithoutDeadLetterSubjectEnrichingStands(t *testing.T) {
 	b.event("orders.raw.eu", `{}`, nil)
 	<-b.js.PublishAsyncComplete()
 	_, stop := b.start(cfg)
-	natstest.Eventually(t, 10*time.Second, "a record", func() bool {
+	natstest.Eventually(t, natstest.Patience, "a record", func() bool {
 		kv, err := b.js.KeyValue(b.Context(), "ids_enrich")
 		if err != nil {
 			return false

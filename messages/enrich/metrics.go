@@ -2,7 +2,7 @@ package enrich
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// The metrics. docs/operations.md says how to use each.
+// The metrics. docs/monitoring.md says how to use each.
 var (
 	eventsMetric  = newDesc("enriched_events_total", "Events published with an ID.")
 	deadMetric    = newDesc("enrich_dead_letters_total", "Events sent to the dead-letter subject.")

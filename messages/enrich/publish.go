@@ -11,6 +11,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nuid"
+
+	"github.com/idworker/idworker/internal/inbox"
 )
 
 // The headers of an atomic batch, and the parts of a fast batch's reply subject. See the
@@ -31,6 +33,9 @@ var errBatchTooLarge = errors.New("too many messages in a batch")
 
 // errCodeBatchTooLarge is the server's code for that.
 const errCodeBatchTooLarge = 10199
+
+// strayAnswers is how many answers that say nothing can wait besides one to each message of a batch.
+const strayAnswers = 64
 
 // maxRefusals is how many batches in a row may be refused, as isRefusal says, until that counts
 // as a failure: somebody else writes to the target all the time.
@@ -81,12 +86,12 @@ func (p publisher) publish(ctx context.Context, msgs []*nats.Msg, last uint64) e
 // publishBatch publishes messages at once. An atomic batch is stored as a whole or not at all,
 // of a fast one perhaps only the first messages.
 func (p publisher) publishBatch(ctx context.Context, msgs []*nats.Msg, last uint64) error {
-	inbox, id := p.conn.NewInbox(), nuid.Next()
-	answers, err := p.conn.SubscribeSync(inbox + ".>")
+	reply, id := p.conn.NewInbox(), nuid.Next()
+	answers, err := inbox.Subscribe(p.conn, reply+".>", len(msgs)+strayAnswers)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = answers.Unsubscribe() }() // fails only if the connection is closed
+	defer answers.Unsubscribe()
 	want := commit{Stream: p.stream, Sequence: last + uint64(len(msgs)), Batch: id, Count: len(msgs)}
 	prepare := prepareAtomic
 	switch {
@@ -96,7 +101,7 @@ func (p publisher) publishBatch(ctx context.Context, msgs []*nats.Msg, last uint
 		prepare, want.Batch, want.Count = prepareAlone, "", 0
 	}
 	for i, msg := range msgs {
-		prepare(msg, inbox, id, i, len(msgs), last)
+		prepare(msg, reply, id, i, len(msgs), last)
 		if err := p.conn.PublishMsg(msg); err != nil {
 			return err
 		}
@@ -106,15 +111,15 @@ func (p publisher) publishBatch(ctx context.Context, msgs []*nats.Msg, last uint
 
 // prepareAlone puts the condition on a message that is no batch: it would be staged on disk,
 // synced and removed again, for nothing.
-func prepareAlone(msg *nats.Msg, inbox, _ string, _, _ int, last uint64) {
+func prepareAlone(msg *nats.Msg, reply, _ string, _, _ int, last uint64) {
 	msg.Header[jetstream.ExpectedLastSeqHeader] = []string{strconv.FormatUint(last, 10)}
-	msg.Reply = inbox + ".alone"
+	msg.Reply = reply + ".alone"
 }
 
 // prepareAtomic puts the headers of an atomic batch on message i of n. Not only the last
 // message asks for an answer but also the first, because that is where the server says why
 // it accepts no batch at all. What is wrong with any other is in the answer to the last.
-func prepareAtomic(msg *nats.Msg, inbox, id string, i, n int, last uint64) {
+func prepareAtomic(msg *nats.Msg, reply, id string, i, n int, last uint64) {
 	msg.Reply = ""
 	msg.Header[headerBatchID] = []string{id}
 	msg.Header[headerBatchSeq] = []string{strconv.Itoa(i + 1)}
@@ -125,13 +130,13 @@ func prepareAtomic(msg *nats.Msg, inbox, id string, i, n int, last uint64) {
 		msg.Header[headerBatchCommit] = []string{"1"}
 	}
 	if i == 0 || i == n-1 {
-		msg.Reply = inbox + ".atomic"
+		msg.Reply = reply + ".atomic"
 	}
 }
 
 // prepareFast makes a message part of a fast batch that ends with the first message that is
 // refused. The condition is on each message, so that nothing gets in between.
-func prepareFast(msg *nats.Msg, inbox, id string, i, n int, last uint64) {
+func prepareFast(msg *nats.Msg, reply, id string, i, n int, last uint64) {
 	operation := fastAppend
 	switch i {
 	case n - 1:
@@ -140,7 +145,7 @@ func prepareFast(msg *nats.Msg, inbox, id string, i, n int, last uint64) {
 		operation = fastStart
 	}
 	msg.Header[jetstream.ExpectedLastSeqHeader] = []string{strconv.FormatUint(last+uint64(i), 10)}
-	msg.Reply = inbox + "." + id + ".1000.fail." + strconv.Itoa(i+1) + operation
+	msg.Reply = reply + "." + id + ".1000.fail." + strconv.Itoa(i+1) + operation
 }
 
 // commit is what an answer has to say if the whole batch was stored. That to a message alone
@@ -155,14 +160,11 @@ type commit struct {
 // awaitCommit waits for the answer that confirms the whole batch, or for an error. Anybody
 // can answer; what neither is an error nor names stream and batch (or, of a message alone,
 // stream and sequence) says nothing.
-func awaitCommit(ctx context.Context, answers *nats.Subscription, want commit) error {
+func awaitCommit(ctx context.Context, answers *inbox.Inbox, want commit) error {
 	for {
-		msg, err := answers.NextMsgWithContext(ctx)
+		msg, err := answers.Next(ctx)
 		if err != nil {
 			return err
-		}
-		if len(msg.Data) == 0 && msg.Header.Get("Status") == "503" {
-			return nats.ErrNoResponders
 		}
 		var ack struct {
 			commit

@@ -85,7 +85,7 @@ func (c *churn) holder(t *testing.T, goodbye bool) {
 		t.Error(err)
 		return
 	}
-	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+	ctx, stop := context.WithTimeout(t.Context(), 5*time.Minute) // only to find a hang
 	defer stop()
 	states := make(chan State, 1000)
 	done := make(chan error, 1)

@@ -35,6 +35,10 @@ type Config struct {
 	Layout     snowflake.Layout
 	Datacenter int64 // which of the layout's datacenters this is
 
+	// Worker is the worker ID to use, and no other; nil stands for any that is free. Give it to all
+	// processes of a datacenter or to none: one that takes any may take the one that is given to another.
+	Worker *int64
+
 	// Instance names this process in its lease.
 	Instance string
 
@@ -86,6 +90,9 @@ func (c Config) check() error {
 	}
 	if d := c.Layout.MaxDatacenter(); c.Datacenter < 0 || c.Datacenter > d {
 		return fmt.Errorf("%w: datacenter %d, allowed is 0 to %d", ErrConfig, c.Datacenter, d)
+	}
+	if highest := c.Layout.MaxWorkerID(); c.Worker != nil && (*c.Worker < 0 || *c.Worker > highest) {
+		return fmt.Errorf("%w: worker ID %d, allowed is 0 to %d with layout %s", ErrConfig, *c.Worker, highest, c.Layout)
 	}
 	if err := checkTTL(c.TTL, c.Layout); err != nil {
 		return err

@@ -23,6 +23,7 @@
 //	manager.go   a process without a worker ID seeks one, keeps it, reports what happens
 //	admit.go     what has to be right before a claim: layout, clock bucket, clock
 //	seek.go      a free worker ID is chosen
+//	given.go     or the one that was given, once nobody else has it
 //	hold.go      it is claimed, renewed with heartbeats, and lost (renewUntilLost)
 //	release.go   what was not used is given back
 //	entry.go     one entry of a hold is written, and reread when the answer is lost
@@ -141,6 +142,15 @@
 // The TTL is that of the bucket of leases at the moment of the claim. If it is changed later, a
 // holder goes on with the old one. If it became shorter than the time between two heartbeats, the
 // lease is gone at the next one: the worker ID is lost, and claimed again with the new TTL.
+//
+// Given. If the worker ID is given (Config.Worker), as a StatefulSet gives each of its processes a number, that
+// one is claimed and no other. All else is as with any: the same two writes claim it, with the same
+// conditions. So that it is given to two processes by mistake, or to a process whose predecessor
+// still runs, makes no ID twice. While somebody leases it, it is not claimed. Either that process
+// died, as when one was killed and is started again at once: then its lease expires after the TTL, its fence is past
+// then or soon, and the worker ID is claimed. Or it lives and renews its lease: after the
+// second renewal Run gives up. The first may have been on its way when its sender died, but who sends the
+// second knows of the first. That is after two heartbeats, two thirds of the TTL.
 //
 // Held. hi is raised to the present time plus a fence's length: the TTL, or 15 s if the TTL is
 // shorter. So with JetStream away, a holder serves on for at least that less a third of the TTL,

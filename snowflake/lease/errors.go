@@ -15,6 +15,10 @@ var (
 	// that died has expired and its fence is past: after the TTL, or 15 s if that is longer.
 	ErrNoWorkerID = errors.New("lease: no worker ID is free")
 
+	// ErrHeld: the worker ID that was given is leased to another process. It passes when that one
+	// stops, or when it is dead and its lease has expired.
+	ErrHeld = errors.New("lease: worker ID is held")
+
 	// ErrLost: the worker ID was held, and no longer is.
 	ErrLost = errors.New("lease: worker ID was lost")
 
@@ -38,6 +42,37 @@ var (
 	// ErrConfig: a setting is out of bounds.
 	ErrConfig = errors.New("lease: bad configuration")
 )
+
+// HeldError is an [ErrHeld] with who holds the worker ID. What the lease does not say is empty.
+type HeldError struct {
+	Datacenter, Worker int64
+
+	Instance, Host string
+	Since          time.Time // by its clock
+
+	// Alive says that the holder has renewed its lease again and again while this process looked on. A
+	// [Manager] then seeks no more, and Run returns. If it is not set, the holder may
+	// be dead, and the worker ID is claimed as soon as its lease has expired.
+	Alive bool
+}
+
+func (e *HeldError) Error() string {
+	text := fmt.Sprintf("%v: %d", ErrHeld, e.Worker)
+	if e.Datacenter > 0 {
+		text = fmt.Sprintf("%s in datacenter %d", text, e.Datacenter)
+	}
+	holder := "somebody"
+	if e.Instance != "" {
+		holder = fmt.Sprintf("process %.100q on host %.100q since %s", e.Instance, e.Host, e.Since.UTC().Format(time.RFC3339))
+	}
+	if e.Alive {
+		return fmt.Sprintf("%s, by %s, which is alive", text, holder)
+	}
+	return fmt.Sprintf("%s, by %s; if that one died, its lease expires soon", text, holder)
+}
+
+// Unwrap makes it an [ErrHeld].
+func (e *HeldError) Unwrap() error { return ErrHeld }
 
 // ClockLostError is an [ErrClockLost] of a bucket that is not the installation's, with what has
 // to be known to go on: once no IDs can be in use whose time lies ahead, what was written about

@@ -123,7 +123,7 @@ func isFinal(err error) bool {
 func (h *hold) renew(ctx context.Context, ends time.Time) error {
 	ctx, cancel := context.WithDeadline(ctx, ends)
 	defer cancel()
-	err := h.writeLease(ctx)
+	err := h.renewLease(ctx)
 	expired := h.leaseExpired(err)
 	if err != nil && !expired {
 		return err
@@ -132,6 +132,24 @@ func (h *hold) renew(ctx context.Context, ends time.Time) error {
 		return err
 	}
 	return h.recreateLease(ctx)
+}
+
+// maxAbsent is how often a lease has to be refused and then not found until it counts as gone.
+const maxAbsent = 5
+
+// renewLease writes the lease, and again if it seems to be gone before its time. A server that led the bucket, was
+// frozen until another one led it, and goes on, refuses for a moment what its successor accepts, and
+// finds nothing: it has let the leases expire that it did not see renewed. The fence holds meanwhile.
+func (h *hold) renewLease(ctx context.Context) error {
+	for try := 1; ; try++ {
+		err := h.writeLease(ctx)
+		if !errors.Is(err, errGone) || h.leaseExpired(err) || try == maxAbsent {
+			return err
+		}
+		if pause.For(ctx, h.cfg.TTL/retriesPerTTL); ctx.Err() != nil {
+			return err
+		}
+	}
 }
 
 // leaseExpired reports whether err means that the lease is gone because no heartbeat succeeded

@@ -44,6 +44,7 @@ type Manager struct {
 
 	// The rest is used by one goroutine alone.
 	previous     int64         // the worker ID that it had last; -1 before the first one
+	holder       watched       // of the worker ID that was given
 	longestFence time.Duration // that any holder is known to have had
 
 	// When it was noticed that the clock bucket went back, and why; zero if it did not.
@@ -90,10 +91,15 @@ func newManager(cfg Config, workers, clocks bucket, config agreed, server server
 // Then it releases the worker ID, and returns what could not be released, if
 // anything: that delays a successor and does no other harm.
 //
+// If the worker ID is given, and another process that is alive holds it, Run returns a
+// [*HeldError], after it has called notify. A process that is dead does not renew its lease; Run waits until
+// that has expired.
+//
 // Run calls notify with each change and each failed attempt to claim. While notify runs
 // there are no heartbeats, so it should return soon. It is not told when ctx ends; the
 // generator is revoked then. Run must not be called again before it has returned.
 func (m *Manager) Run(ctx context.Context, notify func(State)) error {
+	m.holder = watched{}
 	for attempt := 0; ctx.Err() == nil; attempt++ {
 		h, err := m.seek(ctx)
 		if err == nil {
@@ -107,6 +113,10 @@ func (m *Manager) Run(ctx context.Context, notify func(State)) error {
 				m.cfg.Log.Warn("no worker ID yet, trying again", zap.Error(err))
 			}
 			notify(State{Err: err})
+			var held *HeldError
+			if errors.As(err, &held) && held.Alive {
+				return err
+			}
 			pause.For(ctx, m.seekPause(attempt))
 		}
 	}

@@ -110,6 +110,7 @@ type process struct {
 	net   *fakeNet
 	skew  time.Duration // MaxClockSkew
 	ahead time.Duration
+	given *int64 // the worker ID that it is given, if any
 
 	clockMu sync.RWMutex
 	off     time.Duration
@@ -147,7 +148,7 @@ func (p *process) setClock(off time.Duration) {
 
 func (p *process) manager() *Manager {
 	cfg := Config{
-		Layout: p.w.layout, Instance: p.name, TTL: modelTTL,
+		Layout: p.w.layout, Instance: p.name, TTL: modelTTL, Worker: p.given,
 		MaxAhead: p.ahead, MaxClockSkew: p.skew, Clock: p.now, Log: zap.NewNop(),
 	}
 	return newManager(cfg, link{p.w.workers, p.net}, link{p.w.clocks, p.net}, link{p.w.config, p.net}, p.net)
@@ -280,7 +281,8 @@ func (p *process) step(ctx context.Context, rng *rand.Rand) {
 // killed, cut off and paused; requests and answers are lost, late and doubled; reads
 // are old; leases expire before their time, and their TTL is changed; buckets elect leaders for longer than a short
 // TTL; clocks are set by a second, an hour, a
-// day; processes are copied while they run, in the middle of whatever they do. Whatever
+// day; processes are copied while they run, in the middle of whatever they do. In some runs each
+// worker ID is given to two processes, and they have no other. Whatever
 // happens, holders of one worker ID own disjoint time, except for what was a copied one's at
 // that moment, and none is further ahead of its clock than it may be.
 func TestNoDuplicateWhateverHappens(t *testing.T) {
@@ -324,6 +326,9 @@ func chaos(t *testing.T, seed uint64) *world {
 		p.net.slow = rng.IntN(2) == 0
 		if seed%2 == 0 {
 			p.skew = 100 * 365 * 24 * time.Hour // anything goes
+		}
+		if seed%3 == 0 {
+			p.given = new(int64(i % 2)) // two have each
 		}
 		all = append(all, p)
 		for _, f := range []func(context.Context, *rand.Rand){p.live, p.request, p.step} {

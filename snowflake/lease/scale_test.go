@@ -209,7 +209,7 @@ func TestLostLeaseIsClaimedAgain(t *testing.T) {
 		first := p.holding()
 		last := mustNext(t, first)
 		w.workers.expire(fmt.Sprint(w.layout.WorkerID(last)))
-		time.Sleep(modelTTL/beatsPerTTL + time.Second)
+		time.Sleep(modelTTL/beatsPerTTL + maxAbsent*modelTTL/retriesPerTTL + time.Second)
 		again := p.holding()
 		if again == nil || again == first {
 			t.Fatal("the loss was not noticed, or nothing was claimed")

@@ -61,7 +61,7 @@ func (m *Manager) seekOnce(ctx context.Context) (*hold, error) {
 	f := m.sortRecords(admitted.leases, clocks)
 	for tries := 1; ; tries++ {
 		h, err := m.claimOne(ctx, f, now, clock, admitted)
-		if !errors.Is(err, ErrLost) || tries == triesPerList {
+		if !errors.Is(err, ErrLost) || tries == triesPerList || m.cfg.Worker != nil { // there is no other to try
 			return h, err
 		}
 	}
@@ -70,7 +70,7 @@ func (m *Manager) seekOnce(ctx context.Context) (*hold, error) {
 // claimOne claims one of the worker IDs that are free as far as f says. ErrLost says that
 // somebody else was faster.
 func (m *Manager) claimOne(ctx context.Context, f field, now int64, clock *ownClock, admitted admission) (*hold, error) {
-	worker, err := f.choose(m.previous, now, m.cfg.units(m.cfg.MaxAhead))
+	worker, err := m.choose(f, admitted.leases, now)
 	if err != nil {
 		return nil, err
 	}
@@ -81,6 +81,14 @@ func (m *Manager) claimOne(ctx context.Context, f field, now int64, clock *ownCl
 	}
 	m.previous = worker
 	return h, nil
+}
+
+// choose returns the worker ID to claim: the one that was given, or one that is free.
+func (m *Manager) choose(f field, leases []record, now int64) (int64, error) {
+	if m.cfg.Worker != nil {
+		return m.given(f, leases, now)
+	}
+	return f.choose(m.previous, now, m.cfg.units(m.cfg.MaxAhead))
 }
 
 // newHold returns a hold that has claimed nothing yet. Its claim succeeds only if the

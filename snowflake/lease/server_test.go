@@ -527,6 +527,8 @@ func TestConfigRefused(t *testing.T) {
 		"no layout":  {},
 		"prefix":     {Layout: layout64, Prefix: "a.b"},
 		"datacenter": {Layout: layout64, Datacenter: 1},
+		"worker ID":  {Layout: layout64, Worker: new(int64(64))},
+		"no worker":  {Layout: layout64, Worker: new(int64(-1))},
 		"short TTL":  {Layout: layout64, TTL: time.Millisecond},
 		"ahead":      {Layout: layout64, MaxAhead: -1},
 	} {

@@ -78,7 +78,7 @@ func TestServerStoppedUnderLoad(t *testing.T) {
 		l.more(t, 100, "while the server runs")
 		srv.Stop()
 		failed := l.failed.Load()
-		natstest.Eventually(t, 10*time.Second, "calls fail", func() bool { return l.failed.Load() >= failed+4 })
+		natstest.Eventually(t, natstest.Patience, "calls fail", func() bool { return l.failed.Load() >= failed+4 })
 		srv.Restart()
 	}
 	l.more(t, 100, "after the last restart")

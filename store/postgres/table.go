@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/jackc/pgx/v5/pgtype"
 
@@ -73,11 +74,12 @@ func (s *Store) checkColumns(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	columns := slices.Clone(rows.FieldDescriptions()) // they are the connection's, which is another call's once rows is closed
 	rows.Close()
 	if err := rows.Err(); err != nil {
 		return err
 	}
-	for _, column := range rows.FieldDescriptions()[1:] {
+	for _, column := range columns[1:] {
 		switch column.DataTypeOID {
 		case pgtype.Int2OID, pgtype.Int4OID, pgtype.Int8OID:
 		default:

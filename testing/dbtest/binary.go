@@ -17,11 +17,12 @@ import (
 
 	"github.com/idworker/idworker/testing/debian"
 	"github.com/idworker/idworker/testing/freeport"
+	"github.com/idworker/idworker/testing/process"
 )
 
 // readyWithin is how long a server may take to answer: usually a second or two, but test
 // hosts are small and shared.
-const readyWithin = 30 * time.Second
+const readyWithin = 2 * time.Minute
 
 // supervise runs a server until its own input ends, or has one line: then it kills the
 // server, and removes its folder unless the line says to keep it. The pipe ends when the
@@ -252,9 +253,9 @@ func (s *fromBinary) pause() error  { return s.signal(syscall.SIGSTOP) }
 func (s *fromBinary) resume() error { return s.signal(syscall.SIGCONT) }
 
 // signal reaches the server and its processes; the server first, so that no process is
-// added while they are counted.
+// added while they are counted. What is to be stopped has stopped when it returns.
 func (s *fromBinary) signal(sig syscall.Signal) error {
-	if err := syscall.Kill(s.pid, sig); err != nil {
+	if err := send(s.pid, sig); err != nil {
 		return err
 	}
 	lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", s.pid))
@@ -262,11 +263,19 @@ func (s *fromBinary) signal(sig syscall.Signal) error {
 		children, _ := os.ReadFile(list)
 		for _, child := range strings.Fields(string(children)) {
 			if pid, err := strconv.Atoi(child); err == nil {
-				_ = syscall.Kill(pid, sig) // it may have ended
+				_ = send(pid, sig) // it may have ended
 			}
 		}
 	}
 	return nil
+}
+
+func send(pid int, sig syscall.Signal) error {
+	err := syscall.Kill(pid, sig)
+	if err == nil && sig == syscall.SIGSTOP {
+		process.AwaitStopped(pid)
+	}
+	return err
 }
 
 func (s *fromBinary) kill() error { return s.end("keep\n") }

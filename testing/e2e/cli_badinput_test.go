@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// The exit codes, as cmd/internal/explain/exit.go and the README list them.
+// The exit codes, as cmd/internal/explain/exit.go and docs/command-line.md list them.
 const (
 	exitOK        = 0
 	exitFailure   = 1

@@ -39,7 +39,7 @@ func TestDoctorFindsNothingWrong(t *testing.T) {
 	counts("admin", "ok    workers: 1 running", "ok    loaders: 1 running")
 	counts("loader", "ok    loaders: 1 running")
 	for _, role := range []string{"worker", "loader", "admin", "enricher", "auditor"} {
-		if r := net.as(userOf(role)).run(t, "doctor", "--role", role); r.code != 0 || strings.Contains(r.stdout, "warn") {
+		if r := net.as(userOf(role)).run(t, "doctor", "--role", role); r.code != 0 || strings.Contains("\n"+r.stdout, "\nwarn  ") {
 			t.Errorf("%s (%d):\n%s%s", role, r.code, r.stdout, r.stderr)
 		}
 	}

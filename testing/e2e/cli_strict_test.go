@@ -2,9 +2,7 @@ package e2e
 
 import (
 	"strings"
-	"syscall"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go/micro"
 
@@ -67,15 +65,15 @@ func TestBecomingStrict(t *testing.T) {
 	}
 
 	paused := startWorker(t, ns.URL(), "--role", "worker")
-	paused.signal(syscall.SIGSTOP)
-	natstest.Eventually(t, 20*time.Second, "the paused one is missed", func() bool {
+	paused.pause()
+	natstest.Eventually(t, natstest.Patience, "the paused one is missed", func() bool {
 		r := as.run(t, create("invoice")...)
 		return r.code == exitTryLater && strings.Contains(r.stderr, "--ended "+paused.instance())
 	})
 	refuses(exitNoTag, []string{"get", "invoice"}, "no such tag")
 	as.mustRun(t, create("invoice", "--ended", paused.instance())...)
 	as.mustRun(t, create("another")...) // it was said once
-	paused.signal(syscall.SIGCONT)
+	paused.resume()
 	as.mustRun(t, "tag", "rm", "invoice", "--yes")
 	as.mustRun(t, "tag", "create", "invoice", "--first", "2000")
 	ls := as.mustRun(t, "tag", "ls").stdout

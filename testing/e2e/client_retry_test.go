@@ -157,10 +157,10 @@ func TestClientSeesNoPause(t *testing.T) {
 	s.more(500)
 	s.lap("calm")
 	for range 2 {
-		workers[0].signal(syscall.SIGSTOP)
+		workers[0].pause()
 		s.more(500)
 		s.lap("one of three paused")
-		workers[0].signal(syscall.SIGCONT)
+		workers[0].resume()
 		s.more(500) // with what the paused one answers late
 	}
 	s.finish()
@@ -206,10 +206,10 @@ func TestGetWaits(t *testing.T) {
 		t.Fatal(err)
 	}
 	flush(t, conn)
-	workers[0].signal(syscall.SIGSTOP)
+	workers[0].pause()
 	get := settings{}.launch(t, "get", "--server", url, "--timeout", "30s", "order")
 	natstest.Eventually(t, readyWithin, "get asks for more than a second", func() bool { return requests.Load() > 8 })
-	workers[0].signal(syscall.SIGCONT)
+	workers[0].resume()
 	if code := get.wait(); code != exitOK {
 		t.Errorf("exit code %d: %s", code, get.stderr.String())
 	}
@@ -217,7 +217,7 @@ func TestGetWaits(t *testing.T) {
 		t.Errorf("%d IDs", n)
 	}
 
-	workers[0].signal(syscall.SIGSTOP)
+	workers[0].pause()
 	r := run(t, "get", "--server", url, "--timeout", "1500ms", "order")
 	if r.code != exitTryLater || !strings.Contains(r.stderr, "ids.segment.order") || !strings.Contains(r.stderr, "deadline") {
 		t.Errorf("get of a paused worker: %+v", r)

@@ -75,15 +75,14 @@ func clusterUser(name string, addresses []string) settings {
 	return settings{env: []string{"NATS_URL=" + strings.Join(urls, ","), "IDWORKER_INBOX_PREFIX=" + u.Inbox}}
 }
 
-// startCluster starts three servers with the configuration in the docs, on
+// startCluster starts three servers with cluster.conf, on
 // addresses of this machine.
 func startCluster(t *testing.T) []*production {
 	t.Helper()
-	doc, err := os.ReadFile("../../docs/nats-cluster.md")
+	conf, err := os.ReadFile("../../cluster.conf") // which docs/nats-cluster.md shows
 	if err != nil {
 		t.Fatal(err)
 	}
-	conf := strings.Split(string(doc), "```")[1]
 	base, err := filepath.Abs(natsConf)
 	if err != nil {
 		t.Fatal(err)
@@ -101,7 +100,7 @@ func startCluster(t *testing.T) []*production {
 	var servers []*production
 	for i, route := range routes {
 		path := filepath.Join(dir, fmt.Sprintf("ids-%d.conf", i+1))
-		if err := os.WriteFile(path, []byte(conf), 0o600); err != nil {
+		if err := os.WriteFile(path, conf, 0o600); err != nil {
 			t.Fatal(err)
 		}
 		address := freeAddress(t)

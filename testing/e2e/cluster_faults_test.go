@@ -21,7 +21,7 @@ import (
 const (
 	callerPatience = 5 * time.Second // how long callers wait for an ID
 	patientRate    = 100             // how often a second each kind of ID is asked for
-	clusterWithin  = time.Minute     // how long elections, and catching up, may take
+	clusterWithin  = 2 * time.Minute // how long elections, and catching up, may take
 )
 
 // TestKilledServerFailsNoRequest cuts off one server of three, and kills others, while the

@@ -18,6 +18,8 @@
 //	client_     the Go and the Node.js client an outage is a delay, not an error
 //	cli_        commands, doctor, bench,      clear errors, exit codes, JSON, documented metrics,
 //	            HTTP, API                     completion in shells, the manual page
+//	upgrade_    versions side by side         1, 6 and 7 between versions of idworker, and with older
+//	                                          versions of nats-server and nats.go
 //	status_     the status page, idworker     what they say agrees with /metrics; what cannot be read
 //	            status                        is named
 //	strict_     strict tags                   2, for every two requests, through owners that are killed,
@@ -42,6 +44,8 @@
 //	harness_enrichment  source, target and enrichers; what arrived, and in which order
 //	harness_verify      enrich verify, beside a plain checker
 //	harness_stats       what workers say of themselves
+//	harness_mixed       a load of every sort of ID, for processes of several versions
+//	harness_versions    the previous version, built from git; older nats-servers
 //	harness_strict      callers whose requests and answers make a history
 //	harness_http        callers that speak HTTP, a load balancer, and Leaf's server as they know it
 //	harness_guide       runs the commands of a page of the docs

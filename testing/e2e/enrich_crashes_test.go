@@ -215,7 +215,7 @@ func (c *crashes) round(at step, events int) {
 	c.t.Logf("enricher %d %s, %v after %d events were published", hit, at.name, time.Since(began).Round(time.Millisecond), events)
 	pause := c.stopped < 0
 	if pause {
-		c.enrichers[hit].signal(syscall.SIGSTOP)
+		c.enrichers[hit].pause()
 		c.stopped = hit
 		c.paused++
 	} else {
@@ -265,7 +265,7 @@ func (c *crashes) disarm() {
 // resume has the enricher that is paused go on with what it was doing.
 func (c *crashes) resume() {
 	if c.stopped >= 0 {
-		c.enrichers[c.stopped].signal(syscall.SIGCONT)
+		c.enrichers[c.stopped].resume()
 		c.cutters[c.stopped].Release()
 		c.stopped = -1
 	}
@@ -298,8 +298,8 @@ func (c *crashes) fault() {
 		}
 	case 2:
 		victim := c.trio.nodes[c.trio.leaderOf("KV_ids_enrich")].server
-		victim.signal(syscall.SIGSTOP)
-		c.heal = func() { victim.signal(syscall.SIGCONT) }
+		victim.pause()
+		c.heal = func() { victim.resume() }
 		c.t.Cleanup(c.heal) // or it could not be ended
 	}
 }

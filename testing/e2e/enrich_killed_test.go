@@ -125,7 +125,7 @@ func testPausedEnrichers(t *testing.T, target jetstream.StreamConfig, texts []st
 			return true
 		})
 		paused := enrichers[cut]
-		paused.signal(syscall.SIGSTOP)
+		paused.pause()
 		cutters[1-cut].Arm(false, "") // whoever takes over is not cut
 		e.await(e.sent - e.arrived)
 		natstest.Eventually(t, readyWithin, "another one has the turn", func() bool {
@@ -133,7 +133,7 @@ func testPausedEnrichers(t *testing.T, target jetstream.StreamConfig, texts []st
 			return p != nil && p != paused
 		})
 		cutters[cut].Release()
-		paused.signal(syscall.SIGCONT)
+		paused.resume()
 	}
 	e.checkAll()
 	for _, p := range enrichers {

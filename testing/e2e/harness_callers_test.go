@@ -80,6 +80,10 @@ func (c *callers) call(client requester, random *rand.Rand, l load) {
 			replies = append(replies, r)
 			continue
 		}
+		if machine.excuses(err, window{r.sent, r.received}) {
+			c.t.Logf("the machine stood still, so %s is asked for again after %v", r.tag, err)
+			continue
+		}
 		if c.retry == nil || !c.retry(err) {
 			c.t.Errorf("request for %d IDs of %s failed after %v: %v", n, r.tag, r.received.Sub(r.sent), err)
 			return

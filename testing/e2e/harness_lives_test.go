@@ -5,7 +5,6 @@ import (
 	"strconv"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -107,7 +106,7 @@ func (l *lives) settle(t testing.TB) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	natstest.Eventually(t, 10*time.Second, "all clock entries are seen", func() bool {
+	natstest.Eventually(t, natstest.Patience, "all clock entries are seen", func() bool {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		return l.seen >= info.State.LastSeq

@@ -37,6 +37,7 @@ type production struct {
 	conf    string
 	address string
 	data    string
+	binary  string   // of nats-server, if not as go.mod pins it
 	env     []string // besides what nats.conf wants
 	server  *process
 }
@@ -51,9 +52,12 @@ func startProduction(t testing.TB, conf string) *production {
 // start starts the server on its data.
 func (p *production) start() {
 	p.t.Helper()
-	bin, err := natsServer()
-	if err != nil {
-		p.t.Fatalf("build nats-server: %v\n%s", err, bin)
+	bin := p.binary
+	if bin == "" {
+		var err error
+		if bin, err = natsServer(); err != nil {
+			p.t.Fatalf("build nats-server: %v", err)
+		}
 	}
 	host, port, _ := strings.Cut(p.address, ":")
 	env := append(p.env, "IDS_NATS_DATA="+p.data, "IDS_SYS_PASSWORD=secret-of-sys")

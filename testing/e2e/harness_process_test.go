@@ -20,8 +20,8 @@ import (
 
 // The machine is small and the processes run with the race detector.
 const (
-	readyWithin = 30 * time.Second
-	exitWithin  = 30 * time.Second
+	readyWithin = 2 * time.Minute
+	exitWithin  = 2 * time.Minute
 )
 
 // process is a running idworker, which ends with its test.
@@ -91,6 +91,11 @@ func (p *process) end() {
 
 // signal sends a signal, which does nothing if the process has ended.
 func (p *process) signal(s syscall.Signal) { p.run.Signal(s) }
+
+// pause returns when nothing of the process runs any more.
+func (p *process) pause() { p.run.Pause() }
+
+func (p *process) resume() { p.run.Resume() }
 
 // kill ends the process the way a crash does.
 func (p *process) kill() { p.run.Kill() }

@@ -128,7 +128,7 @@ func TestHeadersOfCallersHaveNoRights(t *testing.T) {
 		hpub := fmt.Sprintf("HPUB ids.segment.order _INBOX_caller.any.x %d %d\r\n%s\r\n", len(header), len(header), header)
 		sendRaw(t, p, userNamed("caller"), strings.Repeat(hpub, 40))
 	}
-	natstest.Eventually(t, 10*time.Second, "requests were passed on", func() bool {
+	natstest.Eventually(t, natstest.Patience, "requests were passed on", func() bool {
 		received := int64(0)
 		for _, s := range stats(t, p.connect("admin"), 2) {
 			received += s.Strict.Received

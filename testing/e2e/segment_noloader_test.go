@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -59,7 +58,7 @@ func TestNobodyLoads(t *testing.T) {
 	isOver()
 	logged(1, 1)
 
-	loader.signal(syscall.SIGSTOP)
+	loader.pause()
 	big := dial(t, ns.URL())
 	go func() { // uses up what is in memory
 		for {
@@ -70,7 +69,7 @@ func TestNobodyLoads(t *testing.T) {
 	}()
 	says("a loader is there")
 	logged(2, 1)
-	loader.signal(syscall.SIGCONT)
+	loader.resume()
 	isOver()
 	logged(2, 2)
 }

@@ -85,7 +85,7 @@ func slowDown(p *process) (stop func()) {
 	done, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
-		defer p.signal(syscall.SIGCONT)
+		defer p.resume()
 		ticker := time.NewTicker(5 * time.Millisecond)
 		defer ticker.Stop()
 		for n := 0; ; n++ {
@@ -96,9 +96,9 @@ func slowDown(p *process) (stop func()) {
 			}
 			switch n % 10 {
 			case 0:
-				p.signal(syscall.SIGCONT)
+				p.resume()
 			case 1:
-				p.signal(syscall.SIGSTOP)
+				p.signal(syscall.SIGSTOP) // not pause, which waits
 			}
 		}
 	}()

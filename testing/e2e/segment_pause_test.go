@@ -42,11 +42,11 @@ func TestNoDuplicateFromPausedWorker(t *testing.T) {
 	}
 	for range 2 {
 		more(5000)
-		paused.signal(syscall.SIGSTOP)
+		paused.pause()
 		missed := c.lost.Load()
 		natstest.Eventually(t, time.Minute, "callers miss the paused worker", func() bool { return c.lost.Load() >= missed+20 || t.Failed() })
 		more(1000) // of the other one
-		paused.signal(syscall.SIGCONT)
+		paused.resume()
 	}
 	more(5000)
 	replies := c.finish()

@@ -5,7 +5,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -63,11 +62,11 @@ func TestNoDuplicateFromPausedHolder(t *testing.T) {
 				// them, before anything tells it how late it is.
 				post.burst(20_000)
 			}
-			paused.signal(syscall.SIGSTOP)
+			paused.pause()
 			stopped := time.Now()
 			worker, before, holds := stoppedHolder(t, js, held, who)
 			if !holds { // it was slow, and had lost it before
-				paused.signal(syscall.SIGCONT)
+				paused.resume()
 				continue
 			}
 			time.Sleep(nap)
@@ -79,7 +78,7 @@ func TestNoDuplicateFromPausedHolder(t *testing.T) {
 			lying := post.unanswered(nap > ttl)
 			held.settle(t)
 			hi := held.reserved(worker, before.hold) // the last there will be
-			paused.signal(syscall.SIGCONT)
+			paused.resume()
 			natstest.Eventually(t, readyWithin, "what lay in the socket is answered", func() bool { return post.answered(lying) })
 			for _, p := range post.of(lying) {
 				waiting++

@@ -9,7 +9,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -116,14 +115,14 @@ func (d *badDay) overload(w *process) {
 	d.t.Helper()
 	conn := connect(d.t, d.url)
 	natstest.Eventually(d.t, 2*time.Minute, "a worker was overloaded", func() bool {
-		w.signal(syscall.SIGSTOP)
+		w.pause()
 		for range 30_000 { // work for longer than it takes to notice
 			if err := conn.PublishRequest(messages.DefaultPrefix.Snowflake(), "nobody", nil); err != nil {
 				d.t.Fatal(err)
 			}
 		}
 		time.Sleep(1500 * time.Millisecond) // requests have to wait for more than a second
-		w.signal(syscall.SIGCONT)
+		w.resume()
 		return metricsOf(d.t, d.workers[0]).get("idworker_overloads_total") > 0
 	})
 	natstest.Eventually(d.t, readyWithin, "it is back", func() bool { code, _ := fetch(d.t, d.workers[0], "/readyz"); return code == 200 })

@@ -10,7 +10,7 @@ import (
 	"github.com/idworker/idworker/testing/natstest"
 )
 
-// TestNoDuplicateWhileLeavingLeaf takes the README's five steps, on a table that Leaf's
+// TestNoDuplicateWhileLeavingLeaf takes the five steps from Leaf to NATS, on a table that Leaf's
 // servers use until the last one. Nobody gets an ID that anybody had before.
 func TestNoDuplicateWhileLeavingLeaf(t *testing.T) {
 	t.Parallel()

@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -33,13 +32,13 @@ func TestTagBecomesStrict(t *testing.T) {
 		more()
 		paused := s.workers[0]
 		before := s.ended(0)
-		paused.signal(syscall.SIGSTOP)
+		paused.pause()
 		natstest.Eventually(t, readyWithin, "the lease of the paused worker is ended by others", func() bool { return s.ended(0) > before })
 		refused := run(t, "tag", "set", "--server", s.urls[0], tag, "--order", "strict")
 		if refused.code == 0 || !strings.Contains(refused.stderr, paused.instance()) {
 			t.Errorf("exit code %d, does not name %s: %s", refused.code, paused.instance(), refused.stderr)
 		}
-		paused.signal(syscall.SIGCONT)
+		paused.resume()
 		natstest.Eventually(t, time.Minute, "the tag is strict", func() bool {
 			return run(t, "tag", "set", "--server", s.urls[0], tag, "--order", "strict").code == 0
 		})

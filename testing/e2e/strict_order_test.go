@@ -178,9 +178,9 @@ func (s *strictSite) untilEnded(i int, what string, do func()) {
 
 // pause stops a worker until another one has its slots, and lets it go on.
 func (s *strictSite) pause(i int) {
-	s.untilEnded(i, "paused", func() { s.workers[i].signal(syscall.SIGSTOP) })
+	s.untilEnded(i, "paused", func() { s.workers[i].pause() })
 	s.served(s.tags...) // by others, so what is left to the worker is of the past
-	s.workers[i].signal(syscall.SIGCONT)
+	s.workers[i].resume()
 }
 
 // cutOff does the same to its connection.

@@ -13,7 +13,7 @@ import (
 )
 
 // Elections take seconds, and three servers share the processors with the test.
-const clusterWithin = 60 * time.Second
+const clusterWithin = 2 * time.Minute
 
 // Cluster is a JetStream cluster. Stop and restart its servers one by one, then
 // call WaitReady.

@@ -9,6 +9,10 @@ import (
 // condition costs.
 const pollEvery = 5 * time.Millisecond
 
+// Patience is for waits that are there to find hangs: far beyond what a busy machine needs. What a
+// promise bounds is waited for as long as the promise says.
+const Patience = 2 * time.Minute
+
 // Eventually polls cond until it holds, and fails the test, naming what was waited
 // for, if it does not within timeout. Call it from the test's own goroutine.
 func Eventually(t testing.TB, timeout time.Duration, what string, cond func() bool) {

@@ -16,7 +16,7 @@ import (
 
 // readyWithin is how long a server may take to accept connections: milliseconds
 // as a rule, but test hosts are small and shared.
-const readyWithin = 20 * time.Second
+const readyWithin = 2 * time.Minute
 
 // Server is a NATS server with JetStream on 127.0.0.1. Its methods may be called
 // from any goroutine, except Restart.

@@ -2,6 +2,7 @@ package nemesis
 
 import (
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/idworker/idworker/testing/dbtest"
@@ -14,6 +15,8 @@ type database struct {
 	pair  *dbtest.Pair
 	proxy *dbtest.Proxy
 	raise string // part of the statement that reserves
+
+	fault sync.Mutex // held by the fault that is under way
 }
 
 // startDatabase starts the databases of the store, if it has any.
@@ -45,9 +48,20 @@ const exact = " DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin"
 // slow is how long a packet to or from a slow database takes more.
 const slow = 400 * time.Millisecond
 
-// begin injects a fault of the database. A failover begins with a replica that is cut off: what is committed from then
-// until the primary is killed is lost.
+// begin injects a fault of the database, once the one before is over: a replica that is made from a primary needs it
+// to live, and on a busy machine that takes longer than the schedule thinks.
 func (d *database) begin(f Fault) (mend func()) {
+	d.fault.Lock()
+	mend = d.inject(f)
+	return func() {
+		defer d.fault.Unlock()
+		mend()
+	}
+}
+
+// inject injects a fault. A failover begins with a replica that is cut off: what is committed from then
+// until the primary is killed is lost.
+func (d *database) inject(f Fault) (mend func()) {
 	switch f.Kind {
 	case "database killed":
 		d.pair.Kill()

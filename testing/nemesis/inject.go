@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 )
 
@@ -144,10 +143,10 @@ func (r *Run) terminate(p *Program) (mend func() error) {
 
 // freeze stops a program, so that it does not run and does not know.
 func freeze(p *Program) (mend func() error) {
-	run := p.Signal(syscall.SIGSTOP)
+	run := p.Pause()
 	return func() error {
 		if run != nil {
-			run.Signal(syscall.SIGCONT)
+			run.Resume()
 		}
 		return nil
 	}
@@ -159,10 +158,10 @@ func stutter(p *Program) (mend func() error) {
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		for ctx.Err() == nil {
-			run := p.Signal(syscall.SIGSTOP)
+			run := p.Pause()
 			sleep(ctx, 180*ms)
 			if run != nil {
-				run.Signal(syscall.SIGCONT)
+				run.Resume()
 			}
 			sleep(ctx, 20*ms)
 		}

@@ -155,6 +155,15 @@ func (p *Program) Signal(s syscall.Signal) *process.Process {
 	return p.running
 }
 
+// Pause stops the program if it runs, and returns it when nothing of it runs any more.
+func (p *Program) Pause() *process.Process {
+	run := p.Signal(syscall.SIGSTOP)
+	if run != nil {
+		process.AwaitStopped(run.Cmd.Process.Pid)
+	}
+	return run
+}
+
 // Close kills the program for good.
 func (p *Program) Close() {
 	p.mu.Lock()

@@ -11,14 +11,14 @@ import (
 )
 
 // settled is how long a process may take until it does nothing but wait.
-const settled = 30 * time.Second
+const settled = natstest.Patience
 
 // atRestAfter is how long a process waits at least before it renews its lease among the owners, while no
 // tag is strict.
 const atRestAfter = 50 * time.Second
 
 // TestAtRest: what one process costs that nobody asks for anything. In the long form this is
-// with the default settings, and prints the table in docs/operations.md; in the short form
+// with the default settings, and prints the table in docs/scaling.md; in the short form
 // everything that has a period comes ten times as often.
 func TestAtRest(t *testing.T) {
 	scale := soak.Pick[time.Duration](10, 1)

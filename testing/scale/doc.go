@@ -9,7 +9,7 @@
 //	harness_test.go   an installation of many processes
 //
 // Counts are asserted, times are not: those depend on the machine. The tables in
-// docs/operations.md and docs/scaling.md are printed by
+// docs/scaling.md are printed by
 //
 //	SOAK=1 go test -v -run AtRest ./testing/scale
 //	SOAK=1 go test -v -run ManyWorkers -timeout 20m ./testing/scale

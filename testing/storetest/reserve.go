@@ -111,6 +111,34 @@ func testReserveConcurrent(t *testing.T, open func() store.Store) {
 	}
 }
 
+// Each process begins with several calls at once: nothing that a handle finds out with its first call
+// may be one call's alone. More calls than a pool has connections use one after the other.
+func testBeginConcurrent(t *testing.T, open func() store.Store) {
+	const processes, goroutines = 10, 24
+	create(t, open(), "order", 10, 1)
+	var ledger Ledger
+	for range processes {
+		s := open()
+		var wg sync.WaitGroup
+		for range goroutines {
+			wg.Go(func() {
+				seg, err := s.Reserve(t.Context(), "order", 10)
+				if err != nil {
+					t.Errorf("Reserve: %v", err)
+					return
+				}
+				ledger.Add("order", 10, seg)
+			})
+		}
+		wg.Wait()
+		shut(t, s)
+	}
+	ledger.Check(t)
+	if want := processes * goroutines; ledger.Len() != want {
+		t.Errorf("%d segments, want %d", ledger.Len(), want)
+	}
+}
+
 // A step that changes while others reserve must not carry an old Next along.
 func testReserveAgainstSetStep(t *testing.T, open func() store.Store) {
 	const goroutines, each = 4, 25

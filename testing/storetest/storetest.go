@@ -44,6 +44,7 @@ func Run(t *testing.T, backend Backend) {
 		{"ReserveErrors", testReserveErrors},
 		{"ReserveAtRandomSteps", testReserveRandom},
 		{"ReserveConcurrently", testReserveConcurrent},
+		{"BeginConcurrently", testBeginConcurrent},
 		{"ReserveAgainstSetStep", testReserveAgainstSetStep},
 
 		{"ReserveFirst", testReserveFirst},

@@ -32,7 +32,7 @@ func describe(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc("idworker_api_"+name, help, labels, nil)
 }
 
-// The metrics. docs/operations.md says what each one is for.
+// The metrics. docs/monitoring.md says what each one is for.
 var (
 	repliesMetric     = describe("replies_total", "Replies over HTTP, by status.", "status")
 	abandonedMetric   = describe("abandoned_total", "Requests over HTTP whose clients had gone before there was a reply.")

@@ -61,6 +61,8 @@ type Doctor struct {
 	Store *Store
 	Kinds []Kind // of processes that are counted
 
+	Forecasts *Forecasts
+
 	allowed permissions // of the user, as far as the server tells
 
 	// cancel ends the question under way.
@@ -113,6 +115,7 @@ func (d *Doctor) Examine(ctx context.Context, report func(Finding)) error {
 	d.examineClock(ctx, find)
 	d.examineStore(ctx, find)
 	d.examineProcesses(ctx, find)
+	d.examineForecasts(ctx, find)
 	if sick {
 		return ErrSick
 	}
@@ -179,6 +182,9 @@ var ErrShared = errors.New("the account may store as much as the server has room
 
 // ErrNearlyFull is wrapped by the warning that the account can hardly store more.
 var ErrNearlyFull = errors.New("the account is nearly full, and nothing is counted when it is")
+
+// ErrRunsOut is wrapped by the warning that numbers run out within a year.
+var ErrRunsOut = errors.New("numbers run out")
 
 // ErrDifferent is wrapped by the warning that a resource can be used, but is not as it would
 // be provisioned.

@@ -23,7 +23,7 @@ func WarnOfSettings(wrong error, log *zap.Logger) {
 			log.Warn("the database acknowledges commits before they are on disk: after a crash IDs can be handed out twice",
 				zap.String("setting", unsafe.Setting), zap.String("value", unsafe.Value), zap.String("want", unsafe.Want))
 		case errors.Is(err, store.ErrSettingUnknown):
-			log.Warn("the database does not tell whether every commit is on disk before it is acknowledged, see Durability in docs/operations.md", zap.Error(err))
+			log.Warn("the database does not tell whether every commit is on disk before it is acknowledged, see Durability in docs/databases.md", zap.Error(err))
 		}
 	}
 }

@@ -7,12 +7,13 @@ import (
 	"net"
 	"os"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
+
+	"github.com/idworker/idworker/testing/natstest"
 )
 
 // lockerEnv names the folder on which this test's program starts a server when it is run
@@ -41,7 +42,7 @@ func TestMain(m *testing.M) {
 	)
 }
 
-const patience = 20 * time.Second // test hosts are small and shared
+const patience = natstest.Patience
 
 func config(folder string) Config {
 	return Config{Host: "127.0.0.1", Port: server.RANDOM_PORT, Folder: folder, Log: zap.NewNop()}

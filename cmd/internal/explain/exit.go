@@ -22,7 +22,7 @@ import (
 	"github.com/idworker/idworker/worker/api"
 )
 
-// The exit codes, as the README lists them.
+// The exit codes, as docs/command-line.md lists them.
 const (
 	ExitOK        = 0
 	ExitFailure   = 1   // anything else
@@ -79,6 +79,7 @@ var exits = []struct {
 	{tagrules.ErrNoTemplate, ExitNoTag},
 	{tags.ErrNoMatch, ExitNoTag},
 	{snowflake.ErrID, ExitUsage},
+	{snowflake.ErrTime, ExitUsage},
 	{messages.ErrNoTag, ExitNoTag},
 	{store.ErrNoTag, ExitNoTag},
 	{messages.ErrBusy, ExitTryLater},

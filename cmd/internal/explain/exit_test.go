@@ -46,6 +46,7 @@ func TestExitCodes(t *testing.T) {
 		{enrich.ErrConfig, ExitUsage},
 		{store.ErrBadTag, ExitUsage},
 		{snowflake.ErrID, ExitUsage},
+		{snowflake.ErrTime, ExitUsage},
 		{messages.ErrNoTag, ExitNoTag},
 		{store.ErrNoTag, ExitNoTag},
 		{messages.ErrBusy, ExitTryLater},

@@ -100,8 +100,10 @@ var sentinelHints = []struct {
 	{doctor.ErrNobody, "start one with: idworker serve"},
 	{doctor.ErrDifferent, "idworker provision with these flags would change it"},
 	{doctor.ErrOlder, "stop them, or upgrade them"},
+	{doctor.ErrRunsOut, "before that, make what keeps such IDs hold larger ones, or take them from another tag or layout; see Forecasts in docs/monitoring.md"},
 	{doctor.ErrShared, hintStorage},
 	{doctor.ErrNearlyFull, hintStorage},
+	{lease.ErrHeld, "idworker workers lists who holds which; give each process a worker ID of its own, or leave --worker-id out of all of them to have any that is free"},
 	{doctor.ErrOtherLayout, "give workers the same --layout"},
 	{store.ErrSettingUnknown, "ask who runs the database; docs/operations.md, Durability, says which values it needs"},
 	{neighbours.ErrForeign, hintNeighbours},
@@ -262,7 +264,7 @@ func hintTarget(err error) string {
 	case target.Stream == "":
 		return "create one for it, with --allow-batch"
 	}
-	return "allow them: nats stream edit " + target.Stream + " --allow-batch"
+	return "allow them: nats stream edit " + target.Stream + " --allow-batch; a server older than 2.12 has none"
 }
 
 // hintRecover is for a data folder that may be an older copy. Which it is, and what may have been

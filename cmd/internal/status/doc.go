@@ -11,6 +11,7 @@
 //	which tags and templates are there?   the directory (ids_tags), and the rules (ids_config)
 //	how far are enrichments?              ids_enrich, and the sources: enrich.List
 //	what would doctor say?                package doctor
+//	when do numbers run out?              the reports, and the layout: package forecast
 //
 // Whoever shows a page is one of those that report, and its own report needs no NATS. So a process that has lost its
 // server still shows itself, and says that it knows nothing of the others.

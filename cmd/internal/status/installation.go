@@ -3,6 +3,7 @@ package status
 import (
 	"time"
 
+	"github.com/idworker/idworker/internal/forecast"
 	"github.com/idworker/idworker/worker"
 )
 
@@ -12,6 +13,8 @@ type Installation struct {
 	ID     string    `json:"installation,omitempty"`
 	Prefix string    `json:"prefix"`
 	Layout string    `json:"layout,omitempty"` // of snowflake IDs
+
+	LayoutEnds []forecast.Date `json:"layout_ends"` // when its IDs reach 2^31 and 2^53, if that is ahead, and when they end
 
 	Troubles []Trouble `json:"troubles"` // the worst first
 	Unread   []Unread  `json:"unread"`   // what is not known, and why
@@ -84,6 +87,9 @@ type Tag struct {
 	Runway     float64 `json:"runway_seconds"`            // of the worker whose memory ends first; a year at most
 	Parked     int     `json:"parked"`                    // requests that wait for a segment
 	Short      bool    `json:"short"`                     // memory has not lasted for 5 minutes for a while, or requests wait
+
+	Forecast *Forecast `json:"forecast,omitempty"` // nil if too little was measured to say anything
+	use      forecast.Use
 }
 
 // Template is a rule for tags that are made when they are first asked for.

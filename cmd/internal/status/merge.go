@@ -13,11 +13,15 @@ import (
 // installation makes one picture of all the answers.
 func (c *collection) installation(now time.Time) *Installation {
 	i := &Installation{
-		Taken: now, Prefix: string(c.cfg.Prefix), Layout: c.workerIDs.layout,
+		Taken: now, Prefix: string(c.cfg.Prefix),
 		Unread: list(c.unread), WorkerIDs: list(c.workerIDs.all), Enrichments: list(c.enrichments), Checks: list(c.checks),
 		Processes: []worker.Report{}, Silent: []Silent{}, Templates: []Template{},
 	}
+	if !c.workerIDs.layout.IsZero() {
+		i.Layout = c.workerIDs.layout.String()
+	}
 	i.addTags(c.reports, c.tagNames)
+	i.addForecasts(c.workerIDs.layout)
 	i.addTemplates(c.tagNames.rules)
 	i.addProcesses(c.reports)
 	c.addSilent(i)
@@ -101,6 +105,7 @@ func (t *Tag) add(s worker.TagStats) {
 	t.Room += 2 * s.Step
 	t.Rate += s.Rate
 	t.Parked += s.Parked
+	t.use = t.use.Join(s.Use)
 }
 
 // byRate puts the busiest first, then those that were asked for at all.

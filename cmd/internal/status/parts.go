@@ -33,7 +33,7 @@ func (c *collection) askLeases(ctx context.Context) {
 
 // workerIDs are those of snowflake IDs.
 type workerIDs struct {
-	layout string
+	layout snowflake.Layout
 	all    []WorkerID
 	heard  map[string]time.Time // the latest heartbeat of each holder, by instance
 }
@@ -42,9 +42,7 @@ func (c *collection) askWorkerIDs(ctx context.Context) {
 	c.workerIDs.heard = make(map[string]time.Time)
 	c.part(ctx, "worker IDs", lease.ListRights(c.cfg.Prefix), func(ctx context.Context) error {
 		holdings, layout, err := lease.List(ctx, c.js, c.cfg.Prefix)
-		if layout != (snowflake.Layout{}) {
-			c.workerIDs.layout = layout.String()
-		}
+		c.workerIDs.layout = layout
 		for _, h := range holdings {
 			c.workerIDs.all = append(c.workerIDs.all, WorkerID{
 				Datacenter: h.Datacenter, Worker: h.Worker, Instance: h.Instance, Host: h.Host, Since: h.Since,

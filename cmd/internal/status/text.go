@@ -9,6 +9,7 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/idworker/idworker/internal/forecast"
 	"github.com/idworker/idworker/worker"
 )
 
@@ -18,6 +19,9 @@ func (v View) Print(out io.Writer) error {
 	workers, loaders := v.Totals.Answered()
 	p.line("prefix %s, installation %s, %s", v.Prefix, cmp.Or(v.ID, "not known"), v.Taken.UTC().Format("2006-01-02 15:04:05 UTC"))
 	p.line("workers %s, loaders %s, tags %s (%s in use), %s IDs of tags a second", workers, loaders, Count(int64(v.Totals.TagsKnown)), Count(int64(v.Totals.TagsActive)), Rate(v.Totals.Rate))
+	if ends := v.Ends(); !ends.IsZero() {
+		p.line("snowflake layout %s, until %s", v.Layout, forecast.Day(ends))
+	}
 	if len(v.Troubles) == 0 {
 		p.line("all is well")
 	}
@@ -105,16 +109,16 @@ func (p *printer) tags(v View) {
 	var rows [][]string
 	for _, t := range v.Page {
 		if !t.Active {
-			rows = append(rows, []string{t.Name, "-", "-", "-", "-", Count(t.Configured), "-", t.Order})
+			rows = append(rows, []string{t.Name, "-", "-", "-", "-", Count(t.Configured), "-", t.Order, "-"})
 			continue
 		}
 		full := int(barWidth * t.Full())
 		rows = append(rows, []string{
 			t.Name, Rate(t.Rate), "[" + strings.Repeat("#", full) + strings.Repeat(".", barWidth-full) + "]", Count(t.Left),
-			Duration(t.Runway), Count(t.Step), fmt.Sprint(t.Parked), t.Order,
+			Duration(t.Runway), Count(t.Step), fmt.Sprint(t.Parked), t.Order, t.Forecast.First(),
 		})
 	}
-	p.table("TAG|IDS/S|BUFFER|IN MEMORY|LASTS|STEP|PARKED|ORDER", rows)
+	p.table("TAG|IDS/S|BUFFER|IN MEMORY|LASTS|STEP|PARKED|ORDER|RUNS OUT", rows)
 	if more := v.Matches - len(v.Page); more > 0 {
 		p.line("and %s more", Count(int64(more)))
 	}

@@ -24,7 +24,7 @@ const (
 func (i *Installation) Judge() {
 	all := []Trouble{}
 	for _, part := range [][]Trouble{
-		i.roleTroubles(), i.silentTroubles(), i.processTroubles(), i.tagTroubles(), i.enrichmentTroubles(), i.checkTroubles(), i.unreadTroubles(),
+		i.roleTroubles(), i.silentTroubles(), i.processTroubles(), i.tagTroubles(), i.forecastTroubles(), i.enrichmentTroubles(), i.checkTroubles(), i.unreadTroubles(),
 	} {
 		all = append(all, part...)
 	}

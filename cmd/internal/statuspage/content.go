@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/idworker/idworker/cmd/internal/status"
+	"github.com/idworker/idworker/internal/forecast"
 	"github.com/idworker/idworker/worker"
 )
 
@@ -90,6 +91,14 @@ func (c content) Held() (held []status.WorkerID) {
 		}
 	}
 	return held
+}
+
+// LastDay is that of the layout; empty if it is not known.
+func (c content) LastDay() string {
+	if at := c.Ends(); !at.IsZero() {
+		return forecast.Day(at)
+	}
+	return ""
 }
 
 // Free is how many worker IDs were used and are not now.

@@ -30,7 +30,7 @@ func TestRaisedWithoutLoaders(t *testing.T) {
 		t.Errorf("%v beside a loader, and there is now\n%s", err, i.export())
 	}
 	stop()
-	natstest.Eventually(t, 10*time.Second, "all is raised", func() bool { return raise() == nil })
+	natstest.Eventually(t, natstest.Patience, "all is raised", func() bool { return raise() == nil })
 }
 
 // runLoader has a loader wait for load events, until it is stopped.

@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 	)
 }
 
-const patience = 20 * time.Second // test hosts are small and shared
+const patience = natstest.Patience
 
 // number counts values that are numbers.
 func number(value []byte) (int64, bool) {

@@ -1,0 +1,102 @@
+package allocator
+
+import (
+	"slices"
+	"time"
+
+	"github.com/idworker/idworker/store"
+)
+
+// use measures how fast the numbers of a tag are used up, by all workers together, over hours and days: what a forecast
+// takes. meter does the same for the last half minute, and for one worker.
+//
+// A worker knows what it hands out itself. What others take it sees in its grants: the numbers between the end of the
+// one before and the beginning of the next one were granted to others, or burnt. So the numbers go so many times as
+// fast as its own IDs. A gap may also be that somebody raised the tag, or that a process died which had just
+// been granted much, and that tells nothing of the future. So the gap counts that is in the middle of the latest few.
+//
+// The rate is the lower one of two: over the whole window, and over the latter part of it. So neither a burst that has ended
+// is taken for what will be, nor one that has just begun. The window begins with the tag's second grant, for a tag that is asked for
+// a few times needs no forecast, and covers between two and five days once the worker has lived that long. A restart begins
+// anew.
+type use struct {
+	marks [3]sample // when the window began, when its latter part did, and when that will do next
+	made  int       // how many of them there are
+	gaps  [5]float32
+	seen  int // how many gaps there were; the latest ones are kept
+}
+
+const (
+	firstPart  = 15 * time.Second // of a window that has begun; it doubles
+	wholeParts = 24 * time.Hour   // a window of two such parts is long enough, and moves on
+
+	leastUse  = 100 // IDs have to be handed out to tell a rate
+	leastGaps = 3   // so that one alone decides nothing
+)
+
+// see takes in a grant of n numbers, gap numbers after the end of the one before.
+func (u *use) see(gap, n int64) {
+	u.gaps[u.seen%len(u.gaps)] = float32(gap) / float32(n)
+	u.seen++
+}
+
+// record moves the window, if it is time for that.
+func (u *use) record(now sample) {
+	begin, latest := u.marks[0], u.marks[max(u.made-1, 0)]
+	whole := latest.at - begin.at
+	switch {
+	case u.made == 0, u.made == 1 && now.at-begin.at >= firstPart, u.made == 2 && now.at-begin.at >= 2*whole:
+		u.marks[u.made] = now
+		u.made++
+	case u.made < len(u.marks):
+	case whole >= 2*wholeParts && now.at-latest.at >= wholeParts:
+		u.marks = [...]sample{u.marks[1], latest, now}
+	case whole < 2*wholeParts && now.at-begin.at >= 2*whole:
+		u.marks[1], u.marks[2] = latest, now
+	}
+}
+
+// rate is how many numbers are used up a second, and over what time that was measured; 0 if there was too little.
+func (u *use) rate(now sample) (perSecond float64, over time.Duration) {
+	if u == nil || u.made < 2 || u.seen < leastGaps || now.total-u.marks[0].total < leastUse {
+		return 0, 0
+	}
+	over = now.at - u.marks[0].at
+	own := min(now.rateSince(u.marks[0]), now.rateSince(u.marks[1]))
+	return own * (1 + u.gap()), over
+}
+
+// gap is the usual number that others are granted while this worker is granted one.
+func (u *use) gap() float64 {
+	latest := slices.Sorted(slices.Values(u.gaps[:min(u.seen, len(u.gaps))]))
+	return float64(latest[(len(latest)-1)/2])
+}
+
+func (s sample) rateSince(before sample) float64 {
+	if s.at <= before.at {
+		return 0
+	}
+	return float64(s.total-before.total) / (s.at - before.at).Seconds()
+}
+
+// The methods below need the tag's mu.
+
+// seeGrant takes in a grant before it counts as granted.
+func (t *tag) seeGrant(s store.Segment) {
+	if t.high == 0 || t.configured == 0 {
+		return // what came before is not known, or the tag is gone
+	}
+	if t.use == nil {
+		t.use = new(use)
+	}
+	t.use.see(s.First-t.high, s.Len())
+}
+
+// record moves the windows over which rates are measured.
+func (t *tag) record(now time.Duration) {
+	cur := t.cur.Load()
+	t.meter.record(now, cur)
+	if t.use != nil {
+		t.use.record(sample{now, t.meter.total(cur)})
+	}
+}

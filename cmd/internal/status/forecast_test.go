@@ -1,0 +1,75 @@
+package status
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/idworker/idworker/internal/forecast"
+	"github.com/idworker/idworker/snowflake"
+	"github.com/idworker/idworker/worker"
+)
+
+const day = 24 * 60 * 60
+
+// used is a tag that reaches 2^31 after so many days.
+func used(tag string, days int64) worker.TagStats {
+	return worker.TagStats{Tag: tag, Order: "trend", Rate: 1, Runway: 1e6, Use: forecast.Use{High: 1<<31 - days*day, Rate: 1, Seconds: day}}
+}
+
+// TestForecasts: what is less than a year ahead is warned of, the soonest first. What is farther is told without a warning, and of
+// what was not measured nothing is said.
+func TestForecasts(t *testing.T) {
+	unmeasured := used("unmeasured", 3)
+	unmeasured.Use.Seconds = 59
+	ahead := used("soon", 200) // as the worker sees it that has measured for a minute
+	ahead.Use.Seconds = 60
+	ahead.Use.Rate *= 100
+	layout, err := snowflake.ParseLayout("38:1ms/w13/s12@1735689600000") // ends in 2033
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &collection{
+		Collector: NewCollector(Config{Prefix: "ids"}), workerIDs: workerIDs{layout: layout},
+		reports: []worker.Report{
+			reportOf("a", worker.RoleAll, used("soon", 300), used("far", 366), unmeasured, worker.TagStats{Tag: "fresh", Rate: 1, Runway: 1e6}),
+			reportOf("b", worker.RoleAll, ahead),
+		},
+	}
+	i := c.at(now)
+	want := "warning tag soon: its IDs reach 2^31 in 200 days, on 2027-06-10, if 1 numbers a second go on to be used, as in the last 24 h"
+	if got := troublesOf(i); got != want {
+		t.Errorf("%s\nwant %s", got, want)
+	}
+	for _, tag := range i.Tags {
+		want := map[string]string{"soon": "2^31 on 2027-06-10", "far": "2^31 on 2027-11-23"}[tag.Name]
+		if got := tag.Forecast.First(); got != want && !(want == "" && got == "-") {
+			t.Errorf("%s: %s, want %s", tag.Name, got, want)
+		}
+	}
+	var text bytes.Buffer
+	if err := i.View(Query{Size: 10}).Print(&text); err != nil || !strings.Contains(text.String(), "snowflake layout 38:1ms/w13/s12@1735689600000, until 2033-09-17") ||
+		!strings.Contains(text.String(), "  2^31 on 2027-11-23\n") {
+		t.Errorf("%v:\n%s", err, &text)
+	}
+
+	i = c.at(time.Date(2033, 1, 1, 0, 0, 0, 0, time.UTC))
+	if got := troublesOf(i); !strings.Contains(got, "warning layout 38:1ms/w13/s12@1735689600000: snowflake IDs end on 2033-09-17") {
+		t.Errorf("in 2033: %s", got)
+	}
+}
+
+// TestManyForecasts: five tags are named, and the others counted.
+func TestManyForecasts(t *testing.T) {
+	var tags []worker.TagStats
+	for n := range int64(8) {
+		tags = append(tags, used(fmt.Sprint("t", n), 100-n))
+	}
+	c := &collection{Collector: NewCollector(Config{Prefix: "ids"}), reports: []worker.Report{reportOf("a", worker.RoleAll, tags...)}}
+	got := strings.Split(troublesOf(c.at(now)), "\n")
+	if len(got) != 6 || !strings.HasPrefix(got[0], "warning tag t7: ") || got[5] != "warning tags: 3 others reach 2^31, 2^53 or their end within a year" {
+		t.Error(strings.Join(got, "\n"))
+	}
+}

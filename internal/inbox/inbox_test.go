@@ -1,0 +1,89 @@
+package inbox_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/idworker/idworker/internal/inbox"
+	"github.com/idworker/idworker/testing/natstest"
+)
+
+func open(t *testing.T, conn *nats.Conn, room int) *inbox.Inbox {
+	t.Helper()
+	b, err := inbox.Subscribe(conn, "answers", room)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func publish(t *testing.T, conn *nats.Conn, texts ...string) {
+	t.Helper()
+	for _, text := range texts {
+		if err := conn.Publish("answers", []byte(text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := conn.Flush(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestNext: what has come is returned in order, even if the context has ended or the inbox is
+// closed; what does not fit is dropped.
+func TestNext(t *testing.T) {
+	srv := natstest.Start(t)
+	conn := srv.Connect(t, nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
+	b := open(t, conn, 2)
+	publish(t, conn, "a", "b", "c")
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if msg, err := b.Next(ended); err != nil || string(msg.Data) != "a" {
+		t.Errorf("%v, %v; want a", msg, err)
+	}
+	b.Unsubscribe()
+	if msg, err := b.Next(t.Context()); err != nil || string(msg.Data) != "b" {
+		t.Errorf("%v, %v; want b", msg, err)
+	}
+	if msg, err := b.Next(t.Context()); !errors.Is(err, nats.ErrBadSubscription) {
+		t.Errorf("%v, %v; want %v", msg, err, nats.ErrBadSubscription)
+	}
+}
+
+// TestEnds: nobody waits for ever at an inbox that is closed, however that came.
+func TestEnds(t *testing.T) {
+	srv := natstest.Start(t)
+	for name, end := range map[string]func(*nats.Conn, *inbox.Inbox){
+		"connection closed":  func(conn *nats.Conn, _ *inbox.Inbox) { conn.Close() },
+		"connection drained": func(conn *nats.Conn, _ *inbox.Inbox) { _ = conn.Drain() },
+		"unsubscribed":       func(_ *nats.Conn, b *inbox.Inbox) { b.Unsubscribe() },
+	} {
+		conn := srv.Connect(t)
+		b := open(t, conn, 1)
+		got := make(chan error, 1)
+		go func() {
+			_, err := b.Next(context.Background())
+			got <- err
+		}()
+		end(conn, b)
+		natstest.Eventually(t, natstest.Patience, name+" to be noticed", func() bool { return len(got) > 0 })
+		if err := <-got; !errors.Is(err, nats.ErrBadSubscription) {
+			t.Errorf("%s: %v, want %v", name, err, nats.ErrBadSubscription)
+		}
+	}
+}
+
+// TestNobody: the server says that nobody listens.
+func TestNobody(t *testing.T) {
+	conn := natstest.Start(t).Connect(t)
+	b := open(t, conn, 1)
+	if err := conn.PublishRequest("question", "answers", nil); err != nil {
+		t.Fatal(err)
+	}
+	if msg, err := b.Next(t.Context()); !errors.Is(err, nats.ErrNoResponders) {
+		t.Errorf("%v, %v; want %v", msg, err, nats.ErrNoResponders)
+	}
+}

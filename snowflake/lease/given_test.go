@@ -1,0 +1,202 @@
+package lease
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/idworker/idworker/snowflake"
+	"github.com/idworker/idworker/testing/natstest"
+)
+
+// patientConfig is for a TTL in which a busy machine has time for a heartbeat, and for the lease of a dead
+// holder to be seen.
+func patientConfig(t *testing.T, net connector) Config {
+	t.Helper()
+	cfg := config(newJS(t, net))
+	cfg.TTL = DefaultTTL
+	if err := Create(t.Context(), cfg.JS, prefix, cfg.TTL, 1); err != nil {
+		t.Fatal(err)
+	}
+	return cfg
+}
+
+// TestGivenWorkerID: each process has the one that it was given, also after a restart, at once after a
+// clean stop, and in each datacenter.
+func TestGivenWorkerID(t *testing.T) {
+	patient := patientConfig(t, natstest.Start(t))
+	last := make(map[string]snowflake.ID)
+	for range 3 {
+		var all []*runner
+		for datacenter := range int64(2) {
+			for _, worker := range []int64{0, 7, 31} {
+				cfg := patient
+				cfg.Layout, cfg.Datacenter, cfg.Worker = snowflake.Twitter(), datacenter, new(worker)
+				r := run(t, cfg)
+				id := r.waitID(t)
+				if cfg.Layout.WorkerID(id) != worker || cfg.Layout.Datacenter(id) != datacenter || r.state().Worker != worker {
+					t.Errorf("worker ID %d of datacenter %d made %d: %d of %d", worker, datacenter, id, cfg.Layout.WorkerID(id), cfg.Layout.Datacenter(id))
+				}
+				key := fmt.Sprintf("%d.%d", datacenter, worker)
+				if id <= last[key] {
+					t.Errorf("worker ID %s made %d after %d", key, id, last[key])
+				}
+				last[key] = id
+				all = append(all, r)
+			}
+		}
+		for _, r := range all {
+			r.stop()
+		}
+		for _, r := range all {
+			<-r.done
+			if r.err != nil {
+				t.Log(r.err) // the next one has to wait
+			}
+		}
+	}
+}
+
+// TestGivenWorkerIDIsHeld: a second process with the same one is refused, is told by whom, takes no
+// other, and the first one has its worker ID all the time.
+func TestGivenWorkerIDIsHeld(t *testing.T) {
+	t.Parallel()
+	cfg := patientConfig(t, natstest.Start(t))
+	cfg.Worker, cfg.Instance = new(int64(5)), "first"
+	first := run(t, cfg)
+	g := first.waitHeld(t).Generator
+
+	cfg.Instance = "second"
+	second := run(t, cfg)
+	select {
+	case <-second.done:
+	case <-time.After(natstest.Patience):
+		t.Fatal("it still waits: ", second.state().Err)
+	}
+	var held *HeldError
+	if !errors.As(second.err, &held) || !errors.Is(second.err, ErrHeld) || !held.Alive {
+		t.Fatal(second.err)
+	}
+	host, _ := os.Hostname()
+	if held.Worker != 5 || held.Instance != "first" || held.Host != host || time.Since(held.Since) > time.Hour {
+		t.Errorf("%+v", held)
+	}
+	for _, part := range []string{`5, by process "first"`, host, "which is alive"} {
+		if !strings.Contains(held.Error(), part) {
+			t.Errorf("%q lacks %q", held, part)
+		}
+	}
+	for _, s := range second.all() {
+		if s.Generator != nil {
+			t.Errorf("it had worker ID %d", s.Worker)
+		}
+	}
+	if n := len(first.all()); n != 1 || first.state().Generator != g {
+		t.Errorf("the first one changed: %v", first.all())
+	}
+	mustNext(t, g)
+}
+
+// TestGivenWorkerIDAfterACrash: whoever is started right after its predecessor was killed waits until the
+// lease of that has expired and its fence is past, has the worker ID then, and none of its predecessor's time.
+func TestGivenWorkerIDAfterACrash(t *testing.T) {
+	t.Parallel()
+	net := natstest.Start(t)
+	cfg := patientConfig(t, net)
+	cfg.Worker, cfg.Instance = new(int64(5)), "predecessor"
+	doomed := cfg
+	conn := net.Connect(t)
+	var err error
+	if doomed.JS, err = jetstream.New(conn); err != nil {
+		t.Fatal(err)
+	}
+	before := run(t, doomed)
+	g := before.waitHeld(t).Generator
+	conn.Close()
+
+	cfg.Instance = "successor"
+	after := run(t, cfg)
+	after.waitFor(t, ErrHeld)
+	last := mustNext(t, g)
+	natstest.Eventually(t, natstest.Patience, "the worker ID of the predecessor", func() bool {
+		if id, err := g.Next(); err == nil {
+			last = id
+		}
+		return after.held()
+	})
+	first := after.waitID(t)
+	if cfg.Layout.WorkerID(first) != 5 || cfg.Layout.Timestamp(first) <= cfg.Layout.Timestamp(last) {
+		t.Errorf("%d comes after %d", first, last)
+	}
+	for _, s := range after.all() {
+		var held *HeldError
+		if errors.As(s.Err, &held) && (held.Alive || held.Instance != "predecessor") {
+			t.Error(held)
+		}
+	}
+}
+
+// TestGivenIsFreeOnlyAfterTheFence: an expired lease is not enough. Nor is another worker ID taken that
+// is free.
+func TestGivenIsFreeOnlyAfterTheFence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.workers.setLifetime(shortTTL)
+		p := w.process("p", 1)
+		h := mustSeek(t, p.manager())
+		last := mustNext(t, h.gen)
+
+		m := w.process("q", 2).manager()
+		m.cfg.Worker = &h.worker
+		for began := time.Now(); ; time.Sleep(100 * time.Millisecond) {
+			got, err := m.seek(t.Context())
+			if id, err := h.gen.Next(); err == nil {
+				last = id
+			}
+			if err == nil {
+				id := mustNext(t, got.gen)
+				if got.worker != h.worker || narrow.Timestamp(id) <= narrow.Timestamp(last) {
+					t.Errorf("worker ID %d, and %d after %d", got.worker, id, last)
+				}
+				return
+			}
+			since := time.Since(began)
+			if want := map[bool]error{true: ErrHeld, false: ErrNoWorkerID}[since < shortTTL-200*time.Millisecond]; !errors.Is(err, want) &&
+				(since < shortTTL-200*time.Millisecond || since > shortTTL+200*time.Millisecond) {
+				t.Fatalf("after %v: %v, want %v", since, err, want)
+			}
+			if since > fenceLength(shortTTL)+time.Second {
+				t.Fatalf("after %v: %v", since, err)
+			}
+		}
+	})
+}
+
+// TestWatchedHolder: only renewals that came after the first look count, and not that a replica lags.
+func TestWatchedHolder(t *testing.T) {
+	for _, tc := range []struct {
+		seen  []uint64
+		alive bool
+	}{
+		{[]uint64{7}, false},
+		{[]uint64{7, 7, 7, 7}, false},
+		{[]uint64{7, 9, 9}, false}, // the first one was on its way
+		{[]uint64{7, 9, 7, 9, 7}, false},
+		{[]uint64{7, 9, 12}, true},
+		{[]uint64{7, 7, 9, 9, 12}, true},
+	} {
+		var w watched
+		for _, revision := range tc.seen {
+			w.see(revision)
+		}
+		if alive := w.renewals >= renewalsOfTheLiving; alive != tc.alive {
+			t.Errorf("%v: alive %v", tc.seen, alive)
+		}
+	}
+}
