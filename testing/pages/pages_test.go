@@ -1,0 +1,218 @@
+package pages
+
+import (
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// read returns the README and all pages.
+func read(t *testing.T) (pages []Page) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(repository, "docs", "*.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	more, _ := filepath.Glob(filepath.Join(repository, "docs", "decisions", "*.md"))
+	top, _ := filepath.Glob(filepath.Join(repository, "*.md"))
+	for _, file := range slices.Concat(top, files, more) {
+		pages = append(pages, parse(t, file))
+	}
+	if len(pages) < 10 {
+		t.Fatalf("only %d pages", len(pages))
+	}
+	return pages
+}
+
+func parse(t *testing.T, file string) Page {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	name, err := filepath.Rel(repository, file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Parse(filepath.ToSlash(name), string(data))
+}
+
+// TestLinks: what pages link to is there, to the heading.
+func TestLinks(t *testing.T) {
+	t.Parallel()
+	checked := 0
+	for _, p := range read(t) {
+		for _, l := range p.Links {
+			u, err := url.Parse(l.Target)
+			if err != nil {
+				t.Errorf("%s:%d: %v", p.Name, l.Line, err)
+				continue
+			}
+			if u.Scheme != "" {
+				continue
+			}
+			checked++
+			at := filepath.Join(repository, p.Name)
+			if u.Path != "" {
+				at = filepath.Join(filepath.Dir(at), filepath.FromSlash(u.Path))
+			}
+			if _, err := os.Stat(at); err != nil {
+				t.Errorf("%s:%d: %s: there is no such file", p.Name, l.Line, l.Target)
+				continue
+			}
+			if u.Fragment != "" && !slices.Contains(parse(t, at).Anchors, u.Fragment) {
+				t.Errorf("%s:%d: %s: there is no such heading", p.Name, l.Line, l.Target)
+			}
+		}
+	}
+	if checked < 50 {
+		t.Errorf("only %d links", checked)
+	}
+}
+
+// TestIndex: each page of docs is in the index.
+func TestIndex(t *testing.T) {
+	t.Parallel()
+	index := parse(t, filepath.Join(repository, "docs", "README.md"))
+	for _, p := range read(t) {
+		name, ok := strings.CutPrefix(p.Name, "docs/")
+		if !ok || name == "README.md" || strings.Contains(name, "/") {
+			continue
+		}
+		if !slices.ContainsFunc(index.Links, func(l Link) bool { return l.Target == name }) {
+			t.Errorf("docs/README.md does not link to %s", name)
+		}
+	}
+}
+
+// TestReadmeIsShort: five minutes, not more.
+func TestReadmeIsShort(t *testing.T) {
+	t.Parallel()
+	data, err := os.ReadFile(filepath.Join(repository, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(string(data), "\n"); n > 150 {
+		t.Errorf("the README has %d lines; put what is not needed in the first five minutes into a page of docs", n)
+	}
+}
+
+// TestClusterFile: the page about three servers shows cluster.conf.
+func TestClusterFile(t *testing.T) {
+	t.Parallel()
+	file, err := os.ReadFile(filepath.Join(repository, "cluster.conf"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := parse(t, filepath.Join(repository, "docs", "nats-cluster.md"))
+	if !slices.ContainsFunc(page.Blocks, func(b Block) bool { return strings.Join(b.Lines, "\n")+"\n" == string(file) }) {
+		t.Error("docs/nats-cluster.md shows another cluster.conf")
+	}
+}
+
+// TestReferences: the pages that code, settings and messages refer to are there, and the sections that they name.
+func TestReferences(t *testing.T) {
+	t.Parallel()
+	found := 0
+	err := filepath.WalkDir(repository, func(file string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && slices.Contains(made, d.Name()) {
+			return filepath.SkipDir
+		}
+		if !slices.Contains([]string{".go", ".conf", ".yml", ".pml"}, filepath.Ext(file)) {
+			return nil
+		}
+		data, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		for _, m := range reference.FindAllStringSubmatch(string(data), -1) {
+			found++
+			at := filepath.Join(repository, m[2])
+			if _, err := os.Stat(at); err != nil {
+				t.Errorf("%s: there is no %s", file, m[2])
+				continue
+			}
+			if m[1] != "" && !slices.ContainsFunc(parse(t, at).Anchors, func(anchor string) bool {
+				return anchor == strings.ReplaceAll(strings.ToLower(m[1]), " ", "-")
+			}) {
+				t.Errorf("%s: %s has no section %q", file, m[2], m[1])
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found < 10 {
+		t.Errorf("only %d references", found)
+	}
+}
+
+// reference is one like "see Restore from backup in docs/operations.md".
+var reference = regexp.MustCompile(`(?:\bsee ([A-Z][\w ]*?) in )?\b(docs/[\w-]+\.md)\b`)
+
+var (
+	path     = regexp.MustCompile(`\.?[\w-]+(?:/[\w.-]+)+`)
+	testName = regexp.MustCompile(`\bTest[A-Z]\w*`)
+)
+
+// TestCommands: each block with commands can be run, or says why not, and who runs it instead.
+func TestCommands(t *testing.T) {
+	t.Parallel()
+	for _, p := range read(t) {
+		if p.Name == "CHANGELOG.md" {
+			continue
+		}
+		if p.NotRun != "" {
+			checkReason(t, p.Name, 1, p.NotRun)
+		}
+		for _, b := range p.Blocks {
+			switch {
+			case b.NotRun != "" && !b.HasCommands():
+				t.Errorf("%s:%d: \"not run\", but there is no command", p.Name, b.Line)
+			case b.NotRun != "":
+				checkReason(t, p.Name, b.Line, b.NotRun)
+			case b.HasCommands() && p.NotRun == "" && b.Language != statements && b.File == "":
+				if _, err := b.Steps(); err != nil {
+					t.Errorf("%s: %v", p.Name, err)
+				}
+			case !slices.Contains(shells, b.Language) && slices.ContainsFunc(b.Lines, func(line string) bool { return strings.HasPrefix(line, "$ ") }):
+				t.Errorf("%s:%d: commands in a block of %s", p.Name, b.Line, b.Language)
+			}
+		}
+	}
+}
+
+// checkReason: a reason not to run something names what runs it instead, and that is there.
+func checkReason(t *testing.T, page string, line int, reason string) {
+	t.Helper()
+	t.Logf("%s:%d: not run: %s", page, line, reason)
+	files := path.FindAllString(reason, -1)
+	if len(files) == 0 {
+		t.Errorf("%s:%d: %q names no file that runs or tests it", page, line, reason)
+	}
+	tests := testName.FindAllString(reason, -1)
+	for _, file := range files {
+		data, err := os.ReadFile(filepath.Join(repository, file))
+		if _, statErr := os.Stat(filepath.Join(repository, file)); statErr != nil {
+			t.Errorf("%s:%d: %q: there is no %s", page, line, reason, file)
+			continue
+		}
+		if err != nil || !strings.HasSuffix(file, ".go") {
+			continue
+		}
+		for _, name := range tests {
+			if !strings.Contains(string(data), "func "+name+"(") {
+				t.Errorf("%s:%d: %q: there is no %s in %s", page, line, reason, name, file)
+			}
+		}
+	}
+}

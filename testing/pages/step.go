@@ -1,0 +1,77 @@
+package pages
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Step is a command and what it prints, or Ctrl-C.
+type Step struct {
+	Line      int
+	Command   string   // "" if this is a Ctrl-C to a command of another block
+	Output    []string // what the page says that it prints
+	Interrupt bool     // it is ended with Ctrl-C
+	After     []string // what the page says that it prints then
+}
+
+// typed is how lines begin that look like commands.
+var typed = regexp.MustCompile(`^(?:[A-Z_]+=\S+ +)*(?:make|bin/idworker|idworker|go|git|nats|nats-server|curl|docker|kubectl|helm|export|source|\.|cd|npm|node|sudo|apt|apt-get|dpkg|rpm|systemctl) +\S`)
+
+func command(line string) bool { return strings.HasPrefix(line, "$ ") || typed.MatchString(line) }
+
+// shells are the languages of blocks with commands.
+var shells = []string{"", "console", "sh", "bash"}
+
+// statements is the language of a block that the administrator of a database executes.
+const statements = "sql run"
+
+// HasCommands reports whether somebody would type what is in the block.
+func (b Block) HasCommands() bool {
+	switch {
+	case b.Language == statements || b.File != "":
+		return true
+	case !slices.Contains(shells, b.Language):
+		return false
+	}
+	return slices.ContainsFunc(b.Lines, func(line string) bool { return line == "^C" || command(line) })
+}
+
+// Steps are the commands of a block, with what they print.
+func (b Block) Steps() (steps []Step, err error) {
+	for i := 0; i < len(b.Lines); i++ {
+		line, number := b.Lines[i], b.Line+i
+		if text, ok := strings.CutPrefix(line, "$ "); ok {
+			for strings.HasSuffix(text, "\\") && i+1 < len(b.Lines) {
+				i++
+				text += "\n" + b.Lines[i]
+			}
+			steps = append(steps, Step{Line: number, Command: text})
+			continue
+		}
+		if line == "^C" && (len(steps) == 0 || steps[len(steps)-1].Interrupt) {
+			steps = append(steps, Step{Line: number})
+		}
+		if len(steps) == 0 {
+			return nil, fmt.Errorf("line %d: %q: begin commands with \"$ \"", number, line)
+		}
+		last := &steps[len(steps)-1]
+		switch {
+		case line == "^C":
+			last.Interrupt = true
+		case last.Interrupt:
+			last.After = append(last.After, line)
+		default:
+			last.Output = append(last.Output, line)
+		}
+	}
+	return steps, nil
+}
+
+// Fails reports whether the page shows that the command fails.
+func (s Step) Fails() bool {
+	return slices.ContainsFunc(s.Output, func(line string) bool {
+		return strings.HasPrefix(line, "idworker: ") || strings.HasPrefix(line, "FAIL ")
+	})
+}
