@@ -4,10 +4,10 @@ GO      ?= go
 GOLANGCI_LINT = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
 .DEFAULT_GOAL := help
-.PHONY: help run nats example build test soak nemesis history bench mutants spec lint
+.PHONY: help run nats example build test deps test-all soak check-release nemesis history bench mutants spec lint
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: build ## Serve IDs on 127.0.0.1:4222, with a NATS server of its own, until Ctrl-C
 	@env NATS_URL= NATS_CONTEXT= IDWORKER_SERVER= IDWORKER_CONTEXT= bin/idworker serve --demo
@@ -30,21 +30,37 @@ example: build ## Watch 2,000 orders get IDs on their way into a database; ends 
 build: ## Build bin/idworker
 	$(GO) build -o bin/idworker ./cmd/idworker
 
-# The end-to-end tests start hundreds of processes, and some bound how late an answer may be,
-# so they come after the other packages, not beside them. Most tests wait for servers rather
-# than compute: more of them run at once than there are processors.
-E2E    = ./testing/e2e
-OTHERS = $$($(GO) list ./... | grep -v /testing/e2e)
+# The race detector needs a C compiler.
+RACE  = $(if $(filter 1,$(shell $(GO) env CGO_ENABLED)),-race)
+TEST  = $(GO) test $(RACE) -timeout 30m -parallel 4 $(FLAGS)
+# What make test leaves to other targets: programs that run for minutes, or measure.
+LATER = e2e|pages|bench|bench/peers|scale|nemesis|mutants
+PACKAGES = $$($(GO) list ./... | grep -vE '/testing/($(LATER))$$')
 
-test: ## Run all tests, with the race detector; takes some minutes
-	$(GO) test -race -timeout 10m -parallel 4 $(OTHERS)
-	$(GO) test -race -timeout 15m -parallel 6 $(E2E)
+test: ## Run the tests of all packages; needs Go alone, takes 5 minutes
+	$(TEST) $(PACKAGES)
+	@$(GO) run ./testing/deps/install
+
+deps: ## Install what make test-all needs: databases, a browser, npm packages; as root on Debian or Ubuntu
+	@$(GO) run ./testing/deps/install -install
+
+# The end-to-end tests start many processes: no more of them at once than there are
+# processors.
+test-all: export IDWORKER_TESTS = all
+test-all: deps ## Run all tests: also the real binary, databases that are killed, a browser, Node.js
+	$(TEST) $(PACKAGES) ./testing/nemesis
+	$(TEST) -p 1 -parallel 2 ./testing/e2e ./testing/pages
+	$(MAKE) example
+	@$(GO) run ./testing/deps/install
 
 # RUN chooses tests by name, as in: make soak RUN=NoDuplicate
 soak: export SOAK = 1
-soak: ## Run the tests with more rounds and more IDs; takes half an hour
-	$(GO) test -race -timeout 30m -parallel 4 -run '$(RUN)' $(OTHERS)
-	$(GO) test -race -timeout 40m -parallel 4 -run '$(RUN)' $(E2E)
+soak: deps ## Run all tests with more rounds and more IDs, and those that take minutes each
+	$(TEST) -timeout 60m -run '$(RUN)' $(PACKAGES) ./testing/nemesis
+	$(TEST) -timeout 60m -p 1 -parallel 2 -run '$(RUN)' ./testing/e2e ./testing/scale
+
+check-release: lint test test-all spec mutants soak bench ## Run everything that there is, before a release; takes hours
+	for store in jetstream mysql postgres; do $(MAKE) nemesis DURATION=20m STORE=$$store || exit 1; done
 
 # With the same SEED there are the same faults, in the same order.
 DURATION ?= 2m
@@ -70,8 +86,12 @@ mutants: ## Plant bugs in a copy and see that the tests find each of them; WHICH
 spec: ## Check the specifications in docs/spec with Spin, and that each of their mutants fails
 	sh docs/spec/run.sh
 
+# Modules that only tests need.
+TESTONLY = idworker/testing|testcontainers|pgregory.net/rapid|goleak|chromedp|modernc.org|toxiproxy
+
 lint: ## Check format, vet, static analysis
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo "run gofmt"; exit 1; }
 	$(GO) vet ./...
 	$(GO) run $(GOLANGCI_LINT) run ./...
 	cd docs/example && $(GO) vet ./... && $(GO) run $(GOLANGCI_LINT) run ./...
+	@! $(GO) list -deps ./cmd/... | grep -E '$(TESTONLY)' || { echo "the binary contains the above"; exit 1; }

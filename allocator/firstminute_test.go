@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/idworker/idworker/allocator"
-	"github.com/idworker/idworker/testing/soak"
+	"github.com/idworker/idworker/testing/tier"
 )
 
 // What the README promises of memory, and from when on.
@@ -88,10 +88,10 @@ func (tr *traffic) setIn(what string, rate float64) {
 // allRates are 1 to 100,000 per second, close together, and those of which 1,000 IDs last hardly
 // long enough.
 func allRates() (rates []float64) {
-	for r := 1.0; r <= 100_000; r *= soak.Pick(1.07, 1.003) {
+	for r := 1.0; r <= 100_000; r *= tier.Pick(1.07, 1.003) {
 		rates = append(rates, r)
 	}
-	for r := 1.05; r < 2; r += soak.Pick(0.01, 0.001) {
+	for r := 1.05; r < 2; r += tier.Pick(0.01, 0.001) {
 		rates = append(rates, r)
 	}
 	return append(rates, 440, 500, 99_999, 100_000)
@@ -110,9 +110,9 @@ func TestRunwayFromTheFirstMinute(t *testing.T) {
 func TestRunwayAfterASurge(t *testing.T) {
 	for _, before := range []float64{0.01, 0.07, 1, 1.3, 17, 550, 1000} {
 		for _, factor := range []float64{1.5, 2, 3, 5, 10, 30, 100, 1000, 100_000 / before} {
-			for part := range soak.Pick(3, 40) {
+			for part := range tier.Pick(3, 40) {
 				tr := newTraffic(t, 1000)
-				settled := 2*time.Hour + time.Duration(float64(part)/soak.Pick(3., 40.)*20*float64(time.Minute))
+				settled := 2*time.Hour + time.Duration(float64(part)/tier.Pick(3., 40.)*20*float64(time.Minute))
 				tr.flow(before, int64(math.Ceil(before)), func(since time.Duration) bool { return since < settled })
 				tr.setIn(fmt.Sprintf("%v/s after %v/s for %v", before*factor, before, settled), before*factor)
 			}

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/idworker/idworker/store"
-	"github.com/idworker/idworker/testing/soak"
+	"github.com/idworker/idworker/testing/tier"
 )
 
 // TestNoMarkIsMissed: however many take from a segment while its mark is moved, the one
@@ -13,7 +13,7 @@ import (
 // nobody would look at the tag again.
 func TestNoMarkIsMissed(t *testing.T) {
 	const takers, ids = 4, 2*looks - 1 // so that each ID is a mark
-	for range soak.Pick(5000, 100_000) {
+	for range tier.Pick(5000, 100_000) {
 		s := newSegment(store.Segment{First: 1, End: 1 + ids}, 0, 0)
 		var mu sync.Mutex // the tag's
 		var group sync.WaitGroup

@@ -14,7 +14,7 @@ import (
 
 	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/testing/memory"
-	"github.com/idworker/idworker/testing/soak"
+	"github.com/idworker/idworker/testing/tier"
 )
 
 func newIdle() *Allocator {
@@ -85,7 +85,7 @@ func TestReadersSeeEveryTag(t *testing.T) {
 			}
 		})
 	}
-	for i := range soak.Pick(30_000, 2_000_000) {
+	for i := range tier.Pick(30_000, 2_000_000) {
 		a.Update(map[string]int64{fmt.Sprint("tag-", i): 1}, fmt.Sprint("tag-", i/2))
 	}
 	close(done)
@@ -98,7 +98,7 @@ const idleTagBytes = 100
 // TestIdleTagsAreSmall, and changing one costs the same however many there are: nothing that
 // grows with their number is allocated.
 func TestIdleTagsAreSmall(t *testing.T) {
-	n := soak.Pick(200_000, 1_000_000)
+	n := tier.Pick(200_000, 1_000_000)
 	steps := make(map[string]int64, n)
 	for i := range n {
 		steps[fmt.Sprintf("tag-%07d", i)] = 1000

@@ -102,7 +102,7 @@ func TestClientWaitsForWorker(t *testing.T) {
 		_, err := client.Next(within(t, long), "order")
 		got <- err
 	}()
-	natstest.Eventually(t, long, "a request is refused", func() bool {
+	natstest.Eventually(t, "a request is refused", func() bool {
 		return srv.Running().NumSubscriptions() > 0 // the call's own inbox: its first try is over
 	})
 	answer(t, srv.Connect(t), "order", message("7", "", ""))
@@ -203,7 +203,7 @@ func TestClientContextOver(t *testing.T) {
 	if err := nc.Drain(); err != nil {
 		t.Fatal(err)
 	}
-	natstest.Eventually(t, long, "all is handled", nc.IsClosed)
+	natstest.Eventually(t, "all is handled", nc.IsClosed)
 	if n := requests.Load(); n != 0 {
 		t.Errorf("%d requests", n)
 	}
@@ -269,7 +269,7 @@ func TestClientConnectionEnds(t *testing.T) {
 			_, err := client.Next(context.Background(), tag)
 			got <- err
 		}()
-		natstest.Eventually(t, long, "the call has asked again", func() bool { return requests.Load() > 1 })
+		natstest.Eventually(t, "the call has asked again", func() bool { return requests.Load() > 1 })
 		c.end(nc)
 		check := func(when string, err error) {
 			t.Helper()
@@ -281,7 +281,7 @@ func TestClientConnectionEnds(t *testing.T) {
 			t.Errorf("%s, %s: %v", name, when, err)
 		}
 		check("during a call", <-got)
-		natstest.Eventually(t, long, "the connection is closed", nc.IsClosed)
+		natstest.Eventually(t, "the connection is closed", nc.IsClosed)
 		_, err := client.Next(context.Background(), tag)
 		check("before a call", err)
 	}
@@ -295,7 +295,7 @@ func TestClientOutlivesServer(t *testing.T) {
 	answer(t, worker, "order", message("5", "", ""))
 	client := messages.NewClient(nc, messages.DefaultPrefix)
 	srv.Stop()
-	natstest.Eventually(t, long, "the connection is lost", func() bool { return !nc.IsConnected() })
+	natstest.Eventually(t, "the connection is lost", func() bool { return !nc.IsConnected() })
 	if _, err := client.Next(within(t, 150*time.Millisecond), "order"); !errors.Is(err, nats.ErrDisconnected) || !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("without a server: %v", err)
 	}
@@ -354,7 +354,7 @@ func TestClientNotPermitted(t *testing.T) {
 	if _, err := mute.SubscribeSync("ids.segment.slow"); err != nil {
 		t.Fatal(err)
 	}
-	natstest.Eventually(t, long, "the subscription is refused", func() bool { return errors.Is(mute.LastError(), nats.ErrPermissionViolation) })
+	natstest.Eventually(t, "the subscription is refused", func() bool { return errors.Is(mute.LastError(), nats.ErrPermissionViolation) })
 	respond(t, srv.Connect(t, nats.UserInfo("all", "")), "slow", func(number int64, req *nats.Msg) {
 		if number > 2 {
 			send(t, req, message("3", "", ""))

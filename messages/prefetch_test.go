@@ -150,7 +150,7 @@ func TestPrefetchCloseUnderLoad(t *testing.T) {
 				}
 			})
 		}
-		natstest.Eventually(t, long, "IDs are taken", func() bool { return taken.Load() > 1000 })
+		natstest.Eventually(t, "IDs are taken", func() bool { return taken.Load() > 1000 })
 		wg.Go(p.Close)
 		p.Close()
 		wg.Wait()
@@ -170,7 +170,7 @@ func TestPrefetchCloseWhileWaiting(t *testing.T) {
 		_, err := p.Next(context.Background())
 		got <- err
 	}()
-	natstest.Eventually(t, long, "it is asked", func() bool { return requests.Load() > 0 })
+	natstest.Eventually(t, "it is asked", func() bool { return requests.Load() > 0 })
 	p.Close()
 	if err := <-got; !errors.Is(err, messages.ErrClosed) {
 		t.Error(err)
@@ -292,7 +292,7 @@ func TestPrefetchWaits(t *testing.T) {
 		t.Errorf("cancelled: %v", err)
 	}
 	nc.Close()
-	natstest.Eventually(t, long, "the request under way has failed", func() bool {
+	natstest.Eventually(t, "the request under way has failed", func() bool {
 		_, err := p.Next(within(t, long))
 		return errors.Is(err, nats.ErrConnectionClosed)
 	})

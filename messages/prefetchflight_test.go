@@ -47,7 +47,7 @@ func TestPrefetchSingleFlight(t *testing.T) {
 			errs <- err
 		}()
 	}
-	natstest.Eventually(t, natstest.Patience, "all callers wait", func() bool {
+	natstest.Eventually(t, "all callers wait", func() bool {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		return p.waiters.n == callers

@@ -29,13 +29,13 @@ func TestCount(t *testing.T) {
 		t.Logf("%d workers, %d loaders", w, l)
 		return w == workers && l == loaders
 	}
-	natstest.Eventually(t, natstest.Patience, "two workers and two loaders", func() bool { return counted(2, 2) })
+	natstest.Eventually(t, "two workers and two loaders", func() bool { return counted(2, 2) })
 	if err := both.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	natstest.Eventually(t, natstest.Patience, "one of each", func() bool { return counted(1, 1) })
+	natstest.Eventually(t, "one of each", func() bool { return counted(1, 1) })
 	if err := loader.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	natstest.Eventually(t, natstest.Patience, "one worker and no loader", func() bool { return counted(1, 0) })
+	natstest.Eventually(t, "one worker and no loader", func() bool { return counted(1, 0) })
 }

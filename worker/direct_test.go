@@ -38,8 +38,8 @@ func TestDirectAnswersAsByNATS(t *testing.T) {
 	d := direct(t, w)
 	defer g.close("cold")()
 
-	natstest.Eventually(t, natstest.Patience, "a worker ID", func() bool { _, err := d.Snowflake(t.Context(), nil); return err == nil })
-	natstest.Eventually(t, natstest.Patience, "a strict ID", func() bool { _, err := d.Segment(t.Context(), "strict", nil, false); return err == nil })
+	natstest.Eventually(t, "a worker ID", func() bool { _, err := d.Snowflake(t.Context(), nil); return err == nil })
+	natstest.Eventually(t, "a strict ID", func() bool { _, err := d.Segment(t.Context(), "strict", nil, false); return err == nil })
 	first := c.must("order")
 	before := scrape(t, w)
 	reply, err := d.Segment(t.Context(), "order", []byte("3"), false)
@@ -104,7 +104,7 @@ func TestDirectWithdraws(t *testing.T) {
 			}
 		})
 	}
-	natstest.Eventually(t, natstest.Patience, "parked requests", func() bool { return scrape(t, w)["parked_requests"] == 100 })
+	natstest.Eventually(t, "parked requests", func() bool { return scrape(t, w)["parked_requests"] == 100 })
 	leave()
 	all.Wait()
 	if n := scrape(t, w)["parked_requests"]; n != 0 {
@@ -172,7 +172,7 @@ func TestDirectWithoutNATS(t *testing.T) {
 	d := direct(t, w)
 	net.Stop()
 	defer net.Restart()
-	natstest.Eventually(t, natstest.Patience, "the connection is lost", func() bool { return w.Ready() != nil })
+	natstest.Eventually(t, "the connection is lost", func() bool { return w.Ready() != nil })
 	for range 100 {
 		if _, err := d.Segment(t.Context(), "order", nil, false); err != nil {
 			t.Fatal(err)

@@ -10,7 +10,7 @@ import (
 
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/testing/natstest"
-	"github.com/idworker/idworker/testing/soak"
+	"github.com/idworker/idworker/testing/tier"
 	"github.com/idworker/idworker/worker"
 )
 
@@ -57,7 +57,7 @@ func TestWithdrawnRequestsGiveNothingToOthers(t *testing.T) {
 	createStrict(t, net, s, 3, "strict")
 	createTags(t, net, s, 3, "trend") // small steps: most requests wait
 	results := map[string]*handedOut{"strict": {t: t, strict: true, all: map[int64]bool{}}, "trend": {t: t, all: map[int64]bool{}}}
-	for range soak.Pick(1, 5) {
+	for range tier.Pick(1, 5) {
 		workers := startStrict(t, net, s, 3)
 		var ways []*worker.Direct
 		for _, w := range workers {

@@ -37,7 +37,7 @@ func TestMirrorCompletesAndRemoves(t *testing.T) {
 	}
 	c := newClient(t, net)
 	c.must("half")
-	natstest.Eventually(t, natstest.Patience, "the ghost to be removed", func() bool {
+	natstest.Eventually(t, "the ghost to be removed", func() bool {
 		_, err := c.ask("ghost", 1, 5*time.Second)
 		return errors.Is(err, messages.ErrNoTag)
 	})
@@ -48,7 +48,7 @@ func TestMirrorCompletesAndRemoves(t *testing.T) {
 	if _, err := kv.Put(t.Context(), "ghost", []byte(`{"step":5}`)); err != nil {
 		t.Fatal(err)
 	}
-	natstest.Eventually(t, natstest.Patience, "one more refresh", func() bool {
+	natstest.Eventually(t, "one more refresh", func() bool {
 		_, err := kv.Get(t.Context(), "ghost")
 		return errors.Is(err, jetstream.ErrKeyNotFound)
 	})
@@ -58,7 +58,7 @@ func TestMirrorCompletesAndRemoves(t *testing.T) {
 	if err := s.SetStep(t.Context(), "half", 77); err != nil {
 		t.Fatal(err)
 	}
-	natstest.Eventually(t, natstest.Patience, "the new step", func() bool {
+	natstest.Eventually(t, "the new step", func() bool {
 		entry, err := kv.Get(t.Context(), "half")
 		return err == nil && string(entry.Value()) == `{"step":77}`
 	})
@@ -108,7 +108,7 @@ func TestRemovedTagIsRefused(t *testing.T) {
 	if err := tagsBucket(t, net).Delete(t.Context(), "order"); err != nil {
 		t.Fatal(err)
 	}
-	natstest.Eventually(t, natstest.Patience, "404", func() bool {
+	natstest.Eventually(t, "404", func() bool {
 		_, err := c.ask("order", 1, 5*time.Second)
 		return errors.Is(err, messages.ErrNoTag)
 	})

@@ -37,7 +37,7 @@ func TestForeignLoadEvents(t *testing.T) {
 	if _, err := js.Publish(t.Context(), loads.Subject(messages.DefaultPrefix, "me", "order"), foreign.Encode()); err != nil {
 		t.Fatal(err)
 	}
-	natstest.Eventually(t, natstest.Patience, "both to be dropped, one of them from the stream", func() bool {
+	natstest.Eventually(t, "both to be dropped, one of them from the stream", func() bool {
 		stream, err := js.Stream(t.Context(), loads.StreamName(messages.DefaultPrefix))
 		return err == nil && stream.CachedInfo().State.Msgs == 0 && scrape(t, w)["foreign_messages_total/load_event"] == 2
 	})
@@ -120,7 +120,7 @@ func TestForeignGrant(t *testing.T) {
 	if ranges := <-got; len(ranges) != 1 || ranges[0].First != 1001 {
 		t.Errorf("the IDs are %v, want 1001", ranges)
 	}
-	natstest.Eventually(t, natstest.Patience, "the grant to be counted", func() bool { return scrape(t, w)["grants_total/installed"] == 1 })
+	natstest.Eventually(t, "the grant to be counted", func() bool { return scrape(t, w)["grants_total/installed"] == 1 })
 	expect(t, scrape(t, w), map[string]float64{
 		"foreign_messages_total/grant": 2, "grants_total/refused": 0, "grants_total/burnt": 0,
 	})
@@ -152,7 +152,7 @@ func TestGivesWay(t *testing.T) {
 				subjects = append(subjects, loads.ReserveSubject(messages.DefaultPrefix))
 			}
 			for _, subject := range subjects {
-				natstest.Eventually(t, natstest.Patience, "somebody at "+subject, func() bool { return !nobody(subject) })
+				natstest.Eventually(t, "somebody at "+subject, func() bool { return !nobody(subject) })
 			}
 			answers, err := conn.SubscribeSync("ids.hello.W0")
 			if err == nil {
@@ -164,16 +164,16 @@ func TestGivesWay(t *testing.T) {
 			if answer, err := answers.NextMsg(5 * time.Second); err != nil || !strings.Contains(string(answer.Data), w.Instance()) {
 				t.Errorf("the answer is %+v, %v", answer, err)
 			}
-			natstest.Eventually(t, natstest.Patience, "the process to leave", func() bool { return errors.Is(w.Ready(), neighbours.ErrForeign) })
+			natstest.Eventually(t, "the process to leave", func() bool { return errors.Is(w.Ready(), neighbours.ErrForeign) })
 			for _, subject := range subjects {
-				natstest.Eventually(t, natstest.Patience, "nobody at "+subject, func() bool { return nobody(subject) })
+				natstest.Eventually(t, "nobody at "+subject, func() bool { return nobody(subject) })
 			}
 			expect(t, scrape(t, w), map[string]float64{"installation_conflict": 1, "foreign_processes_met_total": 1})
 			if role == worker.RoleLoader {
 				return
 			}
 			// It leaves at once, and connects anew for those who ask how it is.
-			natstest.Eventually(t, natstest.Patience, "somebody to answer STATS", func() bool { return !nobody("$SRV.STATS." + worker.ServiceName) })
+			natstest.Eventually(t, "somebody to answer STATS", func() bool { return !nobody("$SRV.STATS." + worker.ServiceName) })
 			if stats := serviceStats(t, newClient(t, net)); stats.Instance != w.Instance() || !strings.Contains(stats.LeftFor, "older (since 2001-01-01") {
 				t.Errorf("STATS: %+v", stats)
 			}

@@ -67,7 +67,7 @@ func TestPassedOnIsForgotten(t *testing.T) {
 	for i := range 100 {
 		p.ask("strict", 1, "answers."+strconv.Itoa(i), nil)
 	}
-	natstest.Eventually(t, natstest.Patience, "forgotten", func() bool { return p.onTheWay.remembered() == 0 })
+	natstest.Eventually(t, "forgotten", func() bool { return p.onTheWay.remembered() == 0 })
 	if n := p.forwarded.Load(); n != 100 {
 		t.Errorf("%d were passed on", n)
 	}

@@ -19,7 +19,7 @@ import (
 	"github.com/idworker/idworker/messages"
 	jetstreamstore "github.com/idworker/idworker/store/jetstream"
 	"github.com/idworker/idworker/testing/natstest"
-	"github.com/idworker/idworker/testing/soak"
+	"github.com/idworker/idworker/testing/tier"
 )
 
 // settleWithin is how long a connection may take to be back, and a server to know who is gone.
@@ -157,7 +157,7 @@ func (g *ghostHunt) makeBacklog() {
 // away does something while the connection is away.
 func (g *ghostHunt) away(do func()) {
 	g.tap.cut(true)
-	natstest.Eventually(g.t, settleWithin, "the connection is away", func() bool { return !g.base.IsConnected() && g.group.missing() != nil })
+	natstest.Eventually(g.t, "the connection is away", func() bool { return !g.base.IsConnected() && g.group.missing() != nil })
 	do()
 	g.tap.open()
 }
@@ -189,7 +189,7 @@ func (g *ghostHunt) cutAgainAt(text string, after bool) {
 // check fails the test if the server has a ghost in the group.
 func (g *ghostHunt) check() {
 	g.t.Helper()
-	natstest.Eventually(g.t, settleWithin, "the connection is back", func() bool { return g.base.IsConnected() && g.base.Flush() == nil })
+	natstest.Eventually(g.t, "the connection is back", func() bool { return g.base.IsConnected() && g.base.Flush() == nil })
 	ctx, cancel := context.WithTimeout(g.t.Context(), settleWithin)
 	defer cancel()
 	if g.group.awaitLeft(ctx); ctx.Err() != nil {
@@ -212,7 +212,7 @@ func (g *ghostHunt) check() {
 // of its worker ID and overloads, beside a steady process. When its connections are back not
 // one request is lost, and the server's queue groups are what they were.
 func TestCutsLoseNoRequest(t *testing.T) {
-	rounds := soak.Pick(20, 200)
+	rounds := tier.Pick(20, 200)
 	net := natstest.Start(t)
 	tap := startTap(t, net.URL())
 	steady := startOn(t, net, func() *nats.Conn { return net.Connect(t) })
@@ -220,10 +220,10 @@ func TestCutsLoseNoRequest(t *testing.T) {
 	caller := net.Connect(t)
 	half := answeringHalf(shaky)
 	for _, a := range []*answering{half, answeringHalf(steady)} {
-		natstest.Eventually(t, settleWithin, "there is a worker ID", func() bool { return a.snowflakes.state.Load().Generator != nil })
+		natstest.Eventually(t, "there is a worker ID", func() bool { return a.snowflakes.state.Load().Generator != nil })
 	}
 	subjects := []string{"ids.segment.order", "ids.snowflake"}
-	natstest.Eventually(t, settleWithin, "both answer", func() bool {
+	natstest.Eventually(t, "both answer", func() bool {
 		return countLost(t, caller, subjects[0], 20) == 0 && !slices.ContainsFunc(subjects, func(s string) bool { return queueMembers(t, net, s) != 2 })
 	})
 	lost := 0
@@ -233,7 +233,7 @@ func TestCutsLoseNoRequest(t *testing.T) {
 		all.Go(func() { loseWorkerID(half.snowflakes) })
 		all.Go(func() { overload(half.shedder) })
 		all.Wait()
-		natstest.Eventually(t, settleWithin, "all connections are back", func() bool {
+		natstest.Eventually(t, "all connections are back", func() bool {
 			return shaky.Ready() == nil && half.snowflakes.group.missing() == nil
 		})
 		settled := func() bool {
@@ -331,13 +331,13 @@ func TestLeavingNeverReconnects(t *testing.T) {
 	g.makeBacklog()
 	g.leave()
 	conn := g.group.previous.(*place).conn
-	natstest.Eventually(t, settleWithin, "the server knows", func() bool { return queueMembers(t, g.net, "ids.snowflake") == 1 })
+	natstest.Eventually(t, "the server knows", func() bool { return queueMembers(t, g.net, "ids.snowflake") == 1 })
 	if err := conn.Flush(); err != nil { // whoever leaves knows that it does
 		t.Fatal(err)
 	}
 	g.tap.cut(false)
-	natstest.Eventually(t, settleWithin, "the process is connected again", func() bool { return g.base.IsConnected() && g.base.Flush() == nil })
-	natstest.Eventually(t, settleWithin, "the connection that was left is closed", conn.IsClosed)
+	natstest.Eventually(t, "the process is connected again", func() bool { return g.base.IsConnected() && g.base.Flush() == nil })
+	natstest.Eventually(t, "the connection that was left is closed", conn.IsClosed)
 	if n := conn.Stats().Reconnects; n != 0 {
 		t.Errorf("it came back %d times", n)
 	}

@@ -45,7 +45,7 @@ func TestHungTagDelaysNoOther(t *testing.T) {
 		_, err := c.ask("hung", 1, 5*time.Second)
 		parked <- err
 	}()
-	natstest.Eventually(t, natstest.Patience, "a parked request", func() bool { return parkedRequests(t, c) > 0 })
+	natstest.Eventually(t, "a parked request", func() bool { return parkedRequests(t, c) > 0 })
 	open()
 	if err := <-parked; err != nil {
 		t.Errorf("after the store came back: %v", err)
@@ -77,7 +77,7 @@ func TestThousandMisses(t *testing.T) {
 			}
 		})
 	}
-	natstest.Eventually(t, natstest.Patience, "all requests to be parked", func() bool { return parkedRequests(t, c) == 1000 })
+	natstest.Eventually(t, "all requests to be parked", func() bool { return parkedRequests(t, c) == 1000 })
 	info, err := stream.Info(t.Context())
 	if err != nil {
 		t.Fatal(err)

@@ -97,7 +97,7 @@ func createTags(t testing.TB, net network, s store.Store, step int64, names ...s
 // awaitTags waits until a worker knows so many tags. It asks for no ID, which could begin a load.
 func awaitTags(t testing.TB, w *worker.Process, n float64) {
 	t.Helper()
-	natstest.Eventually(t, natstest.Patience, "the worker to know the tags", func() bool { return scrape(t, w)["tags"] == n })
+	natstest.Eventually(t, "the worker to know the tags", func() bool { return scrape(t, w)["tags"] == n })
 }
 
 // client is a caller of the test. It asks once: the Go client would ask again, and so

@@ -33,10 +33,10 @@ func TestStopAnswersWhatIsParked(t *testing.T) {
 			}
 		})
 	}
-	natstest.Eventually(t, natstest.Patience, "parked requests", func() bool { return parkedRequests(t, c) == 50 })
+	natstest.Eventually(t, "parked requests", func() bool { return parkedRequests(t, c) == 50 })
 	stopped := make(chan error, 1)
 	go func() { stopped <- w.Stop() }()
-	natstest.Eventually(t, natstest.Patience, "the worker to leave", func() bool {
+	natstest.Eventually(t, "the worker to leave", func() bool {
 		_, err := c.conn.Request("$SRV.PING."+worker.ServiceName, nil, time.Second)
 		return err != nil
 	})
@@ -75,7 +75,7 @@ func TestStopWaitsForAnswers(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		natstest.Eventually(t, natstest.Patience, "parked requests", func() bool { return parkedRequests(t, c) > 0 })
+		natstest.Eventually(t, "parked requests", func() bool { return parkedRequests(t, c) > 0 })
 		stopped := make(chan error)
 		go func() { stopped <- w.Stop() }()
 		open()
@@ -104,7 +104,7 @@ func TestStopWaitsForTheStore(t *testing.T) {
 	createTags(t, net, s, 10, "order")
 	open := s.close("order")
 	c := newClient(t, net)
-	natstest.Eventually(t, natstest.Patience, "a call of the store", func() bool {
+	natstest.Eventually(t, "a call of the store", func() bool {
 		_, _ = c.ask("order", 1, 5*time.Second)
 		return s.calls.Load() > 0
 	})
@@ -137,7 +137,7 @@ func TestStopWithoutServer(t *testing.T) {
 	}
 	createTags(t, net, s, 10, "order")
 	c := newClient(t, net)
-	natstest.Eventually(t, natstest.Patience, "an ID", func() bool {
+	natstest.Eventually(t, "an ID", func() bool {
 		_, err := c.ask("order", 1, time.Second)
 		return err == nil
 	})
@@ -164,7 +164,7 @@ func TestServerRestart(t *testing.T) {
 	c := newClient(t, net)
 	last := c.use("order", 20, c.must("order"))
 	net.Restart()
-	natstest.Eventually(t, natstest.Patience, "IDs", func() bool {
+	natstest.Eventually(t, "IDs", func() bool {
 		ranges, err := c.ask("order", 1, time.Second)
 		if err == nil && ranges[0].First <= last {
 			t.Fatalf("%d after %d", ranges[0].First, last)
@@ -172,7 +172,7 @@ func TestServerRestart(t *testing.T) {
 		return err == nil
 	})
 	js := newJetStream(t, net)
-	natstest.Eventually(t, natstest.Patience, "the loader to consume events again", func() bool {
+	natstest.Eventually(t, "the loader to consume events again", func() bool {
 		consumer, err := js.Consumer(t.Context(), loads.StreamName(messages.DefaultPrefix), "loader")
 		return err == nil && consumer.CachedInfo().NumWaiting > 0
 	})
@@ -193,7 +193,7 @@ func TestStartStopManyTimes(t *testing.T) {
 			if err := w.Stop(); err != nil {
 				t.Fatal(err)
 			}
-			natstest.Eventually(t, natstest.Patience, "subscriptions to end, but for JetStream's own", func() bool {
+			natstest.Eventually(t, "subscriptions to end, but for JetStream's own", func() bool {
 				return conn.NumSubscriptions() <= 2
 			})
 		}

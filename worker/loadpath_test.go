@@ -67,7 +67,7 @@ func TestLoadIsServedOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	natstest.Eventually(t, natstest.Patience, "the first to be served", func() bool { return s.calls.Load() == 1 })
+	natstest.Eventually(t, "the first to be served", func() bool { return s.calls.Load() == 1 })
 	open()
 	for _, want := range []uint64{1, 2} {
 		msg, err := grants.NextMsg(5 * time.Second)
@@ -123,7 +123,7 @@ func TestWithoutLoadStream(t *testing.T) {
 			name := loads.StreamName(messages.DefaultPrefix)
 			// An event that is on its way at that moment may vanish without a word, and is
 			// asked for again only after the requests here have given up.
-			natstest.Eventually(t, natstest.Patience, "the second segment to be loaded", func() bool {
+			natstest.Eventually(t, "the second segment to be loaded", func() bool {
 				stream, err := js.Stream(t.Context(), name)
 				return err == nil && stream.CachedInfo().State.LastSeq >= 1 && stream.CachedInfo().State.Msgs == 0
 			})
@@ -131,7 +131,7 @@ func TestWithoutLoadStream(t *testing.T) {
 				t.Fatal(err)
 			}
 			last = c.use("order", 2000, last)
-			natstest.Eventually(t, natstest.Patience, "the stream to be created again, and used", func() bool {
+			natstest.Eventually(t, "the stream to be created again, and used", func() bool {
 				last = c.use("order", 2000, last) // drives loads
 				stream, err := js.Stream(t.Context(), name)
 				return err == nil && stream.CachedInfo().State.LastSeq > 0

@@ -11,12 +11,12 @@ import (
 	"github.com/idworker/idworker/messages"
 	jetstreamstore "github.com/idworker/idworker/store/jetstream"
 	"github.com/idworker/idworker/testing/natstest"
-	"github.com/idworker/idworker/testing/soak"
+	"github.com/idworker/idworker/testing/tier"
 	"github.com/idworker/idworker/worker"
 )
 
 // manyTags are in a directory.
-var manyTags = soak.Pick(20_000, 1_000_000)
+var manyTags = tier.Pick(20_000, 1_000_000)
 
 // fill writes many entries to a bucket, many at a time.
 func fill(t testing.TB, net network, bucket, value string, n int) {
@@ -87,7 +87,7 @@ func TestDirectoryIsReadOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i, w := range workers {
-			natstest.Eventually(t, natstest.Patience, "the new tag", func() bool {
+			natstest.Eventually(t, "the new tag", func() bool {
 				return scrape(t, w.Process)["tags"] == float64(manyTags+n)
 			})
 			if got := w.received() - before[i]; got > few {
@@ -102,7 +102,7 @@ func TestDirectoryIsReadOnce(t *testing.T) {
 		if err := w.control.ForceReconnect(); err != nil {
 			t.Fatal(err)
 		}
-		natstest.Eventually(t, natstest.Patience, "the connection to be back", func() bool {
+		natstest.Eventually(t, "the connection to be back", func() bool {
 			return w.control.IsConnected() && w.control.Stats().Reconnects > reconnects
 		})
 	}
@@ -138,13 +138,13 @@ func TestMirrorReadsWhatHasChanged(t *testing.T) {
 	}
 	kv := tagsBucket(t, net)
 	began := time.Now()
-	natstest.Eventually(t, 10*time.Minute, "the store to be mirrored", func() bool {
+	natstest.Eventually(t, "the store to be mirrored", func() bool {
 		status, err := kv.Status(t.Context())
 		return err == nil && status.Values() == uint64(manyTags)
 	})
 	t.Logf("%d tags mirrored after %v", manyTags, time.Since(began))
 	last, at, calm := received(), time.Now(), 0
-	natstest.Eventually(t, time.Minute, "what was written to come back", func() bool {
+	natstest.Eventually(t, "what was written to come back", func() bool {
 		if time.Since(at) < time.Second {
 			return false
 		}
@@ -161,7 +161,7 @@ func TestMirrorReadsWhatHasChanged(t *testing.T) {
 	for i := range 3 {
 		tag := fmt.Sprintf("new-%d", i)
 		fillOne(t, net, jetstreamstore.BucketName(messages.DefaultPrefix), tag, `{"max_id":1,"step":1000}`)
-		natstest.Eventually(t, natstest.Patience, "a new tag to be mirrored", func() bool {
+		natstest.Eventually(t, "a new tag to be mirrored", func() bool {
 			_, err := kv.Get(t.Context(), tag)
 			return err == nil
 		})
@@ -209,7 +209,7 @@ func TestOneLoaderMirrors(t *testing.T) {
 	next := func(after time.Duration) int {
 		t.Helper()
 		before, who := calls(), -1
-		natstest.Eventually(t, after, "another loader to mirror", func() bool {
+		natstest.Eventually(t, "another loader to mirror", func() bool {
 			for i, c := range calls()[1:] {
 				if c > before[i+1] {
 					who = i + 1
@@ -229,5 +229,5 @@ func TestOneLoaderMirrors(t *testing.T) {
 		t.Fatalf("listed %v times, want loader %d alone", c, second)
 	}
 	loaders[second].control.Close() // as if it had died
-	natstest.Eventually(t, natstest.Patience, "the third loader to mirror", func() bool { return calls()[third] > 0 })
+	natstest.Eventually(t, "the third loader to mirror", func() bool { return calls()[third] > 0 })
 }

@@ -61,11 +61,11 @@ func TestMetrics(t *testing.T) {
 	w := startWorker(t, net, worker.Config{Store: g, StoreName: "jetstream", Wait: 100 * time.Millisecond})
 	createTags(t, net, g, 100, "order", "cold")
 	c := newClient(t, net)
-	natstest.Eventually(t, natstest.Patience, "both tags are known and a worker ID is held", func() bool {
+	natstest.Eventually(t, "both tags are known and a worker ID is held", func() bool {
 		s := scrape(t, w)
 		return s["tags"] == 2 && s["lease_held"] == 1
 	})
-	natstest.Eventually(t, natstest.Patience, "the queue group of snowflake requests is entered", func() bool {
+	natstest.Eventually(t, "the queue group of snowflake requests is entered", func() bool {
 		_, err := c.conn.Request("$SRV.PING.idworker-snowflake", nil, time.Second)
 		return err == nil
 	})
@@ -73,7 +73,7 @@ func TestMetrics(t *testing.T) {
 	if _, err := c.ask("order", 14, time.Second); err != nil {
 		t.Fatal(err)
 	}
-	natstest.Eventually(t, natstest.Patience, "the second segment", func() bool { return scrape(t, w)["grants_total/installed"] == 2 })
+	natstest.Eventually(t, "the second segment", func() bool { return scrape(t, w)["grants_total/installed"] == 2 })
 	for tag, want := range map[string]*messages.Error{"grün": messages.ErrMalformed, "nope": messages.ErrNoTag} {
 		expectCode(t, c, tag, want)
 	}
@@ -85,7 +85,7 @@ func TestMetrics(t *testing.T) {
 	defer g.close("cold")()
 	expectCode(t, c, "cold", messages.ErrUnavailable)
 
-	natstest.Eventually(t, natstest.Patience, "the reply is counted", func() bool {
+	natstest.Eventually(t, "the reply is counted", func() bool {
 		s := scrape(t, w)
 		return s["requests_total/503/segment"] == 1 && s["parked_requests"] == 0
 	})
@@ -134,7 +134,7 @@ func TestOutageMetrics(t *testing.T) {
 	c := newClient(t, net)
 	open := g.close("order") // calls end with their timeout
 	defer open()
-	natstest.Eventually(t, natstest.Patience, "the store fails", func() bool {
+	natstest.Eventually(t, "the store fails", func() bool {
 		_, _ = c.ask("order", 1, 5*time.Second)
 		return scrape(t, w)["store_outage"] == 1
 	})
@@ -142,7 +142,7 @@ func TestOutageMetrics(t *testing.T) {
 		t.Errorf("%v loads failed in %v outages", got["loads_total/failed"], got["store_outages_total"])
 	}
 	open()
-	natstest.Eventually(t, natstest.Patience, "the store works", func() bool {
+	natstest.Eventually(t, "the store works", func() bool {
 		_, _ = c.ask("order", 1, 5*time.Second)
 		return scrape(t, w)["store_outage"] == 0
 	})
@@ -159,11 +159,11 @@ func TestReady(t *testing.T) {
 			return why == "" && err == nil || why != "" && err != nil && strings.Contains(err.Error(), why)
 		}
 	}
-	natstest.Eventually(t, natstest.Patience, "ready", ready(""))
+	natstest.Eventually(t, "ready", ready(""))
 	net.Stop()
-	natstest.Eventually(t, natstest.Patience, "not ready without NATS", ready("not connected to NATS"))
+	natstest.Eventually(t, "not ready without NATS", ready("not connected to NATS"))
 	net.Restart()
-	natstest.Eventually(t, natstest.Patience, "ready again", ready(""))
+	natstest.Eventually(t, "ready again", ready(""))
 	if err := w.Stop(); err != nil {
 		t.Error(err)
 	}

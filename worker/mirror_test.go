@@ -54,7 +54,7 @@ func (l *listed) waitRefreshes(t *testing.T, n int) {
 		return l.calls
 	}
 	from := count()
-	natstest.Eventually(t, natstest.Patience, "the store to be listed", func() bool { return count() >= from+n })
+	natstest.Eventually(t, "the store to be listed", func() bool { return count() >= from+n })
 }
 
 // watched returns a logger and what is logged with it from warnings on.
@@ -96,7 +96,7 @@ func TestEmptyListingIsNotBelieved(t *testing.T) {
 	expect(t, scrape(t, w), map[string]float64{"tags_held/store": 0, "tag_losses_total/store": 1})
 
 	s.set(nil)
-	natstest.Eventually(t, natstest.Patience, "404", func() bool {
+	natstest.Eventually(t, "404", func() bool {
 		_, err := c.ask("order", 1, time.Second)
 		return errors.Is(err, messages.ErrNoTag)
 	})
@@ -192,13 +192,13 @@ func TestDirectoryMadeAgainEmpty(t *testing.T) {
 	if err := worker.Provision(t.Context(), js, messages.DefaultPrefix, 1); err != nil {
 		t.Fatal(err)
 	}
-	natstest.Eventually(t, natstest.Patience, "the worker to hold its tags", func() bool {
+	natstest.Eventually(t, "the worker to hold its tags", func() bool {
 		return scrape(t, w)["tags_held/directory"] == 2
 	})
 	if _, err := c.ask("order", 1, time.Second); err != nil {
 		t.Errorf("from memory: %v", err)
 	}
-	natstest.Eventually(t, natstest.Patience, "404", func() bool {
+	natstest.Eventually(t, "404", func() bool {
 		_, err := c.ask("order", 1, time.Second)
 		return errors.Is(err, messages.ErrNoTag)
 	})

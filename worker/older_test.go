@@ -41,7 +41,7 @@ func TestOlderProcess(t *testing.T) {
 	if _, err := editor.SetOrder(t.Context(), "order", tagrules.Strict); err != nil {
 		t.Fatal(err)
 	}
-	natstest.Eventually(t, natstest.Patience, "the older process is counted", func() bool { says(""); return met() > 0 })
+	natstest.Eventually(t, "the older process is counted", func() bool { says(""); return met() > 0 })
 	before := met()
 	for range 10 {
 		says(`,"orders":true`)
@@ -49,7 +49,7 @@ func TestOlderProcess(t *testing.T) {
 	if err := conn.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	natstest.Eventually(t, natstest.Patience, "what was said is heard", func() bool { says(""); return met() > before+1 })
+	natstest.Eventually(t, "what was said is heard", func() bool { says(""); return met() > before+1 })
 	if n := met(); n > before+8 {
 		t.Errorf("%v older processes were met, and %v before: those of this version count", n, before)
 	}

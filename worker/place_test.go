@@ -45,7 +45,7 @@ func TestPlaceFollowsToDiscoveredServer(t *testing.T) {
 			}
 			defer conn.Close()
 			_, second, _ := strings.Cut(servers[1].URL(), "://")
-			natstest.Eventually(t, settleWithin, "the connection is told of the other server", func() bool {
+			natstest.Eventually(t, "the connection is told of the other server", func() bool {
 				return slices.Contains(conn.DiscoveredServers(), c.scheme+"://"+second)
 			})
 			place, err := dialLike(conn)
@@ -55,7 +55,7 @@ func TestPlaceFollowsToDiscoveredServer(t *testing.T) {
 			defer place.Close()
 			servers[0].Stop()
 			for what, moving := range map[string]*nats.Conn{"the process's connection": conn, "the place": place} {
-				natstest.Eventually(t, settleWithin, what+" moves", func() bool { return moving.ConnectedServerName() == "n1" })
+				natstest.Eventually(t, what+" moves", func() bool { return moving.ConnectedServerName() == "n1" })
 			}
 			checkLike(t, conn)
 			servers[0].Restart()
@@ -76,7 +76,7 @@ func checkLike(t *testing.T, conn *nats.Conn) {
 	if got, want := like.ConnectedServerName(), conn.ConnectedServerName(); got != want {
 		t.Errorf("connected to %s, want %s", got, want)
 	}
-	natstest.Eventually(t, settleWithin, "both know the same servers", func() bool {
+	natstest.Eventually(t, "both know the same servers", func() bool {
 		return slices.Equal(slices.Sorted(slices.Values(like.Servers())), slices.Sorted(slices.Values(conn.Servers()))) &&
 			slices.Equal(slices.Sorted(slices.Values(like.DiscoveredServers())), slices.Sorted(slices.Values(conn.DiscoveredServers())))
 	})

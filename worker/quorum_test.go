@@ -22,7 +22,7 @@ func TestWithoutQuorum(t *testing.T) {
 	createTags(t, net, s, 1000, "order", "cold")
 	c := newClient(t, net)
 	last := c.must("order")
-	natstest.Eventually(t, natstest.Patience, "one segment in use and one ready", func() bool {
+	natstest.Eventually(t, "one segment in use and one ready", func() bool {
 		if tags := serviceStats(t, c).Tags; tags[0].Left > 1000 {
 			return true
 		}
@@ -42,14 +42,14 @@ func TestWithoutQuorum(t *testing.T) {
 
 	cluster.Servers[1].Restart()
 	cluster.Servers[2].Restart()
-	natstest.Eventually(t, natstest.Patience, "IDs", func() bool {
+	natstest.Eventually(t, "IDs", func() bool {
 		ranges, err := c.ask("order", 1, 5*time.Second)
 		if err == nil && ranges[0].First <= last {
 			t.Fatalf("%d after %d", ranges[0].First, last)
 		}
 		return err == nil
 	})
-	natstest.Eventually(t, natstest.Patience, "IDs of the other tag, whose load may still wait for an answer from no leader", func() bool {
+	natstest.Eventually(t, "IDs of the other tag, whose load may still wait for an answer from no leader", func() bool {
 		_, err := c.ask("cold", 1, 5*time.Second)
 		return err == nil
 	})

@@ -77,7 +77,7 @@ func TestSilenceProvesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	natstest.Eventually(t, natstest.Patience, "somebody may be there, and nobody answers", func() bool {
+	natstest.Eventually(t, "somebody may be there, and nobody answers", func() bool {
 		_, err := ask(t, conn, 10)
 		return errors.Is(err, worker.ErrNoReports)
 	})

@@ -45,7 +45,7 @@ func (c client) snowflake(n int64) ([]messages.Range, error) {
 // eventuallySnowflake waits until snowflake IDs are served and returns one.
 func (c client) eventuallySnowflake() (id int64) {
 	c.t.Helper()
-	natstest.Eventually(c.t, 20*time.Second, "a snowflake ID", func() bool {
+	natstest.Eventually(c.t, "a snowflake ID", func() bool {
 		ranges, err := c.snowflake(1)
 		if err == nil {
 			id = ranges[0].First
@@ -135,7 +135,7 @@ func TestSnowflakeLeaseLost(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		natstest.Eventually(t, natstest.Patience, "IDs under another lease", func() bool {
+		natstest.Eventually(t, "IDs under another lease", func() bool {
 			last = c.use("order", 1, last) // served all along
 			leased := slices.ContainsFunc(holdings(t, js), func(h lease.Holding) bool { return h.Since.After(before) })
 			ranges, err := c.snowflake(10)
@@ -176,7 +176,7 @@ func TestSnowflakeForeignLayout(t *testing.T) {
 		!strings.Contains(err.Error(), snowflake.Default().String()) {
 		t.Errorf("%v, want it to name both layouts", err)
 	}
-	natstest.Eventually(t, natstest.Patience, "nothing is left behind", func() bool { return conn.NumSubscriptions() <= 2 })
+	natstest.Eventually(t, "nothing is left behind", func() bool { return conn.NumSubscriptions() <= 2 })
 }
 
 // TestSnowflakeStopReleases: the worker ID of a worker that has stopped is free.
@@ -210,7 +210,7 @@ func TestSnowflakeNoneFree(t *testing.T) {
 	js := newJetStream(t, net)
 	cfg := worker.Config{Role: worker.RoleWorker, Lease: lease.Config{Layout: narrow(t), TTL: 2 * shortLease}}
 	first, second := startWorker(t, net, cfg), startWorker(t, net, cfg)
-	natstest.Eventually(t, natstest.Patience, "both worker IDs are held", func() bool { return len(holdings(t, js)) == 2 })
+	natstest.Eventually(t, "both worker IDs are held", func() bool { return len(holdings(t, js)) == 2 })
 	cfg.Role, cfg.Store = worker.RoleAll, s
 	third := startWorker(t, net, cfg)
 	createTags(t, net, s, 100_000, "order")
@@ -301,7 +301,7 @@ func TestSnowflakeLeaseLostUnderLoad(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		natstest.Eventually(t, natstest.Patience, "all requests are answered", func() bool { return answers.Load() == (round+1)*shots })
+		natstest.Eventually(t, "all requests are answered", func() bool { return answers.Load() == (round+1)*shots })
 	}
 
 	slices.SortFunc(ranges, func(a, b messages.Range) int { return cmp.Compare(a.First, b.First) })

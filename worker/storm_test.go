@@ -19,7 +19,7 @@ import (
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/testing/natstest"
-	"github.com/idworker/idworker/testing/soak"
+	"github.com/idworker/idworker/testing/tier"
 	"github.com/idworker/idworker/worker"
 )
 
@@ -73,7 +73,7 @@ func startStorm(t *testing.T, down *atomic.Bool) *storm {
 	net := natstest.Start(t)
 	s := &storm{t: t, net: net, caller: newClient(t, net)}
 	inner := newStore(t, net, 1)
-	for n := range soak.Pick(400, 10_000) {
+	for n := range tier.Pick(400, 10_000) {
 		s.tags = append(s.tags, fmt.Sprint("tag", n))
 		s.empty = append(s.empty, fmt.Sprint("empty", n))
 	}
@@ -231,19 +231,19 @@ func TestOutageIsCalm(t *testing.T) {
 	down.Store(true)
 	s.wantAll("with memory in hand", s.tags, stormAsks, stormBatch)
 	time.Sleep(3 * time.Second)
-	s.wantCalm("with memory", soak.Pick(5*time.Second, time.Minute))
+	s.wantCalm("with memory", tier.Pick(5*time.Second, time.Minute))
 
 	ctx, stop := context.WithCancel(t.Context())
 	var callers sync.WaitGroup
 	callers.Go(func() {
 		for ctx.Err() == nil {
-			if _, failed := s.ask(s.empty[:soak.Pick(200, len(s.empty))], 1, 1); failed > 0 {
+			if _, failed := s.ask(s.empty[:tier.Pick(200, len(s.empty))], 1, 1); failed > 0 {
 				t.Error("a request failed, and not with 503")
 			}
 		}
 	})
-	time.Sleep(soak.Pick(3*time.Second, 30*time.Second))
-	s.wantCalm("with parked requests", soak.Pick(5*time.Second, time.Minute))
+	time.Sleep(tier.Pick(3*time.Second, 30*time.Second))
+	s.wantCalm("with parked requests", tier.Pick(5*time.Second, time.Minute))
 	stop()
 	callers.Wait()
 

@@ -354,7 +354,7 @@ func TestOwnerThatDied(t *testing.T) {
 	p, c := startPart(t, net, js, "A"), newCaller(t, net)
 	p.owners.set("dead", 0)
 	p.ask("strict", 2, "answers.1", nil)
-	natstest.Eventually(t, natstest.Patience, "parked", func() bool { return p.ownerless.parked() == 1 })
+	natstest.Eventually(t, "parked", func() bool { return p.ownerless.parked() == 1 })
 	p.become(1)
 	p.serve(t, 1)
 	c.want("1-2")
@@ -409,7 +409,7 @@ func TestTagBecomesStrict(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	natstest.Eventually(t, natstest.Patience, "acted upon", func() bool { return p.rules.Revision() >= revision })
+	natstest.Eventually(t, "acted upon", func() bool { return p.rules.Revision() >= revision })
 	p.ask("trend", 1, "answers.3", nil)
 	c.want("503 no owner of this strictly ordered tag")
 	c.want("503 no owner of this strictly ordered tag")

@@ -34,12 +34,12 @@ func TestWaitingLine(t *testing.T) {
 	<-arrived
 	blocked := elapsed()
 	var at time.Duration
-	natstest.Eventually(t, natstest.Patience, "who waits is late", func() bool { at = elapsed(); return line.late() })
+	natstest.Eventually(t, "who waits is late", func() bool { at = elapsed(); return line.late() })
 	if at-blocked < maxQueued-markEvery {
 		t.Errorf("late after %v, want %v", at-blocked, maxQueued)
 	}
 	close(gate)
-	natstest.Eventually(t, natstest.Patience, "nobody is late", func() bool { return !line.late() })
+	natstest.Eventually(t, "nobody is late", func() bool { return !line.late() })
 }
 
 // TestWaitingLineWithoutServer: on a connection that is lost nobody waits, and nobody is
@@ -57,9 +57,9 @@ func TestWaitingLineWithoutServer(t *testing.T) {
 		defer line.mu.Unlock()
 		return len(line.marks)
 	}
-	natstest.Eventually(t, natstest.Patience, "marks are put", func() bool { return marks() > 0 })
+	natstest.Eventually(t, "marks are put", func() bool { return marks() > 0 })
 	srv.Stop()
-	natstest.Eventually(t, natstest.Patience, "no marks are left", func() bool { return !conn.IsConnected() && marks() == 0 })
+	natstest.Eventually(t, "no marks are left", func() bool { return !conn.IsConnected() && marks() == 0 })
 	if line.late() {
 		t.Error("requests are late without a server")
 	}
@@ -71,7 +71,7 @@ func TestFrozenServerIsNoOverload(t *testing.T) {
 	var line waitingLine
 	line.addMark(7)
 	sent := elapsed()
-	natstest.Eventually(t, natstest.Patience, "the mark is old", func() bool {
+	natstest.Eventually(t, "the mark is old", func() bool {
 		line.addMark(7)
 		return elapsed()-sent > maxQueued+markEvery
 	})

@@ -72,7 +72,7 @@ func TestStoreThatWentBackIsNoticed(t *testing.T) {
 	w := startWorker(t, net, worker.Config{Role: worker.RoleWorker, Log: log, Wait: 5 * time.Second})
 	createTags(t, net, s, 100, "order")
 	c := newClient(t, net)
-	natstest.Eventually(t, natstest.Patience, "the tag to be known", func() bool { return scrape(t, w)["tags"] == 1 })
+	natstest.Eventually(t, "the tag to be known", func() bool { return scrape(t, w)["tags"] == 1 })
 	loader := newHandLoader(t, net, "order")
 
 	answered := make(chan error, 1)
@@ -96,9 +96,9 @@ func TestStoreThatWentBackIsNoticed(t *testing.T) {
 		t.Errorf("loads above %d and %d, want 1101", second.Above, third.Above)
 	}
 	loader.grant(third, 101, 201)
-	natstest.Eventually(t, natstest.Patience, "both to be counted", func() bool { return scrape(t, w)["grants_total/below"] == 2 })
+	natstest.Eventually(t, "both to be counted", func() bool { return scrape(t, w)["grants_total/below"] == 2 })
 	loader.grant(third, 1101, 1201)
-	natstest.Eventually(t, natstest.Patience, "the good one to be installed", func() bool {
+	natstest.Eventually(t, "the good one to be installed", func() bool {
 		return scrape(t, w)["grants_total/installed"] == 2
 	})
 	expect(t, scrape(t, w), map[string]float64{"grants_total/burnt": 1, "grants_total/below": 2})

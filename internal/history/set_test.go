@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/idworker/idworker/messages"
-	"github.com/idworker/idworker/testing/soak"
+	"github.com/idworker/idworker/testing/tier"
 )
 
 // TestSetIsASet compares a set with one that has an entry for each ID: few and many IDs in a page, until pages are full.
@@ -67,12 +67,12 @@ func TestSetAtTheEnds(t *testing.T) {
 
 // TestSetIsSmall: IDs that come in any order of requests, and those between which others get theirs.
 func TestSetIsSmall(t *testing.T) {
-	count := int64(soak.Pick(400_000, 100_000_000))
+	count := int64(tier.Pick(400_000, 100_000_000))
 	for name, c := range map[string]struct {
 		every int64   // of the IDs is in the set
 		bytes float64 // for each ID, at most
 	}{
-		"all": {1, soak.Pick(0.05, 0.015)}, "every other": {2, 0.4}, "every tenth": {10, 2}, "every hundredth": {100, 9},
+		"all": {1, tier.Pick(0.05, 0.015)}, "every other": {2, 0.4}, "every tenth": {10, 2}, "every hundredth": {100, 9},
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := heap()

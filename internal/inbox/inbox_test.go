@@ -69,7 +69,7 @@ func TestEnds(t *testing.T) {
 			got <- err
 		}()
 		end(conn, b)
-		natstest.Eventually(t, natstest.Patience, name+" to be noticed", func() bool { return len(got) > 0 })
+		natstest.Eventually(t, name+" to be noticed", func() bool { return len(got) > 0 })
 		if err := <-got; !errors.Is(err, nats.ErrBadSubscription) {
 			t.Errorf("%s: %v, want %v", name, err, nats.ErrBadSubscription)
 		}

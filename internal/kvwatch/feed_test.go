@@ -209,7 +209,7 @@ func TestTurn(t *testing.T) {
 	}
 	f.expect(second, "a", "b")
 	second.Close() // as if it had died
-	natstest.Eventually(t, natstest.Patience, "the turn to be free", func() bool {
+	natstest.Eventually(t, "the turn to be free", func() bool {
 		third, err := take()
 		if err == nil {
 			third.Close()

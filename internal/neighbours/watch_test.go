@@ -90,7 +90,7 @@ func TestManyProcessesMeet(t *testing.T) {
 	leaf := natstest.Start(t, func(o *server.Options) {
 		o.LeafNode.Remotes = []*server.RemoteLeafOpts{{URLs: []*url.URL{{Scheme: "nats", Host: fmt.Sprintf("127.0.0.1:%d", port)}}}}
 	})
-	natstest.Eventually(t, 10*time.Second, "the link", func() bool { return hub.Running().NumLeafNodes() == 1 })
+	natstest.Eventually(t, "the link", func() bool { return hub.Running().NumLeafNodes() == 1 })
 	// Some processes of each installation are at the other end, as with a domain named at a
 	// leaf node: such a queue group has members at both.
 	var stay, leave []*member
@@ -115,7 +115,7 @@ func TestManyProcessesMeet(t *testing.T) {
 		stops = append(stops, stay[i].run(t))
 		leave[i].run(t)
 	}
-	natstest.Eventually(t, 20*time.Second, "all of the younger installation have left", func() bool { return count(leave, hasLeft) == each })
+	natstest.Eventually(t, "all of the younger installation have left", func() bool { return count(leave, hasLeft) == each })
 
 	counter, err := hub.Connect(t).SubscribeSync(Subject(messages.DefaultPrefix) + ".>")
 	if err != nil {
@@ -157,7 +157,7 @@ func TestManyProcessesMeet(t *testing.T) {
 		t.Errorf("%d of %d are still out while one process of the older installation serves", n, each)
 	}
 	stops[0]()
-	natstest.Eventually(t, 20*time.Second, "all are back", func() bool { return count(leave, hasLeft) == 0 })
+	natstest.Eventually(t, "all are back", func() bool { return count(leave, hasLeft) == 0 })
 }
 
 func hasLeft(m *member) bool { return m.Left() != nil }

@@ -105,7 +105,7 @@ func startFour(t *testing.T, net network) (all []*Ownership, conns []jetstream.J
 			o.Want(slot)
 		}
 		began := time.Now()
-		natstest.Eventually(t, 2*DefaultLeaseTime, "even shares after a join", func() bool { return even(all...) })
+		natstest.Eventually(t, "even shares after a join", func() bool { return even(all...) })
 		t.Logf("%d processes: even after %v", len(all), time.Since(began).Round(time.Millisecond))
 	}
 	return all, conns
@@ -164,13 +164,13 @@ func TestRealBalance(t *testing.T) {
 
 	began := time.Now()
 	go func() { _ = all[0].Stop(context.Background()) }()
-	natstest.Eventually(t, 5*time.Second, "the others answer for all", func() bool { return answered(all[1:]...) == Slots })
+	natstest.Eventually(t, "the others answer for all", func() bool { return answered(all[1:]...) == Slots })
 	t.Logf("after a clean stop, the others answer for all after %v", time.Since(began).Round(time.Millisecond))
-	natstest.Eventually(t, 2*DefaultLeaseTime, "even shares", func() bool { return even(all[1:]...) })
+	natstest.Eventually(t, "even shares", func() bool { return even(all[1:]...) })
 
 	began = time.Now()
 	conns[1].Conn().Close() // as if it had been killed; it does not know, and may answer while its time lasts
-	natstest.Eventually(t, DefaultLeaseTime+time.Second, "the others answer for all", func() bool { return answered(all[2:]...) == Slots })
+	natstest.Eventually(t, "the others answer for all", func() bool { return answered(all[2:]...) == Slots })
 	t.Logf("after a death, the others answer for all after %v", time.Since(began).Round(time.Millisecond))
 	if n := len(answering(all[1])); n > 0 {
 		t.Errorf("who was cut off answers for %d slots", n)
@@ -213,7 +213,7 @@ func TestRealWritesAtRest(t *testing.T) {
 		}
 		return s.CachedInfo().State.LastSeq
 	}
-	natstest.Eventually(t, natstest.Patience, "even shares", func() bool { return len(answering(a)) == Slots/2 && len(answering(b)) == Slots/2 })
+	natstest.Eventually(t, "even shares", func() bool { return len(answering(a)) == Slots/2 && len(answering(b)) == Slots/2 })
 	before := last()
 	time.Sleep(second)
 	n := last() - before
@@ -237,7 +237,7 @@ func TestRealCluster(t *testing.T) {
 	for slot := range Slots {
 		all[slot%3].Want(slot)
 	}
-	natstest.Eventually(t, natstest.Patience, "even shares", func() bool { return even(all...) })
+	natstest.Eventually(t, "even shares", func() bool { return even(all...) })
 	stop := watchBoth(t, all...)
 	defer stop()
 	for round := range 2 {
@@ -248,7 +248,7 @@ func TestRealCluster(t *testing.T) {
 		leader.Stop()
 		began := time.Now()
 		stopped := all[0].now()
-		natstest.Eventually(t, natstest.Patience, "all leases are renewed, and all slots answered for", func() bool {
+		natstest.Eventually(t, "all leases are renewed, and all slots answered for", func() bool {
 			for _, o := range all {
 				if o.terms.until.Load()-int64(o.validFor) < stopped {
 					return false
@@ -259,7 +259,7 @@ func TestRealCluster(t *testing.T) {
 		t.Logf("round %d: after the leader was stopped, leases are renewed after %v", round, time.Since(began).Round(time.Millisecond))
 		leader.Restart()
 		c.WaitReady(t)
-		natstest.Eventually(t, natstest.Patience, "even shares", func() bool { return even(all...) })
+		natstest.Eventually(t, "even shares", func() bool { return even(all...) })
 	}
 }
 

@@ -272,7 +272,7 @@ func TestAnyMessage(t *testing.T) {
 				n++
 				publishRaw(t, b.server.URL(), fmt.Sprintf("h.%d", n), raw)
 			}
-			natstest.Eventually(t, natstest.Patience, fmt.Sprintf("%d messages in the stream", n), func() bool {
+			natstest.Eventually(t, fmt.Sprintf("%d messages in the stream", n), func() bool {
 				info, err := stream.Info(t.Context())
 				return err == nil && info.State.LastSeq == uint64(n)
 			})

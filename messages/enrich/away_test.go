@@ -41,7 +41,7 @@ func TestAway(t *testing.T) {
 				b.publish(2, n)
 			}
 			logged := func(what string) int { return logs.FilterMessageSnippet(what).Len() }
-			natstest.Eventually(t, natstest.Patience, "the outage in the log", func() bool { return logged("enriching fails") > 0 })
+			natstest.Eventually(t, "the outage in the log", func() bool { return logged("enriching fails") > 0 })
 			c.mend(b)
 			if b.count("ORDERS") < n {
 				b.publish(2, n)
@@ -49,7 +49,7 @@ func TestAway(t *testing.T) {
 			b.publish(n+1, 2*n)
 			b.await(2 * n)
 			b.expectAll(2 * n)
-			natstest.Eventually(t, natstest.Patience, "the recovery in the log", func() bool { return logged("works again") > 0 })
+			natstest.Eventually(t, "the recovery in the log", func() bool { return logged("works again") > 0 })
 			if f, w := logged("enriching fails"), logged("works again"); f != 1 || w != 1 {
 				t.Errorf("logged %d failures and %d recoveries", f, w)
 			}

@@ -168,7 +168,7 @@ func TestForeignMessageInFastBatch(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	natstest.Eventually(t, natstest.Patience, "the other message", func() bool { return b.count("READY") >= 6 })
+	natstest.Eventually(t, "the other message", func() bool { return b.count("READY") >= 6 })
 	e.record.Plans, e.record.Owner = []plan{prepared.plan}, ""
 	if err := e.saveRecord(t.Context()); err != nil {
 		t.Fatal(err)

@@ -73,7 +73,7 @@ func TestWithoutDeadLetterSubjectEnrichingStands(t *testing.T) {
 	b.event("orders.raw.eu", `{}`, nil)
 	<-b.js.PublishAsyncComplete()
 	_, stop := b.start(cfg)
-	natstest.Eventually(t, natstest.Patience, "a record", func() bool {
+	natstest.Eventually(t, "a record", func() bool {
 		kv, err := b.js.KeyValue(b.Context(), "ids_enrich")
 		if err != nil {
 			return false

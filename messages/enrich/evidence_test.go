@@ -189,7 +189,7 @@ func TestTargetRestoredAndFilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.start(b.config())
-	natstest.Eventually(t, natstest.Patience, "the lost events", func() bool { return b.count("READY") == 32 })
+	natstest.Eventually(t, "the lost events", func() bool { return b.count("READY") == 32 })
 	b.expectAll(20)
 }
 
@@ -256,7 +256,7 @@ func TestResumeBehindAHole(t *testing.T) {
 		b.deleteMsg("ORDERS", seq)
 	}
 	e, _ := b.start(cfg)
-	natstest.Eventually(t, natstest.Patience, "it stands still", func() bool { return e.Ready() != nil })
+	natstest.Eventually(t, "it stands still", func() bool { return e.Ready() != nil })
 	if err := Resume(t.Context(), cfg, 13); err != nil {
 		t.Fatal(err)
 	}
@@ -373,7 +373,7 @@ func TestDeadLetterOfANewSource(t *testing.T) {
 		b.event("orders.raw.1", "no JSON", nil)
 		<-b.js.PublishAsyncComplete()
 		_, stop := b.start(cfg)
-		natstest.Eventually(t, natstest.Patience, "the dead letter", func() bool { return b.count("DEAD") == n })
+		natstest.Eventually(t, "the dead letter", func() bool { return b.count("DEAD") == n })
 		stop()
 		b.recreate(ordersConfig)
 		if err := Resume(t.Context(), cfg, 0); err != nil {

@@ -70,7 +70,7 @@ func TestForgedCommit(t *testing.T) {
 		}
 		b.publish(1, steps)
 		e, stop := b.start(b.config())
-		natstest.Eventually(t, natstest.Patience, "the enrichment stands still", func() bool { return e.Ready() != nil })
+		natstest.Eventually(t, "the enrichment stands still", func() bool { return e.Ready() != nil })
 		target.MaxMsgs = -1
 		b.stream(target)
 		b.await(steps)
@@ -98,9 +98,9 @@ func TestRemovedBeforeRead(t *testing.T) {
 				stop()
 				b.publish(2, 51)
 				e, _ := b.start(cfg)
-				natstest.Eventually(t, natstest.Patience, "the loss is counted", func() bool { return e.Figures().Lost == 37 })
+				natstest.Eventually(t, "the loss is counted", func() bool { return e.Figures().Lost == 37 })
 				if onLoss == Stop {
-					natstest.Eventually(t, natstest.Patience, "the lag is measured", func() bool { f := e.Figures(); return f.Lag == 13 && f.Oldest > 0 })
+					natstest.Eventually(t, "the lag is measured", func() bool { f := e.Figures(); return f.Lag == 13 && f.Oldest > 0 })
 					if n := b.count("READY"); n != 1 {
 						t.Errorf("%d events in the target, want 1", n)
 					}
@@ -353,7 +353,7 @@ func TestEventsBeforeOneWithoutID(t *testing.T) {
 	<-b.js.PublishAsyncComplete()
 	e, _ := b.start(cfg)
 	b.await(2)
-	natstest.Eventually(t, natstest.Patience, "the enrichment stands still", func() bool {
+	natstest.Eventually(t, "the enrichment stands still", func() bool {
 		f := e.Figures()
 		return e.Ready() != nil && f.Lag == 2 && f.Oldest > 0
 	})
@@ -385,8 +385,8 @@ func TestReadingIsBoundedInBytes(t *testing.T) {
 		b.event("orders.raw.1", strings.Repeat("x", size), nil)
 	}
 	<-b.js.PublishAsyncComplete()
-	natstest.Eventually(t, natstest.Patience, "the enrichment stands still", func() bool { return e.Ready() != nil })
-	natstest.Eventually(t, natstest.Patience, "all that was asked for has been delivered", func() bool {
+	natstest.Eventually(t, "the enrichment stands still", func() bool { return e.Ready() != nil })
+	natstest.Eventually(t, "all that was asked for has been delivered", func() bool {
 		source, err := b.js.Stream(t.Context(), "ORDERS")
 		if err != nil {
 			return false
@@ -467,7 +467,7 @@ func newBedOn(t *testing.T, conn *nats.Conn, replicas int) *bed {
 func TestLongSubject(t *testing.T) {
 	b := newBed(t)
 	b.rawPublish("orders.raw."+strings.Repeat("s", 4050), [][]byte{[]byte("NATS/1.0\r\n\r\n")}, [][]byte{[]byte("{}")})
-	natstest.Eventually(t, natstest.Patience, "the event", func() bool { return b.count("ORDERS") == 1 })
+	natstest.Eventually(t, "the event", func() bool { return b.count("ORDERS") == 1 })
 	b.start(b.config())
 	b.await(1)
 	if dead := b.stored("READY", "orders.dead"); len(dead) != 1 {

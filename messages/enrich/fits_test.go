@@ -58,7 +58,7 @@ func TestDeadLetterFitsNowhere(t *testing.T) {
 	b.stream(target)
 	b.event("orders.raw.1", strings.Repeat("x", 3000), nil)
 	e, _ := b.start(b.config())
-	natstest.Eventually(t, natstest.Patience, "the enrichment stands still", func() bool { return e.Ready() != nil })
+	natstest.Eventually(t, "the enrichment stands still", func() bool { return e.Ready() != nil })
 	target.MaxMsgSize = 1024
 	b.stream(target)
 	b.await(1)
@@ -89,7 +89,7 @@ func TestDeadLettersAreAway(t *testing.T) {
 	for range 8 {
 		b.event("orders.raw.1", "not JSON", nil)
 	}
-	natstest.Eventually(t, 2*exchangeTimeout, "the enrichment stands still", func() bool { return e.Ready() != nil })
+	natstest.Eventually(t, "the enrichment stands still", func() bool { return e.Ready() != nil })
 	if err := mute.Unsubscribe(); err != nil {
 		t.Fatal(err)
 	}
@@ -129,7 +129,7 @@ func TestPlanOfAnotherSource(t *testing.T) {
 		b.publish(1, 2)
 		b.put(record{Plans: []plan{{through, time.Now().Add(-time.Hour), []run{{1, through}}}}})
 		e, _ := b.start(b.config())
-		natstest.Eventually(t, natstest.Patience, "the enrichment stands still", func() bool { return e.Ready() != nil })
+		natstest.Eventually(t, "the enrichment stands still", func() bool { return e.Ready() != nil })
 		if reason := *e.figures.failing.Load(); reason != "undecided" || b.count("READY") > 0 {
 			t.Errorf("it stands still for the reason %q, %d messages in the target", reason, b.count("READY"))
 		}
@@ -143,7 +143,7 @@ func TestSubjectIsNotUTF8(t *testing.T) {
 		if err := b.conn.Publish("orders.raw.\xff\xfe", []byte("1")); err != nil {
 			t.Fatal(err)
 		}
-		natstest.Eventually(t, natstest.Patience, "the event", func() bool { return b.count("ORDERS") == 1 })
+		natstest.Eventually(t, "the event", func() bool { return b.count("ORDERS") == 1 })
 		if planned {
 			b.put(record{Plans: []plan{{1, b.storedAt(1), []run{{1, 1}}}}})
 		}

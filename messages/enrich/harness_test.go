@@ -194,7 +194,7 @@ func (b *bed) stored(stream string, filter string) (msgs []jetstream.Msg) {
 // count is how many messages a stream holds.
 func (b *bed) count(stream string) (n uint64) {
 	b.Helper()
-	natstest.Eventually(b, 30*time.Second, "the state of stream "+stream, func() bool { // a question to a server that stops is lost
+	natstest.Eventually(b, "the state of stream "+stream, func() bool { // a question to a server that stops is lost
 		s, err := b.js.Stream(b.Context(), stream)
 		if err == nil {
 			n = s.CachedInfo().State.Msgs
@@ -207,7 +207,7 @@ func (b *bed) count(stream string) (n uint64) {
 // await waits until the target has n messages.
 func (b *bed) await(n uint64) {
 	b.Helper()
-	natstest.Eventually(b, time.Minute, fmt.Sprintf("%d messages in the target", n), func() bool {
+	natstest.Eventually(b, fmt.Sprintf("%d messages in the target", n), func() bool {
 		s, err := b.js.Stream(b.Context(), "READY")
 		return err == nil && s.CachedInfo().State.LastSeq >= n
 	})

@@ -13,7 +13,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest"
 
-	"github.com/idworker/idworker/testing/soak"
+	"github.com/idworker/idworker/testing/tier"
 )
 
 // natsHeaders are headers that mean something to a server or a client.
@@ -92,7 +92,7 @@ func TestHostileProducer(t *testing.T) {
 	t.Logf("seed %d", seed)
 	r := rand.New(rand.NewPCG(seed, 0))
 	headers := hostileHeaders()
-	for all := hostileHeaders(); len(headers) < soak.Pick(10_000, 100_000); {
+	for all := hostileHeaders(); len(headers) < tier.Pick(10_000, 100_000); {
 		headers = append(headers, mutated(r, all))
 	}
 	bodies := make([][]byte, len(headers))

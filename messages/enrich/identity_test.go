@@ -82,7 +82,7 @@ func TestSourceRecreatedInTheTurn(t *testing.T) {
 	b.await(10)
 	b.recreate(ordersConfig)
 	b.publish(1, 20)
-	natstest.Eventually(t, natstest.Patience, "the enricher stands still", func() bool {
+	natstest.Eventually(t, "the enricher stands still", func() bool {
 		reason := e.figures.failing.Load()
 		return reason != nil && *reason == "undecided"
 	})
@@ -245,5 +245,5 @@ func TestRecordKey(t *testing.T) {
 	cfg := b.config()
 	cfg.To, cfg.DeadLetter = "bereit.>", ""
 	b.start(cfg)
-	natstest.Eventually(t, natstest.Patience, "all events", func() bool { return b.count("BEREIT@Ä") == 3 })
+	natstest.Eventually(t, "all events", func() bool { return b.count("BEREIT@Ä") == 3 })
 }

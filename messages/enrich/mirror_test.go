@@ -15,7 +15,7 @@ func TestMirrorThatKeepsLess(t *testing.T) {
 	b.stream(jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"orders.raw.>"}, AllowDirect: true})
 	mirror := b.stream(jetstream.StreamConfig{Name: "COPY", Mirror: &jetstream.StreamSource{Name: "ORDERS"}, MirrorDirect: true})
 	b.publish(1, 50)
-	natstest.Eventually(t, natstest.Patience, "the mirror has the events", func() bool {
+	natstest.Eventually(t, "the mirror has the events", func() bool {
 		info, err := mirror.Info(t.Context())
 		return err == nil && info.State.LastSeq == 50
 	})

@@ -29,7 +29,7 @@ func TestNotReadyWhileTargetIsSilent(t *testing.T) {
 	b.stream(jetstream.StreamConfig{Name: "READY", Subjects: []string{"elsewhere"}, AllowAtomicPublish: true})
 	b.ids.away.Store(true)
 	b.publish(2, 2)
-	natstest.Eventually(t, natstest.Patience, "the enrichment stands still", func() bool { return e.Ready() != nil })
+	natstest.Eventually(t, "the enrichment stands still", func() bool { return e.Ready() != nil })
 	b.ids.away.Store(false)
 	revision := func() uint64 {
 		kv, err := b.js.KeyValue(t.Context(), "ids_enrich")
@@ -43,13 +43,13 @@ func TestNotReadyWhileTargetIsSilent(t *testing.T) {
 		return entry.Revision()
 	}
 	began := revision()
-	natstest.Eventually(t, natstest.Patience, "the plan and some heartbeats", func() bool { return revision() >= began+4 })
+	natstest.Eventually(t, "the plan and some heartbeats", func() bool { return revision() >= began+4 })
 	if e.Ready() == nil {
 		t.Error("the enricher is ready, though the event has not arrived")
 	}
 	b.stream(readyConfig)
 	b.await(2)
-	natstest.Eventually(t, natstest.Patience, "the enrichment works", func() bool { return e.Ready() == nil })
+	natstest.Eventually(t, "the enrichment works", func() bool { return e.Ready() == nil })
 }
 
 // An enricher that waits for its turn is ready again when nothing waits, though no event comes
@@ -62,9 +62,9 @@ func TestReadyWithoutTurn(t *testing.T) {
 	two, _ := b.start(b.config())
 	b.await(1)
 	b.server.Stop()
-	natstest.Eventually(t, natstest.Patience, "both fail", func() bool { return one.Ready() != nil && two.Ready() != nil })
+	natstest.Eventually(t, "both fail", func() bool { return one.Ready() != nil && two.Ready() != nil })
 	b.server.Restart()
-	natstest.Eventually(t, natstest.Patience, "both are ready", func() bool { return one.Ready() == nil && two.Ready() == nil })
+	natstest.Eventually(t, "both are ready", func() bool { return one.Ready() == nil && two.Ready() == nil })
 }
 
 // Somebody who writes to the target all the time keeps the enricher from publishing, and not
@@ -82,14 +82,14 @@ func TestNotReadyWhileOthersWrite(t *testing.T) {
 	}
 	b.stream(jetstream.StreamConfig{Name: "READY", Subjects: []string{"elsewhere"}, AllowAtomicPublish: true})
 	b.publish(2, 1000)
-	natstest.Eventually(t, natstest.Patience, "the enricher says that it fails", func() bool { return e.Ready() != nil })
+	natstest.Eventually(t, "the enricher says that it fails", func() bool { return e.Ready() != nil })
 	if err := answers.Unsubscribe(); err != nil {
 		t.Fatal(err)
 	}
 	b.stream(readyConfig)
 	b.await(1000)
 	b.expectAll(1000)
-	natstest.Eventually(t, natstest.Patience, "the enrichment works", func() bool { return e.Ready() == nil })
+	natstest.Eventually(t, "the enrichment works", func() bool { return e.Ready() == nil })
 }
 
 // A server may take fewer messages in a batch than a plan has. Then the plan is published in

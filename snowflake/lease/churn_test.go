@@ -15,7 +15,7 @@ import (
 	"github.com/idworker/idworker/internal/pause"
 	"github.com/idworker/idworker/snowflake"
 	"github.com/idworker/idworker/testing/natstest"
-	"github.com/idworker/idworker/testing/soak"
+	"github.com/idworker/idworker/testing/tier"
 )
 
 // TestHoldersComeAndGo: 72 at a time share 32 worker IDs on a real server, and half of
@@ -23,7 +23,7 @@ import (
 // worker ID within a minute; how soon is logged, for that depends on the host.
 func TestHoldersComeAndGo(t *testing.T) {
 	t.Parallel()
-	holders := soak.Pick(150, 600)
+	holders := tier.Pick(150, 600)
 	net := natstest.Start(t)
 	provision(t, net)
 	c := &churn{net: net}

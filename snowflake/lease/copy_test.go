@@ -17,7 +17,7 @@ import (
 	"github.com/idworker/idworker/internal/pause"
 	"github.com/idworker/idworker/snowflake"
 	"github.com/idworker/idworker/testing/natstest"
-	"github.com/idworker/idworker/testing/soak"
+	"github.com/idworker/idworker/testing/tier"
 )
 
 // duplicate copies a struct with all that it holds by value, locks and atomics included, as
@@ -98,7 +98,7 @@ func TestCopyOfAHolder(t *testing.T) {
 	for _, later := range []bool{false, true} {
 		t.Run(fmt.Sprintf("later=%v", later), func(t *testing.T) {
 			twice := 0
-			for seed := range uint64(soak.Pick(40, 400)) {
+			for seed := range uint64(tier.Pick(40, 400)) {
 				synctest.Test(t, func(t *testing.T) { twice += copyOnce(t, seed, later) })
 			}
 			if later == (twice > 0) {
@@ -200,7 +200,7 @@ func TestCopyOfAHolderOnAServer(t *testing.T) {
 			}
 			wg.Go(func() { second.run(ctx, copied, c) })
 			long := known + int64(2*testTTL/cfg.Layout.Spec().Unit)
-			natstest.Eventually(t, 10*testTTL, "one of them goes on far beyond what both knew", func() bool {
+			natstest.Eventually(t, "one of them goes on far beyond what both knew", func() bool {
 				return first.goneOn(long) || second.goneOn(long)
 			})
 			stop()

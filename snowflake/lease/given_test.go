@@ -124,7 +124,7 @@ func TestGivenWorkerIDAfterACrash(t *testing.T) {
 	after := run(t, cfg)
 	after.waitFor(t, ErrHeld)
 	last := mustNext(t, g)
-	natstest.Eventually(t, natstest.Patience, "the worker ID of the predecessor", func() bool {
+	natstest.Eventually(t, "the worker ID of the predecessor", func() bool {
 		if id, err := g.Next(); err == nil {
 			last = id
 		}

@@ -128,7 +128,7 @@ func (r *runner) all() []State {
 // waitFor waits until a state with that error was reported.
 func (r *runner) waitFor(t testing.TB, want error) {
 	t.Helper()
-	natstest.Eventually(t, natstest.Patience, want.Error(), func() bool {
+	natstest.Eventually(t, want.Error(), func() bool {
 		return slices.ContainsFunc(r.all(), func(s State) bool { return errors.Is(s.Err, want) })
 	})
 }
@@ -138,7 +138,7 @@ func (r *runner) held() bool { return r.state().Generator != nil }
 // waitHeld returns the state in which there is a worker ID.
 func (r *runner) waitHeld(t testing.TB) State {
 	t.Helper()
-	natstest.Eventually(t, natstest.Patience, "a worker ID", r.held)
+	natstest.Eventually(t, "a worker ID", r.held)
 	return r.state()
 }
 
@@ -146,7 +146,7 @@ func (r *runner) waitHeld(t testing.TB) State {
 // for a moment, or the worker ID lost.
 func (r *runner) waitID(t testing.TB) (id snowflake.ID) {
 	t.Helper()
-	natstest.Eventually(t, natstest.Patience, "an ID", func() bool {
+	natstest.Eventually(t, "an ID", func() bool {
 		g := r.state().Generator
 		if g == nil {
 			return false

@@ -17,7 +17,7 @@ import (
 
 	"github.com/idworker/idworker/internal/pause"
 	"github.com/idworker/idworker/snowflake"
-	"github.com/idworker/idworker/testing/soak"
+	"github.com/idworker/idworker/testing/tier"
 )
 
 // narrow has two worker IDs, so that there is always somebody who waits for one.
@@ -286,7 +286,7 @@ func (p *process) step(ctx context.Context, rng *rand.Rand) {
 // happens, holders of one worker ID own disjoint time, except for what was a copied one's at
 // that moment, and none is further ahead of its clock than it may be.
 func TestNoDuplicateWhateverHappens(t *testing.T) {
-	runs := soak.Pick(100, 1000)
+	runs := tier.Pick(100, 1000)
 	var ids, holds, losses atomic.Int64
 	t.Run("seeds", func(t *testing.T) {
 		const lanes = 4

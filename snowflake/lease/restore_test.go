@@ -109,7 +109,7 @@ func TestClockBucketRestored(t *testing.T) {
 	g := r.waitHeld(t).Generator
 	old := takeBackup(t, conn, "KV_"+ClockBucketName(prefix))
 	hi := reserved(t, cfg)
-	natstest.Eventually(t, 5*testTTL, "some heartbeats", func() bool { return reserved(t, cfg).After(hi.Add(testTTL)) })
+	natstest.Eventually(t, "some heartbeats", func() bool { return reserved(t, cfg).After(hi.Add(testTTL)) })
 	hi = reserved(t, cfg)
 	mustNext(t, g)
 

@@ -13,7 +13,7 @@ import (
 
 	"github.com/idworker/idworker/snowflake"
 	"github.com/idworker/idworker/testing/natstest"
-	"github.com/idworker/idworker/testing/soak"
+	"github.com/idworker/idworker/testing/tier"
 )
 
 // layoutOf returns a layout with that many bits for the worker ID, for virtual time.
@@ -54,8 +54,8 @@ func (w *world) usedIDs() (n int) {
 // before, or half as much as they need, or just as much, each has a worker ID after a few
 // tries, and there are no more entries than needed.
 func TestManyStartAtOnce(t *testing.T) {
-	n := soak.Pick(120, 1000)
-	tight := layoutOf(soak.Pick(7, 10)) // just enough worker IDs
+	n := tier.Pick(120, 1000)
+	tight := layoutOf(tier.Pick(7, 10)) // just enough worker IDs
 	for _, c := range []struct {
 		layout snowflake.Layout
 		used   int

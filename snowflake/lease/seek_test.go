@@ -80,7 +80,7 @@ func TestFullLeaseBucket(t *testing.T) {
 	}
 	limit(10)
 	r := run(t, config(js))
-	natstest.Eventually(t, testTTL, "a report", func() bool { return len(r.all()) > 0 })
+	natstest.Eventually(t, "a report", func() bool { return len(r.all()) > 0 })
 	if err := r.state().Err; err == nil || errors.Is(err, ErrLost) || errors.Is(err, ErrNoWorkerID) {
 		t.Error(err)
 	}

@@ -128,7 +128,7 @@ func TestJetStreamAway(t *testing.T) {
 	net.Stop()
 	began := time.Now()
 	var refused error
-	natstest.Eventually(t, 2*fenceLength(testTTL), "a refusal", func() bool {
+	natstest.Eventually(t, "a refusal", func() bool {
 		_, refused = g.Next()
 		return refused != nil
 	})
@@ -174,14 +174,14 @@ func TestStoppedHolder(t *testing.T) {
 	s := <-held
 	successor := run(t, cfg)
 	last := mustNext(t, s.Generator)
-	natstest.Eventually(t, 2*fenceLength(testTTL), "a successor", func() bool {
+	natstest.Eventually(t, "a successor", func() bool {
 		if id, err := s.Generator.Next(); err == nil {
 			last = id
 		}
 		return successor.held()
 	})
 	first := successor.waitID(t)
-	natstest.Eventually(t, 2*snowflake.DefaultMaxAhead, "the time of the stopped one is over", func() bool {
+	natstest.Eventually(t, "the time of the stopped one is over", func() bool {
 		id, err := s.Generator.Next()
 		if err == nil {
 			last = id
@@ -196,7 +196,7 @@ func TestStoppedHolder(t *testing.T) {
 	<-done
 	// Its farewell takes nothing away from the successor.
 	hi := cfg.Layout.TimeAt(0)
-	natstest.Eventually(t, testTTL, "a heartbeat", func() bool {
+	natstest.Eventually(t, "a heartbeat", func() bool {
 		list, _, err := List(t.Context(), cfg.JS, prefix)
 		for _, h := range list {
 			if err == nil && h.Worker == s.Worker && h.Reserved.After(hi) {
@@ -229,7 +229,7 @@ func TestServerRestarts(t *testing.T) {
 	net.Stop()
 	mustNext(t, g)
 	net.Restart()
-	natstest.Eventually(t, cfg.TTL, "more time", func() bool { return reserved(t, cfg).After(hi) })
+	natstest.Eventually(t, "more time", func() bool { return reserved(t, cfg).After(hi) })
 	if r.state().Generator != g {
 		t.Fatal("the worker ID was lost: ", r.all())
 	}
@@ -297,7 +297,7 @@ func TestDriftingClockLeaves(t *testing.T) {
 	for _, off := range []time.Duration{6 * time.Second, -6 * time.Second} {
 		old := all[1].waitHeld(t).Generator
 		clocks[1].set(off)
-		natstest.Eventually(t, 5*testTTL, "ErrClockSkew", func() bool { return errors.Is(all[1].state().Err, ErrClockSkew) })
+		natstest.Eventually(t, "ErrClockSkew", func() bool { return errors.Is(all[1].state().Err, ErrClockSkew) })
 		if _, err := old.Next(); !errors.Is(err, snowflake.ErrRevoked) {
 			t.Errorf("issues on: %v", err)
 		}
@@ -405,7 +405,7 @@ func TestLeaseBucketDeleted(t *testing.T) {
 	if err := js.DeleteKeyValue(t.Context(), WorkersBucketName(prefix)); err != nil {
 		t.Fatal(err)
 	}
-	natstest.Eventually(t, 20*testTTL, "a loss", func() bool { return !r.held() })
+	natstest.Eventually(t, "a loss", func() bool { return !r.held() })
 	net.Restart()
 	provision(t, net)
 	r.waitHeld(t)

@@ -83,5 +83,5 @@ func TestEchoesProveNothing(t *testing.T) {
 	if seg, err := g.Reserve(ctx, "order", 10); err == nil {
 		t.Errorf("%v was granted", seg)
 	}
-	natstest.Eventually(t, natstest.Patience, "it to be counted", func() bool { return g.Figures().Register == 1 })
+	natstest.Eventually(t, "it to be counted", func() bool { return g.Figures().Register == 1 })
 }

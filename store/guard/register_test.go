@@ -178,9 +178,9 @@ func TestRegisterThatWentBack(t *testing.T) {
 				damage.do(t, p, nc, old)
 				began := time.Now()
 				for _, l := range []loader{one, two} {
-					natstest.Eventually(t, natstest.Patience, "a loader to notice", func() bool { return l.Figures().Register == 1 })
+					natstest.Eventually(t, "a loader to notice", func() bool { return l.Figures().Register == 1 })
 					t.Logf("noticed after %v", time.Since(began).Round(time.Millisecond))
-					natstest.Eventually(t, natstest.Patience, "the register to be restored", func() bool {
+					natstest.Eventually(t, "the register to be restored", func() bool {
 						return l.logs.FilterMessageSnippet("is restored").Len() > 0
 					})
 				}
@@ -234,7 +234,7 @@ func (p place) makeAgain(t *testing.T) {
 func more(t *testing.T, granted *storetest.Ledger, n int) {
 	t.Helper()
 	target := granted.Len() + n
-	natstest.Eventually(t, natstest.Patience, "grants", func() bool { return granted.Len() >= target })
+	natstest.Eventually(t, "grants", func() bool { return granted.Len() >= target })
 }
 
 // In a register that does what it should nothing seems to have gone back, and nothing is burnt

@@ -66,7 +66,7 @@ func startLoad(t *testing.T, c connector) *load {
 func (l *load) more(t *testing.T, n int, when string) {
 	t.Helper()
 	target := l.ledger.Len() + n
-	natstest.Eventually(t, 60*time.Second, "segments "+when, func() bool { return l.ledger.Len() >= target })
+	natstest.Eventually(t, "segments "+when, func() bool { return l.ledger.Len() >= target })
 }
 
 func TestServerStoppedUnderLoad(t *testing.T) {
@@ -78,7 +78,7 @@ func TestServerStoppedUnderLoad(t *testing.T) {
 		l.more(t, 100, "while the server runs")
 		srv.Stop()
 		failed := l.failed.Load()
-		natstest.Eventually(t, natstest.Patience, "calls fail", func() bool { return l.failed.Load() >= failed+4 })
+		natstest.Eventually(t, "calls fail", func() bool { return l.failed.Load() >= failed+4 })
 		srv.Restart()
 	}
 	l.more(t, 100, "after the last restart")

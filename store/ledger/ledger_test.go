@@ -320,7 +320,7 @@ func TestJetStreamAway(t *testing.T) {
 			if mode == ledger.Require {
 				requireWhileAway(t, s)
 				srv.Restart()
-				natstest.Eventually(t, natstest.Patience, "a grant", func() bool {
+				natstest.Eventually(t, "a grant", func() bool {
 					_, err := s.Reserve(t.Context(), "order", 10)
 					return err == nil
 				})
@@ -337,7 +337,7 @@ func TestJetStreamAway(t *testing.T) {
 				t.Errorf("figures %+v, want 20 grants without the ledger", f)
 			}
 			srv.Restart()
-			natstest.Eventually(t, natstest.Patience, "the ledger to go on", func() bool {
+			natstest.Eventually(t, "the ledger to go on", func() bool {
 				_, err := s.Reserve(t.Context(), "order", 10)
 				return err == nil && logs.FilterMessageSnippet("in reach again").Len() == 1
 			})

@@ -12,7 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/idworker/idworker/store"
-	"github.com/idworker/idworker/testing/soak"
+	"github.com/idworker/idworker/testing/tier"
 )
 
 // Several loaders reserve from stores that go back at will, and of which there are several.
@@ -21,7 +21,7 @@ import (
 // ledger was written.
 func TestRangesAreDisjointAndAscend(t *testing.T) {
 	total := 0
-	for seed := range soak.Pick(1000, 50_000) {
+	for seed := range tier.Pick(1000, 50_000) {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t, uint64(seed))
 			w.run()
@@ -32,7 +32,7 @@ func TestRangesAreDisjointAndAscend(t *testing.T) {
 			t.Fatalf("seed %d", seed)
 		}
 	}
-	if most := soak.Pick(1000, 50_000) * worldLoaders * worldCalls; total < most/4 {
+	if most := tier.Pick(1000, 50_000) * worldLoaders * worldCalls; total < most/4 {
 		t.Errorf("%d ranges were granted of %d, want more, so that this says something", total, most)
 	}
 }

@@ -48,7 +48,7 @@ func TestUnsafeSettings(t *testing.T) {
 // them after it has answered.
 func eventuallyUnsafe(t *testing.T, srv *dbtest.Server, set string, want map[string]string) {
 	t.Helper()
-	natstest.Eventually(t, natstest.Patience, set+" to be reported", func() bool {
+	natstest.Eventually(t, set+" to be reported", func() bool {
 		s, err := Open(srv.DSNFor("app", "pw"), "leaf_alloc")
 		if err != nil {
 			t.Fatal(err)

@@ -102,7 +102,7 @@ func startDirect(b *testing.B, srv *natstest.Server, prefix messages.Prefix) *wo
 	if err != nil {
 		b.Fatal(err)
 	}
-	natstest.Eventually(b, 20*time.Second, "IDs", func() bool { _, err := d.Segment(b.Context(), busyTag, nil, false); return err == nil })
+	natstest.Eventually(b, "IDs", func() bool { _, err := d.Segment(b.Context(), busyTag, nil, false); return err == nil })
 	return d
 }
 

@@ -99,7 +99,7 @@ func enrichRound(b *testing.B, js jetstream.JetStream, conn *nats.Conn, events i
 	ended := make(chan error, 1)
 	start := time.Now()
 	go func() { ended <- run(ctx, js, conn, name) }()
-	natstest.Eventually(b, time.Minute, "all events in "+name, func() bool {
+	natstest.Eventually(b, "all events in "+name, func() bool {
 		info, err := target.Info(ctx)
 		return err == nil && info.State.Msgs >= uint64(events)
 	})

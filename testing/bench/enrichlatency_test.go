@@ -183,7 +183,7 @@ func BenchmarkEnrichMemory(b *testing.B) {
 	rest, most := inUse(), 0.0
 	stop := startEnricher(b, js, srv.Connect(b), enrich.Config{From: "RAW", Filter: "raw.>", To: "ready.>"})
 	defer stop()
-	natstest.Eventually(b, time.Minute, "all events", func() bool {
+	natstest.Eventually(b, "all events", func() bool {
 		runtime.GC()
 		most = max(most, inUse())
 		s, err := js.Stream(b.Context(), "READY")

@@ -104,7 +104,7 @@ func widthRound(b *testing.B, js jetstream.JetStream, servers []*natstest.Server
 		cfg := enrich.Config{From: "RAW", Filter: "raw." + filter, To: targets[i].CachedInfo().Config.Subjects[0], Replicas: target.Replicas}
 		go func() { ended <- enrichInto(ctx, own, conns[i], cfg) }()
 	}
-	natstest.Eventually(b, time.Minute, "all events", func() bool {
+	natstest.Eventually(b, "all events", func() bool {
 		var n uint64
 		for _, s := range targets {
 			if info, err := s.Info(ctx); err == nil {

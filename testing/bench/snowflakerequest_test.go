@@ -3,7 +3,6 @@ package bench
 import (
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
@@ -116,7 +115,7 @@ func startSnowflakeWorker(b *testing.B, srv *natstest.Server, prefix messages.Pr
 func await(b *testing.B, srv *natstest.Server, prefix messages.Prefix) {
 	b.Helper()
 	client := messages.NewClient(srv.Connect(b), prefix)
-	natstest.Eventually(b, 20*time.Second, "snowflake IDs", func() bool {
+	natstest.Eventually(b, "snowflake IDs", func() bool {
 		_, err := client.Snowflake(b.Context())
 		return err == nil
 	})

@@ -105,7 +105,7 @@ func directorySize(b *testing.B, srv *natstest.Server, n uint64) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	natstest.Eventually(b, 5*time.Minute, "the directory to be complete", func() bool {
+	natstest.Eventually(b, "the directory to be complete", func() bool {
 		stream, err := js.Stream(b.Context(), "KV_"+worker.TagsBucketName(messages.DefaultPrefix))
 		return err == nil && stream.CachedInfo().State.NumSubjects >= n
 	})

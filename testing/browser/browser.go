@@ -1,16 +1,13 @@
 // Package browser has tests look at pages in a real browser, Debian's chromium. It is headless, and reaches nothing
 // but this machine.
 //
-// The browser is that of the machine, or is installed with apt-get, as root. Where neither works, tests are skipped with
-// the reason, and fail in CI.
+// Tests that use it belong to make test-all. Without a browser they are skipped, see package deps.
 package browser
 
 import (
 	"context"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"sync"
 	"testing"
 	"time"
 
@@ -18,7 +15,8 @@ import (
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
 
-	"github.com/idworker/idworker/testing/debian"
+	"github.com/idworker/idworker/testing/deps"
+	"github.com/idworker/idworker/testing/tier"
 )
 
 // within is how long everything that one tab does may take.
@@ -27,10 +25,8 @@ const within = 2 * time.Minute
 // Tab is a tab of a browser of its own, which ends with the test. Pass it to chromedp.Do and chromedp.Run.
 func Tab(t testing.TB) context.Context {
 	t.Helper()
-	program, err := find()
-	if err != nil {
-		missing(t, "the status page is not looked at in a browser", err)
-	}
+	tier.All(t)
+	program := deps.Browser.Require(t)
 	options := append(chromedp.DefaultExecAllocatorOptions[:],
 		chromedp.ExecPath(program), chromedp.NoSandbox, chromedp.DisableGPU, chromedp.UserDataDir(t.TempDir()),
 		chromedp.WSURLReadTimeout(time.Minute),
@@ -44,29 +40,9 @@ func Tab(t testing.TB) context.Context {
 	ctx, cancelTab := chromedp.NewContext(ctx)
 	t.Cleanup(cancelTab)
 	if err := chromedp.Do(ctx); err != nil {
-		missing(t, "the browser does not start", err)
+		deps.Browser.Missing(t, err)
 	}
 	return ctx
-}
-
-// find returns the browser's program, installed if it has to be.
-var find = sync.OnceValues(func() (string, error) {
-	if program, err := exec.LookPath("chromium"); err == nil {
-		return program, nil
-	}
-	if err := debian.Install("chromium"); err != nil {
-		return "", err
-	}
-	return exec.LookPath("chromium")
-})
-
-// missing says what is missing.
-func missing(t testing.TB, what string, err error) {
-	t.Helper()
-	if os.Getenv("CI") == "true" {
-		t.Fatalf("%s: %v", what, err)
-	}
-	t.Skipf("SKIPPED, %s: %v", what, err)
 }
 
 // Look is how somebody looks at a page.

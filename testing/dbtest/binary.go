@@ -15,7 +15,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/idworker/idworker/testing/debian"
 	"github.com/idworker/idworker/testing/freeport"
 	"github.com/idworker/idworker/testing/process"
 )
@@ -50,20 +49,11 @@ type fromBinary struct {
 	pid   int // the server's
 }
 
-// launchInstalled installs a server from the distribution's packages, and starts it. A
-// program that was there already may have lacked something that they bring.
-func launchInstalled(k *kind, args []string) (server, endpoint, string, error) {
-	if err := debian.Install(k.packages...); err != nil {
-		return nil, endpoint{}, "", err
-	}
-	return launchBinary(k, args)
-}
-
 // launchBinary starts a server from a program that is on the machine.
 func launchBinary(k *kind, args []string) (server, endpoint, string, error) {
-	program := k.find()
-	if program == "" {
-		return nil, endpoint{}, "", fmt.Errorf("none of %s on this machine", strings.Join(k.binaries, ", "))
+	program, err := k.need.Find()
+	if err != nil {
+		return nil, endpoint{}, "", err
 	}
 	s, err := newFromBinary(k, program)
 	if err == nil {
@@ -76,31 +66,6 @@ func launchBinary(k *kind, args []string) (server, endpoint, string, error) {
 		return nil, endpoint{}, "", fmt.Errorf("%s: %w", program, err)
 	}
 	return s, s.at, program, nil
-}
-
-// find returns the server's program, the newest version of several.
-func (k *kind) find() string {
-	for _, name := range k.binaries {
-		if path, err := exec.LookPath(name); err == nil {
-			return path
-		}
-		found, _ := filepath.Glob(name)
-		slices.SortFunc(found, func(a, b string) int { return versionIn(b) - versionIn(a) })
-		if len(found) > 0 {
-			return found[0]
-		}
-	}
-	return ""
-}
-
-// versionIn is the number among the elements of a path, as in …/15/bin/postgres.
-func versionIn(path string) int {
-	for _, element := range strings.Split(path, "/") {
-		if n, err := strconv.Atoi(element); err == nil {
-			return n
-		}
-	}
-	return 0
 }
 
 // newFromBinary makes the folder of a server that is not installed in it yet.
@@ -132,9 +97,48 @@ func (s *fromBinary) setUp() error {
 	return s.startSomewhere()
 }
 
-// install fills the data folder.
+// install fills the data folder with a copy of the one that the program made when
+// it was first used: making one takes seconds.
 func (s *fromBinary) install() error {
-	return s.run(s.kind.install(s.program, s.dir)...)
+	template, err := s.template()
+	if err != nil {
+		return s.run(s.kind.install(s.program, s.dir)...)
+	}
+	if _, err := os.Stat(template); err == nil {
+		return replaceFolder(template, s.data())
+	}
+	if err := s.run(s.kind.install(s.program, s.dir)...); err != nil {
+		return err
+	}
+	// Another process may be about to do the same: the first one wins.
+	own := template + filepath.Base(s.dir)
+	if err := replaceFolder(s.data(), own); err != nil {
+		return err
+	}
+	if os.Rename(own, template) != nil {
+		return os.RemoveAll(own)
+	}
+	return nil
+}
+
+// template is where the program's data folder is kept for the next test. A new
+// version of the program has another one.
+func (s *fromBinary) template() (string, error) {
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", err
+	}
+	program, err := filepath.EvalSymlinks(s.program)
+	if err != nil {
+		return "", err
+	}
+	info, err := os.Stat(program)
+	if err != nil {
+		return "", err
+	}
+	cache = filepath.Join(cache, "idworker-tests")
+	name := fmt.Sprintf("%s-%d-%d", filepath.Base(program), info.Size(), info.ModTime().Unix())
+	return filepath.Join(cache, name), os.MkdirAll(cache, 0o700)
 }
 
 // run runs a command as the server's user, to its end.

@@ -10,14 +10,14 @@
 //
 //  1. the DSN in IDWORKER_TEST_MYSQL or IDWORKER_TEST_POSTGRES, of a user who may
 //     create databases and users; not for a server of the test's own
-//  2. a container, if a Docker engine answers that has the image or can pull it
-//  3. server binaries on the machine, started in a temporary folder on a free port
-//  4. the same, after apt-get install, on Debian and Ubuntu as root
+//  2. server binaries on the machine, started in a temporary folder on a free port
+//  3. in make test-all, a container, if a Docker engine answers that has the image
+//     or can pull it
 //
-// Data folders and replicas are always those of a binary, 3 or 4.
+// Data folders and replicas are always those of a binary.
 //
-// If there is none, the test is skipped, loudly; with CI=true it fails. The log says
-// which server and version was used.
+// Without a server the test is skipped, see package deps. The log names the server
+// and its version.
 //
 // No server outlives the test process, whatever becomes of that: containers are
 // removed by testcontainers' reaper, and a server that was started from a binary has a

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/idworker/idworker/testing/tier"
 )
 
 // server is one that was started here.
@@ -32,19 +34,19 @@ func (k *kind) shared(t testing.TB) *DB {
 	t.Helper()
 	p := &k.process
 	p.once.Do(func() {
-		if dsn := os.Getenv(k.env); dsn != "" {
+		if dsn := os.Getenv(k.need.Variable); dsn != "" {
 			if p.at, p.err = k.parse(dsn); p.err == nil {
-				p.from, p.err = k.describe(k.env, p.at)
+				p.from, p.err = k.describe(k.need.Variable, p.at)
 			}
 			if p.err != nil {
-				p.err = fmt.Errorf("%s: %w", k.env, p.err)
+				p.err = fmt.Errorf("%s: %w", k.need.Variable, p.err)
 			}
 			return
 		}
 		p.server, p.at, p.from, p.err = k.launch(nil)
 	})
 	if p.err != nil {
-		missing(t, k, p.err)
+		k.need.Missing(t, p.err)
 	}
 	t.Logf("database: %s", p.from)
 	d := k.create(t, p.at)
@@ -52,11 +54,15 @@ func (k *kind) shared(t testing.TB) *DB {
 	return d
 }
 
-// launch starts a server, in a container or from a binary, with additional arguments. It
-// stops when the process ends, if not before.
+// launch starts a server, from a binary or in a container, with additional
+// arguments. It stops when the process ends, if not before.
 func (k *kind) launch(args []string) (server, endpoint, string, error) {
 	var tried []error
-	for _, way := range []func(*kind, []string) (server, endpoint, string, error){launchContainer, launchBinary, launchInstalled} {
+	ways := []func(*kind, []string) (server, endpoint, string, error){launchBinary}
+	if tier.IsAll() {
+		ways = append(ways, launchContainer)
+	}
+	for _, way := range ways {
 		s, at, from, err := way(k, args)
 		if err == nil {
 			if from, err = k.describe(from, at); err == nil {
@@ -79,15 +85,4 @@ func (k *kind) describe(from string, at endpoint) (string, error) {
 		version = k.name + " " + version
 	}
 	return version + " (" + from + ")", nil
-}
-
-// missing ends a test that has no database.
-func missing(t testing.TB, k *kind, err error) {
-	t.Helper()
-	message := fmt.Sprintf("NO %s SERVER FOR THIS TEST: set %s, or have Docker, or install the server\n%v", strings.ToUpper(k.name), k.env, err)
-	if os.Getenv("CI") == "true" {
-		t.Fatal(message)
-	}
-	fmt.Fprintf(os.Stderr, "SKIPPED %s: %s\n", t.Name(), message)
-	t.Skip(message)
 }

@@ -9,12 +9,14 @@ import (
 	"time"
 
 	"github.com/go-sql-driver/mysql"
+
+	"github.com/idworker/idworker/testing/deps"
 )
 
 // kind is what differs between the kinds of server.
 type kind struct {
 	name      string
-	env       string // the variable with the DSN
+	need      *deps.Need
 	driver    string // of database/sql
 	adminDB   string // a database that is always there
 	dropForce string
@@ -24,10 +26,8 @@ type kind struct {
 	imgEnv  map[string]string
 	imgCmd  []string
 
-	binaries []string // names or patterns of the server's program
-	packages []string // of Debian and Ubuntu
-	install  func(program, dir string) []string
-	serve    func(program, dir, port string) []string
+	install func(program, dir string) []string
+	serve   func(program, dir, port string) []string
 
 	dsn   func(at endpoint, db string) string
 	parse func(dsn string) (endpoint, error)
@@ -40,7 +40,7 @@ const password = "Canary-dbtest-7f3a"
 
 var mysqlKind = &kind{
 	name:    "MySQL",
-	env:     "IDWORKER_TEST_MYSQL",
+	need:    deps.MySQL,
 	driver:  "mysql",
 	adminDB: "",
 
@@ -49,10 +49,8 @@ var mysqlKind = &kind{
 	imgEnv:  map[string]string{"MYSQL_ROOT_PASSWORD": password, "MYSQL_ROOT_HOST": "%"},
 	imgCmd:  []string{"--innodb-flush-log-at-trx-commit=2"},
 
-	binaries: []string{"mariadbd", "mysqld", "/usr/sbin/mariadbd", "/usr/sbin/mysqld", "/usr/local/sbin/mysqld"},
-	packages: []string{"mariadb-server-core", "mariadb-client-core"}, // no service that starts a server
-	install:  installMySQL,
-	serve:    serveMySQL,
+	install: installMySQL,
+	serve:   serveMySQL,
 
 	dsn: func(at endpoint, db string) string {
 		return fmt.Sprintf("mysql://%s:%s@tcp(%s:%s)/%s%s", at.user, at.password, at.host, at.port, db, at.params)
@@ -74,7 +72,7 @@ var mysqlKind = &kind{
 
 var postgresKind = &kind{
 	name:      "PostgreSQL",
-	env:       "IDWORKER_TEST_POSTGRES",
+	need:      deps.Postgres,
 	driver:    "pgx",
 	adminDB:   "postgres",
 	dropForce: " WITH (FORCE)",
@@ -84,10 +82,8 @@ var postgresKind = &kind{
 	imgEnv:  map[string]string{"POSTGRES_PASSWORD": password},
 	imgCmd:  []string{"postgres", "-c", "fsync=off"},
 
-	binaries: []string{"postgres", "/usr/lib/postgresql/*/bin/postgres", "/usr/local/pgsql/bin/postgres"},
-	packages: []string{"postgresql"},
-	install:  installPostgres,
-	serve:    servePostgres,
+	install: installPostgres,
+	serve:   servePostgres,
 
 	dsn: func(at endpoint, db string) string {
 		u := url.URL{Scheme: "postgres", User: url.UserPassword(at.user, at.password), Host: at.host + ":" + at.port, Path: "/" + db}

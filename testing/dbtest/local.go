@@ -1,14 +1,11 @@
 package dbtest
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
-
-	"github.com/idworker/idworker/testing/debian"
 )
 
 // Local is a server of the test's own that runs on this machine, so that its data folder can
@@ -33,9 +30,6 @@ func StartLocalPostgres(t testing.TB) *Local {
 func (k *kind) local(t testing.TB) *Local {
 	t.Helper()
 	s := k.folder(t)
-	if k == mysqlKind && isMariaDB(s.program) {
-		s.args = []string{"--innodb-log-file-size=8M"} // it is copied
-	}
 	if err := s.setUp(); err != nil {
 		t.Fatalf("%s: %v", s.program, err)
 	}
@@ -47,16 +41,7 @@ func (k *kind) local(t testing.TB) *Local {
 // server when the test ends.
 func (k *kind) folder(t testing.TB) *fromBinary {
 	t.Helper()
-	program := k.find()
-	if program == "" {
-		if err := debian.Install(k.packages...); err != nil {
-			missing(t, k, err)
-		}
-		program = k.find()
-	}
-	if program == "" {
-		missing(t, k, errors.New("no binary of the server"))
-	}
+	program := k.need.Require(t)
 	s, err := newFromBinary(k, program)
 	if err != nil {
 		t.Fatalf("%s: %v", program, err)
@@ -95,7 +80,7 @@ func replaceFolder(from, to string) error {
 	if err := os.RemoveAll(to); err != nil {
 		return err
 	}
-	if out, err := exec.Command("cp", "-a", from, to).CombinedOutput(); err != nil {
+	if out, err := exec.Command("cp", "-pR", from, to).CombinedOutput(); err != nil {
 		return fmt.Errorf("cp: %w\n%s", err, out)
 	}
 	return nil

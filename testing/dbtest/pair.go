@@ -61,7 +61,7 @@ func (k *kind) pair(t testing.TB, how replication) *Pair {
 	t.Helper()
 	first, second := k.folder(t), k.folder(t)
 	if k == mysqlKind && !isMariaDB(first.program) {
-		missing(t, k, fmt.Errorf("%s is not MariaDB", first.program))
+		k.need.Missing(t, fmt.Errorf("%s is not MariaDB", first.program))
 	}
 	for _, step := range []func() error{
 		first.install,

@@ -40,7 +40,7 @@ func (k *kind) own(t testing.TB, args ...string) *Server {
 	t.Helper()
 	s, at, from, err := k.launch(args)
 	if err != nil {
-		missing(t, k, err)
+		k.need.Missing(t, err)
 	}
 	t.Logf("server: %s", from)
 	t.Cleanup(s.remove)

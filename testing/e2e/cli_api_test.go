@@ -86,7 +86,7 @@ func TestAPIWithTokensAndTLS(t *testing.T) {
 		}
 		return a.status
 	}
-	natstest.Eventually(t, readyWithin, "the tags are known", func() bool { return status("/v1/segment/order.de", first) == 200 })
+	natstest.Eventually(t, "the tags are known", func() bool { return status("/v1/segment/order.de", first) == 200 })
 	for path, want := range map[string]int{"/v1/segment/order.de": 200, "/api/segment/get/order.de": 200, "/v1/segment/invoice": 403, "/api/segment/get/invoice": 403} {
 		if got := status(path, first); got != want {
 			t.Errorf("%s: %d, want %d", path, got, want)
@@ -96,12 +96,12 @@ func TestAPIWithTokensAndTLS(t *testing.T) {
 		}
 	}
 	write("")
-	natstest.Eventually(t, readyWithin, "the empty file is noticed", func() bool { return strings.Contains(s.stderr.String(), "cannot be read again") })
+	natstest.Eventually(t, "the empty file is noticed", func() bool { return strings.Contains(s.stderr.String(), "cannot be read again") })
 	if got := status("/v1/segment/order.de", first); got != 200 {
 		t.Errorf("%d with an empty file, want what was in force", got)
 	}
 	write(second + " >\n")
-	natstest.Eventually(t, readyWithin, "the new file is in force", func() bool { return status("/v1/segment/invoice", second) == 200 })
+	natstest.Eventually(t, "the new file is in force", func() bool { return status("/v1/segment/invoice", second) == 200 })
 	if got := status("/v1/segment/order.de", first); got != 401 {
 		t.Errorf("%d for a token that was taken away", got)
 	}
@@ -185,7 +185,7 @@ func TestAPIStopsCleanly(t *testing.T) {
 	createTag(t, srv.URL(), "order")
 	w := startWorker(t, srv.URL(), "--role", "worker", "--wait", "30s", "--api", address, "--http", freeAddress(t))
 	client := newHTTPClient(t)
-	natstest.Eventually(t, readyWithin, "the tag is known", func() bool {
+	natstest.Eventually(t, "the tag is known", func() bool {
 		a, err := askHTTP(t, client, http.MethodGet, "http://"+address+"/v1/segment/order")
 		return err == nil && a.status == 200
 	})
@@ -201,11 +201,11 @@ func TestAPIStopsCleanly(t *testing.T) {
 			parked <- a
 		}()
 	}
-	natstest.Eventually(t, readyWithin, "requests are parked", func() bool {
+	natstest.Eventually(t, "requests are parked", func() bool {
 		return stats(t, conn, 1)[w.instance()].Parked == cap(parked)
 	})
 	w.signal(syscall.SIGTERM)
-	natstest.Eventually(t, readyWithin, "nobody new gets in", func() bool {
+	natstest.Eventually(t, "nobody new gets in", func() bool {
 		conn, err := net.Dial("tcp", address)
 		if err == nil {
 			_ = conn.Close()

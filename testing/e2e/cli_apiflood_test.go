@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/idworker/idworker/testing/natstest"
-	"github.com/idworker/idworker/testing/soak"
+	"github.com/idworker/idworker/testing/tier"
 )
 
 // TestFloodOfConnections: thousands of connections over HTTP that send nothing, a part of a header, or one request
@@ -21,7 +21,7 @@ import (
 func TestFloodOfConnections(t *testing.T) {
 	t.Parallel()
 	const most = 512
-	flood := soak.Pick(10_000, 100_000)
+	flood := tier.Pick(10_000, 100_000)
 	address, state := freeAddress(t), freeAddress(t)
 	s := startServer(t, t.TempDir(), "--api", address, "--http", state, "--api-connections", strconv.Itoa(most))
 	createTag(t, s.url, "order", "--step", "100000")
@@ -29,7 +29,7 @@ func TestFloodOfConnections(t *testing.T) {
 	byNATS := startCallers(t, s.url, load{callers: 2, tags: []string{"order"}, maxBatch: 10, timeout: 5 * time.Second})
 	web := newLedgers([]string{"web"})
 	byHTTP := startHTTPCallers(t, 4, "http://"+address, "web", web["web"])
-	natstest.Eventually(t, readyWithin, "both are served", func() bool { return byNATS.ledgers.ids() > 100 && web.ids() > 100 })
+	natstest.Eventually(t, "both are served", func() bool { return byNATS.ledgers.ids() > 100 && web.ids() > 100 })
 	memory := metricValue(t, state, "process_resident_memory_bytes")
 
 	began := time.Now()
@@ -49,7 +49,7 @@ func TestFloodOfConnections(t *testing.T) {
 			byNATS.ledgers.ids()-before[0], web.ids()-before[1], grown/(1<<20))
 	}
 	after := [2]int64{byNATS.ledgers.ids(), web.ids()}
-	natstest.Eventually(t, readyWithin, "both are still served", func() bool {
+	natstest.Eventually(t, "both are still served", func() bool {
 		return byNATS.ledgers.ids() > after[0]+100 && web.ids() > after[1]+100
 	})
 	byHTTP.stop()

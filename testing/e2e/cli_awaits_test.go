@@ -21,7 +21,7 @@ func TestServeAwaitsNATS(t *testing.T) {
 	serve := settings{}.launch(t, "serve", "--server", url, "--http", http)
 	enrich := settings{}.launch(t, "enrich", "--server", url, "--from", "EVENTS", "--to", "stamped.>", "--id", "snowflake")
 	for _, p := range []*process{serve, enrich} {
-		natstest.Eventually(t, readyWithin, "it says that it waits", func() bool { return strings.Contains(p.stderr.String(), waits) })
+		natstest.Eventually(t, "it says that it waits", func() bool { return strings.Contains(p.stderr.String(), waits) })
 	}
 	if code, body := fetch(t, http, "/readyz"); code != 503 || !strings.Contains(body, "starting") {
 		t.Errorf("/readyz while it waits: %d, %s", code, body)
@@ -34,7 +34,7 @@ func TestServeAwaitsNATS(t *testing.T) {
 	server.start()
 	serve.serving()
 	for p, there := range map[*process]int{serve: 1, enrich: 1} {
-		natstest.Eventually(t, readyWithin, "it says that the server is there", func() bool { return strings.Contains(p.stderr.String(), "the NATS server is there") })
+		natstest.Eventually(t, "it says that the server is there", func() bool { return strings.Contains(p.stderr.String(), "the NATS server is there") })
 		if log := p.stderr.String(); strings.Count(log, waits) != there {
 			t.Errorf("%s: not one line that says it waits:\n%s", p.name, log)
 		}
@@ -42,7 +42,7 @@ func TestServeAwaitsNATS(t *testing.T) {
 	serve.stop(syscall.SIGTERM)
 
 	waiting := settings{}.launch(t, "serve", "--server", "nats://"+freeAddress(t))
-	natstest.Eventually(t, readyWithin, "it says that it waits", func() bool { return strings.Contains(waiting.stderr.String(), waits) })
+	natstest.Eventually(t, "it says that it waits", func() bool { return strings.Contains(waiting.stderr.String(), waits) })
 	waiting.signal(syscall.SIGTERM)
 	if code := waiting.wait(); code != interrupted {
 		t.Errorf("exit code %d of one that was ended while it waited, want %d", code, interrupted)

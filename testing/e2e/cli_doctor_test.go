@@ -69,7 +69,7 @@ func TestDoctorOfCallers(t *testing.T) {
 	well := func(user string, args []string, lines ...string) {
 		t.Helper()
 		var r result
-		natstest.Eventually(t, readyWithin, "requests of "+user+" are answered", func() bool { // once there is a worker ID
+		natstest.Eventually(t, "requests of "+user+" are answered", func() bool { // once there is a worker ID
 			r = net.as(user).run(t, append([]string{"doctor", "--role", "caller"}, args...)...)
 			return r.code == 0
 		})

@@ -31,7 +31,7 @@ func TestFirstRun(t *testing.T) {
 
 	for round := range 3 {
 		p := folder.launch(t, "serve", "--demo")
-		natstest.Eventually(t, readyWithin, "the demo is through", func() bool {
+		natstest.Eventually(t, "the demo is through", func() bool {
 			return strings.Contains(p.stdout.String(), "Ctrl-C") || p.hasEnded()
 		})
 		highest = checkDemo(t, p.stdout.String(), url, highest)

@@ -95,7 +95,7 @@ func testFirstUse(t *testing.T, as settings, url string) {
 	}
 	becomes := func(tag string, want error) {
 		t.Helper()
-		natstest.Eventually(t, readyWithin, tag+": "+want.Error(), func() bool {
+		natstest.Eventually(t, tag+": "+want.Error(), func() bool {
 			_, err := c.Next(t.Context(), tag)
 			return errors.Is(err, want)
 		})
@@ -114,7 +114,7 @@ func testFirstUse(t *testing.T, as settings, url string) {
 
 	shows([]string{"tag", "create", "chat.*", "--template", "--step", "10", "--max-tags", "2"},
 		"created template chat.*: step 10, order trend, at most 2 tags, at most 1,000 new ones a second")
-	natstest.Eventually(t, readyWithin, "the template is known", func() bool {
+	natstest.Eventually(t, "the template is known", func() bool {
 		id, err := c.Next(t.Context(), "chat.1")
 		return err == nil && id == 1
 	})
@@ -163,7 +163,7 @@ func testFirstUse(t *testing.T, as settings, url string) {
 	says("tags of the template exist that are not strict: chat.1, chat.2;", "tag", "set", "chat.*", "--order", "strict")
 	as.mustRun(t, "tag", "set", "chat.1", "--order", "strict")
 	says("tags of the template exist that are not strict: chat.2;", "tag", "set", "chat.*", "--order", "strict")
-	natstest.Eventually(t, readyWithin, "chat.1 goes on", func() bool {
+	natstest.Eventually(t, "chat.1 goes on", func() bool {
 		id, err := c.Next(t.Context(), "chat.1")
 		if err == nil && id < 3 {
 			t.Fatalf("chat.1 goes on with %d", id)

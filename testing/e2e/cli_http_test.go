@@ -30,9 +30,9 @@ func TestReadyFollowsTheConnection(t *testing.T) {
 		t.Run(role, func(t *testing.T) {
 			address := freeAddress(t)
 			w := startWorker(t, ns.URL(), "--role", role, "--http", address)
-			natstest.Eventually(t, readyWithin, "ready", func() bool { code, _ := fetch(t, address, "/readyz"); return code == 200 })
+			natstest.Eventually(t, "ready", func() bool { code, _ := fetch(t, address, "/readyz"); return code == 200 })
 			ns.Stop()
-			natstest.Eventually(t, readyWithin, "not ready without NATS", func() bool {
+			natstest.Eventually(t, "not ready without NATS", func() bool {
 				code, why := fetch(t, address, "/readyz")
 				return code == 503 && strings.Contains(why, "not connected to NATS")
 			})
@@ -40,7 +40,7 @@ func TestReadyFollowsTheConnection(t *testing.T) {
 				t.Errorf("/healthz says %d, but the process lives", code)
 			}
 			ns.Restart()
-			natstest.Eventually(t, readyWithin, "ready again", func() bool { code, _ := fetch(t, address, "/readyz"); return code == 200 })
+			natstest.Eventually(t, "ready again", func() bool { code, _ := fetch(t, address, "/readyz"); return code == 200 })
 			w.stop(syscall.SIGTERM)
 			if _, err := net.DialTimeout("tcp", address, time.Second); err == nil {
 				t.Error("HTTP is still served")
@@ -95,7 +95,7 @@ func TestHangingHTTPClientsDelayNobody(t *testing.T) {
 			_, _ = io.WriteString(conn, strings.Repeat("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n", 5000))
 		}
 	}
-	natstest.Eventually(t, readyWithin, "those who do not read take all the room there is for scrapes", func() bool {
+	natstest.Eventually(t, "those who do not read take all the room there is for scrapes", func() bool {
 		code, _ := fetch(t, address, "/metrics")
 		return code == 503
 	})
@@ -108,7 +108,7 @@ func TestHangingHTTPClientsDelayNobody(t *testing.T) {
 	if code, _ := fetch(t, address, "/healthz"); code != 200 {
 		t.Errorf("/healthz says %d", code)
 	}
-	natstest.Eventually(t, readyWithin, "those who hang are thrown out, and a scrape succeeds", func() bool {
+	natstest.Eventually(t, "those who hang are thrown out, and a scrape succeeds", func() bool {
 		code, _ := fetch(t, address, "/metrics")
 		return code == 200
 	})
@@ -124,7 +124,7 @@ func TestDocumentedMetrics(t *testing.T) {
 	s := startServer(t, t.TempDir(), "--http", address, "--api", freeAddress(t), "--api-tokens", tokens)
 	createTag(t, s.url, "order")
 	var exported map[string]bool
-	natstest.Eventually(t, readyWithin, "there is a worker ID", func() bool {
+	natstest.Eventually(t, "there is a worker ID", func() bool {
 		exported = metricNames(t, address)
 		return exported["idworker_lease_worker_id"]
 	})
@@ -156,7 +156,7 @@ func enricherMetrics(t *testing.T, url string) (names map[string]bool) {
 	createOrderStreams(t, url)
 	address := freeAddress(t)
 	p := settings{}.launch(t, "enrich", "--server", url, "--from", "ORDERS", "--to", "orders.ready.>", "--id", "snowflake", "--http", address)
-	natstest.Eventually(t, readyWithin, "the enricher is ready", func() bool {
+	natstest.Eventually(t, "the enricher is ready", func() bool {
 		return p.hasEnded() || strings.Contains(p.stderr.String(), "enriching")
 	})
 	if code, _ := fetch(t, address, "/readyz"); code != 200 {
@@ -277,7 +277,7 @@ func TestMetricsNameTheInstallation(t *testing.T) {
 	}
 	createOrderStreams(t, s.url)
 	p := settings{}.launch(t, "enrich", "--server", s.url, "--from", "ORDERS", "--to", "orders.ready.>", "--id", "snowflake", "--http", addresses["enricher"])
-	natstest.Eventually(t, readyWithin, "the enricher is ready", func() bool {
+	natstest.Eventually(t, "the enricher is ready", func() bool {
 		return p.hasEnded() || strings.Contains(p.stderr.String(), "enriching")
 	})
 	for role, address := range addresses {

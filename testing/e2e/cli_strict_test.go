@@ -66,7 +66,7 @@ func TestBecomingStrict(t *testing.T) {
 
 	paused := startWorker(t, ns.URL(), "--role", "worker")
 	paused.pause()
-	natstest.Eventually(t, natstest.Patience, "the paused one is missed", func() bool {
+	natstest.Eventually(t, "the paused one is missed", func() bool {
 		r := as.run(t, create("invoice")...)
 		return r.code == exitTryLater && strings.Contains(r.stderr, "--ended "+paused.instance())
 	})

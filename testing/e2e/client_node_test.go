@@ -9,12 +9,12 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/idworker/idworker/testing/deps"
 	"github.com/idworker/idworker/testing/natstest"
 )
 
@@ -24,50 +24,25 @@ type nodeClient struct {
 	dir string
 }
 
-// installNode installs a copy of the client, once for all tests. Without Node.js there is
-// nothing to test; a client that cannot be installed fails in CI only, since it takes a
-// package registry.
+// installNode copies the client, with the packages that make deps installed.
 func installNode(t *testing.T) nodeClient {
 	t.Helper()
-	for _, program := range []string{"node", "npm"} {
-		if _, err := exec.LookPath(program); err != nil {
-			t.Skipf("SKIPPED, the Node.js client is not tested: there is no %s", program)
+	modules := deps.Node.Require(t)
+	dir := t.TempDir()
+	for _, name := range []string{"package.json", "idworker.js", "get.js"} {
+		data, err := os.ReadFile(filepath.Join(filepath.Dir(modules), name))
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, name), data, 0o600)
 		}
-	}
-	dir, err := nodeModules()
-	if err != nil {
-		if os.Getenv("CI") == "true" {
+		if err != nil {
 			t.Fatal(err)
 		}
-		t.Skipf("SKIPPED, the Node.js client is not tested: %v", err)
+	}
+	if err := os.Symlink(modules, filepath.Join(dir, "node_modules")); err != nil {
+		t.Fatal(err)
 	}
 	return nodeClient{t, dir}
 }
-
-var nodeModules = sync.OnceValues(func() (dir string, err error) {
-	dir = filepath.Join(buildDir, "node")
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		return "", err
-	}
-	const source = "../../docs/clients/node"
-	for _, name := range []string{"package.json", "package-lock.json", "idworker.js", "get.js"} {
-		data, err := os.ReadFile(filepath.Join(source, name))
-		if err != nil {
-			return "", err
-		}
-		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
-			return "", err
-		}
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
-	defer cancel()
-	npm := exec.CommandContext(ctx, "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund")
-	npm.Dir, npm.Env = dir, neutralEnv()
-	if out, err := npm.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("npm ci: %w\n%s", err, out)
-	}
-	return dir, nil
-})
 
 func (c nodeClient) command(name string, args ...string) *exec.Cmd {
 	ctx, cancel := context.WithTimeout(c.t.Context(), 2*time.Minute)

@@ -14,7 +14,7 @@ import (
 
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/testing/natstest"
-	"github.com/idworker/idworker/testing/soak"
+	"github.com/idworker/idworker/testing/tier"
 )
 
 // patience is how long a call of the Go client may take in these tests, in which
@@ -87,7 +87,7 @@ func (s *services) more(n int) {
 		return len(s.took)
 	}
 	target := calls() + n
-	natstest.Eventually(s.t, time.Minute, "IDs are handed out", func() bool { return calls() >= target || s.t.Failed() })
+	natstest.Eventually(s.t, "IDs are handed out", func() bool { return calls() >= target || s.t.Failed() })
 }
 
 // lap logs what calls took since the last lap.
@@ -126,7 +126,7 @@ var workerBatch = []string{"--max-batch", "300"}
 // TestClientSeesNoRestart restarts two workers in turn, by TERM and by KILL.
 func TestClientSeesNoRestart(t *testing.T) {
 	t.Parallel()
-	rounds := soak.Pick(2, 4)
+	rounds := tier.Pick(2, 4)
 	url, workers := startWorkers(t, 2, "order", "100")
 	s := startServices(t, url, "order", 4)
 	s.more(500)
@@ -208,7 +208,7 @@ func TestGetWaits(t *testing.T) {
 	flush(t, conn)
 	workers[0].pause()
 	get := settings{}.launch(t, "get", "--server", url, "--timeout", "30s", "order")
-	natstest.Eventually(t, readyWithin, "get asks for more than a second", func() bool { return requests.Load() > 8 })
+	natstest.Eventually(t, "get asks for more than a second", func() bool { return requests.Load() > 8 })
 	workers[0].resume()
 	if code := get.wait(); code != exitOK {
 		t.Errorf("exit code %d: %s", code, get.stderr.String())

@@ -25,12 +25,12 @@ func TestClusterServesWithoutOneServer(t *testing.T) {
 	for _, s := range servers {
 		urls = append(urls, s.address)
 	}
-	natstest.Eventually(t, readyWithin, "the servers have a leader", func() bool {
+	natstest.Eventually(t, "the servers have a leader", func() bool {
 		return slices.ContainsFunc(servers, func(s *production) bool {
 			return strings.Contains(s.server.stderr.String(), "cluster new metadata leader")
 		})
 	})
-	natstest.Eventually(t, readyWithin, "all servers are there", func() bool {
+	natstest.Eventually(t, "all servers are there", func() bool {
 		return first.as("admin").run(t, "provision", "--part", "ids", "--replicas", "3").code == 0
 	})
 	js, err := jetstream.New(first.connect("admin"))
@@ -50,7 +50,7 @@ func TestClusterServesWithoutOneServer(t *testing.T) {
 	loader.launch(t, "serve", "--role", "loader").serving()
 	first.must("admin", "tag", "create", "order", "--step", "10")
 	get := func() bool { return clusterUser("caller", urls[1:]).run(t, "get", "order", "100").code == 0 }
-	natstest.Eventually(t, readyWithin, "IDs", get)
+	natstest.Eventually(t, "IDs", get)
 
 	// The auditor reads from another account, wherever the leaders of the streams are.
 	first.must("orders-admin", "provision", "--part", "enrich", "--replicas", "3")
@@ -62,7 +62,7 @@ func TestClusterServesWithoutOneServer(t *testing.T) {
 	}
 	first.server.signal(syscall.SIGKILL)
 	<-first.server.ended
-	natstest.Eventually(t, readyWithin, "IDs without one of the servers", get)
+	natstest.Eventually(t, "IDs without one of the servers", get)
 }
 
 // clusterUser is a user who knows several servers.

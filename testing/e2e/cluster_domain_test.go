@@ -23,14 +23,14 @@ func TestJetStreamDomain(t *testing.T) {
 		o.JetStreamDomain = "leaf"
 		o.LeafNode.Remotes = []*server.RemoteLeafOpts{{URLs: []*url.URL{{Scheme: "nats", Host: fmt.Sprintf("127.0.0.1:%d", leafPort)}}}}
 	})
-	natstest.Eventually(t, readyWithin, "the leaf node is connected", func() bool { return hub.Running().NumLeafNodes() == 1 })
+	natstest.Eventually(t, "the leaf node is connected", func() bool { return hub.Running().NumLeafNodes() == 1 })
 
 	domain := []string{"--server", leaf.URL(), "--js-domain", "hub"}
 	for _, role := range []string{"worker", "loader"} {
 		startWorker(t, leaf.URL(), "--js-domain", "hub", "--role", role)
 	}
 	must(t, append([]string{"tag", "create", "order"}, domain...)...)
-	natstest.Eventually(t, readyWithin, "an ID comes", func() bool {
+	natstest.Eventually(t, "an ID comes", func() bool {
 		return run(t, append([]string{"get", "order"}, domain...)...).code == exitOK
 	})
 	must(t, append([]string{"workers"}, domain...)...)

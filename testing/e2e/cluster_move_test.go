@@ -50,7 +50,7 @@ func TestNoDuplicateFromInstallationToInstallation(t *testing.T) {
 	process := settings{}.launch(t, serve...)
 	process.serving()
 	embedded.mustRun(t, "tag", "create", tag, "--step", "1000")
-	natstest.Eventually(t, readyWithin, "tag is served", func() bool { return embedded.run(t, "get", "--ranges", tag, "1000").code == 0 })
+	natstest.Eventually(t, "tag is served", func() bool { return embedded.run(t, "get", "--ranges", tag, "1000").code == 0 })
 	for range 5 {
 		get(embedded)
 	}

@@ -1,19 +1,16 @@
 package e2e
 
 import (
-	"math/rand/v2"
 	"slices"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/idworker/idworker/testing/cutter"
 	"github.com/idworker/idworker/testing/natstest"
-	"github.com/idworker/idworker/testing/soak"
+	"github.com/idworker/idworker/testing/tier"
 )
 
 // step is one of an enricher's protocol, known by a text that the enricher or the server sends.
@@ -75,7 +72,7 @@ func TestEventsArriveOnceThoughKilledAtAnyStep(t *testing.T) {
 			e.create(c.target)
 			k := &crashes{enrichment: e, consumed: c.consumed, stopped: -1}
 			k.startEnrichers([]string{e.url}, []string{e.url}, []string{e.url})
-			for range soak.Pick(1, 10) {
+			for range tier.Pick(1, 10) {
 				k.rounds(c.steps, 500*len(c.steps))
 			}
 			k.finish()
@@ -84,57 +81,15 @@ func TestEventsArriveOnceThoughKilledAtAnyStep(t *testing.T) {
 	}
 }
 
-// TestEventsArriveOnceThroughCrashes enriches many events on a cluster of three servers, with
-// three enrichers. In each round one of them is killed, or else paused until another one has
-// taken over, at a step of the protocol. Meanwhile a server that leads is killed, another one
-// is cut off, and another one frozen.
-func TestEventsArriveOnceThroughCrashes(t *testing.T) {
-	t.Parallel()
-	c := startCrashes(t)
-	began := time.Now()
-	steps := slices.Concat(turnSteps, atomicSteps)
-	rand.Shuffle(len(steps), func(i, j int) { steps[i], steps[j] = steps[j], steps[i] })
-	if soak.Pick(true, false) {
-		c.rounds(steps[:3], 100_000)
-	} else {
-		for range 3 {
-			c.rounds(steps, 1_000_000/3+1)
-		}
-	}
-	if c.heal != nil {
-		c.fault()
-	}
-	natstest.Eventually(c.t, clusterWithin, "all servers are up to date", c.trio.whole)
-	c.finish()
-	t.Logf("%v; servers killed, cut off, frozen: %v", time.Since(began), c.faults)
-}
-
 // crashes is an enrichment whose enrichers and servers fail.
 type crashes struct {
 	*enrichment
-	trio      *trio            // nil if servers do not fail
 	consumed  bool             // what is in the target is removed when an enricher is killed or paused
 	cutters   []*cutter.Cutter // one for each enricher
 	enrichers []*process
 	stopped   int // the enricher that is paused, or -1
 
 	killed, paused int
-	faults         [3]int // of each kind
-	heal           func() // ends the fault that there is; nil if there is none
-}
-
-func startCrashes(t *testing.T) *crashes {
-	t.Helper()
-	trio := startTrio(t)
-	urls := trio.urls()
-	// Two are never cut off from the majority, and one of them is always there.
-	url := strings.Join(urls[:2], ",")
-	conn := connect(t, url, nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond),
-		nats.PingInterval(500*time.Millisecond), nats.MaxPingsOutstanding(3))
-	c := &crashes{enrichment: newEnrichmentAt(t, url, conn, 3), trio: trio, stopped: -1}
-	c.startEnrichers([]string{urls[0], urls[1]}, []string{urls[1], urls[0]}, []string{urls[2], urls[0]})
-	trio.streams += 3
-	return c
 }
 
 // startEnrichers starts an enricher for each list of servers.
@@ -150,9 +105,6 @@ func (c *crashes) startEnrichers(servers ...[]string) {
 func (c *crashes) rounds(steps []step, events int) {
 	c.t.Helper()
 	for i, at := range steps {
-		if c.trio != nil {
-			c.fault()
-		}
 		c.round(at, events*(i+1)/len(steps)-events*i/len(steps))
 		if i == 1 {
 			c.verify() // while enrichers run
@@ -178,19 +130,12 @@ func (c *crashes) finish() {
 // startEnricher starts an enricher, and again if it ends because its server is not there.
 func (c *crashes) startEnricher(i int) *process {
 	c.t.Helper()
-	replicas := "1"
-	if c.trio != nil {
-		replicas = "3"
-	}
-	for deadline := time.Now().Add(clusterWithin); ; {
-		p := c.tryStart(c.cutters[i].URL(), "--replicas", replicas)
-		if !p.hasEnded() {
-			return p
-		}
-		if time.Now().After(deadline) {
-			c.t.Fatalf("the enricher ended:\n%s", p.stderr.Tail())
-		}
-	}
+	var p *process
+	natstest.Eventually(c.t, "an enricher starts", func() bool {
+		p = c.tryStart(c.cutters[i].URL(), "--replicas", "1")
+		return !p.hasEnded()
+	})
+	return p
 }
 
 // round publishes events, and has the first enricher that comes to the step stop there.
@@ -228,7 +173,7 @@ func (c *crashes) round(at step, events int) {
 	if pause {
 		return
 	}
-	natstest.Eventually(c.t, arriveWithin, "another one has the turn than "+c.enrichers[c.stopped].instance(), func() bool {
+	natstest.Eventually(c.t, "another one has the turn than "+c.enrichers[c.stopped].instance(), func() bool {
 		p := c.owner(c.enrichers)
 		return p != nil && p != c.enrichers[c.stopped]
 	})
@@ -240,7 +185,7 @@ func (c *crashes) round(at step, events int) {
 // events that are there when it is made, perhaps only one: then there have to be more.
 func (c *crashes) awaitHit(at step, hits []<-chan struct{}) (hit int) {
 	c.t.Helper()
-	natstest.Eventually(c.t, arriveWithin, "an enricher "+at.name, func() bool {
+	natstest.Eventually(c.t, "an enricher "+at.name, func() bool {
 		for hit = range hits {
 			select {
 			case <-hits[hit]:
@@ -268,38 +213,5 @@ func (c *crashes) resume() {
 		c.enrichers[c.stopped].resume()
 		c.cutters[c.stopped].Release()
 		c.stopped = -1
-	}
-}
-
-// fault takes a server away in every second round, and gives it back in the next one.
-func (c *crashes) fault() {
-	c.t.Helper()
-	if c.heal != nil {
-		c.heal()
-		c.heal = nil
-		return
-	}
-	natstest.Eventually(c.t, clusterWithin, "all servers are up to date", c.trio.whole)
-	kind := (c.faults[0] + c.faults[1] + c.faults[2]) % len(c.faults)
-	c.faults[kind]++
-	switch kind {
-	case 0:
-		victim := c.trio.nodes[c.trio.leaderOf("READY")]
-		victim.server.kill()
-		c.heal = victim.start
-	case 1:
-		for _, route := range c.trio.routes {
-			route.Refuse()
-		}
-		c.heal = func() {
-			for _, route := range c.trio.routes {
-				route.Accept()
-			}
-		}
-	case 2:
-		victim := c.trio.nodes[c.trio.leaderOf("KV_ids_enrich")].server
-		victim.pause()
-		c.heal = func() { victim.resume() }
-		c.t.Cleanup(c.heal) // or it could not be ended
 	}
 }

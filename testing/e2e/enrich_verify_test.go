@@ -13,14 +13,14 @@ import (
 
 	"github.com/idworker/idworker/testing/enriched"
 	"github.com/idworker/idworker/testing/natstest"
-	"github.com/idworker/idworker/testing/soak"
+	"github.com/idworker/idworker/testing/tier"
 )
 
 // TestVerifyManyEvents has enrich verify look at many events, in which a few are wrong, beside
 // the plain checker. It needs little memory.
 func TestVerifyManyEvents(t *testing.T) {
 	t.Parallel()
-	n := soak.Pick(100_000, 1_000_000)
+	n := tier.Pick(100_000, 1_000_000)
 	js := startPlainServer(t)
 	dropped, doubled, swapped, shared := n/3, n/2, n-2, 7*n/10
 	id := func(i int) int {
@@ -90,7 +90,7 @@ func startPlainServer(t *testing.T) jetstream.JetStream {
 	address := freeAddress(t)
 	host, port, _ := strings.Cut(address, ":")
 	server := settings{binary: bin}.launch(t, "-js", "-sd", t.TempDir(), "-a", host, "-p", port)
-	natstest.Eventually(t, readyWithin, "nats-server is ready", func() bool {
+	natstest.Eventually(t, "nats-server is ready", func() bool {
 		return server.hasEnded() || strings.Contains(server.stderr.String(), "Server is ready")
 	})
 	js, err := jetstream.New(connect(t, "nats://"+address), jetstream.WithPublishAsyncMaxPending(20_000), jetstream.WithPublishAsyncTimeout(time.Minute))

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"math"
 	"math/rand/v2"
 	"sync"
@@ -10,6 +11,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/idworker/idworker/messages"
 )
 
 // callers ask for IDs, each one request at a time, until stopped.
@@ -80,9 +83,8 @@ func (c *callers) call(client requester, random *rand.Rand, l load) {
 			replies = append(replies, r)
 			continue
 		}
-		if machine.excuses(err, window{r.sent, r.received}) {
-			c.t.Logf("the machine stood still, so %s is asked for again after %v", r.tag, err)
-			continue
+		if errors.Is(err, messages.ErrBusy) || errors.Is(err, messages.ErrUnavailable) {
+			continue // the machine is busy; a caller asks again
 		}
 		if c.retry == nil || !c.retry(err) {
 			c.t.Errorf("request for %d IDs of %s failed after %v: %v", n, r.tag, r.received.Sub(r.sent), err)

@@ -100,7 +100,7 @@ func (e *enrichment) start(url string) *process {
 func (e *enrichment) tryStart(url string, flags ...string) *process {
 	e.t.Helper()
 	p := settings{}.launch(e.t, append(enrichFlags(url), flags...)...)
-	natstest.Eventually(e.t, readyWithin, "an enricher runs", func() bool { return p.says("enriching\t") > 0 || p.hasEnded() })
+	natstest.Eventually(e.t, "an enricher runs", func() bool { return p.says("enriching\t") > 0 || p.hasEnded() })
 	return p
 }
 
@@ -175,7 +175,7 @@ func (e *enrichment) last(stream string) uint64 {
 func (e *enrichment) await(n int) {
 	e.t.Helper()
 	want := e.next - 1 + uint64(n)
-	natstest.Eventually(e.t, arriveWithin, fmt.Sprintf("%d messages in the target", want), func() bool { return e.last("READY") >= want })
+	natstest.Eventually(e.t, fmt.Sprintf("%d messages in the target", want), func() bool { return e.last("READY") >= want })
 }
 
 // read reads all of a stream from a sequence on.

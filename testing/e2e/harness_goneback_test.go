@@ -100,7 +100,7 @@ func (g *gone) round(t *testing.T, c goingBack) (noticed bool) {
 	tag := roundTag(g.rounds)
 	g.rounds++
 	load := startSteady(t, g.url, tag, goneRate)
-	natstest.Eventually(t, readyWithin, tag+" is served", func() bool { return load.ledger.ids.Load() > 4*goneStep })
+	natstest.Eventually(t, tag+" is served", func() bool { return load.ledger.ids.Load() > 4*goneStep })
 
 	lost := c.forget(tag)
 	joined := []*process{g.launch(t, "worker"), g.launch(t, "loader")}
@@ -116,7 +116,7 @@ func (g *gone) round(t *testing.T, c goingBack) (noticed bool) {
 		t.Errorf("round %d: IDs were granted again %v after the store was in reach, want %v", g.rounds, resumed, backAgain)
 	}
 	target := load.ledger.ids.Load() + 2*lost
-	natstest.Eventually(t, time.Minute, "callers pass what was lost", func() bool { return load.ledger.ids.Load() >= target })
+	natstest.Eventually(t, "callers pass what was lost", func() bool { return load.ledger.ids.Load() >= target })
 	load.finish()
 	for _, p := range joined {
 		p.stop(syscall.SIGTERM)
@@ -132,7 +132,7 @@ func (g *gone) round(t *testing.T, c goingBack) (noticed bool) {
 // is not among the first grants, and returns how long after a time it came.
 func (g *gone) grantedAgain(t *testing.T, load *steady, from, grants int, since time.Time) (d time.Duration) {
 	t.Helper()
-	natstest.Eventually(t, readyWithin, load.ledger.tag+" is granted again", func() bool {
+	natstest.Eventually(t, load.ledger.tag+" is granted again", func() bool {
 		fresh := g.granted.since(grants)
 		for _, a := range load.since(from) {
 			if a.err == nil && inAny(fresh, load.ledger.tag, a.id) {

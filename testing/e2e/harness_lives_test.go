@@ -106,7 +106,7 @@ func (l *lives) settle(t testing.TB) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	natstest.Eventually(t, natstest.Patience, "all clock entries are seen", func() bool {
+	natstest.Eventually(t, "all clock entries are seen", func() bool {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		return l.seen >= info.State.LastSeq

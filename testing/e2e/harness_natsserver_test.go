@@ -65,7 +65,7 @@ func (p *production) start() {
 		env = append(env, u.PasswordVariable()+"="+password(u))
 	}
 	p.server = settings{binary: bin, env: env}.launch(p.t, "-c", p.conf, "-a", host, "-p", port)
-	natstest.Eventually(p.t, readyWithin, "nats-server is ready", func() bool {
+	natstest.Eventually(p.t, "nats-server is ready", func() bool {
 		return p.server.hasEnded() || strings.Contains(p.server.stderr.String(), "Server is ready")
 	})
 	if p.server.hasEnded() {

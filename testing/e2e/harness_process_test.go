@@ -15,7 +15,7 @@ import (
 	"github.com/idworker/idworker/testing/freeport"
 	"github.com/idworker/idworker/testing/natstest"
 	proc "github.com/idworker/idworker/testing/process"
-	"github.com/idworker/idworker/testing/soak"
+	"github.com/idworker/idworker/testing/tier"
 )
 
 // The machine is small and the processes run with the race detector.
@@ -64,7 +64,7 @@ func (s settings) launch(t testing.TB, args ...string) *process {
 // raceExit is how long a process with the race detector sleeps when it ends well, in case
 // one of its goroutines still has a race to show. A second, as by default, hundreds of times
 // is minutes.
-var raceExit = fmt.Sprintf("GORACE=atexit_sleep_ms=%d", soak.Pick(20, 1000))
+var raceExit = fmt.Sprintf("GORACE=atexit_sleep_ms=%d", tier.Pick(20, 1000))
 
 // neutralEnv is the environment of the test, without variables that idworker reads.
 func neutralEnv() []string { return append(proc.NeutralEnv(), gorace()...) }
@@ -131,7 +131,7 @@ func (p *process) serving() {
 // servesOrEnds waits until the process serves, or has ended instead.
 func (p *process) servesOrEnds() (serves bool) {
 	p.t.Helper()
-	natstest.Eventually(p.t, readyWithin, "idworker "+p.name+" serves", func() bool {
+	natstest.Eventually(p.t, "idworker "+p.name+" serves", func() bool {
 		serves = strings.Contains(p.stderr.String(), "\tserving\t")
 		return serves || p.hasEnded()
 	})
@@ -240,7 +240,7 @@ func createTag(t testing.TB, url, tag string, args ...string) {
 	t.Helper()
 	must(t, append([]string{"tag", "create", "--server", url, tag}, args...)...)
 	client := dial(t, url)
-	natstest.Eventually(t, readyWithin, "tag "+tag+" is served", func() bool {
+	natstest.Eventually(t, "tag "+tag+" is served", func() bool {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
 		_, err := client.Next(ctx, tag)

@@ -57,7 +57,7 @@ func knownToAll(t testing.TB, url, tag string, workers int) {
 	t.Helper()
 	conn := connect(t, url)
 	client := dial(t, url)
-	natstest.Eventually(t, readyWithin, "all workers know tag "+tag, func() bool {
+	natstest.Eventually(t, "all workers know tag "+tag, func() bool {
 		for range 4 * workers {
 			_, _ = client.Next(t.Context(), tag)
 		}

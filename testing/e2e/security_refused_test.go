@@ -76,7 +76,7 @@ func TestNobodyActsForAnother(t *testing.T) {
 	server.serve("worker", "--role", "worker")
 	server.serve("loader", "--role", "loader")
 	server.must("admin", "tag", "create", "order", "--step", "1000")
-	natstest.Eventually(t, readyWithin, "tag order is served", func() bool {
+	natstest.Eventually(t, "tag order is served", func() bool {
 		return server.as("caller").run(t, "get", "order").code == 0
 	})
 	enrichByHand(t, server.connect("orders-admin"), server.connect("enricher"))

@@ -69,7 +69,7 @@ func everyRoleWorks(t *testing.T, net *production, enriches bool) {
 	// Both go on after a restart of the server, without the right to create anything.
 	before := loadsByStream(t, net.connect("admin"))
 	net.crash()
-	natstest.Eventually(t, readyWithin, "IDs after a restart, by way of the load stream", func() bool {
+	natstest.Eventually(t, "IDs after a restart, by way of the load stream", func() bool {
 		r := net.as("caller").run(t, "get", "order", "1000")
 		return r.code == 0 && loadsByStream(t, net.connect("admin")) > before
 	})
@@ -99,7 +99,7 @@ func runEnricher(t *testing.T, net *production) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	natstest.Eventually(t, readyWithin, "events are stamped", func() bool {
+	natstest.Eventually(t, "events are stamped", func() bool {
 		target, err := js.Stream(t.Context(), "ORDERS_READY")
 		return p.hasEnded() || err == nil && target.CachedInfo().State.Msgs > 20 // 11 are there before
 	})

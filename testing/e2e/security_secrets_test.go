@@ -193,7 +193,7 @@ func (s spy) fails(with settings, args []string, commands ...string) {
 		p := with.launch(s.t, slices.Concat(strings.Fields(command), args)...)
 		s.reads(p.name+": the command line", p.commandLine())
 		if strings.HasPrefix(command, "serve") || strings.HasPrefix(command, "enrich") {
-			natstest.Eventually(s.t, readyWithin, p.name+" ends or complains", func() bool {
+			natstest.Eventually(s.t, p.name+" ends or complains", func() bool {
 				return p.hasEnded() || p.says("no NATS server answers yet") > 0 || p.says("database does not answer") > 0 && p.says("serving") > 0
 			})
 			p.signal(syscall.SIGQUIT)
@@ -275,11 +275,11 @@ func testSecrets(t *testing.T, login secretLogin, tag, dsn string, inFile bool) 
 	spy.watches(examined)
 	enrich := s.launch(t, append([]string{"enrich", "--log-level", "debug", "--http", addresses[1],
 		"--from", "ORDERS", "--filter", "orders.raw.>", "--to", "orders.ready.>", "--id", "segment:order"}, args...)...)
-	natstest.Eventually(t, readyWithin, "the enricher runs", func() bool { return enrich.says("enriching\t") > 0 || enrich.hasEnded() })
+	natstest.Eventually(t, "the enricher runs", func() bool { return enrich.says("enriching\t") > 0 || enrich.hasEnded() })
 	if _, err := js.PublishMsg(t.Context(), event(1)); err != nil {
 		t.Fatal(err)
 	}
-	natstest.Eventually(t, readyWithin, "an event is enriched", func() bool {
+	natstest.Eventually(t, "an event is enriched", func() bool {
 		stream, err := js.Stream(t.Context(), "READY")
 		return err == nil && stream.CachedInfo().State.Msgs > 0
 	})
@@ -294,7 +294,7 @@ func testSecrets(t *testing.T, login secretLogin, tag, dsn string, inFile bool) 
 	ns.Stop()
 	awaits := func(message string) {
 		t.Helper()
-		natstest.Eventually(t, readyWithin, "both say "+message, func() bool {
+		natstest.Eventually(t, "both say "+message, func() bool {
 			return strings.Contains(serve.stderr.String(), message) && strings.Contains(enrich.stderr.String(), message)
 		})
 	}

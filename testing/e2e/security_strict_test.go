@@ -95,7 +95,7 @@ func TestAdminSaysWhoHasEnded(t *testing.T) {
 	create := func(args ...string) result {
 		return net.as("admin").run(t, append([]string{"tag", "create", "order", "--order", "strict"}, args...)...)
 	}
-	natstest.Eventually(t, time.Minute, "the crashed worker is named", func() bool {
+	natstest.Eventually(t, "the crashed worker is named", func() bool {
 		r := create()
 		if r.code == 0 {
 			t.Fatal("a tag is strict, and nobody knows what became of a worker")
@@ -128,7 +128,7 @@ func TestHeadersOfCallersHaveNoRights(t *testing.T) {
 		hpub := fmt.Sprintf("HPUB ids.segment.order _INBOX_caller.any.x %d %d\r\n%s\r\n", len(header), len(header), header)
 		sendRaw(t, p, userNamed("caller"), strings.Repeat(hpub, 40))
 	}
-	natstest.Eventually(t, natstest.Patience, "requests were passed on", func() bool {
+	natstest.Eventually(t, "requests were passed on", func() bool {
 		received := int64(0)
 		for _, s := range stats(t, p.connect("admin"), 2) {
 			received += s.Strict.Received

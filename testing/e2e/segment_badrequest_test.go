@@ -161,7 +161,7 @@ func TestBadInputCarriageReturn(t *testing.T) {
 	conn := dialRaw(t, o.url, "PUB ids.segment.or\rder box 0\r\n\r\nPING\r\n")
 	defer func() { _ = conn.Close() }()
 	_, _ = bufio.NewReader(conn).ReadString('G') // PONG: the server has it
-	natstest.Eventually(t, readyWithin, "the worker answers again", func() bool {
+	natstest.Eventually(t, "the worker answers again", func() bool {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second) // what was under way is lost
 		defer cancel()
 		id, err := o.client.Next(ctx, "order")

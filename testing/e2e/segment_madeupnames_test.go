@@ -24,7 +24,7 @@ func TestMadeUpNames(t *testing.T) {
 	stop := makeUpNames(t, ns.URL(), 10_000)
 	defer stop()
 	client := dial(t, ns.URL())
-	natstest.Eventually(t, readyWithin, "the template has more than it can take", func() bool {
+	natstest.Eventually(t, "the template has more than it can take", func() bool {
 		_, err := client.Next(t.Context(), fmt.Sprint("evil.", time.Now().UnixNano()))
 		return err != nil
 	})

@@ -14,7 +14,7 @@ import (
 
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/testing/natstest"
-	"github.com/idworker/idworker/testing/soak"
+	"github.com/idworker/idworker/testing/tier"
 )
 
 // TestOverloadIsRefusedAndPasses asks a worker that gets a tenth of the processor for five
@@ -22,14 +22,14 @@ import (
 // leaves the queue group until it has worked off its backlog, its connection holds, and
 // when the overload is over, requests are served at once.
 func TestOverloadIsRefusedAndPasses(t *testing.T) {
-	lasts := soak.Pick(6*time.Second, 30*time.Second)
+	lasts := tier.Pick(6*time.Second, 30*time.Second)
 	const times, mostPerSecond = 5, 40_000
 	ns := natstest.Start(t)
 	w := startWorker(t, ns.URL(), "--max-step", "100000000", "--max-batch", "1")
 	must(t, "tag", "create", "--server", ns.URL(), "order", "--step", "10000000", "--max-step", "100000000")
 	knownToAll(t, ns.URL(), "order", 1)
 	client := messages.NewClient(connect(t, ns.URL()), messages.DefaultPrefix)
-	natstest.Eventually(t, readyWithin, "there is a worker ID", func() bool { _, err := client.Snowflake(t.Context()); return err == nil })
+	natstest.Eventually(t, "there is a worker ID", func() bool { _, err := client.Snowflake(t.Context()); return err == nil })
 	fast := slowDown(w)
 	defer fast()
 

@@ -5,14 +5,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
+
 	"github.com/idworker/idworker/testing/natstest"
-	"github.com/idworker/idworker/testing/soak"
+	"github.com/idworker/idworker/testing/tier"
 )
 
 // TestRollingRestartLosesNothing restarts two workers, one after the other, several times.
 // The callers retry nothing.
 func TestRollingRestartLosesNothing(t *testing.T) {
-	rounds := soak.Pick(4, 10)
+	rounds := tier.Pick(4, 10)
 	tags := []string{"order", "invoice"}
 	nats := natstest.Start(t, syncAlways)
 	granted := listen(t, nats.URL())
@@ -34,7 +36,7 @@ func TestRollingRestartLosesNothing(t *testing.T) {
 			workers[i] = join()
 			// It serves before the other one stops: callers see it work.
 			before := c.ledgers.ids()
-			natstest.Eventually(t, readyWithin, "IDs are handed out", func() bool { return c.ledgers.ids() > before || t.Failed() })
+			natstest.Eventually(t, "IDs are handed out", func() bool { return c.ledgers.ids() > before || t.Failed() })
 		}
 		if t.Failed() {
 			return
@@ -47,3 +49,5 @@ func TestRollingRestartLosesNothing(t *testing.T) {
 	t.Logf("%d stops by TERM in %v, the longest %v; %d requests, %d IDs, %d processes answered",
 		2*rounds, time.Since(begin).Round(time.Millisecond), longest.Round(time.Millisecond), len(replies), c.ledgers.ids(), len(answered))
 }
+
+func syncAlways(o *server.Options) { o.SyncAlways = true }

@@ -10,14 +10,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/idworker/idworker/testing/soak"
+	"github.com/idworker/idworker/testing/tier"
 	"github.com/idworker/idworker/worker"
 )
 
 // TestUnknownTagsCostNothing asks for hundreds of thousands of tags that do not exist, each
 // once. They are refused from memory: no store is asked, and none is remembered.
 func TestUnknownTagsCostNothing(t *testing.T) {
-	tags := soak.Pick(300_000, 1_000_000)
+	tags := tier.Pick(300_000, 1_000_000)
 	warm := tags / 5
 	path, err := plainBinary()
 	if err != nil {

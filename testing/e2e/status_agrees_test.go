@@ -90,9 +90,9 @@ func (d *badDay) enrich() {
 	e.create(sourceConfig)
 	e.create(targetConfig)
 	p := settings{}.launch(d.t, "enrich", "--server", d.url, "--from", "ORDERS", "--filter", "orders.raw.>", "--to", "orders.ready.>", "--id", "snowflake")
-	natstest.Eventually(d.t, readyWithin, "an enricher runs", func() bool { return p.says("enriching\t") > 0 || p.hasEnded() })
+	natstest.Eventually(d.t, "an enricher runs", func() bool { return p.says("enriching\t") > 0 || p.hasEnded() })
 	e.publish(100)
-	natstest.Eventually(d.t, arriveWithin, "100 events are enriched", func() bool { return e.last("READY") == 100 })
+	natstest.Eventually(d.t, "100 events are enriched", func() bool { return e.last("READY") == 100 })
 	p.kill()
 	e.publish(30)
 }
@@ -114,7 +114,7 @@ func (d *badDay) use() {
 func (d *badDay) overload(w *process) {
 	d.t.Helper()
 	conn := connect(d.t, d.url)
-	natstest.Eventually(d.t, 2*time.Minute, "a worker was overloaded", func() bool {
+	natstest.Eventually(d.t, "a worker was overloaded", func() bool {
 		w.pause()
 		for range 30_000 { // work for longer than it takes to notice
 			if err := conn.PublishRequest(messages.DefaultPrefix.Snowflake(), "nobody", nil); err != nil {
@@ -125,7 +125,7 @@ func (d *badDay) overload(w *process) {
 		w.resume()
 		return metricsOf(d.t, d.workers[0]).get("idworker_overloads_total") > 0
 	})
-	natstest.Eventually(d.t, readyWithin, "it is back", func() bool { code, _ := fetch(d.t, d.workers[0], "/readyz"); return code == 200 })
+	natstest.Eventually(d.t, "it is back", func() bool { code, _ := fetch(d.t, d.workers[0], "/readyz"); return code == 200 })
 }
 
 // awaitOutage has loaders try to reserve until the second one knows that its store is away. The first one
@@ -134,7 +134,7 @@ func (d *badDay) awaitOutage() {
 	d.t.Helper()
 	client := messages.NewClient(connect(d.t, d.url), messages.DefaultPrefix)
 	next := usedTags
-	natstest.Eventually(d.t, readyWithin, "a loader has lost its store", func() bool {
+	natstest.Eventually(d.t, "a loader has lost its store", func() bool {
 		for range 10 {
 			next++
 			if _, err := client.Next(d.t.Context(), shopTag(next)); err != nil {
@@ -228,7 +228,7 @@ func TestStatusAgreesWithMetrics(t *testing.T) {
 	t.Parallel()
 	d := startBadDay(t)
 	var s statusJSON
-	natstest.Eventually(t, readyWithin, "nobody enriches any more", func() bool {
+	natstest.Eventually(t, "nobody enriches any more", func() bool {
 		s = d.status()
 		return len(s.Enrichments) == 1 && s.Enrichments[0].Stalled
 	})
@@ -281,7 +281,7 @@ func (d *badDay) compareTags(before, after []metricFamilies, s statusJSON) {
 // atRest returns a status, and what /metrics of all processes said before and after, while no grants came.
 func (d *badDay) atRest() (before, after []metricFamilies, s statusJSON) {
 	d.t.Helper()
-	natstest.Eventually(d.t, time.Minute, "no more grants come", func() bool {
+	natstest.Eventually(d.t, "no more grants come", func() bool {
 		before, s, after = d.scrape(), d.status(), d.scrape()
 		return slices.EqualFunc(before, after, func(a, b metricFamilies) bool {
 			return slices.Equal(a.counts(), b.counts())

@@ -47,7 +47,7 @@ func TestForecasts(t *testing.T) {
 	}
 	const dated = `limit="2^31",tag="fast"} `
 	var page string
-	natstest.Eventually(t, 10*time.Minute, "there is a date", func() bool {
+	natstest.Eventually(t, "there is a date", func() bool {
 		use()
 		_, page = fetch(t, address, "/metrics")
 		return strings.Contains(page, dated)
@@ -104,7 +104,7 @@ func TestForecasts(t *testing.T) {
 	begun = time.Now()
 	s = startServer(t, data, "--http", address)
 	client = dial(t, s.url)
-	natstest.Eventually(t, readyWithin, "the tag is used", func() bool {
+	natstest.Eventually(t, "the tag is used", func() bool {
 		use()
 		_, page = fetch(t, address, "/metrics")
 		return strings.Contains(page, `tag="fast"}`)

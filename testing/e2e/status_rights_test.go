@@ -37,7 +37,7 @@ func TestStatusWithTheRightsOfEachRole(t *testing.T) {
 		loader: {"enrichments", "which workers there should be", "worker IDs"},
 	} {
 		var unknown []string
-		natstest.Eventually(t, readyWithin, "the page shows both", func() bool {
+		natstest.Eventually(t, "the page shows both", func() bool {
 			_, page := fetch(t, address, "/")
 			unknown = between(page, "not known: ", "<")
 			return strings.Contains(page, "<dt>workers answered</dt><dd>1</dd>") && strings.Contains(page, "<dt>loaders answered</dt><dd>1</dd>") &&
@@ -67,18 +67,18 @@ func TestStatusPageWithoutNATS(t *testing.T) {
 	ns := natstest.Start(t)
 	address := freeAddress(t)
 	w := startWorker(t, ns.URL(), "--http", address)
-	natstest.Eventually(t, readyWithin, "it is the only one, and ready", func() bool {
+	natstest.Eventually(t, "it is the only one, and ready", func() bool {
 		code, page := fetch(t, address, "/")
 		return code == 200 && strings.Contains(page, w.instance()) && strings.Contains(page, `<span class="good">ready</span>`)
 	})
 	ns.Stop()
-	natstest.Eventually(t, readyWithin, "it says that NATS is gone", func() bool {
+	natstest.Eventually(t, "it says that NATS is gone", func() bool {
 		code, page := fetch(t, address, "/")
 		return code == 200 && strings.Contains(page, w.instance()) && strings.Contains(page, "not known: all but this process") &&
 			strings.Contains(page, "not connected to NATS")
 	})
 	ns.Restart()
-	natstest.Eventually(t, readyWithin, "all is well again", func() bool {
+	natstest.Eventually(t, "all is well again", func() bool {
 		_, page := fetch(t, address, "/")
 		return !strings.Contains(page, "not known: ") && strings.Contains(page, `<span class="good">ready</span>`)
 	})
@@ -90,13 +90,13 @@ func TestStatusIsWatched(t *testing.T) {
 	ns := natstest.Start(t)
 	first := startWorker(t, ns.URL())
 	watch := settings{}.launch(t, "status", "--server", ns.URL(), "--watch")
-	natstest.Eventually(t, readyWithin, "one worker is shown", func() bool {
+	natstest.Eventually(t, "one worker is shown", func() bool {
 		return strings.Contains(watch.stdout.String(), "workers 1, loaders 1") && strings.Contains(watch.stdout.String(), first.instance())
 	})
 	second := startWorker(t, ns.URL(), "--role", "worker")
-	natstest.Eventually(t, readyWithin, "two workers are shown", func() bool { return strings.Contains(watch.stdout.String(), "workers 2, loaders 1") })
+	natstest.Eventually(t, "two workers are shown", func() bool { return strings.Contains(watch.stdout.String(), "workers 2, loaders 1") })
 	second.kill()
-	natstest.Eventually(t, readyWithin, "one of them does not answer", func() bool { return strings.Contains(watch.stdout.String(), "workers 1 of 2") })
+	natstest.Eventually(t, "one of them does not answer", func() bool { return strings.Contains(watch.stdout.String(), "workers 1 of 2") })
 	watch.stop(syscall.SIGINT)
 	for _, bad := range []string{"--tags=-1", "--tags=100001", "--sort=newest"} {
 		if r := run(t, "status", "--server", ns.URL(), bad); r.code != exitUsage {

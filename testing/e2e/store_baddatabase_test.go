@@ -123,7 +123,7 @@ func testBadDatabase(t *testing.T, d database) {
 		t.Run(name, func(t *testing.T) {
 			s := on(swap(db.Addr(), address))
 			p := s.startWorker(t, ns.URL(), "--log-level", "debug")
-			natstest.Eventually(t, readyWithin, "the log says so", func() bool { return p.says("database does not answer") == 1 })
+			natstest.Eventually(t, "the log says so", func() bool { return p.says("database does not answer") == 1 })
 			p.showsNoPassword()
 			q := s.launch(t, "tag", "ls", "--server", ns.URL())
 			if code := q.wait(); code == exitOK || !strings.Contains(q.stderr.String(), "DSN") {
@@ -180,7 +180,7 @@ func TestDatabaseMayComeLater(t *testing.T) {
 		}
 		proxy.Accept()
 		back := time.Now()
-		natstest.Eventually(t, readyWithin, "IDs are there", func() bool { return get().code == exitOK })
+		natstest.Eventually(t, "IDs are there", func() bool { return get().code == exitOK })
 		t.Logf("IDs %v after the database came", time.Since(back).Round(time.Millisecond))
 		p.showsNoPassword()
 		for line, n := range p.logged(0) {
@@ -207,6 +207,6 @@ func TestPasswordsWithSpecialCharacters(t *testing.T) {
 	}
 	dsn := fmt.Sprintf("mysql://%s:%s@tcp(%s:%s)/%s", user, password, host, port, db.Name())
 	s := startServer(t, t.TempDir(), "--store-file", secretFile(t, dsn), "--log-level", "debug")
-	natstest.Eventually(t, readyWithin, "the tag is served", func() bool { return run(t, "get", "--server", s.url, "order").code == exitOK })
+	natstest.Eventually(t, "the tag is served", func() bool { return run(t, "get", "--server", s.url, "order").code == exitOK })
 	s.showsNoPassword()
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/idworker/idworker/messages"
-	"github.com/idworker/idworker/testing/soak"
+	"github.com/idworker/idworker/testing/tier"
 )
 
 // offsets is at how many places of every file the damage is done: 20 takes half an hour
@@ -50,7 +50,7 @@ func TestNoDuplicateFromDamagedDataFolder(t *testing.T) {
 			f := &folder{t: t, settings: s, path: filepath.Join(t.TempDir(), "[data]"), highest: make(map[string]int64)}
 			history.make(f)
 			all := damages(t, f.path, *offsets)
-			if share := soak.Pick(3, 1); share > 1 {
+			if share := tier.Pick(3, 1); share > 1 {
 				all = slices.DeleteFunc(all, func(d damage) bool { return d.nth%share != i%share })
 			}
 			f.tryAll(append(all, damage{name: "nothing", do: func(string) error { return nil }}))

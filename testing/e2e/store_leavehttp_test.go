@@ -30,7 +30,7 @@ func TestNoDuplicateWhileLeavingLeafByHTTP(t *testing.T) {
 	more := func() {
 		t.Helper()
 		target := all.ids() + 2_000
-		natstest.Eventually(t, time.Minute, "callers get IDs", func() bool { return all.ids() >= target || t.Failed() })
+		natstest.Eventually(t, "callers get IDs", func() bool { return all.ids() >= target || t.Failed() })
 	}
 	more()
 
@@ -79,7 +79,7 @@ func TestNoDuplicateWhileLeavingLeafByHTTP(t *testing.T) {
 
 	guide.env = nil
 	guide.follow("bin/idworker serve --api 127.0.0.1:8080 --layout '41:1ms/w10/s12@1288834974657'")
-	natstest.Eventually(t, readyWithin, "a worker ID", func() bool {
+	natstest.Eventually(t, "a worker ID", func() bool {
 		return strings.Contains(settings{env: guide.env}.run(t, "workers").stdout, guide.serve.instance())
 	})
 	if held := guide.follow("bin/idworker workers"); !strings.Contains(held, guide.serve.instance()) {

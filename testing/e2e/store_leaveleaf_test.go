@@ -26,7 +26,7 @@ func TestNoDuplicateWhileLeavingLeaf(t *testing.T) {
 	busy := func(tag string) {
 		t.Helper()
 		target := leaf[tag].segments.Load() + 20
-		natstest.Eventually(t, readyWithin, "Leaf works on "+tag, func() bool { return leaf[tag].segments.Load() >= target })
+		natstest.Eventually(t, "Leaf works on "+tag, func() bool { return leaf[tag].segments.Load() >= target })
 	}
 
 	// 1. Point idworker at Leaf's table.
@@ -68,7 +68,7 @@ func TestNoDuplicateWhileLeavingLeaf(t *testing.T) {
 		t.Helper()
 		for _, c := range over {
 			target := c.ledgers.ids() + n
-			natstest.Eventually(t, time.Minute, "IDs of ours", func() bool { return c.ledgers.ids() >= target || t.Failed() })
+			natstest.Eventually(t, "IDs of ours", func() bool { return c.ledgers.ids() >= target || t.Failed() })
 		}
 	}
 	more(20_000)

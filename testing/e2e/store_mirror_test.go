@@ -43,7 +43,7 @@ func testTableIsMirrored(t *testing.T, d database) {
 	after := func(what string, cond func() bool) {
 		t.Helper()
 		begin := time.Now()
-		natstest.Eventually(t, readyWithin, what, cond)
+		natstest.Eventually(t, what, cond)
 		t.Logf("%s after %v", what, time.Since(begin).Round(10*time.Millisecond))
 	}
 
@@ -100,7 +100,7 @@ func testRowsThatCannotBeServed(t *testing.T, d database) {
 	s := on(db.DSN())
 	w := s.startWorker(t, ns.URL(), "--tag-refresh", "1s")
 	get := func(tag string) result { return s.run(t, "get", "--server", ns.URL(), tag) }
-	natstest.Eventually(t, readyWithin, "the good row is served", func() bool { return get("order").code == exitOK })
+	natstest.Eventually(t, "the good row is served", func() bool { return get("order").code == exitOK })
 	for _, tag := range []string{"zero", "negative", "below"} {
 		if r := get(tag); r.code != exitNoTag {
 			t.Errorf("get %s: %+v, want exit code %d", tag, r, exitNoTag)
@@ -128,7 +128,7 @@ func testRowsThatCannotBeServed(t *testing.T, d database) {
 	// By the time the mirror finds the last one, it has read the table several times.
 	for _, tag := range []string{"second", "third"} {
 		insert(t, db, "'"+tag+"', 1, 100")
-		natstest.Eventually(t, readyWithin, "one more row is served", func() bool { return get(tag).code == exitOK })
+		natstest.Eventually(t, "one more row is served", func() bool { return get(tag).code == exitOK })
 	}
 	if n := w.says("tag in the store cannot be served"); n != 7 {
 		t.Errorf("%d rows were logged, want each of 7 once", n)

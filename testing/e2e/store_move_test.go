@@ -32,7 +32,7 @@ func TestNoDuplicateWhileCountersMove(t *testing.T) {
 	more := func() {
 		t.Helper()
 		target := c.ledgers.ids() + 20_000
-		natstest.Eventually(t, readyWithin, "IDs are handed out", func() bool { return c.ledgers.ids() >= target })
+		natstest.Eventually(t, "IDs are handed out", func() bool { return c.ledgers.ids() >= target })
 	}
 	more()
 

@@ -15,7 +15,7 @@ import (
 
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/testing/natstest"
-	"github.com/idworker/idworker/testing/soak"
+	"github.com/idworker/idworker/testing/tier"
 )
 
 // refuses waits until a process has ended, which must have refused to serve and say all of that.
@@ -53,7 +53,7 @@ func TestDataFolderPutBack(t *testing.T) {
 	if out, err := exec.Command("cp", "-a", data, backup).CombinedOutput(); err != nil {
 		t.Logf("files come and go while they are copied: %v: %s", err, out)
 	}
-	time.Sleep(time.Duration(soak.Pick(2, 10)) * time.Second) // how old the copy is
+	time.Sleep(time.Duration(tier.Pick(2, 10)) * time.Second) // how old the copy is
 	server.kill()
 	load.finish()
 	load.ledgers.check(t)
@@ -74,7 +74,7 @@ func TestDataFolderPutBack(t *testing.T) {
 		server := startServer(t, data, folderSteps...)
 		client := dial(t, server.url)
 		for range 50 {
-			natstest.Eventually(t, readyWithin, "IDs", func() bool { // the machine may be busy
+			natstest.Eventually(t, "IDs", func() bool { // the machine may be busy
 				ranges, err := requestIDs(client, "order", 100)
 				if err != nil && !errors.Is(err, messages.ErrUnavailable) {
 					t.Fatal(err)

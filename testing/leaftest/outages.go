@@ -55,7 +55,7 @@ func (b *Backend) startLoad(t *testing.T, dsn string) *load {
 func (l *load) more(t *testing.T, n int, when string) time.Duration {
 	t.Helper()
 	start, target := time.Now(), l.ledger.Len()+n
-	natstest.Eventually(t, 60*time.Second, "segments "+when, func() bool { return l.ledger.Len() >= target })
+	natstest.Eventually(t, "segments "+when, func() bool { return l.ledger.Len() >= target })
 	return time.Since(start)
 }
 
@@ -63,7 +63,7 @@ func (l *load) more(t *testing.T, n int, when string) time.Duration {
 func (l *load) fails(t *testing.T, n int64, when string) {
 	t.Helper()
 	target := l.failed.Load() + n
-	natstest.Eventually(t, 60*time.Second, "failed calls "+when, func() bool { return l.failed.Load() >= target })
+	natstest.Eventually(t, "failed calls "+when, func() bool { return l.failed.Load() >= target })
 }
 
 // The server is frozen, and killed and restarted, while many reserve: all segments that were

@@ -3,7 +3,6 @@ package natstest
 import (
 	"errors"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 )
@@ -15,7 +14,7 @@ const storeBusy jetstream.ErrorCode = 10049
 // CreateStream creates a stream. One of the same name may have been deleted just before.
 func CreateStream(t testing.TB, js jetstream.JetStream, config jetstream.StreamConfig) {
 	t.Helper()
-	Eventually(t, 10*time.Second, "stream "+config.Name+" can be created", func() bool {
+	Eventually(t, "stream "+config.Name+" can be created", func() bool {
 		_, err := js.CreateStream(t.Context(), config)
 		return created(t, config.Name, err)
 	})
@@ -24,7 +23,7 @@ func CreateStream(t testing.TB, js jetstream.JetStream, config jetstream.StreamC
 // CreateBucket creates a bucket. One of the same name may have been deleted just before.
 func CreateBucket(t testing.TB, js jetstream.JetStream, name string) {
 	t.Helper()
-	Eventually(t, 10*time.Second, "bucket "+name+" can be created", func() bool {
+	Eventually(t, "bucket "+name+" can be created", func() bool {
 		_, err := js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: name})
 		return created(t, name, err)
 	})

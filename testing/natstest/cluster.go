@@ -60,7 +60,7 @@ func (c *Cluster) Connect(t testing.TB, opts ...nats.Option) *nats.Conn {
 // takes too long, as it does when no majority runs.
 func (c *Cluster) WaitReady(t testing.TB) {
 	t.Helper()
-	Eventually(t, clusterWithin, "all running servers healthy, one meta leader", func() bool {
+	Eventually(t, "all running servers healthy, one meta leader", func() bool {
 		leaders := 0
 		for _, s := range c.Servers {
 			srv := s.Running()

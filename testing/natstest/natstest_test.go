@@ -32,7 +32,7 @@ func bucket(t *testing.T, nc *nats.Conn, replicas int) jetstream.KeyValue {
 // readable waits until the bucket answers again.
 func readable(t *testing.T, kv jetstream.KeyValue) {
 	t.Helper()
-	Eventually(t, Patience, "the value is readable", func() bool {
+	Eventually(t, "the value is readable", func() bool {
 		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 		defer cancel()
 		e, err := kv.Get(ctx, "k")
@@ -48,7 +48,7 @@ func TestDataAndPortSurviveARestart(t *testing.T) {
 
 	s.Stop()
 	s.Stop()
-	Eventually(t, Patience, "client notices", func() bool { return !nc.IsConnected() })
+	Eventually(t, "client notices", func() bool { return !nc.IsConnected() })
 	s.Restart()
 
 	if s.URL() != before {

@@ -98,7 +98,7 @@ func (s *Server) Restart() {
 	s.Stop()
 
 	var last string
-	up := poll(readyWithin, func() bool {
+	up := poll(func() bool {
 		last = s.launch()
 		return last == ""
 	})

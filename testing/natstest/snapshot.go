@@ -72,7 +72,7 @@ func (s Snapshot) Restore(t testing.TB, nc *nats.Conn) {
 		t.Fatal(err)
 	}
 	// Now and then nats-server v2.15.2 says that it is done and has what was there before.
-	Eventually(t, restoreWithin, "the restored state of "+s.stream, func() bool {
+	Eventually(t, "the restored state of "+s.stream, func() bool {
 		if err := s.tryRestore(nc); err != nil {
 			t.Logf("restore %s: %v", s.stream, err)
 			return false

@@ -39,7 +39,7 @@ func TestPause(t *testing.T) {
 	pid := p.Cmd.Process.Pid
 	for range 20 {
 		before := cpuTime(t, pid)
-		natstest.Eventually(t, natstest.Patience, "it runs", func() bool { return cpuTime(t, pid) > before })
+		natstest.Eventually(t, "it runs", func() bool { return cpuTime(t, pid) > before })
 		p.Pause()
 		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 		if err != nil || !strings.Contains(string(stat), ") T ") {

@@ -6,7 +6,7 @@ import (
 
 	"github.com/idworker/idworker/snowflake/lease"
 	"github.com/idworker/idworker/testing/natstest"
-	"github.com/idworker/idworker/testing/soak"
+	"github.com/idworker/idworker/testing/tier"
 	"github.com/idworker/idworker/worker"
 )
 
@@ -21,8 +21,8 @@ const atRestAfter = 50 * time.Second
 // with the default settings, and prints the table in docs/scaling.md; in the short form
 // everything that has a period comes ten times as often.
 func TestAtRest(t *testing.T) {
-	scale := soak.Pick[time.Duration](10, 1)
-	measure := soak.Pick(9*time.Second, 3*time.Minute)
+	scale := tier.Pick[time.Duration](10, 1)
+	measure := tier.Pick(9*time.Second, 3*time.Minute)
 	for _, role := range []worker.Role{worker.RoleWorker, worker.RoleLoader, worker.RoleAll} {
 		t.Run(string(role), func(t *testing.T) {
 			t.Parallel()
@@ -33,7 +33,7 @@ func TestAtRest(t *testing.T) {
 			others := present(t, i.net)
 			i.mustStart(role)
 			if role != worker.RoleLoader {
-				natstest.Eventually(t, settled, "a worker ID", func() bool {
+				natstest.Eventually(t, "a worker ID", func() bool {
 					counts, _ := tap.end()
 					return counts["write ids_clock"] > 1 // the identity, and the claim
 				})

@@ -24,7 +24,7 @@ import (
 	"github.com/idworker/idworker/testing/dbtest"
 	"github.com/idworker/idworker/testing/leaftest"
 	"github.com/idworker/idworker/testing/natstest"
-	"github.com/idworker/idworker/testing/soak"
+	"github.com/idworker/idworker/testing/tier"
 	"github.com/idworker/idworker/worker"
 )
 
@@ -42,7 +42,7 @@ func TestFirstUses(t *testing.T) {
 }
 
 func testFirstUses(t *testing.T, order tagrules.Order) {
-	sequences := soak.Pick(4_000, 1_000_000)
+	sequences := tier.Pick(4_000, 1_000_000)
 	if n, err := strconv.Atoi(os.Getenv("FIRST_USES")); err == nil {
 		sequences = n
 	}

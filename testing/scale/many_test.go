@@ -18,7 +18,7 @@ import (
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/snowflake/lease"
 	"github.com/idworker/idworker/testing/natstest"
-	"github.com/idworker/idworker/testing/soak"
+	"github.com/idworker/idworker/testing/tier"
 	"github.com/idworker/idworker/worker"
 )
 
@@ -28,9 +28,9 @@ import (
 // twice. There are no more load writes than segments are needed, none at rest, and no more
 // worker IDs were used than there are workers.
 func TestManyWorkers(t *testing.T) {
-	workers := soak.Pick(40, 200)
-	warm := soak.Pick(100, 1000)
-	phase := soak.Pick(3*time.Second, 30*time.Second)
+	workers := tier.Pick(40, 200)
+	warm := tier.Pick(100, 1000)
+	phase := tier.Pick(3*time.Second, 30*time.Second)
 	const loaders = 3
 
 	// A host that does many things at once may need longer than requests wait as a rule.
@@ -115,7 +115,7 @@ func atOnce(t *testing.T, all []process, do func(process) error) {
 // awaitHolders waits until n worker IDs are leased.
 func (i *installation) awaitHolders(n int) {
 	i.t.Helper()
-	natstest.Eventually(i.t, time.Minute, "all have a worker ID", func() bool {
+	natstest.Eventually(i.t, "all have a worker ID", func() bool {
 		list, _, err := lease.List(i.t.Context(), i.js, prefix)
 		held := 0
 		for _, h := range list {
@@ -138,7 +138,7 @@ func (i *installation) activeTags(n int) (active int) {
 		i.t.Fatal(err)
 	}
 	tags := make(map[string]int) // by instance
-	natstest.Eventually(i.t, time.Minute, "STATS of all workers", func() bool {
+	natstest.Eventually(i.t, "STATS of all workers", func() bool {
 		if err := conn.PublishRequest("$SRV.STATS."+worker.ServiceName, replies.Subject, nil); err != nil {
 			i.t.Fatal(err)
 		}

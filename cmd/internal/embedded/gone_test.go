@@ -42,7 +42,7 @@ func TestFolderGone(t *testing.T) {
 		if err := act(data); err != nil {
 			t.Fatal(err)
 		}
-		natstest.Eventually(t, patience, what+" is noticed", func() bool { return len(told) > 0 })
+		natstest.Eventually(t, what+" is noticed", func() bool { return len(told) > 0 })
 		if err := <-told; !errors.Is(err, ErrGone) || !errors.Is(err, ErrFolder) {
 			t.Errorf("%s: %v", what, err)
 		}

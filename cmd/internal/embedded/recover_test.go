@@ -98,7 +98,7 @@ func restored(t *testing.T) (Config, handedOut) {
 func sees(t *testing.T, cfg Config, given handedOut) {
 	t.Helper()
 	dir := t.TempDir()
-	natstest.Eventually(t, patience, "all is noted", func() bool {
+	natstest.Eventually(t, "all is noted", func() bool {
 		_ = os.CopyFS(filepath.Join(dir, "w"), os.DirFS(WitnessOf(cfg.Folder)))
 		defer func() { _ = os.RemoveAll(filepath.Join(dir, "w")) }()
 		w, err := witness.Open(filepath.Join(dir, "w"), cfg.Counter, zap.NewNop())

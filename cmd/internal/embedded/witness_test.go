@@ -73,7 +73,7 @@ func used(t *testing.T) (whole, older string) {
 		t.Fatal(err)
 	}
 	put(t, createBucket(t, s, "b"), "x", "z")
-	natstest.Eventually(t, patience, "all is noted", func() bool {
+	natstest.Eventually(t, "all is noted", func() bool {
 		return strings.Contains(read(t, filepath.Join(WitnessOf(whole), "b.witness")), "4 - z\n")
 	})
 	s.Stop()

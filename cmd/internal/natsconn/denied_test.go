@@ -105,7 +105,7 @@ func TestWhenDenied(t *testing.T) {
 	if err := conn.Publish("forbidden", nil); err != nil {
 		t.Fatal(err)
 	}
-	natstest.Eventually(t, natstest.Patience, "a later one is logged", func() bool {
+	natstest.Eventually(t, "a later one is logged", func() bool {
 		return logs.FilterMessage("NATS reports an error").Len() == 1
 	})
 }
@@ -124,11 +124,11 @@ func TestStay(t *testing.T) {
 	}
 	defer conn.Close()
 	ns.Stop()
-	natstest.Eventually(t, natstest.Patience, "the loss is logged", func() bool {
+	natstest.Eventually(t, "the loss is logged", func() bool {
 		return logs.FilterMessage("NATS connection lost, reconnecting").Len() == 1
 	})
 	ns.Restart()
-	natstest.Eventually(t, natstest.Patience, "the return is logged", func() bool {
+	natstest.Eventually(t, "the return is logged", func() bool {
 		return logs.FilterMessage("NATS connection is back").Len() == 1
 	})
 	if shown := logs.FilterMessage("NATS connection is back").All()[0].ContextMap()["url"]; shown != "nats://xxxxx@"+ns.URL()[len("nats://"):] {

@@ -118,7 +118,7 @@ func value[T any](t *testing.T, tab context.Context, expression string) T {
 // await waits until an expression in the page is true; the page may be left meanwhile.
 func await(t *testing.T, tab context.Context, expression string) {
 	t.Helper()
-	natstest.Eventually(t, natstest.Patience, expression, func() bool {
+	natstest.Eventually(t, expression, func() bool {
 		is, err := chromedp.Run(tab, chromedp.Evaluate[bool](expression))
 		return err == nil && is
 	})
@@ -209,5 +209,5 @@ func TestPageWithoutScript(t *testing.T) {
 		t.Errorf("%v, %.200s", err, text)
 	}
 	asked := s.asked.Load()
-	natstest.Eventually(t, natstest.Patience, "the page loads itself anew", func() bool { return s.asked.Load() > asked })
+	natstest.Eventually(t, "the page loads itself anew", func() bool { return s.asked.Load() > asked })
 }

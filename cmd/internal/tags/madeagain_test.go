@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -30,7 +29,7 @@ func TestRaisedWithoutLoaders(t *testing.T) {
 		t.Errorf("%v beside a loader, and there is now\n%s", err, i.export())
 	}
 	stop()
-	natstest.Eventually(t, natstest.Patience, "all is raised", func() bool { return raise() == nil })
+	natstest.Eventually(t, "all is raised", func() bool { return raise() == nil })
 }
 
 // runLoader has a loader wait for load events, until it is stopped.
@@ -43,7 +42,7 @@ func (i installation) runLoader() (stop func()) {
 	ctx, cancel := context.WithCancel(i.Context())
 	_, err = consumer.Fetch(1, jetstream.FetchContext(ctx))
 	must(i.T, err)
-	natstest.Eventually(i.T, 10*time.Second, "the loader waits", func() bool {
+	natstest.Eventually(i.T, "the loader waits", func() bool {
 		info, err := consumer.Info(i.Context())
 		return err == nil && info.NumWaiting > 0
 	})

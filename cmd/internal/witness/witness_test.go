@@ -140,7 +140,7 @@ func TestNotes(t *testing.T) {
 	if err := errors.Join(b.kv.Delete(t.Context(), "x"), b.kv.Delete(t.Context(), "y")); err != nil {
 		t.Fatal(err)
 	}
-	natstest.Eventually(t, patience, "what is written later is noted", func() bool {
+	natstest.Eventually(t, "what is written later is noted", func() bool {
 		n := b.noted()
 		return n["z"] == mark{4, 5} && n["x"] == mark{5, 0} && n["y"] == mark{6, 0}
 	})
@@ -196,13 +196,13 @@ func TestRemadeWhileWatched(t *testing.T) {
 		b.put("x", strconv.Itoa(10+i))
 		b.put("new", strconv.Itoa(1+i))
 	}
-	natstest.Eventually(t, patience, "it is noticed", func() bool { return b.errors() == 1 })
+	natstest.Eventually(t, "it is noticed", func() bool { return b.errors() == 1 })
 	if got := b.logs.FilterLevelExact(zapcore.ErrorLevel).All()[0].ContextMap()["error"]; !strings.Contains(fmt.Sprint(got), "key x of bucket b is at 1") {
 		t.Errorf("the error is %v", got)
 	}
 	b.put("x", "20")
 	b.put("new", "50")
-	natstest.Eventually(t, patience, "the witness goes on", func() bool { return b.noted()["new"].count == 50 })
+	natstest.Eventually(t, "the witness goes on", func() bool { return b.noted()["new"].count == 50 })
 	if n := b.noted(); n["x"].count != 100 || n["y"].revision != 2 || b.errors() != 1 {
 		t.Errorf("noted %v, %d errors", n, b.errors())
 	}
@@ -227,7 +227,7 @@ func TestRemadeAndRaised(t *testing.T) {
 	w := b.run()
 	b.remake()
 	b.put("x", "100")
-	natstest.Eventually(t, patience, "it is noticed", func() bool {
+	natstest.Eventually(t, "it is noticed", func() bool {
 		return b.logs.FilterMessageSnippet("made again").Len() == 1
 	})
 	w.Stop()
@@ -244,7 +244,7 @@ func TestDeletedWhileWatched(t *testing.T) {
 	if err := b.js.DeleteKeyValue(t.Context(), "b"); err != nil {
 		t.Fatal(err)
 	}
-	natstest.Eventually(t, patience, "it is noticed", func() bool { return b.errors() == 1 })
+	natstest.Eventually(t, "it is noticed", func() bool { return b.errors() == 1 })
 	w.Stop()
 	var forgot *ForgotError
 	if err := b.compare(); !errors.As(err, &forgot) || forgot.Losses[0].String() != "bucket b is missing" {
@@ -271,7 +271,7 @@ func TestNotThereYet(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	natstest.Eventually(t, patience, "it is noted", func() bool {
+	natstest.Eventually(t, "it is noted", func() bool {
 		r, err := readFile(filepath.Join(b.folder, "late"+fileSuffix))
 		return err == nil && r.marks["x"] == mark{1, 3}
 	})
@@ -324,7 +324,7 @@ func TestGoesOn(t *testing.T) {
 	}
 	done := make(chan error, 1)
 	go func() { done <- w.Start(t.Context(), b.js, []string{"b"}) }()
-	natstest.Eventually(t, patience, "it fails", func() bool { return b.logs.FilterMessageSnippet("witness failed").Len() > 0 })
+	natstest.Eventually(t, "it fails", func() bool { return b.logs.FilterMessageSnippet("witness failed").Len() > 0 })
 	select {
 	case err := <-done:
 		t.Fatalf("Start returned %v although nothing was noted", err)

@@ -245,7 +245,7 @@ func TestWaiting(t *testing.T) {
 	var r *verify.Report
 	var running sync.WaitGroup
 	running.Go(func() { r, err = v.Run(t.Context()) })
-	natstest.Eventually(t, natstest.Patience, "all that has arrived to be verified", func() bool { passed, _ := v.Progress(); return passed == 42 })
+	natstest.Eventually(t, "all that has arrived to be verified", func() bool { passed, _ := v.Progress(); return passed == 42 })
 	for _, m := range late {
 		_, _ = b.js.PublishMsgAsync(m)
 	}
@@ -327,7 +327,7 @@ func TestReplaced(t *testing.T) {
 		_, err := v.Run(t.Context())
 		ended <- err
 	}()
-	natstest.Eventually(t, natstest.Patience, "it waits for the last events", func() bool {
+	natstest.Eventually(t, "it waits for the last events", func() bool {
 		passed, _ := v.Progress()
 		return passed == 42
 	})
@@ -335,7 +335,7 @@ func TestReplaced(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.fill()
-	natstest.Eventually(t, natstest.Patience, "all events are in the new target", func() bool {
+	natstest.Eventually(t, "all events are in the new target", func() bool {
 		select {
 		case err = <-ended:
 			return true

@@ -1,0 +1,171 @@
+// Package deps finds the programs that some tests need and idworker does not.
+// Tests that miss one are skipped; make test lists them at its end, and make deps
+// installs what it can.
+package deps
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/idworker/idworker/testing/tier"
+)
+
+// Need is a program, or a set of files, that some tests need.
+type Need struct {
+	Name     string // of what is left out without it
+	Variable string // with the address of a server to use instead, if there can be one
+
+	names    []string // of the program, or patterns of its path
+	packages []string // of Debian and Ubuntu
+	npm      string   // folder whose npm packages are needed
+	all      bool     // make test-all alone needs it
+}
+
+// What tests need.
+var (
+	MySQL = &Need{
+		Name: "MySQL", Variable: "IDWORKER_TEST_MYSQL",
+		names:    []string{"mariadbd", "mysqld", "/usr/sbin/mariadbd", "/usr/sbin/mysqld", "/usr/local/sbin/mysqld"},
+		packages: []string{"mariadb-server-core", "mariadb-client-core"}, // no service that starts a server
+	}
+	Postgres = &Need{
+		Name: "PostgreSQL", Variable: "IDWORKER_TEST_POSTGRES",
+		names:    []string{"postgres", "/usr/lib/postgresql/*/bin/postgres", "/usr/local/pgsql/bin/postgres"},
+		packages: []string{"postgresql"},
+	}
+	Browser = &Need{
+		Name: "the status page in a browser", all: true,
+		names: []string{
+			"chromium", "chromium-browser", "google-chrome",
+			"/Applications/Chromium.app/Contents/MacOS/Chromium", "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",
+		},
+		packages: []string{"chromium"},
+	}
+	Axe  = &Need{Name: "the status page by axe-core", npm: "testing/browser", all: true}
+	Node = &Need{Name: "the Node.js client", npm: "docs/clients/node", all: true}
+)
+
+// All are all of them.
+var All = []*Need{MySQL, Postgres, Browser, Axe, Node}
+
+// ErrMissing is that a program is not on this machine.
+var ErrMissing = errors.New("not found")
+
+// Find returns the path of the program, the newest of several, or of the folder
+// with the npm packages. The error is ErrMissing.
+func (n *Need) Find() (string, error) {
+	if n.npm != "" {
+		return n.findPackages()
+	}
+	for _, name := range n.names {
+		if path, err := exec.LookPath(name); err == nil {
+			return path, nil
+		}
+		found, _ := filepath.Glob(name)
+		slices.SortFunc(found, func(a, b string) int { return versionIn(b) - versionIn(a) })
+		if len(found) > 0 {
+			return found[0], nil
+		}
+	}
+	return "", fmt.Errorf("%w: %s", ErrMissing, n.names[0])
+}
+
+// findPackages needs node beside the packages.
+func (n *Need) findPackages() (string, error) {
+	if _, err := exec.LookPath("node"); err != nil {
+		return "", fmt.Errorf("%w: node", ErrMissing)
+	}
+	modules := filepath.Join(repository(), n.npm, "node_modules")
+	if _, err := os.Stat(modules); err != nil {
+		return "", fmt.Errorf("%w: %s", ErrMissing, filepath.Join(n.npm, "node_modules"))
+	}
+	return modules, nil
+}
+
+// Require returns the path of the program, or skips the test. In CI, where make
+// deps has run before make test-all, the test fails.
+func (n *Need) Require(t testing.TB) string {
+	t.Helper()
+	path, err := n.Find()
+	if err != nil {
+		n.Missing(t, err)
+	}
+	return path
+}
+
+// Missing ends a test whose program is missing, or does not work.
+func (n *Need) Missing(t testing.TB, err error) {
+	t.Helper()
+	if tier.IsAll() && os.Getenv("CI") == "true" {
+		t.Fatalf("%s: %v", n.Name, err)
+	}
+	t.Skipf("left out: %s (%v)", n.Name, err)
+}
+
+// LeftOut describes what the tier leaves out for want of the program, in a line.
+// It's empty if nothing is.
+func (n *Need) LeftOut() string {
+	if n.all && !tier.IsAll() || n.Variable != "" && os.Getenv(n.Variable) != "" {
+		return ""
+	}
+	if _, err := n.Find(); err != nil {
+		return fmt.Sprintf("left out: %s (%v; make deps installs it)", n.Name, err)
+	}
+	return ""
+}
+
+// Install installs what is missing: npm packages, and Debian's packages as root.
+func (n *Need) Install() error {
+	if _, err := n.Find(); err == nil {
+		return nil
+	}
+	if n.npm != "" {
+		return run(filepath.Join(repository(), n.npm), "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund")
+	}
+	if _, err := exec.LookPath("apt-get"); err != nil || os.Geteuid() != 0 {
+		return fmt.Errorf("install %s: not root on Debian or Ubuntu", n.names[0])
+	}
+	install := append([]string{"-q", "-o", "DPkg::Lock::Timeout=300", "install", "-y", "--no-install-recommends"}, n.packages...)
+	if run("", "apt-get", install...) == nil {
+		return nil
+	}
+	// A fresh machine has no lists of packages yet.
+	if err := run("", "apt-get", "-q", "update"); err != nil {
+		return err
+	}
+	return run("", "apt-get", install...)
+}
+
+func run(dir, name string, args ...string) error {
+	cmd := exec.Command(name, args...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s %v: %w\n%s", name, args, err, out[max(0, len(out)-2000):])
+	}
+	return nil
+}
+
+// repository is the folder of the module.
+func repository() string {
+	_, file, _, _ := runtime.Caller(0)
+	return filepath.Join(filepath.Dir(file), "..", "..")
+}
+
+// versionIn is the number among the elements of a path, as in …/15/bin/postgres.
+func versionIn(path string) int {
+	for element := range strings.SplitSeq(path, "/") {
+		if n, err := strconv.Atoi(element); err == nil {
+			return n
+		}
+	}
+	return 0
+}

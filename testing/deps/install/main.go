@@ -1,0 +1,34 @@
+// Command install lists what the tests of a tier leave out for want of a program,
+// or with -install installs it, where it can.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+
+	"github.com/idworker/idworker/testing/deps"
+)
+
+func main() {
+	install := flag.Bool("install", false, "install what is missing")
+	flag.Parse()
+	if *install {
+		for _, n := range deps.All {
+			if err := n.Install(); err != nil {
+				fmt.Fprintf(os.Stderr, "%s: %v\n", n.Name, err)
+			}
+		}
+		return
+	}
+	for _, n := range deps.All {
+		if line := n.LeftOut(); line != "" {
+			fmt.Println(line)
+		}
+	}
+	if out, err := exec.Command("go", "env", "CGO_ENABLED").Output(); err == nil && strings.TrimSpace(string(out)) != "1" {
+		fmt.Println("left out: the race detector (no C compiler)")
+	}
+}

@@ -1,0 +1,45 @@
+// Package tier selects how much the tests do. The Makefile's targets set two
+// variables:
+//
+//	make test                         packages, in memory or against a NATS server in the process
+//	make test-all  IDWORKER_TESTS=all  also the real binary, databases that are killed, a browser, Node.js
+//	make soak      SOAK=1              also what needs many rounds, or minutes
+//
+// They are two, so that go test keeps the results of packages that only soak
+// changes.
+package tier
+
+import (
+	"os"
+	"testing"
+)
+
+// IsAll reports whether this is make test-all, or make soak.
+func IsAll() bool { return os.Getenv("IDWORKER_TESTS") == "all" || IsSoak() }
+
+// IsSoak reports whether this is make soak.
+func IsSoak() bool { return os.Getenv("SOAK") != "" }
+
+// All skips a test that make test leaves to make test-all.
+func All(t testing.TB) {
+	t.Helper()
+	if !IsAll() {
+		t.Skip("left to make test-all")
+	}
+}
+
+// Soak skips a test that only make soak runs.
+func Soak(t testing.TB) {
+	t.Helper()
+	if !IsSoak() {
+		t.Skip("left to make soak")
+	}
+}
+
+// Pick returns long in a soak, and usual otherwise.
+func Pick[T any](usual, long T) T {
+	if IsSoak() {
+		return long
+	}
+	return usual
+}
