@@ -107,7 +107,7 @@ func (r *Run) startPrograms() error {
 		return err
 	}
 	for _, tag := range strictTags {
-		err := waitFor(time.Minute, "strict tag "+tag, func() error { return r.idworker("tag", "create", tag, "--order", "strict") })
+		err := waitFor(patient, "strict tag "+tag, func() error { return r.idworker("tag", "create", tag, "--order", "strict") })
 		if err != nil {
 			return err
 		}
@@ -180,9 +180,7 @@ func (r *Run) idworker(args ...string) error {
 
 // ended records that a program ended by itself.
 func (r *Run) ended(p *Program, code int) {
-	r.exits.mu.Lock()
-	defer r.exits.mu.Unlock()
-	r.exits.list = append(r.exits.list, fmt.Sprintf("%.1fs %s ended by itself with exit code %d: %s", r.now().Seconds(), p.Name, code, p.lastWords()))
+	r.note("%s ended by itself with exit code %d: %s", p.Name, code, p.lastWords())
 }
 
 // watchGrants reads grants at each server.

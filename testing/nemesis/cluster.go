@@ -94,7 +94,7 @@ func (c *Cluster) connect() (err error) {
 	if c.js, err = jetstream.New(c.conn, jetstream.WithDefaultTimeout(2*time.Second), jetstream.WithPublishAsyncTimeout(5*time.Second)); err != nil {
 		return err
 	}
-	return waitFor(time.Minute, "the cluster to have a leader", func() error {
+	return waitFor(patient, "the cluster to have a leader", func() error {
 		_, err := c.js.CreateOrUpdateStream(context.Background(), jetstream.StreamConfig{Name: "READY_TO_GO", Subjects: []string{"nemesis.ready"}, Replicas: len(servers)})
 		return err
 	})

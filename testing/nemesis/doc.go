@@ -10,9 +10,9 @@
 // [Faults] makes the schedule from a seed and from nothing else: the same seed and store give the
 // same faults, with the same victims, in the same order and at the same times; a longer run
 // begins as a shorter one does. Faults come every 3 s on average, and last up to 30 s, so several
-// are there at a time. They come in storms of 36 s. After each storm everything is mended, and
-// 15 s are calm: by their end each kind of caller must have been answered again, and an event must
-// have arrived that came after the faults, behind all others.
+// are there at a time. They come in storms of 36 s. After each storm everything is mended, and the
+// next one waits until each kind of caller was answered again, and an event has arrived that came after
+// the faults, behind all others: 15 s, or longer if that takes longer.
 // Which server leads a stream is not in the schedule. A fault that is for a leader names the
 // stream, and the log of the run says who it was.
 //
@@ -42,6 +42,10 @@
 //
 // # The checkers
 //
+// The verdict is about safety alone. How soon service came back, calls that outlived their contexts and
+// processes that ended late are lines of the report. Only if nothing comes back for minutes the run
+// fails, because then there is nothing left to check.
+//
 // Every answer goes through [Checker], in the order in which the answers came, a second later,
 // when the grants are known from which it was made.
 //
@@ -53,8 +57,6 @@
 //   - Granted: the answer lies in segments that one worker was granted; no two grants overlap.
 //     Grants are read off the wire at each of the servers. Those that passed while a server
 //     failed may be missing, which is counted.
-//   - Deadlines: no call outlives its context.
-//   - Recovery: see above.
 //   - Events: event k of the target is the kth of the source, with an ID of its own; `idworker
 //     enrich verify` agrees at the end.
 //   - Processes: none reports a data race or a panic.

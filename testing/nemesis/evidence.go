@@ -2,6 +2,7 @@ package nemesis
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -17,7 +18,7 @@ type evidence struct {
 	figures figures
 	history *history.Writer
 	answers answers
-	exits   exits
+	notes   notes
 	late    atomic.Int64 // answers to raw requests that nobody waited for any more
 }
 
@@ -27,10 +28,18 @@ type answers struct {
 	queue []*Call
 }
 
-// exits are programs that ended by themselves.
-type exits struct {
+// notes are what the report mentions and the verdict does not depend on: programs
+// that ended by themselves, and what was slow.
+type notes struct {
 	mu   sync.Mutex
 	list []string
+}
+
+// note adds a line to the report.
+func (r *Run) note(format string, args ...any) {
+	r.notes.mu.Lock()
+	defer r.notes.mu.Unlock()
+	r.notes.list = append(r.notes.list, fmt.Sprintf("%.1fs ", r.now().Seconds())+fmt.Sprintf(format, args...))
 }
 
 // checkAfter is how long after an answer it is checked: its grant is known by then.

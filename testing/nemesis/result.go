@@ -25,7 +25,7 @@ func (r *Run) Result() string {
 	fmt.Fprintf(&b, "Late answers to raw requests: %d. Answers whose grant was not seen: %d. Parts of histories that porcupine saw: %d, undecided: %d.\n\n",
 		r.late.Load(), c.unknown, c.asked, c.undecided)
 	b.WriteString(r.figures.table())
-	for _, line := range slices.Concat(r.exits.list, violations) {
+	for _, line := range slices.Concat(r.notes.list, violations) {
 		fmt.Fprintf(&b, "- %s\n", line)
 	}
 	return b.String()

@@ -65,9 +65,9 @@ func (r *Run) Execute(ctx context.Context) error {
 		return err
 	}
 	events.start()
-	err = waitFor(time.Minute, "all kinds of callers to be answered", r.served)
+	err = waitFor(patient, "all kinds of callers to be answered", r.served)
 	if err == nil {
-		r.inject(ctx)
+		err = r.inject(ctx)
 	}
 	stopAsking()
 	callers.finish()
