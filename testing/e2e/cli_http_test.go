@@ -19,6 +19,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/idworker/idworker/testing/natstest"
+	"github.com/idworker/idworker/testing/tier"
 )
 
 // TestReadyFollowsTheConnection: /readyz of a worker and a loader turns to 503 when their
@@ -79,6 +80,7 @@ func TestHTTPIsOffUnlessAskedFor(t *testing.T) {
 // TestHangingHTTPClientsDelayNobody: clients that send nothing, and scrapers that read
 // nothing, delay neither requests nor probes nor the shutdown.
 func TestHangingHTTPClientsDelayNobody(t *testing.T) {
+	tier.Soak(t)
 	t.Parallel()
 	address := freeAddress(t)
 	s := startServer(t, t.TempDir(), "--http", address)

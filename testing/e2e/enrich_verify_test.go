@@ -19,6 +19,7 @@ import (
 // TestVerifyManyEvents has enrich verify look at many events, in which a few are wrong, beside
 // the plain checker. It needs little memory.
 func TestVerifyManyEvents(t *testing.T) {
+	tier.Soak(t)
 	t.Parallel()
 	n := tier.Pick(100_000, 1_000_000)
 	js := startPlainServer(t)

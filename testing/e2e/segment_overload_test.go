@@ -22,6 +22,7 @@ import (
 // leaves the queue group until it has worked off its backlog, its connection holds, and
 // when the overload is over, requests are served at once.
 func TestOverloadIsRefusedAndPasses(t *testing.T) {
+	tier.Soak(t)
 	lasts := tier.Pick(6*time.Second, 30*time.Second)
 	const times, mostPerSecond = 5, 40_000
 	ns := natstest.Start(t)

@@ -17,6 +17,7 @@ import (
 // TestUnknownTagsCostNothing asks for hundreds of thousands of tags that do not exist, each
 // once. They are refused from memory: no store is asked, and none is remembered.
 func TestUnknownTagsCostNothing(t *testing.T) {
+	tier.Soak(t)
 	tags := tier.Pick(300_000, 1_000_000)
 	warm := tags / 5
 	path, err := plainBinary()

@@ -25,7 +25,7 @@ func testTableIsMirrored(t *testing.T, d database) {
 	w := on(db.DSN()).startWorker(t, ns.URL(), "--tag-refresh", "1s")
 	client, conn := dial(t, ns.URL()), connect(t, ns.URL())
 	next := func(tag string) (int64, error) {
-		ctx, cancel := context.WithTimeout(t.Context(), callTimeout)
+		ctx, cancel := context.WithTimeout(t.Context(), natstest.Patience)
 		defer cancel()
 		return client.Next(ctx, tag)
 	}
