@@ -38,14 +38,6 @@ const (
 	coldReference = 4000 // reservations, at most, that tell what the store can do
 )
 
-// TestColdStart: all tags of a directory are asked for at once, and none was ever loaded. Each
-// is answered, and costs one call of the store.
-func TestColdStart(t *testing.T) {
-	for name, open := range coldStores {
-		t.Run(name, func(t *testing.T) { runCold(t, 1000, coldTurns[name], open) })
-	}
-}
-
 // BenchmarkColdStart says how long that takes, beside the store alone, and how long the requests
 // for another tag take meanwhile.
 func BenchmarkColdStart(b *testing.B) {

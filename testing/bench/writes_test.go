@@ -32,25 +32,6 @@ const (
 	hotPatience = time.Minute
 )
 
-// TestHotTagWrites: 50 workers that ask for one tag without end, while a write takes
-// the store 20 ms, fail no request, and each loader has one write under way at a time,
-// which serves all loads that wait for it.
-func TestHotTagWrites(t *testing.T) {
-	const workers = 50
-	// A host that does many things at once may need longer than requests wait as a
-	// rule. That they do not fail then either is for the benchmark to show.
-	h := runHot(t, workers, hotPatience)
-	t.Logf("%d requests, %d loads, %d writes in %v", h.requests, h.loads, h.writes, h.took)
-	// Both bounds are ratios, which a slow host does not change. At the ends of the
-	// run each loader may have one more write.
-	if most := hotLoaders * (h.took.Seconds()/hotWrite.Seconds() + 1); float64(h.writes) > most {
-		t.Errorf("%d writes in %v, want at most %.0f: one at a time for each loader", h.writes, h.took, most)
-	}
-	if h.loads < 3*h.writes {
-		t.Errorf("%d loads took %d writes, want those that wait together to share one", h.loads, h.writes)
-	}
-}
-
 // BenchmarkHotTagWrites is the table of store writes per second against workers.
 func BenchmarkHotTagWrites(b *testing.B) {
 	for workers := 1; workers <= 64; workers *= 2 {

@@ -12,13 +12,13 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/idworker/idworker/testing/tier"
 )
 
 // TestPages types the commands of each page.
 func TestPages(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes minutes")
-	}
+	tier.All(t)
 	pages := read(t)
 	k := newKit(t)
 	for _, p := range pages {

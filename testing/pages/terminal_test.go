@@ -12,10 +12,12 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/idworker/idworker/testing/natstest"
 )
 
 // patience is for what takes seconds, on a machine that is busy.
-const patience = 2 * time.Minute
+const patience = natstest.Patience
 
 // staying are commands that stay until Ctrl-C, and what they print when they are ready.
 var staying = []struct{ command, ready *regexp.Regexp }{
