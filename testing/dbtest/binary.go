@@ -50,7 +50,7 @@ type fromBinary struct {
 }
 
 // launchBinary starts a server from a program that is on the machine.
-func launchBinary(k *kind, args []string) (server, endpoint, string, error) {
+func launchBinary(k *kind, args []string) (Process, endpoint, string, error) {
 	program, err := k.need.Find()
 	if err != nil {
 		return nil, endpoint{}, "", err
@@ -59,7 +59,7 @@ func launchBinary(k *kind, args []string) (server, endpoint, string, error) {
 	if err == nil {
 		s.args = args
 		if err = s.setUp(); err != nil {
-			s.remove()
+			s.Remove()
 		}
 	}
 	if err != nil {
@@ -82,7 +82,7 @@ func newFromBinary(k *kind, program string) (*fromBinary, error) {
 	}
 	if owner := s.credential(); owner != nil {
 		if err := os.Chown(dir, int(owner.Uid), int(owner.Gid)); err != nil {
-			s.remove()
+			s.Remove()
 			return nil, err
 		}
 	}
@@ -156,15 +156,15 @@ func (s *fromBinary) startSomewhere() (err error) {
 		if s.at.port, err = freePort(); err != nil {
 			return err
 		}
-		if err = s.start(); err == nil {
+		if err = s.Start(); err == nil {
 			return nil
 		}
 	}
 	return err
 }
 
-// start runs the server, and returns when it answers.
-func (s *fromBinary) start() error {
+// Start runs the server, and returns when it answers.
+func (s *fromBinary) Start() error {
 	deadline := time.Now().Add(readyWithin)
 	for {
 		err := s.startOnce()
@@ -207,7 +207,7 @@ func (s *fromBinary) startOnce() error {
 	}
 	if err != nil {
 		log, _ := os.ReadFile(filepath.Join(s.dir, "server.log"))
-		_ = s.kill()
+		_ = s.Kill()
 		return fmt.Errorf("%w\n%s", err, log[max(0, len(log)-2000):])
 	}
 	return nil
@@ -253,8 +253,8 @@ func (s *fromBinary) credential() *syscall.Credential {
 	return nil
 }
 
-func (s *fromBinary) pause() error  { return s.signal(syscall.SIGSTOP) }
-func (s *fromBinary) resume() error { return s.signal(syscall.SIGCONT) }
+func (s *fromBinary) Pause() error  { return s.signal(syscall.SIGSTOP) }
+func (s *fromBinary) Resume() error { return s.signal(syscall.SIGCONT) }
 
 // signal reaches the server and its processes; the server first, so that no process is
 // added while they are counted. What is to be stopped has stopped when it returns.
@@ -282,8 +282,8 @@ func send(pid int, sig syscall.Signal) error {
 	return err
 }
 
-func (s *fromBinary) kill() error { return s.end("keep\n") }
-func (s *fromBinary) remove() {
+func (s *fromBinary) Kill() error { return s.end("keep\n") }
+func (s *fromBinary) Remove() {
 	_ = s.end("")
 	_ = os.RemoveAll(s.dir)
 }

@@ -1,125 +1,64 @@
 package dbtest
 
-import (
-	"context"
-	"fmt"
-	"net/netip"
-	"slices"
-	"time"
+import "github.com/idworker/idworker/testing/tier"
 
-	"github.com/moby/moby/api/types/container"
-	"github.com/moby/moby/api/types/network"
-	"github.com/moby/moby/client"
-	"github.com/testcontainers/testcontainers-go"
-	"github.com/testcontainers/testcontainers-go/wait"
-)
+// Containers starts servers in containers. It is nil unless a TestMain sets it to
+// docker.Start of package testing/dbtest/docker.
+var Containers StartContainer
 
-// containerWithin is how long pulling and starting may take.
-const containerWithin = 3 * time.Minute
+// StartContainer starts a server in a container, with additional arguments, and
+// returns where it listens.
+type StartContainer func(image Image, args []string) (p Process, host, port string, err error)
 
-// inContainer is a server in a container.
+// Process is a server that was started.
+type Process interface {
+	Pause() error
+	Resume() error
+	Kill() error  // returns when it is gone
+	Start() error // after Kill, on the same port
+	Remove()
+}
+
+// Image is a container image of a server.
+type Image struct {
+	Name string
+	Port string // as in 3306/tcp
+	Env  map[string]string
+	Cmd  []string
+	user string // the administrator
+}
+
+// inContainer is a server in a container, which is ready when Start returns.
 type inContainer struct {
-	kind      *kind
-	at        endpoint
-	container *testcontainers.DockerContainer
-	docker    *testcontainers.DockerProvider
+	Process
+	kind *kind
+	at   endpoint
 }
 
-// launchContainer starts a server in a container, on a port that stays the same when
-// it is started again.
-func launchContainer(k *kind, args []string) (_ server, _ endpoint, _ string, err error) {
-	defer func() {
-		if r := recover(); r != nil { // so testcontainers says that it finds no Docker
-			err = fmt.Errorf("docker: %v", r)
-		}
-	}()
-	fail := func(err error) (server, endpoint, string, error) {
-		return nil, endpoint{}, "", fmt.Errorf("docker: %w", err)
+func launchContainer(k *kind, args []string) (Process, endpoint, string, error) {
+	if Containers == nil || !tier.IsAll() {
+		return nil, endpoint{}, "", nil
 	}
-	docker, err := testcontainers.NewDockerProvider()
+	p, host, port, err := Containers(k.image, args)
 	if err != nil {
-		return fail(err)
+		return nil, endpoint{}, "", err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
-	defer cancel()
-	if err := docker.Health(ctx); err != nil {
-		_ = docker.Close()
-		return fail(err)
+	c := &inContainer{p, k, endpoint{host: host, port: port, user: k.image.user, password: password}}
+	if err := c.await(); err != nil {
+		p.Remove()
+		return nil, endpoint{}, "", err
 	}
-
-	ctx, cancel = context.WithTimeout(context.Background(), containerWithin)
-	defer cancel()
-	host, err := docker.DaemonHost(ctx)
-	if err != nil {
-		return fail(err)
-	}
-	port, err := freePort()
-	if err != nil {
-		return fail(err)
-	}
-	exposed, err := network.ParsePort(k.imgPort)
-	if err != nil {
-		return fail(err)
-	}
-	user := "root"
-	if k == postgresKind {
-		user = "postgres"
-	}
-	at := endpoint{host: host, port: port, user: user, password: password}
-	c, err := testcontainers.Run(ctx, k.image,
-		testcontainers.WithExposedPorts(k.imgPort),
-		testcontainers.WithEnv(k.imgEnv),
-		testcontainers.WithCmd(slices.Concat(k.imgCmd, args)...),
-		testcontainers.WithHostConfigModifier(func(h *container.HostConfig) {
-			h.PortBindings = network.PortMap{exposed: {{HostIP: netip.IPv4Unspecified(), HostPort: port}}}
-		}),
-		testcontainers.WithWaitStrategyAndDeadline(containerWithin, wait.ForListeningPort(k.imgPort)),
-	)
-	s := &inContainer{kind: k, at: at, container: c, docker: docker}
-	if err == nil {
-		err = k.waitReady(at, func() bool { return c.IsRunning() })
-	}
-	if err != nil {
-		if c != nil {
-			s.remove()
-		}
-		return fail(err)
-	}
-	return s, at, "container " + k.image, nil
+	return c, c.at, "container " + k.image.Name, nil
 }
 
-func (c *inContainer) pause() error {
-	_, err := c.docker.Client().ContainerPause(context.Background(), c.container.GetContainerID(), client.ContainerPauseOptions{})
-	return err
-}
-
-func (c *inContainer) resume() error {
-	_, err := c.docker.Client().ContainerUnpause(context.Background(), c.container.GetContainerID(), client.ContainerUnpauseOptions{})
-	return err
-}
-
-func (c *inContainer) kill() error {
-	_, err := c.docker.Client().ContainerKill(context.Background(), c.container.GetContainerID(), client.ContainerKillOptions{})
-	if err != nil {
+// Start is part of [Process].
+func (c *inContainer) Start() error {
+	if err := c.Process.Start(); err != nil {
 		return err
 	}
-	return eventually(readyWithin, func() error {
-		state, err := c.container.State(context.Background())
-		if err == nil && state.Running {
-			err = fmt.Errorf("the container still runs")
-		}
-		return err
-	})
+	return c.await()
 }
 
-func (c *inContainer) start() error {
-	if err := c.container.Start(context.Background()); err != nil {
-		return err
-	}
+func (c *inContainer) await() error {
 	return c.kind.waitReady(c.at, func() bool { return true })
-}
-
-func (c *inContainer) remove() {
-	_ = testcontainers.TerminateContainer(c.container)
-	_ = c.docker.Close()
 }

@@ -8,22 +8,13 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/idworker/idworker/testing/tier"
+	"github.com/idworker/idworker/testing/deps"
 )
-
-// server is one that was started here.
-type server interface {
-	pause() error
-	resume() error
-	kill() error // returns when it is gone
-	start() error
-	remove()
-}
 
 // shared is the one server of a kind that all tests of the process use.
 type shared struct {
 	once   sync.Once
-	server server // kept, for it lives only as long as its pipe
+	server Process // kept, for it lives only as long as its pipe
 	at     endpoint
 	from   string
 	err    error
@@ -56,23 +47,21 @@ func (k *kind) shared(t testing.TB) *DB {
 
 // launch starts a server, from a binary or in a container, with additional
 // arguments. It stops when the process ends, if not before.
-func (k *kind) launch(args []string) (server, endpoint, string, error) {
-	var tried []error
-	ways := []func(*kind, []string) (server, endpoint, string, error){launchBinary}
-	if tier.IsAll() {
-		ways = append(ways, launchContainer)
-	}
-	for _, way := range ways {
-		s, at, from, err := way(k, args)
-		if err == nil {
-			if from, err = k.describe(from, at); err == nil {
-				return s, at, from, nil
-			}
-			s.remove()
+func (k *kind) launch(args []string) (Process, endpoint, string, error) {
+	p, at, from, err := launchBinary(k, args)
+	if errors.Is(err, deps.ErrMissing) {
+		missing := err
+		if p, at, from, err = launchContainer(k, args); p == nil {
+			return nil, endpoint{}, "", errors.Join(missing, err)
 		}
-		tried = append(tried, err)
 	}
-	return nil, endpoint{}, "", errors.Join(tried...)
+	if err != nil {
+		return nil, endpoint{}, "", err
+	}
+	if from, err = k.describe(from, at); err != nil {
+		p.Remove()
+	}
+	return p, at, from, err
 }
 
 // describe says which server answers, and where it came from.

@@ -21,10 +21,7 @@ type kind struct {
 	adminDB   string // a database that is always there
 	dropForce string
 
-	image   string
-	imgPort string
-	imgEnv  map[string]string
-	imgCmd  []string
+	image Image
 
 	install func(program, dir string) []string
 	serve   func(program, dir, port string) []string
@@ -44,10 +41,11 @@ var mysqlKind = &kind{
 	driver:  "mysql",
 	adminDB: "",
 
-	image:   "mysql:8.4",
-	imgPort: "3306/tcp",
-	imgEnv:  map[string]string{"MYSQL_ROOT_PASSWORD": password, "MYSQL_ROOT_HOST": "%"},
-	imgCmd:  []string{"--innodb-flush-log-at-trx-commit=2"},
+	image: Image{
+		Name: "mysql:8.4", Port: "3306/tcp", user: "root",
+		Env: map[string]string{"MYSQL_ROOT_PASSWORD": password, "MYSQL_ROOT_HOST": "%"},
+		Cmd: []string{"--innodb-flush-log-at-trx-commit=2"},
+	},
 
 	install: installMySQL,
 	serve:   serveMySQL,
@@ -77,10 +75,11 @@ var postgresKind = &kind{
 	adminDB:   "postgres",
 	dropForce: " WITH (FORCE)",
 
-	image:   "postgres:17-alpine",
-	imgPort: "5432/tcp",
-	imgEnv:  map[string]string{"POSTGRES_PASSWORD": password},
-	imgCmd:  []string{"postgres", "-c", "fsync=off"},
+	image: Image{
+		Name: "postgres:17-alpine", Port: "5432/tcp", user: "postgres",
+		Env: map[string]string{"POSTGRES_PASSWORD": password},
+		Cmd: []string{"postgres", "-c", "fsync=off"},
+	},
 
 	install: installPostgres,
 	serve:   servePostgres,

@@ -46,7 +46,7 @@ func (k *kind) folder(t testing.TB) *fromBinary {
 	if err != nil {
 		t.Fatalf("%s: %v", program, err)
 	}
-	t.Cleanup(s.remove)
+	t.Cleanup(s.Remove)
 	return s
 }
 

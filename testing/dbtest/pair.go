@@ -118,7 +118,7 @@ func (p *Pair) Cut() { p.link.Refuse() }
 func (p *Pair) FailOver() {
 	p.t.Helper()
 	p.link.Refuse()
-	p.must("kill the primary", p.servers[p.DB].kill())
+	p.must("kill the primary", p.servers[p.DB].Kill())
 	ctx, cancel := context.WithTimeout(p.t.Context(), syncWithin)
 	defer cancel()
 	p.must("promote the replica", p.how.promote(ctx, p.replica.sql))
@@ -138,24 +138,24 @@ var errBehind = errors.New("the replica is behind")
 // Kill kills the primary, which Restart starts again.
 func (p *Pair) Kill() {
 	p.t.Helper()
-	p.must("kill the primary", p.servers[p.DB].kill())
+	p.must("kill the primary", p.servers[p.DB].Kill())
 	p.dropIdle()
 }
 
 // Restart starts a killed primary again on its data, and returns when it answers.
 func (p *Pair) Restart() {
 	p.t.Helper()
-	p.must("restart the primary", p.servers[p.DB].start())
+	p.must("restart the primary", p.servers[p.DB].Start())
 }
 
 // Pause freezes the primary: connections stay open, and nothing answers.
 func (p *Pair) Pause() {
 	p.t.Helper()
-	p.must("pause the primary", p.servers[p.DB].pause())
+	p.must("pause the primary", p.servers[p.DB].Pause())
 }
 
 // Resume lets a paused primary continue.
 func (p *Pair) Resume() {
 	p.t.Helper()
-	p.must("resume the primary", p.servers[p.DB].resume())
+	p.must("resume the primary", p.servers[p.DB].Resume())
 }

@@ -34,7 +34,7 @@ func (b *binlog) seed(ctx context.Context, replica *fromBinary, primary endpoint
 		return err
 	}
 	b.identify(replica)
-	if err := replica.start(); err != nil {
+	if err := replica.Start(); err != nil {
 		return err
 	}
 	db, err := sql.Open(replica.kind.driver, strings.TrimPrefix(replica.kind.dsn(replica.at, ""), "mysql://"))

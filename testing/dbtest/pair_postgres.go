@@ -28,7 +28,7 @@ func (streaming) seed(_ context.Context, replica *fromBinary, primary endpoint) 
 	if out, err := backup.CombinedOutput(); err != nil {
 		return fmt.Errorf("pg_basebackup: %w\n%s", err, out)
 	}
-	return replica.start()
+	return replica.Start()
 }
 
 func (streaming) position(ctx context.Context, primary *sql.DB) (lsn string, err error) {

@@ -7,7 +7,7 @@ import "testing"
 type Server struct {
 	*DB
 	t      testing.TB
-	server server
+	server Process
 }
 
 // StartMySQL runs a MySQL or MariaDB server.
@@ -43,7 +43,7 @@ func (k *kind) own(t testing.TB, args ...string) *Server {
 		k.need.Missing(t, err)
 	}
 	t.Logf("server: %s", from)
-	t.Cleanup(s.remove)
+	t.Cleanup(s.Remove)
 	return &Server{DB: k.create(t, at), t: t, server: s}
 }
 
@@ -59,19 +59,19 @@ func (s *Server) Beside(other *DB) *DB {
 // Pause freezes the server: connections stay open, and nothing answers.
 func (s *Server) Pause() {
 	s.t.Helper()
-	s.must("pause", s.server.pause())
+	s.must("pause", s.server.Pause())
 }
 
 // Resume lets a paused server continue.
 func (s *Server) Resume() {
 	s.t.Helper()
-	s.must("resume", s.server.resume())
+	s.must("resume", s.server.Resume())
 }
 
 // Kill ends the server at once, without a clean shutdown, and returns when it is gone.
 func (s *Server) Kill() {
 	s.t.Helper()
-	s.must("kill", s.server.kill())
+	s.must("kill", s.server.Kill())
 	s.dropIdle()
 }
 
@@ -79,7 +79,7 @@ func (s *Server) Kill() {
 // answers.
 func (s *Server) Restart() {
 	s.t.Helper()
-	s.must("restart", s.server.start())
+	s.must("restart", s.server.Start())
 }
 
 func (s *Server) must(what string, err error) {
