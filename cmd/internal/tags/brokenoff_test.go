@@ -1,12 +1,10 @@
 package tags_test
 
 import (
-	"context"
 	"errors"
 	"math"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/idworker/idworker/cmd/internal/tags"
 	"github.com/idworker/idworker/internal/tagrules"
@@ -19,40 +17,40 @@ func TestBrokenOff(t *testing.T) {
 	t.Parallel()
 	for name, way := range map[string]struct {
 		before      string // what there is, as an import
-		begin, then func(i installation, ctx context.Context) error
+		begin, then func(i installation) error
 	}{
 		"tag import": {
 			"order 10 1\n",
-			func(i installation, ctx context.Context) error { return i.importWithin(ctx, "order 10 1 strict\n") },
-			func(i installation, ctx context.Context) error { return i.importWithin(ctx, "order 10 1 strict\n") },
+			func(i installation) error { return i.importText("order 10 1 strict\n") },
+			func(i installation) error { return i.importText("order 10 1 strict\n") },
 		},
 		"tag import of a template": {
 			"other 10 1\n",
-			func(i installation, ctx context.Context) error {
-				return i.importWithin(ctx, "chat.* 10 strict 0 0 1\n")
+			func(i installation) error {
+				return i.importText("chat.* 10 strict 0 0 1\n")
 			},
-			func(i installation, ctx context.Context) error {
-				return i.importWithin(ctx, "chat.* 10 strict 0 0 1\n")
+			func(i installation) error {
+				return i.importText("chat.* 10 strict 0 0 1\n")
 			},
 		},
 		"tag set, tag rm": {
 			"chat.* 10 strict 0 0 1\nchat.hot 10 1 trend\n",
-			func(i installation, ctx context.Context) error {
-				return i.tags.SetOrder(ctx, "chat.hot", tagrules.Strict)
+			func(i installation) error {
+				return i.tags.SetOrder(i.Context(), "chat.hot", tagrules.Strict)
 			},
-			func(i installation, ctx context.Context) error { return i.tags.Remove(ctx, "chat.hot") },
+			func(i installation) error { return i.tags.Remove(i.Context(), "chat.hot") },
 		},
 		"tag set of a template, tag rm": {
 			"chat.> 10 strict 0 0 1\nchat.vip.* 10 trend 0 0 1\n",
-			func(i installation, ctx context.Context) error {
-				return i.tags.ChangeTemplate(ctx, "chat.vip.*", func(t *tagrules.Template) { t.Order = tagrules.Strict }, 10)
+			func(i installation) error {
+				return i.tags.ChangeTemplate(i.Context(), "chat.vip.*", func(t *tagrules.Template) { t.Order = tagrules.Strict }, 10)
 			},
-			func(i installation, ctx context.Context) error { return i.tags.RemoveTemplate(ctx, "chat.vip.*") },
+			func(i installation) error { return i.tags.RemoveTemplate(i.Context(), "chat.vip.*") },
 		},
 		"tag rm of a template": {
 			"chat.> 10 strict 0 0 1\nchat.vip.* 10 trend 0 0 1\n",
-			func(i installation, ctx context.Context) error { return i.tags.RemoveTemplate(ctx, "chat.vip.*") },
-			func(i installation, ctx context.Context) error { return i.tags.RemoveTemplate(ctx, "chat.vip.*") },
+			func(i installation) error { return i.tags.RemoveTemplate(i.Context(), "chat.vip.*") },
+			func(i installation) error { return i.tags.RemoveTemplate(i.Context(), "chat.vip.*") },
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -60,18 +58,13 @@ func TestBrokenOff(t *testing.T) {
 			i := newInstallation(t)
 			must(t, i.importText(way.before))
 			p := i.join()
-			within := func(patience time.Duration, do func(installation, context.Context) error) error {
-				ctx, cancel := context.WithTimeout(t.Context(), patience)
-				defer cancel()
-				return do(i, ctx)
-			}
-			for round, do := range []func(installation, context.Context) error{way.begin, way.then, way.then} {
-				if err := within(2*time.Second, do); !errors.Is(err, tags.ErrNotActed) {
+			for round, do := range []func(installation) error{way.begin, way.then, way.then} {
+				if err := do(i.impatient()); !errors.Is(err, tags.ErrNotActed) {
 					t.Errorf("try %d: %v, want ErrNotActed", round, err)
 				}
 			}
 			p.acted.Store(math.MaxUint64)
-			if err := within(30*time.Second, way.then); err != nil && !errors.Is(err, store.ErrNoTag) {
+			if err := way.then(i); err != nil && !errors.Is(err, store.ErrNoTag) {
 				t.Errorf("when all have acted: %v", err)
 			}
 		})
@@ -85,12 +78,10 @@ func TestChangedMeanwhile(t *testing.T) {
 	i := newInstallation(t)
 	must(t, i.importText("chat.* 10 strict 0 0 1\n"))
 	i.join()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-	defer cancel()
 	meanwhile := sync.OnceFunc(func() {
 		must(t, i.tags.ChangeTemplate(t.Context(), "chat.*", func(t *tagrules.Template) { t.Order = tagrules.Trend }, 10))
 	})
-	err := i.tags.ChangeTemplate(ctx, "chat.*", func(t *tagrules.Template) {
+	err := i.impatient().tags.ChangeTemplate(t.Context(), "chat.*", func(t *tagrules.Template) {
 		meanwhile()
 		t.Order = tagrules.Strict
 	}, 10)

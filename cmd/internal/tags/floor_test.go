@@ -12,6 +12,7 @@ import (
 // TestCreatedByNameAfterRestore: a tag that came of a template after the backup was taken is not in what is
 // restored. Who creates it by name then has to begin where the template would.
 func TestCreatedByNameAfterRestore(t *testing.T) {
+	t.Parallel()
 	i := newInstallation(t)
 	must(t, i.importText("chat.* 10 trend 0 0 1\ngone.* 10 trend 0 0 1 removed\n"))
 	must(t, i.tags.Create(t.Context(), store.Tag{Name: "chat.before", Step: 10, Next: 1}))
@@ -34,6 +35,7 @@ func TestCreatedByNameAfterRestore(t *testing.T) {
 // TestImportedAfterRestore: nor does such a tag come back lower by a list that was exported before the restore. In an
 // installation that has not raised its templates, tags are what they were where they come from.
 func TestImportedAfterRestore(t *testing.T) {
+	t.Parallel()
 	i := newInstallation(t)
 	must(t, i.importText("chat.* 10 trend 0 0 1\nchat.a 10 21\n"))
 	must(t, i.tags.RaiseAllBy(t.Context(), 1000, func(tags.Raised) {}))

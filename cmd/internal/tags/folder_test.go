@@ -18,6 +18,7 @@ import (
 	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/store/ledger"
 	"github.com/idworker/idworker/testing/dbtest"
+	"github.com/idworker/idworker/testing/tier"
 )
 
 const prefix = messages.DefaultPrefix
@@ -30,6 +31,8 @@ type ledgerFolder struct {
 
 func newLedgerFolder(t *testing.T) ledgerFolder {
 	t.Helper()
+	tier.All(t)
+	t.Parallel()
 	db := dbtest.Postgres(t)
 	db.Exec(t, "CREATE TABLE leaf_alloc (biz_tag VARCHAR(128) NOT NULL PRIMARY KEY, max_id BIGINT NOT NULL DEFAULT 1, step INT NOT NULL, description VARCHAR(256), update_time TIMESTAMP NOT NULL DEFAULT now())",
 		"INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('order', 1, 50)")

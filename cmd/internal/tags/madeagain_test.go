@@ -17,6 +17,7 @@ import (
 // TestRaisedWithoutLoaders: where the store was made again, templates make tags once all are raised, and no loader
 // runs meanwhile that may not have read from where on.
 func TestRaisedWithoutLoaders(t *testing.T) {
+	t.Parallel()
 	i := newInstallation(t)
 	must(t, i.importText("chat.* 10 trend 0 0 1\n"))
 	raise := func() error { return i.tags.RaiseAllBy(t.Context(), 1000, func(tags.Raised) {}) }

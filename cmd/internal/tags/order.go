@@ -74,21 +74,33 @@ type Orders struct {
 
 	// ended are instances that are known to have ended, though nobody has ended their leases.
 	ended []string
+
+	clock clock
 }
 
-// actTime is how long processes may take to act upon a rule, and actLook how often it is looked
-// whether they have.
+// Bounds of [Orders.AwaitAll].
 const (
-	actTime = 10 * time.Second
-	actLook = 100 * time.Millisecond
+	actTime  = 10 * time.Second               // for processes to act upon a rule
+	actLook  = 100 * time.Millisecond         // between two looks whether they have
+	silence  = 2 * ownership.DefaultLeaseTime // without a renewal a process counts as silent
+	newLease = ownership.DefaultLeaseTime     // for a process to replace a lease that lapsed
 )
+
+// clock is what waits. Tests replace it.
+type clock struct {
+	limit func(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc)
+	pause func(ctx context.Context, d time.Duration)
+	since func(time.Time) time.Duration
+}
+
+var systemClock = clock{context.WithTimeout, pause.For, time.Since}
 
 func openOrders(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix) (*Orders, error) {
 	editor, err := tagrules.OpenEditor(ctx, js, prefix)
 	if err != nil {
 		return nil, err
 	}
-	return &Orders{js: js, prefix: prefix, editor: editor}, nil
+	return &Orders{js: js, prefix: prefix, editor: editor, clock: systemClock}, nil
 }
 
 // Rules are the rules there are.
@@ -223,10 +235,11 @@ func (t *Tags) dropOrder(ctx context.Context, name string) error {
 }
 
 // AwaitAll returns when every process that answers requests has acted upon the rules up to a
-// revision. The error is a [NotActedError] if some do not within actTime, and at once if one is of an
-// older version, or if those that are missing are not heard of: neither is a matter of waiting.
+// revision. The error is a [NotActedError] if some do not within actTime, and at once
+// if those that are missing are not heard of, or, after newLease, if one is of an older version: neither
+// is a matter of waiting.
 func (o *Orders) AwaitAll(ctx context.Context, revision uint64) error {
-	ctx, cancel := context.WithTimeout(ctx, actTime)
+	ctx, cancel := o.clock.limit(ctx, actTime)
 	defer cancel()
 	began := time.Now()
 	var first, last *NotActedError // the time may end while it is looked again
@@ -244,10 +257,10 @@ func (o *Orders) AwaitAll(ctx context.Context, revision uint64) error {
 		case last == nil:
 			return fmt.Errorf("%w: %w", ErrNotActed, err)
 		}
-		if pause.For(ctx, actLook); ctx.Err() == nil {
+		if o.clock.pause(ctx, actLook); ctx.Err() == nil {
 			continue
 		}
-		if time.Since(began) > 2*ownership.DefaultLeaseTime {
+		if o.clock.since(began) > silence {
 			last.findSilent(first)
 		}
 		return last
@@ -270,19 +283,28 @@ func (e *NotActedError) findSilent(first *NotActedError) {
 
 // findBehind returns who has not acted upon the rules, or nil.
 func (o *Orders) findBehind(ctx context.Context, revision uint64) (*NotActedError, error) {
-	answering, err := worker.ListWorkers(ctx, o.js.Conn(), o.prefix)
+	answering, leases, err := o.look(ctx)
 	if err != nil {
 		return nil, err
 	}
-	leases, err := ownership.ReadLeases(ctx, o.js, o.prefix) // later: a process has a lease before it answers
-	if err != nil {
-		return nil, err
+	// A process that answers without a lease may be stopping, or lost its lease
+	// while it was slow and is about to have another one.
+	without := withoutLease(answering, leases)
+	if len(without) > 0 {
+		o.clock.pause(ctx, newLease)
+		if answering, leases, err = o.look(ctx); err != nil {
+			return nil, err
+		}
+		still := withoutLease(answering, leases)
+		without = slices.DeleteFunc(without, func(instance string) bool {
+			return !slices.Contains(still, instance) || leaseOf(leases, instance) != nil
+		})
 	}
 	latest, err := o.editor.Latest(ctx) // later than what any lease says
 	if err != nil {
 		return nil, err
 	}
-	var e NotActedError
+	e := NotActedError{Old: without}
 	for _, l := range leases {
 		switch {
 		case l.Gone, slices.Contains(o.ended, l.Instance):
@@ -292,24 +314,28 @@ func (o *Orders) findBehind(ctx context.Context, revision uint64) (*NotActedErro
 			e.Behind = append(e.Behind, l)
 		}
 	}
-	if e.Old, err = o.withoutLease(ctx, answering, leases); err != nil {
-		return nil, err
-	}
 	if len(e.Silent)+len(e.Behind)+len(e.Old) == 0 {
 		return nil, nil
 	}
 	return &e, nil
 }
 
-// withoutLease returns which processes answer requests and have no lease. One that stops gives up its
-// lease when it answers no more, so it may have answered before, and does not when it is asked again.
-func (o *Orders) withoutLease(ctx context.Context, answering []string, leases []ownership.Lease) ([]string, error) {
-	without := slices.DeleteFunc(answering, func(instance string) bool { return leaseOf(leases, instance) != nil })
-	if len(without) == 0 {
-		return nil, nil
+// look returns the processes that answer requests, and the leases. A process has a
+// lease before it answers.
+func (o *Orders) look(ctx context.Context) (answering []string, leases []ownership.Lease, err error) {
+	if answering, err = worker.ListWorkers(ctx, o.js.Conn(), o.prefix); err != nil {
+		return nil, nil, err
 	}
-	still, err := worker.ListWorkers(ctx, o.js.Conn(), o.prefix)
-	return slices.DeleteFunc(without, func(instance string) bool { return !slices.Contains(still, instance) }), err
+	leases, err = ownership.ReadLeases(ctx, o.js, o.prefix)
+	return answering, leases, err
+}
+
+// withoutLease returns the processes that answer requests and have no lease, or a
+// lost one.
+func withoutLease(answering []string, leases []ownership.Lease) []string {
+	return slices.DeleteFunc(slices.Clone(answering), func(instance string) bool {
+		return slices.ContainsFunc(leases, func(l ownership.Lease) bool { return l.Instance == instance && !l.Lost })
+	})
 }
 
 func leaseOf(leases []ownership.Lease, instance string) *ownership.Lease {

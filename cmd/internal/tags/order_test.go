@@ -1,9 +1,9 @@
 package tags_test
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -16,8 +16,11 @@ import (
 	"github.com/idworker/idworker/internal/resource"
 	"github.com/idworker/idworker/internal/tagrules"
 	"github.com/idworker/idworker/store"
+	"github.com/idworker/idworker/testing/natstest"
 	"github.com/idworker/idworker/worker"
 )
+
+const many = 1_000_000
 
 // answersPing has a process answer that it is there, times often at most.
 func (i installation) answersPing(instance string, times int) {
@@ -35,40 +38,57 @@ func (i installation) answersPing(instance string, times int) {
 // TestStoppingIsNotOld: a worker that answered while it stopped, and has no lease by now, is not taken for one
 // of an older version; one that goes on answering without a lease is.
 func TestStoppingIsNotOld(t *testing.T) {
+	t.Parallel()
 	i := newInstallation(t)
 	i.answersPing("STOPPING", 1)
 	if err := i.tags.CreateStrict(t.Context(), store.Tag{Name: "order", Step: 1, Next: 1}); err != nil {
 		t.Error(err)
 	}
-	i.answersPing("OLD", 100)
-	err := i.tags.CreateStrict(t.Context(), store.Tag{Name: "invoice", Step: 1, Next: 1})
-	if !errors.Is(err, tags.ErrNotCreated) || !strings.Contains(err.Error(), "of an older version, which knows no order: OLD") {
-		t.Errorf("beside a worker without a lease: %v", err)
-	}
+	i.answersPing("OLD", many)
+	tries := 0
+	natstest.Eventually(t, "refused beside a worker without a lease", func() bool { // it answered in time
+		tries++
+		err := i.tags.CreateStrict(t.Context(), store.Tag{Name: fmt.Sprint("invoice", tries), Step: 1, Next: 1})
+		return errors.Is(err, tags.ErrNotCreated) && strings.Contains(err.Error(), "of an older version, which knows no order: OLD")
+	})
+}
+
+// TestLapsedIsNotOld: a worker that lives, and whose lease lapsed while it was slow,
+// gets the time to have another one.
+func TestLapsedIsNotOld(t *testing.T) {
+	t.Parallel()
+	i := newInstallation(t)
+	i.answersPing("ENDED", many)
+	i.answersPing("NONE", many)
+	i.putLease(0, "ENDED", "lost")
+	i.tags.Patient(func() {
+		i.putLease(0, "ENDED", "")
+		i.putLease(1, "NONE", "")
+	})
+	must(t, i.tags.Orders.AwaitAll(t.Context(), 0))
 }
 
 // TestEndedOnce: a process that is not heard of is named with its host and the time, and once an operator has said
 // that it has ended, the next strict tag does not ask again.
 func TestEndedOnce(t *testing.T) {
+	t.Parallel()
 	i := newInstallation(t)
-	i.putLease("CRASHED", "lost")
-	i.putLease("RUNNING", "")
+	i.putLease(0, "CRASHED", "lost")
+	i.putLease(1, "RUNNING", "")
 	create := func(tag string) error {
 		return i.tags.CreateStrict(t.Context(), store.Tag{Name: tag, Step: 1, Next: 1})
 	}
 	if err := create("a"); !errors.Is(err, tags.ErrNotCreated) || !strings.Contains(err.Error(), "not heard of, perhaps paused: CRASHED (host h, last heard of at 20") {
 		t.Errorf("%v", err)
 	}
-	for _, wrong := range []string{"bogus", "RUNNING"} {
-		if wrong == "RUNNING" {
-			i.answersPing(wrong, 100)
-		}
-		if err := i.tags.Orders.DeclareEnded(t.Context(), []string{wrong}); !errors.Is(err, tags.ErrNotEnded) {
-			t.Errorf("%s has ended: %v", wrong, err)
-		}
+	ended := func(instance string) error { return i.tags.Orders.DeclareEnded(t.Context(), []string{instance}) }
+	if err := ended("bogus"); !errors.Is(err, tags.ErrNotEnded) {
+		t.Errorf("bogus has ended: %v", err)
 	}
+	i.answersPing("RUNNING", many)
+	natstest.Eventually(t, "refused of a process that answers", func() bool { return errors.Is(ended("RUNNING"), tags.ErrNotEnded) })
 	for range 2 {
-		must(t, i.tags.Orders.DeclareEnded(t.Context(), []string{"CRASHED"}))
+		must(t, ended("CRASHED"))
 	}
 	if err := i.tags.Orders.AwaitAll(t.Context(), 0); err != nil {
 		t.Error(err)
@@ -82,9 +102,10 @@ func TestEndedOnce(t *testing.T) {
 // TestCrashedAlone: nobody ends the lease of the only worker when it has crashed, and it is called silent all the
 // same. Nothing is left of the tag that was not created.
 func TestCrashedAlone(t *testing.T) {
+	t.Parallel()
 	i := newInstallation(t)
-	i.putLease("ALONE", "")
-	err := i.tags.CreateStrict(t.Context(), store.Tag{Name: "order", Step: 1, Next: 1})
+	i.putLease(0, "ALONE", "")
+	err := i.tags.Impatient(true).CreateStrict(t.Context(), store.Tag{Name: "order", Step: 1, Next: 1})
 	if err == nil || !strings.Contains(err.Error(), "perhaps paused: ALONE") {
 		t.Errorf("%v", err)
 	}
@@ -98,32 +119,25 @@ func TestCrashedAlone(t *testing.T) {
 // TestActedUponOlderRules: a process says up to which revision it has acted. If that is later than the latest one
 // there is, the rules were restored to an older state, and the process has not read those that were written since.
 func TestActedUponOlderRules(t *testing.T) {
+	t.Parallel()
 	i := newInstallation(t)
 	must(t, i.importText("order 10 1\n"))
 	later := i.latestRule() + 1000
 	i.joinAs(func() uint64 { return later })
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-	defer cancel()
-	if err := i.tags.SetOrder(ctx, "order", tagrules.Strict); !errors.Is(err, tags.ErrNotActed) {
+	if err := i.impatient().tags.SetOrder(t.Context(), "order", tagrules.Strict); !errors.Is(err, tags.ErrNotActed) {
 		t.Errorf("%v, want ErrNotActed", err)
 	}
 }
 
 // putLease writes a lease as a process has it.
-func (i installation) putLease(instance, ended string) {
+func (i installation) putLease(place int, instance, ended string) {
 	i.Helper()
 	kv, _, err := resource.OpenBucket(i.Context(), i.js, ownership.BucketName(prefix))
 	must(i.T, err)
-	keys, err := kv.ListKeys(i.Context())
-	must(i.T, err)
-	place := 0
-	for range keys.Keys() {
-		place++
-	}
 	value := map[string]any{"life": 1, "instance": instance, "host": "h", "term_ms": time.Second.Milliseconds(), "ended": ended, "write": "w"}
 	data, err := json.Marshal(value)
 	must(i.T, err)
-	_, err = kv.Put(i.Context(), "lease."+string(rune('0'+place)), data)
+	_, err = kv.Put(i.Context(), fmt.Sprint("lease.", place), data)
 	must(i.T, err)
 }
 
@@ -133,21 +147,23 @@ func (i installation) reopen() *tags.Tags {
 	again, err := tags.Open(i.Context(), i.js, prefix, i.source)
 	must(i.T, err)
 	i.Cleanup(again.Close)
+	again.Patient(func() {})
 	return again
 }
 
 // TestStrictForAllWhoCreateIt: where several create a strict tag at the same time, one does, and those who come too
 // late leave it strict.
 func TestStrictForAllWhoCreateIt(t *testing.T) {
+	t.Parallel()
 	i := newInstallation(t)
-	const many = 4
-	errs := make(chan error, many)
-	for range many {
+	const racers = 4
+	errs := make(chan error, racers)
+	for range racers {
 		other := i.reopen()
 		go func() { errs <- other.CreateStrict(t.Context(), store.Tag{Name: "order", Step: 1, Next: 1}) }()
 	}
 	created := 0
-	for range many {
+	for range racers {
 		switch err := <-errs; {
 		case err == nil:
 			created++

@@ -44,6 +44,7 @@ func newInstallation(t *testing.T) installation {
 	all, err := tags.Open(t.Context(), js, prefix, source)
 	must(t, err)
 	t.Cleanup(all.Close)
+	all.Patient(func() {})
 	return installation{t, js, source, all}
 }
 
@@ -56,14 +57,17 @@ func (i installation) export() string {
 	return text.String()
 }
 
-func (i installation) importText(text string) error { return i.importWithin(i.Context(), text) }
-
-// importWithin is importText with a deadline.
-func (i installation) importWithin(ctx context.Context, text string) error {
+func (i installation) importText(text string) error {
 	i.Helper()
 	all, err := tags.Read(strings.NewReader(text))
 	must(i.T, err)
-	return i.tags.Import(ctx, all, func(tags.Raised) {})
+	return i.tags.Import(i.Context(), all, func(tags.Raised) {})
+}
+
+// impatient is the same installation for a command that does not wait.
+func (i installation) impatient() installation {
+	i.tags = i.tags.Impatient(false)
+	return i
 }
 
 const exported = `chat.* 10 strict 1000 50 7001
@@ -82,6 +86,7 @@ old removed 77
 // TestExportedAgain: an import makes the installation what the exported one was, with orders and
 // templates, whichever was there first; and once more it changes nothing.
 func TestExportedAgain(t *testing.T) {
+	t.Parallel()
 	i := newInstallation(t)
 	for range 2 {
 		must(t, i.importText(exported))
@@ -103,6 +108,7 @@ func TestExportedAgain(t *testing.T) {
 
 // TestImportedUpward: no tag and no template becomes less strict by an import, and no template changes but for its first ID.
 func TestImportedUpward(t *testing.T) {
+	t.Parallel()
 	i := newInstallation(t)
 	must(t, i.importText("chat.* 10 strict 1000 50 1\norder 10 50 strict\nother 10 50\n"))
 	must(t, i.importText("chat.* 20 trend 1 1 9\norder 10 40 trend\nother 10 60 strict\n"))
@@ -113,6 +119,7 @@ func TestImportedUpward(t *testing.T) {
 
 // TestImportTagsFirst: as long as not all tags are there, no template makes one that begins with 1.
 func TestImportTagsFirst(t *testing.T) {
+	t.Parallel()
 	i := newInstallation(t)
 	all, err := tags.Read(strings.NewReader(exported))
 	must(t, err)
@@ -127,6 +134,7 @@ func TestImportTagsFirst(t *testing.T) {
 
 // TestImportRefused: what cannot become strict is refused before anything changes.
 func TestImportRefused(t *testing.T) {
+	t.Parallel()
 	i := newInstallation(t)
 	must(t, i.tags.Create(t.Context(), store.Tag{Name: "shop.1", Step: 10, Next: 1}))
 	must(t, i.importText("chat.> 10 trend 0 0 1\n"))
@@ -146,6 +154,7 @@ func TestImportRefused(t *testing.T) {
 
 // TestReadTransfer: lines that are wrong are named.
 func TestReadTransfer(t *testing.T) {
+	t.Parallel()
 	for _, line := range []string{
 		"order 10 1 sideways", "order 10 1 strict 5", "order removed 1 strict", "order removed 1 named", "order 10 named", "order 10 1 named named", "chat.* 10 1", "chat.* 10 sideways 0 0 1",
 		"chat.* 0 trend 0 0 1", "chat.* 10 trend -1 0 1", "chat.* 10 trend 0 0", "chat.* 10 trend 0 0 -1", "chat.* 10 trend 0 0 1 gone", "cha*t 10 trend 0 0 1", "chat.* 10 trend 0 0 x",
@@ -188,56 +197,53 @@ func (i installation) latestRule() uint64 {
 
 // TestAwaited: whatever makes something strict waits for each process that has a lease.
 func TestAwaited(t *testing.T) {
+	t.Parallel()
 	i := newInstallation(t)
 	must(t, i.importText("order 10 1\nday.* 10 trend 0 0 1\n"))
 	i.join()
-	for name, makeStrict := range map[string]func(context.Context) error{
-		"tag create": func(ctx context.Context) error {
-			return i.tags.CreateStrict(ctx, store.Tag{Name: "new", Step: 10, Next: 1})
+	all, ctx := i.impatient().tags, t.Context()
+	for name, makeStrict := range map[string]func() error{
+		"tag create": func() error {
+			return all.CreateStrict(ctx, store.Tag{Name: "new", Step: 10, Next: 1})
 		},
-		"tag set": func(ctx context.Context) error { return i.tags.SetOrder(ctx, "order", tagrules.Strict) },
-		"tag create --template": func(ctx context.Context) error {
-			return i.tags.CreateTemplate(ctx, tagrules.Template{Pattern: "chat.*", Step: 10, Order: tagrules.Strict}, 10)
+		"tag set": func() error { return all.SetOrder(ctx, "order", tagrules.Strict) },
+		"tag create --template": func() error {
+			return all.CreateTemplate(ctx, tagrules.Template{Pattern: "chat.*", Step: 10, Order: tagrules.Strict}, 10)
 		},
-		"tag set of a template": func(ctx context.Context) error {
-			return i.tags.ChangeTemplate(ctx, "day.*", func(t *tagrules.Template) { t.Order = tagrules.Strict }, 10)
+		"tag set of a template": func() error {
+			return all.ChangeTemplate(ctx, "day.*", func(t *tagrules.Template) { t.Order = tagrules.Strict }, 10)
 		},
-		"tag import": func(ctx context.Context) error {
-			return i.tags.Import(ctx, tags.Transfer{
+		"tag import": func() error {
+			return all.Import(ctx, tags.Transfer{
 				Tags: []store.Tag{{Name: "brought", Step: 10, Next: 1}}, Orders: map[string]tagrules.Order{"brought": tagrules.Strict},
 			}, func(tags.Raised) { t.Error("tag import went on") })
 		},
-		"tag import of a template": func(ctx context.Context) error {
-			return i.tags.Import(ctx, tags.Transfer{Templates: []tagrules.Template{{Pattern: "room.*", Step: 10, Order: tagrules.Strict}}},
+		"tag import of a template": func() error {
+			return all.Import(ctx, tags.Transfer{Templates: []tagrules.Template{{Pattern: "room.*", Step: 10, Order: tagrules.Strict}}},
 				func(tags.Raised) { t.Error("tag import of a template went on") })
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-			defer cancel()
-			var behind *tags.NotActedError
-			if err := makeStrict(ctx); !errors.As(err, &behind) || len(behind.Behind) != 1 || behind.Behind[0].Instance != "SLOW" {
-				t.Errorf("%v, want that SLOW has not acted", err)
-			}
-		})
+		var behind *tags.NotActedError
+		if err := makeStrict(); !errors.As(err, &behind) || len(behind.Behind) != 1 || behind.Behind[0].Instance != "SLOW" {
+			t.Errorf("%s: %v, want that SLOW has not acted", name, err)
+		}
 	}
 }
 
 // TestTemplateCreatedAgain: to create a strict template again completes it if that broke off, and only then.
 func TestTemplateCreatedAgain(t *testing.T) {
+	t.Parallel()
 	i := newInstallation(t)
 	p := i.join()
-	create := func(within time.Duration) error {
-		ctx, cancel := context.WithTimeout(t.Context(), within)
-		defer cancel()
-		return i.tags.CreateTemplate(ctx, tagrules.Template{Pattern: "chat.*", Step: 10, Order: tagrules.Strict}, 10)
+	create := func(all *tags.Tags) error {
+		return all.CreateTemplate(t.Context(), tagrules.Template{Pattern: "chat.*", Step: 10, Order: tagrules.Strict}, 10)
 	}
-	if err := create(2 * time.Second); !errors.Is(err, tags.ErrNotActed) {
+	if err := create(i.impatient().tags); !errors.Is(err, tags.ErrNotActed) {
 		t.Errorf("%v, want ErrNotActed", err)
 	}
 	p.acted.Store(math.MaxUint64)
-	must(t, create(30*time.Second))
-	if err := create(30 * time.Second); !errors.Is(err, tagrules.ErrTemplateExists) {
+	must(t, create(i.tags))
+	if err := create(i.tags); !errors.Is(err, tagrules.ErrTemplateExists) {
 		t.Errorf("%v, want ErrTemplateExists", err)
 	}
 }
@@ -245,6 +251,7 @@ func TestTemplateCreatedAgain(t *testing.T) {
 // TestMadeMeanwhile: a tag that an ordinary template made while a strict one, more specific, was not known
 // everywhere becomes strict as one that was there before: its owner drops what it has in memory.
 func TestMadeMeanwhile(t *testing.T) {
+	t.Parallel()
 	i := newInstallation(t)
 	must(t, i.importText("chat.> 10 trend 0 0 1\n"))
 	p := i.join()
@@ -270,13 +277,23 @@ func TestMadeMeanwhile(t *testing.T) {
 	go func() {
 		done <- i.tags.CreateTemplate(t.Context(), tagrules.Template{Pattern: "chat.*", Step: 10, Order: tagrules.Strict}, 10)
 	}()
-	if !<-seen {
+	if !await(t, seen) {
 		t.Error("what was granted before the template was made is kept")
 	}
 	must(t, s.CreateTag(t.Context(), store.Tag{Name: "chat.1", Step: 10, Next: 1}))
 	p.acted.Store(math.MaxUint64)
-	must(t, <-done)
-	if !<-seen {
+	must(t, await(t, done))
+	if !await(t, seen) {
 		t.Error("what was granted until all had acted is kept")
 	}
+}
+
+func await[T any](t *testing.T, from chan T) (v T) {
+	t.Helper()
+	select {
+	case v = <-from:
+	case <-time.After(natstest.Patience):
+		t.Error("nothing came")
+	}
+	return v
 }
