@@ -28,7 +28,7 @@ type apiFlags struct {
 
 // openAPI starts to listen for callers, if that is asked for. They get 503 until what it returns is told
 // of a worker.
-func (s *serveCmd) openAPI(ctx context.Context, layout worker.Config, metrics prometheus.Registerer, log *zap.Logger) (*callers, error) {
+func (s *serveCmd) openAPI(ctx context.Context, layout worker.Config, log *zap.Logger) (*callers, error) {
 	f := s.apiFlags
 	if f.API == "" {
 		if f.APITLSCert != "" || f.APITLSKey != "" || f.APITokens != "" || f.APIInsecure {
@@ -49,18 +49,18 @@ func (s *serveCmd) openAPI(ctx context.Context, layout worker.Config, metrics pr
 	if err != nil {
 		return nil, fmt.Errorf("--api: %w", err)
 	}
-	metrics.MustRegister(server)
 	return &callers{server}, nil
 }
 
 // callers are those that speak HTTP, if there are any.
 type callers struct{ *api.Server }
 
-// answer has them answered by a worker.
-func (c *callers) answer(w *worker.Process, log *zap.Logger) error {
+// answer has them answered by a worker, whose installation their metrics name.
+func (c *callers) answer(w *worker.Process, metrics *prometheus.Registry, log *zap.Logger) error {
 	if c.Server == nil {
 		return nil
 	}
+	ofInstallation(w.Installation(), metrics, c.Server)
 	source, err := w.Direct()
 	if errors.Is(err, nats.ErrPermissionViolation) {
 		err = natsconn.Denied(err, err)

@@ -124,7 +124,7 @@ func (s *serveCmd) Run(ctx context.Context, command *kong.Context, out output) (
 		return err
 	}
 	defer stopHTTP()
-	callers, err := s.openAPI(ctx, cfg, registry, log)
+	callers, err := s.openAPI(ctx, cfg, log)
 	if err != nil {
 		return err
 	}
@@ -158,7 +158,7 @@ func (s *serveCmd) Run(ctx context.Context, command *kong.Context, out output) (
 	go synced.Run(ctx)
 	seen.started()
 	s.logServing(log, w, source, where)
-	err = callers.answer(w, log)
+	err = callers.answer(w, registry, log)
 	if err == nil && s.Demo {
 		err = s.demo(ctx, out, source)
 	}

@@ -16,48 +16,6 @@ import (
 	"github.com/idworker/idworker/testing/natstest"
 )
 
-// TestAPIIsOffUnlessAskedFor: --api says what is wrong with how it is asked for, and what would be right. Others
-// get in only with a certificate and tokens, or if somebody says so.
-func TestAPIIsOffUnlessAskedFor(t *testing.T) {
-	t.Parallel()
-	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = taken.Close() }()
-	const secret = "a-Secret-that-nobody-shows"
-	tokens := filepath.Join(t.TempDir(), "tokens")
-	if err := os.WriteFile(tokens, []byte(secret+" order.*.*x\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	free := freeAddress(t)
-	exposed := strings.Replace(free, "127.0.0.1", "0.0.0.0", 1)
-	for name, test := range map[string]struct {
-		args []string
-		code int
-		text string
-	}{
-		"no port":       {[]string{"--api", "127.0.0.1"}, exitUsage, "--api \"127.0.0.1\": want HOST:PORT"},
-		"taken":         {[]string{"--api", taken.Addr().String()}, exitFailure, "address already in use"},
-		"exposed":       {[]string{"--api", exposed}, exitUsage, "other machines can reach " + exposed + "; without TLS, what is sent can be read on the way; without tokens, everybody gets IDs; give it --api-tls-cert, --api-tls-key and --api-tokens"},
-		"a loader":      {[]string{"--api", free, "--role", "loader"}, exitUsage, "--api: a loader answers no requests"},
-		"without --api": {[]string{"--api-tokens", tokens}, exitUsage, "are for --api"},
-		"half a pair":   {[]string{"--api", free, "--api-tls-cert", tokens}, exitUsage, "a certificate and a key belong together"},
-		"no certificate": {[]string{"--api", free, "--api-tls-cert", tokens, "--api-tls-key", tokens}, exitFailure,
-			"certificate in " + tokens},
-		"bad tokens":           {[]string{"--api", free, "--api-tokens", tokens}, exitUsage, "line 1: malformed pattern"},
-		"no tokens":            {[]string{"--api", free, "--api-tokens", tokens + ".none"}, exitFailure, "no such file"},
-		"too many connections": {[]string{"--api", free, "--api-connections", "100001"}, exitUsage, "allowed is 1 to 100000"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			r := settings{dir: t.TempDir()}.run(t, append([]string{"serve", "--listen", freeAddress(t)}, test.args...)...)
-			if r.code != test.code || !strings.Contains(r.stderr, test.text) || strings.Contains(r.stderr, secret) {
-				t.Errorf("exit code %d, want %d; stderr %q, want it to say %q", r.code, test.code, r.stderr, test.text)
-			}
-		})
-	}
-}
-
 // TestAPIWithTokensAndTLS: callers of other machines are served with a certificate and tokens, and a token that
 // is taken away loses its right while the process runs.
 func TestAPIWithTokensAndTLS(t *testing.T) {
@@ -174,53 +132,6 @@ func TestAPIOfWorkersInProduction(t *testing.T) {
 		w.stop(syscall.SIGTERM)
 	}
 	loader.stop(syscall.SIGTERM)
-}
-
-// TestAPIStopsCleanly: who is under way when a worker is told to stop is answered, and by then nobody new gets in.
-func TestAPIStopsCleanly(t *testing.T) {
-	t.Parallel()
-	srv := natstest.Start(t)
-	address := freeAddress(t)
-	first := startWorker(t, srv.URL(), "--api", freeAddress(t))
-	createTag(t, srv.URL(), "order")
-	w := startWorker(t, srv.URL(), "--role", "worker", "--wait", "30s", "--api", address, "--http", freeAddress(t))
-	client := newHTTPClient(t)
-	natstest.Eventually(t, "the tag is known", func() bool {
-		a, err := askHTTP(t, client, http.MethodGet, "http://"+address+"/v1/segment/order")
-		return err == nil && a.status == 200
-	})
-	first.stop(syscall.SIGTERM) // the only loader
-	must(t, "tag", "create", "--server", srv.URL(), "cold")
-	parked, conn := make(chan asked, 20), connect(t, srv.URL())
-	for range cap(parked) {
-		go func() {
-			a, _ := askHTTP(t, client, http.MethodGet, "http://"+address+"/v1/segment/cold")
-			for a.status == 404 { // not known yet
-				a, _ = askHTTP(t, client, http.MethodGet, "http://"+address+"/v1/segment/cold")
-			}
-			parked <- a
-		}()
-	}
-	natstest.Eventually(t, "requests are parked", func() bool {
-		return stats(t, conn, 1)[w.instance()].Parked == cap(parked)
-	})
-	w.signal(syscall.SIGTERM)
-	natstest.Eventually(t, "nobody new gets in", func() bool {
-		conn, err := net.Dial("tcp", address)
-		if err == nil {
-			_ = conn.Close()
-		}
-		return err != nil
-	})
-	startWorker(t, srv.URL(), "--role", "loader")
-	for range cap(parked) {
-		if a := <-parked; a.status != 200 {
-			t.Errorf("%+v", a)
-		}
-	}
-	if code := w.wait(); code != exitOK {
-		t.Errorf("exit code %d:\n%s", code, w.stderr.Tail())
-	}
 }
 
 // TestAPINeedsItsRight: with the nats.conf of an older version a worker works as before; one that answers HTTP says

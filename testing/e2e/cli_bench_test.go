@@ -5,13 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
-	"github.com/nats-io/nats.go"
-
-	"github.com/idworker/idworker/messages"
-	"github.com/idworker/idworker/testing/natstest"
 	"github.com/idworker/idworker/testing/nemesis"
 )
 
@@ -91,65 +86,6 @@ func tamper(text, kind string) string {
 	to[5] = from[5]
 	lines[last] = strings.Join(to, " ")
 	return strings.Join(lines, "\n")
-}
-
-// TestBenchEndsBadly: on an interrupt with what was so far, on a duplicate with an exit code that says so, and at once
-// if there is nothing to ask.
-func TestBenchEndsBadly(t *testing.T) {
-	t.Parallel()
-	ns := natstest.Start(t)
-	startWorker(t, ns.URL())
-	createTag(t, ns.URL(), "order")
-	as := settings{env: []string{"NATS_URL=" + ns.URL()}}
-
-	name := filepath.Join(t.TempDir(), "history")
-	p := as.launch(t, "bench", "order", "--duration", "1h", "--history", name)
-	natstest.Eventually(t, "requests are recorded", func() bool {
-		info, err := os.Stat(name)
-		return err == nil && info.Size() > 0
-	})
-	p.signal(syscall.SIGINT)
-	if code := p.wait(); code != 130 || !strings.Contains(p.stdout.String(), "ok ") || !strings.Contains(p.stdout.String(), "failed             0\n") {
-		t.Errorf("interrupted (%d): %s%s", code, p.stdout, p.stderr)
-	}
-	text, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if ids, found := checkAlone(t, string(text)); ids == 0 || found != "" {
-		t.Errorf("%d IDs were recorded; %s", ids, found)
-	}
-
-	_, err = connect(t, ns.URL()).Subscribe(messages.Prefix("fake").Segment("twice"), func(m *nats.Msg) { _ = m.Respond([]byte("4711")) })
-	if err != nil {
-		t.Fatal(err)
-	}
-	if r := as.run(t, "bench", "twice", "--prefix", "fake", "--duration", "100ms"); r.code != exitFailure || !strings.Contains(r.stdout, "FAIL  DUPLICATE: single twice ") ||
-		!strings.Contains(r.stderr, "a promise was broken") {
-		t.Errorf("the same ID again and again (%d): %s%s", r.code, r.stdout, r.stderr)
-	}
-
-	for want, args := range map[string][]string{
-		"want a tag, or --snowflake":  {},
-		"1 to 10000 are allowed":      {"order", "--batch", "10001"},
-		"--callers 0, allowed is":     {"order", "--callers", "0"},
-		"joined by single dots":       {"order", "a..b"},
-		"unknown flag":                {"order", "--turbo"},
-		"--duration 0s, allowed is":   {"order", "--duration", "0s"},
-		"idworker tag create nosuch;": {"nosuch"},
-		"start one with":              {"order", "--prefix", "other"},
-	} {
-		wantCode := exitUsage
-		switch args = append([]string{"bench"}, args...); args[len(args)-1] {
-		case "nosuch":
-			wantCode = exitNoTag
-		case "other":
-			wantCode = exitTryLater
-		}
-		if r := as.run(t, args...); r.code != wantCode || !strings.Contains(r.stderr, want) || r.stdout != "" {
-			t.Errorf("%v (%d): %s%s, want %d and %q", args, r.code, r.stdout, r.stderr, wantCode, want)
-		}
-	}
 }
 
 // TestBenchAsCaller: a user who may ask for IDs and nothing else may run it. It says what it could not look at.

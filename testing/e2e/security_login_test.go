@@ -93,57 +93,6 @@ func TestEveryLoginWorksAndStaysSecret(t *testing.T) {
 	}
 }
 
-// TestBadConnectionSettings: bad settings are reported before anything is tried, without
-// showing a secret.
-func TestBadConnectionSettings(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	missing := filepath.Join(dir, "missing")
-	text := write(t, dir, "text", "hello")
-	secret := "nats://alice:" + canary + "@"
-	for name, test := range map[string]struct {
-		args []string
-		env  []string
-		code int
-		text string
-	}{
-		"missing creds":            {[]string{"--creds", missing}, nil, exitUsage, "--creds: open " + missing + ": no such file"},
-		"creds that are none":      {[]string{"--creds", text}, nil, exitUsage, "is no credentials file"},
-		"missing nkey":             {[]string{"--nkey", missing}, nil, exitUsage, "--nkey: "},
-		"missing password file":    {[]string{"--user", "alice", "--password-file", missing}, nil, exitUsage, "--password-file: open " + missing},
-		"password file, no user":   {[]string{"--password-file", text}, nil, exitUsage, "Set --user"},
-		"two logins":               {[]string{"--user", "alice"}, []string{"NATS_CREDS=" + text}, exitUsage, "set one"},
-		"cert without key":         {[]string{"--tlscert", text}, nil, exitUsage, "set both"},
-		"cert that is none":        {[]string{"--tlscert", text, "--tlskey", text}, nil, exitUsage, "--tlscert, --tlskey: "},
-		"CA that is none":          {[]string{"--tlsca", text}, nil, exitUsage, "--tlsca: "},
-		"inbox with wildcard":      {[]string{"--inbox-prefix", "a.*"}, nil, exitUsage, "--inbox-prefix: "},
-		"unknown context":          {[]string{"--context", "nope"}, []string{"XDG_CONFIG_HOME=" + dir}, exitFailure, `unknown context "nope"`},
-		"password on the line":     {[]string{"--server", secret + "127.0.0.1:1"}, nil, exitUsage, "can be read by everybody"},
-		"token on the line":        {[]string{"--server=nats://" + canary + "@127.0.0.1:1"}, nil, exitUsage, "can be read by everybody"},
-		"unreadable URL":           {nil, []string{"NATS_URL=" + secret + "host:port"}, exitUsage, "place 1 cannot be read"},
-		"second URL unreadable":    {nil, []string{"NATS_URL=127.0.0.1:1," + secret + "[::1"}, exitUsage, "place 2 cannot be read"},
-		"nobody there, with login": {nil, []string{"NATS_URL=" + secret + freeAddress(t)}, exitTryLater, "nats://xxxxx@127.0.0.1"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			for _, command := range [][]string{{"get", "order"}, {"serve"}} {
-				if command[0] == "serve" && test.code == exitTryLater {
-					continue // it waits, see TestSecretsInFailures
-				}
-				if command[0] == "serve" && len(test.args) > 0 {
-					command = append(command, "--server", "127.0.0.1:1") // or it would start its own
-				}
-				r := settings{dir: t.TempDir(), env: append(test.env, "IDWORKER_LISTEN="+freeAddress(t))}.run(t, append(command, test.args...)...)
-				if r.code != test.code || !strings.Contains(r.stderr, test.text) {
-					t.Errorf("%v: exit code %d, want %d; stderr %q, want it to say %q", command, r.code, test.code, r.stderr, test.text)
-				}
-				if strings.Contains(r.stderr, canary) {
-					t.Errorf("%v shows the password: %s", command, r.stderr)
-				}
-			}
-		})
-	}
-}
-
 // cmdline is a process's command line, which everybody can read.
 func cmdline(t *testing.T, p *process) string {
 	t.Helper()

@@ -181,36 +181,6 @@ func TestRolesMayDoWhatTheyNeedAndNoMore(t *testing.T) {
 	fmt.Printf("permissions: %d/%d as they should be (%d users, %d subjects, %d uses)\n", good, all, len(users), len(subjects), len(uses))
 }
 
-// harmful are subjects with which anybody could take others' IDs, delete counters, or take
-// servers down. Whatever rights are stated, nobody needs these.
-func harmful() []string {
-	all := []string{
-		"$KV.>", "$JS.API.>", "$JS.ACK.>", "$JS.>", "$JSC.>", "$SYS.>", "$SYS.REQ.>", ">",
-		"$JS.API.SERVER.REMOVE", "$JS.API.META.LEADER.STEPDOWN", "$JS.API.ACCOUNT.PURGE.IDS", "$SYS.REQ.SERVER.X.RELOAD", "$SYS.REQ.CLAIMS.UPDATE",
-	}
-	for _, s := range streams {
-		all = append(all, of(s, "$JS.API.STREAM.DELETE.%s", "$JS.API.STREAM.PURGE.%s", "$JS.API.STREAM.MSG.DELETE.%s",
-			"$JS.API.STREAM.SNAPSHOT.%s", "$JS.API.STREAM.RESTORE.%s")...)
-	}
-	return all
-}
-
-// TestNobodyNeedsWhatIsHarmful: a right that is stated too broadly would pass everywhere else.
-func TestNobodyNeedsWhatIsHarmful(t *testing.T) {
-	for _, u := range users {
-		for _, subject := range harmful() {
-			if needs(u, publish, subject) {
-				t.Errorf("%s states that it publishes to %s", u.Name, subject)
-			}
-		}
-		for _, subject := range []string{"ids.segment.>", "ids.snowflake", "ids.>", ">", "_INBOX.>"} {
-			if needs(u, subscribe, subject) || needs(u, queueSpy, subject) {
-				t.Errorf("%s states that it listens to %s", u.Name, subject)
-			}
-		}
-	}
-}
-
 // TestOnlyUsersGetIn: without a user's name and password nobody gets in.
 func TestOnlyUsersGetIn(t *testing.T) {
 	t.Parallel()

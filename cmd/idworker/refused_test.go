@@ -1,0 +1,154 @@
+package main
+
+import (
+	"net"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/idworker/idworker/cmd/internal/explain"
+)
+
+// TestBadInput: each command line fails with its exit code and a readable message, prints nothing on stdout, and
+// changes nothing.
+func TestBadInput(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.must("tag create order --step 10")
+	s.answered("get order")
+	tags := s.must("tag ls")
+	nobody := "nats://" + freeAddress(t)
+	mute, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = mute.Close() }()
+	taken, free := mute.Addr().String(), freeAddress(t)
+	exposed := strings.Replace(free, "127.0.0.1", "0.0.0.0", 1)
+	const secret = "a-Secret-that-nobody-shows"
+	tokens := writeFile(t, secret+" order.*.*x\n")
+
+	at := func(command string) func(...string) []string {
+		return func(args ...string) []string {
+			return append(append(strings.Fields(command), "--server", s.url), args...)
+		}
+	}
+	create, get, set, rm, bench, serve := at("tag create"), at("get"), at("tag set"), at("tag rm"), at("bench"), at("serve")
+	embedded := func(args ...string) []string {
+		return append([]string{"serve", "--data", filepath.Join(t.TempDir(), "data")}, args...)
+	}
+	const usage, failure, noTag, tryLater = explain.ExitUsage, explain.ExitFailure, explain.ExitNoTag, explain.ExitTryLater
+
+	for name, test := range map[string]struct {
+		args []string
+		code int
+		text string // part of stderr
+	}{
+		"no command":            {nil, usage, "expected one of"},
+		"unknown command":       {[]string{"fetch"}, usage, "unexpected argument fetch"},
+		"unknown flag":          {get("--turbo", "order"), usage, "--turbo"},
+		"step 0":                {create("new", "--step", "0"), usage, "allowed is 1 to 1000000"},
+		"negative step":         {create("new", "--step=-5"), usage, "allowed is 1 to 1000000"},
+		"step above ceiling":    {create("new", "--step", "1000001"), usage, "allowed is 1 to 1000000"},
+		"step no number":        {create("new", "--step", "1e3"), usage, "--step"},
+		"step beyond 2^63":      {create("new", "--step", "9223372036854775808"), usage, "--step"},
+		"first 0":               {create("new", "--first", "0"), usage, "allowed is 1 or more"},
+		"first beyond 2^63":     {create("new", "--first", "9223372036854775808"), usage, "--first"},
+		"past the end":          {create("new", "--first", "9223372036854775807", "--step", "1"), usage, "leaves no room"},
+		"empty tag":             {create(""), usage, "allowed is 1 to 128"},
+		"tag with star":         {create("or*er"), usage, "is a pattern: give --template"},
+		"tag with >":            {create("order.>"), usage, "is a pattern: give --template"},
+		"tag with double dot":   {create("a..b"), usage, "joined by single dots"},
+		"tag of 129 bytes":      {create(strings.Repeat("a", 129)), usage, "allowed is 1 to 128"},
+		"tag with newline":      {create("or\nder"), usage, "allowed are"},
+		"tag in unicode":        {create("Straße"), usage, "'ß' at byte 4"},
+		"tag exists":            {create("order"), failure, "tag exists already: order; change it with: idworker tag set order --step N"},
+		"create, is different":  {create("order", "--if-missing", "--step", "11"), failure, "tag order exists with other settings: step 10, not 11; to change it: idworker tag set 'order' --step 11"},
+		"create, begins higher": {create("order", "--if-missing", "--first", "500"), failure, "below --first 500"},
+		"pattern, once":         {create("a b.*", "--template"), usage, `malformed pattern "a b.*": ' ' at byte 1`},
+		"template, no pattern":  {create("foo", "--template"), usage, "or leave out --template"},
+		"set unknown tag":       {set("nope", "--step", "7"), noTag, "no such tag"},
+		"set step 0":            {set("order", "--step", "0"), usage, "allowed is 1 to 1000000"},
+		"unknown order":         {set("order", "--order", "strikt"), usage, `unknown order "strikt", allowed are trend and strict`},
+		"rm unknown tag":        {rm("nosuch", "--yes"), noTag, "idworker: no such tag: nosuch\n"},
+		"rm, nobody types":      {rm("order"), usage, "nothing was removed"},
+		"no match":              {at("tag ls")("nix"), noTag, "no tag or template matches nix"},
+		"get unknown tag":       {get("nope"), noTag, "idworker tag create nope"},
+		"get of no template":    {get("day.2"), noTag, "create that again"},
+		"get malformed tag":     {get("a..b"), usage, "joined by single dots"},
+		"get 0":                 {get("order", "0"), usage, "from 1 on"},
+		"get 1e3":               {get("order", "1e3"), usage, "1e3"},
+		"get -1":                {get("order", "-1"), usage, "-1: no number here may be negative; counts, steps and IDs go from 1 on"},
+		"get, several tags":     {get("order", "5", "invoice"), usage, "unexpected argument invoice: want one tag, and how many"},
+		"get, bad prefix":       {get("--prefix", "a.b", "order"), usage, "bad prefix"},
+		"get, other prefix":     {get("--prefix", "nobody", "order"), tryLater, "idworker serve"},
+		"get, nobody for long":  {get("--prefix", "nobody", "--timeout", "1h", "order"), tryLater, "idworker serve"},
+		"get, nobody there":     {[]string{"get", "--server", nobody, "order"}, tryLater, nobody},
+		"get, no NATS there":    {[]string{"get", "--server", taken, "order"}, tryLater, "does not speak NATS"},
+		"tag ls, nobody there":  {[]string{"tag", "ls", "--server", nobody}, tryLater, nobody},
+		"tag ls, never served":  {at("tag ls")("--prefix", "nobody"), failure, "idworker serve"},
+		"raise what":            {at("tag raise")("--by", "1"), usage, "want either a tag or --all"},
+		"raise to what":         {at("tag raise")("order"), usage, "want either --next ID or --by N"},
+		"raise all to":          {at("tag raise")("--all", "--next", "5"), usage, "--all goes with --by"},
+		"raise all too far":     {at("tag raise")("--all", "--by", "9223372036854775807"), usage, "too many for all tags"},
+		"raise too far":         {at("tag raise")("order", "--by", "9223372036854775807"), failure, "exhausted"},
+		"raise to the end":      {at("tag raise")("order", "--next", "9223372036854775807"), usage, "leaves no room"},
+		"raise unknown tag":     {at("tag raise")("nosuch", "--by", "1"), noTag, "no such tag: nosuch"},
+		"import, bad line":      {at("tag import")(writeFile(t, "other 10 1\norder ten 5\n")), usage, "line 2"},
+		"import, twice":         {at("tag import")(writeFile(t, "other 10 1\nother 10 2\n")), usage, "stands there twice"},
+		"import, a pattern":     {at("tag import")(writeFile(t, "order* 10 1\n")), usage, "makes it the line of a template"},
+		"import, cut off":       {at("tag import")(writeFile(t, "other 10 100")), usage, "cut off"},
+		"import, nothing":       {at("tag import")(writeFile(t, "# nothing\n")), usage, "did the export fail?"},
+		"status, no tags":       {at("status")("--tags=-1"), usage, "--tags"},
+		"status, sort":          {at("status")("--sort=newest"), usage, "--sort"},
+		"doctor, no caller":     {at("doctor")("--tag", "order"), usage, "--tag"},
+
+		"bench of nothing":   {bench(), usage, "want a tag, or --snowflake"},
+		"bench, batch":       {bench("order", "--batch", "10001"), usage, "1 to 10000 are allowed"},
+		"bench, callers":     {bench("order", "--callers", "0"), usage, "--callers 0, allowed is"},
+		"bench, tag":         {bench("order", "a..b"), usage, "joined by single dots"},
+		"bench, no time":     {bench("order", "--duration", "0s"), usage, "--duration 0s, allowed is"},
+		"bench, unknown tag": {bench("nosuch"), noTag, "idworker tag create nosuch;"},
+		"bench, nobody":      {bench("order", "--prefix", "other"), tryLater, "start one with"},
+
+		"listen beside server":  {serve("--listen", "127.0.0.1:1"), usage, "--listen is of the embedded NATS server, but --server names another one"},
+		"data beside server":    {serve("--data", "x"), usage, "--data is of the embedded NATS server, but --server names another one"},
+		"serve, no NATS there":  {embedded("--listen", taken), failure, "what listens there is no NATS server"},
+		"serve, no port":        {embedded("--listen", "127.0.0.1"), usage, "HOST:PORT"},
+		"serve, port 0":         {embedded("--listen", "127.0.0.1:0"), usage, "1 to 65535"},
+		"serve, port too large": {embedded("--listen", "127.0.0.1:65536"), usage, "1 to 65535"},
+		"serve, unknown role":   {serve("--role", "boss"), usage, "all"},
+		"serve, wait too long":  {serve("--wait", "1h"), usage, "10ms to 1m"},
+		"serve, batch 0":        {serve("--max-batch", "0"), usage, "allowed is 1"},
+		"serve, batch > step":   {serve("--max-batch", "11", "--max-step", "10"), usage, "largest step, 10"},
+		"serve, step too large": {serve("--max-step", "9223372036854775807"), usage, "allowed is 1 to"},
+		"serve, 6 replicas":     {serve("--replicas", "6"), usage, "allowed is 1 to 5"},
+		"serve, bad log level":  {serve("--log-level", "loud"), usage, "log-level"},
+		"serve, worker ID":      {serve("--worker-id", "1024"), usage, "0 to 1023"},
+		"HTTP, no port":         {serve("--http", "127.0.0.1"), usage, "--http \"127.0.0.1\": want HOST:PORT"},
+		"HTTP, taken":           {serve("--http", taken), failure, "choose another HOST:PORT, or stop what listens there"},
+		"HTTP, too many tags":   {serve("--metrics-tags", "100001"), usage, "allowed is 0 to 100000"},
+
+		"API, no port":        {serve("--api", "127.0.0.1"), usage, "--api \"127.0.0.1\": want HOST:PORT"},
+		"API, taken":          {serve("--api", taken), failure, "address already in use"},
+		"API, exposed":        {serve("--api", exposed), usage, "other machines can reach " + exposed + "; without TLS, what is sent can be read on the way; without tokens, everybody gets IDs; give it --api-tls-cert, --api-tls-key and --api-tokens"},
+		"API of a loader":     {serve("--api", free, "--role", "loader"), usage, "--api: a loader answers no requests"},
+		"API, only tokens":    {serve("--api-tokens", tokens), usage, "are for --api"},
+		"API, half a pair":    {serve("--api", free, "--api-tls-cert", tokens), usage, "a certificate and a key belong together"},
+		"API, no certificate": {serve("--api", free, "--api-tls-cert", tokens, "--api-tls-key", tokens), failure, "certificate in " + tokens},
+		"API, bad tokens":     {serve("--api", free, "--api-tokens", tokens), usage, "line 1: malformed pattern"},
+		"API, no tokens":      {serve("--api", free, "--api-tokens", tokens+".none"), failure, "no such file"},
+		"API, connections":    {serve("--api", free, "--api-connections", "100001"), usage, "allowed is 1 to 100000"},
+	} {
+		r := s.run(test.args...)
+		switch {
+		case r.code != test.code || r.stdout != "" && name != "rm, nobody types": // which asks first
+			t.Errorf("%s: exit code %d, want %d; stdout %q, stderr %q", name, r.code, test.code, r.stdout, r.stderr)
+		case !strings.Contains(r.stderr, test.text) || !strings.Contains(r.stderr, "idworker: ") || strings.Contains(r.stderr, secret):
+			t.Errorf("%s: stderr %q, want it to say %q", name, r.stderr, test.text)
+		}
+	}
+	if now := s.must("tag ls"); now != tags {
+		t.Errorf("tags are\n%swere\n%s", now, tags)
+	}
+}

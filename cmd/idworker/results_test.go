@@ -1,0 +1,216 @@
+package main
+
+import (
+	"math"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/idworker/idworker/cmd/internal/explain"
+	"github.com/idworker/idworker/testing/natstest"
+)
+
+// field is what an object has at a path of names; a 0 is the first of a list.
+func field(found any, path string) any {
+	for name := range strings.SplitSeq(path, ".") {
+		switch in := found.(type) {
+		case map[string]any:
+			found = in[name]
+		case []any:
+			if len(in) == 0 {
+				return "an empty list"
+			}
+			found = in[0]
+		}
+	}
+	return found
+}
+
+// matches reports whether a value is the wanted one, of which … is any end.
+func matches(have, want any) bool {
+	if beginning, ok := want.(string); ok && strings.HasSuffix(beginning, "…") {
+		text, ok := have.(string)
+		return ok && strings.HasPrefix(text, strings.TrimSuffix(beginning, "…"))
+	}
+	return reflect.DeepEqual(have, want)
+}
+
+// TestJSON: every command that prints results prints them as JSON, too, under names that stay; IDs are
+// strings.
+func TestJSON(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	list := writeFile(t, "order 20 9007199254900001\nshop 10 5\n")
+	for _, c := range []struct {
+		line string
+		want map[string]any // by path
+	}{
+		{"tag create order --step 10 --first 9007199254740993", map[string]any{"tag": "order", "step": 10., "first": "9007199254740993", "order": "trend", "created": true}},
+		{"tag create order --if-missing", map[string]any{"tag": "order", "next": "9007199254740993", "created": false}},
+		{"tag create s --order strict", map[string]any{"tag": "s", "order": "strict", "created": true}},
+		{"tag create s --if-missing", map[string]any{"tag": "s", "order": "strict", "created": false}},
+		{"tag create chat.* --template --max-tags 7", map[string]any{"pattern": "chat.*", "max_tags": 7., "created": true}},
+		{"tag create chat.* --template --if-missing --max-tags 7", map[string]any{"pattern": "chat.*", "created": false}},
+		{"get order", map[string]any{"tag": "order", "ids.0": "90071992547409…"}}, // a request that is asked again may cost IDs
+		{"get order 3 --ranges", map[string]any{"ranges.0.first": "9007199254740…", "ranges.0.last": "900719925474…", "ids": nil}},
+		{"get chat.1", map[string]any{"tag": "chat.1"}},
+		{"get --snowflake", map[string]any{"tag": nil}},
+		{"tag ls", map[string]any{"tags.0.tag": "order", "tags.0.step": 10., "templates.0.pattern": "chat.*", "templates.0.tags": 1., "templates.0.first": "1"}},
+		{"tag set order --step 20", map[string]any{"tag": "order", "step": 20., "order": nil}},
+		{"tag set chat.* --step 5", map[string]any{"pattern": "chat.*", "step": 5.}},
+		{"tag raise order --next 9007199254800001", map[string]any{"changes.0.tag": "order", "changes.0.next": "9007199254800001"}},
+		{"tag export", map[string]any{"tags.0.tag": "chat.1", "templates.0.max_tags": 7.}},
+		{"tag import " + list, map[string]any{"changes.0.tag": "order", "changes.0.next": "9007199254900001"}},
+		{"tag rm chat.1 --yes", map[string]any{"removed": "chat.1", "template": false}},
+		{"provision", map[string]any{"resources.0.resource": "stream IDS_LOAD", "resources.0.result": "as it should be"}},
+		{"doctor", map[string]any{"findings.0.what": "server", "findings.0.result": "ok"}},
+		{"doctor --role caller", map[string]any{"findings.0.what": "server"}},
+		{"workers", map[string]any{"workers.0.datacenter": 0., "layout": "41:1ms/w10/s12@1735689600000"}},
+	} {
+		r := s.answered(c.line, "--json")
+		found := object(t, r.stdout)
+		for path, want := range c.want {
+			if have := field(found, path); r.stderr != "" || !matches(have, want) {
+				t.Errorf("%s: %s is %v, want %v, in\n%s%s", c.line, path, have, want, r.stdout, r.stderr)
+			}
+		}
+	}
+	decoded := object(t, s.run("decode", "249720120715386945", "--json").stdout)
+	if field(decoded, "ids.0.id") != "249720120715386945" || field(decoded, "ids.0.worker") != 34. || field(decoded, "ends") != "2094-09-07" {
+		t.Errorf("decode: %v", decoded)
+	}
+}
+
+// TestJSONErrors: an error is JSON where the result would have been, with the exit code, on stderr.
+func TestJSONErrors(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.must("tag create order")
+	s.answered("get order")
+	for line, code := range map[string]int{
+		"tag rm order":                    explain.ExitUsage, // nobody can be asked
+		"get nosuch":                      explain.ExitNoTag,
+		"get order -1":                    explain.ExitUsage,
+		"get --turbo order":               explain.ExitUsage,
+		"tag create a..b":                 explain.ExitUsage,
+		"tag set nosuch --step 5":         explain.ExitNoTag,
+		"doctor --role caller --tag a..b": explain.ExitUsage,
+		"doctor --layout sonyflake":       explain.ExitFailure,
+		"tag ls --prefix nobody":          explain.ExitFailure,
+		"tag raise --all --by 0":          explain.ExitUsage,
+	} {
+		r := s.at(line, "--json")
+		found := object(t, r.stderr)
+		if r.code != code || found["exit_code"] != float64(code) || found["error"] == "" {
+			t.Errorf("%s: exit code %d, want %d; stderr %s", line, r.code, code, r.stderr)
+		}
+	}
+	for line, code := range map[string]int{
+		"decode x --json":                          explain.ExitUsage,
+		"get order --server 127.0.0.1:1 --json":    explain.ExitTryLater,
+		"get --server nats://u:p@a order --json":   explain.ExitUsage,
+		"tag ls --store mysql://u:p@tcp/x --json":  explain.ExitUsage,
+		"tag ls --store mysql://u:p@tcp(x --json ": explain.ExitUsage,
+	} {
+		r := s.run(strings.Fields(line)...)
+		if found := object(t, r.stderr); r.code != code || found["exit_code"] != float64(code) {
+			t.Errorf("%s: exit code %d, want %d; stderr %s", line, r.code, code, r.stderr)
+		}
+	}
+}
+
+// TestGetMoreThanABatch: more IDs than workers give at once come in several requests, all of them once.
+func TestGetMoreThanABatch(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "--max-batch", "70")
+	s.must("tag create order --step 1000")
+	all := append(s.ids(s.answered("get order 700").stdout), s.ids(s.answered("get order 701").stdout)...)
+	if slices.Sort(all); len(all) < 1401 || len(slices.Compact(all)) != len(all) {
+		t.Errorf("%d IDs, some of them twice", len(all))
+	}
+	if flakes := s.ids(s.answered("get --snowflake 200").stdout); len(flakes) != 200 {
+		t.Errorf("%d snowflake IDs, want 200", len(flakes))
+	}
+}
+
+// TestNumbersRunOutWithAClearError uses up tags that begin just below 2^63.
+func TestNumbersRunOutWithAClearError(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "--max-step", "10", "--max-batch", "10")
+	const first = math.MaxInt64 - 100
+	s.must("tag create last --step 5 --max-step 10 --first 9223372036854775707")
+	s.must("tag create end --first 9223372036854775806 --step 1")
+	last, exhausted := int64(first-1), result{}
+	natstest.Eventually(t, "it is used up", func() bool {
+		exhausted = s.at("get last")
+		if exhausted.code == explain.ExitOK {
+			id := s.ids(exhausted.stdout)[0]
+			if id <= last {
+				t.Fatalf("ID %d after %d", id, last)
+			}
+			last = id
+		}
+		return exhausted.code == explain.ExitExhausted
+	})
+	// What is left is less than one step.
+	if last < math.MaxInt64-11 || exhausted.stdout != "" {
+		t.Errorf("the last ID was %d, %d below the end, and then %+v", last, math.MaxInt64-last, exhausted)
+	}
+	if r := s.answered("get end"); r.stdout != "9223372036854775806\n" {
+		t.Errorf("the very last ID: %+v", r)
+	}
+	for range 3 {
+		for _, line := range []string{"get last", "get end"} {
+			if r := s.at(line); r.code != explain.ExitExhausted || r.stdout != "" || !strings.Contains(r.stderr, "exhausted") {
+				t.Errorf("%s of a tag that is used up: %+v, want exit code %d", line, r, explain.ExitExhausted)
+			}
+		}
+	}
+	// A tag that is used up in the middle: what there was is printed, and the error says how many.
+	s.must("tag create short --step 10 --first 9223372036854775607")
+	s.answered("get short")
+	natstest.Eventually(t, "it is used up in the middle", func() bool {
+		r := s.at("get short 300")
+		if n := len(s.ids(r.stdout)); r.code == explain.ExitExhausted && (n == 0 || n >= 300 || !strings.Contains(r.stderr, "of 300 IDs are printed")) {
+			t.Errorf("%d IDs, %s", n, r.stderr)
+		}
+		return r.code == explain.ExitExhausted
+	})
+}
+
+// TestCountersOnlyMoveUp: counters move up, in every way there is, and never down; a tag that is removed comes back
+// above what it had.
+func TestCountersOnlyMoveUp(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.must("tag create order --step 10")
+	s.must("tag create invoice --step 10 --first 77")
+	says := func(line, want string) {
+		t.Helper()
+		if out := s.must(line); strings.TrimSpace(out) != want {
+			t.Errorf("idworker %s: %q, want %q", line, out, want)
+		}
+	}
+	says("tag raise order --next 5000", "tag order: next ID 5000, was 1")
+	says("tag raise order --next 50", "tag order: next ID 5000, as it was")
+	says("tag raise order --by 100", "tag order: next ID 5100, was 5000")
+	says("tag raise --all --by 1000", "tag invoice: next ID 1077, was 77\ntag order: next ID 6100, was 5100")
+	says("tag export", "invoice 10 1077\norder 10 6100")
+	if id := s.ids(s.answered("get order").stdout)[0]; id < 6100 {
+		t.Errorf("ID %d after a raise to 6100", id)
+	}
+	if out := s.must("tag import", writeFile(t, "# comment\n\norder 99 7000\ninvoice 10 5\nshop 20 300\n")); !strings.HasPrefix(out, "tag order: next ID 7000, was 61") ||
+		!strings.HasSuffix(out, "\ntag invoice: next ID 1077, as it was\ncreated tag shop: next ID 300\n") {
+		t.Errorf("import: %q", out)
+	}
+	says("tag export", "invoice 10 1077\norder 10 7000\nshop 20 300")
+	says("tag rm order --yes", "removed tag order")
+	if r := s.at("tag create order"); r.code != explain.ExitUsage || !strings.Contains(r.stderr, "IDs below 7000 had been handed out") {
+		t.Errorf("create again: %+v", r)
+	}
+	if r := s.at("tag rm order --yes"); r.code != explain.ExitNoTag {
+		t.Errorf("rm again: %+v", r)
+	}
+	s.must("tag create order --first 7000")
+}

@@ -1,0 +1,125 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/idworker/idworker/cmd/internal/explain"
+	"github.com/idworker/idworker/testing/freeport"
+	"github.com/idworker/idworker/testing/natstest"
+)
+
+// result is how a command ended.
+type result struct {
+	code           int
+	stdout, stderr string
+}
+
+// site is an installation in this process, on which commands are run.
+type site struct {
+	*testing.T
+	nats *natstest.Server
+	url  string
+}
+
+// newSite serves on a NATS server of its own. There is a worker ID.
+func newSite(t *testing.T, serve ...string) site {
+	t.Helper()
+	ns := natstest.Start(t)
+	s := site{t, ns, ns.URL()}
+	s.serve(serve...)
+	s.answered("get --snowflake")
+	return s
+}
+
+// serve runs idworker serve until the test ends.
+func (s site) serve(args ...string) {
+	s.Helper()
+	s.background(append([]string{"serve", "--log-level", "error", "--server", s.url}, args...)...)
+}
+
+// background runs a command that stays until the test ends.
+func (s site) background(args ...string) {
+	s.Helper()
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	var code int
+	var out, err bytes.Buffer
+	go func() {
+		defer close(ended)
+		code = run(ctx, args, &out, &err)
+	}()
+	s.Cleanup(func() {
+		stop()
+		if <-ended; code != explain.ExitOK {
+			s.Errorf("idworker %s ended with %d: %s", strings.Join(args, " "), code, err.String())
+		}
+	})
+}
+
+// run runs a command to its end.
+func (s site) run(args ...string) result {
+	s.Helper()
+	var out, err bytes.Buffer
+	code := run(s.Context(), args, &out, &err)
+	return result{code, out.String(), err.String()}
+}
+
+// at runs a command of the installation. A worker learns of a tag after it was created.
+func (s site) at(line string, more ...string) result {
+	s.Helper()
+	return s.run(slices.Concat(strings.Fields(line), []string{"--server", s.url}, more)...)
+}
+
+// must runs a command of the installation, which has to succeed.
+func (s site) must(line string, more ...string) string {
+	s.Helper()
+	r := s.at(line, more...)
+	if r.code != explain.ExitOK {
+		s.Fatalf("idworker %s: %+v", line, r)
+	}
+	return r.stdout
+}
+
+// answered runs a command of the installation until it succeeds: workers learn of a new tag soon, and have a worker
+// ID soon.
+func (s site) answered(line string, more ...string) (r result) {
+	s.Helper()
+	natstest.Eventually(s, line+" is answered", func() bool {
+		r = s.at(line, more...)
+		return r.code == explain.ExitOK
+	})
+	return r
+}
+
+// ids reads what get printed: an ID a line, each above the one before.
+func (s site) ids(printed string) (list []int64) {
+	s.Helper()
+	for line := range strings.Lines(printed) {
+		id, err := strconv.ParseInt(strings.TrimSpace(line), 10, 64)
+		if err != nil || len(list) > 0 && id <= list[len(list)-1] {
+			s.Fatalf("line %q after %d IDs: %v", line, len(list), err)
+		}
+		list = append(list, id)
+	}
+	return list
+}
+
+// freeAddress is an address that nobody listens on.
+func freeAddress(t *testing.T) string { return fmt.Sprintf("127.0.0.1:%d", freeport.Get(t)) }
+
+// object is what --json printed: one JSON object, and nothing beside it.
+func object(t *testing.T, text string) (found map[string]any) {
+	t.Helper()
+	decoder := json.NewDecoder(strings.NewReader(text))
+	if err := decoder.Decode(&found); err != nil || decoder.More() {
+		t.Errorf("%q is not one JSON object: %v", text, err)
+	}
+	return found
+}
