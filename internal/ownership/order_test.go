@@ -188,7 +188,7 @@ func (tr *trial) run() {
 // that differ by as much as the margin is for.
 func TestOrder(t *testing.T) {
 	answered := 0
-	for seed := range tier.Pick(10, 2000) {
+	for seed := range tier.Pick(4, 2000) {
 		synctest.Test(t, func(t *testing.T) {
 			tr := &trial{t: t, rnd: rand.New(rand.NewPCG(uint64(seed), 0)), store: newFakeStore()}
 			tr.run()

@@ -1,7 +1,6 @@
 package ownership
 
 import (
-	"fmt"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -172,40 +171,6 @@ func TestValidAtRest(t *testing.T) {
 	})
 }
 
-// TestDiedAtRest: that a process died at rest is noticed late, but soon once there is a strict tag. No
-// slot is left to it meanwhile.
-func TestDiedAtRest(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, book := newFakeStore(), new(ruleBook)
-		a, b := join(t, s, "a", 1, book.read), join(t, s, "b", 1, book.read)
-		join(t, s, "dead1", 1, book.read).kill()
-		took := until(t, restTime*3/2, "it is noticed", func() bool { return a.lost() == 1 })
-		if took < restTime-time.Second {
-			t.Errorf("noticed after %v, though it may be silent for %v", took, restTime)
-		}
-		dead := join(t, s, "dead2", 1, book.read)
-		time.Sleep(restTime / 2)
-		dead.RulesChanged()
-		time.Sleep(time.Second) // it seems to be well
-		dead.kill()
-		s.mu.Lock()
-		s.stored = func(r record) {
-			if v, err := decodeSlot(r.value); err == nil && (v.Lease == dead.lease() || v.To == dead.lease()) {
-				t.Errorf("slot left to a dead process: %+v", v)
-			}
-		}
-		s.mu.Unlock()
-		book.set(true, a, b)
-		woken := time.Now()
-		a.takes(t, everything()[:30]...)
-		until(t, term, "the living have all slots, evenly", func() bool { return a.answering() == 15 && b.answering() == 15 })
-		until(t, 3*term, "it is noticed", func() bool { return a.lost() == 2 && b.lost() == 2 })
-		if took := time.Since(woken); took < wakings*term || took > (wakings+1)*term {
-			t.Errorf("noticed %v after there was a strict tag, want about %v", took, wakings*term)
-		}
-	})
-}
-
 // TestSleepsOn: a process that learns late of a strict tag loses its lease meanwhile, and has another one.
 func TestSleepsOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -277,24 +242,6 @@ func TestActedAndRests(t *testing.T) {
 		book.revision.Store(1)
 		a.RulesChanged()
 		until(t, time.Second, "it has acted", func() bool { return a.entry(t).Rules == 1 })
-	})
-}
-
-// TestRestIsSpread: processes that begin to rest at one moment do not renew their leases at one moment.
-func TestRestIsSpread(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, book := newFakeStore(), new(ruleBook)
-		const of, window = 40, 5 * time.Second
-		for i := range of {
-			join(t, s, fmt.Sprintf("m%d", i), 1, book.read)
-		}
-		for range int(restTime / window) {
-			before := s.written()
-			time.Sleep(window)
-			if n := s.written() - before; n > of*3/10 { // a tenth is average
-				t.Errorf("%d of %d processes have renewed within %v", n, of, window)
-			}
-		}
 	})
 }
 
