@@ -15,13 +15,13 @@ import (
 // ascend.
 func TestConcurrentCallers(t *testing.T) {
 	const callers, requests = 8, 5000
-	loads := make(chan allocator.Load, 4)
-	start := time.Now()
+	t.Parallel()
+	loads := make(chan allocator.Load, 10_000) // a grant may ask for the next load
+	var clock atomic.Int64
 	a := allocator.New(allocator.Config{
-		Clock: func() time.Duration { return time.Since(start) },
-		Load:  func(l allocator.Load) { loads <- l },
-		Wait:  time.Minute,
-		ReAsk: time.Minute, // no load is lost here. One is asked for again only once requests are parked
+		Clock:   func() time.Duration { return time.Duration(clock.Add(1)) },
+		Load:    func(l allocator.Load) { loads <- l },
+		MaxStep: 10_000,
 	})
 	a.Update(map[string]int64{"order": 10})
 

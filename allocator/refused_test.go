@@ -6,6 +6,7 @@ import (
 
 	"github.com/idworker/idworker/allocator"
 	"github.com/idworker/idworker/store"
+	"github.com/idworker/idworker/testing/tier"
 )
 
 // refusing is a tag under a steady flow of requests, all of which have to be answered, whose
@@ -51,7 +52,8 @@ func (r *refusing) refused(after time.Duration) {
 // seldom, and not for every request. So it has IDs before they are needed once its numbers were
 // raised.
 func TestRefusedWhileMemoryLasts(t *testing.T) {
-	for _, rate := range []float64{1, 10, 300} {
+	t.Parallel()
+	for _, rate := range []float64{1, 10, tier.Pick(50., 300)} {
 		r := &refusing{harness: order(1000), t: t, rate: rate}
 		r.request("order", 1)
 		r.grantAll()

@@ -61,6 +61,7 @@ func (f *flow) use(part float64) {
 // TestRunwayIsTrue: at any rate, and at any point of a segment, the reported runway
 // is how long requests are answered if the store stops now.
 func TestRunwayIsTrue(t *testing.T) {
+	t.Parallel()
 	for _, rate := range rates {
 		for _, part := range []float64{0, 0.3, 0.6, 0.85} {
 			t.Run(fmt.Sprintf("rate=%v/past=%v", rate, part), func(t *testing.T) {
@@ -110,6 +111,7 @@ func TestRunwayFollowsTheRate(t *testing.T) {
 // TestWorstRunway: once the step is right, another segment is asked for when memory lasts for
 // less than 15 minutes. That is noticed when a fortieth of a segment is used.
 func TestWorstRunway(t *testing.T) {
+	t.Parallel()
 	worst := time.Duration(math.MaxInt64)
 	for _, rate := range rates {
 		if ceiling/rate < 1200 {

@@ -36,7 +36,7 @@ func (c *crowd) add() {
 
 // ask has so many IDs be asked for a second, for a while.
 func (c *crowd) ask(perSecond float64, d time.Duration) {
-	const every = time.Second
+	const every = 10 * time.Second
 	owed := 0.0
 	for end := c.now + d; c.now < end; c.now += every {
 		if c.scraped && c.now%time.Minute == 0 {
@@ -46,7 +46,7 @@ func (c *crowd) ask(perSecond float64, d time.Duration) {
 		for owed += perSecond * every.Seconds(); owed >= 1; {
 			h := c.workers[c.turn%len(c.workers)]
 			c.turn++
-			n := max(1, int64(perSecond/20))
+			n := max(1, int64(perSecond*every.Seconds()/5))
 			owed -= float64(n)
 			h.now = c.now
 			h.request("order", n)
@@ -78,6 +78,7 @@ func (c *crowd) wants(when string, h *harness, rate, part float64) {
 
 // TestUseOfAllWorkers: each worker knows how fast the numbers of all are used up.
 func TestUseOfAllWorkers(t *testing.T) {
+	t.Parallel()
 	for _, workers := range []int{1, 2, 10} {
 		for _, rate := range []float64{20, 5000} {
 			c := newCrowd(t, workers)
@@ -92,6 +93,7 @@ func TestUseOfAllWorkers(t *testing.T) {
 // TestUseTakesEvidence: nothing is said of a tag that was asked for a little, or not for long enough to have been granted several
 // segments.
 func TestUseTakesEvidence(t *testing.T) {
+	t.Parallel()
 	c := newCrowd(t, 1)
 	c.ask(1, 10*time.Minute)
 	c.wants("in the first segment", c.workers[0], 0, 0)
@@ -106,6 +108,7 @@ func TestUseTakesEvidence(t *testing.T) {
 // TestUseFollowsTheRate: a burst that has ended is forgotten sooner than it counts in the average, one that has begun is not believed
 // at once, and another rate is known within some days.
 func TestUseFollowsTheRate(t *testing.T) {
+	t.Parallel()
 	c := newCrowd(t, 1)
 	c.scraped = true
 	h := c.workers[0]
@@ -128,6 +131,7 @@ func TestUseFollowsTheRate(t *testing.T) {
 
 // TestUseSurvivesARaise: a tag that was raised, as each restore procedure does, goes on to be used as before.
 func TestUseSurvivesARaise(t *testing.T) {
+	t.Parallel()
 	c := newCrowd(t, 2)
 	c.ask(1000, 6*time.Hour)
 	c.next += 1e9
