@@ -52,10 +52,10 @@ const slow = 400 * time.Millisecond
 // to live, and on a busy machine that takes longer than the schedule thinks.
 func (d *database) begin(f Fault) (mend func()) {
 	d.fault.Lock()
-	mend = d.inject(f)
+	undo := d.inject(f)
 	return func() {
 		defer d.fault.Unlock()
-		mend()
+		undo()
 	}
 }
 
