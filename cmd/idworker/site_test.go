@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/idworker/idworker/cmd/internal/explain"
@@ -26,28 +27,29 @@ type site struct {
 	*testing.T
 	nats *natstest.Server
 	url  string
+	stop func() // ends what serves
 }
 
 // newSite serves on a NATS server of its own. There is a worker ID.
-func newSite(t *testing.T, serve ...string) site {
+func newSite(t *testing.T, serve ...string) *site {
 	t.Helper()
 	ns := natstest.Start(t)
-	s := site{t, ns, ns.URL()}
+	s := &site{T: t, nats: ns, url: ns.URL()}
 	s.serve(serve...)
 	s.answered("get --snowflake")
 	return s
 }
 
 // serve runs idworker serve until the test ends.
-func (s site) serve(args ...string) {
+func (s *site) serve(args ...string) {
 	s.Helper()
-	s.background(append([]string{"serve", "--log-level", "error", "--server", s.url}, args...)...)
+	s.stop = s.background(append([]string{"serve", "--log-level", "error", "--server", s.url}, args...)...)
 }
 
-// background runs a command that stays until the test ends.
-func (s site) background(args ...string) {
+// background runs a command until it is stopped, or the test ends.
+func (s *site) background(args ...string) (stop func()) {
 	s.Helper()
-	ctx, stop := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	var code int
 	var out, err bytes.Buffer
@@ -55,16 +57,18 @@ func (s site) background(args ...string) {
 		defer close(ended)
 		code = run(ctx, args, &out, &err)
 	}()
-	s.Cleanup(func() {
-		stop()
+	stop = sync.OnceFunc(func() {
+		cancel()
 		if <-ended; code != explain.ExitOK {
 			s.Errorf("idworker %s ended with %d: %s", strings.Join(args, " "), code, err.String())
 		}
 	})
+	s.Cleanup(stop)
+	return stop
 }
 
 // run runs a command to its end.
-func (s site) run(args ...string) result {
+func (s *site) run(args ...string) result {
 	s.Helper()
 	var out, err bytes.Buffer
 	code := run(s.Context(), args, &out, &err)
@@ -72,13 +76,13 @@ func (s site) run(args ...string) result {
 }
 
 // at runs a command of the installation. A worker learns of a tag after it was created.
-func (s site) at(line string, more ...string) result {
+func (s *site) at(line string, more ...string) result {
 	s.Helper()
 	return s.run(slices.Concat(strings.Fields(line), []string{"--server", s.url}, more)...)
 }
 
 // must runs a command of the installation, which has to succeed.
-func (s site) must(line string, more ...string) string {
+func (s *site) must(line string, more ...string) string {
 	s.Helper()
 	r := s.at(line, more...)
 	if r.code != explain.ExitOK {
@@ -89,7 +93,7 @@ func (s site) must(line string, more ...string) string {
 
 // answered runs a command of the installation until it succeeds: workers learn of a new tag soon, and have a worker
 // ID soon.
-func (s site) answered(line string, more ...string) (r result) {
+func (s *site) answered(line string, more ...string) (r result) {
 	s.Helper()
 	natstest.Eventually(s, line+" is answered", func() bool {
 		r = s.at(line, more...)
@@ -99,7 +103,7 @@ func (s site) answered(line string, more ...string) (r result) {
 }
 
 // ids reads what get printed: an ID a line, each above the one before.
-func (s site) ids(printed string) (list []int64) {
+func (s *site) ids(printed string) (list []int64) {
 	s.Helper()
 	for line := range strings.Lines(printed) {
 		id, err := strconv.ParseInt(strings.TrimSpace(line), 10, 64)

@@ -1,0 +1,160 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/idworker/idworker/cmd/internal/explain"
+	"github.com/idworker/idworker/messages"
+	jetstreamstore "github.com/idworker/idworker/store/jetstream"
+	"github.com/idworker/idworker/testing/natstest"
+)
+
+// asker sends single requests, and reports what became of them. The Go client would ask again.
+type asker struct {
+	t    *testing.T
+	conn *nats.Conn
+}
+
+func (a asker) ask(tag string) (int64, error) {
+	ctx, cancel := context.WithTimeout(a.t.Context(), natstest.Patience)
+	defer cancel()
+	reply, err := a.conn.RequestWithContext(ctx, messages.DefaultPrefix.Segment(tag), nil)
+	if err != nil {
+		return 0, err
+	}
+	ranges, err := messages.DecodeReply(reply, 1)
+	if err != nil {
+		return 0, err
+	}
+	return ranges[0].First, nil
+}
+
+// next is an ID, once there is one.
+func (a asker) next(tag string) (id int64) {
+	a.t.Helper()
+	natstest.Eventually(a.t, "an ID of "+tag, func() bool {
+		var err error
+		id, err = a.ask(tag)
+		return err == nil
+	})
+	return id
+}
+
+// becomes waits for an error.
+func (a asker) becomes(tag string, want error) {
+	a.t.Helper()
+	natstest.Eventually(a.t, tag+": "+want.Error(), func() bool {
+		_, err := a.ask(tag)
+		return errors.Is(err, want)
+	})
+}
+
+// TestLifeOfATemplate as an administrator and a caller see it.
+func TestLifeOfATemplate(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	c := asker{t, s.nats.Connect(t)}
+	shows := func(line string, want ...string) {
+		t.Helper()
+		out := strings.Split(s.must(line), "\n")
+		for i := range out {
+			out[i] = strings.Join(strings.Fields(out[i]), " ")
+		}
+		if got := strings.TrimSpace(strings.Join(out, "\n")); got != strings.Join(want, "\n") {
+			t.Errorf("idworker %s:\n%s", line, got)
+		}
+	}
+	says := func(want, line string) {
+		t.Helper()
+		if r := s.at(line); r.code == explain.ExitOK || !strings.Contains(r.stdout+r.stderr, want) {
+			t.Errorf("idworker %s: %+v, want %q", line, r, want)
+		}
+	}
+	const header, templates = "TAG STEP NEXT ORDER", "TEMPLATE STEP ORDER TAGS MAX TAGS NEW PER SECOND"
+
+	shows("tag create chat.* --template --step 10 --max-tags 2",
+		"created template chat.*: step 10, order trend, at most 2 tags, at most 1,000 new ones a second")
+	first := c.next("chat.1")
+	if second, other := c.next("chat.1"), c.next("chat.2"); second <= first || other < 1 {
+		t.Errorf("%d after %d, and %d", second, first, other)
+	}
+	c.becomes("chat.3", messages.ErrBusy)
+	says("to have it make more: idworker tag set 'chat.*' --max-tags N", "get chat.3")
+	says("change it with: idworker tag set chat.1 --step N", "tag create chat.1")
+	says("template exists already: chat.*", "tag create chat.* --template --order strict")
+	says("chat.1 matches the template chat.*: the next request makes it again, above what it had.", "tag rm chat.1")
+	c.becomes("chat", messages.ErrNoTag)
+	shows("tag ls", header, "", templates, "chat.* 10 trend 2 2 1000")
+	if ls := s.must("tag ls chat.*"); !strings.Contains(ls, "\nchat.1 ") || !strings.Contains(ls, "\nchat.2 ") {
+		t.Errorf("tag ls of what it made:\n%s", ls)
+	}
+	for _, pattern := range []string{"chat.*", "*.1"} {
+		if r := s.at("tag create --template", pattern); r.code == explain.ExitOK {
+			t.Errorf("%s was created beside chat.*", pattern)
+		}
+	}
+	all := s.must("tag export")
+	if s.must("tag import", writeFile(t, all)); s.must("tag export") != all {
+		t.Errorf("an import of the export changed what there is:\n%s", all)
+	}
+
+	shows("tag rm chat.* --yes", "removed template chat.*")
+	c.becomes("chat.1", messages.ErrNoTag)
+	shows("tag ls", header)
+	says("it came of a template that was removed, chat.*; to have it answered, create that again", "tag create chat.1")
+	says("chat.1", "tag create chat.* --template --order strict") // over ordinary tags
+	s.must("tag create day.* --template --order strict")
+	for last, id := int64(0), int64(0); id < 3; last = id {
+		if id = c.next("day.20261121"); id <= last {
+			t.Errorf("the ID of a strict sequence is %d, after %d", id, last)
+		}
+	}
+	s.must("tag create chat.* --template --step 20")
+	if id := c.next("chat.1"); id <= first {
+		t.Errorf("chat.1 goes on with %d, after %d", id, first)
+	}
+}
+
+// TestRestoreWithTemplates: a tag that came of a template after the backup was taken is not in what is
+// restored. After the restore of docs/operations.md none of its IDs comes again.
+func TestRestoreWithTemplates(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	c := asker{t, s.nats.Connect(t)}
+	s.must("tag create order --step 10")
+	s.must("tag create chat.* --template --step 10")
+	s.must("tag create day.* --template --step 10")
+	for _, tag := range []string{"order", "chat.before", "chat.after", "day.after"} {
+		c.next(tag)
+	}
+	s.must("tag rm day.* --yes")
+	s.stop()
+	js, err := jetstream.New(s.nats.Connect(t), jetstream.WithDefaultTimeout(natstest.Patience))
+	if err != nil {
+		t.Fatal(err)
+	}
+	bucket := jetstreamstore.BucketName(messages.DefaultPrefix)
+	stream, err := js.Stream(t.Context(), "KV_"+bucket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tag := range []string{"chat.after", "day.after"} {
+		if err := stream.Purge(t.Context(), jetstream.WithPurgeSubject("$KV."+bucket+"."+tag)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.must("tag raise --all --by 1000000")
+	s.must("tag create day.* --template --step 10")
+	s.serve()
+	for _, tag := range []string{"order", "chat.before", "chat.after", "day.after", "chat.new"} {
+		if id := c.next(tag); id <= 1_000_000 {
+			t.Errorf("%s: %d after a raise by a million", tag, id)
+		}
+	}
+}
