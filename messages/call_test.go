@@ -18,7 +18,7 @@ import (
 )
 
 // long is a deadline that no test should reach.
-const long = time.Minute
+const long = natstest.Patience
 
 // respond has nc answer requests for a tag, number after number from 1 on.
 func respond(t testing.TB, nc *nats.Conn, tag string, handle func(number int64, req *nats.Msg)) (requests *atomic.Int64) {
@@ -28,7 +28,7 @@ func respond(t testing.TB, nc *nats.Conn, tag string, handle func(number int64, 
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := nc.Flush(); err != nil {
+	if err := nc.FlushWithContext(within(t, long)); err != nil {
 		t.Fatal(err)
 	}
 	return requests
@@ -46,35 +46,19 @@ func within(t testing.TB, d time.Duration) context.Context {
 	return ctx
 }
 
-// asksThisOften fails the test unless trial, given a tag of its own, makes that many requests. A client that
-// waits for 50 ms in vain asks again, and on a busy machine that happens by chance. So more requests
-// are excused, unless they are made each time.
-func asksThisOften(t testing.TB, tag string, want int64, trial func(tag string) (requests int64)) {
-	t.Helper()
-	var counts []int64
-	for i := range 10 {
-		n := trial(tag + "-" + strconv.Itoa(i))
-		if counts = append(counts, n); n <= want {
-			break
-		}
-	}
-	if last := counts[len(counts)-1]; last != want {
-		t.Errorf("%s: %v requests, want %d", tag, counts, want)
-	}
-}
-
 // TestClientAsksAgain: after each transient answer, and after none, the next request
 // that is answered ends the call.
 func TestClientAsksAgain(t *testing.T) {
-	nc := natstest.Start(t).Connect(t)
-	client := messages.NewClient(nc, messages.DefaultPrefix)
-	for name, trouble := range map[string]*nats.Msg{
-		"busy":        message("", "429", "too many"),
-		"unavailable": message("", "503", "no IDs"),
-		"silence":     nil,
-	} {
-		for _, times := range []int64{1, 2, 4} {
-			asksThisOften(t, name+strconv.FormatInt(times, 10), times+1, func(tag string) int64 {
+	virtually(t, func(t *testing.T, srv virtual) {
+		nc := srv.Connect(t)
+		client := messages.NewClient(nc, messages.DefaultPrefix)
+		for name, trouble := range map[string]*nats.Msg{
+			"busy":        message("", "429", "too many"),
+			"unavailable": message("", "503", "no IDs"),
+			"silence":     nil,
+		} {
+			for _, times := range []int64{1, 2, 4} {
+				tag := name + strconv.FormatInt(times, 10)
 				requests := respond(t, nc, tag, func(number int64, req *nats.Msg) {
 					switch {
 					case number > times:
@@ -84,112 +68,144 @@ func TestClientAsksAgain(t *testing.T) {
 					}
 				})
 				id, err := client.Next(within(t, long), tag)
-				if err != nil || id <= times {
-					t.Errorf("%s: ID %d, %v; want one above %d", tag, id, err, times)
+				if n := requests.Load(); err != nil || id != times+1 || n != id {
+					t.Errorf("%s: ID %d after %d requests, %v; want %d", tag, id, n, err, times+1)
 				}
-				return requests.Load()
-			})
+			}
 		}
-	}
+	})
 }
 
 // TestClientWaitsForWorker: at first there is no worker.
 func TestClientWaitsForWorker(t *testing.T) {
-	srv := natstest.Start(t)
-	client := messages.NewClient(srv.Connect(t), messages.DefaultPrefix)
-	got := make(chan error, 1)
-	go func() {
-		_, err := client.Next(within(t, long), "order")
-		got <- err
-	}()
-	natstest.Eventually(t, "a request is refused", func() bool {
-		return srv.Running().NumSubscriptions() > 0 // the call's own inbox: its first try is over
+	virtually(t, func(t *testing.T, srv virtual) {
+		client := messages.NewClient(srv.Connect(t), messages.DefaultPrefix)
+		got := make(chan error, 1)
+		go func() {
+			_, err := client.Next(within(t, long), "order")
+			got <- err
+		}()
+		time.Sleep(10 * time.Second)
+		answer(t, srv.Connect(t), "order", message("7", "", ""))
+		if err := <-got; err != nil {
+			t.Error(err)
+		}
 	})
-	answer(t, srv.Connect(t), "order", message("7", "", ""))
-	if err := <-got; err != nil {
-		t.Error(err)
-	}
 }
 
 // TestClientTakesEarlyAnswers: a late answer still counts after further requests were sent.
 func TestClientTakesEarlyAnswers(t *testing.T) {
-	nc := natstest.Start(t).Connect(t)
-	client := messages.NewClient(nc, messages.DefaultPrefix)
-	var parked *nats.Msg
-	respond(t, nc, "order", func(number int64, req *nats.Msg) {
-		switch number {
-		case 2:
-			parked = req
-		case 3:
-			send(t, req, message("", "503", "no IDs"))
-		case 4:
-			send(t, parked, message("22", "", ""))
+	virtually(t, func(t *testing.T, srv virtual) {
+		nc := srv.Connect(t)
+		client := messages.NewClient(nc, messages.DefaultPrefix)
+		var parked *nats.Msg
+		respond(t, nc, "order", func(number int64, req *nats.Msg) {
+			switch number {
+			case 2:
+				parked = req
+			case 3:
+				send(t, req, message("", "503", "no IDs"))
+			case 4:
+				send(t, parked, message("22", "", ""))
+			}
+		})
+		if id, err := client.Next(within(t, long), "order"); id != 22 || err != nil {
+			t.Errorf("ID %d, %v; want 22, which the second request was answered with", id, err)
 		}
 	})
-	if id, err := client.Next(within(t, long), "order"); id != 22 || err != nil {
-		t.Errorf("ID %d, %v; want 22, which the second request was answered with", id, err)
-	}
 }
 
 // TestClientGivesUp: when ctx ends, the error says so, and why there was no ID.
 func TestClientGivesUp(t *testing.T) {
-	nc := natstest.Start(t).Connect(t)
-	client := messages.NewClient(nc, messages.DefaultPrefix)
-	answer(t, nc, "busy", message("", "429", "too many"))
-	answer(t, nc, "unavailable", message("", "503", "no IDs"))
-	respond(t, nc, "silent", func(int64, *nats.Msg) {})
-	for _, tag := range []string{"hushed", "hushed.cancel"} { // answered once, and never again
-		respond(t, nc, tag, func(number int64, req *nats.Msg) {
-			if number == 1 {
-				send(t, req, message("", "503", "no IDs"))
+	virtually(t, func(t *testing.T, srv virtual) {
+		nc := srv.Connect(t)
+		client := messages.NewClient(nc, messages.DefaultPrefix)
+		answer(t, nc, "busy", message("", "429", "too many"))
+		answer(t, nc, "unavailable", message("", "503", "no IDs"))
+		respond(t, nc, "silent", func(int64, *nats.Msg) {})
+		for _, tag := range []string{"hushed", "hushed.cancel"} { // answered once, and never again
+			respond(t, nc, tag, func(number int64, req *nats.Msg) {
+				if number == 1 {
+					send(t, req, message("", "503", "no IDs"))
+				}
+			})
+		}
+		for tag, want := range map[string]error{
+			"busy":        messages.ErrBusy,
+			"unavailable": messages.ErrUnavailable,
+			"silent":      nats.ErrTimeout,
+			"hushed":      messages.ErrUnavailable,
+			"nobody":      nats.ErrNoResponders,
+		} {
+			const patience = 3 * time.Second
+			began := time.Now()
+			id, err := client.Next(within(t, patience), tag)
+			if id != 0 || !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, want) {
+				t.Errorf("%s: %d, %v; want a deadline and %v", tag, id, err, want)
+				continue
 			}
-		})
-	}
-	for tag, want := range map[string]error{
-		"busy":        messages.ErrBusy,
-		"unavailable": messages.ErrUnavailable,
-		"silent":      nats.ErrTimeout,
-		"hushed":      messages.ErrUnavailable,
-		"nobody":      nats.ErrNoResponders,
-	} {
-		id, err := client.Next(within(t, 300*time.Millisecond), tag)
-		if id != 0 || !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, want) {
-			t.Errorf("%s: %d, %v; want a deadline and %v", tag, id, err, want)
-			continue
-		}
-		if text := err.Error(); !strings.Contains(text, "ids.segment."+tag) || strings.Count(text, "request ids") != 1 {
-			t.Errorf("%s: text %q", tag, text)
-		}
+			if took := time.Since(began); took != patience {
+				t.Errorf("%s: gave up after %v, want %v", tag, took, patience)
+			}
+			if text := err.Error(); !strings.Contains(text, "ids.segment."+tag) || strings.Count(text, "request ids") != 1 {
+				t.Errorf("%s: text %q", tag, text)
+			}
 
-		ctx, cancel := context.WithCancel(t.Context())
-		time.AfterFunc(100*time.Millisecond, cancel)
-		if tag == "hushed" {
-			tag = "hushed.cancel"
+			ctx, cancel := context.WithCancel(t.Context())
+			time.AfterFunc(time.Second, cancel)
+			if tag == "hushed" {
+				tag = "hushed.cancel"
+			}
+			if _, err := client.Next(ctx, tag); !errors.Is(err, context.Canceled) || !errors.Is(err, want) {
+				t.Errorf("%s, cancelled: %v; want %v", tag, err, want)
+			}
 		}
-		if _, err := client.Next(ctx, tag); !errors.Is(err, context.Canceled) || !errors.Is(err, want) {
-			t.Errorf("%s, cancelled: %v; want %v", tag, err, want)
-		}
-	}
+	})
 }
 
-// TestClientPauses: the pauses between requests grow, however quickly each is refused.
+// TestClientPauses: the pauses between requests grow from 50 ms to 1 s, less up to a
+// half at random, however quickly each is refused. A first request that is not
+// answered is repeated after 50 ms.
 func TestClientPauses(t *testing.T) {
-	srv := natstest.Start(t)
-	answer(t, srv.Connect(t), "unavailable", message("", "503", "no IDs"))
-	respond(t, srv.Connect(t), "silent", func(int64, *nats.Msg) {})
-	for _, tag := range []string{"nobody", "unavailable", "silent"} {
-		nc := srv.Connect(t)
-		_, err := messages.NewClient(nc, messages.DefaultPrefix).Next(within(t, 300*time.Millisecond), tag)
-		// With the shortest pauses after 25, 50, 100, 200 and 400 ms, or, where the first
-		// is spent on listening, after 50, 75, 125, 225 and 425 ms.
-		if sent := nc.Stats().OutMsgs; sent < 2 || sent > 5 {
-			t.Errorf("%s: %d requests in 300 ms, want 2 to 5; %v", tag, sent, err)
+	const ms = time.Millisecond
+	grow := []time.Duration{50 * ms, 50 * ms, 100 * ms, 200 * ms, 400 * ms, 800 * ms, time.Second, time.Second, time.Second}
+	virtually(t, func(t *testing.T, srv virtual) {
+		for tag, reply := range map[string]*nats.Msg{"unavailable": message("", "503", "no IDs"), "silent": nil} {
+			came := make(chan time.Time, 100)
+			respond(t, srv.Connect(t), tag, func(_ int64, req *nats.Msg) {
+				came <- time.Now()
+				if reply != nil {
+					send(t, req, reply)
+				}
+			})
+			_, err := messages.NewClient(srv.Connect(t), messages.DefaultPrefix).Next(within(t, 10*time.Second), tag)
+			if len(came) <= len(grow) {
+				t.Fatalf("%s: %d requests in 10 s, %v", tag, len(came), err)
+			}
+			before := <-came
+			for i, longest := range grow {
+				shortest := longest / 2
+				if reply == nil && i == 0 {
+					shortest = longest
+				}
+				next := <-came
+				if pause := next.Sub(before); pause < shortest || pause > longest {
+					t.Errorf("%s: pause %d was %v, want %v to %v", tag, i+1, pause, shortest, longest)
+				}
+				before = next
+			}
 		}
-	}
+		nc := srv.Connect(t)
+		_, err := messages.NewClient(nc, messages.DefaultPrefix).Next(within(t, 10*time.Second), "nobody")
+		if sent := nc.Stats().OutMsgs; sent < 10 || sent > 25 {
+			t.Errorf("with nobody to ask %d requests in 10 s, want 10 to 25; %v", sent, err)
+		}
+	})
 }
 
 // TestClientContextOver: with a context that has ended nothing is sent.
 func TestClientContextOver(t *testing.T) {
+	t.Parallel()
 	nc := natstest.Start(t).Connect(t)
 	requests := respond(t, nc, "order", func(_ int64, req *nats.Msg) { send(t, req, message("1", "", "")) })
 	ctx, cancel := context.WithCancel(t.Context())
@@ -211,29 +227,30 @@ func TestClientContextOver(t *testing.T) {
 
 // TestClientReturnsAtOnce: if asking again would not help, the client asks once.
 func TestClientReturnsAtOnce(t *testing.T) {
-	nc := natstest.Start(t).Connect(t)
-	client := messages.NewClient(nc, messages.DefaultPrefix)
-	for i, c := range []struct {
-		reply *nats.Msg
-		want  error
-	}{
-		{message("", "400", "no"), messages.ErrMalformed},
-		{message("", "404", "no"), messages.ErrNoTag},
-		{message("", "507", "no"), messages.ErrExhausted},
-		{message("", "500", "no"), &messages.Error{Code: 500}},
-		{message("", "4x4", "no"), messages.ErrReply},
-		{message("soon", "", ""), messages.ErrReply},
-		{message("", "", ""), messages.ErrReply},
-		{message("1-2", "", ""), messages.ErrReply},
-		{message("1-4", "", ""), messages.ErrReply},
-		{message("1-2\n2", "", ""), messages.ErrReply},
-		{message("3-4\n1", "", ""), messages.ErrReply},
-		{message("0-2", "", ""), messages.ErrReply},
-		{message("9223372036854775806-9223372036854775808", "", ""), messages.ErrReply},
-	} {
-		// At the first try, and at a later one.
-		for _, bad := range []int64{1, 3} {
-			asksThisOften(t, fmt.Sprintf("at-once-%d-%d", i, bad), bad, func(tag string) int64 {
+	virtually(t, func(t *testing.T, srv virtual) {
+		nc := srv.Connect(t)
+		client := messages.NewClient(nc, messages.DefaultPrefix)
+		for i, c := range []struct {
+			reply *nats.Msg
+			want  error
+		}{
+			{message("", "400", "no"), messages.ErrMalformed},
+			{message("", "404", "no"), messages.ErrNoTag},
+			{message("", "507", "no"), messages.ErrExhausted},
+			{message("", "500", "no"), &messages.Error{Code: 500}},
+			{message("", "4x4", "no"), messages.ErrReply},
+			{message("soon", "", ""), messages.ErrReply},
+			{message("", "", ""), messages.ErrReply},
+			{message("1-2", "", ""), messages.ErrReply},
+			{message("1-4", "", ""), messages.ErrReply},
+			{message("1-2\n2", "", ""), messages.ErrReply},
+			{message("3-4\n1", "", ""), messages.ErrReply},
+			{message("0-2", "", ""), messages.ErrReply},
+			{message("9223372036854775806-9223372036854775808", "", ""), messages.ErrReply},
+		} {
+			// At the first try, and at a later one.
+			for _, bad := range []int64{1, 3} {
+				tag := fmt.Sprintf("at-once-%d-%d", i, bad)
 				requests := respond(t, nc, tag, func(number int64, req *nats.Msg) {
 					if number >= bad {
 						send(t, req, c.reply)
@@ -243,15 +260,18 @@ func TestClientReturnsAtOnce(t *testing.T) {
 				if ranges != nil || !errors.Is(err, c.want) {
 					t.Errorf("reply %q %v: %v, %v; want %v", c.reply.Data, c.reply.Header, ranges, err, c.want)
 				}
-				return requests.Load()
-			})
+				if n := requests.Load(); n != bad {
+					t.Errorf("reply %q %v: %d requests, want %d", c.reply.Data, c.reply.Header, n, bad)
+				}
+			}
 		}
-	}
+	})
 }
 
 // TestClientConnectionEnds: a connection that is closed or drained ends the call,
 // whatever its context.
 func TestClientConnectionEnds(t *testing.T) {
+	t.Parallel()
 	srv := natstest.Start(t)
 	for name, c := range map[string]struct {
 		end  func(*nats.Conn)
@@ -290,21 +310,25 @@ func TestClientConnectionEnds(t *testing.T) {
 // TestClientOutlivesServer: while the server is away nothing is sent, and the call goes on
 // when it is back.
 func TestClientOutlivesServer(t *testing.T) {
+	t.Parallel()
 	srv := natstest.Start(t)
 	worker, nc := srv.Connect(t), srv.Connect(t)
 	answer(t, worker, "order", message("5", "", ""))
 	client := messages.NewClient(nc, messages.DefaultPrefix)
 	srv.Stop()
 	natstest.Eventually(t, "the connection is lost", func() bool { return !nc.IsConnected() })
-	if _, err := client.Next(within(t, 150*time.Millisecond), "order"); !errors.Is(err, nats.ErrDisconnected) || !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("without a server: %v", err)
-	}
+	natstest.Eventually(t, "the error says so", func() bool {
+		_, err := client.Next(within(t, 100*time.Millisecond), "order")
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatalf("without a server: %v", err)
+		}
+		return errors.Is(err, nats.ErrDisconnected)
+	})
 	if n, _ := nc.Buffered(); n > 0 {
 		// A subscription may be waiting there, a request may not.
 		t.Logf("%d bytes wait for the connection", n)
 	}
-	sent := nc.Stats().OutMsgs
-	if sent != 0 {
+	if sent := nc.Stats().OutMsgs; sent != 0 {
 		t.Errorf("%d requests sent without a connection", sent)
 	}
 	got := make(chan error, 1)
@@ -321,6 +345,7 @@ func TestClientOutlivesServer(t *testing.T) {
 // TestClientNotPermitted: the server refuses to pass on requests for some tags, or to
 // accept the call's inbox, and says so to the connection only.
 func TestClientNotPermitted(t *testing.T) {
+	t.Parallel()
 	allow := func(subjects ...string) *server.SubjectPermission {
 		return &server.SubjectPermission{Allow: subjects}
 	}
@@ -374,14 +399,16 @@ func TestClientNotPermitted(t *testing.T) {
 // TestClientLeavesNothingBehind: when a call is over, no subscription is left but the one
 // that all requests share.
 func TestClientLeavesNothingBehind(t *testing.T) {
-	nc := natstest.Start(t).Connect(t)
-	client := messages.NewClient(nc, messages.DefaultPrefix)
-	_, _ = client.Next(within(t, 100*time.Millisecond), "nobody")
-	before := nc.NumSubscriptions()
-	for range 5 {
-		_, _ = client.Next(within(t, 100*time.Millisecond), "nobody")
-	}
-	if n := nc.NumSubscriptions(); n != before || n > 1 {
-		t.Errorf("%d subscriptions, were %d", n, before)
-	}
+	virtually(t, func(t *testing.T, srv virtual) {
+		nc := srv.Connect(t)
+		client := messages.NewClient(nc, messages.DefaultPrefix)
+		_, _ = client.Next(within(t, time.Second), "nobody")
+		before := nc.NumSubscriptions()
+		for range 5 {
+			_, _ = client.Next(within(t, time.Second), "nobody")
+		}
+		if n := nc.NumSubscriptions(); n != before || n > 1 {
+			t.Errorf("%d subscriptions, were %d", n, before)
+		}
+	})
 }

@@ -7,29 +7,30 @@ import (
 
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/testing/memory"
-	"github.com/idworker/idworker/testing/natstest"
 )
 
 // TestClientWaitsCheaply: a call that asks again takes little memory. Calls do when all is slow, and many of them at
 // a time; half a megabyte for each made it slower still.
 func TestClientWaitsCheaply(t *testing.T) {
 	const calls, most = 50, 64 << 10
-	nc := natstest.Start(t).Connect(t)
-	client := messages.NewClient(nc, messages.DefaultPrefix)
-	respond(t, nc, "order", func(number int64, req *nats.Msg) {
-		if number%2 == 0 {
-			send(t, req, message("1", "", ""))
-		}
-	})
-	bytes := memory.Allocated(func() {
-		for range calls {
-			if _, err := client.Next(within(t, long), "order"); err != nil {
-				t.Fatal(err)
+	virtually(t, func(t *testing.T, srv virtual) {
+		nc := srv.Connect(t)
+		client := messages.NewClient(nc, messages.DefaultPrefix)
+		respond(t, nc, "order", func(number int64, req *nats.Msg) {
+			if number%2 == 0 {
+				send(t, req, message("1", "", ""))
 			}
+		})
+		bytes := memory.Allocated(func() {
+			for range calls {
+				if _, err := client.Next(within(t, long), "order"); err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
+		t.Logf("%d bytes a call", bytes/calls)
+		if bytes/calls > most {
+			t.Errorf("%d bytes a call that asks again, want %d at most", bytes/calls, most)
 		}
 	})
-	t.Logf("%d bytes a call", bytes/calls)
-	if bytes/calls > most {
-		t.Errorf("%d bytes a call that asks again, want %d at most", bytes/calls, most)
-	}
 }

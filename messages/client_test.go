@@ -70,32 +70,34 @@ func TestClientNamesTheTag(t *testing.T) {
 // TestClientErrors: each failure is an error of its own, and none comes with an ID
 // that looks usable.
 func TestClientErrors(t *testing.T) {
-	nc := natstest.Start(t).Connect(t)
-	client := messages.NewClient(nc, messages.DefaultPrefix)
-	answer(t, nc, "gone", message("", "404", "no such tag"))
-	answer(t, nc, "short", message("5", "", ""))
-	if _, err := nc.Subscribe(messages.DefaultPrefix.Segment("silent"), func(*nats.Msg) {}); err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range []struct {
-		tag  string
-		n    int64
-		want error
-	}{
-		{"no.*.wildcards", 1, messages.ErrTag},
-		{"order", 0, messages.ErrCount},
-		{"order", -1, messages.ErrCount},
-		{"nobody", 1, nats.ErrNoResponders},
-		{"gone", 1, messages.ErrNoTag},
-		{"short", 2, messages.ErrReply},
-		{"silent", 1, context.DeadlineExceeded},
-	} {
-		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
-		if got, err := client.NextN(ctx, c.tag, c.n); got != nil || !errors.Is(err, c.want) {
-			t.Errorf("%s, %d: %v, %v; want %v", c.tag, c.n, got, err, c.want)
+	virtually(t, func(t *testing.T, srv virtual) {
+		nc := srv.Connect(t)
+		client := messages.NewClient(nc, messages.DefaultPrefix)
+		answer(t, nc, "gone", message("", "404", "no such tag"))
+		answer(t, nc, "short", message("5", "", ""))
+		if _, err := nc.Subscribe(messages.DefaultPrefix.Segment("silent"), func(*nats.Msg) {}); err != nil {
+			t.Fatal(err)
 		}
-		cancel()
-	}
+		for _, c := range []struct {
+			tag  string
+			n    int64
+			want error
+		}{
+			{"no.*.wildcards", 1, messages.ErrTag},
+			{"order", 0, messages.ErrCount},
+			{"order", -1, messages.ErrCount},
+			{"nobody", 1, nats.ErrNoResponders},
+			{"gone", 1, messages.ErrNoTag},
+			{"short", 2, messages.ErrReply},
+			{"silent", 1, context.DeadlineExceeded},
+		} {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			if got, err := client.NextN(ctx, c.tag, c.n); got != nil || !errors.Is(err, c.want) {
+				t.Errorf("%s, %d: %v, %v; want %v", c.tag, c.n, got, err, c.want)
+			}
+			cancel()
+		}
+	})
 }
 
 // TestErrorRepliesOfMicro: the headers are those that the NATS services API sends.

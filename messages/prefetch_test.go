@@ -16,6 +16,7 @@ import (
 
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/testing/natstest"
+	"github.com/idworker/idworker/testing/tier"
 )
 
 // numbers answers requests for a tag as workers do, with numbers that only go up.
@@ -73,7 +74,8 @@ func prefetch(t testing.TB, nc *nats.Conn, tag string, cfg messages.PrefetchConf
 // TestPrefetchEachOnce: many goroutines take all IDs of a stretch of numbers, except those
 // in memory at the end, and none twice.
 func TestPrefetchEachOnce(t *testing.T) {
-	const callers, each = 16, 50_000
+	const callers = 16
+	each := tier.Pick[int64](10_000, 50_000)
 	for name, cfg := range map[string]messages.PrefetchConfig{
 		"default":      {},
 		"small limit":  {Limit: 3},
@@ -81,14 +83,15 @@ func TestPrefetchEachOnce(t *testing.T) {
 		"over maximum": {MaxBatch: 100_000},
 	} {
 		t.Run(name, func(t *testing.T) {
-			each := int64(each)
+			t.Parallel()
+			each := each
 			if cfg.Limit > 0 || cfg.MaxBatch == 7 {
-				each /= 100 // a request brings few IDs
+				each /= 50 // a request brings few IDs
 			}
 			srv := natstest.Start(t)
 			source := startNumbers(t, srv.Connect(t), "order", 1, 10_000)
 			p := prefetch(t, srv.Connect(t), "order", cfg)
-			ctx := within(t, 2*time.Minute)
+			ctx := within(t, long)
 			taken := make([][]int64, callers)
 			var wg sync.WaitGroup
 			for i := range callers {
@@ -128,6 +131,7 @@ func TestPrefetchEachOnce(t *testing.T) {
 
 // TestPrefetchCloseUnderLoad: every caller ends with ErrClosed, and nothing runs on.
 func TestPrefetchCloseUnderLoad(t *testing.T) {
+	t.Parallel()
 	srv := natstest.Start(t)
 	startNumbers(t, srv.Connect(t), "order", 1, 10_000)
 	nc := srv.Connect(t)
@@ -162,6 +166,7 @@ func TestPrefetchCloseUnderLoad(t *testing.T) {
 
 // TestPrefetchCloseWhileWaiting: nobody answers, and Close does not wait for it.
 func TestPrefetchCloseWhileWaiting(t *testing.T) {
+	t.Parallel()
 	srv := natstest.Start(t)
 	requests := respond(t, srv.Connect(t), "order", func(int64, *nats.Msg) {})
 	p := prefetch(t, srv.Connect(t), "order", messages.PrefetchConfig{})
@@ -179,6 +184,7 @@ func TestPrefetchCloseWhileWaiting(t *testing.T) {
 
 // TestPrefetchClosed: IDs in memory are no longer handed out.
 func TestPrefetchClosed(t *testing.T) {
+	t.Parallel()
 	srv := natstest.Start(t)
 	source := startNumbers(t, srv.Connect(t), "order", 1, 10_000)
 	p := prefetch(t, srv.Connect(t), "order", messages.PrefetchConfig{})
@@ -197,6 +203,7 @@ func TestPrefetchClosed(t *testing.T) {
 // TestPrefetchOfStrictTag: workers are told that IDs are kept, and refuse that for a strict tag. Whoever asks
 // for an ID that is used at once says nothing.
 func TestPrefetchOfStrictTag(t *testing.T) {
+	t.Parallel()
 	nc := natstest.Start(t).Connect(t)
 	respond(t, nc, "strict", func(_ int64, req *nats.Msg) {
 		if req.Header.Get(messages.PrefetchHeader) != "" {
@@ -206,16 +213,17 @@ func TestPrefetchOfStrictTag(t *testing.T) {
 		send(t, req, message("1", "", ""))
 	})
 	p := prefetch(t, nc, "strict", messages.PrefetchConfig{})
-	if id, err := p.Next(within(t, 10*time.Second)); !errors.Is(err, messages.ErrStrict) {
+	if id, err := p.Next(within(t, long)); !errors.Is(err, messages.ErrStrict) {
 		t.Errorf("a prefetcher of a strict tag: %d, %v, want ErrStrict", id, err)
 	}
-	if id, err := messages.NewClient(nc, messages.DefaultPrefix).Next(within(t, 10*time.Second), "strict"); err != nil || id != 1 {
+	if id, err := messages.NewClient(nc, messages.DefaultPrefix).Next(within(t, long), "strict"); err != nil || id != 1 {
 		t.Errorf("a client: %d, %v", id, err)
 	}
 }
 
 // TestPrefetchErrors: a lasting error reaches all waiting callers, and ends with its cause.
 func TestPrefetchErrors(t *testing.T) {
+	t.Parallel()
 	const callers = 50
 	srv := natstest.Start(t)
 	nc := srv.Connect(t)
@@ -262,44 +270,46 @@ func TestPrefetchErrors(t *testing.T) {
 // TestPrefetchWaits: the reason why no worker answers is returned when ctx ends, not before,
 // and IDs that come in time are used.
 func TestPrefetchWaits(t *testing.T) {
-	srv := natstest.Start(t)
-	nc := srv.Connect(t)
-	for name, c := range map[string]struct {
-		reply *nats.Msg
-		want  error
-	}{
-		"503": {message("", "503", "no"), messages.ErrUnavailable},
-		"429": {message("", "429", "no"), messages.ErrBusy},
-	} {
-		source := startNumbers(t, srv.Connect(t), name, 1, 10)
-		source.refusal.Store(c.reply)
-		p := prefetch(t, nc, name, messages.PrefetchConfig{})
-		if id, err := p.Next(within(t, 300*time.Millisecond)); id != 0 || !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, c.want) {
-			t.Errorf("%d, %v, want a deadline and %v", id, err, c.want)
+	virtually(t, func(t *testing.T, srv virtual) {
+		nc := srv.Connect(t)
+		for name, c := range map[string]struct {
+			reply *nats.Msg
+			want  error
+		}{
+			"503": {message("", "503", "no"), messages.ErrUnavailable},
+			"429": {message("", "429", "no"), messages.ErrBusy},
+		} {
+			source := startNumbers(t, srv.Connect(t), name, 1, 10)
+			source.refusal.Store(c.reply)
+			p := prefetch(t, nc, name, messages.PrefetchConfig{})
+			if id, err := p.Next(within(t, 3*time.Second)); id != 0 || !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, c.want) {
+				t.Errorf("%d, %v, want a deadline and %v", id, err, c.want)
+			}
+			source.refusal.Store(nil)
+			if id, err := p.Next(within(t, long)); id < 1 || err != nil {
+				t.Errorf("%d, %v", id, err)
+			}
 		}
-		source.refusal.Store(nil)
-		if id, err := p.Next(within(t, long)); id < 1 || err != nil {
-			t.Errorf("%d, %v", id, err)
+		p := prefetch(t, nc, "nobody", messages.PrefetchConfig{})
+		if _, err := p.Next(within(t, 3*time.Second)); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, nats.ErrNoResponders) {
+			t.Errorf("nobody there: %v", err)
 		}
-	}
-	p := prefetch(t, nc, "nobody", messages.PrefetchConfig{})
-	if _, err := p.Next(within(t, 300*time.Millisecond)); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, nats.ErrNoResponders) {
-		t.Errorf("nobody there: %v", err)
-	}
-	over, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, err := p.Next(over); !errors.Is(err, context.Canceled) {
-		t.Errorf("cancelled: %v", err)
-	}
-	nc.Close()
-	natstest.Eventually(t, "the request under way has failed", func() bool {
-		_, err := p.Next(within(t, long))
-		return errors.Is(err, nats.ErrConnectionClosed)
+		over, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := p.Next(over); !errors.Is(err, context.Canceled) {
+			t.Errorf("cancelled: %v", err)
+		}
+		nc.Close()
+		natstest.Eventually(t, "the request under way has failed", func() bool {
+			_, err := p.Next(within(t, long))
+			return errors.Is(err, nats.ErrConnectionClosed)
+		})
 	})
 }
 
 // TestPrefetchLastIDs: at 2^63−1 no ID wraps around, however many callers ask.
 func TestPrefetchLastIDs(t *testing.T) {
+	t.Parallel()
 	srv := natstest.Start(t)
 	respond(t, srv.Connect(t), "order", func(number int64, req *nats.Msg) {
 		if number == 1 {
@@ -328,19 +338,23 @@ func TestPrefetchLastIDs(t *testing.T) {
 // TestPrefetchFollowsRate: requests become few when many IDs are taken, and batches no
 // larger than workers allow.
 func TestPrefetchFollowsRate(t *testing.T) {
-	srv := natstest.Start(t)
-	source := startNumbers(t, srv.Connect(t), "order", 1, 100)
-	p := prefetch(t, srv.Connect(t), "order", messages.PrefetchConfig{})
-	const total = 100_000
-	for i := range int64(total) {
-		if id, err := p.Next(t.Context()); err != nil || id < 1 {
-			t.Fatalf("call %d: %d, %v", i, id, err)
+	virtually(t, func(t *testing.T, srv virtual) {
+		source := startNumbers(t, srv.Connect(t), "order", 1, 100)
+		p := prefetch(t, srv.Connect(t), "order", messages.PrefetchConfig{})
+		const total = 30_000
+		for i := range int64(total) {
+			if id, err := p.Next(t.Context()); err != nil || id < 1 {
+				t.Fatalf("call %d: %d, %v", i, id, err)
+			}
+			if i%100 == 0 {
+				time.Sleep(time.Millisecond)
+			}
 		}
-	}
-	// Batches of 10,000 are refused and halved, down to 78.
-	if n := source.requests.Load(); n > total/10 {
-		t.Errorf("%d requests for %d IDs", n, total)
-	}
+		// Batches of 10,000 are refused and halved, down to 78.
+		if n := source.requests.Load(); n > total/10 {
+			t.Errorf("%d requests for %d IDs", n, total)
+		}
+	})
 }
 
 // TestPrefetchAllocatesNothing on the path that nearly all calls take.
