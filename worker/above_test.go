@@ -2,7 +2,6 @@ package worker_test
 
 import (
 	"testing"
-	"time"
 
 	"github.com/idworker/idworker/internal/loads"
 	"github.com/idworker/idworker/messages"
@@ -14,7 +13,8 @@ import (
 // store knows less grants what lies above, to that worker and to all others. The store is
 // raised, and a metric says so.
 func TestNothingBelowWhatAWorkerHad(t *testing.T) {
-	net := natstest.Start(t)
+	t.Parallel()
+	net := worker.NewAccount(t)
 	s := newStore(t, net, 1)
 	w := startWorker(t, net, worker.Config{Role: worker.RoleLoader, Store: s})
 	createTags(t, net, s, 10, "order")
@@ -29,7 +29,7 @@ func TestNothingBelowWhatAWorkerHad(t *testing.T) {
 		if err := conn.Publish(loads.ReserveSubject(messages.DefaultPrefix), event.Encode()); err != nil {
 			t.Fatal(err)
 		}
-		msg, err := sub.NextMsg(10 * time.Second)
+		msg, err := sub.NextMsg(natstest.Patience)
 		if err != nil {
 			t.Fatal(err)
 		}

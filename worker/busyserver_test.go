@@ -10,7 +10,6 @@ import (
 	"github.com/nats-io/nats.go"
 	"go.uber.org/zap/zaptest"
 
-	"github.com/idworker/idworker/testing/natstest"
 	"github.com/idworker/idworker/worker"
 )
 
@@ -27,7 +26,7 @@ func (b *busy) Dial(network, address string) (net.Conn, error) {
 // TestStartAtABusyServer: where many processes start at once, connections time out. They are made again.
 func TestStartAtABusyServer(t *testing.T) {
 	t.Parallel()
-	ns, dialer := natstest.Start(t), new(busy)
+	ns, dialer := worker.NewAccount(t), new(busy)
 	w, err := worker.Start(t.Context(), worker.Config{
 		Role: worker.RoleWorker, Requests: ns.Connect(t, nats.SetCustomDialer(dialer)), Control: ns.Connect(t),
 		Version: "0.0.1", Log: zaptest.NewLogger(t),

@@ -91,6 +91,8 @@ type Config struct {
 
 	Version string // semantic version, for INFO
 	Log     *zap.Logger
+
+	storeTimeout time.Duration // other than storeTimeout in tests
 }
 
 // ErrConfig is wrapped by the errors about a configuration that cannot work.
@@ -108,6 +110,7 @@ func (c Config) WithDefaults() Config {
 	c.TagRefresh = cmp.Or(c.TagRefresh, DefaultTagRefresh)
 	c.Lease.Layout = cmp.Or(c.Lease.Layout, snowflake.Default())
 	c.Lease.TTL = cmp.Or(c.Lease.TTL, lease.DefaultTTL)
+	c.storeTimeout = cmp.Or(c.storeTimeout, storeTimeout)
 	if c.Log == nil {
 		c.Log = zap.NewNop()
 	}

@@ -10,7 +10,8 @@ import (
 
 // TestCount: processes are counted by what they do, and those of another prefix are not.
 func TestCount(t *testing.T) {
-	net := natstest.Start(t)
+	t.Parallel()
+	net := worker.NewAccount(t)
 	s := newStore(t, net, 1)
 	both := startWorker(t, net, worker.Config{Store: s})
 	startWorker(t, net, worker.Config{Role: worker.RoleWorker})

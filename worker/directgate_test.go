@@ -10,6 +10,7 @@ import (
 // TestDirectIsBehindTheGate: whoever comes by another way than NATS gets nothing either from a process that
 // gives way to another installation, is overloaded, or stops; neither IDs of tags nor snowflake IDs.
 func TestDirectIsBehindTheGate(t *testing.T) {
+	t.Parallel()
 	net, js := partNet(t)
 	p := startPart(t, net, js, "me")
 	group := newMembership(p.cfg.Log)
@@ -54,8 +55,9 @@ func TestDirectIsBehindTheGate(t *testing.T) {
 // TestDirectForAnOwnerThatIsSilent: a request that was passed on and never answered ends by itself, and leaves
 // nothing behind.
 func TestDirectForAnOwnerThatIsSilent(t *testing.T) {
+	t.Parallel()
 	net, js := partNet(t)
-	p := startPart(t, net, js, "me")
+	p := startPartWithin(t, net, js, "me", hurry)
 	silent := net.Connect(t)
 	if _, err := silent.SubscribeSync(forwardSubject(p.cfg.Prefix, "silent", ">")); err != nil {
 		t.Fatal(err)
@@ -65,7 +67,7 @@ func TestDirectForAnOwnerThatIsSilent(t *testing.T) {
 	}
 	p.owners.set("silent", 0)
 	d := &Direct{
-		wait: partWait, requests: newFrame(p.cfg, new(waitingLine), &p.figures),
+		wait: hurry, requests: newFrame(p.cfg, new(waitingLine), &p.figures),
 		segments: p.endpoint.segments, group: newMembership(p.cfg.Log), inbox: newDirectInbox(p.cfg.Prefix, p.instance),
 	}
 	reply, err := d.Segment(t.Context(), "strict", nil, false)

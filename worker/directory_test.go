@@ -25,7 +25,8 @@ func tagsBucket(t *testing.T, net network) jetstream.KeyValue {
 // TestMirrorCompletesAndRemoves: what is in the store without the directory is
 // added, what is only in the directory is removed, and a changed step is copied.
 func TestMirrorCompletesAndRemoves(t *testing.T) {
-	net := natstest.Start(t)
+	t.Parallel()
+	net := worker.NewAccount(t)
 	s := newStore(t, net, 1)
 	startWorker(t, net, worker.Config{Store: s, TagRefresh: time.Second})
 	kv := tagsBucket(t, net)
@@ -38,7 +39,7 @@ func TestMirrorCompletesAndRemoves(t *testing.T) {
 	c := newClient(t, net)
 	c.must("half")
 	natstest.Eventually(t, "the ghost to be removed", func() bool {
-		_, err := c.ask("ghost", 1, 5*time.Second)
+		_, err := c.ask("ghost", 1)
 		return errors.Is(err, messages.ErrNoTag)
 	})
 	before, err := kv.Get(t.Context(), "half")
@@ -67,7 +68,8 @@ func TestMirrorCompletesAndRemoves(t *testing.T) {
 // TestUnusableDirectoryEntries neither stop the worker nor hide other tags, nor remove those
 // that were usable before.
 func TestUnusableDirectoryEntries(t *testing.T) {
-	net := natstest.Start(t)
+	t.Parallel()
+	net := worker.NewAccount(t)
 	s := newStore(t, net, 1)
 	if err := worker.Provision(t.Context(), newJetStream(t, net), messages.DefaultPrefix, 1); err != nil {
 		t.Fatal(err)
@@ -83,7 +85,7 @@ func TestUnusableDirectoryEntries(t *testing.T) {
 	c := newClient(t, net)
 	c.must("order")
 	for _, tag := range []string{"a", "b", "c", "d", "e"} {
-		if _, err := c.ask(tag, 1, 5*time.Second); !errors.Is(err, messages.ErrNoTag) {
+		if _, err := c.ask(tag, 1); !errors.Is(err, messages.ErrNoTag) {
 			t.Errorf("%s: %v, want 404", tag, err)
 		}
 	}
@@ -92,14 +94,15 @@ func TestUnusableDirectoryEntries(t *testing.T) {
 	}
 	createTags(t, net, s, 10, "later")
 	c.must("later") // so the worker has seen both
-	if _, err := c.ask("order", 1, 5*time.Second); err != nil {
+	if _, err := c.patiently("order", 1); err != nil {
 		t.Errorf("a tag whose entry became unusable: %v, want it to stay as it was", err)
 	}
 }
 
 // TestRemovedTagIsRefused, and the worker learns of it without being asked.
 func TestRemovedTagIsRefused(t *testing.T) {
-	net := natstest.Start(t)
+	t.Parallel()
+	net := worker.NewAccount(t)
 	s := newStore(t, net, 1)
 	startWorker(t, net, worker.Config{Store: s, TagRefresh: time.Hour})
 	createTags(t, net, s, 10, "order")
@@ -109,36 +112,16 @@ func TestRemovedTagIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	natstest.Eventually(t, "404", func() bool {
-		_, err := c.ask("order", 1, 5*time.Second)
+		_, err := c.ask("order", 1)
 		return errors.Is(err, messages.ErrNoTag)
 	})
-}
-
-// TestDirectoryCreatedAgain: a directory that was deleted is created again from the store,
-// and watched, although its revisions begin at 1 again.
-func TestDirectoryCreatedAgain(t *testing.T) {
-	net := natstest.Start(t)
-	s := newStore(t, net, 1)
-	startWorker(t, net, worker.Config{Store: s, TagRefresh: time.Second})
-	createTags(t, net, s, 10, "order", "invoice", "parcel")
-	c := newClient(t, net)
-	last := c.must("order")
-	if err := newJetStream(t, net).DeleteKeyValue(t.Context(), worker.TagsBucketName(messages.DefaultPrefix)); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.CreateTag(t.Context(), store.Tag{Name: "new", Step: 10, Next: 1}); err != nil {
-		t.Fatal(err)
-	}
-	c.must("new")
-	if id := c.must("order"); id <= last {
-		t.Errorf("%d after %d", id, last)
-	}
 }
 
 // TestReplyCannotBeACommand: a reply goes where the caller says, with the worker's rights.
 // Where it could be a command, none is sent.
 func TestReplyCannotBeACommand(t *testing.T) {
-	net := natstest.Start(t)
+	t.Parallel()
+	net := worker.NewAccount(t)
 	s := newStore(t, net, 1)
 	startWorker(t, net, worker.Config{Store: s})
 	createTags(t, net, s, 10, "order")
@@ -161,8 +144,9 @@ func TestReplyCannotBeACommand(t *testing.T) {
 
 // TestExhaustedTag: the last IDs are handed out, then 507, never a negative one.
 func TestExhaustedTag(t *testing.T) {
+	t.Parallel()
 	const top = 1<<63 - 1
-	net := natstest.Start(t)
+	net := worker.NewAccount(t)
 	s := newStore(t, net, 1)
 	startWorker(t, net, worker.Config{Store: s})
 	createTags(t, net, s, 10, "order")
@@ -177,7 +161,7 @@ func TestExhaustedTag(t *testing.T) {
 	if last != top-1 {
 		t.Errorf("last ID is %d, want %d", last, int64(top-1))
 	}
-	if ranges, err := c.ask("end", 1, 5*time.Second); !errors.Is(err, messages.ErrExhausted) {
+	if ranges, err := c.ask("end", 1); !errors.Is(err, messages.ErrExhausted) {
 		t.Errorf("past the end: %v, %v, want 507", ranges, err)
 	}
 }

@@ -19,7 +19,8 @@ import (
 // counts in another store, however the event came. It removes the event from the stream. A
 // worker of a version that does not say where it belongs gets its segment.
 func TestForeignLoadEvents(t *testing.T) {
-	net := natstest.Start(t)
+	t.Parallel()
+	net := worker.NewAccount(t)
 	s := &gate{Store: newStore(t, net, 1)}
 	w := startWorker(t, net, worker.Config{Role: worker.RoleLoader, Store: s})
 	createTags(t, net, s, 10, "order")
@@ -62,7 +63,7 @@ func reserve(t *testing.T, conn *nats.Conn, grants *nats.Subscription, event loa
 	if err := conn.Publish(loads.ReserveSubject(messages.DefaultPrefix), event.Encode()); err != nil {
 		t.Fatal(err)
 	}
-	msg, err := grants.NextMsg(5 * time.Second)
+	msg, err := grants.NextMsg(natstest.Patience)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,27 +77,28 @@ func reserve(t *testing.T, conn *nats.Conn, grants *nats.Subscription, event loa
 // TestForeignGrant: a worker does not use what the loader of another installation granted. It
 // does use the grant of a loader that does not say where it belongs.
 func TestForeignGrant(t *testing.T) {
-	net := natstest.Start(t)
+	t.Parallel()
+	net := worker.NewAccount(t)
 	conn := net.Connect(t)
 	events, err := conn.SubscribeSync(loads.Subject(messages.DefaultPrefix, "*", ">"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := startWorker(t, net, worker.Config{Role: worker.RoleWorker, Wait: 10 * time.Second})
+	w := startWorker(t, net, worker.Config{Role: worker.RoleWorker})
 	createTags(t, net, newStore(t, net, 1), 10, "order")
 	c := newClient(t, net)
 	got := make(chan []messages.Range, 1)
 	go func() {
 		defer close(got)
 		for {
-			ranges, err := c.ask("order", 1, 10*time.Second)
+			ranges, err := c.patiently("order", 1)
 			if !errors.Is(err, messages.ErrNoTag) { // the worker does not know the tag yet, or got the refusal
 				got <- ranges
 				return
 			}
 		}
 	}()
-	msg, err := events.NextMsg(10 * time.Second)
+	msg, err := events.NextMsg(natstest.Patience)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,14 +136,16 @@ func helloOf(serving string) []byte {
 // TestGivesWay: a process of any role that meets an older installation leaves the queue
 // groups, and whoever asks is told why.
 func TestGivesWay(t *testing.T) {
+	t.Parallel()
 	for _, role := range []worker.Role{worker.RoleAll, worker.RoleWorker, worker.RoleLoader} {
 		t.Run(string(role), func(t *testing.T) {
-			net := natstest.Start(t)
+			t.Parallel()
+			net := worker.NewAccount(t)
 			s := newStore(t, net, 1)
 			w := startWorker(t, net, worker.Config{Role: role, Store: s})
 			conn := net.Connect(t)
 			nobody := func(subject string) bool {
-				_, err := conn.Request(subject, nil, 100*time.Millisecond)
+				_, err := conn.Request(subject, nil, time.Second)
 				return errors.Is(err, nats.ErrNoResponders)
 			}
 			var subjects []string
@@ -161,7 +165,7 @@ func TestGivesWay(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if answer, err := answers.NextMsg(5 * time.Second); err != nil || !strings.Contains(string(answer.Data), w.Instance()) {
+			if answer, err := answers.NextMsg(natstest.Patience); err != nil || !strings.Contains(string(answer.Data), w.Instance()) {
 				t.Errorf("the answer is %+v, %v", answer, err)
 			}
 			natstest.Eventually(t, "the process to leave", func() bool { return errors.Is(w.Ready(), neighbours.ErrForeign) })
@@ -184,7 +188,8 @@ func TestGivesWay(t *testing.T) {
 // TestRefusesToStart: beside an older installation no process starts, and it leaves nothing
 // behind.
 func TestRefusesToStart(t *testing.T) {
-	net := natstest.Start(t)
+	t.Parallel()
+	net := worker.NewAccount(t)
 	s := newStore(t, net, 1)
 	conn := net.Connect(t)
 	_, err := conn.QueueSubscribe("ids.hello", "older", func(*nats.Msg) {

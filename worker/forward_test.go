@@ -1,13 +1,11 @@
 package worker
 
 import (
-	"runtime"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nats.go/micro"
@@ -15,13 +13,13 @@ import (
 	"github.com/idworker/idworker/internal/ownership"
 	"github.com/idworker/idworker/internal/tagrules"
 	"github.com/idworker/idworker/messages"
-	"github.com/idworker/idworker/testing/natstest"
 )
 
 // All of a burst of requests that is passed on to an owner that has died are answered.
 func TestBurstToAnOwnerThatDied(t *testing.T) {
+	t.Parallel()
 	net, js := partNet(t)
-	p, c := startPart(t, net, js, "A"), newCaller(t, net)
+	p, c := startPartWithin(t, net, js, "A", hurry), newCaller(t, net)
 	p.owners.set("dead", 0)
 	for i := range maxOwnerlessPerSlot {
 		p.ask("strict", 1, "answers."+strconv.Itoa(i), nil)
@@ -58,63 +56,10 @@ func TestTooManyOnTheWay(t *testing.T) {
 	}
 }
 
-// What the server has taken is forgotten soon, and not at the deadline only.
-func TestPassedOnIsForgotten(t *testing.T) {
-	net, js := partNet(t)
-	p := startPatientPart(t, net, js, "A", time.Minute)
-	ownerThatIsSilent(t, net, "B")
-	p.owners.set("B", 0)
-	for i := range 100 {
-		p.ask("strict", 1, "answers."+strconv.Itoa(i), nil)
-	}
-	natstest.Eventually(t, "forgotten", func() bool { return p.onTheWay.remembered() == 0 })
-	if n := p.forwarded.Load(); n != 100 {
-		t.Errorf("%d were passed on", n)
-	}
-}
-
-// ownerThatIsSilent gets what is passed on to a process, and answers nothing.
-func ownerThatIsSilent(t *testing.T, net *natstest.Server, instance string) {
-	t.Helper()
-	conn := net.Connect(t)
-	if _, err := conn.Subscribe(forwardSubject(messages.DefaultPrefix, instance, ">"), func(*nats.Msg) {}); err != nil {
-		t.Fatal(err)
-	}
-	if err := conn.Flush(); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// The headers of callers do not stay in memory: not those of requests that were passed on, nor those of
-// parked ones.
-func TestHeadersAreNotKept(t *testing.T) {
-	net, js := partNet(t)
-	p := startPatientPart(t, net, js, "A", time.Minute)
-	const n, size = 200, 200_000
-	before := heapInUse()
-	for i := range n {
-		p.ask("strict", 1, "answers."+strconv.Itoa(i), micro.Headers{"X": {strings.Repeat("x", size)}})
-	}
-	if after := heapInUse(); after > before+n*size/4 {
-		t.Errorf("%d MB more with %d requests whose headers have %d bytes", (after-before)>>20, n, size)
-	}
-	if got := p.ownerless.parked(); got != n {
-		t.Errorf("%d are parked", got)
-	}
-	p.become(1)
-	p.serve(t, 1)
-}
-
-func heapInUse() uint64 {
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return m.HeapAlloc
-}
-
 // What no worker would pass on is refused: tags that are none, and reply subjects with more than a subject
 // in them.
 func TestForgedRequest(t *testing.T) {
+	t.Parallel()
 	net, js := partNet(t)
 	p, c := startPart(t, net, js, "A"), newCaller(t, net)
 	p.become(1)
@@ -144,19 +89,10 @@ func TestPassedOnLate(t *testing.T) {
 	}
 }
 
-// A request whose reply subject makes it too large to be passed on is refused at once, and told why.
-func TestReplySubjectTooLong(t *testing.T) {
-	net, js := partNet(t, func(o *server.Options) { o.MaxPayload = 2048 })
-	p, c := startPatientPart(t, net, js, "A", time.Minute), newCaller(t, net)
-	ownerThatIsSilent(t, net, "B")
-	p.owners.set("B", 0)
-	p.ask("strict", 1, "answers."+strings.Repeat("x", 2048), nil)
-	c.want("400 the reply subject is too long")
-}
-
 // A process that has stopped owning passes requests on to another one that lives, whoever else has died just
 // before: to the owner, if that is known, else to all in turn.
 func TestHeirThatDied(t *testing.T) {
+	t.Parallel()
 	for name, owner := range map[string]string{"owner known": "C", "owner unknown": "", "owner died": "dead"} {
 		t.Run(name, func(t *testing.T) {
 			net, js := partNet(t)
@@ -174,6 +110,7 @@ func TestHeirThatDied(t *testing.T) {
 
 // Who keeps IDs for later does not get those of a tag that became strict while the request was parked.
 func TestPrefetchOfATagThatBecomesStrict(t *testing.T) {
+	t.Parallel()
 	net, js := partNet(t)
 	p, c := startPart(t, net, js, "A"), newCaller(t, net)
 	running := newGoroutines()

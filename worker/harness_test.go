@@ -1,6 +1,7 @@
 package worker_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -21,14 +22,23 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m,
+	goleak.VerifyTestMain(suite{m},
 		// An embedded server of a test leaves these behind.
 		goleak.IgnoreAnyFunction("github.com/nats-io/nats-server/v2/server.(*ocspHandler).run"),
 		goleak.IgnoreAnyFunction("github.com/nats-io/nats-server/v2/server.init.0.func1"),
 	)
 }
 
-// network is where a test's connections come from: one server, or a cluster.
+// suite is all tests, and the end of what they share.
+type suite struct{ *testing.M }
+
+func (s suite) Run() int {
+	defer worker.StopSharedServer()
+	return s.M.Run()
+}
+
+// network is where a test's connections come from: an account, a server of its own,
+// or a cluster.
 type network interface {
 	Connect(t testing.TB, opts ...nats.Option) *nats.Conn
 }
@@ -56,16 +66,30 @@ func newJetStream(t testing.TB, net network) jetstream.JetStream {
 	return js
 }
 
+// patientWait is how long requests are parked unless a test says otherwise: long
+// enough for any machine.
+const patientWait = 20 * time.Second
+
+// configure completes a worker's configuration.
+func configure(t testing.TB, net network, cfg worker.Config) worker.Config {
+	t.Helper()
+	cfg.Requests, cfg.Control = net.Connect(t), net.Connect(t)
+	cfg.Version = "0.0.1"
+	cfg.Wait = cmp.Or(cfg.Wait, patientWait)
+	if cfg.Log == nil {
+		cfg.Log = zaptest.NewLogger(t)
+	}
+	if _, hangs := cfg.Store.(*gate); hangs {
+		return worker.Patiently(cfg)
+	}
+	return cfg
+}
+
 // startWorker starts a worker that stops with the test, if it was not stopped
 // before.
 func startWorker(t testing.TB, net network, cfg worker.Config) *worker.Process {
 	t.Helper()
-	cfg.Requests, cfg.Control = net.Connect(t), net.Connect(t)
-	cfg.Version = "0.0.1"
-	if cfg.Log == nil {
-		cfg.Log = zaptest.NewLogger(t)
-	}
-	w, err := worker.Start(t.Context(), cfg)
+	w, err := worker.Start(t.Context(), configure(t, net, cfg))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,22 +151,50 @@ func (c client) request(ctx context.Context, subject string, n int64) ([]message
 	return messages.DecodeReply(reply, n)
 }
 
-// ask returns n IDs or the error, within the given time.
-func (c client) ask(tag string, n int64, within time.Duration) ([]messages.Range, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), within)
+// ask returns n IDs or the error.
+func (c client) ask(tag string, n int64) ([]messages.Range, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), natstest.Patience)
 	defer cancel()
 	return c.NextN(ctx, tag, n)
 }
 
-// must returns one ID, waiting until the tag is known and the machine is not too busy.
-func (c client) must(tag string) int64 {
+// isPassing reports whether a caller asks again after an error: the machine is
+// slow, or nobody is there for the moment.
+func isPassing(err error) bool {
+	for _, passing := range []error{messages.ErrBusy, messages.ErrUnavailable, nats.ErrNoResponders, nats.ErrTimeout, context.DeadlineExceeded} {
+		if errors.Is(err, passing) {
+			return true
+		}
+	}
+	return false
+}
+
+// try asks for n IDs as callers do, who do not wait for long.
+func (c client) try(tag string, n int64) ([]messages.Range, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	return c.NextN(ctx, tag, n)
+}
+
+// patiently tries until it gets n IDs, or an error that does not pass.
+func (c client) patiently(tag string, n int64) (ranges []messages.Range, err error) {
+	for deadline := time.Now().Add(natstest.Patience); ; time.Sleep(time.Millisecond) {
+		ranges, err = c.try(tag, n)
+		if err == nil || !isPassing(err) || time.Now().After(deadline) {
+			return ranges, err
+		}
+	}
+}
+
+// must returns one ID, waiting until the tag is known.
+func (c client) must(tag string) (id int64) {
 	c.t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); ; {
-		ranges, err := c.ask(tag, 1, 5*time.Second)
+	for deadline := time.Now().Add(natstest.Patience); ; time.Sleep(time.Millisecond) {
+		ranges, err := c.patiently(tag, 1)
 		if err == nil {
 			return ranges[0].First
 		}
-		if !errors.Is(err, messages.ErrNoTag) && !errors.Is(err, messages.ErrBusy) || time.Now().After(deadline) {
+		if !errors.Is(err, messages.ErrNoTag) || time.Now().After(deadline) {
 			c.t.Fatalf("one ID of %s: %v", tag, err)
 		}
 	}
@@ -151,7 +203,8 @@ func (c client) must(tag string) int64 {
 // gate is a store that can be made to hang for some tags, and counts its calls.
 type gate struct {
 	store.Store
-	calls atomic.Int64
+	calls    atomic.Int64
+	underWay atomic.Int64 // calls
 
 	mu   sync.Mutex
 	shut map[string]chan struct{}
@@ -177,6 +230,8 @@ func (g *gate) close(tag string) (open func()) {
 
 func (g *gate) Reserve(ctx context.Context, tag string, step int64) (store.Segment, error) {
 	g.calls.Add(1)
+	g.underWay.Add(1)
+	defer g.underWay.Add(-1)
 	g.mu.Lock()
 	gate := g.shut[tag]
 	g.mu.Unlock()
@@ -188,4 +243,26 @@ func (g *gate) Reserve(ctx context.Context, tag string, step int64) (store.Segme
 		}
 	}
 	return g.Store.Reserve(ctx, tag, step)
+}
+
+// unplugged is a store that can be taken away.
+type unplugged struct {
+	store.Store
+	down atomic.Bool
+}
+
+var errUnplugged = errors.New("unplugged")
+
+func (u *unplugged) Reserve(ctx context.Context, tag string, step int64) (store.Segment, error) {
+	if u.down.Load() {
+		return store.Segment{}, errUnplugged
+	}
+	return u.Store.Reserve(ctx, tag, step)
+}
+
+func (u *unplugged) Tags(ctx context.Context) ([]store.Tag, error) {
+	if u.down.Load() {
+		return nil, errUnplugged
+	}
+	return u.Store.Tags(ctx)
 }

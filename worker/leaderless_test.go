@@ -20,7 +20,11 @@ func TestStartWithoutLeader(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	away := cluster.StreamLeader("KV_ids_config")
+	var away *natstest.Server
+	natstest.Eventually(t, "the rules have a leader", func() bool {
+		away = cluster.StreamLeader("KV_ids_config")
+		return away != nil
+	})
 	away.Stop()
 	started := make(chan error, 1)
 	go func() { started <- w.Start(t.Context()) }()
@@ -35,7 +39,7 @@ func TestStartWithoutLeader(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-	case <-time.After(60 * time.Second):
+	case <-time.After(natstest.Patience):
 		t.Fatal("it does not start")
 	}
 	if err := w.Stop(); err != nil {

@@ -1,6 +1,7 @@
 package worker_test
 
 import (
+	"errors"
 	"strings"
 	"sync"
 	"testing"
@@ -18,17 +19,19 @@ import (
 // TestStopAnswersWhatIsParked: requests that wait for a segment when the worker is stopped
 // still get their IDs, from the store's call under way.
 func TestStopAnswersWhatIsParked(t *testing.T) {
-	net := natstest.Start(t)
+	t.Parallel()
+	net := worker.NewAccount(t)
 	s := &gate{Store: newStore(t, net, 1)}
-	w := startWorker(t, net, worker.Config{Store: s, Wait: 5 * time.Second})
+	w := startWorker(t, net, worker.Config{Store: s, Wait: time.Minute})
 	createTags(t, net, s, 10, "order")
 	c := newClient(t, net)
 	open := s.close("order")
+	defer open()
 	var requests sync.WaitGroup
 	awaitTags(t, w, 1)
 	for range 50 {
 		requests.Go(func() {
-			if _, err := c.ask("order", 1, 10*time.Second); err != nil {
+			if _, err := c.ask("order", 1); err != nil {
 				t.Error(err)
 			}
 		})
@@ -37,8 +40,8 @@ func TestStopAnswersWhatIsParked(t *testing.T) {
 	stopped := make(chan error, 1)
 	go func() { stopped <- w.Stop() }()
 	natstest.Eventually(t, "the worker to leave", func() bool {
-		_, err := c.conn.Request("$SRV.PING."+worker.ServiceName, nil, time.Second)
-		return err != nil
+		_, err := c.conn.Request("$SRV.PING."+worker.ServiceName, nil, natstest.Patience)
+		return errors.Is(err, nats.ErrNoResponders)
 	})
 	open()
 	requests.Wait()
@@ -50,21 +53,21 @@ func TestStopAnswersWhatIsParked(t *testing.T) {
 // TestStopWaitsForAnswers: a request counts as parked until its answer is sent, so that
 // neither Stop nor closing the connections after it loses an answer.
 func TestStopWaitsForAnswers(t *testing.T) {
+	t.Parallel()
 	const requests = 2000
-	net := natstest.Start(t)
+	net := worker.NewAccount(t)
 	s := &gate{Store: newStore(t, net, 1)}
 	startWorker(t, net, worker.Config{Role: worker.RoleLoader, Store: s})
 	createTags(t, net, s, requests, "order")
 	c := newClient(t, net)
-	for range 10 {
-		conns := [2]*nats.Conn{net.Connect(t), net.Connect(t)}
-		w, err := worker.Start(t.Context(), worker.Config{
-			Role: worker.RoleWorker, Requests: conns[0], Control: conns[1], Wait: 400 * time.Millisecond, Version: "0.0.1",
-		})
+	for range 2 {
+		cfg := configure(t, net, worker.Config{Role: worker.RoleWorker, Wait: 400 * time.Millisecond})
+		w, err := worker.Start(t.Context(), cfg)
 		if err != nil {
 			t.Fatal(err)
 		}
 		open := s.close("order")
+		defer open()
 		inbox := c.conn.NewRespInbox()
 		replies, err := c.conn.SubscribeSync(inbox)
 		if err != nil {
@@ -75,17 +78,23 @@ func TestStopWaitsForAnswers(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		natstest.Eventually(t, "parked requests", func() bool { return parkedRequests(t, c) > 0 })
-		stopped := make(chan error)
+		if err := c.conn.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		natstest.Eventually(t, "a request", func() bool {
+			answers, _, _ := replies.Pending()
+			return answers > 0 || parkedRequests(t, c) > 0
+		})
+		stopped := make(chan error, 1)
 		go func() { stopped <- w.Stop() }()
 		open()
 		if err := <-stopped; err != nil {
 			t.Error(err)
 		}
-		conns[0].Close()
-		conns[1].Close()
+		cfg.Requests.Close()
+		cfg.Control.Close()
 		for i := range requests {
-			if _, err := replies.NextMsg(2 * time.Second); err != nil {
+			if _, err := replies.NextMsg(natstest.Patience); err != nil {
 				t.Fatalf("reply %d of %d: %v", i+1, requests, err)
 			}
 		}
@@ -98,15 +107,17 @@ func TestStopWaitsForAnswers(t *testing.T) {
 // TestStopWaitsForTheStore: Stop does not return while a call of the store is under way,
 // since the store may be closed next.
 func TestStopWaitsForTheStore(t *testing.T) {
-	net := natstest.Start(t)
+	t.Parallel()
+	net := worker.NewAccount(t)
 	s := &gate{Store: newStore(t, net, 1)}
 	w := startWorker(t, net, worker.Config{Store: s, Wait: 100 * time.Millisecond})
 	createTags(t, net, s, 10, "order")
 	open := s.close("order")
+	defer open()
 	c := newClient(t, net)
 	natstest.Eventually(t, "a call of the store", func() bool {
-		_, _ = c.ask("order", 1, 5*time.Second)
-		return s.calls.Load() > 0
+		_, _ = c.ask("order", 1)
+		return s.underWay.Load() > 0
 	})
 	stopped := make(chan struct{})
 	go func() {
@@ -114,11 +125,13 @@ func TestStopWaitsForTheStore(t *testing.T) {
 		if err := w.Stop(); err != nil {
 			t.Error(err)
 		}
+		if s.underWay.Load() > 0 {
+			t.Error("stopped while the store was being called")
+		}
 	}()
 	select {
 	case <-stopped:
-		t.Error("stopped while the store was being called")
-	case <-time.After(time.Second): // far longer than Stop takes otherwise
+	case <-time.After(time.Second): // longer than Stop takes otherwise, as a rule
 	}
 	open()
 	<-stopped
@@ -129,18 +142,12 @@ func TestStopWithoutServer(t *testing.T) {
 	t.Parallel()
 	net := natstest.Start(t)
 	s := newStore(t, net, 1)
-	w, err := worker.Start(t.Context(), worker.Config{
-		Requests: net.Connect(t), Control: net.Connect(t), Store: s, Wait: 100 * time.Millisecond, Version: "0.0.1",
-	})
+	w, err := worker.Start(t.Context(), configure(t, net, worker.Config{Store: s, Wait: 100 * time.Millisecond}))
 	if err != nil {
 		t.Fatal(err)
 	}
 	createTags(t, net, s, 10, "order")
-	c := newClient(t, net)
-	natstest.Eventually(t, "an ID", func() bool {
-		_, err := c.ask("order", 1, time.Second)
-		return err == nil
-	})
+	newClient(t, net).must("order")
 	net.Stop()
 	done := make(chan struct{})
 	go func() {
@@ -149,7 +156,7 @@ func TestStopWithoutServer(t *testing.T) {
 	}()
 	select {
 	case <-done:
-	case <-time.After(20 * time.Second):
+	case <-time.After(natstest.Patience):
 		t.Fatal("Stop hangs")
 	}
 }
@@ -157,6 +164,7 @@ func TestStopWithoutServer(t *testing.T) {
 // TestServerRestart: when the server is back, the process serves again by itself, and its
 // loader consumes load events again.
 func TestServerRestart(t *testing.T) {
+	t.Parallel()
 	net := natstest.Start(t, func(o *server.Options) { o.SyncAlways = true })
 	s := newStore(t, net, 1)
 	startWorker(t, net, worker.Config{Store: s})
@@ -164,27 +172,22 @@ func TestServerRestart(t *testing.T) {
 	c := newClient(t, net)
 	last := c.use("order", 20, c.must("order"))
 	net.Restart()
-	natstest.Eventually(t, "IDs", func() bool {
-		ranges, err := c.ask("order", 1, time.Second)
-		if err == nil && ranges[0].First <= last {
-			t.Fatalf("%d after %d", ranges[0].First, last)
-		}
-		return err == nil
-	})
+	last = c.use("order", 20, last)
 	js := newJetStream(t, net)
 	natstest.Eventually(t, "the loader to consume events again", func() bool {
 		consumer, err := js.Consumer(t.Context(), loads.StreamName(messages.DefaultPrefix), "loader")
 		return err == nil && consumer.CachedInfo().NumWaiting > 0
 	})
-	c.use("order", 2000, last)
+	c.use("order", 200, last)
 }
 
 // TestStartStopManyTimes leaves nothing behind; goleak checks goroutines at the end.
 func TestStartStopManyTimes(t *testing.T) {
-	net := natstest.Start(t)
+	t.Parallel()
+	net := worker.NewAccount(t)
 	s := newStore(t, net, 1)
 	for _, role := range []worker.Role{worker.RoleAll, worker.RoleWorker, worker.RoleLoader} {
-		for range 5 {
+		for range 2 {
 			conn := net.Connect(t)
 			w, err := worker.Start(t.Context(), worker.Config{Role: role, Requests: conn, Control: conn, Store: s, Version: "0.0.1"})
 			if err != nil {
@@ -201,8 +204,9 @@ func TestStartStopManyTimes(t *testing.T) {
 }
 
 func TestStartFails(t *testing.T) {
+	t.Parallel()
 	plain := natstest.Start(t, func(o *server.Options) { o.JetStream = false })
-	net := natstest.Start(t)
+	net := worker.NewAccount(t)
 	s := newStore(t, net, 1)
 	startWorker(t, net, worker.Config{Store: s, StoreName: "jetstream"})
 	for _, c := range []struct {

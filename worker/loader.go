@@ -33,9 +33,10 @@ type reserver interface {
 type loader struct {
 	store   reserver
 	firsts  *firstUses
-	conn    *nats.Conn
+	publish func(subject string, data []byte) error
 	prefix  messages.Prefix
 	maxStep int64
+	timeout time.Duration // of a call of the store
 	log     *zap.Logger
 
 	installation string
@@ -67,9 +68,10 @@ func newLoader(cfg Config, rules knownRules, from firstReserver) *loader {
 	l := &loader{
 		store:   from,
 		firsts:  &firstUses{rules: rules, store: from},
-		conn:    cfg.Control,
+		publish: cfg.Control.Publish,
 		prefix:  cfg.Prefix,
 		maxStep: cfg.MaxStep,
+		timeout: cfg.storeTimeout,
 		health:  h,
 		turns:   newTurns(cfg.Reservations, h),
 		log:     cfg.Log,
@@ -144,7 +146,7 @@ func (l *loader) allowedSize(event loads.Event) int64 { return min(event.Size(),
 
 // reserve calls the store, counts the call and records whether the store works.
 func (l *loader) reserve(q *queue, n int64) (store.Segment, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), storeTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), l.timeout)
 	defer cancel()
 	began := time.Now()
 	segment, err := l.callStore(ctx, q, n)
@@ -217,7 +219,7 @@ func (l *loader) sendGrant(event loads.Event, s store.Segment, refused error) {
 	if grant.Refused == messages.CodeBusy {
 		grant.Reason = refused.Error()
 	}
-	_ = l.conn.Publish(loads.GrantSubject(l.prefix, event.Instance), grant.Encode())
+	_ = l.publish(loads.GrantSubject(l.prefix, event.Instance), grant.Encode())
 }
 
 // refusalCode is the code of an error that will not go away by trying again, else 0.

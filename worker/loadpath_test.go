@@ -1,17 +1,13 @@
 package worker_test
 
 import (
-	"context"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/idworker/idworker/allocator"
 	"github.com/idworker/idworker/internal/loads"
 	"github.com/idworker/idworker/messages"
-	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/testing/natstest"
 	"github.com/idworker/idworker/worker"
 )
@@ -20,7 +16,7 @@ import (
 func (c client) use(tag string, n int, last int64) int64 {
 	c.t.Helper()
 	for range n {
-		ranges, err := c.ask(tag, 1, 5*time.Second)
+		ranges, err := c.patiently(tag, 1)
 		if err != nil {
 			c.t.Fatal(err)
 		}
@@ -34,23 +30,21 @@ func (c client) use(tag string, n int, last int64) int64 {
 
 // TestRolesApart: a worker without a store lives on the grants of a loader.
 func TestRolesApart(t *testing.T) {
-	net := natstest.Start(t)
+	t.Parallel()
+	net := worker.NewAccount(t)
 	s := newStore(t, net, 1)
 	startWorker(t, net, worker.Config{Role: worker.RoleLoader, Store: s})
-	startWorker(t, net, worker.Config{Role: worker.RoleWorker, Wait: noSecondAsk, MaxStep: 5, MaxBatch: 5})
+	startWorker(t, net, worker.Config{Role: worker.RoleWorker, MaxStep: 5, MaxBatch: 5})
 	createTags(t, net, s, 5, "order")
 	c := newClient(t, net)
-	c.use("order", 5000, c.must("order"))
+	c.use("order", 1000, c.must("order"))
 }
-
-// noSecondAsk is a wait that ends before the allocator asks again for a load, so
-// that a load which is not brought through the first time fails a request.
-const noSecondAsk = allocator.DefaultReAsk * 8 / 10
 
 // TestLoadIsServedOnce: a load that comes again while it is being served, as after
 // a redelivery, costs no second range.
 func TestLoadIsServedOnce(t *testing.T) {
-	net := natstest.Start(t)
+	t.Parallel()
+	net := worker.NewAccount(t)
 	s := &gate{Store: newStore(t, net, 1)}
 	startWorker(t, net, worker.Config{Role: worker.RoleLoader, Store: s})
 	createTags(t, net, s, 10, "order")
@@ -60,6 +54,7 @@ func TestLoadIsServedOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	open := s.close("order")
+	defer open()
 	event := loads.Event{Instance: "me", Tag: "order", Step: 10, Seq: 1}
 	for _, seq := range []uint64{1, 1, 2, 1, 2} {
 		event.Seq = seq
@@ -70,7 +65,7 @@ func TestLoadIsServedOnce(t *testing.T) {
 	natstest.Eventually(t, "the first to be served", func() bool { return s.calls.Load() == 1 })
 	open()
 	for _, want := range []uint64{1, 2} {
-		msg, err := grants.NextMsg(5 * time.Second)
+		msg, err := grants.NextMsg(natstest.Patience)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -79,7 +74,7 @@ func TestLoadIsServedOnce(t *testing.T) {
 		}
 	}
 	tags, err := s.Tags(t.Context())
-	if err != nil || tags[0].Next != 21 {
+	if err != nil || len(tags) != 1 || tags[0].Next != 21 {
 		t.Errorf("store is at %v, %v; want 20 IDs reserved", tags, err)
 	}
 }
@@ -87,14 +82,15 @@ func TestLoadIsServedOnce(t *testing.T) {
 // TestLoaderWithSmallerMaxStep: during a change of --max-step, loaders and workers have
 // different ones. A loader gives what it may, and the worker asks on.
 func TestLoaderWithSmallerMaxStep(t *testing.T) {
-	net := natstest.Start(t)
+	t.Parallel()
+	net := worker.NewAccount(t)
 	s := newStore(t, net, 1)
 	startWorker(t, net, worker.Config{Role: worker.RoleLoader, Store: s, MaxStep: 10, MaxBatch: 10})
 	startWorker(t, net, worker.Config{Role: worker.RoleWorker})
 	createTags(t, net, s, 10, "order")
 	c := newClient(t, net)
-	c.use("order", 500, c.must("order"))
-	if _, err := c.ask("order", 1000, 5*time.Second); err != nil {
+	c.use("order", 200, c.must("order"))
+	if _, err := c.patiently("order", 1000); err != nil {
 		t.Errorf("a batch of a hundred segments: %v", err)
 	}
 }
@@ -102,6 +98,7 @@ func TestLoaderWithSmallerMaxStep(t *testing.T) {
 // TestWithoutLoadStream: when the load stream is gone, segments are loaded directly,
 // and over the stream again when it is back.
 func TestWithoutLoadStream(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name  string
 		roles []worker.Role
@@ -110,10 +107,11 @@ func TestWithoutLoadStream(t *testing.T) {
 		{"any loader", []worker.Role{worker.RoleLoader, worker.RoleWorker}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			net := natstest.Start(t)
+			t.Parallel()
+			net := worker.NewAccount(t)
 			s := newStore(t, net, 1)
 			for _, role := range c.roles {
-				startWorker(t, net, worker.Config{Role: role, Store: s, Wait: noSecondAsk, MaxStep: 5, MaxBatch: 5})
+				startWorker(t, net, worker.Config{Role: role, Store: s, MaxStep: 5, MaxBatch: 5})
 			}
 			createTags(t, net, s, 5, "order")
 			c := newClient(t, net)
@@ -121,18 +119,12 @@ func TestWithoutLoadStream(t *testing.T) {
 
 			js := newJetStream(t, net)
 			name := loads.StreamName(messages.DefaultPrefix)
-			// An event that is on its way at that moment may vanish without a word, and is
-			// asked for again only after the requests here have given up.
-			natstest.Eventually(t, "the second segment to be loaded", func() bool {
-				stream, err := js.Stream(t.Context(), name)
-				return err == nil && stream.CachedInfo().State.LastSeq >= 1 && stream.CachedInfo().State.Msgs == 0
-			})
 			if err := js.DeleteStream(t.Context(), name); err != nil {
 				t.Fatal(err)
 			}
-			last = c.use("order", 2000, last)
+			last = c.use("order", 300, last)
 			natstest.Eventually(t, "the stream to be created again, and used", func() bool {
-				last = c.use("order", 2000, last) // drives loads
+				last = c.use("order", 50, last) // drives loads
 				stream, err := js.Stream(t.Context(), name)
 				return err == nil && stream.CachedInfo().State.LastSeq > 0
 			})
@@ -144,20 +136,21 @@ func TestWithoutLoadStream(t *testing.T) {
 // TestLoaderThatDies: an event that a dead loader took along does not leave its tag
 // without IDs until the stream gives it to another.
 func TestLoaderThatDies(t *testing.T) {
-	net := natstest.Start(t)
+	t.Parallel()
+	net := worker.NewAccount(t)
 	s := newStore(t, net, 1)
 	js := newJetStream(t, net)
 	if err := worker.Provision(t.Context(), js, messages.DefaultPrefix, 1); err != nil {
 		t.Fatal(err)
 	}
-	w := startWorker(t, net, worker.Config{Role: worker.RoleWorker, Wait: 4 * time.Second})
+	w := startWorker(t, net, worker.Config{Role: worker.RoleWorker})
 	createTags(t, net, s, 10, "order")
 
 	c := newClient(t, net)
 	awaitTags(t, w, 1)
 	answer := make(chan error, 1)
 	go func() {
-		_, err := c.ask("order", 1, 10*time.Second)
+		_, err := c.patiently("order", 1)
 		answer <- err
 	}()
 	takeOneEvent(t, js) // and never ack it
@@ -177,63 +170,11 @@ func takeOneEvent(t *testing.T, js jetstream.JetStream) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	msg, err := consumer.Next(jetstream.FetchMaxWait(5 * time.Second))
+	msg, err := consumer.Next(jetstream.FetchMaxWait(natstest.Patience))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := loads.DecodeEvent(msg.Data(), 1<<40); err != nil {
 		t.Fatal(err)
-	}
-}
-
-// slowStore takes its time for each call.
-type slowStore struct {
-	gate
-	delay time.Duration
-}
-
-func (s *slowStore) Reserve(ctx context.Context, tag string, step int64) (store.Segment, error) {
-	select {
-	case <-time.After(s.delay):
-	case <-ctx.Done():
-	}
-	return s.gate.Reserve(ctx, tag, step)
-}
-
-// TestWaitingEventsShareAWrite: events of many workers for one tag that wait
-// together cost one store write.
-func TestWaitingEventsShareAWrite(t *testing.T) {
-	const workers = 20
-	net := natstest.Start(t)
-	s := &slowStore{gate{Store: newStore(t, net, 1)}, 200 * time.Millisecond}
-	startWorker(t, net, worker.Config{Role: worker.RoleLoader, Store: s})
-	createTags(t, net, s, 10, "hot")
-	for range workers {
-		startWorker(t, net, worker.Config{Role: worker.RoleWorker, Wait: 10 * time.Second})
-	}
-	c := newClient(t, net)
-	var requests sync.WaitGroup
-	var mu sync.Mutex
-	seen := make(map[int64]bool)
-	for range 10 * workers {
-		requests.Go(func() {
-			ranges, err := c.ask("hot", 3, 10*time.Second)
-			if err != nil {
-				t.Error(err)
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			for id := range messages.IDs(ranges) {
-				if seen[id] {
-					t.Errorf("%d was handed out twice", id)
-				}
-				seen[id] = true
-			}
-		})
-	}
-	requests.Wait()
-	// Each worker loads at least twice: for the misses, and to have one ready.
-	if calls := s.calls.Load(); calls > workers {
-		t.Errorf("%d store writes for %d workers", calls, workers)
 	}
 }

@@ -2,6 +2,7 @@ package worker_test
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -56,9 +57,10 @@ func expect(t testing.TB, got, want map[string]float64) {
 
 // TestMetrics asks for all that can happen to requests, and counts it.
 func TestMetrics(t *testing.T) {
-	net := natstest.Start(t)
+	t.Parallel()
+	net := worker.NewAccount(t)
 	g := &gate{Store: newStore(t, net, 1)}
-	w := startWorker(t, net, worker.Config{Store: g, StoreName: "jetstream", Wait: 100 * time.Millisecond})
+	w := startWorker(t, net, worker.Config{Store: g, StoreName: "jetstream", Wait: time.Second})
 	createTags(t, net, g, 100, "order", "cold")
 	c := newClient(t, net)
 	natstest.Eventually(t, "both tags are known and a worker ID is held", func() bool {
@@ -66,12 +68,20 @@ func TestMetrics(t *testing.T) {
 		return s["tags"] == 2 && s["lease_held"] == 1
 	})
 	natstest.Eventually(t, "the queue group of snowflake requests is entered", func() bool {
-		_, err := c.conn.Request("$SRV.PING.idworker-snowflake", nil, time.Second)
+		_, err := c.conn.Request("$SRV.PING.idworker-snowflake", nil, natstest.Patience)
 		return err == nil
 	})
-	c.must("order")
-	if _, err := c.ask("order", 14, time.Second); err != nil {
-		t.Fatal(err)
+	unavailable := 1.0 // the cold tag below
+	for _, n := range []int64{1, 14} {
+		natstest.Eventually(t, "IDs", func() bool {
+			_, err := c.ask("order", n)
+			if errors.Is(err, messages.ErrUnavailable) { // the machine is slow
+				unavailable++
+			} else if err != nil {
+				t.Fatal(err)
+			}
+			return err == nil
+		})
 	}
 	natstest.Eventually(t, "the second segment", func() bool { return scrape(t, w)["grants_total/installed"] == 2 })
 	for tag, want := range map[string]*messages.Error{"grün": messages.ErrMalformed, "nope": messages.ErrNoTag} {
@@ -87,25 +97,30 @@ func TestMetrics(t *testing.T) {
 
 	natstest.Eventually(t, "the reply is counted", func() bool {
 		s := scrape(t, w)
-		return s["requests_total/503/segment"] == 1 && s["parked_requests"] == 0
+		return s["requests_total/503/segment"] == unavailable && s["parked_requests"] == 0
 	})
 	got := scrape(t, w)
 	expect(t, got, map[string]float64{
 		"requests_total/ok/segment": 2, "requests_total/400/segment": 1, "requests_total/404/segment": 1,
-		"requests_total/503/segment": 1, "requests_total/429/segment": 0, "requests_total/507/segment": 0,
-		"requests_total/ok/snowflake": 3, "request_duration_seconds/segment": 5, "request_duration_seconds/snowflake": 3,
+		"requests_total/503/segment": unavailable, "requests_total/429/segment": 0, "requests_total/507/segment": 0,
+		"requests_total/ok/snowflake": 3, "request_duration_seconds/segment": 4 + unavailable, "request_duration_seconds/snowflake": 3,
 		"ids_total/segment": 15, "ids_total/snowflake": 3,
 		"tag_ids_total/order": 15, "tag_step_ids/order": 200, "tag_buffered_ids/order": 285,
-		"grants_total/installed": 2, "grants_total/burnt": 0, "grants_total/below": 0, "tags_held/store": 0, "tag_losses_total/directory": 0, "loads_total/ok": 2, "load_duration_seconds": 2,
+		"grants_total/installed": 2, "grants_total/below": 0, "tags_held/store": 0, "tag_losses_total/directory": 0,
 		"parked_requests": 0, "store_outage": 0, "store_outages_total": 0, "tags_active": 2, "tags_unlisted": 0,
 		"nats_connected/control": 1, "nats_connected/requests": 1,
 	})
-	if d := got["clock_difference_seconds"]; d < -1 || d > 1 {
-		t.Errorf("the clock is off by %v s", d)
+	// A load that takes a second is asked for once more, and burnt.
+	if n := got["loads_total/ok"]; n < 2 || got["load_duration_seconds"] != n {
+		t.Errorf("%v loads, %v timed, want 2 or more", n, got["load_duration_seconds"])
 	}
-	if r := got["lease_reserved_seconds"]; r <= 0 || r > 30 {
-		t.Errorf("%v s are reserved, want up to the TTL, 30", r)
+	if _, ok := got["clock_difference_seconds"]; !ok {
+		t.Error("no difference of the clocks")
 	}
+	natstest.Eventually(t, "time that is reserved, up to the TTL", func() bool {
+		r := scrape(t, w)["lease_reserved_seconds"]
+		return r > 0 && r <= 30
+	})
 	if r, of := got["tag_runway_seconds/order"], got["runway_seconds"]; r <= 0 || of > r {
 		t.Errorf("runway %v s, of all %v s", r, of)
 	}
@@ -114,7 +129,7 @@ func TestMetrics(t *testing.T) {
 // expectCode asks the worker past the client's own checks.
 func expectCode(t *testing.T, c client, tag string, want *messages.Error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), natstest.Patience)
 	defer cancel()
 	msg, err := c.conn.RequestWithContext(ctx, messages.DefaultPrefix.Segment(tag), nil)
 	if err != nil {
@@ -127,23 +142,23 @@ func expectCode(t *testing.T, c client, tag string, want *messages.Error) {
 
 // TestOutageMetrics: an outage is there while it lasts, and counted once.
 func TestOutageMetrics(t *testing.T) {
-	net := natstest.Start(t)
-	g := &gate{Store: newStore(t, net, 1)}
-	w := startWorker(t, net, worker.Config{Store: g, StoreName: "jetstream"})
-	createTags(t, net, g, 100, "order")
+	t.Parallel()
+	net := worker.NewAccount(t)
+	s := &unplugged{Store: newStore(t, net, 1)}
+	w := startWorker(t, net, worker.Config{Store: s, StoreName: "jetstream", Wait: time.Second})
+	createTags(t, net, s, 100, "order")
 	c := newClient(t, net)
-	open := g.close("order") // calls end with their timeout
-	defer open()
+	s.down.Store(true)
 	natstest.Eventually(t, "the store fails", func() bool {
-		_, _ = c.ask("order", 1, 5*time.Second)
+		_, _ = c.ask("order", 1)
 		return scrape(t, w)["store_outage"] == 1
 	})
 	if got := scrape(t, w); got["loads_total/failed"] < 1 || got["store_outages_total"] != 1 {
 		t.Errorf("%v loads failed in %v outages", got["loads_total/failed"], got["store_outages_total"])
 	}
-	open()
+	s.down.Store(false)
 	natstest.Eventually(t, "the store works", func() bool {
-		_, _ = c.ask("order", 1, 5*time.Second)
+		_, _ = c.ask("order", 1)
 		return scrape(t, w)["store_outage"] == 0
 	})
 	expect(t, scrape(t, w), map[string]float64{"store_outages_total": 1})
@@ -151,6 +166,7 @@ func TestOutageMetrics(t *testing.T) {
 
 // TestReady follows a worker through the loss of its server to its end.
 func TestReady(t *testing.T) {
+	t.Parallel()
 	net := natstest.Start(t)
 	w := startWorker(t, net, worker.Config{Store: newStore(t, net, 1), StoreName: "jetstream"})
 	ready := func(why string) func() bool {

@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -12,7 +13,6 @@ import (
 
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
-	"github.com/idworker/idworker/testing/natstest"
 )
 
 // tagsOnly is a store that can only list tags.
@@ -34,7 +34,7 @@ type mirrored struct {
 // startMirrored mirrors some tags once.
 func startMirrored(t *testing.T, tags ...string) *mirrored {
 	t.Helper()
-	js, err := jetstream.New(natstest.Start(t).Connect(t))
+	js, err := jetstream.New(NewAccount(t).Connect(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -231,5 +231,68 @@ func TestStopWhileListing(t *testing.T) {
 	}
 	for _, line := range m.logs.All() {
 		t.Errorf("logged %v", line)
+	}
+}
+
+// TestEmptyListingIsNotBelieved: tags stay in the directory while the store lists none, one
+// listing after the other; an error says so, once.
+func TestEmptyListingIsNotBelieved(t *testing.T) {
+	t.Parallel()
+	m := startMirrored(t, "order", "invoice", "parcel")
+	m.list()
+	for range 2 * heldListings {
+		m.mustRefresh()
+	}
+	m.expect("order", "invoice", "parcel")
+	if held, episodes := m.absences.held.Load(), m.absences.episodes.Load(); held != 3 || episodes != 1 {
+		t.Errorf("%d tags are held, in %d episodes", held, episodes)
+	}
+	m.list("order", "invoice", "parcel")
+	m.mustRefresh()
+	m.expect("order", "invoice", "parcel")
+	if held := m.absences.held.Load(); held != 0 {
+		t.Errorf("%d tags are held that are back", held)
+	}
+	expectLines(t, m.logs, lineMissing, lineNoneHeld)
+}
+
+// TestUnreadableRowKeepsItsTag, once logged, while changes to other tags go through and write
+// nothing else.
+func TestUnreadableRowKeepsItsTag(t *testing.T) {
+	t.Parallel()
+	m := startMirrored(t, "order", "invoice")
+	revision := func(tag string) uint64 {
+		t.Helper()
+		entry, err := m.directory.kv.Get(t.Context(), tag)
+		if err != nil {
+			t.Fatalf("%s in the directory: %v", tag, err)
+		}
+		return entry.Revision()
+	}
+	order, invoice := revision("order"), revision("invoice")
+	unreadable := fmt.Errorf("table t: %w", errors.Join(&store.EntryError{Tag: "order", Err: fmt.Errorf("tag order: %w: max_id is NULL", store.ErrCorrupt)}))
+	m.store.list = func(context.Context) ([]store.Tag, error) {
+		return []store.Tag{{Name: "invoice", Step: 10, Next: 1}, {Name: "new", Step: 10, Next: 1}}, unreadable
+	}
+	for range 4 {
+		m.mustRefresh()
+		m.readAll()
+	}
+	if revision("order") != order || revision("invoice") != invoice {
+		t.Error("a tag that had not changed was written again")
+	}
+	m.expect("order", "invoice", "new")
+
+	// A row whose name is not known may be any tag.
+	m.store.list = func(context.Context) ([]store.Tag, error) {
+		return []store.Tag{{Name: "invoice", Step: 10, Next: 1}}, fmt.Errorf("%w: biz_tag is NULL", store.ErrCorrupt)
+	}
+	for range 4 {
+		m.mustRefresh()
+	}
+	m.expect("order", "invoice", "new")
+	lines := m.logs.FilterMessageSnippet("tag in the store cannot be served").Len()
+	if lines != 2 || m.logs.Len() != lines {
+		t.Errorf("%d lines for two rows: %v", lines, m.logs.All())
 	}
 }

@@ -21,7 +21,9 @@ import (
 
 // startTimeout is how long NATS and its JetStream may take for each stage of a start, and for how
 // long nothing may be learned of the tags. It does not limit how many tags there are.
-const startTimeout = 30 * time.Second
+//
+// It is a variable for tests, whose machines may be slow.
+var startTimeout = 30 * time.Second
 
 // withTimeout calls do with a context that lasts for startTimeout.
 func withTimeout(ctx context.Context, do func(context.Context) error) error {

@@ -3,7 +3,6 @@ package worker_test
 import (
 	"encoding/json"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go/micro"
 
@@ -15,7 +14,7 @@ import (
 // does.
 func serviceStats(t testing.TB, c client) worker.Stats {
 	t.Helper()
-	reply, err := c.conn.Request("$SRV.STATS."+worker.ServiceName, nil, 5*time.Second)
+	reply, err := c.conn.Request("$SRV.STATS."+worker.ServiceName, nil, natstest.Patience)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,14 +32,15 @@ func serviceStats(t testing.TB, c client) worker.Stats {
 func parkedRequests(t testing.TB, c client) int { return serviceStats(t, c).Parked }
 
 func TestInfoAndStats(t *testing.T) {
-	net := natstest.Start(t)
+	t.Parallel()
+	net := worker.NewAccount(t)
 	s := newStore(t, net, 1)
 	w := startWorker(t, net, worker.Config{Store: s, StoreName: "jetstream"})
 	createTags(t, net, s, 100, "order", "idle")
 	c := newClient(t, net)
 	c.must("order")
 
-	reply, err := c.conn.Request("$SRV.INFO."+worker.ServiceName, nil, 5*time.Second)
+	reply, err := c.conn.Request("$SRV.INFO."+worker.ServiceName, nil, natstest.Patience)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +62,7 @@ func TestInfoAndStats(t *testing.T) {
 	if len(stats.Tags) != 1 || stats.Tags[0].Tag != "order" || stats.Tags[0].Left != 99 || stats.Active != 1 {
 		t.Errorf("STATS data is %+v", stats)
 	}
-	if stats.Grants.Installed != 1 || stats.Loads.Writes != 1 || stats.Instance != w.Instance() {
+	if stats.Grants.Installed != 1 || stats.Loads.Writes < 1 || stats.Instance != w.Instance() {
 		t.Errorf("STATS data is %+v", stats)
 	}
 }

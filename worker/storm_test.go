@@ -1,29 +1,27 @@
-package worker_test
+package worker
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
-	"go.uber.org/zap"
-	"go.uber.org/zap/zaptest"
-
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/zap"
 
+	"github.com/idworker/idworker/internal/loads"
+	"github.com/idworker/idworker/internal/tagrules"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
-	"github.com/idworker/idworker/testing/natstest"
 	"github.com/idworker/idworker/testing/tier"
-	"github.com/idworker/idworker/worker"
 )
 
-// The bounds of what an outage of the store costs.
+// What an outage of the store may cost.
 const (
 	stormCallsPerLoader = 2  // of the store, a second
 	stormMessagesSent   = 10 // by a worker, a second; each gets one answer of the stream
@@ -33,226 +31,352 @@ const (
 	stormAsks  = 8                // of such batches, for each tag: one worker alone could answer them all
 )
 
-// storm is an installation with two loaders and four workers, all of whose tags want a segment.
+// storm is two loaders and four workers in virtual time, all of whose tags want a
+// segment. Store, stream and network are the test's.
 type storm struct {
 	t       *testing.T
-	net     *natstest.Server
-	caller  client
 	tags    []string // loaded before the outage
 	empty   []string // never loaded before the outage
-	loaders []*unplugged
-	workers []*nats.Conn // the control connections
+	loaders []*loader
+	stores  []*stormStore // of each loader
+	workers []*stormWorker
+	stream  *stormStream
+	ctx     context.Context //nolint:containedctx // ends the loaders' pulling
+	pulling sync.WaitGroup
 }
 
-// unplugged is a loader's store that can be taken away.
-type unplugged struct {
-	store.Store
-	down  *atomic.Bool
-	calls atomic.Int64
+// stormWorker is what asks for segments in a worker, and what hands them out.
+type stormWorker struct {
+	*supply
+	sent atomic.Int64 // messages
 }
 
-var errUnplugged = errors.New("unplugged")
-
-func (u *unplugged) Reserve(ctx context.Context, tag string, step int64) (store.Segment, error) {
-	u.calls.Add(1)
-	if u.down.Load() {
-		return store.Segment{}, errUnplugged
-	}
-	return u.Store.Reserve(ctx, tag, step)
+// stormStore is one loader's way to the counters that all have in common.
+type stormStore struct {
+	firstReserver // there are no templates
+	counters      *stormCounters
+	calls         atomic.Int64
 }
 
-func (u *unplugged) Tags(ctx context.Context) ([]store.Tag, error) {
-	u.calls.Add(1)
-	if u.down.Load() {
-		return nil, errUnplugged
-	}
-	return u.Store.Tags(ctx)
+type stormCounters struct {
+	mu   sync.Mutex
+	down bool
+	next map[string]int64
 }
 
-func startStorm(t *testing.T, down *atomic.Bool) *storm {
-	net := natstest.Start(t)
-	s := &storm{t: t, net: net, caller: newClient(t, net)}
-	inner := newStore(t, net, 1)
-	for n := range tier.Pick(400, 10_000) {
-		s.tags = append(s.tags, fmt.Sprint("tag", n))
-		s.empty = append(s.empty, fmt.Sprint("empty", n))
+func (c *stormCounters) set(down bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.down = down
+}
+
+func (s *stormStore) Learn(string, int64) {}
+
+func (s *stormStore) Reserve(_ context.Context, tag string, n int64) (store.Segment, error) {
+	s.calls.Add(1)
+	time.Sleep(10 * time.Millisecond)
+	s.counters.mu.Lock()
+	defer s.counters.mu.Unlock()
+	if s.counters.down {
+		return store.Segment{}, errAway
 	}
-	if err := worker.Provision(t.Context(), newJetStream(t, net), messages.DefaultPrefix, 1); err != nil {
-		t.Fatal(err)
+	first := max(1, s.counters.next[tag])
+	s.counters.next[tag] = first + n
+	return store.Segment{First: first, End: first + n}, nil
+}
+
+// stormStream is the load stream: one event for each worker and tag, and a second
+// is refused.
+type stormStream struct {
+	mu      sync.Mutex
+	held    map[string]bool // by subject
+	waiting []*stormEvent
+	came    chan struct{} // holds one if something may wait
+}
+
+// stormEvent is an event in the stream.
+type stormEvent struct {
+	stream  *stormStream
+	subject string
+	event   loads.Event
+	at      time.Time // when it came
+	taken   bool      // acked
+}
+
+func (s *stormStream) add(subject string, event loads.Event) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.held[subject] {
+		return &jetstream.APIError{ErrorCode: maxPerSubject}
 	}
-	directory, err := worker.OpenDirectory(t.Context(), newJetStream(t, net), messages.DefaultPrefix, zap.NewNop())
+	s.held[subject] = true
+	s.push(&stormEvent{stream: s, subject: subject, event: event, at: time.Now()})
+	return nil
+}
+
+// push has an event wait. s.mu is held.
+func (s *stormStream) push(e *stormEvent) {
+	s.waiting = append(s.waiting, e)
+	select {
+	case s.came <- struct{}{}:
+	default:
+	}
+}
+
+// pull returns up to n events, when there are any, or when some time has passed.
+func (s *stormStream) pull(ctx context.Context, n int) (pulled []*stormEvent) {
+	select {
+	case <-s.came:
+	case <-time.After(pullExpiry):
+	case <-ctx.Done():
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.waiting = slices.DeleteFunc(s.waiting, func(e *stormEvent) bool {
+		old := time.Since(e.at) > loadEventAge
+		if old {
+			delete(s.held, e.subject)
+		}
+		return old
+	})
+	pulled = slices.Clone(s.waiting[:min(n, len(s.waiting))])
+	if s.waiting = s.waiting[len(pulled):]; len(s.waiting) > 0 {
+		select {
+		case s.came <- struct{}{}:
+		default:
+		}
+	}
+	for _, e := range pulled {
+		time.AfterFunc(storeTimeout+2*time.Second, func() { _ = e.Nak() }) // not acked in time
+	}
+	return pulled
+}
+
+// Ack is part of acker.
+func (e *stormEvent) Ack() error {
+	e.stream.mu.Lock()
+	defer e.stream.mu.Unlock()
+	e.taken = true
+	delete(e.stream.held, e.subject)
+	return nil
+}
+
+// Nak is part of acker.
+func (e *stormEvent) Nak() error {
+	e.stream.mu.Lock()
+	defer e.stream.mu.Unlock()
+	if !e.taken && time.Since(e.at) <= loadEventAge && !slices.Contains(e.stream.waiting, e) {
+		e.stream.push(e)
+	}
+	return nil
+}
+
+// stormPublisher is the stream as a worker sees it.
+type stormPublisher struct {
+	jetstream.JetStream // nothing else is used of it
+	stream              *stormStream
+	sent                *atomic.Int64
+}
+
+func (p stormPublisher) Publish(_ context.Context, subject string, data []byte, _ ...jetstream.PublishOpt) (*jetstream.PubAck, error) {
+	p.sent.Add(1)
+	time.Sleep(time.Millisecond)
+	event, err := loads.DecodeEvent(data, maxStepLimit)
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
-	each(slices.Concat(s.tags, s.empty), func(tag string) {
-		if err := errors.Join(inner.CreateTag(t.Context(), store.Tag{Name: tag, Step: stormStep, Next: 1}), directory.Put(t.Context(), tag, stormStep)); err != nil {
-			t.Error(err)
+	return new(jetstream.PubAck), p.stream.add(subject, event)
+}
+
+// testStorm runs f with an installation in virtual time.
+func testStorm(t *testing.T, f func(s *storm, down func(bool))) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, end := context.WithCancel(t.Context())
+		counters := &stormCounters{next: make(map[string]int64)}
+		s := &storm{t: t, ctx: ctx, stream: &stormStream{held: make(map[string]bool), came: make(chan struct{}, 1)}}
+		steps := make(map[string]int64)
+		for n := range tier.Pick(200, 10_000) {
+			s.tags, s.empty = append(s.tags, fmt.Sprint("tag", n)), append(s.empty, fmt.Sprint("empty", n))
+			steps[s.tags[n]], steps[s.empty[n]] = stormStep, stormStep
+		}
+		for range 2 {
+			s.startLoader(&stormStore{counters: counters})
+		}
+		for range 4 {
+			s.startWorker(steps)
+		}
+		f(s, counters.set)
+		for _, w := range s.workers {
+			w.background.stop()
+		}
+		end()
+		s.pulling.Wait()
+		for _, l := range s.loaders {
+			l.stop()
 		}
 	})
-	log := zaptest.NewLogger(t, zaptest.Level(zap.WarnLevel))
-	for range 2 {
-		u := &unplugged{Store: inner, down: down}
-		s.loaders = append(s.loaders, u)
-		startWorker(t, net, worker.Config{Role: worker.RoleLoader, Store: u, Log: log})
-	}
-	for range 4 {
-		cfg := worker.Config{Role: worker.RoleWorker, Log: log, Requests: net.Connect(t), Control: net.Connect(t), Version: "0.0.1"}
-		w, err := worker.Start(t.Context(), cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = w.Stop() })
-		s.workers = append(s.workers, cfg.Control)
-	}
-	return s
 }
 
-// each calls f for all tags, many at a time.
-func each(tags []string, f func(tag string)) {
-	var group sync.WaitGroup
-	var next atomic.Int64
-	for range 200 {
-		group.Go(func() {
-			for n := int(next.Add(1)) - 1; n < len(tags); n = int(next.Add(1)) - 1 {
-				f(tags[n])
+func (s *storm) startLoader(from *stormStore) {
+	l := newLoader(Config{Log: zap.NewNop()}.WithDefaults(), noRules{}, from)
+	l.publish = func(_ string, data []byte) error {
+		grant, err := loads.DecodeGrant(data)
+		if err != nil {
+			return err
+		}
+		for _, w := range s.workers {
+			if w.instance == grant.Instance {
+				w.grants.receive(&nats.Msg{Data: data})
+			}
+		}
+		return nil
+	}
+	s.loaders, s.stores = append(s.loaders, l), append(s.stores, from)
+	s.pulling.Go(func() {
+		for s.ctx.Err() == nil {
+			for _, e := range s.stream.pull(s.ctx, l.turns.awaitRoom(s.ctx)) {
+				l.submit(job{e.event, e, time.Now().Add(storeTimeout + 2*time.Second - ackMargin)})
+			}
+		}
+	})
+}
+
+func (s *storm) startWorker(steps map[string]int64) {
+	w := new(stormWorker)
+	p := processInfo{
+		cfg: Config{Log: zap.NewNop()}.WithDefaults(), instance: fmt.Sprint("w", len(s.workers)),
+		js:    stormPublisher{stream: s.stream, sent: &w.sent},
+		rules: tagrules.NewWatcher(nil, "", zap.NewNop()), foreign: newForeignMessages("", zap.NewNop()),
+	}
+	w.supply = newSupply(p, loadTarget{
+		own: func(loads.Event) bool { return false },
+		direct: func(event loads.Event) {
+			w.sent.Add(1)
+			s.loaders[len(event.Tag)%len(s.loaders)].loadDirectly(event)
+		},
+	})
+	w.alloc.Update(steps)
+	w.background.start(w.tick)
+	s.workers = append(s.workers, w)
+}
+
+// ask asks a worker for n IDs.
+func (w *stormWorker) ask(tag string, n int64) error {
+	answered := make(chan error, 1)
+	ids, err := w.alloc.TakeOrParkWhile(nil, tag, 0, n, w.cfg.Wait, func(_ []store.Segment, err error) { answered <- err })
+	if ids != nil || err != nil {
+		return err
+	}
+	return <-answered
+}
+
+// askAll asks for n IDs of each of the tags some times, of each worker in turn, and
+// counts the answers by code; 0 is IDs.
+func (s *storm) askAll(tags []string, times int, n int64) map[messages.Code]int {
+	var mu sync.Mutex
+	codes := make(map[messages.Code]int)
+	var all sync.WaitGroup
+	for i, tag := range tags {
+		all.Go(func() {
+			for k := range times {
+				code := messages.Code(0)
+				if err := s.workers[(i+k)%len(s.workers)].ask(tag, n); err != nil {
+					code, _ = wireError(err)
+				}
+				mu.Lock()
+				codes[code]++
+				mu.Unlock()
 			}
 		})
 	}
-	group.Wait()
+	all.Wait()
+	return codes
 }
 
-// fill loads each tag on each worker, whose segments tell them apart.
-func (s *storm) fill() {
-	each(s.tags, func(tag string) {
-		for seen := make(map[int64]bool); len(seen) < len(s.workers); {
-			ranges, err := s.caller.ask(tag, 1, 30*time.Second)
-			if err != nil {
-				s.t.Error(err)
-				return
-			}
-			seen[ranges[0].First/stormStep] = true
-		}
-	})
-}
-
-// ask asks for n IDs of each of the tags some times, and returns how many requests got 503, and
-// how many any other error.
-func (s *storm) ask(tags []string, times int, n int64) (unavailable, failed int64) {
-	var away, other atomic.Int64
-	each(tags, func(tag string) {
-		for range times {
-			switch _, err := s.caller.ask(tag, n, 30*time.Second); {
-			case errors.Is(err, messages.ErrUnavailable):
-				away.Add(1)
-			case err != nil:
-				other.Add(1)
-			}
-		}
-	})
-	return away.Load(), other.Load()
-}
-
-// wantAll fails the test unless all requests for the tags are answered.
+// wantAll fails the test unless all requests for the tags are answered with IDs.
 func (s *storm) wantAll(when string, tags []string, times int, n int64) {
 	s.t.Helper()
-	if unavailable, failed := s.ask(tags, times, n); unavailable+failed > 0 {
-		s.t.Errorf("%s: %d requests got 503, and %d another error", when, unavailable, failed)
+	if codes := s.askAll(tags, times, n); codes[0] != len(tags)*times {
+		s.t.Errorf("%s: answers by code %v, want IDs for all", when, codes)
 	}
 }
 
-// cost is what a period costs.
-type cost struct {
-	calls    []int64  // of each loader
-	messages []uint64 // that each worker sent on its control connection
-	cpu      time.Duration
-}
-
-func (s *storm) count() (c cost) {
-	for _, u := range s.loaders {
-		c.calls = append(c.calls, u.calls.Load())
+// count returns the calls of each loader, and the messages that each worker sent.
+func (s *storm) count() (calls, sent []int64) {
+	for _, c := range s.stores {
+		calls = append(calls, c.calls.Load())
 	}
-	for _, conn := range s.workers {
-		c.messages = append(c.messages, conn.Stats().OutMsgs)
+	for _, w := range s.workers {
+		sent = append(sent, w.sent.Load())
 	}
-	var usage syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
-		s.t.Fatal(err)
-	}
-	c.cpu = time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
-	return c
+	return calls, sent
 }
 
 // wantCalm counts for that long, and fails the test if the outage costs more than it may.
 func (s *storm) wantCalm(what string, d time.Duration) {
 	s.t.Helper()
-	before := s.count()
+	calls, sent := s.count()
 	time.Sleep(d)
-	after := s.count()
-	for i := range after.calls {
-		calls := float64(after.calls[i]-before.calls[i]) / d.Seconds()
-		if s.t.Logf("%s: loader %d: %.1f calls/s", what, i, calls); calls > stormCallsPerLoader {
-			s.t.Errorf("%s: loader %d calls the store %.1f times a second, want at most %d", what, i, calls, stormCallsPerLoader)
+	callsThen, sentThen := s.count()
+	check := func(who string, before, after []int64, most float64) {
+		s.t.Helper()
+		for i := range after {
+			rate := float64(after[i]-before[i]) / d.Seconds()
+			if s.t.Logf("%s: %s %d: %.1f/s", what, who, i, rate); rate > most {
+				s.t.Errorf("%s: %s %d: %.1f a second, want at most %v", what, who, i, rate, most)
+			}
 		}
 	}
-	for i := range after.messages {
-		rate := float64(after.messages[i]-before.messages[i]) / d.Seconds()
-		if s.t.Logf("%s: worker %d: %.1f messages/s", what, i, rate); rate > stormMessagesSent {
-			s.t.Errorf("%s: worker %d sends %.1f messages a second, want at most %d", what, i, rate, stormMessagesSent)
-		}
-	}
-	s.t.Logf("%s: CPU %.1f %%", what, 100*float64(after.cpu-before.cpu)/float64(d))
+	check("calls of loader", calls, callsThen, stormCallsPerLoader)
+	check("messages of worker", sent, sentThen, stormMessagesSent)
 }
 
-// callsUntilCalm returns how many calls of the store it takes after an outage until none are made
-// any more.
-func (s *storm) callsUntilCalm() (calls int64, took time.Duration) {
-	total := func() (n int64) {
-		for _, u := range s.loaders {
-			n += u.calls.Load()
-		}
-		return n
+func sum(all []int64) (n int64) {
+	for _, one := range all {
+		n += one
 	}
-	began, first, last := time.Now(), total(), total()
-	for since := began; time.Since(since) < 3*time.Second; time.Sleep(50 * time.Millisecond) {
-		if now := total(); now != last {
-			last, since, took = now, time.Now(), time.Since(began)
-		}
-	}
-	return last - first, took
+	return n
 }
 
 // TestOutageIsCalm: while the store is down, all tags are below their mark on all workers. With
 // memory in hand no request fails; without it, requests get 503. Neither costs the store or the
 // stream more than a few calls and messages a second. When the store is back all is loaded.
 func TestOutageIsCalm(t *testing.T) {
-	var down atomic.Bool
-	s := startStorm(t, &down)
-	s.fill()
-	down.Store(true)
-	s.wantAll("with memory in hand", s.tags, stormAsks, stormBatch)
-	time.Sleep(3 * time.Second)
-	s.wantCalm("with memory", tier.Pick(5*time.Second, time.Minute))
+	t.Parallel()
+	testStorm(t, func(s *storm, down func(bool)) {
+		s.wantAll("before the outage", s.tags, len(s.workers), 1) // loads each tag on each worker
+		time.Sleep(time.Minute)
+		down(true)
+		s.wantAll("with memory in hand", s.tags, stormAsks, stormBatch)
+		time.Sleep(3 * time.Second)
+		s.wantCalm("with memory", time.Minute)
 
-	ctx, stop := context.WithCancel(t.Context())
-	var callers sync.WaitGroup
-	callers.Go(func() {
-		for ctx.Err() == nil {
-			if _, failed := s.ask(s.empty[:tier.Pick(200, len(s.empty))], 1, 1); failed > 0 {
-				t.Error("a request failed, and not with 503")
+		ctx, stop := context.WithCancel(s.ctx)
+		var callers sync.WaitGroup
+		callers.Go(func() {
+			for ctx.Err() == nil {
+				codes := s.askAll(s.empty, 1, 1)
+				if codes[messages.CodeUnavailable] != len(s.empty) {
+					s.t.Errorf("without memory: answers by code %v, want 503 for all", codes)
+				}
 			}
-		}
-	})
-	time.Sleep(tier.Pick(3*time.Second, 30*time.Second))
-	s.wantCalm("with parked requests", tier.Pick(5*time.Second, time.Minute))
-	stop()
-	callers.Wait()
+		})
+		time.Sleep(3 * time.Second)
+		s.wantCalm("with parked requests", time.Minute)
+		stop()
+		callers.Wait()
 
-	down.Store(false)
-	calls, took := s.callsUntilCalm()
-	t.Logf("%d calls in %v after the outage", calls, took)
-	if most := int64(len(s.workers)*(len(s.tags)+len(s.empty))) * 11 / 10; calls > most || calls < int64(len(s.tags)) {
-		t.Errorf("%d calls after the outage, want at most %d", calls, most)
-	}
-	s.wantAll("after the outage, with what was loaded", s.tags, stormAsks, stormBatch)
-	s.wantAll("after the outage, empty before", s.empty, 1, 1)
+		before, _ := s.count()
+		down(false)
+		time.Sleep(time.Minute)
+		after, _ := s.count()
+		calls := sum(after) - sum(before)
+		if most := int64(len(s.workers)*(len(s.tags)+len(s.empty))) * 11 / 10; calls > most || calls < int64(len(s.tags)) {
+			s.t.Errorf("%d calls after the outage, want from %d to %d", calls, len(s.tags), most)
+		}
+		s.wantCalm("after the outage", time.Minute)
+		s.wantAll("after the outage, with what was loaded", s.tags, stormAsks, stormBatch)
+		s.wantAll("after the outage, empty before", s.empty, 1, 1)
+	})
 }

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nats.go/micro"
@@ -30,12 +29,16 @@ type part struct {
 	figures  requestFigures
 }
 
-// partWait is how long a request may be parked.
-const partWait = 400 * time.Millisecond
+// partWait is how long a request may be parked, and hurry how long if it is not to be answered.
+const (
+	partWait = 20 * time.Second
+	hurry    = 400 * time.Millisecond
+)
 
-// partNet is a server with the rules that the tag strict is strict, and the tag trend is not.
-func partNet(t *testing.T, opts ...func(*server.Options)) (*natstest.Server, jetstream.JetStream) {
-	net := natstest.Start(t, opts...)
+// partNet is an account with the rules that the tag strict is strict, and the tag trend is not.
+func partNet(t *testing.T) (Account, jetstream.JetStream) {
+	t.Helper()
+	net := NewAccount(t)
 	js, err := jetstream.New(net.Connect(t))
 	if err != nil {
 		t.Fatal(err)
@@ -47,12 +50,12 @@ func partNet(t *testing.T, opts ...func(*server.Options)) (*natstest.Server, jet
 	return net, js
 }
 
-func startPart(t *testing.T, net *natstest.Server, js jetstream.JetStream, instance string) *part {
+func startPart(t *testing.T, net Account, js jetstream.JetStream, instance string) *part {
 	t.Helper()
-	return startPatientPart(t, net, js, instance, partWait)
+	return startPartWithin(t, net, js, instance, partWait)
 }
 
-func startPatientPart(t *testing.T, net *natstest.Server, js jetstream.JetStream, instance string, wait time.Duration) *part {
+func startPartWithin(t *testing.T, net Account, js jetstream.JetStream, instance string, wait time.Duration) *part {
 	t.Helper()
 	cfg := Config{Requests: net.Connect(t), Control: net.Connect(t), Wait: wait, Log: zaptest.NewLogger(t)}.WithDefaults()
 	info := processInfo{cfg: cfg, instance: instance, js: js, rules: tagrules.NewWatcher(js, cfg.Prefix, cfg.Log)}
@@ -73,7 +76,7 @@ func startPatientPart(t *testing.T, net *natstest.Server, js jetstream.JetStream
 	background.start(func(ctx context.Context) {
 		for ctx.Err() == nil {
 			alloc.Tick()
-			time.Sleep(cfg.Wait / ticksPerWait)
+			time.Sleep(hurry / ticksPerWait)
 		}
 	})
 	if err := p.start(t.Context(), background); err != nil {
@@ -125,7 +128,7 @@ func (p *part) nextLoad(t *testing.T) allocator.Load {
 	select {
 	case l := <-p.loads:
 		return l
-	case <-time.After(10 * time.Second):
+	case <-time.After(natstest.Patience):
 		t.Fatal("no load")
 		return allocator.Load{}
 	}
@@ -138,7 +141,7 @@ type caller struct {
 	sub  *nats.Subscription
 }
 
-func newCaller(t *testing.T, net *natstest.Server) caller {
+func newCaller(t *testing.T, net Account) caller {
 	conn := net.Connect(t)
 	sub, err := conn.SubscribeSync("answers.*")
 	if err != nil {
@@ -179,7 +182,7 @@ func (r *askedRequest) Error(code, text string, data []byte, _ ...micro.RespondO
 // answer returns the next answer: the text of IDs, or the code and text of an error.
 func (c caller) answer() string {
 	c.t.Helper()
-	msg, err := c.sub.NextMsg(10 * time.Second)
+	msg, err := c.sub.NextMsg(natstest.Patience)
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -207,6 +210,7 @@ func (c caller) wantNothing() {
 // A request is received before the time of the owner is up, and answered by nobody whose time is up: what
 // was taken for it is burnt.
 func TestLookComesAfterTheTake(t *testing.T) {
+	t.Parallel()
 	net, js := partNet(t)
 	p, c := startPart(t, net, js, "A"), newCaller(t, net)
 	p.become(1)
@@ -233,6 +237,7 @@ func TestLookComesAfterTheTake(t *testing.T) {
 
 // The same for a request that was parked, and gets its grant when the time is up.
 func TestLookComesAfterTheGrant(t *testing.T) {
+	t.Parallel()
 	net, js := partNet(t)
 	p, c := startPart(t, net, js, "A"), newCaller(t, net)
 	p.become(1)
@@ -243,12 +248,12 @@ func TestLookComesAfterTheGrant(t *testing.T) {
 	if burnt := p.burnt.Load(); burnt != 2 {
 		t.Errorf("%d IDs burnt, want 2", burnt)
 	}
-	c.want("503 no owner")
 }
 
 // A new term begins with nothing: what the one before had in memory is dropped, and what was asked for in it
 // is burnt when it comes, even if the process is the same.
 func TestNewTermBeginsWithNothing(t *testing.T) {
+	t.Parallel()
 	net, js := partNet(t)
 	p, c := startPart(t, net, js, "A"), newCaller(t, net)
 	p.become(1)
@@ -280,6 +285,7 @@ func TestNewTermBeginsWithNothing(t *testing.T) {
 // the ones that were parked here for a term that has ended. It gets nothing else of the caller's message,
 // for headers would be carried out with the worker's rights.
 func TestPassedOn(t *testing.T) {
+	t.Parallel()
 	net, js := partNet(t)
 	p, c := startPart(t, net, js, "A"), newCaller(t, net)
 	owner, err := c.conn.SubscribeSync(forwardSubject(messages.DefaultPrefix, "B", ">"))
@@ -295,7 +301,7 @@ func TestPassedOn(t *testing.T) {
 		if i == 1 {
 			p.ask("strict", 7, want, headers)
 		}
-		msg, err := owner.NextMsg(10 * time.Second)
+		msg, err := owner.NextMsg(natstest.Patience)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -314,17 +320,14 @@ func TestPassedOn(t *testing.T) {
 // Two processes each of which believes that the other one is the owner pass a request back and forth some
 // times, and not for ever. It gets 503, at its deadline, with the reason.
 func TestNoCircle(t *testing.T) {
+	t.Parallel()
 	net, js := partNet(t)
-	a, b, c := startPart(t, net, js, "A"), startPart(t, net, js, "B"), newCaller(t, net)
+	a, b, c := startPartWithin(t, net, js, "A", hurry), startPartWithin(t, net, js, "B", hurry), newCaller(t, net)
 	a.owners.set("B", 0)
 	b.owners.set("A", 0)
-	began := time.Now()
 	a.ask("strict", 1, "answers.1", nil)
 	c.want("503 no owner of this strictly ordered tag before the deadline: it is said to be")
-	if took := time.Since(began); took < partWait*9/10 || took > 5*partWait {
-		t.Errorf("took %v", took)
-	}
-	if n := a.forwarded.Load() + b.forwarded.Load(); n < 2 || n > maxHops {
+	if n := a.forwarded.Load() + b.forwarded.Load(); n < 1 || n > maxHops {
 		t.Errorf("passed on %d times", n)
 	}
 }
@@ -332,14 +335,16 @@ func TestNoCircle(t *testing.T) {
 // Nobody is known to be the owner: the request is parked, somebody is wanted, and it gets its IDs when this
 // process becomes the owner; or 503, with the reason.
 func TestNoOwner(t *testing.T) {
+	t.Parallel()
 	net, js := partNet(t)
-	p, c := startPart(t, net, js, "A"), newCaller(t, net)
-	p.ask("strict", 1, "answers.1", nil)
+	c := newCaller(t, net)
+	startPartWithin(t, net, js, "B", hurry).ask("strict", 1, "answers.1", nil)
 	c.want("503 no owner of this strictly ordered tag before the deadline: none is known")
+	p := startPart(t, net, js, "A")
+	p.ask("strict", 1, "answers.2", nil)
 	if p.owners.wanted() == 0 {
 		t.Error("nobody was wanted")
 	}
-	p.ask("strict", 1, "answers.2", nil)
 	p.become(1)
 	p.serve(t, 1)
 	c.want("1")
@@ -350,6 +355,7 @@ func TestNoOwner(t *testing.T) {
 
 // The owner has died: the server says so, and the request is parked until there is another one.
 func TestOwnerThatDied(t *testing.T) {
+	t.Parallel()
 	net, js := partNet(t)
 	p, c := startPart(t, net, js, "A"), newCaller(t, net)
 	p.owners.set("dead", 0)
@@ -363,8 +369,9 @@ func TestOwnerThatDied(t *testing.T) {
 // Ordinary tags are answered while as many requests for strict ones wait for an owner as may. One more is
 // refused.
 func TestOrdinaryTagsAreNotHeldUp(t *testing.T) {
+	t.Parallel()
 	net, js := partNet(t)
-	p, c := startPatientPart(t, net, js, "A", time.Minute), newCaller(t, net)
+	p, c := startPart(t, net, js, "A"), newCaller(t, net)
 	p.ask("trend", 1, "answers.0", nil)
 	p.serve(t, 1)
 	c.want("1")
@@ -379,6 +386,7 @@ func TestOrdinaryTagsAreNotHeldUp(t *testing.T) {
 
 // Who keeps IDs for later does not get those of a strict tag.
 func TestPrefetchOfAStrictTag(t *testing.T) {
+	t.Parallel()
 	net, js := partNet(t)
 	p, c := startPart(t, net, js, "A"), newCaller(t, net)
 	p.become(1)
@@ -392,6 +400,7 @@ func TestPrefetchOfAStrictTag(t *testing.T) {
 
 // A tag becomes strict: what it has in memory is dropped, and the requests that are parked are for its owner.
 func TestTagBecomesStrict(t *testing.T) {
+	t.Parallel()
 	net, js := partNet(t)
 	p, c := startPart(t, net, js, "A"), newCaller(t, net)
 	running := newGoroutines()
@@ -411,8 +420,8 @@ func TestTagBecomesStrict(t *testing.T) {
 	}
 	natstest.Eventually(t, "acted upon", func() bool { return p.rules.Revision() >= revision })
 	p.ask("trend", 1, "answers.3", nil)
-	c.want("503 no owner of this strictly ordered tag")
-	c.want("503 no owner of this strictly ordered tag")
+	natstest.Eventually(t, "both wait for an owner", func() bool { return p.ownerless.parked() == 2 })
+	c.wantNothing()
 	if dropped := p.alloc.Dropped(); dropped != 99 {
 		t.Errorf("%d IDs dropped, want 99", dropped)
 	}

@@ -26,6 +26,7 @@ func (l *lateRule) Start(ctx context.Context) error {
 // TestRulesAreReadAfterTheLease: a rule that was written after a process had read the rules, and
 // before it could be seen, is known when the process begins to answer.
 func TestRulesAreReadAfterTheLease(t *testing.T) {
+	t.Parallel()
 	_, js := partNet(t)
 	editor, err := tagrules.OpenEditor(t.Context(), js, messages.DefaultPrefix)
 	if err != nil {

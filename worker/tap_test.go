@@ -103,15 +103,18 @@ func (p *tap) admit(client, server net.Conn) bool {
 
 func (p *tap) pass(from, to net.Conn, server bool) {
 	defer func() { _, _ = from.Close(), to.Close() }()
+	held := 0 // bytes of buf that may be the begin of the text
 	for buf := make([]byte, 64<<10); ; {
-		n, err := from.Read(buf)
+		n, err := from.Read(buf[held:])
 		if err != nil {
 			return
 		}
-		n, sprung := p.spring(server, buf[:n])
-		if _, err := to.Write(buf[:n]); err != nil && sprung == nil {
+		all := buf[:held+n]
+		n, sprung := p.spring(server, all)
+		if _, err := to.Write(all[:n]); err != nil && sprung == nil {
 			return
 		}
+		held = copy(buf, all[n:])
 		if sprung != nil {
 			_, _ = from.Close(), to.Close()
 			close(sprung)
@@ -120,8 +123,8 @@ func (p *tap) pass(from, to net.Conn, server bool) {
 	}
 }
 
-// spring returns how much may pass, and the channel of the trap if it sprung. A text that
-// comes in two reads is missed, which a test notices.
+// spring returns how much may pass, and the channel of the trap if it sprung. What may be the
+// first part of the text is kept for the next time.
 func (p *tap) spring(server bool, data []byte) (int, chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -131,7 +134,11 @@ func (p *tap) spring(server bool, data []byte) (int, chan struct{}) {
 	}
 	at := bytes.Index(data, []byte(trap.text))
 	if at < 0 {
-		return len(data), nil
+		n := min(len(data), len(trap.text)-1)
+		for !bytes.HasPrefix([]byte(trap.text), data[len(data)-n:]) {
+			n--
+		}
+		return len(data) - n, nil
 	}
 	if trap.after {
 		at += len(trap.text)

@@ -1,9 +1,12 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -239,6 +242,44 @@ func TestLoadIsReservedOnce(t *testing.T) {
 		time.Sleep(10 * s.delay)
 		if n := s.calls(); n != 1 {
 			t.Errorf("%d calls of the store, want 1", n)
+		}
+	})
+}
+
+// TestWaitingEventsShareAWrite: events of many workers for one tag that wait together cost one
+// call of the store, and each worker gets a range of its own.
+func TestWaitingEventsShareAWrite(t *testing.T) {
+	testLoader(t, 8, func(t *testing.T, l *loader, s *fakeStore) {
+		const workers = 20
+		var mu sync.Mutex
+		got := make(map[string]store.Segment)
+		l.publish = func(_ string, data []byte) error {
+			grant, err := loads.DecodeGrant(data)
+			mu.Lock()
+			defer mu.Unlock()
+			got[grant.Instance] = store.Segment{First: grant.First, End: grant.End}
+			return err
+		}
+		l.loadDirectly(load("hot", 1, 0)) // the others come while it is served
+		time.Sleep(s.delay / 2)
+		for n := range workers {
+			event := load("hot", 1, 0)
+			event.Instance = fmt.Sprint("w", n)
+			l.loadDirectly(event)
+		}
+		time.Sleep(2 * s.delay)
+		mu.Lock()
+		defer mu.Unlock()
+		if n := s.calls(); n != 2 || len(got) != 1+workers {
+			t.Errorf("%d calls of the store and %d grants, want 2 for 1 and %d workers", n, len(got), workers)
+		}
+		delete(got, "a") // the fake store gives the same range again
+		first := int64(1)
+		for _, segment := range slices.SortedFunc(maps.Values(got), func(a, b store.Segment) int { return cmp.Compare(a.First, b.First) }) {
+			if segment.First != first || segment.Len() != 10 {
+				t.Errorf("%v was granted, want 10 IDs from %d on", segment, first)
+			}
+			first = segment.End
 		}
 	})
 }

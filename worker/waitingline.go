@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -27,7 +28,8 @@ import (
 // Marks wait in the queues of all subscriptions of the connection, and the slowest queue
 // decides. On a connection that has only requests, all of them lack the same thing, time.
 type waitingLine struct {
-	overdue atomic.Bool // the first mark under way is older than maxQueued, and not just lost
+	most    time.Duration // other than maxQueued in tests
+	overdue atomic.Bool   // the first mark under way is older than maxQueued, and not just lost
 
 	mu      sync.Mutex
 	marks   []time.Duration // when those under way were sent, by elapsed; in order
@@ -40,11 +42,12 @@ const (
 	mostMarks = 100              // under way; more would add little
 	markLost  = 30 * time.Second // a PONG is not expected any more
 
-	// maxQueued is how long a request may wait for its turn. After that its caller may
-	// be gone or about to go, and a worker that cannot keep up should not spend IDs on
-	// it.
-	maxQueued = time.Second
 )
+
+// maxQueued is how long a request may wait for its turn. After that its caller may
+// be gone or about to go, and a worker that cannot keep up should not spend IDs on
+// it. It is a variable for tests, whose machines may be slow.
+var maxQueued = time.Second
 
 // The limits of what nats.go queues for an endpoint. What exceeds them is lost and logged.
 // Requests are answered with an error long before so many wait.
@@ -130,5 +133,5 @@ func (l *waitingLine) removeThrough(mark time.Duration) {
 
 // updateOverdue looks at the age of the first mark. It needs mu.
 func (l *waitingLine) updateOverdue() {
-	l.overdue.Store(len(l.marks) > 0 && elapsed()-l.marks[0] > maxQueued && l.arrival > l.marks[0])
+	l.overdue.Store(len(l.marks) > 0 && elapsed()-l.marks[0] > cmp.Or(l.most, maxQueued) && l.arrival > l.marks[0])
 }

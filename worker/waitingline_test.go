@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -10,10 +11,11 @@ import (
 	"github.com/idworker/idworker/testing/natstest"
 )
 
-// TestWaitingLine: requests behind one that takes long are late after maxQueued, and
+// TestWaitingLine: requests behind one that takes long are late after some time, and
 // not before; once they are through, nobody is.
 func TestWaitingLine(t *testing.T) {
-	conn := natstest.Start(t).Connect(t)
+	t.Parallel()
+	conn := NewAccount(t).Connect(t)
 	gate := make(chan struct{})
 	arrived := make(chan struct{}, 1)
 	if _, err := conn.Subscribe("slow", func(*nats.Msg) {
@@ -23,7 +25,7 @@ func TestWaitingLine(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx := t.Context()
-	var line waitingLine
+	line := waitingLine{most: 200 * time.Millisecond}
 	ended := make(chan struct{})
 	go func() { line.run(ctx, conn); close(ended) }()
 	t.Cleanup(func() { <-ended })
@@ -35,8 +37,8 @@ func TestWaitingLine(t *testing.T) {
 	blocked := elapsed()
 	var at time.Duration
 	natstest.Eventually(t, "who waits is late", func() bool { at = elapsed(); return line.late() })
-	if at-blocked < maxQueued-markEvery {
-		t.Errorf("late after %v, want %v", at-blocked, maxQueued)
+	if at-blocked < line.most-markEvery {
+		t.Errorf("late after %v, want %v", at-blocked, line.most)
 	}
 	close(gate)
 	natstest.Eventually(t, "nobody is late", func() bool { return !line.late() })
@@ -45,6 +47,7 @@ func TestWaitingLine(t *testing.T) {
 // TestWaitingLineWithoutServer: on a connection that is lost nobody waits, and nobody is
 // late when it comes back.
 func TestWaitingLineWithoutServer(t *testing.T) {
+	t.Parallel()
 	srv := natstest.Start(t)
 	conn := srv.Connect(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -68,17 +71,16 @@ func TestWaitingLineWithoutServer(t *testing.T) {
 // TestFrozenServerIsNoOverload: if nothing arrives after a mark was sent, the server is frozen
 // or the network gone, and nobody is late. If something does, requests wait.
 func TestFrozenServerIsNoOverload(t *testing.T) {
-	var line waitingLine
-	line.addMark(7)
-	sent := elapsed()
-	natstest.Eventually(t, "the mark is old", func() bool {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var line waitingLine
 		line.addMark(7)
-		return elapsed()-sent > maxQueued+markEvery
+		time.Sleep(maxQueued + markEvery)
+		if line.addMark(7); line.late() {
+			t.Error("nothing arrived, and yet requests are late")
+		}
+		if line.addMark(8); !line.late() {
+			t.Error("a message arrived later, and yet no request is late")
+		}
 	})
-	if line.late() {
-		t.Error("nothing arrived, and yet requests are late")
-	}
-	if line.addMark(8); !line.late() {
-		t.Error("a message arrived after more than a second, and yet no request is late")
-	}
 }

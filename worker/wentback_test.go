@@ -2,7 +2,6 @@ package worker_test
 
 import (
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go"
 	"go.uber.org/zap"
@@ -38,7 +37,7 @@ func newHandLoader(t testing.TB, net network, tag string) *handLoader {
 func (l *handLoader) next(seq uint64) loads.Event {
 	l.t.Helper()
 	for {
-		msg, err := l.events.NextMsg(10 * time.Second)
+		msg, err := l.events.NextMsg(natstest.Patience)
 		if err != nil {
 			l.t.Fatalf("a load event: %v", err)
 		}
@@ -63,13 +62,14 @@ func (l *handLoader) grant(event loads.Event, first, end int64) {
 // TestStoreThatWentBackIsNoticed: one error for all the grants that prove it, each counted; the
 // loader is told at once how far the worker was granted.
 func TestStoreThatWentBackIsNoticed(t *testing.T) {
-	net := natstest.Start(t)
+	t.Parallel()
+	net := worker.NewAccount(t)
 	log, logs := watched()
 	s := newStore(t, net, 1)
 	if err := worker.Provision(t.Context(), newJetStream(t, net), messages.DefaultPrefix, 1); err != nil {
 		t.Fatal(err)
 	}
-	w := startWorker(t, net, worker.Config{Role: worker.RoleWorker, Log: log, Wait: 5 * time.Second})
+	w := startWorker(t, net, worker.Config{Role: worker.RoleWorker, Log: log})
 	createTags(t, net, s, 100, "order")
 	c := newClient(t, net)
 	natstest.Eventually(t, "the tag to be known", func() bool { return scrape(t, w)["tags"] == 1 })
@@ -77,7 +77,7 @@ func TestStoreThatWentBackIsNoticed(t *testing.T) {
 
 	answered := make(chan error, 1)
 	go func() {
-		_, err := c.ask("order", 60, 10*time.Second)
+		_, err := c.ask("order", 60)
 		answered <- err
 	}()
 	first := loader.next(0)

@@ -1,0 +1,169 @@
+package worker
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+
+	"github.com/idworker/idworker/testing/natstest"
+)
+
+// Tests need patience where the product on a busy machine has none: a request that
+// has waited for a second is answered 429, and a start is given up.
+func init() { startTimeout, maxQueued = natstest.Patience, natstest.Patience }
+
+// Patiently returns a configuration whose calls of the store may hang for long.
+func Patiently(cfg Config) Config {
+	cfg.storeTimeout = natstest.Patience
+	return cfg
+}
+
+// Account is an account of a server that the tests share. It has its own subjects,
+// streams and services: no test sees what another one does.
+type Account struct{ *server.Account }
+
+// NewAccount makes an account for a test.
+func NewAccount(t testing.TB) Account {
+	t.Helper()
+	account, err := shared.add()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Account{account}
+}
+
+// Connect returns a connection that is closed when the test ends.
+func (a Account) Connect(t testing.TB, opts ...nats.Option) *nats.Conn {
+	t.Helper()
+	return connectTo(t, shared.running.ClientURL(), append(opts, a.login())...)
+}
+
+func (a Account) login() nats.Option { return nats.UserInfo(a.Name, "") }
+
+// connectTo connects for as long as the test runs.
+func connectTo(t testing.TB, url string, opts ...nats.Option) *nats.Conn {
+	t.Helper()
+	opts = append(opts, nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond), nats.ReconnectJitter(0, 0), nats.Timeout(natstest.Patience))
+	conn, err := nats.Connect(url, opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	return conn
+}
+
+// shared is the server, which starts when the first test wants it.
+var shared sharedServer
+
+type sharedServer struct {
+	mu       sync.Mutex
+	running  *server.Server
+	folder   string
+	accounts map[string]*server.Account
+}
+
+var errNotReady = errors.New("the NATS server of the tests is not ready")
+
+// add makes an account.
+func (s *sharedServer) add() (*server.Account, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.running == nil {
+		if err := s.start(); err != nil {
+			return nil, err
+		}
+	}
+	account, err := s.running.RegisterAccount(fmt.Sprint("test", len(s.accounts)))
+	if err != nil {
+		return nil, err
+	}
+	s.accounts[account.Name] = account
+	return account, account.EnableJetStream(nil, nil)
+}
+
+func (s *sharedServer) start() (err error) {
+	if s.folder, err = os.MkdirTemp("", "worker-test"); err != nil {
+		return err
+	}
+	running, err := server.NewServer(&server.Options{
+		Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true,
+		JetStream: true, JetStreamMaxMemory: 256 << 20, JetStreamMaxStore: 4 << 30, StoreDir: s.folder,
+		CustomClientAuthentication: s,
+	})
+	if err != nil {
+		return err
+	}
+	running.Start()
+	s.running, s.accounts = running, make(map[string]*server.Account)
+	if !running.ReadyForConnections(natstest.Patience) {
+		return errNotReady
+	}
+	return nil
+}
+
+// Check is part of server.Authentication: a user is named as its account.
+func (s *sharedServer) Check(c server.ClientAuthentication) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	account := s.accounts[c.GetOpts().Username]
+	if account != nil {
+		c.RegisterUser(&server.User{Username: account.Name, Account: account})
+	}
+	return account != nil
+}
+
+// StopSharedServer is called when all tests have ended.
+func StopSharedServer() {
+	if shared.running != nil {
+		shared.running.Shutdown()
+		shared.running.WaitForShutdown()
+	}
+	_ = os.RemoveAll(shared.folder)
+}
+
+// eventually is natstest.Eventually for goroutines other than the test's. It reports
+// whether the condition came about.
+func eventually(t testing.TB, what string, cond func() bool) bool {
+	for deadline := time.Now().Add(natstest.Patience); !cond(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Errorf("still waiting for: %s", what)
+			return false
+		}
+	}
+	return true
+}
+
+// Random chooses moments. Its seed is that of IDWORKER_SEED, if it is set.
+type Random struct {
+	mu   sync.Mutex
+	from *rand.Rand
+}
+
+// NewRandom prints the seed.
+func NewRandom(t testing.TB) *Random {
+	t.Helper()
+	seed, err := strconv.ParseUint(os.Getenv("IDWORKER_SEED"), 10, 64)
+	if err != nil {
+		seed = rand.Uint64()
+	}
+	t.Logf("IDWORKER_SEED=%d", seed)
+	return &Random{from: rand.New(rand.NewPCG(seed, 0))} //nolint:gosec // not for secrets
+}
+
+// N returns a number below n.
+func (r *Random) N(n int) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.from.IntN(n)
+}
+
+// Below returns a time below d.
+func (r *Random) Below(d time.Duration) time.Duration { return time.Duration(r.N(int(d))) }
