@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
@@ -44,6 +43,19 @@ type place struct {
 	// Held by those who reserve, and by who takes a snapshot: one that is taken while a key is
 	// written may have neither its old value nor the new one.
 	gate *sync.RWMutex
+}
+
+// newPlace makes an installation with tags on a server of its own.
+func newPlace(t *testing.T, withLedger bool, pause time.Duration) place {
+	t.Helper()
+	p := place{natstest.Start(t), withLedger, new(atomic.Bool), pause, new(sync.RWMutex)}
+	admin := p.open(t)
+	for n := range numTags {
+		if err := admin.CreateTag(t.Context(), store.Tag{Name: tag(n), Step: 10, Next: 1}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return p
 }
 
 func (p place) js(t *testing.T) jetstream.JetStream {
@@ -136,72 +148,51 @@ func (p place) loader(t *testing.T, granted *storetest.Ledger) loader {
 // noticed, everything is raised, and no ID is granted twice, whatever the register and the store
 // say, also not by a loader that is started afterwards.
 func TestRegisterThatWentBack(t *testing.T) {
-	for _, kind := range []struct {
-		name   string
+	restore := func(t *testing.T, p place, old natstest.Snapshot) { old.Restore(t, p.srv.Connect(t)) }
+	for name, c := range map[string]struct {
 		ledger bool
-	}{{"jetstream", false}, {"ledger", true}} {
-		for _, damage := range []struct {
-			name string
-			do   func(t *testing.T, p place, nc *nats.Conn, old []natstest.Snapshot)
-		}{
-			{"restored", func(t *testing.T, _ place, nc *nats.Conn, old []natstest.Snapshot) { old[0].Restore(t, nc) }},
-			{"all restored", func(t *testing.T, _ place, nc *nats.Conn, old []natstest.Snapshot) {
-				for _, snapshot := range old {
-					snapshot.Restore(t, nc)
-				}
-			}},
-			{"made again", func(t *testing.T, p place, _ *nats.Conn, _ []natstest.Snapshot) { p.makeAgain(t) }},
-		} {
-			t.Run(kind.name+" "+damage.name, func(t *testing.T) {
-				t.Parallel()
-				p := place{natstest.Start(t), kind.ledger, new(atomic.Bool), 2 * time.Millisecond, new(sync.RWMutex)}
-				nc := p.srv.Connect(t)
-				admin := p.open(t)
-				for n := range numTags {
-					if err := admin.CreateTag(t.Context(), store.Tag{Name: tag(n), Step: 10, Next: 1}); err != nil {
-						t.Fatal(err)
-					}
-				}
-				var granted storetest.Ledger
-				one, two := p.loader(t, &granted), p.loader(t, &granted)
-				more(t, &granted, 100)
-				p.gate.Lock()
-				old := []natstest.Snapshot{natstest.TakeSnapshot(t, nc, p.register())}
-				if p.ledger {
-					old = append(old, natstest.TakeSnapshot(t, nc, "KV_"+jetstreamstore.BucketName(tables)))
-				}
-				p.gate.Unlock()
-				more(t, &granted, 200)
-				p.idle.Store(true)
-				more(t, &granted, 50)
+		damage func(t *testing.T, p place, old natstest.Snapshot)
+	}{
+		"jetstream restored":   {false, restore},
+		"jetstream made again": {false, func(t *testing.T, p place, _ natstest.Snapshot) { p.makeAgain(t) }},
+		"ledger restored":      {true, restore},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newPlace(t, c.ledger, 2*time.Millisecond)
+			var granted storetest.Ledger
+			one, two := p.loader(t, &granted), p.loader(t, &granted)
+			more(t, &granted, 100)
+			p.gate.Lock()
+			old := natstest.TakeSnapshot(t, p.srv.Connect(t), p.register())
+			p.gate.Unlock()
+			more(t, &granted, 100)
+			p.idle.Store(true)
+			more(t, &granted, 50)
 
-				damage.do(t, p, nc, old)
-				began := time.Now()
-				for _, l := range []loader{one, two} {
-					natstest.Eventually(t, "a loader to notice", func() bool { return l.Figures().Register == 1 })
-					t.Logf("noticed after %v", time.Since(began).Round(time.Millisecond))
-					natstest.Eventually(t, "the register to be restored", func() bool {
-						return l.logs.FilterMessageSnippet("is restored").Len() > 0
-					})
+			c.damage(t, p, old)
+			for _, l := range []loader{one, two} {
+				natstest.Eventually(t, "a loader to notice, and to restore the register", func() bool {
+					return l.Figures().Register > 0 && l.logs.FilterMessageSnippet("is restored").Len() > 0
+				})
+			}
+			more(t, &granted, 50)
+			three := p.loader(t, &granted)
+			more(t, &granted, 50)
+			for _, l := range []loader{one, two, three} {
+				l.stop()
+			}
+			granted.Check(t)
+			for _, l := range []loader{one, two, three} {
+				if n := l.logs.FilterMessageSnippet("register of what was granted went back").Len(); n != int(l.Figures().Register) {
+					t.Errorf("%d lines say that the register went back, want %d", n, l.Figures().Register)
 				}
-				more(t, &granted, 100)
-				three := p.loader(t, &granted)
-				more(t, &granted, 100)
-				for _, l := range []loader{one, two, three} {
-					l.stop()
-				}
-				granted.Check(t)
-				for _, l := range []loader{one, two, three} {
-					if n := l.logs.FilterMessageSnippet("register of what was granted went back").Len(); n != int(l.Figures().Register) {
-						t.Errorf("%d lines say that the register went back, want %d", n, l.Figures().Register)
-					}
-				}
-				if f := three.Figures(); f != (guard.Figures{}) {
-					t.Errorf("the last loader says that something went back: %+v", f)
-				}
-				expectRaised(t, p.open(t), &granted)
-			})
-		}
+			}
+			if f := three.Figures(); f != (guard.Figures{}) {
+				t.Errorf("the last loader says that something went back: %+v", f)
+			}
+			expectRaised(t, p.open(t), &granted)
+		})
 	}
 }
 
@@ -237,38 +228,20 @@ func more(t *testing.T, granted *storetest.Ledger, n int) {
 	natstest.Eventually(t, "grants", func() bool { return granted.Len() >= target })
 }
 
-// In a register that does what it should nothing seems to have gone back, and nothing is burnt
-// that only this loader wrote.
+// In a register that does what it should nothing seems to have gone back.
 func TestNothingWentBack(t *testing.T) {
-	for _, withLedger := range []bool{false, true} {
-		t.Run(fmt.Sprintf("ledger=%v", withLedger), func(t *testing.T) {
-			t.Parallel()
-			p := place{natstest.Start(t), withLedger, new(atomic.Bool), 0, new(sync.RWMutex)}
-			admin := p.open(t)
-			for n := range numTags {
-				if err := admin.CreateTag(t.Context(), store.Tag{Name: tag(n), Step: 10, Next: 1}); err != nil {
-					t.Fatal(err)
-				}
-			}
-			var granted storetest.Ledger
-			alone := p.loader(t, &granted)
-			more(t, &granted, 2000)
-			for n := range numTags {
-				if end, sum := granted.End(tag(n)), granted.Sum(tag(n)); end-1-sum > 14 {
-					t.Errorf("%s: %d IDs were burnt, by nobody else", tag(n), end-1-sum)
-				}
-			}
-			other := p.loader(t, &granted)
-			more(t, &granted, 300)
-			p.srv.Restart()
-			more(t, &granted, 300)
-			for _, l := range []loader{alone, other} {
-				l.stop()
-				if f := l.Figures(); f != (guard.Figures{}) {
-					t.Errorf("something went back: %+v, %v", f, l.logs.All())
-				}
-			}
-			granted.Check(t)
-		})
+	t.Parallel()
+	p := newPlace(t, false, 0)
+	var granted storetest.Ledger
+	loaders := []loader{p.loader(t, &granted), p.loader(t, &granted)}
+	more(t, &granted, 300)
+	p.srv.Restart()
+	more(t, &granted, 100)
+	for _, l := range loaders {
+		l.stop()
+		if f := l.Figures(); f != (guard.Figures{}) {
+			t.Errorf("something went back: %+v, %v", f, l.logs.All())
+		}
 	}
+	granted.Check(t)
 }

@@ -13,6 +13,7 @@ import (
 )
 
 func TestOpenRefusesWhatForgets(t *testing.T) {
+	t.Parallel()
 	js := single{natstest.Start(t)}.js(t)
 	if _, err := Open(t.Context(), js, "missing"); !errors.Is(err, natsjs.ErrBucketNotFound) {
 		t.Errorf("missing bucket: %v, want ErrBucketNotFound", err)
@@ -59,6 +60,7 @@ func TestOpenRefusesWhatForgets(t *testing.T) {
 }
 
 func TestCreateLeavesAnExistingBucket(t *testing.T) {
+	t.Parallel()
 	c := single{natstest.Start(t)}
 	s := fresh(t, c, "ids", 1)
 	newTag(t, s, "order")
@@ -83,6 +85,7 @@ func TestCreateLeavesAnExistingBucket(t *testing.T) {
 }
 
 func TestReadLeaderInADomain(t *testing.T) {
+	t.Parallel()
 	server := natstest.Start(t, withDomain("hub"))
 	js, err := natsjs.NewWithDomain(server.Connect(t), "hub")
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 // TestMadeAgain: in a bucket that was lost and made again no tag comes into being by itself, until somebody
 // has decided; whoever opens it, and whoever had it open. Other tags are not concerned.
 func TestMadeAgain(t *testing.T) {
+	t.Parallel()
 	srv := single{natstest.Start(t)}
 	js := srv.js(t)
 	if err := resource.Ensure(t.Context(), js, agreement.Bucket(messages.DefaultPrefix, 1)); err != nil {
@@ -53,6 +54,7 @@ func TestMadeAgain(t *testing.T) {
 // TestFirstAfterDeletion: a key that somebody deleted by hand had a counter that nobody knows, so its tag does
 // not come into being by itself, wherever tags of its template begin.
 func TestFirstAfterDeletion(t *testing.T) {
+	t.Parallel()
 	s := fresh(t, single{natstest.Start(t)}, messages.DefaultPrefix, 1)
 	chat := store.Tag{Name: "chat.1", Step: 10, Next: 50}
 	if _, err := s.ReserveFirst(t.Context(), chat, 10); err != nil {

@@ -73,7 +73,8 @@ func (l *listing) list(ctx context.Context) (tags, removed []store.Tag, err erro
 	return tags, removed, errors.Join(corrupt...)
 }
 
-const (
+// Tests have longer ones.
+var (
 	// maxLag is how long to wait for what the leader has and the replica that is read from does not
 	// have yet. If the newest message was removed, as happens when old delete markers are purged, no
 	// waiting helps.
@@ -82,6 +83,9 @@ const (
 	// maxChase is how long to run after tags that are written again before their turn comes.
 	maxChase = 5 * time.Second
 )
+
+// chaseLook is how long to read on before the tags are counted again.
+const chaseLook = 250 * time.Millisecond
 
 var errChase = errors.New("tags are written faster than they can be listed")
 
@@ -119,7 +123,7 @@ func (l *listing) chase(ctx context.Context) error {
 			return err
 		}
 		all := func() bool { return uint64(len(l.counters)+len(l.skipped)) >= info.State.NumSubjects }
-		if done, err := l.readUntil(ctx, maxLag, all); done || err != nil {
+		if done, err := l.readUntil(ctx, chaseLook, all); done || err != nil {
 			return err
 		}
 	}

@@ -10,7 +10,7 @@ import (
 // TestListingReadsChangesOnly: a second listing costs messages for what has changed, and shows it.
 func TestListingReadsChangesOnly(t *testing.T) {
 	t.Parallel()
-	const n = 2000
+	const n = 500
 	c := single{natstest.Start(t)}
 	s := fresh(t, c, "ids", 1)
 	for i := range n {

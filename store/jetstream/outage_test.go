@@ -3,6 +3,7 @@ package jetstream
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/testing/natstest"
 	"github.com/idworker/idworker/testing/storetest"
+	"github.com/idworker/idworker/testing/tier"
 )
 
 func withDomain(domain string) func(*server.Options) {
@@ -37,7 +39,7 @@ func startLoad(t *testing.T, c connector) *load {
 		wg.Go(func() {
 			last := int64(0)
 			for step := int64(1 + g); ctx.Err() == nil; step = step%100 + 1 {
-				call, done := context.WithTimeout(ctx, 300*time.Millisecond)
+				call, done := context.WithTimeout(ctx, time.Second)
 				seg, err := s.Reserve(call, "order", step)
 				done()
 				if err != nil {
@@ -74,7 +76,7 @@ func TestServerStoppedUnderLoad(t *testing.T) {
 	srv := natstest.Start(t)
 	newTag(t, fresh(t, single{srv}, "ids", 1), "order")
 	l := startLoad(t, single{srv})
-	for range 3 {
+	for range tier.Pick(2, 5) {
 		l.more(t, 100, "while the server runs")
 		srv.Stop()
 		failed := l.failed.Load()
@@ -85,17 +87,63 @@ func TestServerStoppedUnderLoad(t *testing.T) {
 	l.stop()
 }
 
-func TestReplicaStoppedUnderLoad(t *testing.T) {
+// TestReplicas: on three servers, reads come from any of them and conflicts have
+// another error code.
+func TestReplicas(t *testing.T) {
 	t.Parallel()
 	c := natstest.StartCluster(t, 3)
 	newTag(t, fresh(t, cluster{c}, "ids", 3), "order")
-	l := startLoad(t, cluster{c})
-	for range 2 {
-		l.more(t, 50, "with three servers")
-		leader := c.StreamLeader("KV_ids_segments")
-		if leader == nil {
-			t.Fatal("the stream has no leader")
+	t.Run("NewTagIsNeverUnknown", func(t *testing.T) { testNewTag(t, cluster{c}) })
+	t.Run("TagsShowsAcknowledgedWrites", func(t *testing.T) { testAcknowledged(t, cluster{c}) })
+	t.Run("StoppedUnderLoad", func(t *testing.T) { testReplicaStopped(t, c) })
+}
+
+// A tag can be used the moment CreateTag returns, whichever replica is asked.
+func testNewTag(t *testing.T, c cluster) {
+	admin := open(t, c, "ids")
+	others := []*Store{open(t, c, "ids"), open(t, c, "ids"), open(t, c, "ids")}
+	for i := range tier.Pick(30, 300) {
+		name := fmt.Sprintf("tag%d", i)
+		newTag(t, admin, name)
+		var wg sync.WaitGroup
+		for _, s := range others {
+			wg.Go(func() {
+				if _, err := s.Reserve(t.Context(), name, 10); errors.Is(err, store.ErrNoTag) {
+					t.Error(err)
+				}
+			})
 		}
+		wg.Wait()
+	}
+}
+
+// What was acknowledged before the call is in the list, whichever replica it comes
+// from.
+func testAcknowledged(t *testing.T, c cluster) {
+	s, other := open(t, c, "ids"), open(t, c, "ids")
+	for range tier.Pick(30, 300) {
+		seg, err := s.Reserve(t.Context(), "order", 1)
+		if err != nil {
+			continue // there is no leader for a moment
+		}
+		tags, err := other.Tags(t.Context())
+		for _, tag := range tags {
+			if err == nil && tag.Name == "order" && tag.Next < seg.End {
+				t.Errorf("after %v was reserved: %v", seg, tag)
+			}
+		}
+	}
+}
+
+func testReplicaStopped(t *testing.T, c *natstest.Cluster) {
+	l := startLoad(t, cluster{c})
+	for range tier.Pick(1, 3) {
+		l.more(t, 50, "with three servers")
+		var leader *natstest.Server
+		natstest.Eventually(t, "the stream has a leader", func() bool {
+			leader = c.StreamLeader("KV_ids_segments")
+			return leader != nil
+		})
 		leader.Stop()
 		l.more(t, 50, "with two of three servers")
 		leader.Restart()
@@ -129,6 +177,7 @@ func (l *lossy) Update(ctx context.Context, key string, value []byte, revision u
 // If an answer is lost, its range is not handed out, whether it was written or not, and
 // Reserve does not try to find out.
 func TestLostAnswerIsBurnt(t *testing.T) {
+	t.Parallel()
 	s := fresh(t, single{natstest.Start(t)}, "ids", 1)
 	newTag(t, s, "order")
 	for _, test := range []struct {

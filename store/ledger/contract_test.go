@@ -11,6 +11,7 @@ import (
 	"github.com/idworker/idworker/testing/dbtest"
 	"github.com/idworker/idworker/testing/natstest"
 	"github.com/idworker/idworker/testing/storetest"
+	"github.com/idworker/idworker/testing/tier"
 )
 
 // handle is a ledger that closes its store, and says that loaders that race burn ranges.
@@ -23,6 +24,7 @@ func (handle) MayBurn() {}
 
 // A store with a ledger is a store.
 func TestContract(t *testing.T) {
+	tier.All(t) // the contract of the databases themselves is in make test
 	for name, c := range map[string]struct {
 		database func(testing.TB) *dbtest.DB
 		open     func(dsn string) (store.Store, error)

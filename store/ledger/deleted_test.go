@@ -12,6 +12,7 @@ import (
 // TestLedgerDeletedUnderALoader: the way out that the hint and docs/operations.md name, to raise
 // and to delete the mark, is one also while a loader runs.
 func TestLedgerDeletedUnderALoader(t *testing.T) {
+	t.Parallel()
 	srv := natstest.Start(t)
 	i := install(t, srv)
 	tab := table(t, srv, "old")

@@ -10,6 +10,7 @@ import (
 
 // Raise to less than is known changes neither the ledger nor the store.
 func TestRaiseNeverLowers(t *testing.T) {
+	t.Parallel()
 	srv := natstest.Start(t)
 	i := install(t, srv)
 	inner := table(t, srv, "t")
@@ -28,6 +29,7 @@ func TestRaiseNeverLowers(t *testing.T) {
 // A ledger with an identity of its own, as one that was brought along from elsewhere, is not the one
 // that the installation has completed.
 func TestLedgerFromElsewhere(t *testing.T) {
+	t.Parallel()
 	srv := natstest.Start(t)
 	i := install(t, srv)
 	inner := table(t, srv, "t")

@@ -10,6 +10,7 @@ import (
 // TestRaiseListOfAStoreThatWentBack: who moves the counters elsewhere gets what was granted, not
 // what a table says that went back.
 func TestRaiseListOfAStoreThatWentBack(t *testing.T) {
+	t.Parallel()
 	srv := natstest.Start(t)
 	i := install(t, srv)
 	old, promoted := table(t, srv, "old"), table(t, srv, "promoted")

@@ -12,10 +12,12 @@ import (
 	"github.com/idworker/idworker/store/internal/leaf"
 	"github.com/idworker/idworker/testing/dbtest"
 	"github.com/idworker/idworker/testing/leaftest"
+	"github.com/idworker/idworker/testing/tier"
 )
 
 // Settings that lose commits in a crash are named, whoever asks, as they are at that moment.
 func TestUnsafeSettings(t *testing.T) {
+	tier.All(t)
 	for _, test := range []struct {
 		name  string
 		args  []string

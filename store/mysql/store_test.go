@@ -9,11 +9,17 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/idworker/idworker/store"
+	"github.com/idworker/idworker/store/internal/leaf"
 	"github.com/idworker/idworker/testing/dbtest"
 	"github.com/idworker/idworker/testing/leaftest"
+	"github.com/idworker/idworker/testing/natstest"
+	"github.com/idworker/idworker/testing/tier"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	leaf.CallTimeout = natstest.Patience
+	goleak.VerifyTestMain(m)
+}
 
 var official = leaftest.MySQL.Shapes["official"]
 
@@ -106,6 +112,7 @@ func TestInsertIDBesideATriggerIsNotUsed(t *testing.T) {
 // Neither the server's defaults nor the DSN can make a reservation that is not
 // committed, or not strict.
 func TestSessionDoesNotDependOnTheServersDefaults(t *testing.T) {
+	tier.All(t)
 	srv := dbtest.StartMySQL(t)
 	s := counting(t, srv.DB, strings.Replace(official, "max_id bigint(20)", "max_id int", 1))
 	srv.Exec(t, "SET GLOBAL autocommit = 0", "SET GLOBAL sql_mode = ''")
@@ -128,6 +135,7 @@ func TestSessionDoesNotDependOnTheServersDefaults(t *testing.T) {
 
 // A replica, and a server after a failover, takes no writes.
 func TestReadOnlyServer(t *testing.T) {
+	tier.All(t)
 	srv := dbtest.StartMySQL(t)
 	counting(t, srv.DB, official)
 	srv.Exec(t, "CREATE USER app@'%' IDENTIFIED BY 'pw'", fmt.Sprintf("GRANT SELECT, INSERT, UPDATE ON %s.* TO app@'%%'", srv.Name()),

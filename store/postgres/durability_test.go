@@ -13,10 +13,12 @@ import (
 	"github.com/idworker/idworker/testing/dbtest"
 	"github.com/idworker/idworker/testing/leaftest"
 	"github.com/idworker/idworker/testing/natstest"
+	"github.com/idworker/idworker/testing/tier"
 )
 
 // Settings that lose commits in a crash are named, as they are in the sessions of the store.
 func TestUnsafeSettings(t *testing.T) {
+	tier.All(t)
 	for fsync, unsafe := range map[string]map[string]string{"on": {}, "off": {"fsync": "off"}} {
 		t.Run("fsync "+fsync, func(t *testing.T) {
 			srv := dbtest.StartPostgresWith(t, "-c", "fsync="+fsync)
@@ -61,6 +63,7 @@ func eventuallyUnsafe(t *testing.T, srv *dbtest.Server, set string, want map[str
 
 // Who may not read a setting knows nothing of it: that is neither safe nor unsafe.
 func TestUnknownSetting(t *testing.T) {
+	tier.All(t)
 	srv := dbtest.StartPostgres(t)
 	counting(t, srv.DB)
 	srv.Exec(t, "CREATE USER app PASSWORD 'pw'", "REVOKE EXECUTE ON FUNCTION pg_catalog.current_setting(text) FROM public")

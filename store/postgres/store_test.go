@@ -8,11 +8,17 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/idworker/idworker/store"
+	"github.com/idworker/idworker/store/internal/leaf"
 	"github.com/idworker/idworker/testing/dbtest"
 	"github.com/idworker/idworker/testing/leaftest"
+	"github.com/idworker/idworker/testing/natstest"
+	"github.com/idworker/idworker/testing/tier"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	leaf.CallTimeout = natstest.Patience
+	goleak.VerifyTestMain(m)
+}
 
 var official = leaftest.Postgres.Shapes["official"]
 
@@ -76,6 +82,7 @@ func TestCommitThatFailsIsNoReservation(t *testing.T) {
 
 // Even where commits are acknowledged before they are on disk by default, ours are not.
 func TestAcknowledgedReservationSurvivesAKill(t *testing.T) {
+	tier.All(t)
 	srv := dbtest.StartPostgres(t)
 	s := counting(t, srv.DB)
 	srv.Exec(t, "ALTER DATABASE "+srv.Name()+" SET synchronous_commit = off", "ALTER SYSTEM SET wal_writer_delay = '10s'", "SELECT pg_reload_conf()")

@@ -9,6 +9,7 @@ import (
 
 	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/testing/freeport"
+	"github.com/idworker/idworker/testing/tier"
 )
 
 // canary is a password that no error may contain.
@@ -48,7 +49,7 @@ func (b *Backend) testMigrate(t *testing.T) {
 		others[i] = b.open(t, db.DSN(), "ids")
 		missing("Check", others[i].Check(t.Context())) // it is connected from now on
 	}
-	for range 20 {
+	for range tier.Pick(5, 50) {
 		db.Exec(t, "DROP TABLE IF EXISTS ids")
 		var wg sync.WaitGroup
 		for _, other := range others {

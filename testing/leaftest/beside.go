@@ -8,12 +8,13 @@ import (
 
 	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/testing/storetest"
+	"github.com/idworker/idworker/testing/tier"
 )
 
 // Leaf's servers, ours and an administrator who changes the step all work on one row:
 // no ID is handed out twice, and none between two ranges is left out.
 func (b *Backend) testBesideLeaf(t *testing.T, create string) {
-	const enough = 100_000
+	enough := int64(tier.Pick(20_000, 200_000))
 	db := b.Database(t)
 	admin := b.fresh(t, db, create)
 	if err := admin.CreateTag(t.Context(), store.Tag{Name: "order", Step: 50, Next: 1}); err != nil {

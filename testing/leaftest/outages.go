@@ -10,6 +10,7 @@ import (
 	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/testing/natstest"
 	"github.com/idworker/idworker/testing/storetest"
+	"github.com/idworker/idworker/testing/tier"
 )
 
 // load reserves from several handles until stop is called, which waits for them.
@@ -69,6 +70,7 @@ func (l *load) fails(t *testing.T, n int64, when string) {
 // The server is frozen, and killed and restarted, while many reserve: all segments that were
 // returned are disjoint, and service resumes by itself.
 func (b *Backend) testOutages(t *testing.T) {
+	tier.All(t)
 	srv := b.Start(t)
 	s := b.open(t, srv.DSN(), "leaf_alloc")
 	if err := s.Migrate(t.Context()); err != nil {

@@ -17,7 +17,7 @@ func testExhaustion(t *testing.T, open func() store.Store) {
 	refused := func(step int64) {
 		t.Helper()
 		before := tags(t, s)["order"]
-		if seg, err := s.Reserve(t.Context(), "order", step); !errors.Is(err, store.ErrExhausted) {
+		if seg, err := s.Reserve(patient(t), "order", step); !errors.Is(err, store.ErrExhausted) {
 			t.Errorf("Reserve of %d from %d on: %v, %v, want ErrExhausted", step, before.Next, seg, err)
 		}
 		if after := tags(t, s)["order"]; after != before {
@@ -53,7 +53,7 @@ func testExhaustionConcurrent(t *testing.T, open func() store.Store) {
 		s := open()
 		wg.Go(func() {
 			for range each {
-				seg, err := s.Reserve(t.Context(), "order", 10)
+				seg, err := s.Reserve(patient(t), "order", 10)
 				switch {
 				case err == nil:
 					ledger.Add("order", 10, seg)

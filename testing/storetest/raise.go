@@ -8,12 +8,13 @@ import (
 	"testing"
 
 	"github.com/idworker/idworker/store"
+	"github.com/idworker/idworker/testing/tier"
 )
 
 // raise raises a tag or ends the test.
 func raise(t *testing.T, s store.Store, name string, next int64) {
 	t.Helper()
-	if err := s.Raise(t.Context(), name, next); err != nil {
+	if err := s.Raise(patient(t), name, next); err != nil {
 		t.Fatalf("Raise(%s, %d): %v", name, next, err)
 	}
 }
@@ -38,17 +39,17 @@ func testRaiseErrors(t *testing.T, open func() store.Store) {
 	s := open()
 	create(t, s, "order", 10, 5)
 	for _, next := range []int64{0, -1, math.MinInt64} {
-		if err := s.Raise(t.Context(), "order", next); !errors.Is(err, store.ErrBadTag) {
+		if err := s.Raise(patient(t), "order", next); !errors.Is(err, store.ErrBadTag) {
 			t.Errorf("Raise to %d: %v, want ErrBadTag", next, err)
 		}
 	}
 	for _, name := range []string{"", "*", "a b", "order."} {
-		if err := s.Raise(t.Context(), name, 10); !errors.Is(err, store.ErrBadTag) {
+		if err := s.Raise(patient(t), name, 10); !errors.Is(err, store.ErrBadTag) {
 			t.Errorf("Raise of %q: %v, want ErrBadTag", name, err)
 		}
 	}
 	for _, next := range []int64{1, 5, math.MaxInt64} {
-		if err := s.Raise(t.Context(), "missing", next); !errors.Is(err, store.ErrNoTag) {
+		if err := s.Raise(patient(t), "missing", next); !errors.Is(err, store.ErrNoTag) {
 			t.Errorf("Raise of a missing tag to %d: %v, want ErrNoTag", next, err)
 		}
 	}
@@ -71,7 +72,7 @@ func testRaiseToTheEnd(t *testing.T, open func() store.Store) {
 	raise(t, s, "order", math.MaxInt64)
 	raise(t, s, "order", near)
 	expect(t, s, "order", 10, math.MaxInt64)
-	if seg, err := s.Reserve(t.Context(), "order", 1); !errors.Is(err, store.ErrExhausted) {
+	if seg, err := s.Reserve(patient(t), "order", 1); !errors.Is(err, store.ErrExhausted) {
 		t.Errorf("Reserve after Raise to the last number: %v, %v, want ErrExhausted", seg, err)
 	}
 }
@@ -79,7 +80,8 @@ func testRaiseToTheEnd(t *testing.T, open func() store.Store) {
 // While some raise and others reserve, nobody gets what another has, and whoever reserves
 // after a Raise has returned gets a segment above it.
 func testRaiseAgainstReserve(t *testing.T, open func() store.Store) {
-	const handles, each = 3, 40
+	const handles = 3
+	each := tier.Pick(20, 100)
 	admin := open()
 	create(t, admin, "order", 10, 1)
 	var ledger Ledger
@@ -90,7 +92,7 @@ func testRaiseAgainstReserve(t *testing.T, open func() store.Store) {
 			random := rand.New(rand.NewPCG(uint64(g), 11))
 			for range each {
 				step := 1 + random.Int64N(maxStep)
-				seg, err := reserving.Reserve(t.Context(), "order", step)
+				seg, err := reserving.Reserve(patient(t), "order", step)
 				if err != nil {
 					t.Errorf("Reserve: %v", err)
 					return
@@ -103,11 +105,11 @@ func testRaiseAgainstReserve(t *testing.T, open func() store.Store) {
 			for range each {
 				// Around where the counter is: some of these come too late.
 				to := max(1, ledger.End("order")+random.Int64N(2*maxStep)-maxStep)
-				if err := raising.Raise(t.Context(), "order", to); err != nil {
+				if err := raising.Raise(patient(t), "order", to); err != nil {
 					t.Errorf("Raise: %v", err)
 					return
 				}
-				seg, err := raising.Reserve(t.Context(), "order", 10)
+				seg, err := raising.Reserve(patient(t), "order", 10)
 				if err != nil {
 					t.Errorf("Reserve: %v", err)
 					return

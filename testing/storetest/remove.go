@@ -12,7 +12,7 @@ import (
 // remove removes a tag or ends the test.
 func remove(t *testing.T, s store.Store, name string) {
 	t.Helper()
-	if err := s.RemoveTag(t.Context(), name); err != nil {
+	if err := s.RemoveTag(patient(t), name); err != nil {
 		t.Fatalf("RemoveTag(%s): %v", name, err)
 	}
 }
@@ -20,13 +20,13 @@ func remove(t *testing.T, s store.Store, name string) {
 // gone checks that every call treats a tag as one that does not exist.
 func gone(t *testing.T, s store.Store, name string) {
 	t.Helper()
-	_, reserved := s.Reserve(t.Context(), name, 10)
+	_, reserved := s.Reserve(patient(t), name, 10)
 	for call, err := range map[string]error{
 		"Reserve":   reserved,
-		"SetStep":   s.SetStep(t.Context(), name, 10),
-		"Raise":     s.Raise(t.Context(), name, 1),
-		"Raise up":  s.Raise(t.Context(), name, 1<<40),
-		"RemoveTag": s.RemoveTag(t.Context(), name),
+		"SetStep":   s.SetStep(patient(t), name, 10),
+		"Raise":     s.Raise(patient(t), name, 1),
+		"Raise up":  s.Raise(patient(t), name, 1<<40),
+		"RemoveTag": s.RemoveTag(patient(t), name),
 	} {
 		if !errors.Is(err, store.ErrNoTag) {
 			t.Errorf("%s of a removed tag: %v, want ErrNoTag", call, err)
@@ -47,11 +47,11 @@ func testRemove(t *testing.T, open func() store.Store) {
 	gone(t, s, "order")
 	gone(t, open(), "order")
 	for _, name := range []string{"", "*", ">", "a b"} {
-		if err := s.RemoveTag(t.Context(), name); !errors.Is(err, store.ErrBadTag) {
+		if err := s.RemoveTag(patient(t), name); !errors.Is(err, store.ErrBadTag) {
 			t.Errorf("RemoveTag(%q): %v, want ErrBadTag", name, err)
 		}
 	}
-	if err := s.RemoveTag(t.Context(), "missing"); !errors.Is(err, store.ErrNoTag) {
+	if err := s.RemoveTag(patient(t), "missing"); !errors.Is(err, store.ErrNoTag) {
 		t.Errorf("RemoveTag of a missing tag: %v, want ErrNoTag", err)
 	}
 	expect(t, s, "Order", 20, 5)
@@ -63,7 +63,7 @@ func testRemove(t *testing.T, open func() store.Store) {
 		if seg := reserve(t, s, "order", 10); seg.First != first.End+round*10 {
 			t.Errorf("created again, got %v, want a segment from %d on", seg, first.End+round*10)
 		}
-		if err := s.CreateTag(t.Context(), store.Tag{Name: "order", Step: 1, Next: 1 << 40}); !errors.Is(err, store.ErrTagExists) {
+		if err := s.CreateTag(patient(t), store.Tag{Name: "order", Step: 1, Next: 1 << 40}); !errors.Is(err, store.ErrTagExists) {
 			t.Errorf("CreateTag of a tag that was created again: %v, want ErrTagExists", err)
 		}
 		remove(t, s, "order")
@@ -85,7 +85,7 @@ func testRemoveAgainstReserve(t *testing.T, open func() store.Store) {
 		wg.Go(func() {
 			for {
 				late := removed.Load()
-				seg, err := s.Reserve(t.Context(), "order", 10)
+				seg, err := s.Reserve(patient(t), "order", 10)
 				if errors.Is(err, store.ErrNoTag) {
 					return
 				}
@@ -102,13 +102,13 @@ func testRemoveAgainstReserve(t *testing.T, open func() store.Store) {
 		})
 	}
 	for ledger.Len() < 20 && !t.Failed() {
-		if seg, err := admin.Reserve(t.Context(), "order", 1); err == nil {
+		if seg, err := admin.Reserve(patient(t), "order", 1); err == nil {
 			ledger.Add("order", 1, seg)
 		} else {
 			t.Errorf("Reserve: %v", err)
 		}
 	}
-	err := admin.RemoveTag(t.Context(), "order")
+	err := admin.RemoveTag(patient(t), "order")
 	removed.Store(true)
 	wg.Wait()
 	if err != nil {
@@ -116,11 +116,11 @@ func testRemoveAgainstReserve(t *testing.T, open func() store.Store) {
 	}
 	ledger.Check(t)
 	first := ledger.End("order")
-	err = admin.CreateTag(t.Context(), store.Tag{Name: "order", Step: 10, Next: first})
+	err = admin.CreateTag(patient(t), store.Tag{Name: "order", Step: 10, Next: first})
 	var below *store.BelowError
 	if _, burns := admin.(MayBurn); burns && errors.As(err, &below) { // a range was burnt on the way
 		first = below.Floor
-		err = admin.CreateTag(t.Context(), store.Tag{Name: "order", Step: 10, Next: first})
+		err = admin.CreateTag(patient(t), store.Tag{Name: "order", Step: 10, Next: first})
 	}
 	if err != nil {
 		t.Fatalf("CreateTag from %d on: %v", first, err)
@@ -145,7 +145,7 @@ func testRemovedComesBackAbove(t *testing.T, open func() store.Store) {
 	for range 3 {
 		remove(t, s, "order")
 		for _, first := range []int64{1, 2, floor - 1} {
-			err := open().CreateTag(t.Context(), store.Tag{Name: "order", Step: 10, Next: first})
+			err := open().CreateTag(patient(t), store.Tag{Name: "order", Step: 10, Next: first})
 			var below *store.BelowError
 			if !errors.Is(err, store.ErrBelow) || !errors.As(err, &below) || *below != (store.BelowError{Tag: "order", First: first, Floor: floor}) {
 				t.Errorf("created again from %d on, below %d: %v, want ErrBelow that says so", first, floor, err)
@@ -177,7 +177,7 @@ func testRemovedCreateRace(t *testing.T, open func() store.Store) {
 		var wg sync.WaitGroup
 		for i, s := range handles {
 			wg.Go(func() {
-				errs[i] = s.CreateTag(t.Context(), store.Tag{Name: "order", Step: 1, Next: floor + int64(i)})
+				errs[i] = s.CreateTag(patient(t), store.Tag{Name: "order", Step: 1, Next: floor + int64(i)})
 			})
 		}
 		wg.Wait()

@@ -11,7 +11,7 @@ func testReopen(t *testing.T, open func() store.Store) {
 	s := open()
 	create(t, s, "order", 10, 1)
 	first := reserve(t, s, "order", 100)
-	if err := s.SetStep(t.Context(), "order", 20); err != nil {
+	if err := s.SetStep(patient(t), "order", 20); err != nil {
 		t.Fatalf("SetStep: %v", err)
 	}
 	shut(t, s)

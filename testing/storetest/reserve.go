@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/idworker/idworker/store"
+	"github.com/idworker/idworker/testing/tier"
 )
 
 // maxStep bounds the random steps: large enough to differ, small enough to stay
@@ -32,11 +33,11 @@ func testReserveErrors(t *testing.T, open func() store.Store) {
 	s := open()
 	create(t, s, "order", 10, 1)
 	for _, step := range []int64{0, -1, -1 << 63} {
-		if seg, err := s.Reserve(t.Context(), "order", step); !errors.Is(err, store.ErrBadTag) {
+		if seg, err := s.Reserve(patient(t), "order", step); !errors.Is(err, store.ErrBadTag) {
 			t.Errorf("Reserve of %d: %v, %v, want ErrBadTag", step, seg, err)
 		}
 	}
-	if seg, err := s.Reserve(t.Context(), "missing", 10); !errors.Is(err, store.ErrNoTag) {
+	if seg, err := s.Reserve(patient(t), "missing", 10); !errors.Is(err, store.ErrNoTag) {
 		t.Errorf("Reserve of a missing tag: %v, %v, want ErrNoTag", seg, err)
 	}
 	expect(t, s, "order", 10, 1)
@@ -54,7 +55,7 @@ func testReserveRandom(t *testing.T, open func() store.Store) {
 	var ledger Ledger
 	for range 100 {
 		if random.IntN(4) == 0 {
-			if err := s.SetStep(t.Context(), "order", 1+random.Int64N(maxStep)); err != nil {
+			if err := s.SetStep(patient(t), "order", 1+random.Int64N(maxStep)); err != nil {
 				t.Fatalf("SetStep: %v", err)
 			}
 		}
@@ -69,7 +70,8 @@ func testReserveRandom(t *testing.T, open func() store.Store) {
 
 // Several processes with several goroutines each take from several tags.
 func testReserveConcurrent(t *testing.T, open func() store.Store) {
-	const handles, goroutines, each = 4, 16, 25
+	const handles, goroutines = 4, 16
+	each := tier.Pick(10, 50)
 	names := []string{"a", "b", "c"}
 	stores := make([]store.Store, handles)
 	for i := range stores {
@@ -86,7 +88,7 @@ func testReserveConcurrent(t *testing.T, open func() store.Store) {
 			last := make(map[string]int64)
 			for range each {
 				name, step := names[random.IntN(len(names))], 1+random.Int64N(maxStep)
-				seg, err := stores[g%handles].Reserve(t.Context(), name, step)
+				seg, err := stores[g%handles].Reserve(patient(t), name, step)
 				if err != nil {
 					t.Errorf("Reserve(%s, %d): %v", name, step, err)
 					return
@@ -114,7 +116,8 @@ func testReserveConcurrent(t *testing.T, open func() store.Store) {
 // Each process begins with several calls at once: nothing that a handle finds out with its first call
 // may be one call's alone. More calls than a pool has connections use one after the other.
 func testBeginConcurrent(t *testing.T, open func() store.Store) {
-	const processes, goroutines = 10, 24
+	const goroutines = 24
+	processes := tier.Pick(3, 10)
 	create(t, open(), "order", 10, 1)
 	var ledger Ledger
 	for range processes {
@@ -122,7 +125,7 @@ func testBeginConcurrent(t *testing.T, open func() store.Store) {
 		var wg sync.WaitGroup
 		for range goroutines {
 			wg.Go(func() {
-				seg, err := s.Reserve(t.Context(), "order", 10)
+				seg, err := s.Reserve(patient(t), "order", 10)
 				if err != nil {
 					t.Errorf("Reserve: %v", err)
 					return
@@ -150,7 +153,7 @@ func testReserveAgainstSetStep(t *testing.T, open func() store.Store) {
 		s := open()
 		wg.Go(func() {
 			for range each {
-				seg, err := s.Reserve(t.Context(), "order", 10)
+				seg, err := s.Reserve(patient(t), "order", 10)
 				if err != nil {
 					t.Errorf("Reserve: %v", err)
 					return
@@ -161,7 +164,7 @@ func testReserveAgainstSetStep(t *testing.T, open func() store.Store) {
 	}
 	wg.Go(func() {
 		for i := range int64(2 * each) {
-			if err := admin.SetStep(t.Context(), "order", i+1); err != nil {
+			if err := admin.SetStep(patient(t), "order", i+1); err != nil {
 				t.Errorf("SetStep: %v", err)
 				return
 			}

@@ -13,10 +13,12 @@
 package storetest
 
 import (
+	"context"
 	"io"
 	"testing"
 
 	"github.com/idworker/idworker/store"
+	"github.com/idworker/idworker/testing/natstest"
 )
 
 // Backend makes room for one test: empty data, which it removes when t ends, and a
@@ -67,10 +69,18 @@ func Run(t *testing.T, backend Backend) {
 	}
 }
 
+// patient returns a context with a deadline that only a hang reaches. Without one,
+// clients have timeouts of their own, which a slow machine exceeds.
+func patient(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), natstest.Patience)
+	t.Cleanup(cancel)
+	return ctx
+}
+
 // create adds a tag or ends the test.
 func create(t *testing.T, s store.Store, name string, step, next int64) {
 	t.Helper()
-	if err := s.CreateTag(t.Context(), store.Tag{Name: name, Step: step, Next: next}); err != nil {
+	if err := s.CreateTag(patient(t), store.Tag{Name: name, Step: step, Next: next}); err != nil {
 		t.Fatalf("CreateTag(%s): %v", name, err)
 	}
 }
@@ -78,7 +88,7 @@ func create(t *testing.T, s store.Store, name string, step, next int64) {
 // reserve takes a segment or ends the test.
 func reserve(t *testing.T, s store.Store, name string, step int64) store.Segment {
 	t.Helper()
-	seg, err := s.Reserve(t.Context(), name, step)
+	seg, err := s.Reserve(patient(t), name, step)
 	if err != nil {
 		t.Fatalf("Reserve(%s, %d): %v", name, step, err)
 	}
@@ -88,7 +98,7 @@ func reserve(t *testing.T, s store.Store, name string, step int64) store.Segment
 // tags lists the tags by name; a name that is listed twice ends the test.
 func tags(t *testing.T, s store.Store) map[string]store.Tag {
 	t.Helper()
-	list, err := s.Tags(t.Context())
+	list, err := s.Tags(patient(t))
 	if err != nil {
 		t.Fatalf("Tags: %v", err)
 	}

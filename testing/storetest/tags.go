@@ -37,7 +37,7 @@ func testCreateExisting(t *testing.T, open func() store.Store) {
 	create(t, s, "order", 10, 1)
 	reserve(t, s, "order", 10)
 	for _, again := range []store.Tag{{Name: "order", Step: 10, Next: 1}, {Name: "order", Step: 99, Next: 5000}} {
-		if err := other.CreateTag(t.Context(), again); !errors.Is(err, store.ErrTagExists) {
+		if err := other.CreateTag(patient(t), again); !errors.Is(err, store.ErrTagExists) {
 			t.Errorf("CreateTag(%+v): %v, want ErrTagExists", again, err)
 		}
 	}
@@ -52,7 +52,7 @@ func testCreateBad(t *testing.T, open func() store.Store) {
 		{Name: "order", Step: 1, Next: 0},
 		{Name: "order", Step: 1, Next: -1},
 	} {
-		if err := s.CreateTag(t.Context(), tag); !errors.Is(err, store.ErrBadTag) {
+		if err := s.CreateTag(patient(t), tag); !errors.Is(err, store.ErrBadTag) {
 			t.Errorf("CreateTag(%+v): %v, want ErrBadTag", tag, err)
 		}
 	}
@@ -74,7 +74,7 @@ func testCreateRace(t *testing.T, open func() store.Store) {
 		var wg sync.WaitGroup
 		for i, s := range handles {
 			wg.Go(func() {
-				errs[i] = s.CreateTag(t.Context(), store.Tag{Name: name, Step: 1, Next: int64(i + 1)})
+				errs[i] = s.CreateTag(patient(t), store.Tag{Name: name, Step: 1, Next: int64(i + 1)})
 			})
 		}
 		wg.Wait()
@@ -100,14 +100,14 @@ func testSetStep(t *testing.T, open func() store.Store) {
 	s, other := open(), open()
 	create(t, s, "order", 10, 1)
 	reserve(t, s, "order", 10)
-	if err := other.SetStep(t.Context(), "order", 2000); err != nil {
+	if err := other.SetStep(patient(t), "order", 2000); err != nil {
 		t.Fatalf("SetStep: %v", err)
 	}
 	expect(t, s, "order", 2000, 11)
 	if seg := reserve(t, s, "order", 5); seg != (store.Segment{First: 11, End: 16}) {
 		t.Errorf("after SetStep got %v, want [11, 16)", seg)
 	}
-	if err := other.SetStep(t.Context(), "order", 2000); err != nil {
+	if err := other.SetStep(patient(t), "order", 2000); err != nil {
 		t.Errorf("SetStep to the same step: %v", err)
 	}
 	expect(t, s, "order", 2000, 16)
@@ -117,11 +117,11 @@ func testSetStepErrors(t *testing.T, open func() store.Store) {
 	s := open()
 	create(t, s, "order", 10, 1)
 	for _, step := range []int64{0, -1} {
-		if err := s.SetStep(t.Context(), "order", step); !errors.Is(err, store.ErrBadTag) {
+		if err := s.SetStep(patient(t), "order", step); !errors.Is(err, store.ErrBadTag) {
 			t.Errorf("SetStep to %d: %v, want ErrBadTag", step, err)
 		}
 	}
-	if err := s.SetStep(t.Context(), "missing", 10); !errors.Is(err, store.ErrNoTag) {
+	if err := s.SetStep(patient(t), "missing", 10); !errors.Is(err, store.ErrNoTag) {
 		t.Errorf("SetStep of a missing tag: %v, want ErrNoTag", err)
 	}
 	expect(t, s, "order", 10, 1)

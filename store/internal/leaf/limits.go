@@ -8,8 +8,8 @@ import (
 
 // CallTimeout bounds every call but Tags, which has [UntilSilent], and each step of making a connection, so that
 // a database that is stopped rather than gone is noticed. Callers give up after the same
-// time anyway.
-const CallTimeout = 3 * time.Second
+// time anyway. Tests have a longer one.
+var CallTimeout = 3 * time.Second
 
 // MaxConns is the number of connections of one process. Each is busy for one round trip
 // per reservation, and a database has to serve many processes.
