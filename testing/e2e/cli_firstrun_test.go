@@ -7,7 +7,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/idworker/idworker/testing/natstest"
 )
@@ -36,17 +35,17 @@ func TestFirstRun(t *testing.T) {
 		})
 		highest = checkDemo(t, p.stdout.String(), url, highest)
 
-		one := ids(t, must(t, "get", "--server", url, "order"))
+		one := ids(t, settings{}.succeeds(t, "get", "--server", url, "order"))
 		if len(one) != 1 || one[0] <= highest {
 			t.Errorf("round %d: get order printed %v, want one ID above %d", round, one, highest)
 		}
-		thousand := ids(t, must(t, "get", "--server", url, "order", "1000"))
+		thousand := ids(t, settings{}.succeeds(t, "get", "--server", url, "order", "1000"))
 		if len(thousand) != 1000 || thousand[0] <= one[0] {
 			t.Errorf("round %d: get order 1000 printed %d IDs from %d on, want 1000 above %d", round, len(thousand), thousand[0], one[0])
 		}
 		highest = thousand[len(thousand)-1]
 
-		msg, err := connect(t, url).Request("ids.segment.order", nil, 5*time.Second)
+		msg, err := connect(t, url).Request("ids.segment.order", nil, natstest.Patience)
 		if err != nil {
 			t.Fatalf("plain request: %v", err)
 		}

@@ -9,34 +9,30 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nats.go"
 
 	"github.com/idworker/idworker/messages"
 	jetstreamstore "github.com/idworker/idworker/store/jetstream"
 	"github.com/idworker/idworker/testing/natstest"
 )
 
-// TestClusterServesWithoutOneServer follows docs/nats-cluster.md, and kills one server.
+// TestClusterServesWithoutOneServer follows docs/nats-cluster.md, restarts one server after the other, and kills one. Callers
+// of the Go client see none of it.
 func TestClusterServesWithoutOneServer(t *testing.T) {
 	t.Parallel()
 	servers := startCluster(t)
 	first := servers[0]
-	var urls []string
+	var addresses []string
 	for _, s := range servers {
-		urls = append(urls, s.address)
+		addresses = append(addresses, s.address)
 	}
 	natstest.Eventually(t, "the servers have a leader", func() bool {
 		return slices.ContainsFunc(servers, func(s *production) bool {
 			return strings.Contains(s.server.stderr.String(), "cluster new metadata leader")
 		})
 	})
-	natstest.Eventually(t, "all servers are there", func() bool {
-		return first.as("admin").run(t, "provision", "--part", "ids", "--replicas", "3").code == 0
-	})
-	js, err := jetstream.New(first.connect("admin"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	first.as("admin").succeeds(t, "provision", "--part", "ids", "--replicas", "3")
+	js := newJetStream(t, first.connect("admin"))
 	stream, err := js.Stream(t.Context(), "KV_"+jetstreamstore.BucketName(messages.DefaultPrefix))
 	if err != nil {
 		t.Fatal(err)
@@ -44,25 +40,39 @@ func TestClusterServesWithoutOneServer(t *testing.T) {
 	if n := stream.CachedInfo().Config.Replicas; n != 3 {
 		t.Errorf("%d copies of the counters, want 3", n)
 	}
-
-	worker, loader := clusterUser("worker", urls), clusterUser("loader", urls)
-	worker.launch(t, "serve", "--role", "worker").serving()
-	loader.launch(t, "serve", "--role", "loader").serving()
+	clusterUser("worker", addresses).launch(t, "serve", "--role", "worker").serving()
+	clusterUser("loader", addresses).launch(t, "serve", "--role", "loader").serving()
 	first.must("admin", "tag", "create", "order", "--step", "10")
-	get := func() bool { return clusterUser("caller", urls[1:]).run(t, "get", "order", "100").code == 0 }
-	natstest.Eventually(t, "IDs", get)
+	get := func() {
+		t.Helper()
+		clusterUser("caller", addresses[1:]).succeeds(t, "get", "order", "100")
+	}
+	get()
 
 	// The auditor reads from another account, wherever the leaders of the streams are.
-	first.must("orders-admin", "provision", "--part", "enrich", "--replicas", "3")
+	first.as("orders-admin").succeeds(t, "provision", "--part", "enrich", "--replicas", "3")
 	enrichByHand(t, first.connect("orders-admin"), first.connect("enricher"))
 	for _, s := range servers {
 		if r := s.must("orders-auditor", "enrich", "verify", "--no-consumers", "--from", "ORDERS", "--to", "orders.ready.done.>"); !strings.Contains(r.stdout, "others: 11 ") {
 			t.Errorf("the auditor at %s did not read the target:\n%s", s.address, r.stdout)
 		}
 	}
-	first.server.signal(syscall.SIGKILL)
-	<-first.server.ended
-	natstest.Eventually(t, "IDs without one of the servers", get)
+
+	u := userNamed("caller")
+	services := startServices(t, "nats://"+strings.Join(addresses, ",nats://"), "order", 2,
+		nats.UserInfo(u.Name, password(u)), nats.CustomInboxPrefix(u.Inbox), nats.MaxReconnects(-1))
+	services.more(20)
+	for _, s := range servers {
+		s.server.stop(syscall.SIGTERM)
+		services.more(20)
+		s.start()
+		services.more(20)
+	}
+	first.server.kill()
+	services.more(20)
+	get()
+	services.finish()
+	services.ledger.check(t)
 }
 
 // clusterUser is a user who knows several servers.

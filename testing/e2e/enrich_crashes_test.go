@@ -4,7 +4,6 @@ import (
 	"slices"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -62,8 +61,6 @@ func TestEventsArriveOnceThoughKilledAtAnyStep(t *testing.T) {
 		consumed bool
 	}{
 		{"atomic batches", targetConfig, slices.Concat(atomicSteps, turnSteps[:5]), false},
-		{"atomic batches consumed", targetConfig, atomicSteps, true},
-		{"fast batches", fastTarget(), fastSteps, false},
 		{"fast batches consumed", fastTarget(), slices.Concat(fastSteps, turnSteps[5:]), true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -149,7 +146,6 @@ func (c *crashes) round(at step, events int) {
 		}
 	}
 	c.publish(events)
-	began := time.Now()
 	hit := c.awaitHit(at, hits)
 	c.disarm()
 	for i, cut := range c.cutters { // two may have come to the step at once
@@ -157,7 +153,7 @@ func (c *crashes) round(at step, events int) {
 			cut.Release()
 		}
 	}
-	c.t.Logf("enricher %d %s, %v after %d events were published", hit, at.name, time.Since(began).Round(time.Millisecond), events)
+	c.t.Logf("enricher %d %s", hit, at.name)
 	pause := c.stopped < 0
 	if pause {
 		c.enrichers[hit].pause()

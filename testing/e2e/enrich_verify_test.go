@@ -94,7 +94,7 @@ func startPlainServer(t *testing.T) jetstream.JetStream {
 	natstest.Eventually(t, "nats-server is ready", func() bool {
 		return server.hasEnded() || strings.Contains(server.stderr.String(), "Server is ready")
 	})
-	js, err := jetstream.New(connect(t, "nats://"+address), jetstream.WithPublishAsyncMaxPending(20_000), jetstream.WithPublishAsyncTimeout(time.Minute))
+	js, err := jetstream.New(connect(t, "nats://"+address), jetstream.WithPublishAsyncMaxPending(20_000), jetstream.WithPublishAsyncTimeout(natstest.Patience))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,7 +133,7 @@ func (p publisher) publish(subject, id string, origin, number int) {
 func (p publisher) flush() {
 	select {
 	case <-p.js.PublishAsyncComplete():
-	case <-time.After(time.Minute):
+	case <-time.After(natstest.Patience):
 		p.t.Fatal("messages are not acknowledged")
 	}
 }

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math"
@@ -10,9 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
-
 	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/testing/natstest"
 )
 
 // callers ask for IDs, each one request at a time, until stopped.
@@ -21,12 +21,6 @@ type callers struct {
 	ledgers ledgers
 	stop    atomic.Bool
 	wg      sync.WaitGroup
-
-	retry func(error) bool // errors after which the caller asks again
-	lost  atomic.Int64     // requests that were asked again
-
-	mu      sync.Mutex
-	replies []reply
 }
 
 // load says what callers ask for.
@@ -34,64 +28,60 @@ type load struct {
 	callers  int
 	tags     []string
 	maxBatch int64
-	timeout  time.Duration
-	retry    func(error) bool // nil: every error fails the test
-	inbox    string           // prefix of the reply subjects, if any special one
+	retry    func(error) bool // errors after which a caller asks again, beside those that say so
+	timeout  time.Duration    // after which the request is taken for lost; 0: that finds hangs
+	into     ledgers          // nil: their own
 }
 
 // startCallers starts callers, each with a connection of its own.
 func startCallers(t testing.TB, url string, l load) *callers {
 	t.Helper()
-	c := &callers{t: t, ledgers: newLedgers(l.tags), retry: l.retry}
+	c := &callers{t: t, ledgers: l.into}
+	if c.ledgers == nil {
+		c.ledgers = newLedgers(l.tags)
+	}
 	for i := range l.callers {
-		var opts []nats.Option
-		if l.inbox != "" {
-			opts = append(opts, nats.CustomInboxPrefix(l.inbox))
-		}
-		client := requester{connect(t, url, opts...)}
+		client := dial(t, url)
 		random := rand.New(rand.NewPCG(uint64(i), 2))
 		c.wg.Go(func() { c.call(client, random, l) })
 	}
-	t.Cleanup(func() { c.finish() })
+	t.Cleanup(c.finish)
 	return c
 }
 
-// finish stops the callers, waits for their last replies, and returns all of them.
-func (c *callers) finish() []reply {
+// finish stops the callers, and waits for their last replies.
+func (c *callers) finish() {
 	c.stop.Store(true)
 	c.wg.Wait()
-	return c.replies
+}
+
+// more returns when that many more IDs have been handed out.
+func (c *callers) more(n int64) {
+	c.t.Helper()
+	target := c.ledgers.ids() + n
+	natstest.Eventually(c.t, "IDs are handed out", func() bool { return c.ledgers.ids() >= target || c.t.Failed() })
 }
 
 // call is one caller.
 func (c *callers) call(client requester, random *rand.Rand, l load) {
-	var replies []reply
-	defer func() {
-		c.mu.Lock()
-		c.replies = append(c.replies, replies...)
-		c.mu.Unlock()
-	}()
 	for !c.stop.Load() {
-		r := reply{tag: l.tags[random.IntN(len(l.tags))], sent: time.Now()}
-		n := count(random, l.maxBatch)
-		ctx, cancel := context.WithTimeout(context.Background(), l.timeout)
-		var err error
-		r.ranges, err = client.NextN(ctx, r.tag, n)
+		tag, n := l.tags[random.IntN(len(l.tags))], count(random, l.maxBatch)
+		ctx, cancel := context.WithTimeout(context.Background(), cmp.Or(l.timeout, natstest.Patience))
+		ranges, err := client.NextN(ctx, tag, n)
 		cancel()
-		if r.received = time.Now(); err == nil {
-			c.ledgers[r.tag].add(r.ranges)
-			replies = append(replies, r)
-			continue
-		}
-		if errors.Is(err, messages.ErrBusy) || errors.Is(err, messages.ErrUnavailable) {
-			continue // the machine is busy; a caller asks again
-		}
-		if c.retry == nil || !c.retry(err) {
-			c.t.Errorf("request for %d IDs of %s failed after %v: %v", n, r.tag, r.received.Sub(r.sent), err)
+		switch {
+		case err == nil:
+			c.ledgers[tag].add(ranges)
+		case !isAskAgain(err) && (l.retry == nil || !l.retry(err)):
+			c.t.Errorf("request for %d IDs of %s failed: %v", n, tag, err)
 			return
 		}
-		c.lost.Add(1)
 	}
+}
+
+// isAskAgain reports whether a worker says that the request is to be sent again: its machine is busy.
+func isAskAgain(err error) bool {
+	return errors.Is(err, messages.ErrBusy) || errors.Is(err, messages.ErrUnavailable)
 }
 
 // count is how many IDs to ask for: one in most requests, otherwise a batch, for which

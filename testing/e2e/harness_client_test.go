@@ -1,21 +1,22 @@
 package e2e
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/testing/natstest"
 )
 
 // connect returns a connection that is closed when the test ends.
 func connect(t testing.TB, url string, opts ...nats.Option) *nats.Conn {
 	t.Helper()
-	conn, err := nats.Connect(url, append([]nats.Option{nats.Name(t.Name())}, opts...)...)
+	conn, err := nats.Connect(url, append([]nats.Option{nats.Name(t.Name()), nats.Timeout(time.Minute)}, opts...)...)
 	if err != nil {
 		t.Fatalf("connect to %s: %v", url, err)
 	}
@@ -27,7 +28,27 @@ func connect(t testing.TB, url string, opts ...nats.Option) *nats.Conn {
 // again, and so hide what these tests are about.
 type requester struct{ conn *nats.Conn }
 
-func (r requester) Next(ctx context.Context, tag string) (int64, error) {
+// dial returns a requester with a connection of its own.
+func dial(t testing.TB, url string, opts ...nats.Option) requester {
+	t.Helper()
+	return requester{connect(t, url, opts...)}
+}
+
+func (r requester) NextN(ctx context.Context, tag string, n int64) ([]messages.Range, error) {
+	reply, err := r.conn.RequestWithContext(ctx, messages.DefaultPrefix.Segment(tag), messages.EncodeCount(n))
+	if err != nil {
+		return nil, err
+	}
+	return messages.DecodeReply(reply, n)
+}
+
+// askAgain is how long a caller waits for an answer before it asks again.
+const askAgain = 20 * time.Second
+
+// once asks for one ID.
+func (r requester) once(t testing.TB, tag string) (int64, error) {
+	ctx, cancel := context.WithTimeout(t.Context(), askAgain)
+	defer cancel()
 	ranges, err := r.NextN(ctx, tag, 1)
 	if err != nil {
 		return 0, err
@@ -35,47 +56,51 @@ func (r requester) Next(ctx context.Context, tag string) (int64, error) {
 	return ranges[0].First, nil
 }
 
-func (r requester) NextN(ctx context.Context, tag string, n int64) ([]messages.Range, error) {
-	return r.ask(ctx, messages.DefaultPrefix.Segment(tag), n)
-}
-
-func (r requester) SnowflakeN(ctx context.Context, n int64) ([]messages.Range, error) {
-	return r.ask(ctx, messages.DefaultPrefix.Snowflake(), n)
-}
-
-func (r requester) ask(ctx context.Context, subject string, n int64) ([]messages.Range, error) {
-	reply, err := r.conn.RequestWithContext(ctx, subject, messages.EncodeCount(n))
-	if err != nil {
-		return nil, err
-	}
-	return messages.DecodeReply(reply, n)
-}
-
-// dial returns a requester with a connection of its own.
-func dial(t testing.TB, url string) requester {
+// get asks until there are so many IDs, as a caller would: a worker learns of a new tag soon, and its machine may be
+// busy.
+func (r requester) get(t testing.TB, tag string, n int64) (ranges []messages.Range) {
 	t.Helper()
-	return requester{connect(t, url)}
+	natstest.Eventually(t, "IDs of tag "+tag, func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), askAgain)
+		defer cancel()
+		var err error
+		if ranges, err = r.NextN(ctx, tag, n); err == nil {
+			return true
+		}
+		if !isAskAgain(err) && !lost(err) && !errors.Is(err, messages.ErrNoTag) {
+			t.Fatalf("%d IDs of %s: %v", n, tag, err)
+		}
+		return false
+	})
+	return ranges
 }
 
-func isNobody(err error) bool { return errors.Is(err, nats.ErrNoResponders) }
+// next is get of one ID.
+func (r requester) next(t testing.TB, tag string) int64 {
+	t.Helper()
+	return r.get(t, tag, 1)[0].First
+}
+
+// lost reports whether an error is what a caller gets when the worker that had its request
+// is gone.
+func lost(err error) bool {
+	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrNoResponders)
+}
 
 // flush returns when the server has handled all that was sent before.
 func flush(t testing.TB, conn *nats.Conn) {
 	t.Helper()
-	if err := conn.Flush(); err != nil {
+	if err := conn.FlushTimeout(natstest.Patience); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// rangesOf decodes a reply without knowing how many IDs were asked for.
-func rangesOf(data []byte) ([]messages.Range, error) {
-	var n int64
-	for line := range bytes.SplitSeq(data, []byte{'\n'}) {
-		var first, last int64
-		if k, _ := fmt.Sscanf(string(line), "%d-%d", &first, &last); k == 2 {
-			n += last - first
-		}
-		n++
+// newJetStream returns a client that finds hangs, and nothing sooner.
+func newJetStream(t testing.TB, conn *nats.Conn) jetstream.JetStream {
+	t.Helper()
+	js, err := jetstream.New(conn, jetstream.WithDefaultTimeout(natstest.Patience))
+	if err != nil {
+		t.Fatal(err)
 	}
-	return messages.DecodeRanges(data, n)
+	return js
 }

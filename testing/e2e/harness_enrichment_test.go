@@ -17,10 +17,6 @@ import (
 	"github.com/idworker/idworker/testing/natstest"
 )
 
-// arriveWithin is how long events may take to arrive on a small machine, with the race
-// detector.
-const arriveWithin = 3 * time.Minute
-
 // enrichment is a source, a target, a worker that issues IDs, and what has arrived.
 type enrichment struct {
 	t      testing.TB
@@ -61,7 +57,7 @@ func newEnrichment(t testing.TB) *enrichment {
 // newEnrichmentAt makes an enrichment on servers that are there, with so many copies of all.
 func newEnrichmentAt(t testing.TB, url string, conn *nats.Conn, replicas int) *enrichment {
 	t.Helper()
-	js, err := jetstream.New(conn, jetstream.WithPublishAsyncMaxPending(publishedAtOnce), jetstream.WithPublishAsyncTimeout(5*time.Second))
+	js, err := jetstream.New(conn, jetstream.WithDefaultTimeout(natstest.Patience), jetstream.WithPublishAsyncMaxPending(publishedAtOnce), jetstream.WithPublishAsyncTimeout(5*time.Second))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,12 +115,10 @@ func (e *enrichment) publish(n int) {
 			e.sent++
 			events = append(events, e.sent)
 		}
-		for deadline := time.Now().Add(time.Minute); len(events) > 0; events = e.tryPublish(events) {
-			if time.Now().After(deadline) {
-				e.t.Errorf("the source does not take %d events, the first is %d", len(events), events[0])
-				return
-			}
-		}
+		natstest.Eventually(e.t, "the source has the events", func() bool {
+			events = e.tryPublish(events)
+			return len(events) == 0
+		})
 	}
 }
 
@@ -195,7 +189,7 @@ func (e *enrichment) read(stream string, from uint64, f func(jetstream.Msg)) {
 	}
 	defer it.Stop()
 	for range info.NumPending {
-		msg, err := it.Next(jetstream.NextMaxWait(30 * time.Second))
+		msg, err := it.Next(jetstream.NextMaxWait(natstest.Patience))
 		if err != nil {
 			e.t.Fatal(err)
 		}
@@ -269,4 +263,68 @@ func (e *enrichment) owner(among []*process) *process {
 		}
 	}
 	return nil
+}
+
+// enrichByHand does what an enricher does: it reads one stream, writes atomic batches to the
+// other, checks what is there, and records its progress in its bucket.
+func enrichByHand(t *testing.T, admin, enricher *nats.Conn) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), natstest.Patience)
+	defer cancel()
+	check := func(what string, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+	}
+	owner, js := newJetStream(t, admin), newJetStream(t, enricher)
+	_, err := owner.CreateStream(ctx, jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"orders.raw.>"}})
+	check("create ORDERS", err)
+	_, err = owner.CreateStream(ctx, jetstream.StreamConfig{
+		Name: "ORDERS_READY", Subjects: []string{"orders.ready.>", "orders.dead"}, AllowDirect: true, AllowAtomicPublish: true,
+	})
+	check("create ORDERS_READY", err)
+	const events = 10
+	for i := range events {
+		_, err := owner.Publish(ctx, fmt.Sprintf("orders.raw.%d", i), nil)
+		check("publish an event", err)
+	}
+
+	source, err := js.OrderedConsumer(ctx, "ORDERS", jetstream.OrderedConsumerConfig{})
+	check("read the source", err)
+	in, err := source.Messages()
+	check("read the source", err)
+	for i := range events {
+		_, err := in.Next(jetstream.NextMaxWait(natstest.Patience))
+		check("next event", err)
+		msg := nats.NewMsg(fmt.Sprintf("orders.ready.%d", i))
+		msg.Header.Set("Nats-Batch-Id", "batch")
+		msg.Header.Set("Nats-Batch-Sequence", fmt.Sprint(i+1))
+		if i+1 == events {
+			msg.Header.Set("Nats-Batch-Commit", "1")
+		}
+		_, err = enricher.RequestMsg(msg, natstest.Patience)
+		check("publish in a batch", err)
+	}
+	in.Stop()
+	_, err = js.Publish(ctx, "orders.dead", nil)
+	check("publish a dead letter", err)
+
+	target, err := js.Stream(ctx, "ORDERS_READY")
+	check("look at the target", err)
+	if n := target.CachedInfo().State.Msgs; n != events+1 {
+		t.Errorf("%d messages in the target, want %d", n, events+1)
+	}
+	_, err = enricher.Request("$JS.API.STREAM.MSG.GET.ORDERS_READY", []byte(`{"seq":1}`), natstest.Patience)
+	check("read from the target's leader", err)
+
+	kv, err := js.KeyValue(ctx, enrich.BucketName(messages.DefaultPrefix))
+	check("open the bucket", err)
+	revision, err := kv.Create(ctx, "ORDERS", []byte("1"))
+	check("create a key", err)
+	_, err = kv.Update(ctx, "ORDERS", []byte("2"), revision)
+	check("update a key", err)
+	_, err = kv.Get(ctx, "ORDERS")
+	check("read a key", err)
+	flush(t, enricher)
 }

@@ -12,14 +12,15 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/testing/dbtest"
+	"github.com/idworker/idworker/testing/natstest"
 )
 
 // asked is an answer by HTTP.
@@ -52,7 +53,7 @@ func askHTTP(t testing.TB, client *http.Client, method, url string, headers ...s
 func newHTTPClient(t testing.TB) *http.Client {
 	transport := &http.Transport{MaxIdleConnsPerHost: 64}
 	t.Cleanup(transport.CloseIdleConnections)
-	return &http.Client{Transport: transport, Timeout: 20 * time.Second}
+	return &http.Client{Transport: transport, Timeout: natstest.Patience}
 }
 
 // httpCallers ask for one ID after the other, as callers of Leaf do, until stopped.
@@ -76,6 +77,9 @@ func startHTTPCallers(t testing.TB, callers int, base, tag string, into *ledger)
 				if err != nil {
 					c.again.Add(1)
 					continue
+				}
+				if a.status == http.StatusInternalServerError && strings.Contains(a.body, "-3") {
+					continue // in Leaf's words: no IDs at the moment, the machine is busy
 				}
 				id, err := strconv.ParseInt(a.body, 10, 64)
 				if err != nil || a.status != http.StatusOK || id == last {
@@ -185,5 +189,5 @@ func (p pair) client(t testing.TB) *http.Client {
 	pool.AddCert(p.of)
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}}
 	t.Cleanup(transport.CloseIdleConnections)
-	return &http.Client{Transport: transport, Timeout: 20 * time.Second}
+	return &http.Client{Transport: transport, Timeout: natstest.Patience}
 }

@@ -47,4 +47,13 @@ func build(name string, flags ...string) (path string, err error) {
 
 // plainBinary is idworker without the race detector, for tests of memory, and for
 // those that start hundreds of processes.
-var plainBinary = sync.OnceValues(func() (string, error) { return build("idworker-plain") })
+func plainBinary(t testing.TB) string {
+	t.Helper()
+	path, err := buildPlain()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+var buildPlain = sync.OnceValues(func() (string, error) { return build("idworker-plain") })

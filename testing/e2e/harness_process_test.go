@@ -1,8 +1,6 @@
 package e2e
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -16,12 +14,6 @@ import (
 	"github.com/idworker/idworker/testing/natstest"
 	proc "github.com/idworker/idworker/testing/process"
 	"github.com/idworker/idworker/testing/tier"
-)
-
-// The machine is small and the processes run with the race detector.
-const (
-	readyWithin = 2 * time.Minute
-	exitWithin  = 2 * time.Minute
 )
 
 // process is a running idworker, which ends with its test.
@@ -114,8 +106,8 @@ func (p *process) wait() int {
 	p.t.Helper()
 	select {
 	case <-p.ended:
-	case <-time.After(exitWithin):
-		p.t.Fatalf("idworker %s did not end within %v", p.name, exitWithin)
+	case <-time.After(natstest.Patience):
+		p.t.Fatalf("idworker %s did not end within %v:\n%s", p.name, natstest.Patience, p.stderr.Tail())
 	}
 	return p.cmd.ProcessState.ExitCode()
 }
@@ -208,13 +200,6 @@ func (s settings) run(t testing.TB, args ...string) result {
 	return result{code, p.stdout.String(), p.stderr.String()}
 }
 
-// runWith runs a command that reads from standard input.
-func (s settings) runWith(t testing.TB, stdin string, args ...string) result {
-	t.Helper()
-	s.stdin = stdin
-	return s.run(t, args...)
-}
-
 // mustRun runs a command that has to succeed.
 func (s settings) mustRun(t testing.TB, args ...string) result {
 	t.Helper()
@@ -228,34 +213,38 @@ func (s settings) mustRun(t testing.TB, args ...string) result {
 // must runs a command that has to succeed.
 func must(t testing.TB, args ...string) result {
 	t.Helper()
-	r := run(t, args...)
-	if r.code != 0 {
-		t.Fatalf("idworker %s: exit code %d\n%s", strings.Join(args, " "), r.code, r.stderr)
-	}
+	return settings{}.mustRun(t, args...)
+}
+
+// succeeds runs a command until it succeeds: workers learn of a new tag soon, and their machine may be busy.
+func (s settings) succeeds(t testing.TB, args ...string) (r result) {
+	t.Helper()
+	natstest.Eventually(t, "idworker "+strings.Join(args, " ")+" succeeds", func() bool {
+		r = s.run(t, args...)
+		return r.code == exitOK
+	})
 	return r
 }
+
+// The exit codes, as cmd/internal/explain/exit.go and docs/command-line.md list them.
+const (
+	exitOK        = 0
+	exitFailure   = 1
+	exitUsage     = 2
+	exitNoTag     = 3
+	exitTryLater  = 4
+	exitExhausted = 5
+)
 
 // createTag creates a tag, and waits until a worker has answered a request for one ID.
 func createTag(t testing.TB, url, tag string, args ...string) {
 	t.Helper()
 	must(t, append([]string{"tag", "create", "--server", url, tag}, args...)...)
-	client := dial(t, url)
-	natstest.Eventually(t, "tag "+tag+" is served", func() bool {
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-		defer cancel()
-		_, err := client.Next(ctx, tag)
-		return err == nil
-	})
+	dial(t, url).next(t, tag)
 }
 
 // freeAddress is an address that nobody listens on.
 func freeAddress(t testing.TB) string {
 	t.Helper()
 	return fmt.Sprintf("127.0.0.1:%d", freeport.Get(t))
-}
-
-// lost reports whether an error is what a caller gets when the worker that had its request
-// is gone.
-func lost(err error) bool {
-	return errors.Is(err, context.DeadlineExceeded) || isNobody(err)
 }

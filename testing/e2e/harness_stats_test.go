@@ -2,7 +2,7 @@ package e2e
 
 import (
 	"encoding/json"
-	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -14,7 +14,17 @@ import (
 )
 
 // stats asks a number of workers for their STATS, by instance.
-func stats(t testing.TB, conn *nats.Conn, workers int) map[string]worker.Stats {
+func stats(t testing.TB, conn *nats.Conn, workers int) (all map[string]worker.Stats) {
+	t.Helper()
+	natstest.Eventually(t, fmt.Sprintf("STATS of %d workers", workers), func() bool {
+		all = askStats(t, conn, workers)
+		return len(all) >= workers
+	})
+	return all
+}
+
+// askStats asks once, and returns what came soon.
+func askStats(t testing.TB, conn *nats.Conn, workers int) map[string]worker.Stats {
 	t.Helper()
 	inbox := conn.NewRespInbox()
 	sub, err := conn.SubscribeSync(inbox)
@@ -31,20 +41,16 @@ func stats(t testing.TB, conn *nats.Conn, workers int) map[string]worker.Stats {
 	}
 	all := make(map[string]worker.Stats)
 	for len(all) < workers {
-		msg, err := sub.NextMsg(10 * time.Second)
+		msg, err := sub.NextMsg(5 * time.Second)
 		if err != nil {
-			t.Fatalf("STATS of %d workers, have %d: %v", workers, len(all), err)
+			break // asked again
 		}
 		var answer micro.Stats
 		var data worker.Stats
-		err = json.Unmarshal(msg.Data, &answer)
-		if err == nil && len(answer.Endpoints) != 1 {
-			err = errors.New("not one endpoint")
+		if err := json.Unmarshal(msg.Data, &answer); err != nil || len(answer.Endpoints) != 1 {
+			t.Fatalf("STATS: %v\n%s", err, msg.Data)
 		}
-		if err == nil {
-			err = json.Unmarshal(answer.Endpoints[0].Data, &data)
-		}
-		if err != nil {
+		if err := json.Unmarshal(answer.Endpoints[0].Data, &data); err != nil {
 			t.Fatalf("STATS: %v\n%s", err, msg.Data)
 		}
 		all[data.Instance] = data
@@ -55,13 +61,12 @@ func stats(t testing.TB, conn *nats.Conn, workers int) map[string]worker.Stats {
 // knownToAll waits until every worker has IDs of a tag: each learns of a new tag by itself.
 func knownToAll(t testing.TB, url, tag string, workers int) {
 	t.Helper()
-	conn := connect(t, url)
 	client := dial(t, url)
 	natstest.Eventually(t, "all workers know tag "+tag, func() bool {
 		for range 4 * workers {
-			_, _ = client.Next(t.Context(), tag)
+			_, _ = client.once(t, tag)
 		}
-		for _, s := range stats(t, conn, workers) {
+		for _, s := range stats(t, client.conn, workers) {
 			if !gives(s, tag) {
 				return false
 			}

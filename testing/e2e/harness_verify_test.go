@@ -10,17 +10,18 @@ import (
 	"github.com/idworker/idworker/messages/enrich/verify"
 	"github.com/idworker/idworker/testing/enriched"
 	"github.com/idworker/idworker/testing/natstest"
+	"github.com/idworker/idworker/testing/tier"
 )
 
 // runVerify runs idworker enrich verify. memory is the most that it took, in bytes, as far as
 // the system tells.
 func runVerify(t testing.TB, url string) (r verify.Report, code int, memory int64) {
 	t.Helper()
-	bin, err := plainBinary()
-	if err != nil {
-		t.Fatalf("%v\n%s", err, bin)
+	var s settings
+	if tier.IsSoak() { // which looks at the memory
+		s.binary = plainBinary(t)
 	}
-	p := settings{binary: bin}.launch(t, "enrich", "verify", "--server", url,
+	p := s.launch(t, "enrich", "verify", "--server", url,
 		"--from", "ORDERS", "--filter", "orders.raw.>", "--to", "orders.ready.>", "--output", "json")
 	natstest.Eventually(t, "enrich verify ends", func() bool {
 		memory = max(memory, p.mostMemory())

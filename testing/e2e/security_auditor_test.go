@@ -8,31 +8,26 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
+	"github.com/idworker/idworker/testing/natstest"
 )
 
-// TestRepliesStayInTheirAccount: the server sends the answer to any request wherever its reply
+// repliesStay: the server sends the answer to any request wherever its reply
 // subject says, with the rights of no one. Users of other accounts ask all that they may, for
 // answers on subjects of every stream. No stream of IDS takes one. And the auditor, whose
 // account has no streams, changes none at all.
-func TestRepliesStayInTheirAccount(t *testing.T) {
-	t.Parallel()
-	net := startProduction(t, natsConf)
-	net.provision()
-	enrichByHand(t, net.connect("orders-admin"), net.connect("enricher"))
+func (s *site) repliesStay(t *testing.T) {
 	ids := []string{loadEvents, tagsBucket, configBucket, workersBucket, clockBucket, segmentsBucket}
 	all := append(slices.Clone(ids), sourceStream, targetStream, enrichBucket)
 	for _, c := range []struct {
 		user      string
 		unchanged []string
 	}{{"orders-auditor", all}, {"caller", all}, {"order", all}, {"enricher", ids}} {
-		before := net.lastSequences(c.unchanged)
-		asked := net.askForReplies(c.user)
-		if after := net.lastSequences(c.unchanged); !maps.Equal(after, before) {
+		before := s.lastSequences(c.unchanged)
+		asked := s.askForReplies(c.user)
+		if after := s.lastSequences(c.unchanged); !maps.Equal(after, before) {
 			t.Errorf("the streams ended at %v, and after %d requests of %s at %v", before, asked, c.user, after)
 		}
 	}
-	refusedNothing(t, net)
 }
 
 // askForReplies has a user publish all that it may, with subjects of streams for the replies,
@@ -68,7 +63,7 @@ func (p *production) askForReplies(name string) (asked int) {
 // lastSequences are the last sequences of streams.
 func (p *production) lastSequences(streams []string) map[string]uint64 {
 	p.t.Helper()
-	ctx, cancel := context.WithTimeout(p.t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(p.t.Context(), natstest.Patience)
 	defer cancel()
 	last := map[string]uint64{}
 	for _, name := range streams {
@@ -77,10 +72,7 @@ func (p *production) lastSequences(streams []string) map[string]uint64 {
 			owner = "orders-admin"
 		}
 		conn := p.connect(owner)
-		js, err := jetstream.New(conn)
-		if err != nil {
-			p.t.Fatal(err)
-		}
+		js := newJetStream(p.t, conn)
 		s, err := js.Stream(ctx, name)
 		if err != nil {
 			p.t.Fatal(err)

@@ -8,21 +8,16 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
-	"fmt"
 	"math/big"
 	"net"
 	"os"
 	"path/filepath"
-	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/nats-io/jwt/v2"
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nkeys"
-
-	"github.com/idworker/idworker/testing/natstest"
 )
 
 // access is a way to log in to a NATS server.
@@ -32,79 +27,8 @@ type access struct {
 	env    []string
 }
 
-// TestEveryLoginWorksAndStaysSecret: with each way to log in, a worker serves, a tag is
-// created, and callers get IDs. Nobody gets in without. No password shows on a command line
-// or in a log.
-func TestEveryLoginWorksAndStaysSecret(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	seed, public := newSeed(t, nkeys.PrefixByteUser)
-	tlsOptions, client := newTLS(t, dir)
-	operator, creds := newOperator(t)
-	needsPassword := func(o *server.Options) { o.Username, o.Password = "alice", canary }
-	for name, a := range map[string]access{
-		"user, password in the environment": {needsPassword, []string{"--server", "%s", "--user", "alice"}, []string{"NATS_PASSWORD=" + canary}},
-		"user, password in a file":          {needsPassword, []string{"--server", "%s", "--user", "alice", "--password-file", write(t, dir, "password", canary+"\n")}, nil},
-		"URL in the environment":            {needsPassword, nil, []string{"NATS_URL=nats://alice:" + canary + "@%s"}},
-		"nkey":                              {func(o *server.Options) { o.Nkeys = []*server.NkeyUser{{Nkey: public}} }, []string{"--server", "%s", "--nkey", write(t, dir, "seed", seed)}, nil},
-		"credentials":                       {operator, []string{"--server", "%s"}, []string{"NATS_CREDS=" + write(t, dir, "worker.creds", creds)}},
-		"TLS files":                         {tlsOptions, append([]string{"--server", "tls://%s", "--inbox-prefix", "_INBOX_worker"}, client...), nil},
-		"context":                           {needsPassword, nil, []string{"NATS_CONTEXT=production", "XDG_CONFIG_HOME=%c"}},
-		"context with another login": {needsPassword, []string{"--context", "stale", "--server", "%s", "--user", "alice"},
-			[]string{"NATS_PASSWORD=" + canary, "XDG_CONFIG_HOME=%c"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			address := strings.TrimPrefix(natstest.Start(t, a.server).URL(), "nats://")
-			config := t.TempDir()
-			contexts := filepath.Join(config, "nats", "context")
-			if err := os.MkdirAll(contexts, 0o700); err != nil {
-				t.Fatal(err)
-			}
-			write(t, contexts, "production.json", fmt.Sprintf(`{"url":"nats://%s","user":"alice","password":%q,"inbox_prefix":"_INBOX_x"}`, address, canary))
-			write(t, contexts, "stale.json", fmt.Sprintf(`{"url":"nats://127.0.0.1:1","nkey":%q}`, filepath.Join(dir, "seed")))
-			fill := strings.NewReplacer("%s", address, "%c", config)
-			with := settings{}
-			for _, e := range a.env {
-				with.env = append(with.env, fill.Replace(e))
-			}
-			var args []string
-			for _, arg := range a.args {
-				args = append(args, fill.Replace(arg))
-			}
-			w := with.launch(t, append([]string{"serve", "--log-level", "debug"}, args...)...)
-			w.serving()
-			seen := []string{cmdline(t, w)}
-			for _, command := range [][]string{{"tag", "create", "order"}, {"get", "--snowflake"}, {"tag", "ls"}, {"workers"}} {
-				r := with.run(t, append(command, args...)...)
-				if r.code != exitOK {
-					t.Errorf("%v: %+v", command, r)
-				}
-				seen = append(seen, r.stdout, r.stderr)
-			}
-			if r := run(t, "get", "--server", address, "--snowflake"); r.code == exitOK {
-				t.Error("got an ID without a login")
-			}
-			w.stop(syscall.SIGTERM)
-			if all := strings.Join(append(seen, w.stdout.String(), w.stderr.String()), "\n"); strings.Contains(all, canary) {
-				t.Errorf("the password shows in\n%s", all)
-			}
-		})
-	}
-}
-
-// cmdline is a process's command line, which everybody can read.
-func cmdline(t *testing.T, p *process) string {
-	t.Helper()
-	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", p.cmd.Process.Pid))
-	if err != nil && !os.IsNotExist(err) { // not every system has it
-		t.Fatal(err)
-	}
-	return string(data)
-}
-
 // write makes a file that only its owner can read.
-func write(t *testing.T, dir, name, content string) (path string) {
+func write(t testing.TB, dir, name, content string) (path string) {
 	t.Helper()
 	path = filepath.Join(dir, name)
 	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
@@ -113,7 +37,7 @@ func write(t *testing.T, dir, name, content string) (path string) {
 	return path
 }
 
-func newSeed(t *testing.T, kind nkeys.PrefixByte) (seed, public string) {
+func newSeed(t testing.TB, kind nkeys.PrefixByte) (seed, public string) {
 	t.Helper()
 	pair, err := nkeys.CreatePair(kind)
 	if err != nil {

@@ -3,7 +3,6 @@ package e2e
 import (
 	"bufio"
 	"encoding/json"
-	"fmt"
 	"net"
 	"slices"
 	"strings"
@@ -11,6 +10,7 @@ import (
 	"time"
 
 	"github.com/idworker/idworker/testing/natsconf"
+	"github.com/idworker/idworker/testing/natstest"
 )
 
 // How a client can use a subject.
@@ -156,6 +156,7 @@ func TestRolesMayDoWhatTheyNeedAndNoMore(t *testing.T) {
 	t.Parallel()
 	server := startProduction(t, natsConf)
 	server.provision()
+	onlyUsers(t, server)
 	subjects := subjects()
 	good, all := 0, 0
 	for _, u := range users {
@@ -178,17 +179,14 @@ func TestRolesMayDoWhatTheyNeedAndNoMore(t *testing.T) {
 			}
 		}
 	}
-	fmt.Printf("permissions: %d/%d as they should be (%d users, %d subjects, %d uses)\n", good, all, len(users), len(subjects), len(uses))
+	t.Logf("permissions: %d/%d as they should be (%d users, %d subjects, %d uses)", good, all, len(users), len(subjects), len(uses))
 }
 
-// TestOnlyUsersGetIn: without a user's name and password nobody gets in.
-func TestOnlyUsersGetIn(t *testing.T) {
-	t.Parallel()
-	server := startProduction(t, natsConf)
+// onlyUsers: without a user's name and password nobody gets in.
+func onlyUsers(t *testing.T, server *production) {
 	for what, url := range map[string]string{
 		"nobody":             "nats://" + server.address,
 		"a wrong password":   "nats://worker:secret@" + server.address,
-		"an empty password":  "nats://worker:@" + server.address,
 		"another's password": "nats://worker:" + password(userNamed("caller")) + "@" + server.address,
 		"an unknown user":    "nats://root:root@" + server.address,
 	} {
@@ -248,7 +246,7 @@ func (r *raw) may(use, subject string) bool {
 // send sends lines, and returns the server's refusal, if any.
 func (r *raw) send(lines ...string) (refusal string) {
 	r.t.Helper()
-	if err := r.conn.SetDeadline(time.Now().Add(readyWithin)); err != nil {
+	if err := r.conn.SetDeadline(time.Now().Add(natstest.Patience)); err != nil {
 		r.t.Fatal(err)
 	}
 	if _, err := r.conn.Write([]byte(strings.Join(lines, "\r\n") + "\r\nPING\r\n")); err != nil {

@@ -4,15 +4,17 @@ import (
 	"context"
 	"crypto/x509"
 	"encoding/pem"
+	"fmt"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"syscall"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/idworker/idworker/testing/natstest"
 )
@@ -38,55 +40,13 @@ func confWith(t testing.TB, oldNew ...string) (path string) {
 	return path
 }
 
-// TestMissingIsNamed: a process that may not create what is missing says at once what it is
-// and who can create it; one that lacks another right names that.
-func TestMissingIsNamed(t *testing.T) {
-	t.Parallel()
-	const cure = "idworker provision"
-	fails := func(s settings, wants []string, args ...string) {
-		t.Helper()
-		r := s.run(t, args...)
-		for _, want := range wants {
-			if r.code == 0 || !strings.Contains(r.stderr, want) {
-				t.Errorf("idworker %s: exit code %d and %q, want %q", strings.Join(args, " "), r.code, r.stderr, want)
-			}
-		}
-	}
-	bare := startProduction(t, natsConf)
-	fails(bare.as("worker"), []string{"stream IDS_LOAD is missing", `"$JS.API.STREAM.CREATE.IDS_LOAD"`, cure}, "serve", "--role", "worker")
-	fails(bare.as("loader"), []string{"bucket ids_segments is missing", `"$JS.API.INFO"`, cure}, "serve", "--role", "loader")
-	fails(bare.as("caller"), []string{`"$JS.API.STREAM.INFO.IDS_LOAD"`}, "provision")
-	fails(bare.as("order"), []string{`"ids.segment.invoice"`}, "get", "invoice")
-	stranger := bare.as("order")
-	stranger.env[1] = "IDWORKER_INBOX_PREFIX=_INBOX_caller.any"
-	fails(stranger, []string{`"_INBOX_caller.any.`}, "get", "order")
-
-	// Refused later than the first requests: the subscription in the queue group.
-	dumb := startProduction(t, confWith(t, `"ids.segment.> ids", `, ""))
-	dumb.provision()
-	fails(dumb.as("worker"), []string{`"ids.segment.>"`}, "serve", "--role", "worker")
-}
-
-// TestNobodyActsForAnother: users with few rights cannot have others, or the server, write
+// nobodyActsForAnother: users with few rights cannot have others, or the server, write
 // for them. A reply goes wherever the caller wants it, with the rights of whoever answers.
-func TestNobodyActsForAnother(t *testing.T) {
-	t.Parallel()
-	server := startProduction(t, natsConf)
-	server.provision()
-	server.serve("worker", "--role", "worker")
-	server.serve("loader", "--role", "loader")
-	server.must("admin", "tag", "create", "order", "--step", "1000")
-	natstest.Eventually(t, "tag order is served", func() bool {
-		return server.as("caller").run(t, "get", "order").code == 0
-	})
-	enrichByHand(t, server.connect("orders-admin"), server.connect("enricher"))
-	state := func() string {
-		return server.must("admin", "tag", "ls").stdout + server.must("orders-admin", "provision", "--part", "enrich").stdout
-	}
-	before := state()
+func (s *site) nobodyActsForAnother(t *testing.T) {
+	before, streams := s.counters(), s.must("orders-admin", "provision", "--part", "enrich").stdout
 
 	// A forged counter in the enrichers' bucket, as a thief would put it there.
-	enricher := server.connect("enricher")
+	enricher := s.connect("enricher")
 	if err := enricher.Publish("$KV.ids_enrich.order", []byte(`{"max_id":1,"step":1000}`)); err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +58,7 @@ func TestNobodyActsForAnother(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		caller := server.connect("caller")
+		caller := s.connect("caller")
 		for _, ask := range []string{"ids.segment.order", "ids.segment.none", "ids.snowflake"} {
 			if err := caller.PublishRequest(ask, target, nil); err != nil {
 				t.Fatal(err)
@@ -109,21 +69,125 @@ func TestNobodyActsForAnother(t *testing.T) {
 	// Once a later request is answered, all of that has been handled.
 	flush(t, enricher)
 	for _, name := range []string{"enricher", "caller"} {
-		server.must(name, "get", "order")
+		s.as(name).succeeds(t, "get", "order")
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-	defer cancel()
-	if _, err := enricher.RequestWithContext(ctx, "$JS.API.STREAM.INFO.KV_ids_enrich", nil); err != nil {
+	if _, err := enricher.Request("$JS.API.STREAM.INFO.KV_ids_enrich", nil, natstest.Patience); err != nil {
 		t.Fatal(err)
 	}
-	if after := state(); after != before {
-		t.Errorf("somebody wrote who may not:\n%s\nwas:\n%s", after, before)
+	after := s.counters()
+	for tag, is := range before {
+		if now := after[tag]; now.step != is.step || now.next < is.next || len(after) != len(before) {
+			t.Errorf("somebody wrote who may not: %v, was %v", after, before)
+		}
+	}
+	if now := s.must("orders-admin", "provision", "--part", "enrich").stdout; now != streams {
+		t.Errorf("somebody wrote who may not:\n%s\nwas:\n%s", now, streams)
 	}
 }
 
-// TestTLSBlockDemandsTLS uncomments the TLS block: then nobody gets in without TLS.
-func TestTLSBlockDemandsTLS(t *testing.T) {
+type counter struct{ step, next int64 }
+
+// counters are what tag ls shows of each tag.
+func (p *production) counters() map[string]counter {
+	p.t.Helper()
+	all := make(map[string]counter)
+	for _, line := range p.must("admin", "tag", "ls").lines()[1:] {
+		var tag string
+		var c counter
+		if _, err := fmt.Sscan(line, &tag, &c.step, &c.next); err != nil {
+			p.t.Fatalf("tag ls says %q: %v", line, err)
+		}
+		all[tag] = c
+	}
+	return all
+}
+
+// TestVariantsOfNatsConf: what happens with another nats.conf than that of the repository.
+func TestVariantsOfNatsConf(t *testing.T) {
 	t.Parallel()
+	t.Run("TLS", tlsBlock)
+	t.Run("rights of an older version", olderRights)
+	t.Run("unsynced with shared storage", unsynced) // a comma in the path would be the configuration's
+	t.Run("full account", fullAccount)
+}
+
+// olderRights: a worker that lacks the right to subscribe in its queue group, which is refused later than its first requests,
+// names it. One that lacks a right that only HTTP needs works, and with --api names it.
+func olderRights(t *testing.T) {
+	conf := confWith(t, `"ids.segment.> ids", `, "")
+	p := startProduction(t, conf)
+	p.provision()
+	refusesFor := func(right string, args ...string) {
+		t.Helper()
+		w := p.as("worker").launch(t, append([]string{"serve", "--role", "worker"}, args...)...)
+		if code := w.wait(); code != exitFailure || !strings.Contains(w.stderr.String(), right) || !strings.Contains(w.stderr.String(), "nats.conf shows which rights each role needs") {
+			t.Errorf("exit code %d, want %q:\n%s", code, right, w.stderr.Tail())
+		}
+	}
+	refusesFor(`"ids.segment.>"`)
+	data, err := os.ReadFile(natsConf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.conf = write(t, t.TempDir(), "nats.conf", regexp.MustCompile(`,? *"ids\.answer\.[^\n]*`).ReplaceAllString(string(data), ""))
+	p.crash()
+	p.serve("worker", "--role", "worker").stop(syscall.SIGTERM)
+	refusesFor(`"ids.answer.`, "--api", freeAddress(t))
+}
+
+// unsynced: the doctor says so of a server that does not sync each write, unless that is allowed, and of an account that has
+// no storage for its own.
+func unsynced(t *testing.T) {
+	p := startProduction(t, confWith(t, "sync_interval: always", "sync_interval: 2m", "{ max_memory: 128MB, max_file: 3GB }", "enabled"))
+	p.provision()
+	sick(t, p.as("worker"), "worker", "sync: sync_interval is not always")
+	r := p.as("admin").run(t, "doctor", "--role", "admin", "--allow-unsynced")
+	for _, line := range []string{"ok    sync: sync_interval is not always, which is allowed", "warn  storage: ", "max_file"} {
+		if r.code != 0 || !strings.Contains(r.stdout, line) {
+			t.Errorf("doctor (%d) does not say %q:\n%s", r.code, line, r.stdout)
+		}
+	}
+}
+
+// fullAccount: a service fills the storage of its account until the
+// server refuses more. Loads, new tags, new streams of the installation and worker IDs go on.
+func fullAccount(t *testing.T) {
+	p := startProduction(t, confWith(t, "GB", "0MB")) // a hundredth
+	p.provision()
+	p.serve("loader", "--role", "loader")
+	js := newJetStream(p.t, p.connect("orders-admin"))
+	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: sourceStream, Subjects: []string{"orders.raw.>"}}); err != nil {
+		t.Fatal(err)
+	}
+	big := make([]byte, 900_000)
+	publish := func() error {
+		ctx, cancel := context.WithTimeout(t.Context(), natstest.Patience)
+		defer cancel()
+		_, err := js.Publish(ctx, "orders.raw.x", big)
+		return err
+	}
+	natstest.Eventually(t, "the account is full", func() bool { return publish() != nil })
+
+	p.serve("worker", "--role", "worker") // claims a worker ID
+	client := p.connect("caller")
+	for i := range 10 {
+		tag := fmt.Sprint("tag", i)
+		p.must("admin", "tag", "create", tag, "--step", "1")
+		for range 3 {
+			requester{client}.next(t, tag)
+		}
+	}
+	p.as("caller").succeeds(t, "get", "--snowflake")
+	if publish() == nil {
+		t.Error("the account is not full any more")
+	}
+	if r := p.must("admin", "doctor", "--role", "admin"); !strings.Contains(r.stdout, "ok    storage: ") {
+		t.Errorf("doctor:\n%s", r.stdout)
+	}
+}
+
+// tlsBlock uncomments the TLS block: then nobody gets in without TLS.
+func tlsBlock(t *testing.T) {
 	certificate := httptest.NewUnstartedServer(nil)
 	certificate.StartTLS()
 	defer certificate.Close()

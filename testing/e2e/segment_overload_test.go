@@ -55,7 +55,7 @@ func TestOverloadIsRefusedAndPasses(t *testing.T) {
 	}
 	all.Wait()
 	over := time.Now()
-	within, cancel := context.WithTimeout(t.Context(), readyWithin)
+	within, cancel := context.WithTimeout(t.Context(), natstest.Patience)
 	defer cancel()
 	if _, err := client.Next(within, "order"); err != nil { // the worker still is slow
 		t.Errorf("after the overload: %v", err)

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/idworker/idworker/testing/natstest"
 	"github.com/idworker/idworker/testing/tier"
 	"github.com/idworker/idworker/worker"
 )
@@ -20,11 +21,7 @@ func TestUnknownTagsCostNothing(t *testing.T) {
 	tier.Soak(t)
 	tags := tier.Pick(300_000, 1_000_000)
 	warm := tags / 5
-	path, err := plainBinary()
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := settings{binary: path}.startServer(t, t.TempDir())
+	s := settings{binary: plainBinary(t)}.startServer(t, t.TempDir())
 	createTag(t, s.url, "order")
 	conn := connect(t, s.url)
 
@@ -70,7 +67,7 @@ func askUnknown(t testing.TB, url string, from, to int) {
 				t.Fatal(err)
 			}
 		}
-		_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
+		_ = conn.SetDeadline(time.Now().Add(natstest.Patience))
 		if !in.Scan() {
 			t.Fatalf("after %d of %d answers: %v", answered, asked, in.Err())
 		}

@@ -5,20 +5,19 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
-
 	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/testing/natstest"
 	"github.com/idworker/idworker/testing/tier"
 )
 
@@ -34,9 +33,9 @@ var offsets = flag.Int("e2e.offsets", 1, "places in each file of the data folder
 // A soak does everything to each of three folders. Otherwise it is ten samples, by a seed.
 func TestNoDuplicateFromDamagedDataFolder(t *testing.T) {
 	t.Parallel()
-	path, err := plainBinary() // hundreds of processes
-	if err != nil {
-		t.Fatal(err)
+	var s settings
+	if tier.IsSoak() { // hundreds of processes
+		s.binary = plainBinary(t)
 	}
 	random := seeded(t)
 	for _, history := range []struct {
@@ -48,7 +47,7 @@ func TestNoDuplicateFromDamagedDataFolder(t *testing.T) {
 		{"killed in its second life", func(f *folder) { f.live(syscall.SIGTERM); f.live(syscall.SIGKILL) }},
 	}[tier.Pick(2, 0):] {
 		t.Run(history.name, func(t *testing.T) {
-			f := &folder{t: t, settings: settings{binary: path}, path: filepath.Join(t.TempDir(), "[data]"), highest: make(map[string]int64)}
+			f := &folder{t: t, settings: s, path: filepath.Join(t.TempDir(), "[data]"), highest: make(map[string]int64)}
 			history.make(f)
 			all := damages(t, f.path, *offsets)
 			random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
@@ -99,10 +98,7 @@ func (f *folder) live(end syscall.Signal) {
 			f.settings.run(f.t, "tag", "create", "--server", server.url, tag, "--step", "10")
 		}
 		for range 8 {
-			ranges, err := requestIDs(client, tag, 100)
-			if err != nil {
-				f.t.Fatal(err)
-			}
+			ranges := client.get(f.t, tag, 100)
 			f.highest[tag] = ranges[len(ranges)-1].Last
 		}
 	}
@@ -116,8 +112,8 @@ func (f *folder) live(end syscall.Signal) {
 // requestIDs asks for IDs, and for some time again while the tag is unknown: a worker reads
 // the directory when it starts, and what is missing there is added from the store.
 func requestIDs(client requester, tag string, n int64) ([]messages.Range, error) {
-	for deadline := time.Now().Add(3 * time.Second); ; {
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	for deadline := time.Now().Add(natstest.Patience); ; {
+		ctx, cancel := context.WithTimeout(context.Background(), askAgain)
 		ranges, err := client.NextN(ctx, tag, n)
 		cancel()
 		if !errors.Is(err, messages.ErrNoTag) || time.Now().After(deadline) {
@@ -127,116 +123,58 @@ func requestIDs(client requester, tag string, n int64) ([]messages.Range, error)
 	}
 }
 
-// tryAll tries every damage on a copy of its own.
+// tryAll tries every damage on a copy of its own, and starts a server on that twice.
 func (f *folder) tryAll(all []damage) {
-	work := make(chan damage)
-	var wg sync.WaitGroup
-	var mu sync.Mutex
-	refused, served := 0, 0
-	for range 3 { // they wait for disks
-		wg.Go(func() {
-			for d := range work {
-				began := time.Now()
-				found, refusals := f.try(d)
-				mu.Lock()
-				if took := time.Since(began); took > 5*time.Second {
-					f.t.Logf("%s: took %v", d.name, took)
+	for _, d := range all {
+		f.t.Run(d.name, func(t *testing.T) {
+			t.Parallel() // they wait for disks
+			damaged := filepath.Join(t.TempDir(), "damaged")
+			err := os.CopyFS(damaged, os.DirFS(f.path))
+			if err == nil {
+				err = d.do(damaged)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			highest := maps.Clone(f.highest)
+			for start := range 2 {
+				if f.start(t, dataIn(damaged), highest); t.Failed() {
+					t.Fatalf("start %d", start+1)
 				}
-				for _, what := range found {
-					f.t.Errorf("%s: %s", d.name, what)
-				}
-				refused, served = refused+refusals, served+starts-refusals
-				mu.Unlock()
 			}
 		})
 	}
-	for _, d := range all {
-		work <- d
-	}
-	close(work)
-	wg.Wait()
-	f.t.Logf("%d kinds of damage: %d starts refused, %d not", len(all), refused, served)
-}
-
-// starts is how often a damaged folder is started.
-const starts = 2
-
-// try damages a copy of the folder, and starts a server on it a few times.
-func (f *folder) try(d damage) (found []string, refused int) {
-	dir, err := os.MkdirTemp("", "idworker-e2e-damage-")
-	if err != nil {
-		return []string{err.Error()}, 0
-	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	damaged := filepath.Join(dir, "damaged")
-	err = os.CopyFS(damaged, os.DirFS(f.path))
-	if err == nil {
-		err = d.do(damaged)
-	}
-	if err != nil {
-		return []string{err.Error()}, 0
-	}
-	highest := make(map[string]int64)
-	for tag, id := range f.highest {
-		highest[tag] = id
-	}
-	for start := range starts {
-		what, refuses := f.start(dataIn(damaged), highest)
-		if refuses {
-			refused++
-		}
-		for _, w := range what {
-			found = append(found, fmt.Sprintf("start %d: %s", start+1, w))
-		}
-		if len(what) > 0 {
-			break
-		}
-	}
-	return found, refused
 }
 
 // start starts a server on a damaged folder once.
-func (f *folder) start(data string, highest map[string]int64) (found []string, refused bool) {
-	address := freeAddress(f.t)
-	p := f.settings.launch(f.t, append([]string{"serve", "--demo", "--listen", address, "--data", data}, folderSteps...)...)
+func (f *folder) start(t *testing.T, data string, highest map[string]int64) {
+	t.Helper()
+	address := freeAddress(t)
+	p := f.settings.launch(t, append([]string{"serve", "--demo", "--listen", address, "--data", data}, folderSteps...)...)
 	defer p.kill()
-	for deadline := time.Now().Add(readyWithin + exitWithin/2); !p.hasEnded() && !strings.Contains(p.stdout.String(), "Ctrl-C"); {
-		if time.Now().After(deadline) {
-			return []string{"neither serves nor ends: " + p.stderr.Tail()}, false
-		}
-		time.Sleep(2 * time.Millisecond)
-	}
+	natstest.Eventually(t, "it serves or ends", func() bool { return p.hasEnded() || strings.Contains(p.stdout.String(), "Ctrl-C") })
 	if p.hasEnded() {
 		complaint := p.stderr.String()
 		if code := p.cmd.ProcessState.ExitCode(); code == 0 || strings.Contains(complaint, "panic: ") || !strings.Contains(complaint, "idworker: ") {
-			found = append(found, fmt.Sprintf("ended with %d and no clear error: %s", code, complaint))
+			t.Errorf("ended with %d and no clear error: %s", code, complaint)
 		}
-		return found, true
+		t.Log("refused")
+		return
 	}
-	conn, err := nats.Connect("nats://" + address)
-	if err != nil {
-		return []string{err.Error()}, false
-	}
-	defer conn.Close()
-	client := requester{conn}
+	client := dial(t, "nats://"+address)
 	for _, tag := range folderTags {
 		ranges, err := requestIDs(client, tag, 15)
 		switch {
 		case errors.Is(err, messages.ErrNoTag):
-			found = append(found, fmt.Sprintf("LOST: tag %s is unknown; whoever creates it again gets its IDs again", tag))
+			t.Errorf("LOST: tag %s is unknown; whoever creates it again gets its IDs again", tag)
 		case err == nil && ranges[0].First <= highest[tag]:
-			found = append(found, fmt.Sprintf("DUPLICATE: %v of %s, after IDs up to %d", ranges, tag, highest[tag]))
+			t.Errorf("DUPLICATE: %v of %s, after IDs up to %d", ranges, tag, highest[tag])
 		case err == nil:
 			highest[tag] = ranges[len(ranges)-1].Last
 		}
 	}
 	p.signal(syscall.SIGTERM)
-	select {
-	case <-p.ended:
-	case <-time.After(exitWithin):
-		found = append(found, "does not end after TERM")
-	}
-	return found, false
+	p.wait()
 }
 
 // damage is done to a data folder.

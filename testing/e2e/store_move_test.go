@@ -1,15 +1,12 @@
 package e2e
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
-	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/testing/natstest"
 )
 
@@ -28,13 +25,8 @@ func TestNoDuplicateWhileCountersMove(t *testing.T) {
 	}
 	loader := on(mysql.DSN()).startWorker(t, ns.URL(), "--role", "loader", "--max-step", "4000", "--max-batch", "1000")
 	knownToAll(t, ns.URL(), tag, 2)
-	c := startCallers(t, ns.URL(), load{callers: 4, tags: []string{tag}, maxBatch: 100, timeout: 10 * time.Second, retry: canTryAgain})
-	more := func() {
-		t.Helper()
-		target := c.ledgers.ids() + 20_000
-		natstest.Eventually(t, "IDs are handed out", func() bool { return c.ledgers.ids() >= target })
-	}
-	more()
+	c := startCallers(t, ns.URL(), load{callers: 4, tags: []string{tag}, maxBatch: 100})
+	c.more(2_000)
 
 	from := on(mysql.DSN())
 	for _, to := range []settings{{}, on(postgres.DSN()), on(mysql.DSN())} {
@@ -65,7 +57,7 @@ func TestNoDuplicateWhileCountersMove(t *testing.T) {
 			t.Errorf("a loader with the old store (%d): %s", r.code, r.stderr)
 		}
 		loader = to.startWorker(t, ns.URL(), "--role", "loader", "--max-step", "4000", "--max-batch", "1000")
-		more()
+		c.more(2_000)
 		from = to
 	}
 	c.finish()
@@ -74,6 +66,3 @@ func TestNoDuplicateWhileCountersMove(t *testing.T) {
 		w.stop(syscall.SIGTERM)
 	}
 }
-
-// canTryAgain reports whether a request failed only for want of IDs.
-func canTryAgain(err error) bool { return errors.Is(err, messages.ErrUnavailable) }

@@ -1,0 +1,132 @@
+package e2e
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/idworker/idworker/testing/natstest"
+	"github.com/idworker/idworker/testing/nemesis"
+)
+
+// TestCommands: what of the command line needs a process. What commands say and refuse is tested in cmd/idworker.
+func TestCommands(t *testing.T) {
+	t.Parallel()
+	t.Run("environment", environment)
+	t.Run("completion", completion)
+	t.Run("bench", bench)
+}
+
+// environment uses environment variables in place of flags.
+func environment(t *testing.T) {
+	address := freeAddress(t)
+	url := "nats://" + address
+	data := filepath.Join(t.TempDir(), "some", "folder")
+	env := settings{env: []string{
+		"IDWORKER_LISTEN=" + address,
+		"IDWORKER_DATA=" + data,
+		"IDWORKER_PREFIX=shop",
+		"IDWORKER_MAX_BATCH=5",
+		"IDWORKER_MAX_STEP=1000",
+		"IDWORKER_LOG_LEVEL=debug",
+		"IDWORKER_DEMO=false",
+	}}
+	p := env.launch(t, "serve")
+	p.serving()
+	if _, err := os.Stat(data); err != nil {
+		t.Error(err)
+	}
+	if !strings.Contains(p.stderr.String(), "\tdebug\t") {
+		t.Error("IDWORKER_LOG_LEVEL=debug shows no details")
+	}
+	client := settings{env: []string{"NATS_URL=" + url, "IDWORKER_PREFIX=shop", "IDWORKER_STEP=7"}}
+	if r := client.run(t, "tag", "create", "order"); r.code != exitOK || !strings.Contains(r.stdout, "step 7") {
+		t.Errorf("tag create: %+v, want step 7", r)
+	}
+	if r := client.succeeds(t, "get", "order", "6", "--ranges"); len(r.lines()) != 2 {
+		t.Errorf("get 6 with IDWORKER_MAX_BATCH=5: %+v, want two answers", r)
+	}
+	client.env = append(client.env, "IDWORKER_SERVER=nats://"+freeAddress(t))
+	if r := client.run(t, "get", "order"); r.code != exitTryLater {
+		t.Errorf("IDWORKER_SERVER does not go before NATS_URL: %+v", r)
+	}
+	client.succeeds(t, "get", "--server", url, "order")
+	bad := settings{env: []string{"IDWORKER_WAIT=soon"}}
+	if r := bad.run(t, "serve"); r.code != exitUsage {
+		t.Errorf("IDWORKER_WAIT=soon: %+v", r)
+	}
+	p.stop(syscall.SIGTERM)
+}
+
+// bench puts load on a real installation until it is interrupted. What was recorded is checked alone, and refused once
+// somebody has tampered with it.
+func bench(t *testing.T) {
+	s := startServer(t, t.TempDir())
+	createTag(t, s.url, "order")
+	createTag(t, s.url, "invoice", "--order", "strict")
+	settings{}.succeeds(t, "get", "--snowflake", "--server", s.url)
+	name := filepath.Join(t.TempDir(), "history")
+	p := settings{}.launch(t, "bench", "order", "invoice", "--server", s.url, "--snowflake", "--batch", "3", "--duration", "1h", "--history", name)
+	tampered := map[string]string{"batch": "DUPLICATE: batch order ", "strict": "NOT ASCENDING: strict invoice ", "snowflake": "DUPLICATE: snowflake - "}
+	natstest.Eventually(t, "requests are recorded", func() bool {
+		text, _ := os.ReadFile(name)
+		for kind := range tampered {
+			if strings.Count(string(text), "\n"+kind+" ") < 3 {
+				return p.hasEnded()
+			}
+		}
+		return true
+	})
+	p.signal(syscall.SIGINT)
+	if code := p.wait(); code != 130 || !strings.Contains(p.stdout.String(), "ok ") {
+		t.Errorf("interrupted (%d): %s%s", code, p.stdout.String(), p.stderr.String())
+	}
+	history, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(history)
+	if ids, found := checkAlone(t, text); found != "" || ids == 0 {
+		t.Errorf("checked alone it has %d IDs; %s", ids, found)
+	}
+	for kind, want := range tampered {
+		if _, found := checkAlone(t, tamper(t, text, kind)); !strings.Contains(found, want) {
+			t.Errorf("the first answer of kind %s again: found %q, want %q", kind, found, want)
+		}
+	}
+	if r := run(t, "bench", "order", "--server", s.url, "--history", name); r.code != exitFailure || !strings.Contains(r.stderr, "name another file") {
+		t.Errorf("with a history that exists: %+v", r)
+	}
+}
+
+// checkAlone checks a history, and returns how many IDs it has, and what is wrong.
+func checkAlone(t *testing.T, text string) (ids int64, found string) {
+	t.Helper()
+	c, err := nemesis.CheckHistory(strings.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ids, _, _ = c.Counts()
+	return ids, strings.Join(c.Violations(), "\n")
+}
+
+// tamper gives the last call of a kind the answer of the first.
+func tamper(t *testing.T, text, kind string) string {
+	t.Helper()
+	lines := strings.Split(text, "\n")
+	var of []int
+	for i, line := range lines {
+		if strings.HasPrefix(line, kind+" ") && len(strings.Fields(line)) > 5 {
+			of = append(of, i)
+		}
+	}
+	if len(of) < 2 {
+		t.Fatalf("%d answers of kind %s", len(of), kind)
+	}
+	first, last := strings.Fields(lines[of[0]]), strings.Fields(lines[of[len(of)-1]])
+	last[5] = first[5]
+	lines[of[len(of)-1]] = strings.Join(last, " ")
+	return strings.Join(lines, "\n")
+}

@@ -1,0 +1,470 @@
+package e2e
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/idworker/idworker/internal/loads"
+	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/messages/enrich"
+	"github.com/idworker/idworker/testing/natsconf"
+	"github.com/idworker/idworker/testing/natstest"
+)
+
+const natsConf = "../../nats.conf"
+
+// site is a server with nats.conf, on which everything is done by the users who are there for it. The server may refuse
+// nothing but what a test asks of it that is to be refused.
+type site struct {
+	*production
+	whole                  *testing.T // the test of which each step is a part
+	worker, second, loader *process
+	http                   map[string]string // role → address
+	api                    string
+	refused                int // what a test has been refused so far
+}
+
+// TestProduction: with the users of nats.conf each role does what it is there for, and the server refuses nothing
+// meanwhile.
+func TestProduction(t *testing.T) {
+	t.Parallel()
+	s := &site{production: startProduction(t, natsConf), whole: t, http: map[string]string{"worker": freeAddress(t), "loader": freeAddress(t)}, api: freeAddress(t)}
+	for _, step := range []struct {
+		name   string
+		do     func(*testing.T)
+		refuse bool // something is refused, as it should be
+	}{
+		{"what is missing is named", s.missingIsNamed, true},
+		{"provision", s.provisionTwice, false},
+		{"nobody runs", s.nobodyRuns, false},
+		{"start", s.start, false},
+		{"every role", s.everyRole, false},
+		{"doctor", s.doctorOfEachRole, false},
+		{"doctor names what is wrong", s.doctorNamesWhatIsWrong, true},
+		{"status", s.status, true},
+		{"strict tags", s.strictTags, false},
+		{"headers", s.headersHaveNoRights, true},
+		{"enrichers", s.enrichers, false},
+		{"bench", s.bench, true},
+		{"nobody acts for another", s.nobodyActsForAnother, true},
+		{"restart of the server", s.restart, false},
+		{"leaving for another installation", s.leaving, false},
+		{"stop", s.stop, false},
+		{"replies stay in their account", s.repliesStay, false},
+	} {
+		if !t.Run(step.name, func(t *testing.T) {
+			s.t = t
+			defer func() { s.t = s.whole }()
+			step.do(t)
+			if v := s.violations(); step.refuse {
+				s.refused = len(v)
+			} else if len(v) > s.refused {
+				t.Errorf("the server refused:\n%s", strings.Join(v[s.refused:], ""))
+			}
+		}) {
+			return // the next steps need this one
+		}
+	}
+}
+
+func (s *site) stop(*testing.T) {
+	for _, p := range []*process{s.worker, s.second, s.loader} {
+		p.stop(syscall.SIGTERM)
+	}
+}
+
+// missingIsNamed: a process that may not create what is missing says at once what it is
+// and who can create it; one that lacks another right names that.
+func (s *site) missingIsNamed(t *testing.T) {
+	fails := func(as settings, wants []string, args ...string) {
+		t.Helper()
+		r := as.run(t, args...)
+		for _, want := range wants {
+			if r.code == 0 || !strings.Contains(r.stderr, want) {
+				t.Errorf("idworker %s: exit code %d and %q, want %q", strings.Join(args, " "), r.code, r.stderr, want)
+			}
+		}
+	}
+	const cure = "idworker provision"
+	fails(s.as("worker"), []string{"stream IDS_LOAD is missing", `"$JS.API.STREAM.CREATE.IDS_LOAD"`, cure}, "serve", "--role", "worker")
+	fails(s.as("loader"), []string{"bucket ids_segments is missing", `"$JS.API.INFO"`, cure}, "serve", "--role", "loader")
+	fails(s.as("caller"), []string{`"$JS.API.STREAM.INFO.IDS_LOAD"`}, "provision")
+	fails(s.as("order"), []string{`"ids.segment.invoice"`}, "get", "invoice")
+	stranger := s.as("order")
+	stranger.env[1] = "IDWORKER_INBOX_PREFIX=_INBOX_caller.any"
+	fails(stranger, []string{`"_INBOX_caller.any.`}, "get", "order")
+	for _, role := range []string{"worker", "loader", "admin"} {
+		sick(t, s.as(role), role, "an administrator creates it: idworker provision")
+	}
+}
+
+// sick fails the test unless the doctor finds something wrong and says so.
+func sick(t *testing.T, as settings, role, want string, args ...string) {
+	t.Helper()
+	r := as.run(t, append([]string{"doctor", "--role", role}, args...)...)
+	if r.code == 0 || !strings.Contains(r.stdout, want) || !strings.Contains(r.stdout, "FAIL") {
+		t.Errorf("doctor --role %s (%d) does not say %q:\n%s%s", role, r.code, want, r.stdout, r.stderr)
+	}
+}
+
+// well fails the test unless the doctor finds nothing wrong, soon, and says all of that.
+func (s *site) well(t *testing.T, user string, args []string, lines ...string) {
+	t.Helper()
+	r := s.as(user).succeeds(t, append([]string{"doctor", "--role"}, args...)...)
+	for _, line := range lines {
+		if !strings.Contains(r.stdout, line+"\n") {
+			t.Errorf("%s: no line %q in\n%s", user, line, r.stdout)
+		}
+	}
+}
+
+func (s *site) provisionTwice(t *testing.T) {
+	s.provision()
+	for _, line := range s.must("admin", "provision", "--part", "ids").lines() {
+		if !strings.HasSuffix(line, ": as it should be") {
+			t.Errorf("provisioned twice: %s", line)
+		}
+	}
+}
+
+const noWorkers, noLoaders = "warn  workers: none is running: nobody answers requests", "warn  loaders: none is running: nobody reserves segments"
+
+// nobodyRuns: what runs is counted where the user may ask.
+func (s *site) nobodyRuns(t *testing.T) {
+	s.well(t, "admin", []string{"admin"}, noWorkers, noLoaders)
+	s.well(t, "loader", []string{"loader"}, noLoaders)
+	sick(t, s.as("caller"), "caller", "no worker answers")
+}
+
+func (s *site) start(t *testing.T) {
+	s.t = s.whole // the processes stay until its end
+	s.worker = s.serve("worker", "--role", "worker", "--http", s.http["worker"], "--api", s.api)
+	s.well(t, "admin", []string{"admin"}, "ok    workers: 1 running", noLoaders)
+	s.loader = s.serve("loader", "--role", "loader", "--http", s.http["loader"])
+	s.well(t, "loader", []string{"loader"}, "ok    loaders: 1 running")
+	s.second = s.serve("worker", "--role", "worker")
+}
+
+// everyRole has every user do everything that its role is for.
+func (s *site) everyRole(t *testing.T) {
+	s.must("admin", "tag", "create", "order", "--step", "10")
+	s.must("admin", "tag", "set", "order", "--step", "20")
+	if ls := s.must("admin", "tag", "ls").stdout; !strings.Contains(ls, "order") {
+		t.Errorf("tag ls: %s", ls)
+	}
+	for _, caller := range []string{"admin", "caller", "order", "enricher"} {
+		s.as(caller).succeeds(t, "get", "order", "100") // many times the step
+		if caller != "order" {
+			s.as(caller).succeeds(t, "get", "--snowflake", "3")
+		}
+	}
+	natstest.Eventually(t, "a worker ID is listed", func() bool {
+		return strings.Contains(s.must("admin", "workers").stdout, s.worker.instance())
+	})
+	if len(stats(t, s.connect("admin"), 2)) != 2 {
+		t.Error("an administrator cannot see the service")
+	}
+	for _, role := range []string{"worker", "loader", "admin"} {
+		if !syncsAlways(t, s.connect(role)) {
+			t.Errorf("%s cannot see that the server syncs always", role)
+		}
+	}
+}
+
+// syncsAlways asks as a worker can, by what the system account exports.
+func syncsAlways(t *testing.T, conn *nats.Conn) bool {
+	t.Helper()
+	msg, err := conn.Request("$SYS.REQ.SERVER.PING.JSZ", []byte(`{"config":true}`), natstest.Patience)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var answer struct {
+		Data struct {
+			Config struct {
+				SyncAlways bool `json:"sync_always"`
+			} `json:"config"`
+		} `json:"data"`
+	}
+	if err := json.Unmarshal(msg.Data, &answer); err != nil {
+		t.Fatal(err)
+	}
+	return answer.Data.Config.SyncAlways
+}
+
+// doctorOfEachRole finds nothing wrong, and loses no ID by asking.
+func (s *site) doctorOfEachRole(t *testing.T) {
+	for role, user := range map[string]string{"worker": "worker", "loader": "loader", "admin": "admin", "enricher": "enricher", "auditor": "orders-auditor"} {
+		r := s.as(user).succeeds(t, "doctor", "--role", role)
+		if strings.Contains("\n"+r.stdout, "\nwarn  ") {
+			t.Errorf("%s:\n%s", role, r.stdout)
+		}
+	}
+	const answers = "a worker answers, and gives 1 to 10000 IDs at once"
+	s.well(t, "caller", []string{"caller"}, "ok    requests for tags: "+answers, "ok    requests for snowflake IDs: "+answers)
+	s.well(t, "order", []string{"caller", "--tag", "order"}, "ok    requests for tag order: "+answers)
+}
+
+// doctorNamesWhatIsWrong gives users another's role, and processes settings that do not fit.
+func (s *site) doctorNamesWhatIsWrong(t *testing.T) {
+	sick(t, s.as("order"), "caller", `refuses this user a right: Permissions Violation for Publish to "ids.snowflake"`)
+	sick(t, s.as("order"), "caller", `Publish to "ids.segment.other"`, "--tag", "other")
+	sick(t, s.as("caller"), "worker", "Permissions Violation")
+	sick(t, s.as("loader"), "worker", "subscribe ids.segment.> ids")
+	stranger := s.as("admin")
+	stranger.env = stranger.env[:1] // without its inbox prefix
+	sick(t, stranger, "admin", "FAIL  inbox: ")
+	sick(t, s.as("worker"), "worker", "layout: the installation has", "--layout", "sonyflake")
+	sick(t, s.as("loader"), "loader", "store:", "--store", "postgres://127.0.0.1:1/none?connect_timeout=1")
+	if r := s.as("admin").run(t, "doctor", "--role", "admin", "--replicas", "3"); !strings.Contains(r.stdout, "replicas 3") {
+		t.Errorf("other replicas are not told:\n%s", r.stdout)
+	}
+}
+
+// status: an administrator, and the pages of a worker and of a loader,
+// show all processes. What a role's user may not read is named, with the right that it lacks, and nothing else is missing. Who
+// only asks for IDs sees nothing.
+func (s *site) status(t *testing.T) {
+	var found struct {
+		Totals struct{ Workers, Loaders int }
+		Unread []struct{ What, Why string }
+	}
+	if err := json.Unmarshal([]byte(s.must("admin", "status", "--json").stdout), &found); err != nil {
+		t.Fatal(err)
+	}
+	if found.Totals.Workers != 2 || found.Totals.Loaders != 1 || len(found.Unread) != 1 || found.Unread[0].What != "enrichments" {
+		t.Errorf("an administrator sees %+v, want two workers and a loader, and all but enrichments, which have another account", found)
+	}
+	for role, lacks := range map[string][]string{
+		"worker": {"enrichments"},
+		"loader": {"enrichments", "which workers there should be", "worker IDs"},
+	} {
+		var unknown []string
+		natstest.Eventually(t, "the page shows all", func() bool {
+			_, page := fetch(t, s.http[role], "/")
+			unknown = between(page, "not known: ", "<")
+			return strings.Contains(page, "<dt>workers answered</dt><dd>2</dd>") && strings.Contains(page, "<dt>loaders answered</dt><dd>1</dd>") &&
+				strings.Contains(page, "lacks a right for it: the user may not publish $JS.API.") && slices.Equal(unknown, lacks)
+		})
+	}
+	if r := s.as("caller").run(t, "status"); r.code != 0 || !strings.Contains(r.stdout, "not known: reports of workers and loaders") || strings.Contains(r.stdout, "nobody answers requests") {
+		t.Errorf("who may not ask is told %d %q, want that it is not known", r.code, r.stdout)
+	}
+}
+
+// between are the texts after each start, up to the next end.
+func between(s, start, end string) (all []string) {
+	for _, part := range strings.Split(s, start)[1:] {
+		text, _, _ := strings.Cut(part, end)
+		all = append(all, text)
+	}
+	return all
+}
+
+// strictTags: whichever worker is asked, by NATS or by HTTP, and whoever asks, also from another account, whose requests
+// are passed on with replies that the server maps, the IDs of a strict tag go up.
+func (s *site) strictTags(t *testing.T) {
+	s.must("admin", "tag", "create", "invoice", "--step", "50", "--order", "strict")
+	callers := []string{"caller", "enricher", "admin"}
+	clients := make(map[string]*messages.Client)
+	for _, name := range callers {
+		clients[name] = messages.NewClient(s.connect(name), messages.DefaultPrefix)
+	}
+	web := newHTTPClient(t)
+	highest := int64(0)
+	for i := range 200 {
+		name, n := callers[i%len(callers)], int64(1+i%3)
+		var ranges []messages.Range
+		natstest.Eventually(t, name+" gets IDs", func() (ok bool) {
+			if i%4 == 3 {
+				name = "HTTP"
+				ranges, ok = s.askHTTP(t, web, n)
+				return ok
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), natstest.Patience)
+			defer cancel()
+			var err error
+			ranges, err = clients[name].NextN(ctx, "invoice", n)
+			if err != nil && !errors.Is(err, messages.ErrNoTag) { // which is known soon
+				t.Fatalf("%s: %v", name, err)
+			}
+			return err == nil
+		})
+		if ranges[0].First <= highest {
+			t.Fatalf("%s got %v after %d", name, ranges, highest)
+		}
+		highest = ranges[len(ranges)-1].Last
+	}
+	var forwarded int64
+	for _, found := range stats(t, s.connect("admin"), 2) {
+		forwarded += found.Strict.Forwarded
+	}
+	if forwarded == 0 {
+		t.Error("no request was passed on")
+	}
+}
+
+func (s *site) askHTTP(t *testing.T, client *http.Client, n int64) ([]messages.Range, bool) {
+	t.Helper()
+	a, err := askHTTP(t, client, http.MethodPost, fmt.Sprintf("http://%s/v1/segment/invoice?n=%d", s.api, n), "Accept", "text/plain")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ranges, err := messages.DecodeRanges([]byte(a.body), n)
+	return ranges, a.status == http.StatusOK && err == nil
+}
+
+// headersHaveNoRights: a server carries out some headers with the rights of who sends them, and
+// does not see those of a caller that nats.go sees. A caller whose request is passed on to the owner of a
+// strict tag does not get the rights of the worker that passes it on.
+func (s *site) headersHaveNoRights(t *testing.T) {
+	received := func() (n int64) {
+		for _, found := range stats(t, s.connect("admin"), 2) {
+			n += found.Strict.Received
+		}
+		return n
+	}
+	before, passed := s.revisionIn("ids_config", "installation"), received()
+	const trace = "Nats-Trace-Dest: $KV.ids_config.installation\r\n\r\n"
+	natstest.Eventually(t, "requests were passed on", func() bool {
+		for _, header := range []string{"NATS/1.0 200\r\n" + trace, "NATS/1.0\r\nX: a\n" + trace} {
+			hpub := fmt.Sprintf("HPUB ids.segment.invoice _INBOX_caller.any.x %d %d\r\n%s\r\n", len(header), len(header), header)
+			s.sendRaw(userNamed("caller"), strings.Repeat(hpub, 40))
+		}
+		return received() >= passed+10 // each is with a worker that is the owner or not
+	})
+	s.as("caller").succeeds(t, "get", "invoice")
+	if after := s.revisionIn("ids_config", "installation"); after != before {
+		t.Errorf("a caller has written to ids_config: revision %d, was %d", after, before)
+	}
+}
+
+func (p *production) revisionIn(bucket, key string) uint64 {
+	p.t.Helper()
+	js := newJetStream(p.t, p.connect("admin"))
+	s, err := js.Stream(p.t.Context(), "KV_"+bucket)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	msg, err := s.GetLastMsgForSubject(p.t.Context(), "$KV."+bucket+"."+key)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return msg.Sequence
+}
+
+// sendRaw sends what no library would send, and returns when the server has read it.
+func (p *production) sendRaw(u natsconf.User, text string) {
+	p.t.Helper()
+	conn, err := net.Dial("tcp", p.address)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	_, _ = fmt.Fprintf(conn, "CONNECT {\"user\":%q,\"pass\":%q,\"headers\":true,\"verbose\":false,\"protocol\":1}\r\n%sPING\r\n", u.Name, password(u), text)
+	lines := bufio.NewScanner(conn)
+	for lines.Scan() && lines.Text() != "PONG" {
+		if strings.HasPrefix(lines.Text(), "-ERR") {
+			p.t.Fatalf("the server says %s", lines.Text())
+		}
+	}
+	if err := lines.Err(); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// enrichers have the real one stamp what was left after somebody did by hand what it does, and an auditor look at it.
+func (s *site) enrichers(t *testing.T) {
+	enrichByHand(t, s.connect("orders-admin"), s.connect("enricher"))
+	flags := []string{"enrich", "--from", "ORDERS", "--filter", "orders.raw.>", "--to", "orders.ready.done.>",
+		"--id", "segment:order", "--dead-letter", "orders.dead"}
+	s.must("enricher", append(flags, "--resume-after", "0")...) // there is no record of what was done by hand
+	p := s.as("enricher").launch(t, flags...)
+	js := newJetStream(s.t, s.connect("enricher"))
+	natstest.Eventually(t, "events are stamped", func() bool {
+		target, err := js.Stream(t.Context(), targetStream)
+		return p.hasEnded() || err == nil && target.CachedInfo().State.Msgs > 20 // 11 are there before
+	})
+	p.stop(syscall.SIGTERM)
+	kv, err := js.KeyValue(t.Context(), enrich.BucketName(messages.DefaultPrefix))
+	if err != nil {
+		t.Fatal(err)
+	}
+	record, err := kv.Get(t.Context(), targetStream)
+	if err != nil || !strings.Contains(string(record.Value()), `"installation":"`) {
+		t.Errorf("the record does not say whose IDs the events have: %v, %v", record, err)
+	}
+	s.must("orders-auditor", "enrich", "verify", "--no-consumers", "--from", "ORDERS", "--filter", "orders.raw.>", "--to", "orders.ready.done.>", "--dead-letter", "orders.dead")
+}
+
+// bench: a user who may ask for IDs and nothing else may run it. It says what it could not look at.
+func (s *site) bench(t *testing.T) {
+	if out := s.must("caller", "bench", "invoice", "--duration", "100ms").stdout; !strings.Contains(out, "ok    in order: invoice\n") {
+		t.Errorf("a strict tag: %s", out)
+	}
+	if out := s.must("caller", "bench", "--snowflake", "--duration", "100ms").stdout; !strings.Contains(out, "note  the order of snowflake IDs was not looked at") {
+		t.Errorf("snowflake IDs, for a user who may not read their layout: %s", out)
+	}
+}
+
+// restart: workers and loaders go on after a restart of the server, without the right to create anything.
+func (s *site) restart(t *testing.T) {
+	before := s.loadsByStream()
+	s.t = s.whole // the server stays until its end
+	s.crash()
+	natstest.Eventually(t, "IDs after a restart, by way of the load stream", func() bool {
+		r := s.as("caller").run(t, "get", "order", "1000")
+		return r.code == 0 && s.loadsByStream() > before
+	})
+	s.refused = 0 // it is another log
+}
+
+// loadsByStream is how many load events the stream has ever taken.
+func (s *site) loadsByStream() uint64 {
+	s.t.Helper()
+	js := newJetStream(s.t, s.connect("admin"))
+	stream, err := js.Stream(s.t.Context(), loads.StreamName(messages.DefaultPrefix))
+	if err != nil {
+		return 0 // JetStream has just started
+	}
+	return stream.CachedInfo().State.LastSeq
+}
+
+// leaving: workers and a loader find out about an older installation, leave, and can be asked why.
+func (s *site) leaving(t *testing.T) {
+	const hello = `{"installation":"older","created":"2001-01-01T00:00:00Z","instance":"W0","serving":true}`
+	other := s.connect("loader") // a process of the other installation has the same rights
+	answers, err := other.SubscribeSync("ids.hello.W0")
+	if err == nil {
+		err = other.Publish("ids.hello", []byte(hello))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := answers.NextMsg(natstest.Patience); err != nil {
+		t.Errorf("no answer: %v", err)
+	}
+	// All are of one installation, so one of them got the hello. The others get an answer
+	// to their own, as from one process of the older installation.
+	for _, p := range []*process{s.loader, s.worker, s.second} {
+		if err := other.Publish("ids.hello."+p.instance(), []byte(hello)); err != nil {
+			t.Fatal(err)
+		}
+		natstest.Eventually(t, p.name+" leaves", func() bool { return strings.Contains(p.stderr.String(), "leaving the queue groups") })
+	}
+	for instance, found := range stats(t, s.connect("admin"), 2) {
+		if !strings.Contains(found.LeftFor, "older (since 2001-01-01") {
+			t.Errorf("STATS of %s: %+v", instance, found)
+		}
+	}
+}

@@ -1,0 +1,347 @@
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/testing/dbtest"
+	"github.com/idworker/idworker/testing/natstest"
+)
+
+// canary is a password that must not appear anywhere.
+const canary = "Canary-e2e-51ab"
+
+// showsNoPassword fails the test if a process shows a password.
+func (p *process) showsNoPassword() {
+	p.t.Helper()
+	for where, text := range map[string]string{"stdout": p.stdout.String(), "stderr": p.stderr.String(), "the command line": p.commandLine()} {
+		if strings.Contains(text, "anary-") { // dbtest's own, too
+			p.t.Errorf("idworker %s shows a password on %s:\n%s", p.name, where, text)
+		}
+	}
+}
+
+// commandLine is what ps shows; nothing once the process has ended.
+func (p *process) commandLine() string {
+	line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", p.cmd.Process.Pid))
+	return string(line)
+}
+
+// user makes a user who may do one thing; the password is the canary.
+func (d database) user(t testing.TB, db *dbtest.DB, name, grant string) (user string) {
+	t.Helper()
+	user = db.Name() + "_" + name
+	if d.name == "MySQL" {
+		db.Exec(t, "CREATE USER '"+user+"'@'%' IDENTIFIED BY '"+canary+"'", "GRANT "+grant+" ON leaf_alloc TO '"+user+"'@'%'")
+		t.Cleanup(func() { _, _ = db.SQL().Exec("DROP USER '" + user + "'@'%'") })
+		return user
+	}
+	db.Exec(t, "CREATE USER "+user+" PASSWORD '"+canary+"'", "GRANT "+grant+" ON leaf_alloc TO "+user)
+	t.Cleanup(func() { _, _ = db.SQL().Exec("DROP OWNED BY " + user + "; DROP USER " + user) })
+	return user
+}
+
+// TestDatabases: idworker on Leaf's table, in each database.
+func TestDatabases(t *testing.T) {
+	t.Parallel()
+	for _, d := range databases {
+		t.Run(d.name, func(t *testing.T) {
+			t.Parallel()
+			s := &databaseSite{database: d, db: d.with(t, "'order', 1, 100"), url: natstest.Start(t).URL()}
+			t.Run("comes later", s.comesLater)
+			t.Run("names the remedy", s.namesTheRemedy)
+			t.Run("user who may only read", s.reader)
+			t.Run("is away", s.isAway)
+			t.Run("migrate", s.migrate)
+			t.Run("is mirrored", s.isMirrored)
+			t.Run("rows that cannot be served", s.unusableRows)
+			if d.name == "MySQL" {
+				t.Run("templates", s.templates)
+				t.Run("password with special characters", s.specialPassword)
+			}
+			t.Run("forgets", s.forgets)
+		})
+	}
+}
+
+// databaseSite is a table of Leaf's, and a NATS server.
+type databaseSite struct {
+	database
+	db  *dbtest.DB
+	url string
+}
+
+// as is how a process is told of both.
+func (s *databaseSite) as(dsn string) settings {
+	return settings{env: []string{"IDWORKER_STORE=" + dsn, "NATS_URL=" + s.url}}
+}
+
+// comesLater starts idworker before its database, where nothing has ever been served.
+func (s *databaseSite) comesLater(t *testing.T) {
+	proxy := dbtest.StartProxy(t, s.db.Addr())
+	proxy.Refuse()
+	p := s.as(s.db.DSNVia(proxy)).startWorker(t, s.url)
+	get := func() result { return run(t, "get", "--server", s.url, "order") }
+	if r := get(); r.code != exitNoTag && r.code != exitTryLater { // none is known
+		t.Errorf("get without a database: %+v", r)
+	}
+	natstest.Eventually(t, "the log says so", func() bool { return p.says("database does not answer") > 0 })
+	proxy.Accept()
+	natstest.Eventually(t, "IDs are there", func() bool { return get().code == exitOK })
+	p.stop(syscall.SIGTERM)
+	p.showsNoPassword()
+	if n := p.says("database does not answer"); n != 1 {
+		t.Errorf("logged that the database does not answer %d times", n)
+	}
+}
+
+// namesTheRemedy starts idworker on databases that cannot be used. Each error
+// names the remedy, and no password, whether the DSN came by environment or file.
+func (s *databaseSite) namesTheRemedy(t *testing.T) {
+	s.db.Exec(t, "CREATE TABLE other (biz_tag varchar(128), max_id bigint)")
+	user := s.user(t, s.db, "n", "SELECT")
+	scheme, rest, _ := strings.Cut(s.db.DSNFor(user, canary), "://")
+	inFile := false
+	for name, test := range map[string]struct {
+		dsn, table string
+		code       int
+		says       string
+	}{
+		"no scheme":        {rest, "leaf_alloc", exitUsage, "mysql://user:password@tcp(host:port)/db"},
+		"unknown scheme":   {"oracle://" + rest, "leaf_alloc", exitUsage, "postgres://user:password@host:port/db"},
+		"malformed DSN":    {scheme + "://u:" + canary + "@:::/db", "leaf_alloc", exitUsage, "malformed DSN, expected " + scheme + "://"},
+		"malformed table":  {s.db.DSN(), "a b", exitUsage, "malformed table name"},
+		"wrong password":   {s.db.DSNFor(user, canary+"x"), "leaf_alloc", exitFailure, "refused user or password, check both in the DSN"},
+		"missing table":    {s.db.DSN(), "missing", exitFailure, "--migrate creates it"},
+		"missing columns":  {s.db.DSN(), "other", exitFailure, "needs the columns biz_tag, max_id and step"},
+		"missing database": {strings.Replace(s.db.DSN(), "/"+s.db.Name(), "/no_such_database", 1), "leaf_alloc", exitFailure, "create the database, or check its name in the DSN"},
+	} {
+		for _, command := range []string{"serve", "tag ls"} {
+			as, args := settings{}, append(strings.Fields(command), "--server", s.url, "--table", test.table)
+			if inFile = !inFile; inFile {
+				args = append(args, "--store-file", secretFile(t, test.dsn))
+			} else {
+				as = on(test.dsn)
+			}
+			code, says := test.code, test.says
+			if command == "tag ls" && code != exitUsage && (test.table != "leaf_alloc" || name == "missing database") {
+				code, says = exitUsage, "counts in another store" // said before the table or the database is looked for
+			}
+			p := as.launch(t, args...)
+			got := p.wait()
+			p.showsNoPassword()
+			if stderr := p.stderr.String(); got != code || !strings.Contains(stderr, says) || strings.Contains(stderr, "goroutine ") {
+				t.Errorf("%s, %s: exit code %d, want %d and %q:\n%s", name, command, got, code, says, stderr)
+			}
+		}
+	}
+}
+
+func (s *databaseSite) reader(t *testing.T) {
+	as := s.as(s.db.DSNFor(s.user(t, s.db, "r", "SELECT"), canary))
+	const remedy = "grant the user"
+	p := as.launch(t, "serve")
+	if code := p.wait(); code != exitFailure || !strings.Contains(p.stderr.String(), remedy+" SELECT, INSERT and UPDATE") {
+		t.Errorf("serve: exit code %d: %s", code, p.stderr.String())
+	}
+	p.showsNoPassword()
+	if r := as.run(t, "tag", "ls"); r.code != exitOK || !strings.Contains(r.stdout, "order") {
+		t.Errorf("tag ls: %+v", r)
+	}
+	if r := as.run(t, "tag", "create", "new"); r.code != exitFailure || !strings.Contains(r.stderr, remedy) || strings.Contains(r.stderr, canary) {
+		t.Errorf("tag create: %+v", r)
+	}
+}
+
+// isAway: a database that is away may come back, and serve waits for it.
+func (s *databaseSite) isAway(t *testing.T) {
+	for _, address := range []string{freeAddress(t), "no-such-host.invalid:3306"} {
+		as := s.as(strings.Replace(s.db.DSN(), s.db.Addr(), address, 1))
+		p := as.startWorker(t, s.url, "--log-level", "debug")
+		natstest.Eventually(t, "the log says so", func() bool { return p.says("database does not answer") > 0 })
+		q := as.launch(t, "tag", "ls")
+		if code := q.wait(); code == exitOK || !strings.Contains(q.stderr.String(), "DSN") {
+			t.Errorf("tag ls: exit code %d: %s", code, q.stderr.String())
+		}
+		p.kill()
+		p.showsNoPassword()
+		q.showsNoPassword()
+	}
+}
+
+func (s *databaseSite) migrate(t *testing.T) {
+	elsewhere := []string{"--prefix", "new", "--table", "made"}
+	as := s.as(s.db.DSN())
+	p := as.startWorker(t, s.url, append(elsewhere, "--migrate", "--log-level", "debug")...)
+	as.mustRun(t, append([]string{"tag", "create", "new"}, elsewhere...)...)
+	var n int64
+	if err := s.db.SQL().QueryRowContext(t.Context(), "SELECT COUNT(*) FROM made").Scan(&n); err != nil || n != 1 {
+		t.Errorf("the table has %d rows, %v, want 1", n, err)
+	}
+	p.stop(syscall.SIGTERM)
+	p.showsNoPassword()
+}
+
+// isMirrored changes Leaf's table as a DBA does: it takes effect within a
+// refresh, and idworker's own commands at once.
+func (s *databaseSite) isMirrored(t *testing.T) {
+	as := s.as(s.db.DSN())
+	w := as.startWorker(t, s.url, "--tag-refresh", "1s")
+	client := dial(t, s.url)
+	client.next(t, "order")
+	insert(t, s.db, "'invoice', 500, 100")
+	if id := client.next(t, "invoice"); id < 500 {
+		t.Errorf("an ID of the inserted row: %d, want one from 500 on", id)
+	}
+	s.db.Exec(t, "UPDATE leaf_alloc SET step = 5000 WHERE biz_tag = 'invoice'") // takes effect with the next load
+	natstest.Eventually(t, "a raised step is used", func() bool {
+		client.get(t, "invoice", 50)
+		for _, figures := range stats(t, client.conn, 1)[w.instance()].Tags {
+			if figures.Tag == "invoice" && figures.Step >= 5000 {
+				return true
+			}
+		}
+		return false
+	})
+	s.db.Exec(t, "DELETE FROM leaf_alloc WHERE biz_tag = 'invoice'")
+	natstest.Eventually(t, "a deleted row is refused", func() bool {
+		_, err := client.once(t, "invoice")
+		return errors.Is(err, messages.ErrNoTag)
+	})
+	client.next(t, "order")
+	w.stop(syscall.SIGTERM)
+
+	// What idworker changes itself does not wait for the refresh.
+	w = as.startWorker(t, s.url, "--tag-refresh", "1h")
+	as.mustRun(t, "tag", "create", "basket", "--step", "70", "--first", "1000")
+	client.next(t, "basket")
+	as.mustRun(t, "tag", "set", "basket", "--step", "80")
+	if r := as.run(t, "tag", "ls"); !strings.Contains(r.stdout, "basket  80") {
+		t.Errorf("tag ls: %+v", r)
+	}
+	if n := maxID(t, s.db, "basket"); n < 1070 {
+		t.Errorf("max_id of a tag from 1000 on in steps of 70 is %d", n)
+	}
+	w.stop(syscall.SIGTERM)
+}
+
+// unusableRows has rows in the table that cannot be tags: they are refused,
+// listed and logged once, and the others are served.
+func (s *databaseSite) unusableRows(t *testing.T) {
+	insert(t, s.db, "'leaf segment test', 1, 100", "'shop.*', 1, 100", "'größe', 1, 100", "'a..b', 1, 100",
+		"'zero', 1, 0", "'negative', 1, -5", "'below', -7, 100", "'end', 9223372036854775800, 100")
+	as := s.as(s.db.DSN())
+	w := as.startWorker(t, s.url, "--tag-refresh", "1s")
+	natstest.Eventually(t, "a row is found to be used up", func() bool { return as.run(t, "get", "end").code == exitExhausted })
+	for _, tag := range []string{"zero", "negative", "below"} {
+		if r := as.run(t, "get", tag); r.code != exitNoTag {
+			t.Errorf("get %s: %+v, want exit code %d", tag, r, exitNoTag)
+		}
+	}
+	if r := as.mustRun(t, "tag", "ls"); strings.Count(r.stdout, "unusable: ") != 7 {
+		t.Errorf("tag ls shows other rows as unusable than 7:\n%s", r.stdout)
+	}
+	// By the time the mirror finds the last one, it has read the table several times.
+	for _, tag := range []string{"second", "third"} {
+		insert(t, s.db, "'"+tag+"', 1, 100")
+		as.succeeds(t, "get", tag)
+	}
+	if n := w.says("tag in the store cannot be served"); n != 7 {
+		t.Errorf("%d rows were logged, want each of 7 once", n)
+	}
+	w.stop(syscall.SIGTERM)
+	s.db.Exec(t, "DELETE FROM leaf_alloc WHERE biz_tag <> 'order'")
+}
+
+// templates: none is made over a table that takes chat.a and chat.A for one tag. What mends
+// that is said. And a database user has to be one who may insert.
+func (s *databaseSite) templates(t *testing.T) {
+	as := s.as(s.db.DSN())
+	const folds = "ALTER TABLE leaf_alloc MODIFY biz_tag VARCHAR(128) COLLATE utf8mb4_general_ci NOT NULL DEFAULT ''"
+	s.db.Exec(t, folds)
+	w := as.startWorker(t, s.url)
+	create := []string{"tag", "create", "chat.*", "--template"}
+	refused := as.run(t, create...)
+	_, statement, found := strings.Cut(strings.TrimSpace(refused.stderr), "ALTER TABLE ")
+	if refused.code == 0 || !found {
+		t.Fatalf("a template over a table that knows no case: %+v", refused)
+	}
+	for _, step := range []struct{ alter, want string }{
+		{"ALTER TABLE " + statement, "ok    templates: 1,"},
+		{folds, "FAIL  templates: "},
+		{"ALTER TABLE " + statement, "ok    templates: 1,"},
+	} {
+		s.db.Exec(t, step.alter)
+		_ = as.run(t, create...) // there is one already, from the second time on
+		if r := as.run(t, "doctor"); !strings.Contains(r.stdout, step.want) {
+			t.Errorf("after %s, doctor does not say %q:\n%s", step.alter, step.want, r.stdout)
+		}
+	}
+	dial(t, s.url).next(t, "chat.1")
+	if n := maxID(t, s.db, "chat.1"); n < 2 {
+		t.Errorf("the row of a tag of which an ID was given has %d", n)
+	}
+	user := s.user(t, s.db, "t", "SELECT, UPDATE")
+	if r := s.as(s.db.DSNFor(user, canary)).run(t, "doctor", "--role", "loader"); !strings.Contains(r.stdout, "FAIL  templates: ") {
+		t.Errorf("doctor finds nothing wrong with a user who may not insert:\n%s", r.stdout)
+	}
+	w.stop(syscall.SIGTERM)
+}
+
+// specialPassword has every character that means
+// something in a DSN, and an embedded NATS server.
+func (s *databaseSite) specialPassword(t *testing.T) {
+	user, password := s.db.Name()+"_p", canary+`:@/?&%#()"= $x`
+	s.db.Exec(t, "CREATE USER '"+user+"'@'%' IDENTIFIED BY '"+password+"'", "GRANT SELECT, INSERT, UPDATE ON leaf_alloc TO '"+user+"'@'%'")
+	t.Cleanup(func() { _, _ = s.db.SQL().Exec("DROP USER '" + user + "'@'%'") })
+	dsn := fmt.Sprintf("mysql://%s:%s@tcp(%s)/%s", user, password, s.db.Addr(), s.db.Name())
+	h := startServer(t, t.TempDir(), "--store-file", secretFile(t, dsn), "--log-level", "debug")
+	dial(t, h.url).next(t, "order")
+	h.showsNoPassword()
+}
+
+// forgets: serve warns once of a server that can lose commits, such as that of the tests, and the doctor
+// fails. A table that forgets is refused by both.
+func (s *databaseSite) forgets(t *testing.T) {
+	setting, want, bad, kind := "innodb_flush_log_at_trx_commit", "1", strings.Replace(s.Shapes["official"], "ENGINE=InnoDB", "ENGINE=MEMORY", 1), "ENGINE=MEMORY"
+	if s.name != "MySQL" {
+		setting, want, bad, kind = "fsync", "on", strings.Replace(s.Shapes["official"], "CREATE TABLE", "CREATE UNLOGGED TABLE", 1), "UNLOGGED"
+	}
+	as := s.as(s.db.DSN())
+	p := as.startWorker(t, s.url)
+	if logged := p.stderr.String(); strings.Count(logged, unsafeTestDatabase) != 1 || !strings.Contains(logged, setting) {
+		t.Errorf("serve does not warn once of %s:\n%s", setting, logged)
+	}
+	doctor := func(text string) {
+		t.Helper()
+		if r := as.run(t, "doctor", "--role", "loader"); r.code == exitOK || !strings.Contains(r.stdout, text) {
+			t.Errorf("doctor does not say %q:\n%s", text, r.stdout)
+		}
+	}
+	doctor("FAIL  store durability: " + setting + " is ")
+	doctor("set " + setting + " = " + want)
+	p.stop(syscall.SIGTERM)
+
+	s.db.Exec(t, "DROP TABLE leaf_alloc", bad)
+	p = as.launch(t, "serve")
+	if code := p.wait(); code != exitFailure || !strings.Contains(p.stderr.String(), "the table is "+kind) {
+		t.Errorf("serve of a table that is %s: exit code %d:\n%s", kind, code, p.stderr.String())
+	}
+	doctor("the table is " + kind)
+}
+
+// secretFile holds a DSN.
+func secretFile(t testing.TB, dsn string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "dsn")
+	if err := os.WriteFile(path, []byte(dsn+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
