@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -31,7 +30,8 @@ func newFeeds(t *testing.T) feeds {
 }
 
 func (f *feeds) make() {
-	kv, err := f.js.CreateKeyValue(f.Context(), jetstream.KeyValueConfig{Bucket: "b"})
+	natstest.CreateBucket(f, f.js, "b")
+	kv, err := f.js.KeyValue(f.Context(), "b")
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -61,7 +61,7 @@ func (f *feeds) open(after kvwatch.Position) *kvwatch.Feed {
 func (f *feeds) expect(feed *kvwatch.Feed, want ...string) (at kvwatch.Position) {
 	f.Helper()
 	for i, key := range want {
-		ctx, cancel := context.WithTimeout(f.Context(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(f.Context(), natstest.Patience)
 		entry, err := feed.Next(ctx)
 		cancel()
 		got := entry.Key
@@ -112,6 +112,7 @@ func TestFeedKnowsTheBucket(t *testing.T) {
 		"rewritten": func(f *feeds) { f.put("c") },
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			f := newFeeds(t)
 			f.put("a", "b", "c")
 			at := f.expect(f.open(kvwatch.Position{}), "a", "b", "c")

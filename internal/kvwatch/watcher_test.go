@@ -85,7 +85,7 @@ func TestContextThatEndsAtAnyMoment(t *testing.T) {
 	}()
 	select {
 	case <-done:
-	case <-time.After(60 * time.Second):
+	case <-time.After(natstest.Patience):
 		t.Fatal("hangs")
 	}
 	if err := goleak.Find(before); err != nil {

@@ -10,6 +10,7 @@ import (
 // TestOnlyTheNextMessageCounts: one that was lost on the way, delivered twice, or is another
 // consumer's, is not passed over in silence.
 func TestOnlyTheNextMessageCounts(t *testing.T) {
+	t.Parallel()
 	for name, meta := range map[string]nats.MsgMetadata{
 		"lost one":         {Consumer: "c", Sequence: nats.SequencePair{Consumer: 5, Stream: 40}},
 		"delivered twice":  {Consumer: "c", Sequence: nats.SequencePair{Consumer: 3, Stream: 30}},

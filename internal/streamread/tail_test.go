@@ -56,7 +56,7 @@ func TestTail(t *testing.T) {
 	var got []uint64
 	read := func(most, bytes int) (n int) {
 		t.Helper()
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), natstest.Patience)
 		defer cancel()
 		batch, err := tail.NextBatch(ctx, most, bytes)
 		if err != nil {
@@ -101,7 +101,7 @@ func TestTailCloses(t *testing.T) {
 		go func() { tail.Close(); close(closed) }()
 		select {
 		case <-closed:
-		case <-time.After(20 * time.Second):
+		case <-time.After(natstest.Patience):
 			t.Fatal("the tail does not close")
 		}
 	}
@@ -115,7 +115,7 @@ func TestConsumerDeliversNothing(t *testing.T) {
 	defer tail.Close()
 	tail.asked = 2 * batch // so nothing is asked for
 	publish(t, js, 3, "x")
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), natstest.Patience)
 	defer cancel()
 	if _, err := tail.NextBatch(ctx, 10, 1000); !errors.Is(err, errUnreliable) {
 		t.Errorf("error %v, want errUnreliable", err)
@@ -139,7 +139,7 @@ func TestTailOfAStreamMadeAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	publish(t, js, 3, "y")
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), natstest.Patience)
 	defer cancel()
 	if batch, err := tail.NextBatch(ctx, 10, 1000); !errors.Is(err, errUnreliable) {
 		t.Errorf("%d messages, error %v, want errUnreliable", len(batch), err)
@@ -152,13 +152,18 @@ func TestTailBehindTheEnd(t *testing.T) {
 	t.Parallel()
 	js, stream := newStream(t)
 	publish(t, js, 5, "x")
-	for from, lost := range map[uint64]bool{6: false, 7: true} {
+	read := func(from uint64, patience time.Duration) error {
 		tail := newTail(t, js, stream, from)
 		defer tail.Close()
-		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
-		if _, err := tail.NextBatch(ctx, 1, 1000); errors.Is(err, errUnreliable) != lost {
-			t.Errorf("reading from %d: %v", from, err)
-		}
+		_, err := tail.NextBatch(ctx, 1, 1000)
+		return err
+	}
+	if err := read(7, natstest.Patience); !errors.Is(err, errUnreliable) {
+		t.Errorf("past the end: %v, want errUnreliable", err)
+	}
+	if err := read(6, 2*quietAfter); errors.Is(err, errUnreliable) {
+		t.Errorf("at the end: %v", err)
 	}
 }

@@ -17,6 +17,7 @@ func rule(key, value string, revision uint64, seconds int) kvwatch.Entry {
 // TestOlderEntriesTakeNothing: a bucket that went back takes neither strictness nor templates from who has read
 // them. What is strict there counts, and so does all that is written there later.
 func TestOlderEntriesTakeNothing(t *testing.T) {
+	t.Parallel()
 	const older = `[{"pattern":"x.*","step":10},{"pattern":"y.*","step":10,"order":"strict"}]`
 	w := NewWatcher(nil, "ids", zap.NewNop())
 	expect := func(tag string, order Order, template bool) {
@@ -54,6 +55,7 @@ func TestOlderEntriesTakeNothing(t *testing.T) {
 
 // TestFirstIDsStay: no change of a template lowers the first ID of its tags, nor does a list that is older.
 func TestFirstIDsStay(t *testing.T) {
+	t.Parallel()
 	all := templates{{Pattern: "x.*", Step: 10, First: 50}, {Pattern: "y.*", Step: 10, First: 50}}
 	changed, err := all.change("x.*", func(t *Template) { *t = Template{Step: 20, Order: Trend} })
 	if err != nil || changed[0].FirstID() != 50 {
@@ -68,6 +70,7 @@ func TestFirstIDsStay(t *testing.T) {
 
 // TestRedecided: tags are told apart from those of which a change of the templates leaves the order as it was.
 func TestRedecided(t *testing.T) {
+	t.Parallel()
 	const (
 		all   = `{"pattern":"chat.>","step":10}`
 		vip   = `{"pattern":"chat.vip.*","step":10,"order":"strict"}`

@@ -13,6 +13,7 @@ import (
 )
 
 func TestCheckPattern(t *testing.T) {
+	t.Parallel()
 	for _, good := range []string{"*", ">", "chat.*", "chat.>", "*.*", "a.*.b", "a.*.>", strings.Repeat("a", 126) + ".*"} {
 		if err := CheckPattern(good); err != nil {
 			t.Errorf("%s: %v", good, err)
@@ -39,6 +40,7 @@ func randomName(tokens string) string {
 
 // TestPatternsAsSets: what is said of two patterns is what their tags say, over all tags of up to five tokens.
 func TestPatternsAsSets(t *testing.T) {
+	t.Parallel()
 	var tags []string
 	for level := []string{"a", "b", "x"}; len(level) < 400; {
 		tags = append(tags, level...)
@@ -84,6 +86,7 @@ func matchesSlowly(pattern, tag string) bool {
 // TestMostSpecificCounts: of the templates that go with each other, the one that is found matches,
 // and all others that do cover it. Of those that do not go with each other, one is refused.
 func TestMostSpecificCounts(t *testing.T) {
+	t.Parallel()
 	refused := 0
 	for range 500 {
 		var all templates
@@ -137,6 +140,7 @@ func TestLookupAllocatesNothing(t *testing.T) {
 }
 
 func TestTooManyTemplates(t *testing.T) {
+	t.Parallel()
 	var all templates
 	for i := range MaxTemplates {
 		all = append(all, Template{Pattern: fmt.Sprint("t", i, ".*"), Step: 1, Order: Trend})
@@ -156,6 +160,7 @@ func TestTooManyTemplates(t *testing.T) {
 // TestAnyStrict: whether any tag is strict is known whatever orders are set, again, changed and dropped, and
 // whichever templates there are.
 func TestAnyStrict(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		r, own := newRules(), make(map[string]Order)
 		template := false

@@ -7,7 +7,6 @@ import (
 	"math"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/goleak"
@@ -88,11 +87,7 @@ func (r rules) setOrder(tag string, order tagrules.Order) uint64 {
 // await waits until the watcher has read up to a revision.
 func (r rules) await(w *tagrules.Watcher, revision uint64) {
 	r.Helper()
-	for deadline := time.Now().Add(15 * time.Second); w.Revision() < revision; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			r.Fatalf("revision %d, want %d", w.Revision(), revision)
-		}
-	}
+	natstest.Eventually(r, fmt.Sprint("revision ", revision), func() bool { return w.Revision() >= revision })
 }
 
 func (r rules) expect(w *tagrules.Rules, tag string, order tagrules.Order, pattern string) {
@@ -109,6 +104,7 @@ func (r rules) expect(w *tagrules.Rules, tag string, order tagrules.Order, patte
 
 // TestLookup follows what is written: before the start and after it, by the tag's name and by template.
 func TestLookup(t *testing.T) {
+	t.Parallel()
 	r := newRules(t)
 	r.setOrder("own", tagrules.Strict)
 	r.create("chat.*", tagrules.Strict)
@@ -144,6 +140,7 @@ func TestLookup(t *testing.T) {
 
 // TestRevisionMovesLast: Changed is called when Lookup has the change, and before Revision says so.
 func TestRevisionMovesLast(t *testing.T) {
+	t.Parallel()
 	r := newRules(t)
 	var w *tagrules.Watcher
 	seen := make(chan string, 8)
@@ -176,31 +173,23 @@ func TestMissingEntriesSayNothing(t *testing.T) {
 	if err := r.js.DeleteKeyValue(t.Context(), agreement.BucketName(prefix)); err != nil {
 		t.Fatal(err)
 	}
-	for err := error(nil); ; { // the server removes the files of the old one a moment later
-		if err = resource.Ensure(t.Context(), r.js, agreement.Bucket(prefix, 1)); err == nil {
-			break
-		}
-		if t.Context().Err() != nil {
-			t.Fatal(err)
-		}
-	}
+	natstest.Eventually(t, "the bucket can be made again", func() bool { // once the files of the old one are removed
+		return resource.Ensure(t.Context(), r.js, agreement.Bucket(prefix, 1)) == nil
+	})
 	again, err := tagrules.OpenEditor(t.Context(), r.js, prefix)
 	if err != nil {
 		t.Fatal(err)
 	}
 	r.editor = again
 	r.setOrder("later", tagrules.Strict)
-	for deadline := time.Now().Add(30 * time.Second); w.Lookup("later").Order != tagrules.Strict; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("the bucket is not watched again")
-		}
-	}
+	natstest.Eventually(t, "the bucket is watched again", func() bool { return w.Lookup("later").Order == tagrules.Strict })
 	r.expect(w.Rules, "own", tagrules.Strict, "")
 	r.expect(w.Rules, "chat.1", tagrules.Strict, "chat.*")
 }
 
 // TestUnreadableRulesAreLeftOut: what was known before stays, and nothing is written over them.
 func TestUnreadableRulesAreLeftOut(t *testing.T) {
+	t.Parallel()
 	r := newRules(t)
 	r.create("chat.*", tagrules.Strict)
 	r.setOrder("own", tagrules.Strict)
@@ -225,6 +214,7 @@ func TestUnreadableRulesAreLeftOut(t *testing.T) {
 
 // TestManyCreateAtOnce: of templates that do not go with each other, one is made, whoever makes them.
 func TestManyCreateAtOnce(t *testing.T) {
+	t.Parallel()
 	r := newRules(t)
 	patterns := []string{"a.*", "*.b", "a.*", "*.b", "c.x.*", "d.x.>", "a.*", "*.b"}
 	errs := make([]error, len(patterns))
@@ -253,6 +243,7 @@ func TestManyCreateAtOnce(t *testing.T) {
 // TestDropUnused: the rule of a tag that was not created is dropped, unless somebody else has confirmed it meanwhile, who
 // has created the tag.
 func TestDropUnused(t *testing.T) {
+	t.Parallel()
 	r := newRules(t)
 	own := func() tagrules.Order {
 		rules, err := r.editor.Read(t.Context())

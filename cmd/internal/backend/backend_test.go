@@ -31,6 +31,7 @@ const (
 )
 
 func TestParse(t *testing.T) {
+	t.Parallel()
 	for dsn, want := range map[string]struct {
 		kind        backend.Kind
 		name, table string
@@ -57,6 +58,7 @@ func TestParse(t *testing.T) {
 
 // TestParseErrors: what cannot be read is refused, and no error shows any of it.
 func TestParseErrors(t *testing.T) {
+	t.Parallel()
 	for _, dsn := range []string{
 		"", " ", "://", "jetstream ", "JetStream", canary,
 		"MYSQL://u:" + canary + "@tcp(127.0.0.1:1)/shop",
@@ -93,6 +95,7 @@ func TestParseErrors(t *testing.T) {
 
 // TestJetStream: the buckets are created, and a store opened on them.
 func TestJetStream(t *testing.T) {
+	t.Parallel()
 	js, err := jetstream.New(natstest.Start(t).Connect(t))
 	if err != nil {
 		t.Fatal(err)
@@ -124,6 +127,7 @@ func TestJetStream(t *testing.T) {
 
 // TestDatabaseAway: a database that does not answer can be opened, and prepared for later.
 func TestDatabaseAway(t *testing.T) {
+	t.Parallel()
 	for _, dsn := range []string{"mysql://u:p@tcp(127.0.0.1:1)/shop", "postgres://u:p@127.0.0.1:1/shop"} {
 		b, err := backend.Parse(dsn, table)
 		if err != nil {

@@ -95,6 +95,7 @@ func (s site) inUse() {
 // TestBucketsAreNotMadeTwice: a bucket in which something was counted is not made again, by
 // anybody who makes buckets, as long as something else says that it was there.
 func TestBucketsAreNotMadeTwice(t *testing.T) {
+	t.Parallel()
 	segments, clock, config, tags := jetstreamstore.BucketName(prefix), lease.ClockBucketName(prefix), agreement.BucketName(prefix), worker.TagsBucketName(prefix)
 	for name, test := range map[string]struct {
 		gone         []string // buckets that are deleted
@@ -113,6 +114,7 @@ func TestBucketsAreNotMadeTwice(t *testing.T) {
 		"all, so nobody can know":      {[]string{segments, clock, config, tags}, "", "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			s := newSite(t)
 			s.inUse()
 			for _, bucket := range test.gone {
@@ -138,6 +140,7 @@ func TestBucketsAreNotMadeTwice(t *testing.T) {
 
 // TestOldClockIsNotMadeTwice: that a version from before clock buckets had IDs used one counts, too.
 func TestOldClockIsNotMadeTwice(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.must(lease.Create(t.Context(), s.js, prefix, lease.DefaultTTL, 1))
 	s.put(agreement.BucketName(prefix), "clock", "text")
@@ -150,6 +153,7 @@ func TestOldClockIsNotMadeTwice(t *testing.T) {
 
 // TestFirstTime: whoever comes first, and whatever is added later, gets its buckets.
 func TestFirstTime(t *testing.T) {
+	t.Parallel()
 	t.Run("workers before loaders", func(t *testing.T) {
 		s := newSite(t)
 		s.must(worker.Provision(t.Context(), s.js, prefix, 1), lease.Create(t.Context(), s.js, prefix, lease.DefaultTTL, 1))
@@ -190,6 +194,7 @@ func TestFirstTime(t *testing.T) {
 
 // TestMadeMeanwhile: evidence that came after another process made the bucket is none.
 func TestMadeMeanwhile(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	create := func() error {
 		_, err := s.js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: "b", Description: "of the other process"})
@@ -220,6 +225,7 @@ func TestMadeMeanwhile(t *testing.T) {
 
 // TestCounter: the number in a counter is known as the store wrote it.
 func TestCounter(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.must(s.provision())
 	segments, err := jetstreamstore.Open(t.Context(), s.js, prefix)

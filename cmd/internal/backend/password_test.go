@@ -7,6 +7,7 @@ import (
 )
 
 func TestHasPassword(t *testing.T) {
+	t.Parallel()
 	for dsn, want := range map[string]bool{
 		"jetstream":                           false,
 		"":                                    false,

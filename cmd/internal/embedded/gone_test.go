@@ -14,11 +14,11 @@ import (
 func TestFolderGone(t *testing.T) {
 	t.Parallel()
 	move := func(path string) error { return os.Rename(path, path+".moved") }
-	for what, act := range map[string]func(data string) error{
-		"removed":  os.RemoveAll,
-		"moved":    move,
-		"replaced": func(data string) error { return errors.Join(move(data), os.Mkdir(data, 0o700)) },
-		"locked by other": func(data string) error {
+	for what, act := range map[string]func(t *testing.T, data string) error{
+		"removed":  func(_ *testing.T, data string) error { return os.RemoveAll(data) },
+		"moved":    func(_ *testing.T, data string) error { return move(data) },
+		"replaced": func(_ *testing.T, data string) error { return errors.Join(move(data), os.Mkdir(data, 0o700)) },
+		"locked by other": func(t *testing.T, data string) error {
 			if err := move(data); err != nil {
 				return err
 			}
@@ -30,22 +30,25 @@ func TestFolderGone(t *testing.T) {
 			}
 			return err
 		},
-		"witness removed": func(data string) error { return os.RemoveAll(WitnessOf(data)) },
+		"witness removed": func(_ *testing.T, data string) error { return os.RemoveAll(WitnessOf(data)) },
 	} {
-		data := t.TempDir()
-		s := start(t, config(data))
-		if err := s.data.Check(); err != nil {
-			t.Errorf("%s: %v while it is there", what, err)
-		}
-		told := make(chan error, 1)
-		go func() { told <- s.Guard(t.Context()) }()
-		if err := act(data); err != nil {
-			t.Fatal(err)
-		}
-		natstest.Eventually(t, what+" is noticed", func() bool { return len(told) > 0 })
-		if err := <-told; !errors.Is(err, ErrGone) || !errors.Is(err, ErrFolder) {
-			t.Errorf("%s: %v", what, err)
-		}
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			data := t.TempDir()
+			s := start(t, config(data))
+			if err := s.data.Check(); err != nil {
+				t.Errorf("%v while it is there", err)
+			}
+			told := make(chan error, 1)
+			go func() { told <- s.Guard(t.Context()) }()
+			if err := act(t, data); err != nil {
+				t.Fatal(err)
+			}
+			natstest.Eventually(t, "it is noticed", func() bool { return len(told) > 0 })
+			if err := <-told; !errors.Is(err, ErrGone) || !errors.Is(err, ErrFolder) {
+				t.Error(err)
+			}
+		})
 	}
 }
 

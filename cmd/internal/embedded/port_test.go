@@ -16,6 +16,7 @@ import (
 
 // Who listens on the port is told apart, and a folder is not touched because of it.
 func TestPortTaken(t *testing.T) {
+	t.Parallel()
 	nobody, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -113,6 +113,7 @@ func sees(t *testing.T, cfg Config, given handedOut) {
 // TestRecover: a folder that was put back is refused, and says what is lost. It serves again
 // after its counters were raised, and hands out nothing twice.
 func TestRecover(t *testing.T) {
+	t.Parallel()
 	cfg, given := restored(t)
 	err := fails(t, cfg)
 	var forgot *witness.ForgotError
@@ -174,6 +175,7 @@ func TestRecover(t *testing.T) {
 // TestRecoverWithoutAWitness: all is raised by what an operator says, and the folder has a
 // witness again.
 func TestRecoverWithoutAWitness(t *testing.T) {
+	t.Parallel()
 	cfg, given := restored(t)
 	remove(t, WitnessOf(cfg.Folder))
 	if err := fails(t, cfg); !errors.Is(err, ErrNoWitness) {
@@ -205,6 +207,7 @@ func TestRecoverWithoutAWitness(t *testing.T) {
 
 // TestRecoverRefuses what is not there, and the witness of another folder.
 func TestRecoverRefuses(t *testing.T) {
+	t.Parallel()
 	cfg := config(filepath.Join(t.TempDir(), "missing"))
 	cfg.Recover = true
 	if err := fails(t, cfg); !errors.Is(err, ErrFolder) || !errors.Is(err, os.ErrNotExist) {
@@ -220,6 +223,7 @@ func TestRecoverRefuses(t *testing.T) {
 
 // TestRaiseAll never lowers, and uses up a tag that has fewer numbers left.
 func TestRaiseAll(t *testing.T) {
+	t.Parallel()
 	s := start(t, config(t.TempDir()))
 	segments := openStore(t, s)
 	create(t, segments, "order")
@@ -251,6 +255,7 @@ func TestRaiseAll(t *testing.T) {
 // TestRaiseAllRaisesRemovedTags: one that was removed is raised where it is remembered, above
 // what was seen of it.
 func TestRaiseAllRaisesRemovedTags(t *testing.T) {
+	t.Parallel()
 	s := start(t, config(t.TempDir()))
 	segments := openStore(t, s)
 	create(t, segments, "gone")

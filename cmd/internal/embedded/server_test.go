@@ -20,6 +20,7 @@ import (
 // TestOneServerPerFolder: neither this process nor another one gets a folder that is in
 // use. Both get it once it is free.
 func TestOneServerPerFolder(t *testing.T) {
+	t.Parallel()
 	other := func(path string) int {
 		t.Helper()
 		program := exec.Command(os.Args[0])
@@ -48,6 +49,7 @@ func TestOneServerPerFolder(t *testing.T) {
 }
 
 func TestFolderUnusable(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -76,6 +78,7 @@ func TestFolderUnusable(t *testing.T) {
 
 // TestStartFails: whatever Start fails with, it leaves the folder unlocked.
 func TestStartFails(t *testing.T) {
+	t.Parallel()
 	unlocked := func(t *testing.T, path string) {
 		t.Helper()
 		for path, file := range map[string]string{path: lockFile, WitnessOf(path): "witness.lock"} {
@@ -118,6 +121,7 @@ func TestStartFails(t *testing.T) {
 // TestServer: it has the name that clients recognize it by, at the address it tells, and
 // is gone from there after Stop.
 func TestServer(t *testing.T) {
+	t.Parallel()
 	s := start(t, config(t.TempDir()))
 	conn, err := nats.Connect(s.URL())
 	if err != nil {

@@ -83,6 +83,7 @@ func used(t *testing.T) (whole, older string) {
 // TestDamage damages a folder, and starts a server on it, twice, since people start again
 // what refused to start.
 func TestDamage(t *testing.T) {
+	t.Parallel()
 	whole, older := used(t)
 	file := func(folder string) string { return filepath.Join(WitnessOf(folder), "b.witness") }
 	for name, test := range map[string]struct {
@@ -166,6 +167,7 @@ func TestDamage(t *testing.T) {
 // TestNewInstallation: a new folder is announced, with its path, and no other start is. That the
 // process was killed before it kept anything makes no difference.
 func TestNewInstallation(t *testing.T) {
+	t.Parallel()
 	core, logs := observer.New(zapcore.WarnLevel)
 	cfg := config(filepath.Join(t.TempDir(), "data"))
 	cfg.Log = zap.New(core)
@@ -187,6 +189,7 @@ func TestNewInstallation(t *testing.T) {
 
 // TestWitnessElsewhere: the witness is where it is told to be, and of one server only.
 func TestWitnessElsewhere(t *testing.T) {
+	t.Parallel()
 	cfg, other := config(filepath.Join(t.TempDir(), "data")), config(filepath.Join(t.TempDir(), "other"))
 	cfg.Witness = filepath.Join(t.TempDir(), "some", "where")
 	other.Witness = cfg.Witness
@@ -217,6 +220,7 @@ func TestWitnessElsewhere(t *testing.T) {
 // TestTakeOver: a witness that an older version had inside the data folder moves out of it, once,
 // with what it saw; wherever the process was killed meanwhile.
 func TestTakeOver(t *testing.T) {
+	t.Parallel()
 	whole, older := used(t)
 	old := func(t *testing.T, from string) string { // as the older version left it
 		folder := filepath.Join(t.TempDir(), "data")

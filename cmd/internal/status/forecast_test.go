@@ -22,6 +22,7 @@ func used(tag string, days int64) worker.TagStats {
 // TestForecasts: what is less than a year ahead is warned of, the soonest first. What is farther is told without a warning, and of
 // what was not measured nothing is said.
 func TestForecasts(t *testing.T) {
+	t.Parallel()
 	unmeasured := used("unmeasured", 3)
 	unmeasured.Use.Seconds = 59
 	ahead := used("soon", 200) // as the worker sees it that has measured for a minute
@@ -63,6 +64,7 @@ func TestForecasts(t *testing.T) {
 
 // TestManyForecasts: five tags are named, and the others counted.
 func TestManyForecasts(t *testing.T) {
+	t.Parallel()
 	var tags []worker.TagStats
 	for n := range int64(8) {
 		tags = append(tags, used(fmt.Sprint("t", n), 100-n))

@@ -43,6 +43,7 @@ func (c *collection) at(when time.Time) *Installation { return c.installation(wh
 // TestTagsOfAllWorkers: what workers tell of a tag is added up, but for how long memory lasts: that is where it ends
 // first. Tags that nobody asks for are there as the directory has them.
 func TestTagsOfAllWorkers(t *testing.T) {
+	t.Parallel()
 	c := &collection{
 		Collector: NewCollector(Config{Prefix: "ids"}),
 		tagNames:  tagNames{steps: map[string]int64{"order": 100, "idle": 50, "invoice": 10}},
@@ -76,6 +77,7 @@ func TestTagsOfAllWorkers(t *testing.T) {
 
 // TestShortMemoryIsJudgedOverTime: a tag that has just begun to be asked for has small segments, and no warning.
 func TestShortMemoryIsJudgedOverTime(t *testing.T) {
+	t.Parallel()
 	col := NewCollector(Config{Prefix: "ids"})
 	look := func(after time.Duration, parked int) string {
 		c := &collection{Collector: col, reports: []worker.Report{reportOf("a", worker.RoleAll, worker.TagStats{Tag: "order", Left: 100, Rate: 10, Runway: 10, Step: 10, Parked: parked})}}
@@ -103,6 +105,7 @@ func troublesOf(i *Installation) string {
 // TestTroubles: each kind of trouble is told once, errors first. That nobody is there is said only if everybody could
 // be asked.
 func TestTroubles(t *testing.T) {
+	t.Parallel()
 	overloaded := reportOf("w1", worker.RoleWorker)
 	overloaded.Overloads = &worker.OverloadStats{Now: true, Times: 3}
 	overloaded.NotReady = "not in the queue group of segment requests: overloaded"
@@ -153,6 +156,7 @@ warning not known: worker IDs: denied`
 
 // TestViewPages: a viewer sees a page of the tags that match, in an order.
 func TestViewPages(t *testing.T) {
+	t.Parallel()
 	i := &Installation{}
 	for n := range 100 {
 		i.Tags = append(i.Tags, Tag{Name: fmt.Sprintf("tag-%02d", n), Active: true, Rate: float64(100 - n), Runway: float64(n%10) + 1})
@@ -184,6 +188,7 @@ func TestViewPages(t *testing.T) {
 
 // TestTextCannotControlTheTerminal: names are shown without what a terminal acts upon.
 func TestTextCannotControlTheTerminal(t *testing.T) {
+	t.Parallel()
 	const evil = "a\x1b[2J\u202e\nb\u0007\xff"
 	r := reportOf(evil, worker.RoleAll, worker.TagStats{Tag: evil, Order: evil})
 	r.Host, r.Version, r.NotReady = evil, evil, evil
@@ -231,10 +236,9 @@ func TestOneCollectionForAll(t *testing.T) {
 	var all sync.WaitGroup
 	for range 20 {
 		all.Go(func() {
-			for time.Since(began) < 3*time.Second {
-				i, err := shared.Get(t.Context())
-				if err != nil || i.Totals.Workers != 1 {
-					t.Errorf("%v, %+v", err, i)
+			for views.Load() < 1000 || asked.Load() < 2 {
+				if _, err := shared.Get(t.Context()); err != nil {
+					t.Error(err)
 					return
 				}
 				views.Add(1)
@@ -243,15 +247,19 @@ func TestOneCollectionForAll(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if most := int64(time.Since(began)/shownFor) + 1; asked.Load() > most || dialled.Load() != 1 || views.Load() < 100 {
+	if most := int64(time.Since(began)/shownFor) + 1; asked.Load() > most || dialled.Load() != 1 {
 		t.Errorf("%d views cost %d questions and %d connections, want at most %d and 1", views.Load(), asked.Load(), dialled.Load(), most)
 	}
 	shared.rest()
 	if !conn.IsClosed() {
 		t.Error("nobody looks, and the connection is still there")
 	}
-	if i, err := shared.Get(t.Context()); err != nil || i.Totals.Workers != 1 || dialled.Load() != 2 {
-		t.Errorf("somebody looks again: %v, %+v, %d connections", err, i, dialled.Load())
+	natstest.Eventually(t, "the worker to be seen again", func() bool { // it answered in time
+		i, err := shared.Get(t.Context())
+		return err == nil && i.Totals.Workers == 1
+	})
+	if n := dialled.Load(); n != 2 {
+		t.Errorf("%d connections, want 2", n)
 	}
 }
 
@@ -279,6 +287,7 @@ func TestGetEndsWithItsViewer(t *testing.T) {
 
 // TestLies: no number that a process tells can stop whoever looks.
 func TestLies(t *testing.T) {
+	t.Parallel()
 	for _, n := range []int64{math.MinInt64, -1, math.MaxInt64} {
 		tag := worker.TagStats{Tag: "order", Step: 1, Left: n, Rate: float64(n) * 1e200, Runway: float64(n), Parked: int(n)}
 		r := reportOf("a", worker.RoleAll, tag, worker.TagStats{Tag: "invoice", Step: n, Left: n, Rate: -float64(n)})

@@ -128,8 +128,8 @@ func await(t *testing.T, tab context.Context, expression string) {
 // disabilities from using it, whatever things are called is text, and nothing is asked of anybody else.
 func TestPageInABrowser(t *testing.T) {
 	t.Parallel()
-	_, home := served(t)
 	tab := browser.Tab(t)
+	_, home := served(t)
 	watch(t, tab, home)
 	for _, look := range browser.Looks {
 		do(t, tab, look.Take(), chromedp.Navigate(home+"/"))
@@ -154,8 +154,8 @@ func TestPageInABrowser(t *testing.T) {
 // be paused. If the process does not answer, the page says so.
 func TestPageRefreshesItself(t *testing.T) {
 	t.Parallel()
-	s, home := served(t)
 	tab := browser.Tab(t)
+	s, home := served(t)
 	do(t, tab, chromedp.Navigate(home+"/"), chromedp.SendKeys("#q", "shop"))
 	value[int](t, tab, `window.same = 1`)
 	quiet := *sampleOf(func(i *status.Installation) { i.Prefix, i.Tags = "other", i.Tags[:1] })
@@ -181,8 +181,8 @@ func sampleOf(change func(*status.Installation)) *status.Installation {
 // TestPageByKeyboard: the first key leads to the tags, a search goes by Enter, and pages by their links.
 func TestPageByKeyboard(t *testing.T) {
 	t.Parallel()
-	_, home := served(t)
 	tab := browser.Tab(t)
+	_, home := served(t)
 	do(t, tab, chromedp.Navigate(home+"/"), chromedp.KeyEvent(kb.Tab))
 	if !value[bool](t, tab, `document.activeElement.className === "skip" && document.activeElement.getBoundingClientRect().left >= 0`) {
 		t.Error("the first Tab does not show the link to the tags")
@@ -201,8 +201,8 @@ func TestPageByKeyboard(t *testing.T) {
 // TestPageWithoutScript: all is there, and the page loads itself anew.
 func TestPageWithoutScript(t *testing.T) {
 	t.Parallel()
-	s, home := served(t)
 	tab := browser.Tab(t)
+	s, home := served(t)
 	do(t, tab, call(emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true}), chromedp.Navigate(home+"/"))
 	text, err := chromedp.Run(tab, chromedp.Text("main"))
 	if err != nil || !strings.Contains(text, "checkout.order") || !strings.Contains(text, "overloaded") {

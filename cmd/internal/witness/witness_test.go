@@ -128,6 +128,7 @@ func (b *bench) errors() int { return b.logs.FilterLevelExact(zapcore.ErrorLevel
 // TestNotes: what is in a bucket is noted when Start returns, and what is written later soon
 // after, deletions included. None of that is a loss.
 func TestNotes(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	b.put("x", "1")
 	b.put("y", "text")
@@ -156,6 +157,7 @@ func TestNotes(t *testing.T) {
 
 // TestLost is the rule: what counts as a loss.
 func TestLost(t *testing.T) {
+	t.Parallel()
 	for _, tc := range []struct {
 		seen, found mark
 		same        bool
@@ -187,6 +189,7 @@ func TestLost(t *testing.T) {
 // TestRemadeWhileWatched: a bucket that is deleted and made again under a running witness is
 // noticed, logged once, and never taken for what was seen, however far it counts below that.
 func TestRemadeWhileWatched(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	b.put("x", "100")
 	b.put("y", "text")
@@ -220,6 +223,7 @@ func TestRemadeWhileWatched(t *testing.T) {
 // TestRemadeAndRaised: a bucket that was made again with counters as high as they were is as good
 // as the first one. Its revisions are those that count from then on.
 func TestRemadeAndRaised(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	for range 5 {
 		b.put("x", "100")
@@ -238,6 +242,7 @@ func TestRemadeAndRaised(t *testing.T) {
 
 // TestDeletedWhileWatched: a bucket that is gone is an error, and no other bucket will do.
 func TestDeletedWhileWatched(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	b.put("x", "100")
 	w := b.run()
@@ -259,6 +264,7 @@ func TestDeletedWhileWatched(t *testing.T) {
 // TestNotThereYet: a bucket that is missing, and was never seen, holds nobody up, and is noted
 // once it is there.
 func TestNotThereYet(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	w := b.open()
 	if err := w.Start(t.Context(), b.js, []string{"late"}); err != nil {
@@ -282,6 +288,7 @@ func TestNotThereYet(t *testing.T) {
 
 // TestRenew takes the present state for what was seen, except for counters that are lower.
 func TestRenew(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	b.put("x", "100")
 	b.put("y", "text")
@@ -315,6 +322,7 @@ func TestRenew(t *testing.T) {
 // TestGoesOn: a witness that cannot write says so, and goes on when it can. Until then Start
 // does not return, and Stop does not wait for it.
 func TestGoesOn(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	b.put("x", "1")
 	w := b.open()
@@ -344,6 +352,7 @@ func TestGoesOn(t *testing.T) {
 // TestGivesUp: Start returns when its context ends, Stop ends and waits for what it began, and
 // only then may another process have the folder.
 func TestGivesUp(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	w := b.run()
 	if _, err := Open(b.folder, number, b.log); !errors.Is(err, folder.ErrInUse) || !errors.Is(err, ErrFolder) {
@@ -375,6 +384,7 @@ func TestGivesUp(t *testing.T) {
 
 // TestUnusable: a folder that cannot be used, and a file that cannot be read, are errors.
 func TestUnusable(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -392,6 +402,7 @@ func TestUnusable(t *testing.T) {
 
 // TestErrorIsShort: an error names the worst losses, and says how many more there are.
 func TestErrorIsShort(t *testing.T) {
+	t.Parallel()
 	var all []Loss
 	for i := range int64(1000) {
 		all = append(all, newLoss("b", fmt.Sprint("k", i), mark{9, 1000 + i}, mark{8, 10}))
