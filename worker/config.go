@@ -92,7 +92,9 @@ type Config struct {
 	Version string // semantic version, for INFO
 	Log     *zap.Logger
 
-	storeTimeout time.Duration // other than storeTimeout in tests
+	// What tests have otherwise.
+	storeTimeout time.Duration // of one call; by default storeTimeout
+	admitWait    time.Duration // for answers of other installations; see [neighbours.Config]
 }
 
 // ErrConfig is wrapped by the errors about a configuration that cannot work.

@@ -74,12 +74,13 @@ func TestDirectAnswersAsByNATS(t *testing.T) {
 			t.Errorf("%+v: %v, and by NATS %v", test, got, want)
 		}
 	}
-	after := scrape(t, w)
 	for name, n := range map[string]float64{
 		"requests_total/ok/segment": 1, "requests_total/ok/snowflake": 1, "ids_total/segment": 3, "ids_total/snowflake": 2,
 		"requests_total/400/segment": 6, "requests_total/404/segment": 2, "requests_total/409/segment": 2, "requests_total/503/segment": 2,
 	} {
-		if got := after[name] - before[name]; got != n {
+		more := func() float64 { return scrape(t, w)[name] - before[name] }
+		natstest.Eventually(t, name, func() bool { return more() >= n }) // after the reply
+		if got := more(); got != n {
 			t.Errorf("%s: %v more, want %v", name, got, n)
 		}
 	}

@@ -22,49 +22,6 @@ func tagsBucket(t *testing.T, net network) jetstream.KeyValue {
 	return kv
 }
 
-// TestMirrorCompletesAndRemoves: what is in the store without the directory is
-// added, what is only in the directory is removed, and a changed step is copied.
-func TestMirrorCompletesAndRemoves(t *testing.T) {
-	t.Parallel()
-	net := worker.NewAccount(t)
-	s := newStore(t, net, 1)
-	startWorker(t, net, worker.Config{Store: s, TagRefresh: time.Second})
-	kv := tagsBucket(t, net)
-	if err := s.CreateTag(t.Context(), store.Tag{Name: "half", Step: 10, Next: 1}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := kv.Put(t.Context(), "ghost", []byte(`{"step":5}`)); err != nil {
-		t.Fatal(err)
-	}
-	c := newClient(t, net)
-	c.must("half")
-	natstest.Eventually(t, "the ghost to be removed", func() bool {
-		_, err := c.ask("ghost", 1)
-		return errors.Is(err, messages.ErrNoTag)
-	})
-	before, err := kv.Get(t.Context(), "half")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := kv.Put(t.Context(), "ghost", []byte(`{"step":5}`)); err != nil {
-		t.Fatal(err)
-	}
-	natstest.Eventually(t, "one more refresh", func() bool {
-		_, err := kv.Get(t.Context(), "ghost")
-		return errors.Is(err, jetstream.ErrKeyNotFound)
-	})
-	if after, err := kv.Get(t.Context(), "half"); err != nil || after.Revision() != before.Revision() {
-		t.Errorf("a refresh touched a tag that was right: %v, %v", after, err)
-	}
-	if err := s.SetStep(t.Context(), "half", 77); err != nil {
-		t.Fatal(err)
-	}
-	natstest.Eventually(t, "the new step", func() bool {
-		entry, err := kv.Get(t.Context(), "half")
-		return err == nil && string(entry.Value()) == `{"step":77}`
-	})
-}
-
 // TestUnusableDirectoryEntries neither stop the worker nor hide other tags, nor remove those
 // that were usable before.
 func TestUnusableDirectoryEntries(t *testing.T) {

@@ -47,7 +47,7 @@ type follower struct {
 
 const (
 	// missingEvery is how often a worker looks for tags that are missing; see absences.
-	defaultMissingEvery = time.Minute
+	missingEvery = time.Minute
 
 	// markersLast is how long the markers of deleted tags last at least: whoever tidies up
 	// a bucket leaves those of the last half hour. Who was away for longer may have missed some.
@@ -59,8 +59,6 @@ const (
 	// maxChanges are passed on at once.
 	maxChanges = 4096
 )
-
-var missingEvery = defaultMissingEvery // shorter in tests
 
 // run follows until ctx ends. It goes on with a new feed at once when the connection is back: what
 // the old one says by itself it would say later.

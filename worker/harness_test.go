@@ -80,9 +80,9 @@ func configure(t testing.TB, net network, cfg worker.Config) worker.Config {
 		cfg.Log = zaptest.NewLogger(t)
 	}
 	if _, hangs := cfg.Store.(*gate); hangs {
-		return worker.Patiently(cfg)
+		cfg = worker.Patiently(cfg)
 	}
-	return cfg
+	return worker.Alone(cfg)
 }
 
 // startWorker starts a worker that stops with the test, if it was not stopped

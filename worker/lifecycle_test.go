@@ -187,9 +187,11 @@ func TestStartStopManyTimes(t *testing.T) {
 	net := worker.NewAccount(t)
 	s := newStore(t, net, 1)
 	for _, role := range []worker.Role{worker.RoleAll, worker.RoleWorker, worker.RoleLoader} {
+		conn := net.Connect(t)
 		for range 2 {
-			conn := net.Connect(t)
-			w, err := worker.Start(t.Context(), worker.Config{Role: role, Requests: conn, Control: conn, Store: s, Version: "0.0.1"})
+			cfg := configure(t, net, worker.Config{Role: role, Store: s})
+			cfg.Requests, cfg.Control = conn, conn
+			w, err := worker.Start(t.Context(), cfg)
 			if err != nil {
 				t.Fatal(err)
 			}

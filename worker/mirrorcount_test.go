@@ -296,3 +296,33 @@ func TestUnreadableRowKeepsItsTag(t *testing.T) {
 		t.Errorf("%d lines for two rows: %v", lines, m.logs.All())
 	}
 }
+
+// TestMirrorCompletesAndRemoves: what is in the store without the directory is added, what is
+// only in the directory is removed, a changed step is copied, and what is right is not touched.
+func TestMirrorCompletesAndRemoves(t *testing.T) {
+	t.Parallel()
+	m := startMirrored(t, "order", "invoice", "parcel")
+	m.absences.every = 0 // two listings are enough
+	if err := m.directory.Put(t.Context(), "ghost", 5); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.directory.Put(t.Context(), "invoice", 77); err != nil {
+		t.Fatal(err)
+	}
+	before, err := m.directory.kv.Get(t.Context(), "order")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.list("order", "invoice", "parcel", "half")
+	for range 3 {
+		m.readAll()
+		m.mustRefresh()
+	}
+	m.expect("order", "invoice", "parcel", "half")
+	if after, err := m.directory.kv.Get(t.Context(), "order"); err != nil || after.Revision() != before.Revision() {
+		t.Errorf("a tag that was right was written: %v, %v", after, err)
+	}
+	if steps, err := m.directory.Steps(t.Context()); err != nil || steps["invoice"] != 10 {
+		t.Errorf("steps %v, %v; want the store's", steps, err)
+	}
+}

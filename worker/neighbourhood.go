@@ -38,6 +38,7 @@ func newNeighbourhood(p processInfo, members []groupMember) *neighbourhood {
 		Return: func() { n.giveWay(false) },
 		Older:  func(met neighbours.Process) { n.older.meet(met, p.rules.AnyStrict(), p.cfg.Log) },
 		Log:    p.cfg.Log,
+		Wait:   p.cfg.admitWait,
 	})
 	return n
 }

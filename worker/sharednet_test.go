@@ -26,6 +26,12 @@ func Patiently(cfg Config) Config {
 	return cfg
 }
 
+// Alone returns a configuration for where no other installation can be.
+func Alone(cfg Config) Config {
+	cfg.admitWait = 10 * time.Millisecond
+	return cfg
+}
+
 // Account is an account of a server that the tests share. It has its own subjects,
 // streams and services: no test sees what another one does.
 type Account struct{ *server.Account }

@@ -18,7 +18,7 @@ import (
 // TestMain finds goroutines that are left.
 func TestStartStopStress(t *testing.T) {
 	t.Parallel()
-	const processes, rounds = 6, 6
+	const processes, rounds = 6, 3
 	random := worker.NewRandom(t)
 	net := worker.NewAccount(t)
 	s := newStore(t, net, 1)

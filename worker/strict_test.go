@@ -12,6 +12,7 @@ import (
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/testing/natstest"
+	"github.com/idworker/idworker/testing/tier"
 	"github.com/idworker/idworker/worker"
 )
 
@@ -124,7 +125,7 @@ func TestStrictOrderAcrossWorkers(t *testing.T) {
 			natstest.Eventually(t, "answers", func() bool { return rising[i].answered() > before+50 })
 		}
 	}
-	for range 2 {
+	for range tier.Pick(1, 5) {
 		awaitCalls()
 		startStrict(t, net, s, 1)
 		if err := workers[0].Stop(); err != nil {

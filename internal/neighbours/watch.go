@@ -1,6 +1,7 @@
 package neighbours
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,7 +28,7 @@ type timing struct {
 // link around the world.
 var defaultTiming = timing{admit: 500 * time.Millisecond, hellos: 5, every: 3 * time.Second, gone: 6}
 
-// Config says who watches, and what is to be done. All fields are required.
+// Config says who watches, and what is to be done. All fields but Wait are required.
 type Config struct {
 	Conn   *nats.Conn
 	Prefix messages.Prefix
@@ -43,6 +44,9 @@ type Config struct {
 	Older func(Process)
 
 	Log *zap.Logger
+
+	// Wait is how long Admit waits for answers where the server is near. The default is half a second.
+	Wait time.Duration
 }
 
 // Watch watches for other installations. Call Admit, then Run; after Admit has succeeded,
@@ -64,7 +68,9 @@ type Watch struct {
 
 // New makes a watch. It does nothing until Admit is called.
 func New(cfg Config) *Watch {
-	return &Watch{cfg: cfg, timing: defaultTiming, met: make(chan Hello, 64), logged: make(map[string]bool)}
+	timing := defaultTiming
+	timing.admit = cmp.Or(cfg.Wait, timing.admit)
+	return &Watch{cfg: cfg, timing: timing, met: make(chan Hello, 64), logged: make(map[string]bool)}
 }
 
 // Admit looks for other installations before the process serves. Its error is a
