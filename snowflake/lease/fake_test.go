@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // fakeStore is a bucket in memory, in the time of a synctest bubble. It is exact; what
@@ -20,6 +22,7 @@ type fakeStore struct {
 	off      time.Duration // of its clock, in the entries
 
 	leaderless bool // it is electing a leader: nothing but a read of one key is answered
+	missing    bool // it was deleted
 }
 
 func newFakeStore(ttl time.Duration) *fakeStore {
@@ -118,6 +121,29 @@ func (s *fakeStore) setLeaderless(yes bool) {
 	s.leaderless = yes
 }
 
+// setMissing deletes the bucket, or makes it again, empty.
+func (s *fakeStore) setMissing(yes bool) {
+	s.empty()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.missing = yes
+}
+
+func (s *fakeStore) isMissing() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.missing
+}
+
+// put writes, whatever is there.
+func (s *fakeStore) put(r record) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.last++
+	r.revision, r.created = s.last, time.Now().Add(s.off)
+	s.versions[r.key] = append(s.versions[r.key], r)
+}
+
 func (s *fakeStore) isLeaderless() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -157,6 +183,9 @@ func (n *fakeNet) lead(ctx context.Context, s *fakeStore, apply func() error) er
 	if s.isLeaderless() {
 		<-ctx.Done()
 		return errTimeout
+	}
+	if s.isMissing() {
+		return jetstream.ErrBucketNotFound
 	}
 	return n.do(ctx, apply)
 }
@@ -290,6 +319,9 @@ func (l link) get(ctx context.Context, key string) (r record, err error) {
 	}
 	if err = l.net.do(ctx, func() error { return nil }); err != nil {
 		return record{}, err
+	}
+	if l.store.isMissing() {
+		return record{}, jetstream.ErrBucketNotFound
 	}
 	return l.store.read(key, ago)
 }

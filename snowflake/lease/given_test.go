@@ -9,8 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
-
 	"github.com/idworker/idworker/snowflake"
 	"github.com/idworker/idworker/testing/natstest"
 )
@@ -30,6 +28,7 @@ func patientConfig(t *testing.T, net connector) Config {
 // TestGivenWorkerID: each process has the one that it was given, also after a restart, at once after a
 // clean stop, and in each datacenter.
 func TestGivenWorkerID(t *testing.T) {
+	t.Parallel()
 	patient := patientConfig(t, natstest.Start(t))
 	last := make(map[string]snowflake.ID)
 	for range 3 {
@@ -66,80 +65,70 @@ func TestGivenWorkerID(t *testing.T) {
 // TestGivenWorkerIDIsHeld: a second process with the same one is refused, is told by whom, takes no
 // other, and the first one has its worker ID all the time.
 func TestGivenWorkerIDIsHeld(t *testing.T) {
-	t.Parallel()
-	cfg := patientConfig(t, natstest.Start(t))
-	cfg.Worker, cfg.Instance = new(int64(5)), "first"
-	first := run(t, cfg)
-	g := first.waitHeld(t).Generator
-
-	cfg.Instance = "second"
-	second := run(t, cfg)
-	select {
-	case <-second.done:
-	case <-time.After(natstest.Patience):
-		t.Fatal("it still waits: ", second.state().Err)
-	}
-	var held *HeldError
-	if !errors.As(second.err, &held) || !errors.Is(second.err, ErrHeld) || !held.Alive {
-		t.Fatal(second.err)
-	}
-	host, _ := os.Hostname()
-	if held.Worker != 5 || held.Instance != "first" || held.Host != host || time.Since(held.Since) > time.Hour {
-		t.Errorf("%+v", held)
-	}
-	for _, part := range []string{`5, by process "first"`, host, "which is alive"} {
-		if !strings.Contains(held.Error(), part) {
-			t.Errorf("%q lacks %q", held, part)
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.layout = layoutOf(6)
+		p, q := w.process("first", 1), w.process("second", 2)
+		p.given, q.given = new(int64(5)), new(int64(5))
+		first := runManager(t, p.manager())
+		g := first.waitHeld(t).Generator
+		second := runManager(t, q.manager())
+		<-second.done
+		var held *HeldError
+		if !errors.As(second.err, &held) || !errors.Is(second.err, ErrHeld) || !held.Alive {
+			t.Fatal(second.err)
 		}
-	}
-	for _, s := range second.all() {
-		if s.Generator != nil {
-			t.Errorf("it had worker ID %d", s.Worker)
+		host, _ := os.Hostname()
+		if held.Worker != 5 || held.Instance != "first" || held.Host != host || time.Since(held.Since) > time.Hour {
+			t.Errorf("%+v", held)
 		}
-	}
-	if n := len(first.all()); n != 1 || first.state().Generator != g {
-		t.Errorf("the first one changed: %v", first.all())
-	}
-	mustNext(t, g)
+		for _, part := range []string{`5, by process "first"`, host, "which is alive"} {
+			if !strings.Contains(held.Error(), part) {
+				t.Errorf("%q lacks %q", held, part)
+			}
+		}
+		for _, s := range second.all() {
+			if s.Generator != nil {
+				t.Errorf("it had worker ID %d", s.Worker)
+			}
+		}
+		if n := len(first.all()); n != 1 || first.state().Generator != g {
+			t.Errorf("the first one changed: %v", first.all())
+		}
+		mustNext(t, g)
+	})
 }
 
 // TestGivenWorkerIDAfterACrash: whoever is started right after its predecessor was killed waits until the
 // lease of that has expired and its fence is past, has the worker ID then, and none of its predecessor's time.
 func TestGivenWorkerIDAfterACrash(t *testing.T) {
-	t.Parallel()
-	net := natstest.Start(t)
-	cfg := patientConfig(t, net)
-	cfg.Worker, cfg.Instance = new(int64(5)), "predecessor"
-	doomed := cfg
-	conn := net.Connect(t)
-	var err error
-	if doomed.JS, err = jetstream.New(conn); err != nil {
-		t.Fatal(err)
-	}
-	before := run(t, doomed)
-	g := before.waitHeld(t).Generator
-	conn.Close()
-
-	cfg.Instance = "successor"
-	after := run(t, cfg)
-	after.waitFor(t, ErrHeld)
-	last := mustNext(t, g)
-	natstest.Eventually(t, "the worker ID of the predecessor", func() bool {
-		if id, err := g.Next(); err == nil {
-			last = id
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.layout = layoutOf(6)
+		p, q := w.process("predecessor", 1), w.process("successor", 2)
+		p.given, q.given = new(int64(5)), new(int64(5))
+		g := runManager(t, p.manager()).waitHeld(t).Generator
+		p.net.set(func() { p.net.dead = true })
+		after := runManager(t, q.manager())
+		after.waitFor(t, ErrHeld)
+		last := mustNext(t, g)
+		for !after.held() {
+			if id, err := g.Next(); err == nil {
+				last = id
+			}
+			time.Sleep(100 * time.Millisecond)
 		}
-		return after.held()
+		first := after.waitID(t)
+		if w.layout.WorkerID(first) != 5 || w.layout.Timestamp(first) <= w.layout.Timestamp(last) {
+			t.Errorf("%d comes after %d", first, last)
+		}
+		for _, s := range after.all() {
+			var held *HeldError
+			if errors.As(s.Err, &held) && (held.Alive || held.Instance != "predecessor") {
+				t.Error(held)
+			}
+		}
 	})
-	first := after.waitID(t)
-	if cfg.Layout.WorkerID(first) != 5 || cfg.Layout.Timestamp(first) <= cfg.Layout.Timestamp(last) {
-		t.Errorf("%d comes after %d", first, last)
-	}
-	for _, s := range after.all() {
-		var held *HeldError
-		if errors.As(s.Err, &held) && (held.Alive || held.Instance != "predecessor") {
-			t.Error(held)
-		}
-	}
 }
 
 // TestGivenIsFreeOnlyAfterTheFence: an expired lease is not enough. Nor is another worker ID taken that

@@ -3,7 +3,6 @@ package lease
 import (
 	"context"
 	"errors"
-	"flag"
 	"slices"
 	"sync"
 	"testing"
@@ -18,19 +17,12 @@ import (
 	"github.com/idworker/idworker/testing/natstest"
 )
 
-// TestMain lets more tests run at once than there are cores, because those on real
-// servers mostly wait for leases to expire. -parallel on the command line takes
-// precedence.
-func TestMain(m *testing.M) {
-	if err := flag.Set("test.parallel", "8"); err != nil {
-		panic(err)
-	}
-	goleak.VerifyTestMain(m)
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const prefix = messages.DefaultPrefix
 
-// testTTL leaves room for hosts that are busy: what is lost there is no fault.
+// testTTL is that of leases on a real server. A busy host may lose one: what
+// depends on when leases expire is tested in virtual time.
 const testTTL = 3 * time.Second
 
 // layout64 has 64 worker IDs.
@@ -84,13 +76,19 @@ type runner struct {
 // run opens a Manager and lets it run until the test ends or stop is called.
 func run(t testing.TB, cfg Config) *runner {
 	t.Helper()
-	m, err := Open(t.Context(), cfg)
-	for began := time.Now(); errors.Is(err, context.DeadlineExceeded) && time.Since(began) < natstest.Patience; { // the server has much to do
-		m, err = Open(t.Context(), cfg)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	var m *Manager
+	natstest.Eventually(t, "a Manager", func() bool {
+		var err error
+		if m, err = Open(t.Context(), cfg); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatal(err)
+		}
+		return err == nil
+	})
+	return runManager(t, m)
+}
+
+// runManager lets a Manager run until the test ends or stop is called.
+func runManager(t testing.TB, m *Manager) *runner {
 	ctx, stop := context.WithCancel(t.Context())
 	r := &runner{stop: stop, done: make(chan struct{})}
 	go func() {
@@ -101,11 +99,14 @@ func run(t testing.TB, cfg Config) *runner {
 			r.states = append(r.states, s)
 		})
 	}()
-	t.Cleanup(func() {
-		stop()
-		<-r.done
-	})
+	t.Cleanup(r.end)
 	return r
+}
+
+// end stops it, and returns when it has ended.
+func (r *runner) end() {
+	r.stop()
+	<-r.done
 }
 
 // state is the last one reported.
@@ -136,10 +137,13 @@ func (r *runner) waitFor(t testing.TB, want error) {
 func (r *runner) held() bool { return r.state().Generator != nil }
 
 // waitHeld returns the state in which there is a worker ID.
-func (r *runner) waitHeld(t testing.TB) State {
+func (r *runner) waitHeld(t testing.TB) (s State) {
 	t.Helper()
-	natstest.Eventually(t, "a worker ID", r.held)
-	return r.state()
+	natstest.Eventually(t, "a worker ID", func() bool {
+		s = r.state()
+		return s.Generator != nil
+	})
+	return s
 }
 
 // waitID returns an ID. On a host that is slow, the time of a worker ID may be over
@@ -158,23 +162,10 @@ func (r *runner) waitID(t testing.TB) (id snowflake.ID) {
 	return id
 }
 
-// offClock is a system clock that is moved by hand.
-type offClock struct {
-	mu  sync.Mutex
-	off time.Duration
-}
+// offClock is a system clock that is off.
+type offClock struct{ off time.Duration }
 
-func (c *offClock) set(off time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.off = off
-}
-
-func (c *offClock) now() int64 {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return time.Now().Add(c.off).UnixNano()
-}
+func (c *offClock) now() int64 { return time.Now().Add(c.off).UnixNano() }
 
 func mustNext(t testing.TB, g *snowflake.Generator) snowflake.ID {
 	t.Helper()

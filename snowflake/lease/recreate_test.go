@@ -14,6 +14,7 @@ const shortTTL = 6 * time.Second
 // TestElectionLongerThanTheTTL: while one bucket or both have no leader, for longer than the TTL,
 // holders issue IDs without a break. Then each goes on with the worker ID that it had.
 func TestElectionLongerThanTheTTL(t *testing.T) {
+	t.Parallel()
 	for name, pick := range map[string]func(*world) []*fakeStore{
 		"leases": func(w *world) []*fakeStore { return []*fakeStore{w.workers} },
 		"clocks": func(w *world) []*fakeStore { return []*fakeStore{w.clocks} },

@@ -32,7 +32,7 @@ func ask(t *testing.T, conn *nats.Conn, subject string, request, response any) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	reply, err := conn.Request(subject, data, 10*time.Second)
+	reply, err := conn.Request(subject, data, natstest.Patience)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +55,7 @@ func takeBackup(t *testing.T, conn *nats.Conn, stream string) backup {
 	}
 	b := backup{stream: stream, request: natsserver.JSApiStreamRestoreRequest{Config: *response.Config, State: *response.State}}
 	for {
-		chunk, err := sub.NextMsg(10 * time.Second)
+		chunk, err := sub.NextMsg(natstest.Patience)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -88,56 +88,51 @@ func (b backup) restore(t *testing.T, conn *nats.Conn) {
 		t.Fatal(response.Error)
 	}
 	for _, chunk := range append(b.chunks, nil) {
-		reply, err := conn.Request(response.DeliverSubject, chunk, 10*time.Second)
+		reply, err := conn.Request(response.DeliverSubject, chunk, natstest.Patience)
 		if err != nil || strings.Contains(string(reply.Data), `"error"`) {
 			t.Fatalf("%s, %v", reply.Data, err)
 		}
 	}
 }
 
-// TestClockBucketRestored to the state of some heartbeats ago: the holder notices and stops,
-// nobody claims while its lease says so, and when nothing can be in use any more that the
-// bucket has forgotten, service resumes by itself.
+// TestClockBucketRestored to the state of some heartbeats ago: the holder notices, and so does
+// whoever claims while its lease is there. How service resumes: TestClockBucketGoesBack.
 func TestClockBucketRestored(t *testing.T) {
 	t.Parallel()
 	net := natstest.Start(t)
-	js := provision(t, net)
+	js := newJS(t, net)
+	if err := Create(t.Context(), js, prefix, maxTTL, 1); err != nil {
+		t.Fatal(err)
+	}
 	conn := net.Connect(t)
-	cfg := config(js)
-	cfg.MaxClockSkew = time.Second / 2
-	r := run(t, cfg)
-	g := r.waitHeld(t).Generator
+	h := mustSeek(t, mustOpen(t, config(js)))
 	old := takeBackup(t, conn, "KV_"+ClockBucketName(prefix))
-	hi := reserved(t, cfg)
-	natstest.Eventually(t, "some heartbeats", func() bool { return reserved(t, cfg).After(hi.Add(testTTL)) })
-	hi = reserved(t, cfg)
-	mustNext(t, g)
+	beat := func() error { return h.renew(t.Context(), time.Now().Add(natstest.Patience)) }
+	for range 3 {
+		if err := beat(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	hi := h.hi.Load()
 
 	old.restore(t, conn)
 	var back *ClockBackError
-	if _, err := Open(t.Context(), cfg); !errors.As(err, &back) || !errors.Is(err, ErrClockLost) {
+	if _, err := Open(t.Context(), config(js)); !errors.As(err, &back) || !errors.Is(err, ErrClockLost) {
 		t.Errorf("another process: %v", err)
 	}
-	r.waitFor(t, ErrClockLost)
-	if _, err := g.Next(); !errors.Is(err, snowflake.ErrRevoked) {
-		t.Errorf("issues on: %v", err)
-	}
-	for _, s := range r.all() {
-		if errors.Is(s.Err, ErrClockLost) && !errors.As(s.Err, &back) {
-			t.Errorf("not told from a bucket that was replaced: %v", s.Err)
-		}
-	}
-	again := r.waitHeld(t)
-	if id := mustNext(t, again.Generator); again.Generator == g || !cfg.Layout.Time(id).After(hi) {
-		t.Errorf("goes on at %v; reserved was the time up to %v", cfg.Layout.Time(id), hi)
+	back = nil
+	if err := beat(); !errors.As(err, &back) || !isFinal(err) || h.hi.Load() != hi {
+		t.Errorf("the holder, which had the time up to %d and has it up to %d: %v", hi, h.hi.Load(), err)
 	}
 }
 
 // TestOperatorDecides: with the keys deleted that the error names, the bucket that is there is
 // the installation's.
 func TestOperatorDecides(t *testing.T) {
+	t.Parallel()
 	for _, before := range []string{"", "2026-01-01T00:00:00Z"} { // what a worker of before wrote
 		t.Run(before, func(t *testing.T) {
+			t.Parallel()
 			net := natstest.Start(t)
 			js := provision(t, net)
 			kv, err := js.KeyValue(t.Context(), agreement.BucketName(prefix))
@@ -182,6 +177,7 @@ func TestOperatorDecides(t *testing.T) {
 // bucket was created goes on if it is that one, and else does not. Then it has an identity, and
 // the time does not matter any more.
 func TestTakeOverFromTheTimeOfCreation(t *testing.T) {
+	t.Parallel()
 	js := provision(t, natstest.Start(t))
 	put := func(value string) {
 		t.Helper()

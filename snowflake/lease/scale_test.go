@@ -54,8 +54,9 @@ func (w *world) usedIDs() (n int) {
 // before, or half as much as they need, or just as much, each has a worker ID after a few
 // tries, and there are no more entries than needed.
 func TestManyStartAtOnce(t *testing.T) {
-	n := tier.Pick(120, 1000)
-	tight := layoutOf(tier.Pick(7, 10)) // just enough worker IDs
+	t.Parallel()
+	n := tier.Pick(60, 1000)
+	tight := layoutOf(tier.Pick(6, 10)) // just enough worker IDs
 	for _, c := range []struct {
 		layout snowflake.Layout
 		used   int
@@ -103,6 +104,7 @@ func TestManyStartAtOnce(t *testing.T) {
 // more entries in the clock bucket than worker IDs were taken at any one time; one that crashed
 // takes its own for the TTL.
 func TestEntriesAreBoundedByHolders(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const n = 10
 		w := newWorld()
@@ -176,21 +178,22 @@ func TestOldListIsMadeAgain(t *testing.T) {
 // TestHeartbeatsSpread: processes that claimed at the same moment do not go on to write at the
 // same moment.
 func TestHeartbeatsSpread(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		const n, slot = 100, modelTTL / beatsPerTTL / 10
+		const n, slot = 40, modelTTL / beatsPerTTL / 10
 		w := newWorld()
 		w.layout = wide
 		for i := range n {
 			defer w.process(fmt.Sprint(i), uint64(i)).start(t.Context())()
 		}
-		time.Sleep(20 * modelTTL)
+		time.Sleep(40 * modelTTL)
 		most := 0
 		for range 10 {
 			before := w.workers.writeCount()
 			time.Sleep(slot)
 			most = max(most, w.workers.writeCount()-before)
 		}
-		if most > n*3/10 {
+		if most > n/2 {
 			t.Errorf("%d of %d heartbeats came in a tenth of the time", most, n)
 		}
 	})

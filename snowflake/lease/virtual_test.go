@@ -32,6 +32,7 @@ func (p *process) start(ctx context.Context) (stop func()) {
 // TestReach: cut off at any moment, a holder serves on for two thirds of the TTL at
 // least and the TTL at most. If that was not too long, it goes on as before.
 func TestReach(t *testing.T) {
+	t.Parallel()
 	for seed := range 50 {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld()

@@ -1,0 +1,304 @@
+package lease
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/idworker/idworker/snowflake"
+)
+
+// TestCleanStopHandsOverAtOnce: with two worker IDs, of which one is taken, a successor
+// gets the other one at once, and begins where its holder ended, although that was
+// ahead of the clock.
+func TestCleanStopHandsOverAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		runManager(t, w.process("has the other one", 1).manager()).waitHeld(t)
+		last, worker := int64(-1), int64(-1)
+		for i := range uint64(4) { // each uses 200 ms more than have passed
+			began := time.Now()
+			r := runManager(t, w.process(fmt.Sprint(i), 2+i).manager())
+			s := r.waitHeld(t)
+			if took := time.Since(began); took > time.Second {
+				t.Errorf("took %v", took)
+			}
+			ranges, err := s.Generator.NextN(nil, 512*200)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if worker >= 0 && s.Worker != worker {
+				t.Fatalf("worker ID %d, want %d", s.Worker, worker)
+			}
+			if first := w.layout.Timestamp(ranges[0].First); first <= last {
+				t.Fatalf("begins at %d, the one before ended at %d", first, last)
+			}
+			worker, last = s.Worker, s.Generator.Last()
+			if r.end(); r.err != nil {
+				t.Fatal(r.err)
+			}
+			if _, err := s.Generator.Next(); !errors.Is(err, snowflake.ErrRevoked) {
+				t.Fatalf("after the stop: %v", err)
+			}
+			found, err := w.clocks.read(fmt.Sprint(worker), 0)
+			if e, decodeErr := decodeClock(found); err != nil || decodeErr != nil || e.Hi != last+1 {
+				t.Fatalf("hi is %s, want %d; %v", found.value, last+1, err)
+			}
+		}
+	})
+}
+
+// TestAllTaken: that all are taken is reported clearly, and a worker ID that becomes free
+// is found soon: at once after a clean stop, and after a crash when its fence is past.
+func TestAllTaken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.layout = layoutOf(6)
+		var processes []*process
+		var all []*runner
+		for i := range uint64(64) {
+			processes = append(processes, w.process(fmt.Sprint(i), i))
+			all = append(all, runManager(t, processes[i].manager()))
+		}
+		seen := make(map[int64]bool)
+		for _, r := range all {
+			seen[r.waitHeld(t).Worker] = true
+		}
+		if len(seen) != 64 {
+			t.Fatalf("%d worker IDs are held by 64", len(seen))
+		}
+		r := runManager(t, w.process("one too many", 64).manager())
+		r.waitFor(t, ErrNoWorkerID)
+		if text := r.state().Err.Error(); !strings.Contains(text, "of 64, 64 are leased") {
+			t.Error(text)
+		}
+
+		all[1].end()
+		began := time.Now()
+		r.waitHeld(t)
+		if took := time.Since(began); took > modelTTL/laterSeeksPerTTL+time.Second {
+			t.Errorf("after a clean stop: %v", took)
+		}
+
+		r = runManager(t, w.process("the next one", 65).manager())
+		r.waitFor(t, ErrNoWorkerID)
+		processes[0].net.set(func() { processes[0].net.dead = true })
+		began = time.Now()
+		r.waitHeld(t)
+		if took := time.Since(began); took > fenceLength(modelTTL)+modelTTL/laterSeeksPerTTL+time.Second {
+			t.Errorf("after a crash: %v", took)
+		}
+	})
+}
+
+// TestStoppedHolder: one that is stopped for longer than its lease, with requests
+// waiting, finds its time over when it goes on, and its successor's time is another.
+func TestStoppedHolder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		runManager(t, w.process("has the other one", 1).manager()).waitHeld(t)
+		held, resume, done := make(chan State, 10), make(chan struct{}), make(chan struct{})
+		t.Cleanup(func() { <-done })
+		go func() {
+			defer close(done)
+			_ = w.process("stopped", 2).manager().Run(t.Context(), func(s State) {
+				if s.Generator != nil {
+					held <- s
+					<-resume // no heartbeats meanwhile
+				}
+			})
+		}()
+		s := <-held
+		successor := runManager(t, w.process("successor", 3).manager())
+		last := mustNext(t, s.Generator)
+		for !successor.held() {
+			if id, err := s.Generator.Next(); err == nil {
+				last = id
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		if _, err := s.Generator.Next(); !errors.Is(err, snowflake.ErrFenced) {
+			t.Errorf("the time of the stopped one is not over: %v", err)
+		}
+		first := successor.waitID(t)
+		if w.layout.WorkerID(first) != s.Worker || w.layout.Timestamp(first) <= w.layout.Timestamp(last) {
+			t.Errorf("the stopped one issued %d, its successor %d", last, first)
+		}
+		close(resume)
+		// Its farewell takes nothing away from the successor.
+		time.Sleep(3 * modelTTL)
+		if n := len(slices.DeleteFunc(successor.all(), func(s State) bool { return s.Generator == nil })); n != 1 || !successor.held() {
+			t.Errorf("the successor lost its worker ID: %v", successor.all())
+		}
+	})
+}
+
+// TestDriftingClockLeaves: of three workers, one whose clock drifts gives up its worker
+// ID, and the others do not; it comes back when its clock is right.
+func TestDriftingClockLeaves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.layout = layoutOf(6)
+		var processes [3]*process
+		var all [3]*runner
+		for i := range all {
+			processes[i] = w.process(fmt.Sprint(i), uint64(i))
+			all[i] = runManager(t, processes[i].manager())
+			all[i].waitHeld(t)
+		}
+		for _, off := range []time.Duration{6 * time.Second, -6 * time.Second} {
+			old := all[1].waitHeld(t).Generator
+			processes[1].setClock(off)
+			time.Sleep(modelTTL)
+			err := all[1].state().Err
+			if !errors.Is(err, ErrClockSkew) {
+				t.Fatalf("off by %v: %v", off, err)
+			}
+			if _, err := old.Next(); !errors.Is(err, snowflake.ErrRevoked) {
+				t.Errorf("issues on: %v", err)
+			}
+			for _, part := range []string{"own time", "the server's", "mean of 2 other workers"} {
+				if !strings.Contains(err.Error(), part) {
+					t.Errorf("%q lacks %q", err, part)
+				}
+			}
+			processes[1].setClock(0)
+			all[1].waitID(t)
+		}
+		for _, i := range []int{0, 2} {
+			if n := len(all[i].all()); n != 1 {
+				t.Errorf("worker %d changed: %v", i, all[i].all())
+			}
+		}
+	})
+}
+
+// open is what Open does with the buckets.
+func (p *process) open(t *testing.T, layout snowflake.Layout) error {
+	m := p.manager()
+	m.cfg.Layout = layout
+	_, err := m.admit(t.Context(), m.newClock())
+	return err
+}
+
+// TestClockOffAtStart: Open refuses, and names the times.
+func TestClockOffAtStart(t *testing.T) {
+	for _, off := range []time.Duration{10 * time.Second, -10 * time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld()
+			p := w.process("p", 1)
+			p.setClock(off)
+			if err := p.open(t, w.layout); !errors.Is(err, ErrClockSkew) || !strings.Contains(err.Error(), "no other workers") {
+				t.Fatal(err)
+			}
+			mustSeek(t, w.process("q", 2).manager())
+			if err := p.open(t, w.layout); !errors.Is(err, ErrClockSkew) || !strings.Contains(err.Error(), "mean of 1 other workers") {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
+// TestForeignLayout: Open refuses and names both layouts, whether the config says so or
+// only the leases of others.
+func TestForeignLayout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		mustSeek(t, w.process("p", 1).manager())
+		foreign := layoutOf(6)
+		for range 2 {
+			err := w.process("q", 2).open(t, foreign)
+			if !errors.Is(err, ErrForeignLayout) || !strings.Contains(err.Error(), w.layout.String()) || !strings.Contains(err.Error(), foreign.String()) {
+				t.Fatal(err)
+			}
+			w.config.expire(layoutKey)
+		}
+	})
+}
+
+// TestLeaseBucketDeleted: the worker ID is kept until its time is over, then it is lost, and
+// another is found once there is a bucket again, by itself.
+func TestLeaseBucketDeleted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		r := runManager(t, w.process("p", 1).manager())
+		g := r.waitHeld(t).Generator
+		w.workers.setMissing(true)
+		time.Sleep(modelTTL / 2)
+		mustNext(t, g)
+		time.Sleep(modelTTL)
+		if r.held() {
+			t.Error("it is held without a lease")
+		}
+		w.workers.setMissing(false)
+		if again := r.waitHeld(t); again.Generator == g {
+			t.Error("the same generator")
+		}
+	})
+}
+
+// TestCorruptEntries: they make their own worker ID unusable and no other, and are named
+// when there is nothing else.
+func TestCorruptEntries(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		put := func(key, value string) { w.clocks.put(record{key: key, value: []byte(value)}) }
+		for i, value := range []string{"", "x", "{}", `{"hi":-1,"hold":"x"}`, `{"hi":9223372036854775808,"hold":"x"}`, `{"hold":"x"}`} {
+			put("0", value)
+			r := runManager(t, w.process("p", uint64(i)).manager())
+			if worker := r.waitHeld(t).Worker; worker != 1 {
+				t.Fatalf("%q: worker ID %d", value, worker)
+			}
+			r.end()
+		}
+		put("99", "no such worker ID")
+		put("1", "x")
+		r := runManager(t, w.process("p", 9).manager())
+		r.waitFor(t, ErrCorrupt)
+		if err := r.state().Err; !errors.Is(err, ErrNoWorkerID) || !strings.Contains(err.Error(), "key ") {
+			t.Fatal(err)
+		}
+		if list, err := joinRecords(w.layout, w.workers.list(), w.clocks.list()); !errors.Is(err, ErrCorrupt) || len(list) != 2 {
+			t.Fatal(list, err)
+		}
+
+		// The fence of a holder is overwritten: it stops.
+		put("1", `{"hi":0,"hold":"x"}`)
+		g := r.waitHeld(t).Generator
+		put("1", `{"hi":0,"hold":"x"}`)
+		r.waitFor(t, ErrLost)
+		if _, err := g.Next(); !errors.Is(err, snowflake.ErrRevoked) {
+			t.Fatal(err)
+		}
+	})
+}
+
+// TestLeaseTaken: somebody else's mark in the lease, or none, ends the hold.
+func TestLeaseTaken(t *testing.T) {
+	for name, robbed := range map[string]record{
+		"deleted":        {deleted: true},
+		"not even JSON":  {value: []byte("not even JSON")},
+		"another's mark": {value: encode(leaseValue{Hold: "x", Layout: narrow.String()})},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld()
+			r := runManager(t, w.process("p", 1).manager())
+			s := r.waitHeld(t)
+			robbed.key = fmt.Sprint(s.Worker)
+			w.workers.put(robbed)
+			r.waitFor(t, ErrLost)
+			if _, err := s.Generator.Next(); !errors.Is(err, snowflake.ErrRevoked) {
+				t.Errorf("%s: %v", name, err)
+			}
+			// The clock of the last robber is in 1970, which nobody gets past.
+			w.workers.expire(robbed.key)
+			if again := r.waitHeld(t); again.Generator == s.Generator {
+				t.Errorf("%s: the same generator", name)
+			}
+		})
+	}
+}
