@@ -45,6 +45,9 @@ type Config struct {
 	Layout snowflake.Layout
 
 	Log *zap.Logger
+
+	// What tests have otherwise; by default the constants of these names.
+	headerTimeout, restTimeout, refreshEvery time.Duration
 }
 
 // DefaultConnections is how many connections there may be. Each takes some 20 kB.
@@ -62,6 +65,9 @@ func (c Config) withDefaults() Config {
 	c.Connections = cmp.Or(c.Connections, DefaultConnections)
 	c.Wait = cmp.Or(c.Wait, defaultWait)
 	c.Layout = cmp.Or(c.Layout, snowflake.Default())
+	c.headerTimeout = cmp.Or(c.headerTimeout, headerTimeout)
+	c.restTimeout = cmp.Or(c.restTimeout, restTimeout)
+	c.refreshEvery = cmp.Or(c.refreshEvery, refreshEvery)
 	if c.Log == nil {
 		c.Log = zap.NewNop()
 	}

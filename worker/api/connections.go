@@ -23,7 +23,8 @@ type listener struct {
 	net.Listener
 	most   int
 	silent bool          // clients do not understand plain HTTP
-	answer time.Duration // for all of a request behind its header
+	header time.Duration // for a header
+	answer time.Duration // for all of a request behind it
 
 	mu   sync.Mutex
 	open []*conn
@@ -55,8 +56,11 @@ var processStart = time.Now()
 // elapsed is the present moment, never 0.
 func elapsed() int64 { return max(1, int64(time.Since(processStart))) }
 
-func newListener(l net.Listener, most int, silent bool, answer time.Duration) *listener {
-	own := &listener{Listener: l, most: most, silent: silent, answer: answer}
+func newListener(l net.Listener, cfg Config) *listener {
+	own := &listener{
+		Listener: l, most: cfg.Connections, silent: cfg.Certificate != "",
+		header: cfg.headerTimeout, answer: cfg.Wait + cfg.restTimeout,
+	}
 	own.now.Store(elapsed())
 	return own
 }
@@ -89,7 +93,7 @@ func (l *listener) admit(plain net.Conn) *conn {
 		_ = longest.Conn.Close() // the server notices, and closes it too
 	}
 	c := &conn{Conn: plain, listener: l, index: len(l.open)}
-	c.enter(header, headerTimeout)
+	c.enter(header, l.header)
 	c.since.Store(elapsed())
 	l.open = append(l.open, c)
 	return c
@@ -190,7 +194,7 @@ func (c *conn) enter(phase int32, limit time.Duration) {
 func (c *conn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	if n > 0 && c.phase.Load() == idle {
-		c.enter(header, headerTimeout)
+		c.enter(header, c.listener.header)
 	}
 	return n, err
 }

@@ -9,6 +9,7 @@ import (
 
 // TestWhatIsLoud: what clients can cause at will is not logged by default, what is wrong with the server is.
 func TestWhatIsLoud(t *testing.T) {
+	t.Parallel()
 	core, logs := observer.New(zap.InfoLevel)
 	log := newErrorLog(zap.New(core))
 	log.Print("http: TLS handshake error from 127.0.0.1:1: EOF")

@@ -110,6 +110,7 @@ func TestCertificateChanges(t *testing.T) {
 // TestExposed: without TLS or without tokens a server listens on this machine only, unless it is told
 // otherwise in so many words.
 func TestExposed(t *testing.T) {
+	t.Parallel()
 	certificate, key := newCertificate(t, 1)
 	secure := api.Config{Certificate: file(t, certificate), Key: file(t, key), Tokens: file(t, goodToken+" >\n")}
 	for _, address := range []string{"127.0.0.1:0", "[::1]:0", "localhost:0", "127.8.9.10:0", "0.0.0.0:0", "[::]:0", ":0"} {

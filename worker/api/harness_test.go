@@ -96,9 +96,19 @@ func (s *fakeSource) requests() (asked []string) {
 	return asked
 }
 
-// start runs a server on a free port, with a source, until the test ends.
+// patience is how long tests wait for what should come about: on any machine.
+const patience = 4 * time.Minute
+
+// start runs a server on a free port, with a source, until the test ends. It waits
+// for clients as long as tests do.
 func start(t testing.TB, cfg api.Config) (*api.Server, *fakeSource) {
 	t.Helper()
+	return startTimed(t, cfg, patience)
+}
+
+func startTimed(t testing.TB, cfg api.Config, senders time.Duration) (*api.Server, *fakeSource) {
+	t.Helper()
+	cfg = api.Timed(cfg, senders)
 	if cfg.Address == "" {
 		cfg.Address = "127.0.0.1:0"
 	}
@@ -136,7 +146,7 @@ type client struct {
 
 func connect(t testing.TB, s *api.Server) client {
 	t.Helper()
-	c, err := (&net.Dialer{Timeout: 10 * time.Second}).DialContext(t.Context(), "tcp", s.Address())
+	c, err := (&net.Dialer{Timeout: patience}).DialContext(t.Context(), "tcp", s.Address())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -169,7 +179,7 @@ func (c client) receive(t testing.TB) answer {
 }
 
 func (c client) read() (a answer, err error) {
-	_ = c.SetReadDeadline(time.Now().Add(20 * time.Second))
+	_ = c.SetReadDeadline(time.Now().Add(patience))
 	r, err := http.ReadResponse(c.from, nil)
 	if err != nil {
 		return a, err
@@ -211,7 +221,7 @@ func rewrite(t testing.TB, path, text string) {
 // eventually waits for a condition.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !ok(); {
+	for deadline := time.Now().Add(patience); !ok(); {
 		if time.Now().After(deadline) {
 			t.Fatal("waited in vain: ", what)
 		}

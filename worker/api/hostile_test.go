@@ -1,9 +1,11 @@
 package api_test
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"runtime"
 	"strings"
 	"sync"
@@ -12,6 +14,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/idworker/idworker/testing/tier"
 	"github.com/idworker/idworker/worker/api"
 )
 
@@ -37,10 +40,11 @@ func metrics(t testing.TB, s *api.Server) map[string]float64 {
 	return values
 }
 
-// TestCallersWithManyHostileConnections: 10,000 connections that send nothing, half a header, or a byte
+// TestCallersWithManyHostileConnections: thousands of connections that send nothing, half a header, or a byte
 // now and then, take no place from those who ask, and only so much memory. Who asks keeps its connection.
 func TestCallersWithManyHostileConnections(t *testing.T) {
-	const most, hostile = 500, 10_000
+	const most = 500
+	hostile := tier.Pick(3_000, 10_000)
 	s, _ := start(t, api.Config{Connections: most})
 	good := make([]client, 20)
 	for i := range good {
@@ -80,7 +84,7 @@ func TestCallersWithManyHostileConnections(t *testing.T) {
 	ask()
 	fresh := exchange(t, s, get("/v1/segment/order"))
 	m := metrics(t, s)
-	if fresh.status != 200 || m["idworker_api_connections"] > most || m["idworker_api_connections_closed_total/idle"] < hostile-2*most {
+	if fresh.status != 200 || m["idworker_api_connections"] > most || m["idworker_api_connections_closed_total/idle"] < float64(hostile-2*most) {
 		t.Errorf("%d for one more, %v", fresh.status, m)
 	}
 	grown := inUse() - before
@@ -101,6 +105,7 @@ func inUse() int64 {
 // TestNoRoomAtAll: if every connection is being answered, one more is refused, and told when to come back.
 // None of the others is closed.
 func TestNoRoomAtAll(t *testing.T) {
+	t.Parallel()
 	const most = 100 // more than are looked at for one to close
 	s, source := start(t, api.Config{Connections: most, Wait: time.Minute})
 	var all []client
@@ -132,26 +137,24 @@ func TestNoRoomAtAll(t *testing.T) {
 // TestSlowSenders: a header that does not end, and a body, are waited for only so long.
 func TestSlowSenders(t *testing.T) {
 	t.Parallel()
-	s, source := start(t, api.Config{Wait: time.Second})
+	s, source := startTimed(t, api.Config{Wait: 100 * time.Millisecond}, 500*time.Millisecond)
 	var all sync.WaitGroup
 	for _, begin := range []string{"G", "GET /v1/segment/order HTTP/1.1\r\nHost: x\r\nX: ", get("/v1/segment/order") + "GET /v1/segment/o", ask("POST", "/v1/segment/order", "Content-Length: 4000")} {
 		all.Go(func() {
-			began := time.Now()
 			c := connect(t, s)
 			defer func() { _ = c.Close() }()
 			c.send(t, begin)
 			go func() {
-				for range 200 {
+				for {
 					if _, err := io.WriteString(c, "x"); err != nil {
 						return
 					}
 					time.Sleep(100 * time.Millisecond)
 				}
 			}()
-			_ = c.SetReadDeadline(time.Now().Add(20 * time.Second))
-			_, err := io.ReadAll(c)
-			if took := time.Since(began); took > 12*time.Second {
-				t.Errorf("%q is still waited for after %v: %v", begin, took, err)
+			_ = c.SetReadDeadline(time.Now().Add(patience))
+			if _, err := io.ReadAll(c); errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Errorf("%q is still waited for", begin)
 			}
 		})
 	}
@@ -163,6 +166,7 @@ func TestSlowSenders(t *testing.T) {
 
 // TestHugeRequests are refused before they are read.
 func TestHugeRequests(t *testing.T) {
+	t.Parallel()
 	s, source := start(t, api.Config{})
 	for _, huge := range []string{
 		get("/v1/segment/order", "X: "+strings.Repeat("x", 1<<20)),
@@ -186,6 +190,7 @@ func TestHugeRequests(t *testing.T) {
 // TestPipelining: requests that are sent before the answers are read are answered in order, each with IDs of
 // its own; what one body hides is not a request.
 func TestPipelining(t *testing.T) {
+	t.Parallel()
 	s, source := start(t, api.Config{})
 	c := connect(t, s)
 	defer func() { _ = c.Close() }()
@@ -231,6 +236,7 @@ func TestPipelining(t *testing.T) {
 
 // TestClientsThatLeave: a request that is parked is withdrawn when its client goes.
 func TestClientsThatLeave(t *testing.T) {
+	t.Parallel()
 	s, source := start(t, api.Config{Wait: time.Minute})
 	const n = 50
 	for range n {
@@ -257,6 +263,7 @@ func TestClientsThatLeave(t *testing.T) {
 
 // TestStop: what is under way is answered, whatever silent clients do, and nothing is after that.
 func TestStop(t *testing.T) {
+	t.Parallel()
 	s, source := start(t, api.Config{Wait: 10 * time.Second})
 	var parked, silent []client
 	for _, sends := range []string{"", "GET", get("/v1/segment/order") + "GET /", get("/v1/segment/order")} {
@@ -289,11 +296,11 @@ func TestStop(t *testing.T) {
 	}
 	select {
 	case <-stopped:
-	case <-time.After(4 * time.Second):
+	case <-time.After(patience / 2): // it would for all of it
 		t.Error("it still waits for clients that send nothing")
 	}
 	for _, c := range silent {
-		_ = c.SetReadDeadline(time.Now().Add(10 * time.Second))
+		_ = c.SetReadDeadline(time.Now().Add(patience))
 		if _, err := io.ReadAll(c); err != nil && strings.Contains(err.Error(), "timeout") {
 			t.Error("a silent client is still connected")
 		}

@@ -16,6 +16,7 @@ var number = regexp.MustCompile(`[0-9]{13}`)
 // TestLeafsAnswers: path by path, what Leaf's own server (1.0.1) was recorded to answer, and what this one
 // does: status, type, length, body byte by byte but for the time, and whether the connection stays.
 func TestLeafsAnswers(t *testing.T) {
+	t.Parallel()
 	layout, err := snowflake.ParseLayout("41:1ms/w10/s12@1288834974657") // Leaf's own
 	if err != nil {
 		t.Fatal(err)
@@ -67,6 +68,7 @@ func TestLeafsAnswers(t *testing.T) {
 
 // TestLeafBeforeTheStart: Leaf says of itself that it is not initialised yet.
 func TestLeafBeforeTheStart(t *testing.T) {
+	t.Parallel()
 	s, err := api.Open(t.Context(), api.Config{Address: "127.0.0.1:0"})
 	if err != nil {
 		t.Fatal(err)
@@ -84,6 +86,7 @@ func TestLeafBeforeTheStart(t *testing.T) {
 
 // TestLeafsClientsThatWantJSON: a client that accepts JSON before text gets the same bare number, as JSON.
 func TestLeafsClientsThatWantJSON(t *testing.T) {
+	t.Parallel()
 	s, _ := start(t, api.Config{})
 	for accept, want := range map[string]string{
 		"application/json, application/*+json": "application/json;charset=UTF-8",

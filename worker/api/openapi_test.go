@@ -21,6 +21,7 @@ type object = map[string]any
 // TestDescriptionHolds: for every path, method and status in the description there is a request that gets
 // it, and every reply, its headers, type and body are as described.
 func TestDescriptionHolds(t *testing.T) {
+	t.Parallel()
 	tokens := file(t, goodToken+" > @snowflake\n"+otherToken+" invoice\n")
 	s, _ := start(t, api.Config{Tokens: tokens})
 	served := exchange(t, s, get("/v1/openapi.yaml"))

@@ -26,7 +26,7 @@ type Server struct {
 	handler  *handler
 	listener *listener
 	http     *http.Server
-	wait     time.Duration
+	most     time.Duration // that a request may take
 	files    []refreshed
 	ended    sync.WaitGroup
 	stop     context.CancelFunc // of what runs beside the server
@@ -40,7 +40,7 @@ func Open(ctx context.Context, cfg Config) (*Server, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
-	s := &Server{handler: newHandler(cfg), wait: cfg.Wait}
+	s := &Server{handler: newHandler(cfg), most: cfg.Wait + cfg.restTimeout}
 	certificate, err := s.read(cfg)
 	if err != nil {
 		return nil, err
@@ -53,8 +53,8 @@ func Open(ctx context.Context, cfg Config) (*Server, error) {
 		_ = plain.Close()
 		return nil, err
 	}
-	s.listener = newListener(plain, cfg.Connections, certificate != nil, cfg.Wait+restTimeout)
-	s.serve(certificate, cfg.Log)
+	s.listener = newListener(plain, cfg)
+	s.serve(certificate, cfg)
 	return s, nil
 }
 
@@ -89,7 +89,8 @@ func exposed(address net.Addr, cfg Config) error {
 	return &ExposedError{Address: cfg.Address, Plain: plain, Open: open}
 }
 
-func (s *Server) serve(certificate *watched[tls.Certificate], log *zap.Logger) {
+func (s *Server) serve(certificate *watched[tls.Certificate], cfg Config) {
+	log := cfg.Log
 	var protocols http.Protocols
 	protocols.SetHTTP1(true) // with HTTP/2 a connection could have many requests under way
 	s.http = &http.Server{   //nolint:gosec // no ReadHeaderTimeout: the listener bounds the time
@@ -112,7 +113,7 @@ func (s *Server) serve(certificate *watched[tls.Certificate], log *zap.Logger) {
 			log.Error("HTTP for callers has ended", zap.Error(err))
 		}
 	})
-	s.ended.Go(func() { refresh(ctx, s.files, log) })
+	s.ended.Go(func() { refresh(ctx, s.files, cfg.refreshEvery, log) })
 	s.ended.Go(func() { s.listener.watch(ctx) })
 }
 
@@ -130,7 +131,7 @@ func (s *Server) Stop() {
 	// Who has connected and not asked yet has a moment to do so.
 	silent := time.AfterFunc(stopGrace, s.listener.closeWaiting)
 	defer silent.Stop()
-	ctx, cancel := context.WithTimeout(context.Background(), s.wait+restTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), s.most)
 	defer cancel()
 	if s.http.Shutdown(ctx) != nil {
 		_ = s.http.Close() // clients that are still there have had their time

@@ -21,6 +21,7 @@ const (
 // TestTokens: nobody gets an ID without a right to it, on Leaf's paths neither, and the source is not even
 // asked.
 func TestTokens(t *testing.T) {
+	t.Parallel()
 	s, source := start(t, api.Config{Tokens: file(t, "# who may what\n\n"+goodToken+" order.* invoice @snowflake\n"+otherToken+"\tchat.> \r\n"+allToken+" >\n"+longToken+" invoice")})
 	const segment, leaf = "/v1/segment/", "/api/segment/get/"
 	for _, c := range []struct {
@@ -99,6 +100,7 @@ func TestTokens(t *testing.T) {
 
 // TestBadTokenFiles: the error names the line and what is allowed, and shows no token.
 func TestBadTokenFiles(t *testing.T) {
+	t.Parallel()
 	const secret = "Secret-Secret-Secret-Secret"
 	for text, want := range map[string]string{
 		"":                                       "no tokens",
@@ -132,6 +134,7 @@ func TestBadTokenFiles(t *testing.T) {
 
 // TestManyTokens: each has its own right.
 func TestManyTokens(t *testing.T) {
+	t.Parallel()
 	var text strings.Builder
 	for i := range 1000 {
 		fmt.Fprintf(&text, "token-of-team-%06d team%d.*\n", i, i)

@@ -13,6 +13,7 @@ import (
 
 // TestIDs: IDs come as JSON, one by one and as strings, or as they come by NATS.
 func TestIDs(t *testing.T) {
+	t.Parallel()
 	s, source := start(t, api.Config{})
 	source.next.Store(1<<62 - 1)
 	next := int64(1 << 62)
@@ -42,6 +43,7 @@ func TestIDs(t *testing.T) {
 // TestRefusals: what is wrong with a request is its status, and the text says what is allowed. Whoever
 // asks wrongly costs no ID.
 func TestRefusals(t *testing.T) {
+	t.Parallel()
 	s, source := start(t, api.Config{})
 	const order = "/v1/segment/order"
 	for _, c := range []struct {
@@ -125,6 +127,7 @@ func TestRefusals(t *testing.T) {
 
 // TestTolerated: what is unusual and clear is answered.
 func TestTolerated(t *testing.T) {
+	t.Parallel()
 	s, _ := start(t, api.Config{})
 	for i, request := range []string{
 		get("/v1/segment/order?"),
@@ -147,6 +150,7 @@ func TestTolerated(t *testing.T) {
 // TestNamesOfOthers: where only programs of this machine may ask, a page cannot do so under a name of its own that leads
 // here. Who has a token may call the server what it wants, and so may all where everybody may ask.
 func TestNamesOfOthers(t *testing.T) {
+	t.Parallel()
 	tokens := file(t, goodToken+" > @snowflake")
 	for _, host := range []string{"localhost", "LOCALHOST:8080", "127.0.0.1:8080", "[::1]:8080", "10.0.0.1"} {
 		s, _ := start(t, api.Config{})

@@ -121,9 +121,9 @@ func (w *watched[T]) refresh(log *zap.Logger) {
 
 func (w *watched[T]) state() (name string, failing bool) { return w.name, w.failing.Load() }
 
-// refresh looks at all files every now and then until ctx ends.
-func refresh(ctx context.Context, files []refreshed, log *zap.Logger) {
-	ticker := time.NewTicker(refreshEvery)
+// refresh looks at all files again and again until ctx ends.
+func refresh(ctx context.Context, files []refreshed, every time.Duration, log *zap.Logger) {
+	ticker := time.NewTicker(every)
 	defer ticker.Stop()
 	for {
 		select {

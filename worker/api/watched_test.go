@@ -14,6 +14,7 @@ import (
 // TestFilesAreReadAgain: what changes takes effect. What cannot be used does not, is logged once, and is
 // tried again until it can.
 func TestFilesAreReadAgain(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "file")
 	at := time.Now()
 	write := func(text string) {
