@@ -3,8 +3,12 @@ package e2e
 import (
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
 
 	"github.com/idworker/idworker/testing/natstest"
 )
@@ -13,9 +17,10 @@ import (
 // and whoever asks once is told at once.
 func TestServeAwaitsNATS(t *testing.T) {
 	t.Parallel()
-	server := &production{t: t, address: freeAddress(t)}
-	server.conf = write(t, t.TempDir(), "nats.conf", fmt.Sprintf("jetstream { store_dir: %q }", t.TempDir()))
-	url := "nats://" + server.address
+	t.Run("an enricher's first request is lost", requestIsLost)
+	ns := &production{t: t, address: freeAddress(t)}
+	ns.conf = write(t, t.TempDir(), "nats.conf", fmt.Sprintf("jetstream { store_dir: %q }", t.TempDir()))
+	url := "nats://" + ns.address
 	http := freeAddress(t)
 	const waits, tryLater, interrupted = "no NATS server answers yet", 4, 130
 	serve := settings{}.launch(t, "serve", "--server", url, "--http", http)
@@ -26,12 +31,12 @@ func TestServeAwaitsNATS(t *testing.T) {
 	if code, body := fetch(t, http, "/readyz"); code != 503 || !strings.Contains(body, "starting") {
 		t.Errorf("/readyz while it waits: %d, %s", code, body)
 	}
-	for _, once := range [][]string{{"get", "order"}, {"tag", "ls"}, {"doctor"}, {"provision"}} {
+	for _, once := range [][]string{{"get", "order"}, {"tag", "ls"}, {"doctor"}, {"provision"}, {"enrich", "--from", "ORDERS", "--filter", "orders.raw.>", "--to", "orders.ready.>", "--id", "segment:order", "--resume-after", "1"}} {
 		if r := run(t, append(once, "--server", url)...); r.code != tryLater {
 			t.Errorf("%v: exit code %d, want %d\n%s", once, r.code, tryLater, r.stderr)
 		}
 	}
-	server.start()
+	ns.start()
 	serve.serving()
 	for p, there := range map[*process]int{serve: 1, enrich: 1} {
 		natstest.Eventually(t, "it says that the server is there", func() bool { return strings.Contains(p.stderr.String(), "the NATS server is there") })
@@ -46,5 +51,24 @@ func TestServeAwaitsNATS(t *testing.T) {
 	waiting.signal(syscall.SIGTERM)
 	if code := waiting.wait(); code != interrupted {
 		t.Errorf("exit code %d of one that was ended while it waited, want %d", code, interrupted)
+	}
+}
+
+// requestIsLost leaves an enricher's first request without an answer,
+// as a server does that has just started. It asks again before its time to start is over.
+func requestIsLost(t *testing.T) {
+	ns := natstest.Start(t, func(o *server.Options) { o.JetStream = false })
+	var asked atomic.Int64
+	_, err := ns.Connect(t).Subscribe("$JS.API.STREAM.INFO.ORDERS", func(msg *nats.Msg) {
+		if asked.Add(1) > 1 {
+			_ = msg.Respond([]byte(`{"error":{"code":404,"err_code":10059,"description":"stream not found"}}`))
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := settings{}.launch(t, enrichFlags(ns.URL())...)
+	if code := p.wait(); code == exitOK || !strings.Contains(p.stderr.String(), "ORDERS") || asked.Load() < 2 {
+		t.Errorf("exit code %d after %d requests:\n%s", code, asked.Load(), p.stderr.Tail())
 	}
 }

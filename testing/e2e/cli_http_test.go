@@ -10,10 +10,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/idworker/idworker/testing/natstest"
-	"github.com/idworker/idworker/testing/tier"
 )
 
 // TestHTTP: what a worker and a loader serve over HTTP.
@@ -131,44 +129,6 @@ func (s *httpSite) withoutNATS(t *testing.T) {
 	becomes(503, "not connected to NATS", "not known: all but this process", "not connected to NATS")
 	s.ns.Restart()
 	becomes(200, "ready", healthy, s.serve.instance())
-}
-
-// TestHangingHTTPClientsDelayNobody: clients that send nothing, and scrapers that read
-// nothing, delay neither requests nor probes nor the shutdown.
-func TestHangingHTTPClientsDelayNobody(t *testing.T) {
-	tier.Soak(t)
-	t.Parallel()
-	address := freeAddress(t)
-	s := startServer(t, t.TempDir(), "--http", address)
-	createTag(t, s.url, "order", "--step", "100000")
-	for i := range 100 {
-		conn, err := net.Dial("tcp", address)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = conn.Close() }()
-		if i < 4 { // asks for more than the buffers in between hold, and never reads
-			_ = conn.(*net.TCPConn).SetReadBuffer(4096)
-			_ = conn.SetWriteDeadline(time.Now().Add(time.Second))
-			_, _ = io.WriteString(conn, strings.Repeat("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n", 5000))
-		}
-	}
-	natstest.Eventually(t, "those who do not read take all the room there is for scrapes", func() bool {
-		code, _ := fetch(t, address, "/metrics")
-		return code == 503
-	})
-	client := dial(t, s.url)
-	for range 2000 {
-		client.next(t, "order")
-	}
-	if code, _ := fetch(t, address, "/healthz"); code != 200 {
-		t.Errorf("/healthz says %d", code)
-	}
-	natstest.Eventually(t, "those who hang are thrown out, and a scrape succeeds", func() bool {
-		code, _ := fetch(t, address, "/metrics")
-		return code == 200
-	})
-	s.stop(syscall.SIGTERM)
 }
 
 func document(t *testing.T, file string) string {

@@ -26,12 +26,15 @@ func connect(t testing.TB, url string, opts ...nats.Option) *nats.Conn {
 
 // requester sends one request, and reports what became of it. The Go client would try
 // again, and so hide what these tests are about.
-type requester struct{ conn *nats.Conn }
+type requester struct {
+	conn  *nats.Conn
+	after time.Duration // for which it has no answer, it asks again; 0: askAgain
+}
 
 // dial returns a requester with a connection of its own.
 func dial(t testing.TB, url string, opts ...nats.Option) requester {
 	t.Helper()
-	return requester{connect(t, url, opts...)}
+	return requester{conn: connect(t, url, opts...)}
 }
 
 func (r requester) NextN(ctx context.Context, tag string, n int64) ([]messages.Range, error) {
@@ -43,7 +46,7 @@ func (r requester) NextN(ctx context.Context, tag string, n int64) ([]messages.R
 }
 
 // askAgain is how long a caller waits for an answer before it asks again.
-const askAgain = 20 * time.Second
+const askAgain = 5 * time.Second
 
 // once asks for one ID.
 func (r requester) once(t testing.TB, tag string) (int64, error) {
@@ -61,7 +64,7 @@ func (r requester) once(t testing.TB, tag string) (int64, error) {
 func (r requester) get(t testing.TB, tag string, n int64) (ranges []messages.Range) {
 	t.Helper()
 	natstest.Eventually(t, "IDs of tag "+tag, func() bool {
-		ctx, cancel := context.WithTimeout(t.Context(), askAgain)
+		ctx, cancel := context.WithTimeout(t.Context(), cmp.Or(r.after, askAgain))
 		defer cancel()
 		var err error
 		if ranges, err = r.NextN(ctx, tag, n); err == nil {

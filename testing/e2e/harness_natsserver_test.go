@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"fmt"
 	"strings"
 	"sync"
 	"syscall"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/idworker/idworker/testing/natsconf"
 	"github.com/idworker/idworker/testing/natstest"
@@ -132,4 +134,33 @@ func (p *production) violations() (found []string) {
 		}
 	}
 	return found
+}
+
+// enrichFrom is what a user of nats.conf enriches, and where to.
+var enrichFrom = []string{"--from", sourceStream, "--filter", "orders.raw.>", "--to", "orders.ready.done.>"}
+
+// enrich creates streams, has an enricher stamp ten events, and returns when it has ended.
+func (p *production) enrich(enricher settings, replicas int) {
+	p.t.Helper()
+	js := newJetStream(p.t, p.connect("orders-admin"))
+	for _, cfg := range []jetstream.StreamConfig{
+		{Name: sourceStream, Subjects: []string{"orders.raw.>"}, Replicas: replicas},
+		{Name: targetStream, Subjects: []string{"orders.ready.>", "orders.dead"}, Replicas: replicas, AllowDirect: true, AllowAtomicPublish: true},
+	} {
+		if _, err := js.CreateStream(p.t.Context(), cfg); err != nil {
+			p.t.Fatal(err)
+		}
+	}
+	const events = 10
+	for i := range events {
+		if _, err := js.Publish(p.t.Context(), fmt.Sprintf("orders.raw.%d", i), nil); err != nil {
+			p.t.Fatal(err)
+		}
+	}
+	e := enricher.launch(p.t, append([]string{"enrich", "--id", "segment:order", "--dead-letter", "orders.dead"}, enrichFrom...)...)
+	natstest.Eventually(p.t, "events are stamped", func() bool {
+		target, err := js.Stream(p.t.Context(), targetStream)
+		return e.hasEnded() || err == nil && target.CachedInfo().State.Msgs == events
+	})
+	e.stop(syscall.SIGTERM)
 }

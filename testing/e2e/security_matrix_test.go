@@ -39,31 +39,14 @@ const (
 
 var streams = []string{loadEvents, tagsBucket, configBucket, ownersBucket, workersBucket, clockBucket, segmentsBucket, enrichBucket, sourceStream, targetStream, "OTHER"}
 
-// The kinds of requests to JetStream, each with the stream in the place of %s.
-const (
-	info         = "$JS.API.STREAM.INFO.%s"
-	create       = "$JS.API.STREAM.CREATE.%s"
-	update       = "$JS.API.STREAM.UPDATE.%s"
-	readLeader   = "$JS.API.STREAM.MSG.GET.%s"
-	directGet    = "$JS.API.DIRECT.GET.%s"
-	directKey    = "$JS.API.DIRECT.GET.%s.$KV.bucket.key"
-	newConsumer  = "$JS.API.CONSUMER.CREATE.%s.name.filter"
-	dropConsumer = "$JS.API.CONSUMER.DELETE.%s.name"
-	flowControl  = "$JS.FC.%s.name"
-	consumerInfo = "$JS.API.CONSUMER.INFO.%s.name"
-	nextMessage  = "$JS.API.CONSUMER.MSG.NEXT.%s.name"
-
-	loaderInfo    = "$JS.API.CONSUMER.INFO.%s.loader"
-	loaderNext    = "$JS.API.CONSUMER.MSG.NEXT.%s.loader"
-	loaderAck     = "$JS.ACK.%s.loader.1.1.1.1.1"
-	loaderCreate  = "$JS.API.CONSUMER.CREATE.%s.loader"
-	loaderDurable = "$JS.API.CONSUMER.DURABLE.CREATE.%s.loader"
-)
-
-// perStream are subjects that every stream has.
+// perStream are requests to JetStream that every stream has, with the stream in the place of %s.
 var perStream = []string{
-	info, create, update, readLeader, directGet, directKey, newConsumer, dropConsumer, flowControl, consumerInfo, nextMessage,
-	loaderInfo, loaderNext, loaderAck, loaderCreate, loaderDurable,
+	"$JS.API.STREAM.INFO.%s", "$JS.API.STREAM.CREATE.%s", "$JS.API.STREAM.UPDATE.%s", "$JS.API.STREAM.MSG.GET.%s",
+	"$JS.API.DIRECT.GET.%s", "$JS.API.DIRECT.GET.%s.$KV.bucket.key",
+	"$JS.API.CONSUMER.CREATE.%s.name.filter", "$JS.API.CONSUMER.DELETE.%s.name", "$JS.FC.%s.name",
+	"$JS.API.CONSUMER.INFO.%s.name", "$JS.API.CONSUMER.MSG.NEXT.%s.name",
+	"$JS.API.CONSUMER.INFO.%s.loader", "$JS.API.CONSUMER.MSG.NEXT.%s.loader", "$JS.ACK.%s.loader.1.1.1.1.1",
+	"$JS.API.CONSUMER.CREATE.%s.loader", "$JS.API.CONSUMER.DURABLE.CREATE.%s.loader",
 	// Nobody needs these.
 	"$JS.API.STREAM.DELETE.%s", "$JS.API.STREAM.PURGE.%s", "$JS.API.STREAM.MSG.DELETE.%s",
 	"$JS.API.STREAM.SNAPSHOT.%s", "$JS.API.STREAM.RESTORE.%s", "$JS.API.STREAM.LEADER.STEPDOWN.%s", "$JS.API.STREAM.PEER.REMOVE.%s",

@@ -383,20 +383,10 @@ func (p *production) sendRaw(u natsconf.User, text string) {
 	}
 }
 
-// enrichers have the real one stamp what was left after somebody did by hand what it does, and an auditor look at it.
+// enrichers stamp events, note whose IDs these have, and an auditor finds nothing wrong.
 func (s *site) enrichers(t *testing.T) {
-	enrichByHand(t, s.connect("orders-admin"), s.connect("enricher"))
-	flags := []string{"enrich", "--from", "ORDERS", "--filter", "orders.raw.>", "--to", "orders.ready.done.>",
-		"--id", "segment:order", "--dead-letter", "orders.dead"}
-	s.must("enricher", append(flags, "--resume-after", "0")...) // there is no record of what was done by hand
-	p := s.as("enricher").launch(t, flags...)
-	js := newJetStream(s.t, s.connect("enricher"))
-	natstest.Eventually(t, "events are stamped", func() bool {
-		target, err := js.Stream(t.Context(), targetStream)
-		return p.hasEnded() || err == nil && target.CachedInfo().State.Msgs > 20 // 11 are there before
-	})
-	p.stop(syscall.SIGTERM)
-	kv, err := js.KeyValue(t.Context(), enrich.BucketName(messages.DefaultPrefix))
+	s.enrich(s.as("enricher"), 1)
+	kv, err := newJetStream(t, s.connect("enricher")).KeyValue(t.Context(), enrich.BucketName(messages.DefaultPrefix))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -404,7 +394,7 @@ func (s *site) enrichers(t *testing.T) {
 	if err != nil || !strings.Contains(string(record.Value()), `"installation":"`) {
 		t.Errorf("the record does not say whose IDs the events have: %v, %v", record, err)
 	}
-	s.must("orders-auditor", "enrich", "verify", "--no-consumers", "--from", "ORDERS", "--filter", "orders.raw.>", "--to", "orders.ready.done.>", "--dead-letter", "orders.dead")
+	s.must("orders-auditor", append([]string{"enrich", "verify", "--no-consumers", "--dead-letter", "orders.dead"}, enrichFrom...)...)
 }
 
 // bench: a user who may ask for IDs and nothing else may run it. It says what it could not look at.

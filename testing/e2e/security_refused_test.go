@@ -2,10 +2,7 @@ package e2e
 
 import (
 	"context"
-	"crypto/x509"
-	"encoding/pem"
 	"fmt"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -174,7 +171,7 @@ func fullAccount(t *testing.T) {
 		tag := fmt.Sprint("tag", i)
 		p.must("admin", "tag", "create", tag, "--step", "1")
 		for range 3 {
-			requester{client}.next(t, tag)
+			requester{conn: client}.next(t, tag)
 		}
 	}
 	p.as("caller").succeeds(t, "get", "--snowflake")
@@ -188,19 +185,7 @@ func fullAccount(t *testing.T) {
 
 // tlsBlock uncomments the TLS block: then nobody gets in without TLS.
 func tlsBlock(t *testing.T) {
-	certificate := httptest.NewUnstartedServer(nil)
-	certificate.StartTLS()
-	defer certificate.Close()
-	pair := certificate.TLS.Certificates[0]
-	dir := t.TempDir()
-	cert, key := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
-	writePEM(t, cert, "CERTIFICATE", pair.Certificate[0])
-	der, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
-	if err != nil {
-		t.Fatal(err)
-	}
-	writePEM(t, key, "PRIVATE KEY", der)
-
+	pair := newPair(t, t.TempDir())
 	conf := confWith(t)
 	data, err := os.ReadFile(conf)
 	if err != nil {
@@ -210,7 +195,7 @@ func tlsBlock(t *testing.T) {
 	begin := strings.Index(text, "#tls {")
 	end := begin + strings.Index(text[begin:], "#}") + len("#}")
 	block := regexp.MustCompile(`(?m)^#`).ReplaceAllString(text[begin:end], "")
-	block = strings.NewReplacer("$IDS_TLS_CERT", `"`+cert+`"`, "$IDS_TLS_KEY", `"`+key+`"`).Replace(block)
+	block = strings.NewReplacer("$IDS_TLS_CERT", `"`+pair.cert+`"`, "$IDS_TLS_KEY", `"`+pair.key+`"`).Replace(block)
 	if err := os.WriteFile(conf, []byte(text[:begin]+block+text[end:]), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -221,15 +206,8 @@ func tlsBlock(t *testing.T) {
 		conn.Close()
 		t.Error("connected to a server whose certificate nobody vouches for")
 	}
-	conn := server.connect("caller", nats.RootCAs(cert))
+	conn := server.connect("caller", nats.RootCAs(pair.cert))
 	if state, err := conn.TLSConnectionState(); err != nil || !state.HandshakeComplete {
 		t.Errorf("no TLS: %v", err)
-	}
-}
-
-func writePEM(t *testing.T, path, kind string, der []byte) {
-	t.Helper()
-	if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
-		t.Fatal(err)
 	}
 }

@@ -7,11 +7,13 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/testing/natstest"
 )
 
 // TestNoDuplicateWhileCountersMove follows "Moving the counters" of docs/operations.md, from
-// MySQL to JetStream, on to PostgreSQL and back to MySQL, while the workers go on. What the
+// MySQL to JetStream, on to PostgreSQL and back to MySQL, while the workers go on, and from there to another
+// installation. What the
 // procedure forbids is refused: importing while a loader runs, and a loader with the old store.
 func TestNoDuplicateWhileCountersMove(t *testing.T) {
 	t.Parallel()
@@ -61,6 +63,28 @@ func TestNoDuplicateWhileCountersMove(t *testing.T) {
 		from = to
 	}
 	c.finish()
+
+	// To another installation, and on to another prefix of that.
+	loader.stop(syscall.SIGTERM)
+	file := filepath.Join(t.TempDir(), "tags.txt")
+	other := natstest.Start(t).URL()
+	old := settings{env: append(from.env, "NATS_URL="+ns.URL())}
+	for _, prefix := range []string{"ids", "other"} {
+		if err := os.WriteFile(file, []byte(old.mustRun(t, "tag", "export").stdout), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		old = settings{env: []string{"NATS_URL=" + other, "IDWORKER_PREFIX=" + prefix}}
+		old.mustRun(t, "provision", "--part", "ids")
+		old.mustRun(t, "tag", "import", file)
+		p := old.launch(t, "serve")
+		p.serving()
+		ranges, err := messages.DecodeRanges([]byte(strings.TrimSpace(old.succeeds(t, "get", "--ranges", tag, "1000").stdout)), 1000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.ledgers[tag].add(ranges)
+		p.stop(syscall.SIGTERM)
+	}
 	c.ledgers.check(t)
 	for _, w := range workers {
 		w.stop(syscall.SIGTERM)
