@@ -6,11 +6,14 @@ import (
 	"testing"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/idworker/idworker/testing/natstest"
 )
 
 // An event that is alone is published as a message on the condition of its sequence, not as
 // an atomic batch, which the server would stage on disk: and so it is refused if it is late.
 func TestEventAloneIsNoBatch(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	b.publish(1, 1)
 	late, msgs := crashed(b, 0)
@@ -28,7 +31,7 @@ func TestEventAloneIsNoBatch(t *testing.T) {
 	if msg.Header.Get(headerBatchID) != "" {
 		t.Errorf("the event was sent as a batch: %v", msg.Header)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), exchangeTimeout)
+	ctx, cancel := context.WithTimeout(t.Context(), natstest.Patience)
 	defer cancel()
 	if err := late.publisher.publish(ctx, msgs, last); !errors.Is(err, errTargetMoved) {
 		t.Errorf("late event: %v", err)
@@ -38,6 +41,7 @@ func TestEventAloneIsNoBatch(t *testing.T) {
 
 // What answers for the target without being it is not believed of an event alone either.
 func TestForgedAnswerToEventAlone(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	for _, answer := range []string{`{"ok":true}`, `{}`, `{"stream":"READY","seq":30}`, `{"stream":"OTHER","seq":2}`, ``, `x`} {
 		if _, err := b.conn.Subscribe("orders.ready.>", func(msg *nats.Msg) { _ = msg.Respond([]byte(answer)) }); err != nil {

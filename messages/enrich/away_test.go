@@ -31,7 +31,7 @@ func TestAway(t *testing.T) {
 			t.Parallel()
 			b := newBed(t)
 			core, logs := observer.New(zap.InfoLevel)
-			cfg := b.config()
+			cfg := b.hastyConfig()
 			cfg.Log = zap.New(core)
 			b.start(cfg)
 			b.publish(1, 1)

@@ -75,6 +75,7 @@ func TestPlanIsFinishedOnce(t *testing.T) {
 	for _, published := range []int{0, 1, steps / 2, steps} {
 		for _, consumed := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%d of %d published, consumed %v", published, steps, consumed), func(t *testing.T) {
+				t.Parallel()
 				b := newBed(t)
 				b.publish(1, steps)
 				crashed(b, published)
@@ -96,6 +97,7 @@ func TestPlanIsFinishedOnce(t *testing.T) {
 
 // A batch that arrived counts as arrived even if all of it is gone from the target.
 func TestPlanOfConsumedEventsIsFinished(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	b.publish(1, steps)
 	crashed(b, steps)
@@ -122,6 +124,7 @@ func purge(b *bed, keep uint64) {
 // An enricher that was paused with its batch ready, and wakes up after others have gone on,
 // is refused.
 func TestLateWriterIsRefused(t *testing.T) {
+	t.Parallel()
 	for _, fast := range []bool{false, true} {
 		b := newBed(t)
 		target := readyConfig
@@ -150,6 +153,7 @@ func TestLateWriterIsRefused(t *testing.T) {
 // A message of somebody else in the middle of a fast batch ends it: nothing behind a gap is
 // stored.
 func TestForeignMessageInFastBatch(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	target := readyConfig
 	target.AllowBatchPublish = true
@@ -181,6 +185,7 @@ func TestForeignMessageInFastBatch(t *testing.T) {
 // The end of a fast batch, of an enricher that was paused in the middle of it, comes after
 // another one has published the same events: each message has a condition of its own.
 func TestEndOfFastBatchIsLate(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	target := readyConfig
 	target.AllowBatchPublish = true
@@ -212,6 +217,7 @@ func TestEndOfFastBatchIsLate(t *testing.T) {
 
 // Other writers' messages in the target are not mistaken for a batch that arrived.
 func TestForeignMessagesInTarget(t *testing.T) {
+	t.Parallel()
 	for _, published := range []int{0, steps / 2, steps} {
 		t.Run(fmt.Sprintf("published=%d", published), func(t *testing.T) {
 			b := newBed(t)
@@ -232,6 +238,7 @@ func TestForeignMessagesInTarget(t *testing.T) {
 
 // If nothing can tell whether a batch arrived, the enricher does not guess.
 func TestAmbiguousTarget(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	b.publish(1, steps)
 	crashed(b, steps)
@@ -244,6 +251,7 @@ func TestAmbiguousTarget(t *testing.T) {
 
 // An event that the source has dropped leaves the plan; the others keep their IDs.
 func TestPlannedEventRemovedFromSource(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	b.publish(1, steps)
 	crashed(b, 0)
@@ -277,9 +285,11 @@ func TestPlannedEventRemovedFromSource(t *testing.T) {
 // The owner of the plan that was given up, which was only paused, publishes its batch before
 // the next owner does: the headers say what it has done.
 func TestOldPlanArrivesLate(t *testing.T) {
+	t.Parallel()
 	for _, arrives := range []int{1, steps / 2, steps} {
 		for _, replanned := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%d events, new plan saved %v", arrives, replanned), func(t *testing.T) {
+				t.Parallel()
 				b := newBed(t)
 				b.publish(1, steps)
 				late, msgs := crashed(b, 0)
@@ -337,6 +347,7 @@ func TestOldPlanArrivesLate(t *testing.T) {
 // If what a late owner has published of a plan that was given up is gone as well, the new
 // plan does not say what it was.
 func TestOldPlanArrivesLateAndIsConsumed(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	b.publish(1, steps)
 	late, msgs := crashed(b, 0)
@@ -354,6 +365,7 @@ func TestOldPlanArrivesLateAndIsConsumed(t *testing.T) {
 // After its record is lost, an enrichment stands still, whether its target was consumed or
 // not. An operator decides, and is not let do what the target disproves.
 func TestLostRecord(t *testing.T) {
+	t.Parallel()
 	for _, consumed := range []bool{false, true} {
 		b := newBed(t)
 		b.publish(1, steps)

@@ -81,6 +81,8 @@ type Config struct {
 	Replicas int
 
 	Log *zap.Logger // nil means none
+
+	timers timers // zero means defaultTimers
 }
 
 func (c Config) withDefaults() Config {
@@ -89,6 +91,7 @@ func (c Config) withDefaults() Config {
 	c.OnLoss = cmp.Or(c.OnLoss, GoOn)
 	c.Filter = cmp.Or(c.Filter, ">")
 	c.Replicas = cmp.Or(c.Replicas, 1)
+	c.timers = cmp.Or(c.timers, defaultTimers)
 	if c.Log == nil {
 		c.Log = zap.NewNop()
 	}

@@ -10,6 +10,7 @@ import (
 
 // Settings that cannot work are refused at the start, and the error says what is allowed.
 func TestBadEnrichments(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	for _, cfg := range []jetstream.StreamConfig{
 		{Name: "PLAIN", Subjects: []string{"plain.>"}},
@@ -66,6 +67,7 @@ func TestBadEnrichments(t *testing.T) {
 
 // Two enrichments of different events cannot share a record: each would skip the other's.
 func TestOtherFilterIsRefused(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	b.publish(1, 1)
 	_, stop := b.start(b.config())
@@ -80,6 +82,7 @@ func TestOtherFilterIsRefused(t *testing.T) {
 
 // A sealed target takes nothing, and says so at the start.
 func TestSealedTarget(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	s := b.stream(jetstream.StreamConfig{Name: "READY", Subjects: []string{"orders.ready.>", "orders.dead"}, AllowAtomicPublish: true})
 	cfg := s.CachedInfo().Config

@@ -14,6 +14,7 @@ import (
 
 // Events that cannot be stamped become dead letters with the reason, and delay no others.
 func TestDeadLetters(t *testing.T) {
+	t.Parallel()
 	b := newBed(t, func(o *server.Options) { o.MaxPayload = 4096 })
 	b.ids.tags = map[string]bool{"eu": true}
 	cfg := b.config()
@@ -67,7 +68,7 @@ func TestDeadLetters(t *testing.T) {
 func TestWithoutDeadLetterSubjectEnrichingStands(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
-	cfg := b.config()
+	cfg := b.hastyConfig()
 	cfg.JSON, cfg.DeadLetter = "id", ""
 	b.event("orders.raw.eu", `broken`, nil)
 	b.event("orders.raw.eu", `{}`, nil)
@@ -93,6 +94,7 @@ func TestWithoutDeadLetterSubjectEnrichingStands(t *testing.T) {
 // An event that has an ID keeps it, and only the others take one. Headers that instruct the
 // server are not passed on.
 func TestExistingIDIsKept(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	b.stream(jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"orders.raw.>"}, AllowMsgTTL: true})
 	b.event("orders.raw.1", "1", nats.Header{"Ids-Id": {"4711"}, "Own": {"x"}, "Nats-TTL": {"1h"}})

@@ -45,7 +45,7 @@ func (e *Enricher) publishDeadLetters(ctx context.Context, dead []*nats.Msg) err
 
 // publishDeadLetter publishes one, without the event if the stream does not take it otherwise.
 func (e *Enricher) publishDeadLetter(ctx context.Context, msg *nats.Msg) error {
-	ctx, cancel := context.WithTimeout(ctx, exchangeTimeout)
+	ctx, cancel := context.WithTimeout(ctx, e.cfg.timers.exchangeTimeout)
 	defer cancel()
 	// The Nats-Msg-Id keeps a second try soon after the first from appearing twice. It
 	// names the event, whatever was at its place in another stream of that name.

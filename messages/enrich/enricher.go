@@ -131,20 +131,20 @@ func (e *Enricher) Run(ctx context.Context) {
 	measuring.Go(func() { e.measure(ctx) })
 	defer measuring.Wait()
 	defer cancel() // in a panic, too
-	for next := firstPause; ctx.Err() == nil; next = min(2*next, maxPause) {
+	for next := e.cfg.timers.firstPause; ctx.Err() == nil; next = min(2*next, e.cfg.timers.maxPause) {
 		err := e.awaitTurn(ctx)
 		if err == nil {
 			err = e.runTurn(ctx)
 		}
 		switch {
 		case err == nil, errors.Is(err, errRecordMoved), isRefusal(err) && e.publisher.refusals < maxRefusals:
-			next = firstPause
+			next = e.cfg.timers.firstPause
 			continue
 		case ctx.Err() != nil:
 			return
 		}
 		if e.reportFailure(err); e.outage.failures == 1 {
-			next = firstPause
+			next = e.cfg.timers.firstPause
 		}
 		pause.For(ctx, next)
 	}

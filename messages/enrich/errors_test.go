@@ -9,6 +9,7 @@ import (
 
 // What is missing of the target can be told from the error without reading its text.
 func TestTargetErrors(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	b.stream(jetstream.StreamConfig{Name: "PLAIN", Subjects: []string{"plain.>"}})
 	for _, c := range []struct {

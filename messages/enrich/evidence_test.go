@@ -48,6 +48,7 @@ func (b *bed) records() jetstream.KeyValue {
 // The source has removed the event that was enriched last, as a limit for each subject or a TTL
 // does: it still is the source if what is left on either side fits.
 func TestSourceWithAHole(t *testing.T) {
+	t.Parallel()
 	for _, holes := range [][]uint64{{steps}, {steps - 1, steps}, {2, 3, steps, steps + 1}} {
 		t.Run(fmt.Sprint(holes), func(t *testing.T) {
 			b := newBed(t)
@@ -72,6 +73,7 @@ func TestSourceWithAHole(t *testing.T) {
 // A source that was created again does not fit, though the event that was enriched last is gone
 // there too, and what is behind it is younger.
 func TestOtherSourceWithAHole(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	b.publish(1, steps)
 	b.enrichOnce(b.config(), steps)
@@ -84,6 +86,7 @@ func TestOtherSourceWithAHole(t *testing.T) {
 
 // The last event that is left before a hole is found, wherever the hole is.
 func TestAround(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	b.publish(1, 40)
 	e := b.open(b.config())
@@ -113,6 +116,7 @@ func TestAround(t *testing.T) {
 // Another enrichment of the source sends its dead letters to this target. They are not the events
 // that this one has planned at their place.
 func TestDeadLettersOfAnotherEnrichment(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	b.publish(1, 5)
 	e, prepared := owner(b, b.config())
@@ -133,6 +137,7 @@ func TestDeadLettersOfAnotherEnrichment(t *testing.T) {
 // Another installation enriches to the same target: its records do not know of this one, and
 // what it publishes of the same source proves nothing here.
 func TestTwoInstallationsOneTarget(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	b.publish(1, steps)
 	second := b.config()
@@ -150,6 +155,7 @@ func TestTwoInstallationsOneTarget(t *testing.T) {
 // Source and record went back to the same backup, the target did not. What it has of events that
 // are lost does not stand for the new ones at their sequences.
 func TestSourceAndRecordRestored(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	b.publish(1, 10)
 	b.enrichOnce(b.config(), 10)
@@ -172,6 +178,7 @@ func TestSourceAndRecordRestored(t *testing.T) {
 
 // The target went back, and others have filled it up to where it was.
 func TestTargetRestoredAndFilled(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	b.publish(1, 10)
 	b.enrichOnce(b.config(), 10)
@@ -196,6 +203,7 @@ func TestTargetRestoredAndFilled(t *testing.T) {
 // Resume refuses what the target disproves, whatever subject it is on, whoever has written since
 // and whether the source still has the event; and where that may be gone it says so.
 func TestResumeIsProven(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name   string
 		change func(b *bed, cfg *Config)
@@ -246,6 +254,7 @@ func TestResumeIsProven(t *testing.T) {
 // An enrichment that stands still before events that are lost resumes behind them, though the
 // source has none with that sequence.
 func TestResumeBehindAHole(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	cfg := b.config()
 	cfg.OnLoss = Stop
@@ -265,6 +274,7 @@ func TestResumeBehindAHole(t *testing.T) {
 
 // Wherever a record begins, enrichers of older versions cannot begin or go on with their own.
 func TestOlderEnrichersStandStill(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	b.publish(1, steps)
 	blocked := func(when string) {
@@ -319,6 +329,7 @@ func (b *bed) putOldRecord() {
 
 // The plan in an old record names no time. Another source is noticed all the same.
 func TestPlanOfOldRecordNamesItsSource(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	b.publish(1, steps)
 	b.putOldRecord()
@@ -331,6 +342,7 @@ func TestPlanOfOldRecordNamesItsSource(t *testing.T) {
 // The enricher of an older version was only paused, and publishes its batch after its record was
 // taken over: it says no chain, and counts all the same.
 func TestOldPlanWithoutChainArrivesLate(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	b.publish(1, steps)
 	b.putOldRecord()
@@ -362,6 +374,7 @@ func TestOldPlanWithoutChainArrivesLate(t *testing.T) {
 
 // The source was created again: a dead letter about an event at the same sequence is another one.
 func TestDeadLetterOfANewSource(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	ready := readyConfig
 	ready.Subjects = []string{"orders.ready.>"}

@@ -54,6 +54,7 @@ func TestRestoredSource(t *testing.T) {
 
 // Whoever answers for the target without being it is not believed.
 func TestForgedCommit(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	for _, answer := range []string{`{"ok":true}`, `{}`, `{"stream":"READY","seq":30}`, `{"stream":"OTHER","seq":30,"batch":"x","count":30}`, ``, `x`} {
 		if _, err := b.conn.Subscribe("orders.ready.>", func(msg *nats.Msg) { _ = msg.Respond([]byte(answer)) }); err != nil {
@@ -69,7 +70,7 @@ func TestForgedCommit(t *testing.T) {
 			t.Fatal(err)
 		}
 		b.publish(1, steps)
-		e, stop := b.start(b.config())
+		e, stop := b.start(b.hastyConfig())
 		natstest.Eventually(t, "the enrichment stands still", func() bool { return e.Ready() != nil })
 		target.MaxMsgs = -1
 		b.stream(target)
@@ -82,15 +83,17 @@ func TestForgedCommit(t *testing.T) {
 // Events that the source removes before they are read are counted, and stop the enrichment
 // if that is wanted.
 func TestRemovedBeforeRead(t *testing.T) {
+	t.Parallel()
 	for _, filter := range []string{"orders.raw.>", "orders.raw.*"} {
 		for _, onLoss := range []OnLoss{GoOn, Stop} {
 			if filter == "orders.raw.*" && onLoss == Stop {
 				continue // refused: see TestStopOnLossBehindFilter
 			}
 			t.Run(filter+" "+string(onLoss), func(t *testing.T) {
+				t.Parallel()
 				b := newBed(t)
 				b.stream(jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"orders.raw.>"}, MaxMsgs: 13})
-				cfg := b.config()
+				cfg := b.hastyConfig()
 				cfg.Filter, cfg.To, cfg.OnLoss = filter, strings.Replace(filter, "raw", "ready", 1), onLoss
 				b.publish(1, 1)
 				_, stop := b.start(cfg)
@@ -119,6 +122,7 @@ func TestRemovedBeforeRead(t *testing.T) {
 
 // Events that the filter does not match are not lost, wherever they are.
 func TestOthersAreNotLost(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	cfg := b.config()
 	cfg.Filter, cfg.To = "orders.raw.1", "orders.ready.1"
@@ -132,6 +136,7 @@ func TestOthersAreNotLost(t *testing.T) {
 
 // Events that look like messages of the server are events.
 func TestEventsLikeStatusMessages(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	n := 0
 	for _, status := range []string{"100", "400", "404", "408", "409", "423", "503", "x", ""} {
@@ -187,7 +192,7 @@ func TestManyDeadLettersOverALongLink(t *testing.T) {
 		cfg.JetStream = b.jetStream(cfg.Conn)
 		b.start(cfg)
 	}
-	const bad = 5000 // one after the other they would take longer than the test waits
+	const bad = 1000 // one after the other they would take longer than an owner may be silent
 	for range bad {
 		b.event("orders.raw.1", "broken", nil)
 	}
@@ -280,6 +285,7 @@ func longLink(b *bed, trip time.Duration) *nats.Conn {
 
 // What was allowed when an event was planned may no longer be.
 func TestLimitsAreLowered(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	for _, size := range []int{10, 3000, 20} {
 		b.event("orders.raw.1", strings.Repeat("x", size), nil)
@@ -325,6 +331,7 @@ func (c *tenants) NextN(ctx context.Context, tag string, n int64) ([]messages.Ra
 
 // Tags are asked at once, and a tag that is used up holds up no other.
 func TestTenants(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	ids := &tenants{counter: b.ids}
 	ids.both.Add(2)
@@ -343,8 +350,9 @@ func TestTenants(t *testing.T) {
 
 // Events before one that has to wait for its ID do not wait.
 func TestEventsBeforeOneWithoutID(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
-	cfg := b.config()
+	cfg := b.hastyConfig()
 	cfg.Filter, cfg.To, cfg.ID = "orders.raw.*", "orders.ready.*", "segment:{{wildcard(1)}}"
 	cfg.IDs = awayTag{b.ids}
 	for _, tag := range []string{"a", "b", "away", "c"} {
@@ -370,13 +378,14 @@ func (c awayTag) NextN(ctx context.Context, tag string, n int64) ([]messages.Ran
 
 // However many large events wait, an enricher that cannot go on reads only some.
 func TestReadingIsBoundedInBytes(t *testing.T) {
+	t.Parallel()
 	b := newBed(t, func(o *server.Options) { o.MaxPayload = 8 << 20 })
 	b.ids.away.Store(true)
 	cfg := b.config()
 	cfg.Conn = b.server.Connect(t)
 	cfg.JetStream = b.jetStream(cfg.Conn)
 	e, _ := b.start(cfg)
-	const n = 200
+	const n = 100
 	for i := range n {
 		size := 200 << 10
 		if i == n/2 {
@@ -423,7 +432,7 @@ func (b *bed) rawPublish(subject string, headers, bodies [][]byte) {
 	var answer strings.Builder
 	buf := make([]byte, 4096)
 	for !strings.Contains(answer.String(), "PONG") {
-		_ = conn.SetReadDeadline(time.Now().Add(30 * time.Second))
+		_ = conn.SetReadDeadline(time.Now().Add(natstest.Patience))
 		n, err := conn.Read(buf)
 		if err != nil {
 			b.Fatalf("%v after %s", err, answer.String())
@@ -434,6 +443,7 @@ func (b *bed) rawPublish(subject string, headers, bodies [][]byte) {
 
 // An event whose header cannot be decoded is a dead letter, also if it was planned.
 func TestMalformedHeader(t *testing.T) {
+	t.Parallel()
 	for _, planned := range []bool{false, true} {
 		b := newBed(t)
 		b.event("orders.raw.1", "1", nil)
@@ -455,7 +465,7 @@ func TestMalformedHeader(t *testing.T) {
 func newBedOn(t *testing.T, conn *nats.Conn, replicas int) *bed {
 	t.Helper()
 	b := &bed{T: t, conn: conn, ids: &counter{}}
-	b.js = b.jetStream(conn)
+	b.js = b.patientJetStream(conn)
 	for _, cfg := range []jetstream.StreamConfig{ordersConfig, readyConfig} {
 		cfg.Replicas = replicas
 		natstest.CreateStream(t, b.js, cfg)
@@ -465,6 +475,7 @@ func newBedOn(t *testing.T, conn *nats.Conn, replicas int) *bed {
 
 // An event whose subject leaves no room in a line of the protocol is a dead letter.
 func TestLongSubject(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	b.rawPublish("orders.raw."+strings.Repeat("s", 4050), [][]byte{[]byte("NATS/1.0\r\n\r\n")}, [][]byte{[]byte("{}")})
 	natstest.Eventually(t, "the event", func() bool { return b.count("ORDERS") == 1 })

@@ -111,16 +111,19 @@ func (f *figures) countStop(err error) {
 	}
 }
 
-// measure keeps the lag up to date while no batch does, once a second until ctx ends.
+// measureEvery is how often the lag is measured while no batch does.
+const measureEvery = time.Second
+
+// measure keeps the lag up to date while no batch does, until ctx ends.
 func (e *Enricher) measure(ctx context.Context) {
 	f := &e.figures
 	for ctx.Err() == nil {
-		pause.For(ctx, time.Second)
+		pause.For(ctx, e.cfg.timers.measureEvery)
 		switch {
 		case !f.owner.Load() && f.failing.Load() == nil:
 			f.lag.Store(0) // the owner knows
 			f.oldest.Store(0)
-		case time.Since(time.Unix(0, f.moved.Load())).Abs() >= time.Second: // even if the clock was set back
+		case time.Since(time.Unix(0, f.moved.Load())).Abs() >= e.cfg.timers.measureEvery: // even if the clock was set back
 			e.measureLag(ctx)
 		}
 	}
@@ -128,7 +131,7 @@ func (e *Enricher) measure(ctx context.Context) {
 
 // measureLag asks the source what waits there. If it does not answer, the figures stay.
 func (e *Enricher) measureLag(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, exchangeTimeout)
+	ctx, cancel := context.WithTimeout(ctx, e.cfg.timers.exchangeTimeout)
 	defer cancel()
 	done := e.figures.done.Load()
 	msg, err := leader.Next(ctx, e.cfg.JetStream, e.cfg.From, e.cfg.Filter, done+1)

@@ -13,6 +13,7 @@ import (
 // A dead letter that is too large for where it goes, in the target or in another stream, leaves
 // out the event, and what is long of its subject.
 func TestDeadLetterFits(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name  string
 		ready int32 // the largest message
@@ -52,12 +53,13 @@ func TestDeadLetterFits(t *testing.T) {
 
 // A dead letter that fits nowhere is a failure, not a crash.
 func TestDeadLetterFitsNowhere(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	target := readyConfig
 	target.MaxMsgSize = 300
 	b.stream(target)
 	b.event("orders.raw.1", strings.Repeat("x", 3000), nil)
-	e, _ := b.start(b.config())
+	e, _ := b.start(b.hastyConfig())
 	natstest.Eventually(t, "the enrichment stands still", func() bool { return e.Ready() != nil })
 	target.MaxMsgSize = 1024
 	b.stream(target)
@@ -73,7 +75,7 @@ func TestDeadLettersAreAway(t *testing.T) {
 	target.Subjects = []string{"orders.ready.>"}
 	b.stream(target)
 	b.stream(dead)
-	cfg := b.config()
+	cfg := b.hastyConfig()
 	cfg.JSON = "id"
 	var err error
 	if cfg.JetStream, err = jetstream.New(b.conn, jetstream.WithPublishAsyncMaxPending(4)); err != nil {
@@ -105,6 +107,7 @@ func TestDeadLettersAreAway(t *testing.T) {
 // Events of a plan are read again before they are published. What is no longer the event that
 // was planned is not published in its place.
 func TestPlannedEventIsAnother(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	cfg := b.config()
 	cfg.Filter, cfg.To = "orders.raw.*", "orders.ready.*"
@@ -124,6 +127,7 @@ func TestPlannedEventIsAnother(t *testing.T) {
 // A plan says when its last event was stored: the source is another one if that is of another
 // time, or if it ends before.
 func TestPlanOfAnotherSource(t *testing.T) {
+	t.Parallel()
 	for _, through := range []uint64{2, 3} {
 		b := newBed(t)
 		b.publish(1, 2)
@@ -138,6 +142,7 @@ func TestPlanOfAnotherSource(t *testing.T) {
 
 // A subject that is not UTF-8 stays as it is, even if the event is read again by its sequence.
 func TestSubjectIsNotUTF8(t *testing.T) {
+	t.Parallel()
 	for _, planned := range []bool{false, true} {
 		b := newBed(t)
 		if err := b.conn.Publish("orders.raw.\xff\xfe", []byte("1")); err != nil {
@@ -157,6 +162,7 @@ func TestSubjectIsNotUTF8(t *testing.T) {
 
 // A loss is counted once by each enricher that meets it, however often it begins again there.
 func TestLossIsCountedOnce(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	cfg := b.config()
 	cfg.OnLoss = Stop
@@ -238,6 +244,7 @@ func TestJSONKeyTwice(t *testing.T) {
 
 // A stop on loss cannot be kept behind a filter that leaves something out.
 func TestStopOnLossBehindFilter(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	for filter, fits := range map[string]bool{"orders.raw.>": true, ">": true, "orders.raw.*": false, "orders.raw.1": false} {
 		cfg := b.config()
@@ -250,6 +257,7 @@ func TestStopOnLossBehindFilter(t *testing.T) {
 
 // Dead letters that the source copies would come again and again.
 func TestDeadLettersFeedTheSource(t *testing.T) {
+	t.Parallel()
 	for i, set := range []func(cfg *jetstream.StreamConfig, from *jetstream.StreamSource){
 		func(cfg *jetstream.StreamConfig, from *jetstream.StreamSource) {
 			cfg.Sources = []*jetstream.StreamSource{from}

@@ -66,7 +66,7 @@ func newBed(t *testing.T, opts ...func(*server.Options)) *bed {
 	t.Helper()
 	srv := natstest.Start(t, opts...)
 	b := &bed{T: t, server: srv, conn: srv.Connect(t), ids: &counter{}}
-	b.js = b.jetStream(b.conn)
+	b.js = b.patientJetStream(b.conn)
 	b.stream(jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"orders.raw.>"}})
 	b.stream(jetstream.StreamConfig{Name: "READY", Subjects: []string{"orders.ready.>", "orders.dead"}, AllowAtomicPublish: true})
 	return b
@@ -75,6 +75,16 @@ func newBed(t *testing.T, opts ...func(*server.Options)) *bed {
 func (b *bed) jetStream(conn *nats.Conn) jetstream.JetStream {
 	b.Helper()
 	js, err := jetstream.New(conn, jetstream.WithPublishAsyncMaxPending(100_000))
+	if err != nil {
+		b.Fatal(err)
+	}
+	return js
+}
+
+// patientJetStream is for what tests do themselves, when the server has much to do.
+func (b *bed) patientJetStream(conn *nats.Conn) jetstream.JetStream {
+	b.Helper()
+	js, err := jetstream.New(conn, jetstream.WithPublishAsyncMaxPending(100_000), jetstream.WithDefaultTimeout(natstest.Patience))
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -90,10 +100,26 @@ func (b *bed) stream(cfg jetstream.StreamConfig) jetstream.Stream {
 	return s
 }
 
+// hasty are timers for tests of what happens when they run out.
+var hasty = timers{
+	turnLength: 200 * time.Millisecond, heartbeat: 200 * time.Millisecond, ownerTimeout: 600 * time.Millisecond,
+	exchangeTimeout: time.Second, idsTimeout: time.Second,
+	firstPause: 50 * time.Millisecond, maxPause: 400 * time.Millisecond,
+	measureEvery: 200 * time.Millisecond,
+}
+
+// hastyConfig is config with hasty timers.
+func (b *bed) hastyConfig() Config {
+	b.Helper()
+	cfg := b.config()
+	cfg.timers = hasty
+	return cfg
+}
+
 // config is what most tests ask for.
 func (b *bed) config() Config {
 	return Config{
-		Conn: b.conn, JetStream: b.js, IDs: b.ids,
+		Conn: b.conn, JetStream: b.jetStream(b.conn), IDs: b.ids,
 		From: "ORDERS", Filter: "orders.raw.>", To: "orders.ready.>", ID: "segment:order",
 		DeadLetter: "orders.dead",
 		Log:        zaptest.NewLogger(b),
@@ -153,7 +179,7 @@ func (b *bed) publish(from, to int) {
 	}
 	select {
 	case <-b.js.PublishAsyncComplete():
-	case <-time.After(30 * time.Second):
+	case <-time.After(natstest.Patience):
 		b.Fatal("events are not acknowledged")
 	}
 }
@@ -182,7 +208,7 @@ func (b *bed) stored(stream string, filter string) (msgs []jetstream.Msg) {
 	}
 	defer it.Stop()
 	for n := info.NumPending; n > 0; n-- {
-		msg, err := it.Next(jetstream.NextMaxWait(10 * time.Second))
+		msg, err := it.Next(jetstream.NextMaxWait(natstest.Patience))
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -195,7 +221,9 @@ func (b *bed) stored(stream string, filter string) (msgs []jetstream.Msg) {
 func (b *bed) count(stream string) (n uint64) {
 	b.Helper()
 	natstest.Eventually(b, "the state of stream "+stream, func() bool { // a question to a server that stops is lost
-		s, err := b.js.Stream(b.Context(), stream)
+		ctx, cancel := context.WithTimeout(b.Context(), exchangeTimeout)
+		defer cancel()
+		s, err := b.js.Stream(ctx, stream)
 		if err == nil {
 			n = s.CachedInfo().State.Msgs
 		}
@@ -208,7 +236,9 @@ func (b *bed) count(stream string) (n uint64) {
 func (b *bed) await(n uint64) {
 	b.Helper()
 	natstest.Eventually(b, fmt.Sprintf("%d messages in the target", n), func() bool {
-		s, err := b.js.Stream(b.Context(), "READY")
+		ctx, cancel := context.WithTimeout(b.Context(), exchangeTimeout)
+		defer cancel()
+		s, err := b.js.Stream(ctx, "READY")
 		return err == nil && s.CachedInfo().State.LastSeq >= n
 	})
 }

@@ -29,6 +29,7 @@ var (
 // A source that was deleted and created again is not the source that was enriched, however
 // many events it has; nor is a target that ends too early the target.
 func TestOtherStreams(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name   string
 		change func(b *bed)
@@ -54,6 +55,7 @@ func TestOtherStreams(t *testing.T) {
 // A source of which all that was enriched is gone is still the same, if what comes next is
 // not older.
 func TestSourcePurged(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	b.publish(1, steps)
 	_, stop := b.start(b.config())
@@ -97,6 +99,7 @@ func TestSourceRecreatedInTheTurn(t *testing.T) {
 
 // The settings that decide which IDs events get are part of the record.
 func TestOtherSettings(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	b.publish(1, steps)
 	_, stop := b.start(b.config())
@@ -138,6 +141,7 @@ func TestOtherSettings(t *testing.T) {
 // A record of an older version is taken over, with the plan in it. Enrichers of that version
 // then stand still.
 func TestOldRecord(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name                    string
 		arrived, same, consumed bool
@@ -200,6 +204,7 @@ func TestOldRecord(t *testing.T) {
 // A record that was restored from a backup is behind the target: the headers there say how
 // far the enrichment is, and if they are gone it stands still.
 func TestRestoredRecord(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	b.publish(1, steps)
 	_, stop := b.start(b.config())
@@ -234,6 +239,7 @@ func TestRestoredRecord(t *testing.T) {
 
 // A target stream may have any name; two names never share a key.
 func TestRecordKey(t *testing.T) {
+	t.Parallel()
 	for target, want := range map[string]string{"READY": "READY", "A@B": "A=40B", "A=40B": "A=3D40B", "Ä": "=C3=84"} {
 		if got := recordKey(target); got != want {
 			t.Errorf("key %s of stream %s, want %s", got, target, want)

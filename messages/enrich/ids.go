@@ -46,7 +46,7 @@ func (p *idPool) size() (n int64) {
 // fillPools gets as many IDs of each tag as are wanted, for all tags at once. What a tag
 // had before, from a try in which another tag failed, is used first.
 func (e *Enricher) fillPools(ctx context.Context, pools map[string]*idPool, wants map[string]int64) {
-	ctx, cancel := context.WithTimeout(ctx, idsTimeout)
+	ctx, cancel := context.WithTimeout(ctx, e.cfg.timers.idsTimeout)
 	defer cancel()
 	var fillers sync.WaitGroup
 	slots := make(chan struct{}, tagsAtOnce)

@@ -11,6 +11,7 @@ import (
 // A mirror of the source that answers for it, but keeps less, does not make events of a
 // plan disappear.
 func TestMirrorThatKeepsLess(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	b.stream(jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"orders.raw.>"}, AllowDirect: true})
 	mirror := b.stream(jetstream.StreamConfig{Name: "COPY", Mirror: &jetstream.StreamSource{Name: "ORDERS"}, MirrorDirect: true})

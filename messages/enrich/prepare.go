@@ -115,7 +115,7 @@ func (p *preparer) preparePlanned(ctx context.Context, saved plan) error {
 		case !errors.Is(err, errNoIDs):
 			return errOtherPlan
 		}
-		if err := p.stall(ctx, err, firstPause); err != nil {
+		if err := p.stall(ctx, err, p.cfg.timers.firstPause); err != nil {
 			return err
 		}
 	}
@@ -154,7 +154,7 @@ func (p *preparer) prepareNext(ctx context.Context) error {
 		b, n, err := p.prepare(ctx, events)
 		p.deliver(ctx, b)
 		if events = events[n:]; err != nil {
-			_ = p.stall(ctx, err, firstPause) // ended, if ctx has
+			_ = p.stall(ctx, err, p.cfg.timers.firstPause) // ended, if ctx has
 		}
 	}
 	return ctx.Err()
@@ -167,7 +167,7 @@ func (p *preparer) reportLoss(ctx context.Context, behind, lost, before uint64) 
 	if p.figures.countLoss(behind, lost) {
 		p.log.Error(err.Error())
 	}
-	for p.cfg.OnLoss == Stop && p.stall(ctx, err, maxPause) == nil {
+	for p.cfg.OnLoss == Stop && p.stall(ctx, err, p.cfg.timers.maxPause) == nil {
 	}
 }
 

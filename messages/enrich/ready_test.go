@@ -21,7 +21,7 @@ func TestNotReadyWhileTargetIsSilent(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	b.publish(1, 1)
-	e, _ := b.start(b.config())
+	e, _ := b.start(b.hastyConfig())
 	b.await(1)
 	if _, err := b.conn.Subscribe("orders.ready.>", func(*nats.Msg) {}); err != nil {
 		t.Fatal(err)
@@ -58,8 +58,8 @@ func TestReadyWithoutTurn(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	b.publish(1, 1)
-	one, _ := b.start(b.config())
-	two, _ := b.start(b.config())
+	one, _ := b.start(b.hastyConfig())
+	two, _ := b.start(b.hastyConfig())
 	b.await(1)
 	b.server.Stop()
 	natstest.Eventually(t, "both fail", func() bool { return one.Ready() != nil && two.Ready() != nil })
@@ -70,6 +70,7 @@ func TestReadyWithoutTurn(t *testing.T) {
 // Somebody who writes to the target all the time keeps the enricher from publishing, and not
 // unseen. Here somebody answers so in the place of the target.
 func TestNotReadyWhileOthersWrite(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	b.publish(1, 1)
 	e, _ := b.start(b.config())
@@ -95,15 +96,16 @@ func TestNotReadyWhileOthersWrite(t *testing.T) {
 // A server may take fewer messages in a batch than a plan has. Then the plan is published in
 // parts, and that is no failure.
 func TestServerTakesSmallBatches(t *testing.T) {
+	t.Parallel()
 	for _, most := range []int{1, 100} {
 		b := newBed(t, func(o *server.Options) { o.JetStreamLimits.MaxBatchSize = most })
 		core, logs := observer.New(zap.ErrorLevel)
 		cfg := b.config()
 		cfg.Log = zap.New(core)
-		b.publish(1, 1500)
+		b.publish(1, 300)
 		b.start(cfg)
-		b.await(1500)
-		b.expectAll(1500)
+		b.await(300)
+		b.expectAll(300)
 		if logs.Len() > 0 {
 			t.Errorf("at most %d: %v", most, logs.All())
 		}
@@ -112,6 +114,7 @@ func TestServerTakesSmallBatches(t *testing.T) {
 
 // A source may limit for how long its consumers are kept.
 func TestSourceLimitsConsumers(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	orders := ordersConfig
 	orders.ConsumerLimits = jetstream.StreamConsumerLimits{InactiveThreshold: time.Second, MaxAckPending: 1}
@@ -127,6 +130,7 @@ func TestSourceLimitsConsumers(t *testing.T) {
 // The second of two plans in the record turns out to be another one while the first is under
 // way: it is given up when the first has landed.
 func TestSecondPlanChanges(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	b.publish(1, 1100)
 	source, err := b.js.Stream(t.Context(), "ORDERS")

@@ -200,7 +200,7 @@ func (e *Enricher) readRecord(ctx context.Context) (err error) {
 // loadRecord reads the record, within exchangeTimeout, and checks that it is one of the same
 // settings.
 func (e *Enricher) loadRecord(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, exchangeTimeout)
+	ctx, cancel := context.WithTimeout(ctx, e.cfg.timers.exchangeTimeout)
 	defer cancel()
 	err := e.readRecord(ctx)
 	if err == nil && e.record.revision == 0 {
@@ -216,7 +216,7 @@ func (e *Enricher) loadRecord(ctx context.Context) error {
 // saveRecord writes the record, within exchangeTimeout, even if ctx has ended. If somebody else
 // has written it since it was last read or saved, nothing is written.
 func (e *Enricher) saveRecord(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), exchangeTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), e.cfg.timers.exchangeTimeout)
 	defer cancel()
 	r := &e.record
 	revision, err := writeEntry(ctx, r.kv, r.key, r.record, r.revision)

@@ -39,6 +39,7 @@ func (b *bed) putFor(cfg Config, r record) {
 // A plan without events, as a batch of dead letters leaves it, is done whatever came into
 // the target since.
 func TestPlanWithoutEvents(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	b.publish(1, 5)
 	b.event("orders.dead", "somebody else's", nil)
@@ -53,6 +54,7 @@ func TestPlanWithoutEvents(t *testing.T) {
 
 // A dead letter in the target stands for its event only, not for those before it.
 func TestDeadLetterIsNoArrival(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	b.publish(1, 9)
 	s := stamper{source: "ORDERS", chain: "CHAIN", letterLimit: 1 << 20}

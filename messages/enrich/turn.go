@@ -28,6 +28,19 @@ const (
 	exchangeTimeout = 5 * time.Second
 )
 
+// timers are how long an enricher waits. Tests have shorter ones.
+type timers struct {
+	turnLength, heartbeat, ownerTimeout, exchangeTimeout, idsTimeout time.Duration
+	firstPause, maxPause                                             time.Duration
+	measureEvery                                                     time.Duration
+}
+
+var defaultTimers = timers{
+	turnLength: turnLength, heartbeat: heartbeat, ownerTimeout: ownerTimeout, exchangeTimeout: exchangeTimeout, idsTimeout: idsTimeout,
+	firstPause: firstPause, maxPause: maxPause,
+	measureEvery: measureEvery,
+}
+
 // awaitTurn returns when it is this enricher's turn, with the record loaded but not yet
 // claimed.
 func (e *Enricher) awaitTurn(ctx context.Context) error {
@@ -43,7 +56,7 @@ func (e *Enricher) awaitTurn(ctx context.Context) error {
 			}
 			seen, since = e.record.revision, time.Now()
 		}
-		if e.record.Owner == "" || e.record.Owner == e.instance || time.Since(since) >= ownerTimeout {
+		if e.record.Owner == "" || e.record.Owner == e.instance || time.Since(since) >= e.cfg.timers.ownerTimeout {
 			return nil
 		}
 		if err := e.askForTurn(ctx); err != nil {
@@ -56,11 +69,11 @@ func (e *Enricher) awaitTurn(ctx context.Context) error {
 // most. Whether the turn was given is written in the record.
 func (e *Enricher) askForTurn(ctx context.Context) error {
 	began := time.Now()
-	request, cancel := context.WithTimeout(ctx, heartbeat)
+	request, cancel := context.WithTimeout(ctx, e.cfg.timers.heartbeat)
 	defer cancel()
 	_, err := e.cfg.Conn.RequestWithContext(request, turnSubject(e.cfg.Prefix, e.name), []byte(e.instance))
 	if errors.Is(err, nats.ErrNoResponders) { // the owner is away
-		pause.For(ctx, heartbeat/4-time.Since(began))
+		pause.For(ctx, e.cfg.timers.heartbeat/4-time.Since(began))
 	}
 	return ctx.Err()
 }
@@ -110,7 +123,7 @@ func (t *turn) run(ctx context.Context, preparer *preparer) (err error) {
 		return err
 	}
 	defer func() { _ = sub.Unsubscribe() }() // fails only if the connection is closed
-	alive := time.NewTicker(heartbeat)
+	alive := time.NewTicker(t.cfg.timers.heartbeat)
 	defer alive.Stop()
 	var next *nats.Msg // the latest request for the next turn
 	tried := false     // whether a batch was tried; a turn that ends before that helps nobody
@@ -131,7 +144,7 @@ func (t *turn) run(ctx context.Context, preparer *preparer) (err error) {
 		case <-ctx.Done():
 			return t.handOver(ctx, next)
 		}
-		if err == nil && tried && time.Since(began) >= turnLength && (next != nil || t.renew) {
+		if err == nil && tried && time.Since(began) >= t.cfg.timers.turnLength && (next != nil || t.renew) {
 			return t.handOver(ctx, next)
 		}
 	}
@@ -183,10 +196,10 @@ func (t *turn) launch() error {
 	if len(t.flight.msgs) == 0 {
 		return t.land(nil)
 	}
-	msgs, last, publisher := t.flight.msgs, t.record.Last, t.publisher
+	msgs, last, publisher, within := t.flight.msgs, t.record.Last, t.publisher, 2*t.cfg.timers.exchangeTimeout
 	publisher.fast = publisher.fast && !t.refused
 	go func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 2*exchangeTimeout)
+		ctx, cancel := context.WithTimeout(context.Background(), within)
 		defer cancel()
 		t.landed <- publisher.publish(ctx, msgs, last)
 	}()
@@ -227,7 +240,7 @@ func (t *turn) await() error {
 
 // saveHeartbeat saves the record if that is due.
 func (t *turn) saveHeartbeat(ctx context.Context) error {
-	if time.Since(t.record.written) < heartbeat/2 {
+	if time.Since(t.record.written) < t.cfg.timers.heartbeat/2 {
 		return nil
 	}
 	err := t.saveRecord(ctx)

@@ -10,6 +10,7 @@ import (
 // A turn ends with an error when its preparer has ended, for whatever reason. An owner that kept
 // saving its record would block everything for ever.
 func TestTurnEndsWithItsReader(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	e, err := Open(t.Context(), b.config())
 	if err != nil {

@@ -13,7 +13,7 @@ type slow struct{ *counter }
 
 func (s slow) NextN(ctx context.Context, tag string, n int64) ([]messages.Range, error) {
 	select {
-	case <-time.After(turnLength + turnLength/4):
+	case <-time.After(2 * hasty.turnLength):
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
@@ -24,7 +24,7 @@ func (s slow) NextN(ctx context.Context, tag string, n int64) ([]messages.Range,
 func TestTurnLastsForABatch(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
-	cfg := b.config()
+	cfg := b.hastyConfig()
 	cfg.IDs = slow{b.ids}
 	b.start(cfg)
 	b.start(cfg)
