@@ -226,6 +226,12 @@ func TestManyForeignMessagesOverALongLink(t *testing.T) {
 // longLink is a connection on which a round trip takes at least that long.
 func longLink(b *bed, trip time.Duration) *nats.Conn {
 	b.Helper()
+	return gatedLink(b, trip, new(sync.RWMutex))
+}
+
+// gatedLink is a longLink on which nothing arrives while the gate is locked.
+func gatedLink(b *bed, trip time.Duration, gate *sync.RWMutex) *nats.Conn {
+	b.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		b.Fatal(err)
@@ -240,7 +246,9 @@ func longLink(b *bed, trip time.Duration) *nats.Conn {
 		running.Go(func() {
 			for c := range late {
 				time.Sleep(time.Until(c.at))
+				gate.RLock()
 				_, _ = to.Write(c.data)
+				gate.RUnlock()
 			}
 			_ = to.Close()
 		})
@@ -271,7 +279,7 @@ func longLink(b *bed, trip time.Duration) *nats.Conn {
 			carry(far, near)
 		}
 	})
-	conn, err := nats.Connect("nats://" + l.Addr().String())
+	conn, err := nats.Connect("nats://"+l.Addr().String(), nats.MaxReconnects(-1))
 	if err != nil {
 		b.Fatal(err)
 	}

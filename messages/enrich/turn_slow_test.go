@@ -2,6 +2,7 @@ package enrich
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"time"
 
@@ -31,4 +32,35 @@ func TestTurnLastsForABatch(t *testing.T) {
 	b.publish(1, 500)
 	b.await(500)
 	b.expectAll(500)
+}
+
+// An owner that is killed while events wait is still named in the record; one that is paused
+// goes on later, with what it had under way. Another enricher takes over when it has been silent
+// for long enough, and events arrive once and in order all the same.
+func TestOwnerIsSilent(t *testing.T) {
+	t.Parallel()
+	for _, killed := range []bool{true, false} {
+		b := newBed(t)
+		var gate sync.RWMutex
+		first := b.hastyConfig()
+		first.Conn = gatedLink(b, 0, &gate)
+		first.JetStream = b.jetStream(first.Conn)
+		resume := sync.OnceFunc(gate.Unlock)
+		b.start(first)
+		b.publish(1, 100)
+		b.await(100)
+		gate.Lock()
+		t.Cleanup(resume)
+		b.publish(101, 500)
+		if killed {
+			first.Conn.Close()
+			resume()
+		}
+		b.start(b.hastyConfig())
+		b.await(500)
+		resume()
+		b.publish(501, 600)
+		b.await(600)
+		b.expectAll(600)
+	}
 }
