@@ -249,7 +249,7 @@ func TestCutsLoseNoRequest(t *testing.T) {
 
 func startOn(t *testing.T, net Account, connect func() *nats.Conn) *Process {
 	t.Helper()
-	js, err := jetstream.New(net.Connect(t))
+	js, err := jetstream.New(net.Connect(t), jetstream.WithDefaultTimeout(natstest.Patience))
 	if err != nil {
 		t.Fatal(err)
 	}

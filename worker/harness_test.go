@@ -46,7 +46,10 @@ type network interface {
 // newStore returns a handle on the installation's segments, made if missing.
 func newStore(t testing.TB, net network, replicas int) *jetstreamstore.Store {
 	t.Helper()
-	js := newJetStream(t, net)
+	js, err := jetstream.New(net.Connect(t))
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := jetstreamstore.Create(t.Context(), js, messages.DefaultPrefix, replicas); err != nil {
 		t.Fatal(err)
 	}
@@ -57,9 +60,10 @@ func newStore(t testing.TB, net network, replicas int) *jetstreamstore.Store {
 	return s
 }
 
+// newJetStream is for the test's own use, which waits for answers.
 func newJetStream(t testing.TB, net network) jetstream.JetStream {
 	t.Helper()
-	js, err := jetstream.New(net.Connect(t))
+	js, err := jetstream.New(net.Connect(t), jetstream.WithDefaultTimeout(natstest.Patience))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -169,17 +173,17 @@ func isPassing(err error) bool {
 	return false
 }
 
-// try asks for n IDs as callers do, who do not wait for long.
+// try asks for n IDs where the answer may be lost.
 func (c client) try(tag string, n int64) ([]messages.Range, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	return c.NextN(ctx, tag, n)
 }
 
-// patiently tries until it gets n IDs, or an error that does not pass.
+// patiently asks for n IDs until it gets them, or an error that does not pass.
 func (c client) patiently(tag string, n int64) (ranges []messages.Range, err error) {
 	for deadline := time.Now().Add(natstest.Patience); ; time.Sleep(time.Millisecond) {
-		ranges, err = c.try(tag, n)
+		ranges, err = c.ask(tag, n)
 		if err == nil || !isPassing(err) || time.Now().After(deadline) {
 			return ranges, err
 		}

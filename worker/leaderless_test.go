@@ -1,6 +1,7 @@
 package worker_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -16,7 +17,9 @@ func TestStartWithoutLeader(t *testing.T) {
 	t.Parallel()
 	cluster := natstest.StartCluster(t, 3)
 	conn := cluster.Connect(t)
-	w, err := worker.Open(t.Context(), worker.Config{Role: worker.RoleWorker, Requests: conn, Control: cluster.Connect(t), Version: "0.0.1", Log: zaptest.NewLogger(t)})
+	ctx, cancel := context.WithTimeout(t.Context(), natstest.Patience)
+	defer cancel()
+	w, err := worker.Open(ctx, worker.Config{Role: worker.RoleWorker, Requests: conn, Control: cluster.Connect(t), Version: "0.0.1", Log: zaptest.NewLogger(t)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -172,6 +172,13 @@ func TestServerRestart(t *testing.T) {
 	c := newClient(t, net)
 	last := c.use("order", 20, c.must("order"))
 	net.Restart()
+	natstest.Eventually(t, "IDs", func() bool {
+		ranges, err := c.try("order", 1)
+		if err == nil && ranges[0].First <= last {
+			t.Fatalf("%d after %d", ranges[0].First, last)
+		}
+		return err == nil
+	})
 	last = c.use("order", 20, last)
 	js := newJetStream(t, net)
 	natstest.Eventually(t, "the loader to consume events again", func() bool {

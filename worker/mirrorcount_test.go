@@ -13,6 +13,7 @@ import (
 
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
+	"github.com/idworker/idworker/testing/natstest"
 )
 
 // tagsOnly is a store that can only list tags.
@@ -34,7 +35,7 @@ type mirrored struct {
 // startMirrored mirrors some tags once.
 func startMirrored(t *testing.T, tags ...string) *mirrored {
 	t.Helper()
-	js, err := jetstream.New(NewAccount(t).Connect(t))
+	js, err := jetstream.New(NewAccount(t).Connect(t), jetstream.WithDefaultTimeout(natstest.Patience))
 	if err != nil {
 		t.Fatal(err)
 	}

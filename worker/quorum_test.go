@@ -23,7 +23,7 @@ func TestWithoutQuorum(t *testing.T) {
 	c := newClient(t, net)
 	last := c.must("order")
 	natstest.Eventually(t, "one segment in use and one ready", func() bool {
-		if tags := serviceStats(t, c).Tags; tags[0].Left > 1000 {
+		if leftOf(t, c, "order") > 1000 {
 			return true
 		}
 		last = c.use("order", 10, last)
@@ -37,7 +37,7 @@ func TestWithoutQuorum(t *testing.T) {
 		t.Errorf("a tag without memory: %v, want 503", err)
 	}
 	natstest.Eventually(t, "503 when memory is empty", func() bool {
-		left := serviceStats(t, c).Tags[0].Left // a grant may have been on its way
+		left := leftOf(t, c, "order") // a grant may have been on its way
 		ranges, err := c.ask("order", min(max(left, 1), worker.DefaultMaxBatch))
 		if err == nil {
 			if ranges[0].First <= last {

@@ -31,6 +31,17 @@ func serviceStats(t testing.TB, c client) worker.Stats {
 
 func parkedRequests(t testing.TB, c client) int { return serviceStats(t, c).Parked }
 
+// leftOf is how many IDs of a tag are in memory.
+func leftOf(t testing.TB, c client, tag string) int64 {
+	t.Helper()
+	for _, stats := range serviceStats(t, c).Tags {
+		if stats.Tag == tag {
+			return stats.Left
+		}
+	}
+	return 0
+}
+
 func TestInfoAndStats(t *testing.T) {
 	t.Parallel()
 	net := worker.NewAccount(t)

@@ -39,7 +39,7 @@ const (
 func partNet(t *testing.T) (Account, jetstream.JetStream) {
 	t.Helper()
 	net := NewAccount(t)
-	js, err := jetstream.New(net.Connect(t))
+	js, err := jetstream.New(net.Connect(t), jetstream.WithDefaultTimeout(natstest.Patience))
 	if err != nil {
 		t.Fatal(err)
 	}
