@@ -18,7 +18,7 @@ import (
 )
 
 // long is a deadline that no test should reach.
-const long = natstest.Patience
+var long = natstest.Patience
 
 // respond has nc answer requests for a tag, number after number from 1 on.
 func respond(t testing.TB, nc *nats.Conn, tag string, handle func(number int64, req *nats.Msg)) (requests *atomic.Int64) {

@@ -19,9 +19,12 @@ import (
 
 // The longest that the test for one bug, or the tests of one package without one, may take.
 const (
-	quickTimeout = time.Minute
+	quickTimeout = 2 * time.Minute
 	slowTimeout  = 5 * time.Minute
 )
+
+// patience is how long a test waits for what a bug keeps from happening.
+const patience = 30 * time.Second
 
 type options struct {
 	quick, keep bool

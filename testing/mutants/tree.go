@@ -94,6 +94,7 @@ func (t tree) test(ctx context.Context, pkg, run string, race bool, count int, t
 	}
 	cmd := exec.CommandContext(ctx, "go", append(args, "-v", pkg)...)
 	cmd.Dir = t.root
+	cmd.Env = append(os.Environ(), "IDWORKER_PATIENCE="+patience.String())
 	out, err := cmd.CombinedOutput()
 	return string(out), err
 }

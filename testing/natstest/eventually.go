@@ -1,6 +1,8 @@
 package natstest
 
 import (
+	"fmt"
+	"os"
 	"testing"
 	"time"
 )
@@ -12,7 +14,22 @@ const pollEvery = 5 * time.Millisecond
 // Patience is the one bound of all waits in tests. It finds hangs: no machine on
 // which the tests make sense is that slow. How soon something happens is for
 // benchmarks to show.
-const Patience = 4 * time.Minute
+//
+// The variable IDWORKER_PATIENCE sets another one, for those who look for a hang.
+var Patience = patience()
+
+func patience() time.Duration {
+	text := os.Getenv("IDWORKER_PATIENCE")
+	if text == "" {
+		return 4 * time.Minute
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "IDWORKER_PATIENCE: %v\n", err)
+		os.Exit(2)
+	}
+	return d
+}
 
 // Eventually polls cond until it holds. If it never does, it fails the test and
 // names what was waited for. Call it from the test's own goroutine.

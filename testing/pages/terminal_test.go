@@ -17,7 +17,7 @@ import (
 )
 
 // patience is for what takes seconds, on a machine that is busy.
-const patience = natstest.Patience
+var patience = natstest.Patience
 
 // staying are commands that stay until Ctrl-C, and what they print when they are ready.
 var staying = []struct{ command, ready *regexp.Regexp }{

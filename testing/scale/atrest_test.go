@@ -11,7 +11,7 @@ import (
 )
 
 // settled is how long a process may take until it does nothing but wait.
-const settled = natstest.Patience
+var settled = natstest.Patience
 
 // atRestAfter is how long a process waits at least before it renews its lease among the owners, while no
 // tag is strict.

@@ -42,7 +42,7 @@ func TestMain(m *testing.M) {
 	)
 }
 
-const patience = natstest.Patience
+var patience = natstest.Patience
 
 func config(folder string) Config {
 	return Config{Host: "127.0.0.1", Port: server.RANDOM_PORT, Folder: folder, Log: zap.NewNop()}

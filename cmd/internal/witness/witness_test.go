@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 	)
 }
 
-const patience = natstest.Patience
+var patience = natstest.Patience
 
 // number counts values that are numbers.
 func number(value []byte) (int64, bool) {
