@@ -32,6 +32,7 @@ func TestMain(m *testing.M) {
 type bed struct {
 	*testing.T
 	js       jetstream.JetStream
+	orders   jetstream.Stream
 	events   int
 	source   []*nats.Msg // event n is at n-1
 	enriched []*nats.Msg // as they should be in the target
@@ -51,12 +52,12 @@ func isDead(n int) bool { return n%deadEvery == 0 }
 
 func newBed(t *testing.T, events int, opts ...func(*server.Options)) *bed {
 	t.Helper()
-	js, err := jetstream.New(natstest.Start(t, opts...).Connect(t), jetstream.WithPublishAsyncMaxPending(200_000))
+	js, err := jetstream.New(natstest.Start(t, opts...).Connect(t), jetstream.WithPublishAsyncMaxPending(200_000), jetstream.WithDefaultTimeout(natstest.Patience))
 	if err != nil {
 		t.Fatal(err)
 	}
 	b := &bed{T: t, js: js, events: events}
-	b.stream(jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"orders.raw.>", "orders.test"}})
+	b.orders = b.stream(jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"orders.raw.>", "orders.test"}})
 	counters := map[string]int{}
 	for n := 1; n <= events; n++ {
 		b.addEvent(n, counters)
@@ -124,7 +125,7 @@ func (b *bed) addEvidence() {
 // evidence is what an enricher writes about an event of the source.
 func (b *bed) evidence(chain string, seq uint64) string {
 	b.Helper()
-	msg, err := b.open("ORDERS").GetMsg(b.Context(), seq)
+	msg, err := b.orders.GetMsg(b.Context(), seq)
 	if errors.Is(err, jetstream.ErrMsgNotFound) { // it was taken out for the test
 		return chain + " 1"
 	}
@@ -143,7 +144,7 @@ func (b *bed) publish(all ...*nats.Msg) {
 	}
 	select {
 	case <-b.js.PublishAsyncComplete():
-	case <-time.After(time.Minute):
+	case <-time.After(natstest.Patience):
 		b.Fatal("messages are not acknowledged")
 	}
 }

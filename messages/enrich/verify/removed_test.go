@@ -238,7 +238,7 @@ func TestWaiting(t *testing.T) {
 	if r, err := v.Run(t.Context()); !errors.Is(err, verify.ErrWaiting) || r.Waiting != 17 {
 		t.Errorf("%+v, %v; want 17 events to be waiting", r, err)
 	}
-	cfg.Wait = time.Minute
+	cfg.Wait = natstest.Patience
 	if v, err = verify.Open(t.Context(), cfg); err != nil {
 		t.Fatal(err)
 	}
@@ -317,7 +317,7 @@ func TestReplaced(t *testing.T) {
 	b.enriched = b.enriched[:40]
 	b.fill()
 	cfg := b.config()
-	cfg.Wait = time.Minute
+	cfg.Wait = natstest.Patience
 	v, err := verify.Open(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
