@@ -138,8 +138,8 @@ func TestGetMoreThanABatch(t *testing.T) {
 func TestNumbersRunOutWithAClearError(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "--max-step", "10", "--max-batch", "10")
-	const first = math.MaxInt64 - 100
-	s.must("tag create last --step 5 --max-step 10 --first 9223372036854775707")
+	const first = math.MaxInt64 - 30
+	s.must("tag create last --step 5 --max-step 10 --first 9223372036854775777")
 	s.must("tag create end --first 9223372036854775806 --step 1")
 	last, exhausted := int64(first-1), result{}
 	natstest.Eventually(t, "it is used up", func() bool {
