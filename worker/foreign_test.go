@@ -120,7 +120,7 @@ func TestForeignGrant(t *testing.T) {
 		}
 	}
 	if ranges := <-got; len(ranges) != 1 || ranges[0].First != 1001 {
-		t.Errorf("the IDs are %v, want 1001", ranges)
+		t.Fatalf("the IDs are %v, want 1001", ranges)
 	}
 	natstest.Eventually(t, "the grant to be counted", func() bool { return scrape(t, w)["grants_total/installed"] == 1 })
 	expect(t, scrape(t, w), map[string]float64{

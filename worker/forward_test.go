@@ -13,19 +13,26 @@ import (
 	"github.com/idworker/idworker/internal/ownership"
 	"github.com/idworker/idworker/internal/tagrules"
 	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/testing/natstest"
 )
 
-// All of a burst of requests that is passed on to an owner that has died are answered.
+// All of a burst of requests that is passed on to an owner that has died are parked, and so answered.
 func TestBurstToAnOwnerThatDied(t *testing.T) {
 	t.Parallel()
 	net, js := partNet(t)
-	p, c := startPartWithin(t, net, js, "A", hurry), newCaller(t, net)
+	p := startPartWithin(t, net, js, "A", natstest.Patience)
 	p.owners.set("dead", 0)
 	for i := range maxOwnerlessPerSlot {
 		p.ask("strict", 1, "answers."+strconv.Itoa(i), nil)
 	}
-	for range maxOwnerlessPerSlot {
-		c.want("503 no owner of this strictly ordered tag before the deadline: it is said to be dead")
+	natstest.Eventually(t, "none is on its way", func() bool { return p.onTheWay.remembered() == 0 })
+	handled := make(chan struct{})
+	if err := p.cfg.Requests.Barrier(func() { close(handled) }); err != nil {
+		t.Fatal(err)
+	}
+	<-handled
+	if n := p.ownerless.parked(); n != maxOwnerlessPerSlot {
+		t.Errorf("%d of %d are parked", n, maxOwnerlessPerSlot)
 	}
 }
 
