@@ -87,8 +87,11 @@ func TestABusyClockStandsAndGoesOn(t *testing.T) {
 func TestSystemClockIsTheTime(t *testing.T) {
 	c := SystemClock()
 	for range 2 {
-		if off := time.Duration(c() - time.Now().UnixNano()); off.Abs() > 100*time.Millisecond {
-			t.Errorf("off by %v", off)
+		const off = 100 * time.Millisecond
+		earliest := time.Now().Add(-off)
+		now := time.Unix(0, c())
+		if latest := time.Now().Add(off); now.Before(earliest) || now.After(latest) {
+			t.Errorf("%v, want %v to %v", now, earliest, latest)
 		}
 		// Again after it was kept busy, and that was over.
 		var wg sync.WaitGroup
@@ -102,7 +105,7 @@ func TestSystemClockIsTheTime(t *testing.T) {
 		wg.Wait()
 		before, start := c(), time.Now()
 		for c() == before {
-			if time.Since(start) > 5*time.Second {
+			if time.Since(start) > 4*time.Minute {
 				t.Fatal("the clock stands for good")
 			}
 		}

@@ -71,7 +71,12 @@ func TestForgedCommit(t *testing.T) {
 		}
 		b.publish(1, steps)
 		e, stop := b.start(b.hastyConfig())
-		natstest.Eventually(t, "the enrichment stands still", func() bool { return e.Ready() != nil })
+		natstest.Eventually(t, "the enrichment stands still", func() bool {
+			if n := e.Figures().Batches; n > 0 {
+				t.Fatalf("%d batches landed in a target that has no room", n)
+			}
+			return e.Ready() != nil
+		})
 		target.MaxMsgs = -1
 		b.stream(target)
 		b.await(steps)

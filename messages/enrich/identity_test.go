@@ -85,12 +85,12 @@ func TestSourceRecreatedInTheTurn(t *testing.T) {
 	b.recreate(ordersConfig)
 	b.publish(1, 20)
 	natstest.Eventually(t, "the enricher stands still", func() bool {
+		if n := b.count("READY"); n != 10 {
+			t.Fatalf("%d events in the target, want 10", n)
+		}
 		reason := e.figures.failing.Load()
 		return reason != nil && *reason == "undecided"
 	})
-	if n := b.count("READY"); n != 10 {
-		t.Errorf("%d events in the target, want 10", n)
-	}
 	if err := Resume(t.Context(), b.config(), 0); err != nil {
 		t.Fatal(err)
 	}
