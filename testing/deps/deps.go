@@ -84,7 +84,7 @@ func (n *Need) findPackages() (string, error) {
 		return "", fmt.Errorf("%w: node", ErrMissing)
 	}
 	modules := filepath.Join(repository(), n.npm, "node_modules")
-	if _, err := os.Stat(modules); err != nil {
+	if _, err := os.Stat(filepath.Join(modules, ".package-lock.json")); err != nil { // npm writes it last
 		return "", fmt.Errorf("%w: %s", ErrMissing, filepath.Join(n.npm, "node_modules"))
 	}
 	return modules, nil
