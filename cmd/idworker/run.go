@@ -35,7 +35,7 @@ type printFlags struct {
 // run parses and runs one command line, and returns the exit code.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	code, exited := 0, false
-	parser := newParser(stdout, stderr, func(c int) { code, exited = c, true })
+	parser := parserFor(stdout, stderr, func(c int) { code, exited = c, true })
 	command, err := parser.Parse(args)
 	if exited { // --help or --version
 		return code
@@ -67,6 +67,9 @@ func terminal(w io.Writer) io.Writer {
 	}
 	return nil
 }
+
+// parserFor is newParser, but for tests: they use parsers again.
+var parserFor = newParser
 
 // newParser returns the parser of the command line.
 func newParser(stdout, stderr io.Writer, exit func(int)) *kong.Kong {
