@@ -34,9 +34,7 @@ func TestStartAtABusyServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := w.Stop(); err != nil {
-		t.Error(err)
-	}
+	stop(t, w)
 	if n := dialer.dials.Load(); n < 5 {
 		t.Errorf("only %d dials", n)
 	}

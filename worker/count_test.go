@@ -31,12 +31,8 @@ func TestCount(t *testing.T) {
 		return w == workers && l == loaders
 	}
 	natstest.Eventually(t, "two workers and two loaders", func() bool { return counted(2, 2) })
-	if err := both.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	stop(t, both)
 	natstest.Eventually(t, "one of each", func() bool { return counted(1, 1) })
-	if err := loader.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	stop(t, loader)
 	natstest.Eventually(t, "one worker and no loader", func() bool { return counted(1, 0) })
 }

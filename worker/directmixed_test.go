@@ -99,15 +99,11 @@ func TestWithdrawnRequestsGiveNothingToOthers(t *testing.T) {
 			for asked.Load() < askers*calls {
 				time.Sleep(time.Millisecond)
 			}
-			if err := workers[2].Stop(); err != nil {
-				t.Error(err)
-			}
+			stop(t, workers[2])
 		})
 		all.Wait()
 		for _, w := range workers[:2] {
-			if err := w.Stop(); err != nil {
-				t.Error(err)
-			}
+			stop(t, w)
 		}
 	}
 	for tag, h := range results {

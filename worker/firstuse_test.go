@@ -100,9 +100,7 @@ func TestFirstUse(t *testing.T) {
 	if _, err := f.client.ask("chat", 1); !errors.Is(err, messages.ErrNoTag) {
 		t.Errorf("a tag that does not match: %v, want ErrNoTag", err)
 	}
-	if err := w.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	stop(t, w)
 	f.all()
 	for tag := range last {
 		if id := f.client.must(tag); id <= last[tag] || id > 1000 {
@@ -132,9 +130,7 @@ func TestFullTemplate(t *testing.T) {
 	for i := range most {
 		f.client.must(fmt.Sprint("chat.", i))
 	}
-	if err := w.Stop(); err != nil { // so that they are in nobody's memory
-		t.Fatal(err)
-	}
+	stop(t, w) // so that they are in nobody's memory
 	w, calls := f.all()
 	createTags(t, f.net, newStore(t, f.net, 1), 100_000, "order")
 	f.client.must("order")

@@ -45,7 +45,5 @@ func TestStartWithoutLeader(t *testing.T) {
 	case <-time.After(natstest.Patience):
 		t.Fatal("it does not start")
 	}
-	if err := w.Stop(); err != nil {
-		t.Error(err)
-	}
+	stop(t, w)
 }

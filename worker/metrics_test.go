@@ -180,9 +180,7 @@ func TestReady(t *testing.T) {
 	natstest.Eventually(t, "not ready without NATS", ready("not connected to NATS"))
 	net.Restart()
 	natstest.Eventually(t, "ready again", ready(""))
-	if err := w.Stop(); err != nil {
-		t.Error(err)
-	}
+	stop(t, w)
 	if !ready("stopping")() {
 		t.Errorf("a worker that has stopped is %v", w.Ready())
 	}

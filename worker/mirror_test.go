@@ -35,9 +35,7 @@ func TestDirectoryMadeAgainEmpty(t *testing.T) {
 	c := newClient(t, net)
 	c.must("order")
 	c.must("invoice")
-	if err := loader.Stop(); err != nil { // nobody mirrors the store
-		t.Fatal(err)
-	}
+	stop(t, loader) // nobody mirrors the store
 	js := newJetStream(t, net)
 	if err := js.DeleteKeyValue(t.Context(), worker.TagsBucketName(messages.DefaultPrefix)); err != nil {
 		t.Fatal(err)

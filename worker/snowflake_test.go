@@ -193,9 +193,7 @@ func TestSnowflakeStopReleases(t *testing.T) {
 	w := startWorker(t, net, worker.Config{Role: worker.RoleWorker, Lease: lease.Config{TTL: time.Hour}})
 	c := newClient(t, net)
 	id := snowflake.ID(c.eventuallySnowflake())
-	if err := w.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	stop(t, w)
 	js := newJetStream(t, net)
 	all, layout, err := lease.List(t.Context(), js, messages.DefaultPrefix)
 	if err != nil || len(all) != 1 || all[0].Held() {
@@ -241,9 +239,7 @@ func TestSnowflakeNoneFree(t *testing.T) {
 		t.Fatalf("held: %+v", held)
 	}
 	for _, w := range []*worker.Process{first, second} {
-		if err := w.Stop(); err != nil {
-			t.Fatal(err)
-		}
+		stop(t, w)
 	}
 	mustGetNew()
 	if held := holdings(t, js); len(held) != 1 || held[0].Instance != third.Instance() {

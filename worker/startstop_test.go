@@ -75,9 +75,7 @@ func stopTogether(t *testing.T, w *worker.Process) {
 	var stops sync.WaitGroup
 	for range 3 {
 		stops.Go(func() {
-			if err := w.Stop(); err != nil {
-				t.Error(err)
-			}
+			stop(t, w)
 			if err := w.Ready(); err == nil || err.Error() != "stopping" {
 				t.Errorf("a process that has stopped is %v", err)
 			}

@@ -128,9 +128,7 @@ func TestStrictOrderAcrossWorkers(t *testing.T) {
 	for range tier.Pick(1, 5) {
 		awaitCalls()
 		startStrict(t, net, s, 1)
-		if err := workers[0].Stop(); err != nil {
-			t.Error(err)
-		}
+		stop(t, workers[0])
 		workers = workers[1:]
 	}
 	awaitCalls()
