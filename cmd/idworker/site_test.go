@@ -104,8 +104,22 @@ func init() {
 	}
 }
 
+// release forgets the command line.
 func (c *capture) release() {
 	c.parser.Model.Target.SetZero()
+	_ = kong.Visit(c.parser.Model, func(n kong.Visitable, next kong.Next) error {
+		switch n := n.(type) {
+		case *kong.Application:
+			n.Active = false
+		case *kong.Node:
+			n.Active = false
+		case *kong.Value:
+			n.Active, n.Set = false, false
+		case *kong.Flag:
+			n.Active, n.Set = false, false
+		}
+		return next(nil)
+	})
 	unused.Put(c.parser)
 }
 
