@@ -161,7 +161,7 @@ func NewRandom(t testing.TB) *Random {
 		seed = rand.Uint64()
 	}
 	t.Logf("IDWORKER_SEED=%d", seed)
-	return &Random{from: rand.New(rand.NewPCG(seed, 0))} //nolint:gosec // not for secrets
+	return &Random{from: rand.New(rand.NewPCG(seed, 0))}
 }
 
 // N returns a number below n.

@@ -109,14 +109,14 @@ func TestRollingRestartLosesNothing(t *testing.T) {
 		c.ledgers.check(t)
 		t.Logf("%d IDs", c.ledgers.ids())
 	})
-	t.Run("killed", func(t *testing.T) {
+	t.Run("killed", func(*testing.T) {
 		for i, old := range workers {
 			old.kill()
 			workers[i] = join()
 			services.more(50)
 		}
 	})
-	t.Run("paused", func(t *testing.T) {
+	t.Run("paused", func(*testing.T) {
 		third := join() // a paused worker is a paused loader, too
 		for range 2 {
 			workers[0].pause()
@@ -126,7 +126,7 @@ func TestRollingRestartLosesNothing(t *testing.T) {
 		}
 		third.stop(syscall.SIGTERM)
 	})
-	t.Run("nobody there", func(t *testing.T) {
+	t.Run("nobody there", func(*testing.T) {
 		for i, w := range workers {
 			if i == 0 {
 				w.stop(syscall.SIGTERM)

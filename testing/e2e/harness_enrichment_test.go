@@ -82,16 +82,6 @@ func enrichFlags(url string) []string {
 	return []string{"enrich", "--server", url, "--from", "ORDERS", "--filter", "orders.raw.>", "--to", "orders.ready.>", "--id", "segment:order"}
 }
 
-// start runs an enricher, and returns when it has begun.
-func (e *enrichment) start(url string) *process {
-	e.t.Helper()
-	p := e.tryStart(url)
-	if p.hasEnded() {
-		e.t.Fatalf("the enricher ended:\n%s", p.stderr.Tail())
-	}
-	return p
-}
-
 // tryStart runs an enricher, and returns when it has begun or ended.
 func (e *enrichment) tryStart(url string, flags ...string) *process {
 	e.t.Helper()

@@ -4,16 +4,12 @@ import (
 	"fmt"
 	"net/url"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 
 	"github.com/idworker/idworker/testing/freeport"
 )
-
-// Elections take seconds, and three servers share the processors with the test.
-const clusterWithin = 2 * time.Minute
 
 // Cluster is a JetStream cluster. Stop and restart its servers one by one, then
 // call WaitReady.

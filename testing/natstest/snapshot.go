@@ -60,9 +60,6 @@ func TrySnapshot(nc *nats.Conn, stream string) (s Snapshot, err error) {
 	}
 }
 
-// restoreWithin is how long it may take until a cluster has room for a stream again.
-const restoreWithin = 2 * time.Minute
-
 // Restore deletes the stream and puts it back to the state of the backup. It tries again if that fails, for
 // the stream is gone then: a cluster may have a server that is away.
 func (s Snapshot) Restore(t testing.TB, nc *nats.Conn) {

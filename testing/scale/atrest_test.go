@@ -10,9 +10,6 @@ import (
 	"github.com/idworker/idworker/worker"
 )
 
-// settled is how long a process may take until it does nothing but wait.
-var settled = natstest.Patience
-
 // atRestAfter is how long a process waits at least before it renews its lease among the owners, while no
 // tag is strict.
 const atRestAfter = 50 * time.Second

@@ -30,8 +30,6 @@ func TestMain(m *testing.M) {
 	)
 }
 
-var patience = natstest.Patience
-
 // number counts values that are numbers.
 func number(value []byte) (int64, bool) {
 	n, err := strconv.ParseInt(string(value), 10, 64)
