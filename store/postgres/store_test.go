@@ -10,6 +10,7 @@ import (
 	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/store/internal/leaf"
 	"github.com/idworker/idworker/testing/dbtest"
+	"github.com/idworker/idworker/testing/dbtest/docker"
 	"github.com/idworker/idworker/testing/leaftest"
 	"github.com/idworker/idworker/testing/natstest"
 	"github.com/idworker/idworker/testing/tier"
@@ -17,6 +18,7 @@ import (
 
 func TestMain(m *testing.M) {
 	leaf.CallTimeout = natstest.Patience
+	dbtest.Containers = docker.Start
 	goleak.VerifyTestMain(m)
 }
 

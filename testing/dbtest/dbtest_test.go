@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/idworker/idworker/testing/tier"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -20,6 +22,7 @@ func TestEachTestHasADatabaseOfItsOwn(t *testing.T) {
 }
 
 func TestServerIsPausedKilledAndRestarted(t *testing.T) {
+	tier.All(t)
 	for name, start := range map[string]func(testing.TB) *Server{"mysql": StartMySQL, "postgres": StartPostgres} {
 		t.Run(name, func(t *testing.T) {
 			s := start(t)

@@ -2,6 +2,8 @@ package dbtest
 
 import (
 	"testing"
+
+	"github.com/idworker/idworker/testing/tier"
 )
 
 func count(t *testing.T, d *DB) (n int) {
@@ -14,6 +16,7 @@ func count(t *testing.T, d *DB) (n int) {
 
 // What the replica does not get is lost when it is promoted, and that again and again.
 func TestPromotedReplicaLacksWhatWasCut(t *testing.T) {
+	tier.All(t)
 	for name, start := range map[string]func(testing.TB) *Pair{"mariadb": StartMariaDBPair, "postgres": StartPostgresPair} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -41,6 +44,7 @@ func TestPromotedReplicaLacksWhatWasCut(t *testing.T) {
 }
 
 func TestDataFolderIsPutBack(t *testing.T) {
+	tier.All(t)
 	for name, start := range map[string]func(testing.TB) *Local{"mysql": StartLocalMySQL, "postgres": StartLocalPostgres} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
