@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"strings"
 	"testing"
@@ -11,6 +10,7 @@ import (
 
 // TestDecodeFrom: the IDs that there can be of a time, as text and as JSON, and what is refused.
 func TestDecodeFrom(t *testing.T) {
+	t.Parallel()
 	const july, august = "2026-07-01T00:00:00Z", "2026-08-01T00:00:00Z"
 	for _, tc := range []struct{ args, first, last, from, to string }{
 		{"--from " + july, "197863774617600000", "197863774621794303", "2026-07-01T00:00:00.000Z", "2026-07-01T00:00:00.001Z"},
@@ -22,23 +22,23 @@ func TestDecodeFrom(t *testing.T) {
 		{"--layout js --from " + july + " --to 2112-02-09T13:44:29.44Z", "154581073920000", "9007199254740991", "2026-07-01T00:00:00.000Z", "2112-02-09T13:44:29.440Z"},
 	} {
 		args := append([]string{"decode"}, strings.Fields(tc.args)...)
-		var stdout, stderr bytes.Buffer
-		if code := run(t.Context(), args, &stdout, &stderr); code != 0 {
-			t.Errorf("%s: exit code %d, %s", tc.args, code, &stderr)
+		r := command(t, args...)
+		lines := strings.Split(r.stdout, "\n")
+		if r.code != 0 || len(lines) < 3 {
+			t.Errorf("%s: %+v", tc.args, r)
 			continue
 		}
-		line := strings.Fields(strings.Split(stdout.String(), "\n")[2])
+		line := strings.Fields(lines[2])
 		if want := []string{tc.first, tc.last, tc.from, tc.to}; strings.Join(line, " ") != strings.Join(want, " ") {
 			t.Errorf("%s: %v, want %v", tc.args, line, want)
 		}
-		stdout.Reset()
-		if code := run(t.Context(), append(args, "--json"), &stdout, &stderr); code != 0 {
-			t.Errorf("%s as JSON: exit code %d, %s", tc.args, code, &stderr)
+		if r = command(t, append(args, "--json")...); r.code != 0 {
+			t.Errorf("%s as JSON: %+v", tc.args, r)
 		}
 		var found struct{ Layout, Ends, First, Last, From, To string }
-		if err := json.Unmarshal(stdout.Bytes(), &found); err != nil || found.First != tc.first || found.Last != tc.last ||
+		if err := json.Unmarshal([]byte(r.stdout), &found); err != nil || found.First != tc.first || found.Last != tc.last ||
 			found.From != tc.from || found.To != tc.to || found.Layout == "" || found.Ends == "" {
-			t.Errorf("%s as JSON: %s, %v", tc.args, &stdout, err)
+			t.Errorf("%s as JSON: %s, %v", tc.args, r.stdout, err)
 		}
 	}
 	for args, want := range map[string]string{
@@ -52,10 +52,9 @@ func TestDecodeFrom(t *testing.T) {
 		"--from " + july + " --to " + july:              "is not after",
 		"--from " + august + " --to " + july:            "is not after",
 	} {
-		var stdout, stderr bytes.Buffer
-		code := run(t.Context(), append([]string{"decode"}, strings.Fields(args)...), &stdout, &stderr)
-		if code != explain.ExitUsage || !strings.Contains(stderr.String(), want) || stdout.Len() > 0 {
-			t.Errorf("decode %s: exit code %d, %s%s, want %q", args, code, &stdout, &stderr, want)
+		r := command(t, append([]string{"decode"}, strings.Fields(args)...)...)
+		if r.code != explain.ExitUsage || !strings.Contains(r.stderr, want) || r.stdout != "" {
+			t.Errorf("decode %s: %+v, want %q", args, r, want)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/alecthomas/kong"
@@ -15,10 +16,11 @@ import (
 	"github.com/idworker/idworker/cmd/internal/manual"
 )
 
-func model() *kong.Application { return newParser(io.Discard, io.Discard, func(int) {}).Model }
+var model = sync.OnceValue(func() *kong.Application { return newParser(io.Discard, io.Discard, func(int) {}).Model })
 
 // TestManualHasAll: the page names every command, argument and flag that is not hidden.
 func TestManualHasAll(t *testing.T) {
+	t.Parallel()
 	var page bytes.Buffer
 	if err := manual.Write(&page, model(), version); err != nil {
 		t.Fatal(err)
@@ -43,6 +45,7 @@ func TestManualHasAll(t *testing.T) {
 
 // TestCandidates: what a shell is offered, word by word.
 func TestCandidates(t *testing.T) {
+	t.Parallel()
 	for line, want := range map[string]string{
 		"t":                        "tag",
 		"":                         "serve get tag bench enrich decode workers status doctor provision help version man completion",
@@ -80,10 +83,10 @@ func TestCandidates(t *testing.T) {
 
 // TestHelp: a command that lacks another one shows which there are; help and --help say the same.
 func TestHelp(t *testing.T) {
+	t.Parallel()
 	say := func(line string) (code int, stdout, stderr string) {
-		var out, err strings.Builder
-		code = run(t.Context(), strings.Fields(line), &out, &err)
-		return code, out.String(), err.String()
+		r := command(t, strings.Fields(line)...)
+		return r.code, r.stdout, r.stderr
 	}
 	for line, want := range map[string]string{"": "idworker serve --demo", "tag": "tag raise"} {
 		if code, out, err := say(line); code != explain.ExitUsage || out != "" || !strings.Contains(err, want) || !strings.Contains(err, "expected one of") {
@@ -108,6 +111,7 @@ func TestHelp(t *testing.T) {
 
 // TestExitCodesDocumented: docs/command-line.md has the exit codes in the words of the manual page.
 func TestExitCodesDocumented(t *testing.T) {
+	t.Parallel()
 	page, err := os.ReadFile("../../docs/command-line.md")
 	if err != nil {
 		t.Fatal(err)

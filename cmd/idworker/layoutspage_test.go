@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"strings"
@@ -15,6 +14,7 @@ const layoutsPage = "../../docs/layouts.md"
 
 // TestPageOfLayouts: its table is that of the layouts that have a name, and decode prints what it shows.
 func TestPageOfLayouts(t *testing.T) {
+	t.Parallel()
 	page, err := os.ReadFile(layoutsPage)
 	if err != nil {
 		t.Fatal(err)
@@ -33,10 +33,9 @@ func TestPageOfLayouts(t *testing.T) {
 		for _, shown := range strings.Split("\n"+block, "\n$ idworker decode ")[1:] {
 			ran++
 			args, want, _ := strings.Cut(shown, "\n")
-			var stdout, stderr bytes.Buffer
-			code := run(t.Context(), append([]string{"decode"}, strings.Fields(args)...), &stdout, &stderr)
-			if got := stdout.String() + stderr.String(); code != 0 || strings.TrimSpace(got) != strings.TrimSpace(want) {
-				t.Errorf("idworker decode %s: exit code %d\n%s%s shows\n%s", args, code, got, layoutsPage, want)
+			r := command(t, append([]string{"decode"}, strings.Fields(args)...)...)
+			if got := r.stdout + r.stderr; r.code != 0 || strings.TrimSpace(got) != strings.TrimSpace(want) {
+				t.Errorf("idworker decode %s: exit code %d\n%s%s shows\n%s", args, r.code, got, layoutsPage, want)
 			}
 		}
 	}

@@ -124,6 +124,7 @@ func fetch(address, path string) (body string) {
 
 // TestRulesFile: the rules have the form that Prometheus expects, and each has a row in the handbook's table.
 func TestRulesFile(t *testing.T) {
+	t.Parallel()
 	var file struct {
 		Groups []struct {
 			Name  string
@@ -163,6 +164,7 @@ func TestRulesFile(t *testing.T) {
 
 // TestBoard: the Grafana board is JSON, and each of its panels asks for something.
 func TestBoard(t *testing.T) {
+	t.Parallel()
 	var board struct {
 		Title  string
 		Panels []struct {

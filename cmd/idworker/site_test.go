@@ -74,9 +74,15 @@ func (s *site) background(args ...string) (stop func()) {
 // run runs a command to its end.
 func (s *site) run(args ...string) result {
 	s.Helper()
+	return command(s.T, args...)
+}
+
+// command runs a command to its end.
+func command(t *testing.T, args ...string) result {
+	t.Helper()
 	var out capture
 	var err bytes.Buffer
-	code := run(s.Context(), args, &out, &err)
+	code := run(t.Context(), args, &out, &err)
 	out.release()
 	return result{code, out.String(), err.String()}
 }

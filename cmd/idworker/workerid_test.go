@@ -10,6 +10,7 @@ import (
 )
 
 func TestParseWorkerID(t *testing.T) {
+	t.Parallel()
 	for _, tc := range []struct {
 		text, host string
 		want       int64 // -1: refused
@@ -50,6 +51,7 @@ func TestParseWorkerID(t *testing.T) {
 // TestWorkerIDWithinTheLayout: what the layout cannot hold is an error of the command line, before anything is
 // connected to.
 func TestWorkerIDWithinTheLayout(t *testing.T) {
+	t.Parallel()
 	for text, highest := range map[string]string{"default": "1023", "js": "127", "twitter": "31"} {
 		f := snowflakeFlags{Layout: text, WorkerID: highest}
 		cfg, err := f.lease()
