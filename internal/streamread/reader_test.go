@@ -77,7 +77,7 @@ func (b *bed) publishAsync(m *nats.Msg) {
 // read reads to the end and calls f with each message.
 func (b *bed) read(r *streamread.Reader, f func(streamread.Message)) (n int) {
 	b.Helper()
-	ctx, cancel := context.WithTimeout(b.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(b.Context(), natstest.Patience)
 	defer cancel()
 	for {
 		msg, err := r.Next(ctx)
