@@ -231,7 +231,8 @@ func (s *fromBinary) command(args ...string) *exec.Cmd {
 	cmd.Dir = s.dir
 	// MariaDB names temporary tables after its process ID, which is another's too in a /tmp
 	// that several containers share.
-	cmd.Env = append(os.Environ(), "TMPDIR="+s.dir)
+	// The scripts of servers need programs that PATH may lack.
+	cmd.Env = append(os.Environ(), "TMPDIR="+s.dir, "PATH="+os.Getenv("PATH")+":/usr/bin:/bin:/usr/sbin")
 	// Not in the group to which a terminal sends its interrupt: the pipe ends it.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Credential: s.credential()}
 	return cmd

@@ -80,7 +80,7 @@ func replaceFolder(from, to string) error {
 	if err := os.RemoveAll(to); err != nil {
 		return err
 	}
-	if out, err := exec.Command("cp", "-pR", from, to).CombinedOutput(); err != nil {
+	if out, err := exec.Command(helper("cp"), "-pR", from, to).CombinedOutput(); err != nil {
 		return fmt.Errorf("cp: %w\n%s", err, out)
 	}
 	return nil

@@ -14,11 +14,7 @@ func installMySQL(program, dir string) []string {
 	if !isMariaDB(program) {
 		return append([]string{program, "--no-defaults", "--initialize-insecure", "--datadir=" + data}, asRoot()...)
 	}
-	script := "mariadb-install-db"
-	if _, err := exec.LookPath(script); err != nil {
-		script = "mysql_install_db"
-	}
-	return append([]string{script, "--no-defaults", "--datadir=" + data, "--auth-root-authentication-method=normal", "--skip-test-db", smallLog}, asRoot()...)
+	return append([]string{helper("mariadb-install-db", "mysql_install_db"), "--no-defaults", "--datadir=" + data, "--auth-root-authentication-method=normal", "--skip-test-db", smallLog}, asRoot()...)
 }
 
 // smallLog makes a data folder that is copied quickly.
@@ -46,6 +42,18 @@ func serveMySQL(program, dir, port string) []string {
 		args = append(args, "--mysqlx=OFF")
 	}
 	return append(args, asRoot()...)
+}
+
+// helper is the path of a program by one of its names, also if PATH lacks its folder.
+func helper(names ...string) string {
+	for _, name := range names {
+		for _, path := range []string{name, "/usr/bin/" + name, "/bin/" + name} {
+			if found, err := exec.LookPath(path); err == nil {
+				return found
+			}
+		}
+	}
+	return names[0]
 }
 
 func isMariaDB(program string) bool {
