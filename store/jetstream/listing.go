@@ -8,7 +8,10 @@ import (
 	"strings"
 	"time"
 
+	natsjs "github.com/nats-io/nats.go/jetstream"
+
 	"github.com/idworker/idworker/internal/kvwatch"
+	"github.com/idworker/idworker/internal/leader"
 	"github.com/idworker/idworker/store"
 )
 
@@ -73,21 +76,24 @@ func (l *listing) list(ctx context.Context) (tags, removed []store.Tag, err erro
 	return tags, removed, errors.Join(corrupt...)
 }
 
-// Tests have longer ones.
+// Tests have others.
 var (
-	// maxLag is how long to wait for what the leader has and the replica that is read from does not
-	// have yet. If the newest message was removed, as happens when old delete markers are purged, no
-	// waiting helps.
+	// maxLag is how long to wait for what the leader has and the replica that is
+	// read from lacks, before the leader is asked whether it still has it.
 	maxLag = 250 * time.Millisecond
 
-	// maxChase is how long to run after tags that are written again before their turn comes.
+	// maxChase is how long to wait for a replica that lags, and how long to run after
+	// tags that are written again before their turn comes.
 	maxChase = 5 * time.Second
 )
 
 // chaseLook is how long to read on before the tags are counted again.
 const chaseLook = 250 * time.Millisecond
 
-var errChase = errors.New("tags are written faster than they can be listed")
+var (
+	errChase = errors.New("tags are written faster than they can be listed")
+	errLag   = errors.New("the replica that is read from lags behind its leader")
+)
 
 // read reads what there is that was not read before, up to what was written before the call.
 func (l *listing) read(ctx context.Context) error {
@@ -108,10 +114,34 @@ func (l *listing) read(ctx context.Context) error {
 			return err
 		}
 	}
-	if _, err := l.readUntil(ctx, maxLag, func() bool { return l.at.Revision >= info.State.LastSeq }); err != nil {
+	if err := l.catchUp(ctx, info.State.LastSeq); err != nil {
 		return err
 	}
 	return l.chase(ctx)
+}
+
+// catchUp reads on until the replica has shown everything through a message. A
+// message that was removed never comes: old delete markers are purged, and each
+// write removes the one before it on its subject.
+func (l *listing) catchUp(ctx context.Context, last uint64) error {
+	for began := time.Now(); time.Since(began) < maxChase; {
+		if done, err := l.readUntil(ctx, maxLag, func() bool { return l.at.Revision >= last }); done || err != nil {
+			return err
+		}
+		_, err := leader.At(ctx, l.store.js, "KV_"+l.store.bucket, last)
+		if err == nil {
+			continue
+		}
+		if !errors.Is(err, natsjs.ErrMsgNotFound) {
+			return err
+		}
+		info, err := l.store.stream.Info(ctx)
+		if err != nil || info.State.LastSeq == last {
+			return err
+		}
+		last = info.State.LastSeq
+	}
+	return errLag
 }
 
 // chase makes sure that no tag is left out that was written again before it was read, again and again:

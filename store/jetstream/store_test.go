@@ -22,7 +22,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	maxLag, maxChase = 20*time.Second, natstest.Patience
+	maxLag, maxChase = time.Millisecond, natstest.Patience // so that replicas often lag
 	// A server goes on for a while to look for a stream that another one sources.
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/nats-io/nats-server/v2/server.(*stream).trySetupSourceConsumer.func3"))
 }
