@@ -35,7 +35,11 @@ RACE  = $(if $(filter 1,$(shell $(GO) env CGO_ENABLED)),-race)
 TEST  = $(GO) test $(RACE) -timeout 30m -parallel 4 $(FLAGS)
 # What make test leaves to other targets: programs that run for minutes, or measure.
 LATER = e2e|pages|bench|bench/peers|scale|nemesis|mutants
-PACKAGES = $$($(GO) list ./... | grep -vE '/testing/($(LATER))$$')
+PACKAGES = $(or $(shell $(GO) list ./... | grep -vE '/testing/($(LATER))$$'),$(error go list lists no packages))
+MORE     = ./testing/nemesis ./testing/mutants
+# go test keeps results of tests whose files and variables are the same: what is
+# installed is a variable.
+test test-all soak: export IDWORKER_FOUND = $(shell $(GO) run ./testing/deps/install -found)
 
 test: ## Run the tests of all packages; needs Go alone, takes 5 minutes
 	$(TEST) $(PACKAGES)
@@ -45,19 +49,19 @@ deps: ## Install what make test-all needs: databases, a browser, npm packages; a
 	@$(GO) run ./testing/deps/install -install
 
 # The end-to-end tests start many processes: no more of them at once than there are
-# processors.
+# processors. They build the binary, which go test does not see, so none is kept.
 test-all: export IDWORKER_TESTS = all
 test-all: deps ## Run all tests: also the real binary, databases that are killed, a browser, Node.js
-	$(TEST) $(PACKAGES) ./testing/nemesis
-	$(TEST) -p 1 -parallel 2 ./testing/e2e ./testing/pages
+	$(TEST) $(PACKAGES) $(MORE)
+	$(TEST) -count=1 -p 1 -parallel 2 ./testing/e2e ./testing/pages
 	$(MAKE) example
 	@$(GO) run ./testing/deps/install
 
 # RUN chooses tests by name, as in: make soak RUN=NoDuplicate
 soak: export SOAK = 1
 soak: deps ## Run all tests with more rounds and more IDs, and those that take minutes each
-	$(TEST) -timeout 60m -run '$(RUN)' $(PACKAGES) ./testing/nemesis
-	$(TEST) -timeout 60m -p 1 -parallel 2 -run '$(RUN)' ./testing/e2e ./testing/scale
+	$(TEST) -count=1 -timeout 60m -run '$(RUN)' $(PACKAGES) $(MORE)
+	$(TEST) -count=1 -timeout 60m -p 1 -parallel 2 -run '$(RUN)' ./testing/e2e ./testing/scale ./testing/bench
 
 check-release: lint test test-all spec mutants soak bench ## Run everything that there is, before a release; takes hours
 	for store in jetstream mysql postgres; do $(MAKE) nemesis DURATION=20m STORE=$$store || exit 1; done

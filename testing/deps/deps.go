@@ -4,6 +4,7 @@
 package deps
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -14,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/idworker/idworker/testing/tier"
 )
@@ -59,9 +61,25 @@ var All = []*Need{MySQL, Postgres, Browser, Axe, Node}
 // ErrMissing is that a program is not on this machine.
 var ErrMissing = errors.New("not found")
 
+// foundVariable is the environment variable in which make passes [Found], so that
+// go test keeps no result from before something was installed.
+const foundVariable = "IDWORKER_FOUND"
+
+// Found is what is on this machine, on one line.
+func Found() string {
+	var paths []string
+	for _, n := range All {
+		if path, err := n.Find(); err == nil {
+			paths = append(paths, path)
+		}
+	}
+	return strings.Join(paths, " ")
+}
+
 // Find returns the path of the program, the newest of several, or of the folder
 // with the npm packages. The error is ErrMissing.
 func (n *Need) Find() (string, error) {
+	_ = os.Getenv(foundVariable) // go test notes who read it
 	if n.npm != "" {
 		return n.findPackages()
 	}
@@ -117,13 +135,20 @@ func (n *Need) LeftOut() string {
 	if n.all && !tier.IsAll() || n.Variable != "" && os.Getenv(n.Variable) != "" {
 		return ""
 	}
-	if n.Variable != "" && tier.IsAll() && exec.Command("docker", "info").Run() == nil {
+	if n.Variable != "" && tier.IsAll() && docker() {
 		return "" // a container took its place
 	}
 	if _, err := n.Find(); err != nil {
 		return fmt.Sprintf("left out: %s (%v; make deps installs it)", n.Name, err)
 	}
 	return ""
+}
+
+// docker reports whether a Docker engine answers.
+func docker() bool {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	return exec.CommandContext(ctx, "docker", "info").Run() == nil
 }
 
 // Install installs what is missing: npm packages, and Debian's packages as root.

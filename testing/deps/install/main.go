@@ -1,5 +1,6 @@
-// Command install lists what the tests of a tier leave out for want of a program,
-// or with -install installs it, where it can.
+// Command install lists what the tests of a tier leave out for want of a program.
+// With -install it installs that, where it can; with -found it prints what is
+// there.
 package main
 
 import (
@@ -14,11 +15,16 @@ import (
 
 func main() {
 	install := flag.Bool("install", false, "install what is missing")
+	found := flag.Bool("found", false, "print what is there, on one line")
 	flag.Parse()
+	if *found {
+		fmt.Println(deps.Found())
+		return
+	}
 	if *install {
 		for _, n := range deps.All {
 			if err := n.Install(); err != nil {
-				fmt.Fprintf(os.Stderr, "%s: %v\n", n.Name, err)
+				fmt.Fprintf(os.Stderr, "not installed: %s: %v\n", n.Name, err)
 			}
 		}
 		return
