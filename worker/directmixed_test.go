@@ -2,12 +2,14 @@ package worker_test
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/testing/natstest"
 	"github.com/idworker/idworker/testing/tier"
 	"github.com/idworker/idworker/worker"
 )
@@ -26,11 +28,15 @@ func (h *handedOut) ask(get func() ([]byte, error)) {
 	before := h.high.Load()
 	reply, err := get()
 	if err != nil {
+		if !isPassing(err) && !errors.Is(err, context.Canceled) {
+			h.t.Error(err)
+		}
 		return
 	}
 	ranges, err := messages.DecodeRanges(reply, 2)
 	if err != nil {
 		h.t.Error(err)
+		return
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -41,6 +47,15 @@ func (h *handedOut) ask(get func() ([]byte, error)) {
 		h.all[id] = true
 		h.high.Store(max(h.high.Load(), id))
 	}
+}
+
+// enough are so many IDs that a test has shown something.
+const enough = 100
+
+func (h *handedOut) len() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.all)
 }
 
 // TestWithdrawnRequestsGiveNothingToOthers: whoever asks by HTTP or by NATS, of whichever worker, gets IDs of its
@@ -67,10 +82,14 @@ func TestWithdrawnRequestsGiveNothingToOthers(t *testing.T) {
 		ways = ways[:2] // the third one stops
 		var all sync.WaitGroup
 		var asked atomic.Int64
+		deadline := time.Now().Add(natstest.Patience)
+		more := func(h *handedOut, call int) bool {
+			return call < calls || h.len() < enough && time.Now().Before(deadline)
+		}
 		for i := range askers {
 			for tag, h := range results {
 				all.Go(func() {
-					for range calls {
+					for call := 0; more(h, call); call++ {
 						asked.Add(1)
 						h.ask(func() ([]byte, error) {
 							ctx, cancel := context.WithTimeout(t.Context(), random.Below(8*time.Millisecond))
@@ -81,7 +100,7 @@ func TestWithdrawnRequestsGiveNothingToOthers(t *testing.T) {
 				})
 				conn := net.Connect(t)
 				all.Go(func() {
-					for range calls {
+					for call := 0; more(h, call); call++ {
 						asked.Add(1)
 						h.ask(func() ([]byte, error) {
 							msg, err := conn.Request("ids.segment."+tag, []byte("2"), 5*time.Second)
@@ -108,5 +127,8 @@ func TestWithdrawnRequestsGiveNothingToOthers(t *testing.T) {
 	}
 	for tag, h := range results {
 		t.Logf("%s: %d IDs, the highest is %d", tag, len(h.all), h.high.Load())
+		if len(h.all) < enough {
+			t.Errorf("%s: %d IDs show nothing, want %d", tag, len(h.all), enough)
+		}
 	}
 }
