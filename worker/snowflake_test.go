@@ -290,21 +290,34 @@ func TestSnowflakeLeaseLostUnderLoad(t *testing.T) {
 	if err := sub.SetPendingLimits(-1, -1); err != nil {
 		t.Fatal(err)
 	}
-	const rounds = 2
-	for round := range int64(rounds) {
+	sent := int64(0)
+	ask := func(n int) {
+		for range n {
+			if err := c.conn.PublishRequest(messages.DefaultPrefix.Snowflake(), inbox, messages.EncodeCount(batch)); err != nil {
+				t.Fatal(err)
+			}
+			sent++
+		}
+	}
+	rounds := 0
+	natstest.Eventually(t, "IDs, and requests refused between two leases", func() bool {
+		rounds++
 		c.eventuallySnowflake()
+		var before time.Time
 		for _, h := range holdings(t, js) {
+			before = h.Since
 			if err := kv.Delete(t.Context(), strconv.FormatInt(h.Worker, 10)); err != nil {
 				t.Fatal(err)
 			}
 		}
-		for range shots {
-			if err := c.conn.PublishRequest(messages.DefaultPrefix.Snowflake(), inbox, messages.EncodeCount(batch)); err != nil {
-				t.Fatal(err)
-			}
-		}
-		natstest.Eventually(t, "all requests are answered", func() bool { return answers.Load() == (round+1)*shots })
-	}
+		ask(shots)
+		natstest.Eventually(t, "another lease", func() bool {
+			ask(10) // so that some come between the two, however fast the others are answered
+			return slices.ContainsFunc(holdings(t, js), func(h lease.Holding) bool { return h.Since.After(before) })
+		})
+		natstest.Eventually(t, "all requests are answered", func() bool { return answers.Load() == sent })
+		return rounds >= 2 && len(ranges) > 0 && refused > 0
+	})
 
 	slices.SortFunc(ranges, func(a, b messages.Range) int { return cmp.Compare(a.First, b.First) })
 	for i := 1; i < len(ranges); i++ {
@@ -312,5 +325,5 @@ func TestSnowflakeLeaseLostUnderLoad(t *testing.T) {
 			t.Fatalf("DUPLICATE: %v and %v", ranges[i-1], ranges[i])
 		}
 	}
-	t.Logf("%d ranges, %d requests refused", len(ranges), refused)
+	t.Logf("%d rounds, %d ranges, %d requests refused", rounds, len(ranges), refused)
 }
