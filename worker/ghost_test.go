@@ -265,8 +265,11 @@ func startOn(t *testing.T, net Account, connect func() *nats.Conn) *Process {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := w.Stop(); err != nil {
+		switch err := w.Stop(); {
+		case IsPassing(err):
 			t.Logf("stop: %v", err)
+		case err != nil:
+			t.Error(err)
 		}
 	})
 	return w

@@ -171,16 +171,8 @@ func (c client) ask(tag string, n int64) ([]messages.Range, error) {
 	return c.NextN(ctx, tag, n)
 }
 
-// isPassing reports whether a caller asks again after an error: the machine is
-// slow, or nobody is there for the moment.
-func isPassing(err error) bool {
-	for _, passing := range []error{messages.ErrBusy, messages.ErrUnavailable, nats.ErrNoResponders, nats.ErrTimeout, context.DeadlineExceeded} {
-		if errors.Is(err, passing) {
-			return true
-		}
-	}
-	return false
-}
+// isPassing is [worker.IsPassing].
+func isPassing(err error) bool { return worker.IsPassing(err) }
 
 // try asks for n IDs where the answer may be lost.
 func (c client) try(tag string, n int64) ([]messages.Range, error) {

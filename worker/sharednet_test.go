@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -13,6 +14,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 
+	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/testing/natstest"
 )
 
@@ -145,6 +147,17 @@ func eventually(t testing.TB, what string, cond func() bool) bool {
 		}
 	}
 	return true
+}
+
+// IsPassing reports whether a caller asks again after an error: the machine is
+// slow, or nobody is there for the moment.
+func IsPassing(err error) bool {
+	for _, passing := range []error{messages.ErrBusy, messages.ErrUnavailable, nats.ErrNoResponders, nats.ErrTimeout, context.DeadlineExceeded} {
+		if errors.Is(err, passing) {
+			return true
+		}
+	}
+	return false
 }
 
 // Random chooses moments. Its seed is that of IDWORKER_SEED, if it is set.
