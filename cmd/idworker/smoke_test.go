@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"os/exec"
 	"strconv"
@@ -10,6 +11,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/idworker/idworker/cmd/internal/explain"
 	"github.com/idworker/idworker/testing/freeport"
 	"github.com/idworker/idworker/testing/natstest"
 )
@@ -61,17 +63,33 @@ func TestSmoke(t *testing.T) {
 	t.Parallel()
 	address, data := "127.0.0.1:"+strconv.Itoa(freeport.Get(t)), t.TempDir()
 	server := "nats://" + address
-	// eventually runs a command until it succeeds: what serves may be slow.
-	eventually := func(args ...string) (stdout string) {
+	// eventually runs a command until it succeeds: what serves may be slow. What
+	// it prints is seen even if it fails then.
+	eventually := func(see func(stdout string), args ...string) {
 		t.Helper()
 		natstest.Eventually(t, strings.Join(args, " "), func() bool {
 			out, err := program(t, append(args, "--server", server)...).Output()
-			stdout = string(out)
+			see(string(out))
+			if exit := new(exec.ExitError); errors.As(err, &exit) {
+				mustBeSound(t, string(exit.Stderr))
+			}
 			return err == nil
 		})
-		return stdout
 	}
 	given := make(map[int64]bool)
+	see := func(stdout string) {
+		last := int64(0)
+		for line := range strings.Lines(stdout) {
+			id, err := strconv.ParseInt(strings.TrimSpace(line), 10, 64)
+			if err != nil || id <= last {
+				t.Fatalf("line %q after ID %d: %v", line, last, err)
+			}
+			if given[id] {
+				t.Errorf("DUPLICATE: %d", id)
+			}
+			given[id], last = true, id
+		}
+	}
 	for range 2 {
 		var log printed
 		serve := program(t, "serve", "--listen", address, "--data", data)
@@ -87,29 +105,34 @@ func TestSmoke(t *testing.T) {
 			}
 			return strings.Contains(log.String(), "serving")
 		})
-		eventually("tag", "create", "order", "--if-missing")
+		eventually(func(string) {}, "tag", "create", "order", "--if-missing")
 		for range 2 {
-			last := int64(0)
-			for line := range strings.Lines(eventually("get", "order", "50")) {
-				id, err := strconv.ParseInt(strings.TrimSpace(line), 10, 64)
-				if err != nil || id <= last {
-					t.Fatalf("line %q after ID %d: %v", line, last, err)
-				}
-				if given[id] {
-					t.Errorf("DUPLICATE: %d", id)
-				}
-				given[id], last = true, id
+			got := 0
+			eventually(func(stdout string) { see(stdout); got = strings.Count(stdout, "\n") }, "get", "order", "50")
+			if got != 50 {
+				t.Errorf("%d IDs, want 50", got)
 			}
 		}
 		if err := serve.Process.Signal(syscall.SIGTERM); err != nil {
 			t.Fatal(err)
 		}
 		natstest.Eventually(t, "its end", func() bool { return len(ended) > 0 })
-		if err := <-ended; err != nil {
-			t.Logf("%v; it said\n%s", err, log.String()) // what it could not give back in time expires
+		<-ended
+		// What it could not give back in time expires.
+		code := serve.ProcessState.ExitCode()
+		if code != explain.ExitOK && code != explain.ExitTryLater {
+			t.Errorf("it ended with %v; it said\n%s", serve.ProcessState, log.String())
 		}
+		mustBeSound(t, log.String())
 	}
-	if len(given) != 2*2*50 {
-		t.Errorf("%d IDs, want %d", len(given), 2*2*50)
+}
+
+// mustBeSound fails the test if a process has said that it is broken.
+func mustBeSound(t *testing.T, said string) {
+	t.Helper()
+	for _, bad := range []string{"DATA RACE", "panic:"} {
+		if strings.Contains(said, bad) {
+			t.Errorf("%s in what it said:\n%s", bad, said)
+		}
 	}
 }
