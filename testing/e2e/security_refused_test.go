@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -146,6 +148,9 @@ func unsynced(t *testing.T) {
 	}
 }
 
+// accountExceeded is the server's code for an account whose storage is used up.
+const accountExceeded = jetstream.ErrorCode(server.JSAccountResourcesExceededErr)
+
 // fullAccount: a service fills the storage of its account until the
 // server refuses more. Loads, new tags, new streams of the installation and worker IDs go on.
 func fullAccount(t *testing.T) {
@@ -163,7 +168,15 @@ func fullAccount(t *testing.T) {
 		_, err := js.Publish(ctx, "orders.raw.x", big)
 		return err
 	}
-	natstest.Eventually(t, "the account is full", func() bool { return publish() != nil })
+	// It is full when the server says so, and not when it refuses for another reason.
+	isFull := func(err error) bool {
+		var refused *jetstream.APIError
+		return errors.As(err, &refused) && refused.ErrorCode == accountExceeded
+	}
+	if err := publish(); err != nil {
+		t.Fatalf("the account takes nothing: %v", err)
+	}
+	natstest.Eventually(t, "the account is full", func() bool { return isFull(publish()) })
 
 	p.serve("worker", "--role", "worker") // claims a worker ID
 	client := p.connect("caller")
@@ -175,8 +188,8 @@ func fullAccount(t *testing.T) {
 		}
 	}
 	p.as("caller").succeeds(t, "get", "--snowflake")
-	if publish() == nil {
-		t.Error("the account is not full any more")
+	if err := publish(); !isFull(err) {
+		t.Errorf("the account is not full any more: %v", err)
 	}
 	if r := p.must("admin", "doctor", "--role", "admin"); !strings.Contains(r.stdout, "ok    storage: ") {
 		t.Errorf("doctor:\n%s", r.stdout)
