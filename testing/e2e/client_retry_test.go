@@ -1,7 +1,9 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -13,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/snowflake"
 	"github.com/idworker/idworker/testing/natstest"
 	"github.com/idworker/idworker/testing/tier"
 )
@@ -20,17 +23,60 @@ import (
 func syncAlways(o *server.Options) { o.SyncAlways = true }
 
 // services use the Go client, each one call at a time, and must never get an error: some
-// ask for single IDs, one takes them from a prefetcher.
+// ask for single IDs, one takes them from a prefetcher, two ask for snowflake IDs.
 type services struct {
 	t      testing.TB
 	ledger ledger
 	stop   atomic.Bool
 	wg     sync.WaitGroup
 	single atomic.Int64 // IDs that were asked for one by one
+
+	snowflakes snowflakes
+}
+
+// snowflakes are all snowflake IDs that were handed out, which are too far
+// apart for a ledger.
+type snowflakes struct {
+	mu     sync.Mutex
+	ranges []messages.Range
+}
+
+func (s *snowflakes) add(ranges []messages.Range) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ranges = append(s.ranges, ranges...)
+}
+
+func (s *snowflakes) len() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.ranges)
+}
+
+// check fails the test if an ID was handed out twice, or all are of one worker.
+func (s *snowflakes) check(t testing.TB) {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	slices.SortFunc(s.ranges, func(a, b messages.Range) int { return cmp.Compare(a.First, b.First) })
+	workers := make(map[int64]int)
+	for i, r := range s.ranges {
+		workers[snowflake.Default().WorkerID(snowflake.ID(r.First))]++
+		if i > 0 && r.First <= s.ranges[i-1].Last {
+			t.Errorf("DUPLICATE: snowflake IDs %v and %v", s.ranges[i-1], r)
+		}
+	}
+	if len(workers) < 2 {
+		t.Errorf("snowflake IDs of the workers %v, want several", workers)
+	}
+	t.Logf("ranges of snowflake IDs by worker: %v", workers)
 }
 
 // prefetchPause keeps the prefetching service from using up the machine.
 const prefetchPause = time.Millisecond
+
+// snowflakesAtOnce is how many snowflake IDs a service asks for.
+const snowflakesAtOnce = 20
 
 func startServices(t testing.TB, url, tag string, n int, opts ...nats.Option) *services {
 	t.Helper()
@@ -40,6 +86,19 @@ func startServices(t testing.TB, url, tag string, n int, opts ...nats.Option) *s
 		client := newClient()
 		s.wg.Go(func() {
 			s.run(func(ctx context.Context) (int64, error) { return client.Next(ctx, tag) }, func() { s.single.Add(1) })
+		})
+	}
+	for range 2 {
+		client := newClient()
+		s.wg.Go(func() {
+			s.run(func(ctx context.Context) (int64, error) {
+				ranges, err := client.SnowflakeN(ctx, snowflakesAtOnce)
+				if err != nil {
+					return 0, err
+				}
+				s.snowflakes.add(ranges)
+				return 0, nil
+			}, func() { time.Sleep(prefetchPause) })
 		})
 	}
 	// Few IDs in memory, so that it notices what happens to the workers.
@@ -52,7 +111,8 @@ func startServices(t testing.TB, url, tag string, n int, opts ...nats.Option) *s
 	return s
 }
 
-// run calls next until stopped, and after each call after.
+// run calls next until stopped, and after each call after. An ID of 0 is none of
+// the tag's.
 func (s *services) run(next func(context.Context) (int64, error), after func()) {
 	for !s.stop.Load() {
 		ctx, cancel := context.WithTimeout(context.Background(), natstest.Patience)
@@ -62,16 +122,21 @@ func (s *services) run(next func(context.Context) (int64, error), after func()) 
 			s.t.Errorf("a call of the Go client: %v", err)
 			return
 		}
-		s.ledger.add([]messages.Range{{First: id, Last: id}})
+		if id > 0 {
+			s.ledger.add([]messages.Range{{First: id, Last: id}})
+		}
 		after()
 	}
 }
 
-// more returns when that many more single IDs have been handed out.
+// more returns when that many more single IDs have been handed out, and some
+// snowflake IDs.
 func (s *services) more(n int64) {
 	s.t.Helper()
-	target := s.single.Load() + n
-	natstest.Eventually(s.t, "the Go client gets IDs", func() bool { return s.single.Load() >= target || s.t.Failed() })
+	target, snowflakes := s.single.Load()+n, s.snowflakes.len()+int(n/10)
+	natstest.Eventually(s.t, "the Go client gets IDs", func() bool {
+		return s.single.Load() >= target && s.snowflakes.len() >= snowflakes || s.t.Failed()
+	})
 }
 
 func (s *services) finish() {
@@ -95,8 +160,9 @@ func TestRollingRestartLosesNothing(t *testing.T) {
 	}
 	services := startServices(t, url, "service", 3)
 
+	all := newLedgers(tags)
 	t.Run("by TERM", func(t *testing.T) {
-		c := startCallers(t, url, load{callers: 4, tags: tags, maxBatch: 300})
+		c := startCallers(t, url, load{callers: 4, tags: tags, maxBatch: 300, into: all})
 		for range tier.Pick(2, 10) {
 			for i, old := range workers {
 				old.stop(syscall.SIGTERM)
@@ -106,15 +172,21 @@ func TestRollingRestartLosesNothing(t *testing.T) {
 			}
 		}
 		c.finish()
-		c.ledgers.check(t)
-		t.Logf("%d IDs", c.ledgers.ids())
+		all.check(t)
+		t.Logf("%d IDs", all.ids())
 	})
-	t.Run("killed", func(*testing.T) {
+	t.Run("killed", func(t *testing.T) {
+		// What the killed one was asked is lost, and asked for again.
+		c := startCallers(t, url, load{callers: 4, tags: tags, maxBatch: 300, into: all, retry: lost, timeout: askAgain})
 		for i, old := range workers {
+			c.more(100)
 			old.kill()
 			workers[i] = join()
 			services.more(50)
 		}
+		c.more(100)
+		c.finish()
+		all.check(t)
 	})
 	t.Run("paused", func(*testing.T) {
 		third := join() // a paused worker is a paused loader, too
@@ -139,6 +211,7 @@ func TestRollingRestartLosesNothing(t *testing.T) {
 	})
 	services.finish()
 	services.ledger.check(t)
+	services.snowflakes.check(t)
 	t.Run("get waits", func(t *testing.T) { getWaits(t, url, workers[0]) })
 }
 
