@@ -3,6 +3,8 @@ package e2e
 import (
 	"fmt"
 	"os"
+	"os/exec"
+	"strings"
 	"sync"
 	"testing"
 
@@ -12,7 +14,7 @@ import (
 	"github.com/idworker/idworker/testing/tier"
 )
 
-// binary is idworker, built with the race detector.
+// binary is idworker, built with the race detector where that is to be had.
 var binary string
 
 // buildDir is where the binaries are.
@@ -36,11 +38,19 @@ func buildAndRun(m *testing.M) int {
 	defer func() { _ = os.RemoveAll(dir) }()
 	buildDir = dir
 	dbtest.Containers = docker.Start
-	if binary, err = build("idworker", "-race"); err != nil {
+	if binary, err = build("idworker", raceFlags()...); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	return m.Run()
+}
+
+// raceFlags asks for the race detector, which needs a C compiler, as the Makefile does.
+func raceFlags() []string {
+	if out, err := exec.Command("go", "env", "CGO_ENABLED").Output(); err != nil || strings.TrimSpace(string(out)) != "1" {
+		return nil
+	}
+	return []string{"-race"}
 }
 
 // build compiles the command.
