@@ -6,9 +6,14 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
+	"github.com/go-sql-driver/mysql"
+	"github.com/jackc/pgx/v5/pgconn"
+
 	"github.com/idworker/idworker/testing/deps"
+	"github.com/idworker/idworker/testing/natstest"
 )
 
 // shared is the one server of a kind that all tests of the process use.
@@ -64,9 +69,17 @@ func (k *kind) launch(args []string) (Process, endpoint, string, error) {
 	return p, at, from, err
 }
 
-// describe says which server answers, and where it came from.
+// describe says which server answers, and where it came from. It asks until the server
+// answers, for that may be busy; but not where nobody listens, or the password is wrong.
 func (k *kind) describe(from string, at endpoint) (string, error) {
-	version, err := k.version(at)
+	var version string
+	err := eventually(natstest.Patience, func() (err error) {
+		version, err = k.version(at)
+		if errors.Is(err, syscall.ECONNREFUSED) || isRefused(err) {
+			return fatal{err}
+		}
+		return err
+	})
 	if err != nil {
 		return "", err
 	}
@@ -74,4 +87,13 @@ func (k *kind) describe(from string, at endpoint) (string, error) {
 		version = k.name + " " + version
 	}
 	return version + " (" + from + ")", nil
+}
+
+// isRefused reports whether a server does not let this user in.
+func isRefused(err error) bool {
+	if my := new(mysql.MySQLError); errors.As(err, &my) {
+		return my.Number == 1044 || my.Number == 1045 // access denied
+	}
+	pg := new(pgconn.PgError)
+	return errors.As(err, &pg) && (strings.HasPrefix(pg.Code, "28") || pg.Code == "3D000") // or no such database
 }
