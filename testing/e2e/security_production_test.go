@@ -314,14 +314,22 @@ func (s *site) strictTags(t *testing.T) {
 	}
 }
 
+// askHTTP asks once. It is to be asked again if the tag is not known yet, or the machine is busy.
 func (s *site) askHTTP(t *testing.T, client *http.Client, n int64) ([]messages.Range, bool) {
 	t.Helper()
 	a, err := askHTTP(t, client, http.MethodPost, fmt.Sprintf("http://%s/v1/segment/invoice?n=%d", s.api, n), "Accept", "text/plain")
 	if err != nil {
 		t.Fatal(err)
 	}
+	switch a.status {
+	case http.StatusNotFound, http.StatusTooManyRequests, http.StatusServiceUnavailable:
+		return nil, false
+	}
 	ranges, err := messages.DecodeRanges([]byte(a.body), n)
-	return ranges, a.status == http.StatusOK && err == nil
+	if a.status != http.StatusOK || err != nil {
+		t.Fatalf("by HTTP: %+v, %v", a, err)
+	}
+	return ranges, true
 }
 
 // headersHaveNoRights: a server carries out some headers with the rights of who sends them, and
