@@ -124,12 +124,15 @@ func (c *crashes) finish() {
 	c.t.Logf("%d events, verified: %d; enrichers killed: %d, paused: %d", sent, r.Events, c.killed, c.paused)
 }
 
-// startEnricher starts an enricher, and again if it ends because its server is not there.
+// startEnricher starts an enricher, which has to go on: the servers are all there.
 func (c *crashes) startEnricher(i int) *process {
 	c.t.Helper()
 	var p *process
 	natstest.Eventually(c.t, "an enricher starts", func() bool {
 		p = c.tryStart(c.cutters[i].URL(), "--replicas", "1")
+		if p.hasEnded() && p.wait() != exitTryLater { // which says that the machine is busy
+			c.t.Fatalf("an enricher ended with %v:\n%s", p.cmd.ProcessState, p.stderr.Tail())
+		}
 		return !p.hasEnded()
 	})
 	return p
