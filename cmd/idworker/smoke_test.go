@@ -117,7 +117,7 @@ func TestSmoke(t *testing.T) {
 			t.Fatal(err)
 		}
 		natstest.Eventually(t, "its end", func() bool { return len(ended) > 0 })
-		<-ended
+		_ = <-ended
 		// What it could not give back in time expires.
 		code := serve.ProcessState.ExitCode()
 		if code != explain.ExitOK && code != explain.ExitTryLater {
