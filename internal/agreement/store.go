@@ -15,10 +15,6 @@ const StoreKey = "store"
 // store/ledger.
 const LedgerKey = "ledger"
 
-// LayoutKey is the key under which the bucket has the layout of snowflake IDs, since the first worker, see
-// package snowflake/lease.
-const LayoutKey = "layout"
-
 // ErrForeignStore is wrapped by every [ForeignStoreError].
 var ErrForeignStore = errors.New("the installation counts in another store")
 

@@ -3,15 +3,13 @@ package lease
 import (
 	"context"
 	"fmt"
-
-	"github.com/idworker/idworker/internal/agreement"
 )
 
 // The keys of the config bucket.
 const (
-	layoutKey  = agreement.LayoutKey // as text
-	clockIDKey = "clock_id"          // the identity of the clock bucket
-	clockKey   = "clock"             // when the clock bucket was created; of workers of before
+	layoutKey  = "layout"   // as text
+	clockIDKey = "clock_id" // the identity of the clock bucket
+	clockKey   = "clock"    // when the clock bucket was created; of workers of before
 )
 
 // admission is what was found when everything was right.
