@@ -21,12 +21,19 @@ type Clock func() int64
 // rate and then goes on, the first calls are behind by the length of the pause. With a layout of up to 4,096 IDs
 // per millisecond, such as all the named ones, IDs made at that rate are borrowed
 // and ahead of the clock anyway.
-func SystemClock() Clock {
+func SystemClock() Clock { return WatchedClock(func() {}) }
+
+// WatchedClock is a [SystemClock] that compares itself with the system's wall time at most once in a
+// millisecond, and calls jumped before it returns a time if that has gone ahead by more than two seconds since:
+// it was set, or the machine was resumed from a snapshot in which monotonic time stood still.
+func WatchedClock(jumped func()) Clock {
 	start := time.Now()
 	c := &systemClock{
-		base: start.UnixNano(),
-		mono: func() int64 { return int64(time.Since(start)) },
-		boot: sinceBoot(),
+		base:   start.UnixNano(),
+		mono:   func() int64 { return int64(time.Since(start)) },
+		boot:   sinceBoot(),
+		wall:   func() int64 { return time.Now().UnixNano() },
+		jumped: jumped,
 	}
 	c.timer = time.AfterFunc(standFor, func() { c.standing.Store(0) })
 	return c.now
@@ -36,6 +43,10 @@ type systemClock struct {
 	base int64        // wall time at the start
 	mono func() int64 // nanoseconds since the start, without suspend
 	boot func() int64 // the same with suspend; nil if there is no such clock
+	wall func() int64 // the system's, which may be set
+
+	jumped func()
+	ahead  atomic.Int64 // how far the wall time was ahead when it was last looked at
 
 	// standing is the time at which the clock stands, 0 if it runs. It stands
 	// after busyReads readings in one period, until the timer ends that.
@@ -59,9 +70,10 @@ func (c *systemClock) now() int64 {
 	}
 	mono := c.mono()
 	if mono >= c.periodEnd.Load() {
-		c.periodEnd.Store(mono + period)
-		c.reads.Store(0)
 		c.findSuspend()
+		c.findJump()
+		c.reads.Store(0)
+		c.periodEnd.Store(mono + period) // only now: until then all look
 	}
 	now := c.base + mono + c.suspended.Load()
 	if c.reads.Add(1) == busyReads {
@@ -86,6 +98,29 @@ func (c *systemClock) findSuspend() {
 	}
 	boot := c.boot()
 	raise(&c.suspended, boot-c.mono())
+}
+
+// A step of the wall time by more than this is a jump. Clocks that are kept right by NTP are set in steps
+// much smaller.
+const jump = 2 * time.Second
+
+// findJump compares the two clocks. If the process was paused between the readings, they say nothing, neither
+// now nor when they are compared with the next ones, so it reads them again.
+func (c *systemClock) findJump() {
+	for {
+		before := c.mono()
+		wall := c.wall()
+		after := c.mono()
+		if after-before > int64(jump)/8 {
+			continue
+		}
+		ahead := wall - c.base - after - c.suspended.Load()
+		if ahead-c.ahead.Load() > int64(jump) {
+			c.jumped()
+		}
+		c.ahead.Store(ahead)
+		return
+	}
 }
 
 // raise sets v to at least n.

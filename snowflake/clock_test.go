@@ -14,6 +14,7 @@ func suspendable() (c *systemClock, mono, boot *int64) {
 		base:  noon.UnixNano(),
 		mono:  func() int64 { return *mono },
 		boot:  func() int64 { return *boot },
+		wall:  func() int64 { return noon.UnixNano() + *boot },
 		timer: time.NewTimer(time.Hour),
 	}
 	return c, mono, boot
@@ -38,6 +39,50 @@ func TestSuspendCounts(t *testing.T) {
 		want += 1100*time.Microsecond + time.Minute
 		if got := time.Duration(c.now() - c.base); got != want {
 			t.Fatalf("%v have passed, the clock says %v", want, got)
+		}
+	}
+}
+
+// TestJump: a wall time that is set ahead by seconds is noticed before a time is returned, once; a drift and a suspend are
+// no jumps, and neither is a step back.
+func TestJump(t *testing.T) {
+	c, mono, boot := suspendable()
+	off, jumps := time.Duration(0), 0
+	c.wall = func() int64 { return noon.Add(off).UnixNano() + *boot }
+	c.jumped = func() { jumps++ }
+	for _, step := range []struct {
+		by    time.Duration
+		jumps int
+	}{{0, 0}, {time.Second, 0}, {time.Second, 0}, {3 * time.Second, 1}, {0, 1}, {-time.Hour, 1}, {time.Hour, 2}, {time.Millisecond, 2}} {
+		off += step.by
+		*mono += int64(time.Millisecond)
+		*boot += int64(time.Millisecond + time.Hour) // asleep
+		if c.now(); jumps != step.jumps {
+			t.Fatalf("after a step of %v: %d jumps, want %d", step.by, jumps, step.jumps)
+		}
+	}
+}
+
+// TestPausesAreNoJumps: neither when the process is paused, before or after a clock is read, nor when
+// it goes on.
+func TestPausesAreNoJumps(t *testing.T) {
+	c, mono, boot := suspendable()
+	for pauseAt := range 20 {
+		readings := 0
+		pause := func() {
+			if readings++; readings == pauseAt {
+				*mono += int64(time.Minute)
+				*boot += int64(time.Minute)
+			}
+		}
+		read := func(from func() int64) int64 { pause(); now := from(); pause(); return now }
+		c.mono = func() int64 { return read(func() int64 { return *mono }) }
+		c.wall = func() int64 { return read(func() int64 { return noon.UnixNano() + *boot }) }
+		c.jumped = func() { t.Errorf("paused at reading %d: a jump", pauseAt) }
+		for range 3 {
+			*mono += int64(time.Millisecond)
+			*boot += int64(time.Millisecond)
+			c.now()
 		}
 	}
 }

@@ -48,7 +48,7 @@ type Generator struct {
 	// cache lines.
 	_ [56]byte
 
-	hi    atomic.Int64 // of the fence; only rises
+	hi    atomic.Int64 // of the fence; only rises, but for Suspend
 	clock Clock
 
 	epoch int64 // Unix time in nanoseconds
@@ -144,6 +144,9 @@ func (g *Generator) NextN(dst []Range, n int64) ([]Range, error) {
 // Extend raises the upper end of the fence to hi. A lower hi changes nothing, and
 // neither does any hi once the generator is revoked.
 func (g *Generator) Extend(hi int64) { raise(&g.hi, hi) }
+
+// Suspend takes the fence away: from now on the generator returns only [ErrFenced], until Extend.
+func (g *Generator) Suspend() { g.hi.Store(0) }
 
 // Revoke ends the generator for good: from now on it returns only [ErrRevoked]. Revoke
 // returns Last, which is then final, so that a clean stop can hand over the unused

@@ -137,13 +137,16 @@ func (a *asker) publishOnce(ctx context.Context, event loads.Event) error {
 	return err
 }
 
-// maxPerSubject is the server's error code for a second message on a subject of
-// the load stream.
-const maxPerSubject jetstream.ErrorCode = 10077
+// The server's answer to a second message on a subject of the load stream. It has one code for
+// all that it did not store, as where the stream is full: only the text says why.
+const (
+	storeFailed   jetstream.ErrorCode = 10077
+	maxPerSubject                     = "maximum messages per subject exceeded"
+)
 
 // isQueued reports whether the stream refused an event because it holds one of the same
-// worker and tag.
+// worker and tag. After any other error it does not, and the load has to take another way.
 func isQueued(err error) bool {
 	var refused *jetstream.APIError
-	return errors.As(err, &refused) && refused.ErrorCode == maxPerSubject
+	return errors.As(err, &refused) && refused.ErrorCode == storeFailed && refused.Description == maxPerSubject
 }

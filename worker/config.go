@@ -89,6 +89,10 @@ type Config struct {
 	// default is [ownership.DefaultLeaseTime].
 	OwnerLease time.Duration
 
+	// Trouble, where it is set, returns what is wrong around the process, or nil. It is a part of
+	// [Process.Degraded].
+	Trouble func() error
+
 	Version string // semantic version, for INFO
 	Log     *zap.Logger
 

@@ -51,8 +51,8 @@
 //
 //	event refused, one is queued already   tried again shortly; if it is asked for once more
 //	                                       and requests wait, loaders are asked by plain message
-//	the stream cannot accept the event     the process's own loader loads directly, or
-//	                                       any loader, asked by plain message
+//	the stream does not store the event,   the process's own loader loads directly, or
+//	  as when it is away or full           any loader, asked by plain message
 //	loader dies before the turn            the event is redelivered after the ack wait
 //	loader dies between turn and grant     the allocator asks again; the range is lost
 //	grant lost                             the same: after 1, 2, 4, 8, then every 16 s

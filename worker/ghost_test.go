@@ -12,7 +12,6 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nats.go/micro"
 	"go.uber.org/zap"
 
@@ -249,10 +248,7 @@ func TestCutsLoseNoRequest(t *testing.T) {
 
 func startOn(t *testing.T, net Account, connect func() *nats.Conn) *Process {
 	t.Helper()
-	js, err := jetstream.New(net.Connect(t), jetstream.WithDefaultTimeout(natstest.Patience))
-	if err != nil {
-		t.Fatal(err)
-	}
+	js := natstest.JetStream(t, net.Connect(t))
 	if err := jetstreamstore.Create(t.Context(), js, messages.DefaultPrefix, 1); err != nil {
 		t.Fatal(err)
 	}

@@ -46,10 +46,7 @@ type network interface {
 // newStore returns a handle on the installation's segments, made if missing.
 func newStore(t testing.TB, net network, replicas int) *jetstreamstore.Store {
 	t.Helper()
-	js, err := jetstream.New(net.Connect(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	js := natstest.JetStream(t, net.Connect(t))
 	if err := jetstreamstore.Create(t.Context(), js, messages.DefaultPrefix, replicas); err != nil {
 		t.Fatal(err)
 	}
@@ -63,11 +60,7 @@ func newStore(t testing.TB, net network, replicas int) *jetstreamstore.Store {
 // newJetStream is for the test's own use, which waits for answers.
 func newJetStream(t testing.TB, net network) jetstream.JetStream {
 	t.Helper()
-	js, err := jetstream.New(net.Connect(t), jetstream.WithDefaultTimeout(natstest.Patience))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return js
+	return natstest.JetStream(t, net.Connect(t))
 }
 
 // patientWait is how long requests are parked unless a test says otherwise: long

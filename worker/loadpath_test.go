@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/idworker/idworker/internal/loads"
 	"github.com/idworker/idworker/messages"
@@ -129,6 +131,62 @@ func TestWithoutLoadStream(t *testing.T) {
 				return err == nil && stream.CachedInfo().State.LastSeq > 0
 			})
 			c.use("order", 100, last)
+		})
+	}
+}
+
+// TestFullLoadStream: while the load stream has no room for events, segments are loaded directly,
+// in time, and that is logged.
+func TestFullLoadStream(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name  string
+		roles []worker.Role
+	}{
+		{"own loader", []worker.Role{worker.RoleAll}},
+		{"any loader", []worker.Role{worker.RoleLoader, worker.RoleWorker}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			net := worker.NewAccount(t)
+			s := newStore(t, net, 1)
+			core, lines := observer.New(zap.InfoLevel)
+			var w *worker.Process
+			for _, role := range c.roles {
+				w = startWorker(t, net, worker.Config{Role: role, Store: s, Log: zap.New(core)})
+			}
+			js := newJetStream(t, net)
+			stream, err := js.Stream(t.Context(), loads.StreamName(messages.DefaultPrefix))
+			if err != nil {
+				t.Fatal(err)
+			}
+			roomy := stream.CachedInfo().Config
+			full := roomy
+			full.MaxBytes = 100
+			if _, err := js.UpdateStream(t.Context(), full); err != nil {
+				t.Fatal(err)
+			}
+			createTags(t, net, s, 1000, "order")
+			awaitTags(t, w, 1)
+			c := newClient(t, net)
+			last := c.must("order")
+			ranges, err := c.patiently("order", 200) // more is wanted, long before nothing is left
+			if err != nil {
+				t.Fatal(err)
+			}
+			last = max(last, ranges[len(ranges)-1].Last)
+			natstest.Eventually(t, "a second segment", func() bool { return leftOf(t, c, "order") > 1000 })
+			if lines.FilterMessage("load stream is away, loading directly").Len() == 0 {
+				t.Error("nothing was logged")
+			}
+
+			if _, err := js.UpdateStream(t.Context(), roomy); err != nil {
+				t.Fatal(err)
+			}
+			natstest.Eventually(t, "events in the stream again", func() bool {
+				last = c.use("order", 50, last)
+				return lines.FilterMessage("load stream is back").Len() > 0
+			})
 		})
 	}
 }

@@ -35,10 +35,7 @@ type mirrored struct {
 // startMirrored mirrors some tags once.
 func startMirrored(t *testing.T, tags ...string) *mirrored {
 	t.Helper()
-	js, err := jetstream.New(NewAccount(t).Connect(t), jetstream.WithDefaultTimeout(natstest.Patience))
-	if err != nil {
-		t.Fatal(err)
-	}
+	js := natstest.JetStream(t, NewAccount(t).Connect(t))
 	provision := func(ctx context.Context) error { return Provision(ctx, js, messages.DefaultPrefix, 1) }
 	if err := provision(t.Context()); err != nil {
 		t.Fatal(err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 
 	"github.com/nats-io/nats.go/micro"
@@ -22,6 +23,7 @@ type snowflakes struct {
 	group      *membership
 	state      atomic.Pointer[lease.State] // the latest news of the worker ID
 	background *goroutines
+	tried      chan struct{} // closed when the first attempt to claim a worker ID has ended
 }
 
 var errNotClaimed = errors.New("not claimed yet")
@@ -44,7 +46,7 @@ func openSnowflakes(ctx context.Context, p processInfo) (*snowflakes, error) {
 
 func newSnowflakes(p processInfo, manager *lease.Manager) *snowflakes {
 	group := newMembership(p.cfg.Log.With(zap.String("group", "snowflake")))
-	s := &snowflakes{processInfo: p, manager: manager, group: group, background: newGoroutines()}
+	s := &snowflakes{processInfo: p, manager: manager, group: group, background: newGoroutines(), tried: make(chan struct{})}
 	s.state.Store(&lease.State{Err: errNotClaimed})
 	return s
 }
@@ -58,8 +60,10 @@ func (s *snowflakes) stop() { s.background.stop() }
 // keepWorkerID keeps a worker ID until ctx ends, and is in the queue group of snowflake
 // requests for just as long as it has one.
 func (s *snowflakes) keepWorkerID(ctx context.Context) {
+	tried := sync.OnceFunc(func() { close(s.tried) })
 	err := s.manager.Run(ctx, func(state lease.State) {
 		s.state.Store(&state)
+		defer tried()
 		if state.Generator == nil {
 			s.group.leave()
 		} else {

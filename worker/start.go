@@ -221,17 +221,37 @@ func (w *Process) stopHalves(started []half) (err error) {
 	return errors.Join(err, flush(w.info.cfg.Control), flush(w.info.cfg.Requests))
 }
 
-// Degraded says what is wrong although the process is ready, or returns nil: an
+// Degraded says what is wrong although the process is ready, or returns nil: [Config.Trouble], an
 // [*UnansweredError], if no loader answers, or why the process is not in the queue group of
 // snowflake requests although it has a worker ID. A worker lives on memory meanwhile, or
 // answers other requests, and nothing is gained if its place is taken by another one.
 func (w *Process) Degraded() error {
+	if trouble := w.info.cfg.Trouble; trouble != nil && trouble() != nil {
+		return trouble()
+	}
 	for _, h := range w.halves {
 		if a, ok := h.(*answering); ok {
 			return a.degraded()
 		}
 	}
 	return nil
+}
+
+// claimWithin is how long [Process.AwaitClaim] waits.
+const claimWithin = 3 * time.Second
+
+// AwaitClaim returns when the process has claimed a worker ID, or has found out that it cannot now; when ctx ends; and
+// after three seconds. A claim takes one, in which other processes are asked. Requests for tags are answered meanwhile.
+func (w *Process) AwaitClaim(ctx context.Context) {
+	for _, h := range w.halves {
+		if a, ok := h.(*answering); ok {
+			select {
+			case <-a.snowflakes.tried:
+			case <-time.After(claimWithin):
+			case <-ctx.Done():
+			}
+		}
+	}
 }
 
 // Failed tells why the process cannot do what it was started for, should that come about: a

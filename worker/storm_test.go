@@ -4,15 +4,18 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/idworker/idworker/internal/loads"
 	"github.com/idworker/idworker/internal/tagrules"
@@ -41,7 +44,8 @@ type storm struct {
 	stores  []*stormStore // of each loader
 	workers []*stormWorker
 	stream  *stormStream
-	ctx     context.Context //nolint:containedctx // ends the loaders' pulling
+	lines   *observer.ObservedLogs // of the workers
+	ctx     context.Context        //nolint:containedctx // ends the loaders' pulling
 	pulling sync.WaitGroup
 }
 
@@ -89,6 +93,7 @@ func (s *stormStore) Reserve(_ context.Context, tag string, n int64) (store.Segm
 // is refused.
 type stormStream struct {
 	mu      sync.Mutex
+	full    bool
 	held    map[string]bool // by subject
 	waiting []*stormEvent
 	came    chan struct{} // holds one if something may wait
@@ -106,12 +111,27 @@ type stormEvent struct {
 func (s *stormStream) add(subject string, event loads.Event) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.held[subject] {
-		return &jetstream.APIError{ErrorCode: maxPerSubject}
+	switch {
+	case s.held[subject]:
+		return notStored(server.ErrMaxMsgsPerSubject)
+	case s.full:
+		return notStored(server.ErrMaxBytes)
 	}
 	s.held[subject] = true
 	s.push(&stormEvent{stream: s, subject: subject, event: event, at: time.Now()})
 	return nil
+}
+
+// notStored is the answer of a server that could not store an event.
+func notStored(err error) error {
+	e := server.NewJSStreamStoreFailedError(err)
+	return &jetstream.APIError{Code: e.Code, ErrorCode: jetstream.ErrorCode(e.ErrCode), Description: e.Description}
+}
+
+func (s *stormStream) setFull(full bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.full = full
 }
 
 // push has an event wait. s.mu is held.
@@ -194,7 +214,8 @@ func testStorm(t *testing.T, f func(s *storm, down func(bool))) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, end := context.WithCancel(t.Context())
 		counters := &stormCounters{next: make(map[string]int64)}
-		s := &storm{t: t, ctx: ctx, stream: &stormStream{held: make(map[string]bool), came: make(chan struct{}, 1)}}
+		core, lines := observer.New(zap.InfoLevel)
+		s := &storm{t: t, ctx: ctx, lines: lines, stream: &stormStream{held: make(map[string]bool), came: make(chan struct{}, 1)}}
 		steps := make(map[string]int64)
 		for n := range tier.Pick(200, 10_000) {
 			s.tags, s.empty = append(s.tags, fmt.Sprint("tag", n)), append(s.empty, fmt.Sprint("empty", n))
@@ -204,7 +225,7 @@ func testStorm(t *testing.T, f func(s *storm, down func(bool))) {
 			s.startLoader(&stormStore{counters: counters})
 		}
 		for range 4 {
-			s.startWorker(steps)
+			s.startWorker(steps, zap.New(core))
 		}
 		f(s, counters.set)
 		for _, w := range s.workers {
@@ -242,10 +263,10 @@ func (s *storm) startLoader(from *stormStore) {
 	})
 }
 
-func (s *storm) startWorker(steps map[string]int64) {
+func (s *storm) startWorker(steps map[string]int64, log *zap.Logger) {
 	w := new(stormWorker)
 	p := processInfo{
-		cfg: Config{Log: zap.NewNop()}.WithDefaults(), instance: fmt.Sprint("w", len(s.workers)),
+		cfg: Config{Log: log}.WithDefaults(), instance: fmt.Sprint("w", len(s.workers)),
 		js:    stormPublisher{stream: s.stream, sent: &w.sent},
 		rules: tagrules.NewWatcher(nil, "", zap.NewNop()), foreign: newForeignMessages("", zap.NewNop()),
 	}
@@ -378,5 +399,50 @@ func TestOutageIsCalm(t *testing.T) {
 		s.wantCalm("after the outage", time.Minute)
 		s.wantAll("after the outage, with what was loaded", s.tags, stormAsks, stormBatch)
 		s.wantAll("after the outage, empty before", s.empty, 1, 1)
+	})
+}
+
+// TestFullStreamDelaysNoLoad: while the load stream has no room for an event, loads go straight to
+// loaders, those of tags that have IDs left as well, and each worker logs that once.
+func TestFullStreamDelaysNoLoad(t *testing.T) {
+	t.Parallel()
+	testStorm(t, func(s *storm, _ func(bool)) {
+		s.wantAll("before the stream is full", s.tags[:1], len(s.workers), 1)
+		time.Sleep(time.Minute)
+		s.stream.setFull(true)
+		began := time.Now()
+		for _, tag := range s.tags[1:11] {
+			s.wantAll("full", []string{tag}, len(s.workers), 1)
+		}
+		if took := time.Since(began); took >= openTime {
+			s.t.Errorf("10 tags took %v one after the other, want no pause", took)
+		}
+		for _, w := range s.workers {
+			before := w.grants.installed.Load()
+			if err := w.ask(s.tags[0], stormBatch); err != nil {
+				s.t.Error(err)
+			}
+			time.Sleep(openTime)
+			if n := w.grants.installed.Load() - before; n != 1 {
+				s.t.Errorf("%s was granted %d segments for a tag that has IDs left, want 1", w.asker.instance, n)
+			}
+		}
+		time.Sleep(time.Minute)
+		s.wantAll("later", s.tags[11:12], len(s.workers), 1)
+
+		s.stream.setFull(false)
+		time.Sleep(time.Minute)
+		s.wantAll("not full any more", s.tags[12:13], len(s.workers), 1)
+		time.Sleep(time.Minute)
+		for _, line := range []string{"load stream is away, loading directly", "load stream is back"} {
+			if n := s.lines.FilterMessage(line).Len(); n != len(s.workers) {
+				s.t.Errorf("%q was logged %d times by %d workers", line, n, len(s.workers))
+			}
+		}
+		for _, line := range s.lines.FilterLevelExact(zap.WarnLevel).All() {
+			if reason := fmt.Sprint(line.ContextMap()["error"]); !strings.Contains(reason, server.ErrMaxBytes.Error()) {
+				s.t.Errorf("%q for the reason %q", line.Message, reason)
+			}
+		}
 	})
 }

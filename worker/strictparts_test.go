@@ -30,19 +30,15 @@ type part struct {
 }
 
 // partWait is how long a request may be parked, and hurry how long if it is not to be answered.
-const (
-	partWait = 20 * time.Second
-	hurry    = 400 * time.Millisecond
-)
+var partWait = natstest.Patience
+
+const hurry = 400 * time.Millisecond
 
 // partNet is an account with the rules that the tag strict is strict, and the tag trend is not.
 func partNet(t *testing.T) (Account, jetstream.JetStream) {
 	t.Helper()
 	net := NewAccount(t)
-	js, err := jetstream.New(net.Connect(t), jetstream.WithDefaultTimeout(natstest.Patience))
-	if err != nil {
-		t.Fatal(err)
-	}
+	js := natstest.JetStream(t, net.Connect(t))
 	if err := Provision(t.Context(), js, messages.DefaultPrefix, 1); err != nil {
 		t.Fatal(err)
 	}

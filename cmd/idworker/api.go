@@ -22,7 +22,7 @@ type apiFlags struct {
 	APITLSCert     string `name:"api-tls-cert" help:"Certificate for --api, in PEM. It is read again when it changes." placeholder:"FILE" type:"path"`
 	APITLSKey      string `name:"api-tls-key" help:"Key of that certificate." placeholder:"FILE" type:"path"`
 	APITokens      string `name:"api-tokens" help:"Which bearer token may ask for what: a line for each, with the token, tags or patterns like order.*, and @snowflake. It is read again when it changes." placeholder:"FILE" type:"path"`
-	APIInsecure    bool   `name:"api-insecure" help:"Let other machines reach --api even without a certificate, or without tokens."`
+	APIInsecure    bool   `name:"api-insecure" help:"Let other machines reach --api even without a certificate, or without tokens, and by any name."`
 	APIConnections int    `name:"api-connections" help:"Connections to --api at a time, 1 to 100000." default:"4096"`
 }
 
@@ -44,7 +44,7 @@ func (s *serveCmd) openAPI(ctx context.Context, layout worker.Config, log *zap.L
 	}
 	server, err := api.Open(ctx, api.Config{
 		Address: f.API, Certificate: f.APITLSCert, Key: f.APITLSKey, Tokens: f.APITokens, Exposed: f.APIInsecure,
-		Connections: f.APIConnections, Wait: s.Wait, Layout: layout.Lease.Layout, Log: log,
+		Hosts: s.AllowHost, Connections: f.APIConnections, Wait: s.Wait, Layout: layout.Lease.Layout, Log: log,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("--api: %w", err)

@@ -72,6 +72,9 @@ func (g *getCmd) Run(ctx context.Context, out output) error {
 // explainNoIDs says what can be done about the error of asking for IDs of a tag.
 func explainNoIDs(err error, prefix messages.Prefix, conn *nats.Conn, tag string) error {
 	switch {
+	case errors.Is(err, nats.ErrNoResponders) && tag == "":
+		return fmt.Errorf("%w: no worker with the prefix %q has a worker ID on the NATS server %s (%s): one that was started a moment ago takes a second to get it; idworker status says why others have none; if none runs: idworker serve --server %[4]s",
+			err, prefix, conn.ConnectedServerName(), natsconn.Redact(conn.ConnectedUrl()))
 	case errors.Is(err, nats.ErrNoResponders):
 		return fmt.Errorf("%w: no worker serves the prefix %q on the NATS server %s (%s); start one with: idworker serve --server %[4]s",
 			err, prefix, conn.ConnectedServerName(), natsconn.Redact(conn.ConnectedUrl()))

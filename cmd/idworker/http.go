@@ -17,7 +17,8 @@ import (
 
 // httpFlags are for commands that run until they are stopped, and report how they are.
 type httpFlags struct {
-	HTTP string `name:"http" help:"Where to serve /healthz, /readyz and /metrics, and of idworker serve the status page at /, for example 127.0.0.1:9090. Nowhere by default." placeholder:"HOST:PORT"`
+	HTTP      string   `name:"http" help:"Where to serve /healthz, /readyz and /metrics, and of idworker serve the status page at /, for example 127.0.0.1:9090. Nowhere by default." placeholder:"HOST:PORT"`
+	AllowHost []string `help:"Names that the Host header may have at --http, and at --api without tokens, besides localhost, this machine's name and IP addresses." placeholder:"NAME"`
 }
 
 // serveHTTP starts the HTTP server, if there is to be one. state is what /readyz tells, page what the status page shows,
@@ -35,7 +36,7 @@ func (f httpFlags) serveHTTP(ctx context.Context, metrics prometheus.Gatherer, s
 	if page != nil {
 		statuspage.Register(handler, page)
 	}
-	server, err := httpserver.Start(ctx, f.HTTP, handler, log)
+	server, err := httpserver.Start(ctx, f.HTTP, f.AllowHost, handler, log)
 	if err != nil {
 		if errors.Is(err, syscall.EADDRINUSE) {
 			err = fmt.Errorf("%w; choose another HOST:PORT, or stop what listens there", err)

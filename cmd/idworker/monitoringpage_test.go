@@ -35,10 +35,7 @@ func TestDocumentedMetrics(t *testing.T) {
 	s := newSite(t, "--http", address, "--api", freeAddress(t), "--api-tokens", writeFile(t, "a-token-that-nobody-uses >\n"))
 	s.must("tag create order")
 	s.answered("get order")
-	js, err := jetstream.New(s.nats.Connect(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	js := natstest.JetStream(t, s.nats.Connect(t))
 	natstest.CreateStream(t, js, jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"orders.raw.>"}})
 	natstest.CreateStream(t, js, jetstream.StreamConfig{Name: "ORDERS_READY", Subjects: []string{"orders.ready.>"}, AllowAtomicPublish: true})
 	s.background("enrich", "--log-level", "error", "--server", s.url, "--from", "ORDERS", "--to", "orders.ready.>", "--id", "snowflake", "--http", enriching)

@@ -29,7 +29,7 @@ func (i installation) raiseFolder(ctx context.Context, out output, source backen
 	if err := done.End(err); err != nil || out.JSON {
 		return err
 	}
-	_, err = fmt.Fprintf(out, "%s may be served from again; of snowflake IDs, not before 41 s after the last one was handed out\n", folder)
+	_, err = fmt.Fprintf(out, "%s may be served from again; if it handed out snowflake IDs, not before 41 s after the last of them\n", folder)
 	return err
 }
 

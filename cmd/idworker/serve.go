@@ -7,11 +7,13 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/alecthomas/kong"
 	"github.com/nats-io/nats.go"
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
@@ -25,6 +27,7 @@ import (
 	"github.com/idworker/idworker/cmd/internal/tags"
 	"github.com/idworker/idworker/internal/leader"
 	"github.com/idworker/idworker/internal/pause"
+	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/snowflake/lease"
 	"github.com/idworker/idworker/store/ledger"
 	"github.com/idworker/idworker/worker"
@@ -131,14 +134,18 @@ func (s *serveCmd) Run(ctx context.Context, command *kong.Context, out output) (
 	defer callers.stop()
 
 	var where []zap.Field // the data is
-	var gone <-chan error // when it is there no more
+	var gone <-chan error // when it is there no more, or cannot be written to
+	cfg.Trouble = func() error { return nil }
 	if !s.named() {
 		server, err := s.embed(ctx, source, log)
 		if err != nil {
 			return err
 		}
 		defer server.Stop()
-		gone = guard(ctx, server)
+		var unguard func()
+		gone, unguard = guard(ctx, server)
+		defer unguard()
+		cfg.Trouble = server.Trouble
 		s.installation = installation{Server: server.URL(), Prefix: s.Prefix}
 		s.Witness = "" // it has it
 		where = []zap.Field{zap.String("data", server.Folder()), zap.String("witness", server.WitnessFolder())}
@@ -151,10 +158,11 @@ func (s *serveCmd) Run(ctx context.Context, command *kong.Context, out output) (
 		err = fmt.Errorf("%w: JetStream is not enabled on the server %s, or has no quorum", err, s.installation)
 	}
 	if err != nil {
-		return err
+		return errors.Join(cfg.Trouble(), err)
 	}
+	w.AwaitClaim(ctx)
 	running.Store(w)
-	ofInstallation(w.Installation(), registry, w.Metrics(s.MetricsTags), synced.Metrics())
+	ofInstallation(w.Installation(), registry, w.Metrics(s.MetricsTags), synced.Metrics(), unwritten(cfg.Trouble))
 	go synced.Run(ctx)
 	seen.started()
 	s.logServing(log, w, source, where)
@@ -170,8 +178,8 @@ func (s *serveCmd) Run(ctx context.Context, command *kong.Context, out output) (
 	return errors.Join(err, w.Stop())
 }
 
-// stay returns when ctx ends, or with an error when the process cannot go on: because of its worker ID, or because the
-// folders of the embedded server are gone; there is no such channel beside another server.
+// stay returns when ctx ends, or with an error when the process cannot go on: because of its worker ID, or because of the
+// folders of the embedded server; there is no such channel beside another server.
 func (s *serveCmd) stay(ctx context.Context, w *worker.Process, gone <-chan error, log *zap.Logger) error {
 	if s.Role == worker.RoleWorker && gone != nil {
 		warnUnsupplied(ctx, w, log)
@@ -186,15 +194,30 @@ func (s *serveCmd) stay(ctx context.Context, w *worker.Process, gone <-chan erro
 	}
 }
 
-// guard tells when the folders of an embedded server are gone.
-func guard(ctx context.Context, server *embedded.Server) <-chan error {
-	gone := make(chan error, 1)
-	go func() {
+// guard tells when an embedded server has to end because of its folders, until stop is called.
+func guard(ctx context.Context, server *embedded.Server) (gone <-chan error, stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	failed := make(chan error, 1)
+	var running sync.WaitGroup
+	running.Go(func() {
 		if err := server.Guard(ctx); err != nil {
-			gone <- err
+			failed <- err
 		}
-	}()
-	return gone
+	})
+	return failed, func() { cancel(); running.Wait() }
+}
+
+// unwritten is a metric of the trouble of an embedded server.
+func unwritten(trouble func() error) prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "idworker_nats_unwritten",
+		Help: "Whether the embedded NATS server could not write to its data folder, as on a full disk. 1 or 0; 0 without one.",
+	}, func() float64 {
+		if trouble() != nil {
+			return 1
+		}
+		return 0
+	})
 }
 
 // stateOf is what /readyz tells of a process, which is nil until it has started.
@@ -202,7 +225,11 @@ func stateOf(w *worker.Process) httpserver.State {
 	if w == nil {
 		return httpserver.State{NotReady: errors.New("starting")}
 	}
-	return httpserver.State{NotReady: w.Ready(), But: w.Degraded()}
+	but := w.Degraded()
+	if o := w.Report(0).Outages; but == nil && o != nil && o.Now {
+		but = fmt.Errorf("its store fails: %s", o.Error)
+	}
+	return httpserver.State{NotReady: w.Ready(), But: but}
 }
 
 // supplyWithin is after how long a worker beside an embedded server should have been answered
@@ -266,6 +293,14 @@ func (s *serveCmd) embed(ctx context.Context, source backend.Backend, log *zap.L
 	server, err := embedded.Start(ctx, embedded.Config{
 		Host: host, Port: port, Folder: s.Data, Witness: s.Witness, Counter: backend.Counter, Log: log,
 	})
+	if refused := new(embedded.RecoverError); errors.As(err, &refused) {
+		if s.Prefix != messages.DefaultPrefix {
+			refused.Flags += " --prefix " + string(s.Prefix)
+		}
+		if source.Kind() != backend.JetStream {
+			refused.Flags += " --store DSN" // which may have a password in it
+		}
+	}
 	if err != nil {
 		return nil, err
 	}

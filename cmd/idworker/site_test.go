@@ -63,7 +63,8 @@ func (s *site) background(args ...string) (stop func()) {
 	}()
 	stop = sync.OnceFunc(func() {
 		cancel()
-		if <-ended; code != explain.ExitOK && code != explain.ExitTryLater { // what it could not give back in time expires
+		// What it could not give back in time expires, and it may have been stopped while it was starting.
+		if <-ended; code != explain.ExitOK && code != explain.ExitTryLater && code != explain.ExitInterrupt {
 			s.Errorf("idworker %s ended with %d: %s", strings.Join(args, " "), code, err.String())
 		}
 	})

@@ -1,19 +1,18 @@
 package main
 
 import (
-	"bytes"
 	"errors"
 	"os"
 	"os/exec"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 
 	"github.com/idworker/idworker/cmd/internal/explain"
 	"github.com/idworker/idworker/testing/freeport"
 	"github.com/idworker/idworker/testing/natstest"
+	"github.com/idworker/idworker/testing/process"
 )
 
 // asProgram makes the test's program idworker itself.
@@ -37,24 +36,6 @@ func program(t *testing.T, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(t.Context(), self, args...)
 	cmd.Env = []string{asProgram + "=1", "HOME=" + t.TempDir()}
 	return cmd
-}
-
-// printed is what a process has printed so far.
-type printed struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (p *printed) Write(data []byte) (int, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.text.Write(data)
-}
-
-func (p *printed) String() string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.text.String()
 }
 
 // TestSmoke: the program serves with a NATS server of its own, gives IDs that
@@ -91,7 +72,7 @@ func TestSmoke(t *testing.T) {
 		}
 	}
 	for range 2 {
-		var log printed
+		var log process.Text
 		serve := program(t, "serve", "--listen", address, "--data", data)
 		serve.Stdout, serve.Stderr = &log, &log
 		if err := serve.Start(); err != nil {

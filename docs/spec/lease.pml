@@ -19,8 +19,15 @@
  * Abstracted: clocks. A process issues any t of its fence, in ascending order, and skips any, which is
  * all that a clock can do, set back or paused or wrong.
  *
- * Not here: a clock bucket that was made again or went back (identity.go, checkForward); that is
- * shown by tests.
+ * -DBACK    once, at any moment, the entry goes back to an older state and its revisions are counted from there
+ *           again, as when all of JetStream is restored under running processes (without copies). A process
+ *           that has claimed then asks each other one, one after the other:
+ *   ask      hold.checkOthers: whoever holds or claims it, or has used it from lo on, stops the claim
+ *   begin    uses.begin: a holder begins above all that it has used itself
+ *           All three processes live on: what one that died had used, only time tells, see doc.go.
+ *
+ * Not here: how a restore is noticed by the sequence of the stream, and a bucket that was made again
+ * (checkForward, identity.go); that is shown by tests.
  *
  * Property: no t is issued twice, and once there is a copy none from hs on: hs is the highest hi that
  * was known, or asked for, when the copy was made. That is what doc.go promises, and no more can be:
@@ -33,6 +40,8 @@
  *          M_UNKNOWN an unknown outcome counts as done     M_EARLY   time is used before its write is known
  *          M_LO      a holder begins below the hi it found   M_BLIND   writes have no condition
  *          M_LAST    gives back the last timestamp it used  M_REVOKE  goes on until the write is known
+ *          with BACK: M_NOASK  nobody is asked      M_FORGET  what was used is forgotten when a hold ends
+ *                     M_HI     a holder answers how far its time reaches, and not that it holds
  *          STRICT    no exception for a copy, which fails, so it is needed
  */
 #ifndef H
@@ -43,6 +52,9 @@
 #endif
 #ifndef NUM
 #define NUM 4
+#endif
+#ifdef BACK
+#define NOCOPY
 #endif
 #define CLAIM 1
 #define RENEW 2
@@ -55,8 +67,10 @@ typedef P {
   byte asked;                     /* the highest hi that a renewal asked for */
   byte known; bool owned;         /* the condition of the next write, and whether it is of an own one */
   byte sent;                      /* numbers of writes that may be found */
-  byte w, kind, wh, wn, wr;       /* write: 1 under way 2 done, at wr 3 refused 4 unknown */
+  byte w, kind, wh, wn, wr;       /* write: 1 under way 2 done, at wr 3 refused 4 unknown 5 done, others are asked */
   byte lr, lh, ln;                /* a write given up: 1 + its condition, hi, number */
+  byte used;                      /* the first t that this process has not used, after its holds */
+  byte ask;                       /* who is still to be asked, as bits */
   byte own                        /* M_HOLD: the hold; M_PRNG: the state of its numbers */
 }
 P p[3];
@@ -74,8 +88,26 @@ inline draw(i_) { drawn++; p[i_].wn = drawn }
 #endif
 inline send(i_, kind_, hi_) { draw(i_); p[i_].kind = kind_; p[i_].wh = hi_; p[i_].sent = p[i_].sent | (1 << p[i_].wn); p[i_].w = 1 }
 inline noWrite(i_) { p[i_].w = 0; p[i_].kind = 0; p[i_].wh = 0; p[i_].wn = 0; p[i_].wr = 0 }
-inline over(i_) { p[i_].holds = 0; p[i_].nxt = 0; p[i_].hi = 0; p[i_].asked = 0; p[i_].known = 0; p[i_].owned = 0; p[i_].sent = 0; noWrite(i_) }
+#if defined(BACK) && !defined(M_FORGET)
+inline remember(i_) { if :: p[i_].holds && p[i_].nxt > p[i_].used -> p[i_].used = p[i_].nxt :: else fi }
+#else
+inline remember(i_) { skip }
+#endif
+#ifdef M_HI
+#define ANSWERS(j, lo) (p[j].hi > (lo) || p[j].used > (lo))
+#else
+#define ANSWERS(j, lo) (p[j].holds || p[j].kind == CLAIM || p[j].used > (lo))
+#endif
+inline over(i_) { remember(i_); p[i_].ask = 0; p[i_].holds = 0; p[i_].nxt = 0; p[i_].hi = 0; p[i_].asked = 0; p[i_].known = 0; p[i_].owned = 0; p[i_].sent = 0; noWrite(i_) }
 inline adopt(i_, r_, n_) { p[i_].known = r_; p[i_].owned = 1; p[i_].sent = 1 << n_ }
+#if defined(BACK) && !defined(M_NOASK)
+#define ASK 7
+#else
+#define ASK 0
+#endif
+inline begin(i_, hi_) {
+  p[i_].hi = hi_;
+  if :: p[i_].kind == CLAIM && ASK -> p[i_].ask = ASK & ~(1 << i_); p[i_].w = 5 :: else -> p[i_].holds = 1; noWrite(i_) fi }
 inline written(h_, n_) { rev++; ehi[rev] = h_; enr[rev] = n_ }
 #ifdef M_BLIND
 #define MATCHES(c) (rev < R)
@@ -93,6 +125,12 @@ inline written(h_, n_) { rev++; ehi[rev] = h_; enr[rev] = n_ }
 #define MAYISSUE(t, i) (issuer[t] == 0 || (copied && t < hs))
 #endif
 
+#ifdef BACK
+#define MAYCLAIM(i) true
+#else
+#define MAYCLAIM(i) (i == 2 || i == 1 && copied)
+#endif
+
 proctype process(byte i) {
   byte x;
 end:
@@ -100,17 +138,17 @@ end:
   :: atomic { ISSUES(i) && p[i].nxt < p[i].hi ->                                  /* issue */
        assert(MAYISSUE(p[i].nxt, i)); issuer[p[i].nxt] = i + 1; p[i].nxt++ }
   :: atomic { ISSUES(i) && p[i].nxt < p[i].hi -> p[i].nxt++ }                     /* skip */
-  :: atomic { i > 0 && (i == 2 || copied) && !p[i].holds && p[i].w == 0 && MAYDRAW(i) ->    /* claim, as listed */
+  :: atomic { MAYCLAIM(i) && !p[i].holds && p[i].w == 0 && MAYDRAW(i) ->                   /* claim, as listed */
        select(x : 0 .. rev);
-       if :: ehi[x] < H ->
+       if :: ehi[x] < H && p[i].used < H ->
 #ifdef M_HOLD
             if :: p[i].own < NUM -> drawn++; p[i].own = drawn :: else fi;
 #endif
-            p[i].known = x; p[i].nxt = ehi[x];
+            p[i].known = x; p[i].nxt = (ehi[x] > p[i].used -> ehi[x] : p[i].used);
 #ifdef M_LO
             if :: p[i].nxt > 0 -> p[i].nxt-- :: else fi;
 #endif
-            send(i, CLAIM, ehi[x] + 1)
+            send(i, CLAIM, p[i].nxt + 1)
           :: else fi; x = 0 }
   :: atomic { p[i].holds && p[i].w == 0 && MAYDRAW(i) ->                          /* renew */
        if :: p[i].hi < H -> send(i, RENEW, p[i].hi + 1) :: send(i, RENEW, p[i].hi) fi;
@@ -130,9 +168,15 @@ end:
        if :: MATCHES(p[i].known) -> written(p[i].wh, p[i].wn); p[i].wr = rev; p[i].w = 2 :: else -> p[i].w = 3 fi }
   :: atomic { p[i].w == 2 ->                                                      /* known */
        if :: p[i].kind >= GIVE || (p[i].kind == CLAIM && p[i].wh <= p[i].nxt) -> over(i)
-          :: else -> adopt(i, p[i].wr, p[i].wn); p[i].holds = 1; p[i].hi = p[i].wh; noWrite(i) fi }
+          :: else -> adopt(i, p[i].wr, p[i].wn); begin(i, p[i].wh) fi }
+  :: atomic { p[i].w == 5 && p[i].ask == 0 -> p[i].holds = 1; noWrite(i) }
+  :: atomic { p[i].w == 5 && p[i].ask > 0 ->                                      /* ask */
+       x = (p[i].ask & 1 -> 0 : (p[i].ask & 2 -> 1 : 2)); p[i].ask = p[i].ask & ~(1 << x);
+       if :: ANSWERS(x, p[i].nxt) -> p[i].ask = 0; p[i].hi = 0;
+             if :: MAYDRAW(i) -> send(i, GIVE, p[i].nxt) :: else -> over(i) fi
+          :: else fi; x = 0 }
   :: atomic { p[i].w == 1 || p[i].w == 2 ->
-       if :: p[i].w == 1 && p[i].lr == 0 && p[i].known == rev -> p[i].lr = p[i].known + 1; p[i].lh = p[i].wh; p[i].ln = p[i].wn
+       if :: p[i].w == 1 && p[i].lr == 0 && p[i].known >= rev -> p[i].lr = p[i].known + 1; p[i].lh = p[i].wh; p[i].ln = p[i].wn
           :: p[i].w == 2 || p[i].lr > 0 || p[i].known < rev -> skip fi;
 #ifdef M_UNKNOWN
        if :: p[i].kind >= GIVE -> over(i) :: else -> p[i].holds = 1; p[i].hi = p[i].wh; noWrite(i) fi
@@ -142,7 +186,7 @@ end:
      }
   :: atomic { p[i].lr > 0 && (p[i].lr - 1 != rev || rev == R) -> p[i].lr = 0; p[i].lh = 0; p[i].ln = 0 }
   :: atomic { p[i].lr > 0 && p[i].lr - 1 == rev && rev < R -> written(p[i].lh, p[i].ln); p[i].lr = 0; p[i].lh = 0; p[i].ln = 0 }   /* late */
-  :: atomic { p[i].w > 2 -> select(x : 0 .. rev);                                 /* reread */
+  :: atomic { (p[i].w == 3 || p[i].w == 4) -> select(x : 0 .. rev);                                 /* reread */
        if
        :: !p[i].owned && x <= p[i].known ->                                       /* untouched */
             if :: p[i].w == 4 && p[i].kind == CLAIM && MAYDRAW(i) -> send(i, GIVE, p[i].nxt)   /* claim: giveBack(lo) */
@@ -155,7 +199,7 @@ end:
             if
             :: p[i].kind == GIVE && ehi[x] != p[i].wh && MAYDRAW(i) -> send(i, AGAIN, p[i].wh)
             :: p[i].kind == GIVE && (ehi[x] == p[i].wh || !MAYDRAW(i)) || p[i].kind == AGAIN -> over(i)
-            :: p[i].kind < GIVE -> p[i].holds = 1; p[i].hi = ehi[x]; noWrite(i)
+            :: p[i].kind < GIVE -> begin(i, ehi[x])
             fi
        fi; x = 0 }
   :: atomic { p[i].holds -> over(i) }                                             /* ends */
@@ -177,6 +221,11 @@ end:
   }
 }
 
+proctype back() {
+end:
+  atomic { rev > 1 -> rev--; if :: rev > 1 -> rev-- :: true fi }
+}
+
 init { atomic {
   rev = 1; ehi[1] = 1; p[0].holds = 1; p[0].hi = 1; p[0].known = 1; p[0].owned = 1;
 #if defined(M_HOLD)
@@ -188,6 +237,9 @@ init { atomic {
 #endif
   run process(0); run process(1); run process(2);
 #ifndef NOCOPY
-  run copy()
+  run copy();
+#endif
+#ifdef BACK
+  run back()
 #endif
 } }

@@ -67,6 +67,8 @@ others() {
 	check lease M_LAST fail "" "$mid" -DNOCOPY -DSTRICT -DM_LAST
 	for m in HOLD PRNG UNKNOWN EARLY LO BLIND REVOKE; do check lease M_$m fail "" "$mid" -DM_$m; done
 	check lease STRICT fail "" "$mid" -DSTRICT
+	check lease "restored" pass "" "$mid" -DBACK -DSTRICT
+	for m in NOASK FORGET HI; do check lease M_$m fail "" "$mid" -DBACK -DSTRICT -DM_$m; done
 
 	check enrich "fast batches" pass "" "$mid"
 	check enrich "atomic batches" pass "" "$mid" -DATOMIC

@@ -31,17 +31,15 @@ func Bucket(prefix messages.Prefix, replicas int, older ...resource.Evidence) re
 	}, older...)
 }
 
-// HasKey is the evidence that one of some keys was agreed on, for a bucket that has to be there
+// HasKey is the evidence that a key was agreed on, for a bucket that has to be there
 // before.
-func HasKey(prefix messages.Prefix, keys ...string) resource.Evidence {
+func HasKey(prefix messages.Prefix, key string) resource.Evidence {
 	return func(ctx context.Context, js jetstream.JetStream, missing bool) (string, error) {
 		if !missing {
 			return "", nil
 		}
-		for _, key := range keys {
-			if _, found, err := Lookup(ctx, js, prefix, key); err != nil || found {
-				return fmt.Sprintf("bucket %s has the key %s", BucketName(prefix), key), err
-			}
+		if _, found, err := Lookup(ctx, js, prefix, key); err != nil || found {
+			return fmt.Sprintf("bucket %s has the key %s", BucketName(prefix), key), err
 		}
 		return "", nil
 	}

@@ -28,9 +28,9 @@ func (c consumer) String() string { return "consumer " + c.config.Durable + " of
 func (c consumer) InfoSubject() string { return rights.ConsumerInfo(c.stream, c.config.Durable) }
 
 // Look implements [Resource]. The settings are the server's matter once it is there.
-func (c consumer) Look(ctx context.Context, js jetstream.JetStream) (difference string, err error) {
-	_, err = js.Consumer(ctx, c.stream, c.config.Durable)
-	return "", err
+func (c consumer) Look(ctx context.Context, js jetstream.JetStream) (Found, error) {
+	_, err := js.Consumer(ctx, c.stream, c.config.Durable)
+	return Found{}, err
 }
 
 // Ensure implements [Resource].

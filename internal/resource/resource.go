@@ -16,15 +16,21 @@ type Resource interface {
 	// has no right to it has nothing to do with the resource.
 	InfoSubject() string
 
-	// Look changes nothing. It returns in which settings the resource differs from what it
-	// should be, and an error if it is missing or cannot be used as it is.
-	Look(ctx context.Context, js jetstream.JetStream) (difference string, err error)
+	// Look changes nothing. The error says that the resource is missing or cannot be used as
+	// it is.
+	Look(ctx context.Context, js jetstream.JetStream) (Found, error)
 
 	// Ensure creates it if it is missing.
 	Ensure(ctx context.Context, js jetstream.JetStream) error
 
 	// Apply creates it if it is missing, or brings it in line, and returns what it did.
 	Apply(ctx context.Context, js jetstream.JetStream) (did string, err error)
+}
+
+// Found is a resource that can be used.
+type Found struct {
+	Difference string // in which settings it differs from what it should be
+	Copies     string // which copies are missing; empty if none is, or the server is in no cluster
 }
 
 // What Apply did; or "changed: " and the settings.

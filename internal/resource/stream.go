@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -60,16 +61,43 @@ func (s stream) Ensure(ctx context.Context, js jetstream.JetStream) error {
 }
 
 // Look implements [Resource].
-func (s stream) Look(ctx context.Context, js jetstream.JetStream) (difference string, err error) {
+func (s stream) Look(ctx context.Context, js jetstream.JetStream) (Found, error) {
 	found, err := js.Stream(ctx, s.config.Name)
 	if err != nil {
-		return "", err
+		return Found{}, err
 	}
-	have := found.CachedInfo().Config
-	if err := s.check(have); err != nil {
-		return "", err
+	info := found.CachedInfo()
+	if err := s.check(info.Config); err != nil {
+		return Found{}, err
 	}
-	return s.compare(have)
+	difference, err := s.compare(info.Config)
+	return Found{difference, missingCopies(info)}, err
+}
+
+// missingCopies says which copies of a stream are missing, or are too few on a cluster. One that
+// is only a little behind is on its way.
+func missingCopies(info *jetstream.StreamInfo) string {
+	c := info.Cluster
+	if c == nil || c.Name == "" { // no cluster
+		return ""
+	}
+	if info.Config.Replicas <= 1 {
+		return fmt.Sprintf("one copy only, on server %s of the cluster %s", c.Leader, c.Name)
+	}
+	var missing []string
+	for _, r := range c.Replicas {
+		if r.Offline || !r.Current && (r.Active > 5*time.Second || r.Lag > 1000) {
+			missing = append(missing, r.Name)
+		}
+	}
+	if len(missing) == 0 {
+		return ""
+	}
+	where := "that of server"
+	if len(missing) > 1 {
+		where = "those of servers"
+	}
+	return fmt.Sprintf("%d of %d copies are current, not %s %s", info.Config.Replicas-len(missing), info.Config.Replicas, where, strings.Join(missing, ", "))
 }
 
 // compare says in which settings that can be changed a stream differs. The error says
@@ -103,6 +131,9 @@ func (s stream) Apply(ctx context.Context, js jetstream.JetStream) (did string, 
 	}
 	changes, err := s.compare(have)
 	if err != nil || changes == "" {
+		if text := missingCopies(found.CachedInfo()); text != "" {
+			return asIs + ", but " + text, err
+		}
 		return asIs, err
 	}
 	have.Replicas, have.MaxAge = cmp.Or(s.config.Replicas, have.Replicas), s.config.MaxAge

@@ -84,11 +84,7 @@ func (b *bed) jetStream(conn *nats.Conn) jetstream.JetStream {
 // patientJetStream is for what tests do themselves, when the server has much to do.
 func (b *bed) patientJetStream(conn *nats.Conn) jetstream.JetStream {
 	b.Helper()
-	js, err := jetstream.New(conn, jetstream.WithPublishAsyncMaxPending(100_000), jetstream.WithDefaultTimeout(natstest.Patience))
-	if err != nil {
-		b.Fatal(err)
-	}
-	return js
+	return natstest.JetStream(b, conn, jetstream.WithPublishAsyncMaxPending(100_000))
 }
 
 func (b *bed) stream(cfg jetstream.StreamConfig) jetstream.Stream {

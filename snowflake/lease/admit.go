@@ -9,7 +9,6 @@ import (
 const (
 	layoutKey  = "layout"   // as text
 	clockIDKey = "clock_id" // the identity of the clock bucket
-	clockKey   = "clock"    // when the clock bucket was created; of workers of before
 )
 
 // admission is what was found when everything was right.
@@ -32,7 +31,7 @@ func (m *Manager) admit(ctx context.Context, clock *ownClock) (admission, error)
 	if err != nil {
 		return admission{}, err
 	}
-	identity, err := m.checkIdentity(ctx, read.created)
+	identity, err := m.checkIdentity(ctx)
 	if err != nil {
 		return admission{}, err
 	}
@@ -48,9 +47,10 @@ func (m *Manager) admit(ctx context.Context, clock *ownClock) (admission, error)
 		return admission{}, skewError(read, others)
 	}
 	m.longestFence = max(m.longestFence, longestFence(leases))
-	known := reachedBy(leases)
+	known := max(m.reached, reachedBy(leases))
 	last, err := clock.checkForward(ctx, read, known)
-	return admission{read, leases, identity, max(last, known)}, err
+	m.reached = max(last, known)
+	return admission{read, leases, identity, m.reached}, err
 }
 
 // checkLayout compares the layout with the one that the first worker has written.

@@ -20,14 +20,18 @@ type ownClock struct {
 	diff    *atomic.Int64 // the last difference from the server's, in nanoseconds
 
 	outvoted bool // the server's clock is off, and that was logged
+
+	// jumped is called when the system's clock has gone ahead of this one: the machine may have been
+	// resumed from a snapshot, beside a copy of this process or after it.
+	jumped func()
 }
 
 func (m *Manager) newClock() *ownClock {
-	now := m.cfg.Clock
-	if now == nil {
-		now = snowflake.SystemClock()
+	c := &ownClock{cfg: &m.cfg, now: m.cfg.Clock, server: m.server, workers: m.workers, diff: &m.clockDiff, jumped: func() {}}
+	if c.now == nil {
+		c.now = snowflake.WatchedClock(func() { c.jumped() })
 	}
-	return &ownClock{cfg: &m.cfg, now: now, server: m.server, workers: m.workers, diff: &m.clockDiff}
+	return c
 }
 
 // time is what the clock says.
@@ -38,8 +42,7 @@ func (c *ownClock) time() time.Time { return time.Unix(0, c.now()).UTC() }
 type reading struct {
 	before, after, server time.Time
 
-	created time.Time // of the clock bucket's stream
-	last    uint64    // sequence of the clock bucket's stream
+	last uint64 // sequence of the clock bucket's stream
 }
 
 // askServer reads the server's clock.
@@ -48,7 +51,7 @@ func (c *ownClock) askServer(ctx context.Context) (reading, error) {
 	defer cancel()
 	before := c.time()
 	a, err := c.server.ask(ctx)
-	read := reading{before: before, after: c.time(), server: a.now, created: a.created, last: a.last}
+	read := reading{before: before, after: c.time(), server: a.now, last: a.last}
 	if err == nil {
 		c.diff.Store(int64(read.diff()))
 	}

@@ -33,6 +33,8 @@ func copyHold(h *hold, m *Manager) *hold {
 	c := duplicate(h)
 	c.cfg = &m.cfg
 	c.gen = duplicate(h.gen)
+	c.others, c.uses, c.woken = m.others, &m.uses, make(chan struct{}, 1)
+	c.uses.all[h.lease.key] = use{h.id, inUse}
 	c.clock = duplicate(h.clock)
 	c.clock.cfg, c.clock.server, c.clock.workers, c.clock.diff = &m.cfg, m.server, m.workers, new(atomic.Int64)
 	c.lease.bucket, c.lease.sent = m.workers, slices.Clone(h.lease.sent)

@@ -25,6 +25,7 @@
 //	seek.go      a free worker ID is chosen
 //	given.go     or the one that was given, once nobody else has it
 //	hold.go      it is claimed, renewed with heartbeats, and lost (renewUntilLost)
+//	others.go    all other processes are asked whether they use it
 //	release.go   what was not used is given back
 //	entry.go     one entry of a hold is written, and reread when the answer is lost
 //	identity.go  is the clock bucket the installation's, and did it go back?
@@ -64,7 +65,9 @@
 // hi that was known, or asked for, when the copy was made. So a timestamp is used twice only if
 // it lies below that hi, which is at most a fence's length, and MaxAhead, after the copy was made. A copy
 // that is resumed later than that, with a clock that is right, as one is that comes from a
-// stored snapshot, makes no ID twice. The numbers must differ too: a copy draws other ones
+// stored snapshot, makes no ID twice. If its clock stands where it stood at the snapshot, it makes them until
+// the system's clock is set right: a jump of that by more than two seconds stops the generator until a heartbeat
+// has succeeded that began after it. The numbers must differ too: a copy draws other ones
 // because they come from the kernel, and not from memory of the process. If the kernel was
 // copied along, as with a virtual machine, it has to have been reseeded before the next
 // heartbeat, which Linux does at once where the hypervisor tells it (vmgenid).
@@ -93,11 +96,32 @@
 // Holders may have fences of different lengths, since they have different TTLs, see below. So
 // the longest one counts that this process had or that a lease names.
 //
-// What remains: evidence is in the leases, which live for the TTL, be it much shorter than that
-// wait. A process that starts between their end and the end of that wait does not know. It begins at its own clock, so it could repeat
-// only what a holder whose clock was ahead issued for a worker ID whose last entry is among
-// what was forgotten. And a restore while nothing has run for longer than that is not noticed;
-// it does no harm.
+// # All of JetStream went back
+//
+// If leases and clocks are restored together, under running processes, the buckets contradict
+// nothing. Only the processes remember, so their memory counts (others.go, uses):
+//
+//   - A process remembers the highest sequence of the clock bucket in all its life, and each
+//     worker ID that it held, up to its last timestamp. No claim of its own begins below that.
+//   - Who has claimed a worker ID asks all processes that run on <prefix>.holds, before it makes the first ID. One that
+//     holds it, claims it, or used it from there on, answers, and the claim is given back. The claimer has to hear its own
+//     answer too, so it knows that its question got to the server. It asks twice in a second, for
+//     those whose connection was just lost, as when the server was restarted with old data.
+//   - A holder whose connection was lost begins a heartbeat when it is back; if one is under way, when
+//     that has failed, after 5 s at most. If somebody has its worker ID by then, it finds out: it reads
+//     the entry first, which may have got the very revision again that its own one had.
+//
+// What remains, after such a restore:
+//
+//   - A process that cannot be reached in that second, because it is cut off from NATS, or was paused, may hold
+//     the worker ID that another one claims. It goes on until it is back and its first heartbeat is
+//     answered: until then, or for a fence's length at most, both may make IDs with the same timestamps.
+//     If its connection was not lost, as when it was paused, and the other's entries happen to have the
+//     revisions that its own ones had, the other one finds out instead, at its next heartbeat.
+//   - What was made ahead of the clock by a process that is dead by now, only a process that has lived on knows of, and
+//     waits. One that starts in this time begins at its own clock, which may be that much too early.
+//
+// A restore while nothing has run for longer than the wait above is not noticed, and does no harm.
 //
 // # What the lease is for
 //
@@ -159,7 +183,7 @@
 // seconds to elect another leader for a bucket, and a holder must not run out of time meanwhile.
 // The price is that the worker ID of a process that died can be used again after those 15 s, not
 // after the TTL. That makes nobody wait unless every other one is taken too.
-// A heartbeat that fails is tried again after TTL/30. The time between two heartbeats is random, up to a tenth less than TTL/3, so that
+// After a claim, others are asked for a second. A heartbeat that fails is tried again after TTL/30. The time between two heartbeats is random, up to a tenth less than TTL/3, so that
 // the heartbeats of holders that began together do not stay together.
 //
 // Made again. If no heartbeat succeeded for the TTL, the lease has expired, though the fence may
@@ -195,14 +219,6 @@
 // because of its condition. If it was not, if the entry cannot be read either, or if what was read
 // is older than what is known, nothing is assumed. A write that arrives later changes nothing in this argument: it is either
 // refused, or raises hi by time that nobody will use.
-//
-// # Workers of before
-//
-// They know their writes by the ID of the hold alone, and their entries have no
-// number. Their leases name no fence, or their TTL, which is how far their fences reach. They
-// read the length of the fence where they look for a TTL, and use it for the same: how long to
-// wait for what a bucket has forgotten. To a worker of now they are somebody else's, which they are; and they ignore the
-// fields that they do not know.
 //
 // # The clock
 //

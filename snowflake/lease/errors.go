@@ -79,13 +79,12 @@ func (e *HeldError) Unwrap() error { return ErrHeld }
 // the old bucket can be forgotten.
 type ClockLostError struct {
 	// What tells the clock bucket that is there and the installation's apart: a random
-	// number, or when they were made if the installation has none. Found is empty if the
-	// bucket has none.
+	// number. Found is empty if the bucket has none.
 	Found, Installed string
 
 	StopFor time.Duration // all workers have to be stopped for longer than this
 	Bucket  string        // where the installation's is written down
-	Keys    []string      // under which
+	Key     string        // under which
 }
 
 func (e *ClockLostError) Error() string {

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
@@ -194,18 +195,18 @@ func (n *fakeNet) lead(ctx context.Context, s *fakeStore, apply func() error) er
 type fakeNet struct {
 	ttl time.Duration
 
-	mu     sync.Mutex
-	off    time.Duration // of the server's clock
-	rng    *rand.Rand
-	rate   float64 // how much of each fault; 0: all goes well
-	slow   bool    // calls may take hours
-	dead   bool    // nothing arrives any more
-	made   time.Time
-	clocks *fakeStore
-	leases *fakeStore
-	calls  int
-	asked  map[string]int64 // by hold: the highest hi that it sent
-	point  func()           // called wherever a call may be interrupted
+	mu      sync.Mutex
+	off     time.Duration // of the server's clock
+	rng     *rand.Rand
+	rate    float64 // how much of each fault; 0: all goes well
+	slow    bool    // calls may take hours
+	dead    bool    // nothing arrives any more
+	stopped bool    // the process is, and answers nobody
+	clocks  *fakeStore
+	leases  *fakeStore
+	calls   int
+	asked   map[string]int64 // by hold: the highest hi that it sent
+	point   func()           // called wherever a call may be interrupted
 }
 
 var errTimeout = errors.New("no answer")
@@ -236,6 +237,8 @@ func (n *fakeNet) stop() {
 	slow := n.slow
 	n.mu.Unlock()
 	if slow && n.roll() {
+		n.set(func() { n.stopped = true })
+		defer n.set(func() { n.stopped = false })
 		time.Sleep(n.some([]time.Duration{time.Second, n.ttl, 5 * n.ttl, 100 * n.ttl}[int(n.some(4))%4]))
 	}
 }
@@ -359,7 +362,7 @@ func (n *fakeNet) ask(ctx context.Context) (answer, error) {
 	})
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return answer{time.Now().Add(n.off), n.made, last.Load()}, err
+	return answer{time.Now().Add(n.off), last.Load()}, err
 }
 
 // leaseTTL reads the TTL. As with a stream's, an answer that was delayed tells an old one.
@@ -372,7 +375,63 @@ func (n *fakeNet) leaseTTL(ctx context.Context) (time.Duration, error) {
 	return time.Duration(ttl.Load()), err
 }
 
+// fakeOthers are the running processes of a world, as one of them reaches them.
+type fakeOthers struct {
+	net  *fakeNet
+	all  *neighbors
+	back chan nats.Status
+}
+
+// neighbors are the memories of the processes that run, and how each is reached.
+type neighbors struct {
+	mu   sync.Mutex
+	uses map[*uses]*fakeNet
+}
+
+func (o *fakeOthers) reconnected() <-chan nats.Status { return o.back }
+
+func (o *fakeOthers) answer(own *uses) (stop func(), err error) {
+	o.all.mu.Lock()
+	defer o.all.mu.Unlock()
+	o.all.uses[own] = o.net
+	return func() {
+		o.all.mu.Lock()
+		defer o.all.mu.Unlock()
+		delete(o.all.uses, own)
+	}, nil
+}
+
+// ask asks once, at a random moment. Who is cut off hears nothing.
+func (o *fakeOthers) ask(ctx context.Context, key, hold string) (end int64, err error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	var mu sync.Mutex
+	err = o.net.do(ctx, func() error {
+		o.all.mu.Lock()
+		defer o.all.mu.Unlock()
+		mu.Lock()
+		defer mu.Unlock()
+		for own, net := range o.all.uses {
+			if found, ok := own.of(key); ok && found.Hold != hold && net.answers() {
+				end = max(end, found.End)
+			}
+		}
+		return nil
+	})
+	time.Sleep(askFor)
+	mu.Lock()
+	defer mu.Unlock()
+	return end, err
+}
+
+func (n *fakeNet) answers() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return !n.dead && !n.stopped
+}
+
 var (
+	_ others = (*fakeOthers)(nil)
 	_ bucket = link{}
 	_ server = (*fakeNet)(nil)
 )

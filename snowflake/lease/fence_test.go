@@ -72,6 +72,13 @@ func faultyHold(t *testing.T, p *process) (h *hold, leases, clocks *faulty) {
 
 func mustSeek(t *testing.T, m *Manager) *hold {
 	t.Helper()
+	if on, ok := m.others.(*connected); ok && on.back == nil { // as Run does
+		stop, err := m.others.answer(&m.uses)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(stop)
+	}
 	h, err := m.seek(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -341,7 +348,7 @@ func TestFiguresOfAHold(t *testing.T) {
 		m := newWorld().process("p", 1).manager()
 		ctx, stop := context.WithCancel(t.Context())
 		if err := m.Run(ctx, func(State) {
-			if got := m.Figures().Reserved; got < modelTTL-time.Second || got > modelTTL {
+			if got := m.Figures().Reserved; got < modelTTL-askFor-time.Second || got > modelTTL {
 				t.Errorf("reserved %v", got)
 			}
 			stop()

@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"sync/atomic"
 	"time"
+
+	"go.uber.org/zap"
 
 	"github.com/idworker/idworker/internal/nonce"
 	"github.com/idworker/idworker/internal/pause"
@@ -23,6 +26,10 @@ type hold struct {
 	since    time.Time
 	clock    *ownClock
 	identity string // of the clock bucket
+	others   others
+	uses     *uses
+	woken    chan struct{} // a heartbeat is due at once
+	doubt    bool          // the connection was lost, or the clock jumped, since the last heartbeat that succeeded
 
 	lease  entry
 	fence  entry        // in the clock bucket
@@ -31,6 +38,10 @@ type hold struct {
 
 	gen     *snowflake.Generator
 	renewed time.Time // when the last heartbeat that succeeded began
+
+	jumpMu  sync.Mutex
+	jumps   int // of the clock, so far
+	settled int // of these, as many as had been when the last heartbeat that succeeded began
 }
 
 // claim claims the worker ID: the lease, then the time from hi on. ErrLost says that it
@@ -39,13 +50,15 @@ func (h *hold) claim(ctx context.Context, hi int64) error {
 	if err := h.writeLease(ctx); err != nil {
 		return err
 	}
+	used := h.uses.begin(h.lease.key, h.id)
 	// What is below hi belongs to the holders before us, even if the last of them
-	// was ahead of its clock.
-	lo := max(hi, h.cfg.Layout.TimestampAt(h.since), 0)
+	// was ahead of its clock. If one of them was in this process, the bucket may have forgotten it.
+	lo := max(hi, used, h.cfg.Layout.TimestampAt(h.since), 0)
 	err := h.reserveFrom(ctx, lo)
 	if err == nil {
 		return nil
 	}
+	h.uses.end(h.lease.key, used)
 	return errors.Join(err, h.giveBack(lo))
 }
 
@@ -56,6 +69,9 @@ func (h *hold) reserveFrom(ctx context.Context, lo int64) error {
 	}
 	// Looked at once more: the bucket that accepted the write may be a new one.
 	if err := h.checkSameBucket(ctx); err != nil {
+		return err
+	}
+	if err := h.checkOthers(ctx, lo); err != nil {
 		return err
 	}
 	var err error
@@ -82,10 +98,16 @@ func (h *hold) renewUntilLost(ctx context.Context) error {
 	reach := fenceLength(h.cfg.TTL)
 	next := h.renewed.Add(h.untilNextBeat())
 	for {
-		pause.For(ctx, time.Until(next))
-		if ctx.Err() != nil {
+		select {
+		case <-ctx.Done():
 			return ctx.Err()
+		case <-time.After(time.Until(next)):
+		case <-h.others.reconnected(): // meanwhile JetStream may have been put back to an older state
+			h.doubt = true
+		case <-h.woken:
+			h.doubt = true
 		}
+		h.forgetWakes()
 		began := time.Now()
 		ends := h.renewed.Add(reach)
 		err := h.renew(ctx, ends)
@@ -99,6 +121,17 @@ func (h *hold) renewUntilLost(ctx context.Context) error {
 		default:
 			next = time.Now().Add(h.cfg.TTL / retriesPerTTL)
 		}
+	}
+}
+
+// forgetWakes forgets the reasons for a heartbeat, which begins now. The connection may have been
+// back ten times while a worker ID was sought.
+func (h *hold) forgetWakes() {
+	for back := h.others.reconnected(); len(back) > 0; h.doubt = true {
+		<-back
+	}
+	for ; len(h.woken) > 0; h.doubt = true {
+		<-h.woken
 	}
 }
 
@@ -118,11 +151,27 @@ func isFinal(err error) bool {
 	return false
 }
 
-// renew is one heartbeat. All of it has to succeed: a lease without time is of no use. A lease
-// that has expired is made again, but only once the fence was found to be ours still.
+// renew is one heartbeat.
 func (h *hold) renew(ctx context.Context, ends time.Time) error {
+	h.jumpMu.Lock()
+	jumps := h.jumps
+	h.jumpMu.Unlock()
+	err := h.beat(ctx, ends)
+	if err == nil {
+		h.doubt = false
+		h.extend(jumps)
+	}
+	return err
+}
+
+// beat writes both entries. All of it has to succeed: a lease without time is of no use. A lease
+// that has expired is made again, but only once the fence was found to be ours still.
+func (h *hold) beat(ctx context.Context, ends time.Time) error {
 	ctx, cancel := context.WithDeadline(ctx, ends)
 	defer cancel()
+	if err := h.checkStillOurs(ctx); err != nil {
+		return err
+	}
 	err := h.renewLease(ctx)
 	expired := h.leaseExpired(err)
 	if err != nil && !expired {
@@ -132,6 +181,25 @@ func (h *hold) renew(ctx context.Context, ends time.Time) error {
 		return err
 	}
 	return h.recreateLease(ctx)
+}
+
+// checkStillOurs reads the fence when in doubt. After a restore, another holder's entry may have got the
+// very revision that ours had, and the condition of the next write would hold. What cannot be read, or
+// is older than what is known, says nothing: then the write has to tell.
+func (h *hold) checkStillOurs(ctx context.Context) error {
+	if !h.doubt {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Second) // with JetStream away, the writes take long enough
+	defer cancel()
+	found, err := h.fence.bucket.get(ctx, h.fence.key)
+	if err != nil || found.revision < h.fence.revision {
+		return nil
+	}
+	if by, err := h.fence.stamp(found); err == nil && by.hold == h.id {
+		return nil
+	}
+	return fmt.Errorf("%w: its entry is another holder's", ErrLost)
 }
 
 // maxAbsent is how often a lease has to be refused and then not found until it counts as gone.
@@ -174,9 +242,48 @@ func (h *hold) renewFence(ctx context.Context) error {
 	// From the time that was just compared: a clock that is set a day ahead right
 	// now must not give away that day.
 	hi := h.cfg.Layout.TimestampAt(read.before) + h.cfg.units(fenceLength(h.cfg.TTL))
-	err = h.writeHi(ctx, max(hi, h.hi.Load())) // never lower, even if the clock was set back
-	h.gen.Extend(h.hi.Load())                  // known to be ours, whatever else went wrong
-	return err
+	return h.writeHi(ctx, max(hi, h.hi.Load())) // never lower, even if the clock was set back
+}
+
+// suspend stops the generator until a heartbeat has succeeded, which begins at once.
+func (h *hold) suspend() {
+	if h.gen == nil {
+		return
+	}
+	h.jumpMu.Lock()
+	h.jumps++
+	h.gen.Suspend()
+	h.jumpMu.Unlock()
+	select {
+	case h.woken <- struct{}{}:
+	default: // one is due already
+	}
+}
+
+// extend gives the generator the time that is known to be ours, unless the clock has jumped more than
+// that often: then a copy may have used it since, and only a heartbeat that begins now would show that.
+func (h *hold) extend(jumps int) {
+	if h.gen == nil {
+		return
+	}
+	h.jumpMu.Lock()
+	defer h.jumpMu.Unlock()
+	if h.settled = jumps; jumps == h.jumps {
+		h.gen.Extend(h.hi.Load())
+	}
+}
+
+// checkOthers makes sure that no other process that runs uses the worker ID or has used it from lo on,
+// whatever the buckets say: they may have been put back to an older state. ErrLost says that one does.
+// It asks after the claim was written, so of several claimers only one asks.
+func (h *hold) checkOthers(ctx context.Context, lo int64) error {
+	end, err := h.others.ask(ctx, h.lease.key, h.id)
+	if err != nil || end <= lo {
+		return err
+	}
+	h.cfg.Log.Error("a running process uses a worker ID that is free by the buckets: were they put back to an older state?",
+		zap.String("worker_id", h.lease.key))
+	return fmt.Errorf("%w: another process uses it", ErrLost)
 }
 
 // checkSameBucket makes sure that the clock bucket is the one that was admitted. A heartbeat
@@ -238,6 +345,7 @@ func (h *hold) writeHi(ctx context.Context, hi int64) error {
 			return corrupt
 		}
 		h.hi.Store(v.Hi)
+		h.extend(h.settled)
 	}
 	return h.checkBehind(err)
 }

@@ -73,57 +73,30 @@ func replaceMarker(ctx context.Context, clocks bucket, own string, otherwise err
 
 // checkIdentity makes sure that the clock bucket is the installation's, and returns its
 // identity. One that was deleted and created again says that nothing was given away.
-func (m *Manager) checkIdentity(ctx context.Context, created time.Time) (string, error) {
+func (m *Manager) checkIdentity(ctx context.Context) (string, error) {
 	installed, known, err := m.find(ctx, clockIDKey)
+	if err == nil && !known {
+		installed, err = m.installIdentity(ctx)
+	}
 	if err != nil {
 		return "", err
 	}
-	if !known {
-		if installed, err = m.installIdentity(ctx, created); err != nil {
-			return "", err
-		}
-	}
 	found, err := readIdentity(ctx, m.clocks)
 	if err == nil && found != installed {
-		err = m.clockLost(found, installed, clockIDKey)
-		if before, old, _ := m.find(ctx, clockKey); old && before != asText(created) {
-			err = m.clockLost(found, installed, clockIDKey, clockKey) // or it would be next
-		}
+		err = &ClockLostError{Found: found, Installed: installed, StopFor: m.quiet(), Bucket: agreement.BucketName(m.cfg.Prefix), Key: clockIDKey}
 	}
 	return found, err
 }
 
 // installIdentity makes the clock bucket that is there the installation's, and returns the
-// identity that the config bucket names then. Workers of before wrote down when the bucket was
-// created instead. If they did, it has to be that bucket.
-func (m *Manager) installIdentity(ctx context.Context, created time.Time) (string, error) {
-	own := asText(created)
-	before, known, err := m.find(ctx, clockKey)
-	if err != nil {
-		return "", err
-	}
-	if known && before != own {
-		return "", m.clockLost(own, before, clockKey)
-	}
+// identity that the config bucket names then.
+func (m *Manager) installIdentity(ctx context.Context) (string, error) {
 	identity, err := makeIdentity(ctx, m.clocks)
 	if err != nil {
 		return "", err
 	}
-	m.cfg.Log.Info("the clock bucket has an identity now, and is that of the installation",
-		zap.String("identity", identity), zap.Bool("taken_over", known))
+	m.cfg.Log.Info("the clock bucket has an identity now, and is that of the installation", zap.String("identity", identity))
 	return m.agree(ctx, clockIDKey, identity)
-}
-
-// asText writes down when the clock bucket was created.
-func asText(created time.Time) string { return created.UTC().Format(time.RFC3339Nano) }
-
-// clockLost says that the clock bucket is not the installation's, which the keys name.
-func (m *Manager) clockLost(found, installed string, keys ...string) error {
-	return &ClockLostError{
-		Found: found, Installed: installed,
-		StopFor: m.quiet(),
-		Bucket:  agreement.BucketName(m.cfg.Prefix), Keys: keys,
-	}
 }
 
 // quiet is after how long no IDs can be in use any more whose time lies ahead of any clock:
@@ -177,7 +150,7 @@ func (m *Manager) waitAfterLoss(err error) {
 	if !errors.As(err, &back) || m.mayBeForgotten() != nil {
 		return
 	}
-	m.wentBack, m.wentBackErr = time.Now(), err
+	m.wentBack, m.wentBackErr, m.reached = time.Now(), err, 0
 	m.cfg.Log.Error("the clock bucket went back: no worker ID is claimed until all time that it may have forgotten is past",
 		zap.Duration("for", m.quiet()), zap.Error(err))
 }

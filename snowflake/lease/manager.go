@@ -38,6 +38,8 @@ type Manager struct {
 	clocks  bucket
 	config  agreed
 	server  server
+	others  others
+	uses    uses
 
 	clockDiff atomic.Int64         // nanoseconds
 	current   atomic.Pointer[hold] // nil while no worker ID is held
@@ -46,6 +48,7 @@ type Manager struct {
 	previous     int64         // the worker ID that it had last; -1 before the first one
 	holder       watched       // of the worker ID that was given
 	longestFence time.Duration // that any holder is known to have had
+	reached      uint64        // by the clock bucket's stream, as this process has seen in all its life
 
 	// When it was noticed that the clock bucket went back, and why; zero if it did not.
 	wentBack    time.Time
@@ -63,6 +66,9 @@ func Open(ctx context.Context, cfg Config) (*Manager, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
+	if cfg.JS.Conn().Opts.NoEcho {
+		return nil, fmt.Errorf("%w: a NATS connection with NoEcho, on which a process does not hear its own questions", ErrConfig)
+	}
 	config, err := agreement.Open(ctx, cfg.JS, cfg.Prefix)
 	if err != nil {
 		return nil, err
@@ -75,14 +81,15 @@ func Open(ctx context.Context, cfg Config) (*Manager, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := newManager(cfg, kvBucket{workers}, kvBucket{clocks}, config, streamServer{clockStream, workerStream})
+	m := newManager(cfg, kvBucket{workers}, kvBucket{clocks}, config, streamServer{clockStream, workerStream}, &connected{conn: cfg.JS.Conn(), prefix: cfg.Prefix})
 	_, err = m.admit(ctx, m.newClock())
 	return m, err
 }
 
-func newManager(cfg Config, workers, clocks bucket, config agreed, server server) *Manager {
+func newManager(cfg Config, workers, clocks bucket, config agreed, server server, others others) *Manager {
 	host, _ := os.Hostname() // only informs those who look at the leases
-	m := &Manager{cfg: cfg, host: host, config: config, server: server, previous: -1}
+	m := &Manager{cfg: cfg, host: host, config: config, server: server, others: others, previous: -1}
+	m.uses.all = make(map[string]use)
 	m.workers, m.clocks = bounded{workers, &m.cfg}, bounded{clocks, &m.cfg}
 	return m
 }
@@ -99,6 +106,11 @@ func newManager(cfg Config, workers, clocks bucket, config agreed, server server
 // there are no heartbeats, so it should return soon. It is not told when ctx ends; the
 // generator is revoked then. Run must not be called again before it has returned.
 func (m *Manager) Run(ctx context.Context, notify func(State)) error {
+	stop, err := m.others.answer(&m.uses)
+	if err != nil {
+		return err
+	}
+	defer stop()
 	m.holder = watched{}
 	for attempt := 0; ctx.Err() == nil; attempt++ {
 		h, err := m.seek(ctx)
@@ -132,10 +144,11 @@ func (m *Manager) keep(ctx context.Context, h *hold, notify func(State)) error {
 	notify(State{Generator: h.gen, Datacenter: m.cfg.Datacenter, Worker: h.worker})
 	lost := h.renewUntilLost(ctx)
 	m.current.Store(nil)
+	m.reached = max(m.reached, h.fence.reached)
 	if ctx.Err() != nil {
 		return h.release()
 	}
-	h.gen.Revoke()
+	h.revoke()
 	m.waitAfterLoss(lost)
 	log.Warn("worker ID given up", zap.Error(lost))
 	notify(State{Err: lost})

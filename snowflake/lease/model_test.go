@@ -15,6 +15,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"go.uber.org/zap"
 
 	"github.com/idworker/idworker/internal/pause"
@@ -39,7 +40,7 @@ const modelTTL = 30 * time.Second
 type world struct {
 	workers, clocks, config *fakeStore
 	layout                  snowflake.Layout
-	made                    time.Time
+	neighbors               neighbors
 
 	mu     sync.Mutex
 	used   map[*snowflake.Generator]span
@@ -54,9 +55,9 @@ type world struct {
 func newWorld() *world {
 	return &world{
 		workers: newFakeStore(modelTTL), clocks: newFakeStore(0), config: newFakeStore(0),
-		layout: narrow,
-		made:   time.Now(),
-		used:   make(map[*snowflake.Generator]span),
+		layout:    narrow,
+		neighbors: neighbors{uses: make(map[*uses]*fakeNet)},
+		used:      make(map[*snowflake.Generator]span),
 	}
 }
 
@@ -114,6 +115,8 @@ type process struct {
 	ahead time.Duration
 	given *int64 // the worker ID that it is given, if any
 
+	others *fakeOthers
+
 	clockMu sync.RWMutex
 	off     time.Duration
 
@@ -127,7 +130,8 @@ type process struct {
 
 func (w *world) process(name string, seed uint64) *process {
 	p := &process{w: w, name: name, skew: 5 * time.Second, ahead: time.Second}
-	p.net = &fakeNet{ttl: modelTTL, rng: rand.New(rand.NewPCG(seed, 1)), made: w.made, clocks: w.clocks, leases: w.workers, asked: make(map[string]int64)}
+	p.net = &fakeNet{ttl: modelTTL, rng: rand.New(rand.NewPCG(seed, 1)), clocks: w.clocks, leases: w.workers, asked: make(map[string]int64)}
+	p.others = &fakeOthers{p.net, &w.neighbors, make(chan nats.Status, 1)}
 	return p
 }
 
@@ -153,7 +157,7 @@ func (p *process) manager() *Manager {
 		Layout: p.w.layout, Instance: p.name, TTL: modelTTL, Worker: p.given,
 		MaxAhead: p.ahead, MaxClockSkew: p.skew, Clock: p.now, Log: zap.NewNop(),
 	}
-	return newManager(cfg, link{p.w.workers, p.net}, link{p.w.clocks, p.net}, link{p.w.config, p.net}, p.net)
+	return newManager(cfg, link{p.w.workers, p.net}, link{p.w.clocks, p.net}, link{p.w.config, p.net}, p.net, p.others)
 }
 
 func (p *process) notify(s State) {

@@ -26,7 +26,7 @@ func Resources(prefix messages.Prefix, ttl time.Duration, replicas int) []resour
 		agreement.Bucket(prefix, replicas, resource.HasEntries(ClockBucketName(prefix))),
 		resource.Bucket(jetstream.KeyValueConfig{
 			Bucket: ClockBucketName(prefix), Description: "idworker: up to when the time of each worker ID is given away", Replicas: replicas,
-		}, agreement.HasKey(prefix, clockIDKey, clockKey)),
+		}, agreement.HasKey(prefix, clockIDKey)),
 		resource.LeaseBucket(jetstream.KeyValueConfig{
 			Bucket: WorkersBucketName(prefix), Description: "idworker: who leases which worker ID", Replicas: replicas, TTL: ttl,
 		}),

@@ -8,7 +8,14 @@ import (
 // release ends a hold: no more IDs, the unused time is given back, and the lease is
 // deleted.
 func (h *hold) release() error {
-	return h.giveBack(h.gen.Revoke() + 1)
+	return h.giveBack(h.revoke())
+}
+
+// revoke ends the generator for good and returns the first timestamp that was not used.
+func (h *hold) revoke() (end int64) {
+	end = h.gen.Revoke() + 1
+	h.uses.end(h.lease.key, end)
+	return end
 }
 
 // giveBack gives back the time from hi on, and the lease. The context of the hold

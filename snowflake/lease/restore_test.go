@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -126,88 +127,40 @@ func TestClockBucketRestored(t *testing.T) {
 	}
 }
 
-// TestOperatorDecides: with the keys deleted that the error names, the bucket that is there is
+// TestOperatorDecides: with the key deleted that the error names, the bucket that is there is
 // the installation's.
 func TestOperatorDecides(t *testing.T) {
 	t.Parallel()
-	for _, before := range []string{"", "2026-01-01T00:00:00Z"} { // what a worker of before wrote
-		t.Run(before, func(t *testing.T) {
-			t.Parallel()
-			net := natstest.Start(t)
-			js := provision(t, net)
-			kv, err := js.KeyValue(t.Context(), agreement.BucketName(prefix))
-			if err != nil {
-				t.Fatal(err)
-			}
-			mustOpen(t, config(js))
-			if before != "" { // it is no longer looked at
-				if _, err := kv.PutString(t.Context(), clockKey, before); err != nil {
-					t.Fatal(err)
-				}
-				mustOpen(t, config(js))
-			}
-			if err := js.DeleteKeyValue(t.Context(), ClockBucketName(prefix)); err != nil {
-				t.Fatal(err)
-			}
-			// Somebody makes it again: Create does not.
-			if _, err := js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: ClockBucketName(prefix)}); err != nil {
-				t.Fatal(err)
-			}
-			var lost *ClockLostError
-			for range 2 { // the first refusal changes nothing
-				_, err := Open(t.Context(), config(js))
-				if !errors.As(err, &lost) || lost.Found != "" || lost.Installed == "" || len(lost.Keys) != min(len(before), 1)+1 {
-					t.Fatalf("%+v", err)
-				}
-				if want := fenceLength(testTTL) + snowflake.DefaultMaxAhead + 2*DefaultMaxClockSkew; lost.StopFor != want || lost.Keys[0] != clockIDKey {
-					t.Errorf("stop for %v, want %v; keys %v", lost.StopFor, want, lost.Keys)
-				}
-			}
-			for _, key := range lost.Keys {
-				if err := kv.Delete(t.Context(), key); err != nil {
-					t.Fatal(err)
-				}
-			}
-			mustOpen(t, config(js))
-		})
-	}
-}
-
-// TestTakeOverFromTheTimeOfCreation: an installation of workers that wrote down when the clock
-// bucket was created goes on if it is that one, and else does not. Then it has an identity, and
-// the time does not matter any more.
-func TestTakeOverFromTheTimeOfCreation(t *testing.T) {
-	t.Parallel()
 	js := provision(t, natstest.Start(t))
-	put := func(value string) {
-		t.Helper()
-		kv, err := js.KeyValue(t.Context(), agreement.BucketName(prefix))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := kv.PutString(t.Context(), clockKey, value); err != nil {
-			t.Fatal(err)
-		}
-	}
-	stream, err := js.Stream(t.Context(), "KV_"+ClockBucketName(prefix))
+	kv, err := js.KeyValue(t.Context(), agreement.BucketName(prefix))
 	if err != nil {
 		t.Fatal(err)
 	}
-	created := stream.CachedInfo().Created
-	put(asText(created.Add(time.Nanosecond)))
-	for range 2 {
-		var lost *ClockLostError
-		if _, err := Open(t.Context(), config(js)); !errors.As(err, &lost) || !slices.Equal(lost.Keys, []string{clockKey}) {
-			t.Fatal(err)
-		}
-	}
-	put(asText(created))
-	mustOpen(t, config(js))
-	put(asText(created.Add(time.Hour)))
 	mustOpen(t, config(js))
 	if list, _, err := List(t.Context(), js, prefix); err != nil || len(list) != 0 {
 		t.Errorf("the identity is taken for a worker ID: %v, %v", list, err)
 	}
+	if err := js.DeleteKeyValue(t.Context(), ClockBucketName(prefix)); err != nil {
+		t.Fatal(err)
+	}
+	// Somebody makes it again: Create does not.
+	if _, err := js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: ClockBucketName(prefix)}); err != nil {
+		t.Fatal(err)
+	}
+	var lost *ClockLostError
+	for range 2 { // the first refusal changes nothing
+		_, err := Open(t.Context(), config(js))
+		if !errors.As(err, &lost) || lost.Found != "" || lost.Installed == "" {
+			t.Fatalf("%+v", err)
+		}
+		if want := fenceLength(testTTL) + snowflake.DefaultMaxAhead + 2*DefaultMaxClockSkew; lost.StopFor != want || lost.Key != clockIDKey {
+			t.Errorf("stop for %v, want %v; key %v", lost.StopFor, want, lost.Key)
+		}
+	}
+	if err := kv.Delete(t.Context(), lost.Key); err != nil {
+		t.Fatal(err)
+	}
+	mustOpen(t, config(js))
 }
 
 // rewind is what a restore does to a bucket; the returned function does it.
@@ -221,7 +174,10 @@ func (s *fakeStore) rewind() func() {
 	return func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.last, s.versions = last, versions
+		s.last, s.versions = last, make(map[string][]record)
+		for key, v := range versions {
+			s.versions[key] = slices.Clone(v)
+		}
 	}
 }
 
@@ -298,37 +254,39 @@ func TestClockBucketGoesBack(t *testing.T) {
 			}
 		})
 	})
-	t.Run("service resumes", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld()
-			p := w.process("p", 1)
-			defer p.start(t.Context())()
-			time.Sleep(time.Minute)
-			restore := w.clocks.rewind()
-			time.Sleep(time.Minute)
-			old := p.holding()
-			mustNext(t, old)
-			restore()
-			p.w.mu.Lock()
-			p.w.wrong = nil
-			p.w.mu.Unlock()
-			time.Sleep(modelTTL)
-			if p.holding() != nil {
-				t.Fatal("goes on, although the bucket went back")
-			}
-			began := time.Now()
-			for p.holding() == nil {
-				time.Sleep(time.Second)
-			}
-			first := mustNext(t, p.holding())
-			if waited := time.Since(began); waited < p.ahead+2*p.skew-time.Second || waited > 2*modelTTL {
-				t.Errorf("waited %v", waited)
-			}
-			if w.layout.Timestamp(first) <= old.Last() {
-				t.Error("begins before the old one ended")
-			}
+	for _, leasesToo := range []bool{false, true} {
+		t.Run(fmt.Sprintf("service resumes, leases went back too: %v", leasesToo), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld()
+				p := w.process("p", 1)
+				defer p.start(t.Context())()
+				time.Sleep(time.Minute)
+				restore, restoreLeases := w.clocks.rewind(), w.workers.rewind()
+				time.Sleep(time.Minute)
+				old := p.holding()
+				mustNext(t, old)
+				restore()
+				if leasesToo {
+					restoreLeases()
+				}
+				time.Sleep(modelTTL)
+				if p.holding() != nil {
+					t.Fatal("goes on, although the bucket went back")
+				}
+				began := time.Now()
+				for p.holding() == nil {
+					time.Sleep(time.Second)
+				}
+				first := mustNext(t, p.holding())
+				if waited := time.Since(began); waited < p.ahead+2*p.skew-time.Second || waited > 2*modelTTL {
+					t.Errorf("waited %v", waited)
+				}
+				if w.layout.Timestamp(first) <= old.Last() {
+					t.Error("begins before the old one ended")
+				}
+			})
 		})
-	})
+	}
 }
 
 // TestStaleReplyIsNotALoss: an old answer about the stream is asked for again.

@@ -9,12 +9,14 @@ import (
 // Rights are those that a role needs for the leases of worker IDs.
 func Rights(p messages.Prefix, role rights.Role) rights.Rights {
 	workers, clock := WorkersBucketName(p), ClockBucketName(p)
+	holds := []string{HoldsSubject(p), HoldsSubject(p) + ".*"}
 	switch role {
 	case rights.Worker:
 		return rights.Join(
 			rights.ReadBucket(workers), rights.WatchBucket(workers), rights.WriteBucket(workers, ">"),
 			rights.ReadBucket(clock), rights.WatchBucket(clock), rights.WriteBucket(clock, ">"),
 			agreement.Rights(p, role), rights.WriteBucket(agreement.BucketName(p), layoutKey, clockIDKey),
+			rights.Publish(holds...), rights.Subscribe(holds...),
 		)
 	case rights.Admin: // who lists who holds which worker ID
 		return rights.Join(

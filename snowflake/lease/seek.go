@@ -96,7 +96,7 @@ func (m *Manager) choose(f field, leases []record, now int64) (int64, error) {
 func (m *Manager) newHold(worker int64, f field, clock *ownClock, admitted admission) *hold {
 	id := nuid.Next()
 	key := key(m.cfg.Layout, m.cfg.Datacenter, worker)
-	return &hold{
+	h := &hold{
 		cfg:      &m.cfg,
 		worker:   worker,
 		id:       id,
@@ -104,11 +104,16 @@ func (m *Manager) newHold(worker int64, f field, clock *ownClock, admitted admis
 		since:    admitted.read.before,
 		clock:    clock,
 		identity: admitted.identity,
+		others:   m.others,
+		uses:     &m.uses,
+		woken:    make(chan struct{}, 1),
 		renewed:  time.Now(),
 		lease:    entry{bucket: m.workers, key: key, hold: id, stamp: leaseStamp, revision: f.leases[worker].revision},
 		fence: entry{bucket: m.clocks, key: key, hold: id, stamp: clockStamp, revision: f.clocks[worker].revision,
 			reached: admitted.reached},
 	}
+	clock.jumped = h.suspend
+	return h
 }
 
 // field is what the buckets say about the worker IDs of one datacenter.

@@ -20,9 +20,8 @@ type server interface {
 
 // answer is what the leader of the clock bucket's stream says.
 type answer struct {
-	now     time.Time
-	created time.Time // of the stream; depends on who leads
-	last    uint64    // sequence of the stream
+	now  time.Time
+	last uint64 // sequence of the stream
 }
 
 // streamServer asks the leaders of the two buckets' streams.
@@ -33,7 +32,7 @@ func (s streamServer) ask(ctx context.Context) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	return answer{info.TimeStamp, info.Created, info.State.LastSeq}, nil
+	return answer{info.TimeStamp, info.State.LastSeq}, nil
 }
 
 func (s streamServer) leaseTTL(ctx context.Context) (time.Duration, error) {

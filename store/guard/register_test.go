@@ -60,11 +60,7 @@ func newPlace(t *testing.T, withLedger bool, pause time.Duration) place {
 
 func (p place) js(t *testing.T) jetstream.JetStream {
 	t.Helper()
-	js, err := jetstream.New(p.srv.Connect(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return js
+	return natstest.JetStream(t, p.srv.Connect(t))
 }
 
 // register is the stream of the register.

@@ -87,7 +87,7 @@ func TestCreateLeavesAnExistingBucket(t *testing.T) {
 func TestReadLeaderInADomain(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t, withDomain("hub"))
-	js, err := natsjs.NewWithDomain(server.Connect(t), "hub")
+	js, err := natsjs.NewWithDomain(server.Connect(t), "hub", natsjs.WithDefaultTimeout(natstest.Patience))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,9 +102,9 @@ func TestReadLeaderInADomain(t *testing.T) {
 	for name, prefixed := range map[string]func() (natsjs.JetStream, error){
 		"domain": func() (natsjs.JetStream, error) { return js, nil },
 		"prefix": func() (natsjs.JetStream, error) {
-			return natsjs.NewWithAPIPrefix(server.Connect(t), "$JS.hub.API")
+			return natsjs.NewWithAPIPrefix(server.Connect(t), "$JS.hub.API", natsjs.WithDefaultTimeout(natstest.Patience))
 		},
-		"default": func() (natsjs.JetStream, error) { return natsjs.New(server.Connect(t)) },
+		"default": func() (natsjs.JetStream, error) { return natstest.JetStream(t, server.Connect(t)), nil },
 	} {
 		if s.js, err = prefixed(); err != nil {
 			t.Fatal(err)

@@ -36,19 +36,11 @@ type single struct{ *natstest.Server }
 type cluster struct{ *natstest.Cluster }
 
 func (s single) js(t *testing.T) natsjs.JetStream {
-	js, err := natsjs.New(s.Connect(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return js
+	return natstest.JetStream(t, s.Connect(t))
 }
 
 func (c cluster) js(t *testing.T) natsjs.JetStream {
-	js, err := natsjs.New(c.Connect(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return js
+	return natstest.JetStream(t, c.Connect(t))
 }
 
 // open returns one more handle with a connection of its own.

@@ -52,11 +52,7 @@ func install(t *testing.T, srv *natstest.Server) installation {
 
 func (i installation) js() jetstream.JetStream {
 	i.t.Helper()
-	js, err := jetstream.New(i.srv.Connect(i.t))
-	if err != nil {
-		i.t.Fatal(err)
-	}
-	return js
+	return natstest.JetStream(i.t, i.srv.Connect(i.t))
 }
 
 // loader is a ledger around a store, as another process would have it.
@@ -101,10 +97,7 @@ func fill(t *testing.T, s *ledger.Store) {
 // table is a store that can be put back: a JetStream store whose bucket is not the ledger's.
 func table(t *testing.T, srv *natstest.Server, name string) *jetstreamstore.Store {
 	t.Helper()
-	js, err := jetstream.New(srv.Connect(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	js := natstest.JetStream(t, srv.Connect(t))
 	prefix := messages.Prefix(fmt.Sprintf("%s%d", name, prefixes.Add(1)))
 	if err := jetstreamstore.Create(t.Context(), js, prefix, 1); err != nil {
 		t.Fatal(err)

@@ -129,8 +129,7 @@ func runCold(t testing.TB, tags, turns int, open func(testing.TB, jetstream.JetS
 	references := min(coldReference, tags)
 	var options *server.Options
 	srv := natstest.Start(t, func(o *server.Options) { o.JetStreamMaxStore = 8 << 30; options = o })
-	js, err := jetstream.New(srv.Connect(t))
-	coldCheck(t, err)
+	js := natstest.JetStream(t, srv.Connect(t))
 	s := &busyStore{Store: open(t, js, tags+references+1)}
 	coldCheck(t, worker.Provision(t.Context(), js, messages.DefaultPrefix, 1))
 	directory, err := worker.OpenDirectory(t.Context(), js, messages.DefaultPrefix, zap.NewNop())

@@ -40,10 +40,7 @@ func benchmarkEnrich(b *testing.B, syncAlways, fast bool) {
 	srv := natstest.Start(b, func(o *server.Options) { o.SyncAlways = syncAlways })
 	startWorker(b, srv, "ids", 1<<30, 1000)
 	conn := srv.Connect(b)
-	js, err := jetstream.New(conn, jetstream.WithPublishAsyncMaxPending(enrichWindow))
-	if err != nil {
-		b.Fatal(err)
-	}
+	js := natstest.JetStream(b, conn, jetstream.WithPublishAsyncMaxPending(enrichWindow))
 	events := enrichEvents
 	if syncAlways {
 		events /= 5

@@ -31,10 +31,7 @@ func BenchmarkEnrichLatency(b *testing.B) {
 	srv := natstest.Start(b)
 	startWorker(b, srv, "ids", 1<<30, 1000)
 	conn := srv.Connect(b)
-	js, err := jetstream.New(conn)
-	if err != nil {
-		b.Fatal(err)
-	}
+	js := natstest.JetStream(b, conn)
 	side := func(name string, fast bool, copies func(ctx context.Context, js jetstream.JetStream, conn *nats.Conn, name string) error) func() [2]float64 {
 		for _, cfg := range []jetstream.StreamConfig{
 			{Name: "RAW_" + name, Subjects: []string{"raw." + name}},
@@ -156,10 +153,7 @@ func BenchmarkEnrichMemory(b *testing.B) {
 	srv := natstest.Start(b, func(o *server.Options) { o.JetStreamMaxStore = 4 << 30 })
 	startWorker(b, srv, "ids", 1<<30, 1000)
 	conn := srv.Connect(b)
-	js, err := jetstream.New(conn)
-	if err != nil {
-		b.Fatal(err)
-	}
+	js := natstest.JetStream(b, conn)
 	for _, cfg := range []jetstream.StreamConfig{
 		{Name: "RAW", Subjects: []string{"raw.>"}},
 		{Name: "READY", Subjects: []string{"ready.>"}, AllowAtomicPublish: true},

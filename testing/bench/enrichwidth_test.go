@@ -36,10 +36,7 @@ func benchmarkEnrichWidth(b *testing.B, replicas int, fast bool) {
 		servers[0] = natstest.Start(b)
 	}
 	startWorker(b, servers[0], "ids", 1<<30, 1000)
-	js, err := jetstream.New(servers[0].Connect(b), jetstream.WithPublishAsyncMaxPending(enrichWindow))
-	if err != nil {
-		b.Fatal(err)
-	}
+	js := natstest.JetStream(b, servers[0].Connect(b), jetstream.WithPublishAsyncMaxPending(enrichWindow))
 	const events = enrichEvents
 	fillWideSource(b, js, events, replicas)
 	target := jetstream.StreamConfig{AllowAtomicPublish: true, AllowBatchPublish: fast, Replicas: replicas}
@@ -97,10 +94,7 @@ func widthRound(b *testing.B, js jetstream.JetStream, servers []*natstest.Server
 	ended := make(chan error, width)
 	start := time.Now()
 	for i, filter := range filters {
-		own, err := jetstream.New(conns[i])
-		if err != nil {
-			b.Fatal(err)
-		}
+		own := natstest.JetStream(b, conns[i])
 		cfg := enrich.Config{From: "RAW", Filter: "raw." + filter, To: targets[i].CachedInfo().Config.Subjects[0], Replicas: target.Replicas}
 		go func() { ended <- enrichInto(ctx, own, conns[i], cfg) }()
 	}

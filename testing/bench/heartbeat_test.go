@@ -24,10 +24,7 @@ const (
 // takes depends on the machine more than anything else here.
 func BenchmarkHeartbeat(b *testing.B) {
 	srv := natstest.Start(b, func(o *server.Options) { o.SyncAlways = true })
-	js, err := jetstream.New(srv.Connect(b))
-	if err != nil {
-		b.Fatal(err)
-	}
+	js := natstest.JetStream(b, srv.Connect(b))
 	kv, err := js.CreateKeyValue(b.Context(), jetstream.KeyValueConfig{Bucket: "beats", Storage: jetstream.FileStorage})
 	if err != nil {
 		b.Fatal(err)

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/idworker/idworker/internal/agreement"
 	"github.com/idworker/idworker/messages"
@@ -80,10 +79,7 @@ func ledgerTag(n int) string { return fmt.Sprintf("tag%d", n) }
 func withLedger(b *testing.B, inner store.Store) store.Store {
 	b.Helper()
 	srv := natstest.Start(b, func(o *server.Options) { o.SyncAlways = true })
-	js, err := jetstream.New(srv.Connect(b))
-	if err != nil {
-		b.Fatal(err)
-	}
+	js := natstest.JetStream(b, srv.Connect(b))
 	if err := agreement.Bucket(messages.DefaultPrefix, 1).Ensure(b.Context(), js); err != nil {
 		b.Fatal(err)
 	}

@@ -6,10 +6,10 @@ import (
 	"testing"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
 
 	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/testing/natstest"
 	"github.com/idworker/idworker/worker"
 )
 
@@ -89,10 +89,7 @@ func dial(t testing.TB, url string) *nats.Conn {
 // openDirectory makes the tag directory of an installation, without a worker.
 func openDirectory(t testing.TB, url string, prefix messages.Prefix) *worker.Directory {
 	t.Helper()
-	js, err := jetstream.New(dial(t, url))
-	if err != nil {
-		t.Fatal(err)
-	}
+	js := natstest.JetStream(t, dial(t, url))
 	if err := worker.Provision(t.Context(), js, prefix, 1); err != nil {
 		t.Fatal(err)
 	}

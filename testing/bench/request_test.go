@@ -135,13 +135,10 @@ func startWorkerProcess(b *testing.B, srv *natstest.Server, prefix messages.Pref
 		Requests: srv.Connect(b), Control: srv.Connect(b), Prefix: prefix,
 		StoreName: "jetstream", MaxBatch: maxBatch, MaxStep: step, Version: "0.0.0",
 	}
-	js, err := jetstream.New(cfg.Control)
-	if err != nil {
-		b.Fatal(err)
-	}
+	js := natstest.JetStream(b, cfg.Control)
 	counted := &countedStore{Store: openStore(b, js, prefix, store.Tag{Name: busyTag, Step: step, Next: firstID})}
 	cfg.Store = counted
-	w, err = worker.Start(b.Context(), cfg)
+	w, err := worker.Start(b.Context(), cfg)
 	if err != nil {
 		b.Fatal(err)
 	}

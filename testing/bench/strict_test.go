@@ -7,7 +7,6 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/idworker/idworker/internal/tagrules"
 	"github.com/idworker/idworker/messages"
@@ -74,11 +73,8 @@ func benchmarkStrict(b *testing.B, what string, inFlight int) {
 // makeStrict writes the rule before there are workers.
 func makeStrict(b *testing.B, srv *natstest.Server, prefix messages.Prefix) {
 	b.Helper()
-	js, err := jetstream.New(srv.Connect(b))
-	if err == nil {
-		err = worker.Provision(b.Context(), js, prefix, 1)
-	}
-	if err != nil {
+	js := natstest.JetStream(b, srv.Connect(b))
+	if err := worker.Provision(b.Context(), js, prefix, 1); err != nil {
 		b.Fatal(err)
 	}
 	editor, err := tagrules.OpenEditor(b.Context(), js, prefix)

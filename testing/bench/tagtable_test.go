@@ -7,8 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
-
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/store/mysql"
@@ -101,10 +99,7 @@ func stopWorker(b *testing.B, w *worker.Process) {
 // directorySize waits until the directory has that many tags.
 func directorySize(b *testing.B, srv *natstest.Server, n uint64) {
 	b.Helper()
-	js, err := jetstream.New(srv.Connect(b))
-	if err != nil {
-		b.Fatal(err)
-	}
+	js := natstest.JetStream(b, srv.Connect(b))
 	natstest.Eventually(b, "the directory to be complete", func() bool {
 		stream, err := js.Stream(b.Context(), "KV_"+worker.TagsBucketName(messages.DefaultPrefix))
 		return err == nil && stream.CachedInfo().State.NumSubjects >= n

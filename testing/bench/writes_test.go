@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nats.go/micro"
 
 	"github.com/idworker/idworker/messages"
@@ -66,10 +65,7 @@ type hot struct {
 func runHot(t testing.TB, workers int, wait time.Duration) hot {
 	t.Helper()
 	srv := natstest.Start(t)
-	js, err := jetstream.New(srv.Connect(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	js := natstest.JetStream(t, srv.Connect(t))
 	slow := &slowStore{Store: openStore(t, js, messages.DefaultPrefix, store.Tag{Name: busyTag, Step: hotStep, Next: 1})}
 	for range hotLoaders {
 		startHot(t, srv, worker.Config{Role: worker.RoleLoader, Store: slow, Wait: wait})

@@ -46,8 +46,8 @@ func Users() []User {
 		{"admin", "IDS", "_INBOX_admin", rights.Join(
 			role(rights.Admin), mayAsk, durability.Rights(), askServices(), rights.Publish("$JS.API.INFO"),
 		)},
-		{"caller", "IDS", "_INBOX_caller.any", role(rights.Caller)},
-		{"order", "IDS", "_INBOX_caller.order", rights.Publish(p.Segment("order"))},
+		{"caller", "CALLERS", "_INBOX_caller.any", role(rights.Caller)},
+		{"order", "CALLERS", "_INBOX_caller.order", rights.Publish(p.Segment("order"))},
 		{"enricher", "ORDERS", "_INBOX_enricher", rights.Join(
 			enrich.Rights(p, rights.Enricher), agreement.Rights(p, rights.Enricher), mayAsk,
 			enrich.StreamRights(p, "ORDERS", "ORDERS_READY", "orders.ready.>", "orders.dead"),

@@ -1,6 +1,7 @@
 package natsconf_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -70,6 +71,32 @@ func TestStorageOfEachAccount(t *testing.T) {
 			if left[kind] -= bytes; !ok || left[kind] < 0 {
 				t.Errorf("account %s has %v, %d bytes of %s are left after it", name, limits, left[kind], kind)
 			}
+		}
+	}
+}
+
+// Who may ask for IDs, and is not trusted with them, costs others little: a caller that does
+// not read delays nobody, no reply is copied often, and no worker decodes large headers.
+func TestLimitsOfEachAccount(t *testing.T) {
+	setEnv(t)
+	options, err := server.ProcessConfigFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !options.NoFastProducerStall {
+		t.Error("the server holds up a worker for a caller that does not read")
+	}
+	file, err := conf.ParseFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for account, want := range map[string]string{
+		"CALLERS": "map[max_connections:1000 max_payload:1024 max_subscriptions:100]",
+		"ORDERS":  "map[max_connections:1000 max_subscriptions:100]", // events may be large
+	} {
+		has, _ := file["accounts"].(map[string]any)[account].(map[string]any)
+		if given := fmt.Sprint(has["limits"]); given != want {
+			t.Errorf("account %s has limits %s, want %s", account, given, want)
 		}
 	}
 }

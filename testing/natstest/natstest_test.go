@@ -15,10 +15,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // bucket writes one value through nc to a new bucket.
 func bucket(t *testing.T, nc *nats.Conn, replicas int) jetstream.KeyValue {
 	t.Helper()
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	js := JetStream(t, nc)
 	kv, err := js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: "b", Replicas: replicas})
 	if err != nil {
 		t.Fatal(err)

@@ -148,7 +148,7 @@ func (r *reader) stay(term *terminal, s Step, ready *regexp.Regexp, vary bool) e
 		return slices.ContainsFunc(printed, ready.MatchString) && Within(s.Output, printed, vary)
 	})
 	if err != nil {
-		return fmt.Errorf("%w; the page says\n%s\nit printed\n%s", err, text(s.Output), text(c.output.lines()))
+		return fmt.Errorf("%w; the page says\n%s\nit printed\n%s", err, text(s.Output), text(c.lines()))
 	}
 	if s.Interrupt {
 		return r.interrupt(term, s, vary)
@@ -163,11 +163,11 @@ func (r *reader) interrupt(term *terminal, s Step, vary bool) error {
 		return errors.New("^C, and nothing runs in this terminal")
 	}
 	term.busy = nil
-	before := len(c.output.lines())
+	before := len(c.lines())
 	if err := c.end(); err != nil {
 		return err
 	}
-	if printed := c.output.lines()[before:]; !Within(s.After, printed, vary) {
+	if printed := c.lines()[before:]; !Within(s.After, printed, vary) {
 		return fmt.Errorf("after ^C the page says\n%s\nit printed\n%s", text(s.After), text(printed))
 	}
 	return nil
@@ -185,7 +185,7 @@ func (r *reader) finish(term *terminal, s Step, vary bool) error {
 			return err
 		}
 		err = c.wait()
-		printed := c.output.lines()
+		printed := c.lines()
 		code := c.cmd.ProcessState.ExitCode()
 		if err != nil && !s.Fails() && slices.Contains(again, code) && time.Now().Before(deadline) {
 			r.t.Logf("%s:%d: typed again: %s", r.page.Name, s.Line, text(printed))
@@ -211,7 +211,7 @@ func (r *reader) leave() {
 			r.t.Error(err)
 		}
 		if r.t.Failed() {
-			r.t.Logf("terminal %d, %s:\n%s", n, term.busy.command, text(term.busy.output.lines()))
+			r.t.Logf("terminal %d, %s:\n%s", n, term.busy.command, text(term.busy.lines()))
 		}
 	}
 }

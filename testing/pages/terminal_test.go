@@ -1,7 +1,6 @@
 package pages
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -9,11 +8,11 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
 	"github.com/idworker/idworker/testing/natstest"
+	"github.com/idworker/idworker/testing/process"
 )
 
 // patience is for what takes seconds, on a machine that is busy.
@@ -41,7 +40,7 @@ type terminal struct {
 type running struct {
 	command string
 	cmd     *exec.Cmd
-	output  output
+	output  process.Text
 	ended   chan struct{}
 	err     error
 }
@@ -82,13 +81,13 @@ func (r *running) until(fine func(printed []string) bool) error {
 	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
 		select {
 		case <-r.ended:
-			if fine(r.output.lines()) {
+			if fine(r.lines()) {
 				return nil
 			}
 			return fmt.Errorf("it ended: %w", errors.Join(r.err, errors.New("before it printed what it should")))
 		default:
 		}
-		if fine(r.output.lines()) {
+		if fine(r.lines()) {
 			return nil
 		}
 		if time.Now().After(deadline) {
@@ -113,22 +112,9 @@ func (r *running) end() error {
 	}
 }
 
-// output is what was printed so far.
-type output struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.Write(p)
-}
-
-func (o *output) lines() []string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	text := strings.TrimRight(o.text.String(), "\n")
+// lines are those that were printed so far.
+func (r *running) lines() []string {
+	text := strings.TrimRight(r.output.String(), "\n")
 	if text == "" {
 		return nil
 	}

@@ -78,19 +78,16 @@ func newTemplates(t *testing.T, order tagrules.Order, most int64) *installation 
 	t.Helper()
 	i := &installation{t: t, cfg: worker.Config{Wait: answerWithin * 2 / 3}}
 	i.net = natstest.Start(t, func(o *server.Options) { o.SyncAlways, o.NoLog = os.Getenv("FIRST_USE_SYNC") != "", true })
-	var err error
-	if i.js, err = jetstream.New(i.net.Connect(t)); err != nil {
-		t.Fatal(err)
-	}
+	i.js = natstest.JetStream(t, i.net.Connect(t))
 	create := jetstreamstore.Create
 	if os.Getenv("FIRST_USE_MARIADB") != "" {
 		i.useDatabase()
 		create = ledger.Create
 	}
-	if err = worker.Provision(t.Context(), i.js, prefix, 1); err != nil {
+	if err := worker.Provision(t.Context(), i.js, prefix, 1); err != nil {
 		t.Fatal(err)
 	}
-	if err = create(t.Context(), i.js, prefix, 1); err != nil {
+	if err := create(t.Context(), i.js, prefix, 1); err != nil {
 		t.Fatal(err)
 	}
 	editor, err := tagrules.OpenEditor(t.Context(), i.js, prefix)

@@ -43,11 +43,9 @@ type installation struct {
 func newInstallation(t *testing.T, cfg worker.Config) *installation {
 	t.Helper()
 	i := &installation{t: t, net: natstest.Start(t, syncAlways), cfg: cfg}
-	var err error
-	if i.js, err = jetstream.New(i.net.Connect(t)); err != nil {
-		t.Fatal(err)
-	}
-	if err := jetstreamstore.Create(t.Context(), i.js, prefix, 1); err != nil {
+	i.js = natstest.JetStream(t, i.net.Connect(t))
+	err := jetstreamstore.Create(t.Context(), i.js, prefix, 1)
+	if err != nil {
 		t.Fatal(err)
 	}
 	if i.store, err = openStore(t.Context(), i.js.Conn()); err != nil {

@@ -1,10 +1,10 @@
 package api
 
 import (
-	"net"
 	"net/http"
-	"net/netip"
 	"strings"
+
+	"github.com/idworker/idworker/internal/hostheader"
 )
 
 // maxBody is how long the body of a request may be, which is not read.
@@ -19,14 +19,8 @@ type failure struct {
 // admit says why a request must not be asked of the source, or returns nil. What is what it asks for, a
 // well-formed tag or Times.
 func (h *handler) admit(r *http.Request, what string) *failure {
-	if f := refuse(r); f != nil {
+	if f := h.refuse(r); f != nil || h.tokens == nil {
 		return f
-	}
-	if h.tokens == nil {
-		if !h.exposed && !isLocal(r.Host) {
-			return &failure{http.StatusForbidden, "the Host header names another machine; without tokens, allowed are localhost and IP addresses"}
-		}
-		return nil
 	}
 	token, ok := bearer(r.Header["Authorization"])
 	if !ok {
@@ -43,7 +37,7 @@ func (h *handler) admit(r *http.Request, what string) *failure {
 }
 
 // refuse says why nobody may send such a request, or returns nil.
-func refuse(r *http.Request) *failure {
+func (h *handler) refuse(r *http.Request) *failure {
 	switch {
 	case r.Method != http.MethodGet && r.Method != http.MethodPost:
 		return &failure{http.StatusMethodNotAllowed, "method not allowed, allowed are GET and POST"}
@@ -53,6 +47,8 @@ func refuse(r *http.Request) *failure {
 		return &failure{http.StatusRequestEntityTooLarge, "a body of more than 4096 bytes; none is needed"}
 	case foreign(r):
 		return &failure{http.StatusForbidden, "a page of another site must not ask for IDs"}
+	case h.tokens == nil && !h.exposed && !hostheader.Trusted(r.Host, h.hosts):
+		return &failure{http.StatusForbidden, hostheader.Refusal}
 	}
 	return nil
 }
@@ -70,20 +66,6 @@ func foreign(r *http.Request) bool {
 	}
 	_, host, _ := strings.Cut(origin[0], "://")
 	return !strings.EqualFold(host, r.Host)
-}
-
-// isLocal reports whether no name of another machine leads to this server. A page of such a name, which is
-// made to lead here once the page is there, is of the same site for a browser, and could read the IDs too.
-func isLocal(host string) bool {
-	if name, _, err := net.SplitHostPort(host); err == nil {
-		host = name
-	}
-	host = strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
-	if host == "" || strings.EqualFold(host, "localhost") {
-		return true
-	}
-	_, err := netip.ParseAddr(host)
-	return err == nil
 }
 
 // bearer returns the token of a request's Authorization headers.

@@ -35,6 +35,10 @@ type Config struct {
 	// no tokens.
 	Exposed bool
 
+	// Hosts are names that a request's Host header may have without tokens, besides localhost,
+	// this machine's name and IP addresses. With Exposed it may have any.
+	Hosts []string
+
 	// Connections is how many there may be, 1 to 100,000. The default is DefaultConnections.
 	Connections int
 
@@ -47,7 +51,7 @@ type Config struct {
 	Log *zap.Logger
 
 	// What tests have otherwise; by default the constants of these names.
-	headerTimeout, restTimeout, refreshEvery time.Duration
+	clientTimeout, restTimeout, refreshEvery time.Duration
 }
 
 // DefaultConnections is how many connections there may be. Each takes some 20 kB.
@@ -65,7 +69,7 @@ func (c Config) withDefaults() Config {
 	c.Connections = cmp.Or(c.Connections, DefaultConnections)
 	c.Wait = cmp.Or(c.Wait, defaultWait)
 	c.Layout = cmp.Or(c.Layout, snowflake.Default())
-	c.headerTimeout = cmp.Or(c.headerTimeout, headerTimeout)
+	c.clientTimeout = cmp.Or(c.clientTimeout, clientTimeout)
 	c.restTimeout = cmp.Or(c.restTimeout, restTimeout)
 	c.refreshEvery = cmp.Or(c.refreshEvery, refreshEvery)
 	if c.Log == nil {

@@ -1,34 +1,38 @@
 package api
 
 import (
+	"container/list"
 	"context"
+	"crypto/tls"
 	"io"
-	"math/rand/v2"
+	"math"
 	"net"
 	"net/http"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 )
 
-// listener accepts a bounded number of connections. When there is no room for one more, the connection
-// that has waited longest for its client is closed: for the first or next request, or for the rest of
-// one's header. So those who open connections and do not use them are the first to lose them. If all are
-// being answered, the new one is refused.
+// listener accepts a bounded number of connections. When there is no room for one more, a
+// connection is closed whose client is waited for: the oldest on which no request was ever
+// admitted (a stranger's), or else the caller's that has waited longest. If all are being
+// answered, the new one is refused.
 //
-// It also bounds the time that each takes. The timeouts of net/http would do, too; but they set deadlines
-// several times for each request, which costs a tenth of it. Here somebody looks now and then.
+// A client is waited for unless the source is being asked. The states of net/http do not decide
+// that: it waits for clients in all of them, for the rest of a body, or until an answer is read.
+//
+// The listener also bounds the time for which a client is waited for. The timeouts of net/http
+// would do, too; but they set deadlines several times for each request, which costs a tenth of it.
+// Here a loop looks now and then.
 type listener struct {
 	net.Listener
 	most   int
 	silent bool          // clients do not understand plain HTTP
-	header time.Duration // for a header
-	answer time.Duration // for all of a request behind it
+	limit  time.Duration // for which a client is waited for
 
-	mu   sync.Mutex
-	open []*conn
-	now  atomic.Int64 // by elapsed, as of the latest look
+	mu        sync.Mutex
+	open      map[*conn]struct{}
+	strangers list.List // those of strangers; the oldest first
 
 	refused, evicted atomic.Int64
 }
@@ -37,32 +41,26 @@ type listener struct {
 type conn struct {
 	net.Conn
 	listener *listener
-	phase    atomic.Int32
-	limit    atomic.Int64 // by elapsed: when it is closed unless there is another phase by then
-	since    atomic.Int64 // by elapsed: since when its client is waited for; 0 while a request is being answered
-	index    int          // in the listener's list, which guards it; -1: not any more
+	stranger *list.Element // nil: a caller's
+	since    atomic.Int64  // by elapsed: from when on its client is waited for
 }
 
-// The phases of a connection.
-const (
-	idle      int32 = iota // nothing has come
-	header                 // part of a header has come, or, in a new connection, should come
-	answering              // from the end of a header to the end of the answer
-)
+// connKey is the key of a connection in the context of its requests.
+type connKey struct{}
 
 // processStart is the origin of [elapsed].
 var processStart = time.Now()
 
-// elapsed is the present moment, never 0.
-func elapsed() int64 { return max(1, int64(time.Since(processStart))) }
+// never is later than any moment: while the source is asked.
+const never = math.MaxInt64
+
+// elapsed is the present moment.
+func elapsed() int64 { return int64(time.Since(processStart)) }
 
 func newListener(l net.Listener, cfg Config) *listener {
-	own := &listener{
-		Listener: l, most: cfg.Connections, silent: cfg.Certificate != "",
-		header: cfg.headerTimeout, answer: cfg.Wait + cfg.restTimeout,
+	return &listener{
+		Listener: l, most: cfg.Connections, silent: cfg.Certificate != "", limit: cfg.clientTimeout, open: make(map[*conn]struct{}),
 	}
-	own.now.Store(elapsed())
-	return own
 }
 
 // Accept is part of net.Listener.
@@ -89,45 +87,43 @@ func (l *listener) admit(plain net.Conn) *conn {
 			return nil
 		}
 		l.evicted.Add(1)
-		l.remove(longest)
-		_ = longest.Conn.Close() // the server notices, and closes it too
+		_ = l.close(longest)
 	}
-	c := &conn{Conn: plain, listener: l, index: len(l.open)}
-	c.enter(header, l.header)
+	c := &conn{Conn: plain, listener: l}
 	c.since.Store(elapsed())
-	l.open = append(l.open, c)
+	c.stranger = l.strangers.PushBack(c)
+	l.open[c] = struct{}{}
 	return c
 }
 
-// samples is how many connections are looked at to find one that has waited long: not all, because that
-// would make it the dearer the more there are, for somebody who opens many.
+// samples is how many connections of callers are looked at to find one that has waited long: not
+// all, because that would make it the dearer the more there are, for somebody who opens many.
 const samples = 64
 
-// longestWaiting returns the connection that has waited longest of all, or of some of many; nil if none
-// does. It needs mu.
+// longestWaiting returns the connection that makes room for another one, or nil. It needs mu.
 func (l *listener) longestWaiting() (longest *conn) {
-	least := int64(0)
-	for i := range min(samples, len(l.open)) {
-		if len(l.open) > samples {
-			i = rand.IntN(len(l.open))
+	if oldest := l.strangers.Front(); oldest != nil {
+		return oldest.Value.(*conn)
+	}
+	least, looks := elapsed(), 0
+	for c := range l.open { // which begins anywhere
+		if since := c.since.Load(); since <= least {
+			longest, least = c, since
 		}
-		if since := l.open[i].since.Load(); since != 0 && (longest == nil || since < least) {
-			longest, least = l.open[i], since
+		if looks++; looks == samples {
+			break
 		}
 	}
 	return longest
 }
 
-// remove takes a connection off the list. It needs mu.
-func (l *listener) remove(c *conn) {
-	if c.index < 0 {
-		return
+// close closes a connection, which the server notices, and closes it too. It needs mu.
+func (l *listener) close(c *conn) error {
+	delete(l.open, c)
+	if c.stranger != nil {
+		l.strangers.Remove(c.stranger)
 	}
-	last := len(l.open) - 1
-	l.open[c.index], l.open[last].index = l.open[last], c.index
-	l.open[last] = nil
-	l.open = l.open[:last]
-	c.index = -1
+	return c.Conn.Close()
 }
 
 // busy is the answer to who is refused.
@@ -156,24 +152,18 @@ func (l *listener) watch(ctx context.Context) {
 			return
 		case <-ticker.C:
 		}
-		now := elapsed()
-		l.now.Store(now)
-		l.closeIf(func(c *conn) bool { return now > c.limit.Load() })
+		l.closeWaiting(l.limit)
 	}
 }
 
-// closeWaiting closes the connections of clients that are waited for.
-func (l *listener) closeWaiting() {
-	l.closeIf(func(c *conn) bool { return c.since.Load() != 0 })
-}
-
-func (l *listener) closeIf(over func(*conn) bool) {
+// closeWaiting closes the connections of clients that are waited for, and have been for some time.
+func (l *listener) closeWaiting(some time.Duration) {
 	l.mu.Lock()
-	all := slices.Clone(l.open)
-	l.mu.Unlock()
-	for _, c := range all {
-		if over(c) {
-			_ = c.Close()
+	defer l.mu.Unlock()
+	before := elapsed() - int64(some)
+	for c := range l.open {
+		if c.since.Load() <= before {
+			_ = l.close(c)
 		}
 	}
 }
@@ -184,45 +174,39 @@ func (l *listener) count() int {
 	return len(l.open)
 }
 
-// enter begins a phase, which may last for some time.
-func (c *conn) enter(phase int32, limit time.Duration) {
-	c.limit.Store(c.listener.now.Load() + int64(limit))
-	c.phase.Store(phase)
+// asks is called before the source is asked for IDs, which the client may have.
+func (c *conn) asks() {
+	c.since.Store(never)
+	if c.stranger != nil {
+		c.listener.mu.Lock()
+		defer c.listener.mu.Unlock()
+		c.listener.strangers.Remove(c.stranger)
+		c.stranger = nil
+	}
 }
 
-// Read is part of net.Conn. It notes when a header begins.
-func (c *conn) Read(b []byte) (int, error) {
-	n, err := c.Conn.Read(b)
-	if n > 0 && c.phase.Load() == idle {
-		c.enter(header, c.listener.header)
-	}
-	return n, err
-}
+// answered is called when the source has answered. The client has a moment to read that before it
+// is waited for.
+func (c *conn) answered() { c.since.Store(elapsed() + int64(time.Second)) }
 
 // Close is part of net.Conn.
 func (c *conn) Close() error {
 	c.listener.mu.Lock()
-	c.listener.remove(c)
-	c.listener.mu.Unlock()
-	return c.Conn.Close()
+	defer c.listener.mu.Unlock()
+	return c.listener.close(c)
 }
 
-// noteState notes what a connection does. The server says that one is active when it has read the header
-// of a request.
+// noteState notes that an answer is written, and the next request is waited for.
 func noteState(plain net.Conn, state http.ConnState) {
-	c, ok := plain.(*conn)
-	if !ok {
-		if secure, is := plain.(interface{ NetConn() net.Conn }); is {
-			c, ok = secure.NetConn().(*conn)
-		}
+	if state == http.StateIdle {
+		connOf(plain).since.Store(elapsed())
 	}
-	switch {
-	case !ok:
-	case state == http.StateActive:
-		c.enter(answering, c.listener.answer)
-		c.since.Store(0)
-	case state == http.StateIdle:
-		c.enter(idle, idleTimeout)
-		c.since.Store(elapsed())
+}
+
+// connOf returns the listener's connection beneath one that the server has.
+func connOf(plain net.Conn) *conn {
+	if secure, ok := plain.(*tls.Conn); ok {
+		plain = secure.NetConn()
 	}
+	return plain.(*conn)
 }

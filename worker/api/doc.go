@@ -26,12 +26,12 @@
 //
 // # What is bounded
 //
-//	connections  Config.Connections. One more takes the place of that which has waited longest for its
-//	             caller, be it for the next request or for the rest of a header; if all are being
-//	             answered, it is refused (connections.go). So who opens connections and sends nothing, or
-//	             sends it slowly, harms nobody who asks.
-//	time         headerTimeout for a header, Config.Wait and a few seconds for all of a request
-//	size         maxHeader for a header, maxBody for a body, which is never read
+//	connections  Config.Connections. One more takes the place of one whose client is waited for: of the oldest
+//	             without a request that was admitted, or else of the caller's that has waited longest; if
+//	             all are being answered, it is refused (connections.go). So connections without a right
+//	             harm no caller, whatever they send, slowly or not at all, or do not read.
+//	time         clientTimeout for a request with its body, since the answer before it; then Config.Wait
+//	size         maxHeader for a header, maxBody for a body, whose content does not matter
 //	requests     one at a time on a connection: HTTP/1.1 only
 //
 // A request that the source has parked is withdrawn when its caller goes away.

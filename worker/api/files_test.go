@@ -29,8 +29,17 @@ func TestTokensChange(t *testing.T) {
 	if status(goodToken) != 200 || status(otherToken) != 401 {
 		t.Fatal("the first file is not in force")
 	}
+	caller := connect(t, s)
+	defer func() { _ = caller.Close() }()
+	request := get("/v1/segment/order", "Authorization: Bearer "+goodToken)
+	if got := caller.exchange(t, request); got.status != 200 || got.closed {
+		t.Errorf("%+v", got)
+	}
 	rewrite(t, tokens, otherToken+" order\n")
 	eventually(t, "the new file is in force", func() bool { return status(goodToken) == 401 && status(otherToken) == 200 })
+	if got := caller.exchange(t, request); got.status != 401 || !got.closed {
+		t.Errorf("on an open connection: %+v", got)
+	}
 	rewrite(t, tokens, "")
 	eventually(t, "the metric says so", func() bool { return metrics(t, s)[`idworker_api_file_stale/tokens`] == 1 })
 	if status(goodToken) != 401 || status(otherToken) != 200 {

@@ -87,7 +87,8 @@ func FuzzRequest(f *testing.F) {
 		h.tokens = new(watched[Tokens])
 		h.tokens.current.Store(&tokens)
 		w := httptest.NewRecorder()
-		h.ServeHTTP(w, r)
+		c := newListener(nil, Config{Connections: 1}).admit(nil)
+		h.ServeHTTP(w, r.WithContext(context.WithValue(t.Context(), connKey{}, c)))
 		counted := int64(0)
 		for i, status := range statuses {
 			n := h.figures.byStatus[i].Load()

@@ -2,6 +2,7 @@ package api
 
 import (
 	"errors"
+	"io"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -24,6 +25,7 @@ const (
 // handler answers requests.
 type handler struct {
 	layout  snowflake.Layout
+	hosts   []string               // names that callers may use for the server without tokens
 	exposed bool                   // without tokens others than programs of this machine are answered, too
 	source  atomic.Pointer[Source] // nil until the worker works
 	tokens  *watched[Tokens]       // nil: none is needed
@@ -31,7 +33,7 @@ type handler struct {
 }
 
 func newHandler(cfg Config) *handler {
-	return &handler{layout: cfg.Layout, exposed: cfg.Exposed}
+	return &handler{layout: cfg.Layout, hosts: cfg.Hosts, exposed: cfg.Exposed}
 }
 
 // ServeHTTP finds out whom a request is for. Paths are taken as they are: nothing is cleaned up, and no
@@ -72,6 +74,12 @@ func (h *handler) ask(r *http.Request, what string, count []byte) (reply []byte,
 	if source == nil {
 		return nil, errStarting
 	}
+	if _, err := io.Copy(io.Discard, r.Body); err != nil { // waited for before the source is asked, not behind it
+		return nil, &failure{http.StatusBadRequest, "the body ended early"}
+	}
+	c := r.Context().Value(connKey{}).(*conn)
+	c.asks()
+	defer c.answered()
 	var err error
 	if what == Times {
 		reply, err = (*source).Snowflake(r.Context(), count)

@@ -94,6 +94,97 @@ func TestCallersWithManyHostileConnections(t *testing.T) {
 	}
 }
 
+// TestStrangersHarmNoCaller: whatever connections without a token do, and however long the server
+// has to wait for them, callers keep their connections, also those that ask seldom, and new ones
+// get in.
+func TestStrangersHarmNoCaller(t *testing.T) {
+	t.Parallel()
+	const most, hostile = 40, 200
+	long := strings.Repeat("x", 5000)
+	caller := get("/v1/segment/order", "Authorization: Bearer "+goodToken)
+	for name, sends := range map[string]string{
+		"nothing":                   "",
+		"part of a header":          "GET /v1/segment/order HTTP/1.1\r\nHost: localhost\r\nX",
+		"too long a header":         get("/v1/segment/order", "X: "+long+long+long),
+		"no body":                   ask("POST", "/v1/segment/order", "Content-Length: 1"),
+		"part of a body":            ask("POST", "/api/segment/get/order", "Content-Length: 4096") + long[:4000],
+		"no body, connection close": ask("POST", "/v1/segment/order", "Content-Length: 1", "Connection: close"),
+		"no body, another token":    ask("POST", "/v1/segment/order", "Content-Length: 1", "Authorization: Bearer "+otherToken),
+		"no body, right for others": ask("POST", "/v1/segment/other", "Content-Length: 1", "Authorization: Bearer "+goodToken),
+		"no body, and a right":      ask("POST", "/v1/segment/order", "Content-Length: 1", "Authorization: Bearer "+goodToken),
+		"no body, Expect":           ask("POST", "/v1/segment/order", "Content-Length: 1", "Expect: 100-continue"),
+		"no body, description":      ask("POST", "/v1/openapi.yaml", "Content-Length: 1"),
+		"no body, decode":           ask("POST", "/decodeSnowflakeId?snowflakeId=1", "Content-Length: 1"),
+		"no body, no such path":     ask("POST", "/", "Content-Length: 1"),
+		"a body without end":        ask("POST", "/v1/segment/order", "Transfer-Encoding: chunked") + "1388\r\n" + long,
+		"a huge body":               ask("POST", "/v1/segment/order", "Content-Length: 1000000000000") + long,
+		"reads no answer":           strings.Repeat(get("/v1/openapi.yaml"), 100),
+		"many requests at once":     strings.Repeat(get("/v1/segment/order"), 50) + ask("POST", "/", "Content-Length: 1"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, source := start(t, api.Config{Connections: most, Tokens: file(t, goodToken+" order\n"+otherToken+" other\n")})
+			good := make([]client, most/4)
+			for i := range good {
+				good[i] = connect(t, s)
+				defer func() { _ = good[i].Close() }()
+				good[i].exchange(t, caller)
+			}
+			for i := range hostile {
+				c := connect(t, s).Conn
+				defer func() { _ = c.Close() }()
+				_, _ = io.WriteString(c, sends)
+				if i%most == most-1 { // all before it have been let in, or refused
+					if fresh := exchange(t, s, caller); fresh.status != 200 {
+						t.Fatalf("%d connections, one more caller: %+v", i+1, fresh)
+					}
+				}
+			}
+			for i, c := range good {
+				c.send(t, caller)
+				if got, err := c.read(); got.status != 200 {
+					t.Errorf("caller %d has lost its connection: %+v, %v", i, got, err)
+				}
+			}
+			if refused := metrics(t, s)["idworker_api_connections_closed_total/refused"]; refused > 0 {
+				t.Errorf("%v refused", refused)
+			}
+			for _, tag := range source.requests() {
+				if tag != "order" {
+					t.Errorf("the source was asked for %s", tag)
+				}
+			}
+		})
+	}
+}
+
+// TestCallersThatDoNotRead: who may ask, and does not read what it is answered, makes room for
+// others too.
+func TestCallersThatDoNotRead(t *testing.T) {
+	t.Parallel()
+	const most = 3
+	s, _ := start(t, api.Config{Connections: most})
+	many := strings.Repeat(get("/v1/segment/order?n=10000"), 10_000)
+	var stuck sync.WaitGroup
+	for range most {
+		c := connect(t, s)
+		defer func() { _ = c.Close() }()
+		stuck.Go(func() {
+			for err := error(nil); err == nil; { // until the server reads no more, because it cannot write
+				_ = c.SetWriteDeadline(time.Now().Add(time.Second))
+				_, err = io.WriteString(c, many)
+			}
+		})
+	}
+	stuck.Wait()
+	eventually(t, "the first of them has made room", func() bool {
+		c := connect(t, s)
+		defer func() { _ = c.Close() }()
+		_, _ = io.WriteString(c, get("/v1/segment/order")) // it may be refused before
+		got, _ := c.read()
+		return got.status == 200
+	})
+}
+
 // inUse is how much memory is in use, stacks too.
 func inUse() int64 {
 	runtime.GC()

@@ -119,7 +119,7 @@ type leafParts struct {
 
 // serveDecode takes a snowflake ID apart. It tells nothing that is not in the ID, so no token is needed.
 func (h *handler) serveDecode(w http.ResponseWriter, r *http.Request) {
-	if f := refuse(r); f != nil {
+	if f := h.refuse(r); f != nil {
 		h.failLeaf(w, r, &leafError{Status: f.status, Message: f.text})
 		return
 	}

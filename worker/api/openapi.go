@@ -12,7 +12,7 @@ var typeYAML = []string{"application/yaml"}
 
 // serveOpenAPI answers with the description of the paths, for which no token is needed.
 func (h *handler) serveOpenAPI(w http.ResponseWriter, r *http.Request) {
-	if f := refuse(r); f != nil {
+	if f := h.refuse(r); f != nil {
 		h.failV1(w, asJSON, f)
 		return
 	}

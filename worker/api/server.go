@@ -14,9 +14,8 @@ import (
 
 // The bounds on what a client may take, in time and in size. Requests are short and have no body.
 const (
-	headerTimeout = 5 * time.Second
-	idleTimeout   = 2 * time.Minute
-	restTimeout   = 5 * time.Second // for all of a request but the time that the source takes
+	clientTimeout = 2 * time.Minute // for the first or the next request, with all that belongs to it
+	restTimeout   = 5 * time.Second // at the end, for all of a request but the time that the source takes
 	maxHeader     = 8 << 10         // bytes; net/http adds 4 KiB
 	stopGrace     = 500 * time.Millisecond
 )
@@ -98,7 +97,10 @@ func (s *Server) serve(certificate *watched[tls.Certificate], cfg Config) {
 		Protocols:      &protocols,
 		MaxHeaderBytes: maxHeader,
 		ConnState:      noteState,
-		ErrorLog:       newErrorLog(log),
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+			return context.WithValue(ctx, connKey{}, connOf(c))
+		},
+		ErrorLog: newErrorLog(log),
 
 		DisableGeneralOptionsHandler: true, // no path is answered elsewhere
 	}
@@ -129,7 +131,7 @@ func (s *Server) Stop() {
 	defer s.ended.Wait()
 	defer s.stop()
 	// Who has connected and not asked yet has a moment to do so.
-	silent := time.AfterFunc(stopGrace, s.listener.closeWaiting)
+	silent := time.AfterFunc(stopGrace, func() { s.listener.closeWaiting(0) })
 	defer silent.Stop()
 	ctx, cancel := context.WithTimeout(context.Background(), s.most)
 	defer cancel()

@@ -148,6 +148,7 @@ func (h *handler) failV1(w http.ResponseWriter, as format, f *failure) {
 	switch f.status {
 	case http.StatusUnauthorized:
 		w.Header()["Www-Authenticate"] = challenge
+		w.Header()["Connection"] = hangUp // a token that was taken out keeps no place
 	case http.StatusMethodNotAllowed:
 		w.Header()["Allow"] = allowed
 	case http.StatusTooManyRequests, http.StatusServiceUnavailable:

@@ -3,6 +3,7 @@ package api_test
 import (
 	"encoding/json"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -147,19 +148,21 @@ func TestTolerated(t *testing.T) {
 	}
 }
 
-// TestNamesOfOthers: where only programs of this machine may ask, a page cannot do so under a name of its own that leads
-// here. Who has a token may call the server what it wants, and so may all where everybody may ask.
+// TestNamesOfOthers: where only programs of this machine may ask, a page cannot do so under a name
+// of its own that leads here, for nothing at all. Who has a token may call the server what it
+// wants, and so may all where everybody may ask.
 func TestNamesOfOthers(t *testing.T) {
 	t.Parallel()
 	tokens := file(t, goodToken+" > @snowflake")
-	for _, host := range []string{"localhost", "LOCALHOST:8080", "127.0.0.1:8080", "[::1]:8080", "10.0.0.1"} {
-		s, _ := start(t, api.Config{})
+	own, _ := os.Hostname()
+	for _, host := range []string{"localhost", "LOCALHOST:8080", "127.0.0.1:8080", "[::1]:8080", "10.0.0.1", own + ":8080", "ids.example"} {
+		s, _ := start(t, api.Config{Hosts: []string{"Ids.Example"}})
 		if got := exchange(t, s, "GET /v1/segment/order HTTP/1.1\r\nHost: "+host+"\r\n\r\n"); got.status != 200 {
 			t.Errorf("%s: %+v", host, got)
 		}
 	}
 	for _, host := range []string{"evil.example:8080", "localhost.evil.example", "127.0.0.1.evil.example", "1.2.3.4.5", ""} {
-		for _, path := range []string{"/v1/segment/order", "/v1/snowflake", "/api/segment/get/order", "/api/snowflake/get/x"} {
+		for _, path := range []string{"/v1/segment/order", "/v1/snowflake", "/api/segment/get/order", "/api/snowflake/get/x", "/decodeSnowflakeId?snowflakeId=1", "/v1/openapi.yaml"} {
 			request := "GET " + path + " HTTP/1.1\r\nHost: " + host + "\r\nAuthorization: Bearer " + goodToken + "\r\n\r\n"
 			alone, source := start(t, api.Config{})
 			if got := exchange(t, alone, request); host != "" && (got.status != 403 || len(source.requests()) > 0) {

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -24,20 +25,14 @@ type watched[T any] struct {
 	failing atomic.Bool // the files have changed, and cannot be used
 
 	// Of the goroutine that refreshes.
-	seen []stamp
-	said string // about the latest failure
+	seen [][]byte // the contents that were read last
+	said string   // about the latest failure
 }
 
 // refreshed is any watched.
 type refreshed interface {
 	refresh(log *zap.Logger)
 	state() (name string, failing bool)
-}
-
-// stamp is by what a changed file is told.
-type stamp struct {
-	modified time.Time
-	size     int64
 }
 
 // refreshEvery is how often files are looked at.
@@ -52,26 +47,32 @@ var ErrFileTooLarge = errors.New("the file is too large")
 // watch reads the files for the first time.
 func watch[T any](name string, read func(contents [][]byte) (T, error), paths ...string) (*watched[T], error) {
 	w := &watched[T]{name: name, paths: paths, read: read}
-	w.seen, _ = w.stamps() // before they are read: what changes meanwhile is read again
-	return w, w.load()
+	_, err := w.load()
+	return w, err
 }
 
-// load reads the files.
-func (w *watched[T]) load() error {
+// load reads the files, and uses them if they have changed, or could not be used the last time. It
+// compares contents: the files of an image, and the targets of a symlink one after the other, may
+// all have the same time and size.
+func (w *watched[T]) load() (changed bool, err error) {
 	var contents [][]byte
 	for _, path := range w.paths {
 		content, err := readFile(path)
 		if err != nil {
-			return fmt.Errorf("%s: %w", w.name, err)
+			return true, fmt.Errorf("%s: %w", w.name, err)
 		}
 		contents = append(contents, content)
 	}
+	if !w.failing.Load() && slices.EqualFunc(contents, w.seen, bytes.Equal) {
+		return false, nil
+	}
+	w.seen = contents
 	value, err := w.read(contents)
 	if err != nil {
-		return fmt.Errorf("%s in %s: %w", w.name, w.paths[0], err)
+		return true, fmt.Errorf("%s in %s: %w", w.name, w.paths[0], err)
 	}
 	w.current.Store(&value)
-	return nil
+	return true, nil
 }
 
 func readFile(path string) ([]byte, error) {
@@ -87,29 +88,12 @@ func readFile(path string) ([]byte, error) {
 	return content, err
 }
 
-func (w *watched[T]) stamps() (all []stamp, err error) {
-	for _, path := range w.paths {
-		info, err := os.Stat(path)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, stamp{info.ModTime(), info.Size()})
-	}
-	return all, nil
-}
-
-// refresh reads the files again if they have changed, or could not be used the last time.
+// refresh reads the files again.
 func (w *watched[T]) refresh(log *zap.Logger) {
-	now, err := w.stamps()
-	if err == nil && !w.failing.Load() && slices.Equal(now, w.seen) {
-		return
-	}
-	if err == nil {
-		err = w.load()
-	}
-	w.seen = now
+	changed, err := w.load()
 	w.failing.Store(err != nil)
 	switch {
+	case !changed:
 	case err == nil:
 		w.said = ""
 		log.Info("read again", zap.String("what", w.name), zap.Strings("files", w.paths))

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
 
@@ -96,10 +95,7 @@ func TestParseErrors(t *testing.T) {
 // TestJetStream: the buckets are created, and a store opened on them.
 func TestJetStream(t *testing.T) {
 	t.Parallel()
-	js, err := jetstream.New(natstest.Start(t).Connect(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	js := natstest.JetStream(t, natstest.Start(t).Connect(t))
 	b, err := backend.Parse("jetstream", table)
 	if err != nil {
 		t.Fatal(err)
@@ -133,10 +129,7 @@ func TestDatabaseAway(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		js, err := jetstream.New(natstest.Start(t).Connect(t))
-		if err != nil {
-			t.Fatal(err)
-		}
+		js := natstest.JetStream(t, natstest.Start(t).Connect(t))
 		if err := b.Create(t.Context(), js, messages.DefaultPrefix, 1); err != nil {
 			t.Errorf("%s: the ledger is not made: %v", dsn, err)
 		}

@@ -29,10 +29,7 @@ type site struct {
 
 func newSite(t *testing.T) site {
 	t.Helper()
-	js, err := jetstream.New(natstest.Start(t).Connect(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	js := natstest.JetStream(t, natstest.Start(t).Connect(t))
 	return site{t, js}
 }
 
@@ -85,7 +82,6 @@ func (s site) inUse() {
 	s.must(s.provision())
 	s.put(agreement.BucketName(prefix), agreement.StoreKey, string(backend.JetStream))
 	s.put(agreement.BucketName(prefix), "layout", "text")
-	s.put(agreement.BucketName(prefix), "clock", "text")
 	s.put(agreement.BucketName(prefix), "clock_id", "text")
 	s.put(jetstreamstore.BucketName(prefix), "order", `{"max_id":1001,"step":1000}`)
 	s.put(worker.TagsBucketName(prefix), "order", `{"step":1000}`)
@@ -138,19 +134,6 @@ func TestBucketsAreNotMadeTwice(t *testing.T) {
 	}
 }
 
-// TestOldClockIsNotMadeTwice: that a version from before clock buckets had IDs used one counts, too.
-func TestOldClockIsNotMadeTwice(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	s.must(lease.Create(t.Context(), s.js, prefix, lease.DefaultTTL, 1))
-	s.put(agreement.BucketName(prefix), "clock", "text")
-	s.must(s.js.DeleteKeyValue(t.Context(), lease.ClockBucketName(prefix)))
-	var older *resource.OlderError
-	if err := s.provision(); !errors.As(err, &older) || older.What != "bucket ids_config has the key clock" {
-		t.Error(err)
-	}
-}
-
 // TestFirstTime: whoever comes first, and whatever is added later, gets its buckets.
 func TestFirstTime(t *testing.T) {
 	t.Parallel()
@@ -158,7 +141,6 @@ func TestFirstTime(t *testing.T) {
 		s := newSite(t)
 		s.must(worker.Provision(t.Context(), s.js, prefix, 1), lease.Create(t.Context(), s.js, prefix, lease.DefaultTTL, 1))
 		s.put(agreement.BucketName(prefix), "layout", "text")
-		s.put(agreement.BucketName(prefix), "clock", "text")
 		s.put(lease.ClockBucketName(prefix), "1", `{"hi":1}`)
 		s.must(s.provision())
 	})

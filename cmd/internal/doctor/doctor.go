@@ -186,6 +186,9 @@ var ErrNearlyFull = errors.New("the account is nearly full, and nothing is count
 // ErrRunsOut is wrapped by the warning that numbers run out within a year.
 var ErrRunsOut = errors.New("numbers run out")
 
+// ErrCopies is wrapped by the warning that copies are missing on a cluster.
+var ErrCopies = errors.New("too few copies")
+
 // ErrDifferent is wrapped by the warning that a resource can be used, but is not as it would
 // be provisioned.
 var ErrDifferent = errors.New("it is different")

@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -11,6 +14,7 @@ import (
 
 	"github.com/idworker/idworker/internal/agreement"
 	"github.com/idworker/idworker/internal/durability"
+	"github.com/idworker/idworker/internal/resource"
 	"github.com/idworker/idworker/internal/rights"
 	"github.com/idworker/idworker/internal/tagrules"
 	"github.com/idworker/idworker/snowflake/lease"
@@ -54,20 +58,27 @@ func (d *Doctor) examineRights(ctx context.Context, find func(Finding)) {
 
 // examineResources looks at the streams and buckets that the role has to do with.
 func (d *Doctor) examineResources(ctx context.Context, find func(Finding)) {
+	missing := make(map[string][]string) // what is said of copies → of which resources
 	for _, r := range d.Resources {
 		if !d.Needs.Includes(r.InfoSubject()) {
 			continue
 		}
-		var difference string
+		var found resource.Found
 		err := d.ask(ctx, func(ctx context.Context) (err error) {
-			difference, err = r.Look(ctx, d.JetStream)
+			found, err = r.Look(ctx, d.JetStream)
 			return err
 		})
-		if err == nil && difference != "" {
-			find(Finding{What: r.String(), Err: fmt.Errorf("%w: %s", ErrDifferent, difference), Warning: true})
+		if found.Copies != "" {
+			missing[found.Copies] = append(missing[found.Copies], r.String())
+		}
+		if err == nil && found.Difference != "" {
+			find(Finding{What: r.String(), Err: fmt.Errorf("%w: %s", ErrDifferent, found.Difference), Warning: true})
 			continue
 		}
 		find(Finding{What: r.String(), Err: err, Good: "as it should be"})
+	}
+	for _, text := range slices.Sorted(maps.Keys(missing)) {
+		find(Finding{What: "copies", Err: fmt.Errorf("%w: %s: %s", ErrCopies, text, strings.Join(missing[text], ", ")), Warning: true})
 	}
 }
 

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -35,6 +36,7 @@ func Processes(conn *nats.Conn, js jetstream.JetStream, prefix messages.Prefix) 
 	}, {
 		Name: "loader", Takes: worker.CountLoadersRights(prefix), None: "nobody reserves segments",
 		Count: func(ctx context.Context) (int, error) { return worker.CountLoaders(ctx, js, prefix) },
+		Wrong: func(ctx context.Context) error { return findTroubled(ctx, conn, prefix) },
 	}}
 }
 
@@ -43,6 +45,31 @@ var ErrNone = errors.New("none is running")
 
 // ErrOlder is wrapped by the warning about workers that answer strict tags as ordinary ones.
 var ErrOlder = errors.New("workers of an older version answer strict tags out of order")
+
+var (
+	// ErrOutage is wrapped by the finding that the store of a loader fails.
+	ErrOutage = errors.New("its store fails")
+
+	// ErrTroubled is wrapped by the warning that a process reports something wrong.
+	ErrTroubled = errors.New("it reports")
+)
+
+// findTroubled asks processes what is wrong with them.
+func findTroubled(ctx context.Context, conn *nats.Conn, prefix messages.Prefix) error {
+	ctx, cancel := context.WithTimeout(ctx, reportsWithin)
+	defer cancel()
+	reports, err := worker.AskReports(ctx, conn, prefix, 0, nil)
+	for _, r := range reports {
+		who := fmt.Sprintf("%s %s (%s)", r.Role, r.Host, r.Instance)
+		if o := r.Outages; o != nil && o.Now {
+			return fmt.Errorf("%s: %w: %s", who, ErrOutage, o.Error)
+		}
+		if text := cmp.Or(r.NotReady, r.Degraded); text != "" {
+			err = fmt.Errorf("%s: %w: %s", who, ErrTroubled, text)
+		}
+	}
+	return err
+}
 
 // findOlder asks for workers of an older version, if there are strict tags.
 func findOlder(ctx context.Context, conn *nats.Conn, js jetstream.JetStream, prefix messages.Prefix) error {
@@ -83,8 +110,9 @@ func (d *Doctor) examineProcesses(ctx context.Context, find func(Finding)) {
 		if k.Wrong == nil {
 			continue
 		}
-		if err := d.ask(ctx, k.Wrong); errors.Is(err, ErrOlder) { // what is missing to ask was reported
-			find(Finding{What: k.Name + "s", Err: err, Warning: true})
+		err = d.ask(ctx, k.Wrong)
+		if outage := errors.Is(err, ErrOutage); outage || errors.Is(err, ErrOlder) || errors.Is(err, ErrTroubled) { // what is missing to ask was reported
+			find(Finding{What: k.Name + "s", Err: err, Warning: !outage})
 		}
 	}
 }

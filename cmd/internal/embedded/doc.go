@@ -15,6 +15,11 @@
 //     seen. Start first starts the server for this process alone and compares; only then does
 //     it listen, because workers elsewhere would not wait for that.
 //
+// After a write that failed, as on a full disk, a NATS server never writes to that stream again. So
+// [Server.Guard] then ends once there is room, and the process with it: the start is where the data is
+// compared. Until then workers live on what they have in memory, and [Server.Trouble] says why.
+// JetStream could be enabled again in place, but then nothing would be compared.
+//
 // # Where the witness is
 //
 // Beside the data folder by default, not in it: what is in the folder goes back with it. Folder
@@ -35,7 +40,8 @@
 //
 // How service goes on after a refusal: [Config.Recover] opens the folder without listening, the
 // counters are raised, and [Server.Renew] makes what is there then the state that the witness
-// knows. It refuses counters that are still lower than it saw.
+// knows. It refuses counters that are still lower than it saw. The witness of another folder is
+// this one's after that, and the other folder has none.
 //
 // What the witness cannot see is said in its package. Besides: a backup that has the folder and
 // the witness in it, both of one moment, looks like nothing happened. So a backup should not

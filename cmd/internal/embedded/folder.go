@@ -40,6 +40,8 @@ var (
 type RecoverError struct {
 	Folder, Witness string
 	Err             error // which of the two, and why
+
+	Flags string // that name the installation in it, for who raises the counters; empty for the default one
 }
 
 func (e *RecoverError) Error() string { return fmt.Sprintf("%v: %s: %v", ErrFolder, e.Folder, e.Err) }
@@ -123,9 +125,6 @@ func (d *data) readPairing() (p pairing, err error) {
 	if err := errors.Join(errs[:]...); err != nil {
 		return p, fmt.Errorf("%w: %w", ErrFolder, err)
 	}
-	if p.own != "" && p.its != "" && p.own != p.its {
-		return p, d.recoverError(fmt.Errorf("%w: %s is the witness of another folder", ErrNoWitness, d.witness.Folder().Path))
-	}
 	return p, nil
 }
 
@@ -136,6 +135,8 @@ func (d *data) pair(log *zap.Logger) error {
 	switch {
 	case err != nil:
 		return err
+	case p.own != "" && p.its != "" && p.own != p.its:
+		return d.recoverError(fmt.Errorf("%w: %s is the witness of another folder", ErrNoWitness, d.witness.Folder().Path))
 	case p.own != "" && p.its != "":
 		return nil
 	case p.own == "" && p.inside:

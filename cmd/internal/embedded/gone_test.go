@@ -39,8 +39,7 @@ func TestFolderGone(t *testing.T) {
 			if err := s.data.Check(); err != nil {
 				t.Errorf("%v while it is there", err)
 			}
-			told := make(chan error, 1)
-			go func() { told <- s.Guard(t.Context()) }()
+			told := guards(t, s)
 			if err := act(t, data); err != nil {
 				t.Fatal(err)
 			}

@@ -48,11 +48,16 @@ func (h handedOut) reserve(t *testing.T, s store.Store, tag string, times int) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if segment.First < h[tag] {
-			t.Errorf("DUPLICATE: %v of %s, after all below %d", segment, tag, h[tag])
-		}
-		h[tag] = segment.End
+		h.add(t, tag, segment)
 	}
+}
+
+func (h handedOut) add(t *testing.T, tag string, segment store.Segment) {
+	t.Helper()
+	if segment.First < h[tag] {
+		t.Errorf("DUPLICATE: %v of %s, after all below %d", segment, tag, h[tag])
+	}
+	h[tag] = segment.End
 }
 
 func create(t *testing.T, s store.Store, tag string) {
@@ -205,7 +210,7 @@ func TestRecoverWithoutAWitness(t *testing.T) {
 	}
 }
 
-// TestRecoverRefuses what is not there, and the witness of another folder.
+// TestRecoverRefuses what is not there.
 func TestRecoverRefuses(t *testing.T) {
 	t.Parallel()
 	cfg := config(filepath.Join(t.TempDir(), "missing"))
@@ -213,11 +218,34 @@ func TestRecoverRefuses(t *testing.T) {
 	if err := fails(t, cfg); !errors.Is(err, ErrFolder) || !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("%v, want that there is no such folder", err)
 	}
+}
+
+// TestRecoverWithWitnessOfAnother: a folder beside the witness of another folder is refused, and can be
+// recovered; the witness is its own then, and the other folder is refused in its place.
+func TestRecoverWithWitnessOfAnother(t *testing.T) {
+	t.Parallel()
 	whole, _ := used(t)
 	other, _ := used(t)
-	cfg.Folder, cfg.Witness = whole, WitnessOf(other)
-	if err := fails(t, cfg); !errors.Is(err, ErrNoWitness) {
-		t.Errorf("with the witness of another: %v", err)
+	cfg := config(whole)
+	cfg.Witness = WitnessOf(other)
+	for range 2 {
+		if err := fails(t, cfg); !errors.Is(err, ErrNoWitness) {
+			t.Fatalf("with the witness of another: %v", err)
+		}
+		cfg.Recover = true
+		start(t, cfg).Stop() // broken off
+		cfg.Recover = false
+	}
+	cfg.Recover = true
+	s := start(t, cfg)
+	if err := s.Renew(t.Context(), []string{"b"}); err != nil {
+		t.Fatal(err)
+	}
+	s.Stop()
+	cfg.Recover = false
+	start(t, cfg).Stop()
+	if err := fails(t, config(other)); !errors.Is(err, ErrNoWitness) {
+		t.Errorf("the folder whose witness it was: %v", err)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -41,6 +42,8 @@ type Server struct {
 	data *data
 	conn *nats.Conn     // the witness's
 	nats *server.Server // nil if it does not run
+
+	unwritten atomic.Pointer[error] // see [Server.Trouble]
 }
 
 const (
@@ -154,13 +157,15 @@ func (s *Server) Renew(ctx context.Context, buckets []string) error {
 // launch starts the server and returns when it can be used.
 func (s *Server) launch(ctx context.Context, where func(*server.Options)) error {
 	opts := &server.Options{
-		ServerName:   ServerName,
-		JetStream:    true,
-		StoreDir:     s.data.Path,
-		SyncAlways:   true,
-		NoSigs:       true, // signals are this process's own matter
-		PingInterval: 5 * time.Second,
-		MaxPingsOut:  2, // a stopped worker is dropped after 15 s
+		ServerName: ServerName,
+		JetStream:  true,
+		StoreDir:   s.data.Path,
+		SyncAlways: true,
+		// The default is a part of what is free at the start, also once there is more.
+		JetStreamMaxStore: 1 << 60,
+		NoSigs:            true, // signals are this process's own matter
+		PingInterval:      5 * time.Second,
+		MaxPingsOut:       2, // a stopped worker is dropped after 15 s
 	}
 	where(opts)
 	srv, err := server.NewServer(opts)
@@ -223,12 +228,13 @@ func (s *Server) Witness(ctx context.Context, buckets []string) error {
 	return s.data.witness.Start(ctx, js, buckets)
 }
 
-// folderPoll is how often it is looked whether the folders are there.
+// folderPoll is how often the folders are looked at.
 const folderPoll = time.Second
 
-// Guard returns when the folder of the data or of the witness is gone, with an error that wraps
-// [ErrGone], or nil when ctx ends. A server without its folder goes on as if nothing were wrong, and all
-// that it counts is forgotten when it ends.
+// Guard returns nil when ctx ends, which must be before Stop, and an error when the server
+// has to end: one that wraps [ErrGone] when the folder of the data or of the witness is gone,
+// since a server goes on without its folder, and forgets all that it counted when it ends; and
+// one that wraps [ErrUnwritten] when a write has failed and there is room again.
 func (s *Server) Guard(ctx context.Context) error {
 	ticker := time.NewTicker(folderPoll)
 	defer ticker.Stop()
@@ -239,6 +245,9 @@ func (s *Server) Guard(ctx context.Context) error {
 		case <-ticker.C:
 			if err := cmp.Or(s.data.Check(), s.data.witness.Folder().Check()); err != nil {
 				return fmt.Errorf("%w: %w", ErrFolder, err)
+			}
+			if err := s.checkWrites(); err != nil {
+				return err
 			}
 		}
 	}

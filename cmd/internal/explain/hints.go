@@ -89,6 +89,7 @@ var sentinelHints = []struct {
 	{jetstream.ErrConsumerNotFound, hintProvision},
 	{embedded.ErrInUse, "stop that process, connect to it with --server, or choose another --data or --witness"},
 	{embedded.ErrGone, "put it back, or, before you serve from another, restore a backup, or create tags with --first above all IDs in use; see Restore from backup in docs/operations.md"},
+	{embedded.ErrUnwritten, "serve has ended: start it again once the disk has room, unless a supervisor does"},
 	{witness.ErrFolder, "--witness says where it is to be: in a place that does not go back with the data"},
 	{store.ErrNoTable, "serve --migrate creates it"},
 	{tags.ErrMaybeCreated, "see idworker tag ls"},
@@ -99,6 +100,7 @@ var sentinelHints = []struct {
 	{tags.ErrLoadersMake, "stop them all, and raise the tags then"},
 	{doctor.ErrNobody, "start one with: idworker serve"},
 	{doctor.ErrDifferent, "idworker provision with these flags would change it"},
+	{doctor.ErrCopies, "start the servers that are away; of what has one copy, idworker provision --replicas 3 makes more"},
 	{doctor.ErrOlder, "stop them, or upgrade them"},
 	{doctor.ErrRunsOut, "before that, make what keeps such IDs hold larger ones, or take them from another tag or layout; see Forecasts in docs/monitoring.md"},
 	{doctor.ErrShared, hintStorage},
@@ -252,7 +254,7 @@ func hintClockLost(err error) string {
 		return ""
 	}
 	return fmt.Sprintf("stop all workers for longer than %v, then delete the key %s of the bucket %s and start them again",
-		lost.StopFor, strings.Join(lost.Keys, " and "), lost.Bucket)
+		lost.StopFor, lost.Key, lost.Bucket)
 }
 
 // hintTarget is for the stream that takes enriched events.
@@ -278,6 +280,7 @@ func hintRecover(err error) string {
 	if folder.Witness != embedded.WitnessOf(folder.Folder) {
 		where += " --witness " + shellWord(folder.Witness)
 	}
+	where += folder.Flags
 	hint := fmt.Sprintf("raise all tags by more than can have been handed out since: idworker tag raise --all --by N %s", where)
 	if errors.Is(err, embedded.ErrNoWitness) {
 		return "if it is somewhere else, name it with --witness; otherwise " + hint
@@ -313,7 +316,7 @@ func hintOlder(err error) string {
 	}
 	switch {
 	case strings.HasSuffix(older.Bucket, "_clock"):
-		return "stop all workers for longer than a lease, --max-ahead and twice --max-clock-skew together, then delete the keys clock_id and clock of the config bucket"
+		return "stop all workers for longer than a lease, --max-ahead and twice --max-clock-skew together, then delete the key clock_id of the config bucket"
 	case strings.HasSuffix(older.Bucket, "_config"):
 		return "see that all processes have the same --store and --layout, then create it yourself: nats kv add " + older.Bucket
 	case older.Missing:

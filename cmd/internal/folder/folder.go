@@ -79,6 +79,7 @@ func (f *Folder) Replace(name string, write func(*os.File) error) (*os.File, err
 		err = f.sync()
 	}
 	if err != nil {
+		_ = os.Remove(path + ".new") // a full disk needs the room
 		return nil, errors.Join(err, file.Close())
 	}
 	return file, nil

@@ -13,6 +13,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"go.uber.org/zap"
+
+	"github.com/idworker/idworker/internal/hostheader"
 )
 
 // The bounds on HTTP clients. They are tight, because only probes and Prometheus have
@@ -33,15 +35,22 @@ type Server struct {
 	ended    chan struct{}
 }
 
-// Start serves the handler at HOST:PORT.
-func Start(ctx context.Context, address string, handler http.Handler, log *zap.Logger) (*Server, error) {
+// Start serves the handler at HOST:PORT, to requests whose Host header has an address, a name of
+// this machine, or one of names.
+func Start(ctx context.Context, address string, names []string, handler http.Handler, log *zap.Logger) (*Server, error) {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 	if err != nil {
 		return nil, err
 	}
 	s := &Server{
 		http: &http.Server{
-			Handler:           handler,
+			Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if !hostheader.Trusted(r.Host, names) {
+					http.Error(w, hostheader.Refusal+" with --allow-host", http.StatusForbidden)
+					return
+				}
+				handler.ServeHTTP(w, r)
+			}),
 			ReadHeaderTimeout: readTimeout,
 			ReadTimeout:       readTimeout,
 			WriteTimeout:      writeTimeout,

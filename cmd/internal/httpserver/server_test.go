@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -23,9 +24,9 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // start runs a server on a free port, and stops it when the test ends.
-func start(t *testing.T, handler http.Handler) *httpserver.Server {
+func start(t *testing.T, handler http.Handler, names ...string) *httpserver.Server {
 	t.Helper()
-	s, err := httpserver.Start(t.Context(), "127.0.0.1:0", handler, zap.NewNop())
+	s, err := httpserver.Start(t.Context(), "127.0.0.1:0", names, handler, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,11 +64,42 @@ func TestHandler(t *testing.T) {
 	check("GET", "/healthz", "200 ok\n")
 }
 
+// TestNamesOfOthers: no page reads anything under a name of its own that leads here, whatever is
+// served. Probes and Prometheus come under an address, under this machine's name, or under one
+// that was allowed.
+func TestNamesOfOthers(t *testing.T) {
+	everything := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "the names of tags") })
+	s := start(t, everything, "metrics.example")
+	own, _ := os.Hostname()
+	for host, want := range map[string]int{
+		"localhost:9090": 200, "127.0.0.1:9090": 200, "[::1]:9090": 200, "10.1.2.3:9090": 200, own + ":9090": 200, "metrics.example": 200,
+		"evil.example:9090": 403, "localhost.evil.example": 403, own + ".evil.example": 403, "x.metrics.example": 403,
+	} {
+		for _, path := range []string{"/", "/metrics", "/readyz", "/healthz", "/status.js", "//"} {
+			r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+s.Address()+path, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Host = host
+			response, err := http.DefaultClient.Do(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			body, _ := io.ReadAll(response.Body)
+			_ = response.Body.Close()
+			if response.StatusCode != want || strings.Contains(string(body), "tags") != (want == 200) {
+				t.Errorf("%s of %s: %s, %q; want %d", path, host, response.Status, body, want)
+			}
+		}
+	}
+	http.DefaultClient.CloseIdleConnections()
+}
+
 // TestAddressTaken: what is wrong with the address is an error of Start.
 func TestAddressTaken(t *testing.T) {
 	taken := start(t, http.NotFoundHandler()).Address()
 	for _, address := range []string{taken, "127.0.0.1", "127.0.0.1:65536"} {
-		s, err := httpserver.Start(t.Context(), address, http.NotFoundHandler(), zap.NewNop())
+		s, err := httpserver.Start(t.Context(), address, nil, http.NotFoundHandler(), zap.NewNop())
 		var network *net.OpError
 		if err == nil {
 			s.Stop()
@@ -108,7 +140,7 @@ func TestStop(t *testing.T) {
 	defer close(release)
 	s := start(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { close(entered); <-release }))
 	var clients []net.Conn
-	for _, sends := range []string{"", "GET", "GET / HTTP/1.1\r\nHost: x\r\n\r\n"} {
+	for _, sends := range []string{"", "GET", "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"} {
 		conn, err := net.Dial("tcp", s.Address())
 		if err != nil {
 			t.Fatal(err)

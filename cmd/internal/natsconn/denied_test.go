@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
@@ -133,5 +134,19 @@ func TestStay(t *testing.T) {
 	})
 	if shown := logs.FilterMessage("NATS connection is back").All()[0].ContextMap()["url"]; shown != "nats://xxxxx@"+ns.URL()[len("nats://"):] {
 		t.Errorf("shown as %v", shown)
+	}
+}
+
+// TestStayIsBackSoon: a process whose server was restarted is back, with TLS too, before one that started meanwhile has
+// asked it for the second time whether it uses a worker ID (package lease).
+func TestStayIsBackSoon(t *testing.T) {
+	options := nats.GetDefaultOptions()
+	for _, option := range Stay("test", zap.NewNop()) {
+		if err := option(&options); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if longest := options.ReconnectWait + max(options.ReconnectJitter, options.ReconnectJitterTLS); longest > 500*time.Millisecond {
+		t.Errorf("it may wait for %v", longest)
 	}
 }

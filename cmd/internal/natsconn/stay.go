@@ -23,6 +23,7 @@ func Stay(name string, log *zap.Logger) []nats.Option {
 		nats.MaxReconnects(-1),
 		nats.IgnoreAuthErrorAbort(),
 		nats.ReconnectWait(250 * time.Millisecond),
+		nats.ReconnectJitter(100*time.Millisecond, 200*time.Millisecond), // by default up to a second with TLS
 		nats.PingInterval(silenceTick),
 		nats.MaxPingsOutstanding(maxPingsOut),
 		nats.SetCustomDialer(dialer),

@@ -34,8 +34,7 @@ type installation struct {
 
 func newInstallation(t *testing.T) installation {
 	t.Helper()
-	js, err := jetstream.New(natstest.Start(t).Connect(t))
-	must(t, err)
+	js := natstest.JetStream(t, natstest.Start(t).Connect(t))
 	source, err := backend.Parse("jetstream", "")
 	must(t, err)
 	must(t, source.Create(t.Context(), js, prefix, 1))

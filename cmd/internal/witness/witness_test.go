@@ -48,10 +48,7 @@ type bench struct {
 
 func newBench(t *testing.T) *bench {
 	t.Helper()
-	js, err := jetstream.New(natstest.Start(t).Connect(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	js := natstest.JetStream(t, natstest.Start(t).Connect(t))
 	core, logs := observer.New(zapcore.InfoLevel)
 	b := &bench{T: t, js: js, folder: filepath.Join(t.TempDir(), "witness"), logs: logs, log: zap.New(core)}
 	b.create()

@@ -27,6 +27,12 @@
 //
 // What breaks one of these is a [Finding]. A finding is a fact, not a suspicion.
 //
+// A message that says it is an event proves only what it can be compared with. Unless it is in all
+// respects what an enricher makes of that event, it is a finding of its own and passes over no event
+// of the source: nothing else is missing or out of order because of it. One that agrees in all respects
+// is taken for the event. If somebody copies an event to an earlier place, that event is doubled, and
+// those in between are out of order.
+//
 // # What is not
 //
 // Nothing is concluded from what is not there any more:
@@ -41,7 +47,7 @@
 //     of that name.
 //   - What an operator decided about is not known. [Config.After] leaves those events out.
 //   - An event in the target whose original has been removed from the source is only checked
-//     for its order, its ID and its chain.
+//     for its order, its ID and its chain. It passes over no event that the source has.
 //   - The server's own notes of what it removed from the target are no events. A line break in
 //     a header value became a space, since no client can send it.
 //   - Events behind the last that arrived are waiting. [Config.Wait] waits for them.

@@ -34,7 +34,7 @@ func origin(source string, h nats.Header) (seq uint64, ok bool) {
 	}
 	number, ok := strings.CutPrefix(values[0], source+" ")
 	seq, err := strconv.ParseUint(number, 10, 64)
-	return seq, ok && err == nil && seq > 0
+	return seq, ok && err == nil && seq > 0 && number == strconv.FormatUint(seq, 10)
 }
 
 // arrival is an event in the target.

@@ -1,16 +1,12 @@
 package verify
 
 import (
-	"context"
-	"errors"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/idworker/idworker/internal/leader"
 	"github.com/idworker/idworker/internal/streamread"
 	"github.com/idworker/idworker/messages/enrich"
 )
@@ -64,42 +60,26 @@ func (c *chains) next(chain string) bool {
 	return true
 }
 
-// checkEvidence makes findings of events that this enrichment did not publish.
-func (w *walk) checkEvidence(a arrival) {
+// compare finds the first thing in an event that this enrichment did not publish. The original is nil if
+// the source has removed it.
+func (w *walk) compare(original *streamread.Message, a arrival) (f Finding, wrong bool) {
 	e, ok := readEvidence(a.Header)
 	switch {
 	case !ok:
-		w.report.add(a.finding(Foreign, "its header %s is not one that an enricher writes", enrich.HeaderChain))
+		return a.finding(Foreign, "its header %s is not one that an enricher writes", enrich.HeaderChain), true
 	case !e.isOf(w.report.Target):
-		w.report.add(a.finding(Foreign, "it was published for another target: %.100q", e.chain))
-	case !w.chains.next(e.chain):
-		w.report.add(a.finding(Foreign, "two enrichments write to this target: %q had ended when %q began", e.chain, w.chains.latest))
+		return a.finding(Foreign, "it was published for another target: %.100q", e.chain), true
+	case original == nil:
+		return w.v.checker.checkID(a)
+	case !e.fits(*original):
+		return a.finding(Unknown, "it was made of an event that was stored at %s, the source's was at %s",
+			time.Unix(0, e.stored).UTC().Format(time.RFC3339Nano), original.Time.UTC().Format(time.RFC3339Nano)), true
 	}
-}
-
-// isStrange makes a finding of an event that was made of another one than the source has at
-// its sequence. Whether the source has one there is known without asking if it is the next.
-func (w *walk) isStrange(ctx context.Context, a arrival) (bool, error) {
-	e, ok := readEvidence(a.Header)
-	if !ok || e.stored == 0 {
-		return false, nil
+	if _, matches := matched(w.v.checker.template.filter, original.Subject); !matches {
+		return a.finding(Foreign, "event %d of the source is on %q, which the filter does not match", a.origin, original.Subject), true
 	}
-	original := w.ahead
-	if original == nil || original.Sequence != a.origin {
-		msg, err := leader.At(ctx, w.js, w.v.enrichment.From, a.origin)
-		if errors.Is(err, jetstream.ErrMsgNotFound) {
-			return false, nil
-		}
-		if err != nil {
-			return false, err
-		}
-		original = &msg
+	if f, wrong := w.v.checker.checkID(a); wrong {
+		return f, true
 	}
-	if e.fits(*original) {
-		return false, nil
-	}
-	w.addID(a)
-	w.report.add(a.finding(Unknown, "it was made of an event that was stored at %s, the source's was at %s",
-		time.Unix(0, e.stored).UTC().Format(time.RFC3339Nano), original.Time.UTC().Format(time.RFC3339Nano)))
-	return true, nil
+	return w.v.checker.compare(*original, a)
 }

@@ -52,10 +52,7 @@ func isDead(n int) bool { return n%deadEvery == 0 }
 
 func newBed(t *testing.T, events int, opts ...func(*server.Options)) *bed {
 	t.Helper()
-	js, err := jetstream.New(natstest.Start(t, opts...).Connect(t), jetstream.WithPublishAsyncMaxPending(200_000), jetstream.WithDefaultTimeout(natstest.Patience))
-	if err != nil {
-		t.Fatal(err)
-	}
+	js := natstest.JetStream(t, natstest.Start(t, opts...).Connect(t), jetstream.WithPublishAsyncMaxPending(200_000))
 	b := &bed{T: t, js: js, events: events}
 	b.orders = b.stream(jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"orders.raw.>", "orders.test"}})
 	counters := map[string]int{}

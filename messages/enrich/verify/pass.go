@@ -38,9 +38,7 @@ func (w *walk) passTo(ctx context.Context, a arrival) error {
 			break
 		}
 		switch {
-		case w.letters.has(*e):
-			w.report.Dead++
-			w.account(*e)
+		case w.settle(*e):
 		case w.at == 0 && e.Time.Before(w.targetCreated):
 			w.gone.add(e.Sequence, a.Sequence)
 		default:
@@ -84,17 +82,30 @@ func (w *walk) unexplain() {
 	w.gaps.giveBack()
 }
 
-// passDead passes the dead letters that come next in the source.
-func (w *walk) passDead(ctx context.Context) error {
+// passDead passes what comes next in the source, before a sequence, and is settled.
+func (w *walk) passDead(ctx context.Context, before uint64) error {
 	for {
 		e, err := w.next(ctx)
-		if err != nil || e == nil || !w.letters.has(*e) {
+		if err != nil || e == nil || e.Sequence >= before || !w.settle(*e) {
 			return err
 		}
-		w.report.Dead++
-		w.account(*e)
 		w.ahead = nil
 	}
+}
+
+// settle accounts for an event of the source if it is a dead letter, or there is a finding of it already.
+func (w *walk) settle(e streamread.Message) bool {
+	switch {
+	case w.letters.has(e):
+		w.report.Dead++
+	case w.spoilt[e.Sequence]:
+		w.report.Events++
+		delete(w.spoilt, e.Sequence)
+	default:
+		return false
+	}
+	w.account(e)
+	return true
 }
 
 // countWaiting counts the events behind the last one that has arrived. If the end of the

@@ -43,66 +43,98 @@ func isMarker(msg streamread.Message) bool {
 	return len(msg.Header[jetstream.MarkerReasonHeader]) > 0 && len(msg.Data) == 0
 }
 
-// receiveEvent takes the next event of the target.
+// receiveEvent takes the next event of the target. Only one that is in all respects what an enricher makes
+// of its original passes over events of the source.
 func (w *walk) receiveEvent(ctx context.Context, a arrival) error {
 	if a.origin > w.report.Point {
 		return w.receiveLater(ctx, a)
 	}
-	f, wrong := w.v.checker.checkID(a)
-	if wrong {
-		w.report.add(f)
-	}
 	if a.origin <= w.v.cfg.After {
-		w.report.Before++
-		w.addID(a)
-		return nil
-	}
-	if a.origin > w.at {
-		if err := w.passDead(ctx); err != nil { // proven, whatever comes now
-			return err
-		}
-	}
-	if strange, err := w.isStrange(ctx, a); strange || err != nil {
-		return err
-	}
-	if a.origin <= w.at {
-		w.receiveLate(a)
-		return nil
-	}
-	return w.receiveNext(ctx, a)
-}
-
-// receiveNext takes an event that is behind the latest one in order.
-func (w *walk) receiveNext(ctx context.Context, a arrival) error {
-	w.checkEvidence(a)
-	if err := w.passTo(ctx, a); err != nil {
-		return err
-	}
-	w.at = a.origin
-	w.gaps.passEvent()
-	w.v.passed.Store(w.at)
-	if w.ahead == nil || w.ahead.Sequence != a.origin {
-		return w.receiveOrphan(ctx, a)
-	}
-	original := *w.ahead
-	w.ahead = nil
-	w.report.Events++
-	w.account(original)
-	if w.letters.has(original) {
-		w.report.Both++
-	}
-	if a.id != 0 {
-		w.ids.add(w.v.checker.template.tagFor(original.Subject), a.id)
-		if f, wrong := w.v.checker.compare(original, a); wrong {
+		if f, wrong := w.v.checker.checkID(a); wrong {
 			w.report.add(f)
+		}
+		w.report.Before++
+		w.addID(a, nil)
+		return nil
+	}
+	if err := w.passDead(ctx, a.origin); err != nil { // proven, whatever comes now
+		return err
+	}
+	original, err := w.original(ctx, a.origin)
+	if err != nil {
+		return err
+	}
+	w.addID(a, original)
+	f, wrong := w.compare(original, a)
+	switch {
+	case wrong:
+		w.report.add(f)
+		if f.Kind != Unknown && a.origin > w.at {
+			w.spoilt[a.origin] = true
+		}
+	case a.origin <= w.at:
+		w.receiveLate(a)
+	case original != nil:
+		return w.receiveNext(ctx, *original, a)
+	default:
+		w.report.Orphans++
+		if w.ahead == nil || w.ahead.Sequence > a.origin {
+			w.passEvent(a)
 		}
 	}
 	return nil
 }
 
-// addID notes the ID of an event whose original is not at hand.
-func (w *walk) addID(a arrival) {
-	if tag, ok := w.v.checker.template.tagOf(a.Subject); ok && a.id != 0 {
+// original is the event of the source with that sequence, or nil if the source has removed it.
+func (w *walk) original(ctx context.Context, seq uint64) (*streamread.Message, error) {
+	if next, err := w.next(ctx); err != nil || next != nil && next.Sequence == seq {
+		return next, err
+	}
+	if seq < w.v.source.CachedInfo().State.FirstSeq {
+		return nil, nil
+	}
+	msg, err := leader.At(ctx, w.js, w.v.enrichment.From, seq)
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return nil, nil
+	}
+	return &msg, err
+}
+
+// receiveNext takes an event that is behind the latest one in order.
+func (w *walk) receiveNext(ctx context.Context, original streamread.Message, a arrival) error {
+	if err := w.passTo(ctx, a); err != nil {
+		return err
+	}
+	w.passEvent(a)
+	if w.ahead != nil && w.ahead.Sequence == a.origin {
+		w.ahead = nil
+	}
+	delete(w.spoilt, a.origin)
+	w.report.Events++
+	w.account(original)
+	if w.letters.has(original) {
+		w.report.Both++
+	}
+	return nil
+}
+
+// passEvent notes that an event is where it should be in the target.
+func (w *walk) passEvent(a arrival) {
+	if e, _ := readEvidence(a.Header); !w.chains.next(e.chain) {
+		w.report.add(a.finding(Foreign, "two enrichments write to this target: %q had ended when %q began", e.chain, w.chains.latest))
+	}
+	w.at = a.origin
+	w.gaps.passEvent()
+	w.v.passed.Store(w.at)
+}
+
+// addID notes the ID of an event, whose original may be nil.
+func (w *walk) addID(a arrival, original *streamread.Message) {
+	tag, ok := w.v.checker.template.tagOf(a.Subject)
+	if !ok && original != nil {
+		tag, ok = w.v.checker.template.tagFor(original.Subject), true
+	}
+	if ok && a.id != 0 {
 		w.ids.add(tag, a.id)
 	}
 }
@@ -113,6 +145,7 @@ func (w *walk) account(original streamread.Message) {
 		w.report.From = original.Sequence
 	}
 	w.report.Through, w.report.Stored = original.Sequence, original.Time
+	w.v.passed.Store(original.Sequence)
 }
 
 // receiveLater takes an event that followed the point in the source. If the source does not
@@ -127,13 +160,23 @@ func (w *walk) receiveLater(ctx context.Context, a arrival) error {
 	}
 	if last := info.State.LastSeq; a.origin > last {
 		w.report.add(a.finding(Unknown, "the source ends at %d", last))
+		return nil
+	}
+	if next, err := w.next(ctx); next == nil || err != nil {
+		return err // there is nothing that should have come before
+	}
+	original, err := w.original(ctx, a.origin)
+	if err != nil || original == nil {
+		return err
+	}
+	if _, wrong := w.compare(original, a); wrong {
+		return nil
 	}
 	return w.passTo(ctx, a)
 }
 
 // receiveLate takes an event that is not behind the latest one in order.
 func (w *walk) receiveLate(a arrival) {
-	w.addID(a)
 	gone := w.gone.remove(a.origin)
 	if gone {
 		w.unexplain()
@@ -144,27 +187,4 @@ func (w *walk) receiveLate(a arrival) {
 		return
 	}
 	w.report.add(a.finding(Doubled, "it is there a second time"))
-}
-
-// looksAtMost is how many events without an original are looked for one by one.
-const looksAtMost = 1000
-
-// receiveOrphan takes an event whose original the source does not have under the filter.
-func (w *walk) receiveOrphan(ctx context.Context, a arrival) error {
-	w.report.Orphans++
-	w.addID(a)
-	if a.origin < w.v.source.CachedInfo().State.FirstSeq || w.looks == looksAtMost {
-		return nil
-	}
-	w.looks++
-	msg, err := leader.At(ctx, w.js, w.v.enrichment.From, a.origin)
-	if errors.Is(err, jetstream.ErrMsgNotFound) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	w.report.Orphans--
-	w.report.add(a.finding(Foreign, "event %d of the source is on %q, which the filter does not match", a.origin, msg.Subject))
-	return nil
 }

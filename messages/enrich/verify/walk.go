@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -32,12 +33,12 @@ type walk struct {
 	gone    spans
 	ids     *idSet
 	chains  chains
-	looks   int // how many events without an original were looked for
+	spoilt  map[uint64]bool // events of the source that are not passed yet, and of which there is a finding
 }
 
 func newWalk(v *Verifier) *walk {
 	w := &walk{
-		v: v, js: v.cfg.JetStream, ids: newIDSet(), chains: chains{ended: map[string]bool{}},
+		v: v, js: v.cfg.JetStream, ids: newIDSet(), spoilt: map[uint64]bool{}, chains: chains{ended: map[string]bool{}},
 		report:  &Report{Source: v.enrichment.From, Target: v.target.CachedInfo().Config.Name, Began: time.Now(), Faults: map[Kind]uint64{}, Findings: []Finding{}},
 		letters: letters{subject: v.enrichment.DeadLetter, source: v.enrichment.From, target: v.target.CachedInfo().Config.Name, stream: v.dead},
 	}
@@ -70,7 +71,7 @@ func (w *walk) run(ctx context.Context) error {
 		if err := w.merge(ctx); err != nil {
 			return err
 		}
-		if err := w.passDead(ctx); err != nil {
+		if err := w.passDead(ctx, math.MaxUint64); err != nil {
 			return err
 		}
 		if w.ahead == nil || time.Now().After(deadline) {

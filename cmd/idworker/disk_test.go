@@ -1,0 +1,114 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/idworker/idworker/cmd/internal/explain"
+	"github.com/idworker/idworker/testing/natstest"
+)
+
+// TestFullDisk: while the embedded server cannot write, readyz, the metrics, doctor and status say so, and
+// IDs in memory are handed out; once there is room again, serve ends with an error that names the folder.
+func TestFullDisk(t *testing.T) {
+	t.Parallel()
+	if _, err := os.Stat("/dev/full"); err != nil {
+		t.Skip("no /dev/full")
+	}
+	data, address, page := filepath.Join(t.TempDir(), "data"), freeAddress(t), freeAddress(t)
+	s := &site{T: t, url: "nats://" + address}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	code := make(chan int, 1)
+	var out, said bytes.Buffer
+	go func() {
+		code <- run(ctx, []string{"serve", "--log-level", "error", "--listen", address, "--data", data, "--http", page}, &out, &said)
+	}()
+	s.answered("tag create order")
+	s.answered("get order")
+	js, err := jetstream.New(connectTo(t, s.url))
+	if err != nil {
+		t.Fatal(err)
+	}
+	natstest.CreateStream(t, js, jetstream.StreamConfig{Name: "S", Subjects: []string{"s"}, Storage: jetstream.FileStorage})
+	taken := filepath.Join(data, "idworker.room.new") // where it would try for room
+	if err := os.MkdirAll(filepath.Join(taken, "folder"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("/dev/full", filepath.Join(data, "jetstream/$G/streams/S/msgs/2.blk")); err != nil {
+		t.Fatal(err)
+	}
+	value := make([]byte, 512<<10)
+	natstest.Eventually(t, "readyz says it", func() bool {
+		if err := js.Conn().Publish("s", value); err != nil {
+			t.Fatal(err)
+		}
+		return strings.HasPrefix(fetch(page, "/readyz"), "ready, but the NATS server could not write to its data folder")
+	})
+	if !regexp.MustCompile(`idworker_nats_unwritten\{.*\} 1\n`).MatchString(fetch(page, "/metrics")) {
+		t.Error("no metric says so")
+	}
+	natstest.Eventually(t, "doctor says it", func() bool {
+		return strings.Contains(s.at("doctor").stdout, "it reports: the NATS server could not write to its data folder")
+	})
+	natstest.Eventually(t, "status says it", func() bool {
+		status := s.at("status").stdout
+		return strings.Contains(status, "error ") && strings.Contains(status, "could not write to its data folder") && !strings.Contains(status, "all is well")
+	})
+	s.answered("get order") // from memory
+	if len(code) > 0 {
+		t.Fatalf("it has ended: %s", said.String())
+	}
+	if err := os.RemoveAll(taken); err != nil {
+		t.Fatal(err)
+	}
+	natstest.Eventually(t, "it ends", func() bool { return len(code) > 0 })
+	if code := <-code; code != explain.ExitFailure || !strings.Contains(said.String(), data+": ") || !strings.Contains(said.String(), "start it again once the disk has room") {
+		t.Errorf("it ended with %d: %s", code, said.String())
+	}
+}
+
+func connectTo(t *testing.T, url string) *nats.Conn {
+	t.Helper()
+	conn, err := nats.Connect(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	return conn
+}
+
+// TestStoreThatFails: readyz and doctor say that the store of a loader fails, as status does.
+func TestStoreThatFails(t *testing.T) {
+	t.Parallel()
+	page := freeAddress(t)
+	s := newSite(t, "--http", page, "--max-step", "10", "--max-batch", "10", "--log-level", "fatal")
+	s.must("tag create order --step 10")
+	s.answered("get order")
+	js, err := jetstream.New(s.nats.Connect(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := js.DeleteKeyValue(t.Context(), "ids_segments"); err != nil {
+		t.Fatal(err)
+	}
+	natstest.Eventually(t, "readyz says it", func() bool {
+		_ = s.at("get order 10")
+		return strings.HasPrefix(fetch(page, "/readyz"), "ready, but its store fails: ")
+	})
+	natstest.Eventually(t, "doctor says it", func() bool {
+		r := s.at("doctor")
+		return r.code == explain.ExitFailure && strings.Contains(r.stdout, "FAIL  loaders: all ") && strings.Contains(r.stdout, "its store fails: ")
+	})
+	if status := s.at("status").stdout; !strings.Contains(status, "its store jetstream has failed for ") {
+		t.Errorf("status says\n%s", status)
+	}
+}

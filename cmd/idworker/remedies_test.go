@@ -1,0 +1,266 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/idworker/idworker/cmd/internal/explain"
+	"github.com/idworker/idworker/testing/natstest"
+)
+
+// TestRemedies: each command that a refusal names works as named, on the state that was refused, and what was
+// refused works then. What stands for something in it (N, TAG) is filled in.
+//
+// Not brought about here: refusals for want of rights and those of enrichments, which testing/e2e does; those
+// that name a database, for the lack of one; idworker tag raise of a ledger, in cmd/internal/tags; idworker tag
+// set TAG --order trend after a worker did not act, in cmd/internal/tags; idworker tag ls after an answer was lost;
+// idworker provision --replicas 3 of a cluster, in cmd/internal/doctor.
+func TestRemedies(t *testing.T) {
+	t.Parallel()
+	t.Run("an installation", remediesOfInstallation)
+	t.Run("nothing provisioned", remediesOfNothing)
+	t.Run("counters that are gone", remediesOfCounters)
+	t.Run("a data folder", remediesOfFolder)
+}
+
+// named finds a command in what a refusal says, and fills it in.
+func named(t *testing.T, refused result, command string, fill ...string) (args []string) {
+	t.Helper()
+	text := refused.stderr + refused.stdout
+	if refused.code == explain.ExitOK && !strings.Contains(text, "warn") || !strings.Contains(text, command) {
+		t.Fatalf("is refused (%d) with %q, which does not name %q", refused.code, text, command)
+	}
+	quoted := strings.NewReplacer("'", "", "idworker ", "")
+	return strings.Fields(strings.NewReplacer(fill...).Replace(quoted.Replace(command)))
+}
+
+// remedied has a command refused, runs the one that the refusal names, and the first again.
+func (s *site) remedied(refused, command string, fill ...string) {
+	s.Helper()
+	var first result
+	natstest.Eventually(s, refused+" is refused", func() bool {
+		first = s.at(refused)
+		return strings.Contains(first.stderr+first.stdout, command)
+	})
+	s.must(strings.Join(named(s.T, first, command, fill...), " "))
+	natstest.Eventually(s, refused+" works", func() bool {
+		again := s.at(refused)
+		if strings.HasPrefix(refused, "doctor") { // which finds that the test's server does not sync
+			again.code = explain.ExitOK
+		}
+		return again.code == explain.ExitOK && !strings.Contains(again.stdout, command)
+	})
+}
+
+func remediesOfInstallation(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.must("tag create order --step 10 --first 100")
+	s.must("tag create chat.* --template --max-tags 1")
+	s.must("tag create chat.> --template --max-tags 1")
+	s.answered("get chat.a")
+	s.answered("get chat.a.x")
+	s.remedied("get chat.b", "idworker tag set 'chat.*' --max-tags N", "N", "5")
+	s.remedied("get new", "idworker tag create new")
+	s.remedied("tag create order --if-missing --step 11", "idworker tag set 'order' --step 11")
+	s.remedied("tag create order --if-missing --first 5000", "idworker tag raise order --next 5000")
+	s.remedied("tag create chat.* --template --if-missing --first 5000", "idworker tag raise --all --by N", "N", "5000")
+	s.remedied("tag create chat.*.x --template --order strict", "idworker tag set TAG --order strict", "TAG", "chat.a.x")
+	s.remedied("doctor --lease-ttl 60s", "idworker provision", "provision", "provision --lease-ttl 60s")
+	s.must("tag rm order --yes")
+	first := regexp.MustCompile(`create it with (--first \d+) or above`).FindStringSubmatch(s.at("tag create order").stderr)
+	if first == nil {
+		t.Fatalf("a tag that was removed is made again with %+v", s.at("tag create order"))
+	}
+	s.must("tag create order " + first[1]) // as in idworker tag create --first
+
+	s.must("provision --lease-ttl 30s")
+	r := command(t, "serve", "--server", s.url, "--log-level", "error", "--worker-id", heldID(s))
+	s.must(strings.Join(named(t, r, "idworker workers"), " "))
+}
+
+// heldID is the worker ID of the process that serves.
+func heldID(s *site) string {
+	s.Helper()
+	found := regexp.MustCompile(`"worker(?:_id)?":\s?(\d+)`).FindStringSubmatch(s.must("workers --json"))
+	if found == nil {
+		s.Fatal("no worker ID in ", s.must("workers --json"))
+	}
+	return found[1]
+}
+
+func remediesOfNothing(t *testing.T) {
+	t.Parallel()
+	ns := natstest.Start(t)
+	s := &site{T: t, nats: ns, url: ns.URL()}
+	js, err := jetstream.New(ns.Connect(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.remedied("tag ls", "idworker provision")
+	// Leases that never expire.
+	if err := js.DeleteKeyValue(t.Context(), "ids_workers"); err != nil {
+		t.Fatal(err)
+	}
+	natstest.CreateBucket(t, js, "ids_workers")
+	named(t, s.at("serve"), "idworker provision sets the TTL")
+	s.must("provision")
+	// Nobody serves.
+	named(t, s.at("doctor --role caller"), "idworker serve")
+	named(t, s.at("get order"), "idworker serve --server "+s.url)
+	s.serve()
+	s.must("tag create order")
+	s.answered("get order")
+	natstest.Eventually(t, "somebody answers", func() bool { return s.at("doctor --role caller").code == explain.ExitOK })
+}
+
+func remediesOfCounters(t *testing.T) {
+	t.Parallel()
+	ns := natstest.Start(t)
+	s := &site{T: t, nats: ns, url: ns.URL()}
+	js, err := jetstream.New(ns.Connect(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	witness := []string{"--witness", filepath.Join(t.TempDir(), "witness")}
+	s.serve(witness...)
+	s.answered("tag create order --step 10")
+	s.must("tag create chat.* --template")
+	s.answered("get order 500")
+	s.stop()
+	kv, err := js.KeyValue(t.Context(), "ids_segments")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := kv.PutString(t.Context(), "order", `{"max_id":11,"step":10}`); err != nil { // an older state
+		t.Fatal(err)
+	}
+	named(t, s.at("serve", witness...), "idworker tag raise")
+	s.must("tag raise order --by 1000000")
+	s.serve(witness...)
+	s.answered("get order")
+	s.stop()
+
+	exported := writeFile(t, s.must("tag export"))
+	if err := js.DeleteKeyValue(t.Context(), "ids_segments"); err != nil {
+		t.Fatal(err)
+	}
+	named(t, s.at("serve"), "nats kv add ids_segments, and fill it with idworker tag import")
+	natstest.CreateBucket(t, js, "ids_segments")
+	s.must("tag import " + exported)
+	s.must("provision")
+	s.must("tag raise --all --by 1000000")
+	s.serve(witness...)
+	s.answered("get order")
+	s.answered("get chat.a")
+}
+
+func remediesOfFolder(t *testing.T) {
+	t.Parallel()
+	data := filepath.Join(t.TempDir(), "data")
+	other := filepath.Join(t.TempDir(), "other")
+	copies := func(to, from string) {
+		t.Helper()
+		if err := os.RemoveAll(to); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.CopyFS(to, os.DirFS(from)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	last := int64(0)
+	serves := func(data string, flags ...string) {
+		t.Helper()
+		address := freeAddress(t)
+		s := &site{T: t, url: "nats://" + address}
+		s.stop = s.background(slices.Concat([]string{"serve", "--log-level", "error", "--listen", address, "--data", data}, flags)...)
+		if prefix := flagValue(flags, "--prefix"); prefix != "" {
+			flags = []string{"--prefix", prefix}
+		} else {
+			flags = nil
+		}
+		s.answered("tag create order --if-missing", flags...)
+		for _, id := range s.ids(s.answered("get order 50", flags...).stdout) {
+			if id <= last {
+				t.Errorf("DUPLICATE: %d, after IDs up to %d", id, last)
+			}
+			last = id
+		}
+		s.stop()
+	}
+	refused := func(flags ...string) result {
+		t.Helper()
+		return command(t, slices.Concat([]string{"serve", "--log-level", "error", "--listen", freeAddress(t), "--data", data}, flags)...)
+	}
+	serves(data)
+	backup := filepath.Join(t.TempDir(), "backup")
+	copies(backup, data)
+	serves(data)
+	kept := last
+	last = 0
+	serves(other)
+	last = kept
+
+	empty := t.TempDir()
+	for _, test := range []struct {
+		name string
+		do   func()
+	}{
+		{"put back", func() { copies(data, backup) }},
+		{"empty", func() { copies(data, empty) }},
+		{"no witness", func() { _ = os.RemoveAll(data + ".witness") }},
+		{"the witness of another folder", func() { copies(data+".witness", other+".witness") }},
+		{"put back, the witness of another folder", func() { copies(data, backup); copies(data+".witness", other+".witness") }},
+	} {
+		test.do()
+		args := named(t, refused(), "idworker tag raise --all --by N --data "+data, "N", fmt.Sprint(last))
+		if r := command(t, args...); r.code != explain.ExitOK {
+			t.Fatalf("%s: idworker %s: %+v", test.name, strings.Join(args, " "), r)
+		}
+		serves(data)
+	}
+
+	// With another prefix.
+	data, last = filepath.Join(t.TempDir(), "prefixed"), 0
+	serves(data, "--prefix", "mine")
+	copies(backup, data)
+	serves(data, "--prefix", "mine")
+	copies(data, backup)
+	args := named(t, refused("--prefix", "mine"), "idworker tag raise --all --by N --data "+data+" --prefix mine", "N", "1000000")
+	if r := command(t, args...); r.code != explain.ExitOK {
+		t.Fatalf("idworker %s: %+v", strings.Join(args, " "), r)
+	}
+	serves(data, "--prefix", "mine")
+}
+
+func flagValue(flags []string, name string) string {
+	if i := slices.Index(flags, name); i >= 0 {
+		return flags[i+1]
+	}
+	return ""
+}
+
+// TestRemediesAreTried: TestRemedies runs what hints name, or states why not.
+func TestRemediesAreTried(t *testing.T) {
+	t.Parallel()
+	source, err := os.ReadFile("../internal/explain/hints.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tried, err := os.ReadFile("remedies_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, found := range regexp.MustCompile(`[^/] idworker ((?:tag )?[a-z]+(?: --[a-z-]+)*)`).FindAllStringSubmatch(string(source), -1) {
+		if command := found[1]; command != "serves" && !strings.Contains(string(tried), "idworker "+command) && command != "enrich --resume-after" {
+			t.Errorf("a hint names idworker %s, which is not run", command)
+		}
+	}
+}

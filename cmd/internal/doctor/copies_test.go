@@ -1,0 +1,83 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/idworker/idworker/internal/resource"
+	"github.com/idworker/idworker/internal/rights"
+	"github.com/idworker/idworker/testing/natstest"
+)
+
+// lookAt has a doctor look at resources, and returns what it finds of their copies.
+func lookAt(ctx context.Context, js jetstream.JetStream, all ...resource.Resource) (copies []string) {
+	d := &Doctor{Conn: js.Conn(), JetStream: js, Resources: all}
+	for _, r := range all {
+		d.Needs = rights.Join(d.Needs, rights.Publish(r.InfoSubject()))
+	}
+	d.examineResources(ctx, func(f Finding) {
+		if f.What == "copies" && f.Warning && errors.Is(f.Err, ErrCopies) {
+			copies = append(copies, f.Err.Error())
+		}
+	})
+	return copies
+}
+
+func bucketOf(name string, replicas int) resource.Resource {
+	return resource.Bucket(jetstream.KeyValueConfig{Bucket: name, Replicas: replicas})
+}
+
+// TestCopies: copies that are missing are one warning for all that miss the same, and so is one copy
+// on a cluster; a server on its own has no more to give.
+func TestCopies(t *testing.T) {
+	t.Parallel()
+	cluster := natstest.StartCluster(t, 3)
+	js, err := jetstream.New(cluster.Connect(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, b, single := bucketOf("a", 3), bucketOf("b", 3), bucketOf("single", 1)
+	natstest.Eventually(t, "the buckets are there", func() bool {
+		return resource.Ensure(t.Context(), js, a, b, single) == nil
+	})
+	natstest.Eventually(t, "only the single copy is warned of", func() bool {
+		copies := lookAt(t.Context(), js, a, b, single)
+		return len(copies) == 1 && strings.Contains(copies[0], "one copy only, on server n") && strings.HasSuffix(copies[0], " of the cluster test: bucket single")
+	})
+	if did, err := single.Apply(t.Context(), js); err != nil || !strings.HasPrefix(did, "as it should be, but one copy only, on server n") {
+		t.Errorf("provisioned: %q, %v", did, err)
+	}
+	// One that leads neither, so that both miss the same server at once.
+	var stopped string
+	for i, s := range cluster.Servers {
+		if s != cluster.StreamLeader("KV_a") && s != cluster.StreamLeader("KV_b") {
+			stopped = []string{"n1", "n2", "n3"}[i]
+			s.Stop()
+			break
+		}
+	}
+	natstest.Eventually(t, "a server is missed", func() bool {
+		copies := lookAt(t.Context(), js, a, b)
+		return len(copies) == 1 && strings.HasSuffix(copies[0], "2 of 3 copies are current, not that of server "+stopped+": bucket a, bucket b")
+	})
+}
+
+// TestCopiesOfOneServer: one copy on a server on its own is no warning.
+func TestCopiesOfOneServer(t *testing.T) {
+	t.Parallel()
+	js, err := jetstream.New(natstest.Start(t).Connect(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	single := bucketOf("single", 1)
+	if err := resource.Ensure(t.Context(), js, single); err != nil {
+		t.Fatal(err)
+	}
+	if copies := lookAt(t.Context(), js, single); len(copies) > 0 {
+		t.Error(copies)
+	}
+}
