@@ -15,7 +15,7 @@ import (
 type ownerless struct {
 	mu      sync.Mutex
 	bySlot  map[int][]*ordered
-	n       int                   // in all, those that are being looked at among them, or besides
+	n       int                   // in all, with those that are being looked at
 	perSlot [ownership.Slots]int  // the same
 	changed [ownership.Slots]bool // slots to be looked at
 	ended   [ownership.Slots]bool // slots of which a term has ended
@@ -37,9 +37,11 @@ func (w *ownerless) add(o *ordered) bool {
 	if !o.rested && (w.n >= allocator.DefaultMaxParked || w.perSlot[o.slot] >= maxOwnerlessPerSlot) {
 		return false
 	}
-	o.rested = true
-	w.n++
-	w.perSlot[o.slot]++
+	if !o.hasRoom {
+		w.n++
+		w.perSlot[o.slot]++
+	}
+	o.rested, o.hasRoom, o.listed = true, true, true
 	w.bySlot[o.slot] = append(w.bySlot[o.slot], o)
 	return true
 }
@@ -95,6 +97,9 @@ func (w *ownerless) takeChanged(all bool) (requests []*ordered) {
 	defer w.mu.Unlock()
 	for slot, waiting := range w.bySlot {
 		if all || w.changed[slot] {
+			for _, o := range waiting {
+				o.listed = false
+			}
 			requests = append(requests, waiting...)
 			delete(w.bySlot, slot)
 		}
@@ -104,11 +109,15 @@ func (w *ownerless) takeChanged(all bool) (requests []*ordered) {
 	return requests
 }
 
-// remove makes room for another request, after one that was taken out was looked at. It may have been
+// remove makes room for another request, after one that was taken out was looked at, unless that one was
 // added once more.
 func (w *ownerless) remove(o *ordered) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if o.listed {
+		return
+	}
+	o.hasRoom = false
 	w.n--
 	w.perSlot[o.slot]--
 }

@@ -212,6 +212,8 @@ type ordered struct {
 	began    time.Duration // by elapsed
 	deadline time.Duration // by elapsed
 	rested   bool          // it was parked here
+	hasRoom  bool          // it counts as one of those that are parked
+	listed   bool          // it is parked, and not being looked at
 }
 
 // newOrdered makes a request that was just received, from a caller.

@@ -422,3 +422,26 @@ func TestTagBecomesStrict(t *testing.T) {
 		t.Errorf("%d IDs dropped, want 99", dropped)
 	}
 }
+
+// A parked request has one place, also while it is looked at and parked once more.
+func TestOnePlaceForAParkedRequest(t *testing.T) {
+	w := newOwnerless()
+	for range maxOwnerlessPerSlot {
+		w.add(new(ordered))
+	}
+	for _, o := range w.takeChanged(true) {
+		if w.add(new(ordered)) || !w.add(o) {
+			t.Fatal("while one is looked at, there is room for another one, or none for it")
+		}
+		w.remove(o)
+	}
+	if n := w.parked(); n != maxOwnerlessPerSlot {
+		t.Errorf("%d are parked", n)
+	}
+	for _, o := range w.takeChanged(true) {
+		w.remove(o)
+	}
+	if n := w.parked(); n != 0 || !w.add(new(ordered)) {
+		t.Errorf("%d are parked, want none and room for one", n)
+	}
+}
