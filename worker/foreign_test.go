@@ -193,9 +193,7 @@ func TestRefusesToStart(t *testing.T) {
 	s := newStore(t, net, 1)
 	conn := net.Connect(t)
 	_, err := conn.QueueSubscribe("ids.hello", "older", func(*nats.Msg) {
-		if err := conn.Publish("ids.hello", helloOf("false")); err != nil {
-			t.Error(err)
-		}
+		_ = conn.Publish("ids.hello", helloOf("false")) // the last one may come when the test is over
 	})
 	if err == nil {
 		err = conn.Flush()

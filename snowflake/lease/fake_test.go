@@ -402,11 +402,12 @@ func (o *fakeOthers) answer(own *uses) (stop func(), err error) {
 }
 
 // ask asks once, at a random moment. Who is cut off hears nothing.
-func (o *fakeOthers) ask(ctx context.Context, key, hold string) (end int64, err error) {
+func (o *fakeOthers) ask(ctx context.Context, key, hold string) (int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	var mu sync.Mutex
-	err = o.net.do(ctx, func() error {
+	var end int64
+	err := o.net.do(ctx, func() error {
 		o.all.mu.Lock()
 		defer o.all.mu.Unlock()
 		mu.Lock()
