@@ -6,20 +6,16 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/store/guard"
+	"github.com/idworker/idworker/testing/natstest"
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m,
-		// An embedded server of a test leaves these behind.
-		goleak.IgnoreAnyFunction("github.com/nats-io/nats-server/v2/server.(*ocspHandler).run"),
-		goleak.IgnoreAnyFunction("github.com/nats-io/nats-server/v2/server.init.0.func1"),
-	)
+	natstest.Main(m)
 }
 
 // counter is a store with one tag, which can be set to anything.

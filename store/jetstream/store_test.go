@@ -12,7 +12,6 @@ import (
 	"time"
 
 	natsjs "github.com/nats-io/nats.go/jetstream"
-	"go.uber.org/goleak"
 
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
@@ -24,7 +23,7 @@ import (
 func TestMain(m *testing.M) {
 	maxLag, maxChase = time.Millisecond, natstest.Patience // so that replicas often lag
 	// A server goes on for a while to look for a stream that another one sources.
-	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/nats-io/nats-server/v2/server.(*stream).trySetupSourceConsumer.func3"))
+	natstest.Main(m)
 }
 
 // connector is what a single server and a cluster have in common.

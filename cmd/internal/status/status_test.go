@@ -16,7 +16,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"go.uber.org/goleak"
 
 	"github.com/idworker/idworker/internal/ownership"
 	"github.com/idworker/idworker/messages"
@@ -25,11 +24,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m,
-		// An embedded server of a test leaves these behind.
-		goleak.IgnoreAnyFunction("github.com/nats-io/nats-server/v2/server.(*ocspHandler).run"),
-		goleak.IgnoreAnyFunction("github.com/nats-io/nats-server/v2/server.init.0.func1"),
-	)
+	natstest.Main(m)
 }
 
 var now = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
