@@ -48,12 +48,12 @@ test: ## Run the tests of all packages; needs Go alone, takes 5 minutes
 deps: ## Install what make test-all needs: databases, a browser, npm packages; as root on Debian or Ubuntu
 	@$(GO) run ./testing/deps/install -install
 
-# The end-to-end tests start many processes: no more of them at once than there are
-# processors. They build the binary, which go test does not see, so none is kept.
+# The end-to-end tests start many processes, and wait for most of their time: few of them
+# at once. They build the binary, which go test does not see, so none is kept.
 test-all: export IDWORKER_TESTS = all
 test-all: deps ## Run all tests: also the real binary, databases that are killed, a browser, Node.js
 	$(TEST) $(PACKAGES) $(MORE)
-	$(TEST) -count=1 -p 1 -parallel 2 ./testing/e2e ./testing/pages
+	$(TEST) -count=1 -p 1 -parallel 3 ./testing/e2e ./testing/pages
 	$(MAKE) example
 	@$(GO) run ./testing/deps/install
 

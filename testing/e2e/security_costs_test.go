@@ -22,13 +22,11 @@ import (
 )
 
 // TestCostOfEachUser: while a user of nats.conf does its worst to the server and the workers,
-// another gets IDs, none twice, and afterwards is answered again. How soon is a figure: a soak
-// measures all users and one deed after the other, and compares with a nats.conf without limits.
+// another gets IDs, none twice, and afterwards is answered again. How soon is a figure, beside that
+// of a nats.conf without limits.
 func TestCostOfEachUser(t *testing.T) {
+	tier.Soak(t)
 	t.Run("nats.conf", func(t *testing.T) { costs(t, natsConf) })
-	if !tier.IsSoak() {
-		return
-	}
 	text, err := os.ReadFile(natsConf)
 	if err != nil {
 		t.Fatal(err)
@@ -55,9 +53,6 @@ func costs(t *testing.T, conf string) {
 	other.get(t, ids.tag, 1)
 	t.Logf("%-15s %-17s %s", "nobody", "does anything", steady(t, other, ids))
 	for _, u := range users {
-		if !tier.IsSoak() && u.Name != "caller" && u.Name != "enricher" { // the others may do no more
-			continue
-		}
 		conn := server.connect(u.Name)
 		flush(t, conn)
 		deeds := worst(attacker{server, u, int(conn.MaxPayload())})
@@ -78,8 +73,7 @@ func costs(t *testing.T, conf string) {
 // steady asks for IDs at a steady rate, and returns how long that took.
 func steady(t *testing.T, client requester, ids *ledger) string {
 	t.Helper()
-	const rate = 200
-	n := rate * tier.Pick(1, 10) // for so many seconds
+	const rate, n = 200, 2000
 	var all sync.WaitGroup
 	var mu sync.Mutex
 	var took []time.Duration
@@ -118,7 +112,7 @@ type attacker struct {
 	maxPayload int
 }
 
-// worst is what it does, until stopped: one after the other in a soak, otherwise all at once.
+// worst is what it does, until stopped.
 func worst(a attacker) map[string]func(stop <-chan struct{}) {
 	lines := []byte("NATS/1.0\r\n") // as many as fit
 	for i := 0; len(lines) < a.maxPayload-20; i++ {
@@ -126,7 +120,7 @@ func worst(a attacker) map[string]func(stop <-chan struct{}) {
 	}
 	header := string(lines) + "\r\n"
 	requests := slices.Repeat(a.message("", "1"), 100)
-	list := map[string]func(<-chan struct{}){
+	return map[string]func(<-chan struct{}){
 		"headers, 40 a s": func(stop <-chan struct{}) { a.send(stop, a.message(header, ""), time.Second/40, true) },
 		"headers, flood":  func(stop <-chan struct{}) { a.send(stop, a.message(header, ""), 0, true) },
 		"payloads, flood": func(stop <-chan struct{}) {
@@ -143,16 +137,6 @@ func worst(a attacker) map[string]func(stop <-chan struct{}) {
 			<-stop
 		},
 	}
-	if tier.IsSoak() {
-		return list
-	}
-	return map[string]func(<-chan struct{}){"everything": func(stop <-chan struct{}) {
-		var all sync.WaitGroup
-		for _, do := range list {
-			all.Go(func() { do(stop) })
-		}
-		all.Wait()
-	}}
 }
 
 // message is one to each subject to which the user may publish what delays others at most.
