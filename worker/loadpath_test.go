@@ -97,17 +97,20 @@ func TestLoaderWithSmallerMaxStep(t *testing.T) {
 	}
 }
 
+// loadPaths are the ways of a load that does not go through the stream.
+var loadPaths = []struct {
+	name  string
+	roles []worker.Role
+}{
+	{"own loader", []worker.Role{worker.RoleAll}},
+	{"any loader", []worker.Role{worker.RoleLoader, worker.RoleWorker}},
+}
+
 // TestWithoutLoadStream: when the load stream is gone, segments are loaded directly,
 // and over the stream again when it is back.
 func TestWithoutLoadStream(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct {
-		name  string
-		roles []worker.Role
-	}{
-		{"own loader", []worker.Role{worker.RoleAll}},
-		{"any loader", []worker.Role{worker.RoleLoader, worker.RoleWorker}},
-	} {
+	for _, c := range loadPaths {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			net := worker.NewAccount(t)
@@ -139,13 +142,7 @@ func TestWithoutLoadStream(t *testing.T) {
 // in time, and that is logged.
 func TestFullLoadStream(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct {
-		name  string
-		roles []worker.Role
-	}{
-		{"own loader", []worker.Role{worker.RoleAll}},
-		{"any loader", []worker.Role{worker.RoleLoader, worker.RoleWorker}},
-	} {
+	for _, c := range loadPaths {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			net := worker.NewAccount(t)

@@ -34,10 +34,7 @@ func TestFullDisk(t *testing.T) {
 	}()
 	s.answered("tag create order")
 	s.answered("get order")
-	js, err := jetstream.New(connectTo(t, s.url))
-	if err != nil {
-		t.Fatal(err)
-	}
+	js := natstest.JetStream(t, connectTo(t, s.url))
 	natstest.CreateStream(t, js, jetstream.StreamConfig{Name: "S", Subjects: []string{"s"}, Storage: jetstream.FileStorage})
 	taken := filepath.Join(data, "idworker.room.new") // where it would try for room
 	if err := os.MkdirAll(filepath.Join(taken, "folder"), 0o700); err != nil {
@@ -93,10 +90,7 @@ func TestStoreThatFails(t *testing.T) {
 	s := newSite(t, "--http", page, "--max-step", "10", "--max-batch", "10", "--log-level", "fatal")
 	s.must("tag create order --step 10")
 	s.answered("get order")
-	js, err := jetstream.New(s.nats.Connect(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	js := natstest.JetStream(t, s.nats.Connect(t))
 	if err := js.DeleteKeyValue(t.Context(), "ids_segments"); err != nil {
 		t.Fatal(err)
 	}

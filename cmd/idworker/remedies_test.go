@@ -96,14 +96,16 @@ func heldID(s *site) string {
 	return found[1]
 }
 
+// bareSite is a server on which nothing was set up.
+func bareSite(t *testing.T) (*site, jetstream.JetStream) {
+	t.Helper()
+	ns := natstest.Start(t)
+	return &site{T: t, nats: ns, url: ns.URL()}, natstest.JetStream(t, ns.Connect(t))
+}
+
 func remediesOfNothing(t *testing.T) {
 	t.Parallel()
-	ns := natstest.Start(t)
-	s := &site{T: t, nats: ns, url: ns.URL()}
-	js, err := jetstream.New(ns.Connect(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	s, js := bareSite(t)
 	s.remedied("tag ls", "idworker provision")
 	// Leases that never expire.
 	if err := js.DeleteKeyValue(t.Context(), "ids_workers"); err != nil {
@@ -123,12 +125,7 @@ func remediesOfNothing(t *testing.T) {
 
 func remediesOfCounters(t *testing.T) {
 	t.Parallel()
-	ns := natstest.Start(t)
-	s := &site{T: t, nats: ns, url: ns.URL()}
-	js, err := jetstream.New(ns.Connect(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	s, js := bareSite(t)
 	witness := []string{"--witness", filepath.Join(t.TempDir(), "witness")}
 	s.serve(witness...)
 	s.answered("tag create order --step 10")

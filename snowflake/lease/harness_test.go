@@ -41,10 +41,7 @@ type connector interface {
 
 func newJS(t testing.TB, net connector) jetstream.JetStream {
 	t.Helper()
-	js, err := jetstream.New(net.Connect(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	js := natstest.JetStream(t, net.Connect(t))
 	return js
 }
 

@@ -36,10 +36,7 @@ func bucketOf(name string, replicas int) resource.Resource {
 func TestCopies(t *testing.T) {
 	t.Parallel()
 	cluster := natstest.StartCluster(t, 3)
-	js, err := jetstream.New(cluster.Connect(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	js := natstest.JetStream(t, cluster.Connect(t))
 	a, b, single := bucketOf("a", 3), bucketOf("b", 3), bucketOf("single", 1)
 	natstest.Eventually(t, "the buckets are there", func() bool {
 		return resource.Ensure(t.Context(), js, a, b, single) == nil
@@ -69,10 +66,7 @@ func TestCopies(t *testing.T) {
 // TestCopiesOfOneServer: one copy on a server on its own is no warning.
 func TestCopiesOfOneServer(t *testing.T) {
 	t.Parallel()
-	js, err := jetstream.New(natstest.Start(t).Connect(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	js := natstest.JetStream(t, natstest.Start(t).Connect(t))
 	single := bucketOf("single", 1)
 	if err := resource.Ensure(t.Context(), js, single); err != nil {
 		t.Fatal(err)
