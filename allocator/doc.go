@@ -92,7 +92,7 @@
 // # A store that went back
 //
 // Each tag remembers its high: the end of the highest segment that was ever granted to the
-// process, used or not. It outlives the tag, and each load says it ([Load.Above]).
+// process, used or not. It outlives the tag.
 //
 // Only a grant that lies at or above high raises it. Such a grant also ends the load under way,
 // whichever load it answers. So while load s is under way, high is what it was when s began.
@@ -107,11 +107,9 @@
 //	                        second answer to a load that was asked for or delivered twice
 //	without a number        nothing
 //
-// The first Below of a tag has a new load asked for at once, so that a loader learns of high and
-// raises the store. The load gets a new number, so that more answers to the old one, which were
-// reserved before the store was raised, count for nothing. Later ones wait for Config.ReAsk as
-// usual: loaders of older versions do not raise the store, and would otherwise be asked as fast as
-// they can answer. The episode ends when a grant of the tag is used.
+// The first Below of a tag has a new load asked for at once, with a new number: another loader may
+// grant what is higher. Later ones wait for Config.ReAsk as usual. The episode ends when a grant of
+// the tag is used.
 //
 // A store that does not know a tag which it has granted has forgotten, too, or the tag was
 // deleted. A refusal does not tell which. So it is not believed, until the tag is removed

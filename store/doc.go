@@ -6,8 +6,7 @@
 // handed out twice, as long as one rule holds here: a range that Reserve has returned
 // is never returned again, to anybody, for as long as the data lives.
 //
-// The backends are store/jetstream (no database at all), and store/mysql and
-// store/postgres (Leaf's own table). All of them pass the same contract suite,
-// testing/storetest. To add a backend, implement [Store] in a package of its own, run
-// that suite in its test, and give cmd/internal/backend a scheme that opens it.
+// The store is store/register, in JetStream: by itself, or in front of a [Table] in a
+// database, such as Leaf's in store/sql. It passes the contract suite testing/storetest
+// either way. docs/adding-a-store.md shows how to add a table.
 package store

@@ -22,17 +22,13 @@ var (
 	// ErrBadTag: the tag's definition is out of bounds, see Tag.Check.
 	ErrBadTag = errors.New("bad tag definition")
 
-	// ErrBelow: a tag of that name was removed, and CreateTag would begin below what that one
-	// had handed out. The error is a *BelowError.
+	// ErrBelow: CreateTag would begin below IDs that a tag of that name has handed out before
+	// it was removed, or may have handed out before it was lost. The error is a *BelowError.
 	ErrBelow = fmt.Errorf("%w: its first ID is below those that were handed out", ErrBadTag)
 
 	// ErrCorrupt: what is stored for the tag cannot be read as a counter. Nothing was
 	// changed; an operator has to look at it.
 	ErrCorrupt = errors.New("corrupt entry")
-
-	// ErrUncertain: ReserveFirst made no tag, because that the store has none of that name does not
-	// show that there was none: somebody has to decide from where on to count. Other calls work.
-	ErrUncertain = errors.New("it is not certain that a tag that is missing is a new one")
 
 	// ErrSetup: the database answers but cannot serve as a store: user, password,
 	// privileges, table or columns are wrong, or it takes no writes. The message says
@@ -52,7 +48,7 @@ type BelowError struct {
 }
 
 func (e *BelowError) Error() string {
-	return fmt.Sprintf("%v: a tag %s was removed after all IDs below %d had been handed out, and this one would begin at %d", ErrBelow, e.Tag, e.Floor, e.First)
+	return fmt.Sprintf("%v: a tag %s may have handed out IDs below %d before it was removed or lost, and this one would begin at %d", ErrBelow, e.Tag, e.Floor, e.First)
 }
 
 // Unwrap makes it an ErrBelow, and so an ErrBadTag.

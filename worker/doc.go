@@ -107,7 +107,7 @@
 //
 // A store that has gone back is another matter, since it gives a range to a second owner. A
 // worker notices if it was an owner before: the grant lies below an earlier one, and is
-// burnt. The next load event says how far the worker was granted; see package allocator.
+// burnt; see package allocator. Loaders compare with the register, see store/register.
 //
 // # Strict tags
 //

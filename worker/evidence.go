@@ -1,25 +1,11 @@
 package worker
 
-import "github.com/idworker/idworker/store/ledger"
-
-// ledgered is a store with a ledger.
-type ledgered interface{ Figures() ledger.Figures }
-
-// collectEvidence collects the metrics of stores and registers that went back. What the ledger
-// finds out about its store, the memory in front of it never sees.
+// collectEvidence collects what the store did with ranges, and whether it stopped.
 func (l *loading) collectEvidence(to sink) {
-	memory, f := l.guard.Figures(), l.ledgerFigures()
-	to.counter(wentBackMetric, memory.Store+f.WentBack, "store")
-	to.counter(wentBackMetric, memory.Register, "register")
-	to.counter(ledgerMetric, f.Granted-f.Unrecorded, "yes")
-	to.counter(ledgerMetric, f.Unrecorded, "no")
-	to.counter(ledgerBurntMetric, f.Burnt)
-}
-
-// ledgerFigures are all 0 without a ledger.
-func (l *loading) ledgerFigures() ledger.Figures {
-	if s, ok := l.cfg.Store.(ledgered); ok {
-		return s.Figures()
-	}
-	return ledger.Figures{}
+	f := l.cfg.Store.Figures()
+	to.counter(wentBackMetric, f.RowsBack, "table")
+	to.counter(wentBackMetric, f.Regressions, "register")
+	to.yes(stoppedMetric, l.cfg.Store.Stopped() != nil)
+	to.counter(grantedMetric, f.Granted)
+	to.counter(storeBurntMetric, f.Burnt)
 }

@@ -7,27 +7,29 @@ import (
 	"sync"
 	"time"
 
+	"go.uber.org/zap"
+
 	"github.com/idworker/idworker/internal/pause"
 	"github.com/idworker/idworker/internal/tagrules"
 	"github.com/idworker/idworker/store"
 )
 
-// firstUses is how a loader makes the tags that come of templates. A tag that was never granted, as far
-// as the register shows, is made with its first reservation, if its template has room.
+// firstUses is how a loader makes the tags of templates, each with its first reservation
+// and if its template has room.
 //
-// How many tags a template has made is counted in the register, which every loader watches: the ledger
-// or, in JetStream, the bucket of the counters. That is durable, costs no write, and a loader knows all
-// that it has made itself. Of what other loaders make it learns as fast as its watch is. So a template may
-// get more tags than it allows for, by as many as the others make in that time: by no more than the
-// reservations that they have under way at a time, if the watch keeps up. A loader that does not watch
-// makes no tags for templates that have a limit. Tags that were removed count, since they stay in the
-// register.
+// How many tags a template with a limit has is counted from the names in the register,
+// which a loader follows once there is such a template. It counts the tags that it makes
+// itself at once, and those of other loaders as they arrive. So a template may get more
+// tags than its limit, by as many as other loaders make meanwhile. Removed tags count.
 type firstUses struct {
 	rules knownRules
 	store firstReserver
 
 	mu        sync.Mutex
-	templates map[string]*census // by pattern
+	names     map[string]struct{} // of all tags, once they are followed
+	followed  bool                // a template needs them
+	counted   bool                // names is complete, and has been since
+	templates map[string]*census  // by pattern
 }
 
 // knownRules are the rules of tags as far as they were read.
@@ -36,16 +38,15 @@ type knownRules interface {
 	Revision() uint64
 }
 
-// firstReserver is the part of a store with a memory that makes tags.
+// firstReserver is the part of a store that makes tags.
 type firstReserver interface {
 	reserver
 	ReserveFirst(ctx context.Context, tag store.Tag, n int64) (store.Segment, error)
 	Known(tag string) bool
-	Counted() bool
-	Count(matches func(tag string) bool, done func(n int64))
+	Names(ctx context.Context, see func(tag string), current func()) error
 }
 
-// census is what a loader knows of the tags of one template.
+// census counts the tags of one template.
 type census struct {
 	tags    int64 // that the register has
 	coming  int64 // that are being made
@@ -57,14 +58,68 @@ var (
 	// errNoNewTag is wrapped by the errors of a request for a tag that a template does not make.
 	errNoNewTag = errors.New("no new tags")
 
-	// errUncounted says that it is not known how many tags there are.
-	errUncounted = errors.New("it is not known yet how many tags there are")
+	// errUncounted says that the names of the tags are not read yet.
+	errUncounted = errors.New("the tags of the template are being counted")
 
-	// errOldRules says that the worker knows of a template that this loader does not know of.
+	// errOldRules says that the worker knows of a template that this loader has not read.
 	errOldRules = errors.New("the rules of tags are not read up to those of the worker")
 )
 
-// templateOf is the template of a tag that is not known yet, "" if it is, or has none.
+func newFirstUses(rules knownRules, from firstReserver) *firstUses {
+	return &firstUses{rules: rules, store: from, names: make(map[string]struct{})}
+}
+
+// Names are followed from when they are first needed.
+const (
+	followPoll  = 100 * time.Millisecond
+	followAgain = 500 * time.Millisecond
+)
+
+// run follows the names of tags, once a template needs them, until ctx ends.
+func (f *firstUses) run(ctx context.Context, log *zap.Logger) {
+	for !f.isFollowed() && ctx.Err() == nil {
+		pause.For(ctx, followPoll)
+	}
+	failing := false
+	for ctx.Err() == nil {
+		err := f.store.Names(ctx, f.seen, func() { f.setCounted(true); failing = false })
+		f.setCounted(false)
+		if ctx.Err() == nil && !failing {
+			log.Warn("following tag names failed", zap.Error(err))
+		}
+		failing = true
+		pause.For(ctx, followAgain)
+	}
+}
+
+func (f *firstUses) isFollowed() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.followed
+}
+
+func (f *firstUses) setCounted(counted bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.counted = counted
+}
+
+// seen counts a name, once.
+func (f *firstUses) seen(tag string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if _, known := f.names[tag]; known {
+		return
+	}
+	f.names[tag] = struct{}{}
+	if template := f.rules.Lookup(tag).Template; template != nil {
+		if c := f.templates[template.Pattern]; c != nil {
+			c.tags++
+		}
+	}
+}
+
+// templateOf is the template of a tag that this loader has not reserved for, or "".
 func (f *firstUses) templateOf(tag string) string {
 	template := templateOf(f.rules, tag)
 	if template == "" || f.store.Known(tag) {
@@ -73,69 +128,60 @@ func (f *firstUses) templateOf(tag string) string {
 	return template
 }
 
-// forget has templates counted again. That they have changed may have given tags to others.
+// forget has templates counted again: a change may have given tags to others.
 func (f *firstUses) forget() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.templates = nil
 }
 
-// justMade is how long a loader waits when another one has made the tag. That one may not have its answer
-// yet, and sees that there is a range above its own before it knows that the first one is its own. It would
-// burn it, and the tag would not begin with 1. That is all that this is for: if it takes longer, the tag
-// begins with a gap.
-const justMade = 50 * time.Millisecond
-
-// appeared is told of each tag that appears in the register. The register's lock is held.
-func (f *firstUses) appeared(tag string) {
-	template := f.rules.Lookup(tag).Template
-	if template == nil {
-		return
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if c := f.templates[template.Pattern]; c != nil {
-		c.tags++
-	}
-}
-
-// reserve reserves n IDs for a tag that comes of a template.
+// reserve reserves n IDs for a tag of a template. Where a template has limits, names that
+// are not in the register do not reach the store.
 func (f *firstUses) reserve(ctx context.Context, tag string, template *tagrules.Template, n int64) (store.Segment, error) {
-	known := f.store.Known(tag)
-	if known || template.MaxTags > 0 && !f.store.Counted() {
+	if f.store.Known(tag) || f.mayExist(tag, template) {
 		segment, err := f.store.Reserve(ctx, tag, n)
-		switch {
-		case !errors.Is(err, store.ErrNoTag):
+		if !errors.Is(err, store.ErrNoTag) {
 			return segment, err
-		case !known:
-			return segment, errUncounted
 		}
-	} else {
-		c, err := f.admit(template)
-		if err != nil {
-			return store.Segment{}, err
-		}
-		defer f.settle(c)
+	}
+	c, err := f.admit(template)
+	if err != nil {
+		return store.Segment{}, err
 	}
 	segment, err := f.store.ReserveFirst(ctx, store.Tag{Name: tag, Step: template.Step, Next: template.FirstID()}, n)
-	if errors.Is(err, store.ErrBadTag) || errors.Is(err, store.ErrUncertain) {
+	f.settle(c, tag, err == nil)
+	switch {
+	case errors.Is(err, store.ErrBadTag), errors.Is(err, store.ErrCorrupt):
 		return segment, fmt.Errorf("%w: %w", errNoNewTag, err) // it says nothing of the store's health
+	case errors.Is(err, store.ErrTagExists):
+		return f.store.Reserve(ctx, tag, n)
 	}
-	if !errors.Is(err, store.ErrTagExists) {
-		return segment, err
-	}
-	if f.store.Counted() { // somebody has made it a moment ago, or it would be known
-		pause.For(ctx, justMade)
-	}
-	return f.store.Reserve(ctx, tag, n)
+	return segment, err
 }
 
-// admit has a template make one more tag, unless it may not. Settle has to be called once the tag is
-// made, or was not.
-func (f *firstUses) admit(template *tagrules.Template) (*census, error) {
-	c := f.census(template)
+// isLimited reports whether the names of a template's tags have to be followed.
+func isLimited(template *tagrules.Template) bool {
+	return template.MaxTags > 0 || template.NewPerSecond > 0
+}
+
+// mayExist reports whether the tag of a template with limits may be one that exists.
+func (f *firstUses) mayExist(tag string, template *tagrules.Template) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	_, named := f.names[tag]
+	return isLimited(template) && (named || !f.counted)
+}
+
+// admit has a template make one more tag, unless it may not. Settle has to be called
+// afterwards.
+func (f *firstUses) admit(template *tagrules.Template) (*census, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if isLimited(template) && !f.counted {
+		f.followed = true
+		return nil, errUncounted
+	}
+	c := f.census(template)
 	if most := template.MaxTags; most > 0 && c.tags+c.coming >= most {
 		return nil, fmt.Errorf("template %s is full, it has %d of %d tags: %w", template.Pattern, c.tags, most, errNoNewTag)
 	}
@@ -152,39 +198,30 @@ func (f *firstUses) admit(template *tagrules.Template) (*census, error) {
 	return c, nil
 }
 
-func (f *firstUses) settle(c *census) {
+func (f *firstUses) settle(c *census, tag string, made bool) {
+	if made && f.isFollowed() {
+		f.seen(tag)
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	c.coming--
 }
 
-// census returns the census of a template, and counts its tags if there is none yet.
+// census returns the census of a template, and counts its tags if there is none yet. The
+// caller holds the lock.
 func (f *firstUses) census(template *tagrules.Template) *census {
-	f.mu.Lock()
-	c := f.templates[template.Pattern]
-	f.mu.Unlock()
-	if c != nil {
+	if c := f.templates[template.Pattern]; c != nil {
 		return c
 	}
-	keep := func(n int64) {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		if c = f.templates[template.Pattern]; c != nil {
-			return
+	c := &census{allowed: float64(template.NewPerSecond), since: time.Now()}
+	for tag := range f.names {
+		if of := f.rules.Lookup(tag).Template; of != nil && of.Pattern == template.Pattern {
+			c.tags++
 		}
-		c = &census{tags: n, allowed: float64(template.NewPerSecond), since: time.Now()}
-		if f.templates == nil {
-			f.templates = make(map[string]*census)
-		}
-		f.templates[template.Pattern] = c
 	}
-	if template.MaxTags == 0 {
-		keep(0)
-		return c
+	if f.templates == nil {
+		f.templates = make(map[string]*census)
 	}
-	f.store.Count(func(tag string) bool {
-		of := f.rules.Lookup(tag).Template
-		return of != nil && of.Pattern == template.Pattern
-	}, keep)
+	f.templates[template.Pattern] = c
 	return c
 }

@@ -8,6 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"go.uber.org/zap"
+
 	"github.com/idworker/idworker/internal/tagrules"
 	"github.com/idworker/idworker/store"
 )
@@ -22,16 +24,18 @@ func (oneRule) Revision() uint64 { return 1 }
 
 // memoryStore keeps tags in memory.
 type memoryStore struct {
-	tags      map[string]int64
-	uncounted bool
-	firsts    func(tag string)
+	tags map[string]int64
 }
 
-func (s *memoryStore) Learn(string, int64)   {}
 func (s *memoryStore) Known(tag string) bool { return s.tags[tag] > 0 }
-func (s *memoryStore) Counted() bool         { return !s.uncounted }
-func (s *memoryStore) Count(_ func(string) bool, done func(int64)) {
-	done(int64(len(s.tags)))
+
+func (s *memoryStore) Names(ctx context.Context, see func(string), current func()) error {
+	for tag := range s.tags {
+		see(tag)
+	}
+	current()
+	<-ctx.Done()
+	return ctx.Err()
 }
 
 func (s *memoryStore) Reserve(_ context.Context, tag string, n int64) (store.Segment, error) {
@@ -44,7 +48,6 @@ func (s *memoryStore) Reserve(_ context.Context, tag string, n int64) (store.Seg
 
 func (s *memoryStore) ReserveFirst(_ context.Context, tag store.Tag, n int64) (store.Segment, error) {
 	s.tags[tag.Name] = 1 + n
-	s.firsts(tag.Name)
 	return store.Segment{First: 1, End: 1 + n}, nil
 }
 
@@ -66,15 +69,14 @@ func makeTags(t *testing.T, f *firstUses, name string, n int) (made int) {
 
 func newFirstUsesOf(template tagrules.Template) (*firstUses, *memoryStore) {
 	s := &memoryStore{tags: make(map[string]int64)}
-	f := &firstUses{rules: oneRule{&template}, store: s}
-	s.firsts = f.appeared
-	return f, s
+	return newFirstUses(oneRule{&template}, s), s
 }
 
 // TestNewPerSecond: a second's worth at once, and then that many a second. Tags that exist cost nothing.
 func TestNewPerSecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, _ := newFirstUsesOf(tagrules.Template{Pattern: "*", Step: 10, NewPerSecond: 100})
+		f.followed, f.counted = true, true
 		if n := makeTags(t, f, "a", 500); n != 100 {
 			t.Errorf("%d tags were made at once, want 100", n)
 		}
@@ -94,32 +96,37 @@ func TestNewPerSecond(t *testing.T) {
 	})
 }
 
-// TestMaxTags: one loader makes as many as its template allows for, and none as long as it does not know how
-// many there are. Those that exist go on.
+// TestMaxTags: a loader makes as many as its template allows for, and none before it has
+// counted those that exist. Those go on.
 func TestMaxTags(t *testing.T) {
-	f, s := newFirstUsesOf(tagrules.Template{Pattern: "*", Step: 10, MaxTags: 30})
-	s.tags["had"] = 1
-	s.uncounted = true
-	if _, err := f.reserve(t.Context(), "new", f.rules.Lookup("new").Template, 10); !errors.Is(err, errUncounted) || len(s.tags) != 1 {
-		t.Errorf("a new tag before it is known how many there are: %v", err)
-	}
-	if _, err := f.reserve(t.Context(), "had", f.rules.Lookup("had").Template, 10); err != nil {
-		t.Errorf("a tag that exists: %v", err)
-	}
-	s.uncounted = false
-	if n := makeTags(t, f, "a", 100); n != 29 || len(s.tags) != 30 {
-		t.Errorf("%d tags were made, there are %d; want 29, 30", n, len(s.tags))
-	}
-	f.forget() // the template was written again
-	if n := makeTags(t, f, "b", 10) + makeTags(t, f, "a", 29); n != 29 {
-		t.Errorf("%d of 39 requests were answered, want those for the 29 tags that exist", n)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		f, s := newFirstUsesOf(tagrules.Template{Pattern: "*", Step: 10, MaxTags: 30})
+		s.tags["had"] = 1
+		if _, err := f.reserve(t.Context(), "new", f.rules.Lookup("new").Template, 10); !errors.Is(err, errUncounted) || len(s.tags) != 1 {
+			t.Errorf("a new tag before the tags are counted: %v", err)
+		}
+		if _, err := f.reserve(t.Context(), "had", f.rules.Lookup("had").Template, 10); err != nil {
+			t.Errorf("a tag that exists: %v", err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go f.run(ctx, zap.NewNop())
+		time.Sleep(time.Second)
+		if n := makeTags(t, f, "a", 100); n != 29 || len(s.tags) != 30 {
+			t.Errorf("%d tags were made, there are %d; want 29, 30", n, len(s.tags))
+		}
+		f.forget() // the template was written again
+		if n := makeTags(t, f, "b", 10) + makeTags(t, f, "a", 29); n != 29 {
+			t.Errorf("%d of 39 requests were answered, want those for the 29 tags that exist", n)
+		}
+	})
 }
 
 // TestTagsBeingMadeCount: a template has as many tags as it may as soon as they are being made.
 func TestTagsBeingMadeCount(t *testing.T) {
 	f, _ := newFirstUsesOf(tagrules.Template{Pattern: "*", Step: 10, MaxTags: 2})
 	template := f.rules.Lookup("any").Template
+	f.setCounted(true)
 	c, err := f.admit(template)
 	if err != nil {
 		t.Fatal(err)
@@ -130,7 +137,7 @@ func TestTagsBeingMadeCount(t *testing.T) {
 	if _, err := f.admit(template); !errors.Is(err, errNoNewTag) {
 		t.Errorf("a third one was admitted: %v", err)
 	}
-	f.settle(c) // it was not made
+	f.settle(c, "any", false)
 	if _, err := f.admit(template); err != nil {
 		t.Error(err)
 	}

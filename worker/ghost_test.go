@@ -16,7 +16,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/idworker/idworker/messages"
-	jetstreamstore "github.com/idworker/idworker/store/jetstream"
+	"github.com/idworker/idworker/store/register"
 	"github.com/idworker/idworker/testing/natstest"
 	"github.com/idworker/idworker/testing/tier"
 )
@@ -248,11 +248,11 @@ func TestCutsLoseNoRequest(t *testing.T) {
 
 func startOn(t *testing.T, net Account, connect func() *nats.Conn) *Process {
 	t.Helper()
-	js := natstest.JetStream(t, net.Connect(t))
-	if err := jetstreamstore.Create(t.Context(), js, messages.DefaultPrefix, 1); err != nil {
+	js := natstest.JetStream(t, net.Connect(t, nats.ReconnectBufSize(-1)))
+	if err := register.Create(t.Context(), js, messages.DefaultPrefix, 1); err != nil {
 		t.Fatal(err)
 	}
-	s, err := jetstreamstore.Open(t.Context(), js, messages.DefaultPrefix)
+	s, err := register.Open(t.Context(), register.Config{JetStream: js, Prefix: messages.DefaultPrefix})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -77,7 +77,7 @@ func (g *grantReceiver) install(grant loads.Grant) {
 	case allocator.Below:
 		g.below.Add(1)
 		if verdict.FirstBelow {
-			g.log.Error("the store has gone back: it granted what lies below an earlier grant; burnt, and asked again so that a loader raises it",
+			g.log.Error("store regressed: range below an earlier grant; discarded",
 				zap.String("tag", grant.Tag), zap.Stringer("segment", segment), zap.Int64("granted up to", verdict.Above))
 		}
 	default:

@@ -15,7 +15,7 @@ import (
 
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
-	jetstreamstore "github.com/idworker/idworker/store/jetstream"
+	"github.com/idworker/idworker/store/register"
 	"github.com/idworker/idworker/testing/natstest"
 	"github.com/idworker/idworker/worker"
 )
@@ -38,14 +38,14 @@ type network interface {
 	Connect(t testing.TB, opts ...nats.Option) *nats.Conn
 }
 
-// newStore returns a handle on the installation's segments, made if missing.
-func newStore(t testing.TB, net network, replicas int) *jetstreamstore.Store {
+// newStore returns a handle on the installation's register, made if missing.
+func newStore(t testing.TB, net network, replicas int) *register.Store {
 	t.Helper()
-	js := natstest.JetStream(t, net.Connect(t))
-	if err := jetstreamstore.Create(t.Context(), js, messages.DefaultPrefix, replicas); err != nil {
+	js := natstest.JetStream(t, net.Connect(t, nats.ReconnectBufSize(-1)))
+	if err := register.Create(t.Context(), js, messages.DefaultPrefix, replicas); err != nil {
 		t.Fatal(err)
 	}
-	s, err := jetstreamstore.Open(t.Context(), js, messages.DefaultPrefix)
+	s, err := register.Open(t.Context(), register.Config{JetStream: js, Prefix: messages.DefaultPrefix})
 	if err != nil {
 		t.Fatal(err)
 	}

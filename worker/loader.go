@@ -19,12 +19,9 @@ import (
 // an unknown outcome.
 const storeTimeout = 3 * time.Second
 
-// reserver is the part of a store with a memory that the loader uses.
+// reserver is the part of a store that reserves for tags that exist.
 type reserver interface {
-	Reserve(ctx context.Context, tag string, step int64) (store.Segment, error)
-
-	// Learn says that everything below end was given away.
-	Learn(tag string, end int64)
+	Reserve(ctx context.Context, tag string, n int64) (store.Segment, error)
 }
 
 // loader reserves segments for load events and sends the grants. Events for one tag that
@@ -67,7 +64,7 @@ func newLoader(cfg Config, rules knownRules, from firstReserver) *loader {
 	h := newHealth(cfg.Log, cfg.StoreName)
 	l := &loader{
 		store:   from,
-		firsts:  &firstUses{rules: rules, store: from},
+		firsts:  newFirstUses(rules, from),
 		publish: cfg.Control.Publish,
 		prefix:  cfg.Prefix,
 		maxStep: cfg.MaxStep,
@@ -118,7 +115,6 @@ func (l *loader) load(q *queue, jobs []job) (left []job) {
 	var total int64
 	for _, j := range jobs {
 		total += l.allowedSize(j.event)
-		l.store.Learn(q.tag, j.event.Above)
 	}
 	segment, err := l.reserve(q, total)
 	if errors.Is(err, store.ErrExhausted) && len(jobs) > 1 {

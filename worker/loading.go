@@ -6,14 +6,12 @@ import (
 	"fmt"
 
 	"github.com/idworker/idworker/internal/loads"
-	"github.com/idworker/idworker/store/guard"
 )
 
 // loading is the half of a process that reserves segments. Load events reach its loader
 // from the load stream, as plain messages, or from the answering half of the process.
 type loading struct {
 	processInfo
-	guard      *guard.Guard
 	loader     *loader
 	consumer   *eventConsumer
 	mirror     *mirror
@@ -22,9 +20,7 @@ type loading struct {
 }
 
 func newLoading(p processInfo) *loading {
-	g := guard.New(p.cfg.Store, p.cfg.StoreName, p.cfg.Log)
-	l := newLoader(p.cfg, p.rules, g)
-	g.Appeared = l.firsts.appeared
+	l := newLoader(p.cfg, p.rules, p.cfg.Store)
 	p.rules.Observe(func(tag string) {
 		if tag == "" {
 			l.firsts.forget()
@@ -33,7 +29,6 @@ func newLoading(p processInfo) *loading {
 	l.installation, l.foreign = p.installation.ID, p.foreign
 	return &loading{
 		processInfo: p,
-		guard:       g,
 		loader:      l,
 		consumer: &eventConsumer{
 			js: p.js, prefix: p.cfg.Prefix, replicas: p.cfg.Replicas, submit: l.submit, awaitRoom: l.turns.awaitRoom, foreign: p.foreign, log: p.cfg.Log,
@@ -67,10 +62,8 @@ func (l *loading) start(ctx context.Context) error {
 		l.group.close()
 		return fmt.Errorf("subscribe to %s: %w", subject, err)
 	}
-	l.background.start(l.guard.Run)
-	if k, ok := l.cfg.Store.(keeper); ok {
-		l.background.start(k.Keep)
-	}
+	l.background.start(l.cfg.Store.Run)
+	l.background.start(func(ctx context.Context) { l.loader.firsts.run(ctx, l.cfg.Log) })
 	l.background.start(l.consumer.run)
 	l.background.start(l.mirrorTags)
 	return nil
@@ -84,9 +77,6 @@ func (l *loading) mirrorTags(ctx context.Context) {
 	case <-ctx.Done():
 	}
 }
-
-// keeper is a store that has something to do besides, such as filling its ledger.
-type keeper interface{ Keep(ctx context.Context) }
 
 // stop finishes the loads that have begun: the store may be closed next.
 func (l *loading) stop() error {
@@ -102,7 +92,12 @@ func (l *loading) stop() error {
 // worker might take for the answer of its own.
 func (l *loading) giveWay(_ context.Context, away bool) { l.group.stayAway(givingWay, away) }
 
+// ready reports what keeps a loader from its work. A process that answers requests, too, is
+// ready although its register went back: see [Process.Degraded].
 func (l *loading) ready() error {
+	if err := l.cfg.Store.Stopped(); err != nil && !l.cfg.answers() {
+		return err
+	}
 	if !l.consumer.consuming.Load() {
 		return errors.New("load events are not consumed: JetStream is away")
 	}
@@ -116,5 +111,5 @@ func (l *loading) collect(to sink) {
 }
 
 func (l *loading) fillStats(s *Stats) {
-	s.Loads = &LoadStats{l.loader.calls(), l.loader.outcomes[loadFailed].Load(), l.ledgerFigures().Burnt}
+	s.Loads = &LoadStats{l.loader.calls(), l.loader.outcomes[loadFailed].Load(), l.cfg.Store.Figures().Burnt}
 }

@@ -30,7 +30,7 @@ import (
 // are with how many were read. If they differ, or if an entry was not as it was read, the directory is
 // read as a whole again.
 type mirror struct {
-	store     store.Store
+	store     store.Admin
 	directory *Directory
 	provision func(ctx context.Context) error // creates the directory again if it is gone
 	health    *health                         // of the store, shared with the loader
@@ -46,8 +46,7 @@ type mirror struct {
 	skip func(tag string) bool
 
 	// While it is this loader's turn.
-	feed    *kvwatch.Feed // of the directory
-	listing store.Listing
+	feed *kvwatch.Feed // of the directory
 
 	at    kvwatch.Position  // up to which the directory was read
 	have  map[string]listed // what it holds there, with the markers of deleted tags
@@ -92,7 +91,6 @@ func (m *mirror) run(ctx context.Context, every time.Duration) {
 			return
 		case errors.Is(err, kvwatch.ErrTaken):
 			m.absences.forget() // whoever has the turn counts again
-			m.closeListing()
 			m.probe(ctx)
 			pause.For(ctx, min(every, turnPause))
 			continue
@@ -129,9 +127,7 @@ func (m *mirror) probe(ctx context.Context) {
 		return
 	}
 	began := time.Now()
-	probe := store.OpenListing(m.store, m.skip)
-	defer probe.Close()
-	_, err := probe.Tags(ctx)
+	_, err := m.store.Tags(ctx)
 	m.record(ctx, began, err)
 }
 
@@ -163,7 +159,7 @@ func (m *mirror) refresh(ctx context.Context) (unsure bool, err error) {
 		return false, fmt.Errorf("read the directory: %w", err)
 	}
 	began := time.Now()
-	tags, unreadable := m.listing.Tags(ctx)
+	tags, unreadable := m.store.Tags(ctx)
 	if !m.record(ctx, began, unreadable) {
 		return false, fmt.Errorf("%w: %w", errStoreAway, unreadable)
 	}
@@ -258,17 +254,7 @@ func (m *mirror) takeTurn(ctx context.Context) (err error) {
 	if m.have == nil {
 		m.have = make(map[string]listed)
 	}
-	if m.listing == nil {
-		m.listing = store.OpenListing(m.store, m.skip)
-	}
 	return nil
-}
-
-func (m *mirror) closeListing() {
-	if m.listing != nil {
-		m.listing.Close()
-		m.listing = nil
-	}
 }
 
 // endTurn ends a feed that has ended by itself. The turn passes by itself, too.
@@ -279,7 +265,6 @@ func (m *mirror) endTurn() {
 
 // releaseTurn gives the turn to others, if it is this loader's.
 func (m *mirror) releaseTurn() {
-	m.closeListing()
 	if m.feed != nil {
 		m.releaseFeed()
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/idworker/idworker/internal/resource"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/snowflake/lease"
+	"github.com/idworker/idworker/store/register"
 )
 
 // loadEventAge is how long a load event may wait for a loader. Older ones are of
@@ -32,11 +33,11 @@ func Resources(prefix messages.Prefix, replicas int) []resource.Resource {
 // Provision creates the load stream, the tag directory and the config bucket where they
 // are missing.
 // What exists is left as it is, but checked for what the load path relies on. A config bucket
-// that has been there, for the directory or the clock bucket has entries, is not made a second
+// that has been there, for the register or the clock bucket has entries, is not made a second
 // time.
 func Provision(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, replicas int) error {
 	config := agreement.Bucket(prefix, replicas,
-		resource.HasEntries(TagsBucketName(prefix)), resource.HasEntries(lease.ClockBucketName(prefix)))
+		resource.HasEntries(register.BucketName(prefix)), resource.HasEntries(lease.ClockBucketName(prefix)))
 	return resource.Ensure(ctx, js, loadStream(prefix, replicas), tagsBucket(prefix, replicas), config)
 }
 

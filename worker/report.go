@@ -20,6 +20,7 @@ type Report struct {
 	Known     int              `json:"known_tags"`          // tags of the directory that it knows; 0 if it answers no requests
 	Overloads *OverloadStats   `json:"overloads,omitempty"` // of a worker
 	Clock     *ClockStats      `json:"clock,omitempty"`     // of a worker
+	Stopped   string           `json:"stopped,omitempty"`   // why a loader grants nothing, because the register went back
 	Outages   *OutageStats     `json:"outages,omitempty"`   // of a loader's store
 	Requests  map[string]int64 `json:"requests,omitempty"`  // answered since the start, by the code of the reply or ok
 
@@ -86,7 +87,12 @@ func (a *answering) fillReport(r *Report) {
 	}
 }
 
-func (l *loading) fillReport(r *Report) { r.Outages = l.loader.health.outageStats() }
+func (l *loading) fillReport(r *Report) {
+	r.Outages = l.loader.health.outageStats()
+	if err := l.cfg.Store.Stopped(); err != nil {
+		r.Stopped = err.Error()
+	}
+}
 
 func (r *rules) fillReport(*Report)         {}
 func (n *neighbourhood) fillReport(*Report) {}

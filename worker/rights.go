@@ -39,6 +39,7 @@ func ownRights(p messages.Prefix, role rights.Role) rights.Rights {
 			rights.Subscribe(rights.InQueue(loads.ReserveSubject(p), p.QueueGroup())),
 			rights.Publish(loads.GrantSubject(p, "*")),
 			rights.WatchBucket(tags), rights.WriteBucket(tags, ">"), hello,
+			rights.Publish(rights.StreamInfo("KV_"+lease.ClockBucketName(p))), // which its witness notes
 		)
 	case rights.Caller:
 		return rights.Publish(requests...)

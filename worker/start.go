@@ -221,13 +221,16 @@ func (w *Process) stopHalves(started []half) (err error) {
 	return errors.Join(err, flush(w.info.cfg.Control), flush(w.info.cfg.Requests))
 }
 
-// Degraded says what is wrong although the process is ready, or returns nil: [Config.Trouble], an
-// [*UnansweredError], if no loader answers, or why the process is not in the queue group of
+// Degraded says what is wrong although the process is ready, or returns nil: [Config.Trouble], a
+// [*store.RegressionError] while its loader grants nothing, an [*UnansweredError], if no loader answers, or why the process is not in the queue group of
 // snowflake requests although it has a worker ID. A worker lives on memory meanwhile, or
 // answers other requests, and nothing is gained if its place is taken by another one.
 func (w *Process) Degraded() error {
 	if trouble := w.info.cfg.Trouble; trouble != nil && trouble() != nil {
 		return trouble()
+	}
+	if c := w.info.cfg; c.loads() && c.Store.Stopped() != nil {
+		return c.Store.Stopped()
 	}
 	for _, h := range w.halves {
 		if a, ok := h.(*answering); ok {

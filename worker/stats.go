@@ -48,7 +48,7 @@ type StrictStats struct {
 type LoadStats struct {
 	Writes   int64 `json:"writes"`
 	Failures int64 `json:"failures"`
-	Burnt    int64 `json:"burnt"` // ranges that the ledger did not let pass
+	Burnt    int64 `json:"burnt"` // ranges that the store discarded
 }
 
 // TagStats is how one tag is doing.

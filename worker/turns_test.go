@@ -521,7 +521,7 @@ func TestFirstUsesHoldNobodyUp(t *testing.T) {
 
 // TestWhatIsWrongWithATag, and not with the store, is told to whoever asked for it; everybody else is served.
 func TestWhatIsWrongWithATag(t *testing.T) {
-	for _, wrong := range []error{store.ErrBadTag, store.ErrUncertain, fmt.Errorf("%w: %w", store.ErrBadTag, store.ErrSetup)} {
+	for _, wrong := range []error{store.ErrBadTag, store.ErrCorrupt, fmt.Errorf("%w: %w", store.ErrBadTag, store.ErrSetup)} {
 		testFirsts(t, 8, func(t *testing.T, l *loader, s *firstsStore) {
 			s.refused = wrong
 			for n := range 100 {

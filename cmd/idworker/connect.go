@@ -166,9 +166,9 @@ func (i installation) dial(more ...nats.Option) (*nats.Conn, jetstream.JetStream
 }
 
 // dialToStay connects a process that serves. It waits for a server that is away.
-func (i installation) dialToStay(ctx context.Context, name string, log *zap.Logger) (conn *nats.Conn, js jetstream.JetStream, err error) {
+func (i installation) dialToStay(ctx context.Context, name string, log *zap.Logger, more ...nats.Option) (conn *nats.Conn, js jetstream.JetStream, err error) {
 	err = natsconn.Await(ctx, log, func() (err error) {
-		conn, js, err = i.dial(natsconn.Stay(name, log)...)
+		conn, js, err = i.dial(append(natsconn.Stay(name, log), more...)...)
 		return err
 	})
 	return conn, js, err
@@ -199,7 +199,7 @@ func openJetStream(conn *nats.Conn, domain string) (jetstream.JetStream, error) 
 
 // connect connects a command that does one thing and ends.
 func (i installation) connect() (*nats.Conn, jetstream.JetStream, error) {
-	conn, js, err := i.dial(nats.Name("idworker"))
+	conn, js, err := i.dial(nats.Name("idworker"), nats.ReconnectBufSize(-1))
 	switch {
 	case errors.Is(err, nats.ErrNoServers):
 		err = fmt.Errorf("%w; start one with idworker serve, or name yours with --server", err)

@@ -21,7 +21,15 @@ import (
 func (s *serveCmd) demo(ctx context.Context, out output, source backend.Backend) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	err := s.withTags(ctx, source, func(ctx context.Context, t *tags.Tags) error { return t.Create(ctx, demo.Tag) })
+	err := s.withTags(ctx, source, func(ctx context.Context, t *tags.Tags) error {
+		tag := demo.Tag
+		err := t.Create(ctx, tag)
+		if below := new(store.BelowError); errors.As(err, &below) { // as after a restore
+			tag.Next = below.Floor
+			err = t.Create(ctx, tag)
+		}
+		return err
+	})
 	if err != nil && !errors.Is(err, store.ErrTagExists) {
 		return err
 	}

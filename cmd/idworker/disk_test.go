@@ -36,7 +36,7 @@ func TestFullDisk(t *testing.T) {
 	s.answered("get order")
 	js := natstest.JetStream(t, connectTo(t, s.url))
 	natstest.CreateStream(t, js, jetstream.StreamConfig{Name: "S", Subjects: []string{"s"}, Storage: jetstream.FileStorage})
-	taken := filepath.Join(data, "idworker.room.new") // where it would try for room
+	taken := filepath.Join(data, "idworker.room") // where it would try for room
 	if err := os.MkdirAll(filepath.Join(taken, "folder"), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -83,26 +83,43 @@ func connectTo(t *testing.T, url string) *nats.Conn {
 	return conn
 }
 
-// TestStoreThatFails: readyz and doctor say that the store of a loader fails, as status does.
-func TestStoreThatFails(t *testing.T) {
+// TestRegisterIsGone: readyz, doctor, status and the metrics say that a loader grants
+// nothing, and name the command, which is all that it takes.
+func TestRegisterIsGone(t *testing.T) {
 	t.Parallel()
 	page := freeAddress(t)
 	s := newSite(t, "--http", page, "--max-step", "10", "--max-batch", "10", "--log-level", "fatal")
 	s.must("tag create order --step 10")
-	s.answered("get order")
+	last := s.ids(s.answered("get order").stdout)[0]
 	js := natstest.JetStream(t, s.nats.Connect(t))
-	if err := js.DeleteKeyValue(t.Context(), "ids_segments"); err != nil {
+	if err := js.DeleteKeyValue(t.Context(), "ids_register"); err != nil {
 		t.Fatal(err)
 	}
+	const remedy = "idworker tag raise --all --by N"
 	natstest.Eventually(t, "readyz says it", func() bool {
-		_ = s.at("get order 10")
-		return strings.HasPrefix(fetch(page, "/readyz"), "ready, but its store fails: ")
+		text := fetch(page, "/readyz")
+		return strings.HasPrefix(text, "ready, but the register went back: ") && strings.Contains(text, remedy)
 	})
 	natstest.Eventually(t, "doctor says it", func() bool {
 		r := s.at("doctor")
-		return r.code == explain.ExitFailure && strings.Contains(r.stdout, "FAIL  loaders: all ") && strings.Contains(r.stdout, "its store fails: ")
+		return r.code == explain.ExitFailure && strings.Contains(r.stdout, "it grants nothing: the register went back: ") && strings.Contains(r.stdout, remedy)
 	})
-	if status := s.at("status").stdout; !strings.Contains(status, "its store jetstream has failed for ") {
+	if status := s.at("status").stdout; !strings.Contains(status, "grants nothing: the register went back: ") || !strings.Contains(status, remedy) {
 		t.Errorf("status says\n%s", status)
+	}
+	if !regexp.MustCompile(`idworker_store_stopped\{.*\} 1\n`).MatchString(fetch(page, "/metrics")) {
+		t.Error("no metric says so")
+	}
+	s.must("tag raise --all --by 1000")
+	natstest.Eventually(t, "readyz is content", func() bool { return strings.HasPrefix(fetch(page, "/readyz"), "ready\n") })
+	for range 20 { // what is in memory, and then more
+		id := s.ids(s.answered("get order").stdout)[0]
+		if id <= last {
+			t.Fatalf("DUPLICATE: %d after %d", id, last)
+		}
+		last = id
+	}
+	if last <= 1000 {
+		t.Errorf("the last ID is %d after a raise by 1000", last)
 	}
 }

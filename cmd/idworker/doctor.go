@@ -85,8 +85,8 @@ func (d *doctorCmd) doctor(ctx context.Context, conn *nats.Conn, js jetstream.Je
 	}
 	look = &doctor.Doctor{
 		Conn: conn, JetStream: js, Prefix: d.Prefix, Domain: d.JSDomain,
-		Role: string(d.Role), Needs: d.Role.needs(d.Prefix, source),
-		Resources: d.resources(d.Prefix, part, source), // a caller has the right to open none
+		Role: string(d.Role), Needs: d.Role.needs(d.Prefix),
+		Resources: d.resources(d.Prefix, part), // a caller has the right to open none
 		Server:    serverName(conn),
 	}
 	if d.Role.is(rights.Caller) {
@@ -121,20 +121,19 @@ func serverName(conn *nats.Conn) string {
 	return fmt.Sprintf("%s %s, version %s", conn.ConnectedServerName(), natsconn.Redact(conn.ConnectedUrl()), conn.ConnectedServerVersion())
 }
 
-// lookAtStore has the doctor look at the store, too. That of JetStream is a resource already.
+// lookAtStore has the doctor look at the store, too.
 func (d *doctorCmd) lookAtStore(ctx context.Context, look *doctor.Doctor, js jetstream.JetStream, source backend.Backend) (closeStore func(), err error) {
 	look.Store = &doctor.Store{Name: source.Name(), Check: func(context.Context) error { return nil }}
-	if source.Kind() == backend.JetStream {
+	segments, err := source.Open(ctx, backend.Options{JetStream: js, Prefix: d.Prefix})
+	switch {
+	case errors.Is(err, jetstream.ErrBucketNotFound): // it is a resource, and is reported
+		return func() {}, nil
+	case err != nil:
+		look.Store.Check = func(context.Context) error { return err }
 		return func() {}, nil
 	}
-	segments, err := source.Open(ctx, js, d.Prefix)
-	if err != nil {
-		return nil, err
-	}
-	look.Store.CheckDurability = segments.CheckDurability
-	look.Store.CheckFirst = segments.CheckFirst
-	look.Store.Check = func(ctx context.Context) error {
-		return errors.Join(segments.Check(ctx), segments.CheckLedger(ctx))
+	if database := segments.Database; database != nil {
+		look.Store.Check, look.Store.CheckDurability, look.Store.CheckFirst = database.Check, database.Durability, database.CheckFirst
 	}
 	return func() { _ = segments.Close() }, nil
 }

@@ -9,7 +9,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap/zapcore"
 
-	"github.com/idworker/idworker/cmd/internal/backend"
 	"github.com/idworker/idworker/cmd/internal/explain"
 	"github.com/idworker/idworker/cmd/internal/report"
 	"github.com/idworker/idworker/internal/leader"
@@ -17,6 +16,7 @@ import (
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/messages/enrich"
 	"github.com/idworker/idworker/snowflake/lease"
+	"github.com/idworker/idworker/store/register"
 	"github.com/idworker/idworker/worker"
 )
 
@@ -49,8 +49,7 @@ const (
 // Run prints a line per resource. It goes on after a failure, so that one run shows all
 // that is wrong.
 func (p *provisionCmd) Run(ctx context.Context, out output) error {
-	source, err := p.backend()
-	if err != nil {
+	if _, err := p.backend(); err != nil {
 		return err
 	}
 	if err := p.resourceFlags.check(p.Prefix); err != nil {
@@ -61,7 +60,7 @@ func (p *provisionCmd) Run(ctx context.Context, out output) error {
 	done := report.NewList[provisioned](out, "resources")
 	return done.End(p.withJetStream(ctx, func(ctx context.Context, js jetstream.JetStream) error {
 		var failed []error
-		for _, r := range p.resources(p.Prefix, p.Part, source) {
+		for _, r := range p.resources(p.Prefix, p.Part) {
 			var did string
 			err := leader.Patiently(ctx, log, func(ctx context.Context) (err error) {
 				did, err = r.Apply(ctx, js)
@@ -101,10 +100,10 @@ func (p resourceFlags) check(prefix messages.Prefix) error {
 }
 
 // resources are what there is to make.
-func (p resourceFlags) resources(prefix messages.Prefix, part part, source backend.Backend) (all []resource.Resource) {
+func (p resourceFlags) resources(prefix messages.Prefix, part part) (all []resource.Resource) {
 	if part != partEnrich {
 		all = append(worker.Resources(prefix, p.Replicas), lease.Resources(prefix, p.LeaseTTL, p.Replicas)...)
-		all = append(all, source.Resources(prefix, p.Replicas)...)
+		all = append(all, register.Bucket(prefix, p.Replicas))
 	}
 	if part != partIDs {
 		all = append(all, enrich.Bucket(prefix, p.Replicas))

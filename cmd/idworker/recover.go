@@ -11,21 +11,20 @@ import (
 	"github.com/idworker/idworker/cmd/internal/embedded"
 	"github.com/idworker/idworker/cmd/internal/explain"
 	"github.com/idworker/idworker/cmd/internal/tags"
-	"github.com/idworker/idworker/store"
 )
 
 // offlineFlags are for the data folder of an embedded server that refuses to serve from it.
 type offlineFlags struct {
 	Data    string `help:"Work on the data folder of an embedded server that does not run, as after a restore." placeholder:"FOLDER" type:"path"`
-	Witness string `help:"Its witness, if that is not FOLDER.witness." placeholder:"FOLDER" type:"path"`
+	Witness string `help:"Its witness (default: FOLDER.witness)." placeholder:"FILE" type:"path"`
 }
 
 // raiseFolder raises every tag in a data folder by n, and prints a line per tag.
 func (i installation) raiseFolder(ctx context.Context, out output, source backend.Backend, at offlineFlags, n int64) error {
 	done := newChanges(out)
 	folder, err := tags.RaiseFolder(ctx, embedded.Config{
-		Folder: at.Data, Witness: at.Witness, Counter: backend.Counter, Log: newLogger(zapcore.WarnLevel),
-	}, i.Prefix, source, n, func(tag store.Tag) { done.Add(change{Tag: tag.Name, Next: tag.Next, Offline: true}) })
+		Folder: at.Data, Witness: at.Witness, Log: newLogger(zapcore.WarnLevel),
+	}, i.Prefix, source, n, done.add)
 	if err := done.End(err); err != nil || out.JSON {
 		return err
 	}

@@ -127,36 +127,51 @@ func remediesOfCounters(t *testing.T) {
 	t.Parallel()
 	s, js := bareSite(t)
 	witness := []string{"--witness", filepath.Join(t.TempDir(), "witness")}
+	last := int64(0)
+	higher := func(command string) {
+		t.Helper()
+		ids := s.ids(s.answered(command).stdout)
+		if ids[0] <= last {
+			t.Errorf("DUPLICATE: %s: %d, after IDs up to %d", command, ids[0], last)
+		}
+		last = ids[len(ids)-1]
+	}
 	s.serve(witness...)
 	s.answered("tag create order --step 10")
 	s.must("tag create chat.* --template")
-	s.answered("get order 500")
+	higher("get order 500")
+	older := natstest.TakeSnapshot(t, js.Conn(), "KV_ids_register")
+	higher("get order 500")
 	s.stop()
-	kv, err := js.KeyValue(t.Context(), "ids_segments")
-	if err != nil {
-		t.Fatal(err)
+	older.Restore(t, js.Conn())
+	raise := func(refused result) {
+		t.Helper()
+		s.must(strings.Join(named(t, refused, "idworker tag raise --all --by N", "N", "1000000"), " "))
 	}
-	if _, err := kv.PutString(t.Context(), "order", `{"max_id":11,"step":10}`); err != nil { // an older state
-		t.Fatal(err)
-	}
-	named(t, s.at("serve", witness...), "idworker tag raise")
-	s.must("tag raise order --by 1000000")
+	raise(s.at("serve", witness...))
 	s.serve(witness...)
-	s.answered("get order")
-	s.stop()
+	higher("get order")
 
 	exported := writeFile(t, s.must("tag export"))
-	if err := js.DeleteKeyValue(t.Context(), "ids_segments"); err != nil {
+	if err := js.DeleteKeyValue(t.Context(), "ids_register"); err != nil {
 		t.Fatal(err)
 	}
-	named(t, s.at("serve"), "nats kv add ids_segments, and fill it with idworker tag import")
-	natstest.CreateBucket(t, js, "ids_segments")
+	natstest.Eventually(t, "the loader has stopped", func() bool {
+		return strings.Contains(s.at("doctor").stdout, "FAIL  loaders: ")
+	})
+	raise(s.at("doctor"))
 	s.must("tag import " + exported)
-	s.must("provision")
-	s.must("tag raise --all --by 1000000")
-	s.serve(witness...)
-	s.answered("get order")
+	higher("get order")
 	s.answered("get chat.a")
+	s.stop()
+	if err := js.DeleteKeyValue(t.Context(), "ids_register"); err != nil {
+		t.Fatal(err)
+	}
+	raise(s.at("serve"))
+	s.must("provision")
+	s.must("tag import " + exported)
+	s.serve(witness...)
+	higher("get order")
 }
 
 func remediesOfFolder(t *testing.T) {
@@ -183,7 +198,14 @@ func remediesOfFolder(t *testing.T) {
 		} else {
 			flags = nil
 		}
-		s.answered("tag create order --if-missing", flags...)
+		create := "tag create order --if-missing"
+		natstest.Eventually(t, "the tag can be created", func() bool {
+			r := s.at(create, flags...)
+			if first := regexp.MustCompile(`create it with (--first \d+) or above`).FindStringSubmatch(r.stderr); first != nil {
+				create += " " + first[1] // it is lost
+			}
+			return r.code == explain.ExitOK
+		})
 		for _, id := range s.ids(s.answered("get order 50", flags...).stdout) {
 			if id <= last {
 				t.Errorf("DUPLICATE: %d, after IDs up to %d", id, last)
@@ -213,8 +235,8 @@ func remediesOfFolder(t *testing.T) {
 		{"put back", func() { copies(data, backup) }},
 		{"empty", func() { copies(data, empty) }},
 		{"no witness", func() { _ = os.RemoveAll(data + ".witness") }},
-		{"the witness of another folder", func() { copies(data+".witness", other+".witness") }},
-		{"put back, the witness of another folder", func() { copies(data, backup); copies(data+".witness", other+".witness") }},
+		{"the witness of another folder", func() { copyFile(t, data+".witness", other+".witness") }},
+		{"put back, the witness of another folder", func() { copies(data, backup); copyFile(t, data+".witness", other+".witness") }},
 	} {
 		test.do()
 		args := named(t, refused(), "idworker tag raise --all --by N --data "+data, "N", fmt.Sprint(last))
@@ -235,6 +257,17 @@ func remediesOfFolder(t *testing.T) {
 		t.Fatalf("idworker %s: %+v", strings.Join(args, " "), r)
 	}
 	serves(data, "--prefix", "mine")
+}
+
+func copyFile(t *testing.T, to, from string) {
+	t.Helper()
+	data, err := os.ReadFile(from)
+	if err == nil {
+		err = os.WriteFile(to, data, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 func flagValue(flags []string, name string) string {

@@ -210,12 +210,12 @@ func TestCountersOnlyMoveUp(t *testing.T) {
 		t.Errorf("ID %d after a raise to 6100", id)
 	}
 	if out := s.must("tag import", writeFile(t, "# comment\n\norder 99 7000\ninvoice 10 5\nshop 20 300\n")); !strings.HasPrefix(out, "tag order: next ID 7000, was 61") ||
-		!strings.HasSuffix(out, "\ntag invoice: next ID 1077, as it was\ncreated tag shop: next ID 300\n") {
+		!strings.HasSuffix(out, "\ntag invoice: next ID 1077, as it was\ncreated tag shop: next ID 1001\n") {
 		t.Errorf("import: %q", out)
 	}
-	says("tag export", "invoice 10 1077\norder 10 7000\nshop 20 300")
+	says("tag export", "invoice 10 1077\norder 10 7000\nshop 20 1001")
 	says("tag rm order --yes", "removed tag order")
-	if r := s.at("tag create order"); r.code != explain.ExitUsage || !strings.Contains(r.stderr, "IDs below 7000 had been handed out") {
+	if r := s.at("tag create order"); r.code != explain.ExitUsage || !strings.Contains(r.stderr, "have handed out IDs below 7000") {
 		t.Errorf("create again: %+v", r)
 	}
 	if r := s.at("tag rm order --yes"); r.code != explain.ExitNoTag {

@@ -1,12 +1,12 @@
 package main
 
 import (
-	"github.com/idworker/idworker/cmd/internal/backend"
 	"github.com/idworker/idworker/internal/agreement"
 	"github.com/idworker/idworker/internal/rights"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/messages/enrich"
 	"github.com/idworker/idworker/messages/enrich/verify"
+	"github.com/idworker/idworker/store/register"
 	"github.com/idworker/idworker/worker"
 )
 
@@ -29,15 +29,15 @@ func (r role) counts() bool { return r == roleAll || r.is(rights.Loader) || r.is
 func (r role) hasOwnStreams() bool { return r.is(rights.Enricher) || r.is(rights.Auditor) }
 
 // needs are the rights without which a role cannot do its work.
-func (r role) needs(p messages.Prefix, source backend.Backend) rights.Rights {
+func (r role) needs(p messages.Prefix) rights.Rights {
 	switch one := rights.Role(r); {
 	case r == roleAll:
-		return rights.Join(role(rights.Worker).needs(p, source), role(rights.Loader).needs(p, source))
+		return rights.Join(role(rights.Worker).needs(p), role(rights.Loader).needs(p))
 	case one == rights.Enricher:
 		return rights.Join(enrich.Rights(p, one), agreement.Rights(p, one))
 	case one == rights.Auditor:
 		return verify.Rights(one)
 	default:
-		return rights.Join(worker.Rights(p, one), source.Rights(p, one))
+		return rights.Join(worker.Rights(p, one), register.Rights(p, one))
 	}
 }

@@ -22,14 +22,11 @@ import (
 	"github.com/idworker/idworker/cmd/internal/embedded"
 	"github.com/idworker/idworker/cmd/internal/explain"
 	"github.com/idworker/idworker/cmd/internal/httpserver"
-	"github.com/idworker/idworker/cmd/internal/loaderstore"
 	"github.com/idworker/idworker/cmd/internal/natsconn"
-	"github.com/idworker/idworker/cmd/internal/tags"
 	"github.com/idworker/idworker/internal/leader"
 	"github.com/idworker/idworker/internal/pause"
 	"github.com/idworker/idworker/messages"
-	"github.com/idworker/idworker/snowflake/lease"
-	"github.com/idworker/idworker/store/ledger"
+	"github.com/idworker/idworker/store/register"
 	"github.com/idworker/idworker/worker"
 )
 
@@ -38,12 +35,11 @@ type serveCmd struct {
 	installation `embed:"" group:"nats"`
 	storeFlags   `embed:"" group:"store"`
 
-	Migrate bool        `help:"Create the table if it is missing."`
-	Ledger  ledger.Mode `help:"With a database: what a loader does while JetStream cannot write down what it grants: require, nothing is granted, and workers live on memory; or best-effort, IDs are granted all the same, and a database that goes back at that time is not noticed." default:"require" enum:"require,best-effort"`
+	Migrate bool `help:"Create the table if it is missing."`
 
 	embeddedFlags `embed:""`
 
-	Witness string `help:"Folder that remembers how far IDs were handed out, outside the data that could be put back to an older state. By default FOLDER.witness for --data FOLDER, and none with --server." placeholder:"FOLDER" type:"path"`
+	Witness string `help:"File that shows how far IDs were handed out, outside the data that could be put back to an older state (default: FOLDER.witness for --data FOLDER, none with --server)." placeholder:"FILE" type:"path"`
 
 	Role     worker.Role `help:"What this process does: worker (answers requests), loader (reserves segments), or all." default:"all" enum:"all,worker,loader"`
 	Replicas int         `help:"Replicas of the streams and buckets that it creates, 1 to 5." default:"1"`
@@ -135,6 +131,7 @@ func (s *serveCmd) Run(ctx context.Context, command *kong.Context, out output) (
 
 	var where []zap.Field // the data is
 	var gone <-chan error // when it is there no more, or cannot be written to
+	var witness *register.Witness
 	cfg.Trouble = func() error { return nil }
 	if !s.named() {
 		server, err := s.embed(ctx, source, log)
@@ -147,13 +144,15 @@ func (s *serveCmd) Run(ctx context.Context, command *kong.Context, out output) (
 		defer unguard()
 		cfg.Trouble = server.Trouble
 		s.installation = installation{Server: server.URL(), Prefix: s.Prefix}
-		s.Witness = "" // it has it
-		where = []zap.Field{zap.String("data", server.Folder()), zap.String("witness", server.WitnessFolder())}
+		witness = server.Witness()
+		where = []zap.Field{zap.String("data", server.Folder()), zap.String("witness", witness.Path())}
+	} else if witness, err = s.openWitness(log); err != nil {
+		return err
 	}
 	var opened closers
 	defer opened.close()
 	cfg.Log = log
-	w, synced, err := s.start(ctx, cfg, source, &opened)
+	w, synced, err := s.start(ctx, cfg, source, witness, &opened)
 	if errors.Is(err, nats.ErrNoResponders) {
 		err = fmt.Errorf("%w: JetStream is not enabled on the server %s, or has no quorum", err, s.installation)
 	}
@@ -229,7 +228,15 @@ func stateOf(w *worker.Process) httpserver.State {
 	if o := w.Report(0).Outages; but == nil && o != nil && o.Now {
 		but = fmt.Errorf("its store fails: %s", o.Error)
 	}
-	return httpserver.State{NotReady: w.Ready(), But: but}
+	return httpserver.State{NotReady: hinted(w.Ready()), But: hinted(but)}
+}
+
+// hinted adds to an error what can be done about it.
+func hinted(err error) error {
+	if err == nil {
+		return nil
+	}
+	return errors.New(explain.Text(err))
 }
 
 // supplyWithin is after how long a worker beside an embedded server should have been answered
@@ -291,7 +298,7 @@ func (s *serveCmd) embed(ctx context.Context, source backend.Backend, log *zap.L
 			zap.String("listen", s.Listen))
 	}
 	server, err := embedded.Start(ctx, embedded.Config{
-		Host: host, Port: port, Folder: s.Data, Witness: s.Witness, Counter: backend.Counter, Log: log,
+		Host: host, Port: port, Folder: s.Data, Witness: s.Witness, Prefix: s.Prefix, Beside: backend.Beside(s.Prefix), Log: log,
 	})
 	if refused := new(embedded.RecoverError); errors.As(err, &refused) {
 		if s.Prefix != messages.DefaultPrefix {
@@ -301,33 +308,7 @@ func (s *serveCmd) embed(ctx context.Context, source backend.Backend, log *zap.L
 			refused.Flags += " --store DSN" // which may have a password in it
 		}
 	}
-	if err != nil {
-		return nil, err
-	}
-	if err := s.witness(ctx, server, source); err != nil {
-		server.Stop()
-		return nil, err
-	}
-	return server, nil
-}
-
-// witness creates the buckets in which IDs are counted, as far as they are in the
-// embedded server, and has them witnessed before anything is counted.
-func (s *serveCmd) witness(ctx context.Context, server *embedded.Server, source backend.Backend) error {
-	conn, js, err := server.Connect()
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
-	defer cancel()
-	if err := lease.Create(ctx, js, s.Prefix, s.LeaseTTL, s.Replicas); err != nil {
-		return err
-	}
-	if err := source.Create(ctx, js, s.Prefix, s.Replicas); err != nil {
-		return err
-	}
-	return server.Witness(ctx, tags.Witnessed(s.Prefix, source))
+	return server, err
 }
 
 // config is the worker's configuration, as far as flags determine it.
@@ -359,18 +340,19 @@ func (c *closers) close() {
 
 // start connects and starts the worker. What it adds to opened is to be closed after
 // the worker has stopped.
-func (s *serveCmd) start(ctx context.Context, cfg worker.Config, source backend.Backend, opened *closers) (*worker.Process, *doctor.SyncWatch, error) {
+func (s *serveCmd) start(ctx context.Context, cfg worker.Config, source backend.Backend, witness *register.Witness, opened *closers) (*worker.Process, *doctor.SyncWatch, error) {
 	var err error
 	if cfg.Requests, _, err = s.dialToStay(ctx, "idworker", cfg.Log); err != nil {
 		return nil, nil, err
 	}
 	opened.add(cfg.Requests.Close)
-	if cfg.Control, cfg.JetStream, err = s.dialToStay(ctx, "idworker control", cfg.Log); err != nil {
+	// Without a reconnect buffer: what was written before the register went back must not arrive after it.
+	if cfg.Control, cfg.JetStream, err = s.dialToStay(ctx, "idworker control", cfg.Log, nats.ReconnectBufSize(-1)); err != nil {
 		return nil, nil, err
 	}
 	opened.add(cfg.Control.Close)
 	starting, explainDenied := natsconn.WhenDenied(ctx, cfg.Requests, cfg.Control)
-	w, err := s.startWorker(starting, cfg, source, opened)
+	w, err := s.startWorker(starting, cfg, source, witness, opened)
 	explained := explainDenied(err)
 	if err == nil && explained != nil {
 		explained = errors.Join(explained, w.Stop())
@@ -384,8 +366,8 @@ func (s *serveCmd) start(ctx context.Context, cfg worker.Config, source backend.
 
 // startWorker opens the store, where the role needs one, and starts the worker. How long that takes
 // is limited, but for reading the tags, of which there may be many.
-func (s *serveCmd) startWorker(ctx context.Context, cfg worker.Config, source backend.Backend, opened *closers) (*worker.Process, error) {
-	w, err := s.openWorker(ctx, cfg, source, opened)
+func (s *serveCmd) startWorker(ctx context.Context, cfg worker.Config, source backend.Backend, witness *register.Witness, opened *closers) (*worker.Process, error) {
+	w, err := s.openWorker(ctx, cfg, source, witness, opened)
 	if err != nil {
 		return nil, err
 	}
@@ -395,19 +377,21 @@ func (s *serveCmd) startWorker(ctx context.Context, cfg worker.Config, source ba
 	return w, nil
 }
 
-func (s *serveCmd) openWorker(ctx context.Context, cfg worker.Config, source backend.Backend, opened *closers) (*worker.Process, error) {
+func (s *serveCmd) openWorker(ctx context.Context, cfg worker.Config, source backend.Backend, witness *register.Witness, opened *closers) (*worker.Process, error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	if s.Role != worker.RoleWorker {
-		segments, closeStore, err := loaderstore.Open(ctx, loaderstore.Config{
-			Source: source, JetStream: cfg.JetStream, Prefix: cfg.Prefix, Replicas: cfg.Replicas,
-			Ledger: backend.Ledger{Mode: s.Ledger, Log: cfg.Log}, Migrate: s.Migrate, Witness: s.Witness, Log: cfg.Log,
-		})
+	switch {
+	case s.Role != worker.RoleWorker:
+		segments, err := s.openStore(ctx, cfg, source, witness)
 		if err != nil {
 			return nil, err
 		}
-		opened.add(closeStore)
+		opened.add(func() { _ = segments.Close() }) // all answers are in
 		cfg.Store, cfg.StoreName, cfg.Reservations = segments, source.Name(), source.Reservations()
+	case witness != nil:
+		if err := s.keepWitness(ctx, cfg, witness, opened); err != nil {
+			return nil, err
+		}
 	}
 	var w *worker.Process
 	err := leader.Patiently(ctx, cfg.Log, func(ctx context.Context) (err error) {

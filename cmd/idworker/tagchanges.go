@@ -25,7 +25,6 @@ type change struct {
 	Order    tagrules.Order `json:"order,omitempty"`         // if it came along
 	Template bool           `json:"template,omitempty"`
 	Removed  bool           `json:"removed,omitempty"` // there is no such tag, but one that is created begins there
-	Offline  bool           `json:"-"`                 // nobody looked what was before
 }
 
 // String is a line for people.
@@ -41,8 +40,6 @@ func (c change) String() string {
 		return fmt.Sprintf("created template %s%s", c.Tag, order)
 	case c.Removed:
 		return fmt.Sprintf("removed tag %s: can be created again with --first %d or above", c.Tag, c.Next)
-	case c.Offline:
-		return fmt.Sprintf("tag %s: next ID %d", c.Tag, c.Next)
 	case c.Before == 0:
 		return fmt.Sprintf("created tag %s: next ID %d%s", c.Tag, c.Next, order)
 	case c.Next == c.Before:

@@ -60,10 +60,12 @@ func (r *tagRaiseCmd) Run(ctx context.Context, out output) error {
 		return r.raiseFolder(ctx, out, source, r.offlineFlags, r.By)
 	}
 	done := newChanges(out)
+	if r.All {
+		return done.End(r.withPatientJetStream(ctx, func(ctx context.Context, js jetstream.JetStream) error {
+			return tags.RaiseAll(ctx, js, r.Prefix, source, r.By, done.add)
+		}))
+	}
 	return done.End(r.withTags(ctx, source, func(ctx context.Context, t *tags.Tags) error {
-		if r.All {
-			return t.RaiseAllBy(ctx, r.By, done.add)
-		}
 		raise, amount := t.Raise, r.Next
 		if r.By > 0 {
 			raise, amount = t.RaiseBy, r.By

@@ -11,7 +11,7 @@ import (
 
 	"github.com/idworker/idworker/cmd/internal/explain"
 	"github.com/idworker/idworker/messages"
-	jetstreamstore "github.com/idworker/idworker/store/jetstream"
+	"github.com/idworker/idworker/store/register"
 	"github.com/idworker/idworker/testing/natstest"
 )
 
@@ -138,7 +138,7 @@ func TestRestoreWithTemplates(t *testing.T) {
 	s.must("tag rm day.* --yes")
 	s.stop()
 	js := natstest.JetStream(t, s.nats.Connect(t))
-	bucket := jetstreamstore.BucketName(messages.DefaultPrefix)
+	bucket := register.BucketName(messages.DefaultPrefix)
 	stream, err := js.Stream(t.Context(), "KV_"+bucket)
 	if err != nil {
 		t.Fatal(err)

@@ -75,6 +75,9 @@ func Open(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix) (
 // ServerTime is the time at which the server answered when the bucket was opened.
 func (a *Agreement) ServerTime() time.Time { return a.stream.CachedInfo().TimeStamp }
 
+// Replicas is how many copies the bucket has.
+func (a *Agreement) Replicas() int { return a.stream.CachedInfo().Config.Replicas }
+
 // A bucket that was just made in a cluster is not read from at once: whoever asks too early is
 // told that nobody is there.
 const (

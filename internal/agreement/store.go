@@ -11,10 +11,6 @@ import (
 // StoreKey is the key under which the bucket names the store.
 const StoreKey = "store"
 
-// LedgerKey is the key under which the bucket says that the ledger is complete, see package
-// store/ledger.
-const LedgerKey = "ledger"
-
 // ErrForeignStore is wrapped by every [ForeignStoreError].
 var ErrForeignStore = errors.New("the installation counts in another store")
 

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
 
@@ -17,8 +18,7 @@ import (
 	"github.com/idworker/idworker/messages/enrich"
 	"github.com/idworker/idworker/snowflake"
 	"github.com/idworker/idworker/snowflake/lease"
-	jetstreamstore "github.com/idworker/idworker/store/jetstream"
-	"github.com/idworker/idworker/store/ledger"
+	"github.com/idworker/idworker/store/register"
 	"github.com/idworker/idworker/testing/natstest"
 	"github.com/idworker/idworker/worker"
 )
@@ -32,12 +32,9 @@ var lasting = []struct {
 	resource resource.Resource
 	open     func(context.Context, jetstream.JetStream) error
 }{
-	{jetstreamstore.BucketName(prefix), jetstreamstore.Bucket(prefix, 1), func(ctx context.Context, js jetstream.JetStream) error {
-		_, err := jetstreamstore.Open(ctx, js, prefix)
+	{register.BucketName(prefix), register.Bucket(prefix, 1), func(ctx context.Context, js jetstream.JetStream) error {
+		_, err := register.Open(ctx, register.Config{JetStream: js, Prefix: prefix})
 		return err
-	}},
-	{ledger.BucketName(prefix), ledger.Bucket(prefix, 1), func(ctx context.Context, js jetstream.JetStream) error {
-		return ledger.New(nil, ledger.Config{JetStream: js, Prefix: prefix}).Check(ctx)
 	}},
 	{lease.ClockBucketName(prefix), lease.Resources(prefix, lease.DefaultTTL, 1)[1], openLease},
 	{agreement.BucketName(prefix), agreement.Bucket(prefix, 1), openLease},
@@ -96,7 +93,7 @@ var forgetful = map[durability.Setting]func(*jetstream.StreamConfig){
 // Every bucket that has to last is refused with every setting that makes it forget, by
 // whoever opens it, and by whoever provisions it.
 func TestForgetfulBucketsAreRefused(t *testing.T) {
-	js, err := jetstream.New(natstest.Start(t).Connect(t))
+	js, err := jetstream.New(natstest.Start(t).Connect(t, nats.ReconnectBufSize(-1)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,7 +123,7 @@ func TestLastingBucketsPass(t *testing.T) {
 		"plain":   func(*jetstream.StreamConfig) {},
 		"bounded": func(c *jetstream.StreamConfig) { c.MaxBytes, c.MaxMsgs = 1<<20, 1000 },
 	} {
-		js, err := jetstream.New(natstest.Start(t).Connect(t))
+		js, err := jetstream.New(natstest.Start(t).Connect(t, nats.ReconnectBufSize(-1)))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -35,11 +35,6 @@ type Event struct {
 	// Seq numbers the worker's loads. A load that is asked for again keeps its number.
 	Seq uint64 `json:"seq"`
 
-	// Above is the end of the highest segment of the tag that the worker was ever granted, 0
-	// if none: evidence that everything below has been given away. Workers of versions before
-	// this do not say it.
-	Above int64 `json:"above,omitempty"`
-
 	// Runway is how many milliseconds the worker's memory lasts, as of asking; 0 if its
 	// version does not say it.
 	Runway int64 `json:"runway_ms,omitempty"`
@@ -93,9 +88,6 @@ func DecodeEvent(data []byte, limit int64) (Event, error) {
 	}
 	if e.Runway < 0 || e.Runway > maxRunway {
 		return e, fmt.Errorf("%w: runway of %d ms, allowed is 0 to %d", ErrMalformed, e.Runway, int64(maxRunway))
-	}
-	if e.Above < 0 {
-		return e, fmt.Errorf("%w: above %d, allowed is 0 or more", ErrMalformed, e.Above)
 	}
 	if e.Step < 1 || e.Want < 0 || e.Size() > limit {
 		return e, fmt.Errorf("%w: step %d, want %d, allowed is 1 to %d", ErrMalformed, e.Step, e.Want, limit)

@@ -62,7 +62,7 @@ func (s stream) Ensure(ctx context.Context, js jetstream.JetStream) error {
 
 // Look implements [Resource].
 func (s stream) Look(ctx context.Context, js jetstream.JetStream) (Found, error) {
-	found, err := js.Stream(ctx, s.config.Name)
+	found, err := s.find(ctx, js)
 	if err != nil {
 		return Found{}, err
 	}

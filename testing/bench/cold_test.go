@@ -15,12 +15,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
 
-	"github.com/idworker/idworker/internal/agreement"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
-	jetstreamstore "github.com/idworker/idworker/store/jetstream"
-	"github.com/idworker/idworker/store/ledger"
-	"github.com/idworker/idworker/store/mysql"
 	"github.com/idworker/idworker/testing/dbtest"
 	"github.com/idworker/idworker/testing/natstest"
 	"github.com/idworker/idworker/worker"
@@ -86,9 +82,7 @@ func coldTag(n int) string { return fmt.Sprintf("cold%d", n) }
 // coldStores are the stores as a loader has them, with tags.
 var coldStores = map[string]func(t testing.TB, js jetstream.JetStream, tags int) store.Store{
 	"jetstream": func(t testing.TB, js jetstream.JetStream, tags int) store.Store {
-		coldCheck(t, jetstreamstore.Create(t.Context(), js, messages.DefaultPrefix, 1))
-		s, err := jetstreamstore.Open(t.Context(), js, messages.DefaultPrefix)
-		coldCheck(t, err)
+		s := openRegister(t, js, messages.DefaultPrefix, nil)
 		inParallel(tags, func(n int) {
 			coldCheck(t, s.CreateTag(context.Background(), store.Tag{Name: coldTag(n), Step: coldStep(n, tags), Next: 1}))
 		})
@@ -96,7 +90,7 @@ var coldStores = map[string]func(t testing.TB, js jetstream.JetStream, tags int)
 	},
 	"mysql": func(t testing.TB, js jetstream.JetStream, tags int) store.Store {
 		db := dbtest.MySQL(t)
-		db.Exec(t, "CREATE TABLE leaf_alloc (biz_tag varchar(128) PRIMARY KEY, max_id bigint NOT NULL, step int NOT NULL)")
+		table := openTable(t, db)
 		for from := 0; from < tags; from += 1000 {
 			var rows []string
 			for n := from; n < min(tags, from+1000); n++ {
@@ -104,15 +98,7 @@ var coldStores = map[string]func(t testing.TB, js jetstream.JetStream, tags int)
 			}
 			db.Exec(t, "INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES "+strings.Join(rows, ","))
 		}
-		alone, err := mysql.Open(db.DSN(), "leaf_alloc")
-		coldCheck(t, err)
-		t.Cleanup(func() { _ = alone.Close() })
-		coldCheck(t, agreement.Bucket(messages.DefaultPrefix, 1).Ensure(t.Context(), js))
-		coldCheck(t, ledger.Create(t.Context(), js, messages.DefaultPrefix, 1))
-		s := ledger.New(alone, ledger.Config{JetStream: js, Prefix: messages.DefaultPrefix})
-		_, err = s.Fill(t.Context())
-		coldCheck(t, err)
-		return s
+		return openRegister(t, js, messages.DefaultPrefix, table)
 	},
 }
 
@@ -129,7 +115,7 @@ func runCold(t testing.TB, tags, turns int, open func(testing.TB, jetstream.JetS
 	references := min(coldReference, tags)
 	var options *server.Options
 	srv := natstest.Start(t, func(o *server.Options) { o.JetStreamMaxStore = 8 << 30; options = o })
-	js := natstest.JetStream(t, srv.Connect(t))
+	js := controlJetStream(t, srv)
 	s := &busyStore{Store: open(t, js, tags+references+1)}
 	coldCheck(t, worker.Provision(t.Context(), js, messages.DefaultPrefix, 1))
 	directory, err := worker.OpenDirectory(t.Context(), js, messages.DefaultPrefix, zap.NewNop())
@@ -139,6 +125,7 @@ func runCold(t testing.TB, tags, turns int, open func(testing.TB, jetstream.JetS
 	})
 	options.SyncAlways = true // from here on
 	srv.Restart()
+	natstest.Eventually(t, "the connection of the store", js.Conn().IsConnected)
 
 	// The tags behind the last are for the reference, and the last of all is the warm one.
 	reference := func(from int) float64 {

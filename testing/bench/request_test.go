@@ -8,13 +8,13 @@ import (
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nats.go/micro"
 	"go.uber.org/zap"
 
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
-	jetstreamstore "github.com/idworker/idworker/store/jetstream"
 	"github.com/idworker/idworker/testing/natstest"
 	"github.com/idworker/idworker/worker"
 )
@@ -121,7 +121,7 @@ func startEcho(b *testing.B, srv *natstest.Server, prefix messages.Prefix) {
 	b.Cleanup(func() { _ = service.Stop() })
 }
 
-// startWorker runs a worker with the JetStream store and one tag, whose step does not
+// startWorker runs a worker with the register and one tag, whose step does not
 // grow, and counts its calls of the store.
 func startWorker(b *testing.B, srv *natstest.Server, prefix messages.Prefix, step, maxBatch int64) (refills *atomic.Int64) {
 	b.Helper()
@@ -132,7 +132,7 @@ func startWorker(b *testing.B, srv *natstest.Server, prefix messages.Prefix, ste
 func startWorkerProcess(b *testing.B, srv *natstest.Server, prefix messages.Prefix, step, maxBatch int64) (w *worker.Process, refills *atomic.Int64) {
 	b.Helper()
 	cfg := worker.Config{
-		Requests: srv.Connect(b), Control: srv.Connect(b), Prefix: prefix,
+		Requests: srv.Connect(b), Control: srv.Connect(b, nats.ReconnectBufSize(-1)), Prefix: prefix,
 		StoreName: "jetstream", MaxBatch: maxBatch, MaxStep: step, Version: "0.0.0",
 	}
 	js := natstest.JetStream(b, cfg.Control)
@@ -150,7 +150,7 @@ func startWorkerProcess(b *testing.B, srv *natstest.Server, prefix messages.Pref
 	return w, &counted.reserved
 }
 
-// openStore returns a JetStream store with the tag, in the directory too.
+// openStore returns a register with the tag, in the directory too.
 func openStore(b testing.TB, js jetstream.JetStream, prefix messages.Prefix, tag store.Tag) store.Store {
 	b.Helper()
 	check := func(err error) {
@@ -160,9 +160,7 @@ func openStore(b testing.TB, js jetstream.JetStream, prefix messages.Prefix, tag
 		}
 	}
 	ctx := b.Context()
-	check(jetstreamstore.Create(ctx, js, prefix, 1))
-	segments, err := jetstreamstore.Open(ctx, js, prefix)
-	check(err)
+	segments := openRegister(b, js, prefix, nil)
 	check(segments.CreateTag(ctx, tag))
 	check(worker.Provision(ctx, js, prefix, 1))
 	directory, err := worker.OpenDirectory(ctx, js, prefix, zap.NewNop())

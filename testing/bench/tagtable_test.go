@@ -8,10 +8,6 @@ import (
 	"time"
 
 	"github.com/idworker/idworker/messages"
-	"github.com/idworker/idworker/store"
-	"github.com/idworker/idworker/store/mysql"
-	"github.com/idworker/idworker/store/postgres"
-	"github.com/idworker/idworker/testing/dbtest"
 	"github.com/idworker/idworker/testing/natstest"
 	"github.com/idworker/idworker/worker"
 )
@@ -23,27 +19,16 @@ const tableTags = 100_000
 // mirror it into an empty directory, how long a worker takes to start beside it, and
 // how long it takes until a new row is served when the table is read every second.
 func BenchmarkTagTable(b *testing.B) {
-	for _, c := range []struct {
-		name     string
-		database func(testing.TB) *dbtest.DB
-		open     func(dsn string) (store.Store, error)
-	}{
-		{"mysql", dbtest.MySQL, func(dsn string) (store.Store, error) { return mysql.Open(dsn, "leaf_alloc") }},
-		{"postgres", dbtest.Postgres, func(dsn string) (store.Store, error) { return postgres.Open(dsn, "leaf_alloc") }},
-	} {
-		b.Run(c.name, func(b *testing.B) {
-			db := c.database(b)
-			db.Exec(b, "CREATE TABLE leaf_alloc (biz_tag varchar(128) PRIMARY KEY, max_id bigint NOT NULL, step int NOT NULL)")
+	for _, d := range databases {
+		b.Run(d.name, func(b *testing.B) {
+			db := d.start(b)
+			leaf := openTable(b, db.DB)
 			fillTable(b, db.SQL())
-			s, err := c.open(db.DSN())
-			if err != nil {
-				b.Fatal(err)
-			}
-			b.Cleanup(func() { _ = s.(interface{ Close() error }).Close() })
 			srv := natstest.Start(b)
+			s := openRegister(b, controlJetStream(b, srv), messages.DefaultPrefix, leaf)
 
 			begin := time.Now()
-			loader := startTableWorker(b, srv, worker.Config{Role: worker.RoleLoader, Store: s, StoreName: c.name, TagRefresh: time.Second})
+			loader := startTableWorker(b, srv, worker.Config{Role: worker.RoleLoader, Store: s, StoreName: d.name, TagRefresh: time.Second})
 			defer stopWorker(b, loader)
 			directorySize(b, srv, tableTags)
 			mirrored := time.Since(begin)
@@ -60,7 +45,7 @@ func BenchmarkTagTable(b *testing.B) {
 
 			for what, took := range map[string]time.Duration{"mirror": mirrored, "start": started, "refresh": refreshed} {
 				b.ReportMetric(took.Seconds(), what+"-s")
-				table.add(row{what: fmt.Sprintf("%s of %d tags, %s", what, tableTags, c.name), unit: "s", subject: took.Seconds()})
+				table.add(row{what: fmt.Sprintf("%s of %d tags, %s", what, tableTags, d.name), unit: "s", subject: took.Seconds()})
 			}
 		})
 	}

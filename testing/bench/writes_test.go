@@ -65,7 +65,7 @@ type hot struct {
 func runHot(t testing.TB, workers int, wait time.Duration) hot {
 	t.Helper()
 	srv := natstest.Start(t)
-	js := natstest.JetStream(t, srv.Connect(t))
+	js := controlJetStream(t, srv)
 	slow := &slowStore{Store: openStore(t, js, messages.DefaultPrefix, store.Tag{Name: busyTag, Step: hotStep, Next: 1})}
 	for range hotLoaders {
 		startHot(t, srv, worker.Config{Role: worker.RoleLoader, Store: slow, Wait: wait})

@@ -12,7 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/idworker/idworker/messages"
-	jetstreamstore "github.com/idworker/idworker/store/jetstream"
+	"github.com/idworker/idworker/store/register"
 	"github.com/idworker/idworker/testing/natstest"
 )
 
@@ -33,12 +33,12 @@ func TestClusterServesWithoutOneServer(t *testing.T) {
 	})
 	first.as("admin").succeeds(t, "provision", "--part", "ids", "--replicas", "3")
 	js := newJetStream(t, first.connect("admin"))
-	stream, err := js.Stream(t.Context(), "KV_"+jetstreamstore.BucketName(messages.DefaultPrefix))
+	stream, err := js.Stream(t.Context(), "KV_"+register.BucketName(messages.DefaultPrefix))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if n := stream.CachedInfo().Config.Replicas; n != 3 {
-		t.Errorf("%d copies of the counters, want 3", n)
+		t.Errorf("%d copies of the register, want 3", n)
 	}
 	clusterUser("worker", addresses).launch(t, "serve", "--role", "worker").serving()
 	clusterUser("loader", addresses).launch(t, "serve", "--role", "loader").serving()

@@ -103,6 +103,7 @@ func (f *folder) live(end syscall.Signal) {
 		}
 	}
 	if end == syscall.SIGKILL {
+		noted(f.t, newJetStream(f.t, client.conn), dataIn(f.path)+".witness")
 		server.kill()
 		return
 	}
@@ -205,8 +206,8 @@ func damages(t *testing.T, data string, places int) (all []damage) {
 		}
 		all = append(all, damage{"without " + rel, func(data string) error { return os.RemoveAll(filepath.Join(data, rel)) }})
 		if entry.IsDir() {
-			// With one place, the other buckets are only removed: segments depend on theirs.
-			if name := entry.Name(); places == 1 && strings.HasPrefix(name, "KV_") && name != "KV_ids_segments" {
+			// With one place, the other buckets are only removed: IDs depend on the register.
+			if name := entry.Name(); places == 1 && strings.HasPrefix(name, "KV_") && name != "KV_ids_register" {
 				return filepath.SkipDir
 			}
 			return nil

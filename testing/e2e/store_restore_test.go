@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"encoding/json"
 	"errors"
 	"os"
 	"os/exec"
@@ -10,20 +11,23 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/idworker/idworker/testing/natstest"
 )
 
-// refuses waits until a process has ended, which must have refused to serve and say all of that.
+// refuses waits until a process has ended. It has to have refused to serve, with all
+// of those texts.
 func refuses(t *testing.T, p *process, says ...string) {
 	t.Helper()
 	if p.servesOrEnds() {
-		t.Errorf("idworker %s serves, and should say %q", p.name, says)
+		t.Errorf("idworker %s serves, want a refusal with %q", p.name, says)
 		p.kill()
 		return
 	}
 	last := p.stderr.Tail()
-	if code := p.cmd.ProcessState.ExitCode(); code != 1 {
-		t.Errorf("exit code %d", code)
+	if code := p.cmd.ProcessState.ExitCode(); code != exitFailure {
+		t.Errorf("exit code %d, want %d", code, exitFailure)
 	}
 	for _, text := range says {
 		if !strings.Contains(last, text) {
@@ -32,22 +36,61 @@ func refuses(t *testing.T, p *process, says ...string) {
 	}
 }
 
-// TestDataFolder: what becomes of a server whose folder is put back, removed, or copied without its witness. How a folder is
-// judged is tested in cmd/internal/embedded.
+// registerAt is the last sequence of the register.
+func registerAt(t testing.TB, js jetstream.JetStream) uint64 {
+	t.Helper()
+	stream, err := js.Stream(t.Context(), registerBucket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return stream.CachedInfo().State.LastSeq
+}
+
+// moreGrants waits until some ranges were granted. Callers may live on memory for a
+// while.
+func moreGrants(t testing.TB, js jetstream.JetStream) {
+	t.Helper()
+	target := registerAt(t, js) + 5
+	natstest.Eventually(t, "ranges are granted", func() bool { return registerAt(t, js) >= target })
+}
+
+// noted waits until witnesses hold all that is in the register by now: a restore
+// takes longer than the second between two notes.
+func noted(t testing.TB, js jetstream.JetStream, witnesses ...string) {
+	t.Helper()
+	at := registerAt(t, js)
+	natstest.Eventually(t, "the witnesses are up to date", func() bool {
+		for _, path := range witnesses {
+			var seen map[string]struct{ Seen uint64 }
+			data, err := os.ReadFile(path)
+			if err != nil || json.Unmarshal(data, &seen) != nil || seen["ids_register"].Seen < at {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// TestDataFolder: a server whose data folder is put back, or is without its witness,
+// does not start, and names the command that helps. After that it serves, and no ID
+// comes twice. One whose folder is removed while it serves ends.
 func TestDataFolder(t *testing.T) {
 	t.Parallel()
 	data := filepath.Join(t.TempDir(), "data")
+	witness := data + ".witness"
 	server := startServer(t, data, folderSteps...)
 	createTag(t, server.url, "order", "--step", "10")
+	js := newJetStream(t, connect(t, server.url))
 	load := startCallers(t, server.url, load{
 		callers: 4, tags: []string{"order"}, maxBatch: 50, timeout: 5 * time.Second, retry: func(error) bool { return true }, // it will be gone
 	})
-	load.more(1000) // for some history
+	moreGrants(t, js) // for some history
 	backup := filepath.Join(t.TempDir(), "backup")
 	if out, err := exec.Command("cp", "-a", data, backup).CombinedOutput(); err != nil {
 		t.Logf("files come and go while they are copied: %v: %s", err, out)
 	}
-	load.more(1000)
+	moreGrants(t, js)
+	noted(t, js, witness)
 	server.kill()
 	load.finish()
 	recent := data + ".recent"
@@ -63,9 +106,12 @@ func TestDataFolder(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	serve := func() {
+	serve := func(before ...[]string) {
 		t.Helper()
 		server := startServer(t, data, folderSteps...)
+		for _, command := range before {
+			must(t, append(command, "--server", server.url)...)
+		}
 		client := dial(t, server.url)
 		for range 50 {
 			load.ledgers["order"].add(client.get(t, "order", 100))
@@ -73,14 +119,15 @@ func TestDataFolder(t *testing.T) {
 		load.ledgers.check(t)
 		server.stop(syscall.SIGTERM)
 	}
+	remedy := "idworker tag raise --all --by N --data " + data
 
 	t.Run("put back", func(t *testing.T) {
 		put(backup)
 		for range 2 {
-			refuses(t, restart(), "older copy", "key order of bucket ids_segments is at ", "but was seen at ", "idworker tag raise --all --by N --data "+data)
+			refuses(t, restart(), "older copy", "bucket ids_register is at sequence ", "but was seen at ", remedy)
 		}
 		put(t.TempDir())
-		refuses(t, restart(), "older copy", "bucket ids_segments is missing", "idworker tag raise")
+		refuses(t, restart(), "older copy", "bucket ids_register is missing", remedy)
 	})
 	t.Run("with the folder that was in use", func(t *testing.T) {
 		if err := errors.Join(os.RemoveAll(data), os.Rename(recent, data)); err != nil {
@@ -88,22 +135,25 @@ func TestDataFolder(t *testing.T) {
 		}
 		serve() // and what it hands out counts for the rest
 	})
-	for name, from := range map[string]string{"raised": backup, "empty, and raised": t.TempDir()} {
-		t.Run(name, func(t *testing.T) {
-			put(from)
-			refuses(t, restart(), "idworker tag raise")
-			must(t, "tag", "raise", "--all", "--by", "10000", "--data", data)
-			serve()
-		})
-	}
+	t.Run("put back and raised", func(t *testing.T) {
+		put(backup)
+		refuses(t, restart(), remedy)
+		must(t, "tag", "raise", "--all", "--by", "100000000", "--data", data)
+		serve()
+	})
+	t.Run("emptied and raised", func(t *testing.T) {
+		put(t.TempDir())
+		refuses(t, restart(), remedy)
+		must(t, "tag", "raise", "--all", "--by", "10000000000", "--data", data)
+		serve([]string{"tag", "create", "order", "--step", "10", "--first", "10000000001"})
+	})
 	t.Run("without its witness", func(t *testing.T) {
-		witness := data + ".witness"
 		if err := os.Rename(witness, witness+".elsewhere"); err != nil {
 			t.Fatal(err)
 		}
-		refuses(t, restart(), "its witness is gone", "nothing is in "+witness, "name it with --witness", "idworker tag raise --all --by N --data "+data)
+		refuses(t, restart(), "its witness is gone", "there is no "+witness, "name it with --witness", remedy)
 		startServer(t, data, "--witness", witness+".elsewhere").stop(syscall.SIGTERM)
-		if err := errors.Join(os.RemoveAll(witness), os.Rename(witness+".elsewhere", witness)); err != nil {
+		if err := os.Rename(witness+".elsewhere", witness); err != nil {
 			t.Fatal(err)
 		}
 	})
@@ -115,80 +165,5 @@ func TestDataFolder(t *testing.T) {
 		if code := server.wait(); code != exitFailure || !strings.Contains(server.stderr.String(), "removed or replaced while it was in use: "+data) {
 			t.Errorf("exit code %d, want %d and a reason:\n%s", code, exitFailure, server.stderr.Tail())
 		}
-	})
-}
-
-// TestCountersThatAreGone: where counters in a server of the operator's are missing or went back, nobody makes empty ones
-// or counts from what is there, and every command says what can be done.
-func TestCountersThatAreGone(t *testing.T) {
-	t.Parallel()
-	net := natstest.Start(t)
-	js := newJetStream(t, net.Connect(t))
-	remove := func() {
-		t.Helper()
-		if err := js.DeleteKeyValue(t.Context(), "ids_segments"); err != nil {
-			t.Fatal(err)
-		}
-	}
-	ledger := &ledger{tag: "order"}
-	take := func() {
-		t.Helper()
-		client := dial(t, net.URL())
-		for range 20 {
-			ledger.add(client.get(t, "order", 100))
-		}
-		ledger.check(t)
-	}
-	args := []string{"serve", "--server", net.URL(), "--witness", filepath.Join(t.TempDir(), "witness")}
-	refused := func(args []string, says ...string) {
-		t.Helper()
-		for range 2 {
-			refuses(t, settings{}.launch(t, args...), says...)
-		}
-	}
-	serves := func() {
-		t.Helper()
-		p := settings{}.launch(t, args...)
-		p.serving()
-		take()
-		p.stop(syscall.SIGTERM)
-	}
-	first := settings{}.launch(t, args...)
-	first.serving()
-	createTag(t, net.URL(), "order", "--step", "10")
-	take()
-	first.stop(syscall.SIGTERM)
-
-	t.Run("they went back, and there is a witness", func(t *testing.T) {
-		kv, err := js.KeyValue(t.Context(), "ids_segments")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := kv.PutString(t.Context(), "order", `{"max_id":11,"step":10}`); err != nil { // an older state
-			t.Fatal(err)
-		}
-		refused(args, "key order of bucket ids_segments is at 11, but was seen at ", "idworker tag raise")
-		must(t, "tag", "raise", "--server", net.URL(), "order", "--by", "100000000")
-		serves()
-	})
-	t.Run("they are not made again", func(t *testing.T) {
-		remove()
-		refused(args, "bucket ids_segments is missing", "idworker tag raise")
-		says := []string{"bucket ids_segments is missing, but the installation is older", "ids_config says that it counts in jetstream", "idworker tag import"}
-		refused([]string{"serve", "--server", net.URL()}, says...) // without a witness
-		for part, code := range map[string]int{"all": 1, "ids": 1, "enrich": 0} {
-			if r := run(t, "provision", "--server", net.URL(), "--part", part); r.code != code || code == 1 && !strings.Contains(r.stderr, says[0]) {
-				t.Errorf("provision --part %s (%d): %s", part, r.code, r.stderr)
-			}
-		}
-		if _, err := js.KeyValue(t.Context(), "ids_segments"); err == nil {
-			t.Error("there is a bucket again")
-		}
-	})
-	t.Run("they were made again by hand", func(t *testing.T) {
-		natstest.CreateBucket(t, js, "ids_segments")
-		refused(args, "key order of bucket ids_segments is missing, but was seen at ", "idworker tag raise")
-		must(t, "tag", "create", "--server", net.URL(), "order", "--first", "1000000001")
-		serves()
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/idworker/idworker/store"
+	"github.com/idworker/idworker/store/sql"
 	"github.com/idworker/idworker/testing/freeport"
 	"github.com/idworker/idworker/testing/tier"
 )
@@ -15,7 +16,8 @@ import (
 // canary is a password that no error may contain.
 const canary = "Canary-4c1e"
 
-// mute fails the test if an error gives the password away, however it is printed.
+// mute fails the test if an error gives the password away, however it is
+// printed.
 func mute(t *testing.T, err error) {
 	t.Helper()
 	for _, text := range []string{fmt.Sprint(err), fmt.Sprintf("%+v", err), fmt.Sprintf("%#v", err)} {
@@ -27,7 +29,7 @@ func mute(t *testing.T, err error) {
 
 func (b *Backend) testMigrate(t *testing.T) {
 	db := b.Database(t)
-	s := b.open(t, db.DSN(), "ids")
+	s := Open(t, db.DSN(), "ids")
 	missing := func(call string, err error) {
 		t.Helper()
 		if !errors.Is(err, store.ErrNoTable) || !errors.Is(err, store.ErrSetup) || !strings.Contains(err.Error(), "ids") {
@@ -36,6 +38,8 @@ func (b *Backend) testMigrate(t *testing.T) {
 	}
 	_, err := s.Reserve(t.Context(), "order", 1)
 	missing("Reserve", err)
+	_, err = s.Find(t.Context(), "order")
+	missing("Find", err)
 	_, err = s.Tags(t.Context())
 	missing("Tags", err)
 	missing("CreateTag", s.CreateTag(t.Context(), store.Tag{Name: "order", Step: 1, Next: 1}))
@@ -43,10 +47,11 @@ func (b *Backend) testMigrate(t *testing.T) {
 	missing("Raise", s.Raise(t.Context(), "order", 1))
 	missing("RemoveTag", s.RemoveTag(t.Context(), "order"))
 	missing("Check", s.Check(t.Context()))
+	missing("CheckFirst", s.CheckFirst(t.Context()))
 
-	var others [8]Store // several processes may start at once
+	var others [8]*sql.Table // several processes may start at once
 	for i := range others {
-		others[i] = b.open(t, db.DSN(), "ids")
+		others[i] = Open(t, db.DSN(), "ids")
 		missing("Check", others[i].Check(t.Context())) // it is connected from now on
 	}
 	for range tier.Pick(5, 50) {
@@ -74,7 +79,7 @@ func (b *Backend) testMigrate(t *testing.T) {
 		t.Errorf("Check: %v", err)
 	}
 	for _, table := range []string{"", "a b", "a;b", "a.b.c", ".a", "a.", "1a", "a`b", `a"b`, "täg", strings.Repeat("x", 65)} {
-		if _, err := b.Open(db.DSN(), table); err == nil || !strings.Contains(err.Error(), "malformed table name") {
+		if _, err := sql.Open(db.DSN(), table); err == nil || !strings.Contains(err.Error(), "malformed table name") {
 			t.Errorf("table %q: %v, want an error", table, err)
 		}
 	}
@@ -92,7 +97,7 @@ func (b *Backend) testMalformedDSN(t *testing.T) {
 		scheme + "//u:" + canary + "@tcp(h)/db?timeout=" + canary, scheme + "//u:" + canary + "@tcp(h)/db?strict=true",
 		scheme + "//u:" + canary + "@h/db?sslmode=" + canary, scheme + "//u:p@tcp(h)/db?tls=" + canary,
 	} {
-		s, err := b.Open(dsn, "leaf_alloc")
+		s, err := sql.Open(dsn, "leaf_alloc")
 		if err == nil {
 			_ = s.Close()
 			if !strings.Contains(dsn, "?") && !strings.Contains(dsn, "%zz@") {
@@ -107,8 +112,8 @@ func (b *Backend) testMalformedDSN(t *testing.T) {
 	}
 }
 
-// For each database that is not set up, or not there, the error names the remedy and no
-// password.
+// For each database that is not set up, or does not exist, the error names the
+// remedy and no password.
 func (b *Backend) testBadDatabases(t *testing.T) {
 	db := b.Database(t)
 	for _, create := range b.Shapes {
@@ -122,7 +127,7 @@ func (b *Backend) testBadDatabases(t *testing.T) {
 		db.Exec(t, user[:len(user)-1]...)
 		t.Cleanup(func() { _, _ = db.SQL().Exec(user[len(user)-1]) })
 	}
-	nobody := fmt.Sprintf("127.0.0.1:%d", freeport.Get(t))
+	closed := fmt.Sprintf("127.0.0.1:%d", freeport.Get(t))
 
 	with := func(addr, name string) string {
 		return strings.Replace(b.Rest(addr, name), "//", "//"+reader+":"+canary+"@", 1)
@@ -130,29 +135,30 @@ func (b *Backend) testBadDatabases(t *testing.T) {
 	for _, test := range []struct {
 		name, dsn, table string
 		setup            bool
-		says             string
+		text             string
 	}{
 		{"wrong password", db.DSNFor(reader, canary+"x"), "leaf_alloc", true, "password"},
-		{"unknown user", db.DSNFor("nobody_"+reader, canary), "leaf_alloc", true, "user"},
+		{"unknown user", db.DSNFor("stranger_"+reader, canary), "leaf_alloc", true, "user"},
 		{"unknown database", with(db.Addr(), b.NoDatabase), "leaf_alloc", true, "database"},
 		{"missing columns", db.DSN(), "other", true, "step"},
 		{"user who may only read", db.DSNFor(reader, canary), "leaf_alloc", true, "grant"},
 		{"user who may do nothing", db.DSNFor(stranger, canary), "leaf_alloc", true, "grant"},
 		{"unknown host", with("no-such-host.invalid:3306", db.Name()), "leaf_alloc", false, "host"},
-		{"nobody listens", with(nobody, db.Name()), "leaf_alloc", false, "reached"},
+		{"closed port", with(closed, db.Name()), "leaf_alloc", false, "reached"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			s := b.open(t, test.dsn, test.table)
+			s := Open(t, test.dsn, test.table)
 			_, reserve := s.Reserve(t.Context(), "order", 1)
 			for call, err := range map[string]error{"Check": s.Check(t.Context()), "Reserve": reserve} {
 				mute(t, err)
-				if err == nil || errors.Is(err, store.ErrSetup) != test.setup || !strings.Contains(err.Error(), test.says) {
-					t.Errorf("%s: %v, want an error that says %q, ErrSetup %v", call, err, test.says, test.setup)
+				if err == nil || errors.Is(err, store.ErrSetup) != test.setup || !strings.Contains(err.Error(), test.text) {
+					t.Errorf("%s: %v, want an error with %q, ErrSetup %v", call, err, test.text, test.setup)
 				}
 			}
 			t.Log(reserve)
 			_, tags := s.Tags(t.Context())
-			for _, err := range []error{tags, s.Migrate(t.Context()), s.SetStep(t.Context(), "order", 20),
+			_, find := s.Find(t.Context(), "order")
+			for _, err := range []error{tags, find, s.CheckFirst(t.Context()), s.Durability(t.Context()), s.Migrate(t.Context()), s.SetStep(t.Context(), "order", 20),
 				s.Raise(t.Context(), "order", 20), s.RemoveTag(t.Context(), "order"),
 				s.CreateTag(t.Context(), store.Tag{Name: "new", Step: 1, Next: 1})} {
 				mute(t, err)
@@ -164,7 +170,7 @@ func (b *Backend) testBadDatabases(t *testing.T) {
 	}
 }
 
-// Only RemoveTag needs the right to delete rows, and says so.
+// Only RemoveTag needs the right to delete rows, and its error names it.
 func (b *Backend) testRights(t *testing.T) {
 	db := b.Database(t)
 	db.Exec(t, b.Shapes["official"], "INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('order', 1, 10)")
@@ -172,7 +178,7 @@ func (b *Backend) testRights(t *testing.T) {
 	user := b.User(name, canary, "SELECT, INSERT, UPDATE")
 	db.Exec(t, user[:len(user)-1]...)
 	t.Cleanup(func() { _, _ = db.SQL().Exec(user[len(user)-1]) })
-	s := b.open(t, db.DSNFor(name, canary), "leaf_alloc")
+	s := Open(t, db.DSNFor(name, canary), "leaf_alloc")
 	if err := errors.Join(s.Check(t.Context()), s.Raise(t.Context(), "order", 100), s.SetStep(t.Context(), "order", 20),
 		s.CreateTag(t.Context(), store.Tag{Name: "new", Step: 1, Next: 1})); err != nil {
 		t.Error(err)

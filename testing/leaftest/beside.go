@@ -11,12 +11,13 @@ import (
 	"github.com/idworker/idworker/testing/tier"
 )
 
-// Leaf's servers, ours and an administrator who changes the step all work on one row:
-// no ID is handed out twice, and none between two ranges is left out.
+// Leaf's servers, several tables and an administrator who changes the step all
+// use one row: no ID is handed out twice, and none between two ranges is left
+// out.
 func (b *Backend) testBesideLeaf(t *testing.T, create string) {
 	enough := int64(tier.Pick(20_000, 200_000))
 	db := b.Database(t)
-	admin := b.fresh(t, db, create)
+	admin := fresh(t, db, create)
 	if err := admin.CreateTag(t.Context(), store.Tag{Name: "order", Step: 50, Next: 1}); err != nil {
 		t.Fatal(err)
 	}
@@ -25,7 +26,7 @@ func (b *Backend) testBesideLeaf(t *testing.T, create string) {
 	enoughOf := func() bool { return ours.Load() >= enough && leafs.Load() >= enough/10 || t.Failed() }
 	var wg sync.WaitGroup
 	for g := range 3 {
-		s := b.open(t, db.DSN(), "leaf_alloc")
+		s := Open(t, db.DSN(), "leaf_alloc")
 		wg.Go(func() {
 			random := rand.New(rand.NewPCG(uint64(g), 3))
 			last := int64(0)

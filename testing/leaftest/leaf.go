@@ -15,7 +15,7 @@ type Dialect struct {
 	Arg    func(n int) string // the placeholder of the nth argument
 }
 
-// The tables as Leaf's script makes them, and as one would write that for PostgreSQL.
+// The tables of Leaf's script, and of its translation for PostgreSQL.
 const (
 	officialMySQL = "CREATE TABLE leaf_alloc (biz_tag varchar(128) NOT NULL DEFAULT '', max_id bigint(20) NOT NULL DEFAULT '1'," +
 		" step int(11) NOT NULL, description varchar(256) DEFAULT NULL," +

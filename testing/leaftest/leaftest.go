@@ -1,62 +1,53 @@
-// Package leaftest is what the SQL stores promise beyond storetest: that they cope with
-// Leaf's tables as found in the wild, with Leaf's servers on the same rows, with databases
-// that go away, and with ones that are not set up.
+// Package leaftest is the suite for store/sql on real databases. A table copes
+// with Leaf's tables as they are found, with Leaf's servers on the same rows,
+// with databases that go away, and with databases that are not set up.
 //
-// Each file is named for what it checks.
+// [MySQLBackend] and [PostgresBackend] are the databases. A test elsewhere gets
+// a table from [Backend.Table]. Each file is named for what it checks.
 package leaftest
 
 import (
-	"context"
 	"fmt"
+	"sync/atomic"
 	"testing"
 
 	"github.com/idworker/idworker/store"
+	"github.com/idworker/idworker/store/sql"
 	"github.com/idworker/idworker/testing/dbtest"
-	"github.com/idworker/idworker/testing/storetest"
 )
-
-// Store is what the SQL stores have in common.
-type Store interface {
-	store.Store
-	Check(ctx context.Context) error
-	CheckFirst(ctx context.Context) error
-	Durability(ctx context.Context) error
-	Migrate(ctx context.Context) error
-	Close() error
-}
 
 // Backend is one sort of database.
 type Backend struct {
 	Database func(testing.TB) *dbtest.DB     // empty, on a shared server
 	Start    func(testing.TB) *dbtest.Server // the test's own
-	Open     func(dsn, table string) (Store, error)
 
 	// Rest is a DSN without a user.
 	Rest func(addr, database string) string
 
 	Dialect
 
-	// CREATE TABLE leaf_alloc …, as nobody should have it.
-	IgnoreCase string // one whose biz_tag takes Order and order for the same
-	NoKey      string // one without a key, and with NULLs
-	Float      string // one whose max_id is floating point
-	Narrow     string // one whose max_id has 32 bits
+	// CREATE TABLE leaf_alloc …, with a fault.
+	IgnoreCase string // biz_tag treats Order and order as equal
+	NoKey      string // no key, and NULLs are allowed
+	Float      string // max_id is floating point
+	Narrow     string // max_id has 32 bits
+	Wide       string // max_id has numbers beyond 2^63
 
-	// Forgetful tables, by what the error says: statements that create and remove leaf_alloc.
+	// Forgetful tables, by the flaw in the error: statements that create and
+	// remove leaf_alloc.
 	Forgetful map[string][2]string
 
-	// User returns statements that make a user with a right on leaf_alloc, or with none,
-	// and as the last one what removes the user again.
+	// User returns statements that create a user with a right on leaf_alloc, or
+	// without any. The last one removes the user.
 	User func(user, password, grant string) []string
 
-	// NoDatabase is the name of a database that does not exist, and to which the users
-	// above would be let in.
+	// NoDatabase is the name of a database that does not exist, and to which
+	// the users above would have access.
 	NoDatabase string
 }
 
-// Run checks all of it.
+// Run runs the suite.
 func (b *Backend) Run(t *testing.T) {
-	t.Run("Contract", func(t *testing.T) { storetest.Run(t, b.contract(t)) })
 	for shape, create := range b.Shapes {
 		t.Run("BesideLeaf/"+shape, func(t *testing.T) { b.testBesideLeaf(t, create) })
 	}
@@ -66,6 +57,7 @@ func (b *Backend) Run(t *testing.T) {
 	}{
 		{"OnlyTheExactTag", b.testExactTag},
 		{"DistinctTags", b.testDistinctTags},
+		{"Find", b.testFind},
 		{"UnusableRows", b.testUnusableRows},
 		{"ManyTags", b.testManyTags},
 		{"ColumnsThatCannotCount", b.testColumns},
@@ -74,30 +66,42 @@ func (b *Backend) Run(t *testing.T) {
 		{"MalformedDSN", b.testMalformedDSN},
 		{"BadDatabases", b.testBadDatabases},
 		{"Rights", b.testRights},
+		{"SentOnce", b.testSentOnce},
+		{"OneRoundTrip", b.testOneRoundTrip},
 		{"Outages", b.testOutages},
 	} {
 		t.Run(test.name, test.run)
 	}
 }
 
-// contract gives each test of the suite a table of its own in one database.
-func (b *Backend) contract(t *testing.T) storetest.Backend {
-	db := b.Database(t)
-	n := 0
-	return func(t *testing.T) func() store.Store {
-		n++
-		table := fmt.Sprintf("leaf_alloc_%d", n)
-		if err := b.open(t, db.DSN(), table).Migrate(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		return func() store.Store { return b.open(t, db.DSN(), table) }
+// tables counts the tables of [Backend.Handles].
+var tables atomic.Int64
+
+// Handles creates a table in a database, and returns a function that opens a
+// handle onto it. Each handle stands for a process, and is closed when the test
+// ends.
+func (b *Backend) Handles(t testing.TB, db *dbtest.DB) func() store.Database {
+	t.Helper()
+	name := fmt.Sprintf("leaf_alloc_%d", tables.Add(1))
+	if err := Open(t, db.DSN(), name).Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return func() store.Database {
+		t.Helper()
+		return Open(t, db.DSN(), name)
 	}
 }
 
-// open returns one more handle, closed when the test ends.
-func (b *Backend) open(t *testing.T, dsn, table string) Store {
+// Table is one handle onto a new table, see [Backend.Handles].
+func (b *Backend) Table(t testing.TB, db *dbtest.DB) store.Database {
 	t.Helper()
-	s, err := b.Open(dsn, table)
+	return b.Handles(t, db)()
+}
+
+// Open returns a handle, which is closed when the test ends.
+func Open(t testing.TB, dsn, table string) *sql.Table {
+	t.Helper()
+	s, err := sql.Open(dsn, table)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,10 +110,10 @@ func (b *Backend) open(t *testing.T, dsn, table string) Store {
 }
 
 // fresh returns a handle onto a new table in a database.
-func (b *Backend) fresh(t *testing.T, db *dbtest.DB, create string) Store {
+func fresh(t *testing.T, db *dbtest.DB, create string) *sql.Table {
 	t.Helper()
 	db.Exec(t, create)
-	return b.open(t, db.DSN(), "leaf_alloc")
+	return Open(t, db.DSN(), "leaf_alloc")
 }
 
 // maxID is what is stored, past the store.

@@ -13,7 +13,8 @@ import (
 	"github.com/idworker/idworker/testing/tier"
 )
 
-// load reserves from several handles until stop is called, which waits for them.
+// load reserves from several handles until stop is called, which waits for
+// them.
 type load struct {
 	ledger storetest.Ledger
 	failed atomic.Int64
@@ -25,7 +26,7 @@ func (b *Backend) startLoad(t *testing.T, dsn string) *load {
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	for g := range 6 {
-		s := b.open(t, dsn, "leaf_alloc")
+		s := Open(t, dsn, "leaf_alloc")
 		for range 2 {
 			wg.Go(func() {
 				last := int64(0)
@@ -52,7 +53,8 @@ func (b *Backend) startLoad(t *testing.T, dsn string) *load {
 	return l
 }
 
-// more waits until n more segments are reserved, and returns how long that took.
+// more waits until n more segments are reserved, and returns how long that
+// took.
 func (l *load) more(t *testing.T, n int, when string) time.Duration {
 	t.Helper()
 	start, target := time.Now(), l.ledger.Len()+n
@@ -67,12 +69,12 @@ func (l *load) fails(t *testing.T, n int64, when string) {
 	natstest.Eventually(t, "failed calls "+when, func() bool { return l.failed.Load() >= target })
 }
 
-// The server is frozen, and killed and restarted, while many reserve: all segments that were
-// returned are disjoint, and service resumes by itself.
+// The server is frozen, and killed and restarted, during many reservations. All
+// segments that were returned are disjoint, and reservations succeed again.
 func (b *Backend) testOutages(t *testing.T) {
 	tier.All(t)
 	srv := b.Start(t)
-	s := b.open(t, srv.DSN(), "leaf_alloc")
+	s := Open(t, srv.DSN(), "leaf_alloc")
 	if err := s.Migrate(t.Context()); err != nil {
 		t.Fatal(err)
 	}

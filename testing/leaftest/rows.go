@@ -13,11 +13,11 @@ import (
 	"github.com/idworker/idworker/testing/tier"
 )
 
-// A collation that treats two tags as equal must not make them share a row, or use up each
-// other's.
+// A collation that treats two tags as equal must not make them share a row, or
+// use up each other's IDs.
 func (b *Backend) testExactTag(t *testing.T) {
 	db := b.Database(t)
-	s := b.fresh(t, db, b.IgnoreCase)
+	s := fresh(t, db, b.IgnoreCase)
 	if err := s.CreateTag(t.Context(), store.Tag{Name: "order", Step: 10, Next: 1}); err != nil {
 		t.Fatal(err)
 	}
@@ -25,6 +25,9 @@ func (b *Backend) testExactTag(t *testing.T) {
 	for _, tag := range []string{"Order", "ORDER", "pad"} {
 		if seg, err := s.Reserve(t.Context(), tag, 10); !errors.Is(err, store.ErrNoTag) {
 			t.Errorf("Reserve of %s: %v, %v, want ErrNoTag", tag, seg, err)
+		}
+		if row, err := s.Find(t.Context(), tag); !errors.Is(err, store.ErrNoTag) {
+			t.Errorf("Find of %s: %v, %v, want ErrNoTag", tag, row, err)
 		}
 		if err := s.SetStep(t.Context(), tag, 99); !errors.Is(err, store.ErrNoTag) {
 			t.Errorf("SetStep of %s: %v, want ErrNoTag", tag, err)
@@ -38,22 +41,20 @@ func (b *Backend) testExactTag(t *testing.T) {
 			t.Errorf("RemoveTag of %s: %v, want ErrNoTag", tag, err)
 		}
 	}
-	if err := s.CreateTag(t.Context(), store.Tag{Name: "Order", Step: 10, Next: 1}); !errors.Is(err, store.ErrSetup) {
-		t.Errorf("CreateTag of Order beside order: %v, want ErrSetup", err)
-	}
-	if _, err := s.ReserveFirst(t.Context(), store.Tag{Name: "Order", Step: 10, Next: 1}, 10); !errors.Is(err, store.ErrBadTag) {
-		t.Errorf("ReserveFirst of Order beside order: %v, want ErrBadTag", err)
+	if err := s.CreateTag(t.Context(), store.Tag{Name: "Order", Step: 10, Next: 1}); !errors.Is(err, store.ErrSetup) || !errors.Is(err, store.ErrBadTag) {
+		t.Errorf("CreateTag of Order beside order: %v, want ErrSetup and ErrBadTag", err)
 	}
 	if seg, err := s.Reserve(t.Context(), "order", 10); err != nil || seg.First != 1 {
 		t.Errorf("Reserve of order: %v, %v, want [1, 11)", seg, err)
 	}
 }
 
-// Tags that come into being when they are first asked for may have any names, so a column that takes two of
-// them for one is not fit for that. The error has the statement that mends it.
+// Tags that are created on their first use may have any names, so a column that
+// treats two of them as equal is refused. The error has the statement that
+// corrects the column.
 func (b *Backend) testDistinctTags(t *testing.T) {
 	db := b.Database(t)
-	s := b.fresh(t, db, b.IgnoreCase)
+	s := fresh(t, db, b.IgnoreCase)
 	if err := s.Check(t.Context()); err != nil {
 		t.Errorf("Check, for tags that are created: %v", err)
 	}
@@ -67,17 +68,51 @@ func (b *Backend) testDistinctTags(t *testing.T) {
 		t.Errorf("CheckFirst after ALTER TABLE %s: %v", statement, err)
 	}
 	for _, name := range []string{"order", "Order"} {
-		if _, err := s.ReserveFirst(t.Context(), store.Tag{Name: name, Step: 10, Next: 1}, 10); err != nil {
-			t.Errorf("ReserveFirst of %s: %v", name, err)
+		if err := s.CreateTag(t.Context(), store.Tag{Name: name, Step: 10, Next: 11}); err != nil {
+			t.Errorf("CreateTag of %s: %v", name, err)
 		}
 	}
 }
 
-// Rows that were inserted by hand are listed as they are; those that cannot be counted from
-// are refused, and stay as they are.
+// Find returns the row of one tag as it is, in bounds or not.
+func (b *Backend) testFind(t *testing.T) {
+	db := b.Database(t)
+	s := fresh(t, db, b.NoKey)
+	db.Exec(t, "INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('order', 1, 10), ('other', 5, 5), ('bounds', -7, 0),"+
+		" ('twice', 1, 10), ('twice', 500, 10), ('null', NULL, 10), ('step', 1, NULL)")
+	if _, err := s.Reserve(t.Context(), "order", 25); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []store.Tag{{Name: "order", Step: 10, Next: 26}, {Name: "bounds", Step: 0, Next: -7}} {
+		if row, err := s.Find(t.Context(), want.Name); err != nil || row != want {
+			t.Errorf("Find of %s: %v, %v, want %v", want.Name, row, err, want)
+		}
+	}
+	refused := func(tag string, want error) {
+		t.Helper()
+		if row, err := s.Find(t.Context(), tag); !errors.Is(err, want) || row != (store.Tag{}) {
+			t.Errorf("Find of %q: %v, %v, want %v", tag, row, err, want)
+		}
+	}
+	for tag, want := range map[string]error{
+		"twice": store.ErrCorrupt, "null": store.ErrCorrupt, "step": store.ErrCorrupt,
+		"missing": store.ErrNoTag, "": store.ErrBadTag, "a b": store.ErrBadTag, "x' OR '1'='1": store.ErrBadTag,
+	} {
+		refused(tag, want)
+	}
+	db.Exec(t, "DROP TABLE leaf_alloc", b.Wide, "INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('wide', 9223372036854775808, 1)")
+	refused("wide", store.ErrCorrupt)
+	tags, err := s.Tags(t.Context())
+	if entries, all := store.Unreadable(err); len(tags) > 0 || !all || len(entries) != 1 || entries[0].Tag != "wide" {
+		t.Errorf("Tags: %v, %v, want an unreadable tag wide", tags, err)
+	}
+}
+
+// Rows that were inserted by hand are listed as they are. Rows that cannot be
+// counted from are refused, and stay as they are.
 func (b *Backend) testUnusableRows(t *testing.T) {
 	db := b.Database(t)
-	s := b.fresh(t, db, b.NoKey)
+	s := fresh(t, db, b.NoKey)
 	rows := []store.Tag{
 		{Name: "zero", Step: 0, Next: 1}, {Name: "negative", Step: -5, Next: 1},
 		{Name: "none", Step: 10, Next: 0}, {Name: "below", Step: 10, Next: -7},
@@ -128,7 +163,7 @@ func (b *Backend) testUnusableRows(t *testing.T) {
 			t.Errorf("max_id of %q is %d, was %d", tag, n, row.Next)
 		}
 	}
-	// A bad configured step does not matter to a caller that asks for a certain step.
+	// A bad configured step does not matter to a caller that names a step.
 	if seg, err := s.Reserve(t.Context(), "zero", 10); err != nil || seg != (store.Segment{First: 1, End: 11}) {
 		t.Errorf("Reserve of a row with step 0: %v, %v", seg, err)
 	}
@@ -163,7 +198,7 @@ func (b *Backend) testManyTags(t *testing.T) {
 	const batch = 5000
 	n := tier.Pick(20_000, 100_000)
 	db := b.Database(t)
-	s := b.open(t, db.DSN(), "leaf_alloc")
+	s := Open(t, db.DSN(), "leaf_alloc")
 	if err := s.Migrate(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -191,38 +226,39 @@ func (b *Backend) testManyTags(t *testing.T) {
 	}
 }
 
-// A table that forgets in a crash, or is none, is refused before anything is handed out from
-// it; and is accepted once it is mended.
+// A table that loses rows in a crash, or is no table, is refused before any
+// range is handed out from it. A good table in its place is accepted.
 func (b *Backend) testForgetful(t *testing.T) {
 	db := b.Database(t)
-	for says, table := range b.Forgetful {
-		s := b.open(t, db.DSN(), "leaf_alloc")
+	for flaw, table := range b.Forgetful {
+		s := Open(t, db.DSN(), "leaf_alloc")
 		create, drop := strings.Split(table[0], ";"), strings.Split(table[1], ";")
 		db.Exec(t, create...)
 		db.Exec(t, "INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('order', 1, 10)")
 		_, reserve := s.Reserve(t.Context(), "order", 10)
-		for call, err := range map[string]error{"Check": s.Check(t.Context()), "Reserve": reserve, "Raise": s.Raise(t.Context(), "order", 10)} {
+		for call, err := range map[string]error{"Check": s.Check(t.Context()), "Reserve": reserve, "Raise": s.Raise(t.Context(), "order", 10),
+			"CreateTag": s.CreateTag(t.Context(), store.Tag{Name: "new", Step: 1, Next: 1})} {
 			var unsafe *store.UnsafeTableError
-			if !errors.Is(err, store.ErrSetup) || !errors.As(err, &unsafe) || !strings.Contains(unsafe.Kind, says) || !strings.Contains(err.Error(), "table leaf_alloc") {
-				t.Errorf("%s of a table that is %s: %v, want an UnsafeTableError", call, says, err)
+			if !errors.Is(err, store.ErrSetup) || !errors.As(err, &unsafe) || !strings.Contains(unsafe.Kind, flaw) || !strings.Contains(err.Error(), "table leaf_alloc") {
+				t.Errorf("%s of a table that is %s: %v, want an UnsafeTableError", call, flaw, err)
 			}
 		}
 		t.Log(reserve)
 		if n := maxID(t, db, "order"); n != 1 {
-			t.Errorf("%s: max_id is %d, was 1", says, n)
+			t.Errorf("%s: max_id is %d, was 1", flaw, n)
 		}
 		db.Exec(t, drop...)
 		db.Exec(t, b.Shapes["official"], "INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('order', 1, 10)")
 		if seg, err := s.Reserve(t.Context(), "order", 10); err != nil || seg.First != 1 {
-			t.Errorf("Reserve from a table in place of one that was %s: %v, %v", says, seg, err)
+			t.Errorf("Reserve from a table in place of one that was %s: %v, %v", flaw, seg, err)
 		}
 		db.Exec(t, "DROP TABLE leaf_alloc")
 	}
 }
 
-// Unsafe returns the settings that the store calls unsafe, with their values, and whether there
-// are some that it does not know.
-func Unsafe(t *testing.T, s Store) (settings map[string]string, unknown bool) {
+// Unsafe returns the settings that the table reports as unsafe, with their
+// values, and whether it reports unknown ones.
+func Unsafe(t *testing.T, s store.Database) (settings map[string]string, unknown bool) {
 	t.Helper()
 	err := s.Durability(t.Context())
 	if err == nil {
@@ -251,7 +287,7 @@ func Unsafe(t *testing.T, s Store) (settings map[string]string, unknown bool) {
 // Numbers that the column would round or cut off are never handed out.
 func (b *Backend) testColumns(t *testing.T) {
 	db := b.Database(t)
-	s := b.fresh(t, db, b.Float)
+	s := fresh(t, db, b.Float)
 	db.Exec(t, "INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('order', 9007199254740992, 5)")
 	if err := s.Check(t.Context()); !errors.Is(err, store.ErrSetup) || !strings.Contains(err.Error(), "max_id") {
 		t.Errorf("Check of a floating-point max_id: %v, want ErrSetup", err)
@@ -259,12 +295,15 @@ func (b *Backend) testColumns(t *testing.T) {
 	if seg, err := s.Reserve(t.Context(), "order", 5); !errors.Is(err, store.ErrSetup) {
 		t.Errorf("Reserve from a floating-point max_id: %v, %v, want ErrSetup", seg, err)
 	}
+	if err := s.CreateTag(t.Context(), store.Tag{Name: "new", Step: 1, Next: 9007199254740993}); !errors.Is(err, store.ErrSetup) {
+		t.Errorf("CreateTag with a floating-point max_id: %v, want ErrSetup", err)
+	}
 	if err := s.Raise(t.Context(), "order", 9007199254740993); !errors.Is(err, store.ErrSetup) {
 		t.Errorf("Raise of a floating-point max_id: %v, want ErrSetup", err)
 	}
 	db.Exec(t, "DROP TABLE leaf_alloc")
 
-	s = b.fresh(t, db, b.Narrow)
+	s = fresh(t, db, b.Narrow)
 	db.Exec(t, "INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('order', 2147483600, 5)")
 	if seg, err := s.Reserve(t.Context(), "order", 40); err != nil || seg.First != 2147483600 {
 		t.Errorf("Reserve of what fits: %v, %v", seg, err)

@@ -13,8 +13,7 @@ import (
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/messages/enrich"
 	"github.com/idworker/idworker/messages/enrich/verify"
-	"github.com/idworker/idworker/store/jetstream"
-	"github.com/idworker/idworker/store/ledger"
+	"github.com/idworker/idworker/store/register"
 	"github.com/idworker/idworker/worker"
 )
 
@@ -33,9 +32,7 @@ func (u User) PasswordVariable() string {
 // Users are all users but that of the system account.
 func Users() []User {
 	p := messages.DefaultPrefix
-	role := func(r rights.Role) rights.Rights { // whether the counters are in JetStream or in a database
-		return rights.Join(worker.Rights(p, r), jetstream.Rights(p, r), ledger.Rights(p, r))
-	}
+	role := func(r rights.Role) rights.Rights { return rights.Join(worker.Rights(p, r), register.Rights(p, r)) }
 	mayAsk := rights.Publish(rights.AskPermissions) // what it may do itself
 	users := []User{
 		{"worker", "IDS", "_INBOX_worker", rights.Join(

@@ -14,7 +14,6 @@ import (
 type database struct {
 	pair  *dbtest.Pair
 	proxy *dbtest.Proxy
-	raise string // part of the statement that reserves
 
 	fault sync.Mutex // held by the fault that is under way
 }
@@ -26,10 +25,10 @@ func (r *Run) startDatabase() error {
 	case "jetstream":
 		return nil
 	case "mysql":
-		d = &database{pair: dbtest.StartMariaDBPair(r.T), raise: "LAST_INSERT_ID(max_id + "}
+		d = &database{pair: dbtest.StartMariaDBPair(r.T)}
 		d.pair.Exec(r.T, leaftest.MySQL.Shapes["official"]+exact)
 	case "postgres":
-		d = &database{pair: dbtest.StartPostgresPair(r.T), raise: "SET max_id = max_id + $2"}
+		d = &database{pair: dbtest.StartPostgresPair(r.T)}
 		d.pair.Exec(r.T, leaftest.Postgres.Shapes["official"])
 	default:
 		return fmt.Errorf("no store %q: want jetstream, mysql or postgres", r.Store)
@@ -44,6 +43,9 @@ func (d *database) dsn() string { return d.pair.DSNVia(d.proxy) }
 
 // exact has MySQL tell Order from order, without which there are no templates.
 const exact = " DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin"
+
+// raises is part of each statement that raises a row.
+const raises = "SET max_id = "
 
 // slow is how long a packet to or from a slow database takes more.
 const slow = 400 * time.Millisecond
@@ -77,7 +79,7 @@ func (d *database) inject(f Fault) (mend func()) {
 			d.pair.Follow()
 		}
 	case "answers cut":
-		d.proxy.CutAnswers(d.raise)
+		d.proxy.CutAnswers(raises)
 		return func() { d.proxy.CutAnswers("") }
 	case "database cut off":
 		d.proxy.Refuse()

@@ -13,6 +13,7 @@
 // are there at a time. They come in storms of 36 s. After each storm everything is mended, and the
 // next one waits until each kind of caller was answered again, and an event has arrived that came after
 // the faults, behind all others: 15 s, or longer if that takes longer.
+// Once the register was put back to an older state, all tags are raised, as an administrator does.
 // Which server leads a stream is not in the schedule. A fault that is for a leader names the
 // stream, and the log of the run says who it was.
 //

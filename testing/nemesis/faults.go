@@ -63,11 +63,12 @@ var (
 	linked    = slices.Concat(programs, []string{"callers"})
 	routes    = []string{"n2-n1", "n3-n1", "n3-n2"}
 	cut       = []string{"worker3", "loader2", "enricher2"} // behind cutters
-	led       = []string{"KV_ids_segments", "IDS_LOAD", "KV_ids_owners", "KV_ids_clock", "KV_ids_enrich", "READY", "ORDERS"}
+	led       = []string{"KV_ids_register", "IDS_LOAD", "KV_ids_owners", "KV_ids_clock", "KV_ids_enrich", "READY", "ORDERS"}
 	databases = []string{"mysql", "postgres"}
 )
 
-// spared are the parts that have to be left alone while the register goes back: a promise needs loaders that live.
+// spared are the parts that have to be left alone while the register goes back: loaders have to live, and to
+// have polled the register between the backup and the restore.
 var spared = []string{"process loader1", "process loader2", "link loader1", "link loader2", "clock loader1", "clock loader2", "database database"}
 
 const ms = time.Millisecond
@@ -106,7 +107,7 @@ var kinds = []kind{
 	{"route silent", 4, 1000 * ms, 8000 * ms, routes, partServers, nil, nil},
 	{"route one way", 4, 1000 * ms, 8000 * ms, routes, partServers, nil, nil},
 	{"route slow", 4, 2000 * ms, 10000 * ms, routes, partServers, nil, nil},
-	{"counters put back", 4, 1000 * ms, 5000 * ms, []string{"register"}, partServers, nil, spared},
+	{"register put back", 4, 3000 * ms, 8000 * ms, []string{"register"}, partServers, nil, spared},
 	{"disk full", 3, 2000 * ms, 8000 * ms, servers, partServers, nil, nil},
 
 	{"database killed", 10, 200 * ms, 6000 * ms, []string{"database"}, partDatabase, databases, nil},
@@ -130,7 +131,7 @@ func (k kind) parts(victim string) []string {
 }
 
 // after is how long what a fault took hold of is left alone: what ended is started again, and the next fault finds it
-// running. Loaders that saw the register go back raise it within some seconds.
+// running. Once the register is put back, an administrator raises all tags.
 func (k kind) after() time.Duration {
 	if k.part == partServers && k.more != nil {
 		return 15 * time.Second

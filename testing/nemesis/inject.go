@@ -253,7 +253,7 @@ func (r *Run) beginServers(f Fault) (note string, mend func() error, err error) 
 		}, nil
 	case "disk full":
 		return r.fillDisk(p)
-	case "counters put back":
+	case "register put back":
 		return r.beginPutBack()
 	default:
 		return r.beginRoutes(f)

@@ -1,24 +1,27 @@
 package nemesis
 
 import (
+	"github.com/idworker/idworker/internal/resource"
+	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/store/register"
 	"github.com/idworker/idworker/testing/natstest"
 )
 
-// countersBucket is the stream of the counters, or of the ledger.
-func (r *Run) registerStream() string {
-	if r.Store == "jetstream" {
-		return "KV_ids_segments"
-	}
-	return "KV_ids_ledger"
-}
+// raisedBy is more than is granted between a backup and its restore.
+const raisedBy = "1000000000"
 
-// beginPutBack takes a backup of the register. Mending puts it back, so that it lacks what was granted meanwhile. The
-// loaders are spared: the promise covers a register that goes back as long as one lives that has watched it.
+// beginPutBack takes a backup of the register. Mending puts it back, so that it lacks
+// what was granted meanwhile, and raises all tags, as an administrator does.
 func (r *Run) beginPutBack() (note string, mend func() error, err error) {
-	stream := r.registerStream()
+	stream := resource.BucketStream(register.BucketName(messages.DefaultPrefix))
 	backup, err := natstest.TrySnapshot(r.cluster.conn, stream)
 	if err != nil {
-		return stream, nil, err
+		return "", nil, err
 	}
-	return stream, func() error { backup.Restore(r.T, r.cluster.conn); return nil }, nil
+	return "", func() error {
+		backup.Restore(r.T, r.cluster.conn)
+		return waitFor(patient, "all tags to be raised", func() error {
+			return r.idworker("tag", "raise", "--all", "--by", raisedBy)
+		})
+	}, nil
 }

@@ -22,8 +22,7 @@ var writes = map[string][]write{
 	},
 	"loader2": {
 		{false, "ids.grant."},        // reserved, and not granted
-		{false, "$KV.ids_segments."}, // about to be reserved
-		{false, "$KV.ids_ledger."},   // reserved in a database, and not in the ledger
+		{false, "$KV.ids_register."}, // about to be granted; with a database, reserved in the row
 		{true, "ids.load."},          // a load event
 		{false, "$JS.ACK.IDS_LOAD."}, // granted, and the load event not acknowledged
 		{true, `"stream":"KV_ids_`},  // the answer to a write
@@ -54,9 +53,6 @@ func (r *Run) startCutters() error {
 func (r *Run) beginWrite(f Fault) (note string, mend func() error, err error) {
 	c, p := r.cutters[f.Victim], r.programs[f.Victim]
 	at := writes[f.Victim][f.Size%len(writes[f.Victim])]
-	if at.text == "$KV.ids_ledger." && r.Store == "jetstream" {
-		at.text = "$KV.ids_segments." // which is the ledger then
-	}
 	hit, over := c.Arm(at.server, at.text), make(chan struct{})
 	killed := make(chan bool, 1)
 	go func() {

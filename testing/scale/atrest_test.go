@@ -55,12 +55,12 @@ func TestAtRest(t *testing.T) {
 				renewals = int(took/atRestAfter) + 1
 			}
 			if role != worker.RoleWorker {
-				looks = int(took/time.Second) + 1 // did the counters go back?
+				looks = int(took/time.Second) + 1 // did the register go back?
 			}
 			most := map[string]int{
 				"write ids_owners":  renewals,
 				"write ids_workers": beats, "write ids_clock": beats, // the two of a heartbeat
-				"write ids_tags": 0, "write ids_config": 0, "write ids_segments": 0, "write ids_ledger": 0,
+				"write ids_tags": 0, "write ids_config": 0, "write ids_register": 0,
 				"API STREAM.INFO": beats + looks + 9*refreshes, // the server's clock; the tags
 			}
 			for kind, most := range most {

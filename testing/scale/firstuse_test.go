@@ -1,7 +1,6 @@
 package scale
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -12,15 +11,11 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nats.go/micro"
 
 	"github.com/idworker/idworker/internal/tagrules"
 	"github.com/idworker/idworker/messages"
-	"github.com/idworker/idworker/store"
-	jetstreamstore "github.com/idworker/idworker/store/jetstream"
-	"github.com/idworker/idworker/store/ledger"
-	"github.com/idworker/idworker/store/mysql"
+	"github.com/idworker/idworker/store/sql"
 	"github.com/idworker/idworker/testing/dbtest"
 	"github.com/idworker/idworker/testing/leaftest"
 	"github.com/idworker/idworker/testing/natstest"
@@ -34,7 +29,7 @@ import (
 // if two workers are asked for one at once, or its owner changes.
 //
 // With FIRST_USE_SYNC=1 the server syncs every write. With FIRST_USE_MARIADB=1 the tags are rows of a
-// database, which always does, and the server has the ledger.
+// database, which always does, behind the register.
 func TestFirstUses(t *testing.T) {
 	for _, order := range []tagrules.Order{tagrules.Trend, tagrules.Strict} {
 		t.Run(string(order), func(t *testing.T) { testFirstUses(t, order) })
@@ -63,11 +58,7 @@ func testFirstUses(t *testing.T, order tagrules.Order) {
 		}
 		u.restarted()
 	}
-	_, s, err := i.openStore(t.Context(), i.js.Conn())
-	if err != nil {
-		t.Fatal(err)
-	}
-	tags, err := s.Tags(t.Context())
+	tags, err := i.store.Tags(t.Context())
 	if err != nil || len(tags) != len(u.sequences) {
 		t.Errorf("the store has %d tags, %v; want %d", len(tags), err, len(u.sequences))
 	}
@@ -76,20 +67,12 @@ func testFirstUses(t *testing.T, order tagrules.Order) {
 // newTemplates makes an installation with a template.
 func newTemplates(t *testing.T, order tagrules.Order, most int64) *installation {
 	t.Helper()
-	i := &installation{t: t, cfg: worker.Config{Wait: answerWithin * 2 / 3}}
+	i := &installation{t: t, cfg: worker.Config{Wait: answerWithin * 2 / 3}, name: "jetstream"}
 	i.net = natstest.Start(t, func(o *server.Options) { o.SyncAlways, o.NoLog = os.Getenv("FIRST_USE_SYNC") != "", true })
-	i.js = natstest.JetStream(t, i.net.Connect(t))
-	create := jetstreamstore.Create
 	if os.Getenv("FIRST_USE_MARIADB") != "" {
 		i.useDatabase()
-		create = ledger.Create
 	}
-	if err := worker.Provision(t.Context(), i.js, prefix, 1); err != nil {
-		t.Fatal(err)
-	}
-	if err := create(t.Context(), i.js, prefix, 1); err != nil {
-		t.Fatal(err)
-	}
+	i.provision()
 	editor, err := tagrules.OpenEditor(t.Context(), i.js, prefix)
 	if err == nil {
 		_, err = editor.CreateTemplate(t.Context(), tagrules.Template{Pattern: "chat.*", Step: 10, Order: order, MaxTags: most})
@@ -105,19 +88,12 @@ func (i *installation) useDatabase() {
 	i.t.Helper()
 	db := dbtest.StartMySQLWith(i.t, "--innodb-flush-log-at-trx-commit=1")
 	db.Exec(i.t, leaftest.MySQL.Shapes["official"])
-	i.name, i.cfg.Reservations = "mysql", 16
-	i.open = func(_ context.Context, conn *nats.Conn) (store.Store, error) {
-		js, err := jetstream.New(conn)
-		if err != nil {
-			return nil, err
-		}
-		inner, err := mysql.Open(db.DSN(), "leaf_alloc")
-		if err != nil {
-			return nil, err
-		}
-		i.t.Cleanup(func() { _ = inner.Close() })
-		return ledger.New(inner, ledger.Config{JetStream: js, Prefix: prefix}), nil
+	table, err := sql.Open(db.DSN(), "leaf_alloc")
+	if err != nil {
+		i.t.Fatal(err)
 	}
+	i.t.Cleanup(func() { _ = table.Close() })
+	i.name, i.table, i.cfg.Reservations = "mysql", table, 2*sql.MaxConns
 }
 
 func (i *installation) start2(role worker.Role) process {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
-	jetstreamstore "github.com/idworker/idworker/store/jetstream"
+	"github.com/idworker/idworker/store/register"
 	"github.com/idworker/idworker/testing/natstest"
 	"github.com/idworker/idworker/worker"
 )
@@ -24,50 +24,47 @@ const prefix = messages.DefaultPrefix
 
 func syncAlways(o *server.Options) { o.SyncAlways, o.NoLog = true, true }
 
-// installation is a server with the counters in JetStream.
+// installation is a server with the register.
 type installation struct {
 	t     *testing.T
 	net   *natstest.Server
 	store store.Store
 	js    jetstream.JetStream
-	cfg   worker.Config                                                   // of all processes, as far as they are equal
-	name  string                                                          // of the store, jetstream if ""
-	open  func(ctx context.Context, conn *nats.Conn) (store.Store, error) // opens it; openStore if nil
+	cfg   worker.Config // of all processes, as far as they are equal
+	name  string        // of the store
+	table store.Table   // behind the register, if there is one
 }
 
 func newInstallation(t *testing.T, cfg worker.Config) *installation {
 	t.Helper()
-	i := &installation{t: t, net: natstest.Start(t, syncAlways), cfg: cfg}
-	i.js = natstest.JetStream(t, i.net.Connect(t))
-	err := jetstreamstore.Create(t.Context(), i.js, prefix, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if i.store, err = openStore(t.Context(), i.js.Conn()); err != nil {
-		t.Fatal(err)
-	}
-	if err := worker.Provision(t.Context(), i.js, prefix, 1); err != nil {
-		t.Fatal(err)
-	}
+	i := &installation{t: t, net: natstest.Start(t, syncAlways), cfg: cfg, name: "jetstream"}
+	i.provision()
 	return i
 }
 
-// openStore opens the installation's store for a process.
-func (i *installation) openStore(ctx context.Context, conn *nats.Conn) (name string, s store.Store, err error) {
-	if i.open == nil {
-		s, err = openStore(ctx, conn)
-		return "jetstream", s, err
+// provision creates the buckets, and opens the store for the test itself.
+func (i *installation) provision() {
+	i.t.Helper()
+	i.js = natstest.JetStream(i.t, i.net.Connect(i.t, nats.ReconnectBufSize(-1)))
+	err := worker.Provision(i.t.Context(), i.js, prefix, 1)
+	if err == nil {
+		err = register.Create(i.t.Context(), i.js, prefix, 1)
 	}
-	s, err = i.open(ctx, conn)
-	return i.name, s, err
+	if err == nil {
+		i.store, err = i.openStore(i.t.Context(), i.js.Conn())
+	}
+	if err != nil {
+		i.t.Fatal(err)
+	}
 }
 
-func openStore(ctx context.Context, conn *nats.Conn) (store.Store, error) {
+// openStore opens the installation's store for a process.
+func (i *installation) openStore(ctx context.Context, conn *nats.Conn) (store.Store, error) {
 	js, err := jetstream.New(conn)
 	if err != nil {
 		return nil, err
 	}
-	return jetstreamstore.Open(ctx, js, prefix)
+	return register.Open(ctx, register.Config{JetStream: js, Prefix: prefix, Table: i.table, TableName: i.name})
 }
 
 // createTags makes tags in the store; loaders mirror them.
@@ -102,7 +99,8 @@ func (i *installation) start(role worker.Role) (p process, err error) {
 	}
 	cfg.Requests, cfg.Control = p.conns[0], p.conns[1]
 	if role != worker.RoleWorker {
-		if cfg.StoreName, cfg.Store, err = i.openStore(ctx, p.conns[1]); err != nil {
+		cfg.StoreName = i.name
+		if cfg.Store, err = i.openStore(ctx, p.conns[1]); err != nil {
 			return p, err
 		}
 	}

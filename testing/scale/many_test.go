@@ -311,7 +311,7 @@ type meter struct {
 
 // count is what a server counted since it started.
 type count struct {
-	store  int // writes to the bucket of the counters
+	store  int // writes to the register
 	leases int // and to those of leases and fences
 	events int // load events
 	api    int
@@ -338,7 +338,7 @@ func (m *meter) count() (c count) {
 		for _, s := range account.Streams {
 			written := int(s.State.LastSeq)
 			switch s.Name {
-			case "KV_ids_segments":
+			case "KV_ids_register":
 				c.store = written
 			case "IDS_LOAD":
 				c.events = written

@@ -73,5 +73,5 @@ func testExhaustionConcurrent(t *testing.T, open func() store.Store) {
 	}
 }
 
-// MayBurn is a store that loses ranges when several callers race for them, as a ledger does.
+// MayBurn is a store that loses ranges when several callers race for them, as in front of a table.
 type MayBurn interface{ MayBurn() }

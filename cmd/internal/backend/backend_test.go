@@ -6,12 +6,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/nats-io/nats.go"
 	"go.uber.org/zap"
 
 	"github.com/idworker/idworker/cmd/internal/backend"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
-	"github.com/idworker/idworker/store/ledger"
+	"github.com/idworker/idworker/store/register"
 	"github.com/idworker/idworker/testing/natstest"
 )
 
@@ -87,30 +88,28 @@ func TestParseErrors(t *testing.T) {
 	}
 }
 
-// TestJetStream: the buckets are created, and a store opened on them.
+// options are those of a register on a server of its own.
+func options(t *testing.T) backend.Options {
+	t.Helper()
+	js := natstest.JetStream(t, natstest.Start(t).Connect(t, nats.ReconnectBufSize(-1)))
+	if err := register.Create(t.Context(), js, messages.DefaultPrefix, 1); err != nil {
+		t.Fatal(err)
+	}
+	return backend.Options{JetStream: js, Prefix: messages.DefaultPrefix}
+}
+
+// TestJetStream: the register is a store by itself.
 func TestJetStream(t *testing.T) {
 	t.Parallel()
-	js := natstest.JetStream(t, natstest.Start(t).Connect(t))
 	b, err := backend.Parse("jetstream", table)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s, err := b.Open(t.Context(), js, messages.DefaultPrefix); err == nil || s != nil {
-		t.Errorf("opened %v, %v without a bucket", s, err)
-	}
-	if err := b.Create(t.Context(), js, messages.DefaultPrefix, 1); err != nil {
-		t.Fatal(err)
-	}
-	for _, bucket := range b.Buckets(messages.DefaultPrefix) {
-		if _, err := js.KeyValue(t.Context(), bucket); err != nil {
-			t.Errorf("bucket %s: %v", bucket, err)
-		}
-	}
-	s, err := b.Open(t.Context(), js, messages.DefaultPrefix)
+	s, err := b.Open(t.Context(), options(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(s.Prepare(t.Context(), false, zap.NewNop()), s.Check(t.Context()),
+	if err := errors.Join(s.Prepare(t.Context(), false, zap.NewNop()), s.CheckFirst(t.Context()),
 		s.CreateTag(t.Context(), store.Tag{Name: "order", Step: 1, Next: 1}), s.Close()); err != nil {
 		t.Error(err)
 	}
@@ -124,24 +123,16 @@ func TestDatabaseAway(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		js := natstest.JetStream(t, natstest.Start(t).Connect(t))
-		if err := b.Create(t.Context(), js, messages.DefaultPrefix, 1); err != nil {
-			t.Errorf("%s: the ledger is not made: %v", dsn, err)
-		}
-		for _, bucket := range b.Buckets(messages.DefaultPrefix) {
-			if _, err := js.KeyValue(t.Context(), bucket); err != nil || bucket != ledger.BucketName(messages.DefaultPrefix) {
-				t.Errorf("%s: bucket %s: %v", dsn, bucket, err)
-			}
-		}
+		o := options(t)
 		for range 2 { // each handle is closed on its own
-			s, err := b.Open(t.Context(), js, messages.DefaultPrefix)
+			s, err := b.Open(t.Context(), o)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := s.Check(t.Context()); err == nil {
+			if err := s.Database.Check(t.Context()); err == nil {
 				t.Errorf("%s answers", dsn)
 			}
-			if err := errors.Join(s.CheckLedger(t.Context()), s.Prepare(t.Context(), true, zap.NewNop()), s.Close()); err != nil {
+			if err := errors.Join(s.Prepare(t.Context(), true, zap.NewNop()), s.Close()); err != nil {
 				t.Errorf("%s: %v", dsn, err)
 			}
 		}

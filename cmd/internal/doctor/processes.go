@@ -13,6 +13,7 @@ import (
 	"github.com/idworker/idworker/internal/rights"
 	"github.com/idworker/idworker/internal/tagrules"
 	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/worker"
 )
 
@@ -47,6 +48,9 @@ var ErrNone = errors.New("none is running")
 var ErrOlder = errors.New("workers of an older version answer strict tags out of order")
 
 var (
+	// ErrStopped is wrapped by the finding that a loader grants nothing.
+	ErrStopped = fmt.Errorf("it grants nothing: %w", store.ErrRegressed)
+
 	// ErrOutage is wrapped by the finding that the store of a loader fails.
 	ErrOutage = errors.New("its store fails")
 
@@ -61,6 +65,9 @@ func findTroubled(ctx context.Context, conn *nats.Conn, prefix messages.Prefix) 
 	reports, err := worker.AskReports(ctx, conn, prefix, 0, nil)
 	for _, r := range reports {
 		who := fmt.Sprintf("%s %s (%s)", r.Role, r.Host, r.Instance)
+		if r.Stopped != "" {
+			return fmt.Errorf("%s: %w: %s", who, ErrStopped, strings.TrimPrefix(r.Stopped, store.ErrRegressed.Error()+": "))
+		}
 		if o := r.Outages; o != nil && o.Now {
 			return fmt.Errorf("%s: %w: %s", who, ErrOutage, o.Error)
 		}
@@ -111,7 +118,7 @@ func (d *Doctor) examineProcesses(ctx context.Context, find func(Finding)) {
 			continue
 		}
 		err = d.ask(ctx, k.Wrong)
-		if outage := errors.Is(err, ErrOutage); outage || errors.Is(err, ErrOlder) || errors.Is(err, ErrTroubled) { // what is missing to ask was reported
+		if outage := errors.Is(err, ErrOutage) || errors.Is(err, ErrStopped); outage || errors.Is(err, ErrOlder) || errors.Is(err, ErrTroubled) { // what is missing to ask was reported
 			find(Finding{What: k.Name + "s", Err: err, Warning: !outage})
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -48,8 +49,11 @@ const roomFile = "idworker.room"
 func (d *data) tryWrite() error {
 	noise := make([]byte, 1<<20) // a file system may store zeros without room
 	_, _ = rand.Read(noise)      // never fails
-	if err := d.WriteFile(roomFile, string(noise)); err != nil {
+	path := filepath.Join(d.path, roomFile)
+	f, err := os.Create(path)
+	if err != nil {
 		return err
 	}
-	return os.Remove(d.File(roomFile))
+	_, err = f.Write(noise)
+	return errors.Join(err, f.Sync(), f.Close(), os.Remove(path)) // a full disk needs the room
 }

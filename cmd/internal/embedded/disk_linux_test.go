@@ -10,8 +10,6 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/idworker/idworker/cmd/internal/backend"
-	jetstreamstore "github.com/idworker/idworker/store/jetstream"
 	"github.com/idworker/idworker/testing/natstest"
 	"github.com/idworker/idworker/testing/tier"
 )
@@ -58,13 +56,9 @@ func TestFullDiskForReal(t *testing.T) {
 	t.Parallel()
 	mounted := disk(t, 4<<20)
 	cfg := config(filepath.Join(mounted, "data"))
-	cfg.Counter = backend.Counter
 	given := make(handedOut)
 	for round := range tier.Pick(5, 100) {
 		s := start(t, cfg)
-		if err := s.Witness(t.Context(), []string{jetstreamstore.BucketName(prefix)}); err != nil {
-			t.Fatal(err)
-		}
 		segments := openStore(t, s)
 		if round == 0 {
 			create(t, segments, "order")

@@ -39,9 +39,11 @@ func TestFullDisk(t *testing.T) {
 	cfg := config(filepath.Join(t.TempDir(), "data"))
 	s := start(t, cfg)
 	kv := createBucket(t, s, "b")
-	put(t, kv, "x")
+	if _, err := kv.PutString(t.Context(), "x", "1"); err != nil {
+		t.Fatal(err)
+	}
 	// There is no room to try for: what stands in its place cannot be replaced.
-	taken := filepath.Join(cfg.Folder, roomFile+".new")
+	taken := filepath.Join(cfg.Folder, roomFile)
 	if err := os.MkdirAll(filepath.Join(taken, "folder"), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +93,9 @@ func TestFullDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	again := start(t, cfg)
-	put(t, createBucket(t, again, "b"), "y")
+	if _, err := createBucket(t, again, "b").PutString(t.Context(), "y", "1"); err != nil {
+		t.Fatal(err)
+	}
 	if err := again.Trouble(); err != nil {
 		t.Error(err)
 	}

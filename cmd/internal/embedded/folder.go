@@ -1,19 +1,16 @@
 package embedded
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 
-	"github.com/nats-io/nuid"
+	"github.com/gofrs/flock"
 	"go.uber.org/zap"
 
-	"github.com/idworker/idworker/cmd/internal/folder"
-	"github.com/idworker/idworker/cmd/internal/witness"
+	"github.com/idworker/idworker/store/register"
 )
 
 var (
@@ -21,22 +18,22 @@ var (
 	ErrFolder = errors.New("data folder cannot be used")
 
 	// ErrInUse means that another process, or another server of this one, has the folder.
-	ErrInUse = folder.ErrInUse
+	ErrInUse = errors.New("another process uses it")
 
 	// ErrGone means that the folder was removed or replaced while a server served from it.
-	ErrGone = folder.ErrGone
+	ErrGone = errors.New("it was removed or replaced while it was in use")
 
 	// ErrDamaged means that the folder has lost what it once held. The error is a
 	// [*RecoverError].
-	ErrDamaged = errors.New("it is damaged or an older copy, and serving from it could hand out IDs twice")
+	ErrDamaged = errors.New("it is damaged or an older copy, and serving from it could issue duplicate IDs")
 
-	// ErrNoWitness means that the folder has been used, and nothing is left that says what it
-	// held then: it may be an older copy. The error is a [*RecoverError].
-	ErrNoWitness = errors.New("its witness is gone, so nobody knows whether it is an older copy, and serving from it could hand out IDs twice")
+	// ErrNoWitness means that the folder was used, and its witness is gone, which showed what
+	// it held. The error is a [*RecoverError].
+	ErrNoWitness = errors.New("its witness is gone, so it may be an older copy, and serving from it could issue duplicate IDs")
 )
 
-// RecoverError is an [ErrDamaged] or [ErrNoWitness] of a folder: before anything is served from
-// it, its counters have to be raised, see [Config.Recover].
+// RecoverError is an [ErrDamaged] or [ErrNoWitness] of a folder: before anything is served
+// from it, its counters have to be raised, see [Config.Recover].
 type RecoverError struct {
 	Folder, Witness string
 	Err             error // which of the two, and why
@@ -50,119 +47,91 @@ func (e *RecoverError) Error() string { return fmt.Sprintf("%v: %s: %v", ErrFold
 func (e *RecoverError) Unwrap() []error { return []error{ErrFolder, e.Err} }
 
 const (
-	// lockFile is the file in the data folder that is locked.
+	// lockFile is the file in the data folder that is locked. It stays.
 	lockFile = "idworker.lock"
-
-	// idFile is the file, in the data folder and in that of the witness, with the name that
-	// says that the two belong together.
-	idFile = "idworker.id"
 
 	// witnessSuffix follows the data folder's path in that of its witness.
 	witnessSuffix = ".witness"
 )
 
-// WitnessOf is where the witness of a data folder is, if nobody says otherwise: beside it.
+// WitnessOf is where the witness of a data folder is by default: beside it.
 func WitnessOf(data string) string { return filepath.Clean(data) + witnessSuffix }
 
 // data is the data folder of a server, locked, with its witness.
 type data struct {
-	*folder.Folder
-	witness *witness.Witness
+	path    string
+	witness *register.Witness
+	lock    *flock.Flock
+	locked  os.FileInfo // the file that is locked
 }
 
-// openData opens both.
+// openData opens both. The folder is created if it is missing.
 func openData(cfg Config) (*data, error) {
 	if cfg.Recover { // there has to be something to recover
 		if _, err := os.Stat(cfg.Folder); err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrFolder, err)
 		}
 	}
-	f, err := folder.Open(cfg.Folder, lockFile)
-	if err != nil {
+	d := &data{path: cfg.Folder, lock: flock.New(filepath.Join(cfg.Folder, lockFile))}
+	if err := d.takeLock(); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrFolder, err)
 	}
-	w, err := witness.Open(cfg.Witness, cfg.Counter, cfg.Log)
-	if err != nil {
-		f.Close()
+	var err error
+	if d.witness, err = register.OpenWitness(cfg.Witness); err != nil {
+		d.Close()
 		return nil, err
 	}
-	return &data{f, w}, nil
+	return d, nil
+}
+
+func (d *data) takeLock() error {
+	if err := os.MkdirAll(d.path, 0o750); err != nil {
+		return err
+	}
+	locked, err := d.lock.TryLock()
+	if err != nil {
+		return fmt.Errorf("lock: %w", err)
+	}
+	if !locked {
+		return fmt.Errorf("%w: %s", ErrInUse, d.path)
+	}
+	if d.locked, err = os.Stat(d.lock.Path()); err != nil {
+		return errors.Join(fmt.Errorf("lock: %w", err), d.lock.Unlock())
+	}
+	return nil
+}
+
+// Close unlocks the folder. So does the end of the process.
+func (d *data) Close() { _ = d.lock.Unlock() }
+
+// Check returns an error that wraps [ErrGone] if the folder is not the one that was opened.
+func (d *data) Check() error {
+	info, err := os.Stat(d.lock.Path())
+	missing := errors.Is(err, fs.ErrNotExist) // other errors prove nothing
+	if missing || err == nil && !os.SameFile(info, d.locked) {
+		return fmt.Errorf("%w: %s", ErrGone, d.path)
+	}
+	return nil
 }
 
 // recoverError is the error for data that must not be served from.
 func (d *data) recoverError(err error) error {
-	return &RecoverError{Folder: d.Path, Witness: d.witness.Folder().Path, Err: err}
+	return &RecoverError{Folder: d.path, Witness: d.witness.Path(), Err: err}
 }
 
-// used reports whether a server has kept anything in the folder.
-func (d *data) used() (bool, error) {
-	streams, err := fs.Glob(os.DirFS(d.Path), "jetstream/*/streams/*")
-	return len(streams) > 0, err
-}
-
-// readID reads the name in a folder, "" if there is none.
-func readID(f *folder.Folder) (string, error) {
-	id, err := fs.ReadFile(os.DirFS(f.Path), idFile)
-	if errors.Is(err, fs.ErrNotExist) {
-		return "", nil
+// checkWitness makes sure that data that was used has a witness, and gives new data one.
+func (d *data) checkWitness(log *zap.Logger) error {
+	if !d.witness.Fresh() {
+		return nil // whose evidence is compared next
 	}
-	return strings.TrimSpace(string(id)), err
-}
-
-// pairing is what says whether data and witness belong together.
-type pairing struct {
-	own, its string // the names in the data folder and in the witness's; "" if there is none
-	inside   bool   // an older version's witness is in the data folder; it was read
-	used     bool   // there is data
-}
-
-func (d *data) readPairing() (p pairing, err error) {
-	var errs [4]error
-	p.own, errs[0] = readID(d.Folder)
-	p.its, errs[1] = readID(d.witness.Folder())
-	p.inside, errs[2] = d.witness.TakeOver(d.Path)
-	p.used, errs[3] = d.used()
-	if err := errors.Join(errs[:]...); err != nil {
-		return p, fmt.Errorf("%w: %w", ErrFolder, err)
+	streams, err := fs.Glob(os.DirFS(d.path), "jetstream/*/streams/*")
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrFolder, err)
 	}
-	return p, nil
-}
-
-// pair finds out whether the witness is that of the data. For a folder in which nothing was kept
-// a new one is made. A folder of a version that had its witness inside keeps that.
-func (d *data) pair(log *zap.Logger) error {
-	p, err := d.readPairing()
-	switch {
-	case err != nil:
-		return err
-	case p.own != "" && p.its != "" && p.own != p.its:
-		return d.recoverError(fmt.Errorf("%w: %s is the witness of another folder", ErrNoWitness, d.witness.Folder().Path))
-	case p.own != "" && p.its != "":
-		return nil
-	case p.own == "" && p.inside:
-		log.Info("the witness of the data folder moves out of it", zap.String("data", d.Path), zap.String("witness", d.witness.Folder().Path))
-		return nil // Compare is next; then settle gives both a name
-	case p.own != "" || p.used:
-		return d.recoverError(fmt.Errorf("%w: nothing is in %s", ErrNoWitness, d.witness.Folder().Path))
-	case !d.witness.Fresh():
-		return nil // Compare finds that all is missing
+	if len(streams) > 0 {
+		return d.recoverError(fmt.Errorf("%w: there is no %s", ErrNoWitness, d.witness.Path()))
 	}
-	log.Warn("new installation in "+d.Path+": no IDs were handed out from it before",
-		zap.String("data", d.Path), zap.String("witness", d.witness.Folder().Path))
-	return d.settle()
-}
-
-// settle makes the witness that of the data, for good. The witness gets the name first: data
-// with a name is known to have had a witness.
-func (d *data) settle() error {
-	if err := d.witness.Settle(); err != nil {
-		return err
-	}
-	own, err1 := readID(d.Folder)
-	its, err2 := readID(d.witness.Folder())
-	if err := errors.Join(err1, err2); err != nil || own != "" && own == its {
-		return err
-	}
-	id := cmp.Or(own, its, nuid.Next()) + "\n"
-	return errors.Join(d.witness.Folder().WriteFile(idFile, id), d.WriteFile(idFile, id))
+	log.Warn("new installation in "+d.path+": no IDs were handed out from it before",
+		zap.String("data", d.path), zap.String("witness", d.witness.Path()))
+	return d.witness.Create()
 }

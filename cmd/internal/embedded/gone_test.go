@@ -9,7 +9,7 @@ import (
 	"github.com/idworker/idworker/testing/natstest"
 )
 
-// A server whose folder, or that of its witness, is removed, moved or replaced is told of: it would go on, and
+// A server whose folder is removed, moved or replaced is told of: it would go on, and
 // somebody else could serve from the same place.
 func TestFolderGone(t *testing.T) {
 	t.Parallel()
@@ -22,15 +22,12 @@ func TestFolderGone(t *testing.T) {
 			if err := move(data); err != nil {
 				return err
 			}
-			cfg := config(data)
-			cfg.Witness = t.TempDir()
-			other, err := openData(cfg)
+			other, err := openData(config(data))
 			if err == nil {
 				t.Cleanup(other.Close)
 			}
 			return err
 		},
-		"witness removed": func(_ *testing.T, data string) error { return os.RemoveAll(WitnessOf(data)) },
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()

@@ -12,8 +12,12 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
 
+	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/snowflake/lease"
 	"github.com/idworker/idworker/testing/natstest"
 )
+
+const prefix = messages.DefaultPrefix
 
 // lockerEnv names the folder on which this test's program starts a server when it is run
 // as another process.
@@ -40,7 +44,7 @@ func TestMain(m *testing.M) {
 var patience = natstest.Patience
 
 func config(folder string) Config {
-	return Config{Host: "127.0.0.1", Port: server.RANDOM_PORT, Folder: folder, Log: zap.NewNop()}
+	return Config{Host: "127.0.0.1", Port: server.RANDOM_PORT, Folder: folder, Prefix: prefix, Beside: []string{lease.ClockBucketName(prefix)}, Log: zap.NewNop()}
 }
 
 // start starts a server, and stops it when the test ends.
@@ -78,16 +82,6 @@ func createBucket(t *testing.T, s *Server, name string) jetstream.KeyValue {
 		t.Fatal(err)
 	}
 	return kv
-}
-
-// put writes keys, one after the other.
-func put(t *testing.T, kv jetstream.KeyValue, keys ...string) {
-	t.Helper()
-	for _, key := range keys {
-		if _, err := kv.Put(t.Context(), key, []byte("1")); err != nil {
-			t.Fatal(err)
-		}
-	}
 }
 
 // listening is a port that is taken until the test ends.

@@ -38,7 +38,7 @@ func TestPortTaken(t *testing.T) {
 		}
 	}()
 	stranger := natstest.Start(t)
-	own, err := Start(t.Context(), Config{Host: "127.0.0.1", Port: -1, Folder: t.TempDir(), Witness: t.TempDir(), Log: zap.NewNop()})
+	own, err := Start(t.Context(), Config{Host: "127.0.0.1", Port: -1, Folder: t.TempDir(), Witness: filepath.Join(t.TempDir(), "witness"), Log: zap.NewNop()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,7 +1,6 @@
 package embedded
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,7 +14,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
 
-	"github.com/idworker/idworker/cmd/internal/witness"
+	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/store"
+	"github.com/idworker/idworker/store/register"
 )
 
 // ServerName is the name by which clients recognize an embedded server.
@@ -26,13 +27,17 @@ type Config struct {
 	Host    string
 	Port    int
 	Folder  string
-	Witness string          // its folder; [WitnessOf] the data folder if it is empty
-	Counter witness.Counter // tells counters from other values; nil if there are none
+	Witness string // its file; [WitnessOf] the data folder if it is empty
 	Log     *zap.Logger
+
+	// Prefix is that of the register whose evidence is compared before the server listens, with
+	// that of the buckets in Beside.
+	Prefix messages.Prefix
+	Beside []string
 
 	// Recover opens a folder that Start would refuse because it is damaged or an older copy, or
 	// because its witness is gone. The server does not listen then: it is for whoever raises the
-	// counters, see [Server.Lost], and then calls [Server.Renew].
+	// counters.
 	Recover bool
 }
 
@@ -40,7 +45,6 @@ type Config struct {
 type Server struct {
 	cfg  Config
 	data *data
-	conn *nats.Conn     // the witness's
 	nats *server.Server // nil if it does not run
 
 	unwritten atomic.Pointer[error] // see [Server.Trouble]
@@ -69,9 +73,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	}
 	s := &Server{cfg: cfg, data: data}
 	if cfg.Recover {
-		if _, err = data.readPairing(); err == nil {
-			err = s.launchPrivately(ctx)
-		}
+		err = s.launchPrivately(ctx)
 	} else {
 		err = s.startChecked(ctx)
 	}
@@ -88,13 +90,10 @@ func failed(address string, err error) error {
 
 // startChecked starts the server once the data has been found to be whole.
 func (s *Server) startChecked(ctx context.Context) error {
-	if err := s.data.pair(s.cfg.Log); err != nil {
+	if err := s.data.checkWitness(s.cfg.Log); err != nil {
 		return err
 	}
 	if err := s.examine(ctx); err != nil {
-		return err
-	}
-	if err := s.data.settle(); err != nil {
 		return err
 	}
 	return s.launch(ctx, func(o *server.Options) { o.Host, o.Port = s.cfg.Host, s.cfg.Port })
@@ -111,47 +110,21 @@ func (s *Server) examine(ctx context.Context) error {
 		return err
 	}
 	defer s.shutdown()
-	lost, err := s.Lost(ctx)
-	if err != nil || lost == nil {
-		return err
-	}
-	return s.data.recoverError(fmt.Errorf("%w: %w", ErrDamaged, lost))
-}
-
-// Lost compares the buckets with what the witness saw, and returns nil if all of it is there.
-func (s *Server) Lost(ctx context.Context) (lost *witness.ForgotError, err error) {
 	conn, js, err := s.Connect()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer conn.Close()
 	ctx, cancel := context.WithTimeout(ctx, readyWithin)
 	defer cancel()
-	err = s.data.witness.Compare(ctx, js)
-	if errors.As(err, &lost) {
-		return lost, nil
+	err = s.data.witness.Compare(ctx, js, s.cfg.Prefix, s.cfg.Beside...)
+	switch {
+	case errors.Is(err, register.ErrForeignWitness):
+		return s.data.recoverError(fmt.Errorf("%w: %w", ErrNoWitness, err))
+	case errors.Is(err, store.ErrRegressed):
+		return s.data.recoverError(fmt.Errorf("%w: %w", ErrDamaged, err))
 	}
-	return nil, err
-}
-
-// Renew takes what is in the buckets for what the witness saw, from now on, and the witness for
-// that of this folder. It is for servers started with [Config.Recover], once the counters have
-// been raised; it changes nothing and returns a [witness.ForgotError] if any is lower than the
-// witness saw it.
-//
-// Snowflake IDs: the times that worker IDs had given away since the data's state are not known
-// any more. They may be served again once all of them are past, that is longer after the last
-// one was served than a lease, the lead over the clock and twice a clock's error take together.
-func (s *Server) Renew(ctx context.Context, buckets []string) error {
-	conn, js, err := s.Connect()
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	if err := s.data.witness.Renew(ctx, js, buckets); err != nil {
-		return err
-	}
-	return s.data.settle()
+	return err
 }
 
 // launch starts the server and returns when it can be used.
@@ -159,7 +132,7 @@ func (s *Server) launch(ctx context.Context, where func(*server.Options)) error 
 	opts := &server.Options{
 		ServerName: ServerName,
 		JetStream:  true,
-		StoreDir:   s.data.Path,
+		StoreDir:   s.data.path,
 		SyncAlways: true,
 		// The default is a part of what is free at the start, also once there is more.
 		JetStreamMaxStore: 1 << 60,
@@ -205,7 +178,7 @@ func waitReady(ctx context.Context, srv *server.Server, fatal <-chan string) err
 
 // Connect connects this process to its own server, past the network.
 func (s *Server) Connect() (*nats.Conn, jetstream.JetStream, error) {
-	conn, err := nats.Connect("", nats.InProcessServer(s.nats), nats.Name("idworker witness"))
+	conn, err := nats.Connect("", nats.InProcessServer(s.nats), nats.Name("idworker"), nats.ReconnectBufSize(-1))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -217,22 +190,11 @@ func (s *Server) Connect() (*nats.Conn, jetstream.JetStream, error) {
 	return conn, js, nil
 }
 
-// Witness has the buckets witnessed from now on, and returns when all that is in them
-// has been noted. It is to be called once, before anything is counted in them.
-func (s *Server) Witness(ctx context.Context, buckets []string) error {
-	conn, js, err := s.Connect()
-	if err != nil {
-		return err
-	}
-	s.conn = conn
-	return s.data.witness.Start(ctx, js, buckets)
-}
-
 // folderPoll is how often the folders are looked at.
 const folderPoll = time.Second
 
 // Guard returns nil when ctx ends, which must be before Stop, and an error when the server
-// has to end: one that wraps [ErrGone] when the folder of the data or of the witness is gone,
+// has to end: one that wraps [ErrGone] when the folder of the data is gone,
 // since a server goes on without its folder, and forgets all that it counted when it ends; and
 // one that wraps [ErrUnwritten] when a write has failed and there is room again.
 func (s *Server) Guard(ctx context.Context) error {
@@ -243,7 +205,7 @@ func (s *Server) Guard(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-ticker.C:
-			if err := cmp.Or(s.data.Check(), s.data.witness.Folder().Check()); err != nil {
+			if err := s.data.Check(); err != nil {
 				return fmt.Errorf("%w: %w", ErrFolder, err)
 			}
 			if err := s.checkWrites(); err != nil {
@@ -254,20 +216,16 @@ func (s *Server) Guard(ctx context.Context) error {
 }
 
 // Folder is where the data is.
-func (s *Server) Folder() string { return s.data.Path }
+func (s *Server) Folder() string { return s.data.path }
 
-// WitnessFolder is where the witness is.
-func (s *Server) WitnessFolder() string { return s.data.witness.Folder().Path }
+// Witness is the witness of the data.
+func (s *Server) Witness() *register.Witness { return s.data.witness }
 
 // URL is where clients reach the server.
 func (s *Server) URL() string { return s.nats.ClientURL() }
 
 // Stop ends the server, waits for it, and unlocks the folder.
 func (s *Server) Stop() {
-	s.data.witness.Stop()
-	if s.conn != nil {
-		s.conn.Close()
-	}
 	s.shutdown()
 	s.data.Close()
 }

@@ -13,8 +13,6 @@ import (
 	"testing"
 
 	"github.com/nats-io/nats.go"
-
-	"github.com/idworker/idworker/cmd/internal/folder"
 )
 
 // TestOneServerPerFolder: neither this process nor another one gets a folder that is in
@@ -81,13 +79,11 @@ func TestStartFails(t *testing.T) {
 	t.Parallel()
 	unlocked := func(t *testing.T, path string) {
 		t.Helper()
-		for path, file := range map[string]string{path: lockFile, WitnessOf(path): "witness.lock"} {
-			f, err := folder.Open(path, file)
-			if err != nil {
-				t.Fatalf("after the failure: %v", err)
-			}
-			f.Close()
+		d, err := openData(config(path))
+		if err != nil {
+			t.Fatalf("after the failure: %v", err)
 		}
+		d.Close()
 	}
 	t.Run("port taken", func(t *testing.T) {
 		cfg := config(t.TempDir())

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/idworker/idworker/internal/agreement"
 	"github.com/idworker/idworker/snowflake"
 	"github.com/idworker/idworker/snowflake/lease"
 )
@@ -78,7 +77,6 @@ func TestSnowflakeAfterARestore(t *testing.T) {
 		t.Fatal(err)
 	}
 	cfg := config(filepath.Join(t.TempDir(), "data"))
-	clocks := []string{lease.ClockBucketName(prefix), agreement.BucketName(prefix)}
 	s := start(t, cfg)
 	issue(t, s, layout)
 	s.Stop()
@@ -87,14 +85,12 @@ func TestSnowflakeAfterARestore(t *testing.T) {
 		t.Fatal(err)
 	}
 	s = start(t, cfg)
-	if err := s.Witness(t.Context(), clocks); err != nil {
-		t.Fatal(err)
-	}
 	var last int64
 	for range 3 {
 		_, last = issue(t, s, layout)
 	}
 	used := time.Now()
+	shut(t, openStore(t, s)) // which notes how far the clock bucket is
 	s.Stop()
 
 	remove(t, cfg.Folder)
@@ -102,13 +98,7 @@ func TestSnowflakeAfterARestore(t *testing.T) {
 	if err := fails(t, cfg); !errors.Is(err, ErrDamaged) {
 		t.Fatalf("%v, want ErrDamaged", err)
 	}
-	cfg.Recover = true
-	s = start(t, cfg)
-	if err := s.Renew(t.Context(), clocks); err != nil {
-		t.Fatal(err)
-	}
-	s.Stop()
-	cfg.Recover = false
+	raise(t, cfg, 1)
 
 	time.Sleep(time.Until(used.Add(testTTL + testAhead + 2*testSkew))) // the rule
 	if first, _ := issue(t, start(t, cfg), layout); first <= last {

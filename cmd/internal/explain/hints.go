@@ -15,7 +15,6 @@ import (
 	"github.com/idworker/idworker/cmd/internal/joined"
 	"github.com/idworker/idworker/cmd/internal/natsconn"
 	"github.com/idworker/idworker/cmd/internal/tags"
-	"github.com/idworker/idworker/cmd/internal/witness"
 	"github.com/idworker/idworker/internal/agreement"
 	"github.com/idworker/idworker/internal/durability"
 	"github.com/idworker/idworker/internal/neighbours"
@@ -24,7 +23,7 @@ import (
 	"github.com/idworker/idworker/messages/enrich"
 	"github.com/idworker/idworker/snowflake/lease"
 	"github.com/idworker/idworker/store"
-	"github.com/idworker/idworker/store/ledger"
+	"github.com/idworker/idworker/store/register"
 	"github.com/idworker/idworker/worker/api"
 )
 
@@ -65,10 +64,11 @@ func hintFor(err error) string {
 // hints are those that depend on what an error says.
 var hints = []func(error) string{
 	hintPort, hintDenied, hintForeignStore, hintUnsafe, hintClockLost, hintTarget, hintBelow, hintUnsafeSetting,
-	hintRecover, hintForgot, hintOlder, hintLedger, hintNotActed, hintFull, hintExposed,
+	hintRecover, hintOlder, hintNotActed, hintFull, hintExposed,
 }
 
 const (
+	hintRaise      = "raise all tags by more than any can have been granted since: idworker tag raise --all --by N"
 	hintLogin      = "log in as a user that the server knows: --creds, --nkey, --user with --password-file or $NATS_PASSWORD, or user and password in $NATS_URL"
 	hintProvision  = "an administrator creates it: idworker provision; a process that is allowed to, such as idworker serve, creates it itself"
 	hintSync       = "make sure of sync_interval: always in the jetstream block of every server; nats.conf shows how a user may ask; or accept it with --allow-unsynced"
@@ -90,14 +90,13 @@ var sentinelHints = []struct {
 	{embedded.ErrInUse, "stop that process, connect to it with --server, or choose another --data or --witness"},
 	{embedded.ErrGone, "put it back, or, before you serve from another, restore a backup, or create tags with --first above all IDs in use; see Restore from backup in docs/operations.md"},
 	{embedded.ErrUnwritten, "serve has ended: start it again once the disk has room, unless a supervisor does"},
-	{witness.ErrFolder, "--witness says where it is to be: in a place that does not go back with the data"},
+	{register.ErrWitness, "--witness names a file of this installation alone, or one that does not exist yet, in a place that does not go back with the data"},
 	{store.ErrNoTable, "serve --migrate creates it"},
 	{tags.ErrMaybeCreated, "see idworker tag ls"},
 	{tags.ErrTagsExist, "choose a pattern that leaves them out, or remove them; once there is a template, tags with other settings can be created by name beside it"},
 	{tags.ErrTrendTags, "idworker tag set TAG --order strict makes one of them strict; or choose another pattern"},
-	{store.ErrUncertain, "raise all tags by more than can have been handed out since the store was as it is: idworker tag raise --all --by N"},
+	{store.ErrRegressed, hintRaise},
 	{tags.ErrLoadersRun, "stop them all, export once more, and import that"},
-	{tags.ErrLoadersMake, "stop them all, and raise the tags then"},
 	{doctor.ErrNobody, "start one with: idworker serve"},
 	{doctor.ErrDifferent, "idworker provision with these flags would change it"},
 	{doctor.ErrCopies, "start the servers that are away; of what has one copy, idworker provision --replicas 3 makes more"},
@@ -195,20 +194,6 @@ func hintFull(err error) string {
 	return "to have it make more: idworker tag set '" + found[1] + "' --max-tags N"
 }
 
-// hintLedger is for a ledger that is lost: only somebody who knows what was handed out can say
-// from where on to count.
-func hintLedger(err error) string {
-	var lost *ledger.LostError
-	switch {
-	case !errors.As(err, &lost):
-		return ""
-	case lost.Tag != "":
-		return "raise it above all IDs in use: idworker tag raise " + lost.Tag + " --next N"
-	}
-	return fmt.Sprintf("if the database is as new as the IDs in use, or after idworker tag raise --all --by N, delete the key %s of the bucket %s; loaders then fill the ledger again",
-		lost.Key, lost.Config)
-}
-
 // hintUnsafe is for streams and buckets that forget. What cannot be changed in place has to
 // be copied, for an empty bucket hands out all IDs again.
 func hintUnsafe(err error) string {
@@ -299,15 +284,6 @@ func shellWord(path string) string {
 	return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'"
 }
 
-// hintForgot is for the witness of a loader: once the counters are high enough it has nothing to
-// say against them.
-func hintForgot(err error) string {
-	if !errors.Is(err, witness.ErrForgot) {
-		return ""
-	}
-	return "raise all tags above what was handed out: idworker tag raise, or idworker tag create --first for one that is missing; see Restore from backup in docs/operations.md"
-}
-
 // hintOlder is for a bucket that is gone. What made it can only be decided by who knows why.
 func hintOlder(err error) string {
 	var older *resource.OlderError
@@ -317,10 +293,10 @@ func hintOlder(err error) string {
 	switch {
 	case strings.HasSuffix(older.Bucket, "_clock"):
 		return "stop all workers for longer than a lease, --max-ahead and twice --max-clock-skew together, then delete the key clock_id of the config bucket"
+	case strings.HasSuffix(older.Bucket, "_register"):
+		return "restore it if there is a backup, and " + hintRaise
 	case strings.HasSuffix(older.Bucket, "_config"):
 		return "see that all processes have the same --store and --layout, then create it yourself: nats kv add " + older.Bucket
-	case older.Missing:
-		return fmt.Sprintf("restore it and run idworker tag raise --all --by N, or create it yourself, nats kv add %s, and fill it with idworker tag import", older.Bucket)
 	}
-	return "restore it and run idworker tag raise --all --by N, or fill it with idworker tag import"
+	return "restore it from a backup"
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/idworker/idworker/cmd/internal/embedded"
 	"github.com/idworker/idworker/cmd/internal/natsconn"
 	"github.com/idworker/idworker/cmd/internal/tags"
-	"github.com/idworker/idworker/cmd/internal/witness"
 	"github.com/idworker/idworker/internal/agreement"
 	"github.com/idworker/idworker/internal/durability"
 	"github.com/idworker/idworker/internal/neighbours"
@@ -24,7 +23,7 @@ import (
 	"github.com/idworker/idworker/messages/enrich"
 	"github.com/idworker/idworker/snowflake/lease"
 	"github.com/idworker/idworker/store"
-	"github.com/idworker/idworker/store/ledger"
+	"github.com/idworker/idworker/store/register"
 )
 
 // hinted are errors that have a remedy, with what names it.
@@ -49,13 +48,12 @@ var hinted = []struct {
 	{&embedded.RecoverError{Folder: "/my data", Witness: "/it's", Err: embedded.ErrDamaged}, `--data '/my data' --witness '/it'\''s'`},
 	{&embedded.RecoverError{Folder: "/data", Witness: "/w", Err: embedded.ErrNoWitness}, "name it with --witness; otherwise raise all tags by more than can have been handed out since: idworker tag raise --all --by N --data /data --witness /w"},
 	{&embedded.RecoverError{Folder: "/data", Witness: "/data.witness", Err: embedded.ErrDamaged, Flags: " --prefix x --store DSN"}, "--by N --data /data --prefix x --store DSN; or, to start over"},
-	{&witness.ForgotError{Folder: "/w"}, "idworker tag create --first for one that is missing"},
-	{witness.ErrFolder, "--witness says where"},
+	{register.ErrWitness, "--witness names a file of"},
+	{&store.RegressionError{Bucket: "ids_register"}, "than any can have been granted since: idworker tag raise --all --by N"},
 	{embedded.ErrUnwritten, "start it again once the disk has room"},
 	{&resource.OlderError{Bucket: "ids_clock", Missing: true}, "then delete the key clock_id of the config bucket"},
 	{&resource.OlderError{Bucket: "ids_config", Missing: true}, "nats kv add ids_config"},
-	{&resource.OlderError{Bucket: "ids_segments", Missing: true}, "nats kv add ids_segments"},
-	{&resource.OlderError{Bucket: "ids_segments"}, "--by N, or fill it with"},
+	{&resource.OlderError{Bucket: "ids_register", Missing: true}, "than any can have been granted since: idworker tag raise --all --by N"},
 	{doctor.ErrOlder, "upgrade them"},
 	{doctor.ErrCopies, "idworker provision --replicas 3"},
 	{doctor.ErrShared, "set max_file"},
@@ -71,14 +69,10 @@ var hinted = []struct {
 	{&store.BelowError{Tag: "order", First: 1, Floor: math.MaxInt64}, "used up: choose another name"},
 	{&store.UnsafeSettingError{Setting: "fsync", Value: "off", Want: "on"}, "set fsync = on in the database server"},
 	{store.ErrSettingUnknown, "ask who runs the database"},
-	{&ledger.LostError{Bucket: "ids_ledger", Config: "ids_config", Key: "ledger"}, "delete the key ledger of the bucket ids_config"},
-	{&ledger.LostError{Bucket: "ids_ledger", Tag: "order"}, "idworker tag raise order --next N"},
 	{fmt.Errorf("%w: template n.* is full, it has 2 of 2 tags", messages.ErrBusy), "idworker tag set 'n.*' --max-tags N"},
 	{&tags.NotActedError{Silent: []ownership.Lease{{Instance: "A"}, {Instance: "B"}}}, "run this again with --ended A --ended B"},
-	{fmt.Errorf("%w: why", store.ErrUncertain), "since the store was as it is: idworker tag raise --all --by N"},
 	{tags.ErrMaybeCreated, "see idworker tag ls"},
 	{tags.ErrLoadersRun, "stop them all, export once more"},
-	{tags.ErrLoadersMake, "stop them all, and raise"},
 	{doctor.ErrDifferent, "provision with these flags"},
 	{doctor.ErrOtherLayout, "give workers the same --layout"},
 	{&neighbours.ForeignError{Prefix: "ids"}, "give one of them another --prefix"},

@@ -80,10 +80,10 @@ func (i *Installation) processTroubles() (all []Trouble) {
 		i.loaderTroubles(&r, add)
 		if r.Overloads != nil && r.Overloads.Now {
 			add(Error, "is overloaded, and out of the queue groups until the waiting requests are handled; start more workers")
-		} else if r.NotReady != "" {
+		} else if r.NotReady != "" && r.Stopped == "" {
 			add(Error, "is not ready: %s", r.NotReady)
 		}
-		if r.Degraded != "" {
+		if r.Degraded != "" && r.Stopped == "" {
 			add(Error, "%s", r.Degraded)
 		}
 		if r.Answers() {
@@ -101,6 +101,10 @@ func (i *Installation) processTroubles() (all []Trouble) {
 
 // loaderTroubles are those of a loader's store.
 func (i *Installation) loaderTroubles(r *worker.Report, add func(Severity, string, ...any)) {
+	if r.Stopped != "" {
+		add(Error, "grants nothing: %s; run idworker tag raise --all --by N", r.Stopped)
+		return
+	}
 	if r.Outages == nil || !r.Outages.Now {
 		return
 	}

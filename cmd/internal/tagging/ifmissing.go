@@ -90,8 +90,9 @@ func (c *Create) compareTemplate(ctx context.Context, t *tags.Tags, out report.P
 	if err := d.err("template", c.Tag); err != nil {
 		return err
 	}
-	if have.FirstID() < c.First {
-		return fmt.Errorf("template %s exists, and its tags begin with ID %d, below --first %d; tags begin higher after: idworker tag raise --all --by N", c.Tag, have.FirstID(), c.First)
+	have.First = max(have.FirstID(), t.Lowest())
+	if have.First < c.First {
+		return fmt.Errorf("template %s exists, and its tags begin with ID %d, below --first %d; tags begin higher after: idworker tag raise --all --by N", c.Tag, have.First, c.First)
 	}
 	return out.Print(createdTemplate{templateInfo: infoOf(have)})
 }

@@ -24,7 +24,7 @@ import (
 //  5. The tags that were created by name beside a template get their places in the directory.
 
 // Import brings the templates and tags of a list into the store: one that is missing is created, no lower than
-// where tags of its template begin here, and a tag that exists is raised, never lowered; its step stays, and so do the templates that exist. A tag
+// where tags, and those of its template, may be created here, and a tag that exists is raised, never lowered; its step stays, and so do the templates that exist. A tag
 // that is strict in the list becomes strict, and none that is strict here becomes an ordinary one. It
 // reports each, a tag that was created with Before 0, and stops at the first error. Errors:
 // [ErrNotActed], before any tag is changed, and those of [Tags.CreateTemplate].
@@ -54,7 +54,7 @@ func (t *Tags) Import(ctx context.Context, all Transfer, report func(Raised)) er
 	}
 	for _, tag := range all.Tags {
 		if _, first := before.First(tag.Name); existing[tag.Name].Name == "" { // as if a template made it
-			tag.Next = max(tag.Next, first)
+			tag.Next = max(tag.Next, first, t.store.Lowest())
 		}
 		raised, err := t.importTag(ctx, existing[tag.Name], tag, rules.FromTemplate)
 		if err != nil {

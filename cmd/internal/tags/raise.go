@@ -6,7 +6,12 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/idworker/idworker/cmd/internal/backend"
+	"github.com/idworker/idworker/internal/agreement"
 	"github.com/idworker/idworker/internal/tagrules"
+	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
 )
 
@@ -46,80 +51,38 @@ func (t *Tags) RaiseBy(ctx context.Context, name string, n int64) (Raised, error
 // use up tags that are not half used.
 const MaxRaiseAll = 1 << 62
 
-// RaiseAllBy skips the next n IDs of every tag, 1 to [MaxRaiseAll], and of every removed one, and of those
-// that templates will make, and reports each. A tag that has fewer left is used up. It goes on after an error. Entries that
-// cannot be read are in the error, too: nobody knows how far they were handed out. Before anything is changed:
-// [ErrLoadersMake].
-func (t *Tags) RaiseAllBy(ctx context.Context, n int64, report func(Raised)) error {
-	if err := t.mayAccept(ctx); err != nil {
-		return err
-	}
-	list, err := t.List(ctx)
-	if err != nil && !errors.Is(err, store.ErrCorrupt) {
-		return err
-	}
-	failed := []error{err, t.raiseTemplatesBy(ctx, n, report)}
-	for _, tag := range list {
-		raised, err := t.raise(ctx, tag, store.Beyond(tag.Next, n))
-		if err != nil {
-			failed = append(failed, err)
-			continue
-		}
-		report(raised)
-	}
-	removed, err := t.store.Removed(ctx)
-	failed = append(failed, err)
-	for _, tag := range removed {
-		next := store.Beyond(tag.Next, n)
-		if err := t.store.RaiseRemoved(ctx, tag.Name, next); err != nil {
-			failed = append(failed, err)
-			continue
-		}
-		report(Raised{Tag: tag.Name, Before: tag.Next, Now: next, Removed: true})
-	}
-	if err := errors.Join(failed...); err != nil {
-		return err
-	}
-	return t.accept(ctx)
-}
-
-// accept has templates make tags in the store as it is.
-func (t *Tags) accept(ctx context.Context) error {
-	if err := t.mayAccept(ctx); err != nil {
-		return err
-	}
-	return t.store.Accept(ctx)
-}
-
-// ErrLoadersMake says that the store was made again, and that loaders run. Templates make no tags until it was
-// decided from where on; a loader that has not read yet what was decided would make some that begin too low.
-var ErrLoadersMake = errors.New("the store was made again, and loaders are running, which could make tags that begin too low")
-
-// mayAccept makes sure that no loader runs if templates do not make tags yet.
-func (t *Tags) mayAccept(ctx context.Context) error {
-	if err := t.store.CheckSame(ctx); !errors.Is(err, store.ErrUncertain) {
-		return err
-	}
-	err := checkNoLoader(ctx, t.Orders.js, t.Orders.prefix)
-	if errors.Is(err, ErrLoadersRun) {
-		err = ErrLoadersMake
-	}
-	return err
-}
-
-// raiseTemplatesBy has the tags that templates will make begin n IDs later. What a template made after a
-// backup is not in it, and is taken for new after a restore.
-func (t *Tags) raiseTemplatesBy(ctx context.Context, n int64, report func(Raised)) error {
-	before, now, err := t.Orders.editor.RaiseFirst(ctx, func(template tagrules.Template) int64 {
-		return store.Beyond(template.FirstID(), n)
-	})
+// RaiseAll skips the next n IDs of every tag, 1 to [MaxRaiseAll], and of every removed one,
+// and reports each; see [register.Store.RaiseAll]. It is the end of each restore: loaders
+// that had stopped go on. A register that is missing is created.
+func RaiseAll(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, source backend.Backend, n int64, report func(Raised)) error {
+	replicas, err := checkStore(ctx, js, prefix, source)
 	if err != nil {
 		return err
 	}
-	for i, template := range now {
-		report(Raised{Tag: template.Pattern, Before: before[i].FirstID(), Now: template.FirstID(), Template: true, Removed: template.Removed})
+	segments, err := source.Decide(ctx, backend.Options{JetStream: js, Prefix: prefix}, replicas)
+	if err != nil {
+		return err
 	}
-	return nil
+	defer func() { _ = segments.Close() }() // all answers are in
+	return segments.RaiseAll(ctx, n, func(tag store.Tag, before int64) {
+		report(Raised{Tag: tag.Name, Before: before, Now: tag.Next, Removed: tag.Step == 0})
+	})
+}
+
+// Lowest is the lowest first ID of a tag that is created.
+func (t *Tags) Lowest() int64 { return t.store.Lowest() }
+
+// checkStore makes sure that an installation, if there is one, counts in a store. It returns
+// how many copies its buckets have.
+func checkStore(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, source backend.Backend) (replicas int, err error) {
+	agreed, err := agreement.Open(ctx, js, prefix)
+	if errors.Is(err, jetstream.ErrBucketNotFound) {
+		return 1, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	return agreed.Replicas(), agreed.CheckStore(ctx, source.Name())
 }
 
 func (t *Tags) raiseBy(ctx context.Context, tag store.Tag, n int64) (Raised, error) {

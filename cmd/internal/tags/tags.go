@@ -59,7 +59,7 @@ func Open(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, s
 }
 
 func open(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, source backend.Backend, directory *worker.Directory) (*Tags, error) {
-	segments, err := source.Open(ctx, js, prefix)
+	segments, err := source.Open(ctx, backend.Options{JetStream: js, Prefix: prefix})
 	if err != nil {
 		return nil, err
 	}

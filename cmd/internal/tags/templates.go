@@ -39,7 +39,7 @@ func (t *Tags) CreateTemplate(ctx context.Context, template tagrules.Template, m
 	if have, err := rules.Template(template.Pattern); err == nil && (!have.Becoming || template.Order != tagrules.Strict) { // else one broke off
 		return fmt.Errorf("%w: %s", tagrules.ErrTemplateExists, template.Pattern)
 	}
-	if err := cmp.Or(t.store.CheckSame(ctx), t.store.CheckFirst(ctx), t.checkByName(ctx, template.Pattern)); err != nil {
+	if err := cmp.Or(t.store.CheckFirst(ctx), t.checkByName(ctx, template.Pattern)); err != nil {
 		return err
 	}
 	write := func() (uint64, error) { return t.Orders.editor.CreateTemplate(ctx, template) }
@@ -236,6 +236,7 @@ func (t *Tags) ListAll(ctx context.Context, pattern string) (l Listing, err erro
 	}
 	for _, template := range l.Rules.Templates() {
 		if pattern == "" || tagrules.Overlap(pattern, template.Pattern) {
+			template.First = max(template.FirstID(), t.store.Lowest())
 			l.Templates = append(l.Templates, template)
 		}
 	}

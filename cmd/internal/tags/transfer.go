@@ -40,15 +40,11 @@ type Transfer struct {
 	Named     map[string]bool           // those of the tags that match a template, and were created by name
 }
 
-// Export lists all tags, each with the first ID that was not granted: with a ledger, that may be
-// higher than what the store says. The removed tags that are remembered follow. Errors as for
-// [Tags.List].
+// Export lists all tags, each with the first ID that was not granted, and then the removed
+// ones. Templates begin no lower than tags may be created here. Errors as for [Tags.List].
 func (t *Tags) Export(ctx context.Context) (all Transfer, err error) {
 	list, err := t.List(ctx)
 	if err != nil && !errors.Is(err, store.ErrCorrupt) {
-		return all, err
-	}
-	if err := t.store.RaiseList(ctx, list); err != nil {
 		return all, err
 	}
 	rules, failed := t.Orders.Rules(ctx)
@@ -59,7 +55,11 @@ func (t *Tags) Export(ctx context.Context) (all Transfer, err error) {
 	if failed != nil {
 		return all, failed
 	}
-	all.Templates, all.Orders, all.Named = rules.AllTemplates(), make(map[string]tagrules.Order), make(map[string]bool)
+	all.Templates = rules.AllTemplates()
+	for i := range all.Templates {
+		all.Templates[i].First = max(all.Templates[i].FirstID(), t.store.Lowest())
+	}
+	all.Orders, all.Named = make(map[string]tagrules.Order), make(map[string]bool)
 	for _, tag := range list {
 		if order, ok := rules.Own(tag.Name); ok {
 			all.Orders[tag.Name] = order

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
 
@@ -19,10 +20,32 @@ import (
 	"github.com/idworker/idworker/internal/ownership"
 	"github.com/idworker/idworker/internal/resource"
 	"github.com/idworker/idworker/internal/tagrules"
+	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
+	"github.com/idworker/idworker/store/register"
 	"github.com/idworker/idworker/testing/natstest"
 	"github.com/idworker/idworker/worker"
 )
+
+const prefix = messages.DefaultPrefix
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// raise raises all tags, and opens them again, as the next command does.
+func (i *installation) raise(by int64) {
+	i.Helper()
+	must(i.T, tags.RaiseAll(i.Context(), i.js, prefix, i.source, by, func(tags.Raised) {}))
+	all, err := tags.Open(i.Context(), i.js, prefix, i.source)
+	must(i.T, err)
+	i.Cleanup(all.Close)
+	all.Patient(func() {})
+	i.tags = all
+}
 
 // installation is one that counts in JetStream, without workers.
 type installation struct {
@@ -34,11 +57,11 @@ type installation struct {
 
 func newInstallation(t *testing.T) installation {
 	t.Helper()
-	js := natstest.JetStream(t, natstest.Start(t).Connect(t))
+	js := natstest.JetStream(t, natstest.Start(t).Connect(t, nats.ReconnectBufSize(-1)))
 	source, err := backend.Parse("jetstream", "")
 	must(t, err)
-	must(t, source.Create(t.Context(), js, prefix, 1))
 	must(t, worker.Provision(t.Context(), js, prefix, 1))
+	must(t, register.Create(t.Context(), js, prefix, 1))
 	must(t, resource.Ensure(t.Context(), js, ownership.Bucket(prefix, 1)))
 	all, err := tags.Open(t.Context(), js, prefix, source)
 	must(t, err)
@@ -269,7 +292,7 @@ func TestMadeMeanwhile(t *testing.T) {
 	defer func() { cancel(); <-ended }()
 	source, err := backend.Parse("jetstream", "")
 	must(t, err)
-	s, err := source.Open(t.Context(), i.js, prefix)
+	s, err := source.Open(t.Context(), backend.Options{JetStream: i.js, Prefix: prefix})
 	must(t, err)
 	defer func() { _ = s.Close() }()
 	done := make(chan error, 1)

@@ -1,0 +1,394 @@
+package register
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nuid"
+
+	"github.com/idworker/idworker/internal/agreement"
+	"github.com/idworker/idworker/internal/kvwatch"
+	"github.com/idworker/idworker/internal/leader"
+	"github.com/idworker/idworker/internal/resource"
+	"github.com/idworker/idworker/store"
+)
+
+// update replaces the entry of a tag by what change makes of it. If change returns an
+// error, or the same entry, nothing is written.
+func (s *Store) update(ctx context.Context, tag string, change func(record) (entry, error)) error {
+	if err := checkName(tag); err != nil {
+		return err
+	}
+	for attempt := 0; ; attempt++ {
+		r, err := s.readAgain(ctx, tag, attempt)
+		if err != nil {
+			return s.tagError(tag, err)
+		}
+		e, err := change(r)
+		if err == nil && e != r.entry {
+			err = s.write(ctx, tag, record{e, r.revision})
+		}
+		if !errors.Is(err, errStale) {
+			return s.tagError(tag, err)
+		}
+	}
+}
+
+// CreateTag implements [store.Admin]. After a lost answer a second call may find the tag of
+// the first, hence ErrTagExists.
+func (s *Store) CreateTag(ctx context.Context, tag store.Tag) error {
+	if err := errors.Join(checkName(tag.Name), tag.Check()); err != nil {
+		return err
+	}
+	if s.cfg.Table == nil {
+		return s.update(ctx, tag.Name, func(r record) (entry, error) {
+			return entry{Next: tag.Next, Step: tag.Step}, s.checkCreate(tag, r)
+		})
+	}
+	r, err := s.read(ctx, tag.Name)
+	if err == nil {
+		err = s.checkCreate(tag, r)
+	}
+	if below := new(store.BelowError); errors.As(err, &below) {
+		if _, failed := s.cfg.Table.Find(ctx, tag.Name); failed == nil {
+			err = store.ErrTagExists
+		}
+	}
+	if err != nil {
+		return s.tagError(tag.Name, err)
+	}
+	return s.cfg.Table.CreateTag(ctx, tag)
+}
+
+// checkCreate reports whether a tag may be created where a record is.
+func (s *Store) checkCreate(tag store.Tag, r record) error {
+	floor := max(r.Next, s.Lowest())
+	switch {
+	case r.live() && s.cfg.Table == nil:
+		return store.ErrTagExists
+	case !r.exists() && r.revision > 0 && tag.Next == 1: // the default, so surely not meant
+		return fmt.Errorf("%w: a tag of this name was deleted by hand, and this one would hand out the same IDs again; its first ID must be above all that are in use", store.ErrBadTag)
+	case tag.Next < floor:
+		return &store.BelowError{Tag: tag.Name, First: tag.Next, Floor: floor}
+	}
+	return nil
+}
+
+// SetStep implements [store.Admin].
+func (s *Store) SetStep(ctx context.Context, tag string, step int64) error {
+	if step < 1 {
+		return fmt.Errorf("%w: step %d, allowed is 1 or more", store.ErrBadTag, step)
+	}
+	if s.cfg.Table != nil {
+		return s.cfg.Table.SetStep(ctx, tag, step)
+	}
+	return s.update(ctx, tag, func(r record) (entry, error) {
+		if !r.live() {
+			return entry{}, store.ErrNoTag
+		}
+		return entry{Next: r.Next, Step: step}, nil
+	})
+}
+
+// Raise implements [store.Admin]: the register first, then the table. Once the register is
+// raised, a range below that a loader has reserved and not granted is discarded.
+func (s *Store) Raise(ctx context.Context, tag string, next int64) error {
+	if next < 1 {
+		return fmt.Errorf("%w: first ID %d, allowed is 1 or more", store.ErrBadTag, next)
+	}
+	if s.cfg.Table != nil {
+		if err := s.cfg.Table.Raise(ctx, tag, 1); err != nil { // is there such a row, and can it count?
+			return err
+		}
+	}
+	err := s.update(ctx, tag, func(r record) (entry, error) {
+		if s.cfg.Table == nil && !r.live() {
+			return entry{}, store.ErrNoTag
+		}
+		r.Next = max(r.Next, next)
+		return r.entry, nil
+	})
+	if err == nil && s.cfg.Table != nil {
+		err = s.cfg.Table.Raise(ctx, tag, next)
+	}
+	return err
+}
+
+// RaiseRemoved implements [store.Admin].
+func (s *Store) RaiseRemoved(ctx context.Context, tag string, next int64) error {
+	return s.update(ctx, tag, func(r record) (entry, error) {
+		if !r.exists() || s.cfg.Table == nil && r.live() {
+			return entry{}, store.ErrNoTag
+		}
+		r.Next = max(r.Next, next)
+		return r.entry, nil
+	})
+}
+
+// RemoveTag implements [store.Admin]. What a row handed out is written to the register
+// before the row is deleted. After a lost answer a second call may return ErrNoTag.
+func (s *Store) RemoveTag(ctx context.Context, tag string) error {
+	var row store.Tag
+	if s.cfg.Table != nil {
+		var err error
+		if row, err = s.cfg.Table.Find(ctx, tag); err != nil {
+			return err
+		}
+	}
+	err := s.update(ctx, tag, func(r record) (entry, error) {
+		if s.cfg.Table == nil && !r.live() {
+			return entry{}, store.ErrNoTag
+		}
+		return entry{Next: max(1, r.Next, row.Next), Step: r.Step, Removed: true}, nil
+	})
+	if err == nil && s.cfg.Table != nil {
+		err = s.cfg.Table.RemoveTag(ctx, tag)
+	}
+	return err
+}
+
+// listed is a record in a list, or why it cannot be read.
+type listed struct {
+	record
+	err error
+}
+
+// Tags implements [store.Admin].
+func (s *Store) Tags(ctx context.Context) ([]store.Tag, error) {
+	tags, _, err := s.tags(ctx)
+	return tags, err
+}
+
+// Removed implements [store.Admin]. What cannot be read is an error of Tags.
+func (s *Store) Removed(ctx context.Context) ([]store.Tag, error) {
+	_, removed, err := s.tags(ctx)
+	if errors.Is(err, store.ErrCorrupt) {
+		err = nil
+	}
+	return removed, err
+}
+
+func (s *Store) tags(ctx context.Context) (tags, removed []store.Tag, err error) {
+	var rows []store.Tag
+	var corrupt error
+	if s.cfg.Table != nil {
+		// Before the register: a row that is made meanwhile is not taken for a removed tag.
+		rows, corrupt = s.cfg.Table.Tags(ctx)
+		if corrupt != nil && !errors.Is(corrupt, store.ErrCorrupt) {
+			return nil, nil, corrupt
+		}
+	}
+	entries, err := s.remote.list(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	errs := []error{corrupt}
+	for _, row := range rows {
+		row.Next = max(row.Next, entries[row.Name].Next)
+		tags = append(tags, row)
+		if entries[row.Name].err == nil {
+			delete(entries, row.Name)
+		}
+	}
+	for name, e := range entries {
+		switch {
+		case e.err != nil:
+			errs = append(errs, &store.EntryError{Tag: name, Err: s.tagError(name, e.err)})
+		case !e.exists():
+		case s.cfg.Table == nil && e.live():
+			tags = append(tags, store.Tag{Name: name, Step: e.Step, Next: e.Next})
+		default:
+			removed = append(removed, store.Tag{Name: name, Next: e.Next})
+		}
+	}
+	return tags, removed, errors.Join(errs...)
+}
+
+// How long a list waits for what its server lacks, and how often it asks the leader
+// meanwhile.
+const (
+	lagPatience = 5 * time.Second
+	lagLook     = 250 * time.Millisecond
+)
+
+// list reads all entries, as of a moment after the call began: at least up to the sequence
+// that the leader is at. The entries come from a replica, which may lag behind.
+func (b bucketOf) list(ctx context.Context) (map[string]listed, error) {
+	name := b.kv.Bucket()
+	fail := func(err error) (map[string]listed, error) {
+		return nil, fmt.Errorf("bucket %s: list: %w", name, err)
+	}
+	found, err := b.poll(ctx)
+	if err != nil {
+		return fail(err)
+	}
+	feed, err := kvwatch.OpenFeed(ctx, b.js, name, kvwatch.Position{})
+	if err != nil {
+		return fail(err)
+	}
+	defer feed.Close()
+	entries := make(map[string]listed)
+	at, began := uint64(0), time.Now()
+	for {
+		for !feed.CaughtUp() {
+			e, err := feed.Next(ctx)
+			if err != nil {
+				return fail(err)
+			}
+			at, began = e.Revision, time.Now()
+			entries[strings.Clone(e.Key)] = decodeListed(e)
+		}
+		if at >= found.last {
+			return entries, nil
+		}
+		if time.Since(began) > lagPatience {
+			return fail(errors.New("the replica that is read from lags behind its leader"))
+		}
+		short, cancel := context.WithTimeout(ctx, lagLook)
+		e, err := feed.Next(short)
+		cancel()
+		switch {
+		case err == nil:
+			at, began = e.Revision, time.Now()
+			entries[strings.Clone(e.Key)] = decodeListed(e)
+			continue
+		case ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded):
+			return fail(err)
+		}
+		_, err = leader.At(ctx, b.js, resource.BucketStream(name), found.last)
+		if err == nil {
+			continue
+		}
+		before := found.last // it was written again since, or removed
+		if !errors.Is(err, jetstream.ErrMsgNotFound) {
+			return fail(err)
+		}
+		if found, err = b.poll(ctx); err != nil {
+			return fail(err)
+		}
+		if found.last == before {
+			return entries, nil
+		}
+	}
+}
+
+func decodeListed(e kvwatch.Entry) listed {
+	if e.Deleted {
+		return listed{record: record{revision: e.Revision}}
+	}
+	decoded, err := decode(e.Value)
+	if bad := checkName(e.Key); bad != nil {
+		err = fmt.Errorf("%w: %w", store.ErrCorrupt, bad)
+	}
+	return listed{record{decoded, e.Revision}, err}
+}
+
+// Names implements [store.Loader].
+func (s *Store) Names(ctx context.Context, see func(tag string), current func()) error {
+	feed, err := kvwatch.OpenFeed(ctx, s.cfg.JetStream, s.bucket, kvwatch.Position{})
+	if err != nil {
+		return fmt.Errorf("bucket %s: %w", s.bucket, err)
+	}
+	defer feed.Close()
+	for told := false; ; {
+		if feed.CaughtUp() && !told {
+			told = true
+			current()
+		}
+		e, err := feed.Next(ctx)
+		if err != nil {
+			return err
+		}
+		if !e.Deleted {
+			see(strings.Clone(e.Key))
+		}
+	}
+}
+
+// Decide opens a register that may have gone back, or is missing, for [Store.RaiseAll]. It
+// creates a missing bucket.
+func Decide(ctx context.Context, cfg Config, replicas int) (*Store, error) {
+	if err := resource.Ensure(ctx, cfg.JetStream, agreement.Bucket(cfg.Prefix, replicas), bucket(cfg.Prefix, replicas, nuid.Next())); err != nil {
+		return nil, err
+	}
+	s, err := open(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	found, err := ask(ctx, cfg.JetStream, s.bucket)
+	if err != nil {
+		return nil, err
+	}
+	s.evidence.adopt(found)
+	s.first = found.first
+	return s, nil
+}
+
+// RaiseAll raises every tag by a number of IDs, and what is stored of removed ones, and
+// reports each; a tag that has fewer left is used up. It goes on after an error. If there
+// was none, it writes a decision: loaders that had stopped go on, and tags that are created
+// begin by IDs higher, because one of that name may have been lost.
+func (s *Store) RaiseAll(ctx context.Context, by int64, report func(tag store.Tag, before int64)) error {
+	if by < 1 {
+		return fmt.Errorf("%w: raise by %d, allowed is 1 or more", store.ErrBadTag, by)
+	}
+	tags, removed, err := s.tags(ctx)
+	if err != nil && !errors.Is(err, store.ErrCorrupt) {
+		return err
+	}
+	failed := []error{err}
+	raise := func(list []store.Tag, do func(context.Context, string, int64) error) {
+		slices.SortFunc(list, func(a, b store.Tag) int { return cmp.Compare(a.Name, b.Name) })
+		for _, tag := range list {
+			before := tag.Next
+			tag.Next = store.Beyond(before, by)
+			if err := do(ctx, tag.Name, tag.Next); err != nil {
+				failed = append(failed, err)
+				continue
+			}
+			report(tag, before)
+		}
+	}
+	raise(tags, s.Raise)
+	raise(removed, s.RaiseRemoved)
+	if err := errors.Join(failed...); err != nil {
+		return err
+	}
+	return s.decide(ctx, by)
+}
+
+// decide writes a new decision to the metadata of the stream, with the identity that the
+// installation's register has had.
+func (s *Store) decide(ctx context.Context, by int64) error {
+	js := s.cfg.JetStream
+	stream, err := js.Stream(ctx, resource.BucketStream(s.bucket))
+	if err != nil {
+		return err
+	}
+	config := stream.CachedInfo().Config
+	found := pollOf(stream.CachedInfo())
+	agreed, err := agreement.Open(ctx, js, s.cfg.Prefix)
+	if err != nil {
+		return err
+	}
+	id, err := agreed.Agree(ctx, ConfigKey, found.id)
+	if err != nil {
+		return err
+	}
+	if config.Metadata == nil {
+		config.Metadata = make(map[string]string)
+	}
+	config.Metadata[metaID], config.Metadata[metaDecision] = id, nuid.Next()
+	config.Metadata[metaFirst] = strconv.FormatInt(store.Beyond(found.first, by), 10)
+	if _, err = js.UpdateStream(ctx, config); err != nil {
+		return fmt.Errorf("bucket %s: write the decision: %w", s.bucket, err)
+	}
+	return nil
+}

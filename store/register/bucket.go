@@ -1,0 +1,83 @@
+package register
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nuid"
+
+	"github.com/idworker/idworker/internal/agreement"
+	"github.com/idworker/idworker/internal/resource"
+	"github.com/idworker/idworker/internal/rights"
+	"github.com/idworker/idworker/messages"
+)
+
+// BucketName is the name of the register's bucket.
+func BucketName(p messages.Prefix) string { return string(p) + "_register" }
+
+// ConfigKey is the key of the installation's config that holds the identity of the
+// register's stream. A register that is missing, or was made again, does not match it.
+const ConfigKey = "register"
+
+// Bucket is the bucket, with replicas copies, 1 to 5, odd. It is not made where the
+// installation had one before.
+func Bucket(p messages.Prefix, replicas int) resource.Resource {
+	return bucket(p, replicas, nuid.Next(), agreement.HasKey(p, ConfigKey))
+}
+
+func bucket(p messages.Prefix, replicas int, id string, older ...resource.Evidence) resource.Resource {
+	return resource.Bucket(jetstream.KeyValueConfig{
+		Bucket: BucketName(p), Description: "idworker: how far each tag was granted", Replicas: replicas,
+		Metadata: map[string]string{metaID: id},
+	}, older...)
+}
+
+// Create creates the bucket if it is missing and the installation had none before, and
+// records its identity in the installation's config. An existing bucket is left as it is.
+func Create(ctx context.Context, js jetstream.JetStream, p messages.Prefix, replicas int) error {
+	if err := p.Check(); err != nil {
+		return err
+	}
+	config := agreement.Bucket(p, replicas, resource.HasEntries(BucketName(p)))
+	if err := resource.Ensure(ctx, js, config, Bucket(p, replicas)); err != nil {
+		return err
+	}
+	found, err := ask(ctx, js, BucketName(p))
+	if err != nil {
+		return err
+	}
+	agreed, err := agreement.Open(ctx, js, p)
+	if err == nil {
+		_, err = agreed.Agree(ctx, ConfigKey, found.id)
+	}
+	return err
+}
+
+// ask polls the stream of a bucket. Its leader answers.
+func ask(ctx context.Context, js jetstream.JetStream, bucket string) (poll, error) {
+	stream, err := js.Stream(ctx, resource.BucketStream(bucket))
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return poll{missing: true}, nil
+	}
+	if err != nil {
+		return poll{}, fmt.Errorf("bucket %s: %w", bucket, err)
+	}
+	return pollOf(stream.CachedInfo()), nil
+}
+
+// Rights are those that a role needs for the register.
+func Rights(p messages.Prefix, role rights.Role) rights.Rights {
+	name, config := BucketName(p), agreement.BucketName(p)
+	use := rights.Join(
+		rights.ReadLeader("KV_"+name), rights.WatchBucket(name), rights.WriteBucket(name, ">"), rights.ReadBucket(config),
+	)
+	switch role {
+	case rights.Loader:
+		return rights.Join(use, rights.WriteBucket(config, ConfigKey))
+	case rights.Admin:
+		return rights.Join(rights.ProvisionBucket(name), use)
+	}
+	return rights.Rights{}
+}

@@ -1,0 +1,101 @@
+package register
+
+import (
+	"context"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/store"
+	"github.com/idworker/idworker/testing/dbtest"
+	"github.com/idworker/idworker/testing/dbtest/docker"
+	"github.com/idworker/idworker/testing/leaftest"
+	"github.com/idworker/idworker/testing/natstest"
+	"github.com/idworker/idworker/testing/storetest"
+)
+
+func TestMain(m *testing.M) {
+	dbtest.Containers = docker.Start
+	natstest.Main(m)
+}
+
+const prefix = messages.DefaultPrefix
+
+// connect returns a configuration on a connection of its own.
+func connect(t testing.TB, srv *natstest.Server) Config {
+	t.Helper()
+	return Config{JetStream: natstest.JetStream(t, srv.Connect(t, nats.ReconnectBufSize(-1))), Prefix: prefix}
+}
+
+// handle opens a register, which is created if it is missing.
+func handle(t testing.TB, cfg Config) *Store {
+	t.Helper()
+	if err := Create(t.Context(), cfg.JetStream, cfg.Prefix, 1); err != nil {
+		t.Fatal(err)
+	}
+	s, err := Open(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// stale is a store whose cache is out of date whenever it reserves.
+type stale struct{ *Store }
+
+func (s stale) Reserve(ctx context.Context, tag string, n int64) (store.Segment, error) {
+	if r, err := s.remote.read(ctx, tag); err == nil && r.exists() {
+		_, _ = s.remote.update(ctx, tag, r.encode(), r.revision) // another process may be faster
+	}
+	return s.Store.Reserve(ctx, tag, n)
+}
+
+// TestContract: the register alone is a store.
+func TestContract(t *testing.T) {
+	t.Parallel()
+	for name, wrap := range map[string]func(*Store) store.Store{
+		"fresh": func(s *Store) store.Store { return s },
+		"stale": func(s *Store) store.Store { return stale{s} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			backend := func(t *testing.T) func() store.Store {
+				srv := natstest.Start(t)
+				return func() store.Store { return wrap(handle(t, connect(t, srv))) }
+			}
+			storetest.Run(t, backend)
+			storetest.RunRemembers(t, backend)
+		})
+	}
+}
+
+// tabled is a register in front of a table. Processes that race discard ranges.
+type tabled struct{ store.Store }
+
+func (tabled) MayBurn() {}
+
+// TestContractOfTables: the register in front of Leaf's table is a store.
+func TestContractOfTables(t *testing.T) {
+	t.Parallel()
+	for name, b := range map[string]*leaftest.Backend{"MySQL": &leaftest.MySQLBackend, "PostgreSQL": &leaftest.PostgresBackend} {
+		for cache, wrap := range map[string]func(*Store) store.Store{
+			"fresh": func(s *Store) store.Store { return s },
+			"stale": func(s *Store) store.Store { return stale{s} },
+		} {
+			t.Run(name+"/"+cache, func(t *testing.T) {
+				t.Parallel()
+				backend := func(t *testing.T) func() store.Store {
+					srv, open := natstest.Start(t), b.Handles(t, b.Database(t))
+					return func() store.Store {
+						cfg := connect(t, srv)
+						cfg.Table, cfg.TableName = open(), name
+						return tabled{wrap(handle(t, cfg))}
+					}
+				}
+				storetest.Run(t, backend)
+				storetest.RunRemembers(t, backend)
+			})
+		}
+	}
+}

@@ -1,0 +1,89 @@
+package register
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/idworker/idworker/store"
+)
+
+// evidence is what a process remembers of the register, to notice that it went back. A
+// [Witness] keeps it in a file.
+type evidence struct {
+	ID        string   `json:"id,omitempty"`        // identity of the register's stream
+	Seen      uint64   `json:"seen"`                // highest sequence of that stream
+	Entries   uint64   `json:"entries,omitempty"`   // most messages in it: none is ever deleted
+	Decisions []string `json:"decisions,omitempty"` // every decision that was ever found there
+}
+
+// Keys in the metadata of the register's stream. A poll reads them with the last sequence.
+const (
+	metaID       = "idworker_id"       // random, made with the stream
+	metaDecision = "idworker_decision" // random, the latest decision
+	metaFirst    = "idworker_first"    // lowest first ID of a tag that is created
+)
+
+// poll is an answer of the stream's leader.
+type poll struct {
+	missing      bool // there is no stream
+	id, decision string
+	last         uint64
+	entries      uint64
+	first        int64
+	replicas     int
+}
+
+func pollOf(info *jetstream.StreamInfo) poll {
+	meta := info.Config.Metadata
+	first, err := strconv.ParseInt(meta[metaFirst], 10, 64)
+	if err != nil {
+		first = 1
+	}
+	return poll{id: meta[metaID], decision: meta[metaDecision], last: info.State.LastSeq, entries: info.State.Msgs, first: max(1, first), replicas: info.Config.Replicas}
+}
+
+// decided reports whether the register has a decision that is not among those known.
+// Decisions are random, and each process remembers all of them, so a register that was
+// put back with an older decision does not pass for one that was decided upon.
+func (e *evidence) decided(p poll) bool {
+	return p.decision != "" && !slices.Contains(e.Decisions, p.decision)
+}
+
+// check compares a poll with the evidence, and with the sequence that had been seen when
+// the poll was sent: later ones may be written after the answer. It returns nil or what is
+// wrong.
+func (e *evidence) check(bucket string, p poll, seen uint64) *store.RegressionError {
+	wrong := store.RegressionError{Bucket: bucket, Seen: seen, Found: p.last}
+	switch {
+	case p.missing && (seen > 0 || e.ID != ""):
+		wrong.Reason = "is missing"
+	case e.foreign(p):
+		wrong.Reason = "was made again, or is another one"
+	case p.last < seen:
+	case p.entries < e.Entries:
+		wrong.Reason = fmt.Sprintf("has %d entries, and had %d", p.entries, e.Entries)
+	default:
+		return nil
+	}
+	return &wrong
+}
+
+// foreign reports whether a register is not the one that was seen, whatever was decided.
+func (e *evidence) foreign(p poll) bool { return e.ID != "" && !p.missing && p.id != e.ID }
+
+// adopt takes a register for what was seen, from now on.
+func (e *evidence) adopt(p poll) {
+	e.ID, e.Seen, e.Entries = p.id, p.last, p.entries
+	if e.decided(p) {
+		e.Decisions = append(e.Decisions, p.decision)
+	}
+}
+
+func (e *evidence) clone() evidence {
+	c := *e
+	c.Decisions = slices.Clone(e.Decisions)
+	return c
+}

@@ -1,0 +1,202 @@
+package register
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/idworker/idworker/store"
+)
+
+// fakeServer is the register's stream in virtual time. Its network delays and loses what
+// it is sent, and what it answers.
+type fakeServer struct {
+	random *rand.Rand
+	loss   float64
+
+	mu    sync.Mutex
+	now   poll
+	keys  map[string]record
+	older []fakeServer // states that it may be put back to
+	away  bool
+	conns uint64 // raised when all connections were lost
+}
+
+func newFakeServer(seed uint64, loss float64) *fakeServer {
+	return &fakeServer{
+		random: rand.New(rand.NewPCG(seed, 1)), loss: loss,
+		now: poll{id: "made", first: 1, replicas: 1}, keys: make(map[string]record),
+	}
+}
+
+var errLost = errors.New("no answer")
+
+// travel is the way of a message. It reports whether it arrives.
+func (f *fakeServer) travel(ctx context.Context) bool {
+	f.mu.Lock()
+	lost, took := f.random.Float64() < f.loss, time.Duration(f.random.Int64N(int64(20*time.Millisecond)))
+	if f.random.IntN(200) == 0 {
+		took = time.Duration(f.random.Int64N(int64(3 * time.Second)))
+	}
+	f.mu.Unlock()
+	select {
+	case <-time.After(took):
+		return !lost
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// call sends a request, has do answer it, and sends the answer.
+func call[T any](ctx context.Context, f *fakeServer, do func() (T, error)) (T, error) {
+	var none T
+	conns := f.reconnects()
+	if !f.travel(ctx) {
+		<-ctx.Done()
+		return none, ctx.Err()
+	}
+	f.mu.Lock()
+	away := f.away || f.conns != conns // and what was sent before a reconnect does not arrive after it
+	var answer T
+	err := errLost
+	if !away {
+		answer, err = do()
+	}
+	f.mu.Unlock()
+	if errors.Is(err, errLost) || !f.travel(ctx) {
+		<-ctx.Done()
+		return none, ctx.Err()
+	}
+	return answer, err
+}
+
+func (f *fakeServer) poll(ctx context.Context) (poll, error) {
+	return call(ctx, f, func() (poll, error) { return f.now, nil })
+}
+
+func (f *fakeServer) update(ctx context.Context, tag string, value []byte, revision uint64) (uint64, error) {
+	return call(ctx, f, func() (uint64, error) {
+		if f.keys[tag].revision != revision {
+			return 0, jetstream.ErrKeyRevisionMismatch
+		}
+		e, err := decode(value)
+		if err != nil {
+			return 0, err
+		}
+		f.now.last++
+		f.keys[tag] = record{e, f.now.last}
+		f.now.entries = uint64(len(f.keys))
+		return f.now.last, nil
+	})
+}
+
+func (f *fakeServer) read(ctx context.Context, tag string) (record, error) {
+	return call(ctx, f, func() (record, error) { return f.keys[tag], nil })
+}
+
+func (f *fakeServer) list(ctx context.Context) (map[string]listed, error) {
+	ctx, cancel := context.WithTimeout(ctx, 7*time.Second) // as a feed ends when nothing comes
+	defer cancel()
+	return call(ctx, f, func() (map[string]listed, error) {
+		all := make(map[string]listed)
+		for tag, r := range f.keys {
+			all[tag] = listed{record: r}
+		}
+		return all, nil
+	})
+}
+
+func (f *fakeServer) reconnects() uint64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.conns
+}
+
+// save keeps the state, to be put back.
+func (f *fakeServer) save() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.older = append(f.older, fakeServer{now: f.now, keys: maps.Clone(f.keys)})
+}
+
+// putBack takes the stream away, and puts back an older state of it, after a time in which
+// every loader has polled.
+func (f *fakeServer) putBack(to int, takes time.Duration, drops bool) {
+	f.mu.Lock()
+	f.away = true
+	f.mu.Unlock()
+	time.Sleep(takes)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.now, f.keys = f.older[to].now, maps.Clone(f.older[to].keys)
+	f.away = false
+	if drops {
+		f.conns++
+	}
+}
+
+// decide raises all that there is by a number of IDs, as an administrator does.
+func (f *fakeServer) decide(by int64, tables ...*fakeTable) {
+	for _, table := range tables {
+		table.raiseAll(by)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for tag, r := range f.keys {
+		f.now.last++
+		r.Next += by
+		f.keys[tag] = record{r.entry, f.now.last}
+	}
+	f.now.decision = fmt.Sprint("decision ", f.random.Uint64())
+	f.now.first += by
+}
+
+// fakeTable is a table whose rows go back now and then.
+type fakeTable struct {
+	store.Table // what is not used here
+	random      *rand.Rand
+	back        float64
+
+	mu   sync.Mutex
+	rows map[string]int64
+}
+
+func newFakeTable(seed uint64, back float64, tags ...string) *fakeTable {
+	f := &fakeTable{random: rand.New(rand.NewPCG(seed, 2)), back: back, rows: make(map[string]int64)}
+	for _, tag := range tags {
+		f.rows[tag] = 1
+	}
+	return f
+}
+
+func (f *fakeTable) Reserve(_ context.Context, tag string, n int64) (store.Segment, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.random.Float64() < f.back {
+		f.rows[tag] = 1 + f.random.Int64N(f.rows[tag])
+	}
+	seg, err := store.Following(f.rows[tag], n)
+	f.rows[tag] = seg.End
+	return seg, err
+}
+
+func (f *fakeTable) Raise(_ context.Context, tag string, next int64) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.rows[tag] = max(f.rows[tag], next)
+	return nil
+}
+
+func (f *fakeTable) raiseAll(by int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for tag := range f.rows {
+		f.rows[tag] += by
+	}
+}

@@ -1,0 +1,208 @@
+package register
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/idworker/idworker/store"
+	"github.com/idworker/idworker/testing/storetest"
+	"github.com/idworker/idworker/testing/tier"
+)
+
+var tags = []string{"a", "b"}
+
+// world is a number of loaders on one register, in virtual time.
+type world struct {
+	*testing.T
+	server *fakeServer
+	tables []*fakeTable // one for each loader that has one
+	seed   uint64
+
+	granted storetest.Ledger
+	mu      sync.Mutex
+	highest map[string]int64 // end of what was granted, as of now
+	ordered bool             // ranges ascend: nothing went back
+}
+
+// fakeLoader opens a register in a world.
+func (w *world) loader(n int) *Store {
+	cfg := Config{Prefix: prefix, Log: zap.NewNop()}
+	if len(w.tables) > 0 {
+		cfg.Table = w.tables[n%len(w.tables)]
+	}
+	s := newStore(cfg, w.server)
+	for { // as a process that starts does
+		ctx, cancel := context.WithTimeout(w.Context(), askTimeout)
+		err := s.start(ctx)
+		cancel()
+		if err == nil {
+			return s
+		}
+		if errors.Is(err, store.ErrRegressed) {
+			w.Fatalf("seed %d: a loader without evidence: %v", w.seed, err)
+		}
+	}
+}
+
+// reserve reserves at random until ctx ends.
+func (w *world) reserve(ctx context.Context, s *Store, random *rand.Rand) {
+	for ctx.Err() == nil {
+		tag, n := tags[random.IntN(len(tags))], 1+random.Int64N(20)
+		w.mu.Lock()
+		before := w.highest[tag]
+		w.mu.Unlock()
+		call, cancel := context.WithTimeout(ctx, 3*time.Second)
+		seg, err := s.Reserve(call, tag, n)
+		cancel()
+		if err != nil {
+			time.Sleep(time.Duration(random.Int64N(int64(100 * time.Millisecond))))
+			continue
+		}
+		w.granted.Add(tag, n, seg)
+		w.mu.Lock()
+		if w.ordered && seg.First < before {
+			w.Errorf("seed %d: %s got %v after all below %d was granted", w.seed, tag, seg, before)
+		}
+		w.highest[tag] = max(w.highest[tag], seg.End)
+		w.mu.Unlock()
+	}
+}
+
+// run has loaders reserve until disturb returns, checks that no number was granted twice,
+// and that each loader goes on.
+func (w *world) run(loaders int, disturb func()) {
+	ctx, cancel := context.WithCancel(w.Context())
+	var group sync.WaitGroup
+	stores := make([]*Store, loaders)
+	for n := range loaders {
+		stores[n] = w.loader(n)
+		group.Go(func() { stores[n].Run(ctx) })
+		for g := range 2 {
+			group.Go(func() { w.reserve(ctx, stores[n], rand.New(rand.NewPCG(w.seed, uint64(10*n+g)))) })
+		}
+	}
+	disturb()
+	for n, s := range stores {
+		before := s.Figures().Granted
+		for tries := 0; s.Figures().Granted == before; tries++ {
+			if tries == 300 {
+				w.Errorf("seed %d: loader %d grants nothing for five minutes: %v", w.seed, n, s.Stopped())
+				break
+			}
+			time.Sleep(time.Second)
+		}
+	}
+	cancel()
+	group.Wait()
+	w.granted.Check(w)
+}
+
+func newWorld(t *testing.T, seed uint64, tables int) *world {
+	w := &world{T: t, server: newFakeServer(seed, 0.02), seed: seed, highest: make(map[string]int64), ordered: true}
+	for n := range tables {
+		w.tables = append(w.tables, newFakeTable(seed+uint64(n), 0.02, tags...))
+	}
+	for _, tag := range tags {
+		w.server.now.last++
+		w.server.keys[tag] = record{entry{Next: 1, Step: 10}, w.server.now.last}
+	}
+	w.server.now.entries = uint64(len(tags))
+	return w
+}
+
+// TestRanges: whatever is lost or late, and however often rows go back, and even if two
+// loaders have tables of their own: ranges are disjoint, and ascend.
+func TestRanges(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(tier.Pick(20, 1000)) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, seed, int(seed%3))
+				w.run(1+int(seed%4), func() { time.Sleep(time.Minute) })
+			})
+		})
+	}
+}
+
+// TestRegisterGoesBack: a register that is put back to an older state, rows with it or not,
+// stops every loader that polled since; it serves again when all was raised, and nothing is
+// granted twice.
+func TestRegisterGoesBack(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(tier.Pick(40, 2000)) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, seed, int(seed%3))
+				w.ordered = false
+				random := rand.New(rand.NewPCG(seed, 3))
+				w.run(1+int(seed%3), func() {
+					for by := int64(1e6); by < 1e16; by *= 1000 { // more than all before
+						w.server.save()
+						time.Sleep(10 * time.Second)
+						w.server.putBack(random.IntN(len(w.server.older)), 2*time.Second, random.IntN(2) == 0)
+						time.Sleep(time.Duration(random.Int64N(int64(20 * time.Second))))
+						w.server.decide(by, w.tables...)
+						time.Sleep(10 * time.Second)
+					}
+				})
+			})
+		})
+	}
+}
+
+// TestRaisedByTooLittle: loaders do not go on with a register that was raised to less than
+// they were granted; raised once more, by enough, they do.
+func TestRaisedByTooLittle(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1, 0)
+		w.ordered = false
+		w.run(2, func() {
+			w.server.save()
+			time.Sleep(time.Minute)
+			w.server.putBack(0, 2*time.Second, true)
+			time.Sleep(10 * time.Second)
+			w.server.decide(1)
+			time.Sleep(10 * time.Second)
+			before := w.granted.Len()
+			time.Sleep(time.Minute)
+			if after := w.granted.Len(); after != before {
+				t.Errorf("%d ranges were granted although it was raised by too little", after-before)
+			}
+			w.server.decide(1_000_000)
+		})
+	})
+}
+
+// TestStopsInTime: within the time that the rules give, no loader grants any more.
+func TestStopsInTime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1, 0)
+		w.ordered = false
+		w.server.loss = 0
+		var stopped atomic.Bool
+		w.run(3, func() {
+			w.server.save()
+			time.Sleep(10 * time.Second)
+			w.server.putBack(0, 2*time.Second, false)
+			time.Sleep(pollEvery + askTimeout)
+			before := w.granted.Len()
+			time.Sleep(time.Minute)
+			if n := w.granted.Len() - before; n > 0 {
+				t.Errorf("%d ranges were granted later", n)
+			}
+			stopped.Store(true)
+			w.server.decide(1_000_000)
+		})
+	})
+}

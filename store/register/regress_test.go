@@ -1,0 +1,454 @@
+package register
+
+import (
+	"context"
+	"errors"
+	"math"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/idworker/idworker/internal/resource"
+	"github.com/idworker/idworker/store"
+	"github.com/idworker/idworker/testing/natstest"
+)
+
+// site is a register on a server.
+type site struct {
+	*testing.T
+	srv  *natstest.Server
+	js   jetstream.JetStream
+	conn *nats.Conn
+}
+
+func newSite(t *testing.T) site {
+	srv := natstest.Start(t)
+	conn := srv.Connect(t)
+	return site{t, srv, natstest.JetStream(t, conn), conn}
+}
+
+// loader opens a handle that watches, as a loader's does.
+func (s site) loader(cfg Config) *Store {
+	s.Helper()
+	h := handle(s, cfg)
+	ctx, cancel := context.WithCancel(s.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		h.Run(ctx)
+	}()
+	s.Cleanup(func() {
+		cancel()
+		<-done
+	})
+	return h
+}
+
+func (s site) create(h *Store, tag string) {
+	s.Helper()
+	if err := h.CreateTag(s.Context(), store.Tag{Name: tag, Step: 10, Next: 1}); err != nil {
+		s.Fatal(err)
+	}
+}
+
+// reserve reserves 10 IDs, which must not begin below first.
+func (s site) reserve(h *Store, tag string, first int64) store.Segment {
+	s.Helper()
+	seg, err := h.Reserve(s.Context(), tag, 10)
+	if err != nil || seg.First < first {
+		s.Fatalf("%s: %v, %v; want IDs from %d on", tag, seg, err, first)
+	}
+	return seg
+}
+
+// raise is what an administrator does.
+func (s site) raise(by int64) {
+	s.Helper()
+	admin, err := Decide(s.Context(), connect(s, s.srv), 1)
+	if err == nil {
+		err = admin.RaiseAll(s.Context(), by, func(store.Tag, int64) {})
+	}
+	if err != nil {
+		s.Fatal(err)
+	}
+}
+
+func (s site) delete() {
+	s.Helper()
+	if err := s.js.DeleteKeyValue(s.Context(), BucketName(prefix)); err != nil {
+		s.Fatal(err)
+	}
+}
+
+// makeAgain makes a bucket that has nothing to do with the one before.
+func (s site) makeAgain() {
+	s.Helper()
+	natstest.Eventually(s, "the bucket is made again", func() bool {
+		return resource.Ensure(s.Context(), s.js, bucket(prefix, 1, "by hand")) == nil
+	})
+}
+
+func (s site) awaitStop(h *Store) {
+	s.Helper()
+	natstest.Eventually(s, "the loader stops", func() bool { return h.Stopped() != nil })
+	for range 3 {
+		if seg, err := h.Reserve(s.Context(), "order", 10); !errors.Is(err, store.ErrRegressed) {
+			s.Fatalf("a loader that has stopped: %v, %v", seg, err)
+		}
+	}
+}
+
+func (s site) awaitStart(h *Store) {
+	s.Helper()
+	natstest.Eventually(s, "the loader goes on", func() bool { return h.Stopped() == nil })
+}
+
+// TestRegressions: whatever happens to the register under running loaders, they stop; and
+// go on above everything once an administrator has raised all tags.
+func TestRegressions(t *testing.T) {
+	t.Parallel()
+	stream := resource.BucketStream(BucketName(prefix))
+	for name, c := range map[string]struct {
+		do   func(s site, older natstest.Snapshot)
+		late int64 // the first ID of a tag that the register does not have any more, at least
+	}{
+		"deleted":              {func(s site, _ natstest.Snapshot) { s.delete() }, 1_000_001},
+		"deleted, made again":  {func(s site, _ natstest.Snapshot) { s.delete(); s.makeAgain() }, 1_000_001},
+		"put back":             {func(s site, older natstest.Snapshot) { older.Restore(s, s.conn) }, 1_000_001},
+		"an entry purged":      {func(s site, _ natstest.Snapshot) { s.purge("idle") }, 0},
+		"an entry set lower":   {func(s site, _ natstest.Snapshot) { s.put("order", `{"next":5,"step":10}`) }, 0},
+		"everything is purged": {func(s site, _ natstest.Snapshot) { s.purge("") }, 1_000_001},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t)
+			one, two := s.loader(connect(t, s.srv)), s.loader(connect(t, s.srv))
+			s.create(one, "order")
+			s.create(one, "idle")
+			s.reserve(one, "order", 1)
+			older := natstest.TakeSnapshot(t, s.conn, stream)
+			s.create(two, "late")
+			s.reserve(one, "late", 1)
+			for range 10 {
+				s.reserve(one, "order", 1)
+				s.reserve(two, "order", 1)
+			}
+			natstest.Eventually(t, "both have polled", func() bool { return one.counted() && two.counted() })
+			c.do(s, older)
+			for _, h := range []*Store{one, two} {
+				if name == "an entry set lower" {
+					_, _ = h.Reserve(t.Context(), "order", 10) // which reads it
+				}
+				s.awaitStop(h)
+				if n := h.Figures().Regressions; n != 1 {
+					t.Errorf("%d regressions, want 1", n)
+				}
+			}
+			s.raise(1_000_000)
+			for _, h := range []*Store{one, two} {
+				s.awaitStart(h)
+			}
+			for _, h := range []*Store{one, two, handle(t, connect(t, s.srv))} {
+				s.reserve(h, "order", 1_000_001)
+				s.reserve(h, "late", c.late)
+			}
+			if seg, err := one.ReserveFirst(t.Context(), store.Tag{Name: "new", Step: 10, Next: 1}, 10); err != nil || seg.First < 1_000_001 {
+				t.Errorf("a tag that comes into being: %v, %v", seg, err)
+			}
+			var below *store.BelowError
+			if err := two.CreateTag(t.Context(), store.Tag{Name: "other", Step: 10, Next: 1}); !errors.As(err, &below) || below.Floor != 1_000_001 {
+				t.Errorf("a tag that is created at 1: %v", err)
+			}
+		})
+	}
+}
+
+// counted reports whether a poll has seen all entries of TestRegressions.
+func (s *Store) counted() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.evidence.Entries >= 3
+}
+
+func (s site) put(key, value string) {
+	s.Helper()
+	kv, err := s.js.KeyValue(s.Context(), BucketName(prefix))
+	if err == nil {
+		_, err = kv.Put(s.Context(), key, []byte(value))
+	}
+	if err != nil {
+		s.Fatal(err)
+	}
+}
+
+// purge removes the messages of a key, or all of them, without a trace.
+func (s site) purge(key string) {
+	s.Helper()
+	stream, err := s.js.Stream(s.Context(), resource.BucketStream(BucketName(prefix)))
+	if err == nil {
+		var opts []jetstream.StreamPurgeOpt
+		if key != "" {
+			opts = append(opts, jetstream.WithPurgeSubject("$KV."+BucketName(prefix)+"."+key))
+		}
+		err = stream.Purge(s.Context(), opts...)
+	}
+	if err != nil {
+		s.Fatal(err)
+	}
+}
+
+// TestAwayIsNotBack: a server that is away and comes back with all that it had ends nothing
+// and needs no decision.
+func TestAwayIsNotBack(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	h := s.loader(connect(t, s.srv))
+	s.create(h, "order")
+	last := s.reserve(h, "order", 1)
+	s.srv.Stop()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if seg, err := h.Reserve(ctx, "order", 10); err == nil {
+		t.Errorf("without a server: %v", seg)
+	}
+	s.srv.Restart()
+	natstest.Eventually(t, "the loader goes on", func() bool {
+		seg, err := h.Reserve(t.Context(), "order", 10)
+		if err == nil && seg.First < last.End {
+			t.Fatalf("DUPLICATE: %v after %v", seg, last)
+		}
+		return err == nil
+	})
+	if h.Stopped() != nil || h.Figures().Regressions > 0 {
+		t.Errorf("stopped: %v", h.Stopped())
+	}
+}
+
+// TestStartsWithoutMemory: a loader that starts does not take a register that is missing,
+// or was made again, for a new one; nor does it make one.
+func TestStartsWithoutMemory(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	h := handle(t, connect(t, s.srv))
+	s.create(h, "order")
+	s.delete()
+	if _, err := Open(t.Context(), connect(t, s.srv)); !errors.Is(err, store.ErrRegressed) {
+		t.Errorf("a missing register: %v", err)
+	}
+	var older *resource.OlderError
+	if err := Create(t.Context(), s.js, prefix, 1); !errors.As(err, &older) {
+		t.Errorf("a missing register is made: %v", err)
+	}
+	s.makeAgain()
+	if _, err := Open(t.Context(), connect(t, s.srv)); !errors.Is(err, store.ErrRegressed) {
+		t.Errorf("a register that was made again: %v", err)
+	}
+	s.raise(1000)
+	h, err := Open(t.Context(), connect(t, s.srv))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if seg, err := h.ReserveFirst(t.Context(), store.Tag{Name: "order", Step: 10, Next: 1}, 10); err != nil || seg.First != 1001 {
+		t.Errorf("after the decision: %v, %v", seg, err)
+	}
+}
+
+// TestWitness: a start is refused if the register or a bucket beside it is behind what the
+// file shows, whatever decisions an older state has, until there is a new one.
+func TestWitness(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	stream := resource.BucketStream(BucketName(prefix))
+	natstest.CreateBucket(t, s.js, "clock")
+	clock, err := s.js.KeyValue(t.Context(), "clock")
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "witness")
+	configure := func() Config {
+		cfg := connect(t, s.srv)
+		w, err := OpenWitness(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg.Witness, cfg.Beside = w, []string{"clock"}
+		return cfg
+	}
+	// serve starts a loader, has it reserve, and stops it.
+	var end int64
+	serve := func() {
+		t.Helper()
+		if _, err := clock.PutString(t.Context(), "x", "y"); err != nil {
+			t.Fatal(err)
+		}
+		h := handle(t, configure())
+		for range 10 {
+			end = s.reserve(h, "order", end).End
+		}
+		if err := h.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	refused := func(why string) {
+		t.Helper()
+		cfg := configure()
+		for range 2 { // people start again what refused to start
+			if _, err := Open(t.Context(), cfg); !errors.Is(err, store.ErrRegressed) {
+				t.Fatalf("%s: %v, want ErrRegressed", why, err)
+			}
+		}
+	}
+
+	s.create(handle(t, connect(t, s.srv)), "order")
+	serve()
+	first := natstest.TakeSnapshot(t, s.conn, stream)
+	serve()
+	first.Restore(t, s.conn)
+	refused("put back")
+	s.raise(1000)
+	decided := natstest.TakeSnapshot(t, s.conn, stream)
+	serve()
+	decided.Restore(t, s.conn)
+	refused("put back with its decision")
+	s.raise(1000)
+	serve()
+	first.Restore(t, s.conn)
+	refused("put back to before the first decision")
+	s.raise(1_000_000)
+	serve()
+
+	if err := s.js.DeleteKeyValue(t.Context(), "clock"); err != nil {
+		t.Fatal(err)
+	}
+	natstest.CreateBucket(t, s.js, "clock")
+	refused("the bucket beside it was made again")
+	s.raise(1)
+	if clock, err = s.js.KeyValue(t.Context(), "clock"); err != nil {
+		t.Fatal(err)
+	}
+	serve()
+
+	other := newSite(t)
+	cfg := connect(t, other.srv)
+	cfg.Witness = configure().Witness
+	other.create(handle(t, connect(t, other.srv)), "order")
+	if _, err := Open(t.Context(), cfg); !errors.Is(err, ErrForeignWitness) || !errors.Is(err, ErrWitness) {
+		t.Errorf("the witness of another register: %v", err)
+	}
+	if err := os.WriteFile(path, []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := OpenWitness(path); !errors.Is(err, ErrWitness) {
+		t.Errorf("an unreadable witness: %v", err)
+	}
+}
+
+// TestDeletedByHand: an entry that was deleted by hand is no tag, and comes back only with
+// a first ID that somebody has chosen.
+func TestDeletedByHand(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	h := handle(t, connect(t, s.srv))
+	s.create(h, "order")
+	kv, err := s.js.KeyValue(t.Context(), BucketName(prefix))
+	if err == nil {
+		err = kv.Delete(t.Context(), "order")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	fresh := handle(t, connect(t, s.srv))
+	if _, err := fresh.Reserve(t.Context(), "order", 1); !errors.Is(err, store.ErrNoTag) {
+		t.Errorf("Reserve: %v", err)
+	}
+	if _, err := fresh.ReserveFirst(t.Context(), store.Tag{Name: "order", Step: 1, Next: 1}, 1); !errors.Is(err, store.ErrCorrupt) {
+		t.Errorf("ReserveFirst: %v", err)
+	}
+	if err := fresh.CreateTag(t.Context(), store.Tag{Name: "order", Step: 1, Next: 1}); !errors.Is(err, store.ErrBadTag) {
+		t.Errorf("CreateTag: %v", err)
+	}
+	if err := fresh.CreateTag(t.Context(), store.Tag{Name: "order", Step: 1, Next: 500}); err != nil {
+		t.Errorf("CreateTag with a first ID: %v", err)
+	}
+	s.reserve(fresh, "order", 500)
+}
+
+// TestRaiseAll raises removed tags, too, uses up what has fewer IDs left, and refuses
+// what cannot be read.
+func TestRaiseAll(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	h := handle(t, connect(t, s.srv))
+	for _, tag := range []string{"order", "gone", "full"} {
+		s.create(h, tag)
+	}
+	if err := errors.Join(h.RemoveTag(t.Context(), "gone"), h.Raise(t.Context(), "full", math.MaxInt64-5)); err != nil {
+		t.Fatal(err)
+	}
+	raised := make(map[string]store.Tag)
+	if err := h.RaiseAll(t.Context(), 100, func(tag store.Tag, _ int64) { raised[tag.Name] = tag }); err != nil {
+		t.Fatal(err)
+	}
+	for tag, next := range map[string]int64{"order": 101, "gone": 101, "full": math.MaxInt64} {
+		if raised[tag].Next != next {
+			t.Errorf("%s is raised to %d, want %d", tag, raised[tag].Next, next)
+		}
+	}
+	if err := h.RaiseAll(t.Context(), 0, nil); !errors.Is(err, store.ErrBadTag) {
+		t.Errorf("raised by 0: %v", err)
+	}
+	before, err := s.js.Stream(t.Context(), resource.BucketStream(BucketName(prefix)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.put("bad", "{}")
+	if err := h.RaiseAll(t.Context(), 1, func(store.Tag, int64) {}); !errors.Is(err, store.ErrCorrupt) {
+		t.Errorf("with an entry that cannot be read: %v", err)
+	}
+	if info, err := before.Info(t.Context()); err != nil || info.Config.Metadata[metaFirst] != "101" {
+		t.Errorf("decided all the same: %v, %v", info.Config.Metadata, err)
+	}
+}
+
+// TestConnectionWithoutReconnectBuffer: another one is refused.
+func TestConnectionWithoutReconnectBuffer(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	handle(t, connect(t, s.srv))
+	if _, err := Open(t.Context(), Config{JetStream: s.js, Prefix: prefix}); !errors.Is(err, ErrReconnectBuffer) {
+		t.Errorf("%v, want ErrReconnectBuffer", err)
+	}
+}
+
+// TestNames follows all names, those of removed tags among them.
+func TestNames(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	h := handle(t, connect(t, s.srv))
+	for _, tag := range []string{"a", "b"} {
+		s.create(h, tag)
+	}
+	if err := h.RemoveTag(t.Context(), "b"); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	seen := make(map[string]bool)
+	err := h.Names(ctx, func(tag string) {
+		seen[tag] = true
+		if tag == "c" {
+			cancel()
+		}
+	}, func() {
+		if !seen["a"] || !seen["b"] {
+			t.Errorf("current with %v", seen)
+		}
+		s.create(h, "c")
+	})
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("ended with %v", err)
+	}
+}

@@ -1,0 +1,172 @@
+package register
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/idworker/idworker/internal/agreement"
+	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/store"
+)
+
+var (
+	// ErrWitness is wrapped by every error about a witness that cannot be used.
+	ErrWitness = errors.New("witness cannot be used")
+
+	// ErrForeignWitness is the ErrWitness of a file that is about another register.
+	ErrForeignWitness = errors.New("it is the witness of another register")
+)
+
+// Witness is a small file, outside the data that it is evidence of, with the highest
+// sequence that was seen in each of some buckets. A bucket that is put back to an older
+// state looks like any other; the file shows that it once held more.
+//
+// It is written once a second at most, and at a clean stop. If the last process that has it
+// ends otherwise, the last second is missing. Each process has a file of its own.
+type Witness struct {
+	path string
+
+	mu      sync.Mutex
+	buckets map[string]evidence
+	exists  bool
+}
+
+// OpenWitness reads a witness. A file that does not exist is created by the first note.
+// Errors wrap [ErrWitness].
+func OpenWitness(path string) (*Witness, error) {
+	w := &Witness{path: path, buckets: make(map[string]evidence)}
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return w, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(data, &w.buckets)
+	}
+	if err != nil {
+		return nil, w.failed(err)
+	}
+	w.exists = true
+	return w, nil
+}
+
+func (w *Witness) failed(err error) error { return fmt.Errorf("%w: %s: %w", ErrWitness, w.path, err) }
+
+// Path is where the file is.
+func (w *Witness) Path() string { return w.path }
+
+// Fresh reports whether there is no file yet.
+func (w *Witness) Fresh() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return !w.exists
+}
+
+// evidence returns what is noted about a bucket.
+func (w *Witness) evidence(bucket string) evidence {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.buckets[bucket]
+}
+
+// note writes evidence where it has changed.
+func (w *Witness) note(all map[string]evidence) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	changed := !w.exists
+	for bucket, e := range all {
+		old := w.buckets[bucket]
+		changed = changed || old.Seen != e.Seen || old.Entries != e.Entries || old.ID != e.ID || len(old.Decisions) != len(e.Decisions)
+	}
+	if !changed {
+		return nil
+	}
+	maps.Copy(w.buckets, all)
+	if err := w.write(); err != nil {
+		return w.failed(err)
+	}
+	w.exists = true
+	return nil
+}
+
+// Create writes the file if there is none. It is for data that is new.
+func (w *Witness) Create() error { return w.note(nil) }
+
+// write replaces the file by a synced one.
+func (w *Witness) write() error {
+	data, err := json.Marshal(w.buckets)
+	if err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(filepath.Dir(w.path), filepath.Base(w.path)+".*")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(append(data, '\n'))
+	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
+		err = os.Rename(f.Name(), w.path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return nil
+}
+
+// Compare reports whether a register and the buckets beside it hold all that the witness
+// has seen, or whether an administrator has decided since. The error is a
+// [*store.RegressionError] or [ErrForeignWitness], or JetStream is away.
+func (w *Witness) Compare(ctx context.Context, js jetstream.JetStream, p messages.Prefix, beside ...string) error {
+	known := w.evidence(BucketName(p))
+	want, _, err := agreement.Lookup(ctx, js, p, ConfigKey)
+	if err != nil {
+		return err
+	}
+	if known.ID != "" && want != "" && known.ID != want {
+		return w.failed(ErrForeignWitness)
+	}
+	found, err := ask(ctx, js, BucketName(p))
+	if err != nil || known.decided(found) && !known.foreign(found) {
+		return err
+	}
+	if wrong := known.check(BucketName(p), found, known.Seen); wrong != nil {
+		return wrong
+	}
+	for _, bucket := range beside {
+		found, err := ask(ctx, js, bucket)
+		if err != nil {
+			return err
+		}
+		seen := w.evidence(bucket).Seen
+		if found.last < seen {
+			return &store.RegressionError{Bucket: bucket, Seen: seen, Found: found.last}
+		}
+	}
+	return nil
+}
+
+// Accept takes the register and the buckets beside it for what was seen, after a decision.
+func (w *Witness) Accept(ctx context.Context, js jetstream.JetStream, p messages.Prefix, beside ...string) error {
+	known := w.evidence(BucketName(p))
+	found, err := ask(ctx, js, BucketName(p))
+	if err != nil {
+		return err
+	}
+	known.adopt(found) // even if the witness was that of another register
+	all := map[string]evidence{BucketName(p): known}
+	for _, bucket := range beside {
+		found, err := ask(ctx, js, bucket)
+		if err != nil {
+			return err
+		}
+		all[bucket] = evidence{Seen: found.last}
+	}
+	return w.note(all)
+}

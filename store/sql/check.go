@@ -1,0 +1,158 @@
+package sql
+
+import (
+	"context"
+	dbsql "database/sql"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+
+	"github.com/idworker/idworker/store"
+)
+
+// Check implements [store.Database]. The first Reserve, Raise or CreateTag does
+// the same. Later alterations of the table are not detected.
+func (t *Table) Check(ctx context.Context) error { return t.call(ctx, "", t.check) }
+
+func (t *Table) check(ctx context.Context, conn *dbsql.Conn) error {
+	if err := t.checkColumns(ctx, conn); err != nil {
+		return err
+	}
+	if err := t.checkDurable(ctx, conn); err != nil {
+		return err
+	}
+	// Changes no row, but fails if the user may not change one. MySQL's safe
+	// updates demand a comparison with the key.
+	if _, err := conn.ExecContext(ctx, t.text("UPDATE {table} SET max_id = max_id WHERE biz_tag = '' AND 1 = 0")); err != nil {
+		return err
+	}
+	t.checked.Store(true)
+	return nil
+}
+
+// integerType matches the drivers' names of integer types.
+var integerType = regexp.MustCompile(`^(UNSIGNED )?(TINY|SMALL|MEDIUM|BIG)?INT[248]?$`)
+
+// checkColumns refuses columns that would round numbers.
+func (t *Table) checkColumns(ctx context.Context, conn *dbsql.Conn) error {
+	rows, err := conn.QueryContext(ctx, t.text("SELECT biz_tag, max_id, step FROM {table} LIMIT 0"))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = rows.Close() }()
+	columns, err := rows.ColumnTypes()
+	if err != nil {
+		return err
+	}
+	for _, column := range columns[1:] {
+		if kind := column.DatabaseTypeName(); !integerType.MatchString(kind) {
+			return fmt.Errorf("%w: the column %s is %s, it must be BIGINT", store.ErrSetup, column.Name(), kind)
+		}
+	}
+	return rows.Err()
+}
+
+// checkDurable refuses a table that may lose rows in a crash or with a
+// connection. The server describes the table to which the session resolves the
+// name.
+func (t *Table) checkDurable(ctx context.Context, conn *dbsql.Conn) error {
+	var part, flaw string
+	err := conn.QueryRowContext(ctx, t.text(t.describe)+" ORDER BY 2 DESC").Scan(&part, &flaw) // flaws first
+	switch {
+	case errors.Is(err, dbsql.ErrNoRows):
+		return &store.UnsafeTableError{Kind: "missing from the server's catalog", Want: t.safeTable}
+	case err == nil && flaw != "":
+		return &store.UnsafeTableError{Kind: fmt.Sprintf("%s (%s)", flaw, part), Want: t.safeTable}
+	}
+	return err
+}
+
+// CheckFirst implements [store.Database]. It inserts no row.
+func (t *Table) CheckFirst(ctx context.Context) error {
+	return t.call(ctx, "", func(ctx context.Context, conn *dbsql.Conn) error {
+		if _, err := conn.ExecContext(ctx, t.text("INSERT INTO {table} (biz_tag, max_id, step) SELECT biz_tag, max_id, step FROM {table} WHERE 1 = 0")); err != nil {
+			return err
+		}
+		// Beside a column, the server compares literals as it compares the
+		// column.
+		var distinct int
+		err := conn.QueryRowContext(ctx, t.text("SELECT COUNT(DISTINCT biz_tag) FROM (SELECT biz_tag FROM {table} WHERE 1 = 0"+
+			" UNION ALL SELECT 'Order' UNION ALL SELECT 'order') AS tags")).Scan(&distinct)
+		if err == nil && distinct != 2 {
+			err = t.errCollation()
+		}
+		return err
+	})
+}
+
+// errCollation is the ErrSetup of a column biz_tag that makes tags equal.
+func (t *Table) errCollation() error {
+	return fmt.Errorf("%w: the column biz_tag treats tags as equal that differ only in case, or otherwise, such as Order and order; run: %s",
+		store.ErrSetup, t.text(t.distinct))
+}
+
+// Migrate implements [store.Database]. A table that exists is left as it is, so
+// that users without the right to create tables can call Migrate. The new table
+// has the columns of Leaf's, and a collation that distinguishes Order from
+// order.
+func (t *Table) Migrate(ctx context.Context) error {
+	return t.call(ctx, "", func(ctx context.Context, conn *dbsql.Conn) error {
+		if err := t.checkColumns(ctx, conn); !t.is(err, store.ErrNoTable) {
+			return err
+		}
+		_, err := conn.ExecContext(ctx, t.text(t.create))
+		// PostgreSQL's IF NOT EXISTS overlooks what another process is about to
+		// commit. Its error depends on the progress of that process, and does
+		// not prove that the table exists.
+		if t.is(err, errExists) && t.checkColumns(ctx, conn) == nil {
+			return nil
+		}
+		return err
+	})
+}
+
+// setting decides whether commits are on disk when they are acknowledged.
+type setting struct {
+	name string
+	safe []string // the safe values, the usual one first
+	with string   // matters only if this setting is not 0
+}
+
+// Durability implements [store.Database].
+func (t *Table) Durability(ctx context.Context) error {
+	var wrong []error
+	err := t.call(ctx, "", func(ctx context.Context, conn *dbsql.Conn) error {
+		for _, s := range t.settings {
+			if s.with != "" {
+				if value, err := t.read(ctx, conn, s.with); err == nil && value == "0" {
+					continue
+				}
+			}
+			value, err := t.read(ctx, conn, s.name)
+			switch {
+			case errors.Is(err, store.ErrSettingUnknown):
+				wrong = append(wrong, err)
+			case err != nil:
+				return err
+			case !slices.Contains(s.safe, value):
+				wrong = append(wrong, &store.UnsafeSettingError{Setting: s.name, Value: value, Want: s.safe[0]})
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return errors.Join(wrong...)
+}
+
+// read returns the value of a setting. A server may refuse to reveal it, or may
+// not support it; so may a proxy.
+func (t *Table) read(ctx context.Context, conn *dbsql.Conn, name string) (value string, err error) {
+	err = conn.QueryRowContext(ctx, fmt.Sprintf(t.setting, name)).Scan(&value)
+	if _, answer := serverError(err); answer != nil && !t.is(err, errShutdown) {
+		err = fmt.Errorf("%w: %s: %w", store.ErrSettingUnknown, name, answer)
+	}
+	return value, err
+}

@@ -1,0 +1,173 @@
+package sql_test
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+	"testing"
+
+	"github.com/idworker/idworker/store"
+	"github.com/idworker/idworker/store/sql"
+	"github.com/idworker/idworker/testing/dbtest"
+	"github.com/idworker/idworker/testing/leaftest"
+	"github.com/idworker/idworker/testing/tier"
+)
+
+var officialMySQL = leaftest.MySQL.Shapes["official"]
+
+// A statement that matches nothing answers with the insert ID of the statement
+// before it, which is not taken for max_id.
+func TestInsertIDOfAnotherStatementIsNotUsed(t *testing.T) {
+	s := counting(t, dbtest.MySQL(t), officialMySQL)
+	s.DB().SetMaxOpenConns(1)
+	for range 3 {
+		if _, err := s.Reserve(t.Context(), "order", 10); err != nil {
+			t.Fatal(err)
+		}
+		if seg, err := s.Reserve(t.Context(), "missing", 10); !errors.Is(err, store.ErrNoTag) {
+			t.Errorf("Reserve of a missing tag: %v, %v, want ErrNoTag", seg, err)
+		}
+	}
+}
+
+// With a trigger on the table, the server answers with no insert ID or with
+// another one. Neither is taken for max_id.
+func TestInsertIDBesideATriggerIsNotUsed(t *testing.T) {
+	for _, trigger := range []string{
+		"AFTER UPDATE ON leaf_alloc FOR EACH ROW INSERT INTO audit (n) VALUES (NEW.max_id)",
+		"BEFORE UPDATE ON leaf_alloc FOR EACH ROW INSERT INTO audit (n) VALUES (NEW.max_id)",
+		"AFTER UPDATE ON leaf_alloc FOR EACH ROW SET @last = LAST_INSERT_ID(555)",
+		"BEFORE UPDATE ON leaf_alloc FOR EACH ROW UPDATE audit SET n = LAST_INSERT_ID(id + 5)",
+		"BEFORE UPDATE ON leaf_alloc FOR EACH ROW SET NEW.max_id = NEW.max_id",
+	} {
+		db := dbtest.MySQL(t)
+		s := counting(t, db, officialMySQL)
+		s.DB().SetMaxOpenConns(1)
+		if _, err := s.Reserve(t.Context(), "order", 10); err != nil {
+			t.Fatal(err)
+		}
+		db.Exec(t, "CREATE TABLE audit (id bigint AUTO_INCREMENT PRIMARY KEY, n bigint) AUTO_INCREMENT=777000",
+			"INSERT INTO audit (n) VALUES (1)", "CREATE TRIGGER audit "+trigger)
+		for range 3 {
+			if seg, err := s.Reserve(t.Context(), "order", 10); !errors.Is(err, store.ErrSetup) || !strings.Contains(err.Error(), "trigger") {
+				t.Errorf("%s: %v, %v, want ErrSetup", trigger, seg, err)
+			}
+		}
+	}
+}
+
+// Neither the server's defaults nor the DSN can make a reservation that is not
+// committed, or not strict.
+func TestSessionDoesNotDependOnTheServersDefaults(t *testing.T) {
+	tier.All(t)
+	srv := dbtest.StartMySQL(t)
+	s := counting(t, srv.DB, strings.Replace(officialMySQL, "max_id bigint(20)", "max_id int", 1))
+	srv.Exec(t, "SET GLOBAL autocommit = 0", "SET GLOBAL sql_mode = ''")
+	if seg, err := s.Reserve(t.Context(), "order", 10); err != nil || seg.First != 1 {
+		t.Fatalf("Reserve: %v, %v", seg, err)
+	}
+	var committed int64
+	if err := srv.SQL().QueryRowContext(t.Context(), "SELECT max_id FROM leaf_alloc").Scan(&committed); err != nil || committed != 11 {
+		t.Errorf("max_id is %d for others, %v, want 11", committed, err)
+	}
+	if seg, err := s.Reserve(t.Context(), "order", 1<<31); !errors.Is(err, store.ErrExhausted) {
+		t.Errorf("Reserve of more than the column holds: %v, %v, want ErrExhausted", seg, err)
+	}
+}
+
+// The DSN cannot set session variables.
+func TestSessionVariablesInTheDSN(t *testing.T) {
+	for _, param := range []string{"autocommit=0", "AUTOCOMMIT=0", "sql_mode=''", "%40%40autocommit=0"} {
+		if _, err := sql.Parse("mysql://u:p@tcp(h:1)/db?"+param, "leaf_alloc"); err == nil || !strings.Contains(err.Error(), "malformed DSN") {
+			t.Errorf("DSN with %s: %v, want an error", param, err)
+		}
+	}
+}
+
+// A replica, and a server after a failover, takes no writes.
+func TestReadOnlyMySQL(t *testing.T) {
+	tier.All(t)
+	srv := dbtest.StartMySQL(t)
+	counting(t, srv.DB, officialMySQL)
+	srv.Exec(t, "CREATE USER app@'%' IDENTIFIED BY 'pw'", fmt.Sprintf("GRANT SELECT, INSERT, UPDATE ON %s.* TO app@'%%'", srv.Name()),
+		"SET GLOBAL read_only = 1")
+	s := leaftest.Open(t, srv.DSNFor("app", "pw"), "leaf_alloc")
+	if seg, err := s.Reserve(t.Context(), "order", 1); !errors.Is(err, store.ErrSetup) || !strings.Contains(err.Error(), "primary") {
+		t.Errorf("Reserve: %v, %v, want ErrSetup", seg, err)
+	}
+	srv.Exec(t, "SET GLOBAL read_only = 0")
+	if seg, err := s.Reserve(t.Context(), "order", 1); err != nil || seg.First != 1 {
+		t.Errorf("Reserve when the server takes writes again: %v, %v", seg, err)
+	}
+}
+
+// Settings that lose commits in a crash are reported as they are at that
+// moment.
+func TestUnsafeSettingsOfMySQL(t *testing.T) {
+	tier.All(t)
+	for _, test := range []struct {
+		name  string
+		args  []string
+		cases map[string]map[string]string // SET GLOBAL …; and the unsafe settings then
+	}{
+		{"with a binary log", []string{"--log-bin=binlog", "--server-id=1"}, map[string]map[string]string{
+			"innodb_flush_log_at_trx_commit=1, GLOBAL sync_binlog=1":   {},
+			"innodb_flush_log_at_trx_commit=0, GLOBAL sync_binlog=1":   {"innodb_flush_log_at_trx_commit": "0"},
+			"innodb_flush_log_at_trx_commit=1, GLOBAL sync_binlog=0":   {"sync_binlog": "0"},
+			"innodb_flush_log_at_trx_commit=2, GLOBAL sync_binlog=100": {"innodb_flush_log_at_trx_commit": "2", "sync_binlog": "100"},
+		}},
+		{"without", []string{"--skip-log-bin"}, map[string]map[string]string{
+			"innodb_flush_log_at_trx_commit=1, GLOBAL sync_binlog=0": {},
+			"innodb_flush_log_at_trx_commit=2, GLOBAL sync_binlog=0": {"innodb_flush_log_at_trx_commit": "2"},
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			srv := dbtest.StartMySQLWith(t, test.args...)
+			counting(t, srv.DB, officialMySQL)
+			srv.Exec(t, "CREATE USER app@'%' IDENTIFIED BY 'pw'", "GRANT SELECT ON "+srv.Name()+".leaf_alloc TO app@'%'")
+			s := leaftest.Open(t, srv.DSNFor("app", "pw"), "leaf_alloc")
+			for set, want := range test.cases {
+				srv.Exec(t, "SET GLOBAL "+set)
+				if got, unknown := leaftest.Unsafe(t, s); unknown || !maps.Equal(got, want) {
+					t.Errorf("%s: unsafe is %v, unknown %v, want %v", set, got, unknown, want)
+				}
+			}
+		})
+	}
+}
+
+// A setting that the server does not support is no reason to refuse the server,
+// and neither is it safe.
+func TestUnknownSettingOfMySQL(t *testing.T) {
+	const missing = "no_such_setting"
+	s := counting(t, dbtest.MySQL(t), officialMySQL).WithSetting(missing)
+	if err := s.Durability(t.Context()); !errors.Is(err, store.ErrSettingUnknown) || !strings.Contains(err.Error(), missing) || errors.Is(err, store.ErrSetup) {
+		t.Errorf("%v, want ErrSettingUnknown that names it", err)
+	}
+	_ = s.Close()
+	if err := s.Durability(t.Context()); err == nil || errors.Is(err, store.ErrSettingUnknown) {
+		t.Errorf("without a database: %v, want another error", err)
+	}
+}
+
+// On a server that distinguishes upper and lower case in names of tables, Check
+// examines the right one of two tables.
+func TestEngineOfTheTableInThatSpelling(t *testing.T) {
+	db := dbtest.MySQL(t)
+	var folds bool
+	if err := db.SQL().QueryRowContext(t.Context(), "SELECT @@lower_case_table_names").Scan(&folds); err != nil {
+		t.Fatal(err)
+	}
+	if folds {
+		t.Skip("the server takes them for one table")
+	}
+	counting(t, db, officialMySQL)
+	db.Exec(t, strings.Replace(strings.Replace(officialMySQL, "leaf_alloc", "Leaf_alloc", 1), "InnoDB", "MEMORY", 1))
+	for table, good := range map[string]bool{"leaf_alloc": true, "Leaf_alloc": false, db.Name() + ".leaf_alloc": true, db.Name() + ".Leaf_alloc": false} {
+		var unsafe *store.UnsafeTableError
+		if err := leaftest.Open(t, db.DSN(), table).Check(t.Context()); (err == nil) != good || err != nil && !errors.As(err, &unsafe) {
+			t.Errorf("%s: %v, want it accepted: %v", table, err, good)
+		}
+	}
+}

@@ -1,0 +1,208 @@
+package sql_test
+
+import (
+	"errors"
+	"maps"
+	"strings"
+	"testing"
+
+	"github.com/idworker/idworker/store"
+	"github.com/idworker/idworker/store/sql"
+	"github.com/idworker/idworker/testing/dbtest"
+	"github.com/idworker/idworker/testing/leaftest"
+	"github.com/idworker/idworker/testing/natstest"
+	"github.com/idworker/idworker/testing/tier"
+)
+
+var officialPostgres = leaftest.Postgres.Shapes["official"]
+
+// The row arrives before the commit. If the commit fails, the range is not
+// reserved, and the tag not created.
+func TestCommitThatFailsIsNoReservation(t *testing.T) {
+	db := dbtest.Postgres(t)
+	s := counting(t, db, officialPostgres)
+	db.Exec(t, "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no'; END $$",
+		"CREATE CONSTRAINT TRIGGER late AFTER INSERT OR UPDATE ON leaf_alloc DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION refuse()")
+	if seg, err := s.Reserve(t.Context(), "order", 10); err == nil {
+		t.Errorf("got %v although the commit failed", seg)
+	}
+	if err := s.CreateTag(t.Context(), store.Tag{Name: "new", Step: 1, Next: 1}); err == nil {
+		t.Error("created a tag although the commit failed")
+	}
+	if err := s.Raise(t.Context(), "order", 10); err == nil {
+		t.Error("raised a tag although the commit failed")
+	}
+	db.Exec(t, "DROP TRIGGER late ON leaf_alloc")
+	if seg, err := s.Reserve(t.Context(), "order", 10); err != nil || seg.First != 1 {
+		t.Errorf("got %v, %v, want [1, 11)", seg, err)
+	}
+}
+
+// A reservation is on disk when it is acknowledged, also where commits are
+// acknowledged earlier by default.
+func TestAcknowledgedReservationSurvivesAKill(t *testing.T) {
+	tier.All(t)
+	srv := dbtest.StartPostgres(t)
+	s := counting(t, srv.DB, officialPostgres)
+	srv.Exec(t, "ALTER DATABASE "+srv.Name()+" SET synchronous_commit = off", "ALTER SYSTEM SET wal_writer_delay = '10s'", "SELECT pg_reload_conf()")
+	end := int64(1)
+	for range 3 {
+		for range 20 {
+			seg, err := s.Reserve(t.Context(), "order", 10)
+			for err != nil { // the connections of before the kill
+				seg, err = s.Reserve(t.Context(), "order", 10)
+			}
+			if seg.First < end {
+				t.Fatalf("DUPLICATE: got %v after all below %d was handed out", seg, end)
+			}
+			end = seg.End
+		}
+		srv.Kill()
+		srv.Restart()
+	}
+}
+
+// A standby takes no writes.
+func TestReadOnlyPostgres(t *testing.T) {
+	db := dbtest.Postgres(t)
+	counting(t, db, officialPostgres)
+	db.Exec(t, "ALTER DATABASE "+db.Name()+" SET default_transaction_read_only = on")
+	s := leaftest.Open(t, db.DSN(), "leaf_alloc")
+	if seg, err := s.Reserve(t.Context(), "order", 1); !errors.Is(err, store.ErrSetup) || !strings.Contains(err.Error(), "primary") {
+		t.Errorf("Reserve: %v, %v, want ErrSetup", seg, err)
+	}
+}
+
+// A parameter of the DSN that the server does not support is an ErrSetup.
+func TestParameterThatTheServerRefuses(t *testing.T) {
+	dsn := dbtest.Postgres(t).DSN()
+	separator := "?"
+	if strings.Contains(dsn, separator) {
+		separator = "&"
+	}
+	s := leaftest.Open(t, dsn+separator+"no_such_parameter=1", "leaf_alloc")
+	if err := s.Check(t.Context()); !errors.Is(err, store.ErrSetup) || !strings.Contains(err.Error(), "no_such_parameter") {
+		t.Errorf("Check: %v, want ErrSetup that names the parameter", err)
+	}
+}
+
+// A password with an unescaped special character may be parsed as a host, a
+// database or a parameter, which are not treated as secrets. Such a DSN is
+// refused.
+func TestPasswordThatIsParsedAsSomethingElse(t *testing.T) {
+	for _, dsn := range []string{"postgres://u:1/secret@h:2/db", "postgres://u:p@secret@h:2/db", "postgres://u:p@h/db?user=a&secret@h=1"} {
+		if c, err := sql.Parse(dsn, "leaf_alloc"); err == nil || strings.Contains(err.Error(), "secret") {
+			t.Errorf("DSN %s: %v as %s at %s, want an error without the password", dsn, err, c.Name(), c.Server())
+		}
+	}
+}
+
+// A type that ignores case must not make two tags share a row.
+func TestTypeThatIgnoresCase(t *testing.T) {
+	db := dbtest.Postgres(t)
+	var there bool
+	if err := db.SQL().QueryRowContext(t.Context(), "SELECT EXISTS (SELECT FROM pg_available_extensions WHERE name = 'citext')").Scan(&there); err != nil {
+		t.Fatal(err)
+	}
+	if !there {
+		t.Skip("the server has no citext")
+	}
+	db.Exec(t, "CREATE EXTENSION citext")
+	s := counting(t, db, strings.Replace(officialPostgres, "varchar(128)", "citext", 1))
+	if seg, err := s.Reserve(t.Context(), "Order", 10); !errors.Is(err, store.ErrNoTag) {
+		t.Errorf("Reserve of Order: %v, %v, want ErrNoTag", seg, err)
+	}
+	if err := s.CreateTag(t.Context(), store.Tag{Name: "Order", Step: 1, Next: 1}); !errors.Is(err, store.ErrSetup) {
+		t.Errorf("CreateTag of Order beside order: %v, want ErrSetup", err)
+	}
+	if err := s.CheckFirst(t.Context()); !errors.Is(err, store.ErrSetup) {
+		t.Errorf("CheckFirst: %v, want ErrSetup", err)
+	}
+	if seg, err := s.Reserve(t.Context(), "order", 10); err != nil || seg.First != 1 {
+		t.Errorf("Reserve of order: %v, %v, want [1, 11)", seg, err)
+	}
+}
+
+// Settings that lose commits in a crash are reported as they are in the
+// sessions of the table.
+func TestUnsafeSettingsOfPostgres(t *testing.T) {
+	tier.All(t)
+	for fsync, unsafe := range map[string]map[string]string{"on": {}, "off": {"fsync": "off"}} {
+		t.Run("fsync "+fsync, func(t *testing.T) {
+			srv := dbtest.StartPostgresWith(t, "-c", "fsync="+fsync)
+			counting(t, srv.DB, officialPostgres)
+			srv.Exec(t, "CREATE USER app PASSWORD 'pw'")
+			both := maps.Clone(unsafe)
+			both["synchronous_commit"] = "off"
+			for _, test := range []struct {
+				set  string
+				want map[string]string
+			}{
+				{"SELECT 1", unsafe},
+				{"ALTER SYSTEM SET synchronous_commit = off", both},
+				{"ALTER SYSTEM SET synchronous_commit = local", unsafe},
+				{"ALTER DATABASE " + srv.Name() + " SET synchronous_commit = off", both},
+				{"ALTER DATABASE " + srv.Name() + " SET synchronous_commit = on", unsafe},
+				{"ALTER USER app SET synchronous_commit = off", both},
+				{"ALTER USER app RESET synchronous_commit", unsafe},
+				{"ALTER SYSTEM SET full_page_writes = off", unsafe},
+			} {
+				srv.Exec(t, test.set, "SELECT pg_reload_conf()")
+				eventuallyUnsafe(t, srv, test.set, test.want)
+			}
+		})
+	}
+}
+
+// eventuallyUnsafe looks with new connections until a setting has taken effect:
+// the server reloads its configuration after it has answered.
+func eventuallyUnsafe(t *testing.T, srv *dbtest.Server, set string, want map[string]string) {
+	t.Helper()
+	natstest.Eventually(t, set+" to be reported", func() bool {
+		s, err := sql.Open(srv.DSNFor("app", "pw"), "leaf_alloc")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = s.Close() }()
+		got, unknown := leaftest.Unsafe(t, s)
+		return !unknown && maps.Equal(got, want)
+	})
+}
+
+// A setting that the user may not read is neither safe nor unsafe.
+func TestUnknownSettingOfPostgres(t *testing.T) {
+	tier.All(t)
+	srv := dbtest.StartPostgres(t)
+	counting(t, srv.DB, officialPostgres)
+	srv.Exec(t, "CREATE USER app PASSWORD 'pw'", "REVOKE EXECUTE ON FUNCTION pg_catalog.current_setting(text) FROM public")
+	s := leaftest.Open(t, srv.DSNFor("app", "pw"), "leaf_alloc")
+	if got, unknown := leaftest.Unsafe(t, s); !unknown || len(got) > 0 {
+		t.Errorf("unsafe is %v, unknown %v", got, unknown)
+	}
+	srv.Kill()
+	if err := s.Durability(t.Context()); err == nil || errors.Is(err, store.ErrSettingUnknown) {
+		t.Errorf("without a database: %v, want another error", err)
+	}
+}
+
+// A temporary table hides the right one, and is gone with its connection.
+func TestTemporaryTable(t *testing.T) {
+	db := dbtest.Postgres(t)
+	s := counting(t, db, officialPostgres)
+	c, err := sql.Parse(db.DSN(), "leaf_alloc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	hidden, err := c.Starting("CREATE TEMPORARY TABLE leaf_alloc (biz_tag varchar(128) PRIMARY KEY, max_id bigint, step int)").Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = hidden.Close() }()
+	var unsafe *store.UnsafeTableError
+	if err := hidden.Check(t.Context()); !errors.As(err, &unsafe) || unsafe.Kind != "TEMPORARY (leaf_alloc)" {
+		t.Errorf("Check: %v, want an UnsafeTableError", err)
+	}
+	if err := s.Check(t.Context()); err != nil {
+		t.Errorf("Check of the table itself: %v", err)
+	}
+}

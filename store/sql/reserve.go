@@ -1,0 +1,137 @@
+package sql
+
+import (
+	"cmp"
+	"context"
+	dbsql "database/sql"
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+
+	"github.com/idworker/idworker/store"
+)
+
+// Reserve implements [store.Table]. The first call checks the table as Check
+// does.
+func (t *Table) Reserve(ctx context.Context, tag string, n int64) (seg store.Segment, err error) {
+	err = t.callChecked(ctx, store.Tag{Name: tag, Step: n, Next: 1}, func(ctx context.Context, conn *dbsql.Conn) error {
+		rows, maxID, err := t.change(ctx, conn, t.text("UPDATE {table} SET max_id = {raised} WHERE {tag} AND max_id BETWEEN 1 AND {int}"),
+			n, tag, tag, math.MaxInt64-n)
+		switch {
+		case t.is(err, errNoFit):
+			return fmt.Errorf("%w: the column max_id is too narrow for %d more IDs, it should be BIGINT: %w", store.ErrExhausted, n, err)
+		case err != nil:
+			return err
+		case rows == 0: // max_id may come from an earlier statement
+			next, err := t.next(ctx, conn, tag)
+			if err == nil {
+				_, err = store.Following(next, n)
+			}
+			return cmp.Or(err, errChanged)
+		case rows > 1:
+			return errRows(rows)
+		case maxID == 0:
+			return errTrigger
+		case maxID <= n:
+			return fmt.Errorf("%w: max_id is %d after it was raised by %d", store.ErrCorrupt, maxID, n)
+		}
+		seg = store.Segment{First: maxID - n, End: maxID}
+		return nil
+	})
+	return seg, err
+}
+
+// errChanged: the row did not meet a statement's condition, and now does.
+var errChanged = errors.New("another client changed the row, try again")
+
+// next returns the max_id of a row that a statement did not raise. Errors:
+// ErrNoTag, ErrCorrupt.
+func (t *Table) next(ctx context.Context, conn *dbsql.Conn, tag string) (int64, error) {
+	found, err := t.find(ctx, conn, tag)
+	if err != nil {
+		return 0, err
+	}
+	next, err := parseNumber("max_id", found.maxID)
+	if err == nil && next < 1 {
+		err = fmt.Errorf("%w: max_id is %d, it must be 1 or more", store.ErrCorrupt, next)
+	}
+	return next, err
+}
+
+// Find implements [store.Table]. The row is returned as it is, in bounds or
+// not. A row with NULL, or with a number that does not fit an int64, is
+// ErrCorrupt, and so are two rows.
+func (t *Table) Find(ctx context.Context, tag string) (found store.Tag, err error) {
+	err = t.callTag(ctx, store.Tag{Name: tag, Step: 1, Next: 1}, func(ctx context.Context, conn *dbsql.Conn) error {
+		r, err := t.find(ctx, conn, tag)
+		if err == nil {
+			found, err = r.parse()
+		}
+		return err
+	})
+	return found, err
+}
+
+// find returns the row of a tag. Errors: ErrNoTag, and ErrCorrupt for two rows.
+func (t *Table) find(ctx context.Context, conn *dbsql.Conn, tag string) (found row, err error) {
+	rows := int64(0)
+	err = t.each(ctx, conn, func(r row) { found, rows = r, rows+1 }, " WHERE {tag}", tag, tag)
+	if err == nil && rows == 0 {
+		err = store.ErrNoTag
+	}
+	if err == nil && rows > 1 {
+		err = errRows(rows)
+	}
+	return found, err
+}
+
+// errRows is the error for a tag in more than one row.
+func errRows(rows int64) error {
+	return fmt.Errorf("%w: %d rows have this biz_tag; it must be the primary key or have a unique key", store.ErrCorrupt, rows)
+}
+
+// row is what a row holds, as text; nil is NULL.
+type row struct{ bizTag, maxID, step *string }
+
+// each calls see with each row.
+func (t *Table) each(ctx context.Context, conn *dbsql.Conn, see func(row), where string, args ...any) error {
+	rows, err := conn.QueryContext(ctx, t.text("SELECT biz_tag, max_id, step FROM {table}"+where), args...)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		var r row
+		if err := rows.Scan(&r.bizTag, &r.maxID, &r.step); err != nil {
+			return err
+		}
+		see(r)
+	}
+	return rows.Err()
+}
+
+// parse returns the row as a tag, in bounds or not, or ErrCorrupt.
+func (r row) parse() (store.Tag, error) {
+	if r.bizTag == nil {
+		return store.Tag{}, fmt.Errorf("%w: biz_tag is NULL", store.ErrCorrupt)
+	}
+	next, errNext := parseNumber("max_id", r.maxID)
+	step, errStep := parseNumber("step", r.step)
+	if err := cmp.Or(errNext, errStep); err != nil {
+		return store.Tag{}, err
+	}
+	return store.Tag{Name: *r.bizTag, Step: step, Next: next}, nil
+}
+
+// parseNumber reads a column that may be NULL, or unsigned and beyond 2^63.
+func parseNumber(column string, value *string) (int64, error) {
+	if value == nil {
+		return 0, fmt.Errorf("%w: %s is NULL", store.ErrCorrupt, column)
+	}
+	n, err := strconv.ParseInt(*value, 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("%w: %s is %.40q, it must be an integer below 2^63", store.ErrCorrupt, column, *value)
+	}
+	return n, nil
+}

@@ -1,0 +1,220 @@
+package sql
+
+import (
+	"context"
+	dbsql "database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/store"
+)
+
+// CallTimeout bounds every call except Tags, and each step of making a
+// connection, so that a stopped database is noticed. Callers give up after the
+// same time anyway. Tests set a longer one, before they parse a DSN.
+var CallTimeout = 3 * time.Second
+
+// MaxConns is the number of connections of one Table. Each is busy for one
+// round trip per reservation, and a database has to serve many processes.
+const MaxConns = 8
+
+// ErrScheme is returned by [Parse] if no dialect has the DSN's scheme.
+var ErrScheme = errors.New("malformed DSN, expected mysql://…, postgres://… or postgresql://…")
+
+// A dialect is all that differs between kinds of servers. Its statements, and
+// those of the methods, contain words in braces, see [Table.text].
+type dialect struct {
+	kind      string
+	maxName   int      // length of an identifier, in bytes
+	quote     string   // around an identifier
+	schemas   bool     // a database has schemas, and a schema is no database
+	numbered  bool     // placeholders are $1, $2, …
+	meanings  []string // {tag}, {int} and {raised}, each followed by its meaning
+	safeTable string   // what a table has to be
+
+	// describe selects name and flaw of the table and of all that belongs to
+	// it. The flaw is empty if rows survive a crash.
+	describe string
+	create   string // creates the table
+	distinct string // gives biz_tag a collation that distinguishes Order from order
+
+	setting  string // selects the value of a setting, for fmt
+	settings []setting
+
+	reasons map[string]error // see reason
+
+	// parse reads a DSN into c. Its errors must not quote the DSN.
+	parse func(dsn string, c *Config) error
+
+	// change runs a statement that writes, and returns the number of rows and
+	// the max_id of the last one.
+	change func(ctx context.Context, conn *dbsql.Conn, query string, args ...any) (rows, maxID int64, err error)
+}
+
+// dialects are the dialects by the scheme of a DSN.
+var dialects = map[string]*dialect{"mysql": &mysql, "postgres": &postgres, "postgresql": &postgres}
+
+// Config is a parsed DSN and the name of a table.
+type Config struct {
+	dialect   *dialect
+	connector driver.Connector
+	database  string
+	server    string   // user@host:port
+	table     []string // preceded by its schema, if it has one
+}
+
+// Parse reads mysql://user:password@tcp(host:port)/database?… with the
+// parameters of github.com/go-sql-driver/mysql, such as tls=true; or
+// postgres://user:password@host:port/database?… with those of libpq that
+// github.com/jackc/pgx supports, such as sslmode=verify-full. The table may be
+// qualified by a schema. PostgreSQL distinguishes upper and lower case in it.
+// Errors name the malformed part and never contain the DSN.
+func Parse(dsn, table string) (Config, error) {
+	scheme, _, _ := strings.Cut(dsn, "://")
+	d := dialects[scheme]
+	if d == nil {
+		return Config{}, ErrScheme
+	}
+	parts := strings.Split(table, ".")
+	for _, part := range parts {
+		if len(parts) > 2 || len(part) > d.maxName || !identifier.MatchString(part) {
+			return Config{}, fmt.Errorf("malformed table name %q: allowed are table and schema.table, "+
+				"each of at most %d characters A-Z a-z 0-9 _, not starting with a digit", table, d.maxName)
+		}
+	}
+	c := Config{dialect: d, table: parts}
+	err := d.parse(dsn, &c)
+	return c, err
+}
+
+// identifier matches the names that every server accepts. PostgreSQL silently
+// truncates those longer than dialect.maxName, and would find another table.
+var identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
+// Kind is "mysql", also for MariaDB, or "postgres".
+func (c Config) Kind() string { return c.dialect.kind }
+
+// Name is the database and the table, with its schema if it is qualified.
+// Tables with different names are different tables, or on different servers.
+func (c Config) Name() string {
+	name := strings.Join(c.table, ".")
+	if len(c.table) > 1 && !c.dialect.schemas {
+		return name
+	}
+	return c.database + "." + name
+}
+
+// Server is user@host:port. Of several hosts in the DSN it is the first.
+func (c Config) Server() string { return c.server }
+
+// Table is Leaf's table in one database.
+type Table struct {
+	*dialect
+	db      *dbsql.DB
+	name    string // for messages
+	words   *strings.Replacer
+	checked atomic.Bool
+}
+
+var _ store.Database = (*Table)(nil)
+
+// Open parses a DSN and opens the table, see [Parse] and [Config.Open].
+func Open(dsn, table string) (*Table, error) {
+	c, err := Parse(dsn, table)
+	if err != nil {
+		return nil, err
+	}
+	return c.Open()
+}
+
+// Open returns the table without connecting. Check, or the first call that
+// needs the database, reports a bad one. The error is [ErrScheme] for a Config
+// that does not come from [Parse].
+func (c Config) Open() (*Table, error) {
+	d := c.dialect
+	if d == nil {
+		return nil, ErrScheme
+	}
+	db := dbsql.OpenDB(c.connector)
+	db.SetMaxOpenConns(MaxConns)
+	db.SetMaxIdleConns(MaxConns)
+	// Shorter than MySQL's wait_timeout, and than the time for which firewalls
+	// keep idle connections. After a failover behind one name, every process is
+	// connected to the new primary by then.
+	db.SetConnMaxLifetime(10 * time.Minute)
+	db.SetConnMaxIdleTime(3 * time.Minute)
+	schema, name := "DATABASE()", c.table[len(c.table)-1]
+	if len(c.table) > 1 {
+		schema = "'" + c.table[0] + "'"
+	}
+	quoted := d.quote + strings.Join(c.table, d.quote+"."+d.quote) + d.quote
+	words := append([]string{"{table}", quoted, "{schema}", schema, "{name}", "'" + name + "'"}, d.meanings...)
+	return &Table{dialect: d, db: db, name: strings.Join(c.table, "."), words: strings.NewReplacer(words...)}, nil
+}
+
+// Close closes the connections, those in use when their calls end.
+func (t *Table) Close() error { return t.db.Close() }
+
+// text replaces the words of a statement: {table}, {tag}, {int}, {raised}, and
+// {schema} and {name}, the parts of the table's name as literals. Names need no
+// escaping, see identifier.
+func (t *Table) text(statement string) string {
+	statement = t.words.Replace(statement)
+	for n := 1; t.numbered && strings.Contains(statement, "?"); n++ {
+		statement = strings.Replace(statement, "?", "$"+strconv.Itoa(n), 1)
+	}
+	return statement
+}
+
+// callTag is call for one tag. It refuses a malformed name, or a number below
+// 1, with ErrBadTag. Names that pass need no escaping in any character set.
+func (t *Table) callTag(ctx context.Context, tag store.Tag, f func(context.Context, *dbsql.Conn) error) error {
+	if err := messages.CheckTag(tag.Name); err != nil {
+		return fmt.Errorf("%w: %w", store.ErrBadTag, err)
+	}
+	if err := tag.Check(); err != nil {
+		return err
+	}
+	return t.call(ctx, ", tag "+tag.Name, f)
+}
+
+// callChecked is callTag, after Check if the table is not checked yet.
+func (t *Table) callChecked(ctx context.Context, tag store.Tag, f func(context.Context, *dbsql.Conn) error) error {
+	return t.callTag(ctx, tag, func(ctx context.Context, conn *dbsql.Conn) error {
+		if !t.checked.Load() {
+			if err := t.check(ctx, conn); err != nil {
+				return err
+			}
+		}
+		return f(ctx, conn)
+	})
+}
+
+// call calls f with a connection, within CallTimeout.
+func (t *Table) call(ctx context.Context, tag string, f func(context.Context, *dbsql.Conn) error) error {
+	ctx, cancel := context.WithTimeout(ctx, CallTimeout)
+	defer cancel()
+	return t.connected(ctx, tag, f)
+}
+
+// connected calls f with a connection, and explains its error. If a connection
+// turns out to be broken before f is called, database/sql chooses another. It
+// does not repeat what f sends.
+func (t *Table) connected(ctx context.Context, tag string, f func(context.Context, *dbsql.Conn) error) error {
+	conn, err := t.db.Conn(ctx)
+	if err == nil {
+		err = f(ctx, conn)
+		_ = conn.Close() // returns it to the pool
+	}
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("table %s%s: %w", t.name, tag, t.explain(ctx, err))
+}
