@@ -19,16 +19,16 @@
  *            comes in a later step.
  *   poll     requests the stream's last sequence from the leader. The reply
  *            comes in a later step.
- *   note     writes `seen` and the known decisions to a file outside the data
+ *   note     writes `seen` and the decisions to a file outside the data
  *   start    loses the cache, reads the file, polls before the first write
  *
  * `seen` is the highest sequence known from answers, reads and polls. Each of
  * these proves that the register went back, and stops the loader:
  *
- *   LESS     a poll shows less than was seen when it was asked
+ *   LESS     a poll shows less than was seen when it was sent
  *   TOOLOW   an answer's revision is not above what was seen when the write was
  *            sent
- *   SHRANK   a read shows a lower next than was cached when it was asked
+ *   SHRANK   a read shows a lower next than was cached when it was sent
  *
  * -DBACK     The register, all keys and the sequence, was put back from h
  *            writes to the first s of them. before() chooses the writes and the
@@ -42,15 +42,15 @@
  *            decision a loader compares its cache with the entries. If one is
  *            lower, it stays stopped. Otherwise it goes on with an empty cache
  *            and a new `seen`.
- * -DDEC=d    The decision after the restore: 1 is the latest that all loaders
- *            know, 0 the one before it. The administrator's is 2.
+ * -DDEC=d    The decision after the restore: 1 is the latest, 0 the one before
+ *            it; all loaders have seen both. The administrator's is 2.
  *
- * Assumed with BACK:
+ * Assumed with BACK (without any of these: nothing but OVER=0):
  *   KNOW=n     each loader had seen (with CR: noted) at least n lost writes
  *   KNOW=0     each loader had seen the writes of its own grants (-DEACH: noted
  *              each before its grant)
  *   -DOWN      one loader, whose cache covers all that it granted
- *   OVER       no write sent before the restore arrives after it. OVER=1: such
+ *   OVER=0     no write sent before the restore arrives after it. OVER=1: such
  *              writes arrive. OVER=2: they are answered, too.
  *
  * Properties: no number of a tag is granted twice. Without BACK, ranges also
@@ -78,8 +78,8 @@
  *   NOWREAD  judges a read by what was cached when its reply came (SLOW)
  *   OPEN     raises without the mark       FLOOR    new tags begin at 0
  *   COMPARE  does not compare its cache    FORGET   decisions are not noted
- *   LATEST   a loader knows the latest decision only
- *   RULES=0  looks and writes on a condition, and follows none of the rest
+ *   LATEST   a loader has seen the latest decision only
+ *   RULES=0  grants as above, but keeps no `seen`, no polls and no proofs
  * Variants:
  *   AGAIN    polls again after a proof; passes
  *   REACH    fails if a loader grants after the decision, to show that it does
@@ -133,16 +133,16 @@ mtype = { NONE, BLIND, REBASE, NOLOOK, END, UNKNOWN, ADOPT, BLUNT, SEEN, LAST, N
 
 typedef Loader {
   byte next[NT], rev[NT];       /* the cache */
-  byte seen, file;              /* highest sequence known; as it was noted */
+  byte seen, file;              /* as above; as it was noted */
   bool ok, stop;                /* the last poll was good; a proof was found */
-  bool asks; byte p, pw;        /* a poll is open: its reply, seen when asked */
+  bool asks; byte p, pw;        /* a poll is open: its reply, seen when sent */
   bool ps; byte pd;             /*   whether it shows the mark; the decision it shows */
-  byte set, fset;               /* the decisions known; as they were noted */
+  byte set, fset;               /* the decisions seen; as they were noted */
   byte st;                      /* 0 idle, 1 has a range (SQL), 2 sent, 3 written, 4 too low, 5 unknown (ADOPT) */
   byte t, a, b, on, was;        /* tag, range, condition or revision, seen when sent */
   bool late; byte lt, lb, lon   /* a write that was given up, and may arrive */
 #ifdef SLOW
-  ; bool reads; byte rt, rn, rr, rc     /* a read is open: tag, reply, next cached when asked */
+  ; bool reads; byte rt, rn, rr, rc     /* a read is open: tag, reply, next cached when sent */
 #endif
 }
 Loader ld[NL];
@@ -266,6 +266,8 @@ byte wt[H+1], wn[H+1];          /* the writes before; all is zero again when ini
 #endif
 #ifdef OWN
 #define KNEW (!(granted[0] >> ld[l].next[0]) && !(granted[NT-1] >> ld[l].next[NT-1]))
+#elif !defined(KNOW)
+#define KNEW true
 #elif KNOW == 0
 #define KNEW (KNOWN >= g[l])
 #else

@@ -55,8 +55,8 @@ mid="-m3000000 -w24"
 # Mutants of owners are found much sooner in a random order.
 random="-DP_RAND -DT_RAND"
 
-# Small searches of register compile faster than they run: quick is for them.
-quick=-O0
+# The small searches of register take less time than an optimizing compiler.
+quick=-O0 small="-m200000 -w20"
 register() {
 	row="-DNL=2 -DNT=1 -DN=4 -DK=2 -DR=4 -DH=2"
 	few="-DNL=2 -DNT=1 -DN=3 -DK=1 -DR=3 -DH=1"
@@ -65,47 +65,47 @@ register() {
 	check register "database" pass "" "$mid" -DNC=1 -DF=2 $row
 	check register "database, two tags" pass "" "$mid" -DNC=1 -DF=1 -DNL=2 -DNT=2 -DN=2 -DK=1 -DR=3 -DH=1
 	check register "two databases" pass "" "$mid" -DNC=2 -DF=1 $row
-	for m in BLIND REBASE UNKNOWN ADOPT; do check register $m fail $quick "$mid" -DM=$m; done
-	for m in NOLOOK END; do check register $m fail $quick "$mid" -DNC=1 -DF=1 $row -DM=$m; done
+	for m in BLIND REBASE UNKNOWN ADOPT; do check register $m fail $quick "$small" -DM=$m; done
+	for m in NOLOOK END; do check register $m fail $quick "$small" -DNC=1 -DF=1 $row -DM=$m; done
 
 	# No proof stops a loader.
 	check register "rules, two tags" pass "" "$mid" -DRULES=1 -DNL=2 -DNT=2 -DN=2 -DK=1 -DR=3 -DH=1
 	check register "rules, restarts" pass "" "$mid" -DRULES=1 $few -DCR=1
 	check register "rules, slow reads" pass "" "$mid" -DRULES=1 $few -DSLOW
 	check register "rules, database" pass "" "$mid" -DRULES=1 $few -DNC=1 -DF=1
-	check register NOW fail $quick "$mid" -DRULES=1 $few -DM=NOW
-	check register NOWREAD fail $quick "$mid" -DRULES=1 $few -DSLOW -DM=NOWREAD
+	check register NOW fail $quick "$small" -DRULES=1 $few -DM=NOW
+	check register NOWREAD fail $quick "$small" -DRULES=1 $few -DSLOW -DM=NOWREAD
 
 	# The register went back.
 	back="-DBACK -DKNOW=1"
 	check register "back, restarts" pass "" "$mid" $back -DCR=2
-	check register "back, three loaders" pass $quick "$mid" $back -DNL=3 -DNT=1 -DN=3 -DK=1 -DR=4 -DH=2
-	check register "back, AGAIN" pass $quick "$mid" $back -DM=AGAIN
+	check register "back, three loaders" pass $quick "$small" $back -DNL=3 -DNT=1 -DN=3 -DK=1 -DR=4 -DH=2
+	check register "back, AGAIN" pass $quick "$small" $back -DM=AGAIN
 	check register "back, database" pass "" "$mid" $back -DNC=1 -DF=1 $row
 	check register "back, two databases" pass "" "$mid" $back -DNC=2 -DF=1 -DCR=1 -DNL=2 -DNT=1 -DN=3 -DK=1 -DR=4 -DH=2
-	check register "back, database was not" pass $quick "$mid" -DBACK -DRULES=0 -DNC=1 $row -DF=0
-	check register RULES=0 fail $quick "$mid" $back -DRULES=0
-	check register "RULES=0, row back" fail $quick "$mid" $back -DRULES=0 -DNC=1 -DF=1 $row
-	for m in SEEN LAST POLL; do check register $m fail $quick "$mid" $back -DM=$m; done
-	for m in START FILE; do check register $m fail $quick "$mid" $back -DCR=1 -DM=$m; done
-	for o in 1 2; do check register OVER=$o fail $quick "$mid" $back -DOVER=$o; done
-	check register "none seen" fail $quick "$mid" -DBACK -DKNOW=0
+	check register "back, database did not" pass $quick "$small" -DBACK -DRULES=0 -DNC=1 $row -DF=0
+	check register RULES=0 fail $quick "$small" $back -DRULES=0
+	check register "RULES=0, row back" fail $quick "$small" $back -DRULES=0 -DNC=1 -DF=1 $row
+	for m in SEEN LAST POLL; do check register $m fail $quick "$small" $back -DM=$m; done
+	for m in START FILE; do check register $m fail $quick "$small" $back -DCR=1 -DM=$m; done
+	for o in 1 2; do check register OVER=$o fail $quick "$small" $back -DOVER=$o; done
+	check register "seen by others only" fail $quick "$small" -DBACK -DKNOW=0
 
 	# One loader, which has seen its own grants; then two.
 	alone="-DBACK -DNL=1 -DNT=2 -DN=3 -DK=2 -DR=4 -DH=2"
-	check register "alone" pass $quick "$mid" $alone -DKNOW=0
+	check register "alone" pass $quick "$small" $alone -DKNOW=0
 	check register "alone, noted before grants" pass "" "$mid" $alone -DKNOW=0 -DCR=2 -DEACH
-	check register "alone, noted later" fail $quick "$mid" $alone -DKNOW=0 -DCR=1
-	check register "two, noted before grants" fail $quick "$mid" -DBACK -DKNOW=0 -DCR=1 -DEACH
+	check register "alone, noted later" fail $quick "$small" $alone -DKNOW=0 -DCR=1
+	check register "two, noted before grants" fail $quick "$small" -DBACK -DKNOW=0 -DCR=1 -DEACH
 
 	# The restore was short.
 	brief="-DBACK -DBRIEF -DNL=2 -DNT=1 -DN=4 -DK=1 -DR=5 -DH=3"
-	check register "short, one loader" pass $quick "$mid" $alone -DBRIEF -DKNOW=2
-	check register "short, two loaders" pass $quick "$mid" $brief -DKNOW=3
-	check register "short, seen too little" fail $quick "$mid" $brief -DKNOW=2
-	for m in ACK BLUNT; do check register $m fail $quick "$mid" $alone -DBRIEF -DKNOW=2 -DM=$m; done
-	check register "short, own cache" pass $quick "$mid" $alone -DBRIEF -DOWN
-	check register READ fail $quick "$mid" $alone -DBRIEF -DOWN -DM=READ
+	check register "short, one loader" pass $quick "$small" $alone -DBRIEF -DKNOW=2
+	check register "short, two loaders" pass $quick "$small" $brief -DKNOW=3
+	check register "short, seen too little" fail $quick "$small" $brief -DKNOW=2
+	for m in ACK BLUNT; do check register $m fail $quick "$small" $alone -DBRIEF -DKNOW=2 -DM=$m; done
+	check register "short, own cache" pass $quick "$small" $alone -DBRIEF -DOWN
+	check register READ fail $quick "$small" $alone -DBRIEF -DOWN -DM=READ
 
 	# An administrator decided.
 	raise="-DBACK -DNL=1 -DNT=2 -DN=4 -DK=1 -DR=5 -DH=2"
@@ -113,14 +113,14 @@ register() {
 	check register "raised, restarts" pass "" "$mid" $raise -DKNOW=1 -DRAISE=2 -DCR=1 -DDEC=0
 	check register "raised, database" pass "" "$mid" $raise -DKNOW=1 -DRAISE=2 -DNC=1 -DF=1
 	check register "raised, slow reads" pass "" "$mid" $raise -DKNOW=1 -DRAISE=2 -DSLOW
-	check register "raised, AGAIN" pass $quick "$mid" $raise -DKNOW=1 -DRAISE=2 -DM=AGAIN
-	for m in OPEN FLOOR REACH; do check register $m fail $quick "$mid" $raise -DKNOW=1 -DRAISE=2 -DM=$m; done
-	check register "raised too little" fail $quick "$mid" $raise -DKNOW=1 -DRAISE=1
+	check register "raised, AGAIN" pass $quick "$small" $raise -DKNOW=1 -DRAISE=2 -DM=AGAIN
+	for m in OPEN FLOOR REACH; do check register $m fail $quick "$small" $raise -DKNOW=1 -DRAISE=2 -DM=$m; done
+	check register "raised too little" fail $quick "$small" $raise -DKNOW=1 -DRAISE=1
 	check register "raised too little, alone" pass "" "$mid" $raise -DOWN -DRAISE=1
-	check register COMPARE fail $quick "$mid" $raise -DOWN -DRAISE=1 -DM=COMPARE
+	check register COMPARE fail $quick "$small" $raise -DOWN -DRAISE=1 -DM=COMPARE
 	check register "older decision" pass "" "$mid" $back -DCR=1 -DDEC=0
-	check register LATEST fail $quick "$mid" $back -DCR=1 -DDEC=0 -DM=LATEST
-	check register FORGET fail $quick "$mid" $back -DCR=1 -DM=FORGET
+	check register LATEST fail $quick "$small" $back -DCR=1 -DDEC=0 -DM=LATEST
+	check register FORGET fail $quick "$small" $back -DCR=1 -DM=FORGET
 }
 
 others() {

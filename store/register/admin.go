@@ -8,14 +8,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nuid"
 
 	"github.com/idworker/idworker/internal/agreement"
 	"github.com/idworker/idworker/internal/kvwatch"
-	"github.com/idworker/idworker/internal/leader"
 	"github.com/idworker/idworker/internal/resource"
 	"github.com/idworker/idworker/store"
 )
@@ -154,12 +151,6 @@ func (s *Store) RemoveTag(ctx context.Context, tag string) error {
 	return err
 }
 
-// listed is a record in a list, or why it cannot be read.
-type listed struct {
-	record
-	err error
-}
-
 // Tags implements [store.Admin].
 func (s *Store) Tags(ctx context.Context) ([]store.Tag, error) {
 	tags, _, err := s.tags(ctx)
@@ -209,85 +200,6 @@ func (s *Store) tags(ctx context.Context) (tags, removed []store.Tag, err error)
 		}
 	}
 	return tags, removed, errors.Join(errs...)
-}
-
-// How long a list waits for what its server lacks, and how often it asks the leader
-// meanwhile.
-const (
-	lagPatience = 5 * time.Second
-	lagLook     = 250 * time.Millisecond
-)
-
-// list reads all entries, as of a moment after the call began: at least up to the sequence
-// that the leader is at. The entries come from a replica, which may lag behind.
-func (b bucketOf) list(ctx context.Context) (map[string]listed, error) {
-	name := b.kv.Bucket()
-	fail := func(err error) (map[string]listed, error) {
-		return nil, fmt.Errorf("bucket %s: list: %w", name, err)
-	}
-	found, err := b.poll(ctx)
-	if err != nil {
-		return fail(err)
-	}
-	feed, err := kvwatch.OpenFeed(ctx, b.js, name, kvwatch.Position{})
-	if err != nil {
-		return fail(err)
-	}
-	defer feed.Close()
-	entries := make(map[string]listed)
-	at, began := uint64(0), time.Now()
-	for {
-		for !feed.CaughtUp() {
-			e, err := feed.Next(ctx)
-			if err != nil {
-				return fail(err)
-			}
-			at, began = e.Revision, time.Now()
-			entries[strings.Clone(e.Key)] = decodeListed(e)
-		}
-		if at >= found.last {
-			return entries, nil
-		}
-		if time.Since(began) > lagPatience {
-			return fail(errors.New("the replica that is read from lags behind its leader"))
-		}
-		short, cancel := context.WithTimeout(ctx, lagLook)
-		e, err := feed.Next(short)
-		cancel()
-		switch {
-		case err == nil:
-			at, began = e.Revision, time.Now()
-			entries[strings.Clone(e.Key)] = decodeListed(e)
-			continue
-		case ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded):
-			return fail(err)
-		}
-		_, err = leader.At(ctx, b.js, resource.BucketStream(name), found.last)
-		if err == nil {
-			continue
-		}
-		before := found.last // it was written again since, or removed
-		if !errors.Is(err, jetstream.ErrMsgNotFound) {
-			return fail(err)
-		}
-		if found, err = b.poll(ctx); err != nil {
-			return fail(err)
-		}
-		if found.last == before {
-			return entries, nil
-		}
-	}
-}
-
-func decodeListed(e kvwatch.Entry) listed {
-	if e.Deleted {
-		return listed{record: record{revision: e.Revision}}
-	}
-	decoded, err := decode(e.Value)
-	if bad := checkName(e.Key); bad != nil {
-		err = fmt.Errorf("%w: %w", store.ErrCorrupt, bad)
-	}
-	return listed{record{decoded, e.Revision}, err}
 }
 
 // Names implements [store.Loader].

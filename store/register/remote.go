@@ -1,0 +1,146 @@
+package register
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/idworker/idworker/internal/kvwatch"
+	"github.com/idworker/idworker/internal/leader"
+	"github.com/idworker/idworker/internal/resource"
+	"github.com/idworker/idworker/store"
+)
+
+// listed is a record in a list, or why it cannot be read.
+type listed struct {
+	record
+	err error
+}
+
+// remote is the bucket, as a server has it.
+type remote interface {
+	// poll asks the leader of the stream how far it is.
+	poll(ctx context.Context) (poll, error)
+
+	// update writes an entry if its revision is still that, and returns the new one. After
+	// jetstream.ErrKeyRevisionMismatch nothing was written; after other errors that is unknown.
+	update(ctx context.Context, tag string, value []byte, revision uint64) (uint64, error)
+
+	// read reads an entry from the leader.
+	read(ctx context.Context, tag string) (record, error)
+
+	// list reads all entries.
+	list(ctx context.Context) (map[string]listed, error)
+
+	// reconnects is how often the connection was made again.
+	reconnects() uint64
+}
+
+// bucketOf is a [remote].
+type bucketOf struct {
+	js jetstream.JetStream
+	kv jetstream.KeyValue
+}
+
+func (b bucketOf) poll(ctx context.Context) (poll, error) { return ask(ctx, b.js, b.kv.Bucket()) }
+
+func (b bucketOf) update(ctx context.Context, tag string, value []byte, revision uint64) (uint64, error) {
+	return b.kv.Update(ctx, tag, value, revision)
+}
+
+func (b bucketOf) read(ctx context.Context, tag string) (record, error) {
+	m, err := leader.Last(ctx, b.js, resource.BucketStream(b.kv.Bucket()), "$KV."+b.kv.Bucket()+"."+tag)
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return record{}, nil
+	}
+	if err != nil || m.Header.Get("KV-Operation") != "" || m.Header.Get(jetstream.MarkerReasonHeader) != "" {
+		return record{revision: m.Sequence}, err
+	}
+	e, err := decode(m.Data)
+	return record{e, m.Sequence}, err
+}
+
+func (b bucketOf) reconnects() uint64 { return b.js.Conn().Stats().Reconnects }
+
+// How long a list waits for what its server lacks, and how often it asks the leader
+// meanwhile.
+const (
+	lagPatience = 5 * time.Second
+	lagLook     = 250 * time.Millisecond
+)
+
+// list reads all entries, as of a moment after the call began: at least up to the sequence
+// that the leader is at. The entries come from a replica, which may lag behind.
+func (b bucketOf) list(ctx context.Context) (map[string]listed, error) {
+	name := b.kv.Bucket()
+	fail := func(err error) (map[string]listed, error) {
+		return nil, fmt.Errorf("bucket %s: list: %w", name, err)
+	}
+	found, err := b.poll(ctx)
+	if err != nil {
+		return fail(err)
+	}
+	feed, err := kvwatch.OpenFeed(ctx, b.js, name, kvwatch.Position{})
+	if err != nil {
+		return fail(err)
+	}
+	defer feed.Close()
+	entries := make(map[string]listed)
+	at, began := uint64(0), time.Now()
+	for {
+		for !feed.CaughtUp() {
+			e, err := feed.Next(ctx)
+			if err != nil {
+				return fail(err)
+			}
+			at, began = e.Revision, time.Now()
+			entries[strings.Clone(e.Key)] = decodeListed(e)
+		}
+		if at >= found.last {
+			return entries, nil
+		}
+		if time.Since(began) > lagPatience {
+			return fail(errors.New("the replica that is read from lags behind its leader"))
+		}
+		short, cancel := context.WithTimeout(ctx, lagLook)
+		e, err := feed.Next(short)
+		cancel()
+		switch {
+		case err == nil:
+			at, began = e.Revision, time.Now()
+			entries[strings.Clone(e.Key)] = decodeListed(e)
+			continue
+		case ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded):
+			return fail(err)
+		}
+		_, err = leader.At(ctx, b.js, resource.BucketStream(name), found.last)
+		if err == nil {
+			continue
+		}
+		before := found.last // it was written again since, or removed
+		if !errors.Is(err, jetstream.ErrMsgNotFound) {
+			return fail(err)
+		}
+		if found, err = b.poll(ctx); err != nil {
+			return fail(err)
+		}
+		if found.last == before {
+			return entries, nil
+		}
+	}
+}
+
+func decodeListed(e kvwatch.Entry) listed {
+	if e.Deleted {
+		return listed{record: record{revision: e.Revision}}
+	}
+	decoded, err := decode(e.Value)
+	if bad := checkName(e.Key); bad != nil {
+		err = fmt.Errorf("%w: %w", store.ErrCorrupt, bad)
+	}
+	return listed{record{decoded, e.Revision}, err}
+}
