@@ -78,6 +78,7 @@
  *   NOWREAD  judges a read by what was cached when its reply came (SLOW)
  *   OPEN     raises without the mark       FLOOR    new tags begin at 0
  *   COMPARE  does not compare its cache    FORGET   decisions are not noted
+ *   KEEP     keeps its cache at a new decision, if it had found no proof
  *   LATEST   a loader has seen the latest decision only
  *   RULES=0  grants as above, but keeps no `seen`, no polls and no proofs
  * Variants:
@@ -112,7 +113,7 @@
 #define M NONE
 #endif
 mtype = { NONE, BLIND, REBASE, NOLOOK, END, UNKNOWN, ADOPT, BLUNT, SEEN, LAST, NOW, NOWREAD, POLL,
-          START, FILE, ACK, READ, AGAIN, OPEN, FLOOR, COMPARE, LATEST, FORGET, REACH };
+          START, FILE, ACK, READ, AGAIN, OPEN, FLOOR, COMPARE, KEEP, LATEST, FORGET, REACH };
 #define MASK(a, b) (((1 << (b)) - 1) & ~((1 << (a)) - 1))
 #define MAX(a, b) ((a) > (b) -> (a) : (b))
 
@@ -128,6 +129,7 @@ mtype = { NONE, BLIND, REBASE, NOLOOK, END, UNKNOWN, ADOPT, BLUNT, SEEN, LAST, N
 #define LESS(l) (ld[l].p < (M == NOW -> ld[l].seen : ld[l].pw) && M != LAST)
 #define TOOLOW(l) (RULES && seq <= ld[l].was && M != ACK)
 #define SHRANK(l, shown, cached) (RULES && shown < cached && M != READ)
+#define TAKES(l) (NEW(l, ld[l].pd) && (M != KEEP || ld[l].stop || LESS(l)))
 #define PROOF(l) assert(BACK); ld[l].ok = 0; ld[l].stop = (M != AGAIN)
 #define SAW(l, r) ld[l].seen = (RULES && M != SEEN -> MAX(ld[l].seen, r) : ld[l].seen)
 
@@ -167,12 +169,12 @@ inline emptyCache(l_) { t = 0;
 inline endPoll(l_) { ld[l_].asks = 0; ld[l_].p = 0; ld[l_].pw = 0; ld[l_].ps = 0; ld[l_].pd = 0 }
 inline judge(l_) {
   if :: ld[l_].ps -> ld[l_].ok = 0
-     :: !ld[l_].ps && NEW(l_, ld[l_].pd) -> ld[l_].set = ld[l_].set | (1 << ld[l_].pd); ld[l_].stop = 0; t = 0;
+     :: !ld[l_].ps && TAKES(l_) -> ld[l_].set = ld[l_].set | (1 << ld[l_].pd); ld[l_].stop = 0; t = 0;
         do :: t < NT -> if :: THERE(t) < ld[l_].next[t] && M != COMPARE -> ld[l_].stop = 1 :: else fi; t++
            :: else -> break od; t = 0;
         if :: ld[l_].stop -> ld[l_].ok = 0
            :: else -> emptyCache(l_); ld[l_].seen = ld[l_].p; ld[l_].ok = 1 fi
-     :: !ld[l_].ps && !NEW(l_, ld[l_].pd) ->
+     :: !ld[l_].ps && !TAKES(l_) -> ld[l_].set = ld[l_].set | (1 << ld[l_].pd);
         if :: LESS(l_) -> PROOF(l_)
            :: else -> ld[l_].seen = MAX(ld[l_].seen, ld[l_].p); ld[l_].ok = !ld[l_].stop fi fi;
   endPoll(l_) }

@@ -89,7 +89,7 @@ register() {
 	for m in SEEN LAST POLL; do check register $m fail $quick "$small" $back -DM=$m; done
 	for m in START FILE; do check register $m fail $quick "$small" $back -DCR=1 -DM=$m; done
 	for o in 1 2; do check register OVER=$o fail $quick "$small" $back -DOVER=$o; done
-	check register "seen by others only" fail $quick "$small" -DBACK -DKNOW=0
+	check register "seen its own grants only" fail $quick "$small" -DBACK -DKNOW=0
 
 	# One loader, which has seen its own grants; then two.
 	alone="-DBACK -DNL=1 -DNT=2 -DN=3 -DK=2 -DR=4 -DH=2"
@@ -109,12 +109,15 @@ register() {
 
 	# An administrator decided.
 	raise="-DBACK -DNL=1 -DNT=2 -DN=4 -DK=1 -DR=5 -DH=2"
-	check register "raised, two loaders" pass "" "$mid" -DBACK -DKNOW=1 -DRAISE=2 -DNL=2 -DNT=1 -DN=5 -DK=1 -DR=6 -DH=2
+	two="-DBACK -DKNOW=1 -DRAISE=2 -DNL=2 -DNT=1 -DN=5 -DK=1 -DR=6 -DH=2"
+	check register "raised, two loaders" pass "" "$mid" $two
 	check register "raised, restarts" pass "" "$mid" $raise -DKNOW=1 -DRAISE=2 -DCR=1 -DDEC=0
 	check register "raised, database" pass "" "$mid" $raise -DKNOW=1 -DRAISE=2 -DNC=1 -DF=1
 	check register "raised, slow reads" pass "" "$mid" $raise -DKNOW=1 -DRAISE=2 -DSLOW
 	check register "raised, AGAIN" pass $quick "$small" $raise -DKNOW=1 -DRAISE=2 -DM=AGAIN
 	for m in OPEN FLOOR REACH; do check register $m fail $quick "$small" $raise -DKNOW=1 -DRAISE=2 -DM=$m; done
+	check register "FLOOR, database" fail $quick "$small" $raise -DKNOW=1 -DRAISE=2 -DNC=1 -DF=1 -DM=FLOOR
+	check register KEEP fail $quick "$small" $two -DM=KEEP
 	check register "raised too little" fail $quick "$small" $raise -DKNOW=1 -DRAISE=1
 	check register "raised too little, alone" pass "" "$mid" $raise -DOWN -DRAISE=1
 	check register COMPARE fail $quick "$small" $raise -DOWN -DRAISE=1 -DM=COMPARE
