@@ -13,6 +13,7 @@ import (
 
 	"github.com/idworker/idworker/internal/agreement"
 	"github.com/idworker/idworker/internal/kvwatch"
+	"github.com/idworker/idworker/internal/pause"
 	"github.com/idworker/idworker/internal/resource"
 	"github.com/idworker/idworker/store"
 )
@@ -247,9 +248,16 @@ func Decide(ctx context.Context, cfg Config, replicas int) (*Store, error) {
 // reports each; a tag that has fewer left is used up. It goes on after an error. If there
 // was none, it writes a decision: loaders that had stopped go on, and tags that are created
 // begin by IDs higher, because one of that name may have been lost.
+//
+// No loader grants meanwhile: what is raised lifts the sequence above what was seen, and
+// would pass for a register that did not go back. That ends with the decision, so after an
+// error it has to be called again.
 func (s *Store) RaiseAll(ctx context.Context, by int64, report func(tag store.Tag, before int64)) error {
 	if by < 1 {
 		return fmt.Errorf("%w: raise by %d, allowed is 1 or more", store.ErrBadTag, by)
+	}
+	if err := s.begin(ctx); err != nil {
+		return err
 	}
 	tags, removed, err := s.tags(ctx)
 	if err != nil && !errors.Is(err, store.ErrCorrupt) {
@@ -276,31 +284,56 @@ func (s *Store) RaiseAll(ctx context.Context, by int64, report func(tag store.Ta
 	return s.decide(ctx, by)
 }
 
+// begin marks the register as one that is being raised.
+func (s *Store) begin(ctx context.Context) error {
+	s.mu.Lock()
+	s.deciding = true
+	s.mu.Unlock()
+	replicas, err := s.change(ctx, func(meta map[string]string, _ poll) error {
+		meta[metaRaising] = "true"
+		return nil
+	})
+	if err == nil && replicas > 1 { // a server that becomes the leader may have entries before it has the mark
+		pause.For(ctx, pollAge)
+		err = ctx.Err()
+	}
+	return err
+}
+
 // decide writes a new decision to the metadata of the stream, with the identity that the
 // installation's register has had.
 func (s *Store) decide(ctx context.Context, by int64) error {
-	js := s.cfg.JetStream
-	stream, err := js.Stream(ctx, resource.BucketStream(s.bucket))
+	_, err := s.change(ctx, func(meta map[string]string, found poll) error {
+		agreed, err := agreement.Open(ctx, s.cfg.JetStream, s.cfg.Prefix)
+		if err != nil {
+			return err
+		}
+		if meta[metaID], err = agreed.Agree(ctx, ConfigKey, found.id); err != nil {
+			return err
+		}
+		delete(meta, metaRaising)
+		meta[metaDecisions] = strings.Join(append(found.decisions, nuid.Next()), " ")
+		meta[metaFirst] = strconv.FormatInt(store.Beyond(found.first, by), 10)
+		return nil
+	})
+	return err
+}
+
+// change changes the metadata of the stream, and returns how many copies there are of it.
+func (s *Store) change(ctx context.Context, do func(meta map[string]string, found poll) error) (replicas int, err error) {
+	stream, err := s.cfg.JetStream.Stream(ctx, resource.BucketStream(s.bucket))
 	if err != nil {
-		return err
+		return 0, err
 	}
 	config := stream.CachedInfo().Config
-	found := pollOf(stream.CachedInfo())
-	agreed, err := agreement.Open(ctx, js, s.cfg.Prefix)
-	if err != nil {
-		return err
-	}
-	id, err := agreed.Agree(ctx, ConfigKey, found.id)
-	if err != nil {
-		return err
-	}
 	if config.Metadata == nil {
 		config.Metadata = make(map[string]string)
 	}
-	config.Metadata[metaID], config.Metadata[metaDecision] = id, nuid.Next()
-	config.Metadata[metaFirst] = strconv.FormatInt(store.Beyond(found.first, by), 10)
-	if _, err = js.UpdateStream(ctx, config); err != nil {
-		return fmt.Errorf("bucket %s: write the decision: %w", s.bucket, err)
+	if err := do(config.Metadata, pollOf(stream.CachedInfo())); err != nil {
+		return 0, err
 	}
-	return nil
+	if _, err := s.cfg.JetStream.UpdateStream(ctx, config); err != nil {
+		return 0, fmt.Errorf("bucket %s: change its metadata: %w", s.bucket, err)
+	}
+	return config.Replicas, nil
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -21,19 +22,22 @@ type evidence struct {
 
 // Keys in the metadata of the register's stream. A poll reads them with the last sequence.
 const (
-	metaID       = "idworker_id"       // random, made with the stream
-	metaDecision = "idworker_decision" // random, the latest decision
-	metaFirst    = "idworker_first"    // lowest first ID of a tag that is created
+	metaID        = "idworker_id"        // random, made with the stream
+	metaDecisions = "idworker_decisions" // random, all that there were, the latest last
+	metaFirst     = "idworker_first"     // lowest first ID of a tag that is created
+	metaRaising   = "idworker_raising"   // set while entries are raised for a decision
 )
 
 // poll is an answer of the stream's leader.
 type poll struct {
-	missing      bool // there is no stream
-	id, decision string
-	last         uint64
-	entries      uint64
-	first        int64
-	replicas     int
+	missing   bool // there is no stream
+	id        string
+	decisions []string
+	raising   bool
+	last      uint64
+	entries   uint64
+	first     int64
+	replicas  int
 }
 
 func pollOf(info *jetstream.StreamInfo) poll {
@@ -42,15 +46,22 @@ func pollOf(info *jetstream.StreamInfo) poll {
 	if err != nil {
 		first = 1
 	}
-	return poll{id: meta[metaID], decision: meta[metaDecision], last: info.State.LastSeq, entries: info.State.Msgs, first: max(1, first), replicas: info.Config.Replicas}
+	return poll{
+		id: meta[metaID], decisions: strings.Fields(meta[metaDecisions]), raising: meta[metaRaising] != "", first: max(1, first),
+		last: info.State.LastSeq, entries: info.State.Msgs, replicas: info.Config.Replicas,
+	}
 }
 
 // decided reports whether the register has a decision that is not among those known.
 // Decisions are random, and each process remembers all of them, so a register that was
 // put back with an older decision does not pass for one that was decided upon.
 func (e *evidence) decided(p poll) bool {
-	return p.decision != "" && !slices.Contains(e.Decisions, p.decision)
+	return !p.missing && !p.raising && !e.foreign(p) &&
+		slices.ContainsFunc(p.decisions, func(d string) bool { return !slices.Contains(e.Decisions, d) })
 }
+
+// foreign reports whether a register is not the one that was seen, whatever was decided.
+func (e *evidence) foreign(p poll) bool { return e.ID != "" && !p.missing && p.id != e.ID }
 
 // check compares a poll with the evidence, and with the sequence that had been seen when
 // the poll was sent: later ones may be written after the answer. It returns nil or what is
@@ -62,6 +73,8 @@ func (e *evidence) check(bucket string, p poll, seen uint64) *store.RegressionEr
 		wrong.Reason = "is missing"
 	case e.foreign(p):
 		wrong.Reason = "was made again, or is another one"
+	case p.raising:
+		wrong.Reason = "is being raised, or a command that raised it broke off"
 	case p.last < seen:
 	case p.entries < e.Entries:
 		wrong.Reason = fmt.Sprintf("has %d entries, and had %d", p.entries, e.Entries)
@@ -71,14 +84,18 @@ func (e *evidence) check(bucket string, p poll, seen uint64) *store.RegressionEr
 	return &wrong
 }
 
-// foreign reports whether a register is not the one that was seen, whatever was decided.
-func (e *evidence) foreign(p poll) bool { return e.ID != "" && !p.missing && p.id != e.ID }
-
 // adopt takes a register for what was seen, from now on.
 func (e *evidence) adopt(p poll) {
 	e.ID, e.Seen, e.Entries = p.id, p.last, p.entries
-	if e.decided(p) {
-		e.Decisions = append(e.Decisions, p.decision)
+	e.learn(p)
+}
+
+// learn adds the decisions of a register to those known.
+func (e *evidence) learn(p poll) {
+	for _, d := range p.decisions {
+		if !slices.Contains(e.Decisions, d) {
+			e.Decisions = append(e.Decisions, d)
+		}
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -141,19 +142,27 @@ func (f *fakeServer) putBack(to int, takes time.Duration, drops bool) {
 	}
 }
 
+// raise raises an entry.
+func (f *fakeServer) raise(tag string, by int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.now.last++
+	r := f.keys[tag]
+	r.Next += by
+	f.keys[tag] = record{r.entry, f.now.last}
+}
+
 // decide raises all that there is by a number of IDs, as an administrator does.
 func (f *fakeServer) decide(by int64, tables ...*fakeTable) {
 	for _, table := range tables {
 		table.raiseAll(by)
 	}
+	for tag := range maps.Clone(f.keys) {
+		f.raise(tag, by)
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for tag, r := range f.keys {
-		f.now.last++
-		r.Next += by
-		f.keys[tag] = record{r.entry, f.now.last}
-	}
-	f.now.decision = fmt.Sprint("decision ", f.random.Uint64())
+	f.now.decisions = append(slices.Clone(f.now.decisions), fmt.Sprint(f.random.Uint64()))
 	f.now.first += by
 }
 

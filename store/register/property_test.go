@@ -183,6 +183,104 @@ func TestRaisedByTooLittle(t *testing.T) {
 	})
 }
 
+// TestRaisedHalfway: what is raised lifts the sequence to what was seen and above. A loader
+// that starts meanwhile does not take that for a register which did not go back.
+func TestRaisedHalfway(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1, 0)
+		w.server.loss = 0
+		before := w.loader(0)
+		w.server.save()
+		seg, err := before.Reserve(t.Context(), "b", 10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again := func() (*Store, error) { // as with a witness
+			s := newStore(Config{Prefix: prefix, Log: zap.NewNop()}, w.server)
+			s.evidence = before.evidence.clone()
+			return s, s.start(t.Context())
+		}
+		w.server.putBack(0, 0, true)
+		w.server.now.raising = true
+		w.server.raise("a", 1000)
+		if _, err := again(); !errors.Is(err, store.ErrRegressed) {
+			t.Errorf("started while tags are raised: %v", err)
+		}
+		if seg, err := before.Reserve(t.Context(), "b", 10); !errors.Is(err, store.ErrRegressed) {
+			t.Errorf("granted while tags are raised: %v, %v", seg, err)
+		}
+		w.server.raise("b", 1000)
+		w.server.now.decisions, w.server.now.raising = []string{"decided"}, false
+		after, err := again()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range []*Store{before, after} {
+			got, err := s.Reserve(t.Context(), "b", 10)
+			if err != nil || got.First < seg.End {
+				t.Errorf("after the decision: %v, %v; %v was granted before", got, err, seg)
+			}
+			seg = got
+		}
+	})
+}
+
+// TestRowsOfLostTags: after a decision, the row of a tag that the register lacks begins
+// where tags do that are created: one of that name may have been lost.
+func TestRowsOfLostTags(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1, 1)
+		w.server.loss, w.tables[0].back = 0, 0
+		s := w.loader(0)
+		w.server.decide(1000, w.tables...)
+		w.tables[0].rows["inserted"] = 1
+		time.Sleep(2 * pollEvery)
+		if seg, err := s.Reserve(t.Context(), "inserted", 10); err != nil || seg.First != 1001 {
+			t.Errorf("%v, %v, want IDs from 1001 on", seg, err)
+		}
+	})
+}
+
+// TestDeposedLeader: what a leader of a replicated stream answers that has lost the others
+// stops a loader, and is no proof until it has stayed so.
+func TestDeposedLeader(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1, 0)
+		w.server.loss, w.server.now.replicas = 0, 3
+		s := w.loader(0)
+		w.server.save()
+		seg, err := s.Reserve(t.Context(), "a", 10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { defer close(done); s.Run(ctx) }()
+		defer func() { cancel(); <-done }()
+		w.server.save() // what the others have
+		w.server.putBack(0, 0, false)
+		time.Sleep(suspicion / 2)
+		if got, err := s.Reserve(t.Context(), "a", 10); !errors.Is(err, store.ErrRegressed) {
+			t.Errorf("granted from a leader that shows less: %v, %v", got, err)
+		}
+		w.server.putBack(1, 0, false)
+		time.Sleep(2 * pollEvery)
+		if got, err := s.Reserve(t.Context(), "a", 10); err != nil || got.First < seg.End {
+			t.Errorf("when the others answer: %v, %v; %v was granted before", got, err, seg)
+		}
+		w.server.putBack(0, 0, false)
+		time.Sleep(suspicion + 10*pollEvery)
+		w.server.putBack(1, 0, false)
+		time.Sleep(2 * pollEvery)
+		if s.Stopped() == nil {
+			t.Error("what stays so is no proof")
+		}
+	})
+}
+
 // TestStopsInTime: within the time that the rules give, no loader grants any more.
 func TestStopsInTime(t *testing.T) {
 	t.Parallel()

@@ -315,6 +315,14 @@ func TestWitness(t *testing.T) {
 	refused("put back with its decision")
 	s.raise(1000)
 	serve()
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	serve() // with a new witness
+	decided.Restore(t, s.conn)
+	refused("put back to a decision of before the witness")
+	s.raise(10_000)
+	serve()
 	first.Restore(t, s.conn)
 	refused("put back to before the first decision")
 	s.raise(1_000_000)

@@ -196,19 +196,29 @@ func (s *Store) reserveRow(ctx context.Context, tag string, n int64) (store.Segm
 		if _, err := s.permit(ctx); err != nil { // or the range would be discarded
 			return store.Segment{}, err
 		}
-		before := s.cached(tag).Next
+		before := s.cached(tag)
 		seg, err := s.cfg.Table.Reserve(ctx, tag, n)
 		if err != nil {
 			return seg, err
 		}
-		if err = s.claim(ctx, tag, seg, s.cached(tag)); !errors.Is(err, errBelow) {
-			return seg, err
+		r := before
+		if !r.exists() {
+			if r, err = s.read(ctx, tag); err != nil {
+				s.burn()
+				return seg, err
+			}
 		}
-		if before > seg.First { // known before the table was asked, so this is no race
-			err = s.raiseRow(ctx, tag, seg, before)
-		} else if attempt > 0 {
+		lowest, err := s.claim(ctx, tag, seg, r)
+		switch {
+		case !errors.Is(err, errBelow):
+			return seg, err
+		case before.Next > seg.First: // known before the table was asked, so this is no race
+			err = s.raiseRow(ctx, tag, seg, before.Next)
+		case !s.Known(tag): // a new row, where a lost tag may have been
+			err = s.cfg.Table.Raise(ctx, tag, lowest)
+		case attempt > 0:
 			err = backOff(ctx, attempt)
-		} else {
+		default:
 			err = nil
 		}
 		if err != nil {
@@ -219,20 +229,30 @@ func (s *Store) reserveRow(ctx context.Context, tag string, n int64) (store.Segm
 }
 
 // claim moves the entry of a tag to the end of a range that the table has proposed. After
-// any error the range is discarded; errBelow says that it lies below what was granted.
-func (s *Store) claim(ctx context.Context, tag string, seg store.Segment, r record) error {
+// any error the range is discarded; errBelow says that it lies below lowest, from where on
+// IDs may be granted: next, or, if there is no entry, where tags that are created begin.
+func (s *Store) claim(ctx context.Context, tag string, seg store.Segment, r record) (lowest int64, err error) {
 	for attempt := 0; ; attempt++ {
-		if r.Next > seg.First {
+		lowest = r.Next
+		switch {
+		case r.exists():
+		case r.revision > 0:
 			s.burn()
-			return errBelow
+			return 0, errDeleted
+		default:
+			lowest = s.Lowest()
+		}
+		if lowest > seg.First {
+			s.burn()
+			return lowest, errBelow
 		}
 		_, err := s.grant(ctx, tag, r, entry{}, seg.First, seg.Len())
 		if !errors.Is(err, errStale) {
-			return err
+			return lowest, err
 		}
 		if r, err = s.readAgain(ctx, tag, attempt); err != nil {
 			s.burn()
-			return err
+			return lowest, err
 		}
 	}
 }
@@ -268,11 +288,11 @@ func (s *Store) createRow(ctx context.Context, tag store.Tag, n int64) (store.Se
 	if err != nil {
 		return seg, err
 	}
-	err = s.claim(ctx, tag.Name, seg, r)
+	lowest, err := s.claim(ctx, tag.Name, seg, r)
 	if !errors.Is(err, errBelow) {
 		return seg, err
 	}
-	if err := s.cfg.Table.Raise(ctx, tag.Name, s.cached(tag.Name).Next); err != nil {
+	if err := s.cfg.Table.Raise(ctx, tag.Name, lowest); err != nil {
 		return seg, err
 	}
 	return s.reserveRow(ctx, tag.Name, n)

@@ -11,7 +11,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/idworker/idworker/internal/agreement"
-	"github.com/idworker/idworker/internal/pause"
 	"github.com/idworker/idworker/internal/resource"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
@@ -57,7 +56,11 @@ type Store struct {
 	polled   sent  // the last good poll
 	doubts   int   // raised by whatever a poll has to follow before the next write
 	stopped  *store.RegressionError
-	proven   bool // what stopped it does not pass by itself
+	proven   bool                 // what stopped it does not pass by itself
+	suspect  time.Time            // since when something looks wrong
+	lower    map[string]time.Time // since when entries read lower than they are cached
+	replicas int                  // copies of the stream
+	deciding bool                 // by [Store.RaiseAll]
 	rowsBack map[string]bool
 	figures  store.Figures
 }
@@ -112,7 +115,7 @@ func open(ctx context.Context, cfg Config) (*Store, error) {
 func newStore(cfg Config, r remote) *Store {
 	return &Store{
 		cfg: cfg, bucket: BucketName(cfg.Prefix), remote: r, log: cfg.Log, polling: make(chan struct{}, 1),
-		cache: make(map[string]record), first: 1, rowsBack: make(map[string]bool),
+		cache: make(map[string]record), first: 1, rowsBack: make(map[string]bool), lower: make(map[string]time.Time), replicas: 1,
 	}
 }
 
@@ -126,6 +129,7 @@ func (s *Store) start(ctx context.Context) error {
 	if decided {
 		s.evidence.Seen, s.evidence.Entries = 0, 0
 	}
+	s.replicas = max(1, found.replicas)
 	if wrong := s.evidence.check(s.bucket, found, s.evidence.Seen); wrong != nil {
 		return wrong
 	}
@@ -212,25 +216,50 @@ func (s *Store) write(ctx context.Context, tag string, r record) error {
 	return nil
 }
 
+// errBehind says that a server shows less than it did before.
+var errBehind = errors.New("the server lags behind what it answered before")
+
 // read reads the entry of a tag from the leader. One below the cached entry of that tag
-// proves that the register went back.
+// proves that the register went back; on a replicated stream, if it stays so.
 func (s *Store) read(ctx context.Context, tag string) (record, error) {
 	had := s.cached(tag)
 	r, err := s.remote.read(ctx, tag)
-	if err == nil && r.Next < had.Next {
-		pause.For(ctx, lookTwice)
-		r, err = s.remote.read(ctx, tag)
-	}
-	switch {
-	case err != nil:
+	if err != nil {
 		return r, err
-	case r.exists() && r.Next < had.Next:
+	}
+	switch lower := s.isLower(tag, r.Next < had.Next); {
+	case lower == 0:
+	case lower < suspicion && s.copies() > 1:
+		s.doubt()
+		return r, fmt.Errorf("%w: next was %d, and is %d", errBehind, had.Next, r.Next)
+	case r.exists():
 		return r, s.stop(&store.RegressionError{Bucket: s.bucket, Reason: fmt.Sprintf("has tag %s at %d, which was granted up to %d", tag, r.Next, had.Next)}, true)
-	case !r.exists() && had.exists():
+	default:
 		return r, fmt.Errorf("%w: it was deleted by hand, and had been granted up to %d", store.ErrCorrupt, had.Next)
 	}
 	s.remember(tag, r)
 	return r, nil
+}
+
+// isLower returns for how long the entry of a tag has been read lower than it is cached, 0
+// if it is not.
+func (s *Store) isLower(tag string, lower bool) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !lower {
+		delete(s.lower, tag)
+		return 0
+	}
+	if s.lower[tag].IsZero() {
+		s.lower[tag] = time.Now()
+	}
+	return max(1, time.Since(s.lower[tag]))
+}
+
+func (s *Store) copies() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.replicas
 }
 
 // find returns the cached record of a tag, or reads it.

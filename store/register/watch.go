@@ -30,9 +30,10 @@ const (
 	pollAge    = 5 * time.Second
 	askTimeout = 5 * time.Second
 
-	// lookTwice is after how long a server that shows less is asked again: one that has just
-	// become the leader of a replicated stream may not have applied all of it.
-	lookTwice = 300 * time.Millisecond
+	// suspicion is how long something has to look wrong on a replicated stream until it is
+	// proof: a leader that lost the others answers with what it has, without them, until it
+	// notices that after at most 20 s. Nothing is granted meanwhile.
+	suspicion = 25 * time.Second
 )
 
 // Run implements [store.Loader]: it polls the register once a second, so that little was
@@ -128,47 +129,48 @@ func (s *Store) poll(ctx context.Context, force bool) error {
 		return nil
 	}
 	found, err := s.remote.poll(asking)
-	if err == nil && found.replicas > 1 && s.evidenceCheck(found, p) != nil {
-		pause.For(asking, lookTwice)
-		found, err = s.remote.poll(asking)
-	}
 	if err != nil {
 		return err
 	}
 	return s.judge(ctx, found, p)
 }
 
-func (s *Store) evidenceCheck(found poll, p sent) *store.RegressionError {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.evidence.check(s.bucket, found, p.seen)
-}
-
 // judge draws the conclusion from a poll. Nothing but a decision ends what is proven.
 func (s *Store) judge(ctx context.Context, found poll, p sent) error {
 	s.mu.Lock()
-	wrong := s.evidence.check(s.bucket, found, p.seen)
-	decided := s.evidence.decided(found) && !s.evidence.foreign(found)
+	if s.deciding {
+		found.raising = false
+	}
+	s.replicas = max(1, found.replicas)
+	wrong, decided := s.evidence.check(s.bucket, found, p.seen), s.evidence.decided(found)
 	if s.proven && wrong == nil {
 		wrong = s.stopped
 	}
 	s.mu.Unlock()
 	switch {
-	case decided && wrong != nil:
+	case decided:
 		return s.accept(ctx, found, p)
 	case wrong != nil:
-		return s.stop(wrong, !found.missing)
+		return s.stop(wrong, !found.missing && !found.raising && s.isProof())
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if decided {
-		s.evidence.Decisions = append(s.evidence.Decisions, found.decision)
-	}
 	s.evidence.ID, s.evidence.Seen, s.evidence.Entries = found.id, max(s.evidence.Seen, found.last), found.entries
 	s.first = found.first
 	s.polled = p
 	s.resume()
 	return nil
+}
+
+// isProof reports whether what looks wrong is proof: at once if there is one copy of the
+// stream, and after a while of it otherwise.
+func (s *Store) isProof() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.suspect.IsZero() {
+		s.suspect = time.Now()
+	}
+	return s.replicas == 1 || time.Since(s.suspect) >= suspicion
 }
 
 // stop ends granting. It logs and counts once.
@@ -188,6 +190,7 @@ func (s *Store) stop(wrong *store.RegressionError, proven bool) error {
 
 // resume goes on granting. The caller holds the lock.
 func (s *Store) resume() {
+	s.suspect = time.Time{}
 	if s.stopped != nil {
 		s.stopped, s.proven = nil, false
 		s.log.Info("register is complete again, granting goes on")
@@ -196,15 +199,17 @@ func (s *Store) resume() {
 
 // accept goes on with a register that was decided upon, if it holds at least what this
 // process has cached. Tags that it lacks come back at the lowest first ID of new ones,
-// where no table says which tags there are.
+// where no table says which tags there are. Revisions that were cached may be those of
+// other entries by now, so this process begins anew even if it had noticed nothing.
 func (s *Store) accept(ctx context.Context, found poll, p sent) error {
+	s.mu.Lock()
+	s.doubts++ // no write meanwhile
+	cache := maps.Clone(s.cache)
+	s.mu.Unlock()
 	entries, err := s.remote.list(ctx)
 	if err != nil {
 		return err
 	}
-	s.mu.Lock()
-	cache := maps.Clone(s.cache)
-	s.mu.Unlock()
 	for tag, had := range cache {
 		has, there := entries[tag]
 		next := has.Next
@@ -213,7 +218,7 @@ func (s *Store) accept(ctx context.Context, found poll, p sent) error {
 		}
 		if next < had.Next {
 			s.mu.Lock()
-			s.evidence.Decisions = append(s.evidence.Decisions, found.decision)
+			s.evidence.learn(found)
 			s.proven = true
 			s.stopped = &store.RegressionError{Bucket: s.bucket, Reason: fmt.Sprintf("was raised by too little: tag %s is at %d, and was granted up to %d", tag, next, had.Next)}
 			err := s.stopped

@@ -133,7 +133,7 @@ func (w *Witness) Compare(ctx context.Context, js jetstream.JetStream, p message
 		return w.failed(ErrForeignWitness)
 	}
 	found, err := ask(ctx, js, BucketName(p))
-	if err != nil || known.decided(found) && !known.foreign(found) {
+	if err != nil || known.decided(found) {
 		return err
 	}
 	if wrong := known.check(BucketName(p), found, known.Seen); wrong != nil {
@@ -159,7 +159,8 @@ func (w *Witness) Accept(ctx context.Context, js jetstream.JetStream, p messages
 	if err != nil {
 		return err
 	}
-	known.adopt(found) // even if the witness was that of another register
+	known.ID = "" // the witness may have been that of another register
+	known.adopt(found)
 	all := map[string]evidence{BucketName(p): known}
 	for _, bucket := range beside {
 		found, err := ask(ctx, js, bucket)
