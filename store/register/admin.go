@@ -25,13 +25,13 @@ func (s *Store) update(ctx context.Context, tag string, change func(record) (ent
 		return err
 	}
 	for attempt := 0; ; attempt++ {
-		r, err := s.readAgain(ctx, tag, attempt)
+		p, r, err := s.look(ctx, tag, attempt, func(record) bool { return false })
 		if err != nil {
 			return s.tagError(tag, err)
 		}
 		e, err := change(r)
 		if err == nil && e != r.entry {
-			err = s.write(ctx, tag, record{e, r.revision})
+			err = s.write(ctx, p, tag, record{e, r.revision})
 		}
 		if !errors.Is(err, errStale) {
 			return s.tagError(tag, err)
@@ -240,70 +240,93 @@ func Decide(ctx context.Context, cfg Config, replicas int) (*Store, error) {
 		return nil, err
 	}
 	s.evidence.adopt(found)
-	s.first = found.first
 	return s, nil
 }
 
 // RaiseAll raises every tag by a number of IDs, and what is stored of removed ones, and
-// reports each; a tag that has fewer left is used up. It goes on after an error. If there
-// was none, it writes a decision: loaders that had stopped go on, and tags that are created
-// begin by IDs higher, because one of that name may have been lost.
+// reports each; a tag that has fewer left is used up. Then it writes a decision: loaders
+// that had stopped go on, and tags that are created begin by IDs higher, because one of
+// that name may have been lost. Entries and rows that cannot be read are left as they are,
+// and are an ErrCorrupt: they grant nothing.
 //
 // No loader grants meanwhile: what is raised lifts the sequence above what was seen, and
-// would pass for a register that did not go back. That ends with the decision, so after an
-// error it has to be called again.
+// would pass for a register that did not go back. That ends with the decision. After any
+// error but ErrCorrupt there is none, and RaiseAll has to be called again.
 func (s *Store) RaiseAll(ctx context.Context, by int64, report func(tag store.Tag, before int64)) error {
 	if by < 1 {
 		return fmt.Errorf("%w: raise by %d, allowed is 1 or more", store.ErrBadTag, by)
 	}
-	if err := s.begin(ctx); err != nil {
+	if _, _, err := s.tags(ctx); err != nil && !errors.Is(err, store.ErrCorrupt) {
+		return err // before anything is changed
+	}
+	mark, err := s.begin(ctx)
+	if err != nil {
 		return err
 	}
 	tags, removed, err := s.tags(ctx)
 	if err != nil && !errors.Is(err, store.ErrCorrupt) {
 		return err
 	}
-	failed := []error{err}
-	raise := func(list []store.Tag, do func(context.Context, string, int64) error) {
+	corrupt := []error{err}
+	raise := func(list []store.Tag, do func(context.Context, string, int64) error) error {
 		slices.SortFunc(list, func(a, b store.Tag) int { return cmp.Compare(a.Name, b.Name) })
 		for _, tag := range list {
 			before := tag.Next
 			tag.Next = store.Beyond(before, by)
-			if err := do(ctx, tag.Name, tag.Next); err != nil {
-				failed = append(failed, err)
-				continue
+			switch err := do(ctx, tag.Name, tag.Next); {
+			case errors.Is(err, store.ErrCorrupt), errors.Is(err, store.ErrBadTag): // rows may be anything
+				corrupt = append(corrupt, err)
+			case errors.Is(err, store.ErrNoTag): // it was removed meanwhile, and is above
+			case err != nil:
+				return err
+			default:
+				report(tag, before)
 			}
-			report(tag, before)
 		}
+		return nil
 	}
-	raise(tags, s.Raise)
-	raise(removed, s.RaiseRemoved)
-	if err := errors.Join(failed...); err != nil {
+	if err := raise(tags, s.Raise); err != nil {
 		return err
 	}
-	return s.decide(ctx, by)
+	if err := raise(removed, s.RaiseRemoved); err != nil {
+		return err
+	}
+	if err := s.decide(ctx, by, mark); err != nil {
+		return err
+	}
+	if err := errors.Join(corrupt...); err != nil {
+		return fmt.Errorf("%w; the others were raised: %w", store.ErrCorrupt, err)
+	}
+	return nil
 }
 
-// begin marks the register as one that is being raised.
-func (s *Store) begin(ctx context.Context) error {
+// begin marks the register as one that is being raised, and returns the mark.
+func (s *Store) begin(ctx context.Context) (mark string, err error) {
 	s.mu.Lock()
 	s.deciding = true
 	s.mu.Unlock()
+	mark = nuid.Next()
 	replicas, err := s.change(ctx, func(meta map[string]string, _ poll) error {
-		meta[metaRaising] = "true"
+		meta[metaRaising] = mark
 		return nil
 	})
 	if err == nil && replicas > 1 { // a server that becomes the leader may have entries before it has the mark
 		pause.For(ctx, pollAge)
 		err = ctx.Err()
 	}
-	return err
+	return mark, err
 }
+
+// errOther says that another administrator raises.
+var errOther = errors.New("another command raises all tags as well: run this one again when it has ended")
 
 // decide writes a new decision to the metadata of the stream, with the identity that the
 // installation's register has had.
-func (s *Store) decide(ctx context.Context, by int64) error {
+func (s *Store) decide(ctx context.Context, by int64, mark string) error {
 	_, err := s.change(ctx, func(meta map[string]string, found poll) error {
+		if meta[metaRaising] != mark {
+			return errOther
+		}
 		agreed, err := agreement.Open(ctx, s.cfg.JetStream, s.cfg.Prefix)
 		if err != nil {
 			return err

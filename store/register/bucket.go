@@ -21,6 +21,9 @@ func BucketName(p messages.Prefix) string { return string(p) + "_register" }
 // register's stream. A register that is missing, or was made again, does not match it.
 const ConfigKey = "register"
 
+// ErrNoIdentity says that the bucket was made by other means than [Create].
+var ErrNoIdentity = errors.New("it was not made by idworker, and has no identity; delete it if nothing is in it")
+
 // Bucket is the bucket, with replicas copies, 1 to 5, odd. It is not made where the
 // installation had one before.
 func Bucket(p messages.Prefix, replicas int) resource.Resource {
@@ -47,6 +50,9 @@ func Create(ctx context.Context, js jetstream.JetStream, p messages.Prefix, repl
 	found, err := ask(ctx, js, BucketName(p))
 	if err != nil {
 		return err
+	}
+	if found.id == "" {
+		return fmt.Errorf("bucket %s: %w", BucketName(p), ErrNoIdentity)
 	}
 	agreed, err := agreement.Open(ctx, js, p)
 	if err == nil {

@@ -17,6 +17,7 @@ type evidence struct {
 	ID        string   `json:"id,omitempty"`        // identity of the register's stream
 	Seen      uint64   `json:"seen"`                // highest sequence of that stream
 	Entries   uint64   `json:"entries,omitempty"`   // most messages in it: none is ever deleted
+	First     int64    `json:"first,omitempty"`     // lowest first ID of a tag that is created
 	Decisions []string `json:"decisions,omitempty"` // every decision that was ever found there
 }
 
@@ -86,7 +87,7 @@ func (e *evidence) check(bucket string, p poll, seen uint64) *store.RegressionEr
 
 // adopt takes a register for what was seen, from now on.
 func (e *evidence) adopt(p poll) {
-	e.ID, e.Seen, e.Entries = p.id, p.last, p.entries
+	e.ID, e.Seen, e.Entries, e.First = p.id, p.last, p.entries, p.first
 	e.learn(p)
 }
 

@@ -204,19 +204,22 @@ func TestRaisedHalfway(t *testing.T) {
 		w.server.putBack(0, 0, true)
 		w.server.now.raising = true
 		w.server.raise("a", 1000)
-		if _, err := again(); !errors.Is(err, store.ErrRegressed) {
-			t.Errorf("started while tags are raised: %v", err)
-		}
-		if seg, err := before.Reserve(t.Context(), "b", 10); !errors.Is(err, store.ErrRegressed) {
-			t.Errorf("granted while tags are raised: %v, %v", seg, err)
-		}
-		w.server.raise("b", 1000)
-		w.server.now.decisions, w.server.now.raising = []string{"decided"}, false
 		after, err := again()
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, s := range []*Store{before, after} {
+			if seg, err := s.Reserve(t.Context(), "b", 10); !errors.Is(err, store.ErrRegressed) {
+				t.Errorf("granted while tags are raised: %v, %v", seg, err)
+			}
+		}
+		w.server.raise("b", 1000)
+		w.server.now.decisions, w.server.now.first, w.server.now.raising = []string{"decided"}, 1001, false
+		later, err := again()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range []*Store{before, after, later} {
 			got, err := s.Reserve(t.Context(), "b", 10)
 			if err != nil || got.First < seg.End {
 				t.Errorf("after the decision: %v, %v; %v was granted before", got, err, seg)
@@ -302,5 +305,93 @@ func TestStopsInTime(t *testing.T) {
 			stopped.Store(true)
 			w.server.decide(1_000_000)
 		})
+	})
+}
+
+// TestStaleAfterDecision: what a loader has cached, and where it would have new tags begin,
+// is from before a decision that its next poll finds. Neither is written.
+func TestStaleAfterDecision(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1, 0)
+		w.server.loss = 0
+		a, b := w.loader(0), w.loader(1)
+		if _, err := a.Reserve(t.Context(), "a", 10); err != nil {
+			t.Fatal(err)
+		}
+		w.server.save()
+		for range 2 { // which are lost; the raise gives a's entry the revision that a has cached
+			if _, err := a.Reserve(t.Context(), "a", 10); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := b.ReserveFirst(t.Context(), store.Tag{Name: "new", Step: 10, Next: 1}, 10); err != nil {
+			t.Fatal(err)
+		}
+		w.server.putBack(0, 0, false)
+		w.server.decide(1000)
+		time.Sleep(2 * pollEvery)
+		if seg, err := a.ReserveFirst(t.Context(), store.Tag{Name: "new", Step: 10, Next: 1}, 10); err != nil || seg.First < 1001 {
+			t.Errorf("a tag that was lost: %v, %v", seg, err)
+		}
+		w.server.decide(1000)
+		time.Sleep(2 * pollEvery)
+		for _, s := range []*Store{a, b, w.loader(2)} {
+			if seg, err := s.Reserve(t.Context(), "a", 10); err != nil || seg.First < 1011 {
+				t.Errorf("a tag that was cached: %v, %v", seg, err)
+			}
+		}
+	})
+}
+
+// TestLowestFirstIDOnlyRises: a register that is put back to before a decision is not good
+// again when new tags begin as high as they did by that decision.
+func TestLowestFirstIDOnlyRises(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1, 0)
+		w.server.loss = 0
+		s := w.loader(0)
+		reserve := func(want error) {
+			t.Helper()
+			time.Sleep(2 * pollEvery)
+			_ = s.poll(t.Context(), true) // as Run does
+			if seg, err := s.Reserve(t.Context(), "a", 10); !errors.Is(err, want) {
+				t.Errorf("got %v, %v; want %v", seg, err, want)
+			}
+		}
+		w.server.save()
+		reserve(nil)
+		w.server.putBack(0, 0, false)
+		w.server.decide(1000)
+		reserve(nil)
+		w.server.putBack(0, 0, false)
+		w.server.decide(1000)
+		reserve(store.ErrRegressed)
+		w.server.decide(1000)
+		reserve(nil)
+	})
+}
+
+// slowServer answers polls slowly.
+type slowServer struct{ *fakeServer }
+
+func (s slowServer) poll(ctx context.Context) (poll, error) {
+	time.Sleep(2 * pollEvery)
+	return s.fakeServer.poll(ctx)
+}
+
+// TestSlowPolls: polls that take longer than the time between two of them end no grants.
+func TestSlowPolls(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1, 0)
+		w.server.loss = 0
+		s := newStore(Config{Prefix: prefix, Log: zap.NewNop()}, slowServer{w.server})
+		for range 3 {
+			if _, err := s.Reserve(t.Context(), "a", 10); err != nil {
+				t.Error(err)
+			}
+		}
 	})
 }

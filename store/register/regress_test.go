@@ -408,16 +408,15 @@ func TestRaiseAll(t *testing.T) {
 	if err := h.RaiseAll(t.Context(), 0, nil); !errors.Is(err, store.ErrBadTag) {
 		t.Errorf("raised by 0: %v", err)
 	}
-	before, err := s.js.Stream(t.Context(), resource.BucketStream(BucketName(prefix)))
-	if err != nil {
-		t.Fatal(err)
-	}
 	s.put("bad", "{}")
 	if err := h.RaiseAll(t.Context(), 1, func(store.Tag, int64) {}); !errors.Is(err, store.ErrCorrupt) {
 		t.Errorf("with an entry that cannot be read: %v", err)
 	}
-	if info, err := before.Info(t.Context()); err != nil || info.Config.Metadata[metaFirst] != "101" {
-		t.Errorf("decided all the same: %v, %v", info.Config.Metadata, err)
+	if found, err := h.remote.poll(t.Context()); err != nil || found.first != 102 || found.raising {
+		t.Errorf("the others are not decided upon: %+v, %v", found, err)
+	}
+	if seg, err := handle(t, connect(t, s.srv)).Reserve(t.Context(), "order", 1); err != nil || seg.First != 102 {
+		t.Errorf("after that: %v, %v", seg, err)
 	}
 }
 
@@ -458,5 +457,64 @@ func TestNames(t *testing.T) {
 	})
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("ended with %v", err)
+	}
+}
+
+// TestWitnessAfterFailure: evidence that could not be written is written when it can be, and
+// so is a decision that was refused, before the process ends.
+func TestWitnessAfterFailure(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	stream := resource.BucketStream(BucketName(prefix))
+	dir := filepath.Join(t.TempDir(), "dir")
+	open := func() (*Store, error) {
+		cfg := connect(t, s.srv)
+		var err error
+		if cfg.Witness, err = OpenWitness(filepath.Join(dir, "witness")); err != nil {
+			t.Fatal(err)
+		}
+		return Open(t.Context(), cfg)
+	}
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.create(handle(t, connect(t, s.srv)), "order")
+	must(os.Mkdir(dir, 0o700))
+	h, err := open()
+	must(err)
+	s.reserve(h, "order", 1)
+	older := natstest.TakeSnapshot(t, s.conn, stream)
+	for range 10 {
+		s.reserve(h, "order", 1)
+	}
+	must(os.Rename(dir, dir+".away"))
+	if err := h.note(t.Context()); !errors.Is(err, ErrWitness) {
+		t.Errorf("without its folder: %v", err)
+	}
+	must(os.Rename(dir+".away", dir))
+	must(h.Close())
+	older.Restore(t, s.conn)
+	if _, err := open(); !errors.Is(err, store.ErrRegressed) {
+		t.Fatalf("put back to what was noted before the failure: %v", err)
+	}
+	s.raise(20)
+	if err := h.poll(t.Context(), true); !errors.Is(err, store.ErrRegressed) {
+		t.Errorf("raised by too little: %v", err)
+	}
+	if _, err := open(); !errors.Is(err, store.ErrRegressed) { // h was killed
+		t.Errorf("a restart goes on with what was refused: %v", err)
+	}
+}
+
+// TestMadeByHand: a bucket without an identity is no register.
+func TestMadeByHand(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	natstest.CreateBucket(t, s.js, BucketName(prefix))
+	if err := Create(t.Context(), s.js, prefix, 1); !errors.Is(err, ErrNoIdentity) {
+		t.Errorf("%v, want ErrNoIdentity", err)
 	}
 }

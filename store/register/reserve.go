@@ -103,13 +103,13 @@ func (s *Store) burn() {
 }
 
 // grant writes that the n IDs from first on are granted, over the record that is known.
-func (s *Store) grant(ctx context.Context, tag string, over record, e entry, first, n int64) (store.Segment, error) {
+func (s *Store) grant(ctx context.Context, p sent, tag string, over record, e entry, first, n int64) (store.Segment, error) {
 	seg, err := store.Following(first, n)
 	if err != nil {
 		return seg, err
 	}
 	e.Next = seg.End
-	err = s.write(ctx, tag, record{e, over.revision})
+	err = s.write(ctx, p, tag, record{e, over.revision})
 	if err != nil && !errors.Is(err, errStale) {
 		s.burn()
 	}
@@ -118,54 +118,56 @@ func (s *Store) grant(ctx context.Context, tag string, over record, e entry, fir
 
 // reserveNext reserves what follows the entry of a tag.
 func (s *Store) reserveNext(ctx context.Context, tag string, n int64) (store.Segment, error) {
-	r, err := s.find(ctx, tag)
-	if err == nil && !r.live() {
-		r, err = s.read(ctx, tag) // another process may have created it
-	}
-	for attempt := 0; err == nil; attempt++ {
-		if !r.live() {
+	for attempt := 0; ; attempt++ {
+		p, r, err := s.look(ctx, tag, attempt, record.live)
+		switch {
+		case err != nil:
+			return store.Segment{}, err
+		case !r.live():
 			return store.Segment{}, store.ErrNoTag
 		}
-		var seg store.Segment
-		seg, err = s.grant(ctx, tag, r, r.entry, r.Next, n)
+		seg, err := s.grant(ctx, p, tag, r, r.entry, r.Next, n)
 		if !errors.Is(err, errStale) {
 			return seg, err
 		}
-		r, err = s.readAgain(ctx, tag, attempt)
 	}
-	return store.Segment{}, err
-}
-
-// readAgain reads an entry that another process has written.
-func (s *Store) readAgain(ctx context.Context, tag string, attempt int) (record, error) {
-	if attempt > 0 {
-		if err := backOff(ctx, attempt); err != nil {
-			return record{}, err
-		}
-	}
-	return s.read(ctx, tag)
 }
 
 // createNext makes the entry of a tag. That there is none is the condition of the write.
 // Over the entry of a removed tag it counts on from there.
 func (s *Store) createNext(ctx context.Context, tag store.Tag, n int64) (store.Segment, error) {
-	r := s.cached(tag.Name)
-	var err error
-	if r.live() {
-		r, err = s.read(ctx, tag.Name)
-	}
-	for attempt := 0; err == nil; attempt++ {
-		if err = s.mayCreate(r); err != nil {
-			break
+	for attempt := 0; ; attempt++ {
+		p, r, err := s.look(ctx, tag.Name, attempt, func(r record) bool { return !r.live() })
+		if err == nil {
+			err = s.mayCreate(r)
 		}
-		var seg store.Segment
-		seg, err = s.grant(ctx, tag.Name, r, entry{Step: tag.Step}, max(tag.Next, r.Next, s.Lowest()), n)
+		if err != nil {
+			return store.Segment{}, err
+		}
+		seg, err := s.grant(ctx, p, tag.Name, r, entry{Step: tag.Step}, max(tag.Next, r.Next, s.Lowest()), n)
 		if !errors.Is(err, errStale) {
 			return seg, err
 		}
-		r, err = s.readAgain(ctx, tag.Name, attempt)
 	}
-	return store.Segment{}, err
+}
+
+// look returns a permit, and the record of a tag as of later: the cached one at the first
+// attempt, if that is what the caller goes on with, for an old one makes the write fail;
+// and otherwise what the leader has.
+func (s *Store) look(ctx context.Context, tag string, attempt int, good func(record) bool) (p sent, r record, err error) {
+	if attempt > 1 {
+		if err := backOff(ctx, attempt); err != nil {
+			return p, r, err
+		}
+	}
+	if p, err = s.permit(ctx); err != nil {
+		return p, r, err
+	}
+	if r = s.cached(tag); attempt == 0 && good(r) {
+		return p, r, nil
+	}
+	r, err = s.read(ctx, tag)
+	return p, r, err
 }
 
 // mayCreate reports whether a tag may come into being by itself where a record is.
@@ -187,7 +189,7 @@ var errDeleted = fmt.Errorf("%w: it was deleted by hand, and nothing shows how f
 func (s *Store) Lowest() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.first
+	return max(1, s.evidence.First)
 }
 
 // reserveRow has the table propose ranges until one lies above all that was granted.
@@ -201,14 +203,7 @@ func (s *Store) reserveRow(ctx context.Context, tag string, n int64) (store.Segm
 		if err != nil {
 			return seg, err
 		}
-		r := before
-		if !r.exists() {
-			if r, err = s.read(ctx, tag); err != nil {
-				s.burn()
-				return seg, err
-			}
-		}
-		lowest, err := s.claim(ctx, tag, seg, r)
+		lowest, err := s.claim(ctx, tag, seg, record.exists)
 		switch {
 		case !errors.Is(err, errBelow):
 			return seg, err
@@ -231,27 +226,23 @@ func (s *Store) reserveRow(ctx context.Context, tag string, n int64) (store.Segm
 // claim moves the entry of a tag to the end of a range that the table has proposed. After
 // any error the range is discarded; errBelow says that it lies below lowest, from where on
 // IDs may be granted: next, or, if there is no entry, where tags that are created begin.
-func (s *Store) claim(ctx context.Context, tag string, seg store.Segment, r record) (lowest int64, err error) {
+func (s *Store) claim(ctx context.Context, tag string, seg store.Segment, good func(record) bool) (lowest int64, err error) {
 	for attempt := 0; ; attempt++ {
-		lowest = r.Next
-		switch {
-		case r.exists():
-		case r.revision > 0:
-			s.burn()
-			return 0, errDeleted
-		default:
+		p, r, err := s.look(ctx, tag, attempt, good)
+		if err == nil && !r.exists() && r.revision > 0 {
+			err = errDeleted
+		}
+		if lowest = r.Next; !r.exists() {
 			lowest = s.Lowest()
 		}
-		if lowest > seg.First {
-			s.burn()
-			return lowest, errBelow
+		if err == nil && lowest > seg.First {
+			err = errBelow
 		}
-		_, err := s.grant(ctx, tag, r, entry{}, seg.First, seg.Len())
-		if !errors.Is(err, errStale) {
+		if err != nil {
+			s.burn()
 			return lowest, err
 		}
-		if r, err = s.readAgain(ctx, tag, attempt); err != nil {
-			s.burn()
+		if _, err = s.grant(ctx, p, tag, r, entry{}, seg.First, seg.Len()); !errors.Is(err, errStale) {
 			return lowest, err
 		}
 	}
@@ -279,8 +270,7 @@ func (s *Store) createRow(ctx context.Context, tag store.Tag, n int64) (store.Se
 	if _, err := s.permit(ctx); err != nil {
 		return store.Segment{}, err
 	}
-	r := s.cached(tag.Name)
-	seg, err := store.Following(max(tag.Next, r.Next, s.Lowest()), n)
+	seg, err := store.Following(max(tag.Next, s.cached(tag.Name).Next, s.Lowest()), n)
 	if err != nil {
 		return seg, err
 	}
@@ -288,7 +278,7 @@ func (s *Store) createRow(ctx context.Context, tag store.Tag, n int64) (store.Se
 	if err != nil {
 		return seg, err
 	}
-	lowest, err := s.claim(ctx, tag.Name, seg, r)
+	lowest, err := s.claim(ctx, tag.Name, seg, func(record) bool { return true }) // that there is none is the condition
 	if !errors.Is(err, errBelow) {
 		return seg, err
 	}

@@ -52,9 +52,8 @@ type Store struct {
 	mu       sync.Mutex
 	cache    map[string]record // the latest that this process knows; never lower
 	evidence evidence
-	first    int64 // lowest first ID of a tag that is created
-	polled   sent  // the last good poll
-	doubts   int   // raised by whatever a poll has to follow before the next write
+	polled   sent // the last good poll
+	doubts   int  // raised by whatever a poll has to follow before the next write
 	stopped  *store.RegressionError
 	proven   bool                 // what stopped it does not pass by itself
 	suspect  time.Time            // since when something looks wrong
@@ -74,12 +73,12 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if err := cfg.Prefix.Check(); err != nil {
 		return nil, err
 	}
-	want, _, err := agreement.Lookup(ctx, cfg.JetStream, cfg.Prefix, ConfigKey)
+	want, had, err := agreement.Lookup(ctx, cfg.JetStream, cfg.Prefix, ConfigKey)
 	if err != nil {
 		return nil, err
 	}
 	s, err := open(ctx, cfg)
-	if errors.Is(err, jetstream.ErrBucketNotFound) && want != "" {
+	if errors.Is(err, jetstream.ErrBucketNotFound) && had {
 		return nil, &store.RegressionError{Bucket: BucketName(cfg.Prefix), Reason: "is missing"}
 	}
 	if err != nil {
@@ -115,30 +114,39 @@ func open(ctx context.Context, cfg Config) (*Store, error) {
 func newStore(cfg Config, r remote) *Store {
 	return &Store{
 		cfg: cfg, bucket: BucketName(cfg.Prefix), remote: r, log: cfg.Log, polling: make(chan struct{}, 1),
-		cache: make(map[string]record), first: 1, rowsBack: make(map[string]bool), lower: make(map[string]time.Time), replicas: 1,
+		cache: make(map[string]record), rowsBack: make(map[string]bool), lower: make(map[string]time.Time), replicas: 1,
 	}
 }
 
-// start takes the register for what it is now, if nothing contradicts.
+// start takes the register for what it is now, if nothing contradicts. One that is being
+// raised is accepted later.
 func (s *Store) start(ctx context.Context) error {
 	found, err := s.remote.poll(ctx)
 	if err != nil {
 		return err
 	}
-	decided := s.evidence.decided(found)
-	if decided {
-		s.evidence.Seen, s.evidence.Entries = 0, 0
-	}
 	s.replicas = max(1, found.replicas)
-	if wrong := s.evidence.check(s.bucket, found, s.evidence.Seen); wrong != nil {
+	switch wrong := s.evidence.check(s.bucket, found, s.evidence.Seen); {
+	case s.evidence.decided(found) && found.first <= s.evidence.First:
+		return &store.RegressionError{Bucket: s.bucket, Reason: "was raised by too little"}
+	case s.evidence.decided(found):
+		s.evidence.adopt(found)
+		return s.acceptWitness(ctx)
+	case wrong != nil && found.raising:
+		_ = s.stop(wrong, false)
+		return nil
+	case wrong != nil:
 		return wrong
 	}
 	s.evidence.adopt(found)
-	s.first = found.first
-	if decided {
-		return s.acceptWitness(ctx)
-	}
 	return s.note(ctx)
+}
+
+func (s *Store) acceptWitness(ctx context.Context) error {
+	if s.cfg.Witness == nil {
+		return nil
+	}
+	return s.cfg.Witness.Accept(ctx, s.cfg.JetStream, s.cfg.Prefix, s.cfg.Beside...)
 }
 
 // Close notes what was seen. It is for when nothing reserves any more.
@@ -183,7 +191,8 @@ func (s *Store) remember(tag string, r record) {
 }
 
 var (
-	// errStale says that an entry has another revision, and nothing was written.
+	// errStale says that nothing was written: the entry has another revision, or something
+	// has happened since the permit that a poll has to follow.
 	errStale = errors.New("the entry has another revision")
 
 	// errLate says that an answer came too long after the poll behind the write.
@@ -191,12 +200,15 @@ var (
 )
 
 // write replaces the entry of a tag, if its revision is still that of r, and caches it. The
-// entry counts as written only if the error is nil. After errStale nothing was written;
-// after any other error that is unknown.
-func (s *Store) write(ctx context.Context, tag string, r record) error {
-	p, err := s.permit(ctx)
-	if err != nil {
-		return err
+// permit is from before r was read. The entry counts as written only if the error is nil.
+// After errStale nothing was written; after any other error that is unknown.
+func (s *Store) write(ctx context.Context, p sent, tag string, r record) error {
+	s.mu.Lock()
+	p.seen = s.evidence.Seen
+	doubted := p.doubts != s.doubts
+	s.mu.Unlock()
+	if doubted {
+		return errStale
 	}
 	revision, err := s.remote.update(ctx, tag, r.encode(), r.revision)
 	switch {

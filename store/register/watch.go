@@ -81,19 +81,19 @@ func (s *Store) note(ctx context.Context) error {
 
 // permit returns the state in which a write may be sent: the last poll showed at least
 // what had been seen when it was sent, and is young; and nothing has happened since that
-// a poll has to follow.
+// a poll has to follow. What is written has to be read or computed after that.
 func (s *Store) permit(ctx context.Context) (sent, error) {
-	for {
+	for age := pollEvery; ; age = pollAge / 2 { // after its own poll, which may have been slow
 		s.mu.Lock()
-		now := sent{s.polled.at, s.remote.reconnects(), s.doubts, s.evidence.Seen}
-		young := time.Since(s.polled.at) < pollEvery && s.polled.reconnects == now.reconnects && s.polled.doubts == now.doubts
-		wrong := s.stopped
-		proven := s.proven
+		now := s.polled
+		now.seen = s.evidence.Seen
+		valid := time.Since(now.at) < age && now.doubts == s.doubts && now.reconnects == s.remote.reconnects()
+		wrong, proven := s.stopped, s.proven
 		s.mu.Unlock()
 		if wrong != nil && proven {
 			return now, wrong
 		}
-		if young {
+		if valid {
 			return now, nil
 		}
 		if err := s.poll(ctx, false); err != nil {
@@ -146,17 +146,22 @@ func (s *Store) judge(ctx context.Context, found poll, p sent) error {
 	if s.proven && wrong == nil {
 		wrong = s.stopped
 	}
+	resumes := s.stopped != nil
 	s.mu.Unlock()
 	switch {
 	case decided:
 		return s.accept(ctx, found, p)
 	case wrong != nil:
 		return s.stop(wrong, !found.missing && !found.raising && s.isProof())
+	case resumes: // others may have lifted the sequence meanwhile
+		if _, err := s.compare(ctx, 0); err != nil {
+			return err
+		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.evidence.ID, s.evidence.Seen, s.evidence.Entries = found.id, max(s.evidence.Seen, found.last), found.entries
-	s.first = found.first
+	s.evidence.First = max(s.evidence.First, found.first)
 	s.polled = p
 	s.resume()
 	return nil
@@ -182,7 +187,7 @@ func (s *Store) stop(wrong *store.RegressionError, proven bool) error {
 		s.figures.Regressions++
 		s.log.Error("register went back, granting stopped", zap.Error(wrong))
 	}
-	if s.stopped == nil || !s.proven {
+	if s.stopped == nil || !s.proven || proven {
 		s.stopped, s.proven = wrong, proven
 	}
 	return s.stopped
@@ -197,58 +202,81 @@ func (s *Store) resume() {
 	}
 }
 
-// accept goes on with a register that was decided upon, if it holds at least what this
-// process has cached. Tags that it lacks come back at the lowest first ID of new ones,
-// where no table says which tags there are. Revisions that were cached may be those of
-// other entries by now, so this process begins anew even if it had noticed nothing.
-func (s *Store) accept(ctx context.Context, found poll, p sent) error {
+// compare reports whether the register holds at least what this process has cached: an
+// entry that is missing counts as lowest. It returns the records that are missing. The
+// error is a proof, or the register cannot be read.
+func (s *Store) compare(ctx context.Context, lowest int64) (missing map[string]record, err error) {
 	s.mu.Lock()
 	s.doubts++ // no write meanwhile
 	cache := maps.Clone(s.cache)
 	s.mu.Unlock()
 	entries, err := s.remote.list(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
+	missing = make(map[string]record)
 	for tag, had := range cache {
 		has, there := entries[tag]
+		if there && has.err != nil {
+			continue // it grants nothing
+		}
 		next := has.Next
-		if !there || has.err != nil {
-			next = found.first
+		if !there {
+			missing[tag], next = had, lowest
 		}
 		if next < had.Next {
-			s.mu.Lock()
-			s.evidence.learn(found)
-			s.proven = true
-			s.stopped = &store.RegressionError{Bucket: s.bucket, Reason: fmt.Sprintf("was raised by too little: tag %s is at %d, and was granted up to %d", tag, next, had.Next)}
-			err := s.stopped
-			s.mu.Unlock()
-			s.log.Error("register was raised by too little", zap.Error(err))
+			return nil, s.stop(&store.RegressionError{Bucket: s.bucket, Reason: fmt.Sprintf("has tag %s at %d, which was granted up to %d", tag, next, had.Next)}, true)
+		}
+	}
+	return missing, nil
+}
+
+// accept goes on with a register that was decided upon, if it was raised by enough for all
+// that this process has cached. Tags that it lacks come back at the lowest first ID of new
+// ones, where no table says which tags there are. Revisions that were cached may be those
+// of other entries by now, so the cache is emptied even if nothing was noticed.
+func (s *Store) accept(ctx context.Context, found poll, p sent) error {
+	s.mu.Lock()
+	first := s.evidence.First
+	s.mu.Unlock()
+	var missing map[string]record
+	var err error
+	if found.first <= first {
+		err = s.stop(&store.RegressionError{Bucket: s.bucket, Reason: fmt.Sprintf("has %d as the lowest first ID of new tags, which was %d", found.first, first)}, true)
+	} else {
+		missing, err = s.compare(ctx, found.first)
+	}
+	if errors.Is(err, store.ErrRegressed) {
+		s.mu.Lock()
+		s.evidence.learn(found) // or a restart would take it for a new one
+		s.mu.Unlock()
+		s.log.Error("register was raised by too little", zap.Error(err))
+		return errors.Join(err, s.note(ctx))
+	}
+	if err != nil {
+		return err
+	}
+	for tag, had := range missing {
+		if s.cfg.Table != nil {
+			break
+		}
+		had.Next = found.first
+		_, err := s.remote.update(ctx, tag, had.encode(), 0)
+		if err != nil && !errors.Is(err, jetstream.ErrKeyRevisionMismatch) {
+			return s.tagError(tag, err)
+		}
+	}
+	if w := s.cfg.Witness; w != nil {
+		if err := w.Accept(ctx, s.cfg.JetStream, s.cfg.Prefix, s.cfg.Beside...); err != nil {
 			return err
 		}
 	}
 	s.mu.Lock()
-	s.cache = make(map[string]record)
+	defer s.mu.Unlock()
+	s.cache, s.lower = make(map[string]record), make(map[string]time.Time)
 	s.evidence.adopt(found)
-	s.first, s.polled = found.first, p
+	s.polled = p
 	s.polled.doubts = s.doubts
 	s.resume()
-	s.mu.Unlock()
-	for tag, had := range cache {
-		if _, there := entries[tag]; !there && s.cfg.Table == nil {
-			had.Next = found.first
-			_, err := s.remote.update(ctx, tag, had.encode(), 0)
-			if err != nil && !errors.Is(err, jetstream.ErrKeyRevisionMismatch) {
-				return s.tagError(tag, err)
-			}
-		}
-	}
-	return s.acceptWitness(ctx)
-}
-
-func (s *Store) acceptWitness(ctx context.Context) error {
-	if s.cfg.Witness == nil {
-		return nil
-	}
-	return s.cfg.Witness.Accept(ctx, s.cfg.JetStream, s.cfg.Prefix, s.cfg.Beside...)
+	return nil
 }

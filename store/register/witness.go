@@ -84,16 +84,17 @@ func (w *Witness) note(all map[string]evidence) error {
 	changed := !w.exists
 	for bucket, e := range all {
 		old := w.buckets[bucket]
-		changed = changed || old.Seen != e.Seen || old.Entries != e.Entries || old.ID != e.ID || len(old.Decisions) != len(e.Decisions)
+		changed = changed || old.Seen != e.Seen || old.Entries != e.Entries || old.First != e.First || old.ID != e.ID || len(old.Decisions) != len(e.Decisions)
 	}
 	if !changed {
 		return nil
 	}
-	maps.Copy(w.buckets, all)
-	if err := w.write(); err != nil {
+	buckets := maps.Clone(w.buckets)
+	maps.Copy(buckets, all)
+	if err := w.write(buckets); err != nil {
 		return w.failed(err)
 	}
-	w.exists = true
+	w.buckets, w.exists = buckets, true
 	return nil
 }
 
@@ -101,8 +102,8 @@ func (w *Witness) note(all map[string]evidence) error {
 func (w *Witness) Create() error { return w.note(nil) }
 
 // write replaces the file by a synced one.
-func (w *Witness) write() error {
-	data, err := json.Marshal(w.buckets)
+func (w *Witness) write(buckets map[string]evidence) error {
+	data, err := json.Marshal(buckets)
 	if err != nil {
 		return err
 	}
@@ -133,7 +134,7 @@ func (w *Witness) Compare(ctx context.Context, js jetstream.JetStream, p message
 		return w.failed(ErrForeignWitness)
 	}
 	found, err := ask(ctx, js, BucketName(p))
-	if err != nil || known.decided(found) {
+	if err != nil || found.raising || known.decided(found) {
 		return err
 	}
 	if wrong := known.check(BucketName(p), found, known.Seen); wrong != nil {
@@ -150,6 +151,12 @@ func (w *Witness) Compare(ctx context.Context, js jetstream.JetStream, p message
 		}
 	}
 	return nil
+}
+
+// Lacks reports whether a register holds entries that the witness has no evidence of.
+func (w *Witness) Lacks(ctx context.Context, js jetstream.JetStream, p messages.Prefix) (bool, error) {
+	found, err := ask(ctx, js, BucketName(p))
+	return found.last > 0 && w.evidence(BucketName(p)).ID == "", err
 }
 
 // Accept takes the register and the buckets beside it for what was seen, after a decision.

@@ -97,8 +97,9 @@ func (s *site) missingIsNamed(t *testing.T) {
 		}
 	}
 	const cure = "idworker provision"
-	fails(s.as("worker"), []string{"stream IDS_LOAD is missing", `"$JS.API.STREAM.CREATE.IDS_LOAD"`, cure}, "serve", "--role", "worker")
-	fails(s.as("loader"), []string{"bucket ids_register is missing", `"$JS.API.INFO"`, cure}, "serve", "--role", "loader")
+	for _, role := range []string{"worker", "loader"} {
+		fails(s.as(role), []string{"stream IDS_LOAD is missing", `"$JS.API.STREAM.CREATE.IDS_LOAD"`, cure}, "serve", "--role", role)
+	}
 	fails(s.as("caller"), []string{`"$JS.API.STREAM.INFO.IDS_LOAD"`}, "provision")
 	fails(s.as("order"), []string{`"ids.segment.invoice"`}, "get", "invoice")
 	stranger := s.as("order")

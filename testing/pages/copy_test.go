@@ -12,7 +12,7 @@ import (
 
 const repository = "../.."
 
-// made are folders that are no part of the repository.
+// made are folders and files that are no part of the repository.
 var made = []string{".git", "bin", "node_modules", "nats-data", "idworker-data", "idworker-data.witness"}
 
 // copyRepository copies the repository as it is, without what was made in it.
@@ -21,8 +21,11 @@ func copyRepository(to string) error {
 		if err != nil {
 			return err
 		}
-		if d.IsDir() && slices.Contains(made, d.Name()) {
-			return filepath.SkipDir
+		if slices.Contains(made, d.Name()) {
+			if d.IsDir() {
+				return filepath.SkipDir
+			}
+			return nil
 		}
 		relative, err := filepath.Rel(repository, path)
 		if err != nil {

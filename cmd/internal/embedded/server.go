@@ -118,6 +118,12 @@ func (s *Server) examine(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, readyWithin)
 	defer cancel()
 	err = s.data.witness.Compare(ctx, js, s.cfg.Prefix, s.cfg.Beside...)
+	if err == nil {
+		var lacks bool
+		if lacks, err = s.data.witness.Lacks(ctx, js, s.cfg.Prefix); lacks {
+			return s.data.recoverError(fmt.Errorf("%w: %s has nothing about %s", ErrNoWitness, s.data.witness.Path(), register.BucketName(s.cfg.Prefix)))
+		}
+	}
 	switch {
 	case errors.Is(err, register.ErrForeignWitness):
 		return s.data.recoverError(fmt.Errorf("%w: %w", ErrNoWitness, err))
