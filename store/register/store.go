@@ -274,14 +274,6 @@ func (s *Store) copies() int {
 	return s.replicas
 }
 
-// find returns the cached record of a tag, or reads it.
-func (s *Store) find(ctx context.Context, tag string) (record, error) {
-	if r := s.cached(tag); r.exists() {
-		return r, nil
-	}
-	return s.read(ctx, tag)
-}
-
 // tagError adds the bucket and the tag to err; nil stays nil.
 func (s *Store) tagError(tag string, err error) error {
 	if err == nil {
