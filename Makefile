@@ -83,7 +83,7 @@ bench: ## Measure, beside baselines in the same run
 	$(GO) test -run '^$$' -bench . -benchtime 1x -timeout 30m ./testing/bench/...
 	cd testing/bench/peers && $(GO) test -run '^$$' -bench . -benchtime 1x -timeout 10m ./...
 
-# WHICH chooses bugs by name, as in: make mutants WHICH=ledger; quick ones take seconds each.
+# WHICH chooses bugs by name, as in: make mutants WHICH=register; quick ones take seconds each.
 mutants: ## Plant bugs in a copy and see that the tests find each of them; WHICH=quick leaves out slow ones
 	$(GO) run ./testing/mutants $(if $(filter quick,$(WHICH)),-quick,-run '$(WHICH)')
 

@@ -17,9 +17,8 @@ import "github.com/idworker/idworker/store"
 // the tag was forgotten, whose range lies below what was handed out since. For them there is another
 // rule. A fresh tag takes no grant but the one for the load under way, which was asked for after all
 // that; the numbers of loads are never used again. The second is a store that went back. A worker that
-// has forgotten what it was granted cannot tell any more, nor say so to loaders. What protects then is
-// what protects other workers' ranges: the ledger, the loaders' memory, and the witness. See
-// packages store/ledger and store/guard.
+// has forgotten what it was granted cannot tell any more. What protects then is what protects other
+// workers' ranges: the register, see store/register.
 
 // activateOrMake returns the tag with its buffers. One that is not known, or was removed, comes into
 // being if Config.FirstUse says so.

@@ -7,9 +7,9 @@
 // the output of `git diff -U1` under a header like this:
 //
 //	promise: 1                          of docs/proof.md; several with commas
-//	part:    ledger                     where it is planted
-//	bug:     an unknown answer of the ledger counts as a grant
-//	package: ./store/ledger
+//	part:    register                   where it is planted
+//	bug:     an unknown answer of the register counts as a grant
+//	package: ./store/register
 //	test:    TestRangesAreDisjointAndAscend
 //	race:    yes                        optional: only the race detector finds it
 //	slow:    yes                        optional: it takes longer than some seconds
