@@ -331,7 +331,7 @@ func (s *Store) decide(ctx context.Context, by int64, mark string) error {
 		if err != nil {
 			return err
 		}
-		if meta[metaID], err = agreed.Agree(ctx, ConfigKey, found.id); err != nil {
+		if meta[metaID], err = agreed.Agree(ctx, ConfigKey, cmp.Or(found.id, nuid.Next())); err != nil {
 			return err
 		}
 		delete(meta, metaRaising)

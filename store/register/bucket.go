@@ -22,7 +22,7 @@ func BucketName(p messages.Prefix) string { return string(p) + "_register" }
 const ConfigKey = "register"
 
 // ErrNoIdentity says that the bucket was made by other means than [Create].
-var ErrNoIdentity = errors.New("it was not made by idworker, and has no identity; delete it if nothing is in it")
+var ErrNoIdentity = errors.New("it was not made by idworker, and has no identity")
 
 // Bucket is the bucket, with replicas copies, 1 to 5, odd. It is not made where the
 // installation had one before.

@@ -64,6 +64,8 @@ func (e *evidence) decided(p poll) bool {
 // foreign reports whether a register is not the one that was seen, whatever was decided.
 func (e *evidence) foreign(p poll) bool { return e.ID != "" && !p.missing && p.id != e.ID }
 
+const beingRaised = "is being raised, or a command that raised it broke off"
+
 // check compares a poll with the evidence, and with the sequence that had been seen when
 // the poll was sent: later ones may be written after the answer. It returns nil or what is
 // wrong.
@@ -75,7 +77,7 @@ func (e *evidence) check(bucket string, p poll, seen uint64) *store.RegressionEr
 	case e.foreign(p):
 		wrong.Reason = "was made again, or is another one"
 	case p.raising:
-		wrong.Reason = "is being raised, or a command that raised it broke off"
+		wrong.Reason = beingRaised
 	case p.last < seen:
 	case p.entries < e.Entries:
 		wrong.Reason = fmt.Sprintf("has %d entries, and had %d", p.entries, e.Entries)

@@ -517,4 +517,6 @@ func TestMadeByHand(t *testing.T) {
 	if err := Create(t.Context(), s.js, prefix, 1); !errors.Is(err, ErrNoIdentity) {
 		t.Errorf("%v, want ErrNoIdentity", err)
 	}
+	s.raise(1)
+	handle(t, connect(t, s.srv))
 }

@@ -183,7 +183,11 @@ func (s *Store) stop(wrong *store.RegressionError, proven bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.doubts++
-	if s.stopped == nil {
+	switch {
+	case s.stopped != nil:
+	case wrong.Reason == beingRaised:
+		s.log.Info("granting stopped, all tags are being raised")
+	default:
 		s.figures.Regressions++
 		s.log.Error("register went back, granting stopped", zap.Error(wrong))
 	}

@@ -96,6 +96,7 @@ var sentinelHints = []struct {
 	{tags.ErrTagsExist, "choose a pattern that leaves them out, or remove them; once there is a template, tags with other settings can be created by name beside it"},
 	{tags.ErrTrendTags, "idworker tag set TAG --order strict makes one of them strict; or choose another pattern"},
 	{store.ErrRegressed, hintRaise},
+	{register.ErrNoIdentity, "delete it if nothing is in it; idworker tag raise --all --by N gives it an identity otherwise"},
 	{tags.ErrLoadersRun, "stop them all, export once more, and import that"},
 	{doctor.ErrNobody, "start one with: idworker serve"},
 	{doctor.ErrDifferent, "idworker provision with these flags would change it"},

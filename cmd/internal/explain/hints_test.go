@@ -48,6 +48,7 @@ var hinted = []struct {
 	{&embedded.RecoverError{Folder: "/my data", Witness: "/it's", Err: embedded.ErrDamaged}, `--data '/my data' --witness '/it'\''s'`},
 	{&embedded.RecoverError{Folder: "/data", Witness: "/w", Err: embedded.ErrNoWitness}, "name it with --witness; otherwise raise all tags by more than can have been handed out since: idworker tag raise --all --by N --data /data --witness /w"},
 	{&embedded.RecoverError{Folder: "/data", Witness: "/data.witness", Err: embedded.ErrDamaged, Flags: " --prefix x --store DSN"}, "--by N --data /data --prefix x --store DSN; or, to start over"},
+	{register.ErrNoIdentity, "delete it if nothing is in it"},
 	{register.ErrWitness, "--witness names a file of"},
 	{&store.RegressionError{Bucket: "ids_register"}, "than any can have been granted since: idworker tag raise --all --by N"},
 	{embedded.ErrUnwritten, "start it again once the disk has room"},
