@@ -144,9 +144,11 @@ func remediesOfCounters(t *testing.T) {
 	higher("get order 500")
 	s.stop()
 	older.Restore(t, js.Conn())
+	by := int64(1)
 	raise := func(refused result) {
 		t.Helper()
-		s.must(strings.Join(named(t, refused, "idworker tag raise --all --by N", "N", "1000000"), " "))
+		by *= 1_000_000 // more than all that was granted
+		s.must(strings.Join(named(t, refused, "idworker tag raise --all --by N", "N", fmt.Sprint(by)), " "))
 	}
 	raise(s.at("serve", witness...))
 	s.serve(witness...)

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -216,7 +217,9 @@ func TestAwayIsNotBack(t *testing.T) {
 	}
 	s.srv.Restart()
 	natstest.Eventually(t, "the loader goes on", func() bool {
-		seg, err := h.Reserve(t.Context(), "order", 10)
+		call, done := context.WithTimeout(t.Context(), time.Second) // what was sent too early is never answered
+		defer done()
+		seg, err := h.Reserve(call, "order", 10)
 		if err == nil && seg.First < last.End {
 			t.Fatalf("DUPLICATE: %v after %v", seg, last)
 		}
