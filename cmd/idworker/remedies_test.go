@@ -19,7 +19,7 @@ import (
 // refused works then. What stands for something in it (N, TAG) is filled in.
 //
 // Not brought about here: refusals for want of rights and those of enrichments, which testing/e2e does; those
-// that name a database, for the lack of one; idworker tag raise of a ledger, in cmd/internal/tags; idworker tag
+// that name a database, for the lack of one; idworker tag
 // set TAG --order trend after a worker did not act, in cmd/internal/tags; idworker tag ls after an answer was lost;
 // idworker provision --replicas 3 of a cluster, in cmd/internal/doctor.
 func TestRemedies(t *testing.T) {

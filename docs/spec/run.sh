@@ -1,6 +1,6 @@
 #!/bin/sh
 # run.sh checks the specifications with Spin: each passes, and each of its mutants fails. It takes
-# spin, cc, up to 5 GB, and five minutes of two processors, half of them for FENCE of owners.
+# spin, cc, up to 5 GB, and eight minutes of two processors, half of them for FENCE of owners.
 # Work files go to a folder of its own.
 #
 #	run.sh            all of them, owners beside the others
