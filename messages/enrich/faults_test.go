@@ -328,16 +328,20 @@ func TestLimitsAreLowered(t *testing.T) {
 // tenants have tags that differ.
 type tenants struct {
 	*counter
-	both sync.WaitGroup
+	meet chan struct{}
 }
 
-func (c *tenants) NextN(ctx context.Context, tag string, n int64) ([]messages.Range, error) {
+func (c tenants) NextN(ctx context.Context, tag string, n int64) ([]messages.Range, error) {
 	switch tag {
 	case "full":
 		return nil, messages.ErrExhausted
-	case "a", "b":
-		c.both.Done()
-		c.both.Wait() // for the request of the other one
+	case "left", "right": // each waits for the request of the other one
+		select {
+		case c.meet <- struct{}{}:
+		case <-c.meet:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
 	}
 	return c.counter.NextN(ctx, tag, n)
 }
@@ -346,18 +350,23 @@ func (c *tenants) NextN(ctx context.Context, tag string, n int64) ([]messages.Ra
 func TestTenants(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
-	ids := &tenants{counter: b.ids}
-	ids.both.Add(2)
 	cfg := b.config()
-	cfg.Filter, cfg.To, cfg.ID, cfg.IDs = "orders.raw.*", "orders.ready.*", "segment:{{wildcard(1)}}", ids
+	cfg.Filter, cfg.To, cfg.ID = "orders.raw.*", "orders.ready.*", "segment:{{wildcard(1)}}"
+	cfg.IDs = tenants{counter: b.ids, meet: make(chan struct{})}
 	for _, tag := range []string{"full", "a", "full", "b", "c"} {
 		b.event("orders.raw."+tag, "x", nil)
 	}
-	<-b.js.PublishAsyncComplete()
-	b.start(cfg)
+	e, _ := b.start(cfg)
 	b.await(5)
 	if dead := b.stored("READY", "orders.dead"); len(dead) != 2 {
 		t.Errorf("%d dead letters, want 2", len(dead))
+	}
+	pools := make(map[string]*idPool)
+	e.fillPools(t.Context(), pools, map[string]int64{"left": 1, "full": 1, "right": 1})
+	for _, tag := range []string{"left", "right"} {
+		if p := pools[tag]; p.err != nil || p.size() != 1 {
+			t.Errorf("%s: %d IDs, %v", tag, p.size(), p.err)
+		}
 	}
 }
 
