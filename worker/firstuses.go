@@ -28,6 +28,8 @@ type firstUses struct {
 	mu        sync.Mutex
 	names     map[string]struct{} // of all tags, once they are followed
 	followed  bool                // a template needs them
+	needed    chan struct{}       // is closed with that
+	read      chan struct{}       // is closed once names is complete for the first time
 	counted   bool                // names is complete, and has been since
 	templates map[string]*census  // by pattern
 }
@@ -66,23 +68,28 @@ var (
 )
 
 func newFirstUses(rules knownRules, from firstReserver) *firstUses {
-	return &firstUses{rules: rules, store: from, names: make(map[string]struct{})}
+	return &firstUses{rules: rules, store: from, names: make(map[string]struct{}),
+		needed: make(chan struct{}), read: make(chan struct{})}
 }
 
-// Names are followed from when they are first needed.
 const (
-	followPoll  = 100 * time.Millisecond
 	followAgain = 500 * time.Millisecond
+
+	// firstRead is how long the first tag of a template waits until the names are read. If that takes
+	// longer, its load is tried again later.
+	firstRead = 100 * time.Millisecond
 )
 
 // run follows the names of tags, once a template needs them, until ctx ends.
 func (f *firstUses) run(ctx context.Context, log *zap.Logger) {
-	for !f.isFollowed() && ctx.Err() == nil {
-		pause.For(ctx, followPoll)
+	select {
+	case <-ctx.Done():
+	case <-f.needed:
 	}
 	failing := false
+	read := sync.OnceFunc(func() { close(f.read) })
 	for ctx.Err() == nil {
-		err := f.store.Names(ctx, f.seen, func() { f.setCounted(true); failing = false })
+		err := f.store.Names(ctx, f.seen, func() { f.setCounted(true); read(); failing = false })
 		f.setCounted(false)
 		if ctx.Err() == nil && !failing {
 			log.Warn("following tag names failed", zap.Error(err))
@@ -145,6 +152,14 @@ func (f *firstUses) reserve(ctx context.Context, tag string, template *tagrules.
 		}
 	}
 	c, err := f.admit(template)
+	if errors.Is(err, errUncounted) {
+		select {
+		case <-f.read:
+			c, err = f.admit(template)
+		case <-ctx.Done():
+		case <-time.After(firstRead):
+		}
+	}
 	if err != nil {
 		return store.Segment{}, err
 	}
@@ -178,7 +193,10 @@ func (f *firstUses) admit(template *tagrules.Template) (*census, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if isLimited(template) && !f.counted {
-		f.followed = true
+		if !f.followed {
+			f.followed = true
+			close(f.needed)
+		}
 		return nil, errUncounted
 	}
 	c := f.census(template)
