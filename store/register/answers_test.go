@@ -118,3 +118,41 @@ func TestRowGoesBack(t *testing.T) {
 		}
 	})
 }
+
+// TestPutBackToBeforeADecision: a register that is put back, raised, and then put back to
+// another backup from before that decision went back, though its sequence is higher.
+func TestPutBackToBeforeADecision(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1, 0)
+		w.server.loss = 0
+		s := w.loader(0)
+		reserve := func() {
+			t.Helper()
+			if seg, err := s.Reserve(t.Context(), "a", 10); err == nil {
+				w.granted.Add("a", 10, seg)
+			} else {
+				t.Log(err)
+			}
+		}
+		w.server.save() // backup 0
+		for range 20 {
+			reserve()
+		}
+		w.server.save() // backup 1
+		reserve()
+		time.Sleep(2 * pollEvery)
+		w.server.putBack(0, 0, false)
+		w.server.decide(1_000_000)
+		time.Sleep(2 * pollEvery)
+		reserve()
+		time.Sleep(2 * pollEvery)
+		w.server.putBack(1, 0, false)
+		time.Sleep(2 * pollEvery)
+		if seg, err := s.Reserve(t.Context(), "b", 10); !errors.Is(err, store.ErrRegressed) {
+			t.Errorf("granted from a state before the decision: %v, %v", seg, err)
+		}
+		reserve()
+		w.granted.Check(t)
+	})
+}

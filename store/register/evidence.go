@@ -78,6 +78,8 @@ func (e *evidence) check(bucket string, p poll, seen uint64) *store.RegressionEr
 		wrong.Reason = "was made again, or is another one"
 	case p.raising:
 		wrong.Reason = beingRaised
+	case p.first < e.First:
+		wrong.Reason = "is from before a decision"
 	case p.last < seen:
 	case p.entries < e.Entries:
 		wrong.Reason = fmt.Sprintf("has %d entries, and had %d", p.entries, e.Entries)

@@ -152,18 +152,25 @@ func (f *fakeServer) raise(tag string, by int64) {
 	f.keys[tag] = record{r.entry, f.now.last}
 }
 
-// decide raises all that there is by a number of IDs, as an administrator does.
+// decide raises all that there is by a number of IDs, as an administrator does: the
+// register is marked until all is raised.
 func (f *fakeServer) decide(by int64, tables ...*fakeTable) {
 	for _, table := range tables {
 		table.raiseAll(by)
 	}
-	for tag := range maps.Clone(f.keys) {
+	f.mu.Lock()
+	f.now.raising = true
+	all := slices.Sorted(maps.Keys(f.keys))
+	f.mu.Unlock()
+	for _, tag := range all {
+		time.Sleep(100 * time.Millisecond)
 		f.raise(tag, by)
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.now.decisions = append(slices.Clone(f.now.decisions), fmt.Sprint(f.random.Uint64()))
 	f.now.first += by
+	f.now.raising = false
 }
 
 // fakeTable is a table whose rows go back now and then.

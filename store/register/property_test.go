@@ -30,7 +30,8 @@ type world struct {
 	granted storetest.Ledger
 	mu      sync.Mutex
 	highest map[string]int64 // end of what was granted, as of now
-	ordered bool             // ranges ascend: nothing went back
+	stores  []*Store
+	ordered bool // ranges ascend: nothing went back
 }
 
 // fakeLoader opens a register in a world.
@@ -83,6 +84,7 @@ func (w *world) run(loaders int, disturb func()) {
 	ctx, cancel := context.WithCancel(w.Context())
 	var group sync.WaitGroup
 	stores := make([]*Store, loaders)
+	w.stores = stores
 	for n := range loaders {
 		stores[n] = w.loader(n)
 		group.Go(func() { stores[n].Run(ctx) })
@@ -147,7 +149,16 @@ func TestRegisterGoesBack(t *testing.T) {
 				w.run(1+int(seed%3), func() {
 					for by := int64(1e6); by < 1e16; by *= 1000 { // more than all before
 						w.server.save()
+						saved := time.Now()
 						time.Sleep(10 * time.Second)
+						for _, s := range w.stores { // polls get lost, and the rule is that each has polled since
+							for polled := false; !polled; {
+								s.mu.Lock()
+								polled = s.polled.at.After(saved.Add(time.Second))
+								s.mu.Unlock()
+								time.Sleep(time.Millisecond)
+							}
+						}
 						w.server.putBack(random.IntN(len(w.server.older)), 2*time.Second, random.IntN(2) == 0)
 						time.Sleep(time.Duration(random.Int64N(int64(20 * time.Second))))
 						w.server.decide(by, w.tables...)
