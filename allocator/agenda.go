@@ -5,21 +5,21 @@ import (
 	"time"
 )
 
-// agenda holds the tags that Tick has to visit, by the moment at which there may be something
-// to do: a request's deadline, or the next asking for a load. A visit costs no more for all the
-// tags whose moment has not come, of which there may be 100,000 in an outage.
+// agenda holds the tags that Tick has to visit, by the moment at which there may be
+// something to do: a request's deadline, or the next try of a load. Tick costs nothing
+// for the tags whose moment has not come, of which there may be 100,000 in an outage.
 //
-// A tag may be on it more than once, or for nothing. A visit finds out.
+// A tag may be on it more than once, or for nothing. The visit finds that out.
 type agenda struct {
 	mu     sync.Mutex
 	visits map[int64][]*tag // by the moment, in units of agendaUnit
 	next   int64            // the first moment that has not been visited to its end
 }
 
-// agendaUnit is how coarse the agenda is. A visit that comes too early by that is repeated.
+// agendaUnit is the agenda's resolution. A visit that comes too early is repeated.
 const agendaUnit = 10 * time.Millisecond
 
-// add has the tag visited at the given time, or before.
+// add plans a visit for the given time, or before.
 func (a *agenda) add(t *tag, at time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

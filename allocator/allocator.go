@@ -2,73 +2,89 @@ package allocator
 
 import (
 	"sync/atomic"
-	"time"
+
+	"github.com/puzpuzpuz/xsync/v4"
 
 	"github.com/idworker/idworker/store"
 )
 
-// Allocator holds the buffers of all tags. Its methods are safe for concurrent
-// use.
+// Allocator holds the buffers of all tags in memory. Its methods are safe for
+// concurrent use.
 type Allocator struct {
-	cfg    Config
-	tags   *table
-	agenda agenda
-	seq    atomic.Uint64
+	cfg     Config
+	tags    *xsync.Map[string, *tag] // reads take no lock and allocate nothing
+	agenda  agenda
+	refused refusals
 
-	parked, loading atomic.Int64
-	fresh           freshTags
-	dropped         atomic.Int64
+	// seq numbers the loads of all tags. A worker must not use a number twice, not
+	// even after a restart: late grants are recognized by it. A counter suffices,
+	// because loads and grants also carry the name of the instance, which is random
+	// at each start.
+	seq atomic.Uint64
+
+	parked, loading, unknown, burnt atomic.Int64
 }
-
-// Answer is called once for a parked request: with as many IDs as it asked for, in
-// ascending segments, or with an error. No lock is held meanwhile.
-type Answer func(ids []store.Segment, err error)
 
 // New returns an allocator without tags.
 func New(cfg Config) *Allocator {
-	return &Allocator{cfg: cfg.withDefaults(), tags: newTable(), fresh: newFreshTags()}
+	return &Allocator{cfg: cfg.withDefaults(), tags: xsync.NewMap[string, *tag]()}
 }
 
-// Take returns n IDs of the tag if the current segment has them, as it usually does.
-// Otherwise ok is false, nothing has happened, and the request goes to TakeOrPark.
+// Take returns n IDs of the tag if the current segment has them, as it usually
+// does; a strict tag has none. Otherwise ok is false, nothing has happened, and the
+// request goes to TakeOrPark.
 func (a *Allocator) Take(name string, n int64) (ids store.Segment, ok bool) {
-	return a.take(name, 0, n)
-}
-
-// take takes IDs of a term.
-func (a *Allocator) take(name string, term uint64, n int64) (ids store.Segment, ok bool) {
-	e := a.tags.find(name)
-	if e == nil {
+	t, ok := a.tags.Load(name)
+	if !ok {
 		return ids, false
 	}
-	cur := e.cur.Load()
-	if cur == nil || cur.term != term {
+	cur := t.cur.Load()
+	if cur == nil {
 		return ids, false
 	}
 	first, crossed, ok := cur.take(n)
 	if crossed {
-		a.update(e.tag.Load(), noChange) // but a load may have become due
+		a.update(t, noChange) // but a load may have become due
 	}
 	return store.Segment{First: first, End: first + n}, ok
 }
 
-// TakeOrPark is for a request for n IDs that Take could not answer. It returns the IDs,
-// if they are in memory after all, or an error. If it returns neither, the request is
-// parked: answer is called when a grant brings the IDs, or when the deadline passes.
-// That may be before TakeOrPark returns.
+// TakeOrPark is for a request that Take could not answer. It returns the IDs, if
+// they are in memory after all, or an error. If it returns neither, the request is
+// parked: its Answer is called when a grant brings the IDs, when the load is
+// refused, or when the deadline passes. That may be before TakeOrPark returns.
 //
-// Errors: store.ErrNoTag, store.ErrExhausted, ErrBusy, ErrCount, ErrTerm if the tag has terms
-// by now; parked requests may also get ErrNoSegment.
-func (a *Allocator) TakeOrPark(name string, n int64, answer Answer) (ids []store.Segment, err error) {
-	return a.TakeOrParkIn(name, 0, n, a.cfg.Wait, answer)
+// Errors: ErrCount, ErrBusy, ErrStrict, and the error of a recent refusal; parked
+// requests may also get ErrNoSegment.
+func (a *Allocator) TakeOrPark(name string, r Request) (ids []store.Segment, err error) {
+	if r.N < 1 {
+		return nil, ErrCount
+	}
+	for {
+		t, err := a.findOrMake(name)
+		if err != nil {
+			return nil, err
+		}
+		dropped := false
+		a.update(t, func() []reply {
+			if dropped = t.dropped; !dropped {
+				ids, err = a.takeOrPark(t, r)
+			}
+			return nil
+		})
+		if !dropped {
+			return ids, err
+		}
+	}
 }
 
 // takeOrPark does the work of TakeOrPark under the tag's lock.
-func (a *Allocator) takeOrPark(t *tag, wait time.Duration, w waiter) ([]store.Segment, error) {
-	if t.configured == 0 { // removed since it was found
-		return nil, store.ErrNoTag
+func (a *Allocator) takeOrPark(t *tag, r Request) ([]store.Segment, error) {
+	t.idleCalls = -1
+	if r.Kept && t.order == store.Strict {
+		return nil, ErrStrict
 	}
-	if ids := t.takeFromAll(w.n); ids != nil {
+	if ids := t.takeFromAll(r.N); ids != nil {
 		return ids, nil
 	}
 	now := a.cfg.Clock()
@@ -78,49 +94,21 @@ func (a *Allocator) takeOrPark(t *tag, wait time.Duration, w waiter) ([]store.Se
 	if len(t.busy.parked) >= a.cfg.MaxParkedPerTag || a.parked.Load() >= int64(a.cfg.MaxParked) {
 		return nil, ErrBusy
 	}
-	w.deadline = now + wait
-	t.park(w)
+	t.park(waiter{Request: r, deadline: now + a.cfg.Wait})
 	return nil, nil
 }
 
-// Grant adds a segment that the store has reserved for this process in answer to load seq,
-// and says what became of it.
-func (a *Allocator) Grant(name string, seq uint64, s store.Segment) (v Verdict) {
-	if !s.Valid() {
-		return v
-	}
-	t := a.activate(name)
-	if t == nil {
-		return v
-	}
-	a.update(t, func() []reply {
-		if t.isEarlier(seq) {
-			return nil
-		}
-		if t.term == 0 && a.cfg.Ordered(name) { // asked for before it was known
-			return a.beginTerm(t, 0)
-		}
-		if v = t.judgeGrant(seq, s); v.FirstBelow {
-			t.askAgainAtOnce(a.seq.Add(1))
-		}
-		return t.serveParked()
-	})
-	return v
-}
-
-// Refuse ends load seq with the store's refusal, whose reason will not go away by asking
-// again: store.ErrNoTag or store.ErrExhausted.
-//
-// That there is no such tag is not believed of a tag that was granted before, until the tag is
-// removed here too: its load stays under way, and requests that memory cannot answer wait.
-func (a *Allocator) Refuse(name string, seq uint64, err error) {
-	if t := a.find(name); t != nil {
-		a.update(t, func() []reply { return t.refuseLoad(seq, err, a.cfg.Clock()) })
+// Withdraw drops the parked requests of the tag whose callers have gone, without
+// an answer. IDs that were loaded for them go to the requests behind them.
+func (a *Allocator) Withdraw(name string) {
+	if t, ok := a.tags.Load(name); ok {
+		a.update(t, t.dropUnwanted)
 	}
 }
 
-// Tick fails requests whose deadline has passed and repeats loads that brought no grant.
-// Deadlines are as exact as Tick is frequent: call it every few per cent of Config.Wait.
+// Tick fails requests whose deadline has passed and repeats loads that brought no
+// grant. Deadlines are as exact as Tick is frequent: call it every few per cent of
+// Config.Wait.
 func (a *Allocator) Tick() {
 	now := a.cfg.Clock()
 	for _, t := range a.agenda.take(now) {
@@ -133,94 +121,66 @@ func (a *Allocator) Tick() {
 	}
 }
 
-// CurrentLoad returns load seq of the tag as it would be asked for now, if it is still under
-// way.
-func (a *Allocator) CurrentLoad(name string, seq uint64) (l Load, ok bool) {
-	t := a.find(name)
-	if t == nil {
-		return l, false
-	}
-	t.lock()
-	defer t.unlock()
-	if t.busy.load.seq != seq {
-		return l, false
-	}
-	t.busy.load.urgent = t.lacksIDs() // as whoever asks now says
-	return t.currentLoad(a.cfg.Clock(), a.cfg.MaxStep), true
-}
-
 // Loading is the number of loads that are under way.
 func (a *Allocator) Loading() int { return int(a.loading.Load()) }
 
-// Parked is the number of requests that wait for a segment, or have waited and are being
-// answered.
+// Parked is the number of requests that wait for a segment, or are being answered.
 func (a *Allocator) Parked() int { return int(a.parked.Load()) }
 
-// Tags is the number of tags, including those that were removed but whose highest
-// segment is remembered.
-func (a *Allocator) Tags() int { return a.tags.entries.Size() }
+// Tags is the number of tags in memory, Unknown that of the unknown ones among them.
+func (a *Allocator) Tags() int { return a.tags.Size() }
 
-// find returns the tag, or nil if it is not known or has no buffers, because nothing has
-// happened to it yet.
-func (a *Allocator) find(name string) *tag {
-	if e := a.tags.find(name); e != nil {
-		return e.tag.Load()
-	}
-	return nil
-}
+// Unknown is the number of tags in memory that were never granted.
+func (a *Allocator) Unknown() int { return int(a.unknown.Load()) }
 
-// activate returns the tag with its buffers, or nil if it is not known.
-func (a *Allocator) activate(name string) *tag {
-	if e := a.tags.find(name); e != nil {
-		return a.tags.activate(e)
-	}
-	return nil
-}
+// Burnt is the number of IDs that were granted, and then discarded because a strict
+// load needed fewer or because their tag left memory. Grants that were discarded as
+// a whole are not counted.
+func (a *Allocator) Burnt() int64 { return a.burnt.Load() }
 
-// update changes a tag and does what has to be done then. No lock may be held.
+// update changes a tag and does the work that results. No lock may be held.
 func (a *Allocator) update(t *tag, change func() []reply) {
 	todo := a.apply(t, change)
-	a.perform(todo)
+	if todo.load.Seq != 0 {
+		a.cfg.Load(todo.load)
+	}
+	for _, r := range todo.replies {
+		r.answer(r.ids, r.err)
+	}
+	a.parked.Add(-int64(len(todo.replies)))
 }
 
-// noChange is a change for the sake of what apply looks at afterwards.
+// noChange is a change that only makes apply look at the tag.
 func noChange() []reply { return nil }
 
-// effects is what is left to do after a change to a tag, once no lock is held.
+// effects is the work that is left after a change to a tag, for when no lock is held.
 type effects struct {
-	load    Load // to be asked for, if its Seq is set
+	load    Load // to be requested, if its Seq is set
 	replies []reply
 }
 
-// apply is the frame of every change to a tag. It runs change under the tag's lock, and
-// returns the load that has become due and the answers to be given.
-func (a *Allocator) apply(t *tag, change func() []reply) effects {
+// apply is the frame of every change to a tag. It runs change under the tag's lock,
+// and returns the load that has become due and the answers to be given.
+func (a *Allocator) apply(t *tag, change func() []reply) (todo effects) {
 	t.lock()
 	defer t.unlock()
 	before, loading := len(t.busy.parked), t.isLoading()
-	replies := change()
-	// Requests that are being answered count as parked until they are: whoever waits
-	// until none is parked goes on to close what the answers are sent with.
-	a.parked.Add(int64(len(t.busy.parked) + len(replies) - before))
+	todo.replies = change()
+	// Requests that are being answered count as parked until they are: a worker
+	// that stops waits until none is parked before it closes its connections.
+	a.parked.Add(int64(len(t.busy.parked) + len(todo.replies) - before))
+	t.giveUpLoad()
+	if t.order == "" && len(t.busy.parked) == 0 {
+		a.drop(t, nil)
+	}
 	t.cur.Load().rearm()
-	load := a.nextLoad(t)
+	todo.load = a.nextLoad(t)
 	a.loading.Add(int64(t.isLoading() - loading))
 	a.planVisit(t)
-	return effects{load, replies}
+	return todo
 }
 
-// perform asks for the load and answers the requests. No lock may be held.
-func (a *Allocator) perform(e effects) {
-	if e.load.Seq != 0 {
-		a.cfg.Load(e.load)
-	}
-	for _, r := range e.replies {
-		r.answer(r.ids, r.err)
-	}
-	a.parked.Add(-int64(len(e.replies)))
-}
-
-// nextLoad returns the load to be asked for now. Its Seq is 0 if there is none.
+// nextLoad returns the load to be requested now. Its Seq is 0 if there is none.
 func (a *Allocator) nextLoad(t *tag) Load {
 	now := a.cfg.Clock()
 	defer t.record(now)
@@ -233,7 +193,7 @@ func (a *Allocator) nextLoad(t *tag) Load {
 	return Load{}
 }
 
-// planVisit has Tick visit the tag when there is something for it to do.
+// planVisit puts the tag on the agenda of Tick for when there is something to do.
 func (a *Allocator) planVisit(t *tag) {
 	at, needed := t.nextVisit(a.cfg.ReAsk)
 	if at = max(at, 1); needed && (t.busy.until == 0 || at < t.busy.until) {

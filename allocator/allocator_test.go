@@ -12,7 +12,7 @@ import (
 // order returns a harness with one tag of the given step.
 func order(step int64) *harness {
 	h := newHarness(allocator.Config{})
-	h.Update(map[string]int64{"order": step})
+	h.step = step
 	return h
 }
 
@@ -133,7 +133,8 @@ func TestDeadlineAnswersAndBurnsNothing(t *testing.T) {
 
 func TestGrantsThatDoNotFitAreBurnt(t *testing.T) {
 	h := order(10)
-	h.request("order", 1)
+	h.request("order", 10)
+	h.Grant("order", h.asked[0].Seq, h.reserve(10))
 	low, high := h.reserve(10), h.reserve(10)
 	for _, g := range []struct {
 		why  string
@@ -141,7 +142,7 @@ func TestGrantsThatDoNotFitAreBurnt(t *testing.T) {
 		s    store.Segment
 		used bool
 	}{
-		{"unknown tag", "invoice", seg(1, 11), false},
+		{"a tag that is not in memory", "invoice", seg(1, 11), false},
 		{"empty", "order", seg(5, 5), false},
 		{"reversed", "order", seg(9, 2), false},
 		{"zero", "order", seg(0, 10), false},
@@ -163,30 +164,8 @@ func TestGrantsThatDoNotFitAreBurnt(t *testing.T) {
 	}
 }
 
-func TestRefusalAnswersAllAndIsRemembered(t *testing.T) {
-	h := order(10)
-	parked := h.request("order", 1)
-	h.Refuse("order", h.asked[0].Seq+1, store.ErrExhausted) // another load's
-	if parked.answered != 0 {
-		t.Fatal("answered by the refusal of another load")
-	}
-	h.Refuse("order", h.asked[0].Seq, store.ErrExhausted)
-	h.asked = nil
-	if r := h.request("order", 1); !errors.Is(parked.err, store.ErrExhausted) || !errors.Is(r.err, store.ErrExhausted) {
-		t.Fatalf("got %v and %v, want ErrExhausted", parked.err, r.err)
-	}
-	if len(h.asked) != 0 {
-		t.Fatal("asked again at once after a refusal")
-	}
-	h.now += allocator.DefaultReAsk
-	r := h.request("order", 1)
-	h.grantAll()
-	r.want(t, seg(1, 2))
-}
-
 func TestParkedRequestsAreBounded(t *testing.T) {
 	h := newHarness(allocator.Config{MaxParkedPerTag: 2, MaxParked: 3})
-	h.Update(map[string]int64{"a": 10, "b": 10})
 	h.request("a", 1)
 	h.request("a", 1)
 	if r := h.request("a", 1); !errors.Is(r.err, allocator.ErrBusy) {
@@ -206,45 +185,6 @@ func TestParkedRequestsAreBounded(t *testing.T) {
 	}
 }
 
-func TestUnknownAndRemovedTags(t *testing.T) {
-	h := order(10)
-	if r := h.request("invoice", 1); !errors.Is(r.err, store.ErrNoTag) {
-		t.Errorf("unknown: %v, want ErrNoTag", r.err)
-	}
-	parked := h.request("order", 1)
-	h.Update(nil, "order", "invoice")
-	if !errors.Is(parked.err, store.ErrNoTag) {
-		t.Errorf("parked while removed: %v, want ErrNoTag", parked.err)
-	}
-	if v := h.Grant("order", h.asked[0].Seq, h.reserve(10)); v.Outcome != allocator.Burnt {
-		t.Errorf("a grant for a removed tag: %+v, want it burnt", v)
-	}
-}
-
-func TestTagMadeAnewDoesNotGoDown(t *testing.T) {
-	h := order(10)
-	h.request("order", 1)
-	h.grantAll()
-	h.Update(nil, "order")
-	if v := h.Grant("order", 0, h.reserve(10)); v.Outcome != allocator.Burnt {
-		t.Errorf("a grant for a removed tag: %+v, want it burnt", v)
-	}
-	h.Update(map[string]int64{"order": 10})
-	r := h.request("order", 1)
-	if v := h.Grant("order", 0, seg(1, 11)); v.Outcome != allocator.Burnt {
-		t.Errorf("a grant below what was handed out before: %+v, want it burnt", v)
-	}
-	if l := h.asked[len(h.asked)-1]; l.Above != h.next {
-		t.Errorf("asked for %+v, want it above %d, although the tag was removed meanwhile", l, h.next)
-	}
-	h.now += allocator.DefaultReAsk
-	h.Tick()
-	h.grantAll()
-	if r.err != nil || len(r.ids) != 1 || r.ids[0].First < 11 {
-		t.Errorf("got %v, %v; want an ID of 11 or more", r.ids, r.err)
-	}
-}
-
 func TestCountBelowOne(t *testing.T) {
 	h := order(10)
 	h.request("order", 1)
@@ -253,16 +193,6 @@ func TestCountBelowOne(t *testing.T) {
 		if r := h.request("order", n); !errors.Is(r.err, allocator.ErrCount) {
 			t.Errorf("%d: %v, %v; want ErrCount", n, r.ids, r.err)
 		}
-	}
-}
-
-func TestIdleTagsAskForNothing(t *testing.T) {
-	h := order(10)
-	h.Update(map[string]int64{"order": 20, "invoice": 5})
-	h.now += time.Hour
-	h.Tick()
-	if len(h.asked) != 0 {
-		t.Errorf("asked for %v", h.asked)
 	}
 }
 

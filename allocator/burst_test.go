@@ -95,7 +95,7 @@ func TestFewRequestsLoadOnce(t *testing.T) {
 func TestCeilingBoundsMemory(t *testing.T) {
 	t.Parallel()
 	tr := &traffic{harness: newHarness(allocator.Config{MaxStep: 10_000}), t: t}
-	tr.Update(map[string]int64{"order": 1000})
+	tr.step = 1000
 	most := int64(0)
 	tr.flow(1000, 10, func(since time.Duration) bool {
 		most = max(most, tr.Figures()[0].Left)

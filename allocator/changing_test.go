@@ -10,24 +10,25 @@ import (
 	"github.com/idworker/idworker/store"
 )
 
-// changing is two workers on one row of a store, whose step is changed by hand. Each learns
-// of that some time later, as from the tag directory, while loads are on their way.
+// changing is two workers on one row of a store, whose step is changed by hand while
+// loads are on their way. Each worker gets it with its grants.
 type changing struct {
 	workers []*worker
 	next    int64 // max_id
-	step    int64 // what the row says
+	step    int64 // in the row
 	loads   []event
 	grants  []granted
 	handed  map[int64]bool
 }
 
-// worker is one of them, with what it knows.
+// worker is one of them.
 type worker struct {
 	*harness
 	open    []*outcome
 	highest int64
-	known   int64 // the configured step it was told last
-	grown   int64 // what its next step may be 16 times or half of; 0 before its first load
+	granted int64 // the end of its highest grant; 0: the tag is unknown to it
+	known   int64 // the configured step of that grant
+	grown   int64 // the base of its next step, which may be 16 times as much, or half
 }
 
 type event struct {
@@ -36,9 +37,10 @@ type event struct {
 }
 
 type granted struct {
-	w   *worker
-	seq uint64
-	s   store.Segment
+	w    *worker
+	seq  uint64
+	s    store.Segment
+	step int64
 }
 
 const changingCeiling = 1000
@@ -46,24 +48,30 @@ const changingCeiling = 1000
 func newChanging() *changing {
 	c := &changing{next: 1, step: 8, handed: map[int64]bool{}}
 	for range 2 {
-		w := &worker{harness: newHarness(allocator.Config{MaxStep: changingCeiling}), known: c.step}
-		w.Update(map[string]int64{"order": c.step})
-		c.workers = append(c.workers, w)
+		c.workers = append(c.workers, &worker{harness: newHarness(allocator.Config{MaxStep: changingCeiling})})
 	}
 	return c
 }
 
-// learnStep tells the worker what the row says. Growth starts again from a lowered step, and
-// from a raised one if that lies above.
-func (w *worker) learnStep(step int64) {
-	w.Update(map[string]int64{"order": step})
+// deliver brings a grant to its worker. If it is not late, its step counts from then on:
+// growth starts again from a lowered step, and from a raised one if that lies above.
+func (g granted) deliver(t *rapid.T) {
+	w := g.w
+	w.step = g.step
+	v := w.Grant("order", g.seq, g.s)
 	switch {
-	case step < w.known:
-		w.grown = min(w.grown, step)
-	case step > w.known && w.grown > 0:
-		w.grown = max(w.grown, step)
+	case v.Outcome == allocator.Below:
+		t.Fatalf("%v of a store that did not go back: %+v", g.s, v)
+	case w.granted == 0 && v.Outcome == allocator.Used:
+		w.grown = min(g.step, changingCeiling)
+	case w.granted == 0 || g.s.First < w.granted:
+		return
+	case g.step < w.known:
+		w.grown = min(w.grown, g.step)
+	case g.step > w.known:
+		w.grown = max(w.grown, g.step)
 	}
-	w.known = step
+	w.granted, w.known = g.s.End, g.step
 }
 
 // checkStep checks the step of a load that the worker asks for the first time.
@@ -81,7 +89,10 @@ func (w *worker) checkStep(t *rapid.T, step int64) {
 func (c *changing) collect(t *rapid.T) {
 	for _, w := range c.workers {
 		for _, l := range w.asked {
-			if l.Try == 1 {
+			if l.First != (w.granted == 0) || l.First != (l.Step == 0) {
+				t.Fatalf("asked for %+v, after grants up to %d", l, w.granted)
+			}
+			if l.Try == 1 && !l.First {
 				w.checkStep(t, l.Step)
 			}
 			c.loads = append(c.loads, event{w, l})
@@ -113,25 +124,28 @@ func (c *changing) record(t *rapid.T, w *worker, id int64) {
 }
 
 // reserve serves the first n loads with one write, as a loader does, and sends the grants.
-// What counts is the step in the events, neither the row's nor the worker's present one.
+// The size is the step in the event, or the row's for a first load.
 func (c *changing) reserve(n int) {
 	var total int64
-	for _, l := range c.loads[:n] {
-		total += max(l.Step, l.Want)
+	for i, l := range c.loads[:n] {
+		if l.First {
+			c.loads[i].Step = min(c.step, changingCeiling)
+		}
+		total += max(c.loads[i].Step, l.Want)
 	}
 	s := store.Segment{First: c.next, End: c.next + total}
 	c.next = s.End
 	for _, l := range c.loads[:n] {
 		var own store.Segment
 		own, s = s.Cut(max(l.Step, l.Want))
-		c.grants = append(c.grants, granted{l.w, l.Seq, own})
+		c.grants = append(c.grants, granted{l.w, l.Seq, own, c.step})
 	}
 	c.loads = c.loads[n:]
 }
 
-// TestStepsChangeBetweenLoads: a step that is raised or lowered in the table applies from
-// the next load on, whenever a worker learns of it. Whatever the order of changes, loads and
-// grants, no two ranges overlap.
+// TestStepsChangeBetweenLoads: a step that is raised or lowered in the table applies
+// from the load on that follows the next grant. Whatever the order of changes, loads
+// and grants, no two ranges overlap.
 func TestStepsChangeBetweenLoads(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := newChanging()
@@ -142,7 +156,6 @@ func TestStepsChangeBetweenLoads(t *testing.T) {
 				w.open = append(w.open, w.request("order", rapid.Int64Range(1, 30).Draw(t, "n")))
 			},
 			"set step": func(t *rapid.T) { c.step = rapid.Int64Range(1, 2*changingCeiling).Draw(t, "step") },
-			"learn":    func(t *rapid.T) { anyone(t).learnStep(c.step) },
 			"reserve": func(t *rapid.T) {
 				if len(c.loads) == 0 {
 					t.Skip("no load")
@@ -156,9 +169,7 @@ func TestStepsChangeBetweenLoads(t *testing.T) {
 				i := rapid.IntRange(0, len(c.grants)-1).Draw(t, "grant")
 				g := c.grants[i]
 				c.grants = append(c.grants[:i], c.grants[i+1:]...)
-				if v := g.w.Grant("order", g.seq, g.s); v.Outcome == allocator.Below {
-					t.Fatalf("%v of a store that did not go back: %+v", g.s, v)
-				}
+				g.deliver(t)
 			},
 			"time passes": func(t *rapid.T) {
 				by := time.Duration(rapid.Int64Range(0, int64(allocator.DefaultReAsk)).Draw(t, "by"))

@@ -23,7 +23,6 @@ func TestConcurrentCallers(t *testing.T) {
 		Load:    func(l allocator.Load) { loads <- l },
 		MaxStep: 10_000,
 	})
-	a.Update(map[string]int64{"order": 10})
 
 	var loader sync.WaitGroup
 	loader.Go(func() {
@@ -33,9 +32,9 @@ func TestConcurrentCallers(t *testing.T) {
 				continue
 			}
 			granted = l.Seq
-			s := store.Segment{First: next, End: next + max(l.Step, l.Want)}
+			s := store.Segment{First: next, End: next + max(l.Step, l.Want, 10)}
 			next = s.End
-			if a.Grant(l.Tag, l.Seq, s).Outcome != allocator.Used {
+			if a.Grant(l.Tag, l.Seq, allocator.Supply{Segment: s, Step: 10, Order: store.Trend}).Outcome != allocator.Used {
 				t.Errorf("grant %v was burnt", s)
 			}
 		}
@@ -54,12 +53,12 @@ func TestConcurrentCallers(t *testing.T) {
 					ids = append(ids, s)
 				} else {
 					var err error
-					ids, err = a.TakeOrPark("order", n, func(ids []store.Segment, err error) {
+					ids, err = a.TakeOrPark("order", allocator.Request{N: n, Answer: func(ids []store.Segment, err error) {
 						if err != nil {
 							t.Error(err)
 						}
 						answer <- ids
-					})
+					}})
 					if err != nil {
 						t.Error(err)
 					}

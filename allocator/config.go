@@ -15,39 +15,20 @@ const (
 	DefaultReAsk           = time.Second
 	DefaultMaxParkedPerTag = 4096
 	DefaultMaxParked       = 65_536
-	DefaultMaxFirstUses    = 16_384
+	DefaultMaxUnknown      = 16_384
 )
 
-// Config says what an allocator may do. Clock and Load must be set; the rest has
+// Config holds an allocator's settings. Clock and Load must be set; the rest has
 // defaults.
 type Config struct {
 	// Clock is the time since some fixed moment. It must not step back, so a wall
 	// clock will not do.
 	Clock func() time.Duration
 
-	// Load is called when a tag wants a segment. Any of the allocator's methods may
-	// call it, so it must not block. No lock is held meanwhile.
+	// Load is called when a tag needs a segment. The sender of the load calls
+	// CurrentLoad right before it sends. Any of the allocator's methods may call
+	// Load, so it must not block. No lock is held.
 	Load func(Load)
-
-	// FirstUse is asked about a tag that Update has not added. If the tag comes into being when it is
-	// asked for, FirstUse returns its configured step, else the error that the request gets. It must
-	// not block. No lock is held meanwhile. By default it is store.ErrNoTag. See firstuse.go.
-	FirstUse func(name string) (step int64, err error)
-
-	// Template names what FirstUse made a tag of. It is asked as FirstUse is. By default it is the same
-	// for all.
-	Template func(name string) string
-
-	// MaxFirstUses bounds the tags that came into being by FirstUse and were never granted; a request
-	// for one more gets ErrBusy. Those of one Template are no more than an eighth, if it is set: who
-	// makes names up for one of them leaves room for the others.
-	MaxFirstUses     int
-	maxFirstUsesEach int
-
-	// Ordered says whether a tag has terms, so that none of its IDs may be without one, see
-	// [Allocator.TakeOrParkIn]. It is asked with a lock held and must not block. By default no
-	// tag has.
-	Ordered func(name string) bool
 
 	// MaxStep is the ceiling of the step policy, in IDs.
 	MaxStep int64
@@ -55,59 +36,85 @@ type Config struct {
 	// Wait is how long a request is parked before it gets ErrNoSegment.
 	Wait time.Duration
 
-	// ReAsk is how long to wait for a grant before asking for the load again. The pause
-	// doubles with each time, up to 16 times as long.
+	// ReAsk is the pause before a load without a grant is requested again. It
+	// doubles with each try, up to 16 times as long. A refusal is remembered for
+	// as long.
 	ReAsk time.Duration
 
 	// MaxParkedPerTag and MaxParked bound the parked requests; one more gets
 	// ErrBusy.
 	MaxParkedPerTag int
 	MaxParked       int
+
+	// MaxUnknown bounds the tags in memory that were never granted; a request for
+	// one more gets ErrBusy.
+	MaxUnknown int
 }
 
-// Load asks for one more segment of a tag.
+// Request is a request for IDs of one tag.
+type Request struct {
+	N int64 // how many IDs
+
+	// Kept is set if the caller will hand the IDs out later, as a prefetcher does.
+	// For a strict tag, such a request gets ErrStrict.
+	Kept bool
+
+	// Wanted reports whether the caller is still waiting; Withdraw calls it, with a
+	// lock held, so it must not block. Nil: until the request is answered.
+	Wanted func() bool
+
+	Answer Answer
+}
+
+// Answer is called once for a parked request: with as many IDs as it asked for, in
+// ascending segments, or with an error. No lock is held.
+type Answer func(ids []store.Segment, err error)
+
+// Load is a request for one more segment of a tag.
 type Load struct {
-	Tag   string
-	Step  int64 // what the step policy asks for, from 1 to Config.MaxStep
-	Want  int64 // the IDs that parked requests wait for, at most Config.MaxStep
-	Above int64 // the end of the highest segment ever granted, 0 if none: lower ones are burnt
+	Tag  string
+	Step int64 // from the step policy, 1 to Config.MaxStep; 0: the tag is strict or unknown
+	Want int64 // the IDs that parked requests wait for, usually at most Config.MaxStep
 
 	Runway time.Duration // how long memory lasts at the present rate, at most MaxRunway
 
-	Seq uint64 // the load's number, the same when it is asked for again
+	Seq uint64 // the load's number, the same when it is requested again
 	Try int    // 1 for the first time, 2 for the second, …
+
+	First bool // the tag is unknown: nothing of it was granted since it came into memory
 }
 
-// The errors with which requests are answered, besides store.ErrNoTag and
-// store.ErrExhausted.
+// Supply is a segment that a loader has reserved, with the tag's settings.
+type Supply struct {
+	store.Segment
+
+	Step  int64       // the configured step; below 1: not given
+	Order store.Order // from the register's entry that reserved the segment
+}
+
+// The errors of requests, in addition to those with which a load was refused.
 var (
 	// ErrNoSegment: no segment came before the request's deadline.
 	ErrNoSegment = errors.New("no segment came in time")
 
-	// ErrBusy: the limit of parked requests is reached, for this tag or in all.
+	// ErrBusy: the limit of parked requests is reached, for this tag or in all, or
+	// that of unknown tags.
 	ErrBusy = errors.New("too many parked requests")
 
-	// ErrCount: fewer than one ID was asked for.
+	// ErrCount: fewer than one ID was requested.
 	ErrCount = errors.New("count below 1")
+
+	// ErrStrict: IDs of a strict tag cannot be kept for later.
+	ErrStrict = errors.New("IDs of a strict tag cannot be kept")
 )
 
-// withDefaults fills in what is not set.
+// withDefaults fills in the settings that are not set.
 func (c Config) withDefaults() Config {
 	c.MaxStep = cmp.Or(c.MaxStep, DefaultMaxStep)
 	c.Wait = cmp.Or(c.Wait, DefaultWait)
 	c.ReAsk = cmp.Or(c.ReAsk, DefaultReAsk)
 	c.MaxParkedPerTag = cmp.Or(c.MaxParkedPerTag, DefaultMaxParkedPerTag)
 	c.MaxParked = cmp.Or(c.MaxParked, DefaultMaxParked)
-	c.MaxFirstUses = cmp.Or(c.MaxFirstUses, DefaultMaxFirstUses)
-	if c.FirstUse == nil {
-		c.FirstUse = func(string) (int64, error) { return 0, store.ErrNoTag }
-	}
-	c.maxFirstUsesEach = c.MaxFirstUses / templateShare
-	if c.Template == nil {
-		c.Template, c.maxFirstUsesEach = func(string) string { return "" }, c.MaxFirstUses
-	}
-	if c.Ordered == nil {
-		c.Ordered = func(string) bool { return false }
-	}
+	c.MaxUnknown = cmp.Or(c.MaxUnknown, DefaultMaxUnknown)
 	return c
 }

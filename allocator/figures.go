@@ -1,13 +1,18 @@
 package allocator
 
-import "time"
+import (
+	"time"
 
-// Figures are what is known of one tag at some moment.
+	"github.com/idworker/idworker/store"
+)
+
+// Figures are the figures of one tag at some moment.
 type Figures struct {
 	Tag     string
-	Step    int64         // the step of the latest load
+	Order   store.Order
+	Step    int64         // the step of the latest load; 0 for a strict tag
 	Left    int64         // IDs in memory
-	Total   int64         // IDs handed out since the tag was first asked for
+	Total   int64         // IDs handed out since the tag came into memory
 	Rate    float64       // IDs per second, over half a minute or the latest few IDs
 	Runway  time.Duration // how long Left lasts at Rate, at most MaxRunway
 	Parked  int           // requests that wait for a segment
@@ -21,15 +26,13 @@ type Figures struct {
 // MaxRunway is the longest runway that is reported. A tag at rest has it.
 const MaxRunway = 365 * 24 * time.Hour
 
-// Figures returns the figures of all tags that have been asked for, in no
-// particular order.
+// Figures returns the figures of the tags that were granted, in no particular order.
 func (a *Allocator) Figures() []Figures {
 	now := a.cfg.Clock()
-	tags := a.tags.listActive()
-	all := make([]Figures, 0, len(tags))
-	for _, t := range tags {
+	all := make([]Figures, 0, a.Tags())
+	for _, t := range a.tags.All() {
 		t.lock()
-		if t.step > 0 {
+		if t.order != "" && !t.dropped {
 			all = append(all, t.figures(now))
 		}
 		t.unlock()
@@ -41,6 +44,7 @@ func (t *tag) figures(now time.Duration) Figures {
 	t.record(now)
 	f := Figures{
 		Tag:     t.name,
+		Order:   t.order,
 		Step:    t.step,
 		Left:    t.available(),
 		Total:   t.meter.total(t.cur.Load()),
@@ -49,6 +53,9 @@ func (t *tag) figures(now time.Duration) Figures {
 		Parked:  len(t.busy.parked),
 		Loading: t.busy.load.seq != 0,
 		High:    t.high,
+	}
+	if t.order == store.Strict {
+		f.Runway = MaxRunway // it needs nothing in memory
 	}
 	f.Use, f.Over = t.use.rate(sample{now, f.Total})
 	return f
@@ -69,7 +76,7 @@ func (t *tag) runway(now time.Duration) time.Duration {
 }
 
 // meter measures the rate at which a tag's IDs are handed out, at no cost to requests.
-// Its window moves whenever the tag is looked at, and when the figures are read; otherwise
+// Its window moves whenever the tag is checked, and when the figures are read; otherwise
 // a tag that is busy again after a night would still look idle.
 type meter struct {
 	spent        int64 // handed out from the segments before the current one
@@ -83,15 +90,15 @@ type sample struct {
 	total int64
 }
 
-// begin has the window begin now.
+// begin begins the window.
 func (m *meter) begin(now time.Duration, cur *segment) {
 	m.last = sample{now, m.total(cur)}
 	m.before = m.last
 }
 
-// record moves the window, so that it begins where its latter half did, if enough time has
-// passed and enough IDs were handed out since it last moved: each half is steadyTime or longer,
-// and together they tell a rate.
+// record moves the window, so that it begins where its latter half did, if enough time
+// has passed and enough IDs were handed out since it last moved. So each half is
+// steadyTime or longer, and together they have enoughIDs.
 func (m *meter) record(now time.Duration, cur *segment) {
 	if total := m.total(cur); now-m.last.at >= steadyTime && total-m.last.total >= enoughIDs/2 {
 		m.before, m.last = m.last, sample{now, total}
@@ -106,8 +113,8 @@ func (m *meter) total(cur *segment) int64 {
 	return m.spent + cur.used.Load()
 }
 
-// paces are those of the latter half of the window and of all of it. Parked requests want
-// demand besides.
+// paces are those of the latter half of the window and of all of it, with the demand of
+// parked requests added.
 func (m *meter) paces(now time.Duration, cur *segment, demand int64) (p paces) {
 	total := m.total(cur) + demand
 	for i, since := range []sample{m.last, m.before} {

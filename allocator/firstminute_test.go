@@ -31,7 +31,7 @@ type traffic struct {
 // newTraffic does not bound the step.
 func newTraffic(t *testing.T, step int64) *traffic {
 	tr := &traffic{harness: newHarness(allocator.Config{MaxStep: 1 << 40}), t: t}
-	tr.Update(map[string]int64{"order": step})
+	tr.step = step
 	return tr
 }
 

@@ -27,7 +27,7 @@ type loaded struct {
 
 func newFlow(t *testing.T, rate float64, configured, ceiling int64) *flow {
 	f := &flow{harness: newHarness(allocator.Config{MaxStep: ceiling}), t: t, rate: rate}
-	f.Update(map[string]int64{"order": configured})
+	f.step = configured
 	return f
 }
 
@@ -63,6 +63,9 @@ func (f *flow) serve() {
 	for len(f.asked) > 0 && !f.stopped {
 		l := f.asked[0]
 		f.asked = f.asked[1:]
+		if l.First {
+			l.Step = f.step
+		}
 		f.loads = append(f.loads, loaded{f.now, l.Step})
 		f.Grant(l.Tag, l.Seq, f.reserve(max(l.Step, l.Want)))
 	}

@@ -2,68 +2,113 @@ package allocator
 
 import "github.com/idworker/idworker/store"
 
-// Outcome is what became of a grant.
+// Outcome is the fate of a grant.
 type Outcome int
 
 // The outcomes.
 const (
-	// Burnt: the tag is gone, there is no room, or the grant is late or came twice. None of
-	// that says anything about the store.
+	// Burnt: the tag is not in memory, there is no room, or the grant is late or a
+	// duplicate. None of that is evidence about the store.
 	Burnt Outcome = iota
 
-	// Used: the segment was added to those in memory.
+	// Used: the segment was added to those in memory, or served a strict load.
 	Used
 
-	// Below: the grant answers the load under way and yet lies below what was granted before,
-	// so the store has gone back. It is burnt. doc.go has the proof.
+	// Below: the grant answers the load under way and yet lies below an earlier
+	// grant, so the store went back. It is burnt.
 	Below
 )
 
-// Verdict says what became of a grant, and why.
+// Verdict is the fate of a grant, and why.
 type Verdict struct {
 	Outcome Outcome
 
-	// Above is the end of the highest segment that was granted before, if the outcome is
-	// Below.
+	// Above is the end of the highest segment that was granted before, if the
+	// outcome is Below.
 	Above int64
 
 	// FirstBelow is set with the first Below since a grant of the tag was used.
 	FirstBelow bool
 }
 
-// The methods below need the tag's mu.
-
-// judgeGrant decides whether a grant is used, and uses it.
-func (t *tag) judgeGrant(seq uint64, s store.Segment) Verdict {
-	if t.fresh != nil && seq != t.busy.load.seq { // of a load from before it was forgotten, see firstuse.go
-		return Verdict{Outcome: Burnt}
+// Grant adds a segment that the store has reserved for this process in answer to
+// load seq.
+func (a *Allocator) Grant(name string, seq uint64, s Supply) (v Verdict) {
+	t, ok := a.tags.Load(name)
+	if !ok || !s.Valid() {
+		return v
 	}
-	if s.First < t.high {
-		if seq == 0 || seq != t.busy.load.seq {
-			return Verdict{Outcome: Burnt}
-		}
-		first := !t.wentBack
-		t.wentBack = true
-		return Verdict{Below, t.high, first}
-	}
-	t.seeGrant(s)
-	t.settle()
-	t.high = s.End // was granted, whether it is used or not
-	if t.configured == 0 {
-		return Verdict{Outcome: Burnt}
-	}
-	asked := seq != 0 && seq == t.busy.load.seq
-	t.busy.load.seq = 0 // whichever load it answers, and whether there is room or not
-	if !t.installSegment(s, asked) {
-		return Verdict{Outcome: Burnt}
-	}
-	t.wentBack, t.busy.load.refusals = false, 0
-	return Verdict{Outcome: Used}
+	a.update(t, func() (replies []reply) {
+		v, replies = a.grant(t, seq, s)
+		return replies
+	})
+	return v
 }
 
-// askAgainAtOnce replaces the load under way by load seq, which is due now. It has a number of
-// its own: the loader may still be busy with the load before, and drops what it has already.
-// The step is not judged again, because no time has passed.
+// grant decides whether a grant is used, and uses it. It needs the tag's mu.
+//
+// The case Below is proof. The high of a tag is raised only by grants that end the
+// load under way. So while load s is open, high is what it was when s began. Every
+// range that counts towards high had been reserved by then, and no loader had seen
+// s. A store gives higher ranges to later calls. So an answer to s lies at or above
+// high, however often s is requested and answered, and in whatever order the answers
+// arrive. Any other grant below high may have been overtaken.
+func (a *Allocator) grant(t *tag, seq uint64, s Supply) (Verdict, []reply) {
+	open := seq != 0 && seq == t.busy.load.seq
+	switch {
+	case t.dropped, !t.fits(s.Order), !open && (t.order != store.Trend || s.First < t.high):
+		return Verdict{Outcome: Burnt}, nil
+	case s.First < t.high:
+		first := !t.wentBack
+		if t.wentBack = true; first {
+			t.askAgainAtOnce(a.seq.Add(1))
+		}
+		return Verdict{Below, t.high, first}, nil
+	}
+	if t.order == "" {
+		a.learn(t, s)
+	}
+	t.seeGrant(s.Segment)
+	t.high = s.End // even if there is no room
+	t.busy.load.seq = 0
+	if t.order == store.Strict {
+		replies, rest := t.serveLoad(seq, s.Segment)
+		a.burnt.Add(rest)
+		t.wentBack = false
+		return Verdict{Outcome: Used}, replies
+	}
+	if s.Step > 0 {
+		t.setConfigured(s.Step)
+	}
+	if !t.installSegment(s.Segment, open) {
+		return Verdict{Outcome: Burnt}, nil
+	}
+	t.wentBack, t.busy.load.refusals = false, 0
+	return Verdict{Outcome: Used}, t.serveParked()
+}
+
+// fits reports whether a grant's order is one, and that of the tag. A tag's order
+// never changes; a grant with another one is not evidence of anything.
+func (t *tag) fits(o store.Order) bool {
+	return (o == store.Trend || o == store.Strict) && (t.order == "" || t.order == o)
+}
+
+// learn makes an unknown tag what its first grant says.
+func (a *Allocator) learn(t *tag, s Supply) {
+	a.unknown.Add(-1)
+	t.order = s.Order
+	if s.Order == store.Trend {
+		t.configured = s.Step
+		if s.Step < 1 {
+			t.configured = s.Len()
+		}
+		t.step = min(t.configured, a.cfg.MaxStep)
+	}
+}
+
+// askAgainAtOnce replaces the load under way by load seq, which is due now. The new
+// number makes loaders that are still busy with the old load take it. The step is not
+// judged again, because no time has passed.
 func (t *tag) askAgainAtOnce(seq uint64) {
-	t.busy.load.seq, t.busy.load.try, t.busy.load.dueNow = seq, 0, true
+	t.busy.load = loadState{seq: seq, dueNow: true, refusals: t.busy.load.refusals}
 }

@@ -1,15 +1,13 @@
 package allocator_test
 
 import (
-	"errors"
 	"testing"
-	"time"
 
 	"github.com/idworker/idworker/allocator"
 	"github.com/idworker/idworker/store"
 )
 
-// grantTo forgets what was asked for, and then grants a segment to a load.
+// grantTo forgets the loads so far, and then grants a segment to a load.
 func (h *harness) grantTo(seq uint64, s store.Segment) allocator.Verdict {
 	h.asked = nil
 	return h.Grant("order", seq, s)
@@ -17,56 +15,59 @@ func (h *harness) grantTo(seq uint64, s store.Segment) allocator.Verdict {
 
 func (h *harness) latest() allocator.Load { return h.asked[len(h.asked)-1] }
 
-// TestStoreThatWentBack: the first proof of it has a load asked for at once, in which a loader
-// finds how far to raise the store. Later ones wait. With a segment that is used the episode
-// ends.
+// TestStoreThatWentBack: the first proof of it makes a new load due at once, so that
+// another loader may grant a higher range. Later ones wait. The episode ends with a
+// segment that is used. A strict tag finds it out as well.
 func TestStoreThatWentBack(t *testing.T) {
-	h := order(70)
-	h.request("order", 70)
-	h.grantTo(h.latest().Seq, seg(1, 71)) // all of it used
+	for _, order := range []store.Order{store.Trend, store.Strict} {
+		t.Run(string(order), func(t *testing.T) { storeThatWentBack(t, order) })
+	}
+}
+
+func storeThatWentBack(t *testing.T, order store.Order) {
+	h := newHarness(allocator.Config{})
+	h.step, h.order = 100, order
+	send := func() (seq uint64) {
+		seq = h.latest().Seq
+		h.CurrentLoad("order", seq)
+		return seq
+	}
+	h.request("order", 100)
+	h.grantTo(send(), seg(1, 101)) // all of it used
 	for episode := range int64(2) {
-		above := 71 + 100*episode
-		r := h.request("order", 1)
-		old := h.latest()
-		if old.Above != above {
-			t.Fatalf("asked for %+v, want it above %d", old, above)
-		}
+		above := 101 + 100*episode
+		r := h.request("order", 100)
+		old := send()
 		want := allocator.Verdict{Outcome: allocator.Below, Above: above, FirstBelow: true}
-		if v := h.grantTo(old.Seq, seg(1, 41)); v != want {
+		if v := h.grantTo(old, seg(1, 101)); v != want {
 			t.Fatalf("below: %+v, want %+v", v, want)
 		}
-		if len(h.asked) != 1 || h.asked[0].Above != above || h.asked[0].Seq == old.Seq || h.asked[0].Step != old.Step {
-			t.Fatalf("asked for %+v at once, want a new load like %+v", h.asked, old)
+		if len(h.asked) != 1 || h.asked[0].Seq == old || h.asked[0].Want != 100 {
+			t.Fatalf("asked for %+v at once, want a new load for the same request", h.asked)
 		}
-		retry := h.asked[0]
-		if v := h.grantTo(old.Seq, seg(41, 61)); v.Outcome != allocator.Burnt || len(h.asked) != 0 {
+		retry := send()
+		if v := h.grantTo(old, seg(41, 61)); v.Outcome != allocator.Burnt || len(h.asked) != 0 {
 			t.Errorf("the second answer to the old load: %+v, asked for %+v; want it burnt", v, h.asked)
 		}
 		want.FirstBelow = false
-		if v := h.grantTo(retry.Seq, seg(41, 61)); v != want || len(h.asked) != 0 {
+		if v := h.grantTo(retry, seg(41, 141)); v != want || len(h.asked) != 0 {
 			t.Errorf("the second below: %+v, asked for %+v; want %+v, and nothing yet", v, h.asked, want)
 		}
 		h.now += allocator.DefaultReAsk
 		h.Tick()
-		if len(h.asked) != 1 || h.asked[0].Seq != retry.Seq || h.asked[0].Above != above {
-			t.Fatalf("a second later asked for %+v, want %+v again", h.asked, retry)
+		if len(h.asked) != 1 || h.asked[0].Seq != retry {
+			t.Fatalf("a second later asked for %+v, want load %d again", h.asked, retry)
 		}
-		if v := h.grantTo(retry.Seq, seg(above, above+100)); v.Outcome != allocator.Used {
+		if v := h.grantTo(retry, seg(above, above+100)); v.Outcome != allocator.Used {
 			t.Fatalf("a segment of the store that was raised: %+v", v)
 		}
-		r.want(t, seg(above, above+1))
-		h.asked = nil
-		h.request("order", 99).want(t, seg(above+1, above+100))
-		for _, l := range h.asked { // make room for the next round
-			h.Refuse("order", l.Seq, store.ErrExhausted)
-		}
-		h.now += allocator.DefaultReAsk
-		h.asked = nil
+		r.want(t, seg(above, above+100))
 	}
 }
 
-// TestHonestGrantsAreNoProof: grants that are late, come twice, overtake each other, answer a
-// load that was asked for or delivered twice, or say no number, are burnt without a word.
+// TestHonestGrantsAreNoProof: grants of a trend tag that are late, come twice, overtake
+// each other, answer a load that was sent or delivered twice, or have no number, are
+// burnt without a conclusion.
 func TestHonestGrantsAreNoProof(t *testing.T) {
 	h := order(10)
 	h.request("order", 10)
@@ -93,27 +94,15 @@ func TestHonestGrantsAreNoProof(t *testing.T) {
 			t.Errorf("%s: %+v, asked for %+v; want it burnt", why, v, h.asked)
 		}
 	}
-	d := h.reserve(10) // for the second load
 	if v := h.grantTo(first.Seq, c); v.Outcome != allocator.Used {
 		t.Fatalf("one more answer to the first load, above all: %+v, want it used", v)
 	}
-	third := h.latest()
 	if v := h.grantTo(second.Seq, c); v.Outcome != allocator.Burnt {
 		t.Errorf("an answer to a load that is over: %+v, want it burnt", v)
 	}
-	h.Update(nil, "order")
-	h.Update(map[string]int64{"order": 10})
-	h.request("order", 1)
-	if v := h.grantTo(third.Seq, a); v.Outcome != allocator.Burnt {
-		t.Errorf("an answer from before the tag was removed: %+v, want it burnt", v)
-	}
-	if v := h.grantTo(0, d); v.Outcome != allocator.Used {
-		t.Errorf("a higher one: %+v, want it used", v)
-	}
 }
 
-// TestBurntGrantsRaiseHigh: a grant for which there is no room was given away all the same, and
-// so was one of a tag that is gone.
+// TestBurntGrantsRaiseHigh: a grant for which there is no room was reserved all the same.
 func TestBurntGrantsRaiseHigh(t *testing.T) {
 	h := order(10)
 	h.request("order", 1)
@@ -123,66 +112,64 @@ func TestBurntGrantsRaiseHigh(t *testing.T) {
 		t.Fatalf("without room: %+v, want it burnt", v)
 	}
 	h.request("order", 19)
-	if l := h.latest(); l.Above != h.next {
-		t.Errorf("asked for %+v, want it above %d", l, h.next)
-	}
-	h.Update(nil, "order")
-	h.grantTo(0, h.reserve(10))
-	h.Update(map[string]int64{"order": 10})
-	h.request("order", 1)
-	if l := h.latest(); l.Above != h.next {
-		t.Errorf("asked for %+v after the tag came back, want it above %d", l, h.next)
+	if v := h.grantTo(h.latest().Seq, seg(h.next-5, h.next+5)); v.Outcome != allocator.Below || v.Above != h.next {
+		t.Errorf("%+v, want it below %d", v, h.next)
 	}
 }
 
-// TestStoreThatForgotATag: that there is no such tag is believed of a tag that was never
-// granted. Any other tag keeps its load, and a request waits until its deadline, or until
-// the tag is removed here.
-func TestStoreThatForgotATag(t *testing.T) {
-	h := order(10)
-	cold := h.request("order", 1)
-	h.Refuse("order", h.latest().Seq, store.ErrNoTag)
-	if !errors.Is(cold.err, store.ErrNoTag) {
-		t.Errorf("a tag that was never granted: %v, want ErrNoTag", cold.err)
+// TestOrderNeverChanges: a grant with another order than the tag's, or with none, is
+// burnt, and the load stays open.
+func TestOrderNeverChanges(t *testing.T) {
+	for _, known := range []store.Order{"", store.Trend, store.Strict} {
+		h := order(10)
+		if h.order = known; known != "" {
+			h.request("order", 10)
+			h.grantAll()
+		}
+		r := h.request("order", 500)
+		l := h.latest()
+		h.CurrentLoad("order", l.Seq)
+		for _, other := range []store.Order{"", "other", store.Trend, store.Strict} {
+			if other == known || known == "" && (other == store.Trend || other == store.Strict) {
+				continue
+			}
+			h.order = other
+			if v := h.grantTo(l.Seq, h.reserve(500)); v != (allocator.Verdict{}) {
+				t.Errorf("a %q grant for a %q tag: %+v, want it burnt", other, known, v)
+			}
+		}
+		r.wantNone(t)
+		if now, ok := h.CurrentLoad("order", l.Seq); !ok || now.Want != 500 {
+			t.Errorf("the load is %+v, %v; want it open", now, ok)
+		}
 	}
-	h.now += allocator.DefaultReAsk
-	h.asked = nil
-	h.request("order", 1)
-	h.grantAll()
+}
 
-	batch := h.request("order", 100)
-	l := h.latest()
-	h.Refuse("order", l.Seq, store.ErrNoTag)
-	if batch.answered != 0 {
-		t.Fatalf("with IDs in memory: %v, want the request to wait", batch.err)
-	}
-	h.request("order", 1).want(t, seg(2, 3)) // from memory
-	h.asked = nil
-	h.now += allocator.DefaultReAsk
-	h.Tick()
-	if len(h.asked) != 1 || h.asked[0].Seq != l.Seq {
-		t.Errorf("asked for %+v, want %+v again", h.asked, l)
-	}
-	h.grantAll() // the row is back
-	if batch.answered != 1 || batch.err != nil {
-		t.Errorf("when the tag is back: answered %d times, %v", batch.answered, batch.err)
-	}
-
-	late := h.request("order", allocator.DefaultMaxStep)
-	h.Refuse("order", h.latest().Seq, store.ErrNoTag)
-	h.now += allocator.DefaultWait - time.Millisecond
-	h.Tick()
-	if late.answered != 0 {
-		t.Fatalf("before the deadline: %v", late.err)
-	}
-	h.now += time.Millisecond
-	h.Tick()
-	if !errors.Is(late.err, allocator.ErrNoSegment) {
-		t.Errorf("at the deadline: %v, want ErrNoSegment", late.err)
-	}
-	gone := h.request("order", allocator.DefaultMaxStep)
-	h.Update(nil, "order")
-	if !errors.Is(gone.err, store.ErrNoTag) {
-		t.Errorf("when the tag is removed: %v, want ErrNoTag", gone.err)
+// TestRefusedTrendTag: requests that memory cannot answer get the error, also in the
+// next second, and the others are answered. ErrNoTag is no exception: a row that was
+// deleted by hand ends with the IDs in memory.
+func TestRefusedTrendTag(t *testing.T) {
+	for _, refusal := range []error{store.ErrExhausted, store.ErrNoTag} {
+		h := order(10)
+		h.request("order", 1)
+		h.grantAll()
+		batch := h.request("order", 100)
+		l := h.latest()
+		h.Refuse("order", l.Seq+1, refusal) // another load's
+		batch.wantNone(t)
+		h.Refuse("order", l.Seq, refusal)
+		batch.wantErr(t, refusal)
+		h.asked = nil
+		h.request("order", 100).wantErr(t, refusal)
+		h.request("order", 1).want(t, seg(2, 3)) // from memory
+		if len(h.asked) != 0 {
+			t.Fatalf("asked for %+v at once after a refusal", h.asked)
+		}
+		h.now += allocator.DefaultReAsk
+		r := h.request("order", 10)
+		h.grantAll() // the row is back
+		if r.answered != 1 || r.err != nil {
+			t.Errorf("when the tag is back: answered %d times, %v", r.answered, r.err)
+		}
 	}
 }

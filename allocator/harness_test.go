@@ -1,6 +1,7 @@
 package allocator_test
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -9,9 +10,12 @@ import (
 )
 
 // harness drives an allocator by hand: loads queue up in asked, the clock stands
-// still until it is moved, and next plays the store.
+// still until it is moved, and next plays the store. All tags have the same settings.
 type harness struct {
 	*allocator.Allocator
+
+	order store.Order
+	step  int64
 	now   time.Duration
 	reads int // of the clock: one or two for each tag that is visited
 	asked []allocator.Load
@@ -19,7 +23,7 @@ type harness struct {
 }
 
 func newHarness(cfg allocator.Config) *harness {
-	h := &harness{next: 1}
+	h := &harness{next: 1, order: store.Trend, step: 10}
 	cfg.Clock = func() time.Duration { h.reads++; return h.now }
 	cfg.Load = func(l allocator.Load) { h.asked = append(h.asked, l) }
 	h.Allocator = allocator.New(cfg)
@@ -33,14 +37,29 @@ func (h *harness) reserve(n int64) store.Segment {
 	return s
 }
 
-// grantAll serves the loads that are asked for, as a loader would, until there are
-// no more, and returns how many store writes that took.
+// size is how many IDs a loader reserves for a load.
+func (h *harness) size(l allocator.Load) int64 {
+	if l.Step == 0 && h.order == store.Trend {
+		l.Step = h.step
+	}
+	return max(l.Step, l.Want)
+}
+
+// Grant grants a segment with the settings of the tag.
+func (h *harness) Grant(tag string, seq uint64, s store.Segment) allocator.Verdict {
+	return h.Allocator.Grant(tag, seq, allocator.Supply{Segment: s, Step: h.step, Order: h.order})
+}
+
+// grantAll sends and serves the loads that are asked for, until there are no more, and
+// returns how many store writes that took.
 func (h *harness) grantAll() (writes int) {
 	for len(h.asked) > 0 {
 		l := h.asked[0]
 		h.asked = h.asked[1:]
-		h.Grant(l.Tag, l.Seq, h.reserve(max(l.Step, l.Want)))
-		writes++
+		if l, ok := h.CurrentLoad(l.Tag, l.Seq); ok {
+			h.Grant(l.Tag, l.Seq, h.reserve(h.size(l)))
+			writes++
+		}
 	}
 	return writes
 }
@@ -54,15 +73,20 @@ type outcome struct {
 
 // request does what the worker does with a request.
 func (h *harness) request(tag string, n int64) *outcome {
-	o := &outcome{}
 	if s, ok := h.Take(tag, n); ok {
-		o.answered, o.ids = 1, []store.Segment{s}
-		return o
+		return &outcome{answered: 1, ids: []store.Segment{s}}
 	}
-	ids, err := h.TakeOrPark(tag, n, func(ids []store.Segment, err error) {
+	return h.park(tag, allocator.Request{N: n})
+}
+
+// park makes a request that is parked, unless it is answered at once.
+func (h *harness) park(tag string, r allocator.Request) *outcome {
+	o := &outcome{}
+	r.Answer = func(ids []store.Segment, err error) {
 		o.answered++
 		o.ids, o.err = ids, err
-	})
+	}
+	ids, err := h.TakeOrPark(tag, r)
 	if ids != nil || err != nil {
 		o.answered++
 		o.ids, o.err = ids, err
@@ -80,6 +104,22 @@ func (o *outcome) want(t *testing.T, segments ...store.Segment) {
 		if o.ids[i] != s {
 			t.Fatalf("got %v, want %v", o.ids, segments)
 		}
+	}
+}
+
+// wantErr fails the test unless the request was answered once, with this error.
+func (o *outcome) wantErr(t *testing.T, err error) {
+	t.Helper()
+	if o.answered != 1 || !errors.Is(o.err, err) {
+		t.Fatalf("answered %d times with %v, %v; want %v", o.answered, o.ids, o.err, err)
+	}
+}
+
+// wantNone fails the test if the request was answered.
+func (o *outcome) wantNone(t *testing.T) {
+	t.Helper()
+	if o.answered != 0 {
+		t.Fatalf("answered with %v, %v; want it parked", o.ids, o.err)
 	}
 }
 

@@ -7,61 +7,95 @@ import (
 	"github.com/idworker/idworker/store"
 )
 
-// TestNothingIsCalledUnderALock: neither Load nor an answer is called while the map of
-// tags or the tag is locked, whichever method calls it. Both may call the allocator.
-func TestNothingIsCalledUnderALock(t *testing.T) {
-	var (
-		a              *Allocator
-		now            time.Duration
-		loads, answers int
-	)
-	check := func(who string) {
-		t.Helper()
-		if !a.tags.edit.TryLock() {
-			t.Fatalf("%s is called with the map of tags locked", who)
-		}
-		a.tags.edit.Unlock()
-		for _, tag := range a.tags.listActive() {
-			if !tag.mu.TryLock() {
-				t.Errorf("%s is called with tag %s locked", who, tag.name)
-			} else {
-				tag.mu.Unlock()
-			}
-		}
-	}
-	a = New(Config{
-		Clock: func() time.Duration { return now },
-		Load:  func(Load) { loads++; check("Load") },
-	})
-	park := func() {
-		if ids, err := a.TakeOrPark("order", 5, func([]store.Segment, error) { answers++; check("an answer") }); ids != nil || err != nil {
-			t.Fatalf("got %v, %v; want the request parked", ids, err)
-		}
-	}
-	want := func(when string, wantLoads, wantAnswers int) {
-		t.Helper()
-		if loads != wantLoads || answers != wantAnswers {
-			t.Fatalf("%s: %d loads and %d answers, want %d and %d", when, loads, answers, wantLoads, wantAnswers)
-		}
-	}
+// lockWatch is an allocator whose callbacks check that nothing is locked.
+type lockWatch struct {
+	*Allocator
 
-	a.Update(map[string]int64{"order": 10})
-	park()
-	want("parked", 1, 0)
-	now += DefaultReAsk
-	a.Update(map[string]int64{"order": 20}) // the load is overdue
-	want("updated", 2, 0)
-	a.Grant("order", 1, store.Segment{First: 1, End: 101})
-	want("granted", 2, 1)
-	a.Take("order", 5) // up to the mark
-	want("taken", 3, 1)
-	a.Take("order", 90)
-	park()
-	want("parked again", 4, 1) // which makes the load under way urgent
-	now += DefaultWait
-	a.Tick()
-	want("expired", 5, 2)
-	park()
-	a.Update(nil, "order")
-	want("removed", 6, 3)
+	t              *testing.T
+	now            time.Duration
+	latest         Load
+	loads, answers int
+}
+
+func newLockWatch(t *testing.T) *lockWatch {
+	w := &lockWatch{t: t}
+	w.Allocator = New(Config{
+		Clock: func() time.Duration { return w.now },
+		Load:  func(l Load) { w.latest = l; w.loads++; w.check("Load") },
+	})
+	return w
+}
+
+func (w *lockWatch) check(who string) {
+	w.t.Helper()
+	for name, tag := range w.tags.All() {
+		if !tag.mu.TryLock() {
+			w.t.Fatalf("%s is called with tag %s locked", who, name)
+		}
+		tag.mu.Unlock()
+	}
+	if !w.refused.mu.TryLock() {
+		w.t.Fatalf("%s is called with the refusals locked", who)
+	}
+	w.refused.mu.Unlock()
+}
+
+func (w *lockWatch) park() {
+	w.t.Helper()
+	r := Request{N: 5, Answer: func([]store.Segment, error) { w.answers++; w.check("an answer") }}
+	if ids, err := w.TakeOrPark("order", r); ids != nil || err != nil {
+		w.t.Fatalf("got %v, %v; want the request parked", ids, err)
+	}
+}
+
+// send is what a worker does with the latest load.
+func (w *lockWatch) send() {
+	w.t.Helper()
+	if _, ok := w.CurrentLoad("order", w.latest.Seq); !ok {
+		w.t.Fatalf("%+v is not under way", w.latest)
+	}
+}
+
+func (w *lockWatch) grant(order store.Order, first int64) {
+	w.Grant("order", w.latest.Seq, Supply{store.Segment{First: first, End: first + 100}, 20, order})
+}
+
+func (w *lockWatch) want(when string, loads, answers int) {
+	w.t.Helper()
+	if w.loads != loads || w.answers != answers {
+		w.t.Fatalf("%s: %d loads and %d answers, want %d and %d", when, w.loads, w.answers, loads, answers)
+	}
+}
+
+// TestNothingIsCalledUnderALock: neither Load nor an answer is called while a tag or
+// the refusals are locked, whichever method calls it. Both may call the allocator.
+func TestNothingIsCalledUnderALock(t *testing.T) {
+	w := newLockWatch(t)
+	w.park()
+	w.want("parked", 1, 0)
+	w.now += DefaultReAsk
+	w.Tick()
+	w.want("overdue", 2, 0)
+	w.grant(store.Trend, 1)
+	w.want("granted", 2, 1)
+	w.Take("order", 5) // up to the mark
+	w.want("taken", 3, 1)
+	w.Take("order", 90)
+	w.park()
+	w.want("parked again", 4, 1) // which makes the load under way urgent
+	w.now += DefaultWait
+	w.Tick()
+	w.want("expired", 5, 2)
+	w.park()
+	w.Remove("order")
+	w.want("removed", 6, 3)
+
+	w = newLockWatch(t)
+	w.park()
+	w.send()
+	w.park()
+	w.grant(store.Strict, 1)
+	w.want("granted, with another request parked", 2, 1)
+	w.Refuse("order", w.latest.Seq, store.ErrExhausted)
+	w.want("refused", 2, 2)
 }

@@ -14,7 +14,7 @@ import (
 func TestNoMarkIsMissed(t *testing.T) {
 	const takers, ids = 4, 2*looks - 1 // so that each ID is a mark
 	for range tier.Pick(5000, 100_000) {
-		s := newSegment(store.Segment{First: 1, End: 1 + ids}, 0, 0)
+		s := newSegment(store.Segment{First: 1, End: 1 + ids}, 0)
 		var mu sync.Mutex // the tag's
 		var group sync.WaitGroup
 		for range takers {

@@ -70,15 +70,13 @@ func TestTicksCostWhatIsDue(t *testing.T) {
 	t.Parallel()
 	const tags = 10_000
 	h := newHarness(allocator.Config{MaxParked: tags})
-	steps := make(map[string]int64, tags)
 	for i := range tags {
-		steps[fmt.Sprint("t", i)] = 10
-	}
-	h.Update(steps)
-	for tag := range steps {
+		tag := fmt.Sprint("t", i)
 		h.request(tag, 1)
+		h.grantAll()
+		h.request(tag, 1000) // which is more than there is
+		h.asked = nil
 	}
-	h.asked = nil
 	h.now = 40 * time.Second // expires the requests, and is the first asking again
 	h.Tick()
 	if len(h.asked) != tags {
@@ -111,9 +109,11 @@ func TestVisitThatComesTooEarly(t *testing.T) {
 	}
 }
 
-// TestEmptyTagHasNoRunway: also if it was never granted anything, and nothing is parked any more.
+// TestEmptyTagHasNoRunway: also if nothing is parked any more.
 func TestEmptyTagHasNoRunway(t *testing.T) {
 	h := order(10)
+	h.request("order", 10)
+	h.Grant("order", h.asked[0].Seq, h.reserve(10))
 	h.request("order", 1)
 	h.now += time.Minute
 	h.Tick()

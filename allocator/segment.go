@@ -9,33 +9,29 @@ import (
 // segment is a tag's current segment with the cursor that hands out its IDs.
 type segment struct {
 	store.Segment
-	term uint64       // 0: none
-	mark atomic.Int64 // used IDs at which the tag is looked at next
+	mark atomic.Int64 // used IDs at which the tag is checked next
 	used atomic.Int64
 }
 
-// loadAt is the divisor that says how much of a segment is used before the next is asked
-// for at the latest: one tenth, as in Leaf. looks is how often in a segment it is looked at
-// whether that has to be earlier. A segment that lasts as it should is looked at twice a
-// minute. Tags that come into being when they are first asked for, of which there are many and most are
-// asked for a few times, want the next segment when half of one is used.
+// loadAt is the divisor for the part of a segment that may be used before the next
+// segment is requested at the latest: one tenth, as in Leaf. looks is how many times
+// in a segment the tag is checked for whether that has to be earlier. In a segment
+// that lasts as it should, that is twice a minute.
 const (
-	loadAt         = 10
-	loadAtFirstUse = 2
-
-	looks = 40
+	loadAt = 10
+	looks  = 40
 )
 
-// newSegment returns s, of a term, with its first used IDs already taken.
-func newSegment(s store.Segment, used int64, term uint64) *segment {
-	seg := &segment{Segment: s, term: term}
+// newSegment returns s with its first used IDs already taken.
+func newSegment(s store.Segment, used int64) *segment {
+	seg := &segment{Segment: s}
 	seg.used.Store(used)
 	seg.rearm()
 	return seg
 }
 
 // take moves the cursor over n IDs, if the segment has that many left. crossed reports
-// whether this call moved it over the mark, and nobody has seen to that yet.
+// whether this call moved it over the mark, so that the caller has to check the tag.
 func (s *segment) take(n int64) (first int64, crossed, ok bool) {
 	for {
 		used := s.used.Load()
@@ -44,15 +40,15 @@ func (s *segment) take(n int64) (first int64, crossed, ok bool) {
 			return 0, false, false
 		}
 		if s.used.CompareAndSwap(used, used+n) {
-			// Read after the cursor has moved: either this call sees a mark that is set
-			// meanwhile, or whoever sets it sees the cursor.
+			// Read after the cursor has moved: either this call reads a mark that was
+			// set concurrently, or rearm reads the cursor.
 			mark := s.mark.Load()
 			return s.First + used, used < mark && used+n >= mark, true
 		}
 	}
 }
 
-// rearm sets the mark ahead of the cursor. Whoever calls it looks at the tag afterwards.
+// rearm sets the mark ahead of the cursor. Its caller checks the tag afterwards.
 func (s *segment) rearm() {
 	if s == nil {
 		return
@@ -71,6 +67,8 @@ func (s *segment) left() int64 {
 	return s.Len() - s.used.Load()
 }
 
-// low reports, for a divisor such as loadAt, whether it is time to have another segment ready, however long this one lasts. A
-// tag that was never asked for has no segment, and wants none.
-func (s *segment) low(at int64) bool { return s != nil && s.used.Load() >= max(1, s.Len()/at) }
+// low reports whether it is time to request another segment, however long this one
+// lasts. A tag that was asked for one ID needs no second segment, if its step is small.
+func (s *segment) low() bool {
+	return s != nil && s.used.Load() >= max(min(2, s.Len()), s.Len()/loadAt)
+}

@@ -1,11 +1,9 @@
 package allocator
 
 import (
+	"errors"
 	"fmt"
-	"maps"
 	"runtime"
-	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -13,61 +11,323 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/idworker/idworker/store"
-	"github.com/idworker/idworker/testing/memory"
 	"github.com/idworker/idworker/testing/tier"
 )
 
-func newIdle() *Allocator {
-	return New(Config{Clock: func() time.Duration { return 0 }, Load: func(Load) {}})
+// fixture is an allocator whose clock stands still until it is moved, with the latest
+// load of each tag.
+type fixture struct {
+	*Allocator
+
+	now   time.Duration
+	loads map[string]Load
+	asked int
 }
 
-// TestTableIsAMap: whatever is added, asked for and removed, the table has what a map has.
-func TestTableIsAMap(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		a, want, remembered := newIdle(), map[string]int64{}, map[string]bool{}
-		name := rapid.Custom(func(t *rapid.T) string { return fmt.Sprint("tag-", rapid.IntRange(0, 5000).Draw(t, "n")) })
-		for range rapid.IntRange(1, 20).Draw(t, "rounds") {
-			steps := rapid.MapOf(name, rapid.Int64Range(1, 9)).Draw(t, "steps")
-			removed := rapid.SliceOf(name).Draw(t, "removed")
-			a.Update(steps, removed...)
-			maps.Copy(want, steps)
-			for _, n := range removed {
-				delete(want, n)
-			}
-			for _, n := range rapid.SliceOf(name).Draw(t, "granted") {
-				a.Grant(n, 0, store.Segment{First: 1, End: 10})
-				if _, ok := want[n]; ok || remembered[n] {
-					remembered[n] = true
+func newFixture(cfg Config) *fixture {
+	f := &fixture{loads: map[string]Load{}}
+	cfg.Clock = func() time.Duration { return f.now }
+	cfg.Load = func(l Load) { f.loads[l.Tag] = l; f.asked++ }
+	f.Allocator = New(cfg)
+	return f
+}
+
+// request makes a request for one ID, and returns the error with which it was answered.
+func (f *fixture) request(name string) (err *error) {
+	err = new(error)
+	if _, ok := f.Take(name, 1); ok {
+		return err
+	}
+	_, now := f.TakeOrPark(name, Request{N: 1, Answer: func(_ []store.Segment, later error) { *err = later }})
+	if now != nil {
+		*err = now
+	}
+	return err
+}
+
+// grant grants the latest load of a tag.
+func (f *fixture) grant(name string, o store.Order, s store.Segment) Verdict {
+	f.CurrentLoad(name, f.loads[name].Seq)
+	return f.Grant(name, f.loads[name].Seq, Supply{s, 10, o})
+}
+
+// use makes the first request for a tag, and grants it [1, 11).
+func (f *fixture) use(name string, o store.Order) {
+	f.request(name)
+	f.grant(name, o, store.Segment{First: 1, End: 11})
+}
+
+func (f *fixture) figures(name string) Figures {
+	for _, figures := range f.Figures() {
+		if figures.Tag == name {
+			return figures
+		}
+	}
+	return Figures{}
+}
+
+// TestUnknownTagsAreBounded: tags that were never granted take no more than so much
+// memory. Each that is granted, refused or given up makes room.
+func TestUnknownTagsAreBounded(t *testing.T) {
+	full := errors.New("full")
+	for name, settle := range map[string]func(f *fixture, tag string){
+		"refused": func(f *fixture, tag string) { f.Refuse(tag, f.loads[tag].Seq, full) },
+		"granted": func(f *fixture, tag string) { f.grant(tag, store.Strict, store.Segment{First: 1, End: 2}) },
+		"removed": func(f *fixture, tag string) { f.Remove(tag) },
+		"expired": func(f *fixture, _ string) { f.now += DefaultWait; f.Tick() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(Config{MaxUnknown: 100})
+			for round := range 3 {
+				for i := range 150 {
+					err := *f.request(fmt.Sprint("t", round, "-", i))
+					if i < 100 && err != nil || i >= 100 && !errors.Is(err, ErrBusy) {
+						t.Fatalf("request %d: %v", i, err)
+					}
+				}
+				for i := range 100 {
+					settle(f, fmt.Sprint("t", round, "-", i))
+				}
+				if f.Unknown() != 0 || f.Parked() != 0 || f.Loading() != 0 || name != "granted" && f.Tags() != 0 {
+					t.Fatalf("%d tags, %d of them unknown, %d parked requests, %d loads are left", f.Tags(), f.Unknown(), f.Parked(), f.Loading())
 				}
 			}
+		})
+	}
+}
+
+// TestRefusalOfAnUnknownTag: all its requests get the error, also those that come in
+// the next second, without another load. Then a request begins a new one.
+func TestRefusalOfAnUnknownTag(t *testing.T) {
+	for _, order := range []store.Order{"", store.Strict} { // a strict tag leaves memory in the same way
+		f := newFixture(Config{})
+		if order != "" {
+			f.use("a", order)
 		}
-		all := maps.Clone(want)
-		for n := range remembered {
-			all[n] = 0
+		first := f.request("a")
+		f.CurrentLoad("a", f.loads["a"].Seq)
+		second := f.request("a")
+		f.Refuse("a", f.loads["a"].Seq+1, store.ErrExhausted) // another load's
+		if *first != nil || f.Parked() != 2 {
+			t.Fatalf("the refusal of another load: %v, %d parked", *first, f.Parked())
 		}
-		if a.Tags() != len(all) {
-			t.Fatalf("%d tags, want %d", a.Tags(), len(all))
-		}
-		missing, tags := a.Missing(nil)
-		if slices.Sort(missing); tags != len(want) || !slices.Equal(missing, slices.Sorted(maps.Keys(want))) {
-			t.Fatalf("%d tags %v, want %v", tags, missing, want)
-		}
-		for n := range all {
-			if a.tags.find(n) == nil {
-				t.Fatalf("%s is not found", n)
+		f.Refuse("a", f.loads["a"].Seq, store.ErrNoTag)
+		asked := f.asked
+		f.now += DefaultReAsk - 1
+		f.DropIdle()
+		for i, err := range []error{*first, *second, *f.request("a")} {
+			if !errors.Is(err, store.ErrNoTag) {
+				t.Errorf("request %d: %v, want ErrNoTag", i, err)
 			}
 		}
-		if len(a.tags.listActive()) != len(remembered) {
-			t.Fatalf("%d tags have buffers, want %d", len(a.tags.listActive()), len(remembered))
+		if f.asked != asked || f.Tags() != 0 {
+			t.Errorf("%d loads since the refusal, %d tags, want none", f.asked-asked, f.Tags())
 		}
+		f.now++
+		if err := *f.request("a"); err != nil || f.asked != asked+1 {
+			t.Errorf("a second later: %v, %d loads; want a load", err, f.asked-asked)
+		}
+	}
+}
+
+// TestRefusalsAreBounded: whoever makes names up fills a bounded table, and the latest
+// refusals are remembered.
+func TestRefusalsAreBounded(t *testing.T) {
+	f := newFixture(Config{})
+	for i := range 5 * maxRefused {
+		name := fmt.Sprint("made-up-", i)
+		f.request(name)
+		f.Refuse(name, f.loads[name].Seq, store.ErrNoTag)
+		delete(f.loads, name)
+	}
+	if n := len(f.refused.young) + len(f.refused.old); n > 2*maxRefused || f.Tags() != 0 {
+		t.Errorf("%d names are remembered, %d tags are in memory", n, f.Tags())
+	}
+	for i := 4*maxRefused + 1; i < 5*maxRefused; i++ {
+		if err := *f.request(fmt.Sprint("made-up-", i)); !errors.Is(err, store.ErrNoTag) {
+			t.Fatalf("name %d is not remembered: %v", i, err)
+		}
+	}
+	f.DropIdle()
+	f.DropIdle()
+	if n := len(f.refused.young) + len(f.refused.old); n != 0 {
+		t.Errorf("%d names are remembered after two minutes", n)
+	}
+}
+
+// TestIdleTagsLeaveMemory: after an hour without requests, or after a minute if there
+// are very many. The IDs that are left of them are counted as burnt.
+func TestIdleTagsLeaveMemory(t *testing.T) {
+	f := newFixture(Config{})
+	f.use("trend", store.Trend)
+	f.request("trend")
+	f.Refuse("trend", f.loads["trend"].Seq, store.ErrExhausted) // so none is under way
+	f.use("strict", store.Strict)
+	f.use("loading", store.Trend)
+	for range 9 {
+		f.request("loading") // so the next segment is under way
+	}
+	for i := range idleCalls {
+		if n := f.DropIdle(); n != 0 {
+			t.Fatalf("%d tags were dropped at call %d", n, i+1)
+		}
+	}
+	f.Refuse("loading", f.loads["loading"].Seq, store.ErrExhausted)
+	f.request("trend")
+	if n := f.DropIdle(); n != 1 || f.figures("strict").Tag != "" {
+		t.Fatalf("%d tags were dropped, want the strict one: the others were in use", n)
+	}
+	burnt := f.Burnt()
+	for range idleCalls - 2 {
+		f.DropIdle()
+	}
+	if f.Tags() != 2 {
+		t.Fatalf("%d tags left, want 2", f.Tags())
+	}
+	f.DropIdle()
+	f.DropIdle()
+	if f.Tags() != 0 || f.Burnt() != burnt+7 {
+		t.Errorf("%d tags left, %d IDs burnt; want 0, and the 7 of trend", f.Tags(), f.Burnt()-burnt)
+	}
+
+	for i := range manyTags + 1 {
+		f.request(fmt.Sprint("t", i))
+		f.grant(fmt.Sprint("t", i), store.Trend, store.Segment{First: 1, End: 101})
+	}
+	if n := f.DropIdle(); n != 0 {
+		t.Fatalf("%d of the tags that were in use in this minute were dropped", n)
+	}
+	f.request("t7")
+	if n := f.DropIdle(); n != manyTags || f.Tags() != 1 {
+		t.Errorf("%d of many tags were dropped, %d left; want all but one", n, f.Tags())
+	}
+}
+
+// TestTagThatLeftMemoryComesBack: however it left, it takes nothing but the grant of
+// its open load, so late grants, and doubled ones, get in nowhere.
+func TestTagThatLeftMemoryComesBack(t *testing.T) {
+	for name, drop := range map[string]func(f *fixture){
+		"removed": func(f *fixture) { f.Remove("a") },
+		"idle": func(f *fixture) {
+			for range idleCalls + 1 {
+				f.DropIdle()
+			}
+		},
+	} {
+		for _, order := range []store.Order{store.Trend, store.Strict} {
+			t.Run(fmt.Sprint(name, " ", order), func(t *testing.T) {
+				f := newFixture(Config{})
+				f.request("a")
+				late := f.loads["a"].Seq // it was sent several times
+				f.grant("a", order, store.Segment{First: 11, End: 111})
+				drop(f)
+				if f.Tags() != 0 {
+					t.Fatal("the tag is in memory")
+				}
+				if v := f.Grant("a", late, Supply{store.Segment{First: 111, End: 121}, 10, order}); v.Outcome != Burnt {
+					t.Errorf("a grant for a tag that is not in memory: %+v", v)
+				}
+				f.request("a")
+				for _, seq := range []uint64{0, late, f.loads["a"].Seq + 1} {
+					for first := int64(1); first < 141; first += 10 {
+						if v := f.Grant("a", seq, Supply{store.Segment{First: first, End: first + 10}, 10, order}); v.Outcome != Burnt {
+							t.Errorf("a grant of load %d: %+v, want it burnt", seq, v)
+						}
+					}
+				}
+				if v := f.grant("a", order, store.Segment{First: 141, End: 151}); v.Outcome != Used || f.Parked() != 0 {
+					t.Errorf("the grant of the open load: %+v, %d parked", v, f.Parked())
+				}
+			})
+		}
+	}
+}
+
+// TestRemoveAnswers: parked requests of a tag that is removed get store.ErrNoTag.
+func TestRemoveAnswers(t *testing.T) {
+	for _, order := range []store.Order{"", store.Trend, store.Strict} {
+		f := newFixture(Config{})
+		if order != "" {
+			f.use("a", order)
+		}
+		for f.Parked() == 0 {
+			f.request("a")
+		}
+		parked := f.request("a")
+		f.Remove("a")
+		f.Remove("a")
+		if !errors.Is(*parked, store.ErrNoTag) || f.Parked() != 0 || f.Loading() != 0 {
+			t.Errorf("%q: %v, %d parked, %d loading; want ErrNoTag", order, *parked, f.Parked(), f.Loading())
+		}
+	}
+}
+
+// TestCountsOfTags: whatever is requested, granted, refused, removed and left idle, the
+// counts are those of the tags, and each unknown tag has a parked request and a load.
+func TestCountsOfTags(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		f := newFixture(Config{MaxUnknown: 3, MaxParkedPerTag: 2, MaxParked: 8})
+		name := rapid.Custom(func(t *rapid.T) string { return fmt.Sprint("t", rapid.IntRange(0, 9).Draw(t, "n")) })
+		first := int64(1)
+		t.Repeat(map[string]func(*rapid.T){
+			"request": func(t *rapid.T) { f.request(name.Draw(t, "tag")) },
+			"grant": func(t *rapid.T) {
+				n := name.Draw(t, "tag")
+				order := store.Trend
+				if n > "t4" {
+					order = store.Strict
+				}
+				f.grant(n, order, store.Segment{First: first, End: first + 3})
+				first += 3
+			},
+			"refuse":    func(t *rapid.T) { n := name.Draw(t, "tag"); f.Refuse(n, f.loads[n].Seq, store.ErrNoTag) },
+			"remove":    func(t *rapid.T) { f.Remove(name.Draw(t, "tag")) },
+			"drop idle": func(*rapid.T) { f.DropIdle() },
+			"time passes": func(t *rapid.T) {
+				f.now += time.Duration(rapid.Int64Range(0, int64(DefaultWait)).Draw(t, "by"))
+				f.Tick()
+			},
+			"": func(t *rapid.T) {
+				var tags, unknown, parked, loading int
+				for _, tag := range f.tags.All() {
+					tags++
+					parked += len(tag.parkedNow())
+					loading += tag.loadingNow()
+					if tag.order == "" {
+						unknown++
+					}
+					if tag.order != store.Trend && (len(tag.parkedNow()) > 0) != (tag.loadingNow() == 1) {
+						t.Fatalf("%s (%q) has %d requests parked, and %d loads open", tag.name, tag.order, len(tag.parkedNow()), tag.loadingNow())
+					}
+				}
+				if unknown > 3 || parked > 8 || tags != f.Tags() || unknown != f.Unknown() || parked != f.Parked() || loading != f.Loading() {
+					t.Fatalf("%d tags, %d unknown, %d parked, %d loading; want %d, %d, %d, %d",
+						f.Tags(), f.Unknown(), f.Parked(), f.Loading(), tags, unknown, parked, loading)
+				}
+			},
+		})
 	})
 }
 
-// TestReadersSeeEveryTag that was there before they looked, while others are added and removed.
+func (t *tag) parkedNow() []waiter {
+	if t.busy == nil {
+		return nil
+	}
+	return t.busy.parked
+}
+
+func (t *tag) loadingNow() int {
+	if t.busy == nil {
+		return 0
+	}
+	return t.isLoading()
+}
+
+// TestReadersSeeEveryTag that was there before they looked, while others come and go.
 func TestReadersSeeEveryTag(t *testing.T) {
-	a := newIdle()
-	a.Update(map[string]int64{"hot": 1})
-	a.Grant("hot", 0, store.Segment{First: 1, End: 1 << 50})
+	f := newFixture(Config{})
+	f.request("hot")
+	f.grant("hot", store.Trend, store.Segment{First: 1, End: 1 << 50})
 	done := make(chan struct{})
 	var readers sync.WaitGroup
 	for range 2 {
@@ -78,7 +338,7 @@ func TestReadersSeeEveryTag(t *testing.T) {
 					return
 				default:
 				}
-				if _, ok := a.Take("hot", 1); !ok {
+				if _, ok := f.tags.Load("hot"); !ok {
 					t.Error("a tag was not there for a moment")
 					return
 				}
@@ -86,48 +346,46 @@ func TestReadersSeeEveryTag(t *testing.T) {
 		})
 	}
 	for i := range tier.Pick(30_000, 2_000_000) {
-		a.Update(map[string]int64{fmt.Sprint("tag-", i): 1}, fmt.Sprint("tag-", i/2))
+		f.request(fmt.Sprint("tag-", i))
+		f.Remove(fmt.Sprint("tag-", i/2))
 	}
 	close(done)
 	readers.Wait()
 }
 
-// idleTagBytes is what a tag costs that nobody has asked for, besides its name.
-const idleTagBytes = 100
-
-// TestIdleTagsAreSmall, and changing one costs the same however many there are: nothing that
-// grows with their number is allocated.
-func TestIdleTagsAreSmall(t *testing.T) {
+// TestTagsAtRestAreSmall: a tag in memory without parked requests and without a load
+// takes no more than manyTags counts on, in addition to its name.
+func TestTagsAtRestAreSmall(t *testing.T) {
 	n := tier.Pick(50_000, 1_000_000)
-	steps := make(map[string]int64, n)
-	for i := range n {
-		steps[fmt.Sprintf("tag-%07d", i)] = 1000
+	names := make([]string, n)
+	for i := range names {
+		names[i] = fmt.Sprintf("tag-%07d", i)
 	}
-	before := heapInUse()
-	a := newIdle()
-	a.Update(steps)
-	each := float64(heapInUse()-before) / float64(n)
-	t.Logf("%.1f bytes for each of %d tags", each, n)
-	if each > idleTagBytes {
-		t.Errorf("%.0f bytes for each of %d tags, allowed are %d", each, n, idleTagBytes)
-	}
-
-	const changes = 10_000
-	allocated := memory.Allocated(func() {
-		for i := range changes {
-			name := fmt.Sprintf("new-%07d", i)
-			a.Update(map[string]int64{name: 1})
-			a.Update(map[string]int64{name: 2})
-			a.Update(nil, name)
+	for _, order := range []store.Order{store.Strict, store.Trend} {
+		before := heapInUse()
+		now := time.Duration(0)
+		a := New(Config{Clock: func() time.Duration { return now }, Load: func(Load) {}})
+		for i, name := range names {
+			if _, err := a.TakeOrPark(name, Request{N: 1, Answer: func([]store.Segment, error) {}}); err != nil {
+				t.Fatal(err)
+			}
+			seq := a.seq.Load()
+			a.CurrentLoad(name, seq)
+			a.Grant(name, seq, Supply{store.Segment{First: int64(i) + 1, End: int64(i) + 1000}, 999, order})
 		}
-	})
-	if per := allocated / changes; per > 2000 {
-		t.Errorf("%d bytes are allocated to add, change and remove one tag of %d", per, n)
+		now = time.Minute
+		a.Tick()
+		if a.Tags() != n || a.Parked() != 0 || a.Loading() != 0 {
+			t.Fatalf("%d tags, %d parked, %d loading", a.Tags(), a.Parked(), a.Loading())
+		}
+		each := float64(heapInUse()-before) / float64(n)
+		t.Logf("%s: %.1f bytes for each of %d tags", order, each, n)
+		if each > 300 {
+			t.Errorf("%s: %.0f bytes for each of %d tags", order, each, n)
+		}
+		runtime.KeepAlive(a)
 	}
-	if f := a.Figures(); len(f) != 0 {
-		t.Errorf("%d tags have figures, and none was asked for", len(f))
-	}
-	runtime.KeepAlive(steps)
+	runtime.KeepAlive(names)
 }
 
 func heapInUse() int64 {
@@ -138,38 +396,18 @@ func heapInUse() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// TestFiguresVisitActiveTagsOnly: those that were asked for.
-func TestFiguresVisitActiveTagsOnly(t *testing.T) {
-	a := newIdle()
-	steps := map[string]int64{}
-	for i := range 10_000 {
-		steps[fmt.Sprint("tag-", i)] = 10
-	}
-	a.Update(steps)
-	for _, name := range []string{"tag-1", "tag-77"} {
-		if _, err := a.TakeOrPark(strings.Clone(name), 1, func([]store.Segment, error) {}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if n := len(a.tags.listActive()); n != 2 {
-		t.Errorf("%d tags are visited for the figures, want the 2 that were asked for", n)
-	}
-	if f := a.Figures(); len(f) != 2 {
-		t.Errorf("%v", f)
-	}
-}
-
 func BenchmarkFind(b *testing.B) {
 	for _, n := range []int{1, 1_000, 1_000_000} {
-		a := newIdle()
+		f := newFixture(Config{})
 		for i := range n {
-			a.Update(map[string]int64{fmt.Sprintf("tag-%07d", i): 1000})
+			name := fmt.Sprintf("tag-%07d", i)
+			f.request(name)
+			f.grant(name, store.Trend, store.Segment{First: 1, End: 1 << 60})
 		}
 		name := fmt.Sprintf("tag-%07d", n/2)
-		a.Grant(name, 0, store.Segment{First: 1, End: 1 << 60})
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			for b.Loop() {
-				a.Take(name, 1)
+				f.Take(name, 1)
 			}
 		})
 	}

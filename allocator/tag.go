@@ -1,44 +1,41 @@
 package allocator
 
 import (
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/idworker/idworker/store"
 )
 
-// tag holds the buffers and the load state of one tag. One that nobody has asked for has none,
-// see [entry]: there may be a million of those. What follows is what a tag at rest has, of which
-// there may be many as well.
+// tag holds the buffers and the load state of one tag in memory.
 type tag struct {
-	*entry // with the current segment: nil until the first grant; replaced under mu
+	name string
+	cur  atomic.Pointer[segment] // nil until the first grant of a trend tag; replaced under mu
 
 	mu    sync.Mutex
 	busy  *busy // nil at rest; see lock
 	meter meter
 	use   *use // nil before the second grant
 
-	high       int64         // end of the highest segment ever granted, used or not
-	configured int64         // the configured step; 0 if the tag was removed
-	step       int64         // the grown step; 0 before the first load
-	begunAt    time.Duration // when the latest load was first asked for
-	lookedAt   int64         // how many IDs had been handed out when it was looked at for idleness; 0: not yet
+	order      store.Order   // "" if the tag is unknown, because it was never granted
+	high       int64         // end of the highest segment that ended a load, used or not
+	configured int64         // the configured step of a trend tag
+	step       int64         // its grown step; 0 unless it is a trend tag
+	begunAt    time.Duration // when the latest load began
 
-	fresh *freshCount // that it is part of; nil unless it came into being by Config.FirstUse and was never granted
-
-	term  uint64 // of what is in memory or being loaded; 0: none
-	since uint64 // the number before that of its first load; 0 if the tag never had a term
-
-	index    int32 // among the active ones; guarded by the table's edit
-	dropped  bool  // it is not the tag of that name any more
-	mayIdle  bool  // it came into being by Config.FirstUse
-	wentBack bool  // a grant was Below since one was last used
+	idleTotal int64 // the IDs that had been handed out at the latest DropIdle
+	idleCalls int8  // calls of DropIdle since the latest request; -1: not one
+	dropped   bool  // it has left memory
+	wentBack  bool  // a grant was Below since one was last used
 }
 
-// busy is what a tag has besides while something is ready, parked or being loaded.
+// busy is the part of a tag that exists while a segment is ready, a request parked or
+// a load under way.
 type busy struct {
 	ready  []store.Segment // ascending, all above cur
-	parked []waiter        // in order of deadlines, and so of arrival at the first worker
+	parked []waiter        // in order of arrival, and so of deadlines
 	demand int64           // IDs wanted by parked
 	load   loadState
 	until  time.Duration // when Tick visits the tag next; 0: never
@@ -69,10 +66,10 @@ func (b *busy) atRest() bool {
 
 // waiter is a parked request.
 type waiter struct {
-	n        int64
+	Request
+
 	deadline time.Duration
-	answer   Answer
-	wanted   func() bool // nil: always
+	load     uint64 // the strict load that it is part of; 0: none yet
 }
 
 // reply is an answer that is given once the lock is released.
@@ -146,7 +143,7 @@ func (t *tag) advanceSegment(used int64) {
 	if old := t.cur.Load(); old != nil {
 		t.meter.spent += old.Len()
 	}
-	t.cur.Store(newSegment(t.busy.ready[0], used, t.term))
+	t.cur.Store(newSegment(t.busy.ready[0], used))
 	if t.busy.ready = t.busy.ready[1:]; len(t.busy.ready) == 0 {
 		t.busy.ready = nil
 	}
@@ -168,16 +165,22 @@ func (t *tag) installSegment(s store.Segment, asked bool) bool {
 	return true
 }
 
+// park appends a request to the parked ones.
+func (t *tag) park(w waiter) {
+	t.busy.demand += w.N
+	t.busy.parked = append(t.busy.parked, w)
+}
+
 // serveParked answers the parked requests for which there are IDs, in order.
 func (t *tag) serveParked() (replies []reply) {
 	for len(t.busy.parked) > 0 {
 		w := t.busy.parked[0]
-		ids := t.takeFromAll(w.n)
+		ids := t.takeFromAll(w.N)
 		if ids == nil {
 			break
 		}
 		t.unparkFirst()
-		replies = append(replies, reply{w.answer, ids, nil})
+		replies = append(replies, reply{w.Answer, ids, nil})
 	}
 	return replies
 }
@@ -185,7 +188,7 @@ func (t *tag) serveParked() (replies []reply) {
 // expireParked answers the parked requests whose deadline has passed.
 func (t *tag) expireParked(now time.Duration) (replies []reply) {
 	for len(t.busy.parked) > 0 && t.busy.parked[0].deadline <= now {
-		replies = append(replies, reply{t.unparkFirst().answer, nil, ErrNoSegment})
+		replies = append(replies, reply{t.unparkFirst().Answer, nil, ErrNoSegment})
 	}
 	return replies
 }
@@ -193,7 +196,7 @@ func (t *tag) expireParked(now time.Duration) (replies []reply) {
 // failParked answers all parked requests with err.
 func (t *tag) failParked(err error) (replies []reply) {
 	for len(t.busy.parked) > 0 {
-		replies = append(replies, reply{t.unparkFirst().answer, nil, err})
+		replies = append(replies, reply{t.unparkFirst().Answer, nil, err})
 	}
 	return replies
 }
@@ -202,11 +205,30 @@ func (t *tag) failParked(err error) (replies []reply) {
 func (t *tag) unparkFirst() waiter {
 	w := t.busy.parked[0]
 	t.busy.parked[0] = waiter{} // lets go of the answer
-	t.busy.demand -= w.n
-	if t.busy.parked = t.busy.parked[1:]; len(t.busy.parked) == 0 {
+	t.busy.demand -= w.N
+	t.busy.parked = t.busy.parked[1:]
+	t.shrinkParked()
+	return w
+}
+
+// shrinkParked releases the memory for parked requests when there are none.
+func (t *tag) shrinkParked() {
+	if len(t.busy.parked) == 0 {
 		t.busy.parked = nil
 	}
-	return w
+}
+
+// dropUnwanted drops the parked requests whose callers have gone.
+func (t *tag) dropUnwanted() []reply {
+	t.busy.parked = slices.DeleteFunc(t.busy.parked, func(w waiter) bool {
+		gone := w.Wanted != nil && !w.Wanted()
+		if gone {
+			t.busy.demand -= w.N
+		}
+		return gone
+	})
+	t.shrinkParked()
+	return t.serveParked()
 }
 
 // setConfigured sets the configured step. It applies from the next load on. Growth starts
@@ -222,13 +244,4 @@ func (t *tag) setConfigured(step int64) {
 		t.step = max(t.step, step)
 	}
 	t.configured = step
-}
-
-// forget drops everything but high, which still keeps out lower grants should the tag
-// come back. Parked requests get err.
-func (t *tag) forget(err error) []reply {
-	t.configured, t.step, t.use = 0, 0, nil
-	t.dropBuffers()
-	t.meter = meter{}
-	return t.failParked(err)
 }

@@ -7,20 +7,23 @@ import (
 	"github.com/idworker/idworker/store"
 )
 
-// use measures how fast the numbers of a tag are used up, by all workers together, over hours and days: what a forecast
-// takes. meter does the same for the last half minute, and for one worker.
+// use measures how fast all workers together use up the numbers of a tag, over hours
+// and days, for forecasts. meter does the same for the last half minute, and for one
+// worker.
 //
-// A worker knows what it hands out itself. What others take it sees in its grants: the numbers between the end of the
-// one before and the beginning of the next one were granted to others, or burnt. So the numbers go so many times as
-// fast as its own IDs. A gap may also be that somebody raised the tag, or that a process died which had just
-// been granted much, and that tells nothing of the future. So the gap counts that is in the middle of the latest few.
+// A worker counts the IDs that it hands out. The share of other workers shows in its
+// grants: the numbers between the end of one grant and the beginning of the next were
+// granted to others, or burnt. A gap may also mean that the tag was raised, or that a
+// process died which had just been granted many. Neither says anything about the
+// future, so the gap that counts is the median of the latest few.
 //
-// The rate is the lower one of two: over the whole window, and over the latter part of it. So neither a burst that has ended
-// is taken for what will be, nor one that has just begun. The window begins with the tag's second grant, for a tag that is asked for
-// a few times needs no forecast, and covers between two and five days once the worker has lived that long. A restart begins
-// anew.
+// The rate is the lower one of two: over the whole window, and over its latter part.
+// So neither a burst that has ended counts as the future, nor one that has just begun.
+// The window begins with the tag's second grant, because a tag with few requests needs
+// no forecast, and covers between two and five days once the worker has lived that
+// long.
 type use struct {
-	marks [3]sample // when the window began, when its latter part did, and when that will do next
+	marks [3]sample // the beginnings of the window, of its latter part, and of the next one
 	made  int       // how many of them there are
 	gaps  [5]float32
 	seen  int // how many gaps there were; the latest ones are kept
@@ -30,8 +33,8 @@ const (
 	firstPart  = 15 * time.Second // of a window that has begun; it doubles
 	wholeParts = 24 * time.Hour   // a window of two such parts is long enough, and moves on
 
-	leastUse  = 100 // IDs have to be handed out to tell a rate
-	leastGaps = 3   // so that one alone decides nothing
+	leastUse  = 100 // IDs have to be handed out to measure a rate
+	leastGaps = 3   // so that a single gap decides nothing
 )
 
 // see takes in a grant of n numbers, gap numbers after the end of the one before.
@@ -56,7 +59,8 @@ func (u *use) record(now sample) {
 	}
 }
 
-// rate is how many numbers are used up a second, and over what time that was measured; 0 if there was too little.
+// rate is how many numbers are used up a second, and over which time that was
+// measured; 0 if there was too little to measure.
 func (u *use) rate(now sample) (perSecond float64, over time.Duration) {
 	if u == nil || u.made < 2 || u.seen < leastGaps || now.total-u.marks[0].total < leastUse {
 		return 0, 0
@@ -83,8 +87,8 @@ func (s sample) rateSince(before sample) float64 {
 
 // seeGrant takes in a grant before it counts as granted.
 func (t *tag) seeGrant(s store.Segment) {
-	if t.high == 0 || t.configured == 0 {
-		return // what came before is not known, or the tag is gone
+	if t.high == 0 {
+		return // the grant before it is not known
 	}
 	if t.use == nil {
 		t.use = new(use)

@@ -30,7 +30,7 @@ func newCrowd(t *testing.T, workers int) *crowd {
 // add starts a worker.
 func (c *crowd) add() {
 	h := newHarness(allocator.Config{})
-	h.Update(map[string]int64{"order": 1000})
+	h.step = 1000
 	c.workers = append(c.workers, h)
 }
 
@@ -60,7 +60,7 @@ func (c *crowd) grant(h *harness) {
 	for len(h.asked) > 0 {
 		l := h.asked[0]
 		h.asked = h.asked[1:]
-		s := store.Segment{First: c.next, End: c.next + max(l.Step, l.Want)}
+		s := store.Segment{First: c.next, End: c.next + h.size(l)}
 		c.next = s.End
 		h.Grant(l.Tag, l.Seq, s)
 	}

@@ -1,7 +1,6 @@
 package allocator_test
 
 import (
-	"errors"
 	"testing"
 
 	"github.com/idworker/idworker/allocator"
@@ -12,12 +11,11 @@ import (
 // place, and does not hold up those behind it.
 func TestWithdraw(t *testing.T) {
 	h := newHarness(allocator.Config{MaxParkedPerTag: 2})
-	h.Update(map[string]int64{"order": 10})
 	wanted := true
 	gone := 0
 	park := func() {
 		t.Helper()
-		ids, err := h.TakeOrParkWhile(func() bool { return wanted }, "order", 0, 50, allocator.DefaultWait, func([]store.Segment, error) { gone++ })
+		ids, err := h.TakeOrPark("order", allocator.Request{N: 50, Wanted: func() bool { return wanted }, Answer: func([]store.Segment, error) { gone++ }})
 		if ids != nil || err != nil {
 			t.Fatalf("got %v, %v; want it parked", ids, err)
 		}
@@ -50,13 +48,5 @@ func TestWithdraw(t *testing.T) {
 	h.request("order", 1)
 	if l, ok := h.CurrentLoad("order", h.asked[len(h.asked)-1].Seq); !ok || l.Want != 1 {
 		t.Errorf("%+v is wanted (%v), and only one request is parked, for 1", l, ok)
-	}
-}
-
-// wantErr fails the test unless the request was refused with this error.
-func (o *outcome) wantErr(t *testing.T, err error) {
-	t.Helper()
-	if o.answered != 1 || !errors.Is(o.err, err) {
-		t.Fatalf("answered %d times with %v, %v; want %v", o.answered, o.ids, o.err, err)
 	}
 }

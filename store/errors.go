@@ -26,8 +26,11 @@ var (
 	// it was removed, or may have handed out before it was lost. The error is a *BelowError.
 	ErrBelow = fmt.Errorf("%w: its first ID is below those that were handed out", ErrBadTag)
 
-	// ErrCorrupt: what is stored for the tag cannot be read as a counter. Nothing was
-	// changed; an operator has to look at it.
+	// ErrOrder: a tag of that name has, or had, the other order. The error is an *OrderError.
+	ErrOrder = fmt.Errorf("%w: a name keeps its order", ErrBadTag)
+
+	// ErrCorrupt: what is stored for the tag cannot be read as a counter, or contradicts
+	// itself. Nothing was changed; an operator has to look at it.
 	ErrCorrupt = errors.New("corrupt entry")
 
 	// ErrSetup: the database answers but cannot serve as a store: user, password,
@@ -53,6 +56,19 @@ func (e *BelowError) Error() string {
 
 // Unwrap makes it an ErrBelow, and so an ErrBadTag.
 func (e *BelowError) Unwrap() error { return ErrBelow }
+
+// OrderError is the ErrOrder of one tag.
+type OrderError struct {
+	Tag       string
+	Was, Want Order
+}
+
+func (e *OrderError) Error() string {
+	return fmt.Sprintf("%v: %s is %s for ever, and cannot be created as %s", ErrOrder, e.Tag, e.Was, e.Want)
+}
+
+// Unwrap makes it an ErrOrder, and so an ErrBadTag.
+func (e *OrderError) Unwrap() error { return ErrOrder }
 
 // EntryError is an ErrCorrupt of one entry that Store.Tags left out.
 type EntryError struct {

@@ -24,6 +24,13 @@ func (s Segment) Valid() bool { return s.First >= 1 && s.First < s.End }
 // String formats the segment as a half-open range, such as [1, 1001).
 func (s Segment) String() string { return fmt.Sprintf("[%d, %d)", s.First, s.End) }
 
+// Grant is a segment that was handed out, with the order of its tag as it stands in the
+// entry that was written for this grant.
+type Grant struct {
+	Segment
+	Order Order
+}
+
 // Cut splits the segment after its first n IDs, 0 ≤ n ≤ Len.
 func (s Segment) Cut(n int64) (head, tail Segment) {
 	at := s.First + n

@@ -15,6 +15,13 @@ type Loader interface {
 	// Run watches over the store until ctx ends. Every process that reserves calls it once.
 	Run(ctx context.Context)
 
+	// Lookup returns the step and the order of a tag; Next is 0. They come from this process's
+	// cache if they are there: a step may be a minute old, or as old as the last grant.
+	//
+	// Errors: ErrNoTag, also for a removed tag; ErrCorrupt, ErrSetup, ErrRegressed, and
+	// ErrBadTag for a malformed tag.
+	Lookup(ctx context.Context, tag string) (Tag, error)
+
 	// Reserve hands out a segment of exactly n IDs, a range that no other call has been or
 	// will be given. Segments of one tag rise: a call that begins after another has returned
 	// gets a higher segment.
@@ -25,7 +32,7 @@ type Loader interface {
 	//
 	// Errors: ErrNoTag, ErrExhausted, ErrCorrupt, ErrSetup, ErrRegressed, and ErrBadTag for a
 	// malformed tag or n below 1. After any other error the call may be made again.
-	Reserve(ctx context.Context, tag string, n int64) (Segment, error)
+	Reserve(ctx context.Context, tag string, n int64) (Grant, error)
 
 	// ReserveFirst creates a tag and hands out its first segment, of exactly n IDs. The first
 	// ID is tag.Next or above: a tag of that name may have been removed, and the segment then
@@ -34,7 +41,7 @@ type Loader interface {
 	//
 	// Errors: ErrTagExists, when nothing was reserved and Reserve is to be called; and those
 	// of CreateTag, except ErrBelow, and of Reserve.
-	ReserveFirst(ctx context.Context, tag Tag, n int64) (Segment, error)
+	ReserveFirst(ctx context.Context, tag Tag, n int64) (Grant, error)
 
 	// Known reports whether this process has reserved for the tag, or has read its entry.
 	Known(tag string) bool
@@ -59,12 +66,13 @@ type Admin interface {
 	// for each entry whose name is known.
 	Tags(ctx context.Context) ([]Tag, error)
 
-	// Removed lists the removed tags: the name, and in Next the lowest first ID with which
-	// such a tag may be created again. Their Step is 0.
+	// Removed lists names that may be created again: those of removed tags, and of tags whose
+	// row is missing. Next is the lowest first ID that such a tag may have, Step is 0.
 	Removed(ctx context.Context) ([]Tag, error)
 
-	// CreateTag adds a tag. Errors: ErrTagExists, ErrBadTag, ErrSetup, ErrRegressed; and
-	// ErrBelow, if a tag of that name was removed, or may have been lost, and handed out more.
+	// CreateTag adds a tag. Errors: ErrTagExists, ErrBadTag, ErrSetup, ErrRegressed; ErrOrder,
+	// if a tag of that name had the other order; and ErrBelow, if one was removed, or may have
+	// been lost, and handed out more.
 	CreateTag(ctx context.Context, tag Tag) error
 
 	// SetStep changes the configured step of a tag. What is handed out already is not
@@ -80,8 +88,8 @@ type Admin interface {
 	// ErrNoTag if no such removed tag is stored; the others of Raise.
 	RaiseRemoved(ctx context.Context, tag string, next int64) error
 
-	// RemoveTag removes a tag. How far it was handed out stays stored, see CreateTag. Errors:
-	// ErrNoTag, ErrBadTag, ErrCorrupt, ErrSetup.
+	// RemoveTag removes a tag, also one whose row is missing. Its order, and how far it was
+	// handed out, stay stored, see CreateTag. Errors: ErrNoTag, ErrBadTag, ErrCorrupt, ErrSetup.
 	RemoveTag(ctx context.Context, tag string) error
 }
 

@@ -4,7 +4,8 @@ import "context"
 
 // Table is a database table with one row a tag, such as Leaf's. It proposes ranges, and the
 // register decides whether they are granted: a table may forget, go back, or be the wrong
-// one, and no ID is granted twice. Tags exist if they have a row.
+// one, and no ID is granted twice. Tags exist if they have a row. Rows have no order: the
+// register keeps it, so methods ignore [Tag].Order, and return it empty.
 //
 // Methods may be called from many goroutines and many processes at once. A statement is
 // sent at most once. After an error that is none of those below the outcome is unknown.

@@ -17,6 +17,27 @@ type Tag struct {
 	// Next is the first ID that is not handed out yet, at least 1 (Leaf's max_id). For
 	// CreateTag it is the first ID the tag will have.
 	Next int64
+
+	// Order is decided when the tag is created, and never changes: a name keeps it, also
+	// after the tag was removed. Where a tag is created, "" counts as Trend.
+	Order Order
+}
+
+// Order is how the IDs of a tag follow each other.
+type Order string
+
+// Orders of a tag.
+const (
+	Trend  Order = "trend"  // each worker's IDs ascend
+	Strict Order = "strict" // each ID is above all whose replies came before its request
+)
+
+// Check returns an error that wraps ErrBadTag unless the order is Trend, Strict or "".
+func (o Order) Check() error {
+	if o != "" && o != Trend && o != Strict {
+		return fmt.Errorf("%w: order %q, allowed are %s and %s", ErrBadTag, string(o), Trend, Strict)
+	}
+	return nil
 }
 
 // Check returns an error that wraps ErrBadTag if a field is out of bounds. It does not
@@ -28,5 +49,5 @@ func (t Tag) Check() error {
 	if t.Next < 1 {
 		return fmt.Errorf("%w: first ID %d, allowed is 1 or more", ErrBadTag, t.Next)
 	}
-	return nil
+	return t.Order.Check()
 }

@@ -9,37 +9,33 @@ import (
 	"github.com/nats-io/nats.go/micro"
 	"go.uber.org/zap"
 
+	"github.com/idworker/idworker/internal/loads"
 	"github.com/idworker/idworker/internal/neighbours"
 )
 
 // answering is the half of a process that answers requests. Its parts:
 //
 //	supply      keeps the allocator supplied with segments
-//	strict      finds out who may answer for strict tags, and passes requests on to them
 //	snowflakes  keeps a worker ID, and answers with it
 //	shedder     leaves the queue groups while they do
 type answering struct {
 	processInfo
 	supply     *supply
 	snowflakes *snowflakes
-	strict     *strict
 	shedder    *shedder
 	group      *membership // of requests for segments
 	aside      *membership // where the process can still be asked how it is, while it gives way
 	figures    requestFigures
-	inbox      *directInbox // of requests that do not come by NATS
 }
 
-// openAnswering makes an answering half, whose loads go through the load stream or to a target
-// besides.
-func openAnswering(ctx context.Context, p processInfo, target loadTarget) (*answering, error) {
+// openAnswering makes an answering half. Own takes loads for the process's own loader, if it
+// has one whose store is up.
+func openAnswering(ctx context.Context, p processInfo, own func(loads.Event) bool) (*answering, error) {
 	s, err := openSnowflakes(ctx, p)
 	if err != nil {
 		return nil, err
 	}
-	a := newAnswering(p, newSupply(p, target), s)
-	a.strict, err = openStrict(ctx, p, a.supply.alloc, &a.figures)
-	return a, err
+	return newAnswering(p, newSupply(p, own), s), nil
 }
 
 func newAnswering(p processInfo, supply *supply, s *snowflakes) *answering {
@@ -50,7 +46,6 @@ func newAnswering(p processInfo, supply *supply, s *snowflakes) *answering {
 		snowflakes:  s,
 		shedder:     newShedder(p.cfg.Log, group, s.group),
 		group:       group,
-		inbox:       newDirectInbox(p.cfg.Prefix, p.instance),
 		aside:       newMembership(p.cfg.Log.With(zap.String("group", "aside"))),
 	}
 }
@@ -60,10 +55,6 @@ func (a *answering) start(ctx context.Context) error {
 	if err := a.supply.start(ctx); err != nil {
 		a.leave() // it may have been told to give way
 		return err
-	}
-	if err := a.strict.start(ctx, a.supply.background); err != nil {
-		a.leave()
-		return errors.Join(err, a.strict.close(), a.supply.stop())
 	}
 	if err := withTimeout(ctx, a.join); err != nil {
 		return errors.Join(err, a.stop())
@@ -77,7 +68,7 @@ func (a *answering) join(ctx context.Context) error {
 	a.snowflakes.start()
 	err := awaitJoined(ctx, a.group.join(func() (member, error) {
 		return a.openPlace(ServiceName, "segment", a.cfg.Prefix.Segment(">"), func(line *waitingLine) micro.Handler {
-			return newSegmentEndpoint(a.cfg, a.supply.alloc, a.strict, line, &a.figures)
+			return newSegmentEndpoint(a.cfg, a.supply.alloc, line, &a.figures)
 		})
 	}))
 	if err != nil {
@@ -102,9 +93,8 @@ func awaitJoined(ctx context.Context, first <-chan error) error {
 func (a *answering) stop() error {
 	a.leave()
 	a.snowflakes.stop()
-	err := a.strict.stop()
 	a.awaitParked()
-	return errors.Join(err, a.inbox.close(), a.strict.close(), a.supply.stop())
+	return a.supply.stop()
 }
 
 // leave takes the process out of the queue groups, and returns when all requests that were
@@ -121,7 +111,7 @@ func (a *answering) leave() {
 // awaitParked waits until no request is parked. At the latest that is when their deadlines
 // have passed.
 func (a *answering) awaitParked() {
-	for a.supply.alloc.Parked() > 0 || a.strict.waiting() > 0 {
+	for a.supply.alloc.Parked() > 0 {
 		time.Sleep(a.cfg.Wait / ticksPerWait)
 	}
 }
@@ -168,6 +158,5 @@ func (a *answering) degraded() error {
 
 func (a *answering) fillStats(s *Stats) {
 	a.supply.fillStats(s)
-	a.strict.fillStats(s)
 	a.snowflakes.fillStats(s)
 }

@@ -10,9 +10,7 @@ import (
 // newGroupsOnly makes an answering half that has queue groups and nothing to answer with.
 func newGroupsOnly() *answering {
 	p := processInfo{cfg: Config{}.WithDefaults()}
-	a := newAnswering(p, &supply{unanswered: &unanswered{}}, newSnowflakes(p, nil))
-	a.strict = idleStrict()
-	return a
+	return newAnswering(p, &supply{unanswered: &unanswered{}}, newSnowflakes(p, nil))
 }
 
 // slowMember has left when the test says so.

@@ -27,22 +27,20 @@ const (
 )
 
 // asker turns the allocator's loads into load events, as many at a time as its window lets
-// through. Each of these has a goroutine of its own while it is being published, so that one
-// tag cannot hold up another.
+// through. Those of unknown and strict tags go straight to a loader. Each of the others has
+// a goroutine of its own while it is being published, so that one tag cannot hold up another.
 type asker struct {
 	js           jetstream.JetStream
 	prefix       messages.Prefix
 	instance     string
 	installation string
 	own          func(loads.Event) bool                              // loads in this process, if it can
-	direct       func(loads.Event)                                   // loads without the stream
+	plain        func(subject string, data []byte) error             // publishes a plain message
 	asked        func(loads.Event)                                   // is told of each
 	current      func(tag string, seq uint64) (allocator.Load, bool) // the load, if it is still wanted
 	log          *zap.Logger
 	publishing   *goroutines
 	window       *window
-	rules        func(tag string) uint64 // see [loads.Event]
-	template     func(tag string) string // that a tag came of, or ""
 
 	away   atomic.Bool  // the stream did not accept the latest event
 	tested atomic.Int64 // when it was last tried then, in Unix nanoseconds
@@ -50,11 +48,7 @@ type asker struct {
 
 // wish is the allocator's Config.Load. There is at most one load per tag.
 func (a *asker) wish(l allocator.Load) {
-	template := ""
-	if l.Above == 0 { // it was never granted, or is forgotten
-		template = a.template(l.Tag)
-	}
-	a.window.addFirst(l.Tag, l.Seq, time.Now().Add(a.event(l).Slack()), template)
+	a.window.add(l.Tag, l.Seq, time.Now().Add(a.event(l).Slack()), l.First)
 }
 
 // ask asks for a load, and reports whether it is still wanted. Once the process has stopped
@@ -66,7 +60,11 @@ func (a *asker) ask(tag string, seq uint64) bool {
 	}
 	event := a.event(l)
 	a.asked(event)
-	if l.Want > 0 && a.own(event) {
+	switch {
+	case l.Want > 0 && a.own(event):
+		return true
+	case l.Step == 0: // unknown or strict, and so requests wait
+		a.direct(event)
 		return true
 	}
 	return a.publishing.start(func(ctx context.Context) { a.publish(ctx, event, l.Try) })
@@ -77,8 +75,13 @@ func (a *asker) event(l allocator.Load) loads.Event {
 	return loads.Event{
 		Instance: a.instance, Tag: l.Tag, Step: l.Step, Want: l.Want, Seq: l.Seq,
 		Runway: max(1, l.Runway.Milliseconds()), Installation: a.installation,
-		Rules: a.rules(l.Tag),
 	}
+}
+
+// direct asks any loader without the stream. If none receives the event, the allocator asks
+// again.
+func (a *asker) direct(event loads.Event) {
+	_ = a.plain(loads.ReserveSubject(a.prefix), event.Encode())
 }
 
 // publish puts the event into the stream, or loads directly if that fails.

@@ -35,7 +35,7 @@ func TestStartAtABusyServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	stop(t, w)
-	if n := dialer.dials.Load(); n < 5 {
+	if n := dialer.dials.Load(); n < 3 {
 		t.Errorf("only %d dials", n)
 	}
 }

@@ -31,7 +31,6 @@ const (
 const (
 	DefaultReservations = 64
 	DefaultMaxBatch     = 10_000
-	DefaultTagRefresh   = time.Minute
 )
 
 // maxStepLimit bounds Config.MaxStep, so that sums of steps cannot overflow.
@@ -78,16 +77,9 @@ type Config struct {
 	// Wait is how long a request may wait for a segment.
 	Wait time.Duration
 
-	// TagRefresh is how often loaders mirror the store's tags into the directory.
-	TagRefresh time.Duration
-
 	// Lease says how worker IDs for snowflake IDs are leased, as far as the fields above
 	// do not. The default layout is [snowflake.Default].
 	Lease lease.Config
-
-	// OwnerLease is for how long a process may own slots of strict tags without being heard of. The
-	// default is [ownership.DefaultLeaseTime].
-	OwnerLease time.Duration
 
 	// Trouble, where it is set, returns what is wrong around the process, or nil. It is a part of
 	// [Process.Degraded].
@@ -113,7 +105,6 @@ func (c Config) WithDefaults() Config {
 	c.MaxBatch = cmp.Or(c.MaxBatch, DefaultMaxBatch)
 	c.MaxStep = cmp.Or(c.MaxStep, allocator.DefaultMaxStep)
 	c.Wait = cmp.Or(c.Wait, allocator.DefaultWait)
-	c.TagRefresh = cmp.Or(c.TagRefresh, DefaultTagRefresh)
 	c.Lease.Layout = cmp.Or(c.Lease.Layout, snowflake.Default())
 	c.Lease.TTL = cmp.Or(c.Lease.TTL, lease.DefaultTTL)
 	c.storeTimeout = cmp.Or(c.storeTimeout, storeTimeout)
@@ -144,8 +135,6 @@ func (c Config) Check() error {
 		return bad("largest batch %d, allowed is 1 to the largest step, %d", c.MaxBatch, c.MaxStep)
 	case c.Wait < 10*time.Millisecond || c.Wait > time.Minute:
 		return bad("wait of %v, allowed is 10ms to 1m", c.Wait)
-	case c.TagRefresh < time.Second:
-		return bad("tag refresh every %v, allowed is 1s or more", c.TagRefresh)
 	}
 	return nil
 }

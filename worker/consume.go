@@ -58,9 +58,12 @@ func (c *eventConsumer) run(ctx context.Context) {
 			c.log.Warn("load events cannot be consumed, trying again", zap.Error(err))
 		}
 		failing = true
-		pause.For(ctx, rewatchPause)
+		pause.For(ctx, consumeAgain)
 	}
 }
+
+// consumeAgain is the pause before the stream is consumed again.
+const consumeAgain = 500 * time.Millisecond
 
 // The pull requests are short, so that a missing stream is noticed soon.
 const (

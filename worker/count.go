@@ -48,13 +48,6 @@ func ListWorkers(ctx context.Context, conn *nats.Conn, p messages.Prefix) (insta
 	return slices.Sorted(maps.Keys(found)), err
 }
 
-// ListOlderWorkers is ListWorkers for those of versions that do not know strict tags.
-func ListOlderWorkers(ctx context.Context, conn *nats.Conn, p messages.Prefix) (instances []string, err error) {
-	found, err := askWorkers(ctx, conn, p)
-	maps.DeleteFunc(found, func(_ string, about map[string]string) bool { return about[ordersKey] != "" })
-	return slices.Sorted(maps.Keys(found)), err
-}
-
 // askWorkers returns what the processes that answer requests say of themselves, by instance.
 func askWorkers(ctx context.Context, conn *nats.Conn, p messages.Prefix) (found map[string]map[string]string, err error) {
 	inbox := conn.NewRespInbox()

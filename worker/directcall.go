@@ -12,10 +12,7 @@ import (
 // directCall is one request to a [Direct]. It is its own replier, and keeps what it is replied with. The
 // first result counts; the IDs of any other are burnt.
 type directCall struct {
-	inbox  *directInbox
-	number uint64        // in the inbox, which guards it; 0 if it is not there
-	n      int64         // how many IDs it wants
-	done   chan struct{} // closed when there is a result; nil if that is before anybody waits
+	done chan struct{} // closed when there is a result; nil if that is before anybody waits
 
 	settled atomic.Bool
 	reply   []byte
@@ -37,9 +34,6 @@ func (c *directCall) settle(reply []byte, err error) {
 }
 
 func (c *directCall) result() ([]byte, error) { return c.reply, c.err }
-
-// address is the subject on which other processes answer.
-func (c *directCall) address() string { return c.inbox.add(c) }
 
 // Respond is part of replier. It keeps the data.
 func (c *directCall) Respond(data []byte, _ ...micro.RespondOpt) error {

@@ -3,20 +3,25 @@ package worker
 import (
 	"errors"
 	"testing"
+	"time"
 
+	"github.com/idworker/idworker/allocator"
 	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/store"
+	"go.uber.org/zap"
 )
 
 // TestDirectIsBehindTheGate: whoever comes by another way than NATS gets nothing either from a process that
 // gives way to another installation, is overloaded, or stops; neither IDs of tags nor snowflake IDs.
 func TestDirectIsBehindTheGate(t *testing.T) {
 	t.Parallel()
-	net, js := partNet(t)
-	p := startPart(t, net, js, "me")
-	group := newMembership(p.cfg.Log)
+	cfg := Config{Log: zap.NewNop()}.WithDefaults()
+	group, figures := newMembership(cfg.Log), new(requestFigures)
+	loads := make(chan allocator.Load, 1)
 	d := &Direct{
-		wait: partWait, requests: newFrame(p.cfg, new(waitingLine), &p.figures), times: newFrame(p.cfg, new(waitingLine), &p.figures),
-		segments: p.endpoint.segments, snowflakes: &snowflakes{}, group: group, inbox: newDirectInbox(p.cfg.Prefix, p.instance),
+		requests: newFrame(cfg, new(waitingLine), figures), times: newFrame(cfg, new(waitingLine), figures),
+		alloc:      allocator.New(allocator.Config{Clock: func() time.Duration { return 0 }, Load: func(l allocator.Load) { loads <- l }}),
+		snowflakes: &snowflakes{}, group: group,
 	}
 	refused := func(why string, want error) {
 		t.Helper()
@@ -44,37 +49,12 @@ func TestDirectIsBehindTheGate(t *testing.T) {
 		}
 		answers <- reply
 	}()
-	p.serve(t, 1)
+	l := <-loads
+	d.alloc.CurrentLoad(l.Tag, l.Seq)
+	d.alloc.Grant(l.Tag, l.Seq, allocator.Supply{Segment: store.Segment{First: 1, End: 11}, Step: 10, Order: store.Trend})
 	if reply := <-answers; string(reply) != "1" {
 		t.Errorf("got %q, want the first ID: nothing was taken before", reply)
 	}
 	group.close()
 	refused("stopping", messages.ErrUnavailable)
-}
-
-// TestDirectForAnOwnerThatIsSilent: a request that was passed on and never answered ends by itself, and leaves
-// nothing behind.
-func TestDirectForAnOwnerThatIsSilent(t *testing.T) {
-	t.Parallel()
-	net, js := partNet(t)
-	p := startPartWithin(t, net, js, "me", hurry)
-	silent := net.Connect(t)
-	if _, err := silent.SubscribeSync(forwardSubject(p.cfg.Prefix, "silent", ">")); err != nil {
-		t.Fatal(err)
-	}
-	if err := silent.Flush(); err != nil {
-		t.Fatal(err)
-	}
-	p.owners.set("silent", 0)
-	d := &Direct{
-		wait: hurry, requests: newFrame(p.cfg, new(waitingLine), &p.figures),
-		segments: p.endpoint.segments, group: newMembership(p.cfg.Log), inbox: newDirectInbox(p.cfg.Prefix, p.instance),
-	}
-	reply, err := d.Segment(t.Context(), "strict", nil, false)
-	if reply != nil || !errors.Is(err, messages.ErrUnavailable) || len(d.inbox.calls) != 0 {
-		t.Errorf("got %q, %v, and %d requests are kept", reply, err, len(d.inbox.calls))
-	}
-	if n := p.figures.outcomes[5].Load(); outcomes[5] != messages.CodeUnavailable || n != 1 {
-		t.Errorf("%d counted as 503", n)
-	}
 }

@@ -15,22 +15,15 @@
 //	IDs of a tag are answered           segmentendpoint.go
 //	snowflake IDs are answered          snowflakeendpoint.go; the worker ID: snowflakes.go
 //	a request comes by another way      direct.go, directcall.go; over HTTP: package api
-//	the owner of its tag answers that   directinbox.go
 //	an overloaded worker withdraws      waitingline.go, shed.go
 //	it is in a queue group, or not      membership.go; with which connection: place.go
 //	a worker asks for a segment         asker.go; which and when: window.go
 //	a loader receives the event         consume.go
 //	a segment is reserved and granted   loader.go; whose turn it is: turns.go
-//	a tag of a template is made         firstuse.go; by the loader: firstuses.go
+//	an unknown tag is looked up         lookups.go
 //	a store fails and works again       health.go
 //	a worker installs the segment       grants.go
-//	tags get from store to workers      mirror.go, directory.go
-//	a missing tag is believed removed   absences.go
 //	another installation is met         neighbourhood.go; its messages: foreign.go
-//	the rules of tags are followed      rules.go
-//	a strict tag is answered            strict.go; passed on: forward.go, and received forwardinbox.go
-//	the owner turns out not to be there ontheway.go
-//	it has no owner for the moment      ownerless.go
 //
 // # The way of a segment
 //
@@ -60,7 +53,6 @@
 //	one tag cannot be loaded               its loader tries again, at growing intervals
 //	event waits for longer than the ack    not served: the stream has given it to another
 //	  wait                                 loader
-//	store does not list a tag any more     the tag stays until that is confirmed
 //
 // # What is bounded, and in which order things are done
 //
@@ -73,8 +65,7 @@
 //	turns    A loader has Config.Reservations under way. The 3 s of a reservation begin
 //	         with its turn. It takes from the stream what it can soon serve.
 //	health   A store is up or failing. While it fails, a call begins every 750 ms, each
-//	         for another tag, to find out whether it is back. All else waits, the mirror's
-//	         listing too.
+//	         for another tag, to find out whether it is back. All else waits.
 //
 // Worker and loader put first what is needed first: parked requests, then the shortest runway.
 // More exactly, a load that comes at a time t has the place t if requests are parked, and t plus
@@ -109,59 +100,20 @@
 // worker notices if it was an owner before: the grant lies below an earlier one, and is
 // burnt; see package allocator. Loaders compare with the register, see store/register.
 //
-// # Strict tags
+// # Tags that a worker does not know, and strict tags
 //
-// The IDs of a strict tag go up for all callers: each is higher than all whose reply had come before its
-// request was sent. So one worker at a time answers, the owner of the tag's slot, and its terms as
-// owner have epochs that only rise (package internal/ownership). A request comes to any worker:
+// A worker has no list of tags. A request for a tag that is not in memory is parked, and its
+// load goes straight to a loader: the process's own, else any, by a plain message. The loader
+// looks the tag up in the store, or a template creates it, or the answer is a refusal, which
+// the allocator remembers for a second. Step and order of a tag come with each grant.
 //
-//	request ──▶ any worker ── is it the owner? ── yes ─▶ take ─▶ look ─▶ reply
-//	               │  no                                  ▲        │ term or time is over: burnt,
-//	               │                                      │        ▼ and all over again
-//	               ├─ owner known ─▶ ids.strict.<owner>.<tag> ─▶ owner
-//	               └─ unknown ─────▶ parked until it is known, or the deadline
+//	window   Unknown tags have an eighth of what a worker may have open.
+//	lookups  A loader has 500 lookups a second that find no tag. After that, unknown
+//	         names get 429 until there may be one again.
 //
-// Three things make the order, and each is necessary:
-//
-//   - The owner first takes an ID that was reserved in its present term, and then looks, with the ID in
-//     hand, whether the term and its time last still ([ownership.Ownership.Valid]). Then it replies.
-//     Whoever looks first may be paused before it takes.
-//   - A term begins with nothing in memory, and what was asked for before it is burnt. See package
-//     allocator, whose buffers strict tags share with all others: all that it knows is the number of the
-//     term. The number is the process's own. An epoch would do, but for a bucket that is made again.
-//   - A segment is reserved after the write that began the term is known to be done. So it lies above all
-//     that any owner answered before: the register sees to that, whichever store it is.
-//
-// It is no matter how long a reply takes after the look, nor that a term ends meanwhile: who has not
-// got the reply yet cannot have sent a request after it.
-//
-// A message that is passed on says in its body how often it was, how much of its time is left, and
-// who gets the answer. It has no headers: those of the caller would be carried out with the worker's rights, and the one
-// that workers read was read before. The answer goes from the owner straight to the caller. The subject for the
-// answer cannot be the message's own reply subject: for a caller in another account the server has
-// made that subject, and takes no message that names it. So that one is free to find out that the owner
-// is not there: the server says so at once, and the request is parked instead of lost. It is remembered until a ping that
-// was sent after it is answered, by when the server has said what it had to say.
-//
-// It cannot circle: it is passed on [maxHops] times at most, at once the first two times, and then only
-// after a rest. Its deadline is that of the first worker. If nobody has answered by then, whoever has it
-// says 503, and why. A process that is paused, or dies with the request in its hands, says nothing, then as with any
-// other request: who has passed it on cannot know whether it was answered. The caller asks again after a timeout.
-//
-// A process that stops owns nothing any more, and soon does not know who does. What still comes it passes on to
-// the owner that it knew last, or to any process that had a lease, and to the next one if that is not there.
-//
-// An ordinary tag pays nothing for this. Its segments are of no term, so a take that succeeds asks
-// nobody; only one that does not looks the rules up.
-//
-// # A tag becomes strict
-//
-// Acting on a rule is dropping what the tag has in memory, after which nothing of it is taken or installed
-// without a term. The revision acted upon stands in the process's lease. Who makes a tag strict waits until
-// all have acted, and then once more: a worker that was late may have been granted IDs above those that the owner has
-// in memory already, and the second time the owner drops them. This is so whichever rule makes it strict, its own or
-// a template that is made, changed or removed. A worker has read the rules and has a lease
-// before it joins the queue group, so that who answers without a lease is of an older version.
+// A strict tag keeps nothing in memory. Its requests are parked, one load asks for exactly
+// those that are parked when it is sent, and its grant serves only them. A loader reserves
+// for loads that have arrived, one write for all of them. docs/proofs/strict.md has the proof.
 //
 // # Another installation
 //
@@ -176,11 +128,11 @@
 //
 // Nothing starts before it was made sure that no other installation is there. The loading
 // half starts before the answering half and stops after it. The answering half joins the queue group
-// last, when grants can reach it and it knows the tags, and leaves it first. It then waits,
-// in this order, until the requests that had been delivered are handled, until the worker
-// ID is released, until the slots of strict tags are handed over, until the parked requests are
-// answered (by what the loading half still loads, or by the new owner), and until its goroutines have ended. Then the loading half serves what waits, for
-// 3 s at most and if its store is up, hands the rest back to the stream, and ends its goroutines.
+// last, when grants can reach it, and leaves it first. It then waits, in this order, until the
+// requests that had been delivered are handled, until the worker ID is released, until the
+// parked requests are answered, and until its goroutines have ended. Then the loading half
+// serves what waits, for 3 s at most and if its store is up, hands the rest back to the
+// stream, and ends its goroutines.
 //
 // # Queue groups
 //

@@ -11,6 +11,7 @@ import (
 	"github.com/idworker/idworker/internal/loads"
 	"github.com/idworker/idworker/internal/neighbours"
 	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/testing/natstest"
 	"github.com/idworker/idworker/worker"
 )
@@ -23,7 +24,7 @@ func TestForeignLoadEvents(t *testing.T) {
 	net := worker.NewAccount(t)
 	s := &gate{Store: newStore(t, net, 1)}
 	w := startWorker(t, net, worker.Config{Role: worker.RoleLoader, Store: s})
-	createTags(t, net, s, 10, "order")
+	createTags(t, s, 10, "order")
 	conn := net.Connect(t)
 	grants, err := conn.SubscribeSync(loads.GrantSubject(messages.DefaultPrefix, "me"))
 	if err != nil {
@@ -80,23 +81,21 @@ func TestForeignGrant(t *testing.T) {
 	t.Parallel()
 	net := worker.NewAccount(t)
 	conn := net.Connect(t)
-	events, err := conn.SubscribeSync(loads.Subject(messages.DefaultPrefix, "*", ">"))
+	events, err := conn.SubscribeSync(loads.ReserveSubject(messages.DefaultPrefix))
 	if err != nil {
 		t.Fatal(err)
 	}
 	w := startWorker(t, net, worker.Config{Role: worker.RoleWorker})
-	createTags(t, net, newStore(t, net, 1), 10, "order")
+	createTags(t, newStore(t, net, 1), 10, "order")
 	c := newClient(t, net)
 	got := make(chan []messages.Range, 1)
 	go func() {
 		defer close(got)
-		for {
-			ranges, err := c.patiently("order", 1)
-			if !errors.Is(err, messages.ErrNoTag) { // the worker does not know the tag yet, or got the refusal
-				got <- ranges
-				return
-			}
+		ranges, err := c.patiently("order", 1)
+		if err != nil {
+			t.Error(err)
 		}
+		got <- ranges
 	}()
 	msg, err := events.NextMsg(natstest.Patience)
 	if err != nil {
@@ -110,9 +109,9 @@ func TestForeignGrant(t *testing.T) {
 		t.Errorf("the load event is of installation %q, STATS say %q", event.Installation, stats.Installation)
 	}
 	for _, grant := range []loads.Grant{
-		{First: 1, End: 101, Installation: "another"},
+		{First: 1, End: 101, Step: 10, Order: store.Trend, Installation: "another"},
 		{Refused: messages.CodeNoTag, Installation: "another"},
-		{First: 1001, End: 1101},
+		{First: 1001, End: 1101, Step: 10, Order: store.Trend},
 	} {
 		grant.Instance, grant.Tag, grant.Seq = event.Instance, event.Tag, event.Seq
 		if err := conn.Publish(loads.GrantSubject(messages.DefaultPrefix, event.Instance), grant.Encode()); err != nil {

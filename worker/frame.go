@@ -123,17 +123,6 @@ func (r requester) wants() func() bool {
 	return r.direct.open
 }
 
-// gone reports whether nobody waits for the reply any more.
-func (r requester) gone() bool { return r.direct != nil && !r.direct.open() }
-
-// address is the subject for the reply of another process.
-func (r requester) address() string {
-	if r.direct == nil {
-		return r.replyTo
-	}
-	return r.direct.address()
-}
-
 // lateReply replies to a request that was parked. It does without the micro.Request: micro
 // itself reads that once the endpoint has returned, and it would keep the message in memory.
 type lateReply struct {
@@ -157,15 +146,11 @@ func (l lateReply) Error(code, text string, data []byte, _ ...micro.RespondOpt) 
 // its own rights, and an empty message to a subject of the JetStream API can be a command,
 // to delete a bucket, say.
 type replyCheck struct {
-	own     string
-	answers string // what may begin with own all the same; "": nothing
+	own string
 }
 
-func newReplyCheck(prefix messages.Prefix) replyCheck { return replyCheck{own: string(prefix) + "."} }
+func newReplyCheck(prefix messages.Prefix) replyCheck { return replyCheck{string(prefix) + "."} }
 
 func (c replyCheck) allows(reply string) bool {
-	if reply == "" || reply[0] == '$' {
-		return false
-	}
-	return !strings.HasPrefix(reply, c.own) || c.answers != "" && strings.HasPrefix(reply, c.answers)
+	return reply != "" && reply[0] != '$' && !strings.HasPrefix(reply, c.own)
 }

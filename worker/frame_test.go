@@ -37,12 +37,14 @@ func (f *fakeRequest) Error(code, _ string, _ []byte, _ ...micro.RespondOpt) err
 
 // newTestEndpoint returns an endpoint whose tag order has many IDs in memory.
 func newTestEndpoint(line *waitingLine, figures *requestFigures) *segmentEndpoint {
+	var load allocator.Load
 	alloc := allocator.New(allocator.Config{
-		Clock: func() time.Duration { return time.Second }, Load: func(allocator.Load) {},
+		Clock: func() time.Duration { return time.Second }, Load: func(l allocator.Load) { load = l },
 	})
-	alloc.Update(map[string]int64{"order": 1000})
-	alloc.Grant("order", 0, store.Segment{First: 1, End: 1 << 50})
-	return newSegmentEndpoint(Config{}.WithDefaults(), alloc, idleStrict(), line, figures)
+	_, _ = alloc.TakeOrPark("order", allocator.Request{N: 1, Answer: func([]store.Segment, error) {}})
+	alloc.CurrentLoad("order", load.Seq)
+	alloc.Grant("order", load.Seq, allocator.Supply{Segment: store.Segment{First: 1, End: 1 << 50}, Step: 1000, Order: store.Trend})
+	return newSegmentEndpoint(Config{}.WithDefaults(), alloc, line, figures)
 }
 
 // TestEveryRequestIsRepliedToAndCounted, but for those to which no reply must go.
@@ -73,7 +75,7 @@ func TestEveryRequestIsRepliedToAndCounted(t *testing.T) {
 			}
 		}
 	}
-	for _, reply := range []string{"", "$JS.API.STREAM.DELETE.KV_ids_segments", "ids.reserve"} {
+	for _, reply := range []string{"", "$JS.API.STREAM.DELETE.KV_ids_register", "ids.reserve"} {
 		var figures requestFigures
 		req := &fakeRequest{reply: reply}
 		newTestEndpoint(&waitingLine{}, &figures).Handle(req)

@@ -49,14 +49,17 @@ func TestGoroutinesStartWhileStopping(t *testing.T) {
 }
 
 // noStore fails the test when it is called.
-type noStore struct{ t *testing.T }
-
-func (s noStore) Reserve(context.Context, string, int64) (store.Segment, error) {
-	s.t.Error("the store is called")
-	return store.Segment{}, errors.New("closed")
+type noStore struct {
+	lookupStore
+	t *testing.T
 }
 
-func (s noStore) Learn(string, int64) {}
+func (noStore) Known(string) bool { return true }
+
+func (s noStore) Lookup(context.Context, string) (store.Tag, error) {
+	s.t.Error("the store is called")
+	return store.Tag{}, errors.New("closed")
+}
 
 // message is a message of the load stream.
 type message struct{ acks, naks int }
@@ -67,8 +70,7 @@ func (m *message) Nak() error { m.naks++; return nil }
 // TestLoaderStopped: a load event that comes after the loader has stopped is not served, as
 // the store may be closed, and not acknowledged, so that another loader gets it.
 func TestLoaderStopped(t *testing.T) {
-	l := newLoader(Config{Log: zap.NewNop()}.WithDefaults(), noRules{}, nil)
-	l.store = noStore{t}
+	l := newLoader(Config{Log: zap.NewNop()}.WithDefaults(), newLookups(&noStore{t: t}, noTemplates))
 	l.stop()
 	var msg message
 	for range 2 {

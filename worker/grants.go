@@ -1,7 +1,9 @@
 package worker
 
 import (
+	"cmp"
 	"sync/atomic"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"go.uber.org/zap"
@@ -18,7 +20,6 @@ type grantReceiver struct {
 	alloc    *allocator.Allocator
 	instance string
 	answered func(tag string, seq uint64) // is told of each
-	firstUse *firstUseGate
 	maxStep  int64
 	foreign  *foreignMessages
 	log      *zap.Logger
@@ -45,22 +46,33 @@ func (g *grantReceiver) receive(msg *nats.Msg) {
 	case messages.CodeNoTag:
 		g.refuse(grant, store.ErrNoTag)
 	case messages.CodeExhausted:
-		g.refused.Add(1)
-		g.alloc.Refuse(grant.Tag, grant.Seq, store.ErrExhausted)
+		g.refuse(grant, store.ErrExhausted)
 	case messages.CodeBusy:
-		g.refuse(grant, g.firstUse.refused(grant.Tag, grant.Reason))
+		err := &noNewTagError{cmp.Or(grant.Reason, errNoNewTag.Error())}
+		if grant.Pause > 0 {
+			g.alloc.RefuseUnknown(err, time.Duration(grant.Pause)*time.Millisecond)
+		}
+		g.refuse(grant, err)
 	default:
 		g.install(grant)
 	}
 }
 
-// refuse tells the allocator that there is no such tag, or shall be none.
+// noNewTagError is an errNoNewTag in a loader's words.
+type noNewTagError struct{ reason string }
+
+func (e *noNewTagError) Error() string { return e.reason }
+
+// Unwrap makes it an errNoNewTag.
+func (e *noNewTagError) Unwrap() error { return errNoNewTag }
+
 func (g *grantReceiver) refuse(grant loads.Grant, err error) {
 	g.refused.Add(1)
-	if !g.alloc.RefuseFirstUse(grant.Tag, grant.Seq, err) {
-		g.alloc.Refuse(grant.Tag, grant.Seq, err)
-	}
+	g.alloc.Refuse(grant.Tag, grant.Seq, err)
 }
+
+// drop handles a message that says that a tag was removed.
+func (g *grantReceiver) drop(msg *nats.Msg) { g.alloc.Remove(string(msg.Data)) }
 
 func (g *grantReceiver) install(grant loads.Grant) {
 	segment := store.Segment{First: grant.First, End: grant.End}
@@ -68,7 +80,7 @@ func (g *grantReceiver) install(grant loads.Grant) {
 	// keep out all that come after it.
 	var verdict allocator.Verdict
 	if segment.Len() <= g.maxStep {
-		verdict = g.alloc.Grant(grant.Tag, grant.Seq, segment)
+		verdict = g.alloc.Grant(grant.Tag, grant.Seq, allocator.Supply{Segment: segment, Step: grant.Step, Order: grant.Order})
 	}
 	switch verdict.Outcome {
 	case allocator.Used:

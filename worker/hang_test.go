@@ -16,7 +16,7 @@ func TestHungTagDelaysNoOther(t *testing.T) {
 	net := worker.NewAccount(t)
 	s := &gate{Store: newStore(t, net, 1)}
 	startWorker(t, net, worker.Config{Store: s})
-	createTags(t, net, s, 10, "hung", "fine")
+	createTags(t, s, 10, "hung", "fine")
 	c := newClient(t, net)
 	c.must("fine")
 

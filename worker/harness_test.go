@@ -102,27 +102,25 @@ func stop(t testing.TB, w *worker.Process) {
 	}
 }
 
-// createTags creates tags as the command line does.
-func createTags(t testing.TB, net network, s store.Store, step int64, names ...string) {
+// createTags creates trend tags.
+func createTags(t testing.TB, s store.Store, step int64, names ...string) {
 	t.Helper()
-	directory, err := worker.OpenDirectory(t.Context(), newJetStream(t, net), messages.DefaultPrefix, zaptest.NewLogger(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range names {
-		if err := s.CreateTag(t.Context(), store.Tag{Name: name, Step: step, Next: 1}); err != nil {
-			t.Fatal(err)
-		}
-		if err := directory.Put(t.Context(), name, step); err != nil {
-			t.Fatal(err)
-		}
-	}
+	createOrdered(t, s, store.Trend, step, names...)
 }
 
-// awaitTags waits until a worker knows so many tags. It asks for no ID, which could begin a load.
-func awaitTags(t testing.TB, w *worker.Process, n float64) {
+// createStrict creates strict tags.
+func createStrict(t testing.TB, s store.Store, step int64, names ...string) {
 	t.Helper()
-	natstest.Eventually(t, "the worker to know the tags", func() bool { return scrape(t, w)["tags"] == n })
+	createOrdered(t, s, store.Strict, step, names...)
+}
+
+func createOrdered(t testing.TB, s store.Store, order store.Order, step int64, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		if err := s.CreateTag(t.Context(), store.Tag{Name: name, Step: step, Next: 1, Order: order}); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // client is a caller of the test. It asks once: the Go client would ask again, and so
@@ -179,18 +177,14 @@ func (c client) patiently(tag string, n int64) (ranges []messages.Range, err err
 	}
 }
 
-// must returns one ID, waiting until the tag is known.
+// must returns one ID of a tag that exists.
 func (c client) must(tag string) (id int64) {
 	c.t.Helper()
-	for deadline := time.Now().Add(natstest.Patience); ; time.Sleep(time.Millisecond) {
-		ranges, err := c.patiently(tag, 1)
-		if err == nil {
-			return ranges[0].First
-		}
-		if !errors.Is(err, messages.ErrNoTag) || time.Now().After(deadline) {
-			c.t.Fatalf("one ID of %s: %v", tag, err)
-		}
+	ranges, err := c.patiently(tag, 1)
+	if err != nil {
+		c.t.Fatalf("one ID of %s: %v", tag, err)
 	}
+	return ranges[0].First
 }
 
 // gate is a store that can be made to hang for some tags, and counts its calls.
@@ -221,7 +215,7 @@ func (g *gate) close(tag string) (open func()) {
 	})
 }
 
-func (g *gate) Reserve(ctx context.Context, tag string, step int64) (store.Segment, error) {
+func (g *gate) Reserve(ctx context.Context, tag string, step int64) (store.Grant, error) {
 	g.calls.Add(1)
 	g.underWay.Add(1)
 	defer g.underWay.Add(-1)
@@ -232,7 +226,7 @@ func (g *gate) Reserve(ctx context.Context, tag string, step int64) (store.Segme
 		select {
 		case <-gate:
 		case <-ctx.Done():
-			return store.Segment{}, ctx.Err()
+			return store.Grant{}, ctx.Err()
 		}
 	}
 	return g.Store.Reserve(ctx, tag, step)
@@ -246,9 +240,16 @@ type unplugged struct {
 
 var errUnplugged = errors.New("unplugged")
 
-func (u *unplugged) Reserve(ctx context.Context, tag string, step int64) (store.Segment, error) {
+func (u *unplugged) Lookup(ctx context.Context, tag string) (store.Tag, error) {
 	if u.down.Load() {
-		return store.Segment{}, errUnplugged
+		return store.Tag{}, errUnplugged
+	}
+	return u.Store.Lookup(ctx, tag)
+}
+
+func (u *unplugged) Reserve(ctx context.Context, tag string, step int64) (store.Grant, error) {
+	if u.down.Load() {
+		return store.Grant{}, errUnplugged
 	}
 	return u.Store.Reserve(ctx, tag, step)
 }

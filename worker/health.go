@@ -1,7 +1,6 @@
 package worker
 
 import (
-	"context"
 	"sync"
 	"time"
 
@@ -22,15 +21,14 @@ import (
 type health struct {
 	log *zap.Logger
 
-	mu       sync.Mutex
-	failing  bool
-	streak   int       // failures since the latest success
-	since    time.Time // the first of them
-	worked   time.Time // the latest success
-	probed   time.Time // when the latest probe began
-	outages  int64     // so far
-	latest   error     // the latest failure
-	recovers chan struct{}
+	mu      sync.Mutex
+	failing bool
+	streak  int       // failures since the latest success
+	since   time.Time // the first of them
+	worked  time.Time // the latest success
+	probed  time.Time // when the latest probe began
+	outages int64     // so far
+	latest  error     // the latest failure
 }
 
 const (
@@ -43,14 +41,10 @@ const (
 	// probePause is the time between two probes, at least. A probe that hangs does not hold up
 	// the next: it may be its tag that hangs.
 	probePause = 750 * time.Millisecond
-
-	// listingPatience is how long a listing waits for others to find out whether the store is
-	// back, before it does that itself.
-	listingPatience = 10 * time.Second
 )
 
 func newHealth(log *zap.Logger, store string) *health {
-	return &health{log: log.With(zap.String("store", store)), recovers: make(chan struct{})}
+	return &health{log: log.With(zap.String("store", store))}
 }
 
 // isUp reports whether the store is up.
@@ -103,8 +97,6 @@ func (h *health) recordSuccess() (recovered bool) {
 		return false
 	}
 	h.failing = false
-	close(h.recovers)
-	h.recovers = make(chan struct{})
 	h.log.Info("store works again", zap.Duration("after", now.Sub(h.since)), zap.Int("failures", failures))
 	return true
 }
@@ -114,25 +106,6 @@ func (h *health) workedSince(at time.Time) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.worked.After(at)
-}
-
-// awaitListing returns when the store may be listed: at once while it is up, else when it is
-// up again, or when nobody has found out for long, as without any load.
-func (h *health) awaitListing(ctx context.Context) {
-	h.mu.Lock()
-	failing, recovers := h.failing, h.recovers
-	h.mu.Unlock()
-	if !failing {
-		return
-	}
-	patience := time.NewTimer(listingPatience)
-	defer patience.Stop()
-	select {
-	case <-recovers:
-	case <-patience.C:
-		h.beginProbe()
-	case <-ctx.Done():
-	}
 }
 
 // figures reports whether the store fails now, and how many times it began to.

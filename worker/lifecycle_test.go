@@ -23,12 +23,11 @@ func TestStopAnswersWhatIsParked(t *testing.T) {
 	net := worker.NewAccount(t)
 	s := &gate{Store: newStore(t, net, 1)}
 	w := startWorker(t, net, worker.Config{Store: s, Wait: time.Minute})
-	createTags(t, net, s, 10, "order")
+	createTags(t, s, 10, "order")
 	c := newClient(t, net)
 	open := s.close("order")
 	defer open()
 	var requests sync.WaitGroup
-	awaitTags(t, w, 1)
 	for range 50 {
 		requests.Go(func() {
 			if _, err := c.ask("order", 1); err != nil {
@@ -58,7 +57,7 @@ func TestStopWaitsForAnswers(t *testing.T) {
 	net := worker.NewAccount(t)
 	s := &gate{Store: newStore(t, net, 1)}
 	startWorker(t, net, worker.Config{Role: worker.RoleLoader, Store: s})
-	createTags(t, net, s, requests, "order")
+	createTags(t, s, requests, "order")
 	c := newClient(t, net)
 	for range 2 {
 		cfg := configure(t, net, worker.Config{Role: worker.RoleWorker, Wait: 400 * time.Millisecond})
@@ -111,7 +110,7 @@ func TestStopWaitsForTheStore(t *testing.T) {
 	net := worker.NewAccount(t)
 	s := &gate{Store: newStore(t, net, 1)}
 	w := startWorker(t, net, worker.Config{Store: s, Wait: 100 * time.Millisecond})
-	createTags(t, net, s, 10, "order")
+	createTags(t, s, 10, "order")
 	open := s.close("order")
 	defer open()
 	c := newClient(t, net)
@@ -144,7 +143,7 @@ func TestStopWithoutServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	createTags(t, net, s, 10, "order")
+	createTags(t, s, 10, "order")
 	newClient(t, net).must("order")
 	net.Stop()
 	done := make(chan struct{})
@@ -166,7 +165,7 @@ func TestServerRestart(t *testing.T) {
 	net := natstest.Start(t, func(o *server.Options) { o.SyncAlways = true })
 	s := newStore(t, net, 1)
 	startWorker(t, net, worker.Config{Store: s})
-	createTags(t, net, s, 5, "order")
+	createTags(t, s, 5, "order")
 	c := newClient(t, net)
 	last := c.use("order", 20, c.must("order"))
 	net.Restart()

@@ -19,17 +19,11 @@ import (
 // an unknown outcome.
 const storeTimeout = 3 * time.Second
 
-// reserver is the part of a store that reserves for tags that exist.
-type reserver interface {
-	Reserve(ctx context.Context, tag string, n int64) (store.Segment, error)
-}
-
 // loader reserves segments for load events and sends the grants. Events for one tag that
 // wait together are served by one call of the store. Which tag is next, and how many are served
 // at a time, [turns] says. The time that a call may take begins with its turn.
 type loader struct {
-	store   reserver
-	firsts  *firstUses
+	lookups *lookups
 	publish func(subject string, data []byte) error
 	prefix  messages.Prefix
 	maxStep int64
@@ -60,11 +54,10 @@ const (
 	loadNoNewTag // without a call
 )
 
-func newLoader(cfg Config, rules knownRules, from firstReserver) *loader {
+func newLoader(cfg Config, from *lookups) *loader {
 	h := newHealth(cfg.Log, cfg.StoreName)
 	l := &loader{
-		store:   from,
-		firsts:  newFirstUses(rules, from),
+		lookups: from,
 		publish: cfg.Control.Publish,
 		prefix:  cfg.Prefix,
 		maxStep: cfg.MaxStep,
@@ -74,7 +67,7 @@ func newLoader(cfg Config, rules knownRules, from firstReserver) *loader {
 		log:     cfg.Log,
 		serving: newGoroutines(),
 	}
-	l.turns.first = l.firsts.templateOf
+	l.turns.known = from.store.Known
 	l.alarm.timer = time.AfterFunc(math.MaxInt64, l.dispatch)
 	return l
 }
@@ -112,11 +105,7 @@ func (l *loader) serve(q *queue) {
 // load reserves one segment for all jobs and splits it. It returns the jobs that have to be
 // tried again.
 func (l *loader) load(q *queue, jobs []job) (left []job) {
-	var total int64
-	for _, j := range jobs {
-		total += l.allowedSize(j.event)
-	}
-	segment, err := l.reserve(q, total)
+	tag, grant, err := l.reserve(q, jobs)
 	if errors.Is(err, store.ErrExhausted) && len(jobs) > 1 {
 		for i := range jobs { // together they want more than is left; one alone may fit
 			left = append(left, l.load(q, jobs[i:i+1])...)
@@ -127,29 +116,39 @@ func (l *loader) load(q *queue, jobs []job) (left []job) {
 		return jobs
 	}
 	for _, j := range jobs {
-		var own store.Segment
 		if err == nil {
-			own, segment = segment.Cut(l.allowedSize(j.event))
+			own, rest := grant.Cut(l.allowedSize(j.event, tag))
+			l.sendGrant(j.event, loads.Grant{First: own.First, End: own.End, Step: tag.Step, Order: tag.Order})
+			grant.Segment = rest
+		} else {
+			l.sendGrant(j.event, refusal(err))
 		}
-		l.sendGrant(j.event, own, err)
 	}
 	return nil
 }
 
 // allowedSize is how many IDs an event gets: never more than this loader may reserve,
 // whatever the worker's largest step is. A worker that wants more asks again.
-func (l *loader) allowedSize(event loads.Event) int64 { return min(event.Size(), l.maxStep) }
+func (l *loader) allowedSize(event loads.Event, tag store.Tag) int64 {
+	return min(event.Size(tag), l.maxStep)
+}
 
-// reserve calls the store, counts the call and records whether the store works.
-func (l *loader) reserve(q *queue, n int64) (store.Segment, error) {
+// reserve calls the store, counts the call and records whether the store works. The jobs
+// have arrived before, which the order of strict tags relies on.
+func (l *loader) reserve(q *queue, jobs []job) (store.Tag, store.Grant, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), l.timeout)
 	defer cancel()
 	began := time.Now()
-	segment, err := l.callStore(ctx, q, n)
+	tag, grant, err := l.lookups.reserve(ctx, q.tag, func(tag store.Tag) (total int64) {
+		for _, j := range jobs {
+			total += l.allowedSize(j.event, tag)
+		}
+		return total
+	})
 	outcome := loadOutcome(err)
 	l.outcomes[outcome].Add(1)
-	if outcome == loadNoNewTag || errors.Is(err, errUncounted) || errors.Is(err, errOldRules) {
-		return segment, err // which says nothing of the store
+	if outcome == loadNoNewTag || errors.Is(err, errNotRead) {
+		return tag, grant, err // which is no evidence about the store
 	}
 	l.latency.observe(time.Since(began))
 	switch {
@@ -160,28 +159,7 @@ func (l *loader) reserve(q *queue, n int64) (store.Segment, error) {
 	case !q.isSuspect():
 		l.health.recordFailure(q.tag, began, err)
 	}
-	return segment, err
-}
-
-// callStore reserves for a tag, which a template may have come into being. A worker that knows of a template
-// of which this loader has not read is not told that there is no such tag.
-func (l *loader) callStore(ctx context.Context, q *queue, n int64) (store.Segment, error) {
-	if template := l.firsts.rules.Lookup(q.tag).Template; template != nil {
-		return l.firsts.reserve(ctx, q.tag, template, n)
-	}
-	segment, err := l.store.Reserve(ctx, q.tag, n)
-	if errors.Is(err, store.ErrNoTag) && l.firsts.rules.Revision() < q.rules() {
-		err = errOldRules
-	}
-	return segment, err
-}
-
-// listed is called when the store could be listed. That is evidence only while there is no load:
-// a database that may not be written to can still be listed.
-func (l *loader) listed() {
-	if l.turns.empty() && l.health.recordSuccess() {
-		l.turns.signal()
-	}
+	return tag, grant, err
 }
 
 func loadOutcome(err error) int {
@@ -206,16 +184,23 @@ func (l *loader) calls() (n int64) {
 	return n
 }
 
-// sendGrant sends the grant for one event: the segment, or the store's refusal. A grant that
-// cannot be sent is lost: the range is burnt, and the worker asks again.
-func (l *loader) sendGrant(event loads.Event, s store.Segment, refused error) {
-	grant := loads.Grant{
-		Instance: event.Instance, Tag: event.Tag, Seq: event.Seq, First: s.First, End: s.End, Refused: refusalCode(refused), Installation: l.installation,
-	}
-	if grant.Refused == messages.CodeBusy {
-		grant.Reason = refused.Error()
-	}
+// sendGrant sends the grant for one event. A grant that cannot be sent is lost: the range
+// is burnt, and the worker asks again.
+func (l *loader) sendGrant(event loads.Event, grant loads.Grant) {
+	grant.Instance, grant.Tag, grant.Seq, grant.Installation = event.Instance, event.Tag, event.Seq, l.installation
 	_ = l.publish(loads.GrantSubject(l.prefix, event.Instance), grant.Encode())
+}
+
+// refusal is the grant that brings the store's refusal.
+func refusal(err error) loads.Grant {
+	grant := loads.Grant{Refused: refusalCode(err)}
+	if grant.Refused == messages.CodeBusy {
+		grant.Reason = err.Error()
+	}
+	if errors.Is(err, errTooManyMisses) {
+		grant.Pause = missPause.Milliseconds()
+	}
+	return grant
 }
 
 // refusalCode is the code of an error that will not go away by trying again, else 0.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/idworker/idworker/internal/loads"
+	"github.com/idworker/idworker/internal/templates"
 )
 
 // loading is the half of a process that reserves segments. Load events reach its loader
@@ -14,35 +15,20 @@ type loading struct {
 	processInfo
 	loader     *loader
 	consumer   *eventConsumer
-	mirror     *mirror
 	group      *membership // of load events as plain messages
 	background *goroutines
 }
 
 func newLoading(p processInfo) *loading {
-	l := newLoader(p.cfg, p.rules, p.cfg.Store)
-	p.rules.Observe(func(tag string) {
-		if tag == "" {
-			l.firsts.forget()
-		}
-	})
+	l := newLoader(p.cfg, newLookups(p.cfg.Store, func(ctx context.Context) (templates.List, error) {
+		return templates.Read(ctx, p.js, p.cfg.Prefix)
+	}))
 	l.installation, l.foreign = p.installation.ID, p.foreign
 	return &loading{
 		processInfo: p,
 		loader:      l,
 		consumer: &eventConsumer{
 			js: p.js, prefix: p.cfg.Prefix, replicas: p.cfg.Replicas, submit: l.submit, awaitRoom: l.turns.awaitRoom, foreign: p.foreign, log: p.cfg.Log,
-		},
-		mirror: &mirror{
-			store:     p.cfg.Store,
-			directory: p.directory,
-			provision: func(ctx context.Context) error { return Provision(ctx, p.js, p.cfg.Prefix, p.cfg.Replicas) },
-			health:    l.health,
-			listed:    l.listed,
-			log:       p.cfg.Log,
-			absences:  newAbsences("store", p.cfg.TagRefresh, p.cfg.Log),
-			unusable:  make(map[string]bool),
-			skip:      p.rules.FromTemplate,
 		},
 		group:      newMembership(p.cfg.Log),
 		background: newGoroutines(),
@@ -63,19 +49,9 @@ func (l *loading) start(ctx context.Context) error {
 		return fmt.Errorf("subscribe to %s: %w", subject, err)
 	}
 	l.background.start(l.cfg.Store.Run)
-	l.background.start(func(ctx context.Context) { l.loader.firsts.run(ctx, l.cfg.Log) })
+	l.background.start(func(ctx context.Context) { l.loader.lookups.run(ctx, l.cfg.Log) })
 	l.background.start(l.consumer.run)
-	l.background.start(l.mirrorTags)
 	return nil
-}
-
-// mirrorTags mirrors the tags once the process does its work: there may be very many to read.
-func (l *loading) mirrorTags(ctx context.Context) {
-	select {
-	case <-l.started:
-		l.mirror.run(ctx, l.cfg.TagRefresh)
-	case <-ctx.Done():
-	}
 }
 
 // stop finishes the loads that have begun: the store may be closed next.
@@ -106,7 +82,6 @@ func (l *loading) ready() error {
 
 func (l *loading) collect(to sink) {
 	l.loader.collect(to)
-	l.mirror.absences.collect(to)
 	l.collectEvidence(to)
 }
 

@@ -37,7 +37,7 @@ func TestRolesApart(t *testing.T) {
 	s := newStore(t, net, 1)
 	startWorker(t, net, worker.Config{Role: worker.RoleLoader, Store: s})
 	startWorker(t, net, worker.Config{Role: worker.RoleWorker, MaxStep: 5, MaxBatch: 5})
-	createTags(t, net, s, 5, "order")
+	createTags(t, s, 5, "order")
 	c := newClient(t, net)
 	c.use("order", 1000, c.must("order"))
 }
@@ -49,7 +49,7 @@ func TestLoadIsServedOnce(t *testing.T) {
 	net := worker.NewAccount(t)
 	s := &gate{Store: newStore(t, net, 1)}
 	startWorker(t, net, worker.Config{Role: worker.RoleLoader, Store: s})
-	createTags(t, net, s, 10, "order")
+	createTags(t, s, 10, "order")
 	conn := net.Connect(t)
 	grants, err := conn.SubscribeSync(loads.GrantSubject(messages.DefaultPrefix, "me"))
 	if err != nil {
@@ -89,7 +89,7 @@ func TestLoaderWithSmallerMaxStep(t *testing.T) {
 	s := newStore(t, net, 1)
 	startWorker(t, net, worker.Config{Role: worker.RoleLoader, Store: s, MaxStep: 10, MaxBatch: 10})
 	startWorker(t, net, worker.Config{Role: worker.RoleWorker})
-	createTags(t, net, s, 10, "order")
+	createTags(t, s, 10, "order")
 	c := newClient(t, net)
 	c.use("order", 200, c.must("order"))
 	if _, err := c.patiently("order", 1000); err != nil {
@@ -118,7 +118,7 @@ func TestWithoutLoadStream(t *testing.T) {
 			for _, role := range c.roles {
 				startWorker(t, net, worker.Config{Role: role, Store: s, MaxStep: 5, MaxBatch: 5})
 			}
-			createTags(t, net, s, 5, "order")
+			createTags(t, s, 5, "order")
 			c := newClient(t, net)
 			last := c.must("order")
 
@@ -148,9 +148,9 @@ func TestFullLoadStream(t *testing.T) {
 			net := worker.NewAccount(t)
 			s := newStore(t, net, 1)
 			core, lines := observer.New(zap.InfoLevel)
-			var w *worker.Process
 			for _, role := range c.roles {
-				w = startWorker(t, net, worker.Config{Role: role, Store: s, Log: zap.New(core)})
+				w := startWorker(t, net, worker.Config{Role: role, Store: s, Log: zap.New(core)})
+				natstest.Eventually(t, "events are consumed", func() bool { return w.Ready() == nil })
 			}
 			js := newJetStream(t, net)
 			stream, err := js.Stream(t.Context(), loads.StreamName(messages.DefaultPrefix))
@@ -163,8 +163,7 @@ func TestFullLoadStream(t *testing.T) {
 			if _, err := js.UpdateStream(t.Context(), full); err != nil {
 				t.Fatal(err)
 			}
-			createTags(t, net, s, 1000, "order")
-			awaitTags(t, w, 1)
+			createTags(t, s, 1000, "order")
 			c := newClient(t, net)
 			last := c.must("order")
 			ranges, err := c.patiently("order", 200) // more is wanted, long before nothing is left
@@ -198,14 +197,16 @@ func TestLoaderThatDies(t *testing.T) {
 	if err := worker.Provision(t.Context(), js, messages.DefaultPrefix, 1); err != nil {
 		t.Fatal(err)
 	}
-	w := startWorker(t, net, worker.Config{Role: worker.RoleWorker})
-	createTags(t, net, s, 10, "order")
+	startWorker(t, net, worker.Config{Role: worker.RoleWorker})
+	loader := startWorker(t, net, worker.Config{Role: worker.RoleLoader, Store: s})
+	createTags(t, s, 10, "order")
 
 	c := newClient(t, net)
-	awaitTags(t, w, 1)
+	c.must("order")
+	stop(t, loader)
 	answer := make(chan error, 1)
 	go func() {
-		_, err := c.patiently("order", 1)
+		_, err := c.patiently("order", 100)
 		answer <- err
 	}()
 	takeOneEvent(t, js) // and never ack it

@@ -34,10 +34,7 @@ var (
 	idsMetric      = describe("ids_total", "IDs handed out, by kind.", "kind")
 	parkedMetric   = describe("parked_requests", "Requests that wait for a segment.")
 
-	tagsMetric      = describe("tags", "Known tags.")
-	activeMetric    = describe("tags_active", "Tags asked for since the start.")
-	firstUseMetric  = describe("first_use_tags", "Tags of templates in memory.")
-	shutMetric      = describe("first_uses_refused_total", "Requests for tags of templates that were refused from memory, because loaders had refused to make so many.")
+	tagsMetric      = describe("tags", "Tags in memory.")
 	unlistedMetric  = describe("tags_unlisted", "Active tags without metrics of their own, because there are too many.")
 	runwayMetric    = describe("runway_seconds", "Runway of the tag with the shortest: how long memory lasts at the present rate.")
 	tagIDsMetric    = describe("tag_ids_total", "IDs handed out, by tag.", "tag")
@@ -46,16 +43,9 @@ var (
 	tagRunwayMetric = describe("tag_runway_seconds", "Runway by tag: how long memory lasts at the present rate, at most a year.", "tag")
 	tagEndMetric    = describe("tag_runs_out_timestamp_seconds", "When the IDs of a tag reach 2^31 or 2^53, or end, by the rate at which all workers use them up; missing while too little was measured to tell.", "tag", "limit")
 
-	heldMetric   = describe("tags_held", "Tags that are missing from a listing and are kept until that is confirmed, by what was listed.", "listing")
-	lossesMetric = describe("tag_losses_total", "Times that too many tags were missing from a listing to believe it, by what was listed.", "listing")
-
 	unansweredMetric = describe("loads_unanswered_seconds", "For how long no loader has answered; 0 if loads are answered, or none is wanted.")
 
-	grantsMetric    = describe("grants_total", "Grants from loaders, by what became of them.", "outcome")
-	strictMetric    = describe("strict_requests_total", "Requests for strictly ordered tags that were not answered by the process that received them first, by what happened: forwarded to another process, received from one, or parked without an owner.", "event")
-	ownerlessMetric = describe("strict_ownerless_requests", "Requests for strictly ordered tags that wait for somebody who may answer them.")
-	slotsMetric     = describe("strict_slots_owned", "Slots of strictly ordered tags that this process owns, of 256.")
-	termBurntMetric = describe("strict_burnt_ids_total", "IDs of strictly ordered tags that were not used because a term had ended.")
+	grantsMetric = describe("grants_total", "Grants from loaders, by what became of them.", "outcome")
 
 	loadsMetric    = describe("loads_total", "Calls of the store for a segment, by outcome.", "outcome")
 	loadTimeMetric = describe("load_duration_seconds", "Time that the store took to reserve a segment.")
@@ -64,7 +54,6 @@ var (
 
 	conflictMetric   = describe("installation_conflict", "Whether the process has left the queue groups to another installation, 1 or 0.")
 	neighboursMetric = describe("foreign_processes_met_total", "Messages from processes of another installation on the same subjects, as they say who they are.")
-	olderMetric      = describe("older_processes_met_total", "Messages from processes of an older version while there are strict tags, which those answer out of order.")
 	foreignMetric    = describe("foreign_messages_total", "Load events and grants of another installation, which were dropped.", "kind")
 	wentBackMetric   = describe("store_went_back_total", "Times that a table row, or the register, proved to have gone back.", "what")
 	stoppedMetric    = describe("store_stopped", "Whether the loader grants nothing because the register went back, 1 or 0.")
@@ -163,7 +152,6 @@ func (a *answering) collect(to sink) {
 	to.requests("snowflake", &a.snowflakes.figures)
 	to.counter(overloadMetric, a.shedder.overloads.Load())
 	a.supply.collect(to)
-	a.strict.collect(to)
 	a.snowflakes.collect(to)
 }
 
@@ -171,19 +159,7 @@ func (s *supply) collect(to sink) {
 	to.gauge(parkedMetric, float64(s.alloc.Parked()))
 	s.grants.collect(to)
 	s.unanswered.collect(to)
-	s.absences.collect(to)
 	s.collectTags(to)
-	to.gauge(firstUseMetric, float64(s.alloc.FirstUses()))
-	to.counter(shutMetric, s.firstUse.shut.Load())
-}
-
-func (s *strict) collect(to sink) {
-	to.counter(strictMetric, s.forwarded.Load(), "forwarded")
-	to.counter(strictMetric, s.received.Load(), "received")
-	to.counter(strictMetric, s.parked.Load(), "parked")
-	to.gauge(ownerlessMetric, float64(s.ownerless.parked()))
-	to.gauge(slotsMetric, float64(s.owned()))
-	to.counter(termBurntMetric, s.burnt.Load()+s.alloc.Dropped())
 }
 
 func (g *grantReceiver) collect(to sink) {
@@ -203,11 +179,6 @@ func (l *loader) collect(to sink) {
 	to.counter(outagesMetric, total)
 }
 
-func (a *absences) collect(to sink) {
-	to.gauge(heldMetric, float64(a.held.Load()), a.listed)
-	to.counter(lossesMetric, a.episodes.Load(), a.listed)
-}
-
 // collectTags collects the metrics of each of the busiest tags, and of all tags together.
 func (s *supply) collectTags(to sink) {
 	all, now := s.alloc.Figures(), time.Now()
@@ -216,7 +187,6 @@ func (s *supply) collectTags(to sink) {
 		least = min(least, f.Runway)
 	}
 	to.gauge(tagsMetric, float64(s.alloc.Tags()))
-	to.gauge(activeMetric, float64(len(all)))
 	to.gauge(runwayMetric, least.Seconds())
 	listed := busiest(all, to.maxTags)
 	to.gauge(unlistedMetric, float64(len(all)-len(listed)))

@@ -22,28 +22,29 @@ func TestMetricsTagLimit(t *testing.T) {
 	net := NewAccount(t)
 	now := time.Second
 	p := processInfo{cfg: Config{Requests: net.Connect(t), Control: net.Connect(t), Log: zap.NewNop()}}
-	alloc := allocator.New(allocator.Config{Clock: func() time.Duration { return now }, Load: func(allocator.Load) {}})
-	supply := &supply{firstUse: newFirstUseGate(noRules{}, nil), processInfo: p, alloc: alloc, grants: &grantReceiver{}, unanswered: new(unanswered), absences: newAbsences("directory", time.Minute, zap.NewNop())}
+	var wished allocator.Load
+	alloc := allocator.New(allocator.Config{Clock: func() time.Duration { return now }, Load: func(l allocator.Load) { wished = l }})
+	supply := &supply{processInfo: p, alloc: alloc, grants: &grantReceiver{}, unanswered: new(unanswered)}
 	a := newAnswering(p, supply, newSnowflakes(p, &lease.Manager{}))
-	a.strict = idleStrict()
-	a.strict.alloc = alloc
 	w := &Process{info: p, halves: []half{a}}
-	steps := make(map[string]int64, tags)
-	for i := range tags {
-		steps[fmt.Sprintf("tag-%06d", i)] = 1000
+	names := make([]string, tags)
+	for i := range names {
+		names[i] = fmt.Sprintf("tag-%06d", i)
 	}
-	alloc.Update(steps)
 	take := func(tag string, n int64) {
 		if _, ok := alloc.Take(tag, n); !ok {
 			t.Fatalf("%s has no %d IDs", tag, n)
 		}
 	}
-	for tag := range steps {
-		alloc.Grant(tag, 0, store.Segment{First: 1, End: 1001})
-		take(tag, 100) // so that a segment is asked for, and the tag is active
+	for _, tag := range names {
+		if _, err := alloc.TakeOrPark(tag, allocator.Request{N: 100, Answer: func([]store.Segment, error) {}}); err != nil {
+			t.Fatal(err)
+		}
+		alloc.CurrentLoad(tag, wished.Seq)
+		alloc.Grant(tag, wished.Seq, allocator.Supply{Segment: store.Segment{First: 1, End: 1001}, Step: 1000, Order: store.Trend})
 	}
 	now = time.Minute
-	for tag := range steps {
+	for _, tag := range names {
 		take(tag, 100+int64(tag[len("tag-")+3]-'0')) // the hundreds of a tag's number are its rate
 	}
 

@@ -16,7 +16,6 @@ type neighbourhood struct {
 	watch      *neighbours.Watch
 	members    []groupMember
 	background *goroutines
-	older      olderProcesses
 }
 
 // groupMember is a half that is in queue groups.
@@ -36,7 +35,6 @@ func newNeighbourhood(p processInfo, members []groupMember) *neighbourhood {
 		Self:   neighbours.Process{Installation: p.installation, Instance: p.instance, Host: host},
 		Leave:  func(*neighbours.ForeignError) { n.giveWay(true) },
 		Return: func() { n.giveWay(false) },
-		Older:  func(met neighbours.Process) { n.older.meet(met, p.rules.AnyStrict(), p.cfg.Log) },
 		Log:    p.cfg.Log,
 		Wait:   p.cfg.admitWait,
 	})
@@ -73,7 +71,6 @@ func (n *neighbourhood) ready() error {
 func (n *neighbourhood) collect(to sink) {
 	to.yes(conflictMetric, n.watch.Left() != nil)
 	to.counter(neighboursMetric, n.watch.Heard())
-	to.counter(olderMetric, n.older.met.Load())
 	n.foreign.collect(to)
 }
 

@@ -5,7 +5,6 @@ import (
 	"github.com/nats-io/nats.go/micro"
 
 	"github.com/idworker/idworker/internal/neighbours"
-	"github.com/idworker/idworker/internal/tagrules"
 )
 
 // The names under which workers appear in the NATS services API.
@@ -14,10 +13,6 @@ const (
 	snowflakeServiceName = "idworker-snowflake" // while there is a worker ID
 )
 
-// ordersKey is what workers say of themselves that know strict tags. Those of older versions answer them
-// as ordinary ones.
-const ordersKey = "orders"
-
 // processInfo is what the halves know of the process that they are part of.
 type processInfo struct {
 	cfg          Config
@@ -25,11 +20,8 @@ type processInfo struct {
 	installation neighbours.Installation
 	foreign      *foreignMessages
 	js           jetstream.JetStream
-	directory    *Directory
-	rules        *tagrules.Watcher
-	stats        func() Stats  // of the whole process
-	started      chan struct{} // closed when the process does its work
-	failed       chan error    // see [Process.Failed]; has room for one
+	stats        func() Stats // of the whole process
+	failed       chan error   // see [Process.Failed]; has room for one
 }
 
 // serviceConfig describes a micro service of the process.
@@ -46,7 +38,6 @@ func (p processInfo) serviceConfig(name string) micro.Config {
 			"store":        p.cfg.StoreName,
 			"prefix":       string(p.cfg.Prefix),
 			"layout":       p.cfg.Lease.Layout.String(),
-			ordersKey:      "yes",
 		},
 		StatsHandler: func(*micro.Endpoint) any { return p.stats() },
 	}

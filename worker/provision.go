@@ -9,7 +9,6 @@ import (
 
 	"github.com/idworker/idworker/internal/agreement"
 	"github.com/idworker/idworker/internal/loads"
-	"github.com/idworker/idworker/internal/ownership"
 	"github.com/idworker/idworker/internal/resource"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/snowflake/lease"
@@ -23,28 +22,20 @@ const loadEventAge = 30 * time.Second
 // LoaderConsumer is the name of the durable consumer that all loaders share.
 const LoaderConsumer = "loader"
 
-// Resources are what workers and loaders need, besides what leases need: the load stream
-// with the loaders' consumer, the tag directory, and the bucket of the owners of strict tags.
-// Replicas are 1 to 5, odd.
+// Resources are what workers and loaders need, besides what leases and the store need: the
+// load stream with the loaders' consumer. Replicas are 1 to 5, odd.
 func Resources(prefix messages.Prefix, replicas int) []resource.Resource {
-	return []resource.Resource{loadStream(prefix, replicas), loadConsumer(prefix), tagsBucket(prefix, replicas), ownership.Bucket(prefix, replicas)}
+	return []resource.Resource{loadStream(prefix, replicas), loadConsumer(prefix)}
 }
 
-// Provision creates the load stream, the tag directory and the config bucket where they
-// are missing.
+// Provision creates the load stream and the config bucket where they are missing.
 // What exists is left as it is, but checked for what the load path relies on. A config bucket
 // that has been there, for the register or the clock bucket has entries, is not made a second
 // time.
 func Provision(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, replicas int) error {
 	config := agreement.Bucket(prefix, replicas,
 		resource.HasEntries(register.BucketName(prefix)), resource.HasEntries(lease.ClockBucketName(prefix)))
-	return resource.Ensure(ctx, js, loadStream(prefix, replicas), tagsBucket(prefix, replicas), config)
-}
-
-func tagsBucket(prefix messages.Prefix, replicas int) resource.Resource {
-	return resource.Bucket(jetstream.KeyValueConfig{
-		Bucket: TagsBucketName(prefix), Description: "idworker: configuration of every tag", Replicas: replicas,
-	})
+	return resource.Ensure(ctx, js, loadStream(prefix, replicas), config)
 }
 
 // loadStream is the work queue of load events. One message per subject, and a second

@@ -19,7 +19,7 @@ func TestWithoutQuorum(t *testing.T) {
 	net := cluster.Servers[0]
 	s := newStore(t, cluster, 3)
 	startWorker(t, net, worker.Config{Store: s, Replicas: 3, Wait: time.Second})
-	createTags(t, net, s, 1000, "order", "cold")
+	createTags(t, s, 1000, "order", "cold")
 	c := newClient(t, net)
 	last := c.must("order")
 	natstest.Eventually(t, "one segment in use and one ready", func() bool {

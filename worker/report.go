@@ -17,7 +17,6 @@ type Report struct {
 	NotReady string `json:"not_ready,omitempty"` // why it does not do all of its work
 	Degraded string `json:"degraded,omitempty"`  // what is wrong although it does
 
-	Known     int              `json:"known_tags"`          // tags of the directory that it knows; 0 if it answers no requests
 	Overloads *OverloadStats   `json:"overloads,omitempty"` // of a worker
 	Clock     *ClockStats      `json:"clock,omitempty"`     // of a worker
 	Stopped   string           `json:"stopped,omitempty"`   // why a loader grants nothing, because the register went back
@@ -73,7 +72,6 @@ func (w *Process) report(tags int) Report {
 }
 
 func (a *answering) fillReport(r *Report) {
-	r.Known = a.supply.alloc.Tags()
 	r.Overloads = &OverloadStats{a.shedder.away.Load(), a.shedder.overloads.Load()}
 	f := a.snowflakes.manager.Figures()
 	r.Clock = &ClockStats{f.ClockDiff.Milliseconds(), f.Reserved.Seconds()}
@@ -94,7 +92,6 @@ func (l *loading) fillReport(r *Report) {
 	}
 }
 
-func (r *rules) fillReport(*Report)         {}
 func (n *neighbourhood) fillReport(*Report) {}
 
 // maxOutageError bounds what is told of an error.

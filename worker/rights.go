@@ -4,23 +4,22 @@ import (
 	"github.com/idworker/idworker/internal/agreement"
 	"github.com/idworker/idworker/internal/loads"
 	"github.com/idworker/idworker/internal/neighbours"
-	"github.com/idworker/idworker/internal/ownership"
 	"github.com/idworker/idworker/internal/rights"
-	"github.com/idworker/idworker/internal/tagrules"
+	"github.com/idworker/idworker/internal/templates"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/snowflake/lease"
 )
 
-// Rights are those that a role needs for a process: for requests, for the load path and the
-// tag directory, and those that the leases and the installation's config state. What the store
+// Rights are those that a role needs for a process: for requests and the load path, and
+// those that the leases, the templates and the installation's config state. What the store
 // takes, the store states.
 func Rights(p messages.Prefix, role rights.Role) rights.Rights {
-	return rights.Join(ownRights(p, role), reportRights(p, role), lease.Rights(p, role), agreement.Rights(p, role), tagrules.Rights(p, role), ownership.Rights(p, role))
+	return rights.Join(ownRights(p, role), reportRights(p, role), lease.Rights(p, role), agreement.Rights(p, role), templates.Rights(p, role))
 }
 
 func ownRights(p messages.Prefix, role rights.Role) rights.Rights {
 	requests := []string{p.Segment(">"), p.Snowflake()}
-	stream, tags := loads.StreamName(p), TagsBucketName(p)
+	stream := loads.StreamName(p)
 	hello := neighbours.Rights(p, role)
 	switch role {
 	case rights.Worker:
@@ -28,8 +27,7 @@ func ownRights(p messages.Prefix, role rights.Role) rights.Rights {
 			rights.Subscribe(rights.InQueue(p.Segment(">"), p.QueueGroup()), rights.InQueue(p.Snowflake(), p.QueueGroup())),
 			rights.Subscribe(serviceSubjects()...),
 			rights.Publish(loads.Subject(p, "*", ">"), loads.ReserveSubject(p), rights.StreamInfo(stream)),
-			rights.Subscribe(loads.GrantSubject(p, "*")),
-			rights.WatchBucket(tags), hello, forwardRights(p), answerRights(p),
+			rights.Subscribe(loads.GrantSubject(p, "*"), loads.DropSubject(p)), hello,
 		)
 	case rights.Loader:
 		consumer := stream + "." + LoaderConsumer
@@ -37,8 +35,7 @@ func ownRights(p messages.Prefix, role rights.Role) rights.Rights {
 			rights.Publish(rights.StreamInfo(stream), rights.ConsumerInfo(stream, LoaderConsumer),
 				rights.API("CONSUMER.MSG.NEXT."+consumer), "$JS.ACK."+consumer+".>"),
 			rights.Subscribe(rights.InQueue(loads.ReserveSubject(p), p.QueueGroup())),
-			rights.Publish(loads.GrantSubject(p, "*")),
-			rights.WatchBucket(tags), rights.WriteBucket(tags, ">"), hello,
+			rights.Publish(loads.GrantSubject(p, "*")), hello,
 			rights.Publish(rights.StreamInfo("KV_"+lease.ClockBucketName(p))), // which its witness notes
 		)
 	case rights.Caller:
@@ -49,7 +46,7 @@ func ownRights(p messages.Prefix, role rights.Role) rights.Rights {
 			rights.Publish(requests...),
 			rights.ProvisionStream(stream), rights.Publish(rights.ConsumerInfo(stream, LoaderConsumer),
 				rights.API("CONSUMER.CREATE."+consumer), rights.API("CONSUMER.DURABLE.CREATE."+consumer)),
-			rights.ProvisionBucket(tags), rights.WatchBucket(tags), rights.WriteBucket(tags, ">"),
+			rights.Publish(loads.DropSubject(p)),
 		)
 	}
 	return rights.Rights{}

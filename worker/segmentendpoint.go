@@ -1,8 +1,6 @@
 package worker
 
 import (
-	"errors"
-
 	"github.com/nats-io/nats.go/micro"
 
 	"github.com/idworker/idworker/allocator"
@@ -10,25 +8,19 @@ import (
 	"github.com/idworker/idworker/store"
 )
 
-// segments answers requests for the IDs of tags, whichever way they came. It never blocks: it answers from
-// memory, parks the request, or passes it on.
-type segments struct {
-	alloc  *allocator.Allocator
-	strict *strict
-}
-
-// segmentEndpoint answers those that come by NATS, which calls it from one goroutine.
+// segmentEndpoint answers requests for the IDs of tags that come by NATS, which calls it
+// from one goroutine. It never blocks: it answers from memory, or parks the request.
 type segmentEndpoint struct {
 	frame
-	segments
+	alloc     *allocator.Allocator
 	prefixLen int    // of the subject, before the tag
 	buf       []byte // for replies; NATS copies them
 }
 
-func newSegmentEndpoint(cfg Config, alloc *allocator.Allocator, strict *strict, line *waitingLine, figures *requestFigures) *segmentEndpoint {
+func newSegmentEndpoint(cfg Config, alloc *allocator.Allocator, line *waitingLine, figures *requestFigures) *segmentEndpoint {
 	return &segmentEndpoint{
 		frame:     newFrame(cfg, line, figures),
-		segments:  segments{alloc, strict},
+		alloc:     alloc,
 		prefixLen: len(cfg.Prefix.Segment("")),
 	}
 }
@@ -39,66 +31,34 @@ func (e *segmentEndpoint) Handle(req micro.Request) {
 	if !ok {
 		return
 	}
-	tag, kept := req.Subject()[e.prefixLen:], keepsIDs(req)
-	ids, hit := e.take(tag, n, kept)
+	tag := req.Subject()[e.prefixLen:]
+	ids, hit := e.alloc.Take(tag, n)
 	if !hit {
-		e.answerLater(r.timed(), requester{replyTo: req.Reply()}, tag, n, kept)
+		r.timed().answerOrPark(e.alloc, requester{replyTo: req.Reply()}, tag, n, keepsIDs(req))
 		return
 	}
 	e.buf = messages.AppendRange(e.buf[:0], wireRange(ids))
 	r.answer(e.buf, n)
 }
 
-// keepsIDs reports whether a request is for IDs that are to be kept, which those of a strict tag must not.
+// keepsIDs reports whether a request is for IDs that are to be kept, which those of a strict
+// tag must not.
 func keepsIDs(req micro.Request) bool {
 	return req.Headers() != nil && req.Headers().Get(messages.PrefetchHeader) != ""
 }
 
-// take returns n IDs if the current segment has them, and they may be answered at once. Kept says that
-// they are to be kept.
-func (s segments) take(tag string, n int64, kept bool) (ids store.Segment, hit bool) {
-	if kept && s.strict.isStrict(tag) {
-		return ids, false
-	}
-	ids, term, hit := s.alloc.TakeAny(tag, n)
-	if hit && term != 0 {
-		hit = s.strict.mayUse(tag, term, n)
-	}
-	return ids, hit
-}
-
-// answerLater handles a request for which take returned nothing. The request must be timed by itself.
-func (s segments) answerLater(r request, by requester, tag string, n int64, kept bool) {
-	switch err := messages.CheckTag(tag); {
-	case err != nil:
+// answerOrPark handles a request that the current segment could not answer, which is timed
+// by itself.
+func (r request) answerOrPark(alloc *allocator.Allocator, by requester, tag string, n int64, kept bool) {
+	if err := messages.CheckTag(tag); err != nil {
 		r.fail(err)
-	case !s.strict.isStrict(tag):
-		s.answerOrPark(r, by, tag, n, kept)
-	case kept:
-		r.fail(errPrefetch)
-	default:
-		s.strict.dispatch(s.strict.newOrdered(tag, n, by))
+		return
 	}
-}
-
-// answerOrPark handles a request that the current segment could not answer.
-func (s segments) answerOrPark(r request, by requester, tag string, n int64, kept bool) {
 	frame, began := r.frame, r.began // all that a parked request keeps of r
-	finish := func(ids []store.Segment, err error) {
-		switch strict := errors.Is(err, allocator.ErrTerm); { // by now
-		case strict && kept:
-			frame.resume(by, began).fail(errPrefetch)
-		case strict:
-			s.strict.dispatch(s.strict.newOrdered(tag, n, by))
-		default:
-			frame.resume(by, began).finish(ids, n, err)
-		}
-	}
-	ids, err := s.alloc.TakeOrParkWhile(by.wants(), tag, 0, n, s.strict.cfg.Wait, finish)
-	switch {
-	case errors.Is(err, allocator.ErrTerm):
-		finish(nil, err)
-	case ids != nil || err != nil:
+	ids, err := alloc.TakeOrPark(tag, allocator.Request{N: n, Kept: kept, Wanted: by.wants(), Answer: func(ids []store.Segment, err error) {
+		frame.resume(by, began).finish(ids, n, err)
+	}})
+	if ids != nil || err != nil {
 		r.finish(ids, n, err)
 	}
 }

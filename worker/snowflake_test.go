@@ -122,7 +122,7 @@ func TestSnowflakeLeaseLost(t *testing.T) {
 	net := worker.NewAccount(t)
 	s := newStore(t, net, 1)
 	startWorker(t, net, worker.Config{Store: s, Lease: lease.Config{TTL: shortLease}})
-	createTags(t, net, s, 100_000, "order")
+	createTags(t, s, 100_000, "order")
 	c := newClient(t, net)
 	last := c.must("order")
 	js := newJetStream(t, net)
@@ -220,7 +220,7 @@ func TestSnowflakeNoneFree(t *testing.T) {
 	natstest.Eventually(t, "both worker IDs are held", func() bool { return len(holdings(t, js)) == 2 })
 	cfg.Role, cfg.Store = worker.RoleAll, s
 	third := startWorker(t, net, cfg)
-	createTags(t, net, s, 100_000, "order")
+	createTags(t, s, 100_000, "order")
 	c := newClient(t, net)
 	c.must("order")
 	ids := make(map[int64]bool)

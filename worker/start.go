@@ -14,13 +14,10 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/idworker/idworker/internal/agreement"
-	"github.com/idworker/idworker/internal/leader"
-	"github.com/idworker/idworker/internal/ownership"
-	"github.com/idworker/idworker/internal/tagrules"
+	"github.com/idworker/idworker/internal/loads"
 )
 
-// startTimeout is how long NATS and its JetStream may take for each stage of a start, and for how
-// long nothing may be learned of the tags. It does not limit how many tags there are.
+// startTimeout is how long NATS and its JetStream may take for each stage of a start.
 //
 // It is a variable for tests, whose machines may be slow.
 var startTimeout = 30 * time.Second
@@ -30,11 +27,6 @@ func withTimeout(ctx context.Context, do func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	return do(ctx)
-}
-
-// patiently is withTimeout for what JetStream is asked once: it is asked again while it has no leader for that.
-func patiently(ctx context.Context, log *zap.Logger, do func(context.Context) error) error {
-	return withTimeout(ctx, func(ctx context.Context) error { return leader.Patiently(ctx, log, do) })
 }
 
 // Process is a running process of any role.
@@ -49,7 +41,7 @@ type Process struct {
 }
 
 // half is the part of a process that does the work of one role: [answering] or [loading];
-// or what both need: [rules], [neighbourhood], [reporter].
+// or what both need: [neighbourhood], [reporter].
 type half interface {
 	// start returns when the half does its work. If it fails it leaves nothing behind.
 	start(ctx context.Context) error
@@ -103,20 +95,19 @@ func Open(ctx context.Context, cfg Config) (*Process, error) {
 	return w, err
 }
 
-// Start is the rest of [Start]. It takes the longer the more tags there are.
+// Start is the rest of [Start].
 func (w *Process) Start(ctx context.Context) error {
 	for i, h := range w.halves {
 		if err := h.start(ctx); err != nil {
 			return errors.Join(err, w.stopHalves(w.halves[:i]))
 		}
 	}
-	close(w.info.started)
 	return nil
 }
 
 // prepare makes sure that the installation is there, and that this process belongs to it.
 func (w *Process) prepare(ctx context.Context, cfg Config) (processInfo, error) {
-	p := processInfo{cfg: cfg, instance: nuid.Next(), js: cfg.JetStream, stats: w.stats, started: make(chan struct{}), failed: make(chan error, 1)}
+	p := processInfo{cfg: cfg, instance: nuid.Next(), js: cfg.JetStream, stats: w.stats, failed: make(chan error, 1)}
 	var err error
 	if p.js == nil {
 		if p.js, err = jetstream.New(cfg.Control); err != nil {
@@ -129,12 +120,8 @@ func (w *Process) prepare(ctx context.Context, cfg Config) (processInfo, error) 
 	if err = p.joinInstallation(ctx); err != nil {
 		return p, err
 	}
-	if p.directory, err = OpenDirectory(ctx, p.js, cfg.Prefix, cfg.Log); err != nil {
-		return p, err
-	}
 	p.cfg.Log = cfg.Log.With(zap.String("instance", p.instance))
 	p.foreign = newForeignMessages(p.installation.ID, p.cfg.Log)
-	p.rules = tagrules.NewWatcher(p.js, cfg.Prefix, p.cfg.Log)
 	return p, nil
 }
 
@@ -156,23 +143,23 @@ func (p *processInfo) joinInstallation(ctx context.Context) error {
 
 // makeHalves makes the halves that the role has. The loading half comes before the answering
 // half, so that it starts first and stops last: parked requests wait for it. Before both it
-// is made sure that no other installation is there, and the rules of tags are read.
+// is made sure that no other installation is there.
 func makeHalves(ctx context.Context, p processInfo) (halves []half, err error) {
 	var members []groupMember
-	target := anyLoader(p)
+	own := func(loads.Event) bool { return false }
 	if p.cfg.loads() {
 		l := newLoading(p)
-		target = loadTarget{l.loader.loadIfUp, l.loader.loadDirectly}
+		own = l.loader.loadIfUp
 		members = append(members, l)
 	}
 	if p.cfg.answers() {
-		a, err := openAnswering(ctx, p, target)
+		a, err := openAnswering(ctx, p, own)
 		if err != nil {
 			return nil, err
 		}
 		members = append(members, a)
 	}
-	halves = append(halves, newRules(p), newNeighbourhood(p, members))
+	halves = append(halves, newNeighbourhood(p, members))
 	for _, m := range members {
 		halves = append(halves, m)
 	}
@@ -188,17 +175,6 @@ func (w *Process) Installation() string { return w.info.installation.ID }
 // Report is what the process tells of itself, as [AskReports] returns it, with the busiest tags up to a
 // number from 0 to 10,000.
 func (w *Process) Report(tags int) Report { return w.report(min(max(tags, 0), maxReportTags)) }
-
-// Leases returns the leases among the owners of strict tags, as far as this process has read of them: one
-// for each worker that takes part. It returns nil for a loader, which reads none.
-func (w *Process) Leases() []ownership.Lease {
-	for _, h := range w.halves {
-		if a, ok := h.(*answering); ok {
-			return a.strict.owners.Leases()
-		}
-	}
-	return nil
-}
 
 // Stop leaves the queue group, answers every request that was delivered, and returns when
 // all that Start started has ended. It takes about Config.Wait at most, plus the time that

@@ -23,7 +23,7 @@ func TestStartStopStress(t *testing.T) {
 	net := worker.NewAccount(t)
 	s := newStore(t, net, 1)
 	steady := startWorker(t, net, worker.Config{Store: s, Wait: time.Second})
-	createTags(t, net, s, 1, "order", "invoice") // with steps this small, loads never end
+	createTags(t, s, 1, "order", "invoice") // with steps this small, loads never end
 
 	traffic, stopTraffic := context.WithCancel(t.Context())
 	var callers sync.WaitGroup

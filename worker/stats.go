@@ -14,15 +14,14 @@ type Stats struct {
 	Installation string `json:"installation"`
 	LeftFor      string `json:"left_for,omitempty"` // which other installation answers instead
 
-	Parked   int         `json:"parked"`              // requests that wait for a segment
-	NoLoader string      `json:"no_loader,omitempty"` // that no loader answers, and what is known of that
-	Grants   GrantStats  `json:"grants"`              // since the start
-	Strict   StrictStats `json:"strict"`
-	Loads    *LoadStats  `json:"loads,omitempty"`     // of this process's loader, if it has one
-	WorkerID *int64      `json:"worker_id,omitempty"` // of snowflake IDs, if one is held
-	NoWorker string      `json:"no_worker,omitempty"` // why none is held
-	Active   int         `json:"active_tags"`         // tags asked for since the start
-	Tags     []TagStats  `json:"tags"`                // the busiest of them, at most 100
+	Parked   int        `json:"parked"`              // requests that wait for a segment
+	NoLoader string     `json:"no_loader,omitempty"` // that no loader answers, and what is known of that
+	Grants   GrantStats `json:"grants"`              // since the start
+	Loads    *LoadStats `json:"loads,omitempty"`     // of this process's loader, if it has one
+	WorkerID *int64     `json:"worker_id,omitempty"` // of snowflake IDs, if one is held
+	NoWorker string     `json:"no_worker,omitempty"` // why none is held
+	Active   int        `json:"active_tags"`         // tags in memory
+	Tags     []TagStats `json:"tags"`                // the busiest of them, at most 100
 
 	maxTags int // how many are listed
 }
@@ -33,15 +32,6 @@ type GrantStats struct {
 	Burnt     int64 `json:"burnt"`   // late, doubled, or no room
 	Below     int64 `json:"below"`   // burnt, and proof that the store went back
 	Refused   int64 `json:"refused"` // the store said no
-}
-
-// StrictStats is how requests for strict tags are doing, and counts them since the start.
-type StrictStats struct {
-	Slots     int   `json:"slots"`     // that this process owns, of 256
-	Forwarded int64 `json:"forwarded"` // requests passed on to another process
-	Received  int64 `json:"received"`  // requests that other processes passed on to this one
-	Ownerless int   `json:"ownerless"` // requests that wait for somebody who may answer them
-	Burnt     int64 `json:"burnt"`     // IDs not used because a term had ended
 }
 
 // LoadStats counts the loader's calls of the store.

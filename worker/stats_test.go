@@ -47,7 +47,7 @@ func TestInfoAndStats(t *testing.T) {
 	net := worker.NewAccount(t)
 	s := newStore(t, net, 1)
 	w := startWorker(t, net, worker.Config{Store: s, StoreName: "jetstream"})
-	createTags(t, net, s, 100, "order", "idle")
+	createTags(t, s, 100, "order", "idle")
 	c := newClient(t, net)
 	c.must("order")
 

@@ -17,8 +17,8 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/idworker/idworker/allocator"
 	"github.com/idworker/idworker/internal/loads"
-	"github.com/idworker/idworker/internal/tagrules"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/testing/tier"
@@ -57,9 +57,9 @@ type stormWorker struct {
 
 // stormStore is one loader's way to the counters that all have in common.
 type stormStore struct {
-	firstReserver // there are no templates
-	counters      *stormCounters
-	calls         atomic.Int64
+	lookupStore // there are no templates
+	counters    *stormCounters
+	calls       atomic.Int64
 }
 
 type stormCounters struct {
@@ -74,19 +74,23 @@ func (c *stormCounters) set(down bool) {
 	c.down = down
 }
 
-func (s *stormStore) Learn(string, int64) {}
+func (s *stormStore) Known(string) bool { return true }
 
-func (s *stormStore) Reserve(_ context.Context, tag string, n int64) (store.Segment, error) {
+func (s *stormStore) Lookup(_ context.Context, tag string) (store.Tag, error) {
+	return store.Tag{Name: tag, Step: stormStep, Next: 1, Order: store.Trend}, nil
+}
+
+func (s *stormStore) Reserve(_ context.Context, tag string, n int64) (store.Grant, error) {
 	s.calls.Add(1)
 	time.Sleep(10 * time.Millisecond)
 	s.counters.mu.Lock()
 	defer s.counters.mu.Unlock()
 	if s.counters.down {
-		return store.Segment{}, errAway
+		return store.Grant{}, errAway
 	}
 	first := max(1, s.counters.next[tag])
 	s.counters.next[tag] = first + n
-	return store.Segment{First: first, End: first + n}, nil
+	return store.Grant{Segment: store.Segment{First: first, End: first + n}, Order: store.Trend}, nil
 }
 
 // stormStream is the load stream: one event for each worker and tag, and a second
@@ -216,16 +220,14 @@ func testStorm(t *testing.T, f func(s *storm, down func(bool))) {
 		counters := &stormCounters{next: make(map[string]int64)}
 		core, lines := observer.New(zap.InfoLevel)
 		s := &storm{t: t, ctx: ctx, lines: lines, stream: &stormStream{held: make(map[string]bool), came: make(chan struct{}, 1)}}
-		steps := make(map[string]int64)
 		for n := range tier.Pick(200, 10_000) {
 			s.tags, s.empty = append(s.tags, fmt.Sprint("tag", n)), append(s.empty, fmt.Sprint("empty", n))
-			steps[s.tags[n]], steps[s.empty[n]] = stormStep, stormStep
 		}
 		for range 2 {
 			s.startLoader(&stormStore{counters: counters})
 		}
 		for range 4 {
-			s.startWorker(steps, zap.New(core))
+			s.startWorker(zap.New(core))
 		}
 		f(s, counters.set)
 		for _, w := range s.workers {
@@ -240,7 +242,7 @@ func testStorm(t *testing.T, f func(s *storm, down func(bool))) {
 }
 
 func (s *storm) startLoader(from *stormStore) {
-	l := newLoader(Config{Log: zap.NewNop()}.WithDefaults(), noRules{}, from)
+	l := newLoader(Config{Log: zap.NewNop()}.WithDefaults(), newLookups(from, noTemplates))
 	l.publish = func(_ string, data []byte) error {
 		grant, err := loads.DecodeGrant(data)
 		if err != nil {
@@ -263,21 +265,22 @@ func (s *storm) startLoader(from *stormStore) {
 	})
 }
 
-func (s *storm) startWorker(steps map[string]int64, log *zap.Logger) {
+func (s *storm) startWorker(log *zap.Logger) {
 	w := new(stormWorker)
 	p := processInfo{
 		cfg: Config{Log: log}.WithDefaults(), instance: fmt.Sprint("w", len(s.workers)),
-		js:    stormPublisher{stream: s.stream, sent: &w.sent},
-		rules: tagrules.NewWatcher(nil, "", zap.NewNop()), foreign: newForeignMessages("", zap.NewNop()),
+		js:      stormPublisher{stream: s.stream, sent: &w.sent},
+		foreign: newForeignMessages("", zap.NewNop()),
 	}
-	w.supply = newSupply(p, loadTarget{
-		own: func(loads.Event) bool { return false },
-		direct: func(event loads.Event) {
-			w.sent.Add(1)
+	w.supply = newSupply(p, func(loads.Event) bool { return false })
+	w.asker.plain = func(_ string, data []byte) error {
+		w.sent.Add(1)
+		event, err := loads.DecodeEvent(data, maxStepLimit)
+		if err == nil {
 			s.loaders[len(event.Tag)%len(s.loaders)].loadDirectly(event)
-		},
-	})
-	w.alloc.Update(steps)
+		}
+		return err
+	}
 	w.background.start(w.tick)
 	s.workers = append(s.workers, w)
 }
@@ -285,7 +288,7 @@ func (s *storm) startWorker(steps map[string]int64, log *zap.Logger) {
 // ask asks a worker for n IDs.
 func (w *stormWorker) ask(tag string, n int64) error {
 	answered := make(chan error, 1)
-	ids, err := w.alloc.TakeOrParkWhile(nil, tag, 0, n, w.cfg.Wait, func(_ []store.Segment, err error) { answered <- err })
+	ids, err := w.alloc.TakeOrPark(tag, allocator.Request{N: n, Answer: func(_ []store.Segment, err error) { answered <- err }})
 	if ids != nil || err != nil {
 		return err
 	}
@@ -432,7 +435,7 @@ func TestFullStreamDelaysNoLoad(t *testing.T) {
 
 		s.stream.setFull(false)
 		time.Sleep(time.Minute)
-		s.wantAll("not full any more", s.tags[12:13], len(s.workers), 1)
+		s.wantAll("not full any more", s.tags[1:2], len(s.workers), stormBatch)
 		time.Sleep(time.Minute)
 		for _, line := range []string{"load stream is away, loading directly", "load stream is back"} {
 			if n := s.lines.FilterMessage(line).Len(); n != len(s.workers) {

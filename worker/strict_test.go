@@ -2,52 +2,19 @@ package worker_test
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"testing"
 	"time"
 
-	"go.uber.org/zap/zaptest"
+	"github.com/nats-io/nats.go"
 
-	"github.com/idworker/idworker/internal/tagrules"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/testing/natstest"
 	"github.com/idworker/idworker/testing/tier"
 	"github.com/idworker/idworker/worker"
 )
-
-// ownerLease is T in tests. The shorter it is, the sooner a new owner may answer.
-const ownerLease = time.Second
-
-// createStrict creates strict tags: the rule first, as the command line does, but without asking
-// workers, which there should not be yet.
-func createStrict(t testing.TB, net network, s store.Store, step int64, names ...string) {
-	t.Helper()
-	setOrder(t, net, tagrules.Strict, names...)
-	createTags(t, net, s, step, names...)
-}
-
-func setOrder(t testing.TB, net network, order tagrules.Order, names ...string) {
-	t.Helper()
-	editor, err := tagrules.OpenEditor(t.Context(), newJetStream(t, net), messages.DefaultPrefix)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range names {
-		if _, err := editor.SetOrder(t.Context(), name, order); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
-// startStrict starts workers that own slots for ownerLease.
-func startStrict(t testing.TB, net network, s store.Store, n int) (workers []*worker.Process) {
-	t.Helper()
-	for range n {
-		workers = append(workers, startWorker(t, net, worker.Config{Store: s, StoreName: "test", OwnerLease: ownerLease, Log: zaptest.NewLogger(t)}))
-	}
-	return workers
-}
 
 // risingCalls are calls of many callers, each of which must get higher IDs than all that were answered
 // before it began.
@@ -104,14 +71,16 @@ func (r *risingCalls) run(t testing.TB, net network, tag string, callers int, do
 }
 
 // TestStrictOrderAcrossWorkers: whichever of three workers a request reaches, its IDs are higher than all
-// that were answered before; also while workers come and go.
+// that were answered before; also while workers and loaders come and go.
 func TestStrictOrderAcrossWorkers(t *testing.T) {
 	t.Parallel()
 	net := worker.NewAccount(t)
 	s := newStore(t, net, 1)
-	first := startWorker(t, net, worker.Config{Store: s, StoreName: "test", OwnerLease: ownerLease})
-	createStrict(t, net, s, 100, "order", "invoice")
-	workers := append(startStrict(t, net, s, 2), first)
+	createStrict(t, s, 100, "order", "invoice")
+	start := func(role worker.Role) *worker.Process {
+		return startWorker(t, net, worker.Config{Role: role, Store: s, StoreName: "test"})
+	}
+	processes := []*worker.Process{start(worker.RoleLoader), start(worker.RoleWorker), start(worker.RoleAll), start(worker.RoleWorker)}
 	done := make(chan struct{})
 	var rising [2]risingCalls
 	var all [2]*sync.WaitGroup
@@ -125,16 +94,47 @@ func TestStrictOrderAcrossWorkers(t *testing.T) {
 			natstest.Eventually(t, "answers", func() bool { return rising[i].answered() > before+50 })
 		}
 	}
-	for range tier.Pick(1, 5) {
+	for n := range tier.Pick(3, 20) {
 		awaitCalls()
-		startStrict(t, net, s, 1)
-		stop(t, workers[0])
-		workers = workers[1:]
+		processes = append(processes, start([]worker.Role{worker.RoleLoader, worker.RoleWorker, worker.RoleAll}[n%3]))
+		stop(t, processes[0])
+		processes = processes[1:]
 	}
 	awaitCalls()
 	close(done)
 	for i := range all {
 		all[i].Wait()
 		t.Logf("%d calls", rising[i].calls)
+	}
+}
+
+// TestStrictOrderIsForGood: it comes with the tag, a strict tag refuses who keeps IDs, and a name that was removed
+// keeps its order.
+func TestStrictOrderIsForGood(t *testing.T) {
+	t.Parallel()
+	net := worker.NewAccount(t)
+	s := newStore(t, net, 1)
+	startWorker(t, net, worker.Config{Store: s, StoreName: "test"})
+	createStrict(t, s, 1000, "order")
+	c := newClient(t, net)
+	for want := int64(1); want < 20; want++ {
+		if id := c.must("order"); id != want {
+			t.Errorf("got %d, want %d: a strict tag has no gaps while nothing is lost", id, want)
+		}
+	}
+	prefetch := nats.NewMsg(messages.DefaultPrefix.Segment("order"))
+	prefetch.Header.Set(messages.PrefetchHeader, "1")
+	reply, err := c.conn.RequestMsg(prefetch, natstest.Patience)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := messages.DecodeReply(reply, 1); !messages.ErrStrict.Is(err) {
+		t.Errorf("a prefetcher got %v, want %v", err, messages.ErrStrict)
+	}
+	if err := s.RemoveTag(t.Context(), "order"); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.CreateTag(t.Context(), store.Tag{Name: "order", Step: 10, Next: 1_000_000, Order: store.Trend}); !errors.Is(err, store.ErrOrder) {
+		t.Errorf("created with the other order: %v", err)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -12,28 +11,23 @@ import (
 	"github.com/idworker/idworker/allocator"
 	"github.com/idworker/idworker/internal/forecast"
 	"github.com/idworker/idworker/internal/loads"
+	"github.com/idworker/idworker/messages"
 )
 
-// supply keeps an allocator supplied with segments: it follows the tag directory, asks loaders for
-// segments, and installs those that they grant.
+// supply keeps an allocator supplied with segments: it asks loaders for them, and installs
+// those that they grant.
 type supply struct {
 	processInfo
 	alloc      *allocator.Allocator
 	asker      *asker
 	grants     *grantReceiver
 	unanswered *unanswered
-	absences   *absences // tags that the directory does not list any more
-	firstUse   *firstUseGate
-	grantSub   *nats.Subscription // from start on
+	subs       []*nats.Subscription // from start on
 	background *goroutines
 }
 
-func newSupply(p processInfo, to loadTarget) *supply {
-	s := &supply{
-		processInfo: p,
-		absences:    newAbsences("directory", missingEvery, p.cfg.Log),
-		background:  newGoroutines(),
-	}
+func newSupply(p processInfo, own func(loads.Event) bool) *supply {
+	s := &supply{processInfo: p, background: newGoroutines()}
 	s.unanswered = &unanswered{
 		loading:   func() int { return s.alloc.Loading() },
 		connected: p.cfg.Control.IsConnected,
@@ -42,43 +36,25 @@ func newSupply(p processInfo, to loadTarget) *supply {
 	}
 	s.asker = &asker{
 		js:           p.js,
+		plain:        p.cfg.Control.Publish,
 		prefix:       p.cfg.Prefix,
 		instance:     p.instance,
 		installation: p.installation.ID,
-		own:          to.own,
-		direct:       to.direct,
+		own:          own,
 		asked:        s.unanswered.asked,
 		current:      func(tag string, seq uint64) (allocator.Load, bool) { return s.alloc.CurrentLoad(tag, seq) },
-		rules: func(tag string) uint64 {
-			if p.rules.Lookup(tag).Template == nil {
-				return 0
-			}
-			return p.rules.Revision()
-		},
-		template:   func(tag string) string { return templateOf(p.rules, tag) },
-		log:        p.cfg.Log,
-		publishing: s.background,
+		log:          p.cfg.Log,
+		publishing:   s.background,
 	}
 	s.asker.window = newWindow(s.asker.ask)
 	began := time.Now()
-	clock := func() time.Duration { return time.Since(began) }
-	s.firstUse = newFirstUseGate(p.rules, clock)
 	s.alloc = allocator.New(allocator.Config{
-		Clock:    clock,
-		FirstUse: s.firstUse.step,
-		Template: s.asker.template,
-		Load:     s.asker.wish,
-		Ordered:  func(tag string) bool { return isStrict(p.rules, tag) },
-		MaxStep:  p.cfg.MaxStep,
-		Wait:     p.cfg.Wait,
+		Clock:   func() time.Duration { return time.Since(began) },
+		Load:    s.asker.wish,
+		MaxStep: p.cfg.MaxStep,
+		Wait:    p.cfg.Wait,
 	})
-	p.rules.Observe(func(tag string) {
-		if tag == "" {
-			s.firstUse.reconsider()
-			s.alloc.Reconsider(s.firstUse.current)
-		}
-	})
-	s.grants = &grantReceiver{firstUse: s.firstUse, alloc: s.alloc, instance: p.instance, answered: s.answered, maxStep: p.cfg.MaxStep, foreign: p.foreign, log: p.cfg.Log}
+	s.grants = &grantReceiver{alloc: s.alloc, instance: p.instance, answered: s.answered, maxStep: p.cfg.MaxStep, foreign: p.foreign, log: p.cfg.Log}
 	return s
 }
 
@@ -88,64 +64,54 @@ func (s *supply) answered(tag string, seq uint64) {
 	s.asker.window.close(tag, seq)
 }
 
-// start returns when grants can reach the process and it knows the tags.
-func (s *supply) start(ctx context.Context) (err error) {
-	s.grantSub, err = s.cfg.Control.Subscribe(loads.GrantSubject(s.cfg.Prefix, s.instance), s.grants.receive)
-	if err != nil {
-		return fmt.Errorf("subscribe to grants: %w", err)
-	}
-	known, progress := make(chan struct{}), make(chan struct{}, 1)
-	f := &follower{
-		directory: s.directory, sink: s.alloc, absent: s.absences,
-		ready: sync.OnceFunc(func() { close(known) }),
-		progress: func() {
-			select {
-			case progress <- struct{}{}:
-			default:
-			}
-		},
-	}
-	s.background.start(f.run)
-	s.background.start(s.tick)
-	s.background.start(s.unanswered.run)
-	if err = awaitKnown(ctx, known, progress); err == nil {
+// start returns when grants can reach the process.
+func (s *supply) start(ctx context.Context) error {
+	err := errors.Join(
+		s.subscribe(loads.GrantSubject(s.cfg.Prefix, s.instance), s.grants.receive),
+		s.subscribe(loads.DropSubject(s.cfg.Prefix), s.grants.drop))
+	if err == nil {
 		err = withTimeout(ctx, s.cfg.Control.FlushWithContext)
 	}
 	if err != nil {
-		return errors.Join(err, s.stop())
+		return errors.Join(fmt.Errorf("subscribe to grants: %w", err), s.stop())
 	}
+	s.background.start(s.tick)
+	s.background.start(s.unanswered.run)
 	return nil
 }
 
-// awaitKnown waits until the tags are known. However many there are, only the time in which
-// nothing is learned is limited.
-func awaitKnown(ctx context.Context, known, progress <-chan struct{}) error {
-	silence := time.NewTimer(startTimeout)
-	defer silence.Stop()
-	for {
-		select {
-		case <-known:
-			return nil
-		case <-progress:
-			silence.Reset(startTimeout)
-		case <-silence.C:
-			return fmt.Errorf("read the tag directory: nothing has come for %v", startTimeout)
-		case <-ctx.Done():
-			return fmt.Errorf("read the tag directory: %w", ctx.Err())
-		}
+func (s *supply) subscribe(subject string, handle nats.MsgHandler) error {
+	sub, err := s.cfg.Control.Subscribe(subject, handle)
+	if err == nil {
+		s.subs = append(s.subs, sub)
 	}
+	return err
+}
+
+// DropTag has the workers of an installation drop a tag from memory, as far as they can be
+// reached. It is for tags that were removed from the store.
+func DropTag(ctx context.Context, conn *nats.Conn, p messages.Prefix, tag string) error {
+	if err := messages.CheckTag(tag); err != nil {
+		return err
+	}
+	if err := conn.Publish(loads.DropSubject(p), []byte(tag)); err != nil {
+		return err
+	}
+	return withTimeout(ctx, conn.FlushWithContext)
 }
 
 // stop ends the supply. What loaders grant from then on is burnt.
 func (s *supply) stop() error {
-	err := unsubscribe(s.grantSub)
 	s.background.stop()
+	var err error
+	for _, sub := range s.subs {
+		err = errors.Join(err, unsubscribe(sub))
+	}
 	return err
 }
 
-// idleAfter is how long a tag of a template may not have been asked for at least, and twice as long at
-// most, until it is forgotten.
-const idleAfter = time.Minute
+// idleEvery is how often the allocator drops idle tags.
+const idleEvery = time.Minute
 
 // ticksPerWait is how exactly deadlines are kept: to this part of Config.Wait.
 const ticksPerWait = 40
@@ -154,7 +120,7 @@ const ticksPerWait = 40
 func (s *supply) tick(ctx context.Context) {
 	ticker := time.NewTicker(s.cfg.Wait / ticksPerWait)
 	defer ticker.Stop()
-	idle := time.NewTicker(idleAfter)
+	idle := time.NewTicker(idleEvery)
 	defer idle.Stop()
 	for {
 		select {
@@ -179,30 +145,13 @@ func (s *supply) fillStats(stats *Stats) {
 	stats.Grants = GrantStats{
 		Installed: s.grants.installed.Load(), Burnt: s.grants.burnt.Load(), Below: s.grants.below.Load(), Refused: s.grants.refused.Load(),
 	}
-	stats.Active = len(figures)
+	stats.Active = s.alloc.Tags()
 	for _, f := range busiest(figures, stats.maxTags) {
-		stats.Tags = append(stats.Tags, TagStats{f.Tag, string(s.rules.Lookup(f.Tag).Order), f.Step, f.Left, f.Rate, f.Runway.Seconds(), f.Parked, useOf(f)})
+		stats.Tags = append(stats.Tags, TagStats{f.Tag, string(f.Order), f.Step, f.Left, f.Rate, f.Runway.Seconds(), f.Parked, useOf(f)})
 	}
 }
 
 // useOf is how the numbers of a tag are used up.
 func useOf(f allocator.Figures) forecast.Use {
 	return forecast.Use{High: f.High, Rate: f.Use, Seconds: f.Over.Seconds()}
-}
-
-// loadTarget is where loads go that bypass the load stream.
-type loadTarget struct {
-	own    func(loads.Event) bool // the process's own loader, if it has one whose store is up
-	direct func(loads.Event)      // the own loader in any case, or if there is none, any loader
-}
-
-// anyLoader is the target of a process that has no loader. If none receives the event, the
-// allocator asks again.
-func anyLoader(p processInfo) loadTarget {
-	return loadTarget{
-		own: func(loads.Event) bool { return false },
-		direct: func(event loads.Event) {
-			_ = p.cfg.Control.Publish(loads.ReserveSubject(p.cfg.Prefix), event.Encode())
-		},
-	}
 }

@@ -16,8 +16,8 @@ import (
 //	retrying  tags whose latest call failed, by the end of their pause; they get few of
 //	          the turns at a time, so that rows that hang do not hold up the others
 //
-// Tags that are not known yet, and come of templates, are fresh in a line of their own, which has every other
-// turn and at most half of those under way, see [fairLine].
+// Tags that this loader does not know may not exist. They are fresh in a line of their own,
+// which has every other turn and at most half of those under way.
 //
 // While the store fails, only probes have a turn: the first fresh tag, and if there is none,
 // the tag that failed the longest ago. So one tag that always fails does not keep the store
@@ -27,18 +27,18 @@ import (
 type turns struct {
 	most   int // turns at a time
 	health *health
-	first  func(tag string) string // the template of a tag that is not known yet, else ""
-	freed  chan struct{}           // holds one if there may be room again
+	known  func(tag string) bool
+	freed  chan struct{} // holds one if there may be room again
 
 	mu        sync.Mutex
 	queues    map[string]*queue
 	fresh     priority[*queue]
-	firsts    fairLine[*queue]
+	unknown   priority[*queue]
 	retrying  priority[*queue]
 	waiting   int // jobs
 	underWay  int
 	retries   int  // turns under way of tags that had failed
-	making    int  // and of first uses
+	lookups   int  // and of unknown tags
 	alternate bool // the latest turn of a fresh tag was one of these
 	closed    bool
 }
@@ -56,6 +56,10 @@ const (
 	retryPauseMax = 5 * time.Second
 )
 
+// lookupShare is the part of the turns that tags may have at a time that this loader does
+// not know.
+const lookupShare = 2
+
 // retryShare is the part of the turns that tags which failed may have at a time.
 const retryShare = 8
 
@@ -63,7 +67,7 @@ const retryShare = 8
 type queue struct {
 	standing
 	tag     string
-	isFirst bool // it had its turn, or waits for it, in the line of first uses
+	unknown bool // it had its turn, or waits for it, in the line of unknown tags
 	waiting []job
 	serving []job
 	again   []job     // loads of serving that were asked for again meanwhile
@@ -89,7 +93,7 @@ type acker interface {
 }
 
 func newTurns(most int, h *health) *turns {
-	return &turns{most: most, health: h, first: func(string) string { return "" }, freed: make(chan struct{}, 1), queues: make(map[string]*queue)}
+	return &turns{most: most, health: h, known: func(string) bool { return true }, freed: make(chan struct{}, 1), queues: make(map[string]*queue)}
 }
 
 // add adds a job. The event of a load that is being served is acked. If the call fails, it says
@@ -172,16 +176,17 @@ func (t *turns) rank(q *queue, need time.Time) {
 	case q.serving != nil || q.failures > 0:
 	case q.index < 0:
 		t.line(q, need)
-	case !q.isFirst:
+	case q.unknown:
+		t.unknown.advance(q, need)
+	default:
 		t.fresh.advance(q, need)
 	}
 }
 
 // line has a fresh tag wait for its turn.
 func (t *turns) line(q *queue, need time.Time) {
-	template := t.first(q.tag)
-	if q.isFirst = template != ""; q.isFirst {
-		t.firsts.push(q, template)
+	if q.unknown = !t.known(q.tag); q.unknown {
+		t.unknown.push(q, need)
 	} else {
 		t.fresh.push(q, need)
 	}
@@ -189,11 +194,11 @@ func (t *turns) line(q *queue, need time.Time) {
 
 // popFresh takes the fresh tag that is next, nil if none may have a turn.
 func (t *turns) popFresh() *queue {
-	mayMake := t.firsts.len() > 0 && t.making < max(1, t.most/firstShare)
-	t.alternate = mayMake && (t.fresh.len() == 0 || !t.alternate)
+	mayLookUp := t.unknown.len() > 0 && t.lookups < max(1, t.most/lookupShare)
+	t.alternate = mayLookUp && (t.fresh.len() == 0 || !t.alternate)
 	switch {
 	case t.alternate:
-		return t.firsts.pop()
+		return t.unknown.pop()
 	case t.fresh.len() > 0:
 		return t.fresh.pop()
 	}
@@ -218,7 +223,7 @@ func (t *turns) next() (q *queue, again time.Time) {
 
 // choose takes the tag that has the next turn from its queue.
 func (t *turns) choose() (q *queue, again time.Time) {
-	if t.underWay >= t.most || t.fresh.len()+t.firsts.len()+t.retrying.len() == 0 {
+	if t.underWay >= t.most || t.fresh.len()+t.unknown.len()+t.retrying.len() == 0 {
 		return nil, again
 	}
 	if !t.health.isUp() {
@@ -240,8 +245,8 @@ func (t *turns) chooseProbe() (q *queue, again time.Time) {
 	if t.fresh.len() > 0 {
 		return t.fresh.pop(), again
 	}
-	if t.firsts.len() > 0 {
-		return t.firsts.pop(), again
+	if t.unknown.len() > 0 {
+		return t.unknown.pop(), again
 	}
 	return t.retrying.pop(), again
 }
@@ -264,8 +269,8 @@ func (t *turns) begin(q *queue) bool {
 		}
 	}
 	t.underWay++
-	if q.isFirst {
-		t.making++
+	if q.unknown {
+		t.lookups++
 	}
 	if q.failures > 0 {
 		t.retries++
@@ -287,9 +292,9 @@ func (t *turns) end(q *queue, left []job) {
 	defer t.mu.Unlock()
 	now := time.Now()
 	t.underWay--
-	if q.isFirst {
-		t.making--
-		q.isFirst = false
+	if q.unknown {
+		t.lookups--
+		q.unknown = false
 	}
 	if q.failures > 0 {
 		t.retries--
@@ -314,14 +319,6 @@ func (t *turns) end(q *queue, left []job) {
 		delete(t.queues, q.tag)
 	}
 	t.signal()
-}
-
-// rules is up to which revision a worker among those that are served has read the rules of tags.
-func (q *queue) rules() (revision uint64) {
-	for _, j := range q.serving {
-		revision = max(revision, j.event.Rules)
-	}
-	return revision
 }
 
 // slack is the least of the waiting events.
@@ -384,17 +381,10 @@ func (t *turns) room() int {
 	switch {
 	case up && t.waiting <= enoughWaiting:
 		return pullBatch
-	case !up && t.fresh.len()+t.firsts.len() == 0 && t.retrying.len() < failuresOfAnOutage:
+	case !up && t.fresh.len()+t.unknown.len() == 0 && t.retrying.len() < failuresOfAnOutage:
 		return 1
 	}
 	return 0
-}
-
-// empty reports whether nothing waits or has a turn.
-func (t *turns) empty() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return len(t.queues) == 0
 }
 
 // idle reports whether nothing waits for a turn that it could have.
@@ -416,5 +406,5 @@ func (t *turns) close() {
 		}
 	}
 	t.queues, t.waiting = make(map[string]*queue), 0
-	t.fresh, t.firsts, t.retrying = priority[*queue]{}, fairLine[*queue]{}, priority[*queue]{}
+	t.fresh, t.unknown, t.retrying = priority[*queue]{}, priority[*queue]{}, priority[*queue]{}
 }

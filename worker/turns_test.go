@@ -15,14 +15,14 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/idworker/idworker/internal/loads"
-	"github.com/idworker/idworker/internal/tagrules"
+	"github.com/idworker/idworker/internal/templates"
 	"github.com/idworker/idworker/store"
 )
 
 // fakeStore takes some time for each call, and fails or hangs as it is told.
 type fakeStore struct {
-	firstReserver // there are no templates
-	delay         time.Duration
+	lookupStore // there are no templates
+	delay       time.Duration
 
 	mu     sync.Mutex
 	down   error            // of all tags
@@ -31,17 +31,15 @@ type fakeStore struct {
 	order  []string
 }
 
-// noRules are the rules of an installation without any.
-type noRules struct{}
-
-func (noRules) Lookup(string) tagrules.Rule { return tagrules.Rule{Order: tagrules.Trend} }
-func (noRules) Revision() uint64            { return 1 }
-
 var errHangs, errAway = errors.New("hangs"), errors.New("away")
 
-func (s *fakeStore) Learn(string, int64) {}
+func (s *fakeStore) Known(string) bool { return true }
 
-func (s *fakeStore) Reserve(ctx context.Context, tag string, n int64) (store.Segment, error) {
+func (s *fakeStore) Lookup(_ context.Context, tag string) (store.Tag, error) {
+	return store.Tag{Name: tag, Step: 10, Next: 1, Order: store.Trend}, nil
+}
+
+func (s *fakeStore) Reserve(ctx context.Context, tag string, n int64) (store.Grant, error) {
 	s.mu.Lock()
 	s.called[tag]++
 	err := s.down
@@ -54,10 +52,10 @@ func (s *fakeStore) Reserve(ctx context.Context, tag string, n int64) (store.Seg
 	s.mu.Unlock()
 	if errors.Is(err, errHangs) {
 		<-ctx.Done()
-		return store.Segment{}, ctx.Err()
+		return store.Grant{}, ctx.Err()
 	}
 	time.Sleep(s.delay)
-	return store.Segment{First: 1, End: 1 + n}, err
+	return store.Grant{Segment: store.Segment{First: 1, End: 1 + n}, Order: store.Trend}, err
 }
 
 func (s *fakeStore) set(down error) {
@@ -86,7 +84,7 @@ func (s *fakeStore) served() int {
 func testLoader(t *testing.T, turns int, f func(t *testing.T, l *loader, s *fakeStore)) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &fakeStore{delay: 10 * time.Millisecond, bad: make(map[string]error), called: make(map[string]int)}
-		l := newLoader(Config{Reservations: turns, Log: zap.NewNop()}.WithDefaults(), noRules{}, s)
+		l := newLoader(Config{Reservations: turns, Log: zap.NewNop()}.WithDefaults(), newLookups(s, noTemplates))
 		f(t, l, s)
 		l.stop()
 	})
@@ -158,27 +156,6 @@ func TestTagThatAlwaysFails(t *testing.T) {
 			})
 		})
 	}
-}
-
-// TestStoreThatCanOnlyBeRead: that it can be listed does not make it well for loads.
-func TestStoreThatCanOnlyBeRead(t *testing.T) {
-	testLoader(t, 8, func(t *testing.T, l *loader, s *fakeStore) {
-		s.set(errAway)
-		for n := range 100 {
-			l.loadDirectly(load(fmt.Sprint(n), 1, 0))
-		}
-		for range 20 {
-			time.Sleep(time.Second)
-			l.listed()
-		}
-		if failing, outages := l.health.figures(); !failing || outages != 1 || s.calls() > 2*20+8+failuresOfAnOutage {
-			t.Errorf("failing %v, %d outages, %d calls; want one outage that lasts", failing, outages, s.calls())
-		}
-		time.Sleep(loadEventAge + 2*time.Minute) // until all events are too old
-		if l.listed(); !l.health.isUp() {
-			t.Error("without loads, a listing does not say that the store works")
-		}
-	})
 }
 
 // TestProbesGoOn: a loader whose store fails gets what it needs to probe from the stream, for as
@@ -451,66 +428,59 @@ func TestEventsStayInTheStream(t *testing.T) {
 	})
 }
 
-// templatesByLetter are rules in which the tags that begin with a letter come of its template; those that
-// begin with a digit were created by name.
-type templatesByLetter struct{}
+func noTemplates(context.Context) (templates.List, error) { return nil, nil }
 
-func (templatesByLetter) Revision() uint64 { return 1 }
-func (templatesByLetter) Lookup(tag string) tagrules.Rule {
-	if tag[0] < 'a' {
-		return tagrules.Rule{Order: tagrules.Trend}
-	}
-	return tagrules.Rule{Order: tagrules.Trend, Template: &tagrules.Template{Pattern: tag[:1] + ".*", Step: 10}}
-}
-
-// firstsStore makes each tag that is asked for.
-type firstsStore struct {
+// newTagStore knows no tag, and creates each that is asked for.
+type newTagStore struct {
 	*fakeStore
-	refused error // of first uses
+	refused error
 }
 
-func (*firstsStore) Known(string) bool                           { return false }
-func (*firstsStore) Counted() bool                               { return true }
-func (*firstsStore) Count(_ func(string) bool, done func(int64)) { done(0) }
-func (s *firstsStore) ReserveFirst(ctx context.Context, tag store.Tag, n int64) (store.Segment, error) {
+func (*newTagStore) Known(tag string) bool { return tag[0] == '0' }
+
+func (s *newTagStore) Lookup(ctx context.Context, tag string) (store.Tag, error) {
+	if s.Known(tag) {
+		return s.fakeStore.Lookup(ctx, tag)
+	}
+	return store.Tag{}, store.ErrNoTag
+}
+
+func (s *newTagStore) ReserveFirst(ctx context.Context, tag store.Tag, n int64) (store.Grant, error) {
 	if s.refused != nil {
-		return store.Segment{}, s.refused
+		return store.Grant{}, s.refused
 	}
 	return s.Reserve(ctx, tag.Name, n)
 }
 
-func testFirsts(t *testing.T, turns int, f func(t *testing.T, l *loader, s *firstsStore)) {
+func testNewTags(t *testing.T, turns int, f func(t *testing.T, l *loader, s *newTagStore)) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &firstsStore{fakeStore: &fakeStore{delay: 10 * time.Millisecond, called: make(map[string]int)}}
-		l := newLoader(Config{Reservations: turns, Log: zap.NewNop()}.WithDefaults(), templatesByLetter{}, s)
+		s := &newTagStore{fakeStore: &fakeStore{delay: 10 * time.Millisecond, called: make(map[string]int)}}
+		l := newLoader(Config{Reservations: turns, Log: zap.NewNop()}.WithDefaults(), newLookups(s, templatesOf(templates.Template{Pattern: ">", Step: 10})))
 		f(t, l, s)
 		l.stop()
 	})
 }
 
-// TestFirstUsesHoldNobodyUp: however many names somebody makes up for one template, tags that exist have half
-// of the turns, or every other one, and the new tags of other templates are next among the first uses.
-func TestFirstUsesHoldNobodyUp(t *testing.T) {
+// TestMadeUpNamesHoldNobodyUp: however many names somebody makes up, tags that the loader
+// knows have half of the turns, or every other one.
+func TestMadeUpNamesHoldNobodyUp(t *testing.T) {
 	for _, turns := range []int{1, 8} {
 		t.Run(fmt.Sprint(turns), func(t *testing.T) {
-			testFirsts(t, turns, func(t *testing.T, l *loader, s *firstsStore) {
+			testNewTags(t, turns, func(t *testing.T, l *loader, s *newTagStore) {
 				for n := range 5000 {
 					l.loadDirectly(load(fmt.Sprint("evil", n), 1, 0))
 				}
 				time.Sleep(time.Millisecond)
 				const each = 8
 				for n := range each {
-					l.loadDirectly(load(fmt.Sprint("0cold", n), 1, 0))
-					l.loadDirectly(load(fmt.Sprint("good", n), 1, 0))
+					l.loadDirectly(load(fmt.Sprint("0known", n), 1, 0))
 				}
-				time.Sleep((4*each/time.Duration(turns) + 4) * s.delay)
+				time.Sleep((2*each/time.Duration(turns) + 4) * s.delay)
 				s.mu.Lock()
 				defer s.mu.Unlock()
 				for n := range each {
-					for _, tag := range []string{fmt.Sprint("0cold", n), fmt.Sprint("good", n)} {
-						if s.called[tag] == 0 {
-							t.Errorf("%s is not served, after %d calls", tag, len(s.order))
-						}
+					if tag := fmt.Sprint("0known", n); s.called[tag] == 0 {
+						t.Errorf("%s is not served, after %d calls", tag, len(s.order))
 					}
 				}
 				l.turns.close()
@@ -519,10 +489,11 @@ func TestFirstUsesHoldNobodyUp(t *testing.T) {
 	}
 }
 
-// TestWhatIsWrongWithATag, and not with the store, is told to whoever asked for it; everybody else is served.
+// TestWhatIsWrongWithATag, and not with the store, is a refusal for its requests; all others
+// are served.
 func TestWhatIsWrongWithATag(t *testing.T) {
-	for _, wrong := range []error{store.ErrBadTag, store.ErrCorrupt, fmt.Errorf("%w: %w", store.ErrBadTag, store.ErrSetup)} {
-		testFirsts(t, 8, func(t *testing.T, l *loader, s *firstsStore) {
+	for _, wrong := range []error{store.ErrBadTag, store.ErrOrder, store.ErrCorrupt, fmt.Errorf("%w: %w", store.ErrBadTag, store.ErrSetup)} {
+		testNewTags(t, 8, func(t *testing.T, l *loader, s *newTagStore) {
 			s.refused = wrong
 			for n := range 100 {
 				if left := l.load(&queue{tag: fmt.Sprint("evil", n)}, []job{{event: load(fmt.Sprint("evil", n), 1, 0)}}); len(left) > 0 {

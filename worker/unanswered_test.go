@@ -15,6 +15,7 @@ import (
 
 	"github.com/idworker/idworker/allocator"
 	"github.com/idworker/idworker/internal/loads"
+	"github.com/idworker/idworker/store"
 )
 
 // waiting is an unanswered in virtual time.
@@ -139,10 +140,10 @@ func TestWhatCountsAsAnAnswer(t *testing.T) {
 		grant loads.Grant
 		want  int
 	}{
-		"a grant":                {loads.Grant{Instance: "me", Tag: "order", First: 1, End: 2}, 1},
+		"a grant":                {loads.Grant{Instance: "me", Tag: "order", First: 1, End: 2, Step: 1, Order: store.Trend}, 1},
 		"a refusal":              {loads.Grant{Instance: "me", Tag: "order", Refused: 404}, 1},
-		"another installation's": {loads.Grant{Instance: "me", Tag: "order", First: 1, End: 2, Installation: "theirs"}, 0},
-		"another process's":      {loads.Grant{Instance: "you", Tag: "order", First: 1, End: 2}, 0},
+		"another installation's": {loads.Grant{Instance: "me", Tag: "order", First: 1, End: 2, Step: 1, Order: store.Trend, Installation: "theirs"}, 0},
+		"another process's":      {loads.Grant{Instance: "you", Tag: "order", First: 1, End: 2, Step: 1, Order: store.Trend}, 0},
 	} {
 		answers := 0
 		g := &grantReceiver{

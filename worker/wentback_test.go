@@ -2,12 +2,15 @@ package worker_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/idworker/idworker/internal/loads"
 	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/testing/natstest"
 	"github.com/idworker/idworker/worker"
 )
@@ -17,35 +20,40 @@ import (
 type handLoader struct {
 	t      testing.TB
 	conn   *nats.Conn
-	events *nats.Subscription
+	tag    string
+	events chan *nats.Msg
 }
 
 func newHandLoader(t testing.TB, net network, tag string) *handLoader {
 	t.Helper()
 	conn := net.Connect(t)
-	events, err := conn.SubscribeSync(loads.Subject(messages.DefaultPrefix, "*", tag))
-	if err != nil {
-		t.Fatal(err)
+	events := make(chan *nats.Msg, 100)
+	for _, subject := range []string{loads.Subject(messages.DefaultPrefix, "*", tag), loads.ReserveSubject(messages.DefaultPrefix)} {
+		if _, err := conn.ChanSubscribe(subject, events); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if err := conn.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	return &handLoader{t, conn, events}
+	return &handLoader{t, conn, tag, events}
 }
 
 // next returns the next load event, other than those of loads up to seq.
 func (l *handLoader) next(seq uint64) loads.Event {
 	l.t.Helper()
 	for {
-		msg, err := l.events.NextMsg(natstest.Patience)
-		if err != nil {
-			l.t.Fatalf("a load event: %v", err)
+		var msg *nats.Msg
+		select {
+		case msg = <-l.events:
+		case <-time.After(natstest.Patience):
+			l.t.Fatal("no load event")
 		}
 		event, err := loads.DecodeEvent(msg.Data, 1<<40)
 		if err != nil {
 			l.t.Fatal(err)
 		}
-		if event.Seq > seq {
+		if event.Tag == l.tag && event.Seq > seq {
 			return event
 		}
 	}
@@ -53,7 +61,7 @@ func (l *handLoader) next(seq uint64) loads.Event {
 
 func (l *handLoader) grant(event loads.Event, first, end int64) {
 	l.t.Helper()
-	g := loads.Grant{Instance: event.Instance, Tag: event.Tag, Seq: event.Seq, First: first, End: end}
+	g := loads.Grant{Instance: event.Instance, Tag: event.Tag, Seq: event.Seq, First: first, End: end, Step: 100, Order: store.Trend}
 	if err := l.conn.Publish(loads.GrantSubject(messages.DefaultPrefix, event.Instance), g.Encode()); err != nil {
 		l.t.Fatal(err)
 	}
@@ -64,15 +72,14 @@ func (l *handLoader) grant(event loads.Event, first, end int64) {
 func TestStoreThatWentBackIsNoticed(t *testing.T) {
 	t.Parallel()
 	net := worker.NewAccount(t)
-	log, logs := watched()
+	core, logs := observer.New(zap.ErrorLevel)
 	s := newStore(t, net, 1)
 	if err := worker.Provision(t.Context(), newJetStream(t, net), messages.DefaultPrefix, 1); err != nil {
 		t.Fatal(err)
 	}
-	w := startWorker(t, net, worker.Config{Role: worker.RoleWorker, Log: log})
-	createTags(t, net, s, 100, "order")
+	w := startWorker(t, net, worker.Config{Role: worker.RoleWorker, Log: zap.New(core)})
+	createTags(t, s, 100, "order")
 	c := newClient(t, net)
-	natstest.Eventually(t, "the tag to be known", func() bool { return scrape(t, w)["tags"] == 1 })
 	loader := newHandLoader(t, net, "order")
 
 	answered := make(chan error, 1)
@@ -100,7 +107,7 @@ func TestStoreThatWentBackIsNoticed(t *testing.T) {
 		t.Errorf("STATS of grants: %+v", g)
 	}
 	c.use("order", 140, 1060)
-	if n := count(logs, "store regressed"); n != 1 || logs.FilterField(zap.String("tag", "order")).Len() != 1 {
+	if n := logs.FilterMessageSnippet("store regressed").Len(); n != 1 || logs.FilterField(zap.String("tag", "order")).Len() != 1 {
 		t.Errorf("%d errors, want 1 that names the tag: %v", n, logs.All())
 	}
 }

@@ -16,17 +16,18 @@ import (
 // nobody anything, is never out of date, and is asked for in order of need when somebody answers
 // again.
 //
-// First uses of templates wait in a line of their own, and may have half of what is open, see [fairLine].
+// Loads of tags that this process was never granted wait in a line of their own, and may
+// have an eighth of what is open: their names may be made up.
 type window struct {
 	ask func(tag string, seq uint64) bool // asks, unless the load is no longer wanted
 
 	mu       sync.Mutex
 	loads    map[string]*asking // that wait or are open, by tag
 	waiting  priority[*asking]
-	firsts   fairLine[*asking]
+	unknown  priority[*asking]
 	opened   []*asking // in order; some are answered by now
 	open     int
-	opening  int // of these first uses
+	lookups  int // open ones of unknown tags
 	limit    int
 	answered time.Time // the latest answer
 }
@@ -35,13 +36,15 @@ const (
 	openTime  = time.Second
 	leastOpen = 5
 	mostOpen  = 128
+
+	unknownShare = 8 // the part of what is open that unknown tags may have
 )
 
 // asking is a load that waits or is open.
 type asking struct {
 	standing
 	tag   string
-	first string    // the template of a first use, else ""
+	first bool      // of a tag that was never granted
 	seq   uint64    // does not change while it is open
 	since time.Time // when it was asked for; zero while it waits
 	again bool      // to be asked for once more when it is no longer open
@@ -53,11 +56,9 @@ func newWindow(ask func(tag string, seq uint64) bool) *window {
 }
 
 // add adds a load, or if it is there a later one of its tag, whose segment is missed from the
-// given time on. One that has been overtaken by a later one is ignored.
-func (w *window) add(tag string, seq uint64, need time.Time) { w.addFirst(tag, seq, need, "") }
-
-// addFirst is add for the first use of a tag of a template, if that is not "".
-func (w *window) addFirst(tag string, seq uint64, need time.Time, template string) {
+// given time on. One that has been overtaken by a later one is ignored. First says that the
+// tag was never granted to this process.
+func (w *window) add(tag string, seq uint64, need time.Time, first bool) {
 	w.mu.Lock()
 	l := w.loads[tag]
 	if l != nil && seq < l.seq {
@@ -71,12 +72,10 @@ func (w *window) addFirst(tag string, seq uint64, need time.Time, template strin
 	}
 	switch {
 	case l == nil:
-		w.line(&asking{tag: tag, seq: seq, first: template}, need)
+		w.line(&asking{tag: tag, seq: seq, first: first}, need)
 	case l.since.IsZero():
 		l.seq = seq
-		if l.first == "" {
-			w.waiting.advance(l, need)
-		}
+		w.lineOf(l).advance(l, need)
 	default:
 		l.again, l.need = true, need
 	}
@@ -100,18 +99,21 @@ func (w *window) close(tag string, seq uint64) {
 // line has a load wait. w.mu is held.
 func (w *window) line(l *asking, need time.Time) {
 	w.loads[l.tag] = l
-	if l.first != "" {
-		w.firsts.push(l, l.first)
-	} else {
-		w.waiting.push(l, need)
+	w.lineOf(l).push(l, need)
+}
+
+func (w *window) lineOf(l *asking) *priority[*asking] {
+	if l.first {
+		return &w.unknown
 	}
+	return &w.waiting
 }
 
 // end makes room for another load. w.mu is held.
 func (w *window) end(l *asking) {
 	w.open--
-	if l.first != "" {
-		w.opening--
+	if l.first {
+		w.lookups--
 	}
 	if l.again {
 		w.line(&asking{tag: l.tag, seq: l.seq, first: l.first}, l.need)
@@ -164,9 +166,9 @@ func (w *window) next() *asking {
 	switch {
 	case w.open >= w.limit:
 		return nil
-	case w.firsts.len() > 0 && w.opening < w.limit/firstShare:
-		l = w.firsts.pop()
-		w.opening++
+	case w.unknown.len() > 0 && w.lookups < max(1, w.limit/unknownShare):
+		l = w.unknown.pop()
+		w.lookups++
 	case w.waiting.len() > 0:
 		l = w.waiting.pop()
 	default:

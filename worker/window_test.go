@@ -70,12 +70,12 @@ func TestWindowInAnOutage(t *testing.T) {
 		const tags = 10_000
 		wish := func() {
 			for n := range tags {
-				a.w.add(fmt.Sprint(n), 1, time.Now())
+				a.w.add(fmt.Sprint(n), 1, time.Now(), false)
 			}
 		}
 		a.answerAfter(time.Millisecond)
 		for n := range mostOpen {
-			a.w.add(fmt.Sprint("warm", n), 1, time.Now())
+			a.w.add(fmt.Sprint("warm", n), 1, time.Now(), false)
 		}
 		a.tickFor(time.Second)
 		a.answerAfter(0)
@@ -109,23 +109,23 @@ func TestWindowInAnOutage(t *testing.T) {
 func TestWindowAsksInOrderOfNeed(t *testing.T) {
 	testWindow(t, func(t *testing.T, a *askedLoads) {
 		for n := range leastOpen {
-			a.w.add(fmt.Sprint("open", n), 1, time.Now())
+			a.w.add(fmt.Sprint("open", n), 1, time.Now(), false)
 		}
 		now := time.Now()
-		a.w.add("idle", 1, now.Add(1000*time.Hour))
-		a.w.add("minute", 1, now.Add(time.Minute))
-		a.w.add("hour", 1, now.Add(time.Hour))
-		a.w.add("gone", 1, now)
+		a.w.add("idle", 1, now.Add(1000*time.Hour), false)
+		a.w.add("minute", 1, now.Add(time.Minute), false)
+		a.w.add("hour", 1, now.Add(time.Hour), false)
+		a.w.add("gone", 1, now, false)
 		a.unwanted["gone"] = true
-		a.w.add("parked", 1, now)
-		a.w.add("hour", 1, now.Add(time.Second))
-		a.w.add("open0", 1, now.Add(time.Hour))
+		a.w.add("parked", 1, now, false)
+		a.w.add("hour", 1, now.Add(time.Second), false)
+		a.w.add("open0", 1, now.Add(time.Hour), false)
 		a.tickFor(1100 * time.Millisecond)
 		want := "[open0 open1 open2 open3 open4 parked hour minute open0 idle]"
 		if got := fmt.Sprint(a.asked); got != want {
 			t.Errorf("asked for %s, want %s", got, want)
 		}
-		a.w.add("parked", 2, now) // another load of a tag that is open: the first one has ended
+		a.w.add("parked", 2, now, false) // another load of a tag that is open: the first one has ended
 		a.w.close("parked", 1)
 		a.tickFor(1100 * time.Millisecond)
 		if got := fmt.Sprint(a.asked); got != want[:len(want)-1]+" parked]" {
@@ -141,8 +141,8 @@ func TestWindowIgnoresOvertakenLoads(t *testing.T) {
 		var asked []uint64
 		w := newWindow(func(_ string, seq uint64) bool { asked = append(asked, seq); return true })
 		w.limit = limit
-		w.add("order", 6, time.Now())
-		w.add("order", 5, time.Now())
+		w.add("order", 6, time.Now(), false)
+		w.add("order", 5, time.Now(), false)
 		w.limit = leastOpen
 		w.advance()
 		if len(asked) != 1 || asked[0] != 6 {
@@ -151,23 +151,21 @@ func TestWindowIgnoresOvertakenLoads(t *testing.T) {
 	}
 }
 
-// TestWindowWithFirstUses: names that somebody makes up take half of the window, whatever waits. Tags that
-// exist have the other half, and the first uses of another template are next.
-func TestWindowWithFirstUses(t *testing.T) {
+// TestWindowWithUnknownTags: tags that the worker was never granted, whose names may be made
+// up, take an eighth of the window, whatever waits.
+func TestWindowWithUnknownTags(t *testing.T) {
 	testWindow(t, func(t *testing.T, a *askedLoads) {
+		a.w.limit = mostOpen
 		for n := range 10_000 {
-			a.w.addFirst(fmt.Sprint("evil", n), 1, time.Now(), "evil*")
+			a.w.add(fmt.Sprint("evil", n), 1, time.Now(), true)
 		}
-		if n := a.count(); n != leastOpen/firstShare {
-			t.Errorf("%d first uses are open, of %d loads that may be", n, leastOpen)
+		if n := a.count(); n != mostOpen/unknownShare {
+			t.Errorf("%d unknown tags are open, of %d loads that may be", n, mostOpen)
 		}
-		a.w.addFirst("good", 1, time.Now(), "good*")
-		for n := range 2 {
-			a.w.add(fmt.Sprint("cold", n), 1, time.Now())
-		}
+		before := a.count()
+		a.w.add("cold", 1, time.Now(), false)
 		a.w.close("evil0", 1)
-		a.w.close("evil1", 1)
-		if got, want := fmt.Sprint(a.asked[:6]), "[evil0 evil1 cold0 cold1 evil2 good]"; got != want {
+		if got, want := fmt.Sprint(a.asked[before:]), fmt.Sprintf("[cold evil%d]", before); got != want {
 			t.Errorf("asked for %s, want %s", got, want)
 		}
 	})

@@ -20,16 +20,12 @@ var wireErrors = []struct {
 	{store.ErrExhausted, messages.CodeExhausted},
 	{allocator.ErrBusy, messages.CodeBusy},
 	{errNoNewTag, messages.CodeBusy},
-	{errPrefetch, messages.CodeStrict},
-	{errReplyTooLong, messages.CodeMalformed},
+	{allocator.ErrStrict, messages.CodeStrict},
 	{errOverloaded, messages.CodeBusy},
 	{allocator.ErrNoSegment, messages.CodeUnavailable},
 	{snowflake.ErrAhead, messages.CodeBusy},
 	{snowflake.ErrExhausted, messages.CodeExhausted},
 }
-
-// errPrefetch is the answer to a request of somebody who keeps IDs for later.
-var errPrefetch = errors.New("the tag is strictly ordered: IDs that are kept for later would be out of order; ask for them when they are needed")
 
 // wireError returns what the headers of an error reply say. Unlike an error in Go, the
 // text stands alone there, so it names no package and no sentinel twice.

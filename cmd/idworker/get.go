@@ -79,7 +79,7 @@ func explainNoIDs(err error, prefix messages.Prefix, conn *nats.Conn, tag string
 		return fmt.Errorf("%w: no worker serves the prefix %q on the NATS server %s (%s); start one with: idworker serve --server %[4]s",
 			err, prefix, conn.ConnectedServerName(), natsconn.Redact(conn.ConnectedUrl()))
 	case errors.Is(err, messages.ErrNoTag):
-		return fmt.Errorf("%w; create it with: idworker tag create %s; or, if it came of a template that was removed, create that again", err, tag)
+		return fmt.Errorf("%w; create it with: idworker tag create %s; or create a template that it matches, see idworker tag create --help", err, tag)
 	}
 	return err
 }

@@ -19,8 +19,7 @@ import (
 // refused works then. What stands for something in it (N, TAG) is filled in.
 //
 // Not brought about here: refusals for want of rights and those of enrichments, which testing/e2e does; those
-// that name a database, for the lack of one; idworker tag
-// set TAG --order trend after a worker did not act, in cmd/internal/tags; idworker tag ls after an answer was lost;
+// that name a database, for the lack of one; idworker tag ls after an answer was lost;
 // idworker provision --replicas 3 of a cluster, in cmd/internal/doctor.
 func TestRemedies(t *testing.T) {
 	t.Parallel()
@@ -72,14 +71,16 @@ func remediesOfInstallation(t *testing.T) {
 	s.remedied("tag create order --if-missing --step 11", "idworker tag set 'order' --step 11")
 	s.remedied("tag create order --if-missing --first 5000", "idworker tag raise order --next 5000")
 	s.remedied("tag create chat.* --template --if-missing --first 5000", "idworker tag raise --all --by N", "N", "5000")
-	s.remedied("tag create chat.*.x --template --order strict", "idworker tag set TAG --order strict", "TAG", "chat.a.x")
 	s.remedied("doctor --lease-ttl 60s", "idworker provision", "provision", "provision --lease-ttl 60s")
 	s.must("tag rm order --yes")
 	first := regexp.MustCompile(`create it with (--first \d+) or above`).FindStringSubmatch(s.at("tag create order").stderr)
 	if first == nil {
 		t.Fatalf("a tag that was removed is made again with %+v", s.at("tag create order"))
 	}
-	s.must("tag create order " + first[1]) // as in idworker tag create --first
+	if r := s.at("tag create order --order strict " + first[1]); !strings.Contains(r.stderr, "give it --order trend") {
+		t.Errorf("with the other order: %+v", r)
+	}
+	s.must("tag create order --order trend " + first[1]) // as in idworker tag create --first
 
 	s.must("provision --lease-ttl 30s")
 	r := command(t, "serve", "--server", s.url, "--log-level", "error", "--worker-id", heldID(s))

@@ -60,10 +60,9 @@ type serveCmd struct {
 
 // limitFlags bound what a process gives, and how long it takes.
 type limitFlags struct {
-	Wait       time.Duration `help:"How long a request may wait for a segment." default:"2s"`
-	MaxBatch   int64         `help:"Largest count of one request." default:"10000"`
-	MaxStep    int64         `help:"Largest step, that is IDs per segment." default:"1000000"`
-	TagRefresh time.Duration `help:"How often a loader copies the store's tags to the directory that workers read." default:"1m"`
+	Wait     time.Duration `help:"How long a request may wait for a segment." default:"2s"`
+	MaxBatch int64         `help:"Largest count of one request." default:"10000"`
+	MaxStep  int64         `help:"Largest step, that is IDs per segment." default:"1000000"`
 }
 
 // embeddedFlags are for the embedded NATS server, the default.
@@ -315,15 +314,14 @@ func (s *serveCmd) embed(ctx context.Context, source backend.Backend, log *zap.L
 func (s *serveCmd) config() (worker.Config, error) {
 	lease, err := s.lease()
 	return worker.Config{
-		Prefix:     s.Prefix,
-		Role:       s.Role,
-		Replicas:   s.Replicas,
-		MaxBatch:   s.MaxBatch,
-		MaxStep:    s.MaxStep,
-		Wait:       s.Wait,
-		TagRefresh: s.TagRefresh,
-		Lease:      lease,
-		Version:    version,
+		Prefix:   s.Prefix,
+		Role:     s.Role,
+		Replicas: s.Replicas,
+		MaxBatch: s.MaxBatch,
+		MaxStep:  s.MaxStep,
+		Wait:     s.Wait,
+		Lease:    lease,
+		Version:  version,
 	}, err
 }
 
@@ -364,8 +362,8 @@ func (s *serveCmd) start(ctx context.Context, cfg worker.Config, source backend.
 	return w, synced, explained
 }
 
-// startWorker opens the store, where the role needs one, and starts the worker. How long that takes
-// is limited, but for reading the tags, of which there may be many.
+// startWorker opens the store, where the role needs one, and starts the worker. How long the
+// first part takes is limited.
 func (s *serveCmd) startWorker(ctx context.Context, cfg worker.Config, source backend.Backend, witness *register.Witness, opened *closers) (*worker.Process, error) {
 	w, err := s.openWorker(ctx, cfg, source, witness, opened)
 	if err != nil {

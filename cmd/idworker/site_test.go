@@ -150,8 +150,12 @@ func (s *site) must(line string, more ...string) string {
 // ID soon.
 func (s *site) answered(line string, more ...string) (r result) {
 	s.Helper()
+	fails := 0
 	natstest.Eventually(s, line+" is answered", func() bool {
 		if r = s.at(line, more...); r.code != explain.ExitOK {
+			if fails++; fails%100 == 1 {
+				s.Logf("%s: %d %s", line, r.code, r.stderr)
+			}
 			time.Sleep(20 * time.Millisecond) // leaves the processor to what serves
 		}
 		return r.code == explain.ExitOK

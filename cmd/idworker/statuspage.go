@@ -9,7 +9,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/idworker/idworker/cmd/internal/status"
-	"github.com/idworker/idworker/internal/ownership"
 	"github.com/idworker/idworker/worker"
 )
 
@@ -39,7 +38,7 @@ func (s *statusSource) started() {
 func (s *statusSource) shared() *status.Shared {
 	return status.NewShared(status.NewCollector(status.Config{
 		Prefix: s.serve.Prefix, Domain: s.serve.JSDomain != "" || s.serve.Context != "",
-		Dial: s.dial, Self: s.self, Leases: s.leases, Examine: s.examine,
+		Dial: s.dial, Self: s.self, Examine: s.examine,
 	}))
 }
 
@@ -57,14 +56,6 @@ func (s *statusSource) self(tags int) (worker.Report, bool) {
 		return worker.Report{}, false
 	}
 	return w.Report(tags), true
-}
-
-func (s *statusSource) leases() []ownership.Lease {
-	w := s.running.Load()
-	if w == nil {
-		return nil
-	}
-	return w.Leases()
 }
 
 func (s *statusSource) examine(ctx context.Context) []status.Check {

@@ -13,7 +13,7 @@ import (
 type tagCmd struct {
 	Ls     tagLsCmd     `cmd:"" help:"List tags and templates."`
 	Create tagCreateCmd `cmd:"" help:"Create a tag, or a template for tags that come into being when they are first asked for."`
-	Set    tagSetCmd    `cmd:"" help:"Change the step or the order of a tag, or a template."`
+	Set    tagSetCmd    `cmd:"" help:"Change the step of a tag, or a template."`
 	Rm     tagRmCmd     `cmd:"" help:"Remove a tag or a template."`
 	Raise  tagRaiseCmd  `cmd:"" help:"Skip IDs of tags, so that none is handed out twice after a restore."`
 	Export tagExportCmd `cmd:"" help:"Print all tags and templates as text, for import."`

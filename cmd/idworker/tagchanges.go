@@ -5,7 +5,7 @@ import (
 
 	"github.com/idworker/idworker/cmd/internal/report"
 	"github.com/idworker/idworker/cmd/internal/tags"
-	"github.com/idworker/idworker/internal/tagrules"
+	"github.com/idworker/idworker/store"
 )
 
 // changes prints what became of one tag or template after the other.
@@ -19,23 +19,21 @@ func (c changes) add(r tags.Raised) {
 
 // change is what became of one tag, or of a template.
 type change struct {
-	Tag      string         `json:"tag"`                     // or the pattern of a template
-	Next     int64          `json:"next,string"`             // the first ID that is not handed out; of a template, with which new tags begin
-	Before   int64          `json:"before,string,omitempty"` // the same before; missing if it was made
-	Order    tagrules.Order `json:"order,omitempty"`         // if it came along
-	Template bool           `json:"template,omitempty"`
-	Removed  bool           `json:"removed,omitempty"` // there is no such tag, but one that is created begins there
+	Tag      string      `json:"tag"`                     // or the pattern of a template
+	Next     int64       `json:"next,string"`             // the first ID that is not handed out
+	Before   int64       `json:"before,string,omitempty"` // the same before; missing if it was made
+	Order    store.Order `json:"order,omitempty"`         // if it was imported
+	Template bool        `json:"template,omitempty"`
+	Removed  bool        `json:"removed,omitempty"` // there is no such tag, but one that is created begins there
 }
 
 // String is a line for people.
 func (c change) String() string {
 	order := ""
-	if c.Order == tagrules.Strict {
+	if c.Order == store.Strict {
 		order = ", strict"
 	}
 	switch {
-	case c.Template && c.Before > 0:
-		return fmt.Sprintf("template %s: new tags begin with %d, was %d", c.Tag, c.Next, c.Before)
 	case c.Template:
 		return fmt.Sprintf("created template %s%s", c.Tag, order)
 	case c.Removed:

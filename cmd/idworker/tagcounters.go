@@ -103,9 +103,8 @@ type tagImportCmd struct {
 	installation `embed:"" group:"nats"`
 	storeFlags   `embed:"" group:"store"`
 
-	File          string `arg:"" optional:"" help:"File that tag export wrote; standard input without." type:"existingfile"`
-	tagging.Ended `embed:""`
-	Switch        bool `name:"switch-store" help:"Have the installation count in this --store from now on. No loader may run."`
+	File   string `arg:"" optional:"" help:"File that tag export wrote; standard input without." type:"existingfile"`
+	Switch bool   `name:"switch-store" help:"Have the installation count in this --store from now on. No loader may run."`
 
 	printFlags `embed:""`
 }
@@ -128,9 +127,6 @@ func (i *tagImportCmd) Run(ctx context.Context, in input, out output) error {
 		}))
 	}
 	return done.End(i.withTags(ctx, source, func(ctx context.Context, t *tags.Tags) error {
-		if err := t.Orders.DeclareEnded(ctx, i.Ended.Ended); err != nil {
-			return err
-		}
 		return t.Import(ctx, list, done.add)
 	}))
 }

@@ -101,25 +101,47 @@ func TestLifeOfATemplate(t *testing.T) {
 			t.Errorf("%s was created beside chat.*", pattern)
 		}
 	}
-	all := s.must("tag export")
-	if s.must("tag import", writeFile(t, all)); s.must("tag export") != all {
-		t.Errorf("an import of the export changed what there is:\n%s", all)
-	}
-
-	shows("tag rm chat.* --yes", "removed template chat.*")
-	c.becomes("chat.1", messages.ErrNoTag)
-	shows("tag ls", header)
-	says("it came of a template that was removed, chat.*; to have it answered, create that again", "tag create chat.1")
-	says("chat.1", "tag create chat.* --template --order strict") // over ordinary tags
 	s.must("tag create day.* --template --order strict")
 	for last, id := int64(0), int64(0); id < 3; last = id {
 		if id = c.next("day.20261121"); id <= last {
 			t.Errorf("the ID of a strict sequence is %d, after %d", id, last)
 		}
 	}
-	s.must("tag create chat.* --template --step 20")
-	if id := c.next("chat.1"); id <= first {
-		t.Errorf("chat.1 goes on with %d, after %d", id, first)
+	all := s.must("tag export")
+	if s.must("tag import", writeFile(t, all)); s.must("tag export") != all || !strings.Contains(all, " strict\n") {
+		t.Errorf("an import of the export changed what there is:\n%s", all)
+	}
+
+	shows("tag rm day.* --yes", "removed template day.*; its tags stay")
+	shows("tag rm chat.* --yes", "removed template chat.*; its tags stay")
+	c.becomes("chat.3", messages.ErrNoTag)
+	if again := c.next("chat.1"); again <= first {
+		t.Errorf("chat.1 goes on with %d, after %d", again, first)
+	}
+	if ls := s.must("tag ls"); !strings.Contains(ls, "\nchat.1 ") || !strings.Contains(ls, "\nday.20261121 ") || strings.Contains(ls, "TEMPLATE") {
+		t.Errorf("tag ls of what templates made that were removed:\n%s", ls)
+	}
+	s.must("tag create chat.* --template --order strict --step 20") // beside tags that keep their order
+	c.next("chat.4")
+	for tag, order := range map[string]string{"chat.1": "trend", "chat.4": "strict"} {
+		if ls := s.must("tag ls " + tag); !strings.Contains(ls, " "+order+"\n") {
+			t.Errorf("%s is not %s:\n%s", tag, order, ls)
+		}
+	}
+}
+
+// TestRemovedTagIsDropped: workers are told to drop a tag that was removed, though they have IDs of it.
+func TestRemovedTagIsDropped(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	c := asker{t, s.nats.Connect(t)}
+	s.must("tag create order --step 1000000")
+	last := c.next("order")
+	s.must("tag rm order --yes")
+	c.becomes("order", messages.ErrNoTag)
+	s.must("tag create order --first 9000000")
+	if id := c.next("order"); id <= last {
+		t.Errorf("%d after %d", id, last)
 	}
 }
 

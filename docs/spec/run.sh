@@ -1,9 +1,9 @@
 #!/bin/sh
-# run.sh checks the specifications with Spin: each passes, and each of its mutants fails. It takes
-# spin, cc, up to 5 GB, and eight minutes of two processors, half of them for FENCE of owners.
-# Work files go to a folder of its own.
+# run.sh checks the specifications with Spin: each passes, and each of its
+# mutants fails. It needs spin, cc, up to 5 GB, and some minutes of two
+# processors. Work files go to a temporary folder.
 #
-#	run.sh            all of them, owners beside the others
+#	run.sh            all of them, strict beside the others
 #	run.sh register   those of one model
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
@@ -50,12 +50,8 @@ check() {
 	*) echo "UNEXPECTED $model $name: want $want"; tail -20 out.log; exit 1 ;;
 	esac
 }
-all="-m3000000 -w26"
 mid="-m3000000 -w24"
-# Mutants of owners are found much sooner in a random order.
-random="-DP_RAND -DT_RAND"
-
-# The small searches of register take less time than an optimizing compiler.
+# Small searches take less time than an optimizing compiler.
 quick=-O0 small="-m200000 -w20"
 register() {
 	row="-DNL=2 -DNT=1 -DN=4 -DK=2 -DR=4 -DH=2"
@@ -152,22 +148,19 @@ others() {
 	check source "equal times" pass "" "$mid" -DTIE
 	for m in CREATED CREATED2 MARKER BEYOND; do check source M_$m fail "" "$mid" -DM_$m; done
 	check source "clock set back" fail "" "$mid" -DBACK=1
-
-	check becoming protocol pass "" "$mid"
-	for m in RULESFIRST OLDRULES OLDLEASES LOST; do check becoming M_$m fail "" "$mid" -DM_$m; done
 }
 
-owners() {
-	check owners CALM pass "" "$all" -DCALM -DK=1
-	for m in NODROP GRANT SAMEEPOCH; do check owners M_$m fail "" "$all" -DCALM -DK=1 -DM_$m; done
-	for m in STAMP SIGHT SUSPEND NOEND ABSENT KEEPTERM LATESLOT ADOPT HAND STOP; do
-		check owners M_$m fail "$random" "-m20000 -w24 -RS1" -DFENCE -DM_$m
-	done
-	for m in MARGIN0 REST; do check owners M_$m fail "$random" "-m20000 -w24 -RS2" -DFENCE -DM_$m; done
-	check owners M_REREAD fail "$random" "-m20000 -w24 -RS1" -DFENCE -DT=1 -DM=0 -DM_REREAD
-	check owners M_SAMEID fail "$random" "-m20000 -w24 -RS1" -DFENCE -DK=1 -DM_SAMEID
-	check owners M_NOLOOK fail "" "$all" -DK=1 -DT=1 -DM=0 -DMAXID=2 -DMAXEP=2 -DM_NOLOOK
-	check owners FENCE pass "" "$all" -DFENCE
+strict() {
+	few="-DNW=2 -DNL=1 -DNR=3 -DN=6 -DFORGETS=1"
+	pair="-DNW=2 -DNL=2 -DNR=3 -DN=6 -DFORGETS=1"
+	check strict "two workers" pass "" "$mid"
+	check strict "three workers" pass "" "$mid" -DNW=3 -DNL=2 -DNR=3 -DN=6 -DFORGETS=1
+	check strict "two open loads" pass "" "$mid" -DFLY=2 $few
+	check strict "either order" pass "" "$mid" -DLEARN $pair
+	for m in AFTER KEEP EARLIER NUMBERS GROW UPDATE RETRY; do check strict $m fail $quick "$small" $few -DM=$m; done
+	for m in PREFETCH JOIN; do check strict $m fail $quick "$small" $pair -DM=$m; done
+	check strict ANY fail $quick "$small" -DFLY=2 $few -DM=ANY
+	for m in GUESS RULES REBORN; do check strict $m fail $quick "$small" -DLEARN $few -DM=$m; done
 }
 
 # in_folder runs checks in a folder of their own. What is in the background hears no Ctrl-C.
@@ -178,15 +171,15 @@ in_folder() (
 	"$1"
 )
 began=$(date +%s)
-in_folder owners &
-owners=$!
+in_folder strict &
+strict=$!
 in_folder others &
 others=$!
 give_up() {
-	kill $owners $others 2> "$work/tool.log" || true # one may be done
+	kill $strict $others 2> "$work/tool.log" || true # one may be done
 	exit 1
 }
 trap give_up INT TERM
 wait $others || give_up
-wait $owners
+wait $strict
 echo "all $(wc -l < "$work/done") as expected, in $(($(date +%s) - began)) s"

@@ -8,11 +8,9 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"go.uber.org/zap"
 
 	"github.com/idworker/idworker/internal/agreement"
 	"github.com/idworker/idworker/internal/durability"
-	"github.com/idworker/idworker/internal/ownership"
 	"github.com/idworker/idworker/internal/resource"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/messages/enrich"
@@ -20,7 +18,6 @@ import (
 	"github.com/idworker/idworker/snowflake/lease"
 	"github.com/idworker/idworker/store/register"
 	"github.com/idworker/idworker/testing/natstest"
-	"github.com/idworker/idworker/worker"
 )
 
 const prefix = messages.DefaultPrefix
@@ -40,14 +37,6 @@ var lasting = []struct {
 	{agreement.BucketName(prefix), agreement.Bucket(prefix, 1), openLease},
 	{agreement.BucketName(prefix), agreement.Bucket(prefix, 1), func(ctx context.Context, js jetstream.JetStream) error {
 		_, err := agreement.Open(ctx, js, prefix)
-		return err
-	}},
-	{worker.TagsBucketName(prefix), worker.Resources(prefix, 1)[2], func(ctx context.Context, js jetstream.JetStream) error {
-		_, err := worker.OpenDirectory(ctx, js, prefix, zap.NewNop())
-		return err
-	}},
-	{ownership.BucketName(prefix), ownership.Bucket(prefix, 1), func(ctx context.Context, js jetstream.JetStream) error {
-		_, err := ownership.Open(ctx, ownership.Config{JS: js, Prefix: prefix, Instance: "A", Log: zap.NewNop()})
 		return err
 	}},
 	{enrich.BucketName(prefix), enrich.Bucket(prefix, 1), func(ctx context.Context, js jetstream.JetStream) error {

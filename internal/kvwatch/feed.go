@@ -2,7 +2,6 @@ package kvwatch
 
 import (
 	"context"
-	"errors"
 	"strconv"
 	"time"
 
@@ -13,38 +12,21 @@ import (
 	"github.com/idworker/idworker/internal/resource"
 )
 
-var (
-	// ErrOther says that the bucket does not have the entry up to which it was read: it was made
-	// again, or restored, or the entry was written again meanwhile. It has to be read from the
-	// beginning.
-	ErrOther = errors.New("the bucket cannot be read from where it was read to")
-
-	// ErrTaken says that somebody else has the turn.
-	ErrTaken = errors.New("somebody else reads the bucket in this role")
-)
-
-// Position is up to which entry a bucket was read. The zero value is the beginning.
-type Position struct {
+// Entry is an entry of a bucket.
+type Entry struct {
+	Key      string // a part of a longer string
+	Value    []byte
+	Deleted  bool
 	Revision uint64
 	Created  time.Time
 }
 
-// Entry is an entry of a bucket.
-type Entry struct {
-	Key     string // a part of a longer string
-	Value   []byte
-	Deleted bool
-	Position
-}
-
-// Feed reads the entries of a bucket in the order of their revisions: those after a position that
-// there are, and from then on every change. An entry that is written again before its turn comes
-// is read in its new place only. It is for use by one goroutine.
+// Feed reads the entries of a bucket in the order of their revisions: those that there are,
+// and from then on every change. An entry that is written again before its turn comes is
+// read in its new place only. It is for use by one goroutine.
 //
-// Unlike [Watcher] it does not restart by itself, for then it could not be told whether the bucket
-// is still the same. Whoever reads opens another feed from the position that was reached. That
-// the bucket is the same is proven by the entry at that position: it is still there, with the
-// same time. A creation time proves nothing, since a restored bucket has that of the old one.
+// Unlike [Watcher] it does not restart by itself, for then it could not be told whether the
+// bucket is still the same.
 type Feed struct {
 	conn    *nats.Conn
 	inbox   *nats.Subscription
@@ -57,7 +39,6 @@ type Feed struct {
 	delivered uint64 // messages so far
 	pending   uint64 // entries that are still to come
 	leave     func() // the gate, if there is much to read
-	release   func(context.Context) error
 }
 
 // The server sends a heartbeat when there is nothing else to send for a while. When nothing at all
@@ -71,39 +52,8 @@ const (
 // server's flow control holds them back.
 const buffered = 1024
 
-// OpenFeed begins to read a bucket after a position. Errors: [ErrOther],
-// jetstream.ErrStreamNotFound.
-func OpenFeed(ctx context.Context, js jetstream.JetStream, bucket string, after Position) (*Feed, error) {
-	return openFeed(ctx, js, bucket, after, jetstream.ConsumerConfig{Name: nuid.Next(), Replicas: 1})
-}
-
-// turnLasts is how long a turn lasts after its owner was last seen.
-const turnLasts = 5 * time.Second
-
-// TakeTurn is OpenFeed for a role that only one process has at a time: whoever has the feed with
-// this name. It has the turn until it releases it, or is not connected for turnLasts; nothing is
-// written for that, and no clocks are compared. For the name is that of the consumer behind the
-// feed. The server refuses a second one that delivers elsewhere ([ErrTaken]), and removes the
-// consumer when nobody listens any more.
-//
-// Rarely two may have the turn for a moment, as when one of them is cut off. The role must be such
-// that this does no harm.
-func TakeTurn(ctx context.Context, js jetstream.JetStream, bucket, name string, after Position) (*Feed, error) {
-	stream, err := js.Stream(ctx, resource.BucketStream(bucket))
-	if err != nil {
-		return nil, err
-	}
-	// With one replica the consumer could neither be used nor replaced while its server is away.
-	f, err := openFeed(ctx, js, bucket, after, jetstream.ConsumerConfig{
-		Durable: name, InactiveThreshold: turnLasts, Replicas: stream.CachedInfo().Config.Replicas,
-	})
-	if errors.Is(err, jetstream.ErrConsumerExists) {
-		err = ErrTaken
-	}
-	return f, err
-}
-
-func openFeed(ctx context.Context, js jetstream.JetStream, bucket string, after Position, config jetstream.ConsumerConfig) (_ *Feed, err error) {
+// OpenFeed begins to read a bucket. Errors: jetstream.ErrStreamNotFound.
+func OpenFeed(ctx context.Context, js jetstream.JetStream, bucket string) (_ *Feed, err error) {
 	name, inbox := resource.BucketStream(bucket), js.Conn().NewInbox()
 	f := &Feed{
 		conn:    js.Conn(),
@@ -118,32 +68,27 @@ func openFeed(ctx context.Context, js jetstream.JetStream, bucket string, after 
 	}
 	defer func() {
 		if err != nil {
-			err = f.abandon(ctx, err)
+			f.Close()
 		}
 	}()
 	f.inbox.SetClosedHandler(func(string) { close(f.gone) })
 	if err = f.inbox.SetPendingLimits(-1, -1); err != nil {
 		return nil, err
 	}
-	config.DeliverSubject = inbox
-	config.AckPolicy, config.MaxDeliver = jetstream.AckNonePolicy, 1
-	config.FlowControl, config.IdleHeartbeat, config.MemoryStorage = true, heartbeat, true
-	if after.Revision > 0 {
-		config.DeliverPolicy, config.OptStartSeq = jetstream.DeliverByStartSequencePolicy, after.Revision
-	}
-	consumer, err := js.CreatePushConsumer(ctx, name, config)
+	consumer, err := js.CreatePushConsumer(ctx, name, jetstream.ConsumerConfig{
+		Name: nuid.Next(), Replicas: 1, DeliverSubject: inbox, AckPolicy: jetstream.AckNonePolicy, MaxDeliver: 1,
+		FlowControl: true, IdleHeartbeat: heartbeat, MemoryStorage: true,
+	})
 	if err != nil {
 		return nil, err
 	}
-	info := consumer.CachedInfo()
-	f.pending = info.NumPending
-	f.release = func(ctx context.Context) error { return js.DeleteConsumer(ctx, name, info.Name) }
+	f.pending = consumer.CachedInfo().NumPending
 	if f.pending > much {
 		if f.leave, err = enter(ctx, f.conn); err != nil {
 			return nil, err
 		}
 	}
-	return f, f.checkSame(ctx, after)
+	return f, nil
 }
 
 // leaveGate lets others read much.
@@ -154,40 +99,12 @@ func (f *Feed) leaveGate() {
 	}
 }
 
-// abandon takes back what openFeed has done, and returns its error.
-func (f *Feed) abandon(ctx context.Context, err error) error {
-	if f.release == nil {
-		f.Close()
-	} else {
-		_ = f.Release(ctx) // it passes by itself
-	}
-	return err
-}
-
 // receive hands a message to the reader. It runs on a goroutine of the subscription's own.
 func (f *Feed) receive(m *nats.Msg) {
 	select {
 	case f.msgs <- m:
 	case <-f.closed:
 	}
-}
-
-// checkSame makes sure that the entry at a position is still there.
-func (f *Feed) checkSame(ctx context.Context, at Position) error {
-	if at.Revision == 0 {
-		return nil
-	}
-	if f.pending == 0 {
-		return ErrOther
-	}
-	first, err := f.Next(ctx)
-	if err != nil {
-		return err
-	}
-	if first.Revision != at.Revision || !first.Created.Equal(at.Created) {
-		return ErrOther
-	}
-	return nil
 }
 
 // CaughtUp reports whether all entries have been read that were there when the server sent the
@@ -210,20 +127,6 @@ func (f *Feed) Next(ctx context.Context) (Entry, error) {
 			return Entry{}, ErrEnded
 		case <-ctx.Done():
 			return Entry{}, ctx.Err()
-		}
-	}
-}
-
-// NextWaiting returns the next entry if it is here already.
-func (f *Feed) NextWaiting() (entry Entry, ok bool, err error) {
-	for {
-		select {
-		case m := <-f.msgs:
-			if entry, ok, err = f.read(m); ok || err != nil {
-				return entry, ok, err
-			}
-		default:
-			return entry, false, nil
 		}
 	}
 }
@@ -265,20 +168,13 @@ func (f *Feed) decode(m *nats.Msg) (Entry, error) {
 		f.leaveGate()
 	}
 	deleted := len(m.Header) > 0 && (m.Header.Get("KV-Operation") != "" || m.Header.Get("Nats-Marker-Reason") != "")
-	return Entry{m.Subject[f.prefix:], m.Data, deleted, Position{about.Sequence.Stream, about.Timestamp}}, nil
+	return Entry{m.Subject[f.prefix:], m.Data, deleted, about.Sequence.Stream, about.Timestamp}, nil
 }
 
-// Close ends the feed. The server forgets it by itself, and with it the turn.
+// Close ends the feed. The server forgets it by itself.
 func (f *Feed) Close() {
 	f.leaveGate()
 	f.silence.Stop()
 	close(f.closed)
 	_ = f.inbox.Unsubscribe() // or the connection is closed
-}
-
-// Release closes the feed, and gives up the turn at once. It is for feeds that have not ended: after
-// that the turn may be somebody else's.
-func (f *Feed) Release(ctx context.Context) error {
-	f.Close()
-	return f.release(ctx)
 }

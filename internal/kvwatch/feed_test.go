@@ -47,9 +47,9 @@ func (f *feeds) put(keys ...string) {
 	}
 }
 
-func (f *feeds) open(after kvwatch.Position) *kvwatch.Feed {
+func (f *feeds) open() *kvwatch.Feed {
 	f.Helper()
-	feed, err := kvwatch.OpenFeed(f.Context(), f.js, "b", after)
+	feed, err := kvwatch.OpenFeed(f.Context(), f.js, "b")
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -57,8 +57,8 @@ func (f *feeds) open(after kvwatch.Position) *kvwatch.Feed {
 	return feed
 }
 
-// expect reads entries, and returns the position of the last.
-func (f *feeds) expect(feed *kvwatch.Feed, want ...string) (at kvwatch.Position) {
+// expect reads entries.
+func (f *feeds) expect(feed *kvwatch.Feed, want ...string) {
 	f.Helper()
 	for i, key := range want {
 		ctx, cancel := context.WithTimeout(f.Context(), natstest.Patience)
@@ -71,66 +71,27 @@ func (f *feeds) expect(feed *kvwatch.Feed, want ...string) (at kvwatch.Position)
 		if err != nil || got != key {
 			f.Fatalf("entry %d is %s, %v; want %s", i, got, err, key)
 		}
-		at = entry.Position
 	}
 	if !feed.CaughtUp() {
 		f.Fatal("has not caught up after the last entry")
 	}
-	return at
 }
 
-// TestFeedGoesOn from where another one ended, with what has changed since and nothing else.
-func TestFeedGoesOn(t *testing.T) {
+// TestFeed: all entries, and then every change.
+func TestFeed(t *testing.T) {
 	t.Parallel()
 	f := newFeeds(t)
-	if !f.open(kvwatch.Position{}).CaughtUp() {
+	if !f.open().CaughtUp() {
 		t.Error("an empty bucket has more to come")
 	}
-	f.put("a", "b", "c")
-	first := f.open(kvwatch.Position{})
-	at := f.expect(first, "a", "b", "c")
+	f.put("a", "b", "c", "b")
+	feed := f.open()
+	f.expect(feed, "a", "c", "b")
 	f.put("d")
 	if err := f.kv.Delete(t.Context(), "a"); err != nil {
 		t.Fatal(err)
 	}
-	f.expect(first, "d", "-a")
-	at = f.expect(f.open(at), "d", "-a") // not c again
-	f.expect(f.open(at))
-	f.put("b")
-	f.expect(f.open(at), "b")
-}
-
-// TestFeedKnowsTheBucket: one that does not have the entry that was read last is not read on, whether
-// it was made again, with fewer or more entries, went back, or the entry was written again.
-func TestFeedKnowsTheBucket(t *testing.T) {
-	t.Parallel()
-	for name, change := range map[string]func(*feeds){
-		"empty":     func(f *feeds) { f.again() },
-		"fewer":     func(f *feeds) { f.again(); f.put("a") },
-		"as many":   func(f *feeds) { f.again(); f.put("a", "b", "c") },
-		"more":      func(f *feeds) { f.again(); f.put("a", "b", "c", "d", "e") },
-		"rewritten": func(f *feeds) { f.put("c") },
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f := newFeeds(t)
-			f.put("a", "b", "c")
-			at := f.expect(f.open(kvwatch.Position{}), "a", "b", "c")
-			change(&f)
-			if _, err := kvwatch.OpenFeed(t.Context(), f.js, "b", at); !errors.Is(err, kvwatch.ErrOther) {
-				t.Fatalf("got %v, want ErrOther", err)
-			}
-		})
-	}
-}
-
-// again makes the bucket a second time.
-func (f *feeds) again() {
-	f.Helper()
-	if err := f.js.DeleteKeyValue(f.Context(), "b"); err != nil {
-		f.Fatal(err)
-	}
-	f.make()
+	f.expect(feed, "d", "-a")
 }
 
 // TestFeedEnds when its consumer is gone, which only silence tells.
@@ -138,9 +99,12 @@ func TestFeedEnds(t *testing.T) {
 	t.Parallel()
 	f := newFeeds(t)
 	f.put("a")
-	feed := f.open(kvwatch.Position{})
+	feed := f.open()
 	f.expect(feed, "a")
-	f.again()
+	if err := f.js.DeleteKeyValue(f.Context(), "b"); err != nil {
+		f.Fatal(err)
+	}
+	f.make()
 	f.put("a", "b")
 	if entry, err := feed.Next(t.Context()); !errors.Is(err, kvwatch.ErrEnded) {
 		t.Fatalf("got %v, %v, want ErrEnded", entry, err)
@@ -161,11 +125,11 @@ func TestFeedOutlivesManyEntries(t *testing.T) {
 			<-f.js.PublishAsyncComplete()
 		}
 	}
-	feed := f.open(kvwatch.Position{})
+	feed := f.open()
 	second := make(chan struct{})
 	go func() {
 		defer close(second)
-		if other, err := kvwatch.OpenFeed(f.Context(), f.js, "b", kvwatch.Position{}); err == nil {
+		if other, err := kvwatch.OpenFeed(f.Context(), f.js, "b"); err == nil {
 			other.Close()
 		}
 	}()
@@ -182,39 +146,4 @@ func TestFeedOutlivesManyEntries(t *testing.T) {
 	}
 	f.expect(feed)
 	<-second
-}
-
-// TestTurn: one at a time has it, the next one as soon as it is released, or a moment after its owner
-// has gone without a word.
-func TestTurn(t *testing.T) {
-	t.Parallel()
-	f := newFeeds(t)
-	f.put("a", "b")
-	take := func() (*kvwatch.Feed, error) {
-		return kvwatch.TakeTurn(t.Context(), f.js, "b", "role", kvwatch.Position{})
-	}
-	first, err := take()
-	if err != nil {
-		t.Fatal(err)
-	}
-	f.expect(first, "a", "b")
-	if _, err := take(); !errors.Is(err, kvwatch.ErrTaken) {
-		t.Fatalf("a second turn: %v, want ErrTaken", err)
-	}
-	if err := first.Release(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	second, err := take()
-	if err != nil {
-		t.Fatalf("after a release: %v", err)
-	}
-	f.expect(second, "a", "b")
-	second.Close() // as if it had died
-	natstest.Eventually(t, "the turn to be free", func() bool {
-		third, err := take()
-		if err == nil {
-			third.Close()
-		}
-		return err == nil
-	})
 }

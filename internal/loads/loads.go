@@ -1,12 +1,14 @@
-// Package loads holds the messages between workers and loaders: a worker asks for a
+// Package loads holds the messages between workers and loaders: a worker requests a
 // segment with an [Event], and a loader answers with a [Grant]. Callers need neither.
 //
-// Events travel through the load stream, or as plain messages while the stream is away. A
-// grant is a plain message that is sent once. If it is lost, that costs the worker a
-// second and the range, which is a gap.
+// Events for which requests wait of tags that the worker does not know, or that are strict,
+// travel as plain messages. Others travel through the load stream. A grant is a plain
+// message that is sent once. If it is lost, that costs the worker a second and the range,
+// which is a gap.
 package loads
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,6 +16,7 @@ import (
 	"time"
 
 	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/store"
 )
 
 // ErrMalformed is wrapped by the errors of [DecodeEvent] and [DecodeGrant].
@@ -26,7 +29,8 @@ type Event struct {
 
 	Tag string `json:"tag"`
 
-	// Step is the number of IDs that the worker's step policy asks for.
+	// Step is the number of IDs that the worker's step policy asks for. It is 0 if the
+	// worker does not know the tag, or if the tag is strict: then the loader decides.
 	Step int64 `json:"step"`
 
 	// Want is the number of IDs that parked requests are waiting for.
@@ -35,31 +39,20 @@ type Event struct {
 	// Seq numbers the worker's loads. A load that is asked for again keeps its number.
 	Seq uint64 `json:"seq"`
 
-	// Runway is how many milliseconds the worker's memory lasts, as of asking; 0 if its
-	// version does not say it.
+	// Runway is how many milliseconds the worker's memory lasts, as of asking.
 	Runway int64 `json:"runway_ms,omitempty"`
-
-	// Rules is up to which revision the worker has read the rules of tags, if it asks for a tag
-	// because of a template: a loader that has read less does not refuse it. 0 for others.
-	Rules uint64 `json:"rules,omitempty"`
 
 	// Installation is the ID of the installation that the worker belongs to; empty if the
 	// worker's version does not say it.
 	Installation string `json:"installation,omitempty"`
 }
 
-// unknownSlack is the slack of events that do not say their runway.
-const unknownSlack = time.Minute
-
 // Slack is how long the event may wait, which is what events are ordered by. Parked requests
 // cannot wait at all. Otherwise it is half of the runway: memory should not have run out when
 // the turn comes, although requests are parked meanwhile that go before.
 func (e Event) Slack() time.Duration {
-	switch {
-	case e.Want > 0:
+	if e.Want > 0 {
 		return 0
-	case e.Runway == 0:
-		return unknownSlack
 	}
 	return time.Duration(e.Runway) * time.Millisecond / 2
 }
@@ -67,9 +60,15 @@ func (e Event) Slack() time.Duration {
 // maxRunway is ten years, in milliseconds: more than any worker says, and no overflow.
 const maxRunway = 10 * 365 * 24 * 60 * 60 * 1000
 
-// Size is the number of IDs to reserve: the step or, for this one load, what parked
-// requests want if that is more.
-func (e Event) Size() int64 { return max(e.Step, e.Want) }
+// Size is the number of IDs to reserve for a tag. A strict tag gets what parked requests
+// want, because a worker keeps none of its IDs. Others get the step, or for this one load
+// what parked requests want if that is more.
+func (e Event) Size(tag store.Tag) int64 {
+	if tag.Order == store.Strict {
+		return max(1, e.Want)
+	}
+	return max(cmp.Or(e.Step, tag.Step), e.Want)
+}
 
 // Encode returns the event as it is published.
 func (e Event) Encode() []byte { return encode(e) }
@@ -89,7 +88,7 @@ func DecodeEvent(data []byte, limit int64) (Event, error) {
 	if e.Runway < 0 || e.Runway > maxRunway {
 		return e, fmt.Errorf("%w: runway of %d ms, allowed is 0 to %d", ErrMalformed, e.Runway, int64(maxRunway))
 	}
-	if e.Step < 1 || e.Want < 0 || e.Size() > limit {
+	if most := max(e.Step, e.Want); e.Step < 0 || e.Want < 0 || most < 1 || most > limit {
 		return e, fmt.Errorf("%w: step %d, want %d, allowed is 1 to %d", ErrMalformed, e.Step, e.Want, limit)
 	}
 	return e, nil
@@ -104,6 +103,11 @@ type Grant struct {
 	First    int64  `json:"first,omitempty"`
 	End      int64  `json:"end,omitempty"`
 
+	// Step and Order are the tag's configured step, and the order in its entry, as of the
+	// write that reserved the segment.
+	Step  int64       `json:"step,omitempty"`
+	Order store.Order `json:"order,omitempty"`
+
 	// Installation is the ID of the installation that the loader belongs to; empty if the
 	// loader's version does not say it.
 	Installation string `json:"installation,omitempty"`
@@ -114,6 +118,10 @@ type Grant struct {
 
 	// Reason says why in the case of messages.CodeBusy, for people.
 	Reason string `json:"reason,omitempty"`
+
+	// Pause is for how many milliseconds the loader refuses all names that the worker does
+	// not know, at most a second: there were too many that do not exist.
+	Pause int64 `json:"pause_ms,omitempty"`
 }
 
 // Encode returns the grant as it is published.
@@ -134,10 +142,16 @@ func DecodeGrant(data []byte) (Grant, error) {
 	if len(g.Reason) > maxReasonLen || strings.ContainsAny(g.Reason, "\r\n") {
 		return g, fmt.Errorf("%w: reason %.40q, allowed is one line of %d bytes", ErrMalformed, g.Reason, maxReasonLen)
 	}
+	if g.Pause < 0 || g.Pause > maxPause || g.Pause > 0 && g.Refused != messages.CodeBusy {
+		return g, fmt.Errorf("%w: pause of %d ms", ErrMalformed, g.Pause)
+	}
 	switch g.Refused {
 	case 0:
 		if g.First < 1 || g.End <= g.First {
 			return g, fmt.Errorf("%w: range [%d, %d)", ErrMalformed, g.First, g.End)
+		}
+		if g.Step < 1 || g.Order == "" || g.Order.Check() != nil {
+			return g, fmt.Errorf("%w: step %d, order %.20q", ErrMalformed, g.Step, string(g.Order))
 		}
 	case messages.CodeNoTag, messages.CodeExhausted, messages.CodeBusy:
 		if g.First != 0 || g.End != 0 {
@@ -148,6 +162,8 @@ func DecodeGrant(data []byte) (Grant, error) {
 	}
 	return g, nil
 }
+
+const maxPause = 1000
 
 // maxReasonLen leaves ample room for a sentence with a pattern in it.
 const maxReasonLen = 512

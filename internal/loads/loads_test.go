@@ -11,29 +11,42 @@ import (
 
 	"github.com/idworker/idworker/internal/loads"
 	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/store"
 )
 
 const maxLoad = 1_000_000
 
 var (
 	goodEvent = loads.Event{Instance: "W1", Tag: "order", Step: 1000, Want: 3, Seq: 7, Runway: 90_000}
-	goodGrant = loads.Grant{Instance: "W1", Tag: "order", Seq: 7, First: 1, End: 1001}
+	goodGrant = loads.Grant{Instance: "W1", Tag: "order", Seq: 7, First: 1, End: 1001, Step: 1000, Order: store.Trend}
 )
 
+// TestSizeOfALoad: a strict tag gets what is wanted, others the step or more.
 func TestSizeOfALoad(t *testing.T) {
-	for _, c := range []struct{ step, want, size int64 }{{1000, 0, 1000}, {1000, 999, 1000}, {1000, 5000, 5000}} {
-		if got := (loads.Event{Step: c.step, Want: c.want}).Size(); got != c.size {
-			t.Errorf("step %d, want %d: %d, want %d", c.step, c.want, got, c.size)
+	for _, c := range []struct {
+		step, want int64
+		order      store.Order
+		size       int64
+	}{
+		{1000, 0, store.Trend, 1000},
+		{1000, 999, store.Trend, 1000},
+		{1000, 5000, store.Trend, 5000},
+		{0, 1, store.Trend, 70},
+		{0, 71, store.Trend, 71},
+		{0, 3, store.Strict, 3},
+		{1000, 0, store.Strict, 1},
+	} {
+		if got := (loads.Event{Step: c.step, Want: c.want}).Size(store.Tag{Step: 70, Order: c.order}); got != c.size {
+			t.Errorf("%+v: %d", c, got)
 		}
 	}
 }
 
-// TestSlack: parked requests first, then the shortest runway; who does not say it is neither
-// first nor last.
+// TestSlack: parked requests first, then the shortest runway.
 func TestSlack(t *testing.T) {
 	var last time.Duration = -1
 	for _, e := range []loads.Event{
-		{Want: 1, Runway: 3_600_000}, {Runway: 1}, {Runway: 60_000}, {}, {Runway: 3_600_000}, {Runway: 365 * 24 * 3_600_000},
+		{Want: 1, Runway: 3_600_000}, {Runway: 1}, {Runway: 60_000}, {Runway: 3_600_000}, {Runway: 365 * 24 * 3_600_000},
 	} {
 		if e.Slack() <= last {
 			t.Errorf("%+v may wait for %v, the one before for %v", e, e.Slack(), last)
@@ -53,7 +66,7 @@ func TestDecodeLoadEvent(t *testing.T) {
 		"instance too long":      func(e *loads.Event) { e.Instance = strings.Repeat("x", 33) },
 		"no tag":                 func(e *loads.Event) { e.Tag = "" },
 		"tag a wildcard":         func(e *loads.Event) { e.Tag = "order.*" },
-		"step 0":                 func(e *loads.Event) { e.Step = 0 },
+		"neither step nor want":  func(e *loads.Event) { e.Step, e.Want = 0, 0 },
 		"step negative":          func(e *loads.Event) { e.Step = -1 },
 		"step over the limit":    func(e *loads.Event) { e.Step = maxLoad + 1 },
 		"installation of two":    func(e *loads.Event) { e.Installation = "a.b" },
@@ -75,7 +88,7 @@ func TestDecodeLoadEvent(t *testing.T) {
 func TestDecodeGrant(t *testing.T) {
 	for _, g := range []loads.Grant{
 		goodGrant,
-		{Instance: "W1", Tag: "order", First: math.MaxInt64 - 1, End: math.MaxInt64},
+		{Instance: "W1", Tag: "order", First: math.MaxInt64 - 1, End: math.MaxInt64, Step: 1, Order: store.Strict},
 		{Instance: "W1", Tag: "order", Seq: math.MaxUint64, Refused: messages.CodeNoTag},
 		{Instance: "W1", Tag: "order", Seq: 7, Refused: messages.CodeExhausted},
 	} {
@@ -93,7 +106,11 @@ func TestDecodeGrant(t *testing.T) {
 		"negative range":            func(g *loads.Grant) { g.First, g.End = -5, -1 },
 		"range that wrapped around": func(g *loads.Grant) { g.First, g.End = math.MaxInt64, math.MinInt64 },
 		"empty range":               func(g *loads.Grant) { g.First, g.End = 5, 5 },
+		"range without a step":      func(g *loads.Grant) { g.Step = 0 },
+		"range without an order":    func(g *loads.Grant) { g.Order = "" },
 		"range and refusal":         func(g *loads.Grant) { g.Refused = messages.CodeNoTag },
+		"pause with a range":        func(g *loads.Grant) { g.Pause = 50 },
+		"pause too long":            func(g *loads.Grant) { g.First, g.End, g.Refused, g.Pause = 0, 0, messages.CodeBusy, 1001 },
 		"refusal that is none": func(g *loads.Grant) {
 			g.First, g.End, g.Refused = 0, 0, messages.CodeUnavailable
 		},
@@ -140,7 +157,7 @@ func TestAnyLoadEventThereAndBack(t *testing.T) {
 		if got, err := loads.DecodeEvent(e.Encode(), maxLoad); got != e || err != nil {
 			t.Fatalf("%+v became %+v, %v", e, got, err)
 		}
-		if _, err := loads.DecodeEvent(e.Encode(), e.Size()-1); !errors.Is(err, loads.ErrMalformed) {
+		if _, err := loads.DecodeEvent(e.Encode(), max(e.Step, e.Want)-1); !errors.Is(err, loads.ErrMalformed) {
 			t.Fatalf("%+v with a limit below its size: %v", e, err)
 		}
 	})
@@ -159,6 +176,8 @@ func TestAnyGrantThereAndBack(t *testing.T) {
 		if g.Refused == 0 {
 			g.First = rapid.Int64Range(1, math.MaxInt64-1).Draw(t, "first")
 			g.End = rapid.Int64Range(g.First+1, math.MaxInt64).Draw(t, "end")
+			g.Step = rapid.Int64Range(1, math.MaxInt64).Draw(t, "step")
+			g.Order = rapid.SampledFrom([]store.Order{store.Trend, store.Strict}).Draw(t, "order")
 		}
 		if got, err := loads.DecodeGrant(g.Encode()); got != g || err != nil {
 			t.Fatalf("%+v became %+v, %v", g, got, err)
@@ -181,7 +200,7 @@ func FuzzDecodeEvent(f *testing.F) {
 			}
 			return
 		}
-		if e.Step < 1 || e.Want < 0 || e.Size() < 1 || e.Size() > limit {
+		if e.Step < 0 || e.Want < 0 || max(e.Step, e.Want) < 1 || max(e.Step, e.Want) > limit {
 			t.Fatalf("%q: %+v, limit %d", data, e, limit)
 		}
 		wantAddress(t, e.Instance, e.Tag)

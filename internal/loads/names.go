@@ -15,9 +15,11 @@ func Subject(p messages.Prefix, instance, tag string) string {
 	return string(p) + ".load." + instance + "." + tag
 }
 
-// ReserveSubject is the subject on which loaders receive load events as plain messages,
-// while the load stream is away.
+// ReserveSubject is the subject on which loaders receive load events as plain messages.
 func ReserveSubject(p messages.Prefix) string { return string(p) + ".reserve" }
 
 // GrantSubject is the subject on which one worker process receives its grants.
 func GrantSubject(p messages.Prefix, instance string) string { return string(p) + ".grant." + instance }
+
+// DropSubject is the subject on which all workers are told to drop a tag from memory.
+func DropSubject(p messages.Prefix) string { return string(p) + ".drop" }

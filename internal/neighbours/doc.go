@@ -35,9 +35,6 @@
 // The oldest installation never leaves, so somebody always answers. A process that has left
 // does not serve, so it does not keep the older installation from starting again.
 //
-// A hello also says that its process knows strict tags. One of the own installation that does not say so is of an
-// older version, and answers them out of order: whoever gets its hello tells its own process.
-//
 // # What this does not see
 //
 // Versions before this protocol do not say hello. A hello is a message like any other and may

@@ -57,9 +57,6 @@ type Hello struct {
 	// Serving says that the process is in the queue groups. One that is starting or has left
 	// is not.
 	Serving bool
-
-	// Older says that the process is of a version that does not know strict tags.
-	Older bool
 }
 
 // helloJSON is a hello on the wire.
@@ -69,14 +66,13 @@ type helloJSON struct {
 	Instance     string    `json:"instance"`
 	Host         string    `json:"host,omitempty"`
 	Serving      bool      `json:"serving"`
-	Orders       bool      `json:"orders"` // knows strict tags
 }
 
 // ErrMalformed is the error for a message that is no hello.
 var ErrMalformed = errors.New("malformed hello")
 
 func (h Hello) encode() []byte {
-	data, err := json.Marshal(helloJSON{h.Installation.ID, h.Installation.Created.UTC(), h.Instance, h.Host, h.Serving, !h.Older})
+	data, err := json.Marshal(helloJSON{h.Installation.ID, h.Installation.Created.UTC(), h.Instance, h.Host, h.Serving})
 	if err != nil {
 		panic(err) // text and a time of this millennium always marshal
 	}
@@ -103,7 +99,7 @@ func decodeHello(data []byte) (Hello, error) {
 	if h.Created.IsZero() || len(h.Host) > maxHostLen {
 		return Hello{}, fmt.Errorf("%w: no creation time, or a host of more than %d bytes", ErrMalformed, maxHostLen)
 	}
-	return Hello{Process{Installation{h.Installation, h.Created}, h.Instance, h.Host}, h.Serving, !h.Orders}, nil
+	return Hello{Process{Installation{h.Installation, h.Created}, h.Instance, h.Host}, h.Serving}, nil
 }
 
 // ErrForeign is wrapped by every [ForeignError].

@@ -39,10 +39,6 @@ type Config struct {
 	Leave  func(*ForeignError)
 	Return func()
 
-	// Older is told of each hello of a process that serves in this installation and is of a version that
-	// does not know strict tags. It is not called from Run.
-	Older func(Process)
-
 	Log *zap.Logger
 
 	// Wait is how long Admit waits for answers where the server is near. The default is half a second.
@@ -256,9 +252,6 @@ func (w *Watch) receive(msg *nats.Msg) (h Hello, foreign bool) {
 		return h, false
 	}
 	if h.Installation.ID == w.cfg.Self.Installation.ID {
-		if h.Serving && h.Older {
-			w.cfg.Older(h.Process)
-		}
 		return h, false
 	}
 	w.heard.Add(1)

@@ -32,7 +32,7 @@ var (
 // member is a process of a test.
 type member struct {
 	*Watch
-	leaves, returns, older atomic.Int64
+	leaves, returns atomic.Int64
 }
 
 // newMember makes a process of an installation that says hello often.
@@ -42,7 +42,6 @@ func newMember(t *testing.T, conn *nats.Conn, of Installation, instance string) 
 		Conn: conn, Prefix: messages.DefaultPrefix, Self: Process{of, instance, "host-" + instance},
 		Leave:  func(*ForeignError) { m.leaves.Add(1) },
 		Return: func() { m.returns.Add(1) },
-		Older:  func(Process) { m.older.Add(1) },
 		Log:    zaptest.NewLogger(t),
 	})
 	m.timing.every = 100 * time.Millisecond
@@ -287,7 +286,6 @@ func TestHelloThereAndBack(t *testing.T) {
 	t.Parallel()
 	for _, h := range []Hello{
 		{Process: Process{oldest, "W1", "host.example"}, Serving: true},
-		{Process: Process{Installation{"Zu53v3d2e4b780VwIwXcnt", time.Now().UTC().Round(0)}, "W1", ""}, Older: true},
 	} {
 		if got, err := decodeHello(h.encode()); got != h || err != nil {
 			t.Errorf("%+v became %+v, %v", h, got, err)

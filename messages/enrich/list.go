@@ -50,7 +50,7 @@ func List(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix) (
 	if err != nil {
 		return nil, err
 	}
-	feed, err := kvwatch.OpenFeed(ctx, js, kv.Bucket(), kvwatch.Position{})
+	feed, err := kvwatch.OpenFeed(ctx, js, kv.Bucket())
 	if err != nil {
 		return nil, err
 	}

@@ -24,54 +24,73 @@ func (s *Store) update(ctx context.Context, tag string, change func(record) (ent
 	if err := checkName(tag); err != nil {
 		return err
 	}
+	return s.tagError(tag, s.replace(ctx, tag, change))
+}
+
+// replace is update without checking the name and adding it to the error.
+func (s *Store) replace(ctx context.Context, tag string, change func(record) (entry, error)) error {
 	for attempt := 0; ; attempt++ {
 		p, r, err := s.look(ctx, tag, attempt, func(record) bool { return false })
 		if err != nil {
-			return s.tagError(tag, err)
+			return err
 		}
 		e, err := change(r)
 		if err == nil && e != r.entry {
 			err = s.write(ctx, p, tag, record{e, r.revision})
 		}
 		if !errors.Is(err, errStale) {
-			return s.tagError(tag, err)
+			return err
 		}
 	}
 }
 
-// CreateTag implements [store.Admin]. After a lost answer a second call may find the tag of
-// the first, hence ErrTagExists.
+// CreateTag implements [store.Admin]. In front of a table, it writes the entry first, then
+// makes the row, then takes the mark off the entry. After a lost answer a second call may
+// find the tag of the first, hence ErrTagExists.
 func (s *Store) CreateTag(ctx context.Context, tag store.Tag) error {
 	if err := errors.Join(checkName(tag.Name), tag.Check()); err != nil {
 		return err
 	}
 	if s.cfg.Table == nil {
 		return s.update(ctx, tag.Name, func(r record) (entry, error) {
-			return entry{Next: tag.Next, Step: tag.Step}, s.checkCreate(tag, r)
+			return entry{Next: tag.Next, Step: tag.Step, Order: stored(tag.Order)}, s.checkCreate(tag, r)
 		})
 	}
-	r, err := s.read(ctx, tag.Name)
-	if err == nil {
-		err = s.checkCreate(tag, r)
+	free := func() error {
+		_, err := s.cfg.Table.Find(ctx, tag.Name)
+		if errors.Is(err, store.ErrNoTag) {
+			return nil
+		}
+		return cmp.Or(err, store.ErrTagExists)
 	}
-	if below := new(store.BelowError); errors.As(err, &below) {
-		if _, failed := s.cfg.Table.Find(ctx, tag.Name); failed == nil {
-			err = store.ErrTagExists
+	err := free()
+	if err == nil {
+		err = s.announce(ctx, tag, func(r record) error { return s.checkCreate(tag, r) })
+		if errors.Is(err, store.ErrBadTag) { // or was it created meanwhile?
+			err = cmp.Or(free(), err)
 		}
 	}
 	if err != nil {
 		return s.tagError(tag.Name, err)
 	}
-	return s.cfg.Table.CreateTag(ctx, tag)
+	if err := s.cfg.Table.CreateTag(ctx, tag); err != nil {
+		return err
+	}
+	return s.update(ctx, tag.Name, func(r record) (entry, error) {
+		r.Removed = false
+		return r.entry, nil
+	})
 }
 
 // checkCreate reports whether a tag may be created where a record is.
 func (s *Store) checkCreate(tag store.Tag, r record) error {
 	floor := max(r.Next, s.Lowest())
 	switch {
-	case r.live() && s.cfg.Table == nil:
+	case s.live(r) && s.cfg.Table == nil:
 		return store.ErrTagExists
-	case !r.exists() && r.revision > 0 && tag.Next == 1: // the default, so surely not meant
+	case checkOrder(tag, r) != nil:
+		return checkOrder(tag, r)
+	case r.deleted() && tag.Next == 1: // the default, so surely not meant
 		return fmt.Errorf("%w: a tag of this name was deleted by hand, and this one would hand out the same IDs again; its first ID must be above all that are in use", store.ErrBadTag)
 	case tag.Next < floor:
 		return &store.BelowError{Tag: tag.Name, First: tag.Next, Floor: floor}
@@ -85,13 +104,15 @@ func (s *Store) SetStep(ctx context.Context, tag string, step int64) error {
 		return fmt.Errorf("%w: step %d, allowed is 1 or more", store.ErrBadTag, step)
 	}
 	if s.cfg.Table != nil {
-		return s.cfg.Table.SetStep(ctx, tag, step)
+		defer s.steps.forget(tag)
+		return s.missing(ctx, tag, s.cfg.Table.SetStep(ctx, tag, step))
 	}
 	return s.update(ctx, tag, func(r record) (entry, error) {
-		if !r.live() {
+		if !s.live(r) {
 			return entry{}, store.ErrNoTag
 		}
-		return entry{Next: r.Next, Step: step}, nil
+		r.Step = step
+		return r.entry, nil
 	})
 }
 
@@ -103,11 +124,11 @@ func (s *Store) Raise(ctx context.Context, tag string, next int64) error {
 	}
 	if s.cfg.Table != nil {
 		if err := s.cfg.Table.Raise(ctx, tag, 1); err != nil { // is there such a row, and can it count?
-			return err
+			return s.missing(ctx, tag, err)
 		}
 	}
 	err := s.update(ctx, tag, func(r record) (entry, error) {
-		if s.cfg.Table == nil && !r.live() {
+		if s.cfg.Table == nil && !s.live(r) {
 			return entry{}, store.ErrNoTag
 		}
 		r.Next = max(r.Next, next)
@@ -122,7 +143,7 @@ func (s *Store) Raise(ctx context.Context, tag string, next int64) error {
 // RaiseRemoved implements [store.Admin].
 func (s *Store) RaiseRemoved(ctx context.Context, tag string, next int64) error {
 	return s.update(ctx, tag, func(r record) (entry, error) {
-		if !r.exists() || s.cfg.Table == nil && r.live() {
+		if !r.exists() || s.cfg.Table == nil && s.live(r) {
 			return entry{}, store.ErrNoTag
 		}
 		r.Next = max(r.Next, next)
@@ -134,19 +155,24 @@ func (s *Store) RaiseRemoved(ctx context.Context, tag string, next int64) error 
 // before the row is deleted. After a lost answer a second call may return ErrNoTag.
 func (s *Store) RemoveTag(ctx context.Context, tag string) error {
 	var row store.Tag
+	hasRow := false
 	if s.cfg.Table != nil {
 		var err error
-		if row, err = s.cfg.Table.Find(ctx, tag); err != nil {
+		row, err = s.cfg.Table.Find(ctx, tag)
+		if err != nil && !errors.Is(err, store.ErrNoTag) {
 			return err
 		}
+		hasRow = err == nil
+		s.steps.forget(tag)
 	}
 	err := s.update(ctx, tag, func(r record) (entry, error) {
-		if s.cfg.Table == nil && !r.live() {
+		if !hasRow && !s.live(r) {
 			return entry{}, store.ErrNoTag
 		}
-		return entry{Next: max(1, r.Next, row.Next), Step: r.Step, Removed: true}, nil
+		r.Next, r.Removed = max(1, r.Next, row.Next), true
+		return r.entry, nil
 	})
-	if err == nil && s.cfg.Table != nil {
+	if err == nil && hasRow {
 		err = s.cfg.Table.RemoveTag(ctx, tag)
 	}
 	return err
@@ -183,21 +209,23 @@ func (s *Store) tags(ctx context.Context) (tags, removed []store.Tag, err error)
 	}
 	errs := []error{corrupt}
 	for _, row := range rows {
-		row.Next = max(row.Next, entries[row.Name].Next)
-		tags = append(tags, row)
-		if entries[row.Name].err == nil {
-			delete(entries, row.Name)
+		e := entries[row.Name]
+		if e.err != nil {
+			continue
 		}
+		row.Next, row.Order = max(row.Next, e.Next), e.order()
+		tags = append(tags, row)
+		delete(entries, row.Name)
 	}
 	for name, e := range entries {
 		switch {
 		case e.err != nil:
 			errs = append(errs, &store.EntryError{Tag: name, Err: s.tagError(name, e.err)})
 		case !e.exists():
-		case s.cfg.Table == nil && e.live():
-			tags = append(tags, store.Tag{Name: name, Step: e.Step, Next: e.Next})
+		case s.cfg.Table == nil && s.live(e.record):
+			tags = append(tags, store.Tag{Name: name, Step: e.Step, Next: e.Next, Order: e.order()})
 		default:
-			removed = append(removed, store.Tag{Name: name, Next: e.Next})
+			removed = append(removed, store.Tag{Name: name, Next: e.Next, Order: e.order()})
 		}
 	}
 	return tags, removed, errors.Join(errs...)
@@ -205,7 +233,7 @@ func (s *Store) tags(ctx context.Context) (tags, removed []store.Tag, err error)
 
 // Names implements [store.Loader].
 func (s *Store) Names(ctx context.Context, see func(tag string), current func()) error {
-	feed, err := kvwatch.OpenFeed(ctx, s.cfg.JetStream, s.bucket, kvwatch.Position{})
+	feed, err := kvwatch.OpenFeed(ctx, s.cfg.JetStream, s.bucket)
 	if err != nil {
 		return fmt.Errorf("bucket %s: %w", s.bucket, err)
 	}

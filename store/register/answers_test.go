@@ -130,7 +130,7 @@ func TestPutBackToBeforeADecision(t *testing.T) {
 		reserve := func() {
 			t.Helper()
 			if seg, err := s.Reserve(t.Context(), "a", 10); err == nil {
-				w.granted.Add("a", 10, seg)
+				w.granted.Add("a", 10, seg.Segment)
 			} else {
 				t.Log(err)
 			}

@@ -44,7 +44,7 @@ func handle(t testing.TB, cfg Config) *Store {
 // stale is a store whose cache is out of date whenever it reserves.
 type stale struct{ *Store }
 
-func (s stale) Reserve(ctx context.Context, tag string, n int64) (store.Segment, error) {
+func (s stale) Reserve(ctx context.Context, tag string, n int64) (store.Grant, error) {
 	if r, err := s.remote.read(ctx, tag); err == nil && r.exists() {
 		_, _ = s.remote.update(ctx, tag, r.encode(), r.revision) // another process may be faster
 	}

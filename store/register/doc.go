@@ -1,7 +1,8 @@
 // Package register stores how far the IDs of each tag were granted, in one entry a tag of
 // the JetStream KV bucket <prefix>_register:
 //
-//	order   {"next":1001,"step":1000}          removed: {"next":1001,"step":1000,"removed":true}
+//	trend   {"next":1001,"step":1000}          removed: {"next":1001,"step":1000,"removed":true}
+//	strict  {"next":1001,"step":1000,"order":"strict"}
 //
 // A grant of [first, end) is one compare-and-set that moves next from a value ≤ first to
 // end, on the revision that was known, and whose answer was received. Nothing else is
@@ -12,6 +13,12 @@
 // [store.Table] the table proposes the range. If it lies below next, the row went back, or
 // another loader was faster; it is discarded, and the table asked again. A row that went
 // back is raised. Entries have no step then, and the rows decide which tags there are.
+//
+// The order of a tag is written with its entry, and every later write repeats it. A grant
+// has the order that it wrote. In front of a table, a creator writes the entry before the
+// row, marked as removed, and takes off the mark after that; removing a tag marks the entry
+// before it deletes the row. So a missing row contradicts an entry without the mark, which
+// is [store.ErrCorrupt]. A row without an entry was inserted by hand, and is trend.
 //
 // # A register that went back
 //
@@ -39,6 +46,7 @@
 //
 //	store.go     opening, the cache, one write, one read
 //	reserve.go   grants, with a table and without
+//	lookup.go    step and order of a tag; missing rows
 //	watch.go     polls, and the conclusions drawn from them
 //	evidence.go  what is compared        witness.go  and kept in a file
 //	admin.go     creating, raising, removing and listing tags; the decision

@@ -2,6 +2,7 @@ package register
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -16,8 +17,23 @@ type entry struct {
 	// Step is the configured step. It is 0 where a table has the tag: rows have steps.
 	Step int64 `json:"step,omitempty"`
 
-	// Removed entries are those of removed tags. They keep Next.
+	// Order is "" for store.Trend. It never changes.
+	Order store.Order `json:"order,omitempty"`
+
+	// Removed entries keep Next and Order for a tag that is created again. In front of a table
+	// the mark says that no row is expected; if there is one, the tag exists.
 	Removed bool `json:"removed,omitempty"`
+}
+
+// order is the order of the tag.
+func (e entry) order() store.Order { return cmp.Or(e.Order, store.Trend) }
+
+// stored is an order as entries have it.
+func stored(o store.Order) store.Order {
+	if o == store.Trend {
+		return ""
+	}
+	return o
 }
 
 func (e entry) encode() []byte {
@@ -39,9 +55,10 @@ func decode(value []byte) (e entry, err error) {
 	if _, err := d.Token(); err != io.EOF {
 		return entry{}, fmt.Errorf("%w: %.100q: more than one value", store.ErrCorrupt, value)
 	}
-	if e.Next < 1 || e.Step < 0 {
-		return entry{}, fmt.Errorf("%w: %.100q: next must be 1 or more, step 0 or more", store.ErrCorrupt, value)
+	if e.Next < 1 || e.Step < 0 || e.Order.Check() != nil {
+		return entry{}, fmt.Errorf("%w: %.100q: next must be 1 or more, step 0 or more, order %s or %s", store.ErrCorrupt, value, store.Trend, store.Strict)
 	}
+	e.Order = stored(e.Order)
 	return e, nil
 }
 
@@ -55,6 +72,5 @@ type record struct {
 // exists reports whether there is an entry.
 func (r record) exists() bool { return r.Next > 0 }
 
-// live reports whether the entry is that of a tag, where no table says which tags there
-// are. An entry without a step was written in front of a table.
-func (r record) live() bool { return r.exists() && !r.Removed && r.Step > 0 }
+// deleted reports whether the entry was deleted by hand.
+func (r record) deleted() bool { return !r.exists() && r.revision > 0 }

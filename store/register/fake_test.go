@@ -173,18 +173,19 @@ func (f *fakeServer) decide(by int64, tables ...*fakeTable) {
 	f.now.raising = false
 }
 
-// fakeTable is a table whose rows go back now and then.
+// fakeTable is a table whose rows go back now and then, and that loses changes, or its
+// answers to them. All rows have a step of 10.
 type fakeTable struct {
-	store.Table // what is not used here
-	random      *rand.Rand
-	back        float64
+	random     *rand.Rand
+	back, loss float64
 
 	mu   sync.Mutex
 	rows map[string]int64
+	step int64
 }
 
 func newFakeTable(seed uint64, back float64, tags ...string) *fakeTable {
-	f := &fakeTable{random: rand.New(rand.NewPCG(seed, 2)), back: back, rows: make(map[string]int64)}
+	f := &fakeTable{random: rand.New(rand.NewPCG(seed, 2)), back: back, rows: make(map[string]int64), step: 10}
 	for _, tag := range tags {
 		f.rows[tag] = 1
 	}
@@ -194,6 +195,9 @@ func newFakeTable(seed uint64, back float64, tags ...string) *fakeTable {
 func (f *fakeTable) Reserve(_ context.Context, tag string, n int64) (store.Segment, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.rows[tag] == 0 {
+		return store.Segment{}, store.ErrNoTag
+	}
 	if f.random.Float64() < f.back {
 		f.rows[tag] = 1 + f.random.Int64N(f.rows[tag])
 	}
@@ -202,9 +206,68 @@ func (f *fakeTable) Reserve(_ context.Context, tag string, n int64) (store.Segme
 	return seg, err
 }
 
+func (f *fakeTable) Find(_ context.Context, tag string) (store.Tag, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.rows[tag] == 0 {
+		return store.Tag{}, store.ErrNoTag
+	}
+	return store.Tag{Name: tag, Step: f.step, Next: f.rows[tag]}, nil
+}
+
+func (f *fakeTable) Tags(context.Context) (tags []store.Tag, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for tag, next := range f.rows {
+		tags = append(tags, store.Tag{Name: tag, Step: f.step, Next: next})
+	}
+	return tags, nil
+}
+
+// change changes a row, unless that or the answer to it is lost.
+func (f *fakeTable) change(do func() error) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.random.Float64() < f.loss {
+		return errLost
+	}
+	err := do()
+	if f.random.Float64() < f.loss {
+		return errLost
+	}
+	return err
+}
+
+func (f *fakeTable) CreateTag(_ context.Context, tag store.Tag) error {
+	return f.change(func() error {
+		if f.rows[tag.Name] > 0 {
+			return store.ErrTagExists
+		}
+		f.rows[tag.Name] = tag.Next
+		return nil
+	})
+}
+
+func (f *fakeTable) SetStep(_ context.Context, _ string, step int64) error {
+	return f.change(func() error { f.step = step; return nil })
+}
+
+func (f *fakeTable) RemoveTag(_ context.Context, tag string) error {
+	return f.change(func() error {
+		if f.rows[tag] == 0 {
+			return store.ErrNoTag
+		}
+		delete(f.rows, tag)
+		return nil
+	})
+}
+
 func (f *fakeTable) Raise(_ context.Context, tag string, next int64) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.rows[tag] == 0 {
+		return store.ErrNoTag
+	}
 	f.rows[tag] = max(f.rows[tag], next)
 	return nil
 }

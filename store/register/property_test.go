@@ -68,7 +68,7 @@ func (w *world) reserve(ctx context.Context, s *Store, random *rand.Rand) {
 			time.Sleep(time.Duration(random.Int64N(int64(100 * time.Millisecond))))
 			continue
 		}
-		w.granted.Add(tag, n, seg)
+		w.granted.Add(tag, n, seg.Segment)
 		w.mu.Lock()
 		if w.ordered && seg.First < before {
 			w.Errorf("seed %d: %s got %v after all below %d was granted", w.seed, tag, seg, before)

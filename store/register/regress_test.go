@@ -62,7 +62,7 @@ func (s site) reserve(h *Store, tag string, first int64) store.Segment {
 	if err != nil || seg.First < first {
 		s.Fatalf("%s: %v, %v; want IDs from %d on", tag, seg, err, first)
 	}
-	return seg
+	return seg.Segment
 }
 
 // raise is what an administrator does.
@@ -393,8 +393,13 @@ func TestRaiseAll(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	h := handle(t, connect(t, s.srv))
-	for _, tag := range []string{"order", "gone", "full"} {
+	for _, tag := range []string{"order", "full"} {
 		s.create(h, tag)
+	}
+	for _, tag := range []string{"strict", "gone"} {
+		if err := h.CreateTag(t.Context(), store.Tag{Name: tag, Step: 10, Next: 1, Order: store.Strict}); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if err := errors.Join(h.RemoveTag(t.Context(), "gone"), h.Raise(t.Context(), "full", math.MaxInt64-5)); err != nil {
 		t.Fatal(err)
@@ -403,9 +408,18 @@ func TestRaiseAll(t *testing.T) {
 	if err := h.RaiseAll(t.Context(), 100, func(tag store.Tag, _ int64) { raised[tag.Name] = tag }); err != nil {
 		t.Fatal(err)
 	}
-	for tag, next := range map[string]int64{"order": 101, "gone": 101, "full": math.MaxInt64} {
+	for tag, next := range map[string]int64{"order": 101, "strict": 101, "gone": 101, "full": math.MaxInt64} {
 		if raised[tag].Next != next {
 			t.Errorf("%s is raised to %d, want %d", tag, raised[tag].Next, next)
+		}
+	}
+	listed, removed, err := h.tags(t.Context())
+	if err != nil || len(listed) != 3 || len(removed) != 1 {
+		t.Errorf("listed are %v, removed %v, %v", listed, removed, err)
+	}
+	for _, tag := range append(listed, removed...) {
+		if strict := tag.Name == "strict" || tag.Name == "gone"; tag.Order == store.Strict != strict || raised[tag.Name].Order != tag.Order {
+			t.Errorf("%+v is listed, and was raised as %+v", tag, raised[tag.Name])
 		}
 	}
 	if err := h.RaiseAll(t.Context(), 0, nil); !errors.Is(err, store.ErrBadTag) {

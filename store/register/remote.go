@@ -84,7 +84,7 @@ func (b bucketOf) list(ctx context.Context) (map[string]listed, error) {
 	if err != nil {
 		return fail(err)
 	}
-	feed, err := kvwatch.OpenFeed(ctx, b.js, name, kvwatch.Position{})
+	feed, err := kvwatch.OpenFeed(ctx, b.js, name)
 	if err != nil {
 		return fail(err)
 	}

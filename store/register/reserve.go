@@ -1,6 +1,7 @@
 package register
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -54,24 +55,24 @@ func checkReserve(tag string, n int64) error {
 
 // Reserve implements [store.Loader]. Without a table it writes once, unless another
 // process has written since; with one it asks the table, and then writes once.
-func (s *Store) Reserve(ctx context.Context, tag string, n int64) (store.Segment, error) {
+func (s *Store) Reserve(ctx context.Context, tag string, n int64) (store.Grant, error) {
 	if err := checkReserve(tag, n); err != nil {
-		return store.Segment{}, err
+		return store.Grant{}, err
 	}
-	return s.inTurn(ctx, tag, func() (store.Segment, error) {
+	return s.inTurn(ctx, tag, func() (store.Grant, error) {
 		if s.cfg.Table != nil {
-			return s.reserveRow(ctx, tag, n)
+			return s.reserveRow(ctx, tag, n, false)
 		}
 		return s.reserveNext(ctx, tag, n)
 	})
 }
 
 // ReserveFirst implements [store.Loader].
-func (s *Store) ReserveFirst(ctx context.Context, tag store.Tag, n int64) (store.Segment, error) {
+func (s *Store) ReserveFirst(ctx context.Context, tag store.Tag, n int64) (store.Grant, error) {
 	if err := errors.Join(checkReserve(tag.Name, n), tag.Check()); err != nil {
-		return store.Segment{}, err
+		return store.Grant{}, err
 	}
-	return s.inTurn(ctx, tag.Name, func() (store.Segment, error) {
+	return s.inTurn(ctx, tag.Name, func() (store.Grant, error) {
 		if s.cfg.Table != nil {
 			return s.createRow(ctx, tag, n)
 		}
@@ -80,20 +81,20 @@ func (s *Store) ReserveFirst(ctx context.Context, tag store.Tag, n int64) (store
 }
 
 // inTurn calls reserve in the turn of a tag, and counts what became of it.
-func (s *Store) inTurn(ctx context.Context, tag string, reserve func() (store.Segment, error)) (store.Segment, error) {
+func (s *Store) inTurn(ctx context.Context, tag string, reserve func() (store.Grant, error)) (store.Grant, error) {
 	done, err := s.turns.take(ctx, tag)
 	if err != nil {
-		return store.Segment{}, s.tagError(tag, err)
+		return store.Grant{}, s.tagError(tag, err)
 	}
 	defer done()
-	seg, err := reserve()
+	granted, err := reserve()
 	if err != nil {
-		return store.Segment{}, s.tagError(tag, err)
+		return store.Grant{}, s.tagError(tag, err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.figures.Granted++
-	return seg, nil
+	return granted, nil
 }
 
 func (s *Store) burn() {
@@ -103,50 +104,52 @@ func (s *Store) burn() {
 }
 
 // grant writes that the n IDs from first on are granted, over the record that is known.
-func (s *Store) grant(ctx context.Context, p sent, tag string, over record, e entry, first, n int64) (store.Segment, error) {
+// The order granted is the one that it writes.
+func (s *Store) grant(ctx context.Context, p sent, tag string, over record, e entry, first, n int64) (store.Grant, error) {
 	seg, err := store.Following(first, n)
 	if err != nil {
-		return seg, err
+		return store.Grant{}, err
 	}
 	e.Next = seg.End
 	err = s.write(ctx, p, tag, record{e, over.revision})
 	if err != nil && !errors.Is(err, errStale) {
 		s.burn()
 	}
-	return seg, err
+	return store.Grant{Segment: seg, Order: e.order()}, err
 }
 
 // reserveNext reserves what follows the entry of a tag.
-func (s *Store) reserveNext(ctx context.Context, tag string, n int64) (store.Segment, error) {
+func (s *Store) reserveNext(ctx context.Context, tag string, n int64) (store.Grant, error) {
 	for attempt := 0; ; attempt++ {
-		p, r, err := s.look(ctx, tag, attempt, record.live)
+		p, r, err := s.look(ctx, tag, attempt, s.live)
 		switch {
 		case err != nil:
-			return store.Segment{}, err
-		case !r.live():
-			return store.Segment{}, store.ErrNoTag
+			return store.Grant{}, err
+		case !s.live(r):
+			return store.Grant{}, store.ErrNoTag
 		}
-		seg, err := s.grant(ctx, p, tag, r, r.entry, r.Next, n)
+		granted, err := s.grant(ctx, p, tag, r, r.entry, r.Next, n)
 		if !errors.Is(err, errStale) {
-			return seg, err
+			return granted, err
 		}
 	}
 }
 
 // createNext makes the entry of a tag. That there is none is the condition of the write.
 // Over the entry of a removed tag it counts on from there.
-func (s *Store) createNext(ctx context.Context, tag store.Tag, n int64) (store.Segment, error) {
+func (s *Store) createNext(ctx context.Context, tag store.Tag, n int64) (store.Grant, error) {
 	for attempt := 0; ; attempt++ {
-		p, r, err := s.look(ctx, tag.Name, attempt, func(r record) bool { return !r.live() })
+		p, r, err := s.look(ctx, tag.Name, attempt, func(r record) bool { return !s.live(r) })
 		if err == nil {
-			err = s.mayCreate(r)
+			err = s.mayCreate(tag, r)
 		}
 		if err != nil {
-			return store.Segment{}, err
+			return store.Grant{}, err
 		}
-		seg, err := s.grant(ctx, p, tag.Name, r, entry{Step: tag.Step}, max(tag.Next, r.Next, s.Lowest()), n)
+		e := entry{Step: tag.Step, Order: stored(tag.Order)}
+		granted, err := s.grant(ctx, p, tag.Name, r, e, max(tag.Next, r.Next, s.Lowest()), n)
 		if !errors.Is(err, errStale) {
-			return seg, err
+			return granted, err
 		}
 	}
 }
@@ -171,12 +174,20 @@ func (s *Store) look(ctx context.Context, tag string, attempt int, good func(rec
 }
 
 // mayCreate reports whether a tag may come into being by itself where a record is.
-func (s *Store) mayCreate(r record) error {
+func (s *Store) mayCreate(tag store.Tag, r record) error {
 	switch {
-	case r.live():
+	case s.live(r):
 		return store.ErrTagExists
-	case !r.exists() && r.revision > 0:
+	case r.deleted():
 		return errDeleted
+	}
+	return checkOrder(tag, r)
+}
+
+// checkOrder reports whether a record has the order of a tag, or none yet.
+func checkOrder(tag store.Tag, r record) error {
+	if r.exists() && r.Order != stored(tag.Order) {
+		return &store.OrderError{Tag: tag.Name, Was: r.order(), Want: entry{Order: tag.Order}.order()}
 	}
 	return nil
 }
@@ -192,21 +203,22 @@ func (s *Store) Lowest() int64 {
 	return max(1, s.evidence.First)
 }
 
-// reserveRow has the table propose ranges until one lies above all that was granted.
-func (s *Store) reserveRow(ctx context.Context, tag string, n int64) (store.Segment, error) {
+// reserveRow has the table propose ranges until one lies above all that was granted. Made
+// says that the caller has inserted the row.
+func (s *Store) reserveRow(ctx context.Context, tag string, n int64, made bool) (store.Grant, error) {
 	for attempt := range rowAttempts {
 		if _, err := s.permit(ctx); err != nil { // or the range would be discarded
-			return store.Segment{}, err
+			return store.Grant{}, err
 		}
 		before := s.cached(tag)
 		seg, err := s.cfg.Table.Reserve(ctx, tag, n)
 		if err != nil {
-			return seg, err
+			return store.Grant{}, s.missing(ctx, tag, err)
 		}
-		lowest, err := s.claim(ctx, tag, seg, record.exists)
+		granted, lowest, err := s.claim(ctx, tag, seg, made)
 		switch {
 		case !errors.Is(err, errBelow):
-			return seg, err
+			return granted, err
 		case before.Next > seg.First: // known before the table was asked, so this is no race
 			err = s.raiseRow(ctx, tag, seg, before.Next)
 		case !s.Known(tag): // a new row, where a lost tag may have been
@@ -217,19 +229,22 @@ func (s *Store) reserveRow(ctx context.Context, tag string, n int64) (store.Segm
 			err = nil
 		}
 		if err != nil {
-			return store.Segment{}, err
+			return store.Grant{}, err
 		}
 	}
-	return store.Segment{}, fmt.Errorf("%w, %d times in a row", errBelow, rowAttempts)
+	return store.Grant{}, fmt.Errorf("%w, %d times in a row", errBelow, rowAttempts)
 }
 
 // claim moves the entry of a tag to the end of a range that the table has proposed. After
 // any error the range is discarded; errBelow says that it lies below lowest, from where on
 // IDs may be granted: next, or, if there is no entry, where tags that are created begin.
-func (s *Store) claim(ctx context.Context, tag string, seg store.Segment, good func(record) bool) (lowest int64, err error) {
+//
+// The mark of a removed tag stays, unless the caller has made the row: the tag may have been
+// removed since the table proposed the range.
+func (s *Store) claim(ctx context.Context, tag string, seg store.Segment, made bool) (granted store.Grant, lowest int64, err error) {
 	for attempt := 0; ; attempt++ {
-		p, r, err := s.look(ctx, tag, attempt, good)
-		if err == nil && !r.exists() && r.revision > 0 {
+		p, r, err := s.look(ctx, tag, attempt, record.exists)
+		if err == nil && r.deleted() {
 			err = errDeleted
 		}
 		if lowest = r.Next; !r.exists() {
@@ -240,10 +255,11 @@ func (s *Store) claim(ctx context.Context, tag string, seg store.Segment, good f
 		}
 		if err != nil {
 			s.burn()
-			return lowest, err
+			return store.Grant{}, lowest, err
 		}
-		if _, err = s.grant(ctx, p, tag, r, entry{}, seg.First, seg.Len()); !errors.Is(err, errStale) {
-			return lowest, err
+		e := entry{Order: r.Order, Removed: r.Removed && !made}
+		if granted, err = s.grant(ctx, p, tag, r, e, seg.First, seg.Len()); !errors.Is(err, errStale) {
+			return granted, lowest, err
 		}
 	}
 }
@@ -266,24 +282,45 @@ func (s *Store) raiseRow(ctx context.Context, tag string, seg store.Segment, nex
 }
 
 // createRow makes a row that has handed out its first range.
-func (s *Store) createRow(ctx context.Context, tag store.Tag, n int64) (store.Segment, error) {
-	if _, err := s.permit(ctx); err != nil {
-		return store.Segment{}, err
+func (s *Store) createRow(ctx context.Context, tag store.Tag, n int64) (store.Grant, error) {
+	err := s.announce(ctx, tag, func(r record) error { return s.mayCreate(tag, r) })
+	if errors.Is(err, store.ErrTagExists) { // if its row is not missing
+		_, err = s.cfg.Table.Find(ctx, tag.Name)
+		err = cmp.Or(s.missing(ctx, tag.Name, err), store.ErrTagExists)
+	}
+	if err != nil {
+		return store.Grant{}, err
 	}
 	seg, err := store.Following(max(tag.Next, s.cached(tag.Name).Next, s.Lowest()), n)
 	if err != nil {
-		return seg, err
+		return store.Grant{}, err
 	}
 	err = s.cfg.Table.CreateTag(ctx, store.Tag{Name: tag.Name, Step: tag.Step, Next: seg.End})
 	if err != nil {
-		return seg, err
+		return store.Grant{}, err
 	}
-	lowest, err := s.claim(ctx, tag.Name, seg, func(record) bool { return true }) // that there is none is the condition
+	granted, lowest, err := s.claim(ctx, tag.Name, seg, true)
 	if !errors.Is(err, errBelow) {
-		return seg, err
+		return granted, err
 	}
 	if err := s.cfg.Table.Raise(ctx, tag.Name, lowest); err != nil {
-		return seg, err
+		return store.Grant{}, err
 	}
-	return s.reserveRow(ctx, tag.Name, n)
+	return s.reserveRow(ctx, tag.Name, n, true)
+}
+
+// announce writes the entry of a tag whose row is about to be made, unless there is one: a
+// row that is there without its creator takes the order from it. It is marked as removed,
+// for a creator that stops before the row is made leaves no tag.
+func (s *Store) announce(ctx context.Context, tag store.Tag, check func(record) error) error {
+	return s.replace(ctx, tag.Name, func(r record) (entry, error) {
+		if err := check(r); err != nil || r.exists() {
+			return r.entry, err
+		}
+		next := s.Lowest()
+		if r.deleted() { // nothing shows how far it was granted, and the caller has chosen
+			next = tag.Next
+		}
+		return entry{Next: next, Order: stored(tag.Order), Removed: true}, nil
+	})
 }

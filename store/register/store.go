@@ -47,6 +47,7 @@ type Store struct {
 	log    *zap.Logger
 
 	turns   turns
+	steps   steps
 	polling chan struct{} // holds a token while a poll is in flight
 
 	mu       sync.Mutex
@@ -169,6 +170,12 @@ func (s *Store) Stopped() error {
 		return nil // not a nil *store.RegressionError
 	}
 	return s.stopped
+}
+
+// live reports whether an entry is that of a tag. One without a step was written in front
+// of a table, and is none without that. In front of a table there has to be a row as well.
+func (s *Store) live(r record) bool {
+	return r.exists() && !r.Removed && (r.Step > 0 || s.cfg.Table != nil)
 }
 
 // Known implements [store.Loader].

@@ -236,9 +236,10 @@ func (s *Store) compare(ctx context.Context, lowest int64) (missing map[string]r
 }
 
 // accept goes on with a register that was decided upon, if it was raised by enough for all
-// that this process has cached. Tags that it lacks come back at the lowest first ID of new
-// ones, where no table says which tags there are. Revisions that were cached may be those
-// of other entries by now, so the cache is emptied even if nothing was noticed.
+// that this process has cached. Entries that it lacks come back with their order, at the
+// lowest first ID of new tags; in front of a table as those of removed tags, for the rows
+// say which tags there are. Revisions that were cached may be those of other entries by
+// now, so the cache is emptied even if nothing was noticed.
 func (s *Store) accept(ctx context.Context, found poll, p sent) error {
 	s.mu.Lock()
 	first := s.evidence.First
@@ -261,10 +262,7 @@ func (s *Store) accept(ctx context.Context, found poll, p sent) error {
 		return err
 	}
 	for tag, had := range missing {
-		if s.cfg.Table != nil {
-			break
-		}
-		had.Next = found.first
+		had.Next, had.Removed = found.first, had.Removed || s.cfg.Table != nil
 		_, err := s.remote.update(ctx, tag, had.encode(), 0)
 		if err != nil && !errors.Is(err, jetstream.ErrKeyRevisionMismatch) {
 			return s.tagError(tag, err)

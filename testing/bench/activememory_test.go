@@ -8,11 +8,14 @@ import (
 	"github.com/idworker/idworker/store"
 )
 
-// activeTagBar is how many bytes of heap an active tag of a template may cost a worker, its name included.
+// activeTagBar is how many bytes of heap a tag in memory may cost a worker, its name included.
 const activeTagBar = 300
 
-// TestActiveTagsAreSmall: a tag that came into being when it was first asked for costs at most 300 bytes
-// once it was answered, and nothing when it was forgotten.
+// idleTags are so many that those that are idle are dropped soon.
+const idleTags = 200_000
+
+// TestActiveTagsAreSmall: a tag in memory costs at most 300 bytes once it was answered, and
+// nothing when it was dropped.
 func TestActiveTagsAreSmall(t *testing.T) {
 	active, forgotten := activeTagSize(t)
 	t.Logf("%.0f bytes per active tag, %.0f when it was forgotten", active, forgotten)
@@ -33,18 +36,17 @@ func activeTagSize(t testing.TB) (active, forgotten float64) {
 	var asked []allocator.Load
 	var now time.Duration
 	a := allocator.New(allocator.Config{
-		Clock:        func() time.Duration { return now },
-		Load:         func(l allocator.Load) { asked = append(asked, l) },
-		FirstUse:     func(string) (int64, error) { return 10, nil },
-		MaxFirstUses: 2 * idleTags,
+		Clock: func() time.Duration { return now },
+		Load:  func(l allocator.Load) { asked = append(asked, l) },
 	})
 	for i, name := range names {
 		answered := false
-		if _, err := a.TakeOrPark("chat."+name, 1, func([]store.Segment, error) { answered = true }); err != nil {
+		if _, err := a.TakeOrPark("chat."+name, allocator.Request{N: 1, Answer: func([]store.Segment, error) { answered = true }}); err != nil {
 			t.Fatal(err)
 		}
 		for _, l := range asked {
-			a.Grant(l.Tag, l.Seq, store.Segment{First: 1, End: 11})
+			a.CurrentLoad(l.Tag, l.Seq)
+			a.Grant(l.Tag, l.Seq, allocator.Supply{Segment: store.Segment{First: 1, End: 101}, Step: 100, Order: store.Trend})
 		}
 		if asked = asked[:0]; !answered {
 			t.Fatal("not answered")

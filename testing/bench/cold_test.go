@@ -13,7 +13,6 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"go.uber.org/zap"
 
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
@@ -118,11 +117,6 @@ func runCold(t testing.TB, tags, turns int, open func(testing.TB, jetstream.JetS
 	js := controlJetStream(t, srv)
 	s := &busyStore{Store: open(t, js, tags+references+1)}
 	coldCheck(t, worker.Provision(t.Context(), js, messages.DefaultPrefix, 1))
-	directory, err := worker.OpenDirectory(t.Context(), js, messages.DefaultPrefix, zap.NewNop())
-	coldCheck(t, err)
-	inParallel(tags+references+1, func(n int) {
-		coldCheck(t, directory.Put(context.Background(), coldTag(n), coldStep(n, tags+references+1)))
-	})
 	options.SyncAlways = true // from here on
 	srv.Restart()
 	natstest.Eventually(t, "the connection of the store", js.Conn().IsConnected)
@@ -137,7 +131,7 @@ func runCold(t testing.TB, tags, turns int, open func(testing.TB, jetstream.JetS
 		return coldReference / 2 / time.Since(began).Seconds()
 	}
 	before := reference(0)
-	cfg := worker.Config{Store: s, Version: "0.0.0", TagRefresh: time.Hour, Reservations: turns}
+	cfg := worker.Config{Store: s, Version: "0.0.0", Reservations: turns}
 	cfg.Requests, cfg.Control = srv.Connect(t), srv.Connect(t)
 	w, err := worker.Start(t.Context(), cfg)
 	coldCheck(t, err)
@@ -163,7 +157,7 @@ type busyStore struct {
 	calls, busy atomic.Int64
 }
 
-func (s *busyStore) Reserve(ctx context.Context, tag string, step int64) (store.Segment, error) {
+func (s *busyStore) Reserve(ctx context.Context, tag string, step int64) (store.Grant, error) {
 	began := time.Now()
 	defer func() {
 		s.calls.Add(1)

@@ -1,10 +1,12 @@
 package bench
 
 import (
+	"fmt"
 	"runtime"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -23,8 +25,6 @@ type measured struct {
 // and the last token of the reply subject says which of the requests it is; so the
 // caller costs little beside the service, and the same whatever the service is.
 type caller struct {
-	message func(reply string) *nats.Msg // makes a request, if it is not an empty one to the subject
-
 	nc       *nats.Conn
 	inbox    string
 	inFlight int
@@ -56,6 +56,29 @@ func (c *caller) round(b *testing.B, subject string, d time.Duration) measured {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	start := time.Now()
+	if err := c.run(subject, d); err != nil {
+		b.Fatal(err)
+	}
+	runtime.ReadMemStats(&after)
+	m := measure(c.took, c.last.Sub(start))
+	m.allocs = float64(after.Mallocs-before.Mallocs) / float64(len(c.took))
+	return m
+}
+
+// measure returns what calls saw that took so long each, and all of them together.
+func measure(took []time.Duration, all time.Duration) measured {
+	slices.Sort(took)
+	return measured{
+		rate: float64(len(took)) / all.Seconds(),
+		p50:  micros(percentile(took, 0.5)),
+		p99:  micros(percentile(took, 0.99)),
+		p999: micros(percentile(took, 0.999)),
+	}
+}
+
+// run calls a subject for that long.
+func (c *caller) run(subject string, d time.Duration) error {
+	start := time.Now()
 	c.subject, c.until, c.took, c.open, c.done = subject, start.Add(d), c.took[:0], c.inFlight, make(chan struct{})
 	for i := range c.sent {
 		c.sent[i] = start
@@ -66,31 +89,43 @@ func (c *caller) round(b *testing.B, subject string, d time.Duration) measured {
 	select {
 	case <-c.done:
 	case <-time.After(d + 20*time.Second):
-		if c.wrong != nil {
-			b.Fatalf("%s answered %q %v", subject, c.wrong.Data, c.wrong.Header)
-		}
-		b.Fatalf("%s: requests were not answered", subject)
+		return fmt.Errorf("%s: requests were not answered; the latest answer that was no ID: %+v", subject, c.wrong)
 	}
-	runtime.ReadMemStats(&after)
-	if c.wrong != nil {
-		b.Fatalf("%s answered %q %v", subject, c.wrong.Data, c.wrong.Header)
+	return nil
+}
+
+// callers are many callers with connections of their own, and one request in flight each.
+type callers []*caller
+
+func newCallers(b *testing.B, net connector, n int) (all callers) {
+	for range n {
+		all = append(all, newCaller(b, net.Connect(b), 1))
 	}
-	slices.Sort(c.took)
-	n := float64(len(c.took))
-	return measured{
-		rate:   n / c.last.Sub(start).Seconds(),
-		p50:    micros(percentile(c.took, 0.5)),
-		p99:    micros(percentile(c.took, 0.99)),
-		p999:   micros(percentile(c.took, 0.999)),
-		allocs: float64(after.Mallocs-before.Mallocs) / n,
+	return all
+}
+
+// round has all of them call a subject for that long.
+func (all callers) round(b *testing.B, subject string, d time.Duration) measured {
+	runtime.GC()
+	start := time.Now()
+	var group sync.WaitGroup
+	for _, c := range all {
+		group.Go(func() {
+			if err := c.run(subject, d); err != nil {
+				b.Error(err)
+			}
+		})
 	}
+	group.Wait()
+	took := time.Since(start)
+	var each []time.Duration
+	for _, c := range all {
+		each = append(each, c.took...)
+	}
+	return measure(each, took)
 }
 
 func (c *caller) send(reply string) {
-	if c.message != nil {
-		_ = c.nc.PublishMsg(c.message(reply))
-		return
-	}
 	_ = c.nc.PublishRequest(c.subject, reply, nil) // if that fails, so does the round
 }
 

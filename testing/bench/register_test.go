@@ -61,7 +61,12 @@ func benchmarkRegister(b *testing.B, name string, table store.Database) {
 	}
 	bare := casOn(b, js)
 	sides := []func() measured{
-		func() measured { return reservations(b, s.Reserve) },
+		func() measured {
+			return reservations(b, func(ctx context.Context, tag string, n int64) (store.Segment, error) {
+				grant, err := s.Reserve(ctx, tag, n)
+				return grant.Segment, err
+			})
+		},
 		func() measured { return reservations(b, bare) },
 	}
 	beside := []string{"bare compare-and-set"}

@@ -11,7 +11,6 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nats.go/micro"
-	"go.uber.org/zap"
 
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
@@ -105,7 +104,7 @@ func benchmarkRequest(b *testing.B, what string, inFlight int, step int64) {
 
 // startEcho runs the plainest service that NATS' services API allows: in a queue
 // group, on a subject with a wildcard, answering with as many bytes as an ID has.
-func startEcho(b *testing.B, srv *natstest.Server, prefix messages.Prefix) {
+func startEcho(b *testing.B, srv connector, prefix messages.Prefix) {
 	b.Helper()
 	reply := []byte(payload)
 	service, err := micro.AddService(srv.Connect(b), micro.Config{
@@ -150,22 +149,13 @@ func startWorkerProcess(b *testing.B, srv *natstest.Server, prefix messages.Pref
 	return w, &counted.reserved
 }
 
-// openStore returns a register with the tag, in the directory too.
+// openStore returns a register with the tag.
 func openStore(b testing.TB, js jetstream.JetStream, prefix messages.Prefix, tag store.Tag) store.Store {
 	b.Helper()
-	check := func(err error) {
-		if err != nil {
-			b.Helper()
-			b.Fatal(err)
-		}
-	}
-	ctx := b.Context()
 	segments := openRegister(b, js, prefix, nil)
-	check(segments.CreateTag(ctx, tag))
-	check(worker.Provision(ctx, js, prefix, 1))
-	directory, err := worker.OpenDirectory(ctx, js, prefix, zap.NewNop())
-	check(err)
-	check(directory.Put(ctx, tag.Name, tag.Step))
+	if err := segments.CreateTag(b.Context(), tag); err != nil {
+		b.Fatal(err)
+	}
 	return segments
 }
 
@@ -175,7 +165,7 @@ type countedStore struct {
 	reserved atomic.Int64
 }
 
-func (s *countedStore) Reserve(ctx context.Context, tag string, step int64) (store.Segment, error) {
+func (s *countedStore) Reserve(ctx context.Context, tag string, step int64) (store.Grant, error) {
 	s.reserved.Add(1)
 	return s.Store.Reserve(ctx, tag, step)
 }

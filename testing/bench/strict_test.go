@@ -1,120 +1,143 @@
 package bench
 
 import (
+	"context"
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 
-	"github.com/idworker/idworker/internal/tagrules"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
+	"github.com/idworker/idworker/store/register"
 	"github.com/idworker/idworker/testing/natstest"
+	"github.com/idworker/idworker/testing/tier"
 	"github.com/idworker/idworker/worker"
 )
 
 const (
-	strictRounds  = 31
-	ownerBar      = 0.95 // × the throughput of an ordinary tag
-	forwardedBar  = 2    // × the p50 of an ordinary tag
-	strictTagStep = 1 << 33
+	strictWorkers = 3
+	strictLoaders = 2
+
+	strictBar = 0.6 // × the echo's throughput, with 256 in flight on JetStream that does not sync every write
+	aloneBar  = 350 // µs, p50 of one caller alone there
 )
 
-// BenchmarkStrict measures requests for a strict tag beside those for an ordinary one: at the process that
-// owns it, and at another one, which passes them on.
+// strictStores are the stores of strict tags.
+var strictStores = []struct {
+	name  string
+	start func(b *testing.B) (net connector, table store.Database, replicas int)
+}{
+	{"jetstream", func(b *testing.B) (connector, store.Database, int) { return natstest.Start(b), nil, 1 }},
+	{"jetstream-synced", func(b *testing.B) (connector, store.Database, int) {
+		return natstest.Start(b, func(o *server.Options) { o.SyncAlways = true }), nil, 1
+	}},
+	{"jetstream-3-replicas", func(b *testing.B) (connector, store.Database, int) {
+		return natstest.StartCluster(b, 3), nil, 3
+	}},
+	{"mysql", func(b *testing.B) (connector, store.Database, int) {
+		return natstest.Start(b), openTable(b, databases[0].start(b).DB), 1
+	}},
+	{"postgres", func(b *testing.B) (connector, store.Database, int) {
+		return natstest.Start(b), openTable(b, databases[1].start(b).DB), 1
+	}},
+}
+
+// connector is a server or a cluster.
+type connector interface {
+	Connect(t testing.TB, opts ...nats.Option) *nats.Conn
+}
+
+// BenchmarkStrict measures requests for a strict tag, which three workers answer by way of
+// two loaders, beside a bare echo on the same servers. Each caller has a connection of its
+// own.
 func BenchmarkStrict(b *testing.B) {
-	for _, c := range []struct {
-		what     string
-		inFlight int
-	}{{"one at a time", 1}, {"256 in flight", 256}} {
-		b.Run(fmt.Sprintf("inflight=%d", c.inFlight), func(b *testing.B) { benchmarkStrict(b, c.what, c.inFlight) })
+	for _, s := range strictStores {
+		b.Run(s.name, func(b *testing.B) {
+			net, table, replicas := s.start(b)
+			startEcho(b, net, "echo")
+			startStrict(b, net, table, replicas)
+			for _, inFlight := range []int{1, 64, 256} {
+				b.Run(fmt.Sprintf("inflight=%d", inFlight), func(b *testing.B) { benchmarkStrict(b, net, s.name, inFlight) })
+			}
+		})
 	}
 }
 
-func benchmarkStrict(b *testing.B, what string, inFlight int) {
-	srv := natstest.Start(b, func(o *server.Options) { o.SyncAlways = true })
-	startWorker(b, srv, "trend", strictTagStep, 1)
-	makeStrict(b, srv, "owner")
-	startWorker(b, srv, "owner", strictTagStep, 1)
-	makeStrict(b, srv, "two")
-	startWorker(b, srv, "two", strictTagStep, 1)
-	ask(b, srv, "two") // so that the first one owns the tag
-	second := startSecondWorker(b, srv, "two")
-
-	nc := srv.Connect(b)
-	plain, forwarded := newCaller(b, nc, inFlight), newCaller(b, nc, inFlight)
-	// Of two workers in a queue group the server would choose. So the request comes to the second
-	// one as if it had been passed on already.
-	forwarded.message = func(reply string) *nats.Msg {
-		return &nats.Msg{Subject: "two.strict." + second + "." + busyTag, Data: []byte(" 1 2000 " + reply)}
+func benchmarkStrict(b *testing.B, net connector, name string, inFlight int) {
+	call := newCallers(b, net, inFlight)
+	side := func(prefix messages.Prefix) func() measured {
+		return func() measured { return call.round(b, prefix.Segment(busyTag), requestRound) }
 	}
-	at := func(c *caller, prefix messages.Prefix) func() measured {
-		return func() measured { return c.round(b, prefix.Segment(busyTag), requestRound) }
-	}
-	figures := inTurns(strictRounds, at(plain, "trend"), at(plain, "owner"), at(forwarded, "two"))
-	add := func(side string, m []measured, field func(measured) float64, metric, unit string, bar bar) {
-		ratio := medianRatio(column(m, field), column(figures[0], field))
-		b.ReportMetric(ratio, side+"-"+metric+"/ordinary")
+	figures := inTurns(tier.Pick(9, 31), side("echo"), side(messages.DefaultPrefix))
+	echo, strict := figures[0], figures[1]
+	add := func(metric, unit string, field func(measured) float64, bar bar) {
+		ratio := medianRatio(column(strict, field), column(echo, field))
+		b.ReportMetric(ratio, metric+"/echo")
+		b.ReportMetric(median(column(strict, field)), metric)
 		table.add(row{
-			what: "strict tag, " + side + ", " + what + ": " + metric, unit: unit, beside: "ordinary tag", ratio: ratio, bar: bar,
-			subject: median(column(m, field)), baseline: median(column(figures[0], field)),
+			what: fmt.Sprintf("strict tag, %s, %d in flight: %s", name, inFlight, metric), unit: unit, beside: "echo",
+			ratio: ratio, bar: bar, subject: median(column(strict, field)), baseline: median(column(echo, field)),
 		})
 	}
-	rate, p50 := func(m measured) float64 { return m.rate }, func(m measured) float64 { return m.p50 }
-	add("owner", figures[1], rate, "throughput", "/s", atLeast(ownerBar))
-	add("owner", figures[1], p50, "p50", "µs", bar{})
-	add("forwarded", figures[2], rate, "throughput", "/s", bar{})
-	add("forwarded", figures[2], p50, "p50", "µs", atMost(forwardedBar))
+	rateBar := bar{}
+	if inFlight == 256 && name == "jetstream" {
+		rateBar = atLeast(strictBar)
+	}
+	add("throughput", "/s", func(m measured) float64 { return m.rate }, rateBar)
+	add("p50", "µs", func(m measured) float64 { return m.p50 }, bar{})
+	add("p99", "µs", func(m measured) float64 { return m.p99 }, bar{})
+	if inFlight == 1 && name == "jetstream" {
+		table.add(row{what: "strict tag, one caller alone: p50", unit: "µs", subject: median(column(strict, func(m measured) float64 { return m.p50 })), bar: atMost(aloneBar)})
+	}
 	b.ReportMetric(0, "ns/op")
 }
 
-// makeStrict writes the rule before there are workers.
-func makeStrict(b *testing.B, srv *natstest.Server, prefix messages.Prefix) {
+// startStrict starts workers and loaders, with connections of their own, and creates a
+// strict tag.
+func startStrict(b *testing.B, net connector, table store.Database, replicas int) {
 	b.Helper()
-	js := natstest.JetStream(b, srv.Connect(b))
-	if err := worker.Provision(b.Context(), js, prefix, 1); err != nil {
-		b.Fatal(err)
-	}
-	editor, err := tagrules.OpenEditor(b.Context(), js, prefix)
-	if err == nil {
-		_, err = editor.SetOrder(b.Context(), busyTag, tagrules.Strict)
-	}
-	if err != nil {
-		b.Fatal(err)
-	}
-}
-
-// ask gets an ID, as soon as there is one.
-func ask(b *testing.B, srv *natstest.Server, prefix messages.Prefix) {
-	b.Helper()
-	for deadline := time.Now().Add(20 * time.Second); ; {
-		_, err := messages.NewClient(srv.Connect(b), prefix).Next(b.Context(), busyTag)
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
+	open := func() (worker.Config, *register.Store) {
+		cfg := worker.Config{Requests: net.Connect(b), Control: net.Connect(b, nats.ReconnectBufSize(-1)), Replicas: replicas, Version: "0.0.0"}
+		js := natstest.JetStream(b, cfg.Control)
+		if err := register.Create(b.Context(), js, messages.DefaultPrefix, replicas); err != nil {
 			b.Fatal(err)
 		}
+		config := register.Config{JetStream: js, Prefix: messages.DefaultPrefix}
+		if table != nil {
+			config.Table = table
+		}
+		s, err := register.Open(b.Context(), config)
+		if err != nil {
+			b.Fatal(err)
+		}
+		return cfg, s
 	}
-}
-
-// startSecondWorker starts a worker that has no loader, and returns its instance.
-func startSecondWorker(b *testing.B, srv *natstest.Server, prefix messages.Prefix) string {
-	b.Helper()
-	var none store.Store
-	w, err := worker.Start(b.Context(), worker.Config{
-		Requests: srv.Connect(b), Control: srv.Connect(b), Prefix: prefix, Role: worker.RoleWorker, Store: none,
-		MaxBatch: 1, MaxStep: strictTagStep, Version: "0.0.0",
-	})
-	if err != nil {
+	start := func(role worker.Role) {
+		cfg, s := open()
+		if cfg.Role = role; role == worker.RoleLoader {
+			cfg.Store = s
+		}
+		w, err := worker.Start(b.Context(), cfg)
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Cleanup(func() { _ = w.Stop() })
+	}
+	for range strictLoaders {
+		start(worker.RoleLoader)
+	}
+	for range strictWorkers {
+		start(worker.RoleWorker)
+	}
+	_, s := open()
+	if err := s.CreateTag(b.Context(), store.Tag{Name: busyTag, Step: 1000, Next: firstID, Order: store.Strict}); err != nil {
 		b.Fatal(err)
 	}
-	b.Cleanup(func() {
-		if err := w.Stop(); err != nil {
-			b.Error(err)
-		}
-	})
-	return w.Instance()
+	ctx, cancel := context.WithTimeout(b.Context(), natstest.Patience)
+	defer cancel()
+	if _, err := messages.NewClient(net.Connect(b), messages.DefaultPrefix).Next(ctx, busyTag); err != nil {
+		b.Fatal(err)
+	}
 }

@@ -123,17 +123,15 @@ func benchmarkTake(b *testing.B, what string, names, visits []string) {
 
 // filled returns an allocator whose tags all have more IDs than will be taken.
 func filled(names []string) *allocator.Allocator {
+	var load allocator.Load
 	alloc := allocator.New(allocator.Config{
 		Clock: func() time.Duration { return 0 },
-		Load:  func(allocator.Load) {},
+		Load:  func(l allocator.Load) { load = l },
 	})
-	steps := make(map[string]int64, len(names))
 	for _, name := range names {
-		steps[name] = 1000
-	}
-	alloc.Update(steps)
-	for _, name := range names {
-		alloc.Grant(name, 0, store.Segment{First: 1, End: 1 << 50})
+		_, _ = alloc.TakeOrPark(name, allocator.Request{N: 1, Answer: func([]store.Segment, error) {}})
+		alloc.CurrentLoad(name, load.Seq)
+		alloc.Grant(name, load.Seq, allocator.Supply{Segment: store.Segment{First: 1, End: 1 << 50}, Step: 1000, Order: store.Trend})
 	}
 	return alloc
 }

@@ -149,7 +149,7 @@ type slowStore struct {
 	writes, ids atomic.Int64
 }
 
-func (s *slowStore) Reserve(ctx context.Context, tag string, step int64) (store.Segment, error) {
+func (s *slowStore) Reserve(ctx context.Context, tag string, step int64) (store.Grant, error) {
 	time.Sleep(hotWrite)
 	s.writes.Add(1)
 	s.ids.Add(step)

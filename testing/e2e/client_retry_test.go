@@ -156,7 +156,7 @@ func TestRollingRestartLosesNothing(t *testing.T) {
 	workers := []*process{join(), join()}
 	for _, tag := range append(tags, "service") {
 		must(t, "tag", "create", "--server", url, tag, "--step", "1000")
-		knownToAll(t, url, tag, len(workers))
+		heldByAll(t, url, tag, len(workers))
 	}
 	services := startServices(t, url, "service", 3)
 

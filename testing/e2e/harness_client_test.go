@@ -49,32 +49,23 @@ func (r requester) NextN(ctx context.Context, tag string, n int64) ([]messages.R
 // askAgain is how long a caller waits for an answer before it asks again.
 const askAgain = 5 * time.Second
 
-// once asks for one ID.
-func (r requester) once(t testing.TB, tag string) (int64, error) {
-	ctx, cancel := context.WithTimeout(t.Context(), askAgain)
+// once sends one request.
+func (r requester) once(t testing.TB, tag string, n int64) ([]messages.Range, error) {
+	ctx, cancel := context.WithTimeout(t.Context(), cmp.Or(r.after, askAgain))
 	defer cancel()
-	ranges, err := r.NextN(ctx, tag, 1)
-	if err != nil {
-		return 0, err
-	}
-	return ranges[0].First, nil
+	return r.NextN(ctx, tag, n)
 }
 
-// get asks until there are so many IDs, as a caller would: a worker learns of a new tag soon, and its machine may be
-// busy.
+// get asks until there are so many IDs, as a caller would whose machine may be busy. A new
+// tag is never unknown.
 func (r requester) get(t testing.TB, tag string, n int64) (ranges []messages.Range) {
 	t.Helper()
 	natstest.Eventually(t, "IDs of tag "+tag, func() bool {
-		ctx, cancel := context.WithTimeout(t.Context(), cmp.Or(r.after, askAgain))
-		defer cancel()
 		var err error
-		if ranges, err = r.NextN(ctx, tag, n); err == nil {
-			return true
-		}
-		if !isAskAgain(err) && !lost(err) && !errors.Is(err, messages.ErrNoTag) {
+		if ranges, err = r.once(t, tag, n); err != nil && !isAskAgain(err) && !lost(err) {
 			t.Fatalf("%d IDs of %s: %v", n, tag, err)
 		}
-		return false
+		return err == nil
 	})
 	return ranges
 }

@@ -216,7 +216,7 @@ func must(t testing.TB, args ...string) result {
 	return settings{}.mustRun(t, args...)
 }
 
-// succeeds runs a command until it succeeds: workers learn of a new tag soon, and their machine may be busy.
+// succeeds runs a command until it succeeds: the machine may be busy.
 func (s settings) succeeds(t testing.TB, args ...string) (r result) {
 	t.Helper()
 	natstest.Eventually(t, "idworker "+strings.Join(args, " ")+" succeeds", func() bool {

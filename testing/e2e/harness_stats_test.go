@@ -58,13 +58,13 @@ func askStats(t testing.TB, conn *nats.Conn, workers int) map[string]worker.Stat
 	return all
 }
 
-// knownToAll waits until every worker has IDs of a tag: each learns of a new tag by itself.
-func knownToAll(t testing.TB, url, tag string, workers int) {
+// heldByAll waits until every worker has IDs of a tag in memory.
+func heldByAll(t testing.TB, url, tag string, workers int) {
 	t.Helper()
 	client := dial(t, url)
-	natstest.Eventually(t, "all workers know tag "+tag, func() bool {
+	natstest.Eventually(t, "all workers have IDs of tag "+tag, func() bool {
 		for range 4 * workers {
-			_, _ = client.once(t, tag)
+			_, _ = client.once(t, tag, 1)
 		}
 		for _, s := range stats(t, client.conn, workers) {
 			if !gives(s, tag) {

@@ -16,7 +16,7 @@ import (
 // answers on subjects of every stream. No stream of IDS takes one. And the auditor, whose
 // account has no streams, changes none at all.
 func (s *site) repliesStay(t *testing.T) {
-	ids := []string{loadEvents, tagsBucket, configBucket, workersBucket, clockBucket, registerBucket}
+	ids := []string{loadEvents, configBucket, workersBucket, clockBucket, registerBucket}
 	all := append(slices.Clone(ids), sourceStream, targetStream, enrichBucket)
 	for _, c := range []struct {
 		user      string
@@ -38,7 +38,7 @@ func (p *production) askForReplies(name string) (asked int) {
 	defer conn.Close()
 	replies := []string{
 		"orders.raw.x", "orders.ready.x", "orders.dead", "$KV.ids_enrich.x", "ids.load.X.order",
-		"$KV.ids_tags.x", "$KV.ids_config.x", "$KV.ids_workers.1", "$KV.ids_clock.1", "$KV.ids_register.order",
+		"$KV.ids_config.x", "$KV.ids_workers.1", "$KV.ids_clock.1", "$KV.ids_register.order",
 	}
 	subjects := strings.NewReplacer("*", "x", ">", "order")
 	for _, right := range userNamed(name).Rights.Publish {

@@ -26,9 +26,7 @@ var uses = []string{publish, subscribe, queueIDs, queueSpy}
 // The streams of nats.conf by what they are for.
 const (
 	loadEvents     = "IDS_LOAD"
-	tagsBucket     = "KV_ids_tags"
 	configBucket   = "KV_ids_config"
-	ownersBucket   = "KV_ids_owners"
 	workersBucket  = "KV_ids_workers"
 	clockBucket    = "KV_ids_clock"
 	registerBucket = "KV_ids_register"
@@ -37,7 +35,7 @@ const (
 	targetStream   = "ORDERS_READY"
 )
 
-var streams = []string{loadEvents, tagsBucket, configBucket, ownersBucket, workersBucket, clockBucket, registerBucket, enrichBucket, sourceStream, targetStream, "OTHER"}
+var streams = []string{loadEvents, configBucket, workersBucket, clockBucket, registerBucket, enrichBucket, sourceStream, targetStream, "OTHER"}
 
 // perStream are requests to JetStream that every stream has, with the stream in the place of %s.
 var perStream = []string{
@@ -59,9 +57,9 @@ var perStream = []string{
 func subjects() []string {
 	all := []string{
 		"ids.segment.order", "ids.segment.invoice", "ids.segment.order.item", "ids.snowflake", "ids.snowflake.more", "ids.other",
-		"ids.load.X.order", "ids.reserve", "ids.grant.X", "ids.grant.X.more", "ids.strict.X", "ids.strict.X.order", "ids.strict.X.order.item", "ids.strict.>", "ids.answer.X", "ids.answer.X.1", "ids.answer.X.1.2", "ids.answer.>", "ids.report", "ids.report.X", "ids.report.X.more", "ids.report.>", "ids.enrich.ORDERS.ORDERS_READY", "ids.enrich.X.Y", "ids.enrich.>", "other.segment.order",
+		"ids.load.X.order", "ids.reserve", "ids.grant.X", "ids.grant.X.more", "ids.drop", "ids.drop.X", "ids.report", "ids.report.X", "ids.report.X.more", "ids.report.>", "ids.enrich.ORDERS.ORDERS_READY", "ids.enrich.X.Y", "ids.enrich.>", "other.segment.order",
 		"ids.segment.*", "ids.segment.>", "ids.load.>", "ids.grant.*", "ids.grant.>", "ids.*", "ids.>", "*", ">",
-		"$KV.ids_tags.order", "$KV.ids_config.layout", "$KV.ids_config.clock_id", "$KV.ids_config.store", "$KV.ids_config.register", "$KV.ids_config.owners_id", "$KV.ids_config.order.invoice", "$KV.ids_config.other", "$KV.ids_owners.1",
+		"$KV.ids_config.layout", "$KV.ids_config.clock_id", "$KV.ids_config.store", "$KV.ids_config.register", "$KV.ids_config.templates", "$KV.ids_config.other",
 		"$KV.ids_workers.1", "$KV.ids_clock.1", "$KV.ids_register.order", "$KV.ids_enrich.1", "$KV.other.key", "$KV.ids_register.>", "$KV.>",
 		"orders.raw.1", "orders.ready.1", "orders.dead", "orders.other", "orders.>",
 		"$JS.API.INFO", "$JS.API.STREAM.LIST", "$JS.API.STREAM.NAMES", "$JS.API.SERVER.REMOVE", "$JS.API.META.LEADER.STEPDOWN",

@@ -50,7 +50,7 @@ func (s *site) nobodyActsForAnother(t *testing.T) {
 		t.Fatal(err)
 	}
 	flush(t, enricher)
-	targets := []string{"$KV.ids_register.order", "$KV.ids_tags.order", "$JS.API.STREAM.DELETE.KV_ids_register", "ids.grant.X", "_INBOX_worker.x"}
+	targets := []string{"$KV.ids_register.order", "$JS.API.STREAM.DELETE.KV_ids_register", "ids.grant.X", "_INBOX_worker.x"}
 	for _, target := range targets {
 		for _, ask := range []string{"$JS.API.DIRECT.GET.KV_ids_enrich.$KV.ids_enrich.order", "$JS.API.STREAM.INFO.KV_ids_enrich", "ids.segment.order", "ids.segment.none"} {
 			if err := enricher.PublishRequest(ask, target, nil); err != nil {

@@ -28,7 +28,7 @@ func TestOverloadIsRefusedAndPasses(t *testing.T) {
 	ns := natstest.Start(t)
 	w := startWorker(t, ns.URL(), "--max-step", "100000000", "--max-batch", "1")
 	must(t, "tag", "create", "--server", ns.URL(), "order", "--step", "10000000", "--max-step", "100000000")
-	knownToAll(t, ns.URL(), "order", 1)
+	heldByAll(t, ns.URL(), "order", 1)
 	client := messages.NewClient(connect(t, ns.URL()), messages.DefaultPrefix)
 	natstest.Eventually(t, "there is a worker ID", func() bool { _, err := client.Snowflake(t.Context()); return err == nil })
 	fast := slowDown(w)

@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -14,7 +13,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/testing/natstest"
@@ -110,20 +108,6 @@ func (f *folder) live(end syscall.Signal) {
 	server.stop(end)
 }
 
-// requestIDs asks for IDs, and for some time again while the tag is unknown: a worker reads
-// the directory when it starts, and what is missing there is added from the store.
-func requestIDs(client requester, tag string, n int64) ([]messages.Range, error) {
-	for deadline := time.Now().Add(natstest.Patience); ; {
-		ctx, cancel := context.WithTimeout(context.Background(), askAgain)
-		ranges, err := client.NextN(ctx, tag, n)
-		cancel()
-		if !errors.Is(err, messages.ErrNoTag) || time.Now().After(deadline) {
-			return ranges, err
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-}
-
 // tryAll tries every damage on a copy of its own, and starts a server on that twice.
 func (f *folder) tryAll(all []damage) {
 	for _, d := range all {
@@ -169,7 +153,7 @@ func (f *folder) start(t *testing.T, data string, highest map[string]int64, whol
 		if whole {
 			ranges = client.get(t, tag, 15)
 		} else {
-			ranges, err = requestIDs(client, tag, 15)
+			ranges, err = client.once(t, tag, 15)
 		}
 		switch {
 		case errors.Is(err, messages.ErrNoTag):

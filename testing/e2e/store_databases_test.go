@@ -59,7 +59,7 @@ func TestDatabases(t *testing.T) {
 			t.Run("user who may only read", s.reader)
 			t.Run("is away", s.isAway)
 			t.Run("migrate", s.migrate)
-			t.Run("is mirrored", s.isMirrored)
+			t.Run("rows come and go", s.rowsComeAndGo)
 			t.Run("rows that cannot be served", s.unusableRows)
 			if d.name == "MySQL" {
 				t.Run("templates", s.templates)
@@ -88,7 +88,7 @@ func (s *databaseSite) comesLater(t *testing.T) {
 	proxy.Refuse()
 	p := s.as(s.db.DSNVia(proxy)).startWorker(t, s.url)
 	get := func() result { return run(t, "get", "--server", s.url, "order") }
-	if r := get(); r.code != exitNoTag && r.code != exitTryLater { // none is known
+	if r := get(); r.code != exitTryLater {
 		t.Errorf("get without a database: %+v", r)
 	}
 	natstest.Eventually(t, "the log says so", func() bool { return p.says("database does not answer") > 0 })
@@ -188,37 +188,34 @@ func (s *databaseSite) migrate(t *testing.T) {
 	p.showsNoPassword()
 }
 
-// isMirrored changes Leaf's table as a DBA does: it takes effect within a
-// refresh, and idworker's own commands at once.
-func (s *databaseSite) isMirrored(t *testing.T) {
+// rowsComeAndGo changes Leaf's table as a DBA does. A new row works at its first request. A
+// row that was deleted without tag rm is no removed tag: its IDs in memory are handed out,
+// then requests fail for now, until tag rm decides.
+func (s *databaseSite) rowsComeAndGo(t *testing.T) {
 	as := s.as(s.db.DSN())
-	w := as.startWorker(t, s.url, "--tag-refresh", "1s")
+	w := as.startWorker(t, s.url)
 	client := dial(t, s.url)
 	client.next(t, "order")
-	insert(t, s.db, "'invoice', 500, 100")
+	insert(t, s.db, "'invoice', 500, 1000")
 	if id := client.next(t, "invoice"); id < 500 {
 		t.Errorf("an ID of the inserted row: %d, want one from 500 on", id)
 	}
-	s.db.Exec(t, "UPDATE leaf_alloc SET step = 5000 WHERE biz_tag = 'invoice'") // takes effect with the next load
-	natstest.Eventually(t, "a raised step is used", func() bool {
-		client.get(t, "invoice", 50)
-		for _, figures := range stats(t, client.conn, 1)[w.instance()].Tags {
-			if figures.Tag == "invoice" && figures.Step >= 5000 {
-				return true
-			}
-		}
-		return false
-	})
 	s.db.Exec(t, "DELETE FROM leaf_alloc WHERE biz_tag = 'invoice'")
-	natstest.Eventually(t, "a deleted row is refused", func() bool {
-		_, err := client.once(t, "invoice")
-		return errors.Is(err, messages.ErrNoTag)
-	})
-	client.next(t, "order")
-	w.stop(syscall.SIGTERM)
+	client.next(t, "invoice")
+	fails := func(want error) {
+		t.Helper()
+		natstest.Eventually(t, "a deleted row: "+want.Error(), func() bool {
+			_, err := client.once(t, "invoice", 100)
+			if errors.Is(err, messages.ErrNoTag) && want != messages.ErrNoTag {
+				t.Fatal("a tag that was not removed is unknown")
+			}
+			return errors.Is(err, want)
+		})
+	}
+	fails(messages.ErrUnavailable)
+	as.mustRun(t, "tag", "rm", "invoice", "--yes")
+	fails(messages.ErrNoTag)
 
-	// What idworker changes itself does not wait for the refresh.
-	w = as.startWorker(t, s.url, "--tag-refresh", "1h")
 	as.mustRun(t, "tag", "create", "basket", "--step", "70", "--first", "1000")
 	client.next(t, "basket")
 	as.mustRun(t, "tag", "set", "basket", "--step", "80")
@@ -237,7 +234,7 @@ func (s *databaseSite) unusableRows(t *testing.T) {
 	insert(t, s.db, "'leaf segment test', 1, 100", "'shop.*', 1, 100", "'größe', 1, 100", "'a..b', 1, 100",
 		"'zero', 1, 0", "'negative', 1, -5", "'below', -7, 100", "'end', 9223372036854775800, 100")
 	as := s.as(s.db.DSN())
-	w := as.startWorker(t, s.url, "--tag-refresh", "1s")
+	w := as.startWorker(t, s.url)
 	natstest.Eventually(t, "a row is found to be used up", func() bool { return as.run(t, "get", "end").code == exitExhausted })
 	for _, tag := range []string{"zero", "negative", "below"} {
 		if r := as.run(t, "get", tag); r.code != exitNoTag {

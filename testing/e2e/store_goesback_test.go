@@ -55,7 +55,7 @@ func startRegisterSite(t *testing.T) *registerSite {
 	}
 	createTag(t, s.net.URL(), "order", "--step", "10")
 	createTag(t, s.net.URL(), "calm", "--step", "200")
-	knownToAll(t, s.net.URL(), "calm", len(s.workers))
+	heldByAll(t, s.net.URL(), "calm", len(s.workers))
 	s.load = startCallers(t, s.net.URL(), load{
 		callers: 4, tags: []string{"order"}, maxBatch: 50, timeout: askAgain, retry: func(error) bool { return true }, // the server will be away
 	})

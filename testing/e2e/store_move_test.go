@@ -26,7 +26,7 @@ func TestNoDuplicateWhileCountersMove(t *testing.T) {
 		startWorker(t, ns.URL(), "--role", "worker", "--max-step", "4000", "--max-batch", "1000"),
 	}
 	loader := on(mysql.DSN()).startWorker(t, ns.URL(), "--role", "loader", "--max-step", "4000", "--max-batch", "1000")
-	knownToAll(t, ns.URL(), tag, 2)
+	heldByAll(t, ns.URL(), tag, 2)
 	c := startCallers(t, ns.URL(), load{callers: 4, tags: []string{tag}, maxBatch: 100})
 	c.more(2_000)
 

@@ -23,13 +23,13 @@ func startTableSite(t *testing.T, tags []string, dsns ...string) *tableSite {
 	for _, dsn := range dsns {
 		address := freeAddress(t)
 		s.status = append(s.status, address)
-		on(dsn).startWorker(t, url, append(folderSteps, "--role", "loader", "--http", address, "--tag-refresh", "1s")...)
+		on(dsn).startWorker(t, url, append(folderSteps, "--role", "loader", "--http", address)...)
 	}
 	for range 2 {
 		startWorker(t, url, append(folderSteps, "--role", "worker")...)
 	}
 	for _, tag := range tags {
-		knownToAll(t, url, tag, 2)
+		heldByAll(t, url, tag, 2)
 	}
 	s.load = startCallers(t, url, load{callers: 4, tags: tags, maxBatch: 50})
 	return s

@@ -11,7 +11,7 @@ import (
 
 // streams are those of nats.conf.
 var streams = []string{
-	"IDS_LOAD", "KV_ids_tags", "KV_ids_config", "KV_ids_owners", "KV_ids_workers", "KV_ids_clock", "KV_ids_segments", "KV_ids_enrich",
+	"IDS_LOAD", "KV_ids_config", "KV_ids_workers", "KV_ids_clock", "KV_ids_register", "KV_ids_enrich",
 	"ORDERS", "ORDERS_READY", "OTHER",
 }
 

@@ -19,7 +19,7 @@ import (
 // The tags that callers ask for.
 var (
 	plainTags  = []string{"order", "invoice", "user"}
-	strictTags = []string{"doc.a", "doc.b", "doc.c", "doc.d", "doc.e", "doc.f"} // each worker owns some
+	strictTags = []string{"doc.a", "doc.b", "doc.c", "doc.d", "doc.e", "doc.f"}
 )
 
 const (
@@ -257,8 +257,8 @@ func isFinal(err error) bool {
 	return false
 }
 
-// rawCaller sends each request once. An answer counts whenever it comes: the worst that an owner of the past
-// can do is to answer late.
+// rawCaller sends each request once. An answer counts whenever it comes: the worst that a
+// worker that was paused can do is to answer late.
 type rawCaller struct {
 	run   *Run
 	kind  Kind

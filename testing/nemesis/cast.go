@@ -107,8 +107,7 @@ func (r *Run) startPrograms() error {
 		return err
 	}
 	for _, tag := range strictTags {
-		err := waitFor(patient, "strict tag "+tag, func() error { return r.idworker("tag", "create", tag, "--order", "strict") })
-		if err != nil {
+		if err := r.idworker("tag", "create", tag, "--order", "strict"); err != nil {
 			return err
 		}
 	}
@@ -118,7 +117,7 @@ func (r *Run) startPrograms() error {
 // startServing starts a loader, or a worker, which answers HTTP too.
 func (r *Run) startServing(name string) error {
 	role := name[:len(name)-1]
-	args := []string{"serve", "--role", role, "--replicas", "3", "--tag-refresh", "2s", "--lease-ttl", leaseTTL}
+	args := []string{"serve", "--role", role, "--replicas", "3", "--lease-ttl", leaseTTL}
 	if role == "worker" {
 		address, err := r.openAPI()
 		if err != nil {

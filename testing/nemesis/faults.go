@@ -63,7 +63,7 @@ var (
 	linked    = slices.Concat(programs, []string{"callers"})
 	routes    = []string{"n2-n1", "n3-n1", "n3-n2"}
 	cut       = []string{"worker3", "loader2", "enricher2"} // behind cutters
-	led       = []string{"KV_ids_register", "IDS_LOAD", "KV_ids_owners", "KV_ids_clock", "KV_ids_enrich", "READY", "ORDERS"}
+	led       = []string{"KV_ids_register", "IDS_LOAD", "KV_ids_clock", "KV_ids_enrich", "READY", "ORDERS"}
 	databases = []string{"mysql", "postgres"}
 )
 
@@ -73,8 +73,8 @@ var spared = []string{"process loader1", "process loader2", "link loader1", "lin
 
 const ms = time.Millisecond
 
-// kinds are all kinds of faults. Long pauses outlast requests (2 s), a turn of the enrichers, owners' leases (4 s), grants
-// and reservations; the longest outlast the lease of a worker ID, too.
+// kinds are all kinds of faults. Long pauses outlast requests (2 s), a turn of the enrichers, grants and
+// reservations; the longest outlast the lease of a worker ID, too.
 var kinds = []kind{
 	{"kill", 12, 100 * ms, 5000 * ms, programs, partProcess, nil, nil},
 	{"term", 8, 100 * ms, 4000 * ms, programs, partProcess, nil, nil},

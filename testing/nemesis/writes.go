@@ -15,7 +15,7 @@ var writes = map[string][]write{
 	"worker3": {
 		{false, "ids.load."},        // a load event
 		{true, "ids.grant."},        // a grant
-		{false, "$KV.ids_owners."},  // a lease of an owner, or a slot that changes hands
+		{false, "ids.reserve"},      // a load of a strict tag, or of an unknown one
 		{false, "$KV.ids_clock."},   // a fence
 		{false, "$KV.ids_workers."}, // a lease of a worker ID
 		{true, "ids.segment."},      // a request

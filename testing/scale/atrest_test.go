@@ -10,10 +10,6 @@ import (
 	"github.com/idworker/idworker/worker"
 )
 
-// atRestAfter is how long a process waits at least before it renews its lease among the owners, while no
-// tag is strict.
-const atRestAfter = 50 * time.Second
-
 // TestAtRest: what one process costs that nobody asks for anything. In the long form this is
 // with the default settings, and prints the table in docs/scaling.md; in the short form
 // everything that has a period comes ten times as often.
@@ -23,9 +19,10 @@ func TestAtRest(t *testing.T) {
 	for _, role := range []worker.Role{worker.RoleWorker, worker.RoleLoader, worker.RoleAll} {
 		t.Run(string(role), func(t *testing.T) {
 			t.Parallel()
-			ttl, refresh := lease.DefaultTTL/scale, worker.DefaultTagRefresh/scale
-			i := newInstallation(t, worker.Config{TagRefresh: refresh, Lease: lease.Config{TTL: ttl}})
+			ttl := lease.DefaultTTL / scale
+			i := newInstallation(t, worker.Config{Lease: lease.Config{TTL: ttl}})
 			i.createTags(10, 1000)
+			i.createStrict(10)
 			tap := newTap(t, i.net)
 			others := present(t, i.net)
 			i.mustStart(role)
@@ -48,27 +45,24 @@ func TestAtRest(t *testing.T) {
 				"subscriptions", after.subscriptions,
 				"connections", after.connections)
 
-			refreshes, beats, looks := int(took/refresh)+1, 0, 0
-			renewals := 0
+			beats, looks := 0, 0
 			if role != worker.RoleLoader {
 				beats = int(took/(ttl*3/10)) + 1 // a tenth earlier than they have to be
-				renewals = int(took/atRestAfter) + 1
 			}
 			if role != worker.RoleWorker {
 				looks = int(took/time.Second) + 1 // did the register go back?
 			}
 			most := map[string]int{
-				"write ids_owners":  renewals,
 				"write ids_workers": beats, "write ids_clock": beats, // the two of a heartbeat
-				"write ids_tags": 0, "write ids_config": 0, "write ids_register": 0,
-				"API STREAM.INFO": beats + looks + 9*refreshes, // the server's clock; the tags
+				"write ids_config": 0, "write ids_register": 0,
+				"API STREAM.INFO": beats + looks + 2, // the server's clock; the register
 			}
 			for kind, most := range most {
 				if counts[kind] > most {
 					t.Errorf("role %s: %s: %d in %v, want at most %d", role, kind, counts[kind], took, most)
 				}
 			}
-			if api, most := sum(counts, "API"), beats+2*looks+16*refreshes; api > most {
+			if api, most := sum(counts, "API"), beats+2*looks+4; api > most {
 				t.Errorf("role %s: %d API calls in %v, want at most %d", role, api, took, most)
 			}
 		})

@@ -13,8 +13,9 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
 
-	"github.com/idworker/idworker/internal/tagrules"
+	"github.com/idworker/idworker/internal/templates"
 	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/store/sql"
 	"github.com/idworker/idworker/testing/dbtest"
 	"github.com/idworker/idworker/testing/leaftest"
@@ -31,12 +32,12 @@ import (
 // With FIRST_USE_SYNC=1 the server syncs every write. With FIRST_USE_MARIADB=1 the tags are rows of a
 // database, which always does, behind the register.
 func TestFirstUses(t *testing.T) {
-	for _, order := range []tagrules.Order{tagrules.Trend, tagrules.Strict} {
+	for _, order := range []store.Order{store.Trend, store.Strict} {
 		t.Run(string(order), func(t *testing.T) { testFirstUses(t, order) })
 	}
 }
 
-func testFirstUses(t *testing.T, order tagrules.Order) {
+func testFirstUses(t *testing.T, order store.Order) {
 	sequences := tier.Pick(4_000, 1_000_000)
 	if n, err := strconv.Atoi(os.Getenv("FIRST_USES")); err == nil {
 		sequences = n
@@ -65,7 +66,7 @@ func testFirstUses(t *testing.T, order tagrules.Order) {
 }
 
 // newTemplates makes an installation with a template.
-func newTemplates(t *testing.T, order tagrules.Order, most int64) *installation {
+func newTemplates(t *testing.T, order store.Order, most int64) *installation {
 	t.Helper()
 	i := &installation{t: t, cfg: worker.Config{Wait: answerWithin * 2 / 3}, name: "jetstream"}
 	i.net = natstest.Start(t, func(o *server.Options) { o.SyncAlways, o.NoLog = os.Getenv("FIRST_USE_SYNC") != "", true })
@@ -73,11 +74,7 @@ func newTemplates(t *testing.T, order tagrules.Order, most int64) *installation 
 		i.useDatabase()
 	}
 	i.provision()
-	editor, err := tagrules.OpenEditor(t.Context(), i.js, prefix)
-	if err == nil {
-		_, err = editor.CreateTemplate(t.Context(), tagrules.Template{Pattern: "chat.*", Step: 10, Order: order, MaxTags: most})
-	}
-	if err != nil {
+	if err := templates.Create(t.Context(), i.js, prefix, templates.Template{Pattern: "chat.*", Step: 10, Order: order, MaxTags: most}); err != nil {
 		t.Fatal(err)
 	}
 	return i

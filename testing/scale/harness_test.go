@@ -67,16 +67,29 @@ func (i *installation) openStore(ctx context.Context, conn *nats.Conn) (store.St
 	return register.Open(ctx, register.Config{JetStream: js, Prefix: prefix, Table: i.table, TableName: i.name})
 }
 
-// createTags makes tags in the store; loaders mirror them.
+// createTags creates trend tags.
 func (i *installation) createTags(n int, step int64) (names []string) {
 	i.t.Helper()
 	for k := range n {
 		names = append(names, fmt.Sprintf("tag%d", k))
-		if err := i.store.CreateTag(i.t.Context(), store.Tag{Name: names[k], Step: step, Next: 1}); err != nil {
-			i.t.Fatal(err)
-		}
+		i.create(store.Tag{Name: names[k], Step: step, Next: 1})
 	}
 	return names
+}
+
+// createStrict creates strict tags.
+func (i *installation) createStrict(n int) {
+	i.t.Helper()
+	for k := range n {
+		i.create(store.Tag{Name: fmt.Sprintf("strict%d", k), Step: 1000, Next: 1, Order: store.Strict})
+	}
+}
+
+func (i *installation) create(tag store.Tag) {
+	i.t.Helper()
+	if err := i.store.CreateTag(i.t.Context(), tag); err != nil {
+		i.t.Fatal(err)
+	}
 }
 
 // process is a process's worth of a worker, with its connections.

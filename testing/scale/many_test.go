@@ -342,7 +342,7 @@ func (m *meter) count() (c count) {
 				c.store = written
 			case "IDS_LOAD":
 				c.events = written
-			case "KV_ids_workers", "KV_ids_clock", "KV_ids_owners":
+			case "KV_ids_workers", "KV_ids_clock":
 				c.leases += written
 			}
 		}

@@ -20,6 +20,7 @@ func testCancelled(t *testing.T, open func() store.Store) {
 	cancel()
 	for name, call := range map[string]func() error{
 		"Reserve": func() error { _, err := s.Reserve(ctx, "order", 10); return err },
+		"Lookup":  func() error { _, err := open().Lookup(ctx, "order"); return err },
 		"Tags":    func() error { _, err := s.Tags(ctx); return err },
 		"CreateTag": func() error {
 			return s.CreateTag(ctx, store.Tag{Name: "new", Step: 1, Next: 1})
@@ -85,7 +86,7 @@ func testCancelledInFlight(t *testing.T, open func() store.Store) {
 					t.Errorf("%v does not lie above %d, which was reserved before", seg, last)
 				}
 				last = seg.End
-				ledger.Add("order", step, seg)
+				ledger.Add("order", step, seg.Segment)
 			}
 		})
 	}

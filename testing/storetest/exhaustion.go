@@ -56,7 +56,7 @@ func testExhaustionConcurrent(t *testing.T, open func() store.Store) {
 				seg, err := s.Reserve(patient(t), "order", 10)
 				switch {
 				case err == nil:
-					ledger.Add("order", 10, seg)
+					ledger.Add("order", 10, seg.Segment)
 				case !errors.Is(err, store.ErrExhausted):
 					t.Errorf("Reserve: %v, want ErrExhausted", err)
 				}

@@ -18,7 +18,7 @@ func first(t *testing.T, s store.Store, name string, step, n int64) store.Segmen
 	if err != nil {
 		t.Fatalf("ReserveFirst(%s, %d): %v", name, n, err)
 	}
-	return seg
+	return seg.Segment
 }
 
 func testReserveFirst(t *testing.T, open func() store.Store) {
@@ -77,7 +77,7 @@ func testReserveFirstRace(t *testing.T, open func() store.Store) {
 				default:
 					made.Add(1)
 				}
-				ledger.Add(name, 10, seg)
+				ledger.Add(name, 10, seg.Segment)
 			}
 		})
 	}

@@ -97,7 +97,7 @@ func testRaiseAgainstReserve(t *testing.T, open func() store.Store) {
 					t.Errorf("Reserve: %v", err)
 					return
 				}
-				ledger.Add("order", step, seg)
+				ledger.Add("order", step, seg.Segment)
 			}
 		})
 		wg.Go(func() {
@@ -117,7 +117,7 @@ func testRaiseAgainstReserve(t *testing.T, open func() store.Store) {
 				if seg.First < to {
 					t.Errorf("got %v after Raise to %d", seg, to)
 				}
-				ledger.Add("order", 10, seg)
+				ledger.Add("order", 10, seg.Segment)
 			}
 		})
 	}

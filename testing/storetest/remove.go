@@ -21,8 +21,10 @@ func remove(t *testing.T, s store.Store, name string) {
 func gone(t *testing.T, s store.Store, name string) {
 	t.Helper()
 	_, reserved := s.Reserve(patient(t), name, 10)
+	_, found := s.Lookup(patient(t), name) // after Reserve: until then it may be cached
 	for call, err := range map[string]error{
 		"Reserve":   reserved,
+		"Lookup":    found,
 		"SetStep":   s.SetStep(patient(t), name, 10),
 		"Raise":     s.Raise(patient(t), name, 1),
 		"Raise up":  s.Raise(patient(t), name, 1<<40),
@@ -93,7 +95,7 @@ func testRemoveAgainstReserve(t *testing.T, open func() store.Store) {
 					t.Errorf("Reserve: %v", err)
 					return
 				}
-				ledger.Add("order", 10, seg)
+				ledger.Add("order", 10, seg.Segment)
 				if late {
 					t.Errorf("got %v of a tag that was removed", seg)
 					return
@@ -103,7 +105,7 @@ func testRemoveAgainstReserve(t *testing.T, open func() store.Store) {
 	}
 	for ledger.Len() < 20 && !t.Failed() {
 		if seg, err := admin.Reserve(patient(t), "order", 1); err == nil {
-			ledger.Add("order", 1, seg)
+			ledger.Add("order", 1, seg.Segment)
 		} else {
 			t.Errorf("Reserve: %v", err)
 		}

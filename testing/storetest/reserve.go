@@ -97,7 +97,7 @@ func testReserveConcurrent(t *testing.T, open func() store.Store) {
 					t.Errorf("%s: %v does not lie above %d, which was reserved before", name, seg, last[name])
 				}
 				last[name] = seg.End
-				ledger.Add(name, step, seg)
+				ledger.Add(name, step, seg.Segment)
 			}
 		})
 	}
@@ -130,7 +130,7 @@ func testBeginConcurrent(t *testing.T, open func() store.Store) {
 					t.Errorf("Reserve: %v", err)
 					return
 				}
-				ledger.Add("order", 10, seg)
+				ledger.Add("order", 10, seg.Segment)
 			})
 		}
 		wg.Wait()
@@ -158,7 +158,7 @@ func testReserveAgainstSetStep(t *testing.T, open func() store.Store) {
 					t.Errorf("Reserve: %v", err)
 					return
 				}
-				ledger.Add("order", 10, seg)
+				ledger.Add("order", 10, seg.Segment)
 			}
 		})
 	}

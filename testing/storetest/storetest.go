@@ -52,6 +52,12 @@ func Run(t *testing.T, backend Backend) {
 		{"ReserveFirst", testReserveFirst},
 		{"ReserveFirstRaceHasOneWinner", testReserveFirstRace},
 
+		{"Order", testOrder},
+		{"OrderOfFirst", testOrderOfFirst},
+		{"OrderOfRemovedTag", testOrderOfRemoved},
+		{"OrderRaceHasOneWinner", testOrderRace},
+		{"Lookup", testLookup},
+
 		{"Raise", testRaise},
 		{"RaiseErrors", testRaiseErrors},
 		{"RaiseToTheEnd", testRaiseToTheEnd},
@@ -92,7 +98,7 @@ func reserve(t *testing.T, s store.Store, name string, step int64) store.Segment
 	if err != nil {
 		t.Fatalf("Reserve(%s, %d): %v", name, step, err)
 	}
-	return seg
+	return seg.Segment
 }
 
 // tags lists the tags by name; a name that is listed twice ends the test.
@@ -115,7 +121,7 @@ func tags(t *testing.T, s store.Store) map[string]store.Tag {
 // expect checks what is stored for one tag.
 func expect(t *testing.T, s store.Store, name string, step, next int64) {
 	t.Helper()
-	want := store.Tag{Name: name, Step: step, Next: next}
+	want := store.Tag{Name: name, Step: step, Next: next, Order: store.Trend}
 	if got := tags(t, s)[name]; got != want {
 		t.Errorf("stored is %+v, want %+v", got, want)
 	}

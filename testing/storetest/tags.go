@@ -25,7 +25,7 @@ func testCreateAndList(t *testing.T, open func() store.Store) {
 		t.Errorf("listed %d tags, want %d", len(listed), n)
 	}
 	for i := range int64(n) {
-		want := store.Tag{Name: fmt.Sprintf("tag%d", i), Step: i + 1, Next: 100*i + 1}
+		want := store.Tag{Name: fmt.Sprintf("tag%d", i), Step: i + 1, Next: 100*i + 1, Order: store.Trend}
 		if listed[want.Name] != want {
 			t.Errorf("listed %+v, want %+v", listed[want.Name], want)
 		}
@@ -51,6 +51,7 @@ func testCreateBad(t *testing.T, open func() store.Store) {
 		{Name: "order", Step: -1, Next: 1},
 		{Name: "order", Step: 1, Next: 0},
 		{Name: "order", Step: 1, Next: -1},
+		{Name: "order", Step: 1, Next: 1, Order: "Strict"},
 	} {
 		if err := s.CreateTag(patient(t), tag); !errors.Is(err, store.ErrBadTag) {
 			t.Errorf("CreateTag(%+v): %v, want ErrBadTag", tag, err)
@@ -150,7 +151,7 @@ func testTagNames(t *testing.T, open func() store.Store) {
 	}
 	listed := tags(t, s)
 	for i, name := range names {
-		want := store.Tag{Name: name, Step: 1, Next: int64(1000*i + 8)}
+		want := store.Tag{Name: name, Step: 1, Next: int64(1000*i + 8), Order: store.Trend}
 		if listed[name] != want {
 			t.Errorf("listed %+v, want %+v", listed[name], want)
 		}

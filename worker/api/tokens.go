@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/idworker/idworker/internal/tagrules"
+	"github.com/idworker/idworker/internal/templates"
 	"github.com/idworker/idworker/messages"
 )
 
@@ -101,8 +101,8 @@ func checkRight(pattern string) error {
 	if pattern == Times {
 		return nil
 	}
-	if tagrules.IsPattern(pattern) {
-		return tagrules.CheckPattern(pattern)
+	if templates.IsPattern(pattern) {
+		return templates.CheckPattern(pattern)
 	}
 	return messages.CheckTag(pattern)
 }
@@ -128,6 +128,6 @@ func (t *Tokens) find(token string) (r right, ok bool) {
 // allows reports whether something may be asked for: a tag, or Times.
 func (r right) allows(what string) bool {
 	return slices.ContainsFunc(r.patterns, func(p string) bool {
-		return p == what || what != Times && tagrules.IsPattern(p) && tagrules.Matches(p, what)
+		return p == what || what != Times && templates.IsPattern(p) && templates.Matches(p, what)
 	})
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/idworker/idworker/internal/durability"
 	"github.com/idworker/idworker/internal/resource"
 	"github.com/idworker/idworker/internal/rights"
-	"github.com/idworker/idworker/internal/tagrules"
+	"github.com/idworker/idworker/internal/templates"
 	"github.com/idworker/idworker/snowflake/lease"
 	"github.com/idworker/idworker/store"
 )
@@ -182,28 +182,21 @@ func (d *Doctor) examineStore(ctx context.Context, find func(Finding)) {
 // examineTemplates asks whether loaders can make tags, if there are templates for tags that come into being
 // when they are first asked for.
 func (d *Doctor) examineTemplates(ctx context.Context, find func(Finding)) {
-	var templates int
-	err := d.ask(ctx, func(ctx context.Context) error {
-		editor, err := tagrules.OpenEditor(ctx, d.JetStream, d.Prefix)
+	var list templates.List
+	err := d.ask(ctx, func(ctx context.Context) (err error) {
+		list, err = templates.Read(ctx, d.JetStream, d.Prefix)
 		if isMissing(err) {
 			return nil // the bucket is a resource, and was reported
 		}
-		if err != nil {
-			return err
-		}
-		rules, err := editor.Read(ctx)
-		if err == nil {
-			templates = len(rules.Templates())
-		}
 		return err
 	})
-	if err == nil && templates == 0 {
+	if err == nil && len(list) == 0 {
 		return
 	}
 	if err == nil {
 		err = d.ask(ctx, d.Store.CheckFirst)
 	}
-	find(Finding{What: "templates", Err: err, Good: fmt.Sprintf("%d, and their tags can be made in the store", templates)})
+	find(Finding{What: "templates", Err: err, Good: fmt.Sprintf("%d, and their tags can be made in the store", len(list))})
 }
 
 // examineDurability asks for settings of a database. What it does not tell is for people to

@@ -11,7 +11,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/idworker/idworker/internal/rights"
-	"github.com/idworker/idworker/internal/tagrules"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/worker"
@@ -33,7 +32,6 @@ func Processes(conn *nats.Conn, js jetstream.JetStream, prefix messages.Prefix) 
 	return []Kind{{
 		Name: "worker", Takes: worker.CountWorkersRights(), None: "nobody answers requests",
 		Count: func(ctx context.Context) (int, error) { return worker.CountWorkers(ctx, conn, prefix) },
-		Wrong: func(ctx context.Context) error { return findOlder(ctx, conn, js, prefix) },
 	}, {
 		Name: "loader", Takes: worker.CountLoadersRights(prefix), None: "nobody reserves segments",
 		Count: func(ctx context.Context) (int, error) { return worker.CountLoaders(ctx, js, prefix) },
@@ -43,9 +41,6 @@ func Processes(conn *nats.Conn, js jetstream.JetStream, prefix messages.Prefix) 
 
 // ErrNone is wrapped by the warning that no process of a kind runs.
 var ErrNone = errors.New("none is running")
-
-// ErrOlder is wrapped by the warning about workers that answer strict tags as ordinary ones.
-var ErrOlder = errors.New("workers of an older version answer strict tags out of order")
 
 var (
 	// ErrStopped is wrapped by the finding that a loader grants nothing.
@@ -78,23 +73,6 @@ func findTroubled(ctx context.Context, conn *nats.Conn, prefix messages.Prefix) 
 	return err
 }
 
-// findOlder asks for workers of an older version, if there are strict tags.
-func findOlder(ctx context.Context, conn *nats.Conn, js jetstream.JetStream, prefix messages.Prefix) error {
-	older, err := worker.ListOlderWorkers(ctx, conn, prefix)
-	if err != nil || len(older) == 0 {
-		return err
-	}
-	editor, err := tagrules.OpenEditor(ctx, js, prefix)
-	if err != nil {
-		return err
-	}
-	rules, err := editor.Read(ctx)
-	if err == nil && rules.AnyStrict() {
-		err = fmt.Errorf("%w: %s", ErrOlder, strings.Join(older, ", "))
-	}
-	return err
-}
-
 // examineProcesses counts what runs. A kind of which there is none may be about to be started.
 // What the user may do is not known in every case; a question that is refused says nothing.
 func (d *Doctor) examineProcesses(ctx context.Context, find func(Finding)) {
@@ -118,7 +96,7 @@ func (d *Doctor) examineProcesses(ctx context.Context, find func(Finding)) {
 			continue
 		}
 		err = d.ask(ctx, k.Wrong)
-		if outage := errors.Is(err, ErrOutage) || errors.Is(err, ErrStopped); outage || errors.Is(err, ErrOlder) || errors.Is(err, ErrTroubled) { // what is missing to ask was reported
+		if outage := errors.Is(err, ErrOutage) || errors.Is(err, ErrStopped); outage || errors.Is(err, ErrTroubled) { // what is missing to ask was reported
 			find(Finding{What: k.Name + "s", Err: err, Warning: !outage})
 		}
 	}

@@ -70,7 +70,7 @@ func TestFullDiskForReal(t *testing.T) {
 		natstest.Eventually(t, "a write fails", func() bool {
 			segment, err := segments.Reserve(t.Context(), "order", 10)
 			if err == nil {
-				given.add(t, "order", segment)
+				given.add(t, "order", segment.Segment)
 			}
 			return s.Trouble() != nil
 		})

@@ -72,7 +72,7 @@ func (h handedOut) reserve(t *testing.T, s store.Store, tag string, times int) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		h.add(t, tag, segment)
+		h.add(t, tag, segment.Segment)
 	}
 }
 

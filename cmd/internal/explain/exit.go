@@ -12,7 +12,7 @@ import (
 
 	"github.com/idworker/idworker/cmd/internal/tags"
 	"github.com/idworker/idworker/internal/agreement"
-	"github.com/idworker/idworker/internal/tagrules"
+	"github.com/idworker/idworker/internal/templates"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/messages/enrich"
 	"github.com/idworker/idworker/messages/enrich/verify"
@@ -70,13 +70,10 @@ var exits = []struct {
 	{enrich.ErrConfig, ExitUsage},
 	{store.ErrBadTag, ExitUsage},
 	{tags.ErrFormat, ExitUsage},
-	{tags.ErrNotEnded, ExitUsage},
-	{tags.ErrTagsExist, ExitUsage},
-	{tags.ErrTrendTags, ExitUsage},
-	{tagrules.ErrPattern, ExitUsage},
-	{tagrules.ErrTemplate, ExitUsage},
-	{tagrules.ErrOverlap, ExitUsage},
-	{tagrules.ErrNoTemplate, ExitNoTag},
+	{templates.ErrPattern, ExitUsage},
+	{templates.ErrTemplate, ExitUsage},
+	{templates.ErrOverlap, ExitUsage},
+	{templates.ErrNoTemplate, ExitNoTag},
 	{tags.ErrNoMatch, ExitNoTag},
 	{snowflake.ErrID, ExitUsage},
 	{snowflake.ErrTime, ExitUsage},
@@ -84,7 +81,6 @@ var exits = []struct {
 	{store.ErrNoTag, ExitNoTag},
 	{messages.ErrBusy, ExitTryLater},
 	{messages.ErrUnavailable, ExitTryLater},
-	{tags.ErrNotActed, ExitTryLater},
 	{verify.ErrWaiting, ExitTryLater},
 	{nats.ErrNoResponders, ExitTryLater},
 	{nats.ErrTimeout, ExitTryLater},

@@ -64,7 +64,7 @@ func hintFor(err error) string {
 // hints are those that depend on what an error says.
 var hints = []func(error) string{
 	hintPort, hintDenied, hintForeignStore, hintUnsafe, hintClockLost, hintTarget, hintBelow, hintUnsafeSetting,
-	hintRecover, hintOlder, hintNotActed, hintFull, hintExposed,
+	hintRecover, hintOlder, hintOrder, hintFull, hintExposed,
 }
 
 const (
@@ -93,15 +93,13 @@ var sentinelHints = []struct {
 	{register.ErrWitness, "--witness names a file of this installation alone, or one that does not exist yet, in a place that does not go back with the data"},
 	{store.ErrNoTable, "serve --migrate creates it"},
 	{tags.ErrMaybeCreated, "see idworker tag ls"},
-	{tags.ErrTagsExist, "choose a pattern that leaves them out, or remove them; once there is a template, tags with other settings can be created by name beside it"},
-	{tags.ErrTrendTags, "idworker tag set TAG --order strict makes one of them strict; or choose another pattern"},
+	{tags.ErrNotTold, "idworker tag rm tells them again"},
 	{store.ErrRegressed, hintRaise},
 	{register.ErrNoIdentity, "delete it if nothing is in it; idworker tag raise --all --by N gives it an identity otherwise"},
 	{tags.ErrLoadersRun, "stop them all, export once more, and import that"},
 	{doctor.ErrNobody, "start one with: idworker serve"},
 	{doctor.ErrDifferent, "idworker provision with these flags would change it"},
 	{doctor.ErrCopies, "start the servers that are away; of what has one copy, idworker provision --replicas 3 makes more"},
-	{doctor.ErrOlder, "stop them, or upgrade them"},
 	{doctor.ErrRunsOut, "before that, make what keeps such IDs hold larger ones, or take them from another tag or layout; see Forecasts in docs/monitoring.md"},
 	{doctor.ErrShared, hintStorage},
 	{doctor.ErrNearlyFull, hintStorage},
@@ -151,26 +149,6 @@ func hintForeignStore(err error) string {
 	}
 	return fmt.Sprintf("give it the same --store and --table. If the counters were moved on purpose, with all processes stopped, delete the key %s of the bucket %s",
 		agreement.StoreKey, foreign.Bucket)
-}
-
-// hintNotActed is for a tag that does not become strict, because of processes that may not know.
-func hintNotActed(err error) string {
-	var behind *tags.NotActedError
-	switch {
-	case !errors.As(err, &behind):
-		return ""
-	case len(behind.Old) > 0:
-		return "upgrade them first"
-	case len(behind.Silent) > 0:
-		again := "if it has ended for certain, run this again with"
-		for _, l := range behind.Silent {
-			again += " --ended " + l.Instance
-		}
-		return again
-	case errors.Is(err, tags.ErrNotCreated):
-		return "run this again"
-	}
-	return "run this again; or, to go back, idworker tag set TAG --order trend"
 }
 
 // hintExposed is for a door that is open to everybody.
@@ -232,6 +210,15 @@ func hintBelow(err error) string {
 		return "its numbers are used up: choose another name"
 	}
 	return fmt.Sprintf("create it with --first %d or above", below.Floor)
+}
+
+// hintOrder is for a name that had a tag with the other order.
+func hintOrder(err error) string {
+	var order *store.OrderError
+	if !errors.As(err, &order) {
+		return ""
+	}
+	return fmt.Sprintf("give it --order %s, in a list the same, or choose another name", order.Was)
 }
 
 func hintClockLost(err error) string {

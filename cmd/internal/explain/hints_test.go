@@ -17,7 +17,6 @@ import (
 	"github.com/idworker/idworker/internal/agreement"
 	"github.com/idworker/idworker/internal/durability"
 	"github.com/idworker/idworker/internal/neighbours"
-	"github.com/idworker/idworker/internal/ownership"
 	"github.com/idworker/idworker/internal/resource"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/messages/enrich"
@@ -55,7 +54,6 @@ var hinted = []struct {
 	{&resource.OlderError{Bucket: "ids_clock", Missing: true}, "then delete the key clock_id of the config bucket"},
 	{&resource.OlderError{Bucket: "ids_config", Missing: true}, "nats kv add ids_config"},
 	{&resource.OlderError{Bucket: "ids_register", Missing: true}, "than any can have been granted since: idworker tag raise --all --by N"},
-	{doctor.ErrOlder, "upgrade them"},
 	{doctor.ErrCopies, "idworker provision --replicas 3"},
 	{doctor.ErrShared, "set max_file"},
 	{doctor.ErrNearlyFull, "set max_file"},
@@ -71,7 +69,8 @@ var hinted = []struct {
 	{&store.UnsafeSettingError{Setting: "fsync", Value: "off", Want: "on"}, "set fsync = on in the database server"},
 	{store.ErrSettingUnknown, "ask who runs the database"},
 	{fmt.Errorf("%w: template n.* is full, it has 2 of 2 tags", messages.ErrBusy), "idworker tag set 'n.*' --max-tags N"},
-	{&tags.NotActedError{Silent: []ownership.Lease{{Instance: "A"}, {Instance: "B"}}}, "run this again with --ended A --ended B"},
+	{&store.OrderError{Tag: "order", Was: store.Strict, Want: store.Trend}, "give it --order strict"},
+	{fmt.Errorf("%w: x", tags.ErrNotTold), "idworker tag rm"},
 	{tags.ErrMaybeCreated, "see idworker tag ls"},
 	{tags.ErrLoadersRun, "stop them all, export once more"},
 	{doctor.ErrDifferent, "provision with these flags"},

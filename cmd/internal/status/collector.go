@@ -13,8 +13,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/idworker/idworker/cmd/internal/doctor"
-	"github.com/idworker/idworker/internal/ownership"
 	"github.com/idworker/idworker/internal/rights"
+	"github.com/idworker/idworker/internal/templates"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/worker"
 )
@@ -33,10 +33,6 @@ type Config struct {
 	// Self, where it is set, reports for the process that looks, with the busiest tags up to a number.
 	// It returns false until the process serves.
 	Self func(tags int) (worker.Report, bool)
-
-	// Leases, where it is set, returns the leases among the owners as the process knows them, nil if it
-	// knows none.
-	Leases func() []ownership.Lease
 
 	// Examine has doctor look.
 	Examine func(ctx context.Context) []Check
@@ -66,7 +62,6 @@ type Collector struct {
 	js      jetstream.JetStream
 	allowed doctor.Permissions
 
-	tags  kept[tagNames]
 	check examination
 	heard memory
 	short map[string]time.Time // since when a tag has had little in memory
@@ -96,9 +91,8 @@ type collection struct {
 	unread []Unread
 
 	reports     []worker.Report
-	leases      []ownership.Lease
 	workerIDs   workerIDs
-	tagNames    tagNames
+	templates   templates.List
 	enrichments []Enrichment
 	checks      []Check
 }
@@ -150,13 +144,10 @@ func Options() []nats.Option {
 // askAll asks all questions but doctor's at once. Who should report is known before reports are asked for.
 func (c *collection) askAll(ctx context.Context) {
 	var parts sync.WaitGroup
-	parts.Go(func() { c.askTags(ctx) })
+	parts.Go(func() { c.askTemplates(ctx) })
 	parts.Go(func() { c.askEnrichments(ctx) })
 	parts.Go(func() { c.checks = c.check.get(c.cfg.Examine) })
-	var first sync.WaitGroup
-	first.Go(func() { c.askLeases(ctx) })
-	first.Go(func() { c.askWorkerIDs(ctx) })
-	first.Wait()
+	c.askWorkerIDs(ctx)
 	c.askReports(ctx)
 	parts.Wait()
 }
@@ -204,13 +195,8 @@ func (c *collection) askReports(ctx context.Context) {
 	})
 }
 
-// expected are the workers that have a lease, and so should report.
+// expected are the workers that hold a worker ID, and so should report.
 func (c *collection) expected() (instances []string) {
-	for _, l := range c.leases {
-		if !l.Lost {
-			instances = append(instances, l.Instance)
-		}
-	}
 	for _, id := range c.workerIDs.all {
 		if id.Instance != "" {
 			instances = append(instances, id.Instance)

@@ -6,9 +6,9 @@
 //
 //	question                              asked of
 //	how are workers and loaders?          all processes, which report: worker.AskReports
-//	which workers should there be?        the leases among the owners (ids_owners), and those of worker IDs
+//	which workers should there be?        the leases of worker IDs
 //	which worker IDs are held?            ids_workers, ids_clock: lease.List
-//	which tags and templates are there?   the directory (ids_tags), and the rules (ids_config)
+//	which templates are there?            ids_config: package templates
 //	how far are enrichments?              ids_enrich, and the sources: enrich.List
 //	what would doctor say?                package doctor
 //	when do numbers run out?              the reports, and the layout: package forecast
@@ -29,8 +29,8 @@
 // # Cost
 //
 // [Shared] has one collection under way at a time, however many look, and the result is shown for two seconds. While nobody looks nothing is asked, and half a minute later the connection is closed. Each
-// worker tells of its busiest tags only, all workers together of some 30,000. What changes rarely and can be much, the
-// directory, is read every half minute; doctor looks once a minute.
+// worker tells of its busiest tags only, all workers together of some 30,000. Tags that no worker has in memory are not
+// listed. Doctor looks once a minute.
 //
 // # Who looks
 //

@@ -53,13 +53,13 @@ type Unread struct {
 	Why  string `json:"why"`
 }
 
-// Silent is a process that did not report. If it has a lease it is a worker that ought to: it has died not long
-// ago, or is paused, cut off or of an older version.
+// Silent is a process that did not report. If it holds a worker ID it ought to: it has died
+// not long ago, or is paused or cut off.
 type Silent struct {
 	Instance string    `json:"instance"`
 	Host     string    `json:"host,omitempty"`
-	Heard    time.Time `json:"heard,omitzero"` // when it reported or renewed a lease last, if that is known
-	Left     bool      `json:"left"`           // it has no lease any more: others ended it, or it was a loader, which has none
+	Heard    time.Time `json:"heard,omitzero"` // when it reported or sent a heartbeat last, if that is known
+	Left     bool      `json:"left"`           // it held no worker ID, as loaders do, and may have stopped on purpose
 }
 
 // Totals are numbers of the whole installation, as far as it is known.
@@ -67,26 +67,23 @@ type Totals struct {
 	Workers         int     `json:"workers"`          // that reported
 	WorkersExpected int     `json:"workers_expected"` // the silent ones included
 	Loaders         int     `json:"loaders"`          // that reported
-	TagsKnown       int     `json:"tags_known"`       // in the directory, or made by a template and in use
-	TagsActive      int     `json:"tags_active"`      // asked for lately, or at least so many
+	TagsActive      int     `json:"tags_active"`      // in the memory of workers, or at least so many
 	TagsUnlisted    int     `json:"tags_unlisted"`    // of which a worker did not tell, having busier ones
 	Rate            float64 `json:"rate"`             // IDs per second, of the tags that are listed
 }
 
 // Tag is how a tag is doing, at all workers together.
 type Tag struct {
-	Name       string  `json:"tag"`
-	Order      string  `json:"order"`
-	Configured int64   `json:"configured_step,omitempty"` // 0 if the directory does not have it
-	Active     bool    `json:"active"`                    // a worker told of it; all that follows is 0 if not
-	Workers    int     `json:"workers"`                   // that told of it
-	Step       int64   `json:"step"`                      // the largest of a worker
-	Left       int64   `json:"left"`                      // IDs in memory, of all workers
-	Room       int64   `json:"room"`                      // two segments at each worker
-	Rate       float64 `json:"rate"`                      // IDs per second, of all workers
-	Runway     float64 `json:"runway_seconds"`            // of the worker whose memory ends first; a year at most
-	Parked     int     `json:"parked"`                    // requests that wait for a segment
-	Short      bool    `json:"short"`                     // memory has not lasted for 5 minutes for a while, or requests wait
+	Name    string  `json:"tag"`
+	Order   string  `json:"order"`
+	Workers int     `json:"workers"`        // that told of it
+	Step    int64   `json:"step"`           // the largest of a worker
+	Left    int64   `json:"left"`           // IDs in memory, of all workers
+	Room    int64   `json:"room"`           // two segments at each worker
+	Rate    float64 `json:"rate"`           // IDs per second, of all workers
+	Runway  float64 `json:"runway_seconds"` // of the worker whose memory ends first; a year at most
+	Parked  int     `json:"parked"`         // requests that wait for a segment
+	Short   bool    `json:"short"`          // memory has not lasted for 5 minutes for a while, or requests wait
 
 	Forecast *Forecast `json:"forecast,omitempty"` // nil if too little was measured to say anything
 	use      forecast.Use

@@ -6,31 +6,6 @@ import (
 	"time"
 )
 
-// costs is how many times as long as it took to find out something that is shown. So no more than a part of
-// the time is spent on it, however much there is.
-const costs = 10
-
-// kept is something that is read now and then.
-type kept[T any] struct {
-	value T
-	read  time.Time // when value was; zero if it never was
-	took  time.Duration
-}
-
-// get returns the value, read again if it is older than age, and than what it costs allows.
-func (k *kept[T]) get(ctx context.Context, age time.Duration, read func(context.Context) (T, error)) (T, error) {
-	if !k.read.IsZero() && time.Since(k.read) < max(age, costs*k.took) {
-		return k.value, nil
-	}
-	began := time.Now()
-	value, err := read(ctx)
-	if err != nil {
-		return k.value, err
-	}
-	k.value, k.read, k.took = value, time.Now(), time.Since(began)
-	return k.value, nil
-}
-
 // How often doctor looks, how long it may take, and how long somebody waits for it.
 const (
 	checkEvery   = time.Minute
@@ -97,9 +72,9 @@ func (e *examination) look(ctx context.Context, examine func(context.Context) []
 type memory map[string]remembered
 
 type remembered struct {
-	host   string
-	loader bool // and no worker
-	at     time.Time
+	host     string
+	unleased bool // it held no worker ID
+	at       time.Time
 }
 
 // shortFor is how long a tag has little in memory before it is worth a warning: when a tag begins to be asked for

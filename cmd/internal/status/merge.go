@@ -5,8 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/idworker/idworker/internal/ownership"
-	"github.com/idworker/idworker/internal/tagrules"
 	"github.com/idworker/idworker/worker"
 )
 
@@ -20,9 +18,11 @@ func (c *collection) installation(now time.Time) *Installation {
 	if !c.workerIDs.layout.IsZero() {
 		i.Layout = c.workerIDs.layout.String()
 	}
-	i.addTags(c.reports, c.tagNames)
+	i.addTags(c.reports)
 	i.addForecasts(c.workerIDs.layout)
-	i.addTemplates(c.tagNames.rules)
+	for _, t := range c.templates {
+		i.Templates = append(i.Templates, Template{t.Pattern, t.Step, string(t.Order), t.MaxTags})
+	}
 	i.addProcesses(c.reports)
 	c.addSilent(i)
 	i.Totals.WorkersExpected = i.Totals.Workers
@@ -50,7 +50,6 @@ func (i *Installation) addProcesses(reports []worker.Report) {
 	for _, r := range reports {
 		i.Totals.TagsActive = max(i.Totals.TagsActive, r.Stats.Active)
 		i.Totals.TagsUnlisted = max(i.Totals.TagsUnlisted, r.Stats.Active-len(r.Stats.Tags))
-		i.Totals.TagsKnown = max(i.Totals.TagsKnown, r.Known)
 		if r.Answers() {
 			i.Totals.Workers++
 		}
@@ -63,42 +62,32 @@ func (i *Installation) addProcesses(reports []worker.Report) {
 	}
 }
 
-// addTags makes one list of the tags of all workers and of the directory, the busiest first.
-func (i *Installation) addTags(reports []worker.Report, known tagNames) {
+// addTags makes one list of the tags of all workers, the busiest first.
+func (i *Installation) addTags(reports []worker.Report) {
 	all := make(map[string]*Tag)
 	for _, r := range reports {
 		for _, t := range r.Stats.Tags {
 			if all[t.Tag] == nil {
-				all[t.Tag] = &Tag{Name: t.Tag, Configured: known.steps[t.Tag]}
+				all[t.Tag] = &Tag{Name: t.Tag}
 			}
 			all[t.Tag].add(t)
 		}
 	}
-	i.Tags = make([]Tag, 0, max(len(all), len(known.steps)))
+	i.Tags = make([]Tag, 0, len(all))
 	for _, t := range all {
 		i.Tags = append(i.Tags, *t)
 		i.Totals.Rate += t.Rate
 	}
 	i.Totals.TagsActive = len(all)
-	for name, step := range known.steps {
-		if all[name] == nil {
-			order := tagrules.Trend
-			if known.rules != nil {
-				order = known.rules.Lookup(name).Order
-			}
-			i.Tags = append(i.Tags, Tag{Name: name, Order: string(order), Configured: step})
-		}
-	}
-	i.Totals.TagsKnown = len(i.Tags)
 	slices.SortFunc(i.Tags, byRate)
 }
 
 // add takes in what one worker told.
 func (t *Tag) add(s worker.TagStats) {
-	if !t.Active || s.Runway < t.Runway {
+	if t.Workers == 0 || s.Runway < t.Runway {
 		t.Runway = s.Runway
 	}
-	t.Active, t.Order = true, s.Order
+	t.Order = s.Order
 	t.Workers++
 	t.Step = max(t.Step, s.Step)
 	t.Left += s.Left
@@ -108,14 +97,14 @@ func (t *Tag) add(s worker.TagStats) {
 	t.use = t.use.Join(s.Use)
 }
 
-// byRate puts the busiest first, then those that were asked for at all.
+// byRate puts the busiest first.
 func byRate(a, b Tag) int {
-	return cmp.Or(cmp.Compare(b.Rate, a.Rate), compareBools(b.Active, a.Active), cmp.Compare(a.Name, b.Name))
+	return cmp.Or(cmp.Compare(b.Rate, a.Rate), cmp.Compare(a.Name, b.Name))
 }
 
 // byRunway puts those first whose memory ends first.
 func byRunway(a, b Tag) int {
-	return cmp.Or(compareBools(b.Active, a.Active), cmp.Compare(a.Runway, b.Runway), byRate(a, b))
+	return cmp.Or(cmp.Compare(a.Runway, b.Runway), byRate(a, b))
 }
 
 func byName(a, b Tag) int { return cmp.Compare(a.Name, b.Name) }
@@ -130,40 +119,30 @@ func compareBools(a, b bool) int {
 	return -1
 }
 
-func (i *Installation) addTemplates(rules *tagrules.Rules) {
-	if rules == nil {
-		return
-	}
-	for _, t := range rules.Templates() {
-		i.Templates = append(i.Templates, Template{t.Pattern, t.Step, string(t.Order), t.MaxTags})
-	}
-}
-
-// addSilent lists workers that should have reported. One whose lease was ended by others, because it did not renew
-// it, is spoken of for a while; so is a loader that reported before, which may have stopped on purpose.
+// addSilent lists the holders of worker IDs that did not report. A process without one that
+// reported before, such as a loader, may have stopped on purpose: it is listed for a while.
 func (c *collection) addSilent(i *Installation) {
 	if c.heard == nil {
 		c.heard = make(memory)
 	}
 	silent := make(map[string]Silent)
-	for _, l := range c.leases {
-		if !l.Gone {
-			silent[l.Instance] = c.silent(l)
-		}
-	}
 	for _, id := range c.workerIDs.all {
-		if s, found := silent[id.Instance]; id.Instance != "" && (!found || s.Heard.Before(c.workerIDs.heard[id.Instance])) {
-			silent[id.Instance] = Silent{Instance: id.Instance, Host: id.Host, Heard: c.workerIDs.heard[id.Instance]}
+		heard := c.workerIDs.heard[id.Instance]
+		if at := c.heard[id.Instance].at; at.After(heard) {
+			heard = at
+		}
+		if s, found := silent[id.Instance]; id.Instance != "" && (!found || s.Heard.Before(heard)) {
+			silent[id.Instance] = Silent{Instance: id.Instance, Host: id.Host, Heard: heard}
 		}
 	}
 	for instance, r := range c.heard {
-		if _, found := silent[instance]; !found && r.loader {
+		if _, found := silent[instance]; !found && r.unleased {
 			silent[instance] = Silent{Instance: instance, Host: r.host, Heard: r.at, Left: true}
 		}
 	}
 	for _, r := range c.reports {
 		delete(silent, r.Instance)
-		c.heard[r.Instance] = remembered{r.Host, !r.Answers(), i.Taken}
+		c.heard[r.Instance] = remembered{r.Host, r.Stats.WorkerID == nil, i.Taken}
 	}
 	for instance, r := range c.heard {
 		if i.Taken.Sub(r.at) > remembersFor {
@@ -176,13 +155,4 @@ func (c *collection) addSilent(i *Installation) {
 		}
 	}
 	slices.SortFunc(i.Silent, func(a, b Silent) int { return cmp.Compare(a.Instance, b.Instance) })
-}
-
-// silent is what is known of the worker that has or had a lease.
-func (c *collection) silent(l ownership.Lease) Silent {
-	heard := l.Heard
-	if at := c.heard[l.Instance].at; at.After(heard) {
-		heard = at
-	}
-	return Silent{Instance: l.Instance, Host: l.Host, Heard: heard, Left: l.Lost}
 }

@@ -6,30 +6,14 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
-	"go.uber.org/zap"
 
-	"github.com/idworker/idworker/internal/ownership"
+	"github.com/idworker/idworker/internal/agreement"
 	"github.com/idworker/idworker/internal/rights"
-	"github.com/idworker/idworker/internal/tagrules"
-	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/internal/templates"
 	"github.com/idworker/idworker/messages/enrich"
 	"github.com/idworker/idworker/snowflake"
 	"github.com/idworker/idworker/snowflake/lease"
-	"github.com/idworker/idworker/worker"
 )
-
-// askLeases finds out which workers there should be. The process that looks may know it.
-func (c *collection) askLeases(ctx context.Context) {
-	if c.cfg.Leases != nil {
-		if c.leases = c.cfg.Leases(); c.leases != nil {
-			return
-		}
-	}
-	c.part(ctx, "which workers there should be", ownership.ReadLeasesRights(c.cfg.Prefix), func(ctx context.Context) (err error) {
-		c.leases, err = ownership.ReadLeases(ctx, c.js, c.cfg.Prefix)
-		return unlessMissing(err)
-	})
-}
 
 // workerIDs are those of snowflake IDs.
 type workerIDs struct {
@@ -56,40 +40,15 @@ func (c *collection) askWorkerIDs(ctx context.Context) {
 	})
 }
 
-// tagNames are the tags that have a name of their own, and the rules.
-type tagNames struct {
-	steps map[string]int64
-	rules *tagrules.Rules
-}
-
-func tagNamesRights(p messages.Prefix) rights.Rights {
-	return rights.Join(rights.WatchBucket(worker.TagsBucketName(p)), tagrules.ReadRights(p))
-}
-
-// tagNamesAge is how old the tags may be that are shown.
-const tagNamesAge = 30 * time.Second
-
-func (c *collection) askTags(ctx context.Context) {
-	c.part(ctx, "the tag directory", tagNamesRights(c.cfg.Prefix), func(ctx context.Context) (err error) {
-		c.tagNames, err = c.tags.get(ctx, tagNamesAge, c.readTags)
+// askTemplates reads them where any role may; a replica that lags will do.
+func (c *collection) askTemplates(ctx context.Context) {
+	c.part(ctx, "templates", rights.ReadBucket(agreement.BucketName(c.cfg.Prefix)), func(ctx context.Context) error {
+		value, found, err := agreement.Lookup(ctx, c.js, c.cfg.Prefix, templates.Key)
+		if found && err == nil {
+			c.templates, err = templates.Decode([]byte(value))
+		}
 		return err
 	})
-}
-
-func (c *Collector) readTags(ctx context.Context) (t tagNames, err error) {
-	editor, err := tagrules.OpenEditor(ctx, c.js, c.cfg.Prefix)
-	if err != nil {
-		return t, unlessMissing(err)
-	}
-	if t.rules, err = editor.Read(ctx); err != nil {
-		return t, err
-	}
-	directory, err := worker.OpenDirectory(ctx, c.js, c.cfg.Prefix, zap.NewNop())
-	if err != nil {
-		return t, unlessMissing(err)
-	}
-	t.steps, err = directory.Steps(ctx)
-	return t, err
 }
 
 func (c *collection) askEnrichments(ctx context.Context) {

@@ -17,7 +17,6 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/idworker/idworker/internal/ownership"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/testing/natstest"
 	"github.com/idworker/idworker/worker"
@@ -30,29 +29,26 @@ func TestMain(m *testing.M) {
 var now = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 
 func reportOf(instance string, role worker.Role, tags ...worker.TagStats) worker.Report {
-	return worker.Report{Instance: instance, Role: role, Known: 3, Stats: worker.Stats{Active: len(tags), Tags: tags, Installation: "I"}}
+	return worker.Report{Instance: instance, Role: role, Stats: worker.Stats{Active: len(tags), Tags: tags, Installation: "I"}}
 }
 
 func (c *collection) at(when time.Time) *Installation { return c.installation(when) }
 
 // TestTagsOfAllWorkers: what workers tell of a tag is added up, but for how long memory lasts: that is where it ends
-// first. Tags that nobody asks for are there as the directory has them.
+// first.
 func TestTagsOfAllWorkers(t *testing.T) {
 	t.Parallel()
 	c := &collection{
 		Collector: NewCollector(Config{Prefix: "ids"}),
-		tagNames:  tagNames{steps: map[string]int64{"order": 100, "idle": 50, "invoice": 10}},
 		reports: []worker.Report{
-			reportOf("a", worker.RoleAll, worker.TagStats{Tag: "order", Order: "trend", Step: 200, Left: 150, Rate: 2, Runway: 75}, worker.TagStats{Tag: "new.1", Order: "strict", Step: 10, Left: 20}),
+			reportOf("a", worker.RoleAll, worker.TagStats{Tag: "order", Order: "trend", Step: 200, Left: 150, Rate: 2, Runway: 75}, worker.TagStats{Tag: "new.1", Order: "strict", Rate: 1, Runway: 9}),
 			reportOf("b", worker.RoleWorker, worker.TagStats{Tag: "order", Order: "trend", Step: 100, Left: 60, Rate: 1, Runway: 60, Parked: 2}),
 		},
 	}
 	i := c.at(now)
 	want := []Tag{
-		{Name: "order", Order: "trend", Configured: 100, Active: true, Workers: 2, Step: 200, Left: 210, Room: 600, Rate: 3, Runway: 60, Parked: 2, Short: true},
-		{Name: "new.1", Order: "strict", Active: true, Workers: 1, Step: 10, Left: 20, Room: 20},
-		{Name: "idle", Order: "trend", Configured: 50},
-		{Name: "invoice", Order: "trend", Configured: 10},
+		{Name: "order", Order: "trend", Workers: 2, Step: 200, Left: 210, Room: 600, Rate: 3, Runway: 60, Parked: 2, Short: true},
+		{Name: "new.1", Order: "strict", Workers: 1, Rate: 1, Runway: 9},
 	}
 	if len(i.Tags) != len(want) {
 		t.Fatalf("%+v", i.Tags)
@@ -62,11 +58,29 @@ func TestTagsOfAllWorkers(t *testing.T) {
 			t.Errorf("%+v, want %+v", i.Tags[n], want[n])
 		}
 	}
-	if n := i.Totals; n.Workers != 2 || n.Loaders != 1 || n.TagsKnown != 4 || n.TagsActive != 2 || n.Rate != 3 || i.ID != "I" {
+	if n := i.Totals; n.Workers != 2 || n.Loaders != 1 || n.TagsActive != 2 || n.Rate != 4 || i.ID != "I" {
 		t.Errorf("%+v", n)
 	}
 	if first := i.EndFirst(5); len(first) != 1 || first[0].Name != "order" {
-		t.Errorf("ends first: %+v, want the one that is used", first)
+		t.Errorf("ends first: %+v, want the one that is used, and has IDs in memory", first)
+	}
+}
+
+// TestLeftIsSpokenOf: a process without a worker ID that reported before is listed for a while
+// as gone, and one with a worker ID that was released is not.
+func TestLeftIsSpokenOf(t *testing.T) {
+	t.Parallel()
+	col := NewCollector(Config{Prefix: "ids"})
+	id := int64(7)
+	stopped := reportOf("stopped", worker.RoleWorker)
+	stopped.Stats.WorkerID = &id
+	(&collection{Collector: col, reports: []worker.Report{stopped, reportOf("loader", worker.RoleLoader)}}).at(now)
+	i := (&collection{Collector: col}).at(now.Add(time.Minute))
+	if len(i.Silent) != 1 || i.Silent[0].Instance != "loader" || !i.Silent[0].Left {
+		t.Errorf("after a minute: %+v", i.Silent)
+	}
+	if i := (&collection{Collector: col}).at(now.Add(2 * remembersFor)); len(i.Silent) > 0 {
+		t.Errorf("later: %+v", i.Silent)
 	}
 }
 
@@ -108,13 +122,16 @@ func TestTroubles(t *testing.T) {
 	id := int64(7)
 	off.Stats.WorkerID, off.Clock, off.Stats.NoLoader, off.Degraded = &id, &worker.ClockStats{AheadMS: -1700, ReservedIn: 3}, "no loader answers", "no loader answers"
 	none := reportOf("w3", worker.RoleWorker)
-	none.Stats.NoWorker, none.Stats.Grants.Below, none.Stats.Strict.Ownerless = "all are taken", 2, 4
+	none.Stats.NoWorker, none.Stats.Grants.Below = "all are taken", 2
 	failing := reportOf("l1", worker.RoleLoader)
 	failing.Outages = &worker.OutageStats{Now: true, Times: 1, Since: now.Add(-time.Minute), Error: "refused"}
 	lag := uint64(5)
 	c := &collection{
 		Collector: NewCollector(Config{Prefix: "ids"}), reports: []worker.Report{overloaded, off, none, failing},
-		leases:      []ownership.Lease{{Instance: "w1"}, {Instance: "w4", Host: "h4", Heard: now.Add(-8 * time.Second)}, {Instance: "old", Lost: true, Heard: now.Add(-time.Hour)}},
+		workerIDs: workerIDs{
+			all:   []WorkerID{{Instance: "w1"}, {Worker: 1, Instance: "w4", Host: "h4"}, {Worker: 2, Host: "old"}},
+			heard: map[string]time.Time{"w4": now.Add(-8 * time.Second)},
+		},
 		enrichments: []Enrichment{{Source: "A", Target: "B", Stalled: true, Written: now.Add(-time.Minute), Lag: &lag}, {Source: "C", Target: "D", Oldest: now.Add(-2 * time.Minute)}},
 		checks:      []Check{{What: "sync", Severity: Error, Text: "not"}, {What: "server", Text: "fine"}},
 		unread:      []Unread{{"worker IDs", "denied"}},
@@ -122,11 +139,10 @@ func TestTroubles(t *testing.T) {
 	i := c.at(now)
 	want := `error worker w1: is overloaded, and out of the queue groups until the waiting requests are handled; start more workers
 error worker w2: no loader answers
-error worker w3: 4 requests for strict tags wait for somebody who may answer them
 error loader l1: its store  has failed for 60 s (refused); no tag is in use
 error enrichment A to B: no enricher has been at work for 60 s: none runs, or it stands still and its log says why; 5 events wait
 error doctor: sync: not
-warning worker h4 (w4): does not report, though it has a lease: it died (last heard of 8.0 s ago), or is paused, cut off or of an older version
+warning worker h4 (w4): does not report, though it holds a worker ID: it died (last heard of 8.0 s ago), or is paused or cut off
 warning worker w2: its clock is -1.7s ahead of the NATS server's
 warning worker w2: its worker ID's time is reserved for 3 s only: heartbeats fail
 warning worker w3: has no worker ID, and answers no snowflake requests: all are taken
@@ -138,6 +154,11 @@ warning not known: worker IDs: denied`
 	}
 	if i.Totals.Workers != 3 || i.Totals.WorkersExpected != 4 || i.Worst() != Error {
 		t.Errorf("%+v", i.Totals)
+	}
+	i.Tags = append(i.Tags, Tag{Name: "order", Order: "strict", Rate: 1})
+	i.Judge()
+	if got := troublesOf(i); !strings.Contains(got, "(refused); 1 strict tags in use have no IDs, no other is in use") {
+		t.Errorf("a strict tag is in use: %s", got)
 	}
 	nobody := &collection{Collector: NewCollector(Config{Prefix: "ids"})}
 	if got := troublesOf(nobody.at(now)); !strings.Contains(got, "nobody answers requests") || !strings.Contains(got, "nobody reserves segments") {
@@ -154,7 +175,7 @@ func TestViewPages(t *testing.T) {
 	t.Parallel()
 	i := &Installation{}
 	for n := range 100 {
-		i.Tags = append(i.Tags, Tag{Name: fmt.Sprintf("tag-%02d", n), Active: true, Rate: float64(100 - n), Runway: float64(n%10) + 1})
+		i.Tags = append(i.Tags, Tag{Name: fmt.Sprintf("tag-%02d", n), Rate: float64(100 - n), Runway: float64(n%10) + 1})
 	}
 	for _, c := range []struct {
 		q             Query
@@ -286,7 +307,7 @@ func TestLies(t *testing.T) {
 	for _, n := range []int64{math.MinInt64, -1, math.MaxInt64} {
 		tag := worker.TagStats{Tag: "order", Step: 1, Left: n, Rate: float64(n) * 1e200, Runway: float64(n), Parked: int(n)}
 		r := reportOf("a", worker.RoleAll, tag, worker.TagStats{Tag: "invoice", Step: n, Left: n, Rate: -float64(n)})
-		r.Known, r.Stats.Active, r.Stats.Parked = int(n), int(n), int(n)
+		r.Stats.Active, r.Stats.Parked = int(n), int(n)
 		r.Stats.Grants = worker.GrantStats{Installed: n, Burnt: n, Below: n}
 		r.Clock, r.Overloads = &worker.ClockStats{AheadMS: n}, &worker.OverloadStats{Times: n}
 		c := &collection{Collector: NewCollector(Config{Prefix: "ids"}), reports: []worker.Report{r, r}}

@@ -18,7 +18,7 @@ func (v View) Print(out io.Writer) error {
 	p := &printer{out: out}
 	workers, loaders := v.Totals.Answered()
 	p.line("prefix %s, installation %s, %s", v.Prefix, cmp.Or(v.ID, "not known"), v.Taken.UTC().Format("2006-01-02 15:04:05 UTC"))
-	p.line("workers %s, loaders %s, tags %s (%s in use), %s IDs of tags a second", workers, loaders, Count(int64(v.Totals.TagsKnown)), Count(int64(v.Totals.TagsActive)), Rate(v.Totals.Rate))
+	p.line("workers %s, loaders %s, %s tags in memory, %s IDs of tags a second", workers, loaders, Count(int64(v.Totals.TagsActive)), Rate(v.Totals.Rate))
 	if ends := v.Ends(); !ends.IsZero() {
 		p.line("snowflake layout %s, until %s", v.Layout, forecast.Day(ends))
 	}
@@ -66,23 +66,23 @@ func (p *printer) table(head string, rows [][]string) {
 func (p *printer) processes(v View) {
 	var rows [][]string
 	for _, r := range v.Processes {
-		slots, parked, id := "-", "-", "-"
+		parked, id := "-", "-"
 		if r.Answers() {
-			slots, parked, id = fmt.Sprint(r.Stats.Strict.Slots), fmt.Sprint(r.Stats.Parked), "none"
+			parked, id = fmt.Sprint(r.Stats.Parked), "none"
 		}
 		if r.Stats.WorkerID != nil {
 			id = fmt.Sprint(*r.Stats.WorkerID)
 		}
-		rows = append(rows, []string{r.Instance, r.Host, string(r.Role), state(&r), parked, slots, id, r.Version, v.since(r.Started)})
+		rows = append(rows, []string{r.Instance, r.Host, string(r.Role), state(&r), parked, id, r.Version, v.since(r.Started)})
 	}
 	for _, s := range v.Silent {
 		what := "does not report"
 		if s.Left {
 			what = "gone"
 		}
-		rows = append(rows, []string{s.Instance, s.Host, "-", what, "-", "-", "-", "-", "-"})
+		rows = append(rows, []string{s.Instance, s.Host, "-", what, "-", "-", "-", "-"})
 	}
-	p.table("INSTANCE|HOST|ROLE|STATE|PARKED|SLOTS|WORKER ID|VERSION|UP", rows)
+	p.table("INSTANCE|HOST|ROLE|STATE|PARKED|WORKER ID|VERSION|UP", rows)
 }
 
 // state is how a process is, in a word or two.
@@ -108,8 +108,8 @@ const barWidth = 10
 func (p *printer) tags(v View) {
 	var rows [][]string
 	for _, t := range v.Page {
-		if !t.Active {
-			rows = append(rows, []string{t.Name, "-", "-", "-", "-", Count(t.Configured), "-", t.Order, "-"})
+		if t.Strict() {
+			rows = append(rows, []string{t.Name, Rate(t.Rate), "-", "-", "-", "-", fmt.Sprint(t.Parked), t.Order, t.Forecast.First()})
 			continue
 		}
 		full := int(barWidth * t.Full())

@@ -49,7 +49,7 @@ func (i *Installation) roleTroubles() (all []Trouble) {
 func (i *Installation) silentTroubles() (all []Trouble) {
 	for _, s := range i.Silent {
 		if !s.Left {
-			all = append(all, Trouble{Warning, "worker " + named(s.Instance, s.Host), "does not report, though it has a lease: it died" + heardText(s.Heard, i.Taken) + ", or is paused, cut off or of an older version"})
+			all = append(all, Trouble{Warning, "worker " + named(s.Instance, s.Host), "does not report, though it holds a worker ID: it died" + heardText(s.Heard, i.Taken) + ", or is paused or cut off"})
 		}
 	}
 	return all
@@ -92,9 +92,6 @@ func (i *Installation) processTroubles() (all []Trouble) {
 		if n := r.Stats.Grants.Below; n > 0 {
 			add(Warning, "was granted %d ranges that had been granted before, and burnt them: the store went back", n)
 		}
-		if n := r.Stats.Strict.Ownerless; n > 0 {
-			add(Error, "%d requests for strict tags wait for somebody who may answer them", n)
-		}
 	}
 	return all
 }
@@ -108,9 +105,18 @@ func (i *Installation) loaderTroubles(r *worker.Report, add func(Severity, strin
 	if r.Outages == nil || !r.Outages.Now {
 		return
 	}
+	strict := 0
+	for _, t := range i.Tags {
+		if t.Strict() && t.Rate > 0 {
+			strict++
+		}
+	}
 	ends := "no tag is in use"
 	if first := i.EndFirst(1); len(first) > 0 {
 		ends = fmt.Sprintf("memory ends first for %s, in %s", first[0].Name, Duration(first[0].Runway))
+	}
+	if strict > 0 {
+		ends = fmt.Sprintf("%d strict tags in use have no IDs, %s", strict, strings.Replace(ends, "no tag", "no other", 1))
 	}
 	add(Error, "its store %s has failed for %s (%s); %s", r.Stats.Store, Duration(i.Taken.Sub(r.Outages.Since).Seconds()), r.Outages.Error, ends)
 }
@@ -134,7 +140,7 @@ func clockTroubles(r *worker.Report, add func(Severity, string, ...any)) {
 // EndFirst are the tags that run out first if the store goes away now, n at most: those that are being used.
 func (i *Installation) EndFirst(n int) (first []Tag) {
 	for _, t := range i.Tags {
-		if t.Rate > 0 {
+		if t.Rate > 0 && !t.Strict() {
 			first = append(first, t)
 		}
 	}

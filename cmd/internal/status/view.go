@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/idworker/idworker/store"
 )
 
 // Order is how tags are sorted.
@@ -80,6 +82,9 @@ func (i *Installation) sortedBy(order Order) []Tag {
 	}
 	return i.sorted.all[order]
 }
+
+// Strict reports whether the tag is strict, and so workers keep none of its IDs in memory.
+func (t Tag) Strict() bool { return t.Order == string(store.Strict) }
 
 // Full is how full the tag's memory is, from 0 to 1.
 func (t Tag) Full() float64 {

@@ -173,8 +173,5 @@ func (c content) Next() int {
 
 // level says how well a tag is doing, as a class of the style sheet.
 func level(t status.Tag) string {
-	if !t.Active {
-		return "rest"
-	}
 	return string(cmp.Or(t.Level(), "good"))
 }

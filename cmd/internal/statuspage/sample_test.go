@@ -19,7 +19,7 @@ func sample(now time.Time) *status.Installation {
 		Silent:    []status.Silent{{Instance: "oJ1h2Vd0q8ZrPZ1HcWmnd4", Host: "ids-w4", Heard: now.Add(-47 * time.Second)}},
 		Templates: []status.Template{{Pattern: "chat.*", Step: 10, Order: "strict", MaxTags: 1_000_000}},
 		Unread:    []status.Unread{{What: "enrichments of " + hostile, Why: "no answer within 3s"}},
-		Totals:    status.Totals{Workers: 3, WorkersExpected: 4, Loaders: 2, TagsKnown: 10_000, TagsActive: 2_500, Rate: 41_250},
+		Totals:    status.Totals{Workers: 3, WorkersExpected: 4, Loaders: 2, TagsActive: 10_000, Rate: 41_250},
 		Checks: []status.Check{
 			{What: "server", Text: "ids-1 nats://127.0.0.1:4222, version 2.15.2"},
 			{What: "sync", Severity: status.Error, Text: "server ids-2 does not sync every write; make sure of sync_interval: always in the jetstream block of every server"},
@@ -55,10 +55,10 @@ func aWorker(n int, now time.Time) worker.Report {
 	id := int64(34 + n)
 	return worker.Report{
 		Instance: fmt.Sprintf("zyYyTe7mo6PwIYwNCfLA%02d", n), Host: fmt.Sprintf("ids-w%d", n+1), Role: worker.RoleWorker, Version: "0.1.0", Started: now.Add(-26 * time.Hour),
-		Known: 10_000, Overloads: &worker.OverloadStats{Times: int64(n)}, Clock: &worker.ClockStats{AheadMS: int64(n*7 - 9), ReservedIn: 21},
+		Overloads: &worker.OverloadStats{Times: int64(n)}, Clock: &worker.ClockStats{AheadMS: int64(n*7 - 9), ReservedIn: 21},
 		Stats: worker.Stats{
-			Installation: "Uw2vSx0Rk8ZqPZ1HcWmn4A", Active: 2_500, WorkerID: &id,
-			Grants: worker.GrantStats{Installed: 48_211, Burnt: 12}, Strict: worker.StrictStats{Slots: 85},
+			Installation: "Uw2vSx0Rk8ZqPZ1HcWmn4A", Active: 10_000, WorkerID: &id,
+			Grants: worker.GrantStats{Installed: 48_211, Burnt: 12},
 		},
 	}
 }
@@ -70,24 +70,25 @@ func aLoader(host string, now time.Time) worker.Report {
 	}
 }
 
-// aTag is the nth tag: the first are busy, and three quarters are not in use.
+// aTag is the nth tag: the first are busy, and three quarters are at rest.
 func aTag(n int) status.Tag {
-	t := status.Tag{Name: fmt.Sprintf("shop-%04d.order", n), Order: "trend", Configured: 1000}
+	t := status.Tag{Name: fmt.Sprintf("shop-%04d.order", n), Order: "trend", Workers: 3, Step: 1000, Room: 6000, Left: 6000, Runway: 365 * 24 * 3600}
 	switch {
 	case n == 0:
 		t.Name, t.Short = "checkout.order", true
+	case n == 1:
+		return status.Tag{Name: "invoice", Order: "strict", Workers: 3, Rate: 6_000, Parked: 2, Runway: 365 * 24 * 3600}
 	case n == 3:
 		t.Name = hostile
 	case n >= 2_500:
 		return t
 	}
-	t.Active, t.Workers = true, 3
 	t.Rate = 12_000 / float64(n+1)
 	t.Step = max(1000, int64(t.Rate*400))
 	t.Room = 6 * t.Step
 	t.Left = t.Room * int64(n%61+30) / 100
 	if n == 0 {
-		t.Left, t.Parked, t.Order = t.Room/20, 14, "strict"
+		t.Left, t.Parked = t.Room/20, 14
 	}
 	t.Runway = min(float64(t.Left)/t.Rate, 365*24*3600)
 	return t

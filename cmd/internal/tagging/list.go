@@ -1,4 +1,5 @@
-// Package tagging is the commands idworker tag ls, create, set and rm, but for how they connect.
+// Package tagging is the commands idworker tag ls, create, set and rm, but for
+// how they connect.
 package tagging
 
 import (
@@ -11,27 +12,28 @@ import (
 
 	"github.com/idworker/idworker/cmd/internal/report"
 	"github.com/idworker/idworker/cmd/internal/tags"
-	"github.com/idworker/idworker/internal/tagrules"
+	"github.com/idworker/idworker/internal/templates"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
 )
 
 // List is tag ls.
 type List struct {
-	Pattern string `arg:"" optional:"" help:"Only tags that match, those among them that came of templates: such as 'chat.*'."`
+	Pattern string `arg:"" optional:"" help:"Only tags that match, such as 'chat.*' (default: all but those that match a template)."`
 }
 
 // Check says what is wrong with the arguments.
 func (l *List) Check() error {
 	if l.Pattern != "" && messages.CheckTag(l.Pattern) != nil {
-		return tagrules.CheckPattern(l.Pattern)
+		return templates.CheckPattern(l.Pattern)
 	}
 	return nil
 }
 
-// Do prints one tag a line, sorted by name, and marks those that cannot be served; and the templates.
-// What came of these is counted, and listed only if a pattern asks for it. The error names entries
-// that cannot be read.
+// Do prints one tag a line, sorted by name, and marks those that cannot be
+// served; and the templates. Tags that match a template are counted with it,
+// and listed only if a pattern asks for them. The error names entries that
+// cannot be read.
 func (l *List) Do(ctx context.Context, t *tags.Tags, out report.Printer) error {
 	listing, err := t.ListAll(ctx, l.Pattern)
 	if err != nil && !errors.Is(err, store.ErrCorrupt) {
@@ -86,7 +88,8 @@ func grouped(n int64) string {
 	return fmt.Sprintf("%s,%03d", grouped(n/1000), n%1000)
 }
 
-// printable quotes a name that is not a valid tag, because it may contain anything.
+// printable quotes a name that is not a valid tag, because it may contain
+// anything.
 func printable(name string) string {
 	if messages.CheckTag(name) != nil {
 		return strconv.Quote(name)

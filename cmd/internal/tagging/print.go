@@ -1,45 +1,47 @@
 package tagging
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
 
 	"github.com/idworker/idworker/cmd/internal/tags"
-	"github.com/idworker/idworker/internal/tagrules"
+	"github.com/idworker/idworker/internal/templates"
+	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
-	"github.com/idworker/idworker/worker"
 )
 
-// What the commands print. The names of JSON's fields are in docs/command-line.md.
+// What the commands print. The names of JSON's fields are in
+// docs/command-line.md.
 
-// tagInfo is a tag. What a command does not know, or did not change, is missing.
+// tagInfo is a tag. What a command does not know, or did not change, is
+// missing.
 type tagInfo struct {
-	Tag      string         `json:"tag"`
-	Step     int64          `json:"step,omitempty"`
-	First    int64          `json:"first,string,omitempty"` // of one that was created
-	Next     int64          `json:"next,string,omitempty"`  // the first ID that no worker has
-	Order    tagrules.Order `json:"order,omitempty"`
-	Removed  bool           `json:"removed,omitempty"`
-	Unusable string         `json:"unusable,omitempty"` // why it cannot be served
+	Tag      string      `json:"tag"`
+	Step     int64       `json:"step,omitempty"`
+	First    int64       `json:"first,string,omitempty"` // of one that was created
+	Next     int64       `json:"next,string,omitempty"`  // the first ID that no worker has
+	Order    store.Order `json:"order,omitempty"`
+	Removed  bool        `json:"removed,omitempty"`
+	Unusable string      `json:"unusable,omitempty"` // why it cannot be served
 }
 
 // templateInfo is a template. A limit of 0 is none.
 type templateInfo struct {
-	Pattern      string         `json:"pattern"`
-	Step         int64          `json:"step"`
-	Order        tagrules.Order `json:"order"`
-	First        int64          `json:"first,string"`
-	MaxTags      int64          `json:"max_tags"`
-	NewPerSecond int64          `json:"new_per_second"`
-	Tags         *int64         `json:"tags,omitempty"` // how many came of it, if they were counted
-	Removed      bool           `json:"removed,omitempty"`
+	Pattern      string      `json:"pattern"`
+	Step         int64       `json:"step"`
+	Order        store.Order `json:"order"`
+	First        int64       `json:"first,string"`
+	MaxTags      int64       `json:"max_tags"`
+	NewPerSecond int64       `json:"new_per_second"`
+	Tags         *int64      `json:"tags,omitempty"` // how many it counts for, if they were counted
 }
 
-func infoOf(t tagrules.Template) templateInfo {
+func infoOf(t templates.Template) templateInfo {
 	return templateInfo{
 		Pattern: t.Pattern, Step: t.Step, Order: t.Order, First: t.FirstID(),
-		MaxTags: t.MaxTags, NewPerSecond: t.NewPerSecond, Removed: t.Removed,
+		MaxTags: t.MaxTags, NewPerSecond: t.NewPerSecond,
 	}
 }
 
@@ -52,8 +54,8 @@ type lists struct {
 func listsOf(l tags.Listing) lists {
 	all := lists{[]tagInfo{}, []templateInfo{}}
 	for _, tag := range l.Tags {
-		one := tagInfo{Tag: tag.Name, Step: tag.Step, Next: tag.Next, Order: l.Rules.Lookup(tag.Name).Order}
-		if err := worker.CheckTag(tag); err != nil {
+		one := tagInfo{Tag: tag.Name, Step: tag.Step, Next: tag.Next, Order: tag.Order}
+		if err := cmp.Or(messages.CheckTag(tag.Name), tag.Check()); err != nil {
 			one.Unusable = err.Error()
 		}
 		all.Tags = append(all.Tags, one)
@@ -76,7 +78,7 @@ func (e Export) Text(w io.Writer) error { return tags.Write(w, tags.Transfer(e))
 func (e Export) MarshalJSON() ([]byte, error) {
 	all := lists{[]tagInfo{}, []templateInfo{}}
 	for _, tag := range e.Tags {
-		all.Tags = append(all.Tags, tagInfo{Tag: tag.Name, Step: tag.Step, Next: tag.Next, Order: e.Orders[tag.Name], Removed: tag.Step == 0})
+		all.Tags = append(all.Tags, tagInfo{Tag: tag.Name, Step: tag.Step, Next: tag.Next, Order: tag.Order, Removed: tag.Step == 0})
 	}
 	for _, t := range e.Templates {
 		all.Templates = append(all.Templates, infoOf(t))
@@ -93,7 +95,7 @@ type created struct {
 // Text is part of report.Report.
 func (c created) Text(w io.Writer) error {
 	kind := "tag"
-	if c.Order == tagrules.Strict {
+	if c.Order == store.Strict {
 		kind = "strict tag"
 	}
 	if c.Created {
@@ -104,8 +106,8 @@ func (c created) Text(w io.Writer) error {
 	return err
 }
 
-func createdTag(tag store.Tag, order tagrules.Order) created {
-	return created{tagInfo{Tag: tag.Name, Step: tag.Step, First: tag.Next, Order: order}, true}
+func createdTag(tag store.Tag) created {
+	return created{tagInfo{Tag: tag.Name, Step: tag.Step, First: tag.Next, Order: tag.Order}, true}
 }
 
 // createdTemplate is a template that there is now.
@@ -128,13 +130,8 @@ func (c createdTemplate) Text(w io.Writer) error {
 type changedTag tagInfo
 
 // Text is part of report.Report.
-func (c changedTag) Text(w io.Writer) (err error) {
-	if c.Step > 0 {
-		_, err = fmt.Fprintf(w, "tag %s: step %d\n", c.Tag, c.Step)
-	}
-	if c.Order != "" && err == nil {
-		_, err = fmt.Fprintf(w, "tag %s: order %s\n", c.Tag, c.Order)
-	}
+func (c changedTag) Text(w io.Writer) error {
+	_, err := fmt.Fprintf(w, "tag %s: step %d\n", c.Tag, c.Step)
 	return err
 }
 
@@ -151,15 +148,20 @@ func (c changedTemplate) Text(w io.Writer) error {
 type removed struct {
 	Name     string `json:"removed"` // or the pattern
 	Template bool   `json:"template"`
+	Told     bool   `json:"workers_told,omitempty"` // to drop the tag from memory
 }
 
 // Text is part of report.Report.
 func (r removed) Text(w io.Writer) error {
-	kind := "tag"
 	if r.Template {
-		kind = "template"
+		_, err := fmt.Fprintf(w, "removed template %s; its tags stay\n", r.Name)
+		return err
 	}
-	_, err := fmt.Fprintf(w, "removed %s %s\n", kind, r.Name)
+	told := ""
+	if r.Told {
+		told = "; workers were told to drop it, and one that is cut off goes on with what it has in memory"
+	}
+	_, err := fmt.Fprintf(w, "removed tag %s%s\n", r.Name, told)
 	return err
 }
 

@@ -10,44 +10,32 @@ import (
 	"github.com/idworker/idworker/cmd/internal/progress"
 	"github.com/idworker/idworker/cmd/internal/report"
 	"github.com/idworker/idworker/cmd/internal/tags"
-	"github.com/idworker/idworker/internal/tagrules"
+	"github.com/idworker/idworker/internal/templates"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
 )
 
 // Remove is tag rm.
 type Remove struct {
-	Tag string `arg:"" help:"Name of the tag, or pattern of the template. What came of a template stays in the store, and goes on counting if the template is made again."`
+	Tag string `arg:"" help:"Name of the tag, or pattern of a template; tags that came of one stay."`
 	Yes bool   `help:"Do not ask."`
-
-	Ended `embed:""`
 }
 
 // Check says what is wrong with the name.
 func (r *Remove) Check() error {
-	if tagrules.IsPattern(r.Tag) {
-		return tagrules.CheckPattern(r.Tag)
+	if templates.IsPattern(r.Tag) {
+		return templates.CheckPattern(r.Tag)
 	}
 	return messages.CheckTag(r.Tag)
 }
 
 // Do removes a tag or a template, after its name was typed once more.
 func (r *Remove) Do(ctx context.Context, t *tags.Tags, in io.Reader, out report.Printer) error {
-	if err := t.Orders.DeclareEnded(ctx, r.Ended.Ended); err != nil {
-		return err
-	}
-	template, remove := tagrules.IsPattern(r.Tag), t.Remove
-	if template {
-		remove = t.RemoveTemplate
-	}
 	effect, err := r.effect(ctx, t)
-	if errors.Is(err, store.ErrNoTag) || errors.Is(err, tagrules.ErrNoTemplate) {
-		return remove(ctx, r.Tag) // completes a removal that broke off
-	}
 	if err != nil {
 		return err
 	}
-	if !r.Yes {
+	if effect != "" && !r.Yes {
 		if out.JSON {
 			return explain.Usage(errors.New("--json goes with --yes: nobody can be asked"))
 		}
@@ -55,25 +43,35 @@ func (r *Remove) Do(ctx context.Context, t *tags.Tags, in io.Reader, out report.
 			return err
 		}
 	}
-	if err := remove(ctx, r.Tag); err != nil {
+	if templates.IsPattern(r.Tag) {
+		if err := t.RemoveTemplate(ctx, r.Tag); err != nil {
+			return err
+		}
+		return out.Print(removed{Name: r.Tag, Template: true})
+	}
+	err = t.Remove(ctx, r.Tag)
+	if err != nil && !errors.Is(err, tags.ErrNotTold) {
 		return err
 	}
-	return out.Print(removed{r.Tag, template})
+	return errors.Join(out.Print(removed{Name: r.Tag, Told: err == nil}), err)
 }
 
-// effect says what follows from the removal. The error is a store.ErrNoTag or tagrules.ErrNoTemplate
-// if there is nothing to remove.
+// effect is what follows from the removal, "" if there is nothing to remove:
+// workers may still have to be told.
 func (r *Remove) effect(ctx context.Context, t *tags.Tags) (string, error) {
-	rules, err := t.Orders.Rules(ctx)
+	all, err := t.Templates(ctx)
 	if err != nil {
 		return "", err
 	}
-	if tagrules.IsPattern(r.Tag) {
-		_, err := rules.Template(r.Tag)
-		return fmt.Sprintf("Requests for all tags that came of %s will fail.", r.Tag), err
+	if templates.IsPattern(r.Tag) {
+		_, err := all.Named(r.Tag)
+		return fmt.Sprintf("No more tags will come of %s; those that exist stay.", r.Tag), err
 	}
-	_, err = t.Find(ctx, r.Tag)
-	if template := rules.Lookup(r.Tag).Template; template != nil {
+	err = t.Exists(ctx, r.Tag)
+	if errors.Is(err, store.ErrNoTag) {
+		return "", nil
+	}
+	if template := all.Find(r.Tag); template != nil {
 		return fmt.Sprintf("%s matches the template %s: the next request makes it again, above what it had.", r.Tag, template.Pattern), err
 	}
 	return fmt.Sprintf("Requests for %s will fail.", r.Tag), err

@@ -16,8 +16,9 @@ import (
 	"github.com/idworker/idworker/store/register"
 )
 
-// RaiseFolder is [RaiseAll] for the data folder of an embedded server that does not run. The
-// witness then takes the folder for what it is now. It returns the folder's path.
+// RaiseFolder is [RaiseAll] for the data folder of an embedded server that does
+// not run. The witness then takes the folder for what it is now. It returns the
+// folder's path.
 func RaiseFolder(ctx context.Context, at embedded.Config, prefix messages.Prefix, source backend.Backend, n int64, report func(Raised)) (string, error) {
 	at.Recover = true
 	server, err := embedded.Start(ctx, at)

@@ -18,8 +18,8 @@ import (
 	"github.com/idworker/idworker/testing/tier"
 )
 
-// databaseFolder is the data folder of an embedded server whose segments come from a
-// database.
+// databaseFolder is the data folder of an embedded server whose segments come
+// from a database.
 type databaseFolder struct {
 	cfg    embedded.Config
 	source backend.Backend
@@ -40,8 +40,9 @@ func (f databaseFolder) run(t *testing.T, do func(*embedded.Server, jetstream.Je
 	return nil
 }
 
-// grant reserves n segments of 50 of the tag order, as a loader does, and returns the last.
-func (f databaseFolder) grant(t *testing.T, n int) (last store.Segment) {
+// grant reserves n segments of 50 of the tag order, as a loader does, and
+// returns the last.
+func (f databaseFolder) grant(t *testing.T, n int) (last store.Grant) {
 	t.Helper()
 	must(t, f.run(t, func(s *embedded.Server, js jetstream.JetStream) {
 		must(t, register.Create(t.Context(), js, prefix, 1))
@@ -56,9 +57,9 @@ func (f databaseFolder) grant(t *testing.T, n int) (last store.Segment) {
 	return last
 }
 
-// TestFolderBesideDatabase: a folder whose register was lost, or put back to a state
-// before it, is refused although the database is whole; and the command that the refusal
-// names leads out, above what was granted.
+// TestFolderBesideDatabase: a folder whose register was lost, or put back to a
+// state before it, is refused although the database is whole; and the command
+// that the refusal names leads out, above what was granted.
 func TestFolderBesideDatabase(t *testing.T) {
 	tier.All(t)
 	t.Parallel()

@@ -1,7 +1,5 @@
-// Package tags is what administrators do with tags: list, create and change them. A tag is
-// in two places, the store, which counts, and the directory, which workers watch. The store
-// is always written first: a directory entry without a counter behind it would make workers
-// ask for what is not there, while a missing one is added by the loaders' mirror.
+// Package tags is what administrators do with tags and templates: list, create
+// and change them, and bring them to another installation or store.
 package tags
 
 import (
@@ -10,44 +8,39 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
-	"go.uber.org/zap"
 
 	"github.com/idworker/idworker/cmd/internal/backend"
 	"github.com/idworker/idworker/internal/agreement"
-	"github.com/idworker/idworker/internal/tagrules"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/worker"
 )
 
-// ErrNoMatch says that nothing matches a pattern.
-var ErrNoMatch = errors.New("no tag or template matches")
+var (
+	// ErrNoMatch: nothing matches a pattern.
+	ErrNoMatch = errors.New("no tag or template matches")
 
-// ErrTemplateRemoved says of a tag why it is not answered though it is in the store.
-var ErrTemplateRemoved = errors.New("it came of a template that was removed")
+	// ErrMaybeCreated: the answer to a creation was lost, and the tag may be there.
+	ErrMaybeCreated = errors.New("the tag may have been created")
 
-// ErrMaybeCreated says that the answer to a creation was lost: the tag may be there.
-var ErrMaybeCreated = errors.New("the tag may have been created")
+	// ErrNotTold: a tag was removed, but the message to the workers failed.
+	ErrNotTold = errors.New("the tag was removed, but workers could not be told, and serve what they have in memory")
+)
 
-// Tags is an installation's store and directory.
+// Tags is an installation's tags and templates.
 type Tags struct {
-	store     *backend.Store
-	directory *worker.Directory
-
-	// Orders has the rules of tags.
-	Orders *Orders
+	store  *backend.Store
+	js     jetstream.JetStream
+	prefix messages.Prefix
 }
 
-// Open opens both. The installation has to exist, and to count in that store; the error is
-// an agreement.ErrForeignStore if it counts in another one.
+// Open opens the store. The installation has to exist, and to count in that
+// store; the error is an agreement.ErrForeignStore if it counts in another one.
 func Open(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, source backend.Backend) (*Tags, error) {
 	agreed, err := agreement.Open(ctx, js, prefix)
-	if err != nil {
-		return nil, err
-	}
-	directory, err := worker.OpenDirectory(ctx, js, prefix, zap.NewNop())
 	if err != nil {
 		return nil, err
 	}
@@ -55,63 +48,64 @@ func Open(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, s
 	if err := agreed.CheckStore(ctx, source.Name()); err != nil {
 		return nil, err
 	}
-	return open(ctx, js, prefix, source, directory)
+	return open(ctx, js, prefix, source)
 }
 
-func open(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, source backend.Backend, directory *worker.Directory) (*Tags, error) {
+func open(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, source backend.Backend) (*Tags, error) {
 	segments, err := source.Open(ctx, backend.Options{JetStream: js, Prefix: prefix})
 	if err != nil {
 		return nil, err
 	}
-	orders, err := openOrders(ctx, js, prefix)
-	if err != nil {
-		return nil, errors.Join(err, segments.Close())
-	}
-	return &Tags{segments, directory, orders}, nil
+	return &Tags{segments, js, prefix}, nil
 }
 
 // Close closes the store.
 func (t *Tags) Close() { _ = t.store.Close() } // all answers are in
 
-// List returns all tags by name. Entries that cannot be read are named in an error that
-// wraps store.ErrCorrupt, beside the tags that can.
+// List returns all tags by name. Entries that cannot be read are named in an
+// error that wraps store.ErrCorrupt, beside the tags that can.
 func (t *Tags) List(ctx context.Context) ([]store.Tag, error) {
 	list, err := t.store.Tags(ctx)
 	slices.SortFunc(list, func(a, b store.Tag) int { return cmp.Compare(a.Name, b.Name) })
 	return list, err
 }
 
-// Create adds an ordinary tag, which has passed [Check]. Errors: store.ErrTagExists,
-// store.ErrBadTag, messages.ErrTag, [ErrMaybeCreated]; a store.BelowError or [BelowTemplateError].
-func (t *Tags) Create(ctx context.Context, tag store.Tag) error {
-	if err := t.checkFirst(ctx, tag); err != nil {
-		return err
+// Find returns a tag as the store has it. Errors: store.ErrNoTag.
+func (t *Tags) Find(ctx context.Context, name string) (store.Tag, error) {
+	list, err := t.List(ctx)
+	for _, tag := range list {
+		if tag.Name == name {
+			return tag, nil
+		}
 	}
-	if err := t.create(ctx, tag); err != nil {
-		return err
+	if err != nil { // it may be the one that cannot be read
+		return store.Tag{}, err
 	}
-	rules, err := t.Orders.Rules(ctx)
-	if err != nil || rules.Lookup(tag.Name).Order != tagrules.Strict {
-		return err
-	}
-	// Its template says otherwise, or what was left of an attempt to create it as a strict one.
-	_, err = t.Orders.editor.SetOrder(ctx, tag.Name, tagrules.Trend)
-	return err
+	return store.Tag{}, fmt.Errorf("%w: %s", store.ErrNoTag, name)
 }
 
-// create adds a tag, whose order the rules say.
-func (t *Tags) create(ctx context.Context, tag store.Tag) error {
+// Exists returns store.ErrNoTag if there is no tag of that name. One that
+// cannot be read, or whose row is missing, is there.
+func (t *Tags) Exists(ctx context.Context, name string) error {
+	_, err := t.store.Lookup(ctx, name)
+	if errors.Is(err, store.ErrCorrupt) {
+		return nil
+	}
+	return named(err, name)
+}
+
+// Create adds a tag, which has passed [Check]. Errors: store.ErrTagExists,
+// store.ErrBadTag, with store.ErrBelow and store.ErrOrder among them,
+// messages.ErrTag, [ErrMaybeCreated].
+func (t *Tags) Create(ctx context.Context, tag store.Tag) error {
 	err := t.store.CreateTag(ctx, tag)
 	if errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Errorf("%w, %w", err, ErrMaybeCreated)
 	}
-	if err != nil {
-		return t.explainExists(ctx, tag.Name, err)
-	}
-	return t.directory.Put(ctx, tag.Name, tag.Step)
+	return named(err, tag.Name)
 }
 
-// named says of which tag it is that there is none, or is one already, and not where that was seen.
+// named reduces an error of the store about a tag to what concerns the tag.
 func named(err error, name string) error {
 	for _, known := range []error{store.ErrNoTag, store.ErrTagExists} {
 		if errors.Is(err, known) {
@@ -119,52 +113,46 @@ func named(err error, name string) error {
 		}
 	}
 	var below *store.BelowError
-	if errors.As(err, &below) {
+	var order *store.OrderError
+	switch {
+	case errors.As(err, &below):
 		return below
+	case errors.As(err, &order):
+		return order
 	}
 	return err
 }
 
-// explainExists says of a tag that exists whether it came of a template.
-func (t *Tags) explainExists(ctx context.Context, name string, err error) error {
-	err = named(err, name)
-	if !errors.Is(err, store.ErrTagExists) {
-		return err
-	}
-	if rules, failed := t.Orders.Rules(ctx); failed == nil {
-		if template := rules.Lookup(name).Template; template != nil {
-			return fmt.Errorf("%w: it matches the template %s, and came into being when it was first asked for", err, template.Pattern)
-		}
-		if pattern, found := rules.Former(name); found && !t.isByName(ctx, name) {
-			return fmt.Errorf("%w: %w, %s; to have it answered, create that again", err, ErrTemplateRemoved, pattern)
-		}
-	}
-	return err
-}
-
-// isByName reports whether a tag is in the directory: those that came of templates are not.
-func (t *Tags) isByName(ctx context.Context, name string) bool {
-	steps, err := t.directory.Steps(ctx)
-	_, found := steps[name]
-	return found || err != nil
-}
-
-// SetStep changes the configured step of a tag; its IDs are not touched. Errors:
-// store.ErrNoTag, store.ErrBadTag.
+// SetStep changes the configured step of a tag; its IDs are not touched.
+// Errors: store.ErrNoTag, store.ErrBadTag.
 func (t *Tags) SetStep(ctx context.Context, name string, step int64) error {
-	if err := t.store.SetStep(ctx, name, step); err != nil {
-		return named(err, name)
-	}
-	return t.directory.Put(ctx, name, step)
+	return named(t.store.SetStep(ctx, name, step), name)
 }
 
-// Check says what is wrong with a tag that is to be created with a step of at most maxStep.
-// The error wraps messages.ErrTag or store.ErrBadTag.
-func Check(tag store.Tag, maxStep int64) error {
-	if err := CheckStep(tag.Name, tag.Step, maxStep); err != nil {
+// tellTimeout bounds the message to the workers.
+const tellTimeout = 5 * time.Second
+
+// Remove removes a tag from the store, and tells the workers to drop it from
+// memory, as far as they can be reached. Errors: store.ErrNoTag, [ErrNotTold].
+func (t *Tags) Remove(ctx context.Context, name string) error {
+	err := t.store.RemoveTag(ctx, name)
+	if err != nil && !errors.Is(err, store.ErrNoTag) {
 		return err
 	}
-	if err := tag.Check(); err != nil {
+	// Also if there is no such tag: an earlier removal may have broken off here.
+	ctx, cancel := context.WithTimeout(ctx, tellTimeout)
+	defer cancel()
+	failed := worker.DropTag(ctx, t.js.Conn(), t.prefix, name)
+	if err == nil && failed != nil {
+		return fmt.Errorf("%w: %w", ErrNotTold, failed)
+	}
+	return named(err, name)
+}
+
+// Check returns what is wrong with a tag that is to be created with a step of
+// at most maxStep. The error wraps messages.ErrTag or store.ErrBadTag.
+func Check(tag store.Tag, maxStep int64) error {
+	if err := cmp.Or(messages.CheckTag(tag.Name), CheckStep(tag.Step, maxStep), tag.Check()); err != nil {
 		return err
 	}
 	if _, err := store.Following(tag.Next, tag.Step); err != nil {
@@ -173,11 +161,9 @@ func Check(tag store.Tag, maxStep int64) error {
 	return nil
 }
 
-// CheckStep says what is wrong with a step for a tag. Errors as for [Check].
-func CheckStep(name string, step, maxStep int64) error {
-	if err := messages.CheckTag(name); err != nil {
-		return err
-	}
+// CheckStep returns an error that wraps store.ErrBadTag unless the step is 1 to
+// maxStep.
+func CheckStep(step, maxStep int64) error {
 	if step < 1 || step > maxStep {
 		return fmt.Errorf("%w: step %d, allowed is 1 to %d, the largest step", store.ErrBadTag, step, maxStep)
 	}

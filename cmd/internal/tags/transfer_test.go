@@ -2,24 +2,17 @@ package tags_test
 
 import (
 	"bytes"
-	"context"
 	"errors"
-	"math"
+	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"go.uber.org/zap"
 
 	"github.com/idworker/idworker/cmd/internal/backend"
 	"github.com/idworker/idworker/cmd/internal/tags"
-	"github.com/idworker/idworker/internal/agreement"
-	"github.com/idworker/idworker/internal/ownership"
-	"github.com/idworker/idworker/internal/resource"
-	"github.com/idworker/idworker/internal/tagrules"
+	"github.com/idworker/idworker/internal/templates"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/store/register"
@@ -36,17 +29,6 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// raise raises all tags, and opens them again, as the next command does.
-func (i *installation) raise(by int64) {
-	i.Helper()
-	must(i.T, tags.RaiseAll(i.Context(), i.js, prefix, i.source, by, func(tags.Raised) {}))
-	all, err := tags.Open(i.Context(), i.js, prefix, i.source)
-	must(i.T, err)
-	i.Cleanup(all.Close)
-	all.Patient(func() {})
-	i.tags = all
-}
-
 // installation is one that counts in JetStream, without workers.
 type installation struct {
 	*testing.T
@@ -55,22 +37,35 @@ type installation struct {
 	tags   *tags.Tags
 }
 
-func newInstallation(t *testing.T) installation {
+func newInstallation(t *testing.T) *installation {
 	t.Helper()
 	js := natstest.JetStream(t, natstest.Start(t).Connect(t, nats.ReconnectBufSize(-1)))
 	source, err := backend.Parse("jetstream", "")
 	must(t, err)
 	must(t, worker.Provision(t.Context(), js, prefix, 1))
 	must(t, register.Create(t.Context(), js, prefix, 1))
-	must(t, resource.Ensure(t.Context(), js, ownership.Bucket(prefix, 1)))
-	all, err := tags.Open(t.Context(), js, prefix, source)
-	must(t, err)
-	t.Cleanup(all.Close)
-	all.Patient(func() {})
-	return installation{t, js, source, all}
+	i := &installation{T: t, js: js, source: source}
+	i.open()
+	return i
 }
 
-func (i installation) export() string {
+// open opens the tags, as the next command does.
+func (i *installation) open() {
+	i.Helper()
+	all, err := tags.Open(i.Context(), i.js, prefix, i.source)
+	must(i.T, err)
+	i.Cleanup(all.Close)
+	i.tags = all
+}
+
+// raise raises all tags.
+func (i *installation) raise(by int64) {
+	i.Helper()
+	must(i.T, tags.RaiseAll(i.Context(), i.js, prefix, i.source, by, func(tags.Raised) {}))
+	i.open()
+}
+
+func (i *installation) export() string {
 	i.Helper()
 	all, err := i.tags.Export(i.Context())
 	must(i.T, err)
@@ -79,34 +74,25 @@ func (i installation) export() string {
 	return text.String()
 }
 
-func (i installation) importText(text string) error {
+func (i *installation) importText(text string) error {
 	i.Helper()
 	all, err := tags.Read(strings.NewReader(text))
 	must(i.T, err)
 	return i.tags.Import(i.Context(), all, func(tags.Raised) {})
 }
 
-// impatient is the same installation for a command that does not wait.
-func (i installation) impatient() installation {
-	i.tags = i.tags.Impatient(false)
-	return i
-}
-
 const exported = `chat.* 10 strict 1000 50 7001
 day.> 20 trend 0 0 1
-gone.* 30 strict 5 0 1 removed
 chat.1 10 11
-chat.2 10 21 trend
-chat.hot 500 21 trend named
-gone.1 30 31
-gone.hot 40 31 named
+chat.hot 500 21 strict
 order 1000 5 strict
 plain 1000 6
+gone removed 78 strict
 old removed 77
 `
 
-// TestExportedAgain: an import makes the installation what the exported one was, with orders and
-// templates, whichever was there first; and once more it changes nothing.
+// TestExportedAgain: an import makes the installation what the exported one
+// was, with orders and templates; and once more it changes nothing.
 func TestExportedAgain(t *testing.T) {
 	t.Parallel()
 	i := newInstallation(t)
@@ -118,52 +104,67 @@ func TestExportedAgain(t *testing.T) {
 	}
 	listing, err := i.tags.ListAll(t.Context(), "")
 	must(t, err)
-	if listing.Made["chat.*"] != 2 || len(listing.Tags) != 4 { // order, plain and both that are hot
-		t.Errorf("of templates came %v, by name %v", listing.Made, listing.Tags)
-	}
-	// What an older version exported has neither.
-	must(t, i.importText("order 1000 9\nchat.1 10 5\n"))
-	if got, want := i.export(), strings.Replace(exported, "order 1000 5", "order 1000 9", 1); got != want {
-		t.Errorf("after the import of an old list:\n%s", got)
+	if listing.Made["chat.*"] != 2 || len(listing.Tags) != 2 { // order and plain
+		t.Errorf("templates count for %v, others are %v", listing.Made, listing.Tags)
 	}
 }
 
-// TestImportedUpward: no tag and no template becomes less strict by an import, and no template changes but for its first ID.
+// TestImportedUpward: no tag is lowered by an import, and of a template that
+// exists only the first ID changes.
 func TestImportedUpward(t *testing.T) {
 	t.Parallel()
 	i := newInstallation(t)
-	must(t, i.importText("chat.* 10 strict 1000 50 1\norder 10 50 strict\nother 10 50\n"))
-	must(t, i.importText("chat.* 20 trend 1 1 9\norder 10 40 trend\nother 10 60 strict\n"))
-	if got, want := i.export(), "chat.* 10 strict 1000 50 9\norder 10 50 strict\nother 10 60 strict\n"; got != want {
+	must(t, i.importText("chat.* 10 strict 1000 50 1\norder 10 50 strict\nother 10 50\nold removed 50\n"))
+	must(t, i.importText("chat.* 20 trend 1 1 9\norder 10 40 strict\nother 99 60 trend\nold 10 40\n"))
+	if got, want := i.export(), "chat.* 10 strict 1000 50 9\nold 10 50\norder 10 50 strict\nother 10 60\n"; got != want {
 		t.Errorf("it is now\n%s", got)
 	}
 }
 
-// TestImportTagsFirst: as long as not all tags are there, no template makes one that begins with 1.
+// TestImportBrokenOff: an import that broke off anywhere is completed when it
+// is run again.
+func TestImportBrokenOff(t *testing.T) {
+	t.Parallel()
+	i := newInstallation(t)
+	lines := slices.Collect(strings.Lines(exported))
+	done := slices.Concat(lines[2:], lines[:2]) // in the order of an import
+	for n := range done {
+		must(t, i.importText(strings.Join(done[:n+1], "")))
+	}
+	if got := i.export(); got != exported {
+		t.Errorf("it is now\n%s", got)
+	}
+}
+
+// TestImportTagsFirst: as long as not all tags are there, no template makes one
+// that begins with 1.
 func TestImportTagsFirst(t *testing.T) {
 	t.Parallel()
 	i := newInstallation(t)
 	all, err := tags.Read(strings.NewReader(exported))
 	must(t, err)
 	must(t, i.tags.Import(t.Context(), all, func(r tags.Raised) {
-		rules, err := i.tags.Orders.Rules(t.Context())
+		made, err := i.tags.Templates(t.Context())
 		must(t, err)
-		if made := rules.Templates(); !r.Template && len(made) > 0 {
+		if !r.Template && len(made) > 0 {
 			t.Errorf("tag %s is imported, and these templates are in force: %v", r.Tag, made)
 		}
 	}))
 }
 
-// TestImportRefused: what cannot become strict is refused before anything changes.
+// TestImportRefused: a list that does not go with what is here is refused
+// before anything changes.
 func TestImportRefused(t *testing.T) {
 	t.Parallel()
 	i := newInstallation(t)
-	must(t, i.tags.Create(t.Context(), store.Tag{Name: "shop.1", Step: 10, Next: 1}))
-	must(t, i.importText("chat.> 10 trend 0 0 1\n"))
+	must(t, i.importText("chat.* 10 trend 0 0 1\norder 10 1\nserial 10 1 strict\nold removed 5 strict\n"))
 	before := i.export()
 	for text, want := range map[string]error{
-		"chat.* 10 strict 0 0 1\nnew 10 1\n": tags.ErrTrendTags, // an ordinary template answers for its tags
-		"shop.* 10 trend 0 0 1\nnew 10 1\n":  tags.ErrTagsExist,
+		"new 10 1\norder 10 9 strict\n":      store.ErrOrder,
+		"new 10 1\nserial 10 9\n":            store.ErrOrder,
+		"new 10 1\nold 10 9 trend\n":         store.ErrOrder,
+		"new 10 1\norder removed 9 strict\n": store.ErrOrder,
+		"new 10 1\n*.1 10 trend 0 0 1\n":     templates.ErrOverlap,
 	} {
 		if err := i.importText(text); !errors.Is(err, want) {
 			t.Errorf("%q: %v, want %v", text, err, want)
@@ -174,148 +175,53 @@ func TestImportRefused(t *testing.T) {
 	}
 }
 
+// TestAfterRestore: a tag that was made after the backup was taken is not in
+// what is restored. One of that name begins above what may have been granted,
+// whether it is created by name, imported, or made by a template.
+func TestAfterRestore(t *testing.T) {
+	t.Parallel()
+	i := newInstallation(t)
+	must(t, i.importText("chat.* 10 trend 0 0 1\nchat.a 10 21\n"))
+	i.raise(1000)
+	var below *store.BelowError
+	if err := i.tags.Create(t.Context(), store.Tag{Name: "new", Step: 10, Next: 1}); !errors.As(err, &below) || below.Floor != 1001 {
+		t.Errorf("from 1 on: %v, want that 1001 is the lowest", err)
+	}
+	must(t, i.importText("chat.a 10 31\nchat.b 10 41\nchat.c removed 51\nchat.d 10 2001\nplain 10 61\n"))
+	want := "chat.* 10 trend 0 0 1001\nchat.a 10 1021\nchat.b 10 1001\nchat.d 10 2001\nplain 10 1001\nchat.c removed 1001\n"
+	if got := i.export(); got != want {
+		t.Errorf("it is now\n%s", got)
+	}
+}
+
+// TestOrderIsForEver: a name keeps its order, whether the tag is there or was
+// removed.
+func TestOrderIsForEver(t *testing.T) {
+	t.Parallel()
+	i := newInstallation(t)
+	for name, was := range map[string]store.Order{"a": store.Trend, "b": store.Strict} {
+		other := map[store.Order]store.Order{store.Trend: store.Strict, store.Strict: store.Trend}[was]
+		must(t, i.tags.Create(t.Context(), store.Tag{Name: name, Step: 10, Next: 1, Order: was}))
+		if tag, err := i.tags.Find(t.Context(), name); err != nil || tag.Order != was {
+			t.Errorf("%+v, %v; want the order %s", tag, err, was)
+		}
+		must(t, i.tags.Remove(t.Context(), name))
+		if err := i.tags.Create(t.Context(), store.Tag{Name: name, Step: 10, Next: 100, Order: other}); !errors.Is(err, store.ErrOrder) {
+			t.Errorf("%s, which was %s, is created again as %s: %v", name, was, other, err)
+		}
+		must(t, i.tags.Create(t.Context(), store.Tag{Name: name, Step: 10, Next: 100, Order: was}))
+	}
+}
+
 // TestReadTransfer: lines that are wrong are named.
 func TestReadTransfer(t *testing.T) {
 	t.Parallel()
 	for _, line := range []string{
-		"order 10 1 sideways", "order 10 1 strict 5", "order removed 1 strict", "order removed 1 named", "order 10 named", "order 10 1 named named", "chat.* 10 1", "chat.* 10 sideways 0 0 1",
-		"chat.* 0 trend 0 0 1", "chat.* 10 trend -1 0 1", "chat.* 10 trend 0 0", "chat.* 10 trend 0 0 -1", "chat.* 10 trend 0 0 1 gone", "cha*t 10 trend 0 0 1", "chat.* 10 trend 0 0 x",
+		"order 10 1 sideways", "order 10 1 strict 5", "order removed 1 sideways", "order 0 1", "order removed 0", "order 10 strict", "chat.* 10 1", "chat.* 10 sideways 0 0 1",
+		"chat.* 0 trend 0 0 1", "chat.* 10 trend -1 0 1", "chat.* 10 trend 0 0", "chat.* 10 trend 0 0 -1", "chat.* 10 trend 0 0 1 removed", "cha*t 10 trend 0 0 1", "chat.* 10 trend 0 0 x",
 	} {
 		if _, err := tags.Read(strings.NewReader("ok 10 1\n" + line + "\n")); !errors.Is(err, tags.ErrFormat) || !strings.Contains(err.Error(), "line 2") {
 			t.Errorf("%q: %v", line, err)
 		}
 	}
-}
-
-// slowProcess has a lease, and acts upon rules when it is told to: on those up to a revision.
-type slowProcess struct{ acted atomic.Uint64 }
-
-func (i installation) join() *slowProcess {
-	i.Helper()
-	p := new(slowProcess)
-	i.joinAs(func() uint64 { return min(p.acted.Load(), i.latestRule()) })
-	return p
-}
-
-// joinAs has a process take part that says up to which revision it has acted.
-func (i installation) joinAs(acted func() uint64) {
-	i.Helper()
-	o, err := ownership.Open(i.Context(), ownership.Config{
-		JS: i.js, Prefix: prefix, Instance: "SLOW", LeaseTime: time.Second, Rules: acted, Log: zap.NewNop(),
-	})
-	must(i.T, err)
-	must(i.T, o.Start(i.Context()))
-	i.Cleanup(func() { _ = o.Stop(context.WithoutCancel(i.Context())) })
-}
-
-// latestRule is the latest revision of the rules, 0 if they cannot be read now.
-func (i installation) latestRule() uint64 {
-	s, err := i.js.Stream(context.WithoutCancel(i.Context()), resource.BucketStream(agreement.BucketName(prefix)))
-	if err != nil {
-		return 0
-	}
-	return s.CachedInfo().State.LastSeq
-}
-
-// TestAwaited: whatever makes something strict waits for each process that has a lease.
-func TestAwaited(t *testing.T) {
-	t.Parallel()
-	i := newInstallation(t)
-	must(t, i.importText("order 10 1\nday.* 10 trend 0 0 1\n"))
-	i.join()
-	all, ctx := i.impatient().tags, t.Context()
-	for name, makeStrict := range map[string]func() error{
-		"tag create": func() error {
-			return all.CreateStrict(ctx, store.Tag{Name: "new", Step: 10, Next: 1})
-		},
-		"tag set": func() error { return all.SetOrder(ctx, "order", tagrules.Strict) },
-		"tag create --template": func() error {
-			return all.CreateTemplate(ctx, tagrules.Template{Pattern: "chat.*", Step: 10, Order: tagrules.Strict}, 10)
-		},
-		"tag set of a template": func() error {
-			return all.ChangeTemplate(ctx, "day.*", func(t *tagrules.Template) { t.Order = tagrules.Strict }, 10)
-		},
-		"tag import": func() error {
-			return all.Import(ctx, tags.Transfer{
-				Tags: []store.Tag{{Name: "brought", Step: 10, Next: 1}}, Orders: map[string]tagrules.Order{"brought": tagrules.Strict},
-			}, func(tags.Raised) { t.Error("tag import went on") })
-		},
-		"tag import of a template": func() error {
-			return all.Import(ctx, tags.Transfer{Templates: []tagrules.Template{{Pattern: "room.*", Step: 10, Order: tagrules.Strict}}},
-				func(tags.Raised) { t.Error("tag import of a template went on") })
-		},
-	} {
-		var behind *tags.NotActedError
-		if err := makeStrict(); !errors.As(err, &behind) || len(behind.Behind) != 1 || behind.Behind[0].Instance != "SLOW" {
-			t.Errorf("%s: %v, want that SLOW has not acted", name, err)
-		}
-	}
-}
-
-// TestTemplateCreatedAgain: to create a strict template again completes it if that broke off, and only then.
-func TestTemplateCreatedAgain(t *testing.T) {
-	t.Parallel()
-	i := newInstallation(t)
-	p := i.join()
-	create := func(all *tags.Tags) error {
-		return all.CreateTemplate(t.Context(), tagrules.Template{Pattern: "chat.*", Step: 10, Order: tagrules.Strict}, 10)
-	}
-	if err := create(i.impatient().tags); !errors.Is(err, tags.ErrNotActed) {
-		t.Errorf("%v, want ErrNotActed", err)
-	}
-	p.acted.Store(math.MaxUint64)
-	must(t, create(i.tags))
-	if err := create(i.tags); !errors.Is(err, tagrules.ErrTemplateExists) {
-		t.Errorf("%v, want ErrTemplateExists", err)
-	}
-}
-
-// TestMadeMeanwhile: a tag that an ordinary template made while a strict one, more specific, was not known
-// everywhere becomes strict as one that was there before: its owner drops what it has in memory.
-func TestMadeMeanwhile(t *testing.T) {
-	t.Parallel()
-	i := newInstallation(t)
-	must(t, i.importText("chat.> 10 trend 0 0 1\n"))
-	p := i.join()
-	w := tagrules.NewWatcher(i.js, prefix, zap.NewNop())
-	seen := make(chan bool, 2)
-	must(t, w.Start(t.Context()))
-	before := w.Revision()
-	p.acted.Store(before)
-	w.Changed = func(string) { seen <- w.Redecided("chat.1") }
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		w.Run(ctx)
-	}()
-	defer func() { cancel(); <-ended }()
-	source, err := backend.Parse("jetstream", "")
-	must(t, err)
-	s, err := source.Open(t.Context(), backend.Options{JetStream: i.js, Prefix: prefix})
-	must(t, err)
-	defer func() { _ = s.Close() }()
-	done := make(chan error, 1)
-	go func() {
-		done <- i.tags.CreateTemplate(t.Context(), tagrules.Template{Pattern: "chat.*", Step: 10, Order: tagrules.Strict}, 10)
-	}()
-	if !await(t, seen) {
-		t.Error("what was granted before the template was made is kept")
-	}
-	must(t, s.CreateTag(t.Context(), store.Tag{Name: "chat.1", Step: 10, Next: 1}))
-	p.acted.Store(math.MaxUint64)
-	must(t, await(t, done))
-	if !await(t, seen) {
-		t.Error("what was granted until all had acted is kept")
-	}
-}
-
-func await[T any](t *testing.T, from chan T) (v T) {
-	t.Helper()
-	select {
-	case v = <-from:
-	case <-time.After(natstest.Patience):
-		t.Error("nothing came")
-	}
-	return v
 }

@@ -1,0 +1,204 @@
+package allocator_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/idworker/idworker/allocator"
+	"github.com/idworker/idworker/store"
+)
+
+// strict returns a harness with a strict tag that is known, and has been granted up to
+// 1.
+func strict(cfg allocator.Config) *harness {
+	h := newHarness(cfg)
+	h.order = store.Strict
+	h.request("order", 1)
+	h.grantAll()
+	return h
+}
+
+// send does what the sender of the latest load does.
+func (h *harness) send(t *testing.T) allocator.Load {
+	t.Helper()
+	l, ok := h.CurrentLoad("order", h.latest().Seq)
+	if !ok {
+		t.Fatalf("%+v is not under way", h.latest())
+	}
+	return l
+}
+
+// TestStrictLoadIsFixedWhenItIsSent: it has the requests that are parked then; later ones
+// wait for the next load, whose time comes with the grant. Asked again, it is the same.
+func TestStrictLoadIsFixedWhenItIsSent(t *testing.T) {
+	h := strict(allocator.Config{})
+	first, second := h.request("order", 2), h.request("order", 3)
+	sent := h.send(t)
+	third := h.request("order", 4)
+	if sent.Want != 5 || sent.Step != 0 || sent.First {
+		t.Errorf("sent %+v, want it for 5 IDs, without a step", sent)
+	}
+	h.now += allocator.DefaultReAsk
+	h.Tick()
+	if again := h.send(t); again.Seq != sent.Seq || again.Want != 5 || again.Try != 2 || h.latest().Want != 5 {
+		t.Errorf("sent %+v, and then %+v; want the same again", sent, again)
+	}
+	h.asked = nil
+	h.Grant("order", sent.Seq, h.reserve(5))
+	first.want(t, seg(2, 4))
+	second.want(t, seg(4, 7))
+	third.wantNone(t)
+	if next := h.send(t); len(h.asked) != 1 || next.Seq == sent.Seq || next.Want != 4 || next.Try != 1 {
+		t.Errorf("then asked for %+v, want one load for 4", h.asked)
+	}
+	h.grantAll()
+	third.want(t, seg(7, 11))
+	if h.Loading() != 0 {
+		t.Errorf("%d loads are under way, and nothing is parked", h.Loading())
+	}
+}
+
+// TestStrictLoadIsBounded: requests that do not fit under MaxStep together wait for the
+// next load.
+func TestStrictLoadIsBounded(t *testing.T) {
+	h := strict(allocator.Config{MaxStep: 10})
+	requests := []*outcome{h.request("order", 4), h.request("order", 6), h.request("order", 1)}
+	if sent := h.send(t); sent.Want != 10 {
+		t.Errorf("sent %+v, want it for the first two", sent)
+	}
+	if writes := h.grantAll(); writes != 2 {
+		t.Errorf("%d writes, want 2", writes)
+	}
+	requests[2].want(t, seg(12, 13))
+	h.request("order", 50)
+	if sent := h.send(t); sent.Want != 50 {
+		t.Errorf("sent %+v; a request that is larger than MaxStep must not wait for ever", sent)
+	}
+}
+
+// TestRestOfAStrictGrantIsBurnt: IDs of requests that have gone, or that are too many, are
+// no one's. Requests that do not fit go into the next load.
+func TestRestOfAStrictGrantIsBurnt(t *testing.T) {
+	h := strict(allocator.Config{})
+	wanted := true
+	h.park("order", allocator.Request{N: 3, Wanted: func() bool { return wanted }})
+	large, small := h.request("order", 5), h.request("order", 1)
+	sent := h.send(t)
+	late := h.request("order", 1)
+	wanted = false
+	h.Withdraw("order")
+	h.Grant("order", sent.Seq, h.reserve(4)) // less than it was asked for
+	small.want(t, seg(2, 3))
+	large.wantNone(t)
+	late.wantNone(t)
+	if h.Burnt() != 3 {
+		t.Errorf("%d IDs burnt, want 3", h.Burnt())
+	}
+	if v := h.Grant("order", sent.Seq, h.reserve(9)); v.Outcome != allocator.Burnt {
+		t.Errorf("the second answer: %+v, want it burnt", v)
+	}
+	h.grantAll()
+	large.want(t, seg(15, 20))
+	late.want(t, seg(20, 21))
+	if _, ok := h.Take("order", 1); ok {
+		t.Error("an ID was in memory")
+	}
+}
+
+// TestStrictLoadIsGivenUp with the last of its requests, so that the next request begins
+// one at once.
+func TestStrictLoadIsGivenUp(t *testing.T) {
+	h := strict(allocator.Config{})
+	wanted := true
+	h.park("order", allocator.Request{N: 1, Wanted: func() bool { return wanted }})
+	lost := h.send(t)
+	h.now += time.Second
+	behind := h.request("order", 1)
+	wanted = false
+	h.asked = nil
+	h.Withdraw("order")
+	if len(h.asked) != 1 || h.asked[0].Seq == lost.Seq {
+		t.Fatalf("asked for %+v, want a new load for the request behind", h.asked)
+	}
+	if _, ok := h.CurrentLoad("order", lost.Seq); ok {
+		t.Error("the old load is under way")
+	}
+	if v := h.Grant("order", lost.Seq, h.reserve(1)); v.Outcome != allocator.Burnt {
+		t.Errorf("a grant of the old load: %+v, want it burnt", v)
+	}
+	h.send(t)
+	h.now += allocator.DefaultWait
+	h.Tick()
+	behind.wantErr(t, allocator.ErrNoSegment)
+	if h.Loading() != 0 {
+		t.Errorf("%d loads are under way after the deadline", h.Loading())
+	}
+	next := h.request("order", 1)
+	h.grantAll()
+	next.want(t, seg(3, 4))
+}
+
+// TestUnknownTag: it is loaded as a strict one is, and its first grant decides. The rest
+// of a trend grant is kept, and may serve requests that came later. IDs of a strict tag
+// cannot be kept by a caller.
+func TestUnknownTag(t *testing.T) {
+	for _, order := range []store.Order{store.Trend, store.Strict} {
+		h := newHarness(allocator.Config{})
+		h.order = order
+		kept := h.park("order", allocator.Request{N: 2, Kept: true})
+		sent := h.send(t)
+		if !sent.First || sent.Step != 0 || sent.Want != 2 {
+			t.Errorf("sent %+v, want a first load for 2", sent)
+		}
+		later, laterKept := h.request("order", 1), h.park("order", allocator.Request{N: 2, Kept: true})
+		if len(h.Figures()) != 0 {
+			t.Error("an unknown tag has figures")
+		}
+		h.Grant("order", sent.Seq, h.reserve(10))
+		if order == store.Trend {
+			kept.want(t, seg(1, 3))
+			later.want(t, seg(3, 4))
+			laterKept.want(t, seg(4, 6))
+			h.park("order", allocator.Request{N: 1, Kept: true}).want(t, seg(6, 7))
+		} else {
+			kept.wantErr(t, allocator.ErrStrict)
+			later.wantNone(t)
+			laterKept.wantErr(t, allocator.ErrStrict)
+			h.park("order", allocator.Request{N: 1, Kept: true}).wantErr(t, allocator.ErrStrict)
+			h.grantAll()
+			later.want(t, seg(11, 12))
+		}
+	}
+}
+
+// TestFirstGrantWithoutAStep: a trend tag goes on with the size of the grant.
+func TestFirstGrantWithoutAStep(t *testing.T) {
+	h := order(0)
+	h.request("order", 1)
+	h.Grant("order", h.latest().Seq, seg(1, 501))
+	h.step = -1
+	h.request("order", 499)
+	if l := h.latest(); l.Step < 500 || l.First {
+		t.Errorf("asked for %+v, want a step of 500 or more", l)
+	}
+}
+
+// TestFiguresOfAStrictTag: it keeps nothing, and so its memory does not run out.
+func TestFiguresOfAStrictTag(t *testing.T) {
+	h := strict(allocator.Config{})
+	for range 100 {
+		h.now += time.Second
+		h.request("order", 3)
+		h.grantAll()
+	}
+	h.request("order", 1)
+	f := h.Figures()[0]
+	if f.Rate < 2.5 || f.Rate > 3.5 || f.Use < 2 || f.Use > 4 {
+		t.Errorf("%+v, want a rate of 3", f)
+	}
+	f.Rate, f.Use, f.Over = 0, 0, 0
+	want := allocator.Figures{Tag: "order", Order: store.Strict, Total: 301, Runway: allocator.MaxRunway, Parked: 1, Loading: true, High: 302}
+	if f != want {
+		t.Errorf("%+v, want %+v", f, want)
+	}
+}

@@ -1,0 +1,84 @@
+package templates
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/idworker/idworker/messages"
+)
+
+// ErrPattern is wrapped by the errors of [CheckPattern].
+var ErrPattern = errors.New("malformed pattern")
+
+// IsPattern reports whether a name has a wildcard, which no tag has.
+func IsPattern(name string) bool { return strings.ContainsAny(name, "*>") }
+
+// CheckPattern returns an error that wraps [ErrPattern] unless pattern is a tag
+// with at least one wildcard in the place of a token: * anywhere, > at the end.
+func CheckPattern(pattern string) error {
+	tokens := strings.Split(pattern, ".")
+	wild := false
+	for i, token := range tokens {
+		switch {
+		case token == "*", token == ">" && i == len(tokens)-1:
+			wild, tokens[i] = true, "x"
+		case token == ">":
+			return fmt.Errorf("%w %.200q: > stands for the rest, and so only at the end", ErrPattern, pattern)
+		case IsPattern(token):
+			return fmt.Errorf("%w %.200q: * and > stand for whole tokens", ErrPattern, pattern)
+		}
+	}
+	if !wild {
+		return fmt.Errorf("%w %.200q: it needs a * for a token, or a > for the rest", ErrPattern, pattern)
+	}
+	if err := messages.CheckTag(strings.Join(tokens, ".")); err != nil {
+		return fmt.Errorf("%w %.200q: %s", ErrPattern, pattern, strings.TrimPrefix(err.Error(), messages.ErrTag.Error()+": "))
+	}
+	return nil
+}
+
+// Matches reports whether a tag is among those of a pattern.
+func Matches(pattern, tag string) bool { return covers(pattern, tag) }
+
+// covers reports whether every tag of pattern b is one of pattern a. A tag is a
+// pattern, too.
+func covers(a, b string) bool {
+	for {
+		x, restA, moreA := strings.Cut(a, ".")
+		y, restB, moreB := strings.Cut(b, ".")
+		switch {
+		case x == ">":
+			return true
+		case y == ">", x != "*" && x != y, moreA != moreB:
+			return false
+		case !moreA:
+			return true
+		}
+		a, b = restA, restB
+	}
+}
+
+// Overlap reports whether two patterns have a tag in common.
+func Overlap(a, b string) bool {
+	for {
+		x, restA, moreA := strings.Cut(a, ".")
+		y, restB, moreB := strings.Cut(b, ".")
+		switch {
+		case x == ">" || y == ">":
+			return true
+		case x != "*" && y != "*" && x != y, moreA != moreB:
+			return false
+		case !moreA:
+			return true
+		}
+		a, b = restA, restB
+	}
+}
+
+// specificity returns a text that sorts before that of b if b covers the
+// pattern: where they first differ, a literal is before * and * before >. No
+// byte of a token is above the letters, and none is 0.
+func specificity(pattern string) string { return generality.Replace(pattern) }
+
+var generality = strings.NewReplacer(".", "\x00", "*", "\x7e", ">", "\x7f")

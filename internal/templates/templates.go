@@ -1,0 +1,142 @@
+package templates
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/idworker/idworker/store"
+)
+
+// MaxTemplates is how many templates there can be.
+const MaxTemplates = 1000
+
+var (
+	// ErrTemplate is wrapped by the errors of [Template.Check].
+	ErrTemplate = errors.New("bad template")
+
+	// ErrTemplateExists: there is a template with that pattern.
+	ErrTemplateExists = errors.New("template exists already")
+
+	// ErrNoTemplate: there is no template with that pattern.
+	ErrNoTemplate = errors.New("no such template")
+
+	// ErrOverlap is wrapped by every [OverlapError].
+	ErrOverlap = errors.New("patterns overlap, and none is more specific")
+
+	// ErrTooMany: there are [MaxTemplates] already.
+	ErrTooMany = fmt.Errorf("there are %d templates, which is the limit", MaxTemplates)
+
+	// ErrUnreadable: the stored templates cannot be read; nothing was changed.
+	ErrUnreadable = errors.New("unreadable templates")
+)
+
+// OverlapError names the template that does not go with a new one.
+type OverlapError struct{ Pattern, Other string }
+
+func (e *OverlapError) Error() string {
+	return fmt.Sprintf("%v: some tags match both %s and %s", ErrOverlap, e.Pattern, e.Other)
+}
+
+// Unwrap makes it an [ErrOverlap].
+func (e *OverlapError) Unwrap() error { return ErrOverlap }
+
+// Template describes how tags come into being that match a pattern.
+type Template struct {
+	Pattern      string      `json:"pattern"`
+	Step         int64       `json:"step"` // the configured step of its tags
+	Order        store.Order `json:"order,omitempty"`
+	First        int64       `json:"first,omitempty"`          // see [Template.FirstID]; 0: 1
+	MaxTags      int64       `json:"max_tags,omitempty"`       // how many there may be; 0: any number
+	NewPerSecond int64       `json:"new_per_second,omitempty"` // that each loader makes; 0: any number
+}
+
+// FirstID is the first ID of a tag that comes into being.
+func (t Template) FirstID() int64 { return max(1, t.First) }
+
+// Check returns an error that wraps [ErrTemplate], [ErrPattern] or
+// [store.ErrBadTag] if a field is out of bounds.
+func (t Template) Check() error {
+	if err := cmp.Or(CheckPattern(t.Pattern), t.Order.Check()); err != nil {
+		return err
+	}
+	switch {
+	case t.Step < 1:
+		return fmt.Errorf("%w: step %d, allowed is 1 or more", ErrTemplate, t.Step)
+	case t.First < 0:
+		return fmt.Errorf("%w: first ID %d, allowed is 1 or more", ErrTemplate, t.First)
+	case t.MaxTags < 0:
+		return fmt.Errorf("%w: at most %d tags, allowed is 0, for any number, or more", ErrTemplate, t.MaxTags)
+	case t.NewPerSecond < 0 || t.NewPerSecond > math.MaxInt32:
+		return fmt.Errorf("%w: %d new tags a second, allowed is 0, for any number, to %d", ErrTemplate, t.NewPerSecond, math.MaxInt32)
+	}
+	return nil
+}
+
+// List is all templates: a more specific one comes before a less specific one.
+// It must not be changed.
+type List []Template
+
+// Find returns the most specific template that a tag matches, or nil.
+func (l List) Find(tag string) *Template {
+	for i := range l {
+		if Matches(l[i].Pattern, tag) {
+			return &l[i]
+		}
+	}
+	return nil
+}
+
+// Named returns the template with that pattern, or an error that wraps
+// [ErrNoTemplate].
+func (l List) Named(pattern string) (Template, error) {
+	if i := l.index(pattern); i >= 0 {
+		return l[i], nil
+	}
+	return Template{}, fmt.Errorf("%w: %s", ErrNoTemplate, pattern)
+}
+
+func (l List) index(pattern string) int {
+	return slices.IndexFunc(l, func(t Template) bool { return t.Pattern == pattern })
+}
+
+// With returns the list with a new template, or the error of [Create].
+func (l List) With(t Template) (List, error) {
+	t.Order = cmp.Or(t.Order, store.Trend)
+	if err := t.Check(); err != nil {
+		return nil, err
+	}
+	for _, other := range l {
+		a, b := t.Pattern, other.Pattern
+		switch {
+		case a == b:
+			return nil, fmt.Errorf("%w: %s", ErrTemplateExists, a)
+		case Overlap(a, b) && !covers(a, b) && !covers(b, a):
+			return nil, &OverlapError{a, b}
+		}
+	}
+	if len(l) >= MaxTemplates {
+		return nil, ErrTooMany
+	}
+	return append(slices.Clone(l), t).sorted(), nil
+}
+
+// change returns the list with one template changed, but for its pattern.
+func (l List) change(pattern string, change func(*Template)) (List, error) {
+	if _, err := l.Named(pattern); err != nil {
+		return nil, err
+	}
+	l = slices.Clone(l)
+	t := &l[l.index(pattern)]
+	change(t)
+	t.Pattern = pattern
+	return l, t.Check()
+}
+
+// sorted sorts the list itself, and returns it.
+func (l List) sorted() List {
+	slices.SortFunc(l, func(a, b Template) int { return cmp.Compare(specificity(a.Pattern), specificity(b.Pattern)) })
+	return l
+}

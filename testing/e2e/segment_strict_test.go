@@ -1,0 +1,163 @@
+package e2e
+
+import (
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/testing/natstest"
+	"github.com/idworker/idworker/testing/order"
+	"github.com/idworker/idworker/testing/tier"
+)
+
+// strictTag is the tag of these callers.
+const strictTag = "invoice"
+
+// strictCallers request IDs of a strict tag until stopped. All their answers are recorded,
+// also those that come after a caller has sent its request again.
+type strictCallers struct {
+	t        *testing.T
+	answered []atomic.Int64 // by caller
+	stop     atomic.Bool
+	wg       sync.WaitGroup
+
+	mu      sync.Mutex
+	history []order.Call
+}
+
+func startStrictCallers(t *testing.T, url string, n int) *strictCallers {
+	t.Helper()
+	c := &strictCallers{t: t, answered: make([]atomic.Int64, n)}
+	for i := range c.answered {
+		conn, random := connect(t, url), rand.New(rand.NewPCG(uint64(i), 4))
+		c.wg.Go(func() {
+			for !c.stop.Load() {
+				c.request(conn, i, count(random, 100))
+				time.Sleep(time.Millisecond)
+			}
+		})
+	}
+	t.Cleanup(c.finish)
+	return c
+}
+
+// request sends a request, and returns once it is answered, or after a second.
+func (c *strictCallers) request(conn *nats.Conn, caller int, n int64) {
+	done := make(chan struct{})
+	call := order.Call{Tag: strictTag, Count: n, Sent: time.Now()}
+	sub, err := conn.Subscribe(conn.NewInbox(), func(msg *nats.Msg) {
+		call.Received = time.Now()
+		c.record(caller, call, msg)
+		close(done)
+	})
+	if err == nil {
+		err = sub.AutoUnsubscribe(1)
+	}
+	if err == nil {
+		err = conn.PublishRequest(messages.DefaultPrefix.Segment(strictTag), sub.Subject, messages.EncodeCount(n))
+	}
+	if err != nil {
+		c.t.Error(err)
+		c.stop.Store(true)
+		return
+	}
+	select {
+	case <-done:
+	case <-time.After(time.Second):
+	}
+}
+
+func (c *strictCallers) record(caller int, call order.Call, msg *nats.Msg) {
+	if msg.Header.Get("Status") == "503" { // no responders
+		return
+	}
+	ranges, err := messages.DecodeReply(msg, call.Count)
+	switch {
+	case err == nil:
+		call.Ranges = ranges
+		c.mu.Lock()
+		c.history = append(c.history, call)
+		c.mu.Unlock()
+		c.answered[caller].Add(1)
+	case !isAskAgain(err):
+		c.t.Errorf("a request for %d IDs: %v", call.Count, err)
+	}
+}
+
+// more returns when each caller has been answered that many more times.
+func (c *strictCallers) more(n int64) {
+	c.t.Helper()
+	for i := range c.answered {
+		target := c.answered[i].Load() + n
+		natstest.Eventually(c.t, "a caller is answered again", func() bool { return c.answered[i].Load() >= target || c.t.Failed() })
+	}
+}
+
+func (c *strictCallers) finish() {
+	c.stop.Store(true)
+	c.wg.Wait()
+}
+
+// check judges the whole history, and has porcupine judge it piece by piece.
+func (c *strictCallers) check() {
+	c.t.Helper()
+	const piece = 400
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := order.Check(c.history); err != nil {
+		c.t.Error(err)
+	}
+	undecided := 0
+	slices.SortFunc(c.history, func(a, b order.Call) int { return a.Sent.Compare(b.Sent) })
+	for calls := range slices.Chunk(c.history, piece) {
+		switch err := order.Linearizable(calls, time.Second); {
+		case errors.Is(err, order.ErrUndecided):
+			undecided++
+		case err != nil:
+			c.t.Error(err)
+		}
+	}
+	c.t.Logf("%d calls in pieces of %d, %d of them undecided", len(c.history), piece, undecided)
+}
+
+// TestStrictOrder: three workers and two loaders are killed and paused in turn. The IDs of a
+// strict tag stay in order, none comes twice, and after each fault every caller is answered
+// again.
+func TestStrictOrder(t *testing.T) {
+	t.Parallel()
+	url := natstest.Start(t).URL()
+	roles := []string{"worker", "loader", "worker", "loader", "worker"}
+	start := func(role string) *process { return startWorker(t, url, "--role", role) }
+	var all []*process
+	for _, role := range roles {
+		all = append(all, start(role))
+	}
+	must(t, "tag", "create", "--server", url, strictTag, "--order", "strict")
+	c := startStrictCallers(t, url, 6)
+	c.more(50)
+	for range tier.Pick(1, 5) {
+		for i, role := range roles {
+			other := all[(i+1)%len(all)]
+			other.pause()
+			c.more(1)
+			all[i].kill()
+			c.more(1)
+			other.resume() // and answers late
+			all[i] = start(role)
+			c.more(50)
+		}
+	}
+	c.finish()
+	for _, p := range all {
+		p.stop(syscall.SIGTERM)
+	}
+	c.check()
+}
