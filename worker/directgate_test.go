@@ -5,10 +5,11 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/zap"
+
 	"github.com/idworker/idworker/allocator"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
-	"go.uber.org/zap"
 )
 
 // TestDirectIsBehindTheGate: whoever comes by another way than NATS gets nothing either from a process that

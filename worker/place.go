@@ -15,7 +15,6 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
 
-	"github.com/idworker/idworker/internal/pause"
 )
 
 // place is a micro service with one endpoint that is a member of a queue group. It has a
@@ -151,22 +150,6 @@ func dialLike(conn *nats.Conn) (*nats.Conn, error) {
 		options.Servers = append(options.Servers, s.String())
 	}
 	return options.Connect()
-}
-
-// dialPatiently is dialLike for a start: it dials again while the server is away or busy, as when hundreds
-// of processes start at once, for startTimeout at most.
-func dialPatiently(ctx context.Context, like *nats.Conn) (conn *nats.Conn, err error) {
-	err = withTimeout(ctx, func(ctx context.Context) error {
-		for {
-			if conn, err = dialLike(like); !isAway(err) {
-				return err
-			}
-			if pause.For(ctx, enterAgain); ctx.Err() != nil {
-				return err
-			}
-		}
-	})
-	return conn, err
 }
 
 // isAway reports whether an error says that a server has not answered in time, or is not there.

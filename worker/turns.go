@@ -17,7 +17,7 @@ import (
 //	          the turns at a time, so that rows that hang do not hold up the others
 //
 // Tags that this loader does not know may not exist. They are fresh in a line of their own,
-// which has every other turn and at most half of those under way.
+// which has every other turn, and at most three quarters of those under way.
 //
 // While the store fails, only probes have a turn: the first fresh tag, and if there is none,
 // the tag that failed the longest ago. So one tag that always fails does not keep the store
@@ -56,9 +56,8 @@ const (
 	retryPauseMax = 5 * time.Second
 )
 
-// lookupShare is the part of the turns that tags may have at a time that this loader does
-// not know.
-const lookupShare = 2
+// knownShare is the part of the turns that is kept for tags that this loader knows.
+const knownShare = 4
 
 // retryShare is the part of the turns that tags which failed may have at a time.
 const retryShare = 8
@@ -194,7 +193,7 @@ func (t *turns) line(q *queue, need time.Time) {
 
 // popFresh takes the fresh tag that is next, nil if none may have a turn.
 func (t *turns) popFresh() *queue {
-	mayLookUp := t.unknown.len() > 0 && t.lookups < max(1, t.most/lookupShare)
+	mayLookUp := t.unknown.len() > 0 && t.lookups < max(1, t.most-t.most/knownShare)
 	t.alternate = mayLookUp && (t.fresh.len() == 0 || !t.alternate)
 	switch {
 	case t.alternate:

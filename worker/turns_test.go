@@ -462,7 +462,7 @@ func testNewTags(t *testing.T, turns int, f func(t *testing.T, l *loader, s *new
 }
 
 // TestMadeUpNamesHoldNobodyUp: however many names somebody makes up, tags that the loader
-// knows have half of the turns, or every other one.
+// knows have every other turn.
 func TestMadeUpNamesHoldNobodyUp(t *testing.T) {
 	for _, turns := range []int{1, 8} {
 		t.Run(fmt.Sprint(turns), func(t *testing.T) {

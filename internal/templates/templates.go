@@ -17,19 +17,19 @@ var (
 	// ErrTemplate is wrapped by the errors of [Template.Check].
 	ErrTemplate = errors.New("bad template")
 
-	// ErrTemplateExists: there is a template with that pattern.
+	// ErrTemplateExists says that there is a template with that pattern.
 	ErrTemplateExists = errors.New("template exists already")
 
-	// ErrNoTemplate: there is no template with that pattern.
+	// ErrNoTemplate says that there is no template with that pattern.
 	ErrNoTemplate = errors.New("no such template")
 
 	// ErrOverlap is wrapped by every [OverlapError].
 	ErrOverlap = errors.New("patterns overlap, and none is more specific")
 
-	// ErrTooMany: there are [MaxTemplates] already.
+	// ErrTooMany says that there are [MaxTemplates] already.
 	ErrTooMany = fmt.Errorf("there are %d templates, which is the limit", MaxTemplates)
 
-	// ErrUnreadable: the stored templates cannot be read; nothing was changed.
+	// ErrUnreadable says that the stored templates cannot be read; nothing was changed.
 	ErrUnreadable = errors.New("unreadable templates")
 )
 

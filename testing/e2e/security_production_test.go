@@ -243,7 +243,7 @@ func (s *site) status(t *testing.T) {
 	}
 	for role, lacks := range map[string][]string{
 		"worker": {"enrichments"},
-		"loader": {"enrichments", "which workers there should be", "worker IDs"},
+		"loader": {"enrichments", "worker IDs"},
 	} {
 		var unknown []string
 		natstest.Eventually(t, "the page shows all", func() bool {

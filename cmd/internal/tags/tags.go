@@ -20,13 +20,13 @@ import (
 )
 
 var (
-	// ErrNoMatch: nothing matches a pattern.
+	// ErrNoMatch says that nothing matches a pattern.
 	ErrNoMatch = errors.New("no tag or template matches")
 
-	// ErrMaybeCreated: the answer to a creation was lost, and the tag may be there.
+	// ErrMaybeCreated says that the answer to a creation was lost, and the tag may be there.
 	ErrMaybeCreated = errors.New("the tag may have been created")
 
-	// ErrNotTold: a tag was removed, but the message to the workers failed.
+	// ErrNotTold says that a tag was removed, but the message to the workers failed.
 	ErrNotTold = errors.New("the tag was removed, but workers could not be told, and serve what they have in memory")
 )
 
