@@ -37,8 +37,8 @@ type Config struct {
 	Wait time.Duration
 
 	// ReAsk is the pause before a load without a grant is requested again. It
-	// doubles with each try, up to 16 times as long. A refusal is remembered for
-	// as long.
+	// doubles with each try, up to 16 times as long, and is an eighth of that for
+	// strict and unknown tags. A refusal is remembered for as long.
 	ReAsk time.Duration
 
 	// MaxParkedPerTag and MaxParked bound the parked requests; one more gets

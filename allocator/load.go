@@ -34,13 +34,24 @@ type loadState struct {
 // atRest reports whether no load is under way, and none was refused.
 func (l *loadState) atRest() bool { return l.seq == 0 && l.refusal == nil && l.refusals == 0 }
 
-// reAskDoublings bounds the doublings of the pause before a load is requested again.
-const reAskDoublings = 4
+const (
+	// reAskDoublings bounds the doublings of the pause before a load is requested again.
+	reAskDoublings = 4
 
-// dueAt is when the load under way has to be requested again.
-func (l *loadState) dueAt(reAsk time.Duration) time.Duration {
+	// strictHurry is the part of that pause after which a load is requested again for which
+	// requests wait that cannot be answered otherwise.
+	strictHurry = 8
+)
+
+// dueAt is when the load under way has to be requested again. For strict and unknown
+// tags that is earlier: requests wait, and its loader may be frozen.
+func (t *tag) dueAt(reAsk time.Duration) time.Duration {
+	l := &t.busy.load
 	if l.dueNow {
 		return 0
+	}
+	if t.order != store.Trend {
+		reAsk /= strictHurry
 	}
 	return l.askedAt + reAsk<<min(max(l.try-1, 0), reAskDoublings)
 }
@@ -98,7 +109,7 @@ func (t *tag) paces(now time.Duration) paces { return t.meter.paces(now, t.cur.L
 // askDue reports whether the load under way has to be requested again: its time has
 // come, or requests were parked since it was requested as a refill.
 func (t *tag) askDue(now, reAsk time.Duration) bool {
-	return t.busy.load.seq != 0 && (now >= t.busy.load.dueAt(reAsk) || !t.busy.load.urgent && t.lacksIDs())
+	return t.busy.load.seq != 0 && (now >= t.dueAt(reAsk) || !t.busy.load.urgent && t.lacksIDs())
 }
 
 // nextVisit returns when Tick has to visit the tag, if at all.
@@ -106,7 +117,7 @@ func (t *tag) nextVisit(reAsk time.Duration) (at time.Duration, needed bool) {
 	if len(t.busy.parked) > 0 {
 		at, needed = t.busy.parked[0].deadline, true
 	}
-	if due := t.busy.load.dueAt(reAsk); t.busy.load.seq != 0 && (!needed || due < at) {
+	if due := t.dueAt(reAsk); t.busy.load.seq != 0 && (!needed || due < at) {
 		at, needed = due, true
 	}
 	return at, needed

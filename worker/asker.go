@@ -49,6 +49,9 @@ type asker struct {
 // wish is the allocator's Config.Load. There is at most one load per tag.
 func (a *asker) wish(l allocator.Load) {
 	a.window.add(l.Tag, l.Seq, time.Now().Add(a.event(l).Slack()), l.First)
+	if l.Step == 0 && l.Try > 1 && a.window.isOpen(l.Tag, l.Seq) {
+		a.ask(l.Tag, l.Seq) // its loader may be frozen, so another one is asked
+	}
 }
 
 // ask asks for a load, and reports whether it is still wanted. Once the process has stopped

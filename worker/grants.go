@@ -2,6 +2,7 @@ package worker
 
 import (
 	"cmp"
+	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -53,6 +54,8 @@ func (g *grantReceiver) receive(msg *nats.Msg) {
 			g.alloc.RefuseUnknown(err, time.Duration(grant.Pause)*time.Millisecond)
 		}
 		g.refuse(grant, err)
+	case messages.CodeUnavailable:
+		g.refuse(grant, fmt.Errorf("the tag cannot be granted: %s", cmp.Or(grant.Reason, "no reason given")))
 	default:
 		g.install(grant)
 	}

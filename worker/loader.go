@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -38,6 +39,9 @@ type loader struct {
 	serving *goroutines // one for each turn under way
 	alarm   alarm       // for when a turn may begin that is not due yet
 
+	mu      sync.Mutex
+	corrupt map[string]bool // tags that were reported
+
 	outcomes [len(loadOutcomes)]atomic.Int64
 	latency  histogram // of the store
 }
@@ -66,6 +70,7 @@ func newLoader(cfg Config, from *lookups) *loader {
 		turns:   newTurns(cfg.Reservations, h),
 		log:     cfg.Log,
 		serving: newGoroutines(),
+		corrupt: make(map[string]bool),
 	}
 	l.turns.known = from.store.Known
 	l.alarm.timer = time.AfterFunc(math.MaxInt64, l.dispatch)
@@ -115,6 +120,9 @@ func (l *loader) load(q *queue, jobs []job) (left []job) {
 	if err != nil && refusalCode(err) == 0 {
 		return jobs
 	}
+	if refusalCode(err) == messages.CodeUnavailable {
+		l.reportCorrupt(q.tag, err)
+	}
 	for _, j := range jobs {
 		if err == nil {
 			own, rest := grant.Cut(l.allowedSize(j.event, tag))
@@ -125,6 +133,19 @@ func (l *loader) load(q *queue, jobs []job) (left []job) {
 		}
 	}
 	return nil
+}
+
+// maxCorruptLogged bounds the memory of what was logged.
+const maxCorruptLogged = 1000
+
+// reportCorrupt logs a tag that cannot be granted until somebody mends it, once.
+func (l *loader) reportCorrupt(tag string, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.corrupt[tag] && len(l.corrupt) < maxCorruptLogged {
+		l.corrupt[tag] = true
+		l.log.Error("tag cannot be granted", zap.String("tag", tag), zap.Error(err))
+	}
 }
 
 // allowedSize is how many IDs an event gets: never more than this loader may reserve,
@@ -194,8 +215,8 @@ func (l *loader) sendGrant(event loads.Event, grant loads.Grant) {
 // refusal is the grant that brings the store's refusal.
 func refusal(err error) loads.Grant {
 	grant := loads.Grant{Refused: refusalCode(err)}
-	if grant.Refused == messages.CodeBusy {
-		grant.Reason = err.Error()
+	if grant.Refused == messages.CodeBusy || grant.Refused == messages.CodeUnavailable {
+		grant.Reason = loads.Reason(err)
 	}
 	if errors.Is(err, errTooManyMisses) {
 		grant.Pause = missPause.Milliseconds()
@@ -212,6 +233,8 @@ func refusalCode(err error) messages.Code {
 		return messages.CodeExhausted
 	case errors.Is(err, errNoNewTag):
 		return messages.CodeBusy
+	case errors.Is(err, store.ErrCorrupt):
+		return messages.CodeUnavailable
 	}
 	return 0
 }

@@ -14,7 +14,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
-
 )
 
 // place is a micro service with one endpoint that is a member of a queue group. It has a

@@ -189,6 +189,14 @@ func (w *window) drop(l *asking) {
 	}
 }
 
+// isOpen reports whether a load is open.
+func (w *window) isOpen(tag string, seq uint64) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	l := w.loads[tag]
+	return l != nil && l.seq == seq && !l.since.IsZero()
+}
+
 // silent reports whether nobody has answered for some time.
 func (w *window) silent() bool {
 	w.mu.Lock()

@@ -113,10 +113,11 @@ type Grant struct {
 	Installation string `json:"installation,omitempty"`
 
 	// Refused is messages.CodeNoTag or messages.CodeExhausted if the store refused with
-	// that, messages.CodeBusy if a template allows for no new tag, else 0.
+	// that, messages.CodeBusy if no new tag is looked up or created for now,
+	// messages.CodeUnavailable if what is stored for the tag cannot be used, else 0.
 	Refused messages.Code `json:"refused,omitempty"`
 
-	// Reason says why in the case of messages.CodeBusy, for people.
+	// Reason says why in the latter two cases, for people.
 	Reason string `json:"reason,omitempty"`
 
 	// Pause is for how many milliseconds the loader refuses all names that the worker does
@@ -153,12 +154,12 @@ func DecodeGrant(data []byte) (Grant, error) {
 		if g.Step < 1 || g.Order == "" || g.Order.Check() != nil {
 			return g, fmt.Errorf("%w: step %d, order %.20q", ErrMalformed, g.Step, string(g.Order))
 		}
-	case messages.CodeNoTag, messages.CodeExhausted, messages.CodeBusy:
+	case messages.CodeNoTag, messages.CodeExhausted, messages.CodeBusy, messages.CodeUnavailable:
 		if g.First != 0 || g.End != 0 {
 			return g, fmt.Errorf("%w: both a range and a refusal", ErrMalformed)
 		}
 	default:
-		return g, fmt.Errorf("%w: refused with %d, allowed is %d, %d or %d", ErrMalformed, g.Refused, messages.CodeNoTag, messages.CodeBusy, messages.CodeExhausted)
+		return g, fmt.Errorf("%w: refused with %d, allowed is %d, %d, %d or %d", ErrMalformed, g.Refused, messages.CodeNoTag, messages.CodeBusy, messages.CodeUnavailable, messages.CodeExhausted)
 	}
 	return g, nil
 }
@@ -167,6 +168,12 @@ const maxPause = 1000
 
 // maxReasonLen leaves ample room for a sentence with a pattern in it.
 const maxReasonLen = 512
+
+// Reason returns an error as the reason of a refusal: one line that is not too long.
+func Reason(err error) string {
+	text := strings.Join(strings.Fields(err.Error()), " ")
+	return strings.ToValidUTF8(text[:min(len(text), maxReasonLen)], "")
+}
 
 // maxInstanceLen leaves ample room for a NUID, which is what names a process.
 const maxInstanceLen = 32

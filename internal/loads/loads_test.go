@@ -112,7 +112,7 @@ func TestDecodeGrant(t *testing.T) {
 		"pause with a range":        func(g *loads.Grant) { g.Pause = 50 },
 		"pause too long":            func(g *loads.Grant) { g.First, g.End, g.Refused, g.Pause = 0, 0, messages.CodeBusy, 1001 },
 		"refusal that is none": func(g *loads.Grant) {
-			g.First, g.End, g.Refused = 0, 0, messages.CodeUnavailable
+			g.First, g.End, g.Refused = 0, 0, messages.CodeMalformed
 		},
 	} {
 		g := goodGrant
