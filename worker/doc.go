@@ -48,7 +48,8 @@
 //	  as when it is away or full           any loader, asked by plain message
 //	loader dies before the turn            the event is redelivered after the ack wait
 //	loader dies between turn and grant     the allocator asks again; the range is lost
-//	grant lost                             the same: after 1, 2, 4, 8, then every 16 s
+//	grant lost                             the same: after 1, 2, 4, 8, then every 16 s;
+//	                                       an eighth of that for strict and unknown tags
 //	store away                             loaders leave the events in the stream, see below
 //	one tag cannot be loaded               its loader tries again, at growing intervals
 //	event waits for longer than the ack    not served: the stream has given it to another

@@ -9,7 +9,7 @@ import (
 
 // Resource is a stream, a bucket or a consumer with the settings it should have.
 type Resource interface {
-	// String names it for people: "bucket ids_tags".
+	// String names it for people: "bucket ids_register".
 	String() string
 
 	// InfoSubject is the request of the JetStream API with which the resource is opened. Who
