@@ -127,11 +127,8 @@ func (a *Allocator) Loading() int { return int(a.loading.Load()) }
 // Parked is the number of requests that wait for a segment, or are being answered.
 func (a *Allocator) Parked() int { return int(a.parked.Load()) }
 
-// Tags is the number of tags in memory, Unknown that of the unknown ones among them.
+// Tags is the number of tags in memory.
 func (a *Allocator) Tags() int { return a.tags.Size() }
-
-// Unknown is the number of tags in memory that were never granted.
-func (a *Allocator) Unknown() int { return int(a.unknown.Load()) }
 
 // Burnt is the number of IDs that were granted, and then discarded because a strict
 // load needed fewer or because their tag left memory. Grants that were discarded as

@@ -106,6 +106,12 @@ var (
 
 	// ErrStrict: IDs of a strict tag cannot be kept for later.
 	ErrStrict = errors.New("IDs of a strict tag cannot be kept")
+
+	// ErrTooMany: loaders grant fewer IDs at a time than the request wants.
+	ErrTooMany = errors.New("more IDs of a strict tag than loaders grant at a time")
+
+	// ErrDropped: the tag left memory while the request waited. It may be made again.
+	ErrDropped = errors.New("the tag was dropped from memory, request it again")
 )
 
 // withDefaults fills in the settings that are not set.

@@ -14,6 +14,10 @@ const (
 	// Used: the segment was added to those in memory, or served a strict load.
 	Used
 
+	// OtherOrder: the grant answers the load under way, and the tag has another order
+	// than it had. It is burnt, and the tag leaves memory, to be learned again.
+	OtherOrder
+
 	// Below: the grant answers the load under way and yet lies below an earlier
 	// grant, so the store went back. It is burnt.
 	Below
@@ -56,8 +60,10 @@ func (a *Allocator) Grant(name string, seq uint64, s Supply) (v Verdict) {
 func (a *Allocator) grant(t *tag, seq uint64, s Supply) (Verdict, []reply) {
 	open := seq != 0 && seq == t.busy.load.seq
 	switch {
-	case t.dropped, !t.fits(s.Order), !open && (t.order != store.Trend || s.First < t.high):
+	case t.dropped, s.Order == "", s.Order.Check() != nil, !open && (t.order != store.Trend || s.Order != t.order || s.First < t.high):
 		return Verdict{Outcome: Burnt}, nil
+	case t.order != "" && t.order != s.Order:
+		return Verdict{Outcome: OtherOrder}, a.drop(t, ErrDropped)
 	case s.First < t.high:
 		first := !t.wentBack
 		if t.wentBack = true; first {
@@ -85,12 +91,6 @@ func (a *Allocator) grant(t *tag, seq uint64, s Supply) (Verdict, []reply) {
 	}
 	t.wentBack, t.busy.load.refusals = false, 0
 	return Verdict{Outcome: Used}, t.serveParked()
-}
-
-// fits reports whether a grant's order is one, and that of the tag. A tag's order
-// never changes; a grant with another one is not evidence of anything.
-func (t *tag) fits(o store.Order) bool {
-	return (o == store.Trend || o == store.Strict) && (t.order == "" || t.order == o)
 }
 
 // learn makes an unknown tag what its first grant says.

@@ -1,6 +1,7 @@
 package allocator_test
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/idworker/idworker/allocator"
@@ -117,30 +118,37 @@ func TestBurntGrantsRaiseHigh(t *testing.T) {
 	}
 }
 
-// TestOrderNeverChanges: a grant with another order than the tag's, or with none, is
-// burnt, and the load stays open.
+// TestOrderNeverChanges: a grant without an order is burnt. One of another order than the
+// tag's is burnt, too, and the tag leaves memory, to be learned again; if it is late, it is
+// only burnt.
 func TestOrderNeverChanges(t *testing.T) {
-	for _, known := range []store.Order{"", store.Trend, store.Strict} {
+	for known, other := range map[store.Order]store.Order{store.Trend: store.Strict, store.Strict: store.Trend} {
 		h := order(10)
-		if h.order = known; known != "" {
-			h.request("order", 10)
-			h.grantAll()
-		}
+		h.order = known
+		h.request("order", 10)
+		h.grantAll()
 		r := h.request("order", 500)
 		l := h.latest()
 		h.CurrentLoad("order", l.Seq)
-		for _, other := range []store.Order{"", "other", store.Trend, store.Strict} {
-			if other == known || known == "" && (other == store.Trend || other == store.Strict) {
-				continue
-			}
-			h.order = other
+		for _, none := range []store.Order{"", "other"} {
+			h.order = none
 			if v := h.grantTo(l.Seq, h.reserve(500)); v != (allocator.Verdict{}) {
-				t.Errorf("a %q grant for a %q tag: %+v, want it burnt", other, known, v)
+				t.Errorf("a %q grant for a %q tag: %+v, want it burnt", none, known, v)
 			}
+		}
+		h.order = other
+		if v := h.grantTo(l.Seq-1, h.reserve(500)); v != (allocator.Verdict{}) {
+			t.Errorf("a late grant of another order: %+v, want it burnt", v)
 		}
 		r.wantNone(t)
 		if now, ok := h.CurrentLoad("order", l.Seq); !ok || now.Want != 500 {
 			t.Errorf("the load is %+v, %v; want it open", now, ok)
+		}
+		if v := h.grantTo(l.Seq, h.reserve(500)); v.Outcome != allocator.OtherOrder || h.Tags() != 0 || !errors.Is(r.err, allocator.ErrDropped) {
+			t.Errorf("a %q grant for a %q tag: %+v, %d tags, %v", other, known, v, h.Tags(), r.err)
+		}
+		if r = h.request("order", 1); h.grantAll() == 0 || r.answered != 1 || r.err != nil {
+			t.Errorf("it is not learned again: %v", r.err)
 		}
 	}
 }

@@ -44,16 +44,19 @@ const (
 )
 
 // dueAt is when the load under way has to be requested again. For strict and unknown
-// tags that is earlier: requests wait, and its loader may be frozen.
+// tags the first time is earlier: requests wait, and the loader may be frozen.
 func (t *tag) dueAt(reAsk time.Duration) time.Duration {
 	l := &t.busy.load
 	if l.dueNow {
 		return 0
 	}
+	try := l.try - 1
 	if t.order != store.Trend {
-		reAsk /= strictHurry
+		if try--; try < 0 {
+			return l.askedAt + reAsk/strictHurry
+		}
 	}
-	return l.askedAt + reAsk<<min(max(l.try-1, 0), reAskDoublings)
+	return l.askedAt + reAsk<<min(max(try, 0), reAskDoublings)
 }
 
 // currentRefusal returns the store's refusal, until it is reAsk old.

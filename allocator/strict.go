@@ -50,12 +50,14 @@ func (t *tag) nextRequests(ceiling int64) (count int, want int64) {
 // serveLoad answers the requests of a load that fit into its grant, and returns how
 // many IDs are left over.
 func (t *tag) serveLoad(seq uint64, s store.Segment) (replies []reply, rest int64) {
-	parked := t.busy.parked
+	parked, most := t.busy.parked, s.Len()
 	t.busy.parked, t.busy.demand = parked[:0], 0
 	for _, w := range parked {
 		switch {
 		case w.Kept:
 			replies = append(replies, reply{w.Answer, nil, ErrStrict})
+		case w.load == seq && w.N > most: // so is the next grant
+			replies = append(replies, reply{w.Answer, nil, ErrTooMany})
 		case w.load == seq && w.N <= s.Len():
 			var ids store.Segment
 			ids, s = s.Cut(w.N)

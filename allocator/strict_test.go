@@ -1,6 +1,7 @@
 package allocator_test
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -82,27 +83,39 @@ func TestRestOfAStrictGrantIsBurnt(t *testing.T) {
 	h := strict(allocator.Config{})
 	wanted := true
 	h.park("order", allocator.Request{N: 3, Wanted: func() bool { return wanted }})
-	large, small := h.request("order", 5), h.request("order", 1)
+	first, large, small := h.request("order", 4), h.request("order", 4), h.request("order", 1)
 	sent := h.send(t)
 	late := h.request("order", 1)
 	wanted = false
 	h.Withdraw("order")
-	h.Grant("order", sent.Seq, h.reserve(4)) // less than it was asked for
-	small.want(t, seg(2, 3))
+	h.Grant("order", sent.Seq, h.reserve(6)) // less than it was asked for
+	first.want(t, seg(2, 6))
+	small.want(t, seg(6, 7))
 	large.wantNone(t)
 	late.wantNone(t)
-	if h.Burnt() != 3 {
-		t.Errorf("%d IDs burnt, want 3", h.Burnt())
+	if h.Burnt() != 1 {
+		t.Errorf("%d IDs burnt, want 1", h.Burnt())
 	}
 	if v := h.Grant("order", sent.Seq, h.reserve(9)); v.Outcome != allocator.Burnt {
 		t.Errorf("the second answer: %+v, want it burnt", v)
 	}
 	h.grantAll()
-	large.want(t, seg(15, 20))
-	late.want(t, seg(20, 21))
+	large.want(t, seg(17, 21))
+	late.want(t, seg(21, 22))
 	if _, ok := h.Take("order", 1); ok {
 		t.Error("an ID was in memory")
 	}
+}
+
+// TestRequestLargerThanAGrant: it gets an error, for the next grant would be as small.
+func TestRequestLargerThanAGrant(t *testing.T) {
+	h := strict(allocator.Config{})
+	large, small := h.request("order", 5), h.request("order", 1)
+	h.Grant("order", h.send(t).Seq, h.reserve(4))
+	if !errors.Is(large.err, allocator.ErrTooMany) {
+		t.Errorf("got %v", large.err)
+	}
+	small.want(t, seg(2, 3))
 }
 
 // TestStrictLoadIsGivenUp with the last of its requests, so that the next request begins

@@ -3,8 +3,6 @@ package allocator
 import (
 	"sync"
 	"time"
-
-	"github.com/idworker/idworker/store"
 )
 
 // Tags come into memory with the first request for their name, and leave it
@@ -45,10 +43,11 @@ func (a *Allocator) findOrMake(name string) (*tag, error) {
 	return t, nil
 }
 
-// Remove drops a tag, with the IDs in memory. Its parked requests get store.ErrNoTag.
+// Remove drops a tag, with the IDs in memory. Its parked requests get ErrDropped: that the
+// tag was removed does not prove that there is none by now.
 func (a *Allocator) Remove(name string) {
 	if t, ok := a.tags.Load(name); ok {
-		a.update(t, func() []reply { return a.drop(t, store.ErrNoTag) })
+		a.update(t, func() []reply { return a.drop(t, ErrDropped) })
 	}
 }
 
@@ -67,7 +66,7 @@ func (a *Allocator) DropIdle() (dropped int) {
 				return nil
 			}
 			dropped++
-			return a.drop(t, store.ErrNoTag)
+			return a.drop(t, ErrDropped)
 		})
 	}
 	return dropped

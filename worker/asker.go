@@ -76,7 +76,7 @@ func (a *asker) ask(tag string, seq uint64) bool {
 // event is the event that asks for a load.
 func (a *asker) event(l allocator.Load) loads.Event {
 	return loads.Event{
-		Instance: a.instance, Tag: l.Tag, Step: l.Step, Want: l.Want, Seq: l.Seq,
+		Instance: a.instance, Tag: l.Tag, Step: l.Step, Unknown: l.First, Want: l.Want, Seq: l.Seq,
 		Runway: max(1, l.Runway.Milliseconds()), Installation: a.installation,
 	}
 }

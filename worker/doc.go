@@ -109,7 +109,7 @@
 // the allocator remembers for a second. Step and order of a tag come with each grant.
 //
 //	window   Unknown tags have an eighth of what a worker may have open.
-//	lookups  A loader has 500 lookups a second that find no tag. After that, unknown
+//	lookups  A loader has 1000 lookups a second that find no tag. After that, unknown
 //	         names get 429 until there may be one again.
 //
 // A strict tag keeps nothing in memory. Its requests are parked, one load asks for exactly

@@ -78,13 +78,9 @@ func (g *grantReceiver) refuse(grant loads.Grant, err error) {
 func (g *grantReceiver) drop(msg *nats.Msg) { g.alloc.Remove(string(msg.Data)) }
 
 func (g *grantReceiver) install(grant loads.Grant) {
-	segment := store.Segment{First: grant.First, End: grant.End}
-	// A worker never asks for more than maxStep. A longer segment is forged, and would
-	// keep out all that come after it.
-	var verdict allocator.Verdict
-	if segment.Len() <= g.maxStep {
-		verdict = g.alloc.Grant(grant.Tag, grant.Seq, allocator.Supply{Segment: segment, Step: grant.Step, Order: grant.Order})
-	}
+	// Where the loader decides, it may be of a configuration with a larger step.
+	segment, _ := store.Segment{First: grant.First, End: grant.End}.Cut(min(grant.End-grant.First, g.maxStep))
+	verdict := g.alloc.Grant(grant.Tag, grant.Seq, allocator.Supply{Segment: segment, Step: grant.Step, Order: grant.Order})
 	switch verdict.Outcome {
 	case allocator.Used:
 		g.installed.Add(1)
@@ -95,6 +91,10 @@ func (g *grantReceiver) install(grant loads.Grant) {
 			g.log.Error("store regressed: range below an earlier grant; discarded",
 				zap.String("tag", grant.Tag), zap.Stringer("segment", segment), zap.Int64("granted up to", verdict.Above))
 		}
+	case allocator.OtherOrder:
+		g.burnt.Add(1)
+		g.log.Error("tag has another order than before; what was in memory is discarded",
+			zap.String("tag", grant.Tag), zap.String("order", string(grant.Order)))
 	default:
 		g.burnt.Add(1)
 	}

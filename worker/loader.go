@@ -160,7 +160,7 @@ func (l *loader) reserve(q *queue, jobs []job) (store.Tag, store.Grant, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), l.timeout)
 	defer cancel()
 	began := time.Now()
-	tag, grant, err := l.lookups.reserve(ctx, q.tag, func(tag store.Tag) (total int64) {
+	tag, grant, err := l.lookups.reserve(ctx, q.tag, isKnown(jobs), func(tag store.Tag) (total int64) {
 		for _, j := range jobs {
 			total += l.allowedSize(j.event, tag)
 		}
@@ -168,12 +168,13 @@ func (l *loader) reserve(q *queue, jobs []job) (store.Tag, store.Grant, error) {
 	})
 	outcome := loadOutcome(err)
 	l.outcomes[outcome].Add(1)
-	if outcome == loadNoNewTag || errors.Is(err, errNotRead) {
-		return tag, grant, err // which is no evidence about the store
+	if errors.Is(err, errTooManyMisses) {
+		return tag, grant, err // without a call
 	}
 	l.latency.observe(time.Since(began))
 	switch {
-	case outcome != loadFailed || errors.Is(err, store.ErrCorrupt): // which the store has found out
+	case isLookup(err) && l.turns.anyFailed(): // those find out whether it takes writes
+	case outcome != loadFailed, errors.Is(err, store.ErrCorrupt), isLookup(err): // the store has answered
 		if l.health.recordSuccess() {
 			l.turns.recover()
 		}
@@ -181,6 +182,12 @@ func (l *loader) reserve(q *queue, jobs []job) (store.Tag, store.Grant, error) {
 		l.health.recordFailure(q.tag, began, err)
 	}
 	return tag, grant, err
+}
+
+// isLookup reports whether the store was only read: there is no such tag, or none that may be
+// created.
+func isLookup(err error) bool {
+	return errors.Is(err, store.ErrNoTag) || errors.Is(err, errNoNewTag) || errors.Is(err, errNotRead)
 }
 
 func loadOutcome(err error) int {

@@ -1,6 +1,7 @@
 package worker_test
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -94,6 +95,39 @@ func TestLoaderWithSmallerMaxStep(t *testing.T) {
 	c.use("order", 200, c.must("order"))
 	if _, err := c.patiently("order", 1000); err != nil {
 		t.Errorf("a batch of a hundred segments: %v", err)
+	}
+}
+
+// TestWorkerWithSmallerMaxStep: a worker uses as much of a grant as it may, where the loader
+// has decided how much that is.
+func TestWorkerWithSmallerMaxStep(t *testing.T) {
+	t.Parallel()
+	net := worker.NewAccount(t)
+	s := newStore(t, net, 1)
+	startWorker(t, net, worker.Config{Role: worker.RoleLoader, Store: s})
+	startWorker(t, net, worker.Config{Role: worker.RoleWorker, MaxStep: 100, MaxBatch: 100})
+	createTags(t, s, 1000, "order")
+	c := newClient(t, net)
+	c.use("order", 300, c.must("order"))
+}
+
+// TestStrictBatchAboveMaxStep: a batch that no grant can hold is refused, and does not have
+// one load follow the other.
+func TestStrictBatchAboveMaxStep(t *testing.T) {
+	t.Parallel()
+	net := worker.NewAccount(t)
+	s := newStore(t, net, 1)
+	startWorker(t, net, worker.Config{Role: worker.RoleLoader, Store: s, MaxStep: 1000, MaxBatch: 10})
+	startWorker(t, net, worker.Config{Role: worker.RoleWorker})
+	createStrict(t, s, 10, "order")
+	c := newClient(t, net)
+	c.must("order")
+	before := s.Figures().Granted
+	if ranges, err := c.ask("order", 5000); !errors.Is(err, messages.ErrUnavailable) {
+		t.Errorf("got %v, %v", ranges, err)
+	}
+	if n := s.Figures().Granted - before; n > 10 {
+		t.Errorf("%d grants for one request", n)
 	}
 }
 

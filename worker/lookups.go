@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -32,9 +33,9 @@ type lookups struct {
 	store         lookupStore
 	readTemplates func(context.Context) (templates.List, error)
 
-	reading  sync.Mutex // held while the templates are read
+	list     atomic.Pointer[templates.List] // as it was read
+	reading  sync.Mutex                     // held while the templates are read
 	readAt   time.Time
-	list     templates.List
 	readable error
 
 	mu      sync.Mutex
@@ -78,8 +79,8 @@ func (b *bucket) refill(rate, most float64) bool {
 }
 
 const (
-	missesPerSecond = 500
-	missesBurst     = 500
+	missesPerSecond = 1000
+	missesBurst     = 1000
 	missPause       = 50 * time.Millisecond
 
 	// templatesAge is how old the list of templates may be that a loader goes by.
@@ -113,9 +114,10 @@ func newLookups(from lookupStore, read func(context.Context) (templates.List, er
 	}
 }
 
-// reserve reserves for a tag, as many IDs as size returns for it.
-func (f *lookups) reserve(ctx context.Context, name string, size func(store.Tag) int64) (tag store.Tag, grant store.Grant, err error) {
-	known := f.store.Known(name)
+// reserve reserves for a tag, as many IDs as size returns for it. A tag that a worker knows
+// was there, so it is always looked up.
+func (f *lookups) reserve(ctx context.Context, name string, known bool, size func(store.Tag) int64) (tag store.Tag, grant store.Grant, err error) {
+	known = known || f.store.Known(name)
 	if !known && !f.mayMiss() {
 		return tag, grant, errTooManyMisses
 	}
@@ -126,7 +128,7 @@ func (f *lookups) reserve(ctx context.Context, name string, size func(store.Tag)
 	if errors.Is(err, store.ErrNoTag) {
 		tag, grant, err = f.create(ctx, name, size)
 	}
-	if errors.Is(err, store.ErrNoTag) || errors.Is(err, errNoNewTag) {
+	if !known && (errors.Is(err, store.ErrNoTag) || errors.Is(err, errNoNewTag)) {
 		f.miss()
 	}
 	tag.Order = grant.Order // which is that of the entry
@@ -187,7 +189,7 @@ func (f *lookups) templates(ctx context.Context) (templates.List, error) {
 	f.reading.Lock()
 	defer f.reading.Unlock()
 	if time.Since(f.readAt) < templatesAge {
-		return f.list, f.readable
+		return f.known(), f.readable
 	}
 	began := time.Now()
 	list, err := f.readTemplates(ctx)
@@ -195,16 +197,25 @@ func (f *lookups) templates(ctx context.Context) (templates.List, error) {
 	switch {
 	case err == nil:
 		f.readAt = began
-		if !slices.Equal(list, f.list) {
+		before := f.list.Swap(&list)
+		if before != nil && !slices.Equal(list, *before) {
 			f.mu.Lock()
 			clear(f.census)
 			f.mu.Unlock()
 		}
-		f.list, f.readable = list, nil
-	case f.list == nil:
+		f.readable = nil
+	case f.list.Load() == nil:
 		f.readable = fmt.Errorf("templates: %w: %w", errNotRead, err)
 	}
-	return f.list, f.readable
+	return f.known(), f.readable
+}
+
+// known returns the templates as they were read last.
+func (f *lookups) known() templates.List {
+	if list := f.list.Load(); list != nil {
+		return *list
+	}
+	return nil
 }
 
 // run follows the names of tags, once a template needs them, until ctx ends.
@@ -234,9 +245,7 @@ func (f *lookups) setCounted(counted bool) {
 
 // seen counts a name, once.
 func (f *lookups) seen(tag string) {
-	f.reading.Lock()
-	template := f.list.Find(tag)
-	f.reading.Unlock()
+	template := f.known().Find(tag)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if _, known := f.names[tag]; known {

@@ -47,6 +47,8 @@ var (
 
 	grantsMetric = describe("grants_total", "Grants from loaders, by what became of them.", "outcome")
 
+	burntMetric = describe("burnt_ids_total", "IDs that were granted and not used: the rest of grants of strict tags, and of tags that left memory.")
+
 	loadsMetric    = describe("loads_total", "Calls of the store for a segment, by outcome.", "outcome")
 	loadTimeMetric = describe("load_duration_seconds", "Time that the store took to reserve a segment.")
 	outageMetric   = describe("store_outage", "Whether the store is failing, 1 or 0.")
@@ -160,6 +162,7 @@ func (s *supply) collect(to sink) {
 	s.grants.collect(to)
 	s.unanswered.collect(to)
 	s.collectTags(to)
+	to.counter(burntMetric, s.alloc.Burnt())
 }
 
 func (g *grantReceiver) collect(to sink) {

@@ -16,11 +16,11 @@ import (
 //	retrying  tags whose latest call failed, by the end of their pause; they get few of
 //	          the turns at a time, so that rows that hang do not hold up the others
 //
-// Tags that this loader does not know may not exist. They are fresh in a line of their own,
+// Tags that neither this loader nor the worker knows may not exist. They are fresh in a line of their own,
 // which has every other turn, and at most three quarters of those under way.
 //
 // While the store fails, only probes have a turn: the first fresh tag, and if there is none,
-// the tag that failed the longest ago. So one tag that always fails does not keep the store
+// the tag that failed the longest ago and the first unknown tag by turns. So one tag that always fails does not keep the store
 // from being found well. When it is, the tags that failed meanwhile are fresh again.
 //
 // A tag has one turn at a time. A queue's tag is forgotten when nothing waits for it.
@@ -75,6 +75,11 @@ type queue struct {
 	failures int       // calls in a row, since the store was last found well
 	failedAt time.Time // when the latest of them began; zero if the tag has worked since
 	alone    int       // how often it failed, and the store worked for others since then
+}
+
+// isKnown reports whether a worker knows the tag of the jobs.
+func isKnown(jobs []job) bool {
+	return slices.ContainsFunc(jobs, func(j job) bool { return !j.event.Unknown })
 }
 
 // job is one load event. The stream keeps it until it is acked, and gives it to another loader
@@ -184,7 +189,7 @@ func (t *turns) rank(q *queue, need time.Time) {
 
 // line has a fresh tag wait for its turn.
 func (t *turns) line(q *queue, need time.Time) {
-	if q.unknown = !t.known(q.tag); q.unknown {
+	if q.unknown = !t.known(q.tag) && !isKnown(q.waiting); q.unknown {
 		t.unknown.push(q, need)
 	} else {
 		t.fresh.push(q, need)
@@ -241,10 +246,13 @@ func (t *turns) chooseProbe() (q *queue, again time.Time) {
 	if again = t.health.nextProbe(); again.After(time.Now()) {
 		return nil, again
 	}
-	if t.fresh.len() > 0 {
+	// A tag that fails may do so by itself, and an unknown one may only be looked up, so
+	// the two take turns.
+	t.alternate = t.unknown.len() > 0 && (t.retrying.len() == 0 || !t.alternate)
+	switch {
+	case t.fresh.len() > 0:
 		return t.fresh.pop(), again
-	}
-	if t.unknown.len() > 0 {
+	case t.alternate:
 		return t.unknown.pop(), again
 	}
 	return t.retrying.pop(), again
@@ -384,6 +392,13 @@ func (t *turns) room() int {
 		return 1
 	}
 	return 0
+}
+
+// anyFailed reports whether there are tags whose latest call failed.
+func (t *turns) anyFailed() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.retrying.len()+t.retries > 0
 }
 
 // idle reports whether nothing waits for a turn that it could have.

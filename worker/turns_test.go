@@ -36,6 +36,8 @@ var errHangs, errAway = errors.New("hangs"), errors.New("away")
 func (s *fakeStore) Known(string) bool { return true }
 
 func (s *fakeStore) Lookup(_ context.Context, tag string) (store.Tag, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	return store.Tag{Name: tag, Step: 10, Next: 1, Order: store.Trend}, nil
 }
 
@@ -442,7 +444,9 @@ func (s *newTagStore) Lookup(ctx context.Context, tag string) (store.Tag, error)
 	if s.Known(tag) {
 		return s.fakeStore.Lookup(ctx, tag)
 	}
-	return store.Tag{}, store.ErrNoTag
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return store.Tag{}, cmp.Or(s.down, store.ErrNoTag)
 }
 
 func (s *newTagStore) ReserveFirst(ctx context.Context, tag store.Tag, n int64) (store.Grant, error) {
@@ -468,7 +472,9 @@ func TestMadeUpNamesHoldNobodyUp(t *testing.T) {
 		t.Run(fmt.Sprint(turns), func(t *testing.T) {
 			testNewTags(t, turns, func(t *testing.T, l *loader, s *newTagStore) {
 				for n := range 5000 {
-					l.loadDirectly(load(fmt.Sprint("evil", n), 1, 0))
+					evil := load(fmt.Sprint("evil", n), 1, 0)
+					evil.Unknown = true
+					l.loadDirectly(evil)
 				}
 				time.Sleep(time.Millisecond)
 				const each = 8
@@ -505,4 +511,38 @@ func TestWhatIsWrongWithATag(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestRefusalsDoNotHideARecovery: while names are requested that a full template refuses, a
+// loader finds out that its store works again, and serves the tags that failed.
+func TestRefusalsDoNotHideARecovery(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &newTagStore{fakeStore: &fakeStore{delay: 10 * time.Millisecond, called: make(map[string]int)}}
+		from := newLookups(s, templatesOf(templates.Template{Pattern: ">", Step: 10, MaxTags: 1}))
+		from.follows, from.counted = true, true
+		from.names["only"] = struct{}{}
+		l := newLoader(Config{Reservations: 64, Log: zap.NewNop()}.WithDefaults(), from)
+		request := func(n int) {
+			for range n {
+				for _, tag := range []string{"0a", "0b", "0c"} {
+					l.loadDirectly(load(tag, 1, 0))
+				}
+				e := load(fmt.Sprint("new", time.Now()), 1, 0)
+				e.Unknown = true
+				l.loadDirectly(e)
+				time.Sleep(500 * time.Millisecond)
+			}
+		}
+		s.set(errAway)
+		request(10)
+		if l.health.isUp() {
+			t.Fatal("the store is not taken for one that fails")
+		}
+		s.set(nil)
+		request(20)
+		if s.served() < 3 || !l.health.isUp() {
+			t.Errorf("%d of 3 tags served, up: %v, ten seconds after the store is back", s.served(), l.health.isUp())
+		}
+		l.stop()
+	})
 }

@@ -20,7 +20,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
@@ -29,13 +28,10 @@ var ErrEnded = errors.New("watch of the bucket ended")
 
 // Watcher watches all keys of a bucket. It is for use by one goroutine.
 type Watcher struct {
-	conn    *nats.Conn // on which many keys are read; nil if there are few
 	updates <-chan jetstream.KeyValueEntry
 	cancel  context.CancelFunc
 	silence *time.Timer
-	begun   bool   // the first entry was read
-	listed  bool   // the existing entries have been read, so that silence is no wonder
-	leave   func() // the gate, if there is much to read
+	listed  bool // the existing entries have been read, so that silence is no wonder
 }
 
 // listSilence is how long the server may send nothing while there are existing entries to be
@@ -57,16 +53,6 @@ func Open(ctx context.Context, kv jetstream.KeyValue) (*Watcher, error) {
 	return &Watcher{updates: w.Updates(), cancel: cancel, silence: time.NewTimer(listSilence)}, nil
 }
 
-// OpenLarge is Open for a bucket that may have very many keys. If it has, they are read when nobody
-// else reads many on the connection.
-func OpenLarge(ctx context.Context, conn *nats.Conn, kv jetstream.KeyValue) (*Watcher, error) {
-	w, err := Open(ctx, kv)
-	if err == nil {
-		w.conn = conn
-	}
-	return w, err
-}
-
 // Next returns the next entry: the latest entry of each key, then nil, once, and from then
 // on every change. Deleted keys appear too, with the operation that deleted them. The
 // error is ErrEnded, also if the server falls silent before the nil, or ctx.Err() when ctx ends.
@@ -82,42 +68,25 @@ func (w *Watcher) Next(ctx context.Context) (jetstream.KeyValueEntry, error) {
 		if !open {
 			return nil, ErrEnded
 		}
-		return entry, w.listening(ctx, entry)
+		w.listening(entry)
+		return entry, nil
 	}
 }
 
 // listening goes on to wait after an entry: for the rest of the existing entries, or for ever.
-func (w *Watcher) listening(ctx context.Context, entry jetstream.KeyValueEntry) (err error) {
+func (w *Watcher) listening(entry jetstream.KeyValueEntry) {
 	if entry == nil {
 		w.listed = true
-		w.leaveGate()
 	}
 	if w.listed {
 		w.silence.Stop()
-		return nil
-	}
-	if !w.begun && w.conn != nil && entry.Delta() > much {
-		w.leave, err = enter(ctx, w.conn)
-	}
-	w.begun = true
-	w.silence.Reset(listSilence)
-	return err
-}
-
-// leaveGate lets others read much.
-func (w *Watcher) leaveGate() {
-	if w.leave != nil {
-		w.leave()
-		w.leave = nil
+	} else {
+		w.silence.Reset(listSilence)
 	}
 }
-
-// Waiting is the number of entries that Next can return without waiting.
-func (w *Watcher) Waiting() int { return len(w.updates) }
 
 // Close ends the watch and returns when its goroutines have ended.
 func (w *Watcher) Close() {
-	w.leaveGate()
 	w.cancel()
 	w.silence.Stop()
 	for range w.updates {

@@ -33,6 +33,9 @@ type Event struct {
 	// worker does not know the tag, or if the tag is strict: then the loader decides.
 	Step int64 `json:"step"`
 
+	// Unknown says that the worker was never granted the tag, so it may not exist.
+	Unknown bool `json:"unknown,omitempty"`
+
 	// Want is the number of IDs that parked requests are waiting for.
 	Want int64 `json:"want"`
 

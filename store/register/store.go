@@ -179,7 +179,7 @@ func (s *Store) live(r record) bool {
 }
 
 // Known implements [store.Loader].
-func (s *Store) Known(tag string) bool { return s.cached(tag).exists() }
+func (s *Store) Known(tag string) bool { return s.live(s.cached(tag)) }
 
 func (s *Store) cached(tag string) record {
 	s.mu.Lock()
