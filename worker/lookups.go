@@ -292,12 +292,14 @@ func (f *lookups) admit(template *templates.Template, list templates.List) (*cen
 
 func (f *lookups) settle(c *census, tag string, made bool) {
 	f.mu.Lock()
-	c.coming--
 	follows := f.follows
 	f.mu.Unlock()
 	if made && follows {
 		f.seen(tag)
 	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	c.coming-- // not before the tag is counted
 }
 
 // count returns the census of a template, and counts its tags if there is none yet. The
