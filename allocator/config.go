@@ -95,7 +95,7 @@ type Supply struct {
 // The errors of requests, in addition to those with which a load was refused.
 var (
 	// ErrNoSegment: no segment came before the request's deadline.
-	ErrNoSegment = errors.New("no segment came in time")
+	ErrNoSegment = errors.New("no segment came in time: loaders or their store may be away")
 
 	// ErrBusy: the limit of parked requests is reached, for this tag or in all, or
 	// that of unknown tags.
@@ -105,7 +105,7 @@ var (
 	ErrCount = errors.New("count below 1")
 
 	// ErrStrict: IDs of a strict tag cannot be kept for later.
-	ErrStrict = errors.New("IDs of a strict tag cannot be kept")
+	ErrStrict = errors.New("the tag is strict, so its IDs cannot be kept for later: request each when it is needed")
 
 	// ErrTooMany: loaders grant fewer IDs at a time than the request wants.
 	ErrTooMany = errors.New("more IDs of a strict tag than loaders grant at a time")

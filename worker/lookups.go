@@ -157,11 +157,11 @@ func (f *lookups) create(ctx context.Context, name string, size func(store.Tag) 
 	if template == nil {
 		return tag, grant, store.ErrNoTag
 	}
-	c, err := f.admit(template, list)
+	c, err := f.admit(name, template, list)
 	if errors.Is(err, errUncounted) {
 		select {
 		case <-f.read:
-			c, err = f.admit(template, list)
+			c, err = f.admit(name, template, list)
 		case <-ctx.Done():
 		case <-time.After(firstRead):
 		}
@@ -264,9 +264,9 @@ func isLimited(template *templates.Template) bool {
 	return template.MaxTags > 0 || template.NewPerSecond > 0
 }
 
-// admit has a template create one more tag, unless it may not. Settle has to be called
-// afterwards.
-func (f *lookups) admit(template *templates.Template, list templates.List) (*census, error) {
+// admit has a template create one more tag, unless it may not. A removed one counts already.
+// Settle has to be called afterwards.
+func (f *lookups) admit(name string, template *templates.Template, list templates.List) (*census, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if isLimited(template) && !f.counted {
@@ -277,7 +277,8 @@ func (f *lookups) admit(template *templates.Template, list templates.List) (*cen
 		return nil, errUncounted
 	}
 	c := f.count(template, list)
-	if most := template.MaxTags; most > 0 && c.tags+c.coming >= most {
+	_, counts := f.names[name]
+	if most := template.MaxTags; most > 0 && !counts && c.tags+c.coming >= most {
 		return nil, fmt.Errorf("template %s is full, it has %d of %d tags: %w", template.Pattern, c.tags, most, errNoNewTag)
 	}
 	if rate := float64(template.NewPerSecond); rate > 0 {

@@ -141,6 +141,10 @@ func TestMaxTags(t *testing.T) {
 		if n := f.request(t, "a", 100); n != 29 || len(s.tags) != 30 {
 			t.Errorf("%d tags were created, there are %d; want 29, 30", n, len(s.tags))
 		}
+		delete(s.tags, "a0")
+		if n := f.request(t, "a", 1); n != 1 {
+			t.Error("a tag that was removed does not come back, although it counts")
+		}
 		template.Step = 20
 		f.readTemplates = templatesOf(template) // it was changed
 		time.Sleep(templatesAge)
@@ -156,18 +160,18 @@ func TestTagsBeingMadeCount(t *testing.T) {
 	template := &templates.Template{Pattern: "*", Step: 10, MaxTags: 2}
 	f, _ := newLookupsOf(*template)
 	f.setCounted(true)
-	c, err := f.admit(template, nil)
+	c, err := f.admit("new", template, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.admit(template, nil); err != nil {
+	if _, err := f.admit("new", template, nil); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.admit(template, nil); !errors.Is(err, errNoNewTag) {
+	if _, err := f.admit("new", template, nil); !errors.Is(err, errNoNewTag) {
 		t.Errorf("a third one was admitted: %v", err)
 	}
 	f.settle(c, "any", false)
-	if _, err := f.admit(template, nil); err != nil {
+	if _, err := f.admit("new", template, nil); err != nil {
 		t.Error(err)
 	}
 }

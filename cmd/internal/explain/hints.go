@@ -218,7 +218,7 @@ func hintOrder(err error) string {
 	if !errors.As(err, &order) {
 		return ""
 	}
-	return fmt.Sprintf("give it --order %s, in a list the same, or choose another name", order.Was)
+	return fmt.Sprintf("give --order %s, or choose another name", order.Was)
 }
 
 func hintClockLost(err error) string {

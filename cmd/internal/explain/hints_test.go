@@ -69,7 +69,7 @@ var hinted = []struct {
 	{&store.UnsafeSettingError{Setting: "fsync", Value: "off", Want: "on"}, "set fsync = on in the database server"},
 	{store.ErrSettingUnknown, "ask who runs the database"},
 	{fmt.Errorf("%w: template n.* is full, it has 2 of 2 tags", messages.ErrBusy), "idworker tag set 'n.*' --max-tags N"},
-	{&store.OrderError{Tag: "order", Was: store.Strict, Want: store.Trend}, "give it --order strict"},
+	{&store.OrderError{Tag: "order", Was: store.Strict, Want: store.Trend}, "give --order strict"},
 	{fmt.Errorf("%w: x", tags.ErrNotTold), "idworker tag rm"},
 	{tags.ErrMaybeCreated, "see idworker tag ls"},
 	{tags.ErrLoadersRun, "stop them all, export once more"},

@@ -82,12 +82,21 @@ func (c *Create) Do(ctx context.Context, t *tags.Tags, out report.Printer) error
 			tag.Order = all.Find(tag.Name).Order
 		}
 	}
-	switch err := t.Create(ctx, tag); {
+	err := t.Create(ctx, tag)
+	var had *store.OrderError
+	if c.Order == "" && errors.As(err, &had) {
+		tag.Order = had.Was // which the name keeps
+		err = t.Create(ctx, tag)
+	}
+	switch {
 	case err == nil:
 		return out.Print(createdTag(tag))
 	case c.IfMissing && (errors.Is(err, store.ErrTagExists) || errors.Is(err, store.ErrOrder)):
 		return c.compareTag(ctx, t, out, err)
 	case errors.Is(err, store.ErrTagExists):
+		if have, failed := t.Find(ctx, c.Tag); failed == nil && c.Order != "" && c.Order != have.Order {
+			return fmt.Errorf("%w, and is %s: a name keeps its order for ever; choose another name", err, have.Order)
+		}
 		return fmt.Errorf("%w; change it with: idworker tag set %s --step N", err, c.Tag)
 	default:
 		return err

@@ -36,7 +36,7 @@ type Transfer struct {
 
 // Export lists all tags, each with the first ID that was not granted, and then
 // the removed ones. Templates begin no lower than tags may be created here.
-// Errors as for [Tags.List].
+// Errors as for [Tags.List]; tags whose row is missing are a store.ErrCorrupt.
 func (t *Tags) Export(ctx context.Context) (all Transfer, err error) {
 	if all.Templates, err = t.Templates(ctx); err != nil {
 		return all, err
@@ -46,9 +46,26 @@ func (t *Tags) Export(ctx context.Context) (all Transfer, err error) {
 		return all, err
 	}
 	removed, failed := t.store.Removed(ctx)
+	removed, lost := t.withoutLost(ctx, removed)
 	slices.SortFunc(removed, func(a, b store.Tag) int { return cmp.Compare(a.Name, b.Name) })
 	all.Tags = append(list, removed...)
-	return all, errors.Join(err, failed)
+	return all, errors.Join(err, failed, lost)
+}
+
+// withoutLost returns the tags that were removed, and an error about those that were not: a
+// table has lost their rows.
+func (t *Tags) withoutLost(ctx context.Context, list []store.Tag) (removed []store.Tag, lost error) {
+	if t.store.Database == nil {
+		return list, nil
+	}
+	for _, tag := range list {
+		if _, err := t.store.Lookup(ctx, tag.Name); err != nil && !errors.Is(err, store.ErrNoTag) {
+			lost = errors.Join(lost, err)
+			continue
+		}
+		removed = append(removed, tag)
+	}
+	return removed, lost
 }
 
 // Write writes templates and tags as text.
