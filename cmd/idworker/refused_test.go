@@ -112,7 +112,7 @@ func TestBadInput(t *testing.T) {
 		"import, twice":         {at("tag import")(writeFile(t, "other 10 1\nother 10 2\n")), usage, "stands there twice"},
 		"import, a pattern":     {at("tag import")(writeFile(t, "order* 10 1\n")), usage, "makes it the line of a template"},
 		"import, cut off":       {at("tag import")(writeFile(t, "other 10 100")), usage, "cut off"},
-		"import, other order":   {at("tag import")(writeFile(t, "other 10 1\norder 10 1 strict\n")), usage, "order is trend for ever, and cannot be created as strict; give it --order trend"},
+		"import, other order":   {at("tag import")(writeFile(t, "other 10 1\norder 10 1 strict\n")), usage, "order is trend for ever, and cannot be created as strict; give --order trend"},
 		"import, nothing":       {at("tag import")(writeFile(t, "# nothing\n")), usage, "did the export fail?"},
 		"status, no tags":       {at("status")("--tags=-1"), usage, "--tags"},
 		"status, sort":          {at("status")("--sort=newest"), usage, "--sort"},

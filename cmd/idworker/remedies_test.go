@@ -77,7 +77,7 @@ func remediesOfInstallation(t *testing.T) {
 	if first == nil {
 		t.Fatalf("a tag that was removed is made again with %+v", s.at("tag create order"))
 	}
-	if r := s.at("tag create order --order strict " + first[1]); !strings.Contains(r.stderr, "give it --order trend") {
+	if r := s.at("tag create order --order strict " + first[1]); !strings.Contains(r.stderr, "give --order trend") {
 		t.Errorf("with the other order: %+v", r)
 	}
 	s.must("tag create order --order trend " + first[1]) // as in idworker tag create --first
