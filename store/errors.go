@@ -80,24 +80,3 @@ func (e *EntryError) Error() string { return e.Err.Error() }
 
 // Unwrap returns Err.
 func (e *EntryError) Unwrap() error { return e.Err }
-
-// Unreadable returns the EntryErrors in an error of Store.Tags. It reports as well whether
-// these are all: otherwise an entry of unknown name could not be read.
-func Unreadable(err error) (entries []*EntryError, all bool) {
-	switch e := err.(type) { //nolint:errorlint // goes through the whole tree, of which errors.As finds one
-	case nil:
-		return nil, true
-	case *EntryError:
-		return []*EntryError{e}, true
-	case interface{ Unwrap() error }:
-		return Unreadable(e.Unwrap())
-	case interface{ Unwrap() []error }:
-		all = true
-		for _, part := range e.Unwrap() {
-			more, named := Unreadable(part)
-			entries, all = append(entries, more...), all && named
-		}
-		return entries, all
-	}
-	return nil, false
-}

@@ -55,7 +55,7 @@ const (
 	loadNoTag
 	loadExhausted
 	loadFailed
-	loadNoNewTag // without a call
+	loadNoNewTag // not looked up, or not created
 )
 
 func newLoader(cfg Config, from *lookups) *loader {

@@ -100,8 +100,8 @@ var (
 
 	errTooManyMisses = fmt.Errorf("too many requests for tags that do not exist: %w for now", errNoNewTag)
 
-	// errNotRead says that something about the tag could not be read yet. It is no evidence
-	// about the store.
+	// errNotRead says that there is no such tag, and that it is not known yet whether one may
+	// be created.
 	errNotRead = errors.New("not read yet")
 
 	errUncounted = fmt.Errorf("the tags of the template are being counted: %w", errNotRead)
@@ -189,7 +189,7 @@ func (f *lookups) templates(ctx context.Context) (templates.List, error) {
 	f.reading.Lock()
 	defer f.reading.Unlock()
 	if time.Since(f.readAt) < templatesAge {
-		return f.known(), f.readable
+		return f.lastTemplates(), f.readable
 	}
 	began := time.Now()
 	list, err := f.readTemplates(ctx)
@@ -207,11 +207,11 @@ func (f *lookups) templates(ctx context.Context) (templates.List, error) {
 	case f.list.Load() == nil:
 		f.readable = fmt.Errorf("templates: %w: %w", errNotRead, err)
 	}
-	return f.known(), f.readable
+	return f.lastTemplates(), f.readable
 }
 
-// known returns the templates as they were read last.
-func (f *lookups) known() templates.List {
+// lastTemplates returns the templates as they were read last.
+func (f *lookups) lastTemplates() templates.List {
 	if list := f.list.Load(); list != nil {
 		return *list
 	}
@@ -245,7 +245,7 @@ func (f *lookups) setCounted(counted bool) {
 
 // seen counts a name, once.
 func (f *lookups) seen(tag string) {
-	template := f.known().Find(tag)
+	template := f.lastTemplates().Find(tag)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if _, known := f.names[tag]; known {

@@ -102,11 +102,11 @@ func DropTag(ctx context.Context, conn *nats.Conn, p messages.Prefix, tag string
 
 // stop ends the supply. What loaders grant from then on is burnt.
 func (s *supply) stop() error {
-	s.background.stop()
 	var err error
 	for _, sub := range s.subs {
 		err = errors.Join(err, unsubscribe(sub))
 	}
+	s.background.stop()
 	return err
 }
 

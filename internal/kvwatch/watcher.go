@@ -12,7 +12,7 @@
 //     there are a million keys. So all entries are asked for, in order: these are the same,
 //     since our buckets have a history of 1, and otherwise the latest comes last.
 //
-// A [Feed] reads a bucket in the same order, and can go on from where another one ended.
+// A [Feed] reads a bucket in the same order, and ends where a Watcher would begin again.
 package kvwatch
 
 import (

@@ -45,8 +45,8 @@ type Event struct {
 	// Runway is how many milliseconds the worker's memory lasts, as of asking.
 	Runway int64 `json:"runway_ms,omitempty"`
 
-	// Installation is the ID of the installation that the worker belongs to; empty if the
-	// worker's version does not say it.
+	// Installation is the ID of the installation that the worker belongs to, if it says
+	// so.
 	Installation string `json:"installation,omitempty"`
 }
 
@@ -111,8 +111,8 @@ type Grant struct {
 	Step  int64       `json:"step,omitempty"`
 	Order store.Order `json:"order,omitempty"`
 
-	// Installation is the ID of the installation that the loader belongs to; empty if the
-	// loader's version does not say it.
+	// Installation is the ID of the installation that the loader belongs to, if it says
+	// so.
 	Installation string `json:"installation,omitempty"`
 
 	// Refused is messages.CodeNoTag or messages.CodeExhausted if the store refused with

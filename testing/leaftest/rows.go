@@ -103,7 +103,7 @@ func (b *Backend) testFind(t *testing.T) {
 	db.Exec(t, "DROP TABLE leaf_alloc", b.Wide, "INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('wide', 9223372036854775808, 1)")
 	refused("wide", store.ErrCorrupt)
 	tags, err := s.Tags(t.Context())
-	if entries, all := store.Unreadable(err); len(tags) > 0 || !all || len(entries) != 1 || entries[0].Tag != "wide" {
+	if entries, all := unreadable(err); len(tags) > 0 || !all || len(entries) != 1 || entries[0].Tag != "wide" {
 		t.Errorf("Tags: %v, %v, want an unreadable tag wide", tags, err)
 	}
 }
@@ -130,7 +130,7 @@ func (b *Backend) testUnusableRows(t *testing.T) {
 	if !errors.Is(err, store.ErrCorrupt) || !strings.Contains(err.Error(), `"null"`) {
 		t.Errorf("Tags: %v, want ErrCorrupt that names null", err)
 	}
-	if entries, all := store.Unreadable(err); all || len(entries) != 1 || entries[0].Tag != "null" {
+	if entries, all := unreadable(err); all || len(entries) != 1 || entries[0].Tag != "null" {
 		t.Errorf("Tags: unreadable are %v, all of them: %t, want null and a row without a name", entries, all)
 	}
 	got := make(map[string]store.Tag)

@@ -1,4 +1,4 @@
-package store_test
+package leaftest
 
 import (
 	"errors"
@@ -30,7 +30,7 @@ func TestUnreadable(t *testing.T) {
 		{"nameless", nameless, nil, false},
 		{"some other error", errors.New("away"), nil, false},
 	} {
-		entries, all := store.Unreadable(c.err)
+		entries, all := unreadable(c.err)
 		var tags []string
 		for _, e := range entries {
 			if !errors.Is(e, store.ErrCorrupt) {
