@@ -48,7 +48,13 @@ func (c *Cluster) Connect(t testing.TB, opts ...nats.Option) *nats.Conn {
 	for i, s := range c.Servers {
 		urls[i] = s.URL()
 	}
-	return connect(t, urls, opts)
+	nc := connect(t, urls, opts)
+	for _, s := range c.Servers {
+		s.mu.Lock()
+		s.conns = append(s.conns, nc)
+		s.mu.Unlock()
+	}
+	return nc
 }
 
 // WaitReady returns when every server that runs is up to date, streams and

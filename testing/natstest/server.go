@@ -26,6 +26,7 @@ type Server struct {
 
 	mu      sync.Mutex
 	running *server.Server // nil while stopped
+	conns   []*nats.Conn   // of tests, made by Connect
 }
 
 // Start runs a server on a port of the test, with its data in a folder of the test, and
@@ -66,7 +67,11 @@ func (s *Server) URL() string {
 // when the test ends.
 func (s *Server) Connect(t testing.TB, opts ...nats.Option) *nats.Conn {
 	t.Helper()
-	return connect(t, []string{s.URL()}, opts)
+	nc := connect(t, []string{s.URL()}, opts)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.conns = append(s.conns, nc)
+	return nc
 }
 
 // Running is the server itself, for tests that have to ask it something, and nil
@@ -91,8 +96,10 @@ func (s *Server) Stop() {
 }
 
 // Restart stops the server if it runs, and starts it again on the same port and
-// the same data. It returns when the server accepts connections, and fails the test
-// if it does not: call it from the test's own goroutine.
+// the same data. It returns when the server answers all connections that Connect made:
+// a request that a client sends before it notices the stop is lost, and waits for
+// its whole timeout. It fails the test if the server does not start: call it from the
+// test's own goroutine.
 func (s *Server) Restart() {
 	s.t.Helper()
 	s.Stop()
@@ -104,6 +111,14 @@ func (s *Server) Restart() {
 	})
 	if !up {
 		s.t.Fatalf("nats-server on %s: %s", s.URL(), last)
+	}
+	s.mu.Lock()
+	conns := s.conns
+	s.mu.Unlock()
+	for _, nc := range conns {
+		Eventually(s.t, "the connection "+nc.Opts.Name+" is back", func() bool {
+			return nc.IsClosed() || nc.FlushTimeout(time.Second) == nil
+		})
 	}
 }
 
