@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/idworker/idworker/cmd/internal/backend"
 	"github.com/idworker/idworker/internal/agreement"
 	"github.com/idworker/idworker/internal/loads"
+	"github.com/idworker/idworker/internal/pause"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/worker"
 )
@@ -45,18 +47,39 @@ func SwitchStore(ctx context.Context, js jetstream.JetStream, prefix messages.Pr
 	return agreed.SwitchStore(ctx, to.Name())
 }
 
-// checkNoLoader returns ErrLoadersRun if a loader waits for load events, or has
-// some that it has not acknowledged.
+// checkNoLoader returns ErrLoadersRun if a loader waits for load events, or holds some.
+//
+// An event that a loader did not acknowledge before it ended stays "pending" in the
+// stream until it is old, half a minute, for nobody is there to whom it could be
+// given again. So what counts is when the last one was delivered: a loader writes
+// nothing for an event that it has held for AckWait.
 func checkNoLoader(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix) error {
 	consumer, err := js.Consumer(ctx, loads.StreamName(prefix), worker.LoaderConsumer)
 	if errors.Is(err, jetstream.ErrStreamNotFound) || errors.Is(err, jetstream.ErrConsumerNotFound) {
 		return nil
 	}
-	if err != nil {
-		return fmt.Errorf("see whether loaders run: %w", err)
-	}
-	if info := consumer.CachedInfo(); info.NumWaiting > 0 || info.NumAckPending > 0 {
-		return fmt.Errorf("%w (%d wait for load events, %d events are with them)", ErrLoadersRun, info.NumWaiting, info.NumAckPending)
+	for quiet := 0; quiet < betweenPulls; {
+		var info *jetstream.ConsumerInfo
+		if err == nil {
+			info, err = consumer.Info(ctx)
+		}
+		if err != nil {
+			return fmt.Errorf("see whether loaders run: %w", err)
+		}
+		if info.NumWaiting > 0 {
+			return ErrLoadersRun
+		}
+		quiet++
+		if last := info.Delivered.Last; last != nil && info.NumAckPending > 0 && info.TimeStamp.Sub(*last) < info.Config.AckWait {
+			quiet = 0
+		}
+		pause.For(ctx, lookAgain)
 	}
 	return nil
 }
+
+// A loader that runs is between two pulls for less than betweenPulls looks.
+const (
+	betweenPulls = 5
+	lookAgain    = 200 * time.Millisecond
+)

@@ -1,13 +1,20 @@
 package tags_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/idworker/idworker/cmd/internal/backend"
 	"github.com/idworker/idworker/cmd/internal/tags"
+	"github.com/idworker/idworker/internal/loads"
 	"github.com/idworker/idworker/testing/dbtest"
+	"github.com/idworker/idworker/testing/natstest"
 	"github.com/idworker/idworker/testing/tier"
+	"github.com/idworker/idworker/worker"
 )
 
 // TestSwitchStore: an installation counts in a database, and then in JetStream
@@ -33,5 +40,39 @@ func TestSwitchStore(t *testing.T) {
 				t.Errorf("in %s it is\n%s", to.Name(), got)
 			}
 		}
+	}
+}
+
+// TestSwitchStoreBesideLoaders: a loader that waits for events is in the way. One that
+// has ended is not, although it did not acknowledge its last event.
+func TestSwitchStoreBesideLoaders(t *testing.T) {
+	t.Parallel()
+	i := newInstallation(t)
+	must(t, i.importText(exported))
+	switchStore := func() error {
+		all, err := tags.Read(strings.NewReader(i.export()))
+		must(t, err)
+		return tags.SwitchStore(t.Context(), i.js, prefix, i.source, all, func(tags.Raised) {})
+	}
+	stream := loads.StreamName(prefix)
+	must(t, worker.Provision(t.Context(), i.js, prefix, 1))
+	consumer, err := i.js.CreateConsumer(t.Context(), stream, jetstream.ConsumerConfig{
+		Durable: worker.LoaderConsumer, AckPolicy: jetstream.AckExplicitPolicy, AckWait: time.Second,
+	})
+	must(t, err)
+	_, err = i.js.Publish(t.Context(), loads.Subject(prefix, "someone", "order"), nil)
+	must(t, err)
+	loader, err := consumer.Messages()
+	must(t, err)
+	if _, err := loader.Next(); err != nil {
+		t.Fatal(err)
+	}
+	if err := switchStore(); !errors.Is(err, tags.ErrLoadersRun) {
+		t.Errorf("beside a loader: %v", err)
+	}
+	loader.Stop()
+	natstest.Eventually(t, "the switch works", func() bool { return switchStore() == nil })
+	if info, err := consumer.Info(t.Context()); err != nil || info.NumAckPending != 1 {
+		t.Errorf("the event has gone meanwhile: %+v, %v", info, err)
 	}
 }
