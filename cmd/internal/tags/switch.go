@@ -58,19 +58,18 @@ func checkNoLoader(ctx context.Context, js jetstream.JetStream, prefix messages.
 	if errors.Is(err, jetstream.ErrStreamNotFound) || errors.Is(err, jetstream.ErrConsumerNotFound) {
 		return nil
 	}
-	for quiet := 0; quiet < betweenPulls; {
-		var info *jetstream.ConsumerInfo
-		if err == nil {
-			info, err = consumer.Info(ctx)
-		}
+	if err != nil {
+		return fmt.Errorf("see whether loaders run: %w", err)
+	}
+	for quiet := 0; quiet < betweenPulls; quiet++ {
+		info, err := consumer.Info(ctx)
 		if err != nil {
 			return fmt.Errorf("see whether loaders run: %w", err)
 		}
 		if info.NumWaiting > 0 {
 			return ErrLoadersRun
 		}
-		quiet++
-		if last := info.Delivered.Last; last != nil && info.NumAckPending > 0 && info.TimeStamp.Sub(*last) < info.Config.AckWait {
+		if last := info.Delivered.Last; info.NumAckPending > 0 && last != nil && info.TimeStamp.Sub(*last) < info.Config.AckWait {
 			quiet = 0
 		}
 		pause.For(ctx, lookAgain)

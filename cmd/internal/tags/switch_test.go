@@ -49,14 +49,13 @@ func TestSwitchStoreBesideLoaders(t *testing.T) {
 	t.Parallel()
 	i := newInstallation(t)
 	must(t, i.importText(exported))
+	all, err := tags.Read(strings.NewReader(i.export()))
+	must(t, err)
 	switchStore := func() error {
-		all, err := tags.Read(strings.NewReader(i.export()))
-		must(t, err)
 		return tags.SwitchStore(t.Context(), i.js, prefix, i.source, all, func(tags.Raised) {})
 	}
-	stream := loads.StreamName(prefix)
 	must(t, worker.Provision(t.Context(), i.js, prefix, 1))
-	consumer, err := i.js.CreateConsumer(t.Context(), stream, jetstream.ConsumerConfig{
+	consumer, err := i.js.CreateConsumer(t.Context(), loads.StreamName(prefix), jetstream.ConsumerConfig{
 		Durable: worker.LoaderConsumer, AckPolicy: jetstream.AckExplicitPolicy, AckWait: time.Second,
 	})
 	must(t, err)
