@@ -78,12 +78,16 @@ func (s *site) run(args ...string) result {
 	return command(s.T, args...)
 }
 
-// command runs a command to its end.
+// command runs a command to its end. One that should be refused and serves instead is
+// stopped after a while, and then it was not refused.
 func command(t *testing.T, args ...string) result {
 	t.Helper()
 	var out capture
 	var err bytes.Buffer
-	code := run(t.Context(), args, &out, &err)
+	ctx, cancel := context.WithCancel(t.Context()) // without a deadline, which commands would go by
+	defer cancel()
+	defer time.AfterFunc(natstest.Patience, cancel).Stop()
+	code := run(ctx, args, &out, &err)
 	out.release()
 	return result{code, out.String(), err.String()}
 }

@@ -526,6 +526,45 @@ func TestWitnessAfterFailure(t *testing.T) {
 	}
 }
 
+// TestWitnessWhileAway: what was granted right before JetStream went away is noted, by a
+// loader that goes on and by one that is stopped meanwhile.
+func TestWitnessWhileAway(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	natstest.CreateBucket(t, s.js, "clock")
+	s.create(handle(t, connect(t, s.srv)), "order")
+	dir := t.TempDir()
+	open := func(witness string) *Store {
+		t.Helper()
+		w, err := OpenWitness(filepath.Join(dir, witness))
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg := connect(t, s.srv)
+		cfg.Witness, cfg.Beside = w, []string{"clock"}
+		return handle(t, cfg)
+	}
+	stopped, running := open("stopped"), open("running")
+	for _, h := range []*Store{stopped, running} {
+		s.reserve(h, "order", 1)
+	}
+	s.srv.Stop()
+	if err := stopped.Close(); err == nil {
+		t.Error("nothing is wrong without JetStream")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { defer close(ended); running.Run(ctx) }()
+	for _, h := range []*Store{stopped, running} {
+		h.mu.Lock()
+		seen := h.evidence.Seen
+		h.mu.Unlock()
+		natstest.Eventually(t, "the grant is noted", func() bool { return h.cfg.Witness.evidence(h.bucket).Seen == seen })
+	}
+	cancel()
+	<-ended
+}
+
 // TestMadeByHand: a bucket without an identity is no register.
 func TestMadeByHand(t *testing.T) {
 	t.Parallel()

@@ -41,10 +41,7 @@ const (
 func (s *Store) Run(ctx context.Context) {
 	failing := false
 	for ctx.Err() == nil {
-		err := s.poll(ctx, true)
-		if err == nil {
-			err = s.note(ctx)
-		}
+		err := errors.Join(s.poll(ctx, true), s.note(ctx))
 		wrong := errors.Is(err, store.ErrRegressed) || ctx.Err() != nil // which is logged
 		switch {
 		case err == nil || wrong || failing:
@@ -58,7 +55,9 @@ func (s *Store) Run(ctx context.Context) {
 	}
 }
 
-// note writes what was seen to the witness.
+// note writes what was seen to the witness: of the register even while JetStream is away,
+// for the latest grants may have come right before that, and of the buckets beside it what
+// they answer.
 func (s *Store) note(ctx context.Context) error {
 	if s.cfg.Witness == nil {
 		return nil
@@ -66,17 +65,19 @@ func (s *Store) note(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	all := make(map[string]evidence)
+	var away error
 	for _, bucket := range s.cfg.Beside {
 		found, err := ask(ctx, s.cfg.JetStream, bucket)
 		if err != nil {
-			return err
+			away = errors.Join(away, err)
+			continue
 		}
 		all[bucket] = evidence{Seen: max(found.last, s.cfg.Witness.evidence(bucket).Seen)}
 	}
 	s.mu.Lock()
 	all[s.bucket] = s.evidence.clone()
 	s.mu.Unlock()
-	return s.cfg.Witness.note(all)
+	return errors.Join(s.cfg.Witness.note(all), away)
 }
 
 // permit returns the state in which a write may be sent: the last poll showed at least
