@@ -1,0 +1,69 @@
+package loads
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"go.uber.org/zap"
+
+	"github.com/idworker/idworker/internal/metric"
+)
+
+// Foreign drops the messages of other installations, and counts them. A load event of
+// another installation must not get a segment of this installation's store, and a grant
+// of another store must not be used.
+//
+// Dropping an event is harmless, even in the load stream: this installation's stream
+// may hold the events of others, but only this installation's loaders read it.
+type Foreign struct {
+	own    string // the installation
+	log    *zap.Logger
+	counts [len(kinds)]atomic.Int64
+
+	mu     sync.Mutex
+	logged map[string]bool
+}
+
+// Kind is the kind of a message.
+type Kind int
+
+// The kinds.
+const (
+	EventMessage Kind = iota
+	GrantMessage
+)
+
+var kinds = [...]string{"load_event", "grant"}
+
+// maxForeignLogged bounds the memory for logged installations.
+const maxForeignLogged = 100
+
+// NewForeign returns a Foreign for a process of the given installation.
+func NewForeign(installation string, log *zap.Logger) *Foreign {
+	return &Foreign{own: installation, log: log, logged: make(map[string]bool)}
+}
+
+// Drop reports whether a message must be dropped because it names another installation.
+func (f *Foreign) Drop(kind Kind, installation, sender string) bool {
+	if installation == "" || installation == f.own {
+		return false
+	}
+	f.counts[kind].Add(1)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if key := kinds[kind] + " " + installation; !f.logged[key] && len(f.logged) < maxForeignLogged {
+		f.logged[key] = true
+		f.log.Error("message of another installation dropped", zap.String("kind", kinds[kind]),
+			zap.String("other", installation), zap.String("own", f.own), zap.String("sender", sender))
+	}
+	return true
+}
+
+var foreignTotal = metric.Declare("foreign_messages_total", "Load events and grants of another installation, which were dropped.", "kind")
+
+// Collect sends the metrics.
+func (f *Foreign) Collect(to metric.Sink) {
+	for i, kind := range kinds {
+		to.Counter(foreignTotal, f.counts[i].Load(), kind)
+	}
+}
