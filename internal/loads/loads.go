@@ -120,13 +120,26 @@ type Grant struct {
 	// messages.CodeUnavailable if what is stored for the tag cannot be used, else 0.
 	Refused messages.Code `json:"refused,omitempty"`
 
-	// Reason says why in the latter two cases, for people.
+	// NotNow says that the load was not served, and may be when it is requested again.
+	NotNow NotNow `json:"not_now,omitempty"`
+
+	// Reason is why, for people: with NotNow, and if Refused is CodeBusy or
+	// CodeUnavailable.
 	Reason string `json:"reason,omitempty"`
 
 	// Pause is for how many milliseconds the loader refuses all names that the worker does
 	// not know, at most a second: there were too many that do not exist.
 	Pause int64 `json:"pause_ms,omitempty"`
 }
+
+// NotNow is the reason for which a loader does not serve a load.
+type NotNow string
+
+// The values of Grant.NotNow.
+const (
+	NotNowTag   NotNow = "tag"   // the store failed or hung for this tag; others may be served
+	NotNowStore NotNow = "store" // the store fails
+)
 
 // Encode returns the grant as it is published.
 func (g Grant) Encode() []byte { return encode(g) }
@@ -151,6 +164,12 @@ func DecodeGrant(data []byte) (Grant, error) {
 	}
 	switch g.Refused {
 	case 0:
+		if g.NotNow != "" {
+			if g.NotNow != NotNowTag && g.NotNow != NotNowStore || g.First != 0 || g.End != 0 {
+				return g, fmt.Errorf("%w: not now, %.20q, with range [%d, %d)", ErrMalformed, string(g.NotNow), g.First, g.End)
+			}
+			return g, nil
+		}
 		if g.First < 1 || g.End <= g.First {
 			return g, fmt.Errorf("%w: range [%d, %d)", ErrMalformed, g.First, g.End)
 		}
@@ -158,8 +177,8 @@ func DecodeGrant(data []byte) (Grant, error) {
 			return g, fmt.Errorf("%w: step %d, order %.20q", ErrMalformed, g.Step, string(g.Order))
 		}
 	case messages.CodeNoTag, messages.CodeExhausted, messages.CodeBusy, messages.CodeUnavailable:
-		if g.First != 0 || g.End != 0 {
-			return g, fmt.Errorf("%w: both a range and a refusal", ErrMalformed)
+		if g.First != 0 || g.End != 0 || g.NotNow != "" {
+			return g, fmt.Errorf("%w: a refusal together with a range or not now", ErrMalformed)
 		}
 	default:
 		return g, fmt.Errorf("%w: refused with %d, allowed is %d, %d, %d or %d", ErrMalformed, g.Refused, messages.CodeNoTag, messages.CodeBusy, messages.CodeUnavailable, messages.CodeExhausted)

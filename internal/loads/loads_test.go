@@ -91,6 +91,7 @@ func TestDecodeGrant(t *testing.T) {
 		{Instance: "W1", Tag: "order", First: math.MaxInt64 - 1, End: math.MaxInt64, Step: 1, Order: store.Strict},
 		{Instance: "W1", Tag: "order", Seq: math.MaxUint64, Refused: messages.CodeNoTag},
 		{Instance: "W1", Tag: "order", Seq: 7, Refused: messages.CodeExhausted},
+		{Instance: "W1", Tag: "order", Seq: 7, NotNow: loads.NotNowStore, Reason: "no route to host"},
 	} {
 		if got, err := loads.DecodeGrant(g.Encode()); got != g || err != nil {
 			t.Errorf("%+v, %v; want %+v", got, err, g)
@@ -109,6 +110,9 @@ func TestDecodeGrant(t *testing.T) {
 		"range without a step":      func(g *loads.Grant) { g.Step = 0 },
 		"range without an order":    func(g *loads.Grant) { g.Order = "" },
 		"range and refusal":         func(g *loads.Grant) { g.Refused = messages.CodeNoTag },
+		"not now for no reason":     func(g *loads.Grant) { g.First, g.End, g.NotNow = 0, 0, "never" },
+		"range and not now":         func(g *loads.Grant) { g.NotNow = loads.NotNowTag },
+		"refusal and not now":       func(g *loads.Grant) { g.First, g.End, g.Refused, g.NotNow = 0, 0, messages.CodeNoTag, loads.NotNowTag },
 		"pause with a range":        func(g *loads.Grant) { g.Pause = 50 },
 		"pause too long":            func(g *loads.Grant) { g.First, g.End, g.Refused, g.Pause = 0, 0, messages.CodeBusy, 1001 },
 		"refusal that is none": func(g *loads.Grant) {
