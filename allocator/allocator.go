@@ -1,10 +1,13 @@
 package allocator
 
 import (
+	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/puzpuzpuz/xsync/v4"
 
+	"github.com/idworker/idworker/internal/priority"
 	"github.com/idworker/idworker/store"
 )
 
@@ -14,12 +17,15 @@ type Allocator struct {
 	cfg     Config
 	tags    *xsync.Map[string, *tag] // reads take no lock and allocate nothing
 	agenda  agenda
-	refused refusals
+	effects effects
 
-	// seq numbers the loads of all tags. A worker must not use a number twice, not
-	// even after a restart: late grants are recognized by it. A counter suffices,
-	// because loads and grants also carry the name of the instance, which is random
-	// at each start.
+	refused    *xsync.Map[string, refusal] // of tags that are not in memory
+	refusedAll atomic.Pointer[refusal]     // of all these tags
+
+	// seq numbers the loads of all tags. A worker must not use a number twice,
+	// not even after a restart: late grants are recognized by it. A counter
+	// suffices, because loads and grants also carry the name of the instance,
+	// which is random at each start.
 	seq atomic.Uint64
 
 	parked, loading, unknown, burnt atomic.Int64
@@ -27,59 +33,41 @@ type Allocator struct {
 
 // New returns an allocator without tags.
 func New(cfg Config) *Allocator {
-	return &Allocator{cfg: cfg.withDefaults(), tags: xsync.NewMap[string, *tag]()}
+	a := &Allocator{
+		cfg:     cfg.withDefaults(),
+		tags:    xsync.NewMap[string, *tag](),
+		effects: effects{ready: make(chan struct{}, 1)},
+		refused: xsync.NewMap[string, refusal](),
+	}
+	a.refusedAll.Store(&refusal{})
+	return a
 }
 
-// Take returns n IDs of the tag if the current segment has them, as it usually
-// does; a strict tag has none. Otherwise ok is false, nothing has happened, and the
-// request goes to TakeOrPark.
-func (a *Allocator) Take(name string, n int64) (ids store.Segment, ok bool) {
-	t, ok := a.tags.Load(name)
-	if !ok {
-		return ids, false
-	}
-	cur := t.cur.Load()
-	if cur == nil {
-		return ids, false
-	}
-	first, crossed, ok := cur.take(n)
-	if crossed {
-		a.update(t, noChange) // but a load may have become due
-	}
-	return store.Segment{First: first, End: first + n}, ok
-}
-
-// TakeOrPark is for a request that Take could not answer. It returns the IDs, if
-// they are in memory after all, or an error. If it returns neither, the request is
-// parked: its Answer is called when a grant brings the IDs, when the load is
-// refused, or when the deadline passes. That may be before TakeOrPark returns.
+// TakeOrPark is for a request that Take could not answer. It returns the IDs,
+// if they are in memory after all, or an error. If it returns neither, the
+// request is parked: Effects returns its reply when a grant brings the IDs,
+// when the load is refused, or when the deadline passes. That may be before
+// TakeOrPark returns.
 //
-// Errors: ErrCount, ErrBusy, ErrStrict, and the error of a recent refusal; parked
-// requests may also get ErrNoSegment.
-func (a *Allocator) TakeOrPark(name string, r Request) (ids []store.Segment, err error) {
+// Errors: ErrCount, ErrBusy, ErrStrict, and the error of a recent refusal;
+// parked requests may also get ErrNoSegment.
+func (a *Allocator) TakeOrPark(r Request) (ids []store.Segment, err error) {
 	if r.N < 1 {
 		return nil, ErrCount
 	}
 	for {
-		t, err := a.findOrMake(name)
+		t, err := a.findOrMake(r.Tag)
 		if err != nil {
 			return nil, err
 		}
-		dropped := false
-		a.update(t, func() []reply {
-			if dropped = t.dropped; !dropped {
-				ids, err = a.takeOrPark(t, r)
-			}
-			return nil
-		})
-		if !dropped {
+		if a.update(t, func(now time.Duration) { ids, err = a.takeOrPark(t, r, now) }) {
 			return ids, err
 		}
 	}
 }
 
 // takeOrPark does the work of TakeOrPark under the tag's lock.
-func (a *Allocator) takeOrPark(t *tag, r Request) ([]store.Segment, error) {
+func (a *Allocator) takeOrPark(t *tag, r Request, now time.Duration) ([]store.Segment, error) {
 	t.idleCalls = -1
 	if r.Kept && t.order == store.Strict {
 		return nil, ErrStrict
@@ -87,8 +75,7 @@ func (a *Allocator) takeOrPark(t *tag, r Request) ([]store.Segment, error) {
 	if ids := t.takeFromAll(r.N); ids != nil {
 		return ids, nil
 	}
-	now := a.cfg.Clock()
-	if err := t.busy.load.currentRefusal(now, a.cfg.ReAsk); err != nil {
+	if err := t.busy.load.refusal.current(now); err != nil {
 		return nil, err
 	}
 	if len(t.busy.parked) >= a.cfg.MaxParkedPerTag || a.parked.Load() >= int64(a.cfg.MaxParked) {
@@ -98,103 +85,175 @@ func (a *Allocator) takeOrPark(t *tag, r Request) ([]store.Segment, error) {
 	return nil, nil
 }
 
-// Withdraw drops the parked requests of the tag whose callers have gone, without
-// an answer. IDs that were loaded for them go to the requests behind them.
-func (a *Allocator) Withdraw(name string) {
-	if t, ok := a.tags.Load(name); ok {
-		a.update(t, t.dropUnwanted)
-	}
+// Withdraw drops the parked request of that From without a reply, unless its
+// reply is among the effects already. IDs that were loaded for it go to the
+// requests behind it.
+func (a *Allocator) Withdraw(name string, from any) {
+	a.updateTag(name, func(t *tag, _ time.Duration) { t.withdraw(from) })
 }
 
-// Tick fails requests whose deadline has passed and repeats loads that brought no
-// grant. Deadlines are as exact as Tick is frequent: call it every few per cent of
-// Config.Wait.
+// Tick fails requests whose deadline has passed and repeats loads that brought
+// no grant. Deadlines are as exact as Tick is frequent: call it every few per
+// cent of Config.Wait.
 func (a *Allocator) Tick() {
-	now := a.cfg.Clock()
-	for _, t := range a.agenda.take(now) {
-		a.update(t, func() []reply {
-			if t.busy.until/agendaUnit <= now/agendaUnit {
-				t.busy.until = 0 // taken; if that is too early it is planned again
-			}
-			return t.expireParked(now)
-		})
+	for _, t := range a.agenda.take(a.cfg.Clock()) {
+		a.update(t, func(now time.Duration) { t.failParked(now, ErrNoSegment) })
 	}
 }
 
 // Loading is the number of loads that are under way.
 func (a *Allocator) Loading() int { return int(a.loading.Load()) }
 
-// Parked is the number of requests that wait for a segment, or are being answered.
+// Parked is the number of requests that wait for a segment, or whose replies
+// Effects has not returned yet.
 func (a *Allocator) Parked() int { return int(a.parked.Load()) }
 
 // Tags is the number of tags in memory.
 func (a *Allocator) Tags() int { return a.tags.Size() }
 
-// Burnt is the number of IDs that were granted, and then discarded because a strict
-// load needed fewer or because their tag left memory. Grants that were discarded as
-// a whole are not counted.
+// Burnt is the number of IDs that were granted, and then discarded because a
+// strict load needed fewer or because their tag left memory. Grants that were
+// discarded as a whole are not counted.
 func (a *Allocator) Burnt() int64 { return a.burnt.Load() }
 
-// update changes a tag and does the work that results. No lock may be held.
-func (a *Allocator) update(t *tag, change func() []reply) {
-	todo := a.apply(t, change)
-	if todo.load.Seq != 0 {
-		a.cfg.Load(todo.load)
-	}
-	for _, r := range todo.replies {
-		r.answer(r.ids, r.err)
-	}
-	a.parked.Add(-int64(len(todo.replies)))
-}
-
-// noChange is a change that only makes apply look at the tag.
-func noChange() []reply { return nil }
-
-// effects is the work that is left after a change to a tag, for when no lock is held.
-type effects struct {
-	load    Load // to be requested, if its Seq is set
-	replies []reply
-}
-
-// apply is the frame of every change to a tag. It runs change under the tag's lock,
-// and returns the load that has become due and the answers to be given.
-func (a *Allocator) apply(t *tag, change func() []reply) (todo effects) {
+// update is the frame of every change to a tag. It runs change under the tag's
+// lock, and adds the load that has become due, and the replies, to the effects.
+// So a tag's replies are in the order of its changes. It does nothing, and
+// returns false, if the tag has left memory.
+func (a *Allocator) update(t *tag, change func(now time.Duration)) bool {
 	t.lock()
 	defer t.unlock()
-	before, loading := len(t.busy.parked), t.isLoading()
-	todo.replies = change()
-	// Requests that are being answered count as parked until they are: a worker
-	// that stops waits until none is parked before it closes its connections.
-	a.parked.Add(int64(len(t.busy.parked) + len(todo.replies) - before))
+	if t.dropped {
+		return false
+	}
+	now, parked, loading := a.cfg.Clock(), len(t.busy.parked), t.loading()
+	change(now)
 	t.giveUpLoad()
-	if t.order == "" && len(t.busy.parked) == 0 {
+	if t.order == "" && len(t.busy.parked) == 0 && !t.dropped {
 		a.drop(t, nil)
 	}
 	t.cur.Load().rearm()
-	todo.load = a.nextLoad(t)
-	a.loading.Add(int64(t.isLoading() - loading))
-	a.planVisit(t)
+	load := a.nextLoad(t, now)
+	a.loading.Add(t.loading() - loading)
+	a.parked.Add(int64(len(t.busy.parked) + len(t.busy.replies) - parked))
+	a.agenda.plan(t)
+	a.effects.add(load, t.busy.replies)
+	t.busy.replies = nil
+	return true
+}
+
+// updateTag is update for the tag of that name, if it is in memory.
+func (a *Allocator) updateTag(name string, change func(t *tag, now time.Duration)) {
+	if t, ok := a.tags.Load(name); ok {
+		a.update(t, func(now time.Duration) { change(t, now) })
+	}
+}
+
+// nextLoad returns the load to be requested now, for the first time or again. Its
+// Seq is 0 if there is none.
+func (a *Allocator) nextLoad(t *tag, now time.Duration) Load {
+	defer t.record(now)
+	if t.loadDue(now, a.cfg.MaxStep) {
+		t.beginLoad(a.seq.Add(1), now, a.cfg.MaxStep)
+	}
+	if !t.askDue(now) {
+		return Load{}
+	}
+	l := &t.busy.load
+	l.try++
+	l.due, l.urgent, l.paused = now+t.pause(a.cfg.ReAsk), t.lacksIDs(), false
+	return t.currentLoad(now, a.cfg.MaxStep)
+}
+
+// Effects is what the allocator's owner has to do. Its replies are bounded by
+// Config.MaxParked; its loads are one a second for each tag at most, so the
+// owner must not stop calling.
+type Effects struct {
+	Loads   []Load  // to be requested; a load may be there more than once
+	Replies []Reply // to be sent, in this order
+}
+
+// Reply answers a parked request: with as many IDs as it asked for, in
+// ascending segments, or with an error.
+type Reply struct {
+	From any // the request's
+	IDs  []store.Segment
+	Err  error
+}
+
+// effects collects what Effects returns.
+type effects struct {
+	mu      sync.Mutex
+	pending Effects
+	ready   chan struct{}
+}
+
+// add adds a load, if its Seq is set, and replies. The tag's lock is held, which
+// keeps its replies in order.
+func (e *effects) add(l Load, replies []Reply) {
+	if l.Seq == 0 && len(replies) == 0 {
+		return
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if l.Seq != 0 {
+		e.pending.Loads = append(e.pending.Loads, l)
+	}
+	e.pending.Replies = append(e.pending.Replies, replies...)
+	select {
+	case e.ready <- struct{}{}:
+	default:
+	}
+}
+
+// Ready receives when Effects has something to return, and may do so when it
+// has nothing.
+func (a *Allocator) Ready() <-chan struct{} { return a.effects.ready }
+
+// Effects returns what has to be done since the last call. One goroutine calls
+// it, and does that: it sends the replies, and each load after a call of
+// CurrentLoad.
+func (a *Allocator) Effects() Effects {
+	a.effects.mu.Lock()
+	defer a.effects.mu.Unlock()
+	todo := a.effects.pending
+	a.effects.pending = Effects{}
+	a.parked.Add(-int64(len(todo.Replies)))
 	return todo
 }
 
-// nextLoad returns the load to be requested now. Its Seq is 0 if there is none.
-func (a *Allocator) nextLoad(t *tag) Load {
-	now := a.cfg.Clock()
-	defer t.record(now)
-	switch {
-	case t.loadDue(now, a.cfg.ReAsk, a.cfg.MaxStep):
-		return t.beginLoad(a.seq.Add(1), now, a.cfg.MaxStep)
-	case t.askDue(now, a.cfg.ReAsk):
-		return t.askForLoad(now, a.cfg.MaxStep)
-	}
-	return Load{}
+// agenda holds the tags that Tick has to visit, by the moment at which there is
+// something to do: a request's deadline, or the next try of a load. Tick costs
+// nothing for the tags whose moment has not come, of which there may be 100,000
+// in an outage.
+type agenda struct {
+	mu    sync.Mutex
+	queue priority.Queue[*busy]
 }
 
-// planVisit puts the tag on the agenda of Tick for when there is something to do.
-func (a *Allocator) planVisit(t *tag) {
-	at, needed := t.nextVisit(a.cfg.ReAsk)
-	if at = max(at, 1); needed && (t.busy.until == 0 || at < t.busy.until) {
-		t.busy.until = at
-		a.agenda.add(t, at)
+// plan puts the tag in its place, or takes it out if there is nothing to do. It
+// needs the tag's mu.
+func (a *agenda) plan(t *tag) {
+	b, at := t.busy, t.nextVisit()
+	if b.visit == at {
+		return
 	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if b.Queued() {
+		a.queue.Remove(b)
+	}
+	if b.visit, b.tag = at, t; at > 0 {
+		a.queue.Push(b, time.Unix(0, int64(at)))
+	}
+}
+
+// take removes the tags that have to be visited by now, and returns them.
+func (a *agenda) take(now time.Duration) (due []*tag) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for a.queue.Len() > 0 && !a.queue.First().At().After(time.Unix(0, int64(now))) {
+		due = append(due, a.queue.Pop().tag)
+	}
+	return due
 }

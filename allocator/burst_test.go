@@ -19,9 +19,9 @@ func (tr *traffic) burst(n int64) {
 // reserved is how many IDs the store has given so far.
 func (tr *traffic) reserved() int64 { return tr.next - 1 }
 
-// TestBurstsReserveLittle: a rate that was seen for a moment only is not believed for long: IDs
-// that are asked for all at once have less than 600 times as many reserved, whether the tag is
-// fresh, at rest, or busy.
+// TestBurstsReserveLittle: a rate that was seen for a moment only is not
+// believed for long: IDs that are asked for all at once have less than 600
+// times as many reserved, whether the tag is fresh, at rest, or busy.
 func TestBurstsReserveLittle(t *testing.T) {
 	t.Parallel()
 	const step = 1000
@@ -53,8 +53,8 @@ func TestBurstsReserveLittle(t *testing.T) {
 	}
 }
 
-// TestRepeatedBursts: bursts of 100 requests every minute for a day leave a step that is
-// bounded by a burst, and seldom load.
+// TestRepeatedBursts: bursts of 100 requests every minute for a day leave a
+// step that is bounded by a burst, and seldom load.
 func TestRepeatedBursts(t *testing.T) {
 	t.Parallel()
 	const n = 100
@@ -72,8 +72,8 @@ func TestRepeatedBursts(t *testing.T) {
 	}
 }
 
-// TestFewRequestsLoadOnce: a tag that was asked for a few times is loaded once, however long
-// that took, and however soon they came after each other.
+// TestFewRequestsLoadOnce: a tag that was asked for a few times is loaded once,
+// however long that took, and however soon they came after each other.
 func TestFewRequestsLoadOnce(t *testing.T) {
 	for _, pause := range []time.Duration{0, time.Millisecond, time.Second, time.Hour} {
 		h := order(1000)
@@ -90,8 +90,8 @@ func TestFewRequestsLoadOnce(t *testing.T) {
 	}
 }
 
-// TestCeilingBoundsMemory: a rate for which the largest step is too small has no more in
-// memory than two segments, and loads one at a time.
+// TestCeilingBoundsMemory: a rate for which the largest step is too small has
+// no more in memory than two segments, and loads one at a time.
 func TestCeilingBoundsMemory(t *testing.T) {
 	t.Parallel()
 	tr := &traffic{harness: newHarness(allocator.Config{MaxStep: 10_000}), t: t}

@@ -10,8 +10,8 @@ import (
 	"github.com/idworker/idworker/store"
 )
 
-// changing is two workers on one row of a store, whose step is changed by hand while
-// loads are on their way. Each worker gets it with its grants.
+// changing is two workers on one row of a store, whose step is changed by hand
+// while loads are on their way. Each worker gets it with its grants.
 type changing struct {
 	workers []*worker
 	next    int64 // max_id
@@ -53,8 +53,9 @@ func newChanging() *changing {
 	return c
 }
 
-// deliver brings a grant to its worker. If it is not late, its step counts from then on:
-// growth starts again from a lowered step, and from a raised one if that lies above.
+// deliver brings a grant to its worker. If it is not late, its step counts from
+// then on: growth starts again from a lowered step, and from a raised one if
+// that lies above.
 func (g granted) deliver(t *rapid.T) {
 	w := g.w
 	w.step = g.step
@@ -123,8 +124,8 @@ func (c *changing) record(t *rapid.T, w *worker, id int64) {
 	c.handed[id], w.highest = true, id
 }
 
-// reserve serves the first n loads with one write, as a loader does, and sends the grants.
-// The size is the step in the event, or the row's for a first load.
+// reserve serves the first n loads with one write, as a loader does, and sends
+// the grants. The size is the step in the event, or the row's for a first load.
 func (c *changing) reserve(n int) {
 	var total int64
 	for i, l := range c.loads[:n] {
@@ -143,9 +144,9 @@ func (c *changing) reserve(n int) {
 	c.loads = c.loads[n:]
 }
 
-// TestStepsChangeBetweenLoads: a step that is raised or lowered in the table applies
-// from the load on that follows the next grant. Whatever the order of changes, loads
-// and grants, no two ranges overlap.
+// TestStepsChangeBetweenLoads: a step that is raised or lowered in the table
+// applies from the load on that follows the next grant. Whatever the order of
+// changes, loads and grants, no two ranges overlap.
 func TestStepsChangeBetweenLoads(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := newChanging()
@@ -170,6 +171,12 @@ func TestStepsChangeBetweenLoads(t *testing.T) {
 				g := c.grants[i]
 				c.grants = append(c.grants[:i], c.grants[i+1:]...)
 				g.deliver(t)
+			},
+			"not now": func(t *rapid.T) {
+				if len(c.loads) == 0 {
+					t.Skip("no load")
+				}
+				c.loads[0].w.NotNow("order", c.loads[0].Seq)
 			},
 			"time passes": func(t *rapid.T) {
 				by := time.Duration(rapid.Int64Range(0, int64(allocator.DefaultReAsk)).Draw(t, "by"))

@@ -10,32 +10,42 @@ import (
 	"github.com/idworker/idworker/store"
 )
 
-// TestConcurrentCallers has many goroutines take singles and batches from one tag
-// while a loader goroutine grants. Every ID is checked, and every goroutine's IDs
-// ascend.
+// TestConcurrentCallers has many goroutines take singles and batches from one
+// tag while one does what has to be done: it grants loads and sends replies.
+// Every ID is checked, and every goroutine's IDs ascend.
 func TestConcurrentCallers(t *testing.T) {
 	const callers, requests = 8, 5000
 	t.Parallel()
-	loads := make(chan allocator.Load, 10_000) // a grant may ask for the next load
 	var clock atomic.Int64
 	a := allocator.New(allocator.Config{
 		Clock:   func() time.Duration { return time.Duration(clock.Add(1)) },
-		Load:    func(l allocator.Load) { loads <- l },
 		MaxStep: 10_000,
 	})
 
-	var loader sync.WaitGroup
-	loader.Go(func() {
+	done := make(chan struct{})
+	var owner sync.WaitGroup
+	owner.Go(func() {
 		next, granted := int64(1), uint64(0)
-		for l := range loads {
-			if l.Seq <= granted {
-				continue
+		for {
+			select {
+			case <-done:
+				return
+			case <-a.Ready():
 			}
-			granted = l.Seq
-			s := store.Segment{First: next, End: next + max(l.Step, l.Want, 10)}
-			next = s.End
-			if a.Grant(l.Tag, l.Seq, allocator.Supply{Segment: s, Step: 10, Order: store.Trend}).Outcome != allocator.Used {
-				t.Errorf("grant %v was burnt", s)
+			todo := a.Effects()
+			for _, r := range todo.Replies {
+				r.From.(chan allocator.Reply) <- r
+			}
+			for _, l := range todo.Loads {
+				if l.Seq <= granted {
+					continue
+				}
+				granted = l.Seq
+				s := store.Segment{First: next, End: next + max(l.Step, l.Want, 10)}
+				next = s.End
+				if a.Grant(l.Tag, l.Seq, allocator.Supply{Segment: s, Step: 10, Order: store.Trend}).Outcome != allocator.Used {
+					t.Errorf("grant %v was burnt", s)
+				}
 			}
 		}
 	})
@@ -45,7 +55,7 @@ func TestConcurrentCallers(t *testing.T) {
 	for c := range callers {
 		group.Go(func() {
 			last := int64(0)
-			answer := make(chan []store.Segment, 1)
+			replies := make(chan allocator.Reply, 1)
 			for i := range requests {
 				n := int64(1 + (c*requests+i)%7)
 				var ids []store.Segment
@@ -53,17 +63,13 @@ func TestConcurrentCallers(t *testing.T) {
 					ids = append(ids, s)
 				} else {
 					var err error
-					ids, err = a.TakeOrPark("order", allocator.Request{N: n, Answer: func(ids []store.Segment, err error) {
-						if err != nil {
-							t.Error(err)
-						}
-						answer <- ids
-					}})
+					ids, err = a.TakeOrPark(allocator.Request{Tag: "order", N: n, From: replies})
+					if ids == nil && err == nil {
+						r := <-replies
+						ids, err = r.IDs, r.Err
+					}
 					if err != nil {
 						t.Error(err)
-					}
-					if ids == nil {
-						ids = <-answer
 					}
 				}
 				for _, s := range ids {
@@ -81,6 +87,6 @@ func TestConcurrentCallers(t *testing.T) {
 		})
 	}
 	group.Wait()
-	close(loads)
-	loader.Wait()
+	close(done)
+	owner.Wait()
 }

@@ -18,17 +18,12 @@ const (
 	DefaultMaxUnknown      = 16_384
 )
 
-// Config holds an allocator's settings. Clock and Load must be set; the rest has
+// Config holds an allocator's settings. Clock must be set; the rest has
 // defaults.
 type Config struct {
-	// Clock is the time since some fixed moment. It must not step back, so a wall
-	// clock will not do.
+	// Clock is the time since some fixed moment. It must not step back, so a
+	// wall clock will not do.
 	Clock func() time.Duration
-
-	// Load is called when a tag needs a segment. The sender of the load calls
-	// CurrentLoad right before it sends. Any of the allocator's methods may call
-	// Load, so it must not block. No lock is held.
-	Load func(Load)
 
 	// MaxStep is the ceiling of the step policy, in IDs.
 	MaxStep int64
@@ -36,9 +31,9 @@ type Config struct {
 	// Wait is how long a request is parked before it gets ErrNoSegment.
 	Wait time.Duration
 
-	// ReAsk is the pause before a load without a grant is requested again. It
-	// doubles with each try, up to 16 times as long, and is an eighth of that for
-	// strict and unknown tags. A refusal is remembered for as long.
+	// ReAsk is the pause before a load without a grant is requested again; for
+	// strict and unknown tags, the first pause is an eighth of it. It grows
+	// only by NotNow. A refusal is remembered for as long.
 	ReAsk time.Duration
 
 	// MaxParkedPerTag and MaxParked bound the parked requests; one more gets
@@ -46,29 +41,24 @@ type Config struct {
 	MaxParkedPerTag int
 	MaxParked       int
 
-	// MaxUnknown bounds the tags in memory that were never granted; a request for
-	// one more gets ErrBusy.
+	// MaxUnknown bounds the tags in memory that were never granted; a request
+	// for one more gets ErrBusy.
 	MaxUnknown int
 }
 
 // Request is a request for IDs of one tag.
 type Request struct {
-	N int64 // how many IDs
+	Tag string
+	N   int64 // how many IDs
 
-	// Kept is set if the caller will hand the IDs out later, as a prefetcher does.
-	// For a strict tag, such a request gets ErrStrict.
+	// Kept is set if the caller will hand the IDs out later, as a prefetcher
+	// does. For a strict tag, such a request gets ErrStrict.
 	Kept bool
 
-	// Wanted reports whether the caller is still waiting; Withdraw calls it, with a
-	// lock held, so it must not block. Nil: until the request is answered.
-	Wanted func() bool
-
-	Answer Answer
+	// From returns with the reply, and names the request in Withdraw. It is
+	// comparable, and no other parked request of the tag has it.
+	From any
 }
-
-// Answer is called once for a parked request: with as many IDs as it asked for, in
-// ascending segments, or with an error. No lock is held.
-type Answer func(ids []store.Segment, err error)
 
 // Load is a request for one more segment of a tag.
 type Load struct {
@@ -97,8 +87,8 @@ var (
 	// ErrNoSegment: no segment came before the request's deadline.
 	ErrNoSegment = errors.New("no segment came in time: loaders or their store may be away")
 
-	// ErrBusy: the limit of parked requests is reached, for this tag or in all, or
-	// that of unknown tags.
+	// ErrBusy: the limit of parked requests is reached, for this tag or in all,
+	// or that of unknown tags.
 	ErrBusy = errors.New("too many parked requests")
 
 	// ErrCount: fewer than one ID was requested.
@@ -110,7 +100,8 @@ var (
 	// ErrTooMany: loaders grant fewer IDs at a time than the request wants.
 	ErrTooMany = errors.New("more IDs of a strict tag than loaders grant at a time")
 
-	// ErrDropped: the tag left memory while the request waited. It may be made again.
+	// ErrDropped: the tag left memory while the request waited. It may be made
+	// again.
 	ErrDropped = errors.New("the tag was dropped from memory, request it again")
 )
 

@@ -26,7 +26,8 @@ type Figures struct {
 // MaxRunway is the longest runway that is reported. A tag at rest has it.
 const MaxRunway = 365 * 24 * time.Hour
 
-// Figures returns the figures of the tags that were granted, in no particular order.
+// Figures returns the figures of the tags that were granted, in no particular
+// order.
 func (a *Allocator) Figures() []Figures {
 	now := a.cfg.Clock()
 	all := make([]Figures, 0, a.Tags())
@@ -47,11 +48,11 @@ func (t *tag) figures(now time.Duration) Figures {
 		Order:   t.order,
 		Step:    t.step,
 		Left:    t.available(),
-		Total:   t.meter.total(t.cur.Load()),
-		Rate:    t.meter.rate(now, t.cur.Load()),
+		Total:   t.total(),
+		Rate:    t.rate(now),
 		Runway:  t.runway(now),
 		Parked:  len(t.busy.parked),
-		Loading: t.busy.load.seq != 0,
+		Loading: t.loading() > 0,
 		High:    t.high,
 	}
 	if t.order == store.Strict {
@@ -61,26 +62,24 @@ func (t *tag) figures(now time.Duration) Figures {
 	return f
 }
 
-// runway is how long the IDs in memory last at the present rate. A tag at rest has MaxRunway, and
-// one without IDs none.
+// runway is how long the IDs in memory last at the present rate. A tag at rest
+// has MaxRunway, and one without IDs none.
 func (t *tag) runway(now time.Duration) time.Duration {
 	left := t.available()
 	if left == 0 {
 		return 0
 	}
-	seconds := float64(left) / t.meter.rate(now, t.cur.Load())
-	if seconds < MaxRunway.Seconds() {
-		return time.Duration(seconds * float64(time.Second))
-	}
-	return MaxRunway
+	seconds := min(float64(left)/t.rate(now), MaxRunway.Seconds())
+	return time.Duration(seconds * float64(time.Second))
 }
 
-// meter measures the rate at which a tag's IDs are handed out, at no cost to requests.
-// Its window moves whenever the tag is checked, and when the figures are read; otherwise
-// a tag that is busy again after a night would still look idle.
+// meter measures the rate at which a tag's IDs are handed out, at no cost to
+// requests. Its window moves whenever the tag is checked, and when the figures
+// are read; otherwise a tag that is busy again after a night would still look
+// idle.
 type meter struct {
-	spent        int64 // handed out from the segments before the current one
-	atLoad       int64 // the total at the latest load
+	spent        int64  // handed out from the segments before the current one
+	begun        sample // when the latest load began
 	last, before sample
 }
 
@@ -90,44 +89,34 @@ type sample struct {
 	total int64
 }
 
-// begin begins the window.
-func (m *meter) begin(now time.Duration, cur *segment) {
-	m.last = sample{now, m.total(cur)}
-	m.before = m.last
-}
-
-// record moves the window, so that it begins where its latter half did, if enough time
-// has passed and enough IDs were handed out since it last moved. So each half is
-// steadyTime or longer, and together they have enoughIDs.
-func (m *meter) record(now time.Duration, cur *segment) {
-	if total := m.total(cur); now-m.last.at >= steadyTime && total-m.last.total >= enoughIDs/2 {
-		m.before, m.last = m.last, sample{now, total}
-	}
-}
-
-// total is the number of IDs handed out.
-func (m *meter) total(cur *segment) int64 {
-	if cur == nil {
-		return m.spent
-	}
-	return m.spent + cur.used.Load()
-}
-
-// paces are those of the latter half of the window and of all of it, with the demand of
-// parked requests added.
-func (m *meter) paces(now time.Duration, cur *segment, demand int64) (p paces) {
-	total := m.total(cur) + demand
-	for i, since := range []sample{m.last, m.before} {
-		p[i] = pace{total - since.total, now - since.at}
-	}
-	return p
-}
-
-// rate is in IDs per second, over the window.
-func (m *meter) rate(now time.Duration, cur *segment) float64 {
-	window := now - m.before.at
-	if window <= 0 {
+// rateSince is in IDs per second.
+func (s sample) rateSince(before sample) float64 {
+	if s.at <= before.at {
 		return 0
 	}
-	return float64(m.total(cur)-m.before.total) / window.Seconds()
+	return float64(s.total-before.total) / (s.at - before.at).Seconds()
+}
+
+// The methods below need mu.
+
+// total is the number of IDs handed out.
+func (t *tag) total() int64 { return t.meter.spent + t.cur.Load().used.Load() }
+
+// rate is in IDs per second, over the window.
+func (t *tag) rate(now time.Duration) float64 {
+	return sample{now, t.total()}.rateSince(t.meter.before)
+}
+
+// record moves the windows over which rates are measured. That of the meter
+// begins where its latter half did, if enough time has passed and enough IDs
+// were handed out since it last moved. So each half is steadyTime or longer,
+// and together they have enoughIDs.
+func (t *tag) record(now time.Duration) {
+	s, m := sample{now, t.total()}, &t.meter
+	if s.at-m.last.at >= steadyTime && s.total-m.last.total >= enoughIDs/2 {
+		m.before, m.last = m.last, s
+	}
+	if t.use != nil {
+		t.use.record(s)
+	}
 }

@@ -17,8 +17,8 @@ const (
 	mostWrites     = 8 // of the store, for one tag in its first minute
 )
 
-// traffic is a tag under requests at a constant rate, in virtual time. The store answers at
-// once.
+// traffic is a tag under requests at a constant rate, in virtual time. The
+// store answers at once.
 type traffic struct {
 	*harness
 	t      *testing.T
@@ -35,8 +35,8 @@ func newTraffic(t *testing.T, step int64) *traffic {
 	return tr
 }
 
-// flow sends requests of n IDs at the rate, the first one at once, and calls after when each
-// was answered, until that is false.
+// flow sends requests of n IDs at the rate, the first one at once, and calls
+// after when each was answered, until that is false.
 func (tr *traffic) flow(rate float64, n int64, after func(since time.Duration) bool) {
 	tr.t.Helper()
 	tr.rate, tr.began, tr.sent, tr.writes = rate, tr.now, 0, 0
@@ -64,7 +64,8 @@ func (tr *traffic) runway() time.Duration {
 func (tr *traffic) setIn(what string, rate float64) {
 	tr.t.Helper()
 	began, inMinute := tr.now, 0
-	// A request is answered at each of the first moments, later there may be fewer.
+	// A request is answered at each of the first moments, later there may be
+	// fewer.
 	tr.flow(rate, int64(math.Ceil(rate/100)), func(since time.Duration) bool {
 		if since <= firstMinute {
 			inMinute = tr.writes
@@ -85,8 +86,8 @@ func (tr *traffic) setIn(what string, rate float64) {
 	}
 }
 
-// allRates are 1 to 100,000 per second, close together, and those of which 1,000 IDs last hardly
-// long enough.
+// allRates are 1 to 100,000 per second, close together, and those of which
+// 1,000 IDs last hardly long enough.
 func allRates() (rates []float64) {
 	for r := 1.0; r <= 100_000; r *= tier.Pick(1.3, 1.003) {
 		rates = append(rates, r)
@@ -97,8 +98,9 @@ func allRates() (rates []float64) {
 	return append(rates, 440, 500, 99_999, 100_000)
 }
 
-// TestRunwayFromTheFirstMinute: whatever the rate that sets in on a fresh tag, after a minute
-// memory lasts, and goes on to, and few store writes were needed.
+// TestRunwayFromTheFirstMinute: whatever the rate that sets in on a fresh tag,
+// after a minute memory lasts, and goes on to, and few store writes were
+// needed.
 func TestRunwayFromTheFirstMinute(t *testing.T) {
 	t.Parallel()
 	for _, rate := range allRates() {
@@ -106,8 +108,8 @@ func TestRunwayFromTheFirstMinute(t *testing.T) {
 	}
 }
 
-// TestRunwayAfterASurge: the same if the rate of a tag changes, by however much, at any point
-// of a segment.
+// TestRunwayAfterASurge: the same if the rate of a tag changes, by however
+// much, at any point of a segment.
 func TestRunwayAfterASurge(t *testing.T) {
 	t.Parallel()
 	const parts = 40 // of a segment

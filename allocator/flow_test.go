@@ -7,9 +7,9 @@ import (
 	"github.com/idworker/idworker/allocator"
 )
 
-// flow is a tag under steady traffic, in virtual time. Requests are batches of about
-// a hundredth of a segment, so that a segment costs a hundred requests at any rate.
-// The store answers at once, until it is stopped.
+// flow is a tag under steady traffic, in virtual time. Requests are batches of
+// about a hundredth of a segment, so that a segment costs a hundred requests at
+// any rate. The store answers at once, until it is stopped.
 type flow struct {
 	*harness
 	t       *testing.T
@@ -71,8 +71,9 @@ func (f *flow) serve() {
 	}
 }
 
-// load lets requests come until another n segments were asked for, and fails the
-// test if one of the requests is not answered at once, but the first of all.
+// load lets requests come until another n segments were asked for, and fails
+// the test if one of the requests is not answered at once, but the first of
+// all.
 func (f *flow) load(n int) {
 	for until := len(f.loads) + n; len(f.loads) < until; {
 		if o := f.request(); o.answered != 1 || o.err != nil {
@@ -81,7 +82,8 @@ func (f *flow) load(n int) {
 	}
 }
 
-// lives are how long the latest n segments lasted: what lies between their loads.
+// lives are how long the latest n segments lasted: what lies between their
+// loads.
 func (f *flow) lives(n int) []time.Duration {
 	lives := make([]time.Duration, n)
 	for i, l := range f.loads[len(f.loads)-n:] {

@@ -1,21 +1,27 @@
 package allocator
 
-import "github.com/idworker/idworker/store"
+import (
+	"cmp"
+	"time"
+
+	"github.com/idworker/idworker/store"
+)
 
 // Outcome is the fate of a grant.
 type Outcome int
 
 // The outcomes.
 const (
-	// Burnt: the tag is not in memory, there is no room, or the grant is late or a
-	// duplicate. None of that is evidence about the store.
+	// Burnt: the tag is not in memory, there is no room, or the grant is late
+	// or a duplicate. None of that is evidence about the store.
 	Burnt Outcome = iota
 
 	// Used: the segment was added to those in memory, or served a strict load.
 	Used
 
-	// OtherOrder: the grant answers the load under way, and the tag has another order
-	// than it had. It is burnt, and the tag leaves memory, to be learned again.
+	// OtherOrder: the grant answers the load under way, and the tag has another
+	// order than it had. It is burnt, and the tag leaves memory, to be learned
+	// again.
 	OtherOrder
 
 	// Below: the grant answers the load under way and yet lies below an earlier
@@ -35,80 +41,70 @@ type Verdict struct {
 	FirstBelow bool
 }
 
-// Grant adds a segment that the store has reserved for this process in answer to
-// load seq.
+// Grant adds a segment that the store has reserved for this process in answer
+// to load seq.
 func (a *Allocator) Grant(name string, seq uint64, s Supply) (v Verdict) {
-	t, ok := a.tags.Load(name)
-	if !ok || !s.Valid() {
-		return v
+	if s.Valid() {
+		a.updateTag(name, func(t *tag, _ time.Duration) { v = a.grant(t, seq, s) })
 	}
-	a.update(t, func() (replies []reply) {
-		v, replies = a.grant(t, seq, s)
-		return replies
-	})
 	return v
 }
 
 // grant decides whether a grant is used, and uses it. It needs the tag's mu.
 //
-// The case Below is proof. The high of a tag is raised only by grants that end the
-// load under way. So while load s is open, high is what it was when s began. Every
-// range that counts towards high had been reserved by then, and no loader had seen
-// s. A store gives higher ranges to later calls. So an answer to s lies at or above
-// high, however often s is requested and answered, and in whatever order the answers
-// arrive. Any other grant below high may have been overtaken.
-func (a *Allocator) grant(t *tag, seq uint64, s Supply) (Verdict, []reply) {
+// The case Below is proof. The high of a tag is raised only by grants that end
+// the load under way. So while load s is open, high is what it was when s
+// began. Every range that counts towards high had been reserved by then, and no
+// loader had seen s. A store gives higher ranges to later calls. So an answer
+// to s lies at or above high, however often s is requested and answered, and in
+// whatever order the answers arrive. Any other grant below high may have been
+// overtaken.
+func (a *Allocator) grant(t *tag, seq uint64, s Supply) Verdict {
 	open := seq != 0 && seq == t.busy.load.seq
 	switch {
-	case t.dropped, s.Order == "", s.Order.Check() != nil, !open && (t.order != store.Trend || s.Order != t.order || s.First < t.high):
-		return Verdict{Outcome: Burnt}, nil
+	case s.Order == "", s.Order.Check() != nil, !open && (t.order != store.Trend || s.Order != t.order || s.First < t.high):
+		return Verdict{Outcome: Burnt}
 	case t.order != "" && t.order != s.Order:
-		return Verdict{Outcome: OtherOrder}, a.drop(t, ErrDropped)
+		a.drop(t, ErrDropped)
+		return Verdict{Outcome: OtherOrder}
 	case s.First < t.high:
 		first := !t.wentBack
 		if t.wentBack = true; first {
-			t.askAgainAtOnce(a.seq.Add(1))
+			// A new number makes loaders that are still busy with the old load
+			// take it. The step is not judged again, because no time has
+			// passed.
+			t.busy.load = loadState{seq: a.seq.Add(1), refusals: t.busy.load.refusals}
 		}
-		return Verdict{Below, t.high, first}, nil
+		return Verdict{Below, t.high, first}
 	}
 	if t.order == "" {
-		a.learn(t, s)
+		a.setOrder(t, s)
 	}
-	t.seeGrant(s.Segment)
+	t.recordGap(s.Segment)
 	t.high = s.End // even if there is no room
-	t.busy.load.seq = 0
+	t.busy.load.seq, t.busy.load.notNow = 0, 0
 	if t.order == store.Strict {
-		replies, rest := t.serveLoad(seq, s.Segment)
-		a.burnt.Add(rest)
+		a.burnt.Add(t.serveLoad(seq, s.Segment))
 		t.wentBack = false
-		return Verdict{Outcome: Used}, replies
+		return Verdict{Outcome: Used}
 	}
 	if s.Step > 0 {
 		t.setConfigured(s.Step)
 	}
 	if !t.installSegment(s.Segment, open) {
-		return Verdict{Outcome: Burnt}, nil
+		return Verdict{Outcome: Burnt}
 	}
-	t.wentBack, t.busy.load.refusals = false, 0
-	return Verdict{Outcome: Used}, t.serveParked()
+	t.wentBack, t.busy.load.refusals, t.busy.load.due = false, 0, 0
+	t.serveParked()
+	return Verdict{Outcome: Used}
 }
 
-// learn makes an unknown tag what its first grant says.
-func (a *Allocator) learn(t *tag, s Supply) {
+// setOrder gives an unknown tag the order and the step of its first grant.
+func (a *Allocator) setOrder(t *tag, s Supply) {
 	a.unknown.Add(-1)
 	t.order = s.Order
 	if s.Order == store.Trend {
-		t.configured = s.Step
-		if s.Step < 1 {
-			t.configured = s.Len()
-		}
+		t.configured = cmp.Or(max(s.Step, 0), s.Len())
 		t.step = min(t.configured, a.cfg.MaxStep)
 	}
-}
-
-// askAgainAtOnce replaces the load under way by load seq, which is due now. The new
-// number makes loaders that are still busy with the old load take it. The step is not
-// judged again, because no time has passed.
-func (t *tag) askAgainAtOnce(seq uint64) {
-	t.busy.load = loadState{seq: seq, dueNow: true, refusals: t.busy.load.refusals}
 }

@@ -16,9 +16,9 @@ func (h *harness) grantTo(seq uint64, s store.Segment) allocator.Verdict {
 
 func (h *harness) latest() allocator.Load { return h.asked[len(h.asked)-1] }
 
-// TestStoreThatWentBack: the first proof of it makes a new load due at once, so that
-// another loader may grant a higher range. Later ones wait. The episode ends with a
-// segment that is used. A strict tag finds it out as well.
+// TestStoreThatWentBack: the first proof of it makes a new load due at once, so
+// that another loader may grant a higher range. Later ones wait. The episode
+// ends with a segment that is used. A strict tag finds it out as well.
 func TestStoreThatWentBack(t *testing.T) {
 	for _, order := range []store.Order{store.Trend, store.Strict} {
 		t.Run(string(order), func(t *testing.T) { storeThatWentBack(t, order) })
@@ -66,9 +66,9 @@ func storeThatWentBack(t *testing.T, order store.Order) {
 	}
 }
 
-// TestHonestGrantsAreNoProof: grants of a trend tag that are late, come twice, overtake
-// each other, answer a load that was sent or delivered twice, or have no number, are
-// burnt without a conclusion.
+// TestHonestGrantsAreNoProof: grants of a trend tag that are late, come twice,
+// overtake each other, answer a load that was sent or delivered twice, or have
+// no number, are burnt without a conclusion.
 func TestHonestGrantsAreNoProof(t *testing.T) {
 	h := order(10)
 	h.request("order", 10)
@@ -103,7 +103,8 @@ func TestHonestGrantsAreNoProof(t *testing.T) {
 	}
 }
 
-// TestBurntGrantsRaiseHigh: a grant for which there is no room was reserved all the same.
+// TestBurntGrantsRaiseHigh: a grant for which there is no room was reserved all
+// the same.
 func TestBurntGrantsRaiseHigh(t *testing.T) {
 	h := order(10)
 	h.request("order", 1)
@@ -118,9 +119,9 @@ func TestBurntGrantsRaiseHigh(t *testing.T) {
 	}
 }
 
-// TestOrderNeverChanges: a grant without an order is burnt. One of another order than the
-// tag's is burnt, too, and the tag leaves memory, to be learned again; if it is late, it is
-// only burnt.
+// TestOrderNeverChanges: a grant without an order is burnt. One of another
+// order than the tag's is burnt, too, and the tag leaves memory, to be learned
+// again; if it is late, it is only burnt.
 func TestOrderNeverChanges(t *testing.T) {
 	for known, other := range map[store.Order]store.Order{store.Trend: store.Strict, store.Strict: store.Trend} {
 		h := order(10)
@@ -153,9 +154,9 @@ func TestOrderNeverChanges(t *testing.T) {
 	}
 }
 
-// TestRefusedTrendTag: requests that memory cannot answer get the error, also in the
-// next second, and the others are answered. ErrNoTag is no exception: a row that was
-// deleted by hand ends with the IDs in memory.
+// TestRefusedTrendTag: requests that memory cannot answer get the error, also
+// in the next second, and the others are answered. ErrNoTag is no exception: a
+// row that was deleted by hand ends with the IDs in memory.
 func TestRefusedTrendTag(t *testing.T) {
 	for _, refusal := range []error{store.ErrExhausted, store.ErrNoTag} {
 		h := order(10)

@@ -9,8 +9,10 @@ import (
 	"github.com/idworker/idworker/store"
 )
 
-// harness drives an allocator by hand: loads queue up in asked, the clock stands
-// still until it is moved, and next plays the store. All tags have the same settings.
+// harness drives an allocator by hand: after each call it takes the effects, so
+// that replies are sent at once and loads queue up in asked. The clock stands
+// still until it is moved, and next plays the store. All tags have the same
+// settings.
 type harness struct {
 	*allocator.Allocator
 
@@ -20,14 +22,70 @@ type harness struct {
 	reads int // of the clock: one or two for each tag that is visited
 	asked []allocator.Load
 	next  int64
+	lazy  bool // what has to be done is left to perform
 }
 
 func newHarness(cfg allocator.Config) *harness {
 	h := &harness{next: 1, order: store.Trend, step: 10}
 	cfg.Clock = func() time.Duration { h.reads++; return h.now }
-	cfg.Load = func(l allocator.Load) { h.asked = append(h.asked, l) }
 	h.Allocator = allocator.New(cfg)
 	return h
+}
+
+// requester is what sent a request.
+type requester interface {
+	reply(ids []store.Segment, err error)
+}
+
+// drain follows each call.
+func (h *harness) drain() {
+	if !h.lazy {
+		h.perform()
+	}
+}
+
+// perform does what has to be done.
+func (h *harness) perform() {
+	todo := h.Effects()
+	h.asked = append(h.asked, todo.Loads...)
+	for _, r := range todo.Replies {
+		r.From.(requester).reply(r.IDs, r.Err)
+	}
+}
+
+func (h *harness) Take(tag string, n int64) (store.Segment, bool) {
+	defer h.drain()
+	return h.Allocator.Take(tag, n)
+}
+
+func (h *harness) Tick() {
+	h.Allocator.Tick()
+	h.drain()
+}
+
+func (h *harness) Refuse(tag string, seq uint64, err error) {
+	h.Allocator.Refuse(tag, seq, err)
+	h.drain()
+}
+
+func (h *harness) NotNow(tag string, seq uint64) {
+	h.Allocator.NotNow(tag, seq)
+	h.drain()
+}
+
+func (h *harness) Withdraw(tag string, from any) {
+	h.Allocator.Withdraw(tag, from)
+	h.drain()
+}
+
+func (h *harness) Remove(tag string) {
+	h.Allocator.Remove(tag)
+	h.drain()
+}
+
+func (h *harness) DropIdle() int {
+	defer h.drain()
+	return h.Allocator.DropIdle()
 }
 
 // reserve returns the next n IDs of the store.
@@ -47,11 +105,12 @@ func (h *harness) size(l allocator.Load) int64 {
 
 // Grant grants a segment with the settings of the tag.
 func (h *harness) Grant(tag string, seq uint64, s store.Segment) allocator.Verdict {
+	defer h.drain()
 	return h.Allocator.Grant(tag, seq, allocator.Supply{Segment: s, Step: h.step, Order: h.order})
 }
 
-// grantAll sends and serves the loads that are asked for, until there are no more, and
-// returns how many store writes that took.
+// grantAll sends and serves the loads that are asked for, until there are no
+// more, and returns how many store writes that took.
 func (h *harness) grantAll() (writes int) {
 	for len(h.asked) > 0 {
 		l := h.asked[0]
@@ -71,30 +130,33 @@ type outcome struct {
 	err      error
 }
 
+func (o *outcome) reply(ids []store.Segment, err error) {
+	o.answered++
+	o.ids, o.err = ids, err
+}
+
 // request does what the worker does with a request.
 func (h *harness) request(tag string, n int64) *outcome {
 	if s, ok := h.Take(tag, n); ok {
 		return &outcome{answered: 1, ids: []store.Segment{s}}
 	}
-	return h.park(tag, allocator.Request{N: n})
+	return h.park(allocator.Request{Tag: tag, N: n})
 }
 
 // park makes a request that is parked, unless it is answered at once.
-func (h *harness) park(tag string, r allocator.Request) *outcome {
+func (h *harness) park(r allocator.Request) *outcome {
 	o := &outcome{}
-	r.Answer = func(ids []store.Segment, err error) {
-		o.answered++
-		o.ids, o.err = ids, err
-	}
-	ids, err := h.TakeOrPark(tag, r)
+	r.From = o
+	ids, err := h.TakeOrPark(r)
 	if ids != nil || err != nil {
-		o.answered++
-		o.ids, o.err = ids, err
+		o.reply(ids, err)
 	}
+	h.drain()
 	return o
 }
 
-// want fails the test unless the request was answered once, with these segments.
+// want fails the test unless the request was answered once, with these
+// segments.
 func (o *outcome) want(t *testing.T, segments ...store.Segment) {
 	t.Helper()
 	if o.answered != 1 || o.err != nil || len(o.ids) != len(segments) {

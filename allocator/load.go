@@ -1,6 +1,7 @@
 package allocator
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/idworker/idworker/store"
@@ -8,195 +9,139 @@ import (
 
 // loadState is the state of a tag's latest load. It is guarded by the tag's mu.
 //
-//	idle     nothing is ready and a tenth is used, or memory does not last, or parked
-//	         requests want more than is in memory → open
-//	open     a grant that counts → idle; none for Config.ReAsk, then for twice that and
-//	         so on, or the first request is parked → requested again, with the same
-//	         number; a refusal → refused; a grant that proves that the store went back
-//	         → requested again, with a new number; the last request of a strict load
-//	         goes away → idle
-//	refused  Config.ReAsk later → idle; until then, requests that memory cannot answer
-//	         get the error at once. While memory can answer them the time doubles with
-//	         each refusal in a row, up to a minute
+//	idle     nothing is ready and a tenth is used, or memory does not last, or
+//	         parked requests want more than is in memory → open
+//	open     a grant that counts → idle
+//	         none by the time it is due, or the first request is parked → requested
+//	         again, with the same number
+//	         NotNow → due later
+//	         a refusal → refused
+//	         a grant that proves that the store went back → open, with a new number
+//	         the last request of a strict load goes away → idle
+//	refused  Config.ReAsk later → idle. Until then, requests that memory cannot
+//	         answer get the error at once. While memory can answer them, the pause
+//	         doubles with each refusal in a row, up to a minute
 type loadState struct {
-	seq       uint64        // the load under way; 0: none
-	try       int           // the times it was requested
-	askedAt   time.Duration // when it was last requested
-	urgent    bool          // requests were parked then
-	dueNow    bool          // it has to be requested at once
-	refusal   error         // why the store refused the latest load
-	refusedAt time.Duration
-	refusals  int // since a grant was last used
+	seq    uint64        // the load under way; 0: none
+	try    int           // the times it was requested
+	due    time.Duration // when it is requested, or again; a refill does not begin sooner
+	urgent bool          // requests were parked when it was requested
+	want   int64         // the IDs of the requests of a strict load; 0: it was not sent yet
 
-	want int64 // the IDs of the requests of a strict load; 0: it was not sent yet
+	paused   bool // NotNow came since it was requested
+	notNow   int  // how often that was, since a grant or a refusal
+	refusal  refusal
+	refusals int // since a grant was last used
 }
 
-// atRest reports whether no load is under way, and none was refused.
-func (l *loadState) atRest() bool { return l.seq == 0 && l.refusal == nil && l.refusals == 0 }
+// atRest reports whether no load is under way, none was refused, and none put
+// off.
+func (l *loadState) atRest() bool { return l.seq == 0 && l.refusals == 0 && l.notNow == 0 }
 
 const (
-	// reAskDoublings bounds the doublings of the pause before a load is requested again.
-	reAskDoublings = 4
+	// maxNotNow and maxRefusals bound how pauses double. After a refusal that
+	// is a minute at most, so that a tag whose numbers were raised is back
+	// before its memory is used up.
+	maxNotNow   = 5
+	maxRefusals = 7
 
-	// strictHurry is the part of that pause after which a load is requested again for which
-	// requests wait that cannot be answered otherwise.
+	// strictHurry is the part of Config.ReAsk after which a strict or unknown
+	// load is requested for the second time: requests wait that cannot be
+	// answered otherwise, and the loader may be frozen.
 	strictHurry = 8
 )
-
-// dueAt is when the load under way has to be requested again. For strict and unknown
-// tags the first time is earlier: requests wait, and the loader may be frozen.
-func (t *tag) dueAt(reAsk time.Duration) time.Duration {
-	l := &t.busy.load
-	if l.dueNow {
-		return 0
-	}
-	try := l.try - 1
-	if t.order != store.Trend {
-		if try--; try < 0 {
-			return l.askedAt + reAsk/strictHurry
-		}
-	}
-	return l.askedAt + reAsk<<min(max(try, 0), reAskDoublings)
-}
-
-// currentRefusal returns the store's refusal, until it is reAsk old.
-func (l *loadState) currentRefusal(now, reAsk time.Duration) error {
-	if l.refusal != nil && now-l.refusedAt >= reAsk {
-		l.refusal = nil
-	}
-	return l.refusal
-}
-
-// maxRefusals bounds how the pause after a refusal grows.
-const maxRefusals = 7
-
-// resting reports whether loads pause because the store refused the latest ones. The
-// pause is reAsk long, and doubles with each refusal. It is a minute at most, so that a
-// tag whose numbers were raised is back before its memory is used up.
-func (l *loadState) resting(now, reAsk time.Duration) bool {
-	return l.refusals > 0 && now-l.refusedAt < reAsk<<min(l.refusals-1, maxRefusals-1)
-}
 
 // The methods below need the tag's mu.
 
 // loadDue reports whether a new load has to begin.
-func (t *tag) loadDue(now, reAsk time.Duration, ceiling int64) bool {
-	switch {
-	case t.dropped || t.busy.load.seq != 0:
+func (t *tag) loadDue(now time.Duration, ceiling int64) bool {
+	switch l := &t.busy.load; {
+	case t.dropped || l.seq != 0:
 		return false
 	case t.lacksIDs():
-		return t.busy.load.currentRefusal(now, reAsk) == nil
-	case t.cur.Load() == nil || t.busy.load.resting(now, reAsk): // not in use, or it would be refused
+		return l.refusal.current(now) == nil
+	case t.order != store.Trend || now < l.due: // it keeps nothing, or would be refused
 		return false
+	case len(t.busy.ready) == 0 && t.cur.Load().low():
+		return true
 	}
-	return len(t.busy.ready) == 0 && t.cur.Load().low() || len(t.busy.ready) < maxReady && t.isTried() && t.runsShort(now, ceiling)
+	tried := t.total()-t.meter.begun.total >= t.step/looks // enough to judge the latest step
+	return tried && len(t.busy.ready) < maxReady && t.runsShort(now, ceiling)
 }
 
-// isTried reports whether enough IDs were handed out since the latest load to judge
-// its step.
-func (t *tag) isTried() bool { return t.meter.total(t.cur.Load())-t.meter.atLoad >= t.step/looks }
-
-// maxReady bounds the segments that are loaded because memory does not last. While a
-// step grows, there are two or three.
+// maxReady bounds the segments that are loaded because memory does not last.
+// While a step grows, there are two or three.
 const maxReady = 4
 
-// runsShort reports whether memory does not last for shortLife at the present rate.
-// Where the ceiling does not allow for that, nine tenths of a segment are enough.
-func (t *tag) runsShort(now time.Duration, ceiling int64) bool {
-	least := t.paces(now).lasting(shortLife, steadyTime)
-	return t.available() < min(least, ceiling-ceiling/loadAt)
+// askDue reports whether the load under way has to be requested: its time has
+// come, or requests were parked since it was requested as a refill, if it was
+// not put off.
+func (t *tag) askDue(now time.Duration) bool {
+	l := &t.busy.load
+	return l.seq != 0 && (now >= l.due || !l.urgent && l.notNow == 0 && t.lacksIDs())
 }
 
-func (t *tag) paces(now time.Duration) paces { return t.meter.paces(now, t.cur.Load(), t.busy.demand) }
-
-// askDue reports whether the load under way has to be requested again: its time has
-// come, or requests were parked since it was requested as a refill.
-func (t *tag) askDue(now, reAsk time.Duration) bool {
-	return t.busy.load.seq != 0 && (now >= t.dueAt(reAsk) || !t.busy.load.urgent && t.lacksIDs())
-}
-
-// nextVisit returns when Tick has to visit the tag, if at all.
-func (t *tag) nextVisit(reAsk time.Duration) (at time.Duration, needed bool) {
-	if len(t.busy.parked) > 0 {
-		at, needed = t.busy.parked[0].deadline, true
+// nextVisit returns when Tick has to visit the tag; 0: never.
+func (t *tag) nextVisit() (at time.Duration) {
+	if t.busy.load.seq != 0 {
+		at = t.busy.load.due
 	}
-	if due := t.dueAt(reAsk); t.busy.load.seq != 0 && (!needed || due < at) {
-		at, needed = due, true
+	if len(t.busy.parked) > 0 && (at == 0 || t.busy.parked[0].deadline < at) {
+		at = t.busy.parked[0].deadline
 	}
-	return at, needed
+	return at
 }
 
-// beginLoad begins load seq. The step policy decides the step of a trend tag. The
-// loader decides for other tags, so its first load counts as one of the step that its
-// grant says.
-func (t *tag) beginLoad(seq uint64, now time.Duration, ceiling int64) Load {
+// beginLoad begins load seq. The step policy decides the step of a trend tag.
+// The loader decides for other tags, so its first load counts as one of the
+// step that its grant says. A strict load that follows one that was put off is
+// due no sooner.
+func (t *tag) beginLoad(seq uint64, now time.Duration, ceiling int64) {
 	switch t.order {
 	case store.Trend:
 		t.step = t.chooseStep(now, ceiling)
 	case "":
-		t.meter.begin(now, nil)
+		t.meter.last = sample{now, 0}
+		t.meter.before = t.meter.last
 	}
-	t.busy.load = loadState{seq: seq, refusals: t.busy.load.refusals}
-	t.begunAt = now
-	t.meter.atLoad = t.meter.total(t.cur.Load())
-	return t.askForLoad(now, ceiling)
+	t.meter.begun = sample{now, t.total()}
+	l := &t.busy.load
+	*l = loadState{seq: seq, due: l.due, notNow: l.notNow, refusals: l.refusals}
 }
 
-// chooseStep is the step policy: a step that lasts for wantedLife, if memory does not
-// last; and otherwise Leaf's rule.
-func (t *tag) chooseStep(now time.Duration, ceiling int64) int64 {
-	if t.runsShort(now, ceiling) {
-		return grownStep(max(t.step, t.configured), t.paces(now), ceiling)
+// pause is how long after a request of the load, or after NotNow, it is due
+// again.
+func (t *tag) pause(reAsk time.Duration) time.Duration {
+	switch l := &t.busy.load; {
+	case l.notNow > 0:
+		return reAsk << (l.notNow - 1)
+	case l.try == 1 && t.order != store.Trend:
+		return reAsk / strictHurry
 	}
-	return nextStep(t.step, t.segmentLife(now), t.configured, ceiling)
-}
-
-// segmentLife is how long a segment of the present step lasts at the rate since the
-// latest load. Leaf uses the time between two loads instead. But nearly all of that
-// time was spent in the segment before, and a step that is judged by the life of
-// another segment never settles.
-func (t *tag) segmentLife(now time.Duration) time.Duration {
-	used := t.meter.total(t.cur.Load()) - t.meter.atLoad + t.busy.demand
-	life := float64(now-t.begunAt) * float64(t.step) / float64(used)
-	if life < float64(MaxRunway) {
-		return time.Duration(life)
-	}
-	return MaxRunway // nothing was used
-}
-
-// askForLoad returns the load under way, to be requested for the first time or again.
-func (t *tag) askForLoad(now time.Duration, ceiling int64) Load {
-	t.busy.load.askedAt, t.busy.load.urgent, t.busy.load.dueNow = now, t.lacksIDs(), false
-	t.busy.load.try++
-	return t.currentLoad(now, ceiling)
+	return reAsk
 }
 
 // currentLoad is the load under way as it would be requested now.
 func (t *tag) currentLoad(now time.Duration, ceiling int64) Load {
 	l := &t.busy.load
-	want := min(t.busy.demand, ceiling)
-	if t.order != store.Trend {
-		if want = l.want; want == 0 {
-			_, want = t.nextRequests(ceiling)
-		}
-	}
+	want := cmp.Or(l.want, min(t.busy.demand, ceiling))
 	return Load{t.name, t.step, want, t.runway(now), l.seq, l.try, t.order == ""}
 }
 
-// isLoading is 1 if a load is under way, else 0.
-func (t *tag) isLoading() int {
+// loading is 1 if a load is under way, else 0.
+func (t *tag) loading() int64 {
 	if t.busy.load.seq != 0 {
 		return 1
 	}
 	return 0
 }
 
-// CurrentLoad returns load seq of the tag as it has to be sent now, if it is still
-// under way. The sender calls it right before it sends, each time.
+// CurrentLoad returns load seq of the tag as it has to be sent now, if it is
+// still under way. The sender calls it right before it sends, each time.
 //
-// For a strict or unknown tag, the first call fixes the load's requests, and so Want:
-// all requests that are parked now, in order, as long as their sum is at most
-// Config.MaxStep.
+// For a strict or unknown tag, the first call fixes the load's requests, and so
+// Want: all requests that are parked now, in order, as long as their sum is at
+// most Config.MaxStep.
 func (a *Allocator) CurrentLoad(name string, seq uint64) (l Load, ok bool) {
 	t, ok := a.tags.Load(name)
 	if !ok {
@@ -215,26 +160,42 @@ func (a *Allocator) CurrentLoad(name string, seq uint64) (l Load, ok bool) {
 // Refuse ends load seq with an error that will not go away soon, such as
 // store.ErrNoTag or store.ErrExhausted. All parked requests of the tag get it.
 //
-// A trend tag stays in memory, and goes on with what is left of its segments: there
-// may be another load soon, see resting. Any other tag leaves memory, and requests
-// for it get the error for Config.ReAsk.
+// A trend tag stays in memory, and goes on with what is left of its segments:
+// there may be another load after Config.ReAsk if requests need it, and else
+// after a pause that doubles with each refusal. Any other tag leaves memory,
+// and requests for it get the error for Config.ReAsk.
 func (a *Allocator) Refuse(name string, seq uint64, err error) {
-	t, ok := a.tags.Load(name)
-	if !ok {
-		return
-	}
-	a.update(t, func() []reply {
-		now := a.cfg.Clock()
-		l := &t.busy.load
-		switch {
-		case seq == 0 || seq != l.seq:
-			return nil
-		case t.order == store.Trend:
-			l.seq, l.refusal, l.refusedAt = 0, err, now
+	a.answerLoad(name, seq, func(t *tag, now time.Duration) {
+		if l := &t.busy.load; t.order == store.Trend {
+			l.seq, l.notNow, l.refusal = 0, 0, refusal{err, now + a.cfg.ReAsk}
+			l.due = now + a.cfg.ReAsk<<min(l.refusals, maxRefusals-1)
 			l.refusals++
-			return t.failParked(err)
+			t.failParked(forever, err)
+			return
 		}
-		a.refused.add(name, err, now+a.cfg.ReAsk)
-		return a.drop(t, err)
+		a.addRefusal(name, refusal{err, now + a.cfg.ReAsk})
+		a.drop(t, err)
+	})
+}
+
+// NotNow puts load seq off, because its store failed or hung for this tag. It
+// is due again after Config.ReAsk, and after twice as long each time that this
+// happens until a grant comes, up to 16 times as long. Parked requests go on
+// waiting, and those that are parked from now on do not make it due.
+func (a *Allocator) NotNow(name string, seq uint64) {
+	a.answerLoad(name, seq, func(t *tag, now time.Duration) {
+		if l := &t.busy.load; !l.paused { // else this answers an earlier request of it
+			l.paused, l.notNow = true, min(l.notNow+1, maxNotNow)
+			l.due = now + t.pause(a.cfg.ReAsk)
+		}
+	})
+}
+
+// answerLoad runs change if load seq is under way.
+func (a *Allocator) answerLoad(name string, seq uint64, change func(t *tag, now time.Duration)) {
+	a.updateTag(name, func(t *tag, now time.Duration) {
+		if seq != 0 && seq == t.busy.load.seq {
+			change(t, now)
+		}
 	})
 }

@@ -8,9 +8,9 @@ import (
 	"github.com/idworker/idworker/testing/tier"
 )
 
-// TestNoMarkIsMissed: however many take from a segment while its mark is moved, the one
-// that crosses it is told so. A mark that was missed would stay behind the cursor, and
-// nobody would look at the tag again.
+// TestNoMarkIsMissed: however many take from a segment while its mark is moved,
+// the one that crosses it is told so. A mark that was missed would stay behind
+// the cursor, and nobody would look at the tag again.
 func TestNoMarkIsMissed(t *testing.T) {
 	const takers, ids = 4, 2*looks - 1 // so that each ID is a mark
 	for range tier.Pick(5000, 100_000) {

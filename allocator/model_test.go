@@ -11,9 +11,10 @@ import (
 	"github.com/idworker/idworker/store"
 )
 
-// model is one worker process with trend tags, whose loads and grants travel over a
-// network that loses, doubles, delays and reorders them, and whose store may go back. It
-// records the IDs that were handed out, and the grants that the process has seen.
+// model is one worker process with trend tags, whose loads and grants travel
+// over a network that loses, doubles, delays and reorders them, and whose store
+// may go back. It records the IDs that were handed out, and the grants that the
+// process has seen.
 type model struct {
 	*harness
 	next     map[string]int64 // the store
@@ -56,8 +57,8 @@ func newModel() *model {
 	return m
 }
 
-// collect records what has been answered, and finds every broken promise in it. It runs
-// after each step, so that answers are recorded in their order.
+// collect records what has been answered, and finds every broken promise in it.
+// It runs after each step, so that answers are recorded in their order.
 func (m *model) collect(t *rapid.T) {
 	open := m.requests[:0]
 	for _, r := range m.requests {
@@ -117,9 +118,9 @@ func (m *model) reserve(tag string, n int64) (s store.Segment, back bool) {
 	return s, back
 }
 
-// deliver brings a grant to the process. It is called Below if it answers the load under
-// way and lies below an earlier one; and then the store did go back. An unknown tag takes
-// nothing but an answer to the load under way.
+// deliver brings a grant to the process. It is called Below if it answers the
+// load under way and lies below an earlier one; and then the store did go back.
+// An unknown tag takes nothing but an answer to the load under way.
 func (m *model) deliver(t *rapid.T, g grant) {
 	high := m.high[g.tag]
 	_, loading := m.CurrentLoad(g.tag, g.seq)
@@ -155,17 +156,17 @@ func (m *model) checkBelow(t *rapid.T, g grant, v allocator.Verdict) {
 	}
 }
 
-// forget notes that a tag left memory. From then on its store does not go back, for the
-// process cannot find that out; the register does.
+// forget notes that a tag left memory. From then on its store does not go back,
+// for the process cannot find that out; the register does.
 func (m *model) forget(tag string) {
 	m.high[tag], m.below[tag] = 0, false
 	m.next[tag] = m.reserved[tag]
 }
 
-// TestAnyNetworkAnyOrder is the promise of one worker: whatever happens to loads
-// and grants, and however often the store goes back, no ID twice, IDs of a tag only go up, and no
-// request waits past its deadline. The store is accused of having gone back only if it did, and
-// whenever there is proof.
+// TestAnyNetworkAnyOrder is the promise of one worker: whatever happens to
+// loads and grants, and however often the store goes back, no ID twice, IDs of
+// a tag only go up, and no request waits past its deadline. The store is
+// accused of having gone back only if it did, and whenever there is proof.
 func TestAnyNetworkAnyOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := newModel()
@@ -224,6 +225,12 @@ func TestAnyNetworkAnyOrder(t *testing.T) {
 				}
 				refusal := rapid.SampledFrom([]error{store.ErrExhausted, store.ErrNoTag}).Draw(t, "with")
 				m.Refuse(m.loads[0].Tag, m.loads[0].Seq, refusal)
+			},
+			"not now": func(t *rapid.T) {
+				if len(m.loads) == 0 {
+					t.Skip("no load")
+				}
+				m.NotNow(m.loads[0].Tag, m.loads[0].Seq)
 			},
 			"remove": func(t *rapid.T) {
 				name := tag.Draw(t, "tag")

@@ -6,42 +6,148 @@ import (
 	"time"
 
 	"github.com/idworker/idworker/allocator"
+	"github.com/idworker/idworker/store"
 )
 
-// TestReAskBacksOff: a load that nobody answers is asked for after 1, 2, 4, 8 and then every 16
-// seconds, and at once when the first request has to wait for it.
-func TestReAskBacksOff(t *testing.T) {
-	h := order(10)
-	h.request("order", 1)
-	h.grantAll()
-	for len(h.asked) == 0 { // until the last segment in memory is past its mark
-		h.request("order", 1)
-	}
-	var at []time.Duration
-	tick := func(until time.Duration) {
-		for ; h.now < until; h.now += 10 * time.Millisecond {
-			h.Tick()
-			for range h.asked {
-				at = append(at, h.now.Round(time.Second))
-			}
-			h.asked = nil
+// asking is a harness that notes when a load is asked for again.
+type asking struct {
+	*harness
+	at  []time.Duration // rounded
+	seq uint64          // of the latest load
+}
+
+// until lets time pass.
+func (a *asking) until(end time.Duration) {
+	for ; a.now < end; a.now += 10 * time.Millisecond {
+		a.Tick()
+		for _, l := range a.asked {
+			a.at, a.seq = append(a.at, a.now.Round(250*time.Millisecond)), l.Seq
 		}
+		a.asked = nil
 	}
-	h.asked = nil
-	tick(70 * time.Second)
-	if got, want := fmt.Sprint(at), "[1s 3s 7s 15s 31s 47s 1m3s]"; got != want {
-		t.Errorf("asked again at %s, want %s", got, want)
+}
+
+// want fails the test unless the load was asked for again at these times.
+func (a *asking) want(t *testing.T, at string) {
+	t.Helper()
+	if got := fmt.Sprint(a.at); got != at {
+		t.Errorf("asked again at %s, want %s", got, at)
 	}
+	a.at = nil
+}
+
+// refill returns a tag with a refill under way, number seq.
+func refill() (a *asking, seq uint64) {
+	a = &asking{harness: order(10)}
+	a.request("order", 1)
+	a.grantAll()
+	for len(a.asked) == 0 { // until the last segment in memory is past its mark
+		a.request("order", 1)
+	}
+	seq, a.asked = a.latest().Seq, nil
+	return a, seq
+}
+
+// TestReAsk: a load without an answer is asked for again every second, and at
+// once when the first request waits for it. Strict and unknown tags are asked
+// for a second time sooner.
+func TestReAsk(t *testing.T) {
+	h, _ := refill()
+	h.until(5500 * time.Millisecond)
+	h.want(t, "[1s 2s 3s 4s 5s]")
 	for range 10 {
 		h.request("order", 100)
 	}
 	if len(h.asked) != 1 || h.asked[0].Want != 100 {
 		t.Errorf("with ten requests parked, asked for %+v; want the load once", h.asked)
 	}
+
+	h = &asking{harness: order(10)}
+	h.request("order", 1)
+	h.asked = nil
+	h.until(1500 * time.Millisecond)
+	h.want(t, "[250ms 1.25s]") // 125 ms, rounded, and a second later
 }
 
-// TestLoadSaysHowMuchItIsNeeded: a load says how long memory lasts when it is asked for, and
-// again when it is looked at.
+// TestNotNow: a load that was put off is asked for again after 1, 2, 4, 8, and
+// then every 16 seconds, whoever waits for it. Without another answer the pause
+// stays, and a grant or a refusal ends it.
+func TestNotNow(t *testing.T) {
+	h, seq := refill()
+	h.NotNow("order", seq+1) // another load
+	h.until(500 * time.Millisecond)
+	for _, pause := range []time.Duration{1, 2, 4, 8, 16, 16} {
+		began := h.now
+		h.NotNow("order", seq)
+		h.NotNow("order", seq) // the answer to an earlier try
+		if r := h.request("order", 100); len(h.asked) > 0 || r.err != nil {
+			t.Errorf("asked for %+v during the pause, for a request that got %v", h.asked, r.err)
+		}
+		h.until(began + pause*time.Second - 10*time.Millisecond)
+		h.want(t, "[]")
+		h.until(began + pause*time.Second + 10*time.Millisecond)
+		h.want(t, fmt.Sprintf("[%v]", (began+pause*time.Second).Round(250*time.Millisecond)))
+	}
+	began := h.now
+	h.until(began + 33*time.Second)
+	if len(h.at) != 2 {
+		t.Errorf("without an answer asked at %v, want every 16 s", h.at)
+	}
+	for _, answer := range []func(){
+		func() { h.Grant("order", seq, h.reserve(10)) },
+		func() { h.Refuse("order", seq, store.ErrExhausted); h.now += time.Hour },
+	} {
+		answer()
+		h.request("order", 100)
+		seq = h.latest().Seq
+		h.asked, h.at, began = nil, nil, h.now
+		h.NotNow("order", seq)
+		h.until(began + 1100*time.Millisecond)
+		h.want(t, fmt.Sprintf("[%v]", (began+time.Second).Round(250*time.Millisecond)))
+	}
+}
+
+// TestNotNowOfAStrictTag: the pause outlives the load, whose requests go away
+// before it is over. The next load is asked for when it is.
+func TestNotNowOfAStrictTag(t *testing.T) {
+	h := &asking{harness: strict(allocator.Config{})}
+	ask := func() uint64 {
+		h.request("order", 1)
+		if len(h.asked) != 1 {
+			t.Fatalf("asked for %+v, want one load", h.asked)
+		}
+		defer func() { h.asked = nil }()
+		return h.send(t).Seq
+	}
+	h.NotNow("order", ask())
+	h.until(1010 * time.Millisecond)
+	h.want(t, "[1s]")
+	h.NotNow("order", h.seq)
+	h.until(allocator.DefaultWait + 10*time.Millisecond) // the load goes with its request
+	if h.Loading() != 0 {
+		t.Fatal("the load is open")
+	}
+	behind := h.request("order", 1)
+	if h.Loading() != 1 || len(h.asked) != 0 {
+		t.Errorf("%d loads are open, asked for %+v; want one that waits", h.Loading(), h.asked)
+	}
+	h.until(3100 * time.Millisecond)
+	h.want(t, "[3s]")
+	behind.wantNone(t)
+	h.CurrentLoad("order", h.seq)
+	h.Grant("order", h.seq, h.reserve(1))
+	if behind.answered != 1 || behind.err != nil {
+		t.Errorf("answered %d times, %v", behind.answered, behind.err)
+	}
+	h.NotNow("order", ask())
+	h.until(h.now + 1010*time.Millisecond)
+	if len(h.at) != 1 {
+		t.Errorf("after a grant asked at %v, want a second later", h.at)
+	}
+}
+
+// TestLoadSaysHowMuchItIsNeeded: a load says how long memory lasts when it is
+// asked for, and again when it is looked at.
 func TestLoadSaysHowMuchItIsNeeded(t *testing.T) {
 	h := order(1000)
 	h.request("order", 1)
@@ -65,7 +171,8 @@ func TestLoadSaysHowMuchItIsNeeded(t *testing.T) {
 	}
 }
 
-// TestTicksCostWhatIsDue: with 10,000 loads under way of which none is due, a tick visits none.
+// TestTicksCostWhatIsDue: with 10,000 loads under way of which none is due, a
+// tick visits none.
 func TestTicksCostWhatIsDue(t *testing.T) {
 	t.Parallel()
 	const tags = 10_000
@@ -84,28 +191,12 @@ func TestTicksCostWhatIsDue(t *testing.T) {
 	}
 	h.asked = nil
 	reads := h.reads
-	for range 20 {
+	for range 19 {
 		h.now += 50 * time.Millisecond
 		h.Tick()
 	}
 	if reads = h.reads - reads; reads > 100 || len(h.asked) > 0 {
-		t.Errorf("in a second of ticks the allocator read the clock %d times and asked for %d loads, want next to none", reads, len(h.asked))
-	}
-}
-
-// TestVisitThatComesTooEarly: a tick a moment before a deadline does not forget it.
-func TestVisitThatComesTooEarly(t *testing.T) {
-	h := order(10)
-	r := h.request("order", 1)
-	h.now = allocator.DefaultWait + 5*time.Millisecond
-	late := h.request("order", 1) // its deadline lies in the midst of the agenda's unit
-	h.Tick()
-	h.now += allocator.DefaultWait - time.Millisecond
-	h.Tick()
-	h.now += time.Millisecond
-	h.Tick()
-	if r.answered != 1 || late.answered != 1 {
-		t.Errorf("answered %d and %d times at the deadlines, want both once", r.answered, late.answered)
+		t.Errorf("in nearly a second of ticks the allocator read the clock %d times and asked for %d loads, want next to none", reads, len(h.asked))
 	}
 }
 

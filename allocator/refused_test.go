@@ -9,8 +9,8 @@ import (
 	"github.com/idworker/idworker/testing/tier"
 )
 
-// refusing is a tag under a steady flow of requests, all of which have to be answered, whose
-// store refuses.
+// refusing is a tag under a steady flow of requests, all of which have to be
+// answered, whose store refuses.
 type refusing struct {
 	*harness
 	t        *testing.T
@@ -18,7 +18,8 @@ type refusing struct {
 	refusals []time.Duration // when it was asked
 }
 
-// during lets requests come for the given time. Its store refuses all loads, or grants them.
+// during lets requests come for the given time. Its store refuses all loads, or
+// grants them.
 func (r *refusing) during(d time.Duration, refuses bool) {
 	r.t.Helper()
 	for end := r.now + d; r.now < end; r.now += time.Duration(float64(time.Second) / r.rate) {
@@ -38,7 +39,8 @@ func (r *refusing) during(d time.Duration, refuses bool) {
 	}
 }
 
-// refused lets requests come until the store has refused a load, and for some time after.
+// refused lets requests come until the store has refused a load, and for some
+// time after.
 func (r *refusing) refused(after time.Duration) {
 	r.t.Helper()
 	r.refusals = nil
@@ -48,9 +50,9 @@ func (r *refusing) refused(after time.Duration) {
 	r.during(after, true)
 }
 
-// TestRefusedWhileMemoryLasts: a tag whose store refuses is asked for again while memory lasts,
-// seldom, and not for every request. So it has IDs before they are needed once its numbers were
-// raised.
+// TestRefusedWhileMemoryLasts: a tag whose store refuses is asked for again
+// while memory lasts, seldom, and not for every request. So it has IDs before
+// they are needed once its numbers were raised.
 func TestRefusedWhileMemoryLasts(t *testing.T) {
 	t.Parallel()
 	for _, rate := range []float64{1, 10, tier.Pick(50., 300)} {

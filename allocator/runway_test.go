@@ -10,9 +10,9 @@ import (
 	"github.com/idworker/idworker/allocator"
 )
 
-// outage stops the store, checks the reported runway against how long requests are
-// answered from then on, and returns that. The first that is not is parked then, and
-// gets ErrNoSegment when it has waited for as long as it may.
+// outage stops the store, checks the reported runway against how long requests
+// are answered from then on, and returns that. The first that is not is parked
+// then, and gets ErrNoSegment when it has waited for as long as it may.
 func (f *flow) outage(when string) time.Duration {
 	f.t.Helper()
 	f.stopped = true
@@ -39,7 +39,8 @@ func (f *flow) outage(when string) time.Duration {
 	}
 }
 
-// wantRunway allows for 10 %, and for the wait for the request that finds nothing.
+// wantRunway allows for 10 %, and for the wait for the request that finds
+// nothing.
 func (f *flow) wantRunway(when string, reported, lasted time.Duration) {
 	f.t.Helper()
 	request := float64(max(1, f.figures().Step/100)) / f.rate
@@ -48,8 +49,8 @@ func (f *flow) wantRunway(when string, reported, lasted time.Duration) {
 	}
 }
 
-// use lets requests come until that part of the current segment is used, which is
-// counted from the latest load, at one tenth of it, on.
+// use lets requests come until that part of the current segment is used, which
+// is counted from the latest load, at one tenth of it, on.
 func (f *flow) use(part float64) {
 	f.load(1)
 	step := float64(f.loads[len(f.loads)-1].step)
@@ -58,8 +59,8 @@ func (f *flow) use(part float64) {
 	}
 }
 
-// TestRunwayIsTrue: at any rate, and at any point of a segment, the reported runway
-// is how long requests are answered if the store stops now.
+// TestRunwayIsTrue: at any rate, and at any point of a segment, the reported
+// runway is how long requests are answered if the store stops now.
 func TestRunwayIsTrue(t *testing.T) {
 	t.Parallel()
 	for _, rate := range rates {
@@ -74,8 +75,9 @@ func TestRunwayIsTrue(t *testing.T) {
 	}
 }
 
-// TestRunwayFollowsTheRate: with the rate held for a while at something else, the
-// reported runway is as true as before, although the next load may be days away.
+// TestRunwayFollowsTheRate: with the rate held for a while at something else,
+// the reported runway is as true as before, although the next load may be days
+// away.
 func TestRunwayFollowsTheRate(t *testing.T) {
 	for _, c := range []struct {
 		why    string
@@ -108,8 +110,9 @@ func TestRunwayFollowsTheRate(t *testing.T) {
 	}
 }
 
-// TestWorstRunway: once the step is right, another segment is asked for when memory lasts for
-// less than 15 minutes. That is noticed when a fortieth of a segment is used.
+// TestWorstRunway: once the step is right, another segment is asked for when
+// memory lasts for less than 15 minutes. That is noticed when a fortieth of a
+// segment is used.
 func TestWorstRunway(t *testing.T) {
 	t.Parallel()
 	worst := time.Duration(math.MaxInt64)

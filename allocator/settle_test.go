@@ -9,8 +9,8 @@ import (
 
 const ceiling = 1_000_000
 
-// The loads after which the step has to be right: when traffic leaves it halves with each;
-// 2^20 is the ceiling.
+// The loads after which the step has to be right: when traffic leaves it halves
+// with each; 2^20 is the ceiling.
 const settledAfter = 25
 
 // rates and steps are in all decades, beside the numbers that divide well.
@@ -20,8 +20,8 @@ var (
 )
 
 // wantSettled fails the test unless segments last 15 to 30 minutes. Where the
-// configured step lasts longer already, or the ceiling not as long, segments have
-// that size.
+// configured step lasts longer already, or the ceiling not as long, segments
+// have that size.
 func (f *flow) wantSettled(when string, configured int64) {
 	f.t.Helper()
 	f.load(settledAfter)
@@ -46,8 +46,9 @@ func (f *flow) wantSettled(when string, configured int64) {
 	}
 }
 
-// TestStepSettles: whatever the rate and the configured step, the step becomes one
-// that lasts 15 to 30 minutes, and stays so; after a surge too, and when it is over.
+// TestStepSettles: whatever the rate and the configured step, the step becomes
+// one that lasts 15 to 30 minutes, and stays so; after a surge too, and when it
+// is over.
 func TestStepSettles(t *testing.T) {
 	t.Parallel()
 	for i, rate := range rates {
@@ -69,8 +70,8 @@ func TestStepSettles(t *testing.T) {
 	}
 }
 
-// TestStepOfOneThatIsEnough: a configured step that lasts as long as it should is
-// left as it is, from the first load on.
+// TestStepOfOneThatIsEnough: a configured step that lasts as long as it should
+// is left as it is, from the first load on.
 func TestStepOfOneThatIsEnough(t *testing.T) {
 	f := newFlow(t, 1, 1200, ceiling)
 	f.load(10)

@@ -4,85 +4,71 @@ import "github.com/idworker/idworker/store"
 
 // A strict tag keeps nothing in memory. It has one load open at a time, and
 //
-//  1. the load's requests are fixed when it is sent for the first time: requests
-//     that come later wait for the next load;
+//  1. the load's requests are fixed when it is sent for the first time: later
+//     requests wait for the next load;
 //  2. if it is sent again, under the same number, it is for the same IDs;
 //  3. only the grant of the open load counts;
 //  4. it serves requests of that load only, and the rest is burnt.
 //
-// So the store reserves an ID after its request has arrived, and before the request
-// is answered; ranges ascend in the order of reservations; hence each ID is above all
-// that were answered, by any worker, before its request was sent. A worker treats an
-// unknown tag as strict until its first grant. docs/proofs/strict.md has the argument,
-// docs/spec/strict.pml the model.
+// So the store reserves an ID after its request has arrived, and before the
+// request is answered; ranges ascend in the order of reservations; hence each
+// ID is above all that were answered, by any worker, before its request was
+// sent. A worker treats an unknown tag as strict until its first grant.
+// docs/proofs/strict.md has the argument, docs/spec/strict.pml the model.
 //
-// The load's requests are those whose mark is its number. As requests are parked at
-// the end, they are the first ones.
+// The load's requests are those whose mark is its number. As requests are
+// parked at the end, they are the first ones.
 
 // The methods below need the tag's mu.
 
-// fixLoad fixes the requests of the open load, unless it was sent before.
+// fixLoad fixes the requests of the open load, unless it was sent before: all
+// that are parked, from the first one on, as far as they fit under the ceiling
+// together. The first one always fits.
 func (t *tag) fixLoad(ceiling int64) {
 	l := &t.busy.load
 	if l.want > 0 || t.order == store.Trend {
 		return
 	}
-	count, want := t.nextRequests(ceiling)
-	for i := range count {
-		t.busy.parked[i].load = l.seq
-	}
-	l.want = want
-}
-
-// nextRequests returns how many of the parked requests, from the first one on, fit
-// under the ceiling together, and how many IDs they want. The first one always fits.
-func (t *tag) nextRequests(ceiling int64) (count int, want int64) {
-	for _, w := range t.busy.parked {
-		if count > 0 && w.N > ceiling-want {
-			break
+	for i := range t.busy.parked {
+		w := &t.busy.parked[i]
+		if i > 0 && w.N > ceiling-l.want {
+			return
 		}
-		count++
-		want += w.N
+		w.load = l.seq
+		l.want += w.N
 	}
-	return count, want
 }
 
-// serveLoad answers the requests of a load that fit into its grant, and returns how
-// many IDs are left over.
-func (t *tag) serveLoad(seq uint64, s store.Segment) (replies []reply, rest int64) {
+// serveLoad answers the requests of a load that fit into its grant, and returns
+// how many IDs are left over.
+func (t *tag) serveLoad(seq uint64, s store.Segment) (rest int64) {
 	parked, most := t.busy.parked, s.Len()
-	t.busy.parked, t.busy.demand = parked[:0], 0
+	t.busy.parked, t.busy.demand = nil, 0
 	for _, w := range parked {
 		switch {
 		case w.Kept:
-			replies = append(replies, reply{w.Answer, nil, ErrStrict})
+			t.reply(w, nil, ErrStrict)
 		case w.load == seq && w.N > most: // so is the next grant
-			replies = append(replies, reply{w.Answer, nil, ErrTooMany})
+			t.reply(w, nil, ErrTooMany)
 		case w.load == seq && w.N <= s.Len():
 			var ids store.Segment
 			ids, s = s.Cut(w.N)
 			t.meter.spent += w.N
-			replies = append(replies, reply{w.Answer, []store.Segment{ids}, nil})
+			t.reply(w, []store.Segment{ids}, nil)
 		default:
 			t.park(w)
 		}
 	}
-	clear(parked[len(t.busy.parked):])
-	t.shrinkParked()
-	return replies, s.Len()
+	return s.Len()
 }
 
-// giveUpLoad ends the open load of a strict or unknown tag if all its requests are
-// gone, so that the next request need not wait until it is requested again.
+// giveUpLoad ends the open load of a strict or unknown tag if all its requests
+// are gone, so that the next request need not wait until it is requested again.
 func (t *tag) giveUpLoad() {
 	if t.order == store.Trend || t.busy.load.seq == 0 {
 		return
 	}
-	gone := len(t.busy.parked) == 0
-	if !gone && t.busy.load.want > 0 {
-		gone = t.busy.parked[0].load != t.busy.load.seq
-	}
-	if gone {
-		t.busy.load = loadState{}
+	if l := &t.busy.load; len(t.busy.parked) == 0 || l.want > 0 && t.busy.parked[0].load != l.seq {
+		*l = loadState{due: l.due, notNow: l.notNow}
 	}
 }

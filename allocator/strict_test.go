@@ -9,8 +9,8 @@ import (
 	"github.com/idworker/idworker/store"
 )
 
-// strict returns a harness with a strict tag that is known, and has been granted up to
-// 1.
+// strict returns a harness with a strict tag that is known, and has been
+// granted up to 1.
 func strict(cfg allocator.Config) *harness {
 	h := newHarness(cfg)
 	h.order = store.Strict
@@ -29,8 +29,9 @@ func (h *harness) send(t *testing.T) allocator.Load {
 	return l
 }
 
-// TestStrictLoadIsFixedWhenItIsSent: it has the requests that are parked then; later ones
-// wait for the next load, whose time comes with the grant. Asked again, it is the same.
+// TestStrictLoadIsFixedWhenItIsSent: it has the requests that are parked then;
+// later ones wait for the next load, whose time comes with the grant. Asked
+// again, it is the same.
 func TestStrictLoadIsFixedWhenItIsSent(t *testing.T) {
 	h := strict(allocator.Config{})
 	first, second := h.request("order", 2), h.request("order", 3)
@@ -59,8 +60,8 @@ func TestStrictLoadIsFixedWhenItIsSent(t *testing.T) {
 	}
 }
 
-// TestStrictLoadIsBounded: requests that do not fit under MaxStep together wait for the
-// next load.
+// TestStrictLoadIsBounded: requests that do not fit under MaxStep together wait
+// for the next load.
 func TestStrictLoadIsBounded(t *testing.T) {
 	h := strict(allocator.Config{MaxStep: 10})
 	requests := []*outcome{h.request("order", 4), h.request("order", 6), h.request("order", 1)}
@@ -77,17 +78,15 @@ func TestStrictLoadIsBounded(t *testing.T) {
 	}
 }
 
-// TestRestOfAStrictGrantIsBurnt: IDs of requests that have gone, or that are too many, are
-// no one's. Requests that do not fit go into the next load.
+// TestRestOfAStrictGrantIsBurnt: IDs of requests that have gone, or that are
+// too many, are no one's. Requests that do not fit go into the next load.
 func TestRestOfAStrictGrantIsBurnt(t *testing.T) {
 	h := strict(allocator.Config{})
-	wanted := true
-	h.park("order", allocator.Request{N: 3, Wanted: func() bool { return wanted }})
+	gone := h.request("order", 3)
 	first, large, small := h.request("order", 4), h.request("order", 4), h.request("order", 1)
 	sent := h.send(t)
 	late := h.request("order", 1)
-	wanted = false
-	h.Withdraw("order")
+	h.Withdraw("order", gone)
 	h.Grant("order", sent.Seq, h.reserve(6)) // less than it was asked for
 	first.want(t, seg(2, 6))
 	small.want(t, seg(6, 7))
@@ -107,7 +106,8 @@ func TestRestOfAStrictGrantIsBurnt(t *testing.T) {
 	}
 }
 
-// TestRequestLargerThanAGrant: it gets an error, for the next grant would be as small.
+// TestRequestLargerThanAGrant: it gets an error, for the next grant would be as
+// small.
 func TestRequestLargerThanAGrant(t *testing.T) {
 	h := strict(allocator.Config{})
 	large, small := h.request("order", 5), h.request("order", 1)
@@ -118,18 +118,16 @@ func TestRequestLargerThanAGrant(t *testing.T) {
 	small.want(t, seg(2, 3))
 }
 
-// TestStrictLoadIsGivenUp with the last of its requests, so that the next request begins
-// one at once.
+// TestStrictLoadIsGivenUp with the last of its requests, so that the next
+// request begins one at once.
 func TestStrictLoadIsGivenUp(t *testing.T) {
 	h := strict(allocator.Config{})
-	wanted := true
-	h.park("order", allocator.Request{N: 1, Wanted: func() bool { return wanted }})
+	gone := h.request("order", 1)
 	lost := h.send(t)
 	h.now += time.Second
 	behind := h.request("order", 1)
-	wanted = false
 	h.asked = nil
-	h.Withdraw("order")
+	h.Withdraw("order", gone)
 	if len(h.asked) != 1 || h.asked[0].Seq == lost.Seq {
 		t.Fatalf("asked for %+v, want a new load for the request behind", h.asked)
 	}
@@ -151,19 +149,19 @@ func TestStrictLoadIsGivenUp(t *testing.T) {
 	next.want(t, seg(3, 4))
 }
 
-// TestUnknownTag: it is loaded as a strict one is, and its first grant decides. The rest
-// of a trend grant is kept, and may serve requests that came later. IDs of a strict tag
-// cannot be kept by a caller.
+// TestUnknownTag: it is loaded as a strict one is, and its first grant decides.
+// The rest of a trend grant is kept, and may serve requests that came later.
+// IDs of a strict tag cannot be kept by a caller.
 func TestUnknownTag(t *testing.T) {
 	for _, order := range []store.Order{store.Trend, store.Strict} {
 		h := newHarness(allocator.Config{})
 		h.order = order
-		kept := h.park("order", allocator.Request{N: 2, Kept: true})
+		kept := h.park(allocator.Request{Tag: "order", N: 2, Kept: true})
 		sent := h.send(t)
 		if !sent.First || sent.Step != 0 || sent.Want != 2 {
 			t.Errorf("sent %+v, want a first load for 2", sent)
 		}
-		later, laterKept := h.request("order", 1), h.park("order", allocator.Request{N: 2, Kept: true})
+		later, laterKept := h.request("order", 1), h.park(allocator.Request{Tag: "order", N: 2, Kept: true})
 		if len(h.Figures()) != 0 {
 			t.Error("an unknown tag has figures")
 		}
@@ -172,12 +170,12 @@ func TestUnknownTag(t *testing.T) {
 			kept.want(t, seg(1, 3))
 			later.want(t, seg(3, 4))
 			laterKept.want(t, seg(4, 6))
-			h.park("order", allocator.Request{N: 1, Kept: true}).want(t, seg(6, 7))
+			h.park(allocator.Request{Tag: "order", N: 1, Kept: true}).want(t, seg(6, 7))
 		} else {
 			kept.wantErr(t, allocator.ErrStrict)
 			later.wantNone(t)
 			laterKept.wantErr(t, allocator.ErrStrict)
-			h.park("order", allocator.Request{N: 1, Kept: true}).wantErr(t, allocator.ErrStrict)
+			h.park(allocator.Request{Tag: "order", N: 1, Kept: true}).wantErr(t, allocator.ErrStrict)
 			h.grantAll()
 			later.want(t, seg(11, 12))
 		}
@@ -196,7 +194,8 @@ func TestFirstGrantWithoutAStep(t *testing.T) {
 	}
 }
 
-// TestFiguresOfAStrictTag: it keeps nothing, and so its memory does not run out.
+// TestFiguresOfAStrictTag: it keeps nothing, and so its memory does not run
+// out.
 func TestFiguresOfAStrictTag(t *testing.T) {
 	h := strict(allocator.Config{})
 	for range 100 {

@@ -1,81 +1,90 @@
 package allocator
 
 import (
-	"sync"
+	"cmp"
 	"time"
 )
 
 // Tags come into memory with the first request for their name, and leave it
 //
-//   - unknown, when no request is parked any more, or when their load is refused;
+//   - unknown, when no request is parked any more, or their load is refused;
 //   - strict, when a load is refused;
 //   - when they are idle (DropIdle) or removed (Remove).
 //
-// Nothing of a dropped tag stays, except that a refusal is remembered for a second.
-// A tag that comes back is unknown, and an unknown tag takes only the grant of its
-// open load, which was requested after all that. So a late grant gets in nowhere.
+// Nothing of a dropped tag stays, except a refusal for Config.ReAsk. A tag that
+// comes back is unknown, and an unknown tag takes only the grant of its open
+// load, which was requested after all that. So a late grant gets in nowhere.
 
-// A tag without requests for an hour leaves memory: most names that are used once,
-// such as one for each day, never come back. At 300 bytes a tag, manyTags take 30 MB;
-// with more of them, a minute without requests is enough.
+// A tag without requests for an hour leaves memory: most names that are used
+// once, such as one for each day, never come back. At 300 bytes a tag, manyTags
+// take 30 MB; with more of them, a minute without requests is enough.
 const (
 	idleCalls = 60
 	manyTags  = 100_000
 )
 
-// findOrMake returns the tag of that name, which it makes if there is none, or the
-// error that a request for it gets.
+// findOrMake returns the tag of that name, which it makes if there is none, or
+// the error that a request for it gets.
 func (a *Allocator) findOrMake(name string) (*tag, error) {
 	if t, ok := a.tags.Load(name); ok {
 		return t, nil
 	}
-	if err := a.refused.find(name, a.cfg.Clock()); err != nil {
+	refused, _ := a.refused.Load(name)
+	now := a.cfg.Clock()
+	if err := cmp.Or(a.refusedAll.Load().current(now), refused.current(now)); err != nil {
 		return nil, err
 	}
-	if a.unknown.Add(1) > int64(a.cfg.MaxUnknown) {
-		a.unknown.Add(-1)
+	t, _ := a.tags.LoadOrCompute(name, func() (made *tag, full bool) {
+		if a.unknown.Add(1) > int64(a.cfg.MaxUnknown) {
+			a.unknown.Add(-1)
+			return nil, true
+		}
+		made = &tag{name: name}
+		made.cur.Store(&empty)
+		return made, false
+	})
+	if t == nil {
 		return nil, ErrBusy
-	}
-	t, found := a.tags.LoadOrStore(name, &tag{name: name})
-	if found {
-		a.unknown.Add(-1)
 	}
 	return t, nil
 }
 
-// Remove drops a tag, with the IDs in memory. Its parked requests get ErrDropped: that the
-// tag was removed does not prove that there is none by now.
+// Remove drops a tag, with the IDs in memory. Its parked requests get
+// ErrDropped: that the tag was removed does not prove that there is none by
+// now.
 func (a *Allocator) Remove(name string) {
-	if t, ok := a.tags.Load(name); ok {
-		a.update(t, func() []reply { return a.drop(t, ErrDropped) })
-	}
+	a.updateTag(name, func(t *tag, _ time.Duration) { a.drop(t, ErrDropped) })
 }
 
-// DropIdle drops the tags without requests for the latest 60 calls, or for one if
-// more than 100,000 tags are in memory, and returns how many it dropped. Call it once
-// a minute.
+// DropIdle drops the tags without requests for the latest 60 calls, or for one
+// if more than 100,000 tags are in memory, and returns how many it dropped.
+// Call it once a minute.
 func (a *Allocator) DropIdle() (dropped int) {
-	a.refused.age()
+	now := a.cfg.Clock()
+	for name, r := range a.refused.All() {
+		if r.current(now) == nil {
+			a.refused.Delete(name)
+		}
+	}
 	calls := int8(idleCalls)
 	if a.Tags() > manyTags {
 		calls = 1
 	}
 	for _, t := range a.tags.All() {
-		a.update(t, func() []reply {
-			if t.dropped || t.countIdle() < calls {
-				return nil
+		a.update(t, func(time.Duration) {
+			if t.countIdle() >= calls {
+				a.drop(t, ErrDropped)
+				dropped++
 			}
-			dropped++
-			return a.drop(t, ErrDropped)
 		})
 	}
 	return dropped
 }
 
-// countIdle returns for how many calls in a row nothing was requested of the tag. It
-// needs mu.
+// countIdle returns for how many calls in a row nothing was requested of the
+// tag. It needs mu.
 func (t *tag) countIdle() int8 {
-	if total := t.meter.total(t.cur.Load()); total != t.idleTotal || len(t.busy.parked) > 0 || t.busy.load.seq != 0 {
+	if total := t.total(); total != t.idleTotal || len(t.busy.parked) > 0 || t.busy.load.seq != 0 {
 		t.idleTotal, t.idleCalls = total, 0
 	} else {
 		t.idleCalls++
@@ -83,77 +92,49 @@ func (t *tag) countIdle() int8 {
 	return t.idleCalls
 }
 
-// drop takes a tag out of memory. Its parked requests get err. It needs the tag's mu.
-func (a *Allocator) drop(t *tag, err error) []reply {
-	if t.dropped {
-		return nil
-	}
+// drop takes a tag out of memory. Its parked requests get err. It needs the
+// tag's mu.
+func (a *Allocator) drop(t *tag, err error) {
 	t.dropped = true
 	a.tags.Delete(t.name)
 	if t.order == "" {
 		a.unknown.Add(-1)
 	}
 	a.burnt.Add(t.available())
-	t.cur.Store(nil)
+	t.cur.Store(&empty)
 	t.busy.ready, t.busy.load = nil, loadState{}
-	return t.failParked(err)
+	t.failParked(forever, err)
 }
 
-// refusals remembers why loads of tags that left memory were refused. It holds two
-// generations, of maxRefused names each.
-type refusals struct {
-	mu         sync.Mutex
-	young, old map[string]refusal
-	all        refusal // of all names that are not in memory
-}
-
+// refusal is an error that requests get until a moment.
 type refusal struct {
 	err   error
 	until time.Duration
 }
 
-const maxRefused = 16_384
-
-func (r *refusals) add(name string, err error, until time.Duration) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if len(r.young) >= maxRefused {
-		r.young, r.old = nil, r.young
+// current returns the error, until the moment has come.
+func (r refusal) current(now time.Duration) error {
+	if now < r.until {
+		return r.err
 	}
-	if r.young == nil {
-		r.young = make(map[string]refusal)
-	}
-	r.young[name] = refusal{err, until}
+	return nil
 }
 
-// find returns the error of a refusal that is still remembered.
-func (r *refusals) find(name string, now time.Duration) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if now < r.all.until {
-		return r.all.err
+// maxRefused bounds the names whose refusals are kept. Where more are refused
+// within Config.ReAsk, requests for some of them cost another load.
+const maxRefused = 32_768
+
+// addRefusal keeps the reason why the load of a tag that leaves memory was
+// refused.
+func (a *Allocator) addRefusal(name string, r refusal) {
+	if a.refused.Size() >= maxRefused {
+		a.refused.Clear()
 	}
-	found, ok := r.young[name]
-	if !ok {
-		found = r.old[name]
-	}
-	if now >= found.until {
-		return nil
-	}
-	return found.err
+	a.refused.Store(name, r)
 }
 
-// RefuseUnknown has requests for tags that are not in memory fail with err for some time:
-// loaders have no time for them. Tags in memory are not affected.
+// RefuseUnknown has requests for tags that are not in memory fail with err for
+// some time: loaders have no time for them. Tags in memory are not affected.
 func (a *Allocator) RefuseUnknown(err error, d time.Duration) {
-	a.refused.mu.Lock()
-	defer a.refused.mu.Unlock()
-	a.refused.all = refusal{err, a.cfg.Clock() + d}
-}
-
-// age forgets the older generation.
-func (r *refusals) age() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.young, r.old = nil, r.young
+	a.refusedAll.Store(&refusal{err, a.cfg.Clock() + d})
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/idworker/idworker/testing/tier"
 )
 
-// fixture is an allocator whose clock stands still until it is moved, with the latest
-// load of each tag.
+// fixture is an allocator whose clock stands still until it is moved, with the
+// latest load of each tag.
 type fixture struct {
 	*Allocator
 
@@ -27,21 +27,61 @@ type fixture struct {
 func newFixture(cfg Config) *fixture {
 	f := &fixture{loads: map[string]Load{}}
 	cfg.Clock = func() time.Duration { return f.now }
-	cfg.Load = func(l Load) { f.loads[l.Tag] = l; f.asked++ }
 	f.Allocator = New(cfg)
 	return f
 }
 
-// request makes a request for one ID, and returns the error with which it was answered.
+// drain does what has to be done.
+func (f *fixture) drain() {
+	todo := f.Effects()
+	for _, l := range todo.Loads {
+		f.loads[l.Tag] = l
+		f.asked++
+	}
+	for _, r := range todo.Replies {
+		*r.From.(*error) = r.Err
+	}
+}
+
+func (f *fixture) Tick() {
+	f.Allocator.Tick()
+	f.drain()
+}
+
+func (f *fixture) Grant(name string, seq uint64, s Supply) Verdict {
+	defer f.drain()
+	return f.Allocator.Grant(name, seq, s)
+}
+
+func (f *fixture) Refuse(name string, seq uint64, err error) {
+	f.Allocator.Refuse(name, seq, err)
+	f.drain()
+}
+
+func (f *fixture) NotNow(name string, seq uint64) {
+	f.Allocator.NotNow(name, seq)
+	f.drain()
+}
+
+func (f *fixture) Remove(name string) {
+	f.Allocator.Remove(name)
+	f.drain()
+}
+
+func (f *fixture) DropIdle() int {
+	defer f.drain()
+	return f.Allocator.DropIdle()
+}
+
+// request makes a request for one ID, and returns the error with which it was
+// answered.
 func (f *fixture) request(name string) (err *error) {
 	err = new(error)
+	defer f.drain()
 	if _, ok := f.Take(name, 1); ok {
 		return err
 	}
-	_, now := f.TakeOrPark(name, Request{N: 1, Answer: func(_ []store.Segment, later error) { *err = later }})
-	if now != nil {
-		*err = now
-	}
+	_, *err = f.TakeOrPark(Request{Tag: name, N: 1, From: err})
 	return err
 }
 
@@ -66,8 +106,8 @@ func (f *fixture) figures(name string) Figures {
 	return Figures{}
 }
 
-// TestUnknownTagsAreBounded: tags that were never granted take no more than so much
-// memory. Each that is granted, refused or given up makes room.
+// TestUnknownTagsAreBounded: tags that were never granted take no more than so
+// much memory. Each that is granted, refused or given up makes room.
 func TestUnknownTagsAreBounded(t *testing.T) {
 	full := errors.New("full")
 	for name, settle := range map[string]func(f *fixture, tag string){
@@ -96,8 +136,9 @@ func TestUnknownTagsAreBounded(t *testing.T) {
 	}
 }
 
-// TestRefusalOfAnUnknownTag: all its requests get the error, also those that come in
-// the next second, without another load. Then a request begins a new one.
+// TestRefusalOfAnUnknownTag: all its requests get the error, also those that
+// come in the next second, without another load. Then a request begins a new
+// one.
 func TestRefusalOfAnUnknownTag(t *testing.T) {
 	for _, order := range []store.Order{"", store.Strict} { // a strict tag leaves memory in the same way
 		f := newFixture(Config{})
@@ -130,33 +171,38 @@ func TestRefusalOfAnUnknownTag(t *testing.T) {
 	}
 }
 
-// TestRefusalsAreBounded: whoever makes names up fills a bounded table, and the latest
-// refusals are remembered.
+// TestRefusalsAreBounded: whoever makes names up fills a bounded table, and as
+// many as fit are remembered.
 func TestRefusalsAreBounded(t *testing.T) {
 	f := newFixture(Config{})
-	for i := range 5 * maxRefused {
-		name := fmt.Sprint("made-up-", i)
-		f.request(name)
-		f.Refuse(name, f.loads[name].Seq, store.ErrNoTag)
-		delete(f.loads, name)
-	}
-	if n := len(f.refused.young) + len(f.refused.old); n > 2*maxRefused || f.Tags() != 0 {
-		t.Errorf("%d names are remembered, %d tags are in memory", n, f.Tags())
-	}
-	for i := 4*maxRefused + 1; i < 5*maxRefused; i++ {
-		if err := *f.request(fmt.Sprint("made-up-", i)); !errors.Is(err, store.ErrNoTag) {
-			t.Fatalf("name %d is not remembered: %v", i, err)
+	made := 0
+	refuse := func(names int) {
+		for range names {
+			made++
+			name := fmt.Sprint("made-up-", made)
+			f.request(name)
+			f.Refuse(name, f.loads[name].Seq, store.ErrNoTag)
+			delete(f.loads, name)
 		}
 	}
+	refuse(3*maxRefused + 100)
+	if n := f.refused.Size(); n > maxRefused || f.Tags() != 0 {
+		t.Errorf("%d names are remembered, %d tags are in memory", n, f.Tags())
+	}
+	for i := range 100 {
+		if err := *f.request(fmt.Sprint("made-up-", made-i)); !errors.Is(err, store.ErrNoTag) {
+			t.Fatalf("name %d of %d is not remembered: %v", made-i, made, err)
+		}
+	}
+	f.now += DefaultReAsk
 	f.DropIdle()
-	f.DropIdle()
-	if n := len(f.refused.young) + len(f.refused.old); n != 0 {
-		t.Errorf("%d names are remembered after two minutes", n)
+	if n := f.refused.Size(); n != 0 {
+		t.Errorf("%d names are remembered after a minute", n)
 	}
 }
 
-// TestIdleTagsLeaveMemory: after an hour without requests, or after a minute if there
-// are very many. The IDs that are left of them are counted as burnt.
+// TestIdleTagsLeaveMemory: after an hour without requests, or after a minute if
+// there are very many. The IDs that are left of them are counted as burnt.
 func TestIdleTagsLeaveMemory(t *testing.T) {
 	f := newFixture(Config{})
 	f.use("trend", store.Trend)
@@ -203,8 +249,8 @@ func TestIdleTagsLeaveMemory(t *testing.T) {
 	}
 }
 
-// TestTagThatLeftMemoryComesBack: however it left, it takes nothing but the grant of
-// its open load, so late grants, and doubled ones, get in nowhere.
+// TestTagThatLeftMemoryComesBack: however it left, it takes nothing but the
+// grant of its open load, so late grants, and doubled ones, get in nowhere.
 func TestTagThatLeftMemoryComesBack(t *testing.T) {
 	for name, drop := range map[string]func(f *fixture){
 		"removed": func(f *fixture) { f.Remove("a") },
@@ -243,8 +289,8 @@ func TestTagThatLeftMemoryComesBack(t *testing.T) {
 	}
 }
 
-// TestRemoveAnswers: parked requests of a tag that is removed get ErrDropped: by now there may
-// be another one.
+// TestRemoveAnswers: parked requests of a tag that is removed get ErrDropped:
+// by now there may be another one.
 func TestRemoveAnswers(t *testing.T) {
 	for _, order := range []store.Order{"", store.Trend, store.Strict} {
 		f := newFixture(Config{})
@@ -263,8 +309,9 @@ func TestRemoveAnswers(t *testing.T) {
 	}
 }
 
-// TestCountsOfTags: whatever is requested, granted, refused, removed and left idle, the
-// counts are those of the tags, and each unknown tag has a parked request and a load.
+// TestCountsOfTags: whatever is requested, granted, refused, removed and left
+// idle, the counts are those of the tags, and each unknown tag has a parked
+// request and a load.
 func TestCountsOfTags(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f := newFixture(Config{MaxUnknown: 3, MaxParkedPerTag: 2, MaxParked: 8})
@@ -282,6 +329,7 @@ func TestCountsOfTags(t *testing.T) {
 				first += 3
 			},
 			"refuse":    func(t *rapid.T) { n := name.Draw(t, "tag"); f.Refuse(n, f.loads[n].Seq, store.ErrNoTag) },
+			"not now":   func(t *rapid.T) { n := name.Draw(t, "tag"); f.NotNow(n, f.loads[n].Seq) },
 			"remove":    func(t *rapid.T) { f.Remove(name.Draw(t, "tag")) },
 			"drop idle": func(*rapid.T) { f.DropIdle() },
 			"time passes": func(t *rapid.T) {
@@ -293,7 +341,7 @@ func TestCountsOfTags(t *testing.T) {
 				for _, tag := range f.tags.All() {
 					tags++
 					parked += len(tag.parkedNow())
-					loading += tag.loadingNow()
+					loading += int(tag.loadingNow())
 					if tag.order == "" {
 						unknown++
 					}
@@ -311,20 +359,19 @@ func TestCountsOfTags(t *testing.T) {
 }
 
 func (t *tag) parkedNow() []waiter {
-	if t.busy == nil {
-		return nil
-	}
+	t.lock()
+	defer t.unlock()
 	return t.busy.parked
 }
 
-func (t *tag) loadingNow() int {
-	if t.busy == nil {
-		return 0
-	}
-	return t.isLoading()
+func (t *tag) loadingNow() int64 {
+	t.lock()
+	defer t.unlock()
+	return t.loading()
 }
 
-// TestReadersSeeEveryTag that was there before they looked, while others come and go.
+// TestReadersSeeEveryTag that was there before they looked, while others come
+// and go.
 func TestReadersSeeEveryTag(t *testing.T) {
 	f := newFixture(Config{})
 	f.request("hot")
@@ -354,8 +401,8 @@ func TestReadersSeeEveryTag(t *testing.T) {
 	readers.Wait()
 }
 
-// TestTagsAtRestAreSmall: a tag in memory without parked requests and without a load
-// takes no more than manyTags counts on, in addition to its name.
+// TestTagsAtRestAreSmall: a tag in memory without parked requests and without a
+// load takes no more than manyTags counts on, in addition to its name.
 func TestTagsAtRestAreSmall(t *testing.T) {
 	n := tier.Pick(50_000, 1_000_000)
 	names := make([]string, n)
@@ -365,14 +412,15 @@ func TestTagsAtRestAreSmall(t *testing.T) {
 	for _, order := range []store.Order{store.Strict, store.Trend} {
 		before := heapInUse()
 		now := time.Duration(0)
-		a := New(Config{Clock: func() time.Duration { return now }, Load: func(Load) {}})
+		a := New(Config{Clock: func() time.Duration { return now }})
 		for i, name := range names {
-			if _, err := a.TakeOrPark(name, Request{N: 1, Answer: func([]store.Segment, error) {}}); err != nil {
+			if _, err := a.TakeOrPark(Request{Tag: name, N: 1}); err != nil {
 				t.Fatal(err)
 			}
 			seq := a.seq.Load()
 			a.CurrentLoad(name, seq)
 			a.Grant(name, seq, Supply{store.Segment{First: int64(i) + 1, End: int64(i) + 1000}, 999, order})
+			a.Effects()
 		}
 		now = time.Minute
 		a.Tick()

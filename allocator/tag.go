@@ -1,29 +1,30 @@
 package allocator
 
 import (
+	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/idworker/idworker/internal/priority"
 	"github.com/idworker/idworker/store"
 )
 
 // tag holds the buffers and the load state of one tag in memory.
 type tag struct {
 	name string
-	cur  atomic.Pointer[segment] // nil until the first grant of a trend tag; replaced under mu
+	cur  atomic.Pointer[segment] // empty until the first grant of a trend tag; replaced under mu
 
 	mu    sync.Mutex
 	busy  *busy // nil at rest; see lock
 	meter meter
 	use   *use // nil before the second grant
 
-	order      store.Order   // "" if the tag is unknown, because it was never granted
-	high       int64         // end of the highest segment that ended a load, used or not
-	configured int64         // the configured step of a trend tag
-	step       int64         // its grown step; 0 unless it is a trend tag
-	begunAt    time.Duration // when the latest load began
+	order      store.Order // "" if the tag is unknown, because it was never granted
+	high       int64       // end of the highest segment that ended a load, used or not
+	configured int64       // the configured step of a trend tag
+	step       int64       // its grown step; 0 unless it is a trend tag
 
 	idleTotal int64 // the IDs that had been handed out at the latest DropIdle
 	idleCalls int8  // calls of DropIdle since the latest request; -1: not one
@@ -31,14 +32,18 @@ type tag struct {
 	wentBack  bool  // a grant was Below since one was last used
 }
 
-// busy is the part of a tag that exists while a segment is ready, a request parked or
-// a load under way.
+// busy is the part of a tag that exists while a segment is ready, a request
+// parked or a load under way.
 type busy struct {
-	ready  []store.Segment // ascending, all above cur
-	parked []waiter        // in order of arrival, and so of deadlines
-	demand int64           // IDs wanted by parked
-	load   loadState
-	until  time.Duration // when Tick visits the tag next; 0: never
+	priority.Place // on the agenda
+	tag            *tag
+	visit          time.Duration // when Tick visits the tag; 0: never
+
+	ready   []store.Segment // ascending, all above cur
+	parked  []waiter        // in order of arrival, and so of deadlines
+	demand  int64           // IDs wanted by parked
+	load    loadState
+	replies []Reply // to be sent once the tag is unlocked
 }
 
 var busyPool = sync.Pool{New: func() any { return new(busy) }}
@@ -61,8 +66,11 @@ func (t *tag) unlock() {
 }
 
 func (b *busy) atRest() bool {
-	return len(b.ready) == 0 && len(b.parked) == 0 && b.load.atRest() && b.until == 0
+	return len(b.ready) == 0 && len(b.parked) == 0 && b.load.atRest() && b.visit == 0
 }
+
+// forever is after all deadlines.
+const forever = math.MaxInt64
 
 // waiter is a parked request.
 type waiter struct {
@@ -72,16 +80,10 @@ type waiter struct {
 	load     uint64 // the strict load that it is part of; 0: none yet
 }
 
-// reply is an answer that is given once the lock is released.
-type reply struct {
-	answer Answer
-	ids    []store.Segment
-	err    error
-}
-
 // The methods below need mu.
 
-// available is how many IDs are in memory. A concurrent Take may lower it at any time.
+// available is how many IDs are in memory. A concurrent Take may lower it at
+// any time.
 func (t *tag) available() int64 { return t.cur.Load().left() + t.backlog() }
 
 // backlog is how many IDs are ready behind the current segment.
@@ -95,28 +97,21 @@ func (t *tag) backlog() (n int64) {
 // lacksIDs reports whether parked requests want more than is in memory.
 func (t *tag) lacksIDs() bool { return t.busy.demand > t.available() }
 
-// takeFromAll takes n IDs from the current and the ready segments, or none if there are
-// fewer.
+// takeFromAll takes n IDs from the current and the ready segments, or none if
+// there are fewer.
 func (t *tag) takeFromAll(n int64) []store.Segment {
-	cur := t.cur.Load()
-	if cur == nil {
-		return nil
-	}
 	var ids []store.Segment
-	for backlog := t.backlog(); ; { // repeated while Takes interfere
-		left := cur.left()
-		if n-left > backlog {
+	for cur, backlog, done := t.cur.Load(), t.backlog(), false; !done; { // repeated while Takes interfere
+		k := min(n, cur.left())
+		if n-k > backlog {
 			return nil
 		}
-		k := min(n, left)
-		if k == 0 {
-			break
-		}
-		if first, _, ok := cur.take(k); ok {
+		first, _, ok := cur.take(k)
+		if ok {
 			ids = appendSegment(ids, store.Segment{First: first, End: first + k})
 			n -= k
-			break
 		}
+		done = ok || k == 0
 	}
 	for n > 0 {
 		k := min(n, t.busy.ready[0].Len())
@@ -128,7 +123,8 @@ func (t *tag) takeFromAll(n int64) []store.Segment {
 	return ids
 }
 
-// appendSegment appends s; if it directly follows the last segment, the two become one.
+// appendSegment appends s; if it directly follows the last segment, the two
+// become one.
 func appendSegment(ids []store.Segment, s store.Segment) []store.Segment {
 	if last := len(ids) - 1; last >= 0 && ids[last].End == s.First {
 		ids[last].End = s.End
@@ -137,32 +133,28 @@ func appendSegment(ids []store.Segment, s store.Segment) []store.Segment {
 	return append(ids, s)
 }
 
-// advanceSegment makes the first ready segment the current one, with its first used IDs
-// already taken. The present one must be at its end.
+// advanceSegment makes the first ready segment the current one, with its first
+// used IDs already taken. The present one must be at its end.
 func (t *tag) advanceSegment(used int64) {
-	if old := t.cur.Load(); old != nil {
-		t.meter.spent += old.Len()
-	}
+	t.meter.spent += t.cur.Load().Len()
 	t.cur.Store(newSegment(t.busy.ready[0], used))
 	if t.busy.ready = t.busy.ready[1:]; len(t.busy.ready) == 0 {
 		t.busy.ready = nil
 	}
 }
 
-// installSegment adds a segment to those in memory, and reports whether there was room
-// for it. There is for one that was asked for.
+// installSegment adds a segment to those in memory, and reports whether there
+// was room for it. There is for one that was asked for.
 func (t *tag) installSegment(s store.Segment, asked bool) bool {
-	if t.cur.Load().left() == 0 && len(t.busy.ready) > 0 {
+	ready, cur := len(t.busy.ready), t.cur.Load()
+	room := asked || t.lacksIDs() || ready == 0 || ready == 1 && cur.left() == 0
+	if room {
+		t.busy.ready = append(t.busy.ready, s)
+	}
+	if cur.left() == 0 {
 		t.advanceSegment(0)
 	}
-	if len(t.busy.ready) > 0 && !asked && !t.lacksIDs() {
-		return false
-	}
-	t.busy.ready = append(t.busy.ready, s)
-	if t.cur.Load().left() == 0 {
-		t.advanceSegment(0)
-	}
-	return true
+	return room
 }
 
 // park appends a request to the parked ones.
@@ -172,76 +164,49 @@ func (t *tag) park(w waiter) {
 }
 
 // serveParked answers the parked requests for which there are IDs, in order.
-func (t *tag) serveParked() (replies []reply) {
+func (t *tag) serveParked() {
 	for len(t.busy.parked) > 0 {
-		w := t.busy.parked[0]
-		ids := t.takeFromAll(w.N)
+		ids := t.takeFromAll(t.busy.parked[0].N)
 		if ids == nil {
-			break
+			return
 		}
-		t.unparkFirst()
-		replies = append(replies, reply{w.Answer, ids, nil})
+		t.answerFirst(ids, nil)
 	}
-	return replies
 }
 
-// expireParked answers the parked requests whose deadline has passed.
-func (t *tag) expireParked(now time.Duration) (replies []reply) {
-	for len(t.busy.parked) > 0 && t.busy.parked[0].deadline <= now {
-		replies = append(replies, reply{t.unparkFirst().Answer, nil, ErrNoSegment})
+// failParked answers the parked requests whose deadline is not after until with
+// err.
+func (t *tag) failParked(until time.Duration, err error) {
+	for len(t.busy.parked) > 0 && t.busy.parked[0].deadline <= until {
+		t.answerFirst(nil, err)
 	}
-	return replies
 }
 
-// failParked answers all parked requests with err.
-func (t *tag) failParked(err error) (replies []reply) {
-	for len(t.busy.parked) > 0 {
-		replies = append(replies, reply{t.unparkFirst().Answer, nil, err})
-	}
-	return replies
+// answerFirst answers the first parked request.
+func (t *tag) answerFirst(ids []store.Segment, err error) {
+	t.reply(t.busy.parked[0], ids, err)
+	t.unpark(0)
 }
 
-// unparkFirst removes the first parked request.
-func (t *tag) unparkFirst() waiter {
-	w := t.busy.parked[0]
-	t.busy.parked[0] = waiter{} // lets go of the answer
-	t.busy.demand -= w.N
-	t.busy.parked = t.busy.parked[1:]
-	t.shrinkParked()
-	return w
+func (t *tag) reply(w waiter, ids []store.Segment, err error) {
+	t.busy.replies = append(t.busy.replies, Reply{w.From, ids, err})
 }
 
-// shrinkParked releases the memory for parked requests when there are none.
-func (t *tag) shrinkParked() {
-	if len(t.busy.parked) == 0 {
+// unpark removes a parked request.
+func (t *tag) unpark(i int) {
+	t.busy.demand -= t.busy.parked[i].N
+	copy(t.busy.parked[1:], t.busy.parked[:i]) // usually none: most leave in order
+	t.busy.parked[0] = waiter{}
+	if t.busy.parked = t.busy.parked[1:]; len(t.busy.parked) == 0 {
 		t.busy.parked = nil
 	}
 }
 
-// dropUnwanted drops the parked requests whose callers have gone.
-func (t *tag) dropUnwanted() []reply {
-	t.busy.parked = slices.DeleteFunc(t.busy.parked, func(w waiter) bool {
-		gone := w.Wanted != nil && !w.Wanted()
-		if gone {
-			t.busy.demand -= w.N
-		}
-		return gone
-	})
-	t.shrinkParked()
-	return t.serveParked()
-}
-
-// setConfigured sets the configured step. It applies from the next load on. Growth starts
-// again from a lowered step, and from a raised one unless the step has already grown
-// beyond it.
-func (t *tag) setConfigured(step int64) {
-	switch {
-	case step == t.configured:
-		return
-	case step < t.configured:
-		t.step = min(t.step, step)
-	case t.step > 0:
-		t.step = max(t.step, step)
+// withdraw drops a parked request.
+func (t *tag) withdraw(from any) {
+	i := slices.IndexFunc(t.busy.parked, func(w waiter) bool { return w.From == from })
+	if i >= 0 {
+		t.unpark(i)
+		t.serveParked()
 	}
-	t.configured = step
 }

@@ -7,21 +7,22 @@ import (
 	"github.com/idworker/idworker/store"
 )
 
-// use measures how fast all workers together use up the numbers of a tag, over hours
-// and days, for forecasts. meter does the same for the last half minute, and for one
-// worker.
+// use measures how fast all workers together use up the numbers of a tag, over
+// hours and days, for forecasts. meter does the same for the last half minute,
+// and for one worker.
 //
-// A worker counts the IDs that it hands out. The share of other workers shows in its
-// grants: the numbers between the end of one grant and the beginning of the next were
-// granted to others, or burnt. A gap may also mean that the tag was raised, or that a
-// process died which had just been granted many. Neither says anything about the
-// future, so the gap that counts is the median of the latest few.
+// A worker counts the IDs that it hands out. The share of other workers shows
+// in its grants: the numbers between the end of one grant and the beginning of
+// the next were granted to others, or burnt. A gap may also mean that the tag
+// was raised, or that a process died which had just been granted many. Neither
+// says anything about the future, so the gap that counts is the median of the
+// latest few.
 //
-// The rate is the lower one of two: over the whole window, and over its latter part.
-// So neither a burst that has ended counts as the future, nor one that has just begun.
-// The window begins with the tag's second grant, because a tag with few requests needs
-// no forecast, and covers between two and five days once the worker has lived that
-// long.
+// The rate is the lower one of two: over the whole window, and over its latter
+// part. So neither a burst that has ended counts as the future, nor one that
+// has just begun. The window begins with the tag's second grant, because a tag
+// with few requests needs no forecast, and covers between two and five days
+// once the worker has lived that long.
 type use struct {
 	marks [3]sample // the beginnings of the window, of its latter part, and of the next one
 	made  int       // how many of them there are
@@ -36,12 +37,6 @@ const (
 	leastUse  = 100 // IDs have to be handed out to measure a rate
 	leastGaps = 3   // so that a single gap decides nothing
 )
-
-// see takes in a grant of n numbers, gap numbers after the end of the one before.
-func (u *use) see(gap, n int64) {
-	u.gaps[u.seen%len(u.gaps)] = float32(gap) / float32(n)
-	u.seen++
-}
 
 // record moves the window, if it is time for that.
 func (u *use) record(now sample) {
@@ -70,37 +65,22 @@ func (u *use) rate(now sample) (perSecond float64, over time.Duration) {
 	return own * (1 + u.gap()), over
 }
 
-// gap is the usual number that others are granted while this worker is granted one.
+// gap is the usual number that others are granted while this worker is granted
+// one.
 func (u *use) gap() float64 {
 	latest := slices.Sorted(slices.Values(u.gaps[:min(u.seen, len(u.gaps))]))
 	return float64(latest[(len(latest)-1)/2])
 }
 
-func (s sample) rateSince(before sample) float64 {
-	if s.at <= before.at {
-		return 0
-	}
-	return float64(s.total-before.total) / (s.at - before.at).Seconds()
-}
-
-// The methods below need the tag's mu.
-
-// seeGrant takes in a grant before it counts as granted.
-func (t *tag) seeGrant(s store.Segment) {
+// recordGap takes in a grant before it counts as granted. It needs mu.
+func (t *tag) recordGap(s store.Segment) {
 	if t.high == 0 {
 		return // the grant before it is not known
 	}
 	if t.use == nil {
 		t.use = new(use)
 	}
-	t.use.see(s.First-t.high, s.Len())
-}
-
-// record moves the windows over which rates are measured.
-func (t *tag) record(now time.Duration) {
-	cur := t.cur.Load()
-	t.meter.record(now, cur)
-	if t.use != nil {
-		t.use.record(sample{now, t.meter.total(cur)})
-	}
+	gap := s.First - t.high
+	t.use.gaps[t.use.seen%len(t.use.gaps)] = float32(gap) / float32(s.Len())
+	t.use.seen++
 }

@@ -9,7 +9,8 @@ import (
 	"github.com/idworker/idworker/store"
 )
 
-// crowd is a tag at several workers, which share a store and a clock. Requests go to each in turn.
+// crowd is a tag at several workers, which share a store and a clock. Requests
+// go to each in turn.
 type crowd struct {
 	t       *testing.T
 	workers []*harness
@@ -66,7 +67,8 @@ func (c *crowd) grant(h *harness) {
 	}
 }
 
-// wants checks what a worker says, within a part of it; 0 is that it says nothing.
+// wants checks what a worker says, within a part of it; 0 is that it says
+// nothing.
 func (c *crowd) wants(when string, h *harness, rate, part float64) {
 	c.t.Helper()
 	h.now = c.now
@@ -76,7 +78,8 @@ func (c *crowd) wants(when string, h *harness, rate, part float64) {
 	}
 }
 
-// TestUseOfAllWorkers: each worker knows how fast the numbers of all are used up.
+// TestUseOfAllWorkers: each worker knows how fast the numbers of all are used
+// up.
 func TestUseOfAllWorkers(t *testing.T) {
 	t.Parallel()
 	for _, workers := range []int{1, 2, 10} {
@@ -90,8 +93,8 @@ func TestUseOfAllWorkers(t *testing.T) {
 	}
 }
 
-// TestUseTakesEvidence: nothing is said of a tag that was asked for a little, or not for long enough to have been granted several
-// segments.
+// TestUseTakesEvidence: nothing is said of a tag that was asked for a little,
+// or not for long enough to have been granted several segments.
 func TestUseTakesEvidence(t *testing.T) {
 	t.Parallel()
 	c := newCrowd(t, 1)
@@ -105,8 +108,9 @@ func TestUseTakesEvidence(t *testing.T) {
 	c.wants("a minute after a restart", c.workers[0], 0, 0)
 }
 
-// TestUseFollowsTheRate: a burst that has ended is forgotten sooner than it counts in the average, one that has begun is not believed
-// at once, and another rate is known within some days.
+// TestUseFollowsTheRate: a burst that has ended is forgotten sooner than it
+// counts in the average, one that has begun is not believed at once, and
+// another rate is known within some days.
 func TestUseFollowsTheRate(t *testing.T) {
 	t.Parallel()
 	c := newCrowd(t, 1)
@@ -129,7 +133,8 @@ func TestUseFollowsTheRate(t *testing.T) {
 	}
 }
 
-// TestUseSurvivesARaise: a tag that was raised, as each restore procedure does, goes on to be used as before.
+// TestUseSurvivesARaise: a tag that was raised, as each restore procedure does,
+// goes on to be used as before.
 func TestUseSurvivesARaise(t *testing.T) {
 	t.Parallel()
 	c := newCrowd(t, 2)

@@ -1,16 +1,14 @@
 package snowflake
 
-import "github.com/idworker/idworker/internal/boottime"
-
 // sinceBoot returns a clock that counts nanoseconds from now on, in suspend too; nil
 // if the kernel has none.
 func sinceBoot() func() int64 {
-	start, ok := boottime.Now()
+	start, ok := bootTime()
 	if !ok {
 		return nil
 	}
 	return func() int64 {
-		now, ok := boottime.Now()
+		now, ok := bootTime()
 		if !ok {
 			return 0 // counts as no time in suspend
 		}

@@ -31,9 +31,10 @@ type Grant struct {
 	Order Order
 }
 
-// Cut splits the segment after its first n IDs, 0 ≤ n ≤ Len.
+// Cut splits the segment after its first n IDs, or at its end if it has fewer; n is not
+// negative.
 func (s Segment) Cut(n int64) (head, tail Segment) {
-	at := s.First + n
+	at := s.First + min(n, s.Len())
 	return Segment{s.First, at}, Segment{at, s.End}
 }
 

@@ -1,63 +1,162 @@
 package worker_test
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/micro"
 
+	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/testing/natstest"
 	"github.com/idworker/idworker/worker"
 )
 
-// TestLyingReports: whatever somebody answers who may, whoever asked goes on, and takes only what can be a report.
-func TestLyingReports(t *testing.T) {
-	t.Parallel()
-	net := worker.NewAccount(t)
-	conn := net.Connect(t)
-	lie := func() []string {
-		answers := []string{
-			`{"instance":"A","part":1,"parts":2}`, `{"instance":"A","part":1,"parts":2}`, // complete without a part 0
-			`{"instance":"B","part":0,"parts":1}`,
-			`{"instance":"C","part":0,"parts":2,"report":{"instance":"C"}}`, `{"instance":"C","part":0,"parts":2,"report":{"instance":"C"}}`,
-			`{"instance":"D","part":0,"parts":1000000000,"report":{}}`, `{"instance":"D","part":-1,"parts":1}`,
-			`{"instance":"E","part":0,"parts":1,"report":{"host":"` + strings.Repeat("x", 900_000) + `"}}`,
-			`{"instance":"F","part":0,"parts":1,"report":` + strings.Repeat("[", 400_000),
-			`{"instance":"G","part":0,"parts":1,"report":{"instance":"H","host":"g","not_ready":"` + strings.Repeat("ö", 50_000) + `","stats":{"tags":[{"tag":"x"}]}},"tags":[{"tag":"y"},{"tag":"<script>"}]}`,
-			`null`, `[]`, `{}`, "",
-		}
-		for n := range 2000 {
-			answers = append(answers, fmt.Sprintf(`{"instance":"many%d","part":0,"parts":1,"report":{}}`, n))
-		}
-		return answers
+// ask asks for reports. It may be too early, or not wait for long enough.
+func ask(t *testing.T, conn *nats.Conn, expected ...string) []worker.Report {
+	t.Helper()
+	reports, err := worker.AskReports(t.Context(), conn, messages.DefaultPrefix, expected)
+	if err != nil && !errors.Is(err, worker.ErrNoReports) {
+		t.Error(err)
 	}
-	sub, err := conn.Subscribe("ids.report", func(msg *nats.Msg) {
-		var q struct{ Asker string }
-		if err := json.Unmarshal(msg.Data, &q); err != nil {
-			t.Error(err)
-		}
-		for _, text := range lie() {
-			if err := conn.Publish("ids.report."+q.Asker, []byte(text)); err != nil {
+	return reports
+}
+
+// stats is an answer to STATS.
+func stats(instance, prefix, report string) string {
+	metadata, _ := json.Marshal(map[string]string{
+		"instance": instance, "prefix": prefix, "installation": "I", "role": "worker", "created": "2026-11-22T12:00:00Z", "host": "here",
+	})
+	return fmt.Sprintf(`{"name":"idworker-process","id":"x","version":"0.1.0","metadata":%s,"endpoints":[{"data":%s}]}`, metadata, report)
+}
+
+// answerWith answers questions for STATS with texts.
+func answerWith(t *testing.T, conn *nats.Conn, texts ...string) {
+	t.Helper()
+	_, err := conn.Subscribe("$SRV.STATS.idworker-process", func(msg *nats.Msg) {
+		for _, text := range texts {
+			if err := msg.Respond([]byte(text)); err != nil {
 				t.Error(err)
 			}
 		}
 	})
+	if err == nil {
+		err = conn.Flush()
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = sub.Unsubscribe() }()
+}
+
+// TestReports: each process reports its state and its busiest tags, and comes
+// with its identity.
+func TestReports(t *testing.T) {
+	t.Parallel()
+	const many = 20
+	net := worker.NewAccount(t)
+	s := newStore(t, net, 1)
+	both := startWorker(t, net, worker.Config{Store: s, StoreName: "jetstream"})
+	alone := startWorker(t, net, worker.Config{Role: worker.RoleLoader, Store: s, StoreName: "jetstream"})
+	c := newClient(t, net)
+	var names []string
+	for n := range many {
+		names = append(names, fmt.Sprint("tag", n))
+	}
+	createTags(t, s, 10, names...)
+	for _, name := range names {
+		c.must(name)
+	}
+	var w, l worker.Report
+	natstest.Eventually(t, "both reports", func() bool {
+		for _, r := range ask(t, c.conn, both.Instance(), alone.Instance()) {
+			switch r.Instance {
+			case both.Instance():
+				w = r
+			case alone.Instance():
+				l = r
+			}
+		}
+		return w.Instance != "" && l.Instance != ""
+	})
+	if len(w.Stats.Tags) != many || w.Stats.Active != many || w.NotReady != "" || w.Requests["ok"] < many {
+		t.Errorf("the worker reports %d tags, want %d: %+v", len(w.Stats.Tags), many, w)
+	}
+	if _, err := alone.Direct(); !errors.Is(err, worker.ErrNotAnswering) {
+		t.Errorf("a loader's direct way to IDs: %v", err)
+	}
+	if !w.Answers() || !w.Loads() || l.Answers() || !l.Loads() || l.Outages == nil || l.Outages.Now || l.Stats.Installation != w.Stats.Installation {
+		t.Errorf("the loader reports %+v", l)
+	}
+}
+
+// TestMostTagsOfAReport: with as many tags as a report may have, each with the
+// longest name, the answer is well below what servers and readers take.
+func TestMostTagsOfAReport(t *testing.T) {
+	t.Parallel()
+	net := worker.NewAccount(t)
+	var r worker.Report
+	for n := range worker.MaxReportTags + 10 {
+		name := fmt.Sprintf("%0*d", messages.MaxTagLen, n)
+		r.Stats.Tags = append(r.Stats.Tags, worker.TagStats{Tag: name, Order: "strict", Step: 1 << 62, Left: 1 << 62, Rate: 1e-300 / 3, Runway: 1e300 / 3, Parked: 1 << 62})
+	}
+	service, err := micro.AddService(net.Connect(t), micro.Config{
+		Name: worker.ProcessServiceName, Version: "0.1.0",
+		Metadata: map[string]string{
+			"instance": "A", "installation": "I", "created": time.Now().Format(time.RFC3339Nano), "role": "all", "prefix": "ids",
+		},
+		StatsHandler: func(*micro.Endpoint) any { return r },
+		Endpoint:     &micro.EndpointConfig{Subject: "anything", Handler: micro.HandlerFunc(func(micro.Request) {})},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = service.Stop() }()
+	var reports []worker.Report
+	conn := net.Connect(t)
+	natstest.Eventually(t, "the report", func() bool {
+		reports = ask(t, conn, "A")
+		return len(reports) > 0
+	})
+	if r := reports[0]; len(r.Stats.Tags) != worker.MaxReportTags || r.Role != worker.RoleAll {
+		t.Errorf("%d tags, role %s", len(r.Stats.Tags), r.Role)
+	}
+}
+
+// TestLyingReports: whatever a user sends who may answer, the caller goes on,
+// and takes only what can be a report of a process with the prefix.
+func TestLyingReports(t *testing.T) {
+	t.Parallel()
+	net := worker.NewAccount(t)
+	answers := []string{
+		`null`, `[]`, `{}`, "",
+		stats("B", "other", `{}`), stats("", "ids", `{}`), stats("a.b", "ids", `{}`), stats(strings.Repeat("x", 33), "ids", `{}`),
+		strings.Replace(stats("C", "ids", `{}`), "idworker-process", "idworker", 1),
+		strings.Replace(stats("D", "ids", `{}`), "2026-11-22T12:00:00Z", "0001-01-01T00:00:00Z", 1),
+		strings.Replace(stats("D", "ids", `{}`), "2026-11-22T12:00:00Z", "yesterday", 1),
+		strings.Replace(stats("E", "ids", `{}`), `"role":"worker"`, `"role":"king"`, 1),
+		stats("E", "ids", `{"host":"`+strings.Repeat("x", 900_000)+`"}`), stats("F", "ids", strings.Repeat("[", 400_000)), stats("F2", "ids", `7`),
+		stats("G", "ids", `{"instance":"H","role":"loader","host":"g","not_ready":"`+strings.Repeat("ö", 50_000)+`","stats":{"tags":[{"tag":"y"},{"tag":"<script>"}]}}`),
+		stats("G", "ids", `{"host":"another"}`),
+	}
+	for n := range 2000 {
+		answers = append(answers, stats(fmt.Sprint("many", n), "ids", `{}`))
+	}
+	answerWith(t, net.Connect(t), answers...)
 	asker := net.Connect(t)
 	var reports []worker.Report
 	natstest.Eventually(t, "reports", func() bool {
-		reports = ask(t, asker, 10)
+		reports = ask(t, asker)
 		return len(reports) > 0 && reports[0].Instance == "G"
 	})
 	if len(reports) > 1000 {
 		t.Errorf("%d reports", len(reports))
 	}
-	if g := reports[0]; g.Instance != "G" || g.Host != "g" || len(g.NotReady) != 1000 || len(g.Stats.Tags) != 1 || g.Stats.Tags[0].Tag != "y" {
+	if g := reports[0]; g.Host != "g" || g.Role != worker.RoleWorker || len(g.NotReady) != 1000 || len(g.Stats.Tags) != 1 || g.Stats.Tags[0].Tag != "y" {
 		t.Errorf("%.300v", g)
 	}
 	for _, r := range reports[1:] {
@@ -65,4 +164,46 @@ func TestLyingReports(t *testing.T) {
 			t.Errorf("%.300v", r)
 		}
 	}
+}
+
+// TestSilenceProvesNothing: only the server's word that no process is connected
+// is an empty list.
+func TestSilenceProvesNothing(t *testing.T) {
+	t.Parallel()
+	net := worker.NewAccount(t)
+	conn := net.Connect(t)
+	if reports, err := worker.AskReports(t.Context(), conn, messages.DefaultPrefix, nil); err != nil || len(reports) > 0 {
+		t.Errorf("no process is connected: %v, %v", reports, err)
+	}
+	if found, err := worker.ListProcesses(t.Context(), conn, messages.DefaultPrefix); err != nil || len(found) > 0 {
+		t.Errorf("no process is connected: %v, %v", found, err)
+	}
+	answerWith(t, net.Connect(t), stats("A", "other", "{}"))
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	if reports, err := worker.AskReports(ctx, conn, messages.DefaultPrefix, nil); !errors.Is(err, worker.ErrNoReports) || len(reports) > 0 {
+		t.Errorf("those of another prefix answer: %v, %v", reports, err)
+	}
+}
+
+// TestSlowProcesses: the first answer is waited for, and so is an expected one,
+// longer than for any other process.
+func TestSlowProcesses(t *testing.T) {
+	t.Parallel()
+	net := worker.NewAccount(t)
+	const slow = 500 * time.Millisecond // twice the quiet time
+	first, second := net.Connect(t), net.Connect(t)
+	for after, conn := range map[time.Duration]*nats.Conn{slow: first, 2 * slow: second} {
+		if _, err := conn.Subscribe("$SRV.STATS.idworker-process", func(msg *nats.Msg) {
+			time.AfterFunc(after, func() { _ = msg.Respond([]byte(stats(after.String(), "ids", "{}"))) })
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if err := conn.Flush(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	conn := net.Connect(t)
+	natstest.Eventually(t, "a report", func() bool { return len(ask(t, conn)) > 0 })
+	natstest.Eventually(t, "both reports", func() bool { return len(ask(t, conn, "500ms", "1s")) == 2 })
 }

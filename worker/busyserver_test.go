@@ -23,11 +23,12 @@ func (b *busy) Dial(network, address string) (net.Conn, error) {
 	return net.DialTimeout(network, address, time.Second)
 }
 
-// TestStartAtABusyServer: where many processes start at once, connections time out. They are made again.
+// TestStartAtABusyServer: where many processes start at once, connections time
+// out. They are made again.
 func TestStartAtABusyServer(t *testing.T) {
 	t.Parallel()
 	ns, dialer := worker.NewAccount(t), new(busy)
-	w, err := worker.Start(t.Context(), worker.Config{
+	w, err := startProcess(t.Context(), worker.Config{
 		Role: worker.RoleWorker, Requests: ns.Connect(t, nats.SetCustomDialer(dialer)), Control: ns.Connect(t),
 		Version: "0.0.1", Log: zaptest.NewLogger(t),
 	})

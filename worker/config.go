@@ -17,7 +17,7 @@ import (
 	"github.com/idworker/idworker/store"
 )
 
-// Role is what a process does.
+// Role is the part that a process has in an installation.
 type Role string
 
 // The roles.
@@ -26,6 +26,14 @@ const (
 	RoleWorker Role = "worker" // answers requests; needs no store
 	RoleLoader Role = "loader" // loads segments; answers no requests
 )
+
+// Answers reports whether processes of the role answer requests.
+func (r Role) Answers() bool { return r != RoleLoader }
+
+// Loads reports whether processes of the role reserve segments.
+func (r Role) Loads() bool { return r != RoleWorker }
+
+func (r Role) isValid() bool { return r == RoleAll || r == RoleWorker || r == RoleLoader }
 
 // The defaults of [Config].
 const (
@@ -36,36 +44,39 @@ const (
 // maxStepLimit bounds Config.MaxStep, so that sums of steps cannot overflow.
 const maxStepLimit = 1 << 40
 
-// Config says what a process does, and with what. Requests, Control and Version must be set,
-// and Store too unless the role is RoleWorker.
+// Config configures a [Process]. Requests, Control and Version must be set, and
+// Store too unless the role is RoleWorker.
 type Config struct {
-	// Requests is the connection on which parked requests are replied to. It also says how to
-	// connect: the worker makes one connection like it for each queue group that it is in,
-	// with the same options and handlers.
+	// Requests is the connection on which parked requests are replied to. It
+	// also says how to connect: the worker makes one connection like it for
+	// each queue group that it is in, with the same options and handlers.
 	Requests *nats.Conn
 
-	// Control is the connection for everything else: loads and grants must not queue
-	// behind replies. Both connections belong to the caller, who closes them after Stop.
+	// Control is the connection for everything else: loads and grants must not
+	// queue behind replies. Both connections belong to the caller, who closes
+	// them after Stop.
 	Control *nats.Conn
 
-	// JetStream is where streams and buckets are, reached through Control. The default is
-	// the JetStream of the account's own domain.
+	// JetStream is where streams and buckets are, reached through Control. The
+	// default is the JetStream of the account's own domain.
 	JetStream jetstream.JetStream
 
 	Prefix messages.Prefix
 	Role   Role
 
-	// Store is where segments come from. StoreName is its name in INFO, and in the config
-	// bucket, which keeps processes from counting in different stores.
+	// Store is where segments come from. StoreName is its name in INFO, and in
+	// the config bucket, which keeps processes from counting in different
+	// stores.
 	Store     store.Store
 	StoreName string
 
-	// Replicas is the number of replicas of streams and buckets that do not exist yet, 1
-	// to 5.
+	// Replicas is the number of replicas of streams and buckets that do not
+	// exist yet, 1 to 5.
 	Replicas int
 
-	// Reservations is how many a loader has under way at a time. A store that keeps more of
-	// them waiting than it works on lets them time out when it is slow.
+	// Reservations is how many a loader has under way at a time. A store that
+	// keeps more of them waiting than it works on lets them time out when it is
+	// slow.
 	Reservations int
 
 	// MaxBatch is the largest count of a request, at most MaxStep.
@@ -77,26 +88,22 @@ type Config struct {
 	// Wait is how long a request may wait for a segment.
 	Wait time.Duration
 
-	// Lease says how worker IDs for snowflake IDs are leased, as far as the fields above
-	// do not. The default layout is [snowflake.Default].
+	// Lease configures how worker IDs for snowflake IDs are leased, as far as the
+	// fields above do not. The default layout is [snowflake.Default].
 	Lease lease.Config
 
-	// Trouble, where it is set, returns what is wrong around the process, or nil. It is a part of
-	// [Process.Degraded].
+	// Trouble, if set, returns an error in the surroundings of the process, or
+	// nil. It is a part of [Process.Degraded].
 	Trouble func() error
 
 	Version string // semantic version, for INFO
 	Log     *zap.Logger
-
-	// What tests have otherwise.
-	storeTimeout time.Duration // of one call; by default storeTimeout
-	admitWait    time.Duration // for answers of other installations; see [neighbours.Config]
 }
 
 // ErrConfig is wrapped by the errors about a configuration that cannot work.
 var ErrConfig = errors.New("bad configuration")
 
-// WithDefaults fills in what is not set.
+// WithDefaults fills in the defaults.
 func (c Config) WithDefaults() Config {
 	c.Prefix = cmp.Or(c.Prefix, messages.DefaultPrefix)
 	c.Role = cmp.Or(c.Role, RoleAll)
@@ -107,14 +114,13 @@ func (c Config) WithDefaults() Config {
 	c.Wait = cmp.Or(c.Wait, allocator.DefaultWait)
 	c.Lease.Layout = cmp.Or(c.Lease.Layout, snowflake.Default())
 	c.Lease.TTL = cmp.Or(c.Lease.TTL, lease.DefaultTTL)
-	c.storeTimeout = cmp.Or(c.storeTimeout, storeTimeout)
 	if c.Log == nil {
 		c.Log = zap.NewNop()
 	}
 	return c
 }
 
-// Check says what is wrong with the configuration, and what is allowed.
+// Check returns the first error of the configuration, with the allowed values.
 func (c Config) Check() error {
 	if err := c.Prefix.Check(); err != nil {
 		return fmt.Errorf("%w: %w", ErrConfig, err)
@@ -123,7 +129,7 @@ func (c Config) Check() error {
 		return fmt.Errorf("%w: "+format, append([]any{ErrConfig}, args...)...)
 	}
 	switch {
-	case c.Role != RoleAll && c.Role != RoleWorker && c.Role != RoleLoader:
+	case !c.Role.isValid():
 		return bad("role %q, allowed are all, worker, loader", c.Role)
 	case c.Replicas < 1 || c.Replicas > 5:
 		return bad("%d replicas, allowed is 1 to 5", c.Replicas)
@@ -138,6 +144,3 @@ func (c Config) Check() error {
 	}
 	return nil
 }
-
-func (c Config) answers() bool { return c.Role != RoleLoader }
-func (c Config) loads() bool   { return c.Role != RoleWorker }

@@ -1,7 +1,6 @@
 package worker
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -10,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
 	"go.uber.org/zap"
@@ -21,24 +19,8 @@ import (
 	"github.com/idworker/idworker/testing/tier"
 )
 
-// queueMembers counts the members of a subject's queue group that the server has.
-func queueMembers(t *testing.T, net Account, subject string) (n int) {
-	t.Helper()
-	subsz, err := shared.running.Subsz(&server.SubszOptions{Subscriptions: true, Limit: 100_000, Account: net.Name, Test: subject})
-	if err != nil {
-		t.Error(err)
-		return 0
-	}
-	for _, s := range subsz.Subs {
-		if s.Queue != "" {
-			n++
-		}
-	}
-	return n
-}
-
-// countLost asks n times and returns how many requests got no reply. Nobody knows of
-// those: if nobody is there, the caller is told, and asks again.
+// countLost asks n times and returns how many requests got no reply. Nobody
+// knows of those: if nobody is there, the caller is told, and asks again.
 func countLost(t *testing.T, caller *nats.Conn, subject string, n int) (lost int) {
 	t.Helper()
 	var missing atomic.Int64
@@ -62,10 +44,10 @@ func countLost(t *testing.T, caller *nats.Conn, subject string, n int) (lost int
 	return int(missing.Load())
 }
 
-// TestNoGhostAtAnyStage leaves a queue group and loses the connection at every stage of
-// that. When the connection is back the server must not have a member of the group that
-// answers nothing, and no request may be lost. With a backlog requests wait in the process
-// while it leaves.
+// TestNoGhostAtAnyStage leaves a queue group and loses the connection at every
+// stage of that. When the connection is back the server must not have a member
+// of the group that answers nothing, and no request may be lost. With a backlog
+// requests wait in the process while it leaves.
 func TestNoGhostAtAnyStage(t *testing.T) {
 	stages := map[string]func(g *ghostHunt){
 		"never":                       func(g *ghostHunt) { g.leave() },
@@ -98,38 +80,36 @@ func TestNoGhostAtAnyStage(t *testing.T) {
 	}
 }
 
-// ghostHunt is a member of a queue group whose connections are cut, beside a steady one.
+// ghostHunt is a member of a queue group whose connections are cut, beside a
+// steady one.
 type ghostHunt struct {
 	t       *testing.T
 	net     Account
 	tap     *tap
 	base    *nats.Conn // the process's, through the tap
 	caller  *nats.Conn // not through the tap
-	group   *membership
+	group   *queueGroup
 	gate    chan struct{} // requests of the member are handled when it is closed
 	release func()
+	members chan *endpointConn // all that were opened
 }
 
 func newGhostHunt(t *testing.T) *ghostHunt {
 	t.Helper()
 	net := NewAccount(t)
-	g := &ghostHunt{t: t, net: net, tap: startTap(t, shared.running.ClientURL()), caller: net.Connect(t), gate: make(chan struct{})}
+	g := &ghostHunt{t: t, net: net, tap: startTap(t, shared.running.ClientURL()), caller: net.Connect(t), gate: make(chan struct{}), members: make(chan *endpointConn, 100)}
 	g.release = sync.OnceFunc(func() { close(g.gate) })
 	t.Cleanup(g.release)
 	g.base = connectTo(t, g.tap.url(), net.login())
-	cfg := Config{Requests: g.base, Version: "0.0.1"}.WithDefaults()
-	p := processInfo{cfg: cfg, stats: func() Stats { return Stats{} }}
-	g.group = newMembership(zap.NewNop())
-	handler := micro.HandlerFunc(func(req micro.Request) { <-g.gate; _ = req.Respond(nil) })
-	err := <-g.group.join(func() (member, error) {
-		return p.openPlace(snowflakeServiceName, "snowflake", cfg.Prefix.Snowflake(), func(*waitingLine) micro.Handler { return handler })
-	})
-	if err != nil {
+	g.group = newQueueGroup(zap.NewNop())
+	g.group.start()
+	t.Cleanup(g.group.close)
+	g.group.answerWith(g)
+	if err := g.group.awaitEntered(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(g.group.close)
 	steady := net.Connect(t)
-	if _, err := steady.QueueSubscribe(cfg.Prefix.Snowflake(), cfg.Prefix.QueueGroup(), func(m *nats.Msg) { _ = m.Respond(nil) }); err != nil {
+	if _, err := steady.QueueSubscribe("ids.snowflake", "ids", func(m *nats.Msg) { _ = m.Respond(nil) }); err != nil {
 		t.Fatal(err)
 	}
 	if err := steady.Flush(); err != nil {
@@ -138,18 +118,46 @@ func newGhostHunt(t *testing.T) *ghostHunt {
 	return g
 }
 
-func (g *ghostHunt) leave() { g.group.leave() }
+// open opens the member.
+func (g *ghostHunt) open() (member, error) {
+	service := micro.Config{Name: snowflakeServiceName, Version: "0.0.1", QueueGroup: "ids"}
+	c, err := openEndpoint(g.base, service, "snowflake", "ids.snowflake", newQueueDelay(natstest.Patience), held{gate: g.gate})
+	if err != nil {
+		return nil, err
+	}
+	g.members <- c
+	return c, nil
+}
 
-// makeBacklog has requests wait in the member, which is held up.
-func (g *ghostHunt) makeBacklog() {
-	for range 100 {
-		if err := g.caller.PublishRequest("ids.snowflake", g.caller.NewInbox(), []byte("1")); err != nil {
+// held is an endpoint that handles requests when its gate is closed.
+type held struct{ gate chan struct{} }
+
+func (h held) Handle(req micro.Request) { <-h.gate; _ = req.Respond(nil) }
+func (h held) End()                     {}
+
+func (g *ghostHunt) leave() { g.group.answerWith(nil) }
+
+// backlogSize is the number of requests that makeBacklog sends.
+const backlogSize = 100
+
+// makeBacklog has requests wait in the member, which is held up, and returns
+// the replies.
+func (g *ghostHunt) makeBacklog() *nats.Subscription {
+	g.t.Helper()
+	inbox := g.caller.NewInbox()
+	replies, err := g.caller.SubscribeSync(inbox)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	for range backlogSize {
+		if err := g.caller.PublishRequest("ids.snowflake", inbox, []byte("1")); err != nil {
 			g.t.Fatal(err)
 		}
 	}
 	if err := g.caller.Flush(); err != nil {
 		g.t.Fatal(err)
 	}
+	return replies
 }
 
 // away does something while the connection is away.
@@ -167,7 +175,8 @@ func (g *ghostHunt) cutAt(server bool, text string, after bool) {
 	g.await(sprung)
 }
 
-// leaveAt is cut off, and leaves at the moment when a text is sent on the way back.
+// leaveAt is cut off, and leaves at the moment when a text is sent on the way
+// back.
 func (g *ghostHunt) leaveAt(text string) {
 	g.tap.cut(true)
 	sprung := g.tap.arm(false, text, true)
@@ -185,7 +194,8 @@ func (g *ghostHunt) await(sprung <-chan struct{}) {
 	}
 }
 
-// cutAgainAt is cut off, leaves, and is cut off again where a text is sent, if it is.
+// cutAgainAt is cut off, leaves, and is cut off again where a text is sent, if
+// it is.
 func (g *ghostHunt) cutAgainAt(text string, after bool) {
 	g.tap.cut(true)
 	g.tap.arm(false, text, after)
@@ -197,20 +207,23 @@ func (g *ghostHunt) cutAgainAt(text string, after bool) {
 func (g *ghostHunt) check() {
 	g.t.Helper()
 	natstest.Eventually(g.t, "the connection is back", func() bool { return g.base.IsConnected() && g.base.Flush() == nil })
-	ctx, cancel := context.WithTimeout(g.t.Context(), natstest.Patience)
-	defer cancel()
-	if g.group.awaitLeft(ctx); ctx.Err() != nil {
-		g.t.Error("the member never leaves")
+	for len(g.members) > 0 {
+		select {
+		case <-(<-g.members).left():
+		case <-time.After(natstest.Patience):
+			g.t.Error("the member never leaves")
+		}
 	}
-	natstest.Eventually(g.t, "the group has one member", func() bool { return queueMembers(g.t, g.net, "ids.snowflake") == 1 })
+	natstest.Eventually(g.t, "the group has one member", func() bool { return QueueMembers(g.t, g.net, "ids.snowflake") == 1 })
 	if lost := countLost(g.t, g.caller, "ids.snowflake", 40); lost > 0 {
 		g.t.Errorf("%d of 40 requests lost", lost)
 	}
 }
 
-// TestCutsLoseNoRequest cuts the connections of a process at random moments around the loss
-// of its worker ID and overloads, beside a steady process. When its connections are back not
-// one request is lost, and the server's queue groups are what they were.
+// TestCutsLoseNoRequest cuts the connections of a process at random moments
+// around the loss of its worker ID and while it leaves, beside a steady
+// process. When its connections are back not one request is lost, and the
+// server's queue groups are what they were.
 func TestCutsLoseNoRequest(t *testing.T) {
 	t.Parallel()
 	rounds, random := tier.Pick(5, 200), moments{NewRandom(t)}
@@ -219,23 +232,23 @@ func TestCutsLoseNoRequest(t *testing.T) {
 	steady := startOn(t, net, func() *nats.Conn { return net.Connect(t) })
 	shaky := startOn(t, net, func() *nats.Conn { return connectTo(t, tap.url(), net.login()) })
 	caller := net.Connect(t)
-	half := answeringHalf(shaky)
-	for _, a := range []*answering{half, answeringHalf(steady)} {
-		natstest.Eventually(t, "there is a worker ID", func() bool { return a.snowflakes.state.Load().Generator != nil })
+	half := shaky.groups
+	for _, a := range []*queueGroups{half, steady.groups} {
+		natstest.Eventually(t, "there is a worker ID", func() bool { return a.workerID.state.Load().Generator != nil })
 	}
 	subjects := []string{"ids.segment.order", "ids.snowflake"}
 	settled := func() bool {
-		return !slices.ContainsFunc(subjects, func(s string) bool { return queueMembers(t, net, s) != 2 })
+		return !slices.ContainsFunc(subjects, func(s string) bool { return QueueMembers(t, net, s) != 2 })
 	}
 	natstest.Eventually(t, "both are in the groups", settled)
 	for round := range rounds {
 		var all sync.WaitGroup
 		all.Go(func() { random.cut(tap) })
-		all.Go(func() { random.loseWorkerID(half.snowflakes) })
-		all.Go(func() { random.overload(half.shedder) })
+		all.Go(func() { random.loseWorkerID(half.workerID) })
+		all.Go(func() { random.standBy(half) })
 		all.Wait()
 		natstest.Eventually(t, "all connections are back", func() bool {
-			return shaky.Ready() == nil && half.snowflakes.group.missing() == nil
+			return shaky.Ready() == nil && half.workerID.group.missing() == nil
 		})
 		natstest.Eventually(t, "both are in the groups again, and nobody else", settled)
 		for _, subject := range subjects {
@@ -256,7 +269,10 @@ func startOn(t *testing.T, net Account, connect func() *nats.Conn) *Process {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, err := Start(t.Context(), Config{Store: s, Requests: connect(), Control: connect(), Version: "0.0.1", Wait: time.Second})
+	w, err := NewPatient(t.Context(), Config{Store: s, Requests: connect(), Control: connect(), Version: "0.0.1", Wait: time.Second})
+	if err == nil {
+		err = w.Start(t.Context())
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -269,15 +285,6 @@ func startOn(t *testing.T, net Account, connect func() *nats.Conn) *Process {
 		}
 	})
 	return w
-}
-
-func answeringHalf(w *Process) *answering {
-	for _, h := range w.halves {
-		if a, ok := h.(*answering); ok {
-			return a
-		}
-	}
-	return nil
 }
 
 // moments are those at which something happens.
@@ -296,37 +303,53 @@ func (m moments) cut(p *tap) {
 	}
 }
 
-// loseWorkerID leaves the group of snowflake requests and comes back, as when a worker ID is
-// lost and claimed again.
-func (m moments) loseWorkerID(s *snowflakes) {
+// loseWorkerID leaves the group of snowflake requests and comes back, as when a
+// worker ID is lost and claimed again.
+func (m moments) loseWorkerID(s *workerID) {
 	for range 1 + m.N(2) {
 		m.wait(20)
-		s.group.leave()
+		s.group.answerWith(nil)
 		m.wait(20)
 		if g := s.state.Load().Generator; g != nil {
-			s.answerWith(g)
+			s.group.answerWith(snowflakeRequests{s.process, g})
 		}
 	}
 }
 
-// overload has the process leave and come back, as when requests wait for too long.
-func (m moments) overload(s *shedder) {
+// standBy has the process leave both groups and come back.
+func (m moments) standBy(s *queueGroups) {
 	m.wait(20)
-	s.stayAway(true)
-	s.awaitLeft(context.Background())
-	s.stayAway(false)
+	s.standBy(true)
+	m.wait(20)
+	s.standBy(false)
 }
 
-// TestLeavingNeverReconnects: a connection on which requests are still handled after the
-// process has left the group ends when it is lost. If it came back, the server would have a
-// member again.
+// TestLeavingAnswersWhatWasDelivered: requests that wait in the process when it
+// leaves the group are answered.
+func TestLeavingAnswersWhatWasDelivered(t *testing.T) {
+	t.Parallel()
+	g := newGhostHunt(t)
+	replies := g.makeBacklog()
+	g.leave()
+	natstest.Eventually(t, "the server knows", func() bool { return QueueMembers(t, g.net, "ids.snowflake") == 1 })
+	g.release()
+	for n := range backlogSize {
+		if _, err := replies.NextMsg(natstest.Patience); err != nil {
+			t.Fatalf("%d of %d requests are answered: %v", n, backlogSize, err)
+		}
+	}
+}
+
+// TestLeavingNeverReconnects: a connection on which requests are still handled
+// after the process has left the group ends when it is lost. If it came back,
+// the server would have a member again.
 func TestLeavingNeverReconnects(t *testing.T) {
 	t.Parallel()
 	g := newGhostHunt(t)
 	g.makeBacklog()
 	g.leave()
-	conn := g.group.previous.(*place).conn
-	natstest.Eventually(t, "the server knows", func() bool { return queueMembers(t, g.net, "ids.snowflake") == 1 })
+	conn := (<-g.members).conn
+	natstest.Eventually(t, "the server knows", func() bool { return QueueMembers(t, g.net, "ids.snowflake") == 1 })
 	if err := conn.Flush(); err != nil { // whoever leaves knows that it does
 		t.Fatal(err)
 	}

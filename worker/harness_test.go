@@ -3,7 +3,6 @@ package worker_test
 import (
 	"cmp"
 	"context"
-	"errors"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -32,8 +31,8 @@ func (s suite) Run() int {
 	return s.M.Run()
 }
 
-// network is where a test's connections come from: an account, a server of its own,
-// or a cluster.
+// network is where a test's connections come from: an account, a server of its
+// own, or a cluster.
 type network interface {
 	Connect(t testing.TB, opts ...nats.Option) *nats.Conn
 }
@@ -58,8 +57,8 @@ func newJetStream(t testing.TB, net network) jetstream.JetStream {
 	return natstest.JetStream(t, net.Connect(t))
 }
 
-// patientWait is how long requests are parked unless a test says otherwise: long
-// enough for any machine.
+// patientWait is how long requests are parked unless a test says otherwise:
+// long enough for any machine.
 const patientWait = 20 * time.Second
 
 // configure completes a worker's configuration.
@@ -71,17 +70,31 @@ func configure(t testing.TB, net network, cfg worker.Config) worker.Config {
 	if cfg.Log == nil {
 		cfg.Log = zaptest.NewLogger(t)
 	}
-	if _, hangs := cfg.Store.(*gate); hangs {
-		cfg = worker.Patiently(cfg)
+	return cfg
+}
+
+// startProcess makes a process and starts it.
+func startProcess(ctx context.Context, cfg worker.Config) (*worker.Process, error) {
+	return start(ctx, cfg, worker.NewPatient)
+}
+
+// start makes a process with a function, and starts it.
+func start(ctx context.Context, cfg worker.Config, newProcess func(context.Context, worker.Config) (*worker.Process, error)) (*worker.Process, error) {
+	p, err := newProcess(ctx, cfg)
+	if err != nil {
+		return nil, err
 	}
-	return worker.Alone(cfg)
+	if err := p.Start(ctx); err != nil {
+		return nil, err
+	}
+	return p, nil
 }
 
 // startWorker starts a worker that stops with the test, if it was not stopped
 // before.
 func startWorker(t testing.TB, net network, cfg worker.Config) *worker.Process {
 	t.Helper()
-	w, err := worker.Start(t.Context(), configure(t, net, cfg))
+	w, err := startProcess(t.Context(), configure(t, net, cfg))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,8 +136,8 @@ func createOrdered(t testing.TB, s store.Store, order store.Order, step int64, n
 	}
 }
 
-// client is a caller of the test. It asks once: the Go client would ask again, and so
-// hide what became of a request.
+// client is a caller of the test. It asks once: the Go client would ask again,
+// and so hide what became of a request.
 type client struct {
 	t    testing.TB
 	conn *nats.Conn
@@ -190,15 +203,15 @@ func (c client) must(tag string) (id int64) {
 // gate is a store that can be made to hang for some tags, and counts its calls.
 type gate struct {
 	store.Store
-	calls    atomic.Int64
-	underWay atomic.Int64 // calls
+	calls atomic.Int64
 
 	mu   sync.Mutex
 	shut map[string]chan struct{}
 }
 
 // close makes Reserve hang for the tag until open is called. As with a database
-// that hangs, a call that has begun goes through later, unless its context ends.
+// that hangs, a call that has begun goes through later, unless its context
+// ends.
 func (g *gate) close(tag string) (open func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -217,8 +230,6 @@ func (g *gate) close(tag string) (open func()) {
 
 func (g *gate) Reserve(ctx context.Context, tag string, step int64) (store.Grant, error) {
 	g.calls.Add(1)
-	g.underWay.Add(1)
-	defer g.underWay.Add(-1)
 	g.mu.Lock()
 	gate := g.shut[tag]
 	g.mu.Unlock()
@@ -230,33 +241,4 @@ func (g *gate) Reserve(ctx context.Context, tag string, step int64) (store.Grant
 		}
 	}
 	return g.Store.Reserve(ctx, tag, step)
-}
-
-// unplugged is a store that can be taken away.
-type unplugged struct {
-	store.Store
-	down atomic.Bool
-}
-
-var errUnplugged = errors.New("unplugged")
-
-func (u *unplugged) Lookup(ctx context.Context, tag string) (store.Tag, error) {
-	if u.down.Load() {
-		return store.Tag{}, errUnplugged
-	}
-	return u.Store.Lookup(ctx, tag)
-}
-
-func (u *unplugged) Reserve(ctx context.Context, tag string, step int64) (store.Grant, error) {
-	if u.down.Load() {
-		return store.Grant{}, errUnplugged
-	}
-	return u.Store.Reserve(ctx, tag, step)
-}
-
-func (u *unplugged) Tags(ctx context.Context) ([]store.Tag, error) {
-	if u.down.Load() {
-		return nil, errUnplugged
-	}
-	return u.Store.Tags(ctx)
 }

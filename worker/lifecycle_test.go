@@ -12,12 +12,13 @@ import (
 
 	"github.com/idworker/idworker/internal/loads"
 	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/snowflake/lease"
 	"github.com/idworker/idworker/testing/natstest"
 	"github.com/idworker/idworker/worker"
 )
 
-// TestStopAnswersWhatIsParked: requests that wait for a segment when the worker is stopped
-// still get their IDs, from the store's call under way.
+// TestStopAnswersWhatIsParked: requests that wait for a segment when the worker
+// is stopped still get their IDs, from the store's call under way.
 func TestStopAnswersWhatIsParked(t *testing.T) {
 	t.Parallel()
 	net := worker.NewAccount(t)
@@ -49,8 +50,8 @@ func TestStopAnswersWhatIsParked(t *testing.T) {
 	}
 }
 
-// TestStopWaitsForAnswers: a request counts as parked until its answer is sent, so that
-// neither Stop nor closing the connections after it loses an answer.
+// TestStopWaitsForAnswers: a request counts as parked until its answer is sent,
+// so that neither Stop nor closing the connections after it loses an answer.
 func TestStopWaitsForAnswers(t *testing.T) {
 	t.Parallel()
 	const requests = 2000
@@ -61,7 +62,7 @@ func TestStopWaitsForAnswers(t *testing.T) {
 	c := newClient(t, net)
 	for range 2 {
 		cfg := configure(t, net, worker.Config{Role: worker.RoleWorker, Wait: 400 * time.Millisecond})
-		w, err := worker.Start(t.Context(), cfg)
+		w, err := startProcess(t.Context(), cfg)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -103,43 +104,12 @@ func TestStopWaitsForAnswers(t *testing.T) {
 	}
 }
 
-// TestStopWaitsForTheStore: Stop does not return while a call of the store is under way,
-// since the store may be closed next.
-func TestStopWaitsForTheStore(t *testing.T) {
-	t.Parallel()
-	net := worker.NewAccount(t)
-	s := &gate{Store: newStore(t, net, 1)}
-	w := startWorker(t, net, worker.Config{Store: s, Wait: 100 * time.Millisecond})
-	createTags(t, s, 10, "order")
-	open := s.close("order")
-	defer open()
-	c := newClient(t, net)
-	natstest.Eventually(t, "a call of the store", func() bool {
-		_, _ = c.ask("order", 1)
-		return s.underWay.Load() > 0
-	})
-	stopped := make(chan struct{})
-	go func() {
-		defer close(stopped)
-		stop(t, w)
-		if s.underWay.Load() > 0 {
-			t.Error("stopped while the store was being called")
-		}
-	}()
-	select {
-	case <-stopped:
-	case <-time.After(time.Second): // longer than Stop takes otherwise, as a rule
-	}
-	open()
-	<-stopped
-}
-
 // TestStopWithoutServer: a worker whose server is gone stops nevertheless.
 func TestStopWithoutServer(t *testing.T) {
 	t.Parallel()
 	net := natstest.Start(t)
 	s := newStore(t, net, 1)
-	w, err := worker.Start(t.Context(), configure(t, net, worker.Config{Store: s, Wait: 100 * time.Millisecond}))
+	w, err := startProcess(t.Context(), configure(t, net, worker.Config{Store: s, Wait: 100 * time.Millisecond}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,8 +128,8 @@ func TestStopWithoutServer(t *testing.T) {
 	}
 }
 
-// TestServerRestart: when the server is back, the process serves again by itself, and its
-// loader consumes load events again.
+// TestServerRestart: when the server is back, the process serves again by
+// itself, and its loader consumes load events again.
 func TestServerRestart(t *testing.T) {
 	t.Parallel()
 	net := natstest.Start(t, func(o *server.Options) { o.SyncAlways = true })
@@ -185,28 +155,6 @@ func TestServerRestart(t *testing.T) {
 	c.use("order", 200, last)
 }
 
-// TestStartStopManyTimes leaves nothing behind; goleak checks goroutines at the end.
-func TestStartStopManyTimes(t *testing.T) {
-	t.Parallel()
-	net := worker.NewAccount(t)
-	s := newStore(t, net, 1)
-	for _, role := range []worker.Role{worker.RoleAll, worker.RoleWorker, worker.RoleLoader} {
-		conn := net.Connect(t)
-		for range 2 {
-			cfg := configure(t, net, worker.Config{Role: role, Store: s})
-			cfg.Requests, cfg.Control = conn, conn
-			w, err := worker.Start(t.Context(), cfg)
-			if err != nil {
-				t.Fatal(err)
-			}
-			stop(t, w)
-			natstest.Eventually(t, "subscriptions to end, but for JetStream's own", func() bool {
-				return conn.NumSubscriptions() <= 2
-			})
-		}
-	}
-}
-
 func TestStartFails(t *testing.T) {
 	t.Parallel()
 	plain := natstest.Start(t, func(o *server.Options) { o.JetStream = false })
@@ -224,10 +172,11 @@ func TestStartFails(t *testing.T) {
 		{"bad prefix", net, worker.Config{Store: s, Prefix: "a.b"}, "bad prefix"},
 		{"bad role", net, worker.Config{Store: s, Role: "boss"}, "allowed are all, worker, loader"},
 		{"batch above step", net, worker.Config{Store: s, MaxBatch: 100, MaxStep: 10}, "largest batch 100"},
+		{"another layout", net, worker.Config{Role: worker.RoleWorker, Lease: lease.Config{Layout: narrow(t)}}, narrow(t).String()},
 		{"no JetStream", plain, worker.Config{Store: s}, "no responders"},
 	} {
 		c.cfg.Requests, c.cfg.Control, c.cfg.Version = c.net.Connect(t), c.net.Connect(t), "0.0.1"
-		w, err := worker.Start(t.Context(), c.cfg)
+		w, err := startProcess(t.Context(), c.cfg)
 		if err == nil {
 			_ = w.Stop()
 			t.Errorf("%s: started", c.why)

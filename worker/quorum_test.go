@@ -10,9 +10,9 @@ import (
 	"github.com/idworker/idworker/worker"
 )
 
-// TestWithoutQuorum: with two of three servers gone, JetStream takes no load event
-// and no write. Memory serves on, then there are typed errors, and when the servers
-// are back, so are the IDs, with nobody restarting anything.
+// TestWithoutQuorum: with two of three servers gone, JetStream takes no load
+// event and no write. Memory serves on, then there are typed errors, and when
+// the servers are back, so are the IDs, with nobody restarting anything.
 func TestWithoutQuorum(t *testing.T) {
 	t.Parallel()
 	cluster := natstest.StartCluster(t, 3)

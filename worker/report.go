@@ -1,18 +1,24 @@
 package worker
 
 import (
-	"os"
+	"slices"
 	"time"
+
+	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/worker/internal/load"
+	"github.com/idworker/idworker/worker/internal/supply"
 )
 
-// Report is what a process tells of itself when it is asked, see [AskReports]. It is for people
-// and tools that look at an installation; nothing depends on it.
+// Report has the figures of a process, as [AskReports] returns them. It is for
+// people and tools; no process depends on it, except that one which stands by
+// looks at Serving.
 type Report struct {
 	Instance string    `json:"instance"`
 	Host     string    `json:"host,omitempty"`
 	Role     Role      `json:"role"`
 	Version  string    `json:"version"`
 	Started  time.Time `json:"started"` // by the process's clock
+	Serving  bool      `json:"serving"` // false while it starts, or stands by for another installation
 
 	NotReady string `json:"not_ready,omitempty"` // why it does not do all of its work
 	Degraded string `json:"degraded,omitempty"`  // what is wrong although it does
@@ -27,13 +33,13 @@ type Report struct {
 }
 
 // Answers reports whether the process answers requests.
-func (r *Report) Answers() bool { return r.Role != RoleLoader }
+func (r *Report) Answers() bool { return r.Role.Answers() }
 
 // Loads reports whether the process reserves segments.
-func (r *Report) Loads() bool { return r.Role != RoleWorker }
+func (r *Report) Loads() bool { return r.Role.Loads() }
 
-// OverloadStats is how often a worker left the queue groups because requests waited too long for
-// their turn, and whether it is out of them now.
+// OverloadStats is how often a worker left the queue groups because requests
+// waited too long for their turn, and whether it is out of them now.
 type OverloadStats struct {
 	Now   bool  `json:"now"`
 	Times int64 `json:"times"`
@@ -45,64 +51,92 @@ type ClockStats struct {
 	ReservedIn float64 `json:"reserved_seconds"` // how far ahead of the clock time is reserved; 0 without a worker ID
 }
 
-// OutageStats is how a loader's store fails.
-type OutageStats struct {
-	Now   bool      `json:"now"`
-	Times int64     `json:"times"`          // so far, the present one included
-	Since time.Time `json:"since,omitzero"` // when the present one began
-	Error string    `json:"error,omitempty"`
+// Stats is the data in the STATS of the services that get requests.
+type Stats struct {
+	Instance string `json:"instance"`
+	Store    string `json:"store"`
+
+	Installation string `json:"installation"`
+	LeftFor      string `json:"left_for,omitempty"` // which other installation answers instead
+
+	Supply
+	Loads    *LoadStats `json:"loads,omitempty"`     // of this process's loader, if it has one
+	WorkerID *int64     `json:"worker_id,omitempty"` // of snowflake IDs, if one is held
+	NoWorker string     `json:"no_worker,omitempty"` // why none is held
 }
 
-// report collects what the process tells of itself, with the busiest tags up to a number.
-func (w *Process) report(tags int) Report {
-	host, _ := os.Hostname() // only informs people
+// Supply are a worker's figures about its tags and grants. A loader's are zero.
+type Supply = supply.Figures
+
+// GrantStats counts the fates of the grants that reached a process.
+type GrantStats = supply.GrantStats
+
+// TagStats are the figures of one tag.
+type TagStats = supply.TagStats
+
+// LoadStats counts a loader's calls of the store.
+type LoadStats = load.Loads
+
+// OutageStats is about the failures of a loader's store.
+type OutageStats = load.Outage
+
+// Report is what the process reports of itself, with the busiest tags up to a
+// number from 0 to 500.
+func (p *Process) Report(tags int) Report {
 	r := Report{
-		Instance: w.info.instance, Host: host, Role: w.info.cfg.Role, Version: w.info.cfg.Version, Started: w.started,
-		Stats: w.statsOf(tags),
+		Instance: p.self.Instance, Host: p.self.Host, Role: p.self.Role, Version: p.cfg.Version, Started: p.started,
+		Serving: p.watch.serving.Load(),
+		Stats:   Stats{Instance: p.self.Instance, Installation: p.self.Installation, Store: p.cfg.StoreName, Supply: Supply{Tags: []TagStats{}}}, // not null
 	}
-	for _, h := range w.halves {
-		h.fillReport(&r)
+	if left := p.watch.left.Load(); left != nil {
+		r.Stats.LeftFor = left.Error()
 	}
-	if err := w.Ready(); err != nil {
+	if p.loader != nil {
+		f := p.loader.Figures()
+		r.Stats.Loads, r.Outages = &f.Loads, &f.Outage
+		if err := p.cfg.Store.Stopped(); err != nil {
+			r.Stopped = err.Error()
+		}
+	}
+	if p.groups != nil {
+		p.reportAnswers(&r, min(max(tags, 0), MaxReportTags))
+	}
+	if err := p.Ready(); err != nil {
 		r.NotReady = err.Error()
-	} else if err := w.Degraded(); err != nil {
+	} else if err := p.Degraded(); err != nil {
 		r.Degraded = err.Error()
 	}
 	return r
 }
 
-func (a *answering) fillReport(r *Report) {
-	r.Overloads = &OverloadStats{a.shedder.away.Load(), a.shedder.overloads.Load()}
-	f := a.snowflakes.manager.Figures()
-	r.Clock = &ClockStats{f.ClockDiff.Milliseconds(), f.Reserved.Seconds()}
-	r.Requests = make(map[string]int64)
-	for _, figures := range []*requestFigures{&a.figures, &a.snowflakes.figures} {
-		for i, code := range outcomes {
-			if n := figures.outcomes[i].Load(); n > 0 {
-				r.Requests[outcomeName(code)] += n
-			}
-		}
-	}
+// reportAnswers adds the figures of a worker.
+func (p *Process) reportAnswers(r *Report, tags int) {
+	overload := p.groups.overload()
+	r.Overloads = &overload
+	r.Clock = p.groups.workerID.clockStats()
+	r.Requests = p.answers.Requests()
+	p.groups.workerID.fillStats(&r.Stats)
+	r.Stats.Supply = p.supply.Figures(tags)
 }
 
-func (l *loading) fillReport(r *Report) {
-	r.Outages = l.loader.health.outageStats()
-	if err := l.cfg.Store.Stopped(); err != nil {
-		r.Stopped = err.Error()
+// maxOutcomes bounds the outcomes of requests in a report.
+const maxOutcomes = 20
+
+// shorten bounds the texts of a report, and removes invalid tags.
+func (r *Report) shorten() {
+	texts := []*string{
+		&r.Host, &r.Version, &r.NotReady, &r.Degraded, &r.Stopped,
+		&r.Stats.Store, &r.Stats.Installation, &r.Stats.LeftFor, &r.Stats.NoLoader, &r.Stats.NoWorker,
 	}
-}
-
-func (n *neighbourhood) fillReport(*Report) {}
-
-// maxOutageError bounds what is told of an error.
-const maxOutageError = 300
-
-func (h *health) outageStats() *OutageStats {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if !h.failing {
-		return &OutageStats{Times: h.outages}
+	if r.Outages != nil {
+		texts = append(texts, &r.Outages.Error)
 	}
-	text := h.latest.Error()
-	return &OutageStats{Now: true, Times: h.outages, Since: h.since, Error: text[:min(len(text), maxOutageError)]}
+	for _, text := range texts {
+		*text = cut(*text)
+	}
+	if len(r.Requests) > maxOutcomes {
+		r.Requests = nil
+	}
+	r.Stats.Tags = slices.DeleteFunc(r.Stats.Tags, func(t TagStats) bool { return messages.CheckTag(t.Tag) != nil })
+	r.Stats.Tags = r.Stats.Tags[:min(len(r.Stats.Tags), MaxReportTags)]
 }

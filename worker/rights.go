@@ -2,64 +2,53 @@ package worker
 
 import (
 	"github.com/idworker/idworker/internal/agreement"
+	"github.com/idworker/idworker/internal/kv"
 	"github.com/idworker/idworker/internal/loads"
-	"github.com/idworker/idworker/internal/neighbours"
 	"github.com/idworker/idworker/internal/rights"
-	"github.com/idworker/idworker/internal/templates"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/snowflake/lease"
+	"github.com/idworker/idworker/worker/internal/load"
+	"github.com/idworker/idworker/worker/internal/supply"
 )
 
-// Rights are those that a role needs for a process: for requests and the load path, and
-// those that the leases, the templates and the installation's config state. What the store
-// takes, the store states.
+// Rights are those that a role needs for a process. What the store takes, the
+// store states.
 func Rights(p messages.Prefix, role rights.Role) rights.Rights {
-	return rights.Join(ownRights(p, role), reportRights(p, role), lease.Rights(p, role), agreement.Rights(p, role), templates.Rights(p, role))
+	return rights.Join(ownRights(p, role), load.Rights(p, role), supply.Rights(p, role),
+		lease.Rights(p, role), agreement.Rights(p, role))
 }
 
+// ownRights are those of requests and of the services API.
 func ownRights(p messages.Prefix, role rights.Role) rights.Rights {
 	requests := []string{p.Segment(">"), p.Snowflake()}
-	stream := loads.StreamName(p)
-	hello := neighbours.Rights(p, role)
+	// Each process is a service, looks for other installations, and has a
+	// status page.
+	process := rights.Join(
+		rights.Subscribe(serviceSubjects(ProcessServiceName)...),
+		AskReportsRights(), ListProcessesRights())
 	switch role {
 	case rights.Worker:
-		return rights.Join(
-			rights.Subscribe(rights.InQueue(p.Segment(">"), p.QueueGroup()), rights.InQueue(p.Snowflake(), p.QueueGroup())),
-			rights.Subscribe(serviceSubjects()...),
-			rights.Publish(loads.Subject(p, "*", ">"), loads.ReserveSubject(p), rights.StreamInfo(stream)),
-			rights.Subscribe(loads.GrantSubject(p, "*"), loads.DropSubject(p)), hello,
-		)
+		return rights.Join(process,
+			rights.Subscribe(processSubject(p, RoleWorker)),
+			rights.Publish(rights.StreamInfo(loads.StreamName(p))), // at its start
+			rights.Subscribe(rights.InQueue(requests[0], p.QueueGroup()), rights.InQueue(requests[1], p.QueueGroup())),
+			rights.Subscribe(serviceSubjects(ServiceName)...), rights.Subscribe(serviceSubjects(snowflakeServiceName)...))
 	case rights.Loader:
-		consumer := stream + "." + LoaderConsumer
-		return rights.Join(
-			rights.Publish(rights.StreamInfo(stream), rights.ConsumerInfo(stream, LoaderConsumer),
-				rights.API("CONSUMER.MSG.NEXT."+consumer), "$JS.ACK."+consumer+".>"),
-			rights.Subscribe(rights.InQueue(loads.ReserveSubject(p), p.QueueGroup())),
-			rights.Publish(loads.GrantSubject(p, "*")), hello,
-			rights.Publish(rights.StreamInfo("KV_"+lease.ClockBucketName(p))), // which its witness notes
-		)
+		return rights.Join(process, rights.Subscribe(loaderSubject(p)),
+			rights.Publish(rights.StreamInfo(kv.StreamName(lease.ClockBucketName(p))))) // which its witness notes
 	case rights.Caller:
 		return rights.Publish(requests...)
 	case rights.Admin:
-		consumer := stream + "." + LoaderConsumer
-		return rights.Join(
-			rights.Publish(requests...),
-			rights.ProvisionStream(stream), rights.Publish(rights.ConsumerInfo(stream, LoaderConsumer),
-				rights.API("CONSUMER.CREATE."+consumer), rights.API("CONSUMER.DURABLE.CREATE."+consumer)),
-			rights.Publish(loads.DropSubject(p)),
-		)
+		return rights.Join(rights.Publish(requests...), AskReportsRights(), ListProcessesRights(), LoaderListensRights(p))
 	}
 	return rights.Rights{}
 }
 
-// serviceSubjects are those on which a micro service is asked how it is, by all that there
-// are, by name, and by name and ID.
-func serviceSubjects() (all []string) {
+// serviceSubjects are those on which a micro service answers questions: for all
+// services, by name, and by name and ID.
+func serviceSubjects(name string) (all []string) {
 	for _, verb := range []string{"PING", "INFO", "STATS"} {
-		all = append(all, "$SRV."+verb)
-		for _, name := range []string{ServiceName, snowflakeServiceName} {
-			all = append(all, "$SRV."+verb+"."+name, "$SRV."+verb+"."+name+".*")
-		}
+		all = append(all, "$SRV."+verb, "$SRV."+verb+"."+name, "$SRV."+verb+"."+name+".*")
 	}
 	return all
 }

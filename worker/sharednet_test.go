@@ -18,24 +18,26 @@ import (
 	"github.com/idworker/idworker/testing/natstest"
 )
 
-// Tests need patience where the product on a busy machine has none: a request that
-// has waited for a second is answered 429, and a start is given up.
-func init() { startTimeout, maxQueued = natstest.Patience, natstest.Patience }
+// patient has patience where the product on a busy machine has none: a request
+// that has waited for a second is answered 429, a call of the store that hangs
+// fails, and a start is given up.
+var patient = timing{start: natstest.Patience, store: natstest.Patience, look: usualTiming.look, queued: natstest.Patience}
 
-// Patiently returns a configuration whose calls of the store may hang for long.
-func Patiently(cfg Config) Config {
-	cfg.storeTimeout = natstest.Patience
-	return cfg
+// NewPatient is [New] for tests on busy machines.
+func NewPatient(ctx context.Context, cfg Config) (*Process, error) {
+	return newProcess(ctx, cfg, patient)
 }
 
-// Alone returns a configuration for where no other installation can be.
-func Alone(cfg Config) Config {
-	cfg.admitWait = 10 * time.Millisecond
-	return cfg
+// NewWatchful returns a patient process that looks for other installations all
+// the time.
+func NewWatchful(ctx context.Context, cfg Config) (*Process, error) {
+	watchful := patient
+	watchful.look = 100 * time.Millisecond
+	return newProcess(ctx, cfg, watchful)
 }
 
-// Account is an account of a server that the tests share. It has its own subjects,
-// streams and services: no test sees what another one does.
+// Account is an account of a server that the tests share. It has its own
+// subjects, streams and services: no test sees what another one does.
 type Account struct{ *server.Account }
 
 // NewAccount makes an account for a test.
@@ -137,8 +139,25 @@ func StopSharedServer() {
 	_ = os.RemoveAll(shared.folder)
 }
 
-// eventually is natstest.Eventually for goroutines other than the test's. It reports
-// whether the condition came about.
+// QueueMembers counts the members of a subject's queue group that the server
+// has.
+func QueueMembers(t *testing.T, net Account, subject string) (n int) {
+	t.Helper()
+	subsz, err := shared.running.Subsz(&server.SubszOptions{Subscriptions: true, Limit: 100_000, Account: net.Name, Test: subject})
+	if err != nil {
+		t.Error(err)
+		return 0
+	}
+	for _, s := range subsz.Subs {
+		if s.Queue != "" {
+			n++
+		}
+	}
+	return n
+}
+
+// eventually is natstest.Eventually for goroutines other than the test's. It
+// reports whether the condition came about.
 func eventually(t testing.TB, what string, cond func() bool) bool {
 	for deadline := time.Now().Add(natstest.Patience); !cond(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"slices"
 	"strconv"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -103,90 +102,10 @@ func TestSnowflakeRequests(t *testing.T) {
 			t.Errorf("%d says it is of %v, and was asked for at %v", last, at, began)
 		}
 	}
-	for _, count := range []string{"0", "-1", "+1", "01", " 1", "1 ", "1.5", "x", "10001", "9223372036854775808", strings.Repeat("1", 1000)} {
-		reply, err := c.conn.Request(messages.DefaultPrefix.Snowflake(), []byte(count), natstest.Patience)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := messages.DecodeReply(reply, 1); !errors.Is(err, messages.ErrMalformed) {
-			t.Errorf("count %.20q: %q, %v, want 400", count, reply.Data, err)
-		}
-	}
-	c.eventuallySnowflake() // after malformed requests
 }
 
-// TestSnowflakeLeaseLost deletes the leases of a worker, one after the other, under
-// its callers' requests. Each time the worker leases the same worker ID again.
-func TestSnowflakeLeaseLost(t *testing.T) {
-	t.Parallel()
-	net := worker.NewAccount(t)
-	s := newStore(t, net, 1)
-	startWorker(t, net, worker.Config{Store: s, Lease: lease.Config{TTL: shortLease}})
-	createTags(t, s, 100_000, "order")
-	c := newClient(t, net)
-	last := c.must("order")
-	js := newJetStream(t, net)
-	kv, err := js.KeyValue(t.Context(), lease.WorkersBucketName(messages.DefaultPrefix))
-	if err != nil {
-		t.Fatal(err)
-	}
-	layout := snowflake.Default()
-	seen := make(map[int64]bool)
-	for range 3 {
-		worker := layout.WorkerID(snowflake.ID(c.eventuallySnowflake()))
-		var before time.Time
-		for _, h := range holdings(t, js) {
-			before = h.Since
-			if err := kv.Delete(t.Context(), strconv.FormatInt(h.Worker, 10)); err != nil {
-				t.Fatal(err)
-			}
-		}
-		natstest.Eventually(t, "IDs under another lease", func() bool {
-			last = c.use("order", 1, last) // served all along
-			leased := slices.ContainsFunc(holdings(t, js), func(h lease.Holding) bool { return h.Since.After(before) })
-			ranges, err := c.snowflake(10)
-			switch {
-			case err != nil && isPassing(err):
-				return false // between two leases
-			case err != nil:
-				t.Fatal(err)
-			}
-			for id := range messages.IDs(ranges) {
-				if seen[id] {
-					t.Fatalf("DUPLICATE: %d", id)
-				}
-				seen[id] = true
-			}
-			if got := layout.WorkerID(snowflake.ID(ranges[0].First)); got != worker {
-				t.Errorf("worker ID %d, had %d", got, worker)
-			}
-			return leased
-		})
-	}
-}
-
-// TestSnowflakeForeignLayout: a worker whose layout is another than the
-// installation's does not start.
-func TestSnowflakeForeignLayout(t *testing.T) {
-	t.Parallel()
-	net := worker.NewAccount(t)
-	startWorker(t, net, worker.Config{Role: worker.RoleWorker})
-	conn := net.Connect(t)
-	w, err := worker.Start(t.Context(), worker.Config{
-		Role: worker.RoleWorker, Requests: conn, Control: conn, Version: "0.0.1", Lease: lease.Config{Layout: narrow(t)},
-	})
-	if err == nil {
-		_ = w.Stop()
-		t.Fatal("started")
-	}
-	if !errors.Is(err, lease.ErrForeignLayout) || !strings.Contains(err.Error(), narrow(t).String()) ||
-		!strings.Contains(err.Error(), snowflake.Default().String()) {
-		t.Errorf("%v, want it to name both layouts", err)
-	}
-	natstest.Eventually(t, "nothing is left behind", func() bool { return conn.NumSubscriptions() <= 2 })
-}
-
-// TestSnowflakeStopReleases: the worker ID of a worker that has stopped is free.
+// TestSnowflakeStopReleases: the worker ID of a worker that has stopped is
+// free.
 func TestSnowflakeStopReleases(t *testing.T) {
 	t.Parallel()
 	net := worker.NewAccount(t)
@@ -208,8 +127,8 @@ func TestSnowflakeStopReleases(t *testing.T) {
 	}
 }
 
-// TestSnowflakeNoneFree: a worker that finds all worker IDs taken serves segments, and
-// snowflake IDs as soon as one is free.
+// TestSnowflakeNoneFree: a worker that finds all worker IDs taken serves
+// segments, and snowflake IDs as soon as one is free.
 func TestSnowflakeNoneFree(t *testing.T) {
 	t.Parallel()
 	net := worker.NewAccount(t)
@@ -248,12 +167,13 @@ func TestSnowflakeNoneFree(t *testing.T) {
 	c.must("order")
 }
 
-// TestSnowflakeLeaseLostUnderLoad deletes the lease while thousands of requests wait in
-// the process: some of them are still being answered when it has the next worker ID.
+// TestSnowflakeLeaseLostUnderLoad deletes the lease while thousands of requests
+// wait in the process: some of them are still being answered when it has the
+// next worker ID.
 func TestSnowflakeLeaseLostUnderLoad(t *testing.T) {
 	t.Parallel()
-	// With the sequence in front each ID is a range of its own, so that replies are long
-	// and requests queue up.
+	// With the sequence in front each ID is a range of its own, so that replies
+	// are long and requests queue up.
 	layout, err := snowflake.ParseLayout("38:1ms/s17/w8@1735689600000")
 	if err != nil {
 		t.Fatal(err)
@@ -309,8 +229,9 @@ func TestSnowflakeLeaseLostUnderLoad(t *testing.T) {
 			}
 		}
 		ask(shots)
-		// Some have to come between the two leases, however fast the others are answered. The
-		// worker may keep its lease: if it was busy for the TTL, it makes it again.
+		// Some have to come between the two leases, however fast the others are
+		// answered. The worker may keep its lease: if it was busy for the TTL,
+		// it makes it again.
 		for range 100 {
 			if sent-answers.Load() < shots {
 				ask(1)

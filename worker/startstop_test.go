@@ -7,15 +7,18 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"go.uber.org/zap"
 
+	"github.com/idworker/idworker/testing/natstest"
 	"github.com/idworker/idworker/worker"
 )
 
-// TestStartStopStress starts and stops many processes of all roles side by side, under load.
-// Many a start is cut off in the middle, and each Stop is called by several goroutines. What
-// was started has ended when Stop returns, and when a Start that failed returns:
-// TestMain finds goroutines that are left.
+// TestStartStopStress starts and stops many processes of all roles side by
+// side, under load. Many a start is cut off in the middle, and each Stop is
+// called by several goroutines. What was started has ended when Stop returns,
+// and when a Start that failed returns: TestMain finds goroutines that are
+// left.
 func TestStartStopStress(t *testing.T) {
 	t.Parallel()
 	const processes, rounds = 6, 3
@@ -38,8 +41,10 @@ func TestStartStopStress(t *testing.T) {
 	roles := []worker.Role{worker.RoleAll, worker.RoleWorker, worker.RoleLoader}
 	var started, failed atomic.Int64
 	var all sync.WaitGroup
+	var conns []*nats.Conn
 	for i := range processes {
 		cfg := configure(t, net, worker.Config{Role: roles[i%len(roles)], Store: s, Wait: 100 * time.Millisecond, Log: zap.NewNop()})
+		conns = append(conns, cfg.Requests, cfg.Control)
 		all.Go(func() {
 			for round := range rounds {
 				ctx, cancel := t.Context(), context.CancelFunc(func() {})
@@ -49,7 +54,7 @@ func TestStartStopStress(t *testing.T) {
 				case 2:
 					cfg.Version = "" // so that a worker fails at the last, at its queue group
 				}
-				w, err := worker.Start(ctx, cfg)
+				w, err := startProcess(ctx, cfg)
 				cancel()
 				if err != nil {
 					failed.Add(1)
@@ -61,6 +66,9 @@ func TestStartStopStress(t *testing.T) {
 		})
 	}
 	all.Wait()
+	for _, conn := range conns {
+		natstest.Eventually(t, "subscriptions to end, but for JetStream's own", func() bool { return conn.NumSubscriptions() <= 2 })
+	}
 	stopTraffic()
 	callers.Wait()
 	stopTogether(t, steady)

@@ -10,8 +10,8 @@ import (
 	"github.com/idworker/idworker/worker"
 )
 
-// serviceStats asks the one worker there is for its STATS, as `nats micro stats`
-// does.
+// serviceStats asks the one worker there is for its STATS, as `nats micro
+// stats` does.
 func serviceStats(t testing.TB, c client) worker.Stats {
 	t.Helper()
 	reply, err := c.conn.Request("$SRV.STATS."+worker.ServiceName, nil, natstest.Patience)
@@ -42,6 +42,8 @@ func leftOf(t testing.TB, c client, tag string) int64 {
 	return 0
 }
 
+// TestInfoAndStats: the service that gets requests describes its process in INFO
+// and STATS.
 func TestInfoAndStats(t *testing.T) {
 	t.Parallel()
 	net := worker.NewAccount(t)
@@ -50,7 +52,6 @@ func TestInfoAndStats(t *testing.T) {
 	createTags(t, s, 100, "order", "idle")
 	c := newClient(t, net)
 	c.must("order")
-
 	reply, err := c.conn.Request("$SRV.INFO."+worker.ServiceName, nil, natstest.Patience)
 	if err != nil {
 		t.Fatal(err)
@@ -59,21 +60,12 @@ func TestInfoAndStats(t *testing.T) {
 	if err := json.Unmarshal(reply.Data, &info); err != nil {
 		t.Fatal(err)
 	}
-	if info.Metadata["store"] != "jetstream" || info.Metadata["instance"] != w.Instance() {
-		t.Errorf("INFO metadata is %v", info.Metadata)
+	if m, e := info.Metadata, info.Endpoints[0]; m["store"] != "jetstream" || m["instance"] != w.Instance() ||
+		m["installation"] != w.Installation() || e.Subject != "ids.segment.>" || e.QueueGroup != "ids" {
+		t.Errorf("INFO is %+v", info)
 	}
-	if e := info.Endpoints[0]; e.Subject != "ids.segment.>" || e.QueueGroup != "ids" {
-		t.Errorf("endpoint is %+v", e)
-	}
-
-	stats := serviceStats(t, c)
-	if id := info.Metadata["installation"]; id == "" || id != stats.Installation || stats.LeftFor != "" {
-		t.Errorf("the installation is %q in INFO and %q in STATS; left for %q", id, stats.Installation, stats.LeftFor)
-	}
-	if len(stats.Tags) != 1 || stats.Tags[0].Tag != "order" || stats.Tags[0].Left != 99 || stats.Active != 1 {
-		t.Errorf("STATS data is %+v", stats)
-	}
-	if stats.Grants.Installed != 1 || stats.Loads.Writes < 1 || stats.Instance != w.Instance() {
-		t.Errorf("STATS data is %+v", stats)
+	if stats := serviceStats(t, c); len(stats.Tags) != 1 || stats.Tags[0].Left != 99 || stats.Active != 1 || stats.LeftFor != "" ||
+		stats.Installation != w.Installation() || stats.Instance != w.Instance() || stats.Grants.Installed != 1 || stats.Loads.Writes < 1 {
+		t.Errorf("STATS are %+v", stats)
 	}
 }

@@ -2,22 +2,18 @@ package worker_test
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
-
 	"github.com/idworker/idworker/messages"
-	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/testing/natstest"
 	"github.com/idworker/idworker/testing/tier"
 	"github.com/idworker/idworker/worker"
 )
 
-// risingCalls are calls of many callers, each of which must get higher IDs than all that were answered
-// before it began.
+// risingCalls are calls of many callers, each of which must get higher IDs than
+// all that were answered before it began.
 type risingCalls struct {
 	mu      sync.Mutex
 	highest int64 // of all that were answered
@@ -70,8 +66,9 @@ func (r *risingCalls) run(t testing.TB, net network, tag string, callers int, do
 	return &all
 }
 
-// TestStrictOrderAcrossWorkers: whichever of three workers a request reaches, its IDs are higher than all
-// that were answered before; also while workers and loaders come and go.
+// TestStrictOrderAcrossWorkers: whichever of three workers a request reaches,
+// its IDs are higher than all that were answered before; also while workers and
+// loaders come and go.
 func TestStrictOrderAcrossWorkers(t *testing.T) {
 	t.Parallel()
 	net := worker.NewAccount(t)
@@ -105,36 +102,5 @@ func TestStrictOrderAcrossWorkers(t *testing.T) {
 	for i := range all {
 		all[i].Wait()
 		t.Logf("%d calls", rising[i].calls)
-	}
-}
-
-// TestStrictOrderIsForGood: it comes with the tag, a strict tag refuses who keeps IDs, and a name that was removed
-// keeps its order.
-func TestStrictOrderIsForGood(t *testing.T) {
-	t.Parallel()
-	net := worker.NewAccount(t)
-	s := newStore(t, net, 1)
-	startWorker(t, net, worker.Config{Store: s, StoreName: "test"})
-	createStrict(t, s, 1000, "order")
-	c := newClient(t, net)
-	for want := int64(1); want < 20; want++ {
-		if id := c.must("order"); id != want {
-			t.Errorf("got %d, want %d: a strict tag has no gaps while nothing is lost", id, want)
-		}
-	}
-	prefetch := nats.NewMsg(messages.DefaultPrefix.Segment("order"))
-	prefetch.Header.Set(messages.PrefetchHeader, "1")
-	reply, err := c.conn.RequestMsg(prefetch, natstest.Patience)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := messages.DecodeReply(reply, 1); !messages.ErrStrict.Is(err) {
-		t.Errorf("a prefetcher got %v, want %v", err, messages.ErrStrict)
-	}
-	if err := s.RemoveTag(t.Context(), "order"); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.CreateTag(t.Context(), store.Tag{Name: "order", Step: 10, Next: 1_000_000, Order: store.Trend}); !errors.Is(err, store.ErrOrder) {
-		t.Errorf("created with the other order: %v", err)
 	}
 }

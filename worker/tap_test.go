@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// tap is a proxy in front of a NATS server that can cut its connections where one side sends
-// a certain text, and tell when.
+// tap is a proxy in front of a NATS server that can cut its connections where
+// one side sends a certain text, and tell when.
 type tap struct {
 	target   string
 	listener net.Listener
@@ -123,8 +123,8 @@ func (p *tap) pass(from, to net.Conn, server bool) {
 	}
 }
 
-// spring returns how much may pass, and the channel of the trap if it sprung. What may be the
-// first part of the text is kept for the next time.
+// spring returns how much may pass, and the channel of the trap if it sprung.
+// What may be the first part of the text is kept for the next time.
 func (p *tap) spring(server bool, data []byte) (int, chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

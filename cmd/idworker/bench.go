@@ -9,7 +9,6 @@ import (
 
 	"github.com/idworker/idworker/cmd/internal/benching"
 	"github.com/idworker/idworker/cmd/internal/explain"
-	"github.com/idworker/idworker/cmd/internal/getting"
 	"github.com/idworker/idworker/cmd/internal/natsconn"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/snowflake"
@@ -94,11 +93,11 @@ func (c *benchCmd) look(ctx context.Context, bench *benching.Bench) error {
 }
 
 // tryBatch asks for one batch.
-func (c *benchCmd) tryBatch(ctx context.Context, next getting.Next) error {
+func (c *benchCmd) tryBatch(ctx context.Context, next nextIDs) error {
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
-	_, err := getting.Briefly(next)(ctx, c.Batch)
-	if limit := getting.LimitIn(err); limit > 0 {
+	_, err := briefly(next)(ctx, c.Batch)
+	if limit := limitIn(err); limit > 0 {
 		return explain.Usage(fmt.Errorf("--batch %d is too large: 1 to %d are allowed", c.Batch, limit))
 	}
 	return err

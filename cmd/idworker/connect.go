@@ -157,7 +157,12 @@ func (i installation) dial(more ...nats.Option) (*nats.Conn, jetstream.JetStream
 	if err != nil {
 		return nil, nil, fmt.Errorf("connect to NATS %s: %w", i, natsconn.WithoutURL(err))
 	}
-	js, err := openJetStream(conn, domain)
+	var js jetstream.JetStream
+	if domain == "" {
+		js, err = jetstream.New(conn)
+	} else {
+		js, err = jetstream.NewWithDomain(conn, domain)
+	}
 	if err != nil {
 		conn.Close()
 		return nil, nil, fmt.Errorf("--js-domain: %w", err)
@@ -188,13 +193,6 @@ func (i installation) dialContext(options []nats.Option) (conn *nats.Conn, domai
 		return nil, "", errors.New("the context has a JetStream API prefix, which is not supported; set jetstream_domain there, or --js-domain")
 	}
 	return conn, settings.JSDomain, nil
-}
-
-func openJetStream(conn *nats.Conn, domain string) (jetstream.JetStream, error) {
-	if domain == "" {
-		return jetstream.New(conn)
-	}
-	return jetstream.NewWithDomain(conn, domain)
 }
 
 // connect connects a command that does one thing and ends.

@@ -9,7 +9,6 @@ import (
 
 	"github.com/idworker/idworker/cmd/internal/backend"
 	"github.com/idworker/idworker/cmd/internal/explain"
-	"github.com/idworker/idworker/cmd/internal/httpserver"
 	"github.com/idworker/idworker/cmd/internal/natsconn"
 )
 
@@ -169,7 +168,7 @@ func TestSplitAddress(t *testing.T) {
 		"":               {}, "127.0.0.1": {}, "::1:1": {}, "a:b": {}, "a:": {}, "a:0": {}, "a:-1": {}, "a:65536": {}, "a:1:2": {}, "a: 1": {},
 		"a:99999999999999999999": {},
 	} {
-		host, port, err := httpserver.SplitAddress("--listen", text)
+		host, port, err := splitAddress("--listen", text)
 		if host != want.host || port != want.port {
 			t.Errorf("%q: %q and %d", text, host, port)
 		}

@@ -100,8 +100,7 @@ func (d *doctorCmd) doctor(ctx context.Context, conn *nats.Conn, js jetstream.Je
 	look.AllowUnsynced = d.AllowUnsynced
 	look.Storage = d.Role.is(rights.Admin)
 	look.MaxClockSkew = d.MaxClockSkew
-	look.Kinds = doctor.Processes(conn, js, d.Prefix)
-	look.Forecasts = doctor.AskForecasts(conn, js, d.Prefix)
+	look.Processes = true
 	if d.Role.answers() {
 		layout, err := (snowflakeFlags{Layout: d.Layout}).layout()
 		if err != nil {
@@ -112,8 +111,8 @@ func (d *doctorCmd) doctor(ctx context.Context, conn *nats.Conn, js jetstream.Je
 	if !d.Role.counts() {
 		return look, func() {}, nil
 	}
-	closeStore, err = d.lookAtStore(ctx, look, js, source)
-	return look, closeStore, err
+	closeStore = d.lookAtStore(ctx, look, js, source)
+	return look, closeStore, nil
 }
 
 // serverName says which server a connection goes to, without secrets.
@@ -121,21 +120,26 @@ func serverName(conn *nats.Conn) string {
 	return fmt.Sprintf("%s %s, version %s", conn.ConnectedServerName(), natsconn.Redact(conn.ConnectedUrl()), conn.ConnectedServerVersion())
 }
 
-// lookAtStore has the doctor look at the store, too.
-func (d *doctorCmd) lookAtStore(ctx context.Context, look *doctor.Doctor, js jetstream.JetStream, source backend.Backend) (closeStore func(), err error) {
+// lookAtStore has the doctor look at the store, too. A right that is missing to
+// open it is a finding, as any other error is.
+func (d *doctorCmd) lookAtStore(ctx context.Context, look *doctor.Doctor, js jetstream.JetStream, source backend.Backend) (closeStore func()) {
 	look.Store = &doctor.Store{Name: source.Name(), Check: func(context.Context) error { return nil }}
+	ctx, explainDenied := natsconn.WhenDenied(ctx, look.Conn)
 	segments, err := source.Open(ctx, backend.Options{JetStream: js, Prefix: d.Prefix})
+	if denied := explainDenied(err); err != nil {
+		err = denied
+	}
 	switch {
 	case errors.Is(err, jetstream.ErrBucketNotFound): // it is a resource, and is reported
-		return func() {}, nil
+		return func() {}
 	case err != nil:
 		look.Store.Check = func(context.Context) error { return err }
-		return func() {}, nil
+		return func() {}
 	}
 	if database := segments.Database; database != nil {
 		look.Store.Check, look.Store.CheckDurability, look.Store.CheckFirst = database.Check, database.Durability, database.CheckFirst
 	}
-	return func() { _ = segments.Close() }, nil
+	return func() { _ = segments.Close() }
 }
 
 // finding is what doctor says of one thing.

@@ -3,24 +3,45 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"sync/atomic"
 
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
-	"github.com/idworker/idworker/cmd/internal/enriching"
-	"github.com/idworker/idworker/cmd/internal/httpserver"
+	"github.com/idworker/idworker/cmd/internal/explain"
 	"github.com/idworker/idworker/cmd/internal/natsconn"
-	"github.com/idworker/idworker/internal/leader"
+	"github.com/idworker/idworker/cmd/internal/progress"
+	"github.com/idworker/idworker/internal/agreement"
+	"github.com/idworker/idworker/internal/kv"
+	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/messages/enrich"
 )
 
 // enrichCmd stamps the events of one stream with IDs and publishes them to another.
 type enrichCmd struct {
-	installation    `embed:"" group:"nats"`
-	enriching.Flags `embed:""`
-	httpFlags       `embed:""`
+	installation `embed:"" group:"nats"`
+
+	From   string `required:"" help:"Stream to read events from." placeholder:"STREAM"`
+	Filter string `help:"Which of its subjects to read." default:">" placeholder:"SUBJECT"`
+	To     string `required:"" help:"Subject for stamped events; its wildcards stand for what those of --filter matched." placeholder:"SUBJECT"`
+	ID     string `required:"" help:"Which IDs: snowflake, or segment:TAG; {{wildcard(n)}} in the tag is what the nth * of --filter matched." placeholder:"KIND"`
+
+	JSON       string          `name:"json" help:"Put the ID into the event's JSON object too, at this path, as a string." placeholder:"KEY.KEY"`
+	JSONNumber bool            `name:"json-number" help:"Write the ID as a JSON number, which JavaScript rounds beyond 2^53."`
+	Existing   enrich.Existing `help:"What to do with events that have an ID already: keep it and pass them on, or refuse them." default:"keep" enum:"keep,refuse"`
+	OnLoss     enrich.OnLoss   `help:"What to do if the source removed events before they were enriched: go on with the others, or stand still." default:"go-on" enum:"go-on,stop"`
+	DeadLetter string          `help:"Subject for events that cannot be stamped. Without one, such an event holds up all those behind it." placeholder:"SUBJECT"`
+
+	ResumeAfter *uint64 `help:"Decide that the events of the source through this sequence are enriched and no others, where nothing else tells, and end." placeholder:"SEQ"`
+
+	ResumeUnproven bool `help:"With --resume-after: do so even if messages of the target are gone that could say that events behind SEQ are enriched already."`
+
+	Replicas int `help:"Replicas of the bucket of records, if it is created; 1 to 5." default:"1"`
+
+	httpFlags `embed:""`
 
 	LogLevel zapcore.Level `help:"Lowest level that is logged: debug, info, warn or error." default:"info"`
 }
@@ -31,16 +52,16 @@ func (c *enrichCmd) Run(ctx context.Context, out output) error {
 	defer func() { _ = log.Sync() }() // stderr cannot be synced on every system
 	if c.ResumeAfter != nil {
 		return c.withJetStream(ctx, func(ctx context.Context, js jetstream.JetStream) error {
-			return c.Resume(ctx, js, c.Prefix, out, log)
+			return c.resume(ctx, js, out, log)
 		})
 	}
 	registry := newRegistry()
 	var running atomic.Pointer[enrich.Enricher]
-	stopHTTP, err := c.serveHTTP(ctx, registry, func() httpserver.State {
+	stopHTTP, err := c.serveHTTP(ctx, registry, func() httpState {
 		if e := running.Load(); e != nil {
-			return httpserver.State{NotReady: e.Ready()}
+			return httpState{NotReady: e.Ready()}
 		}
-		return httpserver.State{NotReady: errors.New("starting")}
+		return httpState{NotReady: errors.New("starting")}
 	}, nil, log)
 	if err != nil {
 		return err
@@ -58,8 +79,8 @@ func (c *enrichCmd) Run(ctx context.Context, out output) error {
 	running.Store(enricher)
 	ofInstallation(enricher.Installation(), registry, enricher.Metrics())
 	log.Info("enriching", zap.String("version", version), zap.String("enrichment", enricher.Name()), zap.String("instance", enricher.Instance()))
-	enriching.Run(ctx, enricher)
-	log.Info("stopped", enriching.Stopped(enricher.Figures())...)
+	runEnricher(ctx, enricher)
+	log.Info("stopped", enrichedFields(enricher.Figures())...)
 	return nil
 }
 
@@ -68,9 +89,59 @@ func (c *enrichCmd) open(ctx context.Context, js jetstream.JetStream, log *zap.L
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	ctx, explainDenied := natsconn.WhenDenied(ctx, js.Conn())
-	err = leader.Patiently(ctx, log, func(ctx context.Context) (err error) {
-		enricher, err = c.Open(ctx, js, c.Prefix, log)
+	err = kv.WithRetry(ctx, log, func(ctx context.Context) error {
+		config, err := c.config(ctx, js, log)
+		if err == nil {
+			enricher, err = enrich.Open(ctx, config)
+		}
 		return err
 	})
 	return enricher, explainDenied(err)
+}
+
+// resume decides what ResumeAfter says, and says so.
+func (c *enrichCmd) resume(ctx context.Context, js jetstream.JetStream, out io.Writer, log *zap.Logger) error {
+	config, err := c.config(ctx, js, log)
+	if err != nil {
+		return err
+	}
+	resume := enrich.Resume
+	if c.ResumeUnproven {
+		resume = enrich.ResumeUnproven
+	}
+	if err := resume(ctx, config, *c.ResumeAfter); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(out, "noted: goes on after %d; start enrichers now\n", *c.ResumeAfter)
+	return err
+}
+
+func (c *enrichCmd) config(ctx context.Context, js jetstream.JetStream, log *zap.Logger) (enrich.Config, error) {
+	installation, err := agreement.PeekInstallation(ctx, js, c.Prefix)
+	return enrich.Config{
+		Conn: js.Conn(), JetStream: js, IDs: messages.NewClient(js.Conn(), c.Prefix), Prefix: c.Prefix,
+		From: c.From, Filter: c.Filter, To: c.To, ID: c.ID,
+		JSON: c.JSON, JSONNumber: c.JSONNumber, Existing: c.Existing, DeadLetter: c.DeadLetter,
+		OnLoss: c.OnLoss, Installation: installation, Explain: explain.Text, Replicas: c.Replicas, Log: log,
+	}, err
+}
+
+// runEnricher enriches until ctx ends.
+func runEnricher(ctx context.Context, e *enrich.Enricher) {
+	var before int64
+	progress.Show(func() { e.Run(ctx) }, func() string {
+		f := e.Figures()
+		rate := f.Events - before
+		before = f.Events
+		return fmt.Sprintf("%d events enriched, %d/s, %d waiting, %d dead letters", f.Events, rate, f.Lag, f.DeadLetters)
+	})
+}
+
+// enrichedFields is what the last line of the log says.
+func enrichedFields(f enrich.Figures) []zap.Field {
+	return []zap.Field{
+		zap.Int64("events", f.Events), zap.Int64("batches", f.Batches), zap.Int64("dead_letters", f.DeadLetters),
+		zap.Int64("turns", f.Turns), zap.Int64("lost", f.Lost),
+		zap.Int64("waiting", f.Lag), zap.String("oldest", fmt.Sprintf("%.1fs", f.Oldest.Seconds())),
+	}
 }

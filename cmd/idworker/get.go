@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"strconv"
 	"time"
 
 	"github.com/nats-io/nats.go"
 
 	"github.com/idworker/idworker/cmd/internal/explain"
-	"github.com/idworker/idworker/cmd/internal/getting"
 	"github.com/idworker/idworker/cmd/internal/natsconn"
 	"github.com/idworker/idworker/messages"
 )
@@ -64,9 +64,9 @@ func (g *getCmd) Run(ctx context.Context, out output) error {
 	defer conn.Close()
 	ctx, explainDenied := natsconn.WhenDenied(ctx, conn)
 	next := nextOf(messages.NewClient(conn, g.Prefix), tag)
-	got := getting.NewPrinter(out, tag, g.Ranges)
-	err = explainDenied(getting.Get(ctx, next, n, g.Timeout, got.Add))
-	return got.End(explainNoIDs(err, g.Prefix, conn, tag), n)
+	got := newIDPrinter(out, tag, g.Ranges)
+	err = explainDenied(getIDs(ctx, next, n, g.Timeout, got.add))
+	return got.end(explainNoIDs(err, g.Prefix, conn, tag), n)
 }
 
 // explainNoIDs says what can be done about the error of asking for IDs of a tag.
@@ -85,9 +85,70 @@ func explainNoIDs(err error, prefix messages.Prefix, conn *nats.Conn, tag string
 }
 
 // nextOf asks for IDs of a tag, or for snowflake IDs if it is empty.
-func nextOf(client *messages.Client, tag string) getting.Next {
+func nextOf(client *messages.Client, tag string) nextIDs {
 	if tag == "" {
 		return client.SnowflakeN
 	}
 	return func(ctx context.Context, n int64) ([]messages.Range, error) { return client.NextN(ctx, tag, n) }
+}
+
+// nextIDs asks for n IDs at once.
+type nextIDs func(ctx context.Context, n int64) ([]messages.Range, error)
+
+// largest finds in a worker's answer how many IDs may be asked for at once. Only workers know.
+var largest = regexp.MustCompile(`a decimal from 1 to (\d+)`)
+
+// getIDs asks for n IDs, as few times as workers allow, and passes them on as they come. Each request may take
+// for timeout, but the first one fails earlier if there is nobody to ask. After an error there are fewer.
+func getIDs(ctx context.Context, next nextIDs, n int64, timeout time.Duration, add func([]messages.Range)) error {
+	batch := n
+	for first := true; n > 0; first = false {
+		ask := next
+		if first {
+			ask = briefly(next)
+		}
+		try, cancel := context.WithTimeout(ctx, timeout)
+		ranges, err := ask(try, min(n, batch))
+		cancel()
+		if limit := limitIn(err); limit > 0 && limit < min(n, batch) {
+			batch = limit // of the worker that answered; others may have another
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		n -= min(n, batch)
+		add(ranges)
+	}
+	return nil
+}
+
+// limitIn reads the largest batch from the error of a request for more, 0 if it is another error.
+func limitIn(err error) int64 {
+	if !errors.Is(err, messages.ErrMalformed) {
+		return 0
+	}
+	found := largest.FindStringSubmatch(err.Error())
+	if found == nil {
+		return 0
+	}
+	limit, _ := strconv.ParseInt(found[1], 10, 64) // 0 if it is no number
+	return limit
+}
+
+// nobodyFor is how long a worker is looked for: longer than a restart leaves the queue group empty, but not
+// so long that someone who forgot to start one is left wondering.
+const nobodyFor = time.Second
+
+// briefly is a nextIDs that asks, but fails soon if there is nobody to ask.
+func briefly(next nextIDs) nextIDs {
+	return func(ctx context.Context, n int64) ([]messages.Range, error) {
+		short, cancel := context.WithTimeout(ctx, nobodyFor)
+		defer cancel()
+		ranges, err := next(short, n)
+		if err == nil || short.Err() == nil || ctx.Err() != nil || errors.Is(err, nats.ErrNoResponders) {
+			return ranges, err
+		}
+		return next(ctx, n)
+	}
 }

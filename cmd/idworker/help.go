@@ -8,7 +8,6 @@ import (
 
 	"github.com/idworker/idworker/cmd/internal/completion"
 	"github.com/idworker/idworker/cmd/internal/explain"
-	"github.com/idworker/idworker/cmd/internal/manual"
 )
 
 // helpCmd shows what --help shows.
@@ -49,7 +48,7 @@ type manCmd struct{}
 
 // Run prints it.
 func (manCmd) Run(app *kong.Kong, out output) error {
-	return manual.Write(out, app.Model, version)
+	return writeManual(out, app.Model, version)
 }
 
 // completionCmd prints a shell's script.

@@ -13,7 +13,6 @@ import (
 
 	"github.com/idworker/idworker/cmd/internal/completion"
 	"github.com/idworker/idworker/cmd/internal/explain"
-	"github.com/idworker/idworker/cmd/internal/manual"
 )
 
 var model = sync.OnceValue(func() *kong.Application { return newParser(io.Discard, io.Discard, func(int) {}).Model })
@@ -22,7 +21,7 @@ var model = sync.OnceValue(func() *kong.Application { return newParser(io.Discar
 func TestManualHasAll(t *testing.T) {
 	t.Parallel()
 	var page bytes.Buffer
-	if err := manual.Write(&page, model(), version); err != nil {
+	if err := writeManual(&page, model(), version); err != nil {
 		t.Fatal(err)
 	}
 	plain := strings.ReplaceAll(page.String(), `\-`, "-")

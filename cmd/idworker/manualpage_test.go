@@ -5,15 +5,13 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
-
-	"github.com/idworker/idworker/cmd/internal/manual"
 )
 
 // TestManualIsWellFormed: groff, which man shows pages with, has no complaint.
 func TestManualIsWellFormed(t *testing.T) {
 	t.Parallel()
 	var page, complaints bytes.Buffer
-	if err := manual.Write(&page, model(), version); err != nil {
+	if err := writeManual(&page, model(), version); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := exec.LookPath("groff"); err != nil {

@@ -11,8 +11,7 @@ import (
 
 	"github.com/idworker/idworker/cmd/internal/explain"
 	"github.com/idworker/idworker/cmd/internal/report"
-	"github.com/idworker/idworker/internal/leader"
-	"github.com/idworker/idworker/internal/resource"
+	"github.com/idworker/idworker/internal/kv"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/messages/enrich"
 	"github.com/idworker/idworker/snowflake/lease"
@@ -62,7 +61,7 @@ func (p *provisionCmd) Run(ctx context.Context, out output) error {
 		var failed []error
 		for _, r := range p.resources(p.Prefix, p.Part) {
 			var did string
-			err := leader.Patiently(ctx, log, func(ctx context.Context) (err error) {
+			err := kv.WithRetry(ctx, log, func(ctx context.Context) (err error) {
 				did, err = r.Apply(ctx, js)
 				return err
 			})
@@ -100,7 +99,7 @@ func (p resourceFlags) check(prefix messages.Prefix) error {
 }
 
 // resources are what there is to make.
-func (p resourceFlags) resources(prefix messages.Prefix, part part) (all []resource.Resource) {
+func (p resourceFlags) resources(prefix messages.Prefix, part part) (all []kv.Resource) {
 	if part != partEnrich {
 		all = append(worker.Resources(prefix, p.Replicas), lease.Resources(prefix, p.LeaseTTL, p.Replicas)...)
 		all = append(all, register.Bucket(prefix, p.Replicas))

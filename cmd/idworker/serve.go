@@ -5,32 +5,21 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"slices"
-	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/alecthomas/kong"
-	"github.com/nats-io/nats.go"
-	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
 	"github.com/idworker/idworker/cmd/internal/backend"
-	"github.com/idworker/idworker/cmd/internal/doctor"
 	"github.com/idworker/idworker/cmd/internal/embedded"
 	"github.com/idworker/idworker/cmd/internal/explain"
-	"github.com/idworker/idworker/cmd/internal/httpserver"
-	"github.com/idworker/idworker/cmd/internal/natsconn"
-	"github.com/idworker/idworker/internal/leader"
-	"github.com/idworker/idworker/internal/pause"
-	"github.com/idworker/idworker/messages"
-	"github.com/idworker/idworker/store/register"
 	"github.com/idworker/idworker/worker"
+	"github.com/idworker/idworker/worker/api"
 )
 
-// serveCmd runs a worker, a loader, or both; and a NATS server too, unless one is named.
+// serveCmd runs a worker, a loader, or both; and a NATS server too, unless one
+// is named.
 type serveCmd struct {
 	installation `embed:"" group:"nats"`
 	storeFlags   `embed:"" group:"store"`
@@ -71,224 +60,99 @@ type embeddedFlags struct {
 	Data   string `help:"Data folder of the embedded NATS server." default:"idworker-data" type:"path"`
 }
 
-// isLoopback reports whether only this machine can reach a listener. A name may be one of any machine.
-func isLoopback(host string) bool {
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
+// Run serves until ctx ends.
+func (s *serveCmd) Run(ctx context.Context, command *kong.Context, out output) error {
+	cfg, err := s.config(ctx, command)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = cfg.log.Sync() }() // stderr cannot be synced on every system
+	d, err := newDaemon(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	return d.run(ctx, out)
 }
 
-// checkEmbedded refuses flags for the embedded server where another one is named: who gives them does not expect
-// to count there.
-func (s *serveCmd) checkEmbedded(command *kong.Context) error {
-	if !s.named() {
-		return nil
-	}
-	for _, flag := range []string{"listen", "data"} {
-		if isGiven(command, flag) {
-			return explain.Usage(fmt.Errorf("--%s is of the embedded NATS server, but %s names another one: leave out one of them", flag, s.namedBy(command)))
-		}
-	}
-	return nil
+// serverConfig configures a [daemon].
+type serverConfig struct {
+	installation installation     // its server is that of the user, or none
+	embedded     *embedded.Config // nil if the user's server is used
+	witness      string           // the file of a loader at the user's server; "" if there is none
+	source       backend.Backend
+	migrate      bool
+	worker       worker.Config // without connections and store
+
+	http        httpFlags
+	api         *api.Config // nil if callers are not answered over HTTP
+	metricsTags int
+
+	allowUnsynced bool
+	examined      doctorCmd // without the installation
+	demo          bool
+	log           *zap.Logger
 }
 
-// maxMetricsTags bounds what a scrape may cost.
+// maxMetricsTags bounds the size of a scrape.
 const maxMetricsTags = 100_000
 
-// startTimeout is how long the store and the demo may take.
-const startTimeout = 30 * time.Second
-
-// Run serves until ctx ends.
-func (s *serveCmd) Run(ctx context.Context, command *kong.Context, out output) (err error) {
-	if err := s.checkEmbedded(command); err != nil {
-		return err
-	}
-	cfg, source, err := s.parse()
-	if err != nil {
-		return err
-	}
+// config reads the flags once, and refuses those that do not go together.
+func (s *serveCmd) config(ctx context.Context, command *kong.Context) (cfg serverConfig, err error) {
 	log := newLogger(s.LogLevel)
-	defer func() { _ = log.Sync() }() // stderr cannot be synced on every system
-	if s.Demo {
-		s.openDoors(ctx, log)
-	}
-
-	registry := newRegistry()
-	var running atomic.Pointer[worker.Process]
-	seen := newStatusSource(s, &running)
-	page := seen.shared()
-	defer page.Close()
-	stopHTTP, err := s.serveHTTP(ctx, registry, func() httpserver.State { return stateOf(running.Load()) }, page, log)
-	if err != nil {
-		return err
-	}
-	defer stopHTTP()
-	callers, err := s.openAPI(ctx, cfg, log)
-	if err != nil {
-		return err
-	}
-	defer callers.stop()
-
-	var where []zap.Field // the data is
-	var gone <-chan error // when it is there no more, or cannot be written to
-	var witness *register.Witness
-	cfg.Trouble = func() error { return nil }
-	if !s.named() {
-		server, err := s.embed(ctx, source, log)
-		if err != nil {
-			return err
+	for _, flag := range []string{"listen", "data"} {
+		if s.named() && isGiven(command, flag) {
+			return cfg, explain.Usage(fmt.Errorf("--%s is of the embedded NATS server, but %s names another one: leave out one of them", flag, s.namedBy(command)))
 		}
-		defer server.Stop()
-		var unguard func()
-		gone, unguard = guard(ctx, server)
-		defer unguard()
-		cfg.Trouble = server.Trouble
-		s.installation = installation{Server: server.URL(), Prefix: s.Prefix}
-		witness = server.Witness()
-		where = []zap.Field{zap.String("data", server.Folder()), zap.String("witness", witness.Path())}
-	} else if witness, err = s.openWitness(log); err != nil {
-		return err
 	}
-	var opened closers
-	defer opened.close()
-	cfg.Log = log
-	w, synced, err := s.start(ctx, cfg, source, witness, &opened)
-	if errors.Is(err, nats.ErrNoResponders) {
-		err = fmt.Errorf("%w: JetStream is not enabled on the server %s, or has no quorum", err, s.installation)
-	}
+	lease, err := s.lease()
 	if err != nil {
-		return errors.Join(cfg.Trouble(), err)
+		return cfg, err
 	}
-	w.AwaitClaim(ctx)
-	running.Store(w)
-	ofInstallation(w.Installation(), registry, w.Metrics(s.MetricsTags), synced.Metrics(), unwritten(cfg.Trouble))
-	go synced.Run(ctx)
-	seen.started()
-	s.logServing(log, w, source, where)
-	err = callers.answer(w, registry, log)
-	if err == nil && s.Demo {
-		err = s.demo(ctx, out, source)
+	cfg = serverConfig{
+		installation: s.installation, migrate: s.Migrate, metricsTags: s.MetricsTags, allowUnsynced: s.AllowUnsynced, demo: s.Demo, log: log,
+		worker: worker.Config{
+			Prefix: s.Prefix, Role: s.Role, Replicas: s.Replicas, MaxBatch: s.MaxBatch, MaxStep: s.MaxStep, Wait: s.Wait,
+			Lease: lease, Version: version, Log: log,
+		},
+		examined: doctorCmd{
+			storeFlags: s.storeFlags, resourceFlags: resourceFlags{LeaseTTL: s.LeaseTTL}, Role: role(s.Role), Layout: s.Layout, MaxClockSkew: s.MaxClockSkew,
+		},
 	}
-	if err == nil {
-		err = s.stay(ctx, w, gone, log)
+	if err := cfg.worker.Check(); err != nil {
+		return cfg, err
 	}
-	log.Info("stopping")
-	callers.stop() // what they asked for needs the worker
-	return errors.Join(err, w.Stop())
-}
-
-// stay returns when ctx ends, or with an error when the process cannot go on: because of its worker ID, or because of the
-// folders of the embedded server; there is no such channel beside another server.
-func (s *serveCmd) stay(ctx context.Context, w *worker.Process, gone <-chan error, log *zap.Logger) error {
-	if s.Role == worker.RoleWorker && gone != nil {
-		warnUnsupplied(ctx, w, log)
-	}
-	select {
-	case <-ctx.Done():
-		return nil
-	case err := <-w.Failed():
-		return err
-	case err := <-gone:
-		return err
-	}
-}
-
-// guard tells when an embedded server has to end because of its folders, until stop is called.
-func guard(ctx context.Context, server *embedded.Server) (gone <-chan error, stop func()) {
-	ctx, cancel := context.WithCancel(ctx)
-	failed := make(chan error, 1)
-	var running sync.WaitGroup
-	running.Go(func() {
-		if err := server.Guard(ctx); err != nil {
-			failed <- err
-		}
-	})
-	return failed, func() { cancel(); running.Wait() }
-}
-
-// unwritten is a metric of the trouble of an embedded server.
-func unwritten(trouble func() error) prometheus.Collector {
-	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "idworker_nats_unwritten",
-		Help: "Whether the embedded NATS server could not write to its data folder, as on a full disk. 1 or 0; 0 without one.",
-	}, func() float64 {
-		if trouble() != nil {
-			return 1
-		}
-		return 0
-	})
-}
-
-// stateOf is what /readyz tells of a process, which is nil until it has started.
-func stateOf(w *worker.Process) httpserver.State {
-	if w == nil {
-		return httpserver.State{NotReady: errors.New("starting")}
-	}
-	but := w.Degraded()
-	if o := w.Report(0).Outages; but == nil && o != nil && o.Now {
-		but = fmt.Errorf("its store fails: %s", o.Error)
-	}
-	return httpserver.State{NotReady: hinted(w.Ready()), But: hinted(but)}
-}
-
-// hinted adds to an error what can be done about it.
-func hinted(err error) error {
-	if err == nil {
-		return nil
-	}
-	return errors.New(explain.Text(err))
-}
-
-// supplyWithin is after how long a worker beside an embedded server should have been answered
-// by a loader.
-const supplyWithin = 10 * time.Second
-
-// warnUnsupplied warns of a worker to whose embedded server no loader has come: it is easily
-// started by itself. It returns after supplyWithin, or when ctx ends.
-func warnUnsupplied(ctx context.Context, w *worker.Process, log *zap.Logger) {
-	pause.For(ctx, supplyWithin)
-	if ctx.Err() == nil && !w.Supplied() {
-		log.Warn("this process answers requests and reserves no segments, and no loader has reserved any for it yet; start a loader with --role loader and --server, or serve with --role all")
-	}
-}
-
-// logServing says what serves, and where its data is.
-func (s *serveCmd) logServing(log *zap.Logger, w *worker.Process, source backend.Backend, where []zap.Field) {
-	counts := zap.Skip() // only loaders know where
-	if s.Role != worker.RoleWorker {
-		counts = zap.String("store", string(source.Kind()))
-	}
-	log.Info("serving", append([]zap.Field{
-		zap.String("version", version), zap.String("role", string(s.Role)), counts,
-		zap.String("prefix", string(s.Prefix)), zap.String("instance", w.Instance()), zap.String("nats", strings.TrimPrefix(s.String(), "at ")),
-	}, where...)...)
-}
-
-// parse turns the flags into the worker's configuration and the store it loads from, and
-// refuses what does not fit.
-func (s *serveCmd) parse() (cfg worker.Config, source backend.Backend, err error) {
-	if cfg, err = s.config(); err != nil {
-		return cfg, source, err
-	}
-	if err = cfg.Check(); err != nil {
-		return cfg, source, err
-	}
-	source, err = s.backend()
+	cfg.source, err = s.backend()
 	switch {
 	case err != nil:
-	case s.Migrate && source.Kind() == backend.JetStream:
-		err = explain.Usage(errors.New("--migrate: there is no table to create without a database, see --store"))
+		return cfg, err
+	case s.Migrate && cfg.source.Kind() == backend.JetStream:
+		return cfg, explain.Usage(errors.New("--migrate: there is no table to create without a database, see --store"))
 	case s.MetricsTags < 0 || s.MetricsTags > maxMetricsTags:
-		err = explain.Usage(fmt.Errorf("--metrics-tags %d: allowed is 0 to %d", s.MetricsTags, maxMetricsTags))
+		return cfg, explain.Usage(fmt.Errorf("--metrics-tags %d: allowed is 0 to %d", s.MetricsTags, maxMetricsTags))
 	}
-	return cfg, source, err
+	if s.named() && s.Role.Loads() {
+		cfg.witness = s.Witness
+	} else if !s.named() {
+		cfg.embedded, err = s.embeddedConfig(log)
+	}
+	if err != nil {
+		return cfg, err
+	}
+	cfg.http = s.httpFlags
+	callers := s.API
+	if s.Demo {
+		cfg.http.HTTP, callers = s.demoAddresses(ctx, log)
+	}
+	cfg.api, err = s.apiFlags.config(callers, cfg)
+	return cfg, err
 }
 
-// embed starts the embedded server, and has everything witnessed that is counted in it.
-func (s *serveCmd) embed(ctx context.Context, source backend.Backend, log *zap.Logger) (*embedded.Server, error) {
+// embeddedConfig configures the embedded server.
+func (s *serveCmd) embeddedConfig(log *zap.Logger) (*embedded.Config, error) {
 	if s.hasLogin() {
 		log.Warn("login and TLS settings are ignored: the embedded NATS server has no logins; name your own server with --server")
 	}
-	host, port, err := httpserver.SplitAddress("--listen", s.Listen)
+	host, port, err := splitAddress("--listen", s.Listen)
 	if err != nil {
 		return nil, err
 	}
@@ -296,105 +160,27 @@ func (s *serveCmd) embed(ctx context.Context, source backend.Backend, log *zap.L
 		log.Warn("whoever reaches this address may get IDs, and may change and delete the counters: the embedded NATS server has no logins; listen on 127.0.0.1, or name a server of yours that has logins, see nats.conf",
 			zap.String("listen", s.Listen))
 	}
-	server, err := embedded.Start(ctx, embedded.Config{
+	return &embedded.Config{
 		Host: host, Port: port, Folder: s.Data, Witness: s.Witness, Prefix: s.Prefix, Beside: backend.Beside(s.Prefix), Log: log,
-	})
-	if refused := new(embedded.RecoverError); errors.As(err, &refused) {
-		if s.Prefix != messages.DefaultPrefix {
-			refused.Flags += " --prefix " + string(s.Prefix)
-		}
-		if source.Kind() != backend.JetStream {
-			refused.Flags += " --store DSN" // which may have a password in it
-		}
-	}
-	return server, err
+	}, nil
 }
 
-// config is the worker's configuration, as far as flags determine it.
-func (s *serveCmd) config() (worker.Config, error) {
-	lease, err := s.lease()
-	return worker.Config{
-		Prefix:   s.Prefix,
-		Role:     s.Role,
-		Replicas: s.Replicas,
-		MaxBatch: s.MaxBatch,
-		MaxStep:  s.MaxStep,
-		Wait:     s.Wait,
-		Lease:    lease,
-		Version:  version,
-	}, err
+// isLoopback reports whether only this machine can reach a listener. A name may
+// be one of any machine.
+func isLoopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// closers closes what was opened, the latest first.
-type closers []func()
-
-func (c *closers) add(f func()) { *c = append(*c, f) }
-
-func (c *closers) close() {
-	for _, f := range slices.Backward(*c) {
-		f()
-	}
-}
-
-// start connects and starts the worker. What it adds to opened is to be closed after
-// the worker has stopped.
-func (s *serveCmd) start(ctx context.Context, cfg worker.Config, source backend.Backend, witness *register.Witness, opened *closers) (*worker.Process, *doctor.SyncWatch, error) {
-	var err error
-	if cfg.Requests, _, err = s.dialToStay(ctx, "idworker", cfg.Log); err != nil {
-		return nil, nil, err
-	}
-	opened.add(cfg.Requests.Close)
-	// Without a reconnect buffer: what was written before the register went back must not arrive after it.
-	if cfg.Control, cfg.JetStream, err = s.dialToStay(ctx, "idworker control", cfg.Log, nats.ReconnectBufSize(-1)); err != nil {
-		return nil, nil, err
-	}
-	opened.add(cfg.Control.Close)
-	starting, explainDenied := natsconn.WhenDenied(ctx, cfg.Requests, cfg.Control)
-	w, err := s.startWorker(starting, cfg, source, witness, opened)
-	explained := explainDenied(err)
-	if err == nil && explained != nil {
-		explained = errors.Join(explained, w.Stop())
-	}
-	synced := doctor.NewSyncWatch(cfg.Control, s.AllowUnsynced, cfg.Log)
-	if explained == nil {
-		synced.Look(ctx)
-	}
-	return w, synced, explained
-}
-
-// startWorker opens the store, where the role needs one, and starts the worker. How long the
-// first part takes is limited.
-func (s *serveCmd) startWorker(ctx context.Context, cfg worker.Config, source backend.Backend, witness *register.Witness, opened *closers) (*worker.Process, error) {
-	w, err := s.openWorker(ctx, cfg, source, witness, opened)
-	if err != nil {
-		return nil, err
-	}
-	if err := w.Start(ctx); err != nil {
-		return nil, err
-	}
-	return w, nil
-}
-
-func (s *serveCmd) openWorker(ctx context.Context, cfg worker.Config, source backend.Backend, witness *register.Witness, opened *closers) (*worker.Process, error) {
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
-	defer cancel()
-	switch {
-	case s.Role != worker.RoleWorker:
-		segments, err := s.openStore(ctx, cfg, source, witness)
-		if err != nil {
-			return nil, err
-		}
-		opened.add(func() { _ = segments.Close() }) // all answers are in
-		cfg.Store, cfg.StoreName, cfg.Reservations = segments, source.Name(), source.Reservations()
-	case witness != nil:
-		if err := s.keepWitness(ctx, cfg, witness, opened); err != nil {
-			return nil, err
-		}
-	}
-	var w *worker.Process
-	err := leader.Patiently(ctx, cfg.Log, func(ctx context.Context) (err error) {
-		w, err = worker.Open(ctx, cfg)
-		return err
-	})
-	return w, err
+// newLogger logs to stderr, one line for each event.
+func newLogger(level zapcore.Level) *zap.Logger {
+	cfg := zap.NewProductionConfig()
+	cfg.Level.SetLevel(level)
+	cfg.Encoding = "console"
+	cfg.EncoderConfig.EncodeTime = zapcore.ISO8601TimeEncoder
+	cfg.EncoderConfig.EncodeDuration = zapcore.StringDurationEncoder
+	cfg.DisableCaller = true
+	cfg.DisableStacktrace = true
+	cfg.Sampling = nil
+	return zap.Must(cfg.Build())
 }

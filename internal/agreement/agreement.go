@@ -10,13 +10,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nuid"
 
-	"github.com/idworker/idworker/internal/pause"
-	"github.com/idworker/idworker/internal/resource"
+	"github.com/idworker/idworker/internal/kv"
+	"github.com/idworker/idworker/internal/rights"
+	"github.com/idworker/idworker/internal/streamread"
 	"github.com/idworker/idworker/messages"
 )
 
@@ -25,15 +28,15 @@ func BucketName(p messages.Prefix) string { return string(p) + "_config" }
 
 // Bucket is the bucket, with replicas copies, 1 to 5, odd. The evidence that it has been there
 // is what those know who use it.
-func Bucket(prefix messages.Prefix, replicas int, older ...resource.Evidence) resource.Resource {
-	return resource.Bucket(jetstream.KeyValueConfig{
+func Bucket(prefix messages.Prefix, replicas int, older ...kv.Evidence) kv.Resource {
+	return kv.LastingBucket(jetstream.KeyValueConfig{
 		Bucket: BucketName(prefix), Description: "idworker: what all processes have to agree on", Replicas: replicas,
 	}, older...)
 }
 
 // HasKey is the evidence that a key was agreed on, for a bucket that has to be there
 // before.
-func HasKey(prefix messages.Prefix, key string) resource.Evidence {
+func HasKey(prefix messages.Prefix, key string) kv.Evidence {
 	return func(ctx context.Context, js jetstream.JetStream, missing bool) (string, error) {
 		if !missing {
 			return "", nil
@@ -47,88 +50,193 @@ func HasKey(prefix messages.Prefix, key string) resource.Evidence {
 
 // Lookup is [Agreement.Find] where there may be no bucket yet.
 func Lookup(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, key string) (value string, found bool, err error) {
-	kv, err := js.KeyValue(ctx, BucketName(prefix))
+	e, err := kv.Get(ctx, js, BucketName(prefix), key)
 	if errors.Is(err, jetstream.ErrBucketNotFound) {
 		return "", false, nil
 	}
-	if err != nil {
-		return "", false, fmt.Errorf("bucket %s: %w", BucketName(prefix), err)
-	}
-	return (&Agreement{kv: kv}).Find(ctx, key)
+	return string(e.Value), e.Exists(), err
 }
 
 // Agreement is the open bucket.
-type Agreement struct {
-	kv     jetstream.KeyValue
-	stream jetstream.Stream
-}
+type Agreement struct{ bucket *kv.Bucket }
 
-// Open opens the bucket, which has to exist and to be safe, see [resource.OpenBucket].
+// Open opens the bucket, which has to exist and to be safe, see [kv.Open].
 func Open(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix) (*Agreement, error) {
-	kv, stream, err := resource.OpenBucket(ctx, js, BucketName(prefix))
+	bucket, err := kv.Open(ctx, js, BucketName(prefix))
 	if err != nil {
 		return nil, err
 	}
-	return &Agreement{kv, stream}, nil
+	return &Agreement{bucket}, nil
 }
+
+// info describes the stream beneath the bucket, as of [Open].
+func (a *Agreement) info() *jetstream.StreamInfo { return a.bucket.Stream().CachedInfo() }
 
 // ServerTime is the time at which the server answered when the bucket was opened.
-func (a *Agreement) ServerTime() time.Time { return a.stream.CachedInfo().TimeStamp }
+func (a *Agreement) ServerTime() time.Time { return a.info().TimeStamp }
 
 // Replicas is how many copies the bucket has.
-func (a *Agreement) Replicas() int { return a.stream.CachedInfo().Config.Replicas }
+func (a *Agreement) Replicas() int { return a.info().Config.Replicas }
 
-// A bucket that was just made in a cluster is not read from at once: whoever asks too early is
-// told that nobody is there.
-const (
-	findAttempts = 40
-	findPause    = 50 * time.Millisecond
-)
-
-// Find returns what was agreed on for a key, if anything was. The answer may come from a
-// replica that lags.
+// Find returns what was agreed on for a key, if anything was.
 func (a *Agreement) Find(ctx context.Context, key string) (value string, found bool, err error) {
-	entry, err := a.kv.Get(ctx, key)
-	for n := 1; n < findAttempts && errors.Is(err, nats.ErrNoResponders) && ctx.Err() == nil; n++ {
-		pause.For(ctx, findPause)
-		entry, err = a.kv.Get(ctx, key)
-	}
-	if errors.Is(err, jetstream.ErrKeyNotFound) {
-		return "", false, nil
-	}
-	if err != nil {
-		return "", false, a.keyError(key, err)
-	}
-	return string(entry.Value()), true, nil
+	e, err := a.bucket.Get(ctx, key)
+	return string(e.Value), e.Exists(), err
 }
-
-// The reads of a replica that lags behind the write that beat ours, by milliseconds.
-const (
-	agreeAttempts = 10
-	agreePause    = 50 * time.Millisecond
-)
 
 // Agree returns what was agreed on for a key. If that is nothing yet, own is written down
 // and returned; of several callers who do so at once, one wins, and all get what it wrote.
 // After an error the outcome is unknown, and asking again finds out.
-func (a *Agreement) Agree(ctx context.Context, key, own string) (string, error) {
-	for range agreeAttempts {
-		value, found, err := a.Find(ctx, key)
-		if found || err != nil {
-			return value, err
+func (a *Agreement) Agree(ctx context.Context, key, own string) (agreed string, err error) {
+	_, err = a.bucket.Edit(ctx, key, func(e kv.Entry) ([]byte, error) {
+		if e.Exists() {
+			agreed = string(e.Value)
+			return nil, nil
 		}
-		if _, err = a.kv.Create(ctx, key, []byte(own)); err == nil {
-			return own, nil
-		}
-		if !errors.Is(err, jetstream.ErrKeyExists) {
-			return "", a.keyError(key, err)
-		}
-		pause.For(ctx, agreePause)
+		agreed = own
+		return []byte(own), nil
+	})
+	if err != nil {
+		return "", err
 	}
-	return "", a.keyError(key, errors.New("others write it, but it cannot be read"))
+	return agreed, nil
 }
 
-// keyError says in which bucket and at which key err happened.
+// keyError adds the bucket and the key to err.
 func (a *Agreement) keyError(key string, err error) error {
-	return fmt.Errorf("bucket %s, key %s: %w", a.kv.Bucket(), key, err)
+	return fmt.Errorf("bucket %s, key %s: %w", a.bucket.Name(), key, err)
+}
+
+// InstallationKey is the key under which the bucket says which installation it belongs to,
+// and since when that exists: the ID, a space, and a time as in RFC 3339.
+const InstallationKey = "installation"
+
+// ErrInstallation says that the bucket's entry about the installation cannot be read.
+var ErrInstallation = errors.New("the installation has no readable ID")
+
+// Installation returns the random ID of the installation, and since when the installation
+// exists. The first process to ask makes the ID, once; an installation that is older than
+// IDs gets one in the same way. Its age is that of the bucket, not that of the ID, so that
+// an installation that existed before does not pass for a new one.
+func (a *Agreement) Installation(ctx context.Context) (id string, created time.Time, err error) {
+	value, found, err := a.Find(ctx, InstallationKey)
+	if err == nil && !found {
+		value, err = a.Agree(ctx, InstallationKey, nuid.Next()+" "+a.info().Created.UTC().Format(time.RFC3339Nano))
+	}
+	if err != nil {
+		return "", time.Time{}, err
+	}
+	if id, created, err = parseInstallation(value); err != nil {
+		return "", time.Time{}, a.keyError(InstallationKey, err)
+	}
+	return id, created, nil
+}
+
+func parseInstallation(value string) (id string, created time.Time, err error) {
+	id, text, _ := strings.Cut(value, " ")
+	created, err = time.Parse(time.RFC3339Nano, text)
+	if err != nil || messages.CheckTag(id) != nil || strings.Contains(id, ".") {
+		return "", time.Time{}, fmt.Errorf("%w: %.100q", ErrInstallation, value)
+	}
+	return id, created, nil
+}
+
+// readSubject is the subject of the request that reads a key and nothing else. It can be a
+// service that an account exports to others, who may not open the bucket.
+func readSubject(p messages.Prefix, key string) string {
+	return "DIRECT.GET.KV_" + BucketName(p) + ".$KV." + BucketName(p) + "." + key
+}
+
+// PeekInstallation returns the ID of the installation, for those who take no part in it. It
+// is empty if there is no bucket within reach, or no ID in it yet.
+func PeekInstallation(ctx context.Context, js jetstream.JetStream, p messages.Prefix) (id string, err error) {
+	reply, err := js.Conn().RequestWithContext(ctx, streamread.APISubject(js, readSubject(p, InstallationKey)), nil)
+	if errors.Is(err, nats.ErrNoResponders) || err == nil && len(reply.Data) == 0 {
+		return "", nil
+	}
+	if err == nil {
+		id, _, err = parseInstallation(string(reply.Data))
+	}
+	if err != nil {
+		return "", fmt.Errorf("bucket %s, key %s: %w", BucketName(p), InstallationKey, err)
+	}
+	return id, nil
+}
+
+// StoreKey is the key under which the bucket names the store.
+const StoreKey = "store"
+
+// ErrForeignStore is wrapped by every [ForeignStoreError].
+var ErrForeignStore = errors.New("the installation counts in another store")
+
+// ForeignStoreError says which store the installation counts in, and which one a process
+// was given.
+type ForeignStoreError struct {
+	Bucket           string // where that is written down, under [StoreKey]
+	Installed, Given string
+}
+
+func (e *ForeignStoreError) Error() string {
+	return fmt.Sprintf("%v: it is %q, and this process was given %q", ErrForeignStore, e.Installed, e.Given)
+}
+
+// Unwrap makes it an [ErrForeignStore].
+func (e *ForeignStoreError) Unwrap() error { return ErrForeignStore }
+
+// ClaimStore makes sure that all of an installation counts in one store. The first loader
+// writes down which; a process with another one would hand out the same numbers again, only
+// because somebody forgot a setting. The name has no host in it, because one database has
+// many. The error is a [*ForeignStoreError], or JetStream is away.
+func (a *Agreement) ClaimStore(ctx context.Context, name string) error {
+	installed, err := a.Agree(ctx, StoreKey, name)
+	if err != nil {
+		return err
+	}
+	return a.sameStore(installed, name)
+}
+
+// CheckStore is ClaimStore for those who only look: where no loader has been yet, any store
+// is right.
+func (a *Agreement) CheckStore(ctx context.Context, name string) error {
+	installed, found, err := a.Find(ctx, StoreKey)
+	if err != nil || !found {
+		return err
+	}
+	return a.sameStore(installed, name)
+}
+
+func (a *Agreement) sameStore(installed, given string) error {
+	if installed == given {
+		return nil
+	}
+	return &ForeignStoreError{Bucket: a.bucket.Name(), Installed: installed, Given: given}
+}
+
+// SwitchStore has the installation count in another store from now on. The counters have to
+// be there already, and no loader may run: one that does goes on with the old store. The
+// condition of the write is that nobody else has changed the entry meanwhile.
+func (a *Agreement) SwitchStore(ctx context.Context, name string) error {
+	e, err := a.bucket.Get(ctx, StoreKey)
+	if err != nil || e.Exists() && string(e.Value) == name {
+		return err
+	}
+	_, err = a.bucket.Update(ctx, StoreKey, []byte(name), e.Revision)
+	return err
+}
+
+// Rights are those that a role needs for what is agreed on. Workers write the keys of the
+// packages that use the bucket, which state them.
+func Rights(p messages.Prefix, role rights.Role) rights.Rights {
+	bucket := BucketName(p)
+	switch role {
+	case rights.Worker:
+		return rights.Join(rights.ReadBucket(bucket), rights.WriteBucket(bucket, InstallationKey))
+	case rights.Loader:
+		return rights.Join(rights.ReadBucket(bucket), rights.WriteBucket(bucket, StoreKey, InstallationKey))
+	case rights.Enricher:
+		return rights.Publish(rights.API(readSubject(p, InstallationKey)))
+	case rights.Admin:
+		return rights.Join(rights.ProvisionBucket(bucket), rights.ReadBucket(bucket), rights.WriteBucket(bucket, ">"))
+	}
+	return rights.Rights{}
 }

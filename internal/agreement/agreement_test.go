@@ -11,7 +11,7 @@ import (
 
 	"github.com/idworker/idworker/internal/agreement"
 	"github.com/idworker/idworker/internal/durability"
-	"github.com/idworker/idworker/internal/resource"
+	"github.com/idworker/idworker/internal/kv"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/testing/natstest"
 )
@@ -27,7 +27,7 @@ func openJetStream(t *testing.T) jetstream.JetStream {
 
 func open(t *testing.T, js jetstream.JetStream) *agreement.Agreement {
 	t.Helper()
-	if err := resource.Ensure(t.Context(), js, agreement.Bucket(messages.DefaultPrefix, 1)); err != nil {
+	if err := kv.Ensure(t.Context(), js, agreement.Bucket(messages.DefaultPrefix, 1)); err != nil {
 		t.Fatal(err)
 	}
 	a, err := agreement.Open(t.Context(), js, messages.DefaultPrefix)

@@ -11,7 +11,7 @@ import (
 
 	"github.com/idworker/idworker/internal/agreement"
 	"github.com/idworker/idworker/internal/durability"
-	"github.com/idworker/idworker/internal/resource"
+	"github.com/idworker/idworker/internal/kv"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/messages/enrich"
 	"github.com/idworker/idworker/snowflake"
@@ -26,7 +26,7 @@ const prefix = messages.DefaultPrefix
 // done before anything is read from it or written to it.
 var lasting = []struct {
 	name     string
-	resource resource.Resource
+	resource kv.Resource
 	open     func(context.Context, jetstream.JetStream) error
 }{
 	{register.BucketName(prefix), register.Bucket(prefix, 1), func(ctx context.Context, js jetstream.JetStream) error {

@@ -21,8 +21,13 @@ func ProvisionStream(stream string) Rights {
 	return Publish(StreamInfo(stream), API("STREAM.CREATE."+stream), API("STREAM.UPDATE."+stream))
 }
 
-// ReadBucket opens a bucket and reads keys.
+// ReadBucket opens a bucket and reads keys where they are written.
 func ReadBucket(bucket string) Rights {
+	return Join(Publish(StreamInfo("KV_"+bucket)), ReadLeader("KV_"+bucket))
+}
+
+// PeekBucket opens a bucket and reads keys from any replica.
+func PeekBucket(bucket string) Rights {
 	return Publish(StreamInfo("KV_"+bucket), API("DIRECT.GET.KV_"+bucket+".>"))
 }
 
@@ -30,7 +35,7 @@ func ReadBucket(bucket string) Rights {
 func WatchBucket(bucket string) Rights {
 	return Publish(
 		StreamInfo("KV_"+bucket),
-		API("CONSUMER.CREATE.KV_"+bucket+".>"), API("CONSUMER.DELETE.KV_"+bucket+".>"), "$JS.FC.KV_"+bucket+".>",
+		API("CONSUMER.CREATE.KV_"+bucket+".>"), "$JS.FC.KV_"+bucket+".>",
 	)
 }
 

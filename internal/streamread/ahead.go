@@ -3,7 +3,6 @@ package streamread
 import (
 	"context"
 
-	"github.com/idworker/idworker/internal/leader"
 	"github.com/idworker/idworker/internal/subject"
 )
 
@@ -35,7 +34,7 @@ func (r *Reader) readAhead(ctx context.Context) (Message, error) {
 
 func (r *Reader) fetch(ctx context.Context) error {
 	name := r.stream.CachedInfo().Config.Name
-	first, err := leader.Next(ctx, r.js, name, r.filter, r.next)
+	first, err := Next(ctx, r.js, name, r.filter, r.next)
 	if err != nil {
 		return err
 	}
@@ -44,7 +43,7 @@ func (r *Reader) fetch(ctx context.Context) error {
 	for seq := first.Sequence + 1; seq <= min(first.Sequence+r.ahead.window, r.through); seq++ {
 		sequences = append(sequences, seq)
 	}
-	found, err := leader.Many(ctx, r.js, name, sequences)
+	found, err := Many(ctx, r.js, name, sequences)
 	if err != nil {
 		return err
 	}

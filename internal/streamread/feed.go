@@ -11,8 +11,6 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nuid"
-
-	"github.com/idworker/idworker/internal/leader"
 )
 
 // The bounds of one request for messages. At most three requests are open.
@@ -61,7 +59,7 @@ func openFeed(ctx context.Context, js jetstream.JetStream, stream jetstream.Stre
 	ctx, cancel := context.WithTimeout(ctx, exchangeTimeout)
 	defer cancel()
 	f := &feed{conn: js.Conn(), stream: stream, consumer: nuid.Next(), arrived: make(chan *nats.Msg, 4*batch)}
-	f.requests = leader.APISubject(js, "CONSUMER.MSG.NEXT."+stream.CachedInfo().Config.Name+"."+f.consumer)
+	f.requests = APISubject(js, "CONSUMER.MSG.NEXT."+stream.CachedInfo().Config.Name+"."+f.consumer)
 	f.inbox = f.conn.NewInbox()
 	var err error
 	// Not SubscribeSync: NextMsg makes an error of an event that has the header Status: 503.

@@ -10,13 +10,9 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/idworker/idworker/internal/leader"
 	"github.com/idworker/idworker/internal/pause"
 	"github.com/idworker/idworker/internal/rights"
 )
-
-// Message is a message as it is stored in a stream.
-type Message = leader.Message
 
 // Reader reads messages of a stream. It is not for several goroutines.
 type Reader struct {
@@ -101,7 +97,7 @@ func (r *Reader) read(ctx context.Context) (Message, error) {
 			return msg, err
 		}
 		r.Close()
-		return leader.Next(ctx, r.js, r.stream.CachedInfo().Config.Name, r.filter, r.next)
+		return Next(ctx, r.js, r.stream.CachedInfo().Config.Name, r.filter, r.next)
 	}
 	return r.readAhead(ctx)
 }

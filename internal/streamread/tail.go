@@ -6,8 +6,6 @@ import (
 	"fmt"
 
 	"github.com/nats-io/nats.go/jetstream"
-
-	"github.com/idworker/idworker/internal/leader"
 )
 
 // Tail reads the messages of a stream from a sequence on, and those that come later, for as
@@ -64,7 +62,7 @@ func (t *Tail) compare(ctx context.Context) error {
 	if info.State.LastSeq < t.next-1 {
 		return fmt.Errorf("%w: the stream ends at sequence %d, before %d", errUnreliable, info.State.LastSeq, t.next-1)
 	}
-	msg, err := leader.Next(ctx, t.js, t.stream.CachedInfo().Config.Name, t.filter, t.next)
+	msg, err := Next(ctx, t.js, t.stream.CachedInfo().Config.Name, t.filter, t.next)
 	switch {
 	case errors.Is(err, jetstream.ErrMsgNotFound), err == nil && len(t.arrived) > 0:
 		t.late = 0

@@ -5,16 +5,13 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/idworker/idworker/internal/agreement"
-	"github.com/idworker/idworker/internal/leader"
-	"github.com/idworker/idworker/internal/resource"
-	"github.com/idworker/idworker/internal/rights"
+	"github.com/idworker/idworker/internal/kv"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
 )
@@ -22,21 +19,16 @@ import (
 // Key holds all templates, in the bucket [agreement.BucketName].
 const Key = "templates"
 
-// Rights are those that a role needs to read the templates. The other ones that
-// changing them takes, administrators have by [agreement.Rights].
-func Rights(p messages.Prefix, role rights.Role) rights.Rights {
-	if role == rights.Loader || role == rights.Admin {
-		return rights.ReadLeader(resource.BucketStream(agreement.BucketName(p)))
-	}
-	return rights.Rights{}
-}
-
 // Read reads all templates from the leader: no lagging replica answers. If the
 // key is missing there are none; a missing bucket is an error. Errors:
 // [ErrUnreadable]; anything else means that JetStream is away.
 func Read(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix) (List, error) {
-	l, _, err := read(ctx, js, agreement.BucketName(prefix))
-	return l, err
+	bucket := agreement.BucketName(prefix)
+	e, err := kv.Get(ctx, js, bucket, Key)
+	if err != nil {
+		return nil, err
+	}
+	return listOf(bucket, e)
 }
 
 // Create adds a template. Errors: [ErrTemplate], [ErrPattern],
@@ -66,52 +58,34 @@ func Remove(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix,
 
 // edit changes the list by compare-and-set.
 func edit(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, change func(List) (List, error)) error {
-	bucket := agreement.BucketName(prefix)
-	kv, _, err := resource.OpenBucket(ctx, js, bucket)
+	bucket, err := kv.Open(ctx, js, agreement.BucketName(prefix))
 	if err != nil {
 		return err
 	}
-	for {
-		l, revision, err := read(ctx, js, bucket)
+	_, err = bucket.Edit(ctx, Key, func(e kv.Entry) ([]byte, error) {
+		l, err := listOf(bucket.Name(), e)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		changed, err := change(l)
 		if err != nil || slices.Equal(changed, l) {
-			return err
+			return nil, err
 		}
-		value, err := json.Marshal(changed)
-		if err == nil {
-			_, err = kv.Update(ctx, Key, value, revision)
-		}
-		switch {
-		case err == nil:
-			return nil
-		case !errors.Is(err, jetstream.ErrKeyRevisionMismatch):
-			return failed(bucket, err)
-		}
-	}
+		return json.Marshal(changed)
+	})
+	return err
 }
 
-// read returns the list and the revision of its Key, 0 if that never existed.
-func read(ctx context.Context, js jetstream.JetStream, bucket string) (l List, revision uint64, err error) {
-	m, err := leader.Last(ctx, js, resource.BucketStream(bucket), "$KV."+bucket+"."+Key)
-	switch {
-	case errors.Is(err, jetstream.ErrMsgNotFound):
-		return nil, 0, nil
-	case err != nil:
-		return nil, 0, failed(bucket, err)
-	case m.Header.Get("KV-Operation") != "": // the key was deleted by hand
-		return nil, m.Sequence, nil
+// listOf decodes an entry. One that does not exist has no templates.
+func listOf(bucket string, e kv.Entry) (List, error) {
+	if !e.Exists() {
+		return nil, nil
 	}
-	if l, err = Decode(m.Data); err != nil {
-		return nil, 0, failed(bucket, err)
+	l, err := Decode(e.Value)
+	if err != nil {
+		return nil, fmt.Errorf("bucket %s, key %s: %w", bucket, Key, err)
 	}
-	return l, m.Sequence, nil
-}
-
-func failed(bucket string, err error) error {
-	return fmt.Errorf("bucket %s, key %s: %w", bucket, Key, err)
+	return l, nil
 }
 
 // Decode reads the value of [Key]. An unknown field is an error: it may change

@@ -10,7 +10,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/idworker/idworker/internal/agreement"
-	"github.com/idworker/idworker/internal/resource"
+	"github.com/idworker/idworker/internal/kv"
 	"github.com/idworker/idworker/internal/templates"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
@@ -27,7 +27,7 @@ func open(t *testing.T) jetstream.JetStream {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := resource.Ensure(t.Context(), js, agreement.Bucket(prefix, 1)); err != nil {
+	if err := kv.Ensure(t.Context(), js, agreement.Bucket(prefix, 1)); err != nil {
 		t.Fatal(err)
 	}
 	return js

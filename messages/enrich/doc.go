@@ -90,12 +90,6 @@
 // ErrUndecided counts, the record is read again: if it has moved on, the finding was about an
 // old one.
 //
-// A record of older versions, which was named by both streams, is taken over once, if the
-// streams were created when it says (oldrecord.go). Messages of those versions say no chain. They
-// count until the first batch of the chain is confirmed, after which they would come too late.
-// At the key of such a record is what those versions cannot read, so that their enrichers stand
-// still. It is put there before any record begins, and looked after in each turn.
-//
 // # Turns
 //
 // A stream takes one message after the other, so two writers at once gain nothing, and two

@@ -12,8 +12,8 @@ import (
 	"github.com/nats-io/nuid"
 	"go.uber.org/zap"
 
-	"github.com/idworker/idworker/internal/leader"
 	"github.com/idworker/idworker/internal/pause"
+	"github.com/idworker/idworker/internal/streamread"
 	"github.com/idworker/idworker/internal/subject"
 )
 
@@ -178,7 +178,7 @@ func (e *Enricher) reportIdle(ctx context.Context) {
 	if e.outage.failures == 0 {
 		return
 	}
-	if _, err := leader.Next(ctx, e.cfg.JetStream, e.cfg.From, e.cfg.Filter, e.record.Done+1); errors.Is(err, jetstream.ErrMsgNotFound) {
+	if _, err := streamread.Next(ctx, e.cfg.JetStream, e.cfg.From, e.cfg.Filter, e.record.Done+1); errors.Is(err, jetstream.ErrMsgNotFound) {
 		e.reportSuccess()
 	}
 }

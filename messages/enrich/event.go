@@ -52,7 +52,7 @@ func setOrigin(header nats.Header, source, chain string, e event) {
 type origin struct {
 	source string // name of the stream; empty if an enricher did not publish the message here
 	seq    uint64
-	chain  string    // empty if the enricher was of an older version
+	chain  string    // empty if it names none
 	time   time.Time // when the source stored the event; zero without a chain
 	letter bool      // the message is a dead letter
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nuid"
 
-	"github.com/idworker/idworker/internal/leader"
+	"github.com/idworker/idworker/internal/streamread"
 )
 
 // newChain returns a name for what a new record will have published.
@@ -20,18 +20,14 @@ func (e *Enricher) newChain() string { return e.targetName() + " " + nuid.Next()
 // be there, the error wraps [ErrUndecided].
 func (e *Enricher) proves(ctx context.Context, at uint64, o *origin) (proves bool, err error) {
 	r := &e.record
-	older := o.chain == "" && r.Older
 	switch {
 	case o.source == "", o.chain == "" && o.source != e.cfg.From, o.letter && o.chain != r.Chain:
 		return false, nil // somebody else's, or a dead letter of another enrichment
-	case o.chain != r.Chain && !older, o.source != e.cfg.From:
+	case o.chain != r.Chain, o.source != e.cfg.From:
 		return false, e.undecided("sequence %d of stream %s has event %s of the enrichment %q, which is not this one, %q: let only one write to a stream",
 			at, e.targetName(), formatOrigin(o.source, o.seq), o.chain, r.Chain)
 	case o.seq <= r.Done:
 		return false, nil
-	case older:
-		o.time, err = e.timeOf(ctx, o.seq)
-		return err == nil, err
 	}
 	err = e.checkSource(ctx, o.seq, o.time)
 	return err == nil, err
@@ -44,7 +40,7 @@ func (e *Enricher) identifyTarget(ctx context.Context) error {
 	if r.AtLast == 0 {
 		return nil
 	}
-	msg, err := leader.At(ctx, e.cfg.JetStream, e.targetName(), r.Last)
+	msg, err := streamread.At(ctx, e.cfg.JetStream, e.targetName(), r.Last)
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
 		return nil
 	}
@@ -124,7 +120,7 @@ func (e *Enricher) around(ctx context.Context, seq uint64) (before, after event,
 // firstFrom returns the first event of the source with that sequence or a later one, on any
 // subject.
 func (e *Enricher) firstFrom(ctx context.Context, seq uint64) (event, error) {
-	msg, err := leader.Next(ctx, e.cfg.JetStream, e.cfg.From, ">", max(seq, 1))
+	msg, err := streamread.Next(ctx, e.cfg.JetStream, e.cfg.From, ">", max(seq, 1))
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
 		return event{}, nil
 	}

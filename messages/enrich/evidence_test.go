@@ -1,11 +1,9 @@
 package enrich
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -272,104 +270,18 @@ func TestResumeBehindAHole(t *testing.T) {
 	b.await(6)
 }
 
-// Wherever a record begins, enrichers of older versions cannot begin or go on with their own.
-func TestOlderEnrichersStandStill(t *testing.T) {
+// A message of this source that names no chain is another enrichment's.
+func TestMessageWithoutChain(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	b.publish(1, steps)
-	blocked := func(when string) {
-		t.Helper()
-		entry, err := b.records().Get(t.Context(), "ORDERS.READY")
-		if err != nil {
-			t.Fatalf("%s: %v", when, err)
-		}
-		if err := json.Unmarshal(entry.Value(), &oldRecord{}); err == nil {
-			t.Errorf("%s: an older version can read %s", when, entry.Value())
-		}
-	}
 	b.enrichOnce(b.config(), steps)
-	blocked("begun")
-	if err := b.records().Delete(t.Context(), "ORDERS.READY"); err != nil {
+	header := nats.Header{HeaderSource: {formatOrigin("ORDERS", steps+1)}, HeaderID: {"7"}}
+	if _, err := b.js.PublishMsg(t.Context(), &nats.Msg{Subject: "orders.ready.1", Header: header}); err != nil {
 		t.Fatal(err)
 	}
 	b.publish(steps+1, steps+1)
-	b.enrichOnce(b.config(), steps+1)
-	blocked("removed")
-	for _, key := range []string{"READY", "ORDERS.READY"} {
-		if err := b.records().Delete(t.Context(), key); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := Resume(t.Context(), b.config(), steps+1); err != nil {
-		t.Fatal(err)
-	}
-	blocked("resumed")
-}
-
-// putOldRecord writes a record as an older version leaves it, with a plan of all events.
-func (b *bed) putOldRecord() {
-	b.Helper()
-	b.open(b.config()) // makes the bucket
-	old := oldRecord{Filter: "orders.raw.>", To: "orders.ready.>", Plan: &plan{Through: steps, Runs: []run{{1, steps}}}}
-	for name, at := range map[string]*time.Time{"ORDERS": &old.Source, "READY": &old.Target} {
-		s, err := b.js.Stream(b.Context(), name)
-		if err != nil {
-			b.Fatal(err)
-		}
-		*at = s.CachedInfo().Created
-	}
-	value, err := json.Marshal(old)
-	if err == nil {
-		_, err = b.records().Put(b.Context(), "ORDERS.READY", value)
-	}
-	if err != nil {
-		b.Fatal(err)
-	}
-}
-
-// The plan in an old record names no time. Another source is noticed all the same.
-func TestPlanOfOldRecordNamesItsSource(t *testing.T) {
-	t.Parallel()
-	b := newBed(t)
-	b.publish(1, steps)
-	b.putOldRecord()
-	b.enrichOnce(b.config(), steps)
-	b.recreate(ordersConfig)
-	b.publish(1, 2*steps)
-	b.standsStill(b.config(), "but the one that was enriched")
-}
-
-// The enricher of an older version was only paused, and publishes its batch after its record was
-// taken over: it says no chain, and counts all the same.
-func TestOldPlanWithoutChainArrivesLate(t *testing.T) {
-	t.Parallel()
-	b := newBed(t)
-	b.publish(1, steps)
-	b.putOldRecord()
-	e, _ := owner(b, b.config())
-	late := make([]*nats.Msg, 0, steps)
-	for i := range steps {
-		late = append(late, &nats.Msg{
-			Subject: fmt.Sprintf("orders.ready.%d", (i+1)%7), Data: fmt.Append(nil, i+1),
-			Header: nats.Header{HeaderSource: {formatOrigin("ORDERS", uint64(i+1))}, HeaderID: {fmt.Sprint(i + 1e6)}},
-		})
-	}
-	if err := e.publisher.publish(t.Context(), late, 0); err != nil {
-		t.Fatal(err)
-	}
-	e.record.Owner = ""
-	if err := e.saveRecord(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	b.publish(steps+1, 2*steps)
-	b.enrichOnce(b.config(), 2*steps)
-	b.expectAll(2 * steps)
-	b.publish(2*steps+1, 2*steps+1)
-	again := nats.Header{HeaderSource: {formatOrigin("ORDERS", 2*steps+1)}, HeaderID: {"7"}}
-	if _, err := b.js.PublishMsg(t.Context(), &nats.Msg{Subject: "orders.ready.1", Header: again}); err != nil {
-		t.Fatal(err)
-	}
-	b.standsStill(b.config(), "which is not this one") // from now on all say it
+	b.standsStill(b.config(), "which is not this one")
 }
 
 // The source was created again: a dead letter about an event at the same sequence is another one.
@@ -390,6 +302,42 @@ func TestDeadLetterOfANewSource(t *testing.T) {
 		stop()
 		b.recreate(ordersConfig)
 		if err := Resume(t.Context(), cfg, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A record that names no chain, as nothing writes it, could not tell its messages from others'.
+func TestRecordWithoutChain(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	b.put(record{})
+	if _, err := b.records().PutString(t.Context(), "READY", "{}"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(t.Context(), b.config()); !errors.Is(err, errUnreadable) {
+		t.Error(err)
+	}
+}
+
+// Of two enrichers that find no record, one begins it, also where one was deleted by hand.
+func TestOneBeginsTheRecord(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	for range 2 {
+		first, second := b.open(b.config()), b.open(b.config())
+		for _, e := range []*Enricher{first, second} {
+			if err := e.loadRecord(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := first.takeOver(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := second.takeOver(t.Context()); !errors.Is(err, errRecordMoved) {
+			t.Errorf("the second: %v", err)
+		}
+		if err := b.records().Delete(t.Context(), "READY"); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/idworker/idworker/internal/leader"
+	"github.com/idworker/idworker/internal/streamread"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/testing/natstest"
 )
@@ -165,7 +165,7 @@ func (b *bed) expectOrigins(stream string, n int) {
 	for i := range seqs {
 		seqs[i] = uint64(i + 1)
 	}
-	msgs, err := leader.Many(b.Context(), b.js, stream, seqs)
+	msgs, err := streamread.Many(b.Context(), b.js, stream, seqs)
 	if err != nil {
 		b.Fatal(err)
 	}

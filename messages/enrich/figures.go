@@ -8,7 +8,6 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/idworker/idworker/internal/leader"
 	"github.com/idworker/idworker/internal/pause"
 	"github.com/idworker/idworker/internal/streamread"
 )
@@ -134,7 +133,7 @@ func (e *Enricher) measureLag(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, e.cfg.timers.exchangeTimeout)
 	defer cancel()
 	done := e.figures.done.Load()
-	msg, err := leader.Next(ctx, e.cfg.JetStream, e.cfg.From, e.cfg.Filter, done+1)
+	msg, err := streamread.Next(ctx, e.cfg.JetStream, e.cfg.From, e.cfg.Filter, done+1)
 	var oldest int64
 	var lag uint64
 	if err == nil {

@@ -1,11 +1,8 @@
 package enrich
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -136,69 +133,6 @@ func TestOtherSettings(t *testing.T) {
 	b.start(cfg)
 	b.await(2 * steps)
 	b.expectAll(2 * steps)
-}
-
-// A record of an older version is taken over, with the plan in it. Enrichers of that version
-// then stand still.
-func TestOldRecord(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		name                    string
-		arrived, same, consumed bool
-	}{{"arrived", true, true, false}, {"not arrived", false, true, false}, {"consumed", true, true, true}, {"other stream", false, false, false}} {
-		t.Run(c.name, func(t *testing.T) {
-			b := newBed(t)
-			b.publish(1, steps)
-			b.open(b.config()) // makes the bucket
-			old := oldRecord{Filter: "orders.raw.>", To: "orders.ready.>", Plan: &plan{Through: steps, Runs: []run{{1, steps}}}}
-			for name, at := range map[string]*time.Time{"ORDERS": &old.Source, "READY": &old.Target} {
-				s, err := b.js.Stream(t.Context(), name)
-				if err != nil {
-					t.Fatal(err)
-				}
-				*at = s.CachedInfo().Created
-			}
-			if !c.same {
-				old.Source = old.Source.Add(time.Second)
-			}
-			kv, err := b.js.KeyValue(t.Context(), BucketName(messages.DefaultPrefix))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if c.arrived {
-				e, prepared := owner(b, b.config())
-				for _, msg := range prepared.msgs {
-					msg.Header.Del(HeaderChain)
-				}
-				if err := e.publisher.publish(t.Context(), prepared.msgs, 0); err != nil {
-					t.Fatal(err)
-				}
-				if err := kv.Purge(t.Context(), "READY"); err != nil {
-					t.Fatal(err)
-				}
-			}
-			value, _ := json.Marshal(old)
-			if _, err := kv.Put(t.Context(), "ORDERS.READY", value); err != nil {
-				t.Fatal(err)
-			}
-			if !c.same {
-				b.standsStill(b.config(), "older version")
-				return
-			}
-			var before []jetstream.Msg
-			if c.consumed {
-				before = b.stored("READY", "orders.ready.>")
-				purge(b, 0)
-			}
-			b.publish(steps+1, 2*steps)
-			b.start(b.config())
-			b.await(2 * steps)
-			b.expect(append(before, b.stored("READY", "orders.ready.>")...), 2*steps)
-			if entry, err := kv.Get(t.Context(), "ORDERS.READY"); err != nil || bytes.Contains(entry.Value(), []byte("{")) {
-				t.Errorf("an older version could read %s: %v", entry.Value(), err)
-			}
-		})
-	}
 }
 
 // A record that was restored from a backup is behind the target: the headers there say how

@@ -2,9 +2,7 @@ package enrich
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,9 +10,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/idworker/idworker/internal/kvwatch"
-	"github.com/idworker/idworker/internal/leader"
-	"github.com/idworker/idworker/internal/resource"
+	"github.com/idworker/idworker/internal/kv"
 	"github.com/idworker/idworker/internal/rights"
 	"github.com/idworker/idworker/internal/streamread"
 	"github.com/idworker/idworker/messages"
@@ -46,44 +42,30 @@ func MeasureRights(source string) rights.Rights { return streamread.Rights(sourc
 // List returns how far each enrichment is, by the name of the target. Entries that cannot be read are
 // named in an error, beside those that can. Errors: jetstream.ErrBucketNotFound, if nothing was ever enriched.
 func List(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix) (all []Standing, err error) {
-	kv, _, err := resource.OpenBucket(ctx, js, BucketName(prefix))
-	if err != nil {
+	bucket := BucketName(prefix)
+	if _, err := kv.Open(ctx, js, bucket); err != nil {
 		return nil, err
 	}
-	feed, err := kvwatch.OpenFeed(ctx, js, kv.Bucket())
-	if err != nil {
-		return nil, err
-	}
-	defer feed.Close()
 	var broken []error
-	for !feed.CaughtUp() {
-		entry, err := feed.Next(ctx)
+	err = kv.List(ctx, js, bucket, func(entry kv.Entry) {
+		if entry.Deleted {
+			return
+		}
+		r, err := decodeRecord(bucket, entry)
 		if err != nil {
-			return all, err
+			broken = append(broken, err)
+			return
 		}
-		if entry.Deleted || strings.Contains(entry.Key, ".") { // of older versions
-			continue
-		}
-		s, err := standing(entry)
-		if err != nil {
-			broken = append(broken, fmt.Errorf("key %s of bucket %s %w: %w", entry.Key, kv.Bucket(), errUnreadable, err))
-			continue
-		}
-		all = append(all, s)
+		all = append(all, Standing{
+			Source: r.From, Target: targetOf(entry.Key), Filter: r.Filter, To: r.To, ID: r.ID,
+			Owner: r.Owner, Done: r.Done, Written: entry.Created,
+		})
+	})
+	if err != nil {
+		return all, err
 	}
 	slices.SortFunc(all, func(a, b Standing) int { return strings.Compare(a.Target, b.Target) })
 	return all, errors.Join(broken...)
-}
-
-func standing(entry kvwatch.Entry) (Standing, error) {
-	var r record
-	if err := json.Unmarshal(entry.Value, &r); err != nil {
-		return Standing{}, err
-	}
-	return Standing{
-		Source: r.From, Target: targetOf(entry.Key), Filter: r.Filter, To: r.To, ID: r.ID,
-		Owner: r.Owner, Done: r.Done, Written: entry.Created,
-	}, nil
 }
 
 // targetOf is the target whose record has that key.
@@ -103,7 +85,7 @@ func targetOf(key string) string {
 
 // Measure finds out what waits in the source.
 func (s *Standing) Measure(ctx context.Context, js jetstream.JetStream) error {
-	first, err := leader.Next(ctx, js, s.Source, s.Filter, s.Done+1)
+	first, err := streamread.Next(ctx, js, s.Source, s.Filter, s.Done+1)
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
 		return nil
 	}

@@ -11,8 +11,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/idworker/idworker/internal/leader"
 	"github.com/idworker/idworker/internal/pause"
+	"github.com/idworker/idworker/internal/streamread"
 	"github.com/idworker/idworker/internal/subject"
 )
 
@@ -127,7 +127,7 @@ func (p *preparer) readPlanned(ctx context.Context, saved plan) (events []event,
 	if err := p.checkSource(ctx, saved.Through, saved.Time); err != nil {
 		return nil, err
 	}
-	msgs, err := leader.Many(ctx, p.cfg.JetStream, p.cfg.From, saved.sequences())
+	msgs, err := streamread.Many(ctx, p.cfg.JetStream, p.cfg.From, saved.sequences())
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errSource, err)
 	}

@@ -8,7 +8,6 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/idworker/idworker/internal/leader"
 	"github.com/idworker/idworker/internal/streamread"
 	"github.com/idworker/idworker/internal/subject"
 )
@@ -24,7 +23,7 @@ const (
 var errSource = errors.New("read the source")
 
 // event is an event of the source.
-type event = leader.Message
+type event = streamread.Message
 
 // reader reads the source in order, behind a position.
 type reader struct {

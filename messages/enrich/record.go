@@ -12,7 +12,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/idworker/idworker/internal/resource"
+	"github.com/idworker/idworker/internal/kv"
 	"github.com/idworker/idworker/messages"
 )
 
@@ -61,7 +61,6 @@ type record struct {
 
 	Plans []plan `json:"plans,omitempty"` // of what follows Last: at most two
 	Doubt bool   `json:"doubt,omitempty"` // a plan was given up: positions prove nothing, only headers do
-	Older bool   `json:"older,omitempty"` // the plans are of an older version: its messages name no chain
 
 	Owner string `json:"owner"` // the enricher whose turn it is; empty if it is nobody's
 }
@@ -99,8 +98,8 @@ var errRecordMoved = errors.New("another enricher has taken over")
 // recordEntry is the record as one enricher knows it, and the entry of the bucket in which
 // it is kept.
 type recordEntry struct {
-	kv  jetstream.KeyValue
-	key string
+	bucket *kv.Bucket
+	key    string
 
 	record
 	revision uint64    // of the entry; 0 if there is none yet
@@ -109,50 +108,25 @@ type recordEntry struct {
 
 // openRecord opens the bucket of records, and creates it if it is missing.
 func openRecord(ctx context.Context, cfg Config, target string) (recordEntry, error) {
-	if err := resource.Ensure(ctx, cfg.JetStream, Bucket(cfg.Prefix, cfg.Replicas)); err != nil {
+	if err := kv.Ensure(ctx, cfg.JetStream, Bucket(cfg.Prefix, cfg.Replicas)); err != nil {
 		return recordEntry{}, err
 	}
-	kv, _, err := resource.OpenBucket(ctx, cfg.JetStream, BucketName(cfg.Prefix))
-	return recordEntry{kv: kv, key: recordKey(target)}, err
+	bucket, err := kv.Open(ctx, cfg.JetStream, BucketName(cfg.Prefix))
+	return recordEntry{bucket: bucket, key: recordKey(target)}, err
 }
 
-// errUnreadable says that an entry of the bucket is no record. It comes with the revision.
+// errUnreadable says that an entry of the bucket is no record.
 var errUnreadable = errors.New("is not a record of an enrichment")
 
-// readEntry reads an entry of the bucket. The revision is 0 if there is none.
-func readEntry(ctx context.Context, kv jetstream.KeyValue, key string, into any) (revision uint64, err error) {
-	entry, err := kv.Get(ctx, key)
-	if errors.Is(err, jetstream.ErrKeyNotFound) {
-		return 0, nil
+// decodeRecord reads the value of an entry.
+func decodeRecord(bucket string, e kv.Entry) (r record, err error) {
+	if err = json.Unmarshal(e.Value, &r); err == nil && r.Chain == "" {
+		err = errors.New("it names no chain")
 	}
 	if err != nil {
-		return 0, fmt.Errorf("read key %s of bucket %s: %w", key, kv.Bucket(), err)
+		return record{}, fmt.Errorf("key %s of bucket %s %w: %w", e.Key, bucket, errUnreadable, err)
 	}
-	if err := json.Unmarshal(entry.Value(), into); err != nil {
-		return entry.Revision(), fmt.Errorf("key %s of bucket %s %w: %w", key, kv.Bucket(), errUnreadable, err)
-	}
-	return entry.Revision(), nil
-}
-
-// writeEntry writes an entry of the bucket if it still has that revision. Otherwise the error is
-// errRecordMoved.
-func writeEntry(ctx context.Context, kv jetstream.KeyValue, key string, v any, revision uint64) (uint64, error) {
-	value, err := json.Marshal(v)
-	if err != nil {
-		return 0, err
-	}
-	if revision == 0 {
-		revision, err = kv.Create(ctx, key, value)
-	} else {
-		revision, err = kv.Update(ctx, key, value, revision)
-	}
-	switch {
-	case errors.Is(err, jetstream.ErrKeyExists), errors.Is(err, jetstream.ErrKeyRevisionMismatch):
-		return 0, errRecordMoved
-	case err != nil:
-		return 0, fmt.Errorf("write key %s of bucket %s: %w", key, kv.Bucket(), err)
-	}
-	return revision, nil
+	return r, nil
 }
 
 // recordKey is the key of a target's record. Bytes that keys must not have become =XX.
@@ -188,12 +162,17 @@ func (e *Enricher) checkSettings() error {
 		e.targetName(), have.changes(want))
 }
 
-// readRecord reads the record. It may be an old one: only saveRecord finds out.
-func (e *Enricher) readRecord(ctx context.Context) (err error) {
-	e.record.record = record{}
-	if e.record.revision, err = readEntry(ctx, e.record.kv, e.record.key, &e.record.record); err != nil {
-		e.record.record = record{}
+// readRecord reads the record. Another enricher may change it right after: only saveRecord finds
+// out. The revision is 0 if there is none, but not if the error is errUnreadable.
+func (e *Enricher) readRecord(ctx context.Context) error {
+	r := &e.record
+	r.record, r.revision = record{}, 0
+	entry, err := r.bucket.Get(ctx, r.key)
+	if err != nil || !entry.Exists() {
+		return err
 	}
+	r.revision = entry.Revision
+	r.record, err = decodeRecord(r.bucket.Name(), entry)
 	return err
 }
 
@@ -202,11 +181,7 @@ func (e *Enricher) readRecord(ctx context.Context) (err error) {
 func (e *Enricher) loadRecord(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, e.cfg.timers.exchangeTimeout)
 	defer cancel()
-	err := e.readRecord(ctx)
-	if err == nil && e.record.revision == 0 {
-		err = e.adoptOldRecord(ctx)
-	}
-	if err != nil {
+	if err := e.readRecord(ctx); err != nil {
 		return err
 	}
 	e.figures.done.Store(e.record.Done)
@@ -214,12 +189,30 @@ func (e *Enricher) loadRecord(ctx context.Context) error {
 }
 
 // saveRecord writes the record, within exchangeTimeout, even if ctx has ended. If somebody else
-// has written it since it was last read or saved, nothing is written.
+// has written it since it was last read or saved, nothing is written, and the error is
+// errRecordMoved.
 func (e *Enricher) saveRecord(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), e.cfg.timers.exchangeTimeout)
 	defer cancel()
 	r := &e.record
-	revision, err := writeEntry(ctx, r.kv, r.key, r.record, r.revision)
+	value, err := json.Marshal(r.record)
+	if err != nil {
+		return err
+	}
+	revision := r.revision
+	if revision > 0 {
+		revision, err = r.bucket.Update(ctx, r.key, value, revision)
+	} else {
+		revision, err = r.bucket.Edit(ctx, r.key, func(e kv.Entry) ([]byte, error) {
+			if e.Exists() {
+				return nil, errRecordMoved
+			}
+			return value, nil // perhaps where one was deleted by hand
+		})
+	}
+	if errors.Is(err, jetstream.ErrKeyRevisionMismatch) {
+		return errRecordMoved
+	}
 	if err == nil {
 		r.revision, r.written = revision, time.Now()
 	}

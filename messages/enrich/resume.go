@@ -55,15 +55,10 @@ func (e *Enricher) resume(ctx context.Context, after uint64, unproven bool) erro
 	if err := e.checkNotEnriched(ctx, after, target.State, unproven); err != nil {
 		return err
 	}
-	// What an enricher of an older version publishes until here is behind Last.
-	old, err := e.blockOldRecord(ctx, false)
-	if err != nil {
-		return err
-	}
 	r := record{
 		settings: e.cfg.settings(), Chain: cmp.Or(e.record.Chain, e.newChain()), Last: target.State.LastSeq,
 		Done:  max(after, max(source.State.FirstSeq, 1)-1), // what is before the first event is gone
-		Doubt: true, Older: e.record.Older || old != nil,
+		Doubt: true,
 	}
 	if r.Time, err = e.timeOf(ctx, r.Done); err != nil {
 		return err

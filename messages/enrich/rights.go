@@ -29,7 +29,7 @@ func StreamRights(p messages.Prefix, source, target string, to ...string) rights
 	return rights.Join(
 		rights.Publish(to...),
 		rights.Publish(turn), rights.Subscribe(turn),
-		streamread.Rights(source), rights.Publish(rights.API("CONSUMER.INFO."+source+".>")), // the latter for older versions
+		streamread.Rights(source),
 		rights.Publish(rights.StreamInfo(target)), rights.ReadLeader(target),
 	)
 }

@@ -8,7 +8,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/idworker/idworker/internal/leader"
+	"github.com/idworker/idworker/internal/streamread"
 )
 
 // takeOver finds out where the enrichment is, and makes this enricher its owner. What is
@@ -20,9 +20,6 @@ func (e *Enricher) takeOver(ctx context.Context) error {
 	}
 	e.readLimits(info.Config)
 	last := info.State.LastSeq
-	if _, err := e.blockOldRecord(ctx, e.record.revision > 0); err != nil {
-		return err
-	}
 	if e.record.revision == 0 {
 		err = e.beginRecord(ctx, last)
 	} else if err = e.identifySource(ctx); err == nil {
@@ -73,9 +70,6 @@ func (e *Enricher) beginRecord(ctx context.Context, last uint64) error {
 // their events have arrived in the target, which ends at sequence last.
 func (e *Enricher) settle(ctx context.Context, last uint64) error {
 	r := &e.record
-	if r.Chain == "" {
-		r.Chain, r.Older = e.newChain(), true
-	}
 	if last < r.Last {
 		return e.undecided("stream %s ends at sequence %d, but there was a sequence %d", e.targetName(), last, r.Last)
 	}
@@ -114,7 +108,7 @@ func (e *Enricher) arrivedThrough(ctx context.Context, last uint64) (arrival, er
 	if planned := r.planned(); !r.Doubt && last-r.Last <= uint64(len(planned)) {
 		expected = planned[last-r.Last-1]
 	}
-	msg, err := leader.At(ctx, e.cfg.JetStream, e.targetName(), last)
+	msg, err := streamread.At(ctx, e.cfg.JetStream, e.targetName(), last)
 	if errors.Is(err, jetstream.ErrMsgNotFound) && expected > 0 {
 		at, err := e.timeOf(ctx, expected)
 		return arrival{expected, at, last}, err // consumed and removed already
@@ -158,7 +152,7 @@ func (e *Enricher) readBack(ctx context.Context, last, end uint64, visit func(at
 		for ; last > end && len(seqs) < maxBatch; last-- {
 			seqs = append(seqs, last)
 		}
-		msgs, err := leader.Many(ctx, e.cfg.JetStream, e.targetName(), seqs)
+		msgs, err := streamread.Many(ctx, e.cfg.JetStream, e.targetName(), seqs)
 		if err != nil {
 			return fmt.Errorf("read the target: %w", err)
 		}

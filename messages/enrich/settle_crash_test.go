@@ -1,6 +1,7 @@
 package enrich
 
 import (
+	"cmp"
 	"encoding/json"
 	"testing"
 
@@ -19,7 +20,7 @@ func (b *bed) put(r record) {
 // putFor is put with other settings.
 func (b *bed) putFor(cfg Config, r record) {
 	b.Helper()
-	r.settings = cfg.withDefaults().settings()
+	r.settings, r.Chain = cfg.withDefaults().settings(), cmp.Or(r.Chain, "CHAIN")
 	if _, err := Open(b.Context(), cfg); err != nil { // makes the bucket
 		b.Fatal(err)
 	}

@@ -216,7 +216,7 @@ func (t *turn) land(err error) error {
 	}
 	r := &t.record
 	if len(b.msgs) > 0 {
-		r.Doubt, r.Older = false, false // nothing of an older plan can come behind this batch
+		r.Doubt = false // nothing of an older plan can come behind this batch
 		r.AtLast = b.plan.last()
 	}
 	r.Last += uint64(len(b.msgs))

@@ -2,6 +2,8 @@ package lease
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -83,4 +85,75 @@ func (c *ownClock) checkDrift(ctx context.Context, read reading) error {
 		c.cfg.Log.Warn("the server's clock differs from those of all workers", zap.Error(skewError(read, others)))
 	}
 	return nil
+}
+
+// peers says by how much the clocks of other workers are ahead of the server's,
+// ascending. A slow heartbeat makes a clock look behind.
+type peers []time.Duration
+
+// peersOf reads the clocks of all other processes from the leases. If one of them works
+// with another layout, that is an error: the config was changed while workers ran.
+func (c *ownClock) peersOf(leases []record) (peers, error) {
+	var p peers
+	own := c.cfg.Layout.String()
+	for _, r := range leases {
+		if r.deleted {
+			continue
+		}
+		v, err := decodeLease(r)
+		if err != nil || v.Instance == c.cfg.Instance {
+			continue
+		}
+		if v.Layout != own {
+			return nil, fmt.Errorf("%w: this worker has %s, worker ID %s is leased with %.100q", ErrForeignLayout, own, r.key, v.Layout)
+		}
+		p = append(p, time.UnixMilli(v.Clock).Sub(r.created))
+	}
+	slices.Sort(p)
+	return p, nil
+}
+
+// median is what most of the peers say: one that is off, however far, hardly moves it.
+func (p peers) median() time.Duration { return p[(len(p)-1)/2]/2 + p[len(p)/2]/2 }
+
+func (p peers) mean() time.Duration {
+	sum := 0.0 // a float, as the sum of differences of ages might overflow a Duration
+	for _, d := range p {
+		sum += float64(d) / float64(len(p))
+	}
+	return time.Duration(sum)
+}
+
+// offServer reports whether the clock is further than limit from the server's, at
+// whatever moment between before and after the server read its own.
+func (r reading) offServer(limit time.Duration) bool { return r.off(0, limit) }
+
+// offPeers reports whether the clock is further than limit from those of the other
+// workers. Without other workers, it is not.
+func (r reading) offPeers(p peers, limit time.Duration) bool {
+	return len(p) > 0 && r.off(p.median(), limit)
+}
+
+// off reports whether the clock is further than limit from one that is ahead of the
+// server's by that much.
+func (r reading) off(ahead, limit time.Duration) bool {
+	other := r.server.Add(ahead)
+	return other.Before(r.before.Add(-limit)) || other.After(r.after.Add(limit))
+}
+
+// diff is how far the clock is ahead of the server's, as well as can be told.
+func (r reading) diff() time.Duration { return r.middle().Sub(r.server) }
+
+// middle is the middle of the time in which the server was asked.
+func (r reading) middle() time.Time { return r.before.Add(r.after.Sub(r.before) / 2) }
+
+func skewError(r reading, p peers) error {
+	const format = "2006-01-02T15:04:05.000Z07:00"
+	err := fmt.Errorf("%w: own time %s, the server's %s (difference %v)", ErrClockSkew,
+		r.middle().Format(format), r.server.UTC().Format(format), r.diff().Round(time.Millisecond))
+	if len(p) == 0 {
+		return fmt.Errorf("%w, no other workers", err)
+	}
+	at := func(ahead time.Duration) string { return r.server.Add(ahead).UTC().Format(format) }
+	return fmt.Errorf("%w, mean of %d other workers %s, median %s", err, len(p), at(p.mean()), at(p.median()))
 }

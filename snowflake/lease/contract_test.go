@@ -12,7 +12,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/idworker/idworker/internal/resource"
+	"github.com/idworker/idworker/internal/kv"
 	"github.com/idworker/idworker/testing/natstest"
 )
 
@@ -49,15 +49,15 @@ func jetStreamBuckets(t *testing.T) buckets {
 	if err := Create(t.Context(), js, prefix, contractTTL, 1); err != nil {
 		t.Fatal(err)
 	}
-	clocks, clockStream, err := resource.OpenBucket(t.Context(), js, ClockBucketName(prefix))
+	clocks, err := kv.Open(t.Context(), js, ClockBucketName(prefix))
 	if err != nil {
 		t.Fatal(err)
 	}
-	leases, leaseStream, err := resource.OpenLeaseBucket(t.Context(), js, WorkersBucketName(prefix))
+	leases, err := kv.OpenLeases(t.Context(), js, WorkersBucketName(prefix))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return buckets{kvBucket{clocks}, kvBucket{leases}, streamServer{clockStream, leaseStream}, func() error {
+	return buckets{kvBucket{js, clocks}, kvBucket{js, leases}, streamServer{clocks.Stream(), leases.Stream()}, func() error {
 		return js.DeleteKeyValue(context.Background(), WorkersBucketName(prefix))
 	}}
 }

@@ -29,7 +29,8 @@
 //	release.go   what was not used is given back
 //	entry.go     one entry of a hold is written, and reread when the answer is lost
 //	identity.go  is the clock bucket the installation's, and did it go back?
-//	clock.go     the clock is read and compared; skew.go says when it is off
+//	clock.go     the clock is read and compared, and when it is off
+//	bucket.go    the buckets, and what their server is asked
 //
 // # What makes IDs unique
 //

@@ -11,7 +11,6 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/idworker/idworker/internal/nonce"
 	"github.com/idworker/idworker/internal/pause"
 	"github.com/idworker/idworker/snowflake"
 )
@@ -306,7 +305,7 @@ func (h *hold) checkForward(ctx context.Context, read reading) error {
 
 // writeLease writes the lease, with the time of this clock.
 func (h *hold) writeLease(ctx context.Context) error {
-	number := nonce.New()
+	number := newNonce()
 	_, err := h.lease.write(ctx, number, h.leaseValue(number))
 	return err
 }
@@ -314,7 +313,7 @@ func (h *hold) writeLease(ctx context.Context) error {
 // recreateLease makes the lease again, which has expired. ErrLost says that somebody else was
 // faster.
 func (h *hold) recreateLease(ctx context.Context) error {
-	number := nonce.New()
+	number := newNonce()
 	return h.lease.recreate(ctx, number, h.leaseValue(number))
 }
 
@@ -337,7 +336,7 @@ func (h *hold) leaseValue(number string) []byte {
 // writeHi writes hi to the clock bucket. If that fails, h.hi still is what is known for
 // certain to be ours, which may have become more.
 func (h *hold) writeHi(ctx context.Context, hi int64) error {
-	number := nonce.New()
+	number := newNonce()
 	written, err := h.fence.write(ctx, number, encode(clockValue{Hi: hi, Hold: h.id, Write: number}))
 	if written != nil {
 		v, corrupt := decodeClock(record{key: h.fence.key, value: written})

@@ -9,7 +9,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/idworker/idworker/internal/agreement"
-	"github.com/idworker/idworker/internal/nonce"
 	"github.com/idworker/idworker/internal/pause"
 )
 
@@ -41,7 +40,7 @@ func readIdentity(ctx context.Context, clocks bucket) (string, error) {
 // makeIdentity gives the clock bucket an identity, unless somebody else is faster, and returns
 // the one that it has.
 func makeIdentity(ctx context.Context, clocks bucket) (string, error) {
-	own := nonce.New()
+	own := newNonce()
 	_, err := clocks.update(ctx, identityKey, []byte(own), 0)
 	if errors.Is(err, errConflict) { // one that was deleted by hand has left a marker
 		err = replaceMarker(ctx, clocks, own, err)

@@ -5,6 +5,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/idworker/idworker/internal/kv"
 	"github.com/idworker/idworker/testing/natstest"
 )
 
@@ -15,15 +16,15 @@ func TestIdentityDeletedByHand(t *testing.T) {
 		t.Fatal(err)
 	}
 	natstest.CreateBucket(t, js, "ids_clock")
-	kv, err := js.KeyValue(t.Context(), "ids_clock")
+	clocks, err := kv.Open(t.Context(), js, "ids_clock")
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := kvBucket{kv}
+	b := kvBucket{js, clocks}
 	if _, err := makeIdentity(t.Context(), b); err != nil {
 		t.Fatal(err)
 	}
-	if err := kv.Delete(t.Context(), identityKey); err != nil {
+	if err := clocks.Delete(t.Context(), identityKey, 1); err != nil {
 		t.Fatal(err)
 	}
 	id, err := makeIdentity(t.Context(), b)

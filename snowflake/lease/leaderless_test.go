@@ -7,7 +7,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/idworker/idworker/internal/leader"
+	"github.com/idworker/idworker/internal/kv"
 )
 
 // leaderless is a stream whose copy answers though it knows of no leader.
@@ -22,10 +22,10 @@ func (leaderless) CachedInfo() *jetstream.StreamInfo { return &jetstream.StreamI
 // TestAnswerWithoutALeaderCountsForNothing: a server gives one that was paused.
 func TestAnswerWithoutALeaderCountsForNothing(t *testing.T) {
 	s := streamServer{leaderless{}, leaderless{}}
-	if _, err := s.ask(t.Context()); !errors.Is(err, leader.ErrNone) {
+	if _, err := s.ask(t.Context()); !errors.Is(err, kv.ErrNoLeader) {
 		t.Error(err)
 	}
-	if _, err := s.leaseTTL(t.Context()); !errors.Is(err, leader.ErrNone) {
+	if _, err := s.leaseTTL(t.Context()); !errors.Is(err, kv.ErrNoLeader) {
 		t.Error(err)
 	}
 }

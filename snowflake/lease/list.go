@@ -60,15 +60,6 @@ func List(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix) (
 	return holdings, layout, err
 }
 
-// listBucket reads all of a bucket, however it is configured: nothing is counted in it here.
-func listBucket(ctx context.Context, js jetstream.JetStream, name string) ([]record, error) {
-	kv, err := js.KeyValue(ctx, name)
-	if err != nil {
-		return nil, fmt.Errorf("bucket %s: %w", name, err)
-	}
-	return kvBucket{kv}.list(ctx)
-}
-
 // joinRecords makes one list of the records of both buckets.
 func joinRecords(l snowflake.Layout, leases, clocks []record) ([]Holding, error) {
 	all := make(map[string]*Holding)

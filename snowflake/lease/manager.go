@@ -12,8 +12,8 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/idworker/idworker/internal/agreement"
+	"github.com/idworker/idworker/internal/kv"
 	"github.com/idworker/idworker/internal/pause"
-	"github.com/idworker/idworker/internal/resource"
 	"github.com/idworker/idworker/snowflake"
 )
 
@@ -73,15 +73,15 @@ func Open(ctx context.Context, cfg Config) (*Manager, error) {
 	if err != nil {
 		return nil, err
 	}
-	clocks, clockStream, err := resource.OpenBucket(ctx, cfg.JS, ClockBucketName(cfg.Prefix))
+	clocks, err := kv.Open(ctx, cfg.JS, ClockBucketName(cfg.Prefix))
 	if err != nil {
 		return nil, err
 	}
-	workers, workerStream, err := resource.OpenLeaseBucket(ctx, cfg.JS, WorkersBucketName(cfg.Prefix))
+	workers, err := kv.OpenLeases(ctx, cfg.JS, WorkersBucketName(cfg.Prefix))
 	if err != nil {
 		return nil, err
 	}
-	m := newManager(cfg, kvBucket{workers}, kvBucket{clocks}, config, streamServer{clockStream, workerStream}, &connected{conn: cfg.JS.Conn(), prefix: cfg.Prefix})
+	m := newManager(cfg, kvBucket{cfg.JS, workers}, kvBucket{cfg.JS, clocks}, config, streamServer{clocks.Stream(), workers.Stream()}, &connected{conn: cfg.JS.Conn(), prefix: cfg.Prefix})
 	_, err = m.admit(ctx, m.newClock())
 	return m, err
 }

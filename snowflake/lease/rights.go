@@ -13,8 +13,8 @@ func Rights(p messages.Prefix, role rights.Role) rights.Rights {
 	switch role {
 	case rights.Worker:
 		return rights.Join(
-			rights.ReadBucket(workers), rights.WatchBucket(workers), rights.WriteBucket(workers, ">"),
-			rights.ReadBucket(clock), rights.WatchBucket(clock), rights.WriteBucket(clock, ">"),
+			rights.PeekBucket(workers), rights.WatchBucket(workers), rights.WriteBucket(workers, ">"),
+			rights.PeekBucket(clock), rights.WatchBucket(clock), rights.WriteBucket(clock, ">"),
 			agreement.Rights(p, role), rights.WriteBucket(agreement.BucketName(p), layoutKey, clockIDKey),
 			rights.Publish(holds...), rights.Subscribe(holds...),
 		)

@@ -9,8 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
-
 	"github.com/idworker/idworker/snowflake"
 	"github.com/idworker/idworker/testing/natstest"
 	"github.com/idworker/idworker/testing/tier"
@@ -308,74 +306,5 @@ func TestWaitCountsTheTTLOfOthers(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		mustSeek(t, m)
-	})
-}
-
-// slowKV is a bucket whose entries come one after the other, with a pause before each.
-type slowKV struct {
-	jetstream.KeyValue
-	pauses []time.Duration
-}
-
-func (s slowKV) Bucket() string { return "slow" }
-
-func (s slowKV) WatchAll(ctx context.Context, _ ...jetstream.WatchOpt) (jetstream.KeyWatcher, error) {
-	updates := make(chan jetstream.KeyValueEntry)
-	go func() {
-		defer close(updates)
-		for i, pause := range s.pauses {
-			var entry jetstream.KeyValueEntry
-			if i < len(s.pauses)-1 {
-				entry = slowEntry{}
-			}
-			select {
-			case <-ctx.Done():
-				return
-			case <-time.After(pause):
-				updates <- entry
-			}
-		}
-		<-ctx.Done()
-	}()
-	return slowWatcher{updates: updates}, nil
-}
-
-type slowWatcher struct {
-	jetstream.KeyWatcher
-	updates chan jetstream.KeyValueEntry
-}
-
-func (w slowWatcher) Updates() <-chan jetstream.KeyValueEntry { return w.updates }
-
-type slowEntry struct{ jetstream.KeyValueEntry }
-
-func (slowEntry) Key() string                     { return "1" }
-func (slowEntry) Value() []byte                   { return nil }
-func (slowEntry) Revision() uint64                { return 1 }
-func (slowEntry) Created() time.Time              { return time.Time{} }
-func (slowEntry) Operation() jetstream.KeyValueOp { return jetstream.KeyValuePut }
-
-// TestListTakesAsLongAsItNeeds: a list of many entries is waited for while they come, and given
-// up when none comes.
-func TestListTakesAsLongAsItNeeds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		pauses := make([]time.Duration, 101)
-		for i := range pauses {
-			pauses[i] = callTimeout * 9 / 10
-		}
-		list := func() ([]record, error) {
-			return bounded{kvBucket{slowKV{pauses: pauses}}, &Config{TTL: DefaultTTL}}.list(t.Context())
-		}
-		if all, err := list(); len(all) != 100 || err != nil {
-			t.Fatalf("%d entries, %v", len(all), err)
-		}
-		pauses[50] = time.Hour
-		began := time.Now()
-		if _, err := list(); !errors.Is(err, context.DeadlineExceeded) {
-			t.Error(err)
-		}
-		if took, want := time.Since(began), 50*pauses[0]+callTimeout; took != want {
-			t.Errorf("given up after %v, want %v", took, want)
-		}
 	})
 }

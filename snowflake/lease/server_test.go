@@ -9,7 +9,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/idworker/idworker/internal/agreement"
-	"github.com/idworker/idworker/internal/resource"
+	"github.com/idworker/idworker/internal/kv"
 	"github.com/idworker/idworker/snowflake"
 	"github.com/idworker/idworker/testing/natstest"
 )
@@ -102,7 +102,7 @@ func TestClockBucketDeleted(t *testing.T) {
 	if _, err := Open(t.Context(), config(js)); !errors.Is(err, jetstream.ErrBucketNotFound) {
 		t.Fatal(err)
 	}
-	var older *resource.OlderError
+	var older *kv.OlderError
 	if err := Create(t.Context(), js, prefix, testTTL, 1); !errors.As(err, &older) || older.Bucket != ClockBucketName(prefix) || !older.Missing {
 		t.Fatalf("made again: %v", err)
 	}

@@ -12,9 +12,8 @@ import (
 	"github.com/nats-io/nuid"
 
 	"github.com/idworker/idworker/internal/agreement"
-	"github.com/idworker/idworker/internal/kvwatch"
+	"github.com/idworker/idworker/internal/kv"
 	"github.com/idworker/idworker/internal/pause"
-	"github.com/idworker/idworker/internal/resource"
 	"github.com/idworker/idworker/store"
 )
 
@@ -233,7 +232,7 @@ func (s *Store) tags(ctx context.Context) (tags, removed []store.Tag, err error)
 
 // Names implements [store.Loader].
 func (s *Store) Names(ctx context.Context, see func(tag string), current func()) error {
-	feed, err := kvwatch.OpenFeed(ctx, s.cfg.JetStream, s.bucket)
+	feed, err := kv.Follow(ctx, s.cfg.JetStream, s.bucket)
 	if err != nil {
 		return fmt.Errorf("bucket %s: %w", s.bucket, err)
 	}
@@ -256,7 +255,7 @@ func (s *Store) Names(ctx context.Context, see func(tag string), current func())
 // Decide opens a register that may have gone back, or is missing, for [Store.RaiseAll]. It
 // creates a missing bucket.
 func Decide(ctx context.Context, cfg Config, replicas int) (*Store, error) {
-	if err := resource.Ensure(ctx, cfg.JetStream, agreement.Bucket(cfg.Prefix, replicas), bucket(cfg.Prefix, replicas, nuid.Next())); err != nil {
+	if err := kv.Ensure(ctx, cfg.JetStream, agreement.Bucket(cfg.Prefix, replicas), bucket(cfg.Prefix, replicas, nuid.Next())); err != nil {
 		return nil, err
 	}
 	s, err := open(ctx, cfg)
@@ -372,7 +371,7 @@ func (s *Store) decide(ctx context.Context, by int64, mark string) error {
 
 // change changes the metadata of the stream, and returns how many copies there are of it.
 func (s *Store) change(ctx context.Context, do func(meta map[string]string, found poll) error) (replicas int, err error) {
-	stream, err := s.cfg.JetStream.Stream(ctx, resource.BucketStream(s.bucket))
+	stream, err := s.cfg.JetStream.Stream(ctx, kv.StreamName(s.bucket))
 	if err != nil {
 		return 0, err
 	}

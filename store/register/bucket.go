@@ -9,7 +9,7 @@ import (
 	"github.com/nats-io/nuid"
 
 	"github.com/idworker/idworker/internal/agreement"
-	"github.com/idworker/idworker/internal/resource"
+	"github.com/idworker/idworker/internal/kv"
 	"github.com/idworker/idworker/internal/rights"
 	"github.com/idworker/idworker/messages"
 )
@@ -26,12 +26,12 @@ var ErrNoIdentity = errors.New("it was not made by idworker, and has no identity
 
 // Bucket is the bucket, with replicas copies, 1 to 5, odd. It is not made where the
 // installation had one before.
-func Bucket(p messages.Prefix, replicas int) resource.Resource {
+func Bucket(p messages.Prefix, replicas int) kv.Resource {
 	return bucket(p, replicas, nuid.Next(), agreement.HasKey(p, ConfigKey))
 }
 
-func bucket(p messages.Prefix, replicas int, id string, older ...resource.Evidence) resource.Resource {
-	return resource.Bucket(jetstream.KeyValueConfig{
+func bucket(p messages.Prefix, replicas int, id string, older ...kv.Evidence) kv.Resource {
+	return kv.LastingBucket(jetstream.KeyValueConfig{
 		Bucket: BucketName(p), Description: "idworker: how far each tag was granted", Replicas: replicas,
 		Metadata: map[string]string{metaID: id},
 	}, older...)
@@ -43,8 +43,8 @@ func Create(ctx context.Context, js jetstream.JetStream, p messages.Prefix, repl
 	if err := p.Check(); err != nil {
 		return err
 	}
-	config := agreement.Bucket(p, replicas, resource.HasEntries(BucketName(p)))
-	if err := resource.Ensure(ctx, js, config, Bucket(p, replicas)); err != nil {
+	config := agreement.Bucket(p, replicas, kv.HasEntries(BucketName(p)))
+	if err := kv.Ensure(ctx, js, config, Bucket(p, replicas)); err != nil {
 		return err
 	}
 	found, err := ask(ctx, js, BucketName(p))
@@ -63,7 +63,7 @@ func Create(ctx context.Context, js jetstream.JetStream, p messages.Prefix, repl
 
 // ask polls the stream of a bucket. Its leader answers.
 func ask(ctx context.Context, js jetstream.JetStream, bucket string) (poll, error) {
-	stream, err := js.Stream(ctx, resource.BucketStream(bucket))
+	stream, err := js.Stream(ctx, kv.StreamName(bucket))
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		return poll{missing: true}, nil
 	}
@@ -77,7 +77,7 @@ func ask(ctx context.Context, js jetstream.JetStream, bucket string) (poll, erro
 func Rights(p messages.Prefix, role rights.Role) rights.Rights {
 	name, config := BucketName(p), agreement.BucketName(p)
 	use := rights.Join(
-		rights.ReadLeader("KV_"+name), rights.WatchBucket(name), rights.WriteBucket(name, ">"), rights.ReadBucket(config),
+		rights.ReadBucket(name), rights.WatchBucket(name), rights.WriteBucket(name, ">"), rights.ReadBucket(config),
 	)
 	switch role {
 	case rights.Loader:

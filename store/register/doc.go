@@ -45,8 +45,8 @@
 // # Files
 //
 //	store.go     opening, the cache, one write, one read
-//	reserve.go   grants, with a table and without
-//	lookup.go    step and order of a tag; missing rows
+//	reserve.go   what loaders call: look up, reserve, create
+//	rows.go      the same with a table: rows that went back, or are missing
 //	watch.go     polls, and the conclusions drawn from them
 //	evidence.go  what is compared        witness.go  and kept in a file
 //	admin.go     creating, raising, removing and listing tags; the decision

@@ -12,7 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/idworker/idworker/internal/resource"
+	"github.com/idworker/idworker/internal/kv"
 	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/testing/natstest"
 )
@@ -88,7 +88,7 @@ func (s site) delete() {
 func (s site) makeAgain() {
 	s.Helper()
 	natstest.Eventually(s, "the bucket is made again", func() bool {
-		return resource.Ensure(s.Context(), s.js, bucket(prefix, 1, "by hand")) == nil
+		return kv.Ensure(s.Context(), s.js, bucket(prefix, 1, "by hand")) == nil
 	})
 }
 
@@ -111,7 +111,7 @@ func (s site) awaitStart(h *Store) {
 // go on above everything once an administrator has raised all tags.
 func TestRegressions(t *testing.T) {
 	t.Parallel()
-	stream := resource.BucketStream(BucketName(prefix))
+	stream := kv.StreamName(BucketName(prefix))
 	for name, c := range map[string]struct {
 		do   func(s site, older natstest.Snapshot)
 		late int64 // the first ID of a tag that the register does not have any more, at least
@@ -188,7 +188,7 @@ func (s site) put(key, value string) {
 // purge removes the messages of a key, or all of them, without a trace.
 func (s site) purge(key string) {
 	s.Helper()
-	stream, err := s.js.Stream(s.Context(), resource.BucketStream(BucketName(prefix)))
+	stream, err := s.js.Stream(s.Context(), kv.StreamName(BucketName(prefix)))
 	if err == nil {
 		var opts []jetstream.StreamPurgeOpt
 		if key != "" {
@@ -241,7 +241,7 @@ func TestStartsWithoutMemory(t *testing.T) {
 	if _, err := Open(t.Context(), connect(t, s.srv)); !errors.Is(err, store.ErrRegressed) {
 		t.Errorf("a missing register: %v", err)
 	}
-	var older *resource.OlderError
+	var older *kv.OlderError
 	if err := Create(t.Context(), s.js, prefix, 1); !errors.As(err, &older) {
 		t.Errorf("a missing register is made: %v", err)
 	}
@@ -264,7 +264,7 @@ func TestStartsWithoutMemory(t *testing.T) {
 func TestWitness(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	stream := resource.BucketStream(BucketName(prefix))
+	stream := kv.StreamName(BucketName(prefix))
 	natstest.CreateBucket(t, s.js, "clock")
 	clock, err := s.js.KeyValue(t.Context(), "clock")
 	if err != nil {
@@ -482,7 +482,7 @@ func TestNames(t *testing.T) {
 func TestWitnessAfterFailure(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	stream := resource.BucketStream(BucketName(prefix))
+	stream := kv.StreamName(BucketName(prefix))
 	dir := filepath.Join(t.TempDir(), "dir")
 	open := func() (*Store, error) {
 		cfg := connect(t, s.srv)

@@ -9,9 +9,8 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/idworker/idworker/internal/kvwatch"
-	"github.com/idworker/idworker/internal/leader"
-	"github.com/idworker/idworker/internal/resource"
+	"github.com/idworker/idworker/internal/kv"
+	"github.com/idworker/idworker/internal/streamread"
 	"github.com/idworker/idworker/store"
 )
 
@@ -43,25 +42,23 @@ type remote interface {
 // bucketOf is a [remote].
 type bucketOf struct {
 	js jetstream.JetStream
-	kv jetstream.KeyValue
+	*kv.Bucket
 }
 
-func (b bucketOf) poll(ctx context.Context) (poll, error) { return ask(ctx, b.js, b.kv.Bucket()) }
+func (b bucketOf) poll(ctx context.Context) (poll, error) { return ask(ctx, b.js, b.Name()) }
 
 func (b bucketOf) update(ctx context.Context, tag string, value []byte, revision uint64) (uint64, error) {
-	return b.kv.Update(ctx, tag, value, revision)
+	revision, err := b.Update(ctx, tag, value, revision)
+	return revision, errors.Unwrap(err) // tagError adds the bucket
 }
 
 func (b bucketOf) read(ctx context.Context, tag string) (record, error) {
-	m, err := leader.Last(ctx, b.js, resource.BucketStream(b.kv.Bucket()), "$KV."+b.kv.Bucket()+"."+tag)
-	if errors.Is(err, jetstream.ErrMsgNotFound) {
-		return record{}, nil
+	e, err := b.Get(ctx, tag)
+	if err != nil || !e.Exists() {
+		return record{revision: e.Revision}, errors.Unwrap(err) // tagError adds the bucket
 	}
-	if err != nil || m.Header.Get("KV-Operation") != "" || m.Header.Get(jetstream.MarkerReasonHeader) != "" {
-		return record{revision: m.Sequence}, err
-	}
-	e, err := decode(m.Data)
-	return record{e, m.Sequence}, err
+	decoded, err := decode(e.Value)
+	return record{decoded, e.Revision}, err
 }
 
 func (b bucketOf) reconnects() uint64 { return b.js.Conn().Stats().Reconnects }
@@ -76,7 +73,7 @@ const (
 // list reads all entries, as of a moment after the call began: at least up to the sequence
 // that the leader is at. The entries come from a replica, which may lag behind.
 func (b bucketOf) list(ctx context.Context) (map[string]listed, error) {
-	name := b.kv.Bucket()
+	name := b.Name()
 	fail := func(err error) (map[string]listed, error) {
 		return nil, fmt.Errorf("bucket %s: list: %w", name, err)
 	}
@@ -84,7 +81,7 @@ func (b bucketOf) list(ctx context.Context) (map[string]listed, error) {
 	if err != nil {
 		return fail(err)
 	}
-	feed, err := kvwatch.OpenFeed(ctx, b.js, name)
+	feed, err := kv.Follow(ctx, b.js, name)
 	if err != nil {
 		return fail(err)
 	}
@@ -117,7 +114,7 @@ func (b bucketOf) list(ctx context.Context) (map[string]listed, error) {
 		case ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded):
 			return fail(err)
 		}
-		_, err = leader.At(ctx, b.js, resource.BucketStream(name), found.last)
+		_, err = streamread.At(ctx, b.js, kv.StreamName(name), found.last)
 		if err == nil {
 			continue
 		}
@@ -134,7 +131,7 @@ func (b bucketOf) list(ctx context.Context) (map[string]listed, error) {
 	}
 }
 
-func decodeListed(e kvwatch.Entry) listed {
+func decodeListed(e kv.Entry) listed {
 	if e.Deleted {
 		return listed{record: record{revision: e.Revision}}
 	}

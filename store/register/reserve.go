@@ -1,14 +1,12 @@
 package register
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"time"
-
-	"go.uber.org/zap"
 
 	"github.com/idworker/idworker/internal/pause"
 	"github.com/idworker/idworker/messages"
@@ -29,13 +27,6 @@ func backOff(ctx context.Context, attempt int) error {
 	return ctx.Err()
 }
 
-// errBelow says that a range lies below what was granted.
-var errBelow = errors.New("the range lies below what was granted already")
-
-// rowAttempts bounds how often a row is asked in one call. Of several loaders that race one
-// wins each time.
-const rowAttempts = 256
-
 func checkName(tag string) error {
 	if err := messages.CheckTag(tag); err != nil {
 		return fmt.Errorf("%w: %w", store.ErrBadTag, err)
@@ -51,6 +42,32 @@ func checkReserve(tag string, n int64) error {
 		return fmt.Errorf("%w: %d IDs, allowed is 1 or more", store.ErrBadTag, n)
 	}
 	return nil
+}
+
+// Lookup implements [store.Loader]. A row without an entry is trend.
+func (s *Store) Lookup(ctx context.Context, tag string) (store.Tag, error) {
+	if err := checkName(tag); err != nil {
+		return store.Tag{}, err
+	}
+	good := s.live
+	if s.cfg.Table != nil {
+		good = record.exists // the row shows whether the tag exists
+	}
+	_, r, err := s.look(ctx, tag, 0, good)
+	step := r.Step
+	switch {
+	case err != nil:
+	case s.cfg.Table == nil && !s.live(r):
+		err = store.ErrNoTag
+	case s.cfg.Table != nil:
+		if step, err = s.rowStep(ctx, tag); err == nil && r.deleted() {
+			err = errDeleted
+		}
+	}
+	if err != nil {
+		return store.Tag{}, s.tagError(tag, err)
+	}
+	return store.Tag{Name: tag, Step: step, Order: r.order()}, nil
 }
 
 // Reserve implements [store.Loader]. Without a table it writes once, unless another
@@ -203,124 +220,45 @@ func (s *Store) Lowest() int64 {
 	return max(1, s.evidence.First)
 }
 
-// reserveRow has the table propose ranges until one lies above all that was granted. Made
-// says that the caller has inserted the row.
-func (s *Store) reserveRow(ctx context.Context, tag string, n int64, made bool) (store.Grant, error) {
-	for attempt := range rowAttempts {
-		if _, err := s.permit(ctx); err != nil { // or the range would be discarded
-			return store.Grant{}, err
-		}
-		before := s.cached(tag)
-		seg, err := s.cfg.Table.Reserve(ctx, tag, n)
-		if err != nil {
-			return store.Grant{}, s.missing(ctx, tag, err)
-		}
-		granted, lowest, err := s.claim(ctx, tag, seg, made)
-		switch {
-		case !errors.Is(err, errBelow):
-			return granted, err
-		case before.Next > seg.First: // known before the table was asked, so this is no race
-			err = s.raiseRow(ctx, tag, seg, before.Next)
-		case !s.Known(tag): // a new row, where a lost tag may have been
-			err = s.cfg.Table.Raise(ctx, tag, lowest)
-		case attempt > 0:
-			err = backOff(ctx, attempt)
-		default:
-			err = nil
-		}
-		if err != nil {
-			return store.Grant{}, err
-		}
-	}
-	return store.Grant{}, fmt.Errorf("%w, %d times in a row", errBelow, rowAttempts)
+// turns serializes the reservations of each tag in this process: they would only lose
+// races against each other. The zero value is ready for use.
+type turns struct {
+	mu   sync.Mutex
+	tags map[string]*turn
 }
 
-// claim moves the entry of a tag to the end of a range that the table has proposed. After
-// any error the range is discarded; errBelow says that it lies below lowest, from where on
-// IDs may be granted: next, or, if there is no entry, where tags that are created begin.
-//
-// The mark of a removed tag stays, unless the caller has made the row: the tag may have been
-// removed since the table proposed the range.
-func (s *Store) claim(ctx context.Context, tag string, seg store.Segment, made bool) (granted store.Grant, lowest int64, err error) {
-	for attempt := 0; ; attempt++ {
-		p, r, err := s.look(ctx, tag, attempt, record.exists)
-		if err == nil && r.deleted() {
-			err = errDeleted
-		}
-		if lowest = r.Next; !r.exists() {
-			lowest = s.Lowest()
-		}
-		if err == nil && lowest > seg.First {
-			err = errBelow
-		}
-		if err != nil {
-			s.burn()
-			return store.Grant{}, lowest, err
-		}
-		e := entry{Order: r.Order, Removed: r.Removed && !made}
-		if granted, err = s.grant(ctx, p, tag, r, e, seg.First, seg.Len()); !errors.Is(err, errStale) {
-			return granted, lowest, err
-		}
+type turn struct {
+	free  chan struct{} // holds a token while the turn is free
+	users int
+}
+
+// take waits for the turn of a tag, which lasts until done is called.
+func (t *turns) take(ctx context.Context, tag string) (done func(), err error) {
+	t.mu.Lock()
+	if t.tags == nil {
+		t.tags = make(map[string]*turn)
+	}
+	mine := t.tags[tag]
+	if mine == nil {
+		mine = &turn{free: make(chan struct{}, 1)}
+		mine.free <- struct{}{}
+		t.tags[tag] = mine
+	}
+	mine.users++
+	t.mu.Unlock()
+	select {
+	case <-mine.free:
+		return func() { mine.free <- struct{}{}; t.leave(tag, mine) }, nil
+	case <-ctx.Done():
+		t.leave(tag, mine)
+		return nil, ctx.Err()
 	}
 }
 
-// raiseRow raises a row that returned seg, although all below next had been granted before.
-func (s *Store) raiseRow(ctx context.Context, tag string, seg store.Segment, next int64) error {
-	s.mu.Lock()
-	s.figures.RowsBack++
-	first := !s.rowsBack[tag]
-	s.rowsBack[tag] = true
-	s.mu.Unlock()
-	if first {
-		s.log.Error("table row went back, raising it", zap.String("table", s.cfg.TableName), zap.String("tag", tag),
-			zap.Stringer("returned", seg), zap.Int64("granted_below", next))
+func (t *turns) leave(tag string, mine *turn) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if mine.users--; mine.users == 0 {
+		delete(t.tags, tag)
 	}
-	if err := s.cfg.Table.Raise(ctx, tag, next); err != nil {
-		return fmt.Errorf("raise the row, which returned %v, to %d: %w", seg, next, err)
-	}
-	return nil
-}
-
-// createRow makes a row that has handed out its first range.
-func (s *Store) createRow(ctx context.Context, tag store.Tag, n int64) (store.Grant, error) {
-	err := s.announce(ctx, tag, func(r record) error { return s.mayCreate(tag, r) })
-	if errors.Is(err, store.ErrTagExists) { // if its row is not missing
-		_, err = s.cfg.Table.Find(ctx, tag.Name)
-		err = cmp.Or(s.missing(ctx, tag.Name, err), store.ErrTagExists)
-	}
-	if err != nil {
-		return store.Grant{}, err
-	}
-	seg, err := store.Following(max(tag.Next, s.cached(tag.Name).Next, s.Lowest()), n)
-	if err != nil {
-		return store.Grant{}, err
-	}
-	err = s.cfg.Table.CreateTag(ctx, store.Tag{Name: tag.Name, Step: tag.Step, Next: seg.End})
-	if err != nil {
-		return store.Grant{}, err
-	}
-	granted, lowest, err := s.claim(ctx, tag.Name, seg, true)
-	if !errors.Is(err, errBelow) {
-		return granted, err
-	}
-	if err := s.cfg.Table.Raise(ctx, tag.Name, lowest); err != nil {
-		return store.Grant{}, err
-	}
-	return s.reserveRow(ctx, tag.Name, n, true)
-}
-
-// announce writes the entry of a tag whose row is about to be made, unless there is one: a
-// row that is there without its creator takes the order from it. It is marked as removed,
-// for a creator that stops before the row is made leaves no tag.
-func (s *Store) announce(ctx context.Context, tag store.Tag, check func(record) error) error {
-	return s.replace(ctx, tag.Name, func(r record) (entry, error) {
-		if err := check(r); err != nil || r.exists() {
-			return r.entry, err
-		}
-		next := s.Lowest()
-		if r.deleted() { // nothing shows how far it was granted, and the caller has chosen
-			next = tag.Next
-		}
-		return entry{Next: next, Order: stored(tag.Order), Removed: true}, nil
-	})
 }

@@ -11,7 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/idworker/idworker/internal/agreement"
-	"github.com/idworker/idworker/internal/resource"
+	"github.com/idworker/idworker/internal/kv"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
 )
@@ -105,11 +105,11 @@ func open(ctx context.Context, cfg Config) (*Store, error) {
 	if cfg.Log == nil {
 		cfg.Log = zap.NewNop()
 	}
-	kv, _, err := resource.OpenBucket(ctx, cfg.JetStream, BucketName(cfg.Prefix))
+	bucket, err := kv.Open(ctx, cfg.JetStream, BucketName(cfg.Prefix))
 	if err != nil {
 		return nil, err
 	}
-	return newStore(cfg, bucketOf{cfg.JetStream, kv}), nil
+	return newStore(cfg, bucketOf{cfg.JetStream, bucket}), nil
 }
 
 func newStore(cfg Config, r remote) *Store {

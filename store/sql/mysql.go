@@ -78,12 +78,12 @@ var mysql = dialect{
 // sessionVariables are set on every connection and override the server's
 // defaults. The lock timeouts, in seconds, limit statements whose caller has
 // given up: the server does not notice that the connection is gone while a
-// statement waits for a lock.
+// statement waits for a lock. Rows are locked for a round trip, usually.
 var sessionVariables = map[string]string{
 	"autocommit":               "1",
 	"sql_mode":                 "'STRICT_ALL_TABLES'",
-	"innodb_lock_wait_timeout": "3",
-	"lock_wait_timeout":        "3",
+	"innodb_lock_wait_timeout": "1", // for a row
+	"lock_wait_timeout":        "3", // for the table
 }
 
 var errMySQLDSN = errors.New("malformed DSN, expected mysql://user:password@tcp(host:port)/database, " +

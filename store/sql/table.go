@@ -21,9 +21,14 @@ import (
 // same time anyway. Tests set a longer one, before they parse a DSN.
 var CallTimeout = 3 * time.Second
 
+// Reservations is the number of calls of Reserve that should be under way at a
+// time. More would time out waiting for a connection.
+const Reservations = 16
+
 // MaxConns is the number of connections of one Table. Each is busy for one
-// round trip per reservation, and a database has to serve many processes.
-const MaxConns = 8
+// round trip per reservation, and a database has to serve many processes. Two
+// are for calls other than reservations.
+const MaxConns = Reservations + 2
 
 // ErrScheme is returned by [Parse] if no dialect has the DSN's scheme.
 var ErrScheme = errors.New("malformed DSN, expected mysql://…, postgres://… or postgresql://…")

@@ -33,23 +33,18 @@ func activeTagSize(t testing.TB) (active, forgotten float64) {
 	t.Helper()
 	names := tagNames(idleTags)
 	before := heap()
-	var asked []allocator.Load
 	var now time.Duration
-	a := allocator.New(allocator.Config{
-		Clock: func() time.Duration { return now },
-		Load:  func(l allocator.Load) { asked = append(asked, l) },
-	})
+	a := allocator.New(allocator.Config{Clock: func() time.Duration { return now }})
 	for i, name := range names {
-		answered := false
-		if _, err := a.TakeOrPark("chat."+name, allocator.Request{N: 1, Answer: func([]store.Segment, error) { answered = true }}); err != nil {
+		if _, err := a.TakeOrPark(allocator.Request{Tag: "chat." + name, N: 1}); err != nil {
 			t.Fatal(err)
 		}
-		for _, l := range asked {
+		for _, l := range a.Effects().Loads {
 			a.CurrentLoad(l.Tag, l.Seq)
 			a.Grant(l.Tag, l.Seq, allocator.Supply{Segment: store.Segment{First: 1, End: 101}, Step: 100, Order: store.Trend})
 		}
-		if asked = asked[:0]; !answered {
-			t.Fatal("not answered")
+		if replies := a.Effects().Replies; len(replies) != 1 || replies[0].Err != nil {
+			t.Fatalf("answered with %v", replies)
 		}
 		now = time.Duration(i) * time.Millisecond
 		a.Tick()

@@ -133,7 +133,7 @@ func runCold(t testing.TB, tags, turns int, open func(testing.TB, jetstream.JetS
 	before := reference(0)
 	cfg := worker.Config{Store: s, Version: "0.0.0", Reservations: turns}
 	cfg.Requests, cfg.Control = srv.Connect(t), srv.Connect(t)
-	w, err := worker.Start(t.Context(), cfg)
+	w, err := startProcess(t.Context(), cfg)
 	coldCheck(t, err)
 	t.Cleanup(func() { _ = w.Stop() })
 	stopWarm := keepWarm(t, srv.Connect(t), coldTag(tags+references))

@@ -137,7 +137,7 @@ func startWorkerProcess(b *testing.B, srv *natstest.Server, prefix messages.Pref
 	js := natstest.JetStream(b, cfg.Control)
 	counted := &countedStore{Store: openStore(b, js, prefix, store.Tag{Name: busyTag, Step: step, Next: firstID})}
 	cfg.Store = counted
-	w, err := worker.Start(b.Context(), cfg)
+	w, err := startProcess(b.Context(), cfg)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -168,4 +168,13 @@ type countedStore struct {
 func (s *countedStore) Reserve(ctx context.Context, tag string, step int64) (store.Grant, error) {
 	s.reserved.Add(1)
 	return s.Store.Reserve(ctx, tag, step)
+}
+
+// startProcess makes a process and starts it.
+func startProcess(ctx context.Context, cfg worker.Config) (*worker.Process, error) {
+	p, err := worker.New(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	return p, p.Start(ctx)
 }

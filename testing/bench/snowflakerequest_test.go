@@ -100,7 +100,7 @@ func startSnowflakeWorker(b *testing.B, srv *natstest.Server, prefix messages.Pr
 	cfg := worker.Config{
 		Requests: srv.Connect(b), Control: srv.Connect(b), Prefix: prefix, Role: worker.RoleWorker, Version: "0.0.0",
 	}
-	w, err := worker.Start(b.Context(), cfg)
+	w, err := startProcess(b.Context(), cfg)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -119,7 +119,7 @@ func startStrict(b *testing.B, net connector, table store.Database, replicas int
 		if cfg.Role = role; role == worker.RoleLoader {
 			cfg.Store = s
 		}
-		w, err := worker.Start(b.Context(), cfg)
+		w, err := startProcess(b.Context(), cfg)
 		if err != nil {
 			b.Fatal(err)
 		}

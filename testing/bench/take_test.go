@@ -123,15 +123,13 @@ func benchmarkTake(b *testing.B, what string, names, visits []string) {
 
 // filled returns an allocator whose tags all have more IDs than will be taken.
 func filled(names []string) *allocator.Allocator {
-	var load allocator.Load
-	alloc := allocator.New(allocator.Config{
-		Clock: func() time.Duration { return 0 },
-		Load:  func(l allocator.Load) { load = l },
-	})
+	alloc := allocator.New(allocator.Config{Clock: func() time.Duration { return 0 }})
 	for _, name := range names {
-		_, _ = alloc.TakeOrPark(name, allocator.Request{N: 1, Answer: func([]store.Segment, error) {}})
+		_, _ = alloc.TakeOrPark(allocator.Request{Tag: name, N: 1})
+		load := alloc.Effects().Loads[0]
 		alloc.CurrentLoad(name, load.Seq)
 		alloc.Grant(name, load.Seq, allocator.Supply{Segment: store.Segment{First: 1, End: 1 << 50}, Step: 1000, Order: store.Trend})
+		alloc.Effects()
 	}
 	return alloc
 }

@@ -94,7 +94,7 @@ func startHot(t testing.TB, srv *natstest.Server, cfg worker.Config) {
 	t.Helper()
 	cfg.Requests, cfg.Control = srv.Connect(t), srv.Connect(t)
 	cfg.MaxStep, cfg.MaxBatch, cfg.Version = hotStep, 1, "0.0.0"
-	w, err := worker.Start(t.Context(), cfg)
+	w, err := startProcess(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

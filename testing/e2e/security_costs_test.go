@@ -141,7 +141,7 @@ func worst(a attacker) map[string]func(stop <-chan struct{}) {
 
 // message is one to each subject to which the user may publish what delays others at most.
 func (a attacker) message(header, payload string) (text []byte) {
-	harmless := regexp.MustCompile(`^(ids\.(segment|snowflake|hello|report)|\$SRV\.STATS|\$JS\.API\.(INFO|STREAM\.INFO|STREAM\.NAMES))`)
+	harmless := regexp.MustCompile(`^(ids\.(segment|snowflake)|\$SRV\.STATS|\$JS\.API\.(INFO|STREAM\.INFO|STREAM\.NAMES))`)
 	for _, right := range a.Rights.Publish {
 		if !harmless.MatchString(right) {
 			continue

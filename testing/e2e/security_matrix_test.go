@@ -57,7 +57,7 @@ var perStream = []string{
 func subjects() []string {
 	all := []string{
 		"ids.segment.order", "ids.segment.invoice", "ids.segment.order.item", "ids.snowflake", "ids.snowflake.more", "ids.other",
-		"ids.load.X.order", "ids.reserve", "ids.grant.X", "ids.grant.X.more", "ids.drop", "ids.drop.X", "ids.report", "ids.report.X", "ids.report.X.more", "ids.report.>", "ids.enrich.ORDERS.ORDERS_READY", "ids.enrich.X.Y", "ids.enrich.>", "other.segment.order",
+		"ids.load.X.order", "ids.reserve", "ids.grant.X", "ids.grant.X.more", "ids.drop", "ids.drop.X", "ids.process.worker", "ids.process.loader", "ids.process.X", "ids.process.>", "ids.enrich.ORDERS.ORDERS_READY", "ids.enrich.X.Y", "ids.enrich.>", "other.segment.order",
 		"ids.segment.*", "ids.segment.>", "ids.load.>", "ids.grant.*", "ids.grant.>", "ids.*", "ids.>", "*", ">",
 		"$KV.ids_config.layout", "$KV.ids_config.clock_id", "$KV.ids_config.store", "$KV.ids_config.register", "$KV.ids_config.templates", "$KV.ids_config.other",
 		"$KV.ids_workers.1", "$KV.ids_clock.1", "$KV.ids_register.order", "$KV.ids_enrich.1", "$KV.other.key", "$KV.ids_register.>", "$KV.>",
@@ -71,7 +71,7 @@ func subjects() []string {
 	}
 	for _, verb := range []string{"PING", "INFO", "STATS", "SCHEMA"} {
 		srv := "$SRV." + verb
-		all = append(all, srv, srv+".idworker", srv+".idworker.X", srv+".idworker-snowflake", srv+".idworker-snowflake.X", srv+".other")
+		all = append(all, srv, srv+".idworker", srv+".idworker.X", srv+".idworker-snowflake", srv+".idworker-snowflake.X", srv+".idworker-process", srv+".idworker-process.X", srv+".other")
 	}
 	for _, u := range users {
 		all = append(all, u.Inbox+".x", u.Inbox+".>", u.Inbox)

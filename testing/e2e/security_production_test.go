@@ -11,11 +11,14 @@ import (
 	"testing"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/micro"
 
+	"github.com/idworker/idworker/internal/kv"
 	"github.com/idworker/idworker/internal/loads"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/messages/enrich"
 	"github.com/idworker/idworker/testing/natstest"
+	"github.com/idworker/idworker/worker"
 )
 
 const natsConf = "../../nats.conf"
@@ -324,12 +327,8 @@ func (s *site) askHTTP(t *testing.T, client *http.Client, n int64) ([]messages.R
 // enrichers stamp events, note whose IDs these have, and an auditor finds nothing wrong.
 func (s *site) enrichers(t *testing.T) {
 	s.enrich(s.as("enricher"), 1)
-	kv, err := newJetStream(t, s.connect("enricher")).KeyValue(t.Context(), enrich.BucketName(messages.DefaultPrefix))
-	if err != nil {
-		t.Fatal(err)
-	}
-	record, err := kv.Get(t.Context(), targetStream)
-	if err != nil || !strings.Contains(string(record.Value()), `"installation":"`) {
+	record, err := kv.Get(t.Context(), newJetStream(t, s.connect("enricher")), enrich.BucketName(messages.DefaultPrefix), targetStream)
+	if err != nil || !strings.Contains(string(record.Value), `"installation":"`) {
 		t.Errorf("the record does not say whose IDs the events have: %v, %v", record, err)
 	}
 	s.must("orders-auditor", append([]string{"enrich", "verify", "--no-consumers", "--dead-letter", "orders.dead"}, enrichFrom...)...)
@@ -368,31 +367,31 @@ func (s *site) loadsByStream() uint64 {
 	return stream.CachedInfo().State.LastSeq
 }
 
-// leaving: workers and a loader find out about an older installation, leave, and can be asked why.
+// leaving: workers and a loader detect an older installation, leave, and report why.
 func (s *site) leaving(t *testing.T) {
-	const hello = `{"installation":"older","created":"2001-01-01T00:00:00Z","instance":"W0","serving":true}`
-	other := s.connect("loader") // a process of the other installation has the same rights
-	answers, err := other.SubscribeSync("ids.hello.W0")
-	if err == nil {
-		err = other.Publish("ids.hello", []byte(hello))
-	}
+	_, err := micro.AddService(s.connect("loader"), micro.Config{ // such a process has the same rights
+		Name: worker.ProcessServiceName, Version: "0.0.1",
+		Metadata: map[string]string{
+			"instance": "W0", "installation": "older", "created": "2001-01-01T00:00:00Z", "role": "loader", "prefix": "ids",
+		},
+		Endpoint: &micro.EndpointConfig{
+			Subject: "ids.process.loader", QueueGroupDisabled: true, Handler: micro.HandlerFunc(func(micro.Request) {}),
+		},
+		StatsHandler: func(*micro.Endpoint) any { return worker.Report{Instance: "W0", Serving: true} },
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := answers.NextMsg(natstest.Patience); err != nil {
-		t.Errorf("no answer: %v", err)
-	}
-	// All are of one installation, so one of them got the hello. The others get an answer
-	// to their own, as from one process of the older installation.
 	for _, p := range []*process{s.loader, s.worker, s.second} {
-		if err := other.Publish("ids.hello."+p.instance(), []byte(hello)); err != nil {
-			t.Fatal(err)
-		}
-		natstest.Eventually(t, p.name+" leaves", func() bool { return strings.Contains(p.stderr.String(), "leaving the queue groups") })
+		natstest.Eventually(t, p.name+" leaves", func() bool { return strings.Contains(p.stderr.String(), "an older installation answers, leaving") })
 	}
-	for instance, found := range stats(t, s.connect("admin"), 2) {
-		if !strings.Contains(found.LeftFor, "older (since 2001-01-01") {
-			t.Errorf("STATS of %s: %+v", instance, found)
+	reports, err := worker.AskReports(t.Context(), s.connect("admin"), messages.DefaultPrefix, []string{s.loader.instance(), s.worker.instance(), s.second.instance()})
+	if err != nil || len(reports) != 4 {
+		t.Errorf("%d reports, %v", len(reports), err)
+	}
+	for _, r := range reports {
+		if r.Instance != "W0" && !strings.Contains(r.Stats.LeftFor, "older (since 2001-01-01") {
+			t.Errorf("the report of %s: %+v", r.Instance, r)
 		}
 	}
 }

@@ -51,8 +51,11 @@ func (s *site) nobodyActsForAnother(t *testing.T) {
 	flush(t, enricher)
 	targets := []string{"$KV.ids_register.order", "$JS.API.STREAM.DELETE.KV_ids_register", "ids.grant.X", "_INBOX_worker.x"}
 	for _, target := range targets {
-		for _, ask := range []string{"$JS.API.DIRECT.GET.KV_ids_enrich.$KV.ids_enrich.order", "$JS.API.STREAM.INFO.KV_ids_enrich", "ids.segment.order", "ids.segment.none"} {
-			if err := enricher.PublishRequest(ask, target, nil); err != nil {
+		for ask, body := range map[string]string{
+			"$JS.API.STREAM.MSG.GET.KV_ids_enrich": `{"last_by_subj":"$KV.ids_enrich.order"}`,
+			"$JS.API.STREAM.INFO.KV_ids_enrich":    "", "ids.segment.order": "", "ids.segment.none": "",
+		} {
+			if err := enricher.PublishRequest(ask, target, []byte(body)); err != nil {
 				t.Fatal(err)
 			}
 		}

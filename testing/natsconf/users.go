@@ -34,12 +34,14 @@ func Users() []User {
 	p := messages.DefaultPrefix
 	role := func(r rights.Role) rights.Rights { return rights.Join(worker.Rights(p, r), register.Rights(p, r)) }
 	mayAsk := rights.Publish(rights.AskPermissions) // what it may do itself
+	// The answers of a process to those that may list processes.
+	reports := rights.Publish("_INBOX_worker.>", "_INBOX_loader.>", "_INBOX_admin.>")
 	users := []User{
 		{"worker", "IDS", "_INBOX_worker", rights.Join(
 			role(rights.Worker), mayAsk, durability.Rights(),
-			rights.Publish("_INBOX_caller.>", "_INBOX_admin.>", "_R_.>"), // its answers; _R_ is for other accounts
+			rights.Publish("_INBOX_caller.>", "_R_.>"), reports, // its replies; _R_ is for other accounts
 		)},
-		{"loader", "IDS", "_INBOX_loader", rights.Join(role(rights.Loader), mayAsk, durability.Rights())},
+		{"loader", "IDS", "_INBOX_loader", rights.Join(role(rights.Loader), mayAsk, durability.Rights(), reports)},
 		{"admin", "IDS", "_INBOX_admin", rights.Join(
 			role(rights.Admin), mayAsk, durability.Rights(), askServices(), rights.Publish("$JS.API.INFO"),
 		)},

@@ -1,7 +1,7 @@
 package nemesis
 
 import (
-	"github.com/idworker/idworker/internal/resource"
+	"github.com/idworker/idworker/internal/kv"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store/register"
 	"github.com/idworker/idworker/testing/natstest"
@@ -13,7 +13,7 @@ const raisedBy = "1000000000"
 // beginPutBack takes a backup of the register. Mending puts it back, so that it lacks
 // what was granted meanwhile, and raises all tags, as an administrator does.
 func (r *Run) beginPutBack() (note string, mend func() error, err error) {
-	stream := resource.BucketStream(register.BucketName(messages.DefaultPrefix))
+	stream := kv.StreamName(register.BucketName(messages.DefaultPrefix))
 	backup, err := natstest.TrySnapshot(r.cluster.conn, stream)
 	if err != nil {
 		return "", nil, err

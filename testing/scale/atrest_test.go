@@ -32,7 +32,7 @@ func TestAtRest(t *testing.T) {
 					return counts["write ids_clock"] > 1 // the identity, and the claim
 				})
 			}
-			time.Sleep(ttl / 3) // its first hellos are over
+			time.Sleep(ttl / 3) // its start is over
 			before := trafficOf(t, i.net, others)
 			tap.begin()
 			time.Sleep(measure)

@@ -90,7 +90,7 @@ func (i *installation) useDatabase() {
 		i.t.Fatal(err)
 	}
 	i.t.Cleanup(func() { _ = table.Close() })
-	i.name, i.table, i.cfg.Reservations = "mysql", table, 2*sql.MaxConns
+	i.name, i.table, i.cfg.Reservations = "mysql", table, sql.Reservations
 }
 
 func (i *installation) start2(role worker.Role) process {

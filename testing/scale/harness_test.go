@@ -117,7 +117,9 @@ func (i *installation) start(role worker.Role) (p process, err error) {
 			return p, err
 		}
 	}
-	p.Process, err = worker.Start(ctx, cfg)
+	if p.Process, err = worker.New(ctx, cfg); err == nil {
+		err = p.Start(ctx)
+	}
 	if err != nil {
 		p.close()
 	}

@@ -64,13 +64,12 @@ func (b Backend) Name() string {
 }
 
 // Reservations is how many reservations a loader should have in flight at a time; 0 if the
-// store does not mind. A reservation takes about as long in the register as in a database,
-// so there are twice as many as connections. More would time out waiting for one.
+// store does not mind.
 func (b Backend) Reservations() int {
 	if b.kind == JetStream {
 		return 0
 	}
-	return 2 * sql.MaxConns
+	return sql.Reservations
 }
 
 // Beside are the buckets that a witness watches beside the register.

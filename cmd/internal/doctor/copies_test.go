@@ -8,13 +8,13 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/idworker/idworker/internal/resource"
+	"github.com/idworker/idworker/internal/kv"
 	"github.com/idworker/idworker/internal/rights"
 	"github.com/idworker/idworker/testing/natstest"
 )
 
 // lookAt has a doctor look at resources, and returns what it finds of their copies.
-func lookAt(ctx context.Context, js jetstream.JetStream, all ...resource.Resource) (copies []string) {
+func lookAt(ctx context.Context, js jetstream.JetStream, all ...kv.Resource) (copies []string) {
 	d := &Doctor{Conn: js.Conn(), JetStream: js, Resources: all}
 	for _, r := range all {
 		d.Needs = rights.Join(d.Needs, rights.Publish(r.InfoSubject()))
@@ -27,8 +27,8 @@ func lookAt(ctx context.Context, js jetstream.JetStream, all ...resource.Resourc
 	return copies
 }
 
-func bucketOf(name string, replicas int) resource.Resource {
-	return resource.Bucket(jetstream.KeyValueConfig{Bucket: name, Replicas: replicas})
+func bucketOf(name string, replicas int) kv.Resource {
+	return kv.LastingBucket(jetstream.KeyValueConfig{Bucket: name, Replicas: replicas})
 }
 
 // TestCopies: copies that are missing are one warning for all that miss the same, and so is one copy
@@ -39,7 +39,7 @@ func TestCopies(t *testing.T) {
 	js := natstest.JetStream(t, cluster.Connect(t))
 	a, b, single := bucketOf("a", 3), bucketOf("b", 3), bucketOf("single", 1)
 	natstest.Eventually(t, "the buckets are there", func() bool {
-		return resource.Ensure(t.Context(), js, a, b, single) == nil
+		return kv.Ensure(t.Context(), js, a, b, single) == nil
 	})
 	natstest.Eventually(t, "only the single copy is warned of", func() bool {
 		copies := lookAt(t.Context(), js, a, b, single)
@@ -68,7 +68,7 @@ func TestCopiesOfOneServer(t *testing.T) {
 	t.Parallel()
 	js := natstest.JetStream(t, natstest.Start(t).Connect(t))
 	single := bucketOf("single", 1)
-	if err := resource.Ensure(t.Context(), js, single); err != nil {
+	if err := kv.Ensure(t.Context(), js, single); err != nil {
 		t.Fatal(err)
 	}
 	if copies := lookAt(t.Context(), js, single); len(copies) > 0 {

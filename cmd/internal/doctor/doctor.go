@@ -16,7 +16,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/idworker/idworker/cmd/internal/natsconn"
-	"github.com/idworker/idworker/internal/resource"
+	"github.com/idworker/idworker/internal/kv"
 	"github.com/idworker/idworker/internal/rights"
 	"github.com/idworker/idworker/messages"
 )
@@ -37,11 +37,11 @@ type Doctor struct {
 	JetStream jetstream.JetStream
 	Prefix    messages.Prefix
 
-	Role      string              // for people
-	Needs     rights.Rights       // of that role, in the account's own JetStream domain
-	Domain    string              // another JetStream domain; rights are not looked at then
-	Resources []resource.Resource // of the installation; those that the role has no right to open are left out
-	Server    string              // how the server is shown, without secrets
+	Role      string        // for people
+	Needs     rights.Rights // of that role, in the account's own JetStream domain
+	Domain    string        // another JetStream domain; rights are not looked at then
+	Resources []kv.Resource // of the installation; those that the role has no right to open are left out
+	Server    string        // how the server is shown, without secrets
 
 	// The rest is looked at only where it is set.
 
@@ -59,9 +59,8 @@ type Doctor struct {
 	Layout       string        // of snowflake IDs, as workers are given it
 
 	Store *Store
-	Kinds []Kind // of processes that are counted
 
-	Forecasts *Forecasts
+	Processes bool // those that run, and when their numbers run out
 
 	allowed permissions // of the user, as far as the server tells
 
@@ -115,7 +114,6 @@ func (d *Doctor) Examine(ctx context.Context, report func(Finding)) error {
 	d.examineClock(ctx, find)
 	d.examineStore(ctx, find)
 	d.examineProcesses(ctx, find)
-	d.examineForecasts(ctx, find)
 	if sick {
 		return ErrSick
 	}
@@ -146,6 +144,7 @@ func (d *Doctor) ask(ctx context.Context, question func(context.Context) error) 
 
 // checkInbox reports whether this user can receive answers.
 func (d *Doctor) checkInbox() error {
+	before := d.Conn.LastError() // of an earlier question
 	sub, err := d.Conn.SubscribeSync(d.Conn.NewInbox())
 	if err != nil {
 		return err
@@ -154,7 +153,7 @@ func (d *Doctor) checkInbox() error {
 	if err := d.Conn.FlushTimeout(askTimeout); err != nil {
 		return err
 	}
-	if last := d.Conn.LastError(); errors.Is(last, nats.ErrPermissionViolation) {
+	if last := d.Conn.LastError(); !errors.Is(before, last) && errors.Is(last, nats.ErrPermissionViolation) {
 		return natsconn.Denied(last, nil)
 	}
 	return nil

@@ -14,7 +14,7 @@ import (
 
 	"github.com/idworker/idworker/internal/agreement"
 	"github.com/idworker/idworker/internal/durability"
-	"github.com/idworker/idworker/internal/resource"
+	"github.com/idworker/idworker/internal/kv"
 	"github.com/idworker/idworker/internal/rights"
 	"github.com/idworker/idworker/internal/templates"
 	"github.com/idworker/idworker/snowflake/lease"
@@ -63,7 +63,7 @@ func (d *Doctor) examineResources(ctx context.Context, find func(Finding)) {
 		if !d.Needs.Includes(r.InfoSubject()) {
 			continue
 		}
-		var found resource.Found
+		var found kv.Found
 		err := d.ask(ctx, func(ctx context.Context) (err error) {
 			found, err = r.Look(ctx, d.JetStream)
 			return err

@@ -7,76 +7,29 @@ import (
 	"slices"
 	"time"
 
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
-
 	"github.com/idworker/idworker/internal/forecast"
-	"github.com/idworker/idworker/internal/rights"
-	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/snowflake"
 	"github.com/idworker/idworker/snowflake/lease"
 	"github.com/idworker/idworker/worker"
 )
 
-// Forecasts ask when numbers run out.
-type Forecasts struct {
-	Takes  rights.Rights // to ask for the reports of workers; if the user lacks them, tags are not looked at
-	Uses   func(context.Context) (map[string]forecast.Use, error)
-	Layout func(context.Context) (text string, err error) // of the installation; empty if it has none yet
-}
-
-// forecastTags is of how many tags each worker is asked, the busiest first: who is far from a limit is not in
-// danger unless it is busy.
-const forecastTags = 10_000
-
-// reportsWithin is how long reports of workers are waited for.
-const reportsWithin = 3 * time.Second
-
-// AskForecasts are those of an installation.
-func AskForecasts(conn *nats.Conn, js jetstream.JetStream, prefix messages.Prefix) *Forecasts {
-	return &Forecasts{
-		Takes: worker.AskReportsRights(prefix),
-		Uses: func(ctx context.Context) (map[string]forecast.Use, error) {
-			ctx, cancel := context.WithTimeout(ctx, reportsWithin)
-			defer cancel()
-			reports, err := worker.AskReports(ctx, conn, prefix, forecastTags, nil)
-			uses := make(map[string]forecast.Use)
-			for _, r := range reports {
-				for _, t := range r.Stats.Tags {
-					uses[t.Tag] = uses[t.Tag].Join(t.Use)
-				}
-			}
-			return uses, err
-		},
-		Layout: func(ctx context.Context) (string, error) { return lease.InstalledLayout(ctx, js, prefix) },
+// usesOf returns how the numbers of tags are used up, by all workers together.
+// Each worker reports its worker.MaxReportTags busiest tags, so a tag that is
+// not among them is missing: it is far from its limit, or nearly idle.
+func usesOf(reports []worker.Report) map[string]forecast.Use {
+	uses := make(map[string]forecast.Use)
+	for _, r := range reports {
+		for _, t := range r.Stats.Tags {
+			uses[t.Tag] = uses[t.Tag].Join(t.Use)
+		}
 	}
-}
-
-// examineForecasts says which limit is reached when. What cannot be asked was reported, and of what was not measured nothing
-// is said.
-func (d *Doctor) examineForecasts(ctx context.Context, find func(Finding)) {
-	if d.Forecasts == nil {
-		return
-	}
-	now := time.Now()
-	d.examineLayoutEnd(ctx, now, find)
-	if d.allowed.check(d.Forecasts.Takes) != nil {
-		return
-	}
-	var uses map[string]forecast.Use
-	err := d.ask(ctx, func(ctx context.Context) (err error) {
-		uses, err = d.Forecasts.Uses(ctx)
-		return err
-	})
-	if err == nil && len(uses) > 0 {
-		findRunningOut(uses, now, find)
-	}
+	return uses
 }
 
 func (d *Doctor) examineLayoutEnd(ctx context.Context, now time.Time, find func(Finding)) {
 	var layout snowflake.Layout
 	err := d.ask(ctx, func(ctx context.Context) error {
-		text, err := d.Forecasts.Layout(ctx)
+		text, err := lease.InstalledLayout(ctx, d.JetStream, d.Prefix)
 		if err == nil && text != "" {
 			layout, err = snowflake.ParseLayout(text)
 		}
@@ -104,8 +57,8 @@ type running struct {
 	first forecast.Date
 }
 
-// findRunningOut warns of the tags that reach a limit within a year. If there are none, it says which one is
-// the first to reach one.
+// findRunningOut warns of the tags that reach a limit within a year, or names the
+// first to reach one. It reports nothing if no tag is listed.
 func findRunningOut(uses map[string]forecast.Use, now time.Time, find func(Finding)) {
 	var all []running
 	for tag, use := range uses {
@@ -115,6 +68,8 @@ func findRunningOut(uses map[string]forecast.Use, now time.Time, find func(Findi
 	}
 	slices.SortFunc(all, func(a, b running) int { return cmp.Or(a.first.At.Compare(b.first.At), cmp.Compare(a.tag, b.tag)) })
 	switch {
+	case len(uses) == 0:
+		return
 	case len(all) == 0:
 		find(Finding{What: "numbers of tags", Good: "too little was measured to say when any run out"})
 	case !all[0].first.IsSoon(now):

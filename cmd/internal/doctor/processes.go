@@ -6,38 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
-
-	"github.com/idworker/idworker/internal/rights"
-	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/worker"
 )
-
-// Kind is a kind of process that is counted.
-type Kind struct {
-	Name  string        // singular
-	Takes rights.Rights // to count them; if the user lacks them, they are not counted
-	Count func(context.Context) (int, error)
-	None  string // what follows if there is none
-
-	// Wrong, where it is set, says what is wrong with those that run.
-	Wrong func(context.Context) error
-}
-
-// Processes are the kinds of processes of an installation.
-func Processes(conn *nats.Conn, js jetstream.JetStream, prefix messages.Prefix) []Kind {
-	return []Kind{{
-		Name: "worker", Takes: worker.CountWorkersRights(), None: "nobody answers requests",
-		Count: func(ctx context.Context) (int, error) { return worker.CountWorkers(ctx, conn, prefix) },
-	}, {
-		Name: "loader", Takes: worker.CountLoadersRights(prefix), None: "nobody reserves segments",
-		Count: func(ctx context.Context) (int, error) { return worker.CountLoaders(ctx, js, prefix) },
-		Wrong: func(ctx context.Context) error { return findTroubled(ctx, conn, prefix) },
-	}}
-}
 
 // ErrNone is wrapped by the warning that no process of a kind runs.
 var ErrNone = errors.New("none is running")
@@ -53,11 +26,72 @@ var (
 	ErrTroubled = errors.New("it reports")
 )
 
-// findTroubled asks processes what is wrong with them.
-func findTroubled(ctx context.Context, conn *nats.Conn, prefix messages.Prefix) error {
-	ctx, cancel := context.WithTimeout(ctx, reportsWithin)
-	defer cancel()
-	reports, err := worker.AskReports(ctx, conn, prefix, 0, nil)
+// examineProcesses reports which processes run, what is wrong with them, and
+// which limits they come near to. If the user lacks the right to list them, it
+// reports nothing of them.
+func (d *Doctor) examineProcesses(ctx context.Context, find func(Finding)) {
+	if !d.Processes {
+		return
+	}
+	now := time.Now()
+	d.examineLayoutEnd(ctx, now, find)
+	if d.allowed.check(worker.AskReportsRights()) != nil {
+		return
+	}
+	var reports []worker.Report
+	err := d.ask(ctx, func(ctx context.Context) (err error) {
+		reports, err = worker.AskReports(ctx, d.Conn, d.Prefix, nil)
+		return err
+	})
+	if errors.Is(err, worker.ErrNoReports) {
+		find(Finding{What: "processes", Err: err, Warning: true})
+	}
+	if err != nil {
+		return // a right that is missing
+	}
+	findProcesses(reports, find)
+	findRunningOut(usesOf(reports), now, find)
+	for _, r := range reports {
+		if unlisted := r.Stats.Active - len(r.Stats.Tags); unlisted > 0 {
+			find(Finding{What: "numbers of tags", Good: fmt.Sprintf("each worker reports its %d busiest tags; %s has %d more", worker.MaxReportTags, r.Instance, unlisted)})
+			return
+		}
+	}
+}
+
+// findProcesses reports how many processes run. A kind without a process may be
+// about to be started.
+func findProcesses(reports []worker.Report, find func(Finding)) {
+	var workers, loaders int
+	for _, r := range reports {
+		if r.Answers() {
+			workers++
+		}
+		if r.Loads() {
+			loaders++
+		}
+	}
+	for _, kind := range []struct {
+		name, none string
+		running    int
+	}{
+		{"workers", "nobody answers requests", workers},
+		{"loaders", "nobody reserves segments", loaders},
+	} {
+		var err error
+		if kind.running == 0 {
+			err = fmt.Errorf("%w: %s", ErrNone, kind.none)
+		}
+		find(Finding{What: kind.name, Err: err, Warning: true, Good: fmt.Sprintf("%d running", kind.running)})
+	}
+	if err := worstTrouble(reports); err != nil {
+		find(Finding{What: "loaders", Err: err, Warning: errors.Is(err, ErrTroubled)})
+	}
+}
+
+// worstTrouble returns what keeps a loader from granting, else what any process
+// reports as wrong.
+func worstTrouble(reports []worker.Report) (err error) {
 	for _, r := range reports {
 		who := fmt.Sprintf("%s %s (%s)", r.Role, r.Host, r.Instance)
 		if r.Stopped != "" {
@@ -71,33 +105,4 @@ func findTroubled(ctx context.Context, conn *nats.Conn, prefix messages.Prefix) 
 		}
 	}
 	return err
-}
-
-// examineProcesses counts what runs. A kind of which there is none may be about to be started.
-// What the user may do is not known in every case; a question that is refused says nothing.
-func (d *Doctor) examineProcesses(ctx context.Context, find func(Finding)) {
-	for _, k := range d.Kinds {
-		if d.allowed.check(k.Takes) != nil {
-			continue
-		}
-		var n int
-		err := d.ask(ctx, func(ctx context.Context) (err error) {
-			n, err = k.Count(ctx)
-			return err
-		})
-		if err != nil {
-			continue // what is missing for it is a resource, or a right, and was reported
-		}
-		if n == 0 {
-			err = fmt.Errorf("%w: %s", ErrNone, k.None)
-		}
-		find(Finding{What: k.Name + "s", Err: err, Warning: true, Good: fmt.Sprintf("%d running", n)})
-		if k.Wrong == nil {
-			continue
-		}
-		err = d.ask(ctx, k.Wrong)
-		if outage := errors.Is(err, ErrOutage) || errors.Is(err, ErrStopped); outage || errors.Is(err, ErrTroubled) { // what is missing to ask was reported
-			find(Finding{What: k.Name + "s", Err: err, Warning: !outage})
-		}
-	}
 }

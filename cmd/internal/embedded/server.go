@@ -1,12 +1,16 @@
 package embedded
 
 import (
+	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
 	"strconv"
+	"strings"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -73,9 +77,11 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	}
 	s := &Server{cfg: cfg, data: data}
 	if cfg.Recover {
-		err = s.launchPrivately(ctx)
-	} else {
-		err = s.startChecked(ctx)
+		err = s.launch(ctx, false)
+	} else if err = data.checkWitness(cfg.Log); err == nil {
+		if err = s.examine(ctx); err == nil {
+			err = s.launch(ctx, true)
+		}
 	}
 	if err != nil {
 		s.Stop()
@@ -88,25 +94,9 @@ func failed(address string, err error) error {
 	return fmt.Errorf("embedded NATS server at %s: %w", address, err)
 }
 
-// startChecked starts the server once the data has been found to be whole.
-func (s *Server) startChecked(ctx context.Context) error {
-	if err := s.data.checkWitness(s.cfg.Log); err != nil {
-		return err
-	}
-	if err := s.examine(ctx); err != nil {
-		return err
-	}
-	return s.launch(ctx, func(o *server.Options) { o.Host, o.Port = s.cfg.Host, s.cfg.Port })
-}
-
-// launchPrivately starts the server for nobody but this process.
-func (s *Server) launchPrivately(ctx context.Context) error {
-	return s.launch(ctx, func(o *server.Options) { o.DontListen = true })
-}
-
-// examine starts the server privately, and compares its buckets with what the witness saw.
+// examine starts the server for this process alone, and compares its buckets with what the witness saw.
 func (s *Server) examine(ctx context.Context) error {
-	if err := s.launchPrivately(ctx); err != nil {
+	if err := s.launch(ctx, false); err != nil {
 		return err
 	}
 	defer s.shutdown()
@@ -133,12 +123,15 @@ func (s *Server) examine(ctx context.Context) error {
 	return err
 }
 
-// launch starts the server and returns when it can be used.
-func (s *Server) launch(ctx context.Context, where func(*server.Options)) error {
+// launch starts the server, for this process alone or listening, and returns when it can be used.
+func (s *Server) launch(ctx context.Context, listen bool) error {
 	opts := &server.Options{
 		ServerName: ServerName,
 		JetStream:  true,
 		StoreDir:   s.data.path,
+		DontListen: !listen,
+		Host:       s.cfg.Host,
+		Port:       s.cfg.Port,
 		SyncAlways: true,
 		// The default is a part of what is free at the start, also once there is more.
 		JetStreamMaxStore: 1 << 60,
@@ -146,13 +139,12 @@ func (s *Server) launch(ctx context.Context, where func(*server.Options)) error 
 		PingInterval:      5 * time.Second,
 		MaxPingsOut:       2, // a stopped worker is dropped after 15 s
 	}
-	where(opts)
 	srv, err := server.NewServer(opts)
 	if err != nil {
 		return err
 	}
 	s.nats = srv
-	logger := newServerLog(s.cfg.Log)
+	logger := &serverLog{log: s.cfg.Log.Named("nats").Sugar(), fatal: make(chan string, 1)}
 	srv.SetLogger(logger, false, false)
 	go srv.Start() // returns soon; shutdown waits for the server
 	if err := waitReady(ctx, srv, logger.fatal); err != nil {
@@ -241,5 +233,80 @@ func (s *Server) shutdown() {
 		s.nats.Shutdown()
 		s.nats.WaitForShutdown()
 		s.nats = nil
+	}
+}
+
+// ErrPort is wrapped by [PortError].
+var ErrPort = errors.New("the port is taken")
+
+// PortError says that something listens where the server was to listen.
+type PortError struct {
+	Address string // HOST:PORT
+
+	// NATS says that it is a NATS server, and Server how that calls itself: [ServerName] if it is
+	// an embedded one.
+	NATS   bool
+	Server string
+
+	Err error
+}
+
+func (e *PortError) Error() string { return fmt.Sprintf("%v: %v", ErrPort, e.Err) }
+
+// Unwrap makes it an [ErrPort].
+func (e *PortError) Unwrap() []error { return []error{ErrPort, e.Err} }
+
+// checkPort finds out whether the server can listen there, before anything is made in its folder. If not,
+// the error is a [PortError] or what else keeps it from listening.
+func checkPort(ctx context.Context, address string) error {
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return lookAtPort(ctx, address, err)
+	}
+	if err != nil {
+		return err
+	}
+	return listener.Close()
+}
+
+// portPatience is how long whoever listens may take to say what it is. A NATS server does so at once.
+const portPatience = time.Second
+
+// lookAtPort finds out who listens.
+func lookAtPort(ctx context.Context, address string, taken error) *PortError {
+	e := &PortError{Address: address, Err: taken}
+	conn, err := (&net.Dialer{Timeout: portPatience}).DialContext(ctx, "tcp", address)
+	if err != nil {
+		return e
+	}
+	defer func() { _ = conn.Close() }() // nothing was written to it
+	_ = conn.SetReadDeadline(time.Now().Add(portPatience))
+	line, _ := bufio.NewReaderSize(conn, 16<<10).ReadSlice('\n') // without it, this is nobody that is known
+	said, isNATS := strings.CutPrefix(string(line), "INFO ")
+	var info struct {
+		Name string `json:"server_name"`
+	}
+	e.NATS = isNATS && json.Unmarshal([]byte(said), &info) == nil
+	e.Server = info.Name
+	return e
+}
+
+// serverLog passes on what the server logs; its notices are details here. The first
+// fatal error goes to fatal instead: the server's own logger would end the process.
+type serverLog struct {
+	log   *zap.SugaredLogger
+	fatal chan string
+}
+
+func (l *serverLog) Noticef(format string, v ...any) { l.log.Debugf(format, v...) }
+func (l *serverLog) Debugf(format string, v ...any)  { l.log.Debugf(format, v...) }
+func (l *serverLog) Tracef(format string, v ...any)  { l.log.Debugf(format, v...) }
+func (l *serverLog) Warnf(format string, v ...any)   { l.log.Warnf(format, v...) }
+func (l *serverLog) Errorf(format string, v ...any)  { l.log.Errorf(format, v...) }
+
+func (l *serverLog) Fatalf(format string, v ...any) {
+	select {
+	case l.fatal <- fmt.Sprintf(format, v...):
+	default: // the first one is the cause
 	}
 }

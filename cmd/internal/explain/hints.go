@@ -17,13 +17,13 @@ import (
 	"github.com/idworker/idworker/cmd/internal/tags"
 	"github.com/idworker/idworker/internal/agreement"
 	"github.com/idworker/idworker/internal/durability"
-	"github.com/idworker/idworker/internal/neighbours"
-	"github.com/idworker/idworker/internal/resource"
+	"github.com/idworker/idworker/internal/kv"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/messages/enrich"
 	"github.com/idworker/idworker/snowflake/lease"
 	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/store/register"
+	"github.com/idworker/idworker/worker"
 	"github.com/idworker/idworker/worker/api"
 )
 
@@ -74,7 +74,7 @@ const (
 	hintSync       = "make sure of sync_interval: always in the jetstream block of every server; nats.conf shows how a user may ask; or accept it with --allow-unsynced"
 	hintResume     = "find out which event of the source is the last one that is enriched, and decide: idworker enrich --resume-after SEQ, with the other flags of this enrichment"
 	hintStorage    = "set max_file in the jetstream block of the account in the server's configuration; nats.conf shows how"
-	hintNeighbours = "give one of them another --prefix, or an account of its own, or deny its subjects (ids.> with the default prefix) to the leaf node link; " +
+	hintNeighbours = "give one of them another --prefix, or an account of its own, or deny its subjects (ids.> with the default prefix) and $SRV.> to the leaf node link; " +
 		"if both should be one installation, connect all processes to the JetStream of one, see --js-domain"
 )
 
@@ -106,7 +106,7 @@ var sentinelHints = []struct {
 	{lease.ErrHeld, "idworker workers lists who holds which; give each process a worker ID of its own, or leave --worker-id out of all of them to have any that is free"},
 	{doctor.ErrOtherLayout, "give workers the same --layout"},
 	{store.ErrSettingUnknown, "ask who runs the database; docs/operations.md, Durability, says which values it needs"},
-	{neighbours.ErrForeign, hintNeighbours},
+	{worker.ErrForeign, hintNeighbours},
 	{enrich.ErrUnproven, "if you know from elsewhere, such as a consumer of the target, that no event behind SEQ was enriched, add --resume-unproven"},
 	{enrich.ErrUndecided, hintResume},
 	{enrich.ErrLost, hintResume},
@@ -274,7 +274,7 @@ func shellWord(path string) string {
 
 // hintOlder is for a bucket that is gone. What made it can only be decided by who knows why.
 func hintOlder(err error) string {
-	var older *resource.OlderError
+	var older *kv.OlderError
 	if !errors.As(err, &older) {
 		return ""
 	}

@@ -16,13 +16,13 @@ import (
 	"github.com/idworker/idworker/cmd/internal/tags"
 	"github.com/idworker/idworker/internal/agreement"
 	"github.com/idworker/idworker/internal/durability"
-	"github.com/idworker/idworker/internal/neighbours"
-	"github.com/idworker/idworker/internal/resource"
+	"github.com/idworker/idworker/internal/kv"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/messages/enrich"
 	"github.com/idworker/idworker/snowflake/lease"
 	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/store/register"
+	"github.com/idworker/idworker/worker"
 )
 
 // hinted are errors that have a remedy, with what names it.
@@ -30,7 +30,7 @@ var hinted = []struct {
 	err    error
 	remedy string
 }{
-	{&natsconn.DeniedError{What: `Publish to "a"`, Missing: resource.Bucket(jetstream.KeyValueConfig{Bucket: "b"})}, "have an administrator run: idworker provision"},
+	{&natsconn.DeniedError{What: `Publish to "a"`, Missing: kv.LastingBucket(jetstream.KeyValueConfig{Bucket: "b"})}, "have an administrator run: idworker provision"},
 	{&natsconn.DeniedError{What: `Subscription to "_INBOX.x"`}, "--inbox-prefix"},
 	{&natsconn.DeniedError{What: `Publish to "_INBOX.x"`}, "nats.conf shows which rights"},
 	{&agreement.ForeignStoreError{Bucket: "ids_config", Installed: "jetstream", Given: "mysql a.b"}, "delete the key store of the bucket ids_config"},
@@ -51,9 +51,9 @@ var hinted = []struct {
 	{register.ErrWitness, "--witness names a file of"},
 	{&store.RegressionError{Bucket: "ids_register"}, "than any can have been granted since: idworker tag raise --all --by N"},
 	{embedded.ErrUnwritten, "start it again once the disk has room"},
-	{&resource.OlderError{Bucket: "ids_clock", Missing: true}, "then delete the key clock_id of the config bucket"},
-	{&resource.OlderError{Bucket: "ids_config", Missing: true}, "nats kv add ids_config"},
-	{&resource.OlderError{Bucket: "ids_register", Missing: true}, "than any can have been granted since: idworker tag raise --all --by N"},
+	{&kv.OlderError{Bucket: "ids_clock", Missing: true}, "then delete the key clock_id of the config bucket"},
+	{&kv.OlderError{Bucket: "ids_config", Missing: true}, "nats kv add ids_config"},
+	{&kv.OlderError{Bucket: "ids_register", Missing: true}, "than any can have been granted since: idworker tag raise --all --by N"},
 	{doctor.ErrCopies, "idworker provision --replicas 3"},
 	{doctor.ErrShared, "set max_file"},
 	{doctor.ErrNearlyFull, "set max_file"},
@@ -75,7 +75,7 @@ var hinted = []struct {
 	{tags.ErrLoadersRun, "stop them all, export once more"},
 	{doctor.ErrDifferent, "provision with these flags"},
 	{doctor.ErrOtherLayout, "give workers the same --layout"},
-	{&neighbours.ForeignError{Prefix: "ids"}, "give one of them another --prefix"},
+	{&worker.ForeignError{Prefix: "ids"}, "give one of them another --prefix"},
 	{durability.ErrNoSync, "sync_interval: always"},
 }
 

@@ -8,7 +8,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/idworker/idworker/internal/resource"
+	"github.com/idworker/idworker/internal/kv"
 )
 
 // DeniedError is the error for a right that the server refuses the user.
@@ -39,7 +39,7 @@ func (e *DeniedError) Inbox() bool { return strings.Contains(e.What, `Subscripti
 func Denied(violation, failed error) *DeniedError {
 	_, what, _ := strings.Cut(violation.Error(), nats.ErrPermissionViolation.Error()+": ")
 	denied := &DeniedError{What: what}
-	var missing *resource.MissingError
+	var missing *kv.MissingError
 	if errors.As(failed, &missing) {
 		denied.Missing = missing.Resource
 	}

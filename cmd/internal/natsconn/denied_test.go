@@ -14,7 +14,7 @@ import (
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
 
-	"github.com/idworker/idworker/internal/resource"
+	"github.com/idworker/idworker/internal/kv"
 	"github.com/idworker/idworker/testing/natstest"
 )
 
@@ -23,8 +23,8 @@ func TestMain(m *testing.M) {
 }
 
 func TestDenied(t *testing.T) {
-	bucket := resource.Bucket(jetstream.KeyValueConfig{Bucket: "b"})
-	missing := fmt.Errorf("start: %w", &resource.MissingError{Resource: bucket, Err: context.DeadlineExceeded})
+	bucket := kv.LastingBucket(jetstream.KeyValueConfig{Bucket: "b"})
+	missing := fmt.Errorf("start: %w", &kv.MissingError{Resource: bucket, Err: context.DeadlineExceeded})
 	for _, test := range []struct {
 		violation string
 		failed    error

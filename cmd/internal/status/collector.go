@@ -23,16 +23,16 @@ import (
 type Config struct {
 	Prefix messages.Prefix
 
-	// Dial connects. The connection is the collector's own: a report with many tags must not delay
-	// grants, and what a user may not do is not an error of anybody else.
+	// Dial connects. The connection is the collector's own: reports must not
+	// delay grants, and a right that is missing is no error of another part.
 	Dial func() (*nats.Conn, jetstream.JetStream, error)
 
 	// Domain says that JetStream is that of another domain. What the user may do there is not known.
 	Domain bool
 
-	// Self, where it is set, reports for the process that looks, with the busiest tags up to a number.
-	// It returns false until the process serves.
-	Self func(tags int) (worker.Report, bool)
+	// Self, if it is set, returns the report of the process that shows the
+	// status, or false until that process serves.
+	Self func() (worker.Report, bool)
 
 	// Examine has doctor look.
 	Examine func(ctx context.Context) []Check
@@ -42,9 +42,6 @@ type Config struct {
 const (
 	dialTimeout   = 2 * time.Second
 	partTimeout   = 3 * time.Second
-	maxTags       = 30_000 // of which workers tell, all together
-	maxTagsEach   = 10_000
-	minTagsEach   = 100
 	maxEnrichment = 100 // those whose source is asked what waits
 )
 
@@ -133,10 +130,10 @@ func (c *Collector) connect(ctx context.Context) (err error) {
 }
 
 // Options are those with which Dial is to connect. A connection that is lost is not waited for: the next
-// collection says so, and makes another.
+// collection says so, and makes another. The register, which doctor opens, refuses a reconnect buffer.
 func Options() []nats.Option {
 	return []nats.Option{
-		nats.Name("idworker status"), nats.NoReconnect(), nats.Timeout(dialTimeout),
+		nats.Name("idworker status"), nats.NoReconnect(), nats.ReconnectBufSize(-1), nats.Timeout(dialTimeout),
 		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}), // a question without an answer says it
 	}
 }
@@ -186,11 +183,10 @@ func (c *collection) miss(what, why string) {
 // askReports asks all processes. A worker that does not answer is waited for until the time is up.
 func (c *collection) askReports(ctx context.Context) {
 	expected := c.expected()
-	tags := min(max(maxTags/max(len(expected), 1), minTagsEach), maxTagsEach)
-	c.part(ctx, reportsPart, worker.AskReportsRights(c.cfg.Prefix), func(ctx context.Context) (err error) {
+	c.part(ctx, reportsPart, worker.AskReportsRights(), func(ctx context.Context) (err error) {
 		ctx, cancel := context.WithTimeout(ctx, partTimeout/2)
 		defer cancel()
-		c.reports, err = worker.AskReports(ctx, c.conn, c.cfg.Prefix, tags, expected)
+		c.reports, err = worker.AskReports(ctx, c.conn, c.cfg.Prefix, expected)
 		return err
 	})
 }
@@ -211,7 +207,7 @@ func (c *collection) addSelf() {
 	if c.cfg.Self == nil {
 		return
 	}
-	self, ok := c.cfg.Self(maxTagsEach)
+	self, ok := c.cfg.Self()
 	if !ok {
 		return
 	}

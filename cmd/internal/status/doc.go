@@ -5,7 +5,7 @@
 // # What is collected
 //
 //	question                              asked of
-//	how are workers and loaders?          all processes, which report: worker.AskReports
+//	how are workers and loaders?          $SRV.STATS.idworker-process: worker.AskReports
 //	which workers should there be?        the leases of worker IDs
 //	which worker IDs are held?            ids_workers, ids_clock: lease.List
 //	which templates are there?            ids_config: package templates
@@ -20,17 +20,16 @@
 //
 // Each question is bounded by itself, and one that fails hides nothing of the others: what could not be read is in
 // [Installation.Unread], with the reason. Before it is asked, it is compared with what the user may do, as far as the
-// server tells. So a right that is missing is named at once; asked without it, a question is never answered. A user needs
-// no right for this that its role does not have already, but for the subject of the reports.
+// server tells. So a right that is missing is named at once; asked without it, a question is never answered.
 //
 // Silence is evidence of nothing. A worker that ought to be there and did not report is listed as silent, with when it
 // was last heard of. How many loaders there ought to be, nobody knows.
 //
 // # Cost
 //
-// [Shared] has one collection under way at a time, however many look, and the result is shown for two seconds. While nobody looks nothing is asked, and half a minute later the connection is closed. Each
-// worker tells of its busiest tags only, all workers together of some 30,000. Tags that no worker has in memory are not
-// listed. Doctor looks once a minute.
+// [Shared] has one collection under way at a time, however many people look, and its result is shown for two seconds.
+// Without viewers it requests nothing, and closes its connection after half a minute. Each process reports its 500
+// busiest tags. A tag that no worker has in memory is not listed. Doctor looks once a minute.
 //
 // # Who looks
 //

@@ -3,7 +3,6 @@ package status
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nats.go/micro"
 
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/testing/natstest"
@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 var now = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 
 func reportOf(instance string, role worker.Role, tags ...worker.TagStats) worker.Report {
-	return worker.Report{Instance: instance, Role: role, Stats: worker.Stats{Active: len(tags), Tags: tags, Installation: "I"}}
+	return worker.Report{Instance: instance, Role: role, Stats: worker.Stats{Supply: worker.Supply{Active: len(tags), Tags: tags}, Installation: "I"}}
 }
 
 func (c *collection) at(when time.Time) *Installation { return c.installation(when) }
@@ -228,10 +228,16 @@ func TestOneCollectionForAll(t *testing.T) {
 	t.Parallel()
 	ns := natstest.Start(t)
 	var asked, dialled atomic.Int64
-	if _, err := ns.Connect(t).Subscribe("ids.report", func(msg *nats.Msg) {
-		asked.Add(1)
-		data, _ := json.Marshal(map[string]any{"instance": "a", "parts": 1, "report": worker.Report{Instance: "a", Role: worker.RoleAll}})
-		_ = msg.Respond(data)
+	if _, err := micro.AddService(ns.Connect(t), micro.Config{
+		Name: worker.ProcessServiceName, Version: "0.1.0",
+		Metadata: map[string]string{
+			"instance": "a", "installation": "I", "created": now.Format(time.RFC3339Nano), "role": "all", "prefix": "ids",
+		},
+		StatsHandler: func(*micro.Endpoint) any {
+			asked.Add(1)
+			return worker.Report{}
+		},
+		Endpoint: &micro.EndpointConfig{Subject: "anything", Handler: micro.HandlerFunc(func(micro.Request) {})},
 	}); err != nil {
 		t.Fatal(err)
 	}

@@ -20,7 +20,6 @@ import (
 
 	"github.com/idworker/idworker/cmd/internal/status"
 	"github.com/idworker/idworker/cmd/internal/statuspage"
-	"github.com/idworker/idworker/testing/browser"
 	"github.com/idworker/idworker/testing/natstest"
 )
 
@@ -128,11 +127,11 @@ func await(t *testing.T, tab context.Context, expression string) {
 // disabilities from using it, whatever things are called is text, and nothing is asked of anybody else.
 func TestPageInABrowser(t *testing.T) {
 	t.Parallel()
-	tab := browser.Tab(t)
+	tab := newTab(t)
 	_, home := served(t)
 	watch(t, tab, home)
-	for _, look := range browser.Looks {
-		do(t, tab, look.Take(), chromedp.Navigate(home+"/"))
+	for _, look := range looks {
+		do(t, tab, look.take(), chromedp.Navigate(home+"/"))
 		if wide := value[int64](t, tab, `document.documentElement.scrollWidth`); wide > look.Width {
 			t.Errorf("%s: the page is %d pixels wide, the screen %d", look.Name, wide, look.Width)
 		}
@@ -145,8 +144,8 @@ func TestPageInABrowser(t *testing.T) {
 		if shown := value[int](t, tab, `[...document.querySelectorAll("bdi")].filter(e => e.textContent.includes("<script>hacked=1</script>")).length`); shown < 4 {
 			t.Errorf("%s: hostile names are shown as they are %d times, want worker, tag, enrichment, and more", look.Name, shown)
 		}
-		browser.Keep(t, tab, look.Name)
-		browser.CheckAccess(t, tab, look.Name)
+		keepScreenshot(t, tab, look.Name)
+		checkAccess(t, tab, look.Name)
 	}
 }
 
@@ -154,7 +153,7 @@ func TestPageInABrowser(t *testing.T) {
 // be paused. If the process does not answer, the page says so.
 func TestPageRefreshesItself(t *testing.T) {
 	t.Parallel()
-	tab := browser.Tab(t)
+	tab := newTab(t)
 	s, home := served(t)
 	do(t, tab, chromedp.Navigate(home+"/"), chromedp.SendKeys("#q", "shop"))
 	value[int](t, tab, `window.same = 1`)
@@ -181,7 +180,7 @@ func sampleOf(change func(*status.Installation)) *status.Installation {
 // TestPageByKeyboard: the first key leads to the tags, a search goes by Enter, and pages by their links.
 func TestPageByKeyboard(t *testing.T) {
 	t.Parallel()
-	tab := browser.Tab(t)
+	tab := newTab(t)
 	_, home := served(t)
 	do(t, tab, chromedp.Navigate(home+"/"), chromedp.KeyEvent(kb.Tab))
 	if !value[bool](t, tab, `document.activeElement.className === "skip" && document.activeElement.getBoundingClientRect().left >= 0`) {
@@ -201,7 +200,7 @@ func TestPageByKeyboard(t *testing.T) {
 // TestPageWithoutScript: all is there, and the page loads itself anew.
 func TestPageWithoutScript(t *testing.T) {
 	t.Parallel()
-	tab := browser.Tab(t)
+	tab := newTab(t)
 	s, home := served(t)
 	do(t, tab, call(emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true}), chromedp.Navigate(home+"/"))
 	text, err := chromedp.Run(tab, chromedp.Text("main"))

@@ -57,8 +57,8 @@ func aWorker(n int, now time.Time) worker.Report {
 		Instance: fmt.Sprintf("zyYyTe7mo6PwIYwNCfLA%02d", n), Host: fmt.Sprintf("ids-w%d", n+1), Role: worker.RoleWorker, Version: "0.1.0", Started: now.Add(-26 * time.Hour),
 		Overloads: &worker.OverloadStats{Times: int64(n)}, Clock: &worker.ClockStats{AheadMS: int64(n*7 - 9), ReservedIn: 21},
 		Stats: worker.Stats{
-			Installation: "Uw2vSx0Rk8ZqPZ1HcWmn4A", Active: 10_000, WorkerID: &id,
-			Grants: worker.GrantStats{Installed: 48_211, Burnt: 12},
+			Installation: "Uw2vSx0Rk8ZqPZ1HcWmn4A", WorkerID: &id,
+			Supply: worker.Supply{Active: 10_000, Grants: worker.GrantStats{Installed: 48_211, Burnt: 12}},
 		},
 	}
 }

@@ -10,7 +10,7 @@ import (
 
 	"github.com/idworker/idworker/cmd/internal/backend"
 	"github.com/idworker/idworker/cmd/internal/embedded"
-	"github.com/idworker/idworker/internal/resource"
+	"github.com/idworker/idworker/internal/kv"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/store/register"
@@ -43,11 +43,11 @@ func RaiseFolder(ctx context.Context, at embedded.Config, prefix messages.Prefix
 
 // checkPrefix refuses a folder that holds registers of other prefixes only.
 func checkPrefix(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix) error {
-	own, suffix := resource.BucketStream(register.BucketName(prefix)), register.BucketName("")
+	own, suffix := kv.StreamName(register.BucketName(prefix)), register.BucketName("")
 	names := js.StreamNames(ctx)
 	var others []string
 	for name := range names.Name() {
-		bucket, isBucket := strings.CutPrefix(name, resource.BucketStream(""))
+		bucket, isBucket := strings.CutPrefix(name, kv.StreamName(""))
 		other, isRegister := strings.CutSuffix(bucket, suffix)
 		switch {
 		case name == own:

@@ -16,18 +16,15 @@ import (
 	"github.com/idworker/idworker/worker"
 )
 
-// ErrLoadersRun says that loaders consume load events: they would go on with
+// ErrLoadersRun is the error if a loader is connected: it would continue with
 // the old store.
 var ErrLoadersRun = errors.New("loaders are running, and would go on with the old store")
 
 // SwitchStore imports a list of tags into another store than the installation
-// counts in, and has it count there from then on. Workers may go on, and live
-// on memory meanwhile; loaders must not run, and those that are started with
-// the old store afterwards are refused. The list has to be an export that was
-// made after the last loader had ended.
-//
-// A loader that is paused for longer than its pull request, some seconds, is
-// not seen.
+// counts in, and has it count there from then on. Workers may continue, and live
+// on memory meanwhile; loaders must not run, and those that are started with the
+// old store afterwards are refused. The list must be an export that was made
+// after the last loader had ended.
 func SwitchStore(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, to backend.Backend, list Transfer, report func(Raised)) error {
 	agreed, err := agreement.Open(ctx, js, prefix)
 	if err != nil {
@@ -47,24 +44,33 @@ func SwitchStore(ctx context.Context, js jetstream.JetStream, prefix messages.Pr
 	return agreed.SwitchStore(ctx, to.Name())
 }
 
-// checkNoLoader returns ErrLoadersRun if a loader waits for load events, or holds some.
+// checkNoLoader returns ErrLoadersRun unless the server returns that no loader
+// is connected, and the stream of load events has none, either. A paused loader
+// is connected.
 //
-// An event that a loader did not acknowledge before it ended stays "pending" in the
-// stream until it is old, half a minute, for nobody is there to whom it could be
-// given again. So what counts is when the last one was delivered: a loader writes
-// nothing for an event that it has held for AckWait.
+// A loader that has lost its connection may hold an event. It writes nothing for
+// an event that it has held for AckWait, so checkNoLoader waits until the last
+// delivery is older. The number of unacknowledged events is no evidence: an
+// event of a dead loader remains until it expires.
 func checkNoLoader(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix) error {
+	listens, err := worker.LoaderListens(ctx, js.Conn(), prefix)
+	if err != nil {
+		return fmt.Errorf("look for loaders: %w", err)
+	}
+	if listens {
+		return ErrLoadersRun
+	}
 	consumer, err := js.Consumer(ctx, loads.StreamName(prefix), worker.LoaderConsumer)
 	if errors.Is(err, jetstream.ErrStreamNotFound) || errors.Is(err, jetstream.ErrConsumerNotFound) {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("see whether loaders run: %w", err)
+		return fmt.Errorf("look for loaders: %w", err)
 	}
 	for quiet := 0; quiet < betweenPulls; quiet++ {
 		info, err := consumer.Info(ctx)
 		if err != nil {
-			return fmt.Errorf("see whether loaders run: %w", err)
+			return fmt.Errorf("look for loaders: %w", err)
 		}
 		if info.NumWaiting > 0 {
 			return ErrLoadersRun
@@ -77,7 +83,8 @@ func checkNoLoader(ctx context.Context, js jetstream.JetStream, prefix messages.
 	return nil
 }
 
-// A loader that runs is between two pulls for less than betweenPulls looks.
+// A loader that runs is between two pulls for less than betweenPulls looks. The
+// server may have no way to a loader in another JetStream domain but the stream.
 const (
 	betweenPulls = 5
 	lookAgain    = 200 * time.Millisecond

@@ -43,8 +43,9 @@ func TestSwitchStore(t *testing.T) {
 	}
 }
 
-// TestSwitchStoreBesideLoaders: a loader that waits for events is in the way. One that
-// has ended is not, although it did not acknowledge its last event.
+// TestSwitchStoreBesideLoaders: a loader that waits for events is in the way, and
+// so is one that is connected and does nothing. One that has ended is not, although
+// it did not acknowledge its last event.
 func TestSwitchStoreBesideLoaders(t *testing.T) {
 	t.Parallel()
 	i := newInstallation(t)
@@ -70,6 +71,12 @@ func TestSwitchStoreBesideLoaders(t *testing.T) {
 		t.Errorf("beside a loader: %v", err)
 	}
 	loader.Stop()
+	connected, err := i.js.Conn().SubscribeSync("ids.process.loader")
+	must(t, err)
+	if err := switchStore(); !errors.Is(err, tags.ErrLoadersRun) {
+		t.Errorf("beside a loader that does nothing: %v", err)
+	}
+	must(t, connected.Unsubscribe())
 	natstest.Eventually(t, "the switch works", func() bool { return switchStore() == nil })
 	if info, err := consumer.Info(t.Context()); err != nil || info.NumAckPending != 1 {
 		t.Errorf("the event has gone meanwhile: %+v, %v", info, err)

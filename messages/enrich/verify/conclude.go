@@ -9,7 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/idworker/idworker/internal/leader"
+	"github.com/idworker/idworker/internal/streamread"
 )
 
 // conclude makes findings of what is missing and of IDs that are shared, and names the second
@@ -35,7 +35,7 @@ func (w *walk) findMissing(ctx context.Context) {
 				break
 			}
 			f := Finding{Kind: Missing, Source: seq, Target: s.before, Detail: "it is neither before that message nor among the dead letters"}
-			if msg, err := leader.At(ctx, w.js, w.v.enrichment.From, seq); err == nil {
+			if msg, err := streamread.At(ctx, w.js, w.v.enrichment.From, seq); err == nil {
 				f.Subject = msg.Subject
 			}
 			w.report.add(f)
@@ -117,7 +117,7 @@ func (p *pairs) tagOf(ctx context.Context, a arrival) (tag string, known bool, e
 	if tag, known = p.v.checker.template.tagOf(a.Subject); known || !p.shared.hasOfAny(a.id) {
 		return tag, known, nil
 	}
-	msg, err := leader.At(ctx, p.js, p.v.enrichment.From, a.origin)
+	msg, err := streamread.At(ctx, p.js, p.v.enrichment.From, a.origin)
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
 		return "", false, nil
 	}

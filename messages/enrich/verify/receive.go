@@ -7,7 +7,6 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/idworker/idworker/internal/leader"
 	"github.com/idworker/idworker/internal/streamread"
 	"github.com/idworker/idworker/messages/enrich"
 )
@@ -93,7 +92,7 @@ func (w *walk) original(ctx context.Context, seq uint64) (*streamread.Message, e
 	if seq < w.v.source.CachedInfo().State.FirstSeq {
 		return nil, nil
 	}
-	msg, err := leader.At(ctx, w.js, w.v.enrichment.From, seq)
+	msg, err := streamread.At(ctx, w.js, w.v.enrichment.From, seq)
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
 		return nil, nil
 	}

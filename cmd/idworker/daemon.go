@@ -1,0 +1,326 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+
+	"github.com/idworker/idworker/cmd/internal/backend"
+	"github.com/idworker/idworker/cmd/internal/doctor"
+	"github.com/idworker/idworker/cmd/internal/embedded"
+	"github.com/idworker/idworker/cmd/internal/natsconn"
+	"github.com/idworker/idworker/internal/goroutines"
+	"github.com/idworker/idworker/internal/kv"
+	"github.com/idworker/idworker/internal/pause"
+	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/store/register"
+	"github.com/idworker/idworker/worker"
+	"github.com/idworker/idworker/worker/api"
+)
+
+// daemon is a process that serves, with all that is open for it.
+type daemon struct {
+	cfg        serverConfig
+	opened     *closers
+	background *goroutines.Group
+	metrics    *prometheus.Registry
+	shown      *shown
+	callers    *api.Server // nil if callers are not answered over HTTP
+	nats       *natsServer
+	process    *worker.Process
+	synced     *doctor.SyncWatch
+}
+
+// closers closes what was opened, the latest first.
+type closers []func()
+
+func (c *closers) add(f func()) { *c = append(*c, f) }
+
+func (c *closers) close() {
+	for _, f := range slices.Backward(*c) {
+		f()
+	}
+}
+
+// startTimeout bounds the opening of the store, and the demo.
+const startTimeout = 30 * time.Second
+
+// newDaemon opens the HTTP addresses, which report that the server starts; the
+// NATS server; and the process, which it starts.
+func newDaemon(ctx context.Context, cfg serverConfig) (_ *daemon, err error) {
+	d := daemon{cfg: cfg, opened: new(closers), background: goroutines.New(), metrics: newRegistry(), shown: &shown{cfg: cfg}}
+	defer func() {
+		if err != nil {
+			d.opened.close()
+		}
+	}()
+	page := d.shown.page()
+	d.opened.add(page.Close)
+	stopHTTP, err := cfg.http.serveHTTP(ctx, d.metrics, d.shown.state, page, cfg.log)
+	if err != nil {
+		return nil, err
+	}
+	d.opened.add(stopHTTP)
+	if cfg.api != nil {
+		if d.callers, err = api.Open(ctx, *cfg.api); err != nil {
+			return nil, fmt.Errorf("--api: %w", err)
+		}
+		d.opened.add(d.callers.Stop)
+	}
+	if d.nats, err = openNATS(ctx, cfg, d.opened); err != nil {
+		return nil, err
+	}
+	d.opened.add(d.background.Stop)
+	d.background.Start(d.nats.guard)
+	if d.process, d.synced, err = d.startProcess(ctx); err != nil {
+		if errors.Is(err, nats.ErrNoResponders) {
+			err = fmt.Errorf("%w: JetStream is not enabled on the server %s, or has no quorum", err, d.nats.installation)
+		}
+		return nil, errors.Join(d.nats.trouble(), err)
+	}
+	return &d, nil
+}
+
+// natsServer is the NATS server of a process.
+type natsServer struct {
+	installation
+	embedded *embedded.Server  // nil if it is the user's
+	witness  *register.Witness // nil if there is none
+	gone     chan error        // receives why an embedded server must end
+}
+
+// guard watches the folder of an embedded server until ctx ends.
+func (n *natsServer) guard(ctx context.Context) {
+	if n.embedded == nil {
+		return
+	}
+	if err := n.embedded.Guard(ctx); err != nil {
+		n.gone <- err
+	}
+}
+
+// trouble returns why an embedded server cannot write to its folder, or nil.
+func (n *natsServer) trouble() error {
+	if n.embedded == nil {
+		return nil
+	}
+	return n.embedded.Trouble()
+}
+
+// openNATS starts the embedded server, if no other one is named, and opens the
+// witness.
+func openNATS(ctx context.Context, cfg serverConfig, opened *closers) (*natsServer, error) {
+	if cfg.embedded != nil {
+		started, err := embedded.Start(ctx, *cfg.embedded)
+		if refused := new(embedded.RecoverError); errors.As(err, &refused) {
+			if cfg.worker.Prefix != messages.DefaultPrefix {
+				refused.Flags += " --prefix " + string(cfg.worker.Prefix)
+			}
+			if cfg.source.Kind() != backend.JetStream {
+				refused.Flags += " --store DSN" // which may have a password in it
+			}
+		}
+		if err != nil {
+			return nil, err
+		}
+		opened.add(started.Stop)
+		at := installation{Server: started.URL(), Prefix: cfg.worker.Prefix}
+		return &natsServer{at, started, started.Witness(), make(chan error, 1)}, nil
+	}
+	if cfg.witness == "" {
+		return &natsServer{installation: cfg.installation}, nil
+	}
+	w, err := register.OpenWitness(cfg.witness)
+	if err != nil {
+		return nil, err
+	}
+	if w.Fresh() {
+		cfg.log.Warn("new witness, without evidence", zap.String("witness", cfg.witness))
+	}
+	return &natsServer{installation: cfg.installation, witness: w}, nil
+}
+
+// startProcess connects, and opens and starts the process.
+func (d *daemon) startProcess(ctx context.Context) (process *worker.Process, synced *doctor.SyncWatch, err error) {
+	cfg := d.cfg.worker
+	cfg.Trouble = d.nats.trouble
+	if cfg.Requests, _, err = d.nats.dialToStay(ctx, "idworker", cfg.Log); err != nil {
+		return nil, nil, err
+	}
+	d.opened.add(cfg.Requests.Close)
+	// Without a reconnect buffer: a write that was sent before the register
+	// went back must not arrive after it.
+	if cfg.Control, cfg.JetStream, err = d.nats.dialToStay(ctx, "idworker control", cfg.Log, nats.ReconnectBufSize(-1)); err != nil {
+		return nil, nil, err
+	}
+	d.opened.add(cfg.Control.Close)
+	starting, explainDenied := natsconn.WhenDenied(ctx, cfg.Requests, cfg.Control)
+	process, err = d.openProcess(starting, cfg)
+	if err == nil {
+		err = process.Start(starting)
+	}
+	explained := explainDenied(err)
+	if err == nil && explained != nil {
+		explained = errors.Join(explained, process.Stop())
+	}
+	return process, doctor.NewSyncWatch(cfg.Control, d.cfg.allowUnsynced, cfg.Log), explained
+}
+
+// openProcess opens the store, where the role needs one, and makes the process.
+func (d *daemon) openProcess(ctx context.Context, cfg worker.Config) (process *worker.Process, err error) {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	switch {
+	case cfg.Role.Loads():
+		segments, err := d.openStore(ctx, cfg)
+		if err != nil {
+			return nil, err
+		}
+		d.opened.add(func() { _ = segments.Close() }) // all answers are in
+		cfg.Store, cfg.StoreName, cfg.Reservations = segments, d.cfg.source.Name(), d.cfg.source.Reservations()
+	case d.nats.witness != nil:
+		if err := d.keepWitness(ctx, cfg); err != nil {
+			return nil, err
+		}
+	}
+	err = kv.WithRetry(ctx, cfg.Log, func(ctx context.Context) error {
+		process, err = worker.New(ctx, cfg)
+		return err
+	})
+	return process, err
+}
+
+// openStore opens the store of a process that loads: the register, which it
+// creates if it is missing; and the table. The store is closed when nothing is
+// in flight any more.
+func (d *daemon) openStore(ctx context.Context, cfg worker.Config) (segments *backend.Store, err error) {
+	err = kv.WithRetry(ctx, cfg.Log, func(ctx context.Context) error {
+		if err := worker.Provision(ctx, cfg.JetStream, cfg.Prefix, cfg.Replicas); err != nil {
+			return err
+		}
+		return register.Create(ctx, cfg.JetStream, cfg.Prefix, cfg.Replicas)
+	})
+	if err != nil {
+		return nil, err
+	}
+	err = kv.WithRetry(ctx, cfg.Log, func(ctx context.Context) error {
+		segments, err = d.cfg.source.Open(ctx, backend.Options{JetStream: cfg.JetStream, Prefix: cfg.Prefix, Witness: d.nats.witness, Log: cfg.Log})
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := segments.Prepare(ctx, d.cfg.migrate, cfg.Log); err != nil {
+		return nil, errors.Join(err, segments.Close())
+	}
+	if segments.Database != nil {
+		doctor.WarnOfSettings(segments.Database.Durability(ctx), cfg.Log)
+	}
+	return segments, nil
+}
+
+// keepWitness keeps the witness of an embedded server whose process does not
+// load.
+func (d *daemon) keepWitness(ctx context.Context, cfg worker.Config) error {
+	if err := register.Create(ctx, cfg.JetStream, cfg.Prefix, cfg.Replicas); err != nil {
+		return err
+	}
+	watched, err := register.Open(ctx, register.Config{
+		JetStream: cfg.JetStream, Prefix: cfg.Prefix, Witness: d.nats.witness, Beside: backend.Beside(cfg.Prefix), Log: cfg.Log,
+	})
+	if err != nil {
+		return err
+	}
+	d.background.Start(watched.Run)
+	d.opened.add(func() {
+		d.background.Stop()
+		_ = watched.Close() // the next start compares with the note of a second ago
+	})
+	return nil
+}
+
+// run serves until ctx ends, or the process cannot go on: because of its worker
+// ID, or because of the folder of the embedded server.
+func (d *daemon) run(ctx context.Context, out output) error {
+	defer d.opened.close()
+	d.synced.Look(ctx)
+	d.process.AwaitClaim(ctx)
+	d.shown.daemon.Store(d)
+	ofInstallation(d.process.Installation(), d.metrics, d.process.Metrics(d.cfg.metricsTags), d.synced.Metrics(), unwritten(d.nats.trouble))
+	d.background.Start(d.synced.Run)
+	if d.nats.embedded != nil && !d.cfg.worker.Role.Loads() {
+		d.background.Start(d.warnUnsupplied)
+	}
+	d.logServing()
+	err := d.answerCallers()
+	if err == nil && d.cfg.demo {
+		err = d.demo(ctx, out)
+	}
+	if err == nil {
+		select {
+		case <-ctx.Done():
+		case err = <-d.process.Failed():
+		case err = <-d.nats.gone:
+		}
+	}
+	d.cfg.log.Info("stopping")
+	if d.callers != nil {
+		d.callers.Stop() // requests under way need the process
+	}
+	return errors.Join(err, d.process.Stop())
+}
+
+// supplyWithin is the time in which a loader should have answered a worker
+// beside an embedded server.
+const supplyWithin = 10 * time.Second
+
+// warnUnsupplied warns of a worker to whose embedded server no loader has come:
+// it is easily started by itself.
+func (d *daemon) warnUnsupplied(ctx context.Context) {
+	pause.For(ctx, supplyWithin)
+	if ctx.Err() == nil && !d.process.Supplied() {
+		d.cfg.log.Warn("this process answers requests and reserves no segments, and no loader has reserved any for it yet; start a loader with --role loader and --server, or serve with --role all")
+	}
+}
+
+// logServing logs what serves, and where its data is.
+func (d *daemon) logServing() {
+	cfg := d.cfg.worker
+	counts := zap.Skip() // only loaders know where
+	if cfg.Role.Loads() {
+		counts = zap.String("store", string(d.cfg.source.Kind()))
+	}
+	fields := []zap.Field{
+		zap.String("version", version), zap.String("role", string(cfg.Role)), counts,
+		zap.String("prefix", string(cfg.Prefix)), zap.String("instance", d.process.Instance()), zap.String("nats", strings.TrimPrefix(d.nats.String(), "at ")),
+	}
+	if d.nats.embedded != nil {
+		fields = append(fields, zap.String("data", d.nats.embedded.Folder()), zap.String("witness", d.nats.witness.Path()))
+	}
+	d.cfg.log.Info("serving", fields...)
+}
+
+// answerCallers answers callers over HTTP, if that was wanted.
+func (d *daemon) answerCallers() error {
+	if d.callers == nil {
+		return nil
+	}
+	ofInstallation(d.process.Installation(), d.metrics, d.callers)
+	source, err := d.process.Direct()
+	if errors.Is(err, nats.ErrPermissionViolation) {
+		err = natsconn.Denied(err, err)
+	}
+	if err != nil {
+		return fmt.Errorf("--api: %w", err)
+	}
+	d.callers.Answer(source)
+	d.cfg.log.Info("answering HTTP", zap.String("address", d.callers.Address()))
+	return nil
+}

@@ -1,0 +1,151 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/idworker/idworker/messages"
+)
+
+// givers give IDs in order, at most limit at once, and note what they were asked for.
+type givers struct {
+	limit, next int64
+	asked       []int64
+	fail        error // after failAfter answers
+	failAfter   int
+}
+
+func (w *givers) give(_ context.Context, n int64) ([]messages.Range, error) {
+	w.asked = append(w.asked, n)
+	switch {
+	case n > w.limit:
+		return nil, &messages.Error{Code: messages.CodeMalformed, Text: fmt.Sprintf("malformed count: %q, allowed is an empty request or a decimal from 1 to %d", fmt.Sprint(n), w.limit)}
+	case w.fail != nil && w.failAfter == 0:
+		return nil, w.fail
+	}
+	w.failAfter--
+	first := w.next + 1
+	w.next += n
+	return []messages.Range{{First: first, Last: w.next}}, nil
+}
+
+// More than a batch is asked for in as few requests as workers allow, and exactly as many IDs come.
+func TestGetInBatches(t *testing.T) {
+	for _, c := range []struct {
+		n, limit int64
+		asked    []int64
+	}{
+		{1, 10, []int64{1}},
+		{10, 10, []int64{10}},
+		{11, 10, []int64{11, 10, 1}},
+		{25, 10, []int64{25, 10, 10, 5}},
+		{3, 1, []int64{3, 1, 1, 1}},
+	} {
+		w := &givers{limit: c.limit}
+		var had int64
+		err := getIDs(t.Context(), w.give, c.n, time.Minute, func(ranges []messages.Range) { had += ranges[0].Len() })
+		if err != nil || had != c.n || w.next != c.n || !slices.Equal(w.asked, c.asked) {
+			t.Errorf("%d with at most %d: %d IDs, %d given, asked for %v, %v", c.n, c.limit, had, w.next, w.asked, err)
+		}
+	}
+}
+
+// What keeps it from going on ends it: no request for 0 IDs, none without end.
+func TestGetFails(t *testing.T) {
+	odd := func(text string) nextIDs {
+		return func(context.Context, int64) ([]messages.Range, error) {
+			return nil, &messages.Error{Code: messages.CodeMalformed, Text: text}
+		}
+	}
+	for name, next := range map[string]nextIDs{
+		"a limit of 0":          odd("a decimal from 1 to 0"),
+		"a limit above":         odd("a decimal from 1 to 100"),
+		"one that is not one":   odd("a decimal from 1 to 99999999999999999999"),
+		"something else is odd": odd("malformed tag"),
+		"used up in the middle": (&givers{limit: 4, fail: messages.ErrExhausted, failAfter: 1}).give,
+		"nobody there":          func(context.Context, int64) ([]messages.Range, error) { return nil, nats.ErrNoResponders },
+	} {
+		if err := getIDs(t.Context(), next, 10, time.Minute, func([]messages.Range) {}); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
+
+// Each request has the whole time; only where nobody is there, the first fails after a second.
+func TestGetTimes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		slow := func(ctx context.Context, n int64) ([]messages.Range, error) {
+			if n > 2 {
+				return (&givers{limit: 2}).give(ctx, n)
+			}
+			select {
+			case <-ctx.Done():
+				return nil, fmt.Errorf("%w: %w", ctx.Err(), messages.ErrUnavailable)
+			case <-time.After(4 * time.Second):
+				return []messages.Range{{First: 1, Last: n}}, nil
+			}
+		}
+		if err := getIDs(t.Context(), slow, 6, 5*time.Second, func([]messages.Range) {}); err != nil {
+			t.Errorf("three requests of 4 s each, with 5 s for each: %v", err)
+		}
+		began := time.Now()
+		err := getIDs(t.Context(), func(ctx context.Context, _ int64) ([]messages.Range, error) {
+			<-ctx.Done()
+			return nil, fmt.Errorf("%w: %w", ctx.Err(), nats.ErrNoResponders)
+		}, 1, time.Hour, func([]messages.Range) {})
+		if took := time.Since(began); !errors.Is(err, nats.ErrNoResponders) || took != nobodyFor {
+			t.Errorf("nobody there: %v after %v", err, took)
+		}
+	})
+}
+
+// What there was before an error is printed, and the error says how much that is.
+func TestIDPrinter(t *testing.T) {
+	failed := errors.New("failed")
+	two := []messages.Range{{First: 7, Last: 8}, {First: 1 << 62, Last: 1 << 62}}
+	for _, c := range []struct {
+		json, ranges bool
+		want         string
+	}{
+		{false, false, "7\n8\n4611686018427387904\n"},
+		{false, true, "7-8\n4611686018427387904\n"},
+		{true, false, `{"tag":"order","ids":["7","8","4611686018427387904"]}`},
+		{true, true, `{"tag":"order","ranges":[{"first":"7","last":"8"},{"first":"4611686018427387904","last":"4611686018427387904"}]}`},
+	} {
+		for _, err := range []error{nil, failed} {
+			var out strings.Builder
+			p := newIDPrinter(output{Writer: &out, JSON: c.json}, "order", c.ranges)
+			p.add(two)
+			ended := p.end(err, 5)
+			if !errors.Is(ended, err) || err != nil && !strings.Contains(ended.Error(), "3 of 5 IDs are printed") {
+				t.Errorf("%v", ended)
+			}
+			got := out.String()
+			if c.json {
+				var compact bytes.Buffer
+				if err := json.Compact(&compact, []byte(got)); err != nil {
+					t.Fatal(err)
+				}
+				got = strings.TrimSpace(compact.String())
+			}
+			if got != c.want {
+				t.Errorf("printed %q, want %q", got, c.want)
+			}
+		}
+	}
+	var out strings.Builder
+	p := newIDPrinter(output{Writer: &out, JSON: true}, "order", false)
+	if err := p.end(failed, 5); !errors.Is(err, failed) || out.Len() > 0 {
+		t.Errorf("an error before the first ID: %v, printed %q", err, out.String())
+	}
+}

@@ -1,0 +1,149 @@
+package kv_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/idworker/idworker/internal/kv"
+	"github.com/idworker/idworker/testing/natstest"
+)
+
+// feeds is a bucket to read.
+type feeds struct {
+	*testing.T
+	js jetstream.JetStream
+	kv jetstream.KeyValue
+}
+
+func newFeeds(t *testing.T) feeds {
+	js, err := jetstream.New(natstest.Start(t).Connect(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := feeds{T: t, js: js}
+	f.make()
+	return f
+}
+
+func (f *feeds) make() {
+	natstest.CreateBucket(f, f.js, "b")
+	kv, err := f.js.KeyValue(f.Context(), "b")
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.kv = kv
+}
+
+func (f *feeds) put(keys ...string) {
+	f.Helper()
+	for _, key := range keys {
+		if _, err := f.kv.Put(f.Context(), key, []byte("value of "+key)); err != nil {
+			f.Fatal(err)
+		}
+	}
+}
+
+func (f *feeds) open() *kv.Feed {
+	f.Helper()
+	feed, err := kv.Follow(f.Context(), f.js, "b")
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Cleanup(feed.Close)
+	return feed
+}
+
+// expect reads entries.
+func (f *feeds) expect(feed *kv.Feed, want ...string) {
+	f.Helper()
+	for i, key := range want {
+		ctx, cancel := context.WithTimeout(f.Context(), natstest.Patience)
+		entry, err := feed.Next(ctx)
+		cancel()
+		got := entry.Key
+		if entry.Deleted {
+			got = "-" + got
+		}
+		if err != nil || got != key {
+			f.Fatalf("entry %d is %s, %v; want %s", i, got, err, key)
+		}
+	}
+	if !feed.CaughtUp() {
+		f.Fatal("has not caught up after the last entry")
+	}
+}
+
+// TestFeed: all entries, and then every change.
+func TestFeed(t *testing.T) {
+	t.Parallel()
+	f := newFeeds(t)
+	if !f.open().CaughtUp() {
+		t.Error("an empty bucket has more to come")
+	}
+	f.put("a", "b", "c", "b")
+	feed := f.open()
+	f.expect(feed, "a", "c", "b")
+	f.put("d")
+	if err := f.kv.Delete(t.Context(), "a"); err != nil {
+		t.Fatal(err)
+	}
+	f.expect(feed, "d", "-a")
+}
+
+// TestFeedEnds when its consumer is gone, which only silence tells.
+func TestFeedEnds(t *testing.T) {
+	t.Parallel()
+	f := newFeeds(t)
+	f.put("a")
+	feed := f.open()
+	f.expect(feed, "a")
+	if err := f.js.DeleteKeyValue(f.Context(), "b"); err != nil {
+		f.Fatal(err)
+	}
+	f.make()
+	f.put("a", "b")
+	if entry, err := feed.Next(t.Context()); !errors.Is(err, kv.ErrFeedEnded) {
+		t.Fatalf("got %v, %v, want ErrFeedEnded", entry, err)
+	}
+}
+
+// TestFeedOutlivesManyEntries: the server holds back what is read slowly, and none is lost. Of two that read
+// many on one connection, the second begins when the first has read them.
+func TestFeedOutlivesManyEntries(t *testing.T) {
+	t.Parallel()
+	f := newFeeds(t)
+	const n = 21_000
+	for i := range n {
+		if _, err := f.js.PublishAsync(fmt.Sprintf("$KV.b.%05d", i), make([]byte, 512)); err != nil {
+			t.Fatal(err)
+		}
+		if i%1000 == 999 {
+			<-f.js.PublishAsyncComplete()
+		}
+	}
+	feed := f.open()
+	second := make(chan struct{})
+	go func() {
+		defer close(second)
+		if other, err := kv.Follow(f.Context(), f.js, "b"); err == nil {
+			other.Close()
+		}
+	}()
+	for i := range n {
+		select {
+		case <-second:
+			t.Fatalf("a second reader began after %d entries of the first", i)
+		default:
+		}
+		entry, err := feed.Next(t.Context())
+		if err != nil || entry.Key != fmt.Sprintf("%05d", i) {
+			t.Fatalf("entry %d is %s, %v", i, entry.Key, err)
+		}
+	}
+	f.expect(feed)
+	<-second
+}

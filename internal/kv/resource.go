@@ -1,0 +1,312 @@
+package kv
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/idworker/idworker/internal/durability"
+	"github.com/idworker/idworker/internal/rights"
+)
+
+// Resource is a stream, a bucket or a consumer with the settings it should have.
+type Resource interface {
+	// String names it for people: "bucket ids_register".
+	String() string
+
+	// InfoSubject is the request of the JetStream API with which the resource is opened. Who
+	// has no right to it has nothing to do with the resource.
+	InfoSubject() string
+
+	// Look changes nothing. The error says that the resource is missing or cannot be used as
+	// it is.
+	Look(ctx context.Context, js jetstream.JetStream) (Found, error)
+
+	// Ensure creates it if it is missing.
+	Ensure(ctx context.Context, js jetstream.JetStream) error
+
+	// Apply creates it if it is missing, or brings it in line, and returns what it did.
+	Apply(ctx context.Context, js jetstream.JetStream) (did string, err error)
+}
+
+// Found is a resource that can be used.
+type Found struct {
+	Difference string // in which settings it differs from what it should be
+	Copies     string // which copies are missing; empty if none is, or the server is in no cluster
+}
+
+// What Apply did; or "changed: " and the settings.
+const (
+	created = "created"
+	asIs    = "as it should be"
+)
+
+// MissingError is that a resource is missing and could not be created.
+type MissingError struct {
+	Resource Resource
+	Err      error
+}
+
+func (e *MissingError) Error() string {
+	return fmt.Sprintf("%s is missing and cannot be created: %v", e.Resource, e.Err)
+}
+
+func (e *MissingError) Unwrap() error { return e.Err }
+
+// missing wraps the error of creating r; nil stays nil.
+func missing(r Resource, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &MissingError{r, err}
+}
+
+// Ensure creates the resources that are missing, in order.
+func Ensure(ctx context.Context, js jetstream.JetStream, all ...Resource) error {
+	for _, r := range all {
+		if err := r.Ensure(ctx, js); err != nil {
+			return fmt.Errorf("%s: %w", r, err)
+		}
+	}
+	return nil
+}
+
+// StreamName is the name of the stream beneath a bucket.
+func StreamName(bucket string) string { return "KV_" + bucket }
+
+// LastingBucket is a KV bucket in which something is counted or remembered: one that exists has to
+// pass [durability.CheckStream]. Its history is always 1, its storage always file, and its
+// entries do not expire. One that is missing is not created if there is evidence that it has
+// been there; the error is an [*OlderError] then.
+func LastingBucket(config jetstream.KeyValueConfig, older ...Evidence) Resource {
+	config.TTL = 0
+	return bucket(config, durability.CheckStream, false, older...)
+}
+
+// LeaseBucket is a KV bucket whose entries expire after config.TTL, which must not be 0, if
+// they are not written again. One that exists may have another TTL, but has to have one.
+func LeaseBucket(config jetstream.KeyValueConfig) Resource {
+	return bucket(config, checkExpires, true)
+}
+
+func bucket(config jetstream.KeyValueConfig, check func(jetstream.StreamConfig) error, mends bool, older ...Evidence) Resource {
+	config.History, config.Storage = 1, jetstream.FileStorage
+	return stream{
+		name:   "bucket " + config.Bucket,
+		bucket: config.Bucket,
+		config: jetstream.StreamConfig{
+			Name: StreamName(config.Bucket), Storage: config.Storage, Replicas: config.Replicas, MaxAge: config.TTL,
+		},
+		create: func(ctx context.Context, js jetstream.JetStream) error {
+			_, err := js.CreateKeyValue(ctx, config)
+			return err
+		},
+		check: check,
+		mends: mends,
+		older: older,
+	}
+}
+
+// checkExpires refuses a bucket whose entries stay for ever.
+func checkExpires(c jetstream.StreamConfig) error {
+	if c.MaxAge > 0 {
+		return nil
+	}
+	return &durability.UnsafeError{
+		Stream: c.Name, Setting: durability.NoExpiry,
+		Reason: "leases never expire, so what a process that crashed had leased is lost for good",
+	}
+}
+
+// stream is a stream, or the one beneath a bucket.
+type stream struct {
+	name   string                 // for people
+	bucket string                 // whose stream it is, if it is one's
+	config jetstream.StreamConfig // as far as it is compared
+	create func(ctx context.Context, js jetstream.JetStream) error
+	check  func(jetstream.StreamConfig) error // of one that exists
+	mends  bool                               // Apply puts right what check refuses
+	older  []Evidence                         // that it has been there, if it is missing
+}
+
+// Stream is a stream with that configuration; 0 replicas are one if it is created, and any
+// number if it exists. What its users rely on, and what cannot be
+// changed in place, check finds out.
+func Stream(config jetstream.StreamConfig, check func(jetstream.StreamConfig) error) Resource {
+	return stream{
+		name:   "stream " + config.Name,
+		config: config,
+		create: func(ctx context.Context, js jetstream.JetStream) error {
+			_, err := js.CreateStream(ctx, config)
+			return err
+		},
+		check: check,
+	}
+}
+
+func (s stream) String() string { return s.name }
+
+// InfoSubject implements [Resource].
+func (s stream) InfoSubject() string { return rights.StreamInfo(s.config.Name) }
+
+// Ensure implements [Resource]. It also checks what there is.
+func (s stream) Ensure(ctx context.Context, js jetstream.JetStream) error {
+	found, err := s.find(ctx, js)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		err = s.create(ctx, js)
+		if !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
+			return missing(s, err)
+		}
+		found, err = js.Stream(ctx, s.config.Name) // somebody else was first
+	}
+	if err != nil {
+		return err
+	}
+	return s.check(found.CachedInfo().Config)
+}
+
+// Look implements [Resource].
+func (s stream) Look(ctx context.Context, js jetstream.JetStream) (Found, error) {
+	found, err := s.find(ctx, js)
+	if err != nil {
+		return Found{}, err
+	}
+	info := found.CachedInfo()
+	if err := s.check(info.Config); err != nil {
+		return Found{}, err
+	}
+	difference, err := s.compare(info.Config)
+	return Found{difference, missingCopies(info)}, err
+}
+
+// missingCopies says which copies of a stream are missing, or are too few on a cluster. One that
+// is only a little behind is on its way.
+func missingCopies(info *jetstream.StreamInfo) string {
+	c := info.Cluster
+	if c == nil || c.Name == "" { // no cluster
+		return ""
+	}
+	if info.Config.Replicas <= 1 {
+		return fmt.Sprintf("one copy only, on server %s of the cluster %s", c.Leader, c.Name)
+	}
+	var missing []string
+	for _, r := range c.Replicas {
+		if r.Offline || !r.Current && (r.Active > 5*time.Second || r.Lag > 1000) {
+			missing = append(missing, r.Name)
+		}
+	}
+	if len(missing) == 0 {
+		return ""
+	}
+	where := "that of server"
+	if len(missing) > 1 {
+		where = "those of servers"
+	}
+	return fmt.Sprintf("%d of %d copies are current, not %s %s", info.Config.Replicas-len(missing), info.Config.Replicas, where, strings.Join(missing, ", "))
+}
+
+// compare says in which settings that can be changed a stream differs. The error says
+// what cannot be changed in place.
+func (s stream) compare(have jetstream.StreamConfig) (difference string, err error) {
+	if have.Storage != s.config.Storage {
+		return "", fmt.Errorf("its storage is %v and should be %v, which cannot be changed in place", have.Storage, s.config.Storage)
+	}
+	var changes []string
+	if s.config.Replicas != 0 && have.Replicas != s.config.Replicas {
+		changes = append(changes, fmt.Sprintf("replicas %d, were %d", s.config.Replicas, have.Replicas))
+	}
+	if have.MaxAge != s.config.MaxAge {
+		changes = append(changes, fmt.Sprintf("ages after %v, was %v", s.config.MaxAge, have.MaxAge))
+	}
+	return strings.Join(changes, ", "), nil
+}
+
+// Apply implements [Resource].
+func (s stream) Apply(ctx context.Context, js jetstream.JetStream) (did string, err error) {
+	found, err := s.find(ctx, js)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return created, missing(s, s.create(ctx, js))
+	}
+	if err != nil {
+		return "", err
+	}
+	have := found.CachedInfo().Config
+	if err := s.check(have); err != nil && !s.mends {
+		return "", err
+	}
+	changes, err := s.compare(have)
+	if err != nil || changes == "" {
+		if text := missingCopies(found.CachedInfo()); text != "" {
+			return asIs + ", but " + text, err
+		}
+		return asIs, err
+	}
+	have.Replicas, have.MaxAge = cmp.Or(s.config.Replicas, have.Replicas), s.config.MaxAge
+	if have.MaxAge > 0 && have.Duplicates > have.MaxAge {
+		have.Duplicates = have.MaxAge // the server refuses a longer window
+	}
+	if _, err := js.UpdateStream(ctx, have); err != nil {
+		return "", err
+	}
+	return "changed: " + changes, nil
+}
+
+// consumer is a durable pull consumer.
+type consumer struct {
+	stream string
+	config jetstream.ConsumerConfig
+}
+
+// Consumer is a durable consumer of a stream. Its configuration has to name everything
+// for which the server has a default of its own.
+func Consumer(stream string, config jetstream.ConsumerConfig) Resource {
+	return consumer{stream, config}
+}
+
+func (c consumer) String() string { return "consumer " + c.config.Durable + " of stream " + c.stream }
+
+// InfoSubject implements [Resource].
+func (c consumer) InfoSubject() string { return rights.ConsumerInfo(c.stream, c.config.Durable) }
+
+// Look implements [Resource]. The settings are the server's matter once it is there.
+func (c consumer) Look(ctx context.Context, js jetstream.JetStream) (Found, error) {
+	_, err := js.Consumer(ctx, c.stream, c.config.Durable)
+	return Found{}, err
+}
+
+// Ensure implements [Resource].
+func (c consumer) Ensure(ctx context.Context, js jetstream.JetStream) error {
+	_, err := js.Consumer(ctx, c.stream, c.config.Durable)
+	if errors.Is(err, jetstream.ErrConsumerNotFound) {
+		_, err = js.CreateOrUpdateConsumer(ctx, c.stream, c.config)
+		return missing(c, err)
+	}
+	return err
+}
+
+// Apply implements [Resource].
+func (c consumer) Apply(ctx context.Context, js jetstream.JetStream) (did string, err error) {
+	found, err := js.Consumer(ctx, c.stream, c.config.Durable)
+	if errors.Is(err, jetstream.ErrConsumerNotFound) {
+		_, err = js.CreateOrUpdateConsumer(ctx, c.stream, c.config)
+		return created, missing(c, err)
+	}
+	if err != nil {
+		return "", err
+	}
+	before := found.CachedInfo().Config
+	after, err := js.CreateOrUpdateConsumer(ctx, c.stream, c.config)
+	if err != nil {
+		return "", err
+	}
+	if reflect.DeepEqual(before, after.CachedInfo().Config) {
+		return asIs, nil
+	}
+	return "changed", nil
+}

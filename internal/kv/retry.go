@@ -1,0 +1,68 @@
+package kv
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/zap"
+
+	"github.com/idworker/idworker/internal/pause"
+)
+
+// firstTry is how long JetStream may take to answer before it is asked again: a request that
+// arrives while a cluster has no leader is never answered.
+const firstTry = 5 * time.Second
+
+// The pause after an answer that says that there is no leader: it doubles.
+const (
+	firstPause   = 250 * time.Millisecond
+	longestPause = 2 * time.Second
+)
+
+// WithRetry repeats a request to JetStream while there is no answer, or none from a
+// leader, until ctx ends. Each try may take twice as long as the one before, because
+// a JetStream that is only slow has to succeed, too.
+func WithRetry(ctx context.Context, log *zap.Logger, do func(context.Context) error) error {
+	wait := firstPause
+	for timeout := firstTry; ; {
+		try, cancel := context.WithTimeout(ctx, timeout)
+		err := do(try)
+		cancel()
+		silent := errors.Is(err, context.DeadlineExceeded)
+		if ctx.Err() != nil || !silent && !isLeaderless(err) {
+			return err
+		}
+		log.Warn("JetStream does not answer yet, trying again; does it have a leader?", zap.Error(err))
+		if silent {
+			timeout *= 2
+			continue
+		}
+		if pause.For(ctx, wait); ctx.Err() != nil {
+			return err
+		}
+		wait = min(2*wait, longestPause)
+	}
+}
+
+// leaderless are a cluster's codes for a stream or consumer without a leader: none is
+// elected yet, or the only server with a replica is away, as in a rolling restart.
+// nats.go has no names for them.
+var leaderless = []jetstream.ErrorCode{
+	10008, // JetStream system temporarily unavailable
+	10009, // JetStream cluster can not handle request
+	10118, // stream is offline
+	10119, // consumer is offline
+}
+
+// ErrNoLeader means that the replica of a stream that answered has no leader. A
+// server answers so for some time after it was paused, and lacks recent writes.
+var ErrNoLeader = errors.New("it has no leader")
+
+func isLeaderless(err error) bool {
+	var answer *jetstream.APIError
+	return errors.Is(err, ErrNoLeader) || errors.Is(err, jetstream.ErrNoStreamResponse) ||
+		errors.As(err, &answer) && slices.Contains(leaderless, answer.ErrorCode)
+}

@@ -1,0 +1,51 @@
+package kv
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// TestFeedTakesAsLongAsEntriesArrive: a feed lasts while entries or heartbeats arrive, and ends
+// when the server falls silent.
+func TestFeedTakesAsLongAsEntriesArrive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const entries = 100
+		f := &Feed{msgs: make(chan *nats.Msg), gone: make(chan struct{}), silence: time.NewTimer(maxSilence), prefix: len("$KV.b."), pending: entries}
+		ctx, cancel := context.WithCancel(t.Context())
+		var sender sync.WaitGroup
+		defer sender.Wait()
+		defer cancel()
+		send := func(m *nats.Msg) {
+			time.Sleep(maxSilence * 9 / 10)
+			select {
+			case f.msgs <- m:
+			case <-ctx.Done():
+			}
+		}
+		sender.Go(func() {
+			for i := range entries {
+				send(&nats.Msg{Header: nats.Header{"Status": {"100"}}})
+				send(&nats.Msg{Subject: "$KV.b.x", Sub: &nats.Subscription{}, Reply: fmt.Sprintf("$JS.ACK.KV_b.c.1.%d.%d.0.%d", i+1, i+1, entries-i-1)})
+			}
+		})
+		for i := range entries {
+			if f.CaughtUp() {
+				t.Fatalf("caught up after %d entries", i)
+			}
+			if entry, err := f.Next(t.Context()); err != nil || entry.Key != "x" {
+				t.Fatalf("entry %d: %v, %v", i, entry, err)
+			}
+		}
+		began := time.Now()
+		if _, err := f.Next(t.Context()); !f.CaughtUp() || !errors.Is(err, ErrFeedEnded) || time.Since(began) != maxSilence {
+			t.Errorf("%v after %v of silence, want an end after %v", err, time.Since(began), maxSilence)
+		}
+	})
+}

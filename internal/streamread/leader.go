@@ -1,0 +1,111 @@
+package streamread
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// timeout bounds a request whose context has no deadline or a later one. It is the
+// JetStream client's default for its own requests.
+const timeout = 5 * time.Second
+
+// Message is a message as it is stored in a stream.
+type Message struct {
+	Subject  string
+	Sequence uint64
+	Time     time.Time   // when it was stored
+	Header   nats.Header // nil if the message has none, or a Malformed one
+	Data     []byte
+
+	Malformed bool // the message has a header that cannot be decoded
+}
+
+// At reads the message with that sequence from the stream's leader, within 5 seconds.
+// Errors: jetstream.ErrMsgNotFound if the leader does not have it; any other error
+// means that this is unknown.
+//
+// It uses STREAM.MSG.GET, which only the leader answers. A "direct get" may be
+// answered by a replica that lags or a mirror that keeps less: a message that is
+// missing there may exist.
+func At(ctx context.Context, js jetstream.JetStream, stream string, sequence uint64) (Message, error) {
+	return requestMessage(ctx, js, stream, map[string]any{"seq": sequence})
+}
+
+// Last reads the last message on a subject, which may have wildcards, within 5 seconds.
+// Errors as for [At].
+func Last(ctx context.Context, js jetstream.JetStream, stream, subject string) (Message, error) {
+	m, err := requestMessage(ctx, js, stream, map[string]any{"last_by_subj": subject})
+	if m.Malformed {
+		err = fmt.Errorf("read stream %s from its leader: message %d: %w", stream, m.Sequence, nats.ErrBadHeaderMsg)
+	}
+	return m, err
+}
+
+// Next reads the first message with that sequence or a later one whose subject matches a
+// pattern, within 5 seconds. Errors as for [At].
+func Next(ctx context.Context, js jetstream.JetStream, stream, subject string, sequence uint64) (Message, error) {
+	return requestMessage(ctx, js, stream, map[string]any{"seq": sequence, "next_by_subj": subject})
+}
+
+func requestMessage(ctx context.Context, js jetstream.JetStream, stream string, want map[string]any) (Message, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	fail := func(err error) (Message, error) {
+		return Message{}, fmt.Errorf("read stream %s from its leader: %w", stream, err)
+	}
+	request, err := json.Marshal(want)
+	if err != nil {
+		return fail(err)
+	}
+	reply, err := js.Conn().RequestWithContext(ctx, APISubject(js, "STREAM.MSG.GET."+stream), request)
+	if err != nil {
+		return fail(err)
+	}
+	var answer struct {
+		Error   *jetstream.APIError `json:"error"`
+		Message *struct {
+			Subject  string    `json:"subject"`
+			Sequence uint64    `json:"seq"`
+			Time     time.Time `json:"time"`
+			Header   []byte    `json:"hdrs"`
+			Data     []byte    `json:"data"`
+		} `json:"message"`
+	}
+	if err := json.Unmarshal(reply.Data, &answer); err != nil {
+		return fail(err)
+	}
+	m := answer.Message
+	switch {
+	case answer.Error != nil && answer.Error.ErrorCode == jetstream.JSErrCodeMessageNotFound:
+		return Message{}, jetstream.ErrMsgNotFound
+	case answer.Error != nil:
+		return fail(answer.Error)
+	case m == nil:
+		return fail(jetstream.ErrInvalidJetStreamResponse)
+	}
+	out := Message{Subject: m.Subject, Sequence: m.Sequence, Time: m.Time, Data: m.Data}
+	if len(m.Header) > 0 {
+		out.Header, err = nats.DecodeHeadersMsg(m.Header)
+		out.Malformed = err != nil
+	}
+	return out, nil
+}
+
+// APISubject is the subject of a JetStream API call, in the domain or with the prefix of
+// the JetStream context.
+func APISubject(js jetstream.JetStream, call string) string {
+	switch o := js.Options(); {
+	case o.Domain != "":
+		return "$JS." + o.Domain + ".API." + call
+	case o.APIPrefix != "":
+		return strings.TrimSuffix(o.APIPrefix, ".") + "." + call
+	default:
+		return jetstream.DefaultAPIPrefix + call
+	}
+}

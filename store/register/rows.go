@@ -1,0 +1,227 @@
+package register
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/idworker/idworker/store"
+)
+
+// errBelow says that a range lies below what was granted.
+var errBelow = errors.New("the range lies below what was granted already")
+
+// rowAttempts bounds how often a row is asked in one call. Of several loaders that race one
+// wins each time.
+const rowAttempts = 256
+
+// reserveRow has the table propose ranges until one lies above all that was granted. Made
+// says that the caller has inserted the row.
+func (s *Store) reserveRow(ctx context.Context, tag string, n int64, made bool) (store.Grant, error) {
+	for attempt := range rowAttempts {
+		if _, err := s.permit(ctx); err != nil { // or the range would be discarded
+			return store.Grant{}, err
+		}
+		before := s.cached(tag)
+		seg, err := s.cfg.Table.Reserve(ctx, tag, n)
+		if err != nil {
+			return store.Grant{}, s.missing(ctx, tag, err)
+		}
+		granted, lowest, err := s.claim(ctx, tag, seg, made)
+		switch {
+		case !errors.Is(err, errBelow):
+			return granted, err
+		case before.Next > seg.First: // known before the table was asked, so this is no race
+			err = s.raiseRow(ctx, tag, seg, before.Next)
+		case !s.Known(tag): // a new row, where a lost tag may have been
+			err = s.cfg.Table.Raise(ctx, tag, lowest)
+		case attempt > 0:
+			err = backOff(ctx, attempt)
+		default:
+			err = nil
+		}
+		if err != nil {
+			return store.Grant{}, err
+		}
+	}
+	return store.Grant{}, fmt.Errorf("%w, %d times in a row", errBelow, rowAttempts)
+}
+
+// claim moves the entry of a tag to the end of a range that the table has proposed. After
+// any error the range is discarded; errBelow says that it lies below lowest, from where on
+// IDs may be granted: next, or, if there is no entry, where tags that are created begin.
+//
+// The mark of a removed tag stays, unless the caller has made the row: the tag may have been
+// removed since the table proposed the range.
+func (s *Store) claim(ctx context.Context, tag string, seg store.Segment, made bool) (granted store.Grant, lowest int64, err error) {
+	for attempt := 0; ; attempt++ {
+		p, r, err := s.look(ctx, tag, attempt, record.exists)
+		if err == nil && r.deleted() {
+			err = errDeleted
+		}
+		if lowest = r.Next; !r.exists() {
+			lowest = s.Lowest()
+		}
+		if err == nil && lowest > seg.First {
+			err = errBelow
+		}
+		if err != nil {
+			s.burn()
+			return store.Grant{}, lowest, err
+		}
+		e := entry{Order: r.Order, Removed: r.Removed && !made}
+		if granted, err = s.grant(ctx, p, tag, r, e, seg.First, seg.Len()); !errors.Is(err, errStale) {
+			return granted, lowest, err
+		}
+	}
+}
+
+// raiseRow raises a row that returned seg, although all below next had been granted before.
+func (s *Store) raiseRow(ctx context.Context, tag string, seg store.Segment, next int64) error {
+	s.mu.Lock()
+	s.figures.RowsBack++
+	first := !s.rowsBack[tag]
+	s.rowsBack[tag] = true
+	s.mu.Unlock()
+	if first {
+		s.log.Error("table row went back, raising it", zap.String("table", s.cfg.TableName), zap.String("tag", tag),
+			zap.Stringer("returned", seg), zap.Int64("granted_below", next))
+	}
+	if err := s.cfg.Table.Raise(ctx, tag, next); err != nil {
+		return fmt.Errorf("raise the row, which returned %v, to %d: %w", seg, next, err)
+	}
+	return nil
+}
+
+// createRow makes a row that has handed out its first range.
+func (s *Store) createRow(ctx context.Context, tag store.Tag, n int64) (store.Grant, error) {
+	err := s.announce(ctx, tag, func(r record) error { return s.mayCreate(tag, r) })
+	if errors.Is(err, store.ErrTagExists) { // if its row is not missing
+		_, err = s.cfg.Table.Find(ctx, tag.Name)
+		err = cmp.Or(s.missing(ctx, tag.Name, err), store.ErrTagExists)
+	}
+	if err != nil {
+		return store.Grant{}, err
+	}
+	seg, err := store.Following(max(tag.Next, s.cached(tag.Name).Next, s.Lowest()), n)
+	if err != nil {
+		return store.Grant{}, err
+	}
+	err = s.cfg.Table.CreateTag(ctx, store.Tag{Name: tag.Name, Step: tag.Step, Next: seg.End})
+	if err != nil {
+		return store.Grant{}, err
+	}
+	granted, lowest, err := s.claim(ctx, tag.Name, seg, true)
+	if !errors.Is(err, errBelow) {
+		return granted, err
+	}
+	if err := s.cfg.Table.Raise(ctx, tag.Name, lowest); err != nil {
+		return store.Grant{}, err
+	}
+	return s.reserveRow(ctx, tag.Name, n, true)
+}
+
+// announce writes the entry of a tag whose row is about to be made, unless there is one: a
+// row that is there without its creator takes the order from it. It is marked as removed,
+// for a creator that stops before the row is made leaves no tag.
+func (s *Store) announce(ctx context.Context, tag store.Tag, check func(record) error) error {
+	return s.replace(ctx, tag.Name, func(r record) (entry, error) {
+		if err := check(r); err != nil || r.exists() {
+			return r.entry, err
+		}
+		next := s.Lowest()
+		if r.deleted() { // nothing shows how far it was granted, and the caller has chosen
+			next = tag.Next
+		}
+		return entry{Next: next, Order: stored(tag.Order), Removed: true}, nil
+	})
+}
+
+// rowStep returns the step of a row.
+func (s *Store) rowStep(ctx context.Context, tag string) (int64, error) {
+	if step, ok := s.steps.get(tag); ok {
+		return step, nil
+	}
+	row, err := s.cfg.Table.Find(ctx, tag)
+	if err != nil {
+		return 0, s.missing(ctx, tag, err)
+	}
+	if row.Step < 1 {
+		return 0, fmt.Errorf("%w: step is %d in its row, it must be 1 or more", store.ErrCorrupt, row.Step)
+	}
+	s.steps.put(tag, row.Step)
+	return row.Step, nil
+}
+
+var (
+	errRowMissing = fmt.Errorf("%w: its row is missing in the table, and it was not removed: insert the row again, or remove the tag", store.ErrCorrupt)
+	errRowMade    = errors.New("its row is being made")
+)
+
+// missing replaces an ErrNoTag of the table by the ErrCorrupt of a tag that was not removed.
+func (s *Store) missing(ctx context.Context, tag string, err error) error {
+	if !errors.Is(err, store.ErrNoTag) {
+		return err
+	}
+	s.steps.forget(tag)
+	r, failed := s.read(ctx, tag)
+	switch {
+	case failed != nil:
+		return failed
+	case !s.live(r):
+		return err
+	}
+	// It may have been made since the table was asked, but then it is there now.
+	if _, found := s.cfg.Table.Find(ctx, tag); !errors.Is(found, store.ErrNoTag) {
+		return errors.Join(errRowMade, found)
+	}
+	return errRowMissing
+}
+
+// steps caches the steps of rows, for a minute. The zero value is ready for use.
+type steps struct {
+	mu    sync.Mutex
+	tags  map[string]rowStep
+	sweep int // how many there may be until old ones are dropped
+}
+
+type rowStep struct {
+	step int64
+	read time.Time
+}
+
+const stepAge = time.Minute
+
+func (r rowStep) old() bool { return time.Since(r.read) >= stepAge }
+
+func (c *steps) get(tag string) (step int64, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r, ok := c.tags[tag]
+	return r.step, ok && !r.old()
+}
+
+func (c *steps) put(tag string, step int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.tags) >= c.sweep {
+		maps.DeleteFunc(c.tags, func(_ string, r rowStep) bool { return r.old() })
+		c.sweep = max(1024, 2*len(c.tags))
+	}
+	if c.tags == nil {
+		c.tags = make(map[string]rowStep)
+	}
+	c.tags[tag] = rowStep{step, time.Now()}
+}
+
+func (c *steps) forget(tag string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.tags, tag)
+}

@@ -1,0 +1,93 @@
+package worker
+
+import (
+	"errors"
+	"io"
+	"net"
+	"net/url"
+	"slices"
+	"sync/atomic"
+
+	"github.com/nats-io/nats.go"
+)
+
+// dialLike makes a connection like another one, to the same server if it is
+// there. It names only the configured servers, and lets nats.go discover the
+// others again: nats.go checks the certificates of discovered servers against
+// the configured name, and forgets those that leave the cluster. So, to reach a
+// discovered server, it names a configured one with the right name, and a
+// [detour] dials the discovered one instead.
+func dialLike(conn *nats.Conn) (*nats.Conn, error) {
+	options := conn.Opts
+	current, err := url.Parse(conn.ConnectedUrl())
+	if err != nil || current.Host == "" {
+		return options.Connect() // it has lost its server
+	}
+	servers := configuredServers(conn)
+	first := slices.IndexFunc(servers, func(s *url.URL) bool { return s.Host == current.Host })
+	if first < 0 {
+		state, noTLS := conn.TLSConnectionState()
+		first = slices.IndexFunc(servers, func(s *url.URL) bool { return noTLS != nil || s.Hostname() == state.ServerName })
+		options.CustomDialer = newDetour(current.Host, &options)
+	}
+	if first < 0 { // its certificate bears its own name
+		servers, first = append(servers, current), len(servers)
+	}
+	options.Url, options.Servers = servers[first].String(), nil
+	for _, s := range slices.Delete(servers, first, first+1) {
+		options.Servers = append(options.Servers, s.String())
+	}
+	return options.Connect()
+}
+
+// isAway reports whether an error means that a server has not answered in time,
+// or is not there.
+func isAway(err error) bool {
+	var network net.Error
+	return errors.As(err, &network) && network.Timeout() || errors.Is(err, io.EOF) ||
+		errors.Is(err, nats.ErrTimeout) || errors.Is(err, nats.ErrNoServers)
+}
+
+// configuredServers returns the servers of a connection without those that it
+// has discovered.
+func configuredServers(conn *nats.Conn) (servers []*url.URL) {
+	discovered := conn.DiscoveredServers()
+	for _, s := range conn.ServerPool() {
+		if !slices.Contains(discovered, s.URL.Scheme+"://"+s.URL.Host) {
+			servers = append(servers, s.URL)
+		}
+	}
+	return servers
+}
+
+// detour is a dialer whose first connection goes to one address, whatever the
+// server.
+type detour struct {
+	nats.CustomDialer
+	address string
+	taken   atomic.Bool
+}
+
+// newDetour makes a detour before the dialer of the options.
+func newDetour(address string, options *nats.Options) *detour {
+	if options.CustomDialer != nil {
+		return &detour{CustomDialer: options.CustomDialer, address: address}
+	}
+	return &detour{CustomDialer: options.Dialer, address: address}
+}
+
+// Dial is part of nats.CustomDialer.
+func (d *detour) Dial(network, address string) (net.Conn, error) {
+	if !d.taken.Swap(true) {
+		if conn, err := d.CustomDialer.Dial(network, d.address); err == nil {
+			return conn, nil
+		}
+	}
+	return d.CustomDialer.Dial(network, address)
+}
+
+// SkipTLSHandshake reports to nats.go whether the dialer does TLS by itself.
+func (d *detour) SkipTLSHandshake() bool {
+	s, ok := d.CustomDialer.(interface{ SkipTLSHandshake() bool })
+	return ok && s.SkipTLSHandshake()
+}

@@ -1,0 +1,246 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go/micro"
+	"go.uber.org/zap"
+
+	"github.com/idworker/idworker/internal/goroutines"
+	"github.com/idworker/idworker/internal/metric"
+	"github.com/idworker/idworker/internal/pause"
+	"github.com/idworker/idworker/messages"
+)
+
+// installationWatch is the part of a process by which the others find it, and
+// which detects another installation on the same subjects. An installation is a
+// set of buckets, and buckets belong to one JetStream. Subjects may reach
+// further: a leaf node link carries them from one JetStream domain to the next.
+// Two installations that are linked in this way would answer each other's
+// callers, and both count from 1. So one of them must not answer.
+//
+// Each process looks at the metadata of all processes when it starts, and every
+// 30 seconds. Of two installations the younger one stands by; of two of the
+// same age, the one with the greater ID. All compare the same two values, and
+// no clocks, so two installations never both stand by.
+//
+//   - A process does not start if another installation serves, or is older.
+//     That the other installation is younger does not help while it serves:
+//     only an operator may displace it.
+//   - A process that serves leaves the queue groups when an older installation
+//     serves, and comes back when several looks in a row, in which its own
+//     answer was present, did not find one.
+//
+// A link that comes up later is noticed within 40 seconds. Until then both
+// serve. A copy of an installation, buckets and all, has the same ID and is not
+// detected.
+type installationWatch struct {
+	process    *Process
+	background *goroutines.Group
+	service    micro.Service // between Start and Stop
+
+	serving atomic.Bool
+	left    atomic.Pointer[ForeignError] // why the process stands by
+	met     atomic.Int64                 // processes of other installations, at all looks
+}
+
+const (
+	standbyLooks     = 6 // a process that stands by looks so many times as often
+	looksUntilReturn = 4
+	lookAgain        = 250 * time.Millisecond // after a look that failed
+)
+
+func newInstallationWatch(p *Process) *installationWatch {
+	return &installationWatch{process: p, background: goroutines.New()}
+}
+
+// Start registers the service of the process, and then looks for other
+// installations. The error is a [*ForeignError] if the process must not serve
+// beside another one.
+func (w *installationWatch) Start(ctx context.Context) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, w.process.timing.start)
+	defer cancel()
+	if w.service, err = w.process.register(); err != nil {
+		return err
+	}
+	foreign, err := w.look(ctx)
+	for ; err != nil; foreign, err = w.look(ctx) {
+		if pause.For(ctx, lookAgain); ctx.Err() != nil {
+			return errors.Join(err, ctx.Err(), w.Stop())
+		}
+	}
+	for _, f := range foreign {
+		if f.serves || f.Other.olderThan(f.Own) {
+			return errors.Join(&f.ForeignError, w.Stop())
+		}
+	}
+	w.serving.Store(true)
+	return nil
+}
+
+// Stop removes the service.
+func (w *installationWatch) Stop() error { return unlessClosed(w.service.Stop()) }
+
+// begin begins to look for other installations. All parts have started.
+func (w *installationWatch) begin() { w.background.Start(w.run) }
+
+// end ends the looks, before any part stops.
+func (w *installationWatch) end() {
+	w.serving.Store(false)
+	w.background.Stop()
+}
+
+// run looks at all processes until ctx ends.
+func (w *installationWatch) run(ctx context.Context) {
+	missed := 0 // looks without an older installation
+	logged := ""
+	for {
+		interval := w.process.timing.look
+		if w.left.Load() != nil {
+			interval /= standbyLooks
+		}
+		pause.For(ctx, interval*3/4+rand.N(interval/2)) // keeps processes that were started together apart
+		foreign, err := w.look(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if err != nil {
+			continue // no evidence
+		}
+		missed++
+		for _, f := range foreign {
+			switch {
+			case f.serves && f.Other.olderThan(f.Own):
+				missed = 0
+				w.standBy(&f.ForeignError)
+			case f.serves && logged != f.Other.Installation:
+				logged = f.Other.Installation
+				w.process.cfg.Log.Error("a younger installation answers here", zap.Error(&f.ForeignError))
+			}
+		}
+		if missed >= looksUntilReturn {
+			w.comeBack()
+		}
+	}
+}
+
+// standBy leaves the queue groups.
+func (w *installationWatch) standBy(why *ForeignError) {
+	if w.left.Swap(why) != nil {
+		return
+	}
+	w.serving.Store(false)
+	w.process.cfg.Log.Error("an older installation answers, leaving", zap.Error(why))
+	w.process.standBy(true)
+}
+
+// comeBack enters the queue groups again.
+func (w *installationWatch) comeBack() {
+	left := w.left.Swap(nil)
+	if left == nil {
+		return
+	}
+	w.process.cfg.Log.Warn("the older installation has gone", zap.String("other", left.Other.Installation))
+	w.process.standBy(false)
+	w.serving.Store(true)
+}
+
+// foreignProcess is a process of another installation.
+type foreignProcess struct {
+	ForeignError
+	serves bool
+}
+
+// look returns the processes of other installations. A look in which the
+// process's own answer is missing is an error: nothing follows from it.
+func (w *installationWatch) look(ctx context.Context) (foreign []foreignProcess, err error) {
+	conn, prefix, self := w.process.cfg.Control, w.process.cfg.Prefix, w.process.self
+	all, err := ListProcesses(ctx, conn, prefix)
+	if err != nil {
+		return nil, err
+	}
+	own, instances := false, []string(nil)
+	for _, p := range all {
+		own = own || p.Instance == self.Instance
+		if p.Installation != self.Installation {
+			foreign = append(foreign, foreignProcess{ForeignError{prefix, self, p}, true})
+			instances = append(instances, p.Instance)
+		}
+	}
+	if !own {
+		return nil, errors.New("cannot look for other installations: the process's own answer is missing")
+	}
+	if len(foreign) == 0 {
+		return nil, nil
+	}
+	w.met.Add(int64(len(foreign)))
+	reports, err := AskReports(ctx, conn, prefix, instances)
+	for _, r := range reports {
+		if i := slices.Index(instances, r.Instance); i >= 0 {
+			foreign[i].serves = r.Serving
+		}
+	}
+	return foreign, err
+}
+
+// ready returns why the process is not in the queue groups, unless that is
+// their affair.
+func (w *installationWatch) ready() error {
+	if left := w.left.Load(); left != nil {
+		return fmt.Errorf("not in the queue groups: %w", left)
+	}
+	if !w.serving.Load() {
+		return errors.New("starting")
+	}
+	return nil
+}
+
+var (
+	conflictGauge = metric.Declare("installation_conflict", "Whether the process has left the queue groups to another installation, 1 or 0.")
+	foreignMet    = metric.Declare("foreign_processes_met_total", "Processes of another installation that were found on the same subjects, at all looks.")
+)
+
+func (w *installationWatch) collect(to metric.Sink) {
+	to.BoolGauge(conflictGauge, w.left.Load() != nil)
+	to.Counter(foreignMet, w.met.Load())
+}
+
+// ErrForeign is wrapped by every [ForeignError].
+var ErrForeign = errors.New("another installation answers on the same subjects")
+
+// ForeignError is about a process of another installation.
+type ForeignError struct {
+	Prefix     messages.Prefix
+	Own, Other ProcessIdentity
+}
+
+func (e *ForeignError) Error() string {
+	other := "process " + e.Other.Instance
+	if e.Other.Host != "" {
+		other += " on host " + e.Other.Host
+	}
+	return fmt.Sprintf("%v, %s.>: it is %s, met as %s; this process belongs to %s",
+		ErrForeign, e.Prefix, e.Other.installation(), other, e.Own.installation())
+}
+
+// Unwrap makes it an [ErrForeign].
+func (e *ForeignError) Unwrap() error { return ErrForeign }
+
+// olderThan orders processes by the age of their installations. It is a total
+// order of installations.
+func (p ProcessIdentity) olderThan(other ProcessIdentity) bool {
+	if c := p.Created.Compare(other.Created); c != 0 {
+		return c < 0
+	}
+	return p.Installation < other.Installation
+}
+
+func (p ProcessIdentity) installation() string {
+	return fmt.Sprintf("%s (since %s)", p.Installation, p.Created.UTC().Format(time.RFC3339))
+}

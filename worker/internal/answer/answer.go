@@ -1,0 +1,97 @@
+package answer
+
+import (
+	"errors"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/idworker/idworker/allocator"
+	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/snowflake"
+	"github.com/idworker/idworker/store"
+)
+
+// Config configures an [Answerer].
+type Config struct {
+	Prefix   messages.Prefix
+	MaxBatch int64      // the most IDs of one request
+	Requests *nats.Conn // for the replies to parked requests
+}
+
+// Answerer answers the requests of one process. Its methods are safe for concurrent
+// use.
+type Answerer struct {
+	segments, snowflakes figures
+
+	cfg     Config
+	alloc   *allocator.Allocator
+	created time.Time
+}
+
+// New returns an Answerer of tags in memory.
+func New(cfg Config, alloc *allocator.Allocator) *Answerer {
+	return &Answerer{cfg: cfg, alloc: alloc, created: time.Now()}
+}
+
+// now is the time since the Answerer was made. It is smaller than a [time.Time], and
+// cheaper to read.
+func (a *Answerer) now() time.Duration { return time.Since(a.created) }
+
+// takeOrPark is for a request that the current segment could not answer. If it returns
+// neither IDs nor an error, the request is parked, and from gets the reply.
+func (a *Answerer) takeOrPark(tag string, n int64, kept bool, from any) ([]store.Segment, error) {
+	if err := messages.CheckTag(tag); err != nil {
+		return nil, err
+	}
+	return a.alloc.TakeOrPark(allocator.Request{Tag: tag, N: n, Kept: kept, From: from})
+}
+
+// appendSegments appends the lines of a reply.
+func appendSegments(reply []byte, ids []store.Segment) []byte {
+	for _, s := range ids {
+		reply = messages.AppendRange(reply, messages.Range{First: s.First, Last: s.End - 1})
+	}
+	return reply
+}
+
+// appendSnowflakes appends the lines of a reply.
+func appendSnowflakes(reply []byte, ids []snowflake.Range) []byte {
+	for _, r := range ids {
+		reply = messages.AppendRange(reply, messages.Range{First: int64(r.First), Last: int64(r.Last)})
+	}
+	return reply
+}
+
+// ErrOverloaded is the reply to requests that have waited too long before they were
+// handled.
+var ErrOverloaded = errors.New("overloaded: the request has waited for more than 1s for its turn")
+
+// codes maps errors to the codes of the wire contract. All others are unavailable.
+var codes = [...]struct {
+	err  error
+	code messages.Code
+}{
+	{messages.ErrCount, messages.CodeMalformed},
+	{messages.ErrTag, messages.CodeMalformed},
+	{store.ErrNoTag, messages.CodeNoTag},
+	{store.ErrExhausted, messages.CodeExhausted},
+	{allocator.ErrBusy, messages.CodeBusy},
+	{allocator.ErrStrict, messages.CodeStrict},
+	{ErrOverloaded, messages.CodeBusy},
+	{snowflake.ErrAhead, messages.CodeBusy},
+	{snowflake.ErrExhausted, messages.CodeExhausted},
+}
+
+// wireError returns the error reply for an error. A [*messages.Error] is one already.
+func wireError(err error) *messages.Error {
+	if reply, ok := errors.AsType[*messages.Error](err); ok {
+		return reply
+	}
+	for _, c := range codes {
+		if errors.Is(err, c.err) {
+			return &messages.Error{Code: c.code, Text: err.Error()}
+		}
+	}
+	return &messages.Error{Code: messages.CodeUnavailable, Text: err.Error()}
+}

@@ -1,0 +1,121 @@
+package answer
+
+import (
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/idworker/idworker/internal/metric"
+	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/store"
+)
+
+// The metrics. docs/monitoring.md describes how to use each.
+var (
+	requestsMetric = metric.Declare("requests_total", "Requests answered, by kind of ID and code of the reply.", "kind", "code")
+	idsMetric      = metric.Declare("ids_total", "IDs handed out, by kind.", "kind")
+	durationMetric = metric.Declare("request_duration_seconds", "Time that requests waited for a segment; answered from memory count as 0.", "kind")
+)
+
+// noError is the outcome of a request that got its IDs. Other outcomes are the code of the
+// reply.
+const noError messages.Code = 0
+
+// outcomes are all that a request can have.
+var outcomes = [...]messages.Code{
+	noError, messages.CodeMalformed, messages.CodeNoTag, messages.CodeStrict, messages.CodeBusy, messages.CodeUnavailable, messages.CodeExhausted,
+}
+
+// Outcomes is the number of outcomes of requests.
+const Outcomes = len(outcomes)
+
+// figures are those of one kind of IDs. The endpoints and the direct requests count on
+// their own, and the rarely used fields lie between: a cache line that many goroutines
+// write costs more than the rest of a request.
+type figures struct {
+	byNATS counts
+	wait   metric.Histogram // of parked requests
+	direct counts
+	parked counts
+}
+
+// counts counts replies. A counter in stripes, such as xsync's, costs six times as much
+// while one goroutine writes it.
+type counts struct {
+	ids      atomic.Int64
+	outcomes [Outcomes]atomic.Int64
+}
+
+// answered counts a reply with n IDs.
+func (c *counts) answered(n int64) {
+	c.outcomes[0].Add(1)
+	c.ids.Add(n)
+}
+
+// refused counts an error reply, which it returns.
+func (c *counts) refused(err error) *messages.Error {
+	reply := wireError(err)
+	for i, code := range outcomes {
+		if code == reply.Code {
+			c.outcomes[i].Add(1)
+		}
+	}
+	return reply
+}
+
+// answeredAfter counts the reply to a parked request.
+func (f *figures) answeredAfter(waited time.Duration, ids []store.Segment) {
+	var n int64
+	for _, s := range ids {
+		n += s.Len()
+	}
+	f.wait.Observe(waited)
+	f.parked.answered(n)
+}
+
+// refusedAfter counts the error reply to a parked request, which it returns.
+func (f *figures) refusedAfter(waited time.Duration, err error) *messages.Error {
+	f.wait.Observe(waited)
+	return f.parked.refused(err)
+}
+
+// Requests returns how many requests of both kinds had each outcome: ok, or the code of
+// the error reply. Outcomes that no request had are missing.
+func (a *Answerer) Requests() map[string]int64 {
+	requests := make(map[string]int64)
+	for i, code := range outcomes {
+		if n := a.segments.outcome(i) + a.snowflakes.outcome(i); n > 0 {
+			requests[outcomeName(code)] = n
+		}
+	}
+	return requests
+}
+
+// Collect sends the metrics of requests.
+func (a *Answerer) Collect(to metric.Sink) {
+	a.segments.collect(to, "segment")
+	a.snowflakes.collect(to, "snowflake")
+}
+
+func (f *figures) collect(to metric.Sink, kind string) {
+	var instant int64
+	for i, code := range outcomes {
+		to.Counter(requestsMetric, f.outcome(i), kind, outcomeName(code))
+		instant += f.byNATS.outcomes[i].Load() + f.direct.outcomes[i].Load()
+	}
+	to.Counter(idsMetric, f.byNATS.ids.Load()+f.direct.ids.Load()+f.parked.ids.Load(), kind)
+	to.Histogram(durationMetric, &f.wait, instant, kind)
+}
+
+// outcome returns how many requests had an outcome.
+func (f *figures) outcome(i int) int64 {
+	return f.byNATS.outcomes[i].Load() + f.direct.outcomes[i].Load() + f.parked.outcomes[i].Load()
+}
+
+// outcomeName is the label of an outcome.
+func outcomeName(code messages.Code) string {
+	if code == noError {
+		return "ok"
+	}
+	return strconv.Itoa(int(code))
+}

@@ -1,0 +1,192 @@
+package answer
+
+import (
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/micro"
+
+	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/snowflake"
+	"github.com/idworker/idworker/store"
+)
+
+// Endpoint handles the requests of one subscription, which come from one goroutine.
+type Endpoint interface {
+	micro.Handler
+
+	// End returns when no request is handled any more; those that come later are
+	// dropped. The owner of the endpoint calls it once.
+	End()
+}
+
+// Segments returns an endpoint for IDs of tags. While late is true, it refuses requests
+// with [ErrOverloaded].
+func (a *Answerer) Segments(late *atomic.Bool) Endpoint {
+	return &segmentEndpoint{
+		endpoint: newEndpoint(a, &a.segments.byNATS, late),
+		tagAt:    len(a.cfg.Prefix.Segment("")),
+	}
+}
+
+// Snowflakes returns an endpoint for snowflake IDs, with late as for Segments. The next
+// worker ID needs another endpoint: this one may still have requests to handle.
+func (a *Answerer) Snowflakes(gen *snowflake.Generator, late *atomic.Bool) Endpoint {
+	return &snowflakeEndpoint{endpoint: newEndpoint(a, &a.snowflakes.byNATS, late), generator: gen}
+}
+
+type segmentEndpoint struct {
+	endpoint
+	tagAt int // where the tag begins in a subject
+}
+
+// Handle is the micro.Handler.
+func (e *segmentEndpoint) Handle(req micro.Request) {
+	if !e.begin() {
+		return
+	}
+	defer e.done()
+	n, ok := e.admit(req)
+	if !ok {
+		return
+	}
+	tag := req.Subject()[e.tagAt:]
+	if ids, hit := e.alloc.Take(tag, n); hit {
+		e.buf = messages.AppendRange(e.buf[:0], messages.Range{First: ids.First, Last: ids.End - 1})
+		e.answer(req, n)
+		return
+	}
+	kept := req.Headers().Get(messages.PrefetchHeader) != ""
+	ids, err := e.takeOrPark(tag, n, kept, &parkedRequest{e.Answerer, req.Reply(), e.now()})
+	switch {
+	case err != nil:
+		e.refuse(req, err)
+	case ids != nil:
+		e.buf = appendSegments(e.buf[:0], ids)
+		e.answer(req, n)
+	}
+}
+
+type snowflakeEndpoint struct {
+	endpoint
+	generator *snowflake.Generator
+	ranges    []snowflake.Range // reused
+}
+
+// Handle is the micro.Handler.
+func (e *snowflakeEndpoint) Handle(req micro.Request) {
+	if !e.begin() {
+		return
+	}
+	defer e.done()
+	n, ok := e.admit(req)
+	if !ok {
+		return
+	}
+	var err error
+	if e.ranges, err = e.generator.NextN(e.ranges[:0], n); err != nil {
+		e.refuse(req, err)
+		return
+	}
+	e.buf = appendSnowflakes(e.buf[:0], e.ranges)
+	e.answer(req, n)
+}
+
+// endpoint is the part that both endpoints share.
+type endpoint struct {
+	*Answerer
+	counts   *counts
+	late     *atomic.Bool
+	internal string // begins the worker's own subjects
+	buf      []byte // for replies; NATS copies them
+
+	state atomic.Int32
+	idle  chan struct{} // closed when the request that End waits for is handled
+}
+
+// The states of an endpoint.
+const (
+	waiting int32 = iota
+	handling
+	ended
+)
+
+func newEndpoint(a *Answerer, c *counts, late *atomic.Bool) endpoint {
+	return endpoint{Answerer: a, counts: c, late: late, internal: string(a.cfg.Prefix) + ".", idle: make(chan struct{})}
+}
+
+// begin reports whether a request may be handled. Then done must follow.
+func (e *endpoint) begin() bool { return e.state.CompareAndSwap(waiting, handling) }
+
+func (e *endpoint) done() {
+	if !e.state.CompareAndSwap(handling, waiting) {
+		close(e.idle)
+	}
+}
+
+// End is part of [Endpoint].
+func (e *endpoint) End() {
+	if e.state.Swap(ended) == handling {
+		<-e.idle
+	}
+}
+
+// admit returns how many IDs a request is for. If ok is false, the request was refused.
+//
+// The worker publishes with its own rights, and an empty message to a subject of the
+// JetStream API can be a command, to delete a bucket for example. So some subjects get
+// no reply at all.
+func (e *endpoint) admit(req micro.Request) (n int64, ok bool) {
+	reply := req.Reply()
+	if reply == "" || reply[0] == '$' || strings.HasPrefix(reply, e.internal) {
+		return 0, false
+	}
+	if e.late.Load() {
+		e.refuse(req, ErrOverloaded)
+		return 0, false
+	}
+	n, err := messages.DecodeCount(req.Data(), e.cfg.MaxBatch)
+	if err != nil {
+		e.refuse(req, err)
+		return 0, false
+	}
+	return n, true
+}
+
+// answer replies with buf, which has n IDs.
+func (e *endpoint) answer(req micro.Request, n int64) {
+	e.counts.answered(n)
+	_ = req.Respond(e.buf) // fails only with the connection; micro counts it
+}
+
+func (e *endpoint) refuse(req micro.Request, err error) {
+	reply := e.counts.refused(err)
+	_ = req.Error(strconv.Itoa(int(reply.Code)), reply.Text, nil) // fails only with the connection
+}
+
+// parkedRequest is a request for IDs of a tag whose reply comes later. It does without
+// the micro.Request: micro reads that again once the endpoint has returned, and it would
+// keep the message in memory.
+type parkedRequest struct {
+	*Answerer
+	replyTo string
+	began   time.Duration
+}
+
+// Reply replies with IDs or an error. It may be called from any goroutine.
+func (p *parkedRequest) Reply(ids []store.Segment, err error) {
+	waited := p.now() - p.began
+	if err != nil {
+		reply := p.segments.refusedAfter(waited, err)
+		msg := nats.NewMsg(p.replyTo)
+		msg.Header.Set(micro.ErrorCodeHeader, strconv.Itoa(int(reply.Code)))
+		msg.Header.Set(micro.ErrorHeader, reply.Text)
+		_ = p.cfg.Requests.PublishMsg(msg) // fails only with the connection
+		return
+	}
+	p.segments.answeredAfter(waited, ids)
+	_ = p.cfg.Requests.Publish(p.replyTo, appendSegments(nil, ids)) // fails only with the connection
+}

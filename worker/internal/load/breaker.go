@@ -1,0 +1,120 @@
+package load
+
+import (
+	"time"
+
+	"github.com/failsafe-go/failsafe-go/circuitbreaker"
+	"go.uber.org/zap"
+)
+
+// breaker is the judge of the store. Three failures in a row open it, and an answer of
+// the store closes it. A call counts only if it began after the latest change.
+//
+// A call that hangs says more about its row than about the store. It counts only if
+// nothing has worked for a while.
+type breaker struct {
+	log     *zap.Logger
+	circuit circuitbreaker.CircuitBreaker[any]
+
+	worked time.Time // the latest answer
+	since  time.Time // from when on nothing has worked; zero if no call failed since the latest answer
+	failed time.Time // the latest failure
+	opened time.Time // the latest time
+	outage Outage
+}
+
+const (
+	// failuresOfOutage in a row are evidence that the store fails.
+	failuresOfOutage = 3
+
+	// hangTime is for how long nothing has worked when calls that hang count as
+	// failures of the store.
+	hangTime = 2 * time.Second
+
+	// probePause is the time between two calls while the store fails.
+	probePause = 750 * time.Millisecond
+)
+
+func newBreaker(log *zap.Logger, store string) breaker {
+	return breaker{
+		log: log.With(zap.String("store", store)),
+		circuit: circuitbreaker.NewBuilder[any]().
+			WithFailureThreshold(failuresOfOutage).WithDelay(probePause).Build(),
+	}
+}
+
+func (b *breaker) isOpen() bool { return !b.circuit.IsClosed() }
+
+// untilProbe is the time until the next call may begin while the breaker is open.
+func (b *breaker) untilProbe() time.Duration { return b.circuit.RemainingDelay() }
+
+// beginProbe has the next probe wait for its time again. It does not wait for the answer
+// of this one, so the circuit is opened again at once.
+func (b *breaker) beginProbe() {
+	if b.circuit.TryAcquirePermit() {
+		b.circuit.Open()
+	}
+}
+
+// recordAnswer records that the store answered, which closes the breaker, unless the call
+// began before it opened.
+func (b *breaker) recordAnswer(began time.Time) {
+	if b.isOpen() && began.Before(b.opened) {
+		return
+	}
+	now := time.Now()
+	b.circuit.RecordSuccess() // without effect while it is open
+	if b.isOpen() {
+		b.circuit.Close()
+		b.outage = Outage{Times: b.outage.Times}
+		b.log.Info("store works again", zap.Duration("after", now.Sub(b.since)))
+	}
+	b.worked, b.since = now, time.Time{}
+}
+
+// recordLookup is recordAnswer for a call that only read. While writes fail, reads are
+// no evidence that the store works.
+func (b *breaker) recordLookup(began time.Time) {
+	if time.Since(b.failed) >= hangTime {
+		b.recordAnswer(began)
+	}
+}
+
+// recordFailure records that a call failed, at once or because it hung, and reports
+// whether the store is to blame. A call that began before the latest answer belongs to
+// what is over.
+func (b *breaker) recordFailure(tag string, began time.Time, hung bool, err error) bool {
+	if began.Before(b.worked) {
+		return b.isOpen()
+	}
+	b.failed = time.Now()
+	if b.since.IsZero() {
+		b.since = began
+	}
+	if hung && b.failed.Sub(b.since) < hangTime {
+		return b.isOpen()
+	}
+	b.circuit.RecordFailure()
+	if !b.isOpen() {
+		return !hung && b.failed.Sub(b.worked) >= hangTime
+	}
+	if !b.outage.Now {
+		b.opened = b.failed
+		b.outage = Outage{Now: true, Times: b.outage.Times + 1, Since: b.since}
+		b.log.Error("store fails", zap.String("tag", tag), zap.Error(err))
+	}
+	text := err.Error()
+	b.outage.Error = text[:min(len(text), maxOutageError)]
+	return true
+}
+
+// Outage is how a loader's store fails.
+type Outage struct {
+	Now   bool      `json:"now"`
+	Times int64     `json:"times"`          // so far, the present one included
+	Since time.Time `json:"since,omitzero"` // when the present one began
+	Error string    `json:"error,omitempty"`
+}
+
+// maxOutageError bounds Outage.Error.
+const maxOutageError = 300

@@ -1,0 +1,70 @@
+package load
+
+import (
+	"maps"
+	"slices"
+	"sync/atomic"
+
+	"github.com/idworker/idworker/internal/metric"
+)
+
+// counts counts the calls of the store by the names of their outcomes.
+type counts map[string]*atomic.Int64
+
+func newCounts() counts {
+	return counts{"ok": {}, "no_tag": {}, "exhausted": {}, "failed": {}, "no_new_tag": {}}
+}
+
+// Figures is what a loader has done since its start.
+type Figures struct {
+	Loads  Loads
+	Outage Outage
+}
+
+// Loads counts a loader's calls of the store.
+type Loads struct {
+	Writes   int64 `json:"writes"` // calls, whatever became of them
+	Failures int64 `json:"failures"`
+	Burnt    int64 `json:"burnt"` // ranges that the store discarded
+}
+
+// Figures returns the figures.
+func (l *Loader) Figures() Figures {
+	f := Figures{Outage: l.schedule.outage()}
+	for _, n := range l.counts {
+		f.Loads.Writes += n.Load()
+	}
+	f.Loads.Failures = l.counts["failed"].Load()
+	f.Loads.Burnt = l.cfg.Store.Figures().Burnt
+	return f
+}
+
+var (
+	loadsTotal   = metric.Declare("loads_total", "Calls of the store for a segment, by outcome.", "outcome")
+	loadDuration = metric.Declare("load_duration_seconds", "Time that the store took to reserve a segment.")
+	storeOutage  = metric.Declare("store_outage", "Whether the store is failing, 1 or 0.")
+	outagesTotal = metric.Declare("store_outages_total", "Times that the store began to fail.")
+
+	wentBackTotal = metric.Declare("store_went_back_total", "Times that a table row, or the register, proved to have gone back.", "what")
+	storeStopped  = metric.Declare("store_stopped", "Whether the loader grants nothing because the register went back, 1 or 0.")
+	grantedTotal  = metric.Declare("store_granted_total", "Ranges that the loader reserved and granted.")
+	burntTotal    = metric.Declare("store_burnt_total", "Ranges that were discarded: below what was granted, or with an unknown outcome.")
+)
+
+// Collect sends the metrics of the loader and of its store.
+func (l *Loader) Collect(to metric.Sink) {
+	for _, name := range slices.Sorted(maps.Keys(l.counts)) {
+		to.Counter(loadsTotal, l.counts[name].Load(), name)
+	}
+	to.Histogram(loadDuration, &l.latency, 0)
+	outage := l.schedule.outage()
+	to.BoolGauge(storeOutage, outage.Now)
+	to.Counter(outagesTotal, outage.Times)
+
+	f := l.cfg.Store.Figures()
+	to.Counter(wentBackTotal, f.RowsBack, "table")
+	to.Counter(wentBackTotal, f.Regressions, "register")
+	to.BoolGauge(storeStopped, l.cfg.Store.Stopped() != nil)
+	to.Counter(grantedTotal, f.Granted)
+	to.Counter(burntTotal, f.Burnt)
+}

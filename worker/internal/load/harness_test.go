@@ -1,0 +1,273 @@
+package load
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/idworker/idworker/internal/loads"
+	"github.com/idworker/idworker/internal/templates"
+	"github.com/idworker/idworker/store"
+	"github.com/idworker/idworker/testing/natstest"
+)
+
+func TestMain(m *testing.M) { natstest.Main(m) }
+
+// fakeStore takes some time for each call, and fails or hangs as it is told.
+type fakeStore struct {
+	store.Loader
+	missing string // prefixes, one a letter, of tags that do not exist until they are created
+
+	mu       sync.Mutex
+	delay    time.Duration
+	down     error                    // of all tags
+	readOnly error                    // of all writes
+	bad      map[string]error         // of some tags; errHangs: no answer
+	slow     map[string]time.Duration // calls for some tags take that long
+	refusal  error                    // of all creations
+	entries  store.Order              // that grants bring
+	left     int64                    // IDs
+	lookups  int
+	next     map[string]int64
+	called   map[string]int
+	order    []string // of what was granted
+	at       []time.Time
+}
+
+var errHangs, errAway = errors.New("hangs"), errors.New("away")
+
+func newFakeStore() *fakeStore {
+	return &fakeStore{
+		missing: "MN", delay: 10 * time.Millisecond, bad: make(map[string]error), next: make(map[string]int64), called: make(map[string]int),
+		entries: store.Trend, left: math.MaxInt64,
+	}
+}
+
+func (s *fakeStore) Run(ctx context.Context) { <-ctx.Done() }
+func (s *fakeStore) Figures() store.Figures  { return store.Figures{} }
+func (s *fakeStore) Stopped() error          { return nil }
+
+func (s *fakeStore) isMissing(tag string) bool {
+	return s.next[tag] == 0 && strings.ContainsRune(s.missing, rune(tag[0]))
+}
+
+func (s *fakeStore) Known(tag string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !s.isMissing(tag) && tag != "unread"
+}
+
+func (s *fakeStore) Names(ctx context.Context, see func(string), current func()) error {
+	for tag := range s.next {
+		see(tag)
+	}
+	current()
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func (s *fakeStore) Lookup(_ context.Context, tag string) (store.Tag, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lookups++
+	if s.isMissing(tag) {
+		if s.down != nil {
+			return store.Tag{}, s.down
+		}
+		return store.Tag{}, store.ErrNoTag
+	}
+	return store.Tag{Name: tag, Step: 10, Next: 1, Order: store.Trend}, nil
+}
+
+func (s *fakeStore) Reserve(ctx context.Context, tag string, n int64) (store.Grant, error) {
+	s.mu.Lock()
+	s.called[tag]++
+	s.at = append(s.at, time.Now())
+	delay := cmp.Or(s.slow[tag], s.delay)
+	if errors.Is(s.down, errHangs) || errors.Is(s.bad[tag], errHangs) {
+		delay = time.Hour
+	}
+	s.mu.Unlock()
+	select {
+	case <-time.After(delay):
+	case <-ctx.Done():
+		return store.Grant{}, ctx.Err()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := errors.Join(s.down, s.readOnly, s.bad[tag]); err != nil {
+		return store.Grant{}, err
+	}
+	if s.left < n {
+		return store.Grant{}, store.ErrExhausted
+	}
+	s.order = append(s.order, tag)
+	first := max(1, s.next[tag])
+	s.next[tag] = first + n
+	s.left -= n
+	return store.Grant{Segment: store.Segment{First: first, End: first + n}, Order: s.entries}, nil
+}
+
+func (s *fakeStore) ReserveFirst(ctx context.Context, tag store.Tag, n int64) (store.Grant, error) {
+	if s.refusal != nil {
+		return store.Grant{}, s.refusal
+	}
+	return s.Reserve(ctx, tag.Name, n)
+}
+
+// set changes how the store behaves.
+func (s *fakeStore) set(change func(s *fakeStore)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change(s)
+}
+
+func (s *fakeStore) calls() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.at)
+}
+
+// callsFor is how often it was called for a tag.
+func (s *fakeStore) callsFor(tag string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.called[tag]
+}
+
+// served are the tags that were granted a segment, in order.
+func (s *fakeStore) served() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.order)
+}
+
+// fakeTemplates is a list of templates, or why it cannot be read; errHangs: no answer.
+type fakeTemplates struct {
+	list  templates.List
+	err   error
+	reads int
+}
+
+func (f *fakeTemplates) read(ctx context.Context) (templates.List, error) {
+	f.reads++
+	if errors.Is(f.err, errHangs) {
+		<-ctx.Done()
+	}
+	return f.list, f.err
+}
+
+// fakeWorker asks a loader for segments, and receives what it answers.
+type fakeWorker struct {
+	l *Loader
+
+	mu      sync.Mutex
+	seq     uint64
+	answers map[uint64]chan loads.Grant
+	counts  map[string]int // of answers: grant, refused, tag, store
+}
+
+func (w *fakeWorker) Publish(_ string, data []byte) error {
+	grant, err := loads.DecodeGrant(data)
+	if err != nil {
+		panic(err)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case grant.NotNow != "":
+		w.counts[string(grant.NotNow)]++
+	case grant.Refused != 0:
+		w.counts["refused"]++
+	default:
+		w.counts["grant"]++
+	}
+	if answer := w.answers[grant.Seq]; answer != nil {
+		select {
+		case answer <- grant:
+		default:
+		}
+	}
+	return nil
+}
+
+// answered is how often it was answered so far.
+func (w *fakeWorker) answered() map[string]int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return maps.Clone(w.counts)
+}
+
+// demand asks for a segment once a second until it is granted, or the time has passed,
+// and returns how long that took.
+func (w *fakeWorker) demand(tag string, most time.Duration) time.Duration {
+	began := time.Now()
+	answer := make(chan loads.Grant, 1)
+	w.mu.Lock()
+	w.seq++
+	seq := w.seq
+	w.answers[seq] = answer
+	w.mu.Unlock()
+	defer func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		delete(w.answers, seq)
+	}()
+	ask, end := time.NewTicker(time.Second), time.NewTimer(most)
+	defer ask.Stop()
+	defer end.Stop()
+	event := load(tag, 1, 0)
+	event.Seq = seq
+	for {
+		w.l.take(event)
+	wait:
+		for {
+			select {
+			case grant := <-answer:
+				if grant.End > 0 {
+					return time.Since(began)
+				}
+			case <-ask.C:
+				break wait
+			case <-end.C:
+				return most
+			}
+		}
+	}
+}
+
+func newFakeWorker(cfg Config, list *fakeTemplates) *fakeWorker {
+	w := &fakeWorker{answers: make(map[uint64]chan loads.Grant), counts: make(map[string]int)}
+	w.l = newLoader(cfg, list, w)
+	return w
+}
+
+// testLoader runs f in virtual time with a loader that has that many slots. Tags M.1, M.2 … are
+// made by a template, and N1, N2 … do not exist.
+func testLoader(t *testing.T, slots int, f func(t *testing.T, l *Loader, s *fakeStore, w *fakeWorker)) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newFakeStore()
+		w := newFakeWorker(Config{
+			Store: s, StoreName: "fake", Prefix: "ids", Reservations: slots, MaxStep: 1 << 30, Timeout: DefaultTimeout, Log: zap.NewNop(),
+		}, &fakeTemplates{list: templates.List{{Pattern: "M.*", Step: 10}}})
+		w.l.run()
+		f(t, w.l, s, w)
+		if err := w.l.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func load(tag string, want int64, runway time.Duration) loads.Event {
+	return loads.Event{Instance: "a", Tag: tag, Step: 10, Want: want, Seq: 1, Runway: max(1, runway.Milliseconds())}
+}

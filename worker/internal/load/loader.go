@@ -1,0 +1,352 @@
+package load
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/zap"
+	"golang.org/x/time/rate"
+
+	"github.com/idworker/idworker/internal/goroutines"
+	"github.com/idworker/idworker/internal/loads"
+	"github.com/idworker/idworker/internal/metric"
+	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/store"
+)
+
+// DefaultTimeout is the usual Config.Timeout.
+const DefaultTimeout = 3 * time.Second
+
+// maxStepLimit bounds the steps of events, so that sums of them cannot overflow.
+const maxStepLimit = 1 << 40
+
+// drainTime is how long a loader that stops goes on with what waits.
+const drainTime = 3 * time.Second
+
+// lookAgain is the pause before a schedule that is busy is looked at again.
+const lookAgain = 20 * time.Millisecond
+
+// Config is what a loader needs. All fields must be set.
+type Config struct {
+	Store     store.Loader
+	StoreName string // for the log
+
+	Control      *nats.Conn // for load events and grants
+	JS           jetstream.JetStream
+	Prefix       messages.Prefix
+	Installation string
+	Replicas     int // of the load stream, should it be missing; 1 to 5
+
+	// Reservations is the number of slots, at least 2: calls of the store at a time.
+	Reservations int
+
+	MaxStep int64         // IDs reserved for one event, at most
+	Timeout time.Duration // of a call. After it, its outcome is unknown
+
+	Foreign *loads.Foreign
+	Log     *zap.Logger
+}
+
+// Loader reserves segments for load events, and sends the grants.
+type Loader struct {
+	cfg        Config
+	lookup     *lookup
+	grants     publisher
+	schedule   *schedule
+	serving    *goroutines.Group // a goroutine for each call
+	consuming  atomic.Bool
+	stream     *goroutines.Group // consumes the stream
+	background *goroutines.Group
+	counts     counts
+	latency    metric.Histogram // of the store
+
+	plain   *nats.Subscription // from Start on
+	corrupt rate.Sometimes     // logs tags
+}
+
+// publisher publishes messages.
+type publisher interface {
+	Publish(subject string, data []byte) error
+}
+
+// New returns a loader that is not started.
+func New(cfg Config) *Loader {
+	return newLoader(cfg, storedTemplates{cfg.JS, cfg.Prefix}, cfg.Control)
+}
+
+func newLoader(cfg Config, templates templateSource, grants publisher) *Loader {
+	return &Loader{
+		cfg:        cfg,
+		lookup:     newLookup(cfg.Store, templates),
+		grants:     grants,
+		schedule:   newSchedule(cfg),
+		serving:    goroutines.New(),
+		stream:     goroutines.New(),
+		background: goroutines.New(),
+		counts:     newCounts(),
+		corrupt:    rate.Sometimes{First: 10, Interval: time.Minute},
+	}
+}
+
+// Start has the loader receive load events until Stop. It does not wait for a server.
+func (l *Loader) Start(context.Context) error {
+	if err := l.subscribe(); err != nil {
+		return err
+	}
+	l.run()
+	l.stream.Start(l.consume)
+	return nil
+}
+
+// run starts what events need that come by any way.
+func (l *Loader) run() {
+	l.background.Start(l.cfg.Store.Run)
+	l.background.Start(func(ctx context.Context) { l.lookup.run(ctx, l.cfg.Log) })
+	l.background.Start(func(ctx context.Context) {
+		for {
+			select {
+			case <-l.schedule.alarm.C:
+				l.dispatch()
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+}
+
+// subscribe subscribes to plain load events.
+func (l *Loader) subscribe() (err error) {
+	subject := loads.ReserveSubject(l.cfg.Prefix)
+	if l.plain, err = l.cfg.Control.QueueSubscribe(subject, l.cfg.Prefix.QueueGroup(), l.receive); err != nil {
+		return fmt.Errorf("subscribe to %s: %w", subject, err)
+	}
+	return nil
+}
+
+// StandBy leaves plain load events to another installation, or takes them again; Start
+// must have returned, and Stop not have been called. What has been delivered is lost, and
+// requested again. The load stream is consumed all the same: it may hold events of the
+// other installation too, and one that stays there would have the stream refuse the next,
+// which the worker might take for the answer of its own.
+func (l *Loader) StandBy(standBy bool) {
+	if standBy {
+		_ = l.plain.Unsubscribe() // fails only with the connection
+	} else if err := l.subscribe(); err != nil {
+		l.cfg.Log.Error("load events not received", zap.Error(err))
+	}
+}
+
+// Stop serves what waits for 3 s at most, unless the store fails, and hands the rest
+// back. When it returns the store is not called any more.
+func (l *Loader) Stop() error {
+	_ = l.plain.Unsubscribe() // fails only with the connection, or while standing by
+	l.stream.Stop()
+	for began := time.Now(); !l.schedule.isIdle() && time.Since(began) < drainTime; {
+		time.Sleep(lookAgain)
+	}
+	l.schedule.close()
+	l.serving.Stop()
+	l.background.Stop()
+	return nil
+}
+
+// Ready says why the loader does not receive all load events, or returns nil.
+func (l *Loader) Ready() error {
+	if !l.consuming.Load() {
+		return errors.New("load events are not consumed: JetStream is away")
+	}
+	return nil
+}
+
+// Load takes a load event of the process itself. It returns false if the store fails,
+// when another loader's may be up.
+func (l *Loader) Load(event loads.Event) bool {
+	if l.schedule.outage().Now {
+		return false
+	}
+	l.take(event)
+	return true
+}
+
+// receive handles a load event that came as a plain message.
+func (l *Loader) receive(msg *nats.Msg) {
+	if event, err := l.decode(msg.Data); err == nil {
+		l.take(event)
+	}
+}
+
+// decode reads a load event of this installation.
+func (l *Loader) decode(data []byte) (loads.Event, error) {
+	event, err := loads.DecodeEvent(data, maxStepLimit)
+	if err != nil {
+		l.cfg.Log.Warn("load event ignored", zap.Error(err))
+	} else if l.cfg.Foreign.Drop(loads.EventMessage, event.Installation, event.Instance) {
+		err = errors.New("of another installation")
+	}
+	return event, err
+}
+
+// take takes a load event that the stream does not hold.
+func (l *Loader) take(event loads.Event) {
+	l.submit(job{event: event, until: time.Now().Add(eventAge)})
+}
+
+// submit adds a job.
+func (l *Loader) submit(j job) {
+	j.added = time.Now()
+	l.schedule.add(j)
+	l.dispatch()
+}
+
+// outcome is what a call of the store brought.
+type outcome struct {
+	err     error  // in the error's chain
+	name    string // in the metrics
+	proof   proof
+	refusal messages.Code // to the worker; 0: not now
+}
+
+// proof is what a call says about the store.
+type proof int
+
+const (
+	none  proof = iota // it was not called
+	read               // it answered, and was only read
+	wrote              // it answered a write
+	failed
+)
+
+// outcomes are those of an error; the first counts.
+var outcomes = []outcome{
+	{errTooManyMisses, "no_new_tag", none, messages.CodeBusy},
+	{errNoNewTag, "no_new_tag", read, messages.CodeBusy},
+	{errNotRead, "failed", read, 0},
+	{store.ErrNoTag, "no_tag", read, messages.CodeNoTag},
+	{store.ErrExhausted, "exhausted", wrote, messages.CodeExhausted},
+	{store.ErrCorrupt, "failed", wrote, messages.CodeUnavailable},
+}
+
+func outcomeOf(err error) outcome {
+	if err == nil {
+		return outcome{nil, "ok", wrote, 0}
+	}
+	for _, o := range outcomes {
+		if errors.Is(err, o.err) {
+			return o
+		}
+	}
+	return outcome{err, "failed", failed, 0}
+}
+
+// dispatch begins the calls that may begin now.
+func (l *Loader) dispatch() {
+	for {
+		q, unserved := l.schedule.next(l.serving.Context())
+		if len(unserved) > 0 {
+			l.sendNotNow(unserved, loads.NotNowStore, errors.New(l.schedule.outage().Error))
+		}
+		if q == nil || !l.serving.Start(func(context.Context) { l.serve(q) }) {
+			return
+		}
+	}
+}
+
+// serve calls the store for the jobs of a queue, and answers them.
+func (l *Loader) serve(q *queue) {
+	ctx, cancel := context.WithTimeout(q.ctx, l.cfg.Timeout)
+	defer cancel()
+	jobs := q.serving
+	left, err := l.load(ctx, q.tag, jobs)
+	if err != nil && ctx.Err() != nil {
+		err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
+	}
+	why := l.schedule.finish(q, outcomeOf(err), err)
+	l.sendNotNow(left, why, err)
+	l.dispatch()
+}
+
+// load reserves one segment for all jobs and splits it. If the store fails, it returns
+// the jobs that it has not answered, and the error; otherwise the error is the latest
+// refusal.
+func (l *Loader) load(ctx context.Context, name string, jobs []job) (left []job, err error) {
+	tag, grant, err := l.reserve(ctx, name, jobs)
+	result := outcomeOf(err)
+	switch {
+	case err == nil:
+	case result.refusal == 0:
+		return jobs, err
+	case result.refusal == messages.CodeExhausted && len(jobs) > 1:
+		for i := range jobs { // together they want more than is left; one alone may fit
+			if left, err = l.load(ctx, name, jobs[i:i+1]); len(left) > 0 {
+				return jobs[i:], err
+			}
+		}
+		return nil, err
+	case result.refusal == messages.CodeUnavailable:
+		l.corrupt.Do(func() { l.cfg.Log.Error("tag cannot be granted", zap.String("tag", name), zap.Error(err)) })
+	}
+	segment := grant.Segment
+	for _, j := range jobs {
+		if err != nil {
+			l.send(j.event, refusal(result, err))
+			continue
+		}
+		own, rest := segment.Cut(l.size(j.event, tag)) // the sizes that were added up
+		l.send(j.event, loads.Grant{First: own.First, End: own.End, Step: tag.Step, Order: grant.Order})
+		segment = rest
+	}
+	return nil, err
+}
+
+// size is how many IDs an event gets: never more than this loader may reserve, whatever
+// the worker's largest step is. A worker that wants more asks again.
+func (l *Loader) size(event loads.Event, tag store.Tag) int64 {
+	return min(event.Size(tag), l.cfg.MaxStep)
+}
+
+// reserve calls the store, and counts the call.
+func (l *Loader) reserve(ctx context.Context, name string, jobs []job) (store.Tag, store.Grant, error) {
+	began := time.Now()
+	tag, grant, err := l.lookup.reserve(ctx, name, isKnown(jobs), func(tag store.Tag) (total int64) {
+		for _, j := range jobs {
+			total += l.size(j.event, tag)
+		}
+		return total
+	})
+	result := outcomeOf(err)
+	l.counts[result.name].Add(1)
+	if result.proof != none {
+		l.latency.Observe(time.Since(began))
+	}
+	return tag, grant, err
+}
+
+// send answers an event. If the answer is lost, the range is burnt, and the worker asks
+// again.
+func (l *Loader) send(event loads.Event, grant loads.Grant) {
+	grant.Instance, grant.Tag, grant.Seq, grant.Installation = event.Instance, event.Tag, event.Seq, l.cfg.Installation
+	_ = l.grants.Publish(loads.GrantSubject(l.cfg.Prefix, event.Instance), grant.Encode())
+}
+
+func (l *Loader) sendNotNow(jobs []job, why loads.NotNow, reason error) {
+	for _, j := range jobs {
+		l.send(j.event, loads.Grant{NotNow: why, Reason: loads.Reason(reason)})
+	}
+}
+
+// refusal is the answer that brings the store's refusal.
+func refusal(result outcome, err error) loads.Grant {
+	grant := loads.Grant{Refused: result.refusal}
+	if grant.Refused == messages.CodeBusy || grant.Refused == messages.CodeUnavailable {
+		grant.Reason = loads.Reason(err)
+	}
+	if errors.Is(result.err, errTooManyMisses) {
+		grant.Pause = missPause.Milliseconds()
+	}
+	return grant
+}

@@ -1,0 +1,185 @@
+package load
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/zap"
+	"golang.org/x/time/rate"
+
+	"github.com/idworker/idworker/internal/pause"
+	"github.com/idworker/idworker/internal/templates"
+	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/store"
+)
+
+// lookup reserves for tags, also for those that this loader has not reserved for
+// before. Such a tag may be in the store, a template may create it, or there is none.
+//
+// Names can be made up. So names that prove not to exist are limited: missesBurst at
+// once, and then missesPerSecond. After that no unknown name reaches the store until
+// there may be a miss again, and workers refuse unknown names by themselves for
+// missPause. Tags that exist cost nothing.
+type lookup struct {
+	store     store.Loader
+	templates *templateList
+	census    *census
+	misses    *rate.Limiter
+}
+
+const (
+	missesPerSecond = 1000
+	missesBurst     = 1000
+	missPause       = 50 * time.Millisecond
+
+	// templatesAge is how old the list of templates may be that a loader goes by.
+	templatesAge = time.Second
+
+	// namesAgain is the pause before the names are read again.
+	namesAgain = 500 * time.Millisecond
+)
+
+var (
+	// errNoNewTag is wrapped by the errors of a request for a tag that is not looked up,
+	// or that a template does not create.
+	errNoNewTag = errors.New("no new tags")
+
+	errTooManyMisses = fmt.Errorf("too many requests for tags that do not exist: %w for now", errNoNewTag)
+
+	// errNotRead says that there is no such tag, and that it is not known yet whether
+	// one may be created.
+	errNotRead = errors.New("not read yet")
+)
+
+func newLookup(from store.Loader, source templateSource) *lookup {
+	return &lookup{
+		store: from, templates: newTemplateList(source), census: newCensus(),
+		misses: rate.NewLimiter(missesPerSecond, missesBurst),
+	}
+}
+
+// reserve reserves for a tag, as many IDs as size returns for the tag that it returns. The
+// order in its entry may be another one by then; that is the grant's. A tag that a worker
+// knows was there, so it is always looked up.
+func (l *lookup) reserve(ctx context.Context, name string, known bool, size func(store.Tag) int64) (tag store.Tag, grant store.Grant, err error) {
+	known = known || l.store.Known(name)
+	if !known && l.misses.Tokens() < 1 {
+		return tag, grant, errTooManyMisses
+	}
+	tag, grant, err = l.find(ctx, name, size)
+	if errors.Is(err, store.ErrNoTag) {
+		tag, grant, err = l.create(ctx, name, size)
+	}
+	if !known && (errors.Is(err, store.ErrNoTag) || errors.Is(err, errNoNewTag)) {
+		l.misses.Reserve()
+	}
+	return tag, grant, err
+}
+
+// find reserves for a tag that is in the store.
+func (l *lookup) find(ctx context.Context, name string, size func(store.Tag) int64) (tag store.Tag, grant store.Grant, err error) {
+	if tag, err = l.store.Lookup(ctx, name); err == nil {
+		grant, err = l.store.Reserve(ctx, name, size(tag))
+	}
+	return tag, grant, err
+}
+
+// create creates a tag with its first reservation, if a template says so and has room.
+func (l *lookup) create(ctx context.Context, name string, size func(store.Tag) int64) (tag store.Tag, grant store.Grant, err error) {
+	list, err := l.templates.get(ctx)
+	if err != nil {
+		return tag, grant, err
+	}
+	template := list.Find(name)
+	if template == nil {
+		return tag, grant, store.ErrNoTag
+	}
+	if template.MaxTags > 0 || template.NewPerSecond > 0 {
+		if err := l.census.admit(ctx, name, template, list); err != nil {
+			return tag, grant, err
+		}
+		defer func() { l.census.settle(name, err == nil) }()
+	}
+	tag = store.Tag{Name: name, Step: template.Step, Next: template.FirstID(), Order: template.Order}
+	grant, err = l.store.ReserveFirst(ctx, tag, size(tag))
+	switch {
+	case errors.Is(err, store.ErrTagExists): // another loader was faster
+		return l.find(ctx, name, size)
+	case errors.Is(err, store.ErrBadTag), errors.Is(err, store.ErrCorrupt):
+		err = fmt.Errorf("%w: %w", errNoNewTag, err) // which is no evidence about the store
+	}
+	return tag, grant, err
+}
+
+// run reads the names of tags, once a template needs them, until ctx ends.
+func (l *lookup) run(ctx context.Context, log *zap.Logger) {
+	select {
+	case <-ctx.Done():
+	case <-l.census.needed:
+	}
+	var once sync.Once
+	for failing := false; ctx.Err() == nil; failing = true {
+		err := l.store.Names(ctx, l.census.see, func() {
+			once.Do(func() { close(l.census.read) })
+			failing = false
+		})
+		if ctx.Err() == nil && !failing {
+			log.Warn("following tag names failed", zap.Error(err))
+		}
+		pause.For(ctx, namesAgain)
+	}
+}
+
+// templateSource is where templates are read.
+type templateSource interface {
+	read(ctx context.Context) (templates.List, error)
+}
+
+// storedTemplates are the templates in the config bucket.
+type storedTemplates struct {
+	js     jetstream.JetStream
+	prefix messages.Prefix
+}
+
+func (s storedTemplates) read(ctx context.Context) (templates.List, error) {
+	return templates.Read(ctx, s.js, s.prefix)
+}
+
+// templateList is the list of templates, read templatesAge ago at most. While it cannot
+// be read, the list that was read before counts.
+type templateList struct {
+	source templateSource
+	lock   chan struct{} // holds one while somebody reads, or has the fields below
+	at     time.Time     // of the latest read
+	list   templates.List
+	err    error // nil once there was a list
+}
+
+func newTemplateList(source templateSource) *templateList {
+	return &templateList{source: source, lock: make(chan struct{}, 1), err: errNotRead}
+}
+
+// get returns the list. One caller at a time reads it, and others wait for that.
+func (t *templateList) get(ctx context.Context) (templates.List, error) {
+	select {
+	case t.lock <- struct{}{}:
+		defer func() { <-t.lock }()
+	case <-ctx.Done():
+		return nil, fmt.Errorf("templates: %w: %w", errNotRead, ctx.Err())
+	}
+	if time.Since(t.at) >= templatesAge {
+		list, err := t.source.read(ctx)
+		switch {
+		case err == nil:
+			t.list, t.err = list, nil
+		case t.err != nil:
+			t.err = fmt.Errorf("templates: %w: %w", errNotRead, err)
+		}
+		t.at = time.Now()
+	}
+	return t.list, t.err
+}

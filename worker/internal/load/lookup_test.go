@@ -1,0 +1,194 @@
+package load
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/zap"
+
+	"golang.org/x/time/rate"
+
+	"github.com/idworker/idworker/internal/templates"
+	"github.com/idworker/idworker/store"
+)
+
+func ten(store.Tag) int64 { return 10 }
+
+// request requests n tags, and returns how many got a grant.
+func (l *lookup) request(t *testing.T, name string, n int) (granted int) {
+	t.Helper()
+	for i := range n {
+		l.misses = rate.NewLimiter(missesPerSecond, missesBurst)
+		_, _, err := l.reserve(t.Context(), fmt.Sprint(name, i), false, ten)
+		switch {
+		case err == nil:
+			granted++
+		case !errors.Is(err, errNoNewTag):
+			t.Fatal(err)
+		}
+	}
+	return granted
+}
+
+// newTestLookup is for a store without tags and a template for all.
+func newTestLookup(template templates.Template) (*lookup, *fakeStore, *fakeTemplates) {
+	s, list := newFakeStore(), &fakeTemplates{list: templates.List{template}}
+	s.missing, s.delay = "abceino", 0
+	return newLookup(s, list), s, list
+}
+
+// run follows the names until the test ends.
+func (l *lookup) follow(t *testing.T) (stop func()) {
+	ctx, cancel := context.WithCancel(t.Context())
+	go l.run(ctx, zap.NewNop())
+	return cancel
+}
+
+// TestNewPerSecond: a second's worth at once, and then that many a second. Tags that exist
+// cost nothing.
+func TestNewPerSecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, _, _ := newTestLookup(templates.Template{Pattern: "*", Step: 10, NewPerSecond: 100})
+		defer l.follow(t)()
+		if n := l.request(t, "a", 500); n != 100 {
+			t.Errorf("%d tags were created at once, want 100", n)
+		}
+		for round := range 5 {
+			time.Sleep(500 * time.Millisecond)
+			if n := l.request(t, fmt.Sprint("b", round), 500); n != 50 {
+				t.Errorf("%d tags were created in half a second, want 50", n)
+			}
+			if n := l.request(t, "a", 100); n != 100 {
+				t.Errorf("%d of 100 tags that exist got IDs", n)
+			}
+		}
+	})
+}
+
+// TestMaxTags: a template creates no more tags than it may, nor any before a loader has
+// counted those that exist. Those go on.
+func TestMaxTags(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, s, list := newTestLookup(templates.Template{Pattern: "*", Step: 10, MaxTags: 30})
+		s.next["had"] = 1
+		if _, _, err := l.reserve(t.Context(), "new", false, ten); !errors.Is(err, errUncounted) || len(s.next) != 1 {
+			t.Errorf("a new tag before the tags are counted: %v", err)
+		}
+		if _, _, err := l.reserve(t.Context(), "had", false, ten); err != nil {
+			t.Errorf("a tag that exists: %v", err)
+		}
+		defer l.follow(t)()
+		time.Sleep(time.Second)
+		if n := l.request(t, "a", 100); n != 29 || len(s.next) != 30 {
+			t.Errorf("%d tags were created, there are %d; want 29, 30", n, len(s.next))
+		}
+		delete(s.next, "a0")
+		if n := l.request(t, "a", 1); n != 1 {
+			t.Error("a tag that was removed does not come back, although it counts")
+		}
+		list.list = templates.List{{Pattern: "*", Step: 20, MaxTags: 30}} // it was changed
+		time.Sleep(templatesAge)
+		if n := l.request(t, "b", 10) + l.request(t, "a", 29); n != 29 {
+			t.Errorf("%d of 39 requests got a grant, want those for the 29 tags that exist", n)
+		}
+	})
+}
+
+// TestTagsBeingMadeCount: a template has as many tags as it may as soon as they are being
+// created.
+func TestTagsBeingMadeCount(t *testing.T) {
+	template := &templates.Template{Pattern: "*", Step: 10, MaxTags: 2}
+	c := newCensus()
+	close(c.read)
+	admit := func(name string, want error) {
+		t.Helper()
+		if err := c.admit(t.Context(), name, template, templates.List{*template}); !errors.Is(err, want) {
+			t.Errorf("%s: %v, want %v", name, err, want)
+		}
+	}
+	admit("a", nil)
+	admit("b", nil)
+	admit("c", errNoNewTag)
+	c.settle("a", false)
+	admit("c", nil)
+	c.see("c") // although its creation fails
+	c.settle("c", false)
+	admit("d", errNoNewTag)
+}
+
+// TestMissesAreBounded: a flood of names that do not exist reaches the store a bounded
+// number of times a second. Tags that the loader knows are served, and when the flood has
+// ended, an unknown name is looked up again.
+func TestMissesAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, s, _ := newTestLookup(templates.Template{Pattern: "none"})
+		s.next["order"] = 1
+		const seconds = 10
+		for n := range 100_000 {
+			_, _, err := l.reserve(t.Context(), fmt.Sprint("evil", n), false, ten)
+			if !errors.Is(err, store.ErrNoTag) && !errors.Is(err, errNoNewTag) {
+				t.Fatal(err)
+			}
+			if n%1000 == 0 {
+				_, _, loaderKnows := l.reserve(t.Context(), "order", false, ten)
+				_, _, workerKnows := l.reserve(t.Context(), "unread", true, ten)
+				if err := errors.Join(loaderKnows, workerKnows); err != nil {
+					t.Fatal(err)
+				}
+			}
+			time.Sleep(seconds * time.Second / 100_000)
+		}
+		if most := missesBurst + seconds*missesPerSecond + 200 + 2; s.lookups > most {
+			t.Errorf("%d lookups in %d s, want at most %d", s.lookups, seconds, most)
+		}
+		time.Sleep(time.Second)
+		if _, _, err := l.reserve(t.Context(), "evil", false, ten); !errors.Is(err, store.ErrNoTag) {
+			t.Errorf("after the flood: %v", err)
+		}
+	})
+}
+
+// TestTemplatesThatCannotBeRead: without them no name is refused for want of a tag; later,
+// the list that was read before counts.
+func TestTemplatesThatCannotBeRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, _, list := newTestLookup(templates.Template{})
+		list.err = errAway
+		if _, _, err := l.reserve(t.Context(), "a", false, ten); !errors.Is(err, errNotRead) {
+			t.Errorf("before they were read: %v", err)
+		}
+		time.Sleep(templatesAge)
+		list.list, list.err = templates.List{{Pattern: "*", Step: 10}}, nil
+		if _, _, err := l.reserve(t.Context(), "a", false, ten); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(templatesAge)
+		list.list, list.err = nil, errAway
+		if _, _, err := l.reserve(t.Context(), "b", false, ten); err != nil {
+			t.Errorf("while they cannot be read: %v", err)
+		}
+	})
+}
+
+// TestTemplatesThatHang: nobody waits for them for longer than its call may take.
+func TestTemplatesThatHang(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := &fakeTemplates{err: errHangs}
+		list := newTemplateList(source)
+		first, cancelFirst := context.WithTimeout(t.Context(), time.Minute)
+		defer cancelFirst()
+		go func() { _, _ = list.get(first) }()
+		synctest.Wait()
+		second, cancelSecond := context.WithTimeout(t.Context(), time.Second)
+		defer cancelSecond()
+		began := time.Now()
+		if _, err := list.get(second); !errors.Is(err, errNotRead) || time.Since(began) > time.Second || source.reads != 1 {
+			t.Errorf("%v after %v and %d reads", err, time.Since(began), source.reads)
+		}
+		time.Sleep(DefaultTimeout) // the read ends
+	})
+}

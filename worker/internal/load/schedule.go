@@ -1,0 +1,407 @@
+package load
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/idworker/idworker/internal/loads"
+	"github.com/idworker/idworker/internal/priority"
+	"github.com/idworker/idworker/store"
+)
+
+// schedule decides which tag is called for next. Jobs wait in the queue of their tag,
+// and queues wait in three lines, which take turns:
+//
+//	known    by the moment from which a segment is missed, see [loads.Event.Slack]
+//	unknown  likewise, tags that neither this loader nor the worker knows: they may not
+//	         exist
+//	slow     slow tags, in the order of arrival, with an eighth of the slots, and those
+//	         that no others want
+//
+// While the breaker is open, known tags are called for first, and those that were refused
+// already count as slow: they may be what hangs. There is at most one call for a tag. A
+// queue is forgotten when nothing waits in it.
+type schedule struct {
+	slots int // calls at a time
+	share int // of them, for slow tags
+	store store.Loader
+
+	mu      sync.Mutex
+	queues  map[string]*queue
+	known   line
+	unknown line
+	slow    line
+	turn    int      // counts calls
+	waiting int      // jobs
+	running []*queue // by the beginning of the call
+	pace    pace
+	breaker breaker
+	refused map[string]bool // known tags, while the breaker is open
+	alarm   *time.Timer     // when a call may begin
+	closed  bool
+}
+
+// line is a line of queues.
+type line struct {
+	priority.Queue[*queue]
+	running int // calls for tags of the line
+	turn    int // the number of the latest call
+}
+
+// queue holds the jobs of one tag.
+type queue struct {
+	priority.Place
+	tag     string
+	line    *line // the latest that it was in
+	waiting []job
+	serving []job
+
+	// Of the call for serving.
+	ctx   context.Context
+	end   context.CancelCauseFunc
+	began time.Time
+}
+
+// job is one load event. The stream keeps it until it is acked, and gives it to another
+// loader if that has not happened at the given time.
+type job struct {
+	event loads.Event
+	msg   jetstream.Msg // nil if the event was a plain message, or is acked
+	added time.Time
+	until time.Time
+}
+
+const (
+	enoughWaiting = 2048  // jobs; the stream is not asked for more
+	mostWaiting   = 65536 // jobs; plain messages are dropped, and asked for again
+)
+
+// errEnded is why a call was ended early.
+var errEnded = errors.New("took too long while other tags waited")
+
+func newSchedule(cfg Config) *schedule {
+	slots := max(2, cfg.Reservations)
+	return &schedule{
+		slots:   slots,
+		share:   max(1, slots/8),
+		store:   cfg.Store,
+		queues:  make(map[string]*queue),
+		refused: make(map[string]bool),
+		pace:    newPace(cfg.Timeout),
+		breaker: newBreaker(cfg.Log, cfg.StoreName),
+		alarm:   time.NewTimer(math.MaxInt64),
+	}
+}
+
+// add adds a job. A load that is being served is answered by its call.
+func (s *schedule) add(j job) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		j.nak()
+		return
+	}
+	q := s.queues[j.event.Tag]
+	if q == nil {
+		if s.waiting >= mostWaiting {
+			return
+		}
+		q = &queue{tag: j.event.Tag}
+		s.queues[q.tag] = q
+	}
+	sent := func(other job) bool { return other.event.Instance == j.event.Instance }
+	if i := slices.IndexFunc(q.serving, sent); i >= 0 && q.serving[i].event.Seq == j.event.Seq {
+		j.ack()
+		return
+	}
+	if i := slices.IndexFunc(q.waiting, sent); i >= 0 {
+		q.waiting[i].replace(j)
+	} else {
+		q.waiting = append(q.waiting, j)
+		s.waiting++
+	}
+	if q.serving == nil {
+		s.line(q)
+	}
+}
+
+// replace has a job be for the later load of its worker. The stream holds what it held.
+func (j *job) replace(by job) {
+	if by.event.Seq >= j.event.Seq {
+		j.event = by.event
+	}
+	if by.msg != nil || j.msg == nil {
+		j.msg, j.until = by.msg, by.until
+	}
+}
+
+// ack tells the stream that the event is taken. If the ack is lost the event comes
+// again, which costs a range.
+func (j *job) ack() {
+	if j.msg != nil {
+		_ = j.msg.Ack()
+		j.msg = nil
+	}
+}
+
+// nak has the stream give the event to another loader at once.
+func (j *job) nak() {
+	if j.msg != nil {
+		_ = j.msg.Nak()
+	}
+}
+
+// isKnown reports whether a worker knows the tag of the jobs.
+func isKnown(jobs []job) bool {
+	return slices.ContainsFunc(jobs, func(j job) bool { return !j.event.Unknown })
+}
+
+// line puts a queue into its line, or moves it forward there.
+func (s *schedule) line(q *queue) {
+	isSlow := s.pace.isSlow(q.tag) || s.refused[q.tag]
+	need := time.Now()
+	if !isSlow {
+		slack := q.waiting[0].event.Slack()
+		for _, j := range q.waiting {
+			slack = min(slack, j.event.Slack())
+		}
+		need = need.Add(slack)
+	}
+	if q.Queued() {
+		q.line.Advance(q, need)
+		return
+	}
+	switch {
+	case isSlow:
+		q.line = &s.slow
+	case !s.store.Known(q.tag) && !isKnown(q.waiting):
+		q.line = &s.unknown
+	default:
+		q.line = &s.known
+	}
+	q.line.Push(q, need)
+}
+
+// next begins the next call and returns its queue, with the jobs in serving and its
+// context. It returns nil if no call may begin now; the alarm tells when one may. While
+// the breaker is open, calls are probes; jobs that have waited for one are returned, too.
+func (s *schedule) next(parent context.Context) (q *queue, unserved []job) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.waiting == 0 || s.closed {
+		return nil, nil
+	}
+	open := s.breaker.isOpen()
+	if open {
+		wait := s.breaker.untilProbe()
+		s.alarm.Reset(cmp.Or(wait, probePause))
+		if wait > 0 {
+			return nil, nil
+		}
+		s.breaker.beginProbe()
+	}
+	for q == nil {
+		from := s.choose(open)
+		if from == nil {
+			break
+		}
+		q = s.begin(parent, from.Pop())
+	}
+	if open {
+		unserved = s.sweep()
+	}
+	return q, unserved
+}
+
+// choose returns the line of which a tag is called for next, or nil.
+func (s *schedule) choose(open bool) *line {
+	if open { // calls that hang must not delay a probe, so it needs no slot
+		if s.known.Len() > 0 { // slow tags may fail alone, and unknown ones may only be looked up
+			return &s.known
+		}
+		return inTurn(&s.unknown, &s.slow)
+	}
+	others := s.known.Len() + s.unknown.Len()
+	switch {
+	case len(s.running) >= s.slots:
+		s.endOldest(others)
+		return nil
+	case others > 0 && s.slow.running >= s.share:
+		return inTurn(&s.known, &s.unknown)
+	}
+	return inTurn(&s.known, &s.unknown, &s.slow)
+}
+
+// inTurn returns the line in which tags wait that had its turn the longest ago, or nil.
+func inTurn(lines ...*line) (next *line) {
+	for _, l := range lines {
+		if l.Len() > 0 && (next == nil || l.turn < next.turn) {
+			next = l
+		}
+	}
+	return next
+}
+
+// endOldest ends the oldest calls that take too long, as many as tags wait. In the slots
+// of slow tags they may take their time.
+func (s *schedule) endOldest(tags int) {
+	limit, slow := s.pace.limit(), 0
+	for _, q := range s.running {
+		if tags <= 0 {
+			return
+		}
+		if q.line == &s.slow && slow < s.share {
+			slow++
+			continue
+		}
+		if left := limit - time.Since(q.began); left > 0 {
+			s.alarm.Reset(left)
+			return
+		}
+		tags--
+		q.end(errEnded)
+	}
+}
+
+// begin begins a call for the jobs that are still this loader's. It returns nil if there
+// are none.
+func (s *schedule) begin(parent context.Context, q *queue) *queue {
+	now := time.Now()
+	s.waiting -= len(q.waiting)
+	jobs := slices.DeleteFunc(q.waiting, func(j job) bool { return !now.Before(j.until) })
+	q.waiting = nil
+	if len(jobs) == 0 {
+		delete(s.queues, q.tag)
+		return nil
+	}
+	for i := range jobs {
+		jobs[i].ack()
+	}
+	s.turn++
+	q.line.turn = s.turn
+	q.line.running++
+	s.running = append(s.running, q)
+	q.serving, q.began = jobs, now
+	q.ctx, q.end = context.WithCancelCause(parent)
+	return q
+}
+
+// finish ends the call of a queue, and judges its tag and the store by it. It returns
+// what a failure says: not now.
+func (s *schedule) finish(q *queue, result outcome, err error) loads.NotNow {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	why := s.judge(q, result, err)
+	if !s.breaker.isOpen() {
+		clear(s.refused)
+	}
+	s.running = slices.DeleteFunc(s.running, func(other *queue) bool { return other == q })
+	q.line.running--
+	q.end(nil)
+	q.serving = nil
+	if len(q.waiting) > 0 {
+		s.line(q)
+	} else {
+		delete(s.queues, q.tag)
+	}
+	return why
+}
+
+// judge judges a tag and the store by a call.
+func (s *schedule) judge(q *queue, result outcome, err error) loads.NotNow {
+	took := time.Since(q.began)
+	hung := took > s.pace.limit() || q.ctx.Err() != nil
+	blameStore := false
+	if result.proof == failed || hung {
+		blameStore = s.pace.mark(q.tag, s.breaker.worked)
+	} else {
+		delete(s.pace.slow, q.tag)
+	}
+	switch result.proof {
+	case failed:
+		if blameStore && s.breaker.recordFailure(q.tag, q.began, hung, err) {
+			return loads.NotNowStore
+		}
+	case read:
+		s.breaker.recordLookup(q.began)
+	case wrote:
+		if err == nil {
+			s.pace.record(took)
+		}
+		s.breaker.recordAnswer(q.began)
+	}
+	return loads.NotNowTag
+}
+
+// sweep removes the jobs that have waited for a probe, and returns them.
+func (s *schedule) sweep() (removed []job) {
+	now := time.Now()
+	for _, q := range s.queues {
+		q.waiting = slices.DeleteFunc(q.waiting, func(j job) bool {
+			old := now.Sub(j.added) >= probePause
+			if old {
+				j.ack()
+				removed = append(removed, j)
+			}
+			return old
+		})
+		if len(q.waiting) == 0 && q.Queued() {
+			if q.line == &s.known && len(s.refused) < maxSlow {
+				s.refused[q.tag] = true
+			}
+			q.line.Remove(q)
+			delete(s.queues, q.tag)
+		}
+	}
+	s.waiting -= len(removed)
+	return removed
+}
+
+// outage returns how the store fails.
+func (s *schedule) outage() Outage {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.breaker.outage
+}
+
+// room returns how many events to ask the stream for: many; or while the breaker is open
+// one at a time, until there are several to probe with, for one of them may fail alone.
+func (s *schedule) room() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	open := s.breaker.isOpen()
+	switch {
+	case open && s.waiting < failuresOfOutage:
+		return 1
+	case !open && s.waiting <= enoughWaiting:
+		return pullBatch
+	}
+	return 0
+}
+
+// isIdle reports whether no call is under way or waited for, or the breaker is open.
+func (s *schedule) isIdle() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.waiting == 0 && len(s.running) == 0 || s.breaker.isOpen()
+}
+
+// close hands back all that waits or comes later, so that other loaders get it at once.
+// Plain messages are asked for again.
+func (s *schedule) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	for _, q := range s.queues {
+		for _, j := range q.waiting {
+			j.nak()
+		}
+	}
+}

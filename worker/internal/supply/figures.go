@@ -1,0 +1,145 @@
+package supply
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/idworker/idworker/allocator"
+	"github.com/idworker/idworker/internal/forecast"
+	"github.com/idworker/idworker/internal/metric"
+)
+
+// Figures are a worker's figures about its tags and grants, as STATS has them.
+type Figures struct {
+	Parked   int        `json:"parked"`              // requests that wait for a segment
+	NoLoader string     `json:"no_loader,omitempty"` // why no load is served
+	Grants   GrantStats `json:"grants"`              // since the start
+	Active   int        `json:"active_tags"`         // tags in memory
+	Tags     []TagStats `json:"tags"`                // the busiest of them
+}
+
+// GrantStats counts the fates of the grants that reached this process.
+type GrantStats struct {
+	Installed int64 `json:"installed"`
+	Burnt     int64 `json:"burnt"`   // late, doubled, or no room
+	Below     int64 `json:"below"`   // burnt, and proof that the store went back
+	Refused   int64 `json:"refused"` // the store refused the load
+}
+
+// TagStats are the figures of a tag.
+type TagStats struct {
+	Tag    string  `json:"tag"`
+	Order  string  `json:"order"` // trend or strict
+	Step   int64   `json:"step"`
+	Left   int64   `json:"left"`           // IDs in memory
+	Rate   float64 `json:"rate"`           // IDs per second
+	Runway float64 `json:"runway_seconds"` // how long Left lasts at Rate; a year at most
+	Parked int     `json:"parked"`
+
+	Use forecast.Use `json:"use,omitzero"` // of the tag's numbers, by all workers
+}
+
+// Figures returns the figures, with at most so many tags.
+func (s *Supply) Figures(maxTags int) Figures {
+	f := Figures{
+		Parked: s.alloc.Parked(),
+		Grants: GrantStats{
+			Installed: s.counts.installed.Load(), Burnt: s.counts.burnt.Load(),
+			Below: s.counts.below.Load(), Refused: s.counts.refused.Load(),
+		},
+		Active: s.alloc.Tags(),
+		Tags:   []TagStats{}, // not null
+	}
+	if err := s.Unanswered(); err != nil {
+		f.NoLoader = err.Error()
+	}
+	for _, t := range busiest(s.alloc.Figures(), maxTags) {
+		f.Tags = append(f.Tags, TagStats{t.Tag, string(t.Order), t.Step, t.Left, t.Rate, t.Runway.Seconds(), t.Parked, useOf(t)})
+	}
+	return f
+}
+
+// useOf is how the numbers of a tag are used up.
+func useOf(f allocator.Figures) forecast.Use {
+	return forecast.Use{High: f.High, Rate: f.Use, Seconds: f.Over.Seconds()}
+}
+
+// The metrics. docs/monitoring.md says what each is for.
+var (
+	parkedMetric     = metric.Declare("parked_requests", "Requests that wait for a segment.")
+	unansweredMetric = metric.Declare("loads_unanswered_seconds", "For how long no loader has answered; 0 if loads are answered, or none is wanted.")
+	grantsMetric     = metric.Declare("grants_total", "Grants from loaders, by what became of them.", "outcome")
+	burntMetric      = metric.Declare("burnt_ids_total", "IDs that were granted and not used: the rest of grants of strict tags, and of tags that left memory.")
+
+	tagsMetric      = metric.Declare("tags", "Tags in memory.")
+	unlistedMetric  = metric.Declare("tags_unlisted", "Active tags without metrics of their own, because there are too many.")
+	runwayMetric    = metric.Declare("runway_seconds", "Runway of the tag with the shortest: how long memory lasts at the present rate.")
+	tagIDsMetric    = metric.Declare("tag_ids_total", "IDs handed out, by tag.", "tag")
+	tagFillMetric   = metric.Declare("tag_buffered_ids", "IDs in memory, by tag.", "tag")
+	tagStepMetric   = metric.Declare("tag_step_ids", "IDs in the latest segment asked for, by tag.", "tag")
+	tagRunwayMetric = metric.Declare("tag_runway_seconds", "Runway by tag: how long memory lasts at the present rate, at most a year.", "tag")
+	tagEndMetric    = metric.Declare("tag_runs_out_timestamp_seconds", "When the IDs of a tag reach 2^31 or 2^53, or end, by the rate at which all workers use them up; missing while too little was measured to tell.", "tag", "limit")
+)
+
+// Collect sends the metrics. The busiest tags have metrics of their own; the
+// others are part of those of all tags.
+func (s *Supply) Collect(to metric.Sink) {
+	to.Gauge(parkedMetric, float64(s.alloc.Parked()))
+	unanswered := 0.0
+	if current := s.unanswered.current.Load(); current != nil {
+		unanswered = time.Since(current.Since).Seconds()
+	}
+	to.Gauge(unansweredMetric, unanswered)
+	to.Counter(grantsMetric, s.counts.installed.Load(), "installed")
+	to.Counter(grantsMetric, s.counts.burnt.Load(), "burnt")
+	to.Counter(grantsMetric, s.counts.below.Load(), "below")
+	to.Counter(grantsMetric, s.counts.refused.Load(), "refused")
+	to.Counter(burntMetric, s.alloc.Burnt())
+	s.collectTags(to)
+}
+
+func (s *Supply) collectTags(to metric.Sink) {
+	all, now := s.alloc.Figures(), time.Now()
+	shortest := allocator.MaxRunway
+	for _, f := range all {
+		shortest = min(shortest, f.Runway)
+	}
+	to.Gauge(tagsMetric, float64(s.alloc.Tags()))
+	to.Gauge(runwayMetric, shortest.Seconds())
+	listed := busiest(all, to.MaxTags)
+	to.Gauge(unlistedMetric, float64(len(all)-len(listed)))
+	for _, f := range listed {
+		to.Counter(tagIDsMetric, f.Total, f.Tag)
+		to.Gauge(tagFillMetric, float64(f.Left), f.Tag)
+		to.Gauge(tagStepMetric, float64(f.Step), f.Tag)
+		to.Gauge(tagRunwayMetric, f.Runway.Seconds(), f.Tag)
+		for _, date := range useOf(f).Dates(now) {
+			to.Gauge(tagEndMetric, float64(date.At.Unix()), f.Tag, string(date.Limit))
+		}
+	}
+}
+
+// busiest returns the figures of the n tags with the highest rates, highest
+// first.
+func busiest(all []allocator.Figures, n int) []allocator.Figures {
+	var top []allocator.Figures
+	bar := -1 // the index in top of the least rate that is good enough, once it is known
+	for _, f := range all {
+		if n == 0 || bar >= 0 && compareRates(f, top[bar]) > 0 {
+			continue
+		}
+		if top = append(top, f); len(top) == 2*n {
+			slices.SortFunc(top, compareRates)
+			top, bar = top[:n], n-1
+		}
+	}
+	slices.SortFunc(top, compareRates)
+	return top[:min(len(top), n)]
+}
+
+// compareRates puts higher rates first. The order of equal rates is always the
+// same, so that series do not come and go.
+func compareRates(a, b allocator.Figures) int {
+	return cmp.Or(cmp.Compare(b.Rate, a.Rate), cmp.Compare(a.Tag, b.Tag))
+}

@@ -1,0 +1,106 @@
+package supply
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/idworker/idworker/allocator"
+	"github.com/idworker/idworker/internal/metric"
+	"github.com/idworker/idworker/store"
+)
+
+// collector collects a supply's metrics.
+type collector struct {
+	s       *Supply
+	maxTags int
+}
+
+func (c collector) Describe(chan<- *prometheus.Desc) {}
+func (c collector) Collect(to chan<- prometheus.Metric) {
+	c.s.Collect(metric.Sink{To: to, MaxTags: c.maxTags})
+}
+
+// TestBusiestTags: with 5,000 tags in use, only the busiest have figures and
+// metrics of their own. The others are part of the metrics of all tags.
+func TestBusiestTags(t *testing.T) {
+	const tags, limit = 5_000, 500
+	synctest.Test(t, func(t *testing.T) {
+		s := New(config(&nats.Conn{}))
+		names := make([]string, tags)
+		for i := range names {
+			names[i] = fmt.Sprintf("tag-%06d", i)
+			if _, err := s.alloc.TakeOrPark(allocator.Request{Tag: names[i], N: 100}); err != nil {
+				t.Fatal(err)
+			}
+			seq := s.alloc.Effects().Loads[0].Seq
+			s.alloc.CurrentLoad(names[i], seq)
+			s.alloc.Grant(names[i], seq, allocator.Supply{Segment: store.Segment{First: 1, End: 1001}, Step: 1000, Order: store.Trend})
+			s.alloc.Effects()
+		}
+		time.Sleep(time.Minute)
+		const digit = len("tag-000") // the hundreds of a tag's number are its rate
+		for _, tag := range names {
+			if _, ok := s.alloc.Take(tag, 100+int64(tag[digit]-'0')); !ok {
+				t.Fatalf("%s has no IDs", tag)
+			}
+		}
+		figures := s.Figures(limit)
+		if figures.Active != tags || len(figures.Tags) != limit {
+			t.Errorf("figures of %d of %d tags, want %d of %d", len(figures.Tags), figures.Active, limit, tags)
+		}
+		for _, f := range figures.Tags {
+			if f.Tag[digit] != '9' {
+				t.Fatalf("%s has figures of its own, which is not among the busiest", f.Tag)
+			}
+		}
+		registry := prometheus.NewRegistry()
+		registry.MustRegister(collector{s, limit})
+		families, err := registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		perTag := 0
+		for _, f := range families {
+			for _, m := range f.GetMetric() {
+				for _, l := range m.GetLabel() {
+					if l.GetName() != "tag" {
+						continue
+					}
+					if perTag++; l.GetValue()[digit] != '9' {
+						t.Fatalf("%s has metrics of its own, which is not among the busiest", l.GetValue())
+					}
+				}
+			}
+			switch v := f.GetMetric()[0].GetGauge().GetValue(); f.GetName() {
+			case "idworker_tags":
+				if v != tags {
+					t.Errorf("%v tags, want %d", v, tags)
+				}
+			case "idworker_tags_unlisted":
+				if v != tags-limit {
+					t.Errorf("%v tags are unlisted, want %d", v, tags-limit)
+				}
+			}
+		}
+		if perTag != 4*limit {
+			t.Errorf("%d series have a tag, want 4 for each of %d tags", perTag, limit)
+		}
+	})
+}
+
+// TestFiguresAsJSON spells out the names, which are those of STATS.
+func TestFiguresAsJSON(t *testing.T) {
+	got, err := json.Marshal(New(config(&nats.Conn{})).Figures(100))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := `{"parked":0,"grants":{"installed":0,"burnt":0,"below":0,"refused":0},"active_tags":0,"tags":[]}`; string(got) != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}

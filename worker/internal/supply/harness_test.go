@@ -1,0 +1,173 @@
+package supply
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/zap"
+
+	"github.com/idworker/idworker/allocator"
+	"github.com/idworker/idworker/internal/loads"
+	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/store"
+	"github.com/idworker/idworker/testing/natstest"
+)
+
+func TestMain(m *testing.M) { natstest.Main(m) }
+
+const usualWait = 2 * time.Second
+
+// config is that of a process with a connection.
+func config(conn *nats.Conn) Config {
+	return Config{
+		Prefix: messages.DefaultPrefix, Instance: "me", Installation: "ours", Control: conn,
+		MaxStep: 1_000_000, Wait: usualWait,
+		Foreign: loads.NewForeign("ours", zap.NewNop()), Log: zap.NewNop(),
+	}
+}
+
+// fakeLoader is the own loader of a process in virtual time. Its answers take a
+// millisecond.
+type fakeLoader struct {
+	s *Supply
+
+	mu     sync.Mutex
+	order  store.Order
+	step   int64
+	next   map[string]int64                   // where the tag's next grant begins
+	reply  func(loads.Event, int) loads.Grant // instead of a grant, unless that is zero; with the number of events before
+	silent bool
+	events []loads.Event
+}
+
+// Load is part of Loader.
+func (f *fakeLoader) Load(e loads.Event) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.events = append(f.events, e)
+	if f.silent {
+		return true
+	}
+	g := f.grant(e, len(f.events)-1)
+	time.AfterFunc(time.Millisecond, func() { f.s.receive(&nats.Msg{Data: g.Encode()}) })
+	return true
+}
+
+// grant is the answer to an event. f.mu is held.
+func (f *fakeLoader) grant(e loads.Event, before int) (g loads.Grant) {
+	if f.reply != nil {
+		g = f.reply(e, before)
+	}
+	if g == (loads.Grant{}) {
+		g.First = max(1, f.next[e.Tag])
+		g.End = g.First + e.Size(store.Tag{Step: f.step, Order: f.order})
+		g.Step, g.Order = f.step, f.order
+		f.next[e.Tag] = g.End
+	}
+	g.Instance, g.Tag, g.Seq, g.Installation = e.Instance, e.Tag, e.Seq, e.Installation
+	return g
+}
+
+// change changes the loader.
+func (f *fakeLoader) change(change func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	change()
+}
+
+// count is the number of events that came so far.
+func (f *fakeLoader) count() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.events)
+}
+
+// seen returns the events that came so far.
+func (f *fakeLoader) seen() []loads.Event {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return append([]loads.Event(nil), f.events...)
+}
+
+// noStream is a JetStream without streams.
+type noStream struct{ jetstream.JetStream }
+
+func (noStream) Publish(context.Context, string, []byte, ...jetstream.PublishOpt) (*jetstream.PubAck, error) {
+	return nil, jetstream.ErrNoStreamResponse
+}
+
+// testVirtual runs a supply in virtual time, whose loads all go to its own
+// loader: no NATS server is there.
+func testVirtual(t *testing.T, order store.Order, wait time.Duration, test func(t *testing.T, s *Supply, f *fakeLoader)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		f := &fakeLoader{order: order, step: 10, next: make(map[string]int64)}
+		cfg := config(&nats.Conn{}) // not connected
+		cfg.Own, cfg.JS, cfg.Wait = f, noStream{}, wait
+		f.s = New(cfg)
+		f.s.goroutines.Start(f.s.run)
+		defer func() {
+			if err := f.s.Stop(); err != nil {
+				t.Error(err)
+			}
+			time.Sleep(time.Hour) // all that is under way ends
+		}()
+		test(t, f.s, f)
+	})
+}
+
+// caller requests IDs until it gets them.
+type caller struct {
+	s   *Supply
+	tag string
+	n   int64
+
+	mu   sync.Mutex
+	ids  []store.Segment
+	errs []error
+}
+
+// request requests them once.
+func (c *caller) request() {
+	ids, err := c.s.Allocator().TakeOrPark(allocator.Request{Tag: c.tag, N: c.n, From: c})
+	if ids != nil || err != nil {
+		c.Reply(ids, err)
+	}
+}
+
+// Reply is part of Requester.
+func (c *caller) Reply(ids []store.Segment, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ids = ids; err != nil {
+		c.errs = append(c.errs, err)
+		time.AfterFunc(100*time.Millisecond, c.request)
+	}
+}
+
+func (c *caller) served() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.ids != nil
+}
+
+// startCaller starts a caller that wants n IDs of a tag.
+func startCaller(s *Supply, tag string, n int64) *caller {
+	c := &caller{s: s, tag: tag, n: n}
+	c.request()
+	return c
+}
+
+func unserved(callers []*caller) (n int) {
+	for _, c := range callers {
+		if !c.served() {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,337 @@
+package supply
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/idworker/idworker/allocator"
+	"github.com/idworker/idworker/internal/loads"
+	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/store"
+	"github.com/idworker/idworker/testing/natstest"
+)
+
+// remoteLoader receives loads as plain messages, as the loaders of other
+// processes do.
+type remoteLoader struct {
+	t    *testing.T
+	conn *nats.Conn
+
+	mu     sync.Mutex
+	answer func(e loads.Event, nth int) *loads.Grant // nil: none; nth: 1 for the first event of the tag
+	events map[string][]loads.Event
+}
+
+// startRemoteLoader starts a loader that grants one segment after another.
+func startRemoteLoader(t *testing.T, conn *nats.Conn, order store.Order) *remoteLoader {
+	t.Helper()
+	next := int64(1)
+	l := &remoteLoader{t: t, conn: conn, events: make(map[string][]loads.Event)}
+	l.answer = func(e loads.Event, _ int) *loads.Grant {
+		g := &loads.Grant{First: next, Step: 10, Order: order}
+		next += e.Size(store.Tag{Step: 10, Order: order})
+		g.End = next
+		return g
+	}
+	if _, err := conn.QueueSubscribe(loads.ReserveSubject(messages.DefaultPrefix), "loaders", l.receive); err != nil {
+		t.Fatal(err)
+	}
+	if err := conn.FlushTimeout(natstest.Patience); err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func (l *remoteLoader) receive(msg *nats.Msg) {
+	e, err := loads.DecodeEvent(msg.Data, 1<<40)
+	if err != nil {
+		l.t.Error(err)
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.events[e.Tag] = append(l.events[e.Tag], e)
+	if g := l.answer(e, len(l.events[e.Tag])); g != nil {
+		g.Instance, g.Tag, g.Seq = e.Instance, e.Tag, e.Seq
+		if err := l.conn.Publish(loads.GrantSubject(messages.DefaultPrefix, e.Instance), g.Encode()); err != nil {
+			l.t.Error(err)
+		}
+	}
+}
+
+func (l *remoteLoader) of(tag string) []loads.Event {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.events[tag])
+}
+
+// start starts a supply.
+func start(t *testing.T, cfg Config) *Supply {
+	t.Helper()
+	s := New(cfg)
+	if err := s.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+func configWithJetStream(t *testing.T, conn *nats.Conn) Config {
+	cfg := config(conn)
+	cfg.JS = natstest.JetStream(t, conn)
+	return cfg
+}
+
+func createLoadStream(t *testing.T, js jetstream.JetStream, replicas int) {
+	t.Helper()
+	natstest.CreateStream(t, js, jetstream.StreamConfig{
+		Name: loads.StreamName(messages.DefaultPrefix), Subjects: []string{loads.Subject(messages.DefaultPrefix, "*", ">")}, Replicas: replicas,
+		Retention: jetstream.WorkQueuePolicy, MaxMsgsPerSubject: 1, Discard: jetstream.DiscardNew, DiscardNewPerSubject: true,
+	})
+}
+
+// TestLostLoadIsRequestedAgain: a load that was lost, or its grant, is
+// requested again under its number until it is answered.
+func TestLostLoadIsRequestedAgain(t *testing.T) {
+	t.Parallel()
+	for _, order := range []store.Order{store.Trend, store.Strict} {
+		t.Run(string(order), func(t *testing.T) {
+			t.Parallel()
+			server := natstest.Start(t)
+			loader := startRemoteLoader(t, server.Connect(t), order)
+			grant := loader.answer
+			loader.answer = func(e loads.Event, nth int) *loads.Grant {
+				if nth%3 != 0 {
+					return nil
+				}
+				return grant(e, nth)
+			}
+			cfg := configWithJetStream(t, server.Connect(t))
+			cfg.Wait = natstest.Patience / 4
+			s := start(t, cfg)
+			for n := int64(1); n <= 2; n++ { // the first load is of an unknown tag
+				c := startCaller(s, "order", 100*n)
+				natstest.Eventually(t, "the IDs", c.served)
+				if len(c.errs) > 0 {
+					t.Errorf("got %v", c.errs)
+				}
+			}
+			for _, three := range [][]loads.Event{loader.of("order")[:3], loader.of("order")[3:6]} {
+				// A trend tag's second load begins as a refill.
+				if three[0].Seq != three[2].Seq || three[1].Want != three[2].Want {
+					t.Errorf("requested %+v, want the same load three times", three)
+				}
+			}
+		})
+	}
+}
+
+// decliningLoader is an own loader whose store is away.
+type decliningLoader struct{}
+
+func (decliningLoader) Load(loads.Event) bool { return false }
+
+// TestOwnLoaderDeclines: then any other loader gets the load.
+func TestOwnLoaderDeclines(t *testing.T) {
+	t.Parallel()
+	server := natstest.Start(t)
+	startRemoteLoader(t, server.Connect(t), store.Trend)
+	cfg := configWithJetStream(t, server.Connect(t))
+	cfg.Own = decliningLoader{}
+	natstest.Eventually(t, "the IDs", startCaller(start(t, cfg), "order", 1).served)
+}
+
+// use takes IDs one by one until the condition holds.
+func use(t *testing.T, s *Supply, tag, what string, cond func() bool) {
+	t.Helper()
+	natstest.Eventually(t, what, func() bool {
+		natstest.Eventually(t, "an ID", startCaller(s, tag, 1).served)
+		return cond()
+	})
+}
+
+// TestRefills: a load for which no request waits goes into the stream; straight
+// to a loader while the stream is away, which is logged once; and into the
+// stream again when it is back. While the stream holds one of its tag, it goes
+// nowhere else.
+func TestRefills(t *testing.T) {
+	t.Parallel()
+	server := natstest.Start(t)
+	loader := startRemoteLoader(t, server.Connect(t), store.Trend)
+	core, lines := observer.New(zap.InfoLevel)
+	cfg := configWithJetStream(t, server.Connect(t))
+	cfg.Log = zap.New(core)
+	cfg.MaxStep = 10 // so that many are needed
+	s := start(t, cfg)
+	refills := func() (n int) {
+		for _, e := range loader.of("order") {
+			if e.Want == 0 {
+				n++
+			}
+		}
+		return n
+	}
+	use(t, s, "order", "refills without the stream", func() bool { return refills() >= 10 })
+	if n := lines.FilterMessage("load stream is away, loading directly").Len(); n != 1 {
+		t.Errorf("%d lines say that the stream is away, want 1", n)
+	}
+	createLoadStream(t, cfg.JS, 1)
+	stored := func(tag string) bool {
+		stream, err := cfg.JS.Stream(t.Context(), loads.StreamName(messages.DefaultPrefix))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = stream.GetLastMsgForSubject(t.Context(), loads.Subject(messages.DefaultPrefix, "me", tag))
+		return err == nil
+	}
+	use(t, s, "order", "a refill in the stream", func() bool { return stored("order") })
+	natstest.Eventually(t, "a line that the stream is back", func() bool { return lines.FilterMessage("load stream is back").Len() == 1 })
+
+	// No loader consumes the stream, so it keeps the event.
+	straight := refills()
+	before := s.Figures(1).Grants.Installed
+	use(t, s, "order", "segments for parked requests", func() bool { return s.Figures(1).Grants.Installed >= before+3 })
+	if n := refills() - straight; n != 0 {
+		t.Errorf("%d refills went straight to a loader while one was queued", n)
+	}
+}
+
+// TestAnswersOfLoaders: each refusal has its error. An answer to another
+// process, or of another installation, is dropped.
+func TestAnswersOfLoaders(t *testing.T) {
+	t.Parallel()
+	server := natstest.Start(t)
+	loader := startRemoteLoader(t, server.Connect(t), store.Trend)
+	answers := map[string]loads.Grant{
+		"none":      {Refused: messages.CodeNoTag},
+		"exhausted": {Refused: messages.CodeExhausted},
+		"busy":      {Refused: messages.CodeBusy, Reason: "the template is full"},
+		"corrupt":   {Refused: messages.CodeUnavailable, Reason: "not a number"},
+		"foreign":   {First: 1, End: 1000, Step: 1000, Order: store.Trend, Installation: "theirs"},
+	}
+	loader.answer = func(e loads.Event, _ int) *loads.Grant { g := answers[e.Tag]; return &g }
+	s := start(t, configWithJetStream(t, server.Connect(t)))
+	for tag, want := range map[string]error{
+		"none": store.ErrNoTag, "exhausted": store.ErrExhausted, "busy": allocator.ErrBusy, "corrupt": nil, "foreign": allocator.ErrNoSegment,
+	} {
+		c := startCaller(s, tag, 1)
+		natstest.Eventually(t, "a reply", func() bool { c.mu.Lock(); defer c.mu.Unlock(); return len(c.errs) > 0 || c.ids != nil })
+		c.mu.Lock()
+		if len(c.errs) == 0 || want != nil && !errors.Is(c.errs[0], want) {
+			t.Errorf("%s: got %v, %v, want %v", tag, c.ids, c.errs, want)
+		}
+		if reason := answers[tag].Reason; len(c.errs) > 0 && reason != "" && c.errs[0].Error() != reason && tag == "busy" {
+			t.Errorf("%s: got %q, want the loader's words", tag, c.errs[0])
+		}
+		c.mu.Unlock()
+	}
+}
+
+// TestWhatCountsAsAnAnswer: every answer of a loader does, but not a message
+// for another process, or of another installation.
+func TestWhatCountsAsAnAnswer(t *testing.T) {
+	for what, c := range map[string]struct {
+		grant loads.Grant
+		want  bool
+	}{
+		"a grant":                {loads.Grant{Instance: "me", Tag: "order", First: 1, End: 2, Step: 1, Order: store.Trend}, true},
+		"a refusal":              {loads.Grant{Instance: "me", Tag: "order", Refused: messages.CodeNoTag}, true},
+		"not now":                {loads.Grant{Instance: "me", Tag: "order", NotNow: loads.NotNowTag}, true},
+		"a store that fails":     {loads.Grant{Instance: "me", Tag: "order", NotNow: loads.NotNowStore}, true},
+		"another installation's": {loads.Grant{Instance: "me", Tag: "order", First: 1, End: 2, Step: 1, Order: store.Trend, Installation: "theirs"}, false},
+		"another process's":      {loads.Grant{Instance: "you", Tag: "order", First: 1, End: 2, Step: 1, Order: store.Trend}, false},
+		"no grant":               {loads.Grant{Instance: "me", Tag: "order"}, false},
+	} {
+		s := New(config(&nats.Conn{}))
+		s.unanswered.requested(time.Now(), loads.Event{Tag: "order"})
+		done := make(chan struct{})
+		go func() { defer close(done); s.receive(&nats.Msg{Data: c.grant.Encode()}) }()
+		select {
+		case g := <-s.grants:
+			s.handle(g)
+		case <-done:
+		}
+		<-done
+		if got := s.unanswered.since.IsZero(); got != c.want {
+			t.Errorf("%s counts as an answer: %t, want %t", what, got, c.want)
+		}
+	}
+}
+
+// TestLoadersAreFound: the server reports whether a process listens for loads.
+func TestLoadersAreFound(t *testing.T) {
+	t.Parallel()
+	server := natstest.Start(t)
+	s := New(config(server.Connect(t)))
+	defer s.goroutines.Stop()
+	find := func() LoaderState {
+		s.lookForLoaders(loads.Event{Instance: "me", Tag: "order", Want: 1})
+		return <-s.loaders
+	}
+	if state := find(); state != NoLoader {
+		t.Errorf("without a loader: %v", loaderStates[state])
+	}
+	startRemoteLoader(t, server.Connect(t), store.Trend)
+	if state := find(); state != SomeLoader {
+		t.Errorf("with a loader: %v", loaderStates[state])
+	}
+}
+
+// TestDrop: workers drop a tag from memory.
+func TestDrop(t *testing.T) {
+	t.Parallel()
+	server := natstest.Start(t)
+	startRemoteLoader(t, server.Connect(t), store.Trend)
+	s := start(t, configWithJetStream(t, server.Connect(t)))
+	natstest.Eventually(t, "an ID", startCaller(s, "order", 1).served)
+	if err := Drop(t.Context(), server.Connect(t), messages.DefaultPrefix, "order"); err != nil {
+		t.Fatal(err)
+	}
+	natstest.Eventually(t, "the tag to be dropped", func() bool { return s.Allocator().Tags() == 0 })
+	if err := Drop(t.Context(), server.Connect(t), messages.DefaultPrefix, "order.*"); err == nil {
+		t.Error("a wildcard was accepted as a tag")
+	}
+}
+
+// TestStop: replies that are due are given, and a grant that comes later is
+// discarded. It may be called on a closed connection.
+func TestStop(t *testing.T) {
+	t.Parallel()
+	server := natstest.Start(t)
+	conn := server.Connect(t)
+	s := New(configWithJetStream(t, conn))
+	if err := s.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.goroutines.Stop() // the loop
+	c := &caller{s: s, tag: "order", n: 1}
+	c.request()
+	s.Allocator().Remove("order")
+	conn.Close()
+	if err := s.Stop(); err != nil {
+		t.Error(err)
+	}
+	if c.mu.Lock(); len(c.errs) != 1 || !errors.Is(c.errs[0], allocator.ErrDropped) {
+		t.Errorf("got %v", c.errs)
+	}
+	c.mu.Unlock()
+	s.receive(&nats.Msg{Data: loads.Grant{Instance: "me", Tag: "order", First: 1, End: 2, Step: 1, Order: store.Trend}.Encode()})
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := New(configWithJetStream(t, server.Connect(t))).Start(ended); err == nil {
+		t.Error("started although the server did not confirm")
+	}
+}

@@ -1,0 +1,285 @@
+package supply
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/idworker/idworker/internal/loads"
+	"github.com/idworker/idworker/store"
+)
+
+// startCallers starts a caller for each of so many tags.
+func startCallers(s *Supply, tags int, n int64) (callers []*caller) {
+	for i := range tags {
+		callers = append(callers, startCaller(s, fmt.Sprint("tag-", i), n))
+	}
+	return callers
+}
+
+// awaitServed lets virtual time pass until all callers are served.
+func awaitServed(t *testing.T, callers []*caller, within time.Duration) {
+	t.Helper()
+	began := time.Now()
+	for unserved(callers) > 0 {
+		if time.Since(began) > within {
+			t.Fatalf("%d of %d callers are not served after %v", unserved(callers), len(callers), within)
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	t.Logf("served within %v", time.Since(began).Round(50*time.Millisecond))
+}
+
+// TestOutageIsCalm: while loaders do not serve, a worker requests five loads a
+// second, however many tags are waited for, and whether loaders are silent or
+// say so at once. All are served when loaders serve again.
+func TestOutageIsCalm(t *testing.T) {
+	t.Parallel()
+	for what, outage := range map[string]func(f *fakeLoader){
+		"silent":     func(f *fakeLoader) { f.silent = true },
+		"store down": func(f *fakeLoader) { f.reply = func(loads.Event, int) loads.Grant { return storeFails } },
+	} {
+		for _, order := range []store.Order{store.Trend, store.Strict} {
+			t.Run(fmt.Sprint(what, ", ", order), func(t *testing.T) {
+				t.Parallel()
+				testVirtual(t, order, usualWait, func(t *testing.T, s *Supply, f *fakeLoader) {
+					awaitServed(t, startCallers(s, 3_000, 1), time.Minute) // known from then on
+					f.change(func() { outage(f) })
+					callers := startCallers(s, 3_000, 1000)
+					time.Sleep(10 * time.Second)
+					before := f.count()
+					time.Sleep(time.Minute)
+					if n := f.count() - before; n > 61*leastOpen || n < 50*leastOpen {
+						t.Errorf("%d loads were requested in a minute, want %d a second", n, leastOpen)
+					}
+					f.change(func() { f.silent, f.reply = false, nil })
+					awaitServed(t, callers, 10*time.Second)
+				})
+			})
+		}
+	}
+}
+
+// TestUnknownTagsInAnOutage: tags that were never granted are requested as
+// rarely.
+func TestUnknownTagsInAnOutage(t *testing.T) {
+	t.Parallel()
+	testVirtual(t, store.Trend, usualWait, func(t *testing.T, s *Supply, f *fakeLoader) {
+		f.silent = true
+		callers := startCallers(s, 500, 1)
+		time.Sleep(10 * time.Second)
+		before := f.count()
+		time.Sleep(time.Minute)
+		if n := f.count() - before; n > 61*leastOpen {
+			t.Errorf("%d loads were requested in a minute", n)
+		}
+		f.change(func() { f.silent = false })
+		awaitServed(t, callers, time.Minute)
+	})
+}
+
+// TestOneOfTwoStoresFails: a loader whose store fails does not hold up what
+// another loader serves.
+func TestOneOfTwoStoresFails(t *testing.T) {
+	t.Parallel()
+	testVirtual(t, store.Trend, usualWait, func(t *testing.T, s *Supply, f *fakeLoader) {
+		awaitServed(t, startCallers(s, 500, 1), time.Minute)
+		f.change(func() {
+			f.reply = func(_ loads.Event, before int) (g loads.Grant) {
+				if before%2 == 0 {
+					g = storeFails
+				}
+				return g
+			}
+		})
+		awaitServed(t, startCallers(s, 500, 1000), 20*time.Second)
+		if err := s.Unanswered(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestLoadsAgainLetOthersPass: loads that were requested again and again, and
+// that no loader serves, let one pass that is requested for the first time.
+func TestLoadsAgainLetOthersPass(t *testing.T) {
+	t.Parallel()
+	testVirtual(t, store.Trend, usualWait, func(t *testing.T, s *Supply, f *fakeLoader) {
+		const tags = 100
+		awaitServed(t, startCallers(s, tags, 1), time.Minute)
+		fine := fmt.Sprint("tag-", tags-1)
+		f.change(func() {
+			f.reply = func(e loads.Event, _ int) (g loads.Grant) {
+				if e.Tag != fine {
+					g = storeFails
+				}
+				return g
+			}
+		})
+		startCallers(s, tags-1, 1000)
+		time.Sleep(time.Minute)
+		awaitServed(t, []*caller{startCaller(s, fine, 1000)}, 2*time.Second)
+		f.change(func() { f.reply = nil })
+	})
+}
+
+// TestHungTagsDelayNoOther: tags for which the store hangs are requested more
+// and more rarely, and take no room from the others.
+func TestHungTagsDelayNoOther(t *testing.T) {
+	t.Parallel()
+	testVirtual(t, store.Trend, usualWait, func(t *testing.T, s *Supply, f *fakeLoader) {
+		awaitServed(t, startCallers(s, 500, 1), time.Minute)
+		hangs := func(tag string) bool { return strings.HasSuffix(tag, "0") }
+		f.change(func() {
+			f.reply = func(e loads.Event, _ int) (g loads.Grant) {
+				if hangs(e.Tag) {
+					g.NotNow = loads.NotNowTag
+				}
+				return g
+			}
+		})
+		var fine, hung []*caller
+		for _, c := range startCallers(s, 500, 1000) {
+			if hangs(c.tag) {
+				hung = append(hung, c)
+			} else {
+				fine = append(fine, c)
+			}
+		}
+		awaitServed(t, fine, 2*time.Second)
+		before := f.count()
+		time.Sleep(64 * time.Second)
+		if n := f.count() - before; n > 10*len(hung) {
+			t.Errorf("%d loads were requested in a minute for %d tags that hang", n, len(hung))
+		}
+		f.change(func() { f.reply = nil })
+		awaitServed(t, hung, 20*time.Second)
+	})
+}
+
+// TestStrictLoadIsAsItIsSent: a strict load that waits for its turn is sent for
+// all requests that are parked by then, and for none that has gone. Sent again,
+// it is the same load, and later requests wait for the next.
+func TestStrictLoadIsAsItIsSent(t *testing.T) {
+	t.Parallel()
+	testVirtual(t, store.Strict, time.Minute/4, func(t *testing.T, s *Supply, f *fakeLoader) {
+		var known []*caller
+		tags := []string{"order", "gone"}
+		for n := range 2 * leastOpen {
+			tags = append(tags, fmt.Sprint("busy-", n))
+		}
+		for _, tag := range tags {
+			known = append(known, startCaller(s, tag, 1))
+		}
+		awaitServed(t, known, 10*time.Second)
+		f.change(func() { f.silent = true })
+		for _, tag := range tags[2:] {
+			startCaller(s, tag, 1)
+		}
+		time.Sleep(3 * time.Second) // the window is as small as it gets
+		before := f.count()
+		first := startCaller(s, "order", 3)
+		gone := startCaller(s, "gone", 3)
+		synctest.Wait()
+		if n := f.count() - before; n != 0 {
+			t.Fatalf("%d loads were requested, want the window to be full", n)
+		}
+		second := startCaller(s, "order", 4)
+		s.Allocator().Withdraw("gone", gone)
+		f.change(func() { f.events = nil })
+		of := func(tag string) (events []loads.Event) {
+			for _, e := range f.seen() {
+				if e.Tag == tag {
+					events = append(events, e)
+				}
+			}
+			return events
+		}
+		for len(of("order")) == 0 {
+			time.Sleep(50 * time.Millisecond)
+		}
+		third := startCaller(s, "order", 5)
+		for len(of("order")) == 1 {
+			time.Sleep(50 * time.Millisecond)
+		}
+		f.change(func() { f.silent = false })
+		awaitServed(t, []*caller{first, second, third}, 10*time.Second)
+		events := of("order")
+		if events[0].Want != 7 {
+			t.Errorf("the load was sent for %d IDs, want 7 for the two requests that were parked by then", events[0].Want)
+		}
+		for _, e := range events {
+			if e.Seq == events[0].Seq && e.Want != events[0].Want {
+				t.Errorf("sent again, the load was for %d IDs, at first for %d", e.Want, events[0].Want)
+			}
+		}
+		if third.ids[0].First < second.ids[0].End || first.ids[0].First != 2 {
+			t.Errorf("granted %v, %v, then %v; want ascending IDs from 2 on", first.ids, second.ids, third.ids)
+		}
+		if n := len(of("gone")); n > 0 {
+			t.Errorf("a load that was not wanted any more was requested %d times", n)
+		}
+	})
+}
+
+// TestRefillsWithoutStream: while the stream is away, refills go straight to a
+// loader: at once, but for the first and one a second, which try the stream.
+func TestRefillsWithoutStream(t *testing.T) {
+	t.Parallel()
+	testVirtual(t, store.Trend, usualWait, func(t *testing.T, s *Supply, _ *fakeLoader) {
+		callers := startCallers(s, 500, 5) // a half of each segment, so that another is due
+		awaitServed(t, callers, time.Minute)
+		time.Sleep(time.Second)
+		for _, tag := range s.Figures(500).Tags {
+			if tag.Left <= 5 {
+				t.Fatalf("%s has %d IDs left: its refill did not come", tag.Tag, tag.Left)
+			}
+		}
+	})
+}
+
+// idleStream is a JetStream whose load stream no loader consumes.
+type idleStream struct{ jetstream.JetStream }
+
+func (idleStream) Publish(context.Context, string, []byte, ...jetstream.PublishOpt) (*jetstream.PubAck, error) {
+	return new(jetstream.PubAck), nil
+}
+
+// TestParkedRequestsGoStraight: a load for which requests wait does not go
+// through the stream, also if it went there before they came.
+func TestParkedRequestsGoStraight(t *testing.T) {
+	t.Parallel()
+	for _, order := range []store.Order{store.Trend, store.Strict} {
+		testVirtual(t, order, usualWait, func(t *testing.T, s *Supply, f *fakeLoader) {
+			s.cfg.JS = idleStream{}
+			for _, n := range []int64{1, 5, 1000} { // unknown; a refill, which stays in the stream; and parked
+				awaitServed(t, []*caller{startCaller(s, "order", n)}, 200*time.Millisecond)
+				time.Sleep(10 * time.Millisecond)
+			}
+			for _, e := range f.seen() {
+				if e.Want == 0 {
+					t.Errorf("a refill went straight to a loader: %+v", e)
+				}
+			}
+		})
+	}
+}
+
+// TestFrozenLoader: a strict or unknown load that is not answered is soon
+// requested again, since another loader may get it then.
+func TestFrozenLoader(t *testing.T) {
+	t.Parallel()
+	testVirtual(t, store.Strict, usualWait, func(t *testing.T, s *Supply, f *fakeLoader) {
+		for range 2 { // unknown, then strict
+			f.change(func() { f.silent = true })
+			c := startCaller(s, "order", 1)
+			synctest.Wait()
+			f.change(func() { f.silent = false })
+			awaitServed(t, []*caller{c}, 300*time.Millisecond)
+		}
+	})
+}

@@ -1,0 +1,433 @@
+package supply
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/zap"
+
+	"github.com/idworker/idworker/allocator"
+	"github.com/idworker/idworker/internal/goroutines"
+	"github.com/idworker/idworker/internal/loads"
+	"github.com/idworker/idworker/internal/rights"
+	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/store"
+)
+
+// Requester is what [allocator.Request.From] must be: it gets the reply to a
+// parked request. Reply is called once, by the loop, so it must not block.
+type Requester interface {
+	Reply(ids []store.Segment, err error)
+}
+
+// Loader is the process's own loader. Load takes a load, and answers with a
+// grant as other loaders do; or it returns false, and another loader has to
+// serve the load. It must not block.
+type Loader interface{ Load(loads.Event) bool }
+
+// Config holds the settings of a Supply. All fields but Own must be set.
+type Config struct {
+	Prefix       messages.Prefix
+	Instance     string // names the process, in loads and as the address of grants
+	Installation string
+	Control      *nats.Conn
+	JS           jetstream.JetStream // over Control
+	MaxStep      int64               // the ceiling of a segment, in IDs
+	Wait         time.Duration       // how long a request is parked at most
+	Own          Loader              // nil if the process is no loader
+	Foreign      *loads.Foreign
+	Log          *zap.Logger
+}
+
+// Supply keeps an allocator supplied with segments. Its methods are safe for
+// concurrent use; Start and Stop are called once.
+type Supply struct {
+	cfg        Config
+	alloc      *allocator.Allocator
+	goroutines *goroutines.Group
+	subs       []*nats.Subscription // from Start on
+
+	grants    chan loads.Grant
+	published chan publication
+	loaders   chan LoaderState
+
+	// The loop owns these, except where they say otherwise.
+	window     *window
+	unanswered unanswered
+	away       time.Time // when the load stream last failed; zero: it works
+	counts     grantCounts
+}
+
+// New returns a Supply whose allocator has no tags.
+func New(cfg Config) *Supply {
+	began := time.Now()
+	return &Supply{
+		cfg: cfg,
+		alloc: allocator.New(allocator.Config{
+			Clock:   func() time.Duration { return time.Since(began) },
+			MaxStep: cfg.MaxStep,
+			Wait:    cfg.Wait,
+		}),
+		goroutines: goroutines.New(),
+		grants:     make(chan loads.Grant),
+		published:  make(chan publication),
+		loaders:    make(chan LoaderState),
+		window:     newWindow(),
+		unanswered: unanswered{log: cfg.Log},
+	}
+}
+
+// Allocator is the allocator that is supplied. Requests that park in it must
+// have a [Requester] as From.
+func (s *Supply) Allocator() *allocator.Allocator { return s.alloc }
+
+// startTimeout is how long the server may take to confirm the subscriptions.
+const startTimeout = 10 * time.Second
+
+// Start returns when grants can reach the process. After an error, the supply
+// has stopped.
+func (s *Supply) Start(ctx context.Context) error {
+	err := errors.Join(
+		s.subscribe(loads.GrantSubject(s.cfg.Prefix, s.cfg.Instance), s.receive),
+		s.subscribe(loads.DropSubject(s.cfg.Prefix), func(m *nats.Msg) { s.alloc.Remove(string(m.Data)) }))
+	if err == nil {
+		err = flush(ctx, s.cfg.Control)
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("subscribe to grants: %w", err), s.Stop())
+	}
+	s.goroutines.Start(s.run)
+	s.goroutines.Start(s.dropIdle)
+	return nil
+}
+
+func (s *Supply) subscribe(subject string, handle nats.MsgHandler) error {
+	sub, err := s.cfg.Control.Subscribe(subject, handle)
+	if err == nil {
+		s.subs = append(s.subs, sub)
+	}
+	return err
+}
+
+func flush(ctx context.Context, conn *nats.Conn) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	return conn.FlushWithContext(ctx)
+}
+
+// Stop ends the supply, and returns when the replies that were due have been
+// given. Grants that come from then on are discarded.
+func (s *Supply) Stop() (err error) {
+	for _, sub := range s.subs {
+		if e := sub.Unsubscribe(); !errors.Is(e, nats.ErrConnectionClosed) {
+			err = errors.Join(err, e)
+		}
+	}
+	s.goroutines.Stop()
+	reply(s.alloc.Effects().Replies)
+	return err
+}
+
+// ticksPerWait is the precision of deadlines, as a part of Config.Wait.
+const ticksPerWait = 40
+
+// run is the loop. It lets one thing happen after the other, and does what
+// follows.
+func (s *Supply) run(ctx context.Context) {
+	tick := time.NewTicker(s.cfg.Wait / ticksPerWait)
+	defer tick.Stop()
+	second := time.NewTicker(time.Second)
+	defer second.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.alloc.Ready():
+		case g := <-s.grants:
+			s.handle(g)
+		case p := <-s.published:
+			s.conclude(p)
+		case <-tick.C:
+			s.alloc.Tick()
+			s.window.tick()
+		case <-second.C:
+			if s.unanswered.look(time.Now(), s.alloc.Loading(), s.cfg.Control.IsConnected()) {
+				s.lookForLoaders(s.unanswered.latest)
+			}
+		case state := <-s.loaders:
+			s.unanswered.found(state, s.alloc.Loading())
+		}
+		s.proceed()
+	}
+}
+
+// maxPatience bounds for how long a load, once it was requested in vain, lets
+// others go first: it may be for a tag that cannot be served now.
+const maxPatience = time.Minute
+
+// proceed does what the allocator wants done, and requests loads while the
+// window has room.
+func (s *Supply) proceed() {
+	todo := s.alloc.Effects()
+	reply(todo.Replies)
+	for _, l := range todo.Loads {
+		patience := min(time.Duration(l.Try-1)*openTime, maxPatience)
+		s.window.add(l.Tag, l.Seq, time.Now().Add(s.event(l).Slack()+patience), l.First)
+		again := l.Step == 0 && l.Try > 1 || l.Want > 0 && l.Try == 2
+		if again && s.window.mayRepeat(l.Tag, l.Seq) {
+			s.request(l.Tag, l.Seq) // its loader may be frozen, or it is in the stream
+		}
+	}
+	for l := s.window.next(); l != nil; l = s.window.next() {
+		if !s.request(l.tag, l.seq) {
+			s.window.end(l, false)
+		}
+	}
+}
+
+func reply(replies []allocator.Reply) {
+	for _, r := range replies {
+		r.From.(Requester).Reply(r.IDs, r.Err)
+	}
+}
+
+// request sends a load to a loader, and reports whether it is still wanted.
+func (s *Supply) request(tag string, seq uint64) bool {
+	l, wanted := s.alloc.CurrentLoad(tag, seq)
+	if !wanted {
+		return false
+	}
+	event := s.event(l)
+	s.unanswered.requested(time.Now(), event)
+	if parked := l.Want > 0 || l.Step == 0; parked || !s.publish(event) {
+		s.sendStraight(event)
+	}
+	return true
+}
+
+func (s *Supply) event(l allocator.Load) loads.Event {
+	return loads.Event{
+		Instance: s.cfg.Instance, Tag: l.Tag, Step: l.Step, Unknown: l.First, Want: l.Want, Seq: l.Seq,
+		Runway: max(1, l.Runway.Milliseconds()), Installation: s.cfg.Installation,
+	}
+}
+
+// sendStraight sends an event to a loader without the stream.
+func (s *Supply) sendStraight(event loads.Event) {
+	if s.cfg.Own != nil && s.cfg.Own.Load(event) {
+		return
+	}
+	_ = s.cfg.Control.Publish(loads.ReserveSubject(s.cfg.Prefix), event.Encode()) // if it is lost, the allocator wants the load again
+}
+
+// publishTimeout is how long the load stream may take to accept an event, and
+// how long it is left alone after it did not.
+const publishTimeout = time.Second
+
+// publication is an event that was published, and what became of it.
+type publication struct {
+	event loads.Event
+	err   error
+}
+
+// publish starts to publish an event to the load stream. It returns false if
+// the stream is away. Once a second an event goes there all the same, to detect
+// that it is back.
+func (s *Supply) publish(event loads.Event) bool {
+	if !s.away.IsZero() {
+		if time.Since(s.away) < publishTimeout {
+			return false
+		}
+		s.away = time.Now()
+	}
+	return s.goroutines.Start(func(ctx context.Context) {
+		timed, cancel := context.WithTimeout(ctx, publishTimeout)
+		defer cancel()
+		_, err := s.cfg.JS.Publish(timed, loads.Subject(s.cfg.Prefix, s.cfg.Instance, event.Tag), event.Encode(), jetstream.WithRetryAttempts(0))
+		select {
+		case s.published <- publication{event, err}:
+		case <-ctx.Done():
+		}
+	})
+}
+
+// conclude handles the outcome of a publication. An event that the stream did
+// not take goes straight to a loader, unless the stream holds one of the same
+// tag.
+func (s *Supply) conclude(p publication) {
+	switch {
+	case isQueued(p.err):
+	case p.err != nil:
+		if s.away.IsZero() {
+			s.cfg.Log.Warn("load stream is away, loading directly", zap.Error(p.err))
+		}
+		s.away = time.Now()
+		if l, wanted := s.alloc.CurrentLoad(p.event.Tag, p.event.Seq); wanted {
+			s.sendStraight(s.event(l))
+		}
+	case !s.away.IsZero():
+		s.away = time.Time{}
+		s.cfg.Log.Info("load stream is back")
+	}
+}
+
+// The server's answer to a second message on a subject of the load stream. The
+// code covers all reasons not to store a message, such as a full stream. Only
+// the text tells them apart.
+const (
+	storeFailed   jetstream.ErrorCode = 10077
+	maxPerSubject                     = "maximum messages per subject exceeded"
+)
+
+// isQueued reports whether the stream refused an event because it holds one of
+// the same worker and tag.
+func isQueued(err error) bool {
+	var refused *jetstream.APIError
+	return errors.As(err, &refused) && refused.ErrorCode == storeFailed && refused.Description == maxPerSubject
+}
+
+// idleEvery is the interval that allocator.DropIdle is made for.
+const idleEvery = time.Minute
+
+// dropIdle drops idle tags. It visits all tags, so the loop does not wait for
+// it.
+func (s *Supply) dropIdle(ctx context.Context) {
+	ticker := time.NewTicker(idleEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			s.alloc.DropIdle()
+		}
+	}
+}
+
+// Drop has the workers of an installation drop a tag from memory, as far as
+// they can be reached. It is for tags that were removed from the store.
+func Drop(ctx context.Context, conn *nats.Conn, p messages.Prefix, tag string) error {
+	if err := messages.CheckTag(tag); err != nil {
+		return err
+	}
+	if err := conn.Publish(loads.DropSubject(p), []byte(tag)); err != nil {
+		return err
+	}
+	return flush(ctx, conn)
+}
+
+// Rights are the rights that a role needs for what this package sends and
+// receives.
+func Rights(p messages.Prefix, role rights.Role) rights.Rights {
+	switch role {
+	case rights.Worker:
+		return rights.Join(
+			rights.Publish(loads.Subject(p, "*", ">"), loads.ReserveSubject(p)),
+			rights.Subscribe(loads.GrantSubject(p, "*"), loads.DropSubject(p)))
+	case rights.Admin:
+		return rights.Publish(loads.DropSubject(p))
+	}
+	return rights.Rights{}
+}
+
+// grantCounts counts the fates of grants. The loop counts, and any goroutine
+// may read.
+type grantCounts struct {
+	installed, burnt, below, refused atomic.Int64
+}
+
+// receive hands a message on the process's grant subject to the loop, if it is
+// a grant for this process.
+func (s *Supply) receive(msg *nats.Msg) {
+	grant, err := loads.DecodeGrant(msg.Data)
+	if err != nil {
+		s.cfg.Log.Warn("grant ignored", zap.Error(err))
+		return
+	}
+	if grant.Instance != s.cfg.Instance {
+		s.cfg.Log.Warn("grant for another process ignored", zap.String("instance", grant.Instance))
+		return
+	}
+	if s.cfg.Foreign.Drop(loads.GrantMessage, grant.Installation, "") {
+		return
+	}
+	select {
+	case s.grants <- grant:
+	case <-s.goroutines.Context().Done():
+	}
+}
+
+// handle handles a loader's answer to a load.
+func (s *Supply) handle(g loads.Grant) {
+	s.unanswered.answered(time.Now(), g)
+	switch {
+	case g.NotNow == loads.NotNowStore:
+		return // the load stays open, see window
+	case g.NotNow == loads.NotNowTag:
+		s.alloc.NotNow(g.Tag, g.Seq)
+	case g.Refused != 0:
+		s.refuse(g)
+	default:
+		s.install(g)
+	}
+	s.window.answer(g.Tag, g.Seq)
+}
+
+// refuse gives a loader's refusal to the allocator.
+func (s *Supply) refuse(g loads.Grant) {
+	s.counts.refused.Add(1)
+	var err error
+	switch g.Refused {
+	case messages.CodeNoTag:
+		err = store.ErrNoTag
+	case messages.CodeExhausted:
+		err = store.ErrExhausted
+	case messages.CodeBusy:
+		err = &noNewTagError{cmp.Or(g.Reason, "no new tags")}
+	default:
+		err = fmt.Errorf("the tag cannot be granted: %s", cmp.Or(g.Reason, "no reason given"))
+	}
+	if g.Pause > 0 {
+		s.alloc.RefuseUnknown(err, time.Duration(g.Pause)*time.Millisecond)
+	}
+	s.alloc.Refuse(g.Tag, g.Seq, err)
+}
+
+// noNewTagError says in a loader's words why it does not look up or create a
+// tag for now. To requesters that is an [allocator.ErrBusy] with another text.
+type noNewTagError struct{ reason string }
+
+func (e *noNewTagError) Error() string { return e.reason }
+
+func (e *noNewTagError) Unwrap() error { return allocator.ErrBusy }
+
+// install gives a granted segment to the allocator.
+func (s *Supply) install(g loads.Grant) {
+	// A loader that decides the size may have a larger maximum.
+	segment, _ := store.Segment{First: g.First, End: g.End}.Cut(min(g.End-g.First, s.cfg.MaxStep))
+	verdict := s.alloc.Grant(g.Tag, g.Seq, allocator.Supply{Segment: segment, Step: g.Step, Order: g.Order})
+	switch verdict.Outcome {
+	case allocator.Used:
+		s.counts.installed.Add(1)
+		return
+	case allocator.Below:
+		s.counts.below.Add(1)
+		if verdict.FirstBelow {
+			s.cfg.Log.Error("store regressed: range below an earlier grant; discarded",
+				zap.String("tag", g.Tag), zap.Stringer("segment", segment), zap.Int64("granted up to", verdict.Above))
+		}
+	case allocator.OtherOrder:
+		s.counts.burnt.Add(1)
+		s.cfg.Log.Error("tag changed order, its buffer discarded",
+			zap.String("tag", g.Tag), zap.String("order", string(g.Order)))
+	default:
+		s.counts.burnt.Add(1)
+	}
+	s.cfg.Log.Debug("segment burnt", zap.String("tag", g.Tag), zap.Stringer("segment", segment))
+}

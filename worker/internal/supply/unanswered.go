@@ -1,0 +1,184 @@
+package supply
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"go.uber.org/zap"
+
+	"github.com/idworker/idworker/internal/loads"
+)
+
+// unanswered detects that loaders do not serve: no answer came for some time,
+// or all answers said that the store fails. No other part of an installation
+// reports that where no loader runs. It logs one line when that begins and one
+// when it ends.
+//
+// All answers count, also refusals. While the connection is down the process
+// gets no answers, so the time starts again.
+type unanswered struct {
+	log *zap.Logger
+
+	// The loop owns these.
+	since     time.Time   // the first load requested after the latest answer; zero: none
+	failing   time.Time   // the first of the latest answers if all report a failing store; or zero
+	reason    string      // the latest of them
+	latest    loads.Event // that was requested
+	lookedFor time.Time   // when loaders were last looked for
+
+	current atomic.Pointer[UnansweredError] // without Loads
+}
+
+// patience is how long loads may be unanswered before that is reported: longer
+// than the load stream holds on to the events of a loader that died.
+const patience = 10 * time.Second
+
+// findEvery is how often loaders are looked for while none answers.
+const findEvery = 10 * time.Second
+
+// LoaderState is a worker's finding about loaders that do not answer it.
+type LoaderState int
+
+// The findings.
+const (
+	LoadersUnknown LoaderState = iota // the worker could not find out
+	NoLoader                          // no process listens for loads
+	SomeLoader                        // some process does
+	OwnLoader                         // the process is a loader itself
+)
+
+var loaderStates = map[LoaderState]string{
+	LoadersUnknown: "is a loader running, and does its store answer?",
+	NoLoader:       "no loader is running: nothing listens for loads",
+	SomeLoader:     "a loader is there: does its store answer?",
+	OwnLoader:      "this process is a loader itself: does its store answer?",
+}
+
+// UnansweredError reports that loaders do not serve.
+type UnansweredError struct {
+	Loads   int         // under way
+	Since   time.Time   // when the first of them was requested, or not served
+	Loaders LoaderState // if no loader answers
+	Reason  string      // if loaders answer: why their store fails
+}
+
+func (e *UnansweredError) Error() string {
+	if e.Reason != "" {
+		return "loaders cannot serve: their store fails: " + e.Reason
+	}
+	return fmt.Sprintf("no loader answers: %d loads unanswered for %v; %s",
+		e.Loads, time.Since(e.Since).Round(time.Second), loaderStates[e.Loaders])
+}
+
+// requested records that a load was requested.
+func (u *unanswered) requested(now time.Time, event loads.Event) {
+	if u.latest = event; u.since.IsZero() {
+		u.since = now
+	}
+}
+
+// answered records a loader's answer.
+func (u *unanswered) answered(now time.Time, g loads.Grant) {
+	u.since = time.Time{}
+	if g.NotNow != loads.NotNowStore {
+		u.failing = time.Time{}
+		return
+	}
+	u.reason = cmp.Or(g.Reason, "no reason given")
+	if !u.failing.IsZero() {
+		return
+	}
+	u.failing = now
+	if current := u.current.Load(); current != nil {
+		u.failing = current.Since // loaders answer again, but still do not serve
+	}
+}
+
+// look is called once a second. It reports whether loaders have to be looked
+// for.
+func (u *unanswered) look(now time.Time, loading int, connected bool) bool {
+	current := u.current.Load()
+	for _, began := range []*time.Time{&u.since, &u.failing} {
+		switch {
+		case loading == 0:
+			*began = time.Time{}
+		case !connected && current == nil && !began.IsZero():
+			*began = now
+		}
+	}
+	lasts := func(began time.Time) bool { return !began.IsZero() && now.Sub(began) >= patience }
+	switch {
+	case lasts(u.since):
+		if now.Sub(u.lookedFor) >= findEvery {
+			u.lookedFor = now
+			return true
+		}
+	case lasts(u.failing):
+		u.report(&UnansweredError{Loads: loading, Since: u.failing, Reason: u.reason})
+	case current != nil:
+		u.log.Info("loads are served again", zap.Duration("after", now.Sub(current.Since)))
+		u.current.Store(nil)
+	}
+	return false
+}
+
+// found records what was found out about loaders, unless one has answered
+// since.
+func (u *unanswered) found(state LoaderState, loading int) {
+	if !u.since.IsZero() && !u.since.After(u.lookedFor.Add(-patience)) {
+		u.report(&UnansweredError{Loads: loading, Since: u.since, Loaders: state})
+	}
+}
+
+func (u *unanswered) report(e *UnansweredError) {
+	if u.current.Swap(e) == nil {
+		u.log.Warn("loads are not served", zap.Error(e))
+	}
+}
+
+// Unanswered returns an [*UnansweredError] if no loader has served a load for
+// some time although loads are wanted, else nil.
+func (s *Supply) Unanswered() error {
+	current := s.unanswered.current.Load()
+	if current == nil {
+		return nil
+	}
+	e := *current
+	e.Loads = s.alloc.Loading()
+	return &e
+}
+
+// findTimeout is after how long a request counts as received by a loader.
+const findTimeout = time.Second
+
+// lookForLoaders finds out whether loaders are there, by sending a load to them
+// once more as a request: if none listens, the server says so. If one does,
+// that is harmless, since the load is wanted; its answer is a grant and not a
+// reply.
+func (s *Supply) lookForLoaders(event loads.Event) {
+	if s.cfg.Own != nil {
+		s.unanswered.found(OwnLoader, s.alloc.Loading())
+		return
+	}
+	s.goroutines.Start(func(ctx context.Context) {
+		timed, cancel := context.WithTimeout(ctx, findTimeout)
+		defer cancel()
+		_, err := s.cfg.Control.RequestWithContext(timed, loads.ReserveSubject(s.cfg.Prefix), event.Encode())
+		state := LoadersUnknown
+		switch {
+		case errors.Is(err, nats.ErrNoResponders):
+			state = NoLoader
+		case errors.Is(err, context.DeadlineExceeded) && s.cfg.Control.IsConnected():
+			state = SomeLoader
+		}
+		select {
+		case s.loaders <- state:
+		case <-ctx.Done():
+		}
+	})
+}

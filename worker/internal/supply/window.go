@@ -1,0 +1,161 @@
+package supply
+
+import (
+	"time"
+
+	"github.com/idworker/idworker/internal/priority"
+)
+
+// window decides which of a worker's loads are requested, and when. At most
+// limit of them are open at a time: requested less than openTime ago, and not
+// answered. The others wait, ordered by need.
+//
+// The limit adapts to the loaders, like a TCP sender's. Each answer raises it
+// by one, so it doubles in the time that an answer takes. After openTime
+// without any, it falls to leastOpen. An answer that the store fails does not
+// count, and such a load stays open. So a worker requests loads as fast as
+// loaders serve them; and during an outage it requests leastOpen loads a
+// second, however many it wants and however fast loaders decline. Waiting loads
+// cost nothing, are never out of date, and are requested in order of need when
+// the outage ends.
+//
+// Loads of tags that this process was never granted wait in a queue of their
+// own, and may take an eighth of the limit: their names may be made up.
+//
+// The loop owns the window, so it needs no lock.
+type window struct {
+	loads    map[string]*pendingLoad // that wait or are open, by tag
+	waiting  priority.Queue[*pendingLoad]
+	unknown  priority.Queue[*pendingLoad]
+	opened   []*pendingLoad // in order; some are answered by now
+	open     int
+	lookups  int // open loads of unknown tags
+	limit    int
+	answered time.Time // when the latest answer came
+}
+
+const (
+	openTime  = time.Second
+	leastOpen = 5
+	mostOpen  = 128
+
+	unknownShare = 8 // the part of the limit that unknown tags may take
+)
+
+// pendingLoad is a load that waits or is open.
+type pendingLoad struct {
+	priority.Place
+	tag   string
+	first bool      // its tag was never granted
+	seq   uint64    // does not change while the load is open
+	since time.Time // when it was requested; zero while it waits
+	again bool      // to be requested once more when it is no longer open
+	need  time.Time // by then
+}
+
+func newWindow() *window {
+	return &window{loads: make(map[string]*pendingLoad), limit: leastOpen}
+}
+
+// add adds a load, or a later load of a tag that has one, whose segment is
+// needed by the given time. A load that a later one of its tag has overtaken is
+// ignored. First is set if the tag was never granted to this process.
+func (w *window) add(tag string, seq uint64, need time.Time, first bool) {
+	l := w.loads[tag]
+	if l != nil && l.isOpen() && l.seq < seq { // it has ended
+		w.end(l, false)
+		l = nil
+	}
+	switch {
+	case l == nil:
+		w.enqueue(&pendingLoad{tag: tag, seq: seq, first: first}, need)
+	case seq < l.seq:
+	case l.isOpen():
+		l.again, l.need = true, need
+	default:
+		l.seq = seq
+		w.queueOf(l).Advance(l, need)
+	}
+}
+
+// next opens the load that is needed first. It returns nil if there is none, or
+// no room. The caller requests the load.
+func (w *window) next() *pendingLoad {
+	var l *pendingLoad
+	switch {
+	case w.open >= w.limit:
+		return nil
+	case w.unknown.Len() > 0 && w.lookups < max(1, w.limit/unknownShare):
+		l = w.unknown.Pop()
+		w.lookups++
+	case w.waiting.Len() > 0:
+		l = w.waiting.Pop()
+	default:
+		return nil
+	}
+	l.since = time.Now()
+	w.open++
+	w.opened = append(w.opened, l)
+	return l
+}
+
+// answer records a loader's answer to a load.
+func (w *window) answer(tag string, seq uint64) {
+	w.answered = time.Now()
+	w.limit = min(w.limit+1, mostOpen)
+	if l := w.loads[tag]; l != nil && l.isOpen() && l.seq == seq {
+		w.end(l, false)
+	}
+}
+
+// mayRepeat reports whether an open load may be requested once more before
+// openTime has passed: while there is room, and no other waits for it.
+func (w *window) mayRepeat(tag string, seq uint64) bool {
+	l := w.loads[tag]
+	return l != nil && l.isOpen() && l.seq == seq && w.open < w.limit && w.queueOf(l).Len() == 0
+}
+
+// tick ends the loads that were open for too long.
+func (w *window) tick() {
+	now := time.Now()
+	for len(w.opened) > 0 {
+		if l := w.opened[0]; l.isOpen() {
+			if now.Sub(l.since) < openTime {
+				return
+			}
+			if now.Sub(w.answered) >= openTime {
+				w.limit = leastOpen
+			}
+			w.end(l, l.again)
+		}
+		w.opened[0] = nil
+		w.opened = w.opened[1:]
+	}
+}
+
+// end makes room for another load. If again is set, the load waits once more.
+func (w *window) end(l *pendingLoad, again bool) {
+	w.open--
+	if l.first {
+		w.lookups--
+	}
+	l.since = time.Time{}
+	delete(w.loads, l.tag)
+	if again {
+		w.enqueue(&pendingLoad{tag: l.tag, seq: l.seq, first: l.first}, l.need)
+	}
+}
+
+func (w *window) enqueue(l *pendingLoad, need time.Time) {
+	w.loads[l.tag] = l
+	w.queueOf(l).Push(l, need)
+}
+
+func (w *window) queueOf(l *pendingLoad) *priority.Queue[*pendingLoad] {
+	if l.first {
+		return &w.unknown
+	}
+	return &w.waiting
+}
+
+func (l *pendingLoad) isOpen() bool { return !l.since.IsZero() }

@@ -1,0 +1,196 @@
+package worker
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/micro"
+
+	"github.com/idworker/idworker/internal/inbox"
+	"github.com/idworker/idworker/internal/rights"
+	"github.com/idworker/idworker/messages"
+)
+
+// The bounds of one question to all processes.
+const (
+	answersWithin = 3 * time.Second
+	answersQuiet  = 250 * time.Millisecond // after the latest answer
+
+	maxAnswer      = 512 << 10 // bytes
+	maxAnswerBytes = 64 << 20  // of all answers
+	maxProcesses   = 1000
+	maxNameLen     = 32   // of an instance or an installation
+	maxText        = 1000 // bytes of any other text
+)
+
+// ErrNoReports is the error if no process answered. It proves nothing.
+var ErrNoReports = errors.New("no process answered: none runs, all were too slow, or this user lacks the right to list processes")
+
+// ProcessIdentity describes a process of any installation.
+type ProcessIdentity struct {
+	Instance     string
+	Installation string
+	Created      time.Time // of the installation
+	Host         string
+	Role         Role
+}
+
+// ListProcessesRights are the rights that [ListProcesses] takes.
+func ListProcessesRights() rights.Rights { return rights.Publish(askSubject(micro.PingVerb)) }
+
+// ListProcesses returns the processes with a prefix, by instance. Processes of
+// other installations are among them, if their subjects reach this account.
+//
+// It returns when no process has answered for a quarter of a second, so a slow
+// process may be missing. An empty list without an error means that the server
+// returned "no responders": no process of any prefix is connected. The error is
+// [ErrNoReports] if no process of this prefix answered otherwise.
+func ListProcesses(ctx context.Context, conn *nats.Conn, p messages.Prefix) ([]ProcessIdentity, error) {
+	answers, err := askProcesses(ctx, conn, p, micro.PingVerb, nil)
+	var all []ProcessIdentity
+	for _, a := range answers {
+		all = append(all, a.process)
+	}
+	return all, err
+}
+
+// MaxReportTags bounds the tags of one [Report]; the busiest are listed. A tag
+// takes 300 bytes at most, so a report is well below what servers take.
+const MaxReportTags = 500
+
+// AskReportsRights are the rights that [AskReports] takes.
+func AskReportsRights() rights.Rights { return rights.Publish(askSubject(micro.StatsVerb)) }
+
+// AskReports returns the reports of all processes with a prefix, by instance.
+// Processes of other installations may be among them; a report names its own.
+//
+// It returns when the expected instances have answered and no process has for a
+// quarter of a second, or when ctx ends, or after three seconds. An empty list
+// and [ErrNoReports] mean the same as for [ListProcesses].
+func AskReports(ctx context.Context, conn *nats.Conn, p messages.Prefix, expected []string) ([]Report, error) {
+	answers, err := askProcesses(ctx, conn, p, micro.StatsVerb, expected)
+	var all []Report
+	for _, a := range answers {
+		var r Report
+		if json.Unmarshal(a.data, &r) == nil {
+			r.Instance, r.Role = a.process.Instance, a.process.Role
+			r.shorten()
+			all = append(all, r)
+		}
+	}
+	return all, err
+}
+
+// LoaderListensRights are the rights that [LoaderListens] takes.
+func LoaderListensRights(p messages.Prefix) rights.Rights { return rights.Publish(loaderSubject(p)) }
+
+// LoaderListens reports whether a loader may be connected. It returns false
+// only if the server returned that there is none; a paused loader counts, and a
+// dead one until the server notices.
+func LoaderListens(ctx context.Context, conn *nats.Conn, p messages.Prefix) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, answersWithin)
+	defer cancel()
+	_, err := conn.RequestWithContext(ctx, loaderSubject(p), nil)
+	switch {
+	case errors.Is(err, nats.ErrNoResponders):
+		return false, nil
+	case errors.Is(err, context.DeadlineExceeded): // it is paused, or the request was refused
+		if last := conn.LastError(); errors.Is(last, nats.ErrPermissionViolation) {
+			return true, last
+		}
+		return true, nil
+	}
+	return true, err
+}
+
+// askSubject is the subject of a question to all processes.
+func askSubject(verb micro.Verb) string { return "$SRV." + verb.String() + "." + ProcessServiceName }
+
+// processAnswer is the answer of a process to PING or STATS.
+type processAnswer struct {
+	process ProcessIdentity
+	data    json.RawMessage // of its endpoint, in STATS
+}
+
+// askProcesses returns the answers of the processes with a prefix, by instance,
+// the first one of each. It waits for those that are expected, and until no
+// process has answered for answersQuiet.
+func askProcesses(ctx context.Context, conn *nats.Conn, p messages.Prefix, verb micro.Verb, expected []string) ([]processAnswer, error) {
+	ctx, cancel := context.WithTimeout(ctx, answersWithin)
+	defer cancel()
+	subject := conn.NewInbox()                                     // not of the connection's other replies, whose subjects must remain secret
+	answers, err := inbox.Subscribe(conn, subject, 8*maxProcesses) // of any prefix
+	if err != nil {
+		return nil, err
+	}
+	defer answers.Unsubscribe()
+	if err := conn.PublishRequest(askSubject(verb), subject, nil); err != nil {
+		return nil, err
+	}
+	found := make(map[string]processAnswer)
+	missing := func(instance string) bool { _, ok := found[instance]; return !ok }
+	for size := 0; size < maxAnswerBytes; {
+		wait := answersWithin
+		if len(found) > 0 && !slices.ContainsFunc(expected, missing) {
+			wait = answersQuiet
+		}
+		waiting, cancel := context.WithTimeout(ctx, wait)
+		msg, err := answers.Next(waiting)
+		cancel()
+		if errors.Is(err, nats.ErrNoResponders) {
+			return nil, nil
+		}
+		if err != nil {
+			break
+		}
+		size += len(msg.Data)
+		if a, ok := decodeAnswer(msg.Data, p); ok && missing(a.process.Instance) && len(found) < maxProcesses {
+			found[a.process.Instance] = a
+		}
+	}
+	if len(found) == 0 {
+		return nil, ErrNoReports
+	}
+	return slices.SortedFunc(maps.Values(found), func(a, b processAnswer) int {
+		return cmp.Compare(a.process.Instance, b.process.Instance)
+	}), nil
+}
+
+// decodeAnswer reports whether an answer is sound, and from a process with the
+// prefix. Every user with the right to answer may send anything.
+func decodeAnswer(data []byte, p messages.Prefix) (a processAnswer, ok bool) {
+	var wire struct {
+		micro.ServiceIdentity
+		Endpoints []struct {
+			Data json.RawMessage `json:"data"`
+		} `json:"endpoints"`
+	}
+	if len(data) > maxAnswer || json.Unmarshal(data, &wire) != nil || wire.Name != ProcessServiceName || wire.Metadata["prefix"] != string(p) {
+		return a, false
+	}
+	m := wire.Metadata
+	a.process = ProcessIdentity{Instance: m["instance"], Installation: m["installation"], Host: cut(m["host"]), Role: Role(m["role"])}
+	var err error
+	if a.process.Created, err = time.Parse(time.RFC3339Nano, m["created"]); err != nil || a.process.Created.IsZero() {
+		return a, false
+	}
+	if len(wire.Endpoints) > 0 {
+		a.data = wire.Endpoints[0].Data
+	}
+	return a, isName(a.process.Instance) && isName(a.process.Installation) && a.process.Role.isValid()
+}
+
+// isName reports whether a text can name an instance or an installation.
+func isName(text string) bool {
+	return len(text) <= maxNameLen && !strings.Contains(text, ".") && messages.CheckTag(text) == nil
+}
+
+// cut shortens a text that a process sent.
+func cut(text string) string { return strings.ToValidUTF8(text[:min(len(text), maxText)], "") }

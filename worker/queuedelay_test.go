@@ -1,0 +1,87 @@
+package worker
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/idworker/idworker/testing/natstest"
+)
+
+// TestQueueDelay: requests behind one that takes long are late after some time,
+// and not before; once they are through, nobody is.
+func TestQueueDelay(t *testing.T) {
+	t.Parallel()
+	conn := NewAccount(t).Connect(t)
+	gate := make(chan struct{})
+	arrived := make(chan struct{}, 1)
+	if _, err := conn.Subscribe("slow", func(*nats.Msg) {
+		arrived <- struct{}{}
+		<-gate
+	}); err != nil {
+		t.Fatal(err)
+	}
+	ctx := t.Context()
+	delay := &queueDelay{limit: 200 * time.Millisecond}
+	ended := make(chan struct{})
+	go func() { delay.run(ctx, conn); close(ended) }()
+	t.Cleanup(func() { <-ended })
+
+	if err := conn.Publish("slow", nil); err != nil {
+		t.Fatal(err)
+	}
+	<-arrived
+	blocked := time.Now()
+	var at time.Time
+	natstest.Eventually(t, "who waits is late", func() bool { at = time.Now(); return delay.isLate() })
+	if waited := at.Sub(blocked); waited < delay.limit-probeEvery {
+		t.Errorf("late after %v, want %v", waited, delay.limit)
+	}
+	close(gate)
+	natstest.Eventually(t, "nobody is late", func() bool { return !delay.isLate() })
+}
+
+// TestQueueDelayWithoutServer: on a connection that is lost nobody waits, and
+// nobody is late when it comes back.
+func TestQueueDelayWithoutServer(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Start(t)
+	conn := srv.Connect(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	delay := newQueueDelay(time.Second)
+	ended := make(chan struct{})
+	go func() { delay.run(ctx, conn); close(ended) }()
+	t.Cleanup(func() { cancel(); <-ended })
+	probes := func() int {
+		delay.mu.Lock()
+		defer delay.mu.Unlock()
+		return len(delay.probes)
+	}
+	natstest.Eventually(t, "probes are put", func() bool { return probes() > 0 })
+	srv.Stop()
+	natstest.Eventually(t, "no probes are left", func() bool { return !conn.IsConnected() && probes() == 0 })
+	if delay.isLate() {
+		t.Error("requests are late without a server")
+	}
+}
+
+// TestFrozenServerIsNoOverload: if nothing arrives after a probe was sent, the
+// server is frozen or the network gone, and nobody is late. If something does,
+// requests wait.
+func TestFrozenServerIsNoOverload(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		delay := newQueueDelay(time.Second)
+		delay.add(7)
+		time.Sleep(time.Second + probeEvery)
+		if delay.add(7); delay.isLate() {
+			t.Error("nothing arrived, and yet requests are late")
+		}
+		if delay.add(8); !delay.isLate() {
+			t.Error("a message arrived later, and yet no request is late")
+		}
+	})
+}

@@ -1,0 +1,144 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/idworker/idworker/internal/forecast"
+	"github.com/idworker/idworker/internal/goroutines"
+	"github.com/idworker/idworker/internal/metric"
+	"github.com/idworker/idworker/snowflake"
+	"github.com/idworker/idworker/snowflake/lease"
+)
+
+// workerID keeps a worker ID, and keeps the process in the queue group of
+// snowflake requests for just as long as there is one. Requests for segments do
+// not depend on it.
+type workerID struct {
+	process    *Process
+	manager    *lease.Manager
+	group      *queueGroup
+	background *goroutines.Group
+	state      atomic.Pointer[lease.State] // the latest that the manager reported
+	tried      chan struct{}               // closed when the first attempt to claim one has ended
+	failed     chan error                  // see [Process.Failed]; has room for one
+}
+
+var errNotClaimed = errors.New("not claimed yet")
+
+// openWorkerID opens the buckets of the worker IDs, which it creates if they
+// are missing, and checks layout and clock.
+func openWorkerID(ctx context.Context, p *Process) (*workerID, error) {
+	cfg := p.cfg.Lease
+	cfg.JS, cfg.Prefix, cfg.Instance, cfg.Log = p.cfg.JetStream, p.cfg.Prefix, p.self.Instance, p.cfg.Log
+	cfg.Installation = p.self.Installation
+	if err := lease.Create(ctx, cfg.JS, cfg.Prefix, cfg.TTL, p.cfg.Replicas); err != nil {
+		return nil, fmt.Errorf("worker IDs: %w", err)
+	}
+	manager, err := lease.Open(ctx, cfg)
+	if err != nil {
+		return nil, fmt.Errorf("worker IDs: %w", err)
+	}
+	w := &workerID{
+		process: p, manager: manager, background: goroutines.New(),
+		group: newQueueGroup(p.cfg.Log.With(zap.String("group", "snowflake"))),
+		tried: make(chan struct{}), failed: make(chan error, 1),
+	}
+	w.state.Store(&lease.State{Err: errNotClaimed})
+	return w, nil
+}
+
+// start begins to claim a worker ID.
+func (w *workerID) start() {
+	w.group.start()
+	w.background.Start(w.keep)
+}
+
+// stop releases the worker ID. The queue group must have been left before.
+func (w *workerID) stop() { w.background.Stop() }
+
+// keep keeps a worker ID until ctx ends.
+func (w *workerID) keep(ctx context.Context) {
+	err := w.manager.Run(ctx, func(state lease.State) {
+		first := errors.Is(w.state.Swap(&state).Err, errNotClaimed)
+		if state.Generator == nil {
+			w.group.answerWith(nil)
+		} else {
+			w.group.answerWith(snowflakeRequests{w.process, state.Generator})
+		}
+		if first {
+			close(w.tried)
+		}
+	})
+	switch {
+	case errors.Is(err, lease.ErrHeld):
+		w.failed <- err
+	case err != nil:
+		w.process.cfg.Log.Warn("worker ID not released, it will expire", zap.Error(err))
+	}
+}
+
+// snowflakeRequests opens members of the queue group of snowflake requests.
+// Each worker ID gets a member of its own.
+type snowflakeRequests struct {
+	process   *Process
+	generator *snowflake.Generator
+}
+
+func (s snowflakeRequests) open() (member, error) {
+	p := s.process
+	delay := newQueueDelay(p.timing.queued)
+	return openEndpoint(p.cfg.Requests, p.service(snowflakeServiceName), "snowflake", p.cfg.Prefix.Snowflake(), delay, p.answers.Snowflakes(s.generator, &delay.late))
+}
+
+// generator returns the generator of the worker ID that is held.
+func (w *workerID) generator() (*snowflake.Generator, error) {
+	state := w.state.Load()
+	if state.Generator == nil {
+		return nil, fmt.Errorf("the process has no worker ID: %w", state.Err)
+	}
+	return state.Generator, nil
+}
+
+// fillStats adds the worker ID, or why there is none.
+func (w *workerID) fillStats(s *Stats) {
+	state := w.state.Load()
+	if state.Generator == nil {
+		s.NoWorker = state.Err.Error()
+		return
+	}
+	s.WorkerID = &state.Worker
+}
+
+// clockStats returns the figures of the clock.
+func (w *workerID) clockStats() *ClockStats {
+	f := w.manager.Figures()
+	return &ClockStats{f.ClockDiff.Milliseconds(), f.Reserved.Seconds()}
+}
+
+var (
+	leaseHeld     = metric.Declare("lease_held", "Whether a worker ID for snowflake IDs is held, 1 or 0.")
+	leaseWorker   = metric.Declare("lease_worker_id", "The worker ID that is held.")
+	leaseReserved = metric.Declare("lease_reserved_seconds", "How far ahead of the clock time is reserved for the worker ID.")
+	layoutEnd     = metric.Declare("layout_runs_out_timestamp_seconds", "When the snowflake IDs of the layout reach 2^31 or 2^53, or end.", "limit")
+	clockDiff     = metric.Declare("clock_difference_seconds", "How far this clock is ahead of the NATS server's.")
+)
+
+func (w *workerID) collect(to metric.Sink) {
+	state := w.state.Load()
+	to.BoolGauge(leaseHeld, state.Generator != nil)
+	if state.Generator != nil {
+		to.Gauge(leaseWorker, float64(state.Worker))
+	}
+	f := w.manager.Figures()
+	to.Gauge(clockDiff, f.ClockDiff.Seconds())
+	to.Gauge(leaseReserved, f.Reserved.Seconds())
+	for _, date := range forecast.OfLayout(w.process.cfg.Lease.Layout, time.Now()) {
+		to.Gauge(layoutEnd, float64(date.At.Unix()), string(date.Limit))
+	}
+}
