@@ -15,6 +15,7 @@ import (
 	"github.com/idworker/idworker/snowflake"
 	"github.com/idworker/idworker/snowflake/lease"
 	"github.com/idworker/idworker/store"
+	"github.com/idworker/idworker/worker/internal/load"
 )
 
 // Role is the part that a process has in an installation.
@@ -40,9 +41,6 @@ const (
 	DefaultReservations = 64
 	DefaultMaxBatch     = 10_000
 )
-
-// maxStepLimit bounds Config.MaxStep, so that sums of steps cannot overflow.
-const maxStepLimit = 1 << 40
 
 // Config configures a [Process]. Requests, Control and Version must be set, and
 // Store too unless the role is RoleWorker.
@@ -135,8 +133,8 @@ func (c Config) Check() error {
 		return bad("%d replicas, allowed is 1 to 5", c.Replicas)
 	case c.Reservations < 0:
 		return bad("%d reservations at a time, allowed is 0, for the default, or more", c.Reservations)
-	case c.MaxStep < 1 || c.MaxStep > maxStepLimit:
-		return bad("largest step %d, allowed is 1 to %d", c.MaxStep, int64(maxStepLimit))
+	case c.MaxStep < 1 || c.MaxStep > load.MaxStepLimit:
+		return bad("largest step %d, allowed is 1 to %d", c.MaxStep, int64(load.MaxStepLimit))
 	case c.MaxBatch < 1 || c.MaxBatch > c.MaxStep:
 		return bad("largest batch %d, allowed is 1 to the largest step, %d", c.MaxBatch, c.MaxStep)
 	case c.Wait < 10*time.Millisecond || c.Wait > time.Minute:

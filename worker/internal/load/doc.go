@@ -12,8 +12,8 @@
 //
 // A call takes a slot. The time that it spends there is all that tags are judged by. A
 // tag whose latest call failed, or took much longer than calls do, is slow. Slow tags
-// share an eighth of the slots, where each call may take the whole timeout. When
-// another tag waits and no slot is free, the oldest call that takes too long is ended,
+// share an eighth of the slots, where each call may take the whole timeout, and have
+// those that no others want. When another tag waits and no slot is free, the oldest call that takes too long is ended,
 // and its tag is slow. So rows that somebody locked delay others once, for a moment.
 //
 // Tags that may not exist take turns with those that are known.

@@ -22,8 +22,9 @@ import (
 // DefaultTimeout is the usual Config.Timeout.
 const DefaultTimeout = 3 * time.Second
 
-// maxStepLimit bounds the steps of events, so that sums of them cannot overflow.
-const maxStepLimit = 1 << 40
+// MaxStepLimit bounds the steps of events and Config.MaxStep, so that sums of steps
+// cannot overflow.
+const MaxStepLimit = 1 << 40
 
 // drainTime is how long a loader that stops goes on with what waits.
 const drainTime = 3 * time.Second
@@ -182,7 +183,7 @@ func (l *Loader) receive(msg *nats.Msg) {
 
 // decode reads a load event of this installation.
 func (l *Loader) decode(data []byte) (loads.Event, error) {
-	event, err := loads.DecodeEvent(data, maxStepLimit)
+	event, err := loads.DecodeEvent(data, MaxStepLimit)
 	if err != nil {
 		l.cfg.Log.Warn("load event ignored", zap.Error(err))
 	} else if l.cfg.Foreign.Drop(loads.EventMessage, event.Installation, event.Instance) {
