@@ -24,7 +24,7 @@ func (i installation) raiseFolder(ctx context.Context, out output, source backen
 	done := newChanges(out)
 	folder, err := tags.RaiseFolder(ctx, embedded.Config{
 		Folder: at.Data, Witness: at.Witness, Log: newLogger(zapcore.WarnLevel),
-	}, i.Prefix, source, n, done.add)
+	}, i.Prefix, source, n, done.Add)
 	if err := done.End(err); err != nil || out.JSON {
 		return err
 	}

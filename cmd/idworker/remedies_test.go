@@ -26,6 +26,7 @@ func TestRemedies(t *testing.T) {
 	t.Run("an installation", remediesOfInstallation)
 	t.Run("nothing provisioned", remediesOfNothing)
 	t.Run("counters that are gone", remediesOfCounters)
+	t.Run("another store", remediesOfStore)
 	t.Run("a data folder", remediesOfFolder)
 }
 
@@ -187,6 +188,27 @@ func remediesOfCounters(t *testing.T) {
 	s.must("tag import " + exported)
 	s.serve(witness...)
 	higher("get order")
+}
+
+// remediesOfStore: idworker tag export is not run, for the lack of a database.
+func remediesOfStore(t *testing.T) {
+	t.Parallel()
+	s, js := bareSite(t)
+	s.serve()
+	s.answered("tag create order --first 100")
+	list := writeFile(t, s.must("tag export"))
+	s.stop()
+	agreed, err := js.KeyValue(t.Context(), "ids_config")
+	if err == nil {
+		_, err = agreed.PutString(t.Context(), "store", "mysql ids.leaf_alloc")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	named(t, s.at("tag import", list), "idworker tag import --switch-store")
+	s.must(strings.Join(named(t, s.at("serve"), "idworker tag import --switch-store"), " "), list)
+	s.serve()
+	s.answered("get order")
 }
 
 func remediesOfFolder(t *testing.T) {

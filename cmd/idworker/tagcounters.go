@@ -10,16 +10,21 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/idworker/idworker/cmd/internal/explain"
-	"github.com/idworker/idworker/cmd/internal/tagging"
+	"github.com/idworker/idworker/cmd/internal/progress"
+	"github.com/idworker/idworker/cmd/internal/report"
 	"github.com/idworker/idworker/cmd/internal/tags"
 	"github.com/idworker/idworker/messages"
 )
 
-// tagRaiseCmd makes sure that IDs which may have been handed out are not handed out again:
-// every restore of data ends with it.
+// newChanges returns a list that prints the changes of tags and templates.
+func newChanges(out output) *report.List[tags.Change] {
+	return report.NewList[tags.Change](out, "changes")
+}
+
+// tagRaiseCmd makes sure that IDs which may have been handed out are not handed
+// out again: every restore of data ends with it.
 type tagRaiseCmd struct {
-	installation `embed:"" group:"nats"`
-	storeFlags   `embed:"" group:"store"`
+	tagFlags `embed:""`
 
 	Tag  string `arg:"" optional:"" help:"Name of the tag, unless --all."`
 	All  bool   `help:"Raise every tag."`
@@ -30,7 +35,7 @@ type tagRaiseCmd struct {
 	printFlags   `embed:""`
 }
 
-// check says which arguments do not go together.
+// check refuses arguments that do not go together.
 func (r *tagRaiseCmd) check() error {
 	switch {
 	case r.All == (r.Tag != ""):
@@ -62,46 +67,48 @@ func (r *tagRaiseCmd) Run(ctx context.Context, out output) error {
 	done := newChanges(out)
 	if r.All {
 		return done.End(r.withPatientJetStream(ctx, func(ctx context.Context, js jetstream.JetStream) error {
-			return tags.RaiseAll(ctx, js, r.Prefix, source, r.By, done.add)
+			return tags.RaiseAll(ctx, js, r.Prefix, source, r.By, done.Add)
 		}))
 	}
 	return done.End(r.withTags(ctx, source, func(ctx context.Context, t *tags.Tags) error {
-		raise, amount := t.Raise, r.Next
-		if r.By > 0 {
-			raise, amount = t.RaiseBy, r.By
-		}
-		raised, err := raise(ctx, r.Tag, amount)
+		change, err := t.Raise(ctx, r.Tag, r.Next, r.By)
 		if err == nil {
-			done.add(raised)
+			done.Add(change)
 		}
 		return err
 	}))
 }
 
-// tagExportCmd prints tags as tagImportCmd reads them.
 type tagExportCmd struct {
-	installation `embed:"" group:"nats"`
-	storeFlags   `embed:"" group:"store"`
-	printFlags   `embed:""`
+	tagFlags   `embed:""`
+	printFlags `embed:""`
 }
 
-// Run prints a line per template and per tag. An entry that cannot be read is an error, and the list is then
-// not complete.
+// Run prints a line per template and per tag, as tag import reads them. An entry
+// that cannot be read is an error, and the list is then not complete.
 func (e *tagExportCmd) Run(ctx context.Context, out output) error {
-	source, err := e.backend()
-	if err != nil {
-		return err
-	}
-	return e.withTags(ctx, source, func(ctx context.Context, t *tags.Tags) error {
-		all, err := t.Export(ctx)
-		return errors.Join(out.Print(tagging.Export(all)), err)
+	return e.withStore(ctx, func(ctx context.Context, t *tags.Tags) error {
+		list, err := t.Export(ctx)
+		exported := tagExport{listOf(list), list}
+		for i, tag := range list.Tags {
+			exported.Tags[i].Removed = tag.Step == 0
+		}
+		return errors.Join(out.Print(exported), err)
 	})
 }
 
+// tagExport is what tag export prints: as text what tag import reads.
+type tagExport struct {
+	tagList
+	list tags.List
+}
+
+// Text is part of report.Report.
+func (e tagExport) Text(w io.Writer) error { return e.list.Text(w) }
+
 // tagImportCmd brings tags of another store or installation here.
 type tagImportCmd struct {
-	installation `embed:"" group:"nats"`
-	storeFlags   `embed:"" group:"store"`
+	tagFlags `embed:""`
 
 	File   string `arg:"" optional:"" help:"File that tag export wrote; standard input without." type:"existingfile"`
 	Switch bool   `name:"switch-store" help:"Have the installation count in this --store from now on. No loader may run."`
@@ -109,10 +116,14 @@ type tagImportCmd struct {
 	printFlags `embed:""`
 }
 
-// Run reads the whole list before it changes anything, and prints a line per tag and per template
-// that it made.
+// Run reads the whole list before it changes anything, and prints a line per tag
+// and per template that it made.
 func (i *tagImportCmd) Run(ctx context.Context, in input, out output) error {
-	list, err := i.read(in)
+	text, err := i.read(ctx, in)
+	if err != nil {
+		return err
+	}
+	list, err := tags.Parse(text)
 	if err != nil {
 		return err
 	}
@@ -123,22 +134,23 @@ func (i *tagImportCmd) Run(ctx context.Context, in input, out output) error {
 	done := newChanges(out)
 	if i.Switch {
 		return done.End(i.withPatientJetStream(ctx, func(ctx context.Context, js jetstream.JetStream) error {
-			return tags.SwitchStore(ctx, js, i.Prefix, source, list, done.add)
+			return tags.SwitchStore(ctx, js, i.Prefix, source, list, done.Add)
 		}))
 	}
 	return done.End(i.withTags(ctx, source, func(ctx context.Context, t *tags.Tags) error {
-		return t.Import(ctx, list, done.add)
+		return t.Import(ctx, list, done.Add)
 	}))
 }
 
-func (i *tagImportCmd) read(in io.Reader) (tags.Transfer, error) {
-	if i.File == "" {
-		return tags.Read(in)
+// read reads the file, or standard input.
+func (i *tagImportCmd) read(ctx context.Context, in input) (string, error) {
+	if i.File != "" {
+		data, err := os.ReadFile(i.File)
+		return string(data), err
 	}
-	file, err := os.Open(i.File)
-	if err != nil {
-		return tags.Transfer{}, err
+	if progress.IsTerminal(in.Reader) {
+		fmt.Fprintln(os.Stderr, "reading from standard input, up to Ctrl-D")
 	}
-	defer func() { _ = file.Close() }() // it was only read
-	return tags.Read(file)
+	data, err := untilDone(ctx, func() ([]byte, error) { return io.ReadAll(in) })
+	return string(data), err
 }

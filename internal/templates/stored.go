@@ -56,6 +56,20 @@ func Remove(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix,
 	})
 }
 
+// Import joins the templates of a list to those that are stored, in one write,
+// and returns those that were added; see [List.Join]. Errors are those of
+// [Create], except [ErrTemplateExists].
+func Import(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, list List) (added List, err error) {
+	err = edit(ctx, js, prefix, func(l List) (joined List, err error) {
+		joined, added, err = l.Join(list)
+		return joined, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return added, nil
+}
+
 // edit changes the list by compare-and-set.
 func edit(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, change func(List) (List, error)) error {
 	bucket, err := kv.Open(ctx, js, agreement.BucketName(prefix))

@@ -77,6 +77,30 @@ func TestEdit(t *testing.T) {
 	expect(t, js, rest)
 }
 
+// TestImport: all templates of a list are added, or none. One that is stored
+// stays, but for its first ID, which only rises.
+func TestImport(t *testing.T) {
+	t.Parallel()
+	js := open(t)
+	chat := templates.Template{Pattern: "chat.*", Step: 10, Order: store.Trend, First: 5}
+	day := templates.Template{Pattern: "day.*", Step: 10, Order: store.Strict, First: 7}
+	must(t, templates.Create(t.Context(), js, prefix, chat))
+	other := templates.Template{Pattern: "chat.*", Step: 99, Order: store.Strict, First: 9}
+	overlapping := templates.Template{Pattern: "*.x", Step: 1, Order: store.Trend}
+	if _, err := templates.Import(t.Context(), js, prefix, templates.List{other, day, overlapping}); !errors.Is(err, templates.ErrOverlap) {
+		t.Error(err)
+	}
+	expect(t, js, chat)
+	for _, added := range []templates.List{{day}, nil} {
+		got, err := templates.Import(t.Context(), js, prefix, templates.List{other, day})
+		if err != nil || !slices.Equal(got, added) {
+			t.Errorf("added %v, %v", got, err)
+		}
+		chat.First, other.First = 9, 6
+		expect(t, js, chat, day)
+	}
+}
+
 // TestUnreadable: templates that cannot be read are an error, and are not
 // overwritten. A key that was deleted by hand can be written again, and a
 // bucket that is missing is an error.

@@ -123,6 +123,24 @@ func (l List) With(t Template) (List, error) {
 	return append(slices.Clone(l), t).sorted(), nil
 }
 
+// Join returns the list with the templates of another one, and those that are
+// added. A template that is in both stays, but for its first ID, which is the
+// higher one of the two.
+func (l List) Join(other List) (joined, added List, err error) {
+	joined = slices.Clone(l)
+	for _, t := range other {
+		if i := joined.index(t.Pattern); i >= 0 {
+			joined[i].First = max(joined[i].First, t.First)
+			continue
+		}
+		if joined, err = joined.With(t); err != nil {
+			return nil, nil, err
+		}
+		added = append(added, t)
+	}
+	return joined, added, nil
+}
+
 // change returns the list with one template changed, but for its pattern.
 func (l List) change(pattern string, change func(*Template)) (List, error) {
 	if _, err := l.Named(pattern); err != nil {

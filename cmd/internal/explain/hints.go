@@ -147,8 +147,9 @@ func hintForeignStore(err error) string {
 	if !errors.As(err, &foreign) {
 		return ""
 	}
-	return fmt.Sprintf("give it the same --store and --table. If the counters were moved on purpose, with all processes stopped, delete the key %s of the bucket %s",
-		agreement.StoreKey, foreign.Bucket)
+	return "give it the same --store and --table; or start over with another --data folder; or move the counters here, as docs/operations.md shows: " +
+		"stop all loaders (an embedded server goes on with serve --role worker), run idworker tag export with the old store, " +
+		"and idworker tag import --switch-store with the new one"
 }
 
 // hintExposed is for a door that is open to everybody.

@@ -33,7 +33,7 @@ var hinted = []struct {
 	{&natsconn.DeniedError{What: `Publish to "a"`, Missing: kv.LastingBucket(jetstream.KeyValueConfig{Bucket: "b"})}, "have an administrator run: idworker provision"},
 	{&natsconn.DeniedError{What: `Subscription to "_INBOX.x"`}, "--inbox-prefix"},
 	{&natsconn.DeniedError{What: `Publish to "_INBOX.x"`}, "nats.conf shows which rights"},
-	{&agreement.ForeignStoreError{Bucket: "ids_config", Installed: "jetstream", Given: "mysql a.b"}, "delete the key store of the bucket ids_config"},
+	{&agreement.ForeignStoreError{Bucket: "ids_config", Installed: "jetstream", Given: "mysql a.b"}, "idworker tag import --switch-store with the new one"},
 	{&durability.UnsafeError{Stream: "KV_b", Setting: durability.MaxAge}, "nats stream edit KV_b --max-age=-1"},
 	{&durability.UnsafeError{Stream: "KV_b", Setting: durability.Discard}, "nats stream edit KV_b --discard=new"},
 	{&durability.UnsafeError{Stream: "KV_b", Setting: durability.NoExpiry}, "--lease-ttl"},

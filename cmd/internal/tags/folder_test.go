@@ -94,7 +94,7 @@ func TestFolderBesideDatabase(t *testing.T) {
 				t.Fatal("served")
 			}
 			for range 2 {
-				_, err := tags.RaiseFolder(t.Context(), f.cfg, prefix, f.source, 1000, func(tags.Raised) {})
+				_, err := tags.RaiseFolder(t.Context(), f.cfg, prefix, f.source, 1000, func(tags.Change) {})
 				must(t, err)
 			}
 			if segment := f.grant(t, 1); segment.First < 2151 {

@@ -1,5 +1,5 @@
 // Package tags is what administrators do with tags and templates: list, create
-// and change them, and bring them to another installation or store.
+// and change them, raise them, and bring them to another installation or store.
 package tags
 
 import (
@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 
 	"github.com/idworker/idworker/cmd/internal/backend"
 	"github.com/idworker/idworker/internal/agreement"
+	"github.com/idworker/idworker/internal/templates"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/worker"
@@ -23,7 +25,8 @@ var (
 	// ErrNoMatch says that nothing matches a pattern.
 	ErrNoMatch = errors.New("no tag or template matches")
 
-	// ErrMaybeCreated says that the answer to a creation was lost, and the tag may be there.
+	// ErrMaybeCreated says that the answer to a creation was lost, and the tag
+	// may be there.
 	ErrMaybeCreated = errors.New("the tag may have been created")
 
 	// ErrNotTold says that a tag was removed, but the message to the workers failed.
@@ -32,9 +35,10 @@ var (
 
 // Tags is an installation's tags and templates.
 type Tags struct {
-	store  *backend.Store
-	js     jetstream.JetStream
-	prefix messages.Prefix
+	JetStream jetstream.JetStream
+	Prefix    messages.Prefix
+
+	store *backend.Store
 }
 
 // Open opens the store. The installation has to exist, and to count in that
@@ -48,35 +52,58 @@ func Open(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, s
 	if err := agreed.CheckStore(ctx, source.Name()); err != nil {
 		return nil, err
 	}
-	return open(ctx, js, prefix, source)
-}
-
-func open(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, source backend.Backend) (*Tags, error) {
 	segments, err := source.Open(ctx, backend.Options{JetStream: js, Prefix: prefix})
 	if err != nil {
 		return nil, err
 	}
-	return &Tags{segments, js, prefix}, nil
+	return &Tags{js, prefix, segments}, nil
 }
 
 // Close closes the store.
 func (t *Tags) Close() { _ = t.store.Close() } // all answers are in
 
-// List returns all tags by name. Entries that cannot be read are named in an
-// error that wraps store.ErrCorrupt, beside the tags that can.
-func (t *Tags) List(ctx context.Context) ([]store.Tag, error) {
-	list, err := t.store.Tags(ctx)
-	slices.SortFunc(list, func(a, b store.Tag) int { return cmp.Compare(a.Name, b.Name) })
-	return list, err
+// List is tags and templates.
+type List struct {
+	Tags      []store.Tag // by name; a removed tag has step 0
+	Templates templates.List
 }
+
+// List lists tags and templates: with a pattern, which may be a tag, those that
+// match; without, all but the tags that match a template. It counts the tags of
+// each template, by pattern. Entries that cannot be read are named in an error
+// that wraps store.ErrCorrupt, beside the tags that can.
+func (t *Tags) List(ctx context.Context, pattern string) (list List, made map[string]int64, err error) {
+	all, err := t.Templates(ctx)
+	if err != nil {
+		return list, nil, err
+	}
+	existing, err := t.store.Tags(ctx)
+	slices.SortFunc(existing, byName)
+	made = make(map[string]int64)
+	for _, tag := range existing {
+		template := all.Find(tag.Name)
+		if template != nil {
+			made[template.Pattern]++
+		}
+		if pattern == "" && template == nil || pattern != "" && templates.Matches(pattern, tag.Name) {
+			list.Tags = append(list.Tags, tag)
+		}
+	}
+	for _, template := range all {
+		if pattern == "" || templates.Overlap(pattern, template.Pattern) {
+			list.Templates = append(list.Templates, template)
+		}
+	}
+	return list, made, err
+}
+
+func byName(a, b store.Tag) int { return cmp.Compare(a.Name, b.Name) }
 
 // Find returns a tag as the store has it. Errors: store.ErrNoTag.
 func (t *Tags) Find(ctx context.Context, name string) (store.Tag, error) {
-	list, err := t.List(ctx)
-	for _, tag := range list {
-		if tag.Name == name {
-			return tag, nil
-		}
+	list, err := t.store.Tags(ctx)
+	if i := slices.IndexFunc(list, func(tag store.Tag) bool { return tag.Name == name }); i >= 0 {
+		return list[i], nil
 	}
 	if err != nil { // it may be the one that cannot be read
 		return store.Tag{}, err
@@ -94,9 +121,9 @@ func (t *Tags) Exists(ctx context.Context, name string) error {
 	return named(err, name)
 }
 
-// Create adds a tag, which has passed [Check]. Errors: store.ErrTagExists,
-// store.ErrBadTag, with store.ErrBelow and store.ErrOrder among them,
-// messages.ErrTag, [ErrMaybeCreated].
+// Create adds a tag. Errors: store.ErrTagExists, store.ErrBadTag, with
+// store.ErrBelow and store.ErrOrder among them, messages.ErrTag,
+// [ErrMaybeCreated].
 func (t *Tags) Create(ctx context.Context, tag store.Tag) error {
 	err := t.store.CreateTag(ctx, tag)
 	if errors.Is(err, context.DeadlineExceeded) {
@@ -107,14 +134,13 @@ func (t *Tags) Create(ctx context.Context, tag store.Tag) error {
 
 // named reduces an error of the store about a tag to what concerns the tag.
 func named(err error, name string) error {
-	for _, known := range []error{store.ErrNoTag, store.ErrTagExists} {
-		if errors.Is(err, known) {
-			return fmt.Errorf("%w: %s", known, name)
-		}
-	}
 	var below *store.BelowError
 	var order *store.OrderError
 	switch {
+	case errors.Is(err, store.ErrNoTag):
+		return fmt.Errorf("%w: %s", store.ErrNoTag, name)
+	case errors.Is(err, store.ErrTagExists):
+		return fmt.Errorf("%w: %s", store.ErrTagExists, name)
 	case errors.As(err, &below):
 		return below
 	case errors.As(err, &order):
@@ -129,11 +155,36 @@ func (t *Tags) SetStep(ctx context.Context, name string, step int64) error {
 	return named(t.store.SetStep(ctx, name, step), name)
 }
 
+// Raise skips IDs of a tag: the next by, or if that is 0 all below next, unless
+// the tag is higher already. Errors: store.ErrNoTag; store.ErrExhausted if fewer
+// than by are left; store.ErrBadTag if no segment fits above next.
+func (t *Tags) Raise(ctx context.Context, name string, next, by int64) (Change, error) {
+	tag, err := t.Find(ctx, name)
+	if err != nil {
+		return Change{}, err
+	}
+	left := math.MaxInt64 - tag.Next
+	if by > left {
+		return Change{}, fmt.Errorf("%w: tag %s: %d more than %d, allowed is 1 to %d more", store.ErrExhausted, name, by, tag.Next, left)
+	}
+	if by > 0 {
+		next = tag.Next + by
+	} else if _, err := store.Following(next, tag.Step); err != nil && next > tag.Next {
+		return Change{}, fmt.Errorf("%w: tag %s: next ID %d leaves no room for a segment of %d below 2^63", store.ErrBadTag, name, next, tag.Step)
+	}
+	return t.raise(ctx, tag, next)
+}
+
+func (t *Tags) raise(ctx context.Context, tag store.Tag, next int64) (Change, error) {
+	err := t.store.Raise(ctx, tag.Name, next)
+	return Change{Tag: tag.Name, Before: tag.Next, Next: max(tag.Next, next)}, err
+}
+
 // tellTimeout bounds the message to the workers.
 const tellTimeout = 5 * time.Second
 
-// Remove removes a tag from the store, and tells the workers to drop it from
-// memory, as far as they can be reached. Errors: store.ErrNoTag, [ErrNotTold].
+// Remove removes a tag from the store, and sends the workers a message to drop
+// it from memory. Errors: store.ErrNoTag, [ErrNotTold].
 func (t *Tags) Remove(ctx context.Context, name string) error {
 	err := t.store.RemoveTag(ctx, name)
 	if err != nil && !errors.Is(err, store.ErrNoTag) {
@@ -142,30 +193,28 @@ func (t *Tags) Remove(ctx context.Context, name string) error {
 	// Also if there is no such tag: an earlier removal may have broken off here.
 	ctx, cancel := context.WithTimeout(ctx, tellTimeout)
 	defer cancel()
-	failed := worker.DropTag(ctx, t.js.Conn(), t.prefix, name)
+	failed := worker.DropTag(ctx, t.JetStream.Conn(), t.Prefix, name)
 	if err == nil && failed != nil {
 		return fmt.Errorf("%w: %w", ErrNotTold, failed)
 	}
 	return named(err, name)
 }
 
-// Check returns what is wrong with a tag that is to be created with a step of
-// at most maxStep. The error wraps messages.ErrTag or store.ErrBadTag.
-func Check(tag store.Tag, maxStep int64) error {
-	if err := cmp.Or(messages.CheckTag(tag.Name), CheckStep(tag.Step, maxStep), tag.Check()); err != nil {
-		return err
+// Templates returns the templates. New tags begin no lower than the store
+// allows.
+func (t *Tags) Templates(ctx context.Context) (templates.List, error) {
+	list, err := templates.Read(ctx, t.JetStream, t.Prefix)
+	for i := range list { // a copy
+		list[i].First = max(list[i].FirstID(), t.store.Lowest())
 	}
-	if _, err := store.Following(tag.Next, tag.Step); err != nil {
-		return fmt.Errorf("%w: first ID %d leaves no room for a segment of %d below 2^63", store.ErrBadTag, tag.Next, tag.Step)
-	}
-	return nil
+	return list, err
 }
 
-// CheckStep returns an error that wraps store.ErrBadTag unless the step is 1 to
-// maxStep.
-func CheckStep(step, maxStep int64) error {
-	if step < 1 || step > maxStep {
-		return fmt.Errorf("%w: step %d, allowed is 1 to %d, the largest step", store.ErrBadTag, step, maxStep)
+// CreateTemplate adds a template. Errors: store.ErrSetup if a database cannot
+// take tags of any name, and those of templates.Create.
+func (t *Tags) CreateTemplate(ctx context.Context, template templates.Template) error {
+	if err := cmp.Or(template.Check(), t.store.CheckFirst(ctx)); err != nil {
+		return err
 	}
-	return nil
+	return templates.Create(ctx, t.JetStream, t.Prefix, template)
 }

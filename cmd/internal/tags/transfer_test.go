@@ -61,7 +61,7 @@ func (i *installation) open() {
 // raise raises all tags.
 func (i *installation) raise(by int64) {
 	i.Helper()
-	must(i.T, tags.RaiseAll(i.Context(), i.js, prefix, i.source, by, func(tags.Raised) {}))
+	must(i.T, tags.RaiseAll(i.Context(), i.js, prefix, i.source, by, func(tags.Change) {}))
 	i.open()
 }
 
@@ -70,15 +70,15 @@ func (i *installation) export() string {
 	all, err := i.tags.Export(i.Context())
 	must(i.T, err)
 	var text bytes.Buffer
-	must(i.T, tags.Write(&text, all))
+	must(i.T, all.Text(&text))
 	return text.String()
 }
 
 func (i *installation) importText(text string) error {
 	i.Helper()
-	all, err := tags.Read(strings.NewReader(text))
+	all, err := tags.Parse(text)
 	must(i.T, err)
-	return i.tags.Import(i.Context(), all, func(tags.Raised) {})
+	return i.tags.Import(i.Context(), all, func(tags.Change) {})
 }
 
 const exported = `chat.* 10 strict 1000 50 7001
@@ -91,21 +91,27 @@ gone removed 78 strict
 old removed 77
 `
 
-// TestExportedAgain: an import makes the installation what the exported one
-// was, with orders and templates; and once more it changes nothing.
-func TestExportedAgain(t *testing.T) {
+// TestImport: an import makes the installation what the exported one was, with
+// orders and templates. One that broke off anywhere is completed when it is run
+// again, and once more it changes nothing.
+func TestImport(t *testing.T) {
 	t.Parallel()
 	i := newInstallation(t)
+	lines := slices.Collect(strings.Lines(exported))
+	done := slices.Concat(lines[2:], lines[:2]) // in the order of an import
+	for n := range done {
+		must(t, i.importText(strings.Join(done[:n+1], "")))
+	}
 	for range 2 {
-		must(t, i.importText(exported))
 		if got := i.export(); got != exported {
 			t.Errorf("exported again:\n%s", got)
 		}
+		must(t, i.importText(exported))
 	}
-	listing, err := i.tags.ListAll(t.Context(), "")
+	list, made, err := i.tags.List(t.Context(), "")
 	must(t, err)
-	if listing.Made["chat.*"] != 2 || len(listing.Tags) != 2 { // order and plain
-		t.Errorf("templates count for %v, others are %v", listing.Made, listing.Tags)
+	if made["chat.*"] != 2 || len(list.Tags) != 2 { // order and plain
+		t.Errorf("templates count for %v, others are %v", made, list.Tags)
 	}
 }
 
@@ -121,29 +127,14 @@ func TestImportedUpward(t *testing.T) {
 	}
 }
 
-// TestImportBrokenOff: an import that broke off anywhere is completed when it
-// is run again.
-func TestImportBrokenOff(t *testing.T) {
-	t.Parallel()
-	i := newInstallation(t)
-	lines := slices.Collect(strings.Lines(exported))
-	done := slices.Concat(lines[2:], lines[:2]) // in the order of an import
-	for n := range done {
-		must(t, i.importText(strings.Join(done[:n+1], "")))
-	}
-	if got := i.export(); got != exported {
-		t.Errorf("it is now\n%s", got)
-	}
-}
-
 // TestImportTagsFirst: as long as not all tags are there, no template makes one
 // that begins with 1.
 func TestImportTagsFirst(t *testing.T) {
 	t.Parallel()
 	i := newInstallation(t)
-	all, err := tags.Read(strings.NewReader(exported))
+	all, err := tags.Parse(exported)
 	must(t, err)
-	must(t, i.tags.Import(t.Context(), all, func(r tags.Raised) {
+	must(t, i.tags.Import(t.Context(), all, func(r tags.Change) {
 		made, err := i.tags.Templates(t.Context())
 		must(t, err)
 		if !r.Template && len(made) > 0 {
@@ -194,25 +185,6 @@ func TestAfterRestore(t *testing.T) {
 	}
 }
 
-// TestOrderIsForEver: a name keeps its order, whether the tag is there or was
-// removed.
-func TestOrderIsForEver(t *testing.T) {
-	t.Parallel()
-	i := newInstallation(t)
-	for name, was := range map[string]store.Order{"a": store.Trend, "b": store.Strict} {
-		other := map[store.Order]store.Order{store.Trend: store.Strict, store.Strict: store.Trend}[was]
-		must(t, i.tags.Create(t.Context(), store.Tag{Name: name, Step: 10, Next: 1, Order: was}))
-		if tag, err := i.tags.Find(t.Context(), name); err != nil || tag.Order != was {
-			t.Errorf("%+v, %v; want the order %s", tag, err, was)
-		}
-		must(t, i.tags.Remove(t.Context(), name))
-		if err := i.tags.Create(t.Context(), store.Tag{Name: name, Step: 10, Next: 100, Order: other}); !errors.Is(err, store.ErrOrder) {
-			t.Errorf("%s, which was %s, is created again as %s: %v", name, was, other, err)
-		}
-		must(t, i.tags.Create(t.Context(), store.Tag{Name: name, Step: 10, Next: 100, Order: was}))
-	}
-}
-
 // TestReadTransfer: lines that are wrong are named.
 func TestReadTransfer(t *testing.T) {
 	t.Parallel()
@@ -220,7 +192,7 @@ func TestReadTransfer(t *testing.T) {
 		"order 10 1 sideways", "order 10 1 strict 5", "order removed 1 sideways", "order 0 1", "order removed 0", "order 10 strict", "chat.* 10 1", "chat.* 10 sideways 0 0 1",
 		"chat.* 0 trend 0 0 1", "chat.* 10 trend -1 0 1", "chat.* 10 trend 0 0", "chat.* 10 trend 0 0 -1", "chat.* 10 trend 0 0 1 removed", "cha*t 10 trend 0 0 1", "chat.* 10 trend 0 0 x",
 	} {
-		if _, err := tags.Read(strings.NewReader("ok 10 1\n" + line + "\n")); !errors.Is(err, tags.ErrFormat) || !strings.Contains(err.Error(), "line 2") {
+		if _, err := tags.Parse("ok 10 1\n" + line + "\n"); !errors.Is(err, tags.ErrFormat) || !strings.Contains(err.Error(), "line 2") {
 			t.Errorf("%q: %v", line, err)
 		}
 	}

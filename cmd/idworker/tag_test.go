@@ -1,0 +1,24 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"testing"
+)
+
+// TestReadsEndWithContext: commands that wait for standard input end when they
+// are interrupted, such as by Ctrl-C.
+func TestReadsEndWithContext(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	silent, w := io.Pipe()
+	t.Cleanup(func() { _ = w.Close() })
+	if err := (&tagRmCmd{Tag: "order"}).confirm(ctx, "", input{silent}, output{Writer: io.Discard}); !errors.Is(err, context.Canceled) {
+		t.Errorf("tag rm: %v", err)
+	}
+	if _, err := (&tagImportCmd{}).read(ctx, input{silent}); !errors.Is(err, context.Canceled) {
+		t.Errorf("tag import: %v", err)
+	}
+}
