@@ -4,12 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/idworker/idworker/cmd/internal/benching"
+	"github.com/idworker/idworker/cmd/internal/bench"
 	"github.com/idworker/idworker/cmd/internal/explain"
 	"github.com/idworker/idworker/cmd/internal/natsconn"
+	"github.com/idworker/idworker/internal/history"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/snowflake"
 	"github.com/idworker/idworker/snowflake/lease"
@@ -17,106 +21,132 @@ import (
 
 // benchCmd puts load on an installation, and checks all IDs that it gets.
 type benchCmd struct {
-	installation   `embed:"" group:"nats"`
-	benching.Flags `embed:""`
-	printFlags     `embed:""`
+	installation `embed:"" group:"nats"`
 
-	Tags      []string `arg:"" optional:"" name:"tag" help:"Tags to ask for in turn."`
-	Snowflake bool     `help:"Ask for snowflake IDs; if tags are given, for these in turn with them." env:"-"`
+	Tags     []string      `arg:"" optional:"" name:"tag" help:"Tags to ask for in turn."`
+	Callers  int           `help:"How many callers ask at the same time, each waiting for its answer: 1 to 10000." default:"16" env:"-"`
+	Duration time.Duration `help:"How long they ask: 1ms to 24h." default:"10s" env:"-"`
+	Rate     int           `help:"How many requests a second they make in all. Latency then counts from when a request was due. 0: as many as are answered." default:"0" placeholder:"N" env:"-"`
+	Batch    int64         `help:"How many IDs each request is for." default:"1" env:"-"`
+	Timeout  time.Duration `help:"How long a caller waits for IDs: 10ms to 1m." default:"5s" env:"-"`
+	Remote   bool          `help:"Ask servers that are not on this machine, too: the load is real, and its IDs are used up." env:"-"`
+	History  string        `help:"Record each request with its answer in this file, which must not exist; compressed if its name ends in .gz." type:"path" placeholder:"FILE" env:"-"`
+
+	printFlags `embed:""`
+	Snowflake  bool `help:"Ask for snowflake IDs; if tags are given, for these in turn with them." env:"-"`
 }
+
+// callersPerConnection is how many callers share a connection.
+const callersPerConnection = 16
 
 // Run prints a report, also if ctx ends before the time is over.
 func (c *benchCmd) Run(ctx context.Context, out output) error {
-	if err := c.checkArguments(); err != nil {
+	if err := c.check(); err != nil {
 		return err
 	}
-	bench := &benching.Bench{Flags: c.Flags}
-	for range (c.Callers + benching.CallersPerConnection - 1) / benching.CallersPerConnection {
-		conn, _, err := c.connect()
+	config := bench.Config{Callers: c.Callers, Duration: c.Duration, Rate: c.Rate, Batch: c.Batch, Timeout: c.Timeout}
+	for range (c.Callers + callersPerConnection - 1) / callersPerConnection {
+		conn, js, err := c.connect()
 		if err != nil {
 			return err
 		}
 		defer conn.Close()
-		if err := c.CheckServer(conn); err != nil {
+		if err := c.checkServer(conn.ConnectedAddr()); err != nil {
 			return err
 		}
-		bench.Clients = append(bench.Clients, messages.NewClient(conn, c.Prefix))
+		if len(config.Clients) == 0 {
+			if err := c.look(ctx, conn, js, &config); err != nil {
+				return err
+			}
+		}
+		config.Clients = append(config.Clients, messages.NewClient(conn, c.Prefix))
 	}
-	if err := c.look(ctx, bench); err != nil {
-		return err
+	if c.History != "" {
+		var err error
+		if config.History, err = history.Create(c.History, config.Layout); err != nil {
+			return fmt.Errorf("--history: %w; name another file", err)
+		}
 	}
-	return bench.Run(ctx, out)
+	report, err := bench.Run(ctx, config)
+	return errors.Join(out.Print(report), err)
 }
 
-func (c *benchCmd) checkArguments() error {
-	if len(c.Tags) == 0 && !c.Snowflake {
-		return explain.Usage(errors.New("want a tag, or --snowflake"))
+// check refuses arguments before anything has been done.
+func (c *benchCmd) check() error {
+	var err error
+	switch {
+	case len(c.Tags) == 0 && !c.Snowflake:
+		err = errors.New("want a tag, or --snowflake")
+	case c.Callers < 1 || c.Callers > 10_000:
+		err = fmt.Errorf("--callers %d, allowed is 1 to 10000", c.Callers)
+	case c.Duration < time.Millisecond || c.Duration > 24*time.Hour:
+		err = fmt.Errorf("--duration %v, allowed is 1ms to 24h", c.Duration)
+	case c.Rate < 0:
+		err = fmt.Errorf("--rate %d, allowed is 1 or more, or 0 for as many as are answered", c.Rate)
+	case c.Batch < 1 || c.Batch > history.MaxCount:
+		err = fmt.Errorf("--batch %d, allowed is 1 to %d, and what the workers allow", c.Batch, history.MaxCount)
+	case c.Timeout < 10*time.Millisecond || c.Timeout > time.Minute:
+		err = fmt.Errorf("--timeout %v, allowed is 10ms to 1m", c.Timeout)
+	}
+	if err != nil {
+		return explain.Usage(err)
 	}
 	for _, tag := range c.Tags {
 		if err := messages.CheckTag(tag); err != nil {
 			return err
 		}
 	}
-	return c.Check()
+	return nil
 }
 
-// look asks for everything once, so that what is wrong is said before the load begins, and for what there is to
-// know about it.
-func (c *benchCmd) look(ctx context.Context, bench *benching.Bench) error {
-	conn, js, err := c.connect()
-	if err != nil {
-		return err
+// checkServer refuses the address of a server that is not on this machine,
+// unless --remote allows it.
+func (c *benchCmd) checkServer(address string) error {
+	host, _, _ := net.SplitHostPort(address)
+	if c.Remote || net.ParseIP(host).IsLoopback() {
+		return nil
 	}
-	defer conn.Close()
+	return explain.Usage(fmt.Errorf("the server %s is not on this machine; the load is real, and its IDs are used up: if it is meant for that server, add --remote", address))
+}
+
+// look asks for everything once, so that what is wrong is reported before the
+// load begins, and adds to the config what there is to know about it.
+func (c *benchCmd) look(ctx context.Context, conn *nats.Conn, js jetstream.JetStream, config *bench.Config) error {
 	client := messages.NewClient(conn, c.Prefix)
-	denied, explainDenied := natsconn.WhenDenied(ctx, conn)
+	ctx, explainDenied := natsconn.WhenDenied(ctx, conn)
 	wanted := c.Tags
 	if c.Snowflake {
 		wanted = append(wanted, "")
 	}
 	for _, tag := range wanted {
-		if err := c.tryBatch(denied, nextOf(client, tag)); err != nil {
+		target, err := c.lookAt(ctx, client, tag)
+		if err != nil {
 			return explainNoIDs(explainDenied(err), c.Prefix, conn, tag)
 		}
-		target := benching.Target{}
-		if tag != "" {
-			if target, err = c.lookAt(denied, client, tag); err != nil {
-				return explainDenied(err)
-			}
-		}
-		bench.Targets = append(bench.Targets, target)
+		config.Targets = append(config.Targets, target)
 	}
 	if c.Snowflake {
-		bench.Layout = c.installedLayout(denied, js)
+		try, cancel := context.WithTimeout(ctx, c.Timeout)
+		defer cancel()
+		text, _ := lease.InstalledLayout(try, js, c.Prefix) // callers need no right to read it
+		config.Layout, _ = snowflake.ParseLayout(text)      // zero if there is none
 	}
 	return nil
 }
 
-// tryBatch asks for one batch.
-func (c *benchCmd) tryBatch(ctx context.Context, next nextIDs) error {
-	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
+// lookAt asks for one batch of a tag, or of snowflake IDs, and finds out
+// whether the tag is strict.
+func (c *benchCmd) lookAt(ctx context.Context, client *messages.Client, tag string) (bench.Target, error) {
+	try, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
-	_, err := briefly(next)(ctx, c.Batch)
+	_, err := briefly(nextOf(client, tag))(try, c.Batch)
 	if limit := limitIn(err); limit > 0 {
-		return explain.Usage(fmt.Errorf("--batch %d is too large: 1 to %d are allowed", c.Batch, limit))
+		return bench.Target{}, explain.Usage(fmt.Errorf("--batch %d is too large: 1 to %d are allowed", c.Batch, limit))
 	}
-	return err
-}
-
-func (c *benchCmd) lookAt(ctx context.Context, client *messages.Client, tag string) (benching.Target, error) {
-	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
-	defer cancel()
-	return benching.Look(ctx, client, tag)
-}
-
-// installedLayout is the layout of snowflake IDs, or zero: callers need no right to read it.
-func (c *benchCmd) installedLayout(ctx context.Context, js jetstream.JetStream) snowflake.Layout {
-	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
-	defer cancel()
-	text, err := lease.InstalledLayout(ctx, js, c.Prefix)
-	if err != nil {
-		return snowflake.Layout{}
+	if err != nil || tag == "" {
+		return bench.Target{Kind: history.Snowflake}, err
 	}
-	layout, _ := snowflake.ParseLayout(text) // zero if there is none
-	return layout
+	look, cancel := context.WithTimeout(ctx, c.Timeout)
+	defer cancel()
+	return bench.Look(look, client, tag, c.Batch)
 }

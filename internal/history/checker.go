@@ -3,81 +3,110 @@ package history
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"sort"
+	"time"
 
+	"github.com/RoaringBitmap/roaring/v2/roaring64"
+
+	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/snowflake"
 )
 
-// What is wrong wraps one of these.
+// What [Checker.Check] finds wraps one of these, or [ErrReply].
 var (
 	ErrDuplicate = errors.New("DUPLICATE")     // an ID was handed out before
 	ErrOrder     = errors.New("NOT ASCENDING") // below an ID that was there when the request was sent
-	ErrReply     = errors.New("NOT A REPLY")   // not what was asked for
 )
 
-// Checker finds IDs that were handed out twice, and IDs that are not in order. It is not safe for
-// concurrent use.
+// Checker finds IDs that were handed out twice, and IDs that are not in order.
+// It is not safe for concurrent use.
 type Checker struct {
-	layout snowflake.Layout
-	sets   map[string]*Set // by tag
-	order  ascending
+	layout  snowflake.Layout
+	issued  map[string]*roaring64.Bitmap // all IDs so far, by tag; snowflake IDs have the tag ""
+	highest map[string][]highest         // by what is in order; times and IDs ascend
 }
 
-// NewChecker returns a checker for snowflake IDs of a layout. With the zero Layout their order is not
-// looked at.
+// highest is an answer that had the highest ID so far when it came.
+type highest struct {
+	received time.Duration
+	last     int64
+}
+
+// NewChecker returns a checker for snowflake IDs of a layout. With the zero
+// Layout it does not check their order.
 func NewChecker(layout snowflake.Layout) *Checker {
-	return &Checker{layout: layout, sets: make(map[string]*Set)}
+	return &Checker{layout: layout, issued: make(map[string]*roaring64.Bitmap), highest: make(map[string][]highest)}
 }
 
-// Check looks at a call that was answered with IDs, and returns all that is wrong. Calls come in the order
-// of their answers. By is the worker that answered, or "" if that is not known: then the order of tags that
-// are not strict cannot be looked at.
-func (c *Checker) Check(call *Call, by string) (wrong []error) {
+// Check returns all that is wrong with a call that was answered with IDs. Calls
+// come in the order of their answers. InOrder names the calls whose IDs are in
+// one order with this one's: the tag, if it is strict, or the worker, too, that
+// answered; "" if there are none. For snowflake IDs it is their worker ID.
+func (c *Checker) Check(call *Call, inOrder string) (wrong []error) {
 	if err := call.Check(); err != nil {
 		return []error{err}
 	}
-	wrong = c.addToSet(call)
-	if key := c.orderedWith(call, by); key != "" {
-		if err := c.order.add(key, call); err != nil {
+	for _, r := range call.Ranges {
+		if id, twice := c.issue(call.Tag, r); twice {
+			wrong = append(wrong, fmt.Errorf("%w: %v: ID %d was handed out before", ErrDuplicate, call, id))
+		}
+	}
+	if call.Kind == Snowflake && !c.layout.IsZero() {
+		id := snowflake.ID(call.first())
+		inOrder = fmt.Sprintf("snowflake %d %d", c.layout.Datacenter(id), c.layout.WorkerID(id))
+	}
+	if inOrder != "" {
+		if err := c.checkOrder(inOrder, call); err != nil {
 			wrong = append(wrong, err)
 		}
 	}
 	return wrong
 }
 
-// Sets are the IDs that were handed out, by tag; snowflake IDs have the tag "".
-func (c *Checker) Sets() map[string]*Set { return c.sets }
-
-// addToSet finds IDs that were there before.
-func (c *Checker) addToSet(call *Call) (wrong []error) {
-	set := c.sets[call.Tag]
-	if set == nil {
-		set = new(Set)
-		c.sets[call.Tag] = set
+// issue adds a range to the IDs of a tag, and returns its first ID that was
+// there before.
+func (c *Checker) issue(tag string, r messages.Range) (id int64, twice bool) {
+	issued := c.issued[tag]
+	if issued == nil {
+		issued = roaring64.New()
+		c.issued[tag] = issued
 	}
-	for _, r := range call.Ranges {
-		if twice, ok := set.Add(r); !ok {
-			wrong = append(wrong, fmt.Errorf("%w: %v: an ID of %v was handed out before, in %v", ErrDuplicate, call, r, twice))
-		}
+	if r.First == r.Last { // faster than a set of one
+		return r.First, !issued.CheckedAdd(uint64(r.First))
 	}
-	return wrong
+	ids := roaring64.New()
+	ids.AddRange(uint64(r.First), uint64(r.Last)+1)
+	both := roaring64.And(issued, ids)
+	issued.AddRange(uint64(r.First), uint64(r.Last)+1)
+	if both.IsEmpty() {
+		return 0, false
+	}
+	return int64(both.Minimum()), true
 }
 
-// orderedWith names those calls with which a call has to be in order; empty if there are none. IDs that were
-// kept in memory are in order with nothing; those of events, of which one ID each was asked for in batches,
-// neither.
-func (c *Checker) orderedWith(call *Call, by string) string {
-	switch {
-	case call.Kind == Prefetched || call.Kind == Event:
-		return ""
-	case call.Kind == Snowflake && c.layout.IsZero():
-		return ""
-	case call.Kind == Snowflake:
-		id := snowflake.ID(call.first())
-		return fmt.Sprintf("snowflake %d %d", c.layout.Datacenter(id), c.layout.WorkerID(id))
-	case call.Kind.IsStrict():
-		return call.Tag
-	case by == "":
-		return ""
+// longest is how long ago a request may have been sent whose answer is compared
+// with all before it. Older ones are compared with those that came before that
+// time at the latest, which may miss a fault and invents none.
+const longest = time.Minute
+
+// checkOrder returns an error if a call's IDs are not above all that had been
+// received when it was sent. It keeps 16 bytes for each answer of the last
+// minute.
+func (c *Checker) checkOrder(key string, call *Call) (err error) {
+	answers := c.highest[key]
+	before := func(t time.Duration) int { // the latest answer that was received by then
+		return sort.Search(len(answers), func(i int) bool { return answers[i].received >= t }) - 1
 	}
-	return by + " " + call.Tag
+	if i := before(call.Sent); i >= 0 && answers[i].last >= call.first() {
+		err = fmt.Errorf("%w: %v, sent %v after %d was received", ErrOrder, call, call.Sent-answers[i].received, answers[i].last)
+	}
+	if len(answers) == 0 || answers[len(answers)-1].last < call.last() {
+		answers = append(answers, highest{call.Received, call.last()})
+	}
+	if old := before(call.Received - longest); old > len(answers)/2 {
+		answers = slices.Clone(answers[old:]) // the last one that is too old stays
+	}
+	c.highest[key] = answers
+	return err
 }

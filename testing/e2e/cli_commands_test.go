@@ -90,7 +90,7 @@ func bench(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if ids, _, _ := c.Counts(); ids == 0 || len(c.Violations()) > 0 {
+	if ids, _ := c.Counts(); ids == 0 || len(c.Violations()) > 0 {
 		t.Errorf("checked alone it has %d IDs; %v", ids, c.Violations())
 	}
 	if r := run(t, "bench", "order", "--server", s.url, "--history", name); r.code != exitFailure || !strings.Contains(r.stderr, "name another file") {

@@ -333,7 +333,7 @@ func (c *rawCaller) receive(msg *nats.Msg) {
 	}
 	p.call.Ranges = ranges
 	c.run.record(p.call)
-	if p.call.Took() > rawPatience {
+	if p.call.Received-p.call.Sent > rawPatience {
 		c.run.late.Add(1)
 	}
 	p.done <- nil

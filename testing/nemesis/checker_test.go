@@ -3,6 +3,7 @@ package nemesis
 import (
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -87,10 +88,10 @@ func TestGrantsThatOverlapAreFound(t *testing.T) {
 	}
 }
 
-// historyOf writes calls to a file, and returns its text.
-func historyOf(t *testing.T, calls ...*Call) string {
+// historyOf writes calls to a file, compressed or not, and returns its content.
+func historyOf(t *testing.T, name string, calls ...*Call) string {
 	t.Helper()
-	name := filepath.Join(t.TempDir(), "history")
+	name = filepath.Join(t.TempDir(), name)
 	h, err := history.Create(name, snowflake.Default())
 	if err != nil {
 		t.Fatal(err)
@@ -108,14 +109,33 @@ func historyOf(t *testing.T, calls ...*Call) string {
 	return string(text)
 }
 
+// TestEveryCallIsReadAsItWasWritten: of each kind, with an answer and without.
+func TestEveryCallIsReadAsItWasWritten(t *testing.T) {
+	for _, kind := range callerKinds {
+		tag := "-"
+		if kind == Snowflake {
+			tag = ""
+		}
+		for _, c := range []*Call{answer(kind, tag, 5, 7, ids(1, 3), ids(9, 9)), {Kind: kind, Tag: tag, Received: 9, Count: 1, Err: "no ID - at all"}} {
+			if read, err := parseCall(c.String()); err != nil || !reflect.DeepEqual(read, c) {
+				t.Errorf("read %+v, %v; written was %+v", read, err, c)
+			}
+		}
+	}
+}
+
 // TestHistoryAlone: a history that was recorded is checked alone, whatever somebody did to it.
 func TestHistoryAlone(t *testing.T) {
-	good := historyOf(t,
+	calls := []*Call{
 		answer(Strict, "doc.a", 5, 7, ids(1, 3), ids(9, 9)), answer(Snowflake, "", 6, 8, ids(5<<22, 5<<22)),
-		&Call{Kind: Single, Tag: "order", Sent: 1, Received: 9, Count: 1, Err: "no ID"},
-		answer(Strict, "doc.a", 9, 11, ids(10, 10)), answer(Snowflake, "", 10, 12, ids(6<<22, 6<<22)))
+		{Kind: Single, Tag: "order", Sent: 1, Received: 9, Count: 1, Err: "no ID"},
+		answer(Strict, "doc.a", 9, 11, ids(10, 10)), answer(Snowflake, "", 10, 12, ids(6<<22, 6<<22)),
+	}
+	good, compressed := historyOf(t, "history", calls...), historyOf(t, "history.gz", calls...)
 	for name, c := range map[string]struct{ old, doctored, want string }{
 		"as it is":                  {"", "", ""},
+		"compressed":                {good, compressed, ""},
+		"compressed, cut off":       {good, compressed[:len(compressed)-1], "breaks off after line 6"},
 		"an ID twice":               {"strict doc.a 9 11 1 10", "strict doc.a 9 11 1 3", "DUPLICATE: strict doc.a 9 11 1 3"},
 		"a strict tag out of order": {"strict doc.a 9 11 1 10", "strict doc.a 9 11 1 8", "NOT ASCENDING: strict doc.a 9 11 1 8"},
 		"a snowflake ID too low":    {"1 25165824", "1 4194304", "NOT ASCENDING: snowflake - 10 12 1 4194304"},
@@ -133,6 +153,9 @@ func TestHistoryAlone(t *testing.T) {
 			}
 			if checker != nil {
 				found = append(found, checker.Violations()...)
+				if n, _ := checker.Counts(); n == 0 {
+					t.Error("no ID was checked")
+				}
 			}
 			if all := strings.Join(found, "\n"); c.want == "" && all != "" || !strings.Contains(all, c.want) {
 				t.Errorf("found %q, want %q", all, c.want)

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/idworker/idworker/internal/latency"
+	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
 // effect is what became of the requests while a fault lasted, and shortly after.
@@ -16,7 +16,7 @@ type effect struct {
 	failure      error         // why it was not done
 	calls        int64
 	failed       int64
-	took         latency.Histogram
+	took         *hdrhistogram.Histogram
 	waiting      map[Kind]bool // kinds of callers that were not answered since it ended
 	recovered    time.Duration // since it ended
 	done         bool          // all were
@@ -36,8 +36,11 @@ type figures struct {
 // tally is what became of the requests of a kind.
 type tally struct {
 	calls, failed, ids int64
-	took               latency.Histogram
+	took               *hdrhistogram.Histogram
 }
+
+// newTimes returns a histogram of how long things took: in nanoseconds, up to a day, to 1 %.
+func newTimes() *hdrhistogram.Histogram { return hdrhistogram.New(1, int64(24*time.Hour), 2) }
 
 // recovering are the kinds of callers that have to be answered again. Those of prefetchers live on memory.
 var recovering = []Kind{Single, Batch, Raw, Strict, Template, Snowflake, HTTP, HTTPStrict, Event}
@@ -45,7 +48,7 @@ var recovering = []Kind{Single, Batch, Raw, Strict, Template, Snowflake, HTTP, H
 func (f *figures) begin(fault Fault, now time.Duration) *effect {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	e := &effect{Fault: fault, begun: now}
+	e := &effect{Fault: fault, begun: now, took: newTimes()}
 	f.current, f.all = append(f.current, e), append(f.all, e)
 	return e
 }
@@ -69,23 +72,23 @@ func (f *figures) add(c *Call) {
 	}
 	t := f.kinds[c.Kind]
 	if t == nil {
-		t = new(tally)
+		t = &tally{took: newTimes()}
 		f.kinds[c.Kind] = t
 	}
-	failed := len(c.Ranges) == 0
+	failed, took := len(c.Ranges) == 0, c.Received-c.Sent
 	t.calls++
 	if failed {
 		t.failed++
 	} else {
 		t.ids += c.Count
 	}
-	if c.Kind != Prefetched || c.Took() > ms {
-		t.took.Add(c.Took())
+	if c.Kind != Prefetched || took > ms {
+		_ = t.took.RecordValue(int64(took))
 	}
 	for _, e := range f.current {
 		if c.Kind != Prefetched && c.Kind != Event && (e.ended == 0 || c.Sent < e.ended+aftermath) {
 			e.calls++
-			e.took.Add(c.Took())
+			_ = e.took.RecordValue(int64(took))
 			if failed {
 				e.failed++
 			}

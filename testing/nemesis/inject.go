@@ -58,7 +58,7 @@ func (r *Run) calm(ctx context.Context) error {
 	if took := r.now() - since; took > calm {
 		r.note("recovered %v after the storm, %v last", took.Round(ms), last)
 	}
-	ids, answers, _ := r.checker.Counts()
+	ids, answers := r.checker.Counts()
 	r.Say("%6.1fs calm; recovered after %.1fs, %v last; %d IDs in %d answers, %d violations", r.now().Seconds(), (r.now() - since).Seconds(), last, ids, answers, len(r.checker.Violations()))
 	return err
 }

@@ -11,8 +11,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/idworker/idworker/internal/history"
 )
 
 // setting is a variable of `make nemesis`, or a default.
@@ -94,7 +92,7 @@ func TestHistory(t *testing.T) {
 	defer func() { _ = f.Close() }()
 	c, err := CheckHistory(f)
 	switch {
-	case errors.Is(err, history.ErrBrokenOff):
+	case errors.Is(err, ErrBrokenOff):
 		t.Log(err)
 	case err != nil:
 		t.Fatal(err)

@@ -10,18 +10,20 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
 // Result is what a run has found, in Markdown that docs/proof.md takes as it is.
 func (r *Run) Result() string {
 	var b strings.Builder
 	c := r.checker
-	ids, answers, ranges := c.Counts()
+	ids, answers := c.Counts()
 	violations := c.Violations()
 	fmt.Fprintf(&b, "### %s, seed %d: %d violations\n\n", r.Store, r.Seed, len(violations))
 	done, notDone := r.figures.count()
 	fmt.Fprintf(&b, "%v with %d faults, and %d that found nothing to take hold of; %s.\n", r.Duration, done, notDone, machine())
-	fmt.Fprintf(&b, "Checked: %d IDs in %d answers, kept as %d ranges, and %d events.\n", ids, answers, ranges, c.events)
+	fmt.Fprintf(&b, "Checked: %d IDs in %d answers, and %d events.\n", ids, answers, c.events)
 	fmt.Fprintf(&b, "Late answers to raw requests: %d. Answers whose grant was not seen: %d. Parts of histories that porcupine saw: %d, undecided: %d.\n\n",
 		r.late.Load(), c.unknown, c.asked, c.undecided)
 	b.WriteString(r.figures.table())
@@ -69,7 +71,7 @@ func (f *figures) table() string {
 func (t *tally) row(k Kind) []string {
 	return []string{
 		string(k), fmt.Sprint(t.calls), fmt.Sprint(t.ids), fmt.Sprint(t.failed),
-		round(t.took.At(0.5)), round(t.took.At(0.99)), round(t.took.At(0.999)),
+		percentile(t.took, 50), percentile(t.took, 99), percentile(t.took, 99.9),
 	}
 }
 
@@ -97,10 +99,10 @@ func (f *figures) of(k kind) (of []*effect) {
 
 // faultRow sums up the faults of a kind.
 func faultRow(k kind, of []*effect) []string {
-	var sum effect
+	sum := effect{took: newTimes()}
 	var recovered []time.Duration
 	for _, e := range of {
-		sum.took.Merge(&e.took)
+		sum.took.Merge(e.took)
 		sum.calls, sum.failed = sum.calls+e.calls, sum.failed+e.failed
 		if e.done {
 			recovered = append(recovered, e.recovered)
@@ -111,7 +113,7 @@ func faultRow(k kind, of []*effect) []string {
 	if n := len(recovered); n > 0 {
 		median, latest = round(recovered[n/2]), round(recovered[n-1])
 	}
-	return []string{k.name, fmt.Sprint(len(of)), fmt.Sprint(sum.calls), fmt.Sprint(sum.failed), round(sum.took.At(0.999)), median, latest}
+	return []string{k.name, fmt.Sprint(len(of)), fmt.Sprint(sum.calls), fmt.Sprint(sum.failed), percentile(sum.took, 99.9), median, latest}
 }
 
 // markdown is a table whose first row is its head. Columns but the first are numbers.
@@ -139,6 +141,10 @@ func markdown(rows [][]string) string {
 		b.WriteString("|\n")
 	}
 	return b.String()
+}
+
+func percentile(times *hdrhistogram.Histogram, p float64) string {
+	return round(time.Duration(times.ValueAtPercentile(p)))
 }
 
 func round(d time.Duration) string {

@@ -101,7 +101,7 @@ func (r *Run) inTheEnd(e *events) {
 		r.checker.Violation("enrich verify: %v", err)
 	}
 	for tag, next := range r.nextIDs() {
-		if highest := r.checker.Highest()[tag]; highest >= next {
+		if highest := r.checker.Highest(tag); highest >= next {
 			r.checker.Violation("STORE: ID %d of %s was handed out, but the store begins at %d", highest, tag, next)
 		}
 	}

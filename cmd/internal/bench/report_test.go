@@ -1,4 +1,4 @@
-package benching
+package bench
 
 import (
 	"context"
@@ -21,6 +21,8 @@ func call(kind history.Kind, tag string, first, last int64) *history.Call {
 
 // TestTallyFinds: what breaks a promise is found and counted, whoever asked.
 func TestTallyFinds(t *testing.T) {
+	few := call("batch", "a", 1, 2)
+	few.Count = 3
 	for name, c := range map[string]struct {
 		calls []*history.Call
 		want  Broken
@@ -31,19 +33,19 @@ func TestTallyFinds(t *testing.T) {
 		"a strict tag went back": {[]*history.Call{call("strict", "a", 5, 6), call("strict", "a", 1, 2)}, Broken{OutOfOrder: 1}},
 		"a snowflake ID below one of the same worker": {[]*history.Call{call("snowflake", "", 9<<22, 9<<22), call("snowflake", "", 8<<22, 8<<22)}, Broken{OutOfOrder: 1}},
 		"a snowflake ID below one of another worker":  {[]*history.Call{call("snowflake", "", 9<<22, 9<<22), call("snowflake", "", 8<<22|1<<12, 8<<22|1<<12)}, Broken{}},
-		"too few IDs": {[]*history.Call{{Kind: "batch", Tag: "a", Count: 3, Ranges: []messages.Range{{First: 1, Last: 2}}}}, Broken{NoReplies: 1}},
+		"too few IDs": {[]*history.Call{few}, Broken{NoReplies: 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			tally := newTally(snowflake.Default(), nil)
+			r := newRun(Config{Layout: snowflake.Default()})
 			for _, one := range c.calls {
-				one.Sent = tally.now()
-				tally.add(one, time.Millisecond, nil)
+				one.Sent = r.now()
+				r.add(one, time.Millisecond, nil)
 			}
-			found := tally.broken
+			found := r.report.Broken
 			if found.Duplicates != c.want.Duplicates || found.OutOfOrder != c.want.OutOfOrder || found.NoReplies != c.want.NoReplies {
 				t.Errorf("found %+v, want %+v", found, c.want)
 			}
-			if err := new(Bench).verdict(t.Context(), tally); errors.Is(err, ErrBroken) != c.want.any() {
+			if err := r.verdict(t.Context()); errors.Is(err, ErrBroken) != (c.want.count() > 0) {
 				t.Errorf("the verdict is %v", err)
 			}
 		})
@@ -52,16 +54,16 @@ func TestTallyFinds(t *testing.T) {
 
 // TestFindingsAreBounded: a server that is all wrong does not fill memory.
 func TestFindingsAreBounded(t *testing.T) {
-	tally := newTally(snowflake.Default(), nil)
+	r := newRun(Config{})
 	for range 1000 {
-		tally.add(call("single", "a", 7, 7), time.Millisecond, nil)
-		tally.add(call("single", "a", 0, 0), time.Millisecond, fmt.Errorf("error %p", new(int)))
+		r.add(call("single", "a", 7, 7), time.Millisecond, nil)
+		r.add(call("single", "a", 0, 0), time.Millisecond, fmt.Errorf("error %p", new(int)))
 	}
-	if tally.broken.Duplicates != 999 || len(tally.broken.Findings) != maxFindings {
-		t.Errorf("%d duplicates, %d are kept, want 999 and %d", tally.broken.Duplicates, len(tally.broken.Findings), maxFindings)
+	if broken := r.report.Broken; broken.Duplicates != 999 || len(broken.Findings) != maxFindings {
+		t.Errorf("%d duplicates, %d are kept, want 999 and %d", broken.Duplicates, len(broken.Findings), maxFindings)
 	}
-	if len(tally.failures) != 1 || tally.failures["other"].Count != 1000 {
-		t.Errorf("failures %v, want 1000 others", tally.failures)
+	if failures := r.report.Failures; len(failures) != 1 || failures["other"].Count != 1000 {
+		t.Errorf("failures %v, want 1000 others", failures)
 	}
 }
 
@@ -82,20 +84,19 @@ func TestReasons(t *testing.T) {
 
 // TestReport: what a run says that saw everything at once.
 func TestReport(t *testing.T) {
-	b := &Bench{Flags: Flags{Callers: 2, Batch: 1, Rate: 1_000_000, Duration: time.Hour}, Targets: []Target{{"a", true}, {}}}
-	tally := newTally(snowflake.Layout{}, nil)
-	tally.add(call("strict", "a", 7, 7), time.Millisecond, nil)
-	tally.add(call("strict", "a", 7, 7), 3*time.Millisecond, nil)
-	tally.add(call("strict", "a", 8, 8), 0, messages.ErrBusy)
-	tally.began = tally.began.Add(-time.Second)
+	r := newRun(Config{Callers: 2, Batch: 1, Targets: []Target{{"a", history.Strict}, {"", history.Snowflake}}})
+	r.add(call("strict", "a", 7, 7), time.Millisecond, nil)
+	r.add(call("strict", "a", 7, 7), 3*time.Millisecond, nil)
+	r.add(call("strict", "a", 8, 8), 0, messages.ErrBusy)
+	r.report.finish(time.Second, 1_000_000)
 	var out strings.Builder
-	if err := b.report(tally, &schedule{rate: b.Rate}).Text(&out); err != nil {
+	if err := r.report.Text(&out); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
 		"2 callers for 1.0 s, IDs in a request: 1, of: a (strict), snowflake IDs\n", "failed             1\n                   1 429: too many parked requests (429)\n",
-		"p50 3ms,", "max 3ms\n", "  <   1.05ms          1 ██", "FAIL  DUPLICATE: strict a ", "note  the order of snowflake IDs was not looked at",
-		"requests were due that no caller was free for",
+		"p50 1ms,", "max 3ms\n", "  <   1.05ms          1 ██", "  <    2.1ms          0\n  <   4.19ms          1 ██", "FAIL  DUPLICATE: strict a ",
+		"note  the order of snowflake IDs was not looked at", "note  999997 requests were due that no caller was free for",
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the report lacks %q:\n%s", want, &out)

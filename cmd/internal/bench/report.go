@@ -1,0 +1,230 @@
+package bench
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"math/bits"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+	"github.com/nats-io/nats.go"
+
+	"github.com/idworker/idworker/internal/history"
+	"github.com/idworker/idworker/messages"
+)
+
+// Report is what became of a run's requests.
+type Report struct {
+	Targets  []string            `json:"targets"`
+	Callers  int                 `json:"callers"`
+	Batch    int64               `json:"batch"`
+	Seconds  float64             `json:"seconds"`
+	Requests int64               `json:"requests"`
+	Failed   int64               `json:"failed"`
+	Failures map[string]*Failure `json:"failures"` // by code, or what else it was
+	IDs      int64               `json:"ids"`
+	NotMade  int64               `json:"not_made"`        // requests that were due, and that no caller was free for
+	Latency  map[string]float64  `json:"latency_seconds"` // by percentile, to three digits
+	Broken   Broken              `json:"broken"`
+
+	InOrder     []string `json:"in_order"`      // what had to be in order, and was looked at
+	NotLookedAt []string `json:"not_looked_at"` // what was not, and why
+
+	took *hdrhistogram.Histogram // in nanoseconds, of requests that were answered
+}
+
+// Failure is how often requests failed in a way.
+type Failure struct {
+	Count int64  `json:"count"`
+	First string `json:"first"` // the first error
+}
+
+// Broken are answers that broke a promise.
+type Broken struct {
+	Duplicates int64    `json:"duplicates"` // ranges with an ID that had been there before
+	OutOfOrder int64    `json:"out_of_order"`
+	NoReplies  int64    `json:"no_replies"` // not what was asked for
+	Findings   []string `json:"findings"`   // the first ten
+}
+
+func (b *Broken) count() int64 { return b.Duplicates + b.OutOfOrder + b.NoReplies }
+
+// newReport begins the report of a run.
+func newReport(c Config) *Report {
+	r := &Report{
+		Callers: c.Callers, Batch: c.Batch, Failures: make(map[string]*Failure), Latency: make(map[string]float64),
+		Broken: Broken{Findings: []string{}}, InOrder: []string{}, NotLookedAt: []string{},
+		took: hdrhistogram.New(1, math.MaxInt64, 3),
+	}
+	for _, target := range c.Targets {
+		name := target.Tag
+		switch target.Kind {
+		case history.Strict:
+			name += " (strict)"
+			r.InOrder = append(r.InOrder, target.Tag)
+		case history.Snowflake:
+			name = "snowflake IDs"
+			if c.Layout.IsZero() {
+				r.NotLookedAt = append(r.NotLookedAt, "the order of snowflake IDs was not looked at: this user may not read their layout")
+			} else {
+				r.InOrder = append(r.InOrder, "snowflake IDs of each worker ID")
+			}
+		}
+		r.Targets = append(r.Targets, name)
+	}
+	return r
+}
+
+// addFailure counts a request that was not answered.
+func (r *Report) addFailure(err error) {
+	r.Requests++
+	r.Failed++
+	reason := reasonOf(err)
+	if r.Failures[reason] == nil {
+		r.Failures[reason] = &Failure{First: err.Error()}
+	}
+	r.Failures[reason].Count++
+}
+
+// reasonOf is the code of an error reply, or what else kept IDs from coming.
+// The error of a call whose time was over is that, and the latest reason.
+func reasonOf(err error) string {
+	var reply *messages.Error
+	switch {
+	case errors.As(err, &reply):
+		return strconv.Itoa(int(reply.Code))
+	case errors.Is(err, nats.ErrNoResponders):
+		return "nobody to ask"
+	case errors.Is(err, nats.ErrDisconnected):
+		return "disconnected"
+	case errors.Is(err, nats.ErrTimeout), errors.Is(err, context.DeadlineExceeded):
+		return "no answer"
+	case errors.Is(err, messages.ErrReply):
+		return "malformed answer"
+	}
+	return "other"
+}
+
+// maxFindings is how many findings are kept.
+const maxFindings = 10
+
+// addAnswer counts a request that was answered, and what is wrong with the
+// answer.
+func (r *Report) addAnswer(call *history.Call, took time.Duration, wrong []error) {
+	r.Requests++
+	r.IDs += call.Count
+	_ = r.took.RecordValue(int64(took)) // fails only for negative ones
+	for _, err := range wrong {
+		switch {
+		case errors.Is(err, history.ErrDuplicate):
+			r.Broken.Duplicates++
+		case errors.Is(err, history.ErrOrder):
+			r.Broken.OutOfOrder++
+		default:
+			r.Broken.NoReplies++
+		}
+		if len(r.Broken.Findings) < maxFindings {
+			r.Broken.Findings = append(r.Broken.Findings, err.Error())
+		}
+	}
+}
+
+// percentiles are those that are reported.
+var percentiles = []struct {
+	name  string
+	share float64
+}{{"p50", 50}, {"p90", 90}, {"p99", 99}, {"p99.9", 99.9}, {"max", 100}}
+
+func (r *Report) percentile(share float64) time.Duration {
+	return time.Duration(r.took.ValueAtPercentile(share))
+}
+
+// finish adds what is known when the run has ended: how long it took, and how
+// many requests were due by then.
+func (r *Report) finish(took time.Duration, due int64) {
+	r.Seconds = took.Seconds()
+	r.NotMade = max(0, due-r.Requests)
+	for _, p := range percentiles {
+		r.Latency[p.name] = r.percentile(p.share).Seconds()
+	}
+}
+
+// Text prints it for people.
+func (r *Report) Text(out io.Writer) error {
+	w := bufio.NewWriter(out)
+	fmt.Fprintf(w, "%d callers for %.1f s, IDs in a request: %d, of: %s\n\n",
+		r.Callers, r.Seconds, r.Batch, strings.Join(r.Targets, ", "))
+	fmt.Fprintf(w, "requests  %10d %10.0f/s\n", r.Requests, float64(r.Requests)/r.Seconds)
+	fmt.Fprintf(w, "IDs       %10d %10.0f/s\n", r.IDs, float64(r.IDs)/r.Seconds)
+	fmt.Fprintf(w, "failed    %10d\n", r.Failed)
+	for _, reason := range slices.Sorted(maps.Keys(r.Failures)) {
+		fmt.Fprintf(w, "          %10d %s: %s\n", r.Failures[reason].Count, reason, r.Failures[reason].First)
+	}
+	if r.took.TotalCount() > 0 {
+		r.printLatency(w)
+	}
+	r.printVerdict(w)
+	return w.Flush()
+}
+
+// barWidth is how many characters the longest bar has.
+const barWidth = 40
+
+// printLatency prints percentiles, and how many requests took less than each
+// power of two of nanoseconds.
+func (r *Report) printLatency(out io.Writer) {
+	texts := make([]string, len(percentiles))
+	for i, p := range percentiles {
+		texts[i] = fmt.Sprintf("%s %v", p.name, round(r.percentile(p.share)))
+	}
+	fmt.Fprintf(out, "latency   %s\n\n", strings.Join(texts, ", "))
+	var counts [64]int64 // by binary digits
+	for _, bar := range r.took.Distribution() {
+		counts[bits.Len64(uint64(bar.From))] += bar.Count
+	}
+	most := slices.Max(counts[:])
+	for digits := bits.Len64(uint64(r.took.Min())); digits <= bits.Len64(uint64(r.took.Max())); digits++ {
+		bar := strings.Repeat("█", int((counts[digits]*barWidth+most-1)/most))
+		line := fmt.Sprintf("  < %8v %10d %s", round(1<<digits), counts[digits], bar)
+		fmt.Fprintln(out, strings.TrimRight(line, " "))
+	}
+	fmt.Fprintln(out)
+}
+
+func (r *Report) printVerdict(out io.Writer) {
+	for _, finding := range r.Broken.Findings {
+		fmt.Fprintln(out, "FAIL ", finding)
+	}
+	if found := r.Broken.count(); found > maxFindings {
+		fmt.Fprintf(out, "FAIL  %d in all\n", found)
+	}
+	if r.Broken.count() == 0 && r.IDs > 0 {
+		fmt.Fprintf(out, "ok    %d IDs, each once\n", r.IDs)
+		for _, what := range r.InOrder {
+			fmt.Fprintln(out, "ok    in order:", what)
+		}
+	}
+	for _, text := range r.NotLookedAt {
+		fmt.Fprintln(out, "note ", text)
+	}
+	if r.NotMade > 0 {
+		fmt.Fprintf(out, "note  %d requests were due that no caller was free for: take more --callers\n", r.NotMade)
+	}
+}
+
+// round rounds a time to three digits.
+func round(d time.Duration) time.Duration {
+	unit := time.Duration(1)
+	for d/unit >= 1000 {
+		unit *= 10
+	}
+	return d.Round(unit)
+}
