@@ -9,8 +9,8 @@ GOLANGCI_LINT = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-run: build ## Serve IDs on 127.0.0.1:4222, with a NATS server of its own, until Ctrl-C
-	@env NATS_URL= NATS_CONTEXT= IDWORKER_SERVER= IDWORKER_CONTEXT= bin/idworker serve --demo
+run: build ## Serve IDs on 127.0.0.1:4222 (or LISTEN=, DATA=), with a NATS server of its own, until Ctrl-C
+	@env NATS_URL= NATS_CONTEXT= IDWORKER_SERVER= IDWORKER_CONTEXT= bin/idworker serve --demo$(if $(LISTEN), --listen $(LISTEN))$(if $(DATA), --data $(DATA))
 
 # Passwords are made once, and those in the environment go first. For the shell that
 # starts idworker: . nats-data/passwords

@@ -6,7 +6,10 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"os"
+	"os/signal"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -51,9 +54,14 @@ func (f apiFlags) config(address string, cfg serverConfig) (*api.Config, error) 
 	if _, _, err := splitAddress("--api", address); err != nil {
 		return nil, err
 	}
+	hangUp := make(chan os.Signal, 1)
+	if f.APITokens != "" || f.APITLSCert != "" {
+		signal.Notify(hangUp, syscall.SIGHUP) // which ends other processes
+	}
 	return &api.Config{
 		Address: address, Certificate: f.APITLSCert, Key: f.APITLSKey, Tokens: f.APITokens, Exposed: f.APIInsecure,
-		Hosts: cfg.http.AllowHost, Connections: f.APIConnections, Wait: cfg.worker.Wait, Layout: cfg.worker.Lease.Layout, Log: cfg.log,
+		Hosts: cfg.http.AllowHost, Connections: f.APIConnections, Wait: cfg.worker.Wait, Layout: cfg.worker.Lease.Layout,
+		Reread: hangUp, Log: cfg.log,
 	}, nil
 }
 
@@ -80,14 +88,14 @@ func (f httpFlags) serveHTTP(ctx context.Context, metrics prometheus.Gatherer, s
 	if page != nil {
 		statuspage.Register(handler, page)
 	}
-	server, err := startHTTP(ctx, f.HTTP, f.AllowHost, handler, log)
+	_, stop, err = startHTTP(ctx, f.HTTP, f.AllowHost, handler, log)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		err = fmt.Errorf("%w; choose another HOST:PORT, or stop what listens there", err)
+	}
 	if err != nil {
-		if errors.Is(err, syscall.EADDRINUSE) {
-			err = fmt.Errorf("%w; choose another HOST:PORT, or stop what listens there", err)
-		}
 		return nil, fmt.Errorf("--http: %w", err)
 	}
-	return server.stop, nil
+	return stop, nil
 }
 
 // ofInstallation registers metrics that say which installation they are of: one
@@ -187,8 +195,8 @@ func (s *shown) examine(ctx context.Context) []status.Check {
 	return doctor.checks(ctx)
 }
 
-// The bounds on HTTP clients. They are tight, because only probes and
-// Prometheus have business here, on a fast network.
+// The bounds on HTTP clients. They are tight: only probes, Prometheus and
+// operators have business here, on a fast network.
 const (
 	httpReadTimeout  = 5 * time.Second
 	httpWriteTimeout = 10 * time.Second
@@ -198,57 +206,42 @@ const (
 	httpMaxScrapes   = 4 // at the same time; they share what is gathered
 )
 
-// httpServer is a running HTTP server.
-type httpServer struct {
-	http     *http.Server
-	listener net.Listener
-	ended    chan struct{}
-}
-
 // startHTTP serves the handler at HOST:PORT, to requests whose Host header has
-// an address, a name of this machine, or one of names.
-func startHTTP(ctx context.Context, address string, names []string, handler http.Handler, log *zap.Logger) (*httpServer, error) {
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+// an address, a name of this machine, or one of names. stop ends the server and
+// waits for it; requests under way have a second to end.
+func startHTTP(ctx context.Context, address string, names []string, handler http.Handler, log *zap.Logger) (at net.Addr, stop func(), err error) {
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	s := &httpServer{
-		http: &http.Server{
-			Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				if !hostheader.Trusted(r.Host, names) {
-					http.Error(w, hostheader.Refusal+" with --allow-host", http.StatusForbidden)
-					return
-				}
-				handler.ServeHTTP(w, r)
-			}),
-			ReadHeaderTimeout: httpReadTimeout,
-			ReadTimeout:       httpReadTimeout,
-			WriteTimeout:      httpWriteTimeout,
-			IdleTimeout:       httpIdleTimeout,
-			MaxHeaderBytes:    httpMaxHeader,
-			ErrorLog:          zap.NewStdLog(log.Named("http")),
-		},
-		listener: listener,
-		ended:    make(chan struct{}),
+	server := &http.Server{
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if !hostheader.Trusted(r.Host, names) {
+				http.Error(w, hostheader.Refusal+" with --allow-host", http.StatusForbidden)
+				return
+			}
+			handler.ServeHTTP(w, r)
+		}),
+		ReadTimeout:    httpReadTimeout,
+		WriteTimeout:   httpWriteTimeout,
+		IdleTimeout:    httpIdleTimeout,
+		MaxHeaderBytes: httpMaxHeader,
+		ErrorLog:       zap.NewStdLog(log.Named("http")),
 	}
-	go func() {
-		defer close(s.ended)
-		if err := s.http.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 			log.Error("HTTP server ended", zap.Error(err))
 		}
-	}()
-	return s, nil
-}
-
-// stop ends the server and waits for it. Requests under way have a second to
-// end.
-func (s *httpServer) stop() {
-	ctx, cancel := context.WithTimeout(context.Background(), httpStopTimeout)
-	defer cancel()
-	if s.http.Shutdown(ctx) != nil {
-		_ = s.http.Close() // clients that are still there have had their time
-	}
-	<-s.ended
+	})
+	return listener.Addr(), func() {
+		ctx, cancel := context.WithTimeout(context.Background(), httpStopTimeout)
+		defer cancel()
+		if server.Shutdown(ctx) != nil {
+			_ = server.Close() // clients that are still there have had their time
+		}
+		serving.Wait()
+	}, nil
 }
 
 // httpState is what /readyz tells.

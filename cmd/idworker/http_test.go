@@ -21,14 +21,14 @@ import (
 )
 
 // start runs a server on a free port, and stops it when the test ends.
-func startServer(t *testing.T, handler http.Handler, names ...string) *httpServer {
+func startServer(t *testing.T, handler http.Handler, names ...string) (address string, stop func()) {
 	t.Helper()
-	s, err := startHTTP(t.Context(), "127.0.0.1:0", names, handler, zap.NewNop())
+	at, stop, err := startHTTP(t.Context(), "127.0.0.1:0", names, handler, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(s.stop)
-	return s
+	t.Cleanup(stop)
+	return at.String(), stop
 }
 
 func TestProbes(t *testing.T) {
@@ -61,19 +61,19 @@ func TestProbes(t *testing.T) {
 	check("GET", "/healthz", "200 ok\n")
 }
 
-// TestNamesOfOthers: no page reads anything under a name of its own that leads here, whatever is
-// served. Probes and Prometheus come under an address, under this machine's name, or under one
-// that was allowed.
+// TestNamesOfOthers: no page reads anything under a name of its own that leads
+// here, whatever is served. Probes and Prometheus come under an address, under
+// this machine's name, or under one that was allowed.
 func TestNamesOfOthers(t *testing.T) {
 	everything := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "the names of tags") })
-	s := startServer(t, everything, "metrics.example")
+	address, _ := startServer(t, everything, "metrics.example")
 	own, _ := os.Hostname()
 	for host, want := range map[string]int{
 		"localhost:9090": 200, "127.0.0.1:9090": 200, "[::1]:9090": 200, "10.1.2.3:9090": 200, own + ":9090": 200, "metrics.example": 200,
 		"evil.example:9090": 403, "localhost.evil.example": 403, own + ".evil.example": 403, "x.metrics.example": 403,
 	} {
 		for _, path := range []string{"/", "/metrics", "/readyz", "/healthz", "/status.js", "//"} {
-			r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+s.address()+path, nil)
+			r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+path, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -94,12 +94,12 @@ func TestNamesOfOthers(t *testing.T) {
 
 // TestAddressTaken: what is wrong with the address is an error of startHTTP.
 func TestAddressTaken(t *testing.T) {
-	taken := startServer(t, http.NotFoundHandler()).address()
+	taken, _ := startServer(t, http.NotFoundHandler())
 	for _, address := range []string{taken, "127.0.0.1", "127.0.0.1:65536"} {
-		s, err := startHTTP(t.Context(), address, nil, http.NotFoundHandler(), zap.NewNop())
+		_, stop, err := startHTTP(t.Context(), address, nil, http.NotFoundHandler(), zap.NewNop())
 		var network *net.OpError
 		if err == nil {
-			s.stop()
+			stop()
 		}
 		if !errors.As(err, &network) || network.Op != "listen" {
 			t.Errorf("%s: %v, want an error of listening", address, err)
@@ -109,8 +109,8 @@ func TestAddressTaken(t *testing.T) {
 
 // TestLargeHeader: the header of a request is bounded.
 func TestLargeHeader(t *testing.T) {
-	s := startServer(t, http.NotFoundHandler())
-	conn, err := net.Dial("tcp", s.address())
+	address, _ := startServer(t, http.NotFoundHandler())
+	conn, err := net.Dial("tcp", address)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,14 +128,15 @@ func TestLargeHeader(t *testing.T) {
 	}
 }
 
-// TestHTTPStops: clients that send nothing, and a handler that hangs, do not hold up the end.
+// TestHTTPStops: clients that send nothing, and a handler that hangs, do not
+// hold up the end.
 func TestHTTPStops(t *testing.T) {
 	entered, release := make(chan struct{}), make(chan struct{})
 	defer close(release)
-	s := startServer(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { close(entered); <-release }))
+	address, stop := startServer(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { close(entered); <-release }))
 	var clients []net.Conn
 	for _, sends := range []string{"", "GET", "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"} {
-		conn, err := net.Dial("tcp", s.address())
+		conn, err := net.Dial("tcp", address)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -147,7 +148,7 @@ func TestHTTPStops(t *testing.T) {
 	}
 	<-entered
 	stopped := make(chan struct{})
-	go func() { defer close(stopped); s.stop() }()
+	go func() { defer close(stopped); stop() }()
 	select {
 	case <-stopped:
 	case <-time.After(natstest.Patience):
@@ -160,11 +161,8 @@ func TestHTTPStops(t *testing.T) {
 			t.Errorf("client %d is still connected after Stop", i)
 		}
 	}
-	if conn, err := net.Dial("tcp", s.address()); err == nil {
+	if conn, err := net.Dial("tcp", address); err == nil {
 		_ = conn.Close()
 		t.Error("still listens after Stop")
 	}
 }
-
-// address is where the server listens.
-func (s *httpServer) address() string { return s.listener.Addr().String() }

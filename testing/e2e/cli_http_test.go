@@ -82,6 +82,7 @@ func (s *httpSite) tokensAndTLS(t *testing.T) {
 		t.Errorf("%d with an empty file, want what was in force", got)
 	}
 	rewrite(secondToken + " >\n")
+	s.serve.signal(syscall.SIGHUP) // which does not end it
 	natstest.Eventually(t, "the new file is in force", func() bool { return status("/v1/segment/invoice", secondToken) == 200 })
 	if got := status("/v1/segment/order.de", firstToken); got != 401 {
 		t.Errorf("%d for a token that was taken away", got)

@@ -17,8 +17,8 @@ import (
 	"github.com/idworker/idworker/worker/api"
 )
 
-// TestTokensChange: a token that is taken out of the file loses its right, one that is put in gets it, and
-// a file that cannot be used changes nothing.
+// TestTokensChange: a token that is taken out of the file loses its right, one
+// that is put in gets it, and a file that cannot be used changes nothing.
 func TestTokensChange(t *testing.T) {
 	t.Parallel()
 	tokens := file(t, goodToken+" order\n")
@@ -116,8 +116,8 @@ func TestCertificateChanges(t *testing.T) {
 	}
 }
 
-// TestExposed: without TLS or without tokens a server listens on this machine only, unless it is told
-// otherwise in so many words.
+// TestExposed: without TLS or without tokens a server listens on this machine
+// only, unless it is told otherwise in so many words.
 func TestExposed(t *testing.T) {
 	t.Parallel()
 	certificate, key := newCertificate(t, 1)

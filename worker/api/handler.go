@@ -3,10 +3,14 @@ package api
 import (
 	"errors"
 	"io"
+	"net"
 	"net/http"
+	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 
+	"github.com/idworker/idworker/internal/hostheader"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/snowflake"
 )
@@ -24,20 +28,25 @@ const (
 
 // handler answers requests.
 type handler struct {
-	layout  snowflake.Layout
-	hosts   []string               // names that callers may use for the server without tokens
-	exposed bool                   // without tokens others than programs of this machine are answered, too
-	source  atomic.Pointer[Source] // nil until the worker works
-	tokens  *watched[Tokens]       // nil: none is needed
-	figures figures
+	layout      snowflake.Layout
+	hosts       []string // names that callers may use for the server without tokens
+	exposed     bool     // without tokens other machines are answered, too
+	connections *connections
+	source      atomic.Pointer[Source] // nil until the worker works
+	tokens      atomic.Pointer[Tokens] // nil: none is needed
+	figures     figures
 }
 
-func newHandler(cfg Config) *handler {
-	return &handler{layout: cfg.Layout, hosts: cfg.Hosts, exposed: cfg.Exposed}
+func (h *handler) useTokens(contents [][]byte) error {
+	tokens, err := ParseTokens(contents[0])
+	if err == nil {
+		h.tokens.Store(&tokens)
+	}
+	return err
 }
 
-// ServeHTTP finds out whom a request is for. Paths are taken as they are: nothing is cleaned up, and no
-// redirect leads elsewhere.
+// ServeHTTP routes a request. It takes paths as they are: nothing cleans them
+// up, and no redirect leads elsewhere.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	path := r.URL.Path
 	if tag, ok := strings.CutPrefix(path, pathSegment); ok {
@@ -60,12 +69,18 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case pathOpenAPI:
 		h.serveOpenAPI(w, r)
 	default:
-		h.failV1(w, asJSON, &failure{http.StatusNotFound, "no such path; " + pathOpenAPI + " describes all there are"})
+		h.failV1(w, false, &failure{http.StatusNotFound, "no such path; " + pathOpenAPI + " describes all there are"})
 	}
 }
 
-// ask asks the source for IDs of a tag, or for Times, once it is certain that it may. Count is what a request by NATS has
-// in its body.
+// failure is why a request gets no IDs.
+type failure struct {
+	status int
+	text   string
+}
+
+// ask asks the source for IDs of a tag, or for Times, if the request may have
+// them. Count is the body of a request by NATS.
 func (h *handler) ask(r *http.Request, what string, count []byte) (reply []byte, f *failure) {
 	if f := h.admit(r, what); f != nil {
 		return nil, f
@@ -77,14 +92,14 @@ func (h *handler) ask(r *http.Request, what string, count []byte) (reply []byte,
 	if _, err := io.Copy(io.Discard, r.Body); err != nil { // waited for before the source is asked, not behind it
 		return nil, &failure{http.StatusBadRequest, "the body ended early"}
 	}
-	c := r.Context().Value(connKey{}).(*conn)
-	c.asks()
-	defer c.answered()
+	if c, ok := r.Context().Value(connKey{}).(net.Conn); ok {
+		h.connections.admitted(c)
+	}
 	var err error
 	if what == Times {
 		reply, err = (*source).Snowflake(r.Context(), count)
 	} else {
-		reply, err = (*source).Segment(r.Context(), what, count, len(r.Header[messages.PrefetchHeader]) > 0)
+		reply, err = (*source).Segment(r.Context(), what, count, len(r.Header.Values(messages.PrefetchHeader)) > 0)
 	}
 	if err != nil {
 		return nil, h.failureOf(err)
@@ -95,38 +110,118 @@ func (h *handler) ask(r *http.Request, what string, count []byte) (reply []byte,
 // errStarting is the answer until the worker works.
 var errStarting = &failure{http.StatusServiceUnavailable, "starting"}
 
-// failureOf is what an error of the source means here: its code is the status. It may be that of another worker; what
-// is no status of an error says only that there is no ID.
+// failureOf translates an error of the source: its code is the status. A code
+// of a newer worker that is no status of an error means that there is no ID.
 func (h *handler) failureOf(err error) *failure {
-	var said *messages.Error
-	if !errors.As(err, &said) { // the client has gone
+	var reported *messages.Error
+	if !errors.As(err, &reported) { // the client has gone
 		h.figures.abandoned.Add(1)
 		panic(http.ErrAbortHandler)
 	}
-	if said.Code < http.StatusBadRequest || !isStatus(int(said.Code)) {
-		return &failure{http.StatusServiceUnavailable, said.Error()}
+	status := int(reported.Code)
+	if status < http.StatusBadRequest || !slices.Contains(statuses[:], status) {
+		return &failure{http.StatusServiceUnavailable, reported.Error()}
 	}
-	return &failure{int(said.Code), said.Text}
+	return &failure{status, reported.Text}
 }
 
-// start writes the header of a reply. None may be kept: who got it from a cache would get an ID that
-// somebody else has.
-func (h *handler) start(w http.ResponseWriter, status int, contentType []string) {
+// maxBody bounds the body of a request, in bytes. Its content does not matter.
+const maxBody = 4 << 10
+
+// admit returns why the source must not be asked for a well-formed tag, or for
+// Times; or nil.
+func (h *handler) admit(r *http.Request, what string) *failure {
+	tokens := h.tokens.Load()
+	if f := h.refuse(r); f != nil || tokens == nil {
+		return f
+	}
+	token, ok := bearer(r.Header["Authorization"])
+	if !ok {
+		return &failure{http.StatusUnauthorized, "one header Authorization with a bearer token is needed"}
+	}
+	right := tokens.find(token)
+	if right == nil {
+		return &failure{http.StatusUnauthorized, "no such token"}
+	}
+	if !right.allows(what) {
+		return &failure{http.StatusForbidden, "the token is not for this"}
+	}
+	return nil
+}
+
+// refuse returns why no client may send such a request, or nil.
+func (h *handler) refuse(r *http.Request) *failure {
+	switch {
+	case r.Method != http.MethodGet && r.Method != http.MethodPost:
+		return &failure{http.StatusMethodNotAllowed, "method not allowed, allowed are GET and POST"}
+	case r.ContentLength < 0:
+		return &failure{http.StatusLengthRequired, "a body needs a Content-Length; none is needed"}
+	case r.ContentLength > maxBody:
+		return &failure{http.StatusRequestEntityTooLarge, "a body of more than 4096 bytes; none is needed"}
+	case foreign(r):
+		return &failure{http.StatusForbidden, "a page of another site must not ask for IDs"}
+	case h.tokens.Load() == nil && !h.exposed && !hostheader.Trusted(r.Host, h.hosts):
+		return &failure{http.StatusForbidden, hostheader.Refusal}
+	}
+	return nil
+}
+
+// foreign reports whether a page of another site has a browser send the
+// request. Such a page could use up IDs of a server that only its visitor can
+// reach. Browsers send Sec-Fetch-Site to localhost and with TLS; elsewhere they
+// send Origin alone, if the page wants to read the answer.
+func foreign(r *http.Request) bool {
+	if site := r.Header["Sec-Fetch-Site"]; len(site) > 0 && site[0] != "none" && site[0] != "same-origin" {
+		return true
+	}
+	origin := r.Header["Origin"]
+	if len(origin) == 0 {
+		return false
+	}
+	_, host, _ := strings.Cut(origin[0], "://")
+	return !strings.EqualFold(host, r.Host)
+}
+
+// bearer returns the token of a request's Authorization headers.
+func bearer(authorization []string) (token string, ok bool) {
+	if len(authorization) != 1 {
+		return "", false
+	}
+	scheme, token, _ := strings.Cut(authorization[0], " ")
+	return token, strings.EqualFold(scheme, "bearer") && token != ""
+}
+
+// smallReply is the size in bytes up to which net/http finds out the length of a
+// reply.
+const smallReply = 2000
+
+var noStore = []string{"no-store"}
+
+// reply answers. No reply may be cached: a cached one would repeat an ID.
+func (h *handler) reply(w http.ResponseWriter, status int, contentType string, body []byte) {
 	header := w.Header()
-	header["Content-Type"] = contentType
+	header["Content-Type"] = []string{contentType}
 	header["Cache-Control"] = noStore
-	h.figures.count(status)
-	if status != http.StatusOK {
-		w.WriteHeader(status)
+	if len(body) > smallReply {
+		header.Set("Content-Length", strconv.Itoa(len(body)))
 	}
-}
-
-// write writes the body of a reply.
-func write(w http.ResponseWriter, body []byte) {
+	h.figures.count(status)
+	w.WriteHeader(status)
 	_, _ = w.Write(body) //nolint:gosec // no markup: it is JSON or plain text, and its type says so. It fails only with the connection
 }
 
-var (
-	noStore = []string{"no-store"}
-	noSniff = []string{"nosniff"} // for what repeats something of the request
-)
+// explain sets the headers that belong to a failure.
+func explain(header http.Header, status int) {
+	header.Set("X-Content-Type-Options", "nosniff") // the body repeats a part of the request
+	switch status {
+	case http.StatusUnauthorized:
+		header.Set("WWW-Authenticate", `Bearer realm="idworker"`)
+		header.Set("Connection", "close") // a token that was taken out keeps no place
+	case http.StatusMethodNotAllowed:
+		header.Set("Allow", "GET, POST")
+	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
+		header.Set("Retry-After", "1") // seconds
+	case http.StatusLengthRequired, http.StatusRequestEntityTooLarge:
+		header.Set("Connection", "close") // the body is not read
+	}
+}

@@ -100,8 +100,8 @@ func (s *fakeSource) requests() (asked []string) {
 // patience is how long tests wait for what should come about: on any machine.
 const patience = 4 * time.Minute
 
-// start runs a server on a free port, with a source, until the test ends. It waits
-// for clients as long as tests do.
+// start runs a server on a free port, with a source, until the test ends. It
+// waits for clients as long as tests do.
 func start(t testing.TB, cfg api.Config) (*api.Server, *fakeSource) {
 	t.Helper()
 	return startTimed(t, cfg, patience)
@@ -205,8 +205,8 @@ func file(t testing.TB, text string) (path string) {
 	return path
 }
 
-// rewrite changes a file, and not its time: that of a file of an image, or behind a symlink, may
-// always be the same.
+// rewrite changes a file, and not its time: that of a file of an image, or
+// behind a symlink, may always be the same.
 func rewrite(t testing.TB, path, text string) {
 	t.Helper()
 	if err := errors.Join(os.WriteFile(path, []byte(text), 0o600), os.Chtimes(path, time.Unix(1, 0), time.Unix(1, 0))); err != nil {

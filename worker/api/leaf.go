@@ -11,16 +11,17 @@ import (
 	"github.com/idworker/idworker/snowflake"
 )
 
-// What Leaf's own server answers, recorded from version 1.0.1: an ID as bare text, and whatever went wrong
-// as status 500 with the error page of the framework that it is made with, and the connection closed.
+// Leaf's own server (recorded from version 1.0.1) answers with an ID as bare
+// text. Any failure is status 500 with the error page of the framework that it
+// is made with, and the connection is closed.
 
 // The values of Content-Type, as Leaf writes them.
-var (
-	leafText = []string{"text/plain;charset=UTF-8"}
-	leafJSON = []string{"application/json;charset=UTF-8"}
+const (
+	leafText = "text/plain;charset=UTF-8"
+	leafJSON = "application/json;charset=UTF-8"
 )
 
-// Why Leaf's server has no ID, as the number in its message says it.
+// The number in the message of Leaf's server that stands for a reason.
 const (
 	leafStarting = -1
 	leafNoKey    = -2
@@ -48,7 +49,8 @@ func (h *handler) serveLeafTag(w http.ResponseWriter, r *http.Request, tag strin
 	h.serveLeaf(w, r, tag, tag)
 }
 
-// serveLeaf answers a request for one ID of a tag, or for Times. Key is the last part of the path.
+// serveLeaf answers a request for one ID of a tag, or for Times. Key is the
+// last part of the path.
 func (h *handler) serveLeaf(w http.ResponseWriter, r *http.Request, key, what string) {
 	if key == "" || strings.Contains(key, "/") {
 		h.failLeaf(w, r, &leafError{Status: http.StatusNotFound, Message: "No message available"})
@@ -64,14 +66,14 @@ func (h *handler) serveLeaf(w http.ResponseWriter, r *http.Request, key, what st
 		return
 	}
 	contentType := leafText
-	if prefer(r.Header["Accept"], typeText, typeJSON) == 1 {
+	if prefer(r.Header["Accept"], typeText, typeJSON) == typeJSON {
 		contentType = leafJSON // the same bare number
 	}
-	h.start(w, http.StatusOK, contentType)
-	write(w, reply)
+	h.reply(w, http.StatusOK, contentType, reply)
 }
 
-// inLeafsWords is what Leaf would say. What it knows nothing of, such as tokens, keeps its status.
+// inLeafsWords translates a failure. Those that Leaf does not have, as of
+// tokens, keep their status.
 func inLeafsWords(f *failure, what string) *leafError {
 	switch {
 	case f == errStarting || f.status == http.StatusServiceUnavailable && what == Times:
@@ -94,19 +96,12 @@ func noID(why int) *leafError {
 // failLeaf answers with an error.
 func (h *handler) failLeaf(w http.ResponseWriter, r *http.Request, e *leafError) {
 	e.Timestamp, e.Error, e.Path = time.Now().UnixMilli(), http.StatusText(e.Status), r.URL.EscapedPath()
-	w.Header()["X-Content-Type-Options"] = noSniff
-	switch e.Status {
-	case http.StatusUnauthorized:
-		w.Header()["Www-Authenticate"] = challenge
-	case http.StatusMethodNotAllowed:
-		w.Header()["Allow"] = allowed
-	}
+	explain(w.Header(), e.Status)
 	if e.Status != http.StatusNotFound {
-		w.Header()["Connection"] = hangUp
+		w.Header().Set("Connection", "close")
 	}
 	body, _ := json.Marshal(e) // cannot fail
-	h.start(w, e.Status, leafJSON)
-	write(w, body)
+	h.reply(w, e.Status, leafJSON, body)
 }
 
 // leafParts is a snowflake ID taken apart.
@@ -117,7 +112,8 @@ type leafParts struct {
 	Error     string `json:"errorMsg,omitempty"`
 }
 
-// serveDecode takes a snowflake ID apart. It tells nothing that is not in the ID, so no token is needed.
+// serveDecode takes a snowflake ID apart. The answer has nothing that is not in
+// the ID, so no token is needed.
 func (h *handler) serveDecode(w http.ResponseWriter, r *http.Request) {
 	if f := h.refuse(r); f != nil {
 		h.failLeaf(w, r, &leafError{Status: f.status, Message: f.text})
@@ -129,8 +125,7 @@ func (h *handler) serveDecode(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	body, _ := json.Marshal(h.takeApart(id[0])) // cannot fail
-	h.start(w, http.StatusOK, leafJSON)
-	write(w, body)
+	h.reply(w, http.StatusOK, leafJSON, body)
 }
 
 func (h *handler) takeApart(text string) leafParts {

@@ -13,8 +13,9 @@ import (
 // number stands for any number in what Leaf's server was recorded to answer.
 var number = regexp.MustCompile(`[0-9]{13}`)
 
-// TestLeafsAnswers: path by path, what Leaf's own server (1.0.1) was recorded to answer, and what this one
-// does: status, type, length, body byte by byte but for the time, and whether the connection stays.
+// TestLeafsAnswers: path by path, what Leaf's own server (1.0.1) was recorded
+// to answer, and what this one does: status, type, length, body byte by byte
+// but for the time, and whether the connection stays.
 func TestLeafsAnswers(t *testing.T) {
 	t.Parallel()
 	layout, err := snowflake.ParseLayout("41:1ms/w10/s12@1288834974657") // Leaf's own
@@ -84,7 +85,8 @@ func TestLeafBeforeTheStart(t *testing.T) {
 	}
 }
 
-// TestLeafsClientsThatWantJSON: a client that accepts JSON before text gets the same bare number, as JSON.
+// TestLeafsClientsThatWantJSON: a client that accepts JSON before text gets the
+// same bare number, as JSON.
 func TestLeafsClientsThatWantJSON(t *testing.T) {
 	t.Parallel()
 	s, _ := start(t, api.Config{})

@@ -18,8 +18,9 @@ import (
 // object is a part of the description.
 type object = map[string]any
 
-// TestDescriptionHolds: for every path, method and status in the description there is a request that gets
-// it, and every reply, its headers, type and body are as described.
+// TestDescriptionHolds: for every path, method and status in the description
+// there is a request that gets it, and every reply, its headers, type and body
+// are as described.
 func TestDescriptionHolds(t *testing.T) {
 	t.Parallel()
 	tokens := file(t, goodToken+" > @snowflake\n"+otherToken+" invoice\n")
@@ -161,8 +162,9 @@ func (d description) resolve(part any) object {
 	return o
 }
 
-// fits checks a value against the part of JSON Schema that the description uses. Anything else in a schema
-// is an error, so that nothing is described that is not checked.
+// fits checks a value against the part of JSON Schema that the description
+// uses. Anything else in a schema is an error, so that nothing is described
+// that is not checked.
 func (d description) fits(value any, schema object) {
 	d.t.Helper()
 	bad := func(what string) { d.t.Helper(); d.t.Errorf("%.100v: %s, want %v", value, what, schema) }

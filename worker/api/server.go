@@ -1,141 +1,273 @@
 package api
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
+	"log"
 	"net"
 	"net/http"
+	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
+	"golang.org/x/net/netutil"
+
+	"github.com/idworker/idworker/snowflake"
 )
 
-// The bounds on what a client may take, in time and in size. Requests are short and have no body.
+// Source is where IDs come from; it is a worker's Direct. A reply is the body
+// of one by NATS, and an error is a [*messages.Error], or that of ctx, when
+// that ended first.
+type Source interface {
+	Segment(ctx context.Context, tag string, count []byte, kept bool) (reply []byte, err error)
+	Snowflake(ctx context.Context, count []byte) (reply []byte, err error)
+}
+
+// Config configures a server. Address must be set.
+type Config struct {
+	// Address is HOST:PORT.
+	Address string
+
+	// Certificate and Key are files in PEM, both or none. With them the server
+	// speaks TLS only.
+	Certificate, Key string
+
+	// Tokens is a file of tokens and their rights; see [ParseTokens]. Without it
+	// every caller may ask for everything.
+	Tokens string
+
+	// Exposed lets a server without certificate or tokens listen where other
+	// machines can reach it.
+	Exposed bool
+
+	// Hosts are names that a request's Host header may have without tokens,
+	// besides localhost, this machine's name and IP addresses. With Exposed it
+	// may have any.
+	Hosts []string
+
+	// Connections bounds their number, 1 to 100,000. The default is
+	// DefaultConnections.
+	Connections int
+
+	// Wait is how long the source takes at most. The default is 2 s.
+	Wait time.Duration
+
+	// Layout is that of snowflake IDs, for taking them apart.
+	Layout snowflake.Layout
+
+	// Reread receives when the files are to be reread at once, as at SIGHUP.
+	// They are reread every second in any case.
+	Reread <-chan os.Signal
+
+	Log *zap.Logger
+
+	// Tests set these; by default they are the constants of these names.
+	requestTimeout, idleTimeout, rereadEvery time.Duration
+}
+
+// DefaultConnections bounds the number of connections. Each takes some 20 kB.
+const DefaultConnections = 4096
+
+// The bounds on a client. Requests are short and have no body.
 const (
-	clientTimeout = 2 * time.Minute // for the first or the next request, with all that belongs to it
-	restTimeout   = 5 * time.Second // at the end, for all of a request but the time that the source takes
-	maxHeader     = 8 << 10         // bytes; net/http adds 4 KiB
-	stopGrace     = 500 * time.Millisecond
+	requestTimeout = 5 * time.Second // for sending a request, and for reading the answer
+	idleTimeout    = 2 * time.Minute // until the next request
+	maxHeader      = 8 << 10         // bytes; net/http adds 4 KiB
+	stopGrace      = 500 * time.Millisecond
+
+	maxConnections = 100_000
+	defaultWait    = 2 * time.Second
+	rereadEvery    = time.Second
 )
+
+// ErrConfig is wrapped by the errors about a configuration that cannot work.
+var ErrConfig = errors.New("bad configuration of HTTP for callers")
+
+// ExposedError reports that other machines would reach a server that lacks what
+// keeps them off.
+type ExposedError struct {
+	Address string
+	Plain   bool // no TLS: others can read what is sent
+	Open    bool // no tokens: others get IDs
+}
+
+// Unwrap makes it an ErrConfig.
+func (e *ExposedError) Unwrap() error { return ErrConfig }
+
+// Error names what is missing.
+func (e *ExposedError) Error() string {
+	text := "other machines can reach " + e.Address
+	if e.Plain {
+		text += "; without TLS, what is sent can be read on the way"
+	}
+	if e.Open {
+		text += "; without tokens, everybody gets IDs"
+	}
+	return text
+}
+
+// complete sets defaults, and refuses what cannot work.
+func (c Config) complete() (Config, error) {
+	c.Connections = cmp.Or(c.Connections, DefaultConnections)
+	c.Wait = cmp.Or(c.Wait, defaultWait)
+	c.Layout = cmp.Or(c.Layout, snowflake.Default())
+	c.Log = cmp.Or(c.Log, zap.NewNop())
+	c.requestTimeout = cmp.Or(c.requestTimeout, requestTimeout)
+	c.idleTimeout = cmp.Or(c.idleTimeout, idleTimeout)
+	c.rereadEvery = cmp.Or(c.rereadEvery, rereadEvery)
+	switch {
+	case (c.Certificate == "") != (c.Key == ""):
+		return c, fmt.Errorf("%w: a certificate and a key belong together, and one of them is missing", ErrConfig)
+	case c.Connections < 1 || c.Connections > maxConnections:
+		return c, fmt.Errorf("%w: %d connections, allowed is 1 to %d", ErrConfig, c.Connections, maxConnections)
+	}
+	return c, nil
+}
 
 // Server is an HTTP server for callers.
 type Server struct {
-	handler  *handler
-	listener *listener
-	http     *http.Server
-	most     time.Duration // that a request may take
-	files    []refreshed
-	ended    sync.WaitGroup
-	stop     context.CancelFunc // of what runs beside the server
+	cfg         Config
+	listener    net.Listener
+	http        *http.Server
+	handler     handler
+	certificate atomic.Pointer[tls.Certificate]
+	files       []*watched
+	stop        context.CancelFunc // of the goroutines
+	ended       sync.WaitGroup
 }
 
-// Open starts a server, which answers 503 until [Server.Answer] is called. It fails if it cannot listen,
-// if a file cannot be used, or, with an [*ExposedError], if others could reach it and nothing keeps them
-// off.
+// Open starts a server, which answers 503 until [Server.Answer] is called. It
+// fails if it cannot listen, if a file cannot be used, or, with an
+// [*ExposedError], if others could reach it and nothing keeps them off.
 func Open(ctx context.Context, cfg Config) (*Server, error) {
-	cfg = cfg.withDefaults()
-	if err := cfg.check(); err != nil {
-		return nil, err
-	}
-	s := &Server{handler: newHandler(cfg), most: cfg.Wait + cfg.restTimeout}
-	certificate, err := s.read(cfg)
+	cfg, err := cfg.complete()
 	if err != nil {
 		return nil, err
 	}
-	plain, err := (&net.ListenConfig{}).Listen(ctx, "tcp", cfg.Address)
-	if err != nil {
+	s := &Server{cfg: cfg}
+	s.handler = handler{layout: cfg.Layout, hosts: cfg.Hosts, exposed: cfg.Exposed, connections: newConnections(cfg.Connections)}
+	if err := s.readFiles(); err != nil {
 		return nil, err
 	}
-	if err := exposed(plain.Addr(), cfg); err != nil {
-		_ = plain.Close()
+	if s.listener, err = new(net.ListenConfig).Listen(ctx, "tcp", cfg.Address); err != nil {
 		return nil, err
 	}
-	s.listener = newListener(plain, cfg)
-	s.serve(certificate, cfg)
+	tcp, isTCP := s.listener.Addr().(*net.TCPAddr)
+	plain, open := cfg.Certificate == "", cfg.Tokens == ""
+	if (plain || open) && !cfg.Exposed && !(isTCP && tcp.IP.IsLoopback()) {
+		_ = s.listener.Close()
+		return nil, &ExposedError{Address: cfg.Address, Plain: plain, Open: open}
+	}
+	s.serve()
 	return s, nil
 }
 
-// read reads the files. The certificate is nil without TLS.
-func (s *Server) read(cfg Config) (certificate *watched[tls.Certificate], err error) {
-	if cfg.Tokens != "" {
-		tokens, err := watch("tokens", readTokens, cfg.Tokens)
-		if err != nil {
-			return nil, err
+// readFiles reads the files for the first time.
+func (s *Server) readFiles() error {
+	if s.cfg.Tokens != "" {
+		s.files = append(s.files, &watched{name: "tokens", paths: []string{s.cfg.Tokens}, use: s.handler.useTokens})
+	}
+	if s.cfg.Certificate != "" {
+		pair := []string{s.cfg.Certificate, s.cfg.Key}
+		s.files = append(s.files, &watched{name: "certificate", paths: pair, use: s.useCertificate})
+	}
+	for _, f := range s.files {
+		if _, err := f.load(); err != nil {
+			return err
 		}
-		s.handler.tokens = tokens
-		s.files = append(s.files, tokens)
 	}
-	if cfg.Certificate == "" {
-		return nil, nil
-	}
-	certificate, err = watch("certificate", readCertificate, cfg.Certificate, cfg.Key)
+	return nil
+}
+
+// useCertificate has new connections get the certificate.
+func (s *Server) useCertificate(contents [][]byte) error {
+	certificate, err := tls.X509KeyPair(contents[0], contents[1])
 	if err != nil {
-		return nil, err
+		return err
 	}
-	s.files = append(s.files, certificate)
-	return certificate, nil
+	s.certificate.Store(&certificate)
+	return nil
 }
 
-// exposed returns an error if others can reach an address and should not.
-func exposed(address net.Addr, cfg Config) error {
-	plain, open := cfg.Certificate == "", cfg.Tokens == ""
-	tcp, isTCP := address.(*net.TCPAddr)
-	if cfg.Exposed || !plain && !open || isTCP && tcp.IP.IsLoopback() {
-		return nil
-	}
-	return &ExposedError{Address: cfg.Address, Plain: plain, Open: open}
-}
-
-func (s *Server) serve(certificate *watched[tls.Certificate], cfg Config) {
-	log := cfg.Log
+// serve starts the goroutines.
+func (s *Server) serve() {
 	var protocols http.Protocols
-	protocols.SetHTTP1(true) // with HTTP/2 a connection could have many requests under way
-	s.http = &http.Server{   //nolint:gosec // no ReadHeaderTimeout: the listener bounds the time
-		Handler:        s.handler,
-		Protocols:      &protocols,
+	protocols.SetHTTP1(true) // a connection of HTTP/2 could have many requests under way
+	s.http = &http.Server{
+		Handler:   &s.handler,
+		Protocols: &protocols,
+		// It ends a parked request too, so it includes Wait. Without a
+		// ReadHeaderTimeout net/http sets one deadline less for each request.
+		ReadTimeout:    s.cfg.Wait + s.cfg.requestTimeout,
+		WriteTimeout:   s.cfg.Wait + s.cfg.requestTimeout,
+		IdleTimeout:    s.cfg.idleTimeout,
 		MaxHeaderBytes: maxHeader,
-		ConnState:      noteState,
-		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
-			return context.WithValue(ctx, connKey{}, connOf(c))
-		},
-		ErrorLog: newErrorLog(log),
+		ConnState:      s.handler.connections.note,
+		ConnContext:    withConn,
+		ErrorLog:       newErrorLog(s.cfg.Log),
 
-		DisableGeneralOptionsHandler: true, // no path is answered elsewhere
+		DisableGeneralOptionsHandler: true, // the handler answers all paths
 	}
-	var accept net.Listener = s.listener
-	if certificate != nil {
-		accept = tls.NewListener(s.listener, tlsConfig(certificate))
+	listener := netutil.LimitListener(s.listener, s.cfg.Connections)
+	if s.cfg.Certificate != "" {
+		listener = tls.NewListener(listener, &tls.Config{
+			MinVersion:     tls.VersionTLS12,
+			NextProtos:     []string{"http/1.1"},
+			GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return s.certificate.Load(), nil },
+		})
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	s.stop = stop
 	s.ended.Go(func() {
-		if err := s.http.Serve(accept); !errors.Is(err, http.ErrServerClosed) {
-			log.Error("HTTP for callers has ended", zap.Error(err))
+		if err := s.http.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			s.cfg.Log.Error("HTTP for callers ended", zap.Error(err))
 		}
 	})
-	s.ended.Go(func() { refresh(ctx, s.files, cfg.refreshEvery, log) })
-	s.ended.Go(func() { s.listener.watch(ctx) })
+	s.ended.Go(func() { reread(ctx, s.files, s.cfg) })
 }
 
 // Address is where the server listens.
 func (s *Server) Address() string { return s.listener.Addr().String() }
 
-// Answer has requests answered from now on.
+// Answer starts answering requests.
 func (s *Server) Answer(source Source) { s.handler.source.Store(&source) }
 
-// Stop takes no more requests, and returns when those under way are answered, or have had their time.
-// The source must answer until then.
+// Stop takes no more requests, and returns when those under way are answered,
+// or have had their time. The source must answer until then.
 func (s *Server) Stop() {
 	defer s.ended.Wait()
 	defer s.stop()
-	// Who has connected and not asked yet has a moment to do so.
-	silent := time.AfterFunc(stopGrace, func() { s.listener.closeWaiting(0) })
+	// Clients that connected and have not asked yet have a moment to do so.
+	silent := time.AfterFunc(stopGrace, s.handler.connections.closeStrangers)
 	defer silent.Stop()
-	ctx, cancel := context.WithTimeout(context.Background(), s.most)
+	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.Wait+s.cfg.requestTimeout)
 	defer cancel()
 	if s.http.Shutdown(ctx) != nil {
 		_ = s.http.Close() // clients that are still there have had their time
 	}
+}
+
+// errorLog is where net/http logs. Most of that is clients' faults, which any
+// client can cause without end. Panics and failing accepts are ours.
+type errorLog struct{ log *zap.Logger }
+
+func newErrorLog(to *zap.Logger) *log.Logger {
+	return log.New(errorLog{to.Named("api")}, "", 0)
+}
+
+// Write is part of io.Writer.
+func (e errorLog) Write(line []byte) (int, error) {
+	text := string(bytes.TrimSpace(line))
+	if bytes.Contains(line, []byte("panic serving")) || bytes.Contains(line, []byte("Accept error")) {
+		e.log.Error(text)
+	} else {
+		e.log.Debug(text)
+	}
+	return len(line), nil
 }

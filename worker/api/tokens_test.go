@@ -3,7 +3,6 @@ package api_test
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 
@@ -18,8 +17,8 @@ const (
 	allToken   = "the-token-of-those-who-may-all"
 )
 
-// TestTokens: nobody gets an ID without a right to it, on Leaf's paths neither, and the source is not even
-// asked.
+// TestTokens: nobody gets an ID without a right to it, on Leaf's paths neither,
+// and the source is not even asked.
 func TestTokens(t *testing.T) {
 	t.Parallel()
 	s, source := start(t, api.Config{Tokens: file(t, "# who may what\n\n"+goodToken+" order.* invoice @snowflake\n"+otherToken+"\tchat.> \r\n"+allToken+" >\n"+longToken+" invoice")})
@@ -98,7 +97,8 @@ func TestTokens(t *testing.T) {
 	}
 }
 
-// TestBadTokenFiles: the error names the line and what is allowed, and shows no token.
+// TestBadTokenFiles: the error names the line and what is allowed, and shows no
+// token.
 func TestBadTokenFiles(t *testing.T) {
 	t.Parallel()
 	const secret = "Secret-Secret-Secret-Secret"
@@ -124,31 +124,10 @@ func TestBadTokenFiles(t *testing.T) {
 			t.Errorf("%.60q: %v", text, err)
 		}
 	}
-	if _, err := api.Open(t.Context(), api.Config{Address: "127.0.0.1:0", Tokens: file(t, strings.Repeat("#", 1<<20+1))}); !errors.Is(err, api.ErrFileTooLarge) {
+	if _, err := api.Open(t.Context(), api.Config{Address: "127.0.0.1:0", Tokens: file(t, strings.Repeat("#", 1<<20+1))}); err == nil || !strings.Contains(err.Error(), "more than 1048576 bytes") {
 		t.Errorf("a large file: %v", err)
 	}
 	if _, err := api.Open(t.Context(), api.Config{Address: "127.0.0.1:0", Tokens: "nosuch"}); err == nil {
 		t.Error("a file that is not there was accepted")
-	}
-}
-
-// TestManyTokens: each has its own right.
-func TestManyTokens(t *testing.T) {
-	t.Parallel()
-	var text strings.Builder
-	for i := range 1000 {
-		fmt.Fprintf(&text, "token-of-team-%06d team%d.*\n", i, i)
-	}
-	s, source := start(t, api.Config{Tokens: file(t, text.String())})
-	for _, i := range []int{0, 1, 500, 999} {
-		for _, other := range []int{0, 1, 500, 999} {
-			got := exchange(t, s, get(fmt.Sprintf("/v1/segment/team%d.x", other), fmt.Sprintf("Authorization: Bearer token-of-team-%06d", i)))
-			if want := map[bool]int{true: 200, false: 403}[i == other]; got.status != want {
-				t.Errorf("token %d for team %d: %d", i, other, got.status)
-			}
-		}
-	}
-	if asked := source.requests(); !slices.Equal(asked, []string{"team0.x", "team1.x", "team500.x", "team999.x"}) {
-		t.Errorf("asked for %v", asked)
 	}
 }

@@ -3,7 +3,6 @@ package api
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -14,47 +13,27 @@ import (
 	"go.uber.org/zap"
 )
 
-// watched is what is read from files, and read again when they change. If that fails, what was read
-// before stays.
-type watched[T any] struct {
-	name  string // for logs
+// watched are files that are reread when their contents change. It compares
+// contents: the files of an image, and the targets of a symlink one after the
+// other, may all have the same time and size.
+type watched struct {
+	name  string // for logs and metrics
 	paths []string
-	read  func(contents [][]byte) (T, error)
+	use   func(contents [][]byte) error // an error leaves in force what was used before
 
-	current atomic.Pointer[T]
-	failing atomic.Bool // the files have changed, and cannot be used
+	failing atomic.Bool // the files changed, and cannot be used
 
-	// Of the goroutine that refreshes.
-	seen [][]byte // the contents that were read last
-	said string   // about the latest failure
+	// Of the goroutine that rereads.
+	seen   [][]byte // the contents that were used last
+	logged string   // the latest failure
 }
 
-// refreshed is any watched.
-type refreshed interface {
-	refresh(log *zap.Logger)
-	state() (name string, failing bool)
-}
-
-// refreshEvery is how often files are looked at.
-const refreshEvery = 2 * time.Second
-
-// maxFile bounds what is read of one.
+// maxFile bounds a file, in bytes.
 const maxFile = 1 << 20
 
-// ErrFileTooLarge is wrapped by the errors about files that are.
-var ErrFileTooLarge = errors.New("the file is too large")
-
-// watch reads the files for the first time.
-func watch[T any](name string, read func(contents [][]byte) (T, error), paths ...string) (*watched[T], error) {
-	w := &watched[T]{name: name, paths: paths, read: read}
-	_, err := w.load()
-	return w, err
-}
-
-// load reads the files, and uses them if they have changed, or could not be used the last time. It
-// compares contents: the files of an image, and the targets of a symlink one after the other, may
-// all have the same time and size.
-func (w *watched[T]) load() (changed bool, err error) {
+// load reads the files, and uses them if they changed, or could not be used the
+// last time.
+func (w *watched) load() (changed bool, err error) {
 	var contents [][]byte
 	for _, path := range w.paths {
 		content, err := readFile(path)
@@ -66,12 +45,10 @@ func (w *watched[T]) load() (changed bool, err error) {
 	if !w.failing.Load() && slices.EqualFunc(contents, w.seen, bytes.Equal) {
 		return false, nil
 	}
-	w.seen = contents
-	value, err := w.read(contents)
-	if err != nil {
+	if err := w.use(contents); err != nil {
 		return true, fmt.Errorf("%s in %s: %w", w.name, w.paths[0], err)
 	}
-	w.current.Store(&value)
+	w.seen = contents
 	return true, nil
 }
 
@@ -82,41 +59,39 @@ func readFile(path string) ([]byte, error) {
 	}
 	defer func() { _ = file.Close() }()
 	content, err := io.ReadAll(io.LimitReader(file, maxFile+1))
-	if err == nil && len(content) > maxFile {
-		err = fmt.Errorf("%s: %w, allowed are %d bytes", path, ErrFileTooLarge, maxFile)
+	if len(content) > maxFile {
+		return nil, fmt.Errorf("%s has more than %d bytes", path, maxFile)
 	}
 	return content, err
 }
 
-// refresh reads the files again.
-func (w *watched[T]) refresh(log *zap.Logger) {
+// refresh loads the files again, and logs a failure once.
+func (w *watched) refresh(log *zap.Logger) {
 	changed, err := w.load()
 	w.failing.Store(err != nil)
 	switch {
-	case !changed:
-	case err == nil:
-		w.said = ""
-		log.Info("read again", zap.String("what", w.name), zap.Strings("files", w.paths))
-	case err.Error() != w.said:
-		w.said = err.Error()
+	case err != nil && err.Error() != w.logged:
+		w.logged = err.Error()
 		log.Error("cannot be read again; what was read before stays in force", zap.String("what", w.name), zap.Error(err))
+	case err == nil && changed:
+		w.logged = ""
+		log.Info("read again", zap.String("what", w.name), zap.Strings("files", w.paths))
 	}
 }
 
-func (w *watched[T]) state() (name string, failing bool) { return w.name, w.failing.Load() }
-
-// refresh looks at all files again and again until ctx ends.
-func refresh(ctx context.Context, files []refreshed, every time.Duration, log *zap.Logger) {
-	ticker := time.NewTicker(every)
+// reread refreshes the files until ctx ends.
+func reread(ctx context.Context, files []*watched, cfg Config) {
+	ticker := time.NewTicker(cfg.rereadEvery)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
+		case <-cfg.Reread:
 		}
 		for _, f := range files {
-			f.refresh(log)
+			f.refresh(cfg.Log)
 		}
 	}
 }

@@ -1,9 +1,11 @@
 package api
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 
@@ -11,8 +13,9 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 )
 
-// TestFilesAreReadAgain: what changes takes effect. What cannot be used does not, is logged once, and is
-// tried again until it can. That the time and the size of a file stay the same does not matter.
+// TestFilesAreReadAgain: what changes takes effect. What cannot be used does
+// not, is logged once, and is tried again until it can. That the time and the
+// size of a file stay the same does not matter.
 func TestFilesAreReadAgain(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "file")
@@ -22,16 +25,26 @@ func TestFilesAreReadAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	swap := func(text string) { // as Kubernetes does
+		t.Helper()
+		target := filepath.Join(t.TempDir(), "target")
+		link := target + ".link"
+		if err := errors.Join(os.WriteFile(target, []byte(text), 0o600), os.Symlink(target, link), os.Rename(link, path)); err != nil {
+			t.Fatal(err)
+		}
+	}
 	reads := 0
 	write("1")
-	w, err := watch("number", func(contents [][]byte) (string, error) {
+	current := ""
+	w := watched{name: "number", paths: []string{path}, use: func(contents [][]byte) error {
 		reads++
 		if string(contents[0]) == "bad" {
-			return "", errors.New("bad content")
+			return errors.New("bad content")
 		}
-		return string(contents[0]), nil
-	}, path)
-	if err != nil {
+		current = string(contents[0])
+		return nil
+	}}
+	if _, err := w.load(); err != nil {
 		t.Fatal(err)
 	}
 	core, logs := observer.New(zap.InfoLevel)
@@ -52,6 +65,7 @@ func TestFilesAreReadAgain(t *testing.T) {
 		{func() { write("2") }, "2", false, 0, 1},
 		{func() { write("bad") }, "2", true, 1, 1},
 		{func() { write("3") }, "3", false, 0, 1},
+		{func() { swap("4") }, "4", false, 0, 1},
 	} {
 		step.change()
 		reads = 0
@@ -62,8 +76,34 @@ func TestFilesAreReadAgain(t *testing.T) {
 				logged++
 			}
 		}
-		if _, failing := w.state(); *w.current.Load() != step.want || failing != step.failing || logged != step.errors || reads != step.reads {
-			t.Errorf("step %d: %s, failing %v, %d errors logged, %d reads; want %+v", i, *w.current.Load(), failing, logged, reads, step)
+		if failing := w.failing.Load(); current != step.want || failing != step.failing || logged != step.errors || reads != step.reads {
+			t.Errorf("step %d: %s, failing %v, %d errors logged, %d reads; want %+v", i, current, failing, logged, reads, step)
 		}
 	}
+}
+
+// TestSignal: files are also reread at once when that is asked for.
+func TestSignal(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(path, []byte("1"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	used, signals := make(chan string), make(chan os.Signal)
+	w := &watched{name: "number", paths: []string{path}, use: func(contents [][]byte) error {
+		used <- string(contents[0])
+		return nil
+	}}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		reread(ctx, []*watched{w}, Config{rereadEvery: time.Hour, Reread: signals, Log: zap.NewNop()})
+	}()
+	signals <- syscall.SIGHUP
+	if text := <-used; text != "1" {
+		t.Errorf("used %q", text)
+	}
+	stop()
+	<-ended
 }
