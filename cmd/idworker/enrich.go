@@ -105,11 +105,7 @@ func (c *enrichCmd) resume(ctx context.Context, js jetstream.JetStream, out io.W
 	if err != nil {
 		return err
 	}
-	resume := enrich.Resume
-	if c.ResumeUnproven {
-		resume = enrich.ResumeUnproven
-	}
-	if err := resume(ctx, config, *c.ResumeAfter); err != nil {
+	if err := enrich.Resume(ctx, config, *c.ResumeAfter, c.ResumeUnproven); err != nil {
 		return err
 	}
 	_, err = fmt.Fprintf(out, "noted: goes on after %d; start enrichers now\n", *c.ResumeAfter)
@@ -144,4 +140,41 @@ func enrichedFields(f enrich.Figures) []zap.Field {
 		zap.Int64("turns", f.Turns), zap.Int64("lost", f.Lost),
 		zap.Int64("waiting", f.Lag), zap.String("oldest", fmt.Sprintf("%.1fs", f.Oldest.Seconds())),
 	}
+}
+
+// enrichRmCmd removes the record of an enrichment that has ended for good.
+type enrichRmCmd struct {
+	installation `embed:"" group:"nats"`
+	printFlags   `embed:""`
+
+	Source string `arg:"" help:"Stream that events were read from."`
+	Target string `arg:"" help:"Stream that they were published to."`
+}
+
+// Run removes the record, unless an enricher is at work.
+func (c *enrichRmCmd) Run(ctx context.Context, out output) error {
+	return c.withJetStream(ctx, func(ctx context.Context, js jetstream.JetStream) error {
+		s, err := enrich.Retire(ctx, js, c.Prefix, c.Source, c.Target)
+		if errors.Is(err, enrich.ErrAtWork) {
+			return fmt.Errorf("%w; stop its enrichers first", err)
+		}
+		if err != nil {
+			return err
+		}
+		return out.Print(removedRecord{c.Source, c.Target, s.Done})
+	})
+}
+
+// removedRecord says how far an enrichment was.
+type removedRecord struct {
+	From string `json:"from"`
+	To   string `json:"to"`
+	Done uint64 `json:"done"`
+}
+
+// Text is part of report.Report.
+func (r removedRecord) Text(out io.Writer) error {
+	_, err := fmt.Fprintf(out, "removed: the record of %s to %s, which ended after event %d; to enrich to %[2]s again takes --resume-after, unless that stream is new\n",
+		r.From, r.To, r.Done)
+	return err
 }

@@ -1,12 +1,16 @@
 package main
 
 import (
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap/zapcore"
 
+	"github.com/idworker/idworker/cmd/internal/explain"
 	"github.com/idworker/idworker/messages/enrich"
+	"github.com/idworker/idworker/testing/natstest"
 )
 
 // TestEnrichedFields: the last line of the log is for people, who do not read nanoseconds.
@@ -17,5 +21,28 @@ func TestEnrichedFields(t *testing.T) {
 	}
 	if fields.Fields["oldest"] != "6.0s" || fields.Fields["events"] != int64(7) {
 		t.Errorf("%v", fields.Fields)
+	}
+}
+
+// TestEnrichRm: an enrichment that ended for good leaves the status, but not while an enricher is at work.
+func TestEnrichRm(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	js := natstest.JetStream(t, s.nats.Connect(t))
+	natstest.CreateStream(t, js, jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"orders.raw.>"}})
+	natstest.CreateStream(t, js, jetstream.StreamConfig{Name: "ORDERS_READY", Subjects: []string{"orders.ready.>"}, AllowAtomicPublish: true})
+	stop := s.background("enrich", "--log-level", "error", "--server", s.url, "--from", "ORDERS", "--to", "orders.ready.>", "--id", "snowflake")
+	inStatus := func() bool { return strings.Contains(s.must("status"), "ORDERS_READY") }
+	natstest.Eventually(t, "the enrichment is in the status", inStatus)
+	if r := s.at("enrich rm ORDERS ORDERS_READY"); r.code != explain.ExitFailure || !strings.Contains(r.stderr, "an enricher is at work") || !strings.Contains(r.stderr, "stop its enrichers first") {
+		t.Errorf("while it is at work: %+v", r)
+	}
+	stop()
+	if r := s.at("enrich rm OTHER ORDERS_READY"); r.code != explain.ExitUsage || !strings.Contains(r.stderr, "no record") {
+		t.Errorf("another source: %+v", r)
+	}
+	removed := object(t, s.must("enrich rm ORDERS ORDERS_READY --json"))
+	if removed["from"] != "ORDERS" || removed["to"] != "ORDERS_READY" || removed["done"] != 0. || inStatus() {
+		t.Errorf("removed %v, in the status %v", removed, inStatus())
 	}
 }

@@ -20,6 +20,8 @@ import (
 type enrichCmds struct {
 	Run    enrichCmd `cmd:"" default:"withargs" help:"Stamp the events of a stream with IDs and publish them to another. The word run may be left out."`
 	Verify verifyCmd `cmd:"" help:"Prove that each event of the one stream is in the other once, in order, with an ID of its own."`
+
+	Rm enrichRmCmd `cmd:"" help:"Remove the record of an enrichment that ended for good. Stop its enrichers first."`
 }
 
 // verifyCmd verifies an enrichment. It changes nothing.

@@ -11,7 +11,7 @@
  *   stop   ErrUndecided: the enrichment stands still, and an operator decides
  *
  * Property: no event is enriched twice, and none that is there was passed over. One that was removed
- * before anybody looked is owed by nobody (doc.go, Evidence).
+ * before anybody looked is owed by nobody (docs/proofs/enrich.md, Evidence).
  * The target's identity (AtLast, the chain in the headers) is not modelled; tests show it.
  *
  * Mutants: M_CREATED   the time of creation names the stream: if it differs, begin again

@@ -25,9 +25,6 @@ const (
 
 	// orphanAge is how long the server keeps the consumer of a process that died.
 	orphanAge = 30 * time.Second
-
-	// exchangeTimeout bounds a request to JetStream.
-	exchangeTimeout = 5 * time.Second
 )
 
 // errQuiet says that the consumer has no more messages, or that none has come for a while.
@@ -47,6 +44,7 @@ type feed struct {
 	sub      *nats.Subscription
 	arrived  chan *nats.Msg
 
+	from      uint64 // everything below has been received, or is not there
 	delivered uint64 // messages that the consumer delivered
 	bytes     int    // their size
 	asked     int    // messages that were asked for and have not come
@@ -56,9 +54,9 @@ type feed struct {
 
 // openFeed makes a consumer that begins at a sequence.
 func openFeed(ctx context.Context, js jetstream.JetStream, stream jetstream.Stream, filter string, from uint64) (*feed, error) {
-	ctx, cancel := context.WithTimeout(ctx, exchangeTimeout)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	f := &feed{conn: js.Conn(), stream: stream, consumer: nuid.Next(), arrived: make(chan *nats.Msg, 4*batch)}
+	f := &feed{conn: js.Conn(), stream: stream, consumer: nuid.Next(), from: from, arrived: make(chan *nats.Msg, 4*batch)}
 	f.requests = APISubject(js, "CONSUMER.MSG.NEXT."+stream.CachedInfo().Config.Name+"."+f.consumer)
 	f.inbox = f.conn.NewInbox()
 	var err error
@@ -147,12 +145,10 @@ func (f *feed) await(ctx context.Context) (*nats.Msg, error) {
 		return msg, nil
 	default:
 	}
-	timer := time.NewTimer(quietAfter)
-	defer timer.Stop()
 	select {
 	case msg := <-f.arrived:
 		return msg, nil
-	case <-timer.C:
+	case <-time.After(quietAfter):
 		return nil, errQuiet
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
@@ -161,9 +157,11 @@ func (f *feed) await(ctx context.Context) (*nats.Msg, error) {
 
 // receive takes a message of the stream.
 func (f *feed) receive(msg *nats.Msg, meta *nats.MsgMetadata) (*Message, error) {
-	if meta.Consumer != f.consumer || meta.Sequence.Consumer != f.delivered+1 {
-		return nil, fmt.Errorf("%w: message %d came as number %d, behind number %d", errUnreliable, meta.Sequence.Stream, meta.Sequence.Consumer, f.delivered)
+	if meta.Consumer != f.consumer || meta.Sequence.Consumer != f.delivered+1 || meta.Sequence.Stream < f.from {
+		return nil, fmt.Errorf("%w: message %d came as number %d, behind number %d and message %d", errUnreliable,
+			meta.Sequence.Stream, meta.Sequence.Consumer, f.delivered, f.from-1)
 	}
+	f.from = meta.Sequence.Stream + 1
 	f.delivered++
 	f.bytes += msg.Size()
 	f.asked = max(f.asked-1, 0)

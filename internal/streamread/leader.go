@@ -3,12 +3,14 @@ package streamread
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sync/errgroup"
 )
 
 // timeout bounds a request whose context has no deadline or a later one. It is the
@@ -17,13 +19,13 @@ const timeout = 5 * time.Second
 
 // Message is a message as it is stored in a stream.
 type Message struct {
-	Subject  string
-	Sequence uint64
-	Time     time.Time   // when it was stored
-	Header   nats.Header // nil if the message has none, or a Malformed one
-	Data     []byte
+	Subject  string      `json:"subject"`
+	Sequence uint64      `json:"seq"`
+	Time     time.Time   `json:"time"` // when it was stored
+	Header   nats.Header `json:"-"`    // nil if the message has none, or a Malformed one
+	Data     []byte      `json:"data"`
 
-	Malformed bool // the message has a header that cannot be decoded
+	Malformed bool `json:"-"` // the message has a header that cannot be decoded
 }
 
 // At reads the message with that sequence from the stream's leader, within 5 seconds.
@@ -70,11 +72,8 @@ func requestMessage(ctx context.Context, js jetstream.JetStream, stream string, 
 	var answer struct {
 		Error   *jetstream.APIError `json:"error"`
 		Message *struct {
-			Subject  string    `json:"subject"`
-			Sequence uint64    `json:"seq"`
-			Time     time.Time `json:"time"`
-			Header   []byte    `json:"hdrs"`
-			Data     []byte    `json:"data"`
+			Message
+			Encoded []byte `json:"hdrs"`
 		} `json:"message"`
 	}
 	if err := json.Unmarshal(reply.Data, &answer); err != nil {
@@ -89,12 +88,34 @@ func requestMessage(ctx context.Context, js jetstream.JetStream, stream string, 
 	case m == nil:
 		return fail(jetstream.ErrInvalidJetStreamResponse)
 	}
-	out := Message{Subject: m.Subject, Sequence: m.Sequence, Time: m.Time, Data: m.Data}
-	if len(m.Header) > 0 {
-		out.Header, err = nats.DecodeHeadersMsg(m.Header)
-		out.Malformed = err != nil
+	if len(m.Encoded) > 0 {
+		m.Header, err = nats.DecodeHeadersMsg(m.Encoded)
+		m.Malformed = err != nil
 	}
-	return out, nil
+	return m.Message, nil
+}
+
+// atOnce is how many requests of [Many] are under way at once.
+const atOnce = 64
+
+// Many reads the messages with those sequences, many at a time. The entry of a message that
+// the leader does not have is nil. Any error means that this is not known of all of them.
+func Many(ctx context.Context, js jetstream.JetStream, stream string, sequences []uint64) ([]*Message, error) {
+	found := make([]*Message, len(sequences))
+	requests, ctx := errgroup.WithContext(ctx)
+	requests.SetLimit(atOnce)
+	for i, sequence := range sequences {
+		requests.Go(func() error {
+			msg, err := At(ctx, js, stream, sequence)
+			if err == nil {
+				found[i] = &msg
+			} else if errors.Is(err, jetstream.ErrMsgNotFound) {
+				err = nil
+			}
+			return err
+		})
+	}
+	return found, requests.Wait()
 }
 
 // APISubject is the subject of a JetStream API call, in the domain or with the prefix of

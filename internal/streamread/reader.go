@@ -12,6 +12,7 @@ import (
 
 	"github.com/idworker/idworker/internal/pause"
 	"github.com/idworker/idworker/internal/rights"
+	"github.com/idworker/idworker/internal/subject"
 )
 
 // Reader reads messages of a stream. It is not for several goroutines.
@@ -22,10 +23,13 @@ type Reader struct {
 	next    uint64 // everything below has been returned, or is not there
 	through uint64
 
-	bulk     bool  // whether a consumer may be used
-	feed     *feed // nil if there is none at the moment
-	ahead    ahead
-	progress time.Time
+	bulk bool  // whether a consumer may be used
+	feed *feed // nil if there is none at the moment
+
+	// Without a consumer, by requests to the leader alone: messages that were read and not
+	// returned, and how many sequences are asked for at once.
+	ahead  []Message
+	window uint64
 }
 
 const (
@@ -60,7 +64,7 @@ func (r *Reader) Extend(through uint64) { r.through = max(r.through, through) }
 // Next returns the next message, or io.EOF behind the last. Other errors mean that it is not
 // known whether there is another message. What is tried again is tried for half a minute.
 func (r *Reader) Next(ctx context.Context) (Message, error) {
-	r.progress = time.Now()
+	began := time.Now()
 	for {
 		msg, err := r.read(ctx)
 		switch {
@@ -73,7 +77,7 @@ func (r *Reader) Next(ctx context.Context) (Message, error) {
 			return Message{}, io.EOF
 		case ctx.Err() != nil:
 			return Message{}, context.Cause(ctx)
-		case isFinal(err), time.Since(r.progress) > patience:
+		case isFinal(err), time.Since(began) > patience:
 			return Message{}, fmt.Errorf("read stream %s at sequence %d: %w", r.stream.CachedInfo().Config.Name, r.next, err)
 		}
 		pause.For(ctx, retry)
@@ -99,7 +103,14 @@ func (r *Reader) read(ctx context.Context) (Message, error) {
 		r.Close()
 		return Next(ctx, r.js, r.stream.CachedInfo().Config.Name, r.filter, r.next)
 	}
-	return r.readAhead(ctx)
+	if len(r.ahead) == 0 {
+		if err := r.readAhead(ctx); err != nil {
+			return Message{}, err
+		}
+	}
+	msg := r.ahead[0]
+	r.ahead = r.ahead[1:]
+	return msg, nil
 }
 
 func (r *Reader) readFeed(ctx context.Context) (Message, error) {
@@ -111,17 +122,53 @@ func (r *Reader) readFeed(ctx context.Context) (Message, error) {
 		r.feed = f
 	}
 	for r.feed.pending > 0 {
-		msg, err := r.feed.next(ctx)
-		switch {
-		case err != nil:
+		if msg, err := r.feed.next(ctx); err != nil {
 			return Message{}, err
-		case msg != nil && msg.Sequence < r.next:
-			return Message{}, errUnreliable
-		case msg != nil:
+		} else if msg != nil {
 			return *msg, nil
 		}
 	}
 	return Message{}, errQuiet
+}
+
+// The bounds of reading ahead, in messages and in bytes.
+const (
+	minAhead   = 4
+	maxAhead   = 256
+	aheadBytes = 2 << 20
+)
+
+// readAhead finds the next message, wherever that is, and then asks for the sequences behind it
+// all at once: as many as pays off.
+func (r *Reader) readAhead(ctx context.Context) error {
+	name := r.stream.CachedInfo().Config.Name
+	first, err := Next(ctx, r.js, name, r.filter, r.next)
+	if err != nil {
+		return err
+	}
+	r.window = max(r.window, minAhead)
+	var sequences []uint64
+	for seq := first.Sequence + 1; seq <= min(first.Sequence+r.window, r.through); seq++ {
+		sequences = append(sequences, seq)
+	}
+	found, err := Many(ctx, r.js, name, sequences)
+	if err != nil {
+		return err
+	}
+	r.ahead = append(r.ahead[:0], first)
+	bytes := 0
+	for _, msg := range found {
+		if msg != nil && subject.Covers(r.filter, msg.Subject) {
+			r.ahead = append(r.ahead, *msg)
+			bytes += len(msg.Data)
+		}
+	}
+	if 2*len(r.ahead) > len(sequences) && bytes < aheadBytes/2 {
+		r.window = min(2*r.window, maxAhead)
+	} else {
+		r.window /= 2
+	}
+	return nil
 }
 
 // Close ends reading. It may be called more than once.

@@ -44,16 +44,6 @@ func newBed(t *testing.T, opts ...func(*server.Options)) *bed {
 	return &bed{t, srv, js, stream}
 }
 
-func (b *bed) publish(all ...*nats.Msg) {
-	b.Helper()
-	for _, m := range all {
-		if _, err := b.js.PublishMsgAsync(m); err != nil {
-			b.Fatal(err)
-		}
-	}
-	<-b.js.PublishAsyncComplete()
-}
-
 // numbered publishes n messages.
 func (b *bed) numbered(n int) {
 	for i := range n {
@@ -301,24 +291,8 @@ func TestAnyMessage(t *testing.T) {
 // countLeader counts requests to the leader from now on.
 func (b *bed) countLeader(stream string) (asked func() int) {
 	b.Helper()
-	conn := b.server.Connect(b)
-	sub, err := conn.SubscribeSync("$JS.API.STREAM.MSG.GET." + stream)
-	if err != nil {
-		b.Fatal(err)
-	}
-	asked = func() int {
-		b.Helper()
-		if err := conn.Flush(); err != nil {
-			b.Fatal(err)
-		}
-		n, _, err := sub.Pending()
-		if err != nil {
-			b.Fatal(err)
-		}
-		return n
-	}
-	asked()
-	return asked
+	requests := b.listen("$JS.API.STREAM.MSG.GET." + stream)
+	return func() int { return len(requests()) }
 }
 
 // publishRaw publishes a message with the header as it is, and without a body.
@@ -352,8 +326,9 @@ func TestLargeMessages(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, func(o *server.Options) { o.MaxPayload = 8 << 20 })
 	for i := range 12 {
-		b.publish(&nats.Msg{Subject: "s.x", Data: make([]byte, []int{3 << 20, 10, 1 << 20, 5 << 20}[i%4])})
+		b.publishAsync(&nats.Msg{Subject: "s.x", Data: make([]byte, []int{3 << 20, 10, 1 << 20, 5 << 20}[i%4])})
 	}
+	<-b.js.PublishAsyncComplete()
 	asked := b.countLeader("S")
 	if got := b.sequences("", 1, 12); len(got) != 12 {
 		t.Errorf("%v", got)

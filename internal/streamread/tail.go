@@ -14,7 +14,6 @@ type Tail struct {
 	*feed
 	js     jetstream.JetStream
 	filter string
-	next   uint64 // everything below has been returned, or is not there
 	late   uint64 // the message that the leader had, but not the consumer
 }
 
@@ -22,7 +21,7 @@ type Tail struct {
 // to be closed.
 func OpenTail(ctx context.Context, js jetstream.JetStream, stream jetstream.Stream, filter string, from uint64) (*Tail, error) {
 	f, err := openFeed(ctx, js, stream, filter, from)
-	return &Tail{feed: f, js: js, filter: filter, next: from}, err
+	return &Tail{feed: f, js: js, filter: filter}, err
 }
 
 // Close ends reading.
@@ -35,18 +34,16 @@ func (t *Tail) Pending() uint64 { return t.pending }
 // most, and no more once they have that many bytes. An error is final.
 func (t *Tail) NextBatch(ctx context.Context, most, bytes int) (batch []Message, err error) {
 	for limit := t.bytes + bytes; len(batch) < most && t.bytes < limit && (len(batch) == 0 || len(t.arrived) > 0); {
-		msg, err := t.feed.next(ctx)
-		switch {
-		case errors.Is(err, errQuiet):
+		msg, err := t.next(ctx)
+		if errors.Is(err, errQuiet) {
 			err = t.compare(ctx)
-		case msg != nil && msg.Sequence < t.next:
-			err = fmt.Errorf("%w: message %d came behind %d", errUnreliable, msg.Sequence, t.next-1)
-		case msg != nil:
-			t.next, t.late = msg.Sequence+1, 0
-			batch = append(batch, *msg)
 		}
 		if err != nil {
 			return nil, err
+		}
+		if msg != nil {
+			t.late = 0
+			batch = append(batch, *msg)
 		}
 	}
 	return batch, nil
@@ -59,10 +56,10 @@ func (t *Tail) compare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if info.State.LastSeq < t.next-1 {
-		return fmt.Errorf("%w: the stream ends at sequence %d, before %d", errUnreliable, info.State.LastSeq, t.next-1)
+	if info.State.LastSeq < t.from-1 {
+		return fmt.Errorf("%w: the stream ends at sequence %d, before %d", errUnreliable, info.State.LastSeq, t.from-1)
 	}
-	msg, err := Next(ctx, t.js, t.stream.CachedInfo().Config.Name, t.filter, t.next)
+	msg, err := Next(ctx, t.js, t.stream.CachedInfo().Config.Name, t.filter, t.from)
 	switch {
 	case errors.Is(err, jetstream.ErrMsgNotFound), err == nil && len(t.arrived) > 0:
 		t.late = 0

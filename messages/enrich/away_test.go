@@ -90,9 +90,9 @@ func (b *bed) delete(stream string) {
 // resume decides how far the events of the source are enriched.
 func (b *bed) resume(after uint64) {
 	b.Helper()
-	err := Resume(b.Context(), b.config(), after)
+	err := Resume(b.Context(), b.config(), after, false)
 	if errors.Is(err, ErrUnproven) {
-		err = ResumeUnproven(b.Context(), b.config(), after)
+		err = Resume(b.Context(), b.config(), after, true)
 	}
 	if err != nil {
 		b.Fatal(err)

@@ -18,6 +18,11 @@ func TestBadEnrichments(t *testing.T) {
 		{Name: "SILENT", Subjects: []string{"silent.>"}, AllowAtomicPublish: true, NoAck: true},
 		{Name: "LOUD", Subjects: []string{"loud.>"}, AllowAtomicPublish: true, RePublish: &jetstream.RePublish{Source: ">", Destination: "orders.raw.again.>"}},
 		{Name: "COPY", Subjects: []string{"copy.>"}, Sources: []*jetstream.StreamSource{{Name: "READY"}}},
+		{Name: "SEALED", Subjects: []string{"sealed.>"}, AllowAtomicPublish: true},
+		{Name: "SEALED", Subjects: []string{"sealed.>"}, AllowAtomicPublish: true, Sealed: true, DenyDelete: true, DenyPurge: true},
+		{Name: "DEAD", Subjects: []string{"dead"}},
+		{Name: "FED", Subjects: []string{"fed"}, Sources: []*jetstream.StreamSource{{Name: "DEAD"}}},
+		{Name: "MIRROR", Mirror: &jetstream.StreamSource{Name: "DEAD"}},
 	} {
 		b.stream(cfg)
 	}
@@ -40,6 +45,9 @@ func TestBadEnrichments(t *testing.T) {
 		{"loop by republish", func(c *Config) { c.To = "loud.>" }, "republishes"},
 		{"loop by source", func(c *Config) { c.From, c.Filter = "COPY", "orders.ready.>"; c.To = "orders.ready.>" }, "loops back"},
 		{"no batches", func(c *Config) { c.To = "plain.>" }, "does not allow atomic batches"},
+		{"sealed", func(c *Config) { c.To = "sealed.>" }, "sealed"},
+		{"stop behind a filter", func(c *Config) { c.Filter, c.To, c.OnLoss = "orders.raw.*", "orders.ready.all", Stop }, "stop on loss"},
+		{"stop behind a subject", func(c *Config) { c.Filter, c.To, c.OnLoss = "orders.raw.1", "orders.ready.all", Stop }, "stop on loss"},
 		{"no acks", func(c *Config) { c.To = "silent.>" }, "no_ack"},
 		{"kind", func(c *Config) { c.ID = "uuid" }, "want snowflake, or segment:TAG"},
 		{"tag", func(c *Config) { c.ID = "segment:a b" }, "malformed tag"},
@@ -52,6 +60,8 @@ func TestBadEnrichments(t *testing.T) {
 		{"existing", func(c *Config) { c.Existing = "drop" }, "keep, refuse"},
 		{"dead letters nowhere", func(c *Config) { c.DeadLetter = "nowhere" }, "no stream takes the dead-letter"},
 		{"dead letters loop", func(c *Config) { c.DeadLetter = "orders.raw.dead" }, "loops back"},
+		{"dead letters copied", func(c *Config) { c.From, c.Filter, c.DeadLetter = "FED", ">", "dead" }, "loops back: stream FED copies stream DEAD"},
+		{"dead letters mirrored", func(c *Config) { c.From, c.Filter, c.DeadLetter = "MIRROR", ">", "dead" }, "loops back: stream MIRROR copies stream DEAD"},
 		{"dead letters pattern", func(c *Config) { c.DeadLetter = "orders.*" }, "without wildcards"},
 		{"prefix", func(c *Config) { c.Prefix = "A" }, "prefix"},
 	} {
@@ -65,30 +75,18 @@ func TestBadEnrichments(t *testing.T) {
 	}
 }
 
-// Two enrichments of different events cannot share a record: each would skip the other's.
-func TestOtherFilterIsRefused(t *testing.T) {
+// What is missing of the target can be told from the error without reading its text.
+func TestTargetErrors(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
-	b.publish(1, 1)
-	_, stop := b.start(b.config())
-	b.await(1)
-	stop()
-	cfg := b.config()
-	cfg.Filter, cfg.To = "orders.raw.1", "orders.ready.1"
-	if _, err := Open(t.Context(), cfg); !errors.Is(err, ErrConfig) {
-		t.Errorf("%v, want ErrConfig", err)
-	}
-}
-
-// A sealed target takes nothing, and says so at the start.
-func TestSealedTarget(t *testing.T) {
-	t.Parallel()
-	b := newBed(t)
-	s := b.stream(jetstream.StreamConfig{Name: "READY", Subjects: []string{"orders.ready.>", "orders.dead"}, AllowAtomicPublish: true})
-	cfg := s.CachedInfo().Config
-	cfg.Sealed = true
-	b.stream(cfg)
-	if _, err := Open(t.Context(), b.config()); err == nil || !strings.Contains(err.Error(), "sealed") {
-		t.Errorf("%v, want sealed", err)
+	b.stream(jetstream.StreamConfig{Name: "PLAIN", Subjects: []string{"plain.>"}})
+	for to, stream := range map[string]string{"nowhere.>": "", "plain.>": "PLAIN"} {
+		cfg := b.config()
+		cfg.To = to
+		_, err := Open(t.Context(), cfg)
+		var got *TargetError
+		if !errors.Is(err, ErrConfig) || !errors.As(err, &got) || got.Subject != to || got.Stream != stream {
+			t.Errorf("target %s: %v, want a TargetError that names the stream %q", to, err, stream)
+		}
 	}
 }

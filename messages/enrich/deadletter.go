@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
 )
 
 // lettersAtOnce is how many dead letters are under way at once.
@@ -23,23 +23,15 @@ func (e *Enricher) publishDeadLetters(ctx context.Context, dead []*nats.Msg) err
 		return nil
 	}
 	e.log.Warn("events are sent to the dead-letter subject", zap.Int("events", len(dead)), zap.String("first", dead[0].Header.Get(HeaderError)))
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	var publishers sync.WaitGroup
-	for first := range min(lettersAtOnce, len(dead)) {
-		publishers.Go(func() {
-			for i := first; i < len(dead) && ctx.Err() == nil; i += lettersAtOnce {
-				if err := e.publishDeadLetter(ctx, dead[i]); err != nil {
-					cancel(fmt.Errorf("publish a dead letter: %w", err))
-				}
-			}
-		})
+	publishers, ctx := errgroup.WithContext(ctx)
+	publishers.SetLimit(lettersAtOnce)
+	for _, msg := range dead {
+		publishers.Go(func() error { return e.publishDeadLetter(ctx, msg) })
 	}
-	publishers.Wait()
-	if err := context.Cause(ctx); err != nil {
-		return err
+	if err := publishers.Wait(); err != nil {
+		return fmt.Errorf("publish a dead letter: %w", err)
 	}
-	e.figures.dead.Add(int64(len(dead)))
+	e.figures.update(func() { e.figures.counts.DeadLetters += int64(len(dead)) })
 	return nil
 }
 

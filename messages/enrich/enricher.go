@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nuid"
 	"go.uber.org/zap"
 
+	"github.com/idworker/idworker/internal/kv"
 	"github.com/idworker/idworker/internal/pause"
 	"github.com/idworker/idworker/internal/streamread"
 	"github.com/idworker/idworker/internal/subject"
@@ -32,9 +32,6 @@ type Enricher struct {
 	deadLettersInTarget bool // the target stream takes the dead letters too
 
 	record  recordEntry
-	outage  outage
-	stuck   bool // the next batch cannot be prepared
-	refused bool // the last batch was not published
 	figures figures
 }
 
@@ -73,7 +70,7 @@ func open(ctx context.Context, cfg Config) (*Enricher, error) {
 	if err := checkDeadLetter(ctx, cfg.JetStream, cfg, from); err != nil {
 		return nil, err
 	}
-	e := &Enricher{cfg: cfg, instance: nuid.Next(), source: source, target: target}
+	e := &Enricher{cfg: cfg, instance: nuid.Next(), source: source, target: target, figures: figures{stops: make(map[string]int64)}}
 	e.name = enrichmentName(cfg.From, e.targetName())
 	e.log = cfg.Log.With(zap.String("enrichment", e.name), zap.String("instance", e.instance))
 	mapping, _ := newMapping(cfg.Filter, cfg.To) // checked
@@ -81,10 +78,12 @@ func open(ctx context.Context, cfg Config) (*Enricher, error) {
 	e.stamper = stamper{source: cfg.From, mapping: mapping, json: jsonPath{cfg.JSON, cfg.JSONNumber}, existing: cfg.Existing}
 	e.publisher = publisher{conn: cfg.Conn, stream: e.targetName(), most: maxBatch}
 	e.readLimits(target.CachedInfo().Config)
-	if e.record, err = openRecord(ctx, cfg, e.targetName()); err != nil {
+	if err := kv.Ensure(ctx, cfg.JetStream, Bucket(cfg.Prefix, cfg.Replicas)); err != nil {
 		return nil, err
 	}
-	return e, nil
+	e.record.key = recordKey(e.targetName())
+	e.record.bucket, err = kv.Open(ctx, cfg.JetStream, BucketName(cfg.Prefix))
+	return e, err
 }
 
 // readLimits reads what the target's configuration decides. It may change while enrichers
@@ -116,12 +115,6 @@ func (e *Enricher) Instance() string { return e.instance }
 // Installation is the ID of the installation that gives the IDs, "" if it is not known.
 func (e *Enricher) Installation() string { return e.cfg.Installation }
 
-// The pauses between tries while something is away.
-const (
-	firstPause = 100 * time.Millisecond
-	maxPause   = 2 * time.Second
-)
-
 // Run enriches until ctx ends. It returns when the batch under way is finished, the turn
 // is handed over, and everything that it started has ended. Failures are logged and tried
 // again.
@@ -143,39 +136,31 @@ func (e *Enricher) Run(ctx context.Context) {
 		case ctx.Err() != nil:
 			return
 		}
-		if e.reportFailure(err); e.outage.failures == 1 {
+		if e.reportFailure(err) {
 			next = e.cfg.timers.firstPause
 		}
 		pause.For(ctx, next)
 	}
 }
 
-// outage is a time in which enriching fails. It logs one line when it begins and one when it
-// ends: when a batch has landed, or when no event waits, as the source itself says.
-type outage struct {
-	since    time.Time
-	failures int // 0 while all is well
-}
-
-func (e *Enricher) reportFailure(err error) {
-	if e.outage.failures++; e.outage.failures == 1 {
-		e.outage.since = time.Now()
+// reportFailure counts a failure. The first of an outage is logged, and reported.
+func (e *Enricher) reportFailure(err error) (first bool) {
+	if first = e.figures.countFailure(err); first {
 		e.log.Error("enriching fails, trying again until it works", zap.String("error", e.cfg.Explain(err)))
 	}
-	e.figures.countStop(err)
+	return first
 }
 
+// reportSuccess ends an outage.
 func (e *Enricher) reportSuccess() {
-	if o := e.outage; o.failures > 0 {
-		e.log.Info("enriching works again", zap.Duration("after", time.Since(o.since)), zap.Int("failures", o.failures))
+	if lasted, failures := e.figures.endOutage(); failures > 0 {
+		e.log.Info("enriching works again", zap.Duration("after", lasted), zap.Int("failures", failures))
 	}
-	e.outage = outage{}
-	e.figures.failing.Store(nil)
 }
 
 // reportIdle ends an outage if no event waits behind Done.
 func (e *Enricher) reportIdle(ctx context.Context) {
-	if e.outage.failures == 0 {
+	if e.Ready() == nil {
 		return
 	}
 	if _, err := streamread.Next(ctx, e.cfg.JetStream, e.cfg.From, e.cfg.Filter, e.record.Done+1); errors.Is(err, jetstream.ErrMsgNotFound) {
@@ -185,7 +170,7 @@ func (e *Enricher) reportIdle(ctx context.Context) {
 
 // Ready returns an error if something keeps events from being enriched.
 func (e *Enricher) Ready() error {
-	if e.figures.failing.Load() != nil {
+	if e.figures.reason() != "" {
 		return errors.New("enriching fails, see the log")
 	}
 	return nil

@@ -10,13 +10,6 @@ var (
 	// or not with the streams as they are. Trying again does not help.
 	ErrConfig = errors.New("bad enrichment")
 
-	// ErrNoTarget is the [TargetError] of a target subject that no stream takes.
-	ErrNoTarget = errors.New("no stream takes the target subject")
-
-	// ErrNoBatches is the [TargetError] of a target stream that does not allow atomic
-	// batches.
-	ErrNoBatches = errors.New("the target stream does not allow atomic batches")
-
 	// ErrUndecided is wrapped by the errors of an enrichment that stands still because
 	// nothing proves how far it is. An operator decides, with [Resume].
 	ErrUndecided = errors.New("cannot tell how far the enrichment is")
@@ -29,15 +22,17 @@ var (
 	// Config.OnLoss Stop does that keep an enrichment from going on.
 	ErrLost = errors.New("the source removed events before they were enriched")
 
+	// ErrAtWork is an error of [Retire]: an enricher has moved the record on.
+	ErrAtWork = errors.New("an enricher is at work")
+
 	// ErrNoDeadLetters says that an event cannot be stamped, and that there is no subject for
 	// dead letters.
 	ErrNoDeadLetters = errors.New("there is no dead-letter subject, so nothing behind it is enriched")
 )
 
-// TargetError says what is missing of the target, or what it does not allow. It matches
-// [ErrConfig] and Err.
+// TargetError is an [ErrConfig]: no stream takes the target subject, or the stream that does
+// allows no atomic batches.
 type TargetError struct {
-	Err     error  // ErrNoTarget or ErrNoBatches
 	Subject string // the target subject, Config.To
 	Stream  string // name of the target stream; empty if there is none
 }
@@ -45,14 +40,14 @@ type TargetError struct {
 // Error says what is wrong, and with which subject and stream.
 func (e *TargetError) Error() string {
 	if e.Stream == "" {
-		return fmt.Sprintf("%v: %v %q", ErrConfig, e.Err, e.Subject)
+		return fmt.Sprintf("%v: no stream takes the target subject %q", ErrConfig, e.Subject)
 	}
-	return fmt.Sprintf("%v: %v, without which events could arrive twice: stream %s for the target subject %q",
-		ErrConfig, e.Err, e.Stream, e.Subject)
+	return fmt.Sprintf("%v: the target stream does not allow atomic batches, without which events could arrive twice: stream %s for the target subject %q",
+		ErrConfig, e.Stream, e.Subject)
 }
 
-// Unwrap returns ErrConfig and Err.
-func (e *TargetError) Unwrap() []error { return []error{ErrConfig, e.Err} }
+// Unwrap returns ErrConfig.
+func (e *TargetError) Unwrap() error { return ErrConfig }
 
 func configError(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{ErrConfig}, args...)...)

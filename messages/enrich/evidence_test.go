@@ -47,7 +47,11 @@ func (b *bed) records() jetstream.KeyValue {
 // does: it still is the source if what is left on either side fits.
 func TestSourceWithAHole(t *testing.T) {
 	t.Parallel()
-	for _, holes := range [][]uint64{{steps}, {steps - 1, steps}, {2, 3, steps, steps + 1}} {
+	var all []uint64 // that were enriched
+	for seq := uint64(1); seq <= steps; seq++ {
+		all = append(all, seq)
+	}
+	for _, holes := range [][]uint64{{steps}, {steps - 1, steps}, {2, 3, steps, steps + 1}, all} {
 		t.Run(fmt.Sprint(holes), func(t *testing.T) {
 			b := newBed(t)
 			b.publish(1, steps)
@@ -164,10 +168,10 @@ func TestSourceAndRecordRestored(t *testing.T) {
 	records.Restore(t, b.conn)
 	b.publish(11, 25)
 	b.standsStill(b.config(), "but the one that was enriched")
-	if err := Resume(t.Context(), b.config(), 9); !errors.Is(err, ErrConfig) {
+	if err := Resume(t.Context(), b.config(), 9, false); !errors.Is(err, ErrConfig) {
 		t.Errorf("resume after 9: %v, want ErrConfig", err)
 	}
-	if err := Resume(t.Context(), b.config(), 10); err != nil {
+	if err := Resume(t.Context(), b.config(), 10, false); err != nil {
 		t.Fatal(err)
 	}
 	b.start(b.config())
@@ -184,13 +188,14 @@ func TestTargetRestoredAndFilled(t *testing.T) {
 	b.publish(11, 20)
 	b.enrichOnce(b.config(), 20)
 	target.Restore(t, b.conn)
+	b.standsStill(b.config(), "but there was a sequence")
 	for range 12 {
 		if _, err := b.js.Publish(t.Context(), "orders.dead", nil); err != nil {
 			t.Fatal(err)
 		}
 	}
 	b.standsStill(b.config(), "now is another message")
-	if err := Resume(t.Context(), b.config(), 10); err != nil {
+	if err := Resume(t.Context(), b.config(), 10, false); err != nil {
 		t.Fatal(err)
 	}
 	b.start(b.config())
@@ -235,39 +240,18 @@ func TestResumeIsProven(t *testing.T) {
 			cfg := b.config()
 			c.change(b, &cfg)
 			if c.after > 0 {
-				if err := ResumeUnproven(t.Context(), cfg, c.after-1); !errors.Is(err, ErrConfig) || errors.Is(err, ErrUnproven) {
+				if err := Resume(t.Context(), cfg, c.after-1, true); !errors.Is(err, ErrConfig) || errors.Is(err, ErrUnproven) {
 					t.Errorf("resume after %d: %v, want ErrConfig", c.after-1, err)
 				}
 			}
-			if err := Resume(t.Context(), cfg, c.after); !errors.Is(err, c.want) {
+			if err := Resume(t.Context(), cfg, c.after, false); !errors.Is(err, c.want) {
 				t.Errorf("resume after %d: %v, want %v", c.after, err, c.want)
 			}
-			if err := ResumeUnproven(t.Context(), cfg, c.after); err != nil {
+			if err := Resume(t.Context(), cfg, c.after, true); err != nil {
 				t.Errorf("unproven: %v", err)
 			}
 		})
 	}
-}
-
-// An enrichment that stands still before events that are lost resumes behind them, though the
-// source has none with that sequence.
-func TestResumeBehindAHole(t *testing.T) {
-	t.Parallel()
-	b := newBed(t)
-	cfg := b.config()
-	cfg.OnLoss = Stop
-	b.publish(1, 5)
-	b.enrichOnce(cfg, 5)
-	b.publish(6, 14)
-	for seq := uint64(6); seq <= 13; seq++ {
-		b.deleteMsg("ORDERS", seq)
-	}
-	e, _ := b.start(cfg)
-	natstest.Eventually(t, "it stands still", func() bool { return e.Ready() != nil })
-	if err := Resume(t.Context(), cfg, 13); err != nil {
-		t.Fatal(err)
-	}
-	b.await(6)
 }
 
 // A message of this source that names no chain is another enrichment's.
@@ -301,7 +285,7 @@ func TestDeadLetterOfANewSource(t *testing.T) {
 		natstest.Eventually(t, "the dead letter", func() bool { return b.count("DEAD") == n })
 		stop()
 		b.recreate(ordersConfig)
-		if err := Resume(t.Context(), cfg, 0); err != nil {
+		if err := Resume(t.Context(), cfg, 0, false); err != nil {
 			t.Fatal(err)
 		}
 	}

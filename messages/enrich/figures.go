@@ -3,30 +3,14 @@ package enrich
 import (
 	"context"
 	"errors"
-	"sync/atomic"
+	"sync"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/idworker/idworker/internal/metric"
 	"github.com/idworker/idworker/internal/pause"
-	"github.com/idworker/idworker/internal/streamread"
 )
-
-// figures are an enricher's counters since its start.
-type figures struct {
-	events, batches, dead, turns, lost atomic.Int64
-
-	lostBehind, lostThere uint64 // where events were lost last, and how many are counted
-
-	stops   [len(reasons)]atomic.Int64
-	failing atomic.Pointer[string] // the reason; nil while all is well
-
-	owner  atomic.Bool
-	done   atomic.Uint64 // the source is enriched through this sequence
-	moved  atomic.Int64  // when done last moved on, Unix time in nanoseconds
-	lag    atomic.Int64
-	oldest atomic.Int64 // when the oldest event that waits was stored, Unix time in nanoseconds; 0 if none waits
-}
 
 // Figures is a snapshot of an enricher's figures since its start.
 type Figures struct {
@@ -42,52 +26,113 @@ type Figures struct {
 	Oldest time.Duration
 }
 
+// The metrics. docs/monitoring.md says how to use each.
+var (
+	eventsMetric  = metric.Declare("enriched_events_total", "Events published with an ID.", "enrichment")
+	deadMetric    = metric.Declare("enrich_dead_letters_total", "Events sent to the dead-letter subject.", "enrichment")
+	batchesMetric = metric.Declare("enrich_batches_total", "Batches published.", "enrichment")
+	turnsMetric   = metric.Declare("enrich_turns_total", "Times that this enricher had the turn.", "enrichment")
+	lostMetric    = metric.Declare("enrich_lost_events_total", "Events that the source removed before they were enriched.", "enrichment")
+	lagMetric     = metric.Declare("enrich_lag_events", "Events that wait in the source. 0 for an enricher that waits for its turn.", "enrichment")
+	oldestMetric  = metric.Declare("enrich_oldest_event_seconds", "Age of the oldest event that waits in the source.", "enrichment")
+	stopsMetric   = metric.Declare("enrich_stops_total", "Times that something began to keep events from being enriched, by reason.", "enrichment", "reason")
+	failingMetric = metric.Declare("enrich_failing", "Whether something keeps events from being enriched, 1 or 0.", "enrichment")
+)
+
+// figures are an enricher's counters since its start, and what it is kept from.
+type figures struct {
+	mu     sync.Mutex
+	counts Figures   // without Oldest
+	oldest time.Time // when the oldest event that waits was stored; zero if none waits
+
+	owner bool
+	done  uint64    // the source is enriched through this sequence
+	moved time.Time // when done last moved on
+
+	lostBehind, lostThere uint64 // where events were lost last, and how many are counted
+
+	// An outage lasts until a batch has landed, or no event waits, as the source itself says.
+	failing  string // the reason of the last failure; empty while all is well
+	since    time.Time
+	failures int
+	stops    map[string]int64 // by reason
+}
+
+// update changes the figures.
+func (f *figures) update(change func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	change()
+}
+
 // Figures returns the enricher's figures.
-func (e *Enricher) Figures() Figures {
+func (e *Enricher) Figures() (out Figures) {
 	f := &e.figures
-	out := Figures{
-		Events:      f.events.Load(),
-		Batches:     f.batches.Load(),
-		DeadLetters: f.dead.Load(),
-		Turns:       f.turns.Load(),
-		Lost:        f.lost.Load(),
-		Lag:         f.lag.Load(),
-	}
-	if oldest := f.oldest.Load(); oldest != 0 {
-		out.Oldest = max(time.Since(time.Unix(0, oldest)), 0)
-	}
+	f.update(func() {
+		out = f.counts
+		if !f.oldest.IsZero() {
+			out.Oldest = max(time.Since(f.oldest), 0)
+		}
+	})
 	return out
 }
 
+type metrics struct{ e *Enricher }
+
+// Metrics collects the metrics of the enricher.
+func (e *Enricher) Metrics() prometheus.Collector { return metrics{e} }
+
+// Describe is part of prometheus.Collector.
+func (m metrics) Describe(ch chan<- *prometheus.Desc) { prometheus.DescribeByCollect(m, ch) }
+
+// Collect is part of prometheus.Collector.
+func (m metrics) Collect(ch chan<- prometheus.Metric) {
+	to, name, f := metric.Sink{To: ch}, m.e.name, m.e.Figures()
+	to.Counter(eventsMetric, f.Events, name)
+	to.Counter(deadMetric, f.DeadLetters, name)
+	to.Counter(batchesMetric, f.Batches, name)
+	to.Counter(turnsMetric, f.Turns, name)
+	to.Counter(lostMetric, f.Lost, name)
+	to.Gauge(lagMetric, float64(f.Lag), name)
+	to.Gauge(oldestMetric, f.Oldest.Seconds(), name)
+	to.BoolGauge(failingMetric, m.e.Ready() != nil, name)
+	m.e.figures.update(func() {
+		for _, reason := range reasons {
+			to.Counter(stopsMetric, m.e.figures.stops[reason.name], name, reason.name)
+		}
+	})
+}
+
 // countBatch counts a published batch.
-func (f *figures) countBatch(events, dead int, lag, done uint64) {
-	f.events.Add(int64(events))
-	f.dead.Add(int64(dead))
-	f.batches.Add(1)
-	f.done.Store(done)
-	f.moved.Store(time.Now().UnixNano())
-	f.lag.Store(int64(lag))
-	f.oldest.Store(0)
+func (f *figures) countBatch(b *batch) {
+	f.update(func() {
+		f.counts.Events += int64(len(b.msgs) - b.dead)
+		f.counts.DeadLetters += int64(b.dead)
+		f.counts.Batches++
+		f.counts.Lag, f.oldest = int64(b.lag), time.Time{}
+		f.done, f.moved = b.plan.Through, time.Now()
+	})
 }
 
 // countLoss counts the events that are lost behind a position, unless they are counted: an
 // enrichment that stands still meets them again. It reports whether it has counted any.
-func (f *figures) countLoss(behind, n uint64) bool {
-	if f.lostBehind != behind {
-		f.lostBehind, f.lostThere = behind, 0
-	}
-	if n <= f.lostThere {
-		return false
-	}
-	f.lost.Add(int64(n - f.lostThere))
-	f.lostThere = n
-	return true
+func (f *figures) countLoss(behind, n uint64) (counted bool) {
+	f.update(func() {
+		if f.lostBehind != behind {
+			f.lostBehind, f.lostThere = behind, 0
+		}
+		if counted = n > f.lostThere; counted {
+			f.counts.Lost += int64(n - f.lostThere)
+			f.lostThere = n
+		}
+	})
+	return counted
 }
 
-// reasons are why an enrichment can stand still.
-var reasons = [...]struct {
+// reasons are why an enrichment can stand still. The last one is all else.
+var reasons = []struct {
 	name string
-	err  error // nil for the last one: all else
+	err  error
 }{
 	{"undecided", ErrUndecided},
 	{"loss", ErrLost},
@@ -97,51 +142,72 @@ var reasons = [...]struct {
 	{"other", nil},
 }
 
-// countStop counts that the enrichment stands still for another reason than before.
-func (f *figures) countStop(err error) {
-	for i, reason := range &reasons {
-		if reason.err != nil && !errors.Is(err, reason.err) {
-			continue
+// countFailure notes a failure, and reports whether an outage begins with it.
+func (f *figures) countFailure(err error) (first bool) {
+	reason := ""
+	for _, r := range reasons {
+		if reason == "" && (r.err == nil || errors.Is(err, r.err)) {
+			reason = r.name
 		}
-		if before := f.failing.Swap(&reason.name); before == nil || *before != reason.name {
-			f.stops[i].Add(1)
-		}
-		return
 	}
+	f.update(func() {
+		if f.failures++; f.failures == 1 {
+			f.since = time.Now()
+		}
+		if f.failing != reason {
+			f.failing = reason
+			f.stops[reason]++
+		}
+		first = f.failures == 1
+	})
+	return first
 }
 
-// measureEvery is how often the lag is measured while no batch does.
-const measureEvery = time.Second
+// endOutage returns how long an outage has lasted that ends now, and how many failures it had.
+func (f *figures) endOutage() (lasted time.Duration, failures int) {
+	f.update(func() {
+		lasted, failures = time.Since(f.since), f.failures
+		f.failures, f.failing = 0, ""
+	})
+	return lasted, failures
+}
+
+// reason is why the enrichment stands still, empty if it does not.
+func (f *figures) reason() (reason string) {
+	f.update(func() { reason = f.failing })
+	return reason
+}
 
 // measure keeps the lag up to date while no batch does, until ctx ends.
 func (e *Enricher) measure(ctx context.Context) {
-	f := &e.figures
+	f, every := &e.figures, e.cfg.timers.measureEvery
 	for ctx.Err() == nil {
-		pause.For(ctx, e.cfg.timers.measureEvery)
-		switch {
-		case !f.owner.Load() && f.failing.Load() == nil:
-			f.lag.Store(0) // the owner knows
-			f.oldest.Store(0)
-		case time.Since(time.Unix(0, f.moved.Load())).Abs() >= e.cfg.timers.measureEvery: // even if the clock was set back
-			e.measureLag(ctx)
+		pause.For(ctx, every)
+		var due bool
+		var done uint64
+		f.update(func() {
+			done = f.done
+			if idle := !f.owner && f.failing == ""; idle { // the owner knows
+				f.counts.Lag, f.oldest = 0, time.Time{}
+			} else {
+				due = time.Since(f.moved).Abs() >= every // even if the clock was set back
+			}
+		})
+		if due {
+			e.measureLag(ctx, done)
 		}
 	}
 }
 
 // measureLag asks the source what waits there. If it does not answer, the figures stay.
-func (e *Enricher) measureLag(ctx context.Context) {
+func (e *Enricher) measureLag(ctx context.Context, done uint64) {
 	ctx, cancel := context.WithTimeout(ctx, e.cfg.timers.exchangeTimeout)
 	defer cancel()
-	done := e.figures.done.Load()
-	msg, err := streamread.Next(ctx, e.cfg.JetStream, e.cfg.From, e.cfg.Filter, done+1)
-	var oldest int64
-	var lag uint64
-	if err == nil {
-		oldest = msg.Time.UnixNano()
-		lag, err = streamread.Count(ctx, e.source, e.cfg.Filter, done+1)
-	}
-	if (err == nil || errors.Is(err, jetstream.ErrMsgNotFound)) && e.figures.done.Load() == done {
-		e.figures.lag.Store(int64(lag))
-		e.figures.oldest.Store(oldest)
-	}
+	lag, oldest, err := waiting(ctx, e.cfg.JetStream, e.source, e.cfg.Filter, done)
+	f := &e.figures
+	f.update(func() {
+		if err == nil && f.done == done {
+			f.counts.Lag, f.oldest = int64(lag), oldest
+		}
+	})
 }

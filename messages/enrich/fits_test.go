@@ -134,7 +134,7 @@ func TestPlanOfAnotherSource(t *testing.T) {
 		b.put(record{Plans: []plan{{through, time.Now().Add(-time.Hour), []run{{1, through}}}}})
 		e, _ := b.start(b.config())
 		natstest.Eventually(t, "the enrichment stands still", func() bool { return e.Ready() != nil })
-		if reason := *e.figures.failing.Load(); reason != "undecided" || b.count("READY") > 0 {
+		if reason := e.figures.reason(); reason != "undecided" || b.count("READY") > 0 {
 			t.Errorf("it stands still for the reason %q, %d messages in the target", reason, b.count("READY"))
 		}
 	}
@@ -205,12 +205,9 @@ func owned(b *bed, e *Enricher, f func(*preparer)) {
 	if err := e.takeOver(b.Context()); err != nil {
 		b.Fatal(err)
 	}
-	r, err := newReader(b.Context(), e.cfg.JetStream, e.source, e.cfg.Filter, e.record.Done)
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer r.Close()
-	p := e.newPreparer(r)
+	tail := b.tail(e)
+	defer tail.Close()
+	p := e.newPreparer(tail, e.record.Done)
 	defer p.close()
 	f(p)
 }
@@ -238,41 +235,6 @@ func TestJSONKeyTwice(t *testing.T) {
 		out, err := p.setID([]byte(data), 5)
 		if again := p.check(out); err != nil || again == nil || !strings.Contains(again.Error(), `there is "\"5\"" already`) {
 			t.Errorf("%s became %s: %v, %v", data, out, err, again)
-		}
-	}
-}
-
-// A stop on loss cannot be kept behind a filter that leaves something out.
-func TestStopOnLossBehindFilter(t *testing.T) {
-	t.Parallel()
-	b := newBed(t)
-	for filter, fits := range map[string]bool{"orders.raw.>": true, ">": true, "orders.raw.*": false, "orders.raw.1": false} {
-		cfg := b.config()
-		cfg.Filter, cfg.To, cfg.OnLoss = filter, "orders.ready.all", Stop
-		if _, err := Open(t.Context(), cfg); (err == nil) != fits {
-			t.Errorf("filter %s: %v", filter, err)
-		}
-	}
-}
-
-// Dead letters that the source copies would come again and again.
-func TestDeadLettersFeedTheSource(t *testing.T) {
-	t.Parallel()
-	for i, set := range []func(cfg *jetstream.StreamConfig, from *jetstream.StreamSource){
-		func(cfg *jetstream.StreamConfig, from *jetstream.StreamSource) {
-			cfg.Sources = []*jetstream.StreamSource{from}
-		},
-		func(cfg *jetstream.StreamConfig, from *jetstream.StreamSource) { cfg.Mirror, cfg.Subjects = from, nil },
-	} {
-		b := newBed(t)
-		b.stream(jetstream.StreamConfig{Name: "DEAD", Subjects: []string{"dead"}})
-		source := jetstream.StreamConfig{Name: "FED", Subjects: []string{"fed"}}
-		set(&source, &jetstream.StreamSource{Name: "DEAD"})
-		b.stream(source)
-		cfg := b.config()
-		cfg.From, cfg.Filter, cfg.DeadLetter = "FED", ">", "dead"
-		if _, err := Open(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), "loops back: stream FED copies stream DEAD") {
-			t.Errorf("%d: %v", i, err)
 		}
 	}
 }

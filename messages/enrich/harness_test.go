@@ -212,7 +212,7 @@ func (b *bed) stored(stream string, filter string) (msgs []jetstream.Msg) {
 func (b *bed) count(stream string) (n uint64) {
 	b.Helper()
 	natstest.Eventually(b, "the state of stream "+stream, func() bool { // a question to a server that stops is lost
-		ctx, cancel := context.WithTimeout(b.Context(), exchangeTimeout)
+		ctx, cancel := context.WithTimeout(b.Context(), defaultTimers.exchangeTimeout)
 		defer cancel()
 		s, err := b.js.Stream(ctx, stream)
 		if err == nil {
@@ -227,7 +227,7 @@ func (b *bed) count(stream string) (n uint64) {
 func (b *bed) await(n uint64) {
 	b.Helper()
 	natstest.Eventually(b, fmt.Sprintf("%d messages in the target", n), func() bool {
-		ctx, cancel := context.WithTimeout(b.Context(), exchangeTimeout)
+		ctx, cancel := context.WithTimeout(b.Context(), defaultTimers.exchangeTimeout)
 		defer cancel()
 		s, err := b.js.Stream(ctx, "READY")
 		return err == nil && s.CachedInfo().State.LastSeq >= n

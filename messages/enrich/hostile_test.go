@@ -123,7 +123,7 @@ func TestHostileProducer(t *testing.T) {
 	for _, size := range []int{1 << 20, 1<<20 - 1, 1<<20 - 200, 1<<20 - 300, 1 << 19} {
 		b.rawPublish("orders.raw.1", [][]byte{nil}, [][]byte{bytes.Repeat([]byte("{"), size)})
 	}
-	b.rawPublish("orders.raw."+strings.Repeat("s", 4000), [][]byte{[]byte("NATS/1.0\r\n\r\n")}, [][]byte{[]byte("{}")})
+	b.rawPublish("orders.raw."+strings.Repeat("s", 4050), [][]byte{[]byte("NATS/1.0\r\n\r\n")}, [][]byte{[]byte("{}")})
 	b.event("orders.raw.1", "{}", nats.Header{"The": {"end"}})
 	<-b.js.PublishAsyncComplete()
 	n := b.count("ORDERS")

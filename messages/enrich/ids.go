@@ -4,15 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
-	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/idworker/idworker/messages"
 )
-
-// idsTimeout is how long a request for IDs may take before the log says that there are
-// none.
-const idsTimeout = 2 * time.Second
 
 // tagsAtOnce is for how many tags IDs are asked for at once.
 const tagsAtOnce = 64
@@ -48,20 +44,19 @@ func (p *idPool) size() (n int64) {
 func (e *Enricher) fillPools(ctx context.Context, pools map[string]*idPool, wants map[string]int64) {
 	ctx, cancel := context.WithTimeout(ctx, e.cfg.timers.idsTimeout)
 	defer cancel()
-	var fillers sync.WaitGroup
-	slots := make(chan struct{}, tagsAtOnce)
+	var fillers errgroup.Group
+	fillers.SetLimit(tagsAtOnce)
 	for tag, n := range wants {
 		if pools[tag] == nil {
 			pools[tag] = new(idPool)
 		}
 		pool := pools[tag]
-		slots <- struct{}{}
-		fillers.Go(func() {
+		fillers.Go(func() error {
 			e.fillPool(ctx, pool, tag, n)
-			<-slots
+			return nil
 		})
 	}
-	fillers.Wait()
+	_ = fillers.Wait() // what failed is in the pools
 }
 
 func (e *Enricher) fillPool(ctx context.Context, p *idPool, tag string, n int64) {

@@ -3,15 +3,15 @@ package enrich
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/idworker/idworker/internal/kv"
-	"github.com/idworker/idworker/internal/rights"
+	"github.com/idworker/idworker/internal/pause"
 	"github.com/idworker/idworker/internal/streamread"
 	"github.com/idworker/idworker/messages"
 )
@@ -25,19 +25,23 @@ type Standing struct {
 	Done           uint64 // all events of the source through this one are enriched
 	Written        time.Time
 
-	// What [Measure] finds out.
+	// What [Standing.Measure] finds out.
 	Lag    uint64    // events that wait in the source
 	Oldest time.Time // when the source stored the first of them; zero if none waits
 }
 
+// newStanding reads an entry of the bucket.
+func newStanding(bucket string, entry kv.Entry) (Standing, error) {
+	r, err := decodeRecord(bucket, entry)
+	target, _, _ := strings.Cut(r.Chain, " ")
+	return Standing{
+		Source: r.From, Target: target, Filter: r.Filter, To: r.To, ID: r.ID,
+		Owner: r.Owner, Done: r.Done, Written: entry.Created,
+	}, err
+}
+
 // Stalled is how long a record has not been written if no enricher is at work.
 const Stalled = 3 * ownerTimeout
-
-// ListRights are what [List] takes.
-func ListRights(p messages.Prefix) rights.Rights { return rights.WatchBucket(BucketName(p)) }
-
-// MeasureRights are what [Measure] takes for a source.
-func MeasureRights(source string) rights.Rights { return streamread.Rights(source) }
 
 // List returns how far each enrichment is, by the name of the target. Entries that cannot be read are
 // named in an error, beside those that can. Errors: jetstream.ErrBucketNotFound, if nothing was ever enriched.
@@ -51,15 +55,12 @@ func List(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix) (
 		if entry.Deleted {
 			return
 		}
-		r, err := decodeRecord(bucket, entry)
+		s, err := newStanding(bucket, entry)
 		if err != nil {
 			broken = append(broken, err)
 			return
 		}
-		all = append(all, Standing{
-			Source: r.From, Target: targetOf(entry.Key), Filter: r.Filter, To: r.To, ID: r.ID,
-			Owner: r.Owner, Done: r.Done, Written: entry.Created,
-		})
+		all = append(all, s)
 	})
 	if err != nil {
 		return all, err
@@ -68,35 +69,57 @@ func List(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix) (
 	return all, errors.Join(broken...)
 }
 
-// targetOf is the target whose record has that key.
-func targetOf(key string) string {
-	var target []byte
-	for i := 0; i < len(key); i++ {
-		if key[i] == '=' && i+2 < len(key) {
-			if c, err := strconv.ParseUint(key[i+1:i+3], 16, 8); err == nil {
-				target, i = append(target, byte(c)), i+2
-				continue
-			}
-		}
-		target = append(target, key[i])
-	}
-	return string(target)
-}
-
 // Measure finds out what waits in the source.
 func (s *Standing) Measure(ctx context.Context, js jetstream.JetStream) error {
-	first, err := streamread.Next(ctx, js, s.Source, s.Filter, s.Done+1)
-	if errors.Is(err, jetstream.ErrMsgNotFound) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
 	source, err := js.Stream(ctx, s.Source)
 	if err != nil {
 		return err
 	}
-	s.Oldest = first.Time
-	s.Lag, err = streamread.Count(ctx, source, s.Filter, s.Done+1)
+	s.Lag, s.Oldest, err = waiting(ctx, js, source, s.Filter, s.Done)
 	return err
+}
+
+// waiting returns how many events wait in a source behind a sequence, and when the first of
+// them was stored.
+func waiting(ctx context.Context, js jetstream.JetStream, source jetstream.Stream, filter string, done uint64) (lag uint64, oldest time.Time, err error) {
+	first, err := streamread.Next(ctx, js, source.CachedInfo().Config.Name, filter, done+1)
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return 0, time.Time{}, nil
+	}
+	if err == nil {
+		lag, err = streamread.Count(ctx, source, filter, done+1)
+	}
+	return lag, first.Time, err
+}
+
+// Retire deletes the record of an enrichment that has ended for good, and returns how far it
+// was: an enrichment to this target that begins later has no evidence of that. It looks for
+// three heartbeats whether an enricher is at work. Errors: [ErrAtWork], [ErrConfig]
+// if there is no such record.
+func Retire(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, source, target string) (Standing, error) {
+	bucket, err := kv.Open(ctx, js, BucketName(prefix))
+	if err != nil {
+		return Standing{}, err
+	}
+	entry, err := bucket.Get(ctx, recordKey(target))
+	if err != nil {
+		return Standing{}, err
+	}
+	var s Standing
+	if entry.Exists() {
+		if s, err = newStanding(bucket.Name(), entry); err != nil {
+			return s, err
+		}
+	}
+	if s.Source != source || s.Target != target {
+		return s, configError("there is no record of an enrichment from stream %s to stream %s", source, target)
+	}
+	if pause.For(ctx, ownerTimeout); ctx.Err() != nil {
+		return s, ctx.Err()
+	}
+	err = bucket.Delete(ctx, entry.Key, entry.Revision)
+	if errors.Is(err, jetstream.ErrKeyRevisionMismatch) {
+		err = fmt.Errorf("%w: from stream %s to stream %s", ErrAtWork, source, target)
+	}
+	return s, err
 }

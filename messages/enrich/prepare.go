@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/idworker/idworker/internal/pause"
 	"github.com/idworker/idworker/internal/streamread"
@@ -40,19 +41,21 @@ func (b *batch) add(e event, msg *nats.Msg, isLetter bool) {
 var errOtherPlan = errors.New("a planned batch has changed")
 
 // preparer makes batches, first those of the plans in the record, then out of the events
-// that a reader reads. It prepares the next batch while the one before is being published.
+// that follow in the source. It prepares the next batch while the one before is being published.
 type preparer struct {
 	*Enricher
-	reader *reader
+	tail   *streamread.Tail
+	last   uint64             // sequence of the event read last, at first the position
 	pools  map[string]*idPool // the IDs for the events at hand
 	out    chan batch
 	cancel context.CancelFunc
 	ended  chan struct{}
 }
 
-func (e *Enricher) newPreparer(r *reader) *preparer {
+// newPreparer prepares the plans in the record, and then what a tail reads behind a position.
+func (e *Enricher) newPreparer(tail *streamread.Tail, behind uint64) *preparer {
 	ctx, cancel := context.WithCancel(context.Background())
-	p := &preparer{Enricher: e, reader: r, pools: make(map[string]*idPool), out: make(chan batch), cancel: cancel, ended: make(chan struct{})}
+	p := &preparer{Enricher: e, tail: tail, last: behind, pools: make(map[string]*idPool), out: make(chan batch), cancel: cancel, ended: make(chan struct{})}
 	plans := slices.Clone(e.record.Plans)
 	go func() {
 		defer close(p.ended)
@@ -141,8 +144,8 @@ func (p *preparer) readPlanned(ctx context.Context, saved plan) (events []event,
 
 // prepareNext delivers batches of the events that come next, until all of them are done.
 func (p *preparer) prepareNext(ctx context.Context) error {
-	behind := p.reader.last
-	events, lost, err := p.reader.readBatch(ctx)
+	behind := p.last
+	events, lost, err := p.readBatch(ctx)
 	if err != nil {
 		return err
 	}
@@ -202,7 +205,7 @@ func (p *preparer) prepare(ctx context.Context, events []event) (b batch, n int,
 	}
 	if n > 0 {
 		b.plan.Through, b.plan.Time = events[n-1].Sequence, events[n-1].Time
-		b.lag = p.reader.Pending() + uint64(len(events)-n)
+		b.lag = p.tail.Pending() + uint64(len(events)-n)
 	}
 	return b, n, err
 }
@@ -245,4 +248,59 @@ func (p *preparer) draftEvents(events []event) (candidates []candidate, wants ma
 		}
 	}
 	return candidates, wants
+}
+
+// The bounds of a batch. Unless it is configured otherwise, a server accepts at most 1,000
+// messages in an atomic batch.
+const (
+	maxBatch      = 1000
+	maxBatchBytes = 2 << 20
+)
+
+// errSource says that this reader cannot go on reading the source.
+var errSource = errors.New("read the source")
+
+// event is an event of the source.
+type event = streamread.Message
+
+// coversAll reports whether the filter matches all that a stream with that configuration has.
+func coversAll(filter string, cfg jetstream.StreamConfig) bool {
+	return filter == ">" || cfg.Mirror == nil && len(cfg.Sources) == 0 && cfg.SubjectTransform == nil &&
+		!slices.ContainsFunc(cfg.Subjects, func(s string) bool { return !subject.Covers(filter, s) })
+}
+
+// readBatch waits for an event, and returns it with those that have arrived already, up to
+// the bounds of a batch. Lost is how many events before them the source has removed.
+func (p *preparer) readBatch(ctx context.Context) (events []event, lost uint64, err error) {
+	if events, err = p.tail.NextBatch(ctx, maxBatch, maxBatchBytes); err == nil {
+		lost, err = p.countRemoved(ctx, events)
+	}
+	if err != nil {
+		return nil, 0, fmt.Errorf("%w: %w", errSource, err)
+	}
+	p.last = events[len(events)-1].Sequence
+	return events, lost, nil
+}
+
+// countRemoved counts the events that the source removed before they could be read. Between
+// events that were read there may also be others that the filter does not match. Of what subjects
+// those were that are gone nobody knows: then what is before the first one that the stream has
+// counts as removed.
+func (p *preparer) countRemoved(ctx context.Context, events []event) (n uint64, err error) {
+	last := p.last
+	missing := events[len(events)-1].Sequence - last - uint64(len(events))
+	if missing == 0 || coversAll(p.cfg.Filter, p.source.CachedInfo().Config) {
+		return missing, nil
+	}
+	info, err := p.source.Info(ctx)
+	if err != nil {
+		return 0, err
+	}
+	for _, e := range events {
+		if end := min(info.State.FirstSeq, e.Sequence); end > last+1 {
+			n += end - last - 1
+		}
+		last = e.Sequence
+	}
+	return n, nil
 }

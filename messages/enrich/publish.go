@@ -54,11 +54,13 @@ type publisher struct {
 	fast   bool // by fast batches instead of atomic ones
 	most   int  // messages in one batch, as far as the server is known to take them
 
-	refusals int // in a row, at most maxRefusals
+	refusals int  // in a row, at most maxRefusals
+	failed   bool // the last time; an atomic batch then gets the server's reason
 }
 
 // adapt notes the outcome of publishing.
 func (p *publisher) adapt(err error) {
+	p.failed = err != nil
 	if errors.Is(err, errBatchTooLarge) {
 		p.most = max(p.most/2, 1)
 	}
@@ -95,7 +97,7 @@ func (p publisher) publishBatch(ctx context.Context, msgs []*nats.Msg, last uint
 	want := commit{Stream: p.stream, Sequence: last + uint64(len(msgs)), Batch: id, Count: len(msgs)}
 	prepare := prepareAtomic
 	switch {
-	case p.fast:
+	case p.fast && !p.failed:
 		prepare = prepareFast
 	case len(msgs) == 1:
 		prepare, want.Batch, want.Count = prepareAlone, "", 0

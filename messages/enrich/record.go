@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -91,9 +93,72 @@ func (r *record) advance(done uint64, at time.Time, last uint64) {
 	}
 }
 
+// plan says which events follow in the target, and so at which of its sequences each of
+// them will be. It is saved before any of them is published. It has no IDs: each try
+// publishes new ones, and the target takes one try only.
+type plan struct {
+	Through uint64    `json:"through"` // the source is done through this event once all of Runs are in the target
+	Time    time.Time `json:"time"`    // when the source stored that event
+	Runs    []run     `json:"runs"`    // ascending
+}
+
+// run is N events with consecutive source sequences.
+type run struct {
+	Seq uint64 `json:"seq"`
+	N   uint64 `json:"n"`
+}
+
+// add appends an event, whose sequence must be above those before.
+func (p *plan) add(seq uint64) {
+	if n := len(p.Runs); n > 0 && p.Runs[n-1].Seq+p.Runs[n-1].N == seq {
+		p.Runs[n-1].N++
+		return
+	}
+	p.Runs = append(p.Runs, run{seq, 1})
+}
+
+// sequences lists the source sequences of the events.
+func (p *plan) sequences() (seqs []uint64) {
+	for _, r := range p.Runs {
+		for i := range r.N {
+			seqs = append(seqs, r.Seq+i)
+		}
+	}
+	return seqs
+}
+
+// last is the source sequence of the last event of a plan that has any.
+func (p *plan) last() uint64 {
+	r := p.Runs[len(p.Runs)-1]
+	return r.Seq + r.N - 1
+}
+
+// dropThrough takes the events through a source sequence out of the plan.
+func (p *plan) dropThrough(seq uint64) {
+	left := plan{}
+	for _, s := range p.sequences() {
+		if s > seq {
+			left.add(s)
+		}
+	}
+	p.Runs = left.Runs
+}
+
+func (p *plan) hasSameEvents(other plan) bool { return slices.Equal(p.Runs, other.Runs) }
+
 // errRecordMoved says that the record is not what it was when it was read: another enricher
 // has changed it.
 var errRecordMoved = errors.New("another enricher has taken over")
+
+// BucketName is the name of the bucket that says how far each enrichment is.
+func BucketName(p messages.Prefix) string { return string(p) + "_enrich" }
+
+// Bucket is the bucket of records, with replicas copies, 1 to 5, odd.
+func Bucket(prefix messages.Prefix, replicas int) kv.Resource {
+	return kv.LastingBucket(jetstream.KeyValueConfig{
+		Bucket: BucketName(prefix), Description: "idworker: how far each enrichment is", Replicas: replicas,
+	})
+}
 
 // recordEntry is the record as one enricher knows it, and the entry of the bucket in which
 // it is kept.
@@ -102,18 +167,11 @@ type recordEntry struct {
 	key    string
 
 	record
-	revision uint64    // of the entry; 0 if there is none yet
-	written  time.Time // when this enricher last saved it
+	revision uint64 // of the entry, or of the mark of its deletion; 0 if there was none yet
 }
 
-// openRecord opens the bucket of records, and creates it if it is missing.
-func openRecord(ctx context.Context, cfg Config, target string) (recordEntry, error) {
-	if err := kv.Ensure(ctx, cfg.JetStream, Bucket(cfg.Prefix, cfg.Replicas)); err != nil {
-		return recordEntry{}, err
-	}
-	bucket, err := kv.Open(ctx, cfg.JetStream, BucketName(cfg.Prefix))
-	return recordEntry{bucket: bucket, key: recordKey(target)}, err
-}
+// exists reports whether there is a record that can be read.
+func (r *recordEntry) exists() bool { return r.Chain != "" }
 
 // errUnreadable says that an entry of the bucket is no record.
 var errUnreadable = errors.New("is not a record of an enrichment")
@@ -131,15 +189,7 @@ func decodeRecord(bucket string, e kv.Entry) (r record, err error) {
 
 // recordKey is the key of a target's record. Bytes that keys must not have become =XX.
 func recordKey(target string) string {
-	var key strings.Builder
-	for _, c := range []byte(target) {
-		if strings.IndexByte(pathBytes, c) >= 0 {
-			key.WriteByte(c)
-		} else {
-			fmt.Fprintf(&key, "=%02X", c)
-		}
-	}
-	return key.String()
+	return strings.NewReplacer("%", "=", "+", "=20", "~", "=7E").Replace(url.QueryEscape(target))
 }
 
 // settings are those of the configuration.
@@ -155,7 +205,7 @@ func (e *Enricher) checkSettings() error {
 	if have.Installation == "" || want.Installation == "" {
 		have.Installation, want.Installation = "", ""
 	}
-	if e.record.revision == 0 || have == want {
+	if !e.record.exists() || have == want {
 		return nil
 	}
 	return e.undecided("stream %s is the target of an enrichment with other settings: %s; use another target, or resume with the new settings",
@@ -163,16 +213,17 @@ func (e *Enricher) checkSettings() error {
 }
 
 // readRecord reads the record. Another enricher may change it right after: only saveRecord finds
-// out. The revision is 0 if there is none, but not if the error is errUnreadable.
+// out. There is none if the entry was deleted, or if the error is errUnreadable.
 func (e *Enricher) readRecord(ctx context.Context) error {
 	r := &e.record
 	r.record, r.revision = record{}, 0
 	entry, err := r.bucket.Get(ctx, r.key)
-	if err != nil || !entry.Exists() {
+	if err != nil {
 		return err
 	}
-	r.revision = entry.Revision
-	r.record, err = decodeRecord(r.bucket.Name(), entry)
+	if r.revision = entry.Revision; entry.Exists() {
+		r.record, err = decodeRecord(r.bucket.Name(), entry)
+	}
 	return err
 }
 
@@ -184,7 +235,7 @@ func (e *Enricher) loadRecord(ctx context.Context) error {
 	if err := e.readRecord(ctx); err != nil {
 		return err
 	}
-	e.figures.done.Store(e.record.Done)
+	e.figures.update(func() { e.figures.done = e.record.Done })
 	return e.checkSettings()
 }
 
@@ -199,28 +250,15 @@ func (e *Enricher) saveRecord(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	revision := r.revision
-	if revision > 0 {
-		revision, err = r.bucket.Update(ctx, r.key, value, revision)
-	} else {
-		revision, err = r.bucket.Edit(ctx, r.key, func(e kv.Entry) ([]byte, error) {
-			if e.Exists() {
-				return nil, errRecordMoved
-			}
-			return value, nil // perhaps where one was deleted by hand
-		})
-	}
+	revision, err := r.bucket.Update(ctx, r.key, value, r.revision)
 	if errors.Is(err, jetstream.ErrKeyRevisionMismatch) {
 		return errRecordMoved
 	}
 	if err == nil {
-		r.revision, r.written = revision, time.Now()
+		r.revision = revision
 	}
 	return err
 }
-
-// BucketName is the name of the bucket that says how far each enrichment is.
-func BucketName(p messages.Prefix) string { return string(p) + "_enrich" }
 
 // enrichmentName is the name of an enrichment, by its streams.
 func enrichmentName(source, target string) string { return source + "." + target }

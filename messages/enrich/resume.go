@@ -13,18 +13,9 @@ import (
 // Resume decides that all events of the source through the sequence after count as enriched,
 // and no others: where nothing else proves how far an enrichment is, and after its settings
 // have changed. It refuses what the streams contradict, with an error that wraps [ErrConfig],
-// which is [ErrUnproven] if messages are gone that could contradict. Enrichers that run go on
-// from there, if their settings are those of cfg. Others stand still.
-func Resume(ctx context.Context, cfg Config, after uint64) error {
-	return resume(ctx, cfg, after, false)
-}
-
-// ResumeUnproven is Resume without [ErrUnproven].
-func ResumeUnproven(ctx context.Context, cfg Config, after uint64) error {
-	return resume(ctx, cfg, after, true)
-}
-
-func resume(ctx context.Context, cfg Config, after uint64, unproven bool) error {
+// which is [ErrUnproven] if messages are gone that could contradict; unproven accepts that.
+// Enrichers that run go on from there, if their settings are those of cfg. Others stand still.
+func Resume(ctx context.Context, cfg Config, after uint64, unproven bool) error {
 	e, err := open(ctx, cfg)
 	if err != nil {
 		return err
@@ -52,8 +43,14 @@ func (e *Enricher) resume(ctx context.Context, after uint64, unproven bool) erro
 	if last := source.State.LastSeq; after > last {
 		return configError("stream %s ends at sequence %d, so nothing can resume after %d", e.cfg.From, last, after)
 	}
-	if err := e.checkNotEnriched(ctx, after, target.State, unproven); err != nil {
+	seq, gone, err := e.provenThrough(ctx, target.State)
+	switch {
+	case err != nil:
 		return err
+	case after < seq:
+		return configError("stream %s has event %d of stream %s already, so resuming after %d would enrich events twice", e.targetName(), seq, e.cfg.From, after)
+	case gone > 0 && !unproven: // it may have been such an event
+		return fmt.Errorf("%w: %w: sequence %d of stream %s, behind event %d of stream %s", ErrConfig, ErrUnproven, gone, e.targetName(), seq, e.cfg.From)
 	}
 	r := record{
 		settings: e.cfg.settings(), Chain: cmp.Or(e.record.Chain, e.newChain()), Last: target.State.LastSeq,
@@ -68,21 +65,6 @@ func (e *Enricher) resume(ctx context.Context, after uint64, unproven bool) erro
 		return err
 	}
 	e.log.Info("the enrichment resumes", zap.Uint64("after", after))
-	return nil
-}
-
-// checkNotEnriched refuses to resume before an event that is in the target, or, unless that is
-// what is wanted, where messages are gone that may have been such events.
-func (e *Enricher) checkNotEnriched(ctx context.Context, after uint64, target jetstream.StreamState, unproven bool) error {
-	seq, gone, err := e.provenThrough(ctx, target)
-	switch {
-	case err != nil:
-		return err
-	case after < seq:
-		return configError("stream %s has event %d of stream %s already, so resuming after %d would enrich events twice", e.targetName(), seq, e.cfg.From, after)
-	case gone > 0 && !unproven:
-		return fmt.Errorf("%w: %w: sequence %d of stream %s, behind event %d of stream %s", ErrConfig, ErrUnproven, gone, e.targetName(), seq, e.cfg.From)
-	}
 	return nil
 }
 
@@ -109,12 +91,16 @@ func (e *Enricher) provenThrough(ctx context.Context, target jetstream.StreamSta
 		if o.source != e.cfg.From || o.letter {
 			return false, nil
 		}
-		made, err := e.isMadeOf(ctx, msg, o)
+		err := e.checkSource(ctx, o.seq, o.time)
+		made := err == nil
 		if made {
 			seq = max(seq, o.seq)
+		} else if errors.Is(err, ErrUndecided) { // it is of another source that had this name
+			err = nil
 		}
-		// If it is older than all that the source has, so is what is before it in the target.
-		known = made || o.chain != "" && (first.Sequence == 0 || o.time.Before(first.Time))
+		// If it is older than all that the source has, so is what is before it in the target. One
+		// that names no chain tells nothing of those before it.
+		known = o.chain != "" && (made || first.Sequence == 0 || o.time.Before(first.Time))
 		return known, err
 	})
 	if !known && gone == 0 && kept > end {
@@ -128,18 +114,4 @@ func (e *Enricher) provenThrough(ctx context.Context, target jetstream.StreamSta
 func (e *Enricher) recordHolds(ctx context.Context, last uint64) bool {
 	r := &e.record
 	return r.From == e.cfg.From && r.AtLast > 0 && r.Last <= last && e.identifyTarget(ctx) == nil && e.identifySource(ctx) == nil
-}
-
-// isMadeOf reports whether a message of the target is made of an event of this source, and not
-// of another one that had that name.
-func (e *Enricher) isMadeOf(ctx context.Context, msg *event, o origin) (bool, error) {
-	err := e.checkSource(ctx, o.seq, o.time)
-	if errors.Is(err, ErrUndecided) {
-		return false, nil
-	}
-	if err != nil || o.chain != "" {
-		return err == nil, err
-	}
-	before, _, err := e.around(ctx, o.seq)
-	return before.Sequence < o.seq || !before.Time.After(msg.Time), err
 }

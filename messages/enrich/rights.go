@@ -29,7 +29,13 @@ func StreamRights(p messages.Prefix, source, target string, to ...string) rights
 	return rights.Join(
 		rights.Publish(to...),
 		rights.Publish(turn), rights.Subscribe(turn),
-		streamread.Rights(source),
+		MeasureRights(source),
 		rights.Publish(rights.StreamInfo(target)), rights.ReadLeader(target),
 	)
 }
+
+// ListRights are what [List] takes.
+func ListRights(p messages.Prefix) rights.Rights { return rights.WatchBucket(BucketName(p)) }
+
+// MeasureRights are what [Standing.Measure] takes for a source.
+func MeasureRights(source string) rights.Rights { return streamread.Rights(source) }

@@ -20,7 +20,7 @@ func (e *Enricher) takeOver(ctx context.Context) error {
 	}
 	e.readLimits(info.Config)
 	last := info.State.LastSeq
-	if e.record.revision == 0 {
+	if !e.record.exists() {
 		err = e.beginRecord(ctx, last)
 	} else if err = e.identifySource(ctx); err == nil {
 		err = e.settle(ctx, last)

@@ -42,7 +42,7 @@ func openTarget(ctx context.Context, js jetstream.JetStream, c Config, source je
 	}
 	name, err := js.StreamNameBySubject(ctx, c.To)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		return nil, &TargetError{Err: ErrNoTarget, Subject: c.To}
+		return nil, &TargetError{Subject: c.To}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("find the stream of %q: %w", c.To, err)
@@ -69,7 +69,7 @@ func checkTarget(cfg jetstream.StreamConfig, c Config, source jetstream.StreamCo
 	case cfg.NoAck:
 		return configError("stream %s acknowledges nothing (no_ack), so events could be lost without notice", cfg.Name)
 	case !cfg.AllowAtomicPublish:
-		return &TargetError{Err: ErrNoBatches, Subject: c.To, Stream: cfg.Name}
+		return &TargetError{Subject: c.To, Stream: cfg.Name}
 	}
 	return nil
 }

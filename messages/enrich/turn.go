@@ -10,35 +10,28 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/idworker/idworker/internal/pause"
+	"github.com/idworker/idworker/internal/streamread"
 )
 
-const (
-	// turnLength is how long an owner goes on before it hands the turn to an enricher that
-	// waits for it.
-	turnLength = time.Second
-
-	// heartbeat is the longest time between two saves of the record by its owner.
-	heartbeat = time.Second
-
-	// ownerTimeout is how long a record may stay unchanged before its owner is taken to be
-	// dead.
-	ownerTimeout = 3 * time.Second
-
-	// exchangeTimeout bounds one exchange with the server.
-	exchangeTimeout = 5 * time.Second
-)
+// ownerTimeout is how long a record may stay unchanged before its owner is taken to be dead.
+const ownerTimeout = 3 * time.Second
 
 // timers are how long an enricher waits. Tests have shorter ones.
 type timers struct {
-	turnLength, heartbeat, ownerTimeout, exchangeTimeout, idsTimeout time.Duration
-	firstPause, maxPause                                             time.Duration
-	measureEvery                                                     time.Duration
+	turnLength      time.Duration // an owner hands the turn to an enricher that waits for it after this long
+	heartbeat       time.Duration // the longest time between two saves of the record by its owner
+	ownerTimeout    time.Duration
+	exchangeTimeout time.Duration // bounds one exchange with the server
+	idsTimeout      time.Duration // a request for IDs that takes longer fails
+
+	firstPause, maxPause time.Duration // between tries while something is away
+	measureEvery         time.Duration // the lag is measured, while no batch does
 }
 
 var defaultTimers = timers{
-	turnLength: turnLength, heartbeat: heartbeat, ownerTimeout: ownerTimeout, exchangeTimeout: exchangeTimeout, idsTimeout: idsTimeout,
-	firstPause: firstPause, maxPause: maxPause,
-	measureEvery: measureEvery,
+	turnLength: time.Second, heartbeat: time.Second, ownerTimeout: ownerTimeout, exchangeTimeout: 5 * time.Second, idsTimeout: 2 * time.Second,
+	firstPause: 100 * time.Millisecond, maxPause: 2 * time.Second,
+	measureEvery: time.Second,
 }
 
 // awaitTurn returns when it is this enricher's turn, with the record loaded but not yet
@@ -85,6 +78,7 @@ type turn struct {
 	flight *batch     // under way
 	landed chan error // the outcome of flight
 	ready  *batch     // saved, and published as soon as flight has landed
+	stuck  bool       // the next batch cannot be prepared
 	renew  bool       // to end even if nobody asks for the turn: the next one reads the limits again
 }
 
@@ -98,19 +92,18 @@ func (e *Enricher) runTurn(ctx context.Context) error {
 	if n := len(e.record.Plans); n > 0 {
 		from = e.record.Plans[n-1].Through
 	}
-	reader, err := newReader(ctx, e.cfg.JetStream, e.source, e.cfg.Filter, from)
+	tail, err := streamread.OpenTail(ctx, e.cfg.JetStream, e.source, e.cfg.Filter, from+1)
 	if err != nil {
-		return err
+		return fmt.Errorf("%w: %w", errSource, err)
 	}
-	defer reader.Close()
-	if err := e.identifySource(ctx); err != nil { // that of the reader
+	defer tail.Close()
+	if err := e.identifySource(ctx); err != nil { // that of the tail
 		return e.confirm(ctx, err)
 	}
-	preparer := e.newPreparer(reader)
+	preparer := e.newPreparer(tail, from)
 	defer preparer.close()
-	e.figures.turns.Add(1)
-	e.figures.owner.Store(true)
-	defer e.figures.owner.Store(false)
+	e.figures.update(func() { e.figures.owner, e.figures.counts.Turns = true, e.figures.counts.Turns+1 })
+	defer e.figures.update(func() { e.figures.owner = false })
 	t := &turn{Enricher: e, landed: make(chan error, 1)}
 	defer func() { _ = t.await() }() // the next owner finds out what became of it
 	return t.run(ctx, preparer)
@@ -140,7 +133,9 @@ func (t *turn) run(ctx context.Context, preparer *preparer) (err error) {
 		case err = <-t.landed:
 			err = t.land(err)
 		case <-alive.C:
-			err = t.saveHeartbeat(ctx)
+			if err = t.saveRecord(ctx); err == nil {
+				t.reportIdle(ctx)
+			}
 		case <-ctx.Done():
 			return t.handOver(ctx, next)
 		}
@@ -197,7 +192,6 @@ func (t *turn) launch() error {
 		return t.land(nil)
 	}
 	msgs, last, publisher, within := t.flight.msgs, t.record.Last, t.publisher, 2*t.cfg.timers.exchangeTimeout
-	publisher.fast = publisher.fast && !t.refused
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), within)
 		defer cancel()
@@ -210,8 +204,7 @@ func (t *turn) launch() error {
 func (t *turn) land(err error) error {
 	b := t.flight
 	t.flight = nil
-	t.publisher.adapt(err)
-	if t.refused = err != nil; t.refused {
+	if t.publisher.adapt(err); err != nil {
 		return fmt.Errorf("publish to the target: %w", err)
 	}
 	r := &t.record
@@ -221,7 +214,7 @@ func (t *turn) land(err error) error {
 	}
 	r.Last += uint64(len(b.msgs))
 	r.Done, r.Time, r.Plans = b.plan.Through, b.plan.Time, r.Plans[1:]
-	t.figures.countBatch(len(b.msgs)-b.dead, b.dead, b.lag, r.Done)
+	t.figures.countBatch(b)
 	if !t.stuck {
 		t.reportSuccess()
 	}
@@ -236,18 +229,6 @@ func (t *turn) await() error {
 		}
 	}
 	return nil
-}
-
-// saveHeartbeat saves the record if that is due.
-func (t *turn) saveHeartbeat(ctx context.Context) error {
-	if time.Since(t.record.written) < t.cfg.timers.heartbeat/2 {
-		return nil
-	}
-	err := t.saveRecord(ctx)
-	if err == nil {
-		t.reportIdle(ctx)
-	}
-	return err
 }
 
 // handOver ends the turn: the next owner is the enricher that asked last, or nobody.
