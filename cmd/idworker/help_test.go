@@ -11,7 +11,6 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"github.com/idworker/idworker/cmd/internal/completion"
 	"github.com/idworker/idworker/cmd/internal/explain"
 )
 
@@ -71,8 +70,8 @@ func TestCandidates(t *testing.T) {
 	} {
 		words := strings.Split(line, " ")
 		var found []string
-		for _, c := range completion.Find(model(), words[:len(words)-1], words[len(words)-1]) {
-			found = append(found, c.Word)
+		for _, c := range candidates(model(), words) {
+			found = append(found, c.word)
 		}
 		if got := strings.Join(found, " "); got != want {
 			t.Errorf("%q: %q, want %q", line, got, want)
