@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/alecthomas/kong"
@@ -14,6 +15,7 @@ import (
 	"github.com/synadia-io/orbit.go/natscontext"
 	"go.uber.org/zap"
 
+	"github.com/idworker/idworker/cmd/internal/backend"
 	"github.com/idworker/idworker/cmd/internal/explain"
 	"github.com/idworker/idworker/cmd/internal/natsconn"
 	"github.com/idworker/idworker/messages"
@@ -138,6 +140,24 @@ func (i installation) userAndPassword(o *nats.Options) error {
 		return err
 	}
 	return nats.UserInfo(i.User, password)(o)
+}
+
+// checkSecrets refuses logins on the command line, where everybody on the machine can read them. A user alone in
+// the URL of a NATS server is one: NATS takes it for a token.
+func checkSecrets(args []string) error {
+	for n, arg := range args {
+		flag, value, hasValue := strings.Cut(arg, "=")
+		if !hasValue && n+1 < len(args) {
+			value = args[n+1]
+		}
+		switch {
+		case flag == "--server" && strings.Contains(value, "@"):
+			return errors.New("--server: a login in a URL on the command line can be read by everybody on this machine; set NATS_URL instead, or --creds, --nkey, or --user with NATS_PASSWORD or --password-file")
+		case flag == "--store" && backend.HasPassword(value):
+			return errors.New("--store: a password on the command line can be read by everybody on this machine; set IDWORKER_STORE instead, or --store-file")
+		}
+	}
+	return nil
 }
 
 // dial connects and opens the installation's JetStream.

@@ -127,7 +127,7 @@ func TestLoginOnTheCommandLine(t *testing.T) {
 		"get --server a:1,u:" + canary + "@b":     true,
 		"get order --server=NATS://u:%40@[::1]:1": true,
 	} {
-		err := natsconn.CheckCommandLine(strings.Fields(line))
+		err := checkSecrets(strings.Fields(line))
 		switch {
 		case !refused && err != nil:
 			t.Errorf("%s: %v", line, err)

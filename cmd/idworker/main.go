@@ -2,7 +2,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,7 +17,6 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/idworker/idworker/cmd/internal/explain"
-	"github.com/idworker/idworker/cmd/internal/natsconn"
 	"github.com/idworker/idworker/cmd/internal/progress"
 	"github.com/idworker/idworker/cmd/internal/report"
 	"github.com/idworker/idworker/snowflake"
@@ -82,7 +80,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if err != nil {
 		return refuse(args, err, stderr)
 	}
-	if err := cmp.Or(natsconn.CheckCommandLine(args), checkStoreOnLine(args)); err != nil {
+	if err := checkSecrets(args); err != nil {
 		return end(explain.Usage(err), output{Writer: stderr, JSON: isSet(command, "json")})
 	}
 	command.BindTo(ctx, (*context.Context)(nil))

@@ -37,17 +37,3 @@ func (f storeFlags) backend() (backend.Backend, error) {
 	}
 	return b, nil
 }
-
-// checkStoreOnLine refuses a --store with a password, where everybody on the machine could read it.
-func checkStoreOnLine(args []string) error {
-	for n, arg := range args {
-		dsn, ok := strings.CutPrefix(arg, "--store=")
-		if arg == "--store" && n+1 < len(args) {
-			dsn, ok = args[n+1], true
-		}
-		if ok && backend.HasPassword(dsn) {
-			return errors.New("--store: a password on the command line can be read by everybody on this machine; set IDWORKER_STORE instead, or --store-file")
-		}
-	}
-	return nil
-}
