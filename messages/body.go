@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"iter"
 	"strconv"
+
+	"github.com/idworker/idworker/internal/problem"
 )
 
 // Range is a contiguous range of IDs, both ends included, as it appears in replies.
@@ -92,7 +94,7 @@ func decodeRange(line []byte) (r Range, ok bool) {
 }
 
 // ErrCount is wrapped by the errors of [DecodeCount].
-var ErrCount = errors.New("malformed count")
+var ErrCount = problem.New(problem.Invalid, "malformed count")
 
 // tooLargeError is the ErrCount of a number that is one, but above the limit.
 type tooLargeError struct{ n, limit int64 }

@@ -16,8 +16,8 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/idworker/idworker/cmd/internal/backend"
-	"github.com/idworker/idworker/cmd/internal/explain"
 	"github.com/idworker/idworker/cmd/internal/natsconn"
+	"github.com/idworker/idworker/internal/problem"
 	"github.com/idworker/idworker/messages"
 )
 
@@ -108,7 +108,7 @@ func (i installation) options() ([]nats.Option, error) {
 			continue
 		}
 		if err := s.option(&scratch); err != nil {
-			return nil, explain.Usage(fmt.Errorf("%s: %w", s.flag, err))
+			return nil, problem.Usage(fmt.Errorf("%s: %w", s.flag, err))
 		}
 		options = append(options, s.option)
 	}
@@ -125,11 +125,11 @@ func (i installation) check() error {
 	}
 	switch {
 	case logins > 1:
-		return explain.Usage(errors.New("--creds, --nkey and --user are three ways to log in: set one of them, on the command line or in the environment"))
+		return problem.Usage(errors.New("--creds, --nkey and --user are three ways to log in: set one of them, on the command line or in the environment"))
 	case i.PasswordFile != "" && i.User == "":
-		return explain.Usage(errors.New("--password-file needs to know whose password it is. Set --user too"))
+		return problem.Usage(errors.New("--password-file needs to know whose password it is. Set --user too"))
 	case (i.TLSCert == "") != (i.TLSKey == ""):
-		return explain.Usage(errors.New("--tlscert and --tlskey belong together: set both"))
+		return problem.Usage(errors.New("--tlscert and --tlskey belong together: set both"))
 	}
 	return i.Prefix.Check()
 }

@@ -7,7 +7,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/idworker/idworker/cmd/internal/explain"
+	"github.com/idworker/idworker/internal/problem"
 	"github.com/idworker/idworker/snowflake"
 )
 
@@ -32,13 +32,13 @@ func (d *decodeCmd) Run(out output) error {
 	case err != nil:
 		return err
 	case d.From != nil && len(d.IDs) > 0:
-		return explain.Usage(errors.New("want either IDs to take apart or --from, not both"))
+		return problem.Usage(errors.New("want either IDs to take apart or --from, not both"))
 	case d.From != nil:
 		return d.printRange(out, layout)
 	case d.To != nil:
-		return explain.Usage(errors.New("--to is the end of a time whose beginning --from names"))
+		return problem.Usage(errors.New("--to is the end of a time whose beginning --from names"))
 	case len(d.IDs) == 0:
-		return explain.Usage(errors.New("want IDs to take apart, or --from"))
+		return problem.Usage(errors.New("want IDs to take apart, or --from"))
 	}
 	return d.takeApart(out, layout)
 }
@@ -116,7 +116,7 @@ func (d *decodeCmd) printRange(out output, layout snowflake.Layout) error {
 	from, last := *d.From, *d.From
 	if d.To != nil {
 		if !d.To.After(from) {
-			return explain.Usage(fmt.Errorf("--to %s is not after --from %s", d.To.UTC().Format(time.RFC3339Nano), from.UTC().Format(time.RFC3339Nano)))
+			return problem.Usage(fmt.Errorf("--to %s is not after --from %s", d.To.UTC().Format(time.RFC3339Nano), from.UTC().Format(time.RFC3339Nano)))
 		}
 		last = d.To.Add(-1) // it is not included
 	}

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/idworker/idworker/cmd/internal/explain"
 	"github.com/idworker/idworker/snowflake"
 )
 
@@ -55,7 +54,7 @@ func TestDecodeFrom(t *testing.T) {
 		"--from " + august + " --to " + july:            "is not after",
 	} {
 		r := command(t, append([]string{"decode"}, strings.Fields(args)...)...)
-		if r.code != explain.ExitUsage || !strings.Contains(r.stderr, want) || r.stdout != "" {
+		if r.code != exitUsage || !strings.Contains(r.stderr, want) || r.stdout != "" {
 			t.Errorf("decode %s: %+v, want %q", args, r, want)
 		}
 	}
@@ -75,7 +74,7 @@ func TestDecodeOfAnotherLayout(t *testing.T) {
 		ours.String():                           false,
 	} {
 		text, object := command(t, strings.Fields("decode "+args)...), command(t, strings.Fields("decode --json "+args)...)
-		if text.code != explain.ExitOK || strings.Contains(text.stdout, "--layout") != warns || strings.Contains(object.stdout, `"warning"`) != warns {
+		if text.code != exitOK || strings.Contains(text.stdout, "--layout") != warns || strings.Contains(object.stdout, `"warning"`) != warns {
 			t.Errorf("%s: %+v, %+v", args, text, object)
 		}
 	}

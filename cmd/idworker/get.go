@@ -12,8 +12,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/idworker/idworker/cmd/internal/explain"
 	"github.com/idworker/idworker/cmd/internal/natsconn"
+	"github.com/idworker/idworker/internal/problem"
 	"github.com/idworker/idworker/messages"
 )
 
@@ -33,7 +33,7 @@ func (g *getCmd) parse() (tag string, n int64, err error) {
 	rest := g.What
 	if !g.Snowflake {
 		if len(rest) == 0 {
-			return "", 0, explain.Usage(errors.New("want a tag, or --snowflake"))
+			return "", 0, problem.Usage(errors.New("want a tag, or --snowflake"))
 		}
 		tag, rest = rest[0], rest[1:]
 		if err := messages.CheckTag(tag); err != nil {
@@ -50,7 +50,7 @@ func (g *getCmd) parse() (tag string, n int64, err error) {
 		}
 		return tag, n, nil
 	}
-	return "", 0, explain.Usage(fmt.Errorf("unexpected argument %s: want one tag, and how many", rest[1]))
+	return "", 0, problem.Usage(fmt.Errorf("unexpected argument %s: want one tag, and how many", rest[1]))
 }
 
 // Run prints all IDs, or an error behind those that there were until then.

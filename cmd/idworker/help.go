@@ -6,7 +6,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"github.com/idworker/idworker/cmd/internal/explain"
+	"github.com/idworker/idworker/internal/problem"
 )
 
 // helpCmd shows what --help shows.
@@ -21,7 +21,7 @@ func (h *helpCmd) Run(app *kong.Kong) error {
 		err = about.Error
 	}
 	if err != nil {
-		return explain.Usage(err)
+		return problem.Usage(err)
 	}
 	return about.PrintUsage(false)
 }

@@ -10,8 +10,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/alecthomas/kong"
-
-	"github.com/idworker/idworker/cmd/internal/explain"
 )
 
 // manCmd prints the manual page.
@@ -56,8 +54,8 @@ func writeManual(w io.Writer, app *kong.Application, version string) error {
 	}
 	p.line(".SH ENVIRONMENT\n%s", escapeRoff("The variable behind a flag sets it. A flag on the command line takes precedence. Passwords are in $IDWORKER_PASSWORD or $NATS_PASSWORD, or in a file."))
 	p.line(".SH EXIT STATUS")
-	for _, exit := range explain.Exits {
-		p.line(".TP\n.B %d\n%s", exit.Code, escapeRoff(exit.Meaning))
+	for _, exit := range exits {
+		p.line(".TP\n.B %d\n%s", exit.code, escapeRoff(exit.meaning))
 	}
 	return p.Flush()
 }
