@@ -100,7 +100,7 @@ var ErrCount = problem.New(problem.Invalid, "malformed count")
 type tooLargeError struct{ n, limit int64 }
 
 func (e tooLargeError) Error() string {
-	return fmt.Sprintf("count %d is too large, allowed is 1 to %d", e.n, e.limit)
+	return fmt.Sprintf("count %d is too large, allowed is a decimal from 1 to %d", e.n, e.limit)
 }
 
 func (e tooLargeError) Unwrap() error { return ErrCount }

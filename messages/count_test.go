@@ -65,7 +65,7 @@ func TestDecodeCount(t *testing.T) {
 // TestCountTooLarge: a count that is only too large is not called malformed, and the text says what is allowed.
 func TestCountTooLarge(t *testing.T) {
 	_, err := messages.DecodeCount([]byte("20000"), 10_000)
-	if err == nil || err.Error() != "count 20000 is too large, allowed is 1 to 10000" {
+	if err == nil || err.Error() != "count 20000 is too large, allowed is a decimal from 1 to 10000" {
 		t.Errorf("%v", err)
 	}
 }

@@ -213,12 +213,9 @@ func (d *daemon) openStore(ctx context.Context, cfg worker.Config) (segments *ba
 		if err := worker.Provision(ctx, cfg.JetStream, cfg.Prefix, cfg.Replicas); err != nil {
 			return err
 		}
-		return register.Create(ctx, cfg.JetStream, cfg.Prefix, cfg.Replicas)
-	})
-	if err != nil {
-		return nil, err
-	}
-	err = kv.WithRetry(ctx, cfg.Log, func(ctx context.Context) error {
+		if err := register.Create(ctx, cfg.JetStream, cfg.Prefix, cfg.Replicas); err != nil {
+			return err
+		}
 		segments, err = d.cfg.source.Open(ctx, backend.Options{JetStream: cfg.JetStream, Prefix: cfg.Prefix, Witness: d.nats.witness, Log: cfg.Log})
 		return err
 	})

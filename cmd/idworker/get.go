@@ -141,7 +141,7 @@ func briefly(next nextIDs) nextIDs {
 }
 
 // largest finds in a worker's answer how many IDs may be asked for at once. Only workers know.
-var largest = regexp.MustCompile(`allowed is 1 to (\d+)`)
+var largest = regexp.MustCompile(`a decimal from 1 to (\d+)`)
 
 // limitIn reads the largest batch from the error of a request for more, 0 if it is another error.
 func limitIn(err error) int64 {
