@@ -77,8 +77,8 @@ func (d *decodeCmd) takeApart(out output, layout snowflake.Layout) error {
 			Datacenter: layout.Datacenter(id), Worker: layout.WorkerID(id), Sequence: layout.Sequence(id),
 		})
 	}
-	if odd > 0 {
-		found.Warning = fmt.Sprintf("%d of %d IDs are of the future, or of the first day of this layout; if they have another one, name it with --layout or --epoch", odd, len(found.IDs))
+	if odd > 0 && layout == snowflake.Default() { // else somebody chose it
+		found.Warning = fmt.Sprintf("%d of %d IDs are of the future, or of the first day of the default layout; if they have another one, name it with --layout or --epoch", odd, len(found.IDs))
 	}
 	return errors.Join(out.Print(found), errors.Join(bad...))
 }
