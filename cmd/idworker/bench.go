@@ -11,9 +11,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/idworker/idworker/cmd/internal/bench"
-	"github.com/idworker/idworker/cmd/internal/explain"
 	"github.com/idworker/idworker/cmd/internal/natsconn"
 	"github.com/idworker/idworker/internal/history"
+	"github.com/idworker/idworker/internal/problem"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/snowflake"
 	"github.com/idworker/idworker/snowflake/lease"
@@ -89,7 +89,7 @@ func (c *benchCmd) check() error {
 		err = fmt.Errorf("--timeout %v, allowed is 10ms to 1m", c.Timeout)
 	}
 	if err != nil {
-		return explain.Usage(err)
+		return problem.Usage(err)
 	}
 	for _, tag := range c.Tags {
 		if err := messages.CheckTag(tag); err != nil {
@@ -106,7 +106,7 @@ func (c *benchCmd) checkServer(address string) error {
 	if c.Remote || net.ParseIP(host).IsLoopback() {
 		return nil
 	}
-	return explain.Usage(fmt.Errorf("the server %s is not on this machine; the load is real, and its IDs are used up: if it is meant for that server, add --remote", address))
+	return problem.Usage(fmt.Errorf("the server %s is not on this machine; the load is real, and its IDs are used up: if it is meant for that server, add --remote", address))
 }
 
 // look asks for everything once, so that what is wrong is reported before the
@@ -141,7 +141,7 @@ func (c *benchCmd) lookAt(ctx context.Context, client *messages.Client, tag stri
 	defer cancel()
 	_, err := briefly(nextOf(client, tag))(try, c.Batch)
 	if limit := limitIn(err); limit > 0 {
-		return bench.Target{}, explain.Usage(fmt.Errorf("--batch %d is too large: 1 to %d are allowed", c.Batch, limit))
+		return bench.Target{}, problem.Usage(fmt.Errorf("--batch %d is too large: 1 to %d are allowed", c.Batch, limit))
 	}
 	if err != nil || tag == "" {
 		return bench.Target{Kind: history.Snowflake}, err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -18,7 +19,6 @@ import (
 	"github.com/idworker/idworker/cmd/internal/natsconn"
 	"github.com/idworker/idworker/internal/goroutines"
 	"github.com/idworker/idworker/internal/kv"
-	"github.com/idworker/idworker/internal/pause"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store/register"
 	"github.com/idworker/idworker/worker"
@@ -83,7 +83,7 @@ func newDaemon(ctx context.Context, cfg serverConfig) (_ *daemon, err error) {
 		if errors.Is(err, nats.ErrNoResponders) {
 			err = fmt.Errorf("%w: JetStream is not enabled on the server %s, or has no quorum", err, d.nats.installation)
 		}
-		return nil, errors.Join(d.nats.trouble(), err)
+		return nil, errors.Join(d.nats.embedded.Trouble(), err)
 	}
 	return &d, nil
 }
@@ -106,26 +106,13 @@ func (n *natsServer) guard(ctx context.Context) {
 	}
 }
 
-// trouble returns why an embedded server cannot write to its folder, or nil.
-func (n *natsServer) trouble() error {
-	if n.embedded == nil {
-		return nil
-	}
-	return n.embedded.Trouble()
-}
-
 // openNATS starts the embedded server, if no other one is named, and opens the
 // witness.
 func openNATS(ctx context.Context, cfg serverConfig, opened *closers) (*natsServer, error) {
 	if cfg.embedded != nil {
 		started, err := embedded.Start(ctx, *cfg.embedded)
 		if refused := new(embedded.RecoverError); errors.As(err, &refused) {
-			if cfg.worker.Prefix != messages.DefaultPrefix {
-				refused.Flags += " --prefix " + string(cfg.worker.Prefix)
-			}
-			if cfg.source.Kind() != backend.JetStream {
-				refused.Flags += " --store DSN" // which may have a password in it
-			}
+			refused.Flags = folderFlags(refused, cfg.worker.Prefix, cfg.source)
 		}
 		if err != nil {
 			return nil, err
@@ -147,10 +134,36 @@ func openNATS(ctx context.Context, cfg serverConfig, opened *closers) (*natsServ
 	return &natsServer{installation: cfg.installation, witness: w}, nil
 }
 
+// folderFlags are how a command names a data folder, and the installation in it.
+func folderFlags(refused *embedded.RecoverError, prefix messages.Prefix, source backend.Backend) string {
+	flags := "--data " + shellWord(refused.Folder)
+	if refused.Witness != embedded.WitnessOf(refused.Folder) {
+		flags += " --witness " + shellWord(refused.Witness)
+	}
+	if prefix != messages.DefaultPrefix {
+		flags += " --prefix " + string(prefix)
+	}
+	if source.Kind() != backend.JetStream {
+		flags += " --store DSN" // which may have a password in it
+	}
+	return flags
+}
+
+// plain are the paths that a shell reads as they are.
+var plain = regexp.MustCompile(`^[\w@%+=:,./-]+$`)
+
+// shellWord is a path as it is typed in a shell.
+func shellWord(path string) string {
+	if plain.MatchString(path) {
+		return path
+	}
+	return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'"
+}
+
 // startProcess connects, and opens and starts the process.
 func (d *daemon) startProcess(ctx context.Context) (process *worker.Process, synced *doctor.SyncWatch, err error) {
 	cfg := d.cfg.worker
-	cfg.Trouble = d.nats.trouble
+	cfg.Trouble = d.nats.embedded.Trouble
 	if cfg.Requests, _, err = d.nats.dialToStay(ctx, "idworker", cfg.Log); err != nil {
 		return nil, nil, err
 	}
@@ -177,18 +190,13 @@ func (d *daemon) startProcess(ctx context.Context) (process *worker.Process, syn
 func (d *daemon) openProcess(ctx context.Context, cfg worker.Config) (process *worker.Process, err error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	switch {
-	case cfg.Role.Loads():
+	if cfg.Role.Loads() {
 		segments, err := d.openStore(ctx, cfg)
 		if err != nil {
 			return nil, err
 		}
 		d.opened.add(func() { _ = segments.Close() }) // all answers are in
 		cfg.Store, cfg.StoreName, cfg.Reservations = segments, d.cfg.source.Name(), d.cfg.source.Reservations()
-	case d.nats.witness != nil:
-		if err := d.keepWitness(ctx, cfg); err != nil {
-			return nil, err
-		}
 	}
 	err = kv.WithRetry(ctx, cfg.Log, func(ctx context.Context) error {
 		process, err = worker.New(ctx, cfg)
@@ -205,12 +213,9 @@ func (d *daemon) openStore(ctx context.Context, cfg worker.Config) (segments *ba
 		if err := worker.Provision(ctx, cfg.JetStream, cfg.Prefix, cfg.Replicas); err != nil {
 			return err
 		}
-		return register.Create(ctx, cfg.JetStream, cfg.Prefix, cfg.Replicas)
-	})
-	if err != nil {
-		return nil, err
-	}
-	err = kv.WithRetry(ctx, cfg.Log, func(ctx context.Context) error {
+		if err := register.Create(ctx, cfg.JetStream, cfg.Prefix, cfg.Replicas); err != nil {
+			return err
+		}
 		segments, err = d.cfg.source.Open(ctx, backend.Options{JetStream: cfg.JetStream, Prefix: cfg.Prefix, Witness: d.nats.witness, Log: cfg.Log})
 		return err
 	})
@@ -226,26 +231,6 @@ func (d *daemon) openStore(ctx context.Context, cfg worker.Config) (segments *ba
 	return segments, nil
 }
 
-// keepWitness keeps the witness of an embedded server whose process does not
-// load.
-func (d *daemon) keepWitness(ctx context.Context, cfg worker.Config) error {
-	if err := register.Create(ctx, cfg.JetStream, cfg.Prefix, cfg.Replicas); err != nil {
-		return err
-	}
-	watched, err := register.Open(ctx, register.Config{
-		JetStream: cfg.JetStream, Prefix: cfg.Prefix, Witness: d.nats.witness, Beside: backend.Beside(cfg.Prefix), Log: cfg.Log,
-	})
-	if err != nil {
-		return err
-	}
-	d.background.Start(watched.Run)
-	d.opened.add(func() {
-		d.background.Stop()
-		_ = watched.Close() // the next start compares with the note of a second ago
-	})
-	return nil
-}
-
 // run serves until ctx ends, or the process cannot go on: because of its worker
 // ID, or because of the folder of the embedded server.
 func (d *daemon) run(ctx context.Context, out output) error {
@@ -253,11 +238,8 @@ func (d *daemon) run(ctx context.Context, out output) error {
 	d.synced.Look(ctx)
 	d.process.AwaitClaim(ctx)
 	d.shown.daemon.Store(d)
-	ofInstallation(d.process.Installation(), d.metrics, d.process.Metrics(d.cfg.metricsTags), d.synced.Metrics(), unwritten(d.nats.trouble))
+	ofInstallation(d.process.Installation(), d.metrics, d.process.Metrics(d.cfg.metricsTags), d.synced.Metrics(), unwritten(d.nats.embedded.Trouble))
 	d.background.Start(d.synced.Run)
-	if d.nats.embedded != nil && !d.cfg.worker.Role.Loads() {
-		d.background.Start(d.warnUnsupplied)
-	}
 	d.logServing()
 	err := d.answerCallers()
 	if err == nil && d.cfg.demo {
@@ -275,19 +257,6 @@ func (d *daemon) run(ctx context.Context, out output) error {
 		d.callers.Stop() // requests under way need the process
 	}
 	return errors.Join(err, d.process.Stop())
-}
-
-// supplyWithin is the time in which a loader should have answered a worker
-// beside an embedded server.
-const supplyWithin = 10 * time.Second
-
-// warnUnsupplied warns of a worker to whose embedded server no loader has come:
-// it is easily started by itself.
-func (d *daemon) warnUnsupplied(ctx context.Context) {
-	pause.For(ctx, supplyWithin)
-	if ctx.Err() == nil && !d.process.Supplied() {
-		d.cfg.log.Warn("this process answers requests and reserves no segments, and no loader has reserved any for it yet; start a loader with --role loader and --server, or serve with --role all")
-	}
 }
 
 // logServing logs what serves, and where its data is.

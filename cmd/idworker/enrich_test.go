@@ -8,7 +8,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap/zapcore"
 
-	"github.com/idworker/idworker/cmd/internal/explain"
 	"github.com/idworker/idworker/messages/enrich"
 	"github.com/idworker/idworker/testing/natstest"
 )
@@ -34,11 +33,11 @@ func TestEnrichRm(t *testing.T) {
 	stop := s.background("enrich", "--log-level", "error", "--server", s.url, "--from", "ORDERS", "--to", "orders.ready.>", "--id", "snowflake")
 	inStatus := func() bool { return strings.Contains(s.must("status"), "ORDERS_READY") }
 	natstest.Eventually(t, "the enrichment is in the status", inStatus)
-	if r := s.at("enrich rm ORDERS ORDERS_READY"); r.code != explain.ExitFailure || !strings.Contains(r.stderr, "an enricher is at work") || !strings.Contains(r.stderr, "stop its enrichers first") {
+	if r := s.at("enrich rm ORDERS ORDERS_READY"); r.code != exitFailure || !strings.Contains(r.stderr, "an enricher is at work") || !strings.Contains(r.stderr, "stop its enrichers first") {
 		t.Errorf("while it is at work: %+v", r)
 	}
 	stop()
-	if r := s.at("enrich rm OTHER ORDERS_READY"); r.code != explain.ExitUsage || !strings.Contains(r.stderr, "no record") {
+	if r := s.at("enrich rm OTHER ORDERS_READY"); r.code != exitUsage || !strings.Contains(r.stderr, "no record") {
 		t.Errorf("another source: %+v", r)
 	}
 	removed := object(t, s.must("enrich rm ORDERS ORDERS_READY --json"))

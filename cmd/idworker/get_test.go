@@ -29,7 +29,7 @@ func (w *givers) give(_ context.Context, n int64) ([]messages.Range, error) {
 	w.asked = append(w.asked, n)
 	switch {
 	case n > w.limit:
-		return nil, &messages.Error{Code: messages.CodeMalformed, Text: fmt.Sprintf("malformed count: %q, allowed is an empty request or a decimal from 1 to %d", fmt.Sprint(n), w.limit)}
+		return nil, &messages.Error{Code: messages.CodeMalformed, Text: fmt.Sprintf("count %d is too large, allowed is a decimal from 1 to %d", n, w.limit)}
 	case w.fail != nil && w.failAfter == 0:
 		return nil, w.fail
 	}

@@ -13,10 +13,10 @@ import (
 
 	"github.com/idworker/idworker/cmd/internal/doctor"
 	"github.com/idworker/idworker/cmd/internal/embedded"
-	"github.com/idworker/idworker/cmd/internal/explain"
 	"github.com/idworker/idworker/cmd/internal/progress"
 	"github.com/idworker/idworker/cmd/internal/status"
 	"github.com/idworker/idworker/internal/pause"
+	"github.com/idworker/idworker/internal/problem"
 	"github.com/idworker/idworker/internal/rights"
 	"github.com/idworker/idworker/snowflake/lease"
 	"github.com/idworker/idworker/worker"
@@ -42,7 +42,7 @@ const watchEvery = 2 * time.Second
 // Run prints the status once, or again and again until ctx ends.
 func (c *statusCmd) Run(ctx context.Context, out output) error {
 	if c.Tags < 0 || c.Tags > maxStatusTags {
-		return explain.Usage(fmt.Errorf("--tags %d: allowed is 0 to %d", c.Tags, maxStatusTags))
+		return problem.Usage(fmt.Errorf("--tags %d: allowed is 0 to %d", c.Tags, maxStatusTags))
 	}
 	conn, js, err := c.dial(status.Options()...)
 	if errors.Is(err, nats.ErrNoServers) {
@@ -158,14 +158,14 @@ func checks(look func(report func(doctor.Finding)) error) (all []status.Check) {
 		check := status.Check{What: f.What, Text: f.Good}
 		switch {
 		case f.Err != nil && f.Warning:
-			check.Severity, check.Text = status.Warning, explain.Text(f.Err)
+			check.Severity, check.Text = status.Warning, explain(f.Err)
 		case f.Err != nil:
-			check.Severity, check.Text = status.Error, explain.Text(f.Err)
+			check.Severity, check.Text = status.Error, explain(f.Err)
 		}
 		all = append(all, check)
 	})
 	if err != nil && !errors.Is(err, doctor.ErrSick) {
-		all = append(all, status.Check{What: "doctor", Severity: status.Warning, Text: explain.Text(err)})
+		all = append(all, status.Check{What: "doctor", Severity: status.Warning, Text: explain(err)})
 	}
 	return all
 }

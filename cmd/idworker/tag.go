@@ -12,9 +12,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/idworker/idworker/cmd/internal/backend"
-	"github.com/idworker/idworker/cmd/internal/explain"
 	"github.com/idworker/idworker/cmd/internal/progress"
 	"github.com/idworker/idworker/cmd/internal/tags"
+	"github.com/idworker/idworker/internal/problem"
 	"github.com/idworker/idworker/internal/templates"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
@@ -220,9 +220,9 @@ func (s *tagSetCmd) Run(ctx context.Context, out output) error {
 	ofTemplate := s.MaxTags != nil || s.NewPerSecond != nil
 	switch {
 	case s.Step == nil && !ofTemplate:
-		return explain.Usage(errors.New("nothing to change: give --step, or for a template --max-tags or --new-per-second"))
+		return problem.Usage(errors.New("nothing to change: give --step, or for a template --max-tags or --new-per-second"))
 	case ofTemplate && !templates.IsPattern(s.Tag):
-		return explain.Usage(errors.New("--max-tags and --new-per-second are of templates"))
+		return problem.Usage(errors.New("--max-tags and --new-per-second are of templates"))
 	}
 	if err := checkName(s.Tag); err != nil {
 		return err
@@ -356,7 +356,7 @@ func (r *tagRmCmd) effect(ctx context.Context, t *tags.Tags) (string, error) {
 // confirm asks for the name, and returns an error unless it is typed.
 func (r *tagRmCmd) confirm(ctx context.Context, effect string, in input, out output) error {
 	if out.JSON {
-		return explain.Usage(errors.New("--json goes with --yes: nobody can be asked"))
+		return problem.Usage(errors.New("--json goes with --yes: nobody can be asked"))
 	}
 	fmt.Fprintf(out, "%s Type its name to remove it: ", effect)
 	typed, err := untilDone(ctx, func() (typed string, _ error) {
@@ -370,9 +370,9 @@ func (r *tagRmCmd) confirm(ctx context.Context, effect string, in input, out out
 		return nil
 	case !progress.IsTerminal(in.Reader):
 		fmt.Fprintln(out)
-		return explain.Usage(errors.New("that is not its name; nothing was removed; where nobody can type it, give --yes"))
+		return problem.Usage(errors.New("that is not its name; nothing was removed; where nobody can type it, give --yes"))
 	}
-	return explain.Usage(errors.New("that is not its name; nothing was removed"))
+	return problem.Usage(errors.New("that is not its name; nothing was removed"))
 }
 
 // untilDone returns the result of read, or the error of ctx once that ends:

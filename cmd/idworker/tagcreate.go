@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/idworker/idworker/cmd/internal/explain"
 	"github.com/idworker/idworker/cmd/internal/tags"
+	"github.com/idworker/idworker/internal/problem"
 	"github.com/idworker/idworker/internal/templates"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
@@ -60,17 +60,17 @@ func (c *tagCreateCmd) check() error {
 	step := orDefault(c.Step, defaultStep)
 	switch pattern := templates.IsPattern(c.Tag); {
 	case c.Order.Check() != nil:
-		return explain.Usage(fmt.Errorf("--order: %w", c.Order.Check()))
+		return problem.Usage(fmt.Errorf("--order: %w", c.Order.Check()))
 	case c.Template && c.First < 1:
-		return explain.Usage(fmt.Errorf("--first %d: want 1 or more", c.First))
+		return problem.Usage(fmt.Errorf("--first %d: want 1 or more", c.First))
 	case c.Template && !pattern:
-		return explain.Usage(fmt.Errorf("%.200q is no pattern: it needs a * for a token, or a > for the rest; or leave out --template", c.Tag))
+		return problem.Usage(fmt.Errorf("%.200q is no pattern: it needs a * for a token, or a > for the rest; or leave out --template", c.Tag))
 	case c.Template:
 		return cmp.Or(templates.CheckPattern(c.Tag), checkStep(step, c.MaxStep))
 	case c.MaxTags != nil || c.NewPerSecond != nil:
-		return explain.Usage(errors.New("--max-tags and --new-per-second go with --template"))
+		return problem.Usage(errors.New("--max-tags and --new-per-second go with --template"))
 	case pattern:
-		return explain.Usage(fmt.Errorf("%s is a pattern: give --template for tags that come into being when they are first asked for", c.Tag))
+		return problem.Usage(fmt.Errorf("%s is a pattern: give --template for tags that come into being when they are first asked for", c.Tag))
 	}
 	if err := cmp.Or(messages.CheckTag(c.Tag), checkStep(step, c.MaxStep), store.Tag{Step: step, Next: c.First}.Check()); err != nil {
 		return err

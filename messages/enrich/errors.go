@@ -3,31 +3,33 @@ package enrich
 import (
 	"errors"
 	"fmt"
+
+	"github.com/idworker/idworker/internal/problem"
 )
 
 var (
 	// ErrConfig is wrapped by the errors of an enrichment that cannot work as configured,
 	// or not with the streams as they are. Trying again does not help.
-	ErrConfig = errors.New("bad enrichment")
+	ErrConfig = problem.New(problem.Invalid, "bad enrichment")
 
 	// ErrUndecided is wrapped by the errors of an enrichment that stands still because
 	// nothing proves how far it is. An operator decides, with [Resume].
-	ErrUndecided = errors.New("cannot tell how far the enrichment is")
+	ErrUndecided = problem.New(problem.Undecided, "cannot tell how far the enrichment is")
 
 	// ErrUnproven is wrapped by the error of [Resume] if nothing contradicts what the operator
 	// decided, but messages of the target that could are gone.
-	ErrUnproven = errors.New("messages of the target that would say which events were enriched are gone")
+	ErrUnproven = problem.New(problem.Unproven, "messages of the target that would say which events were enriched are gone")
 
 	// ErrLost says that the source removed events before they were read. Only with
 	// Config.OnLoss Stop does that keep an enrichment from going on.
-	ErrLost = errors.New("the source removed events before they were enriched")
+	ErrLost = problem.New(problem.Undecided, "the source removed events before they were enriched")
 
 	// ErrAtWork is an error of [Retire]: an enricher has moved the record on.
 	ErrAtWork = errors.New("an enricher is at work")
 
 	// ErrNoDeadLetters says that an event cannot be stamped, and that there is no subject for
 	// dead letters.
-	ErrNoDeadLetters = errors.New("there is no dead-letter subject, so nothing behind it is enriched")
+	ErrNoDeadLetters = problem.New(problem.NoDeadLetters, "there is no dead-letter subject, so nothing behind it is enriched")
 )
 
 // TargetError is an [ErrConfig]: no stream takes the target subject, or the stream that does
@@ -48,6 +50,14 @@ func (e *TargetError) Error() string {
 
 // Unwrap returns ErrConfig.
 func (e *TargetError) Unwrap() error { return ErrConfig }
+
+// Problem is part of [problem.Problem].
+func (e *TargetError) Problem() (problem.Kind, []any) {
+	if e.Stream == "" {
+		return problem.NoTarget, nil
+	}
+	return problem.NoBatches, []any{e.Stream}
+}
 
 func configError(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{ErrConfig}, args...)...)

@@ -18,6 +18,7 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/net/netutil"
 
+	"github.com/idworker/idworker/internal/problem"
 	"github.com/idworker/idworker/snowflake"
 )
 
@@ -87,7 +88,7 @@ const (
 )
 
 // ErrConfig is wrapped by the errors about a configuration that cannot work.
-var ErrConfig = errors.New("bad configuration of HTTP for callers")
+var ErrConfig = problem.New(problem.Invalid, "bad configuration of HTTP for callers")
 
 // ExposedError reports that other machines would reach a server that lacks what
 // keeps them off.
@@ -99,6 +100,9 @@ type ExposedError struct {
 
 // Unwrap makes it an ErrConfig.
 func (e *ExposedError) Unwrap() error { return ErrConfig }
+
+// Problem is part of [problem.Problem].
+func (e *ExposedError) Problem() (problem.Kind, []any) { return problem.Exposed, nil }
 
 // Error names what is missing.
 func (e *ExposedError) Error() string {

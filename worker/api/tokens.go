@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/idworker/idworker/internal/problem"
 	"github.com/idworker/idworker/internal/templates"
 	"github.com/idworker/idworker/messages"
 )
@@ -22,7 +23,7 @@ const (
 )
 
 // ErrTokens is wrapped by the errors of [ParseTokens].
-var ErrTokens = errors.New("malformed file of tokens")
+var ErrTokens = problem.New(problem.Invalid, "malformed file of tokens")
 
 // Tokens are tokens and their rights: by the digest of a token, so that the
 // time of a look-up reveals nothing of a token.

@@ -17,6 +17,7 @@ import (
 
 	"github.com/idworker/idworker/cmd/internal/natsconn"
 	"github.com/idworker/idworker/internal/kv"
+	"github.com/idworker/idworker/internal/problem"
 	"github.com/idworker/idworker/internal/rights"
 	"github.com/idworker/idworker/messages"
 )
@@ -171,23 +172,23 @@ func isMissing(err error) bool {
 
 // ErrOtherLayout is wrapped by the finding that the installation has another layout than the
 // one that workers are given.
-var ErrOtherLayout = errors.New("the installation has another layout")
+var ErrOtherLayout = problem.New(problem.OtherLayout, "the installation has another layout")
 
 // ErrClockOff is wrapped by the finding that the clock differs too much from the server's.
 var ErrClockOff = errors.New("the clock is off")
 
 // ErrShared is wrapped by the warning that the account's storage is not its own.
-var ErrShared = errors.New("the account may store as much as the server has room for, and so may others: one that fills the server keeps IDs from being counted")
+var ErrShared = problem.New(problem.StorageFull, "the account may store as much as the server has room for, and so may others: one that fills the server keeps IDs from being counted")
 
 // ErrNearlyFull is wrapped by the warning that the account can hardly store more.
-var ErrNearlyFull = errors.New("the account is nearly full, and nothing is counted when it is")
+var ErrNearlyFull = problem.New(problem.StorageFull, "the account is nearly full, and nothing is counted when it is")
 
 // ErrRunsOut is wrapped by the warning that numbers run out within a year.
-var ErrRunsOut = errors.New("numbers run out")
+var ErrRunsOut = problem.New(problem.RunsOut, "numbers run out")
 
 // ErrCopies is wrapped by the warning that copies are missing on a cluster.
-var ErrCopies = errors.New("too few copies")
+var ErrCopies = problem.New(problem.TooFewCopies, "too few copies")
 
 // ErrDifferent is wrapped by the warning that a resource can be used, but is not as it would
 // be provisioned.
-var ErrDifferent = errors.New("it is different")
+var ErrDifferent = problem.New(problem.Different, "it is different")

@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/idworker/idworker/cmd/internal/natsconn"
+	"github.com/idworker/idworker/internal/problem"
 	"github.com/idworker/idworker/messages"
 )
 
@@ -21,7 +22,7 @@ type Trial struct {
 }
 
 // ErrNobody is wrapped by the finding that a request for IDs was not answered.
-var ErrNobody = errors.New("no worker answers")
+var ErrNobody = problem.New(problem.NobodyAnswers, "no worker answers")
 
 // anyTag is a tag for requests that are refused whatever the tag.
 const anyTag = "doctor"

@@ -5,7 +5,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/idworker/idworker/cmd/internal/joined"
+	"github.com/idworker/idworker/internal/problem"
 	"github.com/idworker/idworker/store"
 )
 
@@ -16,7 +16,7 @@ import (
 // is wrong with its settings. A database that does not answer has been logged before; when it
 // comes, the doctor can be asked.
 func WarnOfSettings(wrong error, log *zap.Logger) {
-	for _, err := range joined.Parts(wrong) {
+	for _, err := range problem.Parts(wrong) {
 		var unsafe *store.UnsafeSettingError
 		switch {
 		case errors.As(err, &unsafe):

@@ -15,6 +15,7 @@ import (
 	"github.com/idworker/idworker/internal/kv"
 	"github.com/idworker/idworker/internal/loads"
 	"github.com/idworker/idworker/internal/pause"
+	"github.com/idworker/idworker/internal/problem"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/store/register"
@@ -128,7 +129,7 @@ func checkPrefix(ctx context.Context, js jetstream.JetStream, prefix messages.Pr
 
 // ErrLoadersRun is the error if a loader is connected: it would continue with
 // the old store.
-var ErrLoadersRun = errors.New("loaders are running, and would go on with the old store")
+var ErrLoadersRun = problem.New(problem.LoadersRun, "loaders are running, and would go on with the old store")
 
 // SwitchStore imports a list of tags into another store than the installation
 // counts in, and has it count there from then on. Workers may continue, and live

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/idworker/idworker/internal/problem"
 	"github.com/idworker/idworker/internal/templates"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
@@ -22,7 +23,7 @@ import (
 // and the first ID of a new one.
 
 // ErrFormat is wrapped by the errors of [Parse].
-var ErrFormat = errors.New("malformed list of tags")
+var ErrFormat = problem.New(problem.Invalid, "malformed list of tags")
 
 const removedWord = "removed"
 
