@@ -44,10 +44,10 @@ func In(err error) iter.Seq[Problem] {
 
 // visit reports whether to go on.
 func visit(err error, yield func(Problem) bool) bool {
-	if p, ok := err.(Problem); ok && !yield(p) {
+	if p, ok := err.(Problem); ok && !yield(p) { //nolint:errorlint // goes through the whole tree, of which errors.As finds one
 		return false
 	}
-	switch wrapping := err.(type) {
+	switch wrapping := err.(type) { //nolint:errorlint // as above
 	case interface{ Unwrap() error }:
 		return visit(wrapping.Unwrap(), yield)
 	case interface{ Unwrap() []error }:

@@ -21,11 +21,14 @@ func TestIn(t *testing.T) {
 	if !slices.Equal(kinds, []problem.Kind{"outer", "inner", "other"}) || !errors.Is(err, inner) || !errors.Is(err, other) {
 		t.Errorf("%v", kinds)
 	}
-	for range problem.In(err) {
+	for p := range problem.In(err) {
+		if kind, _ := p.Problem(); kind != "outer" {
+			t.Errorf("the outermost is %s", kind)
+		}
 		break
 	}
-	for range problem.In(nil) {
-		t.Error("nil is no problem")
+	for p := range problem.In(nil) {
+		t.Errorf("%v of nil", p)
 	}
 }
 
