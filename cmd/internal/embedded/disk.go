@@ -18,13 +18,12 @@ import (
 // no more to that stream until it is started again, even if there is room by then.
 var ErrUnwritten = problem.New(problem.FolderUnwritten, "the NATS server could not write to its data folder; make room before a restart, which loses the IDs in memory")
 
-// Trouble returns the first write that [Server.Guard] saw fail, as an [ErrUnwritten], or nil; nil of
-// no server, too.
+// Trouble returns the first write that [Server.Guard] saw fail, as an [ErrUnwritten], or nil.
 func (s *Server) Trouble() error {
-	if s == nil || s.unwritten.Load() == nil {
-		return nil
+	if err := s.unwritten.Load(); err != nil {
+		return *err
 	}
-	return *s.unwritten.Load()
+	return nil
 }
 
 // checkWrites returns [Server.Trouble] once the folder can be written to again. Until then the
