@@ -28,6 +28,7 @@ require (
 	github.com/rs/zerolog v1.28.0
 	github.com/synadia-io/orbit.go/natscontext v0.1.1
 	github.com/testcontainers/testcontainers-go v0.44.0
+	github.com/tidwall/btree v1.8.2
 	github.com/tidwall/gjson v1.18.0
 	github.com/tidwall/sjson v1.2.5
 	go.uber.org/goleak v1.3.0

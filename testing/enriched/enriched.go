@@ -89,14 +89,14 @@ func (e Enrichment) Problems(t testing.TB) (found []Problem, events, waiting int
 	}
 	for _, msg := range target {
 		name := msg.Headers().Get("Ids-Source")
-		if original, ok := originals[name]; ok && msg.Headers().Get("Ids-Error") == "" && !e.elsewhere(msg) && isOf(t, original, msg) {
+		if original, ok := originals[name]; ok && msg.Headers().Get("Ids-Error") == "" && !e.elsewhere(msg) && e.isOurs(msg) && isOf(t, original, msg) {
 			arrived[name] = true
 			last = max(last, sequence(t, original))
 		}
 	}
 	for _, msg := range source {
 		switch seq := sequence(t, msg); {
-		case arrived[e.name(seq)] || dead[e.name(seq)] || dead[e.name(seq)+" "+stored(t, msg)]:
+		case arrived[e.name(seq)] || dead[e.name(seq)+" "+stored(t, msg)]:
 		case seq < last:
 			found = append(found, Problem{"missing", seq})
 		default:
@@ -108,11 +108,10 @@ func (e Enrichment) Problems(t testing.TB) (found []Problem, events, waiting int
 
 func (e Enrichment) name(seq uint64) string { return e.From + " " + strconv.FormatUint(seq, 10) }
 
-// isOurs reports whether an enrichment with this target may have published a message. Those of
-// older versions do not say.
+// isOurs reports whether an enrichment with this target published a message.
 func (e Enrichment) isOurs(msg jetstream.Msg) bool {
 	words := strings.Split(msg.Headers().Get("Ids-Chain"), " ")
-	return len(words) != 3 || words[0] == e.To
+	return len(words) == 3 && words[0] == e.To
 }
 
 // storedAt is the last word about the event in a message, behind a space: when the source stored it.
@@ -135,8 +134,7 @@ func stored(t testing.TB, original jetstream.Msg) string {
 // isOf reports whether a message may have been made of an event.
 func isOf(t testing.TB, original, msg jetstream.Msg) bool {
 	t.Helper()
-	at := storedAt(msg)
-	return at == "" || at == " "+stored(t, original)
+	return storedAt(msg) == " "+stored(t, original)
 }
 
 func (e Enrichment) elsewhere(msg jetstream.Msg) bool {
@@ -150,8 +148,8 @@ func (e Enrichment) foreign(target []jetstream.Msg) map[int]bool {
 	for i, msg := range target {
 		words := strings.Split(msg.Headers().Get("Ids-Chain"), " ")
 		switch {
-		case msg.Headers().Get("Ids-Error") != "" || words[0] == "":
-		case len(words) != 3 || words[0] != e.To || ended[words[1]]:
+		case msg.Headers().Get("Ids-Error") != "":
+		case !e.isOurs(msg) || ended[words[1]]:
 			found[i] = true
 		case words[1] != latest:
 			ended[latest], latest = true, words[1]
@@ -180,6 +178,9 @@ func (e Enrichment) wrongInTarget(t testing.TB, target []jetstream.Msg, original
 		seq := sequence(t, original)
 		switch {
 		case e.elsewhere(msg):
+			found = append(found, Problem{"foreign", seq})
+			continue
+		case !e.isOurs(msg):
 			found = append(found, Problem{"foreign", seq})
 			continue
 		case !isOf(t, original, msg):

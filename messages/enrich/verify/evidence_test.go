@@ -5,7 +5,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/idworker/idworker/messages/enrich"
 	"github.com/idworker/idworker/messages/enrich/verify"
 )
 
@@ -82,21 +81,5 @@ func TestAfter(t *testing.T) {
 	r := b.verify(cfg)
 	if len(r.Findings) != 1 || r.Findings[0].Kind != verify.SharedID || r.From != 9 || r.Before != 6 || r.Others != 1 || r.Events != 49 {
 		t.Errorf("%+v, want events from 9 on, one of which has the ID of event 8", r)
-	}
-}
-
-// TestRestoredSource: events of a source that went back are told from those that took their
-// places.
-func TestRestoredSource(t *testing.T) {
-	t.Parallel()
-	b := newBed(t, 60)
-	lost := b.clone(57)
-	lost.Header[enrich.HeaderChain] = []string{"READY chain0 1"}
-	lost.Header[enrich.HeaderID] = []string{"9000"}
-	b.insert(57, lost)
-	b.fill()
-	r := b.verify(b.config())
-	if len(r.Findings) != 1 || r.Findings[0].Kind != verify.Unknown || r.Events != 57 {
-		t.Errorf("%+v, want one unknown event besides 57 good ones", r)
 	}
 }

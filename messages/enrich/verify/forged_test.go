@@ -15,10 +15,10 @@ import (
 	"github.com/idworker/idworker/testing/natstest"
 )
 
-// claim is a message that says it is an event of the source, as older versions wrote it.
+// claim is a message that says it is an event of the source, with the evidence that this one would have.
 func claim(source string) *nats.Msg {
 	return &nats.Msg{Subject: "orders.ready.de.1", Data: []byte(`{"id":"9000"}`), Header: nats.Header{
-		enrich.HeaderSource: {source}, enrich.HeaderID: {"9000"}, enrich.HeaderChain: {""},
+		enrich.HeaderSource: {source}, enrich.HeaderID: {"9000"},
 	}}
 }
 
@@ -83,10 +83,15 @@ var forgings = []struct {
 		m := b.clone(49)
 		m.Subject = "orders.ready.de.1"
 		return m
-	}, []verify.Kind{verify.Changed, verify.SharedID}},
+	}, []verify.Kind{verify.Changed}},
 	{"later event with malformed evidence", func(b *bed) *nats.Msg { return with(b.clone(49), enrich.HeaderChain, "forged") }, []verify.Kind{verify.Foreign}},
 	{"later event for another target", func(b *bed) *nats.Msg { return with(b.clone(49), enrich.HeaderChain, "OTHER chain1") }, []verify.Kind{verify.Foreign}},
 	{"later event that was stored at another time", func(b *bed) *nats.Msg { return with(b.clone(49), enrich.HeaderChain, chain+" 1") }, []verify.Kind{verify.Unknown}},
+	{"later event without evidence", func(b *bed) *nats.Msg {
+		m := b.clone(49)
+		m.Header[enrich.HeaderChain] = nil
+		return m
+	}, []verify.Kind{verify.Foreign}},
 	{"next event with malformed evidence", func(b *bed) *nats.Msg { return with(b.clone(31), enrich.HeaderChain, "forged") }, []verify.Kind{verify.Foreign}},
 	{"later event that the source has removed", func(*bed) *nats.Msg { return claim("ORDERS 62") }, nil},
 }
@@ -185,7 +190,6 @@ func TestForgedMeanwhile(t *testing.T) {
 	natstest.Eventually(t, "the point to be fixed", func() bool { _, point := v.Progress(); return point > 0 })
 	b.publish(&nats.Msg{Subject: "orders.raw.de.61", Data: []byte(`{}`)})
 	b.enriched = slices.Concat([]*nats.Msg{claim("ORDERS 61")}, late)
-	b.addEvidence()
 	b.publish(b.enriched...)
 	b.expectClean(<-done, 57)
 }

@@ -3,7 +3,6 @@ package verify_test
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -89,7 +88,6 @@ func (b *bed) fill() {
 	b.stream(readyConfig(b))
 	b.stream(jetstream.StreamConfig{Name: "DEAD", Subjects: []string{"orders.dead"}})
 	b.publish(b.source...)
-	b.addEvidence()
 	b.publish(b.dead...)
 	b.publish(b.enriched...)
 }
@@ -97,16 +95,16 @@ func (b *bed) fill() {
 const chain = "READY chain1"
 
 // addEvidence has what was made of events say so, unless it says something already or nothing.
-func (b *bed) addEvidence() {
+func (b *bed) addEvidence(all []*nats.Msg) {
 	b.Helper()
-	for _, m := range slices.Concat(b.dead, b.enriched) {
+	for _, m := range all {
 		number, ours := strings.CutPrefix(m.Header.Get(enrich.HeaderSource), "ORDERS ")
 		seq, err := strconv.ParseUint(number, 10, 64)
 		values, has := m.Header[enrich.HeaderChain]
 		switch {
 		case !has && ours && err == nil:
 			m.Header[enrich.HeaderChain] = []string{b.evidence(chain, seq)}
-		case len(values) == 0 || values[0] == "":
+		case len(values) == 0:
 			m.Header.Del(enrich.HeaderChain)
 		case strings.Count(values[0], " ") == 1: // only the chain
 			m.Header[enrich.HeaderChain] = []string{b.evidence(values[0], seq)}
@@ -117,7 +115,7 @@ func (b *bed) addEvidence() {
 // evidence is what an enricher writes about an event of the source.
 func (b *bed) evidence(chain string, seq uint64) string {
 	b.Helper()
-	msg, err := b.orders.GetMsg(b.Context(), seq)
+	msg, err := b.orders.GetMsg(b.Context(), max(seq, 1))
 	if errors.Is(err, jetstream.ErrMsgNotFound) { // it was taken out for the test
 		return chain + " 1"
 	}
@@ -127,8 +125,10 @@ func (b *bed) evidence(chain string, seq uint64) string {
 	return fmt.Sprintf("%s %d", chain, msg.Time.UnixNano())
 }
 
+// publish publishes messages, with the evidence that an enricher gives.
 func (b *bed) publish(all ...*nats.Msg) {
 	b.Helper()
+	b.addEvidence(all)
 	for _, m := range all {
 		if _, err := b.js.PublishMsgAsync(m); err != nil {
 			b.Fatal(err)

@@ -28,7 +28,6 @@ type Finding struct {
 	Kind    Kind     `json:"kind"`
 	Source  uint64   `json:"source_sequence,omitempty"` // of the event
 	Target  uint64   `json:"target_sequence,omitempty"` // where it is; of a missing event, what is in its place
-	Other   uint64   `json:"other_sequence,omitempty"`  // where else in the target it, or its ID, is
 	Subject string   `json:"subject,omitempty"`         // in the target; of a missing event, in the source
 	IDs     []string `json:"ids,omitempty"`
 	Detail  string   `json:"detail"`
@@ -83,11 +82,14 @@ type Report struct {
 	Findings []Finding       `json:"findings"` // the first of each kind, in the order of the target
 }
 
-// add counts a fault, and keeps it if it is one of the first of its kind.
-func (r *Report) add(f Finding) {
+// add counts a fault, if it is one, and keeps it if it is one of the first of its kind.
+func (r *Report) add(f *Finding) {
+	if f == nil {
+		return
+	}
 	r.Faults[f.Kind]++
 	if r.Faults[f.Kind] <= MaxFindings {
-		r.Findings = append(r.Findings, f)
+		r.Findings = append(r.Findings, *f)
 	}
 }
 

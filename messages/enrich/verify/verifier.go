@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/idworker/idworker/internal/problem"
+	"github.com/idworker/idworker/internal/rights"
 	"github.com/idworker/idworker/internal/streamread"
 	"github.com/idworker/idworker/messages/enrich"
 )
@@ -83,10 +84,7 @@ func Open(ctx context.Context, cfg Config) (*Verifier, error) {
 			return nil, err
 		}
 	}
-	v.checker = checker{
-		template: newTemplate(e.Filter, e.To, e.ID), json: e.JSON, number: e.JSONNumber,
-		subjects: v.target.CachedInfo().Config.SubjectTransform == nil,
-	}
+	v.checker = newChecker(*e, v.target.CachedInfo().Config)
 	return v, nil
 }
 
@@ -126,37 +124,42 @@ func (v *Verifier) read(stream jetstream.Stream, filter string, from, through ui
 // ends. It may be called from any goroutine.
 func (v *Verifier) Progress() (passed, point uint64) { return v.passed.Load(), v.point.Load() }
 
+// targetName is the name of the target.
+func (v *Verifier) targetName() string { return v.target.CachedInfo().Config.Name }
+
 // Run verifies. The report is complete if the error is nil or wraps [ErrFaults] or
 // [ErrWaiting]. It may be called once at a time.
 func (v *Verifier) Run(ctx context.Context) (*Report, error) {
 	w := newWalk(v)
 	defer w.close()
-	err := w.run(ctx)
-	if err == nil {
-		err = v.checkSameStreams(ctx, w)
-	}
 	r := w.report
-	switch {
+	switch err := w.run(ctx); {
 	case err != nil:
 		return r, err
 	case len(r.Findings) > 0:
 		return r, fmt.Errorf("%w; the first: %s", ErrFaults, r.Findings[0])
+	case len(r.Faults) > 0: // what was missing has been removed meanwhile
+		return r, ErrFaults
 	case r.Waiting > 0 && v.cfg.Wait > 0:
 		return r, fmt.Errorf("%w: %d after %v", ErrWaiting, r.Waiting, v.cfg.Wait)
 	}
 	return r, nil
 }
 
-// checkSameStreams makes sure that both streams still are those of the beginning.
-func (v *Verifier) checkSameStreams(ctx context.Context, w *walk) error {
-	for stream, created := range map[jetstream.Stream]time.Time{v.source: w.sourceCreated, v.target: w.targetCreated} {
-		info, err := stream.Info(ctx)
-		if err != nil {
-			return err
-		}
-		if !info.Created.Equal(created) {
-			return fmt.Errorf("%w: %s", ErrReplaced, info.Config.Name)
-		}
+// Rights are those that a role needs to verify any enrichment: to find streams by their
+// subjects.
+func Rights(role rights.Role) rights.Rights {
+	if role == rights.Auditor {
+		return rights.Publish(rights.API("STREAM.NAMES"))
 	}
-	return nil
+	return rights.Rights{}
+}
+
+// StreamRights are those for reading the streams of one enrichment: source, target, and that
+// of dead letters. They are all that [Config.NoConsumers] takes.
+func StreamRights(streams ...string) (r rights.Rights) {
+	for _, stream := range streams {
+		r = rights.Join(r, streamread.RightsWithoutConsumer(stream))
+	}
+	return r
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"sort"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -18,79 +19,83 @@ import (
 type walk struct {
 	v      *Verifier
 	report *Report
-	js     jetstream.JetStream
-
-	sourceCreated, targetCreated time.Time
 
 	source, target *streamread.Reader
 	ahead          *streamread.Message // event of the source that was read, and not passed
-	letters        letters
+	last           uint64              // sequence of the target read last
 
-	at      uint64 // source sequence of the latest event in order
-	end     uint64 // the target is read through this sequence
-	gaps    gaps
-	missing spans
-	gone    spans
-	ids     *idSet
-	chains  chains
-	spoilt  map[uint64]bool // events of the source that are not passed yet, and of which there is a finding
+	// As the streams were when they were last looked at.
+	sourceCreated, targetCreated time.Time
+	sourceLast, targetLast       uint64
+
+	at      uint64          // source sequence of the latest event in order
+	gap     *gap            // what the target has removed behind that; nil if nothing
+	holes   []*hole         // ascending
+	chain   string          // that published the latest event in order
+	ended   map[string]bool // chains that another one followed, and whether a finding says so
+	late    map[uint64]bool // events that came behind one that follows them
+	spoilt  map[uint64]bool // events that something is wrong with, and whether they were passed
+	letters letters
+	ids     idSet
 }
 
 func newWalk(v *Verifier) *walk {
 	w := &walk{
-		v: v, js: v.cfg.JetStream, ids: newIDSet(), spoilt: map[uint64]bool{}, chains: chains{ended: map[string]bool{}},
-		report:  &Report{Source: v.enrichment.From, Target: v.target.CachedInfo().Config.Name, Began: time.Now(), Faults: map[Kind]uint64{}, Findings: []Finding{}},
-		letters: letters{subject: v.enrichment.DeadLetter, source: v.enrichment.From, target: v.target.CachedInfo().Config.Name, stream: v.dead},
+		v: v, late: map[uint64]bool{}, spoilt: map[uint64]bool{}, letters: newLetters(v), ids: newIDSet(), ended: map[string]bool{},
+		report: &Report{Source: v.enrichment.From, Target: v.targetName(), Began: time.Now(), Faults: map[Kind]uint64{}, Findings: []Finding{}},
 	}
-	w.letters.open = func(first, last uint64) *streamread.Reader { return v.read(v.dead, w.letters.subject, first, last) }
 	if v.dead != nil {
 		w.report.DeadLetters = v.dead.CachedInfo().Config.Name
-	}
-	if w.letters.inTarget() {
-		w.gaps.reach = nearby
 	}
 	return w
 }
 
 func (w *walk) close() {
-	w.letters.close()
-	for _, r := range []*streamread.Reader{w.source, w.target} {
+	for _, r := range []*streamread.Reader{w.source, w.target, w.letters.reader} {
 		if r != nil {
 			r.Close()
 		}
 	}
 }
 
-// run reads through the point, and then finds out what is wrong.
+// run reads through the point, and then finds out what the target lacks.
 func (w *walk) run(ctx context.Context) error {
-	if err := w.begin(ctx); err != nil {
+	if err := w.look(ctx); err != nil {
 		return err
 	}
-	deadline := w.report.Began.Add(w.v.cfg.Wait)
-	for {
-		if err := w.merge(ctx); err != nil {
+	w.report.Point = w.sourceLast
+	w.v.point.Store(w.report.Point)
+	w.source = w.v.read(w.v.source, w.v.enrichment.Filter, w.v.cfg.After+1, w.report.Point)
+	w.target = w.v.read(w.v.target, "", 1, w.targetLast)
+	for deadline := w.report.Began.Add(w.v.cfg.Wait); ; {
+		if err := w.letters.read(ctx); err != nil {
 			return err
 		}
-		if err := w.passDead(ctx, math.MaxUint64); err != nil {
+		if err := w.readTarget(ctx); err != nil {
 			return err
 		}
-		if w.ahead == nil || time.Now().After(deadline) {
+		next, err := w.next(ctx)
+		if err != nil {
+			return err
+		}
+		if next == nil || time.Now().After(deadline) {
 			break
 		}
 		pause.For(ctx, 100*time.Millisecond)
-		if err := w.extend(ctx); err != nil {
+		if err := w.look(ctx); err != nil {
 			return err
 		}
 	}
-	if err := w.countWaiting(ctx); err != nil {
+	if err := w.conclude(ctx); err != nil {
 		return err
 	}
-	return w.conclude(ctx)
+	return w.look(ctx)
 }
 
-// begin fixes the point, and how far the target is read. The target first: what is in it
-// through there has an original at or below the point.
-func (w *walk) begin(ctx context.Context) error {
+// look fixes how far both streams reach. The target first: what is in it through
+// there is of an event that the source has had. An error wraps [ErrReplaced] if
+// one is not the stream that it was.
+func (w *walk) look(ctx context.Context) error {
 	target, err := w.v.target.Info(ctx)
 	if err != nil {
 		return fmt.Errorf("target stream: %w", err)
@@ -99,31 +104,21 @@ func (w *walk) begin(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("source stream: %w", err)
 	}
-	w.sourceCreated, w.targetCreated = source.Created, target.Created
-	w.report.Point = source.State.LastSeq
-	w.v.point.Store(w.report.Point)
-	w.end = target.State.LastSeq
-	w.source = w.v.read(w.v.source, w.v.enrichment.Filter, max(source.State.FirstSeq, w.v.cfg.After+1), w.report.Point)
-	w.target = w.v.read(w.v.target, "", target.State.FirstSeq, w.end)
-	return w.letters.read(ctx)
+	if w.sourceCreated.IsZero() {
+		w.sourceCreated, w.targetCreated = source.Created, target.Created
+	}
+	for name, same := range map[string]bool{w.report.Source: source.Created.Equal(w.sourceCreated), w.report.Target: target.Created.Equal(w.targetCreated)} {
+		if !same {
+			return fmt.Errorf("%w: %s", ErrReplaced, name)
+		}
+	}
+	w.sourceLast, w.targetLast = max(w.sourceLast, source.State.LastSeq), max(w.targetLast, target.State.LastSeq)
+	return nil
 }
 
-// extend reads on in the target, as far as it has grown, and in the dead letters.
-func (w *walk) extend(ctx context.Context) error {
-	target, err := w.v.target.Info(ctx)
-	if err != nil {
-		return fmt.Errorf("target stream: %w", err)
-	}
-	if !target.Created.Equal(w.targetCreated) {
-		return fmt.Errorf("%w: %s", ErrReplaced, target.Config.Name)
-	}
-	w.end = max(w.end, target.State.LastSeq)
-	w.target.Extend(w.end)
-	return w.letters.read(ctx)
-}
-
-// merge reads the target through its end.
-func (w *walk) merge(ctx context.Context) error {
+// readTarget reads the target as far as it was looked at.
+func (w *walk) readTarget(ctx context.Context) error {
+	w.target.Extend(w.targetLast)
 	for {
 		msg, err := w.target.Next(ctx)
 		if errors.Is(err, io.EOF) {
@@ -132,9 +127,338 @@ func (w *walk) merge(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		w.gaps.pass(msg.Sequence)
 		if err := w.receive(ctx, msg); err != nil {
 			return err
 		}
 	}
+}
+
+// receive takes the next message of the target.
+func (w *walk) receive(ctx context.Context, msg streamread.Message) error {
+	seq, ok := origin(w.v.enrichment.From, msg.Header)
+	if n := msg.Sequence - w.last - 1; n > 0 {
+		of, _ := w.v.origin(msg)
+		w.widenGap(n, msg.Time, of.origin)
+	}
+	w.last = msg.Sequence
+	if w.letters.has(msg) {
+		return nil
+	}
+	a, takes := newArrival(msg, seq), w.v.checker.takes(msg.Subject)
+	switch {
+	case !takes && ok && seq > w.v.cfg.After && !isLetter(msg):
+		w.report.add(a.finding(Foreign, "it is an event of this source, and no enricher with these settings publishes there"))
+	case !takes, !ok && isMarker(msg):
+		w.report.Others++
+	case !ok:
+		w.report.add(a.finding(Foreign, "no enricher of this source put it there"))
+	case seq > w.sourceLast:
+		w.report.add(a.finding(Unknown, "the source ends at %d", w.sourceLast))
+	case seq <= w.v.cfg.After:
+		w.report.Before++
+		w.report.add(w.v.checker.checkID(a))
+		w.report.add(w.addID(a, nil))
+	default:
+		return w.receiveEvent(ctx, a)
+	}
+	return nil
+}
+
+// receiveEvent takes a message that says which event it is. Only one that is in
+// all respects what an enricher makes of its original passes over others.
+func (w *walk) receiveEvent(ctx context.Context, a arrival) error {
+	original, err := w.original(ctx, a.origin)
+	if err != nil {
+		return err
+	}
+	f := w.v.checker.compare(original, a)
+	if a.origin > w.report.Point { // it proves only that those before it should have come
+		if f != nil || original == nil {
+			return nil
+		}
+		err = w.passOver(ctx, a.origin, a.Sequence)
+		w.at, w.gap = w.report.Point, nil
+		return err
+	}
+	if f != nil {
+		w.report.add(f)
+		if _, known := w.spoilt[a.origin]; !known && a.origin > w.at && (f.Kind == Changed || f.Kind == BadID) {
+			w.spoilt[a.origin] = false
+		}
+		return nil
+	}
+	if a.origin > w.at {
+		w.report.add(w.addID(a, original))
+		return w.receiveNext(ctx, original, a)
+	}
+	w.receiveLate(original, a)
+	return nil
+}
+
+// receiveNext takes an event that is behind the latest one in order. If its
+// original has been removed, it passes over no event that the source has.
+func (w *walk) receiveNext(ctx context.Context, original *streamread.Message, a arrival) error {
+	w.count(original)
+	if original == nil {
+		if w.ahead == nil || w.ahead.Sequence > a.origin {
+			w.passEvent(a)
+		}
+		return nil
+	}
+	if err := w.passOver(ctx, a.origin, a.Sequence); err != nil {
+		return err
+	}
+	w.passEvent(a)
+	if w.ahead != nil && w.ahead.Sequence == a.origin {
+		w.ahead = nil
+	} else {
+		w.unsettle(*original)
+	}
+	w.account(*original)
+	return nil
+}
+
+// count counts an event that is there.
+func (w *walk) count(original *streamread.Message) {
+	if original == nil {
+		w.report.Orphans++
+	} else {
+		w.report.Events++
+	}
+}
+
+// receiveLate takes an event that is not behind the latest one in order. If its
+// original has been removed, nothing but its ID says whether it was there before.
+func (w *walk) receiveLate(original *streamread.Message, a arrival) {
+	shared := w.addID(a, original)
+	switch {
+	case original == nil && (shared != nil || a.origin == w.at):
+		w.report.add(a.finding(Doubled, "it is there already, or another event with its ID"))
+		return
+	case original != nil && (w.late[a.origin] || !w.unsettle(*original) && !w.fill(a.origin)):
+		w.report.add(a.finding(Doubled, "it is there a second time"))
+		return
+	}
+	w.report.add(shared)
+	w.report.add(a.finding(Order, "event %d comes before it", w.at))
+	w.count(original)
+	w.late[a.origin] = true
+}
+
+// original is the event of the source with that sequence, or nil if the source
+// has removed it.
+func (w *walk) original(ctx context.Context, seq uint64) (*streamread.Message, error) {
+	if next, err := w.next(ctx); err != nil || next != nil && next.Sequence == seq {
+		return next, err
+	}
+	msg, err := streamread.At(ctx, w.v.cfg.JetStream, w.v.enrichment.From, seq)
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return nil, nil
+	}
+	return &msg, err
+}
+
+// fill takes an event out of the hole that it left, if it did.
+func (w *walk) fill(seq uint64) bool {
+	i := sort.Search(len(w.holes), func(i int) bool { return w.holes[i].last >= seq })
+	if i == len(w.holes) || w.holes[i].first > seq {
+		return false
+	}
+	w.holes[i].absent--
+	return true
+}
+
+// next returns the event of the source that comes next and is not settled, or
+// nil at the point.
+func (w *walk) next(ctx context.Context) (*streamread.Message, error) {
+	for w.ahead == nil || w.settle(*w.ahead) {
+		w.ahead = nil
+		msg, err := w.source.Next(ctx)
+		if errors.Is(err, io.EOF) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		w.ahead = &msg
+	}
+	return w.ahead, nil
+}
+
+// settle counts an event of the source if it is a dead letter, or there is a
+// finding of it already.
+func (w *walk) settle(e streamread.Message) bool {
+	l := letter{e.Sequence, e.Time.UnixNano()}
+	if _, dead := w.letters.settled[l]; dead {
+		w.letters.settled[l] = true
+		w.report.Dead++
+	} else if _, spoilt := w.spoilt[e.Sequence]; spoilt {
+		w.spoilt[e.Sequence] = true
+		w.report.Events++
+	} else {
+		return false
+	}
+	w.account(e)
+	return true
+}
+
+// unsettle takes that back: the event is there. It reports whether it was
+// settled.
+func (w *walk) unsettle(e streamread.Message) bool {
+	l := letter{e.Sequence, e.Time.UnixNano()}
+	switch {
+	case w.letters.settled[l]:
+		w.letters.settled[l] = false
+		w.report.Dead--
+		w.report.Both++
+	case w.spoilt[e.Sequence]:
+		w.spoilt[e.Sequence] = false
+		w.report.Events--
+	default:
+		return false
+	}
+	return true
+}
+
+// passOver passes the events of the source before one of them, which is at a
+// place in the target, or belongs there. They should have been there before.
+func (w *walk) passOver(ctx context.Context, before, place uint64) error {
+	h := &hole{before: place}
+	for {
+		e, err := w.next(ctx)
+		if err != nil {
+			return err
+		}
+		if e == nil || e.Sequence >= before {
+			break
+		}
+		if h.absent++; h.absent == 1 {
+			h.first, h.stored = e.Sequence, e.Time
+		}
+		h.last = e.Sequence
+		if w.at == 0 && e.Time.Before(w.targetCreated) {
+			w.widenGap(1, time.Time{}, 0) // it may have been in an earlier stream of that name
+		}
+		w.ahead = nil
+	}
+	if h.absent > 0 {
+		h.gap = w.gap
+		w.holes = append(w.holes, h)
+	}
+	return nil
+}
+
+// widenGap notes that the target has removed messages before another one.
+func (w *walk) widenGap(n uint64, stored time.Time, origin uint64) {
+	if w.gap == nil {
+		w.gap = &gap{}
+		if w.letters.inTarget {
+			w.letters.gaps = append(w.letters.gaps, w.gap)
+		}
+	}
+	w.gap.widen(n, stored, origin)
+}
+
+// passEvent notes that an event is where it should be in the target. There is
+// one chain at a time: an operator's decision how far the enrichment is begins
+// another one.
+func (w *walk) passEvent(a arrival) {
+	e, _ := readEvidence(a.Header)
+	told, ended := w.ended[e.chain]
+	switch {
+	case ended && !told:
+		w.ended[e.chain] = true
+		w.report.add(a.finding(Foreign, "two enrichments write to this target: %q had ended when %q began", e.chain, w.chain))
+	case !ended && e.chain != w.chain:
+		w.ended[w.chain], w.chain = false, e.chain
+	}
+	w.at, w.gap = a.origin, nil
+	w.v.passed.Store(w.at)
+}
+
+// account notes that an event of the source has its verdict.
+func (w *walk) account(e streamread.Message) {
+	if w.report.From == 0 {
+		w.report.From = e.Sequence
+	}
+	if e.Sequence > w.report.Through {
+		w.report.Through, w.report.Stored = e.Sequence, e.Time
+		w.v.passed.Store(e.Sequence)
+	}
+}
+
+// addID remembers the ID of an event, whose original may be nil. If the target
+// has the ID already, that is a finding.
+func (w *walk) addID(a arrival, original *streamread.Message) *Finding {
+	tag, known := w.v.checker.tag(a, original)
+	if !known || a.id == 0 {
+		return nil
+	}
+	behind, taken := w.ids.add(tag, a.id, a.Sequence)
+	if !taken {
+		return nil
+	}
+	return a.finding(SharedID, "its ID is at %d of the target already, or behind that", behind)
+}
+
+// conclude gives the absent events their verdicts. Behind the last event that
+// has arrived they are waiting.
+func (w *walk) conclude(ctx context.Context) error {
+	if n := w.targetLast - w.last; n > 0 {
+		w.widenGap(n, time.Time{}, math.MaxUint64)
+	}
+	through, stored, proven := w.report.Through, w.report.Stored, len(w.holes)
+	if err := w.passOver(ctx, math.MaxUint64, w.targetLast+1); err != nil {
+		return err
+	}
+	w.report.Through, w.report.Stored = through, stored
+	for _, h := range w.holes { // what was removed at this place
+		h.gone = h.gap.explain(h.absent)
+	}
+	for i, h := range w.holes { // dead letters that were removed
+		for _, g := range w.letters.gaps {
+			if h.gone < h.absent && h.mayHaveBeen(g) {
+				h.gone += g.explain(h.absent - h.gone)
+			}
+		}
+		w.report.Gone += h.gone
+		if n := h.absent - h.gone; i >= proven {
+			w.report.Waiting += n
+		} else if n > 0 {
+			missing := w.report.Faults[Missing] + n
+			if err := w.name(ctx, *h); err != nil {
+				return err
+			}
+			w.report.Faults[Missing] = missing
+		}
+	}
+	w.report.sort()
+	return nil
+}
+
+// name makes findings of missing events, as far as the report has room.
+func (w *walk) name(ctx context.Context, h hole) error {
+	reader := w.v.read(w.v.source, w.v.enrichment.Filter, h.first, h.last)
+	defer reader.Close()
+	for left := h.absent; left > 0 && w.report.Faults[Missing] < MaxFindings; {
+		e, err := reader.Next(ctx)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		_, dead := w.letters.settled[letter{e.Sequence, e.Time.UnixNano()}]
+		_, spoilt := w.spoilt[e.Sequence]
+		if dead || spoilt || w.late[e.Sequence] {
+			continue
+		}
+		if left--; left < h.absent-h.gone {
+			w.report.add(&Finding{
+				Kind: Missing, Source: e.Sequence, Target: h.before, Subject: e.Subject,
+				Detail: "it is neither before that message nor among the dead letters",
+			})
+		}
+	}
+	return nil
 }

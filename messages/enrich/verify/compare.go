@@ -1,0 +1,272 @@
+package verify
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/tidwall/gjson"
+	"github.com/tidwall/sjson"
+
+	"github.com/idworker/idworker/internal/streamread"
+	"github.com/idworker/idworker/messages/enrich"
+)
+
+// headerValues are all values of a header, whatever the case of its name.
+func headerValues(h nats.Header, name string) (all []string) {
+	for n, values := range h {
+		if strings.EqualFold(n, name) {
+			all = append(all, values...)
+		}
+	}
+	return all
+}
+
+// origin is which event of the source a message says that it is.
+func origin(source string, h nats.Header) (seq uint64, ok bool) {
+	values := headerValues(h, enrich.HeaderSource)
+	if len(values) != 1 {
+		return 0, false
+	}
+	number, ok := strings.CutPrefix(values[0], source+" ")
+	seq, err := strconv.ParseUint(number, 10, 64)
+	return seq, ok && err == nil && seq > 0 && number == strconv.FormatUint(seq, 10)
+}
+
+// evidence is what a message says of who published it, and of its event.
+type evidence struct {
+	target string
+	chain  string
+	stored int64 // when the source stored the event, in nanoseconds
+}
+
+// readEvidence is that of a message, as the header Ids-Chain has it.
+func readEvidence(h nats.Header) (e evidence, ok bool) {
+	values := headerValues(h, enrich.HeaderChain)
+	if len(values) != 1 {
+		return e, false
+	}
+	words := strings.Split(values[0], " ")
+	if len(words) != 3 || words[0] == "" || words[1] == "" {
+		return e, false
+	}
+	stored, err := strconv.ParseInt(words[2], 10, 64)
+	return evidence{words[0], words[1], stored}, err == nil
+}
+
+// arrival is a message in the target that says which event it is.
+type arrival struct {
+	streamread.Message
+	origin uint64   // its sequence in the source
+	ids    []string // what its header says
+	id     int64    // 0 if that is not one valid ID
+}
+
+func newArrival(msg streamread.Message, origin uint64) arrival {
+	a := arrival{Message: msg, origin: origin, ids: headerValues(msg.Header, enrich.HeaderID)}
+	if len(a.ids) != 1 {
+		return a
+	}
+	if id, err := strconv.ParseInt(a.ids[0], 10, 64); err == nil && id > 0 && strconv.FormatInt(id, 10) == a.ids[0] {
+		a.id = id
+	}
+	return a
+}
+
+func (a arrival) finding(kind Kind, format string, args ...any) *Finding {
+	return &Finding{
+		Kind: kind, Source: a.origin, Target: a.Sequence, Subject: a.Subject, IDs: a.ids,
+		Detail: fmt.Sprintf(format, args...),
+	}
+}
+
+// checker compares events with their originals.
+type checker struct {
+	target     string
+	filter, to []string // tokens
+	tags       []string // tokens of the tag; nil: one space of IDs for all events
+	subjects   bool     // whether the target keeps subjects as they were published
+	json       string   // path
+	number     bool     // the ID is a JSON number
+}
+
+// newChecker takes settings that were checked.
+func newChecker(e enrich.Config, target jetstream.StreamConfig) checker {
+	c := checker{
+		target: target.Name, filter: strings.Split(e.Filter, "."), to: strings.Split(e.To, "."),
+		subjects: target.SubjectTransform == nil, json: e.JSON, number: e.JSONNumber,
+	}
+	if tag, ok := strings.CutPrefix(e.ID, "segment:"); ok && strings.Contains(tag, "{{") {
+		c.tags = strings.Split(tag, ".")
+	}
+	return c
+}
+
+// compare finds the first thing in a message that is not what this enrichment makes of an
+// event. The original is nil if the source has removed it.
+func (c checker) compare(original *streamread.Message, a arrival) *Finding {
+	e, ok := readEvidence(a.Header)
+	switch {
+	case !ok:
+		return a.finding(Foreign, "it has no header %s that an enricher writes", enrich.HeaderChain)
+	case e.target != c.target:
+		return a.finding(Foreign, "it was published for another target: %.100q", e.target)
+	case original == nil:
+		return c.checkID(a)
+	case e.stored != original.Time.UnixNano():
+		return a.finding(Unknown, "it was made of an event that was stored at %s, the source's was at %s",
+			time.Unix(0, e.stored).UTC().Format(time.RFC3339Nano), original.Time.UTC().Format(time.RFC3339Nano))
+	}
+	if _, matches := matched(c.filter, original.Subject); !matches {
+		return a.finding(Foreign, "event %d of the source is on %q, which the filter does not match", a.origin, original.Subject)
+	}
+	if f := c.checkID(a); f != nil {
+		return f
+	}
+	kept := headerValues(original.Header, enrich.HeaderID)
+	if len(kept) > 0 && !slices.Equal(kept, a.ids) {
+		return a.finding(BadID, "the event came with the ID %.100q", kept)
+	}
+	if want := c.subject(original.Subject); c.subjects && a.Subject != want {
+		return a.finding(Changed, "its subject should be %q", want)
+	}
+	if f := c.compareBodies(*original, a, len(kept) > 0); f != nil {
+		return f
+	}
+	if name, differs := firstDifference(ownHeaders(original.Header), ownHeaders(a.Header)); differs {
+		return a.finding(Changed, "its header %.100q is not that of the event", name)
+	}
+	return nil
+}
+
+// checkID finds out whether an event has one valid ID.
+func (c checker) checkID(a arrival) *Finding {
+	switch {
+	case len(a.ids) == 0:
+		return a.finding(BadID, "it has no header %s", enrich.HeaderID)
+	case a.id == 0:
+		return a.finding(BadID, "the header %s is not one ID, decimal, from 1 to 2^63-1", enrich.HeaderID)
+	}
+	return nil
+}
+
+func (c checker) compareBodies(original streamread.Message, a arrival, kept bool) *Finding {
+	want := original.Data
+	if c.json != "" && !kept {
+		value := a.ids[0]
+		if !c.number {
+			value = strconv.Quote(value)
+		}
+		if raw := gjson.GetBytes(a.Data, c.json).Raw; raw != value {
+			return a.finding(BadID, "the JSON has %.100q at %s, not %s", raw, c.json, value)
+		}
+		var err error
+		if want, err = sjson.SetRawBytes(original.Data, c.json, []byte(value)); err != nil {
+			return a.finding(Changed, "the event has no place for an ID: %v", err)
+		}
+	}
+	if !bytes.Equal(want, a.Data) {
+		return a.finding(Changed, "its body is not that of the event")
+	}
+	return nil
+}
+
+// onOneLine is what clients do with a value that they send.
+var onOneLine = strings.NewReplacer("\r", " ", "\n", " ")
+
+// enrichHeaders are the headers, in lower case, that enriching writes.
+var enrichHeaders = strings.Fields(strings.ToLower(strings.Join(
+	[]string{enrich.HeaderID, enrich.HeaderSource, enrich.HeaderChain, enrich.HeaderError, enrich.HeaderSubject}, " ")))
+
+// ownHeaders are the headers of an event that enriching leaves alone.
+func ownHeaders(h nats.Header) nats.Header {
+	own := nats.Header{}
+	for name, values := range h {
+		lower := strings.ToLower(strings.TrimSpace(name))
+		if strings.HasPrefix(lower, "nats-") || slices.Contains(enrichHeaders, lower) {
+			continue
+		}
+		for _, v := range values {
+			own[name] = append(own[name], strings.TrimSpace(onOneLine.Replace(v)))
+		}
+	}
+	return own
+}
+
+// firstDifference is the first header, by name, whose values differ.
+func firstDifference(a, b nats.Header) (name string, differs bool) {
+	names := slices.Sorted(maps.Keys(a))
+	names = slices.AppendSeq(names, maps.Keys(b))
+	slices.Sort(names)
+	i := slices.IndexFunc(names, func(name string) bool { return !slices.Equal(a[name], b[name]) })
+	if i < 0 {
+		return "", false
+	}
+	return names[i], true
+}
+
+// matched lists what each wildcard of a pattern stands for in a subject, the rest for >. ok is
+// false if the subject does not match.
+func matched(pattern []string, subject string) (found []string, ok bool) {
+	tokens := strings.Split(subject, ".")
+	for i, p := range pattern {
+		switch {
+		case i >= len(tokens):
+			return nil, false
+		case p == ">":
+			return append(found, strings.Join(tokens[i:], ".")), true
+		case p == "*":
+			found = append(found, tokens[i])
+		case p != tokens[i]:
+			return nil, false
+		}
+	}
+	return found, len(tokens) == len(pattern)
+}
+
+// subject is where an event on a subject of the source goes.
+func (c checker) subject(source string) string {
+	found, _ := matched(c.filter, source)
+	out := slices.Clone(c.to)
+	for i, token := range out {
+		if (token == "*" || token == ">") && len(found) > 0 {
+			out[i], found = found[0], found[1:]
+		}
+	}
+	return strings.Join(out, ".")
+}
+
+// takes reports whether events go to a subject of the target.
+func (c checker) takes(target string) bool {
+	_, ok := matched(c.to, target)
+	return ok || !c.subjects
+}
+
+// tag is the tag of an event, by its original or else by its subject in the target. known is
+// false if neither says.
+func (c checker) tag(a arrival, original *streamread.Message) (tag string, known bool) {
+	pattern, subject := c.to, a.Subject
+	if original != nil {
+		pattern, subject = c.filter, original.Subject
+	}
+	found, ok := matched(pattern, subject)
+	out := slices.Clone(c.tags)
+	for i, part := range out {
+		inner, isWildcard := strings.CutPrefix(part, "{{wildcard(")
+		if !isWildcard {
+			continue
+		}
+		n, err := strconv.Atoi(strings.TrimSuffix(inner, ")}}"))
+		if !ok || err != nil || n < 1 || n > len(found) {
+			return "", false
+		}
+		out[i] = found[n-1]
+	}
+	return strings.Join(out, "."), true
+}
