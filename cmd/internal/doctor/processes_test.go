@@ -1,44 +1,82 @@
 package doctor
 
 import (
-	"errors"
+	"fmt"
+	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/idworker/idworker/worker"
 )
 
-// TestProcesses: doctor warns of a role without a process, and fails if a loader
-// grants nothing; other troubles that processes report are warnings.
+// TestProcesses: a role that no process fills is a failure, as everything is that
+// keeps a process from its work; what may be all right is a warning.
 func TestProcesses(t *testing.T) {
-	w, l := worker.Report{Role: worker.RoleWorker}, worker.Report{Role: worker.RoleLoader}
-	degraded, failing, stopped := w, l, l
+	t.Parallel()
+	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+	w := worker.Report{Instance: "w", Role: worker.RoleWorker}
+	l := worker.Report{Instance: "l", Role: worker.RoleLoader}
+	both := worker.Report{Instance: "b", Host: "h", Role: worker.RoleAll}
+	id := int64(7)
+	degraded, failing, stopped, overloaded, off := w, l, both, w, w
 	degraded.Degraded = "no loader answers"
-	failing.Outages = &worker.OutageStats{Now: true, Error: "refused"}
-	stopped.Stopped = "the register went back"
+	failing.Stats.Store, failing.Outages = "jetstream", &worker.OutageStats{Now: true, Since: now.Add(-time.Minute), Error: "refused"}
+	stopped.Stopped, stopped.NotReady = "the register went back", "it grants nothing"
+	overloaded.Overloads, overloaded.NotReady = &worker.OverloadStats{Now: true}, "overloaded"
+	off.Stats.WorkerID, off.Clock, off.Stats.Grants.Below = &id, &worker.ClockStats{AheadMS: -1700, ReservedIn: 3}, 2
+	busy, unnamed := w, w
+	busy.Stats.Tags = []worker.TagStats{
+		{Tag: "a", Order: "trend", Rate: 1, Runway: 90}, {Tag: "b", Order: "trend", Rate: 1, Runway: 80},
+		{Tag: "idle", Order: "trend", Runway: 1}, {Tag: "s", Order: "strict", Rate: 1},
+	}
+	unnamed.NotReady, unnamed.Stats.NoWorker = "starting", "all are taken"
 	for _, c := range []struct {
 		reports []worker.Report
-		err     error // of what is found
-		warning bool
+		want    []string
 	}{
-		{[]worker.Report{w, l}, nil, false},
-		{[]worker.Report{{Role: worker.RoleAll}}, nil, false},
-		{[]worker.Report{w}, ErrNone, true},
-		{[]worker.Report{l}, ErrNone, true},
-		{[]worker.Report{degraded, l}, ErrTroubled, true},
-		{[]worker.Report{degraded, failing, w}, ErrOutage, false},
-		{[]worker.Report{w, stopped, degraded}, ErrStopped, false},
+		{nil, []string{"error workers: none reports: nobody answers requests", "error loaders: none reports: nobody reserves segments, and workers live on memory"}},
+		{[]worker.Report{w, l}, []string{"ok workers: 1 running", "ok loaders: 1 running"}},
+		{[]worker.Report{both}, []string{"ok workers: 1 running", "ok loaders: 1 running"}},
+		{[]worker.Report{w}, []string{"error loaders: none reports"}},
+		{[]worker.Report{l, l}, []string{"ok loaders: 2 running", "error workers: none reports"}},
+		{[]worker.Report{degraded, l}, []string{"error worker w: no loader answers"}},
+		{[]worker.Report{w, failing}, []string{"error loader l: its store jetstream has failed for 60 s (refused); no tag is in use"}},
+		{[]worker.Report{busy, failing}, []string{"(refused); 1 strict tags in use have no IDs, memory ends first for b, in 80 s"}},
+		{[]worker.Report{stopped}, []string{"error process h (b): grants nothing: the register went back; run idworker tag raise --all --by N"}},
+		{[]worker.Report{overloaded, l}, []string{"error worker w: is overloaded, and out of"}},
+		{[]worker.Report{unnamed, l}, []string{"error worker w: is not ready: starting", "warning worker w: has no worker ID, and answers no snowflake requests: all are taken"}},
+		{[]worker.Report{off, l}, []string{
+			"warning worker w: its clock is -1.7s ahead of the NATS server's", "warning worker w: its worker ID's time is reserved for 3 s only: heartbeats fail",
+			"warning worker w: was granted 2 ranges that had been granted before, and burnt them: the store went back",
+		}},
 	} {
-		var wrong []Finding
-		findProcesses(c.reports, func(f Finding) {
-			if f.Err != nil {
-				wrong = append(wrong, f)
+		var got []string
+		findProcesses(now, c.reports, func(f Finding) {
+			switch {
+			case f.Err == nil:
+				got = append(got, fmt.Sprintf("ok %s: %s", f.What, f.Good))
+			case f.Warning:
+				got = append(got, fmt.Sprintf("warning %s: %v", f.What, f.Err))
+			default:
+				got = append(got, fmt.Sprintf("error %s: %v", f.What, f.Err))
 			}
 		})
-		switch {
-		case c.err == nil && len(wrong) > 0, c.err != nil && len(wrong) != 1:
-			t.Errorf("%+v: found %v, want %v", c.reports, wrong, c.err)
-		case c.err != nil && (!errors.Is(wrong[0].Err, c.err) || wrong[0].Warning != c.warning):
-			t.Errorf("%+v: found %+v, want %v, a warning: %t", c.reports, wrong[0], c.err, c.warning)
+		for _, want := range c.want {
+			if !slices.ContainsFunc(got, func(line string) bool { return strings.Contains(line, want) }) {
+				t.Errorf("no %q in %q", want, got)
+			}
+		}
+		wrong := func(lines []string) (n int) {
+			for _, line := range lines {
+				if !strings.HasPrefix(line, "ok ") {
+					n++
+				}
+			}
+			return n
+		}
+		if wrong(got) != wrong(c.want) {
+			t.Errorf("found %q, want %q", got, c.want)
 		}
 	}
 }
