@@ -182,9 +182,7 @@ func (s *shown) examine(ctx context.Context) []status.Check {
 	if d == nil {
 		return nil
 	}
-	doctor := s.cfg.examined
-	doctor.installation = d.nats.installation
-	return doctor.checks(ctx)
+	return checks(ctx, d.nats.installation, s.cfg.examined)
 }
 
 // The bounds on HTTP clients. They are tight, because only probes and

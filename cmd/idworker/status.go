@@ -12,14 +12,12 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/idworker/idworker/cmd/internal/doctor"
-	"github.com/idworker/idworker/cmd/internal/embedded"
 	"github.com/idworker/idworker/cmd/internal/explain"
 	"github.com/idworker/idworker/cmd/internal/progress"
 	"github.com/idworker/idworker/cmd/internal/status"
 	"github.com/idworker/idworker/internal/pause"
 	"github.com/idworker/idworker/internal/rights"
 	"github.com/idworker/idworker/snowflake/lease"
-	"github.com/idworker/idworker/worker"
 )
 
 // statusCmd shows how the whole installation is.
@@ -108,53 +106,20 @@ func (c *statusCmd) show(out output, i *status.Installation) error {
 
 // checks are what doctor finds for an administrator, but for the store: who counts what is not asked for here.
 func (c *statusCmd) checks(ctx context.Context) []status.Check {
-	return checks(func(report func(doctor.Finding)) error {
-		conn, js, err := c.dial(status.Options()...)
-		if err != nil {
-			return err
-		}
-		defer conn.Close()
-		resources := append(worker.Resources(c.Prefix, 0), lease.Resources(c.Prefix, lease.DefaultTTL, 0)...)
-		return examine(ctx, &doctor.Doctor{
-			Conn: conn, JetStream: js, Prefix: c.Prefix, Domain: c.JSDomain, Role: string(rights.Admin),
-			Needs: worker.Rights(c.Prefix, rights.Admin), Resources: resources, Server: serverName(conn),
-			Sync:    func(ctx context.Context) error { return doctor.CheckSync(ctx, conn) },
-			Storage: true, MaxClockSkew: 5 * time.Second,
-		}, report)
+	return checks(ctx, c.installation, doctor.Doctor{
+		Role: doctor.Role(rights.Admin), Resources: resourceFlags{LeaseTTL: lease.DefaultTTL}.resources(c.Prefix, partAll), MaxClockSkew: 5 * time.Second,
 	})
 }
 
-// checks are what doctor finds for the role of the flags.
-func (d *doctorCmd) checks(ctx context.Context) []status.Check {
-	return checks(func(report func(doctor.Finding)) error {
-		source, err := d.backend()
-		if err != nil {
-			return err
-		}
-		conn, js, err := d.dial(status.Options()...)
-		if err != nil {
-			return err
-		}
-		defer conn.Close()
-		look, closeStore, err := d.doctor(ctx, conn, js, source)
-		if err != nil {
-			return err
-		}
-		defer closeStore()
-		look.Processes = false // the status reports them itself
-		return examine(ctx, look, report)
-	})
-}
-
-// examine has doctor look. An embedded server is for this installation alone, and so is its storage.
-func examine(ctx context.Context, look *doctor.Doctor, report func(doctor.Finding)) error {
-	look.Storage = look.Storage && look.Conn.ConnectedServerName() != embedded.ServerName
-	return look.Examine(ctx, report)
-}
-
-// checks collects what doctor finds when it looks.
-func checks(look func(report func(doctor.Finding)) error) (all []status.Check) {
-	err := look(func(f doctor.Finding) {
+// checks has doctor look at what the status does not collect itself.
+func checks(ctx context.Context, at installation, look doctor.Doctor) (all []status.Check) {
+	conn, js, err := at.dial(status.Options()...)
+	if err != nil {
+		return []status.Check{{What: "doctor", Severity: status.Warning, Text: explain.Text(err)}}
+	}
+	defer conn.Close()
+	look.Conn, look.JetStream, look.Prefix, look.Domain, look.SkipProcesses = conn, js, at.Prefix, at.JSDomain, true
+	_ = look.Examine(ctx, func(f doctor.Finding) { // what is wrong is among the checks
 		check := status.Check{What: f.What, Text: f.Good}
 		switch {
 		case f.Err != nil && f.Warning:
@@ -164,8 +129,5 @@ func checks(look func(report func(doctor.Finding)) error) (all []status.Check) {
 		}
 		all = append(all, check)
 	})
-	if err != nil && !errors.Is(err, doctor.ErrSick) {
-		all = append(all, status.Check{What: "doctor", Severity: status.Warning, Text: explain.Text(err)})
-	}
 	return all
 }

@@ -1,10 +1,14 @@
 package doctor
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/idworker/idworker/internal/forecast"
 	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/worker"
 )
@@ -146,4 +150,53 @@ func Duration(seconds float64) string {
 		return fmt.Sprintf("%.0f days", seconds/day)
 	}
 	return "a year"
+}
+
+// maxTagsRunningOut bounds how many tags are named.
+const maxTagsRunningOut = 5
+
+// ofTags warns of the tags that reach a limit within a year, or names the first
+// one to reach any. Each worker reports its busiest tags: another is far from its
+// limit, or nearly idle.
+func ofTags(now time.Time, reports []worker.Report) (all []Finding) {
+	uses := make(map[string]forecast.Use) // by all workers together
+	for _, r := range reports {
+		for _, t := range r.Stats.Tags {
+			uses[t.Tag] = uses[t.Tag].Join(t.Use)
+		}
+	}
+	if len(uses) == 0 {
+		return nil
+	}
+	first := make(map[string]forecast.Date) // that each tag reaches
+	for tag, use := range uses {
+		if dates := use.Dates(now); len(dates) > 0 {
+			first[tag] = dates[0]
+		}
+	}
+	tags := slices.SortedFunc(maps.Keys(first), func(a, b string) int {
+		return cmp.Or(first[a].At.Compare(first[b].At), cmp.Compare(a, b))
+	})
+	soon := 0
+	for soon < len(tags) && first[tags[soon]].IsSoon(now) {
+		soon++
+	}
+	switch {
+	case len(tags) == 0:
+		all = append(all, Finding{What: "numbers of tags", Good: "too little was measured to say when any run out"})
+	case soon == 0:
+		all = append(all, Finding{What: "numbers of tags", Good: fmt.Sprintf("tag %s is the first at a limit: %s", tags[0], first[tags[0]])})
+	}
+	for _, tag := range tags[:min(soon, maxTagsRunningOut)] {
+		all = append(all, Finding{What: "tag " + tag, Err: fmt.Errorf("%w: %s", ErrRunsOut, uses[tag].Warning(first[tag], now)), Warning: true})
+	}
+	if more := soon - maxTagsRunningOut; more > 0 {
+		all = append(all, Finding{What: "numbers of tags", Err: fmt.Errorf("%w: %d more within a year, at 2^31, 2^53 or their end", ErrRunsOut, more), Warning: true})
+	}
+	for _, r := range reports {
+		if unlisted := r.Stats.Active - len(r.Stats.Tags); unlisted > 0 {
+			return append(all, Finding{What: "numbers of tags", Good: fmt.Sprintf("each worker reports its %d busiest tags; %s has %d more", worker.MaxReportTags, r.Instance, unlisted)})
+		}
+	}
+	return all
 }
