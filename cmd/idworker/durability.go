@@ -25,19 +25,12 @@ type syncWatch struct {
 	conn    *nats.Conn
 	allowed bool // servers need not sync
 	log     *zap.Logger
-	state   syncState
-	metric  prometheus.Gauge // 1 if a power failure could take back what was acknowledged, as far as is known, and that is not allowed
+	metric  prometheus.Gauge
+
+	looked bool // the rest is known
+	told   bool // whether servers said anything
+	synced bool // every write
 }
-
-// syncState is what is known of the servers.
-type syncState int
-
-const (
-	syncUnchecked syncState = iota
-	syncYes
-	syncNo
-	syncUnknown // no server says
-)
 
 func newSyncWatch(conn *nats.Conn, allowed bool, log *zap.Logger) *syncWatch {
 	return &syncWatch{conn: conn, allowed: allowed, log: log, metric: prometheus.NewGauge(prometheus.GaugeOpts{
@@ -53,7 +46,7 @@ const syncPoll = 5 * time.Minute
 // because this user may not ask, are asked once: each time more would be an error
 // on the connection.
 func (w *syncWatch) run(ctx context.Context) {
-	for ctx.Err() == nil && w.state != syncUnknown {
+	for ctx.Err() == nil && w.told {
 		pause.For(ctx, syncPoll)
 		w.look(ctx)
 	}
@@ -62,33 +55,20 @@ func (w *syncWatch) run(ctx context.Context) {
 // look asks the servers once, and logs what has changed for the worse or the better.
 func (w *syncWatch) look(ctx context.Context) {
 	err := doctor.CheckSync(ctx, w.conn)
-	was, now := w.state, syncYes
+	first, told, synced := !w.looked, err == nil || errors.Is(err, durability.ErrNoSync), err == nil
+	if ctx.Err() != nil || !first && (!told || synced == w.synced) {
+		return // servers that say nothing any more are away at the moment
+	}
+	w.looked, w.told, w.synced = true, told, synced
 	switch {
-	case ctx.Err() != nil:
-		return
-	case errors.Is(err, durability.ErrNoSync):
-		now = syncNo
-	case err != nil && was != syncUnchecked:
-		return // they are away at the moment
-	case err != nil:
-		now = syncUnknown
-	}
-	w.state = now
-	if now == was || w.allowed {
-		return
-	}
-	switch now {
-	case syncNo:
+	case w.allowed:
+	case !synced:
 		w.metric.Set(1)
-		w.log.Warn("NATS acknowledges writes before they are on disk: after a power failure IDs can be handed out twice; set sync_interval: always in the jetstream block of every server, or accept that with --allow-unsynced", zap.Error(err))
-	case syncUnknown:
-		w.metric.Set(1)
-		w.log.Warn("NATS does not say whether every write is on disk before it is acknowledged: if not, IDs can be handed out twice after a power failure; set sync_interval: always in the jetstream block of every server, and let this user ask, see Durability in docs/operations.md, or accept that with --allow-unsynced", zap.Error(err))
-	case syncYes:
+		w.log.Warn("NATS may lose in a power failure what it acknowledged, and IDs can then be handed out twice; "+
+			"set sync_interval: always in the jetstream block of every server, and let this user ask, see Durability in docs/operations.md, or accept that with --allow-unsynced", zap.Error(err))
+	case !first:
 		w.metric.Set(0)
-		if was != syncUnchecked {
-			w.log.Info("every NATS server has each write on disk before it acknowledges it, now")
-		}
+		w.log.Info("every NATS server has each write on disk before it acknowledges it, now")
 	}
 }
 

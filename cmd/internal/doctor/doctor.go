@@ -10,6 +10,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,7 +29,6 @@ import (
 	"github.com/idworker/idworker/cmd/internal/natsconn"
 	"github.com/idworker/idworker/internal/agreement"
 	"github.com/idworker/idworker/internal/durability"
-	"github.com/idworker/idworker/internal/forecast"
 	"github.com/idworker/idworker/internal/kv"
 	"github.com/idworker/idworker/internal/rights"
 	"github.com/idworker/idworker/internal/templates"
@@ -80,7 +80,7 @@ var (
 
 // Doctor says what to look at.
 type Doctor struct {
-	Conn      *nats.Conn // its error handler is replaced
+	Conn      *nats.Conn // a new one; its error handler is replaced
 	JetStream jetstream.JetStream
 	Prefix    messages.Prefix
 	Domain    string // another JetStream domain; rights are not looked at then
@@ -95,19 +95,25 @@ type Doctor struct {
 	Layout        snowflake.Layout // of snowflake IDs, as workers are given it; zero if that is not known
 	SkipProcesses bool             // and when numbers run out
 
-	allowed Permissions          // of the user, as far as the server tells
-	agreed  *agreement.Agreement // of the installation; nil if there is none
+	allowed Permissions // of the user, as far as the server tells
+
+	// What the installation has agreed on; nil and zero if that is not known.
+	agreed    *agreement.Agreement
+	installed snowflake.Layout
 }
 
-// checks are the questions for the role, in order.
-func (d *Doctor) checks() []func(context.Context) []Finding {
+// check asks one question, and returns what it finds.
+type check func(context.Context) []Finding
+
+// checks are those for the role, in order.
+func (d *Doctor) checks() []check {
 	switch {
 	case d.Role.is(rights.Caller):
-		return []func(context.Context) []Finding{d.requests}
+		return []check{d.requests}
 	case d.Role.hasOwnStreams(): // its server is that of its streams, whose owner decides
-		return []func(context.Context) []Finding{d.rights, d.resources}
+		return []check{d.rights, d.resources}
 	}
-	return []func(context.Context) []Finding{d.sync, d.rights, d.resources, d.storage, d.clock, d.layout, d.store, d.processes}
+	return []check{d.sync, d.rights, d.resources, d.storage, d.clock, d.layout, d.store, d.processes}
 }
 
 // Examine reports what it finds. It returns [ErrSick], or nil if all is well.
@@ -153,10 +159,18 @@ func (d *Doctor) ask(ctx context.Context, question func(context.Context) error) 
 	return err
 }
 
+// ask is [Doctor.ask] for a question that has an answer.
+func ask[T any](ctx context.Context, d *Doctor, question func(context.Context) (T, error)) (answer T, err error) {
+	err = d.ask(ctx, func(ctx context.Context) (err error) {
+		answer, err = question(ctx)
+		return err
+	})
+	return answer, err
+}
+
 // checkInbox reports whether this user can receive answers.
 func (d *Doctor) checkInbox(ctx context.Context) error {
 	return d.ask(ctx, func(ctx context.Context) error {
-		before := d.Conn.LastError() // of an earlier question
 		sub, err := d.Conn.SubscribeSync(d.Conn.NewInbox())
 		if err != nil {
 			return err
@@ -165,7 +179,7 @@ func (d *Doctor) checkInbox(ctx context.Context) error {
 		if err := d.Conn.FlushWithContext(ctx); err != nil {
 			return err
 		}
-		if last := d.Conn.LastError(); !errors.Is(before, last) && errors.Is(last, nats.ErrPermissionViolation) {
+		if last := d.Conn.LastError(); errors.Is(last, nats.ErrPermissionViolation) {
 			return last
 		}
 		return nil
@@ -199,10 +213,8 @@ func (d *Doctor) rights(ctx context.Context) []Finding {
 	if d.Domain != "" {
 		return []Finding{{What: "rights", Err: errors.New("not looked at in another JetStream domain"), Warning: true}}
 	}
-	err := d.ask(ctx, func(ctx context.Context) (err error) {
-		d.allowed, err = AskPermissions(ctx, d.Conn)
-		return err
-	})
+	var err error
+	d.allowed, err = ask(ctx, d, func(ctx context.Context) (Permissions, error) { return AskPermissions(ctx, d.Conn) })
 	if err != nil {
 		return []Finding{{What: "rights", Err: fmt.Errorf("the server does not tell what this user may (%s): %w", rights.AskPermissions, err), Warning: true}}
 	}
@@ -218,11 +230,7 @@ func (d *Doctor) resources(ctx context.Context) (all []Finding) {
 		if !needs.Includes(r.InfoSubject()) {
 			continue
 		}
-		var found kv.Found
-		err := d.ask(ctx, func(ctx context.Context) (err error) {
-			found, err = r.Look(ctx, d.JetStream)
-			return err
-		})
+		found, err := ask(ctx, d, func(ctx context.Context) (kv.Found, error) { return r.Look(ctx, d.JetStream) })
 		different := err == nil && found.Difference != ""
 		if different {
 			err = fmt.Errorf("%w: %s", ErrDifferent, found.Difference)
@@ -247,11 +255,7 @@ func (d *Doctor) storage(ctx context.Context) []Finding {
 	if !d.Role.is(rights.Admin) || d.Conn.ConnectedServerName() == embedded.ServerName {
 		return nil
 	}
-	var account *jetstream.AccountInfo
-	err := d.ask(ctx, func(ctx context.Context) (err error) {
-		account, err = d.JetStream.AccountInfo(ctx)
-		return err
-	})
+	account, err := ask(ctx, d, d.JetStream.AccountInfo)
 	if err != nil {
 		return []Finding{{What: "storage", Err: err}}
 	}
@@ -271,54 +275,38 @@ func (d *Doctor) storage(ctx context.Context) []Finding {
 // installation has agreed on: a bucket, which is a resource and was reported.
 func (d *Doctor) clock(ctx context.Context) []Finding {
 	before := time.Now()
-	err := d.ask(ctx, func(ctx context.Context) (err error) {
-		d.agreed, err = agreement.Open(ctx, d.JetStream, d.Prefix)
-		return err
+	agreed, err := ask(ctx, d, func(ctx context.Context) (*agreement.Agreement, error) {
+		return agreement.Open(ctx, d.JetStream, d.Prefix)
 	})
 	if err != nil {
 		return nil
 	}
-	off := (time.Since(before)/2 + before.Sub(d.agreed.ServerTime())).Round(time.Millisecond)
+	d.agreed = agreed
+	off := (time.Since(before)/2 + before.Sub(agreed.ServerTime())).Round(time.Millisecond)
 	if off.Abs() > d.MaxClockSkew {
 		err = fmt.Errorf("%w: %v ahead of the server's, allowed is %v", ErrClockOff, off, d.MaxClockSkew)
 	}
 	return []Finding{{What: "clock", Good: fmt.Sprintf("%v ahead of the server's", off), Err: err}}
 }
 
-// layout compares the layout that workers are given with that of the
-// installation, and says when its IDs run out.
-func (d *Doctor) layout(ctx context.Context) (all []Finding) {
+// layout compares the layout that workers are given with that of the installation.
+func (d *Doctor) layout(ctx context.Context) []Finding {
 	if d.agreed == nil {
 		return nil
 	}
-	var installed string
-	err := d.ask(ctx, func(ctx context.Context) (err error) {
-		installed, err = lease.InstalledLayout(ctx, d.JetStream, d.Prefix)
-		return err
+	installed, err := ask(ctx, d, func(ctx context.Context) (string, error) {
+		return lease.InstalledLayout(ctx, d.JetStream, d.Prefix)
 	})
-	if d.Role.answers() && !d.Layout.IsZero() {
-		f := Finding{What: "layout", Good: installed, Err: err}
-		switch given := d.Layout.String(); {
-		case err == nil && installed == "":
-			f.Good = "none yet, the first worker sets it"
-		case err == nil && installed != given:
-			f.Err = fmt.Errorf("%w: %.100s, and workers are given %s", ErrOtherLayout, installed, given)
-		}
-		all = append(all, f)
+	d.installed, _ = snowflake.ParseLayout(installed)
+	switch given := d.Layout.String(); {
+	case d.Layout.IsZero() || !d.Role.answers():
+		return nil
+	case err == nil && installed == "":
+		installed = "none yet, the first worker sets it"
+	case err == nil && installed != given:
+		err = fmt.Errorf("%w: %.100s, and workers are given %s", ErrOtherLayout, installed, given)
 	}
-	layout, err := snowflake.ParseLayout(installed)
-	if err != nil || d.SkipProcesses {
-		return all // it was reported, or there is none yet
-	}
-	now := time.Now()
-	for _, date := range forecast.OfLayout(layout, now) {
-		f := Finding{What: "end of the layout", Good: date.LayoutWarning(), Warning: true}
-		if date.IsSoon(now) {
-			f.Err = fmt.Errorf("%w: %s", ErrRunsOut, date.LayoutWarning())
-		}
-		all = append(all, f)
-	}
-	return all
+	return []Finding{{What: "layout", Good: installed, Err: err}}
 }
 
 // store asks whether the store is the installation's, and can be used; whether it
@@ -328,15 +316,13 @@ func (d *Doctor) store(ctx context.Context) (all []Finding) {
 	if d.Store.Kind() == "" || !d.Role.counts() {
 		return nil
 	}
-	var segments *backend.Store
-	err := d.ask(ctx, func(ctx context.Context) (err error) {
+	segments, err := ask(ctx, d, func(ctx context.Context) (*backend.Store, error) {
 		if d.agreed != nil {
-			err = d.agreed.CheckStore(ctx, d.Store.Name())
+			if err := d.agreed.CheckStore(ctx, d.Store.Name()); err != nil {
+				return nil, err
+			}
 		}
-		if err == nil {
-			segments, err = d.Store.Open(ctx, backend.Options{JetStream: d.JetStream, Prefix: d.Prefix})
-		}
-		return err
+		return d.Store.Open(ctx, backend.Options{JetStream: d.JetStream, Prefix: d.Prefix})
 	})
 	if errors.Is(err, jetstream.ErrBucketNotFound) {
 		return nil // it is a resource, and was reported
@@ -358,10 +344,8 @@ func (d *Doctor) store(ctx context.Context) (all []Finding) {
 	if d.agreed == nil {
 		return all
 	}
-	var list templates.List
-	err = d.ask(ctx, func(ctx context.Context) (err error) {
-		list, err = templates.Read(ctx, d.JetStream, d.Prefix)
-		return err
+	list, err := ask(ctx, d, func(ctx context.Context) (templates.List, error) {
+		return templates.Read(ctx, d.JetStream, d.Prefix)
 	})
 	if err == nil && len(list) > 0 {
 		err = d.ask(ctx, segments.Database.CheckFirst)
@@ -373,88 +357,67 @@ func (d *Doctor) store(ctx context.Context) (all []Finding) {
 }
 
 // processes reports which processes run, what is wrong with them, and which
-// limits they come near to. If the user lacks the right to list them, it reports
-// nothing of them.
-func (d *Doctor) processes(ctx context.Context) (all []Finding) {
-	if d.SkipProcesses || d.allowed.Check(worker.AskReportsRights()) != nil {
+// limits they come near to, if the user may list them.
+func (d *Doctor) processes(ctx context.Context) []Finding {
+	if d.SkipProcesses {
 		return nil
 	}
-	var reports []worker.Report
-	err := d.ask(ctx, func(ctx context.Context) (err error) {
-		reports, err = worker.AskReports(ctx, d.Conn, d.Prefix, nil)
-		return err
+	all := ofLayout(time.Now(), d.installed)
+	if d.allowed.Check(worker.AskReportsRights()) != nil {
+		return all
+	}
+	reports, err := ask(ctx, d, func(ctx context.Context) ([]worker.Report, error) {
+		return worker.AskReports(ctx, d.Conn, d.Prefix, nil)
 	})
 	switch {
 	case errors.Is(err, worker.ErrNoReports):
-		return []Finding{{What: "processes", Err: err, Warning: true}}
+		return append(all, Finding{What: "processes", Err: err, Warning: true})
 	case err != nil:
-		return nil // a right that is missing
+		return all // a right that is missing
 	}
-	return slices.Concat(ofProcesses(time.Now(), reports), ofTags(time.Now(), reports))
+	return slices.Concat(all, ofProcesses(time.Now(), reports), ofTags(time.Now(), reports))
 }
-
-// ofProcesses are how many processes of each role run, and what [Judge] finds
-// wrong with them.
-func ofProcesses(now time.Time, reports []worker.Report) (all []Finding) {
-	workers, loaders := count(reports)
-	if workers > 0 {
-		all = append(all, Finding{What: "workers", Good: fmt.Sprintf("%d running", workers)})
-	}
-	if loaders > 0 {
-		all = append(all, Finding{What: "loaders", Good: fmt.Sprintf("%d running", loaders)})
-	}
-	for _, t := range Judge(now, reports) {
-		all = append(all, Finding{What: t.What, Err: errors.New(t.Text), Warning: t.Severity == Warning})
-	}
-	return all
-}
-
-// anyTag is a tag for requests that are refused whatever the tag.
-const anyTag = "doctor"
 
 // requests sends requests for IDs, as a caller does: for those of its tag, or of
-// any and for snowflake IDs. They ask for more than there can be. So they are
-// refused, and none is lost, but only a worker that got one can refuse it.
-func (d *Doctor) requests(ctx context.Context) (all []Finding) {
+// any and for snowflake IDs.
+func (d *Doctor) requests(ctx context.Context) []Finding {
 	client := messages.NewClient(d.Conn, d.Prefix)
-	try := func(what string, request func(context.Context) error) {
-		err := d.ask(ctx, func(ctx context.Context) error {
-			ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-			defer cancel()
-			return request(ctx)
-		})
-		f := Finding{What: what, Err: err}
-		switch {
-		case errors.Is(err, messages.ErrMalformed):
-			f.Good, f.Err = "a worker answers", nil
-			if found := allowed.FindStringSubmatch(err.Error()); found != nil {
-				f.Good += ", and gives " + found[1] + " IDs at once"
-			}
-		case errors.Is(err, nats.ErrNoResponders), errors.Is(err, nats.ErrTimeout):
-			f.Err = fmt.Errorf("%w: %w", ErrNobody, err)
-		}
-		all = append(all, f)
-	}
-	segment := func(tag string) func(context.Context) error {
-		return func(ctx context.Context) error {
-			_, err := client.NextN(ctx, tag, math.MaxInt64)
-			return err
-		}
+	segment := func(ctx context.Context) ([]messages.Range, error) {
+		return client.NextN(ctx, cmp.Or(d.Tag, "doctor"), tooMany)
 	}
 	if d.Tag != "" {
-		try("requests for tag "+d.Tag, segment(d.Tag))
-		return all
+		return []Finding{d.request(ctx, "requests for tag "+d.Tag, segment)}
 	}
-	try("requests for tags", segment(anyTag))
-	try("requests for snowflake IDs", func(ctx context.Context) error {
-		_, err := client.SnowflakeN(ctx, math.MaxInt64)
-		return err
-	})
-	return all
+	snowflake := func(ctx context.Context) ([]messages.Range, error) { return client.SnowflakeN(ctx, tooMany) }
+	return []Finding{d.request(ctx, "requests for tags", segment), d.request(ctx, "requests for snowflake IDs", snowflake)}
 }
 
-// requestTimeout is how long a request may wait for a worker: longer than a restart takes.
-const requestTimeout = 2 * time.Second
+const (
+	// tooMany IDs are more than there can be. A request for them is refused, and none is
+	// lost, but only a worker that got it can refuse it.
+	tooMany = math.MaxInt64
 
-// allowed finds in a worker's refusal how many IDs there are at once.
-var allowed = regexp.MustCompile(`a decimal from (1 to \d+)`)
+	// requestTimeout is how long a request may wait for a worker: longer than a restart takes.
+	requestTimeout = 2 * time.Second
+)
+
+// atOnce finds in a worker's refusal how many IDs there are at once.
+var atOnce = regexp.MustCompile(`a decimal from (1 to \d+)`)
+
+// request sends one request that is refused.
+func (d *Doctor) request(ctx context.Context, what string, send func(context.Context) ([]messages.Range, error)) Finding {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	_, err := ask(ctx, d, send)
+	switch {
+	case errors.Is(err, messages.ErrMalformed):
+		good := "a worker answers"
+		if found := atOnce.FindStringSubmatch(err.Error()); found != nil {
+			good += ", and gives " + found[1] + " IDs at once"
+		}
+		return Finding{What: what, Good: good}
+	case errors.Is(err, nats.ErrNoResponders), errors.Is(err, nats.ErrTimeout):
+		err = fmt.Errorf("%w: %w", ErrNobody, err)
+	}
+	return Finding{What: what, Err: err}
+}
