@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -72,26 +73,35 @@ func AskPermissions(ctx context.Context, conn *nats.Conn) (Permissions, error) {
 	return Permissions{info.Data.Permissions}, nil
 }
 
-// Check returns an error that names the rights that the user lacks, if any.
+// MissingError names the rights that a user lacks.
+type MissingError struct{ Missing rights.Rights }
+
+func (e *MissingError) Error() string {
+	var all []string
+	for _, subject := range e.Missing.Publish {
+		all = append(all, "publish "+subject)
+	}
+	for _, subject := range e.Missing.Subscribe {
+		all = append(all, "subscribe "+subject)
+	}
+	return fmt.Sprintf("the user may not %s", strings.Join(all, ", "))
+}
+
+// Check returns a [*MissingError] if the user lacks some of the rights.
 func (p Permissions) Check(need rights.Rights) error {
 	if p.granted == nil {
 		return nil
 	}
-	var missing []string
-	for _, subject := range need.Publish {
-		if !permits(p.granted.Publish, subject) {
-			missing = append(missing, "publish "+subject)
-		}
-	}
-	for _, subject := range need.Subscribe {
-		if !permits(p.granted.Subscribe, subject) {
-			missing = append(missing, "subscribe "+subject)
-		}
-	}
-	if len(missing) > 0 {
-		return fmt.Errorf("the user may not %s", strings.Join(missing, ", "))
+	missing := rights.Rights{Publish: lacking(p.granted.Publish, need.Publish), Subscribe: lacking(p.granted.Subscribe, need.Subscribe)}
+	if len(missing.Publish)+len(missing.Subscribe) > 0 {
+		return &MissingError{missing}
 	}
 	return nil
+}
+
+// lacking are the subjects that a list does not permit.
+func lacking(list *server.SubjectPermission, subjects []string) []string {
+	return slices.DeleteFunc(slices.Clone(subjects), func(subject string) bool { return permits(list, subject) })
 }
 
 // permits reports whether a list allows all of what a subject, with or without a queue

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -59,7 +60,8 @@ func TestCheckNamesWhatIsMissing(t *testing.T) {
 	some := Permissions{&server.Permissions{
 		Publish: &server.SubjectPermission{Allow: []string{"a"}}, Subscribe: &server.SubjectPermission{Allow: []string{"c"}},
 	}}
-	if err := some.Check(need); err == nil || err.Error() != "the user may not publish b, subscribe d" {
+	var missing *MissingError
+	if err := some.Check(need); !errors.As(err, &missing) || err.Error() != "the user may not publish b, subscribe d" {
 		t.Errorf("%v", err)
 	}
 }
