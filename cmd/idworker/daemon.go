@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -119,12 +120,7 @@ func openNATS(ctx context.Context, cfg serverConfig, opened *closers) (*natsServ
 	if cfg.embedded != nil {
 		started, err := embedded.Start(ctx, *cfg.embedded)
 		if refused := new(embedded.RecoverError); errors.As(err, &refused) {
-			if cfg.worker.Prefix != messages.DefaultPrefix {
-				refused.Flags += " --prefix " + string(cfg.worker.Prefix)
-			}
-			if cfg.source.Kind() != backend.JetStream {
-				refused.Flags += " --store DSN" // which may have a password in it
-			}
+			refused.Flags = folderFlags(refused, cfg.worker.Prefix, cfg.source)
 		}
 		if err != nil {
 			return nil, err
@@ -144,6 +140,32 @@ func openNATS(ctx context.Context, cfg serverConfig, opened *closers) (*natsServ
 		cfg.log.Warn("new witness, without evidence", zap.String("witness", cfg.witness))
 	}
 	return &natsServer{installation: cfg.installation, witness: w}, nil
+}
+
+// folderFlags are how a command names a data folder, and the installation in it.
+func folderFlags(refused *embedded.RecoverError, prefix messages.Prefix, source backend.Backend) string {
+	flags := "--data " + shellWord(refused.Folder)
+	if refused.Witness != embedded.WitnessOf(refused.Folder) {
+		flags += " --witness " + shellWord(refused.Witness)
+	}
+	if prefix != messages.DefaultPrefix {
+		flags += " --prefix " + string(prefix)
+	}
+	if source.Kind() != backend.JetStream {
+		flags += " --store DSN" // which may have a password in it
+	}
+	return flags
+}
+
+// plain are the paths that a shell reads as they are.
+var plain = regexp.MustCompile(`^[\w@%+=:,./-]+$`)
+
+// shellWord is a path as it is typed in a shell.
+func shellWord(path string) string {
+	if plain.MatchString(path) {
+		return path
+	}
+	return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'"
 }
 
 // startProcess connects, and opens and starts the process.

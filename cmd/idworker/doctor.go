@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/idworker/idworker/cmd/internal/doctor"
-	"github.com/idworker/idworker/cmd/internal/explain"
 	"github.com/idworker/idworker/cmd/internal/report"
+	"github.com/idworker/idworker/internal/problem"
 	"github.com/idworker/idworker/internal/rights"
 	"github.com/idworker/idworker/messages"
 )
@@ -68,7 +68,7 @@ func (d *doctorCmd) checkTag() error {
 	case d.Tag == "":
 		return nil
 	case d.Role != doctor.Role(rights.Caller):
-		return explain.Usage(errors.New("--tag goes with --role caller"))
+		return problem.Usage(errors.New("--tag goes with --role caller"))
 	}
 	return messages.CheckTag(d.Tag)
 }
@@ -85,9 +85,9 @@ func explained(f doctor.Finding) finding {
 	case f.Err == nil:
 		return finding{"ok", f.What, f.Good}
 	case f.Warning:
-		return finding{"warn", f.What, explain.Text(f.Err)}
+		return finding{"warn", f.What, explain(f.Err)}
 	}
-	return finding{"fail", f.What, explain.Text(f.Err)}
+	return finding{"fail", f.What, explain(f.Err)}
 }
 
 // String is a line for people.

@@ -10,9 +10,9 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/idworker/idworker/cmd/internal/doctor"
-	"github.com/idworker/idworker/cmd/internal/joined"
 	"github.com/idworker/idworker/internal/durability"
 	"github.com/idworker/idworker/internal/pause"
+	"github.com/idworker/idworker/internal/problem"
 	"github.com/idworker/idworker/store"
 )
 
@@ -76,7 +76,7 @@ func (w *syncWatch) look(ctx context.Context) {
 // is wrong with its settings. A database that does not answer has been logged before; when it
 // comes, the doctor can be asked.
 func warnOfSettings(wrong error, log *zap.Logger) {
-	for _, err := range joined.Parts(wrong) {
+	for _, err := range problem.Parts(wrong) {
 		var unsafe *store.UnsafeSettingError
 		switch {
 		case errors.As(err, &unsafe):

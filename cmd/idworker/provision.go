@@ -9,9 +9,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap/zapcore"
 
-	"github.com/idworker/idworker/cmd/internal/explain"
 	"github.com/idworker/idworker/cmd/internal/report"
 	"github.com/idworker/idworker/internal/kv"
+	"github.com/idworker/idworker/internal/problem"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/messages/enrich"
 	"github.com/idworker/idworker/snowflake/lease"
@@ -93,7 +93,7 @@ func (f resourceFlags) check(prefix messages.Prefix) error {
 		return err
 	}
 	if err := lease.CheckTTL(f.LeaseTTL); err != nil {
-		return explain.Usage(fmt.Errorf("--lease-ttl: %w", err))
+		return problem.Usage(fmt.Errorf("--lease-ttl: %w", err))
 	}
 	return nil
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/idworker/idworker/cmd/internal/backend"
 	"github.com/idworker/idworker/cmd/internal/doctor"
 	"github.com/idworker/idworker/cmd/internal/embedded"
-	"github.com/idworker/idworker/cmd/internal/explain"
+	"github.com/idworker/idworker/internal/problem"
 	"github.com/idworker/idworker/worker"
 	"github.com/idworker/idworker/worker/api"
 )
@@ -102,7 +102,7 @@ func (s *serveCmd) config(ctx context.Context, command *kong.Context) (cfg serve
 	log := newLogger(s.LogLevel)
 	for _, flag := range []string{"listen", "data"} {
 		if s.named() && isGiven(command, flag) {
-			return cfg, explain.Usage(fmt.Errorf("--%s is of the embedded NATS server, but %s names another one: leave out one of them", flag, s.namedBy(command)))
+			return cfg, problem.Usage(fmt.Errorf("--%s is of the embedded NATS server, but %s names another one: leave out one of them", flag, s.namedBy(command)))
 		}
 	}
 	lease, err := s.lease()
@@ -124,9 +124,9 @@ func (s *serveCmd) config(ctx context.Context, command *kong.Context) (cfg serve
 	case err != nil:
 		return cfg, err
 	case s.Migrate && cfg.source.Kind() == backend.JetStream:
-		return cfg, explain.Usage(errors.New("--migrate: there is no table to create without a database, see --store"))
+		return cfg, problem.Usage(errors.New("--migrate: there is no table to create without a database, see --store"))
 	case s.MetricsTags < 0 || s.MetricsTags > maxMetricsTags:
-		return cfg, explain.Usage(fmt.Errorf("--metrics-tags %d: allowed is 0 to %d", s.MetricsTags, maxMetricsTags))
+		return cfg, problem.Usage(fmt.Errorf("--metrics-tags %d: allowed is 0 to %d", s.MetricsTags, maxMetricsTags))
 	}
 	if s.named() && s.Role.Loads() {
 		cfg.witness = s.Witness

@@ -12,10 +12,10 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/idworker/idworker/cmd/internal/doctor"
-	"github.com/idworker/idworker/cmd/internal/explain"
 	"github.com/idworker/idworker/cmd/internal/progress"
 	"github.com/idworker/idworker/cmd/internal/status"
 	"github.com/idworker/idworker/internal/pause"
+	"github.com/idworker/idworker/internal/problem"
 	"github.com/idworker/idworker/internal/rights"
 	"github.com/idworker/idworker/snowflake/lease"
 )
@@ -40,7 +40,7 @@ const watchEvery = 2 * time.Second
 // Run prints the status once, or again and again until ctx ends.
 func (c *statusCmd) Run(ctx context.Context, out output) error {
 	if c.Tags < 0 || c.Tags > maxStatusTags {
-		return explain.Usage(fmt.Errorf("--tags %d: allowed is 0 to %d", c.Tags, maxStatusTags))
+		return problem.Usage(fmt.Errorf("--tags %d: allowed is 0 to %d", c.Tags, maxStatusTags))
 	}
 	conn, js, err := c.dial(status.Options()...)
 	if errors.Is(err, nats.ErrNoServers) {
@@ -115,7 +115,7 @@ func (c *statusCmd) checks(ctx context.Context) []status.Check {
 func checks(ctx context.Context, at installation, look doctor.Doctor) (all []status.Check) {
 	conn, js, err := at.dial(status.Options()...)
 	if err != nil {
-		return []status.Check{{What: "doctor", Severity: status.Warning, Text: explain.Text(err)}}
+		return []status.Check{{What: "doctor", Severity: status.Warning, Text: explain(err)}}
 	}
 	defer conn.Close()
 	look.Conn, look.JetStream, look.Prefix, look.Domain, look.SkipProcesses = conn, js, at.Prefix, at.JSDomain, true
@@ -123,9 +123,9 @@ func checks(ctx context.Context, at installation, look doctor.Doctor) (all []sta
 		check := status.Check{What: f.What, Text: f.Good}
 		switch {
 		case f.Err != nil && f.Warning:
-			check.Severity, check.Text = status.Warning, explain.Text(f.Err)
+			check.Severity, check.Text = status.Warning, explain(f.Err)
 		case f.Err != nil:
-			check.Severity, check.Text = status.Error, explain.Text(f.Err)
+			check.Severity, check.Text = status.Error, explain(f.Err)
 		}
 		all = append(all, check)
 	})

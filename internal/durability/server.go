@@ -10,21 +10,21 @@ package durability
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"time"
 
 	"github.com/nats-io/nats.go"
 
 	"github.com/idworker/idworker/internal/inbox"
+	"github.com/idworker/idworker/internal/problem"
 )
 
 // ErrSyncUnknown says that no server tells whether it syncs every write: the account may
 // not ask, see [AskServers] in docs/security.md.
-var ErrSyncUnknown = errors.New("no server says whether it syncs every write")
+var ErrSyncUnknown = problem.New(problem.NotSynced, "no server says whether it syncs every write")
 
 // ErrNoSync says that a server acknowledges writes before they are on disk: a power failure
 // takes them back, and the IDs that they gave away are given away again.
-var ErrNoSync = errors.New("sync_interval is not always")
+var ErrNoSync = problem.New(problem.NotSynced, "sync_interval is not always")
 
 // AskServers is the request with which servers are asked. An installation works
 // without the right to it, but nobody then knows whether its servers sync.

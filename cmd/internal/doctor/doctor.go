@@ -30,6 +30,7 @@ import (
 	"github.com/idworker/idworker/internal/agreement"
 	"github.com/idworker/idworker/internal/durability"
 	"github.com/idworker/idworker/internal/kv"
+	"github.com/idworker/idworker/internal/problem"
 	"github.com/idworker/idworker/internal/rights"
 	"github.com/idworker/idworker/internal/templates"
 	"github.com/idworker/idworker/messages"
@@ -53,29 +54,29 @@ var (
 	ErrSick = errors.New("something is wrong")
 
 	// ErrOtherLayout is that the installation has another layout than workers are given.
-	ErrOtherLayout = errors.New("the installation has another layout")
+	ErrOtherLayout = problem.New(problem.OtherLayout, "the installation has another layout")
 
 	// ErrClockOff is that the clock differs too much from the server's.
 	ErrClockOff = errors.New("the clock is off")
 
 	// ErrNobody is that a request for IDs was not answered.
-	ErrNobody = errors.New("no worker answers")
+	ErrNobody = problem.New(problem.NobodyAnswers, "no worker answers")
 
 	// ErrShared is the warning that the account's storage is not its own.
-	ErrShared = errors.New("the account may store as much as the server has room for, and so may others: one that fills the server keeps IDs from being counted")
+	ErrShared = problem.New(problem.StorageFull, "the account may store as much as the server has room for, and so may others: one that fills the server keeps IDs from being counted")
 
 	// ErrNearlyFull is the warning that the account can hardly store more.
-	ErrNearlyFull = errors.New("the account is nearly full, and nothing is counted when it is")
+	ErrNearlyFull = problem.New(problem.StorageFull, "the account is nearly full, and nothing is counted when it is")
 
 	// ErrRunsOut is the warning that numbers run out within a year.
-	ErrRunsOut = errors.New("numbers run out")
+	ErrRunsOut = problem.New(problem.RunsOut, "numbers run out")
 
 	// ErrCopies is the warning that copies are missing on a cluster.
-	ErrCopies = errors.New("too few copies")
+	ErrCopies = problem.New(problem.TooFewCopies, "too few copies")
 
 	// ErrDifferent is the warning that a resource can be used, but is not as it would be
 	// provisioned.
-	ErrDifferent = errors.New("it is different")
+	ErrDifferent = problem.New(problem.Different, "it is different")
 )
 
 // Doctor says what to look at.
