@@ -92,15 +92,12 @@ type Doctor struct {
 	Store     backend.Backend // not looked at if it is zero
 
 	AllowUnsynced bool             // servers need not sync every write
-	MaxClockSkew  time.Duration    // how far the clock may be from the server's
+	MaxClockSkew  time.Duration    // how far the clock may be from the server's; any if 0
 	Layout        snowflake.Layout // of snowflake IDs, as workers are given it; zero if that is not known
 	SkipProcesses bool             // and when numbers run out
 
-	allowed Permissions // of the user, as far as the server tells
-
-	// What the installation has agreed on; nil and zero if that is not known.
-	agreed    *agreement.Agreement
-	installed snowflake.Layout
+	allowed   Permissions      // of the user, as far as the server tells
+	installed snowflake.Layout // zero if that is not known
 }
 
 // check asks one question, and returns what it finds.
@@ -272,8 +269,8 @@ func (d *Doctor) storage(ctx context.Context) []Finding {
 	return []Finding{{What: "storage", Good: state, Err: err, Warning: true}}
 }
 
-// clock compares this machine's clock with the server's. It opens what the
-// installation has agreed on: a bucket, which is a resource and was reported.
+// clock compares this machine's clock with the server's, which comes with a bucket:
+// if there is none, that was reported.
 func (d *Doctor) clock(ctx context.Context) []Finding {
 	before := time.Now()
 	agreed, err := ask(ctx, d, func(ctx context.Context) (*agreement.Agreement, error) {
@@ -282,9 +279,8 @@ func (d *Doctor) clock(ctx context.Context) []Finding {
 	if err != nil {
 		return nil
 	}
-	d.agreed = agreed
 	off := (time.Since(before)/2 + before.Sub(agreed.ServerTime())).Round(time.Millisecond)
-	if off.Abs() > d.MaxClockSkew {
+	if d.MaxClockSkew > 0 && off.Abs() > d.MaxClockSkew {
 		err = fmt.Errorf("%w: %v ahead of the server's, allowed is %v", ErrClockOff, off, d.MaxClockSkew)
 	}
 	return []Finding{{What: "clock", Good: fmt.Sprintf("%v ahead of the server's", off), Err: err}}
@@ -292,15 +288,12 @@ func (d *Doctor) clock(ctx context.Context) []Finding {
 
 // layout compares the layout that workers are given with that of the installation.
 func (d *Doctor) layout(ctx context.Context) []Finding {
-	if d.agreed == nil {
-		return nil
-	}
 	installed, err := ask(ctx, d, func(ctx context.Context) (string, error) {
 		return lease.InstalledLayout(ctx, d.JetStream, d.Prefix)
 	})
 	d.installed, _ = snowflake.ParseLayout(installed)
 	switch given := d.Layout.String(); {
-	case d.Layout.IsZero() || !d.Role.answers():
+	case errors.Is(err, jetstream.ErrBucketNotFound), d.Layout.IsZero(), !d.Role.answers():
 		return nil
 	case err == nil && installed == "":
 		installed = "none yet, the first worker sets it"
@@ -318,10 +311,12 @@ func (d *Doctor) store(ctx context.Context) (all []Finding) {
 		return nil
 	}
 	segments, err := ask(ctx, d, func(ctx context.Context) (*backend.Store, error) {
-		if d.agreed != nil {
-			if err := d.agreed.CheckStore(ctx, d.Store.Name()); err != nil {
-				return nil, err
-			}
+		agreed, err := agreement.Open(ctx, d.JetStream, d.Prefix)
+		if err == nil {
+			err = agreed.CheckStore(ctx, d.Store.Name())
+		}
+		if err != nil {
+			return nil, err
 		}
 		return d.Store.Open(ctx, backend.Options{JetStream: d.JetStream, Prefix: d.Prefix})
 	})
@@ -342,9 +337,6 @@ func (d *Doctor) store(ctx context.Context) (all []Finding) {
 	var unsafe *store.UnsafeSettingError
 	untold := errors.Is(err, store.ErrSettingUnknown) && !errors.As(err, &unsafe) // for people to find out
 	all = append(all, Finding{What: "store durability", Good: "every commit is on disk before it is acknowledged", Err: err, Warning: untold})
-	if d.agreed == nil {
-		return all
-	}
 	list, err := ask(ctx, d, func(ctx context.Context) (templates.List, error) {
 		return templates.Read(ctx, d.JetStream, d.Prefix)
 	})
