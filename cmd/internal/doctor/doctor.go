@@ -395,7 +395,7 @@ const (
 )
 
 // atOnce finds in a worker's refusal how many IDs there are at once.
-var atOnce = regexp.MustCompile(`a decimal from (1 to \d+)`)
+var atOnce = regexp.MustCompile(`1 to \d+`)
 
 // request sends one request that is refused.
 func (d *Doctor) request(ctx context.Context, what string, send func(context.Context) ([]messages.Range, error)) Finding {
@@ -405,8 +405,8 @@ func (d *Doctor) request(ctx context.Context, what string, send func(context.Con
 	switch {
 	case errors.Is(err, messages.ErrMalformed):
 		good := "a worker answers"
-		if found := atOnce.FindStringSubmatch(err.Error()); found != nil {
-			good += ", and gives " + found[1] + " IDs at once"
+		if found := atOnce.FindString(err.Error()); found != "" {
+			good += ", and gives " + found + " IDs at once"
 		}
 		return Finding{What: what, Good: good}
 	case errors.Is(err, nats.ErrNoResponders), errors.Is(err, nats.ErrTimeout):
