@@ -305,16 +305,6 @@ func (p *Process) Failed() <-chan error {
 	return p.groups.workerID.failed
 }
 
-// Supplied reports whether a loader has ever granted or refused a load of this
-// process.
-func (p *Process) Supplied() bool {
-	if p.supply == nil {
-		return false
-	}
-	g := p.supply.Figures(0).Grants
-	return g.Installed+g.Burnt+g.Below+g.Refused > 0
-}
-
 // DropTag has the workers of an installation drop a tag from memory, as far as
 // they can be reached. It is for tags that were removed from the store.
 func DropTag(ctx context.Context, conn *nats.Conn, prefix messages.Prefix, tag string) error {

@@ -18,7 +18,6 @@ import (
 	"github.com/idworker/idworker/cmd/internal/natsconn"
 	"github.com/idworker/idworker/internal/goroutines"
 	"github.com/idworker/idworker/internal/kv"
-	"github.com/idworker/idworker/internal/pause"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store/register"
 	"github.com/idworker/idworker/worker"
@@ -83,7 +82,7 @@ func newDaemon(ctx context.Context, cfg serverConfig) (_ *daemon, err error) {
 		if errors.Is(err, nats.ErrNoResponders) {
 			err = fmt.Errorf("%w: JetStream is not enabled on the server %s, or has no quorum", err, d.nats.installation)
 		}
-		return nil, errors.Join(d.nats.trouble(), err)
+		return nil, errors.Join(d.nats.embedded.Trouble(), err)
 	}
 	return &d, nil
 }
@@ -104,14 +103,6 @@ func (n *natsServer) guard(ctx context.Context) {
 	if err := n.embedded.Guard(ctx); err != nil {
 		n.gone <- err
 	}
-}
-
-// trouble returns why an embedded server cannot write to its folder, or nil.
-func (n *natsServer) trouble() error {
-	if n.embedded == nil {
-		return nil
-	}
-	return n.embedded.Trouble()
 }
 
 // openNATS starts the embedded server, if no other one is named, and opens the
@@ -171,7 +162,7 @@ func shellWord(path string) string {
 // startProcess connects, and opens and starts the process.
 func (d *daemon) startProcess(ctx context.Context) (process *worker.Process, synced *syncWatch, err error) {
 	cfg := d.cfg.worker
-	cfg.Trouble = d.nats.trouble
+	cfg.Trouble = d.nats.embedded.Trouble
 	if cfg.Requests, _, err = d.nats.dialToStay(ctx, "idworker", cfg.Log); err != nil {
 		return nil, nil, err
 	}
@@ -198,18 +189,13 @@ func (d *daemon) startProcess(ctx context.Context) (process *worker.Process, syn
 func (d *daemon) openProcess(ctx context.Context, cfg worker.Config) (process *worker.Process, err error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	switch {
-	case cfg.Role.Loads():
+	if cfg.Role.Loads() {
 		segments, err := d.openStore(ctx, cfg)
 		if err != nil {
 			return nil, err
 		}
 		d.opened.add(func() { _ = segments.Close() }) // all answers are in
 		cfg.Store, cfg.StoreName, cfg.Reservations = segments, d.cfg.source.Name(), d.cfg.source.Reservations()
-	case d.nats.witness != nil:
-		if err := d.keepWitness(ctx, cfg); err != nil {
-			return nil, err
-		}
 	}
 	err = kv.WithRetry(ctx, cfg.Log, func(ctx context.Context) error {
 		process, err = worker.New(ctx, cfg)
@@ -247,26 +233,6 @@ func (d *daemon) openStore(ctx context.Context, cfg worker.Config) (segments *ba
 	return segments, nil
 }
 
-// keepWitness keeps the witness of an embedded server whose process does not
-// load.
-func (d *daemon) keepWitness(ctx context.Context, cfg worker.Config) error {
-	if err := register.Create(ctx, cfg.JetStream, cfg.Prefix, cfg.Replicas); err != nil {
-		return err
-	}
-	watched, err := register.Open(ctx, register.Config{
-		JetStream: cfg.JetStream, Prefix: cfg.Prefix, Witness: d.nats.witness, Beside: backend.Beside(cfg.Prefix), Log: cfg.Log,
-	})
-	if err != nil {
-		return err
-	}
-	d.background.Start(watched.Run)
-	d.opened.add(func() {
-		d.background.Stop()
-		_ = watched.Close() // the next start compares with the note of a second ago
-	})
-	return nil
-}
-
 // run serves until ctx ends, or the process cannot go on: because of its worker
 // ID, or because of the folder of the embedded server.
 func (d *daemon) run(ctx context.Context, out output) error {
@@ -274,11 +240,8 @@ func (d *daemon) run(ctx context.Context, out output) error {
 	d.synced.look(ctx)
 	d.process.AwaitClaim(ctx)
 	d.shown.daemon.Store(d)
-	ofInstallation(d.process.Installation(), d.metrics, d.process.Metrics(d.cfg.metricsTags), d.synced.metric, unwritten(d.nats.trouble))
+	ofInstallation(d.process.Installation(), d.metrics, d.process.Metrics(d.cfg.metricsTags), d.synced.metric, unwritten(d.nats.embedded.Trouble))
 	d.background.Start(d.synced.run)
-	if d.nats.embedded != nil && !d.cfg.worker.Role.Loads() {
-		d.background.Start(d.warnUnsupplied)
-	}
 	d.logServing()
 	err := d.answerCallers()
 	if err == nil && d.cfg.demo {
@@ -296,19 +259,6 @@ func (d *daemon) run(ctx context.Context, out output) error {
 		d.callers.Stop() // requests under way need the process
 	}
 	return errors.Join(err, d.process.Stop())
-}
-
-// supplyWithin is the time in which a loader should have answered a worker
-// beside an embedded server.
-const supplyWithin = 10 * time.Second
-
-// warnUnsupplied warns of a worker to whose embedded server no loader has come:
-// it is easily started by itself.
-func (d *daemon) warnUnsupplied(ctx context.Context) {
-	pause.For(ctx, supplyWithin)
-	if ctx.Err() == nil && !d.process.Supplied() {
-		d.cfg.log.Warn("this process answers requests and reserves no segments, and no loader has reserved any for it yet; start a loader with --role loader and --server, or serve with --role all")
-	}
 }
 
 // logServing logs what serves, and where its data is.

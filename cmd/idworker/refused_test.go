@@ -132,6 +132,7 @@ func TestBadInput(t *testing.T) {
 		"serve, port 0":         {embedded("--listen", "127.0.0.1:0"), usage, "1 to 65535"},
 		"serve, port too large": {embedded("--listen", "127.0.0.1:65536"), usage, "1 to 65535"},
 		"serve, unknown role":   {serve("--role", "boss"), usage, "all"},
+		"serve, worker alone":   {embedded("--role", "worker"), usage, "needs --server"},
 		"serve, wait too long":  {serve("--wait", "1h"), usage, "10ms to 1m"},
 		"serve, batch 0":        {serve("--max-batch", "0"), usage, "allowed is 1"},
 		"serve, batch > step":   {serve("--max-batch", "11", "--max-step", "10"), usage, "largest step, 10"},

@@ -105,6 +105,9 @@ func (s *serveCmd) config(ctx context.Context, command *kong.Context) (cfg serve
 			return cfg, problem.Usage(fmt.Errorf("--%s is of the embedded NATS server, but %s names another one: leave out one of them", flag, s.namedBy(command)))
 		}
 	}
+	if !s.named() && !s.Role.Loads() {
+		return cfg, problem.Usage(errors.New("--role worker needs --server: the embedded NATS server is for a process that reserves segments, too"))
+	}
 	lease, err := s.lease()
 	if err != nil {
 		return cfg, err

@@ -18,12 +18,13 @@ import (
 // no more to that stream until it is started again, even if there is room by then.
 var ErrUnwritten = problem.New(problem.FolderUnwritten, "the NATS server could not write to its data folder; make room before a restart, which loses the IDs in memory")
 
-// Trouble returns the first write that [Server.Guard] saw fail, as an [ErrUnwritten], or nil.
+// Trouble returns the first write that [Server.Guard] saw fail, as an [ErrUnwritten], or nil; nil of
+// no server, too.
 func (s *Server) Trouble() error {
-	if err := s.unwritten.Load(); err != nil {
-		return *err
+	if s == nil || s.unwritten.Load() == nil {
+		return nil
 	}
-	return nil
+	return *s.unwritten.Load()
 }
 
 // checkWrites returns [Server.Trouble] once the folder can be written to again. Until then the

@@ -11,7 +11,7 @@
 //   - A folder that has lost what it held is not served from: one whose files are damaged,
 //     for the server starts with what it can read, and one that was put back to an older
 //     state, be it by a backup or a snapshot. The numbers that were handed out since would be
-//     handed out again. So a witness, package cmd/internal/witness, notes how far every key was
+//     handed out again. So a witness, a file of store/register, notes how far every key was
 //     seen. Start first starts the server for this process alone and compares; only then does
 //     it listen, because workers elsewhere would not wait for that.
 //
@@ -30,8 +30,6 @@
 //	empty   none        has seen something      refuses, [ErrDamaged]: all is gone
 //	used    as its      as the folder's         compares; what went back is [ErrDamaged]
 //	used    any         none, or another's      refuses, [ErrNoWitness]
-//	used    none        inside, of an older     compares, and moves it out
-//	                    version
 //
 // A used folder without its witness is refused although nothing need be wrong: the
 // witness was lost, or the folder was copied to another machine, which is just what a restored
