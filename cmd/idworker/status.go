@@ -73,13 +73,11 @@ func (c *statusCmd) show(out output, i *status.Installation) error {
 	if c.JSON {
 		return json.NewEncoder(out).Encode(i)
 	}
-	view := i.View(c.Search, status.Sort(c.Sort), 1, max(c.Tags, 1))
-	view.Page = view.Page[:min(c.Tags, len(view.Page))]
 	var text bytes.Buffer // printed at once, so that a terminal does not flicker
 	if c.Watch && progress.IsTerminal(out.Writer) {
 		text.WriteString("\x1b[H\x1b[2J")
 	}
-	if err := view.Print(&text); err != nil {
+	if err := i.View(c.Search, status.Sort(c.Sort), c.Tags).Print(&text); err != nil {
 		return err
 	}
 	_, err := text.WriteTo(out)

@@ -22,7 +22,7 @@ const policy = "default-src 'none'; style-src 'self'; script-src 'self'; connect
 
 const (
 	shownFor   = 2 * time.Second // a collection
-	shownTags  = 50
+	shownTags  = 25
 	maxSearch  = 128             // bytes: no tag is longer
 	maxViewers = 64              // who wait or are served at the same time
 	maxWait    = 8 * time.Second // for a collection: less than the time there is to write

@@ -22,7 +22,7 @@ func TestRequests(t *testing.T) {
 		code           int
 		says           string
 	}{
-		{"GET", "/", 200, "10,000 tags; the first 50 are shown"},
+		{"GET", "/", 200, "10,000 tags; the first 25 are shown"},
 		{"HEAD", "/", 200, ""},
 		{"GET", "/?q=shop-00&sort=name&other=1", 200, "shop-0002.order"},
 		{"GET", "/?q=%3Cb%3E", 200, "&lt;b&gt;"},
