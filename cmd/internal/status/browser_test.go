@@ -133,6 +133,9 @@ func TestPageInABrowser(t *testing.T) {
 		if wide := value[int64](t, tab, `document.documentElement.scrollWidth`); wide > look.Width {
 			t.Errorf("%s: the page is %d pixels wide, the screen %d", look.Name, wide, look.Width)
 		}
+		if look.Touch && value[bool](t, tab, `[...document.querySelectorAll(".scroll")].some(e => e.scrollWidth > e.clientWidth)`) {
+			t.Errorf("%s: a table is cut off", look.Name)
+		}
 		if value[bool](t, tab, `[...document.querySelectorAll("meter")].some(e => !e.ariaLabel)`) { // axe-core does not look at these
 			t.Errorf("%s: a bar has no name", look.Name)
 		}

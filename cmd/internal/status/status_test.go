@@ -191,12 +191,15 @@ warning not known: worker IDs: no answer`
 // TestMissingRightIsANote: an installation can be well though its user may not read all of it.
 func TestMissingRightIsANote(t *testing.T) {
 	t.Parallel()
-	i := merged(now, []worker.Report{reportOf("a", worker.RoleAll)}, func(c *collection) {
+	id := int64(708)
+	holder := reportOf("a", worker.RoleAll)
+	holder.Stats.WorkerID = &id
+	i := merged(now, []worker.Report{holder}, func(c *collection) {
 		c.miss(enrichmentsPart, &doctor.MissingError{Missing: rights.Publish("x")})
 	})
 	var out bytes.Buffer
-	if err := i.View("", ByRate, 10).Print(&out); err != nil {
-		t.Fatal(err)
+	if err := i.View("", ByRate, 10).Print(&out); err != nil || !strings.Contains(out.String(), " 0       708 ") {
+		t.Fatalf("%v\n%s", err, &out)
 	}
 	if len(i.Troubles) > 0 || i.Summary() != "All is well, as far as is known" || !strings.Contains(out.String(), "\nall is well\nnote     not known: enrichments: this NATS user lacks a right for it: the user may not publish x\n") {
 		t.Errorf("%s: %+v\n%s", i.Summary(), i.Troubles, &out)

@@ -3,6 +3,7 @@ package status
 import (
 	"fmt"
 	"io"
+	"reflect"
 	"strings"
 	"text/tabwriter"
 	texttemplate "text/template"
@@ -27,7 +28,7 @@ var text = texttemplate.Must(texttemplate.New("status.txt").Funcs(texttemplate.F
 	"row": func(cells ...any) string {
 		texts := make([]string, len(cells))
 		for i, cell := range cells {
-			texts[i] = Printable(fmt.Sprint(cell))
+			texts[i] = Printable(fmt.Sprint(reflect.Indirect(reflect.ValueOf(cell))))
 		}
 		return strings.Join(texts, "\t") + "\n"
 	},
