@@ -19,7 +19,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/idworker/idworker/cmd/internal/status"
-	"github.com/idworker/idworker/cmd/internal/statuspage"
 	"github.com/idworker/idworker/internal/hostheader"
 	"github.com/idworker/idworker/internal/problem"
 	"github.com/idworker/idworker/worker"
@@ -68,7 +67,7 @@ type httpFlags struct {
 // /readyz tells, page what the status page shows, nil if there is none. The
 // server is to be stopped last, so that it can still report that the process is
 // stopping.
-func (f httpFlags) serveHTTP(ctx context.Context, metrics prometheus.Gatherer, state func() httpState, page statuspage.Source, log *zap.Logger) (stop func(), err error) {
+func (f httpFlags) serveHTTP(ctx context.Context, metrics prometheus.Gatherer, state func() httpState, page *status.Page, log *zap.Logger) (stop func(), err error) {
 	if f.HTTP == "" {
 		return func() {}, nil
 	}
@@ -78,7 +77,7 @@ func (f httpFlags) serveHTTP(ctx context.Context, metrics prometheus.Gatherer, s
 	handler := http.NewServeMux()
 	handler.Handle("/", probes(metrics, state))
 	if page != nil {
-		statuspage.Register(handler, page)
+		page.Register(handler)
 	}
 	server, err := startHTTP(ctx, f.HTTP, f.AllowHost, handler, log)
 	if err != nil {
@@ -152,13 +151,13 @@ func hinted(err error) error {
 	return errors.New(explain(err))
 }
 
-// page collects for the status page.
-func (s *shown) page() *status.Shared {
+// page is the status page.
+func (s *shown) page() *status.Page {
 	at := s.cfg.installation
-	return status.NewShared(status.NewCollector(status.Config{
+	return status.NewPage(&status.Collector{
 		Prefix: at.Prefix, Domain: at.JSDomain != "" || at.Context != "",
 		Dial: s.dial, Self: s.self, Examine: s.examine,
-	}))
+	})
 }
 
 func (s *shown) dial() (*nats.Conn, jetstream.JetStream, error) {

@@ -42,48 +42,28 @@ func (c *statusCmd) Run(ctx context.Context, out output) error {
 	if c.Tags < 0 || c.Tags > maxStatusTags {
 		return problem.Usage(fmt.Errorf("--tags %d: allowed is 0 to %d", c.Tags, maxStatusTags))
 	}
-	conn, js, err := c.dial(status.Options()...)
+	conn, _, err := c.dial(status.Options()...)
 	if errors.Is(err, nats.ErrNoServers) {
 		err = fmt.Errorf("%w; start one with idworker serve, or name yours with --server", err)
 	}
 	if err != nil {
 		return err
 	}
-	first := &dialled{conn, js}
-	collector := status.NewCollector(status.Config{
-		Prefix: c.Prefix, Domain: c.JSDomain != "" || c.Context != "",
-		Dial:    func() (*nats.Conn, jetstream.JetStream, error) { return first.or(c.installation) },
-		Examine: c.checks,
-	})
-	defer collector.Stop()
-	if !c.Watch {
-		return c.show(out, collector.Collect(ctx))
+	conn.Close() // it was to show that the address and the login are right
+	collector := &status.Collector{
+		Prefix: c.Prefix, Domain: c.JSDomain != "" || c.Context != "", Examine: c.checks,
+		Dial: func() (*nats.Conn, jetstream.JetStream, error) { return c.dial(status.Options()...) },
 	}
 	for {
 		i := collector.Collect(ctx)
-		if ctx.Err() != nil { // which is how it ends
+		if ctx.Err() != nil && c.Watch { // which is how it ends
 			return nil
 		}
-		if err := c.show(out, i); err != nil {
+		if err := c.show(out, i); err != nil || !c.Watch {
 			return err
 		}
 		pause.For(ctx, watchEvery)
 	}
-}
-
-// dialled is a connection that is there already.
-type dialled struct {
-	conn *nats.Conn
-	js   jetstream.JetStream
-}
-
-// or returns it the first time, and then makes others.
-func (d *dialled) or(i installation) (conn *nats.Conn, js jetstream.JetStream, err error) {
-	if d.conn == nil {
-		return i.dial(status.Options()...)
-	}
-	conn, d.conn = d.conn, nil
-	return conn, d.js, nil
 }
 
 // show prints one status.
@@ -91,43 +71,51 @@ func (c *statusCmd) show(out output, i *status.Installation) error {
 	if c.JSON {
 		return json.NewEncoder(out).Encode(i)
 	}
-	view := i.View(status.Query{Search: c.Search, Sort: status.Order(c.Sort), Size: max(c.Tags, 1)})
-	view.Page = view.Page[:min(c.Tags, len(view.Page))]
 	var text bytes.Buffer // printed at once, so that a terminal does not flicker
 	if c.Watch && progress.IsTerminal(out.Writer) {
 		text.WriteString("\x1b[H\x1b[2J")
 	}
-	if err := view.Print(&text); err != nil {
+	if err := i.View(c.Search, status.Sort(c.Sort), c.Tags).Print(&text); err != nil {
 		return err
 	}
 	_, err := text.WriteTo(out)
 	return err
 }
 
-// checks are what doctor finds for an administrator, but for the store: who counts what is not asked for here.
+// checks are the findings of doctor for an administrator, without the store: the
+// flags of status do not name it.
 func (c *statusCmd) checks(ctx context.Context) []status.Check {
 	return checks(ctx, c.installation, doctor.Doctor{
 		Role: doctor.Role(rights.Admin), Resources: resourceFlags{LeaseTTL: lease.DefaultTTL}.resources(c.Prefix, partAll), MaxClockSkew: 5 * time.Second,
 	})
 }
 
-// checks has doctor look at what the status does not collect itself.
+// checks are the findings of a doctor with a connection of its own, but for the
+// processes, which the status reports itself.
 func checks(ctx context.Context, at installation, look doctor.Doctor) (all []status.Check) {
+	unknown := func(err error) []status.Check {
+		return append(all, status.Check{What: "doctor", Severity: doctor.Warning, Text: explain(err)})
+	}
 	conn, js, err := at.dial(status.Options()...)
 	if err != nil {
-		return []status.Check{{What: "doctor", Severity: status.Warning, Text: explain(err)}}
+		return unknown(err)
 	}
 	defer conn.Close()
 	look.Conn, look.JetStream, look.Prefix, look.Domain, look.SkipProcesses = conn, js, at.Prefix, at.JSDomain, true
-	_ = look.Examine(ctx, func(f doctor.Finding) { // what is wrong is among the checks
+	_ = look.Examine(ctx, func(f doctor.Finding) { // what is wrong is among the findings
 		check := status.Check{What: f.What, Text: f.Good}
-		switch {
-		case f.Err != nil && f.Warning:
-			check.Severity, check.Text = status.Warning, explain(f.Err)
-		case f.Err != nil:
-			check.Severity, check.Text = status.Error, explain(f.Err)
+		if f.Err != nil {
+			check.Severity, check.Text = doctor.Error, explain(f.Err)
 		}
-		all = append(all, check)
+		if f.Err != nil && f.Warning {
+			check.Severity = doctor.Warning
+		}
+		if ctx.Err() == nil { // else the finding is that the time was up
+			all = append(all, check)
+		}
 	})
+	if ctx.Err() != nil {
+		return unknown(fmt.Errorf("not all questions were answered in time: %w", ctx.Err()))
+	}
 	return all
 }
