@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"iter"
 	"strconv"
+
+	"github.com/idworker/idworker/internal/problem"
 )
 
 // Range is a contiguous range of IDs, both ends included, as it appears in replies.
@@ -92,7 +94,16 @@ func decodeRange(line []byte) (r Range, ok bool) {
 }
 
 // ErrCount is wrapped by the errors of [DecodeCount].
-var ErrCount = errors.New("malformed count")
+var ErrCount = problem.New(problem.Invalid, "malformed count")
+
+// tooLargeError is the ErrCount of a number that is one, but above the limit.
+type tooLargeError struct{ n, limit int64 }
+
+func (e tooLargeError) Error() string {
+	return fmt.Sprintf("count %d is too large, allowed is 1 to %d", e.n, e.limit)
+}
+
+func (e tooLargeError) Unwrap() error { return ErrCount }
 
 // maxCountLen is the length of 2^63−1 in decimal. More digits cannot be a count, so a
 // megabyte of them is refused without being read.
@@ -118,7 +129,10 @@ func DecodeCount(data []byte, limit int64) (int64, error) {
 		return 0, fmt.Errorf("%w: %d bytes, allowed is an empty request or a decimal from 1 to %d", ErrCount, len(data), limit)
 	}
 	n, ok := parseDecimal(data)
-	if !ok || n < 1 || n > limit {
+	if ok && n > limit {
+		return 0, tooLargeError{n, limit}
+	}
+	if !ok {
 		return 0, fmt.Errorf("%w: %q, allowed is an empty request or a decimal from 1 to %d", ErrCount, data, limit)
 	}
 	return n, nil

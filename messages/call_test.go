@@ -147,7 +147,11 @@ func TestClientGivesUp(t *testing.T) {
 			if took := time.Since(began); took != patience {
 				t.Errorf("%s: gave up after %v, want %v", tag, took, patience)
 			}
-			if text := err.Error(); !strings.Contains(text, "ids.segment."+tag) || strings.Count(text, "request ids") != 1 {
+			cause := map[string]string{"busy": "too many (429)", "unavailable": "no IDs (503)", "hushed": "no IDs (503)"}[tag]
+			if cause == "" {
+				cause = want.Error()
+			}
+			if text := err.Error(); !strings.HasPrefix(text, "request ids.segment."+tag+": "+cause+" (gave up after ") || !strings.HasSuffix(text, " tries in 3s)") {
 				t.Errorf("%s: text %q", tag, text)
 			}
 

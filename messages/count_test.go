@@ -62,6 +62,14 @@ func TestDecodeCount(t *testing.T) {
 	}
 }
 
+// TestCountTooLarge: a count that is only too large is not called malformed, and the text says what is allowed.
+func TestCountTooLarge(t *testing.T) {
+	_, err := messages.DecodeCount([]byte("20000"), 10_000)
+	if err == nil || err.Error() != "count 20000 is too large, allowed is 1 to 10000" {
+		t.Errorf("%v", err)
+	}
+}
+
 func TestDecodeCountAllocatesNothing(t *testing.T) {
 	data := []byte("5000")
 	if n := testing.AllocsPerRun(100, func() { _, _ = messages.DecodeCount(data, 10_000) }); n != 0 {

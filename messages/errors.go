@@ -6,6 +6,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
+
+	"github.com/idworker/idworker/internal/problem"
 )
 
 // Code is the number in the header Nats-Service-Error-Code of an error reply.
@@ -48,6 +50,21 @@ func (e *Error) Error() string { return fmt.Sprintf("%s (%d)", e.Text, e.Code) }
 func (e *Error) Is(target error) bool {
 	t, ok := target.(*Error)
 	return ok && t.Code == e.Code
+}
+
+// Problem is part of [problem.Problem].
+func (e *Error) Problem() (problem.Kind, []any) {
+	switch e.Code {
+	case CodeMalformed:
+		return problem.Invalid, nil
+	case CodeNoTag:
+		return problem.NotFound, nil
+	case CodeBusy, CodeUnavailable:
+		return problem.TryLater, nil
+	case CodeExhausted:
+		return problem.Exhausted, nil
+	}
+	return "", nil
 }
 
 // DecodeReply reads the reply to a request for n IDs. It returns the ranges, or the

@@ -1,8 +1,9 @@
 package messages
 
 import (
-	"errors"
 	"fmt"
+
+	"github.com/idworker/idworker/internal/problem"
 )
 
 // Prefix is the first token of every subject of an installation, and part of the names of
@@ -17,7 +18,7 @@ const DefaultPrefix Prefix = "ids"
 const maxPrefixLen = 32
 
 // ErrPrefix is wrapped by the error of [Prefix.Check].
-var ErrPrefix = errors.New("bad prefix")
+var ErrPrefix = problem.New(problem.Invalid, "bad prefix")
 
 // Check returns an error that wraps [ErrPrefix] unless the prefix can name subjects,
 // streams and buckets: one token of a–z 0–9 _ -, 1 to 32 bytes. Upper case is refused

@@ -1,16 +1,17 @@
 package messages
 
 import (
-	"errors"
 	"fmt"
 	"unicode/utf8"
+
+	"github.com/idworker/idworker/internal/problem"
 )
 
 // MaxTagLen is the maximum length of a tag in bytes, that of Leaf's column, varchar(128).
 const MaxTagLen = 128
 
 // ErrTag is wrapped by the errors of [CheckTag].
-var ErrTag = errors.New("malformed tag")
+var ErrTag = problem.New(problem.Invalid, "malformed tag")
 
 // tagByte holds the bytes that are allowed in the tokens of a tag. All of them are legal in
 // NATS subjects and in KV keys, and none is a wildcard.

@@ -1,6 +1,10 @@
 package snowflake
 
-import "errors"
+import (
+	"errors"
+
+	"github.com/idworker/idworker/internal/problem"
+)
 
 // The reasons why a [Generator] issues no ID. They are returned unwrapped, so that a
 // refusal costs as little as an ID.
@@ -31,10 +35,10 @@ var (
 	ErrSettings = errors.New("snowflake: bad settings")
 
 	// ErrID: the text is not an ID.
-	ErrID = errors.New("snowflake: malformed ID")
+	ErrID = problem.New(problem.Invalid, "snowflake: malformed ID")
 
 	// ErrTime: the layout has no IDs of that time: it is before the epoch, or not before the end.
-	ErrTime = errors.New("snowflake: no time of the layout")
+	ErrTime = problem.New(problem.Invalid, "snowflake: no time of the layout")
 
 	// ErrCount: fewer than one ID was asked for.
 	ErrCount = errors.New("snowflake: count below 1")

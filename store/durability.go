@@ -1,8 +1,9 @@
 package store
 
 import (
-	"errors"
 	"fmt"
+
+	"github.com/idworker/idworker/internal/problem"
 )
 
 // UnsafeTableError is the ErrSetup of a table that forgets in a crash, or that may not be the
@@ -31,6 +32,11 @@ func (e *UnsafeSettingError) Error() string {
 	return fmt.Sprintf("%s is %s, it should be %s: the database acknowledges commits before they are on disk, and can forget them in a crash", e.Setting, e.Value, e.Want)
 }
 
+// Problem is part of [problem.Problem].
+func (e *UnsafeSettingError) Problem() (problem.Kind, []any) {
+	return problem.UnsafeSetting, []any{e.Setting, e.Want}
+}
+
 // ErrSettingUnknown is that the database does not tell one of its settings, such as to a user
 // who may not read it.
-var ErrSettingUnknown = errors.New("the database does not tell a setting")
+var ErrSettingUnknown = problem.New(problem.UnknownSetting, "the database does not tell a setting")

@@ -3,6 +3,9 @@ package store
 import (
 	"errors"
 	"fmt"
+	"math"
+
+	"github.com/idworker/idworker/internal/problem"
 )
 
 // The errors that a caller can act on. Backends wrap them with the details they know.
@@ -10,7 +13,7 @@ import (
 // unknown; the call may be made again.
 var (
 	// ErrNoTag: the store has no such tag.
-	ErrNoTag = errors.New("no such tag")
+	ErrNoTag = problem.New(problem.NotFound, "no such tag")
 
 	// ErrTagExists: CreateTag found a tag of that name and left it as it was.
 	ErrTagExists = errors.New("tag exists already")
@@ -20,7 +23,7 @@ var (
 	ErrExhausted = errors.New("tag is exhausted")
 
 	// ErrBadTag: the tag's definition is out of bounds, see Tag.Check.
-	ErrBadTag = errors.New("bad tag definition")
+	ErrBadTag = problem.New(problem.Invalid, "bad tag definition")
 
 	// ErrBelow: CreateTag would begin below IDs that a tag of that name has handed out before
 	// it was removed, or may have handed out before it was lost. The error is a *BelowError.
@@ -40,7 +43,7 @@ var (
 
 	// ErrNoTable is the ErrSetup of a database without the table. The backend's Migrate
 	// creates it.
-	ErrNoTable = fmt.Errorf("%w: the table is missing", ErrSetup)
+	ErrNoTable = problem.Wrap(problem.NoTable, fmt.Errorf("%w: the table is missing", ErrSetup))
 )
 
 // BelowError is the ErrBelow of one tag.
@@ -57,6 +60,14 @@ func (e *BelowError) Error() string {
 // Unwrap makes it an ErrBelow, and so an ErrBadTag.
 func (e *BelowError) Unwrap() error { return ErrBelow }
 
+// Problem is part of [problem.Problem].
+func (e *BelowError) Problem() (problem.Kind, []any) {
+	if e.Floor == math.MaxInt64 {
+		return problem.UsedUp, nil
+	}
+	return problem.Below, []any{e.Floor}
+}
+
 // OrderError is the ErrOrder of one tag.
 type OrderError struct {
 	Tag       string
@@ -69,6 +80,9 @@ func (e *OrderError) Error() string {
 
 // Unwrap makes it an ErrOrder, and so an ErrBadTag.
 func (e *OrderError) Unwrap() error { return ErrOrder }
+
+// Problem is part of [problem.Problem].
+func (e *OrderError) Problem() (problem.Kind, []any) { return problem.OtherOrder, []any{e.Was} }
 
 // EntryError is an ErrCorrupt of one entry that Store.Tags left out.
 type EntryError struct {

@@ -1,12 +1,13 @@
 package store
 
 import (
-	"errors"
 	"fmt"
+
+	"github.com/idworker/idworker/internal/problem"
 )
 
 // ErrRegressed is wrapped by every [RegressionError].
-var ErrRegressed = errors.New("the register went back")
+var ErrRegressed = problem.New(problem.Regressed, "the register went back")
 
 // RegressionError reports that a bucket holds less than was seen in it, or is another one.
 // Nothing is granted until an administrator decides from where to count on: tag raise --all.

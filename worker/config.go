@@ -2,7 +2,6 @@ package worker
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"time"
 
@@ -11,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/idworker/idworker/allocator"
+	"github.com/idworker/idworker/internal/problem"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/snowflake"
 	"github.com/idworker/idworker/snowflake/lease"
@@ -99,7 +99,7 @@ type Config struct {
 }
 
 // ErrConfig is wrapped by the errors about a configuration that cannot work.
-var ErrConfig = errors.New("bad configuration")
+var ErrConfig = problem.New(problem.Invalid, "bad configuration")
 
 // WithDefaults fills in the defaults.
 func (c Config) WithDefaults() Config {

@@ -15,6 +15,7 @@ import (
 	"github.com/idworker/idworker/internal/goroutines"
 	"github.com/idworker/idworker/internal/metric"
 	"github.com/idworker/idworker/internal/pause"
+	"github.com/idworker/idworker/internal/problem"
 	"github.com/idworker/idworker/messages"
 )
 
@@ -212,7 +213,7 @@ func (w *installationWatch) collect(to metric.Sink) {
 }
 
 // ErrForeign is wrapped by every [ForeignError].
-var ErrForeign = errors.New("another installation answers on the same subjects")
+var ErrForeign = problem.New(problem.Neighbours, "another installation answers on the same subjects")
 
 // ForeignError is about a process of another installation.
 type ForeignError struct {

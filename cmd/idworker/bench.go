@@ -8,8 +8,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/idworker/idworker/cmd/internal/benching"
-	"github.com/idworker/idworker/cmd/internal/explain"
 	"github.com/idworker/idworker/cmd/internal/natsconn"
+	"github.com/idworker/idworker/internal/problem"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/snowflake"
 	"github.com/idworker/idworker/snowflake/lease"
@@ -50,7 +50,7 @@ func (c *benchCmd) Run(ctx context.Context, out output) error {
 
 func (c *benchCmd) checkArguments() error {
 	if len(c.Tags) == 0 && !c.Snowflake {
-		return explain.Usage(errors.New("want a tag, or --snowflake"))
+		return problem.Usage(errors.New("want a tag, or --snowflake"))
 	}
 	for _, tag := range c.Tags {
 		if err := messages.CheckTag(tag); err != nil {
@@ -98,7 +98,7 @@ func (c *benchCmd) tryBatch(ctx context.Context, next nextIDs) error {
 	defer cancel()
 	_, err := briefly(next)(ctx, c.Batch)
 	if limit := limitIn(err); limit > 0 {
-		return explain.Usage(fmt.Errorf("--batch %d is too large: 1 to %d are allowed", c.Batch, limit))
+		return problem.Usage(fmt.Errorf("--batch %d is too large: 1 to %d are allowed", c.Batch, limit))
 	}
 	return err
 }

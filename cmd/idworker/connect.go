@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/alecthomas/kong"
@@ -14,8 +15,9 @@ import (
 	"github.com/synadia-io/orbit.go/natscontext"
 	"go.uber.org/zap"
 
-	"github.com/idworker/idworker/cmd/internal/explain"
+	"github.com/idworker/idworker/cmd/internal/backend"
 	"github.com/idworker/idworker/cmd/internal/natsconn"
+	"github.com/idworker/idworker/internal/problem"
 	"github.com/idworker/idworker/messages"
 )
 
@@ -106,7 +108,7 @@ func (i installation) options() ([]nats.Option, error) {
 			continue
 		}
 		if err := s.option(&scratch); err != nil {
-			return nil, explain.Usage(fmt.Errorf("%s: %w", s.flag, err))
+			return nil, problem.Usage(fmt.Errorf("%s: %w", s.flag, err))
 		}
 		options = append(options, s.option)
 	}
@@ -123,11 +125,11 @@ func (i installation) check() error {
 	}
 	switch {
 	case logins > 1:
-		return explain.Usage(errors.New("--creds, --nkey and --user are three ways to log in: set one of them, on the command line or in the environment"))
+		return problem.Usage(errors.New("--creds, --nkey and --user are three ways to log in: set one of them, on the command line or in the environment"))
 	case i.PasswordFile != "" && i.User == "":
-		return explain.Usage(errors.New("--password-file needs to know whose password it is. Set --user too"))
+		return problem.Usage(errors.New("--password-file needs to know whose password it is. Set --user too"))
 	case (i.TLSCert == "") != (i.TLSKey == ""):
-		return explain.Usage(errors.New("--tlscert and --tlskey belong together: set both"))
+		return problem.Usage(errors.New("--tlscert and --tlskey belong together: set both"))
 	}
 	return i.Prefix.Check()
 }
@@ -138,6 +140,24 @@ func (i installation) userAndPassword(o *nats.Options) error {
 		return err
 	}
 	return nats.UserInfo(i.User, password)(o)
+}
+
+// checkSecrets refuses logins on the command line, where everybody on the machine can read them. A user alone in
+// the URL of a NATS server is one: NATS takes it for a token.
+func checkSecrets(args []string) error {
+	for n, arg := range args {
+		flag, value, hasValue := strings.Cut(arg, "=")
+		if !hasValue && n+1 < len(args) {
+			value = args[n+1]
+		}
+		switch {
+		case flag == "--server" && strings.Contains(value, "@"):
+			return errors.New("--server: a login in a URL on the command line can be read by everybody on this machine; set NATS_URL instead, or --creds, --nkey, or --user with NATS_PASSWORD or --password-file")
+		case flag == "--store" && backend.HasPassword(value):
+			return errors.New("--store: a password on the command line can be read by everybody on this machine; set IDWORKER_STORE instead, or --store-file")
+		}
+	}
+	return nil
 }
 
 // dial connects and opens the installation's JetStream.

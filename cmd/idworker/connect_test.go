@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"github.com/idworker/idworker/cmd/internal/backend"
-	"github.com/idworker/idworker/cmd/internal/explain"
 	"github.com/idworker/idworker/cmd/internal/natsconn"
+	"github.com/idworker/idworker/internal/problem"
 )
 
 const canary = "Canary-8b20"
@@ -27,7 +27,7 @@ func writeFile(t *testing.T, content string) (path string) {
 // shows no password.
 func isUsage(t *testing.T, what string, err error, says string) {
 	t.Helper()
-	if explain.ExitCode(err) != explain.ExitUsage || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), canary) {
+	if exitCode(err) != exitUsage || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), canary) {
 		t.Errorf("%s: %v, want a usage error that says %q", what, err, says)
 	}
 }
@@ -127,16 +127,16 @@ func TestLoginOnTheCommandLine(t *testing.T) {
 		"get --server a:1,u:" + canary + "@b":     true,
 		"get order --server=NATS://u:%40@[::1]:1": true,
 	} {
-		err := natsconn.CheckCommandLine(strings.Fields(line))
+		err := checkSecrets(strings.Fields(line))
 		switch {
 		case !refused && err != nil:
 			t.Errorf("%s: %v", line, err)
 		case refused:
 			var stderr strings.Builder
-			if code := run(t.Context(), strings.Fields(line), io.Discard, &stderr); code != explain.ExitUsage {
+			if code := run(t.Context(), strings.Fields(line), io.Discard, &stderr); code != exitUsage {
 				t.Errorf("%s: exit code %d", line, code)
 			}
-			isUsage(t, line, explain.Usage(err), "--server")
+			isUsage(t, line, problem.Usage(err), "--server")
 		}
 	}
 }
@@ -149,7 +149,7 @@ func TestPasswordOfStoreOnTheCommandLine(t *testing.T) {
 		"doctor --store oracle://u:" + canary + "@a/db",
 	} {
 		var stderr strings.Builder
-		if code := run(t.Context(), strings.Fields(line), io.Discard, &stderr); code != explain.ExitUsage ||
+		if code := run(t.Context(), strings.Fields(line), io.Discard, &stderr); code != exitUsage ||
 			!strings.Contains(stderr.String(), "--store: a password on the command line") || strings.Contains(stderr.String(), canary) {
 			t.Errorf("%s: exit code %d, %s", line, code, stderr.String())
 		}
@@ -226,19 +226,19 @@ func TestGetArguments(t *testing.T) {
 		n    int64
 		code int
 	}{
-		"order":                     {"order", 1, explain.ExitOK},
-		"order 7":                   {"order", 7, explain.ExitOK},
-		"--snowflake":               {"", 1, explain.ExitOK},
-		"--snowflake 7":             {"", 7, explain.ExitOK},
-		"":                          {"", 0, explain.ExitUsage},
-		"a..b":                      {"", 0, explain.ExitUsage},
-		"or*er":                     {"", 0, explain.ExitUsage},
-		"order 0":                   {"", 0, explain.ExitUsage},
-		"order -1":                  {"", 0, explain.ExitUsage},
-		"order 1e3":                 {"", 0, explain.ExitUsage},
-		"order 1 2":                 {"", 0, explain.ExitUsage},
-		"--snowflake order":         {"", 0, explain.ExitUsage},
-		"order 9223372036854775808": {"", 0, explain.ExitUsage},
+		"order":                     {"order", 1, exitOK},
+		"order 7":                   {"order", 7, exitOK},
+		"--snowflake":               {"", 1, exitOK},
+		"--snowflake 7":             {"", 7, exitOK},
+		"":                          {"", 0, exitUsage},
+		"a..b":                      {"", 0, exitUsage},
+		"or*er":                     {"", 0, exitUsage},
+		"order 0":                   {"", 0, exitUsage},
+		"order -1":                  {"", 0, exitUsage},
+		"order 1e3":                 {"", 0, exitUsage},
+		"order 1 2":                 {"", 0, exitUsage},
+		"--snowflake order":         {"", 0, exitUsage},
+		"order 9223372036854775808": {"", 0, exitUsage},
 	} {
 		words := strings.Fields(line)
 		g := getCmd{What: words}
@@ -246,7 +246,7 @@ func TestGetArguments(t *testing.T) {
 			g = getCmd{What: words[1:], Snowflake: true}
 		}
 		tag, n, err := g.parse()
-		if explain.ExitCode(err) != want.code || err == nil && (tag != want.tag || n != want.n) {
+		if exitCode(err) != want.code || err == nil && (tag != want.tag || n != want.n) {
 			t.Errorf("get %s: %q, %d, %v", line, tag, n, err)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -13,7 +14,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/idworker/idworker/cmd/internal/backend"
-	"github.com/idworker/idworker/cmd/internal/doctor"
 	"github.com/idworker/idworker/cmd/internal/embedded"
 	"github.com/idworker/idworker/cmd/internal/natsconn"
 	"github.com/idworker/idworker/internal/goroutines"
@@ -35,7 +35,7 @@ type daemon struct {
 	callers    *api.Server // nil if callers are not answered over HTTP
 	nats       *natsServer
 	process    *worker.Process
-	synced     *doctor.SyncWatch
+	synced     *syncWatch
 }
 
 // closers closes what was opened, the latest first.
@@ -120,12 +120,7 @@ func openNATS(ctx context.Context, cfg serverConfig, opened *closers) (*natsServ
 	if cfg.embedded != nil {
 		started, err := embedded.Start(ctx, *cfg.embedded)
 		if refused := new(embedded.RecoverError); errors.As(err, &refused) {
-			if cfg.worker.Prefix != messages.DefaultPrefix {
-				refused.Flags += " --prefix " + string(cfg.worker.Prefix)
-			}
-			if cfg.source.Kind() != backend.JetStream {
-				refused.Flags += " --store DSN" // which may have a password in it
-			}
+			refused.Flags = folderFlags(refused, cfg.worker.Prefix, cfg.source)
 		}
 		if err != nil {
 			return nil, err
@@ -147,8 +142,34 @@ func openNATS(ctx context.Context, cfg serverConfig, opened *closers) (*natsServ
 	return &natsServer{installation: cfg.installation, witness: w}, nil
 }
 
+// folderFlags are how a command names a data folder, and the installation in it.
+func folderFlags(refused *embedded.RecoverError, prefix messages.Prefix, source backend.Backend) string {
+	flags := "--data " + shellWord(refused.Folder)
+	if refused.Witness != embedded.WitnessOf(refused.Folder) {
+		flags += " --witness " + shellWord(refused.Witness)
+	}
+	if prefix != messages.DefaultPrefix {
+		flags += " --prefix " + string(prefix)
+	}
+	if source.Kind() != backend.JetStream {
+		flags += " --store DSN" // which may have a password in it
+	}
+	return flags
+}
+
+// plain are the paths that a shell reads as they are.
+var plain = regexp.MustCompile(`^[\w@%+=:,./-]+$`)
+
+// shellWord is a path as it is typed in a shell.
+func shellWord(path string) string {
+	if plain.MatchString(path) {
+		return path
+	}
+	return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'"
+}
+
 // startProcess connects, and opens and starts the process.
-func (d *daemon) startProcess(ctx context.Context) (process *worker.Process, synced *doctor.SyncWatch, err error) {
+func (d *daemon) startProcess(ctx context.Context) (process *worker.Process, synced *syncWatch, err error) {
 	cfg := d.cfg.worker
 	cfg.Trouble = d.nats.trouble
 	if cfg.Requests, _, err = d.nats.dialToStay(ctx, "idworker", cfg.Log); err != nil {
@@ -170,7 +191,7 @@ func (d *daemon) startProcess(ctx context.Context) (process *worker.Process, syn
 	if err == nil && explained != nil {
 		explained = errors.Join(explained, process.Stop())
 	}
-	return process, doctor.NewSyncWatch(cfg.Control, d.cfg.allowUnsynced, cfg.Log), explained
+	return process, newSyncWatch(cfg.Control, d.cfg.allowUnsynced, cfg.Log), explained
 }
 
 // openProcess opens the store, where the role needs one, and makes the process.
@@ -221,7 +242,7 @@ func (d *daemon) openStore(ctx context.Context, cfg worker.Config) (segments *ba
 		return nil, errors.Join(err, segments.Close())
 	}
 	if segments.Database != nil {
-		doctor.WarnOfSettings(segments.Database.Durability(ctx), cfg.Log)
+		warnOfSettings(segments.Database.Durability(ctx), cfg.Log)
 	}
 	return segments, nil
 }
@@ -250,11 +271,11 @@ func (d *daemon) keepWitness(ctx context.Context, cfg worker.Config) error {
 // ID, or because of the folder of the embedded server.
 func (d *daemon) run(ctx context.Context, out output) error {
 	defer d.opened.close()
-	d.synced.Look(ctx)
+	d.synced.look(ctx)
 	d.process.AwaitClaim(ctx)
 	d.shown.daemon.Store(d)
-	ofInstallation(d.process.Installation(), d.metrics, d.process.Metrics(d.cfg.metricsTags), d.synced.Metrics(), unwritten(d.nats.trouble))
-	d.background.Start(d.synced.Run)
+	ofInstallation(d.process.Installation(), d.metrics, d.process.Metrics(d.cfg.metricsTags), d.synced.metric, unwritten(d.nats.trouble))
+	d.background.Start(d.synced.run)
 	if d.nats.embedded != nil && !d.cfg.worker.Role.Loads() {
 		d.background.Start(d.warnUnsupplied)
 	}

@@ -4,8 +4,9 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 
-	"github.com/idworker/idworker/cmd/internal/explain"
+	"github.com/idworker/idworker/snowflake"
 )
 
 // TestDecodeFrom: the IDs that there can be of a time, as text and as JSON, and what is refused.
@@ -53,8 +54,28 @@ func TestDecodeFrom(t *testing.T) {
 		"--from " + august + " --to " + july:            "is not after",
 	} {
 		r := command(t, append([]string{"decode"}, strings.Fields(args)...)...)
-		if r.code != explain.ExitUsage || !strings.Contains(r.stderr, want) || r.stdout != "" {
+		if r.code != exitUsage || !strings.Contains(r.stderr, want) || r.stdout != "" {
 			t.Errorf("decode %s: %+v, want %q", args, r, want)
+		}
+	}
+}
+
+// TestDecodeOfAnotherLayout: times that hardly are those of the IDs are warned of; others are not.
+func TestDecodeOfAnotherLayout(t *testing.T) {
+	t.Parallel()
+	ours, err := snowflake.Default().FirstAt(time.Now().Add(-time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for args, warns := range map[string]bool{
+		"588567154474401792":                    true, // of Sonyflake
+		"1000":                                  true, // of a tag
+		"588567154474401792 --layout sonyflake": false,
+		ours.String():                           false,
+	} {
+		text, object := command(t, strings.Fields("decode "+args)...), command(t, strings.Fields("decode --json "+args)...)
+		if text.code != exitOK || strings.Contains(text.stdout, "--layout") != warns || strings.Contains(object.stdout, `"warning"`) != warns {
+			t.Errorf("%s: %+v, %+v", args, text, object)
 		}
 	}
 }

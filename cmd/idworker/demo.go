@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"time"
@@ -18,38 +17,6 @@ import (
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
 )
-
-// demo creates the demo's tag if there is none, and shows what can be done with
-// it.
-func (d *daemon) demo(ctx context.Context, out output) error {
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
-	defer cancel()
-	err := d.nats.withTags(ctx, d.cfg.source, func(ctx context.Context, t *tags.Tags) error {
-		tag := demoTag
-		err := t.Create(ctx, tag)
-		if below := new(store.BelowError); errors.As(err, &below) { // as after a restore
-			tag.Next = below.Floor
-			err = t.Create(ctx, tag)
-		}
-		return err
-	})
-	if err != nil && !errors.Is(err, store.ErrTagExists) {
-		return err
-	}
-	conn, _, err := d.nats.connect()
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	ways := demoWays{Command: os.Args[0], Page: d.cfg.http.HTTP}
-	if url := natsconn.Redact(d.nats.Server); d.nats.Server != "" && url != nats.DefaultURL {
-		ways.Arguments = "--server " + url
-	}
-	if d.cfg.api != nil {
-		ways.API = d.cfg.api.Address
-	}
-	return showDemo(ctx, out, conn, d.nats.Prefix, ways)
-}
 
 // The addresses of the demo, unless flags say others.
 const (
@@ -78,40 +45,52 @@ func (s *serveCmd) demoAddresses(ctx context.Context, log *zap.Logger) (page, ca
 	return page, callers
 }
 
-// demoTag is the demo's tag, which has to exist when it is shown.
-var demoTag = store.Tag{Name: "order", Step: 1000, Next: 1}
-
-// demoBatch is how many IDs it gets at once.
+// demoBatch is how many IDs the demo gets at once.
 const demoBatch = 100
 
-// demoWays are how to get at the installation of the demo.
-type demoWays struct {
-	Command   string // how idworker was called
-	Arguments string // with which commands find the NATS server, if they need any
-	API       string // HOST:PORT where callers are answered over HTTP, if anywhere
-	Page      string // HOST:PORT of the status page, if there is one
-}
-
-// showDemo gets IDs and prints them, and the ways to more.
-func showDemo(ctx context.Context, out io.Writer, conn *nats.Conn, prefix messages.Prefix, ways demoWays) error {
-	client := messages.NewClient(conn, prefix)
-	id, err := firstID(ctx, client)
+// demo creates a tag if there is none, gets IDs of it, and shows how to get more.
+func (d *daemon) demo(ctx context.Context, out output) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	tag := store.Tag{Name: "order", Step: 1000, Next: 1}
+	err := d.nats.withTags(ctx, d.cfg.source, func(ctx context.Context, t *tags.Tags) error {
+		err := t.Create(ctx, tag)
+		if below := new(store.BelowError); errors.As(err, &below) { // as after a restore
+			tag.Next = below.Floor
+			err = t.Create(ctx, tag)
+		}
+		return err
+	})
+	if err != nil && !errors.Is(err, store.ErrTagExists) {
+		return err
+	}
+	conn, _, err := d.nats.connect()
 	if err != nil {
 		return err
 	}
-	more, err := client.NextN(ctx, demoTag.Name, demoBatch)
+	defer conn.Close()
+	client := messages.NewClient(conn, d.nats.Prefix)
+	id, err := client.Next(ctx, tag.Name)
+	for errors.Is(err, messages.ErrNoTag) && ctx.Err() == nil { // somebody asked before it was created
+		pause.For(ctx, 10*time.Millisecond)
+		id, err = client.Next(ctx, tag.Name)
+	}
+	if err != nil {
+		return err
+	}
+	more, err := client.NextN(ctx, tag.Name, demoBatch)
 	if err != nil {
 		return err
 	}
 	arguments, doors := "", ""
-	if ways.Arguments != "" {
-		arguments = " " + ways.Arguments
+	if url := natsconn.Redact(d.nats.Server); d.nats.Server != "" && url != nats.DefaultURL {
+		arguments = " --server " + url
 	}
-	if ways.API != "" {
-		doors += fmt.Sprintf("    curl %s/v1/segment/%s\n", ways.API, demoTag.Name)
+	if d.cfg.api != nil {
+		doors += fmt.Sprintf("    curl %s/v1/segment/%s\n", d.cfg.api.Address, tag.Name)
 	}
-	if ways.Page != "" {
-		doors += fmt.Sprintf("\n  See how it is:        http://%s/\n", ways.Page)
+	if d.cfg.http.HTTP != "" {
+		doors += fmt.Sprintf("\n  See how it is:        http://%s/\n", d.cfg.http.HTTP)
 	}
 	_, err = fmt.Fprintf(out, `
   one ID of tag %[1]s:  %[2]d
@@ -126,19 +105,6 @@ func showDemo(ctx context.Context, out io.Writer, conn *nats.Conn, prefix messag
   Make another tag:     %[5]s tag create%[7]s invoice
   Stop:                 Ctrl-C
 
-`, demoTag.Name, id, demoBatch, more, ways.Command, prefix.Segment(demoTag.Name), arguments, doors)
+`, tag.Name, id, demoBatch, more, os.Args[0], d.nats.Prefix.Segment(tag.Name), arguments, doors)
 	return err
-}
-
-// firstID waits until the worker knows a tag that was just created.
-func firstID(ctx context.Context, client *messages.Client) (int64, error) {
-	for {
-		id, err := client.Next(ctx, demoTag.Name)
-		if !errors.Is(err, messages.ErrNoTag) {
-			return id, err
-		}
-		if pause.For(ctx, 10*time.Millisecond); ctx.Err() != nil {
-			return 0, ctx.Err()
-		}
-	}
 }

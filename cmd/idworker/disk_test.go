@@ -12,7 +12,6 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/idworker/idworker/cmd/internal/explain"
 	"github.com/idworker/idworker/testing/natstest"
 )
 
@@ -68,7 +67,7 @@ func TestFullDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	natstest.Eventually(t, "it ends", func() bool { return len(code) > 0 })
-	if code := <-code; code != explain.ExitFailure || !strings.Contains(said.String(), data+": ") || !strings.Contains(said.String(), "start it again once the disk has room") {
+	if code := <-code; code != exitFailure || !strings.Contains(said.String(), data+": ") || !strings.Contains(said.String(), "start it again once the disk has room") {
 		t.Errorf("it ended with %d: %s", code, said.String())
 	}
 }
@@ -102,7 +101,7 @@ func TestRegisterIsGone(t *testing.T) {
 	})
 	natstest.Eventually(t, "doctor says it", func() bool {
 		r := s.at("doctor")
-		return r.code == explain.ExitFailure && strings.Contains(r.stdout, "grants nothing: the register went back: ") && strings.Contains(r.stdout, remedy)
+		return r.code == exitFailure && strings.Contains(r.stdout, "grants nothing: the register went back: ") && strings.Contains(r.stdout, remedy)
 	})
 	if status := s.at("status").stdout; !strings.Contains(status, "grants nothing: the register went back: ") || !strings.Contains(status, remedy) {
 		t.Errorf("status says\n%s", status)

@@ -11,7 +11,6 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
-	"github.com/idworker/idworker/cmd/internal/explain"
 	"github.com/idworker/idworker/cmd/internal/natsconn"
 	"github.com/idworker/idworker/cmd/internal/progress"
 	"github.com/idworker/idworker/internal/agreement"
@@ -122,7 +121,7 @@ func (c *enrichCmd) config(ctx context.Context, js jetstream.JetStream, log *zap
 		Conn: js.Conn(), JetStream: js, IDs: messages.NewClient(js.Conn(), c.Prefix), Prefix: c.Prefix,
 		From: c.From, Filter: c.Filter, To: c.To, ID: c.ID,
 		JSON: c.JSON, JSONNumber: c.JSONNumber, Existing: c.Existing, DeadLetter: c.DeadLetter,
-		OnLoss: c.OnLoss, Installation: installation, Explain: explain.Text, Replicas: c.Replicas, Log: log,
+		OnLoss: c.OnLoss, Installation: installation, Explain: explain, Replicas: c.Replicas, Log: log,
 	}, err
 }
 

@@ -29,7 +29,7 @@ func (w *givers) give(_ context.Context, n int64) ([]messages.Range, error) {
 	w.asked = append(w.asked, n)
 	switch {
 	case n > w.limit:
-		return nil, &messages.Error{Code: messages.CodeMalformed, Text: fmt.Sprintf("malformed count: %q, allowed is an empty request or a decimal from 1 to %d", fmt.Sprint(n), w.limit)}
+		return nil, &messages.Error{Code: messages.CodeMalformed, Text: fmt.Sprintf("count %d is too large, allowed is 1 to %d", n, w.limit)}
 	case w.fail != nil && w.failAfter == 0:
 		return nil, w.fail
 	}
@@ -68,9 +68,9 @@ func TestGetFails(t *testing.T) {
 		}
 	}
 	for name, next := range map[string]nextIDs{
-		"a limit of 0":          odd("a decimal from 1 to 0"),
-		"a limit above":         odd("a decimal from 1 to 100"),
-		"one that is not one":   odd("a decimal from 1 to 99999999999999999999"),
+		"a limit of 0":          odd("allowed is 1 to 0"),
+		"a limit above":         odd("allowed is 1 to 100"),
+		"one that is not one":   odd("allowed is 1 to 99999999999999999999"),
 		"something else is odd": odd("malformed tag"),
 		"used up in the middle": (&givers{limit: 4, fail: messages.ErrExhausted, failAfter: 1}).give,
 		"nobody there":          func(context.Context, int64) ([]messages.Range, error) { return nil, nats.ErrNoResponders },

@@ -6,8 +6,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"github.com/idworker/idworker/cmd/internal/completion"
-	"github.com/idworker/idworker/cmd/internal/explain"
+	"github.com/idworker/idworker/internal/problem"
 )
 
 // helpCmd shows what --help shows.
@@ -22,7 +21,7 @@ func (h *helpCmd) Run(app *kong.Kong) error {
 		err = about.Error
 	}
 	if err != nil {
-		return explain.Usage(err)
+		return problem.Usage(err)
 	}
 	return about.PrintUsage(false)
 }
@@ -41,33 +40,4 @@ type versionReport struct {
 func (v versionReport) Text(w io.Writer) error {
 	_, err := fmt.Fprintln(w, v.Version)
 	return err
-}
-
-// manCmd prints the manual page.
-type manCmd struct{}
-
-// Run prints it.
-func (manCmd) Run(app *kong.Kong, out output) error {
-	return writeManual(out, app.Model, version)
-}
-
-// completionCmd prints a shell's script.
-type completionCmd struct {
-	Shell string `arg:"" name:"bash|zsh|fish" enum:"bash,zsh,fish" help:"Which shell."`
-}
-
-// Run prints it.
-func (c *completionCmd) Run(out output) error {
-	_, err := io.WriteString(out, completion.Scripts[c.Shell])
-	return err
-}
-
-// completeCmd is what the scripts call.
-type completeCmd struct {
-	Words []string `arg:"" optional:""`
-}
-
-// Run prints a line for each candidate.
-func (c *completeCmd) Run(app *kong.Kong, out output) error {
-	return completion.Write(out, app.Model, c.Words)
 }

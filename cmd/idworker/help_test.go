@@ -10,9 +10,6 @@ import (
 	"testing"
 
 	"github.com/alecthomas/kong"
-
-	"github.com/idworker/idworker/cmd/internal/completion"
-	"github.com/idworker/idworker/cmd/internal/explain"
 )
 
 var model = sync.OnceValue(func() *kong.Application { return newParser(io.Discard, io.Discard, func(int) {}).Model })
@@ -71,8 +68,8 @@ func TestCandidates(t *testing.T) {
 	} {
 		words := strings.Split(line, " ")
 		var found []string
-		for _, c := range completion.Find(model(), words[:len(words)-1], words[len(words)-1]) {
-			found = append(found, c.Word)
+		for _, c := range candidates(model(), words) {
+			found = append(found, c.word)
 		}
 		if got := strings.Join(found, " "); got != want {
 			t.Errorf("%q: %q, want %q", line, got, want)
@@ -88,18 +85,18 @@ func TestHelp(t *testing.T) {
 		return r.code, r.stdout, r.stderr
 	}
 	for line, want := range map[string]string{"": "idworker serve --demo", "tag": "tag raise"} {
-		if code, out, err := say(line); code != explain.ExitUsage || out != "" || !strings.Contains(err, want) || !strings.Contains(err, "expected one of") {
+		if code, out, err := say(line); code != exitUsage || out != "" || !strings.Contains(err, want) || !strings.Contains(err, "expected one of") {
 			t.Errorf("idworker %s: %d, %q, %q", line, code, out, err)
 		}
 	}
 	for _, line := range []string{"", "tag", "tag raise", "serve", "enrich"} {
 		code, out, err := say("help " + line)
 		code2, out2, err2 := say(line + " --help")
-		if code != explain.ExitOK || code2 != code || out != out2 || err+err2 != "" || !strings.Contains(out, "Usage: idworker "+line) {
+		if code != exitOK || code2 != code || out != out2 || err+err2 != "" || !strings.Contains(out, "Usage: idworker "+line) {
 			t.Errorf("help %s: %d and %d, %q, and\n%s\nunlike\n%s", line, code, code2, err+err2, out, out2)
 		}
 	}
-	if code, _, err := say("help nix"); code != explain.ExitUsage || !strings.Contains(err, "nix") {
+	if code, _, err := say("help nix"); code != exitUsage || !strings.Contains(err, "nix") {
 		t.Errorf("help nix: %d, %s", code, err)
 	}
 	_, version, _ := say("version")
@@ -115,8 +112,8 @@ func TestExitCodesDocumented(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, exit := range explain.Exits {
-		if line := "| " + strings.TrimSpace(strings.Join([]string{strconv.Itoa(exit.Code), exit.Meaning}, " | ")) + " |"; !strings.Contains(string(page), line) {
+	for _, exit := range exits {
+		if line := "| " + strings.TrimSpace(strings.Join([]string{strconv.Itoa(exit.code), exit.meaning}, " | ")) + " |"; !strings.Contains(string(page), line) {
 			t.Errorf("docs/command-line.md does not say %s", line)
 		}
 	}

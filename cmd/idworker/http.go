@@ -18,9 +18,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"go.uber.org/zap"
 
-	"github.com/idworker/idworker/cmd/internal/explain"
 	"github.com/idworker/idworker/cmd/internal/status"
 	"github.com/idworker/idworker/internal/hostheader"
+	"github.com/idworker/idworker/internal/problem"
 	"github.com/idworker/idworker/worker"
 	"github.com/idworker/idworker/worker/api"
 )
@@ -40,12 +40,12 @@ type apiFlags struct {
 func (f apiFlags) config(address string, cfg serverConfig) (*api.Config, error) {
 	if address == "" {
 		if f.APITLSCert != "" || f.APITLSKey != "" || f.APITokens != "" || f.APIInsecure {
-			return nil, explain.Usage(errors.New("--api-tls-cert, --api-tls-key, --api-tokens and --api-insecure are for --api, which says where to listen"))
+			return nil, problem.Usage(errors.New("--api-tls-cert, --api-tls-key, --api-tokens and --api-insecure are for --api, which says where to listen"))
 		}
 		return nil, nil
 	}
 	if !cfg.worker.Role.Answers() {
-		return nil, explain.Usage(errors.New("--api: a loader answers no requests; give it to the workers"))
+		return nil, problem.Usage(errors.New("--api: a loader answers no requests; give it to the workers"))
 	}
 	if _, _, err := splitAddress("--api", address); err != nil {
 		return nil, err
@@ -148,7 +148,7 @@ func hinted(err error) error {
 	if err == nil {
 		return nil
 	}
-	return errors.New(explain.Text(err))
+	return errors.New(explain(err))
 }
 
 // page is the status page.
@@ -181,9 +181,7 @@ func (s *shown) examine(ctx context.Context) []status.Check {
 	if d == nil {
 		return nil
 	}
-	doctor := s.cfg.examined
-	doctor.installation = d.nats.installation
-	return doctor.checks(ctx)
+	return checks(ctx, d.nats.installation, s.cfg.examined)
 }
 
 // The bounds on HTTP clients. They are tight, because only probes and
@@ -286,7 +284,7 @@ func splitAddress(flag, hostPort string) (host string, port int, err error) {
 		port, err = strconv.Atoi(text)
 	}
 	if err != nil || port < 1 || port > 65535 {
-		return "", 0, explain.Usage(fmt.Errorf("%s %q: want HOST:PORT with a port from 1 to 65535", flag, hostPort))
+		return "", 0, problem.Usage(fmt.Errorf("%s %q: want HOST:PORT with a port from 1 to 65535", flag, hostPort))
 	}
 	return host, port, nil
 }

@@ -2,7 +2,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,10 +16,9 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"github.com/idworker/idworker/cmd/internal/explain"
-	"github.com/idworker/idworker/cmd/internal/natsconn"
 	"github.com/idworker/idworker/cmd/internal/progress"
 	"github.com/idworker/idworker/cmd/internal/report"
+	"github.com/idworker/idworker/internal/problem"
 	"github.com/idworker/idworker/snowflake"
 )
 
@@ -82,8 +80,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if err != nil {
 		return refuse(args, err, stderr)
 	}
-	if err := cmp.Or(natsconn.CheckCommandLine(args), checkStoreOnLine(args)); err != nil {
-		return end(explain.Usage(err), output{Writer: stderr, JSON: isSet(command, "json")})
+	if err := checkSecrets(args); err != nil {
+		return end(problem.Usage(err), output{Writer: stderr, JSON: isSet(command, "json")})
 	}
 	command.BindTo(ctx, (*context.Context)(nil))
 	command.Bind(input{os.Stdin})
@@ -131,9 +129,9 @@ const (
 
 // end says why a command failed, and returns the exit code.
 func end(err error, to output) int {
-	code := explain.ExitCode(err)
+	code := exitCode(err)
 	if err != nil && !errors.Is(err, context.Canceled) {
-		_ = to.Print(report.Failure{Message: explain.Text(err), ExitCode: code}) // there is nobody else to tell
+		_ = to.Print(report.Failure{Message: explain(err), ExitCode: code}) // there is nobody else to tell
 	}
 	return code
 }
@@ -149,7 +147,7 @@ func refuse(args []string, err error, stderr io.Writer) int {
 			_ = parsing.Context.PrintUsage(false) // as above
 		}
 	}
-	return end(explain.Usage(explainNumber(args, err)), to)
+	return end(problem.Usage(explainNumber(args, err)), to)
 }
 
 // lacksCommand reports whether a command line is well-formed, but ends where another command has to

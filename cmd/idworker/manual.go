@@ -5,18 +5,26 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/alecthomas/kong"
-
-	"github.com/idworker/idworker/cmd/internal/explain"
 )
 
-// manualPage writes a manual page. Flush returns what failed.
+// manCmd prints the manual page.
+type manCmd struct{}
+
+// Run prints it.
+func (manCmd) Run(app *kong.Kong, out output) error { return writeManual(out, app.Model, version) }
+
+// manualPage writes a manual page in the language of man. Flush returns what failed.
 type manualPage struct{ *bufio.Writer }
 
-// writeManual writes the manual page of an application in the language of man.
+func (p manualPage) line(format string, args ...any) { _, _ = fmt.Fprintf(p, format+"\n", args...) }
+
+// writeManual writes the manual page of an application. Flags of groups, which several commands
+// share, are in sections of their own.
 func writeManual(w io.Writer, app *kong.Application, version string) error {
 	p := manualPage{bufio.NewWriter(w)}
 	p.line(".TH %s 1 \"\" \"%s %s\" \"User Commands\"", strings.ToUpper(app.Name), app.Name, version)
@@ -28,98 +36,68 @@ func writeManual(w io.Writer, app *kong.Application, version string) error {
 		p.line(".PP\n%s", escapeRoff(paragraph))
 	}
 	p.line(".SH COMMANDS")
-	shared := new(flagGroups)
+	var shared []*kong.Flag
 	for _, command := range app.Leaves(true) {
-		p.command(command, shared)
+		for _, flag := range p.command(command) {
+			if !slices.ContainsFunc(shared, func(f *kong.Flag) bool { return f.Name == flag.Name }) {
+				shared = append(shared, flag)
+			}
+		}
 	}
-	for _, g := range shared.list {
-		p.line(".SH %s", escapeRoff(strings.ToUpper(strings.TrimSuffix(g.Title, ":"))))
-		p.flags(shared.flags[g.Key])
+	title := ""
+	for _, flag := range shared {
+		if groupTitle(flag) != title {
+			title = groupTitle(flag)
+			p.line(".SH %s", escapeRoff(title))
+		}
+		p.flag(flag)
 	}
-	p.rest()
+	p.line(".SH ENVIRONMENT\n%s", escapeRoff("The variable behind a flag sets it. A flag on the command line takes precedence. Passwords are in $IDWORKER_PASSWORD or $NATS_PASSWORD, or in a file."))
+	p.line(".SH EXIT STATUS")
+	for _, exit := range exits {
+		p.line(".TP\n.B %d\n%s", exit.code, escapeRoff(exit.meaning))
+	}
 	return p.Flush()
 }
 
-// flagGroups are the groups of flags that several commands share, each once.
-type flagGroups struct {
-	list  []*kong.Group
-	flags map[string][]*kong.Flag
-}
-
-// add adds the flags of a group, as the first command has them that has it.
-func (g *flagGroups) add(group *kong.Group, flags []*kong.Flag) {
-	if g.flags == nil {
-		g.flags = make(map[string][]*kong.Flag)
-	}
-	if _, known := g.flags[group.Key]; !known {
-		g.list = append(g.list, group)
-		g.flags[group.Key] = flags
-	}
-}
-
-func (p manualPage) line(format string, args ...any) { _, _ = fmt.Fprintf(p, format+"\n", args...) }
-
-// command describes one command, and leaves the groups of flags for later.
-func (p manualPage) command(command *kong.Node, shared *flagGroups) {
+// command describes one command, and returns its flags that are of groups.
+func (p manualPage) command(command *kong.Node) (grouped []*kong.Flag) {
 	p.line(".SS %s", escapeRoff(command.FullPath()))
 	p.line("%s", escapeRoff(command.Help))
 	for _, arg := range command.Positional {
 		p.line(".TP\n.I %s\n%s", escapeRoff(arg.Summary()), escapeRoff(arg.Help))
 	}
-	own, grouped := splitFlags(command)
-	p.flags(own)
 	var titles []string
-	for _, g := range grouped.list {
-		shared.add(g, grouped.flags[g.Key])
-		titles = append(titles, strings.ToUpper(strings.TrimSuffix(g.Title, ":")))
-	}
-	if len(titles) > 0 {
-		p.line(".PP\nAnd the flags under %s.", escapeRoff(strings.Join(titles, " and ")))
-	}
-}
-
-// splitFlags separates the flags of a command from those of groups.
-func splitFlags(command *kong.Node) (own []*kong.Flag, grouped flagGroups) {
-	byGroup := make(map[string][]*kong.Flag)
-	var order []*kong.Group
 	for _, flag := range command.Flags {
 		switch {
 		case flag.Hidden || flag.Name == "help":
 		case flag.Group == nil:
-			own = append(own, flag)
+			p.flag(flag)
 		default:
-			if byGroup[flag.Group.Key] == nil {
-				order = append(order, flag.Group)
-			}
-			byGroup[flag.Group.Key] = append(byGroup[flag.Group.Key], flag)
+			grouped = append(grouped, flag)
+			titles = append(titles, groupTitle(flag))
 		}
 	}
-	for _, g := range order {
-		grouped.add(g, byGroup[g.Key])
+	if titles = slices.Compact(titles); len(titles) > 0 {
+		p.line(".PP\nAnd the flags under %s.", escapeRoff(strings.Join(titles, " and ")))
 	}
-	return own, grouped
+	return grouped
 }
 
-func (p manualPage) flags(flags []*kong.Flag) {
-	for _, flag := range flags {
-		help := flag.Help
-		if flag.HasDefault && flag.PlaceHolder != "" {
-			help += " By default " + flag.Default + "."
-		}
-		if len(flag.Envs) > 0 {
-			help += " ($" + strings.Join(flag.Envs, ", $") + ")"
-		}
-		p.line(".TP\n.B %s\n%s", escapeRoff(flag.String()), escapeRoff(help))
-	}
+// groupTitle is the heading of a flag's group.
+func groupTitle(flag *kong.Flag) string {
+	return strings.ToUpper(strings.TrimSuffix(flag.Group.Title, ":"))
 }
 
-// rest is what is said once for all commands.
-func (p manualPage) rest() {
-	p.line(".SH ENVIRONMENT\n%s", escapeRoff("The variable behind a flag sets it. A flag on the command line takes precedence. Passwords are in $IDWORKER_PASSWORD or $NATS_PASSWORD, or in a file."))
-	p.line(".SH EXIT STATUS")
-	for _, exit := range explain.Exits {
-		p.line(".TP\n.B %d\n%s", exit.Code, escapeRoff(exit.Meaning))
+func (p manualPage) flag(flag *kong.Flag) {
+	help := flag.Help
+	if flag.HasDefault && flag.PlaceHolder != "" {
+		help += " By default " + flag.Default + "."
 	}
+	if len(flag.Envs) > 0 {
+		help += " ($" + strings.Join(flag.Envs, ", $") + ")"
+	}
+	p.line(".TP\n.B %s\n%s", escapeRoff(flag.String()), escapeRoff(help))
 }
 
 // nonASCII are the characters that roff knows by number only.

@@ -9,8 +9,8 @@ import (
 
 	"github.com/idworker/idworker/cmd/internal/backend"
 	"github.com/idworker/idworker/cmd/internal/embedded"
-	"github.com/idworker/idworker/cmd/internal/explain"
 	"github.com/idworker/idworker/cmd/internal/tags"
+	"github.com/idworker/idworker/internal/problem"
 )
 
 // offlineFlags are for the data folder of an embedded server that refuses to serve from it.
@@ -35,10 +35,10 @@ func (i installation) raiseFolder(ctx context.Context, out output, source backen
 // checkOffline says which arguments do not go with a data folder.
 func (r *tagRaiseCmd) checkOffline() error {
 	if r.Data == "" && r.Witness != "" {
-		return explain.Usage(errors.New("--witness goes with --data"))
+		return problem.Usage(errors.New("--witness goes with --data"))
 	}
 	if r.Data != "" && (!r.All || r.named()) {
-		return explain.Usage(errors.New("--data goes with --all, and without --server, --context and their environment variables, such as NATS_URL"))
+		return problem.Usage(errors.New("--data goes with --all, and without --server, --context and their environment variables, such as NATS_URL"))
 	}
 	return nil
 }

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/idworker/idworker/cmd/internal/explain"
 	"github.com/idworker/idworker/testing/natstest"
 )
 
@@ -47,7 +46,7 @@ func TestBadInput(t *testing.T) {
 	embedded := func(args ...string) []string {
 		return append([]string{"serve", "--data", filepath.Join(t.TempDir(), "data")}, args...)
 	}
-	const usage, failure, noTag, tryLater = explain.ExitUsage, explain.ExitFailure, explain.ExitNoTag, explain.ExitTryLater
+	const usage, failure, noTag, tryLater = exitUsage, exitFailure, exitNoTag, exitTryLater
 
 	slots := make(chan struct{}, 8) // most commands wait for something
 	var all sync.WaitGroup

@@ -11,7 +11,6 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/idworker/idworker/cmd/internal/explain"
 	"github.com/idworker/idworker/testing/natstest"
 )
 
@@ -33,7 +32,7 @@ func TestRemedies(t *testing.T) {
 func named(t *testing.T, refused result, command string, fill ...string) (args []string) {
 	t.Helper()
 	text := refused.stderr + refused.stdout
-	if refused.code == explain.ExitOK && !strings.Contains(text, "warn") || !strings.Contains(text, command) {
+	if refused.code == exitOK && !strings.Contains(text, "warn") || !strings.Contains(text, command) {
 		t.Fatalf("is refused (%d) with %q, which does not name %q", refused.code, text, command)
 	}
 	quoted := strings.NewReplacer("'", "", "idworker ", "")
@@ -52,9 +51,9 @@ func (s *site) remedied(refused, command string, fill ...string) {
 	natstest.Eventually(s, refused+" works", func() bool {
 		again := s.at(refused)
 		if strings.HasPrefix(refused, "doctor") { // which finds that the test's server does not sync
-			again.code = explain.ExitOK
+			again.code = exitOK
 		}
-		return again.code == explain.ExitOK && !strings.Contains(again.stdout, command)
+		return again.code == exitOK && !strings.Contains(again.stdout, command)
 	})
 }
 
@@ -121,7 +120,7 @@ func remediesOfNothing(t *testing.T) {
 	s.serve()
 	s.must("tag create order")
 	s.answered("get order")
-	natstest.Eventually(t, "somebody answers", func() bool { return s.at("doctor --role caller").code == explain.ExitOK })
+	natstest.Eventually(t, "somebody answers", func() bool { return s.at("doctor --role caller").code == exitOK })
 }
 
 // registerAt is the last sequence of the register.
@@ -172,7 +171,7 @@ func remediesOfCounters(t *testing.T) {
 		t.Fatal(err)
 	}
 	natstest.Eventually(t, "the loader has stopped", func() bool {
-		return strings.Contains(s.at("doctor").stdout, "FAIL  process ")
+		return strings.Contains(s.at("doctor").stdout, ": grants nothing: ")
 	})
 	raise(s.at("doctor"))
 	s.must("tag import " + exported)
@@ -219,7 +218,7 @@ func remediesOfFolder(t *testing.T) {
 			if first := regexp.MustCompile(`create it with (--first \d+) or above`).FindStringSubmatch(r.stderr); first != nil {
 				create += " " + first[1] // it is lost
 			}
-			return r.code == explain.ExitOK
+			return r.code == exitOK
 		})
 		for _, id := range s.ids(s.answered("get order 50", flags...).stdout) {
 			if id <= last {
@@ -255,7 +254,7 @@ func remediesOfFolder(t *testing.T) {
 	} {
 		test.do()
 		args := named(t, refused(), "idworker tag raise --all --by N --data "+data, "N", fmt.Sprint(last))
-		if r := command(t, args...); r.code != explain.ExitOK {
+		if r := command(t, args...); r.code != exitOK {
 			t.Fatalf("%s: idworker %s: %+v", test.name, strings.Join(args, " "), r)
 		}
 		serves(data)
@@ -268,7 +267,7 @@ func remediesOfFolder(t *testing.T) {
 	serves(data, "--prefix", "mine")
 	copies(data, backup)
 	args := named(t, refused("--prefix", "mine"), "idworker tag raise --all --by N --data "+data+" --prefix mine", "N", "1000000")
-	if r := command(t, args...); r.code != explain.ExitOK {
+	if r := command(t, args...); r.code != exitOK {
 		t.Fatalf("idworker %s: %+v", strings.Join(args, " "), r)
 	}
 	serves(data, "--prefix", "mine")
@@ -295,7 +294,7 @@ func flagValue(flags []string, name string) string {
 // TestRemediesAreTried: TestRemedies runs what hints name, or states why not.
 func TestRemediesAreTried(t *testing.T) {
 	t.Parallel()
-	source, err := os.ReadFile("../internal/explain/hints.go")
+	source, err := os.ReadFile("problems.go")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/idworker/idworker/cmd/internal/explain"
 	"github.com/idworker/idworker/testing/natstest"
 )
 
@@ -90,16 +89,16 @@ func TestJSONErrors(t *testing.T) {
 	s.must("tag create order")
 	s.answered("get order")
 	for line, code := range map[string]int{
-		"tag rm order":                    explain.ExitUsage, // nobody can be asked
-		"get nosuch":                      explain.ExitNoTag,
-		"get order -1":                    explain.ExitUsage,
-		"get --turbo order":               explain.ExitUsage,
-		"tag create a..b":                 explain.ExitUsage,
-		"tag set nosuch --step 5":         explain.ExitNoTag,
-		"doctor --role caller --tag a..b": explain.ExitUsage,
-		"doctor --layout sonyflake":       explain.ExitFailure,
-		"tag ls --prefix nobody":          explain.ExitFailure,
-		"tag raise --all --by 0":          explain.ExitUsage,
+		"tag rm order":                    exitUsage, // nobody can be asked
+		"get nosuch":                      exitNoTag,
+		"get order -1":                    exitUsage,
+		"get --turbo order":               exitUsage,
+		"tag create a..b":                 exitUsage,
+		"tag set nosuch --step 5":         exitNoTag,
+		"doctor --role caller --tag a..b": exitUsage,
+		"doctor --layout sonyflake":       exitFailure,
+		"tag ls --prefix nobody":          exitFailure,
+		"tag raise --all --by 0":          exitUsage,
 	} {
 		r := s.at(line, "--json")
 		found := object(t, r.stderr)
@@ -108,11 +107,11 @@ func TestJSONErrors(t *testing.T) {
 		}
 	}
 	for line, code := range map[string]int{
-		"decode x --json":                          explain.ExitUsage,
-		"get order --server 127.0.0.1:1 --json":    explain.ExitTryLater,
-		"get --server nats://u:p@a order --json":   explain.ExitUsage,
-		"tag ls --store mysql://u:p@tcp/x --json":  explain.ExitUsage,
-		"tag ls --store mysql://u:p@tcp(x --json ": explain.ExitUsage,
+		"decode x --json":                          exitUsage,
+		"get order --server 127.0.0.1:1 --json":    exitTryLater,
+		"get --server nats://u:p@a order --json":   exitUsage,
+		"tag ls --store mysql://u:p@tcp/x --json":  exitUsage,
+		"tag ls --store mysql://u:p@tcp(x --json ": exitUsage,
 	} {
 		r := s.run(strings.Fields(line)...)
 		if found := object(t, r.stderr); r.code != code || found["exit_code"] != float64(code) {
@@ -144,14 +143,14 @@ func TestNumbersRunOutWithAClearError(t *testing.T) {
 	last, exhausted := int64(first-1), result{}
 	natstest.Eventually(t, "it is used up", func() bool {
 		exhausted = s.at("get last")
-		if exhausted.code == explain.ExitOK {
+		if exhausted.code == exitOK {
 			id := s.ids(exhausted.stdout)[0]
 			if id <= last {
 				t.Fatalf("ID %d after %d", id, last)
 			}
 			last = id
 		}
-		return exhausted.code == explain.ExitExhausted
+		return exhausted.code == exitExhausted
 	})
 	if exhausted.stdout != "" {
 		t.Errorf("after the last ID: %+v", exhausted)
@@ -164,15 +163,15 @@ func TestNumbersRunOutWithAClearError(t *testing.T) {
 		end = fmt.Sprintf("end%d", tries)
 		s.must("tag create " + end + " --first 9223372036854775806 --step 1")
 		r := s.at("get " + end)
-		if r.code == explain.ExitOK && r.stdout != "9223372036854775806\n" {
+		if r.code == exitOK && r.stdout != "9223372036854775806\n" {
 			t.Fatalf("the very last ID: %+v", r)
 		}
-		return r.code == explain.ExitOK
+		return r.code == exitOK
 	})
 	for range 3 {
 		for _, line := range []string{"get last", "get " + end} {
-			if r := s.at(line); r.code != explain.ExitExhausted || r.stdout != "" || !strings.Contains(r.stderr, "exhausted") {
-				t.Errorf("%s of a tag that is used up: %+v, want exit code %d", line, r, explain.ExitExhausted)
+			if r := s.at(line); r.code != exitExhausted || r.stdout != "" || !strings.Contains(r.stderr, "exhausted") {
+				t.Errorf("%s of a tag that is used up: %+v, want exit code %d", line, r, exitExhausted)
 			}
 		}
 	}
@@ -181,10 +180,10 @@ func TestNumbersRunOutWithAClearError(t *testing.T) {
 	s.answered("get short")
 	natstest.Eventually(t, "it is used up in the middle", func() bool {
 		r := s.at("get short 300")
-		if n := len(s.ids(r.stdout)); r.code == explain.ExitExhausted && (n == 0 || n >= 300 || !strings.Contains(r.stderr, "of 300 IDs are printed")) {
+		if n := len(s.ids(r.stdout)); r.code == exitExhausted && (n == 0 || n >= 300 || !strings.Contains(r.stderr, "of 300 IDs are printed")) {
 			t.Errorf("%d IDs, %s", n, r.stderr)
 		}
-		return r.code == explain.ExitExhausted
+		return r.code == exitExhausted
 	})
 }
 
@@ -215,10 +214,10 @@ func TestCountersOnlyMoveUp(t *testing.T) {
 	}
 	says("tag export", "invoice 10 1077\norder 10 7000\nshop 20 1001")
 	says("tag rm order --yes", "removed tag order; workers were told to drop it, and one that is cut off goes on with what it has in memory")
-	if r := s.at("tag create order"); r.code != explain.ExitUsage || !strings.Contains(r.stderr, "have handed out IDs below 7000") {
+	if r := s.at("tag create order"); r.code != exitUsage || !strings.Contains(r.stderr, "have handed out IDs below 7000") {
 		t.Errorf("create again: %+v", r)
 	}
-	if r := s.at("tag rm order --yes"); r.code != explain.ExitNoTag {
+	if r := s.at("tag rm order --yes"); r.code != exitNoTag {
 		t.Errorf("rm again: %+v", r)
 	}
 	s.must("tag create order --first 7000")

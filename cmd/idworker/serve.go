@@ -12,8 +12,9 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/idworker/idworker/cmd/internal/backend"
+	"github.com/idworker/idworker/cmd/internal/doctor"
 	"github.com/idworker/idworker/cmd/internal/embedded"
-	"github.com/idworker/idworker/cmd/internal/explain"
+	"github.com/idworker/idworker/internal/problem"
 	"github.com/idworker/idworker/worker"
 	"github.com/idworker/idworker/worker/api"
 )
@@ -88,7 +89,7 @@ type serverConfig struct {
 	metricsTags int
 
 	allowUnsynced bool
-	examined      doctorCmd // without the installation
+	examined      doctor.Doctor // without connections
 	demo          bool
 	log           *zap.Logger
 }
@@ -101,7 +102,7 @@ func (s *serveCmd) config(ctx context.Context, command *kong.Context) (cfg serve
 	log := newLogger(s.LogLevel)
 	for _, flag := range []string{"listen", "data"} {
 		if s.named() && isGiven(command, flag) {
-			return cfg, explain.Usage(fmt.Errorf("--%s is of the embedded NATS server, but %s names another one: leave out one of them", flag, s.namedBy(command)))
+			return cfg, problem.Usage(fmt.Errorf("--%s is of the embedded NATS server, but %s names another one: leave out one of them", flag, s.namedBy(command)))
 		}
 	}
 	lease, err := s.lease()
@@ -114,9 +115,6 @@ func (s *serveCmd) config(ctx context.Context, command *kong.Context) (cfg serve
 			Prefix: s.Prefix, Role: s.Role, Replicas: s.Replicas, MaxBatch: s.MaxBatch, MaxStep: s.MaxStep, Wait: s.Wait,
 			Lease: lease, Version: version, Log: log,
 		},
-		examined: doctorCmd{
-			storeFlags: s.storeFlags, resourceFlags: resourceFlags{LeaseTTL: s.LeaseTTL}, Role: role(s.Role), Layout: s.Layout, MaxClockSkew: s.MaxClockSkew,
-		},
 	}
 	if err := cfg.worker.Check(); err != nil {
 		return cfg, err
@@ -126,9 +124,9 @@ func (s *serveCmd) config(ctx context.Context, command *kong.Context) (cfg serve
 	case err != nil:
 		return cfg, err
 	case s.Migrate && cfg.source.Kind() == backend.JetStream:
-		return cfg, explain.Usage(errors.New("--migrate: there is no table to create without a database, see --store"))
+		return cfg, problem.Usage(errors.New("--migrate: there is no table to create without a database, see --store"))
 	case s.MetricsTags < 0 || s.MetricsTags > maxMetricsTags:
-		return cfg, explain.Usage(fmt.Errorf("--metrics-tags %d: allowed is 0 to %d", s.MetricsTags, maxMetricsTags))
+		return cfg, problem.Usage(fmt.Errorf("--metrics-tags %d: allowed is 0 to %d", s.MetricsTags, maxMetricsTags))
 	}
 	if s.named() && s.Role.Loads() {
 		cfg.witness = s.Witness
@@ -137,6 +135,10 @@ func (s *serveCmd) config(ctx context.Context, command *kong.Context) (cfg serve
 	}
 	if err != nil {
 		return cfg, err
+	}
+	cfg.examined = doctor.Doctor{
+		Role: doctor.Role(s.Role), Resources: resourceFlags{LeaseTTL: s.LeaseTTL}.resources(s.Prefix, partAll), Store: cfg.source,
+		AllowUnsynced: s.AllowUnsynced, MaxClockSkew: s.MaxClockSkew, Layout: lease.Layout,
 	}
 	cfg.http = s.httpFlags
 	callers := s.API

@@ -15,7 +15,6 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"github.com/idworker/idworker/cmd/internal/explain"
 	"github.com/idworker/idworker/testing/freeport"
 	"github.com/idworker/idworker/testing/natstest"
 )
@@ -64,7 +63,7 @@ func (s *site) background(args ...string) (stop func()) {
 	stop = sync.OnceFunc(func() {
 		cancel()
 		// What it could not give back in time expires, and it may have been stopped while it was starting.
-		if <-ended; code != explain.ExitOK && code != explain.ExitTryLater && code != explain.ExitInterrupt {
+		if <-ended; code != exitOK && code != exitTryLater && code != exitInterrupt {
 			s.Errorf("idworker %s ended with %d: %s", strings.Join(args, " "), code, err.String())
 		}
 	})
@@ -144,7 +143,7 @@ func (s *site) at(line string, more ...string) result {
 func (s *site) must(line string, more ...string) string {
 	s.Helper()
 	r := s.at(line, more...)
-	if r.code != explain.ExitOK {
+	if r.code != exitOK {
 		s.Fatalf("idworker %s: %+v", line, r)
 	}
 	return r.stdout
@@ -156,13 +155,13 @@ func (s *site) answered(line string, more ...string) (r result) {
 	s.Helper()
 	fails := 0
 	natstest.Eventually(s, line+" is answered", func() bool {
-		if r = s.at(line, more...); r.code != explain.ExitOK {
+		if r = s.at(line, more...); r.code != exitOK {
 			if fails++; fails%100 == 1 {
 				s.Logf("%s: %d %s", line, r.code, r.stderr)
 			}
 			time.Sleep(20 * time.Millisecond) // leaves the processor to what serves
 		}
-		return r.code == explain.ExitOK
+		return r.code == exitOK
 	})
 	return r
 }

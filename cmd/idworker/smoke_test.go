@@ -9,7 +9,6 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/idworker/idworker/cmd/internal/explain"
 	"github.com/idworker/idworker/testing/freeport"
 	"github.com/idworker/idworker/testing/natstest"
 	"github.com/idworker/idworker/testing/process"
@@ -103,7 +102,7 @@ func TestSmoke(t *testing.T) {
 		}
 		// What it could not give back in time expires.
 		code := serve.ProcessState.ExitCode()
-		if code != explain.ExitOK && code != explain.ExitTryLater {
+		if code != exitOK && code != exitTryLater {
 			t.Errorf("it ended with %v; it said\n%s", serve.ProcessState, log.String())
 		}
 		mustBeSound(t, log.String())

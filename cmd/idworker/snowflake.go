@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/idworker/idworker/cmd/internal/explain"
+	"github.com/idworker/idworker/internal/problem"
 	"github.com/idworker/idworker/snowflake"
 	"github.com/idworker/idworker/snowflake/lease"
 )
@@ -28,7 +28,7 @@ type snowflakeFlags struct {
 func (f snowflakeFlags) layout() (snowflake.Layout, error) {
 	layout, err := snowflake.ParseLayout(f.Layout)
 	if err != nil {
-		return layout, explain.Usage(fmt.Errorf("--layout: %w", err))
+		return layout, problem.Usage(fmt.Errorf("--layout: %w", err))
 	}
 	if f.Epoch.IsZero() {
 		return layout, nil
@@ -36,7 +36,7 @@ func (f snowflakeFlags) layout() (snowflake.Layout, error) {
 	spec := layout.Spec()
 	spec.Epoch = f.Epoch
 	if layout, err = snowflake.NewLayout(spec); err != nil {
-		return layout, explain.Usage(fmt.Errorf("--epoch: %w", err))
+		return layout, problem.Usage(fmt.Errorf("--epoch: %w", err))
 	}
 	return layout, nil
 }
@@ -71,7 +71,7 @@ func (f snowflakeFlags) workerID(layout snowflake.Layout) (*int64, error) {
 		err = fmt.Errorf("layout %s has the worker IDs 0 to %d, and not %d", layout, layout.MaxWorkerID(), worker)
 	}
 	if err != nil {
-		return nil, explain.Usage(fmt.Errorf("--worker-id %.40s: %w", f.WorkerID, err))
+		return nil, problem.Usage(fmt.Errorf("--worker-id %.40s: %w", f.WorkerID, err))
 	}
 	return &worker, nil
 }

@@ -5,7 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/idworker/idworker/cmd/internal/explain"
 	"github.com/idworker/idworker/snowflake"
 )
 
@@ -59,7 +58,7 @@ func TestWorkerIDWithinTheLayout(t *testing.T) {
 			t.Errorf("%s: %v, %v", text, cfg.Worker, err)
 		}
 		f.WorkerID += "0"
-		if _, err := f.lease(); explain.ExitCode(err) != explain.ExitUsage || !strings.Contains(err.Error(), "0 to "+highest) {
+		if _, err := f.lease(); exitCode(err) != exitUsage || !strings.Contains(err.Error(), "0 to "+highest) {
 			t.Errorf("%s: %v", text, err)
 		}
 	}

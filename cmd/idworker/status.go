@@ -12,14 +12,12 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/idworker/idworker/cmd/internal/doctor"
-	"github.com/idworker/idworker/cmd/internal/embedded"
-	"github.com/idworker/idworker/cmd/internal/explain"
 	"github.com/idworker/idworker/cmd/internal/progress"
 	"github.com/idworker/idworker/cmd/internal/status"
 	"github.com/idworker/idworker/internal/pause"
+	"github.com/idworker/idworker/internal/problem"
 	"github.com/idworker/idworker/internal/rights"
 	"github.com/idworker/idworker/snowflake/lease"
-	"github.com/idworker/idworker/worker"
 )
 
 // statusCmd shows how the whole installation is.
@@ -42,7 +40,7 @@ const watchEvery = 2 * time.Second
 // Run prints the status once, or again and again until ctx ends.
 func (c *statusCmd) Run(ctx context.Context, out output) error {
 	if c.Tags < 0 || c.Tags > maxStatusTags {
-		return explain.Usage(fmt.Errorf("--tags %d: allowed is 0 to %d", c.Tags, maxStatusTags))
+		return problem.Usage(fmt.Errorf("--tags %d: allowed is 0 to %d", c.Tags, maxStatusTags))
 	}
 	conn, _, err := c.dial(status.Options()...)
 	if errors.Is(err, nats.ErrNoServers) {
@@ -87,63 +85,33 @@ func (c *statusCmd) show(out output, i *status.Installation) error {
 // checks are the findings of doctor for an administrator, without the store: the
 // flags of status do not name it.
 func (c *statusCmd) checks(ctx context.Context) []status.Check {
-	return checks(ctx, c.installation, func(conn *nats.Conn, js jetstream.JetStream) (*doctor.Doctor, func(), error) {
-		return &doctor.Doctor{
-			Conn: conn, JetStream: js, Prefix: c.Prefix, Domain: c.JSDomain, Role: string(rights.Admin),
-			Needs:     worker.Rights(c.Prefix, rights.Admin),
-			Resources: append(worker.Resources(c.Prefix, 0), lease.Resources(c.Prefix, lease.DefaultTTL, 0)...),
-			Server:    serverName(conn),
-			Sync:      func(ctx context.Context) error { return doctor.CheckSync(ctx, conn) },
-			Storage:   true, MaxClockSkew: 5 * time.Second,
-		}, func() {}, nil
+	return checks(ctx, c.installation, doctor.Doctor{
+		Role: doctor.Role(rights.Admin), Resources: resourceFlags{LeaseTTL: lease.DefaultTTL}.resources(c.Prefix, partAll), MaxClockSkew: 5 * time.Second,
 	})
 }
 
-// checks are the findings of doctor for the role of the flags.
-func (d *doctorCmd) checks(ctx context.Context) []status.Check {
-	return checks(ctx, d.installation, func(conn *nats.Conn, js jetstream.JetStream) (*doctor.Doctor, func(), error) {
-		source, err := d.backend()
-		if err != nil {
-			return nil, nil, err
-		}
-		return d.doctor(ctx, conn, js, source)
-	})
-}
-
-// checks are the findings of a doctor with a connection of its own.
-func checks(ctx context.Context, at installation, newDoctor func(*nats.Conn, jetstream.JetStream) (*doctor.Doctor, func(), error)) (all []status.Check) {
-	unknown := func(err error) []status.Check {
-		return append(all, status.Check{What: "doctor", Severity: doctor.Warning, Text: explain.Text(err)})
-	}
+// checks are the findings of doctor about what the status does not collect itself.
+func checks(ctx context.Context, at installation, look doctor.Doctor) (all []status.Check) {
 	conn, js, err := at.dial(status.Options()...)
 	if err != nil {
-		return unknown(err)
+		return []status.Check{{What: "doctor", Severity: doctor.Warning, Text: explain(err)}}
 	}
 	defer conn.Close()
-	look, closeStore, err := newDoctor(conn, js)
-	if err != nil {
-		return unknown(err)
-	}
-	defer closeStore()
-	look.Processes = false                                                           // the status reports them itself
-	look.Storage = look.Storage && conn.ConnectedServerName() != embedded.ServerName // which is for this installation alone
-	err = look.Examine(ctx, func(f doctor.Finding) {
+	look.Conn, look.JetStream, look.Prefix, look.Domain, look.SkipProcesses = conn, js, at.Prefix, at.JSDomain, true
+	_ = look.Examine(ctx, func(f doctor.Finding) { // errors are among the findings
 		check := status.Check{What: f.What, Text: f.Good}
-		if f.Err != nil {
-			check.Severity, check.Text = doctor.Error, explain.Text(f.Err)
+		switch {
+		case ctx.Err() != nil: // the finding is that the time was up
+			return
+		case f.Err != nil && f.Warning:
+			check.Severity, check.Text = doctor.Warning, explain(f.Err)
+		case f.Err != nil:
+			check.Severity, check.Text = doctor.Error, explain(f.Err)
 		}
-		if f.Err != nil && f.Warning {
-			check.Severity = doctor.Warning
-		}
-		if ctx.Err() == nil { // else the finding is that the time was up
-			all = append(all, check)
-		}
+		all = append(all, check)
 	})
-	if ctx.Err() != nil {
-		return unknown(fmt.Errorf("not all questions were answered in time: %w", ctx.Err()))
-	}
-	if err != nil && !errors.Is(err, doctor.ErrSick) {
-		return unknown(err)
+	if err := ctx.Err(); err != nil {
+		all = append(all, status.Check{What: "doctor", Severity: doctor.Warning, Text: "not all questions were answered: " + err.Error()})
 	}
 	return all
 }

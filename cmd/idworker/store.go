@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/idworker/idworker/cmd/internal/backend"
-	"github.com/idworker/idworker/cmd/internal/explain"
+	"github.com/idworker/idworker/internal/problem"
 )
 
 // storeFlags say where segments come from.
@@ -24,30 +24,16 @@ func (f storeFlags) backend() (backend.Backend, error) {
 	if f.StoreFile != "" {
 		data, err := os.ReadFile(f.StoreFile)
 		if err != nil {
-			return backend.Backend{}, explain.Usage(fmt.Errorf("--store-file: %w", err))
+			return backend.Backend{}, problem.Usage(fmt.Errorf("--store-file: %w", err))
 		}
 		dsn = strings.TrimSpace(string(data))
 	}
 	b, err := backend.Parse(dsn, f.Table)
 	switch {
 	case errors.Is(err, backend.ErrScheme):
-		return b, explain.Usage(fmt.Errorf("--store: %w", err))
+		return b, problem.Usage(fmt.Errorf("--store: %w", err))
 	case err != nil:
-		return b, explain.Usage(fmt.Errorf("--store, --table: %w", err))
+		return b, problem.Usage(fmt.Errorf("--store, --table: %w", err))
 	}
 	return b, nil
-}
-
-// checkStoreOnLine refuses a --store with a password, where everybody on the machine could read it.
-func checkStoreOnLine(args []string) error {
-	for n, arg := range args {
-		dsn, ok := strings.CutPrefix(arg, "--store=")
-		if arg == "--store" && n+1 < len(args) {
-			dsn, ok = args[n+1], true
-		}
-		if ok && backend.HasPassword(dsn) {
-			return errors.New("--store: a password on the command line can be read by everybody on this machine; set IDWORKER_STORE instead, or --store-file")
-		}
-	}
-	return nil
 }

@@ -9,9 +9,9 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/idworker/idworker/cmd/internal/explain"
 	"github.com/idworker/idworker/cmd/internal/tagging"
 	"github.com/idworker/idworker/cmd/internal/tags"
+	"github.com/idworker/idworker/internal/problem"
 	"github.com/idworker/idworker/messages"
 )
 
@@ -34,13 +34,13 @@ type tagRaiseCmd struct {
 func (r *tagRaiseCmd) check() error {
 	switch {
 	case r.All == (r.Tag != ""):
-		return explain.Usage(errors.New("want either a tag or --all"))
+		return problem.Usage(errors.New("want either a tag or --all"))
 	case (r.Next > 0) == (r.By > 0):
-		return explain.Usage(errors.New("want either --next ID or --by N, 1 or more"))
+		return problem.Usage(errors.New("want either --next ID or --by N, 1 or more"))
 	case r.All && r.Next > 0:
-		return explain.Usage(errors.New("--all goes with --by: every tag has a next ID of its own"))
+		return problem.Usage(errors.New("--all goes with --by: every tag has a next ID of its own"))
 	case r.All && r.By > tags.MaxRaiseAll:
-		return explain.Usage(fmt.Errorf("--by %d is too many for all tags, allowed is 1 to %d", r.By, int64(tags.MaxRaiseAll)))
+		return problem.Usage(fmt.Errorf("--by %d is too many for all tags, allowed is 1 to %d", r.By, int64(tags.MaxRaiseAll)))
 	case r.Tag != "":
 		return errors.Join(messages.CheckTag(r.Tag), r.checkOffline())
 	}

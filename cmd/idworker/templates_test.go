@@ -9,7 +9,6 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/idworker/idworker/cmd/internal/explain"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store/register"
 	"github.com/idworker/idworker/testing/natstest"
@@ -72,7 +71,7 @@ func TestLifeOfATemplate(t *testing.T) {
 	}
 	says := func(want, line string) {
 		t.Helper()
-		if r := s.at(line); r.code == explain.ExitOK || !strings.Contains(r.stdout+r.stderr, want) {
+		if r := s.at(line); r.code == exitOK || !strings.Contains(r.stdout+r.stderr, want) {
 			t.Errorf("idworker %s: %+v, want %q", line, r, want)
 		}
 	}
@@ -97,7 +96,7 @@ func TestLifeOfATemplate(t *testing.T) {
 		t.Errorf("tag ls of what it made:\n%s", ls)
 	}
 	for _, pattern := range []string{"chat.*", "*.1"} {
-		if r := s.at("tag create --template", pattern); r.code == explain.ExitOK {
+		if r := s.at("tag create --template", pattern); r.code == exitOK {
 			t.Errorf("%s was created beside chat.*", pattern)
 		}
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/nats-io/nuid"
 
 	"github.com/idworker/idworker/internal/kv"
+	"github.com/idworker/idworker/internal/problem"
 	"github.com/idworker/idworker/internal/rights"
 	"github.com/idworker/idworker/internal/streamread"
 	"github.com/idworker/idworker/messages"
@@ -167,7 +168,7 @@ func PeekInstallation(ctx context.Context, js jetstream.JetStream, p messages.Pr
 const StoreKey = "store"
 
 // ErrForeignStore is wrapped by every [ForeignStoreError].
-var ErrForeignStore = errors.New("the installation counts in another store")
+var ErrForeignStore = problem.New(problem.Invalid, "the installation counts in another store")
 
 // ForeignStoreError says which store the installation counts in, and which one a process
 // was given.
@@ -182,6 +183,11 @@ func (e *ForeignStoreError) Error() string {
 
 // Unwrap makes it an [ErrForeignStore].
 func (e *ForeignStoreError) Unwrap() error { return ErrForeignStore }
+
+// Problem is part of [problem.Problem].
+func (e *ForeignStoreError) Problem() (problem.Kind, []any) {
+	return problem.ForeignStore, []any{StoreKey, e.Bucket}
+}
 
 // ClaimStore makes sure that all of an installation counts in one store. The first loader
 // writes down which; a process with another one would hand out the same numbers again, only

@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/idworker/idworker/internal/problem"
 )
 
 // ErrUnsafe is wrapped by every [UnsafeError].
@@ -44,6 +46,19 @@ func (e *UnsafeError) Error() string {
 
 // Unwrap makes it an [ErrUnsafe].
 func (e *UnsafeError) Unwrap() error { return ErrUnsafe }
+
+// Problem is part of [problem.Problem].
+func (e *UnsafeError) Problem() (problem.Kind, []any) {
+	switch e.Setting {
+	case NoExpiry:
+		return problem.ExpiryMissing, nil
+	case MaxAge:
+		return problem.EntriesExpire, []any{e.Stream}
+	case Discard:
+		return problem.Discards, []any{e.Stream}
+	}
+	return problem.MayForget, nil
+}
 
 // CheckStream refuses every setting with which the server itself loses or replaces what it
 // was told. It is for the streams beneath buckets whose entries have to last; those in which

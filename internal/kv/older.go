@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/idworker/idworker/internal/problem"
 )
 
 // Evidence says that something was counted or remembered in a bucket, although the bucket is
@@ -30,6 +33,19 @@ func (e *OlderError) Error() string {
 		is = "missing"
 	}
 	return fmt.Sprintf("bucket %s is %s, but the installation is older than that: %s; an empty bucket would count again from the start", e.Bucket, is, e.What)
+}
+
+// Problem is part of [problem.Problem].
+func (e *OlderError) Problem() (problem.Kind, []any) {
+	switch {
+	case strings.HasSuffix(e.Bucket, "_clock"):
+		return problem.ClockGone, nil
+	case strings.HasSuffix(e.Bucket, "_register"):
+		return problem.RegisterGone, nil
+	case strings.HasSuffix(e.Bucket, "_config"):
+		return problem.ConfigGone, []any{e.Bucket}
+	}
+	return problem.BucketGone, nil
 }
 
 // HasEntries is the evidence that another bucket has entries, or had some that were deleted. It

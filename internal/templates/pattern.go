@@ -1,15 +1,15 @@
 package templates
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 
+	"github.com/idworker/idworker/internal/problem"
 	"github.com/idworker/idworker/messages"
 )
 
 // ErrPattern is wrapped by the errors of [CheckPattern].
-var ErrPattern = errors.New("malformed pattern")
+var ErrPattern = problem.New(problem.Invalid, "malformed pattern")
 
 // IsPattern reports whether a name has a wildcard, which no tag has.
 func IsPattern(name string) bool { return strings.ContainsAny(name, "*>") }

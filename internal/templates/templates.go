@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/idworker/idworker/internal/problem"
 	"github.com/idworker/idworker/store"
 )
 
@@ -15,16 +16,16 @@ const MaxTemplates = 1000
 
 var (
 	// ErrTemplate is wrapped by the errors of [Template.Check].
-	ErrTemplate = errors.New("bad template")
+	ErrTemplate = problem.New(problem.Invalid, "bad template")
 
 	// ErrTemplateExists says that there is a template with that pattern.
 	ErrTemplateExists = errors.New("template exists already")
 
 	// ErrNoTemplate says that there is no template with that pattern.
-	ErrNoTemplate = errors.New("no such template")
+	ErrNoTemplate = problem.New(problem.NotFound, "no such template")
 
 	// ErrOverlap is wrapped by every [OverlapError].
-	ErrOverlap = errors.New("patterns overlap, and none is more specific")
+	ErrOverlap = problem.New(problem.Invalid, "patterns overlap, and none is more specific")
 
 	// ErrTooMany says that there are [MaxTemplates] already.
 	ErrTooMany = fmt.Errorf("there are %d templates, which is the limit", MaxTemplates)

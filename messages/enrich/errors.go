@@ -3,12 +3,14 @@ package enrich
 import (
 	"errors"
 	"fmt"
+
+	"github.com/idworker/idworker/internal/problem"
 )
 
 var (
 	// ErrConfig is wrapped by the errors of an enrichment that cannot work as configured,
 	// or not with the streams as they are. Trying again does not help.
-	ErrConfig = errors.New("bad enrichment")
+	ErrConfig = problem.New(problem.Invalid, "bad enrichment")
 
 	// ErrNoTarget is the [TargetError] of a target subject that no stream takes.
 	ErrNoTarget = errors.New("no stream takes the target subject")
@@ -19,19 +21,19 @@ var (
 
 	// ErrUndecided is wrapped by the errors of an enrichment that stands still because
 	// nothing proves how far it is. An operator decides, with [Resume].
-	ErrUndecided = errors.New("cannot tell how far the enrichment is")
+	ErrUndecided = problem.New(problem.Undecided, "cannot tell how far the enrichment is")
 
 	// ErrUnproven is wrapped by the error of [Resume] if nothing contradicts what the operator
 	// decided, but messages of the target that could are gone.
-	ErrUnproven = errors.New("messages of the target that would say which events were enriched are gone")
+	ErrUnproven = problem.New(problem.Unproven, "messages of the target that would say which events were enriched are gone")
 
 	// ErrLost says that the source removed events before they were read. Only with
 	// Config.OnLoss Stop does that keep an enrichment from going on.
-	ErrLost = errors.New("the source removed events before they were enriched")
+	ErrLost = problem.New(problem.Undecided, "the source removed events before they were enriched")
 
 	// ErrNoDeadLetters says that an event cannot be stamped, and that there is no subject for
 	// dead letters.
-	ErrNoDeadLetters = errors.New("there is no dead-letter subject, so nothing behind it is enriched")
+	ErrNoDeadLetters = problem.New(problem.NoDeadLetters, "there is no dead-letter subject, so nothing behind it is enriched")
 )
 
 // TargetError says what is missing of the target, or what it does not allow. It matches
@@ -53,6 +55,14 @@ func (e *TargetError) Error() string {
 
 // Unwrap returns ErrConfig and Err.
 func (e *TargetError) Unwrap() []error { return []error{ErrConfig, e.Err} }
+
+// Problem is part of [problem.Problem].
+func (e *TargetError) Problem() (problem.Kind, []any) {
+	if e.Stream == "" {
+		return problem.NoTarget, nil
+	}
+	return problem.NoBatches, []any{e.Stream}
+}
 
 func configError(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{ErrConfig}, args...)...)

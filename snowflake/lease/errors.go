@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/idworker/idworker/internal/durability"
+	"github.com/idworker/idworker/internal/problem"
 )
 
 // The reasons why there is no worker ID. All are wrapped, with what was found.
@@ -17,7 +18,7 @@ var (
 
 	// ErrHeld: the worker ID that was given is leased to another process. It passes when that one
 	// stops, or when it is dead and its lease has expired.
-	ErrHeld = errors.New("lease: worker ID is held")
+	ErrHeld = problem.New(problem.WorkerIDHeld, "lease: worker ID is held")
 
 	// ErrLost: the worker ID was held, and no longer is.
 	ErrLost = errors.New("lease: worker ID was lost")
@@ -93,6 +94,11 @@ func (e *ClockLostError) Error() string {
 
 // Unwrap makes it an [ErrClockLost].
 func (e *ClockLostError) Unwrap() error { return ErrClockLost }
+
+// Problem is part of [problem.Problem].
+func (e *ClockLostError) Problem() (problem.Kind, []any) {
+	return problem.ClockLost, []any{e.StopFor, e.Key, e.Bucket}
+}
 
 // ClockBackError is an [ErrClockLost] of the installation's bucket: it went back to an older
 // state. Once no IDs can be in use whose time lies ahead, that does no harm any more, so a

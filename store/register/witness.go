@@ -14,13 +14,14 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/idworker/idworker/internal/agreement"
+	"github.com/idworker/idworker/internal/problem"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
 )
 
 var (
 	// ErrWitness is wrapped by every error about a witness that cannot be used.
-	ErrWitness = errors.New("witness cannot be used")
+	ErrWitness = problem.New(problem.WitnessUnusable, "witness cannot be used")
 
 	// ErrForeignWitness is the ErrWitness of a file that is about another register.
 	ErrForeignWitness = errors.New("it is the witness of another register")

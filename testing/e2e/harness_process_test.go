@@ -226,7 +226,7 @@ func (s settings) succeeds(t testing.TB, args ...string) (r result) {
 	return r
 }
 
-// The exit codes, as cmd/internal/explain/exit.go and docs/command-line.md list them.
+// The exit codes, as cmd/idworker/problems.go and docs/command-line.md list them.
 const (
 	exitOK        = 0
 	exitFailure   = 1

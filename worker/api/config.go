@@ -3,12 +3,12 @@ package api
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
 	"go.uber.org/zap"
 
+	"github.com/idworker/idworker/internal/problem"
 	"github.com/idworker/idworker/snowflake"
 )
 
@@ -63,7 +63,7 @@ const (
 )
 
 // ErrConfig is wrapped by the errors about a configuration that cannot work.
-var ErrConfig = errors.New("bad configuration of HTTP for callers")
+var ErrConfig = problem.New(problem.Invalid, "bad configuration of HTTP for callers")
 
 func (c Config) withDefaults() Config {
 	c.Connections = cmp.Or(c.Connections, DefaultConnections)
@@ -97,6 +97,9 @@ type ExposedError struct {
 
 // Unwrap makes it an ErrConfig.
 func (e *ExposedError) Unwrap() error { return ErrConfig }
+
+// Problem is part of [problem.Problem].
+func (e *ExposedError) Problem() (problem.Kind, []any) { return problem.Exposed, nil }
 
 // Error names what is missing.
 func (e *ExposedError) Error() string {

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/idworker/idworker/internal/problem"
 	"github.com/idworker/idworker/internal/templates"
 	"github.com/idworker/idworker/messages"
 )
@@ -24,7 +25,7 @@ const (
 )
 
 // ErrTokens is wrapped by the errors of [ParseTokens].
-var ErrTokens = errors.New("malformed file of tokens")
+var ErrTokens = problem.New(problem.Invalid, "malformed file of tokens")
 
 // Tokens says which token may ask for what.
 type Tokens struct {

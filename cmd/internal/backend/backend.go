@@ -3,6 +3,7 @@ package backend
 import (
 	"context"
 	"errors"
+	"regexp"
 	"strings"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -50,6 +51,13 @@ func Parse(dsn, table string) (Backend, error) {
 	}
 	return Backend{}, ErrScheme
 }
+
+// login finds a password in a DSN: before the last @, behind a colon; or in the settings. A text that only
+// looks like one counts.
+var login = regexp.MustCompile(`(?s)^[^:]*://[^:]*:.+@|password=`)
+
+// HasPassword reports whether a DSN holds a password, or may do so.
+func HasPassword(dsn string) bool { return login.MatchString(dsn) }
 
 // Kind returns which kind of store this is.
 func (b Backend) Kind() Kind { return b.kind }

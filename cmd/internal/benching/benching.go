@@ -11,8 +11,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/idworker/idworker/cmd/internal/explain"
 	"github.com/idworker/idworker/internal/history"
+	"github.com/idworker/idworker/internal/problem"
 	"github.com/idworker/idworker/messages"
 )
 
@@ -43,15 +43,15 @@ const (
 func (f Flags) Check() error {
 	switch {
 	case f.Callers < 1 || f.Callers > maxCallers:
-		return explain.Usage(fmt.Errorf("--callers %d, allowed is 1 to %d", f.Callers, maxCallers))
+		return problem.Usage(fmt.Errorf("--callers %d, allowed is 1 to %d", f.Callers, maxCallers))
 	case f.Duration < minDuration || f.Duration > maxDuration:
-		return explain.Usage(fmt.Errorf("--duration %v, allowed is %v to %v", f.Duration, minDuration, maxDuration))
+		return problem.Usage(fmt.Errorf("--duration %v, allowed is %v to %v", f.Duration, minDuration, maxDuration))
 	case f.Rate < 0:
-		return explain.Usage(fmt.Errorf("--rate %d, allowed is 1 or more, or 0 for as many as are answered", f.Rate))
+		return problem.Usage(fmt.Errorf("--rate %d, allowed is 1 or more, or 0 for as many as are answered", f.Rate))
 	case f.Batch < 1 || f.Batch > history.MaxCount:
-		return explain.Usage(fmt.Errorf("--batch %d, allowed is 1 to %d, and what the workers allow", f.Batch, history.MaxCount))
+		return problem.Usage(fmt.Errorf("--batch %d, allowed is 1 to %d, and what the workers allow", f.Batch, history.MaxCount))
 	case f.Timeout < minTimeout || f.Timeout > maxTimeout:
-		return explain.Usage(fmt.Errorf("--timeout %v, allowed is %v to %v", f.Timeout, minTimeout, maxTimeout))
+		return problem.Usage(fmt.Errorf("--timeout %v, allowed is %v to %v", f.Timeout, minTimeout, maxTimeout))
 	}
 	return nil
 }
@@ -63,7 +63,7 @@ func (f Flags) CheckServer(conn *nats.Conn) error {
 	if ip := net.ParseIP(host); f.Remote || ip != nil && ip.IsLoopback() {
 		return nil
 	}
-	return explain.Usage(fmt.Errorf("the server %s is not on this machine; the load is real, and its IDs are used up: if it is meant for that server, add --remote", address))
+	return problem.Usage(fmt.Errorf("the server %s is not on this machine; the load is real, and its IDs are used up: if it is meant for that server, add --remote", address))
 }
 
 // Target is what callers ask for.

@@ -1,10 +1,16 @@
 package doctor
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/idworker/idworker/internal/forecast"
+	"github.com/idworker/idworker/snowflake"
 	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/worker"
 )
@@ -146,4 +152,84 @@ func Duration(seconds float64) string {
 		return fmt.Sprintf("%.0f days", seconds/day)
 	}
 	return "a year"
+}
+
+// ofProcesses are how many processes of each role run, and what [Judge] finds
+// wrong with them.
+func ofProcesses(now time.Time, reports []worker.Report) (all []Finding) {
+	workers, loaders := count(reports)
+	if workers > 0 {
+		all = append(all, Finding{What: "workers", Good: fmt.Sprintf("%d running", workers)})
+	}
+	if loaders > 0 {
+		all = append(all, Finding{What: "loaders", Good: fmt.Sprintf("%d running", loaders)})
+	}
+	for _, t := range Judge(now, reports) {
+		all = append(all, Finding{What: t.What, Err: errors.New(t.Text), Warning: t.Severity == Warning})
+	}
+	return all
+}
+
+// ofLayout are the limits of snowflake IDs.
+func ofLayout(now time.Time, layout snowflake.Layout) (all []Finding) {
+	for _, date := range forecast.OfLayout(layout, now) {
+		all = append(all, limit("end of the layout", date.LayoutWarning(), date.IsSoon(now)))
+	}
+	return all
+}
+
+// limit is a finding about numbers that end, a warning if that is soon.
+func limit(what, text string, soon bool) Finding {
+	if soon {
+		return Finding{What: what, Err: fmt.Errorf("%w: %s", ErrRunsOut, text), Warning: true}
+	}
+	return Finding{What: what, Good: text}
+}
+
+// maxTagsRunningOut bounds how many tags are named.
+const maxTagsRunningOut = 5
+
+// ofTags warns of the tags that reach a limit within a year, or names the first
+// one to reach any. Each worker reports its busiest tags: another is far from its
+// limit, or nearly idle.
+func ofTags(now time.Time, reports []worker.Report) (all []Finding) {
+	const numbers = "numbers of tags"
+	uses := make(map[string]forecast.Use) // by all workers together
+	for _, r := range reports {
+		for _, t := range r.Stats.Tags {
+			uses[t.Tag] = uses[t.Tag].Join(t.Use)
+		}
+	}
+	first := make(map[string]forecast.Date) // that each tag reaches
+	for tag, use := range uses {
+		if dates := use.Dates(now); len(dates) > 0 {
+			first[tag] = dates[0]
+		}
+	}
+	tags := slices.SortedFunc(maps.Keys(first), func(a, b string) int {
+		return cmp.Or(first[a].At.Compare(first[b].At), cmp.Compare(a, b))
+	})
+	soon := 0
+	for soon < len(tags) && first[tags[soon]].IsSoon(now) {
+		soon++
+	}
+	switch {
+	case len(uses) > 0 && len(tags) == 0:
+		all = append(all, limit(numbers, "too little was measured to say when any run out", false))
+	case len(tags) > 0 && soon == 0:
+		all = append(all, limit(numbers, fmt.Sprintf("tag %s is the first at a limit: %s", tags[0], first[tags[0]]), false))
+	}
+	for _, tag := range tags[:min(soon, maxTagsRunningOut)] {
+		all = append(all, limit("tag "+tag, uses[tag].Warning(first[tag], now), true))
+	}
+	if more := soon - maxTagsRunningOut; more > 0 {
+		all = append(all, limit(numbers, fmt.Sprintf("%d more within a year, at 2^31, 2^53 or their end", more), true))
+	}
+	for _, r := range reports {
+		if more := r.Stats.Active - len(r.Stats.Tags); more > 0 {
+			text := fmt.Sprintf("each worker reports its %d busiest tags; %s has %d more", worker.MaxReportTags, r.Instance, more)
+			return append(all, limit(numbers, text, false))
+		}
+	}
+	return all
 }

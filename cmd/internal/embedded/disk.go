@@ -10,11 +10,13 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 	"go.uber.org/zap"
+
+	"github.com/idworker/idworker/internal/problem"
 )
 
 // ErrUnwritten means that a write to the data folder failed, as on a full disk. The server writes
 // no more to that stream until it is started again, even if there is room by then.
-var ErrUnwritten = errors.New("the NATS server could not write to its data folder; make room before a restart, which loses the IDs in memory")
+var ErrUnwritten = problem.New(problem.FolderUnwritten, "the NATS server could not write to its data folder; make room before a restart, which loses the IDs in memory")
 
 // Trouble returns the first write that [Server.Guard] saw fail, as an [ErrUnwritten], or nil.
 func (s *Server) Trouble() error {

@@ -10,6 +10,7 @@ import (
 	"github.com/gofrs/flock"
 	"go.uber.org/zap"
 
+	"github.com/idworker/idworker/internal/problem"
 	"github.com/idworker/idworker/store/register"
 )
 
@@ -18,10 +19,10 @@ var (
 	ErrFolder = errors.New("data folder cannot be used")
 
 	// ErrInUse means that another process, or another server of this one, has the folder.
-	ErrInUse = errors.New("another process uses it")
+	ErrInUse = problem.New(problem.FolderInUse, "another process uses it")
 
 	// ErrGone means that the folder was removed or replaced while a server served from it.
-	ErrGone = errors.New("it was removed or replaced while it was in use")
+	ErrGone = problem.New(problem.FolderGone, "it was removed or replaced while it was in use")
 
 	// ErrDamaged means that the folder has lost what it once held. The error is a
 	// [*RecoverError].
@@ -38,13 +39,21 @@ type RecoverError struct {
 	Folder, Witness string
 	Err             error // which of the two, and why
 
-	Flags string // that name the installation in it, for who raises the counters; empty for the default one
+	Flags string // that name the folder, and the installation in it, for who raises the counters
 }
 
 func (e *RecoverError) Error() string { return fmt.Sprintf("%v: %s: %v", ErrFolder, e.Folder, e.Err) }
 
 // Unwrap makes it an [ErrFolder], and what it says.
 func (e *RecoverError) Unwrap() []error { return []error{ErrFolder, e.Err} }
+
+// Problem is part of [problem.Problem].
+func (e *RecoverError) Problem() (problem.Kind, []any) {
+	if errors.Is(e.Err, ErrNoWitness) {
+		return problem.WitnessGone, []any{e.Flags}
+	}
+	return problem.FolderDamaged, []any{e.Flags}
+}
 
 const (
 	// lockFile is the file in the data folder that is locked. It stays.

@@ -14,7 +14,7 @@ import (
 	"github.com/idworker/idworker/testing/natstest"
 )
 
-// Who listens on the port is told apart, and a folder is not touched because of it.
+// Who listens on the port is told apart, and neither a folder nor its witness is made because of it.
 func TestPortTaken(t *testing.T) {
 	t.Parallel()
 	nobody, err := net.Listen("tcp", "127.0.0.1:0")
@@ -64,8 +64,10 @@ func TestPortTaken(t *testing.T) {
 		if !errors.As(err, &port) || port.NATS != test.nats || (port.Server == ServerName) != (test.name == ServerName) {
 			t.Errorf("%s: %v, %+v", what, err, port)
 		}
-		if _, err := os.Stat(folder); !os.IsNotExist(err) {
-			t.Errorf("%s: the folder was made", what)
+		for _, path := range []string{folder, WitnessOf(folder)} {
+			if _, err := os.Stat(path); !os.IsNotExist(err) {
+				t.Errorf("%s: %s was made", what, path)
+			}
 		}
 	}
 }

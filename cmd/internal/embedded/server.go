@@ -18,6 +18,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
 
+	"github.com/idworker/idworker/internal/problem"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/store/register"
@@ -255,6 +256,17 @@ func (e *PortError) Error() string { return fmt.Sprintf("%v: %v", ErrPort, e.Err
 
 // Unwrap makes it an [ErrPort].
 func (e *PortError) Unwrap() []error { return []error{ErrPort, e.Err} }
+
+// Problem is part of [problem.Problem].
+func (e *PortError) Problem() (problem.Kind, []any) {
+	switch {
+	case e.NATS && e.Server == ServerName:
+		return problem.PortOfIdworker, []any{e.Address}
+	case e.NATS:
+		return problem.PortOfNATS, []any{e.Server, e.Address}
+	}
+	return problem.PortOfOther, nil
+}
 
 // checkPort finds out whether the server can listen there, before anything is made in its folder. If not,
 // the error is a [PortError] or what else keeps it from listening.

@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/idworker/idworker/internal/kv"
+	"github.com/idworker/idworker/internal/problem"
 )
 
 // DeniedError is the error for a right that the server refuses the user.
@@ -30,9 +31,16 @@ func (e *DeniedError) Error() string {
 	return "the NATS server refuses this user a right: " + e.What
 }
 
-// Inbox reports whether the user may not receive replies where they would be sent to by
-// default.
-func (e *DeniedError) Inbox() bool { return strings.Contains(e.What, `Subscription to "_INBOX`) }
+// Problem is part of [problem.Problem].
+func (e *DeniedError) Problem() (problem.Kind, []any) {
+	switch {
+	case e.Missing != nil:
+		return problem.DeniedCreation, nil
+	case strings.Contains(e.What, `Subscription to "_INBOX`): // where replies are sent to by default
+		return problem.DeniedInbox, nil
+	}
+	return problem.Denied, nil
+}
 
 // Denied makes a DeniedError of a server's permission violation. Failed is what came of
 // it; nil if nothing did that anybody noticed.

@@ -15,6 +15,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/idworker/idworker/internal/kv"
+	"github.com/idworker/idworker/internal/problem"
 	"github.com/idworker/idworker/testing/natstest"
 )
 
@@ -43,8 +44,8 @@ func TestDenied(t *testing.T) {
 			`bucket b is missing: the NATS server refuses this user the right to create it: Permissions Violation for Publish to "$JS.API.STREAM.CREATE.KV_b"`, false},
 	} {
 		got := Denied(fmt.Errorf("%w: %s", nats.ErrPermissionViolation, test.violation), test.failed)
-		if got.Error() != test.text || got.Inbox() != test.inbox {
-			t.Errorf("%q (inbox %v), want %q (%v)", got, got.Inbox(), test.text, test.inbox)
+		if kind, _ := got.Problem(); got.Error() != test.text || (kind == problem.DeniedInbox) != test.inbox {
+			t.Errorf("%q (%v), want %q (inbox %v)", got, kind, test.text, test.inbox)
 		}
 		if errors.Is(got, context.DeadlineExceeded) {
 			t.Errorf("%q looks like a timeout", got)

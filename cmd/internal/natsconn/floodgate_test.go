@@ -9,7 +9,7 @@ import (
 // One line a second passes, and tells of those that did not.
 func TestFloodgate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var f floodgate
+		f := newFloodgate()
 		passed := 0
 		for range 100 {
 			if _, ok := f.pass(); ok {

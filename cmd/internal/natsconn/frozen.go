@@ -2,8 +2,9 @@ package natsconn
 
 import (
 	"context"
+	"errors"
 	"net"
-	"sync"
+	"os"
 	"sync/atomic"
 	"time"
 
@@ -16,33 +17,13 @@ import (
 // and of a frozen one nothing at all. So what counts is whether bytes arrive while pings are
 // sent that a server in good health answers at once.
 const (
-	silenceTick = 500 * time.Millisecond // how often bytes are counted, and pings are sent
-	frozenTicks = 4                      // in a row without a byte: 2 to 2.5 seconds
+	silenceTick = 500 * time.Millisecond // how long bytes are waited for at a time, and how often pings are sent
+	frozenTicks = 4                      // in a row without a byte: 2 seconds
 	lateTick    = 2 * silenceTick        // this process was paused or starved, not the server
 )
 
-// silence counts for how long nothing has arrived on a connection.
-type silence struct {
-	read  int64     // bytes
-	ticks int       // in a row, and in time, at which no more had arrived
-	at    time.Time // of the latest tick
-}
-
-// tick reports whether the server is frozen. A tick that comes late proves nothing, since
-// what would have arrived may not have been read; nor do those before it.
-func (s *silence) tick(now time.Time, read int64) bool {
-	late := now.Sub(s.at) > lateTick
-	if s.at = now; late || read != s.read {
-		s.read, s.ticks = read, 0
-		return false
-	}
-	s.ticks++
-	return s.ticks >= frozenTicks
-}
-
 // watchedDialer makes TCP connections that are closed when the server is frozen and there is
-// another one to go to. Closing the socket is what works in any case: nats.go may be stuck in
-// a write to it, with the connection locked.
+// another one to go to.
 type watchedDialer struct {
 	name   string
 	log    *zap.Logger
@@ -62,48 +43,52 @@ func (d *watchedDialer) Dial(network, address string) (net.Conn, error) {
 	return d.watch(conn), nil
 }
 
-// watch watches a connection until it is closed.
 func (d *watchedDialer) watch(conn net.Conn) net.Conn {
-	w := &watchedConn{Conn: conn, closed: make(chan struct{})}
-	go d.run(w)
-	return w
+	return &watchedConn{Conn: conn, watchedDialer: d}
 }
 
-func (d *watchedDialer) run(conn *watchedConn) {
-	ticker := time.NewTicker(silenceTick)
-	defer ticker.Stop()
-	since := silence{at: time.Now()}
-	for {
-		select {
-		case <-conn.closed:
-			return
-		case <-ticker.C:
-		}
-		if since.tick(time.Now(), conn.read.Load()) && d.others.Load() {
-			d.log.Warn("nothing arrives from the NATS server, going to another one",
-				zap.String("connection", d.name), zap.Stringer("server", conn.RemoteAddr()), zap.Duration("for", frozenTicks*silenceTick))
-			_ = conn.Close() // it is given up in any case
-			return
-		}
-	}
-}
-
-// watchedConn counts what arrives on a connection.
+// watchedConn is a connection whose reader watches for silence, except while nats.go has a
+// deadline of its own, as when it connects.
 type watchedConn struct {
 	net.Conn
-	read   atomic.Int64
-	once   sync.Once
-	closed chan struct{}
+	*watchedDialer
+	limited atomic.Bool
 }
 
-func (c *watchedConn) Read(p []byte) (int, error) {
-	n, err := c.Conn.Read(p)
-	c.read.Add(int64(n))
-	return n, err
+// SetDeadline is part of net.Conn.
+func (c *watchedConn) SetDeadline(t time.Time) error {
+	c.limited.Store(!t.IsZero())
+	return c.Conn.SetDeadline(t)
 }
 
-// Close ends the watching too.
-func (c *watchedConn) Close() error {
-	c.once.Do(func() { close(c.closed) })
-	return c.Conn.Close()
+// SetReadDeadline is part of net.Conn.
+func (c *watchedConn) SetReadDeadline(t time.Time) error {
+	c.limited.Store(!t.IsZero())
+	return c.Conn.SetReadDeadline(t)
+}
+
+var errFrozen = errors.New("nothing arrives from the server")
+
+// Read reads, and closes the connection if the server is frozen: nats.go may be stuck in a write
+// to it, with its lock held, and only that ends the write. A tick that ends late proves
+// nothing, since what had arrived may not have been read; nor do those before it.
+func (c *watchedConn) Read(p []byte) (n int, err error) {
+	for silent := 0; !c.limited.Load(); {
+		began := time.Now()
+		if err := c.Conn.SetReadDeadline(began.Add(silenceTick)); err != nil {
+			return 0, err
+		}
+		if n, err = c.Conn.Read(p); !errors.Is(err, os.ErrDeadlineExceeded) {
+			return n, err
+		}
+		if silent++; time.Since(began) > lateTick {
+			silent = 0
+		}
+		if silent >= frozenTicks && c.others.Load() {
+			c.log.Warn("nothing arrives from the NATS server, going to another one",
+				zap.String("connection", c.name), zap.Stringer("server", c.RemoteAddr()), zap.Duration("for", frozenTicks*silenceTick))
+			return 0, errors.Join(errFrozen, c.Close())
+		}
+	}
+	return c.Conn.Read(p)
 }

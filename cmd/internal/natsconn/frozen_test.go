@@ -1,50 +1,102 @@
 package natsconn
 
 import (
+	"errors"
 	"io"
 	"net"
+	"os"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"go.uber.org/zap"
 )
+
+// scriptedConn is a connection on which bytes arrive, or do not, within each tick.
+type scriptedConn struct {
+	net.Conn
+	arrives []bool
+	gaps    []time.Duration // how long each tick lasts
+	ticks   int
+	closed  bool
+}
+
+func (c *scriptedConn) SetReadDeadline(time.Time) error { return nil }
+
+func (c *scriptedConn) Read([]byte) (int, error) {
+	if c.ticks == len(c.arrives) {
+		return 0, io.EOF
+	}
+	gap := silenceTick + silenceTick/2
+	if c.ticks < len(c.gaps) && c.gaps[c.ticks] != 0 {
+		gap = c.gaps[c.ticks]
+	}
+	time.Sleep(gap)
+	c.ticks++
+	if !c.arrives[c.ticks-1] {
+		return 0, os.ErrDeadlineExceeded
+	}
+	return 1, nil
+}
+
+func (c *scriptedConn) RemoteAddr() net.Addr { return &net.TCPAddr{} }
+
+func (c *scriptedConn) Close() error {
+	c.closed = true
+	return nil
+}
 
 // TestSilence: a server is frozen if nothing arrives for some ticks in a row. One that is
 // merely slow is not, and neither is one whose bytes this process was too late to read.
 func TestSilence(t *testing.T) {
-	const onTime = silenceTick + silenceTick/2
+	const late = lateTick + 1
 	for name, test := range map[string]struct {
-		bytes  []int64         // at each tick
-		gaps   []time.Duration // before each tick; onTime if missing
-		frozen int             // at which tick; 0 if never
+		arrives string          // . for nothing, at each tick
+		gaps    []time.Duration // of each tick; on time if missing
+		frozen  int             // at which tick; 0 if never
 	}{
-		"nothing ever":              {[]int64{0, 0, 0, 0, 0}, nil, 4},
-		"something, then nothing":   {[]int64{9, 9, 9, 9, 9, 9}, nil, 5},
-		"one byte now and then":     {[]int64{1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3, 4}, nil, 0},
-		"always something":          {[]int64{1, 2, 3, 4, 5, 6, 7, 8}, nil, 0},
-		"paused itself":             {[]int64{1, 1, 1, 1, 1}, []time.Duration{0, 0, 0, 0, time.Minute}, 0},
-		"paused, then still frozen": {[]int64{1, 1, 1, 1, 1, 1, 1, 1}, []time.Duration{0, 0, 0, time.Minute}, 8},
-		"starved all the time":      {[]int64{1, 1, 1, 1, 1, 1, 1, 1}, []time.Duration{1: lateTick + 1, 2: lateTick + 1, 3: lateTick + 1, 4: lateTick + 1, 5: lateTick + 1, 6: lateTick + 1, 7: lateTick + 1}, 0},
+		"nothing ever":              {".....", nil, 4},
+		"something, then nothing":   {"x.....", nil, 5},
+		"one byte now and then":     {"x...x...x...x", nil, 0},
+		"always something":          {"xxxxxxxx", nil, 0},
+		"paused itself":             {"x....", []time.Duration{4: time.Minute}, 0},
+		"paused, then still frozen": {"x.......", []time.Duration{3: time.Minute}, 8},
+		"starved all the time":      {"x.......", []time.Duration{1: late, 2: late, 3: late, 4: late, 5: late, 6: late, 7: late}, 0},
 	} {
-		now := time.Now()
-		s := silence{at: now}
-		frozen := 0
-		for i, read := range test.bytes {
-			gap := onTime
-			if i < len(test.gaps) && test.gaps[i] != 0 {
-				gap = test.gaps[i]
+		synctest.Test(t, func(t *testing.T) {
+			script := &scriptedConn{gaps: test.gaps}
+			for _, c := range test.arrives {
+				script.arrives = append(script.arrives, c == 'x')
 			}
-			now = now.Add(gap)
-			if s.tick(now, read) {
-				frozen = i + 1
-				break
+			d := &watchedDialer{name: "test", log: zap.NewNop()}
+			d.others.Store(true)
+			_, err := io.Copy(io.Discard, d.watch(script))
+			frozen := 0
+			if script.closed {
+				frozen = script.ticks
 			}
-		}
-		if frozen != test.frozen {
-			t.Errorf("%s: frozen at tick %d, want %d", name, frozen, test.frozen)
-		}
+			if frozen != test.frozen || errors.Is(err, errFrozen) != script.closed {
+				t.Errorf("%s: frozen at tick %d, want %d; %v", name, frozen, test.frozen, err)
+			}
+		})
 	}
+}
+
+// TestConnectingIsNotWatched: while nats.go waits with a deadline of its own, that one counts.
+func TestConnectingIsNotWatched(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, server := net.Pipe()
+		defer func() { _ = server.Close() }()
+		d := &watchedDialer{name: "test", log: zap.NewNop()}
+		conn := d.watch(client)
+		defer func() { _ = conn.Close() }()
+		began := time.Now()
+		_ = conn.SetDeadline(began.Add(nats.DefaultTimeout))
+		if _, err := conn.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(began) != nats.DefaultTimeout {
+			t.Errorf("%v after %v", err, time.Since(began))
+		}
+	})
 }
 
 // TestFrozenConnectionIsClosed: a connection on which nothing arrives is closed within 3

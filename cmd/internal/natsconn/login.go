@@ -42,13 +42,11 @@ func Credentials(file string) nats.Option {
 
 // Nkey is the option to log in with the nkey whose seed is in a file.
 func Nkey(file string) nats.Option {
-	return func(o *nats.Options) error {
-		option, err := nats.NkeyOptionFromSeed(file)
-		if err != nil {
-			return err
-		}
-		return option(o)
+	option, err := nats.NkeyOptionFromSeed(file)
+	if err != nil {
+		return func(*nats.Options) error { return err }
 	}
+	return option
 }
 
 // ErrURL is the error for a server's URL that cannot be read.
@@ -129,19 +127,4 @@ func Password(file string) (string, error) {
 		return "", fmt.Errorf("--password-file: %s is empty", file)
 	}
 	return password, nil
-}
-
-// CheckCommandLine refuses a --server with a login in its URL. A user alone is a login,
-// too: NATS takes it for a token.
-func CheckCommandLine(args []string) error {
-	for n, arg := range args {
-		list, ok := strings.CutPrefix(arg, "--server=")
-		if arg == "--server" && n+1 < len(args) {
-			list, ok = args[n+1], true
-		}
-		if ok && strings.Contains(list, "@") {
-			return errors.New("--server: a login in a URL on the command line can be read by everybody on this machine; set NATS_URL instead, or --creds, --nkey, or --user with NATS_PASSWORD or --password-file")
-		}
-	}
-	return nil
 }

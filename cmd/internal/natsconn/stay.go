@@ -6,11 +6,12 @@ import (
 	"errors"
 	"io"
 	"net"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"go.uber.org/zap"
+	"golang.org/x/time/rate"
 
 	"github.com/idworker/idworker/internal/pause"
 )
@@ -24,7 +25,7 @@ const maxPingsOut = 60
 // Stay is the options of a process that serves: it never gives up, even if the server
 // refuses its login for a while.
 func Stay(name string, log *zap.Logger) []nats.Option {
-	gate := &floodgate{}
+	gate := newFloodgate()
 	dialer := &watchedDialer{name: name, log: log}
 	return []nats.Option{
 		nats.Name(name),
@@ -104,20 +105,18 @@ func IsAway(err error) bool {
 
 // floodgate lets one line a second into the log, and counts the others.
 type floodgate struct {
-	mu         sync.Mutex
-	next       time.Time
-	suppressed int64
+	passing    rate.Sometimes
+	suppressed atomic.Int64
 }
+
+func newFloodgate() *floodgate { return &floodgate{passing: rate.Sometimes{Interval: time.Second}} }
 
 // pass reports whether a line may pass, and how many did not since the last one that did.
 func (f *floodgate) pass() (suppressed int64, ok bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	now := time.Now()
-	if now.Before(f.next) {
-		f.suppressed++
+	f.passing.Do(func() { ok = true })
+	if !ok {
+		f.suppressed.Add(1)
 		return 0, false
 	}
-	suppressed, f.suppressed, f.next = f.suppressed, 0, now.Add(time.Second)
-	return suppressed, true
+	return f.suppressed.Swap(0), true
 }

@@ -6,9 +6,9 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/idworker/idworker/cmd/internal/explain"
 	"github.com/idworker/idworker/cmd/internal/report"
 	"github.com/idworker/idworker/cmd/internal/tags"
+	"github.com/idworker/idworker/internal/problem"
 	"github.com/idworker/idworker/internal/templates"
 	"github.com/idworker/idworker/store"
 )
@@ -40,15 +40,15 @@ const defaultNewPerSecond = 1000
 func (c *Create) Check() error {
 	switch {
 	case c.Order.Check() != nil:
-		return explain.Usage(fmt.Errorf("--order: %w", c.Order.Check()))
+		return problem.Usage(fmt.Errorf("--order: %w", c.Order.Check()))
 	case c.Template && c.First < 1:
-		return explain.Usage(fmt.Errorf("--first %d: want 1 or more", c.First))
+		return problem.Usage(fmt.Errorf("--first %d: want 1 or more", c.First))
 	case c.Template && !templates.IsPattern(c.Tag):
-		return explain.Usage(fmt.Errorf("%.200q is no pattern: it needs a * for a token, or a > for the rest; or leave out --template", c.Tag))
+		return problem.Usage(fmt.Errorf("%.200q is no pattern: it needs a * for a token, or a > for the rest; or leave out --template", c.Tag))
 	case !c.Template && (c.MaxTags != nil || c.NewPerSecond != nil):
-		return explain.Usage(errors.New("--max-tags and --new-per-second go with --template"))
+		return problem.Usage(errors.New("--max-tags and --new-per-second go with --template"))
 	case !c.Template && templates.IsPattern(c.Tag):
-		return explain.Usage(fmt.Errorf("%s is a pattern: give --template for tags that come into being when they are first asked for", c.Tag))
+		return problem.Usage(fmt.Errorf("%s is a pattern: give --template for tags that come into being when they are first asked for", c.Tag))
 	case !c.Template:
 		return tags.Check(c.tag(), c.MaxStep)
 	}

@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/idworker/idworker/cmd/internal/explain"
 	"github.com/idworker/idworker/cmd/internal/progress"
 	"github.com/idworker/idworker/cmd/internal/report"
 	"github.com/idworker/idworker/cmd/internal/tags"
+	"github.com/idworker/idworker/internal/problem"
 	"github.com/idworker/idworker/internal/templates"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
@@ -37,7 +37,7 @@ func (r *Remove) Do(ctx context.Context, t *tags.Tags, in io.Reader, out report.
 	}
 	if effect != "" && !r.Yes {
 		if out.JSON {
-			return explain.Usage(errors.New("--json goes with --yes: nobody can be asked"))
+			return problem.Usage(errors.New("--json goes with --yes: nobody can be asked"))
 		}
 		if err := r.confirm(effect, in, out); err != nil {
 			return err
@@ -86,7 +86,7 @@ func (r *Remove) confirm(effect string, in io.Reader, out io.Writer) error {
 	}
 	if !progress.IsTerminal(in) {
 		fmt.Fprintln(out)
-		return explain.Usage(errors.New("that is not its name; nothing was removed; where nobody can type it, give --yes"))
+		return problem.Usage(errors.New("that is not its name; nothing was removed; where nobody can type it, give --yes"))
 	}
-	return explain.Usage(errors.New("that is not its name; nothing was removed"))
+	return problem.Usage(errors.New("that is not its name; nothing was removed"))
 }

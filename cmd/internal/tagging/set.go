@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 
-	"github.com/idworker/idworker/cmd/internal/explain"
 	"github.com/idworker/idworker/cmd/internal/report"
 	"github.com/idworker/idworker/cmd/internal/tags"
+	"github.com/idworker/idworker/internal/problem"
 	"github.com/idworker/idworker/internal/templates"
 	"github.com/idworker/idworker/messages"
 )
@@ -26,9 +26,9 @@ func (s *Set) Check() error {
 	ofTemplate := s.MaxTags != nil || s.NewPerSecond != nil
 	switch {
 	case s.Step == nil && !ofTemplate:
-		return explain.Usage(errors.New("nothing to change: give --step, or for a template --max-tags or --new-per-second"))
+		return problem.Usage(errors.New("nothing to change: give --step, or for a template --max-tags or --new-per-second"))
 	case ofTemplate && !templates.IsPattern(s.Tag):
-		return explain.Usage(errors.New("--max-tags and --new-per-second are of templates"))
+		return problem.Usage(errors.New("--max-tags and --new-per-second are of templates"))
 	}
 	check := messages.CheckTag
 	if templates.IsPattern(s.Tag) {

@@ -12,13 +12,14 @@ import (
 	"github.com/idworker/idworker/internal/agreement"
 	"github.com/idworker/idworker/internal/loads"
 	"github.com/idworker/idworker/internal/pause"
+	"github.com/idworker/idworker/internal/problem"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/worker"
 )
 
 // ErrLoadersRun is the error if a loader is connected: it would continue with
 // the old store.
-var ErrLoadersRun = errors.New("loaders are running, and would go on with the old store")
+var ErrLoadersRun = problem.New(problem.LoadersRun, "loaders are running, and would go on with the old store")
 
 // SwitchStore imports a list of tags into another store than the installation
 // counts in, and has it count there from then on. Workers may continue, and live

@@ -14,6 +14,7 @@ import (
 
 	"github.com/idworker/idworker/cmd/internal/backend"
 	"github.com/idworker/idworker/internal/agreement"
+	"github.com/idworker/idworker/internal/problem"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/worker"
@@ -21,13 +22,13 @@ import (
 
 var (
 	// ErrNoMatch says that nothing matches a pattern.
-	ErrNoMatch = errors.New("no tag or template matches")
+	ErrNoMatch = problem.New(problem.NotFound, "no tag or template matches")
 
 	// ErrMaybeCreated says that the answer to a creation was lost, and the tag may be there.
-	ErrMaybeCreated = errors.New("the tag may have been created")
+	ErrMaybeCreated = problem.New(problem.MaybeCreated, "the tag may have been created")
 
 	// ErrNotTold says that a tag was removed, but the message to the workers failed.
-	ErrNotTold = errors.New("the tag was removed, but workers could not be told, and serve what they have in memory")
+	ErrNotTold = problem.New(problem.NotTold, "the tag was removed, but workers could not be told, and serve what they have in memory")
 )
 
 // Tags is an installation's tags and templates.

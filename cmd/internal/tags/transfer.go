@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/idworker/idworker/internal/problem"
 	"github.com/idworker/idworker/internal/templates"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
@@ -24,7 +25,7 @@ import (
 // it may make, how many a second, and the first ID of a new one.
 
 // ErrFormat is wrapped by the errors of [Read].
-var ErrFormat = errors.New("malformed list of tags")
+var ErrFormat = problem.New(problem.Invalid, "malformed list of tags")
 
 const removedWord = "removed"
 

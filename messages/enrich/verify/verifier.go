@@ -9,6 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/idworker/idworker/internal/problem"
 	"github.com/idworker/idworker/internal/streamread"
 	"github.com/idworker/idworker/messages/enrich"
 )
@@ -19,7 +20,7 @@ var (
 
 	// ErrWaiting says that events had not arrived within [Config.Wait]. The others are as they
 	// should be.
-	ErrWaiting = errors.New("events have not arrived in the target")
+	ErrWaiting = problem.New(problem.TryLater, "events have not arrived in the target")
 
 	// ErrReplaced says that a stream was deleted and created again meanwhile: what was read is
 	// of two streams.

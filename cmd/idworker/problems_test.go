@@ -1,15 +1,22 @@
-package explain
+package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math"
+	"net"
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/idworker/idworker/cmd/internal/backend"
 	"github.com/idworker/idworker/cmd/internal/doctor"
 	"github.com/idworker/idworker/cmd/internal/embedded"
 	"github.com/idworker/idworker/cmd/internal/natsconn"
@@ -17,16 +24,26 @@ import (
 	"github.com/idworker/idworker/internal/agreement"
 	"github.com/idworker/idworker/internal/durability"
 	"github.com/idworker/idworker/internal/kv"
+	"github.com/idworker/idworker/internal/problem"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/messages/enrich"
+	"github.com/idworker/idworker/snowflake"
 	"github.com/idworker/idworker/snowflake/lease"
 	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/store/register"
 	"github.com/idworker/idworker/worker"
 )
 
-// hinted are errors that have a remedy, with what names it.
-var hinted = []struct {
+// refusedFolder is what serve makes of a folder that must not be served from.
+func refusedFolder(folder, witness string, why error) error {
+	err := &embedded.RecoverError{Folder: folder, Witness: witness, Err: why}
+	jetStream, _ := backend.Parse("jetstream", "")
+	err.Flags = folderFlags(err, messages.DefaultPrefix, jetStream)
+	return err
+}
+
+// remedies are errors that have a remedy, with what names it.
+var remedies = []struct {
 	err    error
 	remedy string
 }{
@@ -43,10 +60,10 @@ var hinted = []struct {
 	{&lease.ClockLostError{StopFor: time.Minute, Bucket: "ids_config", Key: "clock_id"}, "stop all workers for longer than 1m0s"},
 	{&lease.HeldError{Worker: 7, Alive: true}, "leave --worker-id out"},
 	{embedded.ErrInUse, "choose another --data"},
-	{&embedded.RecoverError{Folder: "/data", Witness: "/data.witness", Err: embedded.ErrDamaged}, "idworker tag raise --all --by N --data /data; or, to start over"},
-	{&embedded.RecoverError{Folder: "/my data", Witness: "/it's", Err: embedded.ErrDamaged}, `--data '/my data' --witness '/it'\''s'`},
-	{&embedded.RecoverError{Folder: "/data", Witness: "/w", Err: embedded.ErrNoWitness}, "name it with --witness; otherwise raise all tags by more than can have been handed out since: idworker tag raise --all --by N --data /data --witness /w"},
-	{&embedded.RecoverError{Folder: "/data", Witness: "/data.witness", Err: embedded.ErrDamaged, Flags: " --prefix x --store DSN"}, "--by N --data /data --prefix x --store DSN; or, to start over"},
+	{refusedFolder("/data", "/data.witness", embedded.ErrDamaged), "idworker tag raise --all --by N --data /data; or, to start over"},
+	{refusedFolder("/my data", "/it's", embedded.ErrDamaged), `--data '/my data' --witness '/it'\''s'`},
+	{refusedFolder("/data", "/w", embedded.ErrNoWitness), "name it with --witness; otherwise raise all tags by more than can have been handed out since: idworker tag raise --all --by N --data /data --witness /w"},
+	{&embedded.RecoverError{Err: embedded.ErrDamaged, Flags: "--data /data --prefix x --store DSN"}, "--by N --data /data --prefix x --store DSN; or, to start over"},
 	{register.ErrNoIdentity, "delete it if nothing is in it"},
 	{register.ErrWitness, "--witness names a file of"},
 	{&store.RegressionError{Bucket: "ids_register"}, "than any can have been granted since: idworker tag raise --all --by N"},
@@ -81,13 +98,13 @@ var hinted = []struct {
 
 // Each error that has a remedy on the command line names it, once, and no other.
 func TestHints(t *testing.T) {
-	for _, h := range hinted {
+	for _, h := range remedies {
 		for _, err := range []error{h.err, wrapped(h.err), wrapped(wrapped(h.err))} {
-			text := Text(err)
+			text := explain(err)
 			if !strings.HasPrefix(text, err.Error()+"; ") {
 				t.Errorf("%q does not begin with %q", text, err)
 			}
-			for _, other := range hinted {
+			for _, other := range remedies {
 				if got := strings.Count(text, other.remedy); (got == 1) != (other.remedy == h.remedy) {
 					t.Errorf("%q has %q %d times", text, other.remedy, got)
 				}
@@ -99,12 +116,83 @@ func TestHints(t *testing.T) {
 // Errors that were joined have their remedies each, and those without are left alone.
 func TestHintsOfSeveralErrors(t *testing.T) {
 	plain := errors.New("anything")
-	if text := Text(plain); text != "anything" {
+	if text := explain(plain); text != "anything" {
 		t.Errorf("%q", text)
 	}
-	text := Text(errors.Join(hinted[0].err, plain, fmt.Errorf("%w: %w", plain, hinted[3].err)))
+	text := explain(errors.Join(remedies[0].err, plain, fmt.Errorf("%w: %w", plain, remedies[3].err)))
 	lines := strings.Split(text, "\n")
-	if len(lines) != 3 || !strings.Contains(lines[0], hinted[0].remedy) || lines[1] != "anything" || !strings.Contains(lines[2], hinted[3].remedy) {
+	if len(lines) != 3 || !strings.Contains(lines[0], remedies[0].remedy) || lines[1] != "anything" || !strings.Contains(lines[2], remedies[3].remedy) {
 		t.Errorf("%q", text)
+	}
+}
+
+func TestExitCodes(t *testing.T) {
+	dial := &net.OpError{Op: "dial", Err: errors.New("connection refused")}
+	listen := &net.OpError{Op: "listen", Err: errors.New("address already in use")}
+	for _, test := range []struct {
+		err  error
+		code int
+	}{
+		{nil, exitOK},
+		{errors.New("anything"), exitFailure},
+		{io.ErrUnexpectedEOF, exitFailure},
+		{store.ErrTagExists, exitFailure},
+		{listen, exitFailure},
+		{embedded.ErrInUse, exitFailure},
+		{embedded.ErrDamaged, exitFailure},
+		{&natsconn.DeniedError{}, exitFailure},
+		{problem.Usage(errors.New("bad flag")), exitUsage},
+		{problem.Usage(context.DeadlineExceeded), exitUsage},
+		{messages.ErrMalformed, exitUsage},
+		{messages.ErrTag, exitUsage},
+		{messages.ErrCount, exitUsage},
+		{messages.ErrPrefix, exitUsage},
+		{worker.ErrConfig, exitUsage},
+		{agreement.ErrForeignStore, exitUsage},
+		{enrich.ErrConfig, exitUsage},
+		{store.ErrBadTag, exitUsage},
+		{snowflake.ErrID, exitUsage},
+		{snowflake.ErrTime, exitUsage},
+		{messages.ErrNoTag, exitNoTag},
+		{store.ErrNoTag, exitNoTag},
+		{messages.ErrBusy, exitTryLater},
+		{messages.ErrUnavailable, exitTryLater},
+		{nats.ErrNoResponders, exitTryLater},
+		{nats.ErrTimeout, exitTryLater},
+		{nats.ErrNoServers, exitTryLater},
+		{context.DeadlineExceeded, exitTryLater},
+		{dial, exitTryLater},
+		{messages.ErrExhausted, exitExhausted},
+		{context.Canceled, exitInterrupt},
+	} {
+		for _, err := range []error{test.err, wrapped(test.err), errors.Join(test.err, nil)} {
+			if code := exitCode(err); code != test.code {
+				t.Errorf("%v: exit code %d, want %d", err, code, test.code)
+			}
+		}
+	}
+}
+
+func wrapped(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("start: %w", err)
+}
+
+// TestEachKindIsKnown: what is named in package problem has an exit code or a hint.
+func TestEachKindIsKnown(t *testing.T) {
+	source, err := os.ReadFile("../../internal/problem/kinds.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := regexp.MustCompile(`Kind = "(.+?)"`).FindAllStringSubmatch(string(source), -1)
+	for _, kind := range found {
+		if p := problems[problem.Kind(kind[1])]; p.exit == 0 && p.hint == "" {
+			t.Errorf("nothing is said about %q", kind[1])
+		}
+	}
+	if len(found) != len(problems) {
+		t.Errorf("%d kinds, and %d lines about them", len(found), len(problems))
 	}
 }

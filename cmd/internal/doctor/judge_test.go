@@ -1,12 +1,14 @@
 package doctor
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/idworker/idworker/internal/forecast"
 	"github.com/idworker/idworker/worker"
 )
 
@@ -51,17 +53,7 @@ func TestProcesses(t *testing.T) {
 			"warning worker w: was granted 2 ranges that had been granted before, and burnt them: the store went back",
 		}},
 	} {
-		var got []string
-		findProcesses(now, c.reports, func(f Finding) {
-			switch {
-			case f.Err == nil:
-				got = append(got, fmt.Sprintf("ok %s: %s", f.What, f.Good))
-			case f.Warning:
-				got = append(got, fmt.Sprintf("warning %s: %v", f.What, f.Err))
-			default:
-				got = append(got, fmt.Sprintf("error %s: %v", f.What, f.Err))
-			}
-		})
+		got := lines(ofProcesses(now, c.reports))
 		for _, want := range c.want {
 			if !slices.ContainsFunc(got, func(line string) bool { return strings.Contains(line, want) }) {
 				t.Errorf("no %q in %q", want, got)
@@ -77,6 +69,62 @@ func TestProcesses(t *testing.T) {
 		}
 		if wrong(got) != wrong(c.want) {
 			t.Errorf("found %q, want %q", got, c.want)
+		}
+	}
+}
+
+// lines are findings as people read them.
+func lines(all []Finding) (lines []string) {
+	for _, f := range all {
+		switch {
+		case f.Err == nil:
+			lines = append(lines, fmt.Sprintf("ok %s: %s", f.What, f.Good))
+		case f.Warning:
+			lines = append(lines, fmt.Sprintf("warning %s: %v", f.What, f.Err))
+		default:
+			lines = append(lines, fmt.Sprintf("error %s: %v", f.What, f.Err))
+		}
+	}
+	return lines
+}
+
+// TestRunningOut: doctor warns of limits less than a year ahead, and else names the first one.
+func TestRunningOut(t *testing.T) {
+	now := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
+	const day = 24 * 60 * 60
+	in := func(days int64) forecast.Use { return forecast.Use{High: 1<<31 - days*day, Rate: 1, Seconds: day} }
+	for _, c := range []struct {
+		uses map[string]forecast.Use
+		want string
+	}{
+		{map[string]forecast.Use{"a": {High: 1<<31 - 1}}, "ok numbers of tags: too little was measured to say when any run out"},
+		{map[string]forecast.Use{"a": in(2000), "b": in(1000)}, "ok numbers of tags: tag b is the first at a limit: 2^31 on 2029-08-19"},
+		{map[string]forecast.Use{"a": in(2000), "b": in(100)}, "warning tag b: numbers run out: its IDs reach 2^31 in 100 days, on 2027-03-03, if 1 numbers a second go on to be used, as in the last 24 h"},
+		{
+			map[string]forecast.Use{"a": in(1), "b": in(2), "c": in(3), "d": in(4), "e": in(5), "f": in(6), "g": in(2000)},
+			"warning tag a|warning tag b|warning tag c|warning tag d|warning tag e|warning numbers of tags: numbers run out: 1 more within a year, at 2^31, 2^53 or their end",
+		},
+	} {
+		var reports []worker.Report
+		for tag, use := range c.uses {
+			reports = append(reports, worker.Report{Stats: worker.Stats{Supply: worker.Supply{Active: 1, Tags: []worker.TagStats{{Tag: tag, Use: use}}}}})
+		}
+		findings := ofTags(now, reports)
+		for _, f := range findings {
+			if f.Err != nil && !errors.Is(f.Err, ErrRunsOut) {
+				t.Errorf("%+v is no warning that numbers run out", f)
+			}
+		}
+		got := lines(findings)
+		want := strings.Split(c.want, "|")
+		if len(got) != len(want) {
+			t.Errorf("%q, want %q", got, want)
+			continue
+		}
+		for n := range want {
+			if !strings.HasPrefix(got[n], want[n]) {
+				t.Errorf("%q, want %q", got[n], want[n])
+			}
 		}
 	}
 }

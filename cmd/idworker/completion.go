@@ -1,0 +1,205 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/alecthomas/kong"
+)
+
+// completionCmd prints a shell's script.
+type completionCmd struct {
+	Shell string `arg:"" name:"bash|zsh|fish" enum:"bash,zsh,fish" help:"Which shell."`
+}
+
+// Run prints it.
+func (c *completionCmd) Run(out output) error {
+	_, err := io.WriteString(out, shellScripts[c.Shell])
+	return err
+}
+
+// completeCmd is what the scripts call. Candidates come from the model of the command line, so a new
+// command or flag needs no word here.
+type completeCmd struct {
+	Words []string `arg:"" optional:""`
+}
+
+// Run prints the candidates for the last of the words, a line each, with a tab before the help.
+func (c *completeCmd) Run(app *kong.Kong, out output) error {
+	for _, candidate := range candidates(app.Model, c.Words) {
+		if _, err := fmt.Fprintf(out, "%s\t%s\n", candidate.word, candidate.help); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// candidate is what a word could be, with the first sentence of its help.
+type candidate struct{ word, help string }
+
+// fileNames in place of candidates has the shell complete names of files.
+const fileNames = ":files"
+
+// candidates returns what the last word could be.
+func candidates(app *kong.Application, words []string) []candidate {
+	if len(words) == 0 {
+		words = []string{""}
+	}
+	node, pending, ended := app.Node, (*kong.Flag)(nil), false
+	for _, word := range words[:len(words)-1] {
+		name, _, hasValue := strings.Cut(word, "=")
+		switch {
+		case word == "=" && pending != nil: // bash makes this a word
+		case pending != nil:
+			pending = nil
+		case ended:
+		case word == "--":
+			ended = true
+		case strings.HasPrefix(word, "-"):
+			if flag := flagOf(node, name); flag != nil && !flag.IsBool() && !hasValue {
+				pending = flag
+			}
+		default: // the words behind help are commands, too
+			i := slices.IndexFunc(node.Children, func(n *kong.Node) bool { return n.Name == word && word != "help" })
+			if i >= 0 {
+				node = node.Children[i]
+			}
+		}
+	}
+	current := words[len(words)-1]
+	name, value, hasValue := strings.Cut(current, "=")
+	switch {
+	case pending != nil:
+		return values(pending.Value, strings.TrimPrefix(current, "="), "")
+	case ended:
+		return nil
+	case strings.HasPrefix(current, "-") && hasValue:
+		if flag := flagOf(node, name); flag != nil {
+			return values(flag.Value, value, name+"=")
+		}
+		return nil
+	case strings.HasPrefix(current, "-"):
+		return flagsFrom(node, current)
+	}
+	return append(commandsFrom(node, current), arguments(node, current)...)
+}
+
+// flagsOf returns the flags that may follow a command.
+func flagsOf(node *kong.Node) (all []*kong.Flag) {
+	all = slices.Concat(node.AllFlags(true)...)
+	if node.DefaultCmd != nil {
+		all = append(all, node.DefaultCmd.Flags...)
+	}
+	return slices.DeleteFunc(all, func(f *kong.Flag) bool { return f.Hidden })
+}
+
+func flagOf(node *kong.Node, word string) *kong.Flag {
+	for _, flag := range flagsOf(node) {
+		if word == "--"+flag.Name || flag.Short != 0 && word == "-"+string(flag.Short) {
+			return flag
+		}
+	}
+	return nil
+}
+
+func flagsFrom(node *kong.Node, current string) (all []candidate) {
+	for _, flag := range flagsOf(node) {
+		if word := "--" + flag.Name; strings.HasPrefix(word, current) {
+			all = append(all, candidate{word, firstSentence(flag.Help)})
+		}
+	}
+	return all
+}
+
+func commandsFrom(node *kong.Node, current string) (all []candidate) {
+	for _, child := range node.Children {
+		if !child.Hidden && strings.HasPrefix(child.Name, current) {
+			all = append(all, candidate{child.Name, firstSentence(child.Help)})
+		}
+	}
+	return all
+}
+
+func arguments(node *kong.Node, current string) []candidate {
+	if len(node.Positional) == 0 {
+		return nil
+	}
+	return values(node.Positional[0], current, "")
+}
+
+// values are what is known of the values of a flag or an argument, each behind a prefix.
+func values(v *kong.Value, current, prefix string) (all []candidate) {
+	if slices.Contains([]string{"path", "existingfile", "existingdir"}, v.Tag.Type) {
+		return []candidate{{word: fileNames}}
+	}
+	for _, value := range v.EnumSlice() {
+		if value != "" && strings.HasPrefix(value, current) {
+			all = append(all, candidate{word: prefix + value})
+		}
+	}
+	return all
+}
+
+func firstSentence(help string) string {
+	first, _, _ := strings.Cut(help, ". ")
+	return strings.TrimSuffix(strings.Join(strings.Fields(first), " "), ".")
+}
+
+// shellScripts are what shells read, by the name of the shell. They pass the words that were typed to the program
+// that is completed, and show what comes back.
+var shellScripts = map[string]string{
+	"bash": `# Completion for idworker. To have it in this shell:
+#   source <(idworker completion bash)
+_idworker() {
+	local IFS=$'\n' found
+	found=$("${COMP_WORDS[0]/#\~/$HOME}" complete "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null) || return
+	if [[ $found == :files* ]]; then
+		compopt -o filenames 2>/dev/null
+		COMPREPLY=($(compgen -f -- "${COMP_WORDS[COMP_CWORD]#=}"))
+		return
+	fi
+	COMPREPLY=($(cut -f 1 <<<"$found"))
+	if [[ ${COMP_WORDS[COMP_CWORD]} == --*=* ]]; then
+		COMPREPLY=("${COMPREPLY[@]#*=}")
+	fi
+}
+complete -F _idworker idworker
+`,
+	"zsh": `#compdef idworker
+# Completion for idworker. To have it in this shell:
+#   source <(idworker completion zsh)
+_idworker() {
+	local -a found
+	local line
+	while IFS= read -r line; do
+		if [[ $line == :files* ]]; then
+			_files
+			return
+		fi
+		line=${line//:/\\:}
+		found+=("${line%%$'\t'*}:${line#*$'\t'}")
+	done < <("${(Q)words[1]/#\~/$HOME}" complete "${(@Q)words[2,CURRENT]}" 2>/dev/null)
+	_describe idworker found
+}
+if [[ $funcstack[1] == _idworker ]]; then
+	_idworker "$@"
+else
+	compdef _idworker idworker
+fi
+`,
+	"fish": `# Completion for idworker. To have it in this shell:
+#   idworker completion fish | source
+function __idworker_complete
+	set -l words (commandline -opc) (commandline -ct)
+	set -l found ($words[1] complete $words[2..] 2>/dev/null)
+	if string match -q ':files*' -- $found[1]
+		__fish_complete_path (commandline -ct)
+	else
+		printf '%s\n' $found
+	end
+end
+complete -c idworker -f -a '(__idworker_complete)'
+`,
+}

@@ -1,0 +1,73 @@
+package problem
+
+// What kinds there are. Some say only with which exit code a command ends.
+const (
+	Invalid   Kind = "invalid"   // a request, a setting or an argument
+	NotFound  Kind = "not found" // a tag or a template
+	TryLater  Kind = "try later"
+	Exhausted Kind = "exhausted" // a tag's numbers are used up
+
+	// Connecting and rights.
+	LoginRefused   Kind = "login refused"
+	Denied         Kind = "denied"
+	DeniedCreation Kind = "denied creation"
+	DeniedInbox    Kind = "denied inbox"
+	NotProvisioned Kind = "not provisioned"
+	Neighbours     Kind = "neighbours" // two installations on the same subjects
+
+	// The embedded server and its data.
+	PortOfIdworker  Kind = "port of idworker" // address
+	PortOfNATS      Kind = "port of NATS"     // server, address
+	PortOfOther     Kind = "port of other"
+	FolderInUse     Kind = "folder in use"
+	FolderGone      Kind = "folder gone"
+	FolderUnwritten Kind = "folder unwritten"
+	FolderDamaged   Kind = "folder damaged" // flags that name the folder
+	WitnessGone     Kind = "witness gone"   // flags that name the folder
+	WitnessUnusable Kind = "witness unusable"
+
+	// Streams and buckets.
+	MayForget     Kind = "may forget"
+	ExpiryMissing Kind = "expiry missing"
+	EntriesExpire Kind = "entries expire" // stream
+	Discards      Kind = "discards"       // stream
+	BucketGone    Kind = "bucket gone"
+	ClockGone     Kind = "clock gone"
+	RegisterGone  Kind = "register gone"
+	ConfigGone    Kind = "config gone" // bucket
+	Regressed     Kind = "regressed"
+	NoIdentity    Kind = "no identity"
+	NotSynced     Kind = "not synced"
+	StorageFull   Kind = "storage full"
+	TooFewCopies  Kind = "too few copies"
+	Different     Kind = "different"
+
+	// The store.
+	ForeignStore   Kind = "foreign store" // key, bucket
+	NoTable        Kind = "no table"
+	UnsafeSetting  Kind = "unsafe setting" // setting, what it should be
+	UnknownSetting Kind = "unknown setting"
+
+	// Tags.
+	Below        Kind = "below" // lowest first ID
+	UsedUp       Kind = "used up"
+	OtherOrder   Kind = "other order" // the order
+	MaybeCreated Kind = "maybe created"
+	NotTold      Kind = "not told"
+	LoadersRun   Kind = "loaders run"
+
+	// Workers.
+	NobodyAnswers Kind = "nobody answers"
+	OtherLayout   Kind = "other layout"
+	RunsOut       Kind = "runs out"
+	WorkerIDHeld  Kind = "worker ID held"
+	ClockLost     Kind = "clock lost" // how long to stop, key, bucket
+	Exposed       Kind = "exposed"    // to other machines
+
+	// Enrichment.
+	Unproven      Kind = "unproven"
+	Undecided     Kind = "undecided"
+	NoDeadLetters Kind = "no dead letters"
+	NoTarget      Kind = "no target"
+	NoBatches     Kind = "no batches" // stream
+)
