@@ -90,32 +90,28 @@ func (c *statusCmd) checks(ctx context.Context) []status.Check {
 	})
 }
 
-// checks are the findings of a doctor with a connection of its own, but for the
-// processes, which the status reports itself.
+// checks are the findings of doctor about what the status does not collect itself.
 func checks(ctx context.Context, at installation, look doctor.Doctor) (all []status.Check) {
-	unknown := func(err error) []status.Check {
-		return append(all, status.Check{What: "doctor", Severity: doctor.Warning, Text: explain(err)})
-	}
 	conn, js, err := at.dial(status.Options()...)
 	if err != nil {
-		return unknown(err)
+		return []status.Check{{What: "doctor", Severity: doctor.Warning, Text: explain(err)}}
 	}
 	defer conn.Close()
 	look.Conn, look.JetStream, look.Prefix, look.Domain, look.SkipProcesses = conn, js, at.Prefix, at.JSDomain, true
-	_ = look.Examine(ctx, func(f doctor.Finding) { // what is wrong is among the findings
+	_ = look.Examine(ctx, func(f doctor.Finding) { // errors are among the findings
 		check := status.Check{What: f.What, Text: f.Good}
-		if f.Err != nil {
+		switch {
+		case ctx.Err() != nil: // the finding is that the time was up
+			return
+		case f.Err != nil && f.Warning:
+			check.Severity, check.Text = doctor.Warning, explain(f.Err)
+		case f.Err != nil:
 			check.Severity, check.Text = doctor.Error, explain(f.Err)
 		}
-		if f.Err != nil && f.Warning {
-			check.Severity = doctor.Warning
-		}
-		if ctx.Err() == nil { // else the finding is that the time was up
-			all = append(all, check)
-		}
+		all = append(all, check)
 	})
-	if ctx.Err() != nil {
-		return unknown(fmt.Errorf("not all questions were answered in time: %w", ctx.Err()))
+	if err := ctx.Err(); err != nil {
+		all = append(all, status.Check{What: "doctor", Severity: doctor.Warning, Text: "not all questions were answered: " + err.Error()})
 	}
 	return all
 }

@@ -237,7 +237,7 @@ func (s *site) doctorNamesWhatIsWrong(t *testing.T) {
 }
 
 // status: an administrator, and the pages of a worker and of a loader,
-// show all processes. What a role's user may not read is named, with the right that it lacks, and nothing else is missing. Who
+// show all processes. What a role's user may not read is named, with the right that it lacks, and nothing else is missing: all is well. Who
 // only asks for IDs sees nothing.
 func (s *site) status(t *testing.T) {
 	var found struct {
@@ -258,7 +258,7 @@ func (s *site) status(t *testing.T) {
 		natstest.Eventually(t, "the page shows all", func() bool {
 			_, page := fetch(t, s.http[role], "/")
 			unknown = between(page, "not known: ", "<")
-			return strings.Contains(page, "<dt>workers answered</dt><dd>2</dd>") && strings.Contains(page, "<dt>loaders answered</dt><dd>1</dd>") &&
+			return strings.Contains(page, "All is well, as far as is known") && strings.Contains(page, "<dt>workers answered</dt><dd>2</dd>") && strings.Contains(page, "<dt>loaders answered</dt><dd>1</dd>") &&
 				strings.Contains(page, "lacks a right for it: the user may not publish $JS.API.") && slices.Equal(unknown, lacks)
 		})
 	}

@@ -34,7 +34,7 @@ func (i *Installation) judge(reports []worker.Report) {
 	for _, rule := range rules {
 		i.Troubles = append(i.Troubles, rule(i)...)
 	}
-	slices.SortStableFunc(i.Troubles, func(a, b doctor.Trouble) int { return cmp.Compare(a.Severity, b.Severity) })
+	slices.SortStableFunc(i.Troubles, func(a, b doctor.Trouble) int { return cmp.Compare(a.Severity, b.Severity) }) // "error" < "warning"
 	i.Troubles = slices.Compact(i.Troubles)
 }
 

@@ -8,19 +8,17 @@ import (
 	"math"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 	"unicode/utf8"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"github.com/nats-io/nats.go/micro"
 
 	"github.com/idworker/idworker/cmd/internal/doctor"
 	"github.com/idworker/idworker/internal/forecast"
 	"github.com/idworker/idworker/internal/rights"
-	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/testing/natstest"
 	"github.com/idworker/idworker/worker"
 )
@@ -258,56 +256,33 @@ func TestTextCannotControlTheTerminal(t *testing.T) {
 	}
 }
 
-// TestOneCollectionForAll: however many look and reload, processes are asked no more often than every two seconds; and not at
-// all while nobody looks.
+// TestOneCollectionForAll: however many look and reload, there is a collection every two seconds; and none while nobody looks.
 func TestOneCollectionForAll(t *testing.T) {
 	t.Parallel()
-	ns := natstest.Start(t)
-	var asked, dialled atomic.Int64
-	if _, err := micro.AddService(ns.Connect(t), micro.Config{
-		Name: worker.ProcessServiceName, Version: "0.1.0",
-		Metadata: map[string]string{
-			"instance": "a", "installation": "I", "created": now.Format(time.RFC3339Nano), "role": "all", "prefix": "ids",
-		},
-		StatsHandler: func(*micro.Endpoint) any {
-			asked.Add(1)
-			return worker.Report{}
-		},
-		Endpoint: &micro.EndpointConfig{Subject: "anything", Handler: micro.HandlerFunc(func(micro.Request) {})},
-	}); err != nil {
-		t.Fatal(err)
-	}
-	page := NewPage(&Collector{
-		Prefix: messages.DefaultPrefix,
-		Dial: func() (_ *nats.Conn, js jetstream.JetStream, err error) {
-			dialled.Add(1)
-			conn, err := nats.Connect(ns.URL(), Options()...)
-			if err != nil {
-				return nil, nil, err
-			}
-			js, err = jetstream.New(conn)
-			return conn, js, err
-		},
-	})
-	defer page.Close()
-	began, views := time.Now(), atomic.Int64{}
-	var all sync.WaitGroup
-	for range 20 {
-		all.Go(func() {
-			for views.Load() < 1000 || asked.Load() < 2 {
-				if i, err := page.get(t.Context()); err != nil || i.Totals.Workers > 1 {
-					t.Error(err)
-					return
-				}
-				views.Add(1)
-				time.Sleep(time.Millisecond)
-			}
+	synctest.Test(t, func(t *testing.T) {
+		collected := 0
+		page := newPage(func(context.Context) *Installation {
+			collected++
+			time.Sleep(100 * time.Millisecond)
+			return &Installation{Taken: time.Now()}
 		})
-	}
-	all.Wait()
-	if most := int64(time.Since(began)/shownFor) + 1; asked.Load() > most || dialled.Load() > most {
-		t.Errorf("%d views cost %d questions and %d connections, want at most %d", views.Load(), asked.Load(), dialled.Load(), most)
-	}
+		defer page.Close()
+		for range 100 { // 10 s
+			for range 20 {
+				go func() {
+					if i, err := page.get(t.Context()); err != nil || time.Since(i.Taken) > shownFor {
+						t.Errorf("%v, %+v", err, i)
+					}
+				}()
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		synctest.Wait()
+		time.Sleep(time.Hour)
+		if collected < 4 || collected > 6 {
+			t.Errorf("%d collections in 10 s", collected)
+		}
+	})
 }
 
 // TestGetEndsWithItsViewer: who goes away does not wait, and does not end the collection for the others. Closing the page does.
