@@ -14,7 +14,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/idworker/idworker/cmd/internal/backend"
-	"github.com/idworker/idworker/cmd/internal/doctor"
 	"github.com/idworker/idworker/cmd/internal/embedded"
 	"github.com/idworker/idworker/cmd/internal/natsconn"
 	"github.com/idworker/idworker/internal/goroutines"
@@ -36,7 +35,7 @@ type daemon struct {
 	callers    *api.Server // nil if callers are not answered over HTTP
 	nats       *natsServer
 	process    *worker.Process
-	synced     *doctor.SyncWatch
+	synced     *syncWatch
 }
 
 // closers closes what was opened, the latest first.
@@ -170,7 +169,7 @@ func shellWord(path string) string {
 }
 
 // startProcess connects, and opens and starts the process.
-func (d *daemon) startProcess(ctx context.Context) (process *worker.Process, synced *doctor.SyncWatch, err error) {
+func (d *daemon) startProcess(ctx context.Context) (process *worker.Process, synced *syncWatch, err error) {
 	cfg := d.cfg.worker
 	cfg.Trouble = d.nats.trouble
 	if cfg.Requests, _, err = d.nats.dialToStay(ctx, "idworker", cfg.Log); err != nil {
@@ -192,7 +191,7 @@ func (d *daemon) startProcess(ctx context.Context) (process *worker.Process, syn
 	if err == nil && explained != nil {
 		explained = errors.Join(explained, process.Stop())
 	}
-	return process, doctor.NewSyncWatch(cfg.Control, d.cfg.allowUnsynced, cfg.Log), explained
+	return process, newSyncWatch(cfg.Control, d.cfg.allowUnsynced, cfg.Log), explained
 }
 
 // openProcess opens the store, where the role needs one, and makes the process.
@@ -240,7 +239,7 @@ func (d *daemon) openStore(ctx context.Context, cfg worker.Config) (segments *ba
 		return nil, errors.Join(err, segments.Close())
 	}
 	if segments.Database != nil {
-		doctor.WarnOfSettings(segments.Database.Durability(ctx), cfg.Log)
+		warnOfSettings(segments.Database.Durability(ctx), cfg.Log)
 	}
 	return segments, nil
 }
@@ -269,11 +268,11 @@ func (d *daemon) keepWitness(ctx context.Context, cfg worker.Config) error {
 // ID, or because of the folder of the embedded server.
 func (d *daemon) run(ctx context.Context, out output) error {
 	defer d.opened.close()
-	d.synced.Look(ctx)
+	d.synced.look(ctx)
 	d.process.AwaitClaim(ctx)
 	d.shown.daemon.Store(d)
-	ofInstallation(d.process.Installation(), d.metrics, d.process.Metrics(d.cfg.metricsTags), d.synced.Metrics(), unwritten(d.nats.trouble))
-	d.background.Start(d.synced.Run)
+	ofInstallation(d.process.Installation(), d.metrics, d.process.Metrics(d.cfg.metricsTags), d.synced.metric, unwritten(d.nats.trouble))
+	d.background.Start(d.synced.run)
 	if d.nats.embedded != nil && !d.cfg.worker.Role.Loads() {
 		d.background.Start(d.warnUnsupplied)
 	}

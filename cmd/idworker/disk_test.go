@@ -53,7 +53,7 @@ func TestFullDisk(t *testing.T) {
 		t.Error("no metric says so")
 	}
 	natstest.Eventually(t, "doctor says it", func() bool {
-		return strings.Contains(s.at("doctor").stdout, "it reports: the NATS server could not write to its data folder")
+		return strings.Contains(s.at("doctor").stdout, ": the NATS server could not write to its data folder")
 	})
 	natstest.Eventually(t, "status says it", func() bool {
 		status := s.at("status").stdout
@@ -101,7 +101,7 @@ func TestRegisterIsGone(t *testing.T) {
 	})
 	natstest.Eventually(t, "doctor says it", func() bool {
 		r := s.at("doctor")
-		return r.code == exitFailure && strings.Contains(r.stdout, "it grants nothing: the register went back: ") && strings.Contains(r.stdout, remedy)
+		return r.code == exitFailure && strings.Contains(r.stdout, "grants nothing: the register went back: ") && strings.Contains(r.stdout, remedy)
 	})
 	if status := s.at("status").stdout; !strings.Contains(status, "grants nothing: the register went back: ") || !strings.Contains(status, remedy) {
 		t.Errorf("status says\n%s", status)

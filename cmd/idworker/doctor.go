@@ -7,12 +7,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
-
-	"github.com/idworker/idworker/cmd/internal/backend"
 	"github.com/idworker/idworker/cmd/internal/doctor"
-	"github.com/idworker/idworker/cmd/internal/natsconn"
 	"github.com/idworker/idworker/cmd/internal/report"
 	"github.com/idworker/idworker/internal/problem"
 	"github.com/idworker/idworker/internal/rights"
@@ -26,7 +21,7 @@ type doctorCmd struct {
 	resourceFlags `embed:""`
 	printFlags    `embed:""`
 
-	Role         role          `help:"Whose needs to check: all (worker and loader), worker, loader, admin, enricher, auditor or caller." default:"all" enum:"all,worker,loader,admin,enricher,auditor,caller"`
+	Role         doctor.Role   `help:"Whose needs to check: all (worker and loader), worker, loader, admin, enricher, auditor or caller." default:"all" enum:"all,worker,loader,admin,enricher,auditor,caller"`
 	Tag          string        `help:"With --role caller: one that asks for IDs of this tag, and no others."`
 	Layout       string        `help:"Layout of snowflake IDs that workers are given." default:"default"`
 	MaxClockSkew time.Duration `help:"How far the clock may be from the server's." default:"5s"`
@@ -43,7 +38,8 @@ func (d *doctorCmd) Run(ctx context.Context, out output) error {
 	if err != nil {
 		return err
 	}
-	if err := cmp.Or(d.resourceFlags.check(d.Prefix), d.checkTag()); err != nil {
+	layout, err := (snowflakeFlags{Layout: d.Layout}).layout()
+	if err := cmp.Or(err, d.resourceFlags.check(d.Prefix), d.checkTag()); err != nil {
 		return err
 	}
 	conn, js, err := d.connect()
@@ -53,11 +49,11 @@ func (d *doctorCmd) Run(ctx context.Context, out output) error {
 	defer conn.Close()
 	ctx, cancel := context.WithTimeout(ctx, commandTimeout)
 	defer cancel()
-	look, closeStore, err := d.doctor(ctx, conn, js, source)
-	if err != nil {
-		return err
+	look := doctor.Doctor{
+		Conn: conn, JetStream: js, Prefix: d.Prefix, Domain: d.JSDomain,
+		Role: d.Role, Tag: d.Tag, Resources: d.resources(d.Prefix, partAll), Store: source,
+		AllowUnsynced: d.AllowUnsynced, MaxClockSkew: d.MaxClockSkew, Layout: layout,
 	}
-	defer closeStore()
 	findings := report.NewList[finding](out, "findings")
 	err = look.Examine(ctx, func(f doctor.Finding) { findings.Add(explained(f)) })
 	if errors.Is(err, doctor.ErrSick) {
@@ -71,75 +67,10 @@ func (d *doctorCmd) checkTag() error {
 	switch {
 	case d.Tag == "":
 		return nil
-	case !d.Role.is(rights.Caller):
+	case d.Role != doctor.Role(rights.Caller):
 		return problem.Usage(errors.New("--tag goes with --role caller"))
 	}
 	return messages.CheckTag(d.Tag)
-}
-
-// doctor says what to look at for the role. The store is to be closed afterwards.
-func (d *doctorCmd) doctor(ctx context.Context, conn *nats.Conn, js jetstream.JetStream, source backend.Backend) (look *doctor.Doctor, closeStore func(), err error) {
-	part := partIDs
-	if d.Role.hasOwnStreams() {
-		part = partEnrich
-	}
-	look = &doctor.Doctor{
-		Conn: conn, JetStream: js, Prefix: d.Prefix, Domain: d.JSDomain,
-		Role: string(d.Role), Needs: d.Role.needs(d.Prefix),
-		Resources: d.resources(d.Prefix, part), // a caller has the right to open none
-		Server:    serverName(conn),
-	}
-	if d.Role.is(rights.Caller) {
-		look.Trials = doctor.Requests(conn, d.Prefix, d.Tag)
-		return look, func() {}, nil
-	}
-	if d.Role.hasOwnStreams() { // its server is that of its streams, whose owner decides
-		return look, func() {}, nil
-	}
-	look.Sync = func(ctx context.Context) error { return doctor.CheckSync(ctx, conn) }
-	look.AllowUnsynced = d.AllowUnsynced
-	look.Storage = d.Role.is(rights.Admin)
-	look.MaxClockSkew = d.MaxClockSkew
-	look.Processes = true
-	if d.Role.answers() {
-		layout, err := (snowflakeFlags{Layout: d.Layout}).layout()
-		if err != nil {
-			return nil, nil, err
-		}
-		look.Layout = layout.String()
-	}
-	if !d.Role.counts() {
-		return look, func() {}, nil
-	}
-	closeStore = d.lookAtStore(ctx, look, js, source)
-	return look, closeStore, nil
-}
-
-// serverName says which server a connection goes to, without secrets.
-func serverName(conn *nats.Conn) string {
-	return fmt.Sprintf("%s %s, version %s", conn.ConnectedServerName(), natsconn.Redact(conn.ConnectedUrl()), conn.ConnectedServerVersion())
-}
-
-// lookAtStore has the doctor look at the store, too. A right that is missing to
-// open it is a finding, as any other error is.
-func (d *doctorCmd) lookAtStore(ctx context.Context, look *doctor.Doctor, js jetstream.JetStream, source backend.Backend) (closeStore func()) {
-	look.Store = &doctor.Store{Name: source.Name(), Check: func(context.Context) error { return nil }}
-	ctx, explainDenied := natsconn.WhenDenied(ctx, look.Conn)
-	segments, err := source.Open(ctx, backend.Options{JetStream: js, Prefix: d.Prefix})
-	if denied := explainDenied(err); err != nil {
-		err = denied
-	}
-	switch {
-	case errors.Is(err, jetstream.ErrBucketNotFound): // it is a resource, and is reported
-		return func() {}
-	case err != nil:
-		look.Store.Check = func(context.Context) error { return err }
-		return func() {}
-	}
-	if database := segments.Database; database != nil {
-		look.Store.Check, look.Store.CheckDurability, look.Store.CheckFirst = database.Check, database.Durability, database.CheckFirst
-	}
-	return func() { _ = segments.Close() }
 }
 
 // finding is what doctor says of one thing.

@@ -22,7 +22,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/idworker/idworker/cmd/internal/status"
-	"github.com/idworker/idworker/cmd/internal/statuspage"
 	"github.com/idworker/idworker/internal/hostheader"
 	"github.com/idworker/idworker/internal/problem"
 	"github.com/idworker/idworker/worker"
@@ -76,7 +75,7 @@ type httpFlags struct {
 // /readyz tells, page what the status page shows, nil if there is none. The
 // server is to be stopped last, so that it can still report that the process is
 // stopping.
-func (f httpFlags) serveHTTP(ctx context.Context, metrics prometheus.Gatherer, state func() httpState, page statuspage.Source, log *zap.Logger) (stop func(), err error) {
+func (f httpFlags) serveHTTP(ctx context.Context, metrics prometheus.Gatherer, state func() httpState, page *status.Page, log *zap.Logger) (stop func(), err error) {
 	if f.HTTP == "" {
 		return func() {}, nil
 	}
@@ -86,7 +85,7 @@ func (f httpFlags) serveHTTP(ctx context.Context, metrics prometheus.Gatherer, s
 	handler := http.NewServeMux()
 	handler.Handle("/", probes(metrics, state))
 	if page != nil {
-		statuspage.Register(handler, page)
+		page.Register(handler)
 	}
 	_, stop, err = startHTTP(ctx, f.HTTP, f.AllowHost, handler, log)
 	if errors.Is(err, syscall.EADDRINUSE) {
@@ -160,13 +159,13 @@ func hinted(err error) error {
 	return errors.New(explain(err))
 }
 
-// page collects for the status page.
-func (s *shown) page() *status.Shared {
+// page is the status page.
+func (s *shown) page() *status.Page {
 	at := s.cfg.installation
-	return status.NewShared(status.NewCollector(status.Config{
+	return status.NewPage(&status.Collector{
 		Prefix: at.Prefix, Domain: at.JSDomain != "" || at.Context != "",
 		Dial: s.dial, Self: s.self, Examine: s.examine,
-	}))
+	})
 }
 
 func (s *shown) dial() (*nats.Conn, jetstream.JetStream, error) {
@@ -190,9 +189,7 @@ func (s *shown) examine(ctx context.Context) []status.Check {
 	if d == nil {
 		return nil
 	}
-	doctor := s.cfg.examined
-	doctor.installation = d.nats.installation
-	return doctor.checks(ctx)
+	return checks(ctx, d.nats.installation, s.cfg.examined)
 }
 
 // The bounds on HTTP clients. They are tight: only probes, Prometheus and

@@ -31,16 +31,11 @@ type provisionCmd struct {
 	Part part `help:"What to make: ids, what workers and loaders need; enrich, what enrichers need, who may have an account of their own; or all." default:"all" enum:"all,ids,enrich"`
 }
 
-// resourceFlags say how streams and buckets should be.
-type resourceFlags struct {
-	Replicas int           `help:"Replicas of streams and buckets, 1 to 5. By default one for what is created, and as many as there are of what exists."`
-	LeaseTTL time.Duration `help:"When the worker ID of a process that died is free again, at least 15s." default:"30s"`
-}
-
 // part is a part of an installation.
 type part string
 
 const (
+	partAll    part = "all"
 	partIDs    part = "ids"
 	partEnrich part = "enrich"
 )
@@ -57,24 +52,23 @@ func (p *provisionCmd) Run(ctx context.Context, out output) error {
 	log := newLogger(zapcore.WarnLevel)
 	defer func() { _ = log.Sync() }() // stderr cannot be synced on every system
 	done := report.NewList[provisioned](out, "resources")
-	return done.End(p.withJetStream(ctx, func(ctx context.Context, js jetstream.JetStream) error {
-		var failed []error
+	return done.End(p.withJetStream(ctx, func(ctx context.Context, js jetstream.JetStream) (failed error) {
 		for _, r := range p.resources(p.Prefix, p.Part) {
 			var did string
 			err := kv.WithRetry(ctx, log, func(ctx context.Context) (err error) {
 				did, err = r.Apply(ctx, js)
 				return err
 			})
-			if ctx.Err() != nil {
-				return errors.Join(append(failed, fmt.Errorf("%s: %w", r, err))...)
-			}
-			if err != nil {
-				failed = append(failed, fmt.Errorf("%s: %w", r, err))
+			if err == nil {
+				done.Add(provisioned{r.String(), did})
 				continue
 			}
-			done.Add(provisioned{r.String(), did})
+			failed = errors.Join(failed, fmt.Errorf("%s: %w", r, err))
+			if ctx.Err() != nil {
+				break
+			}
 		}
-		return errors.Join(failed...)
+		return failed
 	}))
 }
 
@@ -87,25 +81,31 @@ type provisioned struct {
 // String is a line for people.
 func (p provisioned) String() string { return p.Resource + ": " + p.Result }
 
+// resourceFlags say how streams and buckets should be.
+type resourceFlags struct {
+	Replicas int           `help:"Replicas of streams and buckets, 1 to 5. By default one for what is created, and as many as there are of what exists."`
+	LeaseTTL time.Duration `help:"When the worker ID of a process that died is free again, at least 15s." default:"30s"`
+}
+
 // check refuses what a worker would refuse.
-func (p resourceFlags) check(prefix messages.Prefix) error {
-	if err := (worker.Config{Prefix: prefix, Replicas: p.Replicas}).WithDefaults().Check(); err != nil {
+func (f resourceFlags) check(prefix messages.Prefix) error {
+	if err := (worker.Config{Prefix: prefix, Replicas: f.Replicas}).WithDefaults().Check(); err != nil {
 		return err
 	}
-	if err := lease.CheckTTL(p.LeaseTTL); err != nil {
+	if err := lease.CheckTTL(f.LeaseTTL); err != nil {
 		return problem.Usage(fmt.Errorf("--lease-ttl: %w", err))
 	}
 	return nil
 }
 
 // resources are what there is to make.
-func (p resourceFlags) resources(prefix messages.Prefix, part part) (all []kv.Resource) {
+func (f resourceFlags) resources(prefix messages.Prefix, part part) (all []kv.Resource) {
 	if part != partEnrich {
-		all = append(worker.Resources(prefix, p.Replicas), lease.Resources(prefix, p.LeaseTTL, p.Replicas)...)
-		all = append(all, register.Bucket(prefix, p.Replicas))
+		all = append(worker.Resources(prefix, f.Replicas), lease.Resources(prefix, f.LeaseTTL, f.Replicas)...)
+		all = append(all, register.Bucket(prefix, f.Replicas))
 	}
 	if part != partIDs {
-		all = append(all, enrich.Bucket(prefix, p.Replicas))
+		all = append(all, enrich.Bucket(prefix, f.Replicas))
 	}
 	return all
 }

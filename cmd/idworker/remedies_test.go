@@ -172,7 +172,7 @@ func remediesOfCounters(t *testing.T) {
 		t.Fatal(err)
 	}
 	natstest.Eventually(t, "the loader has stopped", func() bool {
-		return strings.Contains(s.at("doctor").stdout, "FAIL  loaders: ")
+		return strings.Contains(s.at("doctor").stdout, ": grants nothing: ")
 	})
 	raise(s.at("doctor"))
 	s.must("tag import " + exported)

@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/idworker/idworker/cmd/internal/backend"
+	"github.com/idworker/idworker/cmd/internal/doctor"
 	"github.com/idworker/idworker/cmd/internal/embedded"
 	"github.com/idworker/idworker/internal/problem"
 	"github.com/idworker/idworker/worker"
@@ -88,7 +89,7 @@ type serverConfig struct {
 	metricsTags int
 
 	allowUnsynced bool
-	examined      doctorCmd // without the installation
+	examined      doctor.Doctor // without connections
 	demo          bool
 	log           *zap.Logger
 }
@@ -114,9 +115,6 @@ func (s *serveCmd) config(ctx context.Context, command *kong.Context) (cfg serve
 			Prefix: s.Prefix, Role: s.Role, Replicas: s.Replicas, MaxBatch: s.MaxBatch, MaxStep: s.MaxStep, Wait: s.Wait,
 			Lease: lease, Version: version, Log: log,
 		},
-		examined: doctorCmd{
-			storeFlags: s.storeFlags, resourceFlags: resourceFlags{LeaseTTL: s.LeaseTTL}, Role: role(s.Role), Layout: s.Layout, MaxClockSkew: s.MaxClockSkew,
-		},
 	}
 	if err := cfg.worker.Check(); err != nil {
 		return cfg, err
@@ -137,6 +135,10 @@ func (s *serveCmd) config(ctx context.Context, command *kong.Context) (cfg serve
 	}
 	if err != nil {
 		return cfg, err
+	}
+	cfg.examined = doctor.Doctor{
+		Role: doctor.Role(s.Role), Resources: resourceFlags{LeaseTTL: s.LeaseTTL}.resources(s.Prefix, partAll), Store: cfg.source,
+		AllowUnsynced: s.AllowUnsynced, MaxClockSkew: s.MaxClockSkew, Layout: lease.Layout,
 	}
 	cfg.http = s.httpFlags
 	callers := s.API

@@ -1,3 +1,10 @@
+// Package durability answers one question in two parts: will what JetStream acknowledged
+// still be there later?
+//
+// [CheckStream] looks at the configuration of one stream or bucket: does it keep what it is
+// told? [CheckServers] asks the servers: is a write on disk before it is acknowledged?
+// Everything in which idworker counts or remembers passes the first check whenever it is
+// opened, created or provisioned. A counter that is forgotten hands out its IDs again.
 package durability
 
 import (
@@ -12,17 +19,20 @@ import (
 )
 
 // ErrSyncUnknown says that no server tells whether it syncs every write: the account may
-// not ask, see $SYS.REQ.SERVER.PING.JSZ in docs/security.md.
+// not ask, see [AskServers] in docs/security.md.
 var ErrSyncUnknown = problem.New(problem.NotSynced, "no server says whether it syncs every write")
 
 // ErrNoSync says that a server acknowledges writes before they are on disk: a power failure
 // takes them back, and the IDs that they gave away are given away again.
 var ErrNoSync = problem.New(problem.NotSynced, "sync_interval is not always")
 
+// AskServers is the request with which servers are asked. An installation works
+// without the right to it, but nobody then knows whether its servers sync.
+const AskServers = "$SYS.REQ.SERVER.PING.JSZ"
+
 const (
-	jszSubject = "$SYS.REQ.SERVER.PING.JSZ"
-	jszWait    = time.Second // for the first answer
-	jszMore    = 200 * time.Millisecond
+	jszWait = time.Second // for the first answer
+	jszMore = 200 * time.Millisecond
 
 	maxServers = 1 << 10 // whose answers can wait
 )
@@ -36,7 +46,7 @@ func CheckServers(ctx context.Context, conn *nats.Conn) error {
 		return err
 	}
 	defer answers.Unsubscribe()
-	if err := conn.PublishRequest(jszSubject, reply, []byte(`{"config":true}`)); err != nil {
+	if err := conn.PublishRequest(AskServers, reply, []byte(`{"config":true}`)); err != nil {
 		return err
 	}
 	known := false

@@ -137,19 +137,25 @@ func (s *site) provisionTwice(t *testing.T) {
 	}
 }
 
-const noWorkers, noLoaders = "warn  workers: none is running: nobody answers requests", "warn  loaders: none is running: nobody reserves segments"
+const noWorkers, noLoaders = "FAIL  workers: none reports: nobody answers requests", "FAIL  loaders: none reports: nobody reserves segments"
 
-// nobodyRuns: what runs is counted where the user may ask.
+// nobodyRuns: a role that nobody fills is all that is wrong, where the user may ask.
 func (s *site) nobodyRuns(t *testing.T) {
-	s.well(t, "admin", []string{"admin"}, noWorkers, noLoaders)
-	s.well(t, "loader", []string{"loader"}, noLoaders)
+	for _, role := range []string{"admin", "loader"} {
+		sick(t, s.as(role), role, noLoaders)
+		if r := s.as(role).run(t, "doctor", "--role", role); strings.Count(r.stdout, "FAIL") != 2 || !strings.Contains(r.stdout, noWorkers) {
+			t.Errorf("doctor --role %s finds more wrong than that nobody runs:\n%s", role, r.stdout)
+		}
+	}
 	sick(t, s.as("caller"), "caller", "no worker answers")
 }
 
 func (s *site) start(t *testing.T) {
 	s.t = s.whole // the processes stay until its end
 	s.worker = s.serve("worker", "--role", "worker", "--http", s.http["worker"], "--api", s.api)
-	s.well(t, "admin", []string{"admin"}, "ok    workers: 1 running", noLoaders)
+	if r := s.as("admin").run(t, "doctor", "--role", "admin"); r.code == 0 || !strings.Contains(r.stdout, "ok    workers: 1 running\n") || !strings.Contains(r.stdout, noLoaders) {
+		t.Errorf("doctor with a worker and no loader:\n%s", r.stdout)
+	}
 	s.loader = s.serve("loader", "--role", "loader", "--http", s.http["loader"])
 	s.well(t, "loader", []string{"loader"}, "ok    loaders: 1 running")
 	s.second = s.serve("worker", "--role", "worker")
@@ -231,7 +237,7 @@ func (s *site) doctorNamesWhatIsWrong(t *testing.T) {
 }
 
 // status: an administrator, and the pages of a worker and of a loader,
-// show all processes. What a role's user may not read is named, with the right that it lacks, and nothing else is missing. Who
+// show all processes. What a role's user may not read is named, with the right that it lacks, and nothing else is missing: all is well. Who
 // only asks for IDs sees nothing.
 func (s *site) status(t *testing.T) {
 	var found struct {
@@ -252,7 +258,7 @@ func (s *site) status(t *testing.T) {
 		natstest.Eventually(t, "the page shows all", func() bool {
 			_, page := fetch(t, s.http[role], "/")
 			unknown = between(page, "not known: ", "<")
-			return strings.Contains(page, "<dt>workers answered</dt><dd>2</dd>") && strings.Contains(page, "<dt>loaders answered</dt><dd>1</dd>") &&
+			return strings.Contains(page, "All is well, as far as is known") && strings.Contains(page, "<dt>workers answered</dt><dd>2</dd>") && strings.Contains(page, "<dt>loaders answered</dt><dd>1</dd>") &&
 				strings.Contains(page, "lacks a right for it: the user may not publish $JS.API.") && slices.Equal(unknown, lacks)
 		})
 	}

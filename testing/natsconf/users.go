@@ -33,17 +33,18 @@ func (u User) PasswordVariable() string {
 func Users() []User {
 	p := messages.DefaultPrefix
 	role := func(r rights.Role) rights.Rights { return rights.Join(worker.Rights(p, r), register.Rights(p, r)) }
-	mayAsk := rights.Publish(rights.AskPermissions) // what it may do itself
+	mayAsk := rights.Publish(rights.AskPermissions)        // what it may do itself
+	mayAskServers := rights.Publish(durability.AskServers) // whether they sync
 	// The answers of a process to those that may list processes.
 	reports := rights.Publish("_INBOX_worker.>", "_INBOX_loader.>", "_INBOX_admin.>")
 	users := []User{
 		{"worker", "IDS", "_INBOX_worker", rights.Join(
-			role(rights.Worker), mayAsk, durability.Rights(),
+			role(rights.Worker), mayAsk, mayAskServers,
 			rights.Publish("_INBOX_caller.>", "_R_.>"), reports, // its replies; _R_ is for other accounts
 		)},
-		{"loader", "IDS", "_INBOX_loader", rights.Join(role(rights.Loader), mayAsk, durability.Rights(), reports)},
+		{"loader", "IDS", "_INBOX_loader", rights.Join(role(rights.Loader), mayAsk, mayAskServers, reports)},
 		{"admin", "IDS", "_INBOX_admin", rights.Join(
-			role(rights.Admin), mayAsk, durability.Rights(), askServices(), rights.Publish("$JS.API.INFO"),
+			role(rights.Admin), mayAsk, mayAskServers, askServices(), rights.Publish("$JS.API.INFO"),
 		)},
 		{"caller", "CALLERS", "_INBOX_caller.any", role(rights.Caller)},
 		{"order", "CALLERS", "_INBOX_caller.order", rights.Publish(p.Segment("order"))},

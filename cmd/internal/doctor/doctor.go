@@ -1,194 +1,416 @@
-// Package doctor checks that a process of a role has what it needs before it is started: an
-// inbox, servers that sync, rights, streams and buckets, a clock that is right, the layout
-// and the store of the installation; and which processes run already. It changes nothing.
+// Package doctor checks that a process of a role has what it needs: an inbox,
+// servers that sync, rights, streams and buckets, a clock that is right, the
+// layout and the store of the installation; and that processes run and do their
+// work. It changes nothing.
 //
-// It asks one question after the other and reports a [Finding] for each. What a finding
-// means for flags and commands is for the caller to say.
+// A doctor is a list of checks, in this file. Each asks one question, and returns
+// what it finds. What a finding means for flags and commands is for the caller to
+// say. In judge.go is what is wrong with processes, for status, too; in
+// permissions.go what a user may do.
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"sync/atomic"
+	"fmt"
+	"maps"
+	"math"
+	"regexp"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/idworker/idworker/cmd/internal/backend"
+	"github.com/idworker/idworker/cmd/internal/embedded"
 	"github.com/idworker/idworker/cmd/internal/natsconn"
+	"github.com/idworker/idworker/internal/agreement"
+	"github.com/idworker/idworker/internal/durability"
 	"github.com/idworker/idworker/internal/kv"
 	"github.com/idworker/idworker/internal/problem"
 	"github.com/idworker/idworker/internal/rights"
+	"github.com/idworker/idworker/internal/templates"
 	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/snowflake"
+	"github.com/idworker/idworker/snowflake/lease"
+	"github.com/idworker/idworker/store"
+	"github.com/idworker/idworker/worker"
 )
 
 // Finding is the answer to one question.
 type Finding struct {
-	What string // what was looked at
-	Err  error  // what is wrong; nil if nothing is
-	Good string // what is right
-
-	// Warning says that Err may be all right.
-	Warning bool
+	What    string // what was looked at
+	Good    string // what is right
+	Err     error  // what is wrong; nil if nothing is
+	Warning bool   // Err may be all right
 }
 
-// Doctor says what to look at. All fields are required unless they say otherwise.
+// The findings that a caller may want to explain.
+var (
+	// ErrSick is that at least one finding has an error that is no warning.
+	ErrSick = errors.New("something is wrong")
+
+	// ErrOtherLayout is that the installation has another layout than workers are given.
+	ErrOtherLayout = problem.New(problem.OtherLayout, "the installation has another layout")
+
+	// ErrClockOff is that the clock differs too much from the server's.
+	ErrClockOff = errors.New("the clock is off")
+
+	// ErrNobody is that a request for IDs was not answered.
+	ErrNobody = problem.New(problem.NobodyAnswers, "no worker answers")
+
+	// ErrShared is the warning that the account's storage is not its own.
+	ErrShared = problem.New(problem.StorageFull, "the account may store as much as the server has room for, and so may others: one that fills the server keeps IDs from being counted")
+
+	// ErrNearlyFull is the warning that the account can hardly store more.
+	ErrNearlyFull = problem.New(problem.StorageFull, "the account is nearly full, and nothing is counted when it is")
+
+	// ErrRunsOut is the warning that numbers run out within a year.
+	ErrRunsOut = problem.New(problem.RunsOut, "numbers run out")
+
+	// ErrCopies is the warning that copies are missing on a cluster.
+	ErrCopies = problem.New(problem.TooFewCopies, "too few copies")
+
+	// ErrDifferent is the warning that a resource can be used, but is not as it would be
+	// provisioned.
+	ErrDifferent = problem.New(problem.Different, "it is different")
+)
+
+// Doctor says what to look at.
 type Doctor struct {
-	Conn      *nats.Conn // its error handler is replaced
+	Conn      *nats.Conn // a new one; its error handler is replaced
 	JetStream jetstream.JetStream
 	Prefix    messages.Prefix
+	Domain    string // another JetStream domain; rights are not looked at then
 
-	Role      string        // for people
-	Needs     rights.Rights // of that role, in the account's own JetStream domain
-	Domain    string        // another JetStream domain; rights are not looked at then
-	Resources []kv.Resource // of the installation; those that the role has no right to open are left out
-	Server    string        // how the server is shown, without secrets
+	Role      Role
+	Tag       string          // the one that a caller asks for; any if empty
+	Resources []kv.Resource   // of the installation; those that the role may not open are left out
+	Store     backend.Backend // not looked at if it is zero
 
-	// The rest is looked at only where it is set.
+	AllowUnsynced bool             // servers need not sync every write
+	MaxClockSkew  time.Duration    // how far the clock may be from the server's; any if 0
+	Layout        snowflake.Layout // of snowflake IDs, as workers are given it; zero if that is not known
+	SkipProcesses bool             // and when numbers run out
 
-	// Trials are tried in place of asking what this user may do.
-	Trials []Trial
-
-	// Sync reports whether the servers sync every write. If AllowUnsynced is set, they need not.
-	Sync          func(context.Context) error
-	AllowUnsynced bool
-
-	// Storage says that this user may ask how much its account may store.
-	Storage bool
-
-	MaxClockSkew time.Duration // how far the clock may be from the server's
-	Layout       string        // of snowflake IDs, as workers are given it
-
-	Store *Store
-
-	Processes bool // those that run, and when their numbers run out
-
-	allowed permissions // of the user, as far as the server tells
-
-	// cancel ends the question under way.
-	cancel atomic.Pointer[context.CancelCauseFunc]
+	allowed   Permissions      // of the user, as far as the server tells
+	installed snowflake.Layout // zero if that is not known
 }
 
-// Store is the segment store.
-type Store struct {
-	Name string
+// check asks one question, and returns what it finds.
+type check func(context.Context) []Finding
 
-	// Check reports whether it can be counted in.
-	Check func(context.Context) error
-
-	// CheckDurability, where it is set, reports whether the store keeps what it acknowledged,
-	// whatever crashes. It is asked if the store can be counted in.
-	CheckDurability func(context.Context) error
-
-	// CheckFirst, where it is set, reports whether tags can be made in the store when they are first
-	// asked for. It is asked if there are templates.
-	CheckFirst func(context.Context) error
-}
-
-// ErrSick is that at least one finding has an error that is no warning.
-var ErrSick = errors.New("something is wrong")
-
-// askTimeout bounds one question.
-const askTimeout = 5 * time.Second
-
-// Examine asks all questions and reports what it finds. It returns [ErrSick], or nil if all
-// is well. It must be called once.
-func (d *Doctor) Examine(ctx context.Context, report func(Finding)) error {
-	sick := false
-	find := func(f Finding) {
-		sick = sick || f.Err != nil && !f.Warning
-		report(f)
+// checks are those for the role, in order.
+func (d *Doctor) checks() []check {
+	switch {
+	case d.Role.is(rights.Caller):
+		return []check{d.requests}
+	case d.Role.hasOwnStreams(): // its server is that of its streams, whose owner decides
+		return []check{d.rights, d.resources}
 	}
-	d.Conn.SetErrorHandler(d.refused)
-	if err := d.checkInbox(); err != nil {
+	return []check{d.sync, d.rights, d.resources, d.storage, d.clock, d.layout, d.store, d.processes}
+}
+
+// Examine reports what it finds. It returns [ErrSick], or nil if all is well.
+func (d *Doctor) Examine(ctx context.Context, report func(Finding)) (err error) {
+	if err := d.checkInbox(ctx); err != nil {
 		report(Finding{What: "inbox", Err: err})
 		return ErrSick // no question would be answered
 	}
-	find(Finding{What: "server", Good: d.Server})
-	d.examineSync(ctx, find)
-	if d.Trials == nil {
-		d.examineRights(ctx, find)
-	}
-	d.examineTrials(ctx, find)
-	d.examineResources(ctx, find)
-	d.examineStorage(ctx, find)
-	d.examineClock(ctx, find)
-	d.examineStore(ctx, find)
-	d.examineProcesses(ctx, find)
-	if sick {
-		return ErrSick
-	}
-	return nil
-}
-
-// refused ends the question under way: one that the server refuses is never answered.
-func (d *Doctor) refused(_ *nats.Conn, _ *nats.Subscription, err error) {
-	if cancel := d.cancel.Load(); cancel != nil && errors.Is(err, nats.ErrPermissionViolation) {
-		(*cancel)(err)
-	}
-}
-
-// ask asks one question, within askTimeout.
-func (d *Doctor) ask(ctx context.Context, question func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
-	defer cancel()
-	ctx, cancelCause := context.WithCancelCause(ctx)
-	defer cancelCause(nil)
-	d.cancel.Store(&cancelCause)
-	defer d.cancel.Store(nil)
-	err := question(ctx)
-	if cause := context.Cause(ctx); err != nil && errors.Is(cause, nats.ErrPermissionViolation) {
-		return cause
+	report(Finding{What: "server", Good: fmt.Sprintf("%s %s, version %s",
+		d.Conn.ConnectedServerName(), natsconn.Redact(d.Conn.ConnectedUrl()), d.Conn.ConnectedServerVersion())})
+	for _, check := range d.checks() {
+		for _, f := range check(ctx) {
+			if f.Err != nil && !f.Warning {
+				err = ErrSick
+			}
+			report(f)
+		}
 	}
 	return err
 }
 
-// checkInbox reports whether this user can receive answers.
-func (d *Doctor) checkInbox() error {
-	before := d.Conn.LastError() // of an earlier question
-	sub, err := d.Conn.SubscribeSync(d.Conn.NewInbox())
-	if err != nil {
-		return err
-	}
-	defer func() { _ = sub.Unsubscribe() }() // fails on a closed connection only
-	if err := d.Conn.FlushTimeout(askTimeout); err != nil {
-		return err
-	}
-	if last := d.Conn.LastError(); !errors.Is(before, last) && errors.Is(last, nats.ErrPermissionViolation) {
-		return natsconn.Denied(last, nil)
-	}
-	return nil
-}
+// askTimeout bounds one question.
+const askTimeout = 5 * time.Second
 
-// isMissing reports whether a resource does not exist.
-func isMissing(err error) bool {
-	for _, missing := range []error{jetstream.ErrStreamNotFound, jetstream.ErrBucketNotFound, jetstream.ErrConsumerNotFound} {
-		if errors.Is(err, missing) {
-			return true
+// ask asks one question. One that the server refuses is never answered: the error
+// is a [*natsconn.DeniedError] at once.
+func (d *Doctor) ask(ctx context.Context, question func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	ctx, refuse := context.WithCancelCause(ctx)
+	defer refuse(nil)
+	d.Conn.SetErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+		if errors.Is(err, nats.ErrPermissionViolation) {
+			refuse(err)
+		}
+	})
+	err := question(ctx)
+	for _, violation := range []error{context.Cause(ctx), err} {
+		if err != nil && errors.Is(violation, nats.ErrPermissionViolation) {
+			return natsconn.Denied(violation, nil)
 		}
 	}
-	return false
+	return err
 }
 
-// ErrOtherLayout is wrapped by the finding that the installation has another layout than the
-// one that workers are given.
-var ErrOtherLayout = problem.New(problem.OtherLayout, "the installation has another layout")
+// ask is [Doctor.ask] for a question that has an answer.
+func ask[T any](ctx context.Context, d *Doctor, question func(context.Context) (T, error)) (answer T, err error) {
+	err = d.ask(ctx, func(ctx context.Context) (err error) {
+		answer, err = question(ctx)
+		return err
+	})
+	return answer, err
+}
 
-// ErrClockOff is wrapped by the finding that the clock differs too much from the server's.
-var ErrClockOff = errors.New("the clock is off")
+// checkInbox reports whether this user can receive answers.
+func (d *Doctor) checkInbox(ctx context.Context) error {
+	return d.ask(ctx, func(ctx context.Context) error {
+		sub, err := d.Conn.SubscribeSync(d.Conn.NewInbox())
+		if err != nil {
+			return err
+		}
+		defer func() { _ = sub.Unsubscribe() }() // fails on a closed connection only
+		if err := d.Conn.FlushWithContext(ctx); err != nil {
+			return err
+		}
+		if last := d.Conn.LastError(); errors.Is(last, nats.ErrPermissionViolation) {
+			return last
+		}
+		return nil
+	})
+}
 
-// ErrShared is wrapped by the warning that the account's storage is not its own.
-var ErrShared = problem.New(problem.StorageFull, "the account may store as much as the server has room for, and so may others: one that fills the server keeps IDs from being counted")
+// CheckSync is [durability.CheckServers], except that an embedded server has
+// checked that itself.
+func CheckSync(ctx context.Context, conn *nats.Conn) error {
+	if conn.ConnectedServerName() == embedded.ServerName {
+		return nil
+	}
+	return durability.CheckServers(ctx, conn)
+}
 
-// ErrNearlyFull is wrapped by the warning that the account can hardly store more.
-var ErrNearlyFull = problem.New(problem.StorageFull, "the account is nearly full, and nothing is counted when it is")
+// sync asks whether the servers sync every write.
+func (d *Doctor) sync(ctx context.Context) []Finding {
+	err := d.ask(ctx, func(ctx context.Context) error { return CheckSync(ctx, d.Conn) })
+	if denied := new(natsconn.DeniedError); errors.As(err, &denied) {
+		err = fmt.Errorf("%w: %w", durability.ErrSyncUnknown, err)
+	}
+	unknown := errors.Is(err, durability.ErrSyncUnknown)
+	if d.AllowUnsynced && (unknown || errors.Is(err, durability.ErrNoSync)) {
+		return []Finding{{What: "sync", Good: fmt.Sprintf("%v, which is allowed", err)}}
+	}
+	return []Finding{{What: "sync", Good: "every write is on disk before it is acknowledged", Err: err, Warning: unknown}}
+}
 
-// ErrRunsOut is wrapped by the warning that numbers run out within a year.
-var ErrRunsOut = problem.New(problem.RunsOut, "numbers run out")
+// rights asks the server what this user may do.
+func (d *Doctor) rights(ctx context.Context) []Finding {
+	if d.Domain != "" {
+		return []Finding{{What: "rights", Err: errors.New("not looked at in another JetStream domain"), Warning: true}}
+	}
+	var err error
+	d.allowed, err = ask(ctx, d, func(ctx context.Context) (Permissions, error) { return AskPermissions(ctx, d.Conn) })
+	if err != nil {
+		return []Finding{{What: "rights", Err: fmt.Errorf("the server does not tell what this user may (%s): %w", rights.AskPermissions, err), Warning: true}}
+	}
+	need := rights.Join(d.Role.needs(d.Prefix), rights.Subscribe(d.Conn.NewInbox()))
+	return []Finding{{What: "rights", Good: fmt.Sprintf("the role %s has all that it needs", d.Role), Err: d.allowed.Check(need)}}
+}
 
-// ErrCopies is wrapped by the warning that copies are missing on a cluster.
-var ErrCopies = problem.New(problem.TooFewCopies, "too few copies")
+// resources looks at the streams and buckets that the role has to do with.
+func (d *Doctor) resources(ctx context.Context) (all []Finding) {
+	needs := d.Role.needs(d.Prefix)
+	missing := make(map[string][]string) // what is wrong with copies → of which resources
+	for _, r := range d.Resources {
+		if !needs.Includes(r.InfoSubject()) {
+			continue
+		}
+		found, err := ask(ctx, d, func(ctx context.Context) (kv.Found, error) { return r.Look(ctx, d.JetStream) })
+		different := err == nil && found.Difference != ""
+		if different {
+			err = fmt.Errorf("%w: %s", ErrDifferent, found.Difference)
+		}
+		all = append(all, Finding{What: r.String(), Good: "as it should be", Err: err, Warning: different})
+		if found.Copies != "" {
+			missing[found.Copies] = append(missing[found.Copies], r.String())
+		}
+	}
+	for _, text := range slices.Sorted(maps.Keys(missing)) {
+		all = append(all, Finding{What: "copies", Err: fmt.Errorf("%w: %s: %s", ErrCopies, text, strings.Join(missing[text], ", ")), Warning: true})
+	}
+	return all
+}
 
-// ErrDifferent is wrapped by the warning that a resource can be used, but is not as it would
-// be provisioned.
-var ErrDifferent = problem.New(problem.Different, "it is different")
+// nearlyFull is the part of an account's storage from which on it is worth a warning.
+const nearlyFull = 0.8
+
+// storage looks at whether the account has storage of its own, and enough. Only
+// administrators may ask. An embedded server is for this installation alone.
+func (d *Doctor) storage(ctx context.Context) []Finding {
+	if !d.Role.is(rights.Admin) || d.Conn.ConnectedServerName() == embedded.ServerName {
+		return nil
+	}
+	account, err := ask(ctx, d, d.JetStream.AccountInfo)
+	if err != nil {
+		return []Finding{{What: "storage", Err: err}}
+	}
+	const mb = 1 << 20
+	used, limit := account.Store, account.Limits.MaxStore
+	state := fmt.Sprintf("%d MB of the account's %d MB are used", used/mb, limit/mb)
+	switch {
+	case limit < 0:
+		err = ErrShared
+	case float64(used) > nearlyFull*float64(limit):
+		err = fmt.Errorf("%w: %s", ErrNearlyFull, state)
+	}
+	return []Finding{{What: "storage", Good: state, Err: err, Warning: true}}
+}
+
+// clock compares this machine's clock with the server's, which comes with a bucket:
+// if there is none, that was reported.
+func (d *Doctor) clock(ctx context.Context) []Finding {
+	before := time.Now()
+	agreed, err := ask(ctx, d, func(ctx context.Context) (*agreement.Agreement, error) {
+		return agreement.Open(ctx, d.JetStream, d.Prefix)
+	})
+	if err != nil {
+		return nil
+	}
+	off := (time.Since(before)/2 + before.Sub(agreed.ServerTime())).Round(time.Millisecond)
+	if d.MaxClockSkew > 0 && off.Abs() > d.MaxClockSkew {
+		err = fmt.Errorf("%w: %v ahead of the server's, allowed is %v", ErrClockOff, off, d.MaxClockSkew)
+	}
+	return []Finding{{What: "clock", Good: fmt.Sprintf("%v ahead of the server's", off), Err: err}}
+}
+
+// layout compares the layout that workers are given with that of the installation.
+func (d *Doctor) layout(ctx context.Context) []Finding {
+	installed, err := ask(ctx, d, func(ctx context.Context) (string, error) {
+		return lease.InstalledLayout(ctx, d.JetStream, d.Prefix)
+	})
+	d.installed, _ = snowflake.ParseLayout(installed)
+	switch given := d.Layout.String(); {
+	case errors.Is(err, jetstream.ErrBucketNotFound), d.Layout.IsZero(), !d.Role.answers():
+		return nil
+	case err == nil && installed == "":
+		installed = "none yet, the first worker sets it"
+	case err == nil && installed != given:
+		err = fmt.Errorf("%w: %.100s, and workers are given %s", ErrOtherLayout, installed, given)
+	}
+	return []Finding{{What: "layout", Good: installed, Err: err}}
+}
+
+// store asks whether the store is the installation's, and can be used; whether it
+// keeps what it acknowledged, whatever crashes; and whether tags can be made in
+// it, if there are templates.
+func (d *Doctor) store(ctx context.Context) (all []Finding) {
+	if d.Store.Kind() == "" || !d.Role.counts() {
+		return nil
+	}
+	segments, err := ask(ctx, d, func(ctx context.Context) (*backend.Store, error) {
+		agreed, err := agreement.Open(ctx, d.JetStream, d.Prefix)
+		if err == nil {
+			err = agreed.CheckStore(ctx, d.Store.Name())
+		}
+		if err != nil {
+			return nil, err
+		}
+		return d.Store.Open(ctx, backend.Options{JetStream: d.JetStream, Prefix: d.Prefix})
+	})
+	if errors.Is(err, jetstream.ErrBucketNotFound) {
+		return nil // it is a resource, and was reported
+	}
+	if segments != nil {
+		defer func() { _ = segments.Close() }() // nothing was written
+	}
+	if err == nil && segments.Database != nil {
+		err = d.ask(ctx, segments.Database.Check)
+	}
+	all = []Finding{{What: "store", Good: d.Store.Name() + " is as it should be", Err: err}}
+	if err != nil || segments.Database == nil {
+		return all
+	}
+	err = d.ask(ctx, segments.Database.Durability)
+	var unsafe *store.UnsafeSettingError
+	untold := errors.Is(err, store.ErrSettingUnknown) && !errors.As(err, &unsafe) // for people to find out
+	all = append(all, Finding{What: "store durability", Good: "every commit is on disk before it is acknowledged", Err: err, Warning: untold})
+	list, err := ask(ctx, d, func(ctx context.Context) (templates.List, error) {
+		return templates.Read(ctx, d.JetStream, d.Prefix)
+	})
+	if err == nil && len(list) > 0 {
+		err = d.ask(ctx, segments.Database.CheckFirst)
+	}
+	if err != nil || len(list) > 0 {
+		all = append(all, Finding{What: "templates", Good: fmt.Sprintf("%d, and their tags can be made in the store", len(list)), Err: err})
+	}
+	return all
+}
+
+// processes reports which processes run, what is wrong with them, and which
+// limits they come near to, if the user may list them.
+func (d *Doctor) processes(ctx context.Context) []Finding {
+	if d.SkipProcesses {
+		return nil
+	}
+	all := ofLayout(time.Now(), d.installed)
+	if d.allowed.Check(worker.AskReportsRights()) != nil {
+		return all
+	}
+	reports, err := ask(ctx, d, func(ctx context.Context) ([]worker.Report, error) {
+		return worker.AskReports(ctx, d.Conn, d.Prefix, nil)
+	})
+	switch {
+	case errors.Is(err, worker.ErrNoReports):
+		return append(all, Finding{What: "processes", Err: err, Warning: true})
+	case err != nil:
+		return all // a right that is missing
+	}
+	return slices.Concat(all, ofProcesses(time.Now(), reports), ofTags(time.Now(), reports))
+}
+
+// requests sends requests for IDs, as a caller does: for those of its tag, or of
+// any and for snowflake IDs.
+func (d *Doctor) requests(ctx context.Context) []Finding {
+	client := messages.NewClient(d.Conn, d.Prefix)
+	segment := func(ctx context.Context) ([]messages.Range, error) {
+		return client.NextN(ctx, cmp.Or(d.Tag, "doctor"), tooMany)
+	}
+	if d.Tag != "" {
+		return []Finding{d.request(ctx, "requests for tag "+d.Tag, segment)}
+	}
+	snowflake := func(ctx context.Context) ([]messages.Range, error) { return client.SnowflakeN(ctx, tooMany) }
+	return []Finding{d.request(ctx, "requests for tags", segment), d.request(ctx, "requests for snowflake IDs", snowflake)}
+}
+
+const (
+	// tooMany IDs are more than there can be. A request for them is refused, and none is
+	// lost, but only a worker that got it can refuse it.
+	tooMany = math.MaxInt64
+
+	// requestTimeout is how long a request may wait for a worker: longer than a restart takes.
+	requestTimeout = 2 * time.Second
+)
+
+// atOnce finds in a worker's refusal how many IDs there are at once.
+var atOnce = regexp.MustCompile(`1 to \d+`)
+
+// request sends one request that is refused.
+func (d *Doctor) request(ctx context.Context, what string, send func(context.Context) ([]messages.Range, error)) Finding {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	_, err := ask(ctx, d, send)
+	switch {
+	case errors.Is(err, messages.ErrMalformed):
+		good := "a worker answers"
+		if found := atOnce.FindString(err.Error()); found != "" {
+			good += ", and gives " + found + " IDs at once"
+		}
+		return Finding{What: what, Good: good}
+	case errors.Is(err, nats.ErrNoResponders), errors.Is(err, nats.ErrTimeout):
+		err = fmt.Errorf("%w: %w", ErrNobody, err)
+	}
+	return Finding{What: what, Err: err}
+}

@@ -54,14 +54,14 @@ func TestPermits(t *testing.T) {
 
 func TestCheckNamesWhatIsMissing(t *testing.T) {
 	need := rights.Rights{Publish: []string{"a", "b"}, Subscribe: []string{"c q", "d"}}
-	if err := (permissions{}).check(need); err != nil {
+	if err := (Permissions{}).Check(need); err != nil {
 		t.Errorf("a user who may do everything: %v", err)
 	}
-	some := permissions{&server.Permissions{
+	some := Permissions{&server.Permissions{
 		Publish: &server.SubjectPermission{Allow: []string{"a"}}, Subscribe: &server.SubjectPermission{Allow: []string{"c"}},
 	}}
 	var missing *MissingError
-	if err := some.check(need); !errors.As(err, &missing) || err.Error() != "the user may not publish b, subscribe d" {
+	if err := some.Check(need); !errors.As(err, &missing) || err.Error() != "the user may not publish b, subscribe d" {
 		t.Errorf("%v", err)
 	}
 }

@@ -32,14 +32,12 @@ func TestForecasts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &collection{
-		Collector: NewCollector(Config{Prefix: "ids"}), workerIDs: workerIDs{layout: layout},
-		reports: []worker.Report{
-			reportOf("a", worker.RoleAll, used("soon", 300), used("far", 366), unmeasured, worker.TagStats{Tag: "fresh", Rate: 1, Runway: 1e6}),
-			reportOf("b", worker.RoleAll, ahead),
-		},
+	reports := []worker.Report{
+		reportOf("a", worker.RoleAll, used("soon", 300), used("far", 366), unmeasured, worker.TagStats{Tag: "fresh", Rate: 1, Runway: 1e6}),
+		reportOf("b", worker.RoleAll, ahead),
 	}
-	i := c.at(now)
+	lasts := func(c *collection) { c.layout = layout }
+	i := merged(now, reports, lasts)
 	want := "warning tag soon: its IDs reach 2^31 in 200 days, on 2027-06-10, if 1 numbers a second go on to be used, as in the last 24 h"
 	if got := troublesOf(i); got != want {
 		t.Errorf("%s\nwant %s", got, want)
@@ -51,12 +49,12 @@ func TestForecasts(t *testing.T) {
 		}
 	}
 	var text bytes.Buffer
-	if err := i.View(Query{Size: 10}).Print(&text); err != nil || !strings.Contains(text.String(), "snowflake layout 38:1ms/w13/s12@1735689600000, until 2033-09-17") ||
+	if err := i.View("", ByRate, 10).Print(&text); err != nil || !strings.Contains(text.String(), "snowflake layout 38:1ms/w13/s12@1735689600000, until 2033-09-17") ||
 		!strings.Contains(text.String(), "  2^31 on 2027-11-23\n") {
 		t.Errorf("%v:\n%s", err, &text)
 	}
 
-	i = c.at(time.Date(2033, 1, 1, 0, 0, 0, 0, time.UTC))
+	i = merged(time.Date(2033, 1, 1, 0, 0, 0, 0, time.UTC), reports, lasts)
 	if got := troublesOf(i); !strings.Contains(got, "warning layout 38:1ms/w13/s12@1735689600000: snowflake IDs end on 2033-09-17") {
 		t.Errorf("in 2033: %s", got)
 	}
@@ -69,8 +67,7 @@ func TestManyForecasts(t *testing.T) {
 	for n := range int64(8) {
 		tags = append(tags, used(fmt.Sprint("t", n), 100-n))
 	}
-	c := &collection{Collector: NewCollector(Config{Prefix: "ids"}), reports: []worker.Report{reportOf("a", worker.RoleAll, tags...)}}
-	got := strings.Split(troublesOf(c.at(now)), "\n")
+	got := strings.Split(troublesOf(merged(now, []worker.Report{reportOf("a", worker.RoleAll, tags...)})), "\n")
 	if len(got) != 6 || !strings.HasPrefix(got[0], "warning tag t7: ") || got[5] != "warning tags: 3 others reach 2^31, 2^53 or their end within a year" {
 		t.Error(strings.Join(got, "\n"))
 	}

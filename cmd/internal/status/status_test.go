@@ -8,16 +8,17 @@ import (
 	"math"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 	"unicode/utf8"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"github.com/nats-io/nats.go/micro"
 
-	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/cmd/internal/doctor"
+	"github.com/idworker/idworker/internal/forecast"
+	"github.com/idworker/idworker/internal/rights"
 	"github.com/idworker/idworker/testing/natstest"
 	"github.com/idworker/idworker/worker"
 )
@@ -32,22 +33,26 @@ func reportOf(instance string, role worker.Role, tags ...worker.TagStats) worker
 	return worker.Report{Instance: instance, Role: role, Stats: worker.Stats{Supply: worker.Supply{Active: len(tags), Tags: tags}, Installation: "I"}}
 }
 
-func (c *collection) at(when time.Time) *Installation { return c.installation(when) }
+// merged is the installation of which these answers came.
+func merged(when time.Time, reports []worker.Report, answers ...func(*collection)) *Installation {
+	c := &collection{by: &Collector{}, Installation: new(Installation), reports: reports}
+	for _, add := range answers {
+		add(c)
+	}
+	c.merge(when)
+	return c.Installation
+}
 
 // TestTagsOfAllWorkers: what workers tell of a tag is added up, but for how long memory lasts: that is where it ends
 // first.
 func TestTagsOfAllWorkers(t *testing.T) {
 	t.Parallel()
-	c := &collection{
-		Collector: NewCollector(Config{Prefix: "ids"}),
-		reports: []worker.Report{
-			reportOf("a", worker.RoleAll, worker.TagStats{Tag: "order", Order: "trend", Step: 200, Left: 150, Rate: 2, Runway: 75}, worker.TagStats{Tag: "new.1", Order: "strict", Rate: 1, Runway: 9}),
-			reportOf("b", worker.RoleWorker, worker.TagStats{Tag: "order", Order: "trend", Step: 100, Left: 60, Rate: 1, Runway: 60, Parked: 2}),
-		},
-	}
-	i := c.at(now)
+	i := merged(now, []worker.Report{
+		reportOf("a", worker.RoleAll, worker.TagStats{Tag: "order", Order: "trend", Step: 200, Left: 150, Rate: 2, Runway: 75}, worker.TagStats{Tag: "new.1", Order: "strict", Rate: 1, Runway: 9}),
+		reportOf("b", worker.RoleWorker, worker.TagStats{Tag: "order", Order: "trend", Step: 100, Left: 60, Rate: 1, Runway: 60, Parked: 2}),
+	})
 	want := []Tag{
-		{Name: "order", Order: "trend", Workers: 2, Step: 200, Left: 210, Room: 600, Rate: 3, Runway: 60, Parked: 2, Short: true},
+		{Name: "order", Order: "trend", Workers: 2, Step: 200, Left: 210, Room: 600, Rate: 3, Runway: 60, Parked: 2, Short: true, Level: doctor.Warning},
 		{Name: "new.1", Order: "strict", Workers: 1, Rate: 1, Runway: 9},
 	}
 	if len(i.Tags) != len(want) {
@@ -66,40 +71,62 @@ func TestTagsOfAllWorkers(t *testing.T) {
 	}
 }
 
-// TestLeftIsSpokenOf: a process without a worker ID that reported before is listed for a while
-// as gone, and one with a worker ID that was released is not.
-func TestLeftIsSpokenOf(t *testing.T) {
+// TestOtherInstallations: their processes are no part of this one, and are warned of.
+func TestOtherInstallations(t *testing.T) {
 	t.Parallel()
-	col := NewCollector(Config{Prefix: "ids"})
-	id := int64(7)
-	stopped := reportOf("stopped", worker.RoleWorker)
-	stopped.Stats.WorkerID = &id
-	(&collection{Collector: col, reports: []worker.Report{stopped, reportOf("loader", worker.RoleLoader)}}).at(now)
-	i := (&collection{Collector: col}).at(now.Add(time.Minute))
-	if len(i.Silent) != 1 || i.Silent[0].Instance != "loader" || !i.Silent[0].Left {
-		t.Errorf("after a minute: %+v", i.Silent)
+	foreign := reportOf("b", worker.RoleAll, worker.TagStats{Tag: "theirs"})
+	foreign.Stats.Installation = "J"
+	i := merged(now, []worker.Report{reportOf("a", worker.RoleAll, worker.TagStats{Tag: "order", Order: "strict"}), foreign}, func(c *collection) { c.ID = "I" })
+	if i.Totals.Workers != 1 || i.Totals.Loaders != 1 || i.Totals.TagsActive != 1 || len(i.Processes) != 1 || len(i.Tags) != 1 {
+		t.Errorf("another installation is counted: %+v", i.Totals)
 	}
-	if i := (&collection{Collector: col}).at(now.Add(2 * remembersFor)); len(i.Silent) > 0 {
-		t.Errorf("later: %+v", i.Silent)
+	if got := troublesOf(i); got != "warning other installations: 1 of their processes answer on the same subjects, and are not counted here" {
+		t.Error(got)
 	}
 }
 
-// TestShortMemoryIsJudgedOverTime: a tag that has just begun to be asked for has small segments, and no warning.
-func TestShortMemoryIsJudgedOverTime(t *testing.T) {
+// TestShortMemory: a tag that has just begun to be asked for has small segments, and no warning. Where requests wait, or no
+// more IDs come, that is no excuse. The tags that hurt already come first.
+func TestShortMemory(t *testing.T) {
 	t.Parallel()
-	col := NewCollector(Config{Prefix: "ids"})
-	look := func(after time.Duration, parked int) string {
-		c := &collection{Collector: col, reports: []worker.Report{reportOf("a", worker.RoleAll, worker.TagStats{Tag: "order", Left: 100, Rate: 10, Runway: 10, Step: 10, Parked: parked})}}
-		return troublesOf(c.at(now.Add(after)))
+	settled, failing := forecast.Use{High: 1, Rate: 1, Seconds: 60}, reportOf("l", worker.RoleLoader)
+	failing.Outages = &worker.OutageStats{Now: true}
+	for _, c := range []struct {
+		tag     worker.TagStats
+		failing bool
+		want    string
+	}{
+		{worker.TagStats{Left: 100, Rate: 10, Runway: 10}, false, ""},
+		{worker.TagStats{Left: 100, Rate: 10, Runway: 10, Use: settled}, false, "error tag order: memory lasts for 10 s at 10 IDs a second"},
+		{worker.TagStats{Left: 100, Rate: 1, Runway: 100, Use: settled}, false, "warning tag order: memory lasts for 100 s at 1 IDs a second"},
+		{worker.TagStats{Left: 100, Rate: 0.3, Runway: 301, Use: settled}, true, ""},
+		{worker.TagStats{Left: 100, Rate: 10, Runway: 10, Parked: 3}, false, "error tag order: memory lasts for 10 s at 10 IDs a second, and 3 requests wait"},
+		{worker.TagStats{Left: 100, Rate: 10, Runway: 10}, true, "error tag order: memory lasts for 10 s at 10 IDs a second"},
+		{worker.TagStats{}, false, ""},
+		{worker.TagStats{}, true, "error tag order: a worker has none of its IDs in memory"},
+		{worker.TagStats{Order: "strict", Parked: 3}, true, ""},
+	} {
+		c.tag.Tag = "order"
+		reports := []worker.Report{reportOf("a", worker.RoleAll, c.tag)}
+		if c.failing {
+			reports = append(reports, failing)
+		}
+		got := ""
+		for _, line := range strings.Split(troublesOf(merged(now, reports)), "\n") {
+			if strings.Contains(line, "tag order:") {
+				got = line
+			}
+		}
+		if got != c.want {
+			t.Errorf("%+v, store fails: %v: %q, want %q", c.tag, c.failing, got, c.want)
+		}
 	}
-	if got := look(0, 0); strings.Contains(got, "order") {
-		t.Errorf("at once: %s", got)
-	}
-	if got := look(0, 3); !strings.Contains(got, "error tag order: memory lasts for 10 s at 10 IDs a second, and 3 requests wait") {
-		t.Errorf("with requests that wait: %s", got)
-	}
-	if got := look(shortFor, 0); !strings.Contains(got, "error tag order: memory lasts for 10 s") {
-		t.Errorf("after a minute: %s", got)
+	first := merged(now, []worker.Report{reportOf(
+		"a", worker.RoleAll, worker.TagStats{Tag: "busy", Left: 9, Rate: 9, Runway: 1}, worker.TagStats{Tag: "waits", Left: 1, Rate: 1, Runway: 1, Parked: 1},
+		worker.TagStats{Tag: "empty"}, worker.TagStats{Tag: "rests", Left: 5, Runway: 1e7},
+	)}).EndFirst(5)
+	if len(first) != 3 || first[0].Name != "waits" || first[1].Name != "empty" || first[2].Name != "busy" {
+		t.Errorf("%+v", first)
 	}
 }
 
@@ -126,78 +153,83 @@ func TestTroubles(t *testing.T) {
 	failing := reportOf("l1", worker.RoleLoader)
 	failing.Outages = &worker.OutageStats{Now: true, Times: 1, Since: now.Add(-time.Minute), Error: "refused"}
 	lag := uint64(5)
-	c := &collection{
-		Collector: NewCollector(Config{Prefix: "ids"}), reports: []worker.Report{overloaded, off, none, failing},
-		workerIDs: workerIDs{
-			all:   []WorkerID{{Instance: "w1"}, {Worker: 1, Instance: "w4", Host: "h4"}, {Worker: 2, Host: "old"}},
-			heard: map[string]time.Time{"w4": now.Add(-8 * time.Second)},
-		},
-		enrichments: []Enrichment{{Source: "A", Target: "B", Stalled: true, Written: now.Add(-time.Minute), Lag: &lag}, {Source: "C", Target: "D", Oldest: now.Add(-2 * time.Minute)}},
-		checks:      []Check{{What: "sync", Severity: Error, Text: "not"}, {What: "server", Text: "fine"}},
-		unread:      []Unread{{"worker IDs", "denied"}},
-	}
-	i := c.at(now)
+	i := merged(now, []worker.Report{overloaded, off, none, failing}, func(c *collection) {
+		c.WorkerIDs = []WorkerID{{Instance: "w1"}, {Worker: 1, Instance: "w4", Host: "h4", heard: now.Add(-8 * time.Second)}, {Worker: 2, Host: "old"}}
+		c.Enrichments = []Enrichment{{Source: "A", Target: "B", Stalled: true, Written: now.Add(-time.Minute), Lag: &lag}, {Source: "C", Target: "D", Oldest: now.Add(-2 * time.Minute)}}
+		c.Checks = []Check{{What: "sync", Severity: doctor.Error, Text: "not"}, {What: "server", Text: "fine"}}
+		c.Unread = []Unread{{What: "worker IDs", Why: "no answer"}, {What: "enrichments", Why: "denied", Denied: true}}
+	})
 	want := `error worker w1: is overloaded, and out of the queue groups until the waiting requests are handled; start more workers
 error worker w2: no loader answers
 error loader l1: its store  has failed for 60 s (refused); no tag is in use
 error enrichment A to B: no enricher has been at work for 60 s: none runs, or it stands still and its log says why; 5 events wait
 error doctor: sync: not
-warning worker h4 (w4): does not report, though it holds a worker ID: it died (last heard of 8.0 s ago), or is paused or cut off
 warning worker w2: its clock is -1.7s ahead of the NATS server's
 warning worker w2: its worker ID's time is reserved for 3 s only: heartbeats fail
 warning worker w3: has no worker ID, and answers no snowflake requests: all are taken
 warning worker w3: was granted 2 ranges that had been granted before, and burnt them: the store went back
+warning worker h4 (w4): does not report, though it holds a worker ID: it died (last heard of 8.0 s ago), or is paused or cut off
 warning enrichment C to D: the oldest event that waits is 2 min old
-warning not known: worker IDs: denied`
+warning not known: worker IDs: no answer`
 	if got := troublesOf(i); got != want {
 		t.Errorf("got:\n%s\nwant:\n%s", got, want)
 	}
-	if i.Totals.Workers != 3 || i.Totals.WorkersExpected != 4 || i.Worst() != Error {
-		t.Errorf("%+v", i.Totals)
+	if i.Totals.Workers != 3 || i.Totals.WorkersExpected != 4 || i.Summary() != "Errors: 5, warnings: 7" {
+		t.Errorf("%+v, %s", i.Totals, i.Summary())
 	}
-	i.Tags = append(i.Tags, Tag{Name: "order", Order: "strict", Rate: 1})
-	i.Judge()
-	if got := troublesOf(i); !strings.Contains(got, "(refused); 1 strict tags in use have no IDs, no other is in use") {
-		t.Errorf("a strict tag is in use: %s", got)
-	}
-	nobody := &collection{Collector: NewCollector(Config{Prefix: "ids"})}
-	if got := troublesOf(nobody.at(now)); !strings.Contains(got, "nobody answers requests") || !strings.Contains(got, "nobody reserves segments") {
+	if got := troublesOf(merged(now, nil)); !strings.Contains(got, "nobody answers requests") || !strings.Contains(got, "nobody reserves segments") {
 		t.Errorf("nobody is there: %s", got)
 	}
-	nobody.unread = []Unread{{reportsPart, "denied"}}
-	if got := troublesOf(nobody.at(now)); strings.Contains(got, "nobody") {
+	i = merged(now, nil, func(c *collection) { c.miss(reportsPart, &doctor.MissingError{}) })
+	if got := troublesOf(i); strings.Contains(got, "nobody") || !strings.Contains(got, "not known") {
 		t.Errorf("nobody could be asked: %s", got)
 	}
 }
 
-// TestViewPages: a viewer sees a page of the tags that match, in an order.
-func TestViewPages(t *testing.T) {
+// TestMissingRightIsANote: an installation can be well though its user may not read all of it.
+func TestMissingRightIsANote(t *testing.T) {
+	t.Parallel()
+	id := int64(708)
+	holder := reportOf("a", worker.RoleAll)
+	holder.Stats.WorkerID = &id
+	i := merged(now, []worker.Report{holder}, func(c *collection) {
+		c.miss(enrichmentsPart, &doctor.MissingError{Missing: rights.Publish("x")})
+	})
+	var out bytes.Buffer
+	if err := i.View("", ByRate, 10).Print(&out); err != nil || !strings.Contains(out.String(), " 0       708 ") {
+		t.Fatalf("%v\n%s", err, &out)
+	}
+	if len(i.Troubles) > 0 || i.Summary() != "All is well, as far as is known" || !strings.Contains(out.String(), "\nall is well\nnote     not known: enrichments: this NATS user lacks a right for it: the user may not publish x\n") {
+		t.Errorf("%s: %+v\n%s", i.Summary(), i.Troubles, &out)
+	}
+}
+
+// TestView: a viewer sees the first of the tags that match, in an order.
+func TestView(t *testing.T) {
 	t.Parallel()
 	i := &Installation{}
 	for n := range 100 {
 		i.Tags = append(i.Tags, Tag{Name: fmt.Sprintf("tag-%02d", n), Rate: float64(100 - n), Runway: float64(n%10) + 1})
 	}
 	for _, c := range []struct {
-		q             Query
-		matches, page int
-		pages         int
-		first         string
+		search         string
+		by             Sort
+		n              int
+		first          string
+		matches, shown int
 	}{
-		{Query{Size: 30}, 100, 30, 4, "tag-00"},
-		{Query{Size: 30, Page: 4}, 100, 10, 4, "tag-90"},
-		{Query{Size: 30, Page: 99}, 100, 10, 4, "tag-90"},
-		{Query{Size: 30, Search: "TAG-7"}, 10, 10, 1, "tag-70"},
-		{Query{Size: 30, Search: "none"}, 0, 0, 1, ""},
-		{Query{Size: 5, Sort: ByRunway, Page: 3}, 100, 5, 20, "tag-01"},
-		{Query{Size: 5, Sort: ByName, Search: "9"}, 19, 5, 4, "tag-09"},
+		{"", ByRate, 30, "tag-00", 100, 30},
+		{"TAG-7", ByRate, 30, "tag-70", 10, 10},
+		{"none", ByRate, 30, "", 0, 0},
+		{"5", ByRunway, 5, "tag-50", 19, 5},
+		{"9", ByName, 5, "tag-09", 19, 5},
 	} {
-		v := i.View(c.q)
-		first := ""
-		if len(v.Page) > 0 {
-			first = v.Page[0].Name
+		v, first := i.View(c.search, c.by, c.n), ""
+		if len(v.Shown) > 0 {
+			first = v.Shown[0].Name
 		}
-		if v.Matches != c.matches || len(v.Page) != c.page || v.Pages != c.pages || first != c.first {
-			t.Errorf("%+v: %d match, %d on the page, %d pages, first %s; want %+v", c.q, v.Matches, len(v.Page), v.Pages, first, c)
+		if v.Matches != c.matches || len(v.Shown) != c.shown || v.More() != c.matches-c.shown || first != c.first {
+			t.Errorf("%+v: %d match, %d shown, first %s", c, v.Matches, len(v.Shown), first)
 		}
 	}
 }
@@ -208,13 +240,15 @@ func TestTextCannotControlTheTerminal(t *testing.T) {
 	const evil = "a\x1b[2J\u202e\nb\u0007\xff"
 	r := reportOf(evil, worker.RoleAll, worker.TagStats{Tag: evil, Order: evil})
 	r.Host, r.Version, r.NotReady = evil, evil, evil
-	c := &collection{
-		Collector: NewCollector(Config{Prefix: "ids"}), reports: []worker.Report{r},
-		workerIDs:   workerIDs{all: []WorkerID{{Instance: evil, Host: evil}}},
-		enrichments: []Enrichment{{Source: evil, Target: evil, Enricher: evil}}, unread: []Unread{{evil, evil}},
-	}
+	i := merged(now, []worker.Report{r}, func(c *collection) {
+		c.WorkerIDs = []WorkerID{{Instance: evil, Host: evil}, {Instance: evil + evil, Host: evil}}
+		c.Enrichments = []Enrichment{{Source: evil, Target: evil, Enricher: evil}}
+		c.Unread = []Unread{{What: evil, Why: evil}, {What: evil, Why: evil, Denied: true}}
+		c.ID, c.Prefix = evil, evil
+		c.reports[0].Stats.Installation = evil
+	})
 	var out bytes.Buffer
-	if err := c.at(now).View(Query{Size: 10}).Print(&out); err != nil {
+	if err := i.View("", ByRate, 10).Print(&out); err != nil {
 		t.Fatal(err)
 	}
 	if !utf8.ValidString(out.String()) || strings.ContainsAny(out.String(), "\x1b\u202e\u0007\r") || !strings.Contains(out.String(), "a?[2J??b??") {
@@ -222,88 +256,73 @@ func TestTextCannotControlTheTerminal(t *testing.T) {
 	}
 }
 
-// TestOneCollectionForAll: however many look and reload, processes are asked no more often than every two seconds; and not at
-// all while nobody looks. Then there is no connection either.
+// TestOneCollectionForAll: however many look and reload, there is a collection every two seconds; and none while nobody looks.
 func TestOneCollectionForAll(t *testing.T) {
 	t.Parallel()
-	ns := natstest.Start(t)
-	var asked, dialled atomic.Int64
-	if _, err := micro.AddService(ns.Connect(t), micro.Config{
-		Name: worker.ProcessServiceName, Version: "0.1.0",
-		Metadata: map[string]string{
-			"instance": "a", "installation": "I", "created": now.Format(time.RFC3339Nano), "role": "all", "prefix": "ids",
-		},
-		StatsHandler: func(*micro.Endpoint) any {
-			asked.Add(1)
-			return worker.Report{}
-		},
-		Endpoint: &micro.EndpointConfig{Subject: "anything", Handler: micro.HandlerFunc(func(micro.Request) {})},
-	}); err != nil {
-		t.Fatal(err)
-	}
-	var conn *nats.Conn
-	shared := NewShared(NewCollector(Config{
-		Prefix: messages.DefaultPrefix,
-		Dial: func() (_ *nats.Conn, js jetstream.JetStream, err error) {
-			dialled.Add(1)
-			if conn, err = nats.Connect(ns.URL(), Options()...); err != nil {
-				return nil, nil, err
-			}
-			js, err = jetstream.New(conn)
-			return conn, js, err
-		},
-	}))
-	defer shared.Close()
-	began, views := time.Now(), atomic.Int64{}
-	var all sync.WaitGroup
-	for range 20 {
-		all.Go(func() {
-			for views.Load() < 1000 || asked.Load() < 2 {
-				if _, err := shared.Get(t.Context()); err != nil {
-					t.Error(err)
-					return
-				}
-				views.Add(1)
-				time.Sleep(time.Millisecond)
-			}
+	synctest.Test(t, func(t *testing.T) {
+		collected := 0
+		page := newPage(func(context.Context) *Installation {
+			collected++
+			time.Sleep(100 * time.Millisecond)
+			return &Installation{Taken: time.Now()}
 		})
-	}
-	all.Wait()
-	if most := int64(time.Since(began)/shownFor) + 1; asked.Load() > most || dialled.Load() != 1 {
-		t.Errorf("%d views cost %d questions and %d connections, want at most %d and 1", views.Load(), asked.Load(), dialled.Load(), most)
-	}
-	shared.rest()
-	if !conn.IsClosed() {
-		t.Error("nobody looks, and the connection is still there")
-	}
-	natstest.Eventually(t, "the worker to be seen again", func() bool { // it answered in time
-		i, err := shared.Get(t.Context())
-		return err == nil && i.Totals.Workers == 1
+		defer page.Close()
+		for range 100 { // 10 s
+			for range 20 {
+				go func() {
+					if i, err := page.get(t.Context()); err != nil || time.Since(i.Taken) > shownFor {
+						t.Errorf("%v, %+v", err, i)
+					}
+				}()
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		synctest.Wait()
+		time.Sleep(time.Hour)
+		if collected < 4 || collected > 6 {
+			t.Errorf("%d collections in 10 s", collected)
+		}
 	})
-	if n := dialled.Load(); n != 2 {
-		t.Errorf("%d connections, want 2", n)
-	}
 }
 
-// TestGetEndsWithItsViewer: who goes away does not wait, and does not end the collection for the others.
+// TestGetEndsWithItsViewer: who goes away does not wait, and does not end the collection for the others. Closing the page does.
 func TestGetEndsWithItsViewer(t *testing.T) {
 	t.Parallel()
-	dials, free := make(chan struct{}), make(chan struct{})
-	shared := NewShared(NewCollector(Config{Dial: func() (*nats.Conn, jetstream.JetStream, error) {
-		close(dials)
-		<-free
-		return nil, nil, nats.ErrNoServers
-	}}))
-	defer shared.Close()
+	began, ended := make(chan struct{}), make(chan struct{})
+	page := newPage(func(ctx context.Context) *Installation {
+		close(began)
+		<-ctx.Done()
+		close(ended)
+		return new(Installation)
+	})
 	ctx, cancel := context.WithCancel(t.Context())
-	go func() { <-dials; cancel() }()
-	if _, err := shared.Get(ctx); !errors.Is(err, context.Canceled) {
-		t.Errorf("%v", err)
+	var first sync.WaitGroup
+	first.Go(func() { _, _ = page.get(ctx) })
+	<-began
+	cancel()
+	if _, err := page.get(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("who has left waits: %v", err)
 	}
-	close(free)
-	i, err := shared.Get(t.Context())
-	if err != nil || len(i.Unread) != 1 || i.Unread[0].What != everything {
-		t.Errorf("%v, %+v", err, i)
+	select {
+	case <-ended:
+		t.Error("the collection ended with its viewer")
+	default:
+	}
+	page.Close()
+	<-ended
+	first.Wait()
+}
+
+// TestNoServer: a process that has lost its server shows itself, and that it knows nothing else.
+func TestNoServer(t *testing.T) {
+	t.Parallel()
+	i := (&Collector{
+		Dial: func() (*nats.Conn, jetstream.JetStream, error) { return nil, nil, nats.ErrNoServers },
+		Self: func() (worker.Report, bool) { return reportOf("a", worker.RoleWorker), true },
+	}).Collect(t.Context())
+	want := "warning not known: all but this process: nats: no servers available for connection"
+	if got := troublesOf(i); got != want || len(i.Processes) != 1 || i.ID != "I" || i.Answered(1, 1) != "–" {
+		t.Errorf("%q, want %q, and the process itself: %+v", got, want, i)
 	}
 }
 
@@ -316,9 +335,8 @@ func TestLies(t *testing.T) {
 		r.Stats.Active, r.Stats.Parked = int(n), int(n)
 		r.Stats.Grants = worker.GrantStats{Installed: n, Burnt: n, Below: n}
 		r.Clock, r.Overloads = &worker.ClockStats{AheadMS: n}, &worker.OverloadStats{Times: n}
-		c := &collection{Collector: NewCollector(Config{Prefix: "ids"}), reports: []worker.Report{r, r}}
 		var text bytes.Buffer
-		if err := c.at(now).View(Query{Size: 10}).Print(&text); err != nil || !strings.Contains(text.String(), "order") {
+		if err := merged(now, []worker.Report{r, r}).View("", ByRate, 10).Print(&text); err != nil || !strings.Contains(text.String(), "order") {
 			t.Errorf("%d: %v, %s", n, err, text.String())
 		}
 		_ = Count(n) + Rate(float64(n)*1e200)

@@ -71,8 +71,11 @@ func (e *UnansweredError) Error() string {
 	if e.Reason != "" {
 		return "loaders cannot serve: their store fails: " + e.Reason
 	}
-	return fmt.Sprintf("no loader answers: %d loads unanswered for %v; %s",
-		e.Loads, time.Since(e.Since).Round(time.Second), loaderStates[e.Loaders])
+	loads := fmt.Sprintf("%d loads", e.Loads)
+	if e.Loads == 1 {
+		loads = "1 load"
+	}
+	return fmt.Sprintf("no loader answers: %s unanswered for %v; %s", loads, time.Since(e.Since).Round(time.Second), loaderStates[e.Loaders])
 }
 
 // requested records that a load was requested.

@@ -1,4 +1,4 @@
-package statuspage_test
+package status
 
 import (
 	"context"
@@ -8,9 +8,6 @@ import (
 	"sync"
 	"testing"
 	"time"
-
-	"github.com/idworker/idworker/cmd/internal/status"
-	"github.com/idworker/idworker/cmd/internal/statuspage"
 )
 
 // TestRequests: only what the page knows is answered, and always with the policy.
@@ -19,24 +16,19 @@ func TestRequests(t *testing.T) {
 	s := new(source)
 	s.current.Store(sample(time.Now()))
 	mux := http.NewServeMux()
-	statuspage.Register(mux, s)
+	newPage(s.collect).Register(mux)
 	for _, c := range []struct {
 		method, target string
 		code           int
 		says           string
 	}{
-		{"GET", "/", 200, "page 1 of 400"},
+		{"GET", "/", 200, "10,000 tags; the first 25 are shown"},
 		{"HEAD", "/", 200, ""},
-		{"GET", "/?q=shop-00&sort=name&page=2&other=1", 200, "page 2 of 4"},
-		{"GET", "/?page=999999", 200, "page 400 of 400"},
+		{"GET", "/?q=shop-00&sort=name&other=1", 200, "shop-0002.order"},
 		{"GET", "/?q=%3Cb%3E", 200, "&lt;b&gt;"},
 		{"GET", "/?q=" + strings.Repeat("a", 128), 200, "No tag has"},
 		{"GET", "/?q=" + strings.Repeat("a", 129), 400, "at most 128 bytes"},
 		{"GET", "/?q=%ff", 400, "UTF-8"},
-		{"GET", "/?page=0", 400, "allowed is 1 to 1000000"},
-		{"GET", "/?page=-1", 400, "allowed is 1 to 1000000"},
-		{"GET", "/?page=1e3", 400, "allowed is 1 to 1000000"},
-		{"GET", "/?page=99999999999999999999", 400, "allowed is 1 to 1000000"},
 		{"GET", "/?sort=newest", 400, "allowed are rate, runway, name"},
 		{"GET", "/status.css", 200, "color-scheme"},
 		{"GET", "/status.js", 200, "use strict"},
@@ -57,24 +49,12 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-// slowSource does not answer until it may.
-type slowSource struct{ free chan struct{} }
-
-func (s slowSource) Get(ctx context.Context) (*status.Installation, error) {
-	select {
-	case <-s.free:
-		return new(status.Installation), nil
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-}
-
 // TestViewersAreBounded: those who come while many wait are told to come again.
 func TestViewersAreBounded(t *testing.T) {
 	t.Parallel()
-	s := slowSource{make(chan struct{})}
+	free := make(chan struct{})
 	mux := http.NewServeMux()
-	statuspage.Register(mux, s)
+	newPage(func(context.Context) *Installation { <-free; return new(Installation) }).Register(mux)
 	const room, viewers = 64, 100
 	codes := make(chan int, viewers)
 	var all sync.WaitGroup
@@ -90,7 +70,7 @@ func TestViewersAreBounded(t *testing.T) {
 			t.Errorf("%d for one too many", code)
 		}
 	}
-	close(s.free)
+	close(free)
 	all.Wait()
 	for range room {
 		if code := <-codes; code != http.StatusOK {

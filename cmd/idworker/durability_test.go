@@ -1,6 +1,7 @@
-package doctor
+package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -25,7 +26,7 @@ const mayAsk = `
 	}`
 
 // connectTo connects to a new server, which says whether it syncs every write if says is set.
-func connectTo(t *testing.T, always, says bool) *nats.Conn {
+func syncingServer(t *testing.T, always, says bool) *nats.Conn {
 	t.Helper()
 	if !says {
 		return natstest.Start(t, func(o *server.Options) { o.SyncAlways = always }).Connect(t)
@@ -48,33 +49,32 @@ func connectTo(t *testing.T, always, says bool) *nats.Conn {
 func TestSyncWatch(t *testing.T) {
 	for name, test := range map[string]struct {
 		always, says, allowed bool
-		state                 Synced
-		warns                 string // "" if it does not
+		warns                 string // why; "" if it does not
 	}{
-		"syncs":             {true, true, false, SyncedYes, ""},
-		"does not":          {false, true, false, SyncedNo, "before they are on disk"},
-		"says nothing":      {true, false, false, SyncedUnknown, "does not say"},
-		"does not, allowed": {false, true, true, SyncedNo, ""},
-		"silent, allowed":   {false, false, true, SyncedUnknown, ""},
+		"syncs":             {true, true, false, ""},
+		"does not":          {false, true, false, "sync_interval is not always"},
+		"says nothing":      {true, false, false, "no server says"},
+		"does not, allowed": {false, true, true, ""},
+		"silent, allowed":   {false, false, true, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			core, logged := observer.New(zapcore.InfoLevel)
-			w := NewSyncWatch(connectTo(t, test.always, test.says), test.allowed, zap.New(core))
-			if w.Unsafe() || w.State() != SyncedUnchecked {
+			w := newSyncWatch(syncingServer(t, test.always, test.says), test.allowed, zap.New(core))
+			if value(t, w.metric) != 0 || w.looked {
 				t.Error("something is known before anybody looked")
 			}
-			w.Look(t.Context())
-			w.Look(t.Context())
+			w.look(t.Context())
+			w.look(t.Context())
 			lines := logged.All()
-			if test.warns == "" && len(lines) > 0 || test.warns != "" && (len(lines) != 1 || lines[0].Level != zapcore.WarnLevel || !strings.Contains(lines[0].Message, test.warns)) {
+			if test.warns == "" && len(lines) > 0 || test.warns != "" && (len(lines) != 1 || lines[0].Level != zapcore.WarnLevel || !strings.Contains(fmt.Sprint(lines[0].ContextMap()["error"]), test.warns)) {
 				t.Errorf("logged %v, want one warning that says %q", lines, test.warns)
 			}
 			want := 0.0
 			if test.warns != "" {
 				want = 1
 			}
-			if got := value(t, w.Metrics()); got != want || w.State() != test.state {
-				t.Errorf("the metric is %v and the state %d, want %v and %d", got, w.State(), want, test.state)
+			if got := value(t, w.metric); got != want || w.told != test.says || w.synced != (test.says && test.always) {
+				t.Errorf("the metric is %v, want %v; %+v", got, want, w)
 			}
 		})
 	}
@@ -95,16 +95,16 @@ func value(t *testing.T, c prometheus.Collector) float64 {
 // What is known is not forgotten because a server is away for a moment, and a change is told.
 func TestSyncWatchFollows(t *testing.T) {
 	core, logged := observer.New(zapcore.InfoLevel)
-	w := NewSyncWatch(connectTo(t, false, true), false, zap.New(core))
-	w.Look(t.Context())
-	w.conn = connectTo(t, true, false)
-	w.Look(t.Context())
-	if w.State() != SyncedNo || logged.Len() != 1 {
-		t.Errorf("state %d after servers that say nothing, logged %v", w.State(), logged.All())
+	w := newSyncWatch(syncingServer(t, false, true), false, zap.New(core))
+	w.look(t.Context())
+	w.conn = syncingServer(t, true, false)
+	w.look(t.Context())
+	if !w.told || w.synced || value(t, w.metric) != 1 || logged.Len() != 1 {
+		t.Errorf("after servers that say nothing: %+v, logged %v", w, logged.All())
 	}
-	w.conn = connectTo(t, true, true)
-	w.Look(t.Context())
-	if lines := logged.All(); w.Unsafe() || len(lines) != 2 || lines[1].Level != zapcore.InfoLevel {
-		t.Errorf("state %d, logged %v, want that it is well now", w.State(), lines)
+	w.conn = syncingServer(t, true, true)
+	w.look(t.Context())
+	if lines := logged.All(); value(t, w.metric) != 0 || len(lines) != 2 || lines[1].Level != zapcore.InfoLevel {
+		t.Errorf("%+v, logged %v, want that it is well now", w, lines)
 	}
 }

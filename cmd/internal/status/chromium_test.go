@@ -1,4 +1,4 @@
-package statuspage_test
+package status
 
 import (
 	"context"
@@ -54,8 +54,8 @@ type look struct {
 var looks = []look{
 	{"light", 1280, 900, false, false},
 	{"dark", 1280, 900, true, false},
-	{"phone", 390, 844, false, true},
-	{"phone-dark", 390, 844, true, true},
+	{"phone", 400, 844, false, true},
+	{"phone-dark", 400, 844, true, true},
 }
 
 // take takes a look.

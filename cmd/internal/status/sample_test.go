@@ -1,10 +1,11 @@
-package statuspage_test
+package status
 
 import (
 	"fmt"
 	"time"
 
-	"github.com/idworker/idworker/cmd/internal/status"
+	"github.com/idworker/idworker/cmd/internal/doctor"
+	"github.com/idworker/idworker/internal/templates"
 	"github.com/idworker/idworker/worker"
 )
 
@@ -13,16 +14,16 @@ const hostile = `"><script>hacked=1</script><img src=/x onerror=hacked=1><b id=h
 
 // sample is an installation on a bad day: three workers of which one is overloaded, a fourth that does not report,
 // two loaders of which one has lost its store, 10,000 tags, an enricher that has died.
-func sample(now time.Time) *status.Installation {
-	i := &status.Installation{
+func sample(now time.Time) *Installation {
+	i := &Installation{
 		Taken: now, ID: "Uw2vSx0Rk8ZqPZ1HcWmn4A", Prefix: "ids", Layout: "41:1ms/w10/s12@1735689600000",
-		Silent:    []status.Silent{{Instance: "oJ1h2Vd0q8ZrPZ1HcWmnd4", Host: "ids-w4", Heard: now.Add(-47 * time.Second)}},
-		Templates: []status.Template{{Pattern: "chat.*", Step: 10, Order: "strict", MaxTags: 1_000_000}},
-		Unread:    []status.Unread{{What: "enrichments of " + hostile, Why: "no answer within 3s"}},
-		Totals:    status.Totals{Workers: 3, WorkersExpected: 4, Loaders: 2, TagsActive: 10_000, Rate: 41_250},
-		Checks: []status.Check{
+		Silent:    []Silent{{Instance: "oJ1h2Vd0q8ZrPZ1HcWmnd4", Host: "ids-w4", Heard: now.Add(-47 * time.Second)}},
+		Templates: templates.List{{Pattern: "chat.*", Step: 10, Order: "strict", MaxTags: 1_000_000}},
+		Unread:    []Unread{{What: "enrichments of " + hostile, Why: "no answer within 3s"}},
+		Totals:    Totals{Workers: 3, WorkersExpected: 4, Loaders: 2, TagsActive: 10_000, Rate: 41_250},
+		Checks: []Check{
 			{What: "server", Text: "ids-1 nats://127.0.0.1:4222, version 2.15.2"},
-			{What: "sync", Severity: status.Error, Text: "server ids-2 does not sync every write; make sure of sync_interval: always in the jetstream block of every server"},
+			{What: "sync", Severity: doctor.Error, Text: "server ids-2 does not sync every write; make sure of sync_interval: always in the jetstream block of every server"},
 		},
 	}
 	for n := range 3 {
@@ -36,18 +37,18 @@ func sample(now time.Time) *status.Installation {
 		i.Tags = append(i.Tags, aTag(n))
 	}
 	for n := range 4 {
-		id := status.WorkerID{Worker: int64(34 + n), AheadMS: int64(n*7 - 9), Reserved: now.Add(21 * time.Second)}
+		id := WorkerID{Worker: int64(34 + n), AheadMS: int64(n*7 - 9), Reserved: now.Add(21 * time.Second)}
 		if n < 3 {
 			id.Instance, id.Host, id.Since = i.Processes[n].Instance, i.Processes[n].Host, now.Add(-26*time.Hour)
 		}
 		i.WorkerIDs = append(i.WorkerIDs, id)
 	}
 	waits, none := uint64(18_204), uint64(0)
-	i.Enrichments = []status.Enrichment{
+	i.Enrichments = []Enrichment{
 		{Source: "ORDERS", Target: "ORDERS_READY", IDs: "segment:order", Enricher: "z01pOO956o7y7y3XnV1soR", Done: 812_377, Written: now.Add(-3 * time.Minute), Stalled: true, Lag: &waits, Oldest: now.Add(-3 * time.Minute)},
 		{Source: hostile, Target: "CLICKS_READY", IDs: "snowflake", Enricher: "z01pOO956o7y7y3XnV1soS", Done: 91_004_812, Written: now, Lag: &none},
 	}
-	i.Judge()
+	i.judge(i.Processes)
 	return i
 }
 
@@ -58,7 +59,7 @@ func aWorker(n int, now time.Time) worker.Report {
 		Overloads: &worker.OverloadStats{Times: int64(n)}, Clock: &worker.ClockStats{AheadMS: int64(n*7 - 9), ReservedIn: 21},
 		Stats: worker.Stats{
 			Installation: "Uw2vSx0Rk8ZqPZ1HcWmn4A", WorkerID: &id,
-			Supply: worker.Supply{Active: 10_000, Grants: worker.GrantStats{Installed: 48_211, Burnt: 12}},
+			Supply: worker.Supply{Active: 10_000, Tags: []worker.TagStats{{Tag: "checkout.order", Rate: 4_000, Runway: 120}}, Grants: worker.GrantStats{Installed: 48_211, Burnt: 12}},
 		},
 	}
 }
@@ -71,13 +72,13 @@ func aLoader(host string, now time.Time) worker.Report {
 }
 
 // aTag is the nth tag: the first are busy, and three quarters are at rest.
-func aTag(n int) status.Tag {
-	t := status.Tag{Name: fmt.Sprintf("shop-%04d.order", n), Order: "trend", Workers: 3, Step: 1000, Room: 6000, Left: 6000, Runway: 365 * 24 * 3600}
+func aTag(n int) Tag {
+	t := Tag{Name: fmt.Sprintf("shop-%04d.order", n), Order: "trend", Workers: 3, Step: 1000, Room: 6000, Left: 6000, Runway: 365 * 24 * 3600}
 	switch {
 	case n == 0:
 		t.Name, t.Short = "checkout.order", true
 	case n == 1:
-		return status.Tag{Name: "invoice", Order: "strict", Workers: 3, Rate: 6_000, Parked: 2, Runway: 365 * 24 * 3600}
+		return Tag{Name: "invoice", Order: "strict", Workers: 3, Rate: 6_000, Parked: 2, Runway: 365 * 24 * 3600}
 	case n == 3:
 		t.Name = hostile
 	case n >= 2_500:

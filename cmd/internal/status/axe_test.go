@@ -1,4 +1,4 @@
-package statuspage_test
+package status
 
 import (
 	"context"

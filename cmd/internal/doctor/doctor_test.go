@@ -10,20 +10,19 @@ import (
 
 	"github.com/idworker/idworker/internal/kv"
 	"github.com/idworker/idworker/internal/rights"
+	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/testing/natstest"
 )
 
-// lookAt has a doctor look at resources, and returns what it finds of their copies.
+// lookAt has a doctor look at buckets of an installation, and returns what it finds
+// of their copies.
 func lookAt(ctx context.Context, js jetstream.JetStream, all ...kv.Resource) (copies []string) {
-	d := &Doctor{Conn: js.Conn(), JetStream: js, Resources: all}
-	for _, r := range all {
-		d.Needs = rights.Join(d.Needs, rights.Publish(r.InfoSubject()))
-	}
-	d.examineResources(ctx, func(f Finding) {
+	d := &Doctor{Conn: js.Conn(), JetStream: js, Prefix: messages.DefaultPrefix, Role: Role(rights.Admin), Resources: all}
+	for _, f := range d.resources(ctx) {
 		if f.What == "copies" && f.Warning && errors.Is(f.Err, ErrCopies) {
 			copies = append(copies, f.Err.Error())
 		}
-	})
+	}
 	return copies
 }
 
@@ -37,13 +36,13 @@ func TestCopies(t *testing.T) {
 	t.Parallel()
 	cluster := natstest.StartCluster(t, 3)
 	js := natstest.JetStream(t, cluster.Connect(t))
-	a, b, single := bucketOf("a", 3), bucketOf("b", 3), bucketOf("single", 1)
+	a, b, single := bucketOf("ids_workers", 3), bucketOf("ids_clock", 3), bucketOf("ids_config", 1)
 	natstest.Eventually(t, "the buckets are there", func() bool {
 		return kv.Ensure(t.Context(), js, a, b, single) == nil
 	})
 	natstest.Eventually(t, "only the single copy is warned of", func() bool {
 		copies := lookAt(t.Context(), js, a, b, single)
-		return len(copies) == 1 && strings.Contains(copies[0], "one copy only, on server n") && strings.HasSuffix(copies[0], " of the cluster test: bucket single")
+		return len(copies) == 1 && strings.Contains(copies[0], "one copy only, on server n") && strings.HasSuffix(copies[0], " of the cluster test: bucket ids_config")
 	})
 	if did, err := single.Apply(t.Context(), js); err != nil || !strings.HasPrefix(did, "as it should be, but one copy only, on server n") {
 		t.Errorf("provisioned: %q, %v", did, err)
@@ -51,7 +50,7 @@ func TestCopies(t *testing.T) {
 	// One that leads neither, so that both miss the same server at once.
 	var stopped string
 	for i, s := range cluster.Servers {
-		if s != cluster.StreamLeader("KV_a") && s != cluster.StreamLeader("KV_b") {
+		if s != cluster.StreamLeader("KV_ids_workers") && s != cluster.StreamLeader("KV_ids_clock") {
 			stopped = []string{"n1", "n2", "n3"}[i]
 			s.Stop()
 			break
@@ -59,7 +58,7 @@ func TestCopies(t *testing.T) {
 	}
 	natstest.Eventually(t, "a server is missed", func() bool {
 		copies := lookAt(t.Context(), js, a, b)
-		return len(copies) == 1 && strings.HasSuffix(copies[0], "2 of 3 copies are current, not that of server "+stopped+": bucket a, bucket b")
+		return len(copies) == 1 && strings.HasSuffix(copies[0], "2 of 3 copies are current, not that of server "+stopped+": bucket ids_workers, bucket ids_clock")
 	})
 }
 
@@ -67,7 +66,7 @@ func TestCopies(t *testing.T) {
 func TestCopiesOfOneServer(t *testing.T) {
 	t.Parallel()
 	js := natstest.JetStream(t, natstest.Start(t).Connect(t))
-	single := bucketOf("single", 1)
+	single := bucketOf("ids_config", 1)
 	if err := kv.Ensure(t.Context(), js, single); err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,130 @@
+package doctor
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/idworker/idworker/internal/forecast"
+	"github.com/idworker/idworker/worker"
+)
+
+// TestProcesses: a role that no process fills is a failure, as everything is that
+// keeps a process from its work; what may be all right is a warning.
+func TestProcesses(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+	w := worker.Report{Instance: "w", Role: worker.RoleWorker}
+	l := worker.Report{Instance: "l", Role: worker.RoleLoader}
+	both := worker.Report{Instance: "b", Host: "h", Role: worker.RoleAll}
+	id := int64(7)
+	degraded, failing, stopped, overloaded, off := w, l, both, w, w
+	degraded.Degraded = "no loader answers"
+	failing.Stats.Store, failing.Outages = "jetstream", &worker.OutageStats{Now: true, Since: now.Add(-time.Minute), Error: "refused"}
+	stopped.Stopped, stopped.NotReady = "the register went back", "it grants nothing"
+	overloaded.Overloads, overloaded.NotReady = &worker.OverloadStats{Now: true}, "overloaded"
+	off.Stats.WorkerID, off.Clock, off.Stats.Grants.Below = &id, &worker.ClockStats{AheadMS: -1700, ReservedIn: 3}, 2
+	busy, unnamed := w, w
+	busy.Stats.Tags = []worker.TagStats{
+		{Tag: "a", Order: "trend", Rate: 1, Runway: 90}, {Tag: "b", Order: "trend", Rate: 1, Runway: 80},
+		{Tag: "idle", Order: "trend", Runway: 1}, {Tag: "s", Order: "strict", Rate: 1},
+	}
+	unnamed.NotReady, unnamed.Stats.NoWorker = "starting", "all are taken"
+	for _, c := range []struct {
+		reports []worker.Report
+		want    []string
+	}{
+		{nil, []string{"error workers: none reports: nobody answers requests", "error loaders: none reports: nobody reserves segments, and workers live on memory"}},
+		{[]worker.Report{w, l}, []string{"ok workers: 1 running", "ok loaders: 1 running"}},
+		{[]worker.Report{both}, []string{"ok workers: 1 running", "ok loaders: 1 running"}},
+		{[]worker.Report{w}, []string{"error loaders: none reports"}},
+		{[]worker.Report{l, l}, []string{"ok loaders: 2 running", "error workers: none reports"}},
+		{[]worker.Report{degraded, l}, []string{"error worker w: no loader answers"}},
+		{[]worker.Report{w, failing}, []string{"error loader l: its store jetstream has failed for 60 s (refused); no tag is in use"}},
+		{[]worker.Report{busy, failing}, []string{"(refused); 1 strict tags in use have no IDs, memory ends first for b, in 80 s"}},
+		{[]worker.Report{stopped}, []string{"error process h (b): grants nothing: the register went back; run idworker tag raise --all --by N"}},
+		{[]worker.Report{overloaded, l}, []string{"error worker w: is overloaded, and out of"}},
+		{[]worker.Report{unnamed, l}, []string{"error worker w: is not ready: starting", "warning worker w: has no worker ID, and answers no snowflake requests: all are taken"}},
+		{[]worker.Report{off, l}, []string{
+			"warning worker w: its clock is -1.7s ahead of the NATS server's", "warning worker w: its worker ID's time is reserved for 3 s only: heartbeats fail",
+			"warning worker w: was granted 2 ranges that had been granted before, and burnt them: the store went back",
+		}},
+	} {
+		got := lines(ofProcesses(now, c.reports))
+		for _, want := range c.want {
+			if !slices.ContainsFunc(got, func(line string) bool { return strings.Contains(line, want) }) {
+				t.Errorf("no %q in %q", want, got)
+			}
+		}
+		wrong := func(lines []string) (n int) {
+			for _, line := range lines {
+				if !strings.HasPrefix(line, "ok ") {
+					n++
+				}
+			}
+			return n
+		}
+		if wrong(got) != wrong(c.want) {
+			t.Errorf("found %q, want %q", got, c.want)
+		}
+	}
+}
+
+// lines are findings as people read them.
+func lines(all []Finding) (lines []string) {
+	for _, f := range all {
+		switch {
+		case f.Err == nil:
+			lines = append(lines, fmt.Sprintf("ok %s: %s", f.What, f.Good))
+		case f.Warning:
+			lines = append(lines, fmt.Sprintf("warning %s: %v", f.What, f.Err))
+		default:
+			lines = append(lines, fmt.Sprintf("error %s: %v", f.What, f.Err))
+		}
+	}
+	return lines
+}
+
+// TestRunningOut: doctor warns of limits less than a year ahead, and else names the first one.
+func TestRunningOut(t *testing.T) {
+	now := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
+	const day = 24 * 60 * 60
+	in := func(days int64) forecast.Use { return forecast.Use{High: 1<<31 - days*day, Rate: 1, Seconds: day} }
+	for _, c := range []struct {
+		uses map[string]forecast.Use
+		want string
+	}{
+		{map[string]forecast.Use{"a": {High: 1<<31 - 1}}, "ok numbers of tags: too little was measured to say when any run out"},
+		{map[string]forecast.Use{"a": in(2000), "b": in(1000)}, "ok numbers of tags: tag b is the first at a limit: 2^31 on 2029-08-19"},
+		{map[string]forecast.Use{"a": in(2000), "b": in(100)}, "warning tag b: numbers run out: its IDs reach 2^31 in 100 days, on 2027-03-03, if 1 numbers a second go on to be used, as in the last 24 h"},
+		{
+			map[string]forecast.Use{"a": in(1), "b": in(2), "c": in(3), "d": in(4), "e": in(5), "f": in(6), "g": in(2000)},
+			"warning tag a|warning tag b|warning tag c|warning tag d|warning tag e|warning numbers of tags: numbers run out: 1 more within a year, at 2^31, 2^53 or their end",
+		},
+	} {
+		var reports []worker.Report
+		for tag, use := range c.uses {
+			reports = append(reports, worker.Report{Stats: worker.Stats{Supply: worker.Supply{Active: 1, Tags: []worker.TagStats{{Tag: tag, Use: use}}}}})
+		}
+		findings := ofTags(now, reports)
+		for _, f := range findings {
+			if f.Err != nil && !errors.Is(f.Err, ErrRunsOut) {
+				t.Errorf("%+v is no warning that numbers run out", f)
+			}
+		}
+		got := lines(findings)
+		want := strings.Split(c.want, "|")
+		if len(got) != len(want) {
+			t.Errorf("%q, want %q", got, want)
+			continue
+		}
+		for n := range want {
+			if !strings.HasPrefix(got[n], want[n]) {
+				t.Errorf("%q, want %q", got[n], want[n])
+			}
+		}
+	}
+}

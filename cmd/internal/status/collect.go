@@ -1,0 +1,341 @@
+package status
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/idworker/idworker/cmd/internal/doctor"
+	"github.com/idworker/idworker/internal/agreement"
+	"github.com/idworker/idworker/internal/forecast"
+	"github.com/idworker/idworker/internal/rights"
+	"github.com/idworker/idworker/internal/templates"
+	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/messages/enrich"
+	"github.com/idworker/idworker/snowflake"
+	"github.com/idworker/idworker/snowflake/lease"
+	"github.com/idworker/idworker/worker"
+)
+
+// Collector collects the state of an installation, once at a time.
+type Collector struct {
+	Prefix messages.Prefix
+
+	// Dial connects, with [Options]. Each collection has a connection of its own:
+	// reports must not delay grants, and a missing right must not look like an
+	// error of another part.
+	Dial   func() (*nats.Conn, jetstream.JetStream, error)
+	Domain bool // JetStream is that of another domain, whose rights are not known
+
+	// Self returns the report of this process, or false before it serves. It may
+	// be nil.
+	Self func() (worker.Report, bool)
+
+	// Examine returns the findings of doctor.
+	Examine func(ctx context.Context) []Check
+
+	checks   []Check // of the latest look of doctor
+	examined time.Time
+}
+
+// The bounds of a collection. Together they are shorter than a viewer waits.
+const (
+	dialTimeout   = 2 * time.Second
+	rightsWithin  = time.Second
+	partTimeout   = 2 * time.Second
+	reportsWithin = 1500 * time.Millisecond
+	examineEvery  = time.Minute
+	maxMeasured   = 100 // enrichments whose backlog is counted
+)
+
+// The parts of an installation, as they are called where they are not known.
+const (
+	everything      = "all but this process"
+	reportsPart     = "reports of workers and loaders"
+	configPart      = "templates"
+	workerIDsPart   = "worker IDs"
+	enrichmentsPart = "enrichments"
+)
+
+// Options are those of a connection for [Collector.Dial]. A lost connection is
+// not waited for. The register, which doctor opens, refuses a reconnect buffer.
+func Options() []nats.Option {
+	return []nats.Option{
+		nats.Name("idworker status"), nats.NoReconnect(), nats.ReconnectBufSize(-1), nats.Timeout(dialTimeout),
+		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}), // the question without an answer reports it
+	}
+}
+
+// collection is one collection under way. Its parts fill in different fields.
+type collection struct {
+	*Installation
+	by *Collector
+
+	conn    *nats.Conn
+	js      jetstream.JetStream
+	allowed doctor.Permissions
+
+	mu      sync.Mutex // guards Unread
+	reports []worker.Report
+	layout  snowflake.Layout
+}
+
+// Collect asks all questions at once and returns the answers. It takes about
+// 300 ms, and a few seconds if some are not answered.
+func (c *Collector) Collect(ctx context.Context) *Installation {
+	col := &collection{by: c, Installation: &Installation{
+		Prefix: string(c.Prefix), LayoutEnds: []forecast.Date{}, Unread: []Unread{}, Processes: []worker.Report{}, Silent: []Silent{},
+		Tags: []Tag{}, Templates: templates.List{}, WorkerIDs: []WorkerID{}, Enrichments: []Enrichment{}, Checks: []Check{},
+	}}
+	var err error
+	if col.conn, col.js, err = c.Dial(); err != nil {
+		col.miss(everything, err)
+	} else {
+		col.askAll(ctx)
+		col.conn.Close()
+	}
+	col.merge(time.Now())
+	return col.Installation
+}
+
+func (c *collection) askAll(ctx context.Context) {
+	if !c.by.Domain {
+		ctx, cancel := context.WithTimeout(ctx, rightsWithin)
+		c.allowed, _ = doctor.AskPermissions(ctx, c.conn) // without an answer, each part is tried
+		cancel()
+	}
+	var parts sync.WaitGroup
+	parts.Go(func() { c.ask(ctx, configPart, rights.ReadBucket(agreement.BucketName(c.by.Prefix)), c.askConfig) })
+	parts.Go(func() { c.ask(ctx, enrichmentsPart, enrich.ListRights(c.by.Prefix), c.askEnrichments) })
+	parts.Go(func() { c.examine(ctx) })
+	c.ask(ctx, workerIDsPart, lease.ListRights(c.by.Prefix), c.askWorkerIDs)
+	c.ask(ctx, reportsPart, worker.AskReportsRights(), c.askReports)
+	parts.Wait()
+}
+
+// ask asks one question, unless the user lacks the right to: the server would
+// not answer it.
+func (c *collection) ask(ctx context.Context, part string, need rights.Rights, question func(context.Context) error) {
+	if err := c.allowed.Check(need); err != nil {
+		c.miss(part, err)
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, partTimeout)
+	defer cancel()
+	err := question(ctx)
+	switch {
+	case err == nil, errors.Is(err, jetstream.ErrBucketNotFound): // nothing needed the bucket yet
+		return
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, nats.ErrTimeout):
+		err = fmt.Errorf("no answer within %v", partTimeout)
+	case errors.Is(err, nats.ErrNoResponders):
+		err = errors.New("JetStream is not there, or has no leader")
+	}
+	if last := c.conn.LastError(); errors.Is(last, nats.ErrPermissionViolation) {
+		err = fmt.Errorf("%w; the server has refused this NATS user a right: %w", err, last)
+	}
+	c.miss(part, err)
+}
+
+// miss records that a part is not known. A missing right is no trouble, but for
+// the reports: without them nothing can be judged.
+func (c *collection) miss(part string, err error) {
+	u := Unread{What: part, Why: err.Error()}
+	if missing := new(doctor.MissingError); errors.As(err, &missing) {
+		u.Denied, u.Why = part != reportsPart, "this NATS user lacks a right for it: "+u.Why
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.Unread = append(c.Unread, u)
+}
+
+// askConfig reads the installation's ID and the templates, from any replica.
+func (c *collection) askConfig(ctx context.Context) error {
+	value, _, err := agreement.Lookup(ctx, c.js, c.by.Prefix, agreement.InstallationKey)
+	if err != nil {
+		return err
+	}
+	c.ID, _, _ = strings.Cut(value, " ")
+	value, found, err := agreement.Lookup(ctx, c.js, c.by.Prefix, templates.Key)
+	if err != nil || !found {
+		return err
+	}
+	list, err := templates.Decode([]byte(value))
+	c.Templates = append(c.Templates, list...)
+	return err
+}
+
+func (c *collection) askWorkerIDs(ctx context.Context) error {
+	holdings, layout, err := lease.List(ctx, c.js, c.by.Prefix)
+	c.layout = layout
+	for _, h := range holdings {
+		c.WorkerIDs = append(c.WorkerIDs, WorkerID{
+			Datacenter: h.Datacenter, Worker: h.Worker, Instance: h.Instance, Host: h.Host, Since: h.Since,
+			AheadMS: h.ClockDiff.Milliseconds(), Reserved: h.Reserved, heard: h.Heartbeat,
+		})
+	}
+	return err
+}
+
+// askReports asks all processes. Holders of worker IDs are waited for.
+func (c *collection) askReports(ctx context.Context) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, reportsWithin)
+	defer cancel()
+	var expected []string
+	for _, id := range c.Held() {
+		expected = append(expected, id.Instance)
+	}
+	c.reports, err = worker.AskReports(ctx, c.conn, c.by.Prefix, expected)
+	return err
+}
+
+func (c *collection) askEnrichments(ctx context.Context) error {
+	all, err := enrich.List(ctx, c.js, c.by.Prefix)
+	for n, s := range all {
+		e := Enrichment{
+			Source: s.Source, Target: s.Target, To: s.To, IDs: s.ID, Enricher: s.Owner, Done: s.Done,
+			Written: s.Written, Stalled: time.Since(s.Written) > enrich.Stalled,
+		}
+		if n < maxMeasured {
+			c.ask(ctx, "what waits in "+s.Source, enrich.MeasureRights(s.Source), func(ctx context.Context) error {
+				err := s.Measure(ctx, c.js)
+				if err == nil {
+					e.Lag, e.Oldest = &s.Lag, s.Oldest
+				}
+				return err
+			})
+		}
+		c.Enrichments = append(c.Enrichments, e)
+	}
+	return err
+}
+
+// examine has doctor look, if it has not lately.
+func (c *collection) examine(ctx context.Context) {
+	if c.by.Examine == nil {
+		return
+	}
+	if time.Since(c.by.examined) > examineEvery {
+		ctx, cancel := context.WithTimeout(ctx, partTimeout)
+		defer cancel()
+		c.by.checks, c.by.examined = c.by.Examine(ctx), time.Now()
+	}
+	c.Checks = append(c.Checks, c.by.checks...)
+}
+
+// merge makes one installation of all answers.
+func (c *collection) merge(now time.Time) {
+	c.Taken = now
+	c.addSelf()
+	c.addProcesses()
+	c.addTags()
+	if !c.layout.IsZero() {
+		c.Layout = c.layout.String()
+		c.LayoutEnds = append(c.LayoutEnds, forecast.OfLayout(c.layout, now)...)
+	}
+	slices.SortFunc(c.Unread, func(a, b Unread) int { return cmp.Compare(a.What, b.What) })
+	c.judge(c.reports)
+}
+
+// addSelf replaces the report of this process by its state now, which is known
+// even without NATS.
+func (c *collection) addSelf() {
+	if c.by.Self == nil {
+		return
+	}
+	self, ok := c.by.Self()
+	if !ok {
+		return
+	}
+	c.ID = cmp.Or(self.Stats.Installation, c.ID)
+	c.reports = slices.DeleteFunc(c.reports, func(r worker.Report) bool { return r.Instance == self.Instance })
+	c.reports = append(c.reports, self)
+	slices.SortFunc(c.reports, func(a, b worker.Report) int { return cmp.Compare(a.Instance, b.Instance) })
+}
+
+// addProcesses adds the reports, without tags, and the holders of worker IDs that
+// did not report. Another installation on the same subjects is left out, if it is
+// known which one this is.
+func (c *collection) addProcesses() {
+	c.reports = slices.DeleteFunc(c.reports, func(r worker.Report) bool {
+		foreign := c.ID != "" && r.Stats.Installation != c.ID
+		if foreign {
+			c.foreign++
+		}
+		return foreign
+	})
+	reported := make(map[string]bool)
+	for _, r := range c.reports {
+		reported[r.Instance] = true
+		c.ID = cmp.Or(c.ID, r.Stats.Installation)
+		if r.Answers() {
+			c.Totals.Workers++
+		}
+		if r.Loads() {
+			c.Totals.Loaders++
+		}
+		c.Totals.TagsActive = max(c.Totals.TagsActive, r.Stats.Active)
+		c.Totals.TagsUnlisted = max(c.Totals.TagsUnlisted, r.Stats.Active-len(r.Stats.Tags))
+		r.Stats.Tags = nil
+		c.Processes = append(c.Processes, r)
+	}
+	for _, id := range c.Held() {
+		if !reported[id.Instance] {
+			reported[id.Instance] = true // named once
+			c.Silent = append(c.Silent, Silent{id.Instance, id.Host, id.heard})
+		}
+	}
+	c.Totals.WorkersExpected = c.Totals.Workers + len(c.Silent)
+}
+
+// addTags makes one list of the tags of all workers, the busiest first.
+func (c *collection) addTags() {
+	all := make(map[string]*Tag)
+	for _, r := range c.reports {
+		for _, s := range r.Stats.Tags {
+			t := all[s.Tag]
+			if t == nil {
+				t = &Tag{Name: s.Tag, Runway: s.Runway}
+				all[s.Tag] = t
+			}
+			t.Order = s.Order
+			t.Workers++
+			t.Step = max(t.Step, s.Step)
+			t.Left += s.Left
+			t.Room += 2 * s.Step
+			t.Rate += s.Rate
+			t.Runway = min(t.Runway, s.Runway)
+			t.Parked += s.Parked
+			t.use = t.use.Join(s.Use)
+		}
+	}
+	for _, t := range all {
+		if dates := t.use.Dates(c.Taken); len(dates) > 0 {
+			t.Forecast = &Forecast{t.use, dates}
+		}
+		c.Tags = append(c.Tags, *t)
+		c.Totals.Rate += t.Rate
+	}
+	c.Totals.TagsActive = max(c.Totals.TagsActive, len(all))
+	slices.SortFunc(c.Tags, byRate)
+}
+
+// byRate puts the busiest first.
+func byRate(a, b Tag) int {
+	return cmp.Or(cmp.Compare(b.Rate, a.Rate), cmp.Compare(a.Name, b.Name))
+}
+
+// byRunway puts those first whose memory ends first.
+func byRunway(a, b Tag) int {
+	return cmp.Or(cmp.Compare(a.Runway, b.Runway), byRate(a, b))
+}
+
+func byName(a, b Tag) int { return cmp.Compare(a.Name, b.Name) }
