@@ -86,7 +86,8 @@ func (c *statusCmd) show(out output, i *status.Installation) error {
 // flags of status do not name it.
 func (c *statusCmd) checks(ctx context.Context) []status.Check {
 	return checks(ctx, c.installation, doctor.Doctor{
-		Role: doctor.Role(rights.Admin), Resources: resourceFlags{LeaseTTL: lease.DefaultTTL}.resources(c.Prefix, partAll), MaxClockSkew: 5 * time.Second,
+		Role: doctor.Role(rights.Admin), MaxClockSkew: 5 * time.Second,
+		Resources: resourceFlags{LeaseTTL: lease.DefaultTTL}.resources(c.Prefix, partAll),
 	})
 }
 
@@ -111,7 +112,8 @@ func checks(ctx context.Context, at installation, look doctor.Doctor) (all []sta
 		all = append(all, check)
 	})
 	if err := ctx.Err(); err != nil {
-		all = append(all, status.Check{What: "doctor", Severity: doctor.Warning, Text: "not all questions were answered: " + err.Error()})
+		text := "not all questions were answered: " + err.Error()
+		all = append(all, status.Check{What: "doctor", Severity: doctor.Warning, Text: text})
 	}
 	return all
 }

@@ -92,7 +92,8 @@ type collection struct {
 // 300 ms, and a few seconds if some are not answered.
 func (c *Collector) Collect(ctx context.Context) *Installation {
 	col := &collection{by: c, Installation: &Installation{
-		Prefix: string(c.Prefix), LayoutEnds: []forecast.Date{}, Unread: []Unread{}, Processes: []worker.Report{}, Silent: []Silent{},
+		Prefix: string(c.Prefix), LayoutEnds: []forecast.Date{}, Unread: []Unread{},
+		Processes: []worker.Report{}, Silent: []Silent{},
 		Tags: []Tag{}, Templates: templates.List{}, WorkerIDs: []WorkerID{}, Enrichments: []Enrichment{}, Checks: []Check{},
 	}}
 	var err error

@@ -34,7 +34,9 @@ func (i *Installation) judge(reports []worker.Report) {
 	for _, rule := range rules {
 		i.Troubles = append(i.Troubles, rule(i)...)
 	}
-	slices.SortStableFunc(i.Troubles, func(a, b doctor.Trouble) int { return cmp.Compare(a.Severity, b.Severity) }) // "error" < "warning"
+	slices.SortStableFunc(i.Troubles, func(a, b doctor.Trouble) int {
+		return cmp.Compare(a.Severity, b.Severity) // error before warning
+	})
 	i.Troubles = slices.Compact(i.Troubles)
 }
 
@@ -161,8 +163,8 @@ func enrichmentTroubles(i *Installation) (all []doctor.Trouble) {
 		}
 		switch {
 		case e.Stalled:
-			all = append(all, trouble(doctor.Error, what, "no enricher has been at work for %s: none runs, or it stands still and its log says why%s",
-				i.Age(e.Written), waits))
+			all = append(all, trouble(doctor.Error, what,
+				"no enricher has been at work for %s: none runs, or it stands still and its log says why%s", i.Age(e.Written), waits))
 		case !e.Oldest.IsZero() && i.Taken.Sub(e.Oldest) > oldEvent:
 			all = append(all, trouble(doctor.Warning, what, "the oldest event that waits is %s old%s", i.Age(e.Oldest), waits))
 		}

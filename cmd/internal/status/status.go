@@ -36,7 +36,7 @@ type Installation struct {
 	Prefix string    `json:"prefix"`
 	Layout string    `json:"layout,omitempty"` // of snowflake IDs
 
-	LayoutEnds []forecast.Date `json:"layout_ends"` // when its IDs reach 2^31 and 2^53, if that is ahead, and when they end
+	LayoutEnds []forecast.Date `json:"layout_ends"` // when its IDs reach 2^31 and 2^53, if ahead, and end
 
 	Troubles []doctor.Trouble `json:"troubles"` // the worst first
 	Unread   []Unread         `json:"unread"`   // by name
