@@ -164,7 +164,7 @@ func Open(ctx context.Context, cfg Config) (*Server, error) {
 	}
 	tcp, isTCP := s.listener.Addr().(*net.TCPAddr)
 	plain, open := cfg.Certificate == "", cfg.Tokens == ""
-	if (plain || open) && !cfg.Exposed && !(isTCP && tcp.IP.IsLoopback()) {
+	if (plain || open) && !cfg.Exposed && (!isTCP || !tcp.IP.IsLoopback()) {
 		_ = s.listener.Close()
 		return nil, &ExposedError{Address: cfg.Address, Plain: plain, Open: open}
 	}

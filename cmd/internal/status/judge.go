@@ -111,7 +111,7 @@ func (t *Tag) judge(unsupplied bool) {
 	low := !t.Strict() && t.Runway < shortRunway.Seconds()
 	t.Short = low && (t.Parked > 0 || t.Rate > 0 && t.use.Seconds >= settled.Seconds())
 	switch {
-	case !t.Short && !(low && unsupplied):
+	case !t.Short && (!low || !unsupplied):
 		t.Level = ""
 	case t.Runway < endingRunway.Seconds():
 		t.Level = doctor.Error
