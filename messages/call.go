@@ -38,14 +38,13 @@ type call struct {
 	*Client
 	subject string
 	n       int64
-	began   time.Time
 	before  error // the connection's last error when the call began
 	tries   int
 	reason  error // the latest transient error
 }
 
 func newCall(client *Client, subject string, n int64) *call {
-	return &call{Client: client, subject: subject, n: n, began: time.Now(), before: client.nc.LastError()}
+	return &call{Client: client, subject: subject, n: n, before: client.nc.LastError()}
 }
 
 // run tries until there is an answer, an error that is not transient, or ctx ends.
@@ -194,25 +193,10 @@ func (c *call) recordTransient(err error) {
 	}
 }
 
-// gaveUpError is the error of a call whose time was up: the cause comes first, for those who read only the
-// beginning.
-type gaveUpError struct {
-	text          string
-	ended, reason error
-}
-
-func (e *gaveUpError) Error() string { return e.text }
-
-// Unwrap makes it both the context's error and the latest transient one.
-func (e *gaveUpError) Unwrap() []error { return []error{e.ended, e.reason} }
-
-// timeoutError is the call's error when ctx has ended.
+// timeoutError is the call's error when ctx has ended. The cause comes first, for
+// those who read only the beginning.
 func (c *call) timeoutError(ctx context.Context) error {
-	return &gaveUpError{
-		text:   fmt.Sprintf("request %s: %v (gave up after %d tries in %v)", c.subject, c.reason, c.tries, time.Since(c.began).Round(time.Millisecond)),
-		ended:  ctx.Err(),
-		reason: c.reason,
-	}
+	return fmt.Errorf("request %s: %w (%w after %d tries)", c.subject, c.reason, ctx.Err(), c.tries)
 }
 
 // addSubject adds the subject to an error of NATS. It leaves transient ones as they are,

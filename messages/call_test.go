@@ -151,7 +151,7 @@ func TestClientGivesUp(t *testing.T) {
 			if cause == "" {
 				cause = want.Error()
 			}
-			if text := err.Error(); !strings.HasPrefix(text, "request ids.segment."+tag+": "+cause+" (gave up after ") || !strings.HasSuffix(text, " tries in 3s)") {
+			if text := err.Error(); !strings.HasPrefix(text, "request ids.segment."+tag+": "+cause+" (context deadline exceeded after ") || !strings.HasSuffix(text, " tries)") {
 				t.Errorf("%s: text %q", tag, text)
 			}
 
