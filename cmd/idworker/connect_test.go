@@ -1,7 +1,6 @@
 package main
 
 import (
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -9,7 +8,6 @@ import (
 
 	"github.com/idworker/idworker/cmd/internal/backend"
 	"github.com/idworker/idworker/cmd/internal/natsconn"
-	"github.com/idworker/idworker/internal/problem"
 )
 
 const canary = "Canary-8b20"
@@ -110,48 +108,36 @@ func TestPassword(t *testing.T) {
 	}
 }
 
-// TestLoginOnTheCommandLine: a URL with a login is refused where everybody can read it.
-func TestLoginOnTheCommandLine(t *testing.T) {
-	for line, refused := range map[string]bool{
-		"":                                        false,
-		"get order":                               false,
-		"get --server a:1 order":                  false,
-		"get --server=nats://a:1,b:2 order":       false,
-		"get order --server":                      false,
-		"get u@example.org":                       false,
-		"serve --store mysql://u@tcp(a:1)/db":     false,
-		"serve --store postgres://a:1/db":         false,
-		"get --server nats://u:" + canary + "@a":  true,
-		"get --server=nats://" + canary + "@a":    true,
-		"get --server=" + canary + "@a":           true,
-		"get --server a:1,u:" + canary + "@b":     true,
-		"get order --server=NATS://u:%40@[::1]:1": true,
+// TestSecretsOnTheCommandLine: a URL with a login, and a password of a store,
+// are refused where everybody can read them, and not shown.
+func TestSecretsOnTheCommandLine(t *testing.T) {
+	const store = "--store: a password on the command line"
+	for line, says := range map[string]string{
+		"":                                                   "",
+		"get order":                                          "",
+		"get --server a:1 order":                             "",
+		"get --server=nats://a:1,b:2 order":                  "",
+		"get order --server":                                 "",
+		"get u@example.org":                                  "",
+		"serve --store mysql://u@tcp(a:1)/db":                "",
+		"serve --store postgres://a:1/db":                    "",
+		"get --server nats://u:" + canary + "@a":             "--server",
+		"get --server=nats://" + canary + "@a":               "--server",
+		"get --server=" + canary + "@a":                      "--server",
+		"get --server a:1,u:" + canary + "@b":                "--server",
+		"get order --server=NATS://u:%40@[::1]:1":            "--server",
+		"serve --store mysql://u:" + canary + "@tcp(a:1)/db": store,
+		"tag ls --store=postgres://u:" + canary + "@a/db":    store,
+		"doctor --store oracle://u:" + canary + "@a/db":      store,
 	} {
-		err := checkSecrets(strings.Fields(line))
-		switch {
-		case !refused && err != nil:
-			t.Errorf("%s: %v", line, err)
-		case refused:
-			var stderr strings.Builder
-			if code := run(t.Context(), strings.Fields(line), io.Discard, &stderr); code != exitUsage {
-				t.Errorf("%s: exit code %d", line, code)
+		if says == "" {
+			if err := checkSecrets(strings.Fields(line)); err != nil {
+				t.Errorf("%s: %v", line, err)
 			}
-			isUsage(t, line, problem.Usage(err), "--server")
+			continue
 		}
-	}
-}
-
-// TestPasswordOfStoreOnTheCommandLine: refused as one of NATS is, and not shown.
-func TestPasswordOfStoreOnTheCommandLine(t *testing.T) {
-	for _, line := range []string{
-		"serve --store mysql://u:" + canary + "@tcp(a:1)/db",
-		"tag ls --store=postgres://u:" + canary + "@a/db",
-		"doctor --store oracle://u:" + canary + "@a/db",
-	} {
-		var stderr strings.Builder
-		if code := run(t.Context(), strings.Fields(line), io.Discard, &stderr); code != exitUsage ||
-			!strings.Contains(stderr.String(), "--store: a password on the command line") || strings.Contains(stderr.String(), canary) {
-			t.Errorf("%s: exit code %d, %s", line, code, stderr.String())
+		if r := command(t, strings.Fields(line)...); r.code != exitUsage || !strings.Contains(r.stderr, says) || strings.Contains(r.stderr, canary) {
+			t.Errorf("%s: %+v, want a usage error that says %q", line, r, says)
 		}
 	}
 }

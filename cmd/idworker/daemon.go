@@ -14,6 +14,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/idworker/idworker/cmd/internal/backend"
+	"github.com/idworker/idworker/cmd/internal/doctor"
 	"github.com/idworker/idworker/cmd/internal/embedded"
 	"github.com/idworker/idworker/cmd/internal/natsconn"
 	"github.com/idworker/idworker/internal/goroutines"
@@ -191,7 +192,8 @@ func (d *daemon) startProcess(ctx context.Context) (process *worker.Process, syn
 	if err == nil && explained != nil {
 		explained = errors.Join(explained, process.Stop())
 	}
-	return process, newSyncWatch(cfg.Control, d.cfg.allowUnsynced, cfg.Log), explained
+	check := func(ctx context.Context) error { return doctor.CheckSync(ctx, cfg.Control) }
+	return process, newSyncWatch(check, d.cfg.allowUnsynced, cfg.Log), explained
 }
 
 // openProcess opens the store, where the role needs one, and makes the process.

@@ -33,7 +33,12 @@ func TestFullDisk(t *testing.T) {
 	}()
 	s.answered("tag create order")
 	s.answered("get order")
-	js := natstest.JetStream(t, connectTo(t, s.url))
+	conn, err := nats.Connect(s.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	js := natstest.JetStream(t, conn)
 	natstest.CreateStream(t, js, jetstream.StreamConfig{Name: "S", Subjects: []string{"s"}, Storage: jetstream.FileStorage})
 	taken := filepath.Join(data, "idworker.room") // where it would try for room
 	if err := os.MkdirAll(filepath.Join(taken, "folder"), 0o700); err != nil {
@@ -49,8 +54,8 @@ func TestFullDisk(t *testing.T) {
 		}
 		return strings.HasPrefix(fetch(page, "/readyz"), "ready, but the NATS server could not write to its data folder")
 	})
-	if !regexp.MustCompile(`idworker_nats_unwritten\{.*\} 1\n`).MatchString(fetch(page, "/metrics")) {
-		t.Error("no metric says so")
+	if !regexp.MustCompile(`idworker_nats_unsynced\{.*\} 0\n(?s:.*)idworker_nats_unwritten\{.*\} 1\n`).MatchString(fetch(page, "/metrics")) {
+		t.Error("no metric says so, or that the server syncs")
 	}
 	natstest.Eventually(t, "doctor says it", func() bool {
 		return strings.Contains(s.at("doctor").stdout, ": the NATS server could not write to its data folder")
@@ -72,17 +77,8 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-func connectTo(t *testing.T, url string) *nats.Conn {
-	t.Helper()
-	conn, err := nats.Connect(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(conn.Close)
-	return conn
-}
-
-// TestRegisterIsGone: readyz, doctor, status and the metrics say that a loader grants
+// TestRegisterIsGone: the page shows that doctor could open the store. Without
+// its bucket, readyz, doctor, status and the metrics say that a loader grants
 // nothing, and name the command, which is all that it takes.
 func TestRegisterIsGone(t *testing.T) {
 	t.Parallel()
@@ -90,6 +86,9 @@ func TestRegisterIsGone(t *testing.T) {
 	s := newSite(t, "--http", page, "--max-step", "10", "--max-batch", "10", "--log-level", "fatal")
 	s.must("tag create order --step 10")
 	last := s.ids(s.answered("get order").stdout)[0]
+	if text := fetch(page, "/"); !strings.Contains(text, "jetstream is as it should be") || strings.Contains(text, "doctor: store") {
+		t.Errorf("the page does not show that the store is as it should be:\n%s", text)
+	}
 	js := natstest.JetStream(t, s.nats.Connect(t))
 	if err := js.DeleteKeyValue(t.Context(), "ids_register"); err != nil {
 		t.Fatal(err)
@@ -106,8 +105,8 @@ func TestRegisterIsGone(t *testing.T) {
 	if status := s.at("status").stdout; !strings.Contains(status, "grants nothing: the register went back: ") || !strings.Contains(status, remedy) {
 		t.Errorf("status says\n%s", status)
 	}
-	if !regexp.MustCompile(`idworker_store_stopped\{.*\} 1\n`).MatchString(fetch(page, "/metrics")) {
-		t.Error("no metric says so")
+	if !regexp.MustCompile(`idworker_nats_unsynced\{.*\} 1\n(?s:.*)idworker_store_stopped\{.*\} 1\n`).MatchString(fetch(page, "/metrics")) {
+		t.Error("no metric says so, or that the test's server does not sync")
 	}
 	s.must("tag raise --all --by 1000")
 	natstest.Eventually(t, "readyz is content", func() bool { return strings.HasPrefix(fetch(page, "/readyz"), "ready\n") })

@@ -30,14 +30,3 @@ func TestDoctorOfUserWithoutRights(t *testing.T) {
 		t.Errorf("the inbox is all right:\n%s", r.stdout)
 	}
 }
-
-// TestPageExaminesStore: the status page of a process that counts shows that
-// doctor could open the store.
-func TestPageExaminesStore(t *testing.T) {
-	address := freeAddress(t)
-	newSite(t, "--http", address)
-	page := fetch(address, "/")
-	if !strings.Contains(page, "jetstream is as it should be") || strings.Contains(page, "doctor: store") {
-		t.Errorf("the page does not show that the store is as it should be:\n%s", page)
-	}
-}

@@ -5,11 +5,9 @@ import (
 	"errors"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
-	"github.com/idworker/idworker/cmd/internal/doctor"
 	"github.com/idworker/idworker/internal/durability"
 	"github.com/idworker/idworker/internal/pause"
 	"github.com/idworker/idworker/internal/problem"
@@ -22,8 +20,8 @@ import (
 // syncWatch asks again and again whether NATS servers sync every write. One
 // goroutine uses it at a time.
 type syncWatch struct {
-	conn    *nats.Conn
-	allowed bool // servers need not sync
+	check   func(context.Context) error // doctor.CheckSync
+	allowed bool                        // servers need not sync
 	log     *zap.Logger
 	metric  prometheus.Gauge
 
@@ -32,8 +30,8 @@ type syncWatch struct {
 	synced bool // every write
 }
 
-func newSyncWatch(conn *nats.Conn, allowed bool, log *zap.Logger) *syncWatch {
-	return &syncWatch{conn: conn, allowed: allowed, log: log, metric: prometheus.NewGauge(prometheus.GaugeOpts{
+func newSyncWatch(check func(context.Context) error, allowed bool, log *zap.Logger) *syncWatch {
+	return &syncWatch{check: check, allowed: allowed, log: log, metric: prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "idworker_nats_unsynced",
 		Help: "Whether NATS may lose what it acknowledged in a power failure: a server does not sync every write, or none says whether it does. 1 or 0; 0 with --allow-unsynced.",
 	})}
@@ -54,7 +52,7 @@ func (w *syncWatch) run(ctx context.Context) {
 
 // look asks the servers once, and logs what has changed for the worse or the better.
 func (w *syncWatch) look(ctx context.Context) {
-	err := doctor.CheckSync(ctx, w.conn)
+	err := w.check(ctx)
 	first, told, synced := !w.looked, err == nil || errors.Is(err, durability.ErrNoSync), err == nil
 	if ctx.Err() != nil || !first && (!told || synced == w.synced) {
 		return // servers that say nothing any more are away at the moment

@@ -92,21 +92,6 @@ func TestNamesOfOthers(t *testing.T) {
 	http.DefaultClient.CloseIdleConnections()
 }
 
-// TestAddressTaken: what is wrong with the address is an error of startHTTP.
-func TestAddressTaken(t *testing.T) {
-	taken, _ := startServer(t, http.NotFoundHandler())
-	for _, address := range []string{taken, "127.0.0.1", "127.0.0.1:65536"} {
-		_, stop, err := startHTTP(t.Context(), address, nil, http.NotFoundHandler(), zap.NewNop())
-		var network *net.OpError
-		if err == nil {
-			stop()
-		}
-		if !errors.As(err, &network) || network.Op != "listen" {
-			t.Errorf("%s: %v, want an error of listening", address, err)
-		}
-	}
-}
-
 // TestLargeHeader: the header of a request is bounded.
 func TestLargeHeader(t *testing.T) {
 	address, _ := startServer(t, http.NotFoundHandler())

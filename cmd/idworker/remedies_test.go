@@ -60,13 +60,14 @@ func (s *site) remedied(refused, command string, fill ...string) {
 
 func remediesOfInstallation(t *testing.T) {
 	t.Parallel()
-	s := newSite(t)
+	const ttl = "--lease-ttl 12s" // a process that asks for a worker ID waits for its lease to end
+	s := newSite(t, strings.Fields(ttl)...)
 	s.must("tag create order --step 10 --first 100")
 	s.must("tag create chat.* --template --max-tags 1")
 	s.must("tag create chat.> --template --max-tags 1")
 	s.answered("get chat.a")
 	s.answered("get chat.a.x")
-	s.remedied("get chat.b", "idworker tag set 'chat.*' --max-tags N", "N", "5")
+	s.remedied("get chat.b --timeout 1s", "idworker tag set 'chat.*' --max-tags N", "N", "5")
 	s.remedied("get new", "idworker tag create new")
 	s.remedied("tag create order --if-missing --step 11", "idworker tag set 'order' --step 11")
 	s.remedied("tag create order --if-missing --first 5000", "idworker tag raise order --next 5000")
@@ -82,7 +83,7 @@ func remediesOfInstallation(t *testing.T) {
 	}
 	s.must("tag create order --order trend " + first[1]) // as in idworker tag create --first
 
-	s.must("provision --lease-ttl 30s")
+	s.must("provision " + ttl)
 	r := command(t, "serve", "--server", s.url, "--log-level", "error", "--worker-id", heldID(s))
 	s.must(strings.Join(named(t, r, "idworker workers"), " "))
 }
@@ -224,16 +225,11 @@ func remediesOfFolder(t *testing.T) {
 		}
 	}
 	last := int64(0)
-	serves := func(data string, flags ...string) {
+	serves := func(data string, flags ...string) { // with --prefix or without
 		t.Helper()
 		address := freeAddress(t)
 		s := &site{T: t, url: "nats://" + address}
 		s.stop = s.background(slices.Concat([]string{"serve", "--log-level", "error", "--listen", address, "--data", data}, flags)...)
-		if prefix := flagValue(flags, "--prefix"); prefix != "" {
-			flags = []string{"--prefix", prefix}
-		} else {
-			flags = nil
-		}
 		create := "tag create order --if-missing"
 		natstest.Eventually(t, "the tag can be created", func() bool {
 			r := s.at(create, flags...)
@@ -304,13 +300,6 @@ func copyFile(t *testing.T, to, from string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-}
-
-func flagValue(flags []string, name string) string {
-	if i := slices.Index(flags, name); i >= 0 {
-		return flags[i+1]
-	}
-	return ""
 }
 
 // TestRemediesAreTried: TestRemedies runs what hints name, or states why not.

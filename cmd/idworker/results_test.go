@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"reflect"
-	"slices"
 	"strings"
 	"testing"
 
@@ -80,57 +79,27 @@ func TestJSON(t *testing.T) {
 	if field(decoded, "ids.0.id") != "249720120715386945" || field(decoded, "ids.0.worker") != 34. || field(decoded, "ends") != "2094-09-07" {
 		t.Errorf("decode: %v", decoded)
 	}
+	jsonErrors(s)
 }
 
-// TestJSONErrors: an error is JSON where the result would have been, with the exit code, on stderr.
-func TestJSONErrors(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	s.must("tag create order")
-	s.answered("get order")
+// jsonErrors: an error is JSON where the result would have been, with the exit
+// code, on stderr, wherever it comes from.
+func jsonErrors(s *site) {
 	for line, code := range map[string]int{
-		"tag rm order":                    exitUsage, // nobody can be asked
-		"get nosuch":                      exitNoTag,
-		"get order -1":                    exitUsage,
-		"get --turbo order":               exitUsage,
-		"tag create a..b":                 exitUsage,
-		"tag set nosuch --step 5":         exitNoTag,
-		"doctor --role caller --tag a..b": exitUsage,
-		"doctor --layout sonyflake":       exitFailure,
-		"tag ls --prefix nobody":          exitFailure,
-		"tag raise --all --by 0":          exitUsage,
+		"tag rm order --server " + s.url:              exitUsage, // nobody can be asked
+		"get nosuch --server " + s.url:                exitNoTag,
+		"get --turbo order":                           exitUsage,
+		"doctor --layout sonyflake --server " + s.url: exitFailure,
+		"decode x":                         exitUsage,
+		"get order --server 127.0.0.1:1":   exitTryLater,
+		"get --server nats://u:p@a order":  exitUsage,
+		"tag ls --store mysql://u:p@tcp(x": exitUsage,
 	} {
-		r := s.at(line, "--json")
-		found := object(t, r.stderr)
+		r := s.run(append(strings.Fields(line), "--json")...)
+		found := object(s.T, r.stderr)
 		if r.code != code || found["exit_code"] != float64(code) || found["error"] == "" {
-			t.Errorf("%s: exit code %d, want %d; stderr %s", line, r.code, code, r.stderr)
+			s.Errorf("%s: exit code %d, want %d; stderr %s", line, r.code, code, r.stderr)
 		}
-	}
-	for line, code := range map[string]int{
-		"decode x --json":                          exitUsage,
-		"get order --server 127.0.0.1:1 --json":    exitTryLater,
-		"get --server nats://u:p@a order --json":   exitUsage,
-		"tag ls --store mysql://u:p@tcp/x --json":  exitUsage,
-		"tag ls --store mysql://u:p@tcp(x --json ": exitUsage,
-	} {
-		r := s.run(strings.Fields(line)...)
-		if found := object(t, r.stderr); r.code != code || found["exit_code"] != float64(code) {
-			t.Errorf("%s: exit code %d, want %d; stderr %s", line, r.code, code, r.stderr)
-		}
-	}
-}
-
-// TestGetMoreThanABatch: more IDs than workers give at once come in several requests, all of them once.
-func TestGetMoreThanABatch(t *testing.T) {
-	t.Parallel()
-	s := newSite(t, "--max-batch", "70")
-	s.must("tag create order --step 1000")
-	all := append(s.ids(s.answered("get order 700").stdout), s.ids(s.answered("get order 701").stdout)...)
-	if slices.Sort(all); len(all) < 1401 || len(slices.Compact(all)) != len(all) {
-		t.Errorf("%d IDs, some of them twice", len(all))
-	}
-	if flakes := s.ids(s.answered("get --snowflake 200").stdout); len(flakes) != 200 {
-		t.Errorf("%d snowflake IDs, want 200", len(flakes))
 	}
 }
 

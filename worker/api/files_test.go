@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"bufio"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -88,8 +89,7 @@ func TestCertificateChanges(t *testing.T) {
 		if _, err := c.Write([]byte(get("/v1/segment/order"))); err != nil {
 			t.Fatal(err)
 		}
-		from := connectTo(c)
-		if got := from.receive(t); got.status != 200 || c.ConnectionState().NegotiatedProtocol != "http/1.1" {
+		if got := (client{c, bufio.NewReader(c)}).receive(t); got.status != 200 || c.ConnectionState().NegotiatedProtocol != "http/1.1" {
 			t.Errorf("%+v, %s", got, c.ConnectionState().NegotiatedProtocol)
 		}
 		return c.ConnectionState().PeerCertificates[0].SerialNumber.Int64()

@@ -154,9 +154,6 @@ func connect(t testing.TB, s *api.Server) client {
 	return client{c, bufio.NewReader(c)}
 }
 
-// connectTo is a connection that is there already.
-func connectTo(c net.Conn) client { return client{c, bufio.NewReader(c)} }
-
 func (c client) send(t testing.TB, request string) {
 	t.Helper()
 	if _, err := io.WriteString(c, request); err != nil {

@@ -192,7 +192,7 @@ func TestCallersThatDoNotRead(t *testing.T) {
 // them is closed. None of theirs is closed for it.
 func TestNoRoomAtAll(t *testing.T) {
 	t.Parallel()
-	const most = 100
+	const most = 10
 	s, source := start(t, api.Config{Connections: most, Wait: time.Minute})
 	var all []client
 	for i := range int64(most) {
@@ -327,7 +327,7 @@ func TestPipelining(t *testing.T) {
 func TestClientsThatLeave(t *testing.T) {
 	t.Parallel()
 	s, source := start(t, api.Config{Wait: time.Minute})
-	const n = 50
+	const n = 5
 	for range n {
 		c := connect(t, s)
 		c.send(t, get("/v1/segment/cold"))

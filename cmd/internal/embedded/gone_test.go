@@ -1,7 +1,6 @@
 package embedded
 
 import (
-	"context"
 	"errors"
 	"os"
 	"testing"
@@ -45,16 +44,5 @@ func TestFolderGone(t *testing.T) {
 				t.Error(err)
 			}
 		})
-	}
-}
-
-// Nothing is told of a folder that is there.
-func TestFolderThere(t *testing.T) {
-	t.Parallel()
-	s := start(t, config(t.TempDir()))
-	ctx, cancel := context.WithTimeout(t.Context(), 3*folderPoll)
-	defer cancel()
-	if err := s.Guard(ctx); err != nil {
-		t.Error(err)
 	}
 }

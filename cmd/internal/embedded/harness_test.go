@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"testing"
 
@@ -40,8 +39,6 @@ func TestMain(m *testing.M) {
 	}
 	natstest.Main(m)
 }
-
-var patience = natstest.Patience
 
 func config(folder string) Config {
 	return Config{Host: "127.0.0.1", Port: server.RANDOM_PORT, Folder: folder, Prefix: prefix, Beside: []string{lease.ClockBucketName(prefix)}, Log: zap.NewNop()}
@@ -82,15 +79,4 @@ func createBucket(t *testing.T, s *Server, name string) jetstream.KeyValue {
 		t.Fatal(err)
 	}
 	return kv
-}
-
-// listening is a port that is taken until the test ends.
-func listening(t *testing.T) (port int) {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = l.Close() })
-	return l.Addr().(*net.TCPAddr).Port
 }

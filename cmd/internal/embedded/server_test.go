@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -85,14 +84,6 @@ func TestStartFails(t *testing.T) {
 		}
 		d.Close()
 	}
-	t.Run("port taken", func(t *testing.T) {
-		cfg := config(t.TempDir())
-		cfg.Port = listening(t)
-		if err := fails(t, cfg); !strings.Contains(err.Error(), "127.0.0.1:"+strconv.Itoa(cfg.Port)) || !strings.Contains(err.Error(), "in use") || errors.Is(err, ErrFolder) {
-			t.Errorf("%v, want the address and that it is in use", err)
-		}
-		unlocked(t, cfg.Folder)
-	})
 	t.Run("jetstream is a file", func(t *testing.T) {
 		cfg := config(t.TempDir())
 		if err := os.WriteFile(filepath.Join(cfg.Folder, "jetstream"), nil, 0o600); err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/idworker/idworker/snowflake"
 	"github.com/idworker/idworker/snowflake/lease"
+	"github.com/idworker/idworker/testing/natstest"
 )
 
 const (
@@ -34,7 +35,7 @@ func issue(t *testing.T, s *Server, layout snowflake.Layout) (first, last int64)
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, stop := context.WithTimeout(t.Context(), patience)
+	ctx, stop := context.WithTimeout(t.Context(), natstest.Patience)
 	defer stop()
 	err = m.Run(ctx, func(state lease.State) {
 		if state.Generator == nil {

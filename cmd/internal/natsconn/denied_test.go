@@ -26,20 +26,17 @@ func TestMain(m *testing.M) {
 func TestDenied(t *testing.T) {
 	bucket := kv.LastingBucket(jetstream.KeyValueConfig{Bucket: "b"})
 	missing := fmt.Errorf("start: %w", &kv.MissingError{Resource: bucket, Err: context.DeadlineExceeded})
+	const refuses = "the NATS server refuses this user a right: "
 	for _, test := range []struct {
 		violation string
 		failed    error
 		text      string
 		inbox     bool
 	}{
-		{`Permissions Violation for Publish to "a.b"`, nil,
-			`the NATS server refuses this user a right: Permissions Violation for Publish to "a.b"`, false},
-		{`Permissions Violation for Publish to "a.b"`, context.DeadlineExceeded,
-			`the NATS server refuses this user a right: Permissions Violation for Publish to "a.b"`, false},
-		{`Permissions Violation for Subscription to "_INBOX.x.*"`, nil,
-			`the NATS server refuses this user a right: Permissions Violation for Subscription to "_INBOX.x.*"`, true},
-		{`Permissions Violation for Publish to "_INBOX.x"`, nil,
-			`the NATS server refuses this user a right: Permissions Violation for Publish to "_INBOX.x"`, false},
+		{`Permissions Violation for Publish to "a.b"`, nil, refuses + `Permissions Violation for Publish to "a.b"`, false},
+		{`Permissions Violation for Publish to "a.b"`, context.DeadlineExceeded, refuses + `Permissions Violation for Publish to "a.b"`, false},
+		{`Permissions Violation for Subscription to "_INBOX.x.*"`, nil, refuses + `Permissions Violation for Subscription to "_INBOX.x.*"`, true},
+		{`Permissions Violation for Publish to "_INBOX.x"`, nil, refuses + `Permissions Violation for Publish to "_INBOX.x"`, false},
 		{`Permissions Violation for Publish to "$JS.API.STREAM.CREATE.KV_b"`, missing,
 			`bucket b is missing: the NATS server refuses this user the right to create it: Permissions Violation for Publish to "$JS.API.STREAM.CREATE.KV_b"`, false},
 	} {
