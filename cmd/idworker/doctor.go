@@ -52,13 +52,15 @@ func (d *doctorCmd) Run(ctx context.Context, out output) error {
 	look := doctor.Doctor{
 		Conn: conn, JetStream: js, Prefix: d.Prefix, Domain: d.JSDomain,
 		Role: d.Role, Tag: d.Tag, Resources: d.resources(d.Prefix, partAll), Store: source,
-		AllowUnsynced: d.AllowUnsynced, MaxClockSkew: d.MaxClockSkew, Layout: layout,
+		AllowUnsynced: d.AllowUnsynced, MaxClockSkew: d.MaxClockSkew, Layout: layout, Explain: explain,
 	}
 	findings := report.NewList[finding](out, "findings")
-	err = look.Examine(ctx, func(f doctor.Finding) { findings.Add(explained(f)) })
-	if errors.Is(err, doctor.ErrSick) {
-		err = errSick
-	}
+	look.Examine(ctx, func(f doctor.Finding) {
+		findings.Add(finding{results[f.Severity], f.What, f.Text})
+		if f.Severity == doctor.Error {
+			err = errSick
+		}
+	})
 	return findings.End(err)
 }
 
@@ -73,22 +75,15 @@ func (d *doctorCmd) checkTag() error {
 	return messages.CheckTag(d.Tag)
 }
 
-// finding is what doctor says of one thing.
+// finding is a finding as doctor prints it.
 type finding struct {
 	Result string `json:"result"` // ok, warn or fail
 	What   string `json:"what"`
-	Text   string `json:"text"` // with what can be done about it
+	Text   string `json:"text"`
 }
 
-func explained(f doctor.Finding) finding {
-	switch {
-	case f.Err == nil:
-		return finding{"ok", f.What, f.Good}
-	case f.Warning:
-		return finding{"warn", f.What, explain(f.Err)}
-	}
-	return finding{"fail", f.What, explain(f.Err)}
-}
+// results are the severities as doctor prints them.
+var results = map[doctor.Severity]string{"": "ok", doctor.Warning: "warn", doctor.Error: "fail"}
 
 // String is a line for people.
 func (f finding) String() string {

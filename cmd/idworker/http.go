@@ -164,7 +164,7 @@ func (s *shown) page() *status.Page {
 	at := s.cfg.installation
 	return status.NewPage(&status.Collector{
 		Prefix: at.Prefix, Domain: at.JSDomain != "" || at.Context != "",
-		Dial: s.dial, Self: s.self, Examine: s.examine,
+		Dial: s.dial, Self: s.self, Doctor: s.cfg.examined,
 	})
 }
 
@@ -182,14 +182,6 @@ func (s *shown) self() (worker.Report, bool) {
 		return worker.Report{}, false
 	}
 	return d.process.Report(worker.MaxReportTags), true
-}
-
-func (s *shown) examine(ctx context.Context) []status.Check {
-	d := s.daemon.Load()
-	if d == nil {
-		return nil
-	}
-	return checks(ctx, d.nats.installation, s.cfg.examined)
 }
 
 // The bounds on HTTP clients. They are tight: only probes, Prometheus and

@@ -138,7 +138,10 @@ func (s *serveCmd) config(ctx context.Context, command *kong.Context) (cfg serve
 	}
 	cfg.examined = doctor.Doctor{
 		Role: doctor.Role(s.Role), Resources: resourceFlags{LeaseTTL: s.LeaseTTL}.resources(s.Prefix, partAll), Store: cfg.source,
-		AllowUnsynced: s.AllowUnsynced, MaxClockSkew: s.MaxClockSkew, Layout: lease.Layout,
+		AllowUnsynced: s.AllowUnsynced, MaxClockSkew: s.MaxClockSkew, Layout: lease.Layout, Explain: explain,
+	}
+	if s.named() {
+		cfg.examined.Domain = s.JSDomain
 	}
 	cfg.http = s.httpFlags
 	callers := s.API

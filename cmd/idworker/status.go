@@ -51,8 +51,12 @@ func (c *statusCmd) Run(ctx context.Context, out output) error {
 	}
 	conn.Close() // it was to show that the address and the login are right
 	collector := &status.Collector{
-		Prefix: c.Prefix, Domain: c.JSDomain != "" || c.Context != "", Examine: c.checks,
+		Prefix: c.Prefix, Domain: c.JSDomain != "" || c.Context != "",
 		Dial: func() (*nats.Conn, jetstream.JetStream, error) { return c.dial(status.Options()...) },
+		Doctor: doctor.Doctor{ // without the store: the flags of status do not name it
+			Domain: c.JSDomain, Role: doctor.Role(rights.Admin), MaxClockSkew: 5 * time.Second,
+			Resources: resourceFlags{LeaseTTL: lease.DefaultTTL}.resources(c.Prefix, partAll), Explain: explain,
+		},
 	}
 	for {
 		i := collector.Collect(ctx)
@@ -80,40 +84,4 @@ func (c *statusCmd) show(out output, i *status.Installation) error {
 	}
 	_, err := text.WriteTo(out)
 	return err
-}
-
-// checks are the findings of doctor for an administrator, without the store: the
-// flags of status do not name it.
-func (c *statusCmd) checks(ctx context.Context) []status.Check {
-	return checks(ctx, c.installation, doctor.Doctor{
-		Role: doctor.Role(rights.Admin), MaxClockSkew: 5 * time.Second,
-		Resources: resourceFlags{LeaseTTL: lease.DefaultTTL}.resources(c.Prefix, partAll),
-	})
-}
-
-// checks are the findings of doctor about what the status does not collect itself.
-func checks(ctx context.Context, at installation, look doctor.Doctor) (all []status.Check) {
-	conn, js, err := at.dial(status.Options()...)
-	if err != nil {
-		return []status.Check{{What: "doctor", Severity: doctor.Warning, Text: explain(err)}}
-	}
-	defer conn.Close()
-	look.Conn, look.JetStream, look.Prefix, look.Domain, look.SkipProcesses = conn, js, at.Prefix, at.JSDomain, true
-	_ = look.Examine(ctx, func(f doctor.Finding) { // errors are among the findings
-		check := status.Check{What: f.What, Text: f.Good}
-		switch {
-		case ctx.Err() != nil: // the finding is that the time was up
-			return
-		case f.Err != nil && f.Warning:
-			check.Severity, check.Text = doctor.Warning, explain(f.Err)
-		case f.Err != nil:
-			check.Severity, check.Text = doctor.Error, explain(f.Err)
-		}
-		all = append(all, check)
-	})
-	if err := ctx.Err(); err != nil {
-		text := "not all questions were answered: " + err.Error()
-		all = append(all, status.Check{What: "doctor", Severity: doctor.Warning, Text: text})
-	}
-	return all
 }

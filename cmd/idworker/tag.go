@@ -13,6 +13,7 @@ import (
 
 	"github.com/idworker/idworker/cmd/internal/backend"
 	"github.com/idworker/idworker/cmd/internal/progress"
+	"github.com/idworker/idworker/cmd/internal/report"
 	"github.com/idworker/idworker/cmd/internal/tags"
 	"github.com/idworker/idworker/internal/problem"
 	"github.com/idworker/idworker/internal/templates"
@@ -97,24 +98,16 @@ type templateInfo struct {
 func infoOf(t templates.Template, format string) templateInfo {
 	most, rate := "no limit on tags", "no limit on new ones"
 	if t.MaxTags > 0 {
-		most = "at most " + grouped(t.MaxTags) + " tags"
+		most = "at most " + report.Count(t.MaxTags) + " tags"
 	}
 	if t.NewPerSecond > 0 {
-		rate = "at most " + grouped(t.NewPerSecond) + " new ones a second"
+		rate = "at most " + report.Count(t.NewPerSecond) + " new ones a second"
 	}
 	settings := fmt.Sprintf("step %d, order %s, %s, %s", t.Step, t.Order, most, rate)
 	return templateInfo{
 		sentence: sentence(fmt.Sprintf(format, t.Pattern, settings)),
 		Pattern:  t.Pattern, Step: t.Step, Order: t.Order, First: t.FirstID(), MaxTags: t.MaxTags, NewPerSecond: t.NewPerSecond,
 	}
-}
-
-// grouped is a number of 0 or more with commas between thousands.
-func grouped(n int64) string {
-	if n < 1000 {
-		return strconv.FormatInt(n, 10)
-	}
-	return fmt.Sprintf("%s,%03d", grouped(n/1000), n%1000)
 }
 
 // tagList is tags and templates as JSON has them.

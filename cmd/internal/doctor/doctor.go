@@ -4,8 +4,8 @@
 // work. It changes nothing.
 //
 // A doctor is a list of checks, in this file. Each asks one question, and returns
-// what it finds. What a finding means for flags and commands is for the caller to
-// say. In judge.go is what is wrong with processes, for status, too; in
+// what it finds. What an error means for flags and commands is for the caller to
+// explain. In judge.go is what is wrong with processes, for status, too; in
 // permissions.go what a user may do.
 package doctor
 
@@ -40,19 +40,8 @@ import (
 	"github.com/idworker/idworker/worker"
 )
 
-// Finding is the answer to one question.
-type Finding struct {
-	What    string // what was looked at
-	Good    string // what is right
-	Err     error  // what is wrong; nil if nothing is
-	Warning bool   // Err may be all right
-}
-
 // The findings that a caller may want to explain.
 var (
-	// ErrSick is that at least one finding has an error that is no warning.
-	ErrSick = errors.New("something is wrong")
-
 	// ErrOtherLayout is that the installation has another layout than workers are given.
 	ErrOtherLayout = problem.New(problem.OtherLayout, "the installation has another layout")
 
@@ -79,6 +68,30 @@ var (
 	ErrDifferent = problem.New(problem.Different, "it is different")
 )
 
+// errRights is the warning that the user's rights are not known.
+var errRights = errors.New("the server does not tell what this user may")
+
+// mayBeRight are the errors that are warnings.
+var mayBeRight = []error{
+	durability.ErrSyncUnknown, store.ErrSettingUnknown, worker.ErrNoReports,
+	errRights, ErrShared, ErrNearlyFull, ErrRunsOut, ErrCopies, ErrDifferent,
+}
+
+// answer is what is wrong, or what is right if nothing is. It is a warning if all
+// that is wrong may be right.
+func answer(what, right string, wrong error) Finding {
+	if wrong == nil {
+		return Finding{What: what, Text: right}
+	}
+	severity := Warning
+	for _, part := range problem.Parts(wrong) {
+		if !slices.ContainsFunc(mayBeRight, func(w error) bool { return errors.Is(part, w) }) {
+			severity = Error
+		}
+	}
+	return Finding{severity, what, wrong.Error(), wrong}
+}
+
 // Doctor says what to look at.
 type Doctor struct {
 	Conn      *nats.Conn // a new one; its error handler is replaced
@@ -96,6 +109,8 @@ type Doctor struct {
 	Layout        snowflake.Layout // of snowflake IDs, as workers are given it; zero if that is not known
 	SkipProcesses bool             // and when numbers run out
 
+	Explain func(error) string // returns the text for an error; required
+
 	allowed   Permissions      // of the user, as far as the server tells
 	installed snowflake.Layout // zero if that is not known
 }
@@ -107,30 +122,26 @@ type check func(context.Context) []Finding
 func (d *Doctor) checks() []check {
 	switch {
 	case d.Role.is(rights.Caller):
-		return []check{d.requests}
+		return []check{d.server, d.requests}
 	case d.Role.hasOwnStreams(): // its server is that of its streams, whose owner decides
-		return []check{d.rights, d.resources}
+		return []check{d.server, d.rights, d.resources}
 	}
-	return []check{d.sync, d.rights, d.resources, d.storage, d.clock, d.layout, d.store, d.processes}
+	return []check{d.server, d.sync, d.rights, d.resources, d.storage, d.clock, d.layout, d.store, d.processes}
 }
 
-// Examine reports what it finds. It returns [ErrSick], or nil if all is well.
-func (d *Doctor) Examine(ctx context.Context, report func(Finding)) (err error) {
-	if err := d.checkInbox(ctx); err != nil {
-		report(Finding{What: "inbox", Err: err})
-		return ErrSick // no question would be answered
-	}
-	report(Finding{What: "server", Good: fmt.Sprintf("%s %s, version %s",
-		d.Conn.ConnectedServerName(), natsconn.Redact(d.Conn.ConnectedUrl()), d.Conn.ConnectedServerVersion())})
+// Examine reports what it finds.
+func (d *Doctor) Examine(ctx context.Context, report func(Finding)) {
 	for _, check := range d.checks() {
 		for _, f := range check(ctx) {
-			if f.Err != nil && !f.Warning {
-				err = ErrSick
+			if f.err != nil {
+				f.Text = d.Explain(f.err)
 			}
 			report(f)
+			if f.What == inbox {
+				return // no question would be answered
+			}
 		}
 	}
-	return err
 }
 
 // askTimeout bounds one question.
@@ -166,9 +177,12 @@ func ask[T any](ctx context.Context, d *Doctor, question func(context.Context) (
 	return answer, err
 }
 
-// checkInbox reports whether this user can receive answers.
-func (d *Doctor) checkInbox(ctx context.Context) error {
-	return d.ask(ctx, func(ctx context.Context) error {
+// inbox is what is looked at if something is wrong with receiving answers.
+const inbox = "inbox"
+
+// server asks which server it is, and whether this user can receive answers.
+func (d *Doctor) server(ctx context.Context) []Finding {
+	err := d.ask(ctx, func(ctx context.Context) error {
 		sub, err := d.Conn.SubscribeSync(d.Conn.NewInbox())
 		if err != nil {
 			return err
@@ -182,6 +196,11 @@ func (d *Doctor) checkInbox(ctx context.Context) error {
 		}
 		return nil
 	})
+	if err != nil {
+		return []Finding{answer(inbox, "", err)}
+	}
+	return []Finding{answer("server", fmt.Sprintf("%s %s, version %s",
+		d.Conn.ConnectedServerName(), natsconn.Redact(d.Conn.ConnectedUrl()), d.Conn.ConnectedServerVersion()), nil)}
 }
 
 // CheckSync is [durability.CheckServers], except that an embedded server has
@@ -199,25 +218,24 @@ func (d *Doctor) sync(ctx context.Context) []Finding {
 	if denied := new(natsconn.DeniedError); errors.As(err, &denied) {
 		err = fmt.Errorf("%w: %w", durability.ErrSyncUnknown, err)
 	}
-	unknown := errors.Is(err, durability.ErrSyncUnknown)
-	if d.AllowUnsynced && (unknown || errors.Is(err, durability.ErrNoSync)) {
-		return []Finding{{What: "sync", Good: fmt.Sprintf("%v, which is allowed", err)}}
+	if d.AllowUnsynced && (errors.Is(err, durability.ErrSyncUnknown) || errors.Is(err, durability.ErrNoSync)) {
+		return []Finding{answer("sync", err.Error()+", which is allowed", nil)}
 	}
-	return []Finding{{What: "sync", Good: "every write is on disk before it is acknowledged", Err: err, Warning: unknown}}
+	return []Finding{answer("sync", "every write is on disk before it is acknowledged", err)}
 }
 
 // rights asks the server what this user may do.
 func (d *Doctor) rights(ctx context.Context) []Finding {
 	if d.Domain != "" {
-		return []Finding{{What: "rights", Err: errors.New("not looked at in another JetStream domain"), Warning: true}}
+		return []Finding{{Severity: Warning, What: "rights", Text: "not looked at in another JetStream domain"}}
 	}
 	var err error
 	d.allowed, err = ask(ctx, d, func(ctx context.Context) (Permissions, error) { return AskPermissions(ctx, d.Conn) })
 	if err != nil {
-		return []Finding{{What: "rights", Err: fmt.Errorf("the server does not tell what this user may (%s): %w", rights.AskPermissions, err), Warning: true}}
+		return []Finding{answer("rights", "", fmt.Errorf("%w (%s): %w", errRights, rights.AskPermissions, err))}
 	}
 	need := rights.Join(d.Role.needs(d.Prefix), rights.Subscribe(d.Conn.NewInbox()))
-	return []Finding{{What: "rights", Good: fmt.Sprintf("the role %s has all that it needs", d.Role), Err: d.allowed.Check(need)}}
+	return []Finding{answer("rights", fmt.Sprintf("the role %s has all that it needs", d.Role), d.allowed.Check(need))}
 }
 
 // resources looks at the streams and buckets that the role has to do with.
@@ -229,17 +247,16 @@ func (d *Doctor) resources(ctx context.Context) (all []Finding) {
 			continue
 		}
 		found, err := ask(ctx, d, func(ctx context.Context) (kv.Found, error) { return r.Look(ctx, d.JetStream) })
-		different := err == nil && found.Difference != ""
-		if different {
+		if err == nil && found.Difference != "" {
 			err = fmt.Errorf("%w: %s", ErrDifferent, found.Difference)
 		}
-		all = append(all, Finding{What: r.String(), Good: "as it should be", Err: err, Warning: different})
+		all = append(all, answer(r.String(), "as it should be", err))
 		if found.Copies != "" {
 			missing[found.Copies] = append(missing[found.Copies], r.String())
 		}
 	}
 	for _, text := range slices.Sorted(maps.Keys(missing)) {
-		all = append(all, Finding{What: "copies", Err: fmt.Errorf("%w: %s: %s", ErrCopies, text, strings.Join(missing[text], ", ")), Warning: true})
+		all = append(all, answer("copies", "", fmt.Errorf("%w: %s: %s", ErrCopies, text, strings.Join(missing[text], ", "))))
 	}
 	return all
 }
@@ -255,7 +272,7 @@ func (d *Doctor) storage(ctx context.Context) []Finding {
 	}
 	account, err := ask(ctx, d, d.JetStream.AccountInfo)
 	if err != nil {
-		return []Finding{{What: "storage", Err: err}}
+		return []Finding{answer("storage", "", err)}
 	}
 	const mb = 1 << 20
 	used, limit := account.Store, account.Limits.MaxStore
@@ -266,7 +283,7 @@ func (d *Doctor) storage(ctx context.Context) []Finding {
 	case float64(used) > nearlyFull*float64(limit):
 		err = fmt.Errorf("%w: %s", ErrNearlyFull, state)
 	}
-	return []Finding{{What: "storage", Good: state, Err: err, Warning: true}}
+	return []Finding{answer("storage", state, err)}
 }
 
 // clock compares this machine's clock with the server's, which comes with a bucket:
@@ -283,7 +300,7 @@ func (d *Doctor) clock(ctx context.Context) []Finding {
 	if d.MaxClockSkew > 0 && off.Abs() > d.MaxClockSkew {
 		err = fmt.Errorf("%w: %v ahead of the server's, allowed is %v", ErrClockOff, off, d.MaxClockSkew)
 	}
-	return []Finding{{What: "clock", Good: fmt.Sprintf("%v ahead of the server's", off), Err: err}}
+	return []Finding{answer("clock", fmt.Sprintf("%v ahead of the server's", off), err)}
 }
 
 // layout compares the layout that workers are given with that of the installation.
@@ -300,7 +317,7 @@ func (d *Doctor) layout(ctx context.Context) []Finding {
 	case err == nil && installed != given:
 		err = fmt.Errorf("%w: %.100s, and workers are given %s", ErrOtherLayout, installed, given)
 	}
-	return []Finding{{What: "layout", Good: installed, Err: err}}
+	return []Finding{answer("layout", installed, err)}
 }
 
 // store asks whether the store is the installation's, and can be used; whether it
@@ -329,14 +346,12 @@ func (d *Doctor) store(ctx context.Context) (all []Finding) {
 	if err == nil && segments.Database != nil {
 		err = d.ask(ctx, segments.Database.Check)
 	}
-	all = []Finding{{What: "store", Good: d.Store.Name() + " is as it should be", Err: err}}
+	all = []Finding{answer("store", d.Store.Name()+" is as it should be", err)}
 	if err != nil || segments.Database == nil {
 		return all
 	}
 	err = d.ask(ctx, segments.Database.Durability)
-	var unsafe *store.UnsafeSettingError
-	untold := errors.Is(err, store.ErrSettingUnknown) && !errors.As(err, &unsafe) // for people to find out
-	all = append(all, Finding{What: "store durability", Good: "every commit is on disk before it is acknowledged", Err: err, Warning: untold})
+	all = append(all, answer("store durability", "every commit is on disk before it is acknowledged", err))
 	list, err := ask(ctx, d, func(ctx context.Context) (templates.List, error) {
 		return templates.Read(ctx, d.JetStream, d.Prefix)
 	})
@@ -344,7 +359,7 @@ func (d *Doctor) store(ctx context.Context) (all []Finding) {
 		err = d.ask(ctx, segments.Database.CheckFirst)
 	}
 	if err != nil || len(list) > 0 {
-		all = append(all, Finding{What: "templates", Good: fmt.Sprintf("%d, and their tags can be made in the store", len(list)), Err: err})
+		all = append(all, answer("templates", fmt.Sprintf("%d, and their tags can be made in the store", len(list)), err))
 	}
 	return all
 }
@@ -364,7 +379,7 @@ func (d *Doctor) processes(ctx context.Context) []Finding {
 	})
 	switch {
 	case errors.Is(err, worker.ErrNoReports):
-		return append(all, Finding{What: "processes", Err: err, Warning: true})
+		return append(all, answer("processes", "", err))
 	case err != nil:
 		return all // a right that is missing
 	}
@@ -408,9 +423,9 @@ func (d *Doctor) request(ctx context.Context, what string, send func(context.Con
 		if found := atOnce.FindString(err.Error()); found != "" {
 			good += ", and gives " + found + " IDs at once"
 		}
-		return Finding{What: what, Good: good}
+		return answer(what, good, nil)
 	case errors.Is(err, nats.ErrNoResponders), errors.Is(err, nats.ErrTimeout):
 		err = fmt.Errorf("%w: %w", ErrNobody, err)
 	}
-	return Finding{What: what, Err: err}
+	return answer(what, "", err)
 }

@@ -3,14 +3,18 @@ package doctor
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/idworker/idworker/internal/durability"
 	"github.com/idworker/idworker/internal/kv"
 	"github.com/idworker/idworker/internal/rights"
 	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/testing/natstest"
 )
 
@@ -19,8 +23,8 @@ import (
 func lookAt(ctx context.Context, js jetstream.JetStream, all ...kv.Resource) (copies []string) {
 	d := &Doctor{Conn: js.Conn(), JetStream: js, Prefix: messages.DefaultPrefix, Role: Role(rights.Admin), Resources: all}
 	for _, f := range d.resources(ctx) {
-		if f.What == "copies" && f.Warning && errors.Is(f.Err, ErrCopies) {
-			copies = append(copies, f.Err.Error())
+		if f.What == "copies" && f.Severity == Warning && errors.Is(f.err, ErrCopies) {
+			copies = append(copies, f.err.Error())
 		}
 	}
 	return copies
@@ -72,5 +76,28 @@ func TestCopiesOfOneServer(t *testing.T) {
 	}
 	if copies := lookAt(t.Context(), js, single); len(copies) > 0 {
 		t.Error(copies)
+	}
+}
+
+// TestSeverity: what may be right is a warning, unless something beside it is wrong.
+func TestSeverity(t *testing.T) {
+	t.Parallel()
+	untold, unsafe := fmt.Errorf("%w: fsync", store.ErrSettingUnknown), &store.UnsafeSettingError{Setting: "fsync"}
+	for _, c := range []struct {
+		err  error
+		want Severity
+	}{
+		{nil, ""},
+		{untold, Warning},
+		{errors.Join(untold, untold), Warning},
+		{unsafe, Error},
+		{errors.Join(untold, unsafe), Error},
+		{durability.ErrNoSync, Error},
+		{fmt.Errorf("%w: %w", durability.ErrSyncUnknown, nats.ErrTimeout), Warning},
+		{nats.ErrTimeout, Error},
+	} {
+		if got := answer("it", "is right", c.err); got.Severity != c.want {
+			t.Errorf("%v: %+v, want %q", c.err, got, c.want)
+		}
 	}
 }

@@ -2,20 +2,20 @@ package doctor
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/idworker/idworker/cmd/internal/report"
 	"github.com/idworker/idworker/internal/forecast"
 	"github.com/idworker/idworker/snowflake"
 	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/worker"
 )
 
-// Severity is how bad something is.
+// Severity is how bad something is; empty if all is well.
 type Severity string
 
 // The severities. Something wrong is an error if requests fail because of it,
@@ -25,11 +25,13 @@ const (
 	Warning Severity = "warning"
 )
 
-// Trouble is something that a person should look at.
-type Trouble struct {
-	Severity Severity `json:"severity"`
+// Finding is the answer to one question, or something that a person should look at.
+type Finding struct {
+	Severity Severity `json:"severity,omitempty"`
 	What     string   `json:"what"` // of which process, tag or enrichment, or of what else
 	Text     string   `json:"text"`
+
+	err error // the same as an error, if there is more to say of it
 }
 
 // The limits of warnings are those of the alerts in docs/prometheus-rules.yml.
@@ -41,23 +43,23 @@ const (
 // Judge returns what is wrong with the processes of an installation, given the
 // reports of all of them: roles that no process fills, and processes that do not
 // do their work. Status and doctor give this same judgement.
-func Judge(now time.Time, reports []worker.Report) (all []Trouble) {
-	workers, loaders := count(reports)
+func Judge(now time.Time, reports []worker.Report) (all []Finding) {
+	workers, loaders := Count(reports)
 	if workers == 0 {
-		all = append(all, Trouble{Error, "workers", "none reports: nobody answers requests"})
+		all = append(all, Finding{Severity: Error, What: "workers", Text: "none reports: nobody answers requests"})
 	}
 	if loaders == 0 {
-		all = append(all, Trouble{Error, "loaders", "none reports: nobody reserves segments, and workers live on memory"})
+		all = append(all, Finding{Severity: Error, What: "loaders", Text: "none reports: nobody reserves segments, and workers live on memory"})
 	}
 	for _, r := range reports {
 		add := func(severity Severity, format string, args ...any) {
-			all = append(all, Trouble{severity, processName(&r), fmt.Sprintf(format, args...)})
+			all = append(all, Finding{Severity: severity, What: Name(r.Role, r.Host, r.Instance), Text: fmt.Sprintf(format, args...)})
 		}
 		switch {
 		case r.Stopped != "":
 			add(Error, "grants nothing: %s; run idworker tag raise --all --by N", r.Stopped)
 		case r.Outages != nil && r.Outages.Now:
-			add(Error, "its store %s has failed for %s (%s); %s", r.Stats.Store, Duration(now.Sub(r.Outages.Since).Seconds()), r.Outages.Error, memoryEnds(reports))
+			add(Error, "its store %s has failed for %s (%s); %s", r.Stats.Store, report.Duration(now.Sub(r.Outages.Since).Seconds()), r.Outages.Error, memoryEnds(reports))
 		}
 		switch {
 		case r.Overloads != nil && r.Overloads.Now:
@@ -86,8 +88,8 @@ func Judge(now time.Time, reports []worker.Report) (all []Trouble) {
 	return all
 }
 
-// count returns how many processes answer requests, and how many reserve segments.
-func count(reports []worker.Report) (workers, loaders int) {
+// Count returns how many processes answer requests, and how many reserve segments.
+func Count(reports []worker.Report) (workers, loaders int) {
 	for _, r := range reports {
 		if r.Answers() {
 			workers++
@@ -99,16 +101,16 @@ func count(reports []worker.Report) (workers, loaders int) {
 	return workers, loaders
 }
 
-// processName is a process as people know it. One with all roles is no "all".
-func processName(r *worker.Report) string {
-	what := string(r.Role)
-	if r.Role == worker.RoleAll {
+// Name is a process as people know it. One with all roles is no "all".
+func Name(role worker.Role, host, instance string) string {
+	what := string(role)
+	if role == worker.RoleAll {
 		what = "process"
 	}
-	if r.Host == "" {
-		return what + " " + r.Instance
+	if host == "" {
+		return what + " " + instance
 	}
-	return fmt.Sprintf("%s %s (%s)", what, r.Host, r.Instance)
+	return fmt.Sprintf("%s %s (%s)", what, host, instance)
 }
 
 // memoryEnds is for how long workers go on without a store.
@@ -128,7 +130,7 @@ func memoryEnds(reports []worker.Report) string {
 	}
 	ends := "no tag is in use"
 	if first != nil {
-		ends = fmt.Sprintf("memory ends first for %s, in %s", first.Tag, Duration(first.Runway))
+		ends = fmt.Sprintf("memory ends first for %s, in %s", first.Tag, report.Duration(first.Runway))
 	}
 	if len(strict) > 0 {
 		ends = fmt.Sprintf("%d strict tags in use have no IDs, %s", len(strict), strings.Replace(ends, "no tag", "no other", 1))
@@ -136,100 +138,86 @@ func memoryEnds(reports []worker.Report) string {
 	return ends
 }
 
-// Duration is seconds for people: 45 s, 12 min, 3.5 h.
-func Duration(seconds float64) string {
-	const minute, hour, day = 60, 3600, 24 * 3600
-	switch {
-	case seconds < 10:
-		return fmt.Sprintf("%.1f s", seconds)
-	case seconds < 2*minute:
-		return fmt.Sprintf("%.0f s", seconds)
-	case seconds < 2*hour:
-		return fmt.Sprintf("%.0f min", seconds/minute)
-	case seconds < 2*day:
-		return fmt.Sprintf("%.0f h", seconds/hour)
-	case seconds < 364*day:
-		return fmt.Sprintf("%.0f days", seconds/day)
-	}
-	return "a year"
-}
-
 // ofProcesses are how many processes of each role run, and what [Judge] finds
 // wrong with them.
 func ofProcesses(now time.Time, reports []worker.Report) (all []Finding) {
-	workers, loaders := count(reports)
+	workers, loaders := Count(reports)
 	if workers > 0 {
-		all = append(all, Finding{What: "workers", Good: fmt.Sprintf("%d running", workers)})
+		all = append(all, answer("workers", fmt.Sprintf("%d running", workers), nil))
 	}
 	if loaders > 0 {
-		all = append(all, Finding{What: "loaders", Good: fmt.Sprintf("%d running", loaders)})
+		all = append(all, answer("loaders", fmt.Sprintf("%d running", loaders), nil))
 	}
-	for _, t := range Judge(now, reports) {
-		all = append(all, Finding{What: t.What, Err: errors.New(t.Text), Warning: t.Severity == Warning})
-	}
-	return all
+	return append(all, Judge(now, reports)...)
 }
 
 // ofLayout are the limits of snowflake IDs.
 func ofLayout(now time.Time, layout snowflake.Layout) (all []Finding) {
 	for _, date := range forecast.OfLayout(layout, now) {
-		all = append(all, limit("end of the layout", date.LayoutWarning(), date.IsSoon(now)))
+		var soon error
+		if date.IsSoon(now) {
+			soon = fmt.Errorf("%w: %s", ErrRunsOut, date.LayoutWarning())
+		}
+		all = append(all, answer("end of the layout", date.LayoutWarning(), soon))
 	}
 	return all
 }
 
-// limit is a finding about numbers that end, a warning if that is soon.
-func limit(what, text string, soon bool) Finding {
-	if soon {
-		return Finding{What: what, Err: fmt.Errorf("%w: %s", ErrRunsOut, text), Warning: true}
-	}
-	return Finding{What: what, Good: text}
-}
-
-// maxTagsRunningOut bounds how many tags are named.
-const maxTagsRunningOut = 5
-
-// ofTags warns of the tags that reach a limit within a year, or names the first
-// one to reach any. Each worker reports its busiest tags: another is far from its
-// limit, or nearly idle.
-func ofTags(now time.Time, reports []worker.Report) (all []Finding) {
-	const numbers = "numbers of tags"
+// ofTags are the tags that run out of numbers, or the first one to reach a limit.
+// Each worker reports its busiest tags: another is far from its limit, or nearly
+// idle.
+func ofTags(now time.Time, reports []worker.Report) []Finding {
 	uses := make(map[string]forecast.Use) // by all workers together
 	for _, r := range reports {
 		for _, t := range r.Stats.Tags {
 			uses[t.Tag] = uses[t.Tag].Join(t.Use)
 		}
 	}
-	first := make(map[string]forecast.Date) // that each tag reaches
-	for tag, use := range uses {
-		if dates := use.Dates(now); len(dates) > 0 {
-			first[tag] = dates[0]
-		}
-	}
-	tags := slices.SortedFunc(maps.Keys(first), func(a, b string) int {
-		return cmp.Or(first[a].At.Compare(first[b].At), cmp.Compare(a, b))
-	})
-	soon := 0
-	for soon < len(tags) && first[tags[soon]].IsSoon(now) {
-		soon++
-	}
+	all, first := JudgeNumbers(now, uses)
 	switch {
-	case len(uses) > 0 && len(tags) == 0:
-		all = append(all, limit(numbers, "too little was measured to say when any run out", false))
-	case len(tags) > 0 && soon == 0:
-		all = append(all, limit(numbers, fmt.Sprintf("tag %s is the first at a limit: %s", tags[0], first[tags[0]]), false))
-	}
-	for _, tag := range tags[:min(soon, maxTagsRunningOut)] {
-		all = append(all, limit("tag "+tag, uses[tag].Warning(first[tag], now), true))
-	}
-	if more := soon - maxTagsRunningOut; more > 0 {
-		all = append(all, limit(numbers, fmt.Sprintf("%d more within a year, at 2^31, 2^53 or their end", more), true))
+	case len(all) > 0 || len(uses) == 0:
+	case first == "":
+		all = append(all, answer("numbers of tags", "too little was measured to say when any run out", nil))
+	default:
+		all = append(all, answer("numbers of tags", first, nil))
 	}
 	for _, r := range reports {
 		if more := r.Stats.Active - len(r.Stats.Tags); more > 0 {
 			text := fmt.Sprintf("each worker reports its %d busiest tags; %s has %d more", worker.MaxReportTags, r.Instance, more)
-			return append(all, limit(numbers, text, false))
+			return append(all, answer("numbers of tags", text, nil))
 		}
 	}
 	return all
+}
+
+// MaxNamed is how many tags with the same trouble are named. The others are counted.
+const MaxNamed = 5
+
+// JudgeNumbers warns of the tags that reach a limit within a year, the soonest
+// first. The text is about the first tag to reach a limit at any time; it is empty
+// if too little is known.
+func JudgeNumbers(now time.Time, uses map[string]forecast.Use) (soon []Finding, first string) {
+	dates := make(map[string]forecast.Date) // of the first limit that each tag reaches
+	for tag, use := range uses {
+		if all := use.Dates(now); len(all) > 0 {
+			dates[tag] = all[0]
+		}
+	}
+	tags := slices.SortedFunc(maps.Keys(dates), func(a, b string) int {
+		return cmp.Or(dates[a].At.Compare(dates[b].At), cmp.Compare(a, b))
+	})
+	if len(tags) > 0 {
+		first = fmt.Sprintf("tag %s is the first at a limit: %s", tags[0], dates[tags[0]])
+	}
+	warn := func(what, text string) {
+		soon = append(soon, Finding{Warning, what, text, fmt.Errorf("%w: %s", ErrRunsOut, text)})
+	}
+	tags = slices.DeleteFunc(tags, func(tag string) bool { return !dates[tag].IsSoon(now) })
+	for _, tag := range tags[:min(MaxNamed, len(tags))] {
+		warn("tag "+tag, uses[tag].Warning(dates[tag], now))
+	}
+	if more := len(tags) - MaxNamed; more > 0 {
+		warn("tags", fmt.Sprintf("%d others reach 2^31, 2^53 or their end within a year", more))
+	}
+	return soon, first
 }

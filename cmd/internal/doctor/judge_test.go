@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -76,14 +77,11 @@ func TestProcesses(t *testing.T) {
 // lines are findings as people read them.
 func lines(all []Finding) (lines []string) {
 	for _, f := range all {
-		switch {
-		case f.Err == nil:
-			lines = append(lines, fmt.Sprintf("ok %s: %s", f.What, f.Good))
-		case f.Warning:
-			lines = append(lines, fmt.Sprintf("warning %s: %v", f.What, f.Err))
-		default:
-			lines = append(lines, fmt.Sprintf("error %s: %v", f.What, f.Err))
+		text := f.Text
+		if f.err != nil {
+			text = f.err.Error()
 		}
+		lines = append(lines, fmt.Sprintf("%s %s: %s", cmp.Or(f.Severity, "ok"), f.What, text))
 	}
 	return lines
 }
@@ -102,7 +100,7 @@ func TestRunningOut(t *testing.T) {
 		{map[string]forecast.Use{"a": in(2000), "b": in(100)}, "warning tag b: numbers run out: its IDs reach 2^31 in 100 days, on 2027-03-03, if 1 numbers a second go on to be used, as in the last 24 h"},
 		{
 			map[string]forecast.Use{"a": in(1), "b": in(2), "c": in(3), "d": in(4), "e": in(5), "f": in(6), "g": in(2000)},
-			"warning tag a|warning tag b|warning tag c|warning tag d|warning tag e|warning numbers of tags: numbers run out: 1 more within a year, at 2^31, 2^53 or their end",
+			"warning tag a|warning tag b|warning tag c|warning tag d|warning tag e|warning tags: numbers run out: 1 others reach 2^31, 2^53 or their end within a year",
 		},
 	} {
 		var reports []worker.Report
@@ -111,7 +109,7 @@ func TestRunningOut(t *testing.T) {
 		}
 		findings := ofTags(now, reports)
 		for _, f := range findings {
-			if f.Err != nil && !errors.Is(f.Err, ErrRunsOut) {
+			if f.err != nil && !errors.Is(f.err, ErrRunsOut) {
 				t.Errorf("%+v is no warning that numbers run out", f)
 			}
 		}

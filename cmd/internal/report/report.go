@@ -2,7 +2,7 @@
 // --json, as one JSON object for programs. There is no other place that knows the difference.
 //
 // The names of JSON's fields are stable, see docs/command-line.md. IDs are strings, because a
-// number of JavaScript holds only those below 2^53.
+// number of JavaScript holds only those below 2^53. In format.go are numbers for people.
 package report
 
 import (

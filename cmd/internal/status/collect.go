@@ -39,10 +39,10 @@ type Collector struct {
 	// be nil.
 	Self func() (worker.Report, bool)
 
-	// Examine returns the findings of doctor.
-	Examine func(ctx context.Context) []Check
+	// Doctor looks at what is not collected here. It needs no connection.
+	Doctor doctor.Doctor
 
-	checks   []Check // of the latest look of doctor
+	checks   []doctor.Finding // of the latest look of doctor
 	examined time.Time
 }
 
@@ -94,7 +94,7 @@ func (c *Collector) Collect(ctx context.Context) *Installation {
 	col := &collection{by: c, Installation: &Installation{
 		Prefix: string(c.Prefix), LayoutEnds: []forecast.Date{}, Unread: []Unread{},
 		Processes: []worker.Report{}, Silent: []Silent{},
-		Tags: []Tag{}, Templates: templates.List{}, WorkerIDs: []WorkerID{}, Enrichments: []Enrichment{}, Checks: []Check{},
+		Tags: []Tag{}, Templates: templates.List{}, WorkerIDs: []WorkerID{}, Enrichments: []Enrichment{}, Checks: []doctor.Finding{},
 	}}
 	var err error
 	if col.conn, col.js, err = c.Dial(); err != nil {
@@ -221,15 +221,35 @@ func (c *collection) askEnrichments(ctx context.Context) error {
 
 // examine has doctor look, if it has not lately.
 func (c *collection) examine(ctx context.Context) {
-	if c.by.Examine == nil {
-		return
-	}
 	if time.Since(c.by.examined) > examineEvery {
 		ctx, cancel := context.WithTimeout(ctx, partTimeout)
 		defer cancel()
-		c.by.checks, c.by.examined = c.by.Examine(ctx), time.Now()
+		c.by.checks, c.by.examined = c.by.examine(ctx), time.Now()
 	}
 	c.Checks = append(c.Checks, c.by.checks...)
+}
+
+// examine returns the findings of doctor. It has a connection of its own, because
+// the server refuses it what the user may not do.
+func (c *Collector) examine(ctx context.Context) (all []doctor.Finding) {
+	add := func(f doctor.Finding) { all = append(all, f) }
+	conn, js, err := c.Dial()
+	if err != nil {
+		add(doctor.Finding{Severity: doctor.Warning, What: "doctor", Text: c.Doctor.Explain(err)})
+		return all
+	}
+	defer conn.Close()
+	look := c.Doctor
+	look.Conn, look.JetStream, look.Prefix, look.SkipProcesses = conn, js, c.Prefix, true
+	look.Examine(ctx, func(f doctor.Finding) {
+		if ctx.Err() == nil { // else the finding is that the time was up
+			add(f)
+		}
+	})
+	if err := ctx.Err(); err != nil {
+		add(doctor.Finding{Severity: doctor.Warning, What: "doctor", Text: "not all questions were answered: " + err.Error()})
+	}
+	return all
 }
 
 // merge makes one installation of all answers.
@@ -273,16 +293,11 @@ func (c *collection) addProcesses() {
 		}
 		return foreign
 	})
+	c.Totals.Workers, c.Totals.Loaders = doctor.Count(c.reports)
 	reported := make(map[string]bool)
 	for _, r := range c.reports {
 		reported[r.Instance] = true
 		c.ID = cmp.Or(c.ID, r.Stats.Installation)
-		if r.Answers() {
-			c.Totals.Workers++
-		}
-		if r.Loads() {
-			c.Totals.Loaders++
-		}
 		c.Totals.TagsActive = max(c.Totals.TagsActive, r.Stats.Active)
 		c.Totals.TagsUnlisted = max(c.Totals.TagsUnlisted, r.Stats.Active-len(r.Stats.Tags))
 		r.Stats.Tags = nil

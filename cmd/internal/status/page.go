@@ -9,9 +9,6 @@ import (
 	"net/http"
 	"time"
 	"unicode/utf8"
-
-	"github.com/idworker/idworker/cmd/internal/doctor"
-	"github.com/idworker/idworker/internal/forecast"
 )
 
 //go:embed status.html status.css status.js status.txt
@@ -129,9 +126,4 @@ func (p *Page) serve(w http.ResponseWriter, r *http.Request) {
 }
 
 // page is the template, which gets a [View].
-var page = template.Must(template.New("status.html").Funcs(template.FuncMap{
-	"duration": doctor.Duration,
-	"rate":     Rate,
-	"count":    Count,
-	"day":      forecast.Day,
-}).ParseFS(files, "status.html"))
+var page = template.Must(template.New("status.html").Funcs(formats).ParseFS(files, "status.html"))

@@ -14,14 +14,12 @@
 package status
 
 import (
-	"fmt"
-	"math"
 	"slices"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/idworker/idworker/cmd/internal/doctor"
+	"github.com/idworker/idworker/cmd/internal/report"
 	"github.com/idworker/idworker/internal/forecast"
 	"github.com/idworker/idworker/internal/templates"
 	"github.com/idworker/idworker/store"
@@ -38,17 +36,17 @@ type Installation struct {
 
 	LayoutEnds []forecast.Date `json:"layout_ends"` // when its IDs reach 2^31 and 2^53, if ahead, and end
 
-	Troubles []doctor.Trouble `json:"troubles"` // the worst first
+	Troubles []doctor.Finding `json:"troubles"` // the worst first
 	Unread   []Unread         `json:"unread"`   // by name
 
-	Processes   []worker.Report `json:"processes"` // those that reported, without their tags
-	Silent      []Silent        `json:"silent"`    // holders of worker IDs that did not report
-	Totals      Totals          `json:"totals"`
-	Tags        []Tag           `json:"tags"`      // the busiest first
-	Templates   templates.List  `json:"templates"` // rules for tags that are made when they are first asked for
-	WorkerIDs   []WorkerID      `json:"worker_ids"`
-	Enrichments []Enrichment    `json:"enrichments"`
-	Checks      []Check         `json:"checks"` // the findings of doctor
+	Processes   []worker.Report  `json:"processes"` // those that reported, without their tags
+	Silent      []Silent         `json:"silent"`    // holders of worker IDs that did not report
+	Totals      Totals           `json:"totals"`
+	Tags        []Tag            `json:"tags"`      // the busiest first
+	Templates   templates.List   `json:"templates"` // rules for tags that are made when they are first asked for
+	WorkerIDs   []WorkerID       `json:"worker_ids"`
+	Enrichments []Enrichment     `json:"enrichments"`
+	Checks      []doctor.Finding `json:"checks"` // the findings of doctor
 
 	foreign int // processes of other installations that answer on the same subjects
 }
@@ -130,13 +128,6 @@ type Enrichment struct {
 	Oldest   time.Time `json:"oldest,omitzero"`    // when the source stored the first of them
 }
 
-// Check is a finding of doctor.
-type Check struct {
-	What     string          `json:"what"`
-	Severity doctor.Severity `json:"severity,omitempty"` // empty if all is well
-	Text     string          `json:"text"`
-}
-
 // Knows reports whether a part was read.
 func (i *Installation) Knows(part string) bool {
 	return !slices.ContainsFunc(i.Unread, func(u Unread) bool { return u.What == part || u.What == everything })
@@ -158,19 +149,19 @@ func (i *Installation) Answered(n, expected int) string {
 	case !i.Knows(reportsPart):
 		return "–"
 	case expected > n:
-		return Count(n) + " of " + Count(expected)
+		return report.Count(n) + " of " + report.Count(expected)
 	}
-	return Count(n)
+	return report.Count(n)
 }
 
 // Age is the time since t for people.
 func (i *Installation) Age(t time.Time) string {
-	return doctor.Duration(max(i.Taken.Sub(t).Seconds(), 0))
+	return report.Duration(max(i.Taken.Sub(t).Seconds(), 0))
 }
 
 // Until is the time until t for people.
 func (i *Installation) Until(t time.Time) string {
-	return doctor.Duration(max(t.Sub(i.Taken).Seconds(), 0))
+	return report.Duration(max(t.Sub(i.Taken).Seconds(), 0))
 }
 
 // Waiting is the number of events that wait, for people.
@@ -178,7 +169,7 @@ func (e Enrichment) Waiting() string {
 	if e.Lag == nil {
 		return "not known"
 	}
-	return Count(*e.Lag)
+	return report.Count(*e.Lag)
 }
 
 // Strict reports whether the tag is strict, so that workers keep none of its IDs.
@@ -227,31 +218,3 @@ func (i *Installation) View(search string, by Sort, n int) View {
 
 // More is the number of tags that match the search and are not shown.
 func (v View) More() int { return v.Matches - len(v.Shown) }
-
-// Rate is IDs per second for people.
-func Rate(perSecond float64) string {
-	if perSecond < 10 {
-		return fmt.Sprint(math.Round(100*perSecond) / 100)
-	}
-	return Count(uint64(min(perSecond+0.5, 1<<62))) // whatever a process reports
-}
-
-// Count is an integer for people, with commas between thousands.
-func Count(n any) string {
-	digits := fmt.Sprint(n)
-	for at := len(digits) - 3; at > 0 && digits[at-1] != '-'; at -= 3 {
-		digits = digits[:at] + "," + digits[at:]
-	}
-	return digits
-}
-
-// Printable replaces each character by a ? that is no printable text: those that
-// control a terminal, turn the direction of text, or are not valid.
-func Printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r == unicode.ReplacementChar || !unicode.IsPrint(r) {
-			return '?'
-		}
-		return r
-	}, s)
-}

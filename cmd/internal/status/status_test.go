@@ -17,6 +17,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/idworker/idworker/cmd/internal/doctor"
+	"github.com/idworker/idworker/cmd/internal/report"
 	"github.com/idworker/idworker/internal/forecast"
 	"github.com/idworker/idworker/internal/rights"
 	"github.com/idworker/idworker/testing/natstest"
@@ -156,7 +157,7 @@ func TestTroubles(t *testing.T) {
 	i := merged(now, []worker.Report{overloaded, off, none, failing}, func(c *collection) {
 		c.WorkerIDs = []WorkerID{{Instance: "w1"}, {Worker: 1, Instance: "w4", Host: "h4", heard: now.Add(-8 * time.Second)}, {Worker: 2, Host: "old"}}
 		c.Enrichments = []Enrichment{{Source: "A", Target: "B", Stalled: true, Written: now.Add(-time.Minute), Lag: &lag}, {Source: "C", Target: "D", Oldest: now.Add(-2 * time.Minute)}}
-		c.Checks = []Check{{What: "sync", Severity: doctor.Error, Text: "not"}, {What: "server", Text: "fine"}}
+		c.Checks = []doctor.Finding{{What: "sync", Severity: doctor.Error, Text: "not"}, {What: "server", Text: "fine"}}
 		c.Unread = []Unread{{What: "worker IDs", Why: "no answer"}, {What: "enrichments", Why: "denied", Denied: true}}
 	})
 	want := `error worker w1: is overloaded, and out of the queue groups until the waiting requests are handled; start more workers
@@ -339,6 +340,6 @@ func TestLies(t *testing.T) {
 		if err := merged(now, []worker.Report{r, r}).View("", ByRate, 10).Print(&text); err != nil || !strings.Contains(text.String(), "order") {
 			t.Errorf("%d: %v, %s", n, err, text.String())
 		}
-		_ = Count(n) + Rate(float64(n)*1e200)
+		_ = report.Count(n) + report.Rate(float64(n)*1e200)
 	}
 }

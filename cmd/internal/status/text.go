@@ -6,9 +6,9 @@ import (
 	"reflect"
 	"strings"
 	"text/tabwriter"
-	texttemplate "text/template"
+	"text/template"
 
-	"github.com/idworker/idworker/cmd/internal/doctor"
+	"github.com/idworker/idworker/cmd/internal/report"
 	"github.com/idworker/idworker/internal/forecast"
 )
 
@@ -23,21 +23,24 @@ func (v View) Print(out io.Writer) error {
 }
 
 // text is the template, which prints nothing but by line and row.
-var text = texttemplate.Must(texttemplate.New("status.txt").Funcs(texttemplate.FuncMap{
-	"line": func(format string, args ...any) string { return Printable(fmt.Sprintf(format, args...)) + "\n" },
+var text = template.Must(template.New("status.txt").Funcs(formats).ParseFS(files, "status.txt"))
+
+// formats are the functions of both templates, this one and the page's.
+var formats = template.FuncMap{
+	"duration": report.Duration,
+	"rate":     report.Rate,
+	"count":    report.Count,
+	"day":      forecast.Day,
+	"bar":      bar,
+	"line":     func(format string, args ...any) string { return report.Printable(fmt.Sprintf(format, args...)) + "\n" },
 	"row": func(cells ...any) string {
 		texts := make([]string, len(cells))
 		for i, cell := range cells {
-			texts[i] = Printable(fmt.Sprint(reflect.Indirect(reflect.ValueOf(cell))))
+			texts[i] = report.Printable(fmt.Sprint(reflect.Indirect(reflect.ValueOf(cell))))
 		}
 		return strings.Join(texts, "\t") + "\n"
 	},
-	"duration": doctor.Duration,
-	"rate":     Rate,
-	"count":    Count,
-	"day":      forecast.Day,
-	"bar":      bar,
-}).ParseFS(files, "status.txt"))
+}
 
 // bar shows a percentage.
 func bar(full float64) string {

@@ -1,0 +1,54 @@
+package report
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"unicode"
+)
+
+// Duration is seconds for people: 45 s, 12 min, 3.5 h.
+func Duration(seconds float64) string {
+	const minute, hour, day = 60, 3600, 24 * 3600
+	switch {
+	case seconds < 10:
+		return fmt.Sprintf("%.1f s", seconds)
+	case seconds < 2*minute:
+		return fmt.Sprintf("%.0f s", seconds)
+	case seconds < 2*hour:
+		return fmt.Sprintf("%.0f min", seconds/minute)
+	case seconds < 2*day:
+		return fmt.Sprintf("%.0f h", seconds/hour)
+	case seconds < 364*day:
+		return fmt.Sprintf("%.0f days", seconds/day)
+	}
+	return "a year"
+}
+
+// Rate is IDs per second for people.
+func Rate(perSecond float64) string {
+	if perSecond < 10 {
+		return fmt.Sprint(math.Round(100*perSecond) / 100)
+	}
+	return Count(uint64(min(perSecond+0.5, 1<<62))) // whatever a process reports
+}
+
+// Count is an integer for people, with commas between thousands.
+func Count(n any) string {
+	digits := fmt.Sprint(n)
+	for at := len(digits) - 3; at > 0 && digits[at-1] != '-'; at -= 3 {
+		digits = digits[:at] + "," + digits[at:]
+	}
+	return digits
+}
+
+// Printable replaces each character by a ? that is no printable text: those that
+// control a terminal, turn the direction of text, or are not valid.
+func Printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r == unicode.ReplacementChar || !unicode.IsPrint(r) {
+			return '?'
+		}
+		return r
+	}, s)
+}
