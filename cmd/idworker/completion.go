@@ -69,21 +69,33 @@ func candidates(app *kong.Application, words []string) []candidate {
 		}
 	}
 	current := words[len(words)-1]
-	name, value, hasValue := strings.Cut(current, "=")
+	name, _, hasValue := strings.Cut(current, "=")
+	var all []candidate
 	switch {
 	case pending != nil:
-		return values(pending.Value, strings.TrimPrefix(current, "="), "")
+		all, current = values(pending.Value, ""), strings.TrimPrefix(current, "=")
 	case ended:
-		return nil
 	case strings.HasPrefix(current, "-") && hasValue:
 		if flag := flagOf(node, name); flag != nil {
-			return values(flag.Value, value, name+"=")
+			all = values(flag.Value, name+"=")
 		}
-		return nil
 	case strings.HasPrefix(current, "-"):
-		return flagsFrom(node, current)
+		for _, flag := range flagsOf(node) {
+			all = append(all, candidate{"--" + flag.Name, firstSentence(flag.Help)})
+		}
+	default:
+		for _, child := range node.Children {
+			if !child.Hidden {
+				all = append(all, candidate{child.Name, firstSentence(child.Help)})
+			}
+		}
+		if len(node.Positional) > 0 {
+			all = append(all, values(node.Positional[0], "")...)
+		}
 	}
-	return append(commandsFrom(node, current), arguments(node, current)...)
+	return slices.DeleteFunc(all, func(c candidate) bool {
+		return c.word != fileNames && !strings.HasPrefix(c.word, current)
+	})
 }
 
 // flagsOf returns the flags that may follow a command.
@@ -104,38 +116,13 @@ func flagOf(node *kong.Node, word string) *kong.Flag {
 	return nil
 }
 
-func flagsFrom(node *kong.Node, current string) (all []candidate) {
-	for _, flag := range flagsOf(node) {
-		if word := "--" + flag.Name; strings.HasPrefix(word, current) {
-			all = append(all, candidate{word, firstSentence(flag.Help)})
-		}
-	}
-	return all
-}
-
-func commandsFrom(node *kong.Node, current string) (all []candidate) {
-	for _, child := range node.Children {
-		if !child.Hidden && strings.HasPrefix(child.Name, current) {
-			all = append(all, candidate{child.Name, firstSentence(child.Help)})
-		}
-	}
-	return all
-}
-
-func arguments(node *kong.Node, current string) []candidate {
-	if len(node.Positional) == 0 {
-		return nil
-	}
-	return values(node.Positional[0], current, "")
-}
-
 // values are what is known of the values of a flag or an argument, each behind a prefix.
-func values(v *kong.Value, current, prefix string) (all []candidate) {
+func values(v *kong.Value, prefix string) (all []candidate) {
 	if slices.Contains([]string{"path", "existingfile", "existingdir"}, v.Tag.Type) {
 		return []candidate{{word: fileNames}}
 	}
 	for _, value := range v.EnumSlice() {
-		if value != "" && strings.HasPrefix(value, current) {
+		if value != "" {
 			all = append(all, candidate{word: prefix + value})
 		}
 	}

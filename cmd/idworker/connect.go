@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -117,14 +118,9 @@ func (i installation) options() ([]nats.Option, error) {
 
 // check refuses settings that do not go together.
 func (i installation) check() error {
-	logins := 0
-	for _, login := range []string{i.Creds, i.Nkey, i.User} {
-		if login != "" {
-			logins++
-		}
-	}
+	logins := slices.DeleteFunc([]string{i.Creds, i.Nkey, i.User}, func(login string) bool { return login == "" })
 	switch {
-	case logins > 1:
+	case len(logins) > 1:
 		return problem.Usage(errors.New("--creds, --nkey and --user are three ways to log in: set one of them, on the command line or in the environment"))
 	case i.PasswordFile != "" && i.User == "":
 		return problem.Usage(errors.New("--password-file needs to know whose password it is. Set --user too"))
@@ -135,11 +131,28 @@ func (i installation) check() error {
 }
 
 func (i installation) userAndPassword(o *nats.Options) error {
-	password, err := natsconn.Password(i.PasswordFile)
+	password, err := i.password()
 	if err != nil {
 		return err
 	}
 	return nats.UserInfo(i.User, password)(o)
+}
+
+// password is that of --user: from a file or the environment. Every user of the machine
+// can read what is on a command line, so no flag holds a secret.
+func (i installation) password() (string, error) {
+	if i.PasswordFile == "" {
+		return cmp.Or(os.Getenv("IDWORKER_PASSWORD"), os.Getenv("NATS_PASSWORD")), nil
+	}
+	data, err := os.ReadFile(i.PasswordFile)
+	if err != nil {
+		return "", fmt.Errorf("--password-file: %w", err)
+	}
+	password := strings.TrimRight(string(data), "\r\n")
+	if password == "" {
+		return "", fmt.Errorf("--password-file: %s is empty", i.PasswordFile)
+	}
+	return password, nil
 }
 
 // checkSecrets refuses logins on the command line, where everybody on the machine can read them. A user alone in
@@ -172,7 +185,13 @@ func (i installation) dial(more ...nats.Option) (*nats.Conn, jetstream.JetStream
 	if i.Context == "" {
 		conn, err = nats.Connect("", options...)
 	} else {
-		conn, domain, err = i.dialContext(options)
+		var settings natscontext.Settings
+		conn, settings, err = natscontext.Connect(i.Context, options...)
+		domain = cmp.Or(domain, settings.JSDomain)
+		if err == nil && domain == "" && settings.JSAPIPrefix != "" {
+			conn.Close()
+			err = errors.New("the context has a JetStream API prefix, which is not supported; set jetstream_domain there, or --js-domain")
+		}
 	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("connect to NATS %s: %w", i, natsconn.WithoutURL(err))
@@ -197,22 +216,6 @@ func (i installation) dialToStay(ctx context.Context, name string, log *zap.Logg
 		return err
 	})
 	return conn, js, err
-}
-
-// dialContext connects with a context, and returns the JetStream domain.
-func (i installation) dialContext(options []nats.Option) (conn *nats.Conn, domain string, err error) {
-	conn, settings, err := natscontext.Connect(i.Context, options...)
-	if err != nil {
-		return nil, "", err
-	}
-	if i.JSDomain != "" {
-		return conn, i.JSDomain, nil
-	}
-	if settings.JSAPIPrefix != "" && settings.JSDomain == "" {
-		conn.Close()
-		return nil, "", errors.New("the context has a JetStream API prefix, which is not supported; set jetstream_domain there, or --js-domain")
-	}
-	return conn, settings.JSDomain, nil
 }
 
 // connect connects a command that does one thing and ends.

@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/idworker/idworker/cmd/internal/backend"
-	"github.com/idworker/idworker/cmd/internal/natsconn"
 )
 
 const canary = "Canary-8b20"
@@ -100,7 +99,7 @@ func TestPassword(t *testing.T) {
 			if test.file != "" {
 				i.PasswordFile = writeFile(t, test.file)
 			}
-			got, err := natsconn.Password(i.PasswordFile)
+			got, err := i.password()
 			if got != test.want || (err == nil) != (test.err == "") || err != nil && !strings.Contains(err.Error(), test.err) {
 				t.Errorf("%q, %v; want %q and %q", got, err, test.want, test.err)
 			}

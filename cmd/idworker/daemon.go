@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -29,118 +30,105 @@ import (
 // daemon is a process that serves, with all that is open for it.
 type daemon struct {
 	cfg        serverConfig
-	opened     *closers
-	background *goroutines.Group
-	metrics    *prometheus.Registry
-	shown      *shown
-	callers    *api.Server // nil if callers are not answered over HTTP
-	nats       *natsServer
+	at         installation      // cfg's, or that of the embedded server
+	embedded   *embedded.Server  // nil if the server is the user's
+	witness    *register.Witness // nil if there is none
+	gone       chan error        // receives why an embedded server must end
+	callers    *api.Server       // nil if callers are not answered over HTTP
 	process    *worker.Process
 	synced     *syncWatch
-}
-
-// closers closes what was opened, the latest first.
-type closers []func()
-
-func (c *closers) add(f func()) { *c = append(*c, f) }
-
-func (c *closers) close() {
-	for _, f := range slices.Backward(*c) {
-		f()
-	}
+	metrics    *prometheus.Registry
+	background *goroutines.Group
+	opened     []func()    // what closes it, in the order of opening
+	serving    atomic.Bool // all fields above are set
 }
 
 // startTimeout bounds the opening of the store, and the demo.
 const startTimeout = 30 * time.Second
 
-// newDaemon opens the HTTP addresses, which report that the server starts; the
-// NATS server; and the process, which it starts.
-func newDaemon(ctx context.Context, cfg serverConfig) (_ *daemon, err error) {
-	d := daemon{cfg: cfg, opened: new(closers), background: goroutines.New(), metrics: newRegistry(), shown: &shown{cfg: cfg}}
-	defer func() {
-		if err != nil {
-			d.opened.close()
-		}
-	}()
-	page := d.shown.page()
-	d.opened.add(page.Close)
-	stopHTTP, err := cfg.http.serveHTTP(ctx, d.metrics, d.shown.state, page, cfg.log)
+func newDaemon(cfg serverConfig) *daemon {
+	return &daemon{
+		cfg: cfg, at: cfg.installation, gone: make(chan error, 1), metrics: newRegistry(), background: goroutines.New(),
+	}
+}
+
+// onClose has close call a function.
+func (d *daemon) onClose(f func()) { d.opened = append(d.opened, f) }
+
+// close ends what runs in the background, and closes what was opened, the latest first.
+func (d *daemon) close() {
+	d.background.Stop()
+	for _, f := range slices.Backward(d.opened) {
+		f()
+	}
+}
+
+// start opens the HTTP addresses, which report that the server starts; the NATS
+// server; and the process, which it starts.
+func (d *daemon) start(ctx context.Context) (err error) {
+	page := d.page()
+	d.onClose(page.Close)
+	stopHTTP, err := d.cfg.http.serveHTTP(ctx, d.metrics, d.state, page, d.cfg.log)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	d.opened.add(stopHTTP)
-	if cfg.api != nil {
-		if d.callers, err = api.Open(ctx, *cfg.api); err != nil {
-			return nil, fmt.Errorf("--api: %w", err)
+	d.onClose(stopHTTP)
+	if d.cfg.api != nil {
+		if d.callers, err = api.Open(ctx, *d.cfg.api); err != nil {
+			return fmt.Errorf("--api: %w", err)
 		}
-		d.opened.add(d.callers.Stop)
+		d.onClose(d.callers.Stop)
 	}
-	if d.nats, err = openNATS(ctx, cfg, d.opened); err != nil {
-		return nil, err
+	if err := d.openNATS(ctx); err != nil {
+		return err
 	}
-	d.opened.add(d.background.Stop)
-	d.background.Start(d.nats.guard)
-	if d.process, d.synced, err = d.startProcess(ctx); err != nil {
-		if errors.Is(err, nats.ErrNoResponders) {
-			err = fmt.Errorf("%w: JetStream is not enabled on the server %s, or has no quorum", err, d.nats.installation)
-		}
-		return nil, errors.Join(d.nats.trouble(), err)
+	err = d.startProcess(ctx)
+	if errors.Is(err, nats.ErrNoResponders) {
+		err = fmt.Errorf("%w: JetStream is not enabled on the server %s, or has no quorum", err, d.at)
 	}
-	return &d, nil
-}
-
-// natsServer is the NATS server of a process.
-type natsServer struct {
-	installation
-	embedded *embedded.Server  // nil if it is the user's
-	witness  *register.Witness // nil if there is none
-	gone     chan error        // receives why an embedded server must end
-}
-
-// guard watches the folder of an embedded server until ctx ends.
-func (n *natsServer) guard(ctx context.Context) {
-	if n.embedded == nil {
-		return
+	if err != nil {
+		return errors.Join(d.trouble(), err)
 	}
-	if err := n.embedded.Guard(ctx); err != nil {
-		n.gone <- err
-	}
+	return nil
 }
 
 // trouble returns why an embedded server cannot write to its folder, or nil.
-func (n *natsServer) trouble() error {
-	if n.embedded == nil {
+func (d *daemon) trouble() error {
+	if d.embedded == nil {
 		return nil
 	}
-	return n.embedded.Trouble()
+	return d.embedded.Trouble()
 }
 
 // openNATS starts the embedded server, if no other one is named, and opens the
 // witness.
-func openNATS(ctx context.Context, cfg serverConfig, opened *closers) (*natsServer, error) {
-	if cfg.embedded != nil {
-		started, err := embedded.Start(ctx, *cfg.embedded)
+func (d *daemon) openNATS(ctx context.Context) (err error) {
+	switch {
+	case d.cfg.embedded != nil:
+		d.embedded, err = embedded.Start(ctx, *d.cfg.embedded)
 		if refused := new(embedded.RecoverError); errors.As(err, &refused) {
-			refused.Flags = folderFlags(refused, cfg.worker.Prefix, cfg.source)
+			refused.Flags = folderFlags(refused, d.cfg.worker.Prefix, d.cfg.source)
 		}
 		if err != nil {
-			return nil, err
+			return err
 		}
-		opened.add(started.Stop)
-		at := installation{Server: started.URL(), Prefix: cfg.worker.Prefix}
-		return &natsServer{at, started, started.Witness(), make(chan error, 1)}, nil
+		d.onClose(d.embedded.Stop)
+		d.at = installation{Server: d.embedded.URL(), Prefix: d.cfg.worker.Prefix}
+		d.witness = d.embedded.Witness()
+		d.background.Start(func(ctx context.Context) {
+			if err := d.embedded.Guard(ctx); err != nil {
+				d.gone <- err
+			}
+		})
+	case d.cfg.witness != "":
+		if d.witness, err = register.OpenWitness(d.cfg.witness); err != nil {
+			return err
+		}
+		if d.witness.Fresh() {
+			d.cfg.log.Warn("new witness, without evidence", zap.String("witness", d.cfg.witness))
+		}
 	}
-	if cfg.witness == "" {
-		return &natsServer{installation: cfg.installation}, nil
-	}
-	w, err := register.OpenWitness(cfg.witness)
-	if err != nil {
-		return nil, err
-	}
-	if w.Fresh() {
-		cfg.log.Warn("new witness, without evidence", zap.String("witness", cfg.witness))
-	}
-	return &natsServer{installation: cfg.installation, witness: w}, nil
+	return nil
 }
 
 // folderFlags are how a command names a data folder, and the installation in it.
@@ -170,30 +158,30 @@ func shellWord(path string) string {
 }
 
 // startProcess connects, and opens and starts the process.
-func (d *daemon) startProcess(ctx context.Context) (process *worker.Process, synced *syncWatch, err error) {
+func (d *daemon) startProcess(ctx context.Context) (err error) {
 	cfg := d.cfg.worker
-	cfg.Trouble = d.nats.trouble
-	if cfg.Requests, _, err = d.nats.dialToStay(ctx, "idworker", cfg.Log); err != nil {
-		return nil, nil, err
+	cfg.Trouble = d.trouble
+	if cfg.Requests, _, err = d.at.dialToStay(ctx, "idworker", cfg.Log); err != nil {
+		return err
 	}
-	d.opened.add(cfg.Requests.Close)
+	d.onClose(cfg.Requests.Close)
 	// Without a reconnect buffer: a write that was sent before the register
 	// went back must not arrive after it.
-	if cfg.Control, cfg.JetStream, err = d.nats.dialToStay(ctx, "idworker control", cfg.Log, nats.ReconnectBufSize(-1)); err != nil {
-		return nil, nil, err
+	if cfg.Control, cfg.JetStream, err = d.at.dialToStay(ctx, "idworker control", cfg.Log, nats.ReconnectBufSize(-1)); err != nil {
+		return err
 	}
-	d.opened.add(cfg.Control.Close)
+	d.onClose(cfg.Control.Close)
+	d.synced = newSyncWatch(func(ctx context.Context) error { return doctor.CheckSync(ctx, cfg.Control) }, d.cfg.allowUnsynced, cfg.Log)
 	starting, explainDenied := natsconn.WhenDenied(ctx, cfg.Requests, cfg.Control)
-	process, err = d.openProcess(starting, cfg)
+	d.process, err = d.openProcess(starting, cfg)
 	if err == nil {
-		err = process.Start(starting)
+		err = d.process.Start(starting)
 	}
 	explained := explainDenied(err)
 	if err == nil && explained != nil {
-		explained = errors.Join(explained, process.Stop())
+		explained = errors.Join(explained, d.process.Stop())
 	}
-	check := func(ctx context.Context) error { return doctor.CheckSync(ctx, cfg.Control) }
-	return process, newSyncWatch(check, d.cfg.allowUnsynced, cfg.Log), explained
+	return explained
 }
 
 // openProcess opens the store, where the role needs one, and makes the process.
@@ -206,9 +194,9 @@ func (d *daemon) openProcess(ctx context.Context, cfg worker.Config) (process *w
 		if err != nil {
 			return nil, err
 		}
-		d.opened.add(func() { _ = segments.Close() }) // all answers are in
+		d.onClose(func() { _ = segments.Close() }) // all answers are in
 		cfg.Store, cfg.StoreName, cfg.Reservations = segments, d.cfg.source.Name(), d.cfg.source.Reservations()
-	case d.nats.witness != nil:
+	case d.witness != nil:
 		if err := d.keepWitness(ctx, cfg); err != nil {
 			return nil, err
 		}
@@ -231,7 +219,7 @@ func (d *daemon) openStore(ctx context.Context, cfg worker.Config) (segments *ba
 		if err := register.Create(ctx, cfg.JetStream, cfg.Prefix, cfg.Replicas); err != nil {
 			return err
 		}
-		segments, err = d.cfg.source.Open(ctx, backend.Options{JetStream: cfg.JetStream, Prefix: cfg.Prefix, Witness: d.nats.witness, Log: cfg.Log})
+		segments, err = d.cfg.source.Open(ctx, register.Config{JetStream: cfg.JetStream, Prefix: cfg.Prefix, Witness: d.witness, Log: cfg.Log})
 		return err
 	})
 	if err != nil {
@@ -253,29 +241,25 @@ func (d *daemon) keepWitness(ctx context.Context, cfg worker.Config) error {
 		return err
 	}
 	watched, err := register.Open(ctx, register.Config{
-		JetStream: cfg.JetStream, Prefix: cfg.Prefix, Witness: d.nats.witness, Beside: backend.Beside(cfg.Prefix), Log: cfg.Log,
+		JetStream: cfg.JetStream, Prefix: cfg.Prefix, Witness: d.witness, Beside: backend.Beside(cfg.Prefix), Log: cfg.Log,
 	})
 	if err != nil {
 		return err
 	}
 	d.background.Start(watched.Run)
-	d.opened.add(func() {
-		d.background.Stop()
-		_ = watched.Close() // the next start compares with the note of a second ago
-	})
+	d.onClose(func() { _ = watched.Close() }) // the next start compares with the note of a second ago
 	return nil
 }
 
 // run serves until ctx ends, or the process cannot go on: because of its worker
 // ID, or because of the folder of the embedded server.
 func (d *daemon) run(ctx context.Context, out output) error {
-	defer d.opened.close()
 	d.synced.look(ctx)
 	d.process.AwaitClaim(ctx)
-	d.shown.daemon.Store(d)
-	ofInstallation(d.process.Installation(), d.metrics, d.process.Metrics(d.cfg.metricsTags), d.synced.metric, unwritten(d.nats.trouble))
+	d.serving.Store(true)
+	ofInstallation(d.process.Installation(), d.metrics, d.process.Metrics(d.cfg.metricsTags), d.synced.metric, unwritten(d.trouble))
 	d.background.Start(d.synced.run)
-	if d.nats.embedded != nil && !d.cfg.worker.Role.Loads() {
+	if d.embedded != nil && !d.cfg.worker.Role.Loads() {
 		d.background.Start(d.warnUnsupplied)
 	}
 	d.logServing()
@@ -287,7 +271,7 @@ func (d *daemon) run(ctx context.Context, out output) error {
 		select {
 		case <-ctx.Done():
 		case err = <-d.process.Failed():
-		case err = <-d.nats.gone:
+		case err = <-d.gone:
 		}
 	}
 	d.cfg.log.Info("stopping")
@@ -319,10 +303,10 @@ func (d *daemon) logServing() {
 	}
 	fields := []zap.Field{
 		zap.String("version", version), zap.String("role", string(cfg.Role)), counts,
-		zap.String("prefix", string(cfg.Prefix)), zap.String("instance", d.process.Instance()), zap.String("nats", strings.TrimPrefix(d.nats.String(), "at ")),
+		zap.String("prefix", string(cfg.Prefix)), zap.String("instance", d.process.Instance()), zap.String("nats", strings.TrimPrefix(d.at.String(), "at ")),
 	}
-	if d.nats.embedded != nil {
-		fields = append(fields, zap.String("data", d.nats.embedded.Folder()), zap.String("witness", d.nats.witness.Path()))
+	if d.embedded != nil {
+		fields = append(fields, zap.String("data", d.embedded.Folder()), zap.String("witness", d.witness.Path()))
 	}
 	d.cfg.log.Info("serving", fields...)
 }

@@ -98,7 +98,7 @@ type decodedID struct {
 	Sequence   int64  `json:"sequence"`
 }
 
-// Text is part of report.Report.
+// Text is part of report.
 func (d decoded) Text(out io.Writer) error {
 	w := d.print(out)
 	fmt.Fprintln(w, "ID\tTIME\tDATACENTER\tWORKER\tSEQUENCE")
@@ -142,7 +142,7 @@ type idRange struct {
 	To    string       `json:"to"`   // where the last one's ends
 }
 
-// Text is part of report.Report.
+// Text is part of report.
 func (r idRange) Text(out io.Writer) error {
 	w := r.print(out)
 	fmt.Fprintln(w, "FIRST\tLAST\tFROM\tTO")

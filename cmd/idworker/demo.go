@@ -53,7 +53,7 @@ func (d *daemon) demo(ctx context.Context, out output) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	tag := store.Tag{Name: "order", Step: 1000, Next: 1}
-	err := d.nats.withTags(ctx, d.cfg.source, func(ctx context.Context, t *tags.Tags) error {
+	err := d.at.withTags(ctx, d.cfg.source, func(ctx context.Context, t *tags.Tags) error {
 		err := t.Create(ctx, tag)
 		if below := new(store.BelowError); errors.As(err, &below) { // as after a restore
 			tag.Next = below.Floor
@@ -64,12 +64,12 @@ func (d *daemon) demo(ctx context.Context, out output) error {
 	if err != nil && !errors.Is(err, store.ErrTagExists) {
 		return err
 	}
-	conn, _, err := d.nats.connect()
+	conn, _, err := d.at.connect()
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	client := messages.NewClient(conn, d.nats.Prefix)
+	client := messages.NewClient(conn, d.at.Prefix)
 	id, err := client.Next(ctx, tag.Name)
 	for errors.Is(err, messages.ErrNoTag) && ctx.Err() == nil { // somebody asked before it was created
 		pause.For(ctx, 10*time.Millisecond)
@@ -83,7 +83,7 @@ func (d *daemon) demo(ctx context.Context, out output) error {
 		return err
 	}
 	arguments, doors := "", ""
-	if url := natsconn.Redact(d.nats.Server); d.nats.Server != "" && url != nats.DefaultURL {
+	if url := natsconn.Redact(d.at.Server); d.at.Server != "" && url != nats.DefaultURL {
 		arguments = " --server " + url
 	}
 	if d.cfg.api != nil {
@@ -105,6 +105,6 @@ func (d *daemon) demo(ctx context.Context, out output) error {
   Make another tag:     %[5]s tag create%[7]s invoice
   Stop:                 Ctrl-C
 
-`, tag.Name, id, demoBatch, more, os.Args[0], d.nats.Prefix.Segment(tag.Name), arguments, doors)
+`, tag.Name, id, demoBatch, more, os.Args[0], d.at.Prefix.Segment(tag.Name), arguments, doors)
 	return err
 }

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/idworker/idworker/cmd/internal/doctor"
-	"github.com/idworker/idworker/cmd/internal/report"
 	"github.com/idworker/idworker/internal/problem"
 	"github.com/idworker/idworker/internal/rights"
 	"github.com/idworker/idworker/messages"
@@ -54,7 +53,7 @@ func (d *doctorCmd) Run(ctx context.Context, out output) error {
 		Role: d.Role, Tag: d.Tag, Resources: d.resources(d.Prefix, partAll), Store: source,
 		AllowUnsynced: d.AllowUnsynced, MaxClockSkew: d.MaxClockSkew, Layout: layout, Explain: explain,
 	}
-	findings := report.NewList[finding](out, "findings")
+	findings := newList[finding](out, "findings")
 	look.Examine(ctx, func(f doctor.Finding) {
 		findings.Add(finding{results[f.Severity], f.What, f.Text})
 		if f.Severity == doctor.Error {

@@ -60,7 +60,7 @@ func (c *enrichCmd) Run(ctx context.Context, out output) error {
 		if e := running.Load(); e != nil {
 			return httpState{NotReady: e.Ready()}
 		}
-		return httpState{NotReady: errors.New("starting")}
+		return httpState{NotReady: errStarting}
 	}, nil, log)
 	if err != nil {
 		return err
@@ -171,7 +171,7 @@ type removedRecord struct {
 	Done uint64 `json:"done"`
 }
 
-// Text is part of report.Report.
+// Text is part of report.
 func (r removedRecord) Text(out io.Writer) error {
 	_, err := fmt.Fprintf(out, "removed: the record of %s to %s, which ended after event %d; to enrich to %[2]s again takes --resume-after, unless that stream is new\n",
 		r.From, r.To, r.Done)

@@ -227,5 +227,5 @@ type firstLast struct {
 	Last  int64 `json:"last,string"`
 }
 
-// Text is part of report.Report; text is printed as it comes.
+// Text is part of report; text is printed as it comes.
 func (gotIDs) Text(io.Writer) error { return nil }

@@ -36,7 +36,7 @@ type versionReport struct {
 	Version string `json:"version"`
 }
 
-// Text is part of report.Report.
+// Text is part of report.
 func (v versionReport) Text(w io.Writer) error {
 	_, err := fmt.Fprintln(w, v.Version)
 	return err

@@ -10,7 +10,6 @@ import (
 	"os/signal"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -129,19 +128,11 @@ func unwritten(trouble func() error) prometheus.Collector {
 	})
 }
 
-// shown is what /readyz and the status page show of a daemon. They are there
-// before it is.
-type shown struct {
-	cfg    serverConfig
-	daemon atomic.Pointer[daemon] // nil until it serves
-}
-
 var errStarting = errors.New("starting")
 
-// state is what /readyz shows.
-func (s *shown) state() httpState {
-	d := s.daemon.Load()
-	if d == nil {
+// state is what /readyz shows of a daemon, also before it serves.
+func (d *daemon) state() httpState {
+	if !d.serving.Load() {
 		return httpState{NotReady: errStarting}
 	}
 	but := d.process.Degraded()
@@ -159,29 +150,25 @@ func hinted(err error) error {
 	return errors.New(explain(err))
 }
 
-// page is the status page.
-func (s *shown) page() *status.Page {
-	at := s.cfg.installation
+// page is the status page of a daemon, which is there before it serves.
+func (d *daemon) page() *status.Page {
+	at := d.cfg.installation
 	return status.NewPage(&status.Collector{
 		Prefix: at.Prefix, Domain: at.JSDomain != "" || at.Context != "",
-		Dial: s.dial, Self: s.self, Doctor: s.cfg.examined,
+		Dial: func() (*nats.Conn, jetstream.JetStream, error) {
+			if !d.serving.Load() {
+				return nil, nil, errStarting
+			}
+			return d.at.dial(status.Options()...)
+		},
+		Self: func() (worker.Report, bool) {
+			if !d.serving.Load() {
+				return worker.Report{}, false
+			}
+			return d.process.Report(worker.MaxReportTags), true
+		},
+		Doctor: d.cfg.examined,
 	})
-}
-
-func (s *shown) dial() (*nats.Conn, jetstream.JetStream, error) {
-	d := s.daemon.Load()
-	if d == nil {
-		return nil, nil, errStarting
-	}
-	return d.nats.dial(status.Options()...)
-}
-
-func (s *shown) self() (worker.Report, bool) {
-	d := s.daemon.Load()
-	if d == nil {
-		return worker.Report{}, false
-	}
-	return d.process.Report(worker.MaxReportTags), true
 }
 
 // The bounds on HTTP clients. They are tight: only probes, Prometheus and

@@ -17,7 +17,6 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/idworker/idworker/cmd/internal/progress"
-	"github.com/idworker/idworker/cmd/internal/report"
 	"github.com/idworker/idworker/internal/problem"
 	"github.com/idworker/idworker/snowflake"
 )
@@ -57,9 +56,6 @@ func main() {
 	stop()
 	os.Exit(code)
 }
-
-// output is where commands write their results.
-type output = report.Printer
 
 // input is what commands read that ask, or take a list.
 type input struct{ io.Reader }
@@ -131,7 +127,7 @@ const (
 func end(err error, to output) int {
 	code := exitCode(err)
 	if err != nil && !errors.Is(err, context.Canceled) {
-		_ = to.Print(report.Failure{Message: explain(err), ExitCode: code}) // there is nobody else to tell
+		_ = to.Print(failure{Message: explain(err), ExitCode: code}) // there is nobody else to tell
 	}
 	return code
 }

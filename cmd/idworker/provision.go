@@ -9,7 +9,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap/zapcore"
 
-	"github.com/idworker/idworker/cmd/internal/report"
 	"github.com/idworker/idworker/internal/kv"
 	"github.com/idworker/idworker/internal/problem"
 	"github.com/idworker/idworker/messages"
@@ -51,7 +50,7 @@ func (p *provisionCmd) Run(ctx context.Context, out output) error {
 	}
 	log := newLogger(zapcore.WarnLevel)
 	defer func() { _ = log.Sync() }() // stderr cannot be synced on every system
-	done := report.NewList[provisioned](out, "resources")
+	done := newList[provisioned](out, "resources")
 	return done.End(p.withJetStream(ctx, func(ctx context.Context, js jetstream.JetStream) (failed error) {
 		for _, r := range p.resources(p.Prefix, p.Part) {
 			var did string

@@ -27,14 +27,17 @@ type serveCmd struct {
 
 	Migrate bool `help:"Create the table if it is missing."`
 
-	embeddedFlags `embed:""`
+	Listen string `help:"Where the embedded NATS server listens, if --server is not given." default:"127.0.0.1:4222" placeholder:"HOST:PORT"`
+	Data   string `help:"Data folder of the embedded NATS server." default:"idworker-data" type:"path"`
 
 	Witness string `help:"File that shows how far IDs were handed out, outside the data that could be put back to an older state (default: FOLDER.witness for --data FOLDER, none with --server)." placeholder:"FILE" type:"path"`
 
 	Role     worker.Role `help:"What this process does: worker (answers requests), loader (reserves segments), or all." default:"all" enum:"all,worker,loader"`
 	Replicas int         `help:"Replicas of the streams and buckets that it creates, 1 to 5." default:"1"`
 
-	limitFlags `embed:""`
+	Wait     time.Duration `help:"How long a request may wait for a segment." default:"2s"`
+	MaxBatch int64         `help:"Largest count of one request." default:"10000"`
+	MaxStep  int64         `help:"Largest step, that is IDs per segment." default:"1000000"`
 
 	snowflakeFlags `embed:""`
 
@@ -48,19 +51,6 @@ type serveCmd struct {
 	LogLevel zapcore.Level `help:"Lowest level that is logged: debug, info, warn or error." default:"info"`
 }
 
-// limitFlags bound what a process gives, and how long it takes.
-type limitFlags struct {
-	Wait     time.Duration `help:"How long a request may wait for a segment." default:"2s"`
-	MaxBatch int64         `help:"Largest count of one request." default:"10000"`
-	MaxStep  int64         `help:"Largest step, that is IDs per segment." default:"1000000"`
-}
-
-// embeddedFlags are for the embedded NATS server, the default.
-type embeddedFlags struct {
-	Listen string `help:"Where the embedded NATS server listens, if --server is not given." default:"127.0.0.1:4222" placeholder:"HOST:PORT"`
-	Data   string `help:"Data folder of the embedded NATS server." default:"idworker-data" type:"path"`
-}
-
 // Run serves until ctx ends.
 func (s *serveCmd) Run(ctx context.Context, command *kong.Context, out output) error {
 	cfg, err := s.config(ctx, command)
@@ -68,8 +58,9 @@ func (s *serveCmd) Run(ctx context.Context, command *kong.Context, out output) e
 		return err
 	}
 	defer func() { _ = cfg.log.Sync() }() // stderr cannot be synced on every system
-	d, err := newDaemon(ctx, cfg)
-	if err != nil {
+	d := newDaemon(cfg)
+	defer d.close()
+	if err := d.start(ctx); err != nil {
 		return err
 	}
 	return d.run(ctx, out)
@@ -173,8 +164,7 @@ func (s *serveCmd) embeddedConfig(log *zap.Logger) (*embedded.Config, error) {
 // isLoopback reports whether only this machine can reach a listener. A name may
 // be one of any machine.
 func isLoopback(host string) bool {
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
+	return host == "localhost" || net.ParseIP(host).IsLoopback()
 }
 
 // newLogger logs to stderr, one line for each event.

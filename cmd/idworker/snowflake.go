@@ -3,8 +3,8 @@ package main
 import (
 	"fmt"
 	"os"
+	"regexp"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/idworker/idworker/internal/problem"
@@ -76,34 +76,25 @@ func (f snowflakeFlags) workerID(layout snowflake.Layout) (*int64, error) {
 	return &worker, nil
 }
 
+// hostNumber finds the number after the last '-' of a host name without its domain.
+var hostNumber = regexp.MustCompile(`^[^.]*-(\d{1,18})(\.|$)`)
+
+// parseWorkerID reads digits, and nothing that only looks like a number, such as +7.
 func parseWorkerID(text string, hostname func() (string, error)) (int64, error) {
 	if text == ordinal {
 		host, err := hostname()
 		if err != nil {
 			return 0, err
 		}
-		return ordinalOf(host)
+		found := hostNumber.FindStringSubmatch(host)
+		if found == nil {
+			return 0, fmt.Errorf("host name %.100q does not end in '-' and a number, as those of a StatefulSet do", host)
+		}
+		text = found[1]
 	}
-	worker, ok := parseDigits(text)
-	if !ok {
+	worker, err := strconv.ParseUint(text, 10, 63)
+	if err != nil {
 		return 0, fmt.Errorf("want a number from 0 on, or %s", ordinal)
 	}
-	return worker, nil
-}
-
-// ordinalOf is the number after the last '-' of a host name without its domain.
-func ordinalOf(host string) (int64, error) {
-	name, _, _ := strings.Cut(host, ".")
-	if at := strings.LastIndexByte(name, '-'); at >= 0 {
-		if worker, ok := parseDigits(name[at+1:]); ok {
-			return worker, nil
-		}
-	}
-	return 0, fmt.Errorf("host name %.100q does not end in '-' and a number, as those of a StatefulSet do", host)
-}
-
-// parseDigits reads digits, and nothing that only looks like a number, such as +7.
-func parseDigits(text string) (int64, bool) {
-	n, err := strconv.ParseUint(text, 10, 63)
-	return int64(n), err == nil
+	return int64(worker), nil
 }

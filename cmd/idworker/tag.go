@@ -12,8 +12,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/idworker/idworker/cmd/internal/backend"
+	"github.com/idworker/idworker/cmd/internal/format"
 	"github.com/idworker/idworker/cmd/internal/progress"
-	"github.com/idworker/idworker/cmd/internal/report"
 	"github.com/idworker/idworker/cmd/internal/tags"
 	"github.com/idworker/idworker/internal/problem"
 	"github.com/idworker/idworker/internal/templates"
@@ -61,7 +61,7 @@ func (i installation) withTags(ctx context.Context, source backend.Backend, use 
 // sentence is the text of a result. JSON leaves it out.
 type sentence string
 
-// Text is part of report.Report.
+// Text is part of report.
 func (s sentence) Text(w io.Writer) error {
 	_, err := fmt.Fprintln(w, string(s))
 	return err
@@ -94,18 +94,18 @@ type templateInfo struct {
 	Created      *bool       `json:"created,omitempty"`
 }
 
-// infoOf describes a template, of which the format says something.
-func infoOf(t templates.Template, format string) templateInfo {
+// infoOf describes a template, of which the layout says something.
+func infoOf(t templates.Template, layout string) templateInfo {
 	most, rate := "no limit on tags", "no limit on new ones"
 	if t.MaxTags > 0 {
-		most = "at most " + report.Count(t.MaxTags) + " tags"
+		most = "at most " + format.Count(t.MaxTags) + " tags"
 	}
 	if t.NewPerSecond > 0 {
-		rate = "at most " + report.Count(t.NewPerSecond) + " new ones a second"
+		rate = "at most " + format.Count(t.NewPerSecond) + " new ones a second"
 	}
 	settings := fmt.Sprintf("step %d, order %s, %s, %s", t.Step, t.Order, most, rate)
 	return templateInfo{
-		sentence: sentence(fmt.Sprintf(format, t.Pattern, settings)),
+		sentence: sentence(fmt.Sprintf(layout, t.Pattern, settings)),
 		Pattern:  t.Pattern, Step: t.Step, Order: t.Order, First: t.FirstID(), MaxTags: t.MaxTags, NewPerSecond: t.NewPerSecond,
 	}
 }
@@ -127,7 +127,7 @@ func listOf(l tags.List) tagList {
 	return all
 }
 
-// Text is part of report.Report: a table of tags, and one of templates if there
+// Text is part of report: a table of tags, and one of templates if there
 // are any.
 func (l tagList) Text(out io.Writer) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)

@@ -10,15 +10,14 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/idworker/idworker/cmd/internal/progress"
-	"github.com/idworker/idworker/cmd/internal/report"
 	"github.com/idworker/idworker/cmd/internal/tags"
 	"github.com/idworker/idworker/internal/problem"
 	"github.com/idworker/idworker/messages"
 )
 
 // newChanges returns a list that prints the changes of tags and templates.
-func newChanges(out output) *report.List[tags.Change] {
-	return report.NewList[tags.Change](out, "changes")
+func newChanges(out output) *list[tags.Change] {
+	return newList[tags.Change](out, "changes")
 }
 
 // tagRaiseCmd makes sure that IDs which may have been handed out are not handed
@@ -103,7 +102,7 @@ type tagExport struct {
 	list tags.List
 }
 
-// Text is part of report.Report.
+// Text is part of report.
 func (e tagExport) Text(w io.Writer) error { return e.list.Text(w) }
 
 // tagImportCmd brings tags of another store or installation here.

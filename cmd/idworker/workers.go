@@ -63,7 +63,7 @@ type workerID struct {
 	ReservedUntil string `json:"reserved_until,omitempty"`
 }
 
-// Text is part of report.Report.
+// Text is part of report.
 func (l workerIDs) Text(out io.Writer) error {
 	if l.Layout == "" {
 		_, err := fmt.Fprintln(out, "no layout yet, the first worker sets it")

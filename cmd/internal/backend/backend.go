@@ -6,7 +6,6 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
 
 	"github.com/idworker/idworker/messages"
@@ -83,29 +82,20 @@ func (b Backend) Reservations() int {
 // Beside are the buckets that a witness watches beside the register.
 func Beside(prefix messages.Prefix) []string { return []string{lease.ClockBucketName(prefix)} }
 
-// Options are how a store is opened.
-type Options struct {
-	JetStream jetstream.JetStream
-	Prefix    messages.Prefix
-	Witness   *register.Witness // or nil
-	Log       *zap.Logger       // or nil
-}
-
-// Open opens the store. The register has to exist; a database need not answer.
-func (b Backend) Open(ctx context.Context, o Options) (*Store, error) {
-	return b.open(o, func(c register.Config) (*register.Store, error) { return register.Open(ctx, c) })
+// Open opens the store. The register has to exist; a database need not answer. The table
+// and the buckets beside the register are set here.
+func (b Backend) Open(ctx context.Context, c register.Config) (*Store, error) {
+	return b.open(c, func(c register.Config) (*register.Store, error) { return register.Open(ctx, c) })
 }
 
 // Decide opens the store for [register.Store.RaiseAll]: its register may have gone back, or
 // is created if it is missing.
-func (b Backend) Decide(ctx context.Context, o Options, replicas int) (*Store, error) {
-	return b.open(o, func(c register.Config) (*register.Store, error) { return register.Decide(ctx, c, replicas) })
+func (b Backend) Decide(ctx context.Context, c register.Config, replicas int) (*Store, error) {
+	return b.open(c, func(c register.Config) (*register.Store, error) { return register.Decide(ctx, c, replicas) })
 }
 
-func (b Backend) open(o Options, open func(register.Config) (*register.Store, error)) (*Store, error) {
-	config := register.Config{
-		JetStream: o.JetStream, Prefix: o.Prefix, Witness: o.Witness, Beside: Beside(o.Prefix), Log: o.Log,
-	}
+func (b Backend) open(config register.Config, open func(register.Config) (*register.Store, error)) (*Store, error) {
+	config.Beside = Beside(config.Prefix)
 	var database store.Database
 	if b.kind != JetStream {
 		table, err := b.table.Open()

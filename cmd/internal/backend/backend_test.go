@@ -89,13 +89,13 @@ func TestParseErrors(t *testing.T) {
 }
 
 // options are those of a register on a server of its own.
-func options(t *testing.T) backend.Options {
+func options(t *testing.T) register.Config {
 	t.Helper()
 	js := natstest.JetStream(t, natstest.Start(t).Connect(t, nats.ReconnectBufSize(-1)))
 	if err := register.Create(t.Context(), js, messages.DefaultPrefix, 1); err != nil {
 		t.Fatal(err)
 	}
-	return backend.Options{JetStream: js, Prefix: messages.DefaultPrefix}
+	return register.Config{JetStream: js, Prefix: messages.DefaultPrefix}
 }
 
 // TestJetStream: the register is a store by itself.

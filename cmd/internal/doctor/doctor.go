@@ -37,6 +37,7 @@ import (
 	"github.com/idworker/idworker/snowflake"
 	"github.com/idworker/idworker/snowflake/lease"
 	"github.com/idworker/idworker/store"
+	"github.com/idworker/idworker/store/register"
 	"github.com/idworker/idworker/worker"
 )
 
@@ -335,7 +336,7 @@ func (d *Doctor) store(ctx context.Context) (all []Finding) {
 		if err != nil {
 			return nil, err
 		}
-		return d.Store.Open(ctx, backend.Options{JetStream: d.JetStream, Prefix: d.Prefix})
+		return d.Store.Open(ctx, register.Config{JetStream: d.JetStream, Prefix: d.Prefix})
 	})
 	if errors.Is(err, jetstream.ErrBucketNotFound) {
 		return nil // it is a resource, and was reported

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/idworker/idworker/cmd/internal/report"
+	"github.com/idworker/idworker/cmd/internal/format"
 	"github.com/idworker/idworker/internal/forecast"
 	"github.com/idworker/idworker/snowflake"
 	"github.com/idworker/idworker/store"
@@ -59,7 +59,7 @@ func Judge(now time.Time, reports []worker.Report) (all []Finding) {
 		case r.Stopped != "":
 			add(Error, "grants nothing: %s; run idworker tag raise --all --by N", r.Stopped)
 		case r.Outages != nil && r.Outages.Now:
-			add(Error, "its store %s has failed for %s (%s); %s", r.Stats.Store, report.Duration(now.Sub(r.Outages.Since).Seconds()), r.Outages.Error, memoryEnds(reports))
+			add(Error, "its store %s has failed for %s (%s); %s", r.Stats.Store, format.Duration(now.Sub(r.Outages.Since).Seconds()), r.Outages.Error, memoryEnds(reports))
 		}
 		switch {
 		case r.Overloads != nil && r.Overloads.Now:
@@ -130,7 +130,7 @@ func memoryEnds(reports []worker.Report) string {
 	}
 	ends := "no tag is in use"
 	if first != nil {
-		ends = fmt.Sprintf("memory ends first for %s, in %s", first.Tag, report.Duration(first.Runway))
+		ends = fmt.Sprintf("memory ends first for %s, in %s", first.Tag, format.Duration(first.Runway))
 	}
 	if len(strict) > 0 {
 		ends = fmt.Sprintf("%d strict tags in use have no IDs, %s", len(strict), strings.Replace(ends, "no tag", "no other", 1))

@@ -77,12 +77,11 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{cfg: cfg, data: data}
-	if cfg.Recover {
-		err = s.launch(ctx, false)
-	} else if err = data.checkWitness(cfg.Log); err == nil {
-		if err = s.examine(ctx); err == nil {
-			err = s.launch(ctx, true)
-		}
+	if !cfg.Recover {
+		err = s.examine(ctx)
+	}
+	if err == nil {
+		err = s.launch(ctx, !cfg.Recover)
 	}
 	if err != nil {
 		s.Stop()
@@ -95,8 +94,12 @@ func failed(address string, err error) error {
 	return fmt.Errorf("embedded NATS server at %s: %w", address, err)
 }
 
-// examine starts the server for this process alone, and compares its buckets with what the witness saw.
+// examine makes sure of a witness, starts the server for this process alone, and compares its
+// buckets with what the witness saw.
 func (s *Server) examine(ctx context.Context) error {
+	if err := s.data.checkWitness(s.cfg.Log); err != nil {
+		return err
+	}
 	if err := s.launch(ctx, false); err != nil {
 		return err
 	}
@@ -237,9 +240,6 @@ func (s *Server) shutdown() {
 	}
 }
 
-// ErrPort is wrapped by [PortError].
-var ErrPort = errors.New("the port is taken")
-
 // PortError says that something listens where the server was to listen.
 type PortError struct {
 	Address string // HOST:PORT
@@ -252,10 +252,10 @@ type PortError struct {
 	Err error
 }
 
-func (e *PortError) Error() string { return fmt.Sprintf("%v: %v", ErrPort, e.Err) }
+func (e *PortError) Error() string { return "the port is taken: " + e.Err.Error() }
 
-// Unwrap makes it an [ErrPort].
-func (e *PortError) Unwrap() []error { return []error{ErrPort, e.Err} }
+// Unwrap returns why the server could not listen.
+func (e *PortError) Unwrap() error { return e.Err }
 
 // Problem is part of [problem.Problem].
 func (e *PortError) Problem() (problem.Kind, []any) {

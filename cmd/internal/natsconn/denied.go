@@ -72,17 +72,15 @@ func WhenDenied(ctx context.Context, conns ...*nats.Conn) (context.Context, func
 	}
 	return ctx, func(err error) error {
 		defer cancel(nil)
-		if cause := context.Cause(ctx); errors.Is(cause, nats.ErrPermissionViolation) {
-			return Denied(cause, err)
-		}
+		signs := []error{context.Cause(ctx)}
 		for _, conn := range conns {
-			// The handler may not have been called yet, but the server has told.
-			if last := conn.LastError(); errors.Is(last, nats.ErrPermissionViolation) {
-				return Denied(last, err)
-			}
+			signs = append(signs, conn.LastError()) // the handler may not have been called yet
 		}
-		if errors.Is(err, nats.ErrPermissionViolation) { // on a connection of the worker's own
-			return Denied(err, err)
+		signs = append(signs, err) // on a connection of the worker's own
+		for _, sign := range signs {
+			if errors.Is(sign, nats.ErrPermissionViolation) {
+				return Denied(sign, err)
+			}
 		}
 		return err
 	}

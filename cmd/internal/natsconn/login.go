@@ -1,7 +1,6 @@
 package natsconn
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"net/url"
@@ -107,24 +106,4 @@ func WithoutURL(err error) error {
 		return fmt.Errorf("its URL %w", ErrURL)
 	}
 	return err
-}
-
-// Secrets come from the environment or from files. Every user of the machine can read
-// what is on a command line, so there is no flag for a secret. What is in a URL must not
-// be written anywhere.
-
-// Password is that of --user: the one in --password-file, if that is set.
-func Password(file string) (string, error) {
-	if file == "" {
-		return cmp.Or(os.Getenv("IDWORKER_PASSWORD"), os.Getenv("NATS_PASSWORD")), nil
-	}
-	data, err := os.ReadFile(file)
-	if err != nil {
-		return "", fmt.Errorf("--password-file: %w", err)
-	}
-	password := strings.TrimRight(string(data), "\r\n")
-	if password == "" {
-		return "", fmt.Errorf("--password-file: %s is empty", file)
-	}
-	return password, nil
 }

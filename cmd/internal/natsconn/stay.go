@@ -6,12 +6,11 @@ import (
 	"errors"
 	"io"
 	"net"
-	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"go.uber.org/zap"
-	"golang.org/x/time/rate"
+	"go.uber.org/zap/zapcore"
 
 	"github.com/idworker/idworker/internal/pause"
 )
@@ -25,7 +24,9 @@ const maxPingsOut = 60
 // Stay is the options of a process that serves: it never gives up, even if the server
 // refuses its login for a while.
 func Stay(name string, log *zap.Logger) []nats.Option {
-	gate := newFloodgate()
+	onceASecond := log.WithOptions(zap.WrapCore(func(c zapcore.Core) zapcore.Core {
+		return zapcore.NewSamplerWithOptions(c, time.Second, 1, 0)
+	}))
 	dialer := &watchedDialer{name: name, log: log}
 	return []nats.Option{
 		nats.Name(name),
@@ -52,9 +53,8 @@ func Stay(name string, log *zap.Logger) []nats.Option {
 			if sub != nil {
 				subject = sub.Subject
 			}
-			if suppressed, ok := gate.pass(); ok { // a caller with a bad inbox causes one for each request
-				log.Error("NATS reports an error", zap.String("connection", name), zap.String("subject", subject), zap.Error(err), zap.Int64("others", suppressed))
-			}
+			// A caller with a bad inbox causes one for each request.
+			onceASecond.Error("NATS reports an error", zap.String("connection", name), zap.String("subject", subject), zap.Error(err))
 		}),
 	}
 }
@@ -101,22 +101,4 @@ func IsAway(err error) bool {
 	return errors.As(err, &network) || errors.As(err, &name) ||
 		errors.Is(err, nats.ErrNoServers) || errors.Is(err, nats.ErrTimeout) ||
 		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
-}
-
-// floodgate lets one line a second into the log, and counts the others.
-type floodgate struct {
-	passing    rate.Sometimes
-	suppressed atomic.Int64
-}
-
-func newFloodgate() *floodgate { return &floodgate{passing: rate.Sometimes{Interval: time.Second}} }
-
-// pass reports whether a line may pass, and how many did not since the last one that did.
-func (f *floodgate) pass() (suppressed int64, ok bool) {
-	f.passing.Do(func() { ok = true })
-	if !ok {
-		f.suppressed.Add(1)
-		return 0, false
-	}
-	return f.suppressed.Swap(0), true
 }

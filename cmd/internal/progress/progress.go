@@ -2,6 +2,7 @@
 package progress
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -10,6 +11,9 @@ import (
 	"time"
 
 	"golang.org/x/term"
+
+	"github.com/idworker/idworker/internal/goroutines"
+	"github.com/idworker/idworker/internal/pause"
 )
 
 // IsTerminal reports whether something is a file that is a terminal.
@@ -25,29 +29,19 @@ type line struct {
 	text     func() string // "" if there is nothing to say now
 	shown    bool
 
-	stop, stopped chan struct{}
+	renewing *goroutines.Group
 }
 
-// start returns a line that is shown until end.
+// start returns a line that is shown until Stop. The terminal is nil if there is none.
 func start(terminal io.Writer, text func() string) *line {
-	l := &line{terminal: terminal, text: text, stop: make(chan struct{}), stopped: make(chan struct{})}
-	if terminal == nil {
-		close(l.stopped)
-		return l
-	}
-	go func() {
-		defer close(l.stopped)
-		ticker := time.NewTicker(time.Second)
-		defer ticker.Stop()
-		for {
-			select {
-			case <-l.stop:
-				return
-			case <-ticker.C:
+	l := &line{terminal: terminal, text: text, renewing: goroutines.New()}
+	if terminal != nil {
+		l.renewing.Start(func(ctx context.Context) {
+			for pause.For(ctx, time.Second); ctx.Err() == nil; pause.For(ctx, time.Second) {
 				l.show()
 			}
-		}
-	}()
+		})
+	}
 	return l
 }
 
@@ -68,9 +62,9 @@ func (l *line) hide() {
 	}
 }
 
-func (l *line) end() {
-	close(l.stop)
-	<-l.stopped
+// Stop ends it.
+func (l *line) Stop() {
+	l.renewing.Stop()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.hide()
@@ -89,7 +83,7 @@ func Show(work func(), text func() string) {
 	working.Add(1)
 	defer working.Add(-1)
 	l := start(os.Stderr, text)
-	defer l.end()
+	defer l.Stop()
 	work()
 }
 
@@ -142,6 +136,3 @@ func (p *Patience) Write(data []byte) (int, error) {
 	}
 	return p.out.Write(data)
 }
-
-// Stop ends it.
-func (p *Patience) Stop() { p.end() }

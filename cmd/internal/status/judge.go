@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/idworker/idworker/cmd/internal/doctor"
-	"github.com/idworker/idworker/cmd/internal/report"
+	"github.com/idworker/idworker/cmd/internal/format"
 	"github.com/idworker/idworker/internal/forecast"
 	"github.com/idworker/idworker/worker"
 )
@@ -118,7 +118,7 @@ func (t *Tag) judge(unsupplied bool) {
 
 // memory is the state of the tag's memory for people.
 func (t *Tag) memory() string {
-	text := fmt.Sprintf("memory lasts for %s at %s IDs a second", report.Duration(t.Runway), report.Rate(t.Rate))
+	text := fmt.Sprintf("memory lasts for %s at %s IDs a second", format.Duration(t.Runway), format.Rate(t.Rate))
 	if t.Runway <= 0 {
 		text = "a worker has none of its IDs in memory"
 	}

@@ -19,7 +19,7 @@ import (
 	"time"
 
 	"github.com/idworker/idworker/cmd/internal/doctor"
-	"github.com/idworker/idworker/cmd/internal/report"
+	"github.com/idworker/idworker/cmd/internal/format"
 	"github.com/idworker/idworker/internal/forecast"
 	"github.com/idworker/idworker/internal/templates"
 	"github.com/idworker/idworker/store"
@@ -149,19 +149,19 @@ func (i *Installation) Answered(n, expected int) string {
 	case !i.Knows(reportsPart):
 		return "–"
 	case expected > n:
-		return report.Count(n) + " of " + report.Count(expected)
+		return format.Count(n) + " of " + format.Count(expected)
 	}
-	return report.Count(n)
+	return format.Count(n)
 }
 
 // Age is the time since t for people.
 func (i *Installation) Age(t time.Time) string {
-	return report.Duration(max(i.Taken.Sub(t).Seconds(), 0))
+	return format.Duration(max(i.Taken.Sub(t).Seconds(), 0))
 }
 
 // Until is the time until t for people.
 func (i *Installation) Until(t time.Time) string {
-	return report.Duration(max(t.Sub(i.Taken).Seconds(), 0))
+	return format.Duration(max(t.Sub(i.Taken).Seconds(), 0))
 }
 
 // Waiting is the number of events that wait, for people.
@@ -169,7 +169,7 @@ func (e Enrichment) Waiting() string {
 	if e.Lag == nil {
 		return "not known"
 	}
-	return report.Count(*e.Lag)
+	return format.Count(*e.Lag)
 }
 
 // Strict reports whether the tag is strict, so that workers keep none of its IDs.

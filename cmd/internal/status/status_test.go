@@ -17,7 +17,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/idworker/idworker/cmd/internal/doctor"
-	"github.com/idworker/idworker/cmd/internal/report"
+	"github.com/idworker/idworker/cmd/internal/format"
 	"github.com/idworker/idworker/internal/forecast"
 	"github.com/idworker/idworker/internal/rights"
 	"github.com/idworker/idworker/testing/natstest"
@@ -340,6 +340,6 @@ func TestLies(t *testing.T) {
 		if err := merged(now, []worker.Report{r, r}).View("", ByRate, 10).Print(&text); err != nil || !strings.Contains(text.String(), "order") {
 			t.Errorf("%d: %v, %s", n, err, text.String())
 		}
-		_ = report.Count(n) + report.Rate(float64(n)*1e200)
+		_ = format.Count(n) + format.Rate(float64(n)*1e200)
 	}
 }

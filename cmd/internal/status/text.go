@@ -8,7 +8,7 @@ import (
 	"text/tabwriter"
 	"text/template"
 
-	"github.com/idworker/idworker/cmd/internal/report"
+	"github.com/idworker/idworker/cmd/internal/format"
 	"github.com/idworker/idworker/internal/forecast"
 )
 
@@ -27,16 +27,16 @@ var text = template.Must(template.New("status.txt").Funcs(formats).ParseFS(files
 
 // formats are the functions of both templates, this one and the page's.
 var formats = template.FuncMap{
-	"duration": report.Duration,
-	"rate":     report.Rate,
-	"count":    report.Count,
+	"duration": format.Duration,
+	"rate":     format.Rate,
+	"count":    format.Count,
 	"day":      forecast.Day,
 	"bar":      bar,
-	"line":     func(format string, args ...any) string { return report.Printable(fmt.Sprintf(format, args...)) + "\n" },
+	"line":     func(layout string, args ...any) string { return format.Printable(fmt.Sprintf(layout, args...)) + "\n" },
 	"row": func(cells ...any) string {
 		texts := make([]string, len(cells))
 		for i, cell := range cells {
-			texts[i] = report.Printable(fmt.Sprint(reflect.Indirect(reflect.ValueOf(cell))))
+			texts[i] = format.Printable(fmt.Sprint(reflect.Indirect(reflect.ValueOf(cell))))
 		}
 		return strings.Join(texts, "\t") + "\n"
 	},

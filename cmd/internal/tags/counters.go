@@ -73,7 +73,7 @@ func RaiseAll(ctx context.Context, js jetstream.JetStream, prefix messages.Prefi
 	if err != nil && !errors.Is(err, jetstream.ErrBucketNotFound) {
 		return err
 	}
-	segments, err := source.Decide(ctx, backend.Options{JetStream: js, Prefix: prefix}, replicas)
+	segments, err := source.Decide(ctx, register.Config{JetStream: js, Prefix: prefix}, replicas)
 	if err != nil {
 		return err
 	}
@@ -148,7 +148,7 @@ func SwitchStore(ctx context.Context, js jetstream.JetStream, prefix messages.Pr
 	case runs:
 		return ErrLoadersRun
 	}
-	segments, err := to.Open(ctx, backend.Options{JetStream: js, Prefix: prefix})
+	segments, err := to.Open(ctx, register.Config{JetStream: js, Prefix: prefix})
 	if err != nil {
 		return err
 	}

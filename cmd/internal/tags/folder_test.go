@@ -46,7 +46,7 @@ func (f databaseFolder) grant(t *testing.T, n int) (last store.Grant) {
 	t.Helper()
 	must(t, f.run(t, func(s *embedded.Server, js jetstream.JetStream) {
 		must(t, register.Create(t.Context(), js, prefix, 1))
-		st, err := f.source.Open(t.Context(), backend.Options{JetStream: js, Prefix: prefix, Witness: s.Witness()})
+		st, err := f.source.Open(t.Context(), register.Config{JetStream: js, Prefix: prefix, Witness: s.Witness()})
 		must(t, err)
 		defer func() { must(t, st.Close()) }()
 		for range n {

@@ -19,6 +19,7 @@ import (
 	"github.com/idworker/idworker/internal/templates"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
+	"github.com/idworker/idworker/store/register"
 	"github.com/idworker/idworker/worker"
 )
 
@@ -53,7 +54,7 @@ func Open(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, s
 	if err := agreed.CheckStore(ctx, source.Name()); err != nil {
 		return nil, err
 	}
-	segments, err := source.Open(ctx, backend.Options{JetStream: js, Prefix: prefix})
+	segments, err := source.Open(ctx, register.Config{JetStream: js, Prefix: prefix})
 	if err != nil {
 		return nil, err
 	}

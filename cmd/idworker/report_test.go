@@ -1,4 +1,4 @@
-package report_test
+package main
 
 import (
 	"encoding/json"
@@ -7,8 +7,6 @@ import (
 	"io"
 	"strings"
 	"testing"
-
-	"github.com/idworker/idworker/cmd/internal/report"
 )
 
 type pair struct {
@@ -27,7 +25,7 @@ func (p pair) Text(w io.Writer) error {
 func TestPrint(t *testing.T) {
 	var text, object strings.Builder
 	p := pair{"<a>", 1<<63 - 1}
-	if err := errors.Join(report.Printer{Writer: &text}.Print(p), report.Printer{Writer: &object, JSON: true}.Print(p)); err != nil {
+	if err := errors.Join(output{Writer: &text}.Print(p), output{Writer: &object, JSON: true}.Print(p)); err != nil {
 		t.Fatal(err)
 	}
 	if text.String() != "<a> has 9223372036854775807\n" {
@@ -44,12 +42,12 @@ func TestList(t *testing.T) {
 	failed := errors.New("the work failed")
 	for _, json := range []bool{false, true} {
 		var out strings.Builder
-		empty := report.NewList[pair](report.Printer{Writer: &out, JSON: json}, "pairs")
+		empty := newList[pair](output{Writer: &out, JSON: json}, "pairs")
 		if err := empty.End(nil); err != nil || json && out.String() != "{\n  \"pairs\": []\n}\n" || !json && out.Len() > 0 {
 			t.Errorf("an empty list: %q, %v", out.String(), err)
 		}
 		out.Reset()
-		list := report.NewList[pair](report.Printer{Writer: &out, JSON: json}, "pairs")
+		list := newList[pair](output{Writer: &out, JSON: json}, "pairs")
 		list.Add(pair{"a", 1})
 		if json == (out.Len() > 0) {
 			t.Errorf("JSON %v: %q before the list has ended", json, out.String())
@@ -64,8 +62,8 @@ func TestList(t *testing.T) {
 // An output that cannot be written to is an error.
 func TestBrokenOutput(t *testing.T) {
 	for _, json := range []bool{false, true} {
-		to := report.Printer{Writer: broken{}, JSON: json}
-		list := report.NewList[pair](to, "pairs")
+		to := output{Writer: broken{}, JSON: json}
+		list := newList[pair](to, "pairs")
 		list.Add(pair{"a", 1})
 		if err := list.End(nil); !errors.Is(err, io.ErrClosedPipe) || !errors.Is(to.Print(pair{}), io.ErrClosedPipe) {
 			t.Errorf("JSON %v: %v", json, err)

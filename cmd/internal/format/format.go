@@ -1,4 +1,5 @@
-package report
+// Package format has numbers, durations and names as people read them.
+package format
 
 import (
 	"fmt"
