@@ -31,7 +31,7 @@ var (
 	abandonedMetric   = metric.Declare("api_abandoned_total", "Requests over HTTP whose clients had gone before there was a reply.")
 	connectionsMetric = metric.Declare("api_connections", "Open connections of HTTP for callers.")
 	freeMetric        = metric.Declare("api_connections_free", "Connections of HTTP that callers can still open.")
-	closedMetric      = metric.Declare("api_connections_closed_total", "Connections of strangers, closed to make room for a new one.")
+	closedMetric      = metric.Declare("api_connections_closed_total", "Connections of strangers, or else idle ones of callers, closed to make room for a new one.")
 	staleMetric       = metric.Declare("api_file_stale", "Whether a changed file cannot be used, so that the old one is in force, 1 or 0.", "file")
 )
 
