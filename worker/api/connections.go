@@ -20,8 +20,8 @@ type connections struct {
 
 	mu        sync.Mutex
 	open      map[net.Conn]place
-	strangers list.List                  // of net.Conn, the oldest first
-	idle      list.List                  // callers', the same
+	strangers list.List // of net.Conn, the oldest first
+	idle      list.List // callers', the same
 	evicted   int64
 }
 
@@ -117,10 +117,10 @@ func (s *connections) closeStrangers() {
 	}
 }
 
-// counts returns how many are open, how many of these are callers', and how
-// many made room.
-func (s *connections) counts() (open, callers int, evicted int64) {
+// counts returns how many are open, how many of these are callers' that are
+// busy, and how many made room.
+func (s *connections) counts() (open, busy int, evicted int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.open), len(s.open) - s.strangers.Len(), s.evicted
+	return len(s.open), len(s.open) - s.strangers.Len() - s.idle.Len(), s.evicted
 }

@@ -208,6 +208,7 @@ func TestIdleCallersMakeRoom(t *testing.T) {
 			defer func() { _ = stranger.Close() }()
 		}
 	}
+	eventually(t, "idle ones count as free", func() bool { return metrics(t, s)["idworker_api_connections_free"] == most })
 	for i, c := range all[len(all)-most/2:] {
 		if got := c.exchange(t, caller); got.status != 200 {
 			t.Errorf("one of the latest callers, %d, has lost its connection: %+v", i, got)

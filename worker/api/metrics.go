@@ -46,9 +46,9 @@ func (s *Server) Collect(ch chan<- prometheus.Metric) {
 		to.Counter(repliesMetric, f.byStatus[i].Load(), strconv.Itoa(status))
 	}
 	to.Counter(abandonedMetric, f.abandoned.Load())
-	open, callers, evicted := s.handler.connections.counts()
+	open, busy, evicted := s.handler.connections.counts()
 	to.Gauge(connectionsMetric, float64(open))
-	to.Gauge(freeMetric, float64(s.cfg.Connections-callers))
+	to.Gauge(freeMetric, float64(s.cfg.Connections-busy))
 	to.Counter(closedMetric, evicted)
 	for _, file := range s.files {
 		to.BoolGauge(staleMetric, file.failing.Load(), file.name)
