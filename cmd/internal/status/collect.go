@@ -52,6 +52,7 @@ const (
 	rightsWithin  = time.Second
 	partTimeout   = 2 * time.Second
 	reportsWithin = 1500 * time.Millisecond
+	examineWithin = 4 * time.Second // a dozen questions, one after the other
 	examineEvery  = time.Minute
 	maxMeasured   = 100 // enrichments whose backlog is counted
 )
@@ -225,7 +226,7 @@ func (c *collection) examine(ctx context.Context) {
 		return
 	}
 	if time.Since(c.by.examined) > examineEvery {
-		ctx, cancel := context.WithTimeout(ctx, partTimeout)
+		ctx, cancel := context.WithTimeout(ctx, examineWithin)
 		defer cancel()
 		c.by.checks, c.by.examined = c.by.Examine(ctx), time.Now()
 	}
