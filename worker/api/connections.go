@@ -12,19 +12,27 @@ import (
 // connections are those that are open. netutil.LimitListener bounds their
 // number, and net/http the time that each may take. Neither keeps a flood of
 // strangers out, so a connection is a stranger's until a request on it is
-// admitted; and when the last place is taken, the oldest stranger's is closed to
-// make room for the next.
+// admitted; and when the last place is taken, a connection makes room for the
+// next: the oldest stranger's, or, if the new one is the only one, that of the
+// caller that has been idle for longest.
 type connections struct {
 	most int
 
 	mu        sync.Mutex
-	open      map[net.Conn]*list.Element // its place among strangers; nil: a caller's
-	strangers list.List                  // of net.Conn, the oldest first
+	open      map[net.Conn]place
+	strangers list.List // of net.Conn, the oldest first
+	idle      list.List // callers', the same
 	evicted   int64
 }
 
+// place is where a connection is in a list. A caller's that is busy is in none.
+type place struct {
+	in *list.List
+	at *list.Element
+}
+
 func newConnections(most int) *connections {
-	return &connections{most: most, open: make(map[net.Conn]*list.Element)}
+	return &connections{most: most, open: make(map[net.Conn]place)}
 }
 
 // connKey is the key of a connection in the context of its requests.
@@ -37,20 +45,21 @@ func withConn(ctx context.Context, c net.Conn) context.Context {
 
 // note is the server's ConnState.
 func (s *connections) note(c net.Conn, state http.ConnState) {
-	if state != http.StateNew && state != http.StateClosed {
-		return
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if state == http.StateClosed {
-		s.admit(c)
+	at, isOpen := s.open[c] // one that made room is not
+	switch {
+	case state == http.StateNew:
+		s.move(c, &s.strangers)
+		s.makeRoom()
+	case state == http.StateClosed:
+		s.move(c, nil)
 		delete(s.open, c)
-		return
-	}
-	s.open[c] = s.strangers.PushBack(c)
-	if len(s.open) >= s.most && s.strangers.Len() > 1 { // the new one is a stranger's
-		s.evicted++
-		s.closeOldest()
+	case state == http.StateIdle && isOpen && at.in == nil:
+		s.move(c, &s.idle)
+		s.makeRoom()
+	case state == http.StateActive && at.in == &s.idle:
+		s.move(c, nil)
 	}
 }
 
@@ -58,21 +67,40 @@ func (s *connections) note(c net.Conn, state http.ConnState) {
 func (s *connections) admitted(c net.Conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.admit(c)
-}
-
-// admit needs mu. An evicted connection has no place any more.
-func (s *connections) admit(c net.Conn) {
-	if place := s.open[c]; place != nil {
-		s.strangers.Remove(place)
-		s.open[c] = nil
+	if _, isOpen := s.open[c]; isOpen {
+		s.move(c, nil)
 	}
 }
 
-// closeOldest closes the oldest stranger's connection, which net/http notices.
-// It needs mu.
-func (s *connections) closeOldest() {
-	c := s.strangers.Remove(s.strangers.Front()).(net.Conn)
+// move puts a connection at the end of a list, or in none. It needs mu.
+func (s *connections) move(c net.Conn, to *list.List) {
+	if at := s.open[c]; at.in != nil {
+		at.in.Remove(at.at)
+	}
+	s.open[c] = place{}
+	if to != nil {
+		s.open[c] = place{to, to.PushBack(c)}
+	}
+}
+
+// makeRoom closes a connection if the last place is taken and another one waits
+// for its client. It needs mu.
+func (s *connections) makeRoom() {
+	switch {
+	case len(s.open) < s.most:
+	case s.strangers.Len() > 1:
+		s.evicted++
+		s.closeOldest(&s.strangers)
+	case s.idle.Len() > 0:
+		s.evicted++
+		s.closeOldest(&s.idle)
+	}
+}
+
+// closeOldest closes the oldest connection of a list, which net/http notices. It
+// needs mu.
+func (s *connections) closeOldest(of *list.List) {
+	c := of.Remove(of.Front()).(net.Conn)
 	delete(s.open, c)
 	if secure, ok := c.(*tls.Conn); ok {
 		c = secure.NetConn() // without a goodbye, for which the client could be waited
@@ -85,14 +113,14 @@ func (s *connections) closeStrangers() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for s.strangers.Len() > 0 {
-		s.closeOldest()
+		s.closeOldest(&s.strangers)
 	}
 }
 
-// counts returns how many are open, how many of these are callers', and how
-// many strangers' were closed to make room.
-func (s *connections) counts() (open, callers int, evicted int64) {
+// counts returns how many are open, how many of these are callers' that are
+// busy, and how many made room.
+func (s *connections) counts() (open, busy int, evicted int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.open), len(s.open) - s.strangers.Len(), s.evicted
+	return len(s.open), len(s.open) - s.strangers.Len() - s.idle.Len(), s.evicted
 }

@@ -30,7 +30,8 @@
 //
 //	connections  Config.Connections (netutil.LimitListener). If there is no room
 //	             for one more, the oldest one without an admitted request is
-//	             closed (connections.go), so strangers keep no caller out.
+//	             closed, else the longest idle one (connections.go), so neither
+//	             strangers nor callers that ask for nothing keep a caller out.
 //	time         Config.Wait and requestTimeout for a request, and for its answer;
 //	             idleTimeout between two of them (net/http)
 //	size         maxHeader for a header, maxBody for a body

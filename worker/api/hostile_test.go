@@ -188,6 +188,34 @@ func TestCallersThatDoNotRead(t *testing.T) {
 	})
 }
 
+// TestIdleCallersMakeRoom: callers that keep all connections and ask for nothing
+// let others in, one for each that comes, the longest idle first; and a stranger
+// in the last place keeps nobody out.
+func TestIdleCallersMakeRoom(t *testing.T) {
+	t.Parallel()
+	const most = 10
+	s, _ := start(t, api.Config{Connections: most, Tokens: file(t, goodToken+" order\n")})
+	caller := get("/v1/segment/order", "Authorization: Bearer "+goodToken)
+	var all []client
+	for range 3 * most {
+		c := connect(t, s)
+		defer func() { _ = c.Close() }()
+		if got := c.exchange(t, caller); got.status != 200 {
+			t.Fatalf("caller %d: %+v", len(all)+1, got)
+		}
+		if all = append(all, c); len(all) == most-1 {
+			stranger := connect(t, s)
+			defer func() { _ = stranger.Close() }()
+		}
+	}
+	eventually(t, "idle ones count as free", func() bool { return metrics(t, s)["idworker_api_connections_free"] == most })
+	for i, c := range all[len(all)-most/2:] {
+		if got := c.exchange(t, caller); got.status != 200 {
+			t.Errorf("one of the latest callers, %d, has lost its connection: %+v", i, got)
+		}
+	}
+}
+
 // TestNoRoomAtAll: if callers have all connections, one more waits until one of
 // them is closed. None of theirs is closed for it.
 func TestNoRoomAtAll(t *testing.T) {

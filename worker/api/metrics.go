@@ -31,7 +31,7 @@ var (
 	abandonedMetric   = metric.Declare("api_abandoned_total", "Requests over HTTP whose clients had gone before there was a reply.")
 	connectionsMetric = metric.Declare("api_connections", "Open connections of HTTP for callers.")
 	freeMetric        = metric.Declare("api_connections_free", "Connections of HTTP that callers can still open.")
-	closedMetric      = metric.Declare("api_connections_closed_total", "Connections of strangers, closed to make room for a new one.")
+	closedMetric      = metric.Declare("api_connections_closed_total", "Connections of strangers, or else idle ones of callers, closed to make room for a new one.")
 	staleMetric       = metric.Declare("api_file_stale", "Whether a changed file cannot be used, so that the old one is in force, 1 or 0.", "file")
 )
 
@@ -46,9 +46,9 @@ func (s *Server) Collect(ch chan<- prometheus.Metric) {
 		to.Counter(repliesMetric, f.byStatus[i].Load(), strconv.Itoa(status))
 	}
 	to.Counter(abandonedMetric, f.abandoned.Load())
-	open, callers, evicted := s.handler.connections.counts()
+	open, busy, evicted := s.handler.connections.counts()
 	to.Gauge(connectionsMetric, float64(open))
-	to.Gauge(freeMetric, float64(s.cfg.Connections-callers))
+	to.Gauge(freeMetric, float64(s.cfg.Connections-busy))
 	to.Counter(closedMetric, evicted)
 	for _, file := range s.files {
 		to.BoolGauge(staleMetric, file.failing.Load(), file.name)

@@ -52,6 +52,7 @@ const (
 	rightsWithin  = time.Second
 	partTimeout   = 2 * time.Second
 	reportsWithin = 1500 * time.Millisecond
+	examineWithin = 4 * time.Second // a dozen questions, one after the other
 	examineEvery  = time.Minute
 	maxMeasured   = 100 // enrichments whose backlog is counted
 )
@@ -222,7 +223,7 @@ func (c *collection) askEnrichments(ctx context.Context) error {
 // examine has doctor look, if it has not lately.
 func (c *collection) examine(ctx context.Context) {
 	if time.Since(c.by.examined) > examineEvery {
-		ctx, cancel := context.WithTimeout(ctx, partTimeout)
+		ctx, cancel := context.WithTimeout(ctx, examineWithin)
 		defer cancel()
 		c.by.checks, c.by.examined = c.by.examine(ctx), time.Now()
 	}

@@ -113,12 +113,13 @@ func checkPrefix(ctx context.Context, js jetstream.JetStream, prefix messages.Pr
 	var others []string
 	names := js.StreamNames(ctx)
 	for name := range names.Name() {
-		other, isRegister := strings.CutSuffix(name, register.BucketName(""))
+		bucket, isBucket := strings.CutPrefix(name, kv.StreamName(""))
+		other, isRegister := strings.CutSuffix(bucket, register.BucketName(""))
 		switch {
-		case name == kv.StreamName(register.BucketName(prefix)):
+		case bucket == register.BucketName(prefix) && isBucket:
 			return nil
-		case isRegister:
-			others = append(others, strings.TrimPrefix(other, kv.StreamName("")))
+		case isBucket && isRegister:
+			others = append(others, other)
 		}
 	}
 	if err := names.Err(); err != nil || len(others) == 0 {

@@ -103,3 +103,21 @@ func TestFolderBesideDatabase(t *testing.T) {
 		})
 	}
 }
+
+// TestStreamThatIsNoRegister: a stream of somebody else in a folder without a
+// register is not taken for the register of another prefix.
+func TestStreamThatIsNoRegister(t *testing.T) {
+	t.Parallel()
+	source, err := backend.Parse("jetstream", "")
+	must(t, err)
+	f := databaseFolder{embedded.Config{
+		Host: "127.0.0.1", Port: server.RANDOM_PORT, Folder: filepath.Join(t.TempDir(), "data"), Log: zap.NewNop(),
+		Prefix: prefix, Beside: backend.Beside(prefix),
+	}, source}
+	must(t, f.run(t, func(_ *embedded.Server, js jetstream.JetStream) {
+		_, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "customer_register", Subjects: []string{"customers"}})
+		must(t, err)
+	}))
+	_, err = tags.RaiseFolder(t.Context(), f.cfg, prefix, f.source, 1000, func(tags.Change) {})
+	must(t, err)
+}

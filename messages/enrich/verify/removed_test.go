@@ -82,6 +82,51 @@ func TestRemovedIsNotMissing(t *testing.T) {
 	}
 }
 
+// TestOrphans: an event whose original is gone may come once, and behind those before it, also where the
+// target has lost one of these.
+func TestOrphans(t *testing.T) {
+	for _, c := range []struct {
+		name         string
+		before       func(b *bed) // publishing
+		source, lost []uint64     // what ORDERS and READY have removed
+		want         verify.Kind  // empty: all is well
+	}{
+		{name: "in order", source: []uint64{38, 39}, lost: []uint64{36}},
+		{name: "too early", source: []uint64{38, 39}, want: verify.Order, before: func(b *bed) {
+			m := b.clone(39)
+			b.drop(39)
+			b.insert(18, m)
+		}},
+		{name: "too late", source: []uint64{38, 39}, want: verify.Order, before: func(b *bed) {
+			m := b.clone(38)
+			b.drop(38)
+			b.insert(42, m)
+		}},
+		{name: "swapped behind a lost one", source: []uint64{38, 39}, lost: []uint64{36}, want: verify.Order, before: func(b *bed) {
+			b.enriched[b.at(38)], b.enriched[b.at(39)] = b.enriched[b.at(39)], b.enriched[b.at(38)]
+		}},
+		{name: "doubled behind a lost one", source: []uint64{38}, lost: []uint64{36}, want: verify.Doubled, before: func(b *bed) {
+			b.insert(39, with(b.clone(38), enrich.HeaderID, "9000"))
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			b := newBed(t, 60)
+			b.stream(readyConfig(b))
+			if c.before != nil {
+				c.before(b)
+			}
+			b.fill()
+			b.delete("ORDERS", c.source...)
+			b.delete("READY", c.lost...)
+			r := b.verify(b.config())
+			if c.want == "" && len(r.Faults) > 0 || c.want != "" && (r.Faults[c.want] != 1 || len(r.Faults) != 1) {
+				t.Errorf("%+v, want %q", r, c.want)
+			}
+		})
+	}
+}
+
 // TestOneVerdict: whatever is dropped, late, doubled, forged or removed, each event of the source has one
 // verdict. Without removals, exactly what was dropped is missing or waiting, and what is late is out of order.
 func TestOneVerdict(t *testing.T) {

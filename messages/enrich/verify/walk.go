@@ -35,6 +35,7 @@ type walk struct {
 	ended   map[string]bool // chains that another one followed, and whether a finding says so
 	late    map[uint64]bool // events that came behind one that follows them
 	spoilt  map[uint64]bool // events that something is wrong with, and whether they were passed
+	early   *arrival        // the latest orphan that came before an event that the source has
 	letters letters
 	ids     idSet
 }
@@ -198,10 +199,20 @@ func (w *walk) receiveEvent(ctx context.Context, a arrival) error {
 // receiveNext takes an event that is behind the latest one in order. If its
 // original has been removed, it passes over no event that the source has.
 func (w *walk) receiveNext(ctx context.Context, original *streamread.Message, a arrival) error {
+	if w.early != nil && w.early.origin >= a.origin {
+		if w.early.origin == a.origin {
+			w.report.add(a.finding(Doubled, "it is there a second time"))
+			return nil
+		}
+		w.report.add(w.early.finding(Order, "event %d comes behind it", a.origin))
+		w.early = nil
+	}
 	w.count(original)
 	if original == nil {
 		if w.ahead == nil || w.ahead.Sequence > a.origin {
 			w.passEvent(a)
+		} else {
+			w.early = &a
 		}
 		return nil
 	}
