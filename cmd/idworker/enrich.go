@@ -166,14 +166,14 @@ func (c *enrichRmCmd) Run(ctx context.Context, out output) error {
 
 // removedRecord says how far an enrichment was.
 type removedRecord struct {
-	From string `json:"from"`
-	To   string `json:"to"`
-	Done uint64 `json:"done"`
+	Source string `json:"source"`
+	Target string `json:"target"`
+	Done   uint64 `json:"done"`
 }
 
 // Text is part of report.
 func (r removedRecord) Text(out io.Writer) error {
 	_, err := fmt.Fprintf(out, "removed: the record of %s to %s, which ended after event %d; to enrich to %[2]s again takes --resume-after, unless that stream is new\n",
-		r.From, r.To, r.Done)
+		r.Source, r.Target, r.Done)
 	return err
 }

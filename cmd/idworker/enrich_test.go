@@ -41,7 +41,7 @@ func TestEnrichRm(t *testing.T) {
 		t.Errorf("another source: %+v", r)
 	}
 	removed := object(t, s.must("enrich rm ORDERS ORDERS_READY --json"))
-	if removed["from"] != "ORDERS" || removed["to"] != "ORDERS_READY" || removed["done"] != 0. || inStatus() {
+	if removed["source"] != "ORDERS" || removed["target"] != "ORDERS_READY" || removed["done"] != 0. || inStatus() {
 		t.Errorf("removed %v, in the status %v", removed, inStatus())
 	}
 }

@@ -46,7 +46,7 @@ func (g *getCmd) parse() (tag string, n int64, err error) {
 	case 1:
 		n, err := strconv.ParseInt(rest[0], 10, 64)
 		if err != nil || n < 1 {
-			return "", 0, fmt.Errorf("%w: %q, want a decimal number from 1 on", messages.ErrCount, rest[0])
+			return "", 0, fmt.Errorf("%w: %q, want a decimal number from 1 on, below 2^63", messages.ErrCount, rest[0])
 		}
 		return tag, n, nil
 	}

@@ -109,7 +109,7 @@ func (e tagExport) Text(w io.Writer) error { return e.list.Text(w) }
 type tagImportCmd struct {
 	tagFlags `embed:""`
 
-	File   string `arg:"" optional:"" help:"File that tag export wrote; standard input without." type:"existingfile"`
+	File   string `arg:"" optional:"" help:"File that tag export wrote; standard input without, or with -." type:"existingfile"`
 	Switch bool   `name:"switch-store" help:"Have the installation count in this --store from now on. No loader may run."`
 
 	printFlags `embed:""`
@@ -143,7 +143,7 @@ func (i *tagImportCmd) Run(ctx context.Context, in input, out output) error {
 
 // read reads the file, or standard input.
 func (i *tagImportCmd) read(ctx context.Context, in input) (string, error) {
-	if i.File != "" {
+	if i.File != "" && i.File != "-" {
 		data, err := os.ReadFile(i.File)
 		return string(data), err
 	}
