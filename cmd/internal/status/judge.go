@@ -101,15 +101,15 @@ func (i *Installation) judgeTags() {
 	}
 }
 
-// judge sets how bad it is that the tag has little in memory: after a minute of
-// use, or while workers are not supplied.
+// judge sets how bad it is that the tag has little in memory, after a minute of
+// use or while workers are not supplied. Nothing fails while grants come in time.
 func (t *Tag) judge(unsupplied bool) {
 	low := !t.Strict() && t.Runway < shortRunway.Seconds()
 	t.Short = low && (t.Parked > 0 || t.Rate > 0 && t.use.Seconds >= settled.Seconds())
 	switch {
 	case !t.Short && (!low || !unsupplied):
 		t.Level = ""
-	case t.Runway < endingRunway.Seconds():
+	case t.Runway < endingRunway.Seconds() && (unsupplied || t.Parked > 0):
 		t.Level = doctor.Error
 	default:
 		t.Level = doctor.Warning

@@ -98,7 +98,7 @@ func TestShortMemory(t *testing.T) {
 		want    string
 	}{
 		{worker.TagStats{Left: 100, Rate: 10, Runway: 10}, false, ""},
-		{worker.TagStats{Left: 100, Rate: 10, Runway: 10, Use: settled}, false, "error tag order: memory lasts for 10 s at 10 IDs a second"},
+		{worker.TagStats{Left: 100, Rate: 10, Runway: 10, Use: settled}, false, "warning tag order: memory lasts for 10 s at 10 IDs a second"},
 		{worker.TagStats{Left: 100, Rate: 1, Runway: 100, Use: settled}, false, "warning tag order: memory lasts for 100 s at 1 IDs a second"},
 		{worker.TagStats{Left: 100, Rate: 0.3, Runway: 301, Use: settled}, true, ""},
 		{worker.TagStats{Left: 100, Rate: 10, Runway: 10, Parked: 3}, false, "error tag order: memory lasts for 10 s at 10 IDs a second, and 3 requests wait"},
