@@ -72,7 +72,7 @@ func Run(ctx context.Context, c Config) (*Report, error) {
 			client := c.Clients[i%len(c.Clients)]
 			for turn := i; ; turn++ {
 				due, ok := r.nextDue(asking)
-				if !ok {
+				if !ok && (turn > i || c.Rate > 0) { // else, even the shortest run asks once
 					return
 				}
 				r.ask(ctx, client, c.Targets[turn%len(c.Targets)], due)

@@ -112,7 +112,7 @@ func TestAnEndBeforeItsTime(t *testing.T) {
 // TestNobodyAnswers: a run without any ID fails as its requests do.
 func TestNobodyAnswers(t *testing.T) {
 	c := config(t, func() int64 { return 1 })
-	c.Targets, c.Duration, c.Timeout = []Target{{"b", history.Single}}, time.Millisecond, 200*time.Millisecond
+	c.Targets, c.Duration, c.Timeout = []Target{{"b", history.Single}}, time.Nanosecond, 200*time.Millisecond
 	if out, err := text(t, t.Context(), c); !errors.Is(err, nats.ErrNoResponders) || !strings.Contains(out, " nobody to ask: ") {
 		t.Errorf("%v; %s", err, out)
 	}
