@@ -13,7 +13,7 @@ import (
 // a time; half a megabyte for each made it slower still.
 func TestClientWaitsCheaply(t *testing.T) {
 	const calls, most = 50, 64 << 10
-	virtually(t, func(t *testing.T, srv virtual) {
+	virtuallyAlone(t, func(t *testing.T, srv virtual) {
 		nc := srv.Connect(t)
 		client := messages.NewClient(nc, messages.DefaultPrefix)
 		respond(t, nc, "order", func(number int64, req *nats.Msg) {

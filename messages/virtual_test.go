@@ -18,6 +18,13 @@ type virtual struct{ *server.Server }
 func virtually(t *testing.T, test func(t *testing.T, srv virtual)) {
 	t.Helper()
 	t.Parallel()
+	virtuallyAlone(t, test)
+}
+
+// virtuallyAlone is virtually, beside no other test: for what is measured of the
+// whole process.
+func virtuallyAlone(t *testing.T, test func(t *testing.T, srv virtual)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		srv, err := server.NewServer(&server.Options{DontListen: true, NoSigs: true, NoLog: true})
 		if err != nil {
