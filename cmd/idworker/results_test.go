@@ -51,8 +51,8 @@ func TestJSON(t *testing.T) {
 		{"tag create s --if-missing", map[string]any{"tag": "s", "order": "strict", "created": false}},
 		{"tag create chat.* --template --max-tags 7", map[string]any{"pattern": "chat.*", "max_tags": 7., "created": true}},
 		{"tag create chat.* --template --if-missing --max-tags 7", map[string]any{"pattern": "chat.*", "created": false}},
-		{"get order", map[string]any{"tag": "order", "ids.0": "90071992547409…"}}, // a request that is asked again may cost IDs
-		{"get order 3 --ranges", map[string]any{"ranges.0.first": "9007199254740…", "ranges.0.last": "900719925474…", "ids": nil}},
+		{"get order", map[string]any{"tag": "order", "ids.0": "9007199254…"}}, // a request that is asked again may cost IDs
+		{"get order 3 --ranges", map[string]any{"ranges.0.first": "9007199254…", "ranges.0.last": "9007199254…", "ids": nil}},
 		{"get chat.1", map[string]any{"tag": "chat.1"}},
 		{"get --snowflake", map[string]any{"tag": nil}},
 		{"tag ls", map[string]any{"tags.0.tag": "order", "tags.0.step": 10., "templates.0.pattern": "chat.*", "templates.0.tags": 1., "templates.0.first": "1"}},
