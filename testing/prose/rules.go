@@ -52,4 +52,6 @@ const (
 	glossaryEntries = 25
 )
 
-func word(expression string) *regexp.Regexp { return regexp.MustCompile(`(?i)\b(?:` + expression + `)\b`) }
+func word(expression string) *regexp.Regexp {
+	return regexp.MustCompile(`(?i)\b(?:` + expression + `)\b`)
+}
