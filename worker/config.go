@@ -132,7 +132,7 @@ func (c Config) Check() error {
 	case c.Replicas < 1 || c.Replicas > 5:
 		return bad("%d replicas, allowed is 1 to 5", c.Replicas)
 	case c.Reservations < 0:
-		return bad("%d reservations at a time, allowed is 0, for the default, or more", c.Reservations)
+		return bad("%d reservations at a time, allowed is 0 (the default) or more", c.Reservations)
 	case c.MaxStep < 1 || c.MaxStep > load.MaxStepLimit:
 		return bad("largest step %d, allowed is 1 to %d", c.MaxStep, int64(load.MaxStepLimit))
 	case c.MaxBatch < 1 || c.MaxBatch > c.MaxStep:

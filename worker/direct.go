@@ -6,7 +6,7 @@ import (
 )
 
 // ErrNotAnswering is the error of a process whose role answers no requests.
-var ErrNotAnswering = errors.New("the process answers no requests")
+var ErrNotAnswering = errors.New("process does not answer requests")
 
 // Direct answers requests that come to this process otherwise than by NATS,
 // such as HTTP, from the same memory, with the same limits and figures. It may

@@ -75,7 +75,7 @@ func (g *queueGroups) standBy(standsBy bool) {
 // ready returns why no segment requests reach the process.
 func (g *queueGroups) ready() error {
 	if err := g.segments.missing(); err != nil {
-		return fmt.Errorf("not in the queue group of segment requests: %w", err)
+		return fmt.Errorf("not in the segment queue group: %w", err)
 	}
 	return nil
 }
@@ -84,7 +84,7 @@ func (g *queueGroups) ready() error {
 // a worker ID.
 func (g *queueGroups) degraded() error {
 	if err := g.workerID.group.missing(); err != nil {
-		return fmt.Errorf("not in the queue group of snowflake requests: %w", err)
+		return fmt.Errorf("not in the snowflake queue group: %w", err)
 	}
 	return nil
 }

@@ -122,7 +122,7 @@ func (w *installationWatch) run(ctx context.Context) {
 				w.standBy(&f.ForeignError)
 			case f.serves && logged != f.Other.Installation:
 				logged = f.Other.Installation
-				w.process.cfg.Log.Error("a younger installation answers here", zap.Error(&f.ForeignError))
+				w.process.cfg.Log.Error("younger installation on the same subjects", zap.Error(&f.ForeignError))
 			}
 		}
 		if missed >= looksUntilReturn {
@@ -137,7 +137,7 @@ func (w *installationWatch) standBy(why *ForeignError) {
 		return
 	}
 	w.serving.Store(false)
-	w.process.cfg.Log.Error("an older installation answers, leaving", zap.Error(why))
+	w.process.cfg.Log.Error("standing by for an older installation", zap.Error(why))
 	w.process.standBy(true)
 }
 
@@ -147,7 +147,7 @@ func (w *installationWatch) comeBack() {
 	if left == nil {
 		return
 	}
-	w.process.cfg.Log.Warn("the older installation has gone", zap.String("other", left.Other.Installation))
+	w.process.cfg.Log.Warn("older installation gone, serving again", zap.String("other", left.Other.Installation))
 	w.process.standBy(false)
 	w.serving.Store(true)
 }
@@ -175,7 +175,7 @@ func (w *installationWatch) look(ctx context.Context) (foreign []foreignProcess,
 		}
 	}
 	if !own {
-		return nil, errors.New("cannot look for other installations: the process's own answer is missing")
+		return nil, errors.New("cannot detect other installations: own answer missing")
 	}
 	if len(foreign) == 0 {
 		return nil, nil
@@ -203,8 +203,8 @@ func (w *installationWatch) ready() error {
 }
 
 var (
-	conflictGauge = metric.Declare("installation_conflict", "Whether the process has left the queue groups to another installation, 1 or 0.")
-	foreignMet    = metric.Declare("foreign_processes_met_total", "Processes of another installation that were found on the same subjects, at all looks.")
+	conflictGauge = metric.Declare("installation_conflict", "1 if the process stands by for another installation, else 0.")
+	foreignMet    = metric.Declare("foreign_processes_met_total", "Processes of other installations found on the same subjects.")
 )
 
 func (w *installationWatch) collect(to metric.Sink) {
@@ -226,7 +226,7 @@ func (e *ForeignError) Error() string {
 	if e.Other.Host != "" {
 		other += " on host " + e.Other.Host
 	}
-	return fmt.Sprintf("%v, %s.>: it is %s, met as %s; this process belongs to %s",
+	return fmt.Sprintf("%v, %s.>: %s, %s; this process belongs to %s",
 		ErrForeign, e.Prefix, e.Other.installation(), other, e.Own.installation())
 }
 

@@ -24,8 +24,8 @@ type metrics struct {
 func (m metrics) Describe(chan<- *prometheus.Desc) {}
 
 var (
-	natsConnected  = metric.Declare("nats_connected", "Whether the connection is up, 1 or 0.", "connection")
-	natsReconnects = metric.Declare("nats_reconnects_total", "Times that the connection came back.", "connection")
+	natsConnected  = metric.Declare("nats_connected", "1 if the connection is up, else 0.", "connection")
+	natsReconnects = metric.Declare("nats_reconnects_total", "Reconnects to NATS.", "connection")
 )
 
 // Collect is part of prometheus.Collector.

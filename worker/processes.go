@@ -31,7 +31,7 @@ const (
 )
 
 // ErrNoReports is the error if no process answered. It proves nothing.
-var ErrNoReports = errors.New("no process answered: none runs, all were too slow, or this user lacks the right to list processes")
+var ErrNoReports = errors.New("no process answered: none running, all too slow, or no right to list them")
 
 // ProcessIdentity describes a process of any installation.
 type ProcessIdentity struct {

@@ -54,7 +54,7 @@ type member interface {
 var (
 	errLeftOverloaded = errors.New("overloaded")
 	errNotEntered     = errors.New("not entered yet")
-	errConnLost       = errors.New("its connection is lost")
+	errConnLost       = errors.New("connection lost")
 	errStopping       = errors.New("stopping")
 	errStandsBy       = errors.New("another installation answers on the same subjects")
 )
@@ -229,7 +229,7 @@ func (g *queueGroup) missing() error {
 	return nil
 }
 
-var overloadsTotal = metric.Declare("overloads_total", "Times that the worker left the queue group because requests waited for too long before their turn.")
+var overloadsTotal = metric.Declare("overloads_total", "Times the worker left a queue group because requests queued too long.")
 
 // overload reports how often the process left because of an overload, and
 // whether it is out of the group now.

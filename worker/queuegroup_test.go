@@ -243,7 +243,7 @@ func TestReportsWhyItIsNotInTheGroup(t *testing.T) {
 		}
 		synctest.Wait()
 		for group, err := range map[string]error{"segment": g.ready(), "snowflake": g.degraded()} {
-			if want := "not in the queue group of " + group + " requests: " + errFails.Error(); err == nil || !strings.Contains(err.Error(), want) {
+			if want := "not in the " + group + " queue group: " + errFails.Error(); err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("got %v, want %q", err, want)
 			}
 		}

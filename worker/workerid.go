@@ -79,7 +79,7 @@ func (w *workerID) keep(ctx context.Context) {
 	case errors.Is(err, lease.ErrHeld):
 		w.failed <- err
 	case err != nil:
-		w.process.cfg.Log.Warn("worker ID not released, it will expire", zap.Error(err))
+		w.process.cfg.Log.Warn("worker ID not released, will expire", zap.Error(err))
 	}
 }
 
@@ -100,7 +100,7 @@ func (s snowflakeRequests) open() (member, error) {
 func (w *workerID) generator() (*snowflake.Generator, error) {
 	state := w.state.Load()
 	if state.Generator == nil {
-		return nil, fmt.Errorf("the process has no worker ID: %w", state.Err)
+		return nil, fmt.Errorf("no worker ID: %w", state.Err)
 	}
 	return state.Generator, nil
 }
@@ -122,11 +122,11 @@ func (w *workerID) clockStats() *ClockStats {
 }
 
 var (
-	leaseHeld     = metric.Declare("lease_held", "Whether a worker ID for snowflake IDs is held, 1 or 0.")
-	leaseWorker   = metric.Declare("lease_worker_id", "The worker ID that is held.")
-	leaseReserved = metric.Declare("lease_reserved_seconds", "How far ahead of the clock time is reserved for the worker ID.")
-	layoutEnd     = metric.Declare("layout_runs_out_timestamp_seconds", "When the snowflake IDs of the layout reach 2^31 or 2^53, or end.", "limit")
-	clockDiff     = metric.Declare("clock_difference_seconds", "How far this clock is ahead of the NATS server's.")
+	leaseHeld     = metric.Declare("lease_held", "1 if the process holds a worker ID, else 0.")
+	leaseWorker   = metric.Declare("lease_worker_id", "Worker ID held by the process.")
+	leaseReserved = metric.Declare("lease_reserved_seconds", "Seconds beyond the clock that the worker ID has reserved.")
+	layoutEnd     = metric.Declare("layout_runs_out_timestamp_seconds", "Unix time when snowflake IDs reach 2^31 or 2^53, or end.", "limit")
+	clockDiff     = metric.Declare("clock_difference_seconds", "Seconds that this clock is ahead of the NATS server's.")
 )
 
 func (w *workerID) collect(to metric.Sink) {

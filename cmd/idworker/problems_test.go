@@ -85,7 +85,7 @@ var remedies = []struct {
 	{&store.BelowError{Tag: "order", First: 1, Floor: math.MaxInt64}, "used up: choose another name"},
 	{&store.UnsafeSettingError{Setting: "fsync", Value: "off", Want: "on"}, "set fsync = on in the database server"},
 	{store.ErrSettingUnknown, "ask who runs the database"},
-	{fmt.Errorf("%w: template n.* is full, it has 2 of 2 tags", messages.ErrBusy), "idworker tag set 'n.*' --max-tags N"},
+	{fmt.Errorf("%w: template n.* is full with 2 of 2 tags", messages.ErrBusy), "idworker tag set 'n.*' --max-tags N"},
 	{&store.OrderError{Tag: "order", Was: store.Strict, Want: store.Trend}, "give --order strict"},
 	{fmt.Errorf("%w: x", tags.ErrNotTold), "idworker tag rm"},
 	{tags.ErrMaybeCreated, "see idworker tag ls"},

@@ -132,7 +132,7 @@ func TestBadInput(t *testing.T) {
 
 		"API, no port":     {serve("--api", "127.0.0.1"), usage, "--api \"127.0.0.1\": want HOST:PORT"},
 		"API, taken":       {serve("--api", taken), failure, "address already in use"},
-		"API, exposed":     {serve("--api", exposed), usage, "other machines can reach " + exposed + "; without TLS, what is sent can be read on the way; without tokens, everybody gets IDs; give it --api-tls-cert, --api-tls-key and --api-tokens"},
+		"API, exposed":     {serve("--api", exposed), usage, "other machines can reach " + exposed + "; without TLS, others can read the traffic; without tokens, anyone gets IDs; give it --api-tls-cert, --api-tls-key and --api-tokens"},
 		"API of a loader":  {serve("--api", free, "--role", "loader"), usage, "--api: a loader answers no requests"},
 		"API, only tokens": {serve("--api-tokens", tokens), usage, "are for --api"},
 		"API, bad tokens":  {serve("--api", free, "--api-tokens", tokens), usage, "line 1: malformed pattern"},

@@ -15,7 +15,7 @@ import (
 
 // Refusal is the text of the answer, with status 403, to a request whose Host
 // header is not trusted.
-const Refusal = "the Host header names another machine; allowed are localhost, this machine's name, IP addresses, and names that were allowed"
+const Refusal = "untrusted Host header; allowed are localhost, this machine's name, IP addresses and configured names"
 
 // Trusted reports whether a Host header cannot be that of such a page: it is an
 // IP address, a name of this machine, one of names, or empty.

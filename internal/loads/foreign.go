@@ -59,7 +59,7 @@ func (f *Foreign) Drop(kind Kind, installation, sender string) bool {
 	return true
 }
 
-var foreignTotal = metric.Declare("foreign_messages_total", "Load events and grants of another installation, which were dropped.", "kind")
+var foreignTotal = metric.Declare("foreign_messages_total", "Load events and grants of other installations, dropped.", "kind")
 
 // Collect sends the metrics.
 func (f *Foreign) Collect(to metric.Sink) {

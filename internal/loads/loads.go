@@ -166,7 +166,7 @@ func DecodeGrant(data []byte) (Grant, error) {
 	case 0:
 		if g.NotNow != "" {
 			if g.NotNow != NotNowTag && g.NotNow != NotNowStore || g.First != 0 || g.End != 0 {
-				return g, fmt.Errorf("%w: not now, %.20q, with range [%d, %d)", ErrMalformed, string(g.NotNow), g.First, g.End)
+				return g, fmt.Errorf("%w: not_now %.20q, range [%d, %d)", ErrMalformed, string(g.NotNow), g.First, g.End)
 			}
 			return g, nil
 		}
@@ -178,10 +178,10 @@ func DecodeGrant(data []byte) (Grant, error) {
 		}
 	case messages.CodeNoTag, messages.CodeExhausted, messages.CodeBusy, messages.CodeUnavailable:
 		if g.First != 0 || g.End != 0 || g.NotNow != "" {
-			return g, fmt.Errorf("%w: a refusal together with a range or not now", ErrMalformed)
+			return g, fmt.Errorf("%w: refused together with a range or not_now", ErrMalformed)
 		}
 	default:
-		return g, fmt.Errorf("%w: refused with %d, allowed is %d, %d, %d or %d", ErrMalformed, g.Refused, messages.CodeNoTag, messages.CodeBusy, messages.CodeUnavailable, messages.CodeExhausted)
+		return g, fmt.Errorf("%w: refused with %d, allowed are %d, %d, %d or %d", ErrMalformed, g.Refused, messages.CodeNoTag, messages.CodeBusy, messages.CodeUnavailable, messages.CodeExhausted)
 	}
 	return g, nil
 }

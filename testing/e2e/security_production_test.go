@@ -389,7 +389,7 @@ func (s *site) leaving(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, p := range []*process{s.loader, s.worker, s.second} {
-		natstest.Eventually(t, p.name+" leaves", func() bool { return strings.Contains(p.stderr.String(), "an older installation answers, leaving") })
+		natstest.Eventually(t, p.name+" leaves", func() bool { return strings.Contains(p.stderr.String(), "standing by for an older installation") })
 	}
 	reports, err := worker.AskReports(t.Context(), s.connect("admin"), messages.DefaultPrefix, []string{s.loader.instance(), s.worker.instance(), s.second.instance()})
 	if err != nil || len(reports) != 4 {

@@ -69,7 +69,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case pathOpenAPI:
 		h.serveOpenAPI(w, r)
 	default:
-		h.failV1(w, false, &failure{http.StatusNotFound, "no such path; " + pathOpenAPI + " describes all there are"})
+		h.failV1(w, false, &failure{http.StatusNotFound, "no such path; see " + pathOpenAPI})
 	}
 }
 
@@ -137,14 +137,14 @@ func (h *handler) admit(r *http.Request, what string) *failure {
 	}
 	token, ok := bearer(r.Header["Authorization"])
 	if !ok {
-		return &failure{http.StatusUnauthorized, "one header Authorization with a bearer token is needed"}
+		return &failure{http.StatusUnauthorized, "one Authorization header with a bearer token is required"}
 	}
 	right := tokens.find(token)
 	if right == nil {
-		return &failure{http.StatusUnauthorized, "no such token"}
+		return &failure{http.StatusUnauthorized, "unknown token"}
 	}
 	if !right.allows(what) {
-		return &failure{http.StatusForbidden, "the token is not for this"}
+		return &failure{http.StatusForbidden, "the token does not allow this"}
 	}
 	return nil
 }
@@ -155,11 +155,11 @@ func (h *handler) refuse(r *http.Request) *failure {
 	case r.Method != http.MethodGet && r.Method != http.MethodPost:
 		return &failure{http.StatusMethodNotAllowed, "method not allowed, allowed are GET and POST"}
 	case r.ContentLength < 0:
-		return &failure{http.StatusLengthRequired, "a body needs a Content-Length; none is needed"}
+		return &failure{http.StatusLengthRequired, "a body needs a Content-Length; no body is needed"}
 	case r.ContentLength > maxBody:
-		return &failure{http.StatusRequestEntityTooLarge, "a body of more than 4096 bytes; none is needed"}
+		return &failure{http.StatusRequestEntityTooLarge, "body larger than 4096 bytes; no body is needed"}
 	case foreign(r):
-		return &failure{http.StatusForbidden, "a page of another site must not ask for IDs"}
+		return &failure{http.StatusForbidden, "a page of another site cannot request IDs"}
 	case h.tokens.Load() == nil && !h.exposed && !hostheader.Trusted(r.Host, h.hosts):
 		return &failure{http.StatusForbidden, hostheader.Refusal}
 	}

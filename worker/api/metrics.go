@@ -27,12 +27,12 @@ func (f *figures) count(status int) {
 
 // The metrics. docs/monitoring.md says what each one is for.
 var (
-	repliesMetric     = metric.Declare("api_replies_total", "Replies over HTTP, by status.", "status")
-	abandonedMetric   = metric.Declare("api_abandoned_total", "Requests over HTTP whose clients had gone before there was a reply.")
-	connectionsMetric = metric.Declare("api_connections", "Open connections of HTTP for callers.")
-	freeMetric        = metric.Declare("api_connections_free", "Connections of HTTP that callers can still open.")
-	closedMetric      = metric.Declare("api_connections_closed_total", "Connections of strangers, or else idle ones of callers, closed to make room for a new one.")
-	staleMetric       = metric.Declare("api_file_stale", "Whether a changed file cannot be used, so that the old one is in force, 1 or 0.", "file")
+	repliesMetric     = metric.Declare("api_replies_total", "HTTP replies, by status.", "status")
+	abandonedMetric   = metric.Declare("api_abandoned_total", "HTTP requests whose clients left before the reply.")
+	connectionsMetric = metric.Declare("api_connections", "Open HTTP connections of callers.")
+	freeMetric        = metric.Declare("api_connections_free", "HTTP connections that callers can still open.")
+	closedMetric      = metric.Declare("api_connections_closed_total", "HTTP connections closed to make room for new ones.")
+	staleMetric       = metric.Declare("api_file_stale", "1 if reloading the file failed, else 0.", "file")
 )
 
 // Describe is part of prometheus.Collector.

@@ -88,7 +88,7 @@ const (
 )
 
 // ErrConfig is wrapped by the errors about a configuration that cannot work.
-var ErrConfig = problem.New(problem.Invalid, "bad configuration of HTTP for callers")
+var ErrConfig = problem.New(problem.Invalid, "bad HTTP configuration")
 
 // ExposedError reports that other machines would reach a server that lacks what
 // keeps them off.
@@ -108,10 +108,10 @@ func (e *ExposedError) Problem() (problem.Kind, []any) { return problem.Exposed,
 func (e *ExposedError) Error() string {
 	text := "other machines can reach " + e.Address
 	if e.Plain {
-		text += "; without TLS, what is sent can be read on the way"
+		text += "; without TLS, others can read the traffic"
 	}
 	if e.Open {
-		text += "; without tokens, everybody gets IDs"
+		text += "; without tokens, anyone gets IDs"
 	}
 	return text
 }
@@ -127,7 +127,7 @@ func (c Config) complete() (Config, error) {
 	c.rereadEvery = cmp.Or(c.rereadEvery, rereadEvery)
 	switch {
 	case (c.Certificate == "") != (c.Key == ""):
-		return c, fmt.Errorf("%w: a certificate and a key belong together, and one of them is missing", ErrConfig)
+		return c, fmt.Errorf("%w: certificate and key must be given together", ErrConfig)
 	case c.Connections < 1 || c.Connections > maxConnections:
 		return c, fmt.Errorf("%w: %d connections, allowed is 1 to %d", ErrConfig, c.Connections, maxConnections)
 	}
@@ -230,7 +230,7 @@ func (s *Server) serve() {
 	s.stop = stop
 	s.ended.Go(func() {
 		if err := s.http.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			s.cfg.Log.Error("HTTP for callers ended", zap.Error(err))
+			s.cfg.Log.Error("HTTP server for callers failed", zap.Error(err))
 		}
 	})
 	s.ended.Go(func() { reread(ctx, s.files, s.cfg) })

@@ -23,7 +23,7 @@ const (
 )
 
 // ErrTokens is wrapped by the errors of [ParseTokens].
-var ErrTokens = problem.New(problem.Invalid, "malformed file of tokens")
+var ErrTokens = problem.New(problem.Invalid, "malformed token file")
 
 // Tokens are tokens and their rights: by the digest of a token, so that the
 // time of a look-up reveals nothing of a token.
@@ -58,13 +58,13 @@ func ParseTokens(text []byte) (Tokens, error) {
 func (t Tokens) add(token string, patterns []string) error {
 	switch {
 	case len(token) < minToken || len(token) > maxToken:
-		return fmt.Errorf("a token of %d bytes, allowed is %d to %d", len(token), minToken, maxToken)
+		return fmt.Errorf("token of %d bytes, allowed is %d to %d", len(token), minToken, maxToken)
 	case strings.ContainsFunc(token, func(c rune) bool { return !isTokenByte(c) }):
-		return errors.New("a character that no token may have, allowed are A-Z a-z 0-9 and -._~+/=")
+		return errors.New("invalid character in token, allowed are A-Z a-z 0-9 and -._~+/=")
 	case len(patterns) == 0:
-		return errors.New("a token without a right, allowed are tags, patterns like order.*, > for all tags, and " + Times)
+		return errors.New("token without rights, allowed are tags, patterns, > for all tags, and " + Times)
 	case t.find(token) != nil:
-		return errors.New("a token that is there twice")
+		return errors.New("duplicate token")
 	}
 	for _, p := range patterns {
 		err := messages.CheckTag(p)

@@ -105,16 +105,16 @@ func TestBadTokenFiles(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                                       "no tokens",
 		"# " + secret + " >\n":                   "no tokens",
-		secret:                                   "line 1: a token without a right",
+		secret:                                   "line 1: token without rights",
 		"\n" + secret + " order.*x":              "line 2: malformed pattern",
 		secret + " >.x":                          "line 1: malformed pattern",
 		secret + " or/der":                       "line 1: malformed tag",
 		secret + " @times":                       "line 1: malformed tag",
-		"short-Secret >":                         "line 1: a token of 12 bytes, allowed is 16 to 256",
+		"short-Secret >":                         "line 1: token of 12 bytes, allowed is 16 to 256",
 		secret + strings.Repeat("x", 256) + " >": "allowed is 16 to 256",
-		secret + "ü >":                           "line 1: a character that no token may have",
-		secret + "\x00 >":                        "line 1: a character that no token may have",
-		secret + " >\n" + secret + " order":      "line 2: a token that is there twice",
+		secret + "ü >":                           "line 1: invalid character in token",
+		secret + "\x00 >":                        "line 1: invalid character in token",
+		secret + " >\n" + secret + " order":      "line 2: duplicate token",
 	} {
 		_, err := api.ParseTokens([]byte(text))
 		if !errors.Is(err, api.ErrTokens) || !strings.Contains(fmt.Sprint(err), want) || strings.Contains(fmt.Sprint(err), "Secret") {
@@ -124,7 +124,7 @@ func TestBadTokenFiles(t *testing.T) {
 			t.Errorf("%.60q: %v", text, err)
 		}
 	}
-	if _, err := api.Open(t.Context(), api.Config{Address: "127.0.0.1:0", Tokens: file(t, strings.Repeat("#", 1<<20+1))}); err == nil || !strings.Contains(err.Error(), "more than 1048576 bytes") {
+	if _, err := api.Open(t.Context(), api.Config{Address: "127.0.0.1:0", Tokens: file(t, strings.Repeat("#", 1<<20+1))}); err == nil || !strings.Contains(err.Error(), "larger than 1048576 bytes") {
 		t.Errorf("a large file: %v", err)
 	}
 	if _, err := api.Open(t.Context(), api.Config{Address: "127.0.0.1:0", Tokens: "nosuch"}); err == nil {

@@ -44,7 +44,7 @@ func (h *handler) serveV1(w http.ResponseWriter, r *http.Request, what string) {
 	}
 	n, _ := messages.DecodeCount(count, math.MaxInt64) // the source refuses a malformed one
 	if n > maxAsJSON && !asText {
-		text := fmt.Sprintf("%d IDs, allowed as %s are %d; as %s there may be more", n, typeJSON, maxAsJSON, typeText)
+		text := fmt.Sprintf("%d IDs, allowed as %s are %d; %s allows more", n, typeJSON, maxAsJSON, typeText)
 		h.failV1(w, asText, &failure{http.StatusBadRequest, text})
 		return
 	}
@@ -94,7 +94,7 @@ func countOf(query string) (count []byte, f *failure) {
 	}
 	for name := range values {
 		if name != "n" {
-			return nil, &failure{http.StatusBadRequest, "unknown parameter " + strconv.Quote(name) + ", allowed is n, how many IDs are wanted"}
+			return nil, &failure{http.StatusBadRequest, "unknown parameter " + strconv.Quote(name) + ", allowed is n, the number of IDs"}
 		}
 	}
 	switch n := values["n"]; {
@@ -103,7 +103,7 @@ func countOf(query string) (count []byte, f *failure) {
 	case len(n) == 1 && n[0] != "":
 		return []byte(n[0]), nil
 	}
-	return nil, &failure{http.StatusBadRequest, "malformed count: allowed is one n, a decimal from 1 on"}
+	return nil, &failure{http.StatusBadRequest, "malformed count: allowed is one n, a decimal of at least 1"}
 }
 
 // toJSON writes the n IDs of a reply as strings: many programs read numbers in

@@ -60,7 +60,7 @@ func readFile(path string) ([]byte, error) {
 	defer func() { _ = file.Close() }()
 	content, err := io.ReadAll(io.LimitReader(file, maxFile+1))
 	if len(content) > maxFile {
-		return nil, fmt.Errorf("%s has more than %d bytes", path, maxFile)
+		return nil, fmt.Errorf("%s is larger than %d bytes", path, maxFile)
 	}
 	return content, err
 }
@@ -72,10 +72,10 @@ func (w *watched) refresh(log *zap.Logger) {
 	switch {
 	case err != nil && err.Error() != w.logged:
 		w.logged = err.Error()
-		log.Error("cannot be read again; what was read before stays in force", zap.String("what", w.name), zap.Error(err))
+		log.Error("reload failed, keeping previous contents", zap.String("what", w.name), zap.Error(err))
 	case err == nil && changed:
 		w.logged = ""
-		log.Info("read again", zap.String("what", w.name), zap.Strings("files", w.paths))
+		log.Info("reloaded", zap.String("what", w.name), zap.Strings("files", w.paths))
 	}
 }
 

@@ -97,7 +97,7 @@ func TestRunningOut(t *testing.T) {
 	}{
 		{map[string]forecast.Use{"a": {High: 1<<31 - 1}}, "ok numbers of tags: too little was measured to say when any run out"},
 		{map[string]forecast.Use{"a": in(2000), "b": in(1000)}, "ok numbers of tags: tag b is the first at a limit: 2^31 on 2029-08-19"},
-		{map[string]forecast.Use{"a": in(2000), "b": in(100)}, "warning tag b: numbers run out: its IDs reach 2^31 in 100 days, on 2027-03-03, if 1 numbers a second go on to be used, as in the last 24 h"},
+		{map[string]forecast.Use{"a": in(2000), "b": in(100)}, "warning tag b: numbers run out: its IDs reach 2^31 in 100 days, on 2027-03-03, at 1 numbers a second, as in the last 24 h"},
 		{
 			map[string]forecast.Use{"a": in(1), "b": in(2), "c": in(3), "d": in(4), "e": in(5), "f": in(6), "g": in(2000)},
 			"warning tag a|warning tag b|warning tag c|warning tag d|warning tag e|warning tags: numbers run out: 1 others reach 2^31, 2^53 or their end within a year",

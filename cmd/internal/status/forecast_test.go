@@ -38,7 +38,7 @@ func TestForecasts(t *testing.T) {
 	}
 	lasts := func(c *collection) { c.layout = layout }
 	i := merged(now, reports, lasts)
-	want := "warning tag soon: its IDs reach 2^31 in 200 days, on 2027-06-10, if 1 numbers a second go on to be used, as in the last 24 h"
+	want := "warning tag soon: its IDs reach 2^31 in 200 days, on 2027-06-10, at 1 numbers a second, as in the last 24 h"
 	if got := troublesOf(i); got != want {
 		t.Errorf("%s\nwant %s", got, want)
 	}

@@ -145,7 +145,7 @@ func TestTroubles(t *testing.T) {
 	t.Parallel()
 	overloaded := reportOf("w1", worker.RoleWorker)
 	overloaded.Overloads = &worker.OverloadStats{Now: true, Times: 3}
-	overloaded.NotReady = "not in the queue group of segment requests: overloaded"
+	overloaded.NotReady = "not in the segment queue group: overloaded"
 	off := reportOf("w2", worker.RoleWorker)
 	id := int64(7)
 	off.Stats.WorkerID, off.Clock, off.Stats.NoLoader, off.Degraded = &id, &worker.ClockStats{AheadMS: -1700, ReservedIn: 3}, "no loader answers", "no loader answers"

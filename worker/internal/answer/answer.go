@@ -65,7 +65,7 @@ func appendSnowflakes(reply []byte, ids []snowflake.Range) []byte {
 
 // ErrOverloaded is the reply to requests that have waited too long before they were
 // handled.
-var ErrOverloaded = errors.New("overloaded: the request has waited for more than 1s for its turn")
+var ErrOverloaded = errors.New("overloaded: the request queued for more than 1s")
 
 // codes maps errors to the codes of the wire contract. All others are unavailable.
 var codes = [...]struct {

@@ -92,7 +92,7 @@ func TestRefusedByTheProcess(t *testing.T) {
 	if err := m.RefuseSegment(errors.New("stopping")); *err != (messages.Error{Code: messages.CodeUnavailable, Text: "stopping"}) {
 		t.Error(err)
 	}
-	if err := m.RefuseSnowflake(fmt.Errorf("the process has no worker ID: %w", snowflake.ErrExhausted)); err.Code != messages.CodeExhausted {
+	if err := m.RefuseSnowflake(fmt.Errorf("no worker ID: %w", snowflake.ErrExhausted)); err.Code != messages.CodeExhausted {
 		t.Error(err)
 	}
 	expect(t, m.Answerer, map[string]float64{

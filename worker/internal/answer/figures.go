@@ -12,9 +12,9 @@ import (
 
 // The metrics. docs/monitoring.md describes how to use each.
 var (
-	requestsMetric = metric.Declare("requests_total", "Requests answered, by kind of ID and code of the reply.", "kind", "code")
-	idsMetric      = metric.Declare("ids_total", "IDs handed out, by kind.", "kind")
-	durationMetric = metric.Declare("request_duration_seconds", "Time that requests waited for a segment; answered from memory count as 0.", "kind")
+	requestsMetric = metric.Declare("requests_total", "Requests answered, by kind of ID and reply code.", "kind", "code")
+	idsMetric      = metric.Declare("ids_total", "IDs issued, by kind.", "kind")
+	durationMetric = metric.Declare("request_duration_seconds", "Time that requests were parked; 0 if answered at once.", "kind")
 )
 
 // noError is the outcome of a request that got its IDs. Other outcomes are the code of the

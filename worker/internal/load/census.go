@@ -38,7 +38,7 @@ type count struct {
 // that takes longer, the worker asks again.
 const firstRead = 100 * time.Millisecond
 
-var errUncounted = fmt.Errorf("the tags of the template are being counted: %w", errNotRead)
+var errUncounted = fmt.Errorf("still counting the template's tags: %w", errNotRead)
 
 func newCensus() *census {
 	return &census{
@@ -82,10 +82,10 @@ func (c *census) admit(ctx context.Context, name string, template *templates.Tem
 	n := c.of(template, list)
 	_, counts := c.names[name]
 	if most := template.MaxTags; most > 0 && !counts && n.tags >= most {
-		return fmt.Errorf("template %s is full, it has %d of %d tags: %w", template.Pattern, n.tags, most, errNoNewTag)
+		return fmt.Errorf("template %s is full with %d of %d tags: %w", template.Pattern, n.tags, most, errNoNewTag)
 	}
 	if template.NewPerSecond > 0 && !n.rate.Allow() {
-		return fmt.Errorf("template %s has made its %d new tags a second: %w for now", template.Pattern, template.NewPerSecond, errNoNewTag)
+		return fmt.Errorf("template %s reached %d new tags a second: %w for now", template.Pattern, template.NewPerSecond, errNoNewTag)
 	}
 	if !counts {
 		c.names[name] = false

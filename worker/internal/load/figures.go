@@ -40,15 +40,15 @@ func (l *Loader) Figures() Figures {
 }
 
 var (
-	loadsTotal   = metric.Declare("loads_total", "Calls of the store for a segment, by outcome.", "outcome")
-	loadDuration = metric.Declare("load_duration_seconds", "Time that the store took to reserve a segment.")
-	storeOutage  = metric.Declare("store_outage", "Whether the store is failing, 1 or 0.")
-	outagesTotal = metric.Declare("store_outages_total", "Times that the store began to fail.")
+	loadsTotal   = metric.Declare("loads_total", "Store calls for a segment, by outcome.", "outcome")
+	loadDuration = metric.Declare("load_duration_seconds", "Duration of store calls for a segment.")
+	storeOutage  = metric.Declare("store_outage", "1 if the store is failing, else 0.")
+	outagesTotal = metric.Declare("store_outages_total", "Store outages, including the current one.")
 
-	wentBackTotal = metric.Declare("store_went_back_total", "Times that a table row, or the register, proved to have gone back.", "what")
-	storeStopped  = metric.Declare("store_stopped", "Whether the loader grants nothing because the register went back, 1 or 0.")
-	grantedTotal  = metric.Declare("store_granted_total", "Ranges that the loader reserved and granted.")
-	burntTotal    = metric.Declare("store_burnt_total", "Ranges that were discarded: below what was granted, or with an unknown outcome.")
+	wentBackTotal = metric.Declare("store_went_back_total", "Times a table row or the register regressed.", "what")
+	storeStopped  = metric.Declare("store_stopped", "1 if the loader stopped granting because the register regressed.")
+	grantedTotal  = metric.Declare("store_granted_total", "Ranges reserved and granted.")
+	burntTotal    = metric.Declare("store_burnt_total", "Ranges discarded: below an earlier grant, or outcome unknown.")
 )
 
 // Collect sends the metrics of the loader and of its store.

@@ -138,7 +138,7 @@ func (l *Loader) StandBy(standBy bool) {
 	if standBy {
 		_ = l.plain.Unsubscribe() // fails only with the connection
 	} else if err := l.subscribe(); err != nil {
-		l.cfg.Log.Error("load events not received", zap.Error(err))
+		l.cfg.Log.Error("cannot subscribe to load events", zap.Error(err))
 	}
 }
 
@@ -159,7 +159,7 @@ func (l *Loader) Stop() error {
 // Ready says why the loader does not receive all load events, or returns nil.
 func (l *Loader) Ready() error {
 	if !l.consuming.Load() {
-		return errors.New("load events are not consumed: JetStream is away")
+		return errors.New("not consuming load events: JetStream unavailable")
 	}
 	return nil
 }
@@ -289,7 +289,7 @@ func (l *Loader) load(ctx context.Context, name string, jobs []job) (left []job,
 		}
 		return nil, err
 	case result.refusal == messages.CodeUnavailable:
-		l.corrupt.Do(func() { l.cfg.Log.Error("tag cannot be granted", zap.String("tag", name), zap.Error(err)) })
+		l.corrupt.Do(func() { l.cfg.Log.Error("cannot grant tag", zap.String("tag", name), zap.Error(err)) })
 	}
 	segment := grant.Segment
 	for _, j := range jobs {

@@ -128,7 +128,7 @@ func (l *lookup) run(ctx context.Context, log *zap.Logger) {
 			failing = false
 		})
 		if ctx.Err() == nil && !failing {
-			log.Warn("following tag names failed", zap.Error(err))
+			log.Warn("cannot follow tag names, retrying", zap.Error(err))
 		}
 		pause.For(ctx, namesAgain)
 	}

@@ -44,7 +44,7 @@ func Stream(prefix messages.Prefix, replicas int) kv.Resource {
 
 func checkStream(got jetstream.StreamConfig) error {
 	if got.MaxMsgsPerSubject != 1 || !got.DiscardNewPerSubject || got.Retention != jetstream.WorkQueuePolicy {
-		return errors.New("it is not a work queue that refuses a second message per subject; delete it, and it will be created again")
+		return errors.New("not a work queue with one message per subject; delete it to have it recreated")
 	}
 	return nil
 }
@@ -114,7 +114,7 @@ func (l *Loader) consume(ctx context.Context) {
 			l.consuming.Store(false)
 		}
 		if ctx.Err() == nil && !failing {
-			l.cfg.Log.Warn("load events cannot be consumed, trying again", zap.Error(err))
+			l.cfg.Log.Warn("cannot consume load events, retrying", zap.Error(err))
 		}
 		pause.For(ctx, consumeAgain)
 	}

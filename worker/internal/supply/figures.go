@@ -67,19 +67,19 @@ func useOf(f allocator.Figures) forecast.Use {
 
 // The metrics. docs/monitoring.md says what each is for.
 var (
-	parkedMetric     = metric.Declare("parked_requests", "Requests that wait for a segment.")
-	unansweredMetric = metric.Declare("loads_unanswered_seconds", "For how long no loader has answered; 0 if loads are answered, or none is wanted.")
-	grantsMetric     = metric.Declare("grants_total", "Grants from loaders, by what became of them.", "outcome")
-	burntMetric      = metric.Declare("burnt_ids_total", "IDs that were granted and not used: the rest of grants of strict tags, and of tags that left memory.")
+	parkedMetric     = metric.Declare("parked_requests", "Requests waiting for a segment.")
+	unansweredMetric = metric.Declare("loads_unanswered_seconds", "Seconds without an answer from loaders; 0 if none is due.")
+	grantsMetric     = metric.Declare("grants_total", "Grants from loaders, by outcome.", "outcome")
+	burntMetric      = metric.Declare("burnt_ids_total", "IDs granted and discarded, of strict or evicted tags.")
 
-	tagsMetric      = metric.Declare("tags", "Tags in memory.")
-	unlistedMetric  = metric.Declare("tags_unlisted", "Active tags without metrics of their own, because there are too many.")
-	runwayMetric    = metric.Declare("runway_seconds", "Runway of the tag with the shortest: how long memory lasts at the present rate.")
-	tagIDsMetric    = metric.Declare("tag_ids_total", "IDs handed out, by tag.", "tag")
-	tagFillMetric   = metric.Declare("tag_buffered_ids", "IDs in memory, by tag.", "tag")
-	tagStepMetric   = metric.Declare("tag_step_ids", "IDs in the latest segment asked for, by tag.", "tag")
-	tagRunwayMetric = metric.Declare("tag_runway_seconds", "Runway by tag: how long memory lasts at the present rate, at most a year.", "tag")
-	tagEndMetric    = metric.Declare("tag_runs_out_timestamp_seconds", "When the IDs of a tag reach 2^31 or 2^53, or end, by the rate at which all workers use them up; missing while too little was measured to tell.", "tag", "limit")
+	tagsMetric      = metric.Declare("tags", "Buffered tags.")
+	unlistedMetric  = metric.Declare("tags_unlisted", "Active tags beyond the limit of per-tag metrics.")
+	runwayMetric    = metric.Declare("runway_seconds", "Shortest runway of any tag, at its current rate.")
+	tagIDsMetric    = metric.Declare("tag_ids_total", "IDs issued, by tag.", "tag")
+	tagFillMetric   = metric.Declare("tag_buffered_ids", "Buffered IDs, by tag.", "tag")
+	tagStepMetric   = metric.Declare("tag_step_ids", "Size of the latest requested segment, by tag.", "tag")
+	tagRunwayMetric = metric.Declare("tag_runway_seconds", "Runway at the current rate, at most a year, by tag.", "tag")
+	tagEndMetric    = metric.Declare("tag_runs_out_timestamp_seconds", "Unix time when the tag's IDs reach 2^31, 2^53 or end.", "tag", "limit")
 )
 
 // Collect sends the metrics. The busiest tags have metrics of their own; the

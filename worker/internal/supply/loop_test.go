@@ -185,7 +185,7 @@ func TestRefills(t *testing.T) {
 		return n
 	}
 	use(t, s, "order", "refills without the stream", func() bool { return refills() >= 10 })
-	if n := lines.FilterMessage("load stream is away, loading directly").Len(); n != 1 {
+	if n := lines.FilterMessage("load stream unavailable, loading directly").Len(); n != 1 {
 		t.Errorf("%d lines say that the stream is away, want 1", n)
 	}
 	createLoadStream(t, cfg.JS, 1)
@@ -198,7 +198,7 @@ func TestRefills(t *testing.T) {
 		return err == nil
 	}
 	use(t, s, "order", "a refill in the stream", func() bool { return stored("order") })
-	natstest.Eventually(t, "a line that the stream is back", func() bool { return lines.FilterMessage("load stream is back").Len() == 1 })
+	natstest.Eventually(t, "a line that the stream is back", func() bool { return lines.FilterMessage("load stream available again").Len() == 1 })
 
 	// No loader consumes the stream, so it keeps the event.
 	straight := refills()

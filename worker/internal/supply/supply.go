@@ -265,7 +265,7 @@ func (s *Supply) conclude(p publication) {
 	case isQueued(p.err):
 	case p.err != nil:
 		if s.away.IsZero() {
-			s.cfg.Log.Warn("load stream is away, loading directly", zap.Error(p.err))
+			s.cfg.Log.Warn("load stream unavailable, loading directly", zap.Error(p.err))
 		}
 		s.away = time.Now()
 		if l, wanted := s.alloc.CurrentLoad(p.event.Tag, p.event.Seq); wanted {
@@ -273,7 +273,7 @@ func (s *Supply) conclude(p publication) {
 		}
 	case !s.away.IsZero():
 		s.away = time.Time{}
-		s.cfg.Log.Info("load stream is back")
+		s.cfg.Log.Info("load stream available again")
 	}
 }
 
@@ -391,7 +391,7 @@ func (s *Supply) refuse(g loads.Grant) {
 	case messages.CodeBusy:
 		err = &noNewTagError{cmp.Or(g.Reason, "no new tags")}
 	default:
-		err = fmt.Errorf("the tag cannot be granted: %s", cmp.Or(g.Reason, "no reason given"))
+		err = fmt.Errorf("cannot grant the tag: %s", cmp.Or(g.Reason, "no reason given"))
 	}
 	if g.Pause > 0 {
 		s.alloc.RefuseUnknown(err, time.Duration(g.Pause)*time.Millisecond)
@@ -419,15 +419,15 @@ func (s *Supply) install(g loads.Grant) {
 	case allocator.Below:
 		s.counts.below.Add(1)
 		if verdict.FirstBelow {
-			s.cfg.Log.Error("store regressed: range below an earlier grant; discarded",
+			s.cfg.Log.Error("store regressed, range discarded",
 				zap.String("tag", g.Tag), zap.Stringer("segment", segment), zap.Int64("granted up to", verdict.Above))
 		}
 	case allocator.OtherOrder:
 		s.counts.burnt.Add(1)
-		s.cfg.Log.Error("tag changed order, its buffer discarded",
+		s.cfg.Log.Error("tag changed order, buffer discarded",
 			zap.String("tag", g.Tag), zap.String("order", string(g.Order)))
 	default:
 		s.counts.burnt.Add(1)
 	}
-	s.cfg.Log.Debug("segment burnt", zap.String("tag", g.Tag), zap.Stringer("segment", segment))
+	s.cfg.Log.Debug("segment discarded", zap.String("tag", g.Tag), zap.Stringer("segment", segment))
 }

@@ -53,10 +53,10 @@ const (
 )
 
 var loaderStates = map[LoaderState]string{
-	LoadersUnknown: "is a loader running, and does its store answer?",
-	NoLoader:       "no loader is running: nothing listens for loads",
-	SomeLoader:     "a loader is there: does its store answer?",
-	OwnLoader:      "this process is a loader itself: does its store answer?",
+	LoadersUnknown: "no loader runs, or its store is down",
+	NoLoader:       "no loader is running",
+	SomeLoader:     "a loader is connected, its store may be down",
+	OwnLoader:      "this process is a loader, its store may be down",
 }
 
 // UnansweredError reports that loaders do not serve.
@@ -69,7 +69,7 @@ type UnansweredError struct {
 
 func (e *UnansweredError) Error() string {
 	if e.Reason != "" {
-		return "loaders cannot serve: their store fails: " + e.Reason
+		return "loaders cannot serve, store fails: " + e.Reason
 	}
 	loads := fmt.Sprintf("%d loads", e.Loads)
 	if e.Loads == 1 {

@@ -142,7 +142,7 @@ func TestAnsweredWhileLoadersAreLookedFor(t *testing.T) {
 // reported with the reason, in one line. It stays the only one when they end,
 // and when loaders come that cannot serve either.
 func TestStoreOfLoadersFails(t *testing.T) {
-	const declined, silent = "loaders cannot serve: their store fails: no route to host", "no loader answers"
+	const declined, silent = "loaders cannot serve, store fails: no route to host", "no loader answers"
 	for _, silentFirst := range []bool{false, true} {
 		testUnanswered(t, func(w *loadWatch) {
 			decline := func(seconds int) {
