@@ -18,7 +18,7 @@ import (
 	"github.com/idworker/idworker/worker/internal/load"
 )
 
-// Role is the part that a process has in an installation.
+// Role is the part that a process plays in an installation.
 type Role string
 
 // The roles.
@@ -45,9 +45,9 @@ const (
 // Config configures a [Process]. Requests, Control and Version must be set, and
 // Store too unless the role is RoleWorker.
 type Config struct {
-	// Requests is the connection on which parked requests are replied to. It
-	// also says how to connect: the worker makes one connection like it for
-	// each queue group that it is in, with the same options and handlers.
+	// Requests is the connection for replies to parked requests. It is also the
+	// template for other connections: the worker opens one like it for each
+	// queue group, with the same options and handlers.
 	Requests *nats.Conn
 
 	// Control is the connection for everything else: loads and grants must not
@@ -55,26 +55,23 @@ type Config struct {
 	// them after Stop.
 	Control *nats.Conn
 
-	// JetStream is where streams and buckets are, reached through Control. The
+	// JetStream holds the streams and buckets, reached through Control. The
 	// default is the JetStream of the account's own domain.
 	JetStream jetstream.JetStream
 
 	Prefix messages.Prefix
 	Role   Role
 
-	// Store is where segments come from. StoreName is its name in INFO, and in
-	// the config bucket, which keeps processes from counting in different
-	// stores.
+	// Store supplies the segments. StoreName is its name in INFO and in the
+	// config bucket, which keeps processes from counting in different stores.
 	Store     store.Store
 	StoreName string
 
-	// Replicas is the number of replicas of streams and buckets that do not
-	// exist yet, 1 to 5.
+	// Replicas is the number of replicas of new streams and buckets, 1 to 5.
 	Replicas int
 
-	// Reservations is how many a loader has under way at a time. A store that
-	// keeps more of them waiting than it works on lets them time out when it is
-	// slow.
+	// Reservations bounds a loader's concurrent reservations. If the store
+	// queues many of them, they time out when it is slow.
 	Reservations int
 
 	// MaxBatch is the largest count of a request, at most MaxStep.
@@ -83,22 +80,22 @@ type Config struct {
 	// MaxStep is the ceiling of the step policy, and of configured steps.
 	MaxStep int64
 
-	// Wait is how long a request may wait for a segment.
+	// Wait bounds the time that a request waits for a segment.
 	Wait time.Duration
 
-	// Lease configures how worker IDs for snowflake IDs are leased, as far as the
-	// fields above do not. The default layout is [snowflake.Default].
+	// Lease configures the leases of worker IDs for snowflake IDs. The fields
+	// above override its own. The default layout is [snowflake.Default].
 	Lease lease.Config
 
-	// Trouble, if set, returns an error in the surroundings of the process, or
-	// nil. It is a part of [Process.Degraded].
+	// Trouble, if set, returns a problem in the environment of the process, or
+	// nil. [Process.Degraded] includes it.
 	Trouble func() error
 
 	Version string // semantic version, for INFO
 	Log     *zap.Logger
 }
 
-// ErrConfig is wrapped by the errors about a configuration that cannot work.
+// ErrConfig is wrapped by errors about a configuration that cannot work.
 var ErrConfig = problem.New(problem.Invalid, "bad configuration")
 
 // WithDefaults fills in the defaults.

@@ -11,17 +11,18 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// dialLike makes a connection like another one, to the same server if it is
-// there. It names only the configured servers, and lets nats.go discover the
-// others again: nats.go checks the certificates of discovered servers against
-// the configured name, and forgets those that leave the cluster. So, to reach a
-// discovered server, it names a configured one with the right name, and a
-// [detour] dials the discovered one instead.
+// dialLike makes a connection like another, to the same server if possible.
+//
+// It passes on only the configured servers, and lets nats.go rediscover the
+// others: nats.go checks the certificates of discovered servers against the
+// configured name, and drops servers that leave the cluster. To reach a
+// discovered server, it passes a configured server with the right name, and a
+// [detour] dials the discovered server instead.
 func dialLike(conn *nats.Conn) (*nats.Conn, error) {
 	options := conn.Opts
 	current, err := url.Parse(conn.ConnectedUrl())
 	if err != nil || current.Host == "" {
-		return options.Connect() // it has lost its server
+		return options.Connect() // the connection was lost
 	}
 	servers := configuredServers(conn)
 	first := slices.IndexFunc(servers, func(s *url.URL) bool { return s.Host == current.Host })
@@ -30,7 +31,7 @@ func dialLike(conn *nats.Conn) (*nats.Conn, error) {
 		first = slices.IndexFunc(servers, func(s *url.URL) bool { return noTLS != nil || s.Hostname() == state.ServerName })
 		options.CustomDialer = newDetour(current.Host, &options)
 	}
-	if first < 0 { // its certificate bears its own name
+	if first < 0 { // its certificate has its own name
 		servers, first = append(servers, current), len(servers)
 	}
 	options.Url, options.Servers = servers[first].String(), nil
@@ -40,16 +41,16 @@ func dialLike(conn *nats.Conn) (*nats.Conn, error) {
 	return options.Connect()
 }
 
-// isAway reports whether an error means that a server has not answered in time,
-// or is not there.
+// isAway reports whether an error means that a server is gone or has not
+// answered in time.
 func isAway(err error) bool {
 	var network net.Error
 	return errors.As(err, &network) && network.Timeout() || errors.Is(err, io.EOF) ||
 		errors.Is(err, nats.ErrTimeout) || errors.Is(err, nats.ErrNoServers)
 }
 
-// configuredServers returns the servers of a connection without those that it
-// has discovered.
+// configuredServers returns the servers of a connection, except discovered
+// ones.
 func configuredServers(conn *nats.Conn) (servers []*url.URL) {
 	discovered := conn.DiscoveredServers()
 	for _, s := range conn.ServerPool() {
@@ -60,15 +61,14 @@ func configuredServers(conn *nats.Conn) (servers []*url.URL) {
 	return servers
 }
 
-// detour is a dialer whose first connection goes to one address, whatever the
-// server.
+// detour is a dialer whose first connection goes to a fixed address.
 type detour struct {
 	nats.CustomDialer
 	address string
 	taken   atomic.Bool
 }
 
-// newDetour makes a detour before the dialer of the options.
+// newDetour wraps the dialer of the options in a detour.
 func newDetour(address string, options *nats.Options) *detour {
 	if options.CustomDialer != nil {
 		return &detour{CustomDialer: options.CustomDialer, address: address}
@@ -86,7 +86,7 @@ func (d *detour) Dial(network, address string) (net.Conn, error) {
 	return d.CustomDialer.Dial(network, address)
 }
 
-// SkipTLSHandshake reports to nats.go whether the dialer does TLS by itself.
+// SkipTLSHandshake reports to nats.go whether the wrapped dialer does TLS.
 func (d *detour) SkipTLSHandshake() bool {
 	s, ok := d.CustomDialer.(interface{ SkipTLSHandshake() bool })
 	return ok && s.SkipTLSHandshake()

@@ -2,50 +2,49 @@
 // the buffers of an allocator, and keeps those buffers filled.
 //
 // [New] makes a [Process] from a [Config], [Process.Start] starts it. A process
-// has one role or both:
+// has one or both roles:
 //
-//	worker   answers requests in the queue groups, and requests segments from loaders
-//	loader   reserves segments in a store, and grants them to workers
+//	worker   answers requests in the queue groups, requests segments
+//	loader   reserves segments in a store, grants them to workers
 //
-// # Rooms
+// # Files
 //
-//	process.go       a process: its parts, in the order in which they start
-//	answer           a request: from memory, parked, or refused
-//	supply           a worker's loads and the grants that answer them
-//	load             a loader: queues, slots, the store's health, look-ups
-//	groups.go        the two queue groups that a worker is in
-//	queuegroup.go    one of them: entering, leaving, overload
-//	endpointconn.go  its member, on a connection of its own, made in dial.go
-//	queuedelay.go    how long requests queue
+//	process.go       a process: its parts, in starting order
+//	internal/answer  a request: answered, parked, or refused
+//	internal/supply  a worker's loads and the grants that answer them
+//	internal/load    a loader: queues, slots, the store's health, look-ups
+//	groups.go        the two queue groups of a worker
+//	queuegroup.go    entering and leaving a queue group, overload
+//	endpointconn.go  a queue group member on its own connection (dial.go)
+//	queuedelay.go    the delay of requests in queues
 //	workerid.go      the worker ID of snowflake IDs
-//	direct.go        requests that do not come by NATS
+//	direct.go        requests that arrive otherwise than by NATS
 //	installation.go  another installation on the same subjects
 //	service.go       the process in the NATS services API
-//	processes.go     the questions to all processes; report.go: their answers
+//	processes.go     requests to all processes; report.go: their answers
 //
 // docs/walks.md follows a request, a load and a start through the files.
 //
 // # Invariants
 //
-//  1. Only the store decides who owns a range. A load that is lost on its way
-//     costs time and a gap, and never a duplicate.
-//  2. A request never waits for a store unless memory is empty or its tag is
+//  1. Only the store decides who owns a range. A lost load costs time and a gap,
+//     never a duplicate.
+//  2. A request waits for a store only if the buffer is empty or its tag is
 //     strict.
-//  3. A worker's window bounds its open loads, and a loader's slots bound its
-//     calls. The rest waits in the worker, where it costs nothing.
-//  4. One place retries, the allocator. A loader answers every load that it
-//     takes.
-//  5. A queue group is left by draining a whole connection, so that no delivered
-//     request is lost and no dead member stays behind.
+//  3. A worker's window bounds its open loads, a loader's slots bound its calls.
+//     All other loads wait in the worker, where they cost nothing.
+//  4. Only the allocator retries. A loader answers every load that it takes.
+//  5. A process leaves a queue group by draining a whole connection, so that no
+//     delivered request is lost and no dead member stays behind.
 //  6. A process has one member of a queue group at a time, so a tag's IDs stay
 //     in order.
 //  7. A load event or grant of another installation is dropped.
 //
 // # Start and stop
 //
-// No part serves before another installation was looked for. The queue groups
-// are joined last, when grants can reach the process, and left first. Then
-// delivered requests are handled, the worker ID is released, parked requests
-// are answered. The loader serves waiting loads for 3 seconds at most, and hands
-// the rest back to the stream.
+// No part serves before the process has looked for other installations. The
+// queue groups are joined last, when grants can reach the process, and left
+// first. Then the process handles delivered requests, releases the worker ID,
+// and answers parked requests. The loader serves waiting loads for 3 seconds at
+// most, and hands the rest back to the stream.
 package worker

@@ -13,23 +13,17 @@ import (
 	"github.com/idworker/idworker/worker/internal/answer"
 )
 
-// endpointConn is a micro service with one endpoint that is a member of a queue
-// group. It has a connection of its own, because nothing else removes a
-// subscription from a server for certain while delivered requests are still
-// handled:
+// endpointConn is a micro service with one endpoint in a queue group. It has
+// its own connection, because closing it is the only reliable way to leave the
+// group and still handle delivered requests:
 //
-//   - Unsubscribe drops the requests that are in flight or queued in the
-//     process.
-//   - Drain of a subscription, which is what micro does, handles them. But if
-//     the connection is lost meanwhile, or was lost before, nats.go v1.55.0
-//     resubscribes at the reconnect, and then forgets the subscription without
-//     an UNSUB. The server keeps a member of the group that drops requests,
-//     until the next reconnect. See docs/upstream.md.
-//   - Drain of a connection handles them too, and from then on the connection
-//     never reconnects. A server keeps nothing of a connection that has ended.
-//
-// So a member has left when its connection is closed, and there is no other way
-// to leave.
+//   - Unsubscribe drops the requests that are in flight or queued in the process.
+//   - Drain of a subscription, which micro uses, handles them. But if the
+//     connection is lost before or during the drain, nats.go v1.55.0 resubscribes
+//     at the reconnect, and then drops the subscription without an UNSUB. Until
+//     the next reconnect, the server keeps a group member that drops requests.
+//   - Drain of a connection handles them too, and the connection never reconnects
+//     afterwards. A server keeps nothing of a closed connection.
 type endpointConn struct {
 	conn     *nats.Conn
 	service  micro.Service
@@ -39,11 +33,11 @@ type endpointConn struct {
 	ended    chan struct{}
 }
 
-// enterTimeout is how long the server may take to confirm a subscription.
+// enterTimeout bounds the server's confirmation of a subscription.
 const enterTimeout = 10 * time.Second
 
-// openEndpoint registers a micro service on a new connection like requests, and
-// returns when the server has confirmed it.
+// openEndpoint registers a micro service on a new connection like requests. It
+// returns when the server has confirmed the subscription.
 func openEndpoint(requests *nats.Conn, service micro.Config, name, subject string, delay *queueDelay, endpoint answer.Endpoint) (*endpointConn, error) {
 	conn, err := dialLike(requests)
 	if err != nil {
@@ -58,14 +52,14 @@ func openEndpoint(requests *nats.Conn, service micro.Config, name, subject strin
 	return c, nil
 }
 
-// The limits of nats.go's queue for an endpoint. A request beyond them is lost
-// and logged. Requests get an error long before so many are queued.
+// The limits of nats.go's queue for an endpoint. nats.go drops and logs
+// requests beyond them. Requests are refused long before so many are queued.
 const (
 	maxQueuedRequests = 1_000_000
 	maxQueuedBytes    = 256 << 20
 )
 
-// registerService subscribes, and has the server confirm it.
+// registerService subscribes, and waits for the server's confirmation.
 func registerService(conn *nats.Conn, cfg micro.Config, name, subject string, endpoint micro.Handler) (micro.Service, error) {
 	before := conn.LastError()
 	service, err := micro.AddService(conn, cfg)
@@ -89,14 +83,13 @@ func registerService(conn *nats.Conn, cfg micro.Config, name, subject string, en
 // stop begins to leave.
 func (c *endpointConn) stop() { close(c.leaving) }
 
-// left is closed when the connection is closed and no request is handled any
-// more.
+// left is closed when the connection is closed and no request is being handled.
 func (c *endpointConn) left() <-chan struct{} { return c.ended }
 
 func (c *endpointConn) state() (up, late bool) { return c.conn.IsConnected(), c.delay.isLate() }
 
-// run ends the connection when stop is called, and with it all that belongs to
-// it.
+// run closes the connection when stop is called, and ends everything that
+// belongs to it.
 func (c *endpointConn) run() {
 	defer close(c.ended)
 	closed := c.conn.StatusChanged(nats.CLOSED)
@@ -106,7 +99,7 @@ func (c *endpointConn) run() {
 	select {
 	case <-c.leaving:
 		c.handleDelivered(closed)
-	case <-closed: // it gave up
+	case <-closed: // nats.go gave up
 	}
 	c.conn.Close()
 	c.endpoint.End()
@@ -114,8 +107,8 @@ func (c *endpointConn) run() {
 	probes.Wait()
 }
 
-// unlessClosed drops the error of a connection that is closed: with it,
-// whatever was to be ended has ended.
+// unlessClosed drops the error of a closed connection: everything on it has
+// ended.
 func unlessClosed(err error) error {
 	if errors.Is(err, nats.ErrConnectionClosed) {
 		return nil
@@ -123,14 +116,14 @@ func unlessClosed(err error) error {
 	return err
 }
 
-// handleDelivered takes the service out of the group and returns when what was
-// delivered has been handled and answered, or the connection is lost, or that
-// takes very long.
+// handleDelivered leaves the group. It returns when delivered requests are
+// handled and answered, the connection is lost, or probeLost has passed.
 func (c *endpointConn) handleDelivered(closed <-chan nats.Status) {
 	if c.conn.Drain() != nil {
 		return // the connection was lost, and is closed now
 	}
-	_ = c.service.Stop() // Drain does the same, but later; the flush must not overtake it
+	// Drain stops it too, but later, and the flush must not overtake that.
+	_ = c.service.Stop()
 	ctx, cancel := context.WithTimeout(context.Background(), probeLost)
 	defer cancel()
 	handled := make(chan struct{})
@@ -139,7 +132,8 @@ func (c *endpointConn) handleDelivered(closed <-chan nats.Status) {
 	}
 	select {
 	case <-handled:
-		_ = c.conn.FlushWithContext(ctx) // the replies; fails only with the connection
+		// The replies. It fails only with the connection.
+		_ = c.conn.FlushWithContext(ctx)
 	case <-closed:
 	case <-ctx.Done():
 	}

@@ -12,9 +12,9 @@ import (
 	"github.com/idworker/idworker/internal/metric"
 )
 
-// queueGroups is the part of a process that answers requests: it is in the
-// queue group of segment requests, and in that of snowflake requests while
-// there is a worker ID.
+// queueGroups is the part of a process that answers requests. It is in the
+// queue group of segment requests, and in that of snowflake requests while the
+// process holds a worker ID.
 type queueGroups struct {
 	process  *Process
 	segments *queueGroup
@@ -35,7 +35,7 @@ func (s segmentRequests) open() (member, error) {
 }
 
 // Start joins the queue group of segment requests, and returns when the server
-// has confirmed that. The other group is joined as soon as there is a worker
+// has confirmed that. The process joins the other group once it holds a worker
 // ID.
 func (g *queueGroups) Start(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, g.process.timing.start)
@@ -49,24 +49,25 @@ func (g *queueGroups) Start(ctx context.Context) error {
 	return nil
 }
 
-// Stop leaves the queue groups and answers what was delivered. Parked requests
-// are waited for, so the loader and the supply must still be at work.
+// Stop leaves the queue groups and answers delivered requests. It waits for
+// parked requests, so the loader and the supply must still be running.
 func (g *queueGroups) Stop() error {
 	var leaving sync.WaitGroup
 	leaving.Go(g.segments.close)
 	leaving.Go(g.workerID.group.close)
 	leaving.Wait()
 	g.workerID.stop()
-	for g.process.supply.Allocator().Parked() > 0 { // until their deadlines at most
+	// Until their deadlines at most.
+	for g.process.supply.Allocator().Parked() > 0 {
 		time.Sleep(parkedPoll)
 	}
 	return nil
 }
 
-// parkedPoll is how often a process that stops looks for parked requests.
+// parkedPoll is the interval between checks for parked requests during a stop.
 const parkedPoll = 10 * time.Millisecond
 
-// standBy leaves the queue groups to another installation, or comes back.
+// standBy leaves the queue groups to another installation, or rejoins them.
 func (g *queueGroups) standBy(standsBy bool) {
 	g.segments.standBy(standsBy)
 	g.workerID.group.standBy(standsBy)
@@ -80,8 +81,8 @@ func (g *queueGroups) ready() error {
 	return nil
 }
 
-// degraded returns why no snowflake requests reach the process although it has
-// a worker ID.
+// degraded returns why no snowflake requests reach the process although it
+// holds a worker ID.
 func (g *queueGroups) degraded() error {
 	if err := g.workerID.group.missing(); err != nil {
 		return fmt.Errorf("not in the snowflake queue group: %w", err)

@@ -19,28 +19,29 @@ import (
 	"github.com/idworker/idworker/messages"
 )
 
-// installationWatch is the part of a process by which the others find it, and
-// which detects another installation on the same subjects. An installation is a
-// set of buckets, and buckets belong to one JetStream. Subjects may reach
-// further: a leaf node link carries them from one JetStream domain to the next.
-// Two installations that are linked in this way would answer each other's
-// callers, and both count from 1. So one of them must not answer.
+// installationWatch makes the process visible to others, and detects another
+// installation on the same subjects.
 //
-// Each process looks at the metadata of all processes when it starts, and every
-// 30 seconds. Of two installations the younger one stands by; of two of the
-// same age, the one with the greater ID. All compare the same two values, and
-// no clocks, so two installations never both stand by.
+// An installation is a set of buckets, and buckets belong to one JetStream.
+// Subjects may reach further: a leaf node link carries them from one JetStream
+// domain to the next. Two installations linked in this way would answer each
+// other's callers, and both count from 1. So one of them must not answer.
 //
-//   - A process does not start if another installation serves, or is older.
-//     That the other installation is younger does not help while it serves:
-//     only an operator may displace it.
-//   - A process that serves leaves the queue groups when an older installation
-//     serves, and comes back when several looks in a row, in which its own
-//     answer was present, did not find one.
+// Each process reads the metadata of all processes when it starts, and every 30
+// seconds. The younger installation stands by; at equal ages, the installation
+// with the greater ID. All compare the same two values, and no clocks, so two
+// installations never both stand by.
 //
-// A link that comes up later is noticed within 40 seconds. Until then both
-// serve. A copy of an installation, buckets and all, has the same ID and is not
-// detected.
+//   - A process does not start if another installation serves, or is older. A
+//     younger installation that serves blocks it too: only an operator may
+//     displace it.
+//   - A serving process leaves the queue groups when an older installation
+//     serves. It comes back after several looks in a row that contained its own
+//     answer and no older installation.
+//
+// A link that comes up later is detected within 40 seconds. Until then both
+// serve. A copy of an installation, including its buckets, has the same ID and
+// is not detected.
 type installationWatch struct {
 	process    *Process
 	background *goroutines.Group
@@ -48,11 +49,13 @@ type installationWatch struct {
 
 	serving atomic.Bool
 	left    atomic.Pointer[ForeignError] // why the process stands by
-	met     atomic.Int64                 // processes of other installations, at all looks
+	// processes of other installations, over all looks
+	met atomic.Int64
 }
 
 const (
-	standbyLooks     = 6 // a process that stands by looks so many times as often
+	// factor by which a process that stands by looks more often
+	standbyLooks     = 6
 	looksUntilReturn = 4
 	lookAgain        = 250 * time.Millisecond // after a look that failed
 )
@@ -63,7 +66,7 @@ func newInstallationWatch(p *Process) *installationWatch {
 
 // Start registers the service of the process, and then looks for other
 // installations. The error is a [*ForeignError] if the process must not serve
-// beside another one.
+// next to another installation.
 func (w *installationWatch) Start(ctx context.Context) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, w.process.timing.start)
 	defer cancel()
@@ -88,7 +91,7 @@ func (w *installationWatch) Start(ctx context.Context) (err error) {
 // Stop removes the service.
 func (w *installationWatch) Stop() error { return unlessClosed(w.service.Stop()) }
 
-// begin begins to look for other installations. All parts have started.
+// begin starts the looks for other installations. All parts have started.
 func (w *installationWatch) begin() { w.background.Start(w.run) }
 
 // end ends the looks, before any part stops.
@@ -97,7 +100,7 @@ func (w *installationWatch) end() {
 	w.background.Stop()
 }
 
-// run looks at all processes until ctx ends.
+// run looks for other installations until ctx ends.
 func (w *installationWatch) run(ctx context.Context) {
 	missed := 0 // looks without an older installation
 	logged := ""
@@ -106,7 +109,8 @@ func (w *installationWatch) run(ctx context.Context) {
 		if w.left.Load() != nil {
 			interval /= standbyLooks
 		}
-		pause.For(ctx, interval*3/4+rand.N(interval/2)) // keeps processes that were started together apart
+		// The jitter keeps processes apart that started together.
+		pause.For(ctx, interval*3/4+rand.N(interval/2))
 		foreign, err := w.look(ctx)
 		if ctx.Err() != nil {
 			return
@@ -141,7 +145,7 @@ func (w *installationWatch) standBy(why *ForeignError) {
 	w.process.standBy(true)
 }
 
-// comeBack enters the queue groups again.
+// comeBack rejoins the queue groups.
 func (w *installationWatch) comeBack() {
 	left := w.left.Swap(nil)
 	if left == nil {
@@ -158,8 +162,8 @@ type foreignProcess struct {
 	serves bool
 }
 
-// look returns the processes of other installations. A look in which the
-// process's own answer is missing is an error: nothing follows from it.
+// look returns the processes of other installations. A look without the
+// process's own answer is an error: it proves nothing.
 func (w *installationWatch) look(ctx context.Context) (foreign []foreignProcess, err error) {
 	conn, prefix, self := w.process.cfg.Control, w.process.cfg.Prefix, w.process.self
 	all, err := ListProcesses(ctx, conn, prefix)
@@ -190,8 +194,8 @@ func (w *installationWatch) look(ctx context.Context) (foreign []foreignProcess,
 	return foreign, err
 }
 
-// ready returns why the process is not in the queue groups, unless that is
-// their affair.
+// ready returns why the process does not serve, except for reasons of the queue
+// groups.
 func (w *installationWatch) ready() error {
 	if left := w.left.Load(); left != nil {
 		return fmt.Errorf("not in the queue groups: %w", left)
@@ -215,7 +219,7 @@ func (w *installationWatch) collect(to metric.Sink) {
 // ErrForeign is wrapped by every [ForeignError].
 var ErrForeign = problem.New(problem.Neighbours, "another installation answers on the same subjects")
 
-// ForeignError is about a process of another installation.
+// ForeignError reports a process of another installation.
 type ForeignError struct {
 	Prefix     messages.Prefix
 	Own, Other ProcessIdentity

@@ -6,12 +6,11 @@ import (
 	"github.com/idworker/idworker/internal/metric"
 )
 
-// Metrics collects the metrics of the process. At most maxTags tags have
-// metrics of their own, the busiest ones. The others are counted, and are part
-// of the metrics of all tags.
+// Metrics collects the metrics of the process. At most maxTags tags, the
+// busiest, have their own metrics. The metrics of all tags include the rest.
 func (p *Process) Metrics(maxTags int) prometheus.Collector { return metrics{p, maxTags} }
 
-// DefaultMetricsTags is how many tags have metrics of their own.
+// DefaultMetricsTags is the default number of tags with their own metrics.
 const DefaultMetricsTags = 1000
 
 type metrics struct {
@@ -19,8 +18,8 @@ type metrics struct {
 	maxTags int
 }
 
-// Describe is part of prometheus.Collector. Which metrics there are depends on
-// the role.
+// Describe is part of prometheus.Collector. It is empty because the metrics
+// depend on the role.
 func (m metrics) Describe(chan<- *prometheus.Desc) {}
 
 var (

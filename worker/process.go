@@ -35,8 +35,9 @@ type Process struct {
 
 	foreign *loads.Foreign
 	watch   *installationWatch
-	loader  *load.Loader   // nil if the role does not load
-	supply  *supply.Supply // nil if the role does not answer; so are the next two
+	loader  *load.Loader // nil if the role does not load
+	// The next three are nil if the role does not answer.
+	supply  *supply.Supply
 	answers *answer.Answerer
 	groups  *queueGroups
 	reports reportCache
@@ -51,26 +52,26 @@ type timing struct {
 	start  time.Duration // bounds each stage of a start
 	store  time.Duration // bounds a call of the store
 	look   time.Duration // between two looks for other installations
-	queued time.Duration // bounds how long requests may queue for their turn
+	queued time.Duration // bounds the time that requests may queue
 }
 
 var usualTiming = timing{start: 30 * time.Second, store: load.DefaultTimeout, look: 30 * time.Second, queued: time.Second}
 
 // part is a service of the process.
 type part interface {
-	// Start returns when the part does its work. If it fails it leaves nothing
+	// Start returns when the part works. After an error it leaves nothing
 	// behind.
 	Start(ctx context.Context) error
 
-	// Stop finishes what has begun, and returns when all that Start started has
-	// ended. It is called at most once, after a Start that succeeded. The part
-	// has stopped even if there is an error, which is NATS'.
+	// Stop finishes work in progress, and returns when all that Start started
+	// has ended. It is called at most once, after a successful Start. An error
+	// comes from NATS; the part has stopped anyway.
 	Stop() error
 }
 
-// New makes a process: it creates the streams and buckets that are missing, and
-// checks that configuration and store are those of the installation. It calls
-// JetStream, so ctx should have a deadline.
+// New makes a process. It creates missing streams and buckets, and checks that
+// configuration and store match the installation. It calls JetStream, so ctx
+// should have a deadline.
 func New(ctx context.Context, cfg Config) (*Process, error) {
 	return newProcess(ctx, cfg, usualTiming)
 }
@@ -106,7 +107,7 @@ func newProcess(ctx context.Context, cfg Config, timing timing) (*Process, error
 }
 
 // joinInstallation determines the installation, and checks that it counts in
-// the store that this process was given.
+// the configured store.
 func joinInstallation(ctx context.Context, cfg Config) (self ProcessIdentity, err error) {
 	if err := Provision(ctx, cfg.JetStream, cfg.Prefix, cfg.Replicas); err != nil {
 		return self, err
@@ -148,9 +149,9 @@ func (p *Process) makeWorker(ctx context.Context) error {
 	return err
 }
 
-// parts are those that the role has, in the order in which they start. The
-// watch comes first, because nothing serves before another installation was
-// looked for. Parked requests need the loader until they are answered. The
+// parts are the parts that the role has, in starting order. The watch comes
+// first, because nothing may serve before it has looked for other
+// installations. Parked requests need the loader until they are answered. The
 // queue groups are joined last and left first.
 func (p *Process) parts() []part {
 	parts := []part{p.watch}
@@ -163,9 +164,9 @@ func (p *Process) parts() []part {
 	return parts
 }
 
-// Start returns when the process does its work: a worker has then joined the
-// queue group. It fails if nothing moves for 30 seconds, or when ctx ends, and
-// then leaves nothing behind.
+// Start returns when the process works: a worker has then joined the queue
+// group. It fails after 30 seconds without progress, or when ctx ends, and then
+// leaves nothing behind.
 func (p *Process) Start(ctx context.Context) error {
 	parts := p.parts()
 	for i, part := range parts {
@@ -177,11 +178,11 @@ func (p *Process) Start(ctx context.Context) error {
 	return nil
 }
 
-// Stop leaves the queue groups, answers every request that was delivered, and
-// returns when all that Start started has ended. It takes Config.Wait at most,
-// plus the time that the store needs for calls in flight, plus some seconds if
-// the NATS server does not answer. An error is NATS'; the process has stopped
-// all the same. A second call waits for the first and returns the same.
+// Stop leaves the queue groups, answers every delivered request, and returns
+// when all that Start started has ended. It takes Config.Wait at most, plus the
+// time of store calls in flight, plus some seconds if the NATS server does not
+// answer. An error comes from NATS; the process has stopped anyway. A second
+// call waits for the first and returns the same.
 func (p *Process) Stop() error {
 	p.stopOnce.Do(func() {
 		p.stopping.Store(true)
@@ -191,12 +192,11 @@ func (p *Process) Stop() error {
 	return p.stopErr
 }
 
-// flushTimeout bounds how long a server may take to answer while the process
-// stops.
+// flushTimeout bounds a flush during a stop.
 const flushTimeout = 2 * time.Second
 
-// stopParts stops parts, the latest first, and returns when the server has all
-// that was sent.
+// stopParts stops parts in reverse order, and returns when the server has
+// received everything sent.
 func (p *Process) stopParts(started []part) (err error) {
 	for _, part := range slices.Backward(started) {
 		err = errors.Join(err, part.Stop())
@@ -209,7 +209,7 @@ func (p *Process) stopParts(started []part) (err error) {
 	return err
 }
 
-// standBy leaves all queue groups to another installation, or comes back.
+// standBy leaves all queue groups to another installation, or rejoins them.
 func (p *Process) standBy(standsBy bool) {
 	if p.loader != nil {
 		p.loader.StandBy(standsBy)
@@ -220,16 +220,16 @@ func (p *Process) standBy(standsBy bool) {
 }
 
 // Instance is the name of the process in load events and STATS. Each start has
-// a new one.
+// a new name.
 func (p *Process) Instance() string { return p.self.Instance }
 
 // Installation is the ID of the installation that the process belongs to.
 func (p *Process) Installation() string { return p.self.Installation }
 
 // Ready returns why the process does not do all of its work right now, or nil.
-// A store that is away is no reason, since workers live on memory, and neither
-// is a register that went back, unless the process only loads. A missing worker
-// ID is none either, since only snowflake requests need one.
+// An unreachable store does not count, because workers live on their buffers.
+// Neither does a regressed register, unless the process only loads, nor a
+// missing worker ID, because only snowflake requests need it.
 func (p *Process) Ready() error {
 	if p.stopping.Load() {
 		return errStopping
@@ -253,11 +253,11 @@ func (p *Process) Ready() error {
 	return nil
 }
 
-// Degraded returns what is wrong although the process is ready, or nil:
+// Degraded returns a problem of a process that is ready, or nil:
 // [Config.Trouble]; a [*store.RegressionError] while its loader grants nothing;
 // why loads are not granted; or why the process is not in the queue group of
-// snowflake requests although it has a worker ID. The worker lives on memory
-// then, or answers other requests, so replacing it gains nothing.
+// snowflake requests although it holds a worker ID. The worker lives on its
+// buffers then, or answers other requests, so replacing it gains nothing.
 func (p *Process) Degraded() error {
 	if p.cfg.Trouble != nil {
 		if err := p.cfg.Trouble(); err != nil {
@@ -278,12 +278,13 @@ func (p *Process) Degraded() error {
 	return p.groups.degraded()
 }
 
-// claimWithin is how long [Process.AwaitClaim] waits.
+// claimWithin bounds [Process.AwaitClaim].
 const claimWithin = 3 * time.Second
 
 // AwaitClaim returns when the process has claimed a worker ID or cannot claim
-// one now, when ctx ends, and after three seconds. A claim takes one second, in
-// which other processes may object. Requests for tags are answered then, too.
+// one now, when ctx ends, or after three seconds. A claim takes a second, in
+// which other processes may object. The process answers requests for tags
+// during that time.
 func (p *Process) AwaitClaim(ctx context.Context) {
 	if p.groups == nil {
 		return
@@ -295,9 +296,9 @@ func (p *Process) AwaitClaim(ctx context.Context) {
 	}
 }
 
-// Failed receives why the process cannot do what it was started for: a
-// [*lease.HeldError], if another live process holds the worker ID that this
-// process was given. The process answers requests for tags until it is stopped.
+// Failed receives a fatal error of the process: a [*lease.HeldError], if
+// another live process holds the configured worker ID. The process answers
+// requests for tags until it is stopped.
 func (p *Process) Failed() <-chan error {
 	if p.groups == nil {
 		return nil
@@ -315,21 +316,22 @@ func (p *Process) Supplied() bool {
 	return g.Installed+g.Burnt+g.Below+g.Refused > 0
 }
 
-// DropTag has the workers of an installation drop a tag from memory, as far as
-// they can be reached. It is for tags that were removed from the store.
+// DropTag makes the reachable workers of an installation drop a tag's buffer.
+// It is for tags removed from the store.
 func DropTag(ctx context.Context, conn *nats.Conn, prefix messages.Prefix, tag string) error {
 	return supply.Drop(ctx, conn, prefix, tag)
 }
 
-// Resources are what workers and loaders need, besides what leases and the store need: the
-// load stream with the loaders' consumer. Replicas are 1 to 5, odd.
+// Resources are the load stream and the loaders' consumer. Leases and stores
+// list their own resources. Replicas are 1 to 5, odd.
 func Resources(prefix messages.Prefix, replicas int) []kv.Resource {
 	return load.Resources(prefix, replicas)
 }
 
-// Provision creates the load stream and the config bucket where they are missing. Existing
-// ones are left as they are, but checked for what the load path relies on. A config bucket is
-// not made a second time: one was there if the register or the clock bucket has entries.
+// Provision creates the load stream and the config bucket if they are missing.
+// It does not change existing ones, but checks the settings that the load path
+// relies on. It does not recreate a config bucket: if the register or the clock
+// bucket has entries, the config bucket existed.
 func Provision(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, replicas int) error {
 	config := agreement.Bucket(prefix, replicas,
 		kv.HasEntries(register.BucketName(prefix)), kv.HasEntries(lease.ClockBucketName(prefix)))

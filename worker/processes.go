@@ -18,7 +18,7 @@ import (
 	"github.com/idworker/idworker/messages"
 )
 
-// The bounds of one question to all processes.
+// The bounds of a request to all processes.
 const (
 	answersWithin = 3 * time.Second
 	answersQuiet  = 250 * time.Millisecond // after the latest answer
@@ -30,7 +30,7 @@ const (
 	maxText        = 1000 // bytes of any other text
 )
 
-// ErrNoReports is the error if no process answered. It proves nothing.
+// ErrNoReports means that no process answered. It proves nothing.
 var ErrNoReports = errors.New("no process answered: none running, all too slow, or no right to list them")
 
 // ProcessIdentity describes a process of any installation.
@@ -42,16 +42,16 @@ type ProcessIdentity struct {
 	Role         Role
 }
 
-// ListProcessesRights are the rights that [ListProcesses] takes.
+// ListProcessesRights are the rights that [ListProcesses] needs.
 func ListProcessesRights() rights.Rights { return rights.Publish(askSubject(micro.PingVerb)) }
 
-// ListProcesses returns the processes with a prefix, by instance. Processes of
-// other installations are among them, if their subjects reach this account.
+// ListProcesses returns the processes with a prefix, sorted by instance. They
+// include processes of other installations whose subjects reach this account.
 //
-// It returns when no process has answered for a quarter of a second, so a slow
+// It returns after a quarter of a second without another answer, so a slow
 // process may be missing. An empty list without an error means that the server
-// returned "no responders": no process of any prefix is connected. The error is
-// [ErrNoReports] if no process of this prefix answered otherwise.
+// returned "no responders": no process of any prefix is connected. Otherwise,
+// if no process of this prefix answered, the error is [ErrNoReports].
 func ListProcesses(ctx context.Context, conn *nats.Conn, p messages.Prefix) ([]ProcessIdentity, error) {
 	answers, err := askProcesses(ctx, conn, p, micro.PingVerb, nil)
 	var all []ProcessIdentity
@@ -62,18 +62,19 @@ func ListProcesses(ctx context.Context, conn *nats.Conn, p messages.Prefix) ([]P
 }
 
 // MaxReportTags bounds the tags of one [Report]; the busiest are listed. A tag
-// takes 300 bytes at most, so a report is well below what servers take.
+// takes 300 bytes at most, so reports fit well into NATS messages.
 const MaxReportTags = 500
 
-// AskReportsRights are the rights that [AskReports] takes.
+// AskReportsRights are the rights that [AskReports] needs.
 func AskReportsRights() rights.Rights { return rights.Publish(askSubject(micro.StatsVerb)) }
 
-// AskReports returns the reports of all processes with a prefix, by instance.
-// Processes of other installations may be among them; a report names its own.
+// AskReports returns the reports of all processes with a prefix, sorted by
+// instance. They may include processes of other installations; a report names
+// its installation.
 //
-// It returns when the expected instances have answered and no process has for a
-// quarter of a second, or when ctx ends, or after three seconds. An empty list
-// and [ErrNoReports] mean the same as for [ListProcesses].
+// It returns when the expected instances have answered and no process has
+// answered for a quarter of a second, when ctx ends, or after three seconds. An
+// empty list and [ErrNoReports] mean the same as for [ListProcesses].
 func AskReports(ctx context.Context, conn *nats.Conn, p messages.Prefix, expected []string) ([]Report, error) {
 	answers, err := askProcesses(ctx, conn, p, micro.StatsVerb, expected)
 	var all []Report
@@ -88,12 +89,12 @@ func AskReports(ctx context.Context, conn *nats.Conn, p messages.Prefix, expecte
 	return all, err
 }
 
-// LoaderListensRights are the rights that [LoaderListens] takes.
+// LoaderListensRights are the rights that [LoaderListens] needs.
 func LoaderListensRights(p messages.Prefix) rights.Rights { return rights.Publish(loaderSubject(p)) }
 
 // LoaderListens reports whether a loader may be connected. It returns false
-// only if the server returned that there is none; a paused loader counts, and a
-// dead one until the server notices.
+// only if the server returned "no responders". A paused loader counts as
+// connected, and so does a dead loader until the server notices.
 func LoaderListens(ctx context.Context, conn *nats.Conn, p messages.Prefix) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, answersWithin)
 	defer cancel()
@@ -101,7 +102,8 @@ func LoaderListens(ctx context.Context, conn *nats.Conn, p messages.Prefix) (boo
 	switch {
 	case errors.Is(err, nats.ErrNoResponders):
 		return false, nil
-	case errors.Is(err, context.DeadlineExceeded): // it is paused, or the request was refused
+	// The loader is paused, or the request was denied.
+	case errors.Is(err, context.DeadlineExceeded):
 		if last := conn.LastError(); errors.Is(last, nats.ErrPermissionViolation) {
 			return true, last
 		}
@@ -110,7 +112,7 @@ func LoaderListens(ctx context.Context, conn *nats.Conn, p messages.Prefix) (boo
 	return true, err
 }
 
-// askSubject is the subject of a question to all processes.
+// askSubject is the subject of a request to all processes.
 func askSubject(verb micro.Verb) string { return "$SRV." + verb.String() + "." + ProcessServiceName }
 
 // processAnswer is the answer of a process to PING or STATS.
@@ -119,14 +121,16 @@ type processAnswer struct {
 	data    json.RawMessage // of its endpoint, in STATS
 }
 
-// askProcesses returns the answers of the processes with a prefix, by instance,
-// the first one of each. It waits for those that are expected, and until no
-// process has answered for answersQuiet.
+// askProcesses returns the first answer of each process with a prefix, sorted
+// by instance. It waits for the expected instances, and then until no process
+// has answered for answersQuiet.
 func askProcesses(ctx context.Context, conn *nats.Conn, p messages.Prefix, verb micro.Verb, expected []string) ([]processAnswer, error) {
 	ctx, cancel := context.WithTimeout(ctx, answersWithin)
 	defer cancel()
-	subject := conn.NewInbox()                                     // not of the connection's other replies, whose subjects must remain secret
-	answers, err := inbox.Subscribe(conn, subject, 8*maxProcesses) // of any prefix
+	// A new inbox: the subjects of the connection's other replies are secret.
+	subject := conn.NewInbox()
+	// Processes of any prefix answer.
+	answers, err := inbox.Subscribe(conn, subject, 8*maxProcesses)
 	if err != nil {
 		return nil, err
 	}
@@ -163,8 +167,8 @@ func askProcesses(ctx context.Context, conn *nats.Conn, p messages.Prefix, verb 
 	}), nil
 }
 
-// decodeAnswer reports whether an answer is sound, and from a process with the
-// prefix. Every user with the right to answer may send anything.
+// decodeAnswer reports whether an answer is valid, and from a process with the
+// prefix. Every user with the right to answer can send anything.
 func decodeAnswer(data []byte, p messages.Prefix) (a processAnswer, ok bool) {
 	var wire struct {
 		micro.ServiceIdentity
@@ -187,10 +191,10 @@ func decodeAnswer(data []byte, p messages.Prefix) (a processAnswer, ok bool) {
 	return a, isName(a.process.Instance) && isName(a.process.Installation) && a.process.Role.isValid()
 }
 
-// isName reports whether a text can name an instance or an installation.
+// isName reports whether a text is a valid name of an instance or installation.
 func isName(text string) bool {
 	return len(text) <= maxNameLen && !strings.Contains(text, ".") && messages.CheckTag(text) == nil
 }
 
-// cut shortens a text that a process sent.
+// cut shortens a text received from a process.
 func cut(text string) string { return strings.ToValidUTF8(text[:min(len(text), maxText)], "") }

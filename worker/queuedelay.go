@@ -10,39 +10,40 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// queueDelay reports whether requests have queued too long before their turn:
-// in the server's buffer for this connection, in the network, or in this
-// process.
+// queueDelay reports whether requests have queued too long before being
+// handled: in the server's buffer for this connection, in the network, or in
+// this process.
 //
 // NATS does not timestamp requests, so a probe follows them every probeEvery: a
 // PING, whose PONG trails everything the server has buffered, then a Barrier,
 // which trails everything nats.go has queued. The age of the oldest outstanding
-// probe is a lower bound on the delay. If nothing at all has arrived since it
-// was sent, the server is frozen or the network is gone: no other worker could
+// probe is a lower bound on the delay. If nothing has arrived since it was
+// sent, the server is frozen or the network is down: no other worker could
 // serve these requests sooner, so the delay does not count.
 type queueDelay struct {
 	limit time.Duration
-	late  atomic.Bool // requests have queued for longer; a request reads it once
+	// Requests have queued for longer than limit. Read once per request.
+	late atomic.Bool
 
 	mu      sync.Mutex
-	probes  []time.Time // when the outstanding ones were sent, in order
-	msgs    uint64      // how many messages have arrived on the connection
-	arrival time.Time   // when the latest arrival was noticed
+	probes  []time.Time // send times of outstanding probes, in order
+	msgs    uint64      // messages received on the connection
+	arrival time.Time   // when the latest arrival was detected
 }
 
 const (
 	probeEvery = 50 * time.Millisecond
 	mostProbes = 100              // outstanding; more would add little
-	probeLost  = 30 * time.Second // no PONG is expected any more
+	probeLost  = 30 * time.Second // the PONG is not expected any more
 )
 
-// newQueueDelay returns a queueDelay of requests that may queue for limit.
-// After that their callers may be gone, so IDs for them would be wasted.
+// newQueueDelay returns a queueDelay with a limit. After that time, callers may
+// be gone, and their IDs would be wasted.
 func newQueueDelay(limit time.Duration) *queueDelay { return &queueDelay{limit: limit} }
 
 func (d *queueDelay) isLate() bool { return d.late.Load() }
 
-// run sends probes until ctx ends, and returns when nothing sends any more.
+// run sends probes until ctx ends, and returns when no probe is being sent.
 func (d *queueDelay) run(ctx context.Context, conn *nats.Conn) {
 	ticker := time.NewTicker(probeEvery)
 	defer ticker.Stop()
@@ -54,7 +55,8 @@ func (d *queueDelay) run(ctx context.Context, conn *nats.Conn) {
 			return
 		case <-ticker.C:
 			if !conn.IsConnected() {
-				d.removeThrough(time.Now()) // no request waits on a lost connection
+				// No request waits on a lost connection.
+				d.removeThrough(time.Now())
 				continue
 			}
 			if probe, ok := d.add(conn.Stats().InMsgs); ok {
@@ -64,8 +66,8 @@ func (d *queueDelay) run(ctx context.Context, conn *nats.Conn) {
 	}
 }
 
-// send sends a probe all the way. A lost probe counts as arrived: those behind
-// it measure the same delay.
+// send sends a probe and waits for its arrival. A lost probe counts as arrived:
+// the probes behind it measure the same delay.
 func (d *queueDelay) send(ctx context.Context, conn *nats.Conn, probe time.Time) {
 	ctx, cancel := context.WithTimeout(ctx, probeLost)
 	defer cancel()
@@ -79,7 +81,7 @@ func (d *queueDelay) send(ctx context.Context, conn *nats.Conn, probe time.Time)
 	}
 }
 
-// notePong records that the server has answered.
+// notePong records an answer of the server.
 func (d *queueDelay) notePong() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -87,8 +89,8 @@ func (d *queueDelay) notePong() {
 	d.update()
 }
 
-// add adds a probe, unless many are outstanding. msgs is how many messages have
-// arrived.
+// add adds a probe, unless many are outstanding. msgs is the number of messages
+// received so far.
 func (d *queueDelay) add(msgs uint64) (probe time.Time, ok bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -103,7 +105,7 @@ func (d *queueDelay) add(msgs uint64) (probe time.Time, ok bool) {
 	return probe, ok
 }
 
-// removeThrough removes a probe that has arrived, and those before it.
+// removeThrough removes an arrived probe, and all earlier ones.
 func (d *queueDelay) removeThrough(probe time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -16,41 +16,44 @@ import (
 
 // queueGroup keeps the process in the queue group for one kind of request, or
 // out of it. Its goroutine opens a member, waits until the process should leave
-// or the member is lost, waits until the member has handled what was delivered,
-// and begins again. So two members never answer side by side, and a tag's IDs
-// stay in order. The server keeps no member that answers nothing; see
+// or the member is lost, waits until the member has handled delivered requests,
+// and starts over. So two members never answer side by side, and a tag's IDs
+// stay in order. The server keeps no member that does not answer; see
 // [endpointConn].
 //
-// While requests queue for too long (see [queueDelay]), each gets 429 instead
-// of IDs, and the process leaves the group until the delivered ones are
-// handled. Other workers get the requests then, or callers learn at once that
-// there is no responder. Leaving is needed because a refusal takes as long as
-// an answer: a worker that refuses all it gets never catches up.
+// While requests queue too long (see [queueDelay]), each gets 429 instead of
+// IDs. The process leaves the group until the delivered requests are handled.
+// Other workers then get new requests, or callers learn at once that there is
+// no responder. Refusing alone is not enough: a refusal takes as long as an
+// answer, so a worker that refuses everything never catches up.
 type queueGroup struct {
 	log        *zap.Logger
 	background *goroutines.Group
-	changed    chan struct{} // wakes the goroutine; has room for one
+	changed    chan struct{} // wakes the goroutine; capacity 1
 
-	mu        sync.Mutex
-	opener    opener // nil while there is nothing to answer with
-	standsBy  bool
-	member    member // nil outside the group
-	outside   error  // why there is no member
-	overloads int64  // how often the process left because requests queued too long
+	mu       sync.Mutex
+	opener   opener // nil if there is nothing to answer with
+	standsBy bool
+	member   member // nil outside the group
+	outside  error  // why there is no member
+	// times the process left because requests queued too long
+	overloads int64
 }
 
 // opener opens a member of a queue group. Equal openers open equal members.
 type opener interface{ open() (member, error) }
 
-// member is what is in a queue group: an [endpointConn].
+// member is a member of a queue group: an [endpointConn].
 type member interface {
-	stop()                  // begins to leave; delivered requests are still handled
-	left() <-chan struct{}  // closed when none is handled any more
-	state() (up, late bool) // whether requests reach it, and whether they queue too long
+	// begins to leave; delivered requests are still handled
+	stop()
+	left() <-chan struct{} // closed when no request is being handled
+	// up: requests reach it; late: they queue too long
+	state() (up, late bool)
 }
 
-// Reasons for which a process is not in a queue group, in addition to the
-// errors of entering.
+// Reasons why a process is not in a queue group, in addition to errors of
+// entering.
 var (
 	errLeftOverloaded = errors.New("overloaded")
 	errNotEntered     = errors.New("not entered yet")
@@ -60,7 +63,8 @@ var (
 )
 
 const (
-	enterAgain     = 500 * time.Millisecond // after an attempt to enter that failed
+	// pause after a failed attempt to enter
+	enterAgain     = 500 * time.Millisecond
 	enteredPoll    = 10 * time.Millisecond
 	overloadEvery  = 100 * time.Millisecond // between two checks
 	overloadLogged = time.Minute            // between two log messages
@@ -72,13 +76,13 @@ func newQueueGroup(log *zap.Logger) *queueGroup {
 
 func (g *queueGroup) start() { g.background.Start(g.run) }
 
-// close leaves the queue group for good, and returns when all that was
-// delivered has been handled.
+// close leaves the queue group for good, and returns when all delivered
+// requests are handled.
 func (g *queueGroup) close() { g.background.Stop() }
 
-// answerWith has the process in the queue group with the member that o opens,
-// or out of it while o is nil. It does not wait for that; a failed attempt is
-// repeated.
+// answerWith makes the process join the queue group with the member that o
+// opens, or leave it if o is nil. It does not wait for that. Failed attempts
+// are retried.
 func (g *queueGroup) answerWith(o opener) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -86,7 +90,7 @@ func (g *queueGroup) answerWith(o opener) {
 	g.wake()
 }
 
-// standBy leaves the queue group to another installation, or comes back.
+// standBy leaves the queue group to another installation, or rejoins it.
 func (g *queueGroup) standBy(standsBy bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -101,7 +105,7 @@ func (g *queueGroup) wake() {
 	}
 }
 
-// wanted returns what the process should answer with, or nil.
+// wanted returns the opener that the process should answer with, or nil.
 func (g *queueGroup) wanted() opener {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -113,7 +117,7 @@ func (g *queueGroup) wanted() opener {
 
 func (g *queueGroup) stopping() bool { return g.background.Context().Err() != nil }
 
-// set notes the member, or why there is none.
+// set sets the member, or the reason why there is none.
 func (g *queueGroup) set(m member, outside error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -123,7 +127,7 @@ func (g *queueGroup) set(m member, outside error) {
 	}
 }
 
-// run is in the queue group whenever the process should be, until ctx ends.
+// run keeps the process in the queue group, or out of it, until ctx ends.
 func (g *queueGroup) run(ctx context.Context) {
 	failing, logged := false, time.Time{}
 	for ctx.Err() == nil {
@@ -158,9 +162,8 @@ func (g *queueGroup) run(ctx context.Context) {
 	}
 }
 
-// awaitLeaving returns when the process should not be in the group with a
-// member any more, or the member is lost because its connection gave up. It
-// returns the reason.
+// awaitLeaving returns when the process should leave the group, or the member
+// is lost because its connection gave up. It returns the reason.
 func (g *queueGroup) awaitLeaving(ctx context.Context, o opener, m member) error {
 	ticker := time.NewTicker(overloadEvery)
 	defer ticker.Stop()
@@ -179,7 +182,7 @@ func (g *queueGroup) awaitLeaving(ctx context.Context, o opener, m member) error
 	return errNotEntered
 }
 
-// awaitEntered returns when the process is in the group, a server has refused
+// awaitEntered returns when the process is in the group, a server has denied
 // that, or ctx ends.
 func (g *queueGroup) awaitEntered(ctx context.Context) error {
 	for {
@@ -192,8 +195,8 @@ func (g *queueGroup) awaitEntered(ctx context.Context) error {
 	}
 }
 
-// refuses returns why the process refuses direct requests, too, or nil. The
-// connection is no reason: memory lasts without it.
+// refuses returns why the process also refuses direct requests, or nil. A lost
+// connection does not count: buffers work without it.
 func (g *queueGroup) refuses() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -212,8 +215,8 @@ func (g *queueGroup) refuses() error {
 	return nil
 }
 
-// missing returns why no requests reach the process although it has something
-// to answer them with and does not stand by, or nil.
+// missing returns why no requests reach the process although it has an opener
+// and does not stand by, or nil.
 func (g *queueGroup) missing() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -231,8 +234,8 @@ func (g *queueGroup) missing() error {
 
 var overloadsTotal = metric.Declare("overloads_total", "Times the worker left a queue group because requests queued too long.")
 
-// overload reports how often the process left because of an overload, and
-// whether it is out of the group now.
+// overload counts how many times the process left because of an overload, and
+// reports whether it is out of the group now.
 func (g *queueGroup) overload() OverloadStats {
 	g.mu.Lock()
 	defer g.mu.Unlock()

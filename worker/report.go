@@ -10,24 +10,29 @@ import (
 )
 
 // Report has the figures of a process, as [AskReports] returns them. It is for
-// people and tools; no process depends on it, except that one which stands by
-// looks at Serving.
+// people and tools. Processes use only Serving, while they stand by.
 type Report struct {
 	Instance string    `json:"instance"`
 	Host     string    `json:"host,omitempty"`
 	Role     Role      `json:"role"`
 	Version  string    `json:"version"`
 	Started  time.Time `json:"started"` // by the process's clock
-	Serving  bool      `json:"serving"` // false while it starts, or stands by for another installation
+	// False while it starts, or stands by for another installation.
+	Serving bool `json:"serving"`
 
-	NotReady string `json:"not_ready,omitempty"` // why it does not do all of its work
-	Degraded string `json:"degraded,omitempty"`  // what is wrong although it does
+	// Why it does not do all of its work.
+	NotReady string `json:"not_ready,omitempty"`
+	// A problem of a process that is ready.
+	Degraded string `json:"degraded,omitempty"`
 
-	Overloads *OverloadStats   `json:"overloads,omitempty"` // of a worker
-	Clock     *ClockStats      `json:"clock,omitempty"`     // of a worker
-	Stopped   string           `json:"stopped,omitempty"`   // why a loader grants nothing, because the register went back
-	Outages   *OutageStats     `json:"outages,omitempty"`   // of a loader's store
-	Requests  map[string]int64 `json:"requests,omitempty"`  // answered since the start, by the code of the reply or ok
+	Overloads *OverloadStats `json:"overloads,omitempty"` // of a worker
+	Clock     *ClockStats    `json:"clock,omitempty"`     // of a worker
+	// Why a loader grants nothing after the register regressed.
+	Stopped string `json:"stopped,omitempty"`
+	// Of a loader's store.
+	Outages *OutageStats `json:"outages,omitempty"`
+	// Answered since the start, by reply code or ok.
+	Requests map[string]int64 `json:"requests,omitempty"`
 
 	Stats Stats `json:"stats"`
 }
@@ -38,8 +43,8 @@ func (r *Report) Answers() bool { return r.Role.Answers() }
 // Loads reports whether the process reserves segments.
 func (r *Report) Loads() bool { return r.Role.Loads() }
 
-// OverloadStats is how often a worker left the queue groups because requests
-// waited too long for their turn, and whether it is out of them now.
+// OverloadStats counts how many times a worker left the queue groups because
+// requests queued too long, and reports whether it is out of them now.
 type OverloadStats struct {
 	Now   bool  `json:"now"`
 	Times int64 `json:"times"`
@@ -47,8 +52,9 @@ type OverloadStats struct {
 
 // ClockStats is about a worker's clock, and the time of its worker ID.
 type ClockStats struct {
-	AheadMS    int64   `json:"ahead_ms"`         // of the NATS server's
-	ReservedIn float64 `json:"reserved_seconds"` // how far ahead of the clock time is reserved; 0 without a worker ID
+	AheadMS int64 `json:"ahead_ms"` // of the NATS server's
+	// Time reserved beyond the clock; 0 without a worker ID.
+	ReservedIn float64 `json:"reserved_seconds"`
 }
 
 // Stats is the data in the STATS of the services that get requests.
@@ -57,21 +63,24 @@ type Stats struct {
 	Store    string `json:"store"`
 
 	Installation string `json:"installation"`
-	LeftFor      string `json:"left_for,omitempty"` // which other installation answers instead
+	// The other installation that answers instead.
+	LeftFor string `json:"left_for,omitempty"`
 
 	Supply
-	Loads    *LoadStats `json:"loads,omitempty"`     // of this process's loader, if it has one
-	WorkerID *int64     `json:"worker_id,omitempty"` // of snowflake IDs, if one is held
-	NoWorker string     `json:"no_worker,omitempty"` // why none is held
+	// Of this process's loader; nil without a loader.
+	Loads *LoadStats `json:"loads,omitempty"`
+	// Of snowflake IDs; nil if none is held.
+	WorkerID *int64 `json:"worker_id,omitempty"`
+	NoWorker string `json:"no_worker,omitempty"` // why none is held
 }
 
 // Supply are a worker's figures about its tags and grants. A loader's are zero.
 type Supply = supply.Figures
 
-// GrantStats counts the fates of the grants that reached a process.
+// GrantStats counts the outcomes of grants that reached a process.
 type GrantStats = supply.GrantStats
 
-// TagStats are the figures of one tag.
+// TagStats has the figures of a tag.
 type TagStats = supply.TagStats
 
 // LoadStats counts a loader's calls of the store.
@@ -80,13 +89,14 @@ type LoadStats = load.Loads
 // OutageStats is about the failures of a loader's store.
 type OutageStats = load.Outage
 
-// Report is what the process reports of itself, with the busiest tags up to a
-// number from 0 to 500.
+// Report returns the process's report, with at most so many of the busiest
+// tags, 0 to 500.
 func (p *Process) Report(tags int) Report {
 	r := Report{
 		Instance: p.self.Instance, Host: p.self.Host, Role: p.self.Role, Version: p.cfg.Version, Started: p.started,
 		Serving: p.watch.serving.Load(),
-		Stats:   Stats{Instance: p.self.Instance, Installation: p.self.Installation, Store: p.cfg.StoreName, Supply: Supply{Tags: []TagStats{}}}, // not null
+		// Tags must not be null.
+		Stats: Stats{Instance: p.self.Instance, Installation: p.self.Installation, Store: p.cfg.StoreName, Supply: Supply{Tags: []TagStats{}}},
 	}
 	if left := p.watch.left.Load(); left != nil {
 		r.Stats.LeftFor = left.Error()

@@ -11,14 +11,14 @@ import (
 	"github.com/idworker/idworker/worker/internal/supply"
 )
 
-// Rights are those that a role needs for a process. What the store takes, the
-// store states.
+// Rights returns the rights that a role needs for a process, except for its
+// store, which states its own.
 func Rights(p messages.Prefix, role rights.Role) rights.Rights {
 	return rights.Join(ownRights(p, role), load.Rights(p, role), supply.Rights(p, role),
 		lease.Rights(p, role), agreement.Rights(p, role))
 }
 
-// ownRights are those of requests and of the services API.
+// ownRights returns the rights for requests and the services API.
 func ownRights(p messages.Prefix, role rights.Role) rights.Rights {
 	requests := []string{p.Segment(">"), p.Snowflake()}
 	// Each process is a service, looks for other installations, and has a
@@ -30,12 +30,14 @@ func ownRights(p messages.Prefix, role rights.Role) rights.Rights {
 	case rights.Worker:
 		return rights.Join(process,
 			rights.Subscribe(processSubject(p, RoleWorker)),
-			rights.Publish(rights.StreamInfo(loads.StreamName(p))), // at its start
+			// At its start.
+			rights.Publish(rights.StreamInfo(loads.StreamName(p))),
 			rights.Subscribe(rights.InQueue(requests[0], p.QueueGroup()), rights.InQueue(requests[1], p.QueueGroup())),
 			rights.Subscribe(serviceSubjects(ServiceName)...), rights.Subscribe(serviceSubjects(snowflakeServiceName)...))
 	case rights.Loader:
 		return rights.Join(process, rights.Subscribe(loaderSubject(p)),
-			rights.Publish(rights.StreamInfo(kv.StreamName(lease.ClockBucketName(p))))) // which its witness notes
+			// For its witness.
+			rights.Publish(rights.StreamInfo(kv.StreamName(lease.ClockBucketName(p)))))
 	case rights.Caller:
 		return rights.Publish(requests...)
 	case rights.Admin:
@@ -44,8 +46,8 @@ func ownRights(p messages.Prefix, role rights.Role) rights.Rights {
 	return rights.Rights{}
 }
 
-// serviceSubjects are those on which a micro service answers questions: for all
-// services, by name, and by name and ID.
+// serviceSubjects returns the subjects on which a micro service answers: for
+// all services, by name, and by name and ID.
 func serviceSubjects(name string) (all []string) {
 	for _, verb := range []string{"PING", "INFO", "STATS"} {
 		all = append(all, "$SRV."+verb, "$SRV."+verb+"."+name, "$SRV."+verb+"."+name+".*")

@@ -12,7 +12,8 @@ import (
 
 // The names under which processes appear in the NATS services API.
 const (
-	ProcessServiceName   = "idworker-process"   // each process, whatever its role
+	// Each process, of any role.
+	ProcessServiceName   = "idworker-process"
 	ServiceName          = "idworker"           // requests for segments
 	snowflakeServiceName = "idworker-snowflake" // while there is a worker ID
 )
@@ -45,9 +46,9 @@ func (p *Process) service(name string) micro.Config {
 	}
 }
 
-// loaderSubject is the subject of the service's endpoint in a loader. A server
-// returns "no responders" for it if no loader is connected, which proves the
-// absence of loaders; see [LoaderListens].
+// loaderSubject is the subject of the service's endpoint in a loader. If no
+// loader is connected, a server returns "no responders" for it, which proves
+// the absence of loaders; see [LoaderListens].
 func loaderSubject(p messages.Prefix) string { return string(p) + ".process.loader" }
 
 // processSubject is the subject of the service's endpoint.
@@ -59,7 +60,7 @@ func processSubject(p messages.Prefix, role Role) string {
 }
 
 // register registers the service of the process on its control connection. It
-// answers PING, INFO and STATS also while the process is in no queue group.
+// answers PING, INFO and STATS even while the process is in no queue group.
 func (p *Process) register() (micro.Service, error) {
 	cfg := p.service(ProcessServiceName)
 	cfg.QueueGroup, cfg.QueueGroupDisabled = "", true
@@ -71,9 +72,9 @@ func (p *Process) register() (micro.Service, error) {
 	return service, nil
 }
 
-// reportCache keeps a report for four times as long as it took to make, so that
-// a process spends at most a fifth of a processor on them, however many are
-// requested.
+// reportCache keeps a report for four times as long as making it took. So a
+// process spends at most a fifth of a processor on reports, at any request
+// rate.
 type reportCache struct {
 	mu     sync.Mutex
 	report Report

@@ -16,23 +16,25 @@ import (
 	"github.com/idworker/idworker/snowflake/lease"
 )
 
-// workerID keeps a worker ID, and keeps the process in the queue group of
-// snowflake requests for just as long as there is one. Requests for segments do
-// not depend on it.
+// workerID holds a worker ID, and keeps the process in the queue group of
+// snowflake requests while it does. Requests for segments do not depend on it.
 type workerID struct {
 	process    *Process
 	manager    *lease.Manager
 	group      *queueGroup
 	background *goroutines.Group
-	state      atomic.Pointer[lease.State] // the latest that the manager reported
-	tried      chan struct{}               // closed when the first attempt to claim one has ended
-	failed     chan error                  // see [Process.Failed]; has room for one
+	// the latest from the manager
+	state atomic.Pointer[lease.State]
+	// closed after the first attempt to claim a worker ID
+	tried chan struct{}
+	// see [Process.Failed]; capacity 1
+	failed chan error
 }
 
 var errNotClaimed = errors.New("not claimed yet")
 
-// openWorkerID opens the buckets of the worker IDs, which it creates if they
-// are missing, and checks layout and clock.
+// openWorkerID opens the buckets of worker IDs, creates them if they are
+// missing, and checks layout and clock.
 func openWorkerID(ctx context.Context, p *Process) (*workerID, error) {
 	cfg := p.cfg.Lease
 	cfg.JS, cfg.Prefix, cfg.Instance, cfg.Log = p.cfg.JetStream, p.cfg.Prefix, p.self.Instance, p.cfg.Log
@@ -62,7 +64,7 @@ func (w *workerID) start() {
 // stop releases the worker ID. The queue group must have been left before.
 func (w *workerID) stop() { w.background.Stop() }
 
-// keep keeps a worker ID until ctx ends.
+// keep holds a worker ID until ctx ends.
 func (w *workerID) keep(ctx context.Context) {
 	err := w.manager.Run(ctx, func(state lease.State) {
 		first := errors.Is(w.state.Swap(&state).Err, errNotClaimed)
@@ -84,7 +86,7 @@ func (w *workerID) keep(ctx context.Context) {
 }
 
 // snowflakeRequests opens members of the queue group of snowflake requests.
-// Each worker ID gets a member of its own.
+// Each worker ID gets its own member.
 type snowflakeRequests struct {
 	process   *Process
 	generator *snowflake.Generator
@@ -96,7 +98,7 @@ func (s snowflakeRequests) open() (member, error) {
 	return openEndpoint(p.cfg.Requests, p.service(snowflakeServiceName), "snowflake", p.cfg.Prefix.Snowflake(), delay, p.answers.Snowflakes(s.generator, &delay.late))
 }
 
-// generator returns the generator of the worker ID that is held.
+// generator returns the generator of the held worker ID.
 func (w *workerID) generator() (*snowflake.Generator, error) {
 	state := w.state.Load()
 	if state.Generator == nil {
@@ -105,7 +107,7 @@ func (w *workerID) generator() (*snowflake.Generator, error) {
 	return state.Generator, nil
 }
 
-// fillStats adds the worker ID, or why there is none.
+// fillStats adds the worker ID, or the reason why there is none.
 func (w *workerID) fillStats(s *Stats) {
 	state := w.state.Load()
 	if state.Generator == nil {
