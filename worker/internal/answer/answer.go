@@ -15,12 +15,11 @@ import (
 // Config configures an [Answerer].
 type Config struct {
 	Prefix   messages.Prefix
-	MaxBatch int64      // the most IDs of one request
+	MaxBatch int64      // IDs per request, at most
 	Requests *nats.Conn // for the replies to parked requests
 }
 
-// Answerer answers the requests of one process. Its methods are safe for concurrent
-// use.
+// Answerer answers the requests of a process. It is safe for concurrent use.
 type Answerer struct {
 	segments, snowflakes figures
 
@@ -29,17 +28,18 @@ type Answerer struct {
 	created time.Time
 }
 
-// New returns an Answerer of tags in memory.
+// New returns an Answerer that answers from an allocator's buffers.
 func New(cfg Config, alloc *allocator.Allocator) *Answerer {
 	return &Answerer{cfg: cfg, alloc: alloc, created: time.Now()}
 }
 
-// now is the time since the Answerer was made. It is smaller than a [time.Time], and
-// cheaper to read.
+// now is the time since the Answerer was made. It is smaller than a
+// [time.Time], and cheaper to read.
 func (a *Answerer) now() time.Duration { return time.Since(a.created) }
 
-// takeOrPark is for a request that the current segment could not answer. If it returns
-// neither IDs nor an error, the request is parked, and from gets the reply.
+// takeOrPark handles a request that the current segment could not answer. If it
+// returns neither IDs nor an error, the request is parked, and from gets the
+// reply.
 func (a *Answerer) takeOrPark(tag string, n int64, kept bool, from any) ([]store.Segment, error) {
 	if err := messages.CheckTag(tag); err != nil {
 		return nil, err
@@ -63,11 +63,11 @@ func appendSnowflakes(reply []byte, ids []snowflake.Range) []byte {
 	return reply
 }
 
-// ErrOverloaded is the reply to requests that have waited too long before they were
-// handled.
+// ErrOverloaded is the reply to requests that queued too long.
 var ErrOverloaded = errors.New("overloaded: the request queued for more than 1s")
 
-// codes maps errors to the codes of the wire contract. All others are unavailable.
+// codes maps errors to the codes of the wire contract. All others are
+// unavailable.
 var codes = [...]struct {
 	err  error
 	code messages.Code
@@ -83,7 +83,8 @@ var codes = [...]struct {
 	{snowflake.ErrExhausted, messages.CodeExhausted},
 }
 
-// wireError returns the error reply for an error. A [*messages.Error] is one already.
+// wireError returns the error reply for an error. It returns a
+// [*messages.Error] unchanged.
 func wireError(err error) *messages.Error {
 	if reply, ok := errors.AsType[*messages.Error](err); ok {
 		return reply

@@ -8,15 +8,17 @@ import (
 	"github.com/idworker/idworker/store"
 )
 
-// maxDigits is more than an ID and what separates it from the next can have.
+// maxDigits bounds the length of an ID plus its separator.
 const maxDigits = 20
 
-// Segment returns IDs of a tag: the body of a reply by NATS, see package messages. Count
-// is the body of a request: empty for one ID, or an ASCII decimal up to Config.MaxBatch.
-// Kept is true if the IDs are kept for later, which those of a strict tag must not be.
+// Segment returns IDs of a tag, as the body of a NATS reply; see package
+// messages. Count is the body of a request: empty for one ID, or an ASCII
+// decimal up to Config.MaxBatch. Kept declares that the IDs are kept for later,
+// which strict tags refuse.
 //
-// It waits at most as long as the allocator parks requests. When ctx ends, the request
-// is withdrawn, and the error is the cause. All others are of type [*messages.Error].
+// It waits at most as long as the allocator parks requests. When ctx ends, the
+// request is withdrawn, and the error is the cause. All others are of type
+// [*messages.Error].
 func (a *Answerer) Segment(ctx context.Context, tag string, count []byte, kept bool) (reply []byte, err error) {
 	n, err := messages.DecodeCount(count, a.cfg.MaxBatch)
 	if err != nil {
@@ -43,12 +45,13 @@ func (a *Answerer) Segment(ctx context.Context, tag string, count []byte, kept b
 		a.segments.answeredAfter(a.now()-began, r.ids)
 		return appendSegments(nil, r.ids), nil
 	case <-ctx.Done():
-		a.alloc.Withdraw(tag, call) // the IDs of a reply that comes all the same are burnt
+		// If the reply comes anyway, its IDs are burnt.
+		a.alloc.Withdraw(tag, call)
 		return nil, context.Cause(ctx)
 	}
 }
 
-// Snowflake returns snowflake IDs, as Segment returns those of tags.
+// Snowflake returns snowflake IDs in the same form as Segment.
 func (a *Answerer) Snowflake(count []byte, gen *snowflake.Generator) (reply []byte, err error) {
 	n, err := messages.DecodeCount(count, a.cfg.MaxBatch)
 	if err != nil {
@@ -63,19 +66,19 @@ func (a *Answerer) Snowflake(count []byte, gen *snowflake.Generator) (reply []by
 	return appendSnowflakes(make([]byte, 0, 2*maxDigits), ids), nil
 }
 
-// RefuseSegment counts a request that the process does not let in, as one of Segment,
+// RefuseSegment counts a request that the process rejects as a refused Segment,
 // and returns the error reply for the reason.
 func (a *Answerer) RefuseSegment(reason error) *messages.Error {
 	return a.segments.direct.refused(reason)
 }
 
-// RefuseSnowflake is RefuseSegment for a request of Snowflake.
+// RefuseSnowflake is RefuseSegment for requests of Snowflake.
 func (a *Answerer) RefuseSnowflake(reason error) *messages.Error {
 	return a.snowflakes.direct.refused(reason)
 }
 
-// directCall is a parked request of Segment. It has room for the one reply, so the reply
-// to a caller that has gone blocks nobody.
+// directCall is a parked request of Segment. Its capacity is 1, so replying
+// never blocks, even if the caller is gone.
 type directCall chan directReply
 
 type directReply struct {

@@ -10,18 +10,18 @@ import (
 	"github.com/idworker/idworker/store"
 )
 
-// The metrics. docs/monitoring.md describes how to use each.
+// The metrics. docs/monitoring.md explains their use.
 var (
 	requestsMetric = metric.Declare("requests_total", "Requests answered, by kind of ID and reply code.", "kind", "code")
 	idsMetric      = metric.Declare("ids_total", "IDs issued, by kind.", "kind")
 	durationMetric = metric.Declare("request_duration_seconds", "Time that requests were parked; 0 if answered at once.", "kind")
 )
 
-// noError is the outcome of a request that got its IDs. Other outcomes are the code of the
-// reply.
+// noError is the outcome of a request that got its IDs. Other outcomes are
+// reply codes.
 const noError messages.Code = 0
 
-// outcomes are all that a request can have.
+// outcomes are all possible outcomes of a request.
 var outcomes = [...]messages.Code{
 	noError, messages.CodeMalformed, messages.CodeNoTag, messages.CodeStrict, messages.CodeBusy, messages.CodeUnavailable, messages.CodeExhausted,
 }
@@ -29,9 +29,9 @@ var outcomes = [...]messages.Code{
 // Outcomes is the number of outcomes of requests.
 const Outcomes = len(outcomes)
 
-// figures are those of one kind of IDs. The endpoints and the direct requests count on
-// their own, and the rarely used fields lie between: a cache line that many goroutines
-// write costs more than the rest of a request.
+// figures counts the requests for one kind of ID. The endpoints and the direct
+// requests have separate counters, with the rarely used fields between them: a
+// cache line that many goroutines write costs more than the rest of a request.
 type figures struct {
 	byNATS counts
 	wait   metric.Histogram // of parked requests
@@ -39,8 +39,8 @@ type figures struct {
 	parked counts
 }
 
-// counts counts replies. A counter in stripes, such as xsync's, costs six times as much
-// while one goroutine writes it.
+// counts counts replies. A striped counter, such as that of xsync, costs six
+// times as much with a single writer.
 type counts struct {
 	ids      atomic.Int64
 	outcomes [Outcomes]atomic.Int64
@@ -52,7 +52,7 @@ func (c *counts) answered(n int64) {
 	c.ids.Add(n)
 }
 
-// refused counts an error reply, which it returns.
+// refused counts an error reply, and returns it.
 func (c *counts) refused(err error) *messages.Error {
 	reply := wireError(err)
 	for i, code := range outcomes {
@@ -73,14 +73,14 @@ func (f *figures) answeredAfter(waited time.Duration, ids []store.Segment) {
 	f.parked.answered(n)
 }
 
-// refusedAfter counts the error reply to a parked request, which it returns.
+// refusedAfter counts the error reply to a parked request, and returns it.
 func (f *figures) refusedAfter(waited time.Duration, err error) *messages.Error {
 	f.wait.Observe(waited)
 	return f.parked.refused(err)
 }
 
-// Requests returns how many requests of both kinds had each outcome: ok, or the code of
-// the error reply. Outcomes that no request had are missing.
+// Requests returns the number of requests of both kinds by outcome: ok, or the
+// code of the error reply. It omits outcomes without requests.
 func (a *Answerer) Requests() map[string]int64 {
 	requests := make(map[string]int64)
 	for i, code := range outcomes {
@@ -107,7 +107,7 @@ func (f *figures) collect(to metric.Sink, kind string) {
 	to.Histogram(durationMetric, &f.wait, instant, kind)
 }
 
-// outcome returns how many requests had an outcome.
+// outcome returns the number of requests with an outcome.
 func (f *figures) outcome(i int) int64 {
 	return f.byNATS.outcomes[i].Load() + f.direct.outcomes[i].Load() + f.parked.outcomes[i].Load()
 }

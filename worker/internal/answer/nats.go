@@ -14,17 +14,18 @@ import (
 	"github.com/idworker/idworker/store"
 )
 
-// Endpoint handles the requests of one subscription, which come from one goroutine.
+// Endpoint handles the requests of a subscription, which come from a single
+// goroutine.
 type Endpoint interface {
 	micro.Handler
 
-	// End returns when no request is handled any more; those that come later are
-	// dropped. The owner of the endpoint calls it once.
+	// End returns when no request is being handled; later requests are dropped.
+	// The owner of the endpoint calls it once.
 	End()
 }
 
-// Segments returns an endpoint for IDs of tags. While late is true, it refuses requests
-// with [ErrOverloaded].
+// Segments returns an endpoint for IDs of tags. While late is true, it refuses
+// requests with [ErrOverloaded].
 func (a *Answerer) Segments(late *atomic.Bool) Endpoint {
 	return &segmentEndpoint{
 		endpoint: newEndpoint(a, &a.segments.byNATS, late),
@@ -32,8 +33,9 @@ func (a *Answerer) Segments(late *atomic.Bool) Endpoint {
 	}
 }
 
-// Snowflakes returns an endpoint for snowflake IDs, with late as for Segments. The next
-// worker ID needs another endpoint: this one may still have requests to handle.
+// Snowflakes returns an endpoint for snowflake IDs, with late as for Segments.
+// The next worker ID needs a new endpoint, because the old may still have
+// requests to handle.
 func (a *Answerer) Snowflakes(gen *snowflake.Generator, late *atomic.Bool) Endpoint {
 	return &snowflakeEndpoint{endpoint: newEndpoint(a, &a.snowflakes.byNATS, late), generator: gen}
 }
@@ -43,7 +45,7 @@ type segmentEndpoint struct {
 	tagAt int // where the tag begins in a subject
 }
 
-// Handle is the micro.Handler.
+// Handle is part of micro.Handler.
 func (e *segmentEndpoint) Handle(req micro.Request) {
 	if !e.begin() {
 		return
@@ -76,7 +78,7 @@ type snowflakeEndpoint struct {
 	ranges    []snowflake.Range // reused
 }
 
-// Handle is the micro.Handler.
+// Handle is part of micro.Handler.
 func (e *snowflakeEndpoint) Handle(req micro.Request) {
 	if !e.begin() {
 		return
@@ -100,7 +102,7 @@ type endpoint struct {
 	*Answerer
 	counts   *counts
 	late     *atomic.Bool
-	internal string // begins the worker's own subjects
+	internal string // prefix of the worker's own subjects
 	buf      []byte // for replies; NATS copies them
 
 	state atomic.Int32
@@ -118,7 +120,7 @@ func newEndpoint(a *Answerer, c *counts, late *atomic.Bool) endpoint {
 	return endpoint{Answerer: a, counts: c, late: late, internal: string(a.cfg.Prefix) + ".", idle: make(chan struct{})}
 }
 
-// begin reports whether a request may be handled. Then done must follow.
+// begin reports whether a request may be handled. If so, done must follow.
 func (e *endpoint) begin() bool { return e.state.CompareAndSwap(waiting, handling) }
 
 func (e *endpoint) done() {
@@ -134,11 +136,12 @@ func (e *endpoint) End() {
 	}
 }
 
-// admit returns how many IDs a request is for. If ok is false, the request was refused.
+// admit returns the number of IDs that a request is for. If ok is false, the
+// request was refused.
 //
-// The worker publishes with its own rights, and an empty message to a subject of the
-// JetStream API can be a command, to delete a bucket for example. So some subjects get
-// no reply at all.
+// The worker publishes with its own rights, and an empty message to a subject
+// of the JetStream API can be a command, for example to delete a bucket. So
+// some subjects get no reply at all.
 func (e *endpoint) admit(req micro.Request) (n int64, ok bool) {
 	reply := req.Reply()
 	if reply == "" || reply[0] == '$' || strings.HasPrefix(reply, e.internal) {
@@ -156,7 +159,7 @@ func (e *endpoint) admit(req micro.Request) (n int64, ok bool) {
 	return n, true
 }
 
-// answer replies with buf, which has n IDs.
+// answer replies with buf, which holds n IDs.
 func (e *endpoint) answer(req micro.Request, n int64) {
 	e.counts.answered(n)
 	_ = req.Respond(e.buf) // fails only with the connection; micro counts it
@@ -164,12 +167,13 @@ func (e *endpoint) answer(req micro.Request, n int64) {
 
 func (e *endpoint) refuse(req micro.Request, err error) {
 	reply := e.counts.refused(err)
-	_ = req.Error(strconv.Itoa(int(reply.Code)), reply.Text, nil) // fails only with the connection
+	// It fails only with the connection.
+	_ = req.Error(strconv.Itoa(int(reply.Code)), reply.Text, nil)
 }
 
-// parkedRequest is a request for IDs of a tag whose reply comes later. It does without
-// the micro.Request: micro reads that again once the endpoint has returned, and it would
-// keep the message in memory.
+// parkedRequest is a request for IDs of a tag that gets its reply later. It
+// does not keep the micro.Request: micro reads that again after the endpoint
+// has returned, and it would keep the message in memory.
 type parkedRequest struct {
 	*Answerer
 	replyTo string
@@ -188,5 +192,6 @@ func (p *parkedRequest) Reply(ids []store.Segment, err error) {
 		return
 	}
 	p.segments.answeredAfter(waited, ids)
-	_ = p.cfg.Requests.Publish(p.replyTo, appendSegments(nil, ids)) // fails only with the connection
+	// It fails only with the connection.
+	_ = p.cfg.Requests.Publish(p.replyTo, appendSegments(nil, ids))
 }

@@ -7,31 +7,33 @@ import (
 	"go.uber.org/zap"
 )
 
-// breaker is the judge of the store. Three failures in a row open it, and an answer of
+// breaker judges the store. Three failures in a row open it, and an answer of
 // the store closes it. A call counts only if it began after the latest change.
 //
-// A call that hangs says more about its row than about the store. It counts only if
-// nothing has worked for a while.
+// A hanging call may be due to a locked row. It counts only if no call has
+// succeeded for hangTime.
 type breaker struct {
 	log     *zap.Logger
 	circuit circuitbreaker.CircuitBreaker[any]
 
 	worked time.Time // the latest answer
-	since  time.Time // from when on nothing has worked; zero if no call failed since the latest answer
+	// Start of the present run of failures; zero without failures since the
+	// latest answer.
+	since  time.Time
 	failed time.Time // the latest failure
-	opened time.Time // the latest time
+	opened time.Time // the latest opening
 	outage Outage
 }
 
 const (
-	// failuresOfOutage in a row are evidence that the store fails.
+	// failuresOfOutage in a row mean that the store fails.
 	failuresOfOutage = 3
 
-	// hangTime is for how long nothing has worked when calls that hang count as
-	// failures of the store.
+	// hangTime is the time without a successful call after which hanging calls
+	// count as failures of the store.
 	hangTime = 2 * time.Second
 
-	// probePause is the time between two calls while the store fails.
+	// probePause is the time between calls while the store fails.
 	probePause = 750 * time.Millisecond
 )
 
@@ -45,19 +47,20 @@ func newBreaker(log *zap.Logger, store string) breaker {
 
 func (b *breaker) isOpen() bool { return !b.circuit.IsClosed() }
 
-// untilProbe is the time until the next call may begin while the breaker is open.
+// untilProbe is the time until the next call may begin while the breaker is
+// open.
 func (b *breaker) untilProbe() time.Duration { return b.circuit.RemainingDelay() }
 
-// beginProbe has the next probe wait for its time again. It does not wait for the answer
-// of this one, so the circuit is opened again at once.
+// beginProbe restarts the pause before the next probe. The pause does not
+// depend on this probe's answer, so the circuit is reopened at once.
 func (b *breaker) beginProbe() {
 	if b.circuit.TryAcquirePermit() {
 		b.circuit.Open()
 	}
 }
 
-// recordAnswer records that the store answered, which closes the breaker, unless the call
-// began before it opened.
+// recordAnswer records an answer of the store, which closes the breaker, unless
+// the call began before it opened.
 func (b *breaker) recordAnswer(began time.Time) {
 	if b.isOpen() && began.Before(b.opened) {
 		return
@@ -72,17 +75,16 @@ func (b *breaker) recordAnswer(began time.Time) {
 	b.worked, b.since = now, time.Time{}
 }
 
-// recordLookup is recordAnswer for a call that only read. While writes fail, reads are
-// no evidence that the store works.
+// recordLookup is recordAnswer for a call that only read. While writes fail,
+// reads do not prove that the store works.
 func (b *breaker) recordLookup(began time.Time) {
 	if time.Since(b.failed) >= hangTime {
 		b.recordAnswer(began)
 	}
 }
 
-// recordFailure records that a call failed, at once or because it hung, and reports
-// whether the store is to blame. A call that began before the latest answer belongs to
-// what is over.
+// recordFailure records a failed or hanging call, and reports whether the store
+// is to blame. A call that began before the latest answer does not count.
 func (b *breaker) recordFailure(tag string, began time.Time, hung bool, err error) bool {
 	if began.Before(b.worked) {
 		return b.isOpen()
@@ -108,11 +110,11 @@ func (b *breaker) recordFailure(tag string, began time.Time, hung bool, err erro
 	return true
 }
 
-// Outage is how a loader's store fails.
+// Outage reports the failures of a loader's store.
 type Outage struct {
 	Now   bool      `json:"now"`
-	Times int64     `json:"times"`          // so far, the present one included
-	Since time.Time `json:"since,omitzero"` // when the present one began
+	Times int64     `json:"times"`          // includes the present outage
+	Since time.Time `json:"since,omitzero"` // start of the present outage
 	Error string    `json:"error,omitempty"`
 }
 

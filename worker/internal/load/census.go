@@ -12,11 +12,11 @@ import (
 	"github.com/idworker/idworker/internal/templates"
 )
 
-// census counts the tags of templates that have a limit, from the names in the
-// register, which a loader follows once there is such a template. It counts the tags
-// that this loader creates at once, and those of other loaders as their names arrive.
-// So a template may get more tags than its limit, by as many as other loaders create
-// meanwhile. Removed tags count.
+// census counts the tags of templates that have a limit. The names come from
+// the register, which a loader follows once there is such a template. It counts
+// its own new tags at once, and those of other loaders when their names arrive.
+// So concurrent loaders may exceed a template's limit by the tags they create
+// in that time. Removed tags count.
 type census struct {
 	follow sync.Once
 	needed chan struct{} // closed by follow, when a template has a limit
@@ -24,18 +24,18 @@ type census struct {
 
 	mu     sync.Mutex
 	names  map[string]bool   // false while the tag is being created
-	list   templates.List    // by which was counted
+	list   templates.List    // that counts is based on
 	counts map[string]*count // by pattern
 }
 
-// count is about the tags of one template.
+// count has the tags of a template.
 type count struct {
 	tags int64
 	rate *rate.Limiter // of new tags
 }
 
-// firstRead is how long the first tag of a template waits until the names are read. If
-// that takes longer, the worker asks again.
+// firstRead is the time that the first tag of a template waits until the names
+// are read. If that takes longer, the worker retries.
 const firstRead = 100 * time.Millisecond
 
 var errUncounted = fmt.Errorf("still counting the template's tags: %w", errNotRead)
@@ -57,7 +57,7 @@ func (c *census) see(tag string) {
 	c.names[tag] = true
 }
 
-// add adds to the count of a tag's template, if there is one. The caller holds mu.
+// add adds to the count of a tag's template, if any. The caller holds mu.
 func (c *census) add(tag string, n int64) {
 	if template := c.list.Find(tag); template != nil {
 		if count := c.counts[template.Pattern]; count != nil {
@@ -66,8 +66,9 @@ func (c *census) add(tag string, n int64) {
 	}
 }
 
-// admit has a template with a limit create one more tag, unless it may not. A removed
-// one counts already. Settle must be called afterwards.
+// admit counts a new tag of a template, or returns an error if the template's
+// limits do not allow it. A removed tag counts already. The caller must call
+// settle afterwards.
 func (c *census) admit(ctx context.Context, name string, template *templates.Template, list templates.List) error {
 	c.follow.Do(func() { close(c.needed) })
 	select {
@@ -94,8 +95,8 @@ func (c *census) admit(ctx context.Context, name string, template *templates.Tem
 	return nil
 }
 
-// settle records whether a tag was made that was admitted. If not it does not count,
-// unless it was seen meanwhile.
+// settle records whether an admitted tag was created. If not, it does not
+// count, unless it was seen during that time.
 func (c *census) settle(tag string, made bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -107,8 +108,8 @@ func (c *census) settle(tag string, made bool) {
 	}
 }
 
-// of returns the count of a template. If there is none yet, or templates have changed,
-// it counts the names. The caller holds mu.
+// of returns the count of a template. If it is missing or templates have
+// changed, of counts the names again. The caller holds mu.
 func (c *census) of(template *templates.Template, list templates.List) *count {
 	if !slices.Equal(list, c.list) {
 		c.list = list

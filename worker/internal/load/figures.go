@@ -8,14 +8,14 @@ import (
 	"github.com/idworker/idworker/internal/metric"
 )
 
-// counts counts the calls of the store by the names of their outcomes.
+// counts counts the store calls by outcome.
 type counts map[string]*atomic.Int64
 
 func newCounts() counts {
 	return counts{"ok": {}, "no_tag": {}, "exhausted": {}, "failed": {}, "no_new_tag": {}}
 }
 
-// Figures is what a loader has done since its start.
+// Figures has a loader's figures since its start.
 type Figures struct {
 	Loads  Loads
 	Outage Outage
@@ -23,7 +23,7 @@ type Figures struct {
 
 // Loads counts a loader's calls of the store.
 type Loads struct {
-	Writes   int64 `json:"writes"` // calls, whatever became of them
+	Writes   int64 `json:"writes"` // calls, of any outcome
 	Failures int64 `json:"failures"`
 	Burnt    int64 `json:"burnt"` // ranges that the store discarded
 }

@@ -26,13 +26,13 @@ const DefaultTimeout = 3 * time.Second
 // cannot overflow.
 const MaxStepLimit = 1 << 40
 
-// drainTime is how long a loader that stops goes on with what waits.
+// drainTime bounds the time that a stopping loader serves waiting events.
 const drainTime = 3 * time.Second
 
-// lookAgain is the pause before a schedule that is busy is looked at again.
+// lookAgain is the pause before checking a busy schedule again.
 const lookAgain = 20 * time.Millisecond
 
-// Config is what a loader needs. All fields must be set.
+// Config configures a loader. All fields must be set.
 type Config struct {
 	Store     store.Loader
 	StoreName string // for the log
@@ -41,13 +41,15 @@ type Config struct {
 	JS           jetstream.JetStream
 	Prefix       messages.Prefix
 	Installation string
-	Replicas     int // of the load stream, should it be missing; 1 to 5
+	Replicas     int // if the load stream is missing; 1 to 5
 
-	// Reservations is the number of slots, at least 2: calls of the store at a time.
+	// Reservations is the number of slots for concurrent store calls, at least
+	// 2.
 	Reservations int
 
-	MaxStep int64         // IDs reserved for one event, at most
-	Timeout time.Duration // of a call. After it, its outcome is unknown
+	MaxStep int64 // IDs reserved per event, at most
+	// Bounds a call, whose outcome is unknown afterwards.
+	Timeout time.Duration
 
 	Foreign *loads.Foreign
 	Log     *zap.Logger
@@ -59,7 +61,7 @@ type Loader struct {
 	lookup     *lookup
 	grants     publisher
 	schedule   *schedule
-	serving    *goroutines.Group // a goroutine for each call
+	serving    *goroutines.Group // one per call
 	consuming  atomic.Bool
 	stream     *goroutines.Group // consumes the stream
 	background *goroutines.Group
@@ -94,7 +96,7 @@ func newLoader(cfg Config, templates templateSource, grants publisher) *Loader {
 	}
 }
 
-// Start has the loader receive load events until Stop. It does not wait for a server.
+// Start starts receiving load events until Stop. It does not wait for a server.
 func (l *Loader) Start(context.Context) error {
 	if err := l.subscribe(); err != nil {
 		return err
@@ -104,7 +106,7 @@ func (l *Loader) Start(context.Context) error {
 	return nil
 }
 
-// run starts what events need that come by any way.
+// run starts the goroutines that serve load events from any source.
 func (l *Loader) run() {
 	l.background.Start(l.cfg.Store.Run)
 	l.background.Start(func(ctx context.Context) { l.lookup.run(ctx, l.cfg.Log) })
@@ -129,11 +131,13 @@ func (l *Loader) subscribe() (err error) {
 	return nil
 }
 
-// StandBy leaves plain load events to another installation, or takes them again; Start
-// must have returned, and Stop not have been called. What has been delivered is lost, and
-// requested again. The load stream is consumed all the same: it may hold events of the
-// other installation too, and one that stays there would have the stream refuse the next,
-// which the worker might take for the answer of its own.
+// StandBy leaves plain load events to another installation, or takes them
+// again. It must be called between Start and Stop. Delivered events are lost,
+// and requested again.
+//
+// The load stream is still consumed: it may hold events of the other
+// installation. If they stayed there, the stream would refuse the next events,
+// and the worker could mistake that for the answer of its own stream.
 func (l *Loader) StandBy(standBy bool) {
 	if standBy {
 		_ = l.plain.Unsubscribe() // fails only with the connection
@@ -142,10 +146,11 @@ func (l *Loader) StandBy(standBy bool) {
 	}
 }
 
-// Stop serves what waits for 3 s at most, unless the store fails, and hands the rest
-// back. When it returns the store is not called any more.
+// Stop serves waiting events for 3 s at most, unless the store fails, and hands
+// the rest back. When it returns, no store call is running.
 func (l *Loader) Stop() error {
-	_ = l.plain.Unsubscribe() // fails only with the connection, or while standing by
+	// It fails only with the connection, or while standing by.
+	_ = l.plain.Unsubscribe()
 	l.stream.Stop()
 	for began := time.Now(); !l.schedule.isIdle() && time.Since(began) < drainTime; {
 		time.Sleep(lookAgain)
@@ -156,7 +161,7 @@ func (l *Loader) Stop() error {
 	return nil
 }
 
-// Ready says why the loader does not receive all load events, or returns nil.
+// Ready returns why the loader does not receive all load events, or nil.
 func (l *Loader) Ready() error {
 	if !l.consuming.Load() {
 		return errors.New("not consuming load events: JetStream unavailable")
@@ -164,8 +169,8 @@ func (l *Loader) Ready() error {
 	return nil
 }
 
-// Load takes a load event of the process itself. It returns false if the store fails,
-// when another loader's may be up.
+// Load takes a load event of the process itself. It returns false if the store
+// fails; another loader's store may be up.
 func (l *Loader) Load(event loads.Event) bool {
 	if l.schedule.outage().Now {
 		return false
@@ -174,7 +179,7 @@ func (l *Loader) Load(event loads.Event) bool {
 	return true
 }
 
-// receive handles a load event that came as a plain message.
+// receive handles a load event from a plain message.
 func (l *Loader) receive(msg *nats.Msg) {
 	if event, err := l.decode(msg.Data); err == nil {
 		l.take(event)
@@ -204,7 +209,7 @@ func (l *Loader) submit(j job) {
 	l.dispatch()
 }
 
-// outcome is what a call of the store brought.
+// outcome classifies the result of a store call.
 type outcome struct {
 	err     error  // in the error's chain
 	name    string // in the metrics
@@ -212,17 +217,17 @@ type outcome struct {
 	refusal messages.Code // to the worker; 0: not now
 }
 
-// proof is what a call says about the store.
+// proof is the evidence that a call gives about the store.
 type proof int
 
 const (
-	none  proof = iota // it was not called
-	read               // it answered, and was only read
-	wrote              // it answered a write
+	none  proof = iota // the store was not called
+	read               // the store answered a read
+	wrote              // the store answered a write
 	failed
 )
 
-// outcomes are those of an error; the first counts.
+// outcomes lists errors; the first match counts.
 var outcomes = []outcome{
 	{errTooManyMisses, "no_new_tag", none, messages.CodeBusy},
 	{errNoNewTag, "no_new_tag", read, messages.CodeBusy},
@@ -244,7 +249,7 @@ func outcomeOf(err error) outcome {
 	return outcome{err, "failed", failed, 0}
 }
 
-// dispatch begins the calls that may begin now.
+// dispatch begins all calls that may begin now.
 func (l *Loader) dispatch() {
 	for {
 		q, unserved := l.schedule.next(l.serving.Context())
@@ -271,8 +276,8 @@ func (l *Loader) serve(q *queue) {
 	l.dispatch()
 }
 
-// load reserves one segment for all jobs and splits it. If the store fails, it returns
-// the jobs that it has not answered, and the error; otherwise the error is the latest
+// load reserves a segment for all jobs and splits it. If the store fails, it
+// returns the unanswered jobs and the error. Otherwise the error is the latest
 // refusal.
 func (l *Loader) load(ctx context.Context, name string, jobs []job) (left []job, err error) {
 	tag, grant, err := l.reserve(ctx, name, jobs)
@@ -282,7 +287,8 @@ func (l *Loader) load(ctx context.Context, name string, jobs []job) (left []job,
 	case result.refusal == 0:
 		return jobs, err
 	case result.refusal == messages.CodeExhausted && len(jobs) > 1:
-		for i := range jobs { // together they want more than is left; one alone may fit
+		// Together they want more than is left; a single job may fit.
+		for i := range jobs {
 			if left, err = l.load(ctx, name, jobs[i:i+1]); len(left) > 0 {
 				return jobs[i:], err
 			}
@@ -297,15 +303,17 @@ func (l *Loader) load(ctx context.Context, name string, jobs []job) (left []job,
 			l.send(j.event, refusal(result, err))
 			continue
 		}
-		own, rest := segment.Cut(l.size(j.event, tag)) // the sizes that were added up
+		// These sizes add up to the segment.
+		own, rest := segment.Cut(l.size(j.event, tag))
 		l.send(j.event, loads.Grant{First: own.First, End: own.End, Step: tag.Step, Order: grant.Order})
 		segment = rest
 	}
 	return nil, err
 }
 
-// size is how many IDs an event gets: never more than this loader may reserve, whatever
-// the worker's largest step is. A worker that wants more asks again.
+// size is the number of IDs that an event gets. It never exceeds this loader's
+// MaxStep, even if the worker's is larger. A worker that wants more requests
+// more.
 func (l *Loader) size(event loads.Event, tag store.Tag) int64 {
 	return min(event.Size(tag), l.cfg.MaxStep)
 }
@@ -327,8 +335,8 @@ func (l *Loader) reserve(ctx context.Context, name string, jobs []job) (store.Ta
 	return tag, grant, err
 }
 
-// send answers an event. If the answer is lost, the range is burnt, and the worker asks
-// again.
+// send answers an event. If the answer is lost, the range is burnt, and the
+// worker retries.
 func (l *Loader) send(event loads.Event, grant loads.Grant) {
 	grant.Instance, grant.Tag, grant.Seq, grant.Installation = event.Instance, event.Tag, event.Seq, l.cfg.Installation
 	_ = l.grants.Publish(loads.GrantSubject(l.cfg.Prefix, event.Instance), grant.Encode())
@@ -340,7 +348,7 @@ func (l *Loader) sendNotNow(jobs []job, why loads.NotNow, reason error) {
 	}
 }
 
-// refusal is the answer that brings the store's refusal.
+// refusal is the answer for a refusal of the store.
 func refusal(result outcome, err error) loads.Grant {
 	grant := loads.Grant{Refused: result.refusal}
 	if grant.Refused == messages.CodeBusy || grant.Refused == messages.CodeUnavailable {

@@ -17,13 +17,13 @@ import (
 	"github.com/idworker/idworker/store"
 )
 
-// lookup reserves for tags, also for those that this loader has not reserved for
-// before. Such a tag may be in the store, a template may create it, or there is none.
+// lookup reserves for tags, including those that are new to this loader. A new
+// tag may be in the store, a template may create it, or it does not exist.
 //
-// Names can be made up. So names that prove not to exist are limited: missesBurst at
-// once, and then missesPerSecond. After that no unknown name reaches the store until
-// there may be a miss again, and workers refuse unknown names by themselves for
-// missPause. Tags that exist cost nothing.
+// Callers can make names up, so names that prove not to exist are limited:
+// missesBurst at once, then missesPerSecond. Above that, no unknown name
+// reaches the store until another miss is allowed, and workers refuse unknown
+// names for missPause on their own. Tags that exist cost nothing.
 type lookup struct {
 	store     store.Loader
 	templates *templateList
@@ -36,22 +36,22 @@ const (
 	missesBurst     = 1000
 	missPause       = 50 * time.Millisecond
 
-	// templatesAge is how old the list of templates may be that a loader goes by.
+	// templatesAge bounds the age of a loader's list of templates.
 	templatesAge = time.Second
 
-	// namesAgain is the pause before the names are read again.
+	// namesAgain is the pause before names are read again.
 	namesAgain = 500 * time.Millisecond
 )
 
 var (
-	// errNoNewTag is wrapped by the errors of a request for a tag that is not looked up,
-	// or that a template does not create.
+	// errNoNewTag is wrapped by the errors for a tag that is not looked up, or
+	// that a template does not create.
 	errNoNewTag = errors.New("no new tags")
 
 	errTooManyMisses = fmt.Errorf("too many requests for tags that do not exist: %w for now", errNoNewTag)
 
-	// errNotRead says that there is no such tag, and that it is not known yet whether
-	// one may be created.
+	// errNotRead means that there is no such tag, and that the loader has not
+	// yet read whether it may create it.
 	errNotRead = errors.New("not read yet")
 )
 
@@ -62,9 +62,9 @@ func newLookup(from store.Loader, source templateSource) *lookup {
 	}
 }
 
-// reserve reserves for a tag, as many IDs as size returns for the tag that it returns. The
-// order in its entry may be another one by then; that is the grant's. A tag that a worker
-// knows was there, so it is always looked up.
+// reserve reserves for a tag, with size as the number of IDs for the returned
+// tag. Its order may have changed since then; the grant's counts. If a worker
+// already has the tag, it exists, so it is always looked up.
 func (l *lookup) reserve(ctx context.Context, name string, known bool, size func(store.Tag) int64) (tag store.Tag, grant store.Grant, err error) {
 	known = known || l.store.Known(name)
 	if !known && l.misses.Tokens() < 1 {
@@ -88,7 +88,8 @@ func (l *lookup) find(ctx context.Context, name string, size func(store.Tag) int
 	return tag, grant, err
 }
 
-// create creates a tag with its first reservation, if a template says so and has room.
+// create creates a tag with its first reservation, if a template allows it and
+// has room.
 func (l *lookup) create(ctx context.Context, name string, size func(store.Tag) int64) (tag store.Tag, grant store.Grant, err error) {
 	list, err := l.templates.get(ctx)
 	if err != nil {
@@ -110,12 +111,13 @@ func (l *lookup) create(ctx context.Context, name string, size func(store.Tag) i
 	case errors.Is(err, store.ErrTagExists): // another loader was faster
 		return l.find(ctx, name, size)
 	case errors.Is(err, store.ErrBadTag), errors.Is(err, store.ErrCorrupt):
-		err = fmt.Errorf("%w: %w", errNoNewTag, err) // which is no evidence about the store
+		// This is no evidence about the store.
+		err = fmt.Errorf("%w: %w", errNoNewTag, err)
 	}
 	return tag, grant, err
 }
 
-// run reads the names of tags, once a template needs them, until ctx ends.
+// run reads tag names until ctx ends, once a template needs them.
 func (l *lookup) run(ctx context.Context, log *zap.Logger) {
 	select {
 	case <-ctx.Done():
@@ -134,7 +136,7 @@ func (l *lookup) run(ctx context.Context, log *zap.Logger) {
 	}
 }
 
-// templateSource is where templates are read.
+// templateSource reads templates.
 type templateSource interface {
 	read(ctx context.Context) (templates.List, error)
 }
@@ -149,21 +151,23 @@ func (s storedTemplates) read(ctx context.Context) (templates.List, error) {
 	return templates.Read(ctx, s.js, s.prefix)
 }
 
-// templateList is the list of templates, read templatesAge ago at most. While it cannot
-// be read, the list that was read before counts.
+// templateList is the list of templates, at most templatesAge old. While it
+// cannot be read, the previous list counts.
 type templateList struct {
 	source templateSource
-	lock   chan struct{} // holds one while somebody reads, or has the fields below
-	at     time.Time     // of the latest read
-	list   templates.List
-	err    error // nil once there was a list
+	// capacity 1; holds a token while a caller uses the fields below
+	lock chan struct{}
+	at   time.Time // of the latest read
+	list templates.List
+	err  error // nil once there was a list
 }
 
 func newTemplateList(source templateSource) *templateList {
 	return &templateList{source: source, lock: make(chan struct{}, 1), err: errNotRead}
 }
 
-// get returns the list. One caller at a time reads it, and others wait for that.
+// get returns the list. A single caller reads it at a time, and others wait for
+// that.
 func (t *templateList) get(ctx context.Context) (templates.List, error) {
 	select {
 	case t.lock <- struct{}{}:

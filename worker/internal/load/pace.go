@@ -2,25 +2,27 @@ package load
 
 import "time"
 
-// pace records how long calls take, and which tags are slow: those whose latest call
-// failed or took longer than the limit.
+// pace records the duration of calls, and which tags are slow: those whose
+// latest call failed or took longer than the limit.
 type pace struct {
 	timeout time.Duration // of a call
-	typical time.Duration // of calls that worked: about their median
+	typical time.Duration // of successful calls: about their median
 	slow    map[string]slowTag
 }
 
-// slowTag is what is known of a slow tag.
+// slowTag is the state of a slow tag.
 type slowTag struct {
-	failed time.Time // the latest time
-	alone  int       // how often it failed although the store had worked since the time before
+	failed time.Time // most recently
+	// Failures of the tag although the store had worked since the previous
+	// failure.
+	alone int
 }
 
 const (
 	minLimit    = 200 * time.Millisecond
 	limitFactor = 8 // times the typical call
 
-	// maxSlow bounds the memory for slow tags. When there are more, all are forgotten.
+	// maxSlow bounds the memory for slow tags. Beyond it, all are dropped.
 	maxSlow = 10_000
 )
 
@@ -28,11 +30,11 @@ func newPace(timeout time.Duration) pace {
 	return pace{timeout: timeout, typical: minLimit / limitFactor, slow: make(map[string]slowTag)}
 }
 
-// limit is how long a call may take while others wait for its slot.
+// limit bounds a call while other tags wait for its slot.
 func (p *pace) limit() time.Duration { return min(limitFactor*p.typical, p.timeout) }
 
-// record records how long a call took that worked. A median follows the store, and not
-// a few locked rows.
+// record records the duration of a successful call. A median follows the store,
+// and not a few locked rows.
 func (p *pace) record(took time.Duration) {
 	if took > p.typical {
 		p.typical = min(p.typical+p.typical/2, p.timeout)
@@ -41,9 +43,9 @@ func (p *pace) record(took time.Duration) {
 	}
 }
 
-// mark records that a tag is slow, and reports whether the store is to blame: to fail
-// once before the store has worked for others is no more than to be in an outage. worked
-// is when the store worked last.
+// mark records that a tag is slow, and reports whether the store is to blame. A
+// single failure, before the store has worked for other tags, may just be an
+// outage. worked is the time of the latest success of the store.
 func (p *pace) mark(tag string, worked time.Time) (blameStore bool) {
 	s, found := p.slow[tag]
 	if found && worked.After(s.failed) {

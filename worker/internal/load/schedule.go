@@ -16,18 +16,18 @@ import (
 	"github.com/idworker/idworker/store"
 )
 
-// schedule decides which tag is called for next. Jobs wait in the queue of their tag,
-// and queues wait in three lines, which take turns:
+// schedule decides which tag is called for next. Jobs wait in the queue of
+// their tag, and queues wait in three lines, which take turns:
 //
-//	known    by the moment from which a segment is missed, see [loads.Event.Slack]
-//	unknown  likewise, tags that neither this loader nor the worker knows: they may not
+//	known    by the time when a segment is needed, see [loads.Event.Slack]
+//	unknown  likewise, tags new to this loader and the worker: they may not
 //	         exist
-//	slow     slow tags, in the order of arrival, with an eighth of the slots, and those
-//	         that no others want
+//	slow     slow tags, in order of arrival, with an eighth of the slots, and
+//	         all that no other tag needs
 //
-// While the breaker is open, known tags are called for first, and those that were refused
-// already count as slow: they may be what hangs. There is at most one call for a tag. A
-// queue is forgotten when nothing waits in it.
+// While the breaker is open, known tags go first, and those that were already
+// refused count as slow: their rows may hang. A tag has at most one call at a
+// time. A queue without jobs is dropped.
 type schedule struct {
 	slots int // calls at a time
 	share int // of them, for slow tags
@@ -40,7 +40,7 @@ type schedule struct {
 	slow    line
 	turn    int      // counts calls
 	waiting int      // jobs
-	running []*queue // by the beginning of the call
+	running []*queue // in starting order
 	pace    pace
 	breaker breaker
 	refused map[string]bool // known tags, while the breaker is open
@@ -55,22 +55,22 @@ type line struct {
 	turn    int // the number of the latest call
 }
 
-// queue holds the jobs of one tag.
+// queue holds the jobs of a tag.
 type queue struct {
 	priority.Place
 	tag     string
-	line    *line // the latest that it was in
+	line    *line // its latest line
 	waiting []job
 	serving []job
 
-	// Of the call for serving.
+	// State of the call for serving.
 	ctx   context.Context
 	end   context.CancelCauseFunc
 	began time.Time
 }
 
-// job is one load event. The stream keeps it until it is acked, and gives it to another
-// loader if that has not happened at the given time.
+// job is a load event. The stream keeps it until it is acked, and gives it to
+// another loader at the time until.
 type job struct {
 	event loads.Event
 	msg   jetstream.Msg // nil if the event was a plain message, or is acked
@@ -79,11 +79,12 @@ type job struct {
 }
 
 const (
-	enoughWaiting = 2048  // jobs; the stream is not asked for more
-	mostWaiting   = 65536 // jobs; plain messages are dropped, and asked for again
+	enoughWaiting = 2048 // jobs; no more are pulled from the stream
+	// jobs; plain messages are dropped, and the worker retries
+	mostWaiting = 65536
 )
 
-// errEnded is why a call was ended early.
+// errEnded is the cause of calls that were ended early.
 var errEnded = errors.New("took too long while other tags waited")
 
 func newSchedule(cfg Config) *schedule {
@@ -100,7 +101,7 @@ func newSchedule(cfg Config) *schedule {
 	}
 }
 
-// add adds a job. A load that is being served is answered by its call.
+// add adds a job. If its load is already being served, that call answers it.
 func (s *schedule) add(j job) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -132,7 +133,8 @@ func (s *schedule) add(j job) {
 	}
 }
 
-// replace has a job be for the later load of its worker. The stream holds what it held.
+// replace updates a job to the later load of its worker. It keeps the message
+// of the stream.
 func (j *job) replace(by job) {
 	if by.event.Seq >= j.event.Seq {
 		j.event = by.event
@@ -142,8 +144,8 @@ func (j *job) replace(by job) {
 	}
 }
 
-// ack tells the stream that the event is taken. If the ack is lost the event comes
-// again, which costs a range.
+// ack acks the event in the stream. If the ack is lost, the event comes again,
+// which costs a range.
 func (j *job) ack() {
 	if j.msg != nil {
 		_ = j.msg.Ack()
@@ -151,14 +153,14 @@ func (j *job) ack() {
 	}
 }
 
-// nak has the stream give the event to another loader at once.
+// nak makes the stream redeliver the event to another loader at once.
 func (j *job) nak() {
 	if j.msg != nil {
 		_ = j.msg.Nak()
 	}
 }
 
-// isKnown reports whether a worker knows the tag of the jobs.
+// isKnown reports whether a worker has been granted the tag of the jobs before.
 func isKnown(jobs []job) bool {
 	return slices.ContainsFunc(jobs, func(j job) bool { return !j.event.Unknown })
 }
@@ -189,9 +191,10 @@ func (s *schedule) line(q *queue) {
 	q.line.Push(q, need)
 }
 
-// next begins the next call and returns its queue, with the jobs in serving and its
-// context. It returns nil if no call may begin now; the alarm tells when one may. While
-// the breaker is open, calls are probes; jobs that have waited for one are returned, too.
+// next begins the next call and returns its queue, with the jobs in serving and
+// its context. It returns nil if no call may begin now; the alarm fires when a
+// call may. While the breaker is open, calls are probes, and next also returns
+// the jobs that have waited for a probe.
 func (s *schedule) next(parent context.Context) (q *queue, unserved []job) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -220,10 +223,12 @@ func (s *schedule) next(parent context.Context) (q *queue, unserved []job) {
 	return q, unserved
 }
 
-// choose returns the line of which a tag is called for next, or nil.
+// choose returns the line of the next call, or nil.
 func (s *schedule) choose(open bool) *line {
-	if open { // calls that hang must not delay a probe, so it needs no slot
-		if s.known.Len() > 0 { // slow tags may fail alone, and unknown ones may only be looked up
+	// Hanging calls must not delay a probe, so it needs no slot.
+	if open {
+		// Slow tags may fail alone, and unknown tags may only cause a look-up.
+		if s.known.Len() > 0 {
 			return &s.known
 		}
 		return inTurn(&s.unknown, &s.slow)
@@ -239,7 +244,7 @@ func (s *schedule) choose(open bool) *line {
 	return inTurn(&s.known, &s.unknown, &s.slow)
 }
 
-// inTurn returns the line in which tags wait that had its turn the longest ago, or nil.
+// inTurn returns the non-empty line that had its turn the longest ago, or nil.
 func inTurn(lines ...*line) (next *line) {
 	for _, l := range lines {
 		if l.Len() > 0 && (next == nil || l.turn < next.turn) {
@@ -249,8 +254,8 @@ func inTurn(lines ...*line) (next *line) {
 	return next
 }
 
-// endOldest ends the oldest calls that take too long, as many as tags wait. In the slots
-// of slow tags they may take their time.
+// endOldest ends the oldest calls that take too long, as many as tags wait.
+// Calls in the slots of slow tags may take the whole timeout.
 func (s *schedule) endOldest(tags int) {
 	limit, slow := s.pace.limit(), 0
 	for _, q := range s.running {
@@ -270,8 +275,8 @@ func (s *schedule) endOldest(tags int) {
 	}
 }
 
-// begin begins a call for the jobs that are still this loader's. It returns nil if there
-// are none.
+// begin begins a call for the jobs that this loader still holds. It returns nil
+// if there are none.
 func (s *schedule) begin(parent context.Context, q *queue) *queue {
 	now := time.Now()
 	s.waiting -= len(q.waiting)
@@ -293,8 +298,8 @@ func (s *schedule) begin(parent context.Context, q *queue) *queue {
 	return q
 }
 
-// finish ends the call of a queue, and judges its tag and the store by it. It returns
-// what a failure says: not now.
+// finish ends the call of a queue, and judges its tag and the store. It returns
+// the answer to send after a failure.
 func (s *schedule) finish(q *queue, result outcome, err error) loads.NotNow {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -364,15 +369,16 @@ func (s *schedule) sweep() (removed []job) {
 	return removed
 }
 
-// outage returns how the store fails.
+// outage returns the state of the store.
 func (s *schedule) outage() Outage {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.breaker.outage
 }
 
-// room returns how many events to ask the stream for: many; or while the breaker is open
-// one at a time, until there are several to probe with, for one of them may fail alone.
+// room returns the number of events to pull from the stream: a batch; or while
+// the breaker is open, one at a time, until there are several to probe with.
+// The row of a single event may fail alone.
 func (s *schedule) room() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -386,15 +392,15 @@ func (s *schedule) room() int {
 	return 0
 }
 
-// isIdle reports whether no call is under way or waited for, or the breaker is open.
+// isIdle reports whether no call is running or waiting, or the breaker is open.
 func (s *schedule) isIdle() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.waiting == 0 && len(s.running) == 0 || s.breaker.isOpen()
 }
 
-// close hands back all that waits or comes later, so that other loaders get it at once.
-// Plain messages are asked for again.
+// close hands back all waiting and later jobs, so that other loaders get them
+// at once. Workers retry plain messages.
 func (s *schedule) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -18,15 +18,15 @@ import (
 // Consumer is the name of the durable consumer that all loaders share.
 const Consumer = "loader"
 
-// eventAge is how long a load event may wait for a loader. Older ones are of no use:
-// their requests have long been answered, and workers ask again.
+// eventAge bounds the time that a load event waits for a loader. Older events
+// are useless: their requests have been answered long ago, and workers retry.
 const eventAge = 30 * time.Second
 
-// Stream is the load stream, a work queue of load events. One message per subject, and
-// a second refused, is what keeps it to one load at a time per worker and tag. It is
-// kept on disk, and its consumer too, although events are soon forgotten: it must be
-// there after a restart of the server, for loaders may lack the right to create it
-// anew. Replicas are 1 to 5.
+// Stream is the load stream, a work queue of load events. It refuses a second
+// message per subject, which limits it to one load at a time per worker and
+// tag. Events are short-lived, but the stream and its consumer are on disk:
+// they must survive a restart of the server, because loaders may lack the right
+// to recreate them. Replicas are 1 to 5.
 func Stream(prefix messages.Prefix, replicas int) kv.Resource {
 	return kv.Stream(jetstream.StreamConfig{
 		Name:                 loads.StreamName(prefix),
@@ -64,7 +64,7 @@ func consumer(prefix messages.Prefix) kv.Resource {
 	})
 }
 
-// Rights are those that a role needs for loaders' work.
+// Rights returns the rights that a role needs for the work of loaders.
 func Rights(p messages.Prefix, role rights.Role) rights.Rights {
 	stream := loads.StreamName(p)
 	consumer := stream + "." + Consumer
@@ -87,20 +87,20 @@ func Rights(p messages.Prefix, role rights.Role) rights.Rights {
 }
 
 const (
-	// consumeAgain is the pause before the stream is consumed again.
+	// consumeAgain is the pause before consuming the stream again.
 	consumeAgain = 500 * time.Millisecond
 
-	// Pull requests are short, so that a missing stream is noticed soon.
+	// Pull requests are short, so that a missing stream is detected soon.
 	pullExpiry    = 5 * time.Second
 	pullHeartbeat = time.Second
 	pullBatch     = 256
 
-	// ackMargin is how long an ack may be under way.
+	// ackMargin is the time reserved for an ack in flight.
 	ackMargin = time.Second
 )
 
-// consume consumes the load stream until ctx ends. If the stream or its consumer is
-// gone, it creates them again.
+// consume consumes the load stream until ctx ends. If the stream or its
+// consumer is missing, it recreates them.
 func (l *Loader) consume(ctx context.Context) {
 	for failing := false; ctx.Err() == nil; failing = true {
 		consumer, err := l.openConsumer(ctx)
@@ -120,8 +120,8 @@ func (l *Loader) consume(ctx context.Context) {
 	}
 }
 
-// openConsumer returns the loaders' consumer. It and its stream are created if they are
-// missing.
+// openConsumer returns the loaders' consumer. It creates consumer and stream if
+// they are missing.
 func (l *Loader) openConsumer(ctx context.Context) (jetstream.Consumer, error) {
 	ctx, cancel := context.WithTimeout(ctx, DefaultTimeout)
 	defer cancel()
@@ -131,8 +131,8 @@ func (l *Loader) openConsumer(ctx context.Context) (jetstream.Consumer, error) {
 	return l.cfg.JS.Consumer(ctx, loads.StreamName(l.cfg.Prefix), Consumer)
 }
 
-// pullAll asks the stream for as many events as there is room for, until ctx ends or
-// something breaks. The others stay in the stream.
+// pullAll pulls as many events as there is room for, until ctx ends or an error
+// occurs. The others stay in the stream.
 func (l *Loader) pullAll(ctx context.Context, consumer jetstream.Consumer) error {
 	for ctx.Err() == nil {
 		n := l.schedule.room()
@@ -145,8 +145,8 @@ func (l *Loader) pullAll(ctx context.Context, consumer jetstream.Consumer) error
 	return ctx.Err()
 }
 
-// pull asks the stream for events, and submits those that come in the next seconds. The
-// stream gives them to nobody else while they are held.
+// pull pulls events, and submits those that arrive in the next seconds. While
+// they are held, the stream does not redeliver them.
 func (l *Loader) pull(ctx context.Context, consumer jetstream.Consumer, n int) error {
 	ctx, cancel := context.WithTimeout(ctx, pullExpiry)
 	defer cancel()
