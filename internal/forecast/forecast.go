@@ -1,17 +1,19 @@
-// Package forecast says when numbers run out: those of a tag at the rate at which they are used, and those of
-// a layout of snowflake IDs, whose end is certain.
+// Package forecast computes when IDs run out: the IDs of a tag at their present
+// rate of use, and the IDs of a layout of snowflake IDs, whose end is certain.
 //
 // # Limits
 //
-// A tag ends at 2^63. Before that its IDs reach 2^31, from where on they do not fit a signed column of 32 bits, and 2^53,
-// from where on JavaScript rounds them. Who keeps IDs in neither need not care. A limit that was passed is not spoken of.
+// A tag ends at 2^63. Before that, its IDs reach 2^31, where they outgrow
+// signed 32-bit columns, and 2^53, where JavaScript rounds them. The latter two
+// matter only to programs that keep IDs in such types. A limit that was passed
+// is not reported.
 //
 // # Evidence
 //
-// A rate is that of the past, and a date says what happens if it goes on. So what was seen has to stand in
-// relation to what is said: a date is said once the rate was measured for a thousandth of the time until then, and
-// for a minute at least. After a whole day, which has its busy and its quiet hours, any date is said. One that is more than a century
-// ahead is none.
+// A date extrapolates the past rate. A date is reported only if the rate was
+// measured for at least a thousandth of the time until then, and for at least a
+// minute. After a whole day, which has busy and quiet hours, every date is
+// reported, up to a century ahead.
 package forecast
 
 import (
@@ -22,23 +24,25 @@ import (
 	"github.com/idworker/idworker/snowflake"
 )
 
-// Limit is what numbers run into.
+// Limit is a bound that IDs run into.
 type Limit string
 
 // The limits.
 const (
-	Int32  Limit = "2^31" // the first number that is too large for a signed integer of 32 bits
-	Double Limit = "2^53" // from here on a number of JavaScript is not exact
-	End    Limit = "end"  // there are no more
+	// the first number too large for a signed 32-bit integer
+	Int32  Limit = "2^31"
+	Double Limit = "2^53" // from here on, JavaScript numbers are inexact
+	End    Limit = "end"  // no more IDs
 )
 
-// Date is when a limit is reached.
+// Date is the time when a limit is reached.
 type Date struct {
 	Limit Limit     `json:"limit"`
 	At    time.Time `json:"at"`
 }
 
-// Soon is how long before a limit there is a warning: time to change the type of a column and the programs that read it.
+// Soon is the time before a limit when warnings begin. It leaves time to change
+// column types and the programs that read them.
 const Soon = 365 * 24 * time.Hour
 
 // IsSoon reports whether the limit is less than a year ahead, or past.
@@ -50,7 +54,7 @@ func (d Date) String() string { return fmt.Sprintf("%s on %s", d.Limit, Day(d.At
 // Day is a date without the time of day.
 func Day(t time.Time) string { return t.UTC().Format(time.DateOnly) }
 
-// Warning is what to say of a tag that is soon at a limit, and what that is concluded from.
+// Warning is a warning about a tag that is soon at a limit, with the evidence.
 func (u Use) Warning(d Date, now time.Time) string {
 	what := "its IDs reach " + string(d.Limit)
 	if d.Limit == End {
@@ -60,7 +64,8 @@ func (u Use) Warning(d Date, now time.Time) string {
 		span(d.At.Sub(now)), Day(d.At), perSecond(u.Rate), span(time.Duration(u.Seconds)*time.Second))
 }
 
-// LayoutWarning is what to say of a layout that is soon at a limit, or past it.
+// LayoutWarning is a warning about a layout that is soon at a limit, or past
+// it.
 func (d Date) LayoutWarning() string {
 	if d.Limit == End {
 		return "snowflake IDs end on " + Day(d.At)
@@ -68,7 +73,7 @@ func (d Date) LayoutWarning() string {
 	return "snowflake IDs reach " + string(d.Limit) + " on " + Day(d.At)
 }
 
-// perSecond is a rate for people.
+// perSecond formats a rate.
 func perSecond(rate float64) string {
 	if rate < 10 {
 		return fmt.Sprintf("%.2g", rate)
@@ -76,7 +81,7 @@ func perSecond(rate float64) string {
 	return fmt.Sprintf("%.0f", rate)
 }
 
-// span is some time for people.
+// span formats a duration.
 func span(d time.Duration) string {
 	const day = 24 * time.Hour
 	switch {
@@ -88,14 +93,17 @@ func span(d time.Duration) string {
 	return fmt.Sprintf("%.0f days", d.Hours()/24)
 }
 
-// Use is how the numbers of a tag are used up by all workers together, as one worker or several see it.
+// Use is the use of a tag's numbers by all workers together, as measured by the
+// workers.
 type Use struct {
-	High    int64   `json:"high"`    // all numbers below were granted
-	Rate    float64 `json:"rate"`    // numbers a second; 0 if there was too little to measure
-	Seconds float64 `json:"seconds"` // for how long it was measured
+	High int64 `json:"high"` // all numbers below were granted
+	// numbers a second; 0 if there was too little to measure
+	Rate    float64 `json:"rate"`
+	Seconds float64 `json:"seconds"` // duration of the measurement
 }
 
-// Join is what two workers together know: the rate is that of the one that has measured for longer.
+// Join joins the measurements of two workers. The rate is that of the longer
+// measurement.
 func (u Use) Join(other Use) Use {
 	joined := u
 	if other.Rate > 0 && (u.Rate <= 0 || other.Seconds > u.Seconds) {
@@ -105,21 +113,25 @@ func (u Use) Join(other Use) Use {
 	return joined
 }
 
-// The evidence that a date takes.
+// The evidence that a date needs.
 const (
 	leastSeconds  = 60
 	enoughSeconds = 24 * 60 * 60
-	farther       = 1000 // times as far ahead as was measured is the farthest that is said before that
-	maxAhead      = 100 * 365 * 24 * 60 * 60
+	// without enoughSeconds, the reach of a date as a multiple of the
+	// measurement
+	farther  = 1000
+	maxAhead = 100 * 365 * 24 * 60 * 60
 )
 
-// limits are those of tags, in order. Below its end, like Leaf's max_id, all numbers have to fit an int64.
+// limits are the limits of tags, in order. Like Leaf's max_id, the end must fit
+// an int64.
 var limits = []struct {
 	name  Limit
-	first int64 // that is beyond
+	first int64 // the first number beyond the limit
 }{{Int32, 1 << 31}, {Double, 1 << 53}, {End, math.MaxInt64}}
 
-// Dates are when the limits ahead are reached if it goes on like this, in order: those of which that can be said.
+// Dates returns the dates of the limits ahead at the present rate, in order. It
+// omits those without sufficient evidence.
 func (u Use) Dates(now time.Time) (dates []Date) {
 	for _, limit := range limits {
 		if u.High >= limit.first || u.High < 1 {
@@ -127,20 +139,22 @@ func (u Use) Dates(now time.Time) (dates []Date) {
 		}
 		ahead := float64(limit.first-u.High) / u.Rate
 		if !u.reaches(ahead) {
-			break // what is farther away even less
+			break // later limits have even less evidence
 		}
 		dates = append(dates, Date{limit.name, now.Add(time.Duration(ahead) * time.Second).UTC().Truncate(time.Second)})
 	}
 	return dates
 }
 
-// reaches reports whether the evidence is enough for what is so many seconds ahead.
+// reaches reports whether the evidence suffices for a date so many seconds
+// ahead.
 func (u Use) reaches(ahead float64) bool {
 	return u.Rate > 0 && u.Seconds >= leastSeconds && ahead <= maxAhead && (u.Seconds >= enoughSeconds || ahead <= farther*u.Seconds)
 }
 
-// OfLayout is when the IDs of a layout reach the limits ahead, and when they end, in order. That takes no rate: an ID
-// is as high as it is late.
+// OfLayout returns the dates when the IDs of a layout reach the limits ahead
+// and their end, in order. It needs no rate: the value of an ID follows from
+// its time.
 func OfLayout(l snowflake.Layout, now time.Time) (dates []Date) {
 	if l.IsZero() {
 		return nil
@@ -158,5 +172,5 @@ func OfLayout(l snowflake.Layout, now time.Time) (dates []Date) {
 	return dates
 }
 
-// lastYear is the last one that dates are written of. Layouts may last for longer.
+// lastYear bounds the dates that are reported. Layouts may last longer.
 const lastYear = 9999

@@ -1,4 +1,4 @@
-// Package goroutines starts goroutines that one owner ends and awaits.
+// Package goroutines starts goroutines that a single owner ends and awaits.
 package goroutines
 
 import (
@@ -6,8 +6,9 @@ import (
 	"sync"
 )
 
-// Group is the goroutines of one owner. A [sync.WaitGroup] alone is not enough where
-// callbacks start goroutines at any time: its Go must not race with its Wait.
+// Group is the goroutines of an owner. A [sync.WaitGroup] alone is not enough
+// where callbacks start goroutines at any time: its Go must not race with its
+// Wait.
 type Group struct {
 	ctx    context.Context // ends when Stop is called
 	cancel context.CancelFunc

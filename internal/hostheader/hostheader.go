@@ -1,8 +1,8 @@
-// Package hostheader recognizes requests of pages that give a name of their own
-// this machine's address (DNS rebinding). For a browser such a page and what
-// answers here are of one site, so the page may read the answers. Every HTTP
-// server of a process refuses these requests, but one whose callers need a
-// token, or that is open to everybody on purpose.
+// Package hostheader recognizes DNS rebinding: requests of pages that give
+// their own name this machine's address. To a browser, such a page and this
+// server are the same site, so the page may read the answers. Every HTTP server
+// of a process refuses these requests, unless its callers need a token or it is
+// public on purpose.
 package hostheader
 
 import (
@@ -13,12 +13,12 @@ import (
 	"strings"
 )
 
-// Refusal is the text of the answer, with status 403, to a request whose Host
-// header is not trusted.
+// Refusal is the text of the answer, with status 403, to a request with an
+// untrusted Host header.
 const Refusal = "untrusted Host header; allowed are localhost, this machine's name, IP addresses and configured names"
 
-// Trusted reports whether a Host header cannot be that of such a page: it is an
-// IP address, a name of this machine, one of names, or empty.
+// Trusted reports whether a Host header cannot come from such a page: it is
+// empty, an IP address, a name of this machine, or in names.
 func Trusted(host string, names []string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name

@@ -1,8 +1,9 @@
-// Package inbox receives the few answers to one question.
+// Package inbox receives the few answers to a request.
 //
-// nats.go's SubscribeSync makes room for 65,536 messages, half a megabyte, at each call. Who asks often, and
-// most of all who asks again because all is slow already, cannot afford that. An [Inbox] has room for
-// what is expected; the connection drops the rest, as it does with any slow consumer.
+// nats.go's SubscribeSync allocates a buffer for 65,536 messages, half a
+// megabyte, per call. Frequent requests, and above all retries while everything
+// is slow, cannot afford that. An [Inbox] has room for the expected answers;
+// the connection drops the rest, as for any slow consumer.
 package inbox
 
 import (
@@ -12,14 +13,14 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Inbox is a subscription that one goroutine reads.
+// Inbox is a subscription that a single goroutine reads.
 type Inbox struct {
 	sub     *nats.Subscription
 	arrived chan *nats.Msg
 	closed  chan struct{}
 }
 
-// Subscribe opens an inbox in which so many messages can wait, one at least.
+// Subscribe opens an inbox with room for so many messages, at least one.
 func Subscribe(conn *nats.Conn, subject string, room int) (*Inbox, error) {
 	b := &Inbox{arrived: make(chan *nats.Msg, room), closed: make(chan struct{})}
 	var err error
@@ -28,15 +29,18 @@ func Subscribe(conn *nats.Conn, subject string, room int) (*Inbox, error) {
 	}
 	closed := sync.OnceFunc(func() { close(b.closed) })
 	b.sub.SetClosedHandler(func(string) { closed() })
-	if !b.sub.IsValid() { // closed before there was somebody to tell
+	// closed before the handler was set
+	if !b.sub.IsValid() {
 		closed()
 	}
 	return b, nil
 }
 
-// Next returns the next message. The error is [nats.ErrNoResponders] if the server says that nobody listens to
-// the question, [nats.ErrBadSubscription] if nothing can come any more, for the subscription or the connection
-// was closed, or that of the context. What has come is returned first.
+// Next returns the next message. Messages that have arrived are returned before
+// any error. The error is [nats.ErrNoResponders] if the server reports that no
+// process subscribes to the subject; [nats.ErrBadSubscription] if the
+// subscription or the connection was closed, so no message can arrive; or that
+// of the context.
 func (b *Inbox) Next(ctx context.Context) (*nats.Msg, error) {
 	select {
 	case msg := <-b.arrived:
@@ -53,7 +57,7 @@ func (b *Inbox) Next(ctx context.Context) (*nats.Msg, error) {
 	}
 }
 
-// last returns what came before the subscription ended.
+// last returns messages that arrived before the subscription ended.
 func (b *Inbox) last() (*nats.Msg, error) {
 	select {
 	case msg := <-b.arrived:
@@ -63,7 +67,7 @@ func (b *Inbox) last() (*nats.Msg, error) {
 	}
 }
 
-// check tells the server's own answer from those of others.
+// check distinguishes the server's own answer from other answers.
 func check(msg *nats.Msg) error {
 	if len(msg.Data) == 0 && msg.Header.Get("Status") == "503" {
 		return nats.ErrNoResponders

@@ -9,12 +9,13 @@ import (
 	"github.com/idworker/idworker/internal/metric"
 )
 
-// Foreign drops the messages of other installations, and counts them. A load event of
-// another installation must not get a segment of this installation's store, and a grant
-// of another store must not be used.
+// Foreign drops and counts the messages of other installations. A load event of
+// another installation must not get a segment of this installation's store, and
+// a grant of another store must not be used.
 //
-// Dropping an event is harmless, even in the load stream: this installation's stream
-// may hold the events of others, but only this installation's loaders read it.
+// Dropping an event is harmless, even in the load stream: this installation's
+// stream may hold the events of others, but only this installation's loaders
+// read it.
 type Foreign struct {
 	own    string // the installation
 	log    *zap.Logger
@@ -35,7 +36,7 @@ const (
 
 var kinds = [...]string{"load_event", "grant"}
 
-// maxForeignLogged bounds the memory for logged installations.
+// maxForeignLogged bounds the set of logged installations.
 const maxForeignLogged = 100
 
 // NewForeign returns a Foreign for a process of the given installation.
@@ -43,7 +44,8 @@ func NewForeign(installation string, log *zap.Logger) *Foreign {
 	return &Foreign{own: installation, log: log, logged: make(map[string]bool)}
 }
 
-// Drop reports whether a message must be dropped because it names another installation.
+// Drop reports whether a message must be dropped because it names another
+// installation.
 func (f *Foreign) Drop(kind Kind, installation, sender string) bool {
 	if installation == "" || installation == f.own {
 		return false

@@ -1,10 +1,10 @@
-// Package loads holds the messages between workers and loaders: a worker requests a
-// segment with an [Event], and a loader answers with a [Grant]. Callers need neither.
+// Package loads has the messages between workers and loaders: a worker requests
+// a segment with an [Event], and a loader answers with a [Grant]. Callers need
+// neither.
 //
-// Events for which requests wait of tags that the worker does not know, or that are strict,
-// travel as plain messages. Others travel through the load stream. A grant is a plain
-// message that is sent once. If it is lost, that costs the worker a second and the range,
-// which is a gap.
+// An event that requests wait for travels as a plain message. Other events
+// travel through the load stream. A grant is a plain message that is sent once.
+// If it is lost, the worker loses a second, and the range becomes a gap.
 package loads
 
 import (
@@ -22,37 +22,39 @@ import (
 // ErrMalformed is wrapped by the errors of [DecodeEvent] and [DecodeGrant].
 var ErrMalformed = errors.New("malformed load message")
 
-// Event is a worker's request for one more segment of a tag.
+// Event is a worker's request for a segment of a tag.
 type Event struct {
-	// Instance names the asking process; the grant goes to its subject.
+	// Instance names the requesting process; the grant goes to its subject.
 	Instance string `json:"instance"`
 
 	Tag string `json:"tag"`
 
-	// Step is the number of IDs that the worker's step policy asks for. It is 0 if the
-	// worker does not know the tag, or if the tag is strict: then the loader decides.
+	// Step is the number of IDs that the worker's step policy requests. It is 0
+	// if the tag is new to the worker or strict: then the loader decides.
 	Step int64 `json:"step"`
 
-	// Unknown says that the worker was never granted the tag, so it may not exist.
+	// Unknown means that the worker was never granted the tag, so it may not
+	// exist.
 	Unknown bool `json:"unknown,omitempty"`
 
-	// Want is the number of IDs that parked requests are waiting for.
+	// Want is the number of IDs that parked requests wait for.
 	Want int64 `json:"want"`
 
-	// Seq numbers the worker's loads. A load that is asked for again keeps its number.
+	// Seq numbers the worker's loads. A repeated load keeps its number.
 	Seq uint64 `json:"seq"`
 
-	// Runway is how many milliseconds the worker's memory lasts, as of asking.
+	// Runway is the time that the worker's buffer lasts, in milliseconds, when
+	// the event is sent.
 	Runway int64 `json:"runway_ms,omitempty"`
 
-	// Installation is the ID of the installation that the worker belongs to, if it says
-	// so.
+	// Installation is the ID of the worker's installation, if it sends that.
 	Installation string `json:"installation,omitempty"`
 }
 
-// Slack is how long the event may wait, which is what events are ordered by. Parked requests
-// cannot wait at all. Otherwise it is half of the runway: memory should not have run out when
-// the turn comes, although requests are parked meanwhile that go before.
+// Slack is the time that the event may wait, by which events are ordered.
+// Parked requests cannot wait at all. Otherwise it is half of the runway: the
+// buffer should outlast the wait, even if parked requests of other tags go
+// first.
 func (e Event) Slack() time.Duration {
 	if e.Want > 0 {
 		return 0
@@ -60,12 +62,13 @@ func (e Event) Slack() time.Duration {
 	return time.Duration(e.Runway) * time.Millisecond / 2
 }
 
-// maxRunway is ten years, in milliseconds: more than any worker says, and no overflow.
+// maxRunway is ten years, in milliseconds: above any runway of a worker, and
+// below an overflow.
 const maxRunway = 10 * 365 * 24 * 60 * 60 * 1000
 
-// Size is the number of IDs to reserve for a tag. A strict tag gets what parked requests
-// want, because a worker keeps none of its IDs. Others get the step, or for this one load
-// what parked requests want if that is more.
+// Size is the number of IDs to reserve for a tag. A strict tag gets only the
+// IDs that parked requests want, because workers buffer none of its IDs. Others
+// get the step, or the IDs that parked requests want if that is more.
 func (e Event) Size(tag store.Tag) int64 {
 	if tag.Order == store.Strict {
 		return max(1, e.Want)
@@ -97,8 +100,8 @@ func DecodeEvent(data []byte, limit int64) (Event, error) {
 	return e, nil
 }
 
-// Grant is a loader's answer to one load event: the segment [First, End), or the
-// reason why there will be none.
+// Grant is a loader's answer to a load event: the segment [First, End), or the
+// reason for its absence.
 type Grant struct {
 	Instance string `json:"instance"`
 	Tag      string `json:"tag"`
@@ -106,38 +109,39 @@ type Grant struct {
 	First    int64  `json:"first,omitempty"`
 	End      int64  `json:"end,omitempty"`
 
-	// Step and Order are the tag's configured step, and the order in its entry, as of the
+	// Step and Order are the tag's configured step and stored order at the
 	// write that reserved the segment.
 	Step  int64       `json:"step,omitempty"`
 	Order store.Order `json:"order,omitempty"`
 
-	// Installation is the ID of the installation that the loader belongs to, if it says
-	// so.
+	// Installation is the ID of the loader's installation, if it sends that.
 	Installation string `json:"installation,omitempty"`
 
-	// Refused is messages.CodeNoTag or messages.CodeExhausted if the store refused with
-	// that, messages.CodeBusy if no new tag is looked up or created for now,
-	// messages.CodeUnavailable if what is stored for the tag cannot be used, else 0.
+	// Refused is the code of a refusal, or 0: CodeNoTag or CodeExhausted from
+	// the store; CodeBusy if no new tag is looked up or created for now;
+	// CodeUnavailable if the tag's stored data cannot be used.
 	Refused messages.Code `json:"refused,omitempty"`
 
-	// NotNow says that the load was not served, and may be when it is requested again.
+	// NotNow means that the load was not served, but a retry may be.
 	NotNow NotNow `json:"not_now,omitempty"`
 
-	// Reason is why, for people: with NotNow, and if Refused is CodeBusy or
-	// CodeUnavailable.
+	// Reason explains NotNow, and CodeBusy or CodeUnavailable in Refused. It is
+	// for people.
 	Reason string `json:"reason,omitempty"`
 
-	// Pause is for how many milliseconds the loader refuses all names that the worker does
-	// not know, at most a second: there were too many that do not exist.
+	// Pause is the time in milliseconds, at most a second, for which the loader
+	// refuses all names unknown to the worker. It is set after too many
+	// requests for names that do not exist.
 	Pause int64 `json:"pause_ms,omitempty"`
 }
 
-// NotNow is the reason for which a loader does not serve a load.
+// NotNow is the reason why a loader does not serve a load.
 type NotNow string
 
 // The values of Grant.NotNow.
 const (
-	NotNowTag   NotNow = "tag"   // the store failed or hung for this tag; others may be served
+	// the store failed or hung for this tag; others may be served
+	NotNowTag   NotNow = "tag"
 	NotNowStore NotNow = "store" // the store fails
 )
 
@@ -191,17 +195,18 @@ const maxPause = 1000
 // maxReasonLen leaves ample room for a sentence with a pattern in it.
 const maxReasonLen = 512
 
-// Reason returns an error as the reason of a refusal: one line that is not too long.
+// Reason formats an error as the reason of a refusal: a single line of bounded
+// length.
 func Reason(err error) string {
 	text := strings.Join(strings.Fields(err.Error()), " ")
 	return strings.ToValidUTF8(text[:min(len(text), maxReasonLen)], "")
 }
 
-// maxInstanceLen leaves ample room for a NUID, which is what names a process.
+// maxInstanceLen leaves ample room for a NUID, which names a process.
 const maxInstanceLen = 32
 
-// checkAddress checks the fields that become part of a subject, so that no event can make
-// a loader publish elsewhere.
+// checkAddress checks the fields that become part of a subject, so that no
+// event can make a loader publish elsewhere.
 func checkAddress(instance, tag string) error {
 	if len(instance) > maxInstanceLen || strings.Contains(instance, ".") || messages.CheckTag(instance) != nil {
 		return fmt.Errorf("%w: instance %.40q is not one token of at most %d bytes", ErrMalformed, instance, maxInstanceLen)

@@ -1,6 +1,6 @@
-// Package metric declares Prometheus metrics beside the counters that they are read
-// from. A part of a process has a method that sends its metrics to a [Sink], and the
-// process collects all of them.
+// Package metric declares Prometheus metrics beside the counters that they are
+// read from. A part of a process has a method that sends its metrics to a
+// [Sink], and the process collects all of them.
 package metric
 
 import (
@@ -16,10 +16,10 @@ func Declare(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc("idworker_"+name, help, labels, nil)
 }
 
-// Sink is where metrics go.
+// Sink receives metrics.
 type Sink struct {
 	To      chan<- prometheus.Metric
-	MaxTags int // how many tags have metrics of their own
+	MaxTags int // tags with their own metrics, at most
 }
 
 // Gauge sends the value of a gauge.
@@ -41,10 +41,10 @@ func (s Sink) Counter(d *prometheus.Desc, v int64, labels ...string) {
 	s.To <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v), labels...)
 }
 
-// Histogram counts durations in buckets whose bounds double, from a microsecond to half
-// a minute. Observe costs two atomic additions.
+// Histogram counts durations in buckets whose bounds double, from a microsecond
+// to half a minute. Observe costs two atomic additions.
 type Histogram struct {
-	buckets [histogramBuckets + 1]atomic.Int64 // the last is for what is longer
+	buckets [histogramBuckets + 1]atomic.Int64 // the last is for longer durations
 	sum     atomic.Int64                       // nanoseconds
 }
 
@@ -57,12 +57,13 @@ const (
 // Observe counts a duration.
 func (h *Histogram) Observe(d time.Duration) {
 	d = max(d, 1)
-	bucket := max(0, bits.Len64(uint64(d-1))-histogramLeast) // a bucket includes its upper bound
+	// A bucket includes its upper bound.
+	bucket := max(0, bits.Len64(uint64(d-1))-histogramLeast)
 	h.buckets[min(bucket, histogramBuckets)].Add(1)
 	h.sum.Add(int64(d))
 }
 
-// Histogram sends a histogram, with so many more durations of zero.
+// Histogram sends a histogram, with so many additional durations of zero.
 func (s Sink) Histogram(d *prometheus.Desc, h *Histogram, zeros int64, labels ...string) {
 	upTo := make(map[float64]uint64, histogramBuckets)
 	sum := time.Duration(h.sum.Load())

@@ -1,4 +1,4 @@
-// Package priority has a queue from which the earliest element is taken first.
+// Package priority has a queue ordered by time.
 package priority
 
 import (
@@ -6,16 +6,16 @@ import (
 	"time"
 )
 
-// Place is where an element stands in a queue. Elements embed it.
+// Place is an element's place in a queue. Elements embed it.
 type Place struct {
 	at    time.Time
-	index int // in the queue, from 1 on; 0 if in none
+	index int // in the queue, from 1; 0 if in none
 }
 
 // Queued reports whether the element is in a queue.
 func (p *Place) Queued() bool { return p.index > 0 }
 
-// At is the time by which the element is queued.
+// At is the time of the element in its queue.
 func (p *Place) At() time.Time { return p.at }
 
 func (p *Place) place() *Place { return p }
@@ -29,7 +29,7 @@ type Queue[T Element] struct{ items items[T] }
 // Len is the number of elements.
 func (q *Queue[T]) Len() int { return len(q.items) }
 
-// First returns the earliest element. There must be one.
+// First returns the earliest element. The queue must not be empty.
 func (q *Queue[T]) First() T { return q.items[0] }
 
 // Push adds an element that is in no queue.
@@ -38,13 +38,13 @@ func (q *Queue[T]) Push(x T, at time.Time) {
 	heap.Push(&q.items, x)
 }
 
-// Pop removes the earliest element and returns it. There must be one.
+// Pop removes and returns the earliest element. The queue must not be empty.
 func (q *Queue[T]) Pop() T { return heap.Pop(&q.items).(T) }
 
 // Remove removes an element of the queue.
 func (q *Queue[T]) Remove(x T) { heap.Remove(&q.items, x.place().index-1) }
 
-// Advance moves an element of the queue forward, if it comes later than at.
+// Advance moves an element of the queue forward to at, if it is later.
 func (q *Queue[T]) Advance(x T, at time.Time) {
 	if p := x.place(); at.Before(p.at) {
 		p.at = at
@@ -52,7 +52,7 @@ func (q *Queue[T]) Advance(x T, at time.Time) {
 	}
 }
 
-// items is what package heap works on.
+// items implements [heap.Interface].
 type items[T Element] []T
 
 func (h items[T]) Len() int           { return len(h) }

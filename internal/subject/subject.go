@@ -1,4 +1,5 @@
-// Package subject compares subjects, with and without wildcards, as the server does.
+// Package subject compares NATS subjects, with and without wildcards, as the
+// server does.
 package subject
 
 import (
@@ -22,10 +23,10 @@ func IsLiteral(s string) bool {
 	return IsPattern(s) && !slices.ContainsFunc(strings.Split(s, "."), IsWildcard)
 }
 
-// IsWildcard reports whether a token stands for others.
+// IsWildcard reports whether a token is a wildcard.
 func IsWildcard(token string) bool { return token == "*" || token == ">" }
 
-// Overlap reports whether there is a subject that matches both patterns.
+// Overlap reports whether any subject matches both patterns.
 func Overlap(a, b string) bool {
 	x, y := strings.Split(a, "."), strings.Split(b, ".")
 	for i := range min(len(x), len(y)) {

@@ -9,30 +9,30 @@ import (
 	"sync"
 )
 
-// connections are those that are open. netutil.LimitListener bounds their
-// number, and net/http the time that each may take. Neither keeps a flood of
-// strangers out, so a connection is a stranger's until a request on it is
-// admitted; and when the last place is taken, a connection makes room for the
-// next: the oldest stranger's, or, if the new one is the only one, that of the
-// caller that has been idle for longest.
+// connections are the open connections. netutil.LimitListener bounds their
+// number, and net/http their times. Neither keeps out a flood of strangers, so
+// a connection is a stranger's until a request on it is admitted. When the last
+// place is taken, an old connection is closed: the oldest stranger's; or, if
+// the newest is the only stranger's, the longest idle connection of a caller.
 type connections struct {
 	most int
 
 	mu        sync.Mutex
-	open      map[net.Conn]place
-	strangers list.List // of net.Conn, the oldest first
-	idle      list.List // callers', the same
+	open      map[net.Conn]listEntry
+	strangers list.List // of net.Conn, oldest first
+	idle      list.List // callers', oldest first
 	evicted   int64
 }
 
-// place is where a connection is in a list. A caller's that is busy is in none.
-type place struct {
+// listEntry is a connection's entry in a list. Busy connections of callers are
+// in no list.
+type listEntry struct {
 	in *list.List
 	at *list.Element
 }
 
 func newConnections(most int) *connections {
-	return &connections{most: most, open: make(map[net.Conn]place)}
+	return &connections{most: most, open: make(map[net.Conn]listEntry)}
 }
 
 // connKey is the key of a connection in the context of its requests.
@@ -47,7 +47,8 @@ func withConn(ctx context.Context, c net.Conn) context.Context {
 func (s *connections) note(c net.Conn, state http.ConnState) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	at, isOpen := s.open[c] // one that made room is not
+	// Evicted connections are not open.
+	at, isOpen := s.open[c]
 	switch {
 	case state == http.StateNew:
 		s.move(c, &s.strangers)
@@ -63,7 +64,7 @@ func (s *connections) note(c net.Conn, state http.ConnState) {
 	}
 }
 
-// admitted notes that a request on the connection was admitted.
+// admitted records that a request on the connection was admitted.
 func (s *connections) admitted(c net.Conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -72,19 +73,19 @@ func (s *connections) admitted(c net.Conn) {
 	}
 }
 
-// move puts a connection at the end of a list, or in none. It needs mu.
+// move moves a connection to the end of a list, or to none. It needs mu.
 func (s *connections) move(c net.Conn, to *list.List) {
 	if at := s.open[c]; at.in != nil {
 		at.in.Remove(at.at)
 	}
-	s.open[c] = place{}
+	s.open[c] = listEntry{}
 	if to != nil {
-		s.open[c] = place{to, to.PushBack(c)}
+		s.open[c] = listEntry{to, to.PushBack(c)}
 	}
 }
 
-// makeRoom closes a connection if the last place is taken and another one waits
-// for its client. It needs mu.
+// makeRoom closes a connection if the last place is taken and another
+// connection is idle or has no admitted request. It needs mu.
 func (s *connections) makeRoom() {
 	switch {
 	case len(s.open) < s.most:
@@ -97,13 +98,14 @@ func (s *connections) makeRoom() {
 	}
 }
 
-// closeOldest closes the oldest connection of a list, which net/http notices. It
+// closeOldest closes the oldest connection of a list; net/http detects that. It
 // needs mu.
 func (s *connections) closeOldest(of *list.List) {
 	c := of.Remove(of.Front()).(net.Conn)
 	delete(s.open, c)
 	if secure, ok := c.(*tls.Conn); ok {
-		c = secure.NetConn() // without a goodbye, for which the client could be waited
+		// Without a TLS goodbye, which could wait for the client.
+		c = secure.NetConn()
 	}
 	_ = c.Close()
 }
@@ -117,8 +119,8 @@ func (s *connections) closeStrangers() {
 	}
 }
 
-// counts returns how many are open, how many of these are callers' that are
-// busy, and how many made room.
+// counts returns the number of open connections, of busy connections of
+// callers, and of evicted connections.
 func (s *connections) counts() (open, busy int, evicted int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

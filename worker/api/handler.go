@@ -28,12 +28,13 @@ const (
 
 // handler answers requests.
 type handler struct {
-	layout      snowflake.Layout
-	hosts       []string // names that callers may use for the server without tokens
-	exposed     bool     // without tokens other machines are answered, too
+	layout snowflake.Layout
+	// names that callers may use for a server without tokens
+	hosts       []string
+	exposed     bool // a server without tokens answers other machines, too
 	connections *connections
 	source      atomic.Pointer[Source] // nil until the worker works
-	tokens      atomic.Pointer[Tokens] // nil: none is needed
+	tokens      atomic.Pointer[Tokens] // nil: no token is required
 	figures     figures
 }
 
@@ -45,8 +46,7 @@ func (h *handler) useTokens(contents [][]byte) error {
 	return err
 }
 
-// ServeHTTP routes a request. It takes paths as they are: nothing cleans them
-// up, and no redirect leads elsewhere.
+// ServeHTTP routes a request. It does not clean up paths or redirect.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	path := r.URL.Path
 	if tag, ok := strings.CutPrefix(path, pathSegment); ok {
@@ -73,14 +73,14 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// failure is why a request gets no IDs.
+// failure is the reason why a request gets no IDs.
 type failure struct {
 	status int
 	text   string
 }
 
-// ask asks the source for IDs of a tag, or for Times, if the request may have
-// them. Count is the body of a request by NATS.
+// ask gets IDs of a tag, or of Times, from the source, if the request may have
+// them. Count is the body of a NATS request.
 func (h *handler) ask(r *http.Request, what string, count []byte) (reply []byte, f *failure) {
 	if f := h.admit(r, what); f != nil {
 		return nil, f
@@ -89,7 +89,8 @@ func (h *handler) ask(r *http.Request, what string, count []byte) (reply []byte,
 	if source == nil {
 		return nil, errStarting
 	}
-	if _, err := io.Copy(io.Discard, r.Body); err != nil { // waited for before the source is asked, not behind it
+	// The body must arrive before the source reserves IDs.
+	if _, err := io.Copy(io.Discard, r.Body); err != nil {
 		return nil, &failure{http.StatusBadRequest, "the body ended early"}
 	}
 	if c, ok := r.Context().Value(connKey{}).(net.Conn); ok {
@@ -110,8 +111,8 @@ func (h *handler) ask(r *http.Request, what string, count []byte) (reply []byte,
 // errStarting is the answer until the worker works.
 var errStarting = &failure{http.StatusServiceUnavailable, "starting"}
 
-// failureOf translates an error of the source: its code is the status. A code
-// of a newer worker that is no status of an error means that there is no ID.
+// failureOf translates an error of the source: its code is the status. A newer
+// worker's code that is no error status means that there is no ID.
 func (h *handler) failureOf(err error) *failure {
 	var reported *messages.Error
 	if !errors.As(err, &reported) { // the client has gone
@@ -125,10 +126,10 @@ func (h *handler) failureOf(err error) *failure {
 	return &failure{status, reported.Text}
 }
 
-// maxBody bounds the body of a request, in bytes. Its content does not matter.
+// maxBody bounds the body of a request, in bytes. Its content is ignored.
 const maxBody = 4 << 10
 
-// admit returns why the source must not be asked for a well-formed tag, or for
+// admit returns why a request may not get IDs of a well-formed tag, or of
 // Times; or nil.
 func (h *handler) admit(r *http.Request, what string) *failure {
 	tokens := h.tokens.Load()
@@ -149,7 +150,7 @@ func (h *handler) admit(r *http.Request, what string) *failure {
 	return nil
 }
 
-// refuse returns why no client may send such a request, or nil.
+// refuse returns why such a request is refused from any client, or nil.
 func (h *handler) refuse(r *http.Request) *failure {
 	switch {
 	case r.Method != http.MethodGet && r.Method != http.MethodPost:
@@ -166,10 +167,10 @@ func (h *handler) refuse(r *http.Request) *failure {
 	return nil
 }
 
-// foreign reports whether a page of another site has a browser send the
+// foreign reports whether a page of another site made a browser send the
 // request. Such a page could use up IDs of a server that only its visitor can
-// reach. Browsers send Sec-Fetch-Site to localhost and with TLS; elsewhere they
-// send Origin alone, if the page wants to read the answer.
+// reach. Browsers send Sec-Fetch-Site to localhost and with TLS. Elsewhere they
+// send only Origin, if the page wants to read the answer.
 func foreign(r *http.Request) bool {
 	if site := r.Header["Sec-Fetch-Site"]; len(site) > 0 && site[0] != "none" && site[0] != "same-origin" {
 		return true
@@ -191,13 +192,13 @@ func bearer(authorization []string) (token string, ok bool) {
 	return token, strings.EqualFold(scheme, "bearer") && token != ""
 }
 
-// smallReply is the size in bytes up to which net/http finds out the length of a
+// smallReply is the size in bytes up to which net/http sets the length of a
 // reply.
 const smallReply = 2000
 
 var noStore = []string{"no-store"}
 
-// reply answers. No reply may be cached: a cached one would repeat an ID.
+// reply answers. Replies must not be cached: a cached reply would repeat an ID.
 func (h *handler) reply(w http.ResponseWriter, status int, contentType string, body []byte) {
 	header := w.Header()
 	header["Content-Type"] = []string{contentType}
@@ -212,11 +213,13 @@ func (h *handler) reply(w http.ResponseWriter, status int, contentType string, b
 
 // explain sets the headers that belong to a failure.
 func explain(header http.Header, status int) {
-	header.Set("X-Content-Type-Options", "nosniff") // the body repeats a part of the request
+	// The body repeats a part of the request.
+	header.Set("X-Content-Type-Options", "nosniff")
 	switch status {
 	case http.StatusUnauthorized:
 		header.Set("WWW-Authenticate", `Bearer realm="idworker"`)
-		header.Set("Connection", "close") // a token that was taken out keeps no place
+		// A removed token keeps no connection.
+		header.Set("Connection", "close")
 	case http.StatusMethodNotAllowed:
 		header.Set("Allow", "GET, POST")
 	case http.StatusTooManyRequests, http.StatusServiceUnavailable:

@@ -12,8 +12,8 @@ import (
 )
 
 // Leaf's own server (recorded from version 1.0.1) answers with an ID as bare
-// text. Any failure is status 500 with the error page of the framework that it
-// is made with, and the connection is closed.
+// text. Any failure is status 500 with its framework's error page, and the
+// connection is closed.
 
 // The values of Content-Type, as Leaf writes them.
 const (
@@ -21,7 +21,7 @@ const (
 	leafJSON = "application/json;charset=UTF-8"
 )
 
-// The number in the message of Leaf's server that stands for a reason.
+// The number for each reason in messages of Leaf's server.
 const (
 	leafStarting = -1
 	leafNoKey    = -2
@@ -40,17 +40,17 @@ type leafError struct {
 
 const leafException = "com.sankuai.inf.leaf.server.exception.LeafServerException"
 
-// serveLeafTag answers a request for one ID of a tag.
+// serveLeafTag answers a request for an ID of a tag.
 func (h *handler) serveLeafTag(w http.ResponseWriter, r *http.Request, tag string) {
-	if tag == Times { // which is no tag
+	if tag == Times { // not a tag
 		h.failLeaf(w, r, noID(leafNoKey))
 		return
 	}
 	h.serveLeaf(w, r, tag, tag)
 }
 
-// serveLeaf answers a request for one ID of a tag, or for Times. Key is the
-// last part of the path.
+// serveLeaf answers a request for an ID of a tag, or of Times. Key is the last
+// part of the path.
 func (h *handler) serveLeaf(w http.ResponseWriter, r *http.Request, key, what string) {
 	if key == "" || strings.Contains(key, "/") {
 		h.failLeaf(w, r, &leafError{Status: http.StatusNotFound, Message: "No message available"})
@@ -72,8 +72,8 @@ func (h *handler) serveLeaf(w http.ResponseWriter, r *http.Request, key, what st
 	h.reply(w, http.StatusOK, contentType, reply)
 }
 
-// inLeafsWords translates a failure. Those that Leaf does not have, as of
-// tokens, keep their status.
+// inLeafsWords translates a failure. Those unknown to Leaf, such as a missing
+// token, keep their status.
 func inLeafsWords(f *failure, what string) *leafError {
 	switch {
 	case f == errStarting || f.status == http.StatusServiceUnavailable && what == Times:
@@ -106,14 +106,15 @@ func (h *handler) failLeaf(w http.ResponseWriter, r *http.Request, e *leafError)
 
 // leafParts is a snowflake ID taken apart.
 type leafParts struct {
-	Worker    string `json:"workerId,omitempty"`
-	Sequence  string `json:"sequenceId,omitempty"`
-	Timestamp string `json:"timestamp,omitempty"` // ms, and the same as a time of this machine's zone
+	Worker   string `json:"workerId,omitempty"`
+	Sequence string `json:"sequenceId,omitempty"`
+	// milliseconds, followed by the local time
+	Timestamp string `json:"timestamp,omitempty"`
 	Error     string `json:"errorMsg,omitempty"`
 }
 
-// serveDecode takes a snowflake ID apart. The answer has nothing that is not in
-// the ID, so no token is needed.
+// serveDecode splits a snowflake ID into its parts. The answer reveals only
+// parts of the ID, so no token is needed.
 func (h *handler) serveDecode(w http.ResponseWriter, r *http.Request) {
 	if f := h.refuse(r); f != nil {
 		h.failLeaf(w, r, &leafError{Status: f.status, Message: f.text})

@@ -13,10 +13,10 @@ import (
 // figures count replies.
 type figures struct {
 	byStatus  [len(statuses)]atomic.Int64
-	abandoned atomic.Int64 // their clients had gone
+	abandoned atomic.Int64 // their clients had left
 }
 
-// statuses are all that a reply can have.
+// statuses are all possible statuses of a reply.
 var statuses = [...]int{200, 400, 401, 403, 404, 405, 406, 409, 411, 413, 429, 500, 503, 507}
 
 func (f *figures) count(status int) {
@@ -25,7 +25,7 @@ func (f *figures) count(status int) {
 	}
 }
 
-// The metrics. docs/monitoring.md says what each one is for.
+// The metrics. docs/monitoring.md explains their use.
 var (
 	repliesMetric     = metric.Declare("api_replies_total", "HTTP replies, by status.", "status")
 	abandonedMetric   = metric.Declare("api_abandoned_total", "HTTP requests whose clients left before the reply.")

@@ -22,9 +22,8 @@ import (
 	"github.com/idworker/idworker/snowflake"
 )
 
-// Source is where IDs come from; it is a worker's Direct. A reply is the body
-// of one by NATS, and an error is a [*messages.Error], or that of ctx, when
-// that ended first.
+// Source supplies IDs; it is a worker's Direct. A reply is the body of a NATS
+// reply. An error is a [*messages.Error], or that of ctx if it ended first.
 type Source interface {
 	Segment(ctx context.Context, tag string, count []byte, kept bool) (reply []byte, err error)
 	Snowflake(ctx context.Context, count []byte) (reply []byte, err error)
@@ -35,49 +34,50 @@ type Config struct {
 	// Address is HOST:PORT.
 	Address string
 
-	// Certificate and Key are files in PEM, both or none. With them the server
-	// speaks TLS only.
+	// Certificate and Key are PEM files, both or none. With them the server
+	// speaks only TLS.
 	Certificate, Key string
 
-	// Tokens is a file of tokens and their rights; see [ParseTokens]. Without it
-	// every caller may ask for everything.
+	// Tokens is a file of tokens and their rights; see [ParseTokens]. Without
+	// it, every caller has all rights.
 	Tokens string
 
-	// Exposed lets a server without certificate or tokens listen where other
-	// machines can reach it.
+	// Exposed lets a server without certificate or tokens listen on addresses
+	// that other machines can reach.
 	Exposed bool
 
-	// Hosts are names that a request's Host header may have without tokens,
-	// besides localhost, this machine's name and IP addresses. With Exposed it
-	// may have any.
+	// Hosts are additional names that a Host header may have without tokens.
+	// Localhost, this machine's name and IP addresses are always allowed. With
+	// Exposed, all names are.
 	Hosts []string
 
-	// Connections bounds their number, 1 to 100,000. The default is
-	// DefaultConnections.
+	// Connections bounds the number of connections, 1 to 100,000. The default
+	// is DefaultConnections.
 	Connections int
 
-	// Wait is how long the source takes at most. The default is 2 s.
+	// Wait bounds the time that the source takes. The default is 2 s.
 	Wait time.Duration
 
-	// Layout is that of snowflake IDs, for taking them apart.
+	// Layout is the layout of snowflake IDs, for decoding them.
 	Layout snowflake.Layout
 
-	// Reread receives when the files are to be reread at once, as at SIGHUP.
-	// They are reread every second in any case.
+	// Reread triggers an immediate reread of the files, as at SIGHUP. They are
+	// also reread every second.
 	Reread <-chan os.Signal
 
 	Log *zap.Logger
 
-	// Tests set these; by default they are the constants of these names.
+	// Set by tests; the defaults are the constants of these names.
 	requestTimeout, idleTimeout, rereadEvery time.Duration
 }
 
-// DefaultConnections bounds the number of connections. Each takes some 20 kB.
+// DefaultConnections bounds the number of connections. Each takes about 20 kB.
 const DefaultConnections = 4096
 
 // The bounds on a client. Requests are short and have no body.
 const (
-	requestTimeout = 5 * time.Second // for sending a request, and for reading the answer
+	// for sending a request, and for reading the answer
+	requestTimeout = 5 * time.Second
 	idleTimeout    = 2 * time.Minute // until the next request
 	maxHeader      = 8 << 10         // bytes; net/http adds 4 KiB
 	stopGrace      = 500 * time.Millisecond
@@ -87,15 +87,15 @@ const (
 	rereadEvery    = time.Second
 )
 
-// ErrConfig is wrapped by the errors about a configuration that cannot work.
+// ErrConfig is wrapped by errors about a configuration that cannot work.
 var ErrConfig = problem.New(problem.Invalid, "bad HTTP configuration")
 
-// ExposedError reports that other machines would reach a server that lacks what
-// keeps them off.
+// ExposedError reports that other machines could reach a server without TLS or
+// tokens.
 type ExposedError struct {
 	Address string
-	Plain   bool // no TLS: others can read what is sent
-	Open    bool // no tokens: others get IDs
+	Plain   bool // no TLS: others can read the traffic
+	Open    bool // no tokens: anyone gets IDs
 }
 
 // Unwrap makes it an ErrConfig.
@@ -104,7 +104,7 @@ func (e *ExposedError) Unwrap() error { return ErrConfig }
 // Problem is part of [problem.Problem].
 func (e *ExposedError) Problem() (problem.Kind, []any) { return problem.Exposed, nil }
 
-// Error names what is missing.
+// Error names the missing protection.
 func (e *ExposedError) Error() string {
 	text := "other machines can reach " + e.Address
 	if e.Plain {
@@ -116,7 +116,7 @@ func (e *ExposedError) Error() string {
 	return text
 }
 
-// complete sets defaults, and refuses what cannot work.
+// complete sets defaults, and refuses invalid settings.
 func (c Config) complete() (Config, error) {
 	c.Connections = cmp.Or(c.Connections, DefaultConnections)
 	c.Wait = cmp.Or(c.Wait, defaultWait)
@@ -147,8 +147,8 @@ type Server struct {
 }
 
 // Open starts a server, which answers 503 until [Server.Answer] is called. It
-// fails if it cannot listen, if a file cannot be used, or, with an
-// [*ExposedError], if others could reach it and nothing keeps them off.
+// fails if it cannot listen, if a file is invalid, or, with an [*ExposedError],
+// if other machines could reach an unprotected server.
 func Open(ctx context.Context, cfg Config) (*Server, error) {
 	cfg, err := cfg.complete()
 	if err != nil {
@@ -189,7 +189,7 @@ func (s *Server) readFiles() error {
 	return nil
 }
 
-// useCertificate has new connections get the certificate.
+// useCertificate sets the certificate of new connections.
 func (s *Server) useCertificate(contents [][]byte) error {
 	certificate, err := tls.X509KeyPair(contents[0], contents[1])
 	if err != nil {
@@ -202,12 +202,13 @@ func (s *Server) useCertificate(contents [][]byte) error {
 // serve starts the goroutines.
 func (s *Server) serve() {
 	var protocols http.Protocols
-	protocols.SetHTTP1(true) // a connection of HTTP/2 could have many requests under way
+	// A connection of HTTP/2 could have many requests in flight.
+	protocols.SetHTTP1(true)
 	s.http = &http.Server{
 		Handler:   &s.handler,
 		Protocols: &protocols,
-		// It ends a parked request too, so it includes Wait. Without a
-		// ReadHeaderTimeout net/http sets one deadline less for each request.
+		// It also bounds parked requests, so it includes Wait. Without a
+		// ReadHeaderTimeout, net/http sets one deadline less per request.
 		ReadTimeout:    s.cfg.Wait + s.cfg.requestTimeout,
 		WriteTimeout:   s.cfg.Wait + s.cfg.requestTimeout,
 		IdleTimeout:    s.cfg.idleTimeout,
@@ -236,29 +237,29 @@ func (s *Server) serve() {
 	s.ended.Go(func() { reread(ctx, s.files, s.cfg) })
 }
 
-// Address is where the server listens.
+// Address is the address that the server listens on.
 func (s *Server) Address() string { return s.listener.Addr().String() }
 
 // Answer starts answering requests.
 func (s *Server) Answer(source Source) { s.handler.source.Store(&source) }
 
-// Stop takes no more requests, and returns when those under way are answered,
-// or have had their time. The source must answer until then.
+// Stop accepts no more requests, and returns when those in flight are answered,
+// or have timed out. The source must answer until then.
 func (s *Server) Stop() {
 	defer s.ended.Wait()
 	defer s.stop()
-	// Clients that connected and have not asked yet have a moment to do so.
+	// Clients that connected without a request get a moment to send it.
 	silent := time.AfterFunc(stopGrace, s.handler.connections.closeStrangers)
 	defer silent.Stop()
 	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.Wait+s.cfg.requestTimeout)
 	defer cancel()
 	if s.http.Shutdown(ctx) != nil {
-		_ = s.http.Close() // clients that are still there have had their time
+		_ = s.http.Close() // the remaining clients have timed out
 	}
 }
 
-// errorLog is where net/http logs. Most of that is clients' faults, which any
-// client can cause without end. Panics and failing accepts are ours.
+// errorLog receives net/http's log. Most entries are clients' faults, which any
+// client can cause endlessly. Panics and failing accepts are our faults.
 type errorLog struct{ log *zap.Logger }
 
 func newErrorLog(to *zap.Logger) *log.Logger {

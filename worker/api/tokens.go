@@ -13,10 +13,10 @@ import (
 	"github.com/idworker/idworker/messages"
 )
 
-// Times is the name of snowflake IDs in a file of tokens. No tag can have it.
+// Times is the name of snowflake IDs in a token file. No tag can have it.
 const Times = "@snowflake"
 
-// The bounds on tokens, in bytes. A short one could be guessed.
+// The bounds on tokens, in bytes. Shorter tokens could be guessed.
 const (
 	minToken = 16
 	maxToken = 256
@@ -25,18 +25,18 @@ const (
 // ErrTokens is wrapped by the errors of [ParseTokens].
 var ErrTokens = problem.New(problem.Invalid, "malformed token file")
 
-// Tokens are tokens and their rights: by the digest of a token, so that the
-// time of a look-up reveals nothing of a token.
+// Tokens are the rights of tokens, by the token's digest, so that the duration
+// of a look-up reveals nothing about a token.
 type Tokens map[[sha256.Size]byte]right
 
-// right is the tags and patterns that a token may ask for, and Times.
+// right lists the tags and patterns that a token allows, and Times.
 type right []string
 
 // ParseTokens reads tokens and their rights. Each line has a token, of 16 to
-// 256 letters, digits and -._~+/=, and behind it, separated by spaces, its
-// rights: tags, patterns like order.* and >, and @snowflake. Empty lines and
-// those that begin with # do not count. The error wraps [ErrTokens], names the
-// line, and does not show the token.
+// 256 letters, digits and -._~+/=, and then its rights, separated by spaces:
+// tags, patterns like order.* and >, and @snowflake. Empty lines and those that
+// begin with # are ignored. The error wraps [ErrTokens], names the line, and
+// does not show the token.
 func ParseTokens(text []byte) (Tokens, error) {
 	t, number := make(Tokens), 0
 	for line := range bytes.Lines(text) {
@@ -86,7 +86,7 @@ func isTokenByte(c rune) bool {
 // find returns the right of a token, nil if there is no such token.
 func (t Tokens) find(token string) right { return t[sha256.Sum256([]byte(token))] }
 
-// allows reports whether the right is for a tag, or for Times.
+// allows reports whether the right includes a tag, or Times.
 func (r right) allows(what string) bool {
 	return slices.ContainsFunc(r, func(p string) bool {
 		return p == what || what != Times && templates.IsPattern(p) && templates.Matches(p, what)

@@ -29,7 +29,7 @@ func (h *handler) serveTag(w http.ResponseWriter, r *http.Request, tag string) {
 	h.serveV1(w, r, tag)
 }
 
-// serveV1 answers a request for IDs of a tag, or for Times.
+// serveV1 answers a request for IDs of a tag, or of Times.
 func (h *handler) serveV1(w http.ResponseWriter, r *http.Request, what string) {
 	preferred := prefer(r.Header["Accept"], typeJSON, typeText)
 	if preferred == "" {
@@ -42,7 +42,8 @@ func (h *handler) serveV1(w http.ResponseWriter, r *http.Request, what string) {
 		h.failV1(w, asText, f)
 		return
 	}
-	n, _ := messages.DecodeCount(count, math.MaxInt64) // the source refuses a malformed one
+	// The source refuses a malformed count.
+	n, _ := messages.DecodeCount(count, math.MaxInt64)
 	if n > maxAsJSON && !asText {
 		text := fmt.Sprintf("%d IDs, allowed as %s are %d; %s allows more", n, typeJSON, maxAsJSON, typeText)
 		h.failV1(w, asText, &failure{http.StatusBadRequest, text})
@@ -62,9 +63,9 @@ func (h *handler) serveV1(w http.ResponseWriter, r *http.Request, what string) {
 	}
 }
 
-// prefer returns the offered type that a client names first in its Accept
-// headers, the first one offered if it has none, and "" if it accepts neither.
-// It ignores quality values: clients list first what they prefer.
+// prefer returns the offered type that a client's Accept headers name first,
+// the first offered if there are none, and "" if they name neither. It ignores
+// quality values: clients list their preference first.
 func prefer(accept []string, offered ...string) string {
 	if len(accept) == 0 {
 		return offered[0]
@@ -86,7 +87,7 @@ func prefer(accept []string, offered ...string) string {
 // maxAsJSON bounds the IDs of a reply in JSON: 220 kB.
 const maxAsJSON = 10_000
 
-// countOf returns the count in a query, as a request by NATS has it.
+// countOf returns the count in a query, as in a NATS request.
 func countOf(query string) (count []byte, f *failure) {
 	values, err := url.ParseQuery(query)
 	if err != nil {
@@ -106,8 +107,8 @@ func countOf(query string) (count []byte, f *failure) {
 	return nil, &failure{http.StatusBadRequest, "malformed count: allowed is one n, a decimal of at least 1"}
 }
 
-// toJSON writes the n IDs of a reply as strings: many programs read numbers in
-// JSON as doubles, which round them.
+// toJSON writes the n IDs of a reply as strings: many programs parse JSON
+// numbers as doubles, which round them.
 func toJSON(reply []byte, n int64) ([]byte, *failure) {
 	ranges, err := messages.DecodeRanges(reply, n)
 	if err != nil {
@@ -141,7 +142,7 @@ func (h *handler) failV1(w http.ResponseWriter, asText bool, f *failure) {
 //go:embed openapi.yaml
 var openAPI []byte
 
-// serveOpenAPI answers with the description of the paths, without a token.
+// serveOpenAPI answers with the description of the API, without a token.
 func (h *handler) serveOpenAPI(w http.ResponseWriter, r *http.Request) {
 	if f := h.refuse(r); f != nil {
 		h.failV1(w, false, f)

@@ -14,25 +14,26 @@ import (
 )
 
 // watched are files that are reread when their contents change. It compares
-// contents: the files of an image, and the targets of a symlink one after the
-// other, may all have the same time and size.
+// contents: the files of an image, and successive targets of a symlink, may
+// have the same time and size.
 type watched struct {
 	name  string // for logs and metrics
 	paths []string
-	use   func(contents [][]byte) error // an error leaves in force what was used before
+	// after an error, the previous contents stay in force
+	use func(contents [][]byte) error
 
-	failing atomic.Bool // the files changed, and cannot be used
+	failing atomic.Bool // the files changed, and are invalid
 
-	// Of the goroutine that rereads.
-	seen   [][]byte // the contents that were used last
+	// State of the rereading goroutine.
+	seen   [][]byte // the contents last used
 	logged string   // the latest failure
 }
 
 // maxFile bounds a file, in bytes.
 const maxFile = 1 << 20
 
-// load reads the files, and uses them if they changed, or could not be used the
-// last time.
+// load reads the files. It uses them if they changed, or were invalid the last
+// time.
 func (w *watched) load() (changed bool, err error) {
 	var contents [][]byte
 	for _, path := range w.paths {
@@ -65,7 +66,7 @@ func readFile(path string) ([]byte, error) {
 	return content, err
 }
 
-// refresh loads the files again, and logs a failure once.
+// refresh reloads the files, and logs each failure once.
 func (w *watched) refresh(log *zap.Logger) {
 	changed, err := w.load()
 	w.failing.Store(err != nil)

@@ -10,34 +10,38 @@ import (
 	"github.com/idworker/idworker/internal/metric"
 )
 
-// Figures are a worker's figures about its tags and grants, as STATS has them.
+// Figures has a worker's figures about its tags and grants, as in STATS.
 type Figures struct {
-	Parked   int        `json:"parked"`              // requests that wait for a segment
+	// requests waiting for a segment
+	Parked   int        `json:"parked"`
 	NoLoader string     `json:"no_loader,omitempty"` // why no load is served
 	Grants   GrantStats `json:"grants"`              // since the start
-	Active   int        `json:"active_tags"`         // tags in memory
+	Active   int        `json:"active_tags"`         // buffered tags
 	Tags     []TagStats `json:"tags"`                // the busiest of them
 }
 
-// GrantStats counts the fates of the grants that reached this process.
+// GrantStats counts the outcomes of the grants that reached this process.
 type GrantStats struct {
 	Installed int64 `json:"installed"`
-	Burnt     int64 `json:"burnt"`   // late, doubled, or no room
-	Below     int64 `json:"below"`   // burnt, and proof that the store went back
-	Refused   int64 `json:"refused"` // the store refused the load
+	Burnt     int64 `json:"burnt"` // late, duplicate, or no room
+	// burnt, and proof that the store regressed
+	Below   int64 `json:"below"`
+	Refused int64 `json:"refused"` // the store refused the load
 }
 
-// TagStats are the figures of a tag.
+// TagStats has the figures of a tag.
 type TagStats struct {
-	Tag    string  `json:"tag"`
-	Order  string  `json:"order"` // trend or strict
-	Step   int64   `json:"step"`
-	Left   int64   `json:"left"`           // IDs in memory
-	Rate   float64 `json:"rate"`           // IDs per second
-	Runway float64 `json:"runway_seconds"` // how long Left lasts at Rate; a year at most
+	Tag   string  `json:"tag"`
+	Order string  `json:"order"` // trend or strict
+	Step  int64   `json:"step"`
+	Left  int64   `json:"left"` // buffered IDs
+	Rate  float64 `json:"rate"` // IDs per second
+	// seconds that Left lasts at Rate; a year at most
+	Runway float64 `json:"runway_seconds"`
 	Parked int     `json:"parked"`
 
-	Use forecast.Use `json:"use,omitzero"` // of the tag's numbers, by all workers
+	// of the tag's numbers, by all workers
+	Use forecast.Use `json:"use,omitzero"`
 }
 
 // Figures returns the figures, with at most so many tags.
@@ -60,12 +64,12 @@ func (s *Supply) Figures(maxTags int) Figures {
 	return f
 }
 
-// useOf is how the numbers of a tag are used up.
+// useOf returns the use of a tag's numbers.
 func useOf(f allocator.Figures) forecast.Use {
 	return forecast.Use{High: f.High, Rate: f.Use, Seconds: f.Over.Seconds()}
 }
 
-// The metrics. docs/monitoring.md says what each is for.
+// The metrics. docs/monitoring.md explains their use.
 var (
 	parkedMetric     = metric.Declare("parked_requests", "Requests waiting for a segment.")
 	unansweredMetric = metric.Declare("loads_unanswered_seconds", "Seconds without an answer from loaders; 0 if none is due.")
@@ -82,8 +86,8 @@ var (
 	tagEndMetric    = metric.Declare("tag_runs_out_timestamp_seconds", "Unix time when the tag's IDs reach 2^31, 2^53 or end.", "tag", "limit")
 )
 
-// Collect sends the metrics. The busiest tags have metrics of their own; the
-// others are part of those of all tags.
+// Collect sends the metrics. The busiest tags have their own metrics; the
+// metrics of all tags include the rest.
 func (s *Supply) Collect(to metric.Sink) {
 	to.Gauge(parkedMetric, float64(s.alloc.Parked()))
 	unanswered := 0.0
@@ -124,7 +128,9 @@ func (s *Supply) collectTags(to metric.Sink) {
 // first.
 func busiest(all []allocator.Figures, n int) []allocator.Figures {
 	var top []allocator.Figures
-	bar := -1 // the index in top of the least rate that is good enough, once it is known
+	// Index in top of the lowest rate that still qualifies; -1 until it is
+	// found.
+	bar := -1
 	for _, f := range all {
 		if n == 0 || bar >= 0 && compareRates(f, top[bar]) > 0 {
 			continue
@@ -138,8 +144,8 @@ func busiest(all []allocator.Figures, n int) []allocator.Figures {
 	return top[:min(len(top), n)]
 }
 
-// compareRates puts higher rates first. The order of equal rates is always the
-// same, so that series do not come and go.
+// compareRates puts higher rates first. Equal rates have a fixed order, so that
+// series do not come and go.
 func compareRates(a, b allocator.Figures) int {
 	return cmp.Or(cmp.Compare(b.Rate, a.Rate), cmp.Compare(a.Tag, b.Tag))
 }

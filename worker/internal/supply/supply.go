@@ -20,26 +20,27 @@ import (
 	"github.com/idworker/idworker/store"
 )
 
-// Requester is what [allocator.Request.From] must be: it gets the reply to a
-// parked request. Reply is called once, by the loop, so it must not block.
+// Requester must be the type of [allocator.Request.From]: it gets the reply to
+// a parked request. The loop calls Reply once, so it must not block.
 type Requester interface {
 	Reply(ids []store.Segment, err error)
 }
 
 // Loader is the process's own loader. Load takes a load, and answers with a
-// grant as other loaders do; or it returns false, and another loader has to
-// serve the load. It must not block.
+// grant as other loaders do; or it returns false, and another loader must serve
+// the load. It must not block.
 type Loader interface{ Load(loads.Event) bool }
 
-// Config holds the settings of a Supply. All fields but Own must be set.
+// Config configures a Supply. All fields but Own must be set.
 type Config struct {
-	Prefix       messages.Prefix
-	Instance     string // names the process, in loads and as the address of grants
+	Prefix messages.Prefix
+	// names the process, in loads and as the address of grants
+	Instance     string
 	Installation string
 	Control      *nats.Conn
 	JS           jetstream.JetStream // over Control
 	MaxStep      int64               // the ceiling of a segment, in IDs
-	Wait         time.Duration       // how long a request is parked at most
+	Wait         time.Duration       // the time a request is parked, at most
 	Own          Loader              // nil if the process is no loader
 	Foreign      *loads.Foreign
 	Log          *zap.Logger
@@ -57,10 +58,10 @@ type Supply struct {
 	published chan publication
 	loaders   chan LoaderState
 
-	// The loop owns these, except where they say otherwise.
+	// The loop owns these, unless noted otherwise.
 	window     *window
 	unanswered unanswered
-	away       time.Time // when the load stream last failed; zero: it works
+	away       time.Time // when the load stream last failed; zero if it works
 	counts     grantCounts
 }
 
@@ -83,11 +84,11 @@ func New(cfg Config) *Supply {
 	}
 }
 
-// Allocator is the allocator that is supplied. Requests that park in it must
-// have a [Requester] as From.
+// Allocator returns the supplied allocator. Requests that park in it must have
+// a [Requester] as From.
 func (s *Supply) Allocator() *allocator.Allocator { return s.alloc }
 
-// startTimeout is how long the server may take to confirm the subscriptions.
+// startTimeout bounds the server's confirmation of the subscriptions.
 const startTimeout = 10 * time.Second
 
 // Start returns when grants can reach the process. After an error, the supply
@@ -121,8 +122,8 @@ func flush(ctx context.Context, conn *nats.Conn) error {
 	return conn.FlushWithContext(ctx)
 }
 
-// Stop ends the supply, and returns when the replies that were due have been
-// given. Grants that come from then on are discarded.
+// Stop ends the supply, and returns when all due replies are sent. Later grants
+// are discarded.
 func (s *Supply) Stop() (err error) {
 	for _, sub := range s.subs {
 		if e := sub.Unsubscribe(); !errors.Is(e, nats.ErrConnectionClosed) {
@@ -134,11 +135,10 @@ func (s *Supply) Stop() (err error) {
 	return err
 }
 
-// ticksPerWait is the precision of deadlines, as a part of Config.Wait.
+// ticksPerWait is the precision of deadlines, as a fraction of Config.Wait.
 const ticksPerWait = 40
 
-// run is the loop. It lets one thing happen after the other, and does what
-// follows.
+// run is the loop. It handles one event at a time, and its consequences.
 func (s *Supply) run(ctx context.Context) {
 	tick := time.NewTicker(s.cfg.Wait / ticksPerWait)
 	defer tick.Stop()
@@ -167,12 +167,12 @@ func (s *Supply) run(ctx context.Context) {
 	}
 }
 
-// maxPatience bounds for how long a load, once it was requested in vain, lets
-// others go first: it may be for a tag that cannot be served now.
+// maxPatience bounds the time that a load lets others go first after failed
+// attempts: its tag may be unservable for now.
 const maxPatience = time.Minute
 
-// proceed does what the allocator wants done, and requests loads while the
-// window has room.
+// proceed applies the allocator's effects, and requests loads while the window
+// has room.
 func (s *Supply) proceed() {
 	todo := s.alloc.Effects()
 	reply(todo.Replies)
@@ -181,7 +181,8 @@ func (s *Supply) proceed() {
 		s.window.add(l.Tag, l.Seq, time.Now().Add(s.event(l).Slack()+patience), l.First)
 		again := l.Step == 0 && l.Try > 1 || l.Want > 0 && l.Try == 2
 		if again && s.window.mayRepeat(l.Tag, l.Seq) {
-			s.request(l.Tag, l.Seq) // its loader may be frozen, or it is in the stream
+			// Its loader may be frozen, or it is in the stream.
+			s.request(l.Tag, l.Seq)
 		}
 	}
 	for l := s.window.next(); l != nil; l = s.window.next() {
@@ -218,27 +219,28 @@ func (s *Supply) event(l allocator.Load) loads.Event {
 	}
 }
 
-// sendStraight sends an event to a loader without the stream.
+// sendStraight sends an event directly to a loader, without the stream.
 func (s *Supply) sendStraight(event loads.Event) {
 	if s.cfg.Own != nil && s.cfg.Own.Load(event) {
 		return
 	}
-	_ = s.cfg.Control.Publish(loads.ReserveSubject(s.cfg.Prefix), event.Encode()) // if it is lost, the allocator wants the load again
+	// If it is lost, the allocator wants the load again.
+	_ = s.cfg.Control.Publish(loads.ReserveSubject(s.cfg.Prefix), event.Encode())
 }
 
-// publishTimeout is how long the load stream may take to accept an event, and
-// how long it is left alone after it did not.
+// publishTimeout bounds a publication to the load stream. After a failure, the
+// stream is not used for the same time.
 const publishTimeout = time.Second
 
-// publication is an event that was published, and what became of it.
+// publication is a published event and its outcome.
 type publication struct {
 	event loads.Event
 	err   error
 }
 
 // publish starts to publish an event to the load stream. It returns false if
-// the stream is away. Once a second an event goes there all the same, to detect
-// that it is back.
+// the stream is unavailable. Once a second it publishes an event anyway, to
+// detect the stream's return.
 func (s *Supply) publish(event loads.Event) bool {
 	if !s.away.IsZero() {
 		if time.Since(s.away) < publishTimeout {
@@ -258,8 +260,8 @@ func (s *Supply) publish(event loads.Event) bool {
 }
 
 // conclude handles the outcome of a publication. An event that the stream did
-// not take goes straight to a loader, unless the stream holds one of the same
-// tag.
+// not accept goes directly to a loader, unless the stream holds an event of the
+// same tag.
 func (s *Supply) conclude(p publication) {
 	switch {
 	case isQueued(p.err):
@@ -278,15 +280,15 @@ func (s *Supply) conclude(p publication) {
 }
 
 // The server's answer to a second message on a subject of the load stream. The
-// code covers all reasons not to store a message, such as a full stream. Only
-// the text tells them apart.
+// code covers all reasons for not storing a message, such as a full stream.
+// Only the text distinguishes them.
 const (
 	storeFailed   jetstream.ErrorCode = 10077
 	maxPerSubject                     = "maximum messages per subject exceeded"
 )
 
-// isQueued reports whether the stream refused an event because it holds one of
-// the same worker and tag.
+// isQueued reports whether the stream refused an event because it holds an
+// event of the same worker and tag.
 func isQueued(err error) bool {
 	var refused *jetstream.APIError
 	return errors.As(err, &refused) && refused.ErrorCode == storeFailed && refused.Description == maxPerSubject
@@ -310,8 +312,8 @@ func (s *Supply) dropIdle(ctx context.Context) {
 	}
 }
 
-// Drop has the workers of an installation drop a tag from memory, as far as
-// they can be reached. It is for tags that were removed from the store.
+// Drop makes the reachable workers of an installation drop a tag's buffer. It
+// is for tags removed from the store.
 func Drop(ctx context.Context, conn *nats.Conn, p messages.Prefix, tag string) error {
 	if err := messages.CheckTag(tag); err != nil {
 		return err
@@ -322,8 +324,7 @@ func Drop(ctx context.Context, conn *nats.Conn, p messages.Prefix, tag string) e
 	return flush(ctx, conn)
 }
 
-// Rights are the rights that a role needs for what this package sends and
-// receives.
+// Rights returns the rights that a role needs for this package.
 func Rights(p messages.Prefix, role rights.Role) rights.Rights {
 	switch role {
 	case rights.Worker:
@@ -336,7 +337,7 @@ func Rights(p messages.Prefix, role rights.Role) rights.Rights {
 	return rights.Rights{}
 }
 
-// grantCounts counts the fates of grants. The loop counts, and any goroutine
+// grantCounts counts the outcomes of grants. The loop counts, and any goroutine
 // may read.
 type grantCounts struct {
 	installed, burnt, below, refused atomic.Int64
@@ -379,7 +380,7 @@ func (s *Supply) handle(g loads.Grant) {
 	s.window.answer(g.Tag, g.Seq)
 }
 
-// refuse gives a loader's refusal to the allocator.
+// refuse passes a loader's refusal to the allocator.
 func (s *Supply) refuse(g loads.Grant) {
 	s.counts.refused.Add(1)
 	var err error
@@ -399,15 +400,15 @@ func (s *Supply) refuse(g loads.Grant) {
 	s.alloc.Refuse(g.Tag, g.Seq, err)
 }
 
-// noNewTagError says in a loader's words why it does not look up or create a
-// tag for now. To requesters that is an [allocator.ErrBusy] with another text.
+// noNewTagError is a loader's reason for not looking up or creating a tag now.
+// To requesters it is an [allocator.ErrBusy] with another text.
 type noNewTagError struct{ reason string }
 
 func (e *noNewTagError) Error() string { return e.reason }
 
 func (e *noNewTagError) Unwrap() error { return allocator.ErrBusy }
 
-// install gives a granted segment to the allocator.
+// install passes a granted segment to the allocator.
 func (s *Supply) install(g loads.Grant) {
 	// A loader that decides the size may have a larger maximum.
 	segment, _ := store.Segment{First: g.First, End: g.End}.Cut(min(g.End-g.First, s.cfg.MaxStep))

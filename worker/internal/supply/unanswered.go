@@ -15,38 +15,40 @@ import (
 )
 
 // unanswered detects that loaders do not serve: no answer came for some time,
-// or all answers said that the store fails. No other part of an installation
-// reports that where no loader runs. It logs one line when that begins and one
+// or all answers reported a failing store. Where no loader runs, no other part
+// of an installation reports that. It logs a line when that begins and a line
 // when it ends.
 //
-// All answers count, also refusals. While the connection is down the process
-// gets no answers, so the time starts again.
+// All answers count, including refusals. While the connection is down, no
+// answers can arrive, so the time restarts.
 type unanswered struct {
 	log *zap.Logger
 
 	// The loop owns these.
-	since     time.Time   // the first load requested after the latest answer; zero: none
-	failing   time.Time   // the first of the latest answers if all report a failing store; or zero
-	reason    string      // the latest of them
-	latest    loads.Event // that was requested
+	// when the first load after the latest answer was requested; or zero
+	since time.Time
+	// start of an uninterrupted series of store failures in answers; or zero
+	failing   time.Time
+	reason    string      // from the latest answer of that series
+	latest    loads.Event // the latest requested event
 	lookedFor time.Time   // when loaders were last looked for
 
 	current atomic.Pointer[UnansweredError] // without Loads
 }
 
-// patience is how long loads may be unanswered before that is reported: longer
-// than the load stream holds on to the events of a loader that died.
+// patience is the time until unanswered loads are reported. It exceeds the time
+// that the load stream holds the events of a dead loader.
 const patience = 10 * time.Second
 
-// findEvery is how often loaders are looked for while none answers.
+// findEvery is the interval between look-ups of loaders while none answers.
 const findEvery = 10 * time.Second
 
-// LoaderState is a worker's finding about loaders that do not answer it.
+// LoaderState is a worker's finding about loaders that do not answer.
 type LoaderState int
 
 // The findings.
 const (
-	LoadersUnknown LoaderState = iota // the worker could not find out
+	LoadersUnknown LoaderState = iota // no finding
 	NoLoader                          // no process listens for loads
 	SomeLoader                        // some process does
 	OwnLoader                         // the process is a loader itself
@@ -62,9 +64,9 @@ var loaderStates = map[LoaderState]string{
 // UnansweredError reports that loaders do not serve.
 type UnansweredError struct {
 	Loads   int         // under way
-	Since   time.Time   // when the first of them was requested, or not served
+	Since   time.Time   // when the first load was requested, or not served
 	Loaders LoaderState // if no loader answers
-	Reason  string      // if loaders answer: why their store fails
+	Reason  string      // if loaders answer: the error of their store
 }
 
 func (e *UnansweredError) Error() string {
@@ -98,12 +100,12 @@ func (u *unanswered) answered(now time.Time, g loads.Grant) {
 	}
 	u.failing = now
 	if current := u.current.Load(); current != nil {
-		u.failing = current.Since // loaders answer again, but still do not serve
+		// Loaders answer again, but still do not serve.
+		u.failing = current.Since
 	}
 }
 
-// look is called once a second. It reports whether loaders have to be looked
-// for.
+// look is called once a second. It reports whether to look for loaders.
 func (u *unanswered) look(now time.Time, loading int, connected bool) bool {
 	current := u.current.Load()
 	for _, began := range []*time.Time{&u.since, &u.failing} {
@@ -130,8 +132,7 @@ func (u *unanswered) look(now time.Time, loading int, connected bool) bool {
 	return false
 }
 
-// found records what was found out about loaders, unless one has answered
-// since.
+// found records the finding about loaders, unless a loader has answered since.
 func (u *unanswered) found(state LoaderState, loading int) {
 	if !u.since.IsZero() && !u.since.After(u.lookedFor.Add(-patience)) {
 		u.report(&UnansweredError{Loads: loading, Since: u.since, Loaders: state})
@@ -144,8 +145,8 @@ func (u *unanswered) report(e *UnansweredError) {
 	}
 }
 
-// Unanswered returns an [*UnansweredError] if no loader has served a load for
-// some time although loads are wanted, else nil.
+// Unanswered returns an [*UnansweredError] if loads are wanted but no loader
+// has served a load for some time, else nil.
 func (s *Supply) Unanswered() error {
 	current := s.unanswered.current.Load()
 	if current == nil {
@@ -156,13 +157,13 @@ func (s *Supply) Unanswered() error {
 	return &e
 }
 
-// findTimeout is after how long a request counts as received by a loader.
+// findTimeout is the time after which a request counts as received by a loader.
 const findTimeout = time.Second
 
-// lookForLoaders finds out whether loaders are there, by sending a load to them
-// once more as a request: if none listens, the server says so. If one does,
-// that is harmless, since the load is wanted; its answer is a grant and not a
-// reply.
+// lookForLoaders looks for loaders by sending a load once more as a request: if
+// no process subscribes to it, the server reports that. If a loader gets it,
+// that is harmless, because the load is wanted; the loader answers by a grant
+// and not by a reply.
 func (s *Supply) lookForLoaders(event loads.Event) {
 	if s.cfg.Own != nil {
 		s.unanswered.found(OwnLoader, s.alloc.Loading())

@@ -7,27 +7,28 @@ import (
 )
 
 // window decides which of a worker's loads are requested, and when. At most
-// limit of them are open at a time: requested less than openTime ago, and not
+// limit loads are open at a time: requested less than openTime ago, and not
 // answered. The others wait, ordered by need.
 //
 // The limit adapts to the loaders, like a TCP sender's. Each answer raises it
 // by one, so it doubles in the time that an answer takes. After openTime
-// without any, it falls to leastOpen. An answer that the store fails does not
-// count, and such a load stays open. So a worker requests loads as fast as
-// loaders serve them; and during an outage it requests leastOpen loads a
-// second, however many it wants and however fast loaders decline. Waiting loads
-// cost nothing, are never out of date, and are requested in order of need when
-// the outage ends.
+// without answers, it falls to leastOpen. An answer that reports a failing
+// store does not count, and such a load stays open.
+//
+// So a worker requests loads as fast as loaders serve them. During an outage,
+// it requests leastOpen loads a second, regardless of the number of wanted
+// loads and the speed of refusals. Waiting loads cost nothing, are never out of
+// date, and are requested in order of need when the outage ends.
 //
 // Loads of tags that this process was never granted wait in a queue of their
 // own, and may take an eighth of the limit: their names may be made up.
 //
 // The loop owns the window, so it needs no lock.
 type window struct {
-	loads    map[string]*pendingLoad // that wait or are open, by tag
+	loads    map[string]*pendingLoad // waiting or open, by tag
 	waiting  priority.Queue[*pendingLoad]
 	unknown  priority.Queue[*pendingLoad]
-	opened   []*pendingLoad // in order; some are answered by now
+	opened   []*pendingLoad // in order; some may be answered
 	open     int
 	lookups  int // open loads of unknown tags
 	limit    int
@@ -39,30 +40,30 @@ const (
 	leastOpen = 5
 	mostOpen  = 128
 
-	unknownShare = 8 // the part of the limit that unknown tags may take
+	unknownShare = 8 // fraction of the limit that unknown tags may take
 )
 
-// pendingLoad is a load that waits or is open.
+// pendingLoad is a waiting or open load.
 type pendingLoad struct {
 	priority.Place
 	tag   string
 	first bool      // its tag was never granted
 	seq   uint64    // does not change while the load is open
 	since time.Time // when it was requested; zero while it waits
-	again bool      // to be requested once more when it is no longer open
-	need  time.Time // by then
+	again bool      // request it once more when it is no longer open
+	need  time.Time // for again
 }
 
 func newWindow() *window {
 	return &window{loads: make(map[string]*pendingLoad), limit: leastOpen}
 }
 
-// add adds a load, or a later load of a tag that has one, whose segment is
-// needed by the given time. A load that a later one of its tag has overtaken is
-// ignored. First is set if the tag was never granted to this process.
+// add adds a load whose segment is needed by the given time. It replaces an
+// earlier load of the tag, and is ignored if a later load exists. First means
+// that this process was never granted the tag.
 func (w *window) add(tag string, seq uint64, need time.Time, first bool) {
 	l := w.loads[tag]
-	if l != nil && l.isOpen() && l.seq < seq { // it has ended
+	if l != nil && l.isOpen() && l.seq < seq { // the open load has ended
 		w.end(l, false)
 		l = nil
 	}
@@ -78,8 +79,8 @@ func (w *window) add(tag string, seq uint64, need time.Time, first bool) {
 	}
 }
 
-// next opens the load that is needed first. It returns nil if there is none, or
-// no room. The caller requests the load.
+// next opens the load that is needed first, for the caller to request. It
+// returns nil without a waiting load or without room.
 func (w *window) next() *pendingLoad {
 	var l *pendingLoad
 	switch {
@@ -109,7 +110,7 @@ func (w *window) answer(tag string, seq uint64) {
 }
 
 // mayRepeat reports whether an open load may be requested once more before
-// openTime has passed: while there is room, and no other waits for it.
+// openTime has passed: if there is room, and no other load waits for it.
 func (w *window) mayRepeat(tag string, seq uint64) bool {
 	l := w.loads[tag]
 	return l != nil && l.isOpen() && l.seq == seq && w.open < w.limit && w.queueOf(l).Len() == 0
