@@ -17,7 +17,7 @@ import (
 	"github.com/idworker/idworker/worker"
 )
 
-// ask asks for reports. It may be too early, or not wait for long enough.
+// ask requests reports once. It may be too early, or not wait long enough.
 func ask(t *testing.T, conn *nats.Conn, expected ...string) []worker.Report {
 	t.Helper()
 	reports, err := worker.AskReports(t.Context(), conn, messages.DefaultPrefix, expected)
@@ -94,8 +94,8 @@ func TestReports(t *testing.T) {
 	}
 }
 
-// TestMostTagsOfAReport: with as many tags as a report may have, each with the
-// longest name, the answer is well below what servers and readers take.
+// TestMostTagsOfAReport: a report with the maximum number of tags, all with the
+// longest names, is well below the limits of servers and readers.
 func TestMostTagsOfAReport(t *testing.T) {
 	t.Parallel()
 	net := worker.NewAccount(t)
@@ -127,8 +127,8 @@ func TestMostTagsOfAReport(t *testing.T) {
 	}
 }
 
-// TestLyingReports: whatever a user sends who may answer, the caller goes on,
-// and takes only what can be a report of a process with the prefix.
+// TestLyingReports: whatever a user with the right to answer sends, the caller
+// continues, and accepts only possible reports of processes with the prefix.
 func TestLyingReports(t *testing.T) {
 	t.Parallel()
 	net := worker.NewAccount(t)
@@ -186,8 +186,8 @@ func TestSilenceProvesNothing(t *testing.T) {
 	}
 }
 
-// TestSlowProcesses: the first answer is waited for, and so is an expected one,
-// longer than for any other process.
+// TestSlowProcesses: the first answer and expected answers are awaited longer
+// than others.
 func TestSlowProcesses(t *testing.T) {
 	t.Parallel()
 	net := worker.NewAccount(t)

@@ -21,10 +21,10 @@ import (
 	"github.com/idworker/idworker/testing/natstest"
 )
 
-// TestPlaceFollowsToDiscoveredServer: when the only server that is configured
-// dies, a place moves to one that nats.go was told of, as the process's
-// connection does, and a new place is made there. With TLS that server has no
-// name but an address, which its certificate does not bear.
+// TestPlaceFollowsToDiscoveredServer: when the only configured server dies, an
+// endpoint's connection moves to a discovered server, like the process's
+// connection, and a new one is made there. With TLS, that server has no name
+// but an address, which its certificate does not include.
 func TestPlaceFollowsToDiscoveredServer(t *testing.T) {
 	certificate, roots := localhostCertificate(t)
 	for _, c := range []struct {
@@ -59,13 +59,14 @@ func TestPlaceFollowsToDiscoveredServer(t *testing.T) {
 			}
 			checkLike(t, conn)
 			servers[0].Restart()
-			checkLike(t, conn) // to the same server, not to the one that is configured
+			// To the same server, not to the configured one.
+			checkLike(t, conn)
 		})
 	}
 }
 
-// checkLike fails the test if a new connection is not to the server of another
-// one, or does not know the same servers from the same sources.
+// checkLike fails the test if a new connection is not to the server of another,
+// or does not have the same servers from the same sources.
 func checkLike(t *testing.T, conn *nats.Conn) {
 	t.Helper()
 	like, err := dialLike(conn)
@@ -82,8 +83,8 @@ func checkLike(t *testing.T, conn *nats.Conn) {
 	})
 }
 
-// startPair runs a cluster of two servers without JetStream, which lives on
-// with one.
+// startPair runs a cluster of two servers without JetStream, which survives the
+// loss of a server.
 func startPair(t *testing.T, config *tls.Config) (servers [2]*natstest.Server) {
 	t.Helper()
 	var routes []*url.URL

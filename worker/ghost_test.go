@@ -19,8 +19,8 @@ import (
 	"github.com/idworker/idworker/testing/tier"
 )
 
-// countLost asks n times and returns how many requests got no reply. Nobody
-// knows of those: if nobody is there, the caller is told, and asks again.
+// countLost sends n requests and returns the number without a reply. Only these
+// are lost: without a responder, the caller gets an error, and retries.
 func countLost(t *testing.T, caller *nats.Conn, subject string, n int) (lost int) {
 	t.Helper()
 	var missing atomic.Int64
@@ -80,16 +80,17 @@ func TestNoGhostAtAnyStage(t *testing.T) {
 	}
 }
 
-// ghostHunt is a member of a queue group whose connections are cut, beside a
-// steady one.
+// ghostHunt is a member of a queue group whose connections are cut, next to a
+// steady member.
 type ghostHunt struct {
-	t       *testing.T
-	net     Account
-	tap     *tap
-	base    *nats.Conn // the process's, through the tap
-	caller  *nats.Conn // not through the tap
-	group   *queueGroup
-	gate    chan struct{} // requests of the member are handled when it is closed
+	t      *testing.T
+	net    Account
+	tap    *tap
+	base   *nats.Conn // the process's, through the tap
+	caller *nats.Conn // not through the tap
+	group  *queueGroup
+	// Requests of the member are handled when it is closed.
+	gate    chan struct{}
 	release func()
 	members chan *endpointConn // all that were opened
 }
@@ -221,9 +222,9 @@ func (g *ghostHunt) check() {
 }
 
 // TestCutsLoseNoRequest cuts the connections of a process at random moments
-// around the loss of its worker ID and while it leaves, beside a steady
-// process. When its connections are back not one request is lost, and the
-// server's queue groups are what they were.
+// around the loss of its worker ID and while it leaves, next to a steady
+// process. When its connections are back, no request is lost, and the server's
+// queue groups are as before.
 func TestCutsLoseNoRequest(t *testing.T) {
 	t.Parallel()
 	rounds, random := tier.Pick(5, 200), moments{NewRandom(t)}
@@ -232,8 +233,8 @@ func TestCutsLoseNoRequest(t *testing.T) {
 	steady := startOn(t, net, func() *nats.Conn { return net.Connect(t) })
 	shaky := startOn(t, net, func() *nats.Conn { return connectTo(t, tap.url(), net.login()) })
 	caller := net.Connect(t)
-	half := shaky.groups
-	for _, a := range []*queueGroups{half, steady.groups} {
+	groups := shaky.groups
+	for _, a := range []*queueGroups{groups, steady.groups} {
 		natstest.Eventually(t, "there is a worker ID", func() bool { return a.workerID.state.Load().Generator != nil })
 	}
 	subjects := []string{"ids.segment.order", "ids.snowflake"}
@@ -244,11 +245,11 @@ func TestCutsLoseNoRequest(t *testing.T) {
 	for round := range rounds {
 		var all sync.WaitGroup
 		all.Go(func() { random.cut(tap) })
-		all.Go(func() { random.loseWorkerID(half.workerID) })
-		all.Go(func() { random.standBy(half) })
+		all.Go(func() { random.loseWorkerID(groups.workerID) })
+		all.Go(func() { random.standBy(groups) })
 		all.Wait()
 		natstest.Eventually(t, "all connections are back", func() bool {
-			return shaky.Ready() == nil && half.workerID.group.missing() == nil
+			return shaky.Ready() == nil && groups.workerID.group.missing() == nil
 		})
 		natstest.Eventually(t, "both are in the groups again, and nobody else", settled)
 		for _, subject := range subjects {
@@ -350,7 +351,7 @@ func TestLeavingNeverReconnects(t *testing.T) {
 	g.leave()
 	conn := (<-g.members).conn
 	natstest.Eventually(t, "the server knows", func() bool { return QueueMembers(t, g.net, "ids.snowflake") == 1 })
-	if err := conn.Flush(); err != nil { // whoever leaves knows that it does
+	if err := conn.Flush(); err != nil { // a process that leaves must detect it
 		t.Fatal(err)
 	}
 	g.tap.cut(false)

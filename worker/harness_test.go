@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 	natstest.Main(suite{m})
 }
 
-// suite is all tests, and the end of what they share.
+// suite is all tests, with the teardown of their shared resources.
 type suite struct{ *testing.M }
 
 func (s suite) Run() int {
@@ -57,8 +57,8 @@ func newJetStream(t testing.TB, net network) jetstream.JetStream {
 	return natstest.JetStream(t, net.Connect(t))
 }
 
-// patientWait is how long requests are parked unless a test says otherwise:
-// long enough for any machine.
+// patientWait is the default for Config.Wait in tests: long enough for any
+// machine.
 const patientWait = 20 * time.Second
 
 // configure completes a worker's configuration.
@@ -104,7 +104,7 @@ func startWorker(t testing.TB, net network, cfg worker.Config) *worker.Process {
 	return w
 }
 
-// stop stops a worker. That NATS was too slow to be told is no fault of its.
+// stop stops a worker. It ignores errors of a slow NATS server.
 func stop(t testing.TB, w *worker.Process) {
 	t.Helper()
 	switch err := w.Stop(); {
@@ -136,8 +136,8 @@ func createOrdered(t testing.TB, s store.Store, order store.Order, step int64, n
 	}
 }
 
-// client is a caller of the test. It asks once: the Go client would ask again,
-// and so hide what became of a request.
+// client is a caller of the test. It does not retry: the Go client would, and
+// hide the fate of a request.
 type client struct {
 	t    testing.TB
 	conn *nats.Conn
@@ -173,15 +173,15 @@ func (c client) ask(tag string, n int64) ([]messages.Range, error) {
 // isPassing is [worker.IsPassing].
 func isPassing(err error) bool { return worker.IsPassing(err) }
 
-// try asks for n IDs where the answer may be lost.
+// try requests n IDs where the answer may be lost.
 func (c client) try(tag string, n int64) ([]messages.Range, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	return c.NextN(ctx, tag, n)
 }
 
-// patiently asks for n IDs until it gets them, or an error that does not pass.
-func (c client) patiently(tag string, n int64) (ranges []messages.Range, err error) {
+// withRetry requests n IDs until it gets them, or a permanent error.
+func (c client) withRetry(tag string, n int64) (ranges []messages.Range, err error) {
 	for deadline := time.Now().Add(natstest.Patience); ; time.Sleep(time.Millisecond) {
 		ranges, err = c.ask(tag, n)
 		if err == nil || !isPassing(err) || time.Now().After(deadline) {
@@ -190,10 +190,10 @@ func (c client) patiently(tag string, n int64) (ranges []messages.Range, err err
 	}
 }
 
-// must returns one ID of a tag that exists.
+// must returns an ID of an existing tag.
 func (c client) must(tag string) (id int64) {
 	c.t.Helper()
-	ranges, err := c.patiently(tag, 1)
+	ranges, err := c.withRetry(tag, 1)
 	if err != nil {
 		c.t.Fatalf("one ID of %s: %v", tag, err)
 	}

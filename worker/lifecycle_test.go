@@ -119,7 +119,8 @@ func TestStopWithoutServer(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = w.Stop() // says that the flush failed, which is true
+		// It returns the error of the flush, which is expected.
+		_ = w.Stop()
 	}()
 	select {
 	case <-done:
@@ -128,8 +129,8 @@ func TestStopWithoutServer(t *testing.T) {
 	}
 }
 
-// TestServerRestart: when the server is back, the process serves again by
-// itself, and its loader consumes load events again.
+// TestServerRestart: when the server is back, the process serves again, and its
+// loader consumes load events again.
 func TestServerRestart(t *testing.T) {
 	t.Parallel()
 	net := natstest.Start(t, func(o *server.Options) { o.SyncAlways = true })

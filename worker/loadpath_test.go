@@ -9,12 +9,11 @@ import (
 	"github.com/idworker/idworker/worker"
 )
 
-// use takes n IDs one by one and fails on an ID that does not lie above the
-// last.
+// use takes n single IDs and fails on an ID that does not lie above the last.
 func (c client) use(tag string, n int, last int64) int64 {
 	c.t.Helper()
 	for range n {
-		ranges, err := c.patiently(tag, 1)
+		ranges, err := c.withRetry(tag, 1)
 		if err != nil {
 			c.t.Fatal(err)
 		}
@@ -38,8 +37,8 @@ func TestRolesApart(t *testing.T) {
 	c.use("order", 1000, c.must("order"))
 }
 
-// TestSmallerMaxStep: during a change of --max-step loaders and workers have
-// different ones. A loader grants what it may, a worker uses what it may.
+// TestSmallerMaxStep: during a change of --max-step, loaders and workers have
+// different values. A loader grants up to its own, a worker uses up to its own.
 func TestSmallerMaxStep(t *testing.T) {
 	t.Parallel()
 	small := worker.Config{MaxStep: 10, MaxBatch: 10}
@@ -53,7 +52,7 @@ func TestSmallerMaxStep(t *testing.T) {
 		client := newClient(t, net)
 		client.use("order", 50, client.must("order"))
 		if c.worker.MaxBatch == 0 {
-			if _, err := client.patiently("order", 100); err != nil {
+			if _, err := client.withRetry("order", 100); err != nil {
 				t.Errorf("a batch of ten segments: %v", err)
 			}
 		}

@@ -38,7 +38,8 @@ func value(m *dto.Metric) float64 {
 	if h := m.GetHistogram(); h != nil {
 		return float64(h.GetSampleCount())
 	}
-	return m.GetCounter().GetValue() + m.GetGauge().GetValue() // only one is there
+	// Only one of them is set.
+	return m.GetCounter().GetValue() + m.GetGauge().GetValue()
 }
 
 // expect compares some of the metrics.

@@ -11,8 +11,8 @@ import (
 	"github.com/idworker/idworker/testing/natstest"
 )
 
-// TestQueueDelay: requests behind one that takes long are late after some time,
-// and not before; once they are through, nobody is.
+// TestQueueDelay: requests behind a long one are late after some time, and not
+// before; once they are through, no request is late.
 func TestQueueDelay(t *testing.T) {
 	t.Parallel()
 	conn := NewAccount(t).Connect(t)
@@ -44,8 +44,8 @@ func TestQueueDelay(t *testing.T) {
 	natstest.Eventually(t, "nobody is late", func() bool { return !delay.isLate() })
 }
 
-// TestQueueDelayWithoutServer: on a connection that is lost nobody waits, and
-// nobody is late when it comes back.
+// TestQueueDelayWithoutServer: on a lost connection no request waits, and none
+// is late when it comes back.
 func TestQueueDelayWithoutServer(t *testing.T) {
 	t.Parallel()
 	srv := natstest.Start(t)
@@ -69,8 +69,8 @@ func TestQueueDelayWithoutServer(t *testing.T) {
 }
 
 // TestFrozenServerIsNoOverload: if nothing arrives after a probe was sent, the
-// server is frozen or the network gone, and nobody is late. If something does,
-// requests wait.
+// server is frozen or the network is down, and no request is late. If anything
+// arrives, requests wait.
 func TestFrozenServerIsNoOverload(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -151,8 +151,8 @@ func TestEntersUntilIn(t *testing.T) {
 	})
 }
 
-// TestOneMemberAtATime: the next member is opened when the one before it has
-// handled what was delivered, whatever ends it.
+// TestOneMemberAtATime: the next member is opened after the previous one has
+// handled its delivered requests, whatever ends it.
 func TestOneMemberAtATime(t *testing.T) {
 	for what, end := range map[string]func(g *queueGroup, m *fakeMember){
 		"another worker ID": func(g *queueGroup, _ *fakeMember) { g.answerWith(nil) },
@@ -180,7 +180,7 @@ func TestOneMemberAtATime(t *testing.T) {
 }
 
 // TestCloseAwaitsTheMember: a process that stops waits until its member has
-// handled what was delivered.
+// handled its delivered requests.
 func TestCloseAwaitsTheMember(t *testing.T) {
 	testGroup(t, func(t *testing.T, g *queueGroup) {
 		o := new(fakeOpener)
@@ -193,8 +193,8 @@ func TestCloseAwaitsTheMember(t *testing.T) {
 	})
 }
 
-// TestLeavesWhileEntering: a process that left while it was entering is not in,
-// and it answers with what is right by then.
+// TestLeavesWhileEntering: a process that left while entering is not in the
+// group, and it answers with the opener of that time.
 func TestLeavesWhileEntering(t *testing.T) {
 	testGroup(t, func(t *testing.T, g *queueGroup) {
 		old, next := &fakeOpener{slow: time.Minute}, new(fakeOpener)

@@ -11,8 +11,8 @@ import (
 )
 
 // TestWithoutQuorum: with two of three servers gone, JetStream takes no load
-// event and no write. Memory serves on, then there are typed errors, and when
-// the servers are back, so are the IDs, with nobody restarting anything.
+// event and no write. Buffers serve on, then there are typed errors, and when
+// the servers are back, so are the IDs, without a restart.
 func TestWithoutQuorum(t *testing.T) {
 	t.Parallel()
 	cluster := natstest.StartCluster(t, 3)

@@ -66,7 +66,7 @@ type Stats struct {
 	// The other installation that answers instead.
 	LeftFor string `json:"left_for,omitempty"`
 
-	Supply
+	SupplyFigures
 	// Of this process's loader; nil without a loader.
 	Loads *LoadStats `json:"loads,omitempty"`
 	// Of snowflake IDs; nil if none is held.
@@ -74,8 +74,8 @@ type Stats struct {
 	NoWorker string `json:"no_worker,omitempty"` // why none is held
 }
 
-// Supply are a worker's figures about its tags and grants. A loader's are zero.
-type Supply = supply.Figures
+// SupplyFigures are a worker's figures about its tags and grants. A loader's are zero.
+type SupplyFigures = supply.Figures
 
 // GrantStats counts the outcomes of grants that reached a process.
 type GrantStats = supply.GrantStats
@@ -96,7 +96,7 @@ func (p *Process) Report(tags int) Report {
 		Instance: p.self.Instance, Host: p.self.Host, Role: p.self.Role, Version: p.cfg.Version, Started: p.started,
 		Serving: p.watch.serving.Load(),
 		// Tags must not be null.
-		Stats: Stats{Instance: p.self.Instance, Installation: p.self.Installation, Store: p.cfg.StoreName, Supply: Supply{Tags: []TagStats{}}},
+		Stats: Stats{Instance: p.self.Instance, Installation: p.self.Installation, Store: p.cfg.StoreName, SupplyFigures: SupplyFigures{Tags: []TagStats{}}},
 	}
 	if left := p.watch.left.Load(); left != nil {
 		r.Stats.LeftFor = left.Error()
@@ -126,7 +126,7 @@ func (p *Process) reportAnswers(r *Report, tags int) {
 	r.Clock = p.groups.workerID.clockStats()
 	r.Requests = p.answers.Requests()
 	p.groups.workerID.fillStats(&r.Stats)
-	r.Stats.Supply = p.supply.Figures(tags)
+	r.Stats.SupplyFigures = p.supply.Figures(tags)
 }
 
 // maxOutcomes bounds the outcomes of requests in a report.

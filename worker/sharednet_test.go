@@ -37,7 +37,7 @@ func NewWatchful(ctx context.Context, cfg Config) (*Process, error) {
 }
 
 // Account is an account of a server that the tests share. It has its own
-// subjects, streams and services: no test sees what another one does.
+// subjects, streams and services, invisible to other tests.
 type Account struct{ *server.Account }
 
 // NewAccount makes an account for a test.
@@ -168,8 +168,8 @@ func eventually(t testing.TB, what string, cond func() bool) bool {
 	return true
 }
 
-// IsPassing reports whether a caller asks again after an error: the machine is
-// slow, or nobody is there for the moment.
+// IsPassing reports whether a caller retries after an error: the machine is
+// slow, or no process answers for the moment.
 func IsPassing(err error) bool {
 	for _, passing := range []error{messages.ErrBusy, messages.ErrUnavailable, nats.ErrNoResponders, nats.ErrTimeout, context.DeadlineExceeded} {
 		if errors.Is(err, passing) {

@@ -34,14 +34,14 @@ func narrow(t testing.TB) snowflake.Layout {
 	return l
 }
 
-// snowflake asks for n snowflake IDs.
+// snowflake requests n snowflake IDs.
 func (c client) snowflake(n int64) ([]messages.Range, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	return c.SnowflakeN(ctx, n)
 }
 
-// eventuallySnowflake waits until snowflake IDs are served and returns one.
+// eventuallySnowflake waits until snowflake IDs are served and returns an ID.
 func (c client) eventuallySnowflake() (id int64) {
 	c.t.Helper()
 	natstest.Eventually(c.t, "a snowflake ID", func() bool {
@@ -54,7 +54,7 @@ func (c client) eventuallySnowflake() (id int64) {
 	return id
 }
 
-// holdings are the worker IDs that somebody leases.
+// holdings are the worker IDs that are leased.
 func holdings(t testing.TB, js jetstream.JetStream) []lease.Holding {
 	t.Helper()
 	all, _, err := lease.List(t.Context(), js, messages.DefaultPrefix)
@@ -78,7 +78,8 @@ func TestSnowflakeRequests(t *testing.T) {
 		t.Errorf("the lease is of installation %q, want %q", held[0].Installation, own)
 	}
 	layout := snowflake.Default()
-	for _, n := range []int64{1, 2, 4096, 10_000} { // the client checks that they are n, ascending
+	// The client checks that they are n, ascending.
+	for _, n := range []int64{1, 2, 4096, 10_000} {
 		began := time.Now()
 		var ranges []messages.Range
 		natstest.Eventually(t, "IDs", func() (ok bool) {
@@ -97,7 +98,8 @@ func TestSnowflakeRequests(t *testing.T) {
 			}
 			last = id
 		}
-		const off = 5 * time.Second // more than clocks may differ, and than 10,000 IDs take
+		// More than clocks may differ, and than 10,000 IDs take.
+		const off = 5 * time.Second
 		if at := layout.Time(snowflake.ID(last)); at.Before(began.Add(-off)) || at.After(time.Now().Add(off)) {
 			t.Errorf("%d says it is of %v, and was asked for at %v", last, at, began)
 		}
@@ -118,7 +120,7 @@ func TestSnowflakeStopReleases(t *testing.T) {
 	if err != nil || len(all) != 1 || all[0].Held() {
 		t.Fatalf("worker IDs %+v, %v, want one, which nobody holds", all, err)
 	}
-	// What was not used is given back, but not the ID's own time.
+	// The unused time is released, but not the ID's own time.
 	if past := all[0].Reserved.Sub(layout.Time(id)); past <= 0 || past > 30*time.Minute {
 		t.Errorf("reserved up to %v after the last ID", past)
 	}
@@ -128,7 +130,7 @@ func TestSnowflakeStopReleases(t *testing.T) {
 }
 
 // TestSnowflakeNoneFree: a worker that finds all worker IDs taken serves
-// segments, and snowflake IDs as soon as one is free.
+// segments, and serves snowflake IDs as soon as a worker ID is free.
 func TestSnowflakeNoneFree(t *testing.T) {
 	t.Parallel()
 	net := worker.NewAccount(t)
@@ -190,7 +192,8 @@ func TestSnowflakeLeaseLostUnderLoad(t *testing.T) {
 
 	const shots, batch = 1_000, 500
 	var answers atomic.Int64
-	var ranges []messages.Range // of the subscription's goroutine, until all have come
+	// Owned by the subscription's goroutine, until all have arrived.
+	var ranges []messages.Range
 	refused := 0
 	inbox := c.conn.NewInbox()
 	sub, err := c.conn.Subscribe(inbox, func(msg *nats.Msg) {

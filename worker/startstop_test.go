@@ -15,10 +15,9 @@ import (
 )
 
 // TestStartStopStress starts and stops many processes of all roles side by
-// side, under load. Many a start is cut off in the middle, and each Stop is
-// called by several goroutines. What was started has ended when Stop returns,
-// and when a Start that failed returns: TestMain finds goroutines that are
-// left.
+// side, under load. Many starts are cut off in the middle, and several
+// goroutines call each Stop. All goroutines have ended when Stop or a failed
+// Start returns: TestMain finds leftover goroutines.
 func TestStartStopStress(t *testing.T) {
 	t.Parallel()
 	const processes, rounds = 6, 3
@@ -26,7 +25,8 @@ func TestStartStopStress(t *testing.T) {
 	net := worker.NewAccount(t)
 	s := newStore(t, net, 1)
 	steady := startWorker(t, net, worker.Config{Store: s, Wait: time.Second})
-	createTags(t, s, 1, "order", "invoice") // with steps this small, loads never end
+	// With steps this small, loads never end.
+	createTags(t, s, 1, "order", "invoice")
 
 	traffic, stopTraffic := context.WithCancel(t.Context())
 	var callers sync.WaitGroup
@@ -52,7 +52,8 @@ func TestStartStopStress(t *testing.T) {
 				case 1: // often too short, and each time it ends elsewhere
 					ctx, cancel = context.WithTimeout(ctx, random.Below(time.Second))
 				case 2:
-					cfg.Version = "" // so that a worker fails at the last, at its queue group
+					// A worker fails at the last step, its queue group.
+					cfg.Version = ""
 				}
 				w, err := startProcess(ctx, cfg)
 				cancel()

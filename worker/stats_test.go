@@ -10,8 +10,8 @@ import (
 	"github.com/idworker/idworker/worker"
 )
 
-// serviceStats asks the one worker there is for its STATS, as `nats micro
-// stats` does.
+// serviceStats requests the STATS of the only worker, as `nats micro stats`
+// does.
 func serviceStats(t testing.TB, c client) worker.Stats {
 	t.Helper()
 	reply, err := c.conn.Request("$SRV.STATS."+worker.ServiceName, nil, natstest.Patience)
@@ -42,8 +42,8 @@ func leftOf(t testing.TB, c client, tag string) int64 {
 	return 0
 }
 
-// TestInfoAndStats: the service that gets requests describes its process in INFO
-// and STATS.
+// TestInfoAndStats: the service that gets requests describes its process in
+// INFO and STATS.
 func TestInfoAndStats(t *testing.T) {
 	t.Parallel()
 	net := worker.NewAccount(t)

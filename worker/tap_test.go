@@ -9,7 +9,7 @@ import (
 )
 
 // tap is a proxy in front of a NATS server that can cut its connections where
-// one side sends a certain text, and tell when.
+// one side sends a certain text, and signal that.
 type tap struct {
 	target   string
 	listener net.Listener
@@ -21,11 +21,11 @@ type tap struct {
 	armed  *trap
 }
 
-// trap is what a tap looks for.
+// trap is a text that a tap watches for.
 type trap struct {
-	server bool // in what the server sends; otherwise the clients
+	server bool // in the server's data; otherwise the clients'
 	text   string
-	after  bool          // the text passes, and what follows does not
+	after  bool          // the text passes, and the following data does not
 	sprung chan struct{} // closed when the connection is cut
 }
 
@@ -55,7 +55,7 @@ func (p *tap) arm(server bool, text string, after bool) <-chan struct{} {
 	return p.armed.sprung
 }
 
-// cut closes all connections, and refuses new ones until open is called.
+// cut closes all connections, and refuses new connections until open is called.
 func (p *tap) cut(refuse bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -123,8 +123,8 @@ func (p *tap) pass(from, to net.Conn, server bool) {
 	}
 }
 
-// spring returns how much may pass, and the channel of the trap if it sprung.
-// What may be the first part of the text is kept for the next time.
+// spring returns how much may pass, and the channel of the trap if it sprung. A
+// possible beginning of the text is kept for the next time.
 func (p *tap) spring(server bool, data []byte) (int, chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

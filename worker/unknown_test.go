@@ -43,8 +43,8 @@ func (f firstUses) template(t templates.Template) {
 	}
 }
 
-// TestFirstUse: a tag that matches comes into being when it is asked for, from
-// 1 on; one that does not is unknown. After a restart it goes on above.
+// TestFirstUse: a request creates a tag that matches, from 1; other tags are
+// unknown. After a restart, its IDs continue above.
 func TestFirstUse(t *testing.T) {
 	t.Parallel()
 	f := newFirstUses(t)
@@ -72,9 +72,9 @@ func TestFirstUse(t *testing.T) {
 	}
 }
 
-// TestRemovedTag: workers drop a tag that was removed. One of a template comes
-// back with the next request, above what it had; and another order than its
-// name had is refused, with the reason.
+// TestRemovedTag: workers drop a removed tag. A template recreates it at the
+// next request, above its earlier IDs; a different order than before is
+// refused, with the reason.
 func TestRemovedTag(t *testing.T) {
 	t.Parallel()
 	f := newFirstUses(t)

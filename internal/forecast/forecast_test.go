@@ -18,7 +18,7 @@ const (
 	year = 365 * day
 )
 
-// TestDates: a date takes evidence, and only limits that are ahead have one.
+// TestDates: a date needs evidence, and only limits ahead have dates.
 func TestDates(t *testing.T) {
 	in := func(seconds float64) time.Time { return now.Add(time.Duration(seconds) * time.Second) }
 	for _, c := range []struct {
@@ -51,7 +51,8 @@ func TestDates(t *testing.T) {
 	}
 }
 
-// TestJoin: of two workers the one that measured for longer knows the rate, and both know what was granted.
+// TestJoin: the rate is that of the longer measurement, the highest grant that
+// of both.
 func TestJoin(t *testing.T) {
 	long, short, none := Use{100, 5, hour}, Use{200, 50, 60}, Use{300, 0, 0}
 	for _, c := range []struct{ a, b, want Use }{
@@ -63,7 +64,8 @@ func TestJoin(t *testing.T) {
 	}
 }
 
-// TestOfLayout: the end of a layout is certain, and a limit that its IDs are below or beyond has no date.
+// TestOfLayout: the end of a layout is certain, and limits that its IDs are
+// below or beyond have no date.
 func TestOfLayout(t *testing.T) {
 	end := func(year int, month time.Month, day int) time.Time {
 		return time.Date(year, month, day, 0, 0, 0, 0, time.UTC)
@@ -78,7 +80,8 @@ func TestOfLayout(t *testing.T) {
 			t.Errorf("%s: %v, want its end on %s", text, got, Day(want))
 		}
 	}
-	// Two bits of worker and sequence: 2^53 is 2^51 µs after the epoch, which is 71 years.
+	// Two bits of worker and sequence: 2^53 is 2^51 µs after the epoch, which
+	// is 71 years.
 	l, err := snowflake.ParseLayout("61:1µs/w1/s1@1735689600000")
 	if err != nil {
 		t.Fatal(err)
@@ -95,7 +98,7 @@ func TestOfLayout(t *testing.T) {
 	}
 }
 
-// TestIsSoon: a year ahead is soon, and so is what is past.
+// TestIsSoon: a year ahead is soon, and so is the past.
 func TestIsSoon(t *testing.T) {
 	for seconds, want := range map[time.Duration]bool{year - 1: true, year: false, -hour: true} {
 		if got := (Date{End, now.Add(seconds * time.Second)}).IsSoon(now); got != want {

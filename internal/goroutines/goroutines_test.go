@@ -9,8 +9,8 @@ import (
 	"github.com/idworker/idworker/internal/goroutines"
 )
 
-// TestStartWhileStopping: goroutines may be started at any time, even while their owner
-// stops them. When Stop returns none is left, and none begins.
+// TestStartWhileStopping: goroutines may be started at any time, even while
+// their owner stops them. When Stop returns, none is left, and none begins.
 func TestStartWhileStopping(t *testing.T) {
 	for range 50 {
 		g := goroutines.New()
@@ -27,7 +27,8 @@ func TestStartWhileStopping(t *testing.T) {
 		for range 4 {
 			starters.Go(func() {
 				for i := 0; i < 100 && g.Start(untilStopped); i++ {
-					g.Start(func(context.Context) { g.Start(untilStopped) }) // as loads do
+					// As loads do.
+					g.Start(func(context.Context) { g.Start(untilStopped) })
 				}
 			})
 		}

@@ -32,8 +32,8 @@ func publish(t *testing.T, conn *nats.Conn, texts ...string) {
 	}
 }
 
-// TestNext: what has come is returned in order, even if the context has ended or the inbox is
-// closed; what does not fit is dropped.
+// TestNext: messages are returned in order, even after the context has ended or
+// the inbox is closed. Messages beyond its room are dropped.
 func TestNext(t *testing.T) {
 	srv := natstest.Start(t)
 	conn := srv.Connect(t, nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
@@ -53,7 +53,7 @@ func TestNext(t *testing.T) {
 	}
 }
 
-// TestEnds: nobody waits for ever at an inbox that is closed, however that came.
+// TestEnds: no reader waits forever at a closed inbox, however it was closed.
 func TestEnds(t *testing.T) {
 	srv := natstest.Start(t)
 	for name, end := range map[string]func(*nats.Conn, *inbox.Inbox){
@@ -76,7 +76,7 @@ func TestEnds(t *testing.T) {
 	}
 }
 
-// TestNobody: the server says that nobody listens.
+// TestNobody: the server reports that no process listens.
 func TestNobody(t *testing.T) {
 	conn := natstest.Start(t).Connect(t)
 	b := open(t, conn, 1)

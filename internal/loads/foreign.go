@@ -25,12 +25,12 @@ type Foreign struct {
 	logged map[string]bool
 }
 
-// Kind is the kind of a message.
-type Kind int
+// MessageKind is the kind of a message.
+type MessageKind int
 
 // The kinds.
 const (
-	EventMessage Kind = iota
+	EventMessage MessageKind = iota
 	GrantMessage
 )
 
@@ -46,7 +46,7 @@ func NewForeign(installation string, log *zap.Logger) *Foreign {
 
 // Drop reports whether a message must be dropped because it names another
 // installation.
-func (f *Foreign) Drop(kind Kind, installation, sender string) bool {
+func (f *Foreign) Drop(kind MessageKind, installation, sender string) bool {
 	if installation == "" || installation == f.own {
 		return false
 	}

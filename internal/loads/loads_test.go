@@ -21,7 +21,7 @@ var (
 	goodGrant = loads.Grant{Instance: "W1", Tag: "order", Seq: 7, First: 1, End: 1001, Step: 1000, Order: store.Trend}
 )
 
-// TestSizeOfALoad: a strict tag gets what is wanted, others the step or more.
+// TestSizeOfALoad: a strict tag gets the wanted IDs, others the step or more.
 func TestSizeOfALoad(t *testing.T) {
 	for _, c := range []struct {
 		step, want int64
@@ -127,8 +127,8 @@ func TestDecodeGrant(t *testing.T) {
 	}
 }
 
-// TestLoadMessagesThatAreNone: both decoders refuse whatever is not a JSON object with
-// numbers in range.
+// TestLoadMessagesThatAreNone: both decoders refuse anything but a JSON object
+// with numbers in range.
 func TestLoadMessagesThatAreNone(t *testing.T) {
 	for _, data := range []string{
 		"", "null", "1", "[]", `"order"`, "{", `{"step":1e99}`, `{"step":1.5}`, `{"seq":-1}`, "\x00\xff",
@@ -238,8 +238,8 @@ func FuzzDecodeGrant(f *testing.F) {
 	})
 }
 
-// wantAddress fails the test unless an accepted instance is one token of a subject,
-// and an accepted tag its own tokens.
+// wantAddress fails the test unless an accepted instance is one token of a
+// subject, and an accepted tag its own tokens.
 func wantAddress(t testing.TB, instance, tag string) {
 	t.Helper()
 	wantLiteral(t, loads.GrantSubject(messages.DefaultPrefix, instance), 3)

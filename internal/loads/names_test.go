@@ -11,7 +11,8 @@ import (
 	"github.com/idworker/idworker/messages"
 )
 
-// TestNames spells out the names: other versions and the rights in nats.conf depend on them.
+// TestNames spells out the names: other versions and the rights in nats.conf
+// depend on them.
 func TestNames(t *testing.T) {
 	p := messages.DefaultPrefix
 	for _, c := range []struct{ got, want string }{
@@ -26,7 +27,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// FuzzPrefixInNames: a prefix that is accepted adds one token to every name.
+// FuzzPrefixInNames: an accepted prefix adds a single token to every name.
 func FuzzPrefixInNames(f *testing.F) {
 	for _, p := range []string{"ids", "", "a.b", "*", ">", "a b", "\xff", strings.Repeat("x", 33)} {
 		f.Add(p)
@@ -43,8 +44,8 @@ func FuzzPrefixInNames(f *testing.F) {
 	})
 }
 
-// wantLiteral fails the test unless the subject has that many tokens, none of them
-// empty, and none of them anything that a NATS server would read as more than text.
+// wantLiteral fails the test unless the subject has that many tokens, none of
+// them empty or special to a NATS server.
 func wantLiteral(t testing.TB, subject string, tokens int) {
 	t.Helper()
 	got := strings.Split(subject, ".")
@@ -69,7 +70,7 @@ func tags() *rapid.Generator[string] {
 // instances draws well-formed names of processes.
 func instances() *rapid.Generator[string] { return rapid.StringMatching(`[A-Za-z0-9_-]{1,32}`) }
 
-// installations draws IDs of installations, and none, as older versions send it.
+// installations draws IDs of installations, or "", as older versions send it.
 func installations() *rapid.Generator[string] { return rapid.StringMatching(`[A-Za-z0-9_-]{0,32}`) }
 
 // tokens is the number of tokens of a tag.

@@ -7,8 +7,8 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 )
 
-// TestWhatIsLoud: what clients can cause at will is not logged by default, what
-// is wrong with the server is.
+// TestWhatIsLoud: faults that clients can cause at will are not logged by
+// default; the server's own faults are.
 func TestWhatIsLoud(t *testing.T) {
 	t.Parallel()
 	core, logs := observer.New(zap.InfoLevel)

@@ -18,8 +18,8 @@ import (
 	"github.com/idworker/idworker/worker/api"
 )
 
-// TestTokensChange: a token that is taken out of the file loses its right, one
-// that is put in gets it, and a file that cannot be used changes nothing.
+// TestTokensChange: a token removed from the file loses its right, an added
+// token gets it, and an invalid file changes nothing.
 func TestTokensChange(t *testing.T) {
 	t.Parallel()
 	tokens := file(t, goodToken+" order\n")
@@ -98,7 +98,8 @@ func TestCertificateChanges(t *testing.T) {
 		t.Fatal("another certificate")
 	}
 	certificate, key = newCertificate(t, 2)
-	rewrite(t, files[0], certificate) // and for a moment it does not fit the key
+	// For a moment it does not fit the key.
+	rewrite(t, files[0], certificate)
 	eventually(t, "the metric says so", func() bool { return metrics(t, s)[`idworker_api_file_stale/certificate`] == 1 })
 	if serial() != 1 {
 		t.Error("half a change is in force")
@@ -116,8 +117,8 @@ func TestCertificateChanges(t *testing.T) {
 	}
 }
 
-// TestExposed: without TLS or without tokens a server listens on this machine
-// only, unless it is told otherwise in so many words.
+// TestExposed: without TLS or without tokens, a server listens only on this
+// machine, unless it is explicitly exposed.
 func TestExposed(t *testing.T) {
 	t.Parallel()
 	certificate, key := newCertificate(t, 1)

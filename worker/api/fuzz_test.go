@@ -12,7 +12,7 @@ import (
 	"github.com/idworker/idworker/snowflake"
 )
 
-// strictSource fails the test if it is asked for what nobody may ask for.
+// strictSource fails the test if it gets a request without a right.
 type strictSource struct {
 	t       *testing.T
 	allowed func(what string) bool
@@ -42,10 +42,9 @@ func (s *strictSource) take(what string, count []byte) ([]byte, error) {
 	return messages.AppendRange(nil, messages.Range{First: 1, Last: n}), nil
 }
 
-// FuzzRequest sends a request to a server with tokens: whatever it is, it is
-// answered with a status that is counted, no cache may keep the answer, nobody
-// gets an ID without right, and each reply says as many IDs as the source gave,
-// once.
+// FuzzRequest sends any request to a server with tokens. The answer has a
+// counted status, no cache may keep it, no IDs are issued without a right, and
+// each reply has exactly the IDs of the source.
 func FuzzRequest(f *testing.F) {
 	const token = "0123456789abcdef"
 	for _, seed := range []string{
@@ -71,7 +70,8 @@ func FuzzRequest(f *testing.F) {
 		if err != nil {
 			return // net/http refuses it
 		}
-		rights := func(what string) bool { // told in another way than access.go tells it
+		// An independent implementation of the rights.
+		rights := func(what string) bool {
 			switch said := strings.Join(r.Header.Values("Authorization"), "\n"); {
 			case len(said) != 7+16 || !strings.EqualFold(said[:7], "bearer "):
 				return false
@@ -106,8 +106,7 @@ func FuzzRequest(f *testing.F) {
 	})
 }
 
-// FuzzTokens: a file of tokens is read or refused; what it does not say is not
-// allowed.
+// FuzzTokens: a token file is read or refused; only rights in it are granted.
 func FuzzTokens(f *testing.F) {
 	f.Add("0123456789abcdef order.* @snowflake\n# comment\n\nfedcba9876543210 >", "fedcba9876543210", "order.de")
 	f.Add("0123456789abcdef order.>", "0123456789abcde", "order.de.x")

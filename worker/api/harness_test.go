@@ -25,15 +25,16 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// fakeSource counts upward. Some tags are for what can go wrong.
+// fakeSource counts upward. Some tags cause failures.
 type fakeSource struct {
 	next atomic.Int64
 
 	mu     sync.Mutex
 	asked  []string // tags, and api.Times
 	parked atomic.Int64
-	gone   atomic.Int64  // requests that were parked when their clients went away
-	grant  chan struct{} // closed: parked requests are answered
+	// parked requests whose clients left
+	gone  atomic.Int64
+	grant chan struct{} // closed: parked requests are answered
 }
 
 func newSource() *fakeSource { return &fakeSource{grant: make(chan struct{})} }
@@ -85,11 +86,12 @@ func (s *fakeSource) take(count []byte) ([]byte, error) {
 	if n < 3 {
 		return messages.AppendRange(nil, messages.Range{First: last - n + 1, Last: last}), nil
 	}
-	reply := messages.AppendRange(nil, messages.Range{First: last - n + 1, Last: last - 1}) // two ranges
+	// Two ranges.
+	reply := messages.AppendRange(nil, messages.Range{First: last - n + 1, Last: last - 1})
 	return messages.AppendRange(reply, messages.Range{First: last, Last: last}), nil
 }
 
-// requests are what the source was asked for since the last call.
+// requests returns the requests to the source since the last call.
 func (s *fakeSource) requests() (asked []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -97,7 +99,7 @@ func (s *fakeSource) requests() (asked []string) {
 	return asked
 }
 
-// patience is how long tests wait for what should come about: on any machine.
+// patience bounds the waits of tests, on any machine.
 const patience = 4 * time.Minute
 
 // start runs a server on a free port, with a source, until the test ends. It
@@ -123,7 +125,7 @@ func startTimed(t testing.TB, cfg api.Config, senders time.Duration) (*api.Serve
 	return s, source
 }
 
-// answer is what a server answers.
+// answer is the answer of a server.
 type answer struct {
 	status int
 	header http.Header
@@ -131,7 +133,7 @@ type answer struct {
 	closed bool // and no more requests are answered on the connection
 }
 
-// exchange sends bytes on a connection of their own, and reads one answer.
+// exchange sends bytes on a new connection, and reads one answer.
 func exchange(t testing.TB, s *api.Server, request string) answer {
 	t.Helper()
 	c := connect(t, s)

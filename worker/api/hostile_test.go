@@ -39,11 +39,10 @@ func metrics(t testing.TB, s *api.Server) map[string]float64 {
 	return values
 }
 
-// TestFlood: while strangers open connections as fast as they can, and send
-// nothing, half a header, or no body where one is announced, every caller keeps
-// its connection, and a new one gets in: at once, or when it asks again,
-// because so many strangers came between its connection and its request that it
-// was taken for one.
+// TestFlood: strangers open connections as fast as they can, and send nothing,
+// half a header, or no body after announcing one. Every caller keeps its
+// connection. A new caller gets in, if not at once then on a retry: many
+// strangers between its connection and its request may displace it.
 func TestFlood(t *testing.T) {
 	const most, evictions = 300, 3_000
 	s, _ := start(t, api.Config{Connections: most, Tokens: file(t, goodToken+" order\n")})
@@ -67,7 +66,8 @@ func TestFlood(t *testing.T) {
 					continue // the test stops, or has no more ports
 				}
 				_, _ = io.WriteString(c, sends)
-				if open = append(open, c); len(open) > most { // fills the room alone
+				// It fills the room alone.
+				if open = append(open, c); len(open) > most {
 					_ = open[0].Close()
 					open = open[1:]
 				}
@@ -100,9 +100,9 @@ func TestFlood(t *testing.T) {
 	t.Logf("%d tries", tries)
 }
 
-// TestStrangersHarmNoCaller: whatever connections without a token do, and
-// however long the server has to wait for them, callers keep their connections,
-// also those that ask seldom, and new ones get in.
+// TestStrangersHarmNoCaller: connections without a token do anything, and keep
+// the server waiting. Callers keep their connections, even if they send
+// requests seldom, and new callers get in.
 func TestStrangersHarmNoCaller(t *testing.T) {
 	t.Parallel()
 	const most, hostile = 40, 200
@@ -140,7 +140,8 @@ func TestStrangersHarmNoCaller(t *testing.T) {
 				c := connect(t, s).Conn
 				defer func() { _ = c.Close() }()
 				_, _ = io.WriteString(c, sends)
-				if i%most == most-1 { // most of those before it have been let in
+				// Most of the earlier connections have been admitted.
+				if i%most == most-1 {
 					if asked := source.requests(); len(asked) > callers {
 						t.Fatalf("%d callers asked, and the source was asked for %v", callers, asked)
 					}
@@ -160,8 +161,8 @@ func TestStrangersHarmNoCaller(t *testing.T) {
 	}
 }
 
-// TestCallersThatDoNotRead: who may ask, and does not read what it is answered,
-// makes room for others too.
+// TestCallersThatDoNotRead: a caller with a right that does not read its
+// answers makes room for others, too.
 func TestCallersThatDoNotRead(t *testing.T) {
 	t.Parallel()
 	const most = 3
@@ -172,7 +173,8 @@ func TestCallersThatDoNotRead(t *testing.T) {
 		c := connect(t, s)
 		defer func() { _ = c.Close() }()
 		stuck.Go(func() {
-			for err := error(nil); err == nil; { // until the server reads no more, because it cannot write
+			// Until the server stops reading, because it cannot write.
+			for err := error(nil); err == nil; {
 				_ = c.SetWriteDeadline(time.Now().Add(time.Second))
 				_, err = io.WriteString(c, many)
 			}
@@ -182,15 +184,16 @@ func TestCallersThatDoNotRead(t *testing.T) {
 	eventually(t, "the first of them has made room", func() bool {
 		c := connect(t, s)
 		defer func() { _ = c.Close() }()
-		_, _ = io.WriteString(c, get("/v1/segment/order")) // it may be refused before
+		// It may be refused earlier.
+		_, _ = io.WriteString(c, get("/v1/segment/order"))
 		got, _ := c.read()
 		return got.status == 200
 	})
 }
 
-// TestIdleCallersMakeRoom: callers that keep all connections and ask for nothing
-// let others in, one for each that comes, the longest idle first; and a stranger
-// in the last place keeps nobody out.
+// TestIdleCallersMakeRoom: callers that keep all connections without requests
+// make room for others, one each, the longest idle first. A stranger in the
+// last place blocks no caller.
 func TestIdleCallersMakeRoom(t *testing.T) {
 	t.Parallel()
 	const most = 10
@@ -216,8 +219,8 @@ func TestIdleCallersMakeRoom(t *testing.T) {
 	}
 }
 
-// TestNoRoomAtAll: if callers have all connections, one more waits until one of
-// them is closed. None of theirs is closed for it.
+// TestNoRoomAtAll: if callers have all connections, the next waits until a
+// connection is closed. None of theirs is closed for it.
 func TestNoRoomAtAll(t *testing.T) {
 	t.Parallel()
 	const most = 10
@@ -291,8 +294,10 @@ func TestHugeRequests(t *testing.T) {
 		ask("POST", "/v1/segment/order", "Content-Length: 1000000000000"),
 	} {
 		c := connect(t, s)
-		go func() { _, _ = io.WriteString(c, huge) }()                    // it may never be read to the end
-		if got, err := c.read(); got.status != 431 && got.status != 413 { // the rest of the answer may be lost
+		// The server may never read it to the end.
+		go func() { _, _ = io.WriteString(c, huge) }()
+		// The rest of the answer may be lost.
+		if got, err := c.read(); got.status != 431 && got.status != 413 {
 			t.Errorf("%.60q…: %+v, %v", huge, got, err)
 		}
 		_ = c.Close()
@@ -302,9 +307,8 @@ func TestHugeRequests(t *testing.T) {
 	}
 }
 
-// TestPipelining: requests that are sent before the answers are read are
-// answered in order, each with IDs of its own; what one body hides is not a
-// request.
+// TestPipelining: requests sent before the answers are read are answered in
+// order, each with its own IDs. A request inside a body is no request.
 func TestPipelining(t *testing.T) {
 	t.Parallel()
 	s, source := start(t, api.Config{})
@@ -378,8 +382,8 @@ func TestClientsThatLeave(t *testing.T) {
 	eventually(t, "they are counted", func() bool { return metrics(t, s)["idworker_api_abandoned_total"] == n+1 })
 }
 
-// TestStop: what is under way is answered, whatever silent clients do, and
-// nothing is after that.
+// TestStop: requests in flight are answered, despite silent clients, and none
+// after that.
 func TestStop(t *testing.T) {
 	t.Parallel()
 	s, source := start(t, api.Config{Wait: 10 * time.Second})

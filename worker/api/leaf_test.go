@@ -10,15 +10,16 @@ import (
 	"github.com/idworker/idworker/worker/api"
 )
 
-// number stands for any number in what Leaf's server was recorded to answer.
+// number matches any timestamp in the recorded answers of Leaf's server.
 var number = regexp.MustCompile(`[0-9]{13}`)
 
-// TestLeafsAnswers: path by path, what Leaf's own server (1.0.1) was recorded
-// to answer, and what this one does: status, type, length, body byte by byte
-// but for the time, and whether the connection stays.
+// TestLeafsAnswers compares, path by path, the recorded answers of Leaf's own
+// server (1.0.1) with those of this server: status, type, length, body byte by
+// byte except for the time, and whether the connection stays open.
 func TestLeafsAnswers(t *testing.T) {
 	t.Parallel()
-	layout, err := snowflake.ParseLayout("41:1ms/w10/s12@1288834974657") // Leaf's own
+	// Leaf's own.
+	layout, err := snowflake.ParseLayout("41:1ms/w10/s12@1288834974657")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,7 +32,8 @@ func TestLeafsAnswers(t *testing.T) {
 	missing := func(path string) string {
 		return `{"timestamp":1795288518675,"status":404,"error":"Not Found","message":"No message available","path":"` + path + `"}`
 	}
-	zone := time.UnixMilli(1348381915376).Format("2006-01-02 15:04:05.000") // the server's, as Leaf's
+	// In the server's zone, as Leaf does.
+	zone := time.UnixMilli(1348381915376).Format("2006-01-02 15:04:05.000")
 	const text, object = "text/plain;charset=UTF-8", "application/json;charset=UTF-8"
 	const noKey, noIDs = "Result{id=-2, status=EXCEPTION}", "Result{id=-3, status=EXCEPTION}"
 	for _, c := range []struct {
@@ -67,7 +69,7 @@ func TestLeafsAnswers(t *testing.T) {
 	}
 }
 
-// TestLeafBeforeTheStart: Leaf says of itself that it is not initialised yet.
+// TestLeafBeforeTheStart: Leaf reports that it is not initialised yet.
 func TestLeafBeforeTheStart(t *testing.T) {
 	t.Parallel()
 	s, err := api.Open(t.Context(), api.Config{Address: "127.0.0.1:0"})

@@ -78,13 +78,15 @@ func TestDescriptionHolds(t *testing.T) {
 			delete(missing, fmt.Sprint(method, " ", c.path, " ", c.status))
 		}
 	}
-	for _, path := range []string{segment, snowflake} { // a method that is not described gets what the others say
+	// An undescribed method has the same answers as the others.
+	for _, path := range []string{segment, snowflake} {
 		got := exchange(t, s, ask("PUT", strings.Replace(path, "{tag}", "order", 1), right))
 		d.check("GET", path, got)
 		delete(missing, "GET "+path+" 405")
 		delete(missing, "POST "+path+" 405")
 	}
-	for _, code := range []string{"429", "503", "507"} { // of a source, as for tags
+	// From a source, as for tags.
+	for _, code := range []string{"429", "503", "507"} {
 		delete(missing, "GET "+snowflake+" "+code)
 		delete(missing, "POST "+snowflake+" "+code)
 	}
@@ -93,7 +95,7 @@ func TestDescriptionHolds(t *testing.T) {
 	}
 }
 
-// description is the document, with what a test looks up in it.
+// description is the document, with the parts that a test looks up.
 type description struct {
 	t   *testing.T
 	doc object

@@ -141,7 +141,7 @@ type Server struct {
 	http        *http.Server
 	handler     handler
 	certificate atomic.Pointer[tls.Certificate]
-	files       []*watched
+	files       []*watchedFiles
 	stop        context.CancelFunc // of the goroutines
 	ended       sync.WaitGroup
 }
@@ -175,11 +175,11 @@ func Open(ctx context.Context, cfg Config) (*Server, error) {
 // readFiles reads the files for the first time.
 func (s *Server) readFiles() error {
 	if s.cfg.Tokens != "" {
-		s.files = append(s.files, &watched{name: "tokens", paths: []string{s.cfg.Tokens}, use: s.handler.useTokens})
+		s.files = append(s.files, &watchedFiles{name: "tokens", paths: []string{s.cfg.Tokens}, use: s.handler.useTokens})
 	}
 	if s.cfg.Certificate != "" {
 		pair := []string{s.cfg.Certificate, s.cfg.Key}
-		s.files = append(s.files, &watched{name: "certificate", paths: pair, use: s.useCertificate})
+		s.files = append(s.files, &watchedFiles{name: "certificate", paths: pair, use: s.useCertificate})
 	}
 	for _, f := range s.files {
 		if _, err := f.load(); err != nil {

@@ -17,8 +17,8 @@ const (
 	allToken   = "the-token-of-those-who-may-all"
 )
 
-// TestTokens: nobody gets an ID without a right to it, on Leaf's paths neither,
-// and the source is not even asked.
+// TestTokens: no ID is issued without a right, not even on Leaf's paths, and
+// the source gets no request.
 func TestTokens(t *testing.T) {
 	t.Parallel()
 	s, source := start(t, api.Config{Tokens: file(t, "# who may what\n\n"+goodToken+" order.* invoice @snowflake\n"+otherToken+"\tchat.> \r\n"+allToken+" >\n"+longToken+" invoice")})
@@ -97,8 +97,8 @@ func TestTokens(t *testing.T) {
 	}
 }
 
-// TestBadTokenFiles: the error names the line and what is allowed, and shows no
-// token.
+// TestBadTokenFiles: the error names the line and the allowed values, and shows
+// no token.
 func TestBadTokenFiles(t *testing.T) {
 	t.Parallel()
 	const secret = "Secret-Secret-Secret-Secret"

@@ -12,8 +12,7 @@ import (
 	"github.com/idworker/idworker/worker/api"
 )
 
-// TestIDs: IDs come as JSON, one by one and as strings, or as they come by
-// NATS.
+// TestIDs: IDs come as JSON, singly and as strings, or in the form of NATS.
 func TestIDs(t *testing.T) {
 	t.Parallel()
 	s, source := start(t, api.Config{})
@@ -42,8 +41,8 @@ func TestIDs(t *testing.T) {
 	}
 }
 
-// TestRefusals: what is wrong with a request is its status, and the text says
-// what is allowed. Whoever asks wrongly costs no ID.
+// TestRefusals: the status reflects the fault of a request, and the text names
+// the allowed values. A refused request costs no ID.
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	s, source := start(t, api.Config{})
@@ -119,7 +118,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestTolerated: what is unusual and clear is answered.
+// TestTolerated: unusual but clear requests are answered.
 func TestTolerated(t *testing.T) {
 	t.Parallel()
 	s, _ := start(t, api.Config{})
@@ -141,10 +140,10 @@ func TestTolerated(t *testing.T) {
 	}
 }
 
-// TestNamesOfOthers: where only programs of this machine may ask, a page cannot
-// do so under a name of its own that leads here, for nothing at all. Who has a
-// token may call the server what it wants, and so may all where everybody may
-// ask.
+// TestNamesOfOthers: where only programs of this machine may send requests, a
+// page cannot do so under its own name for this machine, on any path. Callers
+// with a token may use any name for the server, and so may all callers of a
+// public server.
 func TestNamesOfOthers(t *testing.T) {
 	t.Parallel()
 	tokens := file(t, goodToken+" > @snowflake")

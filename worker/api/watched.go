@@ -13,10 +13,10 @@ import (
 	"go.uber.org/zap"
 )
 
-// watched are files that are reread when their contents change. It compares
+// watchedFiles are files that are reread when their contents change. It compares
 // contents: the files of an image, and successive targets of a symlink, may
 // have the same time and size.
-type watched struct {
+type watchedFiles struct {
 	name  string // for logs and metrics
 	paths []string
 	// after an error, the previous contents stay in force
@@ -34,7 +34,7 @@ const maxFile = 1 << 20
 
 // load reads the files. It uses them if they changed, or were invalid the last
 // time.
-func (w *watched) load() (changed bool, err error) {
+func (w *watchedFiles) load() (changed bool, err error) {
 	var contents [][]byte
 	for _, path := range w.paths {
 		content, err := readFile(path)
@@ -67,7 +67,7 @@ func readFile(path string) ([]byte, error) {
 }
 
 // refresh reloads the files, and logs each failure once.
-func (w *watched) refresh(log *zap.Logger) {
+func (w *watchedFiles) refresh(log *zap.Logger) {
 	changed, err := w.load()
 	w.failing.Store(err != nil)
 	switch {
@@ -81,7 +81,7 @@ func (w *watched) refresh(log *zap.Logger) {
 }
 
 // reread refreshes the files until ctx ends.
-func reread(ctx context.Context, files []*watched, cfg Config) {
+func reread(ctx context.Context, files []*watchedFiles, cfg Config) {
 	ticker := time.NewTicker(cfg.rereadEvery)
 	defer ticker.Stop()
 	for {

@@ -13,9 +13,9 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 )
 
-// TestFilesAreReadAgain: what changes takes effect. What cannot be used does
-// not, is logged once, and is tried again until it can. That the time and the
-// size of a file stay the same does not matter.
+// TestFilesAreReadAgain: valid changes take effect. An invalid change does not,
+// is logged once, and is retried until it is valid. Equal times and sizes of
+// files do not matter.
 func TestFilesAreReadAgain(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "file")
@@ -36,7 +36,7 @@ func TestFilesAreReadAgain(t *testing.T) {
 	reads := 0
 	write("1")
 	current := ""
-	w := watched{name: "number", paths: []string{path}, use: func(contents [][]byte) error {
+	w := watchedFiles{name: "number", paths: []string{path}, use: func(contents [][]byte) error {
 		reads++
 		if string(contents[0]) == "bad" {
 			return errors.New("bad content")
@@ -82,7 +82,7 @@ func TestFilesAreReadAgain(t *testing.T) {
 	}
 }
 
-// TestSignal: files are also reread at once when that is asked for.
+// TestSignal: files are also reread at once on a signal.
 func TestSignal(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "file")
@@ -90,7 +90,7 @@ func TestSignal(t *testing.T) {
 		t.Fatal(err)
 	}
 	used, signals := make(chan string), make(chan os.Signal)
-	w := &watched{name: "number", paths: []string{path}, use: func(contents [][]byte) error {
+	w := &watchedFiles{name: "number", paths: []string{path}, use: func(contents [][]byte) error {
 		used <- string(contents[0])
 		return nil
 	}}
@@ -98,7 +98,7 @@ func TestSignal(t *testing.T) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		reread(ctx, []*watched{w}, Config{rereadEvery: time.Hour, Reread: signals, Log: zap.NewNop()})
+		reread(ctx, []*watchedFiles{w}, Config{rereadEvery: time.Hour, Reread: signals, Log: zap.NewNop()})
 	}()
 	signals <- syscall.SIGHUP
 	if text := <-used; text != "1" {

@@ -105,7 +105,7 @@ func TestRunningOut(t *testing.T) {
 	} {
 		var reports []worker.Report
 		for tag, use := range c.uses {
-			reports = append(reports, worker.Report{Stats: worker.Stats{Supply: worker.Supply{Active: 1, Tags: []worker.TagStats{{Tag: tag, Use: use}}}}})
+			reports = append(reports, worker.Report{Stats: worker.Stats{SupplyFigures: worker.SupplyFigures{Active: 1, Tags: []worker.TagStats{{Tag: tag, Use: use}}}}})
 		}
 		findings := ofTags(now, reports)
 		for _, f := range findings {

@@ -59,7 +59,7 @@ func aWorker(n int, now time.Time) worker.Report {
 		Overloads: &worker.OverloadStats{Times: int64(n)}, Clock: &worker.ClockStats{AheadMS: int64(n*7 - 9), ReservedIn: 21},
 		Stats: worker.Stats{
 			Installation: "Uw2vSx0Rk8ZqPZ1HcWmn4A", WorkerID: &id,
-			Supply: worker.Supply{Active: 10_000, Tags: []worker.TagStats{{Tag: "checkout.order", Rate: 4_000, Runway: 120}}, Grants: worker.GrantStats{Installed: 48_211, Burnt: 12}},
+			SupplyFigures: worker.SupplyFigures{Active: 10_000, Tags: []worker.TagStats{{Tag: "checkout.order", Rate: 4_000, Runway: 120}}, Grants: worker.GrantStats{Installed: 48_211, Burnt: 12}},
 		},
 	}
 }

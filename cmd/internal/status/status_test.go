@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 var now = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 
 func reportOf(instance string, role worker.Role, tags ...worker.TagStats) worker.Report {
-	return worker.Report{Instance: instance, Role: role, Stats: worker.Stats{Supply: worker.Supply{Active: len(tags), Tags: tags}, Installation: "I"}}
+	return worker.Report{Instance: instance, Role: role, Stats: worker.Stats{SupplyFigures: worker.SupplyFigures{Active: len(tags), Tags: tags}, Installation: "I"}}
 }
 
 // merged is the installation of which these answers came.

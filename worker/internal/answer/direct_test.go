@@ -16,8 +16,8 @@ import (
 	"github.com/idworker/idworker/store"
 )
 
-// TestDirectAnswersAsByNATS: the same requests get the same replies, from the same
-// memory, and are counted in the same place.
+// TestDirectAnswersAsByNATS: the same requests get the same replies, from the
+// same buffers, and are counted in the same place.
 func TestDirectAnswersAsByNATS(t *testing.T) {
 	m := newMemory(nil)
 	m.fill("strict", store.Strict, 1)
@@ -25,7 +25,8 @@ func TestDirectAnswersAsByNATS(t *testing.T) {
 	order := newRequest("order", "2")
 	e.Handle(order)
 	reply, err := m.Segment(t.Context(), "order", []byte("3"), true)
-	if string(order.body) != "2-3" || string(reply) != "4-6" || err != nil { // 1 went to nobody
+	// The ID 1 was dropped.
+	if string(order.body) != "2-3" || string(reply) != "4-6" || err != nil {
 		t.Errorf("got %q by NATS and %q, %v; want the IDs 2 to 6", order.body, reply, err)
 	}
 	for _, c := range []struct {
@@ -48,8 +49,8 @@ func TestDirectAnswersAsByNATS(t *testing.T) {
 	})
 }
 
-// TestDirectSnowflake: snowflake IDs come from the generator, and each of its errors has
-// a code.
+// TestDirectSnowflake: snowflake IDs come from the generator, and each of its
+// errors has a code.
 func TestDirectSnowflake(t *testing.T) {
 	m, g := newMemory(nil), newGenerator(t)
 	reply, err := m.Snowflake([]byte("3"), g)
@@ -85,7 +86,7 @@ func wantCode(t *testing.T, why string, reply []byte, err error, want messages.C
 	}
 }
 
-// TestRefusedByTheProcess: a request that the process does not let in is counted as
+// TestRefusedByTheProcess: a request that the process rejects is counted like
 // others, and its error has a code.
 func TestRefusedByTheProcess(t *testing.T) {
 	m := newMemory(nil)
@@ -104,8 +105,8 @@ func TestRefusedByTheProcess(t *testing.T) {
 	}
 }
 
-// TestWaitIsMeasured: the duration of a request is how long it was parked; a request
-// that is answered from memory counts as 0.
+// TestWaitIsMeasured: the duration of a request is the time that it was parked.
+// A request answered from a buffer counts as 0.
 func TestWaitIsMeasured(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory(nil)
@@ -133,8 +134,8 @@ func TestWaitIsMeasured(t *testing.T) {
 	})
 }
 
-// TestDirectWithdraws: a caller that goes away frees the place of its parked request at
-// once, and of no other request.
+// TestDirectWithdraws: a caller that leaves frees the place of its parked
+// request at once, and of no other request.
 func TestDirectWithdraws(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory(nil)
@@ -160,15 +161,16 @@ func TestDirectWithdraws(t *testing.T) {
 		time.Sleep(time.Second)
 		m.grant("cold", store.Trend, 10)
 		all.Wait()
-		expect(t, m.Answerer, map[string]float64{ // the other one had no reply
+		// The other had no reply.
+		expect(t, m.Answerer, map[string]float64{
 			"requests_total/ok/segment": 1, "ids_total/segment": 1,
 			"request_duration_seconds/segment/count": 1, "request_duration_seconds/segment/sum": 1,
 		})
 	})
 }
 
-// TestCallerLeavesAsTheReplyComes: whichever comes first, the caller gets IDs or the
-// cause, no ID comes twice, and nobody waits for the caller.
+// TestCallerLeavesAsTheReplyComes: in either order, the caller gets IDs or the
+// cause, no ID comes twice, and the reply does not block.
 func TestCallerLeavesAsTheReplyComes(t *testing.T) {
 	m := newMemory(nil)
 	m.fill("strict", store.Strict, 1)
@@ -201,7 +203,8 @@ func TestCallerLeavesAsTheReplyComes(t *testing.T) {
 			}
 		}
 		leaving.Wait()
-		m.work("") // the reply to a caller that has gone blocks nobody
+		// The reply to a caller that left does not block.
+		m.work("")
 		switch {
 		case reply == nil:
 			left++

@@ -33,27 +33,27 @@ const Outcomes = len(outcomes)
 // requests have separate counters, with the rarely used fields between them: a
 // cache line that many goroutines write costs more than the rest of a request.
 type figures struct {
-	byNATS counts
+	byNATS replyCounts
 	wait   metric.Histogram // of parked requests
-	direct counts
-	parked counts
+	direct replyCounts
+	parked replyCounts
 }
 
-// counts counts replies. A striped counter, such as that of xsync, costs six
+// replyCounts counts replies. A striped counter, such as that of xsync, costs six
 // times as much with a single writer.
-type counts struct {
+type replyCounts struct {
 	ids      atomic.Int64
 	outcomes [Outcomes]atomic.Int64
 }
 
 // answered counts a reply with n IDs.
-func (c *counts) answered(n int64) {
+func (c *replyCounts) answered(n int64) {
 	c.outcomes[0].Add(1)
 	c.ids.Add(n)
 }
 
 // refused counts an error reply, and returns it.
-func (c *counts) refused(err error) *messages.Error {
+func (c *replyCounts) refused(err error) *messages.Error {
 	reply := wireError(err)
 	for i, code := range outcomes {
 		if code == reply.Code {

@@ -22,8 +22,8 @@ func TestMain(m *testing.M) { natstest.Main(m) }
 // maxBatch is the most IDs of a request in tests.
 const maxBatch = 500
 
-// memory is an allocator whose effects the test does, by calling work. The tag order has
-// IDs from 1 on.
+// memory is an allocator whose effects the test applies, by calling work. The
+// tag order has IDs from 1.
 type memory struct {
 	*allocator.Allocator
 	*answer.Answerer
@@ -41,24 +41,24 @@ func newMemory(conn *nats.Conn) *memory {
 
 // fill grants n IDs of a tag that is not in memory yet.
 func (m *memory) fill(tag string, order store.Order, n int64) {
-	if _, err := m.TakeOrPark(allocator.Request{Tag: tag, N: 1, From: nobody{}}); err != nil {
+	if _, err := m.TakeOrPark(allocator.Request{Tag: tag, N: 1, From: discard{}}); err != nil {
 		panic(err)
 	}
 	m.grant(tag, order, n)
 	m.next = 1
 }
 
-// requester is what the From of a parked request is.
+// requester is the type of a parked request's From.
 type requester interface {
 	Reply(ids []store.Segment, err error)
 }
 
-// nobody drops the ID of the request that a tag came into memory by.
-type nobody struct{}
+// discard drops the ID of the request that made a tag's buffer.
+type discard struct{}
 
-func (nobody) Reply([]store.Segment, error) {}
+func (discard) Reply([]store.Segment, error) {}
 
-// work sends the replies that are due, and returns the loads of a tag. Those of other
+// work sends the due replies, and returns the loads of a tag. Those of other
 // tags are lost.
 func (m *memory) work(tag string) (loads []allocator.Load) {
 	effects := m.Effects()
@@ -73,8 +73,8 @@ func (m *memory) work(tag string) (loads []allocator.Load) {
 	return loads
 }
 
-// grant serves the loads of a tag with n IDs, or with as many as they want if that is
-// more.
+// grant serves the loads of a tag with n IDs, or with as many as they want if
+// that is more.
 func (m *memory) grant(tag string, order store.Order, n int64) {
 	for _, l := range m.work(tag) {
 		s := store.Segment{First: m.next, End: m.next + max(n, l.Want)}

@@ -100,7 +100,7 @@ func (e *snowflakeEndpoint) Handle(req micro.Request) {
 // endpoint is the part that both endpoints share.
 type endpoint struct {
 	*Answerer
-	counts   *counts
+	counts   *replyCounts
 	late     *atomic.Bool
 	internal string // prefix of the worker's own subjects
 	buf      []byte // for replies; NATS copies them
@@ -116,7 +116,7 @@ const (
 	ended
 )
 
-func newEndpoint(a *Answerer, c *counts, late *atomic.Bool) endpoint {
+func newEndpoint(a *Answerer, c *replyCounts, late *atomic.Bool) endpoint {
 	return endpoint{Answerer: a, counts: c, late: late, internal: string(a.cfg.Prefix) + ".", idle: make(chan struct{})}
 }
 

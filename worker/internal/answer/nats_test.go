@@ -30,8 +30,8 @@ func newGenerator(t testing.TB) *snowflake.Generator {
 	return g
 }
 
-// TestEveryRequestIsRepliedToAndCounted: each request gets one reply, with the IDs or
-// with the code of what is wrong, and is counted by kind and code.
+// TestEveryRequestIsRepliedToAndCounted: each request gets one reply, with the
+// IDs or with the code of the error, and is counted by kind and code.
 func TestEveryRequestIsRepliedToAndCounted(t *testing.T) {
 	late := new(atomic.Bool)
 	for _, c := range []struct {
@@ -78,8 +78,9 @@ func TestEveryRequestIsRepliedToAndCounted(t *testing.T) {
 	}
 }
 
-// TestSubjectsWithoutReply: a reply to a subject of the worker or the server could be a
-// command. Nothing is sent there, not even an error, and no ID is taken for it.
+// TestSubjectsWithoutReply: a reply to a subject of the worker or the server
+// could be a command. Nothing is sent there, not even an error, and no ID is
+// used.
 func TestSubjectsWithoutReply(t *testing.T) {
 	m, late := newMemory(nil), new(atomic.Bool)
 	late.Store(true)
@@ -102,7 +103,7 @@ func TestSubjectsWithoutReply(t *testing.T) {
 	}
 }
 
-// TestHitAllocatesNothing: a request that is answered from memory costs no allocation
+// TestHitAllocatesNothing: a request answered from a buffer costs no allocation
 // beyond those of a bare micro endpoint.
 func TestHitAllocatesNothing(t *testing.T) {
 	m := newMemory(nil)
@@ -116,8 +117,8 @@ func TestHitAllocatesNothing(t *testing.T) {
 	}
 }
 
-// TestNothingIsHandledAfterEnd: End waits for the request that is being handled, and
-// none is handled after it.
+// TestNothingIsHandledAfterEnd: End waits for the request that is being
+// handled, and none is handled after it.
 func TestNothingIsHandledAfterEnd(t *testing.T) {
 	m := newMemory(nil)
 	var all sync.WaitGroup
@@ -163,9 +164,10 @@ func TestNothingIsHandledAfterEnd(t *testing.T) {
 	all.Wait()
 }
 
-// TestParkedRequestsAreAnsweredLater: a request that memory cannot answer gets the IDs,
-// or the code and the text of the error, when they come; by NATS and from the process
-// itself alike. The endpoint handles other requests meanwhile, or has ended.
+// TestParkedRequestsAreAnsweredLater: a request that the buffer cannot answer
+// gets the IDs, or the code and text of the error, when they arrive, both by
+// NATS and directly. During that time, the endpoint handles other requests, or
+// has ended.
 func TestParkedRequestsAreAnsweredLater(t *testing.T) {
 	server := natstest.Start(t)
 	conn := server.Connect(t)
@@ -182,7 +184,8 @@ func TestParkedRequestsAreAnsweredLater(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// request makes two requests for an unknown tag, serves them, and returns the replies.
+	// request makes two requests for an unknown tag, serves them, and returns
+	// the replies.
 	request := func(tag string, serve func()) (byNATS *nats.Msg, direct string, err error) {
 		if err := conn.PublishRequest(messages.DefaultPrefix.Segment(tag), inbox.Subject, []byte("2")); err != nil {
 			t.Fatal(err)

@@ -10,9 +10,9 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 )
 
-// TestBreaker: three failures in a row are an outage, which is logged when it begins and
-// when it ends. Calls that hang are one if nothing has worked for a while. A call that
-// began before the latest change does not count.
+// TestBreaker: three failures in a row are an outage, whose beginning and end
+// are logged. Hanging calls are an outage if nothing has worked for a while. A
+// call that began before the latest change does not count.
 func TestBreaker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		core, logs := observer.New(zap.InfoLevel)

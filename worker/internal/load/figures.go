@@ -8,11 +8,11 @@ import (
 	"github.com/idworker/idworker/internal/metric"
 )
 
-// counts counts the store calls by outcome.
-type counts map[string]*atomic.Int64
+// callCounts counts the store calls by outcome.
+type callCounts map[string]*atomic.Int64
 
-func newCounts() counts {
-	return counts{"ok": {}, "no_tag": {}, "exhausted": {}, "failed": {}, "no_new_tag": {}}
+func newCounts() callCounts {
+	return callCounts{"ok": {}, "no_tag": {}, "exhausted": {}, "failed": {}, "no_new_tag": {}}
 }
 
 // Figures has a loader's figures since its start.

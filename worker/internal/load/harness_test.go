@@ -23,10 +23,11 @@ import (
 
 func TestMain(m *testing.M) { natstest.Main(m) }
 
-// fakeStore takes some time for each call, and fails or hangs as it is told.
+// fakeStore takes some time for each call, and fails or hangs on demand.
 type fakeStore struct {
 	store.Loader
-	missing string // prefixes, one a letter, of tags that do not exist until they are created
+	// single-letter prefixes of tags that do not exist until they are created
+	missing string
 
 	mu       sync.Mutex
 	delay    time.Duration
@@ -40,7 +41,7 @@ type fakeStore struct {
 	lookups  int
 	next     map[string]int64
 	called   map[string]int
-	order    []string // of what was granted
+	order    []string // of granted tags
 	at       []time.Time
 }
 
@@ -138,7 +139,7 @@ func (s *fakeStore) calls() int {
 	return len(s.at)
 }
 
-// callsFor is how often it was called for a tag.
+// callsFor is the number of calls for a tag.
 func (s *fakeStore) callsFor(tag string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -152,7 +153,8 @@ func (s *fakeStore) served() []string {
 	return slices.Clone(s.order)
 }
 
-// fakeTemplates is a list of templates, or why it cannot be read; errHangs: no answer.
+// fakeTemplates is a list of templates, or the error of reading it; errHangs:
+// no answer.
 type fakeTemplates struct {
 	list  templates.List
 	err   error
@@ -167,7 +169,7 @@ func (f *fakeTemplates) read(ctx context.Context) (templates.List, error) {
 	return f.list, f.err
 }
 
-// fakeWorker asks a loader for segments, and receives what it answers.
+// fakeWorker requests segments from a loader, and receives the answers.
 type fakeWorker struct {
 	l *Loader
 
@@ -201,15 +203,15 @@ func (w *fakeWorker) Publish(_ string, data []byte) error {
 	return nil
 }
 
-// answered is how often it was answered so far.
+// answered counts the answers so far.
 func (w *fakeWorker) answered() map[string]int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return maps.Clone(w.counts)
 }
 
-// demand asks for a segment once a second until it is granted, or the time has passed,
-// and returns how long that took.
+// demand requests a segment once a second until it is granted, or the time has
+// passed, and returns the duration.
 func (w *fakeWorker) demand(tag string, most time.Duration) time.Duration {
 	began := time.Now()
 	answer := make(chan loads.Grant, 1)
@@ -252,8 +254,8 @@ func newFakeWorker(cfg Config, list *fakeTemplates) *fakeWorker {
 	return w
 }
 
-// testLoader runs f in virtual time with a loader that has that many slots. Tags M.1, M.2 … are
-// made by a template, and N1, N2 … do not exist.
+// testLoader runs f in virtual time with a loader that has that many slots. A
+// template creates the tags M.1, M.2 …, and N1, N2 … do not exist.
 func testLoader(t *testing.T, slots int, f func(t *testing.T, l *Loader, s *fakeStore, w *fakeWorker)) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFakeStore()

@@ -59,21 +59,21 @@ type Config struct {
 type Loader struct {
 	cfg        Config
 	lookup     *lookup
-	grants     publisher
+	grants     grantPublisher
 	schedule   *schedule
 	serving    *goroutines.Group // one per call
 	consuming  atomic.Bool
 	stream     *goroutines.Group // consumes the stream
 	background *goroutines.Group
-	counts     counts
+	counts     callCounts
 	latency    metric.Histogram // of the store
 
 	plain   *nats.Subscription // from Start on
 	corrupt rate.Sometimes     // logs tags
 }
 
-// publisher publishes messages.
-type publisher interface {
+// grantPublisher publishes grants.
+type grantPublisher interface {
 	Publish(subject string, data []byte) error
 }
 
@@ -82,7 +82,7 @@ func New(cfg Config) *Loader {
 	return newLoader(cfg, storedTemplates{cfg.JS, cfg.Prefix}, cfg.Control)
 }
 
-func newLoader(cfg Config, templates templateSource, grants publisher) *Loader {
+func newLoader(cfg Config, templates templateSource, grants grantPublisher) *Loader {
 	return &Loader{
 		cfg:        cfg,
 		lookup:     newLookup(cfg.Store, templates),

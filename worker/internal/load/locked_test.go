@@ -19,9 +19,9 @@ import (
 	"github.com/idworker/idworker/testing/tier"
 )
 
-// TestRowsLockedBySomebody: while somebody holds rows of a real database, their tags are
-// in demand and get nothing, and all other tags get their segments. When the rows are
-// free, their tags get theirs.
+// TestRowsLockedBySomebody: while rows of a real database are locked, their
+// tags are in demand and get nothing, and all other tags get their segments.
+// When the rows are free, their tags get theirs.
 func TestRowsLockedBySomebody(t *testing.T) {
 	tier.All(t)
 	for name, backend := range map[string]leaftest.Backend{"mysql": leaftest.MySQLBackend, "postgres": leaftest.PostgresBackend} {
@@ -62,7 +62,8 @@ func testLockedRows(t *testing.T, backend leaftest.Backend, locked int) {
 				if w.demand(tag, natstest.Patience) == natstest.Patience {
 					t.Errorf("%s gets no segment while other rows are locked", tag)
 				}
-				time.Sleep(200 * time.Millisecond) // demand comes again and again
+				// Demand recurs.
+				time.Sleep(200 * time.Millisecond)
 			}
 		})
 	}
@@ -93,7 +94,7 @@ func lock(t *testing.T, tx *sql.Tx, query string) {
 	}
 }
 
-// startLoader starts a loader for a database, and returns a worker that asks it.
+// startLoader starts a loader for a database, and returns its worker.
 func startLoader(t *testing.T, dsn string) *fakeWorker {
 	t.Helper()
 	table, err := storesql.Open(dsn, "leaf_alloc")

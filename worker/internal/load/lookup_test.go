@@ -48,8 +48,8 @@ func (l *lookup) follow(t *testing.T) (stop func()) {
 	return cancel
 }
 
-// TestNewPerSecond: a second's worth at once, and then that many a second. Tags that exist
-// cost nothing.
+// TestNewPerSecond: a second's worth at once, and then that many a second.
+// Existing tags cost nothing.
 func TestNewPerSecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, _, _ := newTestLookup(templates.Template{Pattern: "*", Step: 10, NewPerSecond: 100})
@@ -69,8 +69,8 @@ func TestNewPerSecond(t *testing.T) {
 	})
 }
 
-// TestMaxTags: a template creates no more tags than it may, nor any before a loader has
-// counted those that exist. Those go on.
+// TestMaxTags: a template creates no more tags than allowed, nor any before the
+// loader has counted the existing ones. Those are served.
 func TestMaxTags(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, s, list := newTestLookup(templates.Template{Pattern: "*", Step: 10, MaxTags: 30})
@@ -90,7 +90,8 @@ func TestMaxTags(t *testing.T) {
 		if n := l.request(t, "a", 1); n != 1 {
 			t.Error("a tag that was removed does not come back, although it counts")
 		}
-		list.list = templates.List{{Pattern: "*", Step: 20, MaxTags: 30}} // it was changed
+		// The template changed.
+		list.list = templates.List{{Pattern: "*", Step: 20, MaxTags: 30}}
 		time.Sleep(templatesAge)
 		if n := l.request(t, "b", 10) + l.request(t, "a", 29); n != 29 {
 			t.Errorf("%d of 39 requests got a grant, want those for the 29 tags that exist", n)
@@ -98,8 +99,7 @@ func TestMaxTags(t *testing.T) {
 	})
 }
 
-// TestTagsBeingMadeCount: a template has as many tags as it may as soon as they are being
-// created.
+// TestTagsBeingMadeCount: tags count as soon as they are being created.
 func TestTagsBeingMadeCount(t *testing.T) {
 	template := &templates.Template{Pattern: "*", Step: 10, MaxTags: 2}
 	c := newCensus()
@@ -120,9 +120,9 @@ func TestTagsBeingMadeCount(t *testing.T) {
 	admit("d", errNoNewTag)
 }
 
-// TestMissesAreBounded: a flood of names that do not exist reaches the store a bounded
-// number of times a second. Tags that the loader knows are served, and when the flood has
-// ended, an unknown name is looked up again.
+// TestMissesAreBounded: a flood of names that do not exist reaches the store a
+// bounded number of times a second. Known tags are served, and after the flood,
+// an unknown name is looked up again.
 func TestMissesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, s, _ := newTestLookup(templates.Template{Pattern: "none"})
@@ -152,8 +152,8 @@ func TestMissesAreBounded(t *testing.T) {
 	})
 }
 
-// TestTemplatesThatCannotBeRead: without them no name is refused for want of a tag; later,
-// the list that was read before counts.
+// TestTemplatesThatCannotBeRead: without templates, no name is refused as
+// missing; later, the previous list counts.
 func TestTemplatesThatCannotBeRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, _, list := newTestLookup(templates.Template{})
@@ -174,7 +174,7 @@ func TestTemplatesThatCannotBeRead(t *testing.T) {
 	})
 }
 
-// TestTemplatesThatHang: nobody waits for them for longer than its call may take.
+// TestTemplatesThatHang: a request waits no longer than its call may take.
 func TestTemplatesThatHang(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := &fakeTemplates{err: errHangs}

@@ -2,9 +2,9 @@ package load
 
 import "time"
 
-// pace records the duration of calls, and which tags are slow: those whose
+// callPace records the duration of calls, and which tags are slow: those whose
 // latest call failed or took longer than the limit.
-type pace struct {
+type callPace struct {
 	timeout time.Duration // of a call
 	typical time.Duration // of successful calls: about their median
 	slow    map[string]slowTag
@@ -26,16 +26,16 @@ const (
 	maxSlow = 10_000
 )
 
-func newPace(timeout time.Duration) pace {
-	return pace{timeout: timeout, typical: minLimit / limitFactor, slow: make(map[string]slowTag)}
+func newPace(timeout time.Duration) callPace {
+	return callPace{timeout: timeout, typical: minLimit / limitFactor, slow: make(map[string]slowTag)}
 }
 
 // limit bounds a call while other tags wait for its slot.
-func (p *pace) limit() time.Duration { return min(limitFactor*p.typical, p.timeout) }
+func (p *callPace) limit() time.Duration { return min(limitFactor*p.typical, p.timeout) }
 
 // record records the duration of a successful call. A median follows the store,
 // and not a few locked rows.
-func (p *pace) record(took time.Duration) {
+func (p *callPace) record(took time.Duration) {
 	if took > p.typical {
 		p.typical = min(p.typical+p.typical/2, p.timeout)
 	} else {
@@ -43,10 +43,10 @@ func (p *pace) record(took time.Duration) {
 	}
 }
 
-// mark records that a tag is slow, and reports whether the store is to blame. A
+// markSlow records that a tag is slow, and reports whether the store is to blame. A
 // single failure, before the store has worked for other tags, may just be an
 // outage. worked is the time of the latest success of the store.
-func (p *pace) mark(tag string, worked time.Time) (blameStore bool) {
+func (p *callPace) markSlow(tag string, worked time.Time) (blameStore bool) {
 	s, found := p.slow[tag]
 	if found && worked.After(s.failed) {
 		s.alone++
@@ -59,7 +59,7 @@ func (p *pace) mark(tag string, worked time.Time) (blameStore bool) {
 	return s.alone < 2
 }
 
-func (p *pace) isSlow(tag string) bool {
+func (p *callPace) isSlow(tag string) bool {
 	_, slow := p.slow[tag]
 	return slow
 }

@@ -17,7 +17,7 @@ import (
 )
 
 // schedule decides which tag is called for next. Jobs wait in the queue of
-// their tag, and queues wait in three lines, which take turns:
+// their tag, and queues wait in three lanes, which take turns:
 //
 //	known    by the time when a segment is needed, see [loads.Event.Slack]
 //	unknown  likewise, tags new to this loader and the worker: they may not
@@ -35,23 +35,23 @@ type schedule struct {
 
 	mu      sync.Mutex
 	queues  map[string]*queue
-	known   line
-	unknown line
-	slow    line
+	known   lane
+	unknown lane
+	slow    lane
 	turn    int      // counts calls
 	waiting int      // jobs
 	running []*queue // in starting order
-	pace    pace
+	pace    callPace
 	breaker breaker
 	refused map[string]bool // known tags, while the breaker is open
 	alarm   *time.Timer     // when a call may begin
 	closed  bool
 }
 
-// line is a line of queues.
-type line struct {
+// lane is a line of queues.
+type lane struct {
 	priority.Queue[*queue]
-	running int // calls for tags of the line
+	running int // calls for tags of the lane
 	turn    int // the number of the latest call
 }
 
@@ -59,7 +59,7 @@ type line struct {
 type queue struct {
 	priority.Place
 	tag     string
-	line    *line // its latest line
+	lane    *lane // its latest
 	waiting []job
 	serving []job
 
@@ -129,7 +129,7 @@ func (s *schedule) add(j job) {
 		s.waiting++
 	}
 	if q.serving == nil {
-		s.line(q)
+		s.enqueue(q)
 	}
 }
 
@@ -165,8 +165,8 @@ func isKnown(jobs []job) bool {
 	return slices.ContainsFunc(jobs, func(j job) bool { return !j.event.Unknown })
 }
 
-// line puts a queue into its line, or moves it forward there.
-func (s *schedule) line(q *queue) {
+// enqueue puts a queue into its lane, or moves it forward there.
+func (s *schedule) enqueue(q *queue) {
 	isSlow := s.pace.isSlow(q.tag) || s.refused[q.tag]
 	need := time.Now()
 	if !isSlow {
@@ -177,18 +177,18 @@ func (s *schedule) line(q *queue) {
 		need = need.Add(slack)
 	}
 	if q.Queued() {
-		q.line.Advance(q, need)
+		q.lane.Advance(q, need)
 		return
 	}
 	switch {
 	case isSlow:
-		q.line = &s.slow
+		q.lane = &s.slow
 	case !s.store.Known(q.tag) && !isKnown(q.waiting):
-		q.line = &s.unknown
+		q.lane = &s.unknown
 	default:
-		q.line = &s.known
+		q.lane = &s.known
 	}
-	q.line.Push(q, need)
+	q.lane.Push(q, need)
 }
 
 // next begins the next call and returns its queue, with the jobs in serving and
@@ -223,8 +223,8 @@ func (s *schedule) next(parent context.Context) (q *queue, unserved []job) {
 	return q, unserved
 }
 
-// choose returns the line of the next call, or nil.
-func (s *schedule) choose(open bool) *line {
+// choose returns the lane of the next call, or nil.
+func (s *schedule) choose(open bool) *lane {
 	// Hanging calls must not delay a probe, so it needs no slot.
 	if open {
 		// Slow tags may fail alone, and unknown tags may only cause a look-up.
@@ -244,9 +244,9 @@ func (s *schedule) choose(open bool) *line {
 	return inTurn(&s.known, &s.unknown, &s.slow)
 }
 
-// inTurn returns the non-empty line that had its turn the longest ago, or nil.
-func inTurn(lines ...*line) (next *line) {
-	for _, l := range lines {
+// inTurn returns the non-empty lane that had its turn the longest ago, or nil.
+func inTurn(lanes ...*lane) (next *lane) {
+	for _, l := range lanes {
 		if l.Len() > 0 && (next == nil || l.turn < next.turn) {
 			next = l
 		}
@@ -262,7 +262,7 @@ func (s *schedule) endOldest(tags int) {
 		if tags <= 0 {
 			return
 		}
-		if q.line == &s.slow && slow < s.share {
+		if q.lane == &s.slow && slow < s.share {
 			slow++
 			continue
 		}
@@ -290,8 +290,8 @@ func (s *schedule) begin(parent context.Context, q *queue) *queue {
 		jobs[i].ack()
 	}
 	s.turn++
-	q.line.turn = s.turn
-	q.line.running++
+	q.lane.turn = s.turn
+	q.lane.running++
 	s.running = append(s.running, q)
 	q.serving, q.began = jobs, now
 	q.ctx, q.end = context.WithCancelCause(parent)
@@ -308,11 +308,11 @@ func (s *schedule) finish(q *queue, result outcome, err error) loads.NotNow {
 		clear(s.refused)
 	}
 	s.running = slices.DeleteFunc(s.running, func(other *queue) bool { return other == q })
-	q.line.running--
+	q.lane.running--
 	q.end(nil)
 	q.serving = nil
 	if len(q.waiting) > 0 {
-		s.line(q)
+		s.enqueue(q)
 	} else {
 		delete(s.queues, q.tag)
 	}
@@ -325,7 +325,7 @@ func (s *schedule) judge(q *queue, result outcome, err error) loads.NotNow {
 	hung := took > s.pace.limit() || q.ctx.Err() != nil
 	blameStore := false
 	if result.proof == failed || hung {
-		blameStore = s.pace.mark(q.tag, s.breaker.worked)
+		blameStore = s.pace.markSlow(q.tag, s.breaker.worked)
 	} else {
 		delete(s.pace.slow, q.tag)
 	}
@@ -358,10 +358,10 @@ func (s *schedule) sweep() (removed []job) {
 			return old
 		})
 		if len(q.waiting) == 0 && q.Queued() {
-			if q.line == &s.known && len(s.refused) < maxSlow {
+			if q.lane == &s.known && len(s.refused) < maxSlow {
 				s.refused[q.tag] = true
 			}
-			q.line.Remove(q)
+			q.lane.Remove(q)
 			delete(s.queues, q.tag)
 		}
 	}

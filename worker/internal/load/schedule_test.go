@@ -20,8 +20,8 @@ import (
 	"github.com/idworker/idworker/testing/tier"
 )
 
-// waits returns the longest time that demand for one of the tags took, a second apart
-// from each other for the given time.
+// waits returns the longest time that demand for one of the tags took, with a
+// pause between them, for the given time.
 func (w *fakeWorker) waits(tags []string, pause, during time.Duration) (longest time.Duration) {
 	var mu sync.Mutex
 	var all sync.WaitGroup
@@ -55,15 +55,16 @@ func (s *fakeStore) hang(tags ...string) {
 	})
 }
 
-// TestTagsThatHangDelayNobody: rows that somebody locks, 60 of 100 or 100 of 220, delay
-// the tags of others by a moment, in whichever order all come, and however seldom the
-// others do. When the rows are free, their tags get segments.
+// TestTagsThatHangDelayNobody: locked rows, 60 of 100 or 100 of 220, delay
+// other tags by a moment, in any order of arrival, and however seldom the
+// others come. When the rows are free, their tags get segments.
 func TestTagsThatHangDelayNobody(t *testing.T) {
 	type rows struct{ locked, others int }
 	seeds, during := tier.Pick[uint64](1, 20), tier.Pick(15*time.Second, time.Minute)
 	for _, n := range []rows{{60, 40}, {100, 120}} {
 		for _, pause := range []time.Duration{50 * time.Millisecond, time.Second, 7 * time.Second} {
-			for _, spread := range []time.Duration{0, time.Second, 3 * time.Second} { // of the first requests
+			// Of the first requests.
+			for _, spread := range []time.Duration{0, time.Second, 3 * time.Second} {
 				for seed := range seeds {
 					t.Run(fmt.Sprint(n, ", others every ", pause, ", locked within ", spread, ", seed ", seed), func(t *testing.T) {
 						testLoader(t, 16, func(t *testing.T, _ *Loader, s *fakeStore, w *fakeWorker) {
@@ -99,8 +100,8 @@ func TestTagsThatHangDelayNobody(t *testing.T) {
 	}
 }
 
-// TestSlowTagIsServed: a tag whose calls take long is served, although all slots are
-// wanted by others all the time.
+// TestSlowTagIsServed: a tag with long calls is served, although other tags
+// want all slots all the time.
 func TestSlowTagIsServed(t *testing.T) {
 	testLoader(t, 16, func(t *testing.T, _ *Loader, s *fakeStore, w *fakeWorker) {
 		s.slow = map[string]time.Duration{"slow": 2 * time.Second}
@@ -115,8 +116,8 @@ func TestSlowTagIsServed(t *testing.T) {
 	})
 }
 
-// TestSlowStore: a store that is slow for all tags serves all of them: what takes too
-// long is measured by what calls take.
+// TestSlowStore: a store that is slow for all tags serves all of them: the
+// limit adapts to the duration of calls.
 func TestSlowStore(t *testing.T) {
 	for _, delay := range []time.Duration{407 * time.Millisecond, 1007 * time.Millisecond, 2507 * time.Millisecond} {
 		for _, warm := range []bool{true, false} {
@@ -132,7 +133,8 @@ func TestSlowStore(t *testing.T) {
 						t.Errorf("a tag has waited %v", longest)
 					}
 					before := s.calls()
-					longest = w.waits(names("new", 100), time.Hour, time.Second) // and now that it is known
+					// Now it has been granted before.
+					longest = w.waits(names("new", 100), time.Hour, time.Second)
 					if calls := s.calls() - before; calls > 120 || longest > 8*delay {
 						t.Errorf("%d calls for 100 tags, the last of which waited %v", calls, longest)
 					}
@@ -143,11 +145,13 @@ func TestSlowStore(t *testing.T) {
 	}
 }
 
-// TestOutage: thousands of tags in demand cost a store that is down less than 1.5 calls a second,
-// whether it hangs or answers with an error. Loads of the process itself are left to other
-// loaders meanwhile. When it is back all are served, each with about one call.
+// TestOutage: thousands of tags in demand cost a failing store less than 1.5
+// calls a second, whether it hangs or returns an error. Loads of the process
+// itself are left to other loaders during that time. When the store is back,
+// all are served, each with about one call.
 func TestOutage(t *testing.T) {
-	for down, slots := range map[error]int{errAway: 64, errHangs: 2} { // hanging calls have all slots
+	// Hanging calls have all slots.
+	for down, slots := range map[error]int{errAway: 64, errHangs: 2} {
 		t.Run(down.Error(), func(t *testing.T) {
 			testLoader(t, slots, func(t *testing.T, l *Loader, s *fakeStore, w *fakeWorker) {
 				const outage = 20 * time.Second
@@ -157,7 +161,8 @@ func TestOutage(t *testing.T) {
 				for _, tag := range names("", tags) {
 					all.Go(func() { w.demand(tag, time.Hour) })
 				}
-				time.Sleep(6 * time.Second) // and it is known that the store fails
+				// The breaker is open.
+				time.Sleep(6 * time.Second)
 				if l.Load(load("own", 1, 0)) {
 					t.Error("the loader does not leave the process's own loads to others")
 				}
@@ -182,8 +187,8 @@ func TestOutage(t *testing.T) {
 	}
 }
 
-// TestTagThatAlwaysFails: neither does it make the store fail for others, nor do they
-// wait for it, whether it hangs or its entry cannot be read.
+// TestTagThatAlwaysFails: such a tag neither makes the store fail for others,
+// nor do they wait for it, whether it hangs or its entry cannot be read.
 func TestTagThatAlwaysFails(t *testing.T) {
 	for _, bad := range []error{errAway, errHangs, fmt.Errorf("%w: no number", store.ErrCorrupt)} {
 		t.Run(bad.Error(), func(t *testing.T) {
@@ -199,7 +204,9 @@ func TestTagThatAlwaysFails(t *testing.T) {
 					}
 				}
 				failing.Wait()
-				most := int64(2) // while it is all that is known of the store, and when it may be the next outage
+				// While it is the only evidence about the store, and when it
+				// may be the next outage.
+				most := int64(2)
 				if errors.Is(bad, store.ErrCorrupt) {
 					most = 0
 				}
@@ -214,8 +221,9 @@ func TestTagThatAlwaysFails(t *testing.T) {
 	}
 }
 
-// TestReadOnlyStore: names that do not exist are looked up and refused, or just refused,
-// which does not hide that the store takes no writes, nor that it does again.
+// TestReadOnlyStore: names that do not exist are looked up and refused, or just
+// refused. That does not hide that the store accepts no writes, nor that it
+// does again.
 func TestReadOnlyStore(t *testing.T) {
 	for _, lookups := range []rate.Limit{missesPerSecond, 0.1, 0.001} {
 		t.Run(fmt.Sprint(lookups, " look-ups a second"), func(t *testing.T) {
@@ -277,8 +285,8 @@ func TestEveryLoadIsAnswered(t *testing.T) {
 	})
 }
 
-// TestProbesGoOn: a loader whose store fails gets from the stream what it needs to
-// probe, for as long as that takes.
+// TestProbesGoOn: a loader with a failing store gets enough events from the
+// stream to probe, for the whole outage.
 func TestProbesGoOn(t *testing.T) {
 	testLoader(t, 8, func(t *testing.T, l *Loader, s *fakeStore, _ *fakeWorker) {
 		s.set(func(s *fakeStore) { s.down = errAway })
@@ -316,9 +324,9 @@ func (s *schedule) isEmpty() bool {
 	return len(s.queues) == 0
 }
 
-// TestEventsStayInTheStream: while the store fails, a loader asks for one event, to probe
-// with, if it has none; while more wait than it serves soon, for none; and an event that
-// it has had for too long is not its own any more.
+// TestEventsStayInTheStream: while the store fails, a loader pulls a single
+// event, to probe with, if it has none. While more events wait than it serves
+// soon, it pulls none. An event that it has held too long is no longer its own.
 func TestEventsStayInTheStream(t *testing.T) {
 	testLoader(t, 2, func(t *testing.T, l *Loader, s *fakeStore, _ *fakeWorker) {
 		room := func(want int) {
@@ -356,9 +364,9 @@ func TestEventsStayInTheStream(t *testing.T) {
 	})
 }
 
-// TestLoaderStopped: a load event that comes after the loader has stopped is not served,
-// as the store may be closed, and not acknowledged, so that another loader gets it. So
-// is what waits for a store that fails.
+// TestLoaderStopped: a load event that arrives after the loader has stopped is
+// not served, as the store may be closed, and not acknowledged, so that another
+// loader gets it. The same holds for events that wait for a failing store.
 func TestLoaderStopped(t *testing.T) {
 	testLoader(t, 8, func(t *testing.T, l *Loader, s *fakeStore, _ *fakeWorker) {
 		s.set(func(s *fakeStore) { s.down = errAway })
@@ -404,9 +412,9 @@ func TestStopServesWhatWaits(t *testing.T) {
 	})
 }
 
-// TestWaitingEventsShareACall: events of many workers for one tag that wait together cost
-// one call of the store, and each worker gets a range of its own. One that comes while
-// the call is under way waits for the next, unless it is the same load.
+// TestWaitingEventsShareACall: waiting events of many workers for a tag cost
+// one call of the store, and each worker gets its own range. An event that
+// arrives during the call waits for the next, unless it is the same load.
 func TestWaitingEventsShareACall(t *testing.T) {
 	testLoader(t, 8, func(t *testing.T, l *Loader, s *fakeStore, w *fakeWorker) {
 		const workers = 20
@@ -445,7 +453,7 @@ func TestWaitingEventsShareACall(t *testing.T) {
 	})
 }
 
-// TestLastIDs: loads that together want more than is left are served one by one.
+// TestLastIDs: loads that together want more than is left are served singly.
 func TestLastIDs(t *testing.T) {
 	testLoader(t, 8, func(t *testing.T, l *Loader, s *fakeStore, w *fakeWorker) {
 		s.left = 25
@@ -464,8 +472,7 @@ func TestLastIDs(t *testing.T) {
 	})
 }
 
-// recreatedStore is that of a tag whose order is another one now, which only a write
-// shows.
+// recreatedStore has a tag whose order has changed, which only a write reveals.
 type recreatedStore struct{ *fakeStore }
 
 func (s recreatedStore) Lookup(ctx context.Context, tag string) (store.Tag, error) {
@@ -474,8 +481,9 @@ func (s recreatedStore) Lookup(ctx context.Context, tag string) (store.Tag, erro
 	return found, err
 }
 
-// TestOrderIsThatOfTheGrant: a grant has the order of the entry that it was written with,
-// whatever was looked up before, and nothing is granted beyond what was reserved.
+// TestOrderIsThatOfTheGrant: a grant has the order of the entry that it was
+// written with, whatever was looked up before, and nothing beyond the reserved
+// range is granted.
 func TestOrderIsThatOfTheGrant(t *testing.T) {
 	testLoader(t, 8, func(t *testing.T, l *Loader, s *fakeStore, w *fakeWorker) {
 		l.lookup.store = recreatedStore{s}
@@ -498,8 +506,8 @@ func TestOrderIsThatOfTheGrant(t *testing.T) {
 	})
 }
 
-// TestSecondOutage: an outage is noticed although all that ask have failed in the one
-// before.
+// TestSecondOutage: an outage is detected even if all requested tags failed in
+// the previous outage.
 func TestSecondOutage(t *testing.T) {
 	testLoader(t, 32, func(t *testing.T, l *Loader, s *fakeStore, w *fakeWorker) {
 		for outages := int64(1); outages <= 6; outages++ {
@@ -518,7 +526,8 @@ func TestSecondOutage(t *testing.T) {
 				time.Sleep(time.Millisecond)
 			}
 			if outages == 1 {
-				s.set(func(s *fakeStore) { s.down = errAway }) // when one has worked
+				// After a success.
+				s.set(func(s *fakeStore) { s.down = errAway })
 				time.Sleep(5 * time.Second)
 				if !l.Figures().Outage.Now {
 					t.Error("the store is away and counts as up")
@@ -531,8 +540,8 @@ func TestSecondOutage(t *testing.T) {
 	})
 }
 
-// TestSlotsAreBounded: however many tags wait, the store gets as many calls at a time as
-// there are slots.
+// TestSlotsAreBounded: however many tags wait, the store gets as many
+// concurrent calls as there are slots.
 func TestSlotsAreBounded(t *testing.T) {
 	const slots, rounds = 8, 10
 	testLoader(t, slots, func(t *testing.T, l *Loader, s *fakeStore, _ *fakeWorker) {
@@ -549,9 +558,9 @@ func TestSlotsAreBounded(t *testing.T) {
 	})
 }
 
-// TestOrderOfNeed: tags are served in the order in which they need it, whenever they
-// asked: those with parked requests, then those with the shortest runway. One that gets
-// urgent moves to the front.
+// TestOrderOfNeed: tags are served in order of need, in any order of arrival:
+// those with parked requests, then those with the shortest runway. A tag that
+// becomes urgent moves to the front.
 func TestOrderOfNeed(t *testing.T) {
 	testLoader(t, 2, func(t *testing.T, l *Loader, s *fakeStore, _ *fakeWorker) {
 		l.take(load("x", 1, 0)) // these have the slots
@@ -577,7 +586,7 @@ func TestOrderOfNeed(t *testing.T) {
 	})
 }
 
-// TestMadeUpNamesDelayNobody: however many names somebody makes up, tags that are known
+// TestMadeUpNamesDelayNobody: despite any number of made-up names, known tags
 // have every other slot.
 func TestMadeUpNamesDelayNobody(t *testing.T) {
 	for _, slots := range []int{2, 8} {
@@ -604,8 +613,8 @@ func TestMadeUpNamesDelayNobody(t *testing.T) {
 	}
 }
 
-// TestWhatIsWrongWithATag, and not with the store, is a refusal for its requests; all
-// others are served.
+// TestWhatIsWrongWithATag: a fault of a tag, and not of the store, is a refusal
+// for its requests; all others are served.
 func TestWhatIsWrongWithATag(t *testing.T) {
 	for _, wrong := range []error{store.ErrBadTag, store.ErrOrder, store.ErrCorrupt, fmt.Errorf("%w: %w", store.ErrBadTag, store.ErrSetup)} {
 		testLoader(t, 8, func(t *testing.T, l *Loader, s *fakeStore, w *fakeWorker) {

@@ -11,9 +11,9 @@ import (
 	"github.com/idworker/idworker/testing/natstest"
 )
 
-// TestLoadEvents: events come through the stream, which the loader creates, and as plain
-// messages, which it leaves to another installation while it stands by. Those of another
-// installation are removed.
+// TestLoadEvents: events come through the stream, which the loader creates, and
+// as plain messages, which it leaves to another installation while it stands
+// by. Events of another installation are removed.
 func TestLoadEvents(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)

@@ -44,7 +44,8 @@ func TestBusiestTags(t *testing.T) {
 			s.alloc.Effects()
 		}
 		time.Sleep(time.Minute)
-		const digit = len("tag-000") // the hundreds of a tag's number are its rate
+		// The hundreds of a tag's number are its rate.
+		const digit = len("tag-000")
 		for _, tag := range names {
 			if _, ok := s.alloc.Take(tag, 100+int64(tag[digit]-'0')); !ok {
 				t.Fatalf("%s has no IDs", tag)

@@ -36,11 +36,13 @@ func config(conn *nats.Conn) Config {
 type fakeLoader struct {
 	s *Supply
 
-	mu     sync.Mutex
-	order  store.Order
-	step   int64
-	next   map[string]int64                   // where the tag's next grant begins
-	reply  func(loads.Event, int) loads.Grant // instead of a grant, unless that is zero; with the number of events before
+	mu    sync.Mutex
+	order store.Order
+	step  int64
+	// First ID of the tag's next grant.
+	next map[string]int64
+	// Instead of a grant, unless it is zero; gets the number of earlier events.
+	reply  func(loads.Event, int) loads.Grant
 	silent bool
 	events []loads.Event
 }

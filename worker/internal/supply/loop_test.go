@@ -26,12 +26,13 @@ type remoteLoader struct {
 	t    *testing.T
 	conn *nats.Conn
 
-	mu     sync.Mutex
-	answer func(e loads.Event, nth int) *loads.Grant // nil: none; nth: 1 for the first event of the tag
+	mu sync.Mutex
+	// nil: no answer; nth: 1 for the first event of the tag
+	answer func(e loads.Event, nth int) *loads.Grant
 	events map[string][]loads.Event
 }
 
-// startRemoteLoader starts a loader that grants one segment after another.
+// startRemoteLoader starts a loader that grants consecutive segments.
 func startRemoteLoader(t *testing.T, conn *nats.Conn, order store.Order) *remoteLoader {
 	t.Helper()
 	next := int64(1)
@@ -122,7 +123,8 @@ func TestLostLoadIsRequestedAgain(t *testing.T) {
 			cfg := configWithJetStream(t, server.Connect(t))
 			cfg.Wait = natstest.Patience / 4
 			s := start(t, cfg)
-			for n := int64(1); n <= 2; n++ { // the first load is of an unknown tag
+			// The first load is of an unknown tag.
+			for n := int64(1); n <= 2; n++ {
 				c := startCaller(s, "order", 100*n)
 				natstest.Eventually(t, "the IDs", c.served)
 				if len(c.errs) > 0 {
@@ -154,7 +156,7 @@ func TestOwnLoaderDeclines(t *testing.T) {
 	natstest.Eventually(t, "the IDs", startCaller(start(t, cfg), "order", 1).served)
 }
 
-// use takes IDs one by one until the condition holds.
+// use takes single IDs until the condition holds.
 func use(t *testing.T, s *Supply, tag, what string, cond func() bool) {
 	t.Helper()
 	natstest.Eventually(t, what, func() bool {
@@ -163,10 +165,10 @@ func use(t *testing.T, s *Supply, tag, what string, cond func() bool) {
 	})
 }
 
-// TestRefills: a load for which no request waits goes into the stream; straight
-// to a loader while the stream is away, which is logged once; and into the
-// stream again when it is back. While the stream holds one of its tag, it goes
-// nowhere else.
+// TestRefills: a load without waiting requests goes into the stream; directly
+// to a loader while the stream is unavailable, which is logged once; and into
+// the stream again when it is back. While the stream holds a load of its tag,
+// it goes nowhere else.
 func TestRefills(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)

@@ -36,8 +36,8 @@ func awaitServed(t *testing.T, callers []*caller, within time.Duration) {
 }
 
 // TestOutageIsCalm: while loaders do not serve, a worker requests five loads a
-// second, however many tags are waited for, and whether loaders are silent or
-// say so at once. All are served when loaders serve again.
+// second, however many tags are in demand, and whether loaders are silent or
+// decline at once. All are served when loaders serve again.
 func TestOutageIsCalm(t *testing.T) {
 	t.Parallel()
 	for what, outage := range map[string]func(f *fakeLoader){
@@ -48,7 +48,8 @@ func TestOutageIsCalm(t *testing.T) {
 			t.Run(fmt.Sprint(what, ", ", order), func(t *testing.T) {
 				t.Parallel()
 				testVirtual(t, order, usualWait, func(t *testing.T, s *Supply, f *fakeLoader) {
-					awaitServed(t, startCallers(s, 3_000, 1), time.Minute) // known from then on
+					// The worker has been granted them from then on.
+					awaitServed(t, startCallers(s, 3_000, 1), time.Minute)
 					f.change(func() { outage(f) })
 					callers := startCallers(s, 3_000, 1000)
 					time.Sleep(10 * time.Second)
@@ -83,8 +84,8 @@ func TestUnknownTagsInAnOutage(t *testing.T) {
 	})
 }
 
-// TestOneOfTwoStoresFails: a loader whose store fails does not hold up what
-// another loader serves.
+// TestOneOfTwoStoresFails: a loader whose store fails does not delay the loads
+// that another loader serves.
 func TestOneOfTwoStoresFails(t *testing.T) {
 	t.Parallel()
 	testVirtual(t, store.Trend, usualWait, func(t *testing.T, s *Supply, f *fakeLoader) {
@@ -104,8 +105,8 @@ func TestOneOfTwoStoresFails(t *testing.T) {
 	})
 }
 
-// TestLoadsAgainLetOthersPass: loads that were requested again and again, and
-// that no loader serves, let one pass that is requested for the first time.
+// TestLoadsAgainLetOthersPass: repeated loads that no loader serves let
+// first-time loads pass.
 func TestLoadsAgainLetOthersPass(t *testing.T) {
 	t.Parallel()
 	testVirtual(t, store.Trend, usualWait, func(t *testing.T, s *Supply, f *fakeLoader) {
@@ -226,12 +227,14 @@ func TestStrictLoadIsAsItIsSent(t *testing.T) {
 	})
 }
 
-// TestRefillsWithoutStream: while the stream is away, refills go straight to a
-// loader: at once, but for the first and one a second, which try the stream.
+// TestRefillsWithoutStream: while the stream is unavailable, refills go
+// directly to a loader: at once, except for the first and one a second, which
+// try the stream.
 func TestRefillsWithoutStream(t *testing.T) {
 	t.Parallel()
 	testVirtual(t, store.Trend, usualWait, func(t *testing.T, s *Supply, _ *fakeLoader) {
-		callers := startCallers(s, 500, 5) // a half of each segment, so that another is due
+		// Half of each segment, so that another is due.
+		callers := startCallers(s, 500, 5)
 		awaitServed(t, callers, time.Minute)
 		time.Sleep(time.Second)
 		for _, tag := range s.Figures(500).Tags {
@@ -256,7 +259,8 @@ func TestParkedRequestsGoStraight(t *testing.T) {
 	for _, order := range []store.Order{store.Trend, store.Strict} {
 		testVirtual(t, order, usualWait, func(t *testing.T, s *Supply, f *fakeLoader) {
 			s.cfg.JS = idleStream{}
-			for _, n := range []int64{1, 5, 1000} { // unknown; a refill, which stays in the stream; and parked
+			// Unknown; a refill, which stays in the stream; and parked.
+			for _, n := range []int64{1, 5, 1000} {
 				awaitServed(t, []*caller{startCaller(s, "order", n)}, 200*time.Millisecond)
 				time.Sleep(10 * time.Millisecond)
 			}

@@ -21,8 +21,8 @@ func notStored(err error) error {
 	return &jetstream.APIError{Code: e.Code, ErrorCode: jetstream.ErrorCode(e.ErrCode), Description: e.Description}
 }
 
-// TestOnlyAQueuedEventIsQueued: the server has one code for all that it could
-// not store.
+// TestOnlyAQueuedEventIsQueued: the server has a single code for all reasons
+// not to store a message.
 func TestOnlyAQueuedEventIsQueued(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -50,8 +50,8 @@ func TestOnlyAQueuedEventIsQueued(t *testing.T) {
 	}
 }
 
-// TestRealRefusals: an event is queued only if the stream holds one of its tag.
-// A single server and a cluster are tested, where another part of the server
+// TestRealRefusals: an event is queued only if the stream holds an event of its
+// tag. It tests a single server and a cluster, where another part of the server
 // refuses.
 func TestRealRefusals(t *testing.T) {
 	t.Parallel()

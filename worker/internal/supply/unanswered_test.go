@@ -13,7 +13,7 @@ import (
 	"github.com/idworker/idworker/internal/loads"
 )
 
-// loadWatch is an unanswered in virtual time, with what the loop does about it.
+// loadWatch is an unanswered in virtual time, with the loop's reactions.
 type loadWatch struct {
 	unanswered
 	t       *testing.T
@@ -59,8 +59,8 @@ func (w *loadWatch) expect(what string, after time.Duration, lines int, unanswer
 	}
 }
 
-// TestUnansweredIsReportedOnce: one line when no loader has answered for a
-// while, and one when one does.
+// TestUnansweredIsReportedOnce: a line after no loader has answered for a
+// while, and a line when a loader answers again.
 func TestUnansweredIsReportedOnce(t *testing.T) {
 	testUnanswered(t, func(w *loadWatch) {
 		w.expect("nothing was requested", time.Hour, 0, false)
@@ -85,7 +85,7 @@ func TestUnansweredIsReportedOnce(t *testing.T) {
 	})
 }
 
-// TestNotUnanswered: what is no reason to report that loads are not answered.
+// TestNotUnanswered lists states that are not reported as unanswered loads.
 func TestNotUnanswered(t *testing.T) {
 	for what, during := range map[string]func(w *loadWatch){
 		"one of several is answered now and then": func(w *loadWatch) { w.answer(loads.Grant{}); w.request() },
@@ -138,9 +138,9 @@ func TestAnsweredWhileLoadersAreLookedFor(t *testing.T) {
 	})
 }
 
-// TestStoreOfLoadersFails: loaders that answer only that their store fails are
-// reported with the reason, in one line. It stays the only one when they end,
-// and when loaders come that cannot serve either.
+// TestStoreOfLoadersFails: loaders that only answer that their store fails are
+// reported with the reason, in a single line. No line is added when they end,
+// or when other loaders come that cannot serve either.
 func TestStoreOfLoadersFails(t *testing.T) {
 	const declined, silent = "loaders cannot serve, store fails: no route to host", "no loader answers"
 	for _, silentFirst := range []bool{false, true} {

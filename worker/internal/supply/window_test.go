@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// requestedLoads requests what a window lets through, and answers it, or does
+// requestedLoads requests the loads that a window admits, and answers them, or
 // not.
 type requestedLoads struct {
 	w         *window
@@ -33,7 +33,7 @@ func (r *requestedLoads) answer(tag string, seq uint64) {
 	r.advance()
 }
 
-// advance does what the loop does.
+// advance does the loop's work.
 func (r *requestedLoads) advance() {
 	for l := r.w.next(); l != nil; l = r.w.next() {
 		if r.unwanted[l.tag] {
@@ -71,8 +71,8 @@ func testWindow(t *testing.T, f func(t *testing.T, r *requestedLoads)) {
 }
 
 // TestWindowInAnOutage: while no loader answers, a worker requests five loads a
-// second, however many it wants; and when one does, all of them, as fast as
-// they are answered.
+// second, however many it wants. When a loader answers, it requests all of
+// them, as fast as they are answered.
 func TestWindowInAnOutage(t *testing.T) {
 	testWindow(t, func(t *testing.T, r *requestedLoads) {
 		const tags = 10_000
@@ -110,9 +110,9 @@ func TestWindowInAnOutage(t *testing.T) {
 	})
 }
 
-// TestWindowOrdersByNeed: what is needed first is requested first. A load that
-// is not wanted any more is not requested. A load that is added again is
-// requested once more, but not while it is open.
+// TestWindowOrdersByNeed: loads are requested in order of need. A load that is
+// no longer wanted is not requested. A load that is added again is requested
+// once more, but not while it is open.
 func TestWindowOrdersByNeed(t *testing.T) {
 	testWindow(t, func(t *testing.T, r *requestedLoads) {
 		for n := range leastOpen {
@@ -132,7 +132,8 @@ func TestWindowOrdersByNeed(t *testing.T) {
 		if got := fmt.Sprint(r.requested); got != want {
 			t.Errorf("requested %s, want %s", got, want)
 		}
-		r.add("parked", 2, now, false) // a later load of an open tag: the first has ended
+		// A later load of an open tag: the first has ended.
+		r.add("parked", 2, now, false)
 		r.answer("parked", 1)
 		r.passTime(1100 * time.Millisecond)
 		if got := fmt.Sprint(r.requested); got != want[:len(want)-1]+" parked]" {
