@@ -35,7 +35,7 @@ func stats(instance, prefix, report string) string {
 	return fmt.Sprintf(`{"name":"idworker-process","id":"x","version":"0.1.0","metadata":%s,"endpoints":[{"data":%s}]}`, metadata, report)
 }
 
-// answerWith answers questions for STATS with texts.
+// answerWith answers requests for STATS with texts.
 func answerWith(t *testing.T, conn *nats.Conn, texts ...string) {
 	t.Helper()
 	_, err := conn.Subscribe("$SRV.STATS.idworker-process", func(msg *nats.Msg) {
@@ -53,7 +53,7 @@ func answerWith(t *testing.T, conn *nats.Conn, texts ...string) {
 	}
 }
 
-// TestReports: each process reports its state and its busiest tags, and comes
+// TestReports: each process reports its state and its busiest tags, together
 // with its identity.
 func TestReports(t *testing.T) {
 	t.Parallel()
@@ -166,8 +166,8 @@ func TestLyingReports(t *testing.T) {
 	}
 }
 
-// TestSilenceProvesNothing: only the server's word that no process is connected
-// is an empty list.
+// TestSilenceProvesNothing: an empty list means only that the server reported
+// no connected process.
 func TestSilenceProvesNothing(t *testing.T) {
 	t.Parallel()
 	net := worker.NewAccount(t)

@@ -24,7 +24,7 @@ func (b *busy) Dial(network, address string) (net.Conn, error) {
 }
 
 // TestStartAtABusyServer: where many processes start at once, connections time
-// out. They are made again.
+// out. They are retried.
 func TestStartAtABusyServer(t *testing.T) {
 	t.Parallel()
 	ns, dialer := worker.NewAccount(t), new(busy)

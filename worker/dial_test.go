@@ -102,7 +102,7 @@ func startPair(t *testing.T, config *tls.Config) (servers [2]*natstest.Server) {
 	return servers
 }
 
-// localhostCertificate makes a certificate that bears a name and no address.
+// localhostCertificate makes a certificate with a name and no address.
 func localhostCertificate(t *testing.T) (tls.Certificate, *x509.CertPool) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -13,9 +13,9 @@ import (
 	"github.com/idworker/idworker/worker/internal/answer"
 )
 
-// TestDirectIsBehindTheGate: a direct request gets nothing from a process that
-// stands by for another installation, is overloaded, or stops; neither IDs of
-// tags nor snowflake IDs.
+// TestDirectIsBehindTheGate: a direct request gets neither IDs of tags nor
+// snowflake IDs from a process that stands by for another installation, is
+// overloaded, or stops.
 func TestDirectIsBehindTheGate(t *testing.T) {
 	t.Parallel()
 	group := newQueueGroup(zap.NewNop())

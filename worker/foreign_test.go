@@ -37,7 +37,8 @@ func startOlder(t *testing.T, net network, serving bool) (stop func()) {
 }
 
 // TestStandsBy: processes of any role that find an older installation leave the
-// queue groups, report why, and come back when the other installation has gone.
+// queue groups, report the reason, and come back when the other installation is
+// gone.
 func TestStandsBy(t *testing.T) {
 	t.Parallel()
 	net := worker.NewAccount(t)
@@ -76,7 +77,7 @@ func TestStandsBy(t *testing.T) {
 	}
 }
 
-// TestRefusesToStart: beside an older installation no process starts, whether
+// TestRefusesToStart: no process starts next to an older installation, whether
 // that serves or not, and it leaves nothing behind.
 func TestRefusesToStart(t *testing.T) {
 	t.Parallel()
@@ -91,7 +92,7 @@ func TestRefusesToStart(t *testing.T) {
 			t.Errorf("%s: %v, want a ForeignError", role, err)
 		}
 		for _, conn := range []*nats.Conn{cfg.Requests, cfg.Control} {
-			// A connection that has made requests has a subscription for the
+			// A connection that has sent requests has a subscription for the
 			// replies.
 			natstest.Eventually(t, "the end of subscriptions", func() bool { return conn.NumSubscriptions() <= 1 })
 		}

@@ -45,8 +45,8 @@ func countLost(t *testing.T, caller *nats.Conn, subject string, n int) (lost int
 }
 
 // TestNoGhostAtAnyStage leaves a queue group and loses the connection at every
-// stage of that. When the connection is back the server must not have a member
-// of the group that answers nothing, and no request may be lost. With a backlog
+// stage of leaving. When the connection is back, the server must not have a
+// dead member of the group, and no request may be lost. With a backlog,
 // requests wait in the process while it leaves.
 func TestNoGhostAtAnyStage(t *testing.T) {
 	stages := map[string]func(g *ghostHunt){
@@ -92,7 +92,7 @@ type ghostHunt struct {
 	// Requests of the member are handled when it is closed.
 	gate    chan struct{}
 	release func()
-	members chan *endpointConn // all that were opened
+	members chan *endpointConn // all opened members
 }
 
 func newGhostHunt(t *testing.T) *ghostHunt {
@@ -141,8 +141,8 @@ func (g *ghostHunt) leave() { g.group.answerWith(nil) }
 // backlogSize is the number of requests that makeBacklog sends.
 const backlogSize = 100
 
-// makeBacklog has requests wait in the member, which is held up, and returns
-// the replies.
+// makeBacklog makes requests wait in the blocked member, and returns the
+// replies.
 func (g *ghostHunt) makeBacklog() *nats.Subscription {
 	g.t.Helper()
 	inbox := g.caller.NewInbox()
@@ -161,7 +161,7 @@ func (g *ghostHunt) makeBacklog() *nats.Subscription {
 	return replies
 }
 
-// away does something while the connection is away.
+// away does something while the connection is lost.
 func (g *ghostHunt) away(do func()) {
 	g.tap.cut(true)
 	natstest.Eventually(g.t, "the connection is away", func() bool { return !g.base.IsConnected() && g.group.missing() != nil })
@@ -169,15 +169,15 @@ func (g *ghostHunt) away(do func()) {
 	g.tap.open()
 }
 
-// cutAt leaves and is cut off where a text is sent.
+// cutAt leaves and loses the connection where a text is sent.
 func (g *ghostHunt) cutAt(server bool, text string, after bool) {
 	sprung := g.tap.arm(server, text, after)
 	g.leave()
 	g.await(sprung)
 }
 
-// leaveAt is cut off, and leaves at the moment when a text is sent on the way
-// back.
+// leaveAt loses the connection, and leaves when a text is sent at the
+// reconnect.
 func (g *ghostHunt) leaveAt(text string) {
 	g.tap.cut(true)
 	sprung := g.tap.arm(false, text, true)
@@ -195,8 +195,8 @@ func (g *ghostHunt) await(sprung <-chan struct{}) {
 	}
 }
 
-// cutAgainAt is cut off, leaves, and is cut off again where a text is sent, if
-// it is.
+// cutAgainAt loses the connection, leaves, and loses the connection again where
+// a text is sent, if it is.
 func (g *ghostHunt) cutAgainAt(text string, after bool) {
 	g.tap.cut(true)
 	g.tap.arm(false, text, after)
@@ -251,7 +251,7 @@ func TestCutsLoseNoRequest(t *testing.T) {
 		natstest.Eventually(t, "all connections are back", func() bool {
 			return shaky.Ready() == nil && groups.workerID.group.missing() == nil
 		})
-		natstest.Eventually(t, "both are in the groups again, and nobody else", settled)
+		natstest.Eventually(t, "only these two are in the groups again", settled)
 		for _, subject := range subjects {
 			if n := countLost(t, caller, subject, 20); n > 0 {
 				t.Errorf("round %d: %d of 20 requests to %s lost", round, n, subject)
@@ -288,7 +288,7 @@ func startOn(t *testing.T, net Account, connect func() *nats.Conn) *Process {
 	return w
 }
 
-// moments are those at which something happens.
+// moments are random moments.
 type moments struct{ *Random }
 
 // wait waits for less than some milliseconds.
@@ -317,7 +317,7 @@ func (m moments) loseWorkerID(s *workerID) {
 	}
 }
 
-// standBy has the process leave both groups and come back.
+// standBy makes the process leave both groups and come back.
 func (m moments) standBy(s *queueGroups) {
 	m.wait(20)
 	s.standBy(true)
@@ -341,8 +341,8 @@ func TestLeavingAnswersWhatWasDelivered(t *testing.T) {
 	}
 }
 
-// TestLeavingNeverReconnects: a connection on which requests are still handled
-// after the process has left the group ends when it is lost. If it came back,
+// TestLeavingNeverReconnects: if a connection is lost while requests are
+// handled after the process has left the group, it is closed. If it came back,
 // the server would have a member again.
 func TestLeavingNeverReconnects(t *testing.T) {
 	t.Parallel()

@@ -31,8 +31,8 @@ func (s suite) Run() int {
 	return s.M.Run()
 }
 
-// network is where a test's connections come from: an account, a server of its
-// own, or a cluster.
+// network supplies a test's connections: an account, a server of its own, or a
+// cluster.
 type network interface {
 	Connect(t testing.TB, opts ...nats.Option) *nats.Conn
 }
@@ -61,7 +61,7 @@ func newJetStream(t testing.TB, net network) jetstream.JetStream {
 // machine.
 const patientWait = 20 * time.Second
 
-// configure completes a worker's configuration.
+// configure completes the configuration of a worker.
 func configure(t testing.TB, net network, cfg worker.Config) worker.Config {
 	t.Helper()
 	cfg.Requests, cfg.Control = net.Connect(t), net.Connect(t)
@@ -90,7 +90,7 @@ func start(ctx context.Context, cfg worker.Config, newProcess func(context.Conte
 	return p, nil
 }
 
-// startWorker starts a worker that stops with the test, if it was not stopped
+// startWorker starts a worker that stops with the test, unless it was stopped
 // before.
 func startWorker(t testing.TB, net network, cfg worker.Config) *worker.Process {
 	t.Helper()
@@ -200,7 +200,7 @@ func (c client) must(tag string) (id int64) {
 	return ranges[0].First
 }
 
-// gate is a store that can be made to hang for some tags, and counts its calls.
+// gate is a store that can hang for some tags, and counts its calls.
 type gate struct {
 	store.Store
 	calls atomic.Int64
@@ -210,8 +210,7 @@ type gate struct {
 }
 
 // close makes Reserve hang for the tag until open is called. As with a database
-// that hangs, a call that has begun goes through later, unless its context
-// ends.
+// that hangs, a running call succeeds later, unless its context ends.
 func (g *gate) close(tag string) (open func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

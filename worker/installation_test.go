@@ -8,8 +8,8 @@ import (
 	"github.com/idworker/idworker/testing/natstest"
 )
 
-// TestLookWithoutOwnAnswer: nothing follows from a look in which the process's
-// own answer is missing, whether other processes answer or none does.
+// TestLookWithoutOwnAnswer: a look without the process's own answer proves
+// nothing, whether other processes answer or not.
 func TestLookWithoutOwnAnswer(t *testing.T) {
 	t.Parallel()
 	net := NewAccount(t)

@@ -18,7 +18,7 @@ import (
 )
 
 // TestStopAnswersWhatIsParked: requests that wait for a segment when the worker
-// is stopped still get their IDs, from the store's call under way.
+// stops still get their IDs, from the store call in flight.
 func TestStopAnswersWhatIsParked(t *testing.T) {
 	t.Parallel()
 	net := worker.NewAccount(t)
@@ -51,7 +51,7 @@ func TestStopAnswersWhatIsParked(t *testing.T) {
 }
 
 // TestStopWaitsForAnswers: a request counts as parked until its answer is sent,
-// so that neither Stop nor closing the connections after it loses an answer.
+// so that neither Stop nor closing the connections afterwards loses an answer.
 func TestStopWaitsForAnswers(t *testing.T) {
 	t.Parallel()
 	const requests = 2000
@@ -104,7 +104,7 @@ func TestStopWaitsForAnswers(t *testing.T) {
 	}
 }
 
-// TestStopWithoutServer: a worker whose server is gone stops nevertheless.
+// TestStopWithoutServer: a worker whose server is gone stops anyway.
 func TestStopWithoutServer(t *testing.T) {
 	t.Parallel()
 	net := natstest.Start(t)

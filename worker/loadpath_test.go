@@ -60,7 +60,7 @@ func TestSmallerMaxStep(t *testing.T) {
 }
 
 // TestWithoutLoadStream: when the load stream is gone, segments are loaded
-// directly, and over the stream again when it is back.
+// directly, and through the stream again when it is back.
 func TestWithoutLoadStream(t *testing.T) {
 	t.Parallel()
 	net := worker.NewAccount(t)
@@ -78,7 +78,7 @@ func TestWithoutLoadStream(t *testing.T) {
 	}
 	last = c.use("order", 100, last)
 	natstest.Eventually(t, "the stream to be created again, and used", func() bool {
-		last = c.use("order", 50, last) // drives loads
+		last = c.use("order", 50, last) // causes loads
 		stream, err := js.Stream(t.Context(), name)
 		return err == nil && stream.CachedInfo().State.LastSeq > 0
 	})

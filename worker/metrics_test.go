@@ -11,8 +11,8 @@ import (
 	"github.com/idworker/idworker/worker"
 )
 
-// scrape returns all metrics of a worker, by name and the values of the labels
-// in order: "requests_total/ok/segment". Of a histogram it is the count.
+// scrape returns all metrics of a worker, by name and label values in order:
+// "requests_total/ok/segment". A histogram is its count.
 func scrape(t testing.TB, w *worker.Process) map[string]float64 {
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()
@@ -76,8 +76,8 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// TestReady follows a worker through the loss of its server to its end. Memory
-// answers direct requests while the server is away.
+// TestReady follows a worker from the loss of its server to its end. Buffers
+// answer direct requests while the server is unreachable.
 func TestReady(t *testing.T) {
 	t.Parallel()
 	net := natstest.Start(t)

@@ -12,8 +12,8 @@ import (
 	"github.com/idworker/idworker/worker"
 )
 
-// TestListProcesses: every process is listed with its role, whatever it does,
-// and those of another prefix are not.
+// TestListProcesses: every process is listed with its role, in any state, and
+// processes of another prefix are not.
 func TestListProcesses(t *testing.T) {
 	t.Parallel()
 	net := worker.NewAccount(t)
@@ -43,8 +43,8 @@ func TestListProcesses(t *testing.T) {
 	natstest.Eventually(t, "two", func() bool { return listed(alone, loader) })
 }
 
-// TestLoaderListens: that no loader is connected is returned only if the server
-// returns it. A loader that does not answer counts.
+// TestLoaderListens: only the server's answer proves that no loader is
+// connected. A loader that does not answer counts as connected.
 func TestLoaderListens(t *testing.T) {
 	t.Parallel()
 	net := worker.NewAccount(t)

@@ -41,7 +41,7 @@ func TestQueueDelay(t *testing.T) {
 		t.Errorf("late after %v, want %v", waited, delay.limit)
 	}
 	close(gate)
-	natstest.Eventually(t, "nobody is late", func() bool { return !delay.isLate() })
+	natstest.Eventually(t, "no request is late", func() bool { return !delay.isLate() })
 }
 
 // TestQueueDelayWithoutServer: on a lost connection no request waits, and none

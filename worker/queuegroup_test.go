@@ -40,8 +40,8 @@ func (m *fakeMember) stopped() bool {
 
 // fakeOpener opens fake members, or fails.
 type fakeOpener struct {
-	fails int           // so many times, first
-	slow  time.Duration // that opening takes
+	fails int           // number of initial failures
+	slow  time.Duration // duration of opening
 
 	mu     sync.Mutex
 	tries  int
@@ -80,15 +80,15 @@ func testGroup(t *testing.T, test func(t *testing.T, g *queueGroup)) {
 	})
 }
 
-// sleep returns when all that is due by then is done.
+// sleep returns when everything due is done.
 func sleep(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
 }
 
 // TestInTheGroupWhenItShouldBe: a process is in a queue group only while it has
-// something to answer with and does not stand by, in whatever order that comes
-// and goes. It is missing only if it should be there.
+// an opener and does not stand by, in any order of changes. It is missing only
+// if it should be there.
 func TestInTheGroupWhenItShouldBe(t *testing.T) {
 	testGroup(t, func(t *testing.T, g *queueGroup) {
 		o := new(fakeOpener)
@@ -122,8 +122,8 @@ func TestInTheGroupWhenItShouldBe(t *testing.T) {
 	})
 }
 
-// TestEntersUntilIn: an attempt to enter that fails is repeated while the
-// process should be in the group, and a member that is lost is replaced.
+// TestEntersUntilIn: failed attempts to enter are retried while the process
+// should be in the group, and a lost member is replaced.
 func TestEntersUntilIn(t *testing.T) {
 	testGroup(t, func(t *testing.T, g *queueGroup) {
 		o := &fakeOpener{fails: 3}
@@ -209,8 +209,8 @@ func TestLeavesWhileEntering(t *testing.T) {
 	})
 }
 
-// TestOverload: a process that is overloaded leaves, reports that, refuses
-// direct requests, and comes back.
+// TestOverload: an overloaded process leaves, reports that, refuses direct
+// requests, and comes back.
 func TestOverload(t *testing.T) {
 	testGroup(t, func(t *testing.T, g *queueGroup) {
 		o := new(fakeOpener)
@@ -231,8 +231,8 @@ func TestOverload(t *testing.T) {
 }
 
 // TestReportsWhyItIsNotInTheGroup: a process that cannot enter a queue group
-// reports which, and why. Without the group of snowflake requests it is ready,
-// since it answers the others.
+// reports the group and the reason. Without the group of snowflake requests it
+// is ready, because it answers the others.
 func TestReportsWhyItIsNotInTheGroup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := &queueGroups{segments: newQueueGroup(zap.NewNop()), workerID: &workerID{group: newQueueGroup(zap.NewNop())}}

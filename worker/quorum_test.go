@@ -32,12 +32,12 @@ func TestWithoutQuorum(t *testing.T) {
 
 	cluster.Servers[1].Stop()
 	cluster.Servers[2].Stop()
-	last = c.use("order", 100, last) // of those in memory
+	last = c.use("order", 100, last) // of the buffered IDs
 	if _, err := c.ask("cold", 1); !errors.Is(err, messages.ErrUnavailable) {
 		t.Errorf("a tag without memory: %v, want 503", err)
 	}
 	natstest.Eventually(t, "503 when memory is empty", func() bool {
-		left := leftOf(t, c, "order") // a grant may have been on its way
+		left := leftOf(t, c, "order") // a grant may have been in flight
 		ranges, err := c.ask("order", min(max(left, 1), worker.DefaultMaxBatch))
 		if err == nil {
 			if ranges[0].First <= last {

@@ -18,9 +18,8 @@ import (
 	"github.com/idworker/idworker/testing/natstest"
 )
 
-// patient has patience where the product on a busy machine has none: a request
-// that has waited for a second is answered 429, a call of the store that hangs
-// fails, and a start is given up.
+// patient is patient where the product is not, for busy machines: requests
+// queued for a second get 429, hanging store calls fail, and starts time out.
 var patient = timing{start: natstest.Patience, store: natstest.Patience, look: usualTiming.look, queued: natstest.Patience}
 
 // NewPatient is [New] for tests on busy machines.
@@ -28,8 +27,8 @@ func NewPatient(ctx context.Context, cfg Config) (*Process, error) {
 	return newProcess(ctx, cfg, patient)
 }
 
-// NewWatchful returns a patient process that looks for other installations all
-// the time.
+// NewWatchful returns a patient process that constantly looks for other
+// installations.
 func NewWatchful(ctx context.Context, cfg Config) (*Process, error) {
 	watchful := patient
 	watchful.look = 100 * time.Millisecond
@@ -119,7 +118,7 @@ func (s *sharedServer) start() (err error) {
 	return nil
 }
 
-// Check is part of server.Authentication: a user is named as its account.
+// Check is part of server.Authentication: a user has the name of its account.
 func (s *sharedServer) Check(c server.ClientAuthentication) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -130,7 +129,7 @@ func (s *sharedServer) Check(c server.ClientAuthentication) bool {
 	return account != nil
 }
 
-// StopSharedServer is called when all tests have ended.
+// StopSharedServer is called after all tests.
 func StopSharedServer() {
 	if shared.running != nil {
 		shared.running.Shutdown()
@@ -139,8 +138,8 @@ func StopSharedServer() {
 	_ = os.RemoveAll(shared.folder)
 }
 
-// QueueMembers counts the members of a subject's queue group that the server
-// has.
+// QueueMembers returns the server's number of members of a subject's queue
+// group.
 func QueueMembers(t *testing.T, net Account, subject string) (n int) {
 	t.Helper()
 	subsz, err := shared.running.Subsz(&server.SubszOptions{Subscriptions: true, Limit: 100_000, Account: net.Name, Test: subject})
@@ -157,7 +156,7 @@ func QueueMembers(t *testing.T, net Account, subject string) (n int) {
 }
 
 // eventually is natstest.Eventually for goroutines other than the test's. It
-// reports whether the condition came about.
+// reports whether the condition was met.
 func eventually(t testing.TB, what string, cond func() bool) bool {
 	for deadline := time.Now().Add(natstest.Patience); !cond(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
@@ -179,7 +178,7 @@ func IsPassing(err error) bool {
 	return false
 }
 
-// Random chooses moments. Its seed is that of IDWORKER_SEED, if it is set.
+// Random chooses moments. Its seed is IDWORKER_SEED, if set.
 type Random struct {
 	mu   sync.Mutex
 	from *rand.Rand

@@ -21,7 +21,7 @@ import (
 	"github.com/idworker/idworker/worker"
 )
 
-// shortLease is as short as a lease may be.
+// shortLease is the minimal duration of a lease.
 const shortLease = time.Second
 
 // narrow is a layout with two worker IDs.
@@ -118,7 +118,7 @@ func TestSnowflakeStopReleases(t *testing.T) {
 	js := newJetStream(t, net)
 	all, layout, err := lease.List(t.Context(), js, messages.DefaultPrefix)
 	if err != nil || len(all) != 1 || all[0].Held() {
-		t.Fatalf("worker IDs %+v, %v, want one, which nobody holds", all, err)
+		t.Fatalf("worker IDs %+v, %v, want one that is free", all, err)
 	}
 	// The unused time is released, but not the ID's own time.
 	if past := all[0].Reserved.Sub(layout.Time(id)); past <= 0 || past > 30*time.Minute {
@@ -170,11 +170,11 @@ func TestSnowflakeNoneFree(t *testing.T) {
 }
 
 // TestSnowflakeLeaseLostUnderLoad deletes the lease while thousands of requests
-// wait in the process: some of them are still being answered when it has the
+// wait in the process. Some of them are still being answered when it has the
 // next worker ID.
 func TestSnowflakeLeaseLostUnderLoad(t *testing.T) {
 	t.Parallel()
-	// With the sequence in front each ID is a range of its own, so that replies
+	// With the sequence in front, each ID is a separate range, so that replies
 	// are long and requests queue up.
 	layout, err := snowflake.ParseLayout("38:1ms/s17/w8@1735689600000")
 	if err != nil {
@@ -232,9 +232,9 @@ func TestSnowflakeLeaseLostUnderLoad(t *testing.T) {
 			}
 		}
 		ask(shots)
-		// Some have to come between the two leases, however fast the others are
+		// Some must arrive between the two leases, however fast the others are
 		// answered. The worker may keep its lease: if it was busy for the TTL,
-		// it makes it again.
+		// it recreates it.
 		for range 100 {
 			if sent-answers.Load() < shots {
 				ask(1)

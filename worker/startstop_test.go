@@ -49,7 +49,7 @@ func TestStartStopStress(t *testing.T) {
 			for round := range rounds {
 				ctx, cancel := t.Context(), context.CancelFunc(func() {})
 				switch cfg.Version = "0.0.1"; round % 3 {
-				case 1: // often too short, and each time it ends elsewhere
+				case 1: // often too short, and ends at a different point each time
 					ctx, cancel = context.WithTimeout(ctx, random.Below(time.Second))
 				case 2:
 					// A worker fails at the last step, its queue group.

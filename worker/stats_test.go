@@ -31,7 +31,7 @@ func serviceStats(t testing.TB, c client) worker.Stats {
 
 func parkedRequests(t testing.TB, c client) int { return serviceStats(t, c).Parked }
 
-// leftOf is how many IDs of a tag are in memory.
+// leftOf is the number of buffered IDs of a tag.
 func leftOf(t testing.TB, c client, tag string) int64 {
 	t.Helper()
 	for _, stats := range serviceStats(t, c).Tags {

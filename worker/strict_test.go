@@ -13,10 +13,10 @@ import (
 )
 
 // risingCalls are calls of many callers, each of which must get higher IDs than
-// all that were answered before it began.
+// all answers before it began.
 type risingCalls struct {
 	mu      sync.Mutex
-	highest int64 // of all that were answered
+	highest int64 // of all answers
 	calls   int
 }
 
@@ -66,9 +66,8 @@ func (r *risingCalls) run(t testing.TB, net network, tag string, callers int, do
 	return &all
 }
 
-// TestStrictOrderAcrossWorkers: whichever of three workers a request reaches,
-// its IDs are higher than all that were answered before; also while workers and
-// loaders come and go.
+// TestStrictOrderAcrossWorkers: on any of three workers, a request's IDs are
+// higher than all earlier answers, also while workers and loaders come and go.
 func TestStrictOrderAcrossWorkers(t *testing.T) {
 	t.Parallel()
 	net := worker.NewAccount(t)

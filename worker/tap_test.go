@@ -47,7 +47,7 @@ func startTap(t testing.TB, url string) *tap {
 
 func (p *tap) url() string { return "nats://" + p.listener.Addr().String() }
 
-// arm has the next connection cut at a text. The channel is closed then.
+// arm cuts the next connection at a text, and then closes the returned channel.
 func (p *tap) arm(server bool, text string, after bool) <-chan struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -103,7 +103,7 @@ func (p *tap) admit(client, server net.Conn) bool {
 
 func (p *tap) pass(from, to net.Conn, server bool) {
 	defer func() { _, _ = from.Close(), to.Close() }()
-	held := 0 // bytes of buf that may be the begin of the text
+	held := 0 // bytes of buf that may be the beginning of the text
 	for buf := make([]byte, 64<<10); ; {
 		n, err := from.Read(buf[held:])
 		if err != nil {

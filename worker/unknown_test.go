@@ -122,8 +122,8 @@ func TestRemovedTag(t *testing.T) {
 	}
 }
 
-// TestUnknownTag: it is 404, and a tag that is created later is answered within
-// seconds, without a word to any worker.
+// TestUnknownTag: it is 404. A tag created later is answered within seconds,
+// without notifying any worker.
 func TestUnknownTag(t *testing.T) {
 	t.Parallel()
 	net := worker.NewAccount(t)
@@ -149,8 +149,8 @@ func TestUnknownTag(t *testing.T) {
 // manyTags are in the store.
 var manyTags = tier.Pick(2_000, 1_000_000)
 
-// TestManyTagsCostAWorkerNothing: it starts, and is sent as many messages, as
-// if there were none; and the first request for any of them is answered.
+// TestManyTagsCostAWorkerNothing: it starts, and receives as many messages, as
+// if there were none. The first request for any of them is answered.
 func TestManyTagsCostAWorkerNothing(t *testing.T) {
 	t.Parallel()
 	net := worker.NewAccount(t)

@@ -42,7 +42,7 @@ func TestDates(t *testing.T) {
 		{"beyond 2^53", Use{math.MaxInt64 - 1e9*year, 1e9, day}, []Date{{End, in(year)}}},
 		{"at the end", Use{math.MaxInt64, 1e9, day}, nil},
 		{"two limits", Use{1<<31 - 1e9, 1e8, day}, []Date{{Int32, in(10)}, {Double, in(math.Floor((1<<53 - 1<<31 + 1e9) / 1e8))}}},
-		{"whatever somebody says", Use{-5, -1e300, -1}, nil},
+		{"an impossible report", Use{-5, -1e300, -1}, nil},
 		{"or this", Use{5, 1e300, 1e300}, []Date{{Int32, now}, {Double, now}, {End, now}}},
 	} {
 		if got := c.use.Dates(now); !reflect.DeepEqual(got, c.want) {

@@ -59,7 +59,7 @@ func wantLiteral(t testing.TB, subject string, tokens int) {
 	}
 }
 
-// tokenRule is the rule in another notation than in the code.
+// tokenRule is the rule in a different notation than the code's.
 var tokenRule = regexp.MustCompile(`\A[A-Za-z0-9_-]+\z`)
 
 // tags draws well-formed tags.

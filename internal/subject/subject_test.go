@@ -10,7 +10,7 @@ import (
 	"github.com/idworker/idworker/internal/subject"
 )
 
-// Patterns compare as the server compares them.
+// Patterns compare as on the server.
 func TestPatternsAsTheServer(t *testing.T) {
 	pattern := rapid.Custom(func(t *rapid.T) string {
 		tokens := rapid.SliceOfN(rapid.SampledFrom([]string{"a", "b", "*"}), 0, 4).Draw(t, "tokens")

@@ -68,7 +68,7 @@ func FuzzRequest(f *testing.F) {
 	f.Fuzz(func(t *testing.T, request string) {
 		r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(request)))
 		if err != nil {
-			return // net/http refuses it
+			return // net/http refuses the request
 		}
 		// An independent implementation of the rights.
 		rights := func(what string) bool {

@@ -79,9 +79,9 @@ type failure struct {
 	text   string
 }
 
-// ask gets IDs of a tag, or of Times, from the source, if the request may have
+// takeIDs gets IDs of a tag, or of Times, from the source, if the request may have
 // them. Count is the body of a NATS request.
-func (h *handler) ask(r *http.Request, what string, count []byte) (reply []byte, f *failure) {
+func (h *handler) takeIDs(r *http.Request, what string, count []byte) (reply []byte, f *failure) {
 	if f := h.admit(r, what); f != nil {
 		return nil, f
 	}

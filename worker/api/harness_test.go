@@ -130,7 +130,7 @@ type answer struct {
 	status int
 	header http.Header
 	body   string
-	closed bool // and no more requests are answered on the connection
+	closed bool // the connection is closed after the answer
 }
 
 // exchange sends bytes on a new connection, and reads one answer.
@@ -189,7 +189,7 @@ func (c client) read() (a answer, err error) {
 	return answer{r.StatusCode, r.Header, string(body), r.Close}, err
 }
 
-// get is a request without headers of its own.
+// get is a request without additional headers.
 func get(path string, headers ...string) string { return ask("GET", path, headers...) }
 
 func ask(method, path string, headers ...string) string {
@@ -204,8 +204,8 @@ func file(t testing.TB, text string) (path string) {
 	return path
 }
 
-// rewrite changes a file, and not its time: that of a file of an image, or
-// behind a symlink, may always be the same.
+// rewrite changes a file, and keeps its time: the files of an image, or behind
+// a symlink, may all have the same.
 func rewrite(t testing.TB, path, text string) {
 	t.Helper()
 	if err := errors.Join(os.WriteFile(path, []byte(text), 0o600), os.Chtimes(path, time.Unix(1, 0), time.Unix(1, 0))); err != nil {

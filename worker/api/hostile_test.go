@@ -251,8 +251,7 @@ func TestNoRoomAtAll(t *testing.T) {
 	}
 }
 
-// TestSlowSenders: a header that does not end, and a body, are waited for only
-// so long.
+// TestSlowSenders: endless headers and late bodies time out.
 func TestSlowSenders(t *testing.T) {
 	t.Parallel()
 	s, source := startTimed(t, api.Config{Wait: 100 * time.Millisecond}, 500*time.Millisecond)
@@ -354,8 +353,7 @@ func TestPipelining(t *testing.T) {
 	}
 }
 
-// TestClientsThatLeave: a request that is parked is withdrawn when its client
-// goes.
+// TestClientsThatLeave: a parked request is withdrawn when its client leaves.
 func TestClientsThatLeave(t *testing.T) {
 	t.Parallel()
 	s, source := start(t, api.Config{Wait: time.Minute})
@@ -368,7 +366,7 @@ func TestClientsThatLeave(t *testing.T) {
 		_ = c.Close()
 		eventually(t, "it is withdrawn", func() bool { return source.parked.Load() == 0 })
 	}
-	c := connect(t, s) // sends no more, but would still read
+	c := connect(t, s) // sends nothing more, but would still read
 	defer func() { _ = c.Close() }()
 	c.send(t, get("/v1/segment/cold"))
 	eventually(t, "it is parked", func() bool { return source.parked.Load() == 1 })
@@ -418,7 +416,7 @@ func TestStop(t *testing.T) {
 	}
 	select {
 	case <-stopped:
-	case <-time.After(patience / 2): // it would for all of it
+	case <-time.After(patience / 2): // otherwise it would take all of it
 		t.Error("it still waits for clients that send nothing")
 	}
 	for _, c := range silent {

@@ -60,9 +60,9 @@ func (h *handler) serveLeaf(w http.ResponseWriter, r *http.Request, key, what st
 		h.failLeaf(w, r, noID(leafNoKey))
 		return
 	}
-	reply, f := h.ask(r, what, nil)
+	reply, f := h.takeIDs(r, what, nil)
 	if f != nil {
-		h.failLeaf(w, r, inLeafsWords(f, what))
+		h.failLeaf(w, r, toLeafError(f, what))
 		return
 	}
 	contentType := leafText
@@ -72,9 +72,9 @@ func (h *handler) serveLeaf(w http.ResponseWriter, r *http.Request, key, what st
 	h.reply(w, http.StatusOK, contentType, reply)
 }
 
-// inLeafsWords translates a failure. Those unknown to Leaf, such as a missing
+// toLeafError translates a failure. Those unknown to Leaf, such as a missing
 // token, keep their status.
-func inLeafsWords(f *failure, what string) *leafError {
+func toLeafError(f *failure, what string) *leafError {
 	switch {
 	case f == errStarting || f.status == http.StatusServiceUnavailable && what == Times:
 		return noID(leafStarting)
@@ -104,7 +104,7 @@ func (h *handler) failLeaf(w http.ResponseWriter, r *http.Request, e *leafError)
 	h.reply(w, e.Status, leafJSON, body)
 }
 
-// leafParts is a snowflake ID taken apart.
+// leafParts has the parts of a snowflake ID.
 type leafParts struct {
 	Worker   string `json:"workerId,omitempty"`
 	Sequence string `json:"sequenceId,omitempty"`
@@ -125,11 +125,11 @@ func (h *handler) serveDecode(w http.ResponseWriter, r *http.Request) {
 		h.failLeaf(w, r, &leafError{Status: http.StatusBadRequest, Message: "Required String parameter 'snowflakeId' is not present"})
 		return
 	}
-	body, _ := json.Marshal(h.takeApart(id[0])) // cannot fail
+	body, _ := json.Marshal(h.decode(id[0])) // cannot fail
 	h.reply(w, http.StatusOK, leafJSON, body)
 }
 
-func (h *handler) takeApart(text string) leafParts {
+func (h *handler) decode(text string) leafParts {
 	id, err := snowflake.Parse(text)
 	if err != nil {
 		return leafParts{Error: err.Error()}

@@ -18,9 +18,9 @@ import (
 // object is a part of the description.
 type object = map[string]any
 
-// TestDescriptionHolds: for every path, method and status in the description
-// there is a request that gets it, and every reply, its headers, type and body
-// are as described.
+// TestDescriptionHolds: every described path, method and status has a request
+// that gets it, and every reply matches the description: headers, type and
+// body.
 func TestDescriptionHolds(t *testing.T) {
 	t.Parallel()
 	tokens := file(t, goodToken+" > @snowflake\n"+otherToken+" invoice\n")
@@ -101,7 +101,7 @@ type description struct {
 	doc object
 }
 
-// statuses are all replies that are described.
+// statuses are all described replies.
 func (d description) statuses() map[string]bool {
 	all := make(map[string]bool)
 	for path, methods := range d.doc["paths"].(object) {
@@ -165,8 +165,8 @@ func (d description) resolve(part any) object {
 }
 
 // fits checks a value against the part of JSON Schema that the description
-// uses. Anything else in a schema is an error, so that nothing is described
-// that is not checked.
+// uses. Anything else in a schema is an error, so that everything described is
+// checked.
 func (d description) fits(value any, schema object) {
 	d.t.Helper()
 	bad := func(what string) { d.t.Helper(); d.t.Errorf("%.100v: %s, want %v", value, what, schema) }

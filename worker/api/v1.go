@@ -49,7 +49,7 @@ func (h *handler) serveV1(w http.ResponseWriter, r *http.Request, what string) {
 		h.failV1(w, asText, &failure{http.StatusBadRequest, text})
 		return
 	}
-	reply, f := h.ask(r, what, count)
+	reply, f := h.takeIDs(r, what, count)
 	if f == nil && !asText {
 		reply, f = toJSON(reply, n)
 	}

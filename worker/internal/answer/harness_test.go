@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { natstest.Main(m) }
 
-// maxBatch is the most IDs of a request in tests.
+// maxBatch is the maximum of IDs per request in tests.
 const maxBatch = 500
 
 // memory is an allocator whose effects the test applies, by calling work. The
@@ -27,7 +27,7 @@ const maxBatch = 500
 type memory struct {
 	*allocator.Allocator
 	*answer.Answerer
-	next int64 // ID to be granted
+	next int64 // the next ID to be granted
 }
 
 func newMemory(conn *nats.Conn) *memory {
@@ -39,7 +39,7 @@ func newMemory(conn *nats.Conn) *memory {
 	return m
 }
 
-// fill grants n IDs of a tag that is not in memory yet.
+// fill grants n IDs of a tag that is not buffered yet.
 func (m *memory) fill(tag string, order store.Order, n int64) {
 	if _, err := m.TakeOrPark(allocator.Request{Tag: tag, N: 1, From: discard{}}); err != nil {
 		panic(err)
@@ -92,7 +92,7 @@ func (m *memory) refuse(tag string, err error) {
 	m.work("")
 }
 
-// fakeRequest is a request by NATS that records the reply.
+// fakeRequest is a NATS request that records the reply.
 type fakeRequest struct {
 	micro.Request
 	subject, reply string
@@ -110,7 +110,7 @@ func newRequest(tag, data string) *fakeRequest {
 	return &fakeRequest{subject: messages.DefaultPrefix.Segment(tag), reply: "_INBOX.x", data: []byte(data)}
 }
 
-// kept marks a request for IDs that are kept.
+// kept marks a request for IDs that are kept for later.
 func (f *fakeRequest) kept() *fakeRequest {
 	f.header = micro.Headers{messages.PrefetchHeader: {"1"}}
 	return f
@@ -136,7 +136,7 @@ func (f *fakeRequest) Error(code, text string, _ []byte, _ ...micro.RespondOpt) 
 	return nil
 }
 
-// errorReply reads an error reply as a caller does.
+// errorReply reads an error reply like a caller.
 func errorReply(code, text string) *messages.Error {
 	msg := nats.NewMsg("")
 	msg.Header.Set(micro.ErrorCodeHeader, code)

@@ -32,7 +32,7 @@ func TestBreaker(t *testing.T) {
 				t.Errorf("logged %q, want %q", got, want)
 			}
 		}
-		for range 10 { // now and then is no outage
+		for range 10 { // occasional failures are no outage
 			fail(2, false)
 			fail(100, true)
 			time.Sleep(time.Second)

@@ -36,8 +36,8 @@ type fakeStore struct {
 	bad      map[string]error         // of some tags; errHangs: no answer
 	slow     map[string]time.Duration // calls for some tags take that long
 	refusal  error                    // of all creations
-	entries  store.Order              // that grants bring
-	left     int64                    // IDs
+	entries  store.Order              // the order in grants
+	left     int64                    // IDs left
 	lookups  int
 	next     map[string]int64
 	called   map[string]int
@@ -126,7 +126,7 @@ func (s *fakeStore) ReserveFirst(ctx context.Context, tag store.Tag, n int64) (s
 	return s.Reserve(ctx, tag.Name, n)
 }
 
-// set changes how the store behaves.
+// set changes the store's behaviour.
 func (s *fakeStore) set(change func(s *fakeStore)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -40,7 +40,7 @@ func testLockedRows(t *testing.T, backend leaftest.Backend, locked int) {
 	}
 	w := startLoader(t, db.DSN())
 
-	// At the default level, MySQL locks the row that follows, too.
+	// At the default level, MySQL locks the following row, too.
 	tx, err := db.SQL().BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelReadCommitted})
 	if err != nil {
 		t.Fatal(err)

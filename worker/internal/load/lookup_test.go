@@ -34,7 +34,7 @@ func (l *lookup) request(t *testing.T, name string, n int) (granted int) {
 	return granted
 }
 
-// newTestLookup is for a store without tags and a template for all.
+// newTestLookup has a store without tags and a template for all.
 func newTestLookup(template templates.Template) (*lookup, *fakeStore, *fakeTemplates) {
 	s, list := newFakeStore(), &fakeTemplates{list: templates.List{template}}
 	s.missing, s.delay = "abceino", 0
@@ -189,6 +189,6 @@ func TestTemplatesThatHang(t *testing.T) {
 		if _, err := list.get(second); !errors.Is(err, errNotRead) || time.Since(began) > time.Second || source.reads != 1 {
 			t.Errorf("%v after %v and %d reads", err, time.Since(began), source.reads)
 		}
-		time.Sleep(DefaultTimeout) // the read ends
+		time.Sleep(DefaultTimeout) // the read times out
 	})
 }

@@ -46,7 +46,7 @@ func names(prefix string, n int) (all []string) {
 	return all
 }
 
-// hang has tags hang for good.
+// hang makes tags hang for good.
 func (s *fakeStore) hang(tags ...string) {
 	s.set(func(s *fakeStore) {
 		for _, tag := range tags {
@@ -198,7 +198,7 @@ func TestTagThatAlwaysFails(t *testing.T) {
 				var failing sync.WaitGroup
 				failing.Go(func() { w.demand("bad", time.Hour) })
 				for n := range 100 {
-					time.Sleep(30 * time.Second) // with nothing else
+					time.Sleep(30 * time.Second) // without other calls
 					if took := w.demand(fmt.Sprint(n), time.Minute); took > probePause+2*s.delay {
 						t.Fatalf("another tag has waited %v", took)
 					}
@@ -394,7 +394,7 @@ func TestLoaderStopped(t *testing.T) {
 	})
 }
 
-// TestStopServesWhatWaits: if the store works.
+// TestStopServesWhatWaits: Stop serves waiting jobs if the store works.
 func TestStopServesWhatWaits(t *testing.T) {
 	testLoader(t, 2, func(t *testing.T, l *Loader, s *fakeStore, _ *fakeWorker) {
 		s.hang("hangs")
@@ -427,7 +427,7 @@ func TestWaitingEventsShareACall(t *testing.T) {
 			w.mu.Unlock()
 			l.take(event)
 		}
-		ask(0) // the others come while it is served
+		ask(0) // the others arrive while it is served
 		time.Sleep(s.delay / 2)
 		ask(0) // again, which reserves nothing more
 		for n := range workers {
@@ -575,7 +575,7 @@ func TestOrderOfNeed(t *testing.T) {
 		urgent.Seq = 2
 		l.take(urgent)
 		time.Sleep(time.Second)
-		// Two at a time, so each two may come in either order.
+		// Two at a time, so each pair may arrive in either order.
 		got := s.served()
 		for i := 0; i+1 < len(got); i += 2 {
 			slices.Sort(got[i : i+2])

@@ -26,8 +26,8 @@ func (c collector) Collect(to chan<- prometheus.Metric) {
 	c.s.Collect(metric.Sink{To: to, MaxTags: c.maxTags})
 }
 
-// TestBusiestTags: with 5,000 tags in use, only the busiest have figures and
-// metrics of their own. The others are part of the metrics of all tags.
+// TestBusiestTags: with 5,000 tags in use, only the busiest have their own
+// figures and metrics. The metrics of all tags include the rest.
 func TestBusiestTags(t *testing.T) {
 	const tags, limit = 5_000, 500
 	synctest.Test(t, func(t *testing.T) {
@@ -95,7 +95,7 @@ func TestBusiestTags(t *testing.T) {
 	})
 }
 
-// TestFiguresAsJSON spells out the names, which are those of STATS.
+// TestFiguresAsJSON spells out the names in STATS.
 func TestFiguresAsJSON(t *testing.T) {
 	got, err := json.Marshal(New(config(&nats.Conn{})).Figures(100))
 	if err != nil {

@@ -22,7 +22,7 @@ func TestMain(m *testing.M) { natstest.Main(m) }
 
 const usualWait = 2 * time.Second
 
-// config is that of a process with a connection.
+// config is the configuration of a process with a connection.
 func config(conn *nats.Conn) Config {
 	return Config{
 		Prefix: messages.DefaultPrefix, Instance: "me", Installation: "ours", Control: conn,
@@ -82,14 +82,14 @@ func (f *fakeLoader) change(change func()) {
 	change()
 }
 
-// count is the number of events that came so far.
+// count is the number of events so far.
 func (f *fakeLoader) count() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return len(f.events)
 }
 
-// seen returns the events that came so far.
+// seen returns the events so far.
 func (f *fakeLoader) seen() []loads.Event {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -103,8 +103,8 @@ func (noStream) Publish(context.Context, string, []byte, ...jetstream.PublishOpt
 	return nil, jetstream.ErrNoStreamResponse
 }
 
-// testVirtual runs a supply in virtual time, whose loads all go to its own
-// loader: no NATS server is there.
+// testVirtual runs a supply in virtual time, without a NATS server. All its
+// loads go to its own loader.
 func testVirtual(t *testing.T, order store.Order, wait time.Duration, test func(t *testing.T, s *Supply, f *fakeLoader)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -117,7 +117,7 @@ func testVirtual(t *testing.T, order store.Order, wait time.Duration, test func(
 			if err := f.s.Stop(); err != nil {
 				t.Error(err)
 			}
-			time.Sleep(time.Hour) // all that is under way ends
+			time.Sleep(time.Hour) // everything in flight ends
 		}()
 		test(t, f.s, f)
 	})
@@ -134,7 +134,7 @@ type caller struct {
 	errs []error
 }
 
-// request requests them once.
+// request sends a single request.
 func (c *caller) request() {
 	ids, err := c.s.Allocator().TakeOrPark(allocator.Request{Tag: c.tag, N: c.n, From: c})
 	if ids != nil || err != nil {

@@ -20,8 +20,8 @@ import (
 	"github.com/idworker/idworker/testing/natstest"
 )
 
-// remoteLoader receives loads as plain messages, as the loaders of other
-// processes do.
+// remoteLoader receives loads as plain messages, like the loaders of other
+// processes.
 type remoteLoader struct {
 	t    *testing.T
 	conn *nats.Conn
@@ -104,7 +104,7 @@ func createLoadStream(t *testing.T, js jetstream.JetStream, replicas int) {
 	})
 }
 
-// TestLostLoadIsRequestedAgain: a load that was lost, or its grant, is
+// TestLostLoadIsRequestedAgain: if a load or its grant was lost, the load is
 // requested again under its number until it is answered.
 func TestLostLoadIsRequestedAgain(t *testing.T) {
 	t.Parallel()
@@ -141,12 +141,13 @@ func TestLostLoadIsRequestedAgain(t *testing.T) {
 	}
 }
 
-// decliningLoader is an own loader whose store is away.
+// decliningLoader is an own loader whose store fails.
 type decliningLoader struct{}
 
 func (decliningLoader) Load(loads.Event) bool { return false }
 
-// TestOwnLoaderDeclines: then any other loader gets the load.
+// TestOwnLoaderDeclines: if the own loader declines, any other loader gets the
+// load.
 func TestOwnLoaderDeclines(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -211,8 +212,8 @@ func TestRefills(t *testing.T) {
 	}
 }
 
-// TestAnswersOfLoaders: each refusal has its error. An answer to another
-// process, or of another installation, is dropped.
+// TestAnswersOfLoaders: each refusal has its error. Answers to other processes,
+// or of another installation, are dropped.
 func TestAnswersOfLoaders(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -242,7 +243,7 @@ func TestAnswersOfLoaders(t *testing.T) {
 	}
 }
 
-// TestWhatCountsAsAnAnswer: every answer of a loader does, but not a message
+// TestWhatCountsAsAnAnswer: every answer of a loader counts, but not messages
 // for another process, or of another installation.
 func TestWhatCountsAsAnAnswer(t *testing.T) {
 	for what, c := range map[string]struct {
@@ -292,7 +293,7 @@ func TestLoadersAreFound(t *testing.T) {
 	}
 }
 
-// TestDrop: workers drop a tag from memory.
+// TestDrop: workers drop a tag's buffer.
 func TestDrop(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -308,8 +309,8 @@ func TestDrop(t *testing.T) {
 	}
 }
 
-// TestStop: replies that are due are given, and a grant that comes later is
-// discarded. It may be called on a closed connection.
+// TestStop: due replies are sent, and a later grant is discarded. It may be
+// called on a closed connection.
 func TestStop(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)

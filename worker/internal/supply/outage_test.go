@@ -14,7 +14,7 @@ import (
 	"github.com/idworker/idworker/store"
 )
 
-// startCallers starts a caller for each of so many tags.
+// startCallers starts callers, one per tag.
 func startCallers(s *Supply, tags int, n int64) (callers []*caller) {
 	for i := range tags {
 		callers = append(callers, startCaller(s, fmt.Sprint("tag-", i), n))
@@ -128,8 +128,8 @@ func TestLoadsAgainLetOthersPass(t *testing.T) {
 	})
 }
 
-// TestHungTagsDelayNoOther: tags for which the store hangs are requested more
-// and more rarely, and take no room from the others.
+// TestHungTagsDelayNoOther: tags with hanging store calls are requested less
+// and less often, and take no room from the others.
 func TestHungTagsDelayNoOther(t *testing.T) {
 	t.Parallel()
 	testVirtual(t, store.Trend, usualWait, func(t *testing.T, s *Supply, f *fakeLoader) {
@@ -162,9 +162,9 @@ func TestHungTagsDelayNoOther(t *testing.T) {
 	})
 }
 
-// TestStrictLoadIsAsItIsSent: a strict load that waits for its turn is sent for
-// all requests that are parked by then, and for none that has gone. Sent again,
-// it is the same load, and later requests wait for the next.
+// TestStrictLoadIsAsItIsSent: a waiting strict load is sent for all requests
+// parked at that time, and for none that has left. A repetition is the same
+// load, and later requests wait for the next.
 func TestStrictLoadIsAsItIsSent(t *testing.T) {
 	t.Parallel()
 	testVirtual(t, store.Strict, time.Minute/4, func(t *testing.T, s *Supply, f *fakeLoader) {
@@ -181,7 +181,7 @@ func TestStrictLoadIsAsItIsSent(t *testing.T) {
 		for _, tag := range tags[2:] {
 			startCaller(s, tag, 1)
 		}
-		time.Sleep(3 * time.Second) // the window is as small as it gets
+		time.Sleep(3 * time.Second) // the window is minimal
 		before := f.count()
 		first := startCaller(s, "order", 3)
 		gone := startCaller(s, "gone", 3)
@@ -252,8 +252,8 @@ func (idleStream) Publish(context.Context, string, []byte, ...jetstream.PublishO
 	return new(jetstream.PubAck), nil
 }
 
-// TestParkedRequestsGoStraight: a load for which requests wait does not go
-// through the stream, also if it went there before they came.
+// TestParkedRequestsGoStraight: a load with parked requests bypasses the
+// stream, even if it went there before they came.
 func TestParkedRequestsGoStraight(t *testing.T) {
 	t.Parallel()
 	for _, order := range []store.Order{store.Trend, store.Strict} {
@@ -273,8 +273,8 @@ func TestParkedRequestsGoStraight(t *testing.T) {
 	}
 }
 
-// TestFrozenLoader: a strict or unknown load that is not answered is soon
-// requested again, since another loader may get it then.
+// TestFrozenLoader: an unanswered strict or unknown load is soon requested
+// again, because another loader may get it then.
 func TestFrozenLoader(t *testing.T) {
 	t.Parallel()
 	testVirtual(t, store.Strict, usualWait, func(t *testing.T, s *Supply, f *fakeLoader) {

@@ -39,7 +39,7 @@ func TestOnlyAQueuedEventIsQueued(t *testing.T) {
 		{notStored(errors.New("")), false},
 		{&jetstream.APIError{ErrorCode: 10002, Description: server.ErrMaxMsgsPerSubject.Error()}, false},
 		{&jetstream.APIError{ErrorCode: 10023, Description: "insufficient resources"}, false},
-		{server.ErrMaxMsgsPerSubject, false}, // of no server
+		{server.ErrMaxMsgsPerSubject, false}, // not sent by any server
 		{jetstream.ErrNoStreamResponse, false},
 		{nats.ErrTimeout, false},
 		{nil, false},

@@ -19,7 +19,7 @@ type loadWatch struct {
 	t       *testing.T
 	loading int
 	offline bool
-	finding func() // happens while loaders are looked for
+	finding func() // happens during a look-up of loaders
 	finds   int
 	lines   *observer.ObservedLogs
 }
@@ -42,7 +42,7 @@ func (w *loadWatch) answer(g loads.Grant) { w.answered(time.Now(), g) }
 
 var storeFails = loads.Grant{NotNow: loads.NotNowStore, Reason: "no route to host"}
 
-// expect lets time pass and compares the number of lines, and whether loads
+// expect lets time pass and compares the number of log lines, and whether loads
 // count as unanswered.
 func (w *loadWatch) expect(what string, after time.Duration, lines int, unanswered bool) {
 	w.t.Helper()
@@ -113,7 +113,7 @@ func TestNotUnanswered(t *testing.T) {
 			})
 		})
 	}
-	// The time starts again with the next load, and with the connection.
+	// The time restarts with the next load, and with the connection.
 	testUnanswered(t, func(w *loadWatch) {
 		w.request()
 		w.loading = 0
@@ -128,7 +128,7 @@ func TestNotUnanswered(t *testing.T) {
 	})
 }
 
-// TestAnsweredWhileLoadersAreLookedFor: such an answer counts, also if another
+// TestAnsweredWhileLoadersAreLookedFor: such an answer counts, even if another
 // load was requested after it.
 func TestAnsweredWhileLoadersAreLookedFor(t *testing.T) {
 	testUnanswered(t, func(w *loadWatch) {

@@ -11,7 +11,7 @@ import (
 // not.
 type requestedLoads struct {
 	w         *window
-	answers   time.Duration // after which each is answered; 0: never
+	answers   time.Duration // delay of each answer; 0: no answer
 	requested []string
 	unwanted  map[string]bool
 	due       []answer // in order
@@ -47,8 +47,7 @@ func (r *requestedLoads) advance() {
 	}
 }
 
-// passTime lets time pass, with the answers that are due and the ticks of a
-// worker.
+// passTime lets time pass, with the due answers and the ticks of a worker.
 func (r *requestedLoads) passTime(d time.Duration) {
 	for n := 1; n <= int(d/(5*time.Millisecond)); n++ {
 		time.Sleep(5 * time.Millisecond)
@@ -142,8 +141,8 @@ func TestWindowOrdersByNeed(t *testing.T) {
 	})
 }
 
-// TestWindowIgnoresOvertakenLoads: a load is not replaced by an earlier load of
-// its tag, whether it waits or is open.
+// TestWindowIgnoresOvertakenLoads: an earlier load of a tag does not replace a
+// later one, whether it waits or is open.
 func TestWindowIgnoresOvertakenLoads(t *testing.T) {
 	for _, limit := range []int{0, leastOpen} {
 		w := newWindow()
@@ -187,7 +186,7 @@ func TestWindowWithUnknownTags(t *testing.T) {
 }
 
 // TestWindowRepeatsWhileThereIsRoom: an open load may be requested once more,
-// but not in the turn of another.
+// but not when another waits.
 func TestWindowRepeatsWhileThereIsRoom(t *testing.T) {
 	w := newWindow()
 	may := func(want bool) {
@@ -206,6 +205,6 @@ func TestWindowRepeatsWhileThereIsRoom(t *testing.T) {
 		w.add(fmt.Sprint(n), 1, time.Now(), false)
 		w.next()
 	}
-	w.end(w.loads["3"], false) // which waits: no other load does now
+	w.end(w.loads["3"], false) // it waits; no other load does now
 	may(false)
 }
