@@ -50,7 +50,8 @@ func TestWalks(t *testing.T) {
 	}
 }
 
-// functionsOf returns the functions of a file of this module; methods with their type.
+// functionsOf returns the functions of a file of this module; methods with
+// their type.
 func functionsOf(t *testing.T, file string) map[string]bool {
 	t.Helper()
 	parsed, err := parser.ParseFile(token.NewFileSet(), filepath.Join("../..", file), nil, parser.SkipObjectResolution)

@@ -23,8 +23,8 @@ func readAll(t *testing.T) []mutant {
 	return all
 }
 
-// TestPatchesApply checks that each patch applies. To repair one, make its change
-// in the code and replace its diff with the output of `git diff -U1`.
+// TestPatchesApply checks that each patch applies. To repair one, make its
+// change in the code and replace its diff with the output of `git diff -U1`.
 func TestPatchesApply(t *testing.T) {
 	for _, m := range readAll(t) {
 		cmd := exec.Command("git", "apply", "--check", filepath.Join("testing/mutants", m.path))
@@ -44,7 +44,8 @@ func readProof(t *testing.T) string {
 	return string(text)
 }
 
-// TestPatchesNameTests checks that the test named in each patch's header exists.
+// TestPatchesNameTests checks that the test named in each patch's header
+// exists.
 func TestPatchesNameTests(t *testing.T) {
 	for _, m := range readAll(t) {
 		if !slices.Contains(testsIn(t, filepath.Join(project, m.pkg)), m.test) {
