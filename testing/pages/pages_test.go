@@ -18,7 +18,7 @@ func read(t *testing.T) (pages []Page) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	more, _ := filepath.Glob(filepath.Join(repository, "docs", "decisions", "*.md"))
+	more, _ := filepath.Glob(filepath.Join(repository, "docs", "proofs", "*.md"))
 	top, _ := filepath.Glob(filepath.Join(repository, "*.md"))
 	for _, file := range slices.Concat(top, files, more) {
 		pages = append(pages, parse(t, file))
