@@ -6,7 +6,8 @@
 //   - In a fenced block without a language, or with console, sh or bash, a line that begins with
 //     "$ " is typed. A backslash at its end continues it. The lines below are what it prints.
 //   - "^C" is Ctrl-C to what runs in that terminal. The lines below are printed then.
-//   - A block of "sql run" is executed by the administrator of a database, which is at 127.0.0.1:3306.
+//   - A block of "sql run" is executed by the administrator of MariaDB or MySQL at 127.0.0.1:3306,
+//     and one of "sql run postgres" by that of PostgreSQL at 127.0.0.1:5432.
 //   - A block is typed in the terminal that the paragraph above it names ("In terminal 2:"),
 //     otherwise in that of the block before; or in a new one, if something runs there that stays.
 //     A new terminal knows nothing of the variables of others.
