@@ -26,7 +26,8 @@ func newDatabase(t *testing.T, kind string) *database {
 	return &database{server: dbtest.StartMySQL(t), address: "127.0.0.1:3306"}
 }
 
-// run executes statements as the administrator, from outside the network of the page.
+// run executes statements as the administrator, from outside the network of the
+// page.
 func (d *database) run(t *testing.T, statements string) error {
 	done := make(chan error)
 	go func() { done <- d.execute(t.Context(), statements) }()
