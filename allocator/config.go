@@ -85,7 +85,7 @@ type Supply struct {
 // The errors of requests, in addition to those with which a load was refused.
 var (
 	// ErrNoSegment: no segment came before the request's deadline.
-	ErrNoSegment = errors.New("no segment came in time: loaders or their store may be away")
+	ErrNoSegment = errors.New("no segment arrived in time: loaders or store may be unreachable")
 
 	// ErrBusy: the limit of parked requests is reached, for this tag or in all,
 	// or that of unknown tags.
@@ -95,14 +95,14 @@ var (
 	ErrCount = errors.New("count below 1")
 
 	// ErrStrict: IDs of a strict tag cannot be kept for later.
-	ErrStrict = errors.New("the tag is strict, so its IDs cannot be kept for later: request each when it is needed")
+	ErrStrict = errors.New("IDs of a strict tag cannot be prefetched")
 
 	// ErrTooMany: loaders grant fewer IDs at a time than the request wants.
-	ErrTooMany = errors.New("more IDs of a strict tag than loaders grant at a time")
+	ErrTooMany = errors.New("count above the largest grant of a strict tag")
 
 	// ErrDropped: the tag left memory while the request waited. It may be made
 	// again.
-	ErrDropped = errors.New("the tag was dropped from memory, request it again")
+	ErrDropped = errors.New("the tag was dropped from the buffer; retry")
 )
 
 // withDefaults fills in the settings that are not set.

@@ -38,7 +38,7 @@ var (
 	ErrID = problem.New(problem.Invalid, "snowflake: malformed ID")
 
 	// ErrTime: the layout has no IDs of that time: it is before the epoch, or not before the end.
-	ErrTime = problem.New(problem.Invalid, "snowflake: no time of the layout")
+	ErrTime = problem.New(problem.Invalid, "snowflake: time outside the layout")
 
 	// ErrCount: fewer than one ID was asked for.
 	ErrCount = errors.New("snowflake: count below 1")

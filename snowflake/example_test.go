@@ -106,5 +106,5 @@ func ExampleParseLayout() {
 	fmt.Println(err)
 	// Output:
 	// true <nil>
-	// snowflake: bad layout: the widths add up to 64 bits, they have to make 63, or 53 for IDs below 2^53
+	// snowflake: bad layout: widths of 64 bits in all, allowed is 63, or 53 for IDs below 2^53
 }

@@ -81,7 +81,7 @@ func New(s Settings) (*Generator, error) {
 	case s.Datacenter < 0 || s.Datacenter > l.MaxDatacenter():
 		return nil, fmt.Errorf("%w: datacenter %d, allowed is 0 to %d", ErrSettings, s.Datacenter, l.MaxDatacenter())
 	case s.MaxAhead < 0:
-		return nil, fmt.Errorf("%w: at most %v ahead of the clock, allowed is 0 or more", ErrSettings, s.MaxAhead)
+		return nil, fmt.Errorf("%w: MaxAhead %v, allowed is 0 or more", ErrSettings, s.MaxAhead)
 	case s.Fence.Lo > l.MaxTimestamp():
 		return nil, ErrExhausted
 	}

@@ -40,7 +40,7 @@ func (l Layout) LastAt(t time.Time) (ID, error) {
 func (l Layout) timestampWithin(t time.Time) (int64, error) {
 	at := l.TimestampAt(t)
 	if at < 0 || at > l.MaxTimestamp() {
-		return 0, fmt.Errorf("%w: %s, allowed is from %s up to, and without, %s", ErrTime,
+		return 0, fmt.Errorf("%w: %s, allowed is %s to %s (exclusive)", ErrTime,
 			t.UTC().Format(time.RFC3339Nano), l.TimeAt(0).Format(time.RFC3339Nano), l.End().Format(time.RFC3339Nano))
 	}
 	return at, nil

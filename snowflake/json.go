@@ -34,7 +34,7 @@ func (id *ID) UnmarshalJSON(data []byte) error {
 		return err
 	}
 	if !quoted && parsed > maxSafeNumber {
-		return fmt.Errorf("%w: the JSON number %s is above 2^53-1 and may have been rounded; it has to be a string", ErrID, text)
+		return fmt.Errorf("%w: JSON number %s is above 2^53-1 and may be rounded", ErrID, text)
 	}
 	*id = parsed
 	return nil

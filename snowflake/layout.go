@@ -89,7 +89,7 @@ func NewLayout(s LayoutSpec) (Layout, error) {
 		}
 	}
 	if sum := s.Time + s.Datacenter + s.Worker + s.Sequence; sum != layoutBits && sum != numberBits {
-		return bad("the widths add up to %d bits, they have to make %d, or %d for IDs below 2^53", sum, layoutBits, numberBits)
+		return bad("widths of %d bits in all, allowed is %d, or %d for IDs below 2^53", sum, layoutBits, numberBits)
 	}
 	if s.Unit < minUnit || s.Unit > maxUnit || s.Unit%minUnit != 0 {
 		return bad("unit %v, allowed are whole microseconds from %v to %v", s.Unit, minUnit, maxUnit)

@@ -51,7 +51,7 @@ func ParseLayout(text string) (Layout, error) {
 	}
 	// One layout has one text: no +5, 05 or 1000µs, so that texts can be compared.
 	if l.String() != text {
-		return Layout{}, fmt.Errorf("%w: %q has to be written %s", ErrLayout, text, l)
+		return Layout{}, fmt.Errorf("%w: %q must be written as %s", ErrLayout, text, l)
 	}
 	return l, nil
 }

@@ -31,7 +31,7 @@ func BucketName(p messages.Prefix) string { return string(p) + "_config" }
 // is what those know who use it.
 func Bucket(prefix messages.Prefix, replicas int, older ...kv.Evidence) kv.Resource {
 	return kv.LastingBucket(jetstream.KeyValueConfig{
-		Bucket: BucketName(prefix), Description: "idworker: what all processes have to agree on", Replicas: replicas,
+		Bucket: BucketName(prefix), Description: "idworker: settings that all processes share", Replicas: replicas,
 	}, older...)
 }
 
@@ -168,7 +168,7 @@ func PeekInstallation(ctx context.Context, js jetstream.JetStream, p messages.Pr
 const StoreKey = "store"
 
 // ErrForeignStore is wrapped by every [ForeignStoreError].
-var ErrForeignStore = problem.New(problem.Invalid, "the installation counts in another store")
+var ErrForeignStore = problem.New(problem.Invalid, "the installation uses another store")
 
 // ForeignStoreError says which store the installation counts in, and which one a process
 // was given.
@@ -178,7 +178,7 @@ type ForeignStoreError struct {
 }
 
 func (e *ForeignStoreError) Error() string {
-	return fmt.Sprintf("%v: it is %q, and this process was given %q", ErrForeignStore, e.Installed, e.Given)
+	return fmt.Sprintf("%v: %q, and this process was given %q", ErrForeignStore, e.Installed, e.Given)
 }
 
 // Unwrap makes it an [ErrForeignStore].

@@ -20,7 +20,7 @@ import (
 
 // ErrSyncUnknown says that no server tells whether it syncs every write: the account may
 // not ask, see [AskServers] in docs/security.md.
-var ErrSyncUnknown = problem.New(problem.NotSynced, "no server says whether it syncs every write")
+var ErrSyncUnknown = problem.New(problem.NotSynced, "no server reports whether it syncs every write")
 
 // ErrNoSync says that a server acknowledges writes before they are on disk: a power failure
 // takes them back, and the IDs that they gave away are given away again.

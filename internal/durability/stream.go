@@ -71,25 +71,25 @@ func CheckStream(c jetstream.StreamConfig) error {
 	unsafe := func(setting Setting, reason string) error { return &UnsafeError{c.Name, setting, reason} }
 	switch {
 	case c.Storage != jetstream.FileStorage:
-		return unsafe(Storage, "it is kept in memory and is gone when the server stops")
+		return unsafe(Storage, "memory storage is lost when the server stops")
 	case c.PersistMode == jetstream.AsyncPersistMode:
-		return unsafe(Persist, "it is async, so writes are acknowledged before they are on disk")
+		return unsafe(Persist, "writes are acknowledged before they are on disk")
 	case c.Mirror != nil:
-		return unsafe(Mirror, "it copies another stream, which overwrites its entries")
+		return unsafe(Mirror, "another stream overwrites its entries")
 	case len(c.Sources) > 0:
-		return unsafe(Sources, "it copies from other streams, which overwrites its entries")
+		return unsafe(Sources, "other streams overwrite its entries")
 	case c.SubjectTransform != nil:
-		return unsafe(Transform, "entries are stored under another key than they were written to")
+		return unsafe(Transform, "entries are stored under another key")
 	case c.Retention != jetstream.LimitsPolicy:
-		return unsafe(Retention, fmt.Sprintf("it is %s, so entries are gone once they are read", c.Retention))
+		return unsafe(Retention, fmt.Sprintf("with %s, entries are removed once read", c.Retention))
 	case c.MaxAge != 0:
 		return unsafe(MaxAge, fmt.Sprintf("entries expire after %v", c.MaxAge))
 	case c.AllowMsgTTL:
-		return unsafe(MessageTTL, "single entries can be written so that they expire")
+		return unsafe(MessageTTL, "writers can make single entries expire")
 	case c.Discard != jetstream.DiscardNew && (c.MaxMsgs > 0 || c.MaxBytes > 0):
-		return unsafe(Discard, "when it is full, the oldest entries are removed to make room")
+		return unsafe(Discard, "a full stream removes its oldest entries")
 	case c.NoAck:
-		return unsafe(NoAck, "writes are not acknowledged, so nobody knows whether they count")
+		return unsafe(NoAck, "writes are not acknowledged")
 	}
 	return nil
 }

@@ -32,7 +32,7 @@ func (e *OlderError) Error() string {
 	if e.Missing {
 		is = "missing"
 	}
-	return fmt.Sprintf("bucket %s is %s, but the installation is older than that: %s; an empty bucket would count again from the start", e.Bucket, is, e.What)
+	return fmt.Sprintf("bucket %s is %s, but was in use before: %s", e.Bucket, is, e.What)
 }
 
 // Problem is part of [problem.Problem].
@@ -110,7 +110,7 @@ func isGone(found jetstream.Stream, err error) (gone, missing bool) {
 
 // unknown is the error when the evidence cannot be read.
 func (s stream) unknown(isMissing bool, err error) error {
-	err = fmt.Errorf("whether something was counted in it before cannot be found out: %w", err)
+	err = fmt.Errorf("cannot determine whether it was in use before: %w", err)
 	if isMissing {
 		return missing(s, err)
 	}

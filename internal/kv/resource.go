@@ -120,7 +120,7 @@ func checkExpires(c jetstream.StreamConfig) error {
 	}
 	return &durability.UnsafeError{
 		Stream: c.Name, Setting: durability.NoExpiry,
-		Reason: "leases never expire, so what a process that crashed had leased is lost for good",
+		Reason: "leases of crashed processes would never expire",
 	}
 }
 
@@ -215,7 +215,7 @@ func missingCopies(info *jetstream.StreamInfo) string {
 // what cannot be changed in place.
 func (s stream) compare(have jetstream.StreamConfig) (difference string, err error) {
 	if have.Storage != s.config.Storage {
-		return "", fmt.Errorf("its storage is %v and should be %v, which cannot be changed in place", have.Storage, s.config.Storage)
+		return "", fmt.Errorf("storage is %v, must be %v, and cannot be changed in place", have.Storage, s.config.Storage)
 	}
 	var changes []string
 	if s.config.Replicas != 0 && have.Replicas != s.config.Replicas {

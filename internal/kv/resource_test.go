@@ -126,7 +126,7 @@ func TestCannotBe(t *testing.T) {
 	if _, err := js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: "b", Storage: jetstream.MemoryStorage}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := bucket(time.Minute).Apply(t.Context(), js); err == nil || !strings.Contains(err.Error(), "storage is Memory and should be File") {
+	if _, err := bucket(time.Minute).Apply(t.Context(), js); err == nil || !strings.Contains(err.Error(), "storage is Memory, must be File") {
 		t.Errorf("a bucket in memory: %v", err)
 	}
 	counters := kv.LastingBucket(jetstream.KeyValueConfig{Bucket: "b", Replicas: 1})

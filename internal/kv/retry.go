@@ -35,7 +35,7 @@ func WithRetry(ctx context.Context, log *zap.Logger, do func(context.Context) er
 		if ctx.Err() != nil || !silent && !isLeaderless(err) {
 			return err
 		}
-		log.Warn("JetStream does not answer yet, trying again; does it have a leader?", zap.Error(err))
+		log.Warn("JetStream is not answering, retrying", zap.Error(err))
 		if silent {
 			timeout *= 2
 			continue
@@ -59,7 +59,7 @@ var leaderless = []jetstream.ErrorCode{
 
 // ErrNoLeader means that the replica of a stream that answered has no leader. A
 // server answers so for some time after it was paused, and lacks recent writes.
-var ErrNoLeader = errors.New("it has no leader")
+var ErrNoLeader = errors.New("no leader")
 
 func isLeaderless(err error) bool {
 	var answer *jetstream.APIError

@@ -44,7 +44,7 @@ type record struct {
 
 var (
 	errAbsent   = errors.New("no such key")
-	errConflict = errors.New("key was changed meanwhile")
+	errConflict = errors.New("key was changed concurrently")
 )
 
 // kvBucket is a bucket in JetStream. It reads from any replica: a leader that froze
@@ -193,10 +193,10 @@ func Resources(prefix messages.Prefix, ttl time.Duration, replicas int) []kv.Res
 	return []kv.Resource{
 		agreement.Bucket(prefix, replicas, kv.HasEntries(ClockBucketName(prefix))),
 		kv.LastingBucket(jetstream.KeyValueConfig{
-			Bucket: ClockBucketName(prefix), Description: "idworker: up to when the time of each worker ID is given away", Replicas: replicas,
+			Bucket: ClockBucketName(prefix), Description: "idworker: end of the reserved time of each worker ID", Replicas: replicas,
 		}, agreement.HasKey(prefix, clockIDKey)),
 		kv.LeaseBucket(jetstream.KeyValueConfig{
-			Bucket: WorkersBucketName(prefix), Description: "idworker: who leases which worker ID", Replicas: replicas, TTL: ttl,
+			Bucket: WorkersBucketName(prefix), Description: "idworker: leases of worker IDs", Replicas: replicas, TTL: ttl,
 		}),
 	}
 }

@@ -82,7 +82,7 @@ func (c *ownClock) checkDrift(ctx context.Context, read reading) error {
 	}
 	if !c.outvoted {
 		c.outvoted = true
-		c.cfg.Log.Warn("the server's clock differs from those of all workers", zap.Error(skewError(read, others)))
+		c.cfg.Log.Warn("server clock disagrees with all workers", zap.Error(skewError(read, others)))
 	}
 	return nil
 }
@@ -105,7 +105,7 @@ func (c *ownClock) peersOf(leases []record) (peers, error) {
 			continue
 		}
 		if v.Layout != own {
-			return nil, fmt.Errorf("%w: this worker has %s, worker ID %s is leased with %.100q", ErrForeignLayout, own, r.key, v.Layout)
+			return nil, fmt.Errorf("%w: this worker has %s, worker ID %s has %.100q", ErrForeignLayout, own, r.key, v.Layout)
 		}
 		p = append(p, time.UnixMilli(v.Clock).Sub(r.created))
 	}

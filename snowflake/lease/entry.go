@@ -37,20 +37,20 @@ var (
 	errGone = fmt.Errorf("%w: its entry is gone", ErrLost)
 
 	// errUntouched: the entry is still as it was listed, or the read is older than the list.
-	errUntouched = fmt.Errorf("%w: its entry is another holder's", ErrLost)
+	errUntouched = fmt.Errorf("%w: another holder has its entry", ErrLost)
 
 	// errUnsure: a read did not find the entry, or found only what was there before the claim, and
 	// the write was not refused because of its condition. So nobody is known to have been faster:
 	// the bucket may take no writes at all. Nor is our entry known to be gone: a replica that was
 	// paused may have let the entry expire that it did not see renewed.
-	errUnsure = errors.New("who has the entry is not known")
+	errUnsure = errors.New("entry holder unknown")
 
 	// errOlder: the entry is ours, but not what was just written.
-	errOlder = errors.New("an older value of this hold is still there")
+	errOlder = errors.New("the entry still has an older value of this hold")
 
 	// errBehind: what was read is older than what is known to have been there. Either
 	// the read is old, or the bucket went back.
-	errBehind = errors.New("an older state was read than is known")
+	errBehind = errors.New("read an older state than before")
 )
 
 // write writes value, which carries that number, on condition that the entry is still at
@@ -96,11 +96,11 @@ func (e *entry) reread(ctx context.Context) ([]byte, error) {
 	case !e.owned && found.revision <= e.revision:
 		return nil, errUntouched
 	case err != nil || by.hold != e.hold:
-		return nil, fmt.Errorf("%w: its entry is another holder's", ErrLost)
+		return nil, fmt.Errorf("%w: another holder has its entry", ErrLost)
 	case e.owned && found.revision < e.revision:
 		return nil, errBehind
 	case !slices.Contains(e.sent, by.write):
-		return nil, fmt.Errorf("%w: a copy of this process has written its entry", ErrLost)
+		return nil, fmt.Errorf("%w: a copy of this process wrote its entry", ErrLost)
 	}
 	e.adopt(found.revision, by.write)
 	return found.value, nil

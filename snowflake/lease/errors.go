@@ -62,14 +62,14 @@ func (e *HeldError) Error() string {
 	if e.Datacenter > 0 {
 		text = fmt.Sprintf("%s in datacenter %d", text, e.Datacenter)
 	}
-	holder := "somebody"
+	holder := "an unknown process"
 	if e.Instance != "" {
 		holder = fmt.Sprintf("process %.100q on host %.100q since %s", e.Instance, e.Host, e.Since.UTC().Format(time.RFC3339))
 	}
 	if e.Alive {
 		return fmt.Sprintf("%s, by %s, which is alive", text, holder)
 	}
-	return fmt.Sprintf("%s, by %s; if that one died, its lease expires soon", text, holder)
+	return fmt.Sprintf("%s, by %s, which may be dead", text, holder)
 }
 
 // Unwrap makes it an [ErrHeld].
@@ -89,7 +89,7 @@ type ClockLostError struct {
 }
 
 func (e *ClockLostError) Error() string {
-	return fmt.Sprintf("%v: it is %.100q, the installation's is %.100q", ErrClockLost, e.Found, e.Installed)
+	return fmt.Sprintf("%v: its identity is %.100q, expected %.100q", ErrClockLost, e.Found, e.Installed)
 }
 
 // Unwrap makes it an [ErrClockLost].
@@ -109,7 +109,7 @@ type ClockBackError struct {
 }
 
 func (e *ClockBackError) Error() string {
-	return fmt.Sprintf("%v: its stream is at sequence %d and was at %d before", ErrClockLost, e.Last, e.Known)
+	return fmt.Sprintf("%v: its stream is at sequence %d, was at %d", ErrClockLost, e.Last, e.Known)
 }
 
 // Unwrap makes it an [ErrClockLost].

@@ -38,7 +38,7 @@ func (m *Manager) given(f field, leases []record, now int64) (int64, error) {
 		return 0, fmt.Errorf("%w: %w", ErrNoWorkerID, mark.err)
 	}
 	if mark.hi > now+m.cfg.units(m.cfg.MaxAhead) {
-		return 0, fmt.Errorf("%w: the time of worker ID %d, which is to be used, is given away up to %s",
+		return 0, fmt.Errorf("%w: worker ID %d is reserved until %s",
 			ErrNoWorkerID, worker, m.cfg.Layout.TimeAt(mark.hi).Format(time.RFC3339))
 	}
 	return worker, nil

@@ -198,7 +198,7 @@ func (h *hold) checkStillOurs(ctx context.Context) error {
 	if by, err := h.fence.stamp(found); err == nil && by.hold == h.id {
 		return nil
 	}
-	return fmt.Errorf("%w: its entry is another holder's", ErrLost)
+	return fmt.Errorf("%w: another holder has its entry", ErrLost)
 }
 
 // maxAbsent is how often a lease has to be refused and then not found until it counts as gone.
@@ -280,8 +280,8 @@ func (h *hold) checkOthers(ctx context.Context, lo int64) error {
 	if err != nil || end <= lo {
 		return err
 	}
-	h.cfg.Log.Error("a running process uses a worker ID that is free by the buckets: were they put back to an older state?",
-		zap.String("worker_id", h.lease.key))
+	h.cfg.Log.Error("claimed worker ID is in use",
+		zap.String("worker_id", h.lease.key), zap.String("hint", "the buckets may have been restored to an older state"))
 	return fmt.Errorf("%w: another process uses it", ErrLost)
 }
 
@@ -290,7 +290,7 @@ func (h *hold) checkOthers(ctx context.Context, lo int64) error {
 func (h *hold) checkSameBucket(ctx context.Context) error {
 	identity, err := readIdentity(ctx, h.fence.bucket)
 	if err == nil && identity != h.identity {
-		err = fmt.Errorf("%w: bucket %s was %.100q when it was looked at first, and is %.100q now",
+		err = fmt.Errorf("%w: identity of bucket %s changed from %.100q to %.100q",
 			ErrClockLost, ClockBucketName(h.cfg.Prefix), h.identity, identity)
 	}
 	return err
@@ -362,5 +362,5 @@ func (h *hold) checkBehind(err error) error {
 	if h.behind++; h.behind < maxBehind {
 		return err
 	}
-	return fmt.Errorf("%w: the fence of worker ID %s is older than revision %d: %w", ErrClockLost, h.fence.key, h.fence.revision, err)
+	return fmt.Errorf("%w: fence of worker ID %s is older than revision %d: %w", ErrClockLost, h.fence.key, h.fence.revision, err)
 }

@@ -94,7 +94,7 @@ func (m *Manager) installIdentity(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	m.cfg.Log.Info("the clock bucket has an identity now, and is that of the installation", zap.String("identity", identity))
+	m.cfg.Log.Info("clock bucket identity written", zap.String("identity", identity))
 	return m.agree(ctx, clockIDKey, identity)
 }
 
@@ -150,7 +150,7 @@ func (m *Manager) waitAfterLoss(err error) {
 		return
 	}
 	m.wentBack, m.wentBackErr, m.reached = time.Now(), err, 0
-	m.cfg.Log.Error("the clock bucket went back: no worker ID is claimed until all time that it may have forgotten is past",
+	m.cfg.Log.Error("clock bucket regressed, claims paused",
 		zap.Duration("for", m.quiet()), zap.Error(err))
 }
 
@@ -161,5 +161,5 @@ func (m *Manager) mayBeForgotten() error {
 	if m.wentBack.IsZero() || !time.Now().Before(until) {
 		return nil
 	}
-	return fmt.Errorf("no worker ID is claimed until %s: %w", until.UTC().Format(time.RFC3339), m.wentBackErr)
+	return fmt.Errorf("claims are paused until %s: %w", until.UTC().Format(time.RFC3339), m.wentBackErr)
 }

@@ -67,7 +67,7 @@ func Open(ctx context.Context, cfg Config) (*Manager, error) {
 		return nil, err
 	}
 	if cfg.JS.Conn().Opts.NoEcho {
-		return nil, fmt.Errorf("%w: a NATS connection with NoEcho, on which a process does not hear its own questions", ErrConfig)
+		return nil, fmt.Errorf("%w: the NATS connection must not use NoEcho", ErrConfig)
 	}
 	config, err := agreement.Open(ctx, cfg.JS, cfg.Prefix)
 	if err != nil {
@@ -122,7 +122,7 @@ func (m *Manager) Run(ctx context.Context, notify func(State)) error {
 		} else if ctx.Err() == nil {
 			m.waitAfterLoss(err)
 			if attempt == 0 {
-				m.cfg.Log.Warn("no worker ID yet, trying again", zap.Error(err))
+				m.cfg.Log.Warn("no worker ID yet, retrying", zap.Error(err))
 			}
 			notify(State{Err: err})
 			var held *HeldError
@@ -159,7 +159,7 @@ func (m *Manager) keep(ctx context.Context, h *hold, notify func(State)) error {
 	// whoever claims the worker ID next, which may be this process.
 	err := h.release()
 	if err != nil && !errors.Is(err, ErrLost) {
-		log.Warn("worker ID was not released and will expire", zap.Error(err))
+		log.Warn("worker ID not released, will expire", zap.Error(err))
 	}
 	return err
 }
@@ -176,7 +176,7 @@ func (m *Manager) adoptTTL(ctx context.Context) error {
 		return fmt.Errorf("bucket %s: %w", WorkersBucketName(m.cfg.Prefix), err)
 	}
 	if ttl != m.cfg.TTL {
-		m.cfg.Log.Warn("the bucket of leases has another TTL, which is used", zap.Duration("ttl", ttl), zap.Duration("before", m.cfg.TTL))
+		m.cfg.Log.Warn("using the lease bucket's TTL", zap.Duration("ttl", ttl), zap.Duration("before", m.cfg.TTL))
 		m.cfg.TTL = ttl
 	}
 	m.longestFence = max(m.longestFence, fenceLength(ttl))

@@ -113,11 +113,11 @@ func (c *connected) ask(ctx context.Context, key, hold string) (end int64, err e
 	defer func() { _ = answers.Unsubscribe() }()
 	for range asks {
 		if err := c.conn.PublishRequest(subject, inbox, []byte(key)); err != nil {
-			return 0, fmt.Errorf("ask on %s: %w", subject, err)
+			return 0, fmt.Errorf("publish to %s: %w", subject, err)
 		}
 		found, err := collect(ctx, answers, hold)
 		if err != nil {
-			return 0, fmt.Errorf("ask on %s whether worker ID %s is in use: %w", subject, key, err)
+			return 0, fmt.Errorf("query %s about worker ID %s: %w", subject, key, err)
 		}
 		end = max(end, found)
 	}
@@ -130,7 +130,7 @@ func collect(ctx context.Context, answers *nats.Subscription, hold string) (end 
 	for own := false; !own; {
 		found, err := nextUse(ctx, answers)
 		if err != nil {
-			return 0, fmt.Errorf("not even this process answers; may its user publish and subscribe there? %w", err)
+			return 0, fmt.Errorf("this process received no reply from itself; check its permissions: %w", err)
 		}
 		if own = found.Hold == hold; !own {
 			end = max(end, found.End)

@@ -30,7 +30,7 @@ func (m *Manager) seek(ctx context.Context) (*hold, error) {
 			return h, err
 		}
 		if lists == listsPerSeek { // not an ErrLost: no worker ID was held
-			return nil, fmt.Errorf("%w: others were faster %d times, at last: %s", ErrNoWorkerID, lists*triesPerList, err.Error())
+			return nil, fmt.Errorf("%w: other processes were faster %d times, last: %s", ErrNoWorkerID, lists*triesPerList, err.Error())
 		}
 		pause.For(ctx, m.seekPause(0))
 	}
@@ -218,7 +218,7 @@ func (f field) noneFree(early int, broken []error) error {
 	}
 	err := fmt.Errorf("%w: of %d, %d are leased", ErrNoWorkerID, f.count, leased)
 	if early > 0 {
-		err = fmt.Errorf("%w, %d have their time given away too far ahead of the clock", err, early)
+		err = fmt.Errorf("%w, %d are reserved too far ahead of the clock", err, early)
 	}
 	if broken != nil {
 		err = fmt.Errorf("%w, %d are unusable: %w", err, len(broken), broken[0])

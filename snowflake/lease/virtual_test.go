@@ -120,7 +120,7 @@ func TestChoice(t *testing.T) {
 	for worker := range int64(64) {
 		f.clocks[worker] = clockMark{hi: now + ahead + 1}
 	}
-	if _, err := f.choose(3, now, ahead); !errors.Is(err, ErrNoWorkerID) || !strings.Contains(err.Error(), "64 have their time given away") {
+	if _, err := f.choose(3, now, ahead); !errors.Is(err, ErrNoWorkerID) || !strings.Contains(err.Error(), "64 are reserved too far ahead") {
 		t.Fatal(err)
 	}
 	delete(f.clocks, 60)

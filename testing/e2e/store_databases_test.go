@@ -131,7 +131,7 @@ func (s *databaseSite) namesTheRemedy(t *testing.T) {
 			}
 			code, says := test.code, test.says
 			if command == "tag ls" && code != exitUsage && (test.table != "leaf_alloc" || name == "missing database") {
-				code, says = exitUsage, "counts in another store" // said before the table or the database is looked for
+				code, says = exitUsage, "uses another store" // said before the table or the database is looked for
 			}
 			p := as.launch(t, args...)
 			got := p.wait()
