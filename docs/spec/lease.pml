@@ -8,9 +8,9 @@
  *   claim    seek, hold.claim, reserveFrom: lo = max(hi, now), hi' = lo + a fence's length
  *   renew    renewFence: hi' = max(now + length, hi); Extend only what is known
  *   give     release, giveBack, lowerHi: Revoke, then hi' = last + 1
- *   arrives  entry.write: bucket.update
- *   known    entry.write, its answer: adopt
- *   reread   entry.reread, after a refusal or an unknown outcome, whatever old entry it shows:
+ *   arrives  ownEntry.write: bucket.update
+ *   known    ownEntry.write, its answer: adopt
+ *   reread   ownEntry.reread, after a refusal or an unknown outcome, whatever old entry it shows:
  *            untouched and behind (nothing is assumed), lost, or adopt
  *   late     a write that was given up arrives
  *   issue    Generator.Next: lo <= t < hi; skip: time goes by
@@ -24,13 +24,13 @@
  *           that has claimed then asks each other one, one after the other:
  *   ask      hold.checkOthers: whoever holds or claims it, or has used it from lo on, stops the claim
  *   begin    uses.begin: a holder begins above all that it has used itself
- *           All three processes live on: what one that died had used, only time tells, see doc.go.
+ *           All three processes live on: what one that died had used, only time tells, see docs/proofs/lease.md.
  *
  * Not here: how a restore is noticed by the sequence of the stream, and a bucket that was made again
  * (checkForward, identity.go); that is shown by tests.
  *
  * Property: no t is issued twice, and once there is a copy none from hs on: hs is the highest hi that
- * was known, or asked for, when the copy was made. That is what doc.go promises, and no more can be:
+ * was known, or asked for, when the copy was made. That is what docs/proofs/lease.md promises, and no more can be:
  * below hs the copy also meets third ones, to whom the original gave time back that it had not used.
  * -DLATER   the copy is resumed when hs is past, by a clock that is right: then no t at all comes twice.
  * Bounds: H units of time, R writes of the entry, NUM numbers drawn.

@@ -12,11 +12,11 @@ import (
 // ErrUnsafe is wrapped by every [UnsafeError].
 var ErrUnsafe = errors.New("unsafe")
 
-// Setting names a setting of a stream with which the server itself loses or replaces
-// messages. The names are those of the server's API.
+// Setting is a setting of a stream with which the server itself loses or
+// replaces messages, by its name in the server's API.
 type Setting string
 
-// The settings that [CheckStream] looks at.
+// The settings that [CheckStream] checks.
 const (
 	Storage    Setting = "storage"
 	Persist    Setting = "persist_mode"
@@ -29,15 +29,16 @@ const (
 	Discard    Setting = "discard"
 	NoAck      Setting = "no_ack"
 
-	// NoExpiry is a max_age of 0 where entries have to expire.
+	// NoExpiry is a max_age of 0 where entries must expire.
 	NoExpiry Setting = "max_age of 0"
 )
 
-// UnsafeError says which setting of which stream makes it forget, and how.
+// UnsafeError names the setting with which a stream loses entries, and the
+// reason.
 type UnsafeError struct {
-	Stream  string // its name; KV_ and the name of the bucket for a bucket
+	Stream  string // its name; for a bucket, KV_ and the bucket's name
 	Setting Setting
-	Reason  string // what happens because of it
+	Reason  string // the consequence
 }
 
 func (e *UnsafeError) Error() string {
@@ -60,12 +61,12 @@ func (e *UnsafeError) Problem() (problem.Kind, []any) {
 	return problem.MayForget, nil
 }
 
-// CheckStream refuses every setting with which the server itself loses or replaces what it
-// was told. It is for the streams beneath buckets whose entries have to last; those in which
-// entries expire on purpose, such as leases, do not pass.
+// CheckStream refuses every setting with which the server itself loses or
+// replaces entries. It is for streams beneath buckets whose entries must last,
+// not for buckets whose entries expire on purpose, such as leases.
 //
-// What the check cannot see: a change made later, data that was restored from a backup, and
-// whether the server syncs to disk, for which see [CheckServers]. The error is an
+// The check cannot see later changes, data that was restored from a backup, or
+// whether the server syncs to disk, see [CheckServers]. The error is an
 // [*UnsafeError] or nil.
 func CheckStream(c jetstream.StreamConfig) error {
 	unsafe := func(setting Setting, reason string) error { return &UnsafeError{c.Name, setting, reason} }

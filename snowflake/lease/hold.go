@@ -254,9 +254,8 @@ func (h *hold) renewFence(ctx context.Context) error {
 		return err
 	}
 	// From the time just compared: a clock that jumps a day ahead now must not
-	// give that day away.
+	// give that day away. Never lower, even if the clock was set back.
 	hi := h.cfg.Layout.TimestampAt(read.before) + h.cfg.units(fenceLength(h.cfg.TTL))
-	// Never lower, even if the clock was set back.
 	return h.writeHi(ctx, max(hi, h.hi.Load()))
 }
 
