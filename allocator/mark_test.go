@@ -13,7 +13,7 @@ import (
 // missed mark would stay behind the cursor, and the tag would never be checked
 // again.
 func TestNoMarkIsMissed(t *testing.T) {
-	const takers, ids = 4, 2*looks - 1 // so that each ID is a mark
+	const takers, ids = 4, 2*checksPerSegment - 1 // so that each ID is a mark
 	for range tier.Pick(5000, 100_000) {
 		s := newSegment(store.Segment{First: 1, End: 1 + ids}, 0)
 		var mu sync.Mutex // the tag's

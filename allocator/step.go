@@ -33,10 +33,10 @@ const steadyTime = 15 * time.Second
 // enoughIDs is how many have to be handed out to measure a rate.
 const enoughIDs = 20
 
-// maxGrowth bounds the growth from one step to the next, which is chosen after
-// each of [checksPerSegment] parts of the step. So n IDs in a burst reserve less than
-// maxGrowth × checksPerSegment × n. Yet with the sixth load, 1,000 become the 120 million
-// that last for 20 minutes at 100,000 a second.
+// maxGrowth bounds the growth from one step to the next, which is chosen once
+// 1/checksPerSegment of the step is used. So n IDs in a burst reserve less than
+// maxGrowth × checksPerSegment × n. Yet the sixth load grows from 1,000 to the
+// 120 million that last for 20 minutes at 100,000 a second.
 const maxGrowth = 16
 
 // The methods below need mu.

@@ -53,9 +53,9 @@ type segment struct {
 var empty segment
 
 // loadAt is the divisor for the part of a segment that may be used before the
-// next segment is requested at the latest: one tenth, as in Leaf. checksPerSegment is the
-// number of checks per segment whether that must be sooner. With a suitable
-// step, that is twice a minute.
+// next segment is requested at the latest: one tenth, as in Leaf.
+// checksPerSegment is the number of checks whether that must be sooner. With a
+// suitable step, that is twice a minute.
 const (
 	loadAt           = 10
 	checksPerSegment = 40
