@@ -17,9 +17,8 @@ func (id ID) MarshalJSON() ([]byte, error) {
 }
 
 // UnmarshalJSON reads a string as MarshalJSON writes it, and a number up to
-// 2^53−1. A larger number is refused: its writer may have rounded it, and then it is
-// somebody else's ID. null leaves the ID unchanged. The error wraps
-// [ErrID].
+// 2^53−1. A larger number is refused: its writer may have rounded it to another
+// ID. null leaves the ID unchanged. The error wraps [ErrID].
 func (id *ID) UnmarshalJSON(data []byte) error {
 	text := string(data)
 	if text == "null" {
