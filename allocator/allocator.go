@@ -166,7 +166,7 @@ func (a *Allocator) nextLoad(t *tag, now time.Duration) Load {
 }
 
 // Effects are actions for the allocator's owner. Config.MaxParked bounds the
-// replies, but each tag adds up to one load a second. So the owner must keep
+// replies, but each tag adds up to a load a second. So the owner must keep
 // calling.
 type Effects struct {
 	Loads   []Load  // to be requested; a load may be there more than once

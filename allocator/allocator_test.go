@@ -9,7 +9,7 @@ import (
 	"github.com/idworker/idworker/store"
 )
 
-// order returns a harness with one tag of the given step.
+// order returns a harness with a tag of the given step.
 func order(step int64) *harness {
 	h := newHarness(allocator.Config{})
 	h.step = step

@@ -9,7 +9,7 @@ import (
 	"github.com/idworker/idworker/testing/tier"
 )
 
-// burst sends requests for n IDs within a millisecond, one ID each.
+// burst sends requests for n IDs of an ID each within a millisecond.
 func (tr *traffic) burst(n int64) {
 	tr.t.Helper()
 	end := n

@@ -21,7 +21,7 @@ type changing struct {
 	handed  map[int64]bool
 }
 
-// worker is one of the two.
+// worker is either of the two.
 type worker struct {
 	*harness
 	open    []*outcome
@@ -126,7 +126,7 @@ func (c *changing) record(t *rapid.T, w *worker, id int64) {
 	c.handed[id], w.highest = true, id
 }
 
-// reserve serves the first n loads with one write, as a loader does, and sends
+// reserve serves the first n loads with a write, as a loader does, and sends
 // the grants. The size is the step in the event, or the row's for a first load.
 func (c *changing) reserve(n int) {
 	var total int64

@@ -46,7 +46,7 @@ type Config struct {
 	MaxUnknown int
 }
 
-// Request is a request for IDs of one tag.
+// Request is a request for IDs of a tag.
 type Request struct {
 	Tag string
 	N   int64 // how many IDs
@@ -60,7 +60,7 @@ type Request struct {
 	From any
 }
 
-// Load is a request for one more segment of a tag.
+// Load is a request for another segment of a tag.
 type Load struct {
 	Tag string
 	// From the step policy, 1 to Config.MaxStep; 0: the tag is strict or

@@ -21,7 +21,7 @@
 //	        its request was sent; see strict.go
 //
 // A trend tag has a current segment, which serves IDs, and ready segments that
-// follow it: usually one, more while a step grows.
+// follow it: usually a single segment, more while a step grows.
 //
 //	 current              ready
 //	┌──────┬───────────┐ ┌───────────────────┐

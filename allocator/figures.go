@@ -6,7 +6,7 @@ import (
 	"github.com/idworker/idworker/store"
 )
 
-// Figures are the figures of one tag at some moment.
+// Figures are a tag's figures at some moment.
 type Figures struct {
 	Tag   string
 	Order store.Order
@@ -82,7 +82,7 @@ func (t *tag) runway(now time.Duration) time.Duration {
 // are read; otherwise a tag that is busy again after a night would still look
 // idle.
 type meter struct {
-	spent        int64  // handed out from the segments before the current one
+	spent        int64  // handed out from earlier segments
 	begun        sample // when the latest load began
 	last, before sample
 }

@@ -72,8 +72,7 @@ func (f *flow) serve() {
 }
 
 // load sends requests until another n segments were requested, and fails the
-// test if one of the requests is not answered immediately, except the very
-// first.
+// test if a request is not answered immediately, except the very first.
 func (f *flow) load(n int) {
 	for until := len(f.loads) + n; len(f.loads) < until; {
 		if o := f.request(); o.answered != 1 || o.err != nil {

@@ -122,7 +122,7 @@ func TestBurntGrantsRaiseHigh(t *testing.T) {
 }
 
 // TestOrderNeverChanges: a grant without an order is burnt. A grant of another
-// order than the tag's is burnt, too, and the tag is dropped; a late one is
+// order than the tag's is burnt, too, and the tag is dropped; a late grant is
 // only burnt.
 func TestOrderNeverChanges(t *testing.T) {
 	for known, other := range map[store.Order]store.Order{store.Trend: store.Strict, store.Strict: store.Trend} {

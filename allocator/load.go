@@ -76,9 +76,9 @@ func (t *tag) loadDue(now time.Duration, ceiling int64) bool {
 // last. While a step grows, there are two or three.
 const maxReady = 4
 
-// requestDue reports whether the load under way has to be requested: its time has
-// come, or requests were parked since it was requested as a refill, unless it
-// was put off.
+// requestDue reports whether the load under way has to be requested: its time
+// has come, or requests were parked since it was requested as a refill, unless
+// it was put off.
 func (t *tag) requestDue(now time.Duration) bool {
 	l := &t.busy.load
 	return l.seq != 0 && (now >= l.due || !l.urgent && l.notNow == 0 && t.underfilled())
@@ -97,7 +97,7 @@ func (t *tag) nextVisit() (at time.Duration) {
 
 // beginLoad begins load seq. The step policy decides the step of a trend tag.
 // The loader decides for other tags, so their first load counts with the step
-// of its grant. A strict load that follows a postponed one is due no sooner.
+// of its grant. A strict load that follows a postponed load is due no sooner.
 func (t *tag) beginLoad(seq uint64, now time.Duration, ceiling int64) {
 	switch t.order {
 	case store.Trend:
@@ -183,7 +183,7 @@ func (a *Allocator) Refuse(name string, seq uint64, err error) {
 // NotNow postpones load seq, because its store failed or hung for this tag. It
 // is due again after Config.ReAsk. The pause doubles each time until a grant
 // comes, up to 16 times that. Parked requests continue to wait, and further
-// ones do not make it due.
+// requests do not make it due.
 func (a *Allocator) NotNow(name string, seq uint64) {
 	a.answerLoad(name, seq, func(t *tag, now time.Duration) {
 		// Else this answers an earlier request of it.

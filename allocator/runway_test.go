@@ -51,7 +51,7 @@ func (f *flow) wantRunway(when string, reported, lasted time.Duration) {
 }
 
 // use sends requests until that part of the current segment is used, counted
-// from the latest load, at one tenth of it.
+// from the latest load, at a tenth of it.
 func (f *flow) use(part float64) {
 	f.load(1)
 	step := float64(f.loads[len(f.loads)-1].step)
@@ -125,7 +125,7 @@ func TestWorstRunway(t *testing.T) {
 		for offset := range 16 {
 			start := int64(rate * 900 * (1 + float64(offset)/16))
 			if start < 1000 {
-				continue // so few IDs that a single one counts
+				continue // so few IDs that each counts
 			}
 			f := newFlow(t, rate, start, ceiling)
 			f.load(settledAfter)

@@ -39,14 +39,14 @@ func (f *flow) wantSettled(when string, configured int64) {
 			if step != ceiling {
 				f.t.Fatalf("%s: step %d, want the ceiling", when, step)
 			}
-		// A request is one per cent of a segment, and at least an ID.
+		// A request is 1 % of a segment, and at least an ID.
 		case life.Seconds() < 900*0.98-1/f.rate || life.Seconds() > 1800*1.02+1/f.rate:
 			f.t.Fatalf("%s: a segment of %d lasted %v, want 15 to 30 minutes; all: %v", when, step, life, f.lives(n))
 		}
 	}
 }
 
-// TestStepSettles: at any rate and configured step, the step becomes one that
+// TestStepSettles: at any rate and configured step, the step grows until it
 // lasts 15 to 30 minutes, and stays so; after a surge, too, and after its end.
 func TestStepSettles(t *testing.T) {
 	t.Parallel()

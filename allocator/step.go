@@ -11,9 +11,9 @@ import (
 // the present rate, the next load takes IDs for 20, whether a segment is ready
 // or not.
 //
-// The rate is the higher one of two windows. Both begin at earlier checks, the
+// The rate is the higher of two windows. Both begin at earlier checks, the
 // shorter less than 15 seconds ago if the tag is busy, the longer before that.
-// So soon after a surge, one of them covers only the new rate.
+// So soon after a surge, the shorter covers only the new rate.
 //
 // If the rate cannot be measured, and for steps that are too long, Leaf's rule
 // holds: a step that lasts for less than 15 minutes is doubled, a step that
@@ -33,7 +33,7 @@ const steadyTime = 15 * time.Second
 // enoughIDs is how many have to be handed out to measure a rate.
 const enoughIDs = 20
 
-// maxGrowth bounds the growth from one step to the next, which is chosen once
+// maxGrowth bounds the growth from step to step, which is chosen once
 // 1/checksPerSegment of the step is used. So n IDs in a burst reserve less than
 // maxGrowth × checksPerSegment × n. Yet the sixth load grows from 1,000 to the
 // 120 million that last for 20 minutes at 100,000 a second.

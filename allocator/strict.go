@@ -17,7 +17,7 @@ import "github.com/idworker/idworker/store"
 // docs/proofs/strict.md has the argument, docs/spec/strict.pml the model.
 //
 // A load's number marks its requests. New requests are parked at the end, so
-// the marked ones come first.
+// the marked requests come first.
 
 // The methods below need the tag's mu.
 

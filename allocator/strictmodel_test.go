@@ -192,7 +192,7 @@ func (w *world) pick(flights *[]flight) (f flight, ok bool) {
 }
 
 // work is the next step of a loader. It takes loads that have arrived, and
-// sends one compare-and-set for their sum. If that is refused, it reads the
+// sends a compare-and-set for their sum. If that is refused, it reads the
 // register and retries; else it sends the grants.
 func (w *world) work(l *worldLoader) {
 	if len(l.loads) == 0 {
@@ -243,7 +243,7 @@ func (w *world) pass(by time.Duration) {
 	}
 }
 
-// happen is one random event.
+// happen is a random event.
 func (w *world) happen() {
 	w.anyone().perform()
 	m := w.anyone()

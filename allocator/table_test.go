@@ -73,7 +73,7 @@ func (f *fixture) DropIdle() int {
 	return f.Allocator.DropIdle()
 }
 
-// request makes a request for one ID, and returns the error of its answer.
+// request makes a request for an ID, and returns the error of its answer.
 func (f *fixture) request(name string) (err *error) {
 	err = new(error)
 	defer f.drain()

@@ -11,7 +11,7 @@ import (
 	"github.com/idworker/idworker/store"
 )
 
-// tag is the buffer and the load state of one tag.
+// tag has a tag's buffer and load state.
 type tag struct {
 	name string
 	// Empty until the first grant of a trend tag; replaced under mu.
@@ -137,8 +137,8 @@ func appendSegment(ids []store.Segment, s store.Segment) []store.Segment {
 	return append(ids, s)
 }
 
-// advanceSegment makes the first ready segment the current one, with its first
-// used IDs already taken. The present segment must be at its end.
+// advanceSegment makes the first ready segment the current segment, with its
+// first used IDs already taken. The present segment must be at its end.
 func (t *tag) advanceSegment(used int64) {
 	t.meter.spent += t.cur.Load().Len()
 	t.cur.Store(newSegment(t.busy.ready[0], used))

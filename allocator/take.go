@@ -53,7 +53,7 @@ type segment struct {
 var empty segment
 
 // loadAt is the divisor for the part of a segment that may be used before the
-// next segment is requested at the latest: one tenth, as in Leaf.
+// next segment is requested at the latest: a tenth, as in Leaf.
 // checksPerSegment is the number of checks whether that must be sooner. With a
 // suitable step, that is twice a minute.
 const (

@@ -23,7 +23,7 @@ import (
 // tag with few requests needs no forecast. It covers between two and five days
 // once the worker has lived that long.
 type use struct {
-	// The beginnings of the window, of its latter part, and of the next one.
+	// The beginnings of the window, of its latter part, and of the next.
 	marks [3]sample
 	made  int // how many of them there are
 	gaps  [5]float32

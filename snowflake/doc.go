@@ -1,6 +1,6 @@
 // Package snowflake makes 64-bit IDs that sort by time, without coordination:
 // time, the ID of the worker that made them, and a sequence, side by side in
-// one positive int64.
+// a positive int64.
 //
 //	g, err := snowflake.New(snowflake.Settings{
 //		Layout: snowflake.Default(),

@@ -105,6 +105,7 @@ func ExampleParseLayout() {
 
 	_, err = snowflake.ParseLayout("41:1ms/w10/s13@1735689600000")
 	fmt.Println(err)
-	// Output: true <nil> snowflake: bad layout: widths of 64 bits in all,
-	// allowed is 63, or 53 for IDs below 2^53
+	// Output:
+	// true <nil>
+	// snowflake: bad layout: widths of 64 bits in all, allowed is 63, or 53 for IDs below 2^53
 }

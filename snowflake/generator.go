@@ -108,7 +108,7 @@ func New(s Settings) (*Generator, error) {
 // unit.
 func randomBits(sequence uint) uint { return min(sequence, max(4, sequence-min(5, sequence))) }
 
-// Next issues one ID.
+// Next issues an ID.
 func (g *Generator) Next() (ID, error) {
 	at, err := g.takePositions(1)
 	if err != nil {

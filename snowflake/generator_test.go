@@ -380,7 +380,7 @@ func holdersOfOneWorkerID(t *rapid.T) {
 		holders = append(holders, &holder{Generator: g, clock: clock, lo: lo, hi: stored, last: lo - 1})
 	}
 	pick := func(t *rapid.T) (int, *holder) {
-		// Mostly the present holder, often one whose time is over.
+		// Mostly the present holder, often a holder whose time is over.
 		i := max(0, len(holders)-1-rapid.IntRange(0, 3).Draw(t, "holders back"))
 		return i, holders[i]
 	}
@@ -410,7 +410,7 @@ func holdersOfOneWorkerID(t *rapid.T) {
 		}
 	}
 	// refused checks that there was a reason. room is whether all limits would
-	// have allowed one more ID, in the unit after the last.
+	// have allowed another ID, in the unit after the last.
 	refused := func(t *rapid.T, h *holder, n int64, err error) {
 		now := floorDiv(h.clock.now()-l.epoch*nanosInMilli, l.unit)
 		// The batch surely fits below the end of it.

@@ -128,7 +128,7 @@ func (l Layout) Spec() LayoutSpec {
 // IsZero reports whether this is the zero Layout, which is no layout.
 func (l Layout) IsZero() bool { return l == Layout{} }
 
-// MaxWorkerID is the highest worker ID of one datacenter; the lowest is 0.
+// MaxWorkerID is the highest worker ID of a datacenter; the lowest is 0.
 func (l Layout) MaxWorkerID() int64 { return mask(l.worker) }
 
 // MaxDatacenter is the highest datacenter; 0 if the layout has none.

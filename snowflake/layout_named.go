@@ -45,7 +45,7 @@ func Default() Layout {
 // 2112, because IDs outlive plans. The unit of 10 ms costs the least: IDs sort
 // by time only as well as the workers' clocks agree, which is not much better.
 // So 128 workers are left, many more than most installations have, with spare
-// ones for those that died a moment ago. Each makes 25,600 IDs a second, all
+// IDs for processes that just died. Each makes 25,600 IDs a second, all
 // 3,276,800.
 func JavaScript() Layout {
 	return Layout{epoch: 1735689600000, unit: int64(10 * time.Millisecond), time: 38, worker: 7, sequence: 8}

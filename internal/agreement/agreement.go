@@ -80,7 +80,7 @@ func (a *Agreement) ServerTime() time.Time { return a.info().TimeStamp }
 // Replicas is the number of copies of the bucket.
 func (a *Agreement) Replicas() int { return a.info().Config.Replicas }
 
-// Find returns the value of a key, if it has one.
+// Find returns the value of a key, if present.
 func (a *Agreement) Find(ctx context.Context, key string) (value string, found bool, err error) {
 	e, err := a.bucket.Get(ctx, key)
 	return string(e.Value), e.Exists(), err
@@ -119,7 +119,7 @@ var ErrInstallation = errors.New("the installation has no readable ID")
 // Installation returns the random ID of the installation, and its creation
 // time. The first call creates both, also in an installation that is older than
 // such IDs. The creation time is the bucket's, so that an old installation does
-// not pass for a new one.
+// not pass for new.
 func (a *Agreement) Installation(ctx context.Context) (id string, created time.Time, err error) {
 	value, found, err := a.Find(ctx, InstallationKey)
 	if err == nil && !found {

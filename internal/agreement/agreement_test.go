@@ -170,7 +170,7 @@ func TestUnreadableInstallation(t *testing.T) {
 	}
 }
 
-// Outsiders read the installation's ID by one request, and get an empty ID if
+// Outsiders read the installation's ID by a request, and get an empty ID if
 // there is none.
 func TestPeekInstallation(t *testing.T) {
 	js := openJetStream(t)

@@ -13,7 +13,7 @@ import (
 
 // Feed reads the entries of a bucket in the order of their revisions, and then
 // every change. An entry that is written again before its turn is read in its
-// new place only. A Feed is for one goroutine.
+// new place only. A single goroutine may use a Feed.
 //
 // Unlike nats.go's watcher it does not restart: a restarted feed could read
 // another bucket unnoticed.
@@ -123,7 +123,7 @@ func (f *Feed) receive(m *nats.Msg) {
 }
 
 // CaughtUp reports whether all entries have been read that existed when the
-// server sent the latest one.
+// server sent the latest entry.
 func (f *Feed) CaughtUp() bool { return f.pending == 0 }
 
 // Next returns the next entry. The error is [ErrFeedEnded], or ctx.Err() when

@@ -22,7 +22,7 @@ var gates = struct {
 }{of: make(map[*nats.Conn]*feedGate)}
 
 type feedGate struct {
-	inside chan struct{} // has room for one
+	inside chan struct{} // has capacity 1
 	users  int           // inside and waiting
 }
 

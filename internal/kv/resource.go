@@ -38,7 +38,7 @@ type Resource interface {
 
 // Found is a resource that is usable.
 type Found struct {
-	Difference string // the settings that differ from the intended ones
+	Difference string // the settings that differ from the intended settings
 	// The missing copies; empty if none are, or without a cluster.
 	Copies string
 }
@@ -140,9 +140,9 @@ type stream struct {
 	older []Evidence
 }
 
-// Stream is a stream with that configuration. 0 replicas create one, and accept
-// any number of an existing stream. check refuses settings that its users
-// cannot work with and that cannot be changed in place.
+// Stream is a stream with that configuration. 0 replicas create a single copy,
+// and accept any number of an existing stream. check refuses settings that its
+// users cannot work with and that cannot be changed in place.
 func Stream(config jetstream.StreamConfig, check func(jetstream.StreamConfig) error) Resource {
 	return stream{
 		name:   "stream " + config.Name,

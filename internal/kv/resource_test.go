@@ -101,7 +101,8 @@ func TestApplyKeepsWhatWasMeant(t *testing.T) {
 	}
 }
 
-// TestEnsure creates missing resources and leaves existing ones as they are.
+// TestEnsure creates missing resources and leaves existing resources as they
+// are.
 func TestEnsure(t *testing.T) {
 	js := openJetStream(t)
 	for _, age := range []time.Duration{time.Minute, time.Hour} {

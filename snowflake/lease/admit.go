@@ -69,8 +69,8 @@ type agreed interface {
 	// Agree returns the value of a key, after setting it to own if it has none.
 	Agree(ctx context.Context, key, own string) (string, error)
 
-	// Find returns the value of a key, if it has one. A lagging replica may
-	// miss it.
+	// Find returns the value of a key, if present. A lagging replica may miss
+	// it.
 	Find(ctx context.Context, key string) (value string, found bool, err error)
 }
 

@@ -16,12 +16,12 @@ import (
 // bucket is the part of a KV bucket that this package uses. The tests inject
 // faults with an implementation of their own.
 type bucket interface {
-	// list returns the latest entry of each key, deleted ones too. It may miss
-	// concurrent writes. It has no time limit while entries arrive, and fails
-	// when the server falls silent.
+	// list returns the latest entry of each key, deleted entries too. It may
+	// miss concurrent writes. It has no time limit while entries arrive, and
+	// fails when the server falls silent.
 	list(ctx context.Context) ([]bucketEntry, error)
 
-	// get returns the latest entry of a key, or an older one, or errAbsent.
+	// get returns the latest entry of a key, or an older entry, or errAbsent.
 	get(ctx context.Context, key string) (bucketEntry, error)
 
 	// update writes if the key is at that revision, 0 for none, and returns the
@@ -101,12 +101,12 @@ func bucketError(err error) error {
 	return err
 }
 
-// callTimeout bounds one request to JetStream. The fence bounds a whole
+// callTimeout bounds a request to JetStream. The fence bounds a whole
 // heartbeat.
 const callTimeout = 5 * time.Second
 
-// callTimeoutFor bounds one request to JetStream while a worker ID depends on
-// the answer. A frozen server never answers. The next request goes to another
+// callTimeoutFor bounds a request to JetStream while a worker ID depends on the
+// answer. A frozen server never answers. The next request goes to another
 // server, and must be early enough to keep the worker ID.
 func callTimeoutFor(ttl time.Duration) time.Duration {
 	return min(callTimeout, max(time.Second, ttl/6))

@@ -12,7 +12,7 @@ import (
 	"github.com/idworker/idworker/snowflake"
 )
 
-// ownClock is the clock of one hold, with the clocks that it is compared with:
+// ownClock is the clock of a hold, with the clocks that it is compared with:
 // those of the server and of the other workers.
 type ownClock struct {
 	cfg     *Config

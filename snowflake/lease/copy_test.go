@@ -93,9 +93,10 @@ func (p *process) copyAtRandom(ctx context.Context, wg *sync.WaitGroup, rng *ran
 
 // TestCopyOfAHolder: a process that holds a worker ID is copied at any moment,
 // even in the middle of a write, and both run with all its memory. At least one
-// gets ErrLost; both do if each has one of lease and fence. IDs issued by both
-// lie below the hi that was known or requested at the copy. If the copy resumes
-// only after that time, as from a stored snapshot, nothing is issued twice.
+// gets ErrLost; both do if one has the lease and the other the fence. IDs
+// issued by both lie below the hi that was known or requested at the copy. If
+// the copy resumes only after that time, as from a stored snapshot, nothing is
+// issued twice.
 func TestCopyOfAHolder(t *testing.T) {
 	t.Parallel()
 	first := firstSeed(t)

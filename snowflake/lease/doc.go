@@ -38,19 +38,19 @@
 //  5. A fence ends at most max(TTL, 15 s) after the last heartbeat began. So a
 //     holder serves for at least two thirds of that without JetStream.
 //
-// docs/proofs/lease.md proves that no ID is made twice, and lists the remaining
-// cases in which one may be.
+// docs/proofs/lease.md proves that no ID is made twice, and lists the
+// remaining cases of duplicates.
 //
 // # Files
 //
 //	manager.go   seeks a worker ID, keeps it, and reports changes
 //	admit.go     checks before a claim: layout, clock bucket, clock
-//	seek.go      chooses a free worker ID; given.go: or the configured one
+//	seek.go      chooses a free worker ID; given.go: or takes the configured
 //	hold.go      claims it, renews it with heartbeats, detects its loss
 //	others.go    queries all other processes about it
 //	release.go   gives back unused time
-//	entry.go     writes one entry of a hold, rereads it after an error
-//	identity.go  checks that the clock bucket is the right one, and not older
+//	entry.go     writes an entry of a hold, rereads it after an error
+//	identity.go  checks that the clock bucket is the installation's, and not older
 //	clock.go     compares the clock with the server's and the other workers'
 //	bucket.go    the buckets, and requests to their server
 package lease

@@ -30,7 +30,7 @@ func newFakeStore(ttl time.Duration) *fakeStore {
 	return &fakeStore{ttl: ttl, versions: make(map[string][]bucketEntry)}
 }
 
-// latest is the latest entry of a key; its revision is 0 without one.
+// latest is the latest entry of a key; its revision is 0 if there is none.
 func (s *fakeStore) latest(key string) bucketEntry {
 	v := s.versions[key]
 	if len(v) == 0 {
@@ -192,7 +192,7 @@ func (n *fakeNet) lead(ctx context.Context, s *fakeStore, apply func() error) er
 	return n.do(ctx, apply)
 }
 
-// fakeNet injects the faults of one process's network, and is its server too.
+// fakeNet injects the faults of a process's network, and is its server too.
 type fakeNet struct {
 	ttl time.Duration
 
@@ -376,7 +376,7 @@ func (n *fakeNet) leaseTTL(ctx context.Context) (time.Duration, error) {
 	return time.Duration(ttl.Load()), err
 }
 
-// fakeOthers are the running processes of a world, as seen by one of them.
+// fakeOthers are the running processes of a world, as seen by a process.
 type fakeOthers struct {
 	net  *fakeNet
 	all  *neighbors

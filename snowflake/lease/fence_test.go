@@ -300,7 +300,7 @@ func TestClockSetDuringAHeartbeat(t *testing.T) {
 }
 
 // TestClockBucketReplacedMeanwhile: no claim succeeds in a bucket that replaced
-// the admitted one, even if its entries look right; nor does a heartbeat.
+// the admitted bucket, even if its entries look right; nor does a heartbeat.
 func TestClockBucketReplacedMeanwhile(t *testing.T) {
 	for _, identity := range []string{"", "another"} {
 		synctest.Test(t, func(t *testing.T) {

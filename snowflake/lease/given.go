@@ -11,9 +11,9 @@ type holderWatch struct {
 	renewals int    // since it was seen first
 }
 
-// aliveRenewals is the number of renewals that prove that a holder is
-// alive, after two thirds of the TTL. A single renewal may have been in flight
-// when its sender died.
+// aliveRenewals is the number of renewals that prove that a holder is alive,
+// after two thirds of the TTL. A single renewal may have been in flight when
+// its sender died.
 const aliveRenewals = 2
 
 // see records a listed lease. An older state, as from a lagging replica, has no

@@ -15,8 +15,8 @@ import (
 	"github.com/idworker/idworker/snowflake"
 )
 
-// hold is one process's tenure of one worker ID, from claim to release. All
-// fields but hi belong to one goroutine.
+// hold is a process's tenure of a worker ID, from claim to release. All fields
+// but hi belong to one goroutine.
 type hold struct {
 	cfg      *Config
 	worker   int64
@@ -72,7 +72,7 @@ func (h *hold) reserveFrom(ctx context.Context, lo int64) error {
 	if err := h.writeHi(ctx, lo+h.cfg.units(fenceLength(h.cfg.TTL))); err != nil {
 		return err
 	}
-	// Compare again: the bucket that accepted the write may be a new one.
+	// Compare again: the write may have reached a new bucket.
 	if err := h.checkSameBucket(ctx); err != nil {
 		return err
 	}
@@ -158,7 +158,7 @@ func isFinal(err error) bool {
 	return false
 }
 
-// renew sends one heartbeat.
+// renew sends a heartbeat.
 func (h *hold) renew(ctx context.Context, ends time.Time) error {
 	h.jumpMu.Lock()
 	jumps := h.jumps
@@ -174,7 +174,7 @@ func (h *hold) renew(ctx context.Context, ends time.Time) error {
 // beat writes both entries, and succeeds only if both writes do: a lease
 // without time is useless. It recreates an expired lease only after the fence
 // proved to be ours: otherwise the new lease would block the next holder, or a
-// copy of this one.
+// copy of this process.
 func (h *hold) beat(ctx context.Context, ends time.Time) error {
 	ctx, cancel := context.WithDeadline(ctx, ends)
 	defer cancel()
@@ -241,7 +241,7 @@ func (h *hold) leaseExpired(err error) bool {
 
 // renewFence compares the clock and raises hi. It writes the fence even if hi
 // stays the same: a successful write proves that no other process has held the
-// worker ID since the last one.
+// worker ID since the last write.
 func (h *hold) renewFence(ctx context.Context) error {
 	read, err := h.clock.readServer(ctx)
 	if err != nil {
@@ -303,9 +303,9 @@ func (h *hold) checkOthers(ctx context.Context, lo int64) error {
 	return fmt.Errorf("%w: another process uses it", ErrLost)
 }
 
-// checkSameBucket makes sure that the clock bucket is still the admitted one. A
-// heartbeat needs no such check: only the bucket of the claim has this hold's
-// entry.
+// checkSameBucket makes sure that the clock bucket is still the admitted
+// bucket. A heartbeat needs no such check: only the bucket of the claim has
+// this hold's entry.
 func (h *hold) checkSameBucket(ctx context.Context) error {
 	identity, err := readIdentity(ctx, h.fence.bucket)
 	if err == nil && identity != h.identity {
@@ -369,8 +369,8 @@ func (h *hold) writeHi(ctx context.Context, hi int64) error {
 }
 
 // maxBehind is the number of refused writes in a row after which a fence that
-// reads older than before counts as regressed. A single one may be a replica
-// that lags behind a late write of ours.
+// reads older than before counts as regressed. A single refusal may come from a
+// replica that lags behind a late write of ours.
 const maxBehind = 3
 
 // checkBehind returns an ErrClockLost if the fence keeps reading older than it

@@ -56,8 +56,8 @@ func makeIdentity(ctx context.Context, clocks bucket) (string, error) {
 	return found, nil
 }
 
-// replaceMarker writes the identity over the marker of a deleted one. Without a
-// marker it returns otherwise.
+// replaceMarker writes the identity over a deletion marker. Without a marker it
+// returns otherwise.
 func replaceMarker(ctx context.Context, clocks bucket, own string, otherwise error) error {
 	all, err := clocks.list(ctx)
 	if err != nil {
@@ -100,10 +100,10 @@ func (m *Manager) installIdentity(ctx context.Context) (string, error) {
 	return m.agree(ctx, clockIDKey, identity)
 }
 
-// lossWait is the time after which all time that a lost entry gave away is past. A
-// fence ends at most this long after its write, if the writer's clock was ahead
-// and this clock is behind by as much as allowed. Fences depend on the TTL at
-// their claim, so the longest counts.
+// lossWait is the time after which all time that a lost entry gave away is
+// past. A fence ends at most this long after its write, if the writer's clock
+// was ahead and this clock is behind by as much as allowed. Fences depend on
+// the TTL at their claim, so the longest counts.
 func (m *Manager) lossWait() time.Duration {
 	return max(fenceLength(m.cfg.TTL), m.longestFence) + m.cfg.MaxAhead + 2*m.cfg.MaxClockSkew
 }

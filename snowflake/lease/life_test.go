@@ -299,7 +299,8 @@ func TestLeaseTaken(t *testing.T) {
 			if _, err := s.Generator.Next(); !errors.Is(err, snowflake.ErrRevoked) {
 				t.Errorf("%s: %v", name, err)
 			}
-			// Beside the last robber's clock, which is in 1970, all claims fail.
+			// Beside the last robber's clock, which is in 1970, all claims
+			// fail.
 			w.workers.expire(robbed.key)
 			if again := r.waitHeld(t); again.Generator == s.Generator {
 				t.Errorf("%s: the same generator", name)

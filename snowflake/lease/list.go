@@ -27,7 +27,7 @@ type Holding struct {
 	Instance  string
 	Host      string
 	Since     time.Time // by the holder's clock
-	Heartbeat time.Time // the last one, by the server's clock
+	Heartbeat time.Time // the latest, by the server's clock
 	// The lead of the holder's clock over the server's then.
 	ClockDiff time.Duration
 
@@ -61,7 +61,7 @@ func List(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix) (
 	return holdings, layout, err
 }
 
-// joinEntries merges the entries of both buckets into one list.
+// joinEntries merges the entries of both buckets.
 func joinEntries(l snowflake.Layout, leases, clocks []bucketEntry) ([]Holding, error) {
 	all := make(map[string]*Holding)
 	var broken []error

@@ -20,7 +20,7 @@ import (
 // State is a report of a [Manager]: the worker ID that it holds, or why it
 // holds none.
 type State struct {
-	// Generator makes IDs with the held worker ID; nil without one.
+	// Generator makes IDs with the held worker ID; nil without a worker ID.
 	Generator *snowflake.Generator
 
 	Datacenter, Worker int64 // of the generator
@@ -31,8 +31,8 @@ type State struct {
 	Err error
 }
 
-// Manager leases a worker ID for a process: it seeks a free one, keeps the
-// hold, and reports changes. [Open] creates it; Run does the work.
+// Manager leases a worker ID for a process: it seeks a free worker ID, keeps
+// the hold, and reports changes. [Open] creates it; Run does the work.
 type Manager struct {
 	cfg     Config
 	host    string

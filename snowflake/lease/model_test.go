@@ -23,7 +23,7 @@ import (
 	"github.com/idworker/idworker/testing/tier"
 )
 
-// narrow has two worker IDs, so that a process always waits for one.
+// narrow has two worker IDs, so that a process always waits.
 var narrow = func() snowflake.Layout {
 	l, err := snowflake.NewLayout(snowflake.LayoutSpec{
 		Epoch: time.Date(1990, 1, 1, 0, 0, 0, 0, time.UTC), Unit: time.Millisecond, Time: 53, Worker: 1, Sequence: 9,
@@ -64,14 +64,14 @@ func newWorld() *world {
 // span is the first and the last ID of a holder.
 type span struct{ first, last snowflake.ID }
 
-// ownedTime is time of a worker ID that a holder owned, or had requested, when it
-// was copied: from the last timestamp used up to its hi. Both may issue there,
-// because they do not know of each other yet.
+// ownedTime is time of a worker ID that a holder owned, or had requested, when
+// it was copied: from the last timestamp used up to its hi. Both may issue
+// there, because they do not know of each other yet.
 type ownedTime struct{ worker, from, to int64 }
 
-// overlaps names the holders of one worker ID that did not follow each other:
-// not only IDs must differ, but all the time from a holder's first to its last
-// is its own, except in the owned time of copies.
+// overlaps names the holders of a worker ID that did not follow each other: not
+// only IDs must differ, but all the time from a holder's first to its last is
+// its own, except in the owned time of copies.
 func (w *world) overlaps() (wrong []string) {
 	byWorker := make(map[int64][]span)
 	for _, s := range w.used {
@@ -122,7 +122,7 @@ type process struct {
 	off     time.Duration
 
 	mu   sync.Mutex
-	gens []*snowflake.Generator // all it ever had, the present one last
+	gens []*snowflake.Generator // all it ever had, the present generator last
 	held bool
 
 	running  atomic.Pointer[Manager]
@@ -188,8 +188,8 @@ func (p *process) holding() *snowflake.Generator {
 	return p.gens[len(p.gens)-1]
 }
 
-// issue takes n IDs from a generator of this process, old ones included, and
-// checks the promises.
+// issue takes n IDs from a generator of this process, including old generators,
+// and checks the promises.
 func (p *process) issue(rng *rand.Rand, n int64) {
 	p.mu.Lock()
 	if len(p.gens) == 0 {
@@ -289,7 +289,7 @@ func (p *process) step(ctx context.Context, rng *rand.Rand) {
 // and answers are lost, late and doubled; reads are old; leases expire early,
 // and their TTL changes. Buckets elect leaders for longer than a short TTL;
 // clocks are set by a second, an hour, a day. In some runs, each worker ID is
-// configured for two processes. Holders of one worker ID always own disjoint
+// configured for two processes. Holders of a worker ID always own disjoint
 // time, except for the time of a copied holder at that moment. None is further
 // ahead of its clock than allowed.
 func TestNoDuplicateWhateverHappens(t *testing.T) {
@@ -383,7 +383,7 @@ func chaos(t *testing.T, seed uint64) *world {
 	return w
 }
 
-// elect leaves one bucket, or both, without a leader now and then, for longer
+// elect leaves a bucket, or both, without a leader now and then, for longer
 // than a short TTL.
 func (w *world) elect(ctx context.Context, rng *rand.Rand) {
 	for ctx.Err() == nil {

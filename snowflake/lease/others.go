@@ -18,7 +18,7 @@ import (
 // queries all running processes about it. Replies go to a subject below it.
 func HoldsSubject(p messages.Prefix) string { return string(p) + ".holds" }
 
-// holdUse is one process's use of a worker ID, as it remembers and reports it.
+// holdUse is a process's use of a worker ID, as it remembers and reports it.
 type holdUse struct {
 	Hold string `json:"hold"` // the latest
 	// No timestamp from here on was used; inUse while the worker ID is held.
@@ -27,8 +27,8 @@ type holdUse struct {
 
 const inUse = math.MaxInt64
 
-// useLog remembers a process's use of worker IDs. It outlives the holds, and does
-// not depend on the buckets.
+// useLog remembers a process's use of worker IDs. It outlives the holds, and
+// does not depend on the buckets.
 type useLog struct {
 	mu  sync.Mutex
 	all map[string]holdUse // by key; as many as there are worker IDs at most
@@ -58,7 +58,7 @@ func (u *useLog) of(key string) (holdUse, bool) {
 	return found, ok
 }
 
-// others are the running processes of the installation, this one included.
+// others are the running processes of the installation, including this process.
 type others interface {
 	// serve answers queries from own, until stop is called.
 	serve(own *useLog) (stop func(), err error)
@@ -70,8 +70,8 @@ type others interface {
 	reconnected() <-chan nats.Status
 }
 
-// A claimer repeats its query within queryTime, so that it also reaches a process
-// that is just reconnecting.
+// A claimer repeats its query within queryTime, so that it also reaches a
+// process that is just reconnecting.
 const (
 	queries   = 2
 	queryTime = time.Second

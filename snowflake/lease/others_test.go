@@ -21,7 +21,7 @@ import (
 
 // TestRestoreUnderRunningProcesses: leases and clocks regress together to a
 // random moment, while three processes issue IDs far ahead of their clocks.
-// Then another process starts, or one of the three dies. No ID is issued twice,
+// Then another process starts, or any of the three dies. No ID is issued twice,
 // and all that live get worker IDs again.
 func TestRestoreUnderRunningProcesses(t *testing.T) {
 	t.Parallel()

@@ -11,7 +11,7 @@ import (
 // shortTTL ends before JetStream has elected another leader.
 const shortTTL = 6 * time.Second
 
-// TestElectionLongerThanTheTTL: while one bucket or both have no leader, for
+// TestElectionLongerThanTheTTL: while a bucket or both have no leader, for
 // longer than the TTL, holders issue IDs without a break. Then each keeps its
 // worker ID.
 func TestElectionLongerThanTheTTL(t *testing.T) {

@@ -51,7 +51,7 @@ func (w *world) usedIDs() (n int) {
 
 // TestManyStartAtOnce: many processes claim at the same moment. Whether no
 // worker IDs were used before, or half as many as needed, or just enough, each
-// process gets one after a few tries. There are no more entries than needed.
+// process succeeds after a few tries. There are no more entries than needed.
 func TestManyStartAtOnce(t *testing.T) {
 	t.Parallel()
 	n := tier.Pick(60, 1000)
@@ -100,7 +100,7 @@ func TestManyStartAtOnce(t *testing.T) {
 }
 
 // TestEntriesAreBoundedByHolders: the clock bucket never has more entries than
-// worker IDs that were taken at any one time, while processes start, crash and
+// worker IDs that were taken at any time, while processes start, crash and
 // stop. A crashed process takes its worker ID for the TTL.
 func TestEntriesAreBoundedByHolders(t *testing.T) {
 	t.Parallel()

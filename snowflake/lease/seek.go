@@ -70,8 +70,8 @@ func (m *Manager) seekOnce(ctx context.Context) (*hold, error) {
 	}
 }
 
-// claimOne claims one of the worker IDs that are free according to f. ErrLost
-// means that another process was faster.
+// claimOne claims a worker ID that is free according to f. ErrLost means that
+// another process was faster.
 func (m *Manager) claimOne(ctx context.Context, f idTable, now int64, clock *ownClock, admitted admission) (*hold, error) {
 	worker, err := m.choose(f, admitted.leases, now)
 	if err != nil {
@@ -86,7 +86,7 @@ func (m *Manager) claimOne(ctx context.Context, f idTable, now int64, clock *own
 	return h, nil
 }
 
-// choose returns the worker ID to claim: the configured one, or a free one.
+// choose returns the worker ID to claim: the configured, or a free worker ID.
 func (m *Manager) choose(f idTable, leases []bucketEntry, now int64) (int64, error) {
 	if m.cfg.Worker != nil {
 		return m.given(f, leases, now)
@@ -119,7 +119,7 @@ func (m *Manager) newHold(worker int64, f idTable, clock *ownClock, admitted adm
 	return h
 }
 
-// idTable is the state of the worker IDs of one datacenter, from both buckets.
+// idTable is the state of a datacenter's worker IDs, from both buckets.
 type idTable struct {
 	count  int64 // of worker IDs
 	leases map[int64]leaseState
@@ -167,9 +167,9 @@ func (f idTable) leased(worker int64) bool {
 }
 
 // choose returns a free worker ID, or ErrNoWorkerID: the previous one, or a
-// used one, or else a new one. So the clock bucket has no more entries than
-// worker IDs were ever taken at once. The choice among equals is random, so
-// that processes that start together do not all choose the same.
+// used one, or else a new worker ID. So the clock bucket has no more entries
+// than worker IDs were ever taken at once. The choice among equals is random,
+// so that processes that start together do not all choose the same.
 func (f idTable) choose(previous, now, ahead int64) (int64, error) {
 	var past, near []int64
 	early := 0

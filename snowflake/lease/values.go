@@ -12,7 +12,7 @@ import (
 
 // leaseValue is the JSON of a lease.
 type leaseValue struct {
-	Hold     string    `json:"hold"` // identifies one hold of one worker ID
+	Hold     string    `json:"hold"` // identifies a hold of a worker ID
 	Instance string    `json:"instance"`
 	Host     string    `json:"host,omitempty"`
 	Since    time.Time `json:"since"`

@@ -97,8 +97,8 @@ func TestAllTakenIsFoundByListing(t *testing.T) {
 }
 
 // TestChoice: the process's previous worker ID comes first. Used worker IDs
-// whose time is past come second, used ones within reach third, new ones last.
-// Others are not free.
+// whose time is past come second, used ones within reach third, new worker IDs
+// last. Others are not free.
 func TestChoice(t *testing.T) {
 	const now, ahead, none = 1000, 10, -1
 	f := idTable{64, make(map[int64]leaseState), make(map[int64]clockState)}
