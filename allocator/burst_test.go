@@ -40,7 +40,7 @@ func TestBurstsReserveLittle(t *testing.T) {
 			t.Run(fmt.Sprintf("%s/%d", what, n), func(t *testing.T) {
 				tr := newTraffic(t, step)
 				before(tr)
-				// Of an hour: what 20 minutes take.
+				// busy is the demand of 20 minutes, a third of the hour.
 				had, busy := tr.reserved(), tr.sent/3
 				tr.burst(n)
 				tr.now += 2 * time.Hour

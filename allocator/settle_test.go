@@ -46,8 +46,8 @@ func (f *flow) wantSettled(when string, configured int64) {
 	}
 }
 
-// TestStepSettles: at any rate and configured step, the step grows until it
-// lasts 15 to 30 minutes, and stays so; after a surge, too, and after its end.
+// TestStepSettles: at any rate and configured step, a segment comes to
+// last 15 to 30 minutes, and stays so; after a surge, too, and after its end.
 func TestStepSettles(t *testing.T) {
 	t.Parallel()
 	for i, rate := range rates {

@@ -13,7 +13,7 @@ import (
 //
 // The rate is the higher of two windows. Both begin at earlier checks, the
 // shorter less than 15 seconds ago if the tag is busy, the longer before that.
-// So soon after a surge, the shorter covers only the new rate.
+// So soon after a surge, one of them covers only the new rate.
 //
 // If the rate cannot be measured, and for steps that are too long, Leaf's rule
 // holds: a step that lasts for less than 15 minutes is doubled, a step that

@@ -33,7 +33,7 @@ const nanosInSecond = uint64(time.Second)
 // TimeAt is when timestamp t begins. A negative t counts as 0.
 func (l Layout) TimeAt(t int64) time.Time {
 	hi, lo := bits.Mul64(uint64(max(t, 0)), uint64(l.unit))
-	// Hi < maxUnit/2, so this cannot overflow.
+	// hi < maxUnit/2, so this cannot overflow.
 	seconds, nanos := bits.Div64(hi, lo, nanosInSecond)
 	epoch := time.UnixMilli(l.epoch).UTC()
 	return time.Unix(epoch.Unix()+int64(seconds), int64(epoch.Nanosecond())+int64(nanos)).UTC()

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Layout says which bits of an ID mean what. It is an immutable value: two
-// layouts are the same if they are ==, and the zero Layout is no layout.
+// Layout defines the bits of an ID. It is an immutable value: two layouts are
+// the same if they are ==, and the zero Layout is no layout.
 //
 //	 63 62                    22 21        12 11         0
 //	┌──┬────────────────────────┬────────────┬────────────┐

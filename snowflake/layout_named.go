@@ -53,9 +53,8 @@ func JavaScript() Layout {
 
 // Twitter ("twitter") is the original layout. It differs from Default in two
 // ways: the worker ID is split into 5 bits of datacenter and 5 bits of worker,
-// and time began on 4 November
-//  2010. Leaf and bwmarrin/snowflake have the same bits and epoch, without the
-//     split.
+// and its epoch is 4 November 2010. Leaf and bwmarrin/snowflake have the same
+// bits and epoch, without the split.
 func Twitter() Layout {
 	return Layout{epoch: 1288834974657, unit: int64(time.Millisecond), time: 41, datacenter: 5, worker: 5, sequence: 12}
 }
@@ -70,8 +69,8 @@ func Discord() Layout {
 // Instagram ("instagram") has 13 bits of worker ID, which is the shard there,
 // 10 bits of sequence, and milliseconds since 24 August 2011. Instagram has 41
 // bits of time, up to the sign bit of the 64. IDs here are never negative, so
-// 40 are left, and the lifetime is half as long: until June
-// 2046. Until then the bits are the same.
+// 40 are left, and the lifetime is half as long: until June 2046. Until then
+// the bits are the same.
 func Instagram() Layout {
 	return Layout{epoch: 1314220021721, unit: int64(time.Millisecond), time: 40, worker: 13, sequence: 10}
 }

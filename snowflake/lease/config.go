@@ -109,7 +109,7 @@ func (c Config) check() error {
 // minFence is the least length of a fence, however short the TTL is. JetStream
 // may need 4 to 9 seconds to elect another leader for a bucket whose leader
 // froze, and a holder must go on without it for that time. The price: the
-// worker ID of a process that died stays blocked for 15 s, not for a shorter
+// worker ID of a process that died stays blocked for 15 s, even with a shorter
 // TTL.
 const minFence = 15 * time.Second
 

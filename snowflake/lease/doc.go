@@ -38,8 +38,8 @@
 //  5. A fence ends at most max(TTL, 15 s) after the last heartbeat began. So a
 //     holder serves for at least two thirds of that without JetStream.
 //
-// docs/proofs/lease.md proves that no ID is made twice, and lists the
-// remaining cases of duplicates.
+// docs/proofs/lease.md has the argument why no ID is made twice, and the cases
+// that remain.
 //
 // # Files
 //

@@ -17,7 +17,7 @@ type ownEntry struct {
 	stamp  func(bucketEntry) (stamp, error) // reads the writer of a value
 	// The condition of the next write: as listed, 0 for none, or ours.
 	revision uint64
-	// Revision is that of a value that this process has sent.
+	// Whether revision is that of a value that this process has sent.
 	owned bool
 
 	// sent are the numbers of this process's writes that the entry may contain:
@@ -51,8 +51,8 @@ var (
 	// errOlder: the entry is ours, but not the value just written.
 	errOlder = errors.New("the entry still has an older value of this hold")
 
-	// errBehind: the read is older than an earlier state. Either the replica
-	// lags, or the bucket regressed.
+	// errBehind: a read returned an older state than was seen before. Either
+	// the replica lags, or the bucket regressed.
 	errBehind = errors.New("read an older state than before")
 )
 

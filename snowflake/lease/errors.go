@@ -55,7 +55,7 @@ type HeldError struct {
 	Since          time.Time // by its clock
 
 	// Alive means that the holder renewed its lease repeatedly while this
-	// process holderWatch. A [Manager] then stops seeking, and Run returns.
+	// process watched. A [Manager] then stops seeking, and Run returns.
 	// Otherwise the holder may be dead, and the worker ID is claimed once its
 	// lease has expired.
 	Alive bool

@@ -12,8 +12,8 @@ import (
 	"github.com/idworker/idworker/snowflake"
 )
 
-// These tests go through the argument of doc.go step by step; the model test
-// tries everything at once, and meets some of this only in its long form.
+// These tests follow docs/proofs/lease.md step by step. The model test tries
+// everything at once, and meets some of this only in its long form.
 
 // fault is a way in which writes fail.
 type fault int

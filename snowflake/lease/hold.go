@@ -43,8 +43,7 @@ type hold struct {
 
 	jumpMu sync.Mutex
 	jumps  int // of the clock, so far
-	// Of these, as many as had been when the last heartbeat that succeeded
-	// began.
+	// The number of these when the latest successful heartbeat began.
 	settled int
 }
 

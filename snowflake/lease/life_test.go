@@ -52,8 +52,8 @@ func TestCleanStopHandsOverAtOnce(t *testing.T) {
 	})
 }
 
-// TestAllTaken: that all are taken is reported clearly, and a worker ID that
-// becomes free is found soon: at once after a clean stop, and after a crash
+// TestAllTaken: the error shows that all worker IDs are taken. A worker ID that
+// becomes free is claimed soon: after a clean stop without delay, after a crash
 // when its fence is past.
 func TestAllTaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -299,8 +299,7 @@ func TestLeaseTaken(t *testing.T) {
 			if _, err := s.Generator.Next(); !errors.Is(err, snowflake.ErrRevoked) {
 				t.Errorf("%s: %v", name, err)
 			}
-			// Beside the last robber's clock, which is in 1970, all claims
-			// fail.
+			// No claim passes beside the last robber's clock, in 1970.
 			w.workers.expire(robbed.key)
 			if again := r.waitHeld(t); again.Generator == s.Generator {
 				t.Errorf("%s: the same generator", name)

@@ -50,7 +50,8 @@ type Manager struct {
 	previous     int64         // the latest worker ID; -1 before the first
 	holder       holderWatch   // of the worker ID that was given
 	longestFence time.Duration // that any holder is known to have had
-	// By the clock bucket's stream, as this process has seen in all its life.
+	// The highest sequence of the clock bucket's stream that this process has
+	// seen in all its life.
 	reached uint64
 
 	// When a regression of the clock bucket was detected, and its error; zero

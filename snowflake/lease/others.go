@@ -128,9 +128,9 @@ func (c *connected) query(ctx context.Context, key, hold string) (end int64, err
 	return end, nil
 }
 
-// collect returns the highest end that is answered. It waits for the answer of
-// this very process, which shows that the question got to the server, and then
-// for others.
+// collect returns the highest end in the answers. It waits for this process's
+// own answer, which proves that the query reached the server, and then for
+// others.
 func collect(ctx context.Context, answers *nats.Subscription, hold string) (end int64, err error) {
 	for own := false; !own; {
 		found, err := nextUse(ctx, answers)

@@ -209,7 +209,7 @@ func TestOlderWritesEndNoSuspension(t *testing.T) {
 		points := 0
 		p.net.set(func() {
 			p.net.point = func() {
-				// Hi was written, and the answer is on its way.
+				// hi was written, and the answer is in flight.
 				if points++; points == 6 {
 					h.suspend()
 					p.net.set(func() { p.net.dead = true })

@@ -242,8 +242,8 @@ func TestNobodyBeginsInAForgottenFence(t *testing.T) {
 	})
 }
 
-// TestLeaseNamesItsFence where workers of before look for the TTL, which they
-// wait for.
+// TestLeaseNamesItsFence under the JSON name of the TTL, for which older
+// versions wait.
 func TestLeaseNamesItsFence(t *testing.T) {
 	for ttl, want := range map[time.Duration]time.Duration{shortTTL: minFence, modelTTL: modelTTL} {
 		synctest.Test(t, func(t *testing.T) {

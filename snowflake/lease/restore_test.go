@@ -128,8 +128,8 @@ func TestClockBucketRestored(t *testing.T) {
 	}
 }
 
-// TestOperatorDecides: with the key deleted that the error names, the bucket
-// that is there is the installation's.
+// TestOperatorDecides: once the key that the error names is deleted, the
+// present bucket is the installation's.
 func TestOperatorDecides(t *testing.T) {
 	t.Parallel()
 	js := provision(t, natstest.Start(t))

@@ -47,7 +47,7 @@ func (m *Manager) seekOnce(ctx context.Context) (*hold, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Admit may have found a longer fence.
+	// A longer fence may be known by now.
 	if err := m.claimsPaused(); err != nil {
 		return nil, err
 	}

@@ -62,8 +62,8 @@ func TestOthersAreAlwaysFaster(t *testing.T) {
 	})
 }
 
-// TestFullLeaseBucket: that the bucket of leases is full is reported, and a
-// worker ID is claimed once it has room.
+// TestFullLeaseBucket: a full bucket of leases is reported, and a worker ID is
+// claimed once there is room.
 func TestFullLeaseBucket(t *testing.T) {
 	t.Parallel()
 	js := provision(t, natstest.Start(t))

@@ -14,9 +14,9 @@ import (
 	"github.com/idworker/idworker/testing/natstest"
 )
 
-// TestServerRestarts: with JetStream back before the time is over nothing is
-// lost, and the clock bucket is still the same. A bucket of leases that is gone
-// then can be made again.
+// TestServerRestarts: if JetStream returns before the fence ends, nothing is
+// lost, and the clock bucket is still the same. A missing bucket of leases can
+// be created again then.
 func TestServerRestarts(t *testing.T) {
 	t.Parallel()
 	net := natstest.Start(t)
