@@ -228,7 +228,7 @@ func (a *Allocator) Effects() Effects {
 // in an outage.
 type agenda struct {
 	mu    sync.Mutex
-	queue priority.Queue[*busy]
+	queue priority.Queue[*activity]
 }
 
 // plan puts the tag in its place, or takes it out if there is nothing to do. It

@@ -18,7 +18,7 @@ type tag struct {
 	cur atomic.Pointer[segment]
 
 	mu    sync.Mutex
-	busy  *busy // nil at rest; see lock
+	busy  *activity // nil at rest; see lock
 	meter meter
 	use   *use // nil before the second grant
 
@@ -35,9 +35,9 @@ type tag struct {
 	regressed bool  // a grant was Below since the last used grant
 }
 
-// busy is the part of a tag that exists while a segment is ready, a request
+// activity is the part of a tag that exists while a segment is ready, a request
 // parked or a load under way.
-type busy struct {
+type activity struct {
 	priority.Place // on the agenda
 	tag            *tag
 	visit          time.Duration // when Tick visits the tag; 0: never
@@ -49,26 +49,26 @@ type busy struct {
 	replies []Reply // to be sent once the tag is unlocked
 }
 
-var busyPool = sync.Pool{New: func() any { return new(busy) }}
+var activityPool = sync.Pool{New: func() any { return new(activity) }}
 
 // lock locks the tag, which is busy until it is unlocked.
 func (t *tag) lock() {
 	t.mu.Lock()
 	if t.busy == nil {
-		t.busy = busyPool.Get().(*busy)
+		t.busy = activityPool.Get().(*busy)
 	}
 }
 
 func (t *tag) unlock() {
 	if b := t.busy; b.atRest() {
-		*b = busy{}
+		*b = activity{}
 		t.busy = nil
-		busyPool.Put(b)
+		activityPool.Put(b)
 	}
 	t.mu.Unlock()
 }
 
-func (b *busy) atRest() bool {
+func (b *activity) atRest() bool {
 	return len(b.ready) == 0 && len(b.parked) == 0 && b.load.atRest() && b.visit == 0
 }
 
