@@ -55,7 +55,7 @@ var activityPool = sync.Pool{New: func() any { return new(activity) }}
 func (t *tag) lock() {
 	t.mu.Lock()
 	if t.busy == nil {
-		t.busy = activityPool.Get().(*busy)
+		t.busy = activityPool.Get().(*activity)
 	}
 }
 
