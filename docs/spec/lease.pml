@@ -12,9 +12,9 @@
  *            fence's length
  *   renew    renewFence: hi' = max(now + length, hi); Extend only to a known hi
  *   give     release, giveBack, lowerHi: Revoke, then hi' = last + 1
- *   arrives  entry.write: bucket.update
- *   known    entry.write, its answer: adopt
- *   reread   entry.reread, after a refusal or an unknown outcome; it may return
+ *   arrives  ownEntry.write: bucket.update
+ *   known    ownEntry.write, its answer: adopt
+ *   reread   ownEntry.reread, after a refusal or an unknown outcome; it may return
  *            an old entry: untouched and behind (no conclusion), lost, or adopt
  *   late     an abandoned write arrives
  *   issue    Generator.Next: lo <= t < hi; skip: time passes
@@ -29,7 +29,7 @@
  *           then queries each other process in turn:
  *   ask      hold.checkOthers: a process that holds or claims the worker ID, or
  *            has used it from lo on, stops the claim
- *   begin    uses.begin: a holder begins above all that it has used
+ *   begin    useLog.begin: a holder begins above all that it has used
  *           All three processes live on: see "What remains" in the proof for a
  *           dead one.
  *

@@ -133,7 +133,7 @@ func (s *databaseSite) namesTheRemedy(t *testing.T) {
 			}
 			code, says := test.code, test.says
 			if command == "tag ls" && code != exitUsage && (test.table != "leaf_alloc" || name == "missing database") {
-				code, says = exitUsage, "counts in another store" // before it looks for the table or the database
+				code, says = exitUsage, "uses another store" // before it looks for the table or the database
 			}
 			p := as.launch(t, args...)
 			got := p.wait()

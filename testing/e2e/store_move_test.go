@@ -44,7 +44,7 @@ func TestNoDuplicateWhileCountersMove(t *testing.T) {
 			}
 		}
 		export()
-		if r := next.run(t, "tag", "import", file); r.code == 0 || !strings.Contains(r.stderr, "counts in another store") {
+		if r := next.run(t, "tag", "import", file); r.code == 0 || !strings.Contains(r.stderr, "uses another store") {
 			t.Errorf("import into another store (%d): %s", r.code, r.stderr)
 		}
 		if r := next.run(t, "tag", "import", "--switch-store", file); r.code == 0 || !strings.Contains(r.stderr, "stop them all") {
@@ -56,7 +56,7 @@ func TestNoDuplicateWhileCountersMove(t *testing.T) {
 			next.mustRun(t, "provision", "--part", "ids")
 		}
 		next.mustRun(t, "tag", "import", "--switch-store", file)
-		if r := old.run(t, "serve", "--role", "loader"); r.code == 0 || !strings.Contains(r.stderr, "counts in another store") {
+		if r := old.run(t, "serve", "--role", "loader"); r.code == 0 || !strings.Contains(r.stderr, "uses another store") {
 			t.Errorf("a loader with the old store (%d): %s", r.code, r.stderr)
 		}
 		loader = to.startWorker(t, ns.URL(), "--role", "loader", "--max-step", "4000", "--max-batch", "1000")
