@@ -11,7 +11,7 @@ import (
 	"github.com/idworker/idworker/store"
 )
 
-// Allocator holds the buffers of all tags in memory. Its methods are safe for
+// Allocator holds the buffers of all known tags. Its methods are safe for
 // concurrent use.
 type Allocator struct {
 	cfg     Config
@@ -19,7 +19,7 @@ type Allocator struct {
 	agenda  agenda
 	effects effects
 
-	refused    *xsync.Map[string, refusal] // of tags that are not in memory
+	refused    *xsync.Map[string, refusal] // of tags that it does not hold
 	refusedAll atomic.Pointer[refusal]     // of all these tags
 
 	// seq numbers the loads of all tags. A worker must not use a number twice,
@@ -44,7 +44,7 @@ func New(cfg Config) *Allocator {
 }
 
 // TakeOrPark is for a request that Take could not answer. It returns the IDs,
-// if they are in memory after all, or an error. If it returns neither, the
+// if they are buffered after all, or an error. If it returns neither, the
 // request is parked: Effects returns its reply when a grant brings the IDs,
 // when the load is refused, or when the deadline passes. That may be before
 // TakeOrPark returns.
@@ -108,18 +108,18 @@ func (a *Allocator) Loading() int { return int(a.loading.Load()) }
 // Effects has not returned yet.
 func (a *Allocator) Parked() int { return int(a.parked.Load()) }
 
-// Tags is the number of tags in memory.
+// Tags is the number of tags held.
 func (a *Allocator) Tags() int { return a.tags.Size() }
 
 // Burnt is the number of IDs that were granted, and then discarded because a
-// strict load needed fewer or because their tag left memory. Grants that were
+// strict load needed fewer or because their tag was dropped. Grants that were
 // discarded as a whole are not counted.
 func (a *Allocator) Burnt() int64 { return a.burnt.Load() }
 
 // update is the frame of every change to a tag. It runs change under the tag's
-// lock, and adds the load that has become due, and the replies, to the effects.
+// lock, and adds the replies, and a load that has become due, to the effects.
 // So a tag's replies are in the order of its changes. It does nothing, and
-// returns false, if the tag has left memory.
+// returns false, if the tag was dropped.
 func (a *Allocator) update(t *tag, change func(now time.Duration)) bool {
 	t.lock()
 	defer t.unlock()
@@ -142,54 +142,54 @@ func (a *Allocator) update(t *tag, change func(now time.Duration)) bool {
 	return true
 }
 
-// updateTag is update for the tag of that name, if it is in memory.
+// updateTag is update for the tag of that name, if it is held.
 func (a *Allocator) updateTag(name string, change func(t *tag, now time.Duration)) {
 	if t, ok := a.tags.Load(name); ok {
 		a.update(t, func(now time.Duration) { change(t, now) })
 	}
 }
 
-// nextLoad returns the load to be requested now, for the first time or again. Its
+// nextLoad returns the load to request now, for the first time or again. Its
 // Seq is 0 if there is none.
 func (a *Allocator) nextLoad(t *tag, now time.Duration) Load {
 	defer t.record(now)
 	if t.loadDue(now, a.cfg.MaxStep) {
 		t.beginLoad(a.seq.Add(1), now, a.cfg.MaxStep)
 	}
-	if !t.askDue(now) {
+	if !t.requestDue(now) {
 		return Load{}
 	}
 	l := &t.busy.load
 	l.try++
-	l.due, l.urgent, l.paused = now+t.pause(a.cfg.ReAsk), t.lacksIDs(), false
+	l.due, l.urgent, l.paused = now+t.pause(a.cfg.ReAsk), t.underfilled(), false
 	return t.currentLoad(now, a.cfg.MaxStep)
 }
 
-// Effects is what the allocator's owner has to do. Its replies are bounded by
-// Config.MaxParked; its loads are one a second for each tag at most, so the
-// owner must not stop calling.
+// Effects are actions for the allocator's owner. Config.MaxParked bounds the
+// replies, but each tag adds up to a load a second. So the owner must keep
+// calling.
 type Effects struct {
 	Loads   []Load  // to be requested; a load may be there more than once
 	Replies []Reply // to be sent, in this order
 }
 
-// Reply answers a parked request: with as many IDs as it asked for, in
-// ascending segments, or with an error.
+// Reply answers a parked request: with all its IDs, in ascending segments, or
+// with an error.
 type Reply struct {
 	From any // the request's
 	IDs  []store.Segment
 	Err  error
 }
 
-// effects collects what Effects returns.
+// effects collects the result of the next call of Effects.
 type effects struct {
 	mu      sync.Mutex
 	pending Effects
 	ready   chan struct{}
 }
 
-// add adds a load, if its Seq is set, and replies. The tag's lock is held, which
-// keeps its replies in order.
+// add adds a load, if its Seq is set, and replies. The tag's lock is held,
+// which keeps its replies in order.
 func (e *effects) add(l Load, replies []Reply) {
 	if l.Seq == 0 && len(replies) == 0 {
 		return
@@ -210,8 +210,8 @@ func (e *effects) add(l Load, replies []Reply) {
 // has nothing.
 func (a *Allocator) Ready() <-chan struct{} { return a.effects.ready }
 
-// Effects returns what has to be done since the last call. One goroutine calls
-// it, and does that: it sends the replies, and each load after a call of
+// Effects returns the actions since the last call. A single goroutine calls it
+// and performs them: it sends the replies, and each load after a call of
 // CurrentLoad.
 func (a *Allocator) Effects() Effects {
 	a.effects.mu.Lock()
@@ -228,7 +228,7 @@ func (a *Allocator) Effects() Effects {
 // in an outage.
 type agenda struct {
 	mu    sync.Mutex
-	queue priority.Queue[*busy]
+	queue priority.Queue[*activity]
 }
 
 // plan puts the tag in its place, or takes it out if there is nothing to do. It

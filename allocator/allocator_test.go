@@ -9,7 +9,7 @@ import (
 	"github.com/idworker/idworker/store"
 )
 
-// order returns a harness with one tag of the given step.
+// order returns a harness with a tag of the given step.
 func order(step int64) *harness {
 	h := newHarness(allocator.Config{})
 	h.step = step
@@ -70,7 +70,8 @@ func TestBatchLargerThanAllBuffersIsServed(t *testing.T) {
 	h.request("order", 1)
 	h.grantAll()
 	batch := h.request("order", 500)
-	h.request("order", 1).want(t, seg(2, 3)) // small ones need not wait behind it
+	// Small requests need not wait behind it.
+	h.request("order", 1).want(t, seg(2, 3))
 	h.grantAll()
 	if batch.answered != 1 || batch.err != nil {
 		t.Fatalf("answered %d times, %v", batch.answered, batch.err)

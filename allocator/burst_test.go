@@ -9,7 +9,7 @@ import (
 	"github.com/idworker/idworker/testing/tier"
 )
 
-// burst sends requests for n IDs within a millisecond, one ID each.
+// burst sends requests for n IDs of an ID each within a millisecond.
 func (tr *traffic) burst(n int64) {
 	tr.t.Helper()
 	end := n
@@ -19,9 +19,9 @@ func (tr *traffic) burst(n int64) {
 // reserved is how many IDs the store has given so far.
 func (tr *traffic) reserved() int64 { return tr.next - 1 }
 
-// TestBurstsReserveLittle: a rate that was seen for a moment only is not
-// believed for long: IDs that are asked for all at once have less than 600
-// times as many reserved, whether the tag is fresh, at rest, or busy.
+// TestBurstsReserveLittle: a momentary rate does not count for long. A burst of
+// requests reserves less than 600 times its IDs, whether the tag is fresh, at
+// rest, or busy.
 func TestBurstsReserveLittle(t *testing.T) {
 	t.Parallel()
 	const step = 1000
@@ -40,7 +40,8 @@ func TestBurstsReserveLittle(t *testing.T) {
 			t.Run(fmt.Sprintf("%s/%d", what, n), func(t *testing.T) {
 				tr := newTraffic(t, step)
 				before(tr)
-				had, busy := tr.reserved(), tr.sent/3 // of an hour: what 20 minutes take
+				// busy is the demand of 20 minutes, a third of the hour.
+				had, busy := tr.reserved(), tr.sent/3
 				tr.burst(n)
 				tr.now += 2 * time.Hour
 				tr.Tick()
@@ -72,8 +73,8 @@ func TestRepeatedBursts(t *testing.T) {
 	}
 }
 
-// TestFewRequestsLoadOnce: a tag that was asked for a few times is loaded once,
-// however long that took, and however soon they came after each other.
+// TestFewRequestsLoadOnce: a tag with a few requests is loaded once, even if
+// they came fast or over a long time.
 func TestFewRequestsLoadOnce(t *testing.T) {
 	for _, pause := range []time.Duration{0, time.Millisecond, time.Second, time.Hour} {
 		h := order(1000)
@@ -90,8 +91,8 @@ func TestFewRequestsLoadOnce(t *testing.T) {
 	}
 }
 
-// TestCeilingBoundsMemory: a rate for which the largest step is too small has
-// no more in memory than two segments, and loads one at a time.
+// TestCeilingBoundsMemory: if the largest step is too small for a rate, the
+// buffer has no more than two segments, loaded one at a time.
 func TestCeilingBoundsMemory(t *testing.T) {
 	t.Parallel()
 	tr := &traffic{harness: newHarness(allocator.Config{MaxStep: 10_000}), t: t}

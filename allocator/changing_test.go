@@ -11,7 +11,7 @@ import (
 )
 
 // changing is two workers on one row of a store, whose step is changed by hand
-// while loads are on their way. Each worker gets it with its grants.
+// while loads are in flight. Each worker gets it with its grants.
 type changing struct {
 	workers []*worker
 	next    int64 // max_id
@@ -21,14 +21,15 @@ type changing struct {
 	handed  map[int64]bool
 }
 
-// worker is one of them.
+// worker is either of the two.
 type worker struct {
 	*harness
 	open    []*outcome
 	highest int64
 	granted int64 // the end of its highest grant; 0: the tag is unknown to it
 	known   int64 // the configured step of that grant
-	grown   int64 // the base of its next step, which may be 16 times as much, or half
+	// The base of its next step, which may be 16 times as much, or half.
+	grown int64
 }
 
 type event struct {
@@ -54,8 +55,8 @@ func newChanging() *changing {
 }
 
 // deliver brings a grant to its worker. If it is not late, its step counts from
-// then on: growth starts again from a lowered step, and from a raised one if
-// that lies above.
+// then on: growth starts again from a lowered step, and from a raised step
+// above it.
 func (g granted) deliver(t *rapid.T) {
 	w := g.w
 	w.step = g.step
@@ -75,7 +76,8 @@ func (g granted) deliver(t *rapid.T) {
 	w.granted, w.known = g.s.End, g.step
 }
 
-// checkStep checks the step of a load that the worker asks for the first time.
+// checkStep checks the step of a load that the worker requests for the first
+// time.
 func (w *worker) checkStep(t *rapid.T, step int64) {
 	least, most := max(w.known, w.grown/2), 16*max(w.known, w.grown)
 	least, most = min(least, changingCeiling), min(most, changingCeiling)
@@ -124,7 +126,7 @@ func (c *changing) record(t *rapid.T, w *worker, id int64) {
 	c.handed[id], w.highest = true, id
 }
 
-// reserve serves the first n loads with one write, as a loader does, and sends
+// reserve serves the first n loads with a write, as a loader does, and sends
 // the grants. The size is the step in the event, or the row's for a first load.
 func (c *changing) reserve(n int) {
 	var total int64
@@ -145,8 +147,8 @@ func (c *changing) reserve(n int) {
 }
 
 // TestStepsChangeBetweenLoads: a step that is raised or lowered in the table
-// applies from the load on that follows the next grant. Whatever the order of
-// changes, loads and grants, no two ranges overlap.
+// applies to the load after the next grant. No two ranges overlap, in any order
+// of changes, loads and grants.
 func TestStepsChangeBetweenLoads(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := newChanging()

@@ -10,8 +10,8 @@ import (
 	"github.com/idworker/idworker/store"
 )
 
-// TestConcurrentCallers has many goroutines take singles and batches from one
-// tag while one does what has to be done: it grants loads and sends replies.
+// TestConcurrentCallers has many goroutines take single IDs and batches from a
+// tag while another performs the effects: it grants loads and sends replies.
 // Every ID is checked, and every goroutine's IDs ascend.
 func TestConcurrentCallers(t *testing.T) {
 	const callers, requests = 8, 5000

@@ -28,25 +28,25 @@ type Config struct {
 	// MaxStep is the ceiling of the step policy, in IDs.
 	MaxStep int64
 
-	// Wait is how long a request is parked before it gets ErrNoSegment.
+	// Wait is the time that a request is parked before it gets ErrNoSegment.
 	Wait time.Duration
 
 	// ReAsk is the pause before a load without a grant is requested again; for
 	// strict and unknown tags, the first pause is an eighth of it. It grows
-	// only by NotNow. A refusal is remembered for as long.
+	// only by NotNow. A refusal is kept for the same time.
 	ReAsk time.Duration
 
-	// MaxParkedPerTag and MaxParked bound the parked requests; one more gets
+	// MaxParkedPerTag and MaxParked bound the parked requests; another gets
 	// ErrBusy.
 	MaxParkedPerTag int
 	MaxParked       int
 
-	// MaxUnknown bounds the tags in memory that were never granted; a request
-	// for one more gets ErrBusy.
+	// MaxUnknown bounds the tags without a grant; a request for another gets
+	// ErrBusy.
 	MaxUnknown int
 }
 
-// Request is a request for IDs of one tag.
+// Request is a request for IDs of a tag.
 type Request struct {
 	Tag string
 	N   int64 // how many IDs
@@ -60,18 +60,23 @@ type Request struct {
 	From any
 }
 
-// Load is a request for one more segment of a tag.
+// Load is a request for another segment of a tag.
 type Load struct {
-	Tag  string
-	Step int64 // from the step policy, 1 to Config.MaxStep; 0: the tag is strict or unknown
-	Want int64 // the IDs that parked requests wait for, usually at most Config.MaxStep
+	Tag string
+	// From the step policy, 1 to Config.MaxStep; 0: the tag is strict or
+	// unknown.
+	Step int64
+	// The IDs that parked requests wait for, usually at most Config.MaxStep.
+	Want int64
 
-	Runway time.Duration // how long memory lasts at the present rate, at most MaxRunway
+	// The time that the buffer lasts at the present rate, at most MaxRunway.
+	Runway time.Duration
 
 	Seq uint64 // the load's number, the same when it is requested again
 	Try int    // 1 for the first time, 2 for the second, …
 
-	First bool // the tag is unknown: nothing of it was granted since it came into memory
+	// The tag is unknown: it has had no grant since it was created here.
+	First bool
 }
 
 // Supply is a segment that a loader has reserved, with the tag's settings.
@@ -85,24 +90,24 @@ type Supply struct {
 // The errors of requests, in addition to those with which a load was refused.
 var (
 	// ErrNoSegment: no segment came before the request's deadline.
-	ErrNoSegment = errors.New("no segment came in time: loaders or their store may be away")
+	ErrNoSegment = errors.New("no segment arrived in time: loaders or store may be unreachable")
 
 	// ErrBusy: the limit of parked requests is reached, for this tag or in all,
 	// or that of unknown tags.
 	ErrBusy = errors.New("too many parked requests")
 
-	// ErrCount: fewer than one ID was requested.
+	// ErrCount: the count is below 1.
 	ErrCount = errors.New("count below 1")
 
 	// ErrStrict: IDs of a strict tag cannot be kept for later.
-	ErrStrict = errors.New("the tag is strict, so its IDs cannot be kept for later: request each when it is needed")
+	ErrStrict = errors.New("IDs of a strict tag cannot be prefetched")
 
 	// ErrTooMany: loaders grant fewer IDs at a time than the request wants.
-	ErrTooMany = errors.New("more IDs of a strict tag than loaders grant at a time")
+	ErrTooMany = errors.New("count above the largest grant of a strict tag")
 
-	// ErrDropped: the tag left memory while the request waited. It may be made
-	// again.
-	ErrDropped = errors.New("the tag was dropped from memory, request it again")
+	// ErrDropped: the tag was dropped while the request waited. A retry may
+	// create it again.
+	ErrDropped = errors.New("the tag was dropped; retry")
 )
 
 // withDefaults fills in the settings that are not set.

@@ -4,23 +4,24 @@
 // its clock.
 //
 // A request goes to [Allocator.Take], and if that misses to
-// [Allocator.TakeOrPark], which answers it, refuses it or parks it. One
-// goroutine receives from [Allocator.Ready], and does what [Allocator.Effects]
-// returns: it sends replies to parked requests, and requests loads. Right
-// before it sends a load it calls [Allocator.CurrentLoad]. The loader's answer
-// goes to [Allocator.Grant], [Allocator.Refuse] or [Allocator.NotNow]. Time
-// comes from Config.Clock; [Allocator.Tick] has to be called many times a
-// second, and [Allocator.DropIdle] once a minute.
+// [Allocator.TakeOrPark], which answers, refuses or parks it. A single
+// goroutine receives from [Allocator.Ready], and performs the actions that
+// [Allocator.Effects] returns: it sends replies to parked requests, and
+// requests loads. Right before it sends a load it calls
+// [Allocator.CurrentLoad]. The loader's answer goes to [Allocator.Grant],
+// [Allocator.Refuse] or [Allocator.NotNow]. Time comes from Config.Clock;
+// [Allocator.Tick] has to be called many times a second, and
+// [Allocator.DropIdle] once a minute.
 //
-// A tag comes into memory with the first request for its name. It is unknown
-// until its first grant, which carries its order and its step:
+// The first request for a name creates its tag here. A tag is unknown until its
+// first grant, which carries its order and its step:
 //
-//	trend   buffers of IDs, filled ahead of need; a worker's IDs ascend
-//	strict  no buffers; an ID is above all that any worker had answered before
+//	trend   a buffer of IDs, filled ahead of need; a worker's IDs ascend
+//	strict  no buffer; an ID is above all that any worker had answered before
 //	        its request was sent; see strict.go
 //
-// A trend tag has a current segment, from which IDs are taken, and ready
-// segments that follow it: usually one, more while a step grows.
+// A trend tag has a current segment, which serves IDs, and ready segments that
+// follow it: usually a single segment, more while a step grows.
 //
 //	 current              ready
 //	┌──────┬───────────┐ ┌───────────────────┐
@@ -32,26 +33,26 @@
 //
 //  1. An ID is handed out once: by the compare-and-set that moves the current
 //     segment's cursor over it, or by the grant of its strict load.
-//  2. While a tag is in memory, its IDs only go up: a grant is used only if it
-//     lies above all grants before. No tag uses a grant for a tag of its name
-//     that left memory: an unknown tag takes only the grant of its open load.
-//  3. A request is answered exactly once, unless it is withdrawn: at once, by
-//     the grant that satisfies it, or with an error. Parked requests hold no
-//     IDs, so one that fails wastes none. A trend tag answers them in order.
+//  2. Until a tag is dropped, its IDs only ascend: a grant is used only if it
+//     lies above all earlier grants. A tag never uses a grant for a dropped tag
+//     of the same name: an unknown tag takes only the grant of its open load.
+//  3. A request is answered exactly once, unless it is withdrawn: immediately,
+//     by the grant that satisfies it, or with an error. Parked requests hold no
+//     IDs, so a failure wastes none. A trend tag answers them in order.
 //  4. Take takes no lock, reads no clock and allocates nothing, except when it
 //     passes another fortieth of the segment.
-//  5. A grant is [Below] only if the store went back; see grant.go.
+//  5. A grant is [Below] only if the store regressed; see grant.go.
 //
 // Two Takes that overlap in time may be answered in either order. A Take that
 // begins after another has returned gets higher IDs.
 //
 // # Files
 //
-//	take.go       Take and the current segment: a request that memory answers
-//	allocator.go  parked requests; the frame of every change to a tag, its effects,
-//	              and when Tick has to visit it
-//	table.go      how tags come into memory and leave it; refusals
-//	tag.go        a tag's buffers and parked requests
+//	take.go       Take and the current segment: a request served by the buffer
+//	allocator.go  parked requests; the frame of every change to a tag, its
+//	              effects, and the agenda of Tick
+//	table.go      creates and drops tags; refusals
+//	tag.go        a tag's buffer and parked requests
 //	load.go       when a load is due, and its answers; grant.go: used grants
 //	strict.go     loads of strict and unknown tags
 //	step.go       the step policy; figures.go and use.go measure the rates

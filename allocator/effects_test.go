@@ -11,8 +11,8 @@ import (
 	"github.com/idworker/idworker/store"
 )
 
-// TestEffects: what has to be done is announced, returned once, and in order;
-// and a request counts as parked until its reply was returned.
+// TestEffects: actions are announced, returned once, and in order; and a
+// request counts as parked until its reply was returned.
 func TestEffects(t *testing.T) {
 	now := time.Duration(0)
 	a := allocator.New(allocator.Config{Clock: func() time.Duration { return now }})
@@ -70,8 +70,8 @@ func TestEffects(t *testing.T) {
 	want("a request that was answered at once, and made the next load due", true, 1, 0, 0)
 }
 
-// TestNoEffectIsLost: several goroutines change many tags, and one does what
-// has to be done, once it is ready. All requests are answered.
+// TestNoEffectIsLost: several goroutines change many tags, and another performs
+// the effects when they are ready. All requests are answered.
 func TestNoEffectIsLost(t *testing.T) {
 	t.Parallel()
 	const callers, tags, rounds = 4, 20, 500

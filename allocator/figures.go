@@ -6,24 +6,28 @@ import (
 	"github.com/idworker/idworker/store"
 )
 
-// Figures are the figures of one tag at some moment.
+// Figures are a tag's figures at some moment.
 type Figures struct {
-	Tag     string
-	Order   store.Order
-	Step    int64         // the step of the latest load; 0 for a strict tag
-	Left    int64         // IDs in memory
-	Total   int64         // IDs handed out since the tag came into memory
-	Rate    float64       // IDs per second, over half a minute or the latest few IDs
-	Runway  time.Duration // how long Left lasts at Rate, at most MaxRunway
+	Tag   string
+	Order store.Order
+	Step  int64 // the step of the latest load; 0 for a strict tag
+	Left  int64 // buffered IDs
+	Total int64 // IDs handed out since the tag was created here
+	// IDs per second, over half a minute or the latest few IDs.
+	Rate    float64
+	Runway  time.Duration // the time that Left lasts at Rate, at most MaxRunway
 	Parked  int           // requests that wait for a segment
 	Loading bool          // a load is under way
 
-	High int64         // the end of the highest segment ever granted to this worker
-	Use  float64       // numbers of the tag that all workers use up a second; 0 if there was too little to measure
-	Over time.Duration // for how long that was measured, up to some days
+	// The end of the highest segment ever granted to this worker.
+	High int64
+	// Numbers of the tag that all workers use up a second; 0 if there was too
+	// little to measure.
+	Use  float64
+	Over time.Duration // the duration of that measurement, up to some days
 }
 
-// MaxRunway is the longest runway that is reported. A tag at rest has it.
+// MaxRunway is the longest reported runway. A tag at rest has it.
 const MaxRunway = 365 * 24 * time.Hour
 
 // Figures returns the figures of the tags that were granted, in no particular
@@ -56,14 +60,14 @@ func (t *tag) figures(now time.Duration) Figures {
 		High:    t.high,
 	}
 	if t.order == store.Strict {
-		f.Runway = MaxRunway // it needs nothing in memory
+		f.Runway = MaxRunway // it needs no buffer
 	}
 	f.Use, f.Over = t.use.rate(sample{now, f.Total})
 	return f
 }
 
-// runway is how long the IDs in memory last at the present rate. A tag at rest
-// has MaxRunway, and one without IDs none.
+// runway is the time that the buffer lasts at the present rate. A tag at rest
+// has MaxRunway, and a tag without IDs 0.
 func (t *tag) runway(now time.Duration) time.Duration {
 	left := t.available()
 	if left == 0 {
@@ -78,7 +82,7 @@ func (t *tag) runway(now time.Duration) time.Duration {
 // are read; otherwise a tag that is busy again after a night would still look
 // idle.
 type meter struct {
-	spent        int64  // handed out from the segments before the current one
+	spent        int64  // handed out from earlier segments
 	begun        sample // when the latest load began
 	last, before sample
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/idworker/idworker/testing/tier"
 )
 
-// What the README promises of memory, and from when on.
+// The README's promises about the buffer's runway, and when they begin.
 const (
 	promisedRunway = 13*time.Minute + 30*time.Second
 	firstMinute    = time.Minute
@@ -35,8 +35,8 @@ func newTraffic(t *testing.T, step int64) *traffic {
 	return tr
 }
 
-// flow sends requests of n IDs at the rate, the first one at once, and calls
-// after when each was answered, until that is false.
+// flow sends requests of n IDs at the rate, the first without delay. It calls
+// after when each was answered, until that returns false.
 func (tr *traffic) flow(rate float64, n int64, after func(since time.Duration) bool) {
 	tr.t.Helper()
 	tr.rate, tr.began, tr.sent, tr.writes = rate, tr.now, 0, 0
@@ -55,7 +55,7 @@ func (tr *traffic) flow(rate float64, n int64, after func(since time.Duration) b
 	}
 }
 
-// runway is how long memory lasts from now on, at the real rate.
+// runway is the time that the buffer lasts from now on, at the real rate.
 func (tr *traffic) runway() time.Duration {
 	return time.Duration(float64(tr.Figures()[0].Left) / tr.rate * float64(time.Second))
 }
@@ -86,8 +86,8 @@ func (tr *traffic) setIn(what string, rate float64) {
 	}
 }
 
-// allRates are 1 to 100,000 per second, close together, and those of which
-// 1,000 IDs last hardly long enough.
+// allRates are 1 to 100,000 per second, close together, and rates at which
+// 1,000 IDs barely last.
 func allRates() (rates []float64) {
 	for r := 1.0; r <= 100_000; r *= tier.Pick(1.3, 1.003) {
 		rates = append(rates, r)
@@ -98,9 +98,8 @@ func allRates() (rates []float64) {
 	return append(rates, 440, 500, 99_999, 100_000)
 }
 
-// TestRunwayFromTheFirstMinute: whatever the rate that sets in on a fresh tag,
-// after a minute memory lasts, and goes on to, and few store writes were
-// needed.
+// TestRunwayFromTheFirstMinute: at any rate on a fresh tag, after a minute the
+// buffer lasts, and continues to last, with few store writes.
 func TestRunwayFromTheFirstMinute(t *testing.T) {
 	t.Parallel()
 	for _, rate := range allRates() {

@@ -19,7 +19,7 @@ type flow struct {
 	stopped bool
 }
 
-// loaded is a load and when it was asked for.
+// loaded is a load and the time of its request.
 type loaded struct {
 	at   time.Duration
 	step int64
@@ -31,7 +31,7 @@ func newFlow(t *testing.T, rate float64, configured, ceiling int64) *flow {
 	return f
 }
 
-// figures are those of the tag.
+// figures are the tag's figures.
 func (f *flow) figures() allocator.Figures {
 	all := f.Figures()
 	if len(all) != 1 {
@@ -58,7 +58,7 @@ func (f *flow) request() *outcome {
 	return o
 }
 
-// serve is the store: it grants what is asked for, unless it is stopped.
+// serve is the store: it grants all loads, unless it is stopped.
 func (f *flow) serve() {
 	for len(f.asked) > 0 && !f.stopped {
 		l := f.asked[0]
@@ -71,9 +71,8 @@ func (f *flow) serve() {
 	}
 }
 
-// load lets requests come until another n segments were asked for, and fails
-// the test if one of the requests is not answered at once, but the first of
-// all.
+// load sends requests until another n segments were requested, and fails the
+// test if a request is not answered immediately, except the very first.
 func (f *flow) load(n int) {
 	for until := len(f.loads) + n; len(f.loads) < until; {
 		if o := f.request(); o.answered != 1 || o.err != nil {
@@ -82,8 +81,7 @@ func (f *flow) load(n int) {
 	}
 }
 
-// lives are how long the latest n segments lasted: what lies between their
-// loads.
+// lives are the lives of the latest n segments: the times between their loads.
 func (f *flow) lives(n int) []time.Duration {
 	lives := make([]time.Duration, n)
 	for i, l := range f.loads[len(f.loads)-n:] {

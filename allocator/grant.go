@@ -12,20 +12,20 @@ type Outcome int
 
 // The outcomes.
 const (
-	// Burnt: the tag is not in memory, there is no room, or the grant is late
-	// or a duplicate. None of that is evidence about the store.
+	// Burnt: the tag is not held, there is no room, or the grant is late or a
+	// duplicate. None of that is evidence about the store.
 	Burnt Outcome = iota
 
-	// Used: the segment was added to those in memory, or served a strict load.
+	// Used: the segment was added to the buffer, or served a strict load.
 	Used
 
-	// OtherOrder: the grant answers the load under way, and the tag has another
-	// order than it had. It is burnt, and the tag leaves memory, to be learned
-	// again.
+	// OtherOrder: the grant answers the load under way, and its order differs
+	// from the tag's. It is burnt, and the tag is dropped, so that the next
+	// request creates it again.
 	OtherOrder
 
 	// Below: the grant answers the load under way and yet lies below an earlier
-	// grant, so the store went back. It is burnt.
+	// grant, so the store regressed. It is burnt.
 	Below
 )
 
@@ -52,13 +52,12 @@ func (a *Allocator) Grant(name string, seq uint64, s Supply) (v Verdict) {
 
 // grant decides whether a grant is used, and uses it. It needs the tag's mu.
 //
-// The case Below is proof. The high of a tag is raised only by grants that end
-// the load under way. So while load s is open, high is what it was when s
-// began. Every range that counts towards high had been reserved by then, and no
-// loader had seen s. A store gives higher ranges to later calls. So an answer
-// to s lies at or above high, however often s is requested and answered, and in
-// whatever order the answers arrive. Any other grant below high may have been
-// overtaken.
+// The case Below is proof. Only grants that end the load under way raise the
+// tag's high. So while load s is open, high stays as it was when s began. Every
+// range that counts towards high had been reserved by then, and no loader had
+// seen s. A store gives higher ranges to later calls. So every answer to s lies
+// at or above high, even if s is requested and answered several times, in any
+// order. Any other grant below high may have been overtaken.
 func (a *Allocator) grant(t *tag, seq uint64, s Supply) Verdict {
 	open := seq != 0 && seq == t.busy.load.seq
 	switch {
@@ -68,8 +67,8 @@ func (a *Allocator) grant(t *tag, seq uint64, s Supply) Verdict {
 		a.drop(t, ErrDropped)
 		return Verdict{Outcome: OtherOrder}
 	case s.First < t.high:
-		first := !t.wentBack
-		if t.wentBack = true; first {
+		first := !t.regressed
+		if t.regressed = true; first {
 			// A new number makes loaders that are still busy with the old load
 			// take it. The step is not judged again, because no time has
 			// passed.
@@ -85,7 +84,7 @@ func (a *Allocator) grant(t *tag, seq uint64, s Supply) Verdict {
 	t.busy.load.seq, t.busy.load.notNow = 0, 0
 	if t.order == store.Strict {
 		a.burnt.Add(t.serveLoad(seq, s.Segment))
-		t.wentBack = false
+		t.regressed = false
 		return Verdict{Outcome: Used}
 	}
 	if s.Step > 0 {
@@ -94,7 +93,7 @@ func (a *Allocator) grant(t *tag, seq uint64, s Supply) Verdict {
 	if !t.installSegment(s.Segment, open) {
 		return Verdict{Outcome: Burnt}
 	}
-	t.wentBack, t.busy.load.refusals, t.busy.load.due = false, 0, 0
+	t.regressed, t.busy.load.refusals, t.busy.load.due = false, 0, 0
 	t.serveParked()
 	return Verdict{Outcome: Used}
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/idworker/idworker/store"
 )
 
-// grantTo forgets the loads so far, and then grants a segment to a load.
+// grantTo discards the loads so far, and then grants a segment to a load.
 func (h *harness) grantTo(seq uint64, s store.Segment) allocator.Verdict {
 	h.asked = nil
 	return h.Grant("order", seq, s)
@@ -16,9 +16,9 @@ func (h *harness) grantTo(seq uint64, s store.Segment) allocator.Verdict {
 
 func (h *harness) latest() allocator.Load { return h.asked[len(h.asked)-1] }
 
-// TestStoreThatWentBack: the first proof of it makes a new load due at once, so
-// that another loader may grant a higher range. Later ones wait. The episode
-// ends with a segment that is used. A strict tag finds it out as well.
+// TestStoreThatWentBack: the first proof of a regression makes a new load due
+// immediately, so that another loader may grant a higher range. Later proofs do
+// not. The episode ends with a used segment. A strict tag detects it as well.
 func TestStoreThatWentBack(t *testing.T) {
 	for _, order := range []store.Order{store.Trend, store.Strict} {
 		t.Run(string(order), func(t *testing.T) { storeThatWentBack(t, order) })
@@ -73,9 +73,11 @@ func TestHonestGrantsAreNoProof(t *testing.T) {
 	h := order(10)
 	h.request("order", 10)
 	first := h.latest()
-	a, b, c := h.reserve(10), h.reserve(10), h.reserve(10) // the load was delivered three times
+	// The load was delivered three times.
+	a, b, c := h.reserve(10), h.reserve(10), h.reserve(10)
 	h.grantTo(first.Seq, b)
-	h.Refuse("order", h.latest().Seq, store.ErrExhausted) // so that none is under way
+	// So that none is under way.
+	h.Refuse("order", h.latest().Seq, store.ErrExhausted)
 	if v := h.grantTo(0, a); v != (allocator.Verdict{}) {
 		t.Errorf("without a number, and without a load: %+v, want it burnt", v)
 	}
@@ -119,9 +121,9 @@ func TestBurntGrantsRaiseHigh(t *testing.T) {
 	}
 }
 
-// TestOrderNeverChanges: a grant without an order is burnt. One of another
-// order than the tag's is burnt, too, and the tag leaves memory, to be learned
-// again; if it is late, it is only burnt.
+// TestOrderNeverChanges: a grant without an order is burnt. A grant of another
+// order than the tag's is burnt, too, and the tag is dropped; a late grant is
+// only burnt.
 func TestOrderNeverChanges(t *testing.T) {
 	for known, other := range map[store.Order]store.Order{store.Trend: store.Strict, store.Strict: store.Trend} {
 		h := order(10)
@@ -154,9 +156,9 @@ func TestOrderNeverChanges(t *testing.T) {
 	}
 }
 
-// TestRefusedTrendTag: requests that memory cannot answer get the error, also
-// in the next second, and the others are answered. ErrNoTag is no exception: a
-// row that was deleted by hand ends with the IDs in memory.
+// TestRefusedTrendTag: requests that the buffer cannot answer get the error,
+// also in the next second, and the others are answered. ErrNoTag is no
+// exception: a row that was deleted by hand ends with the buffer.
 func TestRefusedTrendTag(t *testing.T) {
 	for _, refusal := range []error{store.ErrExhausted, store.ErrNoTag} {
 		h := order(10)
@@ -170,7 +172,7 @@ func TestRefusedTrendTag(t *testing.T) {
 		batch.wantErr(t, refusal)
 		h.asked = nil
 		h.request("order", 100).wantErr(t, refusal)
-		h.request("order", 1).want(t, seg(2, 3)) // from memory
+		h.request("order", 1).want(t, seg(2, 3)) // from the buffer
 		if len(h.asked) != 0 {
 			t.Fatalf("asked for %+v at once after a refusal", h.asked)
 		}

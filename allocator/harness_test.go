@@ -10,19 +10,19 @@ import (
 )
 
 // harness drives an allocator by hand: after each call it takes the effects, so
-// that replies are sent at once and loads queue up in asked. The clock stands
-// still until it is moved, and next plays the store. All tags have the same
-// settings.
+// that replies are sent without delay and loads queue up in asked. The clock
+// stands still until it is moved, and next plays the store. All tags have the
+// same settings.
 type harness struct {
 	*allocator.Allocator
 
 	order store.Order
 	step  int64
 	now   time.Duration
-	reads int // of the clock: one or two for each tag that is visited
+	reads int // of the clock: one or two for each visited tag
 	asked []allocator.Load
 	next  int64
-	lazy  bool // what has to be done is left to perform
+	lazy  bool // the effects are left to perform
 }
 
 func newHarness(cfg allocator.Config) *harness {
@@ -32,7 +32,7 @@ func newHarness(cfg allocator.Config) *harness {
 	return h
 }
 
-// requester is what sent a request.
+// requester is the sender of a request.
 type requester interface {
 	reply(ids []store.Segment, err error)
 }
@@ -44,7 +44,7 @@ func (h *harness) drain() {
 	}
 }
 
-// perform does what has to be done.
+// perform performs the effects.
 func (h *harness) perform() {
 	todo := h.Effects()
 	h.asked = append(h.asked, todo.Loads...)
@@ -109,8 +109,8 @@ func (h *harness) Grant(tag string, seq uint64, s store.Segment) allocator.Verdi
 	return h.Allocator.Grant(tag, seq, allocator.Supply{Segment: s, Step: h.step, Order: h.order})
 }
 
-// grantAll sends and serves the loads that are asked for, until there are no
-// more, and returns how many store writes that took.
+// grantAll sends and serves requested loads until there are no more, and
+// returns the number of store writes.
 func (h *harness) grantAll() (writes int) {
 	for len(h.asked) > 0 {
 		l := h.asked[0]
@@ -123,7 +123,7 @@ func (h *harness) grantAll() (writes int) {
 	return writes
 }
 
-// outcome is what a request was answered with.
+// outcome is the answer to a request.
 type outcome struct {
 	answered int
 	ids      []store.Segment
@@ -135,7 +135,7 @@ func (o *outcome) reply(ids []store.Segment, err error) {
 	o.ids, o.err = ids, err
 }
 
-// request does what the worker does with a request.
+// request handles a request as the worker does.
 func (h *harness) request(tag string, n int64) *outcome {
 	if s, ok := h.Take(tag, n); ok {
 		return &outcome{answered: 1, ids: []store.Segment{s}}

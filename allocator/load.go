@@ -9,27 +9,29 @@ import (
 
 // loadState is the state of a tag's latest load. It is guarded by the tag's mu.
 //
-//	idle     nothing is ready and a tenth is used, or memory does not last, or
-//	         parked requests want more than is in memory → open
+//	idle     nothing is ready and a tenth is used, or the buffer does not last,
+//	         or parked requests want more than is buffered → open
 //	open     a grant that counts → idle
-//	         none by the time it is due, or the first request is parked → requested
-//	         again, with the same number
+//	         none by the time it is due, or the first request is parked →
+//	         requested again, with the same number
 //	         NotNow → due later
 //	         a refusal → refused
-//	         a grant that proves that the store went back → open, with a new number
+//	         a grant that proves that the store regressed → open, with a new number
 //	         the last request of a strict load goes away → idle
-//	refused  Config.ReAsk later → idle. Until then, requests that memory cannot
-//	         answer get the error at once. While memory can answer them, the pause
-//	         doubles with each refusal in a row, up to a minute
+//	refused  Config.ReAsk later → idle. Until then, requests that the buffer
+//	         cannot answer get the error without delay. While it can answer them,
+//	         the pause doubles with each refusal in a row, up to a minute
 type loadState struct {
-	seq    uint64        // the load under way; 0: none
-	try    int           // the times it was requested
-	due    time.Duration // when it is requested, or again; a refill does not begin sooner
-	urgent bool          // requests were parked when it was requested
-	want   int64         // the IDs of the requests of a strict load; 0: it was not sent yet
+	seq uint64 // the load under way; 0: none
+	try int    // the times it was requested
+	// When it is requested, or again; a refill does not begin sooner.
+	due    time.Duration
+	urgent bool // requests were parked when it was requested
+	// The IDs of the requests of a strict load; 0: it was not sent yet.
+	want int64
 
 	paused   bool // NotNow came since it was requested
-	notNow   int  // how often that was, since a grant or a refusal
+	notNow   int  // the number of these in a row, since a grant or a refusal
 	refusal  refusal
 	refusals int // since a grant was last used
 }
@@ -39,9 +41,9 @@ type loadState struct {
 func (l *loadState) atRest() bool { return l.seq == 0 && l.refusals == 0 && l.notNow == 0 }
 
 const (
-	// maxNotNow and maxRefusals bound how pauses double. After a refusal that
-	// is a minute at most, so that a tag whose numbers were raised is back
-	// before its memory is used up.
+	// maxNotNow and maxRefusals bound the doubling of pauses. After a refusal
+	// that is a minute at most, so that a tag whose numbers were raised is back
+	// before its buffer is used up.
 	maxNotNow   = 5
 	maxRefusals = 7
 
@@ -58,27 +60,28 @@ func (t *tag) loadDue(now time.Duration, ceiling int64) bool {
 	switch l := &t.busy.load; {
 	case t.dropped || l.seq != 0:
 		return false
-	case t.lacksIDs():
+	case t.underfilled():
 		return l.refusal.current(now) == nil
-	case t.order != store.Trend || now < l.due: // it keeps nothing, or would be refused
+	case t.order != store.Trend || now < l.due: // no buffer, or postponed
 		return false
 	case len(t.busy.ready) == 0 && t.cur.Load().low():
 		return true
 	}
-	tried := t.total()-t.meter.begun.total >= t.step/looks // enough to judge the latest step
+	// Enough to judge the latest step.
+	tried := t.total()-t.meter.begun.total >= t.step/checksPerSegment
 	return tried && len(t.busy.ready) < maxReady && t.runsShort(now, ceiling)
 }
 
-// maxReady bounds the segments that are loaded because memory does not last.
-// While a step grows, there are two or three.
+// maxReady bounds the segments that are loaded because the buffer does not
+// last. While a step grows, there are two or three.
 const maxReady = 4
 
-// askDue reports whether the load under way has to be requested: its time has
-// come, or requests were parked since it was requested as a refill, if it was
-// not put off.
-func (t *tag) askDue(now time.Duration) bool {
+// requestDue reports whether the load under way has to be requested: its time
+// has come, or requests were parked since it was requested as a refill, unless
+// it was put off.
+func (t *tag) requestDue(now time.Duration) bool {
 	l := &t.busy.load
-	return l.seq != 0 && (now >= l.due || !l.urgent && l.notNow == 0 && t.lacksIDs())
+	return l.seq != 0 && (now >= l.due || !l.urgent && l.notNow == 0 && t.underfilled())
 }
 
 // nextVisit returns when Tick has to visit the tag; 0: never.
@@ -93,9 +96,8 @@ func (t *tag) nextVisit() (at time.Duration) {
 }
 
 // beginLoad begins load seq. The step policy decides the step of a trend tag.
-// The loader decides for other tags, so its first load counts as one of the
-// step that its grant says. A strict load that follows one that was put off is
-// due no sooner.
+// The loader decides for other tags, so their first load counts with the step
+// of its grant. A strict load that follows a postponed load is due no sooner.
 func (t *tag) beginLoad(seq uint64, now time.Duration, ceiling int64) {
 	switch t.order {
 	case store.Trend:
@@ -109,7 +111,7 @@ func (t *tag) beginLoad(seq uint64, now time.Duration, ceiling int64) {
 	*l = loadState{seq: seq, due: l.due, notNow: l.notNow, refusals: l.refusals}
 }
 
-// pause is how long after a request of the load, or after NotNow, it is due
+// pause is the time from a request of the load, or from NotNow, until it is due
 // again.
 func (t *tag) pause(reAsk time.Duration) time.Duration {
 	switch l := &t.busy.load; {
@@ -153,17 +155,17 @@ func (a *Allocator) CurrentLoad(name string, seq uint64) (l Load, ok bool) {
 		return l, false
 	}
 	t.fixLoad(a.cfg.MaxStep)
-	t.busy.load.urgent = t.lacksIDs() // as the loader is told now
+	t.busy.load.urgent = t.underfilled() // as in this message to the loader
 	return t.currentLoad(a.cfg.Clock(), a.cfg.MaxStep), true
 }
 
 // Refuse ends load seq with an error that will not go away soon, such as
 // store.ErrNoTag or store.ErrExhausted. All parked requests of the tag get it.
 //
-// A trend tag stays in memory, and goes on with what is left of its segments:
-// there may be another load after Config.ReAsk if requests need it, and else
-// after a pause that doubles with each refusal. Any other tag leaves memory,
-// and requests for it get the error for Config.ReAsk.
+// A trend tag is kept, and uses up the rest of its buffer. There may be another
+// load after Config.ReAsk if requests need it, and else after a pause that
+// doubles with each refusal. Any other tag is dropped, and requests for it get
+// the error for Config.ReAsk.
 func (a *Allocator) Refuse(name string, seq uint64, err error) {
 	a.answerLoad(name, seq, func(t *tag, now time.Duration) {
 		if l := &t.busy.load; t.order == store.Trend {
@@ -178,13 +180,14 @@ func (a *Allocator) Refuse(name string, seq uint64, err error) {
 	})
 }
 
-// NotNow puts load seq off, because its store failed or hung for this tag. It
-// is due again after Config.ReAsk, and after twice as long each time that this
-// happens until a grant comes, up to 16 times as long. Parked requests go on
-// waiting, and those that are parked from now on do not make it due.
+// NotNow postpones load seq, because its store failed or hung for this tag. It
+// is due again after Config.ReAsk. The pause doubles each time until a grant
+// comes, up to 16 times that. Parked requests continue to wait, and further
+// requests do not make it due.
 func (a *Allocator) NotNow(name string, seq uint64) {
 	a.answerLoad(name, seq, func(t *tag, now time.Duration) {
-		if l := &t.busy.load; !l.paused { // else this answers an earlier request of it
+		// Else this answers an earlier request of it.
+		if l := &t.busy.load; !l.paused {
 			l.paused, l.notNow = true, min(l.notNow+1, maxNotNow)
 			l.due = now + t.pause(a.cfg.ReAsk)
 		}

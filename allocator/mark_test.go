@@ -8,11 +8,12 @@ import (
 	"github.com/idworker/idworker/testing/tier"
 )
 
-// TestNoMarkIsMissed: however many take from a segment while its mark is moved,
-// the one that crosses it is told so. A mark that was missed would stay behind
-// the cursor, and nobody would look at the tag again.
+// TestNoMarkIsMissed: many goroutines take from a segment while its mark is
+// moved, and Take reports the crossing to the goroutine that crosses it. A
+// missed mark would stay behind the cursor, and the tag would never be checked
+// again.
 func TestNoMarkIsMissed(t *testing.T) {
-	const takers, ids = 4, 2*looks - 1 // so that each ID is a mark
+	const takers, ids = 4, 2*checksPerSegment - 1 // so that each ID is a mark
 	for range tier.Pick(5000, 100_000) {
 		s := newSegment(store.Segment{First: 1, End: 1 + ids}, 0)
 		var mu sync.Mutex // the tag's

@@ -13,14 +13,15 @@ import (
 
 // model is one worker process with trend tags, whose loads and grants travel
 // over a network that loses, doubles, delays and reorders them, and whose store
-// may go back. It records the IDs that were handed out, and the grants that the
+// may regress. It records the IDs that were handed out, and the grants that the
 // process has seen.
 type model struct {
 	*harness
 	next     map[string]int64 // the store
 	reserved map[string]int64 // the end of everything that the store ever gave
-	high     map[string]int64 // the end of the highest segment that counted; 0: the tag is unknown
-	below    map[string]bool  // a grant was Below since one was used
+	// The end of the highest segment that counted; 0: the tag is unknown.
+	high     map[string]int64
+	below    map[string]bool // a grant was Below since the last used grant
 	loads    []allocator.Load
 	grants   []grant
 	requests []*request
@@ -32,7 +33,7 @@ type grant struct {
 	tag  string
 	seq  uint64
 	s    store.Segment
-	back bool // it was reserved while the store lay below what it had given
+	back bool // it was reserved while the store lay below an earlier grant
 }
 
 type request struct {
@@ -57,7 +58,7 @@ func newModel() *model {
 	return m
 }
 
-// collect records what has been answered, and finds every broken promise in it.
+// collect records the latest answers, and finds every broken promise in them.
 // It runs after each step, so that answers are recorded in their order.
 func (m *model) collect(t *rapid.T) {
 	open := m.requests[:0]
@@ -118,9 +119,9 @@ func (m *model) reserve(tag string, n int64) (s store.Segment, back bool) {
 	return s, back
 }
 
-// deliver brings a grant to the process. It is called Below if it answers the
-// load under way and lies below an earlier one; and then the store did go back.
-// An unknown tag takes nothing but an answer to the load under way.
+// deliver brings a grant to the process. Its outcome is Below if it answers the
+// load under way and lies below an earlier grant; then the store did regress.
+// An unknown tag takes only an answer to the load under way.
 func (m *model) deliver(t *rapid.T, g grant) {
 	high := m.high[g.tag]
 	_, loading := m.CurrentLoad(g.tag, g.seq)
@@ -156,17 +157,17 @@ func (m *model) checkBelow(t *rapid.T, g grant, v allocator.Verdict) {
 	}
 }
 
-// forget notes that a tag left memory. From then on its store does not go back,
-// for the process cannot find that out; the register does.
+// forget notes that a tag was dropped. From then on its store does not regress,
+// because the process cannot detect that; the register does.
 func (m *model) forget(tag string) {
 	m.high[tag], m.below[tag] = 0, false
 	m.next[tag] = m.reserved[tag]
 }
 
-// TestAnyNetworkAnyOrder is the promise of one worker: whatever happens to
-// loads and grants, and however often the store goes back, no ID twice, IDs of
-// a tag only go up, and no request waits past its deadline. The store is
-// accused of having gone back only if it did, and whenever there is proof.
+// TestAnyNetworkAnyOrder is the promise of one worker: no ID twice, IDs of a
+// tag only ascend, and no request waits past its deadline. It holds for any
+// fate of loads and grants, and any regression of the store. The store is
+// reported as regressed only if it did, and whenever there is proof.
 func TestAnyNetworkAnyOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := newModel()
@@ -177,7 +178,8 @@ func TestAnyNetworkAnyOrder(t *testing.T) {
 				r.outcome = m.request(r.tag, r.n)
 				m.requests = append(m.requests, r)
 			},
-			"reserve": func(t *rapid.T) { // a load reaches the store; it may do so again
+			// A load reaches the store; it may do so again.
+			"reserve": func(t *rapid.T) {
 				if len(m.loads) == 0 {
 					t.Skip("no load")
 				}
@@ -192,7 +194,8 @@ func TestAnyNetworkAnyOrder(t *testing.T) {
 				s, back := m.reserve(l.Tag, m.size(l))
 				m.grants = append(m.grants, grant{l.Tag, l.Seq, s, back})
 			},
-			"grant": func(t *rapid.T) { // any grant arrives; it may arrive again
+			// Any grant arrives; it may arrive again.
+			"grant": func(t *rapid.T) {
 				if len(m.grants) == 0 {
 					t.Skip("no grant")
 				}
@@ -209,7 +212,8 @@ func TestAnyNetworkAnyOrder(t *testing.T) {
 				}
 				m.grants = m.grants[1:]
 			},
-			"other process": func(t *rapid.T) { // takes a range of its own from the store
+			// Takes a range of its own from the store.
+			"other process": func(t *rapid.T) {
 				m.reserve(tag.Draw(t, "tag"), rapid.Int64Range(1, 50).Draw(t, "n"))
 			},
 			"store goes back": func(t *rapid.T) {

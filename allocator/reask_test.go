@@ -9,15 +9,15 @@ import (
 	"github.com/idworker/idworker/store"
 )
 
-// asking is a harness that notes when a load is asked for again.
-type asking struct {
+// loadLog is a harness that notes when a load is requested again.
+type loadLog struct {
 	*harness
 	at  []time.Duration // rounded
 	seq uint64          // of the latest load
 }
 
 // until lets time pass.
-func (a *asking) until(end time.Duration) {
+func (a *loadLog) until(end time.Duration) {
 	for ; a.now < end; a.now += 10 * time.Millisecond {
 		a.Tick()
 		for _, l := range a.asked {
@@ -27,8 +27,8 @@ func (a *asking) until(end time.Duration) {
 	}
 }
 
-// want fails the test unless the load was asked for again at these times.
-func (a *asking) want(t *testing.T, at string) {
+// want fails the test unless the load was requested again at these times.
+func (a *loadLog) want(t *testing.T, at string) {
 	t.Helper()
 	if got := fmt.Sprint(a.at); got != at {
 		t.Errorf("asked again at %s, want %s", got, at)
@@ -37,20 +37,20 @@ func (a *asking) want(t *testing.T, at string) {
 }
 
 // refill returns a tag with a refill under way, number seq.
-func refill() (a *asking, seq uint64) {
-	a = &asking{harness: order(10)}
+func refill() (a *loadLog, seq uint64) {
+	a = &loadLog{harness: order(10)}
 	a.request("order", 1)
 	a.grantAll()
-	for len(a.asked) == 0 { // until the last segment in memory is past its mark
+	for len(a.asked) == 0 { // until the last buffered segment is past its mark
 		a.request("order", 1)
 	}
 	seq, a.asked = a.latest().Seq, nil
 	return a, seq
 }
 
-// TestReAsk: a load without an answer is asked for again every second, and at
-// once when the first request waits for it. Strict and unknown tags are asked
-// for a second time sooner.
+// TestReAsk: a load without an answer is requested again every second, and
+// immediately when the first request waits for it. Loads of strict and unknown
+// tags are repeated sooner.
 func TestReAsk(t *testing.T) {
 	h, _ := refill()
 	h.until(5500 * time.Millisecond)
@@ -62,16 +62,16 @@ func TestReAsk(t *testing.T) {
 		t.Errorf("with ten requests parked, asked for %+v; want the load once", h.asked)
 	}
 
-	h = &asking{harness: order(10)}
+	h = &loadLog{harness: order(10)}
 	h.request("order", 1)
 	h.asked = nil
 	h.until(1500 * time.Millisecond)
 	h.want(t, "[250ms 1.25s]") // 125 ms, rounded, and a second later
 }
 
-// TestNotNow: a load that was put off is asked for again after 1, 2, 4, 8, and
-// then every 16 seconds, whoever waits for it. Without another answer the pause
-// stays, and a grant or a refusal ends it.
+// TestNotNow: a postponed load is requested again after 1, 2, 4, 8, and then
+// every 16 seconds, no matter which requests wait. Without another answer the
+// pause stays, and a grant or a refusal ends it.
 func TestNotNow(t *testing.T) {
 	h, seq := refill()
 	h.NotNow("order", seq+1) // another load
@@ -108,9 +108,9 @@ func TestNotNow(t *testing.T) {
 }
 
 // TestNotNowOfAStrictTag: the pause outlives the load, whose requests go away
-// before it is over. The next load is asked for when it is.
+// before its end. The next load is requested then.
 func TestNotNowOfAStrictTag(t *testing.T) {
-	h := &asking{harness: strict(allocator.Config{})}
+	h := &loadLog{harness: strict(allocator.Config{})}
 	ask := func() uint64 {
 		h.request("order", 1)
 		if len(h.asked) != 1 {
@@ -123,7 +123,8 @@ func TestNotNowOfAStrictTag(t *testing.T) {
 	h.until(1010 * time.Millisecond)
 	h.want(t, "[1s]")
 	h.NotNow("order", h.seq)
-	h.until(allocator.DefaultWait + 10*time.Millisecond) // the load goes with its request
+	// The load goes with its request.
+	h.until(allocator.DefaultWait + 10*time.Millisecond)
 	if h.Loading() != 0 {
 		t.Fatal("the load is open")
 	}
@@ -146,8 +147,8 @@ func TestNotNowOfAStrictTag(t *testing.T) {
 	}
 }
 
-// TestLoadSaysHowMuchItIsNeeded: a load says how long memory lasts when it is
-// asked for, and again when it is looked at.
+// TestLoadSaysHowMuchItIsNeeded: a load shows the runway when it is requested,
+// and again when it is read.
 func TestLoadSaysHowMuchItIsNeeded(t *testing.T) {
 	h := order(1000)
 	h.request("order", 1)
@@ -184,7 +185,8 @@ func TestTicksCostWhatIsDue(t *testing.T) {
 		h.request(tag, 1000) // which is more than there is
 		h.asked = nil
 	}
-	h.now = 40 * time.Second // expires the requests, and is the first asking again
+	// Expires the requests, and repeats the loads first.
+	h.now = 40 * time.Second
 	h.Tick()
 	if len(h.asked) != tags {
 		t.Fatalf("%d loads were asked for again, want %d", len(h.asked), tags)

@@ -15,7 +15,7 @@ type refusing struct {
 	*harness
 	t        *testing.T
 	rate     float64
-	refusals []time.Duration // when it was asked
+	refusals []time.Duration // the times of its requests
 }
 
 // during lets requests come for the given time. Its store refuses all loads, or
@@ -50,8 +50,8 @@ func (r *refusing) refused(after time.Duration) {
 	r.during(after, true)
 }
 
-// TestRefusedWhileMemoryLasts: a tag whose store refuses is asked for again
-// while memory lasts, seldom, and not for every request. So it has IDs before
+// TestRefusedWhileMemoryLasts: a refused load is requested again while the
+// buffer lasts, seldom, and not for every request. So the tag has IDs before
 // they are needed once its numbers were raised.
 func TestRefusedWhileMemoryLasts(t *testing.T) {
 	t.Parallel()

@@ -10,9 +10,9 @@ import (
 	"github.com/idworker/idworker/allocator"
 )
 
-// outage stops the store, checks the reported runway against how long requests
-// are answered from then on, and returns that. The first that is not is parked
-// then, and gets ErrNoSegment when it has waited for as long as it may.
+// outage stops the store, compares the reported runway with the time that
+// requests are answered from then on, and returns that. The first unanswered
+// request is parked, and gets ErrNoSegment at its deadline.
 func (f *flow) outage(when string) time.Duration {
 	f.t.Helper()
 	f.stopped = true
@@ -32,7 +32,8 @@ func (f *flow) outage(when string) time.Duration {
 			}
 			return lasted
 		}
-		if past := f.now - start; !half && past >= reported/2 { // it goes on to be right
+		// It stays right.
+		if past := f.now - start; !half && past >= reported/2 {
 			half = true
 			f.wantRunway(when+", half-way through the outage", f.figures().Runway, reported-past)
 		}
@@ -49,8 +50,8 @@ func (f *flow) wantRunway(when string, reported, lasted time.Duration) {
 	}
 }
 
-// use lets requests come until that part of the current segment is used, which
-// is counted from the latest load, at one tenth of it, on.
+// use sends requests until that part of the current segment is used, counted
+// from the latest load, at a tenth of it.
 func (f *flow) use(part float64) {
 	f.load(1)
 	step := float64(f.loads[len(f.loads)-1].step)
@@ -59,8 +60,8 @@ func (f *flow) use(part float64) {
 	}
 }
 
-// TestRunwayIsTrue: at any rate, and at any point of a segment, the reported
-// runway is how long requests are answered if the store stops now.
+// TestRunwayIsTrue: at any rate, and at any point of a segment, requests are
+// answered for the reported runway if the store stops now.
 func TestRunwayIsTrue(t *testing.T) {
 	t.Parallel()
 	for _, rate := range rates {
@@ -75,8 +76,8 @@ func TestRunwayIsTrue(t *testing.T) {
 	}
 }
 
-// TestRunwayFollowsTheRate: with the rate held for a while at something else,
-// the reported runway is as true as before, although the next load may be days
+// TestRunwayFollowsTheRate: after another rate was held for a while, the
+// reported runway is as true as before, although the next load may be days
 // away.
 func TestRunwayFollowsTheRate(t *testing.T) {
 	for _, c := range []struct {
@@ -110,9 +111,9 @@ func TestRunwayFollowsTheRate(t *testing.T) {
 	}
 }
 
-// TestWorstRunway: once the step is right, another segment is asked for when
-// memory lasts for less than 15 minutes. That is noticed when a fortieth of a
-// segment is used.
+// TestWorstRunway: with the right step, another segment is requested when the
+// buffer lasts for less than 15 minutes. The check is at each fortieth of a
+// segment.
 func TestWorstRunway(t *testing.T) {
 	t.Parallel()
 	worst := time.Duration(math.MaxInt64)
@@ -120,10 +121,11 @@ func TestWorstRunway(t *testing.T) {
 		if ceiling/rate < 1200 {
 			continue // the ceiling binds: 0.9 × ceiling ÷ rate
 		}
-		for offset := range 16 { // steps that last for all times from 15 to 30 minutes
+		// Steps that last for all times from 15 to 30 minutes.
+		for offset := range 16 {
 			start := int64(rate * 900 * (1 + float64(offset)/16))
 			if start < 1000 {
-				continue // so few IDs that one of them counts
+				continue // so few IDs that each counts
 			}
 			f := newFlow(t, rate, start, ceiling)
 			f.load(settledAfter)

@@ -39,16 +39,15 @@ func (f *flow) wantSettled(when string, configured int64) {
 			if step != ceiling {
 				f.t.Fatalf("%s: step %d, want the ceiling", when, step)
 			}
-		// A request is one per cent of a segment, and at the least one ID.
+		// A request is 1 % of a segment, and at least an ID.
 		case life.Seconds() < 900*0.98-1/f.rate || life.Seconds() > 1800*1.02+1/f.rate:
 			f.t.Fatalf("%s: a segment of %d lasted %v, want 15 to 30 minutes; all: %v", when, step, life, f.lives(n))
 		}
 	}
 }
 
-// TestStepSettles: whatever the rate and the configured step, the step becomes
-// one that lasts 15 to 30 minutes, and stays so; after a surge too, and when it
-// is over.
+// TestStepSettles: at any rate and configured step, a segment comes to
+// last 15 to 30 minutes, and stays so; after a surge, too, and after its end.
 func TestStepSettles(t *testing.T) {
 	t.Parallel()
 	for i, rate := range rates {
@@ -63,15 +62,16 @@ func TestStepSettles(t *testing.T) {
 				f.wantSettled("in a surge", configured)
 				f.rate = rate
 				f.wantSettled("after the surge", configured)
-				f.rate = max(rate/100, rates[0]) // slower, and the clock would overflow
+				// Slower, and the clock would overflow.
+				f.rate = max(rate/100, rates[0])
 				f.wantSettled("when traffic leaves", configured)
 			})
 		}
 	}
 }
 
-// TestStepOfOneThatIsEnough: a configured step that lasts as long as it should
-// is left as it is, from the first load on.
+// TestStepOfOneThatIsEnough: a suitable configured step stays as it is, from
+// the first load on.
 func TestStepOfOneThatIsEnough(t *testing.T) {
 	f := newFlow(t, 1, 1200, ceiling)
 	f.load(10)

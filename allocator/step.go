@@ -5,44 +5,44 @@ import (
 	"time"
 )
 
-// Memory should last for 15 minutes or more, from the first minute of a rate
+// A buffer should last for 15 minutes or more, from the first minute of a rate
 // on, with few loads. Each time the cursor has passed another fortieth of its
-// segment, the tag is checked: if the IDs in memory do not last for 15 minutes
-// at the present rate, the next load takes IDs for 20, whether a segment is
-// ready or not.
+// segment, the tag is checked: if the buffer does not last for 15 minutes at
+// the present rate, the next load takes IDs for 20, whether a segment is ready
+// or not.
 //
-// The rate is that of the faster of two windows. Both begin at earlier checks,
-// the shorter one less than 15 seconds ago if the tag is busy, the longer one
-// more than that. So soon after a surge one of them covers only the new rate.
+// The rate is the higher of two windows. Both begin at earlier checks, the
+// shorter less than 15 seconds ago if the tag is busy, the longer before that.
+// So soon after a surge, one of them covers only the new rate.
 //
-// Where the rate cannot be measured, and for steps that are too long, Leaf's
-// rule holds: a step that lasts for less than 15 minutes is doubled, one that
-// lasts for 30 or more is halved. Config.MaxStep bounds all this: where it does
-// not last for 15 minutes, memory has 0.9 to 1.9 times MaxStep.
+// If the rate cannot be measured, and for steps that are too long, Leaf's rule
+// holds: a step that lasts for less than 15 minutes is doubled, a step that
+// lasts for 30 or more is halved. Config.MaxStep bounds all this: if it does
+// not last for 15 minutes, the buffer has 0.9 to 1.9 times MaxStep.
 const (
 	shortLife  = 15 * time.Minute
 	wantedLife = 20 * time.Minute
 	longLife   = 30 * time.Minute
 )
 
-// steadyTime is the shortest time for a rate that decides whether memory lasts.
-// A shorter window counts as if nothing had been handed out in the rest of it,
-// so a burst does not make memory look too short.
+// steadyTime is the shortest time for a rate that decides whether the buffer
+// lasts. A shorter window counts as if nothing had been handed out in the rest
+// of it, so a burst does not make the buffer look too small.
 const steadyTime = 15 * time.Second
 
 // enoughIDs is how many have to be handed out to measure a rate.
 const enoughIDs = 20
 
-// maxGrowth bounds the growth from one step to the next, which is chosen once
-// one part in [looks] of the step was used. So n IDs in a burst reserve less
-// than maxGrowth × looks × n. And yet 1,000 become the 120 million that 100,000
-// a second take in 20 minutes with the sixth load.
+// maxGrowth bounds the growth from step to step, which is chosen once
+// 1/checksPerSegment of the step is used. So n IDs in a burst reserve less than
+// maxGrowth × checksPerSegment × n. Yet the sixth load grows from 1,000 to the
+// 120 million that last for 20 minutes at 100,000 a second.
 const maxGrowth = 16
 
 // The methods below need mu.
 
-// chooseStep is the step policy: a step that lasts for wantedLife, if memory
-// does not last; and otherwise Leaf's rule.
+// chooseStep is the step policy: a step that lasts for wantedLife, if the
+// buffer does not last; otherwise Leaf's rule.
 func (t *tag) chooseStep(now time.Duration, ceiling int64) int64 {
 	if !t.runsShort(now, ceiling) {
 		return nextStep(t.step, t.segmentLife(now), t.configured, ceiling)
@@ -54,17 +54,18 @@ func (t *tag) chooseStep(now time.Duration, ceiling int64) int64 {
 	return min(max(step, wanted), ceiling)
 }
 
-// runsShort reports whether memory does not last for shortLife at the present
-// rate. Where the ceiling does not allow for that, nine tenths of a segment are
-// enough.
+// runsShort reports whether the buffer does not last for shortLife at the
+// present rate. If the ceiling does not allow that, nine tenths of a segment
+// are enough.
 func (t *tag) runsShort(now time.Duration, ceiling int64) bool {
 	least := t.lasting(now, shortLife, steadyTime)
 	return t.available() < min(least, ceiling-ceiling/loadAt)
 }
 
 // lasting is the number of IDs that last for life at the rate of the faster
-// window, to which the demand of parked requests is added. A window is taken to
-// be at least so long. It is 0 if there were too few IDs to measure a rate.
+// window, to which the demand of parked requests is added. least is the
+// shortest length of a window. It is 0 if there were too few IDs to measure a
+// rate.
 func (t *tag) lasting(now, life, least time.Duration) (n int64) {
 	total := t.total() + t.busy.demand
 	for _, since := range []sample{t.meter.last, t.meter.before} {
@@ -75,10 +76,10 @@ func (t *tag) lasting(now, life, least time.Duration) (n int64) {
 	return n
 }
 
-// segmentLife is how long a segment of the present step lasts at the rate since
-// the latest load. Leaf uses the time between two loads instead. But nearly all
-// of that time was spent in the segment before, and a step that is judged by
-// the life of another segment never settles.
+// segmentLife is the time that a segment of the present step lasts at the rate
+// since the latest load. Leaf uses the time between two loads instead. But
+// nearly all of that time was spent in the segment before, and a step that is
+// judged by the life of another segment never settles.
 func (t *tag) segmentLife(now time.Duration) time.Duration {
 	used := t.total() - t.meter.begun.total + t.busy.demand
 	life := float64(now-t.meter.begun.at) * float64(t.step) / float64(used)
@@ -88,9 +89,9 @@ func (t *tag) segmentLife(now time.Duration) time.Duration {
 	return MaxRunway // nothing was used
 }
 
-// nextStep is the step that follows one that lasts for the given time: doubled
-// if that is short, halved if it is long, and always between floor, the
-// configured step, and ceiling.
+// nextStep is the step after a step that lasts for the given time: doubled if
+// that is short, halved if it is long, and always between floor, the configured
+// step, and ceiling.
 func nextStep(step int64, lasts time.Duration, floor, ceiling int64) int64 {
 	switch {
 	case lasts < shortLife && step > ceiling/2:
@@ -104,8 +105,8 @@ func nextStep(step int64, lasts time.Duration, floor, ceiling int64) int64 {
 }
 
 // setConfigured sets the configured step. It applies from the next load on.
-// Growth starts again from a lowered step, and from a raised one unless the
-// step has already grown beyond it.
+// Growth starts again from a lowered step, and from a raised step unless growth
+// has already passed it.
 func (t *tag) setConfigured(step int64) {
 	switch {
 	case step == t.configured:

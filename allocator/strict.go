@@ -2,28 +2,28 @@ package allocator
 
 import "github.com/idworker/idworker/store"
 
-// A strict tag keeps nothing in memory. It has one load open at a time, and
+// A strict tag has no buffer. It has one load open at a time, and
 //
-//  1. the load's requests are fixed when it is sent for the first time: later
-//     requests wait for the next load;
+//  1. the load's requests are fixed when it is first sent: later requests wait
+//     for the next load;
 //  2. if it is sent again, under the same number, it is for the same IDs;
 //  3. only the grant of the open load counts;
 //  4. it serves requests of that load only, and the rest is burnt.
 //
 // So the store reserves an ID after its request has arrived, and before the
-// request is answered; ranges ascend in the order of reservations; hence each
-// ID is above all that were answered, by any worker, before its request was
+// request is answered. Ranges ascend in the order of reservations. Hence each
+// ID is above all IDs that were answered, by any worker, before its request was
 // sent. A worker treats an unknown tag as strict until its first grant.
 // docs/proofs/strict.md has the argument, docs/spec/strict.pml the model.
 //
-// The load's requests are those whose mark is its number. As requests are
-// parked at the end, they are the first ones.
+// A load's number marks its requests. New requests are parked at the end, so
+// the marked requests come first.
 
 // The methods below need the tag's mu.
 
 // fixLoad fixes the requests of the open load, unless it was sent before: all
-// that are parked, from the first one on, as far as they fit under the ceiling
-// together. The first one always fits.
+// parked requests, in order, whose sum fits under the ceiling. The first always
+// fits.
 func (t *tag) fixLoad(ceiling int64) {
 	l := &t.busy.load
 	if l.want > 0 || t.order == store.Trend {
@@ -63,7 +63,8 @@ func (t *tag) serveLoad(seq uint64, s store.Segment) (rest int64) {
 }
 
 // giveUpLoad ends the open load of a strict or unknown tag if all its requests
-// are gone, so that the next request need not wait until it is requested again.
+// are gone. Otherwise the next request would wait until that load is requested
+// again.
 func (t *tag) giveUpLoad() {
 	if t.order == store.Trend || t.busy.load.seq == 0 {
 		return

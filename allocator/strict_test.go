@@ -9,8 +9,7 @@ import (
 	"github.com/idworker/idworker/store"
 )
 
-// strict returns a harness with a strict tag that is known, and has been
-// granted up to 1.
+// strict returns a harness with a strict tag that has been granted up to 1.
 func strict(cfg allocator.Config) *harness {
 	h := newHarness(cfg)
 	h.order = store.Strict
@@ -19,7 +18,7 @@ func strict(cfg allocator.Config) *harness {
 	return h
 }
 
-// send does what the sender of the latest load does.
+// send acts as the sender of the latest load.
 func (h *harness) send(t *testing.T) allocator.Load {
 	t.Helper()
 	l, ok := h.CurrentLoad("order", h.latest().Seq)
@@ -29,9 +28,9 @@ func (h *harness) send(t *testing.T) allocator.Load {
 	return l
 }
 
-// TestStrictLoadIsFixedWhenItIsSent: it has the requests that are parked then;
-// later ones wait for the next load, whose time comes with the grant. Asked
-// again, it is the same.
+// TestStrictLoadIsFixedWhenItIsSent: a load has the requests that are parked
+// when it is sent; later requests wait for the next load, whose time comes with
+// the grant. A repeated load is the same.
 func TestStrictLoadIsFixedWhenItIsSent(t *testing.T) {
 	h := strict(allocator.Config{})
 	first, second := h.request("order", 2), h.request("order", 3)
@@ -78,8 +77,8 @@ func TestStrictLoadIsBounded(t *testing.T) {
 	}
 }
 
-// TestRestOfAStrictGrantIsBurnt: IDs of requests that have gone, or that are
-// too many, are no one's. Requests that do not fit go into the next load.
+// TestRestOfAStrictGrantIsBurnt: surplus IDs, and those of requests that have
+// gone, are lost. Requests that do not fit go into the next load.
 func TestRestOfAStrictGrantIsBurnt(t *testing.T) {
 	h := strict(allocator.Config{})
 	gone := h.request("order", 3)
@@ -87,7 +86,7 @@ func TestRestOfAStrictGrantIsBurnt(t *testing.T) {
 	sent := h.send(t)
 	late := h.request("order", 1)
 	h.Withdraw("order", gone)
-	h.Grant("order", sent.Seq, h.reserve(6)) // less than it was asked for
+	h.Grant("order", sent.Seq, h.reserve(6)) // fewer than requested
 	first.want(t, seg(2, 6))
 	small.want(t, seg(6, 7))
 	large.wantNone(t)
@@ -119,7 +118,7 @@ func TestRequestLargerThanAGrant(t *testing.T) {
 }
 
 // TestStrictLoadIsGivenUp with the last of its requests, so that the next
-// request begins one at once.
+// request begins another immediately.
 func TestStrictLoadIsGivenUp(t *testing.T) {
 	h := strict(allocator.Config{})
 	gone := h.request("order", 1)
@@ -149,9 +148,9 @@ func TestStrictLoadIsGivenUp(t *testing.T) {
 	next.want(t, seg(3, 4))
 }
 
-// TestUnknownTag: it is loaded as a strict one is, and its first grant decides.
-// The rest of a trend grant is kept, and may serve requests that came later.
-// IDs of a strict tag cannot be kept by a caller.
+// TestUnknownTag: it is loaded like a strict tag, and its first grant decides.
+// The rest of a trend grant is kept, and may serve later requests. IDs of a
+// strict tag cannot be prefetched.
 func TestUnknownTag(t *testing.T) {
 	for _, order := range []store.Order{store.Trend, store.Strict} {
 		h := newHarness(allocator.Config{})
@@ -182,7 +181,7 @@ func TestUnknownTag(t *testing.T) {
 	}
 }
 
-// TestFirstGrantWithoutAStep: a trend tag goes on with the size of the grant.
+// TestFirstGrantWithoutAStep: the size of the grant becomes a trend tag's step.
 func TestFirstGrantWithoutAStep(t *testing.T) {
 	h := order(0)
 	h.request("order", 1)
@@ -194,8 +193,7 @@ func TestFirstGrantWithoutAStep(t *testing.T) {
 	}
 }
 
-// TestFiguresOfAStrictTag: it keeps nothing, and so its memory does not run
-// out.
+// TestFiguresOfAStrictTag: it has no buffer, so its runway never ends.
 func TestFiguresOfAStrictTag(t *testing.T) {
 	h := strict(allocator.Config{})
 	for range 100 {

@@ -34,7 +34,7 @@ type world struct {
 	grants  []flight
 	handed  map[int64]bool
 	highest int64
-	lazy    bool // workers do what they have to some time later
+	lazy    bool // workers perform the effects some time later
 	quiet   bool // there are no more faults
 	happens []string
 }
@@ -158,7 +158,7 @@ func (w *world) answer(m *member, r *worldRequest, ids []store.Segment, err erro
 	}
 }
 
-// send sends a load that a worker has asked for, if it is still under way.
+// send sends a load that a worker has requested, if it is still under way.
 func (w *world) send(m *member) {
 	if len(m.asked) == 0 {
 		return
@@ -178,7 +178,7 @@ func (w *world) send(m *member) {
 	w.flying = append(w.flying, flight{to: m, load: l})
 }
 
-// pick takes one of the flights, or a copy of it.
+// pick takes a random flight, or a copy of it.
 func (w *world) pick(flights *[]flight) (f flight, ok bool) {
 	if len(*flights) == 0 {
 		return f, false
@@ -191,9 +191,9 @@ func (w *world) pick(flights *[]flight) (f flight, ok bool) {
 	return f, true
 }
 
-// work is the next step of a loader: it takes loads that have arrived, and
-// sends one compare-and-set for their sum; that arrives, and if it is refused
-// the loader reads the register and tries again; if not, it sends the grants.
+// work is the next step of a loader. It takes loads that have arrived, and
+// sends a compare-and-set for their sum. If that is refused, it reads the
+// register and retries; else it sends the grants.
 func (w *world) work(l *worldLoader) {
 	if len(l.loads) == 0 {
 		for more := true; more; more = w.chance(60) {
@@ -243,7 +243,7 @@ func (w *world) pass(by time.Duration) {
 	}
 }
 
-// happen is one thing that happens.
+// happen is a random event.
 func (w *world) happen() {
 	w.anyone().perform()
 	m := w.anyone()
@@ -353,10 +353,10 @@ func firstSeed(t *testing.T) uint64 {
 }
 
 // TestStrictOrderOverAnyNetwork is the promise of strict tags: each ID is above
-// all that were answered, by any worker, before its request was sent, and none
-// is handed out twice; and once the faults end, requests are answered. Of trend
-// tags, which a worker cannot tell from strict ones before their first grant,
-// it is that of each worker.
+// all IDs that were answered, by any worker, before its request was sent, and
+// none is handed out twice. Once the faults end, requests are answered. Trend
+// tags, which a worker cannot distinguish from strict tags before their first
+// grant, keep the promise of each worker.
 func TestStrictOrderOverAnyNetwork(t *testing.T) {
 	t.Parallel()
 	first := firstSeed(t)

@@ -5,26 +5,27 @@ import (
 	"time"
 )
 
-// Tags come into memory with the first request for their name, and leave it
+// The first request for a name creates its tag. A tag is dropped
 //
-//   - unknown, when no request is parked any more, or their load is refused;
-//   - strict, when a load is refused;
-//   - when they are idle (DropIdle) or removed (Remove).
+//   - if it is unknown, when no request is parked any more, or its load is
+//     refused;
+//   - if it is strict, when a load is refused;
+//   - if it is idle (DropIdle) or removed (Remove).
 //
 // Nothing of a dropped tag stays, except a refusal for Config.ReAsk. A tag that
-// comes back is unknown, and an unknown tag takes only the grant of its open
-// load, which was requested after all that. So a late grant gets in nowhere.
+// is created again is unknown, and takes only the grant of its open load, which
+// was requested after all that. So no tag uses a late grant.
 
-// A tag without requests for an hour leaves memory: most names that are used
-// once, such as one for each day, never come back. At 300 bytes a tag, manyTags
-// take 30 MB; with more of them, a minute without requests is enough.
+// A tag without requests for an hour is dropped: most names that are used once,
+// such as daily names, never come back. At 300 bytes a tag, manyTags take 30
+// MB; with more of them, a minute without requests is enough.
 const (
 	idleCalls = 60
 	manyTags  = 100_000
 )
 
-// findOrMake returns the tag of that name, which it makes if there is none, or
-// the error that a request for it gets.
+// findOrMake returns the tag of that name, or creates it, or returns the error
+// for its requests.
 func (a *Allocator) findOrMake(name string) (*tag, error) {
 	if t, ok := a.tags.Load(name); ok {
 		return t, nil
@@ -49,16 +50,15 @@ func (a *Allocator) findOrMake(name string) (*tag, error) {
 	return t, nil
 }
 
-// Remove drops a tag, with the IDs in memory. Its parked requests get
-// ErrDropped: that the tag was removed does not prove that there is none by
-// now.
+// Remove drops a tag, with its buffer. Its parked requests get ErrDropped, not
+// store.ErrNoTag: the tag may exist again by now.
 func (a *Allocator) Remove(name string) {
 	a.updateTag(name, func(t *tag, _ time.Duration) { a.drop(t, ErrDropped) })
 }
 
 // DropIdle drops the tags without requests for the latest 60 calls, or for one
-// if more than 100,000 tags are in memory, and returns how many it dropped.
-// Call it once a minute.
+// call if more than 100,000 tags are held, and returns their number. Call it
+// once a minute.
 func (a *Allocator) DropIdle() (dropped int) {
 	now := a.cfg.Clock()
 	for name, r := range a.refused.All() {
@@ -92,8 +92,7 @@ func (t *tag) countIdle() int8 {
 	return t.idleCalls
 }
 
-// drop takes a tag out of memory. Its parked requests get err. It needs the
-// tag's mu.
+// drop drops a tag. Its parked requests get err. It needs the tag's mu.
 func (a *Allocator) drop(t *tag, err error) {
 	t.dropped = true
 	a.tags.Delete(t.name)
@@ -124,8 +123,7 @@ func (r refusal) current(now time.Duration) error {
 // within Config.ReAsk, requests for some of them cost another load.
 const maxRefused = 32_768
 
-// addRefusal keeps the reason why the load of a tag that leaves memory was
-// refused.
+// addRefusal keeps the reason why the load of a dropped tag was refused.
 func (a *Allocator) addRefusal(name string, r refusal) {
 	if a.refused.Size() >= maxRefused {
 		a.refused.Clear()
@@ -133,8 +131,9 @@ func (a *Allocator) addRefusal(name string, r refusal) {
 	a.refused.Store(name, r)
 }
 
-// RefuseUnknown has requests for tags that are not in memory fail with err for
-// some time: loaders have no time for them. Tags in memory are not affected.
+// RefuseUnknown makes requests for tags that are not held fail with err for
+// some time, because loaders are overloaded. It does not affect tags that are
+// held.
 func (a *Allocator) RefuseUnknown(err error, d time.Duration) {
 	a.refusedAll.Store(&refusal{err, a.cfg.Clock() + d})
 }

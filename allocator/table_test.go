@@ -31,7 +31,7 @@ func newFixture(cfg Config) *fixture {
 	return f
 }
 
-// drain does what has to be done.
+// drain performs the effects.
 func (f *fixture) drain() {
 	todo := f.Effects()
 	for _, l := range todo.Loads {
@@ -73,8 +73,7 @@ func (f *fixture) DropIdle() int {
 	return f.Allocator.DropIdle()
 }
 
-// request makes a request for one ID, and returns the error with which it was
-// answered.
+// request makes a request for an ID, and returns the error of its answer.
 func (f *fixture) request(name string) (err *error) {
 	err = new(error)
 	defer f.drain()
@@ -106,8 +105,8 @@ func (f *fixture) figures(name string) Figures {
 	return Figures{}
 }
 
-// TestUnknownTagsAreBounded: tags that were never granted take no more than so
-// much memory. Each that is granted, refused or given up makes room.
+// TestUnknownTagsAreBounded: tags without a grant take a bounded amount of
+// memory. A grant, a refusal or a withdrawal makes room.
 func TestUnknownTagsAreBounded(t *testing.T) {
 	full := errors.New("full")
 	for name, settle := range map[string]func(f *fixture, tag string){
@@ -136,11 +135,11 @@ func TestUnknownTagsAreBounded(t *testing.T) {
 	}
 }
 
-// TestRefusalOfAnUnknownTag: all its requests get the error, also those that
-// come in the next second, without another load. Then a request begins a new
-// one.
+// TestRefusalOfAnUnknownTag: all its requests get the error, also in the next
+// second, without another load. Then a request begins a new load.
 func TestRefusalOfAnUnknownTag(t *testing.T) {
-	for _, order := range []store.Order{"", store.Strict} { // a strict tag leaves memory in the same way
+	// A strict tag is dropped in the same way.
+	for _, order := range []store.Order{"", store.Strict} {
 		f := newFixture(Config{})
 		if order != "" {
 			f.use("a", order)
@@ -171,8 +170,8 @@ func TestRefusalOfAnUnknownTag(t *testing.T) {
 	}
 }
 
-// TestRefusalsAreBounded: whoever makes names up fills a bounded table, and as
-// many as fit are remembered.
+// TestRefusalsAreBounded: invented names fill a bounded table, which keeps as
+// many refusals as fit.
 func TestRefusalsAreBounded(t *testing.T) {
 	f := newFixture(Config{})
 	made := 0
@@ -207,7 +206,8 @@ func TestIdleTagsLeaveMemory(t *testing.T) {
 	f := newFixture(Config{})
 	f.use("trend", store.Trend)
 	f.request("trend")
-	f.Refuse("trend", f.loads["trend"].Seq, store.ErrExhausted) // so none is under way
+	// So none is under way.
+	f.Refuse("trend", f.loads["trend"].Seq, store.ErrExhausted)
 	f.use("strict", store.Strict)
 	f.use("loading", store.Trend)
 	for range 9 {
@@ -249,8 +249,8 @@ func TestIdleTagsLeaveMemory(t *testing.T) {
 	}
 }
 
-// TestTagThatLeftMemoryComesBack: however it left, it takes nothing but the
-// grant of its open load, so late grants, and doubled ones, get in nowhere.
+// TestTagThatLeftMemoryComesBack: a dropped tag that is created again takes
+// only the grant of its open load, so late and doubled grants are never used.
 func TestTagThatLeftMemoryComesBack(t *testing.T) {
 	for name, drop := range map[string]func(f *fixture){
 		"removed": func(f *fixture) { f.Remove("a") },
@@ -290,7 +290,7 @@ func TestTagThatLeftMemoryComesBack(t *testing.T) {
 }
 
 // TestRemoveAnswers: parked requests of a tag that is removed get ErrDropped:
-// by now there may be another one.
+// the tag may exist again by now.
 func TestRemoveAnswers(t *testing.T) {
 	for _, order := range []store.Order{"", store.Trend, store.Strict} {
 		f := newFixture(Config{})
@@ -309,9 +309,9 @@ func TestRemoveAnswers(t *testing.T) {
 	}
 }
 
-// TestCountsOfTags: whatever is requested, granted, refused, removed and left
-// idle, the counts are those of the tags, and each unknown tag has a parked
-// request and a load.
+// TestCountsOfTags: the counts stay correct while tags are requested, granted,
+// refused, removed and left idle, and each unknown tag has a parked request and
+// a load.
 func TestCountsOfTags(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f := newFixture(Config{MaxUnknown: 3, MaxParkedPerTag: 2, MaxParked: 8})
@@ -401,8 +401,8 @@ func TestReadersSeeEveryTag(t *testing.T) {
 	readers.Wait()
 }
 
-// TestTagsAtRestAreSmall: a tag in memory without parked requests and without a
-// load takes no more than manyTags counts on, in addition to its name.
+// TestTagsAtRestAreSmall: a tag without parked requests and without a load
+// takes no more memory than manyTags assumes, in addition to its name.
 func TestTagsAtRestAreSmall(t *testing.T) {
 	n := tier.Pick(50_000, 1_000_000)
 	names := make([]string, n)

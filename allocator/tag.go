@@ -11,30 +11,33 @@ import (
 	"github.com/idworker/idworker/store"
 )
 
-// tag holds the buffers and the load state of one tag in memory.
+// tag has a tag's buffer and load state.
 type tag struct {
 	name string
-	cur  atomic.Pointer[segment] // empty until the first grant of a trend tag; replaced under mu
+	// Empty until the first grant of a trend tag; replaced under mu.
+	cur atomic.Pointer[segment]
 
 	mu    sync.Mutex
-	busy  *busy // nil at rest; see lock
+	busy  *activity // nil at rest; see lock
 	meter meter
 	use   *use // nil before the second grant
 
-	order      store.Order // "" if the tag is unknown, because it was never granted
-	high       int64       // end of the highest segment that ended a load, used or not
-	configured int64       // the configured step of a trend tag
-	step       int64       // its grown step; 0 unless it is a trend tag
+	// "" if the tag is unknown, because it was never granted.
+	order store.Order
+	// End of the highest segment that ended a load, used or not.
+	high       int64
+	configured int64 // the configured step of a trend tag
+	step       int64 // its grown step; 0 unless it is a trend tag
 
 	idleTotal int64 // the IDs that had been handed out at the latest DropIdle
-	idleCalls int8  // calls of DropIdle since the latest request; -1: not one
-	dropped   bool  // it has left memory
-	wentBack  bool  // a grant was Below since one was last used
+	idleCalls int8  // calls of DropIdle since the latest request; -1: none
+	dropped   bool  // it is no longer held
+	regressed bool  // a grant was Below since the last used grant
 }
 
-// busy is the part of a tag that exists while a segment is ready, a request
+// activity is the part of a tag that exists while a segment is ready, a request
 // parked or a load under way.
-type busy struct {
+type activity struct {
 	priority.Place // on the agenda
 	tag            *tag
 	visit          time.Duration // when Tick visits the tag; 0: never
@@ -46,26 +49,26 @@ type busy struct {
 	replies []Reply // to be sent once the tag is unlocked
 }
 
-var busyPool = sync.Pool{New: func() any { return new(busy) }}
+var activityPool = sync.Pool{New: func() any { return new(activity) }}
 
 // lock locks the tag, which is busy until it is unlocked.
 func (t *tag) lock() {
 	t.mu.Lock()
 	if t.busy == nil {
-		t.busy = busyPool.Get().(*busy)
+		t.busy = activityPool.Get().(*activity)
 	}
 }
 
 func (t *tag) unlock() {
 	if b := t.busy; b.atRest() {
-		*b = busy{}
+		*b = activity{}
 		t.busy = nil
-		busyPool.Put(b)
+		activityPool.Put(b)
 	}
 	t.mu.Unlock()
 }
 
-func (b *busy) atRest() bool {
+func (b *activity) atRest() bool {
 	return len(b.ready) == 0 && len(b.parked) == 0 && b.load.atRest() && b.visit == 0
 }
 
@@ -77,12 +80,12 @@ type waiter struct {
 	Request
 
 	deadline time.Duration
-	load     uint64 // the strict load that it is part of; 0: none yet
+	load     uint64 // the strict load that serves it; 0: none yet
 }
 
 // The methods below need mu.
 
-// available is how many IDs are in memory. A concurrent Take may lower it at
+// available is the number of buffered IDs. A concurrent Take may lower it at
 // any time.
 func (t *tag) available() int64 { return t.cur.Load().left() + t.backlog() }
 
@@ -94,14 +97,15 @@ func (t *tag) backlog() (n int64) {
 	return n
 }
 
-// lacksIDs reports whether parked requests want more than is in memory.
-func (t *tag) lacksIDs() bool { return t.busy.demand > t.available() }
+// underfilled reports whether parked requests want more IDs than are buffered.
+func (t *tag) underfilled() bool { return t.busy.demand > t.available() }
 
 // takeFromAll takes n IDs from the current and the ready segments, or none if
 // there are fewer.
 func (t *tag) takeFromAll(n int64) []store.Segment {
 	var ids []store.Segment
-	for cur, backlog, done := t.cur.Load(), t.backlog(), false; !done; { // repeated while Takes interfere
+	// Repeated while Takes interfere.
+	for cur, backlog, done := t.cur.Load(), t.backlog(), false; !done; {
 		k := min(n, cur.left())
 		if n-k > backlog {
 			return nil
@@ -123,8 +127,8 @@ func (t *tag) takeFromAll(n int64) []store.Segment {
 	return ids
 }
 
-// appendSegment appends s; if it directly follows the last segment, the two
-// become one.
+// appendSegment appends s, or extends the last segment if s directly follows
+// it.
 func appendSegment(ids []store.Segment, s store.Segment) []store.Segment {
 	if last := len(ids) - 1; last >= 0 && ids[last].End == s.First {
 		ids[last].End = s.End
@@ -133,8 +137,8 @@ func appendSegment(ids []store.Segment, s store.Segment) []store.Segment {
 	return append(ids, s)
 }
 
-// advanceSegment makes the first ready segment the current one, with its first
-// used IDs already taken. The present one must be at its end.
+// advanceSegment makes the first ready segment the current segment, with its
+// first used IDs already taken. The present segment must be at its end.
 func (t *tag) advanceSegment(used int64) {
 	t.meter.spent += t.cur.Load().Len()
 	t.cur.Store(newSegment(t.busy.ready[0], used))
@@ -143,11 +147,11 @@ func (t *tag) advanceSegment(used int64) {
 	}
 }
 
-// installSegment adds a segment to those in memory, and reports whether there
-// was room for it. There is for one that was asked for.
-func (t *tag) installSegment(s store.Segment, asked bool) bool {
+// installSegment adds a segment to the buffer, and reports whether there was
+// room for it. There always is for the answer to an open load.
+func (t *tag) installSegment(s store.Segment, requested bool) bool {
 	ready, cur := len(t.busy.ready), t.cur.Load()
-	room := asked || t.lacksIDs() || ready == 0 || ready == 1 && cur.left() == 0
+	room := requested || t.underfilled() || ready == 0 || ready == 1 && cur.left() == 0
 	if room {
 		t.busy.ready = append(t.busy.ready, s)
 	}
@@ -157,7 +161,7 @@ func (t *tag) installSegment(s store.Segment, asked bool) bool {
 	return room
 }
 
-// park appends a request to the parked ones.
+// park appends a request to the parked requests.
 func (t *tag) park(w waiter) {
 	t.busy.demand += w.N
 	t.busy.parked = append(t.busy.parked, w)
@@ -195,7 +199,8 @@ func (t *tag) reply(w waiter, ids []store.Segment, err error) {
 // unpark removes a parked request.
 func (t *tag) unpark(i int) {
 	t.busy.demand -= t.busy.parked[i].N
-	copy(t.busy.parked[1:], t.busy.parked[:i]) // usually none: most leave in order
+	// Usually none: most leave in order.
+	copy(t.busy.parked[1:], t.busy.parked[:i])
 	t.busy.parked[0] = waiter{}
 	if t.busy.parked = t.busy.parked[1:]; len(t.busy.parked) == 0 {
 		t.busy.parked = nil

@@ -49,16 +49,16 @@ type segment struct {
 	used atomic.Int64
 }
 
-// empty is the current segment of tags that have none.
+// empty is the current segment of tags without a segment.
 var empty segment
 
 // loadAt is the divisor for the part of a segment that may be used before the
-// next segment is requested at the latest: one tenth, as in Leaf. looks is how
-// many times in a segment the tag is checked for whether that has to be
-// earlier. In a segment that lasts as it should, that is twice a minute.
+// next segment is requested at the latest: a tenth, as in Leaf.
+// checksPerSegment is the number of checks whether that must be sooner. With a
+// suitable step, that is twice a minute.
 const (
-	loadAt = 10
-	looks  = 40
+	loadAt           = 10
+	checksPerSegment = 40
 )
 
 // newSegment returns s with its first used IDs already taken.
@@ -72,7 +72,7 @@ func newSegment(s store.Segment, used int64) *segment {
 // rearm sets the mark ahead of the cursor. Its caller checks the tag
 // afterwards.
 func (s *segment) rearm() {
-	every := max(1, s.Len()/looks)
+	every := max(1, s.Len()/checksPerSegment)
 	for used := s.used.Load(); s.mark.Load() <= used; used = s.used.Load() {
 		s.mark.Store((used/every + 1) * every)
 	}
@@ -81,7 +81,7 @@ func (s *segment) rearm() {
 // left is how many IDs are left.
 func (s *segment) left() int64 { return s.Len() - s.used.Load() }
 
-// low reports whether it is time to request another segment, however long this
-// one lasts. A tag that was asked for one ID needs no second segment, if its
+// low reports whether it is time to request another segment, even if the buffer
+// lasts. After a request for a single ID, a tag needs no second segment, if its
 // step is small.
 func (s *segment) low() bool { return s.used.Load() >= max(min(2, s.Len()), s.Len()/loadAt) }

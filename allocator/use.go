@@ -7,32 +7,33 @@ import (
 	"github.com/idworker/idworker/store"
 )
 
-// use measures how fast all workers together use up the numbers of a tag, over
-// hours and days, for forecasts. meter does the same for the last half minute,
-// and for one worker.
+// use measures the rate at which all workers together use up the numbers of a
+// tag, over hours and days, for forecasts. meter does the same for the last
+// half minute, and for one worker.
 //
 // A worker counts the IDs that it hands out. The share of other workers shows
-// in its grants: the numbers between the end of one grant and the beginning of
+// in its grants: the numbers between the end of a grant and the beginning of
 // the next were granted to others, or burnt. A gap may also mean that the tag
-// was raised, or that a process died which had just been granted many. Neither
-// says anything about the future, so the gap that counts is the median of the
-// latest few.
+// was raised, or that a process died after a large grant. Neither predicts the
+// future, so the gap that counts is the median of the latest few.
 //
-// The rate is the lower one of two: over the whole window, and over its latter
-// part. So neither a burst that has ended counts as the future, nor one that
-// has just begun. The window begins with the tag's second grant, because a tag
-// with few requests needs no forecast, and covers between two and five days
+// The rate is the lower of two: over the whole window, and over its latter
+// part. So neither a burst that has ended counts as the future, nor a burst
+// that has just begun. The window begins with the tag's second grant, because a
+// tag with few requests needs no forecast. It covers between two and five days
 // once the worker has lived that long.
 type use struct {
-	marks [3]sample // the beginnings of the window, of its latter part, and of the next one
-	made  int       // how many of them there are
+	// The beginnings of the window, of its latter part, and of the next.
+	marks [3]sample
+	made  int // how many of them there are
 	gaps  [5]float32
-	seen  int // how many gaps there were; the latest ones are kept
+	seen  int // number of gaps so far; the latest are kept
 }
 
 const (
-	firstPart  = 15 * time.Second // of a window that has begun; it doubles
-	wholeParts = 24 * time.Hour   // a window of two such parts is long enough, and moves on
+	firstPart = 15 * time.Second // of a window that has begun; it doubles
+	// A window of two such parts is long enough, and moves on.
+	wholeParts = 24 * time.Hour
 
 	leastUse  = 100 // IDs have to be handed out to measure a rate
 	leastGaps = 3   // so that a single gap decides nothing
@@ -65,8 +66,8 @@ func (u *use) rate(now sample) (perSecond float64, over time.Duration) {
 	return own * (1 + u.gap()), over
 }
 
-// gap is the usual number that others are granted while this worker is granted
-// one.
+// gap is the usual number of IDs that others are granted for each ID granted to
+// this worker.
 func (u *use) gap() float64 {
 	latest := slices.Sorted(slices.Values(u.gaps[:min(u.seen, len(u.gaps))]))
 	return float64(latest[(len(latest)-1)/2])
@@ -75,7 +76,7 @@ func (u *use) gap() float64 {
 // recordGap takes in a grant before it counts as granted. It needs mu.
 func (t *tag) recordGap(s store.Segment) {
 	if t.high == 0 {
-		return // the grant before it is not known
+		return // the previous grant is unknown
 	}
 	if t.use == nil {
 		t.use = new(use)

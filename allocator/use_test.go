@@ -35,7 +35,7 @@ func (c *crowd) add() {
 	c.workers = append(c.workers, h)
 }
 
-// ask has so many IDs be asked for a second, for a while.
+// ask sends requests for that many IDs a second, for a while.
 func (c *crowd) ask(perSecond float64, d time.Duration) {
 	const every = 10 * time.Second
 	owed := 0.0
@@ -67,8 +67,7 @@ func (c *crowd) grant(h *harness) {
 	}
 }
 
-// wants checks what a worker says, within a part of it; 0 is that it says
-// nothing.
+// wants checks a worker's rate, within a part of it; 0 means no rate.
 func (c *crowd) wants(when string, h *harness, rate, part float64) {
 	c.t.Helper()
 	h.now = c.now
@@ -78,8 +77,8 @@ func (c *crowd) wants(when string, h *harness, rate, part float64) {
 	}
 }
 
-// TestUseOfAllWorkers: each worker knows how fast the numbers of all are used
-// up.
+// TestUseOfAllWorkers: each worker measures how fast all workers use up the
+// numbers.
 func TestUseOfAllWorkers(t *testing.T) {
 	t.Parallel()
 	for _, workers := range []int{1, 2, 10} {
@@ -93,8 +92,8 @@ func TestUseOfAllWorkers(t *testing.T) {
 	}
 }
 
-// TestUseTakesEvidence: nothing is said of a tag that was asked for a little,
-// or not for long enough to have been granted several segments.
+// TestUseTakesEvidence: there is no rate for a tag with few requests, or with
+// too few grants.
 func TestUseTakesEvidence(t *testing.T) {
 	t.Parallel()
 	c := newCrowd(t, 1)
@@ -102,15 +101,15 @@ func TestUseTakesEvidence(t *testing.T) {
 	c.wants("in the first segment", c.workers[0], 0, 0)
 	c.ask(1, 24*time.Hour)
 	c.wants("after a day", c.workers[0], 1, 0.1)
-	c.add() // which is what a restart is
+	c.add() // like a restart
 	c.workers = c.workers[1:]
 	c.ask(1, time.Minute)
 	c.wants("a minute after a restart", c.workers[0], 0, 0)
 }
 
-// TestUseFollowsTheRate: a burst that has ended is forgotten sooner than it
-// counts in the average, one that has begun is not believed at once, and
-// another rate is known within some days.
+// TestUseFollowsTheRate: a burst that has ended stops counting sooner than in
+// the average, a burst that has begun does not count immediately, and another
+// rate shows within some days.
 func TestUseFollowsTheRate(t *testing.T) {
 	t.Parallel()
 	c := newCrowd(t, 1)
@@ -133,8 +132,8 @@ func TestUseFollowsTheRate(t *testing.T) {
 	}
 }
 
-// TestUseSurvivesARaise: a tag that was raised, as each restore procedure does,
-// goes on to be used as before.
+// TestUseSurvivesARaise: the rate of a tag that was raised, as by each restore
+// procedure, stays as before.
 func TestUseSurvivesARaise(t *testing.T) {
 	t.Parallel()
 	c := newCrowd(t, 2)

@@ -13,7 +13,7 @@ func TestWithdraw(t *testing.T) {
 	h := newHarness(allocator.Config{MaxParkedPerTag: 3})
 	first, gone, behind := h.request("order", 50), h.request("order", 60), h.request("order", 3)
 	h.Grant("order", h.asked[0].Seq, h.reserve(10))
-	behind.wantNone(t) // not before those that were parked before it
+	behind.wantNone(t) // not before requests that were parked earlier
 	h.Withdraw("order", gone)
 	h.Withdraw("order", gone)
 	h.Withdraw("order", nil)

@@ -9,12 +9,12 @@ import (
 // The digits in the order of ASCII, so that texts sort as the IDs do.
 const base62Digits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
-// base62Len is what 2^63−1 needs.
+// base62Len is the length of 2^63−1.
 const base62Len = 11
 
-// Base62 is the ID in 11 characters of 0–9 A–Z a–z. There are always 11, with leading
-// zeros: the IDs of a layout grow from 10 to 11 digits in the middle of its life, and
-// from then on shorter texts would sort wrongly.
+// Base62 is the ID in 11 characters of 0–9 A–Z a–z. Shorter texts have leading
+// zeros: the IDs of a layout grow from 10 to 11 digits in the middle of its
+// life, and texts of different lengths would sort wrongly.
 func (id ID) Base62() string {
 	var text [base62Len]byte
 	rest := uint64(id)

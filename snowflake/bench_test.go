@@ -30,7 +30,7 @@ func unfenced(tb testing.TB, l snowflake.Layout) *snowflake.Generator {
 	return g
 }
 
-// What the others are to be compared with: the least that a counter can cost.
+// The baseline of the other benchmarks: the least cost of a counter.
 func BenchmarkAtomicAdd(b *testing.B) {
 	var n atomic.Int64
 	b.ReportAllocs()

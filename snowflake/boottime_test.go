@@ -6,14 +6,15 @@ import (
 	"time"
 )
 
-// TestBootTime: the clock is there on Linux, runs, and costs no memory.
+// TestBootTime: the clock exists on Linux, runs, and costs no memory.
 func TestBootTime(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("there is no such clock")
 	}
 	before, ok := bootTime()
 	began := time.Now()
-	for time.Since(began) < time.Millisecond { // by the monotonic clock, which is no faster
+	// By the monotonic clock, which is no faster.
+	for time.Since(began) < time.Millisecond {
 		if _, ok := bootTime(); !ok {
 			t.Fatal("the clock cannot be read")
 		}

@@ -5,27 +5,30 @@ import (
 	"time"
 )
 
-// Clock returns the time: Unix time in nanoseconds. A [Generator] reads it in every
-// call, from many goroutines at once.
+// Clock returns the time: Unix time in nanoseconds. A [Generator] reads it in
+// every call, from many goroutines at once.
 type Clock func() int64
 
-// SystemClock returns a clock that gives the wall time of this call plus the time
-// that has passed since, time in suspend included. So it runs at the pace of the
-// system's clock, but a step of that clock, by NTP or by hand, does not move it. (On
-// systems other than Linux, Go's monotonic time decides whether suspend counts.)
+// SystemClock returns a clock that gives the wall time of this call plus the
+// time passed since, time in suspend included. So it runs at the pace of the
+// system's clock, but a step of that clock, by NTP or by hand, does not move
+// it. (On systems other than Linux, Go's monotonic time decides whether suspend
+// counts.)
 //
-// If it is read more than 5 times in a microsecond, it stands still for a
-// millisecond at a time, because reading the system's clock would be most of what
-// an ID costs. At that rate it is behind by 1 ms plus the delay of Go's timers,
-// which is about 10 ms when every core is busy. If the process is paused at that
-// rate and then goes on, the first calls are behind by the length of the pause. With a layout of up to 4,096 IDs
-// per millisecond, such as all the named ones, IDs made at that rate are borrowed
-// and ahead of the clock anyway.
+// After more than 5 readings in a microsecond, it stands still for a
+// millisecond at a time: reading the system's clock would be most of the cost
+// of an ID. At that rate it is behind by 1 ms plus the delay of Go's timers,
+// which is about 10 ms when every core is busy. After a pause at that rate, the
+// first calls are behind by the length of the pause. With a layout of up to
+// 4,096 IDs per millisecond, such as all named layouts, IDs made at that rate
+// are borrowed and ahead of the clock anyway.
 func SystemClock() Clock { return WatchedClock(func() {}) }
 
-// WatchedClock is a [SystemClock] that compares itself with the system's wall time at most once in a
-// millisecond, and calls jumped before it returns a time if that has gone ahead by more than two seconds since:
-// it was set, or the machine was resumed from a snapshot in which monotonic time stood still.
+// WatchedClock is a [SystemClock] that compares itself with the system's wall
+// time at most once in a millisecond. If that has gone ahead by more than two
+// seconds since the last comparison, it calls jumped before it returns a time:
+// the wall time was set, or the machine was resumed from a snapshot in which
+// monotonic time stood still.
 func WatchedClock(jumped func()) Clock {
 	start := time.Now()
 	c := &systemClock{
@@ -46,15 +49,15 @@ type systemClock struct {
 	wall func() int64 // the system's, which may be set
 
 	jumped func()
-	ahead  atomic.Int64 // how far the wall time was ahead when it was last looked at
+	ahead  atomic.Int64 // the wall time's lead at the last comparison
 
 	// standing is the time at which the clock stands, 0 if it runs. It stands
-	// after busyReads readings in one period, until the timer ends that.
+	// after busyReads readings in a period, until the timer ends that.
 	standing atomic.Int64
 	reads    atomic.Int64
 	timer    *time.Timer
 
-	suspended atomic.Int64 // the time in suspend that is known so far
+	suspended atomic.Int64 // the known time in suspend
 	periodEnd atomic.Int64 // on mono
 }
 
@@ -85,10 +88,10 @@ func (c *systemClock) now() int64 {
 
 // findSuspend raises the known time in suspend.
 //
-// The kernel has one clock that counts both, CLOCK_BOOTTIME, but reading it takes a
-// system call, which is ten times slower than Go's monotonic time. The two differ
-// only by the time in suspend, so it is enough to compare them once per period.
-// After a resume, the clock is behind for up to one period.
+// CLOCK_BOOTTIME counts both times, but reading it takes a system call, which
+// is ten times slower than Go's monotonic time. The two differ only by the time
+// in suspend, so it is enough to compare them once per period. After a resume,
+// the clock is behind for up to a period.
 //
 // mono is read after boot, so the difference can be too small (after a pause in
 // between) but never too large. Hence the largest difference seen is the best.
@@ -100,12 +103,13 @@ func (c *systemClock) findSuspend() {
 	raise(&c.suspended, boot-c.mono())
 }
 
-// A step of the wall time by more than this is a jump. Clocks that are kept right by NTP are set in steps
-// much smaller.
+// A step of the wall time by more than this is a jump. Clocks that are kept
+// right by NTP are set in steps much smaller.
 const jump = 2 * time.Second
 
-// findJump compares the two clocks. If the process was paused between the readings, they say nothing, neither
-// now nor when they are compared with the next ones, so it reads them again.
+// findJump compares the two clocks. If the process was paused between the
+// readings, they prove nothing, and would spoil the next comparison. So it
+// reads them again.
 func (c *systemClock) findJump() {
 	for {
 		before := c.mono()

@@ -43,8 +43,9 @@ func TestSuspendCounts(t *testing.T) {
 	}
 }
 
-// TestJump: a wall time that is set ahead by seconds is noticed before a time is returned, once; a drift and a suspend are
-// no jumps, and neither is a step back.
+// TestJump: a wall time that is set ahead by seconds is noticed before a time
+// is returned, once; a drift and a suspend are no jumps, and neither is a step
+// back.
 func TestJump(t *testing.T) {
 	c, mono, boot := suspendable()
 	off, jumps := time.Duration(0), 0
@@ -63,8 +64,8 @@ func TestJump(t *testing.T) {
 	}
 }
 
-// TestPausesAreNoJumps: neither when the process is paused, before or after a clock is read, nor when
-// it goes on.
+// TestPausesAreNoJumps: a pause of the process, before or after a clock is
+// read, is no jump, and neither is its end.
 func TestPausesAreNoJumps(t *testing.T) {
 	c, mono, boot := suspendable()
 	for pauseAt := range 20 {
@@ -88,7 +89,7 @@ func TestPausesAreNoJumps(t *testing.T) {
 }
 
 // A pause between the two readings must not look like a suspend: the clock may
-// fall behind for it, but never run ahead of the one that counts everything.
+// fall behind for it, but never run ahead of the clock that counts everything.
 func TestPausesAreNotTakenForSuspend(t *testing.T) {
 	c, mono, boot := suspendable()
 	pause := func() {
@@ -118,7 +119,7 @@ func TestABusyClockStandsAndGoesOn(t *testing.T) {
 	if c.now() != first {
 		t.Error("read very often, and still it runs")
 	}
-	c.standing.Store(0) // what the timer does
+	c.standing.Store(0) // as the timer does
 	*mono += int64(time.Hour)
 	if got := time.Duration(c.now() - first); got != time.Hour+time.Microsecond {
 		t.Errorf("it goes on at %v", got)

@@ -6,12 +6,12 @@ import (
 	"github.com/idworker/idworker/internal/problem"
 )
 
-// The reasons why a [Generator] issues no ID. They are returned unwrapped, so that a
-// refusal costs as little as an ID.
+// The reasons why a [Generator] issues no ID. They are returned unwrapped, so
+// that a refusal costs as little as an ID.
 var (
 	// ErrAhead: the IDs would be further ahead of the clock than MaxAhead
-	// allows, because more were requested than the layout has room for, or
-	// because the clock is behind. It passes with time.
+	// allows, because the layout has no room for that many, or because the
+	// clock is behind. It passes with time.
 	ErrAhead = errors.New("snowflake: too far ahead of the clock")
 
 	// ErrFenced: the timestamp is not below the fence. It passes if Extend
@@ -25,10 +25,11 @@ var (
 	ErrExhausted = errors.New("snowflake: the layout's lifetime is over")
 )
 
-// The errors about arguments. They are wrapped in what was wrong and what is allowed.
+// The errors about arguments. They are wrapped with the invalid argument and
+// its bounds.
 var (
-	// ErrLayout: the layout does not make 63 bits, or 53, or is otherwise out of bounds,
-	// or its text cannot be read.
+	// ErrLayout: the layout does not make 63 bits, or 53, or is otherwise out
+	// of bounds, or its text cannot be read.
 	ErrLayout = errors.New("snowflake: bad layout")
 
 	// ErrSettings: a worker ID, datacenter or limit out of bounds.
@@ -37,9 +38,10 @@ var (
 	// ErrID: the text is not an ID.
 	ErrID = problem.New(problem.Invalid, "snowflake: malformed ID")
 
-	// ErrTime: the layout has no IDs of that time: it is before the epoch, or not before the end.
-	ErrTime = problem.New(problem.Invalid, "snowflake: no time of the layout")
+	// ErrTime: the layout has no IDs of that time: it is before the epoch, or
+	// not before the end.
+	ErrTime = problem.New(problem.Invalid, "snowflake: time outside the layout")
 
-	// ErrCount: fewer than one ID was asked for.
+	// ErrCount: the count is below 1.
 	ErrCount = errors.New("snowflake: count below 1")
 )

@@ -8,7 +8,7 @@ import (
 	"github.com/idworker/idworker/snowflake"
 )
 
-// at is a clock that stands, so that the examples always say the same.
+// at is a clock that stands still, so that the examples are deterministic.
 func at(t time.Time) snowflake.Clock {
 	return func() int64 { return t.UnixNano() }
 }
@@ -17,8 +17,9 @@ func Example() {
 	g, err := snowflake.New(snowflake.Settings{
 		Layout: snowflake.Default(),
 		Worker: 7,
-		Fence:  snowflake.Fence{Hi: snowflake.Forever}, // nobody else has worker ID 7
-		Clock:  at(time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)),
+		// Only this process has worker ID 7.
+		Fence: snowflake.Fence{Hi: snowflake.Forever},
+		Clock: at(time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)),
 	})
 	if err != nil {
 		fmt.Println(err)
@@ -52,7 +53,7 @@ func ExampleGenerator_NextN() {
 	// 198044968554622976-198044968554623879: 904 IDs of 12:00:00.001
 }
 
-// The fence is what keeps successive holders of a worker ID apart.
+// The fence keeps successive holders of a worker ID apart.
 func ExampleGenerator_Extend() {
 	l, noon := snowflake.Default(), time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
 	lo := l.TimestampAt(noon)
@@ -106,5 +107,5 @@ func ExampleParseLayout() {
 	fmt.Println(err)
 	// Output:
 	// true <nil>
-	// snowflake: bad layout: the widths add up to 64 bits, they have to make 63, or 53 for IDs below 2^53
+	// snowflake: bad layout: widths of 64 bits in all, allowed is 63, or 53 for IDs below 2^53
 }

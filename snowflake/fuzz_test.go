@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// The parsers take whatever comes: an error of the right kind, or a value that
-// is written exactly as it was read. The corpus is kept in testdata/fuzz.
+// The parsers accept any input: they return an error of the right kind, or a
+// value that is written exactly as it was read. The corpus is in testdata/fuzz.
 
 func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {

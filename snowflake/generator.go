@@ -11,10 +11,10 @@ import (
 
 // Fence is the time that a [Generator] may use: timestamps t with Lo ≤ t < Hi.
 //
-// Whoever hands out worker IDs gives successive holders of one worker ID fences
-// that do not overlap, and uniqueness follows. A Generator that has its worker ID to
-// itself for good may use Fence{Hi: Forever}; after a restart it then relies on the
-// clock not having been set back.
+// IDs are unique if successive holders of a worker ID get fences that do not
+// overlap. A Generator that has its worker ID alone and for good may use
+// Fence{Hi: Forever}. After a restart it then relies on a clock that was not
+// set back.
 type Fence struct {
 	Lo int64 // 0 counts as 1, so that there is no ID 0
 	Hi int64 // 0 or Lo: nothing may be issued before Extend
@@ -23,7 +23,7 @@ type Fence struct {
 // Forever is a Hi that is never reached.
 const Forever = math.MaxInt64
 
-// DefaultMaxAhead is how far IDs may run ahead of the clock unless set otherwise.
+// DefaultMaxAhead is the default for the lead of IDs over the clock.
 const DefaultMaxAhead = time.Second
 
 // Settings configure a [Generator].
@@ -33,18 +33,19 @@ type Settings struct {
 	Worker     int64 // 0 to the layout's MaxWorkerID
 	Fence      Fence
 
-	MaxAhead time.Duration // 0: DefaultMaxAhead; less than a time unit: no borrowing
-	Clock    Clock         // nil: SystemClock()
+	// 0: DefaultMaxAhead; less than a time unit: no borrowing.
+	MaxAhead time.Duration
+	Clock    Clock // nil: SystemClock()
 }
 
-// Generator issues IDs for one worker ID. Its promises, and why they hold, are
-// in the package's comment. All methods may be called from many goroutines.
+// Generator issues IDs for one worker ID. The package comment has its promises,
+// and why they hold. All methods may be called from many goroutines.
 type Generator struct {
 	// next is the position of the next ID, timestamp<<sequenceBits | sequence.
 	// The sign bit is set once the generator is revoked.
 	next atomic.Int64
 
-	// Every call writes next and reads what follows, so they are kept on different
+	// Every call writes next and reads the fields below, so they have different
 	// cache lines.
 	_ [56]byte
 
@@ -81,7 +82,7 @@ func New(s Settings) (*Generator, error) {
 	case s.Datacenter < 0 || s.Datacenter > l.MaxDatacenter():
 		return nil, fmt.Errorf("%w: datacenter %d, allowed is 0 to %d", ErrSettings, s.Datacenter, l.MaxDatacenter())
 	case s.MaxAhead < 0:
-		return nil, fmt.Errorf("%w: at most %v ahead of the clock, allowed is 0 or more", ErrSettings, s.MaxAhead)
+		return nil, fmt.Errorf("%w: MaxAhead %v, allowed is 0 or more", ErrSettings, s.MaxAhead)
 	case s.Fence.Lo > l.MaxTimestamp():
 		return nil, ErrExhausted
 	}
@@ -103,10 +104,11 @@ func New(s Settings) (*Generator, error) {
 }
 
 // randomBits is how many low bits of the first sequence number in a unit are
-// random: enough for id % 16, more where that costs less than a 32nd of the unit.
+// random: enough for id % 16, more where that costs less than a 32nd of the
+// unit.
 func randomBits(sequence uint) uint { return min(sequence, max(4, sequence-min(5, sequence))) }
 
-// Next issues one ID.
+// Next issues an ID.
 func (g *Generator) Next() (ID, error) {
 	at, err := g.takePositions(1)
 	if err != nil {
@@ -115,9 +117,9 @@ func (g *Generator) Next() (ID, error) {
 	return g.id(at), nil
 }
 
-// NextN issues n IDs, all or none, and appends them to dst as ranges of
-// consecutive IDs, ascending: one range per time unit that they come from, and at
-// most two if n is less than the layout's MaxSequence. With SequenceFirst, each ID
+// NextN issues n IDs, all or none, and appends them to dst as ascending ranges
+// of consecutive IDs: a range per time unit that they come from, and at most
+// two if n is less than the layout's MaxSequence. With SequenceFirst, each ID
 // is a range of its own.
 //
 // The error is one of Next's, or [ErrCount]; dst is then returned unchanged. A
@@ -131,7 +133,8 @@ func (g *Generator) NextN(dst []Range, n int64) ([]Range, error) {
 		return dst, err
 	}
 	for n > 0 {
-		run := min(n, (at>>g.sequenceBits+1)<<g.sequenceBits-at) // left in this unit
+		// Left in this unit.
+		run := min(n, (at>>g.sequenceBits+1)<<g.sequenceBits-at)
 		if g.sequenceShift > 0 {
 			run = 1
 		}
@@ -141,29 +144,30 @@ func (g *Generator) NextN(dst []Range, n int64) ([]Range, error) {
 	return dst, nil
 }
 
-// Extend raises the upper end of the fence to hi. A lower hi changes nothing, and
-// neither does any hi once the generator is revoked.
+// Extend raises the upper end of the fence to hi. A lower hi changes nothing,
+// and neither does any hi once the generator is revoked.
 func (g *Generator) Extend(hi int64) { raise(&g.hi, hi) }
 
-// Suspend takes the fence away: from now on the generator returns only [ErrFenced], until Extend.
+// Suspend takes the fence away: until Extend, the generator returns only
+// [ErrFenced].
 func (g *Generator) Suspend() { g.hi.Store(0) }
 
-// Revoke ends the generator for good: from now on it returns only [ErrRevoked]. Revoke
-// returns Last, which is then final, so that a clean stop can hand over the unused
-// time: the next holder's fence may begin at Revoke() + 1.
+// Revoke ends the generator for good: from now on it returns only [ErrRevoked].
+// Revoke returns Last, which is then final, so that a clean stop can hand over
+// the unused time: the next holder's fence may begin at Revoke() + 1.
 func (g *Generator) Revoke() (last int64) {
 	g.next.Or(revoked)
 	return g.Last()
 }
 
-// Last is the highest timestamp issued so far; if there is none, the one before
-// the fence.
+// Last is the highest timestamp issued so far, or the timestamp before the
+// fence.
 func (g *Generator) Last() int64 { return (g.next.Load()&^revoked - 1) >> g.sequenceBits }
 
 // revoked is the sign bit of Generator.next.
 const revoked = math.MinInt64
 
-// takePositions takes n positions, beginning with the one it returns.
+// takePositions takes n positions, and returns the first.
 func (g *Generator) takePositions(n int64) (first int64, err error) {
 	now := g.now()
 	for {
@@ -180,8 +184,9 @@ func (g *Generator) takePositions(n int64) (first int64, err error) {
 			if err := g.refusal(first, n, hi); !errors.Is(err, ErrAhead) {
 				return 0, err
 			}
-			// The clock may have been read before a pause of this goroutine. Then
-			// the position is ahead of it only because others have gone on.
+			// The clock may have been read before a pause of this goroutine.
+			// Then the position is ahead of it only because others have gone
+			// on.
 			again := g.now()
 			if again <= now {
 				return 0, ErrAhead
@@ -195,14 +200,14 @@ func (g *Generator) takePositions(n int64) (first int64, err error) {
 	}
 }
 
-// fits reports whether the n positions from first all lie below timestamp limit,
-// which is at most g.end, so that nothing here can overflow.
+// fits reports whether the n positions from first all lie below timestamp
+// limit, which is at most g.end, so that nothing here can overflow.
 func (g *Generator) fits(first, n, limit int64) bool {
 	return limit > first>>g.sequenceBits && n <= limit<<g.sequenceBits-first
 }
 
-// refusal returns the most lasting reason why the n positions from first are not
-// available.
+// refusal returns the most lasting reason why the n positions from first are
+// not available.
 func (g *Generator) refusal(first, n, hi int64) error {
 	switch {
 	case !g.fits(first, n, g.end):
@@ -214,8 +219,8 @@ func (g *Generator) refusal(first, n, hi int64) error {
 	}
 }
 
-// beforeEpoch stands for any time before the epoch. It is so low that no MaxAhead
-// reaches from there into the layout's lifetime.
+// beforeEpoch stands for any time before the epoch. It is so low that no
+// MaxAhead reaches from there into the layout's lifetime.
 const beforeEpoch = math.MinInt64 / 2
 
 // now is the clock's timestamp; g.end if the layout's lifetime is over.

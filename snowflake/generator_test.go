@@ -143,8 +143,8 @@ func TestBorrowsUpToMaxAhead(t *testing.T) {
 	}
 }
 
-// A goroutine that is paused between reading the clock and taking its ID must not
-// be told that it is ahead, only because the others have gone on meanwhile.
+// A goroutine that is paused between reading the clock and taking its ID must
+// not get ErrAhead only because others continued during that time.
 func TestAPauseIsNotAhead(t *testing.T) {
 	clock := clockAt(noon)
 	var g *Generator
@@ -238,8 +238,8 @@ func TestNextNIsRangesOfConsecutiveIDs(t *testing.T) {
 	}
 }
 
-// Partitions are often chosen by id % 16. At one ID per millisecond and less, and
-// at a few per millisecond as well, all of them have to get their share.
+// Partitions are often chosen by id % 16. At up to one ID per millisecond, and
+// at a few per millisecond, all of them must get their share.
 func TestIDsModulo16AreEvenAtLowRates(t *testing.T) {
 	const n = 32_000
 	for _, every := range []time.Duration{300 * time.Microsecond, time.Millisecond, 17 * time.Millisecond, time.Second} {
@@ -265,8 +265,8 @@ func TestIDsModulo16AreEvenAtLowRates(t *testing.T) {
 	}
 }
 
-// The random start must not cost capacity: under full load every number of every
-// unit is used, and a load of exactly the ceiling is never refused.
+// The random start must not cost capacity: under full load every number of
+// every unit is used, and a load of exactly the ceiling is never refused.
 func TestTheCeilingIsReached(t *testing.T) {
 	clock := clockAt(noon)
 	g := newGenerator(t, Settings{Layout: Default(), Fence: Fence{Hi: Forever}, MaxAhead: 10 * time.Millisecond, Clock: clock.now})
@@ -315,8 +315,8 @@ func TestNothingIsAllocated(t *testing.T) {
 	}
 }
 
-// Parts go into an ID and come out again, also at the far ends of each: a shift in
-// a type that is too narrow would lose the high bits of one of them.
+// Parts go into an ID and come out again, also at their limits: a shift in a
+// type that is too narrow would lose the high bits of a part.
 func TestPartsDoNotTouchEachOther(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := anyLayout(t)
@@ -337,8 +337,9 @@ func TestPartsDoNotTouchEachOther(t *testing.T) {
 	})
 }
 
-// Successive holders of one worker ID, some of which do not know that their time
-// is over, on clocks that step and disagree, against a model that knows every ID.
+// Successive holders of a worker ID, some of which have not noticed the end of
+// their time, on clocks that step and disagree, against a model that has every
+// ID.
 func TestHoldersOfOneWorkerIDNeverMeet(t *testing.T) {
 	for range 10 { // of 100 sequences each
 		rapid.Check(t, holdersOfOneWorkerID)
@@ -347,22 +348,24 @@ func TestHoldersOfOneWorkerIDNeverMeet(t *testing.T) {
 
 func holdersOfOneWorkerID(t *rapid.T) {
 	steps := []time.Duration{time.Microsecond, time.Millisecond, 20 * time.Millisecond, time.Second, time.Hour, 24 * time.Hour}
-	// The last one has 16 IDs per millisecond, so that they run out and borrow.
+	// The last layout has 16 IDs per millisecond, so that they run out and
+	// borrow.
 	narrow := Layout{epoch: Default().epoch, unit: Default().unit, time: 41, worker: 18, sequence: 4}
 	l := rapid.SampledFrom(append(allNamed(), narrow)).Draw(t, "layout")
-	reserve := rapid.SampledFrom([]int64{0, 1, 10, 3000, 1e8}) // from nothing to a day
+	// From nothing to a day.
+	reserve := rapid.SampledFrom([]int64{0, 1, 10, 3000, 1e8})
 	ahead := rapid.SampledFrom([]time.Duration{time.Nanosecond, 5 * time.Millisecond, time.Second}).Draw(t, "ahead")
 
 	type holder struct {
 		*Generator
 		clock   *handClock
-		lo, hi  int64 // its fence, as far as it was extended
+		lo, hi  int64 // its fence, after all Extends
 		highest ID
-		last    int64 // the highest timestamp issued, lo−1 if none
+		last    int64 // the highest timestamp issued, or lo−1
 		revoked bool
 	}
 	var (
-		holders []*holder // the last one is the present one
+		holders []*holder // the last is the present holder
 		stored  int64     // the exclusive bound on time, that all of them share
 		seen    = map[ID]int{}
 	)
@@ -377,7 +380,7 @@ func holdersOfOneWorkerID(t *rapid.T) {
 		holders = append(holders, &holder{Generator: g, clock: clock, lo: lo, hi: stored, last: lo - 1})
 	}
 	pick := func(t *rapid.T) (int, *holder) {
-		// Mostly the present one, often one whose time is over.
+		// Mostly the present holder, often a holder whose time is over.
 		i := max(0, len(holders)-1-rapid.IntRange(0, 3).Draw(t, "holders back"))
 		return i, holders[i]
 	}
@@ -406,11 +409,12 @@ func holdersOfOneWorkerID(t *rapid.T) {
 			h.highest, h.last = id, at
 		}
 	}
-	// refused checks that there was a reason. room is whether one more ID, in
-	// the unit after the last, would have been allowed by everything.
+	// refused checks that there was a reason. room is whether all limits would
+	// have allowed another ID, in the unit after the last.
 	refused := func(t *rapid.T, h *holder, n int64, err error) {
 		now := floorDiv(h.clock.now()-l.epoch*nanosInMilli, l.unit)
-		next := max(h.last+1, now) + n>>l.sequence + 1 // the batch surely fits below the end of it
+		// The batch surely fits below the end of it.
+		next := max(h.last+1, now) + n>>l.sequence + 1
 		room := next < h.hi && (next-now)*l.unit <= int64(ahead)
 		switch {
 		case h.revoked:
@@ -501,9 +505,9 @@ func floorDiv(a, b int64) int64 {
 	return q
 }
 
-// Many goroutines on one generator, while its fence is raised and in the end it
+// Many goroutines on a generator, while its fence is raised and in the end it
 // is revoked: no ID twice, each goroutine's IDs ascend, and none is later than
-// what Revoke returned.
+// the result of Revoke.
 func TestManyGoroutines(t *testing.T) {
 	for _, l := range []Layout{Default(), Sonyflake()} {
 		t.Run(l.String(), func(t *testing.T) {
@@ -576,8 +580,9 @@ func TestManyGoroutines(t *testing.T) {
 	}
 }
 
-// Revoke against a Next that is under way, many times over: what Revoke returned
-// is final. (A flag beside the word, instead of a bit in it, fails here at once.)
+// Revoke against a Next that is under way, many times over: the result of
+// Revoke is final. (A flag beside the word, instead of a bit in it, fails here
+// immediately.)
 func TestNothingIsIssuedAfterRevokeReturned(t *testing.T) {
 	for range 150 {
 		l, clock := Default(), clockAt(noon)

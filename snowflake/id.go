@@ -5,7 +5,7 @@ import (
 	"strconv"
 )
 
-// ID is a snowflake ID, 1 … 2^63−1. A [Layout] says what its bits mean.
+// ID is a snowflake ID, 1 … 2^63−1. A [Layout] defines its bits.
 //
 // As text it is decimal, as JSON a string, because JavaScript rounds numbers
 // above 2^53.
@@ -17,8 +17,8 @@ func (id ID) String() string { return strconv.FormatInt(int64(id), 10) }
 // maxIDLen is the length of 2^63−1 in decimal.
 const maxIDLen = 19
 
-// Parse reads an ID as String writes it: decimal, without sign, space or leading
-// zero. The error wraps [ErrID].
+// Parse reads an ID as String writes it: decimal, without sign, space or
+// leading zero. The error wraps [ErrID].
 func Parse(text string) (ID, error) {
 	if n, ok := parseDecimal(text); ok {
 		return ID(n), nil
@@ -36,7 +36,8 @@ func parseDecimal(text string) (n int64, ok bool) {
 			return 0, false
 		}
 		n = n*10 + int64(c-'0')
-		if n < 0 { // past 2^63−1; 19 digits cannot wrap around to a positive number
+		// Past 2^63−1; 19 digits cannot wrap around to a positive number.
+		if n < 0 {
 			return 0, false
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// within draws a moment of a layout's lifetime, often one at an end of a unit.
+// within draws a moment of a layout's lifetime, often at an end of a unit.
 func within(t *rapid.T, l Layout) time.Time {
 	begin := l.TimeAt(rapid.Int64Range(0, min(l.MaxTimestamp(), 1<<40)).Draw(t, "timestamp"))
 	return begin.Add(time.Duration(rapid.OneOf(
@@ -20,8 +20,8 @@ func drawLayout(t *rapid.T) Layout {
 	return rapid.OneOf(rapid.SampledFrom(allNamed()), rapid.Custom(anyLayout)).Draw(t, "layout")
 }
 
-// TestIDsOfAMomentAreWithin: whatever ID is made at a moment lies between the two, for its own
-// time and for no other.
+// TestIDsOfAMomentAreWithin: any ID that is made at a moment lies between the
+// two, for its own time and for no other.
 func TestIDsOfAMomentAreWithin(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := drawLayout(t)
@@ -38,7 +38,8 @@ func TestIDsOfAMomentAreWithin(t *testing.T) {
 			t.Fatal(err)
 		}
 		id, err := g.Next()
-		if moment.Before(l.TimeAt(1)) || moment.Year() > 2261 { // the first unit is not used, and nanoseconds end in 2262
+		// The first unit is not used, and nanoseconds end in 2262.
+		if moment.Before(l.TimeAt(1)) || moment.Year() > 2261 {
 			return
 		}
 		if err != nil {
@@ -55,8 +56,8 @@ func TestIDsOfAMomentAreWithin(t *testing.T) {
 	})
 }
 
-// TestMomentsLeaveNoGap: what follows the last ID of a unit is the first one of the next. Both
-// ends are IDs of the moment.
+// TestMomentsLeaveNoGap: the last ID of a unit is followed by the first of the
+// next. Both ends are IDs of the moment.
 func TestMomentsLeaveNoGap(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := drawLayout(t)
@@ -108,7 +109,8 @@ func TestMomentsOutsideTheLayout(t *testing.T) {
 
 // TestIDsOfAMomentByHand: figures that were worked out with another program.
 func TestIDsOfAMomentByHand(t *testing.T) {
-	at := time.Date(2016, 4, 30, 11, 18, 25, 796e6, time.UTC) // of the ID in Discord's documentation
+	// Of the ID in Discord's documentation.
+	at := time.Date(2016, 4, 30, 11, 18, 25, 796e6, time.UTC)
 	first, _ := Discord().FirstAt(at)
 	last, _ := Discord().LastAt(at)
 	if first != 175928847298985984 || last != 175928847303180287 {

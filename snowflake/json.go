@@ -17,9 +17,8 @@ func (id ID) MarshalJSON() ([]byte, error) {
 }
 
 // UnmarshalJSON reads a string as MarshalJSON writes it, and a number up to
-// 2^53−1. A larger number is refused: its writer may have rounded it, and then it is
-// somebody else's ID. null leaves the ID unchanged. The error wraps
-// [ErrID].
+// 2^53−1. A larger number is refused: its writer may have rounded it to another
+// ID. null leaves the ID unchanged. The error wraps [ErrID].
 func (id *ID) UnmarshalJSON(data []byte) error {
 	text := string(data)
 	if text == "null" {
@@ -34,7 +33,7 @@ func (id *ID) UnmarshalJSON(data []byte) error {
 		return err
 	}
 	if !quoted && parsed > maxSafeNumber {
-		return fmt.Errorf("%w: the JSON number %s is above 2^53-1 and may have been rounded; it has to be a string", ErrID, text)
+		return fmt.Errorf("%w: JSON number %s is above 2^53-1 and may be rounded", ErrID, text)
 	}
 	*id = parsed
 	return nil

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Layout says which bits of an ID mean what. It is an immutable value: two layouts are
+// Layout defines the bits of an ID. It is an immutable value: two layouts are
 // the same if they are ==, and the zero Layout is no layout.
 //
 //	 63 62                    22 21        12 11         0
@@ -38,8 +38,8 @@ type Layout struct {
 	epoch int64 // Unix time in milliseconds
 	unit  int64 // in nanoseconds
 
-	// Widths in bits. They are uint, and what is shifted by them is int64: a worker
-	// ID shifted in a type of just its width would lose its high bits.
+	// Widths in bits. They are uint, and values shifted by them are int64: a
+	// worker ID shifted in a type of just its width would lose its high bits.
 	time, datacenter, worker, sequence uint
 
 	sequenceFirst bool // the sequence lies above datacenter and worker ID
@@ -50,9 +50,10 @@ type LayoutSpec struct {
 	Epoch time.Time     // when time 0 was; whole milliseconds, 1970 to 2261
 	Unit  time.Duration // of the timestamp; whole microseconds, 1µs to 1s
 
-	// Widths in bits, 63 together, or 53 for IDs that are exact as numbers of JavaScript
-	// too, with the bits above left 0. Time has at least 32, worker ID and sequence
-	// at least 1; the datacenter may be left out. It lies on top of the worker ID.
+	// Widths in bits, 63 together, or 53 for IDs that are exact as numbers of
+	// JavaScript too, with the bits above left 0. Time has at least 32, worker
+	// ID and sequence at least 1; the datacenter may be left out. It lies on
+	// top of the worker ID.
 	Time, Datacenter, Worker, Sequence int
 
 	// SequenceFirst puts the sequence between time and worker ID, as Sonyflake
@@ -60,16 +61,17 @@ type LayoutSpec struct {
 	SequenceFirst bool
 }
 
-// The bounds of a layout. An ID is useless without room for some time, one worker bit
-// and one sequence bit. There are two sums of the widths and no others, so that a slip in
-// one of them is noticed.
+// The bounds of a layout. An ID is useless without room for some time, a worker
+// bit and a sequence bit. Only two sums of the widths are allowed, so that a
+// mistake in a width is noticed.
 const (
-	layoutBits   = 63
-	numberBits   = 53 // what a number of JavaScript keeps exact
-	minTimeBits  = 32
-	minUnit      = time.Microsecond
-	maxUnit      = time.Second
-	lastEpoch    = math.MaxInt64 / int64(time.Millisecond) // its nanoseconds fit an int64
+	layoutBits  = 63
+	numberBits  = 53 // exact as a number in JavaScript
+	minTimeBits = 32
+	minUnit     = time.Microsecond
+	maxUnit     = time.Second
+	// Its nanoseconds fit an int64.
+	lastEpoch    = math.MaxInt64 / int64(time.Millisecond)
 	nanosInMilli = int64(time.Millisecond)
 )
 
@@ -89,7 +91,7 @@ func NewLayout(s LayoutSpec) (Layout, error) {
 		}
 	}
 	if sum := s.Time + s.Datacenter + s.Worker + s.Sequence; sum != layoutBits && sum != numberBits {
-		return bad("the widths add up to %d bits, they have to make %d, or %d for IDs below 2^53", sum, layoutBits, numberBits)
+		return bad("widths of %d bits in all, allowed is %d, or %d for IDs below 2^53", sum, layoutBits, numberBits)
 	}
 	if s.Unit < minUnit || s.Unit > maxUnit || s.Unit%minUnit != 0 {
 		return bad("unit %v, allowed are whole microseconds from %v to %v", s.Unit, minUnit, maxUnit)
@@ -109,8 +111,8 @@ func NewLayout(s LayoutSpec) (Layout, error) {
 	}, nil
 }
 
-// Spec returns the description of the layout; change it and call [NewLayout] to get
-// another layout.
+// Spec returns the description of the layout; change it and call [NewLayout] to
+// get another layout.
 func (l Layout) Spec() LayoutSpec {
 	return LayoutSpec{
 		Epoch:         time.UnixMilli(l.epoch).UTC(),
@@ -126,14 +128,14 @@ func (l Layout) Spec() LayoutSpec {
 // IsZero reports whether this is the zero Layout, which is no layout.
 func (l Layout) IsZero() bool { return l == Layout{} }
 
-// MaxWorkerID is the highest worker ID of one datacenter; the lowest is 0.
+// MaxWorkerID is the highest worker ID of a datacenter; the lowest is 0.
 func (l Layout) MaxWorkerID() int64 { return mask(l.worker) }
 
 // MaxDatacenter is the highest datacenter; 0 if the layout has none.
 func (l Layout) MaxDatacenter() int64 { return mask(l.datacenter) }
 
-// MaxSequence is the highest sequence number: one less than the IDs that a worker
-// has in one time unit.
+// MaxSequence is the highest sequence number: one less than a worker's IDs in a
+// time unit.
 func (l Layout) MaxSequence() int64 { return mask(l.sequence) }
 
 // MaxTimestamp is the last timestamp of the layout.
@@ -162,5 +164,5 @@ func (l Layout) sequenceShift() uint {
 	return 0
 }
 
-// mask has the lowest bits set, as many as width says.
+// mask has the lowest width bits set.
 func mask(width uint) int64 { return int64(1)<<width - 1 }

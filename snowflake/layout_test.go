@@ -68,8 +68,8 @@ func TestDecodesForeignIDs(t *testing.T) {
 	if l.Datacenter(id) != 11 || l.WorkerID(id) != 26 || l.Sequence(id) != 0 {
 		t.Errorf("tweet's datacenter %d, worker %d, sequence %d", l.Datacenter(id), l.WorkerID(id), l.Sequence(id))
 	}
-	// Made by sony/sonyflake 1.3.0 with machine ID 0xbeef, and taken apart by it:
-	// time 38569324076, sequence 0. With the sequence set to 200:
+	// Made by sony/sonyflake 1.3.0 with machine ID 0xbeef, and taken apart by
+	// it: time 38569324076, sequence 0. With the sequence set to 200:
 	s := Sonyflake()
 	id = 647085880997101295 | 200<<16
 	if s.Timestamp(id) != 38569324076 || s.Sequence(id) != 200 || s.WorkerID(id) != 0xbeef {
@@ -78,7 +78,7 @@ func TestDecodesForeignIDs(t *testing.T) {
 	if at := s.Time(id); !at.Equal(time.Date(2026, 11, 21, 1, 0, 40, 760e6, time.UTC)) {
 		t.Errorf("sonyflake's time %v", at)
 	}
-	// The one that Discord's documentation takes apart: worker 1, process 0, increment 7.
+	// The ID in Discord's documentation: worker 1, process 0, increment 7.
 	id = 175928847299117063
 	d := Discord()
 	if at := d.Time(id); !at.Equal(time.Date(2016, 4, 30, 11, 18, 25, 796e6, time.UTC)) {
@@ -87,8 +87,9 @@ func TestDecodesForeignIDs(t *testing.T) {
 	if d.Datacenter(id) != 1 || d.WorkerID(id) != 0 || d.Sequence(id) != 7 {
 		t.Errorf("Discord's worker %d, process %d, increment %d", d.Datacenter(id), d.WorkerID(id), d.Sequence(id))
 	}
-	// As Instagram's function for PostgreSQL puts it together, with the figures of the example that
-	// goes with it: 1,387,263,000 ms after the epoch, shard 1341, the 5,001st of a sequence modulo 1,024.
+	// As Instagram's function for PostgreSQL puts it together, with the figures
+	// of the example that goes with it: 1,387,263,000 ms after the epoch, shard
+	// 1341, the 5,001st of a sequence modulo 1,024.
 	id = 1387263000<<23 | 1341<<10 | 5001%1024
 	i := Instagram()
 	if i.Timestamp(id) != 1387263000 || i.WorkerID(id) != 1341 || i.Sequence(id) != 905 {
@@ -174,11 +175,13 @@ func TestLayoutTextNamesOneLayout(t *testing.T) {
 func TestTimestampsAreTimes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := anyLayout(t)
-		at := rapid.Int64Range(0, min(l.MaxTimestamp(), 1<<40)).Draw(t, "t") // years that time.Time can print
+		// Years that time.Time can print.
+		at := rapid.Int64Range(0, min(l.MaxTimestamp(), 1<<40)).Draw(t, "t")
 		begin := l.TimeAt(at)
 		for moment, want := range map[time.Time]int64{
-			begin:                                at,
-			begin.Add(-1):                        at - 1, // −1 is what "before the epoch" is called as well
+			begin: at,
+			// −1 is what "before the epoch" is called as well.
+			begin.Add(-1):                        at - 1,
 			begin.Add(time.Duration(l.unit) - 1): at,
 			begin.Add(time.Duration(l.unit)):     at + 1,
 		} {
@@ -195,8 +198,8 @@ func TestTimestampsAreTimes(t *testing.T) {
 	}
 }
 
-// TestIDsStayBelow: the highest ID of a layout is one less than a power of two that its widths
-// make; that of js is what JavaScript calls MAX_SAFE_INTEGER.
+// TestIDsStayBelow: the highest ID of a layout is one less than a power of two
+// that its widths make; for js it is JavaScript's MAX_SAFE_INTEGER.
 func TestIDsStayBelow(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := anyLayout(t)

@@ -7,17 +7,17 @@ import (
 	"time"
 )
 
-// String returns the layout as text, which [ParseLayout] reads back. No two layouts
-// have the same text:
+// String returns the layout as text, which [ParseLayout] reads back. No two
+// layouts have the same text:
 //
 //	41:1ms/w10/s12@1735689600000      Default
 //	38:10ms/w7/s8@1735689600000       JavaScript
 //	41:1ms/d5/w5/s12@1288834974657    Twitter
 //	39:10ms/s8/w16@1409529600000      Sonyflake
 //
-// That is: the bits of time and its unit; then datacenter, worker ID and sequence
-// with their bits, in the order in which they lie in the ID; then the epoch as
-// Unix time in milliseconds.
+// That is: the bits of time and its unit; then datacenter, worker ID and
+// sequence with their bits, in the order in which they lie in the ID; then the
+// epoch as Unix time in milliseconds.
 func (l Layout) String() string {
 	worker := fmt.Sprintf("/w%d", l.worker)
 	if l.datacenter > 0 {
@@ -30,11 +30,12 @@ func (l Layout) String() string {
 	return fmt.Sprintf("%d:%v%s@%d", l.time, time.Duration(l.unit), order, l.epoch)
 }
 
-// maxLayoutText is longer than any layout's text. Longer input is refused unparsed,
-// even if it is a megabyte.
+// maxLayoutText is longer than any layout's text. Longer input is refused
+// unparsed, even if it is a megabyte.
 const maxLayoutText = 64
 
-// ParseLayout reads what String writes, and the names of [LayoutNames]. The error wraps [ErrLayout].
+// ParseLayout reads the text of String, and the names of [LayoutNames]. The
+// error wraps [ErrLayout].
 func ParseLayout(text string) (Layout, error) {
 	for _, n := range named {
 		if n.name == text {
@@ -49,15 +50,16 @@ func ParseLayout(text string) (Layout, error) {
 	if err != nil {
 		return Layout{}, err
 	}
-	// One layout has one text: no +5, 05 or 1000µs, so that texts can be compared.
+	// Each layout has a single text: no +5, 05 or 1000µs, so that texts can be
+	// compared.
 	if l.String() != text {
-		return Layout{}, fmt.Errorf("%w: %q has to be written %s", ErrLayout, text, l)
+		return Layout{}, fmt.Errorf("%w: %q must be written as %s", ErrLayout, text, l)
 	}
 	return l, nil
 }
 
-// parseSpec splits the text into its numbers. It does not check whether they make
-// sense.
+// parseSpec splits the text into its numbers. It does not check whether they
+// make sense.
 func parseSpec(text string) (s LayoutSpec, ok bool) {
 	if len(text) > maxLayoutText {
 		return s, false

@@ -1,7 +1,7 @@
 package snowflake
 
-// sinceBoot returns a clock that counts nanoseconds from now on, in suspend too; nil
-// if the kernel has none.
+// sinceBoot returns a clock that counts nanoseconds from now on, in suspend
+// too; nil if the kernel has no such clock.
 func sinceBoot() func() int64 {
 	start, ok := bootTime()
 	if !ok {

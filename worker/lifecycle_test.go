@@ -169,7 +169,7 @@ func TestStartFails(t *testing.T) {
 		want string
 	}{
 		{"no store", net, worker.Config{}, "needs a store"},
-		{"another store", net, worker.Config{Store: s, StoreName: "mysql leaf_alloc"}, "counts in another store"},
+		{"another store", net, worker.Config{Store: s, StoreName: "mysql leaf_alloc"}, "uses another store"},
 		{"bad prefix", net, worker.Config{Store: s, Prefix: "a.b"}, "bad prefix"},
 		{"bad role", net, worker.Config{Store: s, Role: "boss"}, "allowed are all, worker, loader"},
 		{"batch above step", net, worker.Config{Store: s, MaxBatch: 100, MaxStep: 10}, "largest batch 100"},

@@ -47,9 +47,9 @@ func TestDecodeFrom(t *testing.T) {
 		"--to " + july:                    "--from",
 		"5 --from " + july:                "not both",
 		"--from 2024-07-01T00:00Z":        "parsing time",
-		"--from 2024-12-31T23:59:59.999Z": "allowed is from 2025-01-01T00:00:00Z",
+		"--from 2024-12-31T23:59:59.999Z": "allowed is 2025-01-01T00:00:00Z to ",
 		"--from 2094-09-07T15:47:35.552Z": "2094-09-07T15:47:35.552Z",
-		"--from " + july + " --to 2112-02-09T00:00:00Z": "--to: snowflake: no time of the layout",
+		"--from " + july + " --to 2112-02-09T00:00:00Z": "--to: snowflake: time outside the layout",
 		"--from " + july + " --to " + july:              "is not after",
 		"--from " + august + " --to " + july:            "is not after",
 	} {

@@ -1,9 +1,10 @@
-// Package agreement is the bucket <prefix>_config: what all processes of an installation
-// have to agree on, such as the layout of snowflake IDs and the store that counts.
+// Package agreement stores settings that all processes of an installation
+// share, in the bucket <prefix>_config: the layout of snowflake IDs, the store,
+// and others.
 //
-// Whoever comes first writes its opinion down, by compare-and-set, and it stays: of several
-// processes that start at once one wins, and all of them read what the winner wrote. Nothing
-// here changes or removes what is written; that is an operator's decision.
+// The first process writes a value by compare-and-set, and it stays. Of several
+// processes that start together, one wins, and all read its value. Only an
+// operator changes or removes values.
 package agreement
 
 import (
@@ -27,16 +28,16 @@ import (
 // BucketName is the name of the bucket.
 func BucketName(p messages.Prefix) string { return string(p) + "_config" }
 
-// Bucket is the bucket, with replicas copies, 1 to 5, odd. The evidence that it has been there
-// is what those know who use it.
+// Bucket is the bucket, with replicas copies, 1 to 5, odd. Packages that use it
+// pass the evidence that it existed before.
 func Bucket(prefix messages.Prefix, replicas int, older ...kv.Evidence) kv.Resource {
 	return kv.LastingBucket(jetstream.KeyValueConfig{
-		Bucket: BucketName(prefix), Description: "idworker: what all processes have to agree on", Replicas: replicas,
+		Bucket: BucketName(prefix), Description: "idworker: settings that all processes share", Replicas: replicas,
 	}, older...)
 }
 
-// HasKey is the evidence that a key was agreed on, for a bucket that has to be there
-// before.
+// HasKey is the evidence that a key was agreed on, for a bucket that must have
+// existed before.
 func HasKey(prefix messages.Prefix, key string) kv.Evidence {
 	return func(ctx context.Context, js jetstream.JetStream, missing bool) (string, error) {
 		if !missing {
@@ -49,7 +50,7 @@ func HasKey(prefix messages.Prefix, key string) kv.Evidence {
 	}
 }
 
-// Lookup is [Agreement.Find] where there may be no bucket yet.
+// Lookup is [Agreement.Find] for a bucket that may not exist yet.
 func Lookup(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, key string) (value string, found bool, err error) {
 	e, err := kv.Get(ctx, js, BucketName(prefix), key)
 	if errors.Is(err, jetstream.ErrBucketNotFound) {
@@ -61,7 +62,7 @@ func Lookup(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix,
 // Agreement is the open bucket.
 type Agreement struct{ bucket *kv.Bucket }
 
-// Open opens the bucket, which has to exist and to be safe, see [kv.Open].
+// Open opens the bucket, which must exist and be safe, see [kv.Open].
 func Open(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix) (*Agreement, error) {
 	bucket, err := kv.Open(ctx, js, BucketName(prefix))
 	if err != nil {
@@ -73,21 +74,21 @@ func Open(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix) (
 // info describes the stream beneath the bucket, as of [Open].
 func (a *Agreement) info() *jetstream.StreamInfo { return a.bucket.Stream().CachedInfo() }
 
-// ServerTime is the time at which the server answered when the bucket was opened.
+// ServerTime is the server's time when the bucket was opened.
 func (a *Agreement) ServerTime() time.Time { return a.info().TimeStamp }
 
-// Replicas is how many copies the bucket has.
+// Replicas is the number of copies of the bucket.
 func (a *Agreement) Replicas() int { return a.info().Config.Replicas }
 
-// Find returns what was agreed on for a key, if anything was.
+// Find returns the value of a key, if present.
 func (a *Agreement) Find(ctx context.Context, key string) (value string, found bool, err error) {
 	e, err := a.bucket.Get(ctx, key)
 	return string(e.Value), e.Exists(), err
 }
 
-// Agree returns what was agreed on for a key. If that is nothing yet, own is written down
-// and returned; of several callers who do so at once, one wins, and all get what it wrote.
-// After an error the outcome is unknown, and asking again finds out.
+// Agree returns the value of a key, after setting it to own if it has none. Of
+// several concurrent callers one wins, and all get its value. After an error
+// the outcome is unknown; a retry returns it.
 func (a *Agreement) Agree(ctx context.Context, key, own string) (agreed string, err error) {
 	_, err = a.bucket.Edit(ctx, key, func(e kv.Entry) ([]byte, error) {
 		if e.Exists() {
@@ -108,17 +109,17 @@ func (a *Agreement) keyError(key string, err error) error {
 	return fmt.Errorf("bucket %s, key %s: %w", a.bucket.Name(), key, err)
 }
 
-// InstallationKey is the key under which the bucket says which installation it belongs to,
-// and since when that exists: the ID, a space, and a time as in RFC 3339.
+// InstallationKey is the key of the installation's identity: its ID, a space,
+// and the time of its creation as in RFC 3339.
 const InstallationKey = "installation"
 
-// ErrInstallation says that the bucket's entry about the installation cannot be read.
+// ErrInstallation means that the installation's identity cannot be read.
 var ErrInstallation = errors.New("the installation has no readable ID")
 
-// Installation returns the random ID of the installation, and since when the installation
-// exists. The first process to ask makes the ID, once; an installation that is older than
-// IDs gets one in the same way. Its age is that of the bucket, not that of the ID, so that
-// an installation that existed before does not pass for a new one.
+// Installation returns the random ID of the installation, and its creation
+// time. The first call creates both, also in an installation that is older than
+// such IDs. The creation time is the bucket's, so that an old installation does
+// not pass for new.
 func (a *Agreement) Installation(ctx context.Context) (id string, created time.Time, err error) {
 	value, found, err := a.Find(ctx, InstallationKey)
 	if err == nil && !found {
@@ -142,14 +143,14 @@ func parseInstallation(value string) (id string, created time.Time, err error) {
 	return id, created, nil
 }
 
-// readSubject is the subject of the request that reads a key and nothing else. It can be a
-// service that an account exports to others, who may not open the bucket.
+// readSubject is the subject of the request that reads a single key. An account
+// can export it as a service to accounts that may not open the bucket.
 func readSubject(p messages.Prefix, key string) string {
 	return "DIRECT.GET.KV_" + BucketName(p) + ".$KV." + BucketName(p) + "." + key
 }
 
-// PeekInstallation returns the ID of the installation, for those who take no part in it. It
-// is empty if there is no bucket within reach, or no ID in it yet.
+// PeekInstallation returns the ID of the installation, for processes outside
+// it. It is empty if the bucket is out of reach, or has no ID yet.
 func PeekInstallation(ctx context.Context, js jetstream.JetStream, p messages.Prefix) (id string, err error) {
 	reply, err := js.Conn().RequestWithContext(ctx, streamread.APISubject(js, readSubject(p, InstallationKey)), nil)
 	if errors.Is(err, nats.ErrNoResponders) || err == nil && len(reply.Data) == 0 {
@@ -164,21 +165,21 @@ func PeekInstallation(ctx context.Context, js jetstream.JetStream, p messages.Pr
 	return id, nil
 }
 
-// StoreKey is the key under which the bucket names the store.
+// StoreKey is the key of the store's name.
 const StoreKey = "store"
 
 // ErrForeignStore is wrapped by every [ForeignStoreError].
-var ErrForeignStore = problem.New(problem.Invalid, "the installation counts in another store")
+var ErrForeignStore = problem.New(problem.Invalid, "the installation uses another store")
 
-// ForeignStoreError says which store the installation counts in, and which one a process
-// was given.
+// ForeignStoreError means that a process was given another store than the
+// installation uses.
 type ForeignStoreError struct {
-	Bucket           string // where that is written down, under [StoreKey]
+	Bucket           string // its key [StoreKey] has the installed store
 	Installed, Given string
 }
 
 func (e *ForeignStoreError) Error() string {
-	return fmt.Sprintf("%v: it is %q, and this process was given %q", ErrForeignStore, e.Installed, e.Given)
+	return fmt.Sprintf("%v: %q, and this process was given %q", ErrForeignStore, e.Installed, e.Given)
 }
 
 // Unwrap makes it an [ErrForeignStore].
@@ -187,10 +188,11 @@ func (e *ForeignStoreError) Unwrap() error { return ErrForeignStore }
 // Problem is part of [problem.Problem].
 func (e *ForeignStoreError) Problem() (problem.Kind, []any) { return problem.ForeignStore, nil }
 
-// ClaimStore makes sure that all of an installation counts in one store. The first loader
-// writes down which; a process with another one would hand out the same numbers again, only
-// because somebody forgot a setting. The name has no host in it, because one database has
-// many. The error is a [*ForeignStoreError], or JetStream is away.
+// ClaimStore makes sure that all loaders of an installation use the same store.
+// The first loader writes its name. A process with another store, as after a
+// wrong setting, would issue the same IDs again. The name contains no host,
+// because a database can have many. Errors: [*ForeignStoreError]; any other
+// error means that JetStream is unreachable.
 func (a *Agreement) ClaimStore(ctx context.Context, name string) error {
 	installed, err := a.Agree(ctx, StoreKey, name)
 	if err != nil {
@@ -199,8 +201,8 @@ func (a *Agreement) ClaimStore(ctx context.Context, name string) error {
 	return a.sameStore(installed, name)
 }
 
-// CheckStore is ClaimStore for those who only look: where no loader has been yet, any store
-// is right.
+// CheckStore is ClaimStore without the write: before the first loader, any
+// store passes.
 func (a *Agreement) CheckStore(ctx context.Context, name string) error {
 	installed, found, err := a.Find(ctx, StoreKey)
 	if err != nil || !found {
@@ -216,9 +218,9 @@ func (a *Agreement) sameStore(installed, given string) error {
 	return &ForeignStoreError{Bucket: a.bucket.Name(), Installed: installed, Given: given}
 }
 
-// SwitchStore has the installation count in another store from now on. The counters have to
-// be there already, and no loader may run: one that does goes on with the old store. The
-// condition of the write is that nobody else has changed the entry meanwhile.
+// SwitchStore makes the installation use another store. The counters must be
+// there already, and no loader may run: a running loader keeps the old store.
+// The write fails if the entry was changed concurrently.
 func (a *Agreement) SwitchStore(ctx context.Context, name string) error {
 	e, err := a.bucket.Get(ctx, StoreKey)
 	if err != nil || e.Exists() && string(e.Value) == name {
@@ -228,8 +230,8 @@ func (a *Agreement) SwitchStore(ctx context.Context, name string) error {
 	return err
 }
 
-// Rights are those that a role needs for what is agreed on. Workers write the keys of the
-// packages that use the bucket, which state them.
+// Rights are the rights of a role for this bucket. The packages that use it
+// state the keys that workers write.
 func Rights(p messages.Prefix, role rights.Role) rights.Rights {
 	bucket := BucketName(p)
 	switch role {

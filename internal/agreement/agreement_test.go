@@ -37,7 +37,7 @@ func open(t *testing.T, js jetstream.JetStream) *agreement.Agreement {
 	return a
 }
 
-// Of many who come at once one wins, and all get what it wrote, then and later.
+// Of many concurrent callers one wins, and all get its value, then and later.
 func TestAllAgree(t *testing.T) {
 	js := openJetStream(t)
 	a := open(t, js)
@@ -45,7 +45,7 @@ func TestAllAgree(t *testing.T) {
 		t.Errorf("before anybody wrote: %q, %v", value, err)
 	}
 	for _, key := range []string{"key", "deleted"} {
-		if key == "deleted" { // a marker stands where an opinion was
+		if key == "deleted" { // a deletion marker takes the place of a value
 			kv, err := js.KeyValue(t.Context(), agreement.BucketName(messages.DefaultPrefix))
 			if err != nil {
 				t.Fatal(err)
@@ -93,8 +93,8 @@ func TestOpenMissingOrUnsafe(t *testing.T) {
 	}
 }
 
-// The first store that is claimed is the installation's; another one is refused, and both
-// are named.
+// The first store that is claimed is the installation's. Another is refused,
+// and both are named.
 func TestOneStore(t *testing.T) {
 	a := open(t, openJetStream(t))
 	if err := a.CheckStore(t.Context(), "mysql a.leaf_alloc"); err != nil {
@@ -117,7 +117,7 @@ func TestOneStore(t *testing.T) {
 	}
 }
 
-// An installation gets its ID once, however many ask, and its age is that of the bucket.
+// Many callers create the installation's ID once, and its age is the bucket's.
 func TestOneInstallation(t *testing.T) {
 	js := openJetStream(t)
 	a := open(t, js)
@@ -152,7 +152,7 @@ func TestOneInstallation(t *testing.T) {
 	}
 }
 
-// An ID that cannot be read is an error: a new one would be another installation.
+// An unreadable ID is an error: a new ID would be another installation.
 func TestUnreadableInstallation(t *testing.T) {
 	js := openJetStream(t)
 	a := open(t, js)
@@ -170,7 +170,8 @@ func TestUnreadableInstallation(t *testing.T) {
 	}
 }
 
-// Others see who an installation is by one request, and go on if there is none.
+// Outsiders read the installation's ID by a request, and get an empty ID if
+// there is none.
 func TestPeekInstallation(t *testing.T) {
 	js := openJetStream(t)
 	peek := func() string {

@@ -22,8 +22,8 @@ import (
 
 const prefix = messages.DefaultPrefix
 
-// lasting are all buckets in which something is counted or remembered, each with what is
-// done before anything is read from it or written to it.
+// lasting are all buckets whose entries must last, each with the call that
+// precedes all reads and writes.
 var lasting = []struct {
 	name     string
 	resource kv.Resource
@@ -55,13 +55,13 @@ var lasting = []struct {
 
 func openLease(ctx context.Context, js jetstream.JetStream) error {
 	for _, r := range lease.Resources(prefix, lease.DefaultTTL, 1) {
-		_ = r.Ensure(ctx, js) // all but the one that forgets
+		_ = r.Ensure(ctx, js) // all but the unsafe bucket
 	}
 	_, err := lease.Open(ctx, lease.Config{JS: js, Layout: snowflake.Default()})
 	return err
 }
 
-// forgetful are all settings with which a server loses or replaces what it was told.
+// forgetful are all settings with which a server loses or replaces entries.
 var forgetful = map[durability.Setting]func(*jetstream.StreamConfig){
 	durability.Storage: func(c *jetstream.StreamConfig) { c.Storage = jetstream.MemoryStorage },
 	durability.Persist: func(c *jetstream.StreamConfig) { c.PersistMode, c.DenyDelete = jetstream.AsyncPersistMode, false },
@@ -79,8 +79,8 @@ var forgetful = map[durability.Setting]func(*jetstream.StreamConfig){
 	durability.NoAck:      func(c *jetstream.StreamConfig) { c.NoAck = true },
 }
 
-// Every bucket that has to last is refused with every setting that makes it forget, by
-// whoever opens it, and by whoever provisions it.
+// Opening and provisioning refuse every bucket that must last, with each
+// setting that may lose entries.
 func TestForgetfulBucketsAreRefused(t *testing.T) {
 	js, err := jetstream.New(natstest.Start(t).Connect(t, nats.ReconnectBufSize(-1)))
 	if err != nil {
@@ -106,7 +106,8 @@ func TestForgetfulBucketsAreRefused(t *testing.T) {
 	}
 }
 
-// A bucket as idworker makes it passes, and so does one that is bounded without forgetting.
+// A bucket as idworker creates it passes, and so does a bucket with limits that
+// lose nothing.
 func TestLastingBucketsPass(t *testing.T) {
 	for what, change := range map[string]func(*jetstream.StreamConfig){
 		"plain":   func(*jetstream.StreamConfig) {},
@@ -130,7 +131,8 @@ func TestLastingBucketsPass(t *testing.T) {
 	}
 }
 
-// makeBucket makes a bucket as nats.go does, but for a change, in place of any before.
+// makeBucket creates a bucket as nats.go does, but for a change, in place of
+// any earlier bucket.
 func makeBucket(t *testing.T, js jetstream.JetStream, name string, change func(*jetstream.StreamConfig)) {
 	t.Helper()
 	config := jetstream.StreamConfig{
@@ -138,6 +140,6 @@ func makeBucket(t *testing.T, js jetstream.JetStream, name string, change func(*
 		MaxMsgsPerSubject: 1, AllowDirect: true, AllowRollup: true, DenyDelete: true, Discard: jetstream.DiscardNew,
 	}
 	change(&config)
-	_ = js.DeleteStream(t.Context(), config.Name) // there may be none
+	_ = js.DeleteStream(t.Context(), config.Name) // may be missing
 	natstest.CreateStream(t, js, config)
 }

@@ -1,10 +1,10 @@
-// Package durability answers one question in two parts: will what JetStream acknowledged
-// still be there later?
+// Package durability checks that acknowledged writes to JetStream will last.
 //
-// [CheckStream] looks at the configuration of one stream or bucket: does it keep what it is
-// told? [CheckServers] asks the servers: is a write on disk before it is acknowledged?
-// Everything in which idworker counts or remembers passes the first check whenever it is
-// opened, created or provisioned. A counter that is forgotten hands out its IDs again.
+// [CheckStream] checks the configuration of a stream or bucket: does it keep
+// its entries? [CheckServers] checks the servers: is a write on disk before it
+// is acknowledged? Every bucket whose entries must last passes the first check
+// when it is opened, created or provisioned. A lost counter would issue its IDs
+// again.
 package durability
 
 import (
@@ -18,27 +18,28 @@ import (
 	"github.com/idworker/idworker/internal/problem"
 )
 
-// ErrSyncUnknown says that no server tells whether it syncs every write: the account may
-// not ask, see [AskServers] in docs/security.md.
-var ErrSyncUnknown = problem.New(problem.NotSynced, "no server says whether it syncs every write")
+// ErrSyncUnknown means that no server reports whether it syncs every write: the
+// account may lack the right to [AskServers], see docs/security.md.
+var ErrSyncUnknown = problem.New(problem.NotSynced, "no server reports whether it syncs every write")
 
-// ErrNoSync says that a server acknowledges writes before they are on disk: a power failure
-// takes them back, and the IDs that they gave away are given away again.
+// ErrNoSync means that a server acknowledges writes before they are on disk: a
+// power failure loses them, and their IDs are issued again.
 var ErrNoSync = problem.New(problem.NotSynced, "sync_interval is not always")
 
-// AskServers is the request with which servers are asked. An installation works
-// without the right to it, but nobody then knows whether its servers sync.
+// AskServers is the request for the servers' settings. Without the right to it,
+// an installation works, but cannot detect servers that do not sync.
 const AskServers = "$SYS.REQ.SERVER.PING.JSZ"
 
 const (
 	jszWait = time.Second // for the first answer
 	jszMore = 200 * time.Millisecond
 
-	maxServers = 1 << 10 // whose answers can wait
+	maxServers = 1 << 10 // maximum of buffered answers
 )
 
-// CheckServers asks all servers whether they sync every write before they acknowledge it. The
-// error is nil if all that answered do, and else wraps [ErrNoSync] or [ErrSyncUnknown].
+// CheckServers checks that all servers sync every write before they acknowledge
+// it. The error is nil if all answering servers do, and else wraps [ErrNoSync]
+// or [ErrSyncUnknown].
 func CheckServers(ctx context.Context, conn *nats.Conn) error {
 	reply := conn.NewInbox()
 	answers, err := inbox.Subscribe(conn, reply, maxServers)
@@ -70,7 +71,8 @@ func CheckServers(ctx context.Context, conn *nats.Conn) error {
 	}
 }
 
-// syncAlways reads a server's answer, and whether it says anything about syncing.
+// syncAlways parses a server's answer. said reports whether it contains the
+// setting.
 func syncAlways(answer []byte) (always, said bool) {
 	var jsz struct {
 		Data *struct {

@@ -13,7 +13,8 @@ import (
 	"github.com/idworker/idworker/testing/natstest"
 )
 
-// exported is a server configuration in which an account may ask for the servers' settings.
+// exported is a server configuration in which an account may request the
+// servers' settings.
 const exported = `
 	system_account: SYS
 	accounts {
@@ -21,7 +22,7 @@ const exported = `
 		APP { jetstream: enabled, users: [{ user: a, password: a }], imports: [{ service: { account: SYS, subject: "$SYS.REQ.SERVER.PING.JSZ" } }] }
 	}`
 
-// What a server says about syncing is found out, and that it says nothing.
+// The check finds the servers' setting, and its absence.
 func TestCheckServers(t *testing.T) {
 	for _, c := range []struct {
 		name, conf string

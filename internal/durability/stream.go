@@ -12,11 +12,11 @@ import (
 // ErrUnsafe is wrapped by every [UnsafeError].
 var ErrUnsafe = errors.New("unsafe")
 
-// Setting names a setting of a stream with which the server itself loses or replaces
-// messages. The names are those of the server's API.
+// Setting is a setting of a stream with which the server itself loses or
+// replaces messages, by its name in the server's API.
 type Setting string
 
-// The settings that [CheckStream] looks at.
+// The settings that [CheckStream] checks.
 const (
 	Storage    Setting = "storage"
 	Persist    Setting = "persist_mode"
@@ -29,15 +29,16 @@ const (
 	Discard    Setting = "discard"
 	NoAck      Setting = "no_ack"
 
-	// NoExpiry is a max_age of 0 where entries have to expire.
+	// NoExpiry is a max_age of 0 where entries must expire.
 	NoExpiry Setting = "max_age of 0"
 )
 
-// UnsafeError says which setting of which stream makes it forget, and how.
+// UnsafeError names the setting with which a stream loses entries, and the
+// reason.
 type UnsafeError struct {
-	Stream  string // its name; KV_ and the name of the bucket for a bucket
+	Stream  string // its name; for a bucket, KV_ and the bucket's name
 	Setting Setting
-	Reason  string // what happens because of it
+	Reason  string // the consequence
 }
 
 func (e *UnsafeError) Error() string {
@@ -60,36 +61,36 @@ func (e *UnsafeError) Problem() (problem.Kind, []any) {
 	return problem.MayForget, nil
 }
 
-// CheckStream refuses every setting with which the server itself loses or replaces what it
-// was told. It is for the streams beneath buckets whose entries have to last; those in which
-// entries expire on purpose, such as leases, do not pass.
+// CheckStream refuses every setting with which the server itself loses or
+// replaces entries. It is for streams beneath buckets whose entries must last,
+// not for buckets whose entries expire on purpose, such as leases.
 //
-// What the check cannot see: a change made later, data that was restored from a backup, and
-// whether the server syncs to disk, for which see [CheckServers]. The error is an
+// The check cannot see later changes, data that was restored from a backup, or
+// whether the server syncs to disk, see [CheckServers]. The error is an
 // [*UnsafeError] or nil.
 func CheckStream(c jetstream.StreamConfig) error {
 	unsafe := func(setting Setting, reason string) error { return &UnsafeError{c.Name, setting, reason} }
 	switch {
 	case c.Storage != jetstream.FileStorage:
-		return unsafe(Storage, "it is kept in memory and is gone when the server stops")
+		return unsafe(Storage, "memory storage is lost when the server stops")
 	case c.PersistMode == jetstream.AsyncPersistMode:
-		return unsafe(Persist, "it is async, so writes are acknowledged before they are on disk")
+		return unsafe(Persist, "writes are acknowledged before they are on disk")
 	case c.Mirror != nil:
-		return unsafe(Mirror, "it copies another stream, which overwrites its entries")
+		return unsafe(Mirror, "another stream overwrites its entries")
 	case len(c.Sources) > 0:
-		return unsafe(Sources, "it copies from other streams, which overwrites its entries")
+		return unsafe(Sources, "other streams overwrite its entries")
 	case c.SubjectTransform != nil:
-		return unsafe(Transform, "entries are stored under another key than they were written to")
+		return unsafe(Transform, "entries are stored under another key")
 	case c.Retention != jetstream.LimitsPolicy:
-		return unsafe(Retention, fmt.Sprintf("it is %s, so entries are gone once they are read", c.Retention))
+		return unsafe(Retention, fmt.Sprintf("with %s, entries are removed once read", c.Retention))
 	case c.MaxAge != 0:
 		return unsafe(MaxAge, fmt.Sprintf("entries expire after %v", c.MaxAge))
 	case c.AllowMsgTTL:
-		return unsafe(MessageTTL, "single entries can be written so that they expire")
+		return unsafe(MessageTTL, "writers can make single entries expire")
 	case c.Discard != jetstream.DiscardNew && (c.MaxMsgs > 0 || c.MaxBytes > 0):
-		return unsafe(Discard, "when it is full, the oldest entries are removed to make room")
+		return unsafe(Discard, "a full stream removes its oldest entries")
 	case c.NoAck:
-		return unsafe(NoAck, "writes are not acknowledged, so nobody knows whether they count")
+		return unsafe(NoAck, "writes are not acknowledged")
 	}
 	return nil
 }

@@ -14,23 +14,23 @@ import (
 	"github.com/idworker/idworker/internal/streamread"
 )
 
-// Bucket is an open bucket, of which single keys are read and written. Its errors name
-// the bucket and the key.
+// Bucket is an open bucket, for reading and writing single keys. Its errors
+// name the bucket and the key.
 type Bucket struct {
 	js      jetstream.JetStream
 	entries jetstream.KeyValue
 	stream  jetstream.Stream
 }
 
-// Open opens a bucket in which something is counted or remembered.
+// Open opens a bucket whose entries must last.
 //
-// Errors: jetstream.ErrBucketNotFound, durability.ErrUnsafe; any other error means that
-// JetStream is away. All of them name the bucket.
+// Errors: jetstream.ErrBucketNotFound, durability.ErrUnsafe; any other error
+// means that JetStream is unreachable. All of them name the bucket.
 func Open(ctx context.Context, js jetstream.JetStream, name string) (*Bucket, error) {
 	return open(ctx, js, name, durability.CheckStream)
 }
 
-// OpenLeases is Open for a bucket whose entries have to expire.
+// OpenLeases is Open for a bucket whose entries must expire.
 func OpenLeases(ctx context.Context, js jetstream.JetStream, name string) (*Bucket, error) {
 	return open(ctx, js, name, checkExpires)
 }
@@ -56,7 +56,8 @@ func open(ctx context.Context, js jetstream.JetStream, name string, check func(j
 // Name returns the name of the bucket.
 func (b *Bucket) Name() string { return b.entries.Bucket() }
 
-// Stream returns the stream beneath the bucket. Its cached info is that of [Open].
+// Stream returns the stream beneath the bucket. Its cached info is as of
+// [Open].
 func (b *Bucket) Stream() jetstream.Stream { return b.stream }
 
 // Entry is an entry of a bucket.
@@ -71,14 +72,15 @@ type Entry struct {
 // Exists reports whether the key has a value.
 func (e Entry) Exists() bool { return e.Revision > 0 && !e.Deleted }
 
-// isDeletion reports whether a message marks that a key was deleted, or expired.
+// isDeletion reports whether a message marks that a key was deleted, or
+// expired.
 func isDeletion(h nats.Header) bool {
 	return len(h) > 0 && (h.Get("KV-Operation") != "" || h.Get(jetstream.MarkerReasonHeader) != "")
 }
 
-// Get reads a key from the leader of the bucket's stream: no replica that lags answers.
-// A key without an entry has revision 0. Errors: jetstream.ErrBucketNotFound; any other
-// error means that the entry is unknown.
+// Get reads a key from the leader of the bucket's stream: lagging replicas do
+// not answer. A key without an entry has revision 0. Errors:
+// jetstream.ErrBucketNotFound; any other error means that the entry is unknown.
 func Get(ctx context.Context, js jetstream.JetStream, bucket, key string) (Entry, error) {
 	m, err := streamread.Last(ctx, js, StreamName(bucket), "$KV."+bucket+"."+key)
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
@@ -95,8 +97,8 @@ func (b *Bucket) Get(ctx context.Context, key string) (Entry, error) {
 	return Get(ctx, b.js, b.Name(), key)
 }
 
-// Peek reads a key from any replica, also while the stream has no leader. The entry may
-// be an older one. An entry that was deleted has revision 0.
+// Peek reads a key from any replica, even while the stream has no leader. The
+// entry may be outdated. A deleted entry has revision 0.
 func (b *Bucket) Peek(ctx context.Context, key string) (Entry, error) {
 	e, err := b.entries.Get(ctx, key)
 	if errors.Is(err, jetstream.ErrKeyNotFound) {
@@ -108,9 +110,10 @@ func (b *Bucket) Peek(ctx context.Context, key string) (Entry, error) {
 	return Entry{key, e.Value(), false, e.Revision(), e.Created()}, nil
 }
 
-// Update writes a key if its entry, or the mark of its deletion, has that revision, 0 for
-// none, and returns the new revision. After jetstream.ErrKeyRevisionMismatch nothing was
-// written, unless nats.go sent the message twice; after any other error that is unknown.
+// Update writes a key if its entry, or its deletion marker, has that revision,
+// 0 for none, and returns the new revision. After
+// jetstream.ErrKeyRevisionMismatch nothing was written, unless nats.go sent the
+// message twice; after any other error the outcome is unknown.
 func (b *Bucket) Update(ctx context.Context, key string, value []byte, revision uint64) (uint64, error) {
 	revision, err := b.entries.Update(ctx, key, value, revision)
 	return revision, keyError(b.Name(), key, err)
@@ -121,13 +124,13 @@ func (b *Bucket) Delete(ctx context.Context, key string, revision uint64) error 
 	return keyError(b.Name(), key, b.entries.Delete(ctx, key, jetstream.LastRevision(revision)))
 }
 
-// editPause follows an edit that another writer was faster than.
+// editPause is the pause after another writer was faster.
 const editPause = 20 * time.Millisecond
 
-// Edit replaces the value of a key by what change makes of its entry, and returns the new
-// revision. It begins again while other writers are faster. If change returns nil or an
-// error, nothing is written, and the revision is 0. After any other error the outcome is
-// unknown; another Edit finds out.
+// Edit replaces the value of a key by the result of change, and returns the new
+// revision. It retries while other writers are faster. If change returns nil or
+// an error, nothing is written, and the revision is 0. After any other error
+// the outcome is unknown; another Edit finds out.
 func (b *Bucket) Edit(ctx context.Context, key string, change func(Entry) ([]byte, error)) (uint64, error) {
 	for {
 		e, err := b.Get(ctx, key)

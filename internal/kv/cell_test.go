@@ -24,7 +24,8 @@ func openBucket(t *testing.T, js jetstream.JetStream) *kv.Bucket {
 	return b
 }
 
-// TestUpdate: a key is written at its revision only, and a mark of its deletion has one.
+// TestUpdate: a key is written at its revision only, and its deletion marker
+// has a revision, too.
 func TestUpdate(t *testing.T) {
 	b := openBucket(t, openJetStream(t))
 	expect := func(value string, revision uint64, exists bool) {
@@ -64,7 +65,8 @@ func TestUpdate(t *testing.T) {
 	}
 }
 
-// TestEdit: no edit of many at once is lost, and an edit that changes nothing writes nothing.
+// TestEdit: no concurrent edit is lost, and an edit without a change writes
+// nothing.
 func TestEdit(t *testing.T) {
 	b := openBucket(t, openJetStream(t))
 	const editors = 8
@@ -93,7 +95,7 @@ func TestEdit(t *testing.T) {
 	}
 }
 
-// TestOpen refuses a bucket that is missing, forgets, or keeps leases forever.
+// TestOpen refuses a bucket that is missing, unsafe, or keeps leases forever.
 func TestOpen(t *testing.T) {
 	js := openJetStream(t)
 	if _, err := kv.Open(t.Context(), js, "b"); !errors.Is(err, jetstream.ErrBucketNotFound) {

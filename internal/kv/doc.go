@@ -1,28 +1,29 @@
-// Package kv is what idworker needs of JetStream's buckets beyond nats.go: creating
-// them, reading and writing single keys, and reading whole buckets.
+// Package kv adds to nats.go's JetStream buckets: creating them safely, reading
+// and writing single keys, and reading whole buckets.
 //
 // # Creating
 //
-// A [Resource] is a bucket, a stream or a consumer with the settings it should have.
-// A process that serves calls [Ensure], which looks first and creates only what is
-// missing: where an administrator has created everything, the process needs no right
-// to create anything. An administrator calls Apply, which also corrects replicas and
-// ages. Other differences count as intended; an unsafe one is an error.
+// A [Resource] is a bucket, a stream or a consumer with its intended settings.
+// A serving process calls [Ensure], which creates only missing resources: if an
+// administrator has created them all, the process needs no right to create. An
+// administrator calls Apply, which also corrects replicas and ages. Other
+// differences count as intended; an unsafe setting is an error.
 //
-// Neither deletes or empties anything: an emptied bucket of counters issues all IDs
-// again. For the same reason neither creates a bucket if there is [Evidence] that it
-// existed before. Streams get lost with a disk, when a single server joins a cluster,
-// or when somebody cleans up.
+// Neither deletes or empties anything: an emptied bucket of counters would
+// issue all IDs again. For the same reason neither creates a bucket if there is
+// [Evidence] that it existed before. Streams get lost with a disk, when a
+// single server joins a cluster, or by an operator's mistake.
 //
 // # Reading and writing
 //
-// A [Bucket] is open: Get reads a key from the leader, Update writes it at a revision,
-// Edit does both until no other writer is faster. Nothing here concludes from an
-// unknown outcome: the register burns, a lease reads back and compares its nonce, the
-// rest edits again.
+// A [Bucket] is open: Get reads a key from the leader, Update writes it at a
+// revision, Edit repeats both until no other writer is faster. Nothing here
+// draws conclusions from an unknown outcome: the register burns the range, a
+// lease rereads its nonce, the rest edits again.
 //
-// [Follow] reads a whole bucket in the order of its revisions, then every change;
-// [List] stops at the end. [WithRetry] repeats a call while a stream has no leader.
+// [Follow] reads a whole bucket in the order of its revisions, then every
+// change; [List] stops at the end. [WithRetry] repeats a call while a stream
+// has no leader.
 //
 // Files: resource.go (the interface, and the three kinds), older.go (evidence),
 // cell.go (single keys), feed.go and gate.go (whole buckets), retry.go.

@@ -11,44 +11,45 @@ import (
 	"github.com/nats-io/nuid"
 )
 
-// Feed reads the entries of a bucket in the order of their revisions: those that there are,
-// and from then on every change. An entry that is written again before its turn comes is
-// read in its new place only. It is for use by one goroutine.
+// Feed reads the entries of a bucket in the order of their revisions, and then
+// every change. An entry that is written again before its turn is read in its
+// new place only. A single goroutine may use a Feed.
 //
-// It does not restart by itself, as nats.go's watcher does, for then it could not be told whether the
-// bucket is still the same.
+// Unlike nats.go's watcher it does not restart: a restarted feed could read
+// another bucket unnoticed.
 type Feed struct {
-	conn    *nats.Conn
-	inbox   *nats.Subscription
-	msgs    chan *nats.Msg
-	closed  chan struct{} // by the reader
-	gone    chan struct{} // the subscription, perhaps with its connection
+	conn   *nats.Conn
+	inbox  *nats.Subscription
+	msgs   chan *nats.Msg
+	closed chan struct{} // by the reader
+	// Closed with the subscription, perhaps by the connection.
+	gone    chan struct{}
 	silence *time.Timer
 
-	prefix    int    // how much of a subject precedes the key
+	prefix    int    // the length of a subject before the key
 	delivered uint64 // messages so far
-	pending   uint64 // entries that are still to come
-	leave     func() // the gate, if there is much to read
+	pending   uint64 // entries still to come
+	leave     func() // leaves the gate of a big feed
 }
 
-// The server sends a heartbeat when there is nothing else to send for a while. When nothing at all
-// has come for maxSilence, the feed has ended; that is the only limit to how long it takes.
+// An idle server sends heartbeats. A feed ends when nothing has come for
+// maxSilence; it has no other time limit.
 const (
 	heartbeat  = 3 * time.Second
 	maxSilence = 7 * time.Second
 )
 
-// buffered is how many messages wait between the connection and the reader. Beyond that, the
-// server's flow control holds them back.
+// buffered is the number of messages between the connection and the reader. The
+// server's flow control holds back the rest.
 const buffered = 1024
 
-// ErrFeedEnded means that a feed broke off, for instance because the connection was
-// closed or the server fell silent.
+// ErrFeedEnded means that a feed broke off, for instance because the connection
+// was closed or the server fell silent.
 var ErrFeedEnded = errors.New("feed of the bucket ended")
 
-// List passes all entries of a bucket to visit, in the order of their revisions. A
-// replica that lags, and concurrent writes, may hide some. It takes as long as
-// entries arrive. Errors: those of [Follow] and [Feed.Next].
+// List passes all entries of a bucket to visit, in the order of their
+// revisions. A lagging replica and concurrent writes may hide some. It lasts
+// while entries arrive. Errors: those of [Follow] and [Feed.Next].
 func List(ctx context.Context, js jetstream.JetStream, bucket string, visit func(Entry)) error {
 	feed, err := Follow(ctx, js, bucket)
 	if err != nil {
@@ -96,7 +97,7 @@ func Follow(ctx context.Context, js jetstream.JetStream, bucket string) (_ *Feed
 		return nil, err
 	}
 	f.pending = consumer.CachedInfo().NumPending
-	if f.pending > much {
+	if f.pending > bigFeed {
 		if f.leave, err = enter(ctx, f.conn); err != nil {
 			return nil, err
 		}
@@ -104,7 +105,7 @@ func Follow(ctx context.Context, js jetstream.JetStream, bucket string) (_ *Feed
 	return f, nil
 }
 
-// leaveGate lets others read much.
+// leaveGate admits the next big feed.
 func (f *Feed) leaveGate() {
 	if f.leave != nil {
 		f.leave()
@@ -112,7 +113,8 @@ func (f *Feed) leaveGate() {
 	}
 }
 
-// receive hands a message to the reader. It runs on a goroutine of the subscription's own.
+// receive passes a message to the reader. It runs on the subscription's
+// goroutine.
 func (f *Feed) receive(m *nats.Msg) {
 	select {
 	case f.msgs <- m:
@@ -120,11 +122,12 @@ func (f *Feed) receive(m *nats.Msg) {
 	}
 }
 
-// CaughtUp reports whether all entries have been read that were there when the server sent the
-// latest one.
+// CaughtUp reports whether all entries have been read that existed when the
+// server sent the latest entry.
 func (f *Feed) CaughtUp() bool { return f.pending == 0 }
 
-// Next returns the next entry. The error is [ErrFeedEnded], or ctx.Err() when ctx ends.
+// Next returns the next entry. The error is [ErrFeedEnded], or ctx.Err() when
+// ctx ends.
 func (f *Feed) Next(ctx context.Context) (Entry, error) {
 	f.silence.Reset(maxSilence)
 	for {
@@ -144,7 +147,7 @@ func (f *Feed) Next(ctx context.Context) (Entry, error) {
 	}
 }
 
-// read reads a message, which may be an entry.
+// read decodes a message. ok reports whether it was an entry.
 func (f *Feed) read(m *nats.Msg) (entry Entry, ok bool, err error) {
 	if len(m.Header) > 0 && m.Header.Get("Status") != "" {
 		return entry, false, f.control(m)
@@ -153,8 +156,8 @@ func (f *Feed) read(m *nats.Msg) (entry Entry, ok bool, err error) {
 	return entry, err == nil, err
 }
 
-// control answers the server's flow control, and makes sure that nothing got lost before a
-// heartbeat.
+// control answers the server's flow control, and detects messages that were
+// lost before a heartbeat.
 func (f *Feed) control(m *nats.Msg) error {
 	if last := m.Header.Get("Nats-Last-Consumer"); last != "" && last != strconv.FormatUint(f.delivered, 10) {
 		return ErrFeedEnded
@@ -183,7 +186,7 @@ func (f *Feed) decode(m *nats.Msg) (Entry, error) {
 	return Entry{m.Subject[f.prefix:], m.Data, isDeletion(m.Header), about.Sequence.Stream, about.Timestamp}, nil
 }
 
-// Close ends the feed. The server forgets it by itself.
+// Close ends the feed. The server removes its consumer after some time.
 func (f *Feed) Close() {
 	f.leaveGate()
 	f.silence.Stop()

@@ -94,7 +94,7 @@ func TestFeed(t *testing.T) {
 	f.expect(feed, "d", "-a")
 }
 
-// TestFeedEnds when its consumer is gone, which only silence tells.
+// TestFeedEnds after its consumer was deleted, which only silence reveals.
 func TestFeedEnds(t *testing.T) {
 	t.Parallel()
 	f := newFeeds(t)
@@ -111,8 +111,9 @@ func TestFeedEnds(t *testing.T) {
 	}
 }
 
-// TestFeedOutlivesManyEntries: the server holds back what is read slowly, and none is lost. Of two that read
-// many on one connection, the second begins when the first has read them.
+// TestFeedOutlivesManyEntries: the server holds back messages for a slow
+// reader, and none is lost. Of two big feeds on a connection, the second begins
+// when the first has caught up.
 func TestFeedOutlivesManyEntries(t *testing.T) {
 	t.Parallel()
 	f := newFeeds(t)

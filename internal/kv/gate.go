@@ -7,30 +7,31 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// A server drops a connection that it has 64 MB for (max_pending), and its flow control lets each
-// consumer send 32 MB ahead. So of those who read much on one connection, one reads at a time. The
-// others leave their first messages unread, and flow control holds back the rest.
+// A server drops a connection with more than 64 MB of pending data
+// (max_pending), and its flow control lets each consumer send 32 MB ahead. So
+// only one big feed of a connection reads at a time. The others leave their
+// first messages unread, and flow control holds back the rest.
 
-// much is how many entries take their turn to be read.
-const much = 20_000
+// bigFeed is the number of entries from which a feed is big.
+const bigFeed = 20_000
 
-// gates has a gate for each connection on which somebody reads much.
+// gates has a gate for each connection with a big feed.
 var gates = struct {
 	sync.Mutex
-	of map[*nats.Conn]*gate
-}{of: make(map[*nats.Conn]*gate)}
+	of map[*nats.Conn]*feedGate
+}{of: make(map[*nats.Conn]*feedGate)}
 
-type gate struct {
-	inside chan struct{} // has room for one
-	users  int           // inside and before it
+type feedGate struct {
+	inside chan struct{} // has capacity 1
+	users  int           // inside and waiting
 }
 
-// enter waits until nobody else reads much on the connection.
+// enter waits until no other big feed reads on the connection.
 func enter(ctx context.Context, conn *nats.Conn) (leave func(), err error) {
 	gates.Lock()
 	g := gates.of[conn]
 	if g == nil {
-		g = &gate{inside: make(chan struct{}, 1)}
+		g = &feedGate{inside: make(chan struct{}, 1)}
 		gates.of[conn] = g
 	}
 	g.users++

@@ -11,19 +11,19 @@ import (
 	"github.com/idworker/idworker/internal/problem"
 )
 
-// Evidence says that something was counted or remembered in a bucket, although the bucket is
-// missing or, if missing is false, there is nothing in it. It returns what it rests on, "" if
-// there is no such evidence.
+// Evidence looks for proof that a bucket had entries before, although it is
+// missing now or, if missing is false, empty. It returns the proof as text, ""
+// if there is none.
 //
-// What is written to the bucket, or that it was created, must come before the evidence:
-// evidence is believed if the bucket is still as it was after the evidence was found.
+// Writing to the bucket, or creating it, must precede the evidence: evidence
+// counts only if the bucket still is in the same state after it was found.
 type Evidence func(ctx context.Context, js jetstream.JetStream, missing bool) (what string, err error)
 
-// OlderError says that a bucket is not there, or empty, in an installation in which it was not.
-// An empty one would begin to count again from the start.
+// OlderError means that a bucket is missing or empty, but had entries before.
+// An empty bucket would count from the start again.
 type OlderError struct {
 	Bucket  string // its name
-	Missing bool   // it is; otherwise it is empty
+	Missing bool   // else it is empty
 	What    string // the evidence
 }
 
@@ -32,7 +32,7 @@ func (e *OlderError) Error() string {
 	if e.Missing {
 		is = "missing"
 	}
-	return fmt.Sprintf("bucket %s is %s, but the installation is older than that: %s; an empty bucket would count again from the start", e.Bucket, is, e.What)
+	return fmt.Sprintf("bucket %s is %s, but was in use before: %s", e.Bucket, is, e.What)
 }
 
 // Problem is part of [problem.Problem].
@@ -48,8 +48,9 @@ func (e *OlderError) Problem() (problem.Kind, []any) {
 	return problem.BucketGone, nil
 }
 
-// HasEntries is the evidence that another bucket has entries, or had some that were deleted. It
-// is for buckets that are missing; nothing follows for empty ones.
+// HasEntries is the evidence that another bucket has entries, or had some that
+// were deleted. It proves that a bucket existed; it proves nothing about an
+// empty bucket.
 func HasEntries(bucket string) Evidence {
 	return func(ctx context.Context, js jetstream.JetStream, missing bool) (string, error) {
 		if !missing {
@@ -59,7 +60,7 @@ func HasEntries(bucket string) Evidence {
 	}
 }
 
-// Entries says how many entries a bucket has, and "" if that is none.
+// Entries describes the number of entries of a bucket; "" if it has none.
 func Entries(ctx context.Context, js jetstream.JetStream, bucket string) (string, error) {
 	s, err := js.Stream(ctx, StreamName(bucket))
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -74,8 +75,8 @@ func Entries(ctx context.Context, js jetstream.JetStream, bucket string) (string
 	return "", nil
 }
 
-// find looks for the stream. That it is missing, or empty, is an [*OlderError] if there is
-// evidence that it was not always so.
+// find looks up the stream. A missing or empty stream is an [*OlderError] if
+// there is evidence of an earlier one.
 func (s stream) find(ctx context.Context, js jetstream.JetStream) (jetstream.Stream, error) {
 	found, err := js.Stream(ctx, s.config.Name)
 	gone, missing := isGone(found, err)
@@ -90,7 +91,8 @@ func (s stream) find(ctx context.Context, js jetstream.JetStream) (jetstream.Str
 		if what == "" {
 			continue
 		}
-		again, errAgain := js.Stream(ctx, s.config.Name) // somebody else may have made it just now
+		// Another process may have created it.
+		again, errAgain := js.Stream(ctx, s.config.Name)
 		if gone, stillMissing := isGone(again, errAgain); !gone || stillMissing != missing {
 			return again, errAgain
 		}
@@ -99,7 +101,7 @@ func (s stream) find(ctx context.Context, js jetstream.JetStream) (jetstream.Str
 	return found, err
 }
 
-// isGone reports whether a stream is missing, or there and empty.
+// isGone reports whether a stream is missing, or exists and is empty.
 func isGone(found jetstream.Stream, err error) (gone, missing bool) {
 	if err != nil {
 		missing = errors.Is(err, jetstream.ErrStreamNotFound)
@@ -108,9 +110,9 @@ func isGone(found jetstream.Stream, err error) (gone, missing bool) {
 	return found.CachedInfo().State.Msgs == 0, false
 }
 
-// unknown is the error when the evidence cannot be read.
+// unknown is the error if the evidence cannot be read.
 func (s stream) unknown(isMissing bool, err error) error {
-	err = fmt.Errorf("whether something was counted in it before cannot be found out: %w", err)
+	err = fmt.Errorf("cannot determine whether it was in use before: %w", err)
 	if isMissing {
 		return missing(s, err)
 	}

@@ -15,39 +15,41 @@ import (
 	"github.com/idworker/idworker/internal/rights"
 )
 
-// Resource is a stream, a bucket or a consumer with the settings it should have.
+// Resource is a stream, a bucket or a consumer with its intended settings.
 type Resource interface {
-	// String names it for people: "bucket ids_register".
+	// String is a name for messages: "bucket ids_register".
 	String() string
 
-	// InfoSubject is the request of the JetStream API with which the resource is opened. Who
-	// has no right to it has nothing to do with the resource.
+	// InfoSubject is the request of the JetStream API that opens the resource.
+	// A user without the right to it does not use the resource.
 	InfoSubject() string
 
-	// Look changes nothing. The error says that the resource is missing or cannot be used as
-	// it is.
+	// Look changes nothing. The error means that the resource is missing or
+	// unusable.
 	Look(ctx context.Context, js jetstream.JetStream) (Found, error)
 
 	// Ensure creates it if it is missing.
 	Ensure(ctx context.Context, js jetstream.JetStream) error
 
-	// Apply creates it if it is missing, or brings it in line, and returns what it did.
+	// Apply creates it if it is missing, or corrects its settings, and returns
+	// what it did.
 	Apply(ctx context.Context, js jetstream.JetStream) (did string, err error)
 }
 
-// Found is a resource that can be used.
+// Found is a resource that is usable.
 type Found struct {
-	Difference string // in which settings it differs from what it should be
-	Copies     string // which copies are missing; empty if none is, or the server is in no cluster
+	Difference string // the settings that differ from the intended settings
+	// The missing copies; empty if none are, or without a cluster.
+	Copies string
 }
 
-// What Apply did; or "changed: " and the settings.
+// The results of Apply, in addition to "changed: " and the settings.
 const (
 	created = "created"
 	asIs    = "as it should be"
 )
 
-// MissingError is that a resource is missing and could not be created.
+// MissingError means that a resource is missing and could not be created.
 type MissingError struct {
 	Resource Resource
 	Err      error
@@ -80,22 +82,23 @@ func Ensure(ctx context.Context, js jetstream.JetStream, all ...Resource) error 
 // StreamName is the name of the stream beneath a bucket.
 func StreamName(bucket string) string { return "KV_" + bucket }
 
-// LastingBucket is a KV bucket in which something is counted or remembered: one that exists has to
-// pass [durability.CheckStream]. Its history is always 1, its storage always file, and its
-// entries do not expire. One that is missing is not created if there is evidence that it has
-// been there; the error is an [*OlderError] then.
+// LastingBucket is a KV bucket whose entries must last. An existing bucket must
+// pass [durability.CheckStream]. Its history is always 1, its storage always
+// file, and its entries do not expire. A missing bucket is not created if there
+// is evidence of an earlier one; the error is an [*OlderError] then.
 func LastingBucket(config jetstream.KeyValueConfig, older ...Evidence) Resource {
 	config.TTL = 0
 	return bucket(config, durability.CheckStream, false, older...)
 }
 
-// LeaseBucket is a KV bucket whose entries expire after config.TTL, which must not be 0, if
-// they are not written again. One that exists may have another TTL, but has to have one.
+// LeaseBucket is a KV bucket whose entries expire after config.TTL, which must
+// not be 0, unless they are written again. An existing bucket must have a TTL,
+// but may have another.
 func LeaseBucket(config jetstream.KeyValueConfig) Resource {
 	return bucket(config, checkExpires, true)
 }
 
-func bucket(config jetstream.KeyValueConfig, check func(jetstream.StreamConfig) error, mends bool, older ...Evidence) Resource {
+func bucket(config jetstream.KeyValueConfig, check func(jetstream.StreamConfig) error, repairs bool, older ...Evidence) Resource {
 	config.History, config.Storage = 1, jetstream.FileStorage
 	return stream{
 		name:   "bucket " + config.Bucket,
@@ -107,37 +110,39 @@ func bucket(config jetstream.KeyValueConfig, check func(jetstream.StreamConfig) 
 			_, err := js.CreateKeyValue(ctx, config)
 			return err
 		},
-		check: check,
-		mends: mends,
-		older: older,
+		check:   check,
+		repairs: repairs,
+		older:   older,
 	}
 }
 
-// checkExpires refuses a bucket whose entries stay for ever.
+// checkExpires refuses a bucket whose entries never expire.
 func checkExpires(c jetstream.StreamConfig) error {
 	if c.MaxAge > 0 {
 		return nil
 	}
 	return &durability.UnsafeError{
 		Stream: c.Name, Setting: durability.NoExpiry,
-		Reason: "leases never expire, so what a process that crashed had leased is lost for good",
+		Reason: "leases of crashed processes would never expire",
 	}
 }
 
-// stream is a stream, or the one beneath a bucket.
+// stream is a stream, perhaps beneath a bucket.
 type stream struct {
-	name   string                 // for people
-	bucket string                 // whose stream it is, if it is one's
-	config jetstream.StreamConfig // as far as it is compared
+	name   string                 // for messages
+	bucket string                 // the bucket above the stream, if any
+	config jetstream.StreamConfig // the part that is compared
 	create func(ctx context.Context, js jetstream.JetStream) error
-	check  func(jetstream.StreamConfig) error // of one that exists
-	mends  bool                               // Apply puts right what check refuses
-	older  []Evidence                         // that it has been there, if it is missing
+	check  func(jetstream.StreamConfig) error // of an existing stream
+	// Apply corrects settings that check refuses.
+	repairs bool
+	// That it existed before, if it is missing.
+	older []Evidence
 }
 
-// Stream is a stream with that configuration; 0 replicas are one if it is created, and any
-// number if it exists. What its users rely on, and what cannot be
-// changed in place, check finds out.
+// Stream is a stream with that configuration. 0 replicas create a single copy,
+// and accept any number of an existing stream. check refuses settings that its
+// users cannot work with and that cannot be changed in place.
 func Stream(config jetstream.StreamConfig, check func(jetstream.StreamConfig) error) Resource {
 	return stream{
 		name:   "stream " + config.Name,
@@ -155,7 +160,7 @@ func (s stream) String() string { return s.name }
 // InfoSubject implements [Resource].
 func (s stream) InfoSubject() string { return rights.StreamInfo(s.config.Name) }
 
-// Ensure implements [Resource]. It also checks what there is.
+// Ensure implements [Resource]. It also checks an existing stream.
 func (s stream) Ensure(ctx context.Context, js jetstream.JetStream) error {
 	found, err := s.find(ctx, js)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -163,7 +168,7 @@ func (s stream) Ensure(ctx context.Context, js jetstream.JetStream) error {
 		if !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
 			return missing(s, err)
 		}
-		found, err = js.Stream(ctx, s.config.Name) // somebody else was first
+		found, err = js.Stream(ctx, s.config.Name) // another process was first
 	}
 	if err != nil {
 		return err
@@ -185,8 +190,8 @@ func (s stream) Look(ctx context.Context, js jetstream.JetStream) (Found, error)
 	return Found{difference, missingCopies(info)}, err
 }
 
-// missingCopies says which copies of a stream are missing, or are too few on a cluster. One that
-// is only a little behind is on its way.
+// missingCopies describes the copies of a stream that are missing, or too few,
+// on a cluster. A copy that is only a little behind is not missing.
 func missingCopies(info *jetstream.StreamInfo) string {
 	c := info.Cluster
 	if c == nil || c.Name == "" { // no cluster
@@ -211,11 +216,11 @@ func missingCopies(info *jetstream.StreamInfo) string {
 	return fmt.Sprintf("%d of %d copies are current, not %s %s", info.Config.Replicas-len(missing), info.Config.Replicas, where, strings.Join(missing, ", "))
 }
 
-// compare says in which settings that can be changed a stream differs. The error says
-// what cannot be changed in place.
+// compare describes the changeable settings in which a stream differs. The
+// error names a setting that cannot be changed in place.
 func (s stream) compare(have jetstream.StreamConfig) (difference string, err error) {
 	if have.Storage != s.config.Storage {
-		return "", fmt.Errorf("its storage is %v and should be %v, which cannot be changed in place", have.Storage, s.config.Storage)
+		return "", fmt.Errorf("storage is %v, must be %v, and cannot be changed in place", have.Storage, s.config.Storage)
 	}
 	var changes []string
 	if s.config.Replicas != 0 && have.Replicas != s.config.Replicas {
@@ -237,7 +242,7 @@ func (s stream) Apply(ctx context.Context, js jetstream.JetStream) (did string, 
 		return "", err
 	}
 	have := found.CachedInfo().Config
-	if err := s.check(have); err != nil && !s.mends {
+	if err := s.check(have); err != nil && !s.repairs {
 		return "", err
 	}
 	changes, err := s.compare(have)
@@ -263,8 +268,8 @@ type consumer struct {
 	config jetstream.ConsumerConfig
 }
 
-// Consumer is a durable consumer of a stream. Its configuration has to name everything
-// for which the server has a default of its own.
+// Consumer is a durable consumer of a stream. Its configuration must set
+// everything for which the server has its own default.
 func Consumer(stream string, config jetstream.ConsumerConfig) Resource {
 	return consumer{stream, config}
 }
@@ -274,7 +279,7 @@ func (c consumer) String() string { return "consumer " + c.config.Durable + " of
 // InfoSubject implements [Resource].
 func (c consumer) InfoSubject() string { return rights.ConsumerInfo(c.stream, c.config.Durable) }
 
-// Look implements [Resource]. The settings are the server's matter once it is there.
+// Look implements [Resource]. It does not compare settings.
 func (c consumer) Look(ctx context.Context, js jetstream.JetStream) (Found, error) {
 	_, err := js.Consumer(ctx, c.stream, c.config.Durable)
 	return Found{}, err

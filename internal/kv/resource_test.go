@@ -25,7 +25,7 @@ func openJetStream(t *testing.T) jetstream.JetStream {
 	return js
 }
 
-// apply applies and compares what was done.
+// apply calls Apply and compares its result.
 func apply(t *testing.T, js jetstream.JetStream, r kv.Resource, want string) {
 	t.Helper()
 	did, err := r.Apply(t.Context(), js)
@@ -51,13 +51,13 @@ func reader(wait time.Duration) kv.Resource {
 	})
 }
 
-// TestApply: what is missing is created, what differs is changed with all else kept, and
-// what is right is left alone.
+// TestApply: a missing resource is created, a differing setting is changed
+// while all others are kept, and a correct resource is left alone.
 func TestApply(t *testing.T) {
 	js := openJetStream(t)
 	for _, kind := range []struct {
 		of      func(time.Duration) kv.Resource
-		subject string // to put something there
+		subject string // for a first message
 		want    string
 	}{
 		{bucket, "$KV.b.1", "changed: ages after 1m30s, was 1m0s"},
@@ -101,7 +101,8 @@ func TestApplyKeepsWhatWasMeant(t *testing.T) {
 	}
 }
 
-// TestEnsure creates what is missing and leaves what is there, whatever its settings.
+// TestEnsure creates missing resources and leaves existing resources as they
+// are.
 func TestEnsure(t *testing.T) {
 	js := openJetStream(t)
 	for _, age := range []time.Duration{time.Minute, time.Hour} {
@@ -120,13 +121,14 @@ func TestEnsure(t *testing.T) {
 	}
 }
 
-// TestCannotBe: what cannot be corrected in place is an error, and nothing is changed.
+// TestCannotBe: a setting that cannot be corrected in place is an error, and
+// nothing is changed.
 func TestCannotBe(t *testing.T) {
 	js := openJetStream(t)
 	if _, err := js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: "b", Storage: jetstream.MemoryStorage}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := bucket(time.Minute).Apply(t.Context(), js); err == nil || !strings.Contains(err.Error(), "storage is Memory and should be File") {
+	if _, err := bucket(time.Minute).Apply(t.Context(), js); err == nil || !strings.Contains(err.Error(), "storage is Memory, must be File") {
 		t.Errorf("a bucket in memory: %v", err)
 	}
 	counters := kv.LastingBucket(jetstream.KeyValueConfig{Bucket: "b", Replicas: 1})
@@ -146,7 +148,8 @@ func TestCannotBe(t *testing.T) {
 // TestMissing: a resource that cannot be created is named.
 func TestMissing(t *testing.T) {
 	js := openJetStream(t)
-	five := kv.LastingBucket(jetstream.KeyValueConfig{Bucket: "b", Replicas: 5}) // of one server
+	// On one server.
+	five := kv.LastingBucket(jetstream.KeyValueConfig{Bucket: "b", Replicas: 5})
 	var missing *kv.MissingError
 	ensure := func(ctx context.Context, js jetstream.JetStream) error { return kv.Ensure(ctx, js, five) }
 	for _, try := range []func(context.Context, jetstream.JetStream) error{

@@ -12,19 +12,19 @@ import (
 	"github.com/idworker/idworker/internal/pause"
 )
 
-// firstTry is how long JetStream may take to answer before it is asked again: a request that
-// arrives while a cluster has no leader is never answered.
+// firstTry is the timeout of the first try. A cluster without a leader never
+// answers a request.
 const firstTry = 5 * time.Second
 
-// The pause after an answer that says that there is no leader: it doubles.
+// The pause after an answer without a leader: it doubles.
 const (
 	firstPause   = 250 * time.Millisecond
 	longestPause = 2 * time.Second
 )
 
-// WithRetry repeats a request to JetStream while there is no answer, or none from a
-// leader, until ctx ends. Each try may take twice as long as the one before, because
-// a JetStream that is only slow has to succeed, too.
+// WithRetry repeats a request to JetStream until it is answered by a leader, or
+// ctx ends. The timeout doubles with each try, so that a slow JetStream
+// succeeds, too.
 func WithRetry(ctx context.Context, log *zap.Logger, do func(context.Context) error) error {
 	wait := firstPause
 	for timeout := firstTry; ; {
@@ -35,7 +35,7 @@ func WithRetry(ctx context.Context, log *zap.Logger, do func(context.Context) er
 		if ctx.Err() != nil || !silent && !isLeaderless(err) {
 			return err
 		}
-		log.Warn("JetStream does not answer yet, trying again; does it have a leader?", zap.Error(err))
+		log.Warn("JetStream is not answering, retrying", zap.Error(err))
 		if silent {
 			timeout *= 2
 			continue
@@ -47,9 +47,9 @@ func WithRetry(ctx context.Context, log *zap.Logger, do func(context.Context) er
 	}
 }
 
-// leaderless are a cluster's codes for a stream or consumer without a leader: none is
-// elected yet, or the only server with a replica is away, as in a rolling restart.
-// nats.go has no names for them.
+// leaderless are a cluster's codes for a stream or consumer without a leader:
+// none is elected yet, or the only server with a replica is down, as in a
+// rolling restart. nats.go has no names for them.
 var leaderless = []jetstream.ErrorCode{
 	10008, // JetStream system temporarily unavailable
 	10009, // JetStream cluster can not handle request
@@ -57,9 +57,9 @@ var leaderless = []jetstream.ErrorCode{
 	10119, // consumer is offline
 }
 
-// ErrNoLeader means that the replica of a stream that answered has no leader. A
+// ErrNoLeader means that the answering replica of a stream has no leader. A
 // server answers so for some time after it was paused, and lacks recent writes.
-var ErrNoLeader = errors.New("it has no leader")
+var ErrNoLeader = errors.New("no leader")
 
 func isLeaderless(err error) bool {
 	var answer *jetstream.APIError

@@ -12,8 +12,8 @@ import (
 	"go.uber.org/zap"
 )
 
-// What JetStream does not answer is asked again, with more patience each time, and what
-// fails otherwise is not.
+// Unanswered requests are retried, with a growing timeout; other failures are
+// not.
 func TestWithRetry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var tries []time.Duration

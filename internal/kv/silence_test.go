@@ -12,8 +12,8 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// TestFeedTakesAsLongAsEntriesArrive: a feed lasts while entries or heartbeats arrive, and ends
-// when the server falls silent.
+// TestFeedTakesAsLongAsEntriesArrive: a feed lasts while entries or heartbeats
+// arrive, and ends when the server falls silent.
 func TestFeedTakesAsLongAsEntriesArrive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const entries = 100

@@ -1,27 +1,27 @@
 package rights
 
-// The requests of the JetStream API behind what is done with streams and buckets.
+// The requests of the JetStream API behind operations on streams and buckets.
 
 // API is the subject of a request to the JetStream API.
 func API(request string) string { return "$JS.API." + request }
 
-// StreamInfo is the request with which a stream is opened, and looked at.
+// StreamInfo is the request that opens a stream.
 func StreamInfo(stream string) string { return API("STREAM.INFO." + stream) }
 
-// ConsumerInfo is the request with which a durable consumer is opened.
+// ConsumerInfo is the request that opens a durable consumer.
 func ConsumerInfo(stream, consumer string) string {
 	return API("CONSUMER.INFO." + stream + "." + consumer)
 }
 
-// ReadLeader reads single messages where the stream is written.
+// ReadLeader reads single messages from the leader.
 func ReadLeader(stream string) Rights { return Publish(API("STREAM.MSG.GET." + stream)) }
 
-// ProvisionStream makes a stream, or changes its settings.
+// ProvisionStream creates a stream, or changes its settings.
 func ProvisionStream(stream string) Rights {
 	return Publish(StreamInfo(stream), API("STREAM.CREATE."+stream), API("STREAM.UPDATE."+stream))
 }
 
-// ReadBucket opens a bucket and reads keys where they are written.
+// ReadBucket opens a bucket and reads keys from the leader.
 func ReadBucket(bucket string) Rights {
 	return Join(Publish(StreamInfo("KV_"+bucket)), ReadLeader("KV_"+bucket))
 }
@@ -47,5 +47,5 @@ func WriteBucket(bucket string, keys ...string) (r Rights) {
 	return r
 }
 
-// ProvisionBucket makes a bucket, or changes its settings.
+// ProvisionBucket creates a bucket, or changes its settings.
 func ProvisionBucket(bucket string) Rights { return ProvisionStream("KV_" + bucket) }

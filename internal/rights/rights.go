@@ -1,9 +1,9 @@
-// Package rights is about what a NATS user has to be allowed for the work of a role.
+// Package rights lists the permissions that a NATS user needs for a role.
 //
-// Each package that talks to NATS states the rights that its part of the work takes, beside
-// the subjects, streams and buckets that it names. Whoever wants to know what a role needs
-// joins these statements. There is no other list: doctor asks this one, and tests hold
-// nats.conf and a real server against it.
+// Each package that talks to NATS states its rights beside its subjects,
+// streams and buckets. Joining these statements gives all rights of a role.
+// There is no other list: doctor uses it, and tests compare it with nats.conf
+// and a real server.
 package rights
 
 import (
@@ -13,21 +13,21 @@ import (
 	"github.com/idworker/idworker/internal/subject"
 )
 
-// Role is the work of a process or a person, as nats.conf has users for them.
+// Role is the work of a process or a person. nats.conf has a user for each.
 type Role string
 
 // The roles.
 const (
 	Worker   Role = "worker"   // answers requests
 	Loader   Role = "loader"   // reserves segments
-	Admin    Role = "admin"    // makes streams and buckets, creates tags
+	Admin    Role = "admin"    // creates streams, buckets and tags
 	Enricher Role = "enricher" // puts IDs on events
-	Auditor  Role = "auditor"  // verifies what enrichers did
-	Caller   Role = "caller"   // asks for IDs
+	Auditor  Role = "auditor"  // verifies the work of enrichers
+	Caller   Role = "caller"   // requests IDs
 )
 
-// Rights are the subjects that a user publishes to and subscribes to, wildcards included. A
-// queue group follows its subject after a space, as in nats.conf.
+// Rights are the subjects that a user may publish and subscribe to, wildcards
+// included. A queue group follows its subject after a space, as in nats.conf.
 type Rights struct {
 	Publish, Subscribe []string
 }
@@ -51,15 +51,15 @@ func Join(all ...Rights) (joined Rights) {
 	return joined
 }
 
-// InQueue is a subject with the queue group that may subscribe to it.
+// InQueue is the right to subscribe to a subject in a queue group.
 func InQueue(subject, group string) string { return subject + " " + group }
 
-// AskPermissions is the request with which a user asks the server what it may do.
+// AskPermissions is the request for the user's own permissions.
 const AskPermissions = "$SYS.REQ.USER.INFO"
 
-// Covers reports whether a right includes all that a subject matches; both may have
-// wildcards, and a queue group after a space. A right with a queue group is for that group
-// only, one without is for every group.
+// Covers reports whether a right includes all subjects that match wanted. Both
+// may have wildcards, and a queue group after a space. A right with a queue
+// group is for that group only; without, it is for every group.
 func Covers(right, wanted string) bool {
 	pattern, group, inGroup := strings.Cut(right, " ")
 	wanted, wantedGroup, _ := strings.Cut(wanted, " ")

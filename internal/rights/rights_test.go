@@ -18,7 +18,7 @@ func TestJoin(t *testing.T) {
 	}
 }
 
-// A right covers what the server's own rule for subjects says.
+// A right covers the same subjects as the server's rule.
 func TestCoversAsTheServerDoes(t *testing.T) {
 	token := rapid.SampledFrom([]string{"a", "b", "*"})
 	subject := rapid.Custom(func(t *rapid.T) string {

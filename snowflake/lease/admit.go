@@ -11,10 +11,10 @@ const (
 	clockIDKey = "clock_id" // the identity of the clock bucket
 )
 
-// admission is what was found when everything was right.
+// admission is the result of admit's checks.
 type admission struct {
 	read     reading // of the clock
-	leases   []record
+	leases   []bucketEntry
 	identity string // of the clock bucket
 	reached  uint64 // by the stream of the clock bucket
 }
@@ -27,7 +27,7 @@ func (m *Manager) admit(ctx context.Context, clock *ownClock) (admission, error)
 	if err := m.adoptTTL(ctx); err != nil {
 		return admission{}, err
 	}
-	read, err := clock.askServer(ctx)
+	read, err := clock.readServer(ctx)
 	if err != nil {
 		return admission{}, err
 	}
@@ -53,7 +53,7 @@ func (m *Manager) admit(ctx context.Context, clock *ownClock) (admission, error)
 	return admission{read, leases, identity, m.reached}, err
 }
 
-// checkLayout compares the layout with the one that the first worker has written.
+// checkLayout compares the layout with that of the installation.
 func (m *Manager) checkLayout(ctx context.Context) error {
 	own := m.cfg.Layout.String()
 	found, err := m.agree(ctx, layoutKey, own)
@@ -63,23 +63,25 @@ func (m *Manager) checkLayout(ctx context.Context) error {
 	return err
 }
 
-// agreed is what all processes of the installation have agreed on, see package agreement.
+// agreed reads and writes values that all processes of the installation share,
+// see package agreement.
 type agreed interface {
-	// Agree returns the value of a key; if it has none, own becomes it.
+	// Agree returns the value of a key, after setting it to own if it has none.
 	Agree(ctx context.Context, key, own string) (string, error)
 
-	// Find returns the value of a key, if it has one. A replica that lags may not know it.
+	// Find returns the value of a key, if present. A lagging replica may miss
+	// it.
 	Find(ctx context.Context, key string) (value string, found bool, err error)
 }
 
-// agree asks for the value of a key that all have to have in common.
+// agree returns the value of a key, after setting it to own if it has none.
 func (m *Manager) agree(ctx context.Context, key, own string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	return m.config.Agree(ctx, key, own)
 }
 
-// find asks for the value of a key without writing one.
+// find returns the value of a key without writing it.
 func (m *Manager) find(ctx context.Context, key string) (string, bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()

@@ -13,66 +13,67 @@ import (
 	"github.com/idworker/idworker/messages"
 )
 
-// bucket is what the rest of the package needs of a KV bucket. The tests have
-// another one, in which everything goes wrong that can.
+// bucket is the part of a KV bucket that this package uses. The tests inject
+// faults with an implementation of their own.
 type bucket interface {
-	// list returns the latest of each key, deleted ones too. While others write, it
-	// may miss some. However many there are, it goes on as long as they come; it fails
-	// when the server falls silent.
-	list(ctx context.Context) ([]record, error)
+	// list returns the latest entry of each key, deleted entries too. It may
+	// miss concurrent writes. It has no time limit while entries arrive, and
+	// fails when the server falls silent.
+	list(ctx context.Context) ([]bucketEntry, error)
 
-	// get returns the latest of a key, or an older one, or errAbsent.
-	get(ctx context.Context, key string) (record, error)
+	// get returns the latest entry of a key, or an older entry, or errAbsent.
+	get(ctx context.Context, key string) (bucketEntry, error)
 
-	// update writes if the key is at that revision, 0 for none, and returns the new
-	// one. errConflict says that the key is not; after any other error, and if the
-	// message was sent twice after that one too, it may have been written.
+	// update writes if the key is at that revision, 0 for none, and returns the
+	// new revision. After errConflict nothing was written, unless the client
+	// sent the message twice; after any other error the outcome is unknown.
 	update(ctx context.Context, key string, value []byte, revision uint64) (uint64, error)
 
-	// remove deletes if the key is at that revision. Errors are those of update.
+	// remove deletes if the key is at that revision. Errors are those of
+	// update.
 	remove(ctx context.Context, key string, revision uint64) error
 }
 
-// record is an entry of a bucket.
-type record struct {
+// bucketEntry is an entry of a bucket.
+type bucketEntry struct {
 	key      string
 	value    []byte
 	revision uint64
 	created  time.Time // server time
-	deleted  bool      // a marker that says so
+	deleted  bool      // a deletion marker
 }
 
 var (
 	errAbsent   = errors.New("no such key")
-	errConflict = errors.New("key was changed meanwhile")
+	errConflict = errors.New("key was changed concurrently")
 )
 
-// kvBucket is a bucket in JetStream. It reads from any replica: a leader that froze
-// answers nothing, and a worker ID depends on an answer in time.
+// kvBucket is a bucket in JetStream. It reads from any replica: a leader that
+// froze answers nothing, and a worker ID depends on an answer in time.
 type kvBucket struct {
 	js jetstream.JetStream
 	kv *kv.Bucket
 }
 
-func (b kvBucket) list(ctx context.Context) ([]record, error) {
+func (b kvBucket) list(ctx context.Context) ([]bucketEntry, error) {
 	return listBucket(ctx, b.js, b.kv.Name())
 }
 
 // listBucket reads all of a bucket, however it is configured.
-func listBucket(ctx context.Context, js jetstream.JetStream, name string) (all []record, err error) {
-	err = kv.List(ctx, js, name, func(e kv.Entry) { all = append(all, recordOf(e)) })
+func listBucket(ctx context.Context, js jetstream.JetStream, name string) (all []bucketEntry, err error) {
+	err = kv.List(ctx, js, name, func(e kv.Entry) { all = append(all, bucketEntryOf(e)) })
 	if err != nil {
 		return nil, fmt.Errorf("bucket %s: %w", name, bucketError(err))
 	}
 	return all, nil
 }
 
-func (b kvBucket) get(ctx context.Context, key string) (record, error) {
+func (b kvBucket) get(ctx context.Context, key string) (bucketEntry, error) {
 	e, err := b.kv.Peek(ctx, key)
 	if err == nil && !e.Exists() {
 		err = fmt.Errorf("bucket %s, key %s: %w", b.kv.Name(), key, errAbsent)
 	}
-	return recordOf(e), bucketError(err)
+	return bucketEntryOf(e), bucketError(err)
 }
 
 func (b kvBucket) update(ctx context.Context, key string, value []byte, revision uint64) (uint64, error) {
@@ -84,12 +85,12 @@ func (b kvBucket) remove(ctx context.Context, key string, revision uint64) error
 	return bucketError(b.kv.Delete(ctx, key, revision))
 }
 
-func recordOf(e kv.Entry) record {
-	return record{e.Key, e.Value, e.Revision, e.Created, e.Deleted}
+func bucketEntryOf(e kv.Entry) bucketEntry {
+	return bucketEntry{e.Key, e.Value, e.Revision, e.Created, e.Deleted}
 }
 
-// bucketError makes an errConflict, or an ErrBucketNotFound, of JetStream's errors; nil
-// stays nil.
+// bucketError makes an errConflict, or an ErrBucketNotFound, of JetStream's
+// errors; nil stays nil.
 func bucketError(err error) error {
 	switch {
 	case errors.Is(err, jetstream.ErrKeyRevisionMismatch):
@@ -100,24 +101,26 @@ func bucketError(err error) error {
 	return err
 }
 
-// callTimeout bounds one request to JetStream. A heartbeat as a whole ends with the TTL.
+// callTimeout bounds a request to JetStream. The fence bounds a whole
+// heartbeat.
 const callTimeout = 5 * time.Second
 
-// callTimeoutFor bounds one request to JetStream where a worker ID depends on the answer. A
-// request that was sent to a server that froze is never answered. The next one, which goes to
-// another server, must come early enough to keep the worker ID.
+// callTimeoutFor bounds a request to JetStream while a worker ID depends on the
+// answer. A frozen server never answers. The next request goes to another
+// server, and must be early enough to keep the worker ID.
 func callTimeoutFor(ttl time.Duration) time.Duration {
 	return min(callTimeout, max(time.Second, ttl/6))
 }
 
-// bounded is a bucket each of whose requests ends after a time. How long a list takes depends on
-// what is in the bucket, so that is bounded otherwise.
+// bounded is a bucket with a timeout for each request. A list has another
+// bound, because its duration depends on the number of entries.
 type bounded struct {
 	bucket
-	cfg *Config // its TTL becomes that of the bucket of leases, and the time follows
+	// Its TTL becomes that of the bucket of leases, and the time follows.
+	cfg *Config
 }
 
-func (b bounded) get(ctx context.Context, key string) (record, error) {
+func (b bounded) get(ctx context.Context, key string) (bucketEntry, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeoutFor(b.cfg.TTL))
 	defer cancel()
 	return b.bucket.get(ctx, key)
@@ -135,40 +138,40 @@ func (b bounded) remove(ctx context.Context, key string, revision uint64) error 
 	return b.bucket.remove(ctx, key, revision)
 }
 
-// server tells its time, and about the streams of the two buckets.
+// server returns the server's time, and the state of the two buckets' streams.
 type server interface {
-	ask(ctx context.Context) (answer, error)
+	state(ctx context.Context) (serverState, error)
 
-	// leaseTTL is after how long the bucket of leases forgets an entry now.
+	// leaseTTL returns the present TTL of the bucket of leases.
 	leaseTTL(ctx context.Context) (time.Duration, error)
 }
 
-// answer is what the leader of the clock bucket's stream says.
-type answer struct {
+// serverState is the reply of the leader of the clock bucket's stream.
+type serverState struct {
 	now  time.Time
 	last uint64 // sequence of the stream
 }
 
-// streamServer asks the leaders of the two buckets' streams.
+// streamServer requests from the leaders of the two buckets' streams.
 type streamServer struct{ clocks, leases jetstream.Stream }
 
-func (s streamServer) ask(ctx context.Context) (answer, error) {
-	info, err := askStream(ctx, s.clocks)
+func (s streamServer) state(ctx context.Context) (serverState, error) {
+	info, err := streamInfo(ctx, s.clocks)
 	if err != nil {
-		return answer{}, err
+		return serverState{}, err
 	}
-	return answer{info.TimeStamp, info.State.LastSeq}, nil
+	return serverState{info.TimeStamp, info.State.LastSeq}, nil
 }
 
 func (s streamServer) leaseTTL(ctx context.Context) (time.Duration, error) {
-	info, err := askStream(ctx, s.leases)
+	info, err := streamInfo(ctx, s.leases)
 	if err != nil {
 		return 0, err
 	}
 	return info.Config.MaxAge, nil
 }
 
-func askStream(ctx context.Context, s jetstream.Stream) (*jetstream.StreamInfo, error) {
+func streamInfo(ctx context.Context, s jetstream.Stream) (*jetstream.StreamInfo, error) {
 	info, err := s.Info(ctx)
 	if err == nil && info.Cluster != nil && info.Cluster.Leader == "" {
 		err = kv.ErrNoLeader // its answer may be old
@@ -179,30 +182,31 @@ func askStream(ctx context.Context, s jetstream.Stream) (*jetstream.StreamInfo, 
 	return info, err
 }
 
-// ClockBucketName is the name of the bucket that says up to when each worker ID's time has
-// been given away.
+// ClockBucketName is the name of the bucket that stores the end of the time
+// given away, for each worker ID.
 func ClockBucketName(p messages.Prefix) string { return string(p) + "_clock" }
 
 // WorkersBucketName is the name of the bucket in which worker IDs are leased.
 func WorkersBucketName(p messages.Prefix) string { return string(p) + "_workers" }
 
-// Resources are the three buckets, with replicas copies, 1 to 5, odd, and the TTL for the
-// leases. The clock bucket is not made where one was agreed on, nor the config bucket where the
-// clock bucket has entries: both were there.
+// Resources are the three buckets, with replicas copies, 1 to 5, odd, and the
+// TTL for the leases. Two buckets prove that another existed before, which is
+// then not created again: an identity that was agreed on proves the clock
+// bucket, and entries of the clock bucket prove the config bucket.
 func Resources(prefix messages.Prefix, ttl time.Duration, replicas int) []kv.Resource {
 	return []kv.Resource{
 		agreement.Bucket(prefix, replicas, kv.HasEntries(ClockBucketName(prefix))),
 		kv.LastingBucket(jetstream.KeyValueConfig{
-			Bucket: ClockBucketName(prefix), Description: "idworker: up to when the time of each worker ID is given away", Replicas: replicas,
+			Bucket: ClockBucketName(prefix), Description: "idworker: end of the reserved time of each worker ID", Replicas: replicas,
 		}, agreement.HasKey(prefix, clockIDKey)),
 		kv.LeaseBucket(jetstream.KeyValueConfig{
-			Bucket: WorkersBucketName(prefix), Description: "idworker: who leases which worker ID", Replicas: replicas, TTL: ttl,
+			Bucket: WorkersBucketName(prefix), Description: "idworker: leases of worker IDs", Replicas: replicas, TTL: ttl,
 		}),
 	}
 }
 
-// Create creates the three buckets where they are missing, see [Resources]. What exists is
-// left as it is; whether it is safe, [Open] finds out.
+// Create creates the missing buckets, see [Resources]. It does not change
+// existing buckets; [Open] checks them.
 func Create(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, ttl time.Duration, replicas int) error {
 	if err := prefix.Check(); err != nil {
 		return err

@@ -11,9 +11,9 @@ import (
 	"github.com/idworker/idworker/testing/tier"
 )
 
-// TestHoldersComeAndGo: 36 at a time share 16 worker IDs, and half of them crash: nothing arrives
-// any more, and they go on issuing until their time is over. No two holders of a worker ID
-// overlap, and each gets a worker ID.
+// TestHoldersComeAndGo: 36 at a time share 16 worker IDs, and half of them
+// crash: nothing arrives any more, and they go on issuing until their time is
+// over. No two holders of a worker ID overlap, and each gets a worker ID.
 func TestHoldersComeAndGo(t *testing.T) {
 	t.Parallel()
 	first := firstSeed(t)
@@ -50,8 +50,9 @@ func TestHoldersComeAndGo(t *testing.T) {
 	})
 }
 
-// comeAndGo is the life of a process, which crashes or says goodbye. It returns how long the process
-// waited for a worker ID, and whether it got one.
+// comeAndGo is the life of a process, which ends in a crash or a clean stop. It
+// returns the time that the process waited for a worker ID, and whether it got
+// any.
 func (p *process) comeAndGo(t *testing.T, rng *rand.Rand) (waited time.Duration, ok bool) {
 	defer p.start(t.Context())()
 	for began := time.Now(); p.holding() == nil; waited = time.Since(began) {

@@ -12,19 +12,21 @@ import (
 	"github.com/idworker/idworker/snowflake"
 )
 
-// ownClock is the clock of one hold, and what it is compared with: the clocks of the
-// server and of the other workers.
+// ownClock is the clock of a hold, with the clocks that it is compared with:
+// those of the server and of the other workers.
 type ownClock struct {
 	cfg     *Config
 	now     snowflake.Clock
 	server  server
-	workers bucket        // the clocks of the other workers are in their leases
-	diff    *atomic.Int64 // the last difference from the server's, in nanoseconds
+	workers bucket // the clocks of the other workers are in their leases
+	// The last difference from the server's, in nanoseconds.
+	diff *atomic.Int64
 
 	outvoted bool // the server's clock is off, and that was logged
 
-	// jumped is called when the system's clock has gone ahead of this one: the machine may have been
-	// resumed from a snapshot, beside a copy of this process or after it.
+	// jumped is called when the system's clock has gone ahead of this clock:
+	// the machine may have been resumed from a snapshot, perhaps beside a copy
+	// of this process.
 	jumped func()
 }
 
@@ -36,23 +38,23 @@ func (m *Manager) newClock() *ownClock {
 	return c
 }
 
-// time is what the clock says.
+// time returns the clock's present time.
 func (c *ownClock) time() time.Time { return time.Unix(0, c.now()).UTC() }
 
-// reading is the server's time, and this process's before and after the server was
-// asked. The two can be far apart, if the process was paused in between.
+// reading is the server's time, with this process's time before and after the
+// request. The latter two are far apart if the process was paused in between.
 type reading struct {
 	before, after, server time.Time
 
 	last uint64 // sequence of the clock bucket's stream
 }
 
-// askServer reads the server's clock.
-func (c *ownClock) askServer(ctx context.Context) (reading, error) {
+// readServer reads the server's clock.
+func (c *ownClock) readServer(ctx context.Context) (reading, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeoutFor(c.cfg.TTL))
 	defer cancel()
 	before := c.time()
-	a, err := c.server.ask(ctx)
+	a, err := c.server.state(ctx)
 	read := reading{before: before, after: c.time(), server: a.now, last: a.last}
 	if err == nil {
 		c.diff.Store(int64(read.diff()))
@@ -60,15 +62,15 @@ func (c *ownClock) askServer(ctx context.Context) (reading, error) {
 	return read, err
 }
 
-// checkDrift compares the clock while a worker ID is held. The error is ErrClockSkew if
-// the worker ID has to be given up.
+// checkDrift compares the clock while a worker ID is held. The error is
+// ErrClockSkew if the worker ID has to be given up.
 func (c *ownClock) checkDrift(ctx context.Context, read reading) error {
 	limit := c.cfg.MaxClockSkew
 	if !read.offServer(limit) {
 		c.outvoted = false
 		return nil
 	}
-	// The others are asked only if there is a reason to.
+	// The others are compared only if the server's clock differs.
 	leases, err := c.workers.list(ctx)
 	if err != nil {
 		return err
@@ -82,18 +84,19 @@ func (c *ownClock) checkDrift(ctx context.Context, read reading) error {
 	}
 	if !c.outvoted {
 		c.outvoted = true
-		c.cfg.Log.Warn("the server's clock differs from those of all workers", zap.Error(skewError(read, others)))
+		c.cfg.Log.Warn("server clock disagrees with all workers", zap.Error(skewError(read, others)))
 	}
 	return nil
 }
 
-// peers says by how much the clocks of other workers are ahead of the server's,
-// ascending. A slow heartbeat makes a clock look behind.
+// peers are the differences of other workers' clocks from the server's,
+// ascending; positive if a clock is ahead. A slow heartbeat makes a clock
+// appear behind.
 type peers []time.Duration
 
-// peersOf reads the clocks of all other processes from the leases. If one of them works
-// with another layout, that is an error: the config was changed while workers ran.
-func (c *ownClock) peersOf(leases []record) (peers, error) {
+// peersOf reads the clocks of all other processes from the leases. A lease with
+// another layout is an error: the config was changed while workers ran.
+func (c *ownClock) peersOf(leases []bucketEntry) (peers, error) {
 	var p peers
 	own := c.cfg.Layout.String()
 	for _, r := range leases {
@@ -105,7 +108,7 @@ func (c *ownClock) peersOf(leases []record) (peers, error) {
 			continue
 		}
 		if v.Layout != own {
-			return nil, fmt.Errorf("%w: this worker has %s, worker ID %s is leased with %.100q", ErrForeignLayout, own, r.key, v.Layout)
+			return nil, fmt.Errorf("%w: this worker has %s, worker ID %s has %.100q", ErrForeignLayout, own, r.key, v.Layout)
 		}
 		p = append(p, time.UnixMilli(v.Clock).Sub(r.created))
 	}
@@ -113,38 +116,40 @@ func (c *ownClock) peersOf(leases []record) (peers, error) {
 	return p, nil
 }
 
-// median is what most of the peers say: one that is off, however far, hardly moves it.
+// median is the middle of the differences. A single wrong clock hardly moves
+// it.
 func (p peers) median() time.Duration { return p[(len(p)-1)/2]/2 + p[len(p)/2]/2 }
 
 func (p peers) mean() time.Duration {
-	sum := 0.0 // a float, as the sum of differences of ages might overflow a Duration
+	// A float, as the sum of differences of ages might overflow a Duration.
+	sum := 0.0
 	for _, d := range p {
 		sum += float64(d) / float64(len(p))
 	}
 	return time.Duration(sum)
 }
 
-// offServer reports whether the clock is further than limit from the server's, at
-// whatever moment between before and after the server read its own.
+// offServer reports whether the clock differs from the server's by more than
+// limit, no matter when between before and after the server read its clock.
 func (r reading) offServer(limit time.Duration) bool { return r.off(0, limit) }
 
-// offPeers reports whether the clock is further than limit from those of the other
-// workers. Without other workers, it is not.
+// offPeers reports whether the clock differs from the other workers' median by
+// more than limit. It is false without other workers.
 func (r reading) offPeers(p peers, limit time.Duration) bool {
 	return len(p) > 0 && r.off(p.median(), limit)
 }
 
-// off reports whether the clock is further than limit from one that is ahead of the
-// server's by that much.
+// off reports whether the clock differs by more than limit from a clock that is
+// this much ahead of the server's.
 func (r reading) off(ahead, limit time.Duration) bool {
 	other := r.server.Add(ahead)
 	return other.Before(r.before.Add(-limit)) || other.After(r.after.Add(limit))
 }
 
-// diff is how far the clock is ahead of the server's, as well as can be told.
+// diff estimates the difference from the server's clock; positive if ahead.
 func (r reading) diff() time.Duration { return r.middle().Sub(r.server) }
 
-// middle is the middle of the time in which the server was asked.
+// middle is the middle of the time between before and after.
 func (r reading) middle() time.Time { return r.before.Add(r.after.Sub(r.before) / 2) }
 
 func skewError(r reading, p peers) error {

@@ -19,15 +19,16 @@ const (
 	DefaultMaxClockSkew = 5 * time.Second
 )
 
-// The bounds of a TTL. The server may take 250 ms to notice that an entry has expired,
-// and with a short TTL a short pause costs the worker ID.
+// The bounds of a TTL. The server may take 250 ms to notice that an entry has
+// expired, and with a short TTL a short pause costs the worker ID.
 const (
 	minTTL = time.Second
 	maxTTL = time.Hour
 )
 
-// Config configures a [Manager]. JS and Layout must be set. JS should not use the
-// connection on which requests are answered: heartbeats must not queue behind replies.
+// Config configures a [Manager]. JS and Layout must be set. JS should not use
+// the connection on which requests are answered: heartbeats must not queue
+// behind replies.
 type Config struct {
 	JS     jetstream.JetStream
 	Prefix messages.Prefix
@@ -35,37 +36,39 @@ type Config struct {
 	Layout     snowflake.Layout
 	Datacenter int64 // which of the layout's datacenters this is
 
-	// Worker is the worker ID to use, and no other; nil stands for any that is free. Give it to all
-	// processes of a datacenter or to none: one that takes any may take the one that is given to another.
+	// Worker is the worker ID to use; nil means any free worker ID. Set it for
+	// all processes of a datacenter or for none: a process without it may claim
+	// the worker ID of a process with it.
 	Worker *int64
 
 	// Instance names this process in its lease.
 	Instance string
 
-	// Installation is the ID of the installation that the process belongs to. It only informs
-	// those who look at the leases.
+	// Installation is the ID of the process's installation. It only informs
+	// readers of the leases.
 	Installation string
 
-	// TTL is what the bucket of leases should have. If it has another one when a worker ID
-	// is claimed, that one is used.
+	// TTL is the expected TTL of the bucket of leases. A claim uses the
+	// bucket's TTL if that differs.
 	TTL time.Duration
 
-	// MaxAhead is how far IDs may run ahead of the clock.
+	// MaxAhead is the most by which IDs may run ahead of the clock.
 	MaxAhead time.Duration
 
-	// MaxClockSkew is how far the clock may be from that of the server and of the
-	// other workers.
+	// MaxClockSkew is the greatest difference from the clocks of the server and
+	// of the other workers.
 	MaxClockSkew time.Duration
 
 	// Clock is the clock of all holds. If it is nil, each hold has a
-	// snowflake.SystemClock of its own. So a worker ID that was given up because the
-	// clock was off can be claimed again once the system's clock is right.
+	// snowflake.SystemClock of its own. So a worker ID that was given up
+	// because the clock was off can be claimed again once the system's clock is
+	// right.
 	Clock snowflake.Clock
 
 	Log *zap.Logger
 }
 
-// withDefaults fills in what is not set.
+// withDefaults fills in unset settings.
 func (c Config) withDefaults() Config {
 	c.Prefix = cmp.Or(c.Prefix, messages.DefaultPrefix)
 	c.TTL = cmp.Or(c.TTL, DefaultTTL)
@@ -80,7 +83,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// check returns what is wrong with the settings, and what is allowed.
+// check returns the first invalid setting, with its bounds.
 func (c Config) check() error {
 	if err := c.Prefix.Check(); err != nil {
 		return fmt.Errorf("%w: %w", ErrConfig, err)
@@ -103,19 +106,21 @@ func (c Config) check() error {
 	return nil
 }
 
-// minFence is how far a fence reaches at least, however short the TTL is. JetStream may need 4 to
-// 9 seconds to elect another leader for a bucket whose leader froze, and a holder has to get by
-// without it for that long.
+// minFence is the least length of a fence, however short the TTL is. JetStream
+// may need 4 to 9 seconds to elect another leader for a bucket whose leader
+// froze, and a holder must go on without it for that time. The price: the
+// worker ID of a process that died stays blocked for 15 s, even with a shorter
+// TTL.
 const minFence = 15 * time.Second
 
-// fenceLength is how far the fence of a holder with that TTL reaches beyond a heartbeat.
+// fenceLength is the time from a heartbeat to the end of the fence.
 func fenceLength(ttl time.Duration) time.Duration { return max(ttl, minFence) }
 
 // units is a duration in the layout's time units.
 func (c *Config) units(d time.Duration) int64 { return int64(d / c.Layout.Spec().Unit) }
 
-// CheckTTL checks whether workers with the default layout accept such a TTL. Its error is
-// ErrConfig.
+// CheckTTL checks whether workers with the default layout accept such a TTL.
+// Its error is ErrConfig.
 func CheckTTL(ttl time.Duration) error { return checkTTL(ttl, snowflake.Default()) }
 
 // checkTTL also requires some time units of the layout between two heartbeats.

@@ -16,7 +16,8 @@ import (
 	"github.com/idworker/idworker/testing/natstest"
 )
 
-// buckets are the two that the contract is about, and what deletes the one of the leases.
+// buckets are the two buckets of the contract, and a function that deletes that
+// of the leases.
 type buckets struct {
 	clocks, leases bucket
 	server         server
@@ -26,7 +27,8 @@ type buckets struct {
 // contractTTL is that of the bucket of leases in TestBuckets.
 const contractTTL = time.Second
 
-// TestBuckets: the fake, on which most tests of this package run, does what JetStream does.
+// TestBuckets: the fake, on which most tests of this package run, behaves as
+// JetStream does.
 func TestBuckets(t *testing.T) {
 	t.Run("JetStream", func(t *testing.T) {
 		t.Parallel()
@@ -83,8 +85,8 @@ func checkContract(t *testing.T, b buckets) {
 	}
 }
 
-// checkWrites: a write or a removal is made if the key is at the revision that it names, and
-// not otherwise.
+// checkWrites: a write or a removal is made if the key is at the revision that
+// it names, and not otherwise.
 func checkWrites(t *testing.T, b bucket, s server) {
 	write := func(what, key, value string, revision uint64, want error) (written uint64) {
 		t.Helper()
@@ -106,7 +108,7 @@ func checkWrites(t *testing.T, b bucket, s server) {
 			t.Errorf("got %+v, %v; want %q at %d", r, err, value, revision)
 		}
 	}
-	before, err := s.ask(t.Context())
+	before, err := s.state(t.Context())
 	if err != nil || before.last != 0 {
 		t.Errorf("%+v, %v", before, err)
 	}
@@ -135,7 +137,7 @@ func checkWrites(t *testing.T, b bucket, s server) {
 	if err != nil || len(all) != 2 {
 		t.Fatalf("%+v, %v", all, err)
 	}
-	byKey := make(map[string]record)
+	byKey := make(map[string]bucketEntry)
 	for _, r := range all {
 		byKey[r.key] = r
 	}
@@ -148,14 +150,14 @@ func checkWrites(t *testing.T, b bucket, s server) {
 	}
 	last := write("over the marker", "1", "g", marker.revision, nil)
 	found("1", "g", last)
-	after, err := s.ask(t.Context())
+	after, err := s.state(t.Context())
 	if err != nil || after.last != last || after.now.Before(before.now) {
 		t.Errorf("asked the server: %+v, %v; before %+v", after, err, before)
 	}
 }
 
-// checkExpiry: an entry that is not written again is gone after the TTL, and one that is stays. One
-// that is gone leaves nothing: it can be written as if it had never been.
+// checkExpiry: an entry expires after the TTL unless it is written again. It
+// leaves nothing: it can be written as if it had never been there.
 func checkExpiry(t *testing.T, b bucket) {
 	if _, err := b.update(t.Context(), "left", []byte("a"), 0); err != nil {
 		t.Fatal(err)
@@ -181,7 +183,7 @@ func checkExpiry(t *testing.T, b bucket) {
 		return errors.Is(err, errAbsent)
 	})
 	all, err := b.list(t.Context())
-	if err != nil || slices.ContainsFunc(all, func(r record) bool { return r.key == "left" }) {
+	if err != nil || slices.ContainsFunc(all, func(r bucketEntry) bool { return r.key == "left" }) {
 		t.Errorf("%+v, %v", all, err)
 	}
 	if len(all) != 1 && time.Since(renewed) < contractTTL {

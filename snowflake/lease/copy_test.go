@@ -19,22 +19,22 @@ import (
 	"github.com/idworker/idworker/testing/tier"
 )
 
-// duplicate copies a struct with all that it holds by value, locks and atomics included, as
-// a snapshot of a process does.
+// duplicate copies a struct with all that it holds by value, locks and atomics
+// included, as a snapshot of a process does.
 func duplicate[T any](from *T) *T {
 	to := new(T)
 	reflect.ValueOf(to).Elem().Set(reflect.ValueOf(from).Elem())
 	return to
 }
 
-// copyHold returns a copy of a hold that goes on with the connections of m. The caller makes
-// sure that nobody uses the hold meanwhile.
+// copyHold returns a copy of a hold that uses the connections of m. The caller
+// makes sure that the hold is not used during the call.
 func copyHold(h *hold, m *Manager) *hold {
 	c := duplicate(h)
 	c.cfg = &m.cfg
 	c.gen = duplicate(h.gen)
 	c.others, c.uses, c.woken = m.others, &m.uses, make(chan struct{}, 1)
-	c.uses.all[h.lease.key] = use{h.id, inUse}
+	c.uses.all[h.lease.key] = holdUse{h.id, inUse}
 	c.clock = duplicate(h.clock)
 	c.clock.cfg, c.clock.server, c.clock.workers, c.clock.diff = &m.cfg, m.server, m.workers, new(atomic.Int64)
 	c.lease.bucket, c.lease.sent = m.workers, slices.Clone(h.lease.sent)
@@ -42,8 +42,8 @@ func copyHold(h *hold, m *Manager) *hold {
 	return c
 }
 
-// copyHolder copies a process that holds a worker ID, at a point where its own goroutine
-// calls, and returns the copy and its hold; nil if it holds none.
+// copyHolder copies a process that holds a worker ID, at a point where its own
+// goroutine calls. It returns the copy and its hold; nil without a worker ID.
 func (p *process) copyHolder(seed uint64) (c *process, m *Manager, held *hold) {
 	running := p.running.Load()
 	if running == nil || running.current.Load() == nil {
@@ -60,12 +60,12 @@ func (p *process) copyHolder(seed uint64) (c *process, m *Manager, held *hold) {
 	p.w.mu.Lock() // so that no ID is being issued
 	defer p.w.mu.Unlock()
 	held = copyHold(h, m)
-	p.w.copies = append(p.w.copies, window{h.worker, h.gen.Last(), max(h.hi.Load(), c.net.asked[h.id])})
+	p.w.copies = append(p.w.copies, ownedTime{h.worker, h.gen.Last(), max(h.hi.Load(), c.net.asked[h.id])})
 	return c, m, held
 }
 
-// copyAtRandom copies a process once, if it holds a worker ID then, in the middle of a call. The
-// copy goes on as the process does.
+// copyAtRandom copies a process once, if it holds a worker ID, in the middle of
+// a call. The copy then runs as the process does.
 func (p *process) copyAtRandom(ctx context.Context, wg *sync.WaitGroup, rng *rand.Rand) {
 	after := rng.IntN(1500)
 	p.net.set(func() {
@@ -81,7 +81,8 @@ func (p *process) copyAtRandom(ctx context.Context, wg *sync.WaitGroup, rng *ran
 			p.net.set(func() { p.net.point = nil })
 			requests := rand.New(rand.NewPCG(rng.Uint64(), 5))
 			wg.Go(func() {
-				if _ = m.keep(ctx, h, c.notify); ctx.Err() == nil { // what could not be released delays a successor
+				// A failed release only delays a successor.
+				if _ = m.keep(ctx, h, c.notify); ctx.Err() == nil {
 					_ = m.Run(ctx, c.notify)
 				}
 			})
@@ -90,11 +91,12 @@ func (p *process) copyAtRandom(ctx context.Context, wg *sync.WaitGroup, rng *ran
 	})
 }
 
-// TestCopyOfAHolder: a process that holds a worker ID is copied at any moment, also in the
-// middle of a write, and both go on with all its memory. One of them gets ErrLost, or both do
-// if one has the lease by then and the other the fence. What both issue lies before the hi that
-// was known, or asked for, when the copy was made. If the copy goes on after that time only, as one does that is restored
-// from a snapshot, nothing is issued twice.
+// TestCopyOfAHolder: a process that holds a worker ID is copied at any moment,
+// even in the middle of a write, and both run with all its memory. At least one
+// gets ErrLost; both do if one has the lease and the other the fence. IDs
+// issued by both lie below the hi that was known or requested at the copy. If
+// the copy resumes only after that time, as from a stored snapshot, nothing is
+// issued twice.
 func TestCopyOfAHolder(t *testing.T) {
 	t.Parallel()
 	first := firstSeed(t)
@@ -178,7 +180,8 @@ func copyOnce(t *testing.T, seed uint64, later bool) int {
 	return min(len(w.overlaps()), 1)
 }
 
-// TestCopyOfAHolderOnAServer: with real buckets, too, only one of the two can renew.
+// TestCopyOfAHolderOnAServer: with real buckets, too, only one of the two can
+// renew.
 func TestCopyOfAHolderOnAServer(t *testing.T) {
 	t.Parallel()
 	net := natstest.Start(t)

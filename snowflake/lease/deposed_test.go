@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// deposed is a bucket whose leader was frozen, and goes on: for so many writes it answers from what it last knew, in which all
-// leases have expired.
+// deposed is a bucket whose leader was frozen and resumes: it answers a number
+// of writes from its old state, in which all leases have expired.
 type deposed struct {
 	bucket
 	writes  int
-	refused bool // the last one
+	refused bool // the latest write
 }
 
 func (d *deposed) update(ctx context.Context, key string, value []byte, revision uint64) (uint64, error) {
@@ -24,15 +24,15 @@ func (d *deposed) update(ctx context.Context, key string, value []byte, revision
 	return d.bucket.update(ctx, key, value, revision)
 }
 
-func (d *deposed) get(ctx context.Context, key string) (record, error) {
+func (d *deposed) get(ctx context.Context, key string) (bucketEntry, error) {
 	if d.refused {
-		return record{}, errAbsent
+		return bucketEntry{}, errAbsent
 	}
 	return d.bucket.get(ctx, key)
 }
 
-// TestDeposedLeaderTakesNoWorkerID: a server that does not know yet that another one leads the
-// leases costs no worker ID. One that goes on saying that the lease is gone is right.
+// TestDeposedLeaderTakesNoWorkerID: a leader that has not noticed its successor
+// costs no worker ID. If it still reports the lease as gone later, it is right.
 func TestDeposedLeaderTakesNoWorkerID(t *testing.T) {
 	for writes, want := range map[int]error{1: nil, maxAbsent - 1: nil, 1 << 30: ErrLost} {
 		synctest.Test(t, func(t *testing.T) {

@@ -8,56 +8,60 @@ import (
 	"slices"
 )
 
-// entry is one key of a bucket, as the hold that writes it knows it. A hold has two:
-// the lease, and the fence in the clock bucket.
-type entry struct {
-	bucket   bucket
-	key      string
-	hold     string                      // the ID of the hold
-	stamp    func(record) (stamp, error) // reads who wrote a value
-	revision uint64                      // the condition of the next write: as listed, 0 for none, or ours
-	owned    bool                        // revision is that of a value that this process has sent
+// ownEntry is a key of a bucket as seen by the hold that writes it. A hold has
+// two: the lease, and the fence in the clock bucket.
+type ownEntry struct {
+	bucket bucket
+	key    string
+	hold   string                           // the ID of the hold
+	stamp  func(bucketEntry) (stamp, error) // reads the writer of a value
+	// The condition of the next write: as listed, 0 for none, or ours.
+	revision uint64
+	// Whether revision is that of a value that this process has sent.
+	owned bool
 
-	// sent are the numbers of the writes of this process that may be found in the
-	// entry: of the one at revision, and of those sent since, whose outcome is unknown.
-	// A heartbeat that succeeds leaves one. Those that fail add one each, and a hold
-	// bears that for as long as its fence reaches, so there are some hundreds at most.
+	// sent are the numbers of this process's writes that the entry may contain:
+	// of the write at revision, and of later writes whose outcome is unknown. A
+	// successful heartbeat leaves one. Each failure adds one until the fence
+	// ends, so there are at most some hundreds.
 	sent []string
 
-	// reached is a sequence that the bucket's stream is known to have reached. An accepted
-	// write is beyond it, unless the stream went back.
+	// reached is a sequence that the bucket's stream is known to have reached.
+	// An accepted write is above it, unless the stream regressed.
 	reached uint64
 }
 
-// stamp says who has written a value.
+// stamp identifies the writer of a value.
 type stamp struct{ hold, write string }
 
 var (
-	// errGone: the entry was deleted, or expired. Nobody is known to have taken its place.
+	// errGone: the entry was deleted, or expired. No other holder is known.
 	errGone = fmt.Errorf("%w: its entry is gone", ErrLost)
 
-	// errUntouched: the entry is still as it was listed, or the read is older than the list.
-	errUntouched = fmt.Errorf("%w: its entry is another holder's", ErrLost)
+	// errUntouched: the entry is still as it was listed, or the read is older
+	// than the list.
+	errUntouched = fmt.Errorf("%w: another holder has its entry", ErrLost)
 
-	// errUnsure: a read did not find the entry, or found only what was there before the claim, and
-	// the write was not refused because of its condition. So nobody is known to have been faster:
-	// the bucket may take no writes at all. Nor is our entry known to be gone: a replica that was
-	// paused may have let the entry expire that it did not see renewed.
-	errUnsure = errors.New("who has the entry is not known")
+	// errUnsure: a read found no entry, or only the state before the claim, and
+	// the write's condition did not fail. So no other holder is known: the
+	// bucket may accept no writes at all. The entry may still exist, too: a
+	// replica that was paused may have expired it without its renewal.
+	errUnsure = errors.New("entry holder unknown")
 
-	// errOlder: the entry is ours, but not what was just written.
-	errOlder = errors.New("an older value of this hold is still there")
+	// errOlder: the entry is ours, but not the value just written.
+	errOlder = errors.New("the entry still has an older value of this hold")
 
-	// errBehind: what was read is older than what is known to have been there. Either
-	// the read is old, or the bucket went back.
-	errBehind = errors.New("an older state was read than is known")
+	// errBehind: a read returned an older state than was seen before. Either
+	// the replica lags, or the bucket regressed.
+	errBehind = errors.New("read an older state than before")
 )
 
-// write writes value, which carries that number, on condition that the entry is still at
-// the known revision. After any error it rereads the entry, since the write may have been
-// made all the same. It returns the value that is known to be there and to be ours, and an
-// error unless that is value: ErrLost if the entry is known to be not ours.
-func (e *entry) write(ctx context.Context, number string, value []byte) ([]byte, error) {
+// write writes value, which contains number, if the entry is still at the known
+// revision. After any error it rereads the entry, since the write may have
+// succeeded. It returns the value of ours that the entry is known to contain,
+// and an error unless that is value: ErrLost if the entry is known to be
+// another's.
+func (e *ownEntry) write(ctx context.Context, number string, value []byte) ([]byte, error) {
 	e.sent = append(e.sent, number)
 	revision, err := e.bucket.update(ctx, e.key, value, e.revision)
 	if err == nil {
@@ -80,10 +84,11 @@ func (e *entry) write(ctx context.Context, number string, value []byte) ([]byte,
 	return value, nil
 }
 
-// reread returns the value of the entry, which this process has sent, and takes over its
-// revision. ErrLost says that the entry is gone or somebody else's. Somebody else may be a
-// copy of this process, with all its memory: only the number tells the two apart.
-func (e *entry) reread(ctx context.Context) ([]byte, error) {
+// reread returns the entry's value, which this process has sent, and adopts its
+// revision. ErrLost means that the entry is gone or another holder's. The other
+// holder may be a copy of this process, with all its memory: only the number
+// distinguishes the two.
+func (e *ownEntry) reread(ctx context.Context) ([]byte, error) {
 	found, err := e.bucket.get(ctx, e.key)
 	if errors.Is(err, errAbsent) {
 		return nil, errGone
@@ -96,28 +101,30 @@ func (e *entry) reread(ctx context.Context) ([]byte, error) {
 	case !e.owned && found.revision <= e.revision:
 		return nil, errUntouched
 	case err != nil || by.hold != e.hold:
-		return nil, fmt.Errorf("%w: its entry is another holder's", ErrLost)
+		return nil, fmt.Errorf("%w: another holder has its entry", ErrLost)
 	case e.owned && found.revision < e.revision:
 		return nil, errBehind
 	case !slices.Contains(e.sent, by.write):
-		return nil, fmt.Errorf("%w: a copy of this process has written its entry", ErrLost)
+		return nil, fmt.Errorf("%w: a copy of this process wrote its entry", ErrLost)
 	}
 	e.adopt(found.revision, by.write)
 	return found.value, nil
 }
 
-// adopt takes over the revision of a value that this process has sent. Writes that were sent
-// before it cannot arrive any more: their condition is an older revision.
-func (e *entry) adopt(revision uint64, number string) {
+// adopt takes over the revision of a value that this process has sent. Writes
+// that were sent before it cannot arrive any more: their condition is an older
+// revision.
+func (e *ownEntry) adopt(revision uint64, number string) {
 	e.revision, e.owned, e.reached = revision, true, max(e.reached, revision)
 	e.sent = slices.Delete(e.sent, 0, slices.Index(e.sent, number))
 }
 
-// recreate writes value, which carries that number, if the entry, which is known to have been
-// ours, is gone. Until it is known that it was written, the entry counts as it did before.
-func (e *entry) recreate(ctx context.Context, number string, value []byte) error {
+// recreate writes value, which contains number, if the entry was ours and is
+// gone. Until the write is confirmed, the entry keeps its state.
+func (e *ownEntry) recreate(ctx context.Context, number string, value []byte) error {
 	gone := e.revision
-	e.revision, e.reached = 0, 0 // a bucket whose entries expire may forget that it was there
+	// A bucket whose entries expire may lose its history.
+	e.revision, e.reached = 0, 0
 	_, err := e.write(ctx, number, value)
 	if err != nil && e.revision == 0 {
 		e.revision = gone
@@ -125,9 +132,9 @@ func (e *entry) recreate(ctx context.Context, number string, value []byte) error
 	return err
 }
 
-// remove deletes the entry unless it is gone or somebody else's. If an earlier write of
-// ours arrived late, the entry is not at the known revision, hence the second attempt.
-func (e *entry) remove(ctx context.Context) error {
+// remove deletes the entry unless it is gone or another holder's. If an earlier
+// write of ours arrived late, the revision differs, hence the second attempt.
+func (e *ownEntry) remove(ctx context.Context) error {
 	err := e.bucket.remove(ctx, e.key, e.revision)
 	if !errors.Is(err, errConflict) {
 		return err

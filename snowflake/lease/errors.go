@@ -9,32 +9,34 @@ import (
 	"github.com/idworker/idworker/internal/problem"
 )
 
-// The reasons why there is no worker ID. All are wrapped, with what was found.
+// The reasons why there is no worker ID. All are wrapped, with details.
 var (
-	// ErrNoWorkerID: every worker ID is leased, or its time is given away too far
-	// ahead of the clock, or others were faster again and again. It passes when a process stops, or when the lease of one
-	// that died has expired and its fence is past: after the TTL, or 15 s if that is longer.
+	// ErrNoWorkerID: every worker ID is leased, or its time is given away too
+	// far ahead of the clock, or other processes were faster each time. It
+	// passes when a process stops, or when the lease and the fence of a dead
+	// process have ended: after the TTL, or 15 s if that is longer.
 	ErrNoWorkerID = errors.New("lease: no worker ID is free")
 
-	// ErrHeld: the worker ID that was given is leased to another process. It passes when that one
-	// stops, or when it is dead and its lease has expired.
+	// ErrHeld: the configured worker ID is leased to another process. It passes
+	// when that process stops, or when it is dead and its lease has expired.
 	ErrHeld = problem.New(problem.WorkerIDHeld, "lease: worker ID is held")
 
 	// ErrLost: the worker ID was held, and no longer is.
 	ErrLost = errors.New("lease: worker ID was lost")
 
-	// ErrClockSkew: the clock is too far from that of the server or the other workers.
+	// ErrClockSkew: the clock is too far from that of the server or the other
+	// workers.
 	ErrClockSkew = errors.New("lease: clock is off")
 
 	// ErrForeignLayout: the installation uses another layout.
 	ErrForeignLayout = errors.New("lease: foreign layout")
 
-	// ErrClockLost: the clock bucket is not the installation's, or went back to an older
-	// state, so nobody knows which IDs have been issued.
+	// ErrClockLost: the clock bucket is not the installation's, or regressed to
+	// an older state. So the issued IDs are unknown.
 	ErrClockLost = errors.New("lease: clock bucket was replaced or restored")
 
-	// ErrUnsafeBucket: a bucket is configured in a way that could make it forget,
-	// or not forget, what it should.
+	// ErrUnsafeBucket: a bucket's configuration may lose entries that must
+	// stay, or keep entries that must expire.
 	ErrUnsafeBucket = durability.ErrUnsafe
 
 	// ErrCorrupt: an entry of a bucket cannot be read.
@@ -44,16 +46,18 @@ var (
 	ErrConfig = errors.New("lease: bad configuration")
 )
 
-// HeldError is an [ErrHeld] with who holds the worker ID. What the lease does not say is empty.
+// HeldError is an [ErrHeld] with the holder of the worker ID. A field is empty
+// if the lease lacks it.
 type HeldError struct {
 	Datacenter, Worker int64
 
 	Instance, Host string
 	Since          time.Time // by its clock
 
-	// Alive says that the holder has renewed its lease again and again while this process looked on. A
-	// [Manager] then seeks no more, and Run returns. If it is not set, the holder may
-	// be dead, and the worker ID is claimed as soon as its lease has expired.
+	// Alive means that the holder renewed its lease repeatedly while this
+	// process watched. A [Manager] then stops seeking, and Run returns.
+	// Otherwise the holder may be dead, and the worker ID is claimed once its
+	// lease has expired.
 	Alive bool
 }
 
@@ -62,25 +66,25 @@ func (e *HeldError) Error() string {
 	if e.Datacenter > 0 {
 		text = fmt.Sprintf("%s in datacenter %d", text, e.Datacenter)
 	}
-	holder := "somebody"
+	holder := "an unknown process"
 	if e.Instance != "" {
 		holder = fmt.Sprintf("process %.100q on host %.100q since %s", e.Instance, e.Host, e.Since.UTC().Format(time.RFC3339))
 	}
 	if e.Alive {
 		return fmt.Sprintf("%s, by %s, which is alive", text, holder)
 	}
-	return fmt.Sprintf("%s, by %s; if that one died, its lease expires soon", text, holder)
+	return fmt.Sprintf("%s, by %s, which may be dead", text, holder)
 }
 
 // Unwrap makes it an [ErrHeld].
 func (e *HeldError) Unwrap() error { return ErrHeld }
 
-// ClockLostError is an [ErrClockLost] of a bucket that is not the installation's, with what has
-// to be known to go on: once no IDs can be in use whose time lies ahead, what was written about
-// the old bucket can be forgotten.
+// ClockLostError is an [ErrClockLost] of a bucket that is not the
+// installation's. The operator's remedy: stop all workers for StopFor, so that
+// no issued ID lies ahead of the clock. Then delete Key from Bucket.
 type ClockLostError struct {
-	// What tells the clock bucket that is there and the installation's apart: a random
-	// number. Found is empty if the bucket has none.
+	// The identities of the present clock bucket and of the installation's:
+	// random numbers. Found is empty if the bucket has none.
 	Found, Installed string
 
 	StopFor time.Duration // all workers have to be stopped for longer than this
@@ -89,7 +93,7 @@ type ClockLostError struct {
 }
 
 func (e *ClockLostError) Error() string {
-	return fmt.Sprintf("%v: it is %.100q, the installation's is %.100q", ErrClockLost, e.Found, e.Installed)
+	return fmt.Sprintf("%v: its identity is %.100q, expected %.100q", ErrClockLost, e.Found, e.Installed)
 }
 
 // Unwrap makes it an [ErrClockLost].
@@ -100,16 +104,16 @@ func (e *ClockLostError) Problem() (problem.Kind, []any) {
 	return problem.ClockLost, []any{e.StopFor, e.Key, e.Bucket}
 }
 
-// ClockBackError is an [ErrClockLost] of the installation's bucket: it went back to an older
-// state. Once no IDs can be in use whose time lies ahead, that does no harm any more, so a
-// [Manager] waits that long, and goes on by itself.
+// ClockBackError is an [ErrClockLost] of the installation's bucket: it
+// regressed to an older state. A [Manager] waits until no issued ID can lie
+// ahead of the clock, and then seeks a worker ID again.
 type ClockBackError struct {
 	Last  uint64 // sequence of the bucket's stream
 	Known uint64 // it had been this high
 }
 
 func (e *ClockBackError) Error() string {
-	return fmt.Sprintf("%v: its stream is at sequence %d and was at %d before", ErrClockLost, e.Last, e.Known)
+	return fmt.Sprintf("%v: its stream is at sequence %d, was at %d", ErrClockLost, e.Last, e.Known)
 }
 
 // Unwrap makes it an [ErrClockLost].

@@ -12,39 +12,39 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// fakeStore is a bucket in memory, in the time of a synctest bubble. It is exact; what
-// goes wrong on the way to it is a link's business.
+// fakeStore is a bucket in memory, in the time of a synctest bubble. It is
+// exact; faults happen on the link to it.
 type fakeStore struct {
 	mu       sync.Mutex
 	ttl      time.Duration // 0: entries stay
 	last     uint64
-	versions map[string][]record // per key, oldest first
+	versions map[string][]bucketEntry // per key, oldest first
 	writes   int
 	off      time.Duration // of its clock, in the entries
 
-	leaderless bool // it is electing a leader: nothing but a read of one key is answered
+	leaderless bool // electing a leader: only reads of single keys are answered
 	missing    bool // it was deleted
 }
 
 func newFakeStore(ttl time.Duration) *fakeStore {
-	return &fakeStore{ttl: ttl, versions: make(map[string][]record)}
+	return &fakeStore{ttl: ttl, versions: make(map[string][]bucketEntry)}
 }
 
-// latest is the entry of a key; its revision is 0 if there is none.
-func (s *fakeStore) latest(key string) record {
+// latest is the latest entry of a key; its revision is 0 if there is none.
+func (s *fakeStore) latest(key string) bucketEntry {
 	v := s.versions[key]
 	if len(v) == 0 {
-		return record{}
+		return bucketEntry{}
 	}
 	r := v[len(v)-1]
 	if s.ttl > 0 && r.revision > 0 && time.Since(r.created.Add(-s.off)) >= s.ttl {
-		s.versions[key] = append(v, record{}) // expired
-		return record{}
+		s.versions[key] = append(v, bucketEntry{}) // expired
+		return bucketEntry{}
 	}
 	return r
 }
 
-func (s *fakeStore) write(r record, revision uint64) (uint64, error) {
+func (s *fakeStore) write(r bucketEntry, revision uint64) (uint64, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.writes++
@@ -75,15 +75,15 @@ func (s *fakeStore) skew(off time.Duration) {
 	s.off = off
 }
 
-// expire forgets a key before its time.
+// expire removes a key before its time.
 func (s *fakeStore) expire(key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.versions[key] = append(s.versions[key], record{})
+	s.versions[key] = append(s.versions[key], bucketEntry{})
 }
 
 // read returns the entry of a key as it was so many changes ago.
-func (s *fakeStore) read(key string, ago int) (record, error) {
+func (s *fakeStore) read(key string, ago int) (bucketEntry, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r := s.latest(key)
@@ -91,19 +91,20 @@ func (s *fakeStore) read(key string, ago int) (record, error) {
 		r = v[max(0, len(v)-1-ago)]
 	}
 	if r.revision == 0 || r.deleted {
-		return record{}, errAbsent
+		return bucketEntry{}, errAbsent
 	}
 	return r, nil
 }
 
-// empty is what a bucket that was deleted and created again is.
+// empty deletes and creates the bucket again.
 func (s *fakeStore) empty() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.versions, s.last = make(map[string][]record), 0
+	s.versions, s.last = make(map[string][]bucketEntry), 0
 }
 
-// lifetime is how long entries stay; setLifetime changes that, of those that are there too.
+// lifetime is the time that entries stay; setLifetime changes it, for present
+// entries too.
 func (s *fakeStore) lifetime() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -136,8 +137,8 @@ func (s *fakeStore) isMissing() bool {
 	return s.missing
 }
 
-// put writes, whatever is there.
-func (s *fakeStore) put(r record) {
+// put writes an entry without a condition.
+func (s *fakeStore) put(r bucketEntry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.last++
@@ -157,7 +158,7 @@ func (s *fakeStore) sequence() uint64 {
 	return s.last
 }
 
-func (s *fakeStore) list() (all []record) {
+func (s *fakeStore) list() (all []bucketEntry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for key := range s.versions {
@@ -179,7 +180,7 @@ func (l link) lead(ctx context.Context, apply func() error) error {
 	return l.net.lead(ctx, l.store, apply)
 }
 
-// lead sends a request to the leader of s. None is answered while there is none.
+// lead sends a request to the leader of s. Without a leader it gets no answer.
 func (n *fakeNet) lead(ctx context.Context, s *fakeStore, apply func() error) error {
 	if s.isLeaderless() {
 		<-ctx.Done()
@@ -191,7 +192,7 @@ func (n *fakeNet) lead(ctx context.Context, s *fakeStore, apply func() error) er
 	return n.do(ctx, apply)
 }
 
-// fakeNet says what goes wrong for one process, and is its server too.
+// fakeNet injects the faults of a process's network, and is its server too.
 type fakeNet struct {
 	ttl time.Duration
 
@@ -201,7 +202,7 @@ type fakeNet struct {
 	rate    float64 // how much of each fault; 0: all goes well
 	slow    bool    // calls may take hours
 	dead    bool    // nothing arrives any more
-	stopped bool    // the process is, and answers nobody
+	stopped bool    // the process is stopped and does not answer
 	clocks  *fakeStore
 	leases  *fakeStore
 	calls   int
@@ -231,7 +232,7 @@ func (n *fakeNet) set(change func()) {
 	change()
 }
 
-// stop is what a process that is stopped, at this point and for any time, sees.
+// stop stops the process at this point, for any time.
 func (n *fakeNet) stop() {
 	n.mu.Lock()
 	slow := n.slow
@@ -243,7 +244,7 @@ func (n *fakeNet) stop() {
 	}
 }
 
-// do sends a request that does what apply does. apply must not wait.
+// do sends a request whose effect is apply. apply must not wait.
 func (n *fakeNet) do(ctx context.Context, apply func() error) error {
 	n.mu.Lock()
 	dead := n.dead
@@ -275,7 +276,7 @@ func (n *fakeNet) do(ctx context.Context, apply func() error) error {
 	case n.roll(): // the answer is lost
 		_ = apply()
 		return lost()
-	case n.roll(): // sent twice, and the second answer is the one that counts
+	case n.roll(): // sent twice, and the second answer counts
 		_ = apply()
 	}
 	err := apply()
@@ -297,12 +298,12 @@ func (n *fakeNet) reachPoint() {
 func (n *fakeNet) noteHi(value []byte) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if v, err := decodeClock(record{value: value}); err == nil {
+	if v, err := decodeClock(bucketEntry{value: value}); err == nil {
 		n.asked[v.Hold] = max(n.asked[v.Hold], v.Hi)
 	}
 }
 
-func (l link) list(ctx context.Context) (all []record, err error) {
+func (l link) list(ctx context.Context) (all []bucketEntry, err error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	err = l.lead(ctx, func() error { return nil })
@@ -315,16 +316,16 @@ func (l link) list(ctx context.Context) (all []record, err error) {
 	return all, err
 }
 
-func (l link) get(ctx context.Context, key string) (r record, err error) {
+func (l link) get(ctx context.Context, key string) (r bucketEntry, err error) {
 	ago := 0
 	if l.net.roll() {
 		ago = 1 + int(l.net.some(4))
 	}
 	if err = l.net.do(ctx, func() error { return nil }); err != nil {
-		return record{}, err
+		return bucketEntry{}, err
 	}
 	if l.store.isMissing() {
-		return record{}, jetstream.ErrBucketNotFound
+		return bucketEntry{}, jetstream.ErrBucketNotFound
 	}
 	return l.store.read(key, ago)
 }
@@ -339,7 +340,7 @@ func (l link) update(ctx context.Context, key string, value []byte, revision uin
 		mu.Lock()
 		defer mu.Unlock()
 		var err error
-		written, err = l.store.write(record{key: key, value: value}, revision)
+		written, err = l.store.write(bucketEntry{key: key, value: value}, revision)
 		return err
 	})
 	mu.Lock()
@@ -349,12 +350,12 @@ func (l link) update(ctx context.Context, key string, value []byte, revision uin
 
 func (l link) remove(ctx context.Context, key string, revision uint64) error {
 	return l.lead(ctx, func() error {
-		_, err := l.store.write(record{key: key, deleted: true}, revision)
+		_, err := l.store.write(bucketEntry{key: key, deleted: true}, revision)
 		return err
 	})
 }
 
-func (n *fakeNet) ask(ctx context.Context) (answer, error) {
+func (n *fakeNet) state(ctx context.Context) (serverState, error) {
 	var last atomic.Uint64
 	err := n.lead(ctx, n.clocks, func() error {
 		last.Store(n.clocks.sequence())
@@ -362,10 +363,10 @@ func (n *fakeNet) ask(ctx context.Context) (answer, error) {
 	})
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return answer{time.Now().Add(n.off), last.Load()}, err
+	return serverState{time.Now().Add(n.off), last.Load()}, err
 }
 
-// leaseTTL reads the TTL. As with a stream's, an answer that was delayed tells an old one.
+// leaseTTL reads the TTL. A delayed answer has an old TTL, as a stream's would.
 func (n *fakeNet) leaseTTL(ctx context.Context) (time.Duration, error) {
 	var ttl atomic.Int64
 	err := n.lead(ctx, n.leases, func() error {
@@ -375,22 +376,23 @@ func (n *fakeNet) leaseTTL(ctx context.Context) (time.Duration, error) {
 	return time.Duration(ttl.Load()), err
 }
 
-// fakeOthers are the running processes of a world, as one of them reaches them.
+// fakeOthers are the running processes of a world, as seen by a process.
 type fakeOthers struct {
 	net  *fakeNet
 	all  *neighbors
 	back chan nats.Status
 }
 
-// neighbors are the memories of the processes that run, and how each is reached.
+// neighbors are the memories of the processes that run, and how each is
+// reached.
 type neighbors struct {
 	mu   sync.Mutex
-	uses map[*uses]*fakeNet
+	uses map[*useLog]*fakeNet
 }
 
 func (o *fakeOthers) reconnected() <-chan nats.Status { return o.back }
 
-func (o *fakeOthers) answer(own *uses) (stop func(), err error) {
+func (o *fakeOthers) serve(own *useLog) (stop func(), err error) {
 	o.all.mu.Lock()
 	defer o.all.mu.Unlock()
 	o.all.uses[own] = o.net
@@ -401,8 +403,9 @@ func (o *fakeOthers) answer(own *uses) (stop func(), err error) {
 	}, nil
 }
 
-// ask asks once, at a random moment. Who is cut off hears nothing.
-func (o *fakeOthers) ask(ctx context.Context, key, hold string) (int64, error) {
+// query asks once, at a random moment. A process that is cut off does not hear
+// it.
+func (o *fakeOthers) query(ctx context.Context, key, hold string) (int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	var mu sync.Mutex
@@ -419,7 +422,7 @@ func (o *fakeOthers) ask(ctx context.Context, key, hold string) (int64, error) {
 		}
 		return nil
 	})
-	time.Sleep(askFor)
+	time.Sleep(queryTime)
 	mu.Lock()
 	defer mu.Unlock()
 	return end, err
@@ -437,7 +440,8 @@ var (
 	_ server = (*fakeNet)(nil)
 )
 
-// Agree writes own if the key has no value, with everything that goes wrong on the way.
+// Agree writes own if the key has no value, with everything that goes wrong on
+// the way.
 func (l link) Agree(ctx context.Context, key, own string) (string, error) {
 	r, err := l.get(ctx, key)
 	if errors.Is(err, errAbsent) {

@@ -12,10 +12,10 @@ import (
 	"github.com/idworker/idworker/snowflake"
 )
 
-// These tests go through the argument of doc.go step by step; the model test tries
+// These tests follow docs/proofs/lease.md step by step. The model test tries
 // everything at once, and meets some of this only in its long form.
 
-// fault is what happens to writes.
+// fault is a way in which writes fail.
 type fault int
 
 const (
@@ -23,10 +23,10 @@ const (
 	notMade
 	answerLost
 	arrivesLate // when the test calls arrive
-	refused     // as if somebody else were always faster
+	refused     // as if another process were always faster
 )
 
-// faulty is a bucket whose writes and reads fail as the test says.
+// faulty is a bucket whose writes and reads fail as the test sets.
 type faulty struct {
 	bucket
 	writes fault
@@ -54,14 +54,14 @@ func (f *faulty) update(ctx context.Context, key string, value []byte, revision 
 	return 0, errTimeout
 }
 
-func (f *faulty) get(ctx context.Context, key string) (record, error) {
+func (f *faulty) get(ctx context.Context, key string) (bucketEntry, error) {
 	if f.blind {
-		return record{}, errTimeout
+		return bucketEntry{}, errTimeout
 	}
 	return f.bucket.get(ctx, key)
 }
 
-// faultyHold is a hold of p, whose writes then fail as the test says.
+// faultyHold is a hold of p whose later writes fail as the test sets.
 func faultyHold(t *testing.T, p *process) (h *hold, leases, clocks *faulty) {
 	t.Helper()
 	m := p.manager()
@@ -73,7 +73,7 @@ func faultyHold(t *testing.T, p *process) (h *hold, leases, clocks *faulty) {
 func mustSeek(t *testing.T, m *Manager) *hold {
 	t.Helper()
 	if on, ok := m.others.(*connected); ok && on.back == nil { // as Run does
-		stop, err := m.others.answer(&m.uses)
+		stop, err := m.others.serve(&m.uses)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -86,8 +86,9 @@ func mustSeek(t *testing.T, m *Manager) *hold {
 	return h
 }
 
-// TestTimeIsUsedOnceItIsKnownToBeReserved: a heartbeat raises the fence if the answer, or
-// the hold's own mark in the entry, says that the time is reserved; and not otherwise.
+// TestTimeIsUsedOnceItIsKnownToBeReserved: a heartbeat raises the fence only if
+// the answer, or the hold's own number in the entry, confirms that the time is
+// reserved.
 func TestTimeIsUsedOnceItIsKnownToBeReserved(t *testing.T) {
 	mark := encode(clockValue{Hi: 1 << 50, Hold: "another", Write: "another's"})
 	for _, tc := range []struct {
@@ -99,13 +100,13 @@ func TestTimeIsUsedOnceItIsKnownToBeReserved(t *testing.T) {
 		lost           bool
 	}{
 		{name: "answer", raised: true},
-		{name: "answer lost, mark read", writes: answerLost, raised: true},
+		{name: "answer lost, number read", writes: answerLost, raised: true},
 		{name: "answer lost, nothing read", writes: answerLost, blind: true, failed: true},
-		{name: "not made, older mark read", writes: notMade, failed: true},
+		{name: "not made, older number read", writes: notMade, failed: true},
 		{name: "not made, nothing read", writes: notMade, blind: true, failed: true},
 		{name: "late, nothing read", writes: arrivesLate, blind: true, failed: true},
-		{name: "another's mark", failed: true, lost: true, before: func(s *fakeStore, key string) {
-			_, _ = s.write(record{key: key, value: mark}, s.latest(key).revision)
+		{name: "another's number", failed: true, lost: true, before: func(s *fakeStore, key string) {
+			_, _ = s.write(bucketEntry{key: key, value: mark}, s.latest(key).revision)
 		}},
 		{name: "gone", failed: true, lost: true, before: func(s *fakeStore, key string) { s.expire(key) }},
 	} {
@@ -139,7 +140,7 @@ func TestTimeIsUsedOnceItIsKnownToBeReserved(t *testing.T) {
 					clocks.arrive()
 				}
 				p.setClock(0)
-				for range 2 { // the first one may only find out what is there
+				for range 2 { // the first may only reread
 					time.Sleep(time.Second)
 					err = h.renew(t.Context(), time.Now().Add(modelTTL))
 				}
@@ -187,7 +188,8 @@ func TestClaimThatIsNotKnownToBeMade(t *testing.T) {
 	}
 }
 
-// TestSuccessorOfACrashBeginsAboveItsFence, although its clock is not there yet.
+// TestSuccessorOfACrashBeginsAboveItsFence, although its clock is not there
+// yet.
 func TestSuccessorOfACrashBeginsAboveItsFence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
@@ -203,8 +205,9 @@ func TestSuccessorOfACrashBeginsAboveItsFence(t *testing.T) {
 	})
 }
 
-// TestReleaseAfterALateWrite: a write of ours that arrives after its heartbeat failed
-// moves the entry on. Still the unused time is given back, and the lease.
+// TestReleaseAfterALateWrite: a write of ours that arrives after its heartbeat
+// failed moves the entry on. Still the unused time is given back, and the
+// lease.
 func TestReleaseAfterALateWrite(t *testing.T) {
 	for _, late := range []string{"lease", "fence"} {
 		t.Run(late, func(t *testing.T) {
@@ -238,7 +241,8 @@ func TestReleaseAfterALateWrite(t *testing.T) {
 	}
 }
 
-// TestReleaseLeavesASuccessorAlone: what is somebody else's by then stays as it is.
+// TestReleaseLeavesASuccessorAlone: a release leaves another holder's entries
+// alone.
 func TestReleaseLeavesASuccessorAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
@@ -267,13 +271,14 @@ type steppingServer struct {
 	p *process
 }
 
-func (s steppingServer) ask(ctx context.Context) (answer, error) {
-	a, err := s.server.ask(ctx)
+func (s steppingServer) state(ctx context.Context) (serverState, error) {
+	a, err := s.server.state(ctx)
 	s.p.setClock(24 * time.Hour)
 	return a, err
 }
 
-// TestClockSetDuringAHeartbeat: the day by which the clock is off is not given away.
+// TestClockSetDuringAHeartbeat: the day by which the clock is off is not given
+// away.
 func TestClockSetDuringAHeartbeat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
@@ -294,8 +299,8 @@ func TestClockSetDuringAHeartbeat(t *testing.T) {
 	})
 }
 
-// TestClockBucketReplacedMeanwhile: a claim does not succeed in a bucket that is not the one
-// that was looked at, even if its entries look right; nor does a heartbeat.
+// TestClockBucketReplacedMeanwhile: no claim succeeds in a bucket that replaced
+// the admitted bucket, even if its entries look right; nor does a heartbeat.
 func TestClockBucketReplacedMeanwhile(t *testing.T) {
 	for _, identity := range []string{"", "another"} {
 		synctest.Test(t, func(t *testing.T) {
@@ -320,7 +325,7 @@ func TestClockBucketReplacedMeanwhile(t *testing.T) {
 	})
 }
 
-// replacing is a bucket that is replaced by another one before the first write.
+// replacing is a bucket that is replaced by another before the first write.
 type replacing struct {
 	bucket
 	identity string
@@ -332,23 +337,23 @@ func (b *replacing) update(ctx context.Context, key string, value []byte, revisi
 	return b.bucket.update(ctx, key, value, revision)
 }
 
-func (b *replacing) get(ctx context.Context, key string) (record, error) {
+func (b *replacing) get(ctx context.Context, key string) (bucketEntry, error) {
 	if key != identityKey || !b.replaced {
 		return b.bucket.get(ctx, key)
 	}
 	if b.identity == "" {
-		return record{}, errAbsent
+		return bucketEntry{}, errAbsent
 	}
-	return record{key: key, value: []byte(b.identity)}, nil
+	return bucketEntry{key: key, value: []byte(b.identity)}, nil
 }
 
-// TestFiguresOfAHold: the reserved time is that of the hold, and 0 without one.
+// TestFiguresOfAHold: the reserved time is the hold's, and 0 without a hold.
 func TestFiguresOfAHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newWorld().process("p", 1).manager()
 		ctx, stop := context.WithCancel(t.Context())
 		if err := m.Run(ctx, func(State) {
-			if got := m.Figures().Reserved; got < modelTTL-askFor-time.Second || got > modelTTL {
+			if got := m.Figures().Reserved; got < modelTTL-queryTime-time.Second || got > modelTTL {
 				t.Errorf("reserved %v", got)
 			}
 			stop()

@@ -4,13 +4,13 @@ import "time"
 
 // Figures are the figures of a [Manager].
 type Figures struct {
-	// ClockDiff is how far this clock was ahead of the server's when they were last
-	// compared: at a heartbeat, or before a claim.
+	// ClockDiff is the lead of this clock over the server's at the latest
+	// comparison: at a heartbeat, or before a claim.
 	ClockDiff time.Duration
 
-	// Reserved is how far ahead of the clock the fence ends: about the TTL after a
-	// heartbeat, or 15 s if the TTL is shorter, negative if heartbeats have failed for too long, and 0 if no worker
-	// ID is held.
+	// Reserved is the time from now to the end of the fence: about the TTL
+	// after a heartbeat, or 15 s if the TTL is shorter. It is negative if
+	// heartbeats have failed for too long, and 0 without a worker ID.
 	Reserved time.Duration
 }
 

@@ -5,48 +5,49 @@ import (
 	"time"
 )
 
-// watched is what was seen of the lease of whoever holds the worker ID that was given.
-type watched struct {
+// holderWatch counts the renewals of the lease on the configured worker ID.
+type holderWatch struct {
 	revision uint64 // the highest
 	renewals int    // since it was seen first
 }
 
-// renewalsOfTheLiving is after how many renewals a holder counts as alive. One may have been on its
-// way when its sender died.
-const renewalsOfTheLiving = 2
+// aliveRenewals is the number of renewals that prove that a holder is alive,
+// after two thirds of the TTL. A single renewal may have been in flight when
+// its sender died.
+const aliveRenewals = 2
 
-// see takes note of the lease as it was listed. An older state of it, which a replica that lags
-// may show, says nothing.
-func (w *watched) see(revision uint64) {
+// see records a listed lease. An older state, as from a lagging replica, has no
+// effect.
+func (w *holderWatch) see(revision uint64) {
 	if w.revision > 0 && revision > w.revision {
 		w.renewals++
 	}
 	w.revision = max(w.revision, revision)
 }
 
-// given returns the worker ID that was given, if it is free. If it is not, the error says who holds
-// it, and whether its holder lives.
-func (m *Manager) given(f field, leases []record, now int64) (int64, error) {
+// given returns the configured worker ID, if it is free. Otherwise the error
+// names the holder, and whether it is alive.
+func (m *Manager) given(f idTable, leases []bucketEntry, now int64) (int64, error) {
 	worker := *m.cfg.Worker
 	if f.leased(worker) {
 		m.holder.see(f.leases[worker].revision)
 		return 0, m.heldError(worker, leases)
 	}
-	m.holder = watched{}
-	mark := f.clocks[worker]
-	if mark.err != nil {
-		return 0, fmt.Errorf("%w: %w", ErrNoWorkerID, mark.err)
+	m.holder = holderWatch{}
+	state := f.clocks[worker]
+	if state.err != nil {
+		return 0, fmt.Errorf("%w: %w", ErrNoWorkerID, state.err)
 	}
-	if mark.hi > now+m.cfg.units(m.cfg.MaxAhead) {
-		return 0, fmt.Errorf("%w: the time of worker ID %d, which is to be used, is given away up to %s",
-			ErrNoWorkerID, worker, m.cfg.Layout.TimeAt(mark.hi).Format(time.RFC3339))
+	if state.hi > now+m.cfg.units(m.cfg.MaxAhead) {
+		return 0, fmt.Errorf("%w: worker ID %d is reserved until %s",
+			ErrNoWorkerID, worker, m.cfg.Layout.TimeAt(state.hi).Format(time.RFC3339))
 	}
 	return worker, nil
 }
 
-// heldError says who holds the worker ID that was given.
-func (m *Manager) heldError(worker int64, leases []record) error {
-	err := &HeldError{Datacenter: m.cfg.Datacenter, Worker: worker, Alive: m.holder.renewals >= renewalsOfTheLiving}
+// heldError returns an error that names the holder of the configured worker ID.
+func (m *Manager) heldError(worker int64, leases []bucketEntry) error {
+	err := &HeldError{Datacenter: m.cfg.Datacenter, Worker: worker, Alive: m.holder.renewals >= aliveRenewals}
 	for _, r := range leases {
 		if r.key != key(m.cfg.Layout, m.cfg.Datacenter, worker) {
 			continue

@@ -13,8 +13,8 @@ import (
 	"github.com/idworker/idworker/testing/natstest"
 )
 
-// patientConfig is for a TTL in which a busy machine has time for a heartbeat, and for the lease of a dead
-// holder to be seen.
+// patientConfig has a TTL in which a busy machine has time for a heartbeat, and
+// for noticing the lease of a dead holder.
 func patientConfig(t *testing.T, net connector) Config {
 	t.Helper()
 	cfg := config(newJS(t, net))
@@ -25,8 +25,8 @@ func patientConfig(t *testing.T, net connector) Config {
 	return cfg
 }
 
-// TestGivenWorkerID: each process has the one that it was given, also after a restart, at once after a
-// clean stop, and in each datacenter.
+// TestGivenWorkerID: each process gets its configured worker ID, in each
+// datacenter, and again after a restart; after a clean stop without delay.
 func TestGivenWorkerID(t *testing.T) {
 	t.Parallel()
 	patient := patientConfig(t, natstest.Start(t))
@@ -56,14 +56,15 @@ func TestGivenWorkerID(t *testing.T) {
 		for _, r := range all {
 			<-r.done
 			if r.err != nil {
-				t.Log(r.err) // the next one has to wait
+				t.Log(r.err) // the next process has to wait
 			}
 		}
 	}
 }
 
-// TestGivenWorkerIDIsHeld: a second process with the same one is refused, is told by whom, takes no
-// other, and the first one has its worker ID all the time.
+// TestGivenWorkerIDIsHeld: a second process with the same worker ID is refused.
+// It learns the holder and takes no other worker ID, and the first keeps its
+// own.
 func TestGivenWorkerIDIsHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
@@ -99,8 +100,9 @@ func TestGivenWorkerIDIsHeld(t *testing.T) {
 	})
 }
 
-// TestGivenWorkerIDAfterACrash: whoever is started right after its predecessor was killed waits until the
-// lease of that has expired and its fence is past, has the worker ID then, and none of its predecessor's time.
+// TestGivenWorkerIDAfterACrash: a process that starts right after its
+// predecessor was killed waits until the latter's lease and fence have ended.
+// Then it gets the worker ID, and none of its predecessor's time.
 func TestGivenWorkerIDAfterACrash(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
@@ -131,8 +133,8 @@ func TestGivenWorkerIDAfterACrash(t *testing.T) {
 	})
 }
 
-// TestGivenIsFreeOnlyAfterTheFence: an expired lease is not enough. Nor is another worker ID taken that
-// is free.
+// TestGivenIsFreeOnlyAfterTheFence: an expired lease is not enough. Nor is
+// another worker ID taken that is free.
 func TestGivenIsFreeOnlyAfterTheFence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
@@ -161,14 +163,15 @@ func TestGivenIsFreeOnlyAfterTheFence(t *testing.T) {
 				(since < shortTTL-200*time.Millisecond || since > shortTTL+200*time.Millisecond) {
 				t.Fatalf("after %v: %v, want %v", since, err, want)
 			}
-			if since > fenceLength(shortTTL)+askFor+time.Second {
+			if since > fenceLength(shortTTL)+queryTime+time.Second {
 				t.Fatalf("after %v: %v", since, err)
 			}
 		}
 	})
 }
 
-// TestWatchedHolder: only renewals that came after the first look count, and not that a replica lags.
+// TestWatchedHolder: only renewals that came after the first look count, and
+// not that a replica lags.
 func TestWatchedHolder(t *testing.T) {
 	for _, tc := range []struct {
 		seen  []uint64
@@ -176,16 +179,16 @@ func TestWatchedHolder(t *testing.T) {
 	}{
 		{[]uint64{7}, false},
 		{[]uint64{7, 7, 7, 7}, false},
-		{[]uint64{7, 9, 9}, false}, // the first one was on its way
+		{[]uint64{7, 9, 9}, false}, // the first was in flight
 		{[]uint64{7, 9, 7, 9, 7}, false},
 		{[]uint64{7, 9, 12}, true},
 		{[]uint64{7, 7, 9, 9, 12}, true},
 	} {
-		var w watched
+		var w holderWatch
 		for _, revision := range tc.seen {
 			w.see(revision)
 		}
-		if alive := w.renewals >= renewalsOfTheLiving; alive != tc.alive {
+		if alive := w.renewals >= aliveRenewals; alive != tc.alive {
 			t.Errorf("%v: alive %v", tc.seen, alive)
 		}
 	}

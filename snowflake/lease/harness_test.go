@@ -20,8 +20,8 @@ func TestMain(m *testing.M) { natstest.Main(m) }
 
 const prefix = messages.DefaultPrefix
 
-// testTTL is that of leases on a real server. A busy host may lose one: what
-// depends on when leases expire is tested in virtual time.
+// testTTL is the TTL of leases on a real server. A busy host may lose a lease,
+// so tests that depend on expiry run in virtual time.
 const testTTL = 3 * time.Second
 
 // layout64 has 64 worker IDs.
@@ -105,7 +105,7 @@ func (r *runner) end() {
 	<-r.done
 }
 
-// state is the last one reported.
+// state is the latest reported state.
 func (r *runner) state() State {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -142,8 +142,8 @@ func (r *runner) waitHeld(t testing.TB) (s State) {
 	return s
 }
 
-// waitID returns an ID. On a host that is slow, the time of a worker ID may be over
-// for a moment, or the worker ID lost.
+// waitID returns an ID. On a host that is slow, the time of a worker ID may be
+// over for a moment, or the worker ID lost.
 func (r *runner) waitID(t testing.TB) (id snowflake.ID) {
 	t.Helper()
 	natstest.Eventually(t, "an ID", func() bool {

@@ -15,43 +15,48 @@ import (
 	"github.com/idworker/idworker/snowflake"
 )
 
-// hold is one process's period of having one worker ID, from claim to release. All but
-// hi is used by one goroutine alone.
+// hold is a process's tenure of a worker ID, from claim to release. All fields
+// but hi belong to one goroutine.
 type hold struct {
 	cfg      *Config
 	worker   int64
 	id       string // marks the entries as ours
-	host     string // only for those who look at the leases
+	host     string // only for readers of the leases
 	since    time.Time
 	clock    *ownClock
 	identity string // of the clock bucket
 	others   others
-	uses     *uses
+	uses     *useLog
 	woken    chan struct{} // a heartbeat is due at once
-	doubt    bool          // the connection was lost, or the clock jumped, since the last heartbeat that succeeded
+	// The connection was lost, or the clock jumped, since the last heartbeat
+	// that succeeded.
+	doubt bool
 
-	lease  entry
-	fence  entry        // in the clock bucket
-	behind int          // how often in a row the fence was refused and read as it was before
-	hi     atomic.Int64 // the end of the time that is known for certain to be ours
+	lease ownEntry
+	fence ownEntry // in the clock bucket
+	// Refused writes in a row after which the fence read older than before.
+	behind int
+	hi     atomic.Int64 // the end of the time that is certainly ours
 
 	gen     *snowflake.Generator
 	renewed time.Time // when the last heartbeat that succeeded began
 
-	jumpMu  sync.Mutex
-	jumps   int // of the clock, so far
-	settled int // of these, as many as had been when the last heartbeat that succeeded began
+	jumpMu sync.Mutex
+	jumps  int // of the clock, so far
+	// The number of these when the latest successful heartbeat began.
+	settled int
 }
 
-// claim claims the worker ID: the lease, then the time from hi on. ErrLost says that it
-// is somebody else's.
+// claim claims the worker ID: the lease, then the time from hi on. ErrLost
+// means that another process holds it.
 func (h *hold) claim(ctx context.Context, hi int64) error {
 	if err := h.writeLease(ctx); err != nil {
 		return err
 	}
 	used := h.uses.begin(h.lease.key, h.id)
-	// What is below hi belongs to the holders before us, even if the last of them
-	// was ahead of its clock. If one of them was in this process, the bucket may have forgotten it.
+	// The time below hi belongs to earlier holders, even if the last of them
+	// was ahead of its clock. The bucket may have lost the time of a holder in
+	// this process.
 	lo := max(hi, used, h.cfg.Layout.TimestampAt(h.since), 0)
 	err := h.reserveFrom(ctx, lo)
 	if err == nil {
@@ -66,7 +71,7 @@ func (h *hold) reserveFrom(ctx context.Context, lo int64) error {
 	if err := h.writeHi(ctx, lo+h.cfg.units(fenceLength(h.cfg.TTL))); err != nil {
 		return err
 	}
-	// Looked at once more: the bucket that accepted the write may be a new one.
+	// Compare again: the write may have reached a new bucket.
 	if err := h.checkSameBucket(ctx); err != nil {
 		return err
 	}
@@ -85,14 +90,14 @@ func (h *hold) reserveFrom(ctx context.Context, lo int64) error {
 	return err
 }
 
-// How often a hold is renewed, as parts of the TTL.
+// Frequencies of renewal, per TTL.
 const (
 	beatsPerTTL   = 3
 	retriesPerTTL = 30 // after a heartbeat that failed
 )
 
-// renewUntilLost sends heartbeats until ctx ends or the worker ID is lost, and returns
-// why.
+// renewUntilLost sends heartbeats until ctx ends or the worker ID is lost, and
+// returns why.
 func (h *hold) renewUntilLost(ctx context.Context) error {
 	reach := fenceLength(h.cfg.TTL)
 	next := h.renewed.Add(h.untilNextBeat())
@@ -101,12 +106,12 @@ func (h *hold) renewUntilLost(ctx context.Context) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-time.After(time.Until(next)):
-		case <-h.others.reconnected(): // meanwhile JetStream may have been put back to an older state
+		case <-h.others.reconnected(): // JetStream may have regressed
 			h.doubt = true
 		case <-h.woken:
 			h.doubt = true
 		}
-		h.forgetWakes()
+		h.drainWakes()
 		began := time.Now()
 		ends := h.renewed.Add(reach)
 		err := h.renew(ctx, ends)
@@ -123,9 +128,10 @@ func (h *hold) renewUntilLost(ctx context.Context) error {
 	}
 }
 
-// forgetWakes forgets the reasons for a heartbeat, which begins now. The connection may have been
-// back ten times while a worker ID was sought.
-func (h *hold) forgetWakes() {
+// drainWakes drains the reasons for a heartbeat, which begins now. The
+// connection may have been restored many times while the process sought a
+// worker ID.
+func (h *hold) drainWakes() {
 	for back := h.others.reconnected(); len(back) > 0; h.doubt = true {
 		<-back
 	}
@@ -134,8 +140,9 @@ func (h *hold) forgetWakes() {
 	}
 }
 
-// untilNextBeat is up to a tenth shorter than it has to be. Otherwise, holders that began at the
-// same moment, or whose JetStream came back then, would all write at the same moment for ever.
+// untilNextBeat is up to a tenth shorter than it has to be. Otherwise, holders
+// that began at the same moment, or whose JetStream came back then, would all
+// write at the same moment for ever.
 func (h *hold) untilNextBeat() time.Duration {
 	return h.cfg.TTL/beatsPerTTL - rand.N(h.cfg.TTL/retriesPerTTL)
 }
@@ -150,7 +157,7 @@ func isFinal(err error) bool {
 	return false
 }
 
-// renew is one heartbeat.
+// renew sends a heartbeat.
 func (h *hold) renew(ctx context.Context, ends time.Time) error {
 	h.jumpMu.Lock()
 	jumps := h.jumps
@@ -163,8 +170,10 @@ func (h *hold) renew(ctx context.Context, ends time.Time) error {
 	return err
 }
 
-// beat writes both entries. All of it has to succeed: a lease without time is of no use. A lease
-// that has expired is made again, but only once the fence was found to be ours still.
+// beat writes both entries, and succeeds only if both writes do: a lease
+// without time is useless. It recreates an expired lease only after the fence
+// proved to be ours: otherwise the new lease would block the next holder, or a
+// copy of this process.
 func (h *hold) beat(ctx context.Context, ends time.Time) error {
 	ctx, cancel := context.WithDeadline(ctx, ends)
 	defer cancel()
@@ -182,14 +191,15 @@ func (h *hold) beat(ctx context.Context, ends time.Time) error {
 	return h.recreateLease(ctx)
 }
 
-// checkStillOurs reads the fence when in doubt. After a restore, another holder's entry may have got the
-// very revision that ours had, and the condition of the next write would hold. What cannot be read, or
-// is older than what is known, says nothing: then the write has to tell.
+// checkStillOurs reads the fence when in doubt. After a restore, another
+// holder's entry may have our revision, so that our next write would succeed. A
+// failed or stale read proves nothing; the write decides then.
 func (h *hold) checkStillOurs(ctx context.Context) error {
 	if !h.doubt {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, time.Second) // with JetStream away, the writes take long enough
+	// Without JetStream, the writes take long enough.
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	found, err := h.fence.bucket.get(ctx, h.fence.key)
 	if err != nil || found.revision < h.fence.revision {
@@ -198,15 +208,17 @@ func (h *hold) checkStillOurs(ctx context.Context) error {
 	if by, err := h.fence.stamp(found); err == nil && by.hold == h.id {
 		return nil
 	}
-	return fmt.Errorf("%w: its entry is another holder's", ErrLost)
+	return fmt.Errorf("%w: another holder has its entry", ErrLost)
 }
 
-// maxAbsent is how often a lease has to be refused and then not found until it counts as gone.
+// maxAbsent is the number of refused writes followed by empty reads after which
+// a lease counts as gone.
 const maxAbsent = 5
 
-// renewLease writes the lease, and again if it seems to be gone before its time. A server that led the bucket, was
-// frozen until another one led it, and goes on, refuses for a moment what its successor accepts, and
-// finds nothing: it has let the leases expire that it did not see renewed. The fence holds meanwhile.
+// renewLease writes the lease, and retries if it appears to be gone too early.
+// A former leader that was frozen refuses writes for a moment after it resumes,
+// and has expired the leases whose renewal it missed. The fence holds during
+// that time.
 func (h *hold) renewLease(ctx context.Context) error {
 	for try := 1; ; try++ {
 		err := h.writeLease(ctx)
@@ -219,16 +231,18 @@ func (h *hold) renewLease(ctx context.Context) error {
 	}
 }
 
-// leaseExpired reports whether err means that the lease is gone because no heartbeat succeeded
-// for the TTL. One that is gone sooner was deleted, or its bucket has a shorter TTL now.
+// leaseExpired reports whether err means that the lease expired because no
+// heartbeat succeeded for the TTL. A lease that is gone sooner was deleted, or
+// its bucket has a shorter TTL now.
 func (h *hold) leaseExpired(err error) bool {
 	return errors.Is(err, errGone) && time.Since(h.renewed) >= h.cfg.TTL
 }
 
-// renewFence compares the clock and raises hi. The fence is written even if hi stays as it is:
-// that the write succeeds shows that nobody else has had the worker ID meanwhile.
+// renewFence compares the clock and raises hi. It writes the fence even if hi
+// stays the same: a successful write proves that no other process has held the
+// worker ID since the last write.
 func (h *hold) renewFence(ctx context.Context) error {
-	read, err := h.clock.askServer(ctx)
+	read, err := h.clock.readServer(ctx)
 	if err != nil {
 		return err
 	}
@@ -238,13 +252,14 @@ func (h *hold) renewFence(ctx context.Context) error {
 	if err := h.clock.checkDrift(ctx, read); err != nil {
 		return err
 	}
-	// From the time that was just compared: a clock that is set a day ahead right
-	// now must not give away that day.
+	// From the time just compared: a clock that jumps a day ahead now must not
+	// give that day away. Never lower, even if the clock was set back.
 	hi := h.cfg.Layout.TimestampAt(read.before) + h.cfg.units(fenceLength(h.cfg.TTL))
-	return h.writeHi(ctx, max(hi, h.hi.Load())) // never lower, even if the clock was set back
+	return h.writeHi(ctx, max(hi, h.hi.Load()))
 }
 
-// suspend stops the generator until a heartbeat has succeeded, which begins at once.
+// suspend stops the generator until a heartbeat has succeeded, which begins at
+// once.
 func (h *hold) suspend() {
 	if h.gen == nil {
 		return
@@ -255,12 +270,13 @@ func (h *hold) suspend() {
 	h.jumpMu.Unlock()
 	select {
 	case h.woken <- struct{}{}:
-	default: // one is due already
+	default: // a wake is pending
 	}
 }
 
-// extend gives the generator the time that is known to be ours, unless the clock has jumped more than
-// that often: then a copy may have used it since, and only a heartbeat that begins now would show that.
+// extend gives the generator the time that is certainly ours, unless the clock
+// has jumped more than jumps times. A copy may have used that time since the
+// jump, which only a heartbeat that begins now would reveal.
 func (h *hold) extend(jumps int) {
 	if h.gen == nil {
 		return
@@ -272,31 +288,33 @@ func (h *hold) extend(jumps int) {
 	}
 }
 
-// checkOthers makes sure that no other process that runs uses the worker ID or has used it from lo on,
-// whatever the buckets say: they may have been put back to an older state. ErrLost says that one does.
-// It asks after the claim was written, so of several claimers only one asks.
+// checkOthers makes sure that no running process uses the worker ID, or has
+// used it from lo on. The buckets may have been restored to an older state, and
+// only processes remember. ErrLost means that one of them does. It queries
+// after the claim was written, so only one of several claimers does.
 func (h *hold) checkOthers(ctx context.Context, lo int64) error {
-	end, err := h.others.ask(ctx, h.lease.key, h.id)
+	end, err := h.others.query(ctx, h.lease.key, h.id)
 	if err != nil || end <= lo {
 		return err
 	}
-	h.cfg.Log.Error("a running process uses a worker ID that is free by the buckets: were they put back to an older state?",
-		zap.String("worker_id", h.lease.key))
+	h.cfg.Log.Error("claimed worker ID is in use",
+		zap.String("worker_id", h.lease.key), zap.String("hint", "the buckets may have been restored to an older state"))
 	return fmt.Errorf("%w: another process uses it", ErrLost)
 }
 
-// checkSameBucket makes sure that the clock bucket is the one that was admitted. A heartbeat
-// need not look: only the bucket that was written at the claim has this hold's entry.
+// checkSameBucket makes sure that the clock bucket is still the admitted
+// bucket. A heartbeat needs no such check: only the bucket of the claim has
+// this hold's entry.
 func (h *hold) checkSameBucket(ctx context.Context) error {
 	identity, err := readIdentity(ctx, h.fence.bucket)
 	if err == nil && identity != h.identity {
-		err = fmt.Errorf("%w: bucket %s was %.100q when it was looked at first, and is %.100q now",
+		err = fmt.Errorf("%w: identity of bucket %s changed from %.100q to %.100q",
 			ErrClockLost, ClockBucketName(h.cfg.Prefix), h.identity, identity)
 	}
 	return err
 }
 
-// checkForward makes sure that the clock bucket has not gone back.
+// checkForward makes sure that the clock bucket has not regressed.
 func (h *hold) checkForward(ctx context.Context, read reading) error {
 	last, err := h.clock.checkForward(ctx, read, h.fence.reached)
 	h.fence.reached = max(h.fence.reached, last)
@@ -310,8 +328,8 @@ func (h *hold) writeLease(ctx context.Context) error {
 	return err
 }
 
-// recreateLease makes the lease again, which has expired. ErrLost says that somebody else was
-// faster.
+// recreateLease creates an expired lease again. ErrLost means that another
+// process was faster.
 func (h *hold) recreateLease(ctx context.Context) error {
 	number := newNonce()
 	return h.lease.recreate(ctx, number, h.leaseValue(number))
@@ -333,13 +351,13 @@ func (h *hold) leaseValue(number string) []byte {
 	})
 }
 
-// writeHi writes hi to the clock bucket. If that fails, h.hi still is what is known for
-// certain to be ours, which may have become more.
+// writeHi writes hi to the clock bucket. After an error, h.hi still is the end
+// of the time that is certainly ours, which may have grown.
 func (h *hold) writeHi(ctx context.Context, hi int64) error {
 	number := newNonce()
 	written, err := h.fence.write(ctx, number, encode(clockValue{Hi: hi, Hold: h.id, Write: number}))
 	if written != nil {
-		v, corrupt := decodeClock(record{key: h.fence.key, value: written})
+		v, corrupt := decodeClock(bucketEntry{key: h.fence.key, value: written})
 		if corrupt != nil {
 			return corrupt
 		}
@@ -349,11 +367,13 @@ func (h *hold) writeHi(ctx context.Context, hi int64) error {
 	return h.checkBehind(err)
 }
 
-// maxBehind is how often in a row a fence may be refused and then read as it was before. Once
-// may be a replica that lags behind a late write of ours.
+// maxBehind is the number of refused writes in a row after which a fence that
+// reads older than before counts as regressed. A single refusal may come from a
+// replica that lags behind a late write of ours.
 const maxBehind = 3
 
-// checkBehind makes an ErrClockLost of a fence that goes on being older than it was.
+// checkBehind returns an ErrClockLost if the fence keeps reading older than it
+// was.
 func (h *hold) checkBehind(err error) error {
 	if !errors.Is(err, errBehind) || !errors.Is(err, errConflict) {
 		h.behind = 0
@@ -362,5 +382,5 @@ func (h *hold) checkBehind(err error) error {
 	if h.behind++; h.behind < maxBehind {
 		return err
 	}
-	return fmt.Errorf("%w: the fence of worker ID %s is older than revision %d: %w", ErrClockLost, h.fence.key, h.fence.revision, err)
+	return fmt.Errorf("%w: fence of worker ID %s is older than revision %d: %w", ErrClockLost, h.fence.key, h.fence.revision, err)
 }

@@ -12,11 +12,12 @@ import (
 	"github.com/idworker/idworker/internal/pause"
 )
 
-// identityKey is a key of the clock bucket: a random number that the first worker wrote. The
-// config bucket says which one the installation's is. It is an entry like any other, and not
-// part of the stream's configuration, because whatever creates a bucket again, from a file or a
-// template, brings the configuration along but not the entries. It does not depend on who leads
-// the stream either, as the time of creation does.
+// identityKey is a key of the clock bucket: a random number that the first
+// worker wrote. The config bucket repeats the installation's. It is an entry,
+// and not part of the stream's configuration, because a bucket that is
+// recreated from a file or template gets the same configuration, but no
+// entries. Unlike the stream's creation time, it does not depend on the leader
+// either.
 const identityKey = "identity"
 
 // A replica that lags may not have it yet.
@@ -37,12 +38,12 @@ func readIdentity(ctx context.Context, clocks bucket) (string, error) {
 	return "", ctx.Err()
 }
 
-// makeIdentity gives the clock bucket an identity, unless somebody else is faster, and returns
-// the one that it has.
+// makeIdentity gives the clock bucket an identity, unless another process was
+// faster, and returns the bucket's identity.
 func makeIdentity(ctx context.Context, clocks bucket) (string, error) {
 	own := newNonce()
 	_, err := clocks.update(ctx, identityKey, []byte(own), 0)
-	if errors.Is(err, errConflict) { // one that was deleted by hand has left a marker
+	if errors.Is(err, errConflict) { // an operator's deletion left a marker
 		err = replaceMarker(ctx, clocks, own, err)
 	}
 	if err == nil {
@@ -55,7 +56,8 @@ func makeIdentity(ctx context.Context, clocks bucket) (string, error) {
 	return found, nil
 }
 
-// replaceMarker writes the identity where a deleted one left a marker, or returns otherwise.
+// replaceMarker writes the identity over a deletion marker. Without a marker it
+// returns otherwise.
 func replaceMarker(ctx context.Context, clocks bucket, own string, otherwise error) error {
 	all, err := clocks.list(ctx)
 	if err != nil {
@@ -70,8 +72,8 @@ func replaceMarker(ctx context.Context, clocks bucket, own string, otherwise err
 	return otherwise
 }
 
-// checkIdentity makes sure that the clock bucket is the installation's, and returns its
-// identity. One that was deleted and created again says that nothing was given away.
+// checkIdentity makes sure that the clock bucket is the installation's, and
+// returns its identity. A recreated bucket would show all time as free.
 func (m *Manager) checkIdentity(ctx context.Context) (string, error) {
 	installed, known, err := m.find(ctx, clockIDKey)
 	if err == nil && !known {
@@ -82,47 +84,47 @@ func (m *Manager) checkIdentity(ctx context.Context) (string, error) {
 	}
 	found, err := readIdentity(ctx, m.clocks)
 	if err == nil && found != installed {
-		err = &ClockLostError{Found: found, Installed: installed, StopFor: m.quiet(), Bucket: agreement.BucketName(m.cfg.Prefix), Key: clockIDKey}
+		err = &ClockLostError{Found: found, Installed: installed, StopFor: m.lossWait(), Bucket: agreement.BucketName(m.cfg.Prefix), Key: clockIDKey}
 	}
 	return found, err
 }
 
-// installIdentity makes the clock bucket that is there the installation's, and returns the
-// identity that the config bucket names then.
+// installIdentity makes the clock bucket that is there the installation's, and
+// returns the identity that the config bucket names then.
 func (m *Manager) installIdentity(ctx context.Context) (string, error) {
 	identity, err := makeIdentity(ctx, m.clocks)
 	if err != nil {
 		return "", err
 	}
-	m.cfg.Log.Info("the clock bucket has an identity now, and is that of the installation", zap.String("identity", identity))
+	m.cfg.Log.Info("clock bucket identity written", zap.String("identity", identity))
 	return m.agree(ctx, clockIDKey, identity)
 }
 
-// quiet is after how long no IDs can be in use any more whose time lies ahead of any clock:
-// a fence reaches this far beyond the time at which it was written, if that clock was as far
-// ahead as it may be, and another one may be as far behind. How far depends on the TTL that the
-// bucket of leases had when a holder claimed its worker ID, so the longest fence counts.
-func (m *Manager) quiet() time.Duration {
+// lossWait is the time after which all time that a lost entry gave away is
+// past. A fence ends at most this long after its write, if the writer's clock
+// was ahead and this clock is behind by as much as allowed. Fences depend on
+// the TTL at their claim, so the longest counts.
+func (m *Manager) lossWait() time.Duration {
 	return max(fenceLength(m.cfg.TTL), m.longestFence) + m.cfg.MaxAhead + 2*m.cfg.MaxClockSkew
 }
 
-// checkForward makes sure that the stream of the clock bucket has not lost what is known to have
-// been in it, and returns its last sequence. The error is a *ClockBackError.
+// checkForward makes sure that the clock bucket's stream has not regressed
+// below known, and returns its last sequence. The error is a *ClockBackError.
 func (c *ownClock) checkForward(ctx context.Context, read reading, known uint64) (uint64, error) {
 	if read.last >= known {
 		return read.last, nil
 	}
-	// Asked again: what is known may be younger than the answer.
-	again, err := c.askServer(ctx)
+	// Repeated, because known may be newer than the first answer.
+	again, err := c.readServer(ctx)
 	if err == nil && again.last < known {
 		err = &ClockBackError{Last: again.last, Known: known}
 	}
 	return again.last, err
 }
 
-// reachedBy is the highest sequence of the clock bucket's stream that any lease names. What it
-// says is true, even if the lease itself has expired meanwhile.
-func reachedBy(leases []record) (highest uint64) {
+// reachedBy is the highest sequence of the clock bucket's stream in any lease.
+// It is valid even if the lease has expired.
+func reachedBy(leases []bucketEntry) (highest uint64) {
 	for _, r := range leases {
 		if v, err := decodeLease(r); err == nil {
 			highest = max(highest, v.Seq)
@@ -131,9 +133,9 @@ func reachedBy(leases []record) (highest uint64) {
 	return highest
 }
 
-// longestFence is the longest fence that any lease names. Holders of before name none, or their
-// TTL, which is how far theirs reach.
-func longestFence(leases []record) (longest time.Duration) {
+// longestFence is the longest fence in any lease. Leases of older versions name
+// none, or their TTL, which then is the length of their fence.
+func longestFence(leases []bucketEntry) (longest time.Duration) {
 	for _, r := range leases {
 		if v, err := decodeLease(r); err == nil {
 			longest = max(longest, time.Duration(v.Fence)*time.Millisecond)
@@ -142,24 +144,24 @@ func longestFence(leases []record) (longest time.Duration) {
 	return longest
 }
 
-// waitAfterLoss makes a Manager that saw that the clock bucket went back seek no worker ID until
-// nobody can have any time that the bucket no longer knows of.
-func (m *Manager) waitAfterLoss(err error) {
+// pauseClaims pauses claims after the clock bucket regressed, until all lost
+// time is past.
+func (m *Manager) pauseClaims(err error) {
 	var back *ClockBackError
-	if !errors.As(err, &back) || m.mayBeForgotten() != nil {
+	if !errors.As(err, &back) || m.claimsPaused() != nil {
 		return
 	}
-	m.wentBack, m.wentBackErr, m.reached = time.Now(), err, 0
-	m.cfg.Log.Error("the clock bucket went back: no worker ID is claimed until all time that it may have forgotten is past",
-		zap.Duration("for", m.quiet()), zap.Error(err))
+	m.regressedAt, m.regression, m.reached = time.Now(), err, 0
+	m.cfg.Log.Error("clock bucket regressed, claims paused",
+		zap.Duration("for", m.lossWait()), zap.Error(err))
 }
 
-// mayBeForgotten returns an error while somebody may have time that the clock bucket, which
-// went back, no longer knows of.
-func (m *Manager) mayBeForgotten() error {
-	until := m.wentBack.Add(m.quiet())
-	if m.wentBack.IsZero() || !time.Now().Before(until) {
+// claimsPaused returns an error while another process may own time that the
+// regressed clock bucket has lost.
+func (m *Manager) claimsPaused() error {
+	until := m.regressedAt.Add(m.lossWait())
+	if m.regressedAt.IsZero() || !time.Now().Before(until) {
 		return nil
 	}
-	return fmt.Errorf("no worker ID is claimed until %s: %w", until.UTC().Format(time.RFC3339), m.wentBackErr)
+	return fmt.Errorf("claims are paused until %s: %w", until.UTC().Format(time.RFC3339), m.regression)
 }

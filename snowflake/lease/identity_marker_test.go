@@ -9,7 +9,8 @@ import (
 	"github.com/idworker/idworker/testing/natstest"
 )
 
-// TestIdentityDeletedByHand: an identity that was deleted leaves a marker, and can be made again.
+// TestIdentityDeletedByHand: an identity that was deleted leaves a marker, and
+// can be made again.
 func TestIdentityDeletedByHand(t *testing.T) {
 	js, err := jetstream.New(natstest.Start(t).Connect(t))
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/idworker/idworker/internal/kv"
 )
 
-// leaderless is a stream whose copy answers though it knows of no leader.
+// leaderless is a stream whose replica answers without a leader.
 type leaderless struct{ jetstream.Stream }
 
 func (leaderless) Info(context.Context, ...jetstream.StreamInfoOpt) (*jetstream.StreamInfo, error) {
@@ -19,10 +19,11 @@ func (leaderless) Info(context.Context, ...jetstream.StreamInfoOpt) (*jetstream.
 
 func (leaderless) CachedInfo() *jetstream.StreamInfo { return &jetstream.StreamInfo{} }
 
-// TestAnswerWithoutALeaderCountsForNothing: a server gives one that was paused.
+// TestAnswerWithoutALeaderCountsForNothing: a server that was paused gives such
+// an answer.
 func TestAnswerWithoutALeaderCountsForNothing(t *testing.T) {
 	s := streamServer{leaderless{}, leaderless{}}
-	if _, err := s.ask(t.Context()); !errors.Is(err, kv.ErrNoLeader) {
+	if _, err := s.state(t.Context()); !errors.Is(err, kv.ErrNoLeader) {
 		t.Error(err)
 	}
 	if _, err := s.leaseTTL(t.Context()); !errors.Is(err, kv.ErrNoLeader) {

@@ -12,9 +12,9 @@ import (
 	"github.com/idworker/idworker/snowflake"
 )
 
-// TestCleanStopHandsOverAtOnce: with two worker IDs, of which one is taken, a successor
-// gets the other one at once, and begins where its holder ended, although that was
-// ahead of the clock.
+// TestCleanStopHandsOverAtOnce: with one of two worker IDs taken, a successor
+// gets the other without delay. It begins where its holder ended, although that
+// was ahead of the clock.
 func TestCleanStopHandsOverAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
@@ -24,7 +24,7 @@ func TestCleanStopHandsOverAtOnce(t *testing.T) {
 			began := time.Now()
 			r := runManager(t, w.process(fmt.Sprint(i), 2+i).manager())
 			s := r.waitHeld(t)
-			if took := time.Since(began); took > askFor+time.Second {
+			if took := time.Since(began); took > queryTime+time.Second {
 				t.Errorf("took %v", took)
 			}
 			ranges, err := s.Generator.NextN(nil, 512*200)
@@ -52,8 +52,9 @@ func TestCleanStopHandsOverAtOnce(t *testing.T) {
 	})
 }
 
-// TestAllTaken: that all are taken is reported clearly, and a worker ID that becomes free
-// is found soon: at once after a clean stop, and after a crash when its fence is past.
+// TestAllTaken: the error shows that all worker IDs are taken. A worker ID that
+// becomes free is claimed soon: after a clean stop without delay, after a crash
+// when its fence is past.
 func TestAllTaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
@@ -95,8 +96,9 @@ func TestAllTaken(t *testing.T) {
 	})
 }
 
-// TestStoppedHolder: one that is stopped for longer than its lease, with requests
-// waiting, finds its time over when it goes on, and its successor's time is another.
+// TestStoppedHolder: a holder that is stopped for longer than its lease, with
+// waiting requests, finds its time over when it resumes. Its successor's time
+// differs.
 func TestStoppedHolder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
@@ -110,7 +112,7 @@ func TestStoppedHolder(t *testing.T) {
 				if s.Generator != nil {
 					stopped.net.set(func() { stopped.net.stopped = true })
 					held <- s
-					<-resume // no heartbeats meanwhile
+					<-resume // no heartbeats until then
 				}
 			})
 		}()
@@ -131,7 +133,7 @@ func TestStoppedHolder(t *testing.T) {
 			t.Errorf("the stopped one issued %d, its successor %d", last, first)
 		}
 		close(resume)
-		// Its farewell takes nothing away from the successor.
+		// Its release takes nothing away from the successor.
 		time.Sleep(3 * modelTTL)
 		if n := len(slices.DeleteFunc(successor.all(), func(s State) bool { return s.Generator == nil })); n != 1 || !successor.held() {
 			t.Errorf("the successor lost its worker ID: %v", successor.all())
@@ -139,8 +141,8 @@ func TestStoppedHolder(t *testing.T) {
 	})
 }
 
-// TestDriftingClockLeaves: of three workers, one whose clock drifts gives up its worker
-// ID, and the others do not; it comes back when its clock is right.
+// TestDriftingClockLeaves: of three workers, the one whose clock drifts gives
+// up its worker ID, and the others do not. It returns when its clock is right.
 func TestDriftingClockLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
@@ -179,7 +181,7 @@ func TestDriftingClockLeaves(t *testing.T) {
 	})
 }
 
-// open is what Open does with the buckets.
+// open makes the checks of Open.
 func (p *process) open(t *testing.T, layout snowflake.Layout) error {
 	m := p.manager()
 	m.cfg.Layout = layout
@@ -205,8 +207,8 @@ func TestClockOffAtStart(t *testing.T) {
 	}
 }
 
-// TestForeignLayout: Open refuses and names both layouts, whether the config says so or
-// only the leases of others.
+// TestForeignLayout: Open refuses and names both layouts, whether the config or
+// only the leases of others show the other layout.
 func TestForeignLayout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
@@ -222,8 +224,9 @@ func TestForeignLayout(t *testing.T) {
 	})
 }
 
-// TestLeaseBucketDeleted: the worker ID is kept until its time is over, then it is lost, and
-// another is found once there is a bucket again, by itself.
+// TestLeaseBucketDeleted: the worker ID is kept until its time is over, and
+// then lost. Once the bucket exists again, another worker ID is claimed
+// automatically.
 func TestLeaseBucketDeleted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
@@ -243,12 +246,12 @@ func TestLeaseBucketDeleted(t *testing.T) {
 	})
 }
 
-// TestCorruptEntries: they make their own worker ID unusable and no other, and are named
-// when there is nothing else.
+// TestCorruptEntries: they make their own worker ID unusable and no other, and
+// are named when there is nothing else.
 func TestCorruptEntries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
-		put := func(key, value string) { w.clocks.put(record{key: key, value: []byte(value)}) }
+		put := func(key, value string) { w.clocks.put(bucketEntry{key: key, value: []byte(value)}) }
 		for i, value := range []string{"", "x", "{}", `{"hi":-1,"hold":"x"}`, `{"hi":9223372036854775808,"hold":"x"}`, `{"hold":"x"}`} {
 			put("0", value)
 			r := runManager(t, w.process("p", uint64(i)).manager())
@@ -264,7 +267,7 @@ func TestCorruptEntries(t *testing.T) {
 		if err := r.state().Err; !errors.Is(err, ErrNoWorkerID) || !strings.Contains(err.Error(), "key ") {
 			t.Fatal(err)
 		}
-		if list, err := joinRecords(w.layout, w.workers.list(), w.clocks.list()); !errors.Is(err, ErrCorrupt) || len(list) != 2 {
+		if list, err := joinEntries(w.layout, w.workers.list(), w.clocks.list()); !errors.Is(err, ErrCorrupt) || len(list) != 2 {
 			t.Fatal(list, err)
 		}
 
@@ -279,12 +282,12 @@ func TestCorruptEntries(t *testing.T) {
 	})
 }
 
-// TestLeaseTaken: somebody else's mark in the lease, or none, ends the hold.
+// TestLeaseTaken: another holder's number in the lease, or none, ends the hold.
 func TestLeaseTaken(t *testing.T) {
-	for name, robbed := range map[string]record{
-		"deleted":        {deleted: true},
-		"not even JSON":  {value: []byte("not even JSON")},
-		"another's mark": {value: encode(leaseValue{Hold: "x", Layout: narrow.String()})},
+	for name, robbed := range map[string]bucketEntry{
+		"deleted":          {deleted: true},
+		"not even JSON":    {value: []byte("not even JSON")},
+		"another's number": {value: encode(leaseValue{Hold: "x", Layout: narrow.String()})},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld()
@@ -296,7 +299,7 @@ func TestLeaseTaken(t *testing.T) {
 			if _, err := s.Generator.Next(); !errors.Is(err, snowflake.ErrRevoked) {
 				t.Errorf("%s: %v", name, err)
 			}
-			// The clock of the last robber is in 1970, which nobody gets past.
+			// No claim passes beside the last robber's clock, in 1970.
 			w.workers.expire(robbed.key)
 			if again := r.waitHeld(t); again.Generator == s.Generator {
 				t.Errorf("%s: the same generator", name)

@@ -15,30 +15,31 @@ import (
 	"github.com/idworker/idworker/snowflake"
 )
 
-// Holding is what the buckets say about a worker ID that is leased or once was.
+// Holding is the state of a worker ID that is leased or has been.
 type Holding struct {
 	Datacenter, Worker int64
 
-	// Reserved is the moment up to which the worker ID's time is given away; zero if
-	// that is unknown.
+	// Reserved is the end of the worker ID's time given away; zero if that is
+	// unknown.
 	Reserved time.Time
 
-	// The rest is empty if nobody leases the worker ID.
+	// The rest is empty if the worker ID is not leased.
 	Instance  string
 	Host      string
-	Since     time.Time     // by the holder's clock
-	Heartbeat time.Time     // the last one, by the server's clock
-	ClockDiff time.Duration // how far the holder's clock was ahead of the server's then
+	Since     time.Time // by the holder's clock
+	Heartbeat time.Time // the latest, by the server's clock
+	// The lead of the holder's clock over the server's then.
+	ClockDiff time.Duration
 
-	Installation string // the holder's; empty too if its version does not say it
+	Installation string // the holder's; empty if its version does not write it
 }
 
-// Held reports whether somebody leases the worker ID.
+// Held reports whether the worker ID is leased.
 func (h Holding) Held() bool { return !h.Heartbeat.IsZero() }
 
-// List returns all worker IDs that are leased or once were, in order, and the layout
-// that they are for, which is zero if there has been no worker yet. Entries that cannot
-// be read do not hide the others: List returns those as well as an error.
+// List returns all worker IDs that are leased or have been, in order, and their
+// layout, which is zero if there has been no worker yet. Unreadable entries do
+// not hide the others: List returns these with an error.
 func List(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix) ([]Holding, snowflake.Layout, error) {
 	text, err := InstalledLayout(ctx, js, prefix)
 	if text == "" || err != nil {
@@ -56,15 +57,15 @@ func List(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix) (
 	if err != nil {
 		return nil, layout, err
 	}
-	holdings, err := joinRecords(layout, leases, clocks)
+	holdings, err := joinEntries(layout, leases, clocks)
 	return holdings, layout, err
 }
 
-// joinRecords makes one list of the records of both buckets.
-func joinRecords(l snowflake.Layout, leases, clocks []record) ([]Holding, error) {
+// joinEntries merges the entries of both buckets.
+func joinEntries(l snowflake.Layout, leases, clocks []bucketEntry) ([]Holding, error) {
 	all := make(map[string]*Holding)
 	var broken []error
-	at := func(r record) *Holding {
+	at := func(r bucketEntry) *Holding {
 		datacenter, worker, ok := parseKey(l, r.key)
 		if !ok {
 			broken = append(broken, corrupt(r))
@@ -111,8 +112,8 @@ func joinRecords(l snowflake.Layout, leases, clocks []record) ([]Holding, error)
 	return holdings, errors.Join(broken...)
 }
 
-// InstalledLayout returns the layout that the config bucket names; it is empty if there
-// has been no worker yet. Errors: jetstream.ErrBucketNotFound.
+// InstalledLayout returns the layout that the config bucket names; it is empty
+// if there has been no worker yet. Errors: jetstream.ErrBucketNotFound.
 func InstalledLayout(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix) (string, error) {
 	config, err := agreement.Open(ctx, js, prefix)
 	if err != nil {

@@ -17,20 +17,22 @@ import (
 	"github.com/idworker/idworker/snowflake"
 )
 
-// State is what a [Manager] reports: that it holds a worker ID, or why not.
+// State is a report of a [Manager]: the worker ID that it holds, or why it
+// holds none.
 type State struct {
-	// Generator makes IDs with the worker ID that is held; nil if none is.
+	// Generator makes IDs with the held worker ID; nil without a worker ID.
 	Generator *snowflake.Generator
 
 	Datacenter, Worker int64 // of the generator
 
-	// Err says why there is no generator. It wraps one of the package's errors or is
-	// snowflake.ErrExhausted; any other error means that JetStream is away.
+	// Err is the reason why there is no generator. It wraps one of the
+	// package's errors or is snowflake.ErrExhausted; any other error means that
+	// JetStream is unreachable.
 	Err error
 }
 
-// Manager leases a worker ID for a process: it seeks a free one, keeps the hold, and
-// reports. [Open] makes it; Run does the work.
+// Manager leases a worker ID for a process: it seeks a free worker ID, keeps
+// the hold, and reports changes. [Open] creates it; Run does the work.
 type Manager struct {
 	cfg     Config
 	host    string
@@ -39,35 +41,39 @@ type Manager struct {
 	config  agreed
 	server  server
 	others  others
-	uses    uses
+	uses    useLog
 
 	clockDiff atomic.Int64         // nanoseconds
 	current   atomic.Pointer[hold] // nil while no worker ID is held
 
-	// The rest is used by one goroutine alone.
-	previous     int64         // the worker ID that it had last; -1 before the first one
-	holder       watched       // of the worker ID that was given
+	// The rest belongs to one goroutine.
+	previous     int64         // the latest worker ID; -1 before the first
+	holder       holderWatch   // of the worker ID that was given
 	longestFence time.Duration // that any holder is known to have had
-	reached      uint64        // by the clock bucket's stream, as this process has seen in all its life
+	// The highest sequence of the clock bucket's stream that this process has
+	// seen in all its life.
+	reached uint64
 
-	// When it was noticed that the clock bucket went back, and why; zero if it did not.
-	wentBack    time.Time
-	wentBackErr error
+	// When a regression of the clock bucket was detected, and its error; zero
+	// if none was.
+	regressedAt time.Time
+	regression  error
 }
 
-// Open opens the buckets, which have to exist, and checks what a claim will check: the
-// layout and the clock. It does not claim yet, so that all worker IDs are taken is no
-// error here.
+// Open opens the buckets, which must exist, and makes the checks of a claim:
+// the layout and the clock. It claims no worker ID, so it succeeds even if all
+// of them are taken.
 //
-// Errors: ErrConfig, ErrUnsafeBucket, ErrForeignLayout, ErrClockLost, ErrClockSkew,
-// jetstream.ErrBucketNotFound; anything else means that JetStream is away.
+// Errors: ErrConfig, ErrUnsafeBucket, ErrForeignLayout, ErrClockLost,
+// ErrClockSkew, jetstream.ErrBucketNotFound; any other error means that
+// JetStream is unreachable.
 func Open(ctx context.Context, cfg Config) (*Manager, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
 	if cfg.JS.Conn().Opts.NoEcho {
-		return nil, fmt.Errorf("%w: a NATS connection with NoEcho, on which a process does not hear its own questions", ErrConfig)
+		return nil, fmt.Errorf("%w: the NATS connection must not use NoEcho", ErrConfig)
 	}
 	config, err := agreement.Open(ctx, cfg.JS, cfg.Prefix)
 	if err != nil {
@@ -87,31 +93,32 @@ func Open(ctx context.Context, cfg Config) (*Manager, error) {
 }
 
 func newManager(cfg Config, workers, clocks bucket, config agreed, server server, others others) *Manager {
-	host, _ := os.Hostname() // only informs those who look at the leases
+	host, _ := os.Hostname() // only informs readers of the leases
 	m := &Manager{cfg: cfg, host: host, config: config, server: server, others: others, previous: -1}
-	m.uses.all = make(map[string]use)
+	m.uses.all = make(map[string]holdUse)
 	m.workers, m.clocks = bounded{workers, &m.cfg}, bounded{clocks, &m.cfg}
 	return m
 }
 
-// Run claims a worker ID and keeps it until ctx ends; if it is lost, it claims another.
-// Then it releases the worker ID, and returns what could not be released, if
-// anything: that delays a successor and does no other harm.
+// Run claims a worker ID and keeps it until ctx ends; if it is lost, it claims
+// another. Then it releases the worker ID. It returns an error if the release
+// failed, which delays a successor and does no other harm.
 //
-// If the worker ID is given, and another process that is alive holds it, Run returns a
-// [*HeldError], after it has called notify. A process that is dead does not renew its lease; Run waits until
-// that has expired.
+// If another live process holds the configured worker ID, Run returns a
+// [*HeldError], after it has called notify. A dead process does not renew its
+// lease; Run waits until that has expired.
 //
-// Run calls notify with each change and each failed attempt to claim. While notify runs
-// there are no heartbeats, so it should return soon. It is not told when ctx ends; the
-// generator is revoked then. Run must not be called again before it has returned.
+// Run calls notify with each change and each failed claim, but not when ctx
+// ends; the generator is revoked then. There are no heartbeats while notify
+// runs, so it should return soon. Run must not be called again before it has
+// returned.
 func (m *Manager) Run(ctx context.Context, notify func(State)) error {
-	stop, err := m.others.answer(&m.uses)
+	stop, err := m.others.serve(&m.uses)
 	if err != nil {
 		return err
 	}
 	defer stop()
-	m.holder = watched{}
+	m.holder = holderWatch{}
 	for attempt := 0; ctx.Err() == nil; attempt++ {
 		h, err := m.seek(ctx)
 		if err == nil {
@@ -120,9 +127,9 @@ func (m *Manager) Run(ctx context.Context, notify func(State)) error {
 				return err
 			}
 		} else if ctx.Err() == nil {
-			m.waitAfterLoss(err)
+			m.pauseClaims(err)
 			if attempt == 0 {
-				m.cfg.Log.Warn("no worker ID yet, trying again", zap.Error(err))
+				m.cfg.Log.Warn("no worker ID yet, retrying", zap.Error(err))
 			}
 			notify(State{Err: err})
 			var held *HeldError
@@ -135,8 +142,8 @@ func (m *Manager) Run(ctx context.Context, notify func(State)) error {
 	return nil
 }
 
-// keep keeps a hold until it is lost or ctx ends, reports both its beginning and its
-// loss, and returns what could not be released.
+// keep keeps a hold until it is lost or ctx ends, reports its beginning and its
+// loss, and returns an error if its release failed.
 func (m *Manager) keep(ctx context.Context, h *hold, notify func(State)) error {
 	log := m.cfg.Log.With(zap.String("worker_id", h.lease.key))
 	log.Info("worker ID claimed")
@@ -149,22 +156,23 @@ func (m *Manager) keep(ctx context.Context, h *hold, notify func(State)) error {
 		return h.release()
 	}
 	h.revoke()
-	m.waitAfterLoss(lost)
+	m.pauseClaims(lost)
 	log.Warn("worker ID given up", zap.Error(lost))
 	notify(State{Err: lost})
 	if !errors.Is(lost, ErrClockSkew) && !errors.Is(lost, errGone) {
-		return nil // it is no longer ours, or nobody knows
+		return nil // another's, or unknown
 	}
-	// The fence may be ours even if the lease is gone. What is left of it would be in the way of
-	// whoever claims the worker ID next, which may be this process.
+	// The fence may still be ours, even if the lease is gone. Its unused time
+	// would block the next claim of the worker ID, perhaps by this process.
 	err := h.release()
 	if err != nil && !errors.Is(err, ErrLost) {
-		log.Warn("worker ID was not released and will expire", zap.Error(err))
+		log.Warn("worker ID not released, will expire", zap.Error(err))
 	}
 	return err
 }
 
-// adoptTTL makes the TTL of the bucket of leases that of what is claimed from now on.
+// adoptTTL adopts the TTL of the bucket of leases for the next claim. A hold
+// keeps its TTL until it ends.
 func (m *Manager) adoptTTL(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -176,21 +184,21 @@ func (m *Manager) adoptTTL(ctx context.Context) error {
 		return fmt.Errorf("bucket %s: %w", WorkersBucketName(m.cfg.Prefix), err)
 	}
 	if ttl != m.cfg.TTL {
-		m.cfg.Log.Warn("the bucket of leases has another TTL, which is used", zap.Duration("ttl", ttl), zap.Duration("before", m.cfg.TTL))
+		m.cfg.Log.Warn("using the lease bucket's TTL", zap.Duration("ttl", ttl), zap.Duration("before", m.cfg.TTL))
 		m.cfg.TTL = ttl
 	}
 	m.longestFence = max(m.longestFence, fenceLength(ttl))
 	return nil
 }
 
-// How often a worker ID is sought, as parts of the TTL.
+// Frequencies of seeking a worker ID, per TTL.
 const (
 	firstSeeksPerTTL = 30
 	laterSeeksPerTTL = 6
 )
 
-// seekPause is random, so that processes that wait for a worker ID do not all come at
-// once.
+// seekPause is random, so that processes that wait for a worker ID do not all
+// come at once.
 func (m *Manager) seekPause(attempt int) time.Duration {
 	longest := min(m.cfg.TTL/firstSeeksPerTTL<<min(attempt, 10), m.cfg.TTL/laterSeeksPerTTL)
 	return longest/2 + rand.N(longest/2)

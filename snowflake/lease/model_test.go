@@ -23,7 +23,7 @@ import (
 	"github.com/idworker/idworker/testing/tier"
 )
 
-// narrow has two worker IDs, so that there is always somebody who waits for one.
+// narrow has two worker IDs, so that a process always waits.
 var narrow = func() snowflake.Layout {
 	l, err := snowflake.NewLayout(snowflake.LayoutSpec{
 		Epoch: time.Date(1990, 1, 1, 0, 0, 0, 0, time.UTC), Unit: time.Millisecond, Time: 53, Worker: 1, Sequence: 9,
@@ -36,7 +36,7 @@ var narrow = func() snowflake.Layout {
 
 const modelTTL = 30 * time.Second
 
-// world is what all processes of a run share.
+// world is the shared state of all processes of a run.
 type world struct {
 	workers, clocks, config *fakeStore
 	layout                  snowflake.Layout
@@ -44,7 +44,7 @@ type world struct {
 
 	mu     sync.Mutex
 	used   map[*snowflake.Generator]span
-	copies []window
+	copies []ownedTime
 	ranges []snowflake.Range // scratch
 	ids    int64
 	holds  int64
@@ -56,22 +56,22 @@ func newWorld() *world {
 	return &world{
 		workers: newFakeStore(modelTTL), clocks: newFakeStore(0), config: newFakeStore(0),
 		layout:    narrow,
-		neighbors: neighbors{uses: make(map[*uses]*fakeNet)},
+		neighbors: neighbors{uses: make(map[*useLog]*fakeNet)},
 		used:      make(map[*snowflake.Generator]span),
 	}
 }
 
-// span is what one holder has issued: the first ID and the last.
+// span is the first and the last ID of a holder.
 type span struct{ first, last snowflake.ID }
 
-// window is time of a worker ID that a holder owned, or had asked for, when it was copied:
-// from the last timestamp that it had used up to its hi. Both may issue there, since nobody
-// has told them yet that they are two.
-type window struct{ worker, from, to int64 }
+// ownedTime is time of a worker ID that a holder owned, or had requested, when
+// it was copied: from the last timestamp used up to its hi. Both may issue
+// there, because they do not know of each other yet.
+type ownedTime struct{ worker, from, to int64 }
 
-// overlaps names the holders of one worker ID that were not one after the other: not
-// only IDs must differ, but all the time from a holder's first to its last is its own,
-// except in the windows of copies.
+// overlaps names the holders of a worker ID that did not follow each other: not
+// only IDs must differ, but all the time from a holder's first to its last is
+// its own, except in the owned time of copies.
 func (w *world) overlaps() (wrong []string) {
 	byWorker := make(map[int64][]span)
 	for _, s := range w.used {
@@ -94,10 +94,11 @@ func (w *world) overlaps() (wrong []string) {
 	return wrong
 }
 
-// copied reports whether all the time from from to to, both included, lies in windows.
+// copied reports whether all the time from from to to, both included, lies in
+// owned time of copies.
 func (w *world) copied(worker, from, to int64) bool {
 	for from <= to {
-		i := slices.IndexFunc(w.copies, func(c window) bool { return c.worker == worker && c.from <= from && from < c.to })
+		i := slices.IndexFunc(w.copies, func(c ownedTime) bool { return c.worker == worker && c.from <= from && from < c.to })
 		if i < 0 {
 			return false
 		}
@@ -121,11 +122,11 @@ type process struct {
 	off     time.Duration
 
 	mu   sync.Mutex
-	gens []*snowflake.Generator // all it ever had, the present one last
+	gens []*snowflake.Generator // all it ever had, the present generator last
 	held bool
 
 	running  atomic.Pointer[Manager]
-	original *process // of which this is a copy, on the same host; nil if it is none
+	original *process // the process that was copied, on the same host; or nil
 }
 
 func (w *world) process(name string, seed uint64) *process {
@@ -187,8 +188,8 @@ func (p *process) holding() *snowflake.Generator {
 	return p.gens[len(p.gens)-1]
 }
 
-// issue takes n IDs from a generator of this process, old ones included, and checks
-// the promises.
+// issue takes n IDs from a generator of this process, including old generators,
+// and checks the promises.
 func (p *process) issue(rng *rand.Rand, n int64) {
 	p.mu.Lock()
 	if len(p.gens) == 0 {
@@ -283,14 +284,14 @@ func (p *process) step(ctx context.Context, rng *rand.Rand) {
 	}
 }
 
-// TestNoDuplicateWhateverHappens: processes share two worker IDs and are stopped,
-// killed, cut off and paused; requests and answers are lost, late and doubled; reads
-// are old; leases expire before their time, and their TTL is changed; buckets elect leaders for longer than a short
-// TTL; clocks are set by a second, an hour, a
-// day; processes are copied while they run, in the middle of whatever they do. In some runs each
-// worker ID is given to two processes, and they have no other. Whatever
-// happens, holders of one worker ID own disjoint time, except for what was a copied one's at
-// that moment, and none is further ahead of its clock than it may be.
+// TestNoDuplicateWhateverHappens: processes share two worker IDs, and are
+// stopped, killed, cut off, paused, and copied in the middle of calls. Requests
+// and answers are lost, late and doubled; reads are old; leases expire early,
+// and their TTL changes. Buckets elect leaders for longer than a short TTL;
+// clocks are set by a second, an hour, a day. In some runs, each worker ID is
+// configured for two processes. Holders of a worker ID always own disjoint
+// time, except for the time of a copied holder at that moment. None is further
+// ahead of its clock than allowed.
 func TestNoDuplicateWhateverHappens(t *testing.T) {
 	t.Parallel()
 	runs, first := tier.Pick[uint64](20, 1000), firstSeed(t)
@@ -320,7 +321,7 @@ func TestNoDuplicateWhateverHappens(t *testing.T) {
 	}
 }
 
-// firstSeed is what IDWORKER_SEED says, or 0: the seeds are this and those that follow.
+// firstSeed is the first of the seeds, from IDWORKER_SEED, or 0.
 func firstSeed(t *testing.T) uint64 {
 	seed, err := strconv.ParseUint(cmp.Or(os.Getenv("IDWORKER_SEED"), "0"), 10, 64)
 	if err != nil {
@@ -375,14 +376,15 @@ func chaos(t *testing.T, seed uint64) *world {
 		recovers(t, ctx, w, all)
 	}
 	cancel()
-	time.Sleep(4 * modelTTL) // what is late arrives
+	time.Sleep(4 * modelTTL) // late messages arrive
 	for _, problem := range append(w.wrong, w.overlaps()...) {
 		t.Error(problem)
 	}
 	return w
 }
 
-// elect leaves one bucket, or both, without a leader now and then, for longer than a short TTL.
+// elect leaves a bucket, or both, without a leader now and then, for longer
+// than a short TTL.
 func (w *world) elect(ctx context.Context, rng *rand.Rand) {
 	for ctx.Err() == nil {
 		pause.For(ctx, time.Duration(rng.Int64N(int64(2*time.Minute))))
@@ -395,8 +397,8 @@ func (w *world) elect(ctx context.Context, rng *rand.Rand) {
 	}
 }
 
-// recovers expects both worker IDs to be in use again, once all is well: with a check
-// of the clocks, none can have been reserved far ahead.
+// recovers expects both worker IDs to be in use again, once all faults have
+// ended: with a check of the clocks, neither can have been reserved far ahead.
 func recovers(t *testing.T, ctx context.Context, w *world, all []*process) {
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup

@@ -14,81 +14,85 @@ import (
 	"github.com/idworker/idworker/messages"
 )
 
-// HoldsSubject is where a process that has claimed a worker ID asks all running processes whether
-// they use it, too. Answers go to a subject below it.
+// HoldsSubject is the subject on which a process that has claimed a worker ID
+// queries all running processes about it. Replies go to a subject below it.
 func HoldsSubject(p messages.Prefix) string { return string(p) + ".holds" }
 
-// use is how far a worker ID was used by one process, as that process remembers it and as it answers.
-type use struct {
+// holdUse is a process's use of a worker ID, as it remembers and reports it.
+type holdUse struct {
 	Hold string `json:"hold"` // the latest
-	End  int64  `json:"end"`  // no timestamp from here on was used; inUse while the worker ID is held
+	// No timestamp from here on was used; inUse while the worker ID is held.
+	End int64 `json:"end"`
 }
 
 const inUse = math.MaxInt64
 
-// uses is the memory of a process for the worker IDs that it holds and has held. It outlives the
-// holds, and does not depend on what the buckets say.
-type uses struct {
+// useLog remembers a process's use of worker IDs. It outlives the holds, and
+// does not depend on the buckets.
+type useLog struct {
 	mu  sync.Mutex
-	all map[string]use // by key; as many as there are worker IDs at most
+	all map[string]holdUse // by key; as many as there are worker IDs at most
 }
 
-// begin notes that a hold begins, and returns the first timestamp that this process has not used.
-func (u *uses) begin(key, hold string) (end int64) {
+// begin notes that a hold begins, and returns the first timestamp that this
+// process has not used.
+func (u *useLog) begin(key, hold string) (end int64) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	end = u.all[key].End
-	u.all[key] = use{hold, inUse}
+	u.all[key] = holdUse{hold, inUse}
 	return end
 }
 
 // end notes that a hold has ended.
-func (u *uses) end(key string, end int64) {
+func (u *useLog) end(key string, end int64) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.all[key] = use{u.all[key].Hold, end}
+	u.all[key] = holdUse{u.all[key].Hold, end}
 }
 
-func (u *uses) of(key string) (use, bool) {
+func (u *useLog) of(key string) (holdUse, bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	found, ok := u.all[key]
 	return found, ok
 }
 
-// others are the running processes of the installation, this one included.
+// others are the running processes of the installation, including this process.
 type others interface {
-	// answer answers them from the memory of this process until stop is called.
-	answer(own *uses) (stop func(), err error)
+	// serve answers queries from own, until stop is called.
+	serve(own *useLog) (stop func(), err error)
 
-	// ask returns how far any of them has used a worker ID in another hold than the given one.
-	ask(ctx context.Context, key, hold string) (end int64, err error)
+	// query returns the highest end of another hold's use of a worker ID.
+	query(ctx context.Context, key, hold string) (end int64, err error)
 
 	// reconnected receives when the connection was lost and is back.
 	reconnected() <-chan nats.Status
 }
 
-// A claimer asks asks times, and waits for answers for askFor in all. So it hears those, too, whose
-// connection was just lost and is back within half of that.
+// A claimer repeats its query within queryTime, so that it also reaches a
+// process that is just reconnecting.
 const (
-	asks   = 2
-	askFor = time.Second
+	queries   = 2
+	queryTime = time.Second
 )
 
 // connected are the processes that a NATS connection reaches.
 type connected struct {
 	conn   *nats.Conn
 	prefix messages.Prefix
-	back   chan nats.Status // while answer is
+	back   chan nats.Status // while serving
 }
 
 func (c *connected) reconnected() <-chan nats.Status { return c.back }
 
-func (c *connected) answer(own *uses) (stop func(), err error) {
+func (c *connected) serve(own *useLog) (stop func(), err error) {
 	subject := HoldsSubject(c.prefix)
 	sub, err := c.conn.Subscribe(subject, func(m *nats.Msg) {
 		if found, ok := own.of(string(m.Data)); ok {
-			_ = m.Respond(encode(found)) // fails with the connection, and then the claimer is not served either
+			// Fails with the connection, and then the claimer is not served
+			// either.
+			_ = m.Respond(encode(found))
 		}
 	})
 	if err != nil {
@@ -101,7 +105,7 @@ func (c *connected) answer(own *uses) (stop func(), err error) {
 	}, nil
 }
 
-func (c *connected) ask(ctx context.Context, key, hold string) (end int64, err error) {
+func (c *connected) query(ctx context.Context, key, hold string) (end int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	subject := HoldsSubject(c.prefix)
@@ -111,32 +115,33 @@ func (c *connected) ask(ctx context.Context, key, hold string) (end int64, err e
 		return 0, fmt.Errorf("subscribe to %s: %w", inbox, err)
 	}
 	defer func() { _ = answers.Unsubscribe() }()
-	for range asks {
+	for range queries {
 		if err := c.conn.PublishRequest(subject, inbox, []byte(key)); err != nil {
-			return 0, fmt.Errorf("ask on %s: %w", subject, err)
+			return 0, fmt.Errorf("publish to %s: %w", subject, err)
 		}
 		found, err := collect(ctx, answers, hold)
 		if err != nil {
-			return 0, fmt.Errorf("ask on %s whether worker ID %s is in use: %w", subject, key, err)
+			return 0, fmt.Errorf("query %s about worker ID %s: %w", subject, key, err)
 		}
 		end = max(end, found)
 	}
 	return end, nil
 }
 
-// collect returns the highest end that is answered. It waits for the answer of this very process, which
-// shows that the question got to the server, and then for others.
+// collect returns the highest end in the answers. It waits for this process's
+// own answer, which proves that the query reached the server, and then for
+// others.
 func collect(ctx context.Context, answers *nats.Subscription, hold string) (end int64, err error) {
 	for own := false; !own; {
 		found, err := nextUse(ctx, answers)
 		if err != nil {
-			return 0, fmt.Errorf("not even this process answers; may its user publish and subscribe there? %w", err)
+			return 0, fmt.Errorf("this process received no reply from itself; check its permissions: %w", err)
 		}
 		if own = found.Hold == hold; !own {
 			end = max(end, found.End)
 		}
 	}
-	rest, cancel := context.WithTimeout(ctx, askFor/asks)
+	rest, cancel := context.WithTimeout(ctx, queryTime/queries)
 	defer cancel()
 	for {
 		found, err := nextUse(rest, answers)
@@ -152,13 +157,13 @@ func collect(ctx context.Context, answers *nats.Subscription, hold string) (end 
 	}
 }
 
-func nextUse(ctx context.Context, answers *nats.Subscription) (found use, err error) {
+func nextUse(ctx context.Context, answers *nats.Subscription) (found holdUse, err error) {
 	m, err := answers.NextMsgWithContext(ctx)
 	if err != nil {
-		return use{}, err
+		return holdUse{}, err
 	}
 	if err := json.Unmarshal(m.Data, &found); err != nil || found.Hold == "" {
-		return use{}, fmt.Errorf("%w: answer %.100q", ErrCorrupt, m.Data)
+		return holdUse{}, fmt.Errorf("%w: answer %.100q", ErrCorrupt, m.Data)
 	}
 	return found, nil
 }

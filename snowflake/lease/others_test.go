@@ -19,9 +19,10 @@ import (
 	"github.com/idworker/idworker/testing/tier"
 )
 
-// TestRestoreUnderRunningProcesses: leases and clocks go back together, to the state of a random moment, while three
-// processes issue IDs, far ahead of their clocks. Either another one starts just then, or one of the three dies. No ID
-// is issued twice, and all that live get worker IDs again.
+// TestRestoreUnderRunningProcesses: leases and clocks regress together to a
+// random moment, while three processes issue IDs far ahead of their clocks.
+// Then another process starts, or any of the three dies. No ID is issued twice,
+// and all that live get worker IDs again.
 func TestRestoreUnderRunningProcesses(t *testing.T) {
 	t.Parallel()
 	first := firstSeed(t)
@@ -88,9 +89,10 @@ func restoreOnce(t *testing.T, seed uint64) {
 	}
 }
 
-// TestRestoredAgainAndAgain: leases and clocks go back together, again and again, while processes come and go, some with
-// the same worker ID given, and writes and answers are lost, late and doubled. Each process can be reached, and none
-// issues IDs that are ahead of its clock. None is issued twice.
+// TestRestoredAgainAndAgain: leases and clocks regress together, again and
+// again, while processes come and go. Some have the same configured worker ID,
+// and writes and answers are lost, late and doubled. Each process is reachable,
+// and none issues IDs ahead of its clock. No ID is issued twice.
 func TestRestoredAgainAndAgain(t *testing.T) {
 	t.Parallel()
 	first := firstSeed(t)
@@ -156,15 +158,16 @@ func restoreAgainAndAgain(t *testing.T, seed uint64) *world {
 	}
 	cancel()
 	wg.Wait()
-	time.Sleep(4 * modelTTL) // what is late arrives
+	time.Sleep(4 * modelTTL) // late messages arrive
 	for _, problem := range w.overlaps() {
 		t.Error(problem)
 	}
 	return w
 }
 
-// TestJumpOfTheClock: the system's clock has gone ahead, as when the machine was resumed from a snapshot. There are no more
-// IDs until a heartbeat has succeeded, which begins at once.
+// TestJumpOfTheClock: the system's clock has gone ahead, as when the machine
+// was resumed from a snapshot. There are no more IDs until a heartbeat has
+// succeeded, which begins at once.
 func TestJumpOfTheClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newWorld().process("p", 1)
@@ -193,8 +196,9 @@ func TestJumpOfTheClock(t *testing.T) {
 	})
 }
 
-// TestOlderWritesEndNoSuspension: the answer to a write of before the jump, and an older value that is
-// read instead of an answer, give no time back. Either may be of before a snapshot.
+// TestOlderWritesEndNoSuspension: the answer to a write of before the jump, and
+// an older value that is read instead of an answer, give no time back. Either
+// may be of before a snapshot.
 func TestOlderWritesEndNoSuspension(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newWorld().process("p", 1)
@@ -205,7 +209,8 @@ func TestOlderWritesEndNoSuspension(t *testing.T) {
 		points := 0
 		p.net.set(func() {
 			p.net.point = func() {
-				if points++; points == 6 { // hi was written, and the answer is on its way
+				// hi was written, and the answer is in flight.
+				if points++; points == 6 {
 					h.suspend()
 					p.net.set(func() { p.net.dead = true })
 				}
@@ -229,7 +234,8 @@ func TestOlderWritesEndNoSuspension(t *testing.T) {
 	})
 }
 
-// TestHeartbeatAfterAReconnect: it begins at once, and one is enough for all reconnects of before.
+// TestHeartbeatAfterAReconnect: it begins immediately, and a single heartbeat
+// covers all earlier reconnects.
 func TestHeartbeatAfterAReconnect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
@@ -240,7 +246,8 @@ func TestHeartbeatAfterAReconnect(t *testing.T) {
 		}
 		runManager(t, p.manager())
 		time.Sleep(modelTTL / 10)
-		if got := w.clocks.writeCount(); got != 3 { // the identity, the claim, and one heartbeat
+		// The identity, the claim, and a heartbeat.
+		if got := w.clocks.writeCount(); got != 3 {
 			t.Errorf("%d writes", got)
 		}
 		before := w.clocks.writeCount()
@@ -252,15 +259,18 @@ func TestHeartbeatAfterAReconnect(t *testing.T) {
 	})
 }
 
-// TestTheSameRevisionsAgain: all went back to the state before a process claimed its worker ID, while that was cut
-// off, and another one has claimed it, so its entries have the same revisions. The first one finds out all the same.
+// TestTheSameRevisionsAgain: all buckets regressed to before a process's claim,
+// while that process was cut off. Another process has claimed the worker ID,
+// and its entries have the same revisions. The first process detects it all the
+// same.
 func TestTheSameRevisionsAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
 		p, q := w.process("p", 1), w.process("q", 2)
 		p.given, q.given = new(int64(1)), new(int64(1))
 		m := p.manager()
-		if _, err := m.admit(t.Context(), m.newClock()); err != nil { // makes the identity
+		// Makes the identity.
+		if _, err := m.admit(t.Context(), m.newClock()); err != nil {
 			t.Fatal(err)
 		}
 		leases, clocks := w.workers.rewind(), w.clocks.rewind()
@@ -284,8 +294,9 @@ func TestTheSameRevisionsAgain(t *testing.T) {
 	})
 }
 
-// TestAskedOnAServer: both buckets are put back to the state before a process claimed its worker ID. Another one to which
-// the same worker ID is given does not get it while the first one holds it, and does once it has stopped.
+// TestAskedOnAServer: both buckets regress to before a process's claim. Another
+// process with the same configured worker ID does not get it while the first
+// holds it, and does once that has stopped.
 func TestAskedOnAServer(t *testing.T) {
 	t.Parallel()
 	net := natstest.Start(t)
@@ -304,7 +315,7 @@ func TestAskedOnAServer(t *testing.T) {
 	}
 	cfg.JS = newJS(t, net)
 	second := mustOpen(t, cfg)
-	if stop, err := second.others.answer(&second.uses); err != nil {
+	if stop, err := second.others.serve(&second.uses); err != nil {
 		t.Fatal(err)
 	} else {
 		t.Cleanup(stop)

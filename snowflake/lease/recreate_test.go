@@ -8,11 +8,12 @@ import (
 	"time"
 )
 
-// shortTTL is one that is over before JetStream has elected another leader.
+// shortTTL ends before JetStream has elected another leader.
 const shortTTL = 6 * time.Second
 
-// TestElectionLongerThanTheTTL: while one bucket or both have no leader, for longer than the TTL,
-// holders issue IDs without a break. Then each goes on with the worker ID that it had.
+// TestElectionLongerThanTheTTL: while a bucket or both have no leader, for
+// longer than the TTL, holders issue IDs without a break. Then each keeps its
+// worker ID.
 func TestElectionLongerThanTheTTL(t *testing.T) {
 	t.Parallel()
 	for name, pick := range map[string]func(*world) []*fakeStore{
@@ -58,21 +59,22 @@ func TestElectionLongerThanTheTTL(t *testing.T) {
 	}
 }
 
-// TestLeaseIsMadeAgain: once a lease has expired, it is made again if nobody had the worker ID
-// meanwhile. Otherwise the worker ID is lost, and no lease is left in the other's way.
+// TestLeaseIsMadeAgain: an expired lease is recreated if no other process held
+// the worker ID since. Otherwise the worker ID is lost, and no lease is left to
+// block the other holder.
 func TestLeaseIsMadeAgain(t *testing.T) {
 	others := encode(clockValue{Hi: 1 << 50, Hold: "another", Write: "another's"})
-	lease := func(w *world, key string) record { return w.workers.latest(key) }
+	lease := func(w *world, key string) bucketEntry { return w.workers.latest(key) }
 	claim := func(w *world, key string) {
-		_, _ = w.workers.write(record{key: key, value: encode(leaseValue{Hold: "another"})}, lease(w, key).revision)
+		_, _ = w.workers.write(bucketEntry{key: key, value: encode(leaseValue{Hold: "another"})}, lease(w, key).revision)
 	}
 	fence := func(w *world, key string) {
-		_, _ = w.clocks.write(record{key: key, value: others}, w.clocks.latest(key).revision)
+		_, _ = w.clocks.write(bucketEntry{key: key, value: others}, w.clocks.latest(key).revision)
 	}
 	for _, tc := range []struct {
 		name      string
 		away      time.Duration
-		back      time.Duration // by which the clock is set meanwhile
+		back      time.Duration // by which the clock is set during that time
 		meanwhile func(w *world, key string)
 		kept      bool
 	}{
@@ -85,7 +87,7 @@ func TestLeaseIsMadeAgain(t *testing.T) {
 		{name: "somebody had it, clock set back", away: shortTTL, back: 8 * time.Second, meanwhile: fence},
 		{name: "somebody claimed it, and deleted the lease", away: shortTTL, meanwhile: func(w *world, key string) {
 			claim(w, key)
-			_, _ = w.workers.write(record{key: key, deleted: true}, lease(w, key).revision)
+			_, _ = w.workers.write(bucketEntry{key: key, deleted: true}, lease(w, key).revision)
 		}},
 		{name: "gone before its time", away: shortTTL / 3, meanwhile: func(w *world, key string) { w.workers.expire(key) }},
 	} {
@@ -125,8 +127,8 @@ func TestLeaseIsMadeAgain(t *testing.T) {
 	}
 }
 
-// TestLeaseThatMayHaveBeenMadeAgain, by a heartbeat that got no answer, is no shortcut: the next
-// one looks at the fence first, too.
+// TestLeaseThatMayHaveBeenMadeAgain, by a heartbeat that got no answer, is no
+// shortcut: the next heartbeat checks the fence first, too.
 func TestLeaseThatMayHaveBeenMadeAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
@@ -142,7 +144,7 @@ func TestLeaseThatMayHaveBeenMadeAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		leases.ifAbsent = noFault
-		_, _ = w.clocks.write(record{key: h.fence.key, value: encode(clockValue{Hi: 1, Hold: "another"})}, h.fence.revision)
+		_, _ = w.clocks.write(bucketEntry{key: h.fence.key, value: encode(clockValue{Hi: 1, Hold: "another"})}, h.fence.revision)
 		if err := h.renew(t.Context(), time.Now().Add(time.Minute)); !errors.Is(err, ErrLost) {
 			t.Error(err)
 		}
@@ -158,7 +160,9 @@ type forgetful struct {
 	mute bool
 }
 
-func (f *forgetful) get(context.Context, string) (record, error) { return record{}, errAbsent }
+func (f *forgetful) get(context.Context, string) (bucketEntry, error) {
+	return bucketEntry{}, errAbsent
+}
 
 func (f *forgetful) update(ctx context.Context, key string, value []byte, revision uint64) (uint64, error) {
 	if f.mute {
@@ -167,9 +171,10 @@ func (f *forgetful) update(ctx context.Context, key string, value []byte, revisi
 	return f.bucket.update(ctx, key, value, revision)
 }
 
-// TestOnlyTheLeaderSaysThatALeaseIsGone: a replica that was paused lets leases expire whose
-// renewal it has yet to see. So a read that finds nothing, after a write that got no answer,
-// costs no worker ID; neither a lease that is there, nor one that is being made again.
+// TestOnlyTheLeaderSaysThatALeaseIsGone: a replica that was paused expires
+// leases whose renewal it has not seen yet. So an empty read, after a write
+// without an answer, costs no worker ID; neither if the lease exists, nor if it
+// is being recreated.
 func TestOnlyTheLeaderSaysThatALeaseIsGone(t *testing.T) {
 	for _, away := range []time.Duration{shortTTL / 3, shortTTL} {
 		synctest.Test(t, func(t *testing.T) {
@@ -194,9 +199,9 @@ func TestOnlyTheLeaderSaysThatALeaseIsGone(t *testing.T) {
 	}
 }
 
-// TestNobodyBeginsInAForgottenFence: p's clock is as far ahead as it may be, q's as far behind,
-// and the TTL is short. When the clock bucket has forgotten p's fence, q waits until it is past,
-// though the fence reaches further than the TTL.
+// TestNobodyBeginsInAForgottenFence: p's clock is as far ahead as allowed, q's
+// as far behind, and the TTL is short. After the clock bucket lost p's fence, q
+// waits until that has ended, although it is longer than the TTL.
 func TestNobodyBeginsInAForgottenFence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
@@ -221,12 +226,13 @@ func TestNobodyBeginsInAForgottenFence(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p.net.set(func() { p.net.dead = true }) // it will be gone without a farewell
+		// It will be gone without a farewell.
+		p.net.set(func() { p.net.dead = true })
 		restore()
 		m := q.manager()
 		m.cfg.TTL, m.longestFence = shortTTL, longestFence(w.workers.list())
-		m.waitAfterLoss(&ClockBackError{})
-		for m.mayBeForgotten() != nil {
+		m.pauseClaims(&ClockBackError{})
+		for m.claimsPaused() != nil {
 			time.Sleep(100 * time.Millisecond)
 		}
 		if now := w.layout.TimestampAt(time.Unix(0, q.now())); now < fence.Hi {
@@ -236,7 +242,8 @@ func TestNobodyBeginsInAForgottenFence(t *testing.T) {
 	})
 }
 
-// TestLeaseNamesItsFence where workers of before look for the TTL, which they wait for.
+// TestLeaseNamesItsFence under the JSON name of the TTL, for which older
+// versions wait.
 func TestLeaseNamesItsFence(t *testing.T) {
 	for ttl, want := range map[time.Duration]time.Duration{shortTTL: minFence, modelTTL: modelTTL} {
 		synctest.Test(t, func(t *testing.T) {

@@ -5,29 +5,31 @@ import (
 	"errors"
 )
 
-// release ends a hold: no more IDs, the unused time is given back, and the lease is
-// deleted.
+// release ends a hold: no more IDs, the unused time is given back, and the
+// lease is deleted.
 func (h *hold) release() error {
 	return h.giveBack(h.revoke())
 }
 
-// revoke ends the generator for good and returns the first timestamp that was not used.
+// revoke ends the generator for good and returns the first timestamp that was
+// not used.
 func (h *hold) revoke() (end int64) {
 	end = h.gen.Revoke() + 1
 	h.uses.end(h.lease.key, end)
 	return end
 }
 
-// giveBack gives back the time from hi on, and the lease. The context of the hold
-// may have ended, so this has its own; a stop must not wait longer for a JetStream that is away.
+// giveBack gives back the time from hi on, and the lease. It needs a context of
+// its own, because that of the hold may have ended. Its timeout keeps a stop
+// from waiting long for an unreachable JetStream.
 func (h *hold) giveBack(hi int64) error {
 	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
 	defer cancel()
 	return errors.Join(h.lowerHi(ctx, hi), h.lease.remove(ctx))
 }
 
-// lowerHi sets hi to the first timestamp that was not used. If an earlier write of ours
-// arrived late, the entry is not at the known revision, hence the second attempt.
+// lowerHi sets hi to the first unused timestamp. If an earlier write of ours
+// arrived late, the revision differs, hence the second attempt.
 func (h *hold) lowerHi(ctx context.Context, hi int64) error {
 	err := h.writeHi(ctx, hi)
 	if errors.Is(err, errOlder) {

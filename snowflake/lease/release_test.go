@@ -9,7 +9,7 @@ import (
 	"github.com/idworker/idworker/snowflake"
 )
 
-// probing is a bucket that looks what a generator does while something is written.
+// probing is a bucket that probes a generator during each write.
 type probing struct {
 	bucket
 	probe func()
@@ -20,8 +20,9 @@ func (p probing) update(ctx context.Context, key string, value []byte, revision 
 	return p.bucket.update(ctx, key, value, revision)
 }
 
-// TestNothingIsIssuedWhileTimeIsGivenBack: the generator is revoked first. Otherwise it could issue an ID
-// between the look at what was used last and the write.
+// TestNothingIsIssuedWhileTimeIsGivenBack: the generator is revoked first.
+// Otherwise it could issue an ID between reading the last timestamp and the
+// write.
 func TestNothingIsIssuedWhileTimeIsGivenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newWorld().process("p", 1)

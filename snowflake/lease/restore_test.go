@@ -20,14 +20,14 @@ import (
 	"github.com/idworker/idworker/testing/natstest"
 )
 
-// backup is a snapshot of a stream, as the server makes one for nats stream backup.
+// backup is a snapshot of a stream, as the server makes for nats stream backup.
 type backup struct {
 	stream  string
 	request natsserver.JSApiStreamRestoreRequest
 	chunks  [][]byte
 }
 
-func ask(t *testing.T, conn *nats.Conn, subject string, request, response any) {
+func request(t *testing.T, conn *nats.Conn, subject string, request, response any) {
 	t.Helper()
 	data, err := json.Marshal(request)
 	if err != nil {
@@ -50,7 +50,7 @@ func takeBackup(t *testing.T, conn *nats.Conn, stream string) backup {
 		t.Fatal(err)
 	}
 	var response natsserver.JSApiStreamSnapshotResponse
-	ask(t, conn, "$JS.API.STREAM.SNAPSHOT."+stream, natsserver.JSApiStreamSnapshotRequest{DeliverSubject: inbox, NoConsumers: true}, &response)
+	request(t, conn, "$JS.API.STREAM.SNAPSHOT."+stream, natsserver.JSApiStreamSnapshotRequest{DeliverSubject: inbox, NoConsumers: true}, &response)
 	if response.Error != nil {
 		t.Fatal(response.Error)
 	}
@@ -73,7 +73,7 @@ func takeBackup(t *testing.T, conn *nats.Conn, stream string) backup {
 	}
 }
 
-// restore replaces the stream by the one that was backed up.
+// restore replaces the stream by its backup.
 func (b backup) restore(t *testing.T, conn *nats.Conn) {
 	t.Helper()
 	js, err := jetstream.New(conn)
@@ -84,7 +84,7 @@ func (b backup) restore(t *testing.T, conn *nats.Conn) {
 		t.Fatal(err)
 	}
 	var response natsserver.JSApiStreamRestoreResponse
-	ask(t, conn, "$JS.API.STREAM.RESTORE."+b.stream, b.request, &response)
+	request(t, conn, "$JS.API.STREAM.RESTORE."+b.stream, b.request, &response)
 	if response.Error != nil {
 		t.Fatal(response.Error)
 	}
@@ -96,8 +96,9 @@ func (b backup) restore(t *testing.T, conn *nats.Conn) {
 	}
 }
 
-// TestClockBucketRestored to the state of some heartbeats ago: the holder notices, and so does
-// whoever claims while its lease is there. How service resumes: TestClockBucketGoesBack.
+// TestClockBucketRestored: the clock bucket is restored to the state of some
+// heartbeats ago. The holder detects it, and so does a claimer while the
+// holder's lease exists. TestClockBucketGoesBack shows how service resumes.
 func TestClockBucketRestored(t *testing.T) {
 	t.Parallel()
 	net := natstest.Start(t)
@@ -127,8 +128,8 @@ func TestClockBucketRestored(t *testing.T) {
 	}
 }
 
-// TestOperatorDecides: with the key deleted that the error names, the bucket that is there is
-// the installation's.
+// TestOperatorDecides: once the key that the error names is deleted, the
+// present bucket is the installation's.
 func TestOperatorDecides(t *testing.T) {
 	t.Parallel()
 	js := provision(t, natstest.Start(t))
@@ -143,7 +144,7 @@ func TestOperatorDecides(t *testing.T) {
 	if err := js.DeleteKeyValue(t.Context(), ClockBucketName(prefix)); err != nil {
 		t.Fatal(err)
 	}
-	// Somebody makes it again: Create does not.
+	// An operator creates it again: Create does not.
 	if _, err := js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: ClockBucketName(prefix)}); err != nil {
 		t.Fatal(err)
 	}
@@ -163,18 +164,18 @@ func TestOperatorDecides(t *testing.T) {
 	mustOpen(t, config(js))
 }
 
-// rewind is what a restore does to a bucket; the returned function does it.
+// rewind takes a backup of a bucket; the returned function restores it.
 func (s *fakeStore) rewind() func() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	last, versions := s.last, make(map[string][]record)
+	last, versions := s.last, make(map[string][]bucketEntry)
 	for key, v := range s.versions {
 		versions[key] = slices.Clone(v)
 	}
 	return func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.last, s.versions = last, make(map[string][]record)
+		s.last, s.versions = last, make(map[string][]bucketEntry)
 		for key, v := range versions {
 			s.versions[key] = slices.Clone(v)
 		}
@@ -187,8 +188,8 @@ func heartbeat(t *testing.T, h *hold) error {
 	return h.renew(t.Context(), time.Now().Add(modelTTL))
 }
 
-// TestClockBucketGoesBack: everybody who can know notices, and nobody claims anything before
-// all time that was forgotten is past.
+// TestClockBucketGoesBack: every process that can detect it does, and no worker
+// ID is claimed before all lost time is past.
 func TestClockBucketGoesBack(t *testing.T) {
 	var back *ClockBackError
 	holder := func(t *testing.T) (*world, *process, *hold, func()) {
@@ -218,7 +219,7 @@ func TestClockBucketGoesBack(t *testing.T) {
 			w, _, h, restore := holder(t)
 			restore()
 			for i := range 10 {
-				_, _ = w.clocks.write(record{key: string(rune('a' + i)), value: []byte("x")}, 0)
+				_, _ = w.clocks.write(bucketEntry{key: string(rune('a' + i)), value: []byte("x")}, 0)
 			}
 			hi, err := h.hi.Load(), error(nil)
 			for range maxBehind {
@@ -233,7 +234,7 @@ func TestClockBucketGoesBack(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld()
 			h, _, _ := faultyHold(t, w.process("p", 1))
-			restore := w.clocks.rewind() // of which the hold's entry is the last one
+			restore := w.clocks.rewind() // the hold's entry is the last
 			mustSeek(t, w.process("q", 2).manager())
 			if err := h.checkForward(t.Context(), reading{last: w.clocks.sequence()}); err != nil {
 				t.Fatal(err)
@@ -289,7 +290,7 @@ func TestClockBucketGoesBack(t *testing.T) {
 	}
 }
 
-// TestStaleReplyIsNotALoss: an old answer about the stream is asked for again.
+// TestStaleReplyIsNotALoss: an old answer about the stream is requested again.
 func TestStaleReplyIsNotALoss(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
@@ -307,8 +308,8 @@ type staleServer struct {
 	asked bool
 }
 
-func (s *staleServer) ask(ctx context.Context) (answer, error) {
-	a, err := s.server.ask(ctx)
+func (s *staleServer) state(ctx context.Context) (serverState, error) {
+	a, err := s.server.state(ctx)
 	if !s.asked {
 		s.asked, a.last = true, 0
 	}

@@ -6,7 +6,7 @@ import (
 	"github.com/idworker/idworker/messages"
 )
 
-// Rights are those that a role needs for the leases of worker IDs.
+// Rights are the rights of a role for the leases of worker IDs.
 func Rights(p messages.Prefix, role rights.Role) rights.Rights {
 	workers, clock := WorkersBucketName(p), ClockBucketName(p)
 	holds := []string{HoldsSubject(p), HoldsSubject(p) + ".*"}
@@ -18,7 +18,7 @@ func Rights(p messages.Prefix, role rights.Role) rights.Rights {
 			agreement.Rights(p, role), rights.WriteBucket(agreement.BucketName(p), layoutKey, clockIDKey),
 			rights.Publish(holds...), rights.Subscribe(holds...),
 		)
-	case rights.Admin: // who lists who holds which worker ID
+	case rights.Admin: // lists the holders of worker IDs
 		return rights.Join(
 			rights.ProvisionBucket(workers), rights.WatchBucket(workers),
 			rights.ProvisionBucket(clock), rights.WatchBucket(clock),
@@ -28,7 +28,7 @@ func Rights(p messages.Prefix, role rights.Role) rights.Rights {
 	return rights.Rights{}
 }
 
-// ListRights are what [List] takes.
+// ListRights are the rights that [List] needs.
 func ListRights(p messages.Prefix) rights.Rights {
 	return rights.Join(rights.WatchBucket(WorkersBucketName(p)), rights.WatchBucket(ClockBucketName(p)), rights.ReadBucket(agreement.BucketName(p)))
 }

@@ -14,7 +14,8 @@ import (
 	"github.com/idworker/idworker/testing/tier"
 )
 
-// layoutOf returns a layout with that many bits for the worker ID, for virtual time.
+// layoutOf returns a layout with that many bits for the worker ID, for virtual
+// time.
 func layoutOf(bits int) snowflake.Layout {
 	l, err := snowflake.NewLayout(snowflake.LayoutSpec{
 		Epoch: time.Date(1990, 1, 1, 0, 0, 0, 0, time.UTC), Unit: 10 * time.Millisecond, Time: 39, Worker: bits, Sequence: 24 - bits,
@@ -32,7 +33,7 @@ func (w *world) use(t *testing.T, n int) {
 	t.Helper()
 	for worker := range n {
 		value := encode(clockValue{Hi: 1, Hold: "before"})
-		if _, err := w.clocks.write(record{key: fmt.Sprint(worker), value: value}, 0); err != nil {
+		if _, err := w.clocks.write(bucketEntry{key: fmt.Sprint(worker), value: value}, 0); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -48,9 +49,9 @@ func (w *world) usedIDs() (n int) {
 	return n
 }
 
-// TestManyStartAtOnce: many processes claim at the same moment. Whether nothing was used
-// before, or half as much as they need, or just as much, each has a worker ID after a few
-// tries, and there are no more entries than needed.
+// TestManyStartAtOnce: many processes claim at the same moment. Whether no
+// worker IDs were used before, or half as many as needed, or just enough, each
+// process succeeds after a few tries. There are no more entries than needed.
 func TestManyStartAtOnce(t *testing.T) {
 	t.Parallel()
 	n := tier.Pick(60, 1000)
@@ -98,9 +99,9 @@ func TestManyStartAtOnce(t *testing.T) {
 	}
 }
 
-// TestEntriesAreBoundedByHolders: however often processes start, crash and stop, there are no
-// more entries in the clock bucket than worker IDs were taken at any one time; one that crashed
-// takes its own for the TTL.
+// TestEntriesAreBoundedByHolders: the clock bucket never has more entries than
+// worker IDs that were taken at any time, while processes start, crash and
+// stop. A crashed process takes its worker ID for the TTL.
 func TestEntriesAreBoundedByHolders(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -134,19 +135,20 @@ func TestEntriesAreBoundedByHolders(t *testing.T) {
 // oldList lists a bucket as it was at first, a few times.
 type oldList struct {
 	bucket
-	old   []record
+	old   []bucketEntry
 	times int
 }
 
-func (b *oldList) list(ctx context.Context) ([]record, error) {
+func (b *oldList) list(ctx context.Context) ([]bucketEntry, error) {
 	if b.times--; b.times >= 0 {
 		return b.old, nil
 	}
 	return b.bucket.list(ctx)
 }
 
-// TestOldListIsMadeAgain: worker IDs that others had and gave back since they were listed are
-// free, but cannot be claimed with what the list says. They are listed again.
+// TestOldListIsMadeAgain: worker IDs that were released since they were listed
+// are free, but cannot be claimed with the listed revisions. They are listed
+// again.
 func TestOldListIsMadeAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
@@ -173,8 +175,8 @@ func TestOldListIsMadeAgain(t *testing.T) {
 	})
 }
 
-// TestHeartbeatsSpread: processes that claimed at the same moment do not go on to write at the
-// same moment.
+// TestHeartbeatsSpread: processes that claimed at the same moment do not go on
+// to write at the same moment.
 func TestHeartbeatsSpread(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -197,8 +199,8 @@ func TestHeartbeatsSpread(t *testing.T) {
 	})
 }
 
-// TestLostLeaseIsClaimedAgain: a process whose lease is gone claims the worker ID that it had,
-// at once, although its fence reached ahead.
+// TestLostLeaseIsClaimedAgain: a process whose lease is gone claims the worker
+// ID that it had, at once, although its fence reached ahead.
 func TestLostLeaseIsClaimedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
@@ -221,9 +223,9 @@ func TestLostLeaseIsClaimedAgain(t *testing.T) {
 	})
 }
 
-// TestTTLLowered: a process that holds a worker ID loses it when the TTL becomes shorter than
-// its heartbeats are apart, claims it again with the new TTL, and keeps it. One that notices
-// nothing goes on.
+// TestTTLLowered: a process loses its worker ID when the TTL becomes shorter
+// than the time between its heartbeats. It claims the worker ID again with the
+// new TTL, and keeps it. A process that notices nothing keeps its worker ID.
 func TestTTLLowered(t *testing.T) {
 	for _, c := range []struct {
 		ttl    time.Duration
@@ -252,7 +254,8 @@ func TestTTLLowered(t *testing.T) {
 	}
 }
 
-// TestTTLChangedOnAServer is the same with real buckets, whose TTL is raised again, too.
+// TestTTLChangedOnAServer is the same with real buckets, whose TTL is raised
+// again, too.
 func TestTTLChangedOnAServer(t *testing.T) {
 	t.Parallel()
 	net := natstest.Start(t)
@@ -282,13 +285,13 @@ func TestTTLChangedOnAServer(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if want := 20*time.Second + m.cfg.MaxAhead + 2*m.cfg.MaxClockSkew; m.quiet() != want {
-		t.Errorf("after the bucket goes back, nothing is claimed for %v, want %v", m.quiet(), want)
+	if want := 20*time.Second + m.cfg.MaxAhead + 2*m.cfg.MaxClockSkew; m.lossWait() != want {
+		t.Errorf("after the bucket goes back, nothing is claimed for %v, want %v", m.lossWait(), want)
 	}
 }
 
-// TestWaitCountsTheTTLOfOthers: after the clock bucket went back, a process that has a short
-// TTL waits until the time is past that one with a longer TTL may have.
+// TestWaitCountsTheTTLOfOthers: after the clock bucket regressed, a process
+// with a short TTL waits until the time of a process with a longer TTL is past.
 func TestWaitCountsTheTTLOfOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
@@ -297,8 +300,8 @@ func TestWaitCountsTheTTLOfOthers(t *testing.T) {
 		time.Sleep(time.Minute)
 		w.workers.setLifetime(modelTTL) // which p has no reason to notice
 		m := w.process("q", 2).manager()
-		m.waitAfterLoss(&ClockBackError{})
-		for _, wait := range []time.Duration{0, m.quiet(), modelTTL - time.Second} {
+		m.pauseClaims(&ClockBackError{})
+		for _, wait := range []time.Duration{0, m.lossWait(), modelTTL - time.Second} {
 			time.Sleep(wait)
 			if _, err := m.seek(t.Context()); !errors.Is(err, ErrClockLost) {
 				t.Fatalf("after %v more: %v", wait, err)

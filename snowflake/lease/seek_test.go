@@ -10,9 +10,9 @@ import (
 	"github.com/idworker/idworker/testing/natstest"
 )
 
-// TestFailedClaimIsNoLostRace: when a bucket takes no writes, the worker ID is as free as before,
-// whether it was ever used or not. Nobody was faster, and seek says what is wrong instead of
-// trying the next one.
+// TestFailedClaimIsNoLostRace: when a bucket accepts no writes, the worker ID
+// stays free, whether it was ever used or not. No process was faster, and seek
+// returns the cause instead of trying the next worker ID.
 func TestFailedClaimIsNoLostRace(t *testing.T) {
 	for _, tc := range []struct{ clocks, used bool }{{false, false}, {false, true}, {true, false}, {true, true}} {
 		t.Run(fmt.Sprintf("%+v", tc), func(t *testing.T) {
@@ -48,7 +48,8 @@ func TestFailedClaimIsNoLostRace(t *testing.T) {
 	}
 }
 
-// TestOthersAreAlwaysFaster: that no claim succeeds is said after some rounds.
+// TestOthersAreAlwaysFaster: seek reports after some rounds that no claim
+// succeeds.
 func TestOthersAreAlwaysFaster(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
@@ -61,8 +62,8 @@ func TestOthersAreAlwaysFaster(t *testing.T) {
 	})
 }
 
-// TestFullLeaseBucket: that the bucket of leases is full is reported, and a worker ID is claimed
-// once it has room.
+// TestFullLeaseBucket: a full bucket of leases is reported, and a worker ID is
+// claimed once there is room.
 func TestFullLeaseBucket(t *testing.T) {
 	t.Parallel()
 	js := provision(t, natstest.Start(t))
@@ -88,8 +89,9 @@ func TestFullLeaseBucket(t *testing.T) {
 	r.waitHeld(t)
 }
 
-// TestRequestsEndInTimeForTheTTLOfTheBucket, if it is shorter than the one that was configured: a
-// heartbeat that a frozen server does not answer fails early enough for another one.
+// TestRequestsEndInTimeForTheTTLOfTheBucket: the bucket's TTL is shorter than
+// the configured one. A heartbeat that a frozen server does not answer fails
+// early enough for another.
 func TestRequestsEndInTimeForTheTTLOfTheBucket(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
@@ -99,7 +101,8 @@ func TestRequestsEndInTimeForTheTTLOfTheBucket(t *testing.T) {
 		p.net.set(func() { p.net.dead = true })
 		began := time.Now()
 		err := h.renew(t.Context(), began.Add(time.Minute))
-		if took, most := time.Since(began), 2*callTimeoutFor(shortTTL); err == nil || took > most { // a write and a read
+		// A write and a read.
+		if took, most := time.Since(began), 2*callTimeoutFor(shortTTL); err == nil || took > most {
 			t.Errorf("after %v, want %v at most: %v", took, most, err)
 		}
 	})

@@ -14,8 +14,9 @@ import (
 	"github.com/idworker/idworker/testing/natstest"
 )
 
-// TestServerRestarts: with JetStream back before the time is over nothing is lost, and
-// the clock bucket is still the same. A bucket of leases that is gone then can be made again.
+// TestServerRestarts: if JetStream returns before the fence ends, nothing is
+// lost, and the clock bucket is still the same. A missing bucket of leases can
+// be created again then.
 func TestServerRestarts(t *testing.T) {
 	t.Parallel()
 	net := natstest.Start(t)
@@ -43,10 +44,10 @@ func TestServerRestarts(t *testing.T) {
 	run(t, cfg).waitHeld(t)
 }
 
-// reserved is up to when the only worker ID's time is given away.
+// reserved is the end of the time given away for the only worker ID.
 func reserved(t *testing.T, cfg Config) time.Time {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second) // it is asked again
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second) // retried
 	defer cancel()
 	list, _, err := List(ctx, cfg.JS, prefix)
 	if err != nil || len(list) != 1 {
@@ -56,8 +57,8 @@ func reserved(t *testing.T, cfg Config) time.Time {
 	return list[0].Reserved
 }
 
-// TestClusterLosesItsLeader: three replicas report conflicts differently, and the
-// clock bucket must be known again when another server leads it.
+// TestClusterLosesItsLeader: three replicas report conflicts differently, and
+// the clock bucket must be recognized when another server leads it.
 func TestClusterLosesItsLeader(t *testing.T) {
 	t.Parallel()
 	net := natstest.StartCluster(t, 3)
@@ -88,8 +89,8 @@ func TestClusterLosesItsLeader(t *testing.T) {
 	}
 }
 
-// TestClockBucketDeleted: a process that holds a worker ID stops, and none starts over in
-// an empty bucket.
+// TestClockBucketDeleted: a process that holds a worker ID stops, and no
+// process starts over in an empty bucket.
 func TestClockBucketDeleted(t *testing.T) {
 	t.Parallel()
 	net := natstest.Start(t)
@@ -136,7 +137,8 @@ func TestUnsafeBuckets(t *testing.T) {
 			if err := Create(t.Context(), js, prefix, testTTL, 1); !errors.Is(err, ErrUnsafeBucket) {
 				t.Errorf("Create: %v", err)
 			}
-			for _, bucket := range Resources(prefix, testTTL, 1) { // all but the damaged one
+			// All but the damaged bucket.
+			for _, bucket := range Resources(prefix, testTTL, 1) {
 				_ = bucket.Ensure(t.Context(), js)
 			}
 			if _, err := Open(t.Context(), config(js)); !errors.Is(err, ErrUnsafeBucket) {
@@ -162,7 +164,7 @@ func TestConfigRefused(t *testing.T) {
 	}
 }
 
-// TestList shows who has what.
+// TestList lists the holder of each worker ID.
 func TestList(t *testing.T) {
 	t.Parallel()
 	js := newJS(t, natstest.Start(t))

@@ -10,39 +10,43 @@ import (
 	"github.com/idworker/idworker/snowflake"
 )
 
-// leaseValue is what the entry of a lease says.
+// leaseValue is the JSON of a lease.
 type leaseValue struct {
-	Hold     string    `json:"hold"` // names one hold of one worker ID
+	Hold     string    `json:"hold"` // identifies a hold of a worker ID
 	Instance string    `json:"instance"`
 	Host     string    `json:"host,omitempty"`
 	Since    time.Time `json:"since"`
-	Clock    int64     `json:"clock"` // the holder's at this heartbeat, Unix time in ms
-	Layout   string    `json:"layout"`
+	// The holder's at this heartbeat, Unix time in ms.
+	Clock  int64  `json:"clock"`
+	Layout string `json:"layout"`
 
-	// Workers of before have none of these. They ignore them, and never wrote what is looked for.
-	Write string `json:"write,omitempty"` // a random number, see entry.sent
-	Seq   uint64 `json:"seq,omitempty"`   // the clock bucket's stream had reached it
+	// Older versions lack and ignore these fields.
+	Write string `json:"write,omitempty"` // a random number, see ownEntry.sent
+	// The clock bucket's stream had reached it.
+	Seq uint64 `json:"seq,omitempty"`
 
-	// Fence is how far the holder's fence reaches beyond a heartbeat, in ms. It has the name of
-	// what it was before fences reached further than the TTL: whoever reads it wants to know how
-	// far a fence may reach.
+	// Fence is the time from a heartbeat to the end of the holder's fence, in
+	// ms. Older versions, whose fence lasts for the TTL, write that under the
+	// same JSON name.
 	Fence int64 `json:"ttl,omitempty"`
 
-	// Installation only informs those who look. A lease that names another one, which a copied
-	// bucket may have, keeps others off like any: that is the safe side.
+	// Installation only informs readers. A lease of another installation, which
+	// a copied bucket may contain, blocks the worker ID like any other: the
+	// safe side.
 	Installation string `json:"installation,omitempty"`
 }
 
-// clockValue is what an entry of the clock bucket says.
+// clockValue is the JSON of an entry of the clock bucket.
 type clockValue struct {
-	Hi   int64  `json:"hi"` // the end of all time given away, in the layout's time units
+	// The end of all time given away, in the layout's time units.
+	Hi   int64  `json:"hi"`
 	Hold string `json:"hold"`
 
 	Write string `json:"write,omitempty"` // as in leaseValue
 }
 
-// encode writes one of the two as JSON. They are text, numbers and a time of this
-// century, which always marshal.
+// encode writes a value as JSON. The values contain only text, numbers and
+// times of this century, which always marshal.
 func encode(value any) []byte {
 	data, err := json.Marshal(value)
 	if err != nil {
@@ -51,7 +55,7 @@ func encode(value any) []byte {
 	return data
 }
 
-func decodeLease(r record) (leaseValue, error) {
+func decodeLease(r bucketEntry) (leaseValue, error) {
 	var v leaseValue
 	if err := json.Unmarshal(r.value, &v); err != nil || v.Hold == "" {
 		return leaseValue{}, corrupt(r)
@@ -59,9 +63,9 @@ func decodeLease(r record) (leaseValue, error) {
 	return v, nil
 }
 
-// decodeClock is strict, because a guessed hi may be one that was passed long ago.
-// A deleted entry is corrupt too: nobody deletes one.
-func decodeClock(r record) (clockValue, error) {
+// decodeClock is strict, because a guessed hi may be too low. A deleted entry
+// is corrupt too: no process deletes one.
+func decodeClock(r bucketEntry) (clockValue, error) {
 	var v struct {
 		Hi    *int64 `json:"hi"`
 		Hold  string `json:"hold"`
@@ -73,17 +77,17 @@ func decodeClock(r record) (clockValue, error) {
 	return clockValue{*v.Hi, v.Hold, v.Write}, nil
 }
 
-func leaseStamp(r record) (stamp, error) {
+func leaseStamp(r bucketEntry) (stamp, error) {
 	v, err := decodeLease(r)
 	return stamp{v.Hold, v.Write}, err
 }
 
-func clockStamp(r record) (stamp, error) {
+func clockStamp(r bucketEntry) (stamp, error) {
 	v, err := decodeClock(r)
 	return stamp{v.Hold, v.Write}, err
 }
 
-func corrupt(r record) error {
+func corrupt(r bucketEntry) error {
 	if r.deleted {
 		return fmt.Errorf("%w: key %s was deleted", ErrCorrupt, r.key)
 	}

@@ -14,7 +14,8 @@ import (
 	"github.com/idworker/idworker/snowflake"
 )
 
-// start lets a process run, with all well, until the returned function is called.
+// start lets a process run, with all well, until the returned function is
+// called.
 func (p *process) start(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
@@ -29,8 +30,9 @@ func (p *process) start(ctx context.Context) (stop func()) {
 	}
 }
 
-// TestReach: cut off at any moment, a holder serves on for two thirds of the TTL at
-// least and the TTL at most. If that was not too long, it goes on as before.
+// TestReach: a holder that is cut off at any moment serves for at least two
+// thirds of the TTL, and at most the TTL. If that was not too long, it resumes
+// as before.
 func TestReach(t *testing.T) {
 	t.Parallel()
 	for seed := range 50 {
@@ -71,15 +73,15 @@ func TestReach(t *testing.T) {
 	}
 }
 
-// TestAllTakenIsFoundByListing: nothing but the identity of the clock bucket is written to
-// find out that none is free.
+// TestAllTakenIsFoundByListing: only the identity of the clock bucket is
+// written before a process finds no free worker ID.
 func TestAllTakenIsFoundByListing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
 		w.layout = snowflake.Default()
 		value := encode(leaseValue{Hold: "x", Clock: time.Now().UnixMilli(), Layout: w.layout.String()})
 		for worker := range 1024 {
-			if _, err := w.workers.write(record{key: fmt.Sprint(worker), value: value}, 0); err != nil {
+			if _, err := w.workers.write(bucketEntry{key: fmt.Sprint(worker), value: value}, 0); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -94,11 +96,12 @@ func TestAllTakenIsFoundByListing(t *testing.T) {
 	})
 }
 
-// TestChoice: the worker ID that the process had comes first, then those that were used and
-// are past, then those that were used and are within reach, then new ones. Others are not free.
+// TestChoice: the process's previous worker ID comes first. Used worker IDs
+// whose time is past come second, used ones within reach third, new worker IDs
+// last. Others are not free.
 func TestChoice(t *testing.T) {
 	const now, ahead, none = 1000, 10, -1
-	f := field{64, make(map[int64]leaseMark), make(map[int64]clockMark)}
+	f := idTable{64, make(map[int64]leaseState), make(map[int64]clockState)}
 	chosen := func(previous int64) map[int64]bool {
 		t.Helper()
 		seen := make(map[int64]bool)
@@ -118,31 +121,31 @@ func TestChoice(t *testing.T) {
 		}
 	}
 	for worker := range int64(64) {
-		f.clocks[worker] = clockMark{hi: now + ahead + 1}
+		f.clocks[worker] = clockState{hi: now + ahead + 1}
 	}
-	if _, err := f.choose(3, now, ahead); !errors.Is(err, ErrNoWorkerID) || !strings.Contains(err.Error(), "64 have their time given away") {
+	if _, err := f.choose(3, now, ahead); !errors.Is(err, ErrNoWorkerID) || !strings.Contains(err.Error(), "64 are reserved too far ahead") {
 		t.Fatal(err)
 	}
 	delete(f.clocks, 60)
 	delete(f.clocks, 61)
 	delete(f.clocks, 62)
-	f.leases[62] = leaseMark{revision: 3} // a claim that is under way
+	f.leases[62] = leaseState{revision: 3} // a claim that is under way
 	expect(none, 60, 61)
 	expect(60, 60, 61) // it was never ours for certain
-	f.clocks[5] = clockMark{hi: now + ahead}
+	f.clocks[5] = clockState{hi: now + ahead}
 	expect(none, 5)
-	f.clocks[7], f.clocks[8], f.clocks[9] = clockMark{hi: now}, clockMark{hi: now}, clockMark{hi: now - 1}
-	f.leases[8] = leaseMark{revision: 1}
+	f.clocks[7], f.clocks[8], f.clocks[9] = clockState{hi: now}, clockState{hi: now}, clockState{hi: now - 1}
+	f.leases[8] = leaseState{revision: 1}
 	expect(none, 7, 9)
 	expect(5, 5)
 	expect(8, 7, 9)
-	f.leases[8] = leaseMark{revision: 2, free: true}
+	f.leases[8] = leaseState{revision: 2, free: true}
 	expect(none, 7, 8, 9)
 	expect(8, 8)
 }
 
-// TestServerClockIsOutvoted: when the server's clock is off and three workers agree, they
-// stay; one alone leaves.
+// TestServerClockIsOutvoted: when the server's clock is off and three workers
+// agree, they stay; a worker alone leaves.
 func TestServerClockIsOutvoted(t *testing.T) {
 	for _, workers := range []int{1, 3} {
 		synctest.Test(t, func(t *testing.T) {
@@ -169,7 +172,8 @@ func TestServerClockIsOutvoted(t *testing.T) {
 	}
 }
 
-// TestPausedWhileTheServerIsAsked is no skew: nobody knows when the server answered.
+// TestPausedWhileTheServerIsAsked: a pause is no skew, because the moment of
+// the server's answer is unknown.
 func TestPausedWhileTheServerIsAsked(t *testing.T) {
 	noon := time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
 	r := reading{before: noon, after: noon.Add(time.Hour), server: noon.Add(time.Minute)}
@@ -180,7 +184,7 @@ func TestPausedWhileTheServerIsAsked(t *testing.T) {
 	if !r.offServer(time.Second) || r.offPeers(peers{2 * time.Second}, time.Second) || r.offPeers(nil, 0) {
 		t.Error("wrong by two seconds, as are the others")
 	}
-	// One that is far off does not make the others wrong.
+	// A clock that is far off does not make the others wrong.
 	if (peers{-time.Hour, 0, 0, time.Second}).median() != 0 {
 		t.Error("median")
 	}

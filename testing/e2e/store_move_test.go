@@ -11,10 +11,11 @@ import (
 	"github.com/idworker/idworker/testing/natstest"
 )
 
-// TestNoDuplicateWhileCountersMove follows "Moving the counters" of docs/operations.md, from
-// MySQL to JetStream, on to PostgreSQL and back to MySQL, while the workers go on, and from there to another
-// installation. What the
-// procedure forbids is refused: importing while a loader runs, and a loader with the old store.
+// TestNoDuplicateWhileCountersMove follows "Moving the counters" of
+// docs/backup-restore.md, from MySQL to JetStream, on to PostgreSQL and back to
+// MySQL, while the workers continue, and from there to another installation.
+// The procedure's forbidden steps are refused: importing while a loader runs,
+// and a loader with the old store.
 func TestNoDuplicateWhileCountersMove(t *testing.T) {
 	t.Parallel()
 	const tag = "order"
@@ -43,7 +44,7 @@ func TestNoDuplicateWhileCountersMove(t *testing.T) {
 			}
 		}
 		export()
-		if r := next.run(t, "tag", "import", file); r.code == 0 || !strings.Contains(r.stderr, "counts in another store") {
+		if r := next.run(t, "tag", "import", file); r.code == 0 || !strings.Contains(r.stderr, "uses another store") {
 			t.Errorf("import into another store (%d): %s", r.code, r.stderr)
 		}
 		if r := next.run(t, "tag", "import", "--switch-store", file); r.code == 0 || !strings.Contains(r.stderr, "stop them all") {
@@ -55,7 +56,7 @@ func TestNoDuplicateWhileCountersMove(t *testing.T) {
 			next.mustRun(t, "provision", "--part", "ids")
 		}
 		next.mustRun(t, "tag", "import", "--switch-store", file)
-		if r := old.run(t, "serve", "--role", "loader"); r.code == 0 || !strings.Contains(r.stderr, "counts in another store") {
+		if r := old.run(t, "serve", "--role", "loader"); r.code == 0 || !strings.Contains(r.stderr, "uses another store") {
 			t.Errorf("a loader with the old store (%d): %s", r.code, r.stderr)
 		}
 		loader = to.startWorker(t, ns.URL(), "--role", "loader", "--max-step", "4000", "--max-batch", "1000")

@@ -33,9 +33,11 @@ func runnable(b Block) bool { return b.NotRun == "" && b.HasCommands() }
 // follow types the commands of a page.
 func follow(t *testing.T, p Page, k kit) {
 	t.Helper()
-	r := &reader{t: t, page: p, kit: k, terminals: map[int]*terminal{}, current: 1}
-	if slices.ContainsFunc(p.Blocks, func(b Block) bool { return runnable(b) && b.Language == statements }) {
-		r.db = newDatabase(t) // in the network of the machine
+	r := &reader{t: t, page: p, kit: k, terminals: map[int]*terminal{}, current: 1, dbs: map[string]*database{}}
+	for _, b := range p.Blocks {
+		if kind := statements[b.Language]; kind != "" && runnable(b) && r.dbs[kind] == nil {
+			r.dbs[kind] = newDatabase(t, kind) // in the network of the machine
+		}
 	}
 	r.isolated = isolate()
 	if !r.isolated {
@@ -69,7 +71,7 @@ type reader struct {
 	isolated  bool
 	terminals map[int]*terminal
 	current   int
-	db        *database
+	dbs       map[string]*database // by kind
 }
 
 // block types the commands of a block.
@@ -80,11 +82,11 @@ func (r *reader) block(b Block) {
 		}
 		return
 	}
-	if b.Language == statements {
-		if err := r.db.run(strings.Join(b.Lines, "\n")); err != nil {
+	if db := r.dbs[statements[b.Language]]; db != nil {
+		if err := db.run(r.t, strings.Join(b.Lines, "\n")); err != nil {
 			r.t.Errorf("%s:%d: %v", r.page.Name, b.Line, err)
 		}
-		r.db.listen(r.t)
+		db.listen(r.t)
 		return
 	}
 	steps, err := b.Steps()
@@ -137,7 +139,7 @@ func (r *reader) step(term *terminal, s Step, vary bool) error {
 	return r.finish(term, s, vary)
 }
 
-// stay types a command that stays, and waits until it does what it is for.
+// stay types a command that stays, and waits until it is ready.
 func (r *reader) stay(term *terminal, s Step, ready *regexp.Regexp, vary bool) error {
 	c, err := term.start(s.Command, true)
 	if err != nil {
@@ -173,8 +175,8 @@ func (r *reader) interrupt(term *terminal, s Step, vary bool) error {
 	return nil
 }
 
-// The exit codes after which a command is typed again, as a reader would: no such tag, which may just have been
-// created, and what the command itself calls a matter of time.
+// Exit codes after which a command is typed again, as a reader would: no such
+// tag, which may just have been created, and unavailable for now.
 var again = []int{3, 4}
 
 // finish types a command that ends.
@@ -201,7 +203,7 @@ func (r *reader) finish(term *terminal, s Step, vary bool) error {
 	}
 }
 
-// leave ends what runs.
+// leave ends all running commands.
 func (r *reader) leave() {
 	for n, term := range r.terminals {
 		if term.busy == nil {
