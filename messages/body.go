@@ -67,17 +67,17 @@ func DecodeRanges(data []byte, n int64) ([]Range, error) {
 			return nil, fmt.Errorf("%w: %.40q is not a range of IDs", ErrReply, line)
 		}
 		if r.First <= last {
-			return nil, fmt.Errorf("%w: range %s is not above the one before it", ErrReply, r)
+			return nil, fmt.Errorf("%w: range %s is not above the previous one", ErrReply, r)
 		}
 		if r.Len() > n-total {
-			return nil, fmt.Errorf("%w: more than the %d IDs asked for", ErrReply, n)
+			return nil, fmt.Errorf("%w: more than the %d IDs requested", ErrReply, n)
 		}
 		total += r.Len()
 		last = r.Last
 		ranges = append(ranges, r)
 	}
 	if total != n {
-		return nil, fmt.Errorf("%w: %d IDs, asked for %d", ErrReply, total, n)
+		return nil, fmt.Errorf("%w: %d IDs, requested %d", ErrReply, total, n)
 	}
 	return ranges, nil
 }

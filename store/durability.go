@@ -14,7 +14,7 @@ type UnsafeTableError struct {
 }
 
 func (e *UnsafeTableError) Error() string {
-	return fmt.Sprintf("%v: the table is %s, which may forget what was handed out; it has to be %s", ErrSetup, e.Kind, e.Want)
+	return fmt.Sprintf("%v: the table is %s, which may lose granted ranges; it must be %s", ErrSetup, e.Kind, e.Want)
 }
 
 // Unwrap makes it an ErrSetup.
@@ -29,7 +29,7 @@ type UnsafeSettingError struct {
 }
 
 func (e *UnsafeSettingError) Error() string {
-	return fmt.Sprintf("%s is %s, it should be %s: the database acknowledges commits before they are on disk, and can forget them in a crash", e.Setting, e.Value, e.Want)
+	return fmt.Sprintf("%s is %s, should be %s: the database can lose acknowledged commits in a crash", e.Setting, e.Value, e.Want)
 }
 
 // Problem is part of [problem.Problem].
@@ -39,4 +39,4 @@ func (e *UnsafeSettingError) Problem() (problem.Kind, []any) {
 
 // ErrSettingUnknown is that the database does not tell one of its settings, such as to a user
 // who may not read it.
-var ErrSettingUnknown = problem.New(problem.UnknownSetting, "the database does not tell a setting")
+var ErrSettingUnknown = problem.New(problem.UnknownSetting, "the database does not reveal a setting")

@@ -16,7 +16,7 @@ var (
 	ErrNoTag = problem.New(problem.NotFound, "no such tag")
 
 	// ErrTagExists: CreateTag found a tag of that name and left it as it was.
-	ErrTagExists = errors.New("tag exists already")
+	ErrTagExists = errors.New("tag already exists")
 
 	// ErrExhausted: fewer numbers than one step are left below 2^63. Nothing was
 	// reserved; a smaller step may still fit.
@@ -27,10 +27,10 @@ var (
 
 	// ErrBelow: CreateTag would begin below IDs that a tag of that name has handed out before
 	// it was removed, or may have handed out before it was lost. The error is a *BelowError.
-	ErrBelow = fmt.Errorf("%w: its first ID is below those that were handed out", ErrBadTag)
+	ErrBelow = fmt.Errorf("%w: first ID too low", ErrBadTag)
 
 	// ErrOrder: a tag of that name has, or had, the other order. The error is an *OrderError.
-	ErrOrder = fmt.Errorf("%w: a name keeps its order", ErrBadTag)
+	ErrOrder = fmt.Errorf("%w: the order of a name cannot change", ErrBadTag)
 
 	// ErrCorrupt: what is stored for the tag cannot be read as a counter, or contradicts
 	// itself. Nothing was changed; an operator has to look at it.
@@ -54,7 +54,7 @@ type BelowError struct {
 }
 
 func (e *BelowError) Error() string {
-	return fmt.Sprintf("%v: a tag %s may have handed out IDs below %d before it was removed or lost, and this one would begin at %d", ErrBelow, e.Tag, e.Floor, e.First)
+	return fmt.Sprintf("%v: %d, but tag %s may have issued IDs below %d before it was removed or lost", ErrBelow, e.First, e.Tag, e.Floor)
 }
 
 // Unwrap makes it an ErrBelow, and so an ErrBadTag.
@@ -75,7 +75,7 @@ type OrderError struct {
 }
 
 func (e *OrderError) Error() string {
-	return fmt.Sprintf("%v: %s is %s for ever, and cannot be created as %s", ErrOrder, e.Tag, e.Was, e.Want)
+	return fmt.Sprintf("%v: %s is %s, not %s", ErrOrder, e.Tag, e.Was, e.Want)
 }
 
 // Unwrap makes it an ErrOrder, and so an ErrBadTag.

@@ -48,7 +48,7 @@ func Beyond(next, by int64) int64 {
 // Go use it, so that the bound is written down once.
 func Following(next, step int64) (Segment, error) {
 	if step > math.MaxInt64-next {
-		return Segment{}, fmt.Errorf("%w: %d IDs from %d on would pass 2^63", ErrExhausted, step, next)
+		return Segment{}, fmt.Errorf("%w: %d IDs from %d would pass 2^63", ErrExhausted, step, next)
 	}
 	return Segment{next, next + step}, nil
 }

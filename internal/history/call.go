@@ -55,7 +55,7 @@ func (c *Call) Check() error {
 		last, n = r.Last, n+r.Len()
 	}
 	if n != c.Count || n < 1 || n > MaxCount {
-		return fmt.Errorf("%w: %v: %d IDs, asked for %d, allowed is 1 to %d", ErrReply, c, n, c.Count, MaxCount)
+		return fmt.Errorf("%w: %v: %d IDs, requested %d, allowed is 1 to %d", ErrReply, c, n, c.Count, MaxCount)
 	}
 	return nil
 }

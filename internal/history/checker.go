@@ -49,7 +49,7 @@ func (c *Checker) Check(call *Call, inOrder string) (wrong []error) {
 	}
 	for _, r := range call.Ranges {
 		if id, twice := c.issue(call.Tag, r); twice {
-			wrong = append(wrong, fmt.Errorf("%w: %v: ID %d was handed out before", ErrDuplicate, call, id))
+			wrong = append(wrong, fmt.Errorf("%w: %v: ID %d was issued before", ErrDuplicate, call, id))
 		}
 	}
 	if call.Kind == Snowflake && !c.layout.IsZero() {

@@ -29,10 +29,10 @@ const (
 
 // errQuiet says that the consumer has no more messages, or that none has come for a while.
 // Whether the stream has more, its leader knows.
-var errQuiet = errors.New("the consumer delivers nothing")
+var errQuiet = errors.New("consumer delivers no messages")
 
 // errUnreliable says that the consumer has ended, or that something of it was lost.
-var errUnreliable = errors.New("the consumer is not to be relied on")
+var errUnreliable = errors.New("consumer out of sync")
 
 // feed is a consumer, and what it has been asked for.
 type feed struct {
@@ -158,7 +158,7 @@ func (f *feed) await(ctx context.Context) (*nats.Msg, error) {
 // receive takes a message of the stream.
 func (f *feed) receive(msg *nats.Msg, meta *nats.MsgMetadata) (*Message, error) {
 	if meta.Consumer != f.consumer || meta.Sequence.Consumer != f.delivered+1 || meta.Sequence.Stream < f.from {
-		return nil, fmt.Errorf("%w: message %d came as number %d, behind number %d and message %d", errUnreliable,
+		return nil, fmt.Errorf("%w: message %d is delivery %d, after delivery %d and message %d", errUnreliable,
 			meta.Sequence.Stream, meta.Sequence.Consumer, f.delivered, f.from-1)
 	}
 	f.from = meta.Sequence.Stream + 1

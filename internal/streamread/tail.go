@@ -57,7 +57,7 @@ func (t *Tail) compare(ctx context.Context) error {
 		return err
 	}
 	if info.State.LastSeq < t.from-1 {
-		return fmt.Errorf("%w: the stream ends at sequence %d, before %d", errUnreliable, info.State.LastSeq, t.from-1)
+		return fmt.Errorf("%w: stream ends at sequence %d, before %d", errUnreliable, info.State.LastSeq, t.from-1)
 	}
 	msg, err := Next(ctx, t.js, t.stream.CachedInfo().Config.Name, t.filter, t.from)
 	switch {
@@ -67,7 +67,7 @@ func (t *Tail) compare(ctx context.Context) error {
 	case err != nil:
 		return err
 	case t.late == msg.Sequence:
-		return fmt.Errorf("%w: it does not deliver message %d", errUnreliable, msg.Sequence)
+		return fmt.Errorf("%w: message %d was not delivered", errUnreliable, msg.Sequence)
 	}
 	t.late = msg.Sequence
 	return nil

@@ -24,13 +24,13 @@ func CheckPattern(pattern string) error {
 		case token == "*", token == ">" && i == len(tokens)-1:
 			wild, tokens[i] = true, "x"
 		case token == ">":
-			return fmt.Errorf("%w %.200q: > stands for the rest, and so only at the end", ErrPattern, pattern)
+			return fmt.Errorf("%w %.200q: > must be the last token", ErrPattern, pattern)
 		case IsPattern(token):
-			return fmt.Errorf("%w %.200q: * and > stand for whole tokens", ErrPattern, pattern)
+			return fmt.Errorf("%w %.200q: * and > must be whole tokens", ErrPattern, pattern)
 		}
 	}
 	if !wild {
-		return fmt.Errorf("%w %.200q: it needs a * for a token, or a > for the rest", ErrPattern, pattern)
+		return fmt.Errorf("%w %.200q: it has no wildcard, * or >", ErrPattern, pattern)
 	}
 	if err := messages.CheckTag(strings.Join(tokens, ".")); err != nil {
 		return fmt.Errorf("%w %.200q: %s", ErrPattern, pattern, strings.TrimPrefix(err.Error(), messages.ErrTag.Error()+": "))

@@ -19,16 +19,16 @@ var (
 	ErrTemplate = problem.New(problem.Invalid, "bad template")
 
 	// ErrTemplateExists says that there is a template with that pattern.
-	ErrTemplateExists = errors.New("template exists already")
+	ErrTemplateExists = errors.New("template already exists")
 
 	// ErrNoTemplate says that there is no template with that pattern.
 	ErrNoTemplate = problem.New(problem.NotFound, "no such template")
 
 	// ErrOverlap is wrapped by every [OverlapError].
-	ErrOverlap = problem.New(problem.Invalid, "patterns overlap, and none is more specific")
+	ErrOverlap = problem.New(problem.Invalid, "patterns overlap and neither is more specific")
 
 	// ErrTooMany says that there are [MaxTemplates] already.
-	ErrTooMany = fmt.Errorf("there are %d templates, which is the limit", MaxTemplates)
+	ErrTooMany = fmt.Errorf("limit of %d templates reached", MaxTemplates)
 
 	// ErrUnreadable says that the stored templates cannot be read; nothing was changed.
 	ErrUnreadable = errors.New("unreadable templates")
@@ -69,9 +69,9 @@ func (t Template) Check() error {
 	case t.First < 0:
 		return fmt.Errorf("%w: first ID %d, allowed is 1 or more", ErrTemplate, t.First)
 	case t.MaxTags < 0:
-		return fmt.Errorf("%w: at most %d tags, allowed is 0, for any number, or more", ErrTemplate, t.MaxTags)
+		return fmt.Errorf("%w: at most %d tags, allowed is 0 (no limit) or more", ErrTemplate, t.MaxTags)
 	case t.NewPerSecond < 0 || t.NewPerSecond > math.MaxInt32:
-		return fmt.Errorf("%w: %d new tags a second, allowed is 0, for any number, to %d", ErrTemplate, t.NewPerSecond, math.MaxInt32)
+		return fmt.Errorf("%w: %d new tags a second, allowed is 0 (no limit) to %d", ErrTemplate, t.NewPerSecond, math.MaxInt32)
 	}
 	return nil
 }

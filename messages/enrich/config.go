@@ -122,7 +122,7 @@ func (c Config) Check() error {
 	case c.DeadLetter != "" && !subject.IsLiteral(c.DeadLetter):
 		return configError("dead-letter subject %q, want one subject without wildcards", c.DeadLetter)
 	case c.JSON == "" && c.JSONNumber:
-		return configError("IDs as JSON numbers, but no JSON path")
+		return configError("IDs as JSON numbers without a JSON path")
 	}
 	if err := checkJSONPath(c.JSON); err != nil {
 		return err

@@ -56,7 +56,7 @@ func TestBadEnrichments(t *testing.T) {
 		{"path", func(c *Config) { c.JSON = "a..b" }, "JSON path"},
 		{"path with an index", func(c *Config) { c.JSON = "a.0" }, "JSON path"},
 		{"path with a modifier", func(c *Config) { c.JSON = "@this" }, "JSON path"},
-		{"number without path", func(c *Config) { c.JSONNumber = true }, "no JSON path"},
+		{"number without path", func(c *Config) { c.JSONNumber = true }, "without a JSON path"},
 		{"existing", func(c *Config) { c.Existing = "drop" }, "keep, refuse"},
 		{"dead letters nowhere", func(c *Config) { c.DeadLetter = "nowhere" }, "no stream takes the dead-letter"},
 		{"dead letters loop", func(c *Config) { c.DeadLetter = "orders.raw.dead" }, "loops back"},

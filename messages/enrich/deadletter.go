@@ -22,7 +22,7 @@ func (e *Enricher) publishDeadLetters(ctx context.Context, dead []*nats.Msg) err
 	if len(dead) == 0 {
 		return nil
 	}
-	e.log.Warn("events are sent to the dead-letter subject", zap.Int("events", len(dead)), zap.String("first", dead[0].Header.Get(HeaderError)))
+	e.log.Warn("events sent to dead letters", zap.Int("events", len(dead)), zap.String("first", dead[0].Header.Get(HeaderError)))
 	publishers, ctx := errgroup.WithContext(ctx)
 	publishers.SetLimit(lettersAtOnce)
 	for _, msg := range dead {

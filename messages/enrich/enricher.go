@@ -146,7 +146,7 @@ func (e *Enricher) Run(ctx context.Context) {
 // reportFailure counts a failure. The first of an outage is logged, and reported.
 func (e *Enricher) reportFailure(err error) (first bool) {
 	if first = e.figures.countFailure(err); first {
-		e.log.Error("enriching fails, trying again until it works", zap.String("error", e.cfg.Explain(err)))
+		e.log.Error("enrichment failing; retrying", zap.String("error", e.cfg.Explain(err)))
 	}
 	return first
 }
@@ -154,7 +154,7 @@ func (e *Enricher) reportFailure(err error) (first bool) {
 // reportSuccess ends an outage.
 func (e *Enricher) reportSuccess() {
 	if lasted, failures := e.figures.endOutage(); failures > 0 {
-		e.log.Info("enriching works again", zap.Duration("after", lasted), zap.Int("failures", failures))
+		e.log.Info("enrichment working again", zap.Duration("after", lasted), zap.Int("failures", failures))
 	}
 }
 
@@ -171,7 +171,7 @@ func (e *Enricher) reportIdle(ctx context.Context) {
 // Ready returns an error if something keeps events from being enriched.
 func (e *Enricher) Ready() error {
 	if e.figures.reason() != "" {
-		return errors.New("enriching fails, see the log")
+		return errors.New("enrichment failing, see the log")
 	}
 	return nil
 }

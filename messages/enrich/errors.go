@@ -14,22 +14,22 @@ var (
 
 	// ErrUndecided is wrapped by the errors of an enrichment that stands still because
 	// nothing proves how far it is. An operator decides, with [Resume].
-	ErrUndecided = problem.New(problem.Undecided, "cannot tell how far the enrichment is")
+	ErrUndecided = problem.New(problem.Undecided, "position of the enrichment unknown")
 
 	// ErrUnproven is wrapped by the error of [Resume] if nothing contradicts what the operator
 	// decided, but messages of the target that could are gone.
-	ErrUnproven = problem.New(problem.Unproven, "messages of the target that would say which events were enriched are gone")
+	ErrUnproven = problem.New(problem.Unproven, "target messages that show which events were enriched are gone")
 
 	// ErrLost says that the source removed events before they were read. Only with
 	// Config.OnLoss Stop does that keep an enrichment from going on.
-	ErrLost = problem.New(problem.Undecided, "the source removed events before they were enriched")
+	ErrLost = problem.New(problem.Undecided, "the source removed events before enrichment")
 
 	// ErrAtWork is an error of [Retire]: an enricher has moved the record on.
-	ErrAtWork = errors.New("an enricher is at work")
+	ErrAtWork = errors.New("an enricher is running")
 
 	// ErrNoDeadLetters says that an event cannot be stamped, and that there is no subject for
 	// dead letters.
-	ErrNoDeadLetters = problem.New(problem.NoDeadLetters, "there is no dead-letter subject, so nothing behind it is enriched")
+	ErrNoDeadLetters = problem.New(problem.NoDeadLetters, "no dead-letter subject, so enrichment stops here")
 )
 
 // TargetError is an [ErrConfig]: no stream takes the target subject, or the stream that does
@@ -42,9 +42,9 @@ type TargetError struct {
 // Error says what is wrong, and with which subject and stream.
 func (e *TargetError) Error() string {
 	if e.Stream == "" {
-		return fmt.Sprintf("%v: no stream takes the target subject %q", ErrConfig, e.Subject)
+		return fmt.Sprintf("%v: no stream takes target subject %q", ErrConfig, e.Subject)
 	}
-	return fmt.Sprintf("%v: the target stream does not allow atomic batches, without which events could arrive twice: stream %s for the target subject %q",
+	return fmt.Sprintf("%v: stream %s of target subject %q does not allow atomic batches, so events could arrive twice",
 		ErrConfig, e.Stream, e.Subject)
 }
 

@@ -84,13 +84,13 @@ func checkSize(msg *nats.Msg, limit int) error {
 	header := msg.Size() - len(msg.Subject) - body // the client counts 0 if it would not send it
 	switch {
 	case header == 0:
-		return unstampable("its header has a name that cannot be published")
+		return unstampable("a header name cannot be published")
 	case header+room > maxHeader:
-		return unstampable("with its ID its header has %d bytes, allowed are %d", header+room, maxHeader)
+		return unstampable("header of %d bytes with its ID, allowed is %d", header+room, maxHeader)
 	case header+room+body > limit:
-		return unstampable("with its ID it has %d bytes, allowed are %d", header+room+body, limit)
+		return unstampable("message of %d bytes with its ID, allowed is %d", header+room+body, limit)
 	case len(msg.Subject) > maxSubject:
-		return unstampable("its subject has %d bytes, allowed are %d", len(msg.Subject), maxSubject)
+		return unstampable("subject of %d bytes, allowed is %d", len(msg.Subject), maxSubject)
 	}
 	return nil
 }

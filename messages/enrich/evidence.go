@@ -24,7 +24,7 @@ func (e *Enricher) proves(ctx context.Context, at uint64, o *origin) (proves boo
 	case o.source == "", o.chain == "" && o.source != e.cfg.From, o.letter && o.chain != r.Chain:
 		return false, nil // somebody else's, or a dead letter of another enrichment
 	case o.chain != r.Chain, o.source != e.cfg.From:
-		return false, e.undecided("sequence %d of stream %s has event %s of the enrichment %q, which is not this one, %q: let only one write to a stream",
+		return false, e.undecided("sequence %d of stream %s has event %s of enrichment %q, not %q: only one may write to a stream",
 			at, e.targetName(), formatOrigin(o.source, o.seq), o.chain, r.Chain)
 	case o.seq <= r.Done:
 		return false, nil
@@ -49,7 +49,7 @@ func (e *Enricher) identifyTarget(ctx context.Context) error {
 	}
 	o := parseOrigin(msg.Header)
 	if o.chain != r.Chain || o.source != e.cfg.From || o.seq != r.AtLast || o.seq == r.Done && !o.time.Equal(r.Time) {
-		return e.undecided("sequence %d of stream %s was event %d, and now is another message", r.Last, e.targetName(), r.AtLast)
+		return e.undecided("sequence %d of stream %s was event %d, now another message", r.Last, e.targetName(), r.AtLast)
 	}
 	return nil
 }
@@ -68,7 +68,7 @@ func (e *Enricher) checkSource(ctx context.Context, seq uint64, at time.Time) er
 		return fmt.Errorf("source stream: %w", err)
 	}
 	if info.State.LastSeq < seq {
-		return e.undecided("stream %s ends at sequence %d, but the events through %d were enriched", e.cfg.From, info.State.LastSeq, seq)
+		return e.undecided("stream %s ends at sequence %d, but was enriched through %d", e.cfg.From, info.State.LastSeq, seq)
 	}
 	if at.IsZero() {
 		return nil
@@ -82,7 +82,7 @@ func (e *Enricher) checkSource(ctx context.Context, seq uint64, at time.Time) er
 	} else if after.Sequence == 0 || !after.Time.Before(at) {
 		return nil
 	}
-	return e.undecided("event %d of stream %s is of %s, but the one that was enriched as event %d was of %s", after.Sequence, e.cfg.From,
+	return e.undecided("event %d of stream %s is from %s, but event %d was from %s when enriched", after.Sequence, e.cfg.From,
 		after.Time.Format(time.RFC3339Nano), seq, at.UTC().Format(time.RFC3339Nano))
 }
 

@@ -112,7 +112,7 @@ func Retire(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix,
 		}
 	}
 	if s.Source != source || s.Target != target {
-		return s, configError("there is no record of an enrichment from stream %s to stream %s", source, target)
+		return s, configError("no record of an enrichment from stream %s to stream %s", source, target)
 	}
 	if pause.For(ctx, ownerTimeout); ctx.Err() != nil {
 		return s, ctx.Err()

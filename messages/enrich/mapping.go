@@ -19,12 +19,12 @@ func newMapping(filter, to string) (mapping, error) {
 	m := mapping{strings.Split(filter, "."), strings.Split(to, ".")}
 	for _, pattern := range []string{filter, to} {
 		if !subject.IsPattern(pattern) {
-			return m, configError("filter or target %q, want a subject: tokens joined by dots, * for any token, > at the end for the rest", pattern)
+			return m, configError("filter or target %q, want a subject, optionally with * and a final >", pattern)
 		}
 	}
 	have, want := wildcards(m.filter), wildcards(m.to)
 	if len(want) > 0 && !slices.Equal(have, want) {
-		return m, configError("target %q has other wildcards than the filter %q; want the same wildcards in the same order, or none", to, filter)
+		return m, configError("target %q needs the wildcards of filter %q in the same order, or none", to, filter)
 	}
 	return m, nil
 }
@@ -86,7 +86,7 @@ func parseIDKind(s, filter string) (idKind, error) {
 			continue
 		}
 		if n < 1 || n > stars {
-			return kind, configError("%s in the tag, but the filter %q has %d wildcards *", part, filter, stars)
+			return kind, configError("%s in the tag, but filter %q has %d *", part, filter, stars)
 		}
 		kind.wildcards[i], sample[i] = n, "x"
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/zap"
 
 	"github.com/idworker/idworker/internal/pause"
 	"github.com/idworker/idworker/internal/streamread"
@@ -38,7 +39,7 @@ func (b *batch) add(e event, msg *nats.Msg, isLetter bool) {
 
 // errOtherPlan says that a plan in the record cannot be carried out as it is: an event of it
 // was removed from the source, or can no longer be stamped, or now can be.
-var errOtherPlan = errors.New("a planned batch has changed")
+var errOtherPlan = errors.New("planned batch has changed")
 
 // preparer makes batches, first those of the plans in the record, then out of the events
 // that follow in the source. It prepares the next batch while the one before is being published.
@@ -166,10 +167,10 @@ func (p *preparer) prepareNext(ctx context.Context) error {
 // reportLoss logs and counts events that were removed before they were read. It returns when
 // the enrichment may go on.
 func (p *preparer) reportLoss(ctx context.Context, behind, lost, before uint64) {
-	err := fmt.Errorf("%w: %d, before event %d of stream %s", ErrLost, lost, before, p.cfg.From)
 	if p.figures.countLoss(behind, lost) {
-		p.log.Error(err.Error())
+		p.log.Error("source removed events before enrichment", zap.Uint64("events", lost), zap.Uint64("before", before))
 	}
+	err := fmt.Errorf("%w: %d, before event %d of stream %s", ErrLost, lost, before, p.cfg.From)
 	for p.cfg.OnLoss == Stop && p.stall(ctx, err, p.cfg.timers.maxPause) == nil {
 	}
 }

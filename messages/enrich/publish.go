@@ -26,7 +26,7 @@ const (
 )
 
 // errTargetMoved says that the target's last sequence is not the expected one.
-var errTargetMoved = errors.New("the target has moved on")
+var errTargetMoved = errors.New("the target has advanced")
 
 // errBatchTooLarge says that the server takes no batch of that many messages.
 var errBatchTooLarge = errors.New("too many messages in a batch")
@@ -179,7 +179,7 @@ func awaitCommit(ctx context.Context, answers *inbox.Inbox, want commit) error {
 		case ack.commit == want:
 			return nil
 		case ack.Stream == want.Stream && ack.Batch == want.Batch && ack.Batch != "":
-			return fmt.Errorf("%w: the server stored %d messages of %d, through sequence %d instead of %d", errTargetMoved, ack.Count, want.Count, ack.Sequence, want.Sequence)
+			return fmt.Errorf("%w: stored %d of %d messages, through sequence %d instead of %d", errTargetMoved, ack.Count, want.Count, ack.Sequence, want.Sequence)
 		}
 	}
 }

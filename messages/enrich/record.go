@@ -174,12 +174,12 @@ type recordEntry struct {
 func (r *recordEntry) exists() bool { return r.Chain != "" }
 
 // errUnreadable says that an entry of the bucket is no record.
-var errUnreadable = errors.New("is not a record of an enrichment")
+var errUnreadable = errors.New("is not an enrichment record")
 
 // decodeRecord reads the value of an entry.
 func decodeRecord(bucket string, e kv.Entry) (r record, err error) {
 	if err = json.Unmarshal(e.Value, &r); err == nil && r.Chain == "" {
-		err = errors.New("it names no chain")
+		err = errors.New("no chain")
 	}
 	if err != nil {
 		return record{}, fmt.Errorf("key %s of bucket %s %w: %w", e.Key, bucket, errUnreadable, err)
@@ -208,7 +208,7 @@ func (e *Enricher) checkSettings() error {
 	if !e.record.exists() || have == want {
 		return nil
 	}
-	return e.undecided("stream %s is the target of an enrichment with other settings: %s; use another target, or resume with the new settings",
+	return e.undecided("stream %s is the target of an enrichment with other settings: %s; resume with the new settings",
 		e.targetName(), have.changes(want))
 }
 

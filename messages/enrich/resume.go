@@ -41,16 +41,16 @@ func (e *Enricher) resume(ctx context.Context, after uint64, unproven bool) erro
 		return fmt.Errorf("target stream: %w", err)
 	}
 	if last := source.State.LastSeq; after > last {
-		return configError("stream %s ends at sequence %d, so nothing can resume after %d", e.cfg.From, last, after)
+		return configError("stream %s ends at sequence %d, cannot resume after %d", e.cfg.From, last, after)
 	}
 	seq, gone, err := e.provenThrough(ctx, target.State)
 	switch {
 	case err != nil:
 		return err
 	case after < seq:
-		return configError("stream %s has event %d of stream %s already, so resuming after %d would enrich events twice", e.targetName(), seq, e.cfg.From, after)
+		return configError("stream %s already has event %d of stream %s; resuming after %d would enrich events twice", e.targetName(), seq, e.cfg.From, after)
 	case gone > 0 && !unproven: // it may have been such an event
-		return fmt.Errorf("%w: %w: sequence %d of stream %s, behind event %d of stream %s", ErrConfig, ErrUnproven, gone, e.targetName(), seq, e.cfg.From)
+		return fmt.Errorf("%w: %w: sequence %d of stream %s, after event %d of stream %s", ErrConfig, ErrUnproven, gone, e.targetName(), seq, e.cfg.From)
 	}
 	r := record{
 		settings: e.cfg.settings(), Chain: cmp.Or(e.record.Chain, e.newChain()), Last: target.State.LastSeq,
@@ -64,7 +64,7 @@ func (e *Enricher) resume(ctx context.Context, after uint64, unproven bool) erro
 	if err := e.saveRecord(ctx); err != nil {
 		return err
 	}
-	e.log.Info("the enrichment resumes", zap.Uint64("after", after))
+	e.log.Info("enrichment resumed", zap.Uint64("after", after))
 	return nil
 }
 

@@ -56,7 +56,7 @@ func (e *Enricher) confirm(ctx context.Context, err error) error {
 // before, and the record was lost: then nobody knows how far.
 func (e *Enricher) beginRecord(ctx context.Context, last uint64) error {
 	if last > 0 {
-		return e.undecided("there is no record of the enrichment to stream %s, but the stream has had %d messages", e.targetName(), last)
+		return e.undecided("stream %s has no enrichment record, but has had %d messages", e.targetName(), last)
 	}
 	source, err := e.source.Info(ctx)
 	if err != nil {
@@ -71,7 +71,7 @@ func (e *Enricher) beginRecord(ctx context.Context, last uint64) error {
 func (e *Enricher) settle(ctx context.Context, last uint64) error {
 	r := &e.record
 	if last < r.Last {
-		return e.undecided("stream %s ends at sequence %d, but there was a sequence %d", e.targetName(), last, r.Last)
+		return e.undecided("stream %s ends at sequence %d, was at %d", e.targetName(), last, r.Last)
 	}
 	if err := e.identifyTarget(ctx); err != nil {
 		return err
@@ -132,7 +132,7 @@ func (e *Enricher) searchTarget(ctx context.Context, last uint64) (found arrival
 	found = arrival{seq: r.Done, time: r.Time}
 	err = e.readBack(ctx, last, r.Last, func(at uint64, msg *event) (bool, error) {
 		if msg == nil {
-			return false, e.undecided("sequence %d of stream %s is gone, and what is left behind %d does not say which events arrived", at, e.targetName(), r.Last)
+			return false, e.undecided("sequence %d of stream %s is gone, and no message after %d shows which events arrived", at, e.targetName(), r.Last)
 		}
 		o := parseOrigin(msg.Header)
 		proves, err := e.proves(ctx, at, &o)

@@ -47,10 +47,10 @@ func (s stamper) keepsID(e event) (bool, error) {
 		return false, nil
 	}
 	if s.existing == Refuse {
-		return true, unstampable("it has the header %s: %.40q", HeaderID, have)
+		return true, unstampable("header %s is already set: %.40q", HeaderID, have)
 	}
 	if id, err := strconv.ParseInt(have[0], 10, 64); len(have) > 1 || err != nil || id < 1 || strconv.FormatInt(id, 10) != have[0] {
-		return true, unstampable("the header %s is not one ID: %.40q", HeaderID, have)
+		return true, unstampable("header %s is not a single ID: %.40q", HeaderID, have)
 	}
 	return true, nil
 }
@@ -60,7 +60,7 @@ func (s stamper) keepsID(e event) (bool, error) {
 // message is complete. The error wraps errUnstampable.
 func (s stamper) draft(e event) (draft *nats.Msg, keepsID bool, err error) {
 	if e.Malformed {
-		return nil, false, unstampable("its header cannot be decoded")
+		return nil, false, unstampable("header cannot be decoded")
 	}
 	if keepsID, err = s.keepsID(e); err != nil {
 		return nil, keepsID, err
@@ -98,7 +98,7 @@ func checkJSONPath(keys string) error {
 	}
 	for key := range strings.SplitSeq(keys, ".") {
 		if key == "" || key[0] >= '0' && key[0] <= '9' || key[0] == '-' || strings.Trim(key, pathBytes) != "" {
-			return configError("JSON path %q, want keys joined by dots: letters, digits, _ and -, starting with a letter or _", keys)
+			return configError("JSON path %q, want keys like a_1.b-2 joined by dots", keys)
 		}
 	}
 	return nil
@@ -113,7 +113,7 @@ func (p jsonPath) check(data []byte) error {
 		return nil
 	}
 	if !gjson.ValidBytes(data) || !gjson.ParseBytes(data).IsObject() {
-		return unstampable("it is not a JSON object: %.40q", data)
+		return unstampable("not a JSON object: %.40q", data)
 	}
 	at := gjson.ParseBytes(data)
 	for rest, more := p.keys, true; more && at.IsObject(); {
@@ -124,10 +124,10 @@ func (p jsonPath) check(data []byte) error {
 			return nil
 		}
 		if at = found[0]; len(found) > 1 {
-			return unstampable("it has the JSON key %s twice", key)
+			return unstampable("JSON key %s occurs twice", key)
 		}
 		if at.Type != gjson.Null && (!more || !at.IsObject()) {
-			return unstampable("at the JSON path %s there is %.40q already", strings.TrimSuffix(p.keys, "."+rest), at.Raw)
+			return unstampable("JSON path %s already has %.40q", strings.TrimSuffix(p.keys, "."+rest), at.Raw)
 		}
 	}
 	return nil

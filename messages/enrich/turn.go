@@ -176,7 +176,7 @@ func (t *turn) dropPlans(ctx context.Context, why error) error {
 	if err := t.await(); err != nil {
 		return err
 	}
-	t.log.Warn(why.Error(), zap.Uint64("behind", t.record.Done))
+	t.log.Warn("planned batch changed; replanning", zap.Uint64("behind", t.record.Done))
 	t.record.Plans, t.record.Doubt = nil, true
 	return errors.Join(errRecordMoved, t.saveRecord(ctx))
 }

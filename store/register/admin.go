@@ -90,7 +90,7 @@ func (s *Store) checkCreate(tag store.Tag, r record) error {
 	case checkOrder(tag, r) != nil:
 		return checkOrder(tag, r)
 	case r.deleted() && tag.Next == 1: // the default, so surely not meant
-		return fmt.Errorf("%w: a tag of this name was deleted by hand, and this one would hand out the same IDs again; its first ID must be above all that are in use", store.ErrBadTag)
+		return fmt.Errorf("%w: deleted by hand; first ID must be above all IDs in use", store.ErrBadTag)
 	case tag.Next < floor:
 		return &store.BelowError{Tag: tag.Name, First: tag.Next, Floor: floor}
 	}
@@ -345,7 +345,7 @@ func (s *Store) begin(ctx context.Context) (mark string, err error) {
 }
 
 // errOther says that another administrator raises.
-var errOther = errors.New("another command raises all tags as well: run this one again when it has ended")
+var errOther = errors.New("another command is raising all tags; retry when it has ended")
 
 // decide writes a new decision to the metadata of the stream, with the identity that the
 // installation's register has had.

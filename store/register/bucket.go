@@ -23,7 +23,7 @@ func BucketName(p messages.Prefix) string { return string(p) + "_register" }
 const ConfigKey = "register"
 
 // ErrNoIdentity says that the bucket was made by other means than [Create].
-var ErrNoIdentity = problem.New(problem.NoIdentity, "it was not made by idworker, and has no identity")
+var ErrNoIdentity = problem.New(problem.NoIdentity, "it has no identity; idworker did not create it")
 
 // Bucket is the bucket, with replicas copies, 1 to 5, odd. It is not made where the
 // installation had one before.

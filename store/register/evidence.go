@@ -64,7 +64,7 @@ func (e *evidence) decided(p poll) bool {
 // foreign reports whether a register is not the one that was seen, whatever was decided.
 func (e *evidence) foreign(p poll) bool { return e.ID != "" && !p.missing && p.id != e.ID }
 
-const beingRaised = "is being raised, or a command that raised it broke off"
+const beingRaised = "is being raised, or a raise was interrupted"
 
 // check compares a poll with the evidence, and with the sequence that had been seen when
 // the poll was sent: later ones may be written after the answer. It returns nil or what is
@@ -75,14 +75,14 @@ func (e *evidence) check(bucket string, p poll, seen uint64) *store.RegressionEr
 	case p.missing && (seen > 0 || e.ID != ""):
 		wrong.Reason = "is missing"
 	case e.foreign(p):
-		wrong.Reason = "was made again, or is another one"
+		wrong.Reason = "was recreated or replaced"
 	case p.raising:
 		wrong.Reason = beingRaised
 	case p.first < e.First:
-		wrong.Reason = "is from before a decision"
+		wrong.Reason = "predates a decision"
 	case p.last < seen:
 	case p.entries < e.Entries:
-		wrong.Reason = fmt.Sprintf("has %d entries, and had %d", p.entries, e.Entries)
+		wrong.Reason = fmt.Sprintf("has %d entries, had %d", p.entries, e.Entries)
 	default:
 		return nil
 	}

@@ -101,7 +101,7 @@ func (b bucketOf) list(ctx context.Context) (map[string]listed, error) {
 			return entries, nil
 		}
 		if time.Since(began) > lagPatience {
-			return fail(errors.New("the replica that is read from lags behind its leader"))
+			return fail(errors.New("the replica lags behind its leader"))
 		}
 		short, cancel := context.WithTimeout(ctx, lagLook)
 		e, err := feed.Next(short)

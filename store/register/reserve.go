@@ -210,7 +210,7 @@ func checkOrder(tag store.Tag, r record) error {
 }
 
 // errDeleted says that an entry was deleted by hand.
-var errDeleted = fmt.Errorf("%w: it was deleted by hand, and nothing shows how far it was granted", store.ErrCorrupt)
+var errDeleted = fmt.Errorf("%w: deleted by hand, so its last grant is unknown", store.ErrCorrupt)
 
 // Lowest is the lowest first ID of a tag that is created: 1, and more once all tags were
 // raised.

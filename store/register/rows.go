@@ -15,7 +15,7 @@ import (
 )
 
 // errBelow says that a range lies below what was granted.
-var errBelow = errors.New("the range lies below what was granted already")
+var errBelow = errors.New("range below an earlier grant")
 
 // rowAttempts bounds how often a row is asked in one call. Of several loaders that race one
 // wins each time.
@@ -90,7 +90,7 @@ func (s *Store) raiseRow(ctx context.Context, tag string, seg store.Segment, nex
 	s.rowsBack[tag] = true
 	s.mu.Unlock()
 	if first {
-		s.log.Error("table row went back, raising it", zap.String("table", s.cfg.TableName), zap.String("tag", tag),
+		s.log.Error("table row regressed; raising it", zap.String("table", s.cfg.TableName), zap.String("tag", tag),
 			zap.Stringer("returned", seg), zap.Int64("granted_below", next))
 	}
 	if err := s.cfg.Table.Raise(ctx, tag, next); err != nil {
@@ -153,15 +153,15 @@ func (s *Store) rowStep(ctx context.Context, tag string) (int64, error) {
 		return 0, s.missing(ctx, tag, err)
 	}
 	if row.Step < 1 {
-		return 0, fmt.Errorf("%w: step is %d in its row, it must be 1 or more", store.ErrCorrupt, row.Step)
+		return 0, fmt.Errorf("%w: step %d in its row, allowed is 1 or more", store.ErrCorrupt, row.Step)
 	}
 	s.steps.put(tag, row.Step)
 	return row.Step, nil
 }
 
 var (
-	errRowMissing = fmt.Errorf("%w: its row is missing in the table, and it was not removed: insert the row again, or remove the tag", store.ErrCorrupt)
-	errRowMade    = errors.New("its row is being made")
+	errRowMissing = fmt.Errorf("%w: row missing from the table; insert it again or remove the tag", store.ErrCorrupt)
+	errRowMade    = errors.New("its row is being created")
 )
 
 // missing replaces an ErrNoTag of the table by the ErrCorrupt of a tag that was not removed.

@@ -129,7 +129,7 @@ func (s *Store) start(ctx context.Context) error {
 	s.replicas = max(1, found.replicas)
 	switch wrong := s.evidence.check(s.bucket, found, s.evidence.Seen); {
 	case s.evidence.decided(found) && found.first <= s.evidence.First:
-		return &store.RegressionError{Bucket: s.bucket, Reason: "was raised by too little"}
+		return &store.RegressionError{Bucket: s.bucket, Reason: "was not raised enough"}
 	case s.evidence.decided(found):
 		s.evidence.adopt(found)
 		return s.acceptWitness(ctx)
@@ -200,10 +200,10 @@ func (s *Store) remember(tag string, r record) {
 var (
 	// errStale says that nothing was written: the entry has another revision, or something
 	// has happened since the permit that a poll has to follow.
-	errStale = errors.New("the entry has another revision")
+	errStale = errors.New("the entry has changed")
 
 	// errLate says that an answer came too long after the poll behind the write.
-	errLate = errors.New("the answer to the write came too late")
+	errLate = errors.New("write confirmed too late")
 )
 
 // write replaces the entry of a tag, if its revision is still that of r, and caches it. The
@@ -236,7 +236,7 @@ func (s *Store) write(ctx context.Context, p sent, tag string, r record) error {
 }
 
 // errBehind says that a server shows less than it did before.
-var errBehind = errors.New("the server lags behind what it answered before")
+var errBehind = errors.New("the server lags behind its earlier replies")
 
 // read reads the entry of a tag from the leader. One below the cached entry of that tag
 // proves that the register went back; on a replicated stream, if it stays so.
@@ -250,11 +250,11 @@ func (s *Store) read(ctx context.Context, tag string) (record, error) {
 	case lower == 0:
 	case lower < suspicion && s.copies() > 1:
 		s.doubt()
-		return r, fmt.Errorf("%w: next was %d, and is %d", errBehind, had.Next, r.Next)
+		return r, fmt.Errorf("%w: next was %d, now %d", errBehind, had.Next, r.Next)
 	case r.exists():
-		return r, s.stop(&store.RegressionError{Bucket: s.bucket, Reason: fmt.Sprintf("has tag %s at %d, which was granted up to %d", tag, r.Next, had.Next)}, true)
+		return r, s.stop(&store.RegressionError{Bucket: s.bucket, Reason: fmt.Sprintf("has tag %s at %d, was granted up to %d", tag, r.Next, had.Next)}, true)
 	default:
-		return r, fmt.Errorf("%w: it was deleted by hand, and had been granted up to %d", store.ErrCorrupt, had.Next)
+		return r, fmt.Errorf("%w: deleted by hand, was granted up to %d", store.ErrCorrupt, had.Next)
 	}
 	s.remember(tag, r)
 	return r, nil

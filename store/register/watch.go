@@ -46,9 +46,9 @@ func (s *Store) Run(ctx context.Context) {
 		switch {
 		case err == nil || wrong || failing:
 		case errors.Is(err, ErrWitness):
-			s.log.Error("witness cannot be written", zap.Error(err))
+			s.log.Error("cannot write witness", zap.Error(err))
 		default:
-			s.log.Warn("register cannot be polled", zap.Error(err))
+			s.log.Warn("cannot poll register", zap.Error(err))
 		}
 		failing = err != nil && !wrong
 		pause.For(ctx, pollEvery)
@@ -187,10 +187,10 @@ func (s *Store) stop(wrong *store.RegressionError, proven bool) error {
 	switch {
 	case s.stopped != nil:
 	case wrong.Reason == beingRaised:
-		s.log.Info("granting stopped, all tags are being raised")
+		s.log.Info("granting paused while tags are raised")
 	default:
 		s.figures.Regressions++
-		s.log.Error("register went back, granting stopped", zap.Error(wrong))
+		s.log.Error("register regressed; granting stopped", zap.Error(wrong))
 	}
 	if s.stopped == nil || !s.proven || proven {
 		s.stopped, s.proven = wrong, proven
@@ -203,7 +203,7 @@ func (s *Store) resume() {
 	s.suspect = time.Time{}
 	if s.stopped != nil {
 		s.stopped, s.proven = nil, false
-		s.log.Info("register is complete again, granting goes on")
+		s.log.Info("register complete again; granting resumed")
 	}
 }
 
@@ -230,7 +230,7 @@ func (s *Store) compare(ctx context.Context, lowest int64) (missing map[string]r
 			missing[tag], next = had, lowest
 		}
 		if next < had.Next {
-			return nil, s.stop(&store.RegressionError{Bucket: s.bucket, Reason: fmt.Sprintf("has tag %s at %d, which was granted up to %d", tag, next, had.Next)}, true)
+			return nil, s.stop(&store.RegressionError{Bucket: s.bucket, Reason: fmt.Sprintf("has tag %s at %d, was granted up to %d", tag, next, had.Next)}, true)
 		}
 	}
 	return missing, nil
@@ -248,7 +248,7 @@ func (s *Store) accept(ctx context.Context, found poll, p sent) error {
 	var missing map[string]record
 	var err error
 	if found.first <= first {
-		err = s.stop(&store.RegressionError{Bucket: s.bucket, Reason: fmt.Sprintf("has %d as the lowest first ID of new tags, which was %d", found.first, first)}, true)
+		err = s.stop(&store.RegressionError{Bucket: s.bucket, Reason: fmt.Sprintf("has lowest first ID %d for new tags, was %d", found.first, first)}, true)
 	} else {
 		missing, err = s.compare(ctx, found.first)
 	}
@@ -256,7 +256,7 @@ func (s *Store) accept(ctx context.Context, found poll, p sent) error {
 		s.mu.Lock()
 		s.evidence.learn(found) // or a restart would take it for a new one
 		s.mu.Unlock()
-		s.log.Error("register was raised by too little", zap.Error(err))
+		s.log.Error("register was not raised enough", zap.Error(err))
 		return errors.Join(err, s.note(ctx))
 	}
 	if err != nil {

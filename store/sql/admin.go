@@ -110,7 +110,7 @@ func (t *Table) Raise(ctx context.Context, tag string, next int64) error {
 			next, tag, tag, int64(math.MaxInt64))
 		switch {
 		case t.is(err, errNoFit):
-			return fmt.Errorf("%w: the column max_id is too narrow for %d, it should be BIGINT: %w", store.ErrSetup, next, err)
+			return fmt.Errorf("%w: column max_id is too narrow for %d, must be BIGINT: %w", store.ErrSetup, next, err)
 		case err != nil || rows == 1:
 			return err
 		case rows > 1:

@@ -47,7 +47,7 @@ func (t *Table) checkColumns(ctx context.Context, conn *dbsql.Conn) error {
 	}
 	for _, column := range columns[1:] {
 		if kind := column.DatabaseTypeName(); !integerType.MatchString(kind) {
-			return fmt.Errorf("%w: the column %s is %s, it must be BIGINT", store.ErrSetup, column.Name(), kind)
+			return fmt.Errorf("%w: column %s is %s, must be BIGINT", store.ErrSetup, column.Name(), kind)
 		}
 	}
 	return rows.Err()
@@ -88,7 +88,7 @@ func (t *Table) CheckFirst(ctx context.Context) error {
 
 // errCollation is the ErrSetup of a column biz_tag that makes tags equal.
 func (t *Table) errCollation() error {
-	return fmt.Errorf("%w: the column biz_tag treats tags as equal that differ only in case, or otherwise, such as Order and order; run: %s",
+	return fmt.Errorf("%w: column biz_tag treats Order and order as equal; run: %s",
 		store.ErrSetup, t.text(t.distinct))
 }
 

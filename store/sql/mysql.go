@@ -86,8 +86,7 @@ var sessionVariables = map[string]string{
 	"lock_wait_timeout":        "3", // for the table
 }
 
-var errMySQLDSN = errors.New("malformed DSN, expected mysql://user:password@tcp(host:port)/database, " +
-	"and parameters, if any, as name=value after a question mark")
+var errMySQLDSN = errors.New("malformed DSN, want mysql://user:password@tcp(host:port)/database?name=value")
 
 // parseMySQL reads a DSN. The driver's errors are not passed on, as some quote
 // a part of the DSN that may belong to the password.
@@ -103,7 +102,7 @@ func parseMySQL(dsn string, c *Config) error {
 	// The driver would set each of these as a session variable.
 	if len(config.Params) > 0 {
 		names := slices.Sorted(maps.Keys(config.Params))
-		return fmt.Errorf("malformed DSN: %q is not a parameter of the driver, and session variables cannot be set", names[0])
+		return fmt.Errorf("malformed DSN: %q is not a driver parameter", names[0])
 	}
 	config.Params = maps.Clone(sessionVariables)
 	config.InterpolateParams = true // one round trip; two with a prepared statement

@@ -78,8 +78,7 @@ var postgres = dialect{
 	change: changePostgres,
 }
 
-var errPostgresDSN = errors.New("malformed DSN, expected postgres://user:password@host:port/database, and parameters, " +
-	"if any, as name=value after a question mark; in user and password, special characters have to be percent-encoded")
+var errPostgresDSN = errors.New("malformed DSN, want postgres://user:password@host:port/database?name=value, percent-encoded")
 
 // parsePostgres reads a DSN. The driver's errors are not passed on: they quote
 // the DSN, and may fail to mask the password if it is malformed.

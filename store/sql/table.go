@@ -31,7 +31,7 @@ const Reservations = 16
 const MaxConns = Reservations + 2
 
 // ErrScheme is returned by [Parse] if no dialect has the DSN's scheme.
-var ErrScheme = errors.New("malformed DSN, expected mysql://…, postgres://… or postgresql://…")
+var ErrScheme = errors.New("malformed DSN, want mysql://…, postgres://… or postgresql://…")
 
 // A dialect is all that differs between kinds of servers. Its statements, and
 // those of the methods, contain words in braces, see [Table.text].
@@ -90,8 +90,7 @@ func Parse(dsn, table string) (Config, error) {
 	parts := strings.Split(table, ".")
 	for _, part := range parts {
 		if len(parts) > 2 || len(part) > d.maxName || !identifier.MatchString(part) {
-			return Config{}, fmt.Errorf("malformed table name %q: allowed are table and schema.table, "+
-				"each of at most %d characters A-Z a-z 0-9 _, not starting with a digit", table, d.maxName)
+			return Config{}, fmt.Errorf("malformed table name %q: want [schema.]table, each of 1 to %d letters, digits and _, no leading digit", table, d.maxName)
 		}
 	}
 	c := Config{dialect: d, table: parts}

@@ -126,7 +126,7 @@ func (s *registerSite) stopsGranting(t *testing.T) {
 		t.Errorf("%v ranges were granted meanwhile", after-before)
 	}
 	for _, l := range s.loaders {
-		if n := l.says("register went back, granting stopped"); n != s.stops {
+		if n := l.says("register regressed; granting stopped"); n != s.stops {
 			t.Errorf("a loader logged %d times that it stopped, want %d", n, s.stops)
 		}
 	}
@@ -165,7 +165,7 @@ func (s *registerSite) putBackAtRest(t *testing.T) {
 		p.stop(syscall.SIGTERM)
 	}
 	backup.Restore(t, s.js.Conn())
-	s.refused(t, true, "bucket ids_register is at sequence ", "but was seen at ", remedy)
+	s.refused(t, true, "bucket ids_register is at sequence ", ", was at ", remedy)
 	must(t, "tag", "raise", "--server", s.net.URL(), "--all", "--by", "1000000000000")
 	s.serves(t)
 }

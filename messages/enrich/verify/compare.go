@@ -114,33 +114,33 @@ func (c checker) compare(original *streamread.Message, a arrival) *Finding {
 	e, ok := readEvidence(a.Header)
 	switch {
 	case !ok:
-		return a.finding(Foreign, "it has no header %s that an enricher writes", enrich.HeaderChain)
+		return a.finding(Foreign, "no header %s from an enricher", enrich.HeaderChain)
 	case e.target != c.target:
-		return a.finding(Foreign, "it was published for another target: %.100q", e.target)
+		return a.finding(Foreign, "published for another target: %.100q", e.target)
 	case original == nil:
 		return c.checkID(a)
 	case e.stored != original.Time.UnixNano():
-		return a.finding(Unknown, "it was made of an event that was stored at %s, the source's was at %s",
+		return a.finding(Unknown, "its event was stored at %s, the source's at %s",
 			time.Unix(0, e.stored).UTC().Format(time.RFC3339Nano), original.Time.UTC().Format(time.RFC3339Nano))
 	}
 	if _, matches := matched(c.filter, original.Subject); !matches {
-		return a.finding(Foreign, "event %d of the source is on %q, which the filter does not match", a.origin, original.Subject)
+		return a.finding(Foreign, "event %d of the source is on %q, outside the filter", a.origin, original.Subject)
 	}
 	if f := c.checkID(a); f != nil {
 		return f
 	}
 	kept := headerValues(original.Header, enrich.HeaderID)
 	if len(kept) > 0 && !slices.Equal(kept, a.ids) {
-		return a.finding(BadID, "the event came with the ID %.100q", kept)
+		return a.finding(BadID, "the event already had ID %.100q", kept)
 	}
 	if want := c.subject(original.Subject); c.subjects && a.Subject != want {
-		return a.finding(Changed, "its subject should be %q", want)
+		return a.finding(Changed, "subject should be %q", want)
 	}
 	if f := c.compareBodies(*original, a, len(kept) > 0); f != nil {
 		return f
 	}
 	if name, differs := firstDifference(ownHeaders(original.Header), ownHeaders(a.Header)); differs {
-		return a.finding(Changed, "its header %.100q is not that of the event", name)
+		return a.finding(Changed, "header %.100q differs from the event's", name)
 	}
 	return nil
 }
@@ -149,9 +149,9 @@ func (c checker) compare(original *streamread.Message, a arrival) *Finding {
 func (c checker) checkID(a arrival) *Finding {
 	switch {
 	case len(a.ids) == 0:
-		return a.finding(BadID, "it has no header %s", enrich.HeaderID)
+		return a.finding(BadID, "no header %s", enrich.HeaderID)
 	case a.id == 0:
-		return a.finding(BadID, "the header %s is not one ID, decimal, from 1 to 2^63-1", enrich.HeaderID)
+		return a.finding(BadID, "header %s is not a single decimal ID from 1 to 2^63-1", enrich.HeaderID)
 	}
 	return nil
 }
@@ -164,15 +164,15 @@ func (c checker) compareBodies(original streamread.Message, a arrival, kept bool
 			value = strconv.Quote(value)
 		}
 		if raw := gjson.GetBytes(a.Data, c.json).Raw; raw != value {
-			return a.finding(BadID, "the JSON has %.100q at %s, not %s", raw, c.json, value)
+			return a.finding(BadID, "JSON has %.100q at %s, want %s", raw, c.json, value)
 		}
 		var err error
 		if want, err = sjson.SetRawBytes(original.Data, c.json, []byte(value)); err != nil {
-			return a.finding(Changed, "the event has no place for an ID: %v", err)
+			return a.finding(Changed, "the event has no room for an ID: %v", err)
 		}
 	}
 	if !bytes.Equal(want, a.Data) {
-		return a.finding(Changed, "its body is not that of the event")
+		return a.finding(Changed, "body differs from the event's")
 	}
 	return nil
 }

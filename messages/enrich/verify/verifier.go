@@ -17,7 +17,7 @@ import (
 
 var (
 	// ErrFaults says that something is wrong with the target: the report says what.
-	ErrFaults = errors.New("the target is not what enriching promises")
+	ErrFaults = errors.New("the target has faults")
 
 	// ErrWaiting says that events had not arrived within [Config.Wait]. The others are as they
 	// should be.
@@ -25,7 +25,7 @@ var (
 
 	// ErrReplaced says that a stream was deleted and created again meanwhile: what was read is
 	// of two streams.
-	ErrReplaced = errors.New("a stream was replaced while it was read")
+	ErrReplaced = errors.New("stream replaced during the read")
 )
 
 // Config says what to verify.
@@ -91,7 +91,7 @@ func Open(ctx context.Context, cfg Config) (*Verifier, error) {
 func openStream(ctx context.Context, js jetstream.JetStream, name string) (jetstream.Stream, error) {
 	s, err := js.Stream(ctx, name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		return nil, fmt.Errorf("%w: there is no stream %s", enrich.ErrConfig, name)
+		return nil, fmt.Errorf("%w: no stream %s", enrich.ErrConfig, name)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("stream %s: %w", name, err)
@@ -103,7 +103,7 @@ func openStream(ctx context.Context, js jetstream.JetStream, name string) (jetst
 func streamOf(ctx context.Context, js jetstream.JetStream, subject string) (jetstream.Stream, error) {
 	name, err := js.StreamNameBySubject(ctx, subject)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		return nil, fmt.Errorf("%w: no stream takes the subject %q", enrich.ErrConfig, subject)
+		return nil, fmt.Errorf("%w: no stream takes subject %q", enrich.ErrConfig, subject)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("find the stream of %q: %w", subject, err)
@@ -137,7 +137,7 @@ func (v *Verifier) Run(ctx context.Context) (*Report, error) {
 	case err != nil:
 		return r, err
 	case len(r.Findings) > 0:
-		return r, fmt.Errorf("%w; the first: %s", ErrFaults, r.Findings[0])
+		return r, fmt.Errorf("%w; first: %s", ErrFaults, r.Findings[0])
 	case len(r.Faults) > 0: // what was missing has been removed meanwhile
 		return r, ErrFaults
 	case r.Waiting > 0 && v.cfg.Wait > 0:

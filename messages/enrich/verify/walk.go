@@ -148,11 +148,11 @@ func (w *walk) receive(ctx context.Context, msg streamread.Message) error {
 	a, takes := newArrival(msg, seq), w.v.checker.takes(msg.Subject)
 	switch {
 	case !takes && ok && seq > w.v.cfg.After && !isLetter(msg):
-		w.report.add(a.finding(Foreign, "it is an event of this source, and no enricher with these settings publishes there"))
+		w.report.add(a.finding(Foreign, "event of this source on a subject that these settings do not use"))
 	case !takes, !ok && isMarker(msg):
 		w.report.Others++
 	case !ok:
-		w.report.add(a.finding(Foreign, "no enricher of this source put it there"))
+		w.report.add(a.finding(Foreign, "not from an enricher of this source"))
 	case seq > w.sourceLast:
 		w.report.add(a.finding(Unknown, "the source ends at %d", w.sourceLast))
 	case seq <= w.v.cfg.After:
@@ -201,10 +201,10 @@ func (w *walk) receiveEvent(ctx context.Context, a arrival) error {
 func (w *walk) receiveNext(ctx context.Context, original *streamread.Message, a arrival) error {
 	if w.early != nil && w.early.origin >= a.origin {
 		if w.early.origin == a.origin {
-			w.report.add(a.finding(Doubled, "it is there a second time"))
+			w.report.add(a.finding(Doubled, "second copy"))
 			return nil
 		}
-		w.report.add(w.early.finding(Order, "event %d comes behind it", a.origin))
+		w.report.add(w.early.finding(Order, "event %d comes after it", a.origin))
 		w.early = nil
 	}
 	w.count(original)
@@ -244,10 +244,10 @@ func (w *walk) receiveLate(original *streamread.Message, a arrival) {
 	shared := w.addID(a, original)
 	switch {
 	case original == nil && (shared != nil || a.origin == w.at):
-		w.report.add(a.finding(Doubled, "it is there already, or another event with its ID"))
+		w.report.add(a.finding(Doubled, "already there, or another event has its ID"))
 		return
 	case original != nil && (w.late[a.origin] || !w.unsettle(*original) && !w.fill(a.origin)):
-		w.report.add(a.finding(Doubled, "it is there a second time"))
+		w.report.add(a.finding(Doubled, "second copy"))
 		return
 	}
 	w.report.add(shared)
@@ -379,7 +379,7 @@ func (w *walk) passEvent(a arrival) {
 	switch {
 	case ended && !told:
 		w.ended[e.chain] = true
-		w.report.add(a.finding(Foreign, "two enrichments write to this target: %q had ended when %q began", e.chain, w.chain))
+		w.report.add(a.finding(Foreign, "two enrichments write to this target: %q ended when %q began", e.chain, w.chain))
 	case !ended && e.chain != w.chain:
 		w.ended[w.chain], w.chain = false, e.chain
 	}
@@ -409,7 +409,7 @@ func (w *walk) addID(a arrival, original *streamread.Message) *Finding {
 	if !taken {
 		return nil
 	}
-	return a.finding(SharedID, "its ID is at %d of the target already, or behind that", behind)
+	return a.finding(SharedID, "its ID is already at %d of the target, or after it", behind)
 }
 
 // conclude gives the absent events their verdicts. Behind the last event that
@@ -467,7 +467,7 @@ func (w *walk) name(ctx context.Context, h hole) error {
 		if left--; left < h.absent-h.gone {
 			w.report.add(&Finding{
 				Kind: Missing, Source: e.Sequence, Target: h.before, Subject: e.Subject,
-				Detail: "it is neither before that message nor among the dead letters",
+				Detail: "neither before that message nor among the dead letters",
 			})
 		}
 	}
