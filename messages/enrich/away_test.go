@@ -57,7 +57,7 @@ func TestAway(t *testing.T) {
 				b.publish(2, n)
 			}
 			logged := func(what string) int { return logs.FilterMessageSnippet(what).Len() }
-			const fails, works = "enriching fails", "works again"
+			const fails, works = "enrichment failing", "working again"
 			natstest.Eventually(t, "the outage in the log", func() bool { return logged(fails) > 0 })
 			c.mend(b)
 			if c.unpublished {

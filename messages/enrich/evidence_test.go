@@ -83,7 +83,7 @@ func TestOtherSourceWithAHole(t *testing.T) {
 	b.publish(1, 2*steps)
 	b.deleteMsg("ORDERS", steps-1)
 	b.deleteMsg("ORDERS", steps)
-	b.standsStill(b.config(), "but the one that was enriched")
+	b.standsStill(b.config(), "when enriched")
 }
 
 // The last event that is left before a hole is found, wherever the hole is.
@@ -151,7 +151,7 @@ func TestTwoInstallationsOneTarget(t *testing.T) {
 	if err := e.publisher.publish(t.Context(), prepared.msgs, 0); err != nil {
 		t.Fatal(err)
 	}
-	b.standsStill(b.config(), "which is not this one")
+	b.standsStill(b.config(), "only one may write")
 }
 
 // Source and record went back to the same backup, the target did not. What it has of events that
@@ -167,7 +167,7 @@ func TestSourceAndRecordRestored(t *testing.T) {
 	source.Restore(t, b.conn)
 	records.Restore(t, b.conn)
 	b.publish(11, 25)
-	b.standsStill(b.config(), "but the one that was enriched")
+	b.standsStill(b.config(), "when enriched")
 	if err := Resume(t.Context(), b.config(), 9, false); !errors.Is(err, ErrConfig) {
 		t.Errorf("resume after 9: %v, want ErrConfig", err)
 	}
@@ -188,13 +188,13 @@ func TestTargetRestoredAndFilled(t *testing.T) {
 	b.publish(11, 20)
 	b.enrichOnce(b.config(), 20)
 	target.Restore(t, b.conn)
-	b.standsStill(b.config(), "but there was a sequence")
+	b.standsStill(b.config(), "ends at sequence")
 	for range 12 {
 		if _, err := b.js.Publish(t.Context(), "orders.dead", nil); err != nil {
 			t.Fatal(err)
 		}
 	}
-	b.standsStill(b.config(), "now is another message")
+	b.standsStill(b.config(), "now another message")
 	if err := Resume(t.Context(), b.config(), 10, false); err != nil {
 		t.Fatal(err)
 	}
@@ -265,7 +265,7 @@ func TestMessageWithoutChain(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.publish(steps+1, steps+1)
-	b.standsStill(b.config(), "which is not this one")
+	b.standsStill(b.config(), "only one may write")
 }
 
 // The source was created again: a dead letter about an event at the same sequence is another one.

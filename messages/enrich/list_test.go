@@ -28,7 +28,7 @@ func TestRetire(t *testing.T) {
 	if _, err := Retire(t.Context(), b.js, "ids", "ORDERS", "READY"); !errors.Is(err, ErrConfig) {
 		t.Errorf("retired again: %v, want ErrConfig", err)
 	}
-	b.standsStill(b.config(), "no record")
+	b.standsStill(b.config(), "no enrichment record")
 	b.resume(5)
 	b.publish(6, 9)
 	b.start(b.config())
