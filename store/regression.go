@@ -9,12 +9,13 @@ import (
 // ErrRegressed is wrapped by every [RegressionError].
 var ErrRegressed = problem.New(problem.Regressed, "the register regressed")
 
-// RegressionError reports that a bucket holds less than was seen in it, or is another one.
-// Nothing is granted until an administrator decides from where to count on: tag raise --all.
+// RegressionError reports a bucket that holds less than it did before, or was
+// replaced. Nothing is granted until an administrator raises the counters: tag
+// raise --all.
 type RegressionError struct {
 	Bucket      string
 	Seen, Found uint64 // sequences of its stream
-	Reason      string // if the sequences are not what shows it
+	Reason      string // set if the sequences do not show it
 }
 
 func (e *RegressionError) Error() string {
@@ -24,5 +25,5 @@ func (e *RegressionError) Error() string {
 	return fmt.Sprintf("%v: bucket %s is at sequence %d, was at %d", ErrRegressed, e.Bucket, e.Found, e.Seen)
 }
 
-// Unwrap makes it an [ErrRegressed].
+// Unwrap returns [ErrRegressed].
 func (e *RegressionError) Unwrap() error { return ErrRegressed }

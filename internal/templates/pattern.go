@@ -15,7 +15,7 @@ var ErrPattern = problem.New(problem.Invalid, "malformed pattern")
 func IsPattern(name string) bool { return strings.ContainsAny(name, "*>") }
 
 // CheckPattern returns an error that wraps [ErrPattern] unless pattern is a tag
-// with at least one wildcard in the place of a token: * anywhere, > at the end.
+// with at least one wildcard in place of a token: * anywhere, > at the end.
 func CheckPattern(pattern string) error {
 	tokens := strings.Split(pattern, ".")
 	wild := false
@@ -38,10 +38,10 @@ func CheckPattern(pattern string) error {
 	return nil
 }
 
-// Matches reports whether a tag is among those of a pattern.
+// Matches reports whether a pattern matches a tag.
 func Matches(pattern, tag string) bool { return covers(pattern, tag) }
 
-// covers reports whether every tag of pattern b is one of pattern a. A tag is a
+// covers reports whether pattern a matches every tag of pattern b. A tag is a
 // pattern, too.
 func covers(a, b string) bool {
 	for {

@@ -14,15 +14,15 @@ import (
 	"github.com/idworker/idworker/store"
 )
 
-// errBelow says that a range lies below what was granted.
+// errBelow reports a range below an earlier grant.
 var errBelow = errors.New("range below an earlier grant")
 
-// rowAttempts bounds how often a row is asked in one call. Of several loaders that race one
-// wins each time.
+// rowAttempts bounds the attempts at a row in one call. Of several racing
+// loaders one wins each time.
 const rowAttempts = 256
 
-// reserveRow has the table propose ranges until one lies above all that was granted. Made
-// says that the caller has inserted the row.
+// reserveRow has the table propose ranges until one lies above all earlier
+// grants. made reports whether the caller has inserted the row.
 func (s *Store) reserveRow(ctx context.Context, tag string, n int64, made bool) (store.Grant, error) {
 	for attempt := range rowAttempts {
 		if _, err := s.permit(ctx); err != nil { // or the range would be discarded
@@ -37,7 +37,8 @@ func (s *Store) reserveRow(ctx context.Context, tag string, n int64, made bool) 
 		switch {
 		case !errors.Is(err, errBelow):
 			return granted, err
-		case before.Next > seg.First: // known before the table was asked, so this is no race
+		// Read before the table's reply, so this is no race.
+		case before.Next > seg.First:
 			err = s.raiseRow(ctx, tag, seg, before.Next)
 		case !s.Known(tag): // a new row, where a lost tag may have been
 			err = s.cfg.Table.Raise(ctx, tag, lowest)
@@ -53,12 +54,13 @@ func (s *Store) reserveRow(ctx context.Context, tag string, n int64, made bool) 
 	return store.Grant{}, fmt.Errorf("%w, %d times in a row", errBelow, rowAttempts)
 }
 
-// claim moves the entry of a tag to the end of a range that the table has proposed. After
-// any error the range is discarded; errBelow says that it lies below lowest, from where on
-// IDs may be granted: next, or, if there is no entry, where tags that are created begin.
+// claim moves the entry of a tag to the end of a range that the table proposed.
+// After any error the range is discarded. errBelow means that it lies below
+// lowest, the first ID that may be granted: next, or, without an entry, the
+// lowest first ID of new tags.
 //
-// The mark of a removed tag stays, unless the caller has made the row: the tag may have been
-// removed since the table proposed the range.
+// The mark of a removed tag stays, unless the caller has made the row: the tag
+// may have been removed since the table proposed the range.
 func (s *Store) claim(ctx context.Context, tag string, seg store.Segment, made bool) (granted store.Grant, lowest int64, err error) {
 	for attempt := 0; ; attempt++ {
 		p, r, err := s.look(ctx, tag, attempt, record.exists)
@@ -82,7 +84,8 @@ func (s *Store) claim(ctx context.Context, tag string, seg store.Segment, made b
 	}
 }
 
-// raiseRow raises a row that returned seg, although all below next had been granted before.
+// raiseRow raises a row that returned seg, although all below next had been
+// granted before.
 func (s *Store) raiseRow(ctx context.Context, tag string, seg store.Segment, next int64) error {
 	s.mu.Lock()
 	s.figures.RowsBack++
@@ -99,10 +102,10 @@ func (s *Store) raiseRow(ctx context.Context, tag string, seg store.Segment, nex
 	return nil
 }
 
-// createRow makes a row that has handed out its first range.
+// createRow inserts a row whose first range is already reserved.
 func (s *Store) createRow(ctx context.Context, tag store.Tag, n int64) (store.Grant, error) {
 	err := s.announce(ctx, tag, func(r record) error { return s.mayCreate(tag, r) })
-	if errors.Is(err, store.ErrTagExists) { // if its row is not missing
+	if errors.Is(err, store.ErrTagExists) { // unless its row is missing
 		_, err = s.cfg.Table.Find(ctx, tag.Name)
 		err = cmp.Or(s.missing(ctx, tag.Name, err), store.ErrTagExists)
 	}
@@ -127,16 +130,18 @@ func (s *Store) createRow(ctx context.Context, tag store.Tag, n int64) (store.Gr
 	return s.reserveRow(ctx, tag.Name, n, true)
 }
 
-// announce writes the entry of a tag whose row is about to be made, unless there is one: a
-// row that is there without its creator takes the order from it. It is marked as removed,
-// for a creator that stops before the row is made leaves no tag.
+// announce writes the entry of a tag before its row is inserted, unless there
+// is an entry: a row that its creator abandons takes the order from it. The
+// entry is marked as removed, because a creator that stops before the row is
+// inserted leaves no tag.
 func (s *Store) announce(ctx context.Context, tag store.Tag, check func(record) error) error {
 	return s.replace(ctx, tag.Name, func(r record) (entry, error) {
 		if err := check(r); err != nil || r.exists() {
 			return r.entry, err
 		}
 		next := s.Lowest()
-		if r.deleted() { // nothing shows how far it was granted, and the caller has chosen
+		// The last grant is unknown, and the caller has chosen a first ID.
+		if r.deleted() {
 			next = tag.Next
 		}
 		return entry{Next: next, Order: stored(tag.Order), Removed: true}, nil
@@ -164,7 +169,8 @@ var (
 	errRowMade    = errors.New("its row is being created")
 )
 
-// missing replaces an ErrNoTag of the table by the ErrCorrupt of a tag that was not removed.
+// missing replaces an ErrNoTag of the table with the ErrCorrupt of a tag that
+// was not removed.
 func (s *Store) missing(ctx context.Context, tag string, err error) error {
 	if !errors.Is(err, store.ErrNoTag) {
 		return err
@@ -177,18 +183,19 @@ func (s *Store) missing(ctx context.Context, tag string, err error) error {
 	case !s.live(r):
 		return err
 	}
-	// It may have been made since the table was asked, but then it is there now.
+	// The row may have been inserted since, but then it is there now.
 	if _, found := s.cfg.Table.Find(ctx, tag); !errors.Is(found, store.ErrNoTag) {
 		return errors.Join(errRowMade, found)
 	}
 	return errRowMissing
 }
 
-// steps caches the steps of rows, for a minute. The zero value is ready for use.
+// steps caches the steps of rows, for a minute. The zero value is ready for
+// use.
 type steps struct {
 	mu    sync.Mutex
 	tags  map[string]rowStep
-	sweep int // how many there may be until old ones are dropped
+	sweep int // size at which old steps are dropped
 }
 
 type rowStep struct {

@@ -92,19 +92,18 @@ func (t *Table) errCollation() error {
 		store.ErrSetup, t.text(t.distinct))
 }
 
-// Migrate implements [store.Database]. A table that exists is left as it is, so
-// that users without the right to create tables can call Migrate. The new table
-// has the columns of Leaf's, and a collation that distinguishes Order from
-// order.
+// Migrate implements [store.Database]. An existing table is not changed, so
+// users without the right to create tables can call Migrate. The new table has
+// the columns of Leaf's, and a collation that distinguishes Order from order.
 func (t *Table) Migrate(ctx context.Context) error {
 	return t.call(ctx, "", func(ctx context.Context, conn *dbsql.Conn) error {
 		if err := t.checkColumns(ctx, conn); !t.is(err, store.ErrNoTable) {
 			return err
 		}
 		_, err := conn.ExecContext(ctx, t.text(t.create))
-		// PostgreSQL's IF NOT EXISTS overlooks what another process is about to
-		// commit. Its error depends on the progress of that process, and does
-		// not prove that the table exists.
+		// PostgreSQL's IF NOT EXISTS overlooks a table that another process is
+		// about to commit. Its error depends on the progress of that process,
+		// and does not prove that the table exists.
 		if t.is(err, errExists) && t.checkColumns(ctx, conn) == nil {
 			return nil
 		}

@@ -15,9 +15,9 @@ import (
 	"github.com/idworker/idworker/store"
 )
 
-// A reason is the meaning of a server's error code, see dialect.reasons. Those
-// that wrap store.ErrSetup last until an administrator acts, and name the
-// remedy.
+// A reason is the meaning of a server's error code, see dialect.reasons.
+// Reasons that wrap store.ErrSetup last until an administrator acts, and name
+// the remedy.
 var (
 	errExists   = errors.New("row or table already exists")
 	errNoFit    = errors.New("value does not fit the column")

@@ -124,8 +124,8 @@ func parseMySQL(dsn string, c *Config) error {
 	return nil
 }
 
-// changeMySQL returns the insert ID as max_id. It is the one of an earlier
-// statement if no row changed, and 0 if the table has a trigger on UPDATE.
+// changeMySQL returns the insert ID as max_id. It belongs to an earlier
+// statement if no row changed, and is 0 if the table has a trigger on UPDATE.
 func changeMySQL(ctx context.Context, conn *dbsql.Conn, query string, args ...any) (rows, maxID int64, err error) {
 	result, err := conn.ExecContext(ctx, query, args...)
 	if err != nil {

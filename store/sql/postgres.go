@@ -119,8 +119,9 @@ func shouldPing(_ context.Context, p stdlib.ShouldPingParams) bool {
 // syncCommit makes the statement's own transaction wait for the disk.
 const syncCommit = `CASE pg_catalog.current_setting('synchronous_commit') WHEN 'off' THEN pg_catalog.set_config('synchronous_commit', 'on', true) END`
 
-// changePostgres reads the answer to its end, which comes after the commit: the
-// row alone proves nothing. For NULL, and what is no integer, max_id is 0.
+// changePostgres reads the reply to its end, which comes after the commit: the
+// row alone proves nothing. For NULL, or a value that is no integer, max_id is
+// 0.
 func changePostgres(ctx context.Context, conn *dbsql.Conn, query string, args ...any) (count, maxID int64, err error) {
 	rows, err := conn.QueryContext(ctx, query+" RETURNING max_id::text, "+syncCommit, args...)
 	if err != nil {

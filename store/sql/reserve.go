@@ -59,7 +59,7 @@ func (t *Table) next(ctx context.Context, conn *dbsql.Conn, tag string) (int64, 
 	return next, err
 }
 
-// Find implements [store.Table]. The row is returned as it is, in bounds or
+// Find implements [store.Table]. The row is returned unchecked, in bounds or
 // not. A row with NULL, or with a number that does not fit an int64, is
 // ErrCorrupt, and so are two rows.
 func (t *Table) Find(ctx context.Context, tag string) (found store.Tag, err error) {
@@ -91,7 +91,7 @@ func errRows(rows int64) error {
 	return fmt.Errorf("%w: %d rows have this biz_tag; it needs a unique key", store.ErrCorrupt, rows)
 }
 
-// row is what a row holds, as text; nil is NULL.
+// row holds the columns of a row as text; nil is NULL.
 type row struct{ bizTag, maxID, step *string }
 
 // each calls see with each row.

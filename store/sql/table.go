@@ -18,10 +18,10 @@ import (
 
 // CallTimeout bounds every call except Tags, and each step of making a
 // connection, so that a stopped database is noticed. Callers give up after the
-// same time anyway. Tests set a longer one, before they parse a DSN.
+// same time anyway. Tests set a longer timeout, before they parse a DSN.
 var CallTimeout = 3 * time.Second
 
-// Reservations is the number of calls of Reserve that should be under way at a
+// Reservations is the number of calls of Reserve that should be in flight at a
 // time. More would time out waiting for a connection.
 const Reservations = 16
 
@@ -33,7 +33,7 @@ const MaxConns = Reservations + 2
 // ErrScheme is returned by [Parse] if no dialect has the DSN's scheme.
 var ErrScheme = errors.New("malformed DSN, want mysql://…, postgres://… or postgresql://…")
 
-// A dialect is all that differs between kinds of servers. Its statements, and
+// A dialect holds all differences between kinds of servers. Its statements, and
 // those of the methods, contain words in braces, see [Table.text].
 type dialect struct {
 	kind      string
@@ -42,7 +42,7 @@ type dialect struct {
 	schemas   bool     // a database has schemas, and a schema is no database
 	numbered  bool     // placeholders are $1, $2, …
 	meanings  []string // {tag}, {int} and {raised}, each followed by its meaning
-	safeTable string   // what a table has to be
+	safeTable string   // kind of table required
 
 	// describe selects name and flaw of the table and of all that belongs to
 	// it. The flaw is empty if rows survive a crash.
@@ -99,7 +99,7 @@ func Parse(dsn, table string) (Config, error) {
 }
 
 // identifier matches the names that every server accepts. PostgreSQL silently
-// truncates those longer than dialect.maxName, and would find another table.
+// truncates names longer than dialect.maxName, and would find another table.
 var identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 // Kind is "mysql", also for MariaDB, or "postgres".
