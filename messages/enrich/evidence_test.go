@@ -295,7 +295,7 @@ func TestDeadLetterOfANewSource(t *testing.T) {
 func TestRecordWithoutChain(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
-	b.put(record{})
+	b.put(enrichmentRecord{})
 	if _, err := b.records().PutString(t.Context(), "READY", "{}"); err != nil {
 		t.Fatal(err)
 	}

@@ -461,7 +461,7 @@ func TestMalformedHeader(t *testing.T) {
 		<-b.js.PublishAsyncComplete()
 		b.rawPublish("orders.raw.1", [][]byte{[]byte("NATS/1.0\r\nno colon\r\n\r\n"), []byte("rubbish\r\n\r\n")}, [][]byte{[]byte("2"), nil})
 		if planned {
-			b.put(record{Plans: []plan{{Through: 3, Runs: []run{{1, 3}}}}})
+			b.put(enrichmentRecord{Plans: []plan{{Through: 3, Runs: []run{{1, 3}}}}})
 		}
 		b.event("orders.raw.1", "4", nil)
 		b.start(b.config())

@@ -116,7 +116,7 @@ func TestPlannedEventIsAnother(t *testing.T) {
 	b.event("orders.raw.1", "2", nil)
 	<-b.js.PublishAsyncComplete()
 	at := b.storedAt(1)
-	b.putFor(cfg, record{Plans: []plan{{1, at, []run{{1, 1}}}}})
+	b.putFor(cfg, enrichmentRecord{Plans: []plan{{1, at, []run{{1, 1}}}}})
 	b.start(cfg)
 	b.await(1)
 	if msgs := b.stored("READY", ">"); len(msgs) != 1 || string(msgs[0].Data()) != "2" {
@@ -131,7 +131,7 @@ func TestPlanOfAnotherSource(t *testing.T) {
 	for _, through := range []uint64{2, 3} {
 		b := newBed(t)
 		b.publish(1, 2)
-		b.put(record{Plans: []plan{{through, time.Now().Add(-time.Hour), []run{{1, through}}}}})
+		b.put(enrichmentRecord{Plans: []plan{{through, time.Now().Add(-time.Hour), []run{{1, through}}}}})
 		e, _ := b.start(b.config())
 		natstest.Eventually(t, "the enrichment stands still", func() bool { return e.Ready() != nil })
 		if reason := e.figures.reason(); reason != "undecided" || b.count("READY") > 0 {
@@ -150,7 +150,7 @@ func TestSubjectIsNotUTF8(t *testing.T) {
 		}
 		natstest.Eventually(t, "the event", func() bool { return b.count("ORDERS") == 1 })
 		if planned {
-			b.put(record{Plans: []plan{{1, b.storedAt(1), []run{{1, 1}}}}})
+			b.put(enrichmentRecord{Plans: []plan{{1, b.storedAt(1), []run{{1, 1}}}}})
 		}
 		b.start(b.config())
 		b.await(1)
@@ -175,7 +175,7 @@ func TestLossIsCountedOnce(t *testing.T) {
 	if err := source.Purge(t.Context(), jetstream.WithPurgeSequence(11)); err != nil {
 		t.Fatal(err)
 	}
-	b.put(record{Done: 1, Time: at})
+	b.put(enrichmentRecord{Done: 1, Time: at})
 	e := b.open(cfg)
 	for range 3 {
 		if err := e.loadRecord(t.Context()); err != nil {
@@ -233,7 +233,7 @@ func TestJSONKeyTwice(t *testing.T) {
 			continue
 		}
 		out, err := p.setID([]byte(data), 5)
-		if again := p.check(out); err != nil || again == nil || !strings.Contains(again.Error(), `there is "\"5\"" already`) {
+		if again := p.check(out); err != nil || again == nil || !strings.Contains(again.Error(), `already has "\"5\""`) {
 			t.Errorf("%s became %s: %v, %v", data, out, err, again)
 		}
 	}

@@ -9,12 +9,14 @@ import (
 	"github.com/idworker/idworker/messages"
 )
 
-// mapping turns the subjects that a filter matches into subjects of the target: what the
-// nth wildcard of the filter matched takes the place of the nth wildcard of the target.
+// mapping turns the subjects that a filter matches into subjects of the target:
+// the match of the nth wildcard of the filter replaces the nth wildcard of the
+// target.
 type mapping struct{ filter, to []string }
 
-// newMapping checks that both are subjects, and that each wildcard of the target has a
-// counterpart in the filter. A target without wildcards gets all events on one subject.
+// newMapping checks that both are subjects, and that each wildcard of the
+// target has a counterpart in the filter. A target without wildcards gets all
+// events on one subject.
 func newMapping(filter, to string) (mapping, error) {
 	m := mapping{strings.Split(filter, "."), strings.Split(to, ".")}
 	for _, pattern := range []string{filter, to} {
@@ -48,7 +50,8 @@ func wildcards(tokens []string) []string {
 	return slices.DeleteFunc(slices.Clone(tokens), func(t string) bool { return !isWildcard(t) })
 }
 
-// matchedBy lists what each wildcard of a filter stands for in a subject, the rest for >.
+// matchedBy lists the match of each wildcard of a filter in a subject, the rest
+// for >.
 func matchedBy(filter []string, subject string) (matched []string) {
 	rest := strings.SplitN(subject, ".", len(filter))
 	for i, token := range filter {
@@ -59,15 +62,17 @@ func matchedBy(filter []string, subject string) (matched []string) {
 	return matched
 }
 
-// idKind says which IDs events get: snowflake IDs, or those of a tag, which may depend on
-// the event's subject.
+// idKind is the kind of IDs that events get: snowflake IDs, or those of a tag,
+// which may depend on the event's subject.
 type idKind struct {
-	filter    []string
-	tag       []string    // tokens; nil means snowflake IDs
-	wildcards map[int]int // which of the tokens stand for what which * of the filter matched
+	filter []string
+	tag    []string // tokens; nil means snowflake IDs
+	// Tokens of the tag that stand for the match of an nth * of the filter.
+	wildcards map[int]int
 }
 
-// parseIDKind reads "snowflake", or "segment:" and a tag with or without {{wildcard(n)}}.
+// parseIDKind reads "snowflake", or "segment:" and a tag with or without
+// {{wildcard(n)}}.
 func parseIDKind(s, filter string) (idKind, error) {
 	kind := idKind{filter: strings.Split(filter, "."), wildcards: make(map[int]int)}
 	if s == "snowflake" {

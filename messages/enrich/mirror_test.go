@@ -23,7 +23,7 @@ func TestMirrorThatKeepsLess(t *testing.T) {
 	if err := mirror.Purge(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	b.put(record{Plans: []plan{{Through: 50, Runs: []run{{1, 50}}}}})
+	b.put(enrichmentRecord{Plans: []plan{{Through: 50, Runs: []run{{1, 50}}}}})
 	b.start(b.config())
 	b.await(50)
 	b.expectAll(50)

@@ -140,7 +140,7 @@ func TestSecondPlanChanges(t *testing.T) {
 	if err := source.DeleteMsg(t.Context(), 1002); err != nil {
 		t.Fatal(err)
 	}
-	b.put(record{Plans: []plan{{1000, b.storedAt(1000), []run{{1, 1000}}}, {1003, b.storedAt(1003), []run{{1001, 3}}}}})
+	b.put(enrichmentRecord{Plans: []plan{{1000, b.storedAt(1000), []run{{1, 1000}}}, {1003, b.storedAt(1003), []run{{1001, 3}}}}})
 	b.start(b.config())
 	b.await(1099)
 	b.publish(1101, 1110)

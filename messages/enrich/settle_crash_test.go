@@ -12,13 +12,13 @@ import (
 
 // put writes a record as an enricher that died has left it. The streams are those of
 // the bed.
-func (b *bed) put(r record) {
+func (b *bed) put(r enrichmentRecord) {
 	b.Helper()
 	b.putFor(b.config(), r)
 }
 
 // putFor is put with other settings.
-func (b *bed) putFor(cfg Config, r record) {
+func (b *bed) putFor(cfg Config, r enrichmentRecord) {
 	b.Helper()
 	r.settings, r.Chain = cfg.withDefaults().settings(), cmp.Or(r.Chain, "CHAIN")
 	if _, err := Open(b.Context(), cfg); err != nil { // makes the bucket
@@ -45,7 +45,7 @@ func TestPlanWithoutEvents(t *testing.T) {
 	b.publish(1, 5)
 	b.event("orders.dead", "somebody else's", nil)
 	b.publish(6, 10)
-	b.put(record{Plans: []plan{{Through: 5}}})
+	b.put(enrichmentRecord{Plans: []plan{{Through: 5}}})
 	b.start(b.config())
 	b.await(6)
 	if got := string(b.stored("READY", "orders.ready.>")[0].Data()); got != "6" {
@@ -63,7 +63,7 @@ func TestDeadLetterIsNoArrival(t *testing.T) {
 	if _, err := b.js.PublishMsg(t.Context(), msg); err != nil {
 		t.Fatal(err)
 	}
-	b.put(record{Chain: "CHAIN", Plans: []plan{{Through: 9, Runs: []run{{1, 9}}}}})
+	b.put(enrichmentRecord{Chain: "CHAIN", Plans: []plan{{Through: 9, Runs: []run{{1, 9}}}}})
 	b.start(b.config())
 	b.await(2)
 	if got := string(b.stored("READY", "orders.ready.>")[0].Data()); got != "1" {

@@ -11,8 +11,8 @@ import (
 	"github.com/tidwall/sjson"
 )
 
-// errUnstampable is wrapped by the errors of events that cannot be stamped, however often
-// it is tried.
+// errUnstampable is wrapped by the errors of events that cannot be stamped; do
+// not retry.
 var errUnstampable = errors.New("cannot be stamped")
 
 func unstampable(format string, args ...any) error {
@@ -28,10 +28,10 @@ type stamper struct {
 	existing Existing
 	limit    int // of a message in the target, in bytes
 
-	letterLimit int // of a dead letter, as far as it is known
+	letterLimit int // of a dead letter, if known
 }
 
-// keepsID reports whether the event keeps the ID that it has. If it has one that it may
+// keepsID reports whether the event keeps its ID. If it has an ID that it may
 // not keep, the error wraps errUnstampable.
 func (s stamper) keepsID(e event) (bool, error) {
 	if len(e.Header) == 0 {
@@ -55,9 +55,9 @@ func (s stamper) keepsID(e event) (bool, error) {
 	return true, nil
 }
 
-// draft makes an event's message for the target, except for the ID: with the event's own
-// headers, without those that instruct a server, and with its origin. If keepsID, the
-// message is complete. The error wraps errUnstampable.
+// draft makes an event's message for the target, except for the ID: with the
+// event's own headers, without those that instruct a server, and with its
+// origin. If keepsID, the message is complete. The error wraps errUnstampable.
 func (s stamper) draft(e event) (draft *nats.Msg, keepsID bool, err error) {
 	if e.Malformed {
 		return nil, false, unstampable("header cannot be decoded")
@@ -86,12 +86,13 @@ func (s stamper) putID(msg *nats.Msg, id int64) (err error) {
 
 // jsonPath is a place in a JSON object: keys joined by dots. Empty keys mean no place.
 type jsonPath struct {
-	keys   string
-	number bool // put the ID as a number, which JavaScript rounds beyond 2^53
+	keys string
+	// Put the ID as a number, which JavaScript rounds beyond 2^53.
+	number bool
 }
 
-// checkJSONPath allows keys of letters, digits, _ and - that start with a letter or _, so
-// that none has a special meaning to the JSON library.
+// checkJSONPath allows keys of letters, digits, _ and - that start with a
+// letter or _, so that none has a special meaning to the JSON library.
 func checkJSONPath(keys string) error {
 	if keys == "" {
 		return nil
@@ -106,8 +107,9 @@ func checkJSONPath(keys string) error {
 
 const pathBytes = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
 
-// check returns an error that wraps errUnstampable unless an ID can be put there: only objects,
-// null or nothing on the way, and null or nothing at its end.
+// check returns an error that wraps errUnstampable unless an ID can be put
+// there: only objects, null or nothing on the way, and null or nothing at its
+// end.
 func (p jsonPath) check(data []byte) error {
 	if p.keys == "" {
 		return nil
@@ -133,7 +135,8 @@ func (p jsonPath) check(data []byte) error {
 	return nil
 }
 
-// valuesAt lists the values of a key in an object, which may have it more than once.
+// valuesAt lists the values of a key in an object, which may have it more than
+// once.
 func valuesAt(object gjson.Result, key string) (all []gjson.Result) {
 	object.ForEach(func(k, value gjson.Result) bool {
 		if k.String() == key {
@@ -144,8 +147,8 @@ func valuesAt(object gjson.Result, key string) (all []gjson.Result) {
 	return all
 }
 
-// setID puts the ID into a JSON object that was checked, and leaves the rest as it is, byte
-// for byte. It does not overwrite a value, except null.
+// setID puts the ID into a checked JSON object, and leaves the rest unchanged,
+// byte for byte. It does not overwrite a value, except null.
 func (p jsonPath) setID(data []byte, id int64) ([]byte, error) {
 	if p.keys == "" {
 		return data, nil

@@ -11,7 +11,8 @@ import (
 	"github.com/idworker/idworker/internal/subject"
 )
 
-// openSource finds the source stream and checks that it can be read by position.
+// openSource finds the source stream and checks that it can be read by
+// position.
 func openSource(ctx context.Context, js jetstream.JetStream, c Config) (jetstream.Stream, error) {
 	s, err := js.Stream(ctx, c.From)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -33,9 +34,9 @@ func openSource(ctx context.Context, js jetstream.JetStream, c Config) (jetstrea
 	return s, nil
 }
 
-// openTarget finds the stream that takes the stamped events. It checks that the stream
-// allows atomic batches and does not lead back to the source. The error may be a
-// [TargetError].
+// openTarget finds the stream that takes the stamped events. It checks that the
+// stream allows atomic batches and does not lead back to the source. The error
+// may be a [TargetError].
 func openTarget(ctx context.Context, js jetstream.JetStream, c Config, source jetstream.StreamConfig) (jetstream.Stream, error) {
 	if slices.ContainsFunc(source.Subjects, func(s string) bool { return subject.Overlap(s, c.To) }) {
 		return nil, configError("target %q loops back: stream %s has subjects %q", c.To, c.From, source.Subjects)
@@ -54,8 +55,8 @@ func openTarget(ctx context.Context, js jetstream.JetStream, c Config, source je
 	return s, checkTarget(s.CachedInfo().Config, c, source)
 }
 
-// checkTarget checks that the target stream with that configuration takes all events, loses
-// none, and does not lead back to the source.
+// checkTarget checks that the target stream with that configuration takes all
+// events, loses none, and does not lead back to the source.
 func checkTarget(cfg jetstream.StreamConfig, c Config, source jetstream.StreamConfig) error {
 	switch {
 	case !slices.ContainsFunc(cfg.Subjects, func(s string) bool { return subject.Covers(s, c.To) }):
@@ -74,15 +75,15 @@ func checkTarget(cfg jetstream.StreamConfig, c Config, source jetstream.StreamCo
 	return nil
 }
 
-// copies reports whether a stream copies another one. That it does so over a third one is not
-// found: enrichers need not have the right to see that.
+// copies reports whether a stream copies another. A copy by way of a third
+// stream is not detected: enrichers need not have the right to see that.
 func copies(cfg jetstream.StreamConfig, name string) bool {
 	return cfg.Mirror != nil && cfg.Mirror.Name == name ||
 		slices.ContainsFunc(cfg.Sources, func(s *jetstream.StreamSource) bool { return s.Name == name })
 }
 
-// checkDeadLetter checks that a stream keeps the dead letters, and that it is not the
-// source.
+// checkDeadLetter checks that a stream keeps the dead letters, and that it is
+// not the source.
 func checkDeadLetter(ctx context.Context, js jetstream.JetStream, c Config, source jetstream.StreamConfig) error {
 	if c.DeadLetter == "" {
 		return nil

@@ -19,7 +19,7 @@ import (
 
 // update replaces the entry of a tag with the result of change. If change
 // returns an error, or the same entry, nothing is written.
-func (s *Store) update(ctx context.Context, tag string, change func(record) (entry, error)) error {
+func (s *Store) update(ctx context.Context, tag string, change func(storedEntry) (entry, error)) error {
 	if err := checkName(tag); err != nil {
 		return err
 	}
@@ -27,15 +27,15 @@ func (s *Store) update(ctx context.Context, tag string, change func(record) (ent
 }
 
 // replace is update without the name check and without the tag in errors.
-func (s *Store) replace(ctx context.Context, tag string, change func(record) (entry, error)) error {
+func (s *Store) replace(ctx context.Context, tag string, change func(storedEntry) (entry, error)) error {
 	for attempt := 0; ; attempt++ {
-		p, r, err := s.look(ctx, tag, attempt, func(record) bool { return false })
+		p, r, err := s.look(ctx, tag, attempt, func(storedEntry) bool { return false })
 		if err != nil {
 			return err
 		}
 		e, err := change(r)
 		if err == nil && e != r.entry {
-			err = s.write(ctx, p, tag, record{e, r.revision})
+			err = s.write(ctx, p, tag, storedEntry{e, r.revision})
 		}
 		if !errors.Is(err, errStale) {
 			return err
@@ -51,7 +51,7 @@ func (s *Store) CreateTag(ctx context.Context, tag store.Tag) error {
 		return err
 	}
 	if s.cfg.Table == nil {
-		return s.update(ctx, tag.Name, func(r record) (entry, error) {
+		return s.update(ctx, tag.Name, func(r storedEntry) (entry, error) {
 			return entry{Next: tag.Next, Step: tag.Step, Order: stored(tag.Order)}, s.checkCreate(tag, r)
 		})
 	}
@@ -64,7 +64,7 @@ func (s *Store) CreateTag(ctx context.Context, tag store.Tag) error {
 	}
 	err := free()
 	if err == nil {
-		err = s.announce(ctx, tag, func(r record) error { return s.checkCreate(tag, r) })
+		err = s.announce(ctx, tag, func(r storedEntry) error { return s.checkCreate(tag, r) })
 		if errors.Is(err, store.ErrBadTag) { // or was it created by now?
 			err = cmp.Or(free(), err)
 		}
@@ -75,14 +75,14 @@ func (s *Store) CreateTag(ctx context.Context, tag store.Tag) error {
 	if err := s.cfg.Table.CreateTag(ctx, tag); err != nil {
 		return err
 	}
-	return s.update(ctx, tag.Name, func(r record) (entry, error) {
+	return s.update(ctx, tag.Name, func(r storedEntry) (entry, error) {
 		r.Removed = false
 		return r.entry, nil
 	})
 }
 
 // checkCreate reports whether a tag may be created over its entry.
-func (s *Store) checkCreate(tag store.Tag, r record) error {
+func (s *Store) checkCreate(tag store.Tag, r storedEntry) error {
 	floor := max(r.Next, s.Lowest())
 	switch {
 	case s.live(r) && s.cfg.Table == nil:
@@ -106,7 +106,7 @@ func (s *Store) SetStep(ctx context.Context, tag string, step int64) error {
 		defer s.steps.forget(tag)
 		return s.missing(ctx, tag, s.cfg.Table.SetStep(ctx, tag, step))
 	}
-	return s.update(ctx, tag, func(r record) (entry, error) {
+	return s.update(ctx, tag, func(r storedEntry) (entry, error) {
 		if !s.live(r) {
 			return entry{}, store.ErrNoTag
 		}
@@ -128,7 +128,7 @@ func (s *Store) Raise(ctx context.Context, tag string, next int64) error {
 			return s.missing(ctx, tag, err)
 		}
 	}
-	err := s.update(ctx, tag, func(r record) (entry, error) {
+	err := s.update(ctx, tag, func(r storedEntry) (entry, error) {
 		if s.cfg.Table == nil && !s.live(r) {
 			return entry{}, store.ErrNoTag
 		}
@@ -143,7 +143,7 @@ func (s *Store) Raise(ctx context.Context, tag string, next int64) error {
 
 // RaiseRemoved implements [store.Admin].
 func (s *Store) RaiseRemoved(ctx context.Context, tag string, next int64) error {
-	return s.update(ctx, tag, func(r record) (entry, error) {
+	return s.update(ctx, tag, func(r storedEntry) (entry, error) {
 		if !r.exists() || s.cfg.Table == nil && s.live(r) {
 			return entry{}, store.ErrNoTag
 		}
@@ -167,7 +167,7 @@ func (s *Store) RemoveTag(ctx context.Context, tag string) error {
 		hasRow = err == nil
 		s.steps.forget(tag)
 	}
-	err := s.update(ctx, tag, func(r record) (entry, error) {
+	err := s.update(ctx, tag, func(r storedEntry) (entry, error) {
 		if !hasRow && !s.live(r) {
 			return entry{}, store.ErrNoTag
 		}
@@ -224,7 +224,7 @@ func (s *Store) tags(ctx context.Context) (tags, removed []store.Tag, err error)
 		case e.err != nil:
 			errs = append(errs, &store.EntryError{Tag: name, Err: s.tagError(name, e.err)})
 		case !e.exists():
-		case s.cfg.Table == nil && s.live(e.record):
+		case s.cfg.Table == nil && s.live(e.storedEntry):
 			tags = append(tags, store.Tag{Name: name, Step: e.Step, Next: e.Next, Order: e.order()})
 		default:
 			removed = append(removed, store.Tag{Name: name, Next: e.Next, Order: e.order()})

@@ -67,13 +67,13 @@ func decode(value []byte) (e entry, err error) {
 // storedEntry is an entry with its revision. Revision 0 means that the key
 // never existed; a revision without an entry is the marker of a key that was
 // deleted by hand.
-type record struct {
+type storedEntry struct {
 	entry
 	revision uint64
 }
 
 // exists reports whether there is an entry.
-func (r record) exists() bool { return r.Next > 0 }
+func (r storedEntry) exists() bool { return r.Next > 0 }
 
 // deleted reports whether the entry was deleted by hand.
-func (r record) deleted() bool { return !r.exists() && r.revision > 0 }
+func (r storedEntry) deleted() bool { return !r.exists() && r.revision > 0 }

@@ -23,7 +23,7 @@ type fakeServer struct {
 
 	mu    sync.Mutex
 	now   poll
-	keys  map[string]record
+	keys  map[string]storedEntry
 	older []fakeServer // states that it may be restored to
 	away  bool
 	conns uint64 // raised when all connections were lost
@@ -32,7 +32,7 @@ type fakeServer struct {
 func newFakeServer(seed uint64, loss float64) *fakeServer {
 	return &fakeServer{
 		random: rand.New(rand.NewPCG(seed, 1)), loss: loss,
-		now: poll{id: "made", first: 1, replicas: 1}, keys: make(map[string]record),
+		now: poll{id: "made", first: 1, replicas: 1}, keys: make(map[string]storedEntry),
 	}
 }
 
@@ -92,14 +92,14 @@ func (f *fakeServer) update(ctx context.Context, tag string, value []byte, revis
 			return 0, err
 		}
 		f.now.last++
-		f.keys[tag] = record{e, f.now.last}
+		f.keys[tag] = storedEntry{e, f.now.last}
 		f.now.entries = uint64(len(f.keys))
 		return f.now.last, nil
 	})
 }
 
-func (f *fakeServer) read(ctx context.Context, tag string) (record, error) {
-	return call(ctx, f, func() (record, error) { return f.keys[tag], nil })
+func (f *fakeServer) read(ctx context.Context, tag string) (storedEntry, error) {
+	return call(ctx, f, func() (storedEntry, error) { return f.keys[tag], nil })
 }
 
 func (f *fakeServer) list(ctx context.Context) (map[string]listed, error) {
@@ -109,7 +109,7 @@ func (f *fakeServer) list(ctx context.Context) (map[string]listed, error) {
 	return call(ctx, f, func() (map[string]listed, error) {
 		all := make(map[string]listed)
 		for tag, r := range f.keys {
-			all[tag] = listed{record: r}
+			all[tag] = listed{storedEntry: r}
 		}
 		return all, nil
 	})
@@ -151,7 +151,7 @@ func (f *fakeServer) raise(tag string, by int64) {
 	f.now.last++
 	r := f.keys[tag]
 	r.Next += by
-	f.keys[tag] = record{r.entry, f.now.last}
+	f.keys[tag] = storedEntry{r.entry, f.now.last}
 }
 
 // decide raises all tags by a number of IDs, as an administrator does: the

@@ -115,7 +115,7 @@ func newWorld(t *testing.T, seed uint64, tables int) *world {
 	}
 	for _, tag := range tags {
 		w.server.now.last++
-		w.server.keys[tag] = record{entry{Next: 1, Step: 10}, w.server.now.last}
+		w.server.keys[tag] = storedEntry{entry{Next: 1, Step: 10}, w.server.now.last}
 	}
 	w.server.now.entries = uint64(len(tags))
 	return w

@@ -16,7 +16,7 @@ import (
 
 // listed is an entry in a list, or the reason why it is unreadable.
 type listed struct {
-	record
+	storedEntry
 	err error
 }
 
@@ -31,7 +31,7 @@ type remote interface {
 	update(ctx context.Context, tag string, value []byte, revision uint64) (uint64, error)
 
 	// read reads an entry from the leader.
-	read(ctx context.Context, tag string) (record, error)
+	read(ctx context.Context, tag string) (storedEntry, error)
 
 	// list reads all entries.
 	list(ctx context.Context) (map[string]listed, error)
@@ -53,13 +53,13 @@ func (b bucketOf) update(ctx context.Context, tag string, value []byte, revision
 	return revision, errors.Unwrap(err) // tagError adds the bucket
 }
 
-func (b bucketOf) read(ctx context.Context, tag string) (record, error) {
+func (b bucketOf) read(ctx context.Context, tag string) (storedEntry, error) {
 	e, err := b.Get(ctx, tag)
 	if err != nil || !e.Exists() {
-		return record{revision: e.Revision}, errors.Unwrap(err) // tagError adds the bucket
+		return storedEntry{revision: e.Revision}, errors.Unwrap(err) // tagError adds the bucket
 	}
 	decoded, err := decode(e.Value)
-	return record{decoded, e.Revision}, err
+	return storedEntry{decoded, e.Revision}, err
 }
 
 func (b bucketOf) reconnects() uint64 { return b.js.Conn().Stats().Reconnects }
@@ -135,11 +135,11 @@ func (b bucketOf) list(ctx context.Context) (map[string]listed, error) {
 
 func decodeListed(e kv.Entry) listed {
 	if e.Deleted {
-		return listed{record: record{revision: e.Revision}}
+		return listed{storedEntry: storedEntry{revision: e.Revision}}
 	}
 	decoded, err := decode(e.Value)
 	if bad := checkName(e.Key); bad != nil {
 		err = fmt.Errorf("%w: %w", store.ErrCorrupt, bad)
 	}
-	return listed{record{decoded, e.Revision}, err}
+	return listed{storedEntry{decoded, e.Revision}, err}
 }

@@ -51,7 +51,7 @@ func (s *Store) Lookup(ctx context.Context, tag string) (store.Tag, error) {
 	}
 	good := s.live
 	if s.cfg.Table != nil {
-		good = record.exists // the row shows whether the tag exists
+		good = storedEntry.exists // the row shows whether the tag exists
 	}
 	_, r, err := s.look(ctx, tag, 0, good)
 	step := r.Step
@@ -77,7 +77,7 @@ func (s *Store) Reserve(ctx context.Context, tag string, n int64) (store.Grant, 
 	if err := checkReserve(tag, n); err != nil {
 		return store.Grant{}, err
 	}
-	return s.inTurn(ctx, tag, func() (store.Grant, error) {
+	return s.withLock(ctx, tag, func() (store.Grant, error) {
 		if s.cfg.Table != nil {
 			return s.reserveRow(ctx, tag, n, false)
 		}
@@ -90,7 +90,7 @@ func (s *Store) ReserveFirst(ctx context.Context, tag store.Tag, n int64) (store
 	if err := errors.Join(checkReserve(tag.Name, n), tag.Check()); err != nil {
 		return store.Grant{}, err
 	}
-	return s.inTurn(ctx, tag.Name, func() (store.Grant, error) {
+	return s.withLock(ctx, tag.Name, func() (store.Grant, error) {
 		if s.cfg.Table != nil {
 			return s.createRow(ctx, tag, n)
 		}
@@ -100,8 +100,8 @@ func (s *Store) ReserveFirst(ctx context.Context, tag store.Tag, n int64) (store
 
 // withLock calls reserve while it holds the lock of a tag, and counts the
 // outcome.
-func (s *Store) inTurn(ctx context.Context, tag string, reserve func() (store.Grant, error)) (store.Grant, error) {
-	done, err := s.turns.take(ctx, tag)
+func (s *Store) withLock(ctx context.Context, tag string, reserve func() (store.Grant, error)) (store.Grant, error) {
+	done, err := s.locks.lock(ctx, tag)
 	if err != nil {
 		return store.Grant{}, s.tagError(tag, err)
 	}
@@ -124,13 +124,13 @@ func (s *Store) burn() {
 
 // grant records the n IDs from first as granted, over the entry that was read.
 // The granted order is the one that it writes.
-func (s *Store) grant(ctx context.Context, p sent, tag string, over record, e entry, first, n int64) (store.Grant, error) {
+func (s *Store) grant(ctx context.Context, p sent, tag string, over storedEntry, e entry, first, n int64) (store.Grant, error) {
 	seg, err := store.Following(first, n)
 	if err != nil {
 		return store.Grant{}, err
 	}
 	e.Next = seg.End
-	err = s.write(ctx, p, tag, record{e, over.revision})
+	err = s.write(ctx, p, tag, storedEntry{e, over.revision})
 	if err != nil && !errors.Is(err, errStale) {
 		s.burn()
 	}
@@ -158,7 +158,7 @@ func (s *Store) reserveNext(ctx context.Context, tag string, n int64) (store.Gra
 // Over the entry of a removed tag it continues from there.
 func (s *Store) createNext(ctx context.Context, tag store.Tag, n int64) (store.Grant, error) {
 	for attempt := 0; ; attempt++ {
-		p, r, err := s.look(ctx, tag.Name, attempt, func(r record) bool { return !s.live(r) })
+		p, r, err := s.look(ctx, tag.Name, attempt, func(r storedEntry) bool { return !s.live(r) })
 		if err == nil {
 			err = s.mayCreate(tag, r)
 		}
@@ -176,7 +176,7 @@ func (s *Store) createNext(ctx context.Context, tag store.Tag, n int64) (store.G
 // look returns a permit, and the entry of a tag read after that permit. The
 // first attempt returns the cached entry if it is good: a stale one only makes
 // the write fail. Otherwise it reads the leader's.
-func (s *Store) look(ctx context.Context, tag string, attempt int, good func(record) bool) (p sent, r record, err error) {
+func (s *Store) look(ctx context.Context, tag string, attempt int, good func(storedEntry) bool) (p sent, r storedEntry, err error) {
 	if attempt > 1 {
 		if err := backOff(ctx, attempt); err != nil {
 			return p, r, err
@@ -193,7 +193,7 @@ func (s *Store) look(ctx context.Context, tag string, attempt int, good func(rec
 }
 
 // mayCreate reports whether a tag may be created automatically over its entry.
-func (s *Store) mayCreate(tag store.Tag, r record) error {
+func (s *Store) mayCreate(tag store.Tag, r storedEntry) error {
 	switch {
 	case s.live(r):
 		return store.ErrTagExists
@@ -204,7 +204,7 @@ func (s *Store) mayCreate(tag store.Tag, r record) error {
 }
 
 // checkOrder reports whether an entry has the order of a tag, or none yet.
-func checkOrder(tag store.Tag, r record) error {
+func checkOrder(tag store.Tag, r storedEntry) error {
 	if r.exists() && r.Order != stored(tag.Order) {
 		return &store.OrderError{Tag: tag.Name, Was: r.order(), Want: entry{Order: tag.Order}.order()}
 	}
@@ -224,25 +224,25 @@ func (s *Store) Lowest() int64 {
 
 // tagLocks serializes the reservations of each tag in this process: they would
 // only lose races against each other. The zero value is ready for use.
-type turns struct {
+type tagLocks struct {
 	mu   sync.Mutex
-	tags map[string]*turn
+	tags map[string]*tagLock
 }
 
-type turn struct {
+type tagLock struct {
 	free  chan struct{} // holds a token while the lock is free
 	users int
 }
 
 // lock waits for the lock of a tag, which the caller holds until it calls done.
-func (t *turns) take(ctx context.Context, tag string) (done func(), err error) {
+func (t *tagLocks) lock(ctx context.Context, tag string) (done func(), err error) {
 	t.mu.Lock()
 	if t.tags == nil {
-		t.tags = make(map[string]*turn)
+		t.tags = make(map[string]*tagLock)
 	}
 	mine := t.tags[tag]
 	if mine == nil {
-		mine = &turn{free: make(chan struct{}, 1)}
+		mine = &tagLock{free: make(chan struct{}, 1)}
 		mine.free <- struct{}{}
 		t.tags[tag] = mine
 	}
@@ -257,7 +257,7 @@ func (t *turns) take(ctx context.Context, tag string) (done func(), err error) {
 	}
 }
 
-func (t *turns) leave(tag string, mine *turn) {
+func (t *tagLocks) leave(tag string, mine *tagLock) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if mine.users--; mine.users == 0 {

@@ -63,7 +63,7 @@ func (s *Store) reserveRow(ctx context.Context, tag string, n int64, made bool) 
 // may have been removed since the table proposed the range.
 func (s *Store) claim(ctx context.Context, tag string, seg store.Segment, made bool) (granted store.Grant, lowest int64, err error) {
 	for attempt := 0; ; attempt++ {
-		p, r, err := s.look(ctx, tag, attempt, record.exists)
+		p, r, err := s.look(ctx, tag, attempt, storedEntry.exists)
 		if err == nil && r.deleted() {
 			err = errDeleted
 		}
@@ -104,7 +104,7 @@ func (s *Store) raiseRow(ctx context.Context, tag string, seg store.Segment, nex
 
 // createRow inserts a row whose first range is already reserved.
 func (s *Store) createRow(ctx context.Context, tag store.Tag, n int64) (store.Grant, error) {
-	err := s.announce(ctx, tag, func(r record) error { return s.mayCreate(tag, r) })
+	err := s.announce(ctx, tag, func(r storedEntry) error { return s.mayCreate(tag, r) })
 	if errors.Is(err, store.ErrTagExists) { // unless its row is missing
 		_, err = s.cfg.Table.Find(ctx, tag.Name)
 		err = cmp.Or(s.missing(ctx, tag.Name, err), store.ErrTagExists)
@@ -134,8 +134,8 @@ func (s *Store) createRow(ctx context.Context, tag store.Tag, n int64) (store.Gr
 // is an entry: a row that its creator abandons takes the order from it. The
 // entry is marked as removed, because a creator that stops before the row is
 // inserted leaves no tag.
-func (s *Store) announce(ctx context.Context, tag store.Tag, check func(record) error) error {
-	return s.replace(ctx, tag.Name, func(r record) (entry, error) {
+func (s *Store) announce(ctx context.Context, tag store.Tag, check func(storedEntry) error) error {
+	return s.replace(ctx, tag.Name, func(r storedEntry) (entry, error) {
 		if err := check(r); err != nil || r.exists() {
 			return r.entry, err
 		}

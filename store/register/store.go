@@ -48,12 +48,12 @@ type Store struct {
 	remote remote
 	log    *zap.Logger
 
-	turns   turns
+	locks   tagLocks
 	steps   steps
 	polling chan struct{} // holds a token while a poll is in flight
 
 	mu       sync.Mutex
-	cache    map[string]record // latest entries read or written; never lower
+	cache    map[string]storedEntry // latest entries read or written; never lower
 	evidence evidence
 	polled   sent // the last good poll
 	doubts   int  // raised by every event that a poll has to follow before the next write
@@ -118,7 +118,7 @@ func open(ctx context.Context, cfg Config) (*Store, error) {
 func newStore(cfg Config, r remote) *Store {
 	return &Store{
 		cfg: cfg, bucket: BucketName(cfg.Prefix), remote: r, log: cfg.Log, polling: make(chan struct{}, 1),
-		cache: make(map[string]record), rowsBack: make(map[string]bool), lower: make(map[string]time.Time), replicas: 1,
+		cache: make(map[string]storedEntry), rowsBack: make(map[string]bool), lower: make(map[string]time.Time), replicas: 1,
 	}
 }
 
@@ -178,21 +178,21 @@ func (s *Store) Stopped() error {
 // live reports whether an entry is that of a tag. An entry without a step was
 // written in front of a table, and is no tag without that table. In front of a
 // table there has to be a row as well.
-func (s *Store) live(r record) bool {
+func (s *Store) live(r storedEntry) bool {
 	return r.exists() && !r.Removed && (r.Step > 0 || s.cfg.Table != nil)
 }
 
 // Known implements [store.Loader].
 func (s *Store) Known(tag string) bool { return s.live(s.cached(tag)) }
 
-func (s *Store) cached(tag string) record {
+func (s *Store) cached(tag string) storedEntry {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.cache[tag]
 }
 
 // remember caches an entry, unless a newer one is cached.
-func (s *Store) remember(tag string, r record) {
+func (s *Store) remember(tag string, r storedEntry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.evidence.Seen = max(s.evidence.Seen, r.revision)
@@ -215,7 +215,7 @@ var (
 // caches it. The permit is from before r was read. The entry counts as written
 // only if the error is nil. After errStale nothing was written; after any other
 // error the outcome is unknown.
-func (s *Store) write(ctx context.Context, p sent, tag string, r record) error {
+func (s *Store) write(ctx context.Context, p sent, tag string, r storedEntry) error {
 	s.mu.Lock()
 	p.seen = s.evidence.Seen
 	doubted := p.doubts != s.doubts
@@ -247,7 +247,7 @@ var errBehind = errors.New("the server lags behind its earlier replies")
 // read reads the entry of a tag from the leader. If it is below the cached
 // entry, the register regressed; on a replicated stream, only if it stays
 // lower.
-func (s *Store) read(ctx context.Context, tag string) (record, error) {
+func (s *Store) read(ctx context.Context, tag string) (storedEntry, error) {
 	had := s.cached(tag)
 	r, err := s.remote.read(ctx, tag)
 	if err != nil {

@@ -216,7 +216,7 @@ func (s *Store) resume() {
 // compare checks that the register holds at least the entries that this process
 // has cached: a missing entry counts as lowest. It returns the missing entries.
 // The error is proof, or the register is unreadable.
-func (s *Store) compare(ctx context.Context, lowest int64) (missing map[string]record, err error) {
+func (s *Store) compare(ctx context.Context, lowest int64) (missing map[string]storedEntry, err error) {
 	s.mu.Lock()
 	s.doubts++ // no write during the comparison
 	cache := maps.Clone(s.cache)
@@ -225,7 +225,7 @@ func (s *Store) compare(ctx context.Context, lowest int64) (missing map[string]r
 	if err != nil {
 		return nil, err
 	}
-	missing = make(map[string]record)
+	missing = make(map[string]storedEntry)
 	for tag, had := range cache {
 		has, there := entries[tag]
 		if there && has.err != nil {
@@ -252,7 +252,7 @@ func (s *Store) accept(ctx context.Context, found poll, p sent) error {
 	s.mu.Lock()
 	first := s.evidence.First
 	s.mu.Unlock()
-	var missing map[string]record
+	var missing map[string]storedEntry
 	var err error
 	if found.first <= first {
 		err = s.stop(&store.RegressionError{Bucket: s.bucket, Reason: fmt.Sprintf("has lowest first ID %d for new tags, was %d", found.first, first)}, true)
@@ -283,7 +283,7 @@ func (s *Store) accept(ctx context.Context, found poll, p sent) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.cache, s.lower = make(map[string]record), make(map[string]time.Time)
+	s.cache, s.lower = make(map[string]storedEntry), make(map[string]time.Time)
 	s.evidence.adopt(found)
 	s.polled = p
 	s.polled.doubts = s.doubts
