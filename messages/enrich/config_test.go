@@ -8,7 +8,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Settings that cannot work are refused at the start, and the error says what is allowed.
+// Settings that cannot work are refused at the start, and the error names the
+// allowed values.
 func TestBadEnrichments(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -75,7 +76,7 @@ func TestBadEnrichments(t *testing.T) {
 	}
 }
 
-// What is missing of the target can be told from the error without reading its text.
+// The error about a target carries the subject and the stream as fields.
 func TestTargetErrors(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)

@@ -12,7 +12,8 @@ import (
 	"github.com/idworker/idworker/testing/natstest"
 )
 
-// Events that cannot be stamped become dead letters with the reason, and delay no others.
+// Events that cannot be stamped become dead letters with the reason, and delay
+// no others.
 func TestDeadLetters(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, func(o *server.Options) { o.MaxPayload = 4096 })
@@ -91,8 +92,8 @@ func TestWithoutDeadLetterSubjectEnrichingStands(t *testing.T) {
 	b.await(2)
 }
 
-// An event that has an ID keeps it, and only the others take one. Headers that instruct the
-// server are not passed on.
+// An event that has an ID keeps it, and only the others take IDs. Headers that
+// instruct the server are not passed on.
 func TestExistingIDIsKept(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)

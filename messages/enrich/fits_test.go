@@ -10,14 +10,15 @@ import (
 	"github.com/idworker/idworker/testing/natstest"
 )
 
-// A dead letter that is too large for where it goes, in the target or in another stream, leaves
-// out the event, and what is long of its subject.
+// A dead letter that is too large for its stream, the target or another, omits
+// the event and the end of a long subject.
 func TestDeadLetterFits(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name  string
 		ready int32 // the largest message
-		dead  int32 // that of the stream of dead letters; 0 if the target takes them
+		// That of the stream of dead letters; 0 if the target takes them.
+		dead int32
 	}{{"in the target", 1024, 0}, {"in another stream", -1, 700}, {"in another stream with more room", 1024, 5000}} {
 		t.Run(c.name, func(t *testing.T) {
 			b := newBed(t)
@@ -66,8 +67,8 @@ func TestDeadLetterFitsNowhere(t *testing.T) {
 	b.await(1)
 }
 
-// A stream of dead letters that does not answer for a while, so that they wait for an answer that
-// never comes, does not stop the enrichment for good, however few may wait.
+// A stream of dead letters that does not answer for a while does not stop the
+// enrichment for good, even if few publishes may wait.
 func TestDeadLettersAreAway(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -104,8 +105,8 @@ func TestDeadLettersAreAway(t *testing.T) {
 	}
 }
 
-// Events of a plan are read again before they are published. What is no longer the event that
-// was planned is not published in its place.
+// Planned events are read again before they are published. Another event at the
+// same sequence is not published in place of the planned event.
 func TestPlannedEventIsAnother(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -124,8 +125,8 @@ func TestPlannedEventIsAnother(t *testing.T) {
 	}
 }
 
-// A plan says when its last event was stored: the source is another one if that is of another
-// time, or if it ends before.
+// A plan has the time of its last event: the source is another stream if that
+// event has another time, or if it ends before.
 func TestPlanOfAnotherSource(t *testing.T) {
 	t.Parallel()
 	for _, through := range []uint64{2, 3} {
@@ -140,7 +141,8 @@ func TestPlanOfAnotherSource(t *testing.T) {
 	}
 }
 
-// A subject that is not UTF-8 stays as it is, even if the event is read again by its sequence.
+// A subject that is not UTF-8 is preserved, even if the event is read again by
+// its sequence.
 func TestSubjectIsNotUTF8(t *testing.T) {
 	t.Parallel()
 	for _, planned := range []bool{false, true} {
@@ -160,7 +162,7 @@ func TestSubjectIsNotUTF8(t *testing.T) {
 	}
 }
 
-// A loss is counted once by each enricher that meets it, however often it begins again there.
+// Each enricher counts a loss once, even if it restarts there repeatedly.
 func TestLossIsCountedOnce(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -199,7 +201,7 @@ func TestLossIsCountedOnce(t *testing.T) {
 	}
 }
 
-// owned has an enricher take the turn and prepare batches until f returns.
+// owned makes an enricher take the turn and prepare batches until f returns.
 func owned(b *bed, e *Enricher, f func(*preparer)) {
 	b.Helper()
 	if err := e.takeOver(b.Context()); err != nil {
@@ -212,7 +214,8 @@ func owned(b *bed, e *Enricher, f func(*preparer)) {
 	f(p)
 }
 
-// A JSON object that has the key twice would have two IDs, one of them the producer's.
+// A JSON object with the key twice would have two IDs, one of them the
+// producer's.
 func TestJSONKeyTwice(t *testing.T) {
 	for data, bad := range map[string]bool{
 		`{"a":{"id":null,"id":"777"}}`:         true,

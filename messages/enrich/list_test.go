@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// A record is removed on request, but not while an enricher is at work. What comes later needs
-// a decision, as after a record that was lost.
+// A record is removed on request, but not while an enricher is running. A later
+// enrichment needs a decision, as after a lost record.
 func TestRetire(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)

@@ -8,8 +8,8 @@ import (
 	"github.com/idworker/idworker/testing/natstest"
 )
 
-// A mirror of the source that answers for it, but keeps less, does not make events of a
-// plan disappear.
+// A mirror of the source that answers in its place, but keeps less, does not
+// make planned events disappear.
 func TestMirrorThatKeepsLess(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
