@@ -29,7 +29,7 @@ const (
 	answersAtOnce = 64
 )
 
-// call is one call of a [Client]: a request, repeated until it is answered.
+// call is a call of a [Client]: a request, repeated until it is answered.
 //
 // Nearly every call ends with its first try, which uses the inbox shared by all
 // requests of the connection. The other tries share the call's own inbox, which

@@ -255,7 +255,7 @@ func TestClientReturnsAtOnce(t *testing.T) {
 			{message("0-2", "", ""), messages.ErrReply},
 			{message("9223372036854775806-9223372036854775808", "", ""), messages.ErrReply},
 		} {
-			// At the first try, and at a later one.
+			// At the first try, and at a later try.
 			for _, bad := range []int64{1, 3} {
 				tag := fmt.Sprintf("at-once-%d-%d", i, bad)
 				requests := respond(t, nc, tag, func(number int64, req *nats.Msg) {

@@ -75,7 +75,8 @@ func (c *Client) NextN(ctx context.Context, tag string, n int64) ([]Range, error
 	return ranges, err
 }
 
-// Snowflake returns one snowflake ID. Errors as for Next, except ErrTag and ErrNoTag.
+// Snowflake returns one snowflake ID. Errors as for Next, except ErrTag and
+// ErrNoTag.
 func (c *Client) Snowflake(ctx context.Context) (int64, error) {
 	ranges, err := c.SnowflakeN(ctx, 1)
 	if err != nil {

@@ -28,7 +28,8 @@ func ExampleClient_Next() {
 	// Output: 1001
 }
 
-// A batch comes as ranges: usually one, two where a worker's segment ends.
+// A batch comes as ranges: usually a single range, two where a worker's segment
+// ends.
 func ExampleClient_NextN() {
 	nc, stop := connectToWorker()
 	defer stop()

@@ -12,7 +12,8 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// ErrClosed is wrapped by the error of [Prefetcher.Next] after [Prefetcher.Close].
+// ErrClosed is wrapped by the error of [Prefetcher.Next] after
+// [Prefetcher.Close].
 var ErrClosed = errors.New("prefetcher is closed")
 
 // Prefetcher returns IDs of one tag from a buffer, and requests more before
@@ -46,7 +47,7 @@ type Prefetcher struct {
 
 	mu       sync.Mutex
 	stock    stock // after the current chunk
-	used     int64 // IDs of all chunks before the current one
+	used     int64 // IDs of all chunks before current
 	pace     pace
 	requests requests
 	waiters  waiters

@@ -120,7 +120,7 @@ func TestPrefetchEachOnce(t *testing.T) {
 			if limit == 0 {
 				limit = 1_000_000
 			}
-			// The reply to one try may be lost for each repeated request.
+			// The reply to a try may be lost for each repeated request.
 			left := source.handed.Load() - callers*each
 			if most := limit + min(limit, 10_000) + source.repeated.Load(); left > most {
 				t.Errorf("%d IDs not taken, want at most %d", left, most)

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// ErrPrefetch is wrapped by the errors of [Client.Prefetch] for a configuration that is
-// out of bounds.
+// ErrPrefetch is wrapped by the errors of [Client.Prefetch] for a configuration
+// that is out of bounds.
 var ErrPrefetch = errors.New("bad prefetch configuration")
 
 // PrefetchConfig bounds the buffer of a [Prefetcher]. Zero means the default.

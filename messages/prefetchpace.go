@@ -3,7 +3,7 @@ package messages
 import "time"
 
 // pace decides how many IDs a prefetcher should buffer: twice the use of its
-// callers in a Runway, so that the half at which more are requested lasts one
+// callers in a Runway, so that the half at which more are requested lasts a
 // Runway.
 //
 // The target grows at once, because callers feel a lack of IDs, but at most by

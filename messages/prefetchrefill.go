@@ -66,7 +66,7 @@ func (p *Prefetcher) startRequest(n int64) {
 			p.requests.failing, p.waiters.reason = false, nil
 			p.waiters.wake(nil)
 		case errors.Is(err, ErrMalformed) && n > 1:
-			// The workers allow fewer in one batch.
+			// The workers allow smaller batches.
 			p.requests.maxBatch = min(p.requests.maxBatch, n/2)
 		default:
 			p.failWaiting(err)

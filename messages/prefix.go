@@ -21,7 +21,7 @@ const maxPrefixLen = 32
 var ErrPrefix = problem.New(problem.Invalid, "bad prefix")
 
 // Check returns an error that wraps [ErrPrefix] unless the prefix can name
-// subjects, streams and buckets: one token of a–z 0–9 _ -, 1 to 32 bytes. Upper
+// subjects, streams and buckets: a token of a–z 0–9 _ -, 1 to 32 bytes. Upper
 // case is refused because stream names are in upper case: two prefixes that
 // differ only in case would share their streams.
 func (p Prefix) Check() error {

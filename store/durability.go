@@ -7,7 +7,7 @@ import (
 )
 
 // UnsafeTableError is the ErrSetup of a table that may lose rows in a crash, or
-// that may be another table than the counting one.
+// that may be not be the counting table.
 type UnsafeTableError struct {
 	Kind string // as found, such as ENGINE=MEMORY, UNLOGGED or a view
 	Want string // as required

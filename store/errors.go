@@ -18,7 +18,7 @@ var (
 	// ErrTagExists: CreateTag found a tag of that name and did not change it.
 	ErrTagExists = errors.New("tag already exists")
 
-	// ErrExhausted: fewer numbers than one step are left below 2^63. Nothing
+	// ErrExhausted: fewer numbers than a step are left below 2^63. Nothing
 	// was reserved; a smaller step may still fit.
 	ErrExhausted = errors.New("tag is exhausted")
 
@@ -49,7 +49,7 @@ var (
 	ErrNoTable = problem.Wrap(problem.NoTable, fmt.Errorf("%w: the table is missing", ErrSetup))
 )
 
-// BelowError is the ErrBelow of one tag.
+// BelowError is the ErrBelow of a tag.
 type BelowError struct {
 	Tag   string
 	First int64 // the requested first ID
@@ -71,7 +71,7 @@ func (e *BelowError) Problem() (problem.Kind, []any) {
 	return problem.Below, []any{e.Floor}
 }
 
-// OrderError is the ErrOrder of one tag.
+// OrderError is the ErrOrder of a tag.
 type OrderError struct {
 	Tag       string
 	Was, Want Order
@@ -87,7 +87,7 @@ func (e *OrderError) Unwrap() error { return ErrOrder }
 // Problem is part of [problem.Problem].
 func (e *OrderError) Problem() (problem.Kind, []any) { return problem.OtherOrder, []any{e.Was} }
 
-// EntryError is an ErrCorrupt of one entry that Store.Tags left out.
+// EntryError is an ErrCorrupt of an entry that Store.Tags left out.
 type EntryError struct {
 	Tag string
 	Err error

@@ -26,7 +26,7 @@ type Loader interface {
 	Lookup(ctx context.Context, tag string) (Tag, error)
 
 	// Reserve returns a segment of exactly n IDs, which no other call has been
-	// or will be given. Segments of one tag rise: a call that begins after
+	// or will be given. Segments of a tag rise: a call that begins after
 	// another has returned gets a higher segment.
 	//
 	// The range is the caller's only if err is nil. An unknown outcome (a lost
@@ -53,8 +53,8 @@ type Loader interface {
 
 	// Names calls see with the name of each tag that exists or was removed,
 	// then current once, and then see for every tag that is written, all from
-	// one goroutine. A name may be repeated. It returns when ctx ends, or with
-	// the error that interrupted it.
+	// the same goroutine. A name may be repeated. It returns when ctx ends, or
+	// with the error that interrupted it.
 	Names(ctx context.Context, see func(tag string), current func()) error
 
 	// Figures returns counts since the store was opened.

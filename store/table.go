@@ -9,7 +9,7 @@ import "context"
 // ignore [Tag].Order, and return it empty.
 //
 // Methods are safe for concurrent use by many goroutines and processes. A
-// statement is sent at most once. After an error other than the listed ones the
+// statement is sent at most once. After an unlisted error the
 // outcome is unknown.
 type Table interface {
 	// Reserve raises a row by n and returns the n numbers below its new value.

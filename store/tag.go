@@ -2,7 +2,7 @@ package store
 
 import "fmt"
 
-// Tag is a store's data about one sequence of IDs.
+// Tag is a store's data about a sequence of IDs.
 //
 // The bounds below are those of a tag that can be served. Store.Tags lists tags
 // unchecked: a row inserted by hand may be out of bounds, or have a name that
@@ -11,7 +11,7 @@ type Tag struct {
 	Name string
 
 	// Step is the configured number of IDs per segment, at least 1. Under load
-	// workers use larger steps, never smaller ones.
+	// workers use larger steps, never smaller.
 	Step int64
 
 	// Next is the first ID not yet issued, at least 1 (Leaf's max_id). For

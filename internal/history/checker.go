@@ -13,7 +13,7 @@ import (
 	"github.com/idworker/idworker/snowflake"
 )
 
-// The errors of [Checker.Check] wrap one of these, or [ErrReply].
+// The errors of [Checker.Check] wrap these, or [ErrReply].
 var (
 	ErrDuplicate = errors.New("DUPLICATE") // an ID was issued before
 	// Not above an ID that was received before the request was sent.
@@ -90,7 +90,7 @@ func (c *Checker) issue(tag string, r messages.Range) (id int64, twice bool) {
 
 // longest bounds the age of a request whose reply is compared with all earlier
 // replies. Older requests are compared only with replies from before that
-// bound, which may miss a fault but never invents one.
+// bound, which may miss a fault but never invents any.
 const longest = time.Minute
 
 // checkOrder returns an error if a call's IDs are not above all IDs received

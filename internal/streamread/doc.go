@@ -1,6 +1,6 @@
 // Package streamread reads a stream in order and in bulk, with any messages. A
 // [Reader] reads a range of its sequences, a [Tail] all messages after a
-// sequence, and later ones.
+// sequence, present and future.
 //
 // # What it promises
 //
@@ -16,7 +16,8 @@
 // without a body for a status of the server if it has a header Status, which
 // any publisher can set, and never get past it. Here, a message counts as an
 // event if it has a reply subject of this consumer, which only the server can
-// set. The next event must be the consumer's next, and above the previous one.
+// set. The next event must be the consumer's next, and above the previous
+// event.
 //
 // If the consumer is quiet, has ended, or delivers something else, the reader
 // requests the next message from the stream's leader by STREAM.MSG.GET. Without

@@ -13,7 +13,7 @@ import (
 	"github.com/nats-io/nuid"
 )
 
-// The bounds of one request for messages. At most three requests are open.
+// The bounds of a request for messages. At most three requests are open.
 const (
 	batch      = 1000
 	batchBytes = 2 << 20
@@ -130,7 +130,7 @@ func (f *feed) next(ctx context.Context) (*Message, error) {
 	return f.receive(msg, meta)
 }
 
-// request requests more messages once half of the requested ones have arrived.
+// request requests more messages once half of them have arrived.
 func (f *feed) request() error {
 	if f.asked > batch {
 		return nil

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// timeout bounds a request whose context has no deadline or a later one. It is
-// the JetStream client's default for its own requests.
+// timeout bounds a request whose context has no deadline or a later deadline.
+// It is the JetStream client's default for its own requests.
 const timeout = 5 * time.Second
 
 // Message is a message of a stream.
@@ -22,7 +22,7 @@ type Message struct {
 	Subject  string    `json:"subject"`
 	Sequence uint64    `json:"seq"`
 	Time     time.Time `json:"time"` // when it was stored
-	// Nil if the message has none, or a Malformed one.
+	// Nil if the message has no header or is Malformed.
 	Header nats.Header `json:"-"`
 	Data   []byte      `json:"data"`
 
@@ -51,7 +51,7 @@ func Last(ctx context.Context, js jetstream.JetStream, stream, subject string) (
 	return m, err
 }
 
-// Next reads the first message with that sequence or a later one whose subject
+// Next reads the first message with at least that sequence whose subject
 // matches a pattern, within 5 seconds. Errors as for [At].
 func Next(ctx context.Context, js jetstream.JetStream, stream, subject string, sequence uint64) (Message, error) {
 	return requestMessage(ctx, js, stream, map[string]any{"seq": sequence, "next_by_subj": subject})

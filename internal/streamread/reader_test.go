@@ -140,7 +140,7 @@ func TestWithoutConsumer(t *testing.T) {
 	for _, c := range []struct {
 		filter        string
 		from, through uint64
-		waits         int // requests that wait for earlier ones
+		waits         int // requests that wait for earlier requests
 	}{
 		{"", 1, 600, 40}, {"", 90, 350, 40}, {"", 145, 145, 1}, {"s.5", 1, 600, 61}, {"s.none", 1, 600, 1}, {"", 601, 700, 1}, {"", 5, 4, 0},
 	} {
@@ -239,7 +239,7 @@ func hostileHeaders() (all []nats.Header) {
 }
 
 // TestAnyMessage: a message with any headers and without a body is read, and so
-// are the following ones, with limits retention and without.
+// are the following messages, with limits retention and without.
 func TestAnyMessage(t *testing.T) {
 	t.Parallel()
 	for name, retention := range map[string]jetstream.RetentionPolicy{"limits": jetstream.LimitsPolicy, "work queue": jetstream.WorkQueuePolicy} {

@@ -8,8 +8,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Tail reads the messages of a stream from a sequence on, and later ones, as
-// long as its consumer is in sync. It is not safe for concurrent use.
+// Tail reads the messages of a stream from a sequence on, present and future,
+// as long as its consumer is in sync. It is not safe for concurrent use.
 type Tail struct {
 	*feed
 	js     jetstream.JetStream

@@ -3,7 +3,7 @@
 // and administrators read templates; workers do not.
 //
 // All templates are one entry, the key "templates" in the bucket
-// <prefix>_config, so one compare-and-set decides whether a new template is
+// <prefix>_config, so a compare-and-set decides whether a new template is
 // compatible with the others. There are at most [MaxTemplates].
 //
 // # Patterns

@@ -56,9 +56,9 @@ func Remove(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix,
 	})
 }
 
-// Import adds the templates of a list to the stored ones in one write, and
-// returns the added ones; see [List.Join]. Errors are those of [Create], except
-// [ErrTemplateExists].
+// Import adds the templates of a list to the stored templates in a single
+// write, and returns the additions; see [List.Join]. Errors are those of
+// [Create], except [ErrTemplateExists].
 func Import(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, list List) (added List, err error) {
 	err = edit(ctx, js, prefix, func(l List) (joined List, err error) {
 		joined, added, err = l.Join(list)

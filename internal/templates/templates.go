@@ -35,7 +35,7 @@ var (
 	ErrUnreadable = errors.New("unreadable templates")
 )
 
-// OverlapError names the template that is incompatible with a new one.
+// OverlapError names the template that is incompatible with a new template.
 type OverlapError struct{ Pattern, Other string }
 
 func (e *OverlapError) Error() string {
@@ -78,8 +78,8 @@ func (t Template) Check() error {
 	return nil
 }
 
-// List is all templates: a more specific template precedes a less specific one.
-// It must not be changed.
+// List is all templates: a more specific template precedes a less specific
+// template. It must not be changed.
 type List []Template
 
 // Find returns the most specific template that matches a tag, or nil.
@@ -126,7 +126,7 @@ func (l List) With(t Template) (List, error) {
 	return append(slices.Clone(l), t).sorted(), nil
 }
 
-// Join returns the list with the templates of another list, and the added ones.
+// Join returns the list with the templates of another list, and the additions.
 // A template in both lists stays, with the higher first ID of the two.
 func (l List) Join(other List) (joined, added List, err error) {
 	joined = slices.Clone(l)

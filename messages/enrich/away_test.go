@@ -13,7 +13,7 @@ import (
 )
 
 // A dependency fails while events wait, and recovers: nothing is lost or out of
-// order, and the log has one line for each.
+// order, and the log has a line for each.
 func TestAway(t *testing.T) {
 	t.Parallel()
 	const n = 300

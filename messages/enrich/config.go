@@ -34,7 +34,7 @@ const (
 	Stop OnLoss = "stop"
 )
 
-// IDs is the source of IDs. *[messages.Client] is one.
+// IDs is the source of IDs, such as a *[messages.Client].
 type IDs interface {
 	NextN(ctx context.Context, tag string, n int64) ([]messages.Range, error)
 	SnowflakeN(ctx context.Context, n int64) ([]messages.Range, error)

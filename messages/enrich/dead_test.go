@@ -65,7 +65,8 @@ func TestDeadLetters(t *testing.T) {
 	}
 }
 
-// Without a dead-letter subject an event that cannot be stamped stops the enrichment.
+// Without a dead-letter subject an event that cannot be stamped stops the
+// enrichment.
 func TestWithoutDeadLetterSubjectEnrichingStands(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)

@@ -53,7 +53,8 @@ func (e *Enricher) publishDeadLetter(ctx context.Context, msg *nats.Msg) error {
 	return err
 }
 
-// isTooLarge reports whether the client or the server refused a message for its size.
+// isTooLarge reports whether the client or the server refused a message for its
+// size.
 func isTooLarge(err error) bool {
 	var api *jetstream.APIError
 	return errors.Is(err, nats.ErrMaxPayload) || errors.As(err, &api) && slices.Contains(codesTooLarge, api.ErrorCode)

@@ -20,8 +20,8 @@
 // it is, hands the turn over to another that requests it on ids.enrich.<name>.
 // An owner saves the record once a second. After [ownerTimeout] without a save,
 // the next enricher takes over. That only affects speed: of two owners,
-// compare-and-set on record and target lets one through. So the order of the
-// source is the order of the target, over all subjects, and through crashes.
+// compare-and-set on record and target lets one through. So source and target
+// have the same order, over all subjects, and through crashes.
 //
 // # Reading
 //
@@ -46,8 +46,8 @@
 // # Failures
 //
 // Without IDs, source or target the batch is retried without limit. Events
-// before a waiting event do not wait. An outage logs one line when it begins
-// and one when it ends: a batch has landed, or no event waits.
+// before a waiting event do not wait. An outage logs when it begins and when
+// it ends: a batch has landed, or no event waits.
 //
 // # Files
 //

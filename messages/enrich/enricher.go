@@ -110,7 +110,7 @@ func (e *Enricher) targetName() string { return e.target.CachedInfo().Config.Nam
 // dot. It is the same for all its enrichers.
 func (e *Enricher) Name() string { return e.name }
 
-// Instance returns this enricher's name in the record, a new one at each start.
+// Instance returns this enricher's name in the record, new at each start.
 func (e *Enricher) Instance() string { return e.instance }
 
 // Installation returns the ID of the installation that issues the IDs, or "".

@@ -35,7 +35,7 @@ func (e *Enricher) proves(ctx context.Context, at uint64, o *origin) (proves boo
 }
 
 // identifyTarget checks that the target is that of the record: the message at
-// Last is the recorded one, or is gone.
+// Last is the recorded message, or is gone.
 func (e *Enricher) identifyTarget(ctx context.Context) error {
 	r := &e.record
 	if r.AtLast == 0 {

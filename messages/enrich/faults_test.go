@@ -187,7 +187,7 @@ func TestManyDeadLettersOverALongLink(t *testing.T) {
 		cfg.JetStream = b.jetStream(cfg.Conn)
 		b.start(cfg)
 	}
-	// Published one by one they would take longer than the owner timeout.
+	// Published in sequence they would take longer than the owner timeout.
 	const bad = 1000
 	for range bad {
 		b.event("orders.raw.1", "broken", nil)

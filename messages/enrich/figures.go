@@ -136,7 +136,7 @@ func (f *figures) countLoss(behind, n uint64) (counted bool) {
 	return counted
 }
 
-// reasons are why an enrichment can stop. The last one covers the rest.
+// reasons are why an enrichment can stop. The last covers the rest.
 var reasons = []struct {
 	name string
 	err  error

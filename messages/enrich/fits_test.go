@@ -214,8 +214,8 @@ func owned(b *bed, e *Enricher, f func(*preparer)) {
 	f(p)
 }
 
-// A JSON object with the key twice would have two IDs, one of them the
-// producer's.
+// A JSON object with the key twice would have two IDs, the producer's among
+// them.
 func TestJSONKeyTwice(t *testing.T) {
 	for data, bad := range map[string]bool{
 		`{"a":{"id":null,"id":"777"}}`:         true,

@@ -66,7 +66,7 @@ func hostileHeaders() (all [][]byte) {
 	return all
 }
 
-// mutated changes some bytes of one of the headers.
+// mutated changes some bytes of a header.
 func mutated(r *rand.Rand, all [][]byte) []byte {
 	out := bytes.Clone(all[r.IntN(len(all))])
 	out = out[:min(len(out), 300)]

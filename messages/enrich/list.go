@@ -23,7 +23,7 @@ type Standing struct {
 	Filter, To, ID string // the enrichers' settings
 	// The enricher whose turn it is, or was last; empty if the turn is free.
 	Owner string
-	// All events of the source through this one are enriched.
+	// All events of the source through this event are enriched.
 	Done    uint64
 	Written time.Time
 
@@ -47,8 +47,8 @@ func newStanding(bucket string, entry kv.Entry) (Standing, error) {
 const Stalled = 3 * ownerTimeout
 
 // List returns the state of each enrichment, by the name of the target.
-// Unreadable entries are named in an error, beside the readable ones. Errors:
-// jetstream.ErrBucketNotFound, if nothing was ever enriched.
+// Unreadable entries are named in an error, beside the readable entries.
+// Errors: jetstream.ErrBucketNotFound, if nothing was ever enriched.
 func List(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix) (all []Standing, err error) {
 	bucket := BucketName(prefix)
 	if _, err := kv.Open(ctx, js, bucket); err != nil {

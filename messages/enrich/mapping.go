@@ -16,7 +16,7 @@ type mapping struct{ filter, to []string }
 
 // newMapping checks that both are subjects, and that each wildcard of the
 // target has a counterpart in the filter. A target without wildcards gets all
-// events on one subject.
+// events on a single subject.
 func newMapping(filter, to string) (mapping, error) {
 	m := mapping{strings.Split(filter, "."), strings.Split(to, ".")}
 	for _, pattern := range []string{filter, to} {
@@ -107,7 +107,8 @@ func (k idKind) isSnowflake() bool { return k.tag == nil }
 // dependsOnEvent reports whether the tag depends on the event.
 func (k idKind) dependsOnEvent() bool { return len(k.wildcards) > 0 }
 
-// tagFor returns the tag for an event with that subject, empty for snowflake IDs.
+// tagFor returns the tag for an event with that subject, empty for snowflake
+// IDs.
 func (k idKind) tagFor(subject string) string {
 	if !k.dependsOnEvent() {
 		return strings.Join(k.tag, ".")

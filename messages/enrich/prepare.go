@@ -44,7 +44,7 @@ var errOtherPlan = errors.New("planned batch has changed")
 
 // preparer makes batches, first those of the plans in the record, then out of
 // the events that follow in the source. It prepares the next batch while the
-// previous one is in flight.
+// previous is in flight.
 type preparer struct {
 	*Enricher
 	tail *streamread.Tail

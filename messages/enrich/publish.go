@@ -25,7 +25,7 @@ const (
 	fastStart, fastAppend, fastCommit = ".0.$FI", ".1.$FI", ".2.$FI"
 )
 
-// errTargetMoved means that the target's last sequence is not the expected one.
+// errTargetMoved means that the target's last sequence is not as expected.
 var errTargetMoved = errors.New("the target has advanced")
 
 // errBatchTooLarge means that the server refuses a batch of that many messages.
@@ -49,11 +49,11 @@ func isRefusal(err error) bool {
 	return errors.Is(err, errTargetMoved) || errors.Is(err, errBatchTooLarge)
 }
 
-// publisher publishes batches to one stream.
+// publisher publishes batches to a stream.
 type publisher struct {
 	conn   *nats.Conn
 	stream string
-	fast   bool // with fast batches instead of atomic ones
+	fast   bool // with fast instead of atomic batches
 	// Messages in a batch that the server is believed to accept.
 	most int
 

@@ -56,7 +56,7 @@ type enrichmentRecord struct {
 	// Names all messages published under this record: target and a random part.
 	Chain string `json:"chain"`
 
-	// All events through this one of the source are in the target.
+	// All events through this event of the source are in the target.
 	Done uint64 `json:"done"`
 	// When the source stored that event; zero if no event was enriched.
 	Time time.Time `json:"time"`
@@ -103,7 +103,7 @@ func (r *enrichmentRecord) advance(done uint64, at time.Time, last uint64) {
 
 // plan names the events that follow in the target, and so the sequence of each
 // there. It is saved before any of them is published. It has no IDs: each try
-// publishes new ones, and the target accepts one try only.
+// publishes new IDs, and the target accepts a single try.
 type plan struct {
 	// The source is done through this event once all of Runs are in the target.
 	Through uint64    `json:"through"`
@@ -117,7 +117,7 @@ type run struct {
 	N   uint64 `json:"n"`
 }
 
-// add appends an event, whose sequence must be above the earlier ones.
+// add appends an event, whose sequence must be above the earlier events.
 func (p *plan) add(seq uint64) {
 	if n := len(p.Runs); n > 0 && p.Runs[n-1].Seq+p.Runs[n-1].N == seq {
 		p.Runs[n-1].N++
@@ -208,8 +208,8 @@ func (c Config) settings() settings {
 }
 
 // checkSettings refuses a record of enrichers with other settings. An enricher
-// of other events would skip the rest for good, and one with other IDs would
-// issue some twice.
+// of other events would skip the rest for good, and an enricher with other IDs
+// would issue some twice.
 func (e *Enricher) checkSettings() error {
 	have, want := e.record.settings, e.cfg.settings()
 	if have.Installation == "" || want.Installation == "" {

@@ -22,7 +22,7 @@ func Rights(p messages.Prefix, role rights.Role) rights.Rights {
 	return rights.Rights{}
 }
 
-// StreamRights are the rights that enrichers need for one enrichment, from a
+// StreamRights are the rights that enrichers need for an enrichment, from a
 // source stream to a target stream. to are the subjects that they publish to,
 // that of dead letters included.
 func StreamRights(p messages.Prefix, source, target string, to ...string) rights.Rights {

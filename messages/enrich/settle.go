@@ -101,7 +101,7 @@ type arrival struct {
 // arrivedThrough returns the event through which the source has arrived in the
 // target, whose last sequence has changed. The plans name the event at each
 // sequence, unless another publisher has written to the target. The last
-// message shows whether one has. If it is gone, the target was written by
+// message shows whether that happened. If it is gone, the target was written by
 // enrichers only, or the position is unknown.
 func (e *Enricher) arrivedThrough(ctx context.Context, last uint64) (arrival, error) {
 	r := &e.record
@@ -145,7 +145,7 @@ func (e *Enricher) searchTarget(ctx context.Context, last uint64) (found arrival
 	return found, err
 }
 
-// readBack reads the target backwards, from sequence last down to the one
+// readBack reads the target backwards, from sequence last down to the message
 // behind end, until visit returns enough. A missing message is nil.
 func (e *Enricher) readBack(ctx context.Context, last, end uint64, visit func(at uint64, msg *event) (enough bool, err error)) error {
 	for last > end {

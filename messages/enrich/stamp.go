@@ -84,7 +84,8 @@ func (s stamper) putID(msg *nats.Msg, id int64) (err error) {
 	return checkSize(msg, s.limit)
 }
 
-// jsonPath is a place in a JSON object: keys joined by dots. Empty keys mean no place.
+// jsonPath is a place in a JSON object: keys joined by dots. Empty keys mean no
+// place.
 type jsonPath struct {
 	keys string
 	// Put the ID as a number, which JavaScript rounds beyond 2^53.

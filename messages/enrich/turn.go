@@ -17,14 +17,14 @@ import (
 // is dead.
 const ownerTimeout = 3 * time.Second
 
-// timers are an enricher's waits. Tests have shorter ones.
+// timers are an enricher's waits. Tests have shorter timers.
 type timers struct {
 	// An owner hands the turn to a waiting enricher after this time.
 	turnLength time.Duration
 	// The longest time between two saves of the record by its owner.
 	heartbeat       time.Duration
 	ownerTimeout    time.Duration
-	exchangeTimeout time.Duration // bounds one exchange with the server
+	exchangeTimeout time.Duration // bounds an exchange with the server
 	idsTimeout      time.Duration // a longer request for IDs fails
 
 	firstPause, maxPause time.Duration // between retries during an outage

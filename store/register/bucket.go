@@ -27,7 +27,7 @@ const ConfigKey = "register"
 var ErrNoIdentity = problem.New(problem.NoIdentity, "it has no identity; idworker did not create it")
 
 // Bucket is the bucket, with 1 to 5 replicas, an odd number. It is not created
-// if the installation had one before.
+// if the installation had a register before.
 func Bucket(p messages.Prefix, replicas int) kv.Resource {
 	return bucket(p, replicas, nuid.Next(), agreement.HasKey(p, ConfigKey))
 }

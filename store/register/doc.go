@@ -10,11 +10,11 @@
 // reply makes a gap. The number of processes and the origin of the range do not
 // matter.
 //
-// Alone, the register grants the IDs from next on, with one write. In front of
-// a [store.Table] the table proposes the range. A range below next means that
-// the row regressed, or that another loader was faster; it is discarded, and
-// the table is asked for another. A regressed row is raised. Entries have no
-// step then, and the rows decide which tags exist.
+// Alone, the register grants the IDs from next on, with a single write. In
+// front of a [store.Table] the table proposes the range. A range below next
+// means that the row regressed, or that another loader was faster; it is
+// discarded, and the table is asked for another. A regressed row is raised.
+// Entries have no step then, and the rows decide which tags exist.
 //
 // The order of a tag is written with its entry, and every later write repeats
 // it. A grant has the order of its own write. In front of a table, a creator
@@ -48,7 +48,7 @@
 //
 // A [Witness] keeps the same evidence in a file, for the next start.
 // docs/proofs/register.md has the argument, docs/spec/register.pml the model.
-// evidence.go compares, watch.go polls and concludes, store.go holds one read
-// and one write, reserve.go and rows.go serve loaders, admin.go serves
+// evidence.go compares, watch.go polls and concludes, store.go reads and writes
+// entries, reserve.go and rows.go serve loaders, admin.go serves
 // administrators, remote.go is the bucket.
 package register

@@ -64,15 +64,15 @@ func (e *evidence) decided(p poll) bool {
 		slices.ContainsFunc(p.decisions, func(d string) bool { return !slices.Contains(e.Decisions, d) })
 }
 
-// foreign reports whether a register is another than the one seen, whatever was
+// foreign reports whether a register is not the register seen, whatever was
 // decided.
 func (e *evidence) foreign(p poll) bool { return e.ID != "" && !p.missing && p.id != e.ID }
 
 const beingRaised = "is being raised, or a raise was interrupted"
 
 // check compares a poll with the evidence, and with the sequence seen before
-// the poll was sent: later ones may be written after the reply. It returns nil
-// or the fault.
+// the poll was sent: later messages may be written after the reply. It returns
+// nil or the fault.
 func (e *evidence) check(bucket string, p poll, seen uint64) *store.RegressionError {
 	wrong := store.RegressionError{Bucket: bucket, Seen: seen, Found: p.last}
 	switch {

@@ -27,7 +27,7 @@ func TestOrderIsForEver(t *testing.T) {
 					clear(table.rows)
 					table.loss = 0.1
 				}
-				if len(w.tables) > 1 { // two loaders, one table
+				if len(w.tables) > 1 { // two loaders, a common table
 					w.tables = w.tables[:1]
 				}
 				w.server.loss = 0.05

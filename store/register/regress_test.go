@@ -233,7 +233,7 @@ func TestAwayIsNotBack(t *testing.T) {
 }
 
 // TestStartsWithoutMemory: a loader that starts does not mistake a missing or
-// recreated register for a new one, and does not create one.
+// recreated register for a new register, and does not create it.
 func TestStartsWithoutMemory(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

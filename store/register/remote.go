@@ -26,8 +26,8 @@ type remote interface {
 	poll(ctx context.Context) (poll, error)
 
 	// update writes an entry if its revision is unchanged, and returns the new
-	// one. After jetstream.ErrKeyRevisionMismatch nothing was written; after
-	// other errors the outcome is unknown.
+	// revision. After jetstream.ErrKeyRevisionMismatch nothing was written;
+	// after other errors the outcome is unknown.
 	update(ctx context.Context, tag string, value []byte, revision uint64) (uint64, error)
 
 	// read reads an entry from the leader.

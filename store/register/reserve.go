@@ -123,7 +123,7 @@ func (s *Store) burn() {
 }
 
 // grant records the n IDs from first as granted, over the entry that was read.
-// The granted order is the one that it writes.
+// The granted order is the order that it writes.
 func (s *Store) grant(ctx context.Context, p sent, tag string, over storedEntry, e entry, first, n int64) (store.Grant, error) {
 	seg, err := store.Following(first, n)
 	if err != nil {
@@ -174,8 +174,8 @@ func (s *Store) createNext(ctx context.Context, tag store.Tag, n int64) (store.G
 }
 
 // look returns a permit, and the entry of a tag read after that permit. The
-// first attempt returns the cached entry if it is good: a stale one only makes
-// the write fail. Otherwise it reads the leader's.
+// first attempt returns the cached entry if it is good: a stale entry only
+// makes the write fail. Otherwise it reads the leader's.
 func (s *Store) look(ctx context.Context, tag string, attempt int, good func(storedEntry) bool) (p sent, r storedEntry, err error) {
 	if attempt > 1 {
 		if err := backOff(ctx, attempt); err != nil {

@@ -17,11 +17,11 @@ import (
 // errBelow reports a range below an earlier grant.
 var errBelow = errors.New("range below an earlier grant")
 
-// rowAttempts bounds the attempts at a row in one call. Of several racing
-// loaders one wins each time.
+// rowAttempts bounds the attempts at a row in a call. Each time, a
+// racing loader wins.
 const rowAttempts = 256
 
-// reserveRow has the table propose ranges until one lies above all earlier
+// reserveRow has the table propose ranges until a range lies above all earlier
 // grants. made reports whether the caller has inserted the row.
 func (s *Store) reserveRow(ctx context.Context, tag string, n int64, made bool) (store.Grant, error) {
 	for attempt := range rowAttempts {

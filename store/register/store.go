@@ -191,7 +191,7 @@ func (s *Store) cached(tag string) storedEntry {
 	return s.cache[tag]
 }
 
-// remember caches an entry, unless a newer one is cached.
+// remember caches an entry, unless a newer entry is cached.
 func (s *Store) remember(tag string, r storedEntry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

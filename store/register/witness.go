@@ -103,7 +103,7 @@ func (w *Witness) note(all map[string]evidence) error {
 // Create writes the file if there is none. It is for new data.
 func (w *Witness) Create() error { return w.note(nil) }
 
-// write replaces the file with a synced one.
+// write replaces the file with a synced file.
 func (w *Witness) write(buckets map[string]evidence) error {
 	data, err := json.Marshal(buckets)
 	if err != nil {

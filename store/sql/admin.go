@@ -59,10 +59,10 @@ func untilSilent(ctx context.Context) (_ context.Context, heard, cancel func()) 
 }
 
 // CreateTag implements [store.Table]. A step that the column cannot hold is
-// ErrBadTag. Of several concurrent calls, the unique key on biz_tag lets one
-// succeed. A retry after a lost reply may find the tag that the first call
-// created, and return ErrTagExists. The first call checks the table as Check
-// does.
+// ErrBadTag. Of several concurrent calls, the unique key on biz_tag lets a
+// single call succeed. A retry after a lost reply may find the tag that the
+// first call created, and return ErrTagExists. The first call checks the table
+// as Check does.
 func (t *Table) CreateTag(ctx context.Context, tag store.Tag) error {
 	return t.callChecked(ctx, tag, func(ctx context.Context, conn *dbsql.Conn) error {
 		_, _, err := t.change(ctx, conn, t.text("INSERT INTO {table} (biz_tag, max_id, step) VALUES (?, ?, ?)"), tag.Name, tag.Next, tag.Step)

@@ -22,7 +22,7 @@ func (t *Table) check(ctx context.Context, conn *dbsql.Conn) error {
 	if err := t.checkDurable(ctx, conn); err != nil {
 		return err
 	}
-	// Changes no row, but fails if the user may not change one. MySQL's safe
+	// Changes no row, but fails if the user may not change rows. MySQL's safe
 	// updates demand a comparison with the key.
 	if _, err := conn.ExecContext(ctx, t.text("UPDATE {table} SET max_id = max_id WHERE biz_tag = '' AND 1 = 0")); err != nil {
 		return err
@@ -114,7 +114,7 @@ func (t *Table) Migrate(ctx context.Context) error {
 // setting decides whether commits are on disk when they are acknowledged.
 type setting struct {
 	name string
-	safe []string // the safe values, the usual one first
+	safe []string // the safe values, the usual first
 	with string   // matters only if this setting is not 0
 }
 

@@ -26,8 +26,8 @@ var mysql = dialect{
 	meanings:  []string{"{tag}", "biz_tag = ? AND CAST(biz_tag AS BINARY) = ?", "{int}", "?", "{raised}", "LAST_INSERT_ID(max_id + ?)"},
 	safeTable: "a table of a transactional engine, such as InnoDB",
 
-	// The table may be listed twice, as a TEMPORARY one hides the other. MEMORY
-	// is empty after a restart, MyISAM may lose acknowledged rows.
+	// The table may be listed twice, as a TEMPORARY table hides the other.
+	// MEMORY is empty after a restart, MyISAM may lose acknowledged rows.
 	describe: `SELECT t.table_name, CASE
 			WHEN UPPER(t.table_type) LIKE '%VIEW%' THEN 'a view'
 			WHEN UPPER(t.table_type) LIKE '%TEMPORARY%' THEN 'TEMPORARY'
@@ -48,7 +48,7 @@ var mysql = dialect{
 	distinct: "ALTER TABLE {table} MODIFY biz_tag VARCHAR(128) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL DEFAULT ''",
 
 	// MariaDB's 3 syncs more often than 1. A crash rolls back what is missing
-	// from the binary log, if there is one. Settings of other engines are not
+	// from the binary log, if any. Settings of other engines are not
 	// examined.
 	setting: "SELECT @@GLOBAL.%s",
 	settings: []setting{
@@ -105,7 +105,7 @@ func parseMySQL(dsn string, c *Config) error {
 		return fmt.Errorf("malformed DSN: %q is not a driver parameter", names[0])
 	}
 	config.Params = maps.Clone(sessionVariables)
-	config.InterpolateParams = true // one round trip; two with a prepared statement
+	config.InterpolateParams = true // a prepared statement takes two round trips
 	config.ClientFoundRows = false  // rows affected are the rows that changed
 	config.RejectReadOnly = false   // would hide the server's message
 	config.CheckConnLiveness = true // before an idle connection is used

@@ -31,7 +31,7 @@ func TestInsertIDOfAnotherStatementIsNotUsed(t *testing.T) {
 	}
 }
 
-// With a trigger on the table, the server returns no insert ID or another one.
+// With a trigger on the table, the server returns no insert ID or another.
 // Neither may pass for max_id.
 func TestInsertIDBesideATriggerIsNotUsed(t *testing.T) {
 	for _, trigger := range []string{
@@ -150,8 +150,8 @@ func TestUnknownSettingOfMySQL(t *testing.T) {
 	}
 }
 
-// On a server with case-sensitive table names, Check examines the right one of
-// two tables.
+// On a server with case-sensitive table names, Check examines the right table
+// of two.
 func TestEngineOfTheTableInThatSpelling(t *testing.T) {
 	db := dbtest.MySQL(t)
 	var folds bool

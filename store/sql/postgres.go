@@ -87,7 +87,7 @@ func parsePostgres(dsn string, c *Config) error {
 	if err != nil || strings.ContainsAny(config.Host, "()") || exposesPassword(config) { // () as in MySQL's DSNs
 		return errPostgresDSN
 	}
-	config.DefaultQueryExecMode = pgx.QueryExecModeExec // one round trip, and nothing is prepared
+	config.DefaultQueryExecMode = pgx.QueryExecModeExec // a single round trip, nothing prepared
 	if config.ConnectTimeout <= 0 {
 		config.ConnectTimeout = CallTimeout
 	}
@@ -96,7 +96,7 @@ func parsePostgres(dsn string, c *Config) error {
 	return nil
 }
 
-// exposesPassword reports a misplaced @. The password then contains one of @/?,
+// exposesPassword reports a misplaced @. The password then contains @, / or ?,
 // and its rest was parsed as a host, a database or a parameter, which are not
 // treated as secrets.
 func exposesPassword(c *pgx.ConnConfig) bool {

@@ -185,7 +185,7 @@ func TestUnknownSettingOfPostgres(t *testing.T) {
 	}
 }
 
-// A temporary table hides the right one, and disappears with its connection.
+// A temporary table hides the right table, and disappears with its connection.
 func TestTemporaryTable(t *testing.T) {
 	db := dbtest.Postgres(t)
 	s := counting(t, db, officialPostgres)

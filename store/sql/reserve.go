@@ -86,7 +86,7 @@ func (t *Table) find(ctx context.Context, conn *dbsql.Conn, tag string) (found r
 	return found, err
 }
 
-// errRows is the error for a tag in more than one row.
+// errRows is the error for a tag in several rows.
 func errRows(rows int64) error {
 	return fmt.Errorf("%w: %d rows have this biz_tag; it needs a unique key", store.ErrCorrupt, rows)
 }

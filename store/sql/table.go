@@ -25,7 +25,7 @@ var CallTimeout = 3 * time.Second
 // time. More would time out waiting for a connection.
 const Reservations = 16
 
-// MaxConns is the number of connections of one Table. Each is busy for one
+// MaxConns is the number of connections of a Table. Each is busy for a
 // round trip per reservation, and a database has to serve many processes. Two
 // are for calls other than reservations.
 const MaxConns = Reservations + 2
@@ -59,7 +59,7 @@ type dialect struct {
 	parse func(dsn string, c *Config) error
 
 	// change runs a statement that writes, and returns the number of rows and
-	// the max_id of the last one.
+	// the max_id of the last.
 	change func(ctx context.Context, conn *dbsql.Conn, query string, args ...any) (rows, maxID int64, err error)
 }
 
@@ -72,7 +72,7 @@ type Config struct {
 	connector driver.Connector
 	database  string
 	server    string   // user@host:port
-	table     []string // preceded by its schema, if it has one
+	table     []string // preceded by its schema, if any
 }
 
 // Parse reads mysql://user:password@tcp(host:port)/database?… with the
@@ -118,7 +118,7 @@ func (c Config) Name() string {
 // Server is user@host:port. Of several hosts in the DSN it is the first.
 func (c Config) Server() string { return c.server }
 
-// Table is Leaf's table in one database.
+// Table is Leaf's table in a database.
 type Table struct {
 	*dialect
 	db      *dbsql.DB
@@ -139,8 +139,8 @@ func Open(dsn, table string) (*Table, error) {
 }
 
 // Open returns the table without connecting. Check, or the first call that
-// needs the database, reports a bad one. The error is [ErrScheme] for a Config
-// that does not come from [Parse].
+// needs the database, reports a bad configuration. The error is [ErrScheme] for
+// a Config that does not come from [Parse].
 func (c Config) Open() (*Table, error) {
 	d := c.dialect
 	if d == nil {
@@ -150,7 +150,7 @@ func (c Config) Open() (*Table, error) {
 	db.SetMaxOpenConns(MaxConns)
 	db.SetMaxIdleConns(MaxConns)
 	// Shorter than MySQL's wait_timeout, and than the time for which firewalls
-	// keep idle connections. After a failover behind one name, every process is
+	// keep idle connections. After a failover behind a name, every process is
 	// connected to the new primary by then.
 	db.SetConnMaxLifetime(10 * time.Minute)
 	db.SetConnMaxIdleTime(3 * time.Minute)
@@ -177,7 +177,7 @@ func (t *Table) text(statement string) string {
 	return statement
 }
 
-// callTag is call for one tag. It refuses a malformed name, or a number below
+// callTag is call for a tag. It refuses a malformed name, or a number below
 // 1, with ErrBadTag. Names that pass need no escaping in any character set.
 func (t *Table) callTag(ctx context.Context, tag store.Tag, f func(context.Context, *dbsql.Conn) error) error {
 	if err := messages.CheckTag(tag.Name); err != nil {

@@ -91,7 +91,7 @@ func (a arrival) finding(kind Kind, format string, args ...any) *Finding {
 type checker struct {
 	target     string
 	filter, to []string // tokens
-	tags       []string // tokens of the tag; nil: one space of IDs for all events
+	tags       []string // tokens of the tag; nil: all events share a space of IDs
 	subjects   bool     // the target keeps subjects as published
 	json       string   // path
 	number     bool     // the ID is a JSON number

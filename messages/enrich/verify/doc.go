@@ -8,7 +8,7 @@
 // event of the source under the filter, through the point, gets one verdict:
 //
 //   - there: in the target once, after all earlier events, with one ID from 1
-//     to 2^63-1: its original ID, if it had one, and at the JSON path the same.
+//     to 2^63-1: its original ID, if any, and at the JSON path the same.
 //     Subject, body and own headers are the source's.
 //   - dead: among the dead letters.
 //   - missing, doubled or out-of-order.
@@ -29,8 +29,8 @@
 //
 // # What is not
 //
-//   - Each removed message explains one absent event: from the target, one at
-//     that place; from the dead letters, any that may have had its letter
+//   - Each removed message explains one absent event: from the target, at that
+//     place; from the dead letters, any that may have had its letter
 //     there. If fewer were removed than are absent, the first count as gone. An
 //     event that is older than the target, and before all events in it, may
 //     have been in an earlier stream of that name.
@@ -52,8 +52,8 @@
 //
 // # Memory
 //
-// About 50 bytes for each run of consecutive IDs of a tag, at worst one ID: 50
-// MB for a million random IDs, a few KB for a million from one tag. About 100
-// bytes for each dead letter, each run of absent events, each place of removed
-// messages, and each late or wrong event.
+// About 50 bytes for each run of consecutive IDs of a tag, at worst a single
+// ID: 50 MB for a million random IDs, a few KB for a million of the same tag.
+// About 100 bytes for each dead letter, each run of absent events, each place
+// of removed messages, and each late or wrong event.
 package verify

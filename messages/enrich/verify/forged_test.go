@@ -97,8 +97,8 @@ var forgings = []struct {
 	{"later event that the source has removed", func(*bed) *nats.Msg { return claim("ORDERS 62") }, []verify.Kind{verify.Order}},
 }
 
-// TestForgedMessage: a foreign message between the events is one finding, and
-// makes no event wrong.
+// TestForgedMessage: a foreign message between the events is a single finding,
+// and makes no event wrong.
 func TestForgedMessage(t *testing.T) {
 	t.Parallel()
 	for _, f := range forgings {

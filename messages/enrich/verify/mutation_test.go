@@ -65,7 +65,7 @@ func (b *bed) setChain(from int, chain string) {
 // found and named, and the plain checker finds the same.
 //
 // Of 60 events 20, 40 and 60 are dead letters. Even events are of tag de, odd
-// ones of fr, so event 8 has the ID 4 and is at 8 of the target; event 25 has
+// events of fr, so event 8 has the ID 4 and is at 8 of the target; event 25 has
 // 13 and is at 24.
 func TestMutations(t *testing.T) {
 	foreignAndMissing := []verify.Finding{

@@ -383,8 +383,8 @@ func TestEventsBehindThePoint(t *testing.T) {
 	}
 }
 
-// TestOneSubjectForAll: if all events are on one subject of the target, only
-// the source determines their tags.
+// TestOneSubjectForAll: if all events are on a single subject of the target,
+// only the source determines their tags.
 func TestOneSubjectForAll(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, 60)

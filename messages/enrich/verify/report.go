@@ -17,7 +17,7 @@ const (
 	Doubled  Kind = "doubled"      // in the target more than once
 	Order    Kind = "out-of-order" // behind an event that follows it in the source
 	SharedID Kind = "shared-id"    // has the ID of another event
-	// Has no ID, several, or a wrong one.
+	// Has no ID, several, or a wrong ID.
 	BadID Kind = "bad-id"
 	// Its subject, body or headers differ from the source's event.
 	Changed Kind = "changed"

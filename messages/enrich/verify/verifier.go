@@ -34,7 +34,7 @@ type Config struct {
 
 	// Enrichment has the settings of the enrichers: From, Filter, To, JSON,
 	// JSONNumber and DeadLetter. If ID is empty, all events count as being of
-	// one tag. The rest is not used.
+	// the same tag. The rest is not used.
 	Enrichment enrich.Config
 
 	// Wait bounds the wait for events that have not arrived yet.
@@ -50,7 +50,7 @@ type Config struct {
 	NoConsumers bool
 }
 
-// Verifier verifies one enrichment.
+// Verifier verifies an enrichment.
 type Verifier struct {
 	cfg            Config
 	enrichment     enrich.Config
@@ -159,7 +159,7 @@ func Rights(role rights.Role) rights.Rights {
 	return rights.Rights{}
 }
 
-// StreamRights are the rights to read the streams of one enrichment: source,
+// StreamRights are the rights to read the streams of an enrichment: source,
 // target, and that of dead letters. They suffice for [Config.NoConsumers].
 func StreamRights(streams ...string) (r rights.Rights) {
 	for _, stream := range streams {

@@ -15,7 +15,7 @@ import (
 	"github.com/idworker/idworker/internal/streamread"
 )
 
-// walk is one reading of both streams, side by side.
+// walk is a reading of both streams, side by side.
 type walk struct {
 	v      *Verifier
 	report *Report
@@ -206,7 +206,7 @@ func (w *walk) receiveEvent(ctx context.Context, a arrival) error {
 	return nil
 }
 
-// receiveNext handles an event after the latest one in order. If its original
+// receiveNext handles an event after the latest event in order. If its original
 // was removed, it passes over no event that the source has.
 func (w *walk) receiveNext(ctx context.Context, original *streamread.Message, a arrival) error {
 	if w.early != nil && w.early.origin >= a.origin {
@@ -248,7 +248,7 @@ func (w *walk) count(original *streamread.Message) {
 	}
 }
 
-// receiveLate handles an event that is not after the latest one in order. If
+// receiveLate handles an event that is not after the latest event in order. If
 // its original was removed, only its ID shows whether it was there before.
 func (w *walk) receiveLate(original *streamread.Message, a arrival) {
 	shared := w.addID(a, original)
@@ -279,7 +279,7 @@ func (w *walk) original(ctx context.Context, seq uint64) (*streamread.Message, e
 	return &msg, err
 }
 
-// fill removes an event from its hole, if it has one.
+// fill removes an event from its hole, if any.
 func (w *walk) fill(seq uint64) bool {
 	i := sort.Search(len(w.holes), func(i int) bool { return w.holes[i].last >= seq })
 	if i == len(w.holes) || w.holes[i].first > seq {
