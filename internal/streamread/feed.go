@@ -48,7 +48,7 @@ type feed struct {
 	from      uint64 // everything below was received, or is not there
 	delivered uint64 // messages that the consumer delivered
 	bytes     int    // their size
-	asked     int    // messages requested that have not arrived
+	requested     int    // messages requested that have not arrived
 	// The next message is larger than a request allows.
 	oversized bool
 	// Messages still to come, according to the consumer.
@@ -132,14 +132,14 @@ func (f *feed) next(ctx context.Context) (*Message, error) {
 
 // request requests more messages once half of them have arrived.
 func (f *feed) request() error {
-	if f.asked > batch {
+	if f.requested > batch {
 		return nil
 	}
 	n, limit := batch, fmt.Sprintf(`,"max_bytes":%d`, batchBytes)
 	if f.oversized {
 		n, limit, f.oversized = 1, "", false
 	}
-	f.asked += n
+	f.requested += n
 	ask := fmt.Sprintf(`{"batch":%d,"expires":%d%s}`, n, orphanAge, limit)
 	return f.conn.PublishRequest(f.requests, f.inbox, []byte(ask))
 }
@@ -170,7 +170,7 @@ func (f *feed) receive(msg *nats.Msg, meta *nats.MsgMetadata) (*Message, error) 
 	f.from = meta.Sequence.Stream + 1
 	f.delivered++
 	f.bytes += msg.Size()
-	f.asked = max(f.asked-1, 0)
+	f.requested = max(f.requested-1, 0)
 	f.pending = meta.NumPending
 	return &Message{
 		Subject: msg.Subject, Sequence: meta.Sequence.Stream, Time: meta.Timestamp, Header: msg.Header, Data: msg.Data,
@@ -185,7 +185,7 @@ func (f *feed) receiveStatus(msg *nats.Msg) error {
 	if err != nil {
 		return fmt.Errorf("%w: %s %s", errUnreliable, msg.Header.Get("Status"), msg.Header.Get("Description"))
 	}
-	f.asked = max(f.asked-left, 0)
+	f.requested = max(f.requested-left, 0)
 	f.oversized = left == batch && strings.Contains(msg.Header.Get("Description"), "MaxBytes")
 	return nil
 }

@@ -113,7 +113,7 @@ func TestConsumerDeliversNothing(t *testing.T) {
 	js, stream := newStream(t)
 	tail := newTail(t, js, stream, 1)
 	defer tail.Close()
-	tail.asked = 2 * batch // so that it requests nothing
+	tail.requested = 2 * batch // so that it requests nothing
 	publish(t, js, 3, "x")
 	ctx, cancel := context.WithTimeout(t.Context(), natstest.Patience)
 	defer cancel()

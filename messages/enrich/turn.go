@@ -56,15 +56,15 @@ func (e *Enricher) awaitTurn(ctx context.Context) error {
 		if e.record.Owner == "" || e.record.Owner == e.instance || time.Since(since) >= e.cfg.timers.ownerTimeout {
 			return nil
 		}
-		if err := e.askForTurn(ctx); err != nil {
+		if err := e.requestTurn(ctx); err != nil {
 			return err
 		}
 	}
 }
 
-// askForTurn requests the next turn from the owner and waits for the reply, for
+// requestTurn requests the next turn from the owner and waits for the reply, for
 // a heartbeat at most. The record shows whether the turn was given.
-func (e *Enricher) askForTurn(ctx context.Context) error {
+func (e *Enricher) requestTurn(ctx context.Context) error {
 	began := time.Now()
 	request, cancel := context.WithTimeout(ctx, e.cfg.timers.heartbeat)
 	defer cancel()

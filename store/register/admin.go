@@ -240,9 +240,9 @@ func (s *Store) Names(ctx context.Context, see func(tag string), current func())
 		return fmt.Errorf("bucket %s: %w", s.bucket, err)
 	}
 	defer feed.Close()
-	for told := false; ; {
-		if feed.CaughtUp() && !told {
-			told = true
+	for reported := false; ; {
+		if feed.CaughtUp() && !reported {
+			reported = true
 			current()
 		}
 		e, err := feed.Next(ctx)
@@ -265,7 +265,7 @@ func Decide(ctx context.Context, cfg Config, replicas int) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	found, err := ask(ctx, cfg.JetStream, s.bucket)
+	found, err := pollLeader(ctx, cfg.JetStream, s.bucket)
 	if err != nil {
 		return nil, err
 	}

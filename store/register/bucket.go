@@ -50,7 +50,7 @@ func Create(ctx context.Context, js jetstream.JetStream, p messages.Prefix, repl
 	if err := kv.Ensure(ctx, js, config, Bucket(p, replicas)); err != nil {
 		return err
 	}
-	found, err := ask(ctx, js, BucketName(p))
+	found, err := pollLeader(ctx, js, BucketName(p))
 	if err != nil {
 		return err
 	}
@@ -64,8 +64,8 @@ func Create(ctx context.Context, js jetstream.JetStream, p messages.Prefix, repl
 	return err
 }
 
-// ask polls the stream of a bucket. Its leader answers.
-func ask(ctx context.Context, js jetstream.JetStream, bucket string) (poll, error) {
+// pollLeader polls the stream of a bucket. Its leader answers.
+func pollLeader(ctx context.Context, js jetstream.JetStream, bucket string) (poll, error) {
 	stream, err := js.Stream(ctx, kv.StreamName(bucket))
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		return poll{missing: true}, nil

@@ -42,7 +42,7 @@ func (w *world) loader(n int) *Store {
 	}
 	s := newStore(cfg, w.server)
 	for { // as a starting process does
-		ctx, cancel := context.WithTimeout(w.Context(), askTimeout)
+		ctx, cancel := context.WithTimeout(w.Context(), pollTimeout)
 		err := s.start(ctx)
 		cancel()
 		if err == nil {
@@ -310,7 +310,7 @@ func TestStopsInTime(t *testing.T) {
 			w.server.save()
 			time.Sleep(10 * time.Second)
 			w.server.putBack(0, 2*time.Second, false)
-			time.Sleep(pollEvery + askTimeout)
+			time.Sleep(pollEvery + pollTimeout)
 			before := w.granted.Len()
 			time.Sleep(time.Minute)
 			if n := w.granted.Len() - before; n > 0 {

@@ -46,7 +46,7 @@ type bucketOf struct {
 	*kv.Bucket
 }
 
-func (b bucketOf) poll(ctx context.Context) (poll, error) { return ask(ctx, b.js, b.Name()) }
+func (b bucketOf) poll(ctx context.Context) (poll, error) { return pollLeader(ctx, b.js, b.Name()) }
 
 func (b bucketOf) update(ctx context.Context, tag string, value []byte, revision uint64) (uint64, error) {
 	revision, err := b.Update(ctx, tag, value, revision)

@@ -28,7 +28,7 @@ type sent struct {
 const (
 	pollEvery  = time.Second
 	pollAge    = 5 * time.Second
-	askTimeout = 5 * time.Second
+	pollTimeout = 5 * time.Second
 
 	// suspicion is the time after which a fault on a replicated stream is
 	// proof. A leader that lost the other servers answers from its own state
@@ -64,12 +64,12 @@ func (s *Store) note(ctx context.Context) error {
 	if s.cfg.Witness == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	ctx, cancel := context.WithTimeout(ctx, pollTimeout)
 	defer cancel()
 	all := make(map[string]evidence)
 	var away error
 	for _, bucket := range s.cfg.Beside {
-		found, err := ask(ctx, s.cfg.JetStream, bucket)
+		found, err := pollLeader(ctx, s.cfg.JetStream, bucket)
 		if err != nil {
 			away = errors.Join(away, err)
 			continue
@@ -119,12 +119,12 @@ func (s *Store) doubt() {
 // poll that another caller sent after this call began.
 func (s *Store) poll(ctx context.Context, force bool) error {
 	came := time.Now()
-	asking, cancel := context.WithTimeout(ctx, askTimeout)
+	pollCtx, cancel := context.WithTimeout(ctx, pollTimeout)
 	defer cancel()
 	select {
 	case s.polling <- struct{}{}:
-	case <-asking.Done():
-		return asking.Err()
+	case <-pollCtx.Done():
+		return pollCtx.Err()
 	}
 	defer func() { <-s.polling }()
 	s.mu.Lock()
@@ -134,7 +134,7 @@ func (s *Store) poll(ctx context.Context, force bool) error {
 	if done && !force {
 		return nil
 	}
-	found, err := s.remote.poll(asking)
+	found, err := s.remote.poll(pollCtx)
 	if err != nil {
 		return err
 	}

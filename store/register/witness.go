@@ -135,7 +135,7 @@ func (w *Witness) Compare(ctx context.Context, js jetstream.JetStream, p message
 	if known.ID != "" && want != "" && known.ID != want {
 		return w.failed(ErrForeignWitness)
 	}
-	found, err := ask(ctx, js, BucketName(p))
+	found, err := pollLeader(ctx, js, BucketName(p))
 	if err != nil || found.raising || known.decided(found) {
 		return err
 	}
@@ -143,7 +143,7 @@ func (w *Witness) Compare(ctx context.Context, js jetstream.JetStream, p message
 		return wrong
 	}
 	for _, bucket := range beside {
-		found, err := ask(ctx, js, bucket)
+		found, err := pollLeader(ctx, js, bucket)
 		if err != nil {
 			return err
 		}
@@ -158,7 +158,7 @@ func (w *Witness) Compare(ctx context.Context, js jetstream.JetStream, p message
 // Lacks reports whether a register holds entries that the witness has no
 // evidence of.
 func (w *Witness) Lacks(ctx context.Context, js jetstream.JetStream, p messages.Prefix) (bool, error) {
-	found, err := ask(ctx, js, BucketName(p))
+	found, err := pollLeader(ctx, js, BucketName(p))
 	return found.last > 0 && w.evidence(BucketName(p)).ID == "", err
 }
 
@@ -166,7 +166,7 @@ func (w *Witness) Lacks(ctx context.Context, js jetstream.JetStream, p messages.
 // evidence, after a decision.
 func (w *Witness) Accept(ctx context.Context, js jetstream.JetStream, p messages.Prefix, beside ...string) error {
 	known := w.evidence(BucketName(p))
-	found, err := ask(ctx, js, BucketName(p))
+	found, err := pollLeader(ctx, js, BucketName(p))
 	if err != nil {
 		return err
 	}
@@ -174,7 +174,7 @@ func (w *Witness) Accept(ctx context.Context, js jetstream.JetStream, p messages
 	known.adopt(found)
 	all := map[string]evidence{BucketName(p): known}
 	for _, bucket := range beside {
-		found, err := ask(ctx, js, bucket)
+		found, err := pollLeader(ctx, js, bucket)
 		if err != nil {
 			return err
 		}

@@ -385,9 +385,9 @@ func (w *walk) widenGap(n uint64, stored time.Time, origin uint64) {
 // at a time: an operator's decision about the position begins another.
 func (w *walk) passEvent(a arrival) {
 	e, _ := readEvidence(a.Header)
-	told, ended := w.ended[e.chain]
+	reported, ended := w.ended[e.chain]
 	switch {
-	case ended && !told:
+	case ended && !reported:
 		w.ended[e.chain] = true
 		w.report.add(a.finding(Foreign, "two enrichments write to this target: %q ended when %q began", e.chain, w.chain))
 	case !ended && e.chain != w.chain:
