@@ -48,7 +48,7 @@ type feed struct {
 	from      uint64 // everything below was received, or is not there
 	delivered uint64 // messages that the consumer delivered
 	bytes     int    // their size
-	requested     int    // messages requested that have not arrived
+	requested int    // messages requested that have not arrived
 	// The next message is larger than a request allows.
 	oversized bool
 	// Messages still to come, according to the consumer.

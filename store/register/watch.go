@@ -26,8 +26,8 @@ type sent struct {
 // after a poll younger than pollAge: no restore of a stream is as short. A
 // connection that is paused for longer has to start over.
 const (
-	pollEvery  = time.Second
-	pollAge    = 5 * time.Second
+	pollEvery   = time.Second
+	pollAge     = 5 * time.Second
 	pollTimeout = 5 * time.Second
 
 	// suspicion is the time after which a fault on a replicated stream is
