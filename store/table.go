@@ -9,8 +9,8 @@ import "context"
 // ignore [Tag].Order, and return it empty.
 //
 // Methods are safe for concurrent use by many goroutines and processes. A
-// statement is sent at most once. After an unlisted error the
-// outcome is unknown.
+// statement is sent at most once. After an unlisted error the outcome is
+// unknown.
 type Table interface {
 	// Reserve raises a row by n and returns the n numbers below its new value.
 	// Errors: ErrNoTag, ErrExhausted, ErrCorrupt, ErrSetup, and ErrBadTag for a

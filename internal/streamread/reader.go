@@ -38,9 +38,9 @@ const (
 	retry    = 200 * time.Millisecond
 )
 
-// Open reads the messages on subjects of the filter (empty: all) in a
-// range of sequences. The stream's settings come from its cached info.
-// The caller must close the reader.
+// Open reads the messages on subjects of the filter (empty: all) in a range of
+// sequences. The stream's settings come from its cached info. The caller must
+// close the reader.
 func Open(js jetstream.JetStream, stream jetstream.Stream, filter string, from, through uint64) *Reader {
 	if filter == "" {
 		filter = ">"

@@ -87,8 +87,8 @@ func matchesSlowly(pattern, tag string) bool {
 	return len(p) == len(t)
 }
 
-// TestMostSpecificCounts: of compatible templates, Find returns a template
-// that matches, and all others that match cover it.
+// TestMostSpecificCounts: of compatible templates, Find returns a template that
+// matches, and all others that match cover it.
 func TestMostSpecificCounts(t *testing.T) {
 	t.Parallel()
 	refused := 0

@@ -22,8 +22,8 @@ import (
 
 const steps = 30 // events of a batch in these tests
 
-// owner returns an enricher that has the turn and has prepared all events as
-// a single batch.
+// owner returns an enricher that has the turn and has prepared all events as a
+// single batch.
 func owner(b *bed, cfg Config) (e *Enricher, prepared batch) {
 	b.Helper()
 	e = b.open(cfg)

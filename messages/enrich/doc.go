@@ -46,8 +46,8 @@
 // # Failures
 //
 // Without IDs, source or target the batch is retried without limit. Events
-// before a waiting event do not wait. An outage logs when it begins and when
-// it ends: a batch has landed, or no event waits.
+// before a waiting event do not wait. An outage logs when it begins and when it
+// ends: a batch has landed, or no event waits.
 //
 // # Files
 //

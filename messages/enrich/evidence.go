@@ -17,9 +17,9 @@ import (
 func (e *Enricher) newChain() string { return e.targetName() + " " + nuid.Next() }
 
 // proves reports whether a message behind Last, at that sequence of the target,
-// proves that the event of its origin has arrived. A message
-// that is not of this enrichment proves nothing. If it should not be there, the
-// error wraps [ErrUndecided].
+// proves that the event of its origin has arrived. A message that is not of
+// this enrichment proves nothing. If it should not be there, the error wraps
+// [ErrUndecided].
 func (e *Enricher) proves(ctx context.Context, at uint64, o *origin) (proves bool, err error) {
 	r := &e.record
 	switch {

@@ -204,9 +204,9 @@ func TestTargetRestoredAndFilled(t *testing.T) {
 	b.expectAll(20)
 }
 
-// Resume refuses whatever the target disproves: on any subject, after any
-// later writers, and whether or not the source still has the event. If the
-// evidence may be gone, the error names that.
+// Resume refuses whatever the target disproves: on any subject, after any later
+// writers, and whether or not the source still has the event. If the evidence
+// may be gone, the error names that.
 func TestResumeIsProven(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -308,8 +308,8 @@ func TestRecordWithoutChain(t *testing.T) {
 	}
 }
 
-// Of two enrichers that find no record, one begins it, also where
-// a record was deleted by hand.
+// Of two enrichers that find no record, one begins it, also where a record was
+// deleted by hand.
 func TestOneBeginsTheRecord(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)

@@ -57,8 +57,7 @@ type figures struct {
 
 	// An outage lasts until a batch has landed, or the source itself has no
 	// waiting event.
-	// The reason of the last failure; empty while all is well.
-	failing  string
+	failing  string // reason of the last failure; empty if all is well
 	since    time.Time
 	failures int
 	stops    map[string]int64 // by reason

@@ -208,8 +208,8 @@ func (c Config) settings() settings {
 }
 
 // checkSettings refuses a record of enrichers with other settings. An enricher
-// of other events would skip the rest for good, and an enricher with IDs
-// of another installation would issue some twice.
+// of other events would skip the rest for good, and an enricher with IDs of
+// another installation would issue some twice.
 func (e *Enricher) checkSettings() error {
 	have, want := e.record.settings, e.cfg.settings()
 	if have.Installation == "" || want.Installation == "" {

@@ -62,8 +62,8 @@ func (e *Enricher) awaitTurn(ctx context.Context) error {
 	}
 }
 
-// requestTurn requests the next turn from the owner and waits for the reply, for
-// a heartbeat at most. The record shows whether the turn was given.
+// requestTurn requests the next turn from the owner and waits for the reply,
+// for a heartbeat at most. The record shows whether the turn was given.
 func (e *Enricher) requestTurn(ctx context.Context) error {
 	began := time.Now()
 	request, cancel := context.WithTimeout(ctx, e.cfg.timers.heartbeat)

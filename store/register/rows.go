@@ -17,8 +17,8 @@ import (
 // errBelow reports a range below an earlier grant.
 var errBelow = errors.New("range below an earlier grant")
 
-// rowAttempts bounds the attempts at a row in a call. Each time, a
-// racing loader wins.
+// rowAttempts bounds the attempts at a row in a call. Each time, a racing
+// loader wins.
 const rowAttempts = 256
 
 // reserveRow has the table propose ranges until a range lies above all earlier

@@ -2,9 +2,9 @@
 //
 //	table, err := sql.Open("postgres://user:password@host:5432/ids", "leaf_alloc")
 //
-// Each row is a tag. A reservation raises max_id by n and owns the numbers
-// just below the new value: [max_id − n, max_id). Leaf's servers do the same,
-// so they may use the same rows. Only the columns biz_tag, max_id and step are
+// Each row is a tag. A reservation raises max_id by n and owns the numbers just
+// below the new value: [max_id − n, max_id). Leaf's servers do the same, so
+// they may use the same rows. Only the columns biz_tag, max_id and step are
 // touched; the others differ between installations.
 //
 // A reservation is a single statement and round trip:

@@ -48,8 +48,7 @@ var mysql = dialect{
 	distinct: "ALTER TABLE {table} MODIFY biz_tag VARCHAR(128) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL DEFAULT ''",
 
 	// MariaDB's 3 syncs more often than 1. A crash rolls back what is missing
-	// from the binary log, if any. Settings of other engines are not
-	// examined.
+	// from the binary log, if any. Settings of other engines are not examined.
 	setting: "SELECT @@GLOBAL.%s",
 	settings: []setting{
 		{name: "innodb_flush_log_at_trx_commit", safe: []string{"1", "3"}},

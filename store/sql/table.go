@@ -25,9 +25,9 @@ var CallTimeout = 3 * time.Second
 // time. More would time out waiting for a connection.
 const Reservations = 16
 
-// MaxConns is the number of connections of a Table. Each is busy for a
-// round trip per reservation, and a database has to serve many processes. Two
-// are for calls other than reservations.
+// MaxConns is the number of connections of a Table. Each is busy for a round
+// trip per reservation, and a database has to serve many processes. Two are for
+// calls other than reservations.
 const MaxConns = Reservations + 2
 
 // ErrScheme is returned by [Parse] if no dialect has the DSN's scheme.
@@ -177,8 +177,8 @@ func (t *Table) text(statement string) string {
 	return statement
 }
 
-// callTag is call for a tag. It refuses a malformed name, or a number below
-// 1, with ErrBadTag. Names that pass need no escaping in any character set.
+// callTag is call for a tag. It refuses a malformed name, or a number below 1,
+// with ErrBadTag. Names that pass need no escaping in any character set.
 func (t *Table) callTag(ctx context.Context, tag store.Tag, f func(context.Context, *dbsql.Conn) error) error {
 	if err := messages.CheckTag(tag.Name); err != nil {
 		return fmt.Errorf("%w: %w", store.ErrBadTag, err)

@@ -18,9 +18,9 @@ type gap struct {
 	n uint64
 
 	// The message after them: when it was stored, and its event. A dead letter
-	// before it is about an earlier or older event. Either rule has
-	// exceptions, after a crash or if a server's clock is off, but not both for
-	// the same event.
+	// before it is about an event with a lower sequence, or one stored earlier.
+	// Either rule has exceptions, after a crash or if a server's clock is off,
+	// but not both for the same event.
 	until   time.Time
 	through uint64
 }

@@ -33,8 +33,8 @@ func TestSharedIDs(t *testing.T) {
 	})
 }
 
-// TestIDsTakeLittleMemory: consecutive IDs of a tag are one range, even if
-// tags alternate.
+// TestIDsTakeLittleMemory: consecutive IDs of a tag are one range, even if tags
+// alternate.
 func TestIDsTakeLittleMemory(t *testing.T) {
 	set := newIDSet()
 	for id := range int64(100_000) {
