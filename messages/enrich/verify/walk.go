@@ -35,7 +35,7 @@ type walk struct {
 	// Messages that the target has removed after that; nil if none.
 	gap   *gap
 	holes []*hole // ascending
-	// Of the latest event in order.
+	// The chain of the latest event in order.
 	chain string
 	// Chains that another chain followed, and whether a finding reports them.
 	ended map[string]bool
