@@ -217,7 +217,7 @@ func (s *registerSite) madeByHand(t *testing.T) {
 	s.deleteBucket(t)
 	natstest.CreateBucket(t, s.js, "ids_register")
 	for _, witness := range []bool{true, false} {
-		s.refused(t, witness, "bucket ids_register: it was not made by idworker", remedy)
+		s.refused(t, witness, "bucket ids_register: it has no identity", remedy)
 	}
 	s.beginsAt(t, "10000000000000000")
 }
