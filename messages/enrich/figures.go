@@ -33,12 +33,12 @@ var (
 	eventsMetric  = metric.Declare("enriched_events_total", "Events published with an ID.", "enrichment")
 	deadMetric    = metric.Declare("enrich_dead_letters_total", "Events sent to the dead-letter subject.", "enrichment")
 	batchesMetric = metric.Declare("enrich_batches_total", "Batches published.", "enrichment")
-	turnsMetric   = metric.Declare("enrich_turns_total", "Times that this enricher had the turn.", "enrichment")
-	lostMetric    = metric.Declare("enrich_lost_events_total", "Events that the source removed before they were enriched.", "enrichment")
-	lagMetric     = metric.Declare("enrich_lag_events", "Events that wait in the source. 0 for an enricher that waits for its turn.", "enrichment")
-	oldestMetric  = metric.Declare("enrich_oldest_event_seconds", "Age of the oldest event that waits in the source.", "enrichment")
-	stopsMetric   = metric.Declare("enrich_stops_total", "Times that something began to keep events from being enriched, by reason.", "enrichment", "reason")
-	failingMetric = metric.Declare("enrich_failing", "Whether something keeps events from being enriched, 1 or 0.", "enrichment")
+	turnsMetric   = metric.Declare("enrich_turns_total", "Turns of this enricher.", "enrichment")
+	lostMetric    = metric.Declare("enrich_lost_events_total", "Events that the source removed before enrichment.", "enrichment")
+	lagMetric     = metric.Declare("enrich_lag_events", "Events waiting in the source; 0 while the enricher waits for its turn.", "enrichment")
+	oldestMetric  = metric.Declare("enrich_oldest_event_seconds", "Age of the oldest event waiting in the source.", "enrichment")
+	stopsMetric   = metric.Declare("enrich_stops_total", "Times that the enrichment began to fail, by reason.", "enrichment", "reason")
+	failingMetric = metric.Declare("enrich_failing", "Whether the enrichment fails, 1 or 0.", "enrichment")
 )
 
 // figures are an enricher's counters since its start, and its present failure.

@@ -100,7 +100,7 @@ func checkJSONPath(keys string) error {
 	}
 	for key := range strings.SplitSeq(keys, ".") {
 		if key == "" || key[0] >= '0' && key[0] <= '9' || key[0] == '-' || strings.Trim(key, pathBytes) != "" {
-			return configError("JSON path %q, want keys like a_1.b-2 joined by dots", keys)
+			return configError("JSON path %q, want dot-joined keys of letters, digits, _ and -, not starting with a digit or -", keys)
 		}
 	}
 	return nil
