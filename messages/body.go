@@ -10,19 +10,19 @@ import (
 	"github.com/idworker/idworker/internal/problem"
 )
 
-// Range is a contiguous range of IDs, both ends included, as it appears in replies.
+// Range is a contiguous range of IDs, both ends included, as in replies.
 type Range struct {
 	First int64
 	Last  int64
 }
 
-// Len is the number of IDs in the range.
+// Len returns the number of IDs in the range.
 func (r Range) Len() int64 { return r.Last - r.First + 1 }
 
 // String formats the range as a line of a reply.
 func (r Range) String() string { return string(AppendRange(nil, r)) }
 
-// IDs yields the IDs of the ranges one by one, in order.
+// IDs yields the IDs of the ranges in order.
 func IDs(ranges []Range) iter.Seq[int64] {
 	return func(yield func(int64) bool) {
 		for _, r := range ranges {
@@ -38,7 +38,7 @@ func IDs(ranges []Range) iter.Seq[int64] {
 	}
 }
 
-// AppendRange appends one more line of a reply to dst.
+// AppendRange appends another line of a reply to dst.
 func AppendRange(dst []byte, r Range) []byte {
 	if len(dst) > 0 {
 		dst = append(dst, '\n')
@@ -51,13 +51,13 @@ func AppendRange(dst []byte, r Range) []byte {
 	return dst
 }
 
-// ErrReply is wrapped by the errors of [DecodeRanges]: whoever answered breaks the
+// ErrReply is wrapped by the errors of [DecodeRanges]: the replier breaks the
 // contract, and no ID of that reply may be used.
 var ErrReply = errors.New("malformed reply")
 
-// DecodeRanges reads the reply to a request for n IDs. It returns an error that wraps
-// [ErrReply] unless the ranges ascend, do not overlap, lie in 1 … 2^63−1 and hold
-// exactly n IDs.
+// DecodeRanges reads the reply to a request for n IDs. It returns an error that
+// wraps [ErrReply] unless the ranges ascend, do not overlap, lie in 1 … 2^63−1
+// and hold exactly n IDs.
 func DecodeRanges(data []byte, n int64) ([]Range, error) {
 	var ranges []Range
 	var last, total int64
@@ -67,22 +67,22 @@ func DecodeRanges(data []byte, n int64) ([]Range, error) {
 			return nil, fmt.Errorf("%w: %.40q is not a range of IDs", ErrReply, line)
 		}
 		if r.First <= last {
-			return nil, fmt.Errorf("%w: range %s is not above the one before it", ErrReply, r)
+			return nil, fmt.Errorf("%w: range %s is not above the previous one", ErrReply, r)
 		}
 		if r.Len() > n-total {
-			return nil, fmt.Errorf("%w: more than the %d IDs asked for", ErrReply, n)
+			return nil, fmt.Errorf("%w: more than the %d IDs requested", ErrReply, n)
 		}
 		total += r.Len()
 		last = r.Last
 		ranges = append(ranges, r)
 	}
 	if total != n {
-		return nil, fmt.Errorf("%w: %d IDs, asked for %d", ErrReply, total, n)
+		return nil, fmt.Errorf("%w: %d IDs, requested %d", ErrReply, total, n)
 	}
 	return ranges, nil
 }
 
-// decodeRange reads one line of a reply.
+// decodeRange reads a line of a reply.
 func decodeRange(line []byte) (r Range, ok bool) {
 	first, last, isRange := bytes.Cut(line, []byte{'-'})
 	if r.First, ok = parseDecimal(first); !ok || !isRange {
@@ -96,7 +96,7 @@ func decodeRange(line []byte) (r Range, ok bool) {
 // ErrCount is wrapped by the errors of [DecodeCount].
 var ErrCount = problem.New(problem.Invalid, "malformed count")
 
-// tooLargeError is the ErrCount of a number that is one, but above the limit.
+// tooLargeError is the ErrCount of a number above the limit.
 type tooLargeError struct{ n, limit int64 }
 
 func (e tooLargeError) Error() string {
@@ -105,12 +105,12 @@ func (e tooLargeError) Error() string {
 
 func (e tooLargeError) Unwrap() error { return ErrCount }
 
-// maxCountLen is the length of 2^63−1 in decimal. More digits cannot be a count, so a
-// megabyte of them is refused without being read.
+// maxCountLen is the length of 2^63−1 in decimal. More digits cannot be a
+// count, so a megabyte of them is refused unread.
 const maxCountLen = 19
 
-// EncodeCount returns the body of a request for n IDs, n at least 1: empty for 1,
-// otherwise n in decimal.
+// EncodeCount returns the body of a request for n IDs, n at least 1: empty for
+// 1, otherwise n in decimal.
 func EncodeCount(n int64) []byte {
 	if n == 1 {
 		return nil
@@ -118,9 +118,9 @@ func EncodeCount(n int64) []byte {
 	return strconv.AppendInt(nil, n, 10)
 }
 
-// DecodeCount reads the body of a request: empty means 1; anything else must be an ASCII
-// decimal from 1 to limit, without sign, space or leading zero. The error wraps
-// [ErrCount].
+// DecodeCount reads the body of a request: empty means 1; anything else must be
+// an ASCII decimal from 1 to limit, without sign, space or leading zero. The
+// error wraps [ErrCount].
 func DecodeCount(data []byte, limit int64) (int64, error) {
 	if len(data) == 0 {
 		return 1, nil
@@ -138,8 +138,8 @@ func DecodeCount(data []byte, limit int64) (int64, error) {
 	return n, nil
 }
 
-// parseDecimal reads digits without a leading zero. ok is false for anything else, and
-// for numbers that do not fit an int64.
+// parseDecimal reads digits without a leading zero. ok is false for anything
+// else, and for numbers that do not fit an int64.
 func parseDecimal(digits []byte) (n int64, ok bool) {
 	if len(digits) == 0 || len(digits) > maxCountLen || digits[0] == '0' {
 		return 0, false
@@ -149,7 +149,8 @@ func parseDecimal(digits []byte) (n int64, ok bool) {
 			return 0, false
 		}
 		n = n*10 + int64(d-'0')
-		if n < 0 { // past 2^63−1; 19 digits cannot wrap around to a positive number
+		// Past 2^63−1; 19 digits cannot wrap around to a positive number.
+		if n < 0 {
 			return 0, false
 		}
 	}

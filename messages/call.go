@@ -15,25 +15,26 @@ import (
 )
 
 const (
-	// firstTryTimeout is many times what an answer from memory takes, and little compared
-	// with the delay that a caller tolerates.
+	// firstTryTimeout is many times the latency of a reply from a buffer, and
+	// little compared with the delay that a caller tolerates.
 	firstTryTimeout = 50 * time.Millisecond
 
-	// The pause before each further try is twice the one before, within these bounds.
+	// The pause before each further try is twice the previous, within these
+	// bounds.
 	shortestPause = 50 * time.Millisecond
 	longestPause  = time.Second
 
-	// answersAtOnce is how many answers can wait in a call's inbox: more than it can send requests
-	// while it looks at one.
+	// answersAtOnce is the number of replies that can queue in a call's inbox:
+	// more than the requests that it can send while it handles a reply.
 	answersAtOnce = 64
 )
 
-// call is one call of a [Client]: a request, repeated until one is answered.
+// call is a call of a [Client]: a request, repeated until it is answered.
 //
-// Nearly every call ends with its first try, which goes the cheap way, through the inbox
-// that all requests of the connection share. The other tries share an inbox of the call's
-// own, which receives the answers to all of them for as long as the call lasts. So asking
-// again does not give up a request that a worker has parked.
+// Nearly every call ends with its first try, which uses the inbox shared by all
+// requests of the connection. The other tries share the call's own inbox, which
+// receives the replies to all of them for the duration of the call. So a retry
+// does not give up a request that a worker has parked.
 type call struct {
 	*Client
 	subject string
@@ -47,7 +48,8 @@ func newCall(client *Client, subject string, n int64) *call {
 	return &call{Client: client, subject: subject, n: n, before: client.nc.LastError()}
 }
 
-// run tries until there is an answer, an error that is not transient, or ctx ends.
+// run tries until there is a reply, an error that is not transient, or ctx
+// ends.
 func (c *call) run(ctx context.Context) ([]Range, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("request %s: %w", c.subject, err)
@@ -63,7 +65,7 @@ func (c *call) run(ctx context.Context) ([]Range, error) {
 	return c.tryAgain(ctx, errors.Is(err, nats.ErrTimeout))
 }
 
-// tryOnce is the first try.
+// tryOnce makes the first try.
 func (c *call) tryOnce(ctx context.Context) ([]Range, error) {
 	if err := c.checkConnected(); err != nil {
 		return nil, c.addSubject(err)
@@ -81,8 +83,8 @@ func (c *call) tryOnce(ctx context.Context) ([]Range, error) {
 	return nil, c.addSubject(err)
 }
 
-// tryAgain makes all the other tries. There is no pause before the first of them if waited
-// says that the time so far was spent waiting for an answer.
+// tryAgain makes all further tries. If waited, the time so far was spent
+// waiting for a reply, and it starts without a pause.
 func (c *call) tryAgain(ctx context.Context, waited bool) ([]Range, error) {
 	reply := c.nc.NewInbox()
 	box, err := inbox.Subscribe(c.nc, reply, answersAtOnce)
@@ -119,7 +121,7 @@ func (c *call) tryAgain(ctx context.Context, waited bool) ([]Range, error) {
 	}
 }
 
-// sendTry sends one more request, to be answered to the call's own inbox.
+// sendTry sends another request, to be answered to the call's own inbox.
 func (c *call) sendTry(reply string) error {
 	if err := c.checkConnected(); err != nil {
 		return err
@@ -128,14 +130,14 @@ func (c *call) sendTry(reply string) error {
 	return c.nc.PublishMsg(c.message(reply))
 }
 
-// message is the request.
+// message returns the request.
 func (c *call) message(reply string) *nats.Msg {
 	return &nats.Msg{Subject: c.subject, Reply: reply, Header: c.header, Data: EncodeCount(c.n)}
 }
 
-// awaitAnswer returns the first good answer to any of the tries that arrives within that
-// time. A transient error does not end the wait: another worker may have parked an earlier
-// try.
+// awaitAnswer returns the first good reply to any of the tries that arrives
+// within that time. A transient error does not end the wait: another worker may
+// have parked an earlier try.
 func (c *call) awaitAnswer(ctx context.Context, box *inbox.Inbox, within time.Duration) ([]Range, error) {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
@@ -151,7 +153,8 @@ func (c *call) awaitAnswer(ctx context.Context, box *inbox.Inbox, within time.Du
 			return nil, nats.ErrTimeout
 		case errors.Is(err, nats.ErrBadSubscription) && c.nc.IsClosed():
 			return nil, c.addSubject(nats.ErrConnectionClosed)
-		case errors.Is(err, nats.ErrBadSubscription): // nothing but draining ends this subscription
+		// Only draining ends this subscription.
+		case errors.Is(err, nats.ErrBadSubscription):
 			return nil, c.addSubject(nats.ErrConnectionDraining)
 		case !isTransient(err): // nats.ErrNoResponders is
 			return nil, c.addSubject(err)
@@ -160,8 +163,9 @@ func (c *call) awaitAnswer(ctx context.Context, box *inbox.Inbox, within time.Du
 	}
 }
 
-// checkConnected returns an error unless a request can be sent now. While the connection
-// is lost none is sent: it would only be answered, to nobody, once the connection is back.
+// checkConnected returns an error unless a request can be sent now. While the
+// connection is lost none is sent: its reply would come too late, once the
+// connection is back.
 func (c *call) checkConnected() error {
 	switch {
 	case c.nc.IsConnected():
@@ -172,8 +176,9 @@ func (c *call) checkConnected() error {
 	return nats.ErrDisconnected
 }
 
-// permissionError returns the server's refusal of this call's requests or of its inbox, if
-// there was one. It does not arrive as an answer, but as the connection's last error.
+// permissionError returns the server's refusal of this call's requests or of
+// its inbox, if there was a refusal. It arrives not as a reply, but as the
+// connection's last error.
 func (c *call) permissionError(reply string) error {
 	err := c.nc.LastError()
 	if errors.Is(err, c.before) || !errors.Is(err, nats.ErrPermissionViolation) {
@@ -193,14 +198,14 @@ func (c *call) recordTransient(err error) {
 	}
 }
 
-// timeoutError is the call's error when ctx has ended. The cause comes first, for
-// those who read only the beginning.
+// timeoutError returns the call's error when ctx has ended. The cause comes
+// first, for people who read only the beginning.
 func (c *call) timeoutError(ctx context.Context) error {
 	return fmt.Errorf("request %s: %w (%w after %d tries)", c.subject, c.reason, ctx.Err(), c.tries)
 }
 
-// addSubject adds the subject to an error of NATS. It leaves transient ones as they are,
-// to which timeoutError adds it.
+// addSubject adds the subject to an error of NATS. It leaves transient errors
+// unchanged; timeoutError adds the subject to those.
 func (c *call) addSubject(err error) error {
 	if isTransient(err) {
 		return err
@@ -208,11 +213,11 @@ func (c *call) addSubject(err error) error {
 	return fmt.Errorf("request %s: %w", c.subject, err)
 }
 
-// jitter returns a random half to all of the pause, so that callers who failed together
-// do not come back together.
+// jitter returns a random half to all of the pause, so that callers who failed
+// together do not retry together.
 func jitter(pause time.Duration) time.Duration { return pause/2 + rand.N(pause/2) }
 
-// transients are the errors that may go away when the request is repeated.
+// transients are the errors that a retry may cure.
 var transients = []error{
 	ErrBusy, ErrUnavailable,
 	nats.ErrNoResponders, nats.ErrTimeout,

@@ -20,7 +20,7 @@ import (
 // long is a deadline that no test should reach.
 var long = natstest.Patience
 
-// respond has nc answer requests for a tag, number after number from 1 on.
+// respond makes nc answer requests for a tag, with their numbers from 1 on.
 func respond(t testing.TB, nc *nats.Conn, tag string, handle func(number int64, req *nats.Msg)) (requests *atomic.Int64) {
 	t.Helper()
 	requests = new(atomic.Int64)
@@ -46,8 +46,8 @@ func within(t testing.TB, d time.Duration) context.Context {
 	return ctx
 }
 
-// TestClientAsksAgain: after each transient answer, and after none, the next request
-// that is answered ends the call.
+// TestClientAsksAgain: after each transient reply, and after none, the next
+// request that is answered ends the call.
 func TestClientAsksAgain(t *testing.T) {
 	virtually(t, func(t *testing.T, srv virtual) {
 		nc := srv.Connect(t)
@@ -93,7 +93,8 @@ func TestClientWaitsForWorker(t *testing.T) {
 	})
 }
 
-// TestClientTakesEarlyAnswers: a late answer still counts after further requests were sent.
+// TestClientTakesEarlyAnswers: a late reply still counts after further
+// requests.
 func TestClientTakesEarlyAnswers(t *testing.T) {
 	virtually(t, func(t *testing.T, srv virtual) {
 		nc := srv.Connect(t)
@@ -115,7 +116,8 @@ func TestClientTakesEarlyAnswers(t *testing.T) {
 	})
 }
 
-// TestClientGivesUp: when ctx ends, the error says so, and why there was no ID.
+// TestClientGivesUp: when ctx ends, the error has that and the reason why there
+// was no ID.
 func TestClientGivesUp(t *testing.T) {
 	virtually(t, func(t *testing.T, srv virtual) {
 		nc := srv.Connect(t)
@@ -167,9 +169,9 @@ func TestClientGivesUp(t *testing.T) {
 	})
 }
 
-// TestClientPauses: the pauses between requests grow from 50 ms to 1 s, less up to a
-// half at random, however quickly each is refused. A first request that is not
-// answered is repeated after 50 ms.
+// TestClientPauses: the pauses between requests grow from 50 ms to 1 s, less up
+// to a half at random, even if each is refused quickly. An unanswered first
+// request is repeated after 50 ms.
 func TestClientPauses(t *testing.T) {
 	const ms = time.Millisecond
 	grow := []time.Duration{50 * ms, 50 * ms, 100 * ms, 200 * ms, 400 * ms, 800 * ms, time.Second, time.Second, time.Second}
@@ -207,7 +209,7 @@ func TestClientPauses(t *testing.T) {
 	})
 }
 
-// TestClientContextOver: with a context that has ended nothing is sent.
+// TestClientContextOver: with an ended context nothing is sent.
 func TestClientContextOver(t *testing.T) {
 	t.Parallel()
 	nc := natstest.Start(t).Connect(t)
@@ -229,7 +231,8 @@ func TestClientContextOver(t *testing.T) {
 	}
 }
 
-// TestClientReturnsAtOnce: if asking again would not help, the client asks once.
+// TestClientReturnsAtOnce: if a retry would not help, the client sends a single
+// request.
 func TestClientReturnsAtOnce(t *testing.T) {
 	virtually(t, func(t *testing.T, srv virtual) {
 		nc := srv.Connect(t)
@@ -252,7 +255,7 @@ func TestClientReturnsAtOnce(t *testing.T) {
 			{message("0-2", "", ""), messages.ErrReply},
 			{message("9223372036854775806-9223372036854775808", "", ""), messages.ErrReply},
 		} {
-			// At the first try, and at a later one.
+			// At the first try, and at a later try.
 			for _, bad := range []int64{1, 3} {
 				tag := fmt.Sprintf("at-once-%d-%d", i, bad)
 				requests := respond(t, nc, tag, func(number int64, req *nats.Msg) {
@@ -272,7 +275,7 @@ func TestClientReturnsAtOnce(t *testing.T) {
 	})
 }
 
-// TestClientConnectionEnds: a connection that is closed or drained ends the call,
+// TestClientConnectionEnds: closing or draining the connection ends the call,
 // whatever its context.
 func TestClientConnectionEnds(t *testing.T) {
 	t.Parallel()
@@ -311,8 +314,8 @@ func TestClientConnectionEnds(t *testing.T) {
 	}
 }
 
-// TestClientOutlivesServer: while the server is away nothing is sent, and the call goes on
-// when it is back.
+// TestClientOutlivesServer: while the server is down nothing is sent, and the
+// call continues when it is back.
 func TestClientOutlivesServer(t *testing.T) {
 	t.Parallel()
 	srv := natstest.Start(t)
@@ -329,7 +332,7 @@ func TestClientOutlivesServer(t *testing.T) {
 		return errors.Is(err, nats.ErrDisconnected)
 	})
 	if n, _ := nc.Buffered(); n > 0 {
-		// A subscription may be waiting there, a request may not.
+		// A subscription may be buffered there, a request may not.
 		t.Logf("%d bytes wait for the connection", n)
 	}
 	if sent := nc.Stats().OutMsgs; sent != 0 {
@@ -346,8 +349,8 @@ func TestClientOutlivesServer(t *testing.T) {
 	}
 }
 
-// TestClientNotPermitted: the server refuses to pass on requests for some tags, or to
-// accept the call's inbox, and says so to the connection only.
+// TestClientNotPermitted: the server refuses requests for some tags, or the
+// call's inbox, and reports that on the connection only.
 func TestClientNotPermitted(t *testing.T) {
 	t.Parallel()
 	allow := func(subjects ...string) *server.SubjectPermission {
@@ -366,7 +369,8 @@ func TestClientNotPermitted(t *testing.T) {
 		return messages.NewClient(srv.Connect(t, append(opts, nats.UserInfo(user, ""), quiet)...), messages.DefaultPrefix)
 	}
 	order := as("order")
-	for range 2 { // an old refusal is no refusal of another request
+	// An old refusal is no refusal of another request.
+	for range 2 {
 		if id, err := order.Next(within(t, long), "invoice"); id != 0 || !errors.Is(err, nats.ErrPermissionViolation) || errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("a tag that is not allowed: %d, %v", id, err)
 		}
@@ -374,7 +378,7 @@ func TestClientNotPermitted(t *testing.T) {
 			t.Errorf("the tag that is allowed: %v", err)
 		}
 	}
-	// Nor is an error about something else on the same subject.
+	// Nor is an error about another action on the same subject.
 	mute, err := nats.Connect(srv.URL(), nats.UserInfo("order", ""), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
 	if err != nil {
 		t.Fatal(err)
@@ -400,8 +404,8 @@ func TestClientNotPermitted(t *testing.T) {
 	}
 }
 
-// TestClientLeavesNothingBehind: when a call is over, no subscription is left but the one
-// that all requests share.
+// TestClientLeavesNothingBehind: after a call, no subscription is left but the
+// inbox that all requests share.
 func TestClientLeavesNothingBehind(t *testing.T) {
 	virtually(t, func(t *testing.T, srv virtual) {
 		nc := srv.Connect(t)

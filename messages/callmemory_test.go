@@ -9,8 +9,8 @@ import (
 	"github.com/idworker/idworker/testing/memory"
 )
 
-// TestClientWaitsCheaply: a call that asks again takes little memory. Calls do when all is slow, and many of them at
-// a time; half a megabyte for each made it slower still.
+// TestClientWaitsCheaply: a retrying call takes little memory. Many calls retry
+// when the service is slow; half a megabyte for each made it slower still.
 func TestClientWaitsCheaply(t *testing.T) {
 	const calls, most = 50, 64 << 10
 	virtuallyAlone(t, func(t *testing.T, srv virtual) {

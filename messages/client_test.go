@@ -14,7 +14,7 @@ import (
 	"github.com/idworker/idworker/testing/natstest"
 )
 
-// answer has nc answer requests for a tag with this message.
+// answer makes nc answer requests for a tag with this message.
 func answer(t *testing.T, nc *nats.Conn, tag string, reply *nats.Msg) {
 	t.Helper()
 	_, err := nc.Subscribe(messages.DefaultPrefix.Segment(tag), func(req *nats.Msg) {
@@ -42,7 +42,8 @@ func TestClient(t *testing.T) {
 	}
 }
 
-// TestClientBadPrefix: calls with a prefix that cannot be one fail at once, and not when their time is over.
+// TestClientBadPrefix: calls with a bad prefix fail at once, not at their
+// deadline.
 func TestClientBadPrefix(t *testing.T) {
 	nc := natstest.Start(t).Connect(t)
 	for _, prefix := range []messages.Prefix{"", "ids.", "IDS", "a b", "a.>"} {
@@ -58,7 +59,7 @@ func TestClientBadPrefix(t *testing.T) {
 	}
 }
 
-// TestClientNamesTheTag that there is not.
+// TestClientNamesTheTag that does not exist.
 func TestClientNamesTheTag(t *testing.T) {
 	nc := natstest.Start(t).Connect(t)
 	answer(t, nc, "gone", message("", "404", "no such tag"))
@@ -67,7 +68,7 @@ func TestClientNamesTheTag(t *testing.T) {
 	}
 }
 
-// TestClientErrors: each failure is an error of its own, and none comes with an ID
+// TestClientErrors: each failure has its own error, and none comes with an ID
 // that looks usable.
 func TestClientErrors(t *testing.T) {
 	virtually(t, func(t *testing.T, srv virtual) {
@@ -100,7 +101,7 @@ func TestClientErrors(t *testing.T) {
 	})
 }
 
-// TestErrorRepliesOfMicro: the headers are those that the NATS services API sends.
+// TestErrorRepliesOfMicro: the headers are those of the NATS services API.
 func TestErrorRepliesOfMicro(t *testing.T) {
 	nc := natstest.Start(t).Connect(t)
 	service, err := micro.AddService(nc, micro.Config{Name: "test", Version: "0.0.0", Endpoint: &micro.EndpointConfig{

@@ -62,7 +62,8 @@ func TestDecodeCount(t *testing.T) {
 	}
 }
 
-// TestCountTooLarge: a count that is only too large is not called malformed, and the text says what is allowed.
+// TestCountTooLarge: a count that is only too large is not called malformed,
+// and the text names the bounds.
 func TestCountTooLarge(t *testing.T) {
 	_, err := messages.DecodeCount([]byte("20000"), 10_000)
 	if err == nil || err.Error() != "count 20000 is too large, allowed is a decimal from 1 to 10000" {

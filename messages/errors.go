@@ -15,25 +15,27 @@ type Code int
 
 // The codes of the contract.
 const (
-	CodeMalformed   Code = 400 // malformed or out-of-range count, malformed tag
-	CodeNoTag       Code = 404 // no such tag
-	CodeStrict      Code = 409 // the tag is strict, and the request says that its IDs are kept for later
+	CodeMalformed Code = 400 // malformed or out-of-range count, malformed tag
+	CodeNoTag     Code = 404 // no such tag
+	// The tag is strict, and the request states that its IDs are for later.
+	CodeStrict      Code = 409
 	CodeBusy        Code = 429 // too many parked requests
 	CodeUnavailable Code = 503 // no ID before the deadline
 	CodeExhausted   Code = 507 // the tag's numbers are used up
 )
 
-// PrefetchHeader is the header of requests for IDs that are kept for later. They are refused with
-// CodeStrict if the tag is strict.
+// PrefetchHeader is the header of requests for IDs that are kept for later.
+// They are refused with CodeStrict if the tag is strict.
 const PrefetchHeader = "Ids-Prefetch"
 
 // Error is an error reply.
 type Error struct {
 	Code Code
-	Text string // for people: what was wrong, and what is allowed
+	// For people: the fault, and the allowed values.
+	Text string
 }
 
-// The error replies, to be tested for with [errors.Is], which compares the code only.
+// The error replies, for [errors.Is], which compares only the code.
 var (
 	ErrMalformed   = &Error{CodeMalformed, "malformed request"}
 	ErrNoTag       = &Error{CodeNoTag, "no such tag"}
@@ -67,8 +69,8 @@ func (e *Error) Problem() (problem.Kind, []any) {
 	return "", nil
 }
 
-// DecodeReply reads the reply to a request for n IDs. It returns the ranges, or the
-// *Error that the reply carries, or an error that wraps [ErrReply].
+// DecodeReply reads the reply to a request for n IDs. It returns the ranges, or
+// the *Error that the reply carries, or an error that wraps [ErrReply].
 func DecodeReply(msg *nats.Msg, n int64) ([]Range, error) {
 	code := msg.Header.Get(micro.ErrorCodeHeader)
 	if code == "" {

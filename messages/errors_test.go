@@ -44,8 +44,8 @@ func TestDecodeReply(t *testing.T) {
 	}
 }
 
-// TestErrorReplies: every code is the error of its own sentinel and of no other,
-// carries the worker's text, and never yields IDs, whatever the body says.
+// TestErrorReplies: every code is the error of its own sentinel and of no
+// other, carries the worker's text, and never yields IDs, whatever the body is.
 func TestErrorReplies(t *testing.T) {
 	for code := range sentinels {
 		got, err := messages.DecodeReply(message("1001", strconv.Itoa(int(code)), "told by the worker"), 1)

@@ -28,12 +28,12 @@ func ExampleDecodeRanges() {
 	// 2002
 }
 
-// A reply that does not hold what was asked for is an error, and none of its IDs
-// may be used.
+// A reply with another number of IDs than requested is an error, and none of
+// its IDs may be used.
 func ExampleDecodeRanges_short() {
 	_, err := messages.DecodeRanges([]byte("1001-1003"), 5)
 	fmt.Println(err)
-	// Output: malformed reply: 3 IDs, asked for 5
+	// Output: malformed reply: 3 IDs, requested 5
 }
 
 // The code tells error replies apart.

@@ -16,7 +16,7 @@ func ExampleClient_Next() {
 	defer stop()
 	client := messages.NewClient(nc, messages.DefaultPrefix)
 
-	// The client asks again, while nobody answers, until the context ends.
+	// The client retries, while no worker answers, until the context ends.
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	id, err := client.Next(ctx, "order")
@@ -28,7 +28,8 @@ func ExampleClient_Next() {
 	// Output: 1001
 }
 
-// A batch comes as ranges: as a rule one, two where a worker's segment ends.
+// A batch comes as ranges: usually a single range, two where a worker's segment
+// ends.
 func ExampleClient_NextN() {
 	nc, stop := connectToWorker()
 	defer stop()
@@ -52,7 +53,7 @@ func ExampleClient_NextN() {
 	// 1003
 }
 
-// A prefetcher has IDs in memory when they are wanted.
+// A prefetcher buffers IDs before they are needed.
 func ExampleClient_Prefetch() {
 	nc, stop := connectToWorker()
 	defer stop()
@@ -63,7 +64,7 @@ func ExampleClient_Prefetch() {
 		fmt.Println(err)
 		return
 	}
-	defer orders.Close() // the IDs that are in memory then are never used
+	defer orders.Close() // buffered IDs are then never used
 
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
@@ -80,8 +81,8 @@ func ExampleClient_Prefetch() {
 	// Output: 100000
 }
 
-// connectToWorker returns a connection to a server on which IDs are given from 1001 on,
-// and what ends both.
+// connectToWorker returns a connection to a server that issues IDs from 1001
+// on, and a function that ends both.
 func connectToWorker() (nc *nats.Conn, stop func()) {
 	srv, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true})
 	if err != nil {

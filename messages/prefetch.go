@@ -12,39 +12,42 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// ErrClosed is wrapped by the error of [Prefetcher.Next] after [Prefetcher.Close].
+// ErrClosed is wrapped by the error of [Prefetcher.Next] after
+// [Prefetcher.Close].
 var ErrClosed = errors.New("prefetcher is closed")
 
-// Prefetcher hands out IDs of one tag from memory, and asks for more before they run out.
-// It is for processes that need IDs faster than one request each can bring them.
+// Prefetcher returns IDs of one tag from a buffer, and requests more before
+// they run out. It is for processes that need IDs faster than single requests
+// can bring them.
 //
-// A tag that is strictly ordered has no prefetcher: its IDs would be out of order by the time they are
-// used. [Prefetcher.Next] fails with [ErrStrict].
+// A strict tag has no prefetcher: its IDs would be out of order by the time
+// they are used. [Prefetcher.Next] fails with [ErrStrict].
 //
-// It has two costs. First, several requests are under way at a time, and IDs come in the
-// order of their replies; they are also older than the IDs that others get at the same
-// time. So they only tend to rise, and more loosely than those of [Client.Next]. Second,
-// the IDs in memory and on their way when the process ends or calls Close are never used:
-// up to Limit and the batch in use, and whatever comes too late for requests that were
-// repeated.
+// It has two costs. First, several requests are in flight at a time, and IDs
+// come in the order of their replies; they are also older than the IDs that
+// others get at the same time. So they only tend to rise, and more loosely than
+// those of [Client.Next]. Second, IDs that are buffered or in flight when the
+// process ends or calls Close are never used: up to Limit and the batch in use,
+// and the late replies to repeated requests.
 //
 // It is safe for concurrent use. Each ID is returned once.
 //
-// Invariant: while somebody waits, a request is under way.
+// Invariant: while a caller waits, a request is in flight.
 type Prefetcher struct {
 	current atomic.Pointer[chunk] // nil before the first chunk and after Close
-	_       [56]byte              // keeps current off the cache line of the fields below, which change
+	// Keeps current off the cache line of the fields below, which change.
+	_ [56]byte
 
 	client *Client
 	tag    string
 	cfg    PrefetchConfig
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
-	wg     sync.WaitGroup // the requests under way
+	wg     sync.WaitGroup // the requests in flight
 
 	mu       sync.Mutex
-	stock    stock // behind the current chunk
-	used     int64 // IDs of all chunks before the current one
+	stock    stock // after the current chunk
+	used     int64 // IDs of all chunks before current
 	pace     pace
 	requests requests
 	waiters  waiters
@@ -55,10 +58,10 @@ type Prefetcher struct {
 type waiters struct {
 	n      int64
 	wakeUp *wakeUp
-	reason error // why requests are not answered; nil if they are
+	reason error // why requests are unanswered; nil if they are answered
 }
 
-// wakeUp wakes everybody who waits: there are IDs, or an error for all of them.
+// wakeUp wakes all waiters: there are IDs, or an error for all of them.
 type wakeUp struct {
 	done chan struct{}
 	err  error // set before done is closed
@@ -76,8 +79,9 @@ func (w *waiters) wake(err error) {
 	w.wakeUp = newWakeUp()
 }
 
-// Prefetch returns a prefetcher of IDs of the tag, which must be closed. It asks for
-// nothing before the first call of Next. Errors: [ErrTag], [ErrPrefetch], [ErrPrefix].
+// Prefetch returns a prefetcher of IDs of the tag, which must be closed. It
+// sends no request before the first call of Next. Errors: [ErrTag],
+// [ErrPrefetch], [ErrPrefix].
 func (c *Client) Prefetch(tag string, cfg PrefetchConfig) (*Prefetcher, error) {
 	if err := cmp.Or(c.bad, CheckTag(tag)); err != nil {
 		return nil, err
@@ -95,11 +99,11 @@ func (c *Client) Prefetch(tag string, cfg PrefetchConfig) (*Prefetcher, error) {
 	return p, nil
 }
 
-// Next returns an ID. While there are IDs in memory it does not look at ctx. Otherwise it
-// waits for IDs until ctx ends; its error then matches both ctx.Err() and the reason why
-// the requests were not answered, as for [Client.Next]. An error that Client.Next returns
-// at once ends every call that waits; the next call asks again. After Close the error is
-// [ErrClosed].
+// Next returns an ID. While IDs are buffered it ignores ctx. Otherwise it waits
+// for IDs until ctx ends; its error then matches both ctx.Err() and the reason
+// why the requests were not answered, as for [Client.Next]. An error that
+// Client.Next returns at once ends every waiting call; the next call sends
+// another request. After Close the error is [ErrClosed].
 func (p *Prefetcher) Next(ctx context.Context) (int64, error) {
 	if c := p.current.Load(); c != nil {
 		if id, ok := c.takeID(); ok {
@@ -127,8 +131,8 @@ func (p *Prefetcher) nextOrWait(ctx context.Context) (int64, error) {
 	}
 }
 
-// wait makes sure that IDs are on their way, and returns when there are some, or with an
-// error. It releases mu while it waits.
+// wait makes sure that a request is in flight, and returns when there are IDs,
+// or with an error. It releases mu while it waits.
 func (p *Prefetcher) wait(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return p.timeoutError(ctx)
@@ -148,7 +152,7 @@ func (p *Prefetcher) wait(ctx context.Context) error {
 	}
 }
 
-// timeoutError is the error of Next when ctx has ended.
+// timeoutError returns the error of Next when ctx has ended.
 func (p *Prefetcher) timeoutError(ctx context.Context) error {
 	reason := p.waiters.reason
 	if reason == nil {
@@ -157,8 +161,8 @@ func (p *Prefetcher) timeoutError(ctx context.Context) error {
 	return fmt.Errorf("prefetch %s: %w: %w", p.tag, ctx.Err(), reason)
 }
 
-// takeID returns the next ID in memory, if there is one, and makes its chunk the current
-// one. Called with mu.
+// takeID returns the next buffered ID, if any, and makes its chunk the current
+// chunk. The caller holds mu.
 func (p *Prefetcher) takeID() (int64, bool) {
 	last := p.current.Load()
 	if last != nil {
@@ -173,7 +177,7 @@ func (p *Prefetcher) takeID() (int64, bool) {
 	if last != nil {
 		p.used += last.n
 	}
-	id, _ := c.takeID() // before anybody else can
+	id, _ := c.takeID() // before any other caller can
 	p.current.Store(c)
 	return id, true
 }
@@ -185,9 +189,9 @@ func (p *Prefetcher) recordTransient(transient error) {
 	p.waiters.reason = transient
 }
 
-// Close ends all present and future calls of Next with [ErrClosed], and returns when all
-// goroutines of the prefetcher have ended. The IDs in memory are never used. Closing it
-// again does nothing.
+// Close ends all present and future calls of Next with [ErrClosed], and returns
+// when all goroutines of the prefetcher have ended. Buffered IDs are never
+// used. Closing it again does nothing.
 func (p *Prefetcher) Close() {
 	p.mu.Lock()
 	if !p.closed {

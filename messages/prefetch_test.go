@@ -19,15 +19,16 @@ import (
 	"github.com/idworker/idworker/testing/tier"
 )
 
-// numbers answers requests for a tag as workers do, with numbers that only go up.
+// numbers answers requests for a tag as workers do, with numbers that only
+// rise.
 type numbers struct {
 	t        testing.TB
 	next     atomic.Int64
 	maxBatch int64
-	refusal  atomic.Pointer[nats.Msg] // if set, the answer to all
+	refusal  atomic.Pointer[nats.Msg] // if set, the reply to all
 	requests *atomic.Int64
 	handed   atomic.Int64
-	repeated atomic.Int64 // IDs given to requests that were asked again
+	repeated atomic.Int64 // IDs of repeated requests
 }
 
 func startNumbers(t testing.TB, nc *nats.Conn, tag string, first, maxBatch int64) *numbers {
@@ -71,8 +72,8 @@ func prefetch(t testing.TB, nc *nats.Conn, tag string, cfg messages.PrefetchConf
 	return p
 }
 
-// TestPrefetchEachOnce: many goroutines take all IDs of a stretch of numbers, except those
-// in memory at the end, and none twice.
+// TestPrefetchEachOnce: many goroutines take all IDs of a stretch of numbers,
+// except those buffered at the end, and none twice.
 func TestPrefetchEachOnce(t *testing.T) {
 	const callers = 16
 	each := tier.Pick[int64](10_000, 50_000)
@@ -119,7 +120,7 @@ func TestPrefetchEachOnce(t *testing.T) {
 			if limit == 0 {
 				limit = 1_000_000
 			}
-			// The answer to one try may be lost for each one that was repeated.
+			// The reply to a try may be lost for each repeated request.
 			left := source.handed.Load() - callers*each
 			if most := limit + min(limit, 10_000) + source.repeated.Load(); left > most {
 				t.Errorf("%d IDs not taken, want at most %d", left, most)
@@ -129,7 +130,8 @@ func TestPrefetchEachOnce(t *testing.T) {
 	}
 }
 
-// TestPrefetchCloseUnderLoad: every caller ends with ErrClosed, and nothing runs on.
+// TestPrefetchCloseUnderLoad: every caller ends with ErrClosed, and nothing
+// keeps running.
 func TestPrefetchCloseUnderLoad(t *testing.T) {
 	t.Parallel()
 	srv := natstest.Start(t)
@@ -164,7 +166,7 @@ func TestPrefetchCloseUnderLoad(t *testing.T) {
 	}
 }
 
-// TestPrefetchCloseWhileWaiting: nobody answers, and Close does not wait for it.
+// TestPrefetchCloseWhileWaiting: no worker answers, and Close does not wait.
 func TestPrefetchCloseWhileWaiting(t *testing.T) {
 	t.Parallel()
 	srv := natstest.Start(t)
@@ -182,7 +184,7 @@ func TestPrefetchCloseWhileWaiting(t *testing.T) {
 	}
 }
 
-// TestPrefetchClosed: IDs in memory are no longer handed out.
+// TestPrefetchClosed: buffered IDs are no longer returned.
 func TestPrefetchClosed(t *testing.T) {
 	t.Parallel()
 	srv := natstest.Start(t)
@@ -200,8 +202,8 @@ func TestPrefetchClosed(t *testing.T) {
 	}
 }
 
-// TestPrefetchOfStrictTag: workers are told that IDs are kept, and refuse that for a strict tag. Whoever asks
-// for an ID that is used at once says nothing.
+// TestPrefetchOfStrictTag: requests of a prefetcher have a header, and workers
+// refuse them for a strict tag. Requests for immediate use have no header.
 func TestPrefetchOfStrictTag(t *testing.T) {
 	t.Parallel()
 	nc := natstest.Start(t).Connect(t)
@@ -221,7 +223,8 @@ func TestPrefetchOfStrictTag(t *testing.T) {
 	}
 }
 
-// TestPrefetchErrors: a lasting error reaches all waiting callers, and ends with its cause.
+// TestPrefetchErrors: a lasting error reaches all waiting callers, and ends
+// with its cause.
 func TestPrefetchErrors(t *testing.T) {
 	t.Parallel()
 	const callers = 50
@@ -256,7 +259,7 @@ func TestPrefetchErrors(t *testing.T) {
 		seen := make(map[int64]bool)
 		for len(seen) < 30 && !t.Failed() {
 			id, err := p.Next(within(t, long))
-			if errors.Is(err, c.want) { // of a request that was under way
+			if errors.Is(err, c.want) { // of a request in flight
 				continue
 			}
 			if id < 1 || seen[id] || err != nil {
@@ -267,8 +270,8 @@ func TestPrefetchErrors(t *testing.T) {
 	}
 }
 
-// TestPrefetchWaits: the reason why no worker answers is returned when ctx ends, not before,
-// and IDs that come in time are used.
+// TestPrefetchWaits: the reason why no worker answers is returned when ctx
+// ends, not before, and IDs that arrive in time are used.
 func TestPrefetchWaits(t *testing.T) {
 	virtually(t, func(t *testing.T, srv virtual) {
 		nc := srv.Connect(t)
@@ -307,7 +310,7 @@ func TestPrefetchWaits(t *testing.T) {
 	})
 }
 
-// TestPrefetchLastIDs: at 2^63−1 no ID wraps around, however many callers ask.
+// TestPrefetchLastIDs: at 2^63−1 no ID wraps around, even with many callers.
 func TestPrefetchLastIDs(t *testing.T) {
 	t.Parallel()
 	srv := natstest.Start(t)
@@ -335,8 +338,8 @@ func TestPrefetchLastIDs(t *testing.T) {
 	wg.Wait()
 }
 
-// TestPrefetchFollowsRate: requests become few when many IDs are taken, and batches no
-// larger than workers allow.
+// TestPrefetchFollowsRate: requests become few when many IDs are taken, and
+// batches no larger than workers allow.
 func TestPrefetchFollowsRate(t *testing.T) {
 	virtually(t, func(t *testing.T, srv virtual) {
 		source := startNumbers(t, srv.Connect(t), "order", 1, 100)

@@ -6,31 +6,31 @@ import (
 	"time"
 )
 
-// ErrPrefetch is wrapped by the errors of [Client.Prefetch] for a configuration that is
-// out of bounds.
+// ErrPrefetch is wrapped by the errors of [Client.Prefetch] for a configuration
+// that is out of bounds.
 var ErrPrefetch = errors.New("bad prefetch configuration")
 
-// PrefetchConfig says how much a [Prefetcher] keeps in memory. Zero means the default.
+// PrefetchConfig bounds the buffer of a [Prefetcher]. Zero means the default.
 type PrefetchConfig struct {
-	// Runway is how long the IDs in memory should still last, at the present rate, when
-	// more are asked for: 1ms to 1h, by default 1s.
+	// Runway is the time that the buffered IDs should still last, at the
+	// present rate, when more are requested: 1ms to 1h, by default 1s.
 	Runway time.Duration
 
-	// Limit is the maximum number of IDs in memory or on their way, apart from the batch
-	// in use: 1 to 1,000,000,000, by default 1,000,000.
+	// Limit is the maximum number of IDs buffered or in flight, apart from the
+	// batch in use: 1 to 1,000,000,000, by default 1,000,000.
 	Limit int64
 
-	// MaxBatch is the maximum number of IDs to ask for in one request: 1 to
-	// 1,000,000,000, by default 10,000. If the workers allow fewer, requests become
-	// smaller by themselves.
+	// MaxBatch is the maximum number of IDs in one request: 1 to 1,000,000,000,
+	// by default 10,000. If the workers allow fewer, requests shrink
+	// automatically.
 	MaxBatch int64
 }
 
 // maxPrefetched is the upper bound of Limit and MaxBatch.
 const maxPrefetched = 1_000_000_000
 
-// withDefaults replaces zero values by the defaults, and checks the bounds. The error
-// wraps [ErrPrefetch].
+// withDefaults replaces zero values with the defaults, and checks the bounds.
+// The error wraps [ErrPrefetch].
 func (cfg PrefetchConfig) withDefaults() (PrefetchConfig, error) {
 	if cfg.Runway == 0 {
 		cfg.Runway = time.Second

@@ -11,8 +11,8 @@ import (
 	"github.com/idworker/idworker/testing/natstest"
 )
 
-// TestPrefetchSingleFlight: while the workers refuse, all waiting callers share one request
-// and its error.
+// TestPrefetchSingleFlight: while the workers refuse, all waiting callers share
+// a request and its error.
 func TestPrefetchSingleFlight(t *testing.T) {
 	const callers = 100
 	nc := natstest.Start(t).Connect(t)

@@ -35,8 +35,8 @@ func TestPace(t *testing.T) {
 	}
 }
 
-// TestPaceMeasuresAnew: each rate is measured since the last change, and a rate measured too
-// early to shrink counts later.
+// TestPaceMeasuresAnew: each rate is measured since the last change, and a rate
+// measured too early to shrink counts later.
 func TestPaceMeasuresAnew(t *testing.T) {
 	now := time.Now()
 	p := newPace(PrefetchConfig{Runway: time.Second, Limit: 1000, MaxBatch: 10}, now)

@@ -5,20 +5,22 @@ import (
 	"time"
 )
 
-// maxRequests is how many requests of a prefetcher may be under way at a time: enough to
-// hide the round trip, and few compared with what a worker parks.
+// maxRequests bounds the requests of a prefetcher in flight: enough to hide the
+// round trip, and few compared with the number that a worker parks.
 const maxRequests = 16
 
-// requests is what a prefetcher knows about its requests.
+// requests is a prefetcher's state of its requests.
 type requests struct {
-	n        int   // under way
-	ids      int64 // that the requests under way will bring
-	maxBatch int64 // the largest batch that the workers allow, as far as is known
-	failing  bool  // the last request failed with an error that is not transient
+	n   int   // in flight
+	ids int64 // IDs that they will bring
+	// The largest batch that the workers are believed to allow.
+	maxBatch int64
+	// The last request failed with an error that is not transient.
+	failing bool
 }
 
-// countHanded returns how many IDs have been handed out. It is exact only up to the
-// current chunk, whose IDs are counted as they are taken. Called with mu.
+// countHanded returns the number of IDs returned. It is exact only up to the
+// current chunk, whose IDs are counted as they are taken. The caller holds mu.
 func (p *Prefetcher) countHanded() int64 {
 	c := p.current.Load()
 	if c == nil {
@@ -27,8 +29,8 @@ func (p *Prefetcher) countHanded() int64 {
 	return p.used + min(c.used.Load(), c.n)
 }
 
-// refill starts requests if the IDs in memory and on their way are fewer than half of the
-// target. Called with mu.
+// refill starts requests if the IDs buffered and in flight are fewer than half
+// of the target. The caller holds mu.
 func (p *Prefetcher) refill() {
 	have := p.stock.ids + p.requests.ids
 	if have >= half(p.pace.target) && have >= min(p.waiters.n, p.cfg.Limit) {
@@ -46,7 +48,7 @@ func (p *Prefetcher) refill() {
 	}
 }
 
-// startRequest asks for n IDs in the background. Called with mu.
+// startRequest requests n IDs in the background. The caller holds mu.
 func (p *Prefetcher) startRequest(n int64) {
 	p.requests.ids += n
 	p.requests.n++
@@ -64,7 +66,8 @@ func (p *Prefetcher) startRequest(n int64) {
 			p.requests.failing, p.waiters.reason = false, nil
 			p.waiters.wake(nil)
 		case errors.Is(err, ErrMalformed) && n > 1:
-			p.requests.maxBatch = min(p.requests.maxBatch, n/2) // the workers allow fewer in one batch
+			// The workers allow smaller batches.
+			p.requests.maxBatch = min(p.requests.maxBatch, n/2)
 		default:
 			p.failWaiting(err)
 			return
@@ -73,11 +76,12 @@ func (p *Prefetcher) startRequest(n int64) {
 	})
 }
 
-// failWaiting gives an error to all who wait. Nothing is requested before somebody wants
-// an ID again. Called with mu.
+// failWaiting returns an error to all waiters. Nothing is requested before the
+// next call of Next. The caller holds mu.
 func (p *Prefetcher) failWaiting(err error) {
 	p.requests.failing = true
-	if errors.Is(err, ErrMalformed) { // a request for a single ID: the batches were not too large
+	// A request for a single ID: the batches were not too large.
+	if errors.Is(err, ErrMalformed) {
 		p.requests.maxBatch = p.cfg.MaxBatch
 	}
 	p.waiters.wake(err)

@@ -2,13 +2,13 @@ package messages
 
 import "sync/atomic"
 
-// stock is the IDs that a prefetcher has in memory and has not begun to use.
+// stock is the buffered IDs of a prefetcher, without the current chunk.
 type stock struct {
 	chunks []*chunk
 	ids    int64 // in all chunks
 }
 
-// chunk is a range of IDs in memory. It fills a cache line of its own.
+// chunk is a range of buffered IDs. It fills a cache line of its own.
 type chunk struct {
 	first int64
 	n     int64
@@ -36,8 +36,8 @@ func (s *stock) takeChunk() *chunk {
 	return c
 }
 
-// takeID returns the next ID of the chunk. IDs are counted by their offset, which cannot
-// overflow at 2^63−1 as the IDs themselves could.
+// takeID returns the next ID of the chunk. IDs are counted by their offset,
+// which cannot overflow at 2^63−1 as the IDs could.
 func (c *chunk) takeID() (id int64, ok bool) {
 	i := c.used.Add(1) - 1
 	return c.first + i, i < c.n

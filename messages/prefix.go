@@ -6,12 +6,12 @@ import (
 	"github.com/idworker/idworker/internal/problem"
 )
 
-// Prefix is the first token of every subject of an installation, and part of the names of
-// its streams and buckets, so that several installations can share one NATS account. It
-// is also the workers' queue group.
+// Prefix is the first token of every subject of an installation, and part of
+// the names of its streams and buckets, so that several installations can share
+// a NATS account. It is also the workers' queue group.
 type Prefix string
 
-// DefaultPrefix is the prefix that callers and workers use unless told otherwise.
+// DefaultPrefix is the default prefix of callers and workers.
 const DefaultPrefix Prefix = "ids"
 
 // maxPrefixLen keeps subjects short. The exact number does not matter.
@@ -20,10 +20,10 @@ const maxPrefixLen = 32
 // ErrPrefix is wrapped by the error of [Prefix.Check].
 var ErrPrefix = problem.New(problem.Invalid, "bad prefix")
 
-// Check returns an error that wraps [ErrPrefix] unless the prefix can name subjects,
-// streams and buckets: one token of a–z 0–9 _ -, 1 to 32 bytes. Upper case is refused
-// because the names of streams are in upper case: two prefixes that differ only in case
-// would share their streams.
+// Check returns an error that wraps [ErrPrefix] unless the prefix can name
+// subjects, streams and buckets: a token of a–z 0–9 _ -, 1 to 32 bytes. Upper
+// case is refused because stream names are in upper case: two prefixes that
+// differ only in case would share their streams.
 func (p Prefix) Check() error {
 	if p == "" || len(p) > maxPrefixLen {
 		return fmt.Errorf("%w: %d bytes, allowed is 1 to %d", ErrPrefix, len(p), maxPrefixLen)
@@ -36,7 +36,7 @@ func (p Prefix) Check() error {
 	return nil
 }
 
-// The subjects that callers use, and the queue group of those who answer on them.
+// The subjects that callers use, and the workers' queue group.
 
 // Segment is the subject of requests for IDs of a tag.
 func (p Prefix) Segment(tag string) string { return string(p) + ".segment." + tag }

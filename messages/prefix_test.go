@@ -21,7 +21,8 @@ func TestPrefix(t *testing.T) {
 	}
 }
 
-// TestNamesOnTheWire spells out the contract, on which clients in other languages depend.
+// TestNamesOnTheWire spells out the contract, on which clients in other
+// languages depend.
 func TestNamesOnTheWire(t *testing.T) {
 	p := messages.DefaultPrefix
 	for _, c := range []struct{ got, want string }{

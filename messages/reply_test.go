@@ -22,7 +22,8 @@ func TestDecodeRanges(t *testing.T) {
 		{"1001", 1, []messages.Range{{1001, 1001}}},
 		{"1001-1100", 100, []messages.Range{{1001, 1100}}},
 		{"9-10\n21-30\n40", 13, []messages.Range{{9, 10}, {21, 30}, {40, 40}}},
-		{"1\n2", 2, []messages.Range{{1, 1}, {2, 2}}}, // neighbours; nobody sends it, and it is true
+		// Neighbours: no worker sends them, but they are valid.
+		{"1\n2", 2, []messages.Range{{1, 1}, {2, 2}}},
 		{"9223372036854775807", 1, []messages.Range{{math.MaxInt64, math.MaxInt64}}},
 		{"1-9223372036854775807", math.MaxInt64, []messages.Range{{1, math.MaxInt64}}},
 	} {
@@ -84,7 +85,7 @@ func TestIDsEndAtTheLastOneThereIs(t *testing.T) {
 	if got, want := slices.Collect(messages.IDs(ranges)), []int64{1, 2, math.MaxInt64 - 1, math.MaxInt64}; !slices.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
-	for range messages.IDs(ranges) { // and where the caller ends them
+	for range messages.IDs(ranges) { // a caller may end them
 		break
 	}
 	for id := range messages.IDs(nil) {
@@ -92,8 +93,8 @@ func TestIDsEndAtTheLastOneThereIs(t *testing.T) {
 	}
 }
 
-// replies draws ascending ranges, some of which are neighbours, and tells how many
-// IDs they hold.
+// replies draws ascending ranges, some of which are neighbours, and returns
+// their number of IDs.
 func replies(t *rapid.T) (ranges []messages.Range, n int64) {
 	next := rapid.Int64Range(1, math.MaxInt64-1<<20).Draw(t, "first")
 	for range rapid.IntRange(1, 8).Draw(t, "ranges") {
@@ -164,8 +165,9 @@ func FuzzDecodeRanges(f *testing.F) {
 	})
 }
 
-// wantRanges fails the test unless the ranges are what a reply to a request for n
-// IDs may hold. It computes as unsigned numbers, in which nothing here overflows.
+// wantRanges fails the test unless the ranges are a valid reply to a request
+// for n IDs. It computes with unsigned numbers, in which nothing here
+// overflows.
 func wantRanges(t testing.TB, ranges []messages.Range, n int64) {
 	t.Helper()
 	var last, total uint64

@@ -10,8 +10,8 @@ import (
 	"github.com/idworker/idworker/messages"
 )
 
-// wantLiteral fails the test unless the subject has that many tokens, none of them
-// empty, and none of them anything that a NATS server would read as more than text.
+// wantLiteral fails the test unless the subject has that many tokens, none of
+// them empty, and none special to a NATS server.
 func wantLiteral(t testing.TB, subject string, tokens int) {
 	t.Helper()
 	got := strings.Split(subject, ".")
@@ -36,11 +36,11 @@ func tags() *rapid.Generator[string] {
 	return rapid.StringMatching(`[A-Za-z0-9_-]{1,24}(\.[A-Za-z0-9_-]{1,24}){0,4}`)
 }
 
-// tokens is the number of tokens of a tag.
+// tokens returns the number of tokens of a tag.
 func tokens(tag string) int { return 1 + strings.Count(tag, ".") }
 
-// wantTagInSubjects fails the test unless the tag adds its own tokens to every
-// subject that it becomes part of, and nothing else.
+// wantTagInSubjects fails the test unless the tag adds its own tokens, and
+// nothing else, to every subject that contains it.
 func wantTagInSubjects(t testing.TB, tag string) {
 	t.Helper()
 	wantLiteral(t, messages.DefaultPrefix.Segment(tag), 2+tokens(tag))

@@ -7,14 +7,15 @@ import (
 	"github.com/idworker/idworker/internal/problem"
 )
 
-// MaxTagLen is the maximum length of a tag in bytes, that of Leaf's column, varchar(128).
+// MaxTagLen is the maximum length of a tag in bytes, that of Leaf's column,
+// varchar(128).
 const MaxTagLen = 128
 
 // ErrTag is wrapped by the errors of [CheckTag].
 var ErrTag = problem.New(problem.Invalid, "malformed tag")
 
-// tagByte holds the bytes that are allowed in the tokens of a tag. All of them are legal in
-// NATS subjects and in KV keys, and none is a wildcard.
+// tagByte holds the bytes allowed in the tokens of a tag. All of them are legal
+// in NATS subjects and in KV keys, and none is a wildcard.
 var tagByte = func() (ok [256]bool) {
 	for _, r := range "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-" {
 		ok[r] = true
@@ -22,9 +23,9 @@ var tagByte = func() (ok [256]bool) {
 	return ok
 }()
 
-// CheckTag returns an error that wraps [ErrTag] unless tag is well-formed: tokens of A–Z
-// a–z 0–9 _ - joined by single dots, 1 to 128 bytes in all. The error says what is wrong
-// and what is allowed.
+// CheckTag returns an error that wraps [ErrTag] unless tag is well-formed:
+// tokens of A–Z a–z 0–9 _ - joined by single dots, 1 to 128 bytes in all. The
+// error names the fault and the allowed values.
 func CheckTag(tag string) error {
 	if tag == "" || len(tag) > MaxTagLen {
 		return fmt.Errorf("%w: %d bytes, allowed is 1 to %d", ErrTag, len(tag), MaxTagLen)

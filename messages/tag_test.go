@@ -49,8 +49,8 @@ func TestCheckTag(t *testing.T) {
 	}
 }
 
-// TestTagErrorsStayShort: an error repeats at most one byte of what the caller sent, however
-// long that was.
+// TestTagErrorsStayShort: an error repeats at most one byte of the input,
+// however long.
 func TestTagErrorsStayShort(t *testing.T) {
 	for _, tag := range []string{strings.Repeat("*", 1<<20), strings.Repeat("x", 127) + "\n", "\xff"} {
 		if text := messages.CheckTag(tag).Error(); len(text) > 120 || strings.ContainsAny(text, "\r\n") {

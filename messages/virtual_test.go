@@ -9,7 +9,7 @@ import (
 )
 
 // virtual is a NATS server in virtual time. Messages take no time there, and
-// clients wait exactly as long as they say.
+// clients wait exactly as long as configured.
 type virtual struct{ *server.Server }
 
 // virtually runs a test in virtual time. The test must not call Flush, Request
@@ -21,7 +21,7 @@ func virtually(t *testing.T, test func(t *testing.T, srv virtual)) {
 	virtuallyAlone(t, test)
 }
 
-// virtuallyAlone is virtually, beside no other test: for what is measured of the
+// virtuallyAlone is virtually without parallel tests: for measurements of the
 // whole process.
 func virtuallyAlone(t *testing.T, test func(t *testing.T, srv virtual)) {
 	t.Helper()

@@ -6,22 +6,22 @@ import (
 	"github.com/idworker/idworker/internal/problem"
 )
 
-// UnsafeTableError is the ErrSetup of a table that forgets in a crash, or that may not be the
-// one in which is counted.
+// UnsafeTableError is the ErrSetup of a table that may lose rows in a crash, or
+// that may be not be the counting table.
 type UnsafeTableError struct {
-	Kind string // what it is, such as ENGINE=MEMORY, UNLOGGED or a view
-	Want string // what it has to be
+	Kind string // as found, such as ENGINE=MEMORY, UNLOGGED or a view
+	Want string // as required
 }
 
 func (e *UnsafeTableError) Error() string {
-	return fmt.Sprintf("%v: the table is %s, which may forget what was handed out; it has to be %s", ErrSetup, e.Kind, e.Want)
+	return fmt.Sprintf("%v: the table is %s, which may lose granted ranges; it must be %s", ErrSetup, e.Kind, e.Want)
 }
 
-// Unwrap makes it an ErrSetup.
+// Unwrap returns ErrSetup.
 func (e *UnsafeTableError) Unwrap() error { return ErrSetup }
 
-// UnsafeSettingError is a setting of a database with which it acknowledges commits before they
-// are on disk. IDs can then be handed out twice after a crash.
+// UnsafeSettingError is a database setting that acknowledges commits before
+// they are on disk. IDs can then be issued twice after a crash.
 type UnsafeSettingError struct {
 	Setting string
 	Value   string
@@ -29,7 +29,7 @@ type UnsafeSettingError struct {
 }
 
 func (e *UnsafeSettingError) Error() string {
-	return fmt.Sprintf("%s is %s, it should be %s: the database acknowledges commits before they are on disk, and can forget them in a crash", e.Setting, e.Value, e.Want)
+	return fmt.Sprintf("%s is %s, should be %s: the database can lose acknowledged commits in a crash", e.Setting, e.Value, e.Want)
 }
 
 // Problem is part of [problem.Problem].
@@ -37,6 +37,6 @@ func (e *UnsafeSettingError) Problem() (problem.Kind, []any) {
 	return problem.UnsafeSetting, []any{e.Setting, e.Want}
 }
 
-// ErrSettingUnknown is that the database does not tell one of its settings, such as to a user
-// who may not read it.
-var ErrSettingUnknown = problem.New(problem.UnknownSetting, "the database does not tell a setting")
+// ErrSettingUnknown reports a setting that the database does not reveal, for
+// example to a user without the right to read it.
+var ErrSettingUnknown = problem.New(problem.UnknownSetting, "the database does not reveal a setting")

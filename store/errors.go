@@ -8,56 +8,59 @@ import (
 	"github.com/idworker/idworker/internal/problem"
 )
 
-// The errors that a caller can act on. Backends wrap them with the details they know.
-// Every other error means that the store is away, or that the outcome of a write is
-// unknown; the call may be made again.
+// The errors that a caller can act on. Backends wrap them with details. Every
+// other error means that the store is unreachable, or that the outcome of a
+// write is unknown; the call may be retried.
 var (
 	// ErrNoTag: the store has no such tag.
 	ErrNoTag = problem.New(problem.NotFound, "no such tag")
 
-	// ErrTagExists: CreateTag found a tag of that name and left it as it was.
-	ErrTagExists = errors.New("tag exists already")
+	// ErrTagExists: CreateTag found a tag of that name and did not change it.
+	ErrTagExists = errors.New("tag already exists")
 
-	// ErrExhausted: fewer numbers than one step are left below 2^63. Nothing was
+	// ErrExhausted: fewer numbers than a step are left below 2^63. Nothing was
 	// reserved; a smaller step may still fit.
 	ErrExhausted = errors.New("tag is exhausted")
 
 	// ErrBadTag: the tag's definition is out of bounds, see Tag.Check.
 	ErrBadTag = problem.New(problem.Invalid, "bad tag definition")
 
-	// ErrBelow: CreateTag would begin below IDs that a tag of that name has handed out before
-	// it was removed, or may have handed out before it was lost. The error is a *BelowError.
-	ErrBelow = fmt.Errorf("%w: its first ID is below those that were handed out", ErrBadTag)
+	// ErrBelow: CreateTag would begin below IDs that a tag of that name issued
+	// before it was removed, or may have issued before it was lost. The error
+	// is a *BelowError.
+	ErrBelow = fmt.Errorf("%w: first ID too low", ErrBadTag)
 
-	// ErrOrder: a tag of that name has, or had, the other order. The error is an *OrderError.
-	ErrOrder = fmt.Errorf("%w: a name keeps its order", ErrBadTag)
+	// ErrOrder: a tag of that name has, or had, the other order. The error is
+	// an *OrderError.
+	ErrOrder = fmt.Errorf("%w: the order of a name cannot change", ErrBadTag)
 
-	// ErrCorrupt: what is stored for the tag cannot be read as a counter, or contradicts
-	// itself. Nothing was changed; an operator has to look at it.
+	// ErrCorrupt: the stored value of the tag is not a readable counter, or
+	// contradicts itself. Nothing was changed; an operator has to inspect it.
 	ErrCorrupt = errors.New("corrupt entry")
 
-	// ErrSetup: the database answers but cannot serve as a store: user, password,
-	// privileges, table or columns are wrong, or it takes no writes. The message says
-	// what has to be set right. Nothing was changed; calls fail until somebody does so.
+	// ErrSetup: the database answers but cannot serve as a store: user,
+	// password, privileges, table or columns are wrong, or it is read-only. The
+	// message names the remedy. Nothing was changed; calls fail until an
+	// administrator acts.
 	ErrSetup = errors.New("database is not set up as a store")
 
-	// ErrNoTable is the ErrSetup of a database without the table. The backend's Migrate
-	// creates it.
+	// ErrNoTable is the ErrSetup of a database without the table. The backend's
+	// Migrate creates it.
 	ErrNoTable = problem.Wrap(problem.NoTable, fmt.Errorf("%w: the table is missing", ErrSetup))
 )
 
-// BelowError is the ErrBelow of one tag.
+// BelowError is the ErrBelow of a tag.
 type BelowError struct {
 	Tag   string
-	First int64 // the first ID that it was to have
-	Floor int64 // the first ID that it may have
+	First int64 // the requested first ID
+	Floor int64 // the lowest first ID allowed
 }
 
 func (e *BelowError) Error() string {
-	return fmt.Sprintf("%v: a tag %s may have handed out IDs below %d before it was removed or lost, and this one would begin at %d", ErrBelow, e.Tag, e.Floor, e.First)
+	return fmt.Sprintf("%v: %d, but tag %s may have issued IDs below %d before it was removed or lost", ErrBelow, e.First, e.Tag, e.Floor)
 }
 
-// Unwrap makes it an ErrBelow, and so an ErrBadTag.
+// Unwrap returns ErrBelow, which is an ErrBadTag.
 func (e *BelowError) Unwrap() error { return ErrBelow }
 
 // Problem is part of [problem.Problem].
@@ -68,23 +71,23 @@ func (e *BelowError) Problem() (problem.Kind, []any) {
 	return problem.Below, []any{e.Floor}
 }
 
-// OrderError is the ErrOrder of one tag.
+// OrderError is the ErrOrder of a tag.
 type OrderError struct {
 	Tag       string
 	Was, Want Order
 }
 
 func (e *OrderError) Error() string {
-	return fmt.Sprintf("%v: %s is %s for ever, and cannot be created as %s", ErrOrder, e.Tag, e.Was, e.Want)
+	return fmt.Sprintf("%v: %s is %s, not %s", ErrOrder, e.Tag, e.Was, e.Want)
 }
 
-// Unwrap makes it an ErrOrder, and so an ErrBadTag.
+// Unwrap returns ErrOrder, which is an ErrBadTag.
 func (e *OrderError) Unwrap() error { return ErrOrder }
 
 // Problem is part of [problem.Problem].
 func (e *OrderError) Problem() (problem.Kind, []any) { return problem.OtherOrder, []any{e.Was} }
 
-// EntryError is an ErrCorrupt of one entry that Store.Tags left out.
+// EntryError is an ErrCorrupt of an entry that Store.Tags left out.
 type EntryError struct {
 	Tag string
 	Err error

@@ -96,13 +96,13 @@ func TestRegisterIsGone(t *testing.T) {
 	const remedy = "idworker tag raise --all --by N"
 	natstest.Eventually(t, "readyz says it", func() bool {
 		text := fetch(page, "/readyz")
-		return strings.HasPrefix(text, "ready, but the register went back: ") && strings.Contains(text, remedy)
+		return strings.HasPrefix(text, "ready, but the register regressed: ") && strings.Contains(text, remedy)
 	})
 	natstest.Eventually(t, "doctor says it", func() bool {
 		r := s.at("doctor")
-		return r.code == exitFailure && strings.Contains(r.stdout, "grants nothing: the register went back: ") && strings.Contains(r.stdout, remedy)
+		return r.code == exitFailure && strings.Contains(r.stdout, "grants nothing: the register regressed: ") && strings.Contains(r.stdout, remedy)
 	})
-	if status := s.at("status").stdout; !strings.Contains(status, "grants nothing: the register went back: ") || !strings.Contains(status, remedy) {
+	if status := s.at("status").stdout; !strings.Contains(status, "grants nothing: the register regressed: ") || !strings.Contains(status, remedy) {
 		t.Errorf("status says\n%s", status)
 	}
 	if !regexp.MustCompile(`idworker_nats_unsynced\{.*\} 1\n(?s:.*)idworker_store_stopped\{.*\} 1\n`).MatchString(fetch(page, "/metrics")) {

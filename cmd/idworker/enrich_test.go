@@ -33,7 +33,7 @@ func TestEnrichRm(t *testing.T) {
 	stop := s.background("enrich", "--log-level", "error", "--server", s.url, "--from", "ORDERS", "--to", "orders.ready.>", "--id", "snowflake")
 	inStatus := func() bool { return strings.Contains(s.must("status"), "ORDERS_READY") }
 	natstest.Eventually(t, "the enrichment is in the status", inStatus)
-	if r := s.at("enrich rm ORDERS ORDERS_READY"); r.code != exitFailure || !strings.Contains(r.stderr, "an enricher is at work") || !strings.Contains(r.stderr, "stop its enrichers first") {
+	if r := s.at("enrich rm ORDERS ORDERS_READY"); r.code != exitFailure || !strings.Contains(r.stderr, "an enricher is running") || !strings.Contains(r.stderr, "stop its enrichers first") {
 		t.Errorf("while it is at work: %+v", r)
 	}
 	stop()

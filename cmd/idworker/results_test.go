@@ -183,7 +183,7 @@ func TestCountersOnlyMoveUp(t *testing.T) {
 	}
 	says("tag export", "invoice 10 1077\norder 10 7000\nshop 20 1001")
 	says("tag rm order --yes", "removed tag order; workers were told to drop it, and one that is cut off goes on with what it has in memory")
-	if r := s.at("tag create order"); r.code != exitUsage || !strings.Contains(r.stderr, "have handed out IDs below 7000") {
+	if r := s.at("tag create order"); r.code != exitUsage || !strings.Contains(r.stderr, "have issued IDs below 7000") {
 		t.Errorf("create again: %+v", r)
 	}
 	if r := s.at("tag rm order --yes"); r.code != exitNoTag {

@@ -88,7 +88,7 @@ func TestLifeOfATemplate(t *testing.T) {
 		return strings.Contains(s.at("get chat.3 --timeout 1s").stderr, "to have it make more: idworker tag set 'chat.*' --max-tags N")
 	})
 	says("change it with: idworker tag set chat.1 --step N", "tag create chat.1")
-	says("template exists already: chat.*", "tag create chat.* --template --order strict")
+	says("template already exists: chat.*", "tag create chat.* --template --order strict")
 	says("chat.1 matches the template chat.*: the next request makes it again, above what it had.", "tag rm chat.1")
 	c.becomes("chat", messages.ErrNoTag)
 	shows("tag ls", header, "", templates, "chat.* 10 trend 2 2 1000")

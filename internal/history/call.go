@@ -1,5 +1,5 @@
-// Package history records requests for IDs with their answers, and checks the
-// answers: no ID twice, and IDs in order where order is promised. `idworker
+// Package history records requests for IDs with their replies, and checks the
+// replies: no ID twice, and IDs in order where order is promised. `idworker
 // bench` and testing/nemesis use it.
 package history
 
@@ -13,7 +13,7 @@ import (
 	"github.com/idworker/idworker/messages"
 )
 
-// Kind says who asked, and for what. Others may have kinds of their own.
+// Kind is the kind of a call. Packages may define further kinds.
 type Kind string
 
 // The kinds of callers that use the Go client.
@@ -24,28 +24,30 @@ const (
 	Snowflake Kind = "snowflake" // snowflake IDs
 )
 
-// Call is a request for IDs, and its answer. Times are since the run began, of
-// one clock that only goes forward.
+// Call is a request for IDs with its reply. Times are since the start of the
+// run, by a monotonic clock.
 type Call struct {
-	Kind           Kind
-	Tag            string // empty for snowflake IDs, and for nothing else
+	Kind Kind
+	// Empty for snowflake IDs, and for nothing else.
+	Tag            string
 	Sent, Received time.Duration
-	Count          int64            // IDs asked for
-	Ranges         []messages.Range // in the order of the answer; none if there was an error
-	Err            string
+	Count          int64 // IDs requested
+	// In the order of the reply; empty after an error.
+	Ranges []messages.Range
+	Err    string
 }
 
 func (c *Call) first() int64 { return c.Ranges[0].First }
 func (c *Call) last() int64  { return c.Ranges[len(c.Ranges)-1].Last }
 
-// MaxCount is how many IDs a call may be for: callers ask for fewer at once.
+// MaxCount bounds the IDs of a call: callers request fewer at once.
 const MaxCount = 1_000_000_000
 
 // ErrReply is wrapped by the errors of [Call.Check].
 var ErrReply = errors.New("NOT A REPLY")
 
-// Check looks at the answer alone: ascending ranges from 1 on, with as many IDs
-// as were asked for, at most [MaxCount].
+// Check validates the reply alone: ascending ranges from 1 on, with the
+// requested number of IDs, at most [MaxCount].
 func (c *Call) Check() error {
 	last, n := int64(0), int64(0)
 	for _, r := range c.Ranges {
@@ -55,18 +57,19 @@ func (c *Call) Check() error {
 		last, n = r.Last, n+r.Len()
 	}
 	if n != c.Count || n < 1 || n > MaxCount {
-		return fmt.Errorf("%w: %v: %d IDs, asked for %d, allowed is 1 to %d", ErrReply, c, n, c.Count, MaxCount)
+		return fmt.Errorf("%w: %v: %d IDs, requested %d, allowed is 1 to %d", ErrReply, c, n, c.Count, MaxCount)
 	}
 	return nil
 }
 
-// String is the call as a line of a history:
+// String formats the call as a line of a history:
 //
 //	strict invoice.1 1200345678 1200845678 3 7-8,12
 //	single order.1 1200345678 6200845678 1 - context deadline exceeded
 //
-// that is kind, tag (or - for snowflake IDs), when it was sent and answered in
-// nanoseconds, how many IDs were asked for, and their ranges, or the error.
+// that is kind, tag (or - for snowflake IDs), the times of the request and the
+// reply in nanoseconds, the number of requested IDs, and their ranges, or the
+// error.
 func (c *Call) String() string {
 	answer := "- " + strings.ReplaceAll(c.Err, "\n", " ")
 	if len(c.Ranges) > 0 {

@@ -13,21 +13,24 @@ import (
 	"github.com/idworker/idworker/snowflake"
 )
 
-// What [Checker.Check] finds wraps one of these, or [ErrReply].
+// The errors of [Checker.Check] wrap these, or [ErrReply].
 var (
-	ErrDuplicate = errors.New("DUPLICATE")     // an ID was handed out before
-	ErrOrder     = errors.New("NOT ASCENDING") // below an ID that was there when the request was sent
+	ErrDuplicate = errors.New("DUPLICATE") // an ID was issued before
+	// Not above an ID that was received before the request was sent.
+	ErrOrder = errors.New("NOT ASCENDING")
 )
 
-// Checker finds IDs that were handed out twice, and IDs that are not in order.
-// It is not safe for concurrent use.
+// Checker finds duplicate IDs, and IDs that are out of order. It is not safe
+// for concurrent use.
 type Checker struct {
-	layout  snowflake.Layout
-	issued  map[string]*roaring64.Bitmap // all IDs so far, by tag; snowflake IDs have the tag ""
-	highest map[string][]highest         // by what is in order; times and IDs ascend
+	layout snowflake.Layout
+	// All IDs so far, by tag; snowflake IDs have the tag "".
+	issued map[string]*roaring64.Bitmap
+	// By order key; times and IDs ascend.
+	highest map[string][]highest
 }
 
-// highest is an answer that had the highest ID so far when it came.
+// highest is a reply with the highest ID so far at its arrival.
 type highest struct {
 	received time.Duration
 	last     int64
@@ -39,17 +42,17 @@ func NewChecker(layout snowflake.Layout) *Checker {
 	return &Checker{layout: layout, issued: make(map[string]*roaring64.Bitmap), highest: make(map[string][]highest)}
 }
 
-// Check returns all that is wrong with a call that was answered with IDs. Calls
-// come in the order of their answers. InOrder names the calls whose IDs are in
-// one order with this one's: the tag, if it is strict, or the worker, too, that
-// answered; "" if there are none. For snowflake IDs it is their worker ID.
+// Check returns all faults of a call that was answered with IDs. Calls come in
+// the order of their replies. inOrder names the calls that share an order with
+// this call: the tag, if it is strict, and otherwise the tag and the answering
+// worker; "" if none does. For snowflake IDs, their worker ID replaces it.
 func (c *Checker) Check(call *Call, inOrder string) (wrong []error) {
 	if err := call.Check(); err != nil {
 		return []error{err}
 	}
 	for _, r := range call.Ranges {
 		if id, twice := c.issue(call.Tag, r); twice {
-			wrong = append(wrong, fmt.Errorf("%w: %v: ID %d was handed out before", ErrDuplicate, call, id))
+			wrong = append(wrong, fmt.Errorf("%w: %v: ID %d was issued before", ErrDuplicate, call, id))
 		}
 	}
 	if call.Kind == Snowflake && !c.layout.IsZero() {
@@ -72,7 +75,7 @@ func (c *Checker) issue(tag string, r messages.Range) (id int64, twice bool) {
 		issued = roaring64.New()
 		c.issued[tag] = issued
 	}
-	if r.First == r.Last { // faster than a set of one
+	if r.First == r.Last { // faster than a set of size 1
 		return r.First, !issued.CheckedAdd(uint64(r.First))
 	}
 	ids := roaring64.New()
@@ -85,17 +88,16 @@ func (c *Checker) issue(tag string, r messages.Range) (id int64, twice bool) {
 	return int64(both.Minimum()), true
 }
 
-// longest is how long ago a request may have been sent whose answer is compared
-// with all before it. Older ones are compared with those that came before that
-// time at the latest, which may miss a fault and invents none.
+// longest bounds the age of a request whose reply is compared with all earlier
+// replies. Older requests are compared only with replies from before that
+// bound, which may miss a fault but never invents any.
 const longest = time.Minute
 
-// checkOrder returns an error if a call's IDs are not above all that had been
-// received when it was sent. It keeps 16 bytes for each answer of the last
-// minute.
+// checkOrder returns an error if a call's IDs are not above all IDs received
+// before it was sent. It keeps 16 bytes for each reply of the last minute.
 func (c *Checker) checkOrder(key string, call *Call) (err error) {
 	answers := c.highest[key]
-	before := func(t time.Duration) int { // the latest answer that was received by then
+	before := func(t time.Duration) int { // latest reply received by then
 		return sort.Search(len(answers), func(i int) bool { return answers[i].received >= t }) - 1
 	}
 	if i := before(call.Sent); i >= 0 && answers[i].last >= call.first() {
@@ -105,7 +107,8 @@ func (c *Checker) checkOrder(key string, call *Call) (err error) {
 		answers = append(answers, highest{call.Received, call.last()})
 	}
 	if old := before(call.Received - longest); old > len(answers)/2 {
-		answers = slices.Clone(answers[old:]) // the last one that is too old stays
+		// The last outdated reply stays.
+		answers = slices.Clone(answers[old:])
 	}
 	c.highest[key] = answers
 	return err

@@ -13,7 +13,7 @@ import (
 )
 
 // Header begins a history; the layout of snowflake IDs follows, or "unknown".
-// Then comes a line for each call, in the order of the answers.
+// Then comes a line for each call, in the order of the replies.
 const Header = "# idworker history, layout "
 
 // Writer writes a history to a file.
@@ -24,7 +24,7 @@ type Writer struct {
 }
 
 // Create creates a file, which must not exist. It is compressed if its name
-// ends in .gz. The zero Layout says that the layout is not known.
+// ends in .gz. The zero Layout is recorded as unknown.
 func Create(name string, layout snowflake.Layout) (*Writer, error) {
 	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
@@ -45,8 +45,8 @@ func Create(name string, layout snowflake.Layout) (*Writer, error) {
 	return w, nil
 }
 
-// Write writes a call; calls come in the order of their answers. Its error is
-// that of Close.
+// Write writes a call; calls come in the order of their replies. Close returns
+// its error.
 func (w *Writer) Write(c *Call) { _, _ = fmt.Fprintln(w.buffer, c) }
 
 // Close ends the file. Its error may be that of any write.

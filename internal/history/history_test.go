@@ -27,8 +27,8 @@ func answer(kind Kind, tag string, sent, received time.Duration, ranges ...messa
 
 func ids(first, last int64) messages.Range { return messages.Range{First: first, Last: last} }
 
-// TestDuplicatesAgreeWithPlainSet compares the checker with a set that has an
-// entry for each ID: few and many IDs, single and in ranges, until all are there.
+// TestDuplicatesAgreeWithPlainSet compares the checker with a plain set: few
+// and many IDs, single and in ranges, until the space is full.
 func TestDuplicatesAgreeWithPlainSet(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for round := range 20 {
@@ -56,7 +56,7 @@ func TestDuplicatesAtTheEnds(t *testing.T) {
 	checker := NewChecker(snowflake.Layout{})
 	for _, c := range []struct {
 		r     messages.Range
-		first int64 // that was there before; 0: none
+		first int64 // first duplicate; 0: none
 	}{
 		{ids(1, 1), 0}, {ids(last-1, last), 0}, {ids(last, last), last}, {ids(1, 65535), 1}, {ids(65535, 65535), 65535},
 		{ids(65536, 1<<32-1), 0}, {ids(1<<32-1, 1<<32), 1<<32 - 1}, {ids(1<<32, 1<<33), 1 << 32}, {ids(1<<33, 1<<33+1), 1 << 33},
@@ -67,8 +67,8 @@ func TestDuplicatesAtTheEnds(t *testing.T) {
 	}
 }
 
-// TestMemoryIsBounded as docs/scaling.md says, if callers get all IDs or some of
-// them, in the order of no caller.
+// TestMemoryIsBounded checks the numbers of docs/scaling.md, for callers that
+// get all IDs or some of them, in an order of no caller.
 func TestMemoryIsBounded(t *testing.T) {
 	count := int64(tier.Pick(400_000, 100_000_000))
 	for every, most := range map[int64]float64{1: 0.2, 2: 0.4, 10: 1.5, 100: 4} { // bytes for each ID
@@ -94,7 +94,8 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// TestOrderAgreesWithAllPairs compares what is found online with testing/order, which has the whole history.
+// TestOrderAgreesWithAllPairs compares the online check with testing/order,
+// which has the whole history.
 func TestOrderAgreesWithAllPairs(t *testing.T) {
 	random := rand.New(rand.NewPCG(14, 14))
 	bad := 0
@@ -127,8 +128,7 @@ func TestOrderAgreesWithAllPairs(t *testing.T) {
 	}
 }
 
-// TestPartlyBelow: it is the lowest ID of an answer that has to be above those
-// before it.
+// TestPartlyBelow: the lowest ID of a reply has to be above the IDs before it.
 func TestPartlyBelow(t *testing.T) {
 	checker := NewChecker(snowflake.Layout{})
 	for _, c := range []struct {
@@ -146,8 +146,8 @@ func TestPartlyBelow(t *testing.T) {
 	}
 }
 
-// TestOldAnswersAreForgotten, but for the latest of them: what is sent late is
-// still compared with that.
+// TestOldAnswersAreForgotten, except the latest of them, with which later
+// replies are still compared.
 func TestOldAnswersAreForgotten(t *testing.T) {
 	checker := NewChecker(snowflake.Layout{})
 	now := time.Duration(0)

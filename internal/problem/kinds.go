@@ -1,6 +1,6 @@
 package problem
 
-// What kinds there are. Some say only with which exit code a command ends.
+// The kinds of problems. Some only select the exit code of a command.
 const (
 	Invalid   Kind = "invalid"   // a request, a setting or an argument
 	NotFound  Kind = "not found" // a tag or a template
@@ -22,8 +22,8 @@ const (
 	FolderInUse     Kind = "folder in use"
 	FolderGone      Kind = "folder gone"
 	FolderUnwritten Kind = "folder unwritten"
-	FolderDamaged   Kind = "folder damaged" // flags that name the folder
-	WitnessGone     Kind = "witness gone"   // flags that name the folder
+	FolderDamaged   Kind = "folder damaged" // flags for the folder
+	WitnessGone     Kind = "witness gone"   // flags for the folder
 	WitnessUnusable Kind = "witness unusable"
 
 	// Streams and buckets.
@@ -45,7 +45,7 @@ const (
 	// The store.
 	ForeignStore   Kind = "foreign store"
 	NoTable        Kind = "no table"
-	UnsafeSetting  Kind = "unsafe setting" // setting, what it should be
+	UnsafeSetting  Kind = "unsafe setting" // setting, required value
 	UnknownSetting Kind = "unknown setting"
 
 	// Tags.
@@ -61,7 +61,7 @@ const (
 	OtherLayout   Kind = "other layout"
 	RunsOut       Kind = "runs out"
 	WorkerIDHeld  Kind = "worker ID held"
-	ClockLost     Kind = "clock lost" // how long to stop, key, bucket
+	ClockLost     Kind = "clock lost" // time to stop, key, bucket
 	Exposed       Kind = "exposed"    // to other machines
 
 	// Enrichment.

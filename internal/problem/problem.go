@@ -1,6 +1,7 @@
-// Package problem gives errors a kind, by which a command knows an exit code and a hint.
-// Packages name the kind beside the text of an error, and know neither flags nor commands;
-// one table in cmd/idworker knows those, and no packages.
+// Package problem gives errors a kind, from which a command derives an exit
+// code and a hint. Packages state the kind beside the text of an error, without
+// reference to flags or commands. One table in cmd/idworker maps kinds to flags
+// and commands, without reference to packages.
 package problem
 
 import (
@@ -8,10 +9,11 @@ import (
 	"iter"
 )
 
-// Kind is what kind of problem an error is.
+// Kind is the kind of problem of an error.
 type Kind string
 
-// Problem is an error of a kind. The values are what a hint needs, such as an address.
+// Problem is an error with a kind. The values are for the hint, such as an
+// address.
 type Problem interface {
 	error
 	Problem() (kind Kind, values []any)
@@ -20,10 +22,10 @@ type Problem interface {
 // New returns an error of a kind, as errors.New does.
 func New(kind Kind, text string) error { return Wrap(kind, errors.New(text)) }
 
-// Usage makes an error one of the command line: trying again is no use.
+// Usage makes err a usage error of the command line; do not retry.
 func Usage(err error) error { return Wrap(Invalid, err) }
 
-// Wrap makes an error one of a kind. Its text stays.
+// Wrap gives err a kind. Its text stays.
 func Wrap(kind Kind, err error) error { return &problem{err, kind} }
 
 type problem struct {
@@ -34,7 +36,7 @@ type problem struct {
 // Problem is part of Problem.
 func (p *problem) Problem() (Kind, []any) { return p.kind, nil }
 
-// Unwrap returns what was wrapped.
+// Unwrap returns the wrapped error.
 func (p *problem) Unwrap() error { return p.error }
 
 // In yields the problems within an error, the outermost first.
@@ -42,7 +44,7 @@ func In(err error) iter.Seq[Problem] {
 	return func(yield func(Problem) bool) { visit(err, yield) }
 }
 
-// visit reports whether to go on.
+// visit reports whether to continue.
 func visit(err error, yield func(Problem) bool) bool {
 	if p, ok := err.(Problem); ok && !yield(p) { //nolint:errorlint // goes through the whole tree, of which errors.As finds one
 		return false
@@ -60,8 +62,8 @@ func visit(err error, yield func(Problem) bool) bool {
 	return true
 }
 
-// Parts are the errors that errors.Join put together, or the one that is none of those; none
-// for nil.
+// Parts returns the errors that errors.Join combined, or err alone if it is not
+// joined; none for nil.
 func Parts(err error) []error {
 	if err == nil {
 		return nil

@@ -9,7 +9,8 @@ import (
 	"github.com/idworker/idworker/internal/problem"
 )
 
-// The problems within an error are found, the outermost first, and what has a kind is still what it was.
+// In yields the problems within an error, the outermost first, and errors.Is
+// still finds wrapped errors.
 func TestIn(t *testing.T) {
 	inner, other := problem.New("inner", "a"), problem.New("other", "b")
 	err := fmt.Errorf("start: %w", problem.Wrap("outer", errors.Join(errors.New("plain"), fmt.Errorf("x: %w", inner), other)))
@@ -32,7 +33,7 @@ func TestIn(t *testing.T) {
 	}
 }
 
-// What was joined comes apart; what only wraps several errors does not.
+// Parts splits joined errors, but not an error that wraps several.
 func TestParts(t *testing.T) {
 	a, b := errors.New("a"), errors.New("b")
 	for want, err := range map[int]error{0: nil, 1: fmt.Errorf("%w: %w", a, b), 2: errors.Join(a, b)} {

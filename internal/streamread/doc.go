@@ -1,36 +1,40 @@
-// Package streamread reads a stream: in order, in bulk, and whatever the messages look like.
-// A [Reader] reads a range of its sequences, a [Tail] all that is behind one, and what comes
-// later.
+// Package streamread reads a stream in order and in bulk, with any messages. A
+// [Reader] reads a range of its sequences, a [Tail] all messages after a
+// sequence, present and future.
 //
 // # What it promises
 //
-// [Reader.Next] returns each message of the range that the stream's leader has, once, in
-// order. A sequence that it passes over has no message on a subject of the filter: it never
-// had one, or the message has been removed. That is what makes it possible to conclude
-// something from a message that is not there.
+// [Reader.Next] returns each message of the range that the stream's leader has,
+// once, in order. A sequence that it skips has no message on a subject of the
+// filter: it never had one, or the message was removed. Only so can a caller
+// draw conclusions from a missing message.
 //
 // # How
 //
-// Messages come from a pull consumer of the reader's own, which keeps no state that matters.
-// The reader speaks to it itself. The loops of the client take a message without a body for
-// one of the server if it has a header Status, which anybody can publish, and never get past
-// it. Here an event is what arrives with a reply subject of this consumer; that is what only
-// the server can set. The next event must be the consumer's next, and above the one before.
+// Messages come from the reader's own pull consumer, which keeps no state that
+// matters. The reader does not use the client's loops: they mistake a message
+// without a body for a status of the server if it has a header Status, which
+// any publisher can set, and never get past it. Here, a message counts as an
+// event if it has a reply subject of this consumer, which only the server can
+// set. The next event must be the consumer's next, and above the previous
+// event.
 //
-// Whenever the consumer is quiet, has ended, or delivers something else, the reader asks the
-// stream's leader for the next message by STREAM.MSG.GET. If there is none in the range, the
-// end is reached. If there is one, that is the next message, and a new consumer goes on behind
-// it. So a consumer that is lost, or on a replica that lags behind, costs time and nothing
-// else.
+// If the consumer is quiet, has ended, or delivers something else, the reader
+// requests the next message from the stream's leader by STREAM.MSG.GET. Without
+// such a message in the range, the reader is at its end. Otherwise it returns
+// that message, and a new consumer continues after it. So a consumer that is
+// lost, or on a lagging replica, costs only time.
 //
-// A tail ends with an error instead. A stream that was deleted and made again, or restored,
-// ends its consumers, and whoever reads on without an end has to make sure first that it is
-// still the same. While it is quiet, the tail too asks the leader: if the same message is there
-// twice, and the consumer does not deliver it, the consumer is given up.
+// A tail ends with an error instead. Recreating or restoring a stream ends its
+// consumers, so a caller that reads without an end has to check first that the
+// stream is still the same. A quiet tail queries the leader too: if the leader
+// returns the same message twice and the consumer does not deliver it, the tail
+// fails.
 //
-// A consumer takes part in the retention of streams that remove what was consumed. A stream
-// without limits retention is therefore read by such requests alone: one finds the next
-// message, and those at the sequences behind it are asked for at once. [Reader.WithoutConsumer]
-// reads any stream that way, for those who may read and nothing else: who may make a consumer
-// can have the server send messages to other subjects.
+// A consumer takes part in the retention of streams that remove consumed
+// messages. A stream without limits retention is therefore read by requests to
+// the leader alone: the first finds the next message, and the following
+// sequences are requested concurrently. [Reader.WithoutConsumer] reads any
+// stream that way, for users with read rights only: a user who may create a
+// consumer can have the server send messages to other subjects.
 package streamread

@@ -13,28 +13,29 @@ import (
 	"github.com/nats-io/nuid"
 )
 
-// The bounds of one request for messages. At most three requests are open.
+// The bounds of a request for messages. At most three requests are open.
 const (
 	batch      = 1000
 	batchBytes = 2 << 20
 )
 
 const (
-	// quietAfter is how long nothing arrives until the leader is asked.
+	// quietAfter is the silence after which the reader queries the leader.
 	quietAfter = time.Second
 
-	// orphanAge is how long the server keeps the consumer of a process that died.
+	// orphanAge is the time for which the server keeps the consumer of a
+	// process that died.
 	orphanAge = 30 * time.Second
 )
 
-// errQuiet says that the consumer has no more messages, or that none has come for a while.
-// Whether the stream has more, its leader knows.
-var errQuiet = errors.New("the consumer delivers nothing")
+// errQuiet means that the consumer has no more messages, or that none has
+// arrived for a while. The stream's leader may have more.
+var errQuiet = errors.New("consumer delivers no messages")
 
-// errUnreliable says that the consumer has ended, or that something of it was lost.
-var errUnreliable = errors.New("the consumer is not to be relied on")
+// errUnreliable means that the consumer has ended, or has lost a message.
+var errUnreliable = errors.New("consumer out of sync")
 
-// feed is a consumer, and what it has been asked for.
+// feed is a consumer with its open requests.
 type feed struct {
 	conn     *nats.Conn
 	stream   jetstream.Stream
@@ -44,15 +45,17 @@ type feed struct {
 	sub      *nats.Subscription
 	arrived  chan *nats.Msg
 
-	from      uint64 // everything below has been received, or is not there
+	from      uint64 // everything below was received, or is not there
 	delivered uint64 // messages that the consumer delivered
 	bytes     int    // their size
-	asked     int    // messages that were asked for and have not come
-	oversized bool   // the next message is larger than a request allows
-	pending   uint64 // how many follow, as far as the consumer knows
+	requested int    // messages requested that have not arrived
+	// The next message is larger than a request allows.
+	oversized bool
+	// Messages still to come, according to the consumer.
+	pending uint64
 }
 
-// openFeed makes a consumer that begins at a sequence.
+// openFeed creates a consumer that begins at a sequence.
 func openFeed(ctx context.Context, js jetstream.JetStream, stream jetstream.Stream, filter string, from uint64) (*feed, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -60,7 +63,8 @@ func openFeed(ctx context.Context, js jetstream.JetStream, stream jetstream.Stre
 	f.requests = APISubject(js, "CONSUMER.MSG.NEXT."+stream.CachedInfo().Config.Name+"."+f.consumer)
 	f.inbox = f.conn.NewInbox()
 	var err error
-	// Not SubscribeSync: NextMsg makes an error of an event that has the header Status: 503.
+	// Not SubscribeSync: NextMsg turns an event with the header Status: 503
+	// into an error.
 	if f.sub, err = f.conn.ChanSubscribe(f.inbox, f.arrived); err != nil {
 		return nil, err
 	}
@@ -71,8 +75,8 @@ func openFeed(ctx context.Context, js jetstream.JetStream, stream jetstream.Stre
 	return f, nil
 }
 
-// createConsumer makes a consumer that begins at a sequence, and returns how many messages it
-// will deliver.
+// createConsumer creates a consumer that begins at a sequence, and returns the
+// number of messages it will deliver.
 func createConsumer(ctx context.Context, stream jetstream.Stream, name, filter string, from uint64) (pending uint64, err error) {
 	inactive := orphanAge
 	if most := stream.CachedInfo().Config.ConsumerLimits.InactiveThreshold; most > 0 {
@@ -89,13 +93,14 @@ func createConsumer(ctx context.Context, stream jetstream.Stream, name, filter s
 	return c.CachedInfo().NumPending, nil
 }
 
-// Count counts the messages on subjects of the filter from a sequence on: a new consumer says
-// how many it would deliver.
+// Count counts the messages on subjects of the filter from a sequence on, by
+// the pending messages of a new consumer.
 func Count(ctx context.Context, stream jetstream.Stream, filter string, from uint64) (uint64, error) {
 	name := nuid.Next()
 	n, err := createConsumer(ctx, stream, name, filter, from)
 	if err == nil {
-		_ = stream.DeleteConsumer(ctx, name) // if this fails, the server does it after orphanAge
+		// If this fails, the server deletes it after orphanAge.
+		_ = stream.DeleteConsumer(ctx, name)
 	}
 	return n, err
 }
@@ -104,11 +109,12 @@ func (f *feed) close() {
 	_ = f.sub.Unsubscribe()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	_ = f.stream.DeleteConsumer(ctx, f.consumer) // if this fails, the server does it after orphanAge
+	// If this fails, the server deletes it after orphanAge.
+	_ = f.stream.DeleteConsumer(ctx, f.consumer)
 }
 
-// next waits for what arrives next, for quietAfter at most. It is nil if that was a message of
-// the server.
+// next returns the next message to arrive, and waits for quietAfter at most. It
+// returns nil for a status of the server.
 func (f *feed) next(ctx context.Context) (*Message, error) {
 	if err := f.request(); err != nil {
 		return nil, err
@@ -124,21 +130,21 @@ func (f *feed) next(ctx context.Context) (*Message, error) {
 	return f.receive(msg, meta)
 }
 
-// request asks for more messages when half of those asked for have come.
+// request requests more messages once half of them have arrived.
 func (f *feed) request() error {
-	if f.asked > batch {
+	if f.requested > batch {
 		return nil
 	}
 	n, limit := batch, fmt.Sprintf(`,"max_bytes":%d`, batchBytes)
 	if f.oversized {
 		n, limit, f.oversized = 1, "", false
 	}
-	f.asked += n
+	f.requested += n
 	ask := fmt.Sprintf(`{"batch":%d,"expires":%d%s}`, n, orphanAge, limit)
 	return f.conn.PublishRequest(f.requests, f.inbox, []byte(ask))
 }
 
-// await waits for what arrives next.
+// await waits for the next message to arrive.
 func (f *feed) await(ctx context.Context) (*nats.Msg, error) {
 	select {
 	case msg := <-f.arrived:
@@ -155,16 +161,16 @@ func (f *feed) await(ctx context.Context) (*nats.Msg, error) {
 	}
 }
 
-// receive takes a message of the stream.
+// receive accepts a message of the stream.
 func (f *feed) receive(msg *nats.Msg, meta *nats.MsgMetadata) (*Message, error) {
 	if meta.Consumer != f.consumer || meta.Sequence.Consumer != f.delivered+1 || meta.Sequence.Stream < f.from {
-		return nil, fmt.Errorf("%w: message %d came as number %d, behind number %d and message %d", errUnreliable,
+		return nil, fmt.Errorf("%w: message %d is delivery %d, after delivery %d and message %d", errUnreliable,
 			meta.Sequence.Stream, meta.Sequence.Consumer, f.delivered, f.from-1)
 	}
 	f.from = meta.Sequence.Stream + 1
 	f.delivered++
 	f.bytes += msg.Size()
-	f.asked = max(f.asked-1, 0)
+	f.requested = max(f.requested-1, 0)
 	f.pending = meta.NumPending
 	return &Message{
 		Subject: msg.Subject, Sequence: meta.Sequence.Stream, Time: meta.Timestamp, Header: msg.Header, Data: msg.Data,
@@ -172,13 +178,14 @@ func (f *feed) receive(msg *nats.Msg, meta *nats.MsgMetadata) (*Message, error) 
 	}, nil
 }
 
-// receiveStatus takes a message of the server: that a request has ended, or the consumer.
+// receiveStatus accepts a status of the server: a request or the consumer has
+// ended.
 func (f *feed) receiveStatus(msg *nats.Msg) error {
 	left, err := strconv.Atoi(msg.Header.Get("Nats-Pending-Messages"))
 	if err != nil {
 		return fmt.Errorf("%w: %s %s", errUnreliable, msg.Header.Get("Status"), msg.Header.Get("Description"))
 	}
-	f.asked = max(f.asked-left, 0)
+	f.requested = max(f.requested-left, 0)
 	f.oversized = left == batch && strings.Contains(msg.Header.Get("Description"), "MaxBytes")
 	return nil
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// TestOnlyTheNextMessageCounts: one that was lost on the way, delivered twice, or is another
-// consumer's, is not passed over in silence.
+// TestOnlyTheNextMessageCounts: a lost or duplicate message, and that of
+// another consumer, is an error.
 func TestOnlyTheNextMessageCounts(t *testing.T) {
 	t.Parallel()
 	for name, meta := range map[string]nats.MsgMetadata{

@@ -13,34 +13,36 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// timeout bounds a request whose context has no deadline or a later one. It is the
-// JetStream client's default for its own requests.
+// timeout bounds a request whose context has no deadline or a later deadline.
+// It is the JetStream client's default for its own requests.
 const timeout = 5 * time.Second
 
-// Message is a message as it is stored in a stream.
+// Message is a message of a stream.
 type Message struct {
-	Subject  string      `json:"subject"`
-	Sequence uint64      `json:"seq"`
-	Time     time.Time   `json:"time"` // when it was stored
-	Header   nats.Header `json:"-"`    // nil if the message has none, or a Malformed one
-	Data     []byte      `json:"data"`
+	Subject  string    `json:"subject"`
+	Sequence uint64    `json:"seq"`
+	Time     time.Time `json:"time"` // when it was stored
+	// Nil if the message has no header or is Malformed.
+	Header nats.Header `json:"-"`
+	Data   []byte      `json:"data"`
 
-	Malformed bool `json:"-"` // the message has a header that cannot be decoded
+	// The message has a header that cannot be decoded.
+	Malformed bool `json:"-"`
 }
 
-// At reads the message with that sequence from the stream's leader, within 5 seconds.
-// Errors: jetstream.ErrMsgNotFound if the leader does not have it; any other error
-// means that this is unknown.
+// At reads the message with that sequence from the stream's leader, within 5
+// seconds. Errors: jetstream.ErrMsgNotFound if the leader does not have it;
+// after any other error the message may exist or not.
 //
 // It uses STREAM.MSG.GET, which only the leader answers. A "direct get" may be
-// answered by a replica that lags or a mirror that keeps less: a message that is
+// answered by a lagging replica or by a mirror that keeps less: a message
 // missing there may exist.
 func At(ctx context.Context, js jetstream.JetStream, stream string, sequence uint64) (Message, error) {
 	return requestMessage(ctx, js, stream, map[string]any{"seq": sequence})
 }
 
-// Last reads the last message on a subject, which may have wildcards, within 5 seconds.
-// Errors as for [At].
+// Last reads the last message on a subject, which may have wildcards, within 5
+// seconds. Errors as for [At].
 func Last(ctx context.Context, js jetstream.JetStream, stream, subject string) (Message, error) {
 	m, err := requestMessage(ctx, js, stream, map[string]any{"last_by_subj": subject})
 	if m.Malformed {
@@ -49,8 +51,8 @@ func Last(ctx context.Context, js jetstream.JetStream, stream, subject string) (
 	return m, err
 }
 
-// Next reads the first message with that sequence or a later one whose subject matches a
-// pattern, within 5 seconds. Errors as for [At].
+// Next reads the first message with at least that sequence whose subject
+// matches a pattern, within 5 seconds. Errors as for [At].
 func Next(ctx context.Context, js jetstream.JetStream, stream, subject string, sequence uint64) (Message, error) {
 	return requestMessage(ctx, js, stream, map[string]any{"seq": sequence, "next_by_subj": subject})
 }
@@ -95,11 +97,12 @@ func requestMessage(ctx context.Context, js jetstream.JetStream, stream string, 
 	return m.Message, nil
 }
 
-// atOnce is how many requests of [Many] are under way at once.
+// atOnce is the number of requests of [Many] in flight at once.
 const atOnce = 64
 
-// Many reads the messages with those sequences, many at a time. The entry of a message that
-// the leader does not have is nil. Any error means that this is not known of all of them.
+// Many reads the messages with those sequences concurrently. The entry of a
+// message that the leader does not have is nil. After any error the others may
+// exist or not.
 func Many(ctx context.Context, js jetstream.JetStream, stream string, sequences []uint64) ([]*Message, error) {
 	found := make([]*Message, len(sequences))
 	requests, ctx := errgroup.WithContext(ctx)
@@ -118,8 +121,8 @@ func Many(ctx context.Context, js jetstream.JetStream, stream string, sequences 
 	return found, requests.Wait()
 }
 
-// APISubject is the subject of a JetStream API call, in the domain or with the prefix of
-// the JetStream context.
+// APISubject returns the subject of a JetStream API call, in the domain or with
+// the prefix of the JetStream context.
 func APISubject(js jetstream.JetStream, call string) string {
 	switch o := js.Options(); {
 	case o.Domain != "":

@@ -15,32 +15,32 @@ import (
 	"github.com/idworker/idworker/internal/subject"
 )
 
-// Reader reads messages of a stream. It is not for several goroutines.
+// Reader reads messages of a stream. It is not safe for concurrent use.
 type Reader struct {
 	js      jetstream.JetStream
 	stream  jetstream.Stream
 	filter  string
-	next    uint64 // everything below has been returned, or is not there
+	next    uint64 // everything below was returned, or is not there
 	through uint64
 
-	bulk bool  // whether a consumer may be used
+	bulk bool  // a consumer may be used
 	feed *feed // nil if there is none at the moment
 
-	// Without a consumer, by requests to the leader alone: messages that were read and not
-	// returned, and how many sequences are asked for at once.
+	// Without a consumer, by requests to the leader alone: messages that were
+	// read but not returned, and the number of sequences to request at once.
 	ahead  []Message
 	window uint64
 }
 
 const (
-	// patience is how long reading is tried again without any progress.
+	// patience bounds retries without any progress.
 	patience = 30 * time.Second
 	retry    = 200 * time.Millisecond
 )
 
-// Open reads the messages on subjects of the filter, all if it is empty, from one sequence
-// through another. What the stream's settings are is taken from its cached info. The reader
-// is to be closed.
+// Open reads the messages on subjects of the filter (empty: all) in a range of
+// sequences. The stream's settings come from its cached info. The caller must
+// close the reader.
 func Open(js jetstream.JetStream, stream jetstream.Stream, filter string, from, through uint64) *Reader {
 	if filter == "" {
 		filter = ">"
@@ -51,18 +51,19 @@ func Open(js jetstream.JetStream, stream jetstream.Stream, filter string, from, 
 	}
 }
 
-// WithoutConsumer has the reader make no consumer, but ask the leader for messages one by one.
-// That takes several times as long, and no right but to ask.
+// WithoutConsumer makes the reader request messages from the leader instead of
+// creating a consumer. That takes several times as long, and needs no other
+// right.
 func (r *Reader) WithoutConsumer() *Reader {
 	r.bulk = false
 	return r
 }
 
-// Extend has the reader read on, through a sequence that is not below the one so far.
+// Extend raises the sequence at which the reader ends.
 func (r *Reader) Extend(through uint64) { r.through = max(r.through, through) }
 
-// Next returns the next message, or io.EOF behind the last. Other errors mean that it is not
-// known whether there is another message. What is tried again is tried for half a minute.
+// Next returns the next message, or io.EOF after the last. After any other
+// error there may be more. Failures are retried for half a minute.
 func (r *Reader) Next(ctx context.Context) (Message, error) {
 	began := time.Now()
 	for {
@@ -84,13 +85,14 @@ func (r *Reader) Next(ctx context.Context) (Message, error) {
 	}
 }
 
-// isFinal reports whether an error stays if it is tried again.
+// isFinal reports whether retrying cannot help.
 func isFinal(err error) bool {
 	var api *jetstream.APIError
 	return errors.As(err, &api) && api.Code < 500 || errors.Is(err, nats.ErrConnectionClosed)
 }
 
-// read returns the next message, from the consumer or, if that has none, from the leader.
+// read returns the next message, from the consumer or, if that has none, from
+// the leader.
 func (r *Reader) read(ctx context.Context) (Message, error) {
 	if r.next > r.through {
 		return Message{}, io.EOF
@@ -138,8 +140,8 @@ const (
 	aheadBytes = 2 << 20
 )
 
-// readAhead finds the next message, wherever that is, and then asks for the sequences behind it
-// all at once: as many as pays off.
+// readAhead finds the next message at any later sequence. Then it requests the
+// sequences after it concurrently, in a window that adapts to the hits.
 func (r *Reader) readAhead(ctx context.Context) error {
 	name := r.stream.CachedInfo().Config.Name
 	first, err := Next(ctx, r.js, name, r.filter, r.next)
@@ -179,7 +181,7 @@ func (r *Reader) Close() {
 	}
 }
 
-// Rights are those for reading a stream.
+// Rights are the rights to read a stream.
 func Rights(stream string) rights.Rights {
 	return rights.Join(
 		RightsWithoutConsumer(stream),
@@ -188,7 +190,8 @@ func Rights(stream string) rights.Rights {
 	)
 }
 
-// RightsWithoutConsumer are those for reading a stream with [Reader.WithoutConsumer].
+// RightsWithoutConsumer are the rights to read a stream with
+// [Reader.WithoutConsumer].
 func RightsWithoutConsumer(stream string) rights.Rights {
 	return rights.Join(rights.Publish(rights.StreamInfo(stream)), rights.ReadLeader(stream))
 }

@@ -86,8 +86,8 @@ func (b *bed) sequences(filter string, from, through uint64) (all []uint64) {
 	return all
 }
 
-// TestRange: a reader returns what is in its range, and ends there, whether or not there is
-// anything.
+// TestRange: a reader returns the messages of its range, and then ends, even if
+// the range is empty.
 func TestRange(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -124,8 +124,8 @@ func TestRange(t *testing.T) {
 	}
 }
 
-// TestWithoutConsumer: it reads the same and asks for messages only, many at once where there
-// are many.
+// TestWithoutConsumer: it reads the same and only requests messages,
+// concurrently where there are many.
 func TestWithoutConsumer(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -140,7 +140,7 @@ func TestWithoutConsumer(t *testing.T) {
 	for _, c := range []struct {
 		filter        string
 		from, through uint64
-		waits         int // requests that wait for those before
+		waits         int // requests that wait for earlier requests
 	}{
 		{"", 1, 600, 40}, {"", 90, 350, 40}, {"", 145, 145, 1}, {"s.5", 1, 600, 61}, {"s.none", 1, 600, 1}, {"", 601, 700, 1}, {"", 5, 4, 0},
 	} {
@@ -167,7 +167,7 @@ func TestWithoutConsumer(t *testing.T) {
 	}
 }
 
-// listen returns what is published from now on.
+// listen returns the messages that are published from now on.
 func (b *bed) listen(subject string) (all func() []*nats.Msg) {
 	b.Helper()
 	conn := b.server.Connect(b)
@@ -193,7 +193,7 @@ func (b *bed) listen(subject string) (all func() []*nats.Msg) {
 	return all
 }
 
-// TestExtend: a reader that is at its end goes on where it was.
+// TestExtend: a reader at its end continues from there.
 func TestExtend(t *testing.T) {
 	t.Parallel()
 	for name, kind := range map[string]func(*streamread.Reader) *streamread.Reader{
@@ -223,7 +223,7 @@ func TestExtend(t *testing.T) {
 	}
 }
 
-// hostileHeaders are those that a client could take for the server's.
+// hostileHeaders are headers that a client could mistake for the server's.
 func hostileHeaders() (all []nats.Header) {
 	for _, status := range []string{"100", "200", "204", "400", "404", "408", "409", "423", "503", "x", ""} {
 		for _, description := range []string{"", "Idle Heartbeat", "No Messages", "Message Size Exceeds MaxBytes", "Consumer Deleted", "Leadership Change", "Batch Completed", "EOB"} {
@@ -238,8 +238,8 @@ func hostileHeaders() (all []nats.Header) {
 		nats.Header{"Nats-Consumer-Stalled": {"$JS.FC.x"}}, nats.Header{"Nats-Last-Consumer": {"1"}})
 }
 
-// TestAnyMessage: whatever the headers of a message are, and if it has no body, it is read,
-// and so is what follows. With limits retention and without.
+// TestAnyMessage: a message with any headers and without a body is read, and so
+// are the following messages, with limits retention and without.
 func TestAnyMessage(t *testing.T) {
 	t.Parallel()
 	for name, retention := range map[string]jetstream.RetentionPolicy{"limits": jetstream.LimitsPolicy, "work queue": jetstream.WorkQueuePolicy} {
@@ -295,7 +295,7 @@ func (b *bed) countLeader(stream string) (asked func() int) {
 	return func() int { return len(requests()) }
 }
 
-// publishRaw publishes a message with the header as it is, and without a body.
+// publishRaw publishes a message with that raw header and without a body.
 func publishRaw(t *testing.T, url, subject, header string) {
 	t.Helper()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(url, "nats://"))
@@ -321,7 +321,7 @@ func publishRaw(t *testing.T, url, subject, header string) {
 	}
 }
 
-// TestLargeMessages: a message may be larger than what is asked for at once.
+// TestLargeMessages: a message may be larger than a request allows.
 func TestLargeMessages(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, func(o *server.Options) { o.MaxPayload = 8 << 20 })
@@ -338,7 +338,7 @@ func TestLargeMessages(t *testing.T) {
 	}
 }
 
-// TestConsumerLost: the consumer is deleted, and the server is restarted, while the stream is
+// TestConsumerLost: the consumer is deleted, or the server restarted, during a
 // read.
 func TestConsumerLost(t *testing.T) {
 	t.Parallel()

@@ -8,17 +8,18 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Tail reads the messages of a stream from a sequence on, and those that come later, for as
-// long as its consumer can be relied on. It is not for several goroutines.
+// Tail reads the messages of a stream from a sequence on, present and future,
+// as long as its consumer is in sync. It is not safe for concurrent use.
 type Tail struct {
 	*feed
 	js     jetstream.JetStream
 	filter string
-	late   uint64 // the message that the leader had, but not the consumer
+	// The message that the leader had, but not the consumer.
+	late uint64
 }
 
-// OpenTail begins to read at a sequence. The stream has to have limits retention. The tail is
-// to be closed.
+// OpenTail begins to read at a sequence. The stream must have limits retention.
+// The caller must close the tail.
 func OpenTail(ctx context.Context, js jetstream.JetStream, stream jetstream.Stream, filter string, from uint64) (*Tail, error) {
 	f, err := openFeed(ctx, js, stream, filter, from)
 	return &Tail{feed: f, js: js, filter: filter}, err
@@ -27,11 +28,12 @@ func OpenTail(ctx context.Context, js jetstream.JetStream, stream jetstream.Stre
 // Close ends reading.
 func (t *Tail) Close() { t.close() }
 
-// Pending is how many messages follow the one that was returned last.
+// Pending returns the number of messages after the last returned message.
 func (t *Tail) Pending() uint64 { return t.pending }
 
-// NextBatch waits for a message, and returns it with those that have arrived already: most, at
-// most, and no more once they have that many bytes. An error is final.
+// NextBatch waits for a message, and returns it with those that have already
+// arrived, up to most messages, and no more once they have that many bytes. An
+// error is final.
 func (t *Tail) NextBatch(ctx context.Context, most, bytes int) (batch []Message, err error) {
 	for limit := t.bytes + bytes; len(batch) < most && t.bytes < limit && (len(batch) == 0 || len(t.arrived) > 0); {
 		msg, err := t.next(ctx)
@@ -49,15 +51,16 @@ func (t *Tail) NextBatch(ctx context.Context, most, bytes int) (batch []Message,
 	return batch, nil
 }
 
-// compare asks the leader for the next message, and whether what was read is still there: a
-// stream that ends before it was restored, or made again, and its consumer is gone.
+// compare requests the next message from the leader, and checks that the stream
+// still has the messages read: a stream that ends before them was restored or
+// recreated, and its consumer is gone.
 func (t *Tail) compare(ctx context.Context) error {
 	info, err := t.stream.Info(ctx)
 	if err != nil {
 		return err
 	}
 	if info.State.LastSeq < t.from-1 {
-		return fmt.Errorf("%w: the stream ends at sequence %d, before %d", errUnreliable, info.State.LastSeq, t.from-1)
+		return fmt.Errorf("%w: stream ends at sequence %d, before %d", errUnreliable, info.State.LastSeq, t.from-1)
 	}
 	msg, err := Next(ctx, t.js, t.stream.CachedInfo().Config.Name, t.filter, t.from)
 	switch {
@@ -67,7 +70,7 @@ func (t *Tail) compare(ctx context.Context) error {
 	case err != nil:
 		return err
 	case t.late == msg.Sequence:
-		return fmt.Errorf("%w: it does not deliver message %d", errUnreliable, msg.Sequence)
+		return fmt.Errorf("%w: message %d was not delivered", errUnreliable, msg.Sequence)
 	}
 	t.late = msg.Sequence
 	return nil

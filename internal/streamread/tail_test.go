@@ -13,7 +13,7 @@ import (
 	"github.com/idworker/idworker/testing/natstest"
 )
 
-// newTail is a stream, and a tail of it.
+// newTail returns a tail of a stream.
 func newTail(t *testing.T, js jetstream.JetStream, stream jetstream.Stream, from uint64) *Tail {
 	t.Helper()
 	tail, err := OpenTail(t.Context(), js, stream, ">", from)
@@ -45,8 +45,8 @@ func publish(t *testing.T, js jetstream.JetStream, n int, data string) {
 	}
 }
 
-// A tail returns what is there, what comes later, and what looks like a message of the server,
-// within its bounds.
+// A tail returns present and later messages, and those that look like a status
+// of the server, within its bounds.
 func TestTail(t *testing.T) {
 	t.Parallel()
 	js, stream := newStream(t)
@@ -88,7 +88,7 @@ func TestTail(t *testing.T) {
 	}
 }
 
-// Reading ends when told to, even while the consumer is away.
+// Reading ends on Close, even if the consumer is gone.
 func TestTailCloses(t *testing.T) {
 	t.Parallel()
 	js, stream := newStream(t)
@@ -107,13 +107,13 @@ func TestTailCloses(t *testing.T) {
 	}
 }
 
-// A consumer that does not deliver what the stream has is noticed.
+// A tail detects a consumer that does not deliver the stream's messages.
 func TestConsumerDeliversNothing(t *testing.T) {
 	t.Parallel()
 	js, stream := newStream(t)
 	tail := newTail(t, js, stream, 1)
 	defer tail.Close()
-	tail.asked = 2 * batch // so nothing is asked for
+	tail.requested = 2 * batch // so that it requests nothing
 	publish(t, js, 3, "x")
 	ctx, cancel := context.WithTimeout(t.Context(), natstest.Patience)
 	defer cancel()
@@ -122,7 +122,7 @@ func TestConsumerDeliversNothing(t *testing.T) {
 	}
 }
 
-// A stream that was made again is not read on.
+// A tail ends if its stream is recreated.
 func TestTailOfAStreamMadeAgain(t *testing.T) {
 	t.Parallel()
 	js, stream := newStream(t)
@@ -146,8 +146,8 @@ func TestTailOfAStreamMadeAgain(t *testing.T) {
 	}
 }
 
-// A stream that ends before what was read has been restored, or made again, while nobody was
-// told.
+// A stream that ends before the messages read was restored or recreated, and
+// the server sent no notice.
 func TestTailBehindTheEnd(t *testing.T) {
 	t.Parallel()
 	js, stream := newStream(t)

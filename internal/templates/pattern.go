@@ -15,7 +15,7 @@ var ErrPattern = problem.New(problem.Invalid, "malformed pattern")
 func IsPattern(name string) bool { return strings.ContainsAny(name, "*>") }
 
 // CheckPattern returns an error that wraps [ErrPattern] unless pattern is a tag
-// with at least one wildcard in the place of a token: * anywhere, > at the end.
+// with at least one wildcard in place of a token: * anywhere, > at the end.
 func CheckPattern(pattern string) error {
 	tokens := strings.Split(pattern, ".")
 	wild := false
@@ -24,13 +24,13 @@ func CheckPattern(pattern string) error {
 		case token == "*", token == ">" && i == len(tokens)-1:
 			wild, tokens[i] = true, "x"
 		case token == ">":
-			return fmt.Errorf("%w %.200q: > stands for the rest, and so only at the end", ErrPattern, pattern)
+			return fmt.Errorf("%w %.200q: > must be the last token", ErrPattern, pattern)
 		case IsPattern(token):
-			return fmt.Errorf("%w %.200q: * and > stand for whole tokens", ErrPattern, pattern)
+			return fmt.Errorf("%w %.200q: * and > must be whole tokens", ErrPattern, pattern)
 		}
 	}
 	if !wild {
-		return fmt.Errorf("%w %.200q: it needs a * for a token, or a > for the rest", ErrPattern, pattern)
+		return fmt.Errorf("%w %.200q: it has no wildcard, * or >", ErrPattern, pattern)
 	}
 	if err := messages.CheckTag(strings.Join(tokens, ".")); err != nil {
 		return fmt.Errorf("%w %.200q: %s", ErrPattern, pattern, strings.TrimPrefix(err.Error(), messages.ErrTag.Error()+": "))
@@ -38,10 +38,10 @@ func CheckPattern(pattern string) error {
 	return nil
 }
 
-// Matches reports whether a tag is among those of a pattern.
+// Matches reports whether a pattern matches a tag.
 func Matches(pattern, tag string) bool { return covers(pattern, tag) }
 
-// covers reports whether every tag of pattern b is one of pattern a. A tag is a
+// covers reports whether pattern a matches every tag of pattern b. A tag is a
 // pattern, too.
 func covers(a, b string) bool {
 	for {

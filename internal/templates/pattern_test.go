@@ -26,8 +26,7 @@ func TestCheckPattern(t *testing.T) {
 	}
 }
 
-// randomName has few tokens of few kinds, so that names often have to do with
-// each other.
+// randomName has few tokens of few kinds, so that names often overlap.
 func randomName(tokens string) string {
 	parts := make([]string, 1+rand.IntN(3))
 	for i := range parts {
@@ -39,8 +38,8 @@ func randomName(tokens string) string {
 	return strings.Join(parts, ".")
 }
 
-// TestPatternsAsSets compares what is said of two patterns with all their tags
-// of up to five tokens.
+// TestPatternsAsSets compares the relations of two patterns with the sets of
+// their tags of up to five tokens.
 func TestPatternsAsSets(t *testing.T) {
 	t.Parallel()
 	var tags []string
@@ -88,8 +87,8 @@ func matchesSlowly(pattern, tag string) bool {
 	return len(p) == len(t)
 }
 
-// TestMostSpecificCounts: of the templates that go with each other, Find
-// returns one that matches, and all others that match cover it.
+// TestMostSpecificCounts: of compatible templates, Find returns a template that
+// matches, and all others that match cover it.
 func TestMostSpecificCounts(t *testing.T) {
 	t.Parallel()
 	refused := 0

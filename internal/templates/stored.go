@@ -19,9 +19,9 @@ import (
 // Key holds all templates, in the bucket [agreement.BucketName].
 const Key = "templates"
 
-// Read reads all templates from the leader: no lagging replica answers. If the
-// key is missing there are none; a missing bucket is an error. Errors:
-// [ErrUnreadable]; anything else means that JetStream is away.
+// Read reads all templates from the leader, never from a lagging replica. If
+// the key is missing there are none; a missing bucket is an error. Errors:
+// [ErrUnreadable]; anything else means that JetStream is unreachable.
 func Read(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix) (List, error) {
 	bucket := agreement.BucketName(prefix)
 	e, err := kv.Get(ctx, js, bucket, Key)
@@ -33,20 +33,20 @@ func Read(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix) (
 
 // Create adds a template. Errors: [ErrTemplate], [ErrPattern],
 // [store.ErrBadTag], [ErrTemplateExists], [ErrOverlap], [ErrTooMany], and those
-// of [Read]. After a lost answer the outcome is unknown.
+// of [Read]. After a lost reply the outcome is unknown.
 func Create(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, t Template) error {
 	return edit(ctx, js, prefix, func(l List) (List, error) { return l.With(t) })
 }
 
-// Change changes a template, for the tags that come into being afterwards. The
-// function may be called more than once; a new pattern is ignored. Errors:
-// [ErrNoTemplate], and those of [Template.Check] and [Read].
+// Change changes a template, for tags created afterwards. It may call change
+// more than once; a new pattern is ignored. Errors: [ErrNoTemplate], and those
+// of [Template.Check] and [Read].
 func Change(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, pattern string, change func(*Template)) error {
 	return edit(ctx, js, prefix, func(l List) (List, error) { return l.change(pattern, change) })
 }
 
-// Remove removes a template. The tags that came of it stay. Errors:
-// [ErrNoTemplate], and those of [Read].
+// Remove removes a template. Its tags stay. Errors: [ErrNoTemplate], and those
+// of [Read].
 func Remove(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, pattern string) error {
 	return edit(ctx, js, prefix, func(l List) (List, error) {
 		if _, err := l.Named(pattern); err != nil {
@@ -56,8 +56,8 @@ func Remove(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix,
 	})
 }
 
-// Import joins the templates of a list to those that are stored, in one write,
-// and returns those that were added; see [List.Join]. Errors are those of
+// Import adds the templates of a list to the stored templates in a single
+// write, and returns the additions; see [List.Join]. Errors are those of
 // [Create], except [ErrTemplateExists].
 func Import(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, list List) (added List, err error) {
 	err = edit(ctx, js, prefix, func(l List) (joined List, err error) {
@@ -90,7 +90,7 @@ func edit(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, c
 	return err
 }
 
-// listOf decodes an entry. One that does not exist has no templates.
+// listOf decodes an entry. A missing entry has no templates.
 func listOf(bucket string, e kv.Entry) (List, error) {
 	if !e.Exists() {
 		return nil, nil
@@ -103,7 +103,7 @@ func listOf(bucket string, e kv.Entry) (List, error) {
 }
 
 // Decode reads the value of [Key]. An unknown field is an error: it may change
-// what a template means.
+// the meaning of a template.
 func Decode(value []byte) (l List, err error) {
 	d := json.NewDecoder(bytes.NewReader(value))
 	d.DisallowUnknownFields()

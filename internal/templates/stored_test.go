@@ -48,8 +48,8 @@ func expect(t *testing.T, js jetstream.JetStream, want ...templates.Template) {
 	}
 }
 
-// TestEdit: what is created, changed and removed is read, the most specific
-// first.
+// TestEdit: Read returns created, changed and removed templates correctly, the
+// most specific first.
 func TestEdit(t *testing.T) {
 	t.Parallel()
 	js := open(t)
@@ -77,8 +77,8 @@ func TestEdit(t *testing.T) {
 	expect(t, js, rest)
 }
 
-// TestImport: all templates of a list are added, or none. One that is stored
-// stays, but for its first ID, which only rises.
+// TestImport: all templates of a list are added, or none. A stored template
+// stays, but its first ID may rise.
 func TestImport(t *testing.T) {
 	t.Parallel()
 	js := open(t)
@@ -101,9 +101,8 @@ func TestImport(t *testing.T) {
 	}
 }
 
-// TestUnreadable: templates that cannot be read are an error, and are not
-// overwritten. A key that was deleted by hand can be written again, and a
-// bucket that is missing is an error.
+// TestUnreadable: unreadable templates are an error, and are not overwritten. A
+// key deleted by hand can be written again, and a missing bucket is an error.
 func TestUnreadable(t *testing.T) {
 	t.Parallel()
 	js := open(t)
@@ -129,8 +128,8 @@ func TestUnreadable(t *testing.T) {
 	}
 }
 
-// TestManyCreateAtOnce: of templates that do not go with each other, one is
-// made, whoever makes them.
+// TestManyCreateAtOnce: of incompatible templates created concurrently, one
+// wins.
 func TestManyCreateAtOnce(t *testing.T) {
 	t.Parallel()
 	js := open(t)

@@ -11,50 +11,52 @@ import (
 	"github.com/idworker/idworker/store"
 )
 
-// MaxTemplates is how many templates there can be.
+// MaxTemplates is the maximum number of templates.
 const MaxTemplates = 1000
 
 var (
 	// ErrTemplate is wrapped by the errors of [Template.Check].
 	ErrTemplate = problem.New(problem.Invalid, "bad template")
 
-	// ErrTemplateExists says that there is a template with that pattern.
-	ErrTemplateExists = errors.New("template exists already")
+	// ErrTemplateExists reports that there is a template with that pattern.
+	ErrTemplateExists = errors.New("template already exists")
 
-	// ErrNoTemplate says that there is no template with that pattern.
+	// ErrNoTemplate reports that there is no template with that pattern.
 	ErrNoTemplate = problem.New(problem.NotFound, "no such template")
 
 	// ErrOverlap is wrapped by every [OverlapError].
-	ErrOverlap = problem.New(problem.Invalid, "patterns overlap, and none is more specific")
+	ErrOverlap = problem.New(problem.Invalid, "patterns overlap and neither is more specific")
 
-	// ErrTooMany says that there are [MaxTemplates] already.
-	ErrTooMany = fmt.Errorf("there are %d templates, which is the limit", MaxTemplates)
+	// ErrTooMany reports that there are already [MaxTemplates].
+	ErrTooMany = fmt.Errorf("limit of %d templates reached", MaxTemplates)
 
-	// ErrUnreadable says that the stored templates cannot be read; nothing was changed.
+	// ErrUnreadable reports that the stored templates are unreadable; nothing
+	// was changed.
 	ErrUnreadable = errors.New("unreadable templates")
 )
 
-// OverlapError names the template that does not go with a new one.
+// OverlapError names the template that is incompatible with a new template.
 type OverlapError struct{ Pattern, Other string }
 
 func (e *OverlapError) Error() string {
 	return fmt.Sprintf("%v: some tags match both %s and %s", ErrOverlap, e.Pattern, e.Other)
 }
 
-// Unwrap makes it an [ErrOverlap].
+// Unwrap returns [ErrOverlap].
 func (e *OverlapError) Unwrap() error { return ErrOverlap }
 
-// Template describes how tags come into being that match a pattern.
+// Template defines how tags that match a pattern are created.
 type Template struct {
-	Pattern      string      `json:"pattern"`
-	Step         int64       `json:"step"` // the configured step of its tags
-	Order        store.Order `json:"order,omitempty"`
-	First        int64       `json:"first,omitempty"`          // see [Template.FirstID]; 0: 1
-	MaxTags      int64       `json:"max_tags,omitempty"`       // how many there may be; 0: any number
-	NewPerSecond int64       `json:"new_per_second,omitempty"` // that each loader makes; 0: any number
+	Pattern string      `json:"pattern"`
+	Step    int64       `json:"step"` // the configured step of its tags
+	Order   store.Order `json:"order,omitempty"`
+	First   int64       `json:"first,omitempty"`    // see [Template.FirstID]; 0: 1
+	MaxTags int64       `json:"max_tags,omitempty"` // 0: any number
+	// Limit for each loader; 0: any number.
+	NewPerSecond int64 `json:"new_per_second,omitempty"`
 }
 
-// FirstID is the first ID of a tag that comes into being.
+// FirstID returns the first ID of a new tag.
 func (t Template) FirstID() int64 { return max(1, t.First) }
 
 // Check returns an error that wraps [ErrTemplate], [ErrPattern] or
@@ -69,18 +71,18 @@ func (t Template) Check() error {
 	case t.First < 0:
 		return fmt.Errorf("%w: first ID %d, allowed is 1 or more", ErrTemplate, t.First)
 	case t.MaxTags < 0:
-		return fmt.Errorf("%w: at most %d tags, allowed is 0, for any number, or more", ErrTemplate, t.MaxTags)
+		return fmt.Errorf("%w: at most %d tags, allowed is 0 (no limit) or more", ErrTemplate, t.MaxTags)
 	case t.NewPerSecond < 0 || t.NewPerSecond > math.MaxInt32:
-		return fmt.Errorf("%w: %d new tags a second, allowed is 0, for any number, to %d", ErrTemplate, t.NewPerSecond, math.MaxInt32)
+		return fmt.Errorf("%w: %d new tags a second, allowed is 0 (no limit) to %d", ErrTemplate, t.NewPerSecond, math.MaxInt32)
 	}
 	return nil
 }
 
-// List is all templates: a more specific one comes before a less specific one.
-// It must not be changed.
+// List is all templates: a more specific template precedes a less specific
+// template. It must not be changed.
 type List []Template
 
-// Find returns the most specific template that a tag matches, or nil.
+// Find returns the most specific template that matches a tag, or nil.
 func (l List) Find(tag string) *Template {
 	for i := range l {
 		if Matches(l[i].Pattern, tag) {
@@ -124,9 +126,8 @@ func (l List) With(t Template) (List, error) {
 	return append(slices.Clone(l), t).sorted(), nil
 }
 
-// Join returns the list with the templates of another one, and those that are
-// added. A template that is in both stays, but for its first ID, which is the
-// higher one of the two.
+// Join returns the list with the templates of another list, and the additions.
+// A template in both lists stays, with the higher first ID of the two.
 func (l List) Join(other List) (joined, added List, err error) {
 	joined = slices.Clone(l)
 	for _, t := range other {
@@ -154,7 +155,7 @@ func (l List) change(pattern string, change func(*Template)) (List, error) {
 	return l, t.Check()
 }
 
-// sorted sorts the list itself, and returns it.
+// sorted sorts the list in place, and returns it.
 func (l List) sorted() List {
 	slices.SortFunc(l, func(a, b Template) int { return cmp.Compare(specificity(a.Pattern), specificity(b.Pattern)) })
 	return l

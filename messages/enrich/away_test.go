@@ -12,8 +12,8 @@ import (
 	"github.com/idworker/idworker/testing/natstest"
 )
 
-// Something is away while events wait, and comes back: nothing is lost or out of order, and
-// the log has one line for each.
+// A dependency fails while events wait, and recovers: nothing is lost or out of
+// order, and the log has a line for each.
 func TestAway(t *testing.T) {
 	t.Parallel()
 	const n = 300
@@ -25,14 +25,14 @@ func TestAway(t *testing.T) {
 		breaks func(b *bed)
 		mend   func(b *bed)
 
-		unpublished bool // no event can be published meanwhile
+		unpublished bool // no event can be published during the outage
 		gone        int  // events that were in the target
 	}{
 		{name: "IDs", breaks: func(b *bed) { b.ids.away.Store(true) }, mend: func(b *bed) { b.ids.away.Store(false) }},
 		{name: "target full", breaks: func(b *bed) { b.stream(full) }, mend: func(b *bed) { b.stream(ready) }},
 		{name: "server", unpublished: true, breaks: func(b *bed) { b.server.Stop() }, mend: func(b *bed) { b.server.Restart() }},
-		// Neither is the stream that it was. An operator decides what counts as enriched, while
-		// the enricher runs.
+		// Both are new streams afterwards. An operator decides which events
+		// count as enriched, while the enricher runs.
 		{name: "target deleted", gone: 1, breaks: func(b *bed) { b.delete("READY") }, mend: func(b *bed) {
 			b.stream(ready)
 			b.resume(1)
@@ -57,7 +57,7 @@ func TestAway(t *testing.T) {
 				b.publish(2, n)
 			}
 			logged := func(what string) int { return logs.FilterMessageSnippet(what).Len() }
-			const fails, works = "enriching fails", "works again"
+			const fails, works = "enrichment failing", "working again"
 			natstest.Eventually(t, "the outage in the log", func() bool { return logged(fails) > 0 })
 			c.mend(b)
 			if c.unpublished {
@@ -67,7 +67,8 @@ func TestAway(t *testing.T) {
 			b.await(uint64(2*n - c.gone))
 			b.expect(append(arrived, b.stored("READY", "orders.ready.>")...), 2*n)
 			natstest.Eventually(t, "the recovery in the log", func() bool { return logged(works) == logged(fails) })
-			// On a busy machine there may be further outages, with a line for each of their ends.
+			// On a busy machine there may be further outages, with a line for
+			// the end of each.
 			out := false
 			for _, l := range logs.All() {
 				begins, ends := strings.Contains(l.Message, fails), strings.Contains(l.Message, works)
@@ -87,7 +88,7 @@ func (b *bed) delete(stream string) {
 	}
 }
 
-// resume decides how far the events of the source are enriched.
+// resume decides through which event of the source all are enriched.
 func (b *bed) resume(after uint64) {
 	b.Helper()
 	err := Resume(b.Context(), b.config(), after, false)

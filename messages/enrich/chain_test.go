@@ -17,12 +17,13 @@ import (
 	"github.com/idworker/idworker/testing/natstest"
 )
 
-// Tests of the chain: an enricher dies at every point of a step at which that can matter,
-// and another one takes over from there.
+// Tests of the chain: an enricher dies at every critical point of a step, and
+// another takes over from there.
 
-const steps = 30 // events of one batch in these tests
+const steps = 30 // events of a batch in these tests
 
-// owner is an enricher that has the turn and has prepared all events there are, as one batch.
+// owner returns an enricher that has the turn and has prepared all events as a
+// single batch.
 func owner(b *bed, cfg Config) (e *Enricher, prepared batch) {
 	b.Helper()
 	e = b.open(cfg)
@@ -59,8 +60,8 @@ func (b *bed) tail(e *Enricher) *streamread.Tail {
 	return tail
 }
 
-// crashed is an enricher that has planned a batch, and published its first messages only,
-// and whose record says that it is dead.
+// crashed returns an enricher that has planned a batch, and published only its
+// first messages, and whose record shows it as dead.
 func crashed(b *bed, published int) (e *Enricher, msgs []*nats.Msg) {
 	b.Helper()
 	e, prepared := owner(b, b.config())
@@ -76,9 +77,9 @@ func crashed(b *bed, published int) (e *Enricher, msgs []*nats.Msg) {
 	return e, prepared.msgs
 }
 
-// An enricher that dies before it publishes, in the middle of that, or after it but before
-// anybody knows, leaves nothing that is done twice or not at all, however late the next one
-// comes, and though the target remembers no messages.
+// An enricher that dies before, during or after publishing leaves nothing that
+// is done twice or not at all, even if the next owner comes late, and although
+// the target keeps no message IDs.
 func TestPlanIsFinishedOnce(t *testing.T) {
 	t.Parallel()
 	for _, published := range []int{0, 1, steps / 2, steps} {
@@ -115,8 +116,9 @@ func purge(b *bed, keep uint64) {
 	}
 }
 
-// An enricher that was paused with its batch ready, and wakes up after others have gone on,
-// is refused. An event that is alone is no batch, which the server would stage on disk.
+// An enricher that was paused with its batch ready, and wakes up after others
+// have continued, is refused. A single event is no batch, which the server
+// would stage on disk.
 func TestLateWriterIsRefused(t *testing.T) {
 	t.Parallel()
 	for kind, n := range map[string]int{"atomic": steps, "fast": steps, "alone": 1} {
@@ -154,8 +156,8 @@ func TestLateWriterIsRefused(t *testing.T) {
 	}
 }
 
-// A message of somebody else in the middle of a fast batch ends it: nothing behind a gap is
-// stored.
+// Another publisher's message in the middle of a fast batch ends it: nothing is
+// stored after a gap.
 func TestForeignMessageInFastBatch(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -186,8 +188,9 @@ func TestForeignMessageInFastBatch(t *testing.T) {
 	b.expectAll(steps)
 }
 
-// The end of a fast batch, of an enricher that was paused in the middle of it, comes after
-// another one has published the same events: each message has a condition of its own.
+// The end of a fast batch, of an enricher that was paused in the middle,
+// arrives after another enricher has published the same events: each message
+// has its own condition.
 func TestEndOfFastBatchIsLate(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -219,7 +222,8 @@ func TestEndOfFastBatchIsLate(t *testing.T) {
 	b.expectAll(2 * steps)
 }
 
-// Other writers' messages in the target are not mistaken for a batch that arrived.
+// Other publishers' messages in the target are not mistaken for a batch that
+// arrived.
 func TestForeignMessagesInTarget(t *testing.T) {
 	t.Parallel()
 	for _, published := range []int{0, steps / 2, steps} {
@@ -240,7 +244,7 @@ func TestForeignMessagesInTarget(t *testing.T) {
 	}
 }
 
-// If nothing can tell whether a batch arrived, the enricher does not guess.
+// Without proof whether a batch arrived, the enricher does not guess.
 func TestAmbiguousTarget(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -253,7 +257,8 @@ func TestAmbiguousTarget(t *testing.T) {
 	b.standsStill(b.config(), "is gone")
 }
 
-// An event that the source has dropped leaves the plan; the others keep their IDs.
+// An event that the source has dropped leaves the plan; the others keep their
+// IDs.
 func TestPlannedEventRemovedFromSource(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -271,7 +276,7 @@ func TestPlannedEventRemovedFromSource(t *testing.T) {
 	cfg.Log = zap.New(core)
 	b.start(cfg)
 	b.await(steps - 1)
-	if logs.FilterMessage(errOtherPlan.Error()).Len() != 1 {
+	if logs.FilterMessage("planned batch changed; replanning").Len() != 1 {
 		t.Errorf("the plan was not given up: %v", logs.All())
 	}
 	msgs := b.stored("READY", "orders.ready.>")
@@ -286,8 +291,8 @@ func TestPlannedEventRemovedFromSource(t *testing.T) {
 	}
 }
 
-// The owner of the plan that was given up, which was only paused, publishes its batch before
-// the next owner does: the headers say what it has done.
+// The owner of an abandoned plan, which was only paused, publishes its batch
+// before the next owner does: the headers show which events it has.
 func TestOldPlanArrivesLate(t *testing.T) {
 	t.Parallel()
 	for _, arrives := range []int{1, steps / 2, steps} {
@@ -348,8 +353,8 @@ func TestOldPlanArrivesLate(t *testing.T) {
 	}
 }
 
-// If what a late owner has published of a plan that was given up is gone as well, the new
-// plan does not say what it was.
+// A late owner publishes from an abandoned plan, and its messages are removed
+// as well: the new plan proves nothing about them.
 func TestOldPlanArrivesLateAndIsConsumed(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -366,8 +371,8 @@ func TestOldPlanArrivesLateAndIsConsumed(t *testing.T) {
 	b.standsStill(b.config(), "is gone")
 }
 
-// After its record is lost, an enrichment stands still, whether its target was consumed or
-// not. An operator decides, and is not let do what the target disproves.
+// After its record is lost, an enrichment stops, whether or not its target was
+// consumed. An operator decides, except against the evidence of the target.
 func TestLostRecord(t *testing.T) {
 	t.Parallel()
 	for _, consumed := range []bool{false, true} {
@@ -384,7 +389,7 @@ func TestLostRecord(t *testing.T) {
 			purge(b, 0)
 		}
 		b.publish(steps+1, 2*steps)
-		b.standsStill(b.config(), "no record")
+		b.standsStill(b.config(), "no enrichment record")
 		for _, after := range []uint64{5, 3 * steps} {
 			if err := Resume(b.Context(), b.config(), after, false); !errors.Is(err, ErrConfig) {
 				t.Errorf("resume after %d: %v, want ErrConfig", after, err)

@@ -13,32 +13,35 @@ import (
 	"github.com/idworker/idworker/messages"
 )
 
-// Existing says what happens to an event that already carries an ID.
+// Existing is the treatment of events that already carry an ID.
 type Existing string
 
-// What can happen to them.
+// The treatments.
 const (
-	Keep   Existing = "keep"   // published with the ID that they have
-	Refuse Existing = "refuse" // dead letters
+	// They keep the ID that they have.
+	Keep   Existing = "keep"
+	Refuse Existing = "refuse" // they become dead letters
 )
 
-// OnLoss says what happens if the source removed events before they were enriched.
+// OnLoss is the reaction to events that the source removed before they were
+// enriched.
 type OnLoss string
 
-// What can happen then. It is logged and counted in any case.
+// The reactions. The loss is logged and counted in any case.
 const (
 	GoOn OnLoss = "go-on" // the others are enriched
-	Stop OnLoss = "stop"  // the enrichment stands still until an operator decides, with [Resume]
+	// The enrichment stops until an operator decides, with [Resume].
+	Stop OnLoss = "stop"
 )
 
-// IDs is where IDs come from. *[messages.Client] is one.
+// IDs is the source of IDs, such as a *[messages.Client].
 type IDs interface {
 	NextN(ctx context.Context, tag string, n int64) ([]messages.Range, error)
 	SnowflakeN(ctx context.Context, n int64) ([]messages.Range, error)
 }
 
-// Config says what is enriched, and how. Conn, JetStream, IDs, From, To and ID must be
-// set.
+// Config selects the events to enrich, and the IDs they get. Conn, JetStream,
+// IDs, From, To and ID must be set.
 type Config struct {
 	Conn      *nats.Conn
 	JetStream jetstream.JetStream // on Conn
@@ -46,19 +49,20 @@ type Config struct {
 	Prefix    messages.Prefix // of the installation; empty means "ids"
 
 	From   string // name of the source stream
-	Filter string // which of its subjects; empty means all
+	Filter string // some of its subjects; empty means all
 
-	// To is where stamped events go: a subject, or a pattern whose wildcards stand for
-	// what those of Filter matched, the first for the first, and so on.
+	// To is the destination of stamped events: a subject, or a pattern whose
+	// wildcards stand for the matches of those of Filter, the first for the
+	// first, and so on.
 	To string
 
-	// ID says which IDs: "snowflake", or "segment:" and a tag, in which {{wildcard(n)}}
-	// stands for the token that the nth * of Filter matched.
+	// ID selects the IDs: "snowflake", or "segment:" and a tag, in which
+	// {{wildcard(n)}} stands for the token that the nth * of Filter matched.
 	ID string
 
-	// JSON is the path, keys joined by dots, at which the ID is put into the event's JSON
-	// object too: as a string, or as a number with JSONNumber. Empty means that the ID is
-	// in the header only.
+	// JSON is the path, keys joined by dots, at which the ID is also put into
+	// the event's JSON object: as a string, or as a number with JSONNumber.
+	// Empty means that the ID is in the header only.
 	JSON       string
 	JSONNumber bool
 
@@ -67,17 +71,17 @@ type Config struct {
 
 	OnLoss OnLoss // empty means GoOn
 
-	// Installation is the ID of the installation whose workers give the IDs, if it is known.
-	// Records of another one are refused: its workers may have given out the same IDs. If it
-	// is empty, nothing is compared.
+	// Installation is the ID of the installation whose workers issue the IDs,
+	// if available. Records of another installation are refused: its workers
+	// may have issued the same IDs. If it is empty, nothing is compared.
 	Installation string
 
-	// Explain returns the text of an error for the log, with what mends it; nil means
-	// error.Error.
+	// Explain returns the text of an error for the log, with its remedy; nil
+	// means error.Error.
 	Explain func(error) string
 
-	// Replicas is for the bucket of records if it does not exist yet: 1 to 5, odd; 0
-	// means 1.
+	// Replicas is for the bucket of records if it does not exist yet: 1 to 5,
+	// odd; 0 means 1.
 	Replicas int
 
 	Log *zap.Logger // nil means none
@@ -101,9 +105,9 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Check returns an error that says what is wrong with the settings by themselves, and what
-// is allowed. It wraps [ErrConfig] or messages.ErrPrefix. Whether the settings fit the
-// streams is checked by [Open].
+// Check returns an error with the fault and the allowed values if the settings
+// alone are invalid. It wraps [ErrConfig] or messages.ErrPrefix. [Open] checks
+// the settings against the streams.
 func (c Config) Check() error {
 	c = c.withDefaults()
 	if _, err := newMapping(c.Filter, c.To); err != nil {
@@ -122,7 +126,7 @@ func (c Config) Check() error {
 	case c.DeadLetter != "" && !subject.IsLiteral(c.DeadLetter):
 		return configError("dead-letter subject %q, want one subject without wildcards", c.DeadLetter)
 	case c.JSON == "" && c.JSONNumber:
-		return configError("IDs as JSON numbers, but no JSON path")
+		return configError("IDs as JSON numbers without a JSON path")
 	}
 	if err := checkJSONPath(c.JSON); err != nil {
 		return err

@@ -8,7 +8,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Settings that cannot work are refused at the start, and the error says what is allowed.
+// Settings that cannot work are refused at the start, and the error names the
+// allowed values.
 func TestBadEnrichments(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -35,11 +36,11 @@ func TestBadEnrichments(t *testing.T) {
 		{"unknown source", func(c *Config) { c.From = "NONE" }, "no stream NONE"},
 		{"source is a pattern", func(c *Config) { c.From = "*" }, "want the name of a stream"},
 		{"work queue", func(c *Config) { c.From, c.Filter = "QUEUE", "queue.>" }, "want limits"},
-		{"filter elsewhere", func(c *Config) { c.Filter = "invoices.>" }, "matches the filter"},
+		{"filter elsewhere", func(c *Config) { c.Filter = "invoices.>" }, "matches filter"},
 		{"bad filter", func(c *Config) { c.Filter = "orders..raw" }, "want a subject"},
 		{"no target", func(c *Config) { c.To = "" }, "want a subject"},
 		{"unknown target", func(c *Config) { c.To = "nowhere.>" }, "no stream takes"},
-		{"wildcards", func(c *Config) { c.To = "orders.ready.*" }, "other wildcards"},
+		{"wildcards", func(c *Config) { c.To = "orders.ready.*" }, "needs the wildcards"},
 		{"half of the target", func(c *Config) { c.To = "orders.>" }, "loops back"},
 		{"loop", func(c *Config) { c.To = "orders.raw.x.>" }, "loops back"},
 		{"loop by republish", func(c *Config) { c.To = "loud.>" }, "republishes"},
@@ -52,13 +53,13 @@ func TestBadEnrichments(t *testing.T) {
 		{"kind", func(c *Config) { c.ID = "uuid" }, "want snowflake, or segment:TAG"},
 		{"tag", func(c *Config) { c.ID = "segment:a b" }, "malformed tag"},
 		{"no tag", func(c *Config) { c.ID = "segment:" }, "segment:TAG"},
-		{"wildcard too high", func(c *Config) { c.ID = "segment:{{wildcard(1)}}" }, "0 wildcards"},
+		{"wildcard too high", func(c *Config) { c.ID = "segment:{{wildcard(1)}}" }, "has 0 *"},
 		{"path", func(c *Config) { c.JSON = "a..b" }, "JSON path"},
 		{"path with an index", func(c *Config) { c.JSON = "a.0" }, "JSON path"},
 		{"path with a modifier", func(c *Config) { c.JSON = "@this" }, "JSON path"},
-		{"number without path", func(c *Config) { c.JSONNumber = true }, "no JSON path"},
+		{"number without path", func(c *Config) { c.JSONNumber = true }, "without a JSON path"},
 		{"existing", func(c *Config) { c.Existing = "drop" }, "keep, refuse"},
-		{"dead letters nowhere", func(c *Config) { c.DeadLetter = "nowhere" }, "no stream takes the dead-letter"},
+		{"dead letters nowhere", func(c *Config) { c.DeadLetter = "nowhere" }, "no stream takes dead-letter"},
 		{"dead letters loop", func(c *Config) { c.DeadLetter = "orders.raw.dead" }, "loops back"},
 		{"dead letters copied", func(c *Config) { c.From, c.Filter, c.DeadLetter = "FED", ">", "dead" }, "loops back: stream FED copies stream DEAD"},
 		{"dead letters mirrored", func(c *Config) { c.From, c.Filter, c.DeadLetter = "MIRROR", ">", "dead" }, "loops back: stream MIRROR copies stream DEAD"},
@@ -75,7 +76,7 @@ func TestBadEnrichments(t *testing.T) {
 	}
 }
 
-// What is missing of the target can be told from the error without reading its text.
+// The error about a target carries the subject and the stream as fields.
 func TestTargetErrors(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)

@@ -12,7 +12,8 @@ import (
 	"github.com/idworker/idworker/testing/natstest"
 )
 
-// Events that cannot be stamped become dead letters with the reason, and delay no others.
+// Events that cannot be stamped become dead letters with the reason, and delay
+// no others.
 func TestDeadLetters(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, func(o *server.Options) { o.MaxPayload = 4096 })
@@ -28,13 +29,13 @@ func TestDeadLetters(t *testing.T) {
 		{"orders.raw.eu", `{`, "not a JSON object", nil},
 		{"orders.raw.eu", `[1]`, "not a JSON object", nil},
 		{"orders.raw.eu", ``, "not a JSON object", nil},
-		{"orders.raw.eu", `{"order":7}`, "there is \"7\" already", nil},
+		{"orders.raw.eu", `{"order":7}`, "already has \"7\"", nil},
 		{"orders.raw.eu", `{"order":{"id":"x"}}`, "already", nil},
-		{"orders.raw.eu", `{"x":"` + strings.Repeat("x", 4000) + `"}`, "allowed are 4096", nil},
+		{"orders.raw.eu", `{"x":"` + strings.Repeat("x", 4000) + `"}`, "allowed is 4096", nil},
 		{"orders.raw.us", `{}`, "tag us", nil},
 		{"orders.raw.%", `{}`, "malformed tag", nil},
-		{"orders.raw.eu", `{}`, "has the header", nats.Header{"Ids-Id": {"5"}}},
-		{"orders.raw.eu", `{}`, "has the header", nats.Header{"ids-id": {"5"}}},
+		{"orders.raw.eu", `{}`, "header Ids-Id is already set", nats.Header{"Ids-Id": {"5"}}},
+		{"orders.raw.eu", `{}`, "header Ids-Id is already set", nats.Header{"ids-id": {"5"}}},
 	} {
 		b.event(e.subject, e.data, e.header)
 		b.event("orders.raw.eu", `{"order": {"id":null , "n":1}}`, nil)
@@ -52,7 +53,7 @@ func TestDeadLetters(t *testing.T) {
 			t.Errorf("event %s, want %s", msg.Data(), want)
 		}
 	}
-	reasons := []string{"not a JSON object", "not a JSON object", "not a JSON object", `there is "7" already`, "already", "allowed are 4096", "tag us", "tag", "has the header", "has the header"}
+	reasons := []string{"not a JSON object", "not a JSON object", "not a JSON object", `already has "7"`, "already", "allowed is 4096", "tag us", "tag", "header Ids-Id is already set", "header Ids-Id is already set"}
 	for i, msg := range b.stored("READY", "orders.dead") {
 		h := msg.Headers()
 		if got := h.Get(HeaderError); !strings.Contains(got, reasons[i]) {
@@ -64,7 +65,8 @@ func TestDeadLetters(t *testing.T) {
 	}
 }
 
-// Without a dead-letter subject an event that cannot be stamped stops the enrichment.
+// Without a dead-letter subject an event that cannot be stamped stops the
+// enrichment.
 func TestWithoutDeadLetterSubjectEnrichingStands(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -91,8 +93,8 @@ func TestWithoutDeadLetterSubjectEnrichingStands(t *testing.T) {
 	b.await(2)
 }
 
-// An event that has an ID keeps it, and only the others take one. Headers that instruct the
-// server are not passed on.
+// An event that has an ID keeps it, and only the others take IDs. Headers that
+// instruct the server are not passed on.
 func TestExistingIDIsKept(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)

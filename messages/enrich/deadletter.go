@@ -13,16 +13,17 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// lettersAtOnce is how many dead letters are under way at once.
+// lettersAtOnce is the number of dead letters in flight at once.
 const lettersAtOnce = 64
 
-// publishDeadLetters publishes dead letters that are not in the target, many at once, and
-// returns when all are stored. Those that go to the target are part of a batch.
+// publishDeadLetters publishes dead letters that are not in the target,
+// concurrently, and returns when all are stored. Those that go to the target
+// are part of a batch.
 func (e *Enricher) publishDeadLetters(ctx context.Context, dead []*nats.Msg) error {
 	if len(dead) == 0 {
 		return nil
 	}
-	e.log.Warn("events are sent to the dead-letter subject", zap.Int("events", len(dead)), zap.String("first", dead[0].Header.Get(HeaderError)))
+	e.log.Warn("events sent to dead letters", zap.Int("events", len(dead)), zap.String("first", dead[0].Header.Get(HeaderError)))
 	publishers, ctx := errgroup.WithContext(ctx)
 	publishers.SetLimit(lettersAtOnce)
 	for _, msg := range dead {
@@ -35,12 +36,14 @@ func (e *Enricher) publishDeadLetters(ctx context.Context, dead []*nats.Msg) err
 	return nil
 }
 
-// publishDeadLetter publishes one, without the event if the stream does not take it otherwise.
+// publishDeadLetter publishes a dead letter, without the event if the stream
+// refuses it otherwise.
 func (e *Enricher) publishDeadLetter(ctx context.Context, msg *nats.Msg) error {
 	ctx, cancel := context.WithTimeout(ctx, e.cfg.timers.exchangeTimeout)
 	defer cancel()
-	// The Nats-Msg-Id keeps a second try soon after the first from appearing twice. It
-	// names the event, whatever was at its place in another stream of that name.
+	// The Nats-Msg-Id keeps an early retry from appearing twice. It names the
+	// event, not only its sequence, which another stream of that name could
+	// share.
 	msg.Header.Set(nats.MsgIdHdr, "ids-dead "+msg.Header.Get(HeaderSource)+" "+msg.Header.Get(HeaderChain))
 	_, err := e.cfg.JetStream.PublishMsg(ctx, msg)
 	if isTooLarge(err) {
@@ -50,13 +53,15 @@ func (e *Enricher) publishDeadLetter(ctx context.Context, msg *nats.Msg) error {
 	return err
 }
 
-// isTooLarge reports whether the client or the server refused a message for its size.
+// isTooLarge reports whether the client or the server refused a message for its
+// size.
 func isTooLarge(err error) bool {
 	var api *jetstream.APIError
 	return errors.Is(err, nats.ErrMaxPayload) || errors.As(err, &api) && slices.Contains(codesTooLarge, api.ErrorCode)
 }
 
-// codesTooLarge are the server's codes for a message that is too large, and for such a header.
+// codesTooLarge are the server's codes for a message, or a header, that is too
+// large.
 var codesTooLarge = []jetstream.ErrorCode{10054, 10097}
 
 // makeDeadLetter makes the message about an event that cannot be stamped.
@@ -71,8 +76,8 @@ func (s stamper) makeDeadLetter(subject string, e event, reason error) *nats.Msg
 	return msg
 }
 
-// shorten leaves out of a dead letter what the source still has: the event, and what is long of
-// its subject.
+// shorten removes the parts of a dead letter that the source still has: the
+// event, and the end of a long subject.
 func shorten(msg *nats.Msg) {
 	header := make(nats.Header)
 	for _, name := range []string{HeaderSource, HeaderChain, HeaderSubject, HeaderError, nats.MsgIdHdr} {

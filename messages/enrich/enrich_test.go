@@ -6,8 +6,8 @@ import (
 	"github.com/idworker/idworker/testing/tier"
 )
 
-// Events arrive once, in order, each with an ID of its own, while three enrichers come
-// and go.
+// Events arrive once, in order, each with its own ID, while three enrichers
+// start and stop.
 func TestEventsArriveOnceInOrder(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)

@@ -17,11 +17,11 @@ import (
 	"github.com/idworker/idworker/internal/subject"
 )
 
-// Enricher is one process's share in an enrichment.
+// Enricher is a process's share in an enrichment.
 type Enricher struct {
 	cfg      Config
 	name     string // of the enrichment: its streams
-	instance string // names this enricher; different after each start
+	instance string // names this enricher; new after each start
 	log      *zap.Logger
 
 	source, target jetstream.Stream
@@ -35,9 +35,10 @@ type Enricher struct {
 	figures figures
 }
 
-// Open checks the settings and the streams, and returns an enricher that is ready to run.
-// It creates the bucket of records if it is missing. Errors wrap [ErrConfig] if trying
-// again does not help; those about the target may be a [TargetError].
+// Open checks the settings and the streams, and returns an enricher that is
+// ready to run. It creates the bucket of records if it is missing. Errors wrap
+// [ErrConfig] if a retry does not help; those about the target may be a
+// [TargetError].
 func Open(ctx context.Context, cfg Config) (*Enricher, error) {
 	e, err := open(ctx, cfg)
 	if err != nil {
@@ -52,7 +53,7 @@ func Open(ctx context.Context, cfg Config) (*Enricher, error) {
 	return e, nil
 }
 
-// open is Open, except that the record may be one of other settings.
+// open is Open, except that the record may have other settings.
 func open(ctx context.Context, cfg Config) (*Enricher, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.Check(); err != nil {
@@ -86,15 +87,15 @@ func open(ctx context.Context, cfg Config) (*Enricher, error) {
 	return e, err
 }
 
-// readLimits reads what the target's configuration decides. It may change while enrichers
-// run.
+// readLimits reads the limits that the target's configuration sets. It may
+// change while enrichers run.
 func (e *Enricher) readLimits(target jetstream.StreamConfig) {
 	e.stamper.limit = int(e.cfg.Conn.MaxPayload())
 	if most := int(target.MaxMsgSize); most > 0 {
 		e.stamper.limit = min(e.stamper.limit, most)
 	}
-	// A stream with replicas counts a message before it is stored. If that then fails, the
-	// next message of a fast batch takes its place.
+	// A stream with replicas counts a message before it is stored. If storing
+	// fails, the next message of a fast batch takes its place.
 	e.publisher.fast = target.AllowBatchPublish && target.Replicas <= 1
 	e.stamper.letterLimit = int(e.cfg.Conn.MaxPayload())
 	e.deadLettersInTarget = slices.ContainsFunc(target.Subjects, func(s string) bool { return subject.Covers(s, e.cfg.DeadLetter) })
@@ -105,25 +106,25 @@ func (e *Enricher) readLimits(target jetstream.StreamConfig) {
 
 func (e *Enricher) targetName() string { return e.target.CachedInfo().Config.Name }
 
-// Name is the name of the enrichment, source and target stream joined by a dot. It is the
-// same for all enrichers that share it.
+// Name returns the name of the enrichment, source and target stream joined by a
+// dot. It is the same for all its enrichers.
 func (e *Enricher) Name() string { return e.name }
 
-// Instance is this enricher's name in the record, a new one at each start.
+// Instance returns this enricher's name in the record, new at each start.
 func (e *Enricher) Instance() string { return e.instance }
 
-// Installation is the ID of the installation that gives the IDs, "" if it is not known.
+// Installation returns the ID of the installation that issues the IDs, or "".
 func (e *Enricher) Installation() string { return e.cfg.Installation }
 
-// Run enriches until ctx ends. It returns when the batch under way is finished, the turn
-// is handed over, and everything that it started has ended. Failures are logged and tried
-// again.
+// Run enriches until ctx ends. It returns when the batch in flight is finished,
+// the turn is handed over, and all its goroutines have ended. Failures are
+// logged and retried.
 func (e *Enricher) Run(ctx context.Context) {
 	var measuring sync.WaitGroup
 	ctx, cancel := context.WithCancel(ctx)
 	measuring.Go(func() { e.measure(ctx) })
 	defer measuring.Wait()
-	defer cancel() // in a panic, too
+	defer cancel() // even after a panic
 	for next := e.cfg.timers.firstPause; ctx.Err() == nil; next = min(2*next, e.cfg.timers.maxPause) {
 		err := e.awaitTurn(ctx)
 		if err == nil {
@@ -143,10 +144,10 @@ func (e *Enricher) Run(ctx context.Context) {
 	}
 }
 
-// reportFailure counts a failure. The first of an outage is logged, and reported.
+// reportFailure counts a failure. It logs and reports the first of an outage.
 func (e *Enricher) reportFailure(err error) (first bool) {
 	if first = e.figures.countFailure(err); first {
-		e.log.Error("enriching fails, trying again until it works", zap.String("error", e.cfg.Explain(err)))
+		e.log.Error("enrichment failing; retrying", zap.String("error", e.cfg.Explain(err)))
 	}
 	return first
 }
@@ -154,7 +155,7 @@ func (e *Enricher) reportFailure(err error) (first bool) {
 // reportSuccess ends an outage.
 func (e *Enricher) reportSuccess() {
 	if lasted, failures := e.figures.endOutage(); failures > 0 {
-		e.log.Info("enriching works again", zap.Duration("after", lasted), zap.Int("failures", failures))
+		e.log.Info("enrichment working again", zap.Duration("after", lasted), zap.Int("failures", failures))
 	}
 }
 
@@ -168,10 +169,10 @@ func (e *Enricher) reportIdle(ctx context.Context) {
 	}
 }
 
-// Ready returns an error if something keeps events from being enriched.
+// Ready returns an error while the enrichment fails.
 func (e *Enricher) Ready() error {
 	if e.figures.reason() != "" {
-		return errors.New("enriching fails, see the log")
+		return errors.New("enrichment failing, see the log")
 	}
 	return nil
 }

@@ -12,19 +12,21 @@ import (
 	"github.com/idworker/idworker/internal/streamread"
 )
 
-// newChain returns a name for what a new record will have published.
+// newChain returns a chain, the name of all messages published under a new
+// record.
 func (e *Enricher) newChain() string { return e.targetName() + " " + nuid.Next() }
 
-// proves reports whether a message behind Last, at that sequence of the target, proves that the
-// event of its origin has arrived. If it says nothing about that, it does not; if it should not
-// be there, the error wraps [ErrUndecided].
+// proves reports whether a message behind Last, at that sequence of the target,
+// proves that the event of its origin has arrived. A message that is not of
+// this enrichment proves nothing. If it should not be there, the error wraps
+// [ErrUndecided].
 func (e *Enricher) proves(ctx context.Context, at uint64, o *origin) (proves bool, err error) {
 	r := &e.record
 	switch {
 	case o.source == "", o.chain == "" && o.source != e.cfg.From, o.letter && o.chain != r.Chain:
-		return false, nil // somebody else's, or a dead letter of another enrichment
+		return false, nil // another publisher's, or a dead letter of another enrichment
 	case o.chain != r.Chain, o.source != e.cfg.From:
-		return false, e.undecided("sequence %d of stream %s has event %s of the enrichment %q, which is not this one, %q: let only one write to a stream",
+		return false, e.undecided("sequence %d of stream %s has event %s of enrichment %q, not %q: only one may write to a stream",
 			at, e.targetName(), formatOrigin(o.source, o.seq), o.chain, r.Chain)
 	case o.seq <= r.Done:
 		return false, nil
@@ -33,8 +35,8 @@ func (e *Enricher) proves(ctx context.Context, at uint64, o *origin) (proves boo
 	return err == nil, err
 }
 
-// identifyTarget makes sure that the target is that of the record: at Last is the message that
-// the record says, or that one is gone.
+// identifyTarget checks that the target is that of the record: the message at
+// Last is the recorded message, or is gone.
 func (e *Enricher) identifyTarget(ctx context.Context) error {
 	r := &e.record
 	if r.AtLast == 0 {
@@ -49,26 +51,27 @@ func (e *Enricher) identifyTarget(ctx context.Context) error {
 	}
 	o := parseOrigin(msg.Header)
 	if o.chain != r.Chain || o.source != e.cfg.From || o.seq != r.AtLast || o.seq == r.Done && !o.time.Equal(r.Time) {
-		return e.undecided("sequence %d of stream %s was event %d, and now is another message", r.Last, e.targetName(), r.AtLast)
+		return e.undecided("sequence %d of stream %s was event %d, now another message", r.Last, e.targetName(), r.AtLast)
 	}
 	return nil
 }
 
-// identifySource makes sure that the source is that of the record.
+// identifySource checks that the source is that of the record.
 func (e *Enricher) identifySource(ctx context.Context) error {
 	return e.checkSource(ctx, e.record.Done, e.record.Time)
 }
 
-// checkSource makes sure that the source has stored an event with that sequence at that time: it
-// is there; or it is gone, and what is left before it is not younger, and behind it not older.
-// Otherwise the error wraps [ErrUndecided].
+// checkSource checks that the source has stored an event with that sequence at
+// that time. The event is there; or it is gone, and the remaining events before
+// it are not younger, and those after it not older. Otherwise the error wraps
+// [ErrUndecided].
 func (e *Enricher) checkSource(ctx context.Context, seq uint64, at time.Time) error {
 	info, err := e.source.Info(ctx)
 	if err != nil {
 		return fmt.Errorf("source stream: %w", err)
 	}
 	if info.State.LastSeq < seq {
-		return e.undecided("stream %s ends at sequence %d, but the events through %d were enriched", e.cfg.From, info.State.LastSeq, seq)
+		return e.undecided("stream %s ends at sequence %d, but was enriched through %d", e.cfg.From, info.State.LastSeq, seq)
 	}
 	if at.IsZero() {
 		return nil
@@ -82,12 +85,12 @@ func (e *Enricher) checkSource(ctx context.Context, seq uint64, at time.Time) er
 	} else if after.Sequence == 0 || !after.Time.Before(at) {
 		return nil
 	}
-	return e.undecided("event %d of stream %s is of %s, but the one that was enriched as event %d was of %s", after.Sequence, e.cfg.From,
+	return e.undecided("event %d of stream %s is from %s, but event %d was from %s when enriched", after.Sequence, e.cfg.From,
 		after.Time.Format(time.RFC3339Nano), seq, at.UTC().Format(time.RFC3339Nano))
 }
 
-// timeOf returns a time that fits the event with that sequence, as checkSource does: its own, if
-// it is there. It is zero if the source is empty.
+// timeOf returns a time that fits the event with that sequence, as for
+// checkSource: its own, if it is there. It is zero if the source is empty.
 func (e *Enricher) timeOf(ctx context.Context, seq uint64) (time.Time, error) {
 	before, after, err := e.around(ctx, seq)
 	if before.Sequence == 0 {
@@ -96,8 +99,8 @@ func (e *Enricher) timeOf(ctx context.Context, seq uint64) (time.Time, error) {
 	return before.Time, err
 }
 
-// around returns the last event of the source with at most that sequence, and the first with at
-// least that one. They have the sequence 0 if there is none.
+// around returns the last event of the source with at most that sequence, and
+// the first with at least that sequence. Their sequence is 0 if there is none.
 func (e *Enricher) around(ctx context.Context, seq uint64) (before, after event, err error) {
 	if after, err = e.firstFrom(ctx, seq); err != nil || after.Sequence == seq {
 		return after, after, err
@@ -117,8 +120,8 @@ func (e *Enricher) around(ctx context.Context, seq uint64) (before, after event,
 	return before, after, nil
 }
 
-// firstFrom returns the first event of the source with that sequence or a later one, on any
-// subject.
+// firstFrom returns the first event of the source with that sequence or a later
+// one, on any subject.
 func (e *Enricher) firstFrom(ctx context.Context, seq uint64) (event, error) {
 	msg, err := streamread.Next(ctx, e.cfg.JetStream, e.cfg.From, ">", max(seq, 1))
 	if errors.Is(err, jetstream.ErrMsgNotFound) {

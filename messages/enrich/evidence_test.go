@@ -12,7 +12,7 @@ import (
 	"github.com/idworker/idworker/testing/natstest"
 )
 
-// Tests of what counts as proof that an event has arrived, and what does not.
+// Tests of the evidence that an event has arrived.
 
 // enrichOnce enriches the events of the source until the target has n messages.
 func (b *bed) enrichOnce(cfg Config, n uint64) {
@@ -43,11 +43,12 @@ func (b *bed) records() jetstream.KeyValue {
 	return kv
 }
 
-// The source has removed the event that was enriched last, as a limit for each subject or a TTL
-// does: it still is the source if what is left on either side fits.
+// The source has removed the event that was enriched last, as a limit for each
+// subject or a TTL does: it still is the source if the remaining events on
+// either side fit.
 func TestSourceWithAHole(t *testing.T) {
 	t.Parallel()
-	var all []uint64 // that were enriched
+	var all []uint64 // enriched events
 	for seq := uint64(1); seq <= steps; seq++ {
 		all = append(all, seq)
 	}
@@ -72,8 +73,8 @@ func TestSourceWithAHole(t *testing.T) {
 	}
 }
 
-// A source that was created again does not fit, though the event that was enriched last is gone
-// there too, and what is behind it is younger.
+// A recreated source does not fit, though the event that was enriched last is
+// gone there too, and the events after it are younger.
 func TestOtherSourceWithAHole(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -83,10 +84,10 @@ func TestOtherSourceWithAHole(t *testing.T) {
 	b.publish(1, 2*steps)
 	b.deleteMsg("ORDERS", steps-1)
 	b.deleteMsg("ORDERS", steps)
-	b.standsStill(b.config(), "but the one that was enriched")
+	b.standsStill(b.config(), "when enriched")
 }
 
-// The last event that is left before a hole is found, wherever the hole is.
+// around finds the last event before a hole, wherever the hole is.
 func TestAround(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -115,8 +116,8 @@ func TestAround(t *testing.T) {
 	}
 }
 
-// Another enrichment of the source sends its dead letters to this target. They are not the events
-// that this one has planned at their place.
+// Another enrichment of the source sends its dead letters to this target. They
+// are not the events that this enrichment has planned at their sequences.
 func TestDeadLettersOfAnotherEnrichment(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -136,8 +137,8 @@ func TestDeadLettersOfAnotherEnrichment(t *testing.T) {
 	b.expectAll(5)
 }
 
-// Another installation enriches to the same target: its records do not know of this one, and
-// what it publishes of the same source proves nothing here.
+// Another installation enriches to the same target: its records are separate,
+// and its messages from the same source prove nothing here.
 func TestTwoInstallationsOneTarget(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -151,11 +152,11 @@ func TestTwoInstallationsOneTarget(t *testing.T) {
 	if err := e.publisher.publish(t.Context(), prepared.msgs, 0); err != nil {
 		t.Fatal(err)
 	}
-	b.standsStill(b.config(), "which is not this one")
+	b.standsStill(b.config(), "only one may write")
 }
 
-// Source and record went back to the same backup, the target did not. What it has of events that
-// are lost does not stand for the new ones at their sequences.
+// Source and record were restored to the same backup, the target was not. Its
+// messages of lost events do not stand for the new events at their sequences.
 func TestSourceAndRecordRestored(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -167,7 +168,7 @@ func TestSourceAndRecordRestored(t *testing.T) {
 	source.Restore(t, b.conn)
 	records.Restore(t, b.conn)
 	b.publish(11, 25)
-	b.standsStill(b.config(), "but the one that was enriched")
+	b.standsStill(b.config(), "when enriched")
 	if err := Resume(t.Context(), b.config(), 9, false); !errors.Is(err, ErrConfig) {
 		t.Errorf("resume after 9: %v, want ErrConfig", err)
 	}
@@ -178,7 +179,7 @@ func TestSourceAndRecordRestored(t *testing.T) {
 	b.await(35)
 }
 
-// The target went back, and others have filled it up to where it was.
+// The target was restored, and others have filled it up to its last sequence.
 func TestTargetRestoredAndFilled(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -188,13 +189,13 @@ func TestTargetRestoredAndFilled(t *testing.T) {
 	b.publish(11, 20)
 	b.enrichOnce(b.config(), 20)
 	target.Restore(t, b.conn)
-	b.standsStill(b.config(), "but there was a sequence")
+	b.standsStill(b.config(), "ends at sequence")
 	for range 12 {
 		if _, err := b.js.Publish(t.Context(), "orders.dead", nil); err != nil {
 			t.Fatal(err)
 		}
 	}
-	b.standsStill(b.config(), "now is another message")
+	b.standsStill(b.config(), "now another message")
 	if err := Resume(t.Context(), b.config(), 10, false); err != nil {
 		t.Fatal(err)
 	}
@@ -203,15 +204,16 @@ func TestTargetRestoredAndFilled(t *testing.T) {
 	b.expectAll(20)
 }
 
-// Resume refuses what the target disproves, whatever subject it is on, whoever has written since
-// and whether the source still has the event; and where that may be gone it says so.
+// Resume refuses whatever the target disproves: on any subject, after any later
+// writers, and whether or not the source still has the event. If the evidence
+// may be gone, the error names that.
 func TestResumeIsProven(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name   string
 		change func(b *bed, cfg *Config)
-		lost   bool   // the record is
-		after  uint64 // the least sequence that is right
+		lost   bool   // the record is lost
+		after  uint64 // the least correct sequence
 		want   error
 	}{
 		{"nothing", func(*bed, *Config) {}, false, 10, nil},
@@ -254,7 +256,7 @@ func TestResumeIsProven(t *testing.T) {
 	}
 }
 
-// A message of this source that names no chain is another enrichment's.
+// A message of this source without a chain is another enrichment's.
 func TestMessageWithoutChain(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -265,10 +267,11 @@ func TestMessageWithoutChain(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.publish(steps+1, steps+1)
-	b.standsStill(b.config(), "which is not this one")
+	b.standsStill(b.config(), "only one may write")
 }
 
-// The source was created again: a dead letter about an event at the same sequence is another one.
+// The source was recreated: a dead letter about an event at the same sequence
+// is another.
 func TestDeadLetterOfANewSource(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -291,11 +294,12 @@ func TestDeadLetterOfANewSource(t *testing.T) {
 	}
 }
 
-// A record that names no chain, as nothing writes it, could not tell its messages from others'.
+// A record without a chain, as no enricher writes it, could not distinguish its
+// messages from others'.
 func TestRecordWithoutChain(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
-	b.put(record{})
+	b.put(enrichmentRecord{})
 	if _, err := b.records().PutString(t.Context(), "READY", "{}"); err != nil {
 		t.Fatal(err)
 	}
@@ -304,7 +308,8 @@ func TestRecordWithoutChain(t *testing.T) {
 	}
 }
 
-// Of two enrichers that find no record, one begins it, also where one was deleted by hand.
+// Of two enrichers that find no record, one begins it, also where a record was
+// deleted by hand.
 func TestOneBeginsTheRecord(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)

@@ -20,8 +20,8 @@ import (
 	"github.com/idworker/idworker/testing/natstest"
 )
 
-// A source that is restored from a backup is the same source only if it still has the event
-// that was enriched last.
+// A restored source is the same source only if it still has the event that was
+// enriched last.
 func TestRestoredSource(t *testing.T) {
 	t.Parallel()
 	for _, size := range []int{1, 3} {
@@ -43,9 +43,9 @@ func TestRestoredSource(t *testing.T) {
 			early.Restore(t, b.conn)
 			b.standsStill(b.config(), "ends at sequence 5")
 			b.publish(6, steps)
-			b.standsStill(b.config(), "but the one that was enriched")
+			b.standsStill(b.config(), "when enriched")
 			b.publish(steps+1, 2*steps)
-			b.standsStill(b.config(), "but the one that was enriched")
+			b.standsStill(b.config(), "when enriched")
 			late.Restore(t, b.conn)
 			b.publish(steps+1, 2*steps)
 			b.start(b.config())
@@ -55,7 +55,7 @@ func TestRestoredSource(t *testing.T) {
 	}
 }
 
-// Whoever answers for the target without being it is not believed.
+// A forged reply in place of the target's is ignored.
 func TestForgedCommit(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -92,8 +92,8 @@ func TestForgedCommit(t *testing.T) {
 	}
 }
 
-// Events that the source removes before they are read are counted, and stop the enrichment
-// if that is wanted.
+// Events that the source removes before they are read are counted, and stop the
+// enrichment if so configured.
 func TestRemovedBeforeRead(t *testing.T) {
 	t.Parallel()
 	for _, filter := range []string{"orders.raw.>", "orders.raw.*"} {
@@ -146,9 +146,9 @@ func TestOthersAreNotLost(t *testing.T) {
 	}
 }
 
-// expectOrigins fails the test unless the first n messages of the target are of the events
-// 1..n of the source, each with an ID of its own. It does not use a reader that takes events
-// for messages of the server.
+// expectOrigins fails the test unless the first n messages of the target are of
+// the events 1..n of the source, each with its own ID. It does not use a reader
+// that mistakes events for messages of the server.
 func (b *bed) expectOrigins(stream string, n int) {
 	b.Helper()
 	seqs := make([]uint64, n)
@@ -175,7 +175,7 @@ func (b *bed) expectOrigins(stream string, n int) {
 	}
 }
 
-// Dead letters in bulk do not take a round trip each.
+// Many dead letters do not take a round trip each.
 func TestManyDeadLettersOverALongLink(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -187,7 +187,8 @@ func TestManyDeadLettersOverALongLink(t *testing.T) {
 		cfg.JetStream = b.jetStream(cfg.Conn)
 		b.start(cfg)
 	}
-	const bad = 1000 // one after the other they would take longer than an owner may be silent
+	// Published in sequence they would take longer than the owner timeout.
+	const bad = 1000
 	for range bad {
 		b.event("orders.raw.1", "broken", nil)
 	}
@@ -198,8 +199,8 @@ func TestManyDeadLettersOverALongLink(t *testing.T) {
 	}
 }
 
-// Other writers' messages behind a plan are read though there are thousands and the way to
-// the server is long.
+// Other publishers' messages behind a plan are read, even thousands of them
+// over a slow link.
 func TestManyForeignMessagesOverALongLink(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -218,13 +219,13 @@ func TestManyForeignMessagesOverALongLink(t *testing.T) {
 	b.expectAll(2 * steps)
 }
 
-// longLink is a connection on which a round trip takes at least that long.
+// longLink is a connection with at least that round-trip time.
 func longLink(b *bed, trip time.Duration) *nats.Conn {
 	b.Helper()
 	return gatedLink(b, trip, new(sync.RWMutex))
 }
 
-// gatedLink is a longLink on which nothing arrives while the gate is locked.
+// gatedLink is a longLink that delivers nothing while the gate is locked.
 func gatedLink(b *bed, trip time.Duration, gate *sync.RWMutex) *nats.Conn {
 	b.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -286,7 +287,7 @@ func gatedLink(b *bed, trip time.Duration, gate *sync.RWMutex) *nats.Conn {
 	return conn
 }
 
-// What was allowed when an event was planned may no longer be.
+// The limits may have shrunk since an event was planned.
 func TestLimitsAreLowered(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -315,7 +316,7 @@ func TestLimitsAreLowered(t *testing.T) {
 	}
 }
 
-// tenants have tags that differ.
+// tenants have different tags.
 type tenants struct {
 	*counter
 	meet chan struct{}
@@ -325,7 +326,7 @@ func (c tenants) NextN(ctx context.Context, tag string, n int64) ([]messages.Ran
 	switch tag {
 	case "full":
 		return nil, messages.ErrExhausted
-	case "left", "right": // each waits for the request of the other one
+	case "left", "right": // each waits for the request of the other
 		select {
 		case c.meet <- struct{}{}:
 		case <-c.meet:
@@ -336,7 +337,8 @@ func (c tenants) NextN(ctx context.Context, tag string, n int64) ([]messages.Ran
 	return c.counter.NextN(ctx, tag, n)
 }
 
-// Tags are asked at once, and a tag that is used up holds up no other.
+// IDs of all tags are requested concurrently, and an exhausted tag delays no
+// other.
 func TestTenants(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -360,7 +362,7 @@ func TestTenants(t *testing.T) {
 	}
 }
 
-// Events before one that has to wait for its ID do not wait.
+// Events before an event that waits for its ID do not wait.
 func TestEventsBeforeOneWithoutID(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -388,7 +390,7 @@ func (c awayTag) NextN(ctx context.Context, tag string, n int64) ([]messages.Ran
 	return c.counter.NextN(ctx, tag, n)
 }
 
-// However many large events wait, an enricher that cannot go on reads only some.
+// A stopped enricher reads only some of the waiting large events.
 func TestReadingIsBoundedInBytes(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, func(o *server.Options) { o.MaxPayload = 8 << 20 })
@@ -401,7 +403,7 @@ func TestReadingIsBoundedInBytes(t *testing.T) {
 	for i := range n {
 		size := 200 << 10
 		if i == n/2 {
-			size = 6 << 20 // larger than what is asked for at once
+			size = 6 << 20 // larger than a request allows
 		}
 		b.event("orders.raw.1", strings.Repeat("x", size), nil)
 	}
@@ -413,7 +415,8 @@ func TestReadingIsBoundedInBytes(t *testing.T) {
 			return false
 		}
 		delivered := false
-		for c := range source.ListConsumers(t.Context()).Info() { // to its end, or nats.go leaves a goroutine behind
+		// To its end, or nats.go leaves a goroutine behind.
+		for c := range source.ListConsumers(t.Context()).Info() {
 			delivered = delivered || c.Delivered.Consumer > 0 && (c.NumWaiting == 0 || c.NumPending == 0)
 		}
 		return delivered
@@ -452,7 +455,8 @@ func (b *bed) rawPublish(subject string, headers, bodies [][]byte) {
 	}
 }
 
-// An event whose header cannot be decoded is a dead letter, also if it was planned.
+// An event whose header cannot be decoded is a dead letter, also if it was
+// planned.
 func TestMalformedHeader(t *testing.T) {
 	t.Parallel()
 	for _, planned := range []bool{false, true} {
@@ -461,7 +465,7 @@ func TestMalformedHeader(t *testing.T) {
 		<-b.js.PublishAsyncComplete()
 		b.rawPublish("orders.raw.1", [][]byte{[]byte("NATS/1.0\r\nno colon\r\n\r\n"), []byte("rubbish\r\n\r\n")}, [][]byte{[]byte("2"), nil})
 		if planned {
-			b.put(record{Plans: []plan{{Through: 3, Runs: []run{{1, 3}}}}})
+			b.put(enrichmentRecord{Plans: []plan{{Through: 3, Runs: []run{{1, 3}}}}})
 		}
 		b.event("orders.raw.1", "4", nil)
 		b.start(b.config())
@@ -472,7 +476,7 @@ func TestMalformedHeader(t *testing.T) {
 	}
 }
 
-// newBedOn is a bed on a cluster.
+// newBedOn returns a bed on a cluster.
 func newBedOn(t *testing.T, conn *nats.Conn, replicas int) *bed {
 	t.Helper()
 	b := &bed{T: t, conn: conn, ids: &counter{}}

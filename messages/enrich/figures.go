@@ -17,42 +17,47 @@ type Figures struct {
 	Events      int64 // published to the target by this enricher
 	Batches     int64 // published
 	DeadLetters int64 // published
-	Turns       int64 // how often it had the turn
-	Lost        int64 // events that the source removed before they were enriched
+	Turns       int64 // turns of this enricher
+	// Events that the source removed before they were enriched.
+	Lost int64
 
-	// Lag is the number of events that wait in the source, Oldest the age of the oldest of
-	// them. Only an enricher whose turn it is, or that is kept from working, knows them.
+	// Lag is the number of events that wait in the source, Oldest the age of
+	// the oldest of them. They are set only on the owner and on a failing
+	// enricher.
 	Lag    int64
 	Oldest time.Duration
 }
 
-// The metrics. docs/monitoring.md says how to use each.
+// The metrics. docs/monitoring.md describes their use.
 var (
 	eventsMetric  = metric.Declare("enriched_events_total", "Events published with an ID.", "enrichment")
 	deadMetric    = metric.Declare("enrich_dead_letters_total", "Events sent to the dead-letter subject.", "enrichment")
 	batchesMetric = metric.Declare("enrich_batches_total", "Batches published.", "enrichment")
-	turnsMetric   = metric.Declare("enrich_turns_total", "Times that this enricher had the turn.", "enrichment")
-	lostMetric    = metric.Declare("enrich_lost_events_total", "Events that the source removed before they were enriched.", "enrichment")
-	lagMetric     = metric.Declare("enrich_lag_events", "Events that wait in the source. 0 for an enricher that waits for its turn.", "enrichment")
-	oldestMetric  = metric.Declare("enrich_oldest_event_seconds", "Age of the oldest event that waits in the source.", "enrichment")
-	stopsMetric   = metric.Declare("enrich_stops_total", "Times that something began to keep events from being enriched, by reason.", "enrichment", "reason")
-	failingMetric = metric.Declare("enrich_failing", "Whether something keeps events from being enriched, 1 or 0.", "enrichment")
+	turnsMetric   = metric.Declare("enrich_turns_total", "Turns of this enricher.", "enrichment")
+	lostMetric    = metric.Declare("enrich_lost_events_total", "Events that the source removed before enrichment.", "enrichment")
+	lagMetric     = metric.Declare("enrich_lag_events", "Events waiting in the source; 0 while the enricher waits for its turn.", "enrichment")
+	oldestMetric  = metric.Declare("enrich_oldest_event_seconds", "Age of the oldest event waiting in the source.", "enrichment")
+	stopsMetric   = metric.Declare("enrich_stops_total", "Times that the enrichment began to fail, by reason.", "enrichment", "reason")
+	failingMetric = metric.Declare("enrich_failing", "Whether the enrichment fails, 1 or 0.", "enrichment")
 )
 
-// figures are an enricher's counters since its start, and what it is kept from.
+// figures are an enricher's counters since its start, and its present failure.
 type figures struct {
 	mu     sync.Mutex
-	counts Figures   // without Oldest
-	oldest time.Time // when the oldest event that waits was stored; zero if none waits
+	counts Figures // without Oldest
+	// When the oldest waiting event was stored; zero if none waits.
+	oldest time.Time
 
 	owner bool
 	done  uint64    // the source is enriched through this sequence
-	moved time.Time // when done last moved on
+	moved time.Time // when done last advanced
 
-	lostBehind, lostThere uint64 // where events were lost last, and how many are counted
+	// Position of the last loss, and the number of its events already counted.
+	lostBehind, lostThere uint64
 
-	// An outage lasts until a batch has landed, or no event waits, as the source itself says.
-	failing  string // the reason of the last failure; empty while all is well
+	// An outage lasts until a batch has landed, or the source itself has no
+	// waiting event.
+	failing  string // reason of the last failure; empty if all is well
 	since    time.Time
 	failures int
 	stops    map[string]int64 // by reason
@@ -114,8 +119,9 @@ func (f *figures) countBatch(b *batch) {
 	})
 }
 
-// countLoss counts the events that are lost behind a position, unless they are counted: an
-// enrichment that stands still meets them again. It reports whether it has counted any.
+// countLoss counts the events that are lost behind a position, unless they were
+// counted: a stopped enrichment meets them again. It reports whether it has
+// counted any.
 func (f *figures) countLoss(behind, n uint64) (counted bool) {
 	f.update(func() {
 		if f.lostBehind != behind {
@@ -129,7 +135,7 @@ func (f *figures) countLoss(behind, n uint64) (counted bool) {
 	return counted
 }
 
-// reasons are why an enrichment can stand still. The last one is all else.
+// reasons are why an enrichment can stop. The last covers the rest.
 var reasons = []struct {
 	name string
 	err  error
@@ -142,7 +148,7 @@ var reasons = []struct {
 	{"other", nil},
 }
 
-// countFailure notes a failure, and reports whether an outage begins with it.
+// countFailure records a failure, and reports whether an outage begins with it.
 func (f *figures) countFailure(err error) (first bool) {
 	reason := ""
 	for _, r := range reasons {
@@ -163,7 +169,8 @@ func (f *figures) countFailure(err error) (first bool) {
 	return first
 }
 
-// endOutage returns how long an outage has lasted that ends now, and how many failures it had.
+// endOutage returns the duration of an outage that ends now, and the number of
+// its failures.
 func (f *figures) endOutage() (lasted time.Duration, failures int) {
 	f.update(func() {
 		lasted, failures = time.Since(f.since), f.failures
@@ -172,7 +179,7 @@ func (f *figures) endOutage() (lasted time.Duration, failures int) {
 	return lasted, failures
 }
 
-// reason is why the enrichment stands still, empty if it does not.
+// reason returns why the enrichment has stopped, empty if it has not.
 func (f *figures) reason() (reason string) {
 	f.update(func() { reason = f.failing })
 	return reason
@@ -187,7 +194,7 @@ func (e *Enricher) measure(ctx context.Context) {
 		var done uint64
 		f.update(func() {
 			done = f.done
-			if idle := !f.owner && f.failing == ""; idle { // the owner knows
+			if idle := !f.owner && f.failing == ""; idle { // the owner sets them
 				f.counts.Lag, f.oldest = 0, time.Time{}
 			} else {
 				due = time.Since(f.moved).Abs() >= every // even if the clock was set back
@@ -199,7 +206,8 @@ func (e *Enricher) measure(ctx context.Context) {
 	}
 }
 
-// measureLag asks the source what waits there. If it does not answer, the figures stay.
+// measureLag queries the source for waiting events. If it does not answer, the
+// figures stay.
 func (e *Enricher) measureLag(ctx context.Context, done uint64) {
 	ctx, cancel := context.WithTimeout(ctx, e.cfg.timers.exchangeTimeout)
 	defer cancel()

@@ -10,14 +10,15 @@ import (
 	"github.com/idworker/idworker/testing/natstest"
 )
 
-// A dead letter that is too large for where it goes, in the target or in another stream, leaves
-// out the event, and what is long of its subject.
+// A dead letter that is too large for its stream, the target or another, omits
+// the event and the end of a long subject.
 func TestDeadLetterFits(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name  string
 		ready int32 // the largest message
-		dead  int32 // that of the stream of dead letters; 0 if the target takes them
+		// That of the stream of dead letters; 0 if the target takes them.
+		dead int32
 	}{{"in the target", 1024, 0}, {"in another stream", -1, 700}, {"in another stream with more room", 1024, 5000}} {
 		t.Run(c.name, func(t *testing.T) {
 			b := newBed(t)
@@ -66,8 +67,8 @@ func TestDeadLetterFitsNowhere(t *testing.T) {
 	b.await(1)
 }
 
-// A stream of dead letters that does not answer for a while, so that they wait for an answer that
-// never comes, does not stop the enrichment for good, however few may wait.
+// A stream of dead letters that does not answer for a while does not stop the
+// enrichment for good, even if few publishes may wait.
 func TestDeadLettersAreAway(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -104,8 +105,8 @@ func TestDeadLettersAreAway(t *testing.T) {
 	}
 }
 
-// Events of a plan are read again before they are published. What is no longer the event that
-// was planned is not published in its place.
+// Planned events are read again before they are published. Another event at the
+// same sequence is not published in place of the planned event.
 func TestPlannedEventIsAnother(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -116,7 +117,7 @@ func TestPlannedEventIsAnother(t *testing.T) {
 	b.event("orders.raw.1", "2", nil)
 	<-b.js.PublishAsyncComplete()
 	at := b.storedAt(1)
-	b.putFor(cfg, record{Plans: []plan{{1, at, []run{{1, 1}}}}})
+	b.putFor(cfg, enrichmentRecord{Plans: []plan{{1, at, []run{{1, 1}}}}})
 	b.start(cfg)
 	b.await(1)
 	if msgs := b.stored("READY", ">"); len(msgs) != 1 || string(msgs[0].Data()) != "2" {
@@ -124,14 +125,14 @@ func TestPlannedEventIsAnother(t *testing.T) {
 	}
 }
 
-// A plan says when its last event was stored: the source is another one if that is of another
-// time, or if it ends before.
+// A plan has the time of its last event: the source is another stream if that
+// event has another time, or if it ends before.
 func TestPlanOfAnotherSource(t *testing.T) {
 	t.Parallel()
 	for _, through := range []uint64{2, 3} {
 		b := newBed(t)
 		b.publish(1, 2)
-		b.put(record{Plans: []plan{{through, time.Now().Add(-time.Hour), []run{{1, through}}}}})
+		b.put(enrichmentRecord{Plans: []plan{{through, time.Now().Add(-time.Hour), []run{{1, through}}}}})
 		e, _ := b.start(b.config())
 		natstest.Eventually(t, "the enrichment stands still", func() bool { return e.Ready() != nil })
 		if reason := e.figures.reason(); reason != "undecided" || b.count("READY") > 0 {
@@ -140,7 +141,8 @@ func TestPlanOfAnotherSource(t *testing.T) {
 	}
 }
 
-// A subject that is not UTF-8 stays as it is, even if the event is read again by its sequence.
+// A subject that is not UTF-8 is preserved, even if the event is read again by
+// its sequence.
 func TestSubjectIsNotUTF8(t *testing.T) {
 	t.Parallel()
 	for _, planned := range []bool{false, true} {
@@ -150,7 +152,7 @@ func TestSubjectIsNotUTF8(t *testing.T) {
 		}
 		natstest.Eventually(t, "the event", func() bool { return b.count("ORDERS") == 1 })
 		if planned {
-			b.put(record{Plans: []plan{{1, b.storedAt(1), []run{{1, 1}}}}})
+			b.put(enrichmentRecord{Plans: []plan{{1, b.storedAt(1), []run{{1, 1}}}}})
 		}
 		b.start(b.config())
 		b.await(1)
@@ -160,7 +162,7 @@ func TestSubjectIsNotUTF8(t *testing.T) {
 	}
 }
 
-// A loss is counted once by each enricher that meets it, however often it begins again there.
+// Each enricher counts a loss once, even if it restarts there repeatedly.
 func TestLossIsCountedOnce(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -175,7 +177,7 @@ func TestLossIsCountedOnce(t *testing.T) {
 	if err := source.Purge(t.Context(), jetstream.WithPurgeSequence(11)); err != nil {
 		t.Fatal(err)
 	}
-	b.put(record{Done: 1, Time: at})
+	b.put(enrichmentRecord{Done: 1, Time: at})
 	e := b.open(cfg)
 	for range 3 {
 		if err := e.loadRecord(t.Context()); err != nil {
@@ -199,7 +201,7 @@ func TestLossIsCountedOnce(t *testing.T) {
 	}
 }
 
-// owned has an enricher take the turn and prepare batches until f returns.
+// owned makes an enricher take the turn and prepare batches until f returns.
 func owned(b *bed, e *Enricher, f func(*preparer)) {
 	b.Helper()
 	if err := e.takeOver(b.Context()); err != nil {
@@ -212,7 +214,8 @@ func owned(b *bed, e *Enricher, f func(*preparer)) {
 	f(p)
 }
 
-// A JSON object that has the key twice would have two IDs, one of them the producer's.
+// A JSON object with the key twice would have two IDs, the producer's among
+// them.
 func TestJSONKeyTwice(t *testing.T) {
 	for data, bad := range map[string]bool{
 		`{"a":{"id":null,"id":"777"}}`:         true,
@@ -233,7 +236,7 @@ func TestJSONKeyTwice(t *testing.T) {
 			continue
 		}
 		out, err := p.setID([]byte(data), 5)
-		if again := p.check(out); err != nil || again == nil || !strings.Contains(again.Error(), `there is "\"5\"" already`) {
+		if again := p.check(out); err != nil || again == nil || !strings.Contains(again.Error(), `already has "\"5\""`) {
 			t.Errorf("%s became %s: %v, %v", data, out, err, again)
 		}
 	}

@@ -23,11 +23,11 @@ func TestMain(m *testing.M) {
 	natstest.Main(m)
 }
 
-// counter hands out IDs as workers would, and can run out of them.
+// counter issues IDs as workers would, and can run out of them.
 type counter struct {
 	last atomic.Int64
 	away atomic.Bool
-	tags map[string]bool // the ones there are; nil means all
+	tags map[string]bool // the existing tags; nil means all
 }
 
 func (c *counter) NextN(_ context.Context, tag string, n int64) ([]messages.Range, error) {
@@ -76,7 +76,7 @@ func (b *bed) jetStream(conn *nats.Conn) jetstream.JetStream {
 	return js
 }
 
-// patientJetStream is for what tests do themselves, when the server has much to do.
+// patientJetStream is for the tests' own requests to a busy server.
 func (b *bed) patientJetStream(conn *nats.Conn) jetstream.JetStream {
 	b.Helper()
 	return natstest.JetStream(b, conn, jetstream.WithPublishAsyncMaxPending(100_000))
@@ -91,7 +91,7 @@ func (b *bed) stream(cfg jetstream.StreamConfig) jetstream.Stream {
 	return s
 }
 
-// hasty are timers for tests of what happens when they run out.
+// hasty are timers for tests in which timers run out.
 var hasty = timers{
 	turnLength: 200 * time.Millisecond, heartbeat: 200 * time.Millisecond, ownerTimeout: 600 * time.Millisecond,
 	exchangeTimeout: time.Second, idsTimeout: time.Second,
@@ -107,7 +107,7 @@ func (b *bed) hastyConfig() Config {
 	return cfg
 }
 
-// config is what most tests ask for.
+// config is the configuration of most tests.
 func (b *bed) config() Config {
 	return Config{
 		Conn: b.conn, JetStream: b.jetStream(b.conn), IDs: b.ids,
@@ -126,7 +126,7 @@ func (b *bed) open(cfg Config) *Enricher {
 	return e
 }
 
-// standsStill fails the test unless an enricher cannot tell how far the enrichment is.
+// standsStill fails the test unless an enricher stops with ErrUndecided.
 func (b *bed) standsStill(cfg Config, why string) {
 	b.Helper()
 	e := b.open(cfg)
@@ -208,10 +208,11 @@ func (b *bed) stored(stream string, filter string) (msgs []jetstream.Msg) {
 	return msgs
 }
 
-// count is how many messages a stream holds.
+// count returns the number of messages in a stream.
 func (b *bed) count(stream string) (n uint64) {
 	b.Helper()
-	natstest.Eventually(b, "the state of stream "+stream, func() bool { // a question to a server that stops is lost
+	// A request to a stopping server is lost.
+	natstest.Eventually(b, "the state of stream "+stream, func() bool {
 		ctx, cancel := context.WithTimeout(b.Context(), defaultTimers.exchangeTimeout)
 		defer cancel()
 		s, err := b.js.Stream(ctx, stream)
@@ -234,14 +235,14 @@ func (b *bed) await(n uint64) {
 	})
 }
 
-// expectAll fails the test unless the target has the events 1..n, once each, in their
-// order, each with an ID of its own.
+// expectAll fails the test unless the target has the events 1..n, once each, in
+// their order, each with its own ID.
 func (b *bed) expectAll(n int) {
 	b.Helper()
 	b.expect(b.stored("READY", "orders.ready.>"), n)
 }
 
-// expect is expectAll of messages that were read from the target.
+// expect is expectAll for messages that were read from the target.
 func (b *bed) expect(msgs []jetstream.Msg, n int) {
 	b.Helper()
 	if len(msgs) != n {

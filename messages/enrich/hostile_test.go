@@ -18,7 +18,7 @@ import (
 	"github.com/idworker/idworker/testing/tier"
 )
 
-// natsHeaders are headers that mean something to a server or a client.
+// natsHeaders are headers that a server or a client interprets.
 var natsHeaders = []string{
 	"Nats-Msg-Id", "Nats-Expected-Stream", "Nats-Expected-Last-Sequence", "Nats-Expected-Last-Subject-Sequence",
 	"Nats-Expected-Last-Subject-Sequence-Subject", "Nats-Expected-Last-Msg-Id", "Nats-Rollup", "Nats-TTL", "Nats-Incr",
@@ -37,7 +37,8 @@ func hostileHeaders() (all [][]byte) {
 	for _, name := range natsHeaders {
 		for _, value := range []string{"1", "0", "all", "sub", "ORDERS 1", "503", "99999999999999999999", "-1", "", "\x00\xff"} {
 			for _, spelling := range []string{name, strings.ToLower(name), strings.ToUpper(name), name + " ", " " + name} {
-				// A header that this very stream obeys would keep the event out of the source.
+				// A header that the source itself obeys would keep the event
+				// out of it.
 				if spelling == name && strings.HasPrefix(name, "Nats-") {
 					continue
 				}
@@ -65,7 +66,7 @@ func hostileHeaders() (all [][]byte) {
 	return all
 }
 
-// mutated changes some bytes of one of the headers.
+// mutated changes some bytes of a header.
 func mutated(r *rand.Rand, all [][]byte) []byte {
 	out := bytes.Clone(all[r.IntN(len(all))])
 	out = out[:min(len(out), 300)]
@@ -85,8 +86,8 @@ func mutated(r *rand.Rand, all [][]byte) []byte {
 	return out
 }
 
-// Whatever a producer sends, each event that the source took is in the target once, in order,
-// with an ID of its own, or as a dead letter.
+// For any input of a producer, each event that the source accepted is in the
+// target once, in order, with its own ID, or is a dead letter.
 func TestHostileProducer(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, func(o *server.Options) { o.MaxPayload = 1 << 20 })
@@ -136,8 +137,8 @@ func TestHostileProducer(t *testing.T) {
 	}
 }
 
-// FuzzEvent looks for events that are stamped in a way that a server or a client would
-// misunderstand.
+// FuzzEvent searches for events that are stamped in a way that a server or a
+// client would misinterpret.
 func FuzzEvent(f *testing.F) {
 	for i, header := range hostileHeaders() {
 		if i%40 == 0 || len(header) < 30 {

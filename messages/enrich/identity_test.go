@@ -24,8 +24,8 @@ var (
 	readyConfig  = jetstream.StreamConfig{Name: "READY", Subjects: []string{"orders.ready.>", "orders.dead"}, AllowAtomicPublish: true}
 )
 
-// The source was deleted, created again and filled in the middle of a turn: nothing of the
-// new stream is taken for what follows in the old one.
+// The source was deleted, recreated and filled in the middle of a turn: no
+// event of the new stream is mistaken for the continuation of the old.
 func TestSourceRecreatedInTheTurn(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -46,7 +46,7 @@ func TestSourceRecreatedInTheTurn(t *testing.T) {
 	b.await(30)
 }
 
-// The settings that decide which IDs events get are part of the record.
+// The settings that decide the IDs of events are part of the record.
 func TestOtherSettings(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -87,8 +87,8 @@ func TestOtherSettings(t *testing.T) {
 	b.expectAll(2 * steps)
 }
 
-// A record that was restored from a backup is behind the target: the headers there say how
-// far the enrichment is, and if they are gone it stands still.
+// A restored record is behind the target: the headers there prove the position
+// of the enrichment, and if they are gone it stops.
 func TestRestoredRecord(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)

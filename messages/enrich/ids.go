@@ -10,13 +10,13 @@ import (
 	"github.com/idworker/idworker/messages"
 )
 
-// tagsAtOnce is for how many tags IDs are asked for at once.
+// tagsAtOnce is the number of tags for which IDs are requested concurrently.
 const tagsAtOnce = 64
 
-// idPool is the IDs of one tag, or the reason why there are none.
+// idPool is the IDs of a tag, or the reason why there are none.
 type idPool struct {
 	ranges []messages.Range
-	err    error // wraps errUnstampable if there never will be any
+	err    error // wraps errUnstampable if there will never be any
 }
 
 // nextID takes an ID out of the pool.
@@ -39,8 +39,9 @@ func (p *idPool) size() (n int64) {
 	return n
 }
 
-// fillPools gets as many IDs of each tag as are wanted, for all tags at once. What a tag
-// had before, from a try in which another tag failed, is used first.
+// fillPools requests the wanted number of IDs of each tag, for all tags at
+// once. A tag's leftover IDs, from a try in which another tag failed, are used
+// first.
 func (e *Enricher) fillPools(ctx context.Context, pools map[string]*idPool, wants map[string]int64) {
 	ctx, cancel := context.WithTimeout(ctx, e.cfg.timers.idsTimeout)
 	defer cancel()
@@ -56,7 +57,7 @@ func (e *Enricher) fillPools(ctx context.Context, pools map[string]*idPool, want
 			return nil
 		})
 	}
-	_ = fillers.Wait() // what failed is in the pools
+	_ = fillers.Wait() // failures are in the pools
 }
 
 func (e *Enricher) fillPool(ctx context.Context, p *idPool, tag string, n int64) {
@@ -78,11 +79,11 @@ func (e *Enricher) fillPool(ctx context.Context, p *idPool, tag string, n int64)
 	}
 }
 
-// errNoIDs says that an event has to wait for its ID.
+// errNoIDs means that an event has to wait for its ID.
 var errNoIDs = errors.New("no IDs")
 
-// fetchIDs gets n IDs, in smaller batches if the workers do not give that many at once. If
-// that fails it returns those that it got.
+// fetchIDs requests n IDs, in smaller batches if the workers do not issue that
+// many at once. If that fails it returns the IDs received so far.
 func (k idKind) fetchIDs(ctx context.Context, ids IDs, tag string, n int64) (ranges []messages.Range, err error) {
 	for batch := n; n > 0; {
 		got, err := k.requestIDs(ctx, ids, tag, min(batch, n))

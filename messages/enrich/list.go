@@ -16,18 +16,21 @@ import (
 	"github.com/idworker/idworker/messages"
 )
 
-// Standing is how far an enrichment is, as its record says. Whether enrichers run is told by Written alone:
-// the one whose turn it is writes the record every second.
+// Standing is the state of an enrichment, from its record. Only Written shows
+// whether enrichers run: the owner writes the record every second.
 type Standing struct {
 	Source, Target string // streams
-	Filter, To, ID string // as enrichers were told
-	Owner          string // the enricher whose turn it is, or was last; empty if it was nobody's
-	Done           uint64 // all events of the source through this one are enriched
-	Written        time.Time
+	Filter, To, ID string // the enrichers' settings
+	// The enricher whose turn it is, or was last; empty if the turn is free.
+	Owner string
+	// All events of the source through this event are enriched.
+	Done    uint64
+	Written time.Time
 
-	// What [Standing.Measure] finds out.
-	Lag    uint64    // events that wait in the source
-	Oldest time.Time // when the source stored the first of them; zero if none waits
+	// The results of [Standing.Measure].
+	Lag uint64 // events that wait in the source
+	// When the source stored the first of them; zero if none waits.
+	Oldest time.Time
 }
 
 // newStanding reads an entry of the bucket.
@@ -40,11 +43,12 @@ func newStanding(bucket string, entry kv.Entry) (Standing, error) {
 	}, err
 }
 
-// Stalled is how long a record has not been written if no enricher is at work.
+// Stalled is the age of a record after which no enricher is running.
 const Stalled = 3 * ownerTimeout
 
-// List returns how far each enrichment is, by the name of the target. Entries that cannot be read are
-// named in an error, beside those that can. Errors: jetstream.ErrBucketNotFound, if nothing was ever enriched.
+// List returns the state of each enrichment, by the name of the target.
+// Unreadable entries are named in an error, beside the readable entries.
+// Errors: jetstream.ErrBucketNotFound, if nothing was ever enriched.
 func List(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix) (all []Standing, err error) {
 	bucket := BucketName(prefix)
 	if _, err := kv.Open(ctx, js, bucket); err != nil {
@@ -69,7 +73,7 @@ func List(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix) (
 	return all, errors.Join(broken...)
 }
 
-// Measure finds out what waits in the source.
+// Measure sets the lag of the source.
 func (s *Standing) Measure(ctx context.Context, js jetstream.JetStream) error {
 	source, err := js.Stream(ctx, s.Source)
 	if err != nil {
@@ -79,8 +83,8 @@ func (s *Standing) Measure(ctx context.Context, js jetstream.JetStream) error {
 	return err
 }
 
-// waiting returns how many events wait in a source behind a sequence, and when the first of
-// them was stored.
+// waiting returns the number of events that wait in a source behind a sequence,
+// and the time at which the first of them was stored.
 func waiting(ctx context.Context, js jetstream.JetStream, source jetstream.Stream, filter string, done uint64) (lag uint64, oldest time.Time, err error) {
 	first, err := streamread.Next(ctx, js, source.CachedInfo().Config.Name, filter, done+1)
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
@@ -92,10 +96,10 @@ func waiting(ctx context.Context, js jetstream.JetStream, source jetstream.Strea
 	return lag, first.Time, err
 }
 
-// Retire deletes the record of an enrichment that has ended for good, and returns how far it
-// was: an enrichment to this target that begins later has no evidence of that. It looks for
-// three heartbeats whether an enricher is at work. Errors: [ErrAtWork], [ErrConfig]
-// if there is no such record.
+// Retire deletes the record of an enrichment that has ended for good, and
+// returns its state: a later enrichment to this target has no evidence of it.
+// For three heartbeats it watches for a running enricher. Errors: [ErrAtWork],
+// [ErrConfig] if there is no such record.
 func Retire(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, source, target string) (Standing, error) {
 	bucket, err := kv.Open(ctx, js, BucketName(prefix))
 	if err != nil {
@@ -112,7 +116,7 @@ func Retire(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix,
 		}
 	}
 	if s.Source != source || s.Target != target {
-		return s, configError("there is no record of an enrichment from stream %s to stream %s", source, target)
+		return s, configError("no record of an enrichment from stream %s to stream %s", source, target)
 	}
 	if pause.For(ctx, ownerTimeout); ctx.Err() != nil {
 		return s, ctx.Err()

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// A record is removed on request, but not while an enricher is at work. What comes later needs
-// a decision, as after a record that was lost.
+// A record is removed on request, but not while an enricher is running. A later
+// enrichment needs a decision, as after a lost record.
 func TestRetire(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -28,7 +28,7 @@ func TestRetire(t *testing.T) {
 	if _, err := Retire(t.Context(), b.js, "ids", "ORDERS", "READY"); !errors.Is(err, ErrConfig) {
 		t.Errorf("retired again: %v, want ErrConfig", err)
 	}
-	b.standsStill(b.config(), "no record")
+	b.standsStill(b.config(), "no enrichment record")
 	b.resume(5)
 	b.publish(6, 9)
 	b.start(b.config())

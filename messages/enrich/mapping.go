@@ -9,22 +9,24 @@ import (
 	"github.com/idworker/idworker/messages"
 )
 
-// mapping turns the subjects that a filter matches into subjects of the target: what the
-// nth wildcard of the filter matched takes the place of the nth wildcard of the target.
+// mapping turns the subjects that a filter matches into subjects of the target:
+// the match of the nth wildcard of the filter replaces the nth wildcard of the
+// target.
 type mapping struct{ filter, to []string }
 
-// newMapping checks that both are subjects, and that each wildcard of the target has a
-// counterpart in the filter. A target without wildcards gets all events on one subject.
+// newMapping checks that both are subjects, and that each wildcard of the
+// target has a counterpart in the filter. A target without wildcards gets all
+// events on a single subject.
 func newMapping(filter, to string) (mapping, error) {
 	m := mapping{strings.Split(filter, "."), strings.Split(to, ".")}
 	for _, pattern := range []string{filter, to} {
 		if !subject.IsPattern(pattern) {
-			return m, configError("filter or target %q, want a subject: tokens joined by dots, * for any token, > at the end for the rest", pattern)
+			return m, configError("filter or target %q, want a subject, optionally with * and a final >", pattern)
 		}
 	}
 	have, want := wildcards(m.filter), wildcards(m.to)
 	if len(want) > 0 && !slices.Equal(have, want) {
-		return m, configError("target %q has other wildcards than the filter %q; want the same wildcards in the same order, or none", to, filter)
+		return m, configError("target %q needs the wildcards of filter %q in the same order, or none", to, filter)
 	}
 	return m, nil
 }
@@ -48,7 +50,8 @@ func wildcards(tokens []string) []string {
 	return slices.DeleteFunc(slices.Clone(tokens), func(t string) bool { return !isWildcard(t) })
 }
 
-// matchedBy lists what each wildcard of a filter stands for in a subject, the rest for >.
+// matchedBy lists the match of each wildcard of a filter in a subject, the rest
+// for >.
 func matchedBy(filter []string, subject string) (matched []string) {
 	rest := strings.SplitN(subject, ".", len(filter))
 	for i, token := range filter {
@@ -59,15 +62,17 @@ func matchedBy(filter []string, subject string) (matched []string) {
 	return matched
 }
 
-// idKind says which IDs events get: snowflake IDs, or those of a tag, which may depend on
-// the event's subject.
+// idKind is the kind of IDs that events get: snowflake IDs, or those of a tag,
+// which may depend on the event's subject.
 type idKind struct {
-	filter    []string
-	tag       []string    // tokens; nil means snowflake IDs
-	wildcards map[int]int // which of the tokens stand for what which * of the filter matched
+	filter []string
+	tag    []string // tokens; nil means snowflake IDs
+	// Tokens of the tag that stand for the match of an nth * of the filter.
+	wildcards map[int]int
 }
 
-// parseIDKind reads "snowflake", or "segment:" and a tag with or without {{wildcard(n)}}.
+// parseIDKind reads "snowflake", or "segment:" and a tag with or without
+// {{wildcard(n)}}.
 func parseIDKind(s, filter string) (idKind, error) {
 	kind := idKind{filter: strings.Split(filter, "."), wildcards: make(map[int]int)}
 	if s == "snowflake" {
@@ -86,7 +91,7 @@ func parseIDKind(s, filter string) (idKind, error) {
 			continue
 		}
 		if n < 1 || n > stars {
-			return kind, configError("%s in the tag, but the filter %q has %d wildcards *", part, filter, stars)
+			return kind, configError("%s in the tag, but filter %q has %d *", part, filter, stars)
 		}
 		kind.wildcards[i], sample[i] = n, "x"
 	}
@@ -102,7 +107,8 @@ func (k idKind) isSnowflake() bool { return k.tag == nil }
 // dependsOnEvent reports whether the tag depends on the event.
 func (k idKind) dependsOnEvent() bool { return len(k.wildcards) > 0 }
 
-// tagFor returns the tag for an event with that subject, empty for snowflake IDs.
+// tagFor returns the tag for an event with that subject, empty for snowflake
+// IDs.
 func (k idKind) tagFor(subject string) string {
 	if !k.dependsOnEvent() {
 		return strings.Join(k.tag, ".")

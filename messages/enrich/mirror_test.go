@@ -8,8 +8,8 @@ import (
 	"github.com/idworker/idworker/testing/natstest"
 )
 
-// A mirror of the source that answers for it, but keeps less, does not make events of a
-// plan disappear.
+// A mirror of the source that answers in its place, but keeps less, does not
+// make planned events disappear.
 func TestMirrorThatKeepsLess(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -23,7 +23,7 @@ func TestMirrorThatKeepsLess(t *testing.T) {
 	if err := mirror.Purge(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	b.put(record{Plans: []plan{{Through: 50, Runs: []run{{1, 50}}}}})
+	b.put(enrichmentRecord{Plans: []plan{{Through: 50, Runs: []run{{1, 50}}}}})
 	b.start(b.config())
 	b.await(50)
 	b.expectAll(50)

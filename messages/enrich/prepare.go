@@ -11,19 +11,21 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/zap"
 
 	"github.com/idworker/idworker/internal/pause"
 	"github.com/idworker/idworker/internal/streamread"
 	"github.com/idworker/idworker/internal/subject"
 )
 
-// batch is events that are ready to be published, or the reason why there are none.
+// batch is events that are ready to be published, or the reason why there are
+// none.
 type batch struct {
 	plan  plan
 	msgs  []*nats.Msg // of the events of the plan, in their order
-	dead  int         // how many of them are dead letters
+	dead  int         // number of dead letters among them
 	saved bool        // the plan is in the record already
-	lag   uint64      // how many events follow in the source
+	lag   uint64      // number of events that follow in the source
 	err   error
 	ended bool // nothing follows: the preparer has ended
 }
@@ -36,23 +38,26 @@ func (b *batch) add(e event, msg *nats.Msg, isLetter bool) {
 	}
 }
 
-// errOtherPlan says that a plan in the record cannot be carried out as it is: an event of it
-// was removed from the source, or can no longer be stamped, or now can be.
-var errOtherPlan = errors.New("a planned batch has changed")
+// errOtherPlan means that a plan in the record no longer applies: an event of
+// it was removed from the source, or can no longer be stamped, or now can be.
+var errOtherPlan = errors.New("planned batch has changed")
 
-// preparer makes batches, first those of the plans in the record, then out of the events
-// that follow in the source. It prepares the next batch while the one before is being published.
+// preparer makes batches, first those of the plans in the record, then out of
+// the events that follow in the source. It prepares the next batch while the
+// previous is in flight.
 type preparer struct {
 	*Enricher
-	tail   *streamread.Tail
-	last   uint64             // sequence of the event read last, at first the position
-	pools  map[string]*idPool // the IDs for the events at hand
+	tail *streamread.Tail
+	// Sequence of the event read last, at first the position.
+	last   uint64
+	pools  map[string]*idPool // the IDs for the current events
 	out    chan batch
 	cancel context.CancelFunc
 	ended  chan struct{}
 }
 
-// newPreparer prepares the plans in the record, and then what a tail reads behind a position.
+// newPreparer prepares the plans in the record, and then the events that a tail
+// reads behind a position.
 func (e *Enricher) newPreparer(tail *streamread.Tail, behind uint64) *preparer {
 	ctx, cancel := context.WithCancel(context.Background())
 	p := &preparer{Enricher: e, tail: tail, last: behind, pools: make(map[string]*idPool), out: make(chan batch), cancel: cancel, ended: make(chan struct{})}
@@ -64,8 +69,8 @@ func (e *Enricher) newPreparer(tail *streamread.Tail, behind uint64) *preparer {
 	return p
 }
 
-// close returns when nothing is under way any more. The IDs of a batch that nobody received
-// are lost.
+// close returns when nothing is in flight any more. The IDs of a batch that was
+// not received are lost.
 func (p *preparer) close() {
 	p.cancel()
 	<-p.ended
@@ -100,8 +105,8 @@ func (p *preparer) stall(ctx context.Context, reason error, next time.Duration) 
 	return ctx.Err()
 }
 
-// preparePlanned delivers the batch of a plan in the record as soon as there are IDs. If it is
-// no longer that of the plan, the error is errOtherPlan.
+// preparePlanned delivers the batch of a plan in the record as soon as there
+// are IDs. If the events no longer match the plan, the error is errOtherPlan.
 func (p *preparer) preparePlanned(ctx context.Context, saved plan) error {
 	events, err := p.readPlanned(ctx, saved)
 	if err != nil {
@@ -124,8 +129,9 @@ func (p *preparer) preparePlanned(ctx context.Context, saved plan) error {
 	}
 }
 
-// readPlanned reads the events of a plan again, those that are there as they were planned: on a
-// subject of the filter, which is UTF-8. Others the leader, which answers in JSON, would garble.
+// readPlanned rereads the events of a plan, if they are still as planned: on a
+// subject of the filter that is UTF-8. The leader answers in JSON, which would
+// garble other subjects.
 func (p *preparer) readPlanned(ctx context.Context, saved plan) (events []event, err error) {
 	if err := p.checkSource(ctx, saved.Through, saved.Time); err != nil {
 		return nil, err
@@ -142,7 +148,7 @@ func (p *preparer) readPlanned(ctx context.Context, saved plan) (events []event,
 	return events, nil
 }
 
-// prepareNext delivers batches of the events that come next, until all of them are done.
+// prepareNext delivers batches of the next events, until all of them are done.
 func (p *preparer) prepareNext(ctx context.Context) error {
 	behind := p.last
 	events, lost, err := p.readBatch(ctx)
@@ -163,27 +169,28 @@ func (p *preparer) prepareNext(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// reportLoss logs and counts events that were removed before they were read. It returns when
-// the enrichment may go on.
+// reportLoss logs and counts events that were removed before they were read. It
+// returns when the enrichment may continue.
 func (p *preparer) reportLoss(ctx context.Context, behind, lost, before uint64) {
-	err := fmt.Errorf("%w: %d, before event %d of stream %s", ErrLost, lost, before, p.cfg.From)
 	if p.figures.countLoss(behind, lost) {
-		p.log.Error(err.Error())
+		p.log.Error("source removed events before enrichment", zap.Uint64("events", lost), zap.Uint64("before", before))
 	}
+	err := fmt.Errorf("%w: %d, before event %d of stream %s", ErrLost, lost, before, p.cfg.From)
 	for p.cfg.OnLoss == Stop && p.stall(ctx, err, p.cfg.timers.maxPause) == nil {
 	}
 }
 
-// candidate is an event of a batch that is being prepared.
+// candidate is an event of a batch in preparation.
 type candidate struct {
 	draft   *nats.Msg
-	keepsID bool   // the event keeps the ID that it has
-	tag     string // otherwise: the tag of the ID that it gets
+	keepsID bool   // the event keeps its ID
+	tag     string // otherwise: the tag of its new ID
 	refused error  // why it cannot be stamped
 }
 
-// prepare stamps events, and sends those that cannot be stamped to the dead letters, up to
-// the first event that has to wait. It returns how many events are done so, and why not all.
+// prepare stamps events, and publishes those that cannot be stamped as dead
+// letters, up to the first event that has to wait. It returns the number of
+// events done, and the reason if not all are.
 func (p *preparer) prepare(ctx context.Context, events []event) (b batch, n int, err error) {
 	candidates, wants := p.draftEvents(events)
 	p.fillPools(ctx, p.pools, wants)
@@ -210,8 +217,8 @@ func (p *preparer) prepare(ctx context.Context, events []event) (b batch, n int,
 	return b, n, err
 }
 
-// complete puts the ID on a candidate's draft, or makes the dead letter about it. Without a
-// subject for dead letters no event may pass this one.
+// complete puts the ID on a candidate's draft, or makes the dead letter about
+// it. Without a subject for dead letters no event may pass this event.
 func (p *preparer) complete(c candidate, e event) (msg *nats.Msg, isLetter bool, err error) {
 	if err = c.refused; err == nil && !c.keepsID {
 		var id int64
@@ -235,8 +242,8 @@ func (p *preparer) complete(c candidate, e event) (msg *nats.Msg, isLetter bool,
 	return msg, true, err
 }
 
-// draftEvents finds out which events keep the ID that they have, which cannot be stamped,
-// and how many IDs of each tag the others need.
+// draftEvents separates the events that keep their ID from those that cannot be
+// stamped, and counts the IDs of each tag that the others need.
 func (p *preparer) draftEvents(events []event) (candidates []candidate, wants map[string]int64) {
 	candidates, wants = make([]candidate, len(events)), make(map[string]int64)
 	for i, event := range events {
@@ -250,27 +257,29 @@ func (p *preparer) draftEvents(events []event) (candidates []candidate, wants ma
 	return candidates, wants
 }
 
-// The bounds of a batch. Unless it is configured otherwise, a server accepts at most 1,000
-// messages in an atomic batch.
+// The bounds of a batch. By default a server accepts at most 1,000 messages in
+// an atomic batch.
 const (
 	maxBatch      = 1000
 	maxBatchBytes = 2 << 20
 )
 
-// errSource says that this reader cannot go on reading the source.
+// errSource means that this reader cannot continue reading the source.
 var errSource = errors.New("read the source")
 
 // event is an event of the source.
 type event = streamread.Message
 
-// coversAll reports whether the filter matches all that a stream with that configuration has.
+// coversAll reports whether the filter matches all events of a stream with that
+// configuration.
 func coversAll(filter string, cfg jetstream.StreamConfig) bool {
 	return filter == ">" || cfg.Mirror == nil && len(cfg.Sources) == 0 && cfg.SubjectTransform == nil &&
 		!slices.ContainsFunc(cfg.Subjects, func(s string) bool { return !subject.Covers(filter, s) })
 }
 
-// readBatch waits for an event, and returns it with those that have arrived already, up to
-// the bounds of a batch. Lost is how many events before them the source has removed.
+// readBatch waits for an event, and returns it with those that have arrived
+// already, up to the bounds of a batch. lost is the number of earlier events
+// that the source has removed.
 func (p *preparer) readBatch(ctx context.Context) (events []event, lost uint64, err error) {
 	if events, err = p.tail.NextBatch(ctx, maxBatch, maxBatchBytes); err == nil {
 		lost, err = p.countRemoved(ctx, events)
@@ -282,10 +291,10 @@ func (p *preparer) readBatch(ctx context.Context) (events []event, lost uint64, 
 	return events, lost, nil
 }
 
-// countRemoved counts the events that the source removed before they could be read. Between
-// events that were read there may also be others that the filter does not match. Of what subjects
-// those were that are gone nobody knows: then what is before the first one that the stream has
-// counts as removed.
+// countRemoved counts the events that the source removed before they could be
+// read. Between the events read there may also be others that the filter does
+// not match. The subjects of the removed events are lost: then all before the
+// first event of the stream count as removed.
 func (p *preparer) countRemoved(ctx context.Context, events []event) (n uint64, err error) {
 	last := p.last
 	missing := events[len(events)-1].Sequence - last - uint64(len(events))

@@ -15,8 +15,8 @@ import (
 	"github.com/idworker/idworker/internal/inbox"
 )
 
-// The headers of an atomic batch, and the parts of a fast batch's reply subject. See the
-// NATS architecture decision record ADR-50.
+// The headers of an atomic batch, and the parts of a fast batch's reply
+// subject. See the NATS architecture decision record ADR-50.
 const (
 	headerBatchID     = "Nats-Batch-Id"
 	headerBatchSeq    = "Nats-Batch-Sequence"
@@ -25,40 +25,44 @@ const (
 	fastStart, fastAppend, fastCommit = ".0.$FI", ".1.$FI", ".2.$FI"
 )
 
-// errTargetMoved says that the target's last sequence is not the expected one.
-var errTargetMoved = errors.New("the target has moved on")
+// errTargetMoved means that the target's last sequence is not as expected.
+var errTargetMoved = errors.New("the target has advanced")
 
-// errBatchTooLarge says that the server takes no batch of that many messages.
+// errBatchTooLarge means that the server refuses a batch of that many messages.
 var errBatchTooLarge = errors.New("too many messages in a batch")
 
 // errCodeBatchTooLarge is the server's code for that.
 const errCodeBatchTooLarge = 10199
 
-// strayAnswers is how many answers that say nothing can wait besides one to each message of a batch.
+// strayAnswers is the room in the inbox for meaningless replies, beside a reply
+// to each message of a batch.
 const strayAnswers = 64
 
-// maxRefusals is how many batches in a row may be refused, as isRefusal says, until that counts
-// as a failure: somebody else writes to the target all the time.
+// maxRefusals is the number of batches in a row that may be refused, see
+// isRefusal, before that counts as a failure: another publisher keeps writing
+// to the target.
 const maxRefusals = 10
 
-// isRefusal reports whether the next try, which publishes fewer messages at once, may be taken
-// where this one was refused.
+// isRefusal reports whether the next try, with fewer messages at once, may
+// succeed.
 func isRefusal(err error) bool {
 	return errors.Is(err, errTargetMoved) || errors.Is(err, errBatchTooLarge)
 }
 
-// publisher publishes batches to one stream.
+// publisher publishes batches to a stream.
 type publisher struct {
 	conn   *nats.Conn
 	stream string
-	fast   bool // by fast batches instead of atomic ones
-	most   int  // messages in one batch, as far as the server is known to take them
+	fast   bool // with fast instead of atomic batches
+	// Messages in a batch that the server is believed to accept.
+	most int
 
-	refusals int  // in a row, at most maxRefusals
-	failed   bool // the last time; an atomic batch then gets the server's reason
+	refusals int // in a row, at most maxRefusals
+	// The last try; the next batch is then atomic and gets the server's reason.
+	failed bool
 }
 
-// adapt notes the outcome of publishing.
+// adapt records the outcome of publishing.
 func (p *publisher) adapt(err error) {
 	p.failed = err != nil
 	if errors.Is(err, errBatchTooLarge) {
@@ -72,9 +76,9 @@ func (p *publisher) adapt(err error) {
 	}
 }
 
-// publish publishes messages, each on the condition that it follows the one before and the
-// first one follows the sequence last. If the error is not nil, perhaps only the first of them
-// are stored.
+// publish publishes messages, each on the condition that it follows the
+// previous message and the first follows the sequence last. After an error, the
+// first of them may be stored.
 func (p publisher) publish(ctx context.Context, msgs []*nats.Msg, last uint64) error {
 	for batch := range slices.Chunk(msgs, max(p.most>>p.refusals, 1)) {
 		if err := p.publishBatch(ctx, batch, last); err != nil {
@@ -85,8 +89,8 @@ func (p publisher) publish(ctx context.Context, msgs []*nats.Msg, last uint64) e
 	return nil
 }
 
-// publishBatch publishes messages at once. An atomic batch is stored as a whole or not at all,
-// of a fast one perhaps only the first messages.
+// publishBatch publishes messages at once. An atomic batch is stored as a whole
+// or not at all, of a fast batch perhaps only the first messages.
 func (p publisher) publishBatch(ctx context.Context, msgs []*nats.Msg, last uint64) error {
 	reply, id := p.conn.NewInbox(), nuid.Next()
 	answers, err := inbox.Subscribe(p.conn, reply+".>", len(msgs)+strayAnswers)
@@ -111,16 +115,17 @@ func (p publisher) publishBatch(ctx context.Context, msgs []*nats.Msg, last uint
 	return awaitCommit(ctx, answers, want)
 }
 
-// prepareAlone puts the condition on a message that is no batch: it would be staged on disk,
-// synced and removed again, for nothing.
+// prepareAlone puts the condition on a message that is no batch: a batch would
+// be staged on disk, synced and removed again for nothing.
 func prepareAlone(msg *nats.Msg, reply, _ string, _, _ int, last uint64) {
 	msg.Header[jetstream.ExpectedLastSeqHeader] = []string{strconv.FormatUint(last, 10)}
 	msg.Reply = reply + ".alone"
 }
 
-// prepareAtomic puts the headers of an atomic batch on message i of n. Not only the last
-// message asks for an answer but also the first, because that is where the server says why
-// it accepts no batch at all. What is wrong with any other is in the answer to the last.
+// prepareAtomic puts the headers of an atomic batch on message i of n. The
+// first and the last message request a reply: with the first, the server
+// reports why it accepts no batch at all. A fault in any other message is in
+// the last reply.
 func prepareAtomic(msg *nats.Msg, reply, id string, i, n int, last uint64) {
 	msg.Reply = ""
 	msg.Header[headerBatchID] = []string{id}
@@ -136,8 +141,9 @@ func prepareAtomic(msg *nats.Msg, reply, id string, i, n int, last uint64) {
 	}
 }
 
-// prepareFast makes a message part of a fast batch that ends with the first message that is
-// refused. The condition is on each message, so that nothing gets in between.
+// prepareFast makes a message part of a fast batch that ends with the first
+// refused message. The condition is on each message, so that nothing gets in
+// between.
 func prepareFast(msg *nats.Msg, reply, id string, i, n int, last uint64) {
 	operation := fastAppend
 	switch i {
@@ -150,8 +156,8 @@ func prepareFast(msg *nats.Msg, reply, id string, i, n int, last uint64) {
 	msg.Reply = reply + "." + id + ".1000.fail." + strconv.Itoa(i+1) + operation
 }
 
-// commit is what an answer has to say if the whole batch was stored. That to a message alone
-// has no batch and no count.
+// commit is the reply to a batch that was stored as a whole. The reply to a
+// single message has no batch and no count.
 type commit struct {
 	Stream   string `json:"stream"`
 	Sequence uint64 `json:"seq"`
@@ -159,9 +165,9 @@ type commit struct {
 	Count    int    `json:"count"`
 }
 
-// awaitCommit waits for the answer that confirms the whole batch, or for an error. Anybody
-// can answer; what neither is an error nor names stream and batch (or, of a message alone,
-// stream and sequence) says nothing.
+// awaitCommit waits for the reply that confirms the whole batch, or for an
+// error. Any client can reply; a reply that is no error and does not name
+// stream and batch (or, of a single message, stream and sequence) is ignored.
 func awaitCommit(ctx context.Context, answers *inbox.Inbox, want commit) error {
 	for {
 		msg, err := answers.Next(ctx)
@@ -179,7 +185,7 @@ func awaitCommit(ctx context.Context, answers *inbox.Inbox, want commit) error {
 		case ack.commit == want:
 			return nil
 		case ack.Stream == want.Stream && ack.Batch == want.Batch && ack.Batch != "":
-			return fmt.Errorf("%w: the server stored %d messages of %d, through sequence %d instead of %d", errTargetMoved, ack.Count, want.Count, ack.Sequence, want.Sequence)
+			return fmt.Errorf("%w: stored %d of %d messages, through sequence %d instead of %d", errTargetMoved, ack.Count, want.Count, ack.Sequence, want.Sequence)
 		}
 	}
 }

@@ -8,7 +8,8 @@ import (
 	"github.com/idworker/idworker/testing/memory"
 )
 
-// TestPublishingIsSmall: a batch takes memory for its messages, not for 65,536 answers.
+// TestPublishingIsSmall: a batch takes memory for its messages, not for 65,536
+// replies.
 func TestPublishingIsSmall(t *testing.T) {
 	const batches, most = 50, 64 << 10
 	b := newBed(t)

@@ -13,10 +13,10 @@ import (
 	"github.com/idworker/idworker/testing/natstest"
 )
 
-// Tests of what an enricher says of itself: it is ready if a batch has landed, or if nothing
-// waits.
+// Tests of an enricher's readiness: it is ready if a batch has landed, or if no
+// event waits.
 
-// While a target answers nothing, an enricher that owns the record is not ready.
+// While the target is silent, an enricher that owns the record is not ready.
 func TestNotReadyWhileTargetIsSilent(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -52,8 +52,8 @@ func TestNotReadyWhileTargetIsSilent(t *testing.T) {
 	natstest.Eventually(t, "the enrichment works", func() bool { return e.Ready() == nil })
 }
 
-// An enricher that waits for its turn is ready again when nothing waits, though no event comes
-// that it could stamp.
+// An enricher that waits for its turn is ready again when no event waits, even
+// if it has none to stamp.
 func TestReadyWithoutTurn(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -67,8 +67,9 @@ func TestReadyWithoutTurn(t *testing.T) {
 	natstest.Eventually(t, "both are ready", func() bool { return one.Ready() == nil && two.Ready() == nil })
 }
 
-// Somebody who writes to the target all the time keeps the enricher from publishing, and not
-// unseen. Here somebody answers so in the place of the target.
+// A publisher that constantly writes to the target keeps the enricher from
+// publishing, and makes it not ready. Here a responder in place of the target
+// simulates that.
 func TestNotReadyWhileOthersWrite(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -93,8 +94,8 @@ func TestNotReadyWhileOthersWrite(t *testing.T) {
 	natstest.Eventually(t, "the enrichment works", func() bool { return e.Ready() == nil })
 }
 
-// A server may take fewer messages in a batch than a plan has. Then the plan is published in
-// parts, and that is no failure.
+// A server may accept fewer messages in a batch than a plan has. Then the plan
+// is published in parts, and that is no failure.
 func TestServerTakesSmallBatches(t *testing.T) {
 	t.Parallel()
 	for _, most := range []int{1, 100} {
@@ -112,7 +113,7 @@ func TestServerTakesSmallBatches(t *testing.T) {
 	}
 }
 
-// A source may limit for how long its consumers are kept.
+// A source may limit the lifetime of its consumers.
 func TestSourceLimitsConsumers(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -127,8 +128,8 @@ func TestSourceLimitsConsumers(t *testing.T) {
 	b.expectAll(10)
 }
 
-// The second of two plans in the record turns out to be another one while the first is under
-// way: it is given up when the first has landed.
+// The second of two plans in the record turns out to be outdated while the
+// first is in flight: it is dropped when the first has landed.
 func TestSecondPlanChanges(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -140,14 +141,14 @@ func TestSecondPlanChanges(t *testing.T) {
 	if err := source.DeleteMsg(t.Context(), 1002); err != nil {
 		t.Fatal(err)
 	}
-	b.put(record{Plans: []plan{{1000, b.storedAt(1000), []run{{1, 1000}}}, {1003, b.storedAt(1003), []run{{1001, 3}}}}})
+	b.put(enrichmentRecord{Plans: []plan{{1000, b.storedAt(1000), []run{{1, 1000}}}, {1003, b.storedAt(1003), []run{{1001, 3}}}}})
 	b.start(b.config())
 	b.await(1099)
 	b.publish(1101, 1110)
 	b.await(1109)
 }
 
-// storedAt is when the source stored an event.
+// storedAt returns the time at which the source stored an event.
 func (b *bed) storedAt(seq uint64) time.Time {
 	b.Helper()
 	source, err := b.js.Stream(b.Context(), "ORDERS")

@@ -18,10 +18,10 @@ import (
 	"github.com/idworker/idworker/messages"
 )
 
-// settings are what decides which events are enriched, and how. They are the same for all
-// enrichers of a target.
+// settings select the events to enrich, and their IDs. They are the same for
+// all enrichers of a target.
 type settings struct {
-	Installation string `json:"installation,omitempty"` // empty if it is not known
+	Installation string `json:"installation,omitempty"` // empty if unknown
 	From         string `json:"from"`
 	Filter       string `json:"filter"`
 	To           string `json:"to"`
@@ -30,7 +30,7 @@ type settings struct {
 	JSONNumber   bool   `json:"json_number,omitempty"`
 }
 
-// changes says for people in what later settings are different.
+// changes describes the differences of later settings for people.
 func (s settings) changes(now settings) string {
 	var all []string
 	for _, f := range []struct{ what, was, is string }{
@@ -49,34 +49,42 @@ func (s settings) changes(now settings) string {
 	return strings.Join(all, "; ")
 }
 
-// record is what the enrichers of one target share. See the package comment.
-type record struct {
+// enrichmentRecord is shared by the enrichers of a target. See the package
+// comment.
+type enrichmentRecord struct {
 	settings
-	Chain string `json:"chain"` // names what was published by this record: target and a random part
+	// Names all messages published under this record: target and a random part.
+	Chain string `json:"chain"`
 
-	Done uint64    `json:"done"` // all events through this one of the source are in the target
-	Time time.Time `json:"time"` // when the source stored that event; zero if it is none that was enriched
+	// All events through this event of the source are in the target.
+	Done uint64 `json:"done"`
+	// When the source stored that event; zero if no event was enriched.
+	Time time.Time `json:"time"`
 	Last uint64    `json:"last"` // the target's last sequence at that time
 
-	// AtLast is the event whose message has the sequence Last; 0 if that is somebody else's.
+	// AtLast is the event whose message has the sequence Last; 0 for another
+	// publisher's message.
 	AtLast uint64 `json:"at_last,omitempty"`
 
-	Plans []plan `json:"plans,omitempty"` // of what follows Last: at most two
-	Doubt bool   `json:"doubt,omitempty"` // a plan was given up: positions prove nothing, only headers do
+	Plans []plan `json:"plans,omitempty"` // of the messages after Last: at most two
+	// A plan was given up: positions prove nothing, only headers do.
+	Doubt bool `json:"doubt,omitempty"`
 
-	Owner string `json:"owner"` // the enricher whose turn it is; empty if it is nobody's
+	Owner string `json:"owner"` // the enricher whose turn it is; empty if none
 }
 
-// planned returns the source sequences of the plans, in the order of the target.
-func (r *record) planned() (seqs []uint64) {
+// planned returns the source sequences of the plans, in the order of the
+// target.
+func (r *enrichmentRecord) planned() (seqs []uint64) {
 	for _, p := range r.Plans {
 		seqs = append(seqs, p.sequences()...)
 	}
 	return seqs
 }
 
-// advance moves the record to the source event done and the target's sequence last.
-func (r *record) advance(done uint64, at time.Time, last uint64) {
+// advance moves the record to the source event done and the target's sequence
+// last.
+func (r *enrichmentRecord) advance(done uint64, at time.Time, last uint64) {
 	if done > r.Done {
 		r.Done, r.Time = done, at
 	}
@@ -93,13 +101,14 @@ func (r *record) advance(done uint64, at time.Time, last uint64) {
 	}
 }
 
-// plan says which events follow in the target, and so at which of its sequences each of
-// them will be. It is saved before any of them is published. It has no IDs: each try
-// publishes new ones, and the target takes one try only.
+// plan names the events that follow in the target, and so the sequence of each
+// there. It is saved before any of them is published. It has no IDs: each try
+// publishes new IDs, and the target accepts a single try.
 type plan struct {
-	Through uint64    `json:"through"` // the source is done through this event once all of Runs are in the target
-	Time    time.Time `json:"time"`    // when the source stored that event
-	Runs    []run     `json:"runs"`    // ascending
+	// The source is done through this event once all of Runs are in the target.
+	Through uint64    `json:"through"`
+	Time    time.Time `json:"time"` // when the source stored that event
+	Runs    []run     `json:"runs"` // ascending
 }
 
 // run is N events with consecutive source sequences.
@@ -108,7 +117,7 @@ type run struct {
 	N   uint64 `json:"n"`
 }
 
-// add appends an event, whose sequence must be above those before.
+// add appends an event, whose sequence must be above the earlier events.
 func (p *plan) add(seq uint64) {
 	if n := len(p.Runs); n > 0 && p.Runs[n-1].Seq+p.Runs[n-1].N == seq {
 		p.Runs[n-1].N++
@@ -127,13 +136,13 @@ func (p *plan) sequences() (seqs []uint64) {
 	return seqs
 }
 
-// last is the source sequence of the last event of a plan that has any.
+// last returns the source sequence of the last event of a plan that has any.
 func (p *plan) last() uint64 {
 	r := p.Runs[len(p.Runs)-1]
 	return r.Seq + r.N - 1
 }
 
-// dropThrough takes the events through a source sequence out of the plan.
+// dropThrough removes the events through a source sequence from the plan.
 func (p *plan) dropThrough(seq uint64) {
 	left := plan{}
 	for _, s := range p.sequences() {
@@ -146,60 +155,61 @@ func (p *plan) dropThrough(seq uint64) {
 
 func (p *plan) hasSameEvents(other plan) bool { return slices.Equal(p.Runs, other.Runs) }
 
-// errRecordMoved says that the record is not what it was when it was read: another enricher
-// has changed it.
+// errRecordMoved means that another enricher has changed the record since it
+// was read.
 var errRecordMoved = errors.New("another enricher has taken over")
 
-// BucketName is the name of the bucket that says how far each enrichment is.
+// BucketName is the name of the bucket of the records.
 func BucketName(p messages.Prefix) string { return string(p) + "_enrich" }
 
-// Bucket is the bucket of records, with replicas copies, 1 to 5, odd.
+// Bucket is the bucket of records, with 1 to 5 replicas, an odd number.
 func Bucket(prefix messages.Prefix, replicas int) kv.Resource {
 	return kv.LastingBucket(jetstream.KeyValueConfig{
 		Bucket: BucketName(prefix), Description: "idworker: how far each enrichment is", Replicas: replicas,
 	})
 }
 
-// recordEntry is the record as one enricher knows it, and the entry of the bucket in which
-// it is kept.
+// recordEntry is an enricher's copy of the record, and its entry in the bucket.
 type recordEntry struct {
 	bucket *kv.Bucket
 	key    string
 
-	record
-	revision uint64 // of the entry, or of the mark of its deletion; 0 if there was none yet
+	enrichmentRecord
+	// Of the entry, or of the mark of its deletion; 0 if there was none yet.
+	revision uint64
 }
 
-// exists reports whether there is a record that can be read.
+// exists reports whether there is a readable record.
 func (r *recordEntry) exists() bool { return r.Chain != "" }
 
-// errUnreadable says that an entry of the bucket is no record.
-var errUnreadable = errors.New("is not a record of an enrichment")
+// errUnreadable reports an entry of the bucket that is no record.
+var errUnreadable = errors.New("is not an enrichment record")
 
 // decodeRecord reads the value of an entry.
-func decodeRecord(bucket string, e kv.Entry) (r record, err error) {
+func decodeRecord(bucket string, e kv.Entry) (r enrichmentRecord, err error) {
 	if err = json.Unmarshal(e.Value, &r); err == nil && r.Chain == "" {
-		err = errors.New("it names no chain")
+		err = errors.New("no chain")
 	}
 	if err != nil {
-		return record{}, fmt.Errorf("key %s of bucket %s %w: %w", e.Key, bucket, errUnreadable, err)
+		return enrichmentRecord{}, fmt.Errorf("key %s of bucket %s %w: %w", e.Key, bucket, errUnreadable, err)
 	}
 	return r, nil
 }
 
-// recordKey is the key of a target's record. Bytes that keys must not have become =XX.
+// recordKey returns the key of a target's record. Bytes that keys must not have
+// become =XX.
 func recordKey(target string) string {
 	return strings.NewReplacer("%", "=", "+", "=20", "~", "=7E").Replace(url.QueryEscape(target))
 }
 
-// settings are those of the configuration.
+// settings returns the settings of the configuration.
 func (c Config) settings() settings {
 	return settings{c.Installation, c.From, c.Filter, c.To, c.ID, c.JSON, c.JSONNumber}
 }
 
-// checkSettings refuses a record of enrichers with other settings: an enricher that takes
-// other events would pass over the rest for good, and one that takes IDs elsewhere would
-// give some twice.
+// checkSettings refuses a record of enrichers with other settings. An enricher
+// of other events would skip the rest for good, and an enricher with IDs of
+// another installation would issue some twice.
 func (e *Enricher) checkSettings() error {
 	have, want := e.record.settings, e.cfg.settings()
 	if have.Installation == "" || want.Installation == "" {
@@ -208,27 +218,27 @@ func (e *Enricher) checkSettings() error {
 	if !e.record.exists() || have == want {
 		return nil
 	}
-	return e.undecided("stream %s is the target of an enrichment with other settings: %s; use another target, or resume with the new settings",
+	return e.undecided("stream %s is the target of an enrichment with other settings: %s; resume with the new settings",
 		e.targetName(), have.changes(want))
 }
 
-// readRecord reads the record. Another enricher may change it right after: only saveRecord finds
-// out. There is none if the entry was deleted, or if the error is errUnreadable.
+// readRecord reads the record. Another enricher may change it right after; only
+// saveRecord detects that. There is none if the entry was deleted, or if the
+// error is errUnreadable.
 func (e *Enricher) readRecord(ctx context.Context) error {
 	r := &e.record
-	r.record, r.revision = record{}, 0
+	r.enrichmentRecord, r.revision = enrichmentRecord{}, 0
 	entry, err := r.bucket.Get(ctx, r.key)
 	if err != nil {
 		return err
 	}
 	if r.revision = entry.Revision; entry.Exists() {
-		r.record, err = decodeRecord(r.bucket.Name(), entry)
+		r.enrichmentRecord, err = decodeRecord(r.bucket.Name(), entry)
 	}
 	return err
 }
 
-// loadRecord reads the record, within exchangeTimeout, and checks that it is one of the same
-// settings.
+// loadRecord reads the record, within exchangeTimeout, and checks its settings.
 func (e *Enricher) loadRecord(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, e.cfg.timers.exchangeTimeout)
 	defer cancel()
@@ -239,14 +249,14 @@ func (e *Enricher) loadRecord(ctx context.Context) error {
 	return e.checkSettings()
 }
 
-// saveRecord writes the record, within exchangeTimeout, even if ctx has ended. If somebody else
-// has written it since it was last read or saved, nothing is written, and the error is
-// errRecordMoved.
+// saveRecord writes the record, within exchangeTimeout, even if ctx has ended.
+// If another enricher has written it since it was last read or saved, nothing
+// is written, and the error is errRecordMoved.
 func (e *Enricher) saveRecord(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), e.cfg.timers.exchangeTimeout)
 	defer cancel()
 	r := &e.record
-	value, err := json.Marshal(r.record)
+	value, err := json.Marshal(r.enrichmentRecord)
 	if err != nil {
 		return err
 	}
@@ -260,10 +270,10 @@ func (e *Enricher) saveRecord(ctx context.Context) error {
 	return err
 }
 
-// enrichmentName is the name of an enrichment, by its streams.
+// enrichmentName returns the name of an enrichment, by its streams.
 func enrichmentName(source, target string) string { return source + "." + target }
 
-// turnSubject is the subject on which enrichers of one enrichment ask for the next turn.
+// turnSubject returns the subject on which enrichers request the next turn.
 func turnSubject(p messages.Prefix, enrichment string) string {
 	return string(p) + ".enrich." + enrichment
 }

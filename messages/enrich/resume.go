@@ -10,18 +10,20 @@ import (
 	"go.uber.org/zap"
 )
 
-// Resume decides that all events of the source through the sequence after count as enriched,
-// and no others: where nothing else proves how far an enrichment is, and after its settings
-// have changed. It refuses what the streams contradict, with an error that wraps [ErrConfig],
-// which is [ErrUnproven] if messages are gone that could contradict; unproven accepts that.
-// Enrichers that run go on from there, if their settings are those of cfg. Others stand still.
+// Resume decides that all events of the source through the sequence after count
+// as enriched, and no others. It is for an enrichment whose position has no
+// proof, and for changed settings. It refuses what the streams contradict, with
+// an error that wraps [ErrConfig]. The error also wraps [ErrUnproven] if
+// messages are gone that could contradict; unproven accepts that. Running
+// enrichers continue from there, if their settings are those of cfg. Others
+// stop.
 func Resume(ctx context.Context, cfg Config, after uint64, unproven bool) error {
 	e, err := open(ctx, cfg)
 	if err != nil {
 		return err
 	}
 	for {
-		// An enricher that stands still goes on saving the record, so look again if it did.
+		// A stopped enricher keeps saving the record, so retry if it did.
 		if err := e.resume(ctx, after, unproven); !errors.Is(err, errRecordMoved) {
 			return err
 		}
@@ -41,36 +43,36 @@ func (e *Enricher) resume(ctx context.Context, after uint64, unproven bool) erro
 		return fmt.Errorf("target stream: %w", err)
 	}
 	if last := source.State.LastSeq; after > last {
-		return configError("stream %s ends at sequence %d, so nothing can resume after %d", e.cfg.From, last, after)
+		return configError("stream %s ends at sequence %d, cannot resume after %d", e.cfg.From, last, after)
 	}
 	seq, gone, err := e.provenThrough(ctx, target.State)
 	switch {
 	case err != nil:
 		return err
 	case after < seq:
-		return configError("stream %s has event %d of stream %s already, so resuming after %d would enrich events twice", e.targetName(), seq, e.cfg.From, after)
+		return configError("stream %s already has event %d of stream %s; resuming after %d would enrich events twice", e.targetName(), seq, e.cfg.From, after)
 	case gone > 0 && !unproven: // it may have been such an event
-		return fmt.Errorf("%w: %w: sequence %d of stream %s, behind event %d of stream %s", ErrConfig, ErrUnproven, gone, e.targetName(), seq, e.cfg.From)
+		return fmt.Errorf("%w: %w: sequence %d of stream %s, after event %d of stream %s", ErrConfig, ErrUnproven, gone, e.targetName(), seq, e.cfg.From)
 	}
-	r := record{
+	r := enrichmentRecord{
 		settings: e.cfg.settings(), Chain: cmp.Or(e.record.Chain, e.newChain()), Last: target.State.LastSeq,
-		Done:  max(after, max(source.State.FirstSeq, 1)-1), // what is before the first event is gone
+		Done:  max(after, max(source.State.FirstSeq, 1)-1), // events before the first are gone
 		Doubt: true,
 	}
 	if r.Time, err = e.timeOf(ctx, r.Done); err != nil {
 		return err
 	}
-	e.record.record = r
+	e.record.enrichmentRecord = r
 	if err := e.saveRecord(ctx); err != nil {
 		return err
 	}
-	e.log.Info("the enrichment resumes", zap.Uint64("after", after))
+	e.log.Info("enrichment resumed", zap.Uint64("after", after))
 	return nil
 }
 
-// provenThrough returns the last event of the source that is proven to be in the target, by
-// messages there, of any chain and on any subject, or by the record. Gone is the last message
-// behind it that is gone, 0 if none is.
+// provenThrough returns the last event of the source that is proven to be in
+// the target, by messages there, of any chain and on any subject, or by the
+// record. gone is the last missing message behind it, 0 if none is missing.
 func (e *Enricher) provenThrough(ctx context.Context, target jetstream.StreamState) (seq, gone uint64, err error) {
 	first, err := e.firstFrom(ctx, 0)
 	if err != nil {
@@ -95,11 +97,12 @@ func (e *Enricher) provenThrough(ctx context.Context, target jetstream.StreamSta
 		made := err == nil
 		if made {
 			seq = max(seq, o.seq)
-		} else if errors.Is(err, ErrUndecided) { // it is of another source that had this name
-			err = nil
+		} else if errors.Is(err, ErrUndecided) {
+			err = nil // the event is of another source of this name
 		}
-		// If it is older than all that the source has, so is what is before it in the target. One
-		// that names no chain tells nothing of those before it.
+		// If it is older than all events of the source, so are all messages
+		// before it in the target. A message without a chain proves nothing
+		// about those before it.
 		known = o.chain != "" && (made || first.Sequence == 0 || o.time.Before(first.Time))
 		return known, err
 	})
@@ -109,8 +112,8 @@ func (e *Enricher) provenThrough(ctx context.Context, target jetstream.StreamSta
 	return seq, gone, err
 }
 
-// recordHolds reports whether source and target are those of the record, and the target still
-// is where the record says.
+// recordHolds reports whether source and target are those of the record, and
+// the target still has the recorded message.
 func (e *Enricher) recordHolds(ctx context.Context, last uint64) bool {
 	r := &e.record
 	return r.From == e.cfg.From && r.AtLast > 0 && r.Last <= last && e.identifyTarget(ctx) == nil && e.identifySource(ctx) == nil

@@ -6,8 +6,8 @@ import (
 	"github.com/idworker/idworker/messages"
 )
 
-// Rights are those that a role needs for every enrichment, whatever its streams are: for the
-// records, and to find streams by their subjects.
+// Rights are the rights that a role needs for any enrichment: for the records,
+// and to find streams by their subjects.
 func Rights(p messages.Prefix, role rights.Role) rights.Rights {
 	bucket := BucketName(p)
 	switch role {
@@ -22,8 +22,9 @@ func Rights(p messages.Prefix, role rights.Role) rights.Rights {
 	return rights.Rights{}
 }
 
-// StreamRights are those that enrichers need for one enrichment, from a source stream to a
-// target stream. To are the subjects that they publish to, that of dead letters included.
+// StreamRights are the rights that enrichers need for an enrichment, from a
+// source stream to a target stream. to are the subjects that they publish to,
+// that of dead letters included.
 func StreamRights(p messages.Prefix, source, target string, to ...string) rights.Rights {
 	turn := turnSubject(p, enrichmentName(source, target))
 	return rights.Join(
@@ -34,8 +35,8 @@ func StreamRights(p messages.Prefix, source, target string, to ...string) rights
 	)
 }
 
-// ListRights are what [List] takes.
+// ListRights are the rights for [List].
 func ListRights(p messages.Prefix) rights.Rights { return rights.WatchBucket(BucketName(p)) }
 
-// MeasureRights are what [Standing.Measure] takes for a source.
+// MeasureRights are the rights for [Standing.Measure] on a source.
 func MeasureRights(source string) rights.Rights { return streamread.Rights(source) }

@@ -11,8 +11,8 @@ import (
 	"github.com/idworker/idworker/internal/streamread"
 )
 
-// takeOver finds out where the enrichment is, and makes this enricher its owner. What is
-// left of the plans in the record is then to be published.
+// takeOver determines the position of the enrichment, and makes this enricher
+// its owner. The rest of the plans in the record is then to be published.
 func (e *Enricher) takeOver(ctx context.Context) error {
 	info, err := e.target.Info(ctx)
 	if err != nil {
@@ -36,8 +36,8 @@ func (e *Enricher) takeOver(ctx context.Context) error {
 	return e.saveRecord(ctx)
 }
 
-// confirm returns the error, unless the record has been moved on since it was read: then
-// what was found proves nothing.
+// confirm returns the error, unless the record has changed since it was read:
+// then the error proves nothing.
 func (e *Enricher) confirm(ctx context.Context, err error) error {
 	revision := e.record.revision
 	if !errors.Is(err, ErrUndecided) {
@@ -52,26 +52,26 @@ func (e *Enricher) confirm(ctx context.Context, err error) error {
 	return err
 }
 
-// beginRecord begins an enrichment. A target that has had messages was perhaps enriched
-// before, and the record was lost: then nobody knows how far.
+// beginRecord begins an enrichment. A target that has had messages was perhaps
+// enriched before, and the record was lost: then the position is unknown.
 func (e *Enricher) beginRecord(ctx context.Context, last uint64) error {
 	if last > 0 {
-		return e.undecided("there is no record of the enrichment to stream %s, but the stream has had %d messages", e.targetName(), last)
+		return e.undecided("stream %s has no enrichment record, but has had %d messages", e.targetName(), last)
 	}
 	source, err := e.source.Info(ctx)
 	if err != nil {
 		return fmt.Errorf("source stream: %w", err)
 	}
-	e.record.record = record{settings: e.cfg.settings(), Chain: e.newChain(), Done: max(source.State.FirstSeq, 1) - 1}
+	e.record.enrichmentRecord = enrichmentRecord{settings: e.cfg.settings(), Chain: e.newChain(), Done: max(source.State.FirstSeq, 1) - 1}
 	return nil
 }
 
-// settle finds out what became of the plans in the record, and moves the record on as far as
-// their events have arrived in the target, which ends at sequence last.
+// settle moves the record on through the planned events that have arrived in
+// the target, which ends at sequence last.
 func (e *Enricher) settle(ctx context.Context, last uint64) error {
 	r := &e.record
 	if last < r.Last {
-		return e.undecided("stream %s ends at sequence %d, but there was a sequence %d", e.targetName(), last, r.Last)
+		return e.undecided("stream %s ends at sequence %d, was at %d", e.targetName(), last, r.Last)
 	}
 	if err := e.identifyTarget(ctx); err != nil {
 		return err
@@ -98,10 +98,11 @@ type arrival struct {
 	at   uint64    // its sequence in the target
 }
 
-// arrivedThrough returns the event through which the source has arrived in the target, whose
-// last sequence has changed. The plans say which event is at which sequence, unless somebody
-// else has written to the target. Whether somebody has is said by the last message. If it is
-// gone, the target was written by enrichers only, or nobody can tell.
+// arrivedThrough returns the event through which the source has arrived in the
+// target, whose last sequence has changed. The plans name the event at each
+// sequence, unless another publisher has written to the target. The last
+// message shows whether that happened. If it is gone, the target was written by
+// enrichers only, or the position is unknown.
 func (e *Enricher) arrivedThrough(ctx context.Context, last uint64) (arrival, error) {
 	r := &e.record
 	var expected uint64
@@ -125,14 +126,14 @@ func (e *Enricher) arrivedThrough(ctx context.Context, last uint64) (arrival, er
 	return e.searchTarget(ctx, last)
 }
 
-// searchTarget reads the messages of the target behind Last, backwards, until one is an
-// enriched event: all events before it have arrived as well.
+// searchTarget reads the messages of the target behind Last, backwards, until
+// it finds an enriched event: all events before it have arrived as well.
 func (e *Enricher) searchTarget(ctx context.Context, last uint64) (found arrival, err error) {
 	r := &e.record
 	found = arrival{seq: r.Done, time: r.Time}
 	err = e.readBack(ctx, last, r.Last, func(at uint64, msg *event) (bool, error) {
 		if msg == nil {
-			return false, e.undecided("sequence %d of stream %s is gone, and what is left behind %d does not say which events arrived", at, e.targetName(), r.Last)
+			return false, e.undecided("sequence %d of stream %s is gone, and no message after %d shows which events arrived", at, e.targetName(), r.Last)
 		}
 		o := parseOrigin(msg.Header)
 		proves, err := e.proves(ctx, at, &o)
@@ -144,8 +145,8 @@ func (e *Enricher) searchTarget(ctx context.Context, last uint64) (found arrival
 	return found, err
 }
 
-// readBack reads the target backwards, from sequence last down to the one behind end, until
-// visit says that it is enough. A message that is gone is nil.
+// readBack reads the target backwards, from sequence last down to the message
+// behind end, until visit returns enough. A missing message is nil.
 func (e *Enricher) readBack(ctx context.Context, last, end uint64, visit func(at uint64, msg *event) (enough bool, err error)) error {
 	for last > end {
 		seqs := make([]uint64, 0, maxBatch)

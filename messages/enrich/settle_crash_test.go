@@ -10,18 +10,18 @@ import (
 	"github.com/idworker/idworker/messages"
 )
 
-// put writes a record as an enricher that died has left it. The streams are those of
-// the bed.
-func (b *bed) put(r record) {
+// put writes a record as a dead enricher left it. The streams are those of the
+// bed.
+func (b *bed) put(r enrichmentRecord) {
 	b.Helper()
 	b.putFor(b.config(), r)
 }
 
 // putFor is put with other settings.
-func (b *bed) putFor(cfg Config, r record) {
+func (b *bed) putFor(cfg Config, r enrichmentRecord) {
 	b.Helper()
 	r.settings, r.Chain = cfg.withDefaults().settings(), cmp.Or(r.Chain, "CHAIN")
-	if _, err := Open(b.Context(), cfg); err != nil { // makes the bucket
+	if _, err := Open(b.Context(), cfg); err != nil { // creates the bucket
 		b.Fatal(err)
 	}
 	kv, err := b.js.KeyValue(b.Context(), BucketName(messages.DefaultPrefix))
@@ -37,15 +37,15 @@ func (b *bed) putFor(cfg Config, r record) {
 	}
 }
 
-// A plan without events, as a batch of dead letters leaves it, is done whatever came into
-// the target since.
+// A plan without events, as a batch of dead letters leaves it, is done,
+// whatever was stored in the target since.
 func TestPlanWithoutEvents(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	b.publish(1, 5)
 	b.event("orders.dead", "somebody else's", nil)
 	b.publish(6, 10)
-	b.put(record{Plans: []plan{{Through: 5}}})
+	b.put(enrichmentRecord{Plans: []plan{{Through: 5}}})
 	b.start(b.config())
 	b.await(6)
 	if got := string(b.stored("READY", "orders.ready.>")[0].Data()); got != "6" {
@@ -53,7 +53,8 @@ func TestPlanWithoutEvents(t *testing.T) {
 	}
 }
 
-// A dead letter in the target stands for its event only, not for those before it.
+// A dead letter in the target stands for its event only, not for the events
+// before it.
 func TestDeadLetterIsNoArrival(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -63,7 +64,7 @@ func TestDeadLetterIsNoArrival(t *testing.T) {
 	if _, err := b.js.PublishMsg(t.Context(), msg); err != nil {
 		t.Fatal(err)
 	}
-	b.put(record{Chain: "CHAIN", Plans: []plan{{Through: 9, Runs: []run{{1, 9}}}}})
+	b.put(enrichmentRecord{Chain: "CHAIN", Plans: []plan{{Through: 9, Runs: []run{{1, 9}}}}})
 	b.start(b.config())
 	b.await(2)
 	if got := string(b.stored("READY", "orders.ready.>")[0].Data()); got != "1" {
@@ -73,7 +74,8 @@ func TestDeadLetterIsNoArrival(t *testing.T) {
 	b.expectAll(9)
 }
 
-// An event that is a dead letter of another enrichment is enriched as any other.
+// An event that is a dead letter of another enrichment is enriched like any
+// other.
 func TestDeadLetterIsEnriched(t *testing.T) {
 	msg, _, err := stamper{source: "S", mapping: mapping{[]string{">"}, []string{">"}}, limit: 1 << 20}.draft(
 		event{Sequence: 7, Subject: "a", Header: nats.Header{HeaderError: {"bad"}, HeaderSubject: {"b"}}})

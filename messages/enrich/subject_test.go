@@ -25,7 +25,7 @@ func TestMapping(t *testing.T) {
 	}
 }
 
-// A plan knows its events, even after the first ones are removed.
+// A plan lists its events, even after the first of them are removed.
 func TestPlan(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var want []uint64

@@ -13,19 +13,23 @@ import (
 	"github.com/idworker/idworker/internal/streamread"
 )
 
-// ownerTimeout is how long a record may stay unchanged before its owner is taken to be dead.
+// ownerTimeout is the time after which an unchanged record means that its owner
+// is dead.
 const ownerTimeout = 3 * time.Second
 
-// timers are how long an enricher waits. Tests have shorter ones.
+// timers are an enricher's waits. Tests have shorter timers.
 type timers struct {
-	turnLength      time.Duration // an owner hands the turn to an enricher that waits for it after this long
-	heartbeat       time.Duration // the longest time between two saves of the record by its owner
+	// An owner hands the turn to a waiting enricher after this time.
+	turnLength time.Duration
+	// The longest time between two saves of the record by its owner.
+	heartbeat       time.Duration
 	ownerTimeout    time.Duration
-	exchangeTimeout time.Duration // bounds one exchange with the server
-	idsTimeout      time.Duration // a request for IDs that takes longer fails
+	exchangeTimeout time.Duration // bounds an exchange with the server
+	idsTimeout      time.Duration // a longer request for IDs fails
 
-	firstPause, maxPause time.Duration // between tries while something is away
-	measureEvery         time.Duration // the lag is measured, while no batch does
+	firstPause, maxPause time.Duration // between retries during an outage
+	// The interval of measuring the lag, while no batch does.
+	measureEvery time.Duration
 }
 
 var defaultTimers = timers{
@@ -34,8 +38,8 @@ var defaultTimers = timers{
 	measureEvery: time.Second,
 }
 
-// awaitTurn returns when it is this enricher's turn, with the record loaded but not yet
-// claimed.
+// awaitTurn returns when it is this enricher's turn, with the record loaded but
+// not yet claimed.
 func (e *Enricher) awaitTurn(ctx context.Context) error {
 	var seen uint64
 	since := time.Now()
@@ -52,38 +56,42 @@ func (e *Enricher) awaitTurn(ctx context.Context) error {
 		if e.record.Owner == "" || e.record.Owner == e.instance || time.Since(since) >= e.cfg.timers.ownerTimeout {
 			return nil
 		}
-		if err := e.askForTurn(ctx); err != nil {
+		if err := e.requestTurn(ctx); err != nil {
 			return err
 		}
 	}
 }
 
-// askForTurn asks the owner for the next turn and waits for the answer, for a heartbeat at
-// most. Whether the turn was given is written in the record.
-func (e *Enricher) askForTurn(ctx context.Context) error {
+// requestTurn requests the next turn from the owner and waits for the reply,
+// for a heartbeat at most. The record shows whether the turn was given.
+func (e *Enricher) requestTurn(ctx context.Context) error {
 	began := time.Now()
 	request, cancel := context.WithTimeout(ctx, e.cfg.timers.heartbeat)
 	defer cancel()
 	_, err := e.cfg.Conn.RequestWithContext(request, turnSubject(e.cfg.Prefix, e.name), []byte(e.instance))
-	if errors.Is(err, nats.ErrNoResponders) { // the owner is away
+	if errors.Is(err, nats.ErrNoResponders) { // no owner is subscribed
 		pause.For(ctx, e.cfg.timers.heartbeat/4-time.Since(began))
 	}
 	return ctx.Err()
 }
 
-// turn is the period in which an enricher is the owner of the record. One batch at a time is
-// under way to the target. The plan of the next one is saved meanwhile.
+// turn is the period in which an enricher is the owner of the record. One batch
+// at a time is in flight to the target. The plan of the next batch is saved
+// during that time.
 type turn struct {
 	*Enricher
-	flight *batch     // under way
+	flight *batch     // in flight
 	landed chan error // the outcome of flight
-	ready  *batch     // saved, and published as soon as flight has landed
-	stuck  bool       // the next batch cannot be prepared
-	renew  bool       // to end even if nobody asks for the turn: the next one reads the limits again
+	// Saved, and published as soon as flight has landed.
+	ready *batch
+	stuck bool // the next batch cannot be prepared
+	// The turn ends even without a request for it: the next turn reads the
+	// limits again.
+	renew bool
 }
 
-// runTurn takes over the record, and enriches until the turn is handed over, ctx ends, or
-// something fails.
+// runTurn takes over the record, and enriches until the turn is handed over,
+// ctx ends, or something fails.
 func (e *Enricher) runTurn(ctx context.Context) error {
 	if err := e.takeOver(ctx); err != nil {
 		return err
@@ -105,7 +113,8 @@ func (e *Enricher) runTurn(ctx context.Context) error {
 	e.figures.update(func() { e.figures.owner, e.figures.counts.Turns = true, e.figures.counts.Turns+1 })
 	defer e.figures.update(func() { e.figures.owner = false })
 	t := &turn{Enricher: e, landed: make(chan error, 1)}
-	defer func() { _ = t.await() }() // the next owner finds out what became of it
+	// The next owner settles its outcome.
+	defer func() { _ = t.await() }()
 	return t.run(ctx, preparer)
 }
 
@@ -119,7 +128,8 @@ func (t *turn) run(ctx context.Context, preparer *preparer) (err error) {
 	alive := time.NewTicker(t.cfg.timers.heartbeat)
 	defer alive.Stop()
 	var next *nats.Msg // the latest request for the next turn
-	tried := false     // whether a batch was tried; a turn that ends before that helps nobody
+	// A batch was tried; a turn that ends before that gains nothing.
+	tried := false
 	for began := time.Now(); err == nil; {
 		batches := preparer.out
 		if t.ready != nil {
@@ -146,8 +156,8 @@ func (t *turn) run(ctx context.Context, preparer *preparer) (err error) {
 	return err
 }
 
-// planBatch saves the plan of a prepared batch, and publishes the batch if none is under
-// way.
+// planBatch saves the plan of a prepared batch, and publishes the batch if none
+// is in flight.
 func (t *turn) planBatch(ctx context.Context, b *batch) error {
 	switch {
 	case errors.Is(b.err, errOtherPlan):
@@ -170,19 +180,20 @@ func (t *turn) planBatch(ctx context.Context, b *batch) error {
 	return t.launch()
 }
 
-// dropPlans gives up the plans in the record. What a late owner still publishes is of them. From
-// now on the headers in the target decide, until a batch of a new plan is in.
+// dropPlans gives up the plans in the record. A late owner may still publish
+// messages of them. From now on the headers in the target decide, until a batch
+// of a new plan is in.
 func (t *turn) dropPlans(ctx context.Context, why error) error {
 	if err := t.await(); err != nil {
 		return err
 	}
-	t.log.Warn(why.Error(), zap.Uint64("behind", t.record.Done))
+	t.log.Warn("planned batch changed; replanning", zap.Uint64("behind", t.record.Done))
 	t.record.Plans, t.record.Doubt = nil, true
 	return errors.Join(errRecordMoved, t.saveRecord(ctx))
 }
 
-// launch publishes the batch that is ready unless one is under way. It goes on even if the
-// turn ends, for twice exchangeTimeout at most.
+// launch publishes the batch that is ready unless another is in flight. It
+// continues even if the turn ends, for twice exchangeTimeout at most.
 func (t *turn) launch() error {
 	if t.flight != nil || t.ready == nil {
 		return nil
@@ -200,7 +211,7 @@ func (t *turn) launch() error {
 	return nil
 }
 
-// land moves the record on, in memory, once a batch has been published.
+// land advances the record, in memory, once a batch has been published.
 func (t *turn) land(err error) error {
 	b := t.flight
 	t.flight = nil
@@ -209,7 +220,7 @@ func (t *turn) land(err error) error {
 	}
 	r := &t.record
 	if len(b.msgs) > 0 {
-		r.Doubt = false // nothing of an older plan can come behind this batch
+		r.Doubt = false // no message of an older plan can follow this batch
 		r.AtLast = b.plan.last()
 	}
 	r.Last += uint64(len(b.msgs))
@@ -221,7 +232,7 @@ func (t *turn) land(err error) error {
 	return t.launch()
 }
 
-// await waits for the batches that are saved.
+// await waits for the saved batches.
 func (t *turn) await() error {
 	for t.flight != nil {
 		if err := t.land(<-t.landed); err != nil {
@@ -231,7 +242,8 @@ func (t *turn) await() error {
 	return nil
 }
 
-// handOver ends the turn: the next owner is the enricher that asked last, or nobody.
+// handOver ends the turn: the next owner is the enricher with the latest
+// request, if any.
 func (t *turn) handOver(ctx context.Context, next *nats.Msg) error {
 	if err := t.await(); err != nil {
 		return err

@@ -7,8 +7,8 @@ import (
 	"github.com/idworker/idworker/messages"
 )
 
-// A turn ends with an error when its preparer has ended, for whatever reason. An owner that kept
-// saving its record would block everything for ever.
+// A turn ends with an error when its preparer has ended, for any reason. An
+// owner that kept saving its record would block the enrichment for ever.
 func TestTurnEndsWithItsReader(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)

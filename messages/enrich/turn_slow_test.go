@@ -9,7 +9,7 @@ import (
 	"github.com/idworker/idworker/messages"
 )
 
-// slow gives IDs later than a turn is long.
+// slow issues IDs later than a turn is long.
 type slow struct{ *counter }
 
 func (s slow) NextN(ctx context.Context, tag string, n int64) ([]messages.Range, error) {
@@ -21,7 +21,8 @@ func (s slow) NextN(ctx context.Context, tag string, n int64) ([]messages.Range,
 	return s.counter.NextN(ctx, tag, n)
 }
 
-// Enrichers do not pass the turn back and forth when a batch takes longer than a turn.
+// Enrichers do not pass the turn back and forth when a batch takes longer than
+// a turn.
 func TestTurnLastsForABatch(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -34,9 +35,9 @@ func TestTurnLastsForABatch(t *testing.T) {
 	b.expectAll(500)
 }
 
-// An owner that is killed while events wait is still named in the record; one that is paused
-// goes on later, with what it had under way. Another enricher takes over when it has been silent
-// for long enough, and events arrive once and in order all the same.
+// A killed owner is still named in the record; a paused owner continues later,
+// with its batch in flight. Another enricher takes over after ownerTimeout, and
+// events still arrive once and in order.
 func TestOwnerIsSilent(t *testing.T) {
 	t.Parallel()
 	for _, killed := range []bool{true, false} {

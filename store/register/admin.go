@@ -17,25 +17,25 @@ import (
 	"github.com/idworker/idworker/store"
 )
 
-// update replaces the entry of a tag by what change makes of it. If change returns an
-// error, or the same entry, nothing is written.
-func (s *Store) update(ctx context.Context, tag string, change func(record) (entry, error)) error {
+// update replaces the entry of a tag with the result of change. If change
+// returns an error, or the same entry, nothing is written.
+func (s *Store) update(ctx context.Context, tag string, change func(storedEntry) (entry, error)) error {
 	if err := checkName(tag); err != nil {
 		return err
 	}
 	return s.tagError(tag, s.replace(ctx, tag, change))
 }
 
-// replace is update without checking the name and adding it to the error.
-func (s *Store) replace(ctx context.Context, tag string, change func(record) (entry, error)) error {
+// replace is update without the name check and without the tag in errors.
+func (s *Store) replace(ctx context.Context, tag string, change func(storedEntry) (entry, error)) error {
 	for attempt := 0; ; attempt++ {
-		p, r, err := s.look(ctx, tag, attempt, func(record) bool { return false })
+		p, r, err := s.look(ctx, tag, attempt, func(storedEntry) bool { return false })
 		if err != nil {
 			return err
 		}
 		e, err := change(r)
 		if err == nil && e != r.entry {
-			err = s.write(ctx, p, tag, record{e, r.revision})
+			err = s.write(ctx, p, tag, storedEntry{e, r.revision})
 		}
 		if !errors.Is(err, errStale) {
 			return err
@@ -43,15 +43,15 @@ func (s *Store) replace(ctx context.Context, tag string, change func(record) (en
 	}
 }
 
-// CreateTag implements [store.Admin]. In front of a table, it writes the entry first, then
-// makes the row, then takes the mark off the entry. After a lost answer a second call may
-// find the tag of the first, hence ErrTagExists.
+// CreateTag implements [store.Admin]. In front of a table, it writes the entry
+// first, then the row, then clears the removed mark. After a lost reply a
+// second call may find the tag of the first, hence ErrTagExists.
 func (s *Store) CreateTag(ctx context.Context, tag store.Tag) error {
 	if err := errors.Join(checkName(tag.Name), tag.Check()); err != nil {
 		return err
 	}
 	if s.cfg.Table == nil {
-		return s.update(ctx, tag.Name, func(r record) (entry, error) {
+		return s.update(ctx, tag.Name, func(r storedEntry) (entry, error) {
 			return entry{Next: tag.Next, Step: tag.Step, Order: stored(tag.Order)}, s.checkCreate(tag, r)
 		})
 	}
@@ -64,8 +64,8 @@ func (s *Store) CreateTag(ctx context.Context, tag store.Tag) error {
 	}
 	err := free()
 	if err == nil {
-		err = s.announce(ctx, tag, func(r record) error { return s.checkCreate(tag, r) })
-		if errors.Is(err, store.ErrBadTag) { // or was it created meanwhile?
+		err = s.announce(ctx, tag, func(r storedEntry) error { return s.checkCreate(tag, r) })
+		if errors.Is(err, store.ErrBadTag) { // or was it created by now?
 			err = cmp.Or(free(), err)
 		}
 	}
@@ -75,22 +75,22 @@ func (s *Store) CreateTag(ctx context.Context, tag store.Tag) error {
 	if err := s.cfg.Table.CreateTag(ctx, tag); err != nil {
 		return err
 	}
-	return s.update(ctx, tag.Name, func(r record) (entry, error) {
+	return s.update(ctx, tag.Name, func(r storedEntry) (entry, error) {
 		r.Removed = false
 		return r.entry, nil
 	})
 }
 
-// checkCreate reports whether a tag may be created where a record is.
-func (s *Store) checkCreate(tag store.Tag, r record) error {
+// checkCreate reports whether a tag may be created over its entry.
+func (s *Store) checkCreate(tag store.Tag, r storedEntry) error {
 	floor := max(r.Next, s.Lowest())
 	switch {
 	case s.live(r) && s.cfg.Table == nil:
 		return store.ErrTagExists
 	case checkOrder(tag, r) != nil:
 		return checkOrder(tag, r)
-	case r.deleted() && tag.Next == 1: // the default, so surely not meant
-		return fmt.Errorf("%w: a tag of this name was deleted by hand, and this one would hand out the same IDs again; its first ID must be above all that are in use", store.ErrBadTag)
+	case r.deleted() && tag.Next == 1: // the default, so surely a mistake
+		return fmt.Errorf("%w: deleted by hand; first ID must be above all IDs in use", store.ErrBadTag)
 	case tag.Next < floor:
 		return &store.BelowError{Tag: tag.Name, First: tag.Next, Floor: floor}
 	}
@@ -106,7 +106,7 @@ func (s *Store) SetStep(ctx context.Context, tag string, step int64) error {
 		defer s.steps.forget(tag)
 		return s.missing(ctx, tag, s.cfg.Table.SetStep(ctx, tag, step))
 	}
-	return s.update(ctx, tag, func(r record) (entry, error) {
+	return s.update(ctx, tag, func(r storedEntry) (entry, error) {
 		if !s.live(r) {
 			return entry{}, store.ErrNoTag
 		}
@@ -115,18 +115,20 @@ func (s *Store) SetStep(ctx context.Context, tag string, step int64) error {
 	})
 }
 
-// Raise implements [store.Admin]: the register first, then the table. Once the register is
-// raised, a range below that a loader has reserved and not granted is discarded.
+// Raise implements [store.Admin]: the register first, then the table. Once the
+// register is raised, a lower range that a loader has reserved but not granted
+// is discarded.
 func (s *Store) Raise(ctx context.Context, tag string, next int64) error {
 	if next < 1 {
 		return fmt.Errorf("%w: first ID %d, allowed is 1 or more", store.ErrBadTag, next)
 	}
 	if s.cfg.Table != nil {
-		if err := s.cfg.Table.Raise(ctx, tag, 1); err != nil { // is there such a row, and can it count?
+		// Does the row exist, and can it count?
+		if err := s.cfg.Table.Raise(ctx, tag, 1); err != nil {
 			return s.missing(ctx, tag, err)
 		}
 	}
-	err := s.update(ctx, tag, func(r record) (entry, error) {
+	err := s.update(ctx, tag, func(r storedEntry) (entry, error) {
 		if s.cfg.Table == nil && !s.live(r) {
 			return entry{}, store.ErrNoTag
 		}
@@ -141,7 +143,7 @@ func (s *Store) Raise(ctx context.Context, tag string, next int64) error {
 
 // RaiseRemoved implements [store.Admin].
 func (s *Store) RaiseRemoved(ctx context.Context, tag string, next int64) error {
-	return s.update(ctx, tag, func(r record) (entry, error) {
+	return s.update(ctx, tag, func(r storedEntry) (entry, error) {
 		if !r.exists() || s.cfg.Table == nil && s.live(r) {
 			return entry{}, store.ErrNoTag
 		}
@@ -150,8 +152,9 @@ func (s *Store) RaiseRemoved(ctx context.Context, tag string, next int64) error 
 	})
 }
 
-// RemoveTag implements [store.Admin]. What a row handed out is written to the register
-// before the row is deleted. After a lost answer a second call may return ErrNoTag.
+// RemoveTag implements [store.Admin]. The row's max_id goes into the register
+// before the row is deleted. After a lost reply a second call may return
+// ErrNoTag.
 func (s *Store) RemoveTag(ctx context.Context, tag string) error {
 	var row store.Tag
 	hasRow := false
@@ -164,7 +167,7 @@ func (s *Store) RemoveTag(ctx context.Context, tag string) error {
 		hasRow = err == nil
 		s.steps.forget(tag)
 	}
-	err := s.update(ctx, tag, func(r record) (entry, error) {
+	err := s.update(ctx, tag, func(r storedEntry) (entry, error) {
 		if !hasRow && !s.live(r) {
 			return entry{}, store.ErrNoTag
 		}
@@ -183,7 +186,7 @@ func (s *Store) Tags(ctx context.Context) ([]store.Tag, error) {
 	return tags, err
 }
 
-// Removed implements [store.Admin]. What cannot be read is an error of Tags.
+// Removed implements [store.Admin]. Tags reports unreadable entries.
 func (s *Store) Removed(ctx context.Context) ([]store.Tag, error) {
 	_, removed, err := s.tags(ctx)
 	if errors.Is(err, store.ErrCorrupt) {
@@ -196,7 +199,7 @@ func (s *Store) tags(ctx context.Context) (tags, removed []store.Tag, err error)
 	var rows []store.Tag
 	var corrupt error
 	if s.cfg.Table != nil {
-		// Before the register: a row that is made meanwhile is not taken for a removed tag.
+		// Before the register: a row created in between does not look removed.
 		rows, corrupt = s.cfg.Table.Tags(ctx)
 		if corrupt != nil && !errors.Is(corrupt, store.ErrCorrupt) {
 			return nil, nil, corrupt
@@ -221,7 +224,7 @@ func (s *Store) tags(ctx context.Context) (tags, removed []store.Tag, err error)
 		case e.err != nil:
 			errs = append(errs, &store.EntryError{Tag: name, Err: s.tagError(name, e.err)})
 		case !e.exists():
-		case s.cfg.Table == nil && s.live(e.record):
+		case s.cfg.Table == nil && s.live(e.storedEntry):
 			tags = append(tags, store.Tag{Name: name, Step: e.Step, Next: e.Next, Order: e.order()})
 		default:
 			removed = append(removed, store.Tag{Name: name, Next: e.Next, Order: e.order()})
@@ -237,9 +240,9 @@ func (s *Store) Names(ctx context.Context, see func(tag string), current func())
 		return fmt.Errorf("bucket %s: %w", s.bucket, err)
 	}
 	defer feed.Close()
-	for told := false; ; {
-		if feed.CaughtUp() && !told {
-			told = true
+	for reported := false; ; {
+		if feed.CaughtUp() && !reported {
+			reported = true
 			current()
 		}
 		e, err := feed.Next(ctx)
@@ -252,8 +255,8 @@ func (s *Store) Names(ctx context.Context, see func(tag string), current func())
 	}
 }
 
-// Decide opens a register that may have gone back, or is missing, for [Store.RaiseAll]. It
-// creates a missing bucket.
+// Decide opens a register that may have regressed, or is missing, for
+// [Store.RaiseAll]. It creates a missing bucket.
 func Decide(ctx context.Context, cfg Config, replicas int) (*Store, error) {
 	if err := kv.Ensure(ctx, cfg.JetStream, agreement.Bucket(cfg.Prefix, replicas), bucket(cfg.Prefix, replicas, nuid.Next())); err != nil {
 		return nil, err
@@ -262,7 +265,7 @@ func Decide(ctx context.Context, cfg Config, replicas int) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	found, err := ask(ctx, cfg.JetStream, s.bucket)
+	found, err := pollLeader(ctx, cfg.JetStream, s.bucket)
 	if err != nil {
 		return nil, err
 	}
@@ -270,21 +273,22 @@ func Decide(ctx context.Context, cfg Config, replicas int) (*Store, error) {
 	return s, nil
 }
 
-// RaiseAll raises every tag by a number of IDs, and what is stored of removed ones, and
-// reports each; a tag that has fewer left is used up. Then it writes a decision: loaders
-// that had stopped go on, and tags that are created begin by IDs higher, because one of
-// that name may have been lost. Entries and rows that cannot be read are left as they are,
-// and are an ErrCorrupt: they grant nothing.
+// RaiseAll raises every tag by a number of IDs, and the stored next of removed
+// tags, and reports each; a tag with fewer left is exhausted. Then it writes a
+// decision: stopped loaders resume, and tags created from now on begin higher
+// by the same number, because a tag of that name may have been lost. Unreadable
+// entries and rows are not changed, and are an ErrCorrupt: they grant nothing.
 //
-// No loader grants meanwhile: what is raised lifts the sequence above what was seen, and
-// would pass for a register that did not go back. That ends with the decision. After any
-// error but ErrCorrupt there is none, and RaiseAll has to be called again.
+// No loader grants during the raise. It lifts the sequence above the highest
+// seen, so the register would not look regressed. The decision ends that state.
+// After any error but ErrCorrupt there is no decision, and RaiseAll has to be
+// called again.
 func (s *Store) RaiseAll(ctx context.Context, by int64, report func(tag store.Tag, before int64)) error {
 	if by < 1 {
 		return fmt.Errorf("%w: raise by %d, allowed is 1 or more", store.ErrBadTag, by)
 	}
 	if _, _, err := s.tags(ctx); err != nil && !errors.Is(err, store.ErrCorrupt) {
-		return err // before anything is changed
+		return err // before any change
 	}
 	mark, err := s.begin(ctx)
 	if err != nil {
@@ -301,9 +305,9 @@ func (s *Store) RaiseAll(ctx context.Context, by int64, report func(tag store.Ta
 			before := tag.Next
 			tag.Next = store.Beyond(before, by)
 			switch err := do(ctx, tag.Name, tag.Next); {
-			case errors.Is(err, store.ErrCorrupt), errors.Is(err, store.ErrBadTag): // rows may be anything
+			case errors.Is(err, store.ErrCorrupt), errors.Is(err, store.ErrBadTag): // rows may hold anything
 				corrupt = append(corrupt, err)
-			case errors.Is(err, store.ErrNoTag): // it was removed meanwhile, and is above
+			case errors.Is(err, store.ErrNoTag): // removed since then, and already above
 			case err != nil:
 				return err
 			default:
@@ -327,7 +331,7 @@ func (s *Store) RaiseAll(ctx context.Context, by int64, report func(tag store.Ta
 	return nil
 }
 
-// begin marks the register as one that is being raised, and returns the mark.
+// begin marks the register as being raised, and returns the mark.
 func (s *Store) begin(ctx context.Context) (mark string, err error) {
 	s.mu.Lock()
 	s.deciding = true
@@ -337,18 +341,19 @@ func (s *Store) begin(ctx context.Context) (mark string, err error) {
 		meta[metaRaising] = mark
 		return nil
 	})
-	if err == nil && replicas > 1 { // a server that becomes the leader may have entries before it has the mark
+	// A server that becomes the leader may receive entries before the mark.
+	if err == nil && replicas > 1 {
 		pause.For(ctx, pollAge)
 		err = ctx.Err()
 	}
 	return mark, err
 }
 
-// errOther says that another administrator raises.
-var errOther = errors.New("another command raises all tags as well: run this one again when it has ended")
+// errOther reports that another administrator is raising the tags.
+var errOther = errors.New("another command is raising all tags; retry when it has ended")
 
-// decide writes a new decision to the metadata of the stream, with the identity that the
-// installation's register has had.
+// decide writes a new decision to the metadata of the stream, with the identity
+// of the installation's register.
 func (s *Store) decide(ctx context.Context, by int64, mark string) error {
 	_, err := s.change(ctx, func(meta map[string]string, found poll) error {
 		if meta[metaRaising] != mark {
@@ -369,7 +374,8 @@ func (s *Store) decide(ctx context.Context, by int64, mark string) error {
 	return err
 }
 
-// change changes the metadata of the stream, and returns how many copies there are of it.
+// change changes the metadata of the stream, and returns its number of
+// replicas.
 func (s *Store) change(ctx context.Context, do func(meta map[string]string, found poll) error) (replicas int, err error) {
 	stream, err := s.cfg.JetStream.Stream(ctx, kv.StreamName(s.bucket))
 	if err != nil {

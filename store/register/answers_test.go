@@ -12,8 +12,9 @@ import (
 	"github.com/idworker/idworker/store"
 )
 
-// TestAnswerBelowSeen: a write that lands in a register that was put back after the last
-// poll is answered with a sequence that is not above what had been seen. Nothing is granted.
+// TestAnswerBelowSeen: a register is restored after the last poll, and then a
+// write lands in it. The reply has a sequence that is not above the highest
+// seen. Nothing is granted.
 func TestAnswerBelowSeen(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -39,7 +40,7 @@ func TestAnswerBelowSeen(t *testing.T) {
 	})
 }
 
-// lateServer answers writes long after it was asked.
+// lateServer replies to writes after a long delay.
 type lateServer struct{ *fakeServer }
 
 func (s lateServer) update(ctx context.Context, tag string, value []byte, revision uint64) (uint64, error) {
@@ -48,8 +49,8 @@ func (s lateServer) update(ctx context.Context, tag string, value []byte, revisi
 	return got, err
 }
 
-// TestLateAnswer: between the poll behind a write and an answer that comes long after it
-// the register may have gone back. Nothing is granted.
+// TestLateAnswer: the reply comes so long after the poll that preceded the
+// write that the register may have regressed in between. Nothing is granted.
 func TestLateAnswer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -65,8 +66,8 @@ func TestLateAnswer(t *testing.T) {
 	})
 }
 
-// TestPollBeforeWrite: a loader that was silent for a while polls before it writes, and so
-// finds the register to be another one, or to be raised at the moment.
+// TestPollBeforeWrite: a loader that was silent for a while polls before it
+// writes, and so detects that the register was replaced, or is being raised.
 func TestPollBeforeWrite(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*poll){
@@ -94,7 +95,8 @@ func TestPollBeforeWrite(t *testing.T) {
 	}
 }
 
-// TestRowGoesBack: a row that went back is raised at once, and is the next to be served.
+// TestRowGoesBack: a regressed row is raised at once, and the next range is
+// served.
 func TestRowGoesBack(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -119,8 +121,9 @@ func TestRowGoesBack(t *testing.T) {
 	})
 }
 
-// TestPutBackToBeforeADecision: a register that is put back, raised, and then put back to
-// another backup from before that decision went back, though its sequence is higher.
+// TestPutBackToBeforeADecision: a register is restored, raised, and then
+// restored to another backup from before that decision. It has regressed,
+// though its sequence is higher.
 func TestPutBackToBeforeADecision(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -18,15 +18,16 @@ import (
 // BucketName is the name of the register's bucket.
 func BucketName(p messages.Prefix) string { return string(p) + "_register" }
 
-// ConfigKey is the key of the installation's config that holds the identity of the
-// register's stream. A register that is missing, or was made again, does not match it.
+// ConfigKey is the key of the installation's config that holds the identity of
+// the register's stream. A register that is missing, or was recreated, does not
+// match it.
 const ConfigKey = "register"
 
-// ErrNoIdentity says that the bucket was made by other means than [Create].
-var ErrNoIdentity = problem.New(problem.NoIdentity, "it was not made by idworker, and has no identity")
+// ErrNoIdentity reports a bucket that was created by other means than [Create].
+var ErrNoIdentity = problem.New(problem.NoIdentity, "it has no identity; idworker did not create it")
 
-// Bucket is the bucket, with replicas copies, 1 to 5, odd. It is not made where the
-// installation had one before.
+// Bucket is the bucket, with 1 to 5 replicas, an odd number. It is not created
+// if the installation had a register before.
 func Bucket(p messages.Prefix, replicas int) kv.Resource {
 	return bucket(p, replicas, nuid.Next(), agreement.HasKey(p, ConfigKey))
 }
@@ -38,8 +39,9 @@ func bucket(p messages.Prefix, replicas int, id string, older ...kv.Evidence) kv
 	}, older...)
 }
 
-// Create creates the bucket if it is missing and the installation had none before, and
-// records its identity in the installation's config. An existing bucket is left as it is.
+// Create creates the bucket if it is missing and the installation had none
+// before, and records its identity in the installation's config. An existing
+// bucket is not changed.
 func Create(ctx context.Context, js jetstream.JetStream, p messages.Prefix, replicas int) error {
 	if err := p.Check(); err != nil {
 		return err
@@ -48,7 +50,7 @@ func Create(ctx context.Context, js jetstream.JetStream, p messages.Prefix, repl
 	if err := kv.Ensure(ctx, js, config, Bucket(p, replicas)); err != nil {
 		return err
 	}
-	found, err := ask(ctx, js, BucketName(p))
+	found, err := pollLeader(ctx, js, BucketName(p))
 	if err != nil {
 		return err
 	}
@@ -62,8 +64,8 @@ func Create(ctx context.Context, js jetstream.JetStream, p messages.Prefix, repl
 	return err
 }
 
-// ask polls the stream of a bucket. Its leader answers.
-func ask(ctx context.Context, js jetstream.JetStream, bucket string) (poll, error) {
+// pollLeader polls the stream of a bucket. Its leader answers.
+func pollLeader(ctx context.Context, js jetstream.JetStream, bucket string) (poll, error) {
 	stream, err := js.Stream(ctx, kv.StreamName(bucket))
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		return poll{missing: true}, nil
@@ -74,7 +76,7 @@ func ask(ctx context.Context, js jetstream.JetStream, bucket string) (poll, erro
 	return pollOf(stream.CachedInfo()), nil
 }
 
-// Rights are those that a role needs for the register.
+// Rights are the rights that a role needs for the register.
 func Rights(p messages.Prefix, role rights.Role) rights.Rights {
 	name, config := BucketName(p), agreement.BucketName(p)
 	use := rights.Join(

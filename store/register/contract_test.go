@@ -22,13 +22,13 @@ func TestMain(m *testing.M) {
 
 const prefix = messages.DefaultPrefix
 
-// connect returns a configuration on a connection of its own.
+// connect returns a configuration on its own connection.
 func connect(t testing.TB, srv *natstest.Server) Config {
 	t.Helper()
 	return Config{JetStream: natstest.JetStream(t, srv.Connect(t, nats.ReconnectBufSize(-1))), Prefix: prefix}
 }
 
-// handle opens a register, which is created if it is missing.
+// handle opens a register, and creates it if it is missing.
 func handle(t testing.TB, cfg Config) *Store {
 	t.Helper()
 	if err := Create(t.Context(), cfg.JetStream, cfg.Prefix, 1); err != nil {
@@ -46,7 +46,8 @@ type stale struct{ *Store }
 
 func (s stale) Reserve(ctx context.Context, tag string, n int64) (store.Grant, error) {
 	if r, err := s.remote.read(ctx, tag); err == nil && r.exists() {
-		_, _ = s.remote.update(ctx, tag, r.encode(), r.revision) // another process may be faster
+		// Another process may be faster.
+		_, _ = s.remote.update(ctx, tag, r.encode(), r.revision)
 	}
 	return s.Store.Reserve(ctx, tag, n)
 }
@@ -70,7 +71,7 @@ func TestContract(t *testing.T) {
 	}
 }
 
-// tabled is a register in front of a table. Processes that race discard ranges.
+// tabled is a register in front of a table. Racing processes discard ranges.
 type tabled struct{ store.Store }
 
 func (tabled) MayBurn() {}

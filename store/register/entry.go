@@ -10,25 +10,27 @@ import (
 	"github.com/idworker/idworker/store"
 )
 
-// entry is the value of a key: how far a tag was granted.
+// entry is the value of a key: the granted IDs of a tag.
 type entry struct {
-	Next int64 `json:"next"` // the first ID that was not granted, at least 1
+	Next int64 `json:"next"` // first ID that was not granted, at least 1
 
-	// Step is the configured step. It is 0 where a table has the tag: rows have steps.
+	// Step is the configured step, or 0 for the tags of a table, whose rows
+	// have steps.
 	Step int64 `json:"step,omitempty"`
 
 	// Order is "" for store.Trend. It never changes.
 	Order store.Order `json:"order,omitempty"`
 
-	// Removed entries keep Next and Order for a tag that is created again. In front of a table
-	// the mark says that no row is expected; if there is one, the tag exists.
+	// Removed entries keep Next and Order for a tag that is created again. In
+	// front of a table the mark means that no row is expected; if there is a
+	// row, the tag exists.
 	Removed bool `json:"removed,omitempty"`
 }
 
-// order is the order of the tag.
+// order returns the order of the tag.
 func (e entry) order() store.Order { return cmp.Or(e.Order, store.Trend) }
 
-// stored is an order as entries have it.
+// stored returns an order in the form of entries.
 func stored(o store.Order) store.Order {
 	if o == store.Trend {
 		return ""
@@ -44,8 +46,8 @@ func (e entry) encode() []byte {
 	return data
 }
 
-// decode reads an entry. Anything else is ErrCorrupt, unknown fields included: a guess
-// could grant IDs a second time.
+// decode reads an entry. Anything else is ErrCorrupt, unknown fields included:
+// a guess could grant IDs a second time.
 func decode(value []byte) (e entry, err error) {
 	d := json.NewDecoder(bytes.NewReader(value))
 	d.DisallowUnknownFields()
@@ -62,15 +64,16 @@ func decode(value []byte) (e entry, err error) {
 	return e, nil
 }
 
-// record is an entry as it is stored. A revision of 0 means that the key never existed; a
-// revision without an entry is the marker of a key that was deleted by hand.
-type record struct {
+// storedEntry is an entry with its revision. Revision 0 means that the key
+// never existed; a revision without an entry is the marker of a key that was
+// deleted by hand.
+type storedEntry struct {
 	entry
 	revision uint64
 }
 
 // exists reports whether there is an entry.
-func (r record) exists() bool { return r.Next > 0 }
+func (r storedEntry) exists() bool { return r.Next > 0 }
 
 // deleted reports whether the entry was deleted by hand.
-func (r record) deleted() bool { return !r.exists() && r.revision > 0 }
+func (r storedEntry) deleted() bool { return !r.exists() && r.revision > 0 }

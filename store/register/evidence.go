@@ -11,25 +11,28 @@ import (
 	"github.com/idworker/idworker/store"
 )
 
-// evidence is what a process remembers of the register, to notice that it went back. A
-// [Witness] keeps it in a file.
+// evidence is a process's record of the register, to detect that it regressed.
+// A [Witness] keeps it in a file.
 type evidence struct {
-	ID        string   `json:"id,omitempty"`        // identity of the register's stream
-	Seen      uint64   `json:"seen"`                // highest sequence of that stream
-	Entries   uint64   `json:"entries,omitempty"`   // most messages in it: none is ever deleted
-	First     int64    `json:"first,omitempty"`     // lowest first ID of a tag that is created
-	Decisions []string `json:"decisions,omitempty"` // every decision that was ever found there
+	ID   string `json:"id,omitempty"` // identity of the register's stream
+	Seen uint64 `json:"seen"`         // highest sequence of that stream
+	// Most messages in it: none is ever deleted.
+	Entries   uint64   `json:"entries,omitempty"`
+	First     int64    `json:"first,omitempty"`     // lowest first ID of a new tag
+	Decisions []string `json:"decisions,omitempty"` // every decision ever found
 }
 
-// Keys in the metadata of the register's stream. A poll reads them with the last sequence.
+// Keys in the metadata of the register's stream. A poll reads them with the
+// last sequence.
 const (
-	metaID        = "idworker_id"        // random, made with the stream
-	metaDecisions = "idworker_decisions" // random, all that there were, the latest last
-	metaFirst     = "idworker_first"     // lowest first ID of a tag that is created
-	metaRaising   = "idworker_raising"   // set while entries are raised for a decision
+	metaID = "idworker_id" // random, made with the stream
+	// Random; all decisions so far, the latest last.
+	metaDecisions = "idworker_decisions"
+	metaFirst     = "idworker_first"   // lowest first ID of a new tag
+	metaRaising   = "idworker_raising" // set while entries are raised for a decision
 )
 
-// poll is an answer of the stream's leader.
+// poll is a reply of the stream's leader.
 type poll struct {
 	missing   bool // there is no stream
 	id        string
@@ -53,49 +56,50 @@ func pollOf(info *jetstream.StreamInfo) poll {
 	}
 }
 
-// decided reports whether the register has a decision that is not among those known.
-// Decisions are random, and each process remembers all of them, so a register that was
-// put back with an older decision does not pass for one that was decided upon.
+// decided reports whether the register has a decision that is new to this
+// process. Decisions are random, and each process keeps all of them. So a
+// register restored to an older decision does not count as decided.
 func (e *evidence) decided(p poll) bool {
 	return !p.missing && !p.raising && !e.foreign(p) &&
 		slices.ContainsFunc(p.decisions, func(d string) bool { return !slices.Contains(e.Decisions, d) })
 }
 
-// foreign reports whether a register is not the one that was seen, whatever was decided.
+// foreign reports whether a register is not the register seen, whatever was
+// decided.
 func (e *evidence) foreign(p poll) bool { return e.ID != "" && !p.missing && p.id != e.ID }
 
-const beingRaised = "is being raised, or a command that raised it broke off"
+const beingRaised = "is being raised, or a raise was interrupted"
 
-// check compares a poll with the evidence, and with the sequence that had been seen when
-// the poll was sent: later ones may be written after the answer. It returns nil or what is
-// wrong.
+// check compares a poll with the evidence, and with the sequence seen before
+// the poll was sent: later messages may be written after the reply. It returns
+// nil or the fault.
 func (e *evidence) check(bucket string, p poll, seen uint64) *store.RegressionError {
 	wrong := store.RegressionError{Bucket: bucket, Seen: seen, Found: p.last}
 	switch {
 	case p.missing && (seen > 0 || e.ID != ""):
 		wrong.Reason = "is missing"
 	case e.foreign(p):
-		wrong.Reason = "was made again, or is another one"
+		wrong.Reason = "was recreated or replaced"
 	case p.raising:
 		wrong.Reason = beingRaised
 	case p.first < e.First:
-		wrong.Reason = "is from before a decision"
+		wrong.Reason = "predates a decision"
 	case p.last < seen:
 	case p.entries < e.Entries:
-		wrong.Reason = fmt.Sprintf("has %d entries, and had %d", p.entries, e.Entries)
+		wrong.Reason = fmt.Sprintf("has %d entries, had %d", p.entries, e.Entries)
 	default:
 		return nil
 	}
 	return &wrong
 }
 
-// adopt takes a register for what was seen, from now on.
+// adopt makes a poll the evidence from now on.
 func (e *evidence) adopt(p poll) {
 	e.ID, e.Seen, e.Entries, e.First = p.id, p.last, p.entries, p.first
 	e.learn(p)
 }
 
-// learn adds the decisions of a register to those known.
+// learn adds the decisions of a register to the evidence.
 func (e *evidence) learn(p poll) {
 	for _, d := range p.decisions {
 		if !slices.Contains(e.Decisions, d) {

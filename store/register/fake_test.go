@@ -15,16 +15,16 @@ import (
 	"github.com/idworker/idworker/store"
 )
 
-// fakeServer is the register's stream in virtual time. Its network delays and loses what
-// it is sent, and what it answers.
+// fakeServer is the register's stream in virtual time. Its network delays and
+// loses requests and replies.
 type fakeServer struct {
 	random *rand.Rand
 	loss   float64
 
 	mu    sync.Mutex
 	now   poll
-	keys  map[string]record
-	older []fakeServer // states that it may be put back to
+	keys  map[string]storedEntry
+	older []fakeServer // states that it may be restored to
 	away  bool
 	conns uint64 // raised when all connections were lost
 }
@@ -32,13 +32,13 @@ type fakeServer struct {
 func newFakeServer(seed uint64, loss float64) *fakeServer {
 	return &fakeServer{
 		random: rand.New(rand.NewPCG(seed, 1)), loss: loss,
-		now: poll{id: "made", first: 1, replicas: 1}, keys: make(map[string]record),
+		now: poll{id: "made", first: 1, replicas: 1}, keys: make(map[string]storedEntry),
 	}
 }
 
 var errLost = errors.New("no answer")
 
-// travel is the way of a message. It reports whether it arrives.
+// travel delays a message. It reports whether the message arrives.
 func (f *fakeServer) travel(ctx context.Context) bool {
 	f.mu.Lock()
 	lost, took := f.random.Float64() < f.loss, time.Duration(f.random.Int64N(int64(20*time.Millisecond)))
@@ -54,7 +54,7 @@ func (f *fakeServer) travel(ctx context.Context) bool {
 	}
 }
 
-// call sends a request, has do answer it, and sends the answer.
+// call sends a request, has do handle it, and sends the reply.
 func call[T any](ctx context.Context, f *fakeServer, do func() (T, error)) (T, error) {
 	var none T
 	conns := f.reconnects()
@@ -63,7 +63,8 @@ func call[T any](ctx context.Context, f *fakeServer, do func() (T, error)) (T, e
 		return none, ctx.Err()
 	}
 	f.mu.Lock()
-	away := f.away || f.conns != conns // and what was sent before a reconnect does not arrive after it
+	// Requests from before a reconnect do not arrive after it.
+	away := f.away || f.conns != conns
 	var answer T
 	err := errLost
 	if !away {
@@ -91,23 +92,24 @@ func (f *fakeServer) update(ctx context.Context, tag string, value []byte, revis
 			return 0, err
 		}
 		f.now.last++
-		f.keys[tag] = record{e, f.now.last}
+		f.keys[tag] = storedEntry{e, f.now.last}
 		f.now.entries = uint64(len(f.keys))
 		return f.now.last, nil
 	})
 }
 
-func (f *fakeServer) read(ctx context.Context, tag string) (record, error) {
-	return call(ctx, f, func() (record, error) { return f.keys[tag], nil })
+func (f *fakeServer) read(ctx context.Context, tag string) (storedEntry, error) {
+	return call(ctx, f, func() (storedEntry, error) { return f.keys[tag], nil })
 }
 
 func (f *fakeServer) list(ctx context.Context) (map[string]listed, error) {
-	ctx, cancel := context.WithTimeout(ctx, 7*time.Second) // as a feed ends when nothing comes
+	// A feed also ends when nothing arrives.
+	ctx, cancel := context.WithTimeout(ctx, 7*time.Second)
 	defer cancel()
 	return call(ctx, f, func() (map[string]listed, error) {
 		all := make(map[string]listed)
 		for tag, r := range f.keys {
-			all[tag] = listed{record: r}
+			all[tag] = listed{storedEntry: r}
 		}
 		return all, nil
 	})
@@ -119,15 +121,15 @@ func (f *fakeServer) reconnects() uint64 {
 	return f.conns
 }
 
-// save keeps the state, to be put back.
+// save keeps the state, to be restored.
 func (f *fakeServer) save() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.older = append(f.older, fakeServer{now: f.now, keys: maps.Clone(f.keys)})
 }
 
-// putBack takes the stream away, and puts back an older state of it, after a time in which
-// every loader has polled.
+// putBack makes the stream unavailable, and restores an older state after a
+// time in which every loader has polled.
 func (f *fakeServer) putBack(to int, takes time.Duration, drops bool) {
 	f.mu.Lock()
 	f.away = true
@@ -149,11 +151,11 @@ func (f *fakeServer) raise(tag string, by int64) {
 	f.now.last++
 	r := f.keys[tag]
 	r.Next += by
-	f.keys[tag] = record{r.entry, f.now.last}
+	f.keys[tag] = storedEntry{r.entry, f.now.last}
 }
 
-// decide raises all that there is by a number of IDs, as an administrator does: the
-// register is marked until all is raised.
+// decide raises all tags by a number of IDs, as an administrator does: the
+// register is marked until all are raised.
 func (f *fakeServer) decide(by int64, tables ...*fakeTable) {
 	for _, table := range tables {
 		table.raiseAll(by)
@@ -173,8 +175,8 @@ func (f *fakeServer) decide(by int64, tables ...*fakeTable) {
 	f.now.raising = false
 }
 
-// fakeTable is a table whose rows go back now and then, and that loses changes, or its
-// answers to them. All rows have a step of 10.
+// fakeTable is a table whose rows regress now and then, and that loses changes,
+// or the replies to them. All rows have a step of 10.
 type fakeTable struct {
 	random     *rand.Rand
 	back, loss float64
@@ -224,7 +226,7 @@ func (f *fakeTable) Tags(context.Context) (tags []store.Tag, err error) {
 	return tags, nil
 }
 
-// change changes a row, unless that or the answer to it is lost.
+// change changes a row, unless the change or the reply is lost.
 func (f *fakeTable) change(do func() error) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

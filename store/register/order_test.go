@@ -14,8 +14,9 @@ import (
 	"github.com/idworker/idworker/testing/tier"
 )
 
-// TestOrderIsForEver: whoever creates and removes a tag, with whichever order, and whatever
-// is lost meanwhile: all its grants have one order, that of its creators who succeeded.
+// TestOrderIsForEver: processes create and remove a tag with either order, and
+// messages are lost. All grants have one order, that of the successful
+// creators.
 func TestOrderIsForEver(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(tier.Pick(30, 2000)) {
@@ -26,7 +27,7 @@ func TestOrderIsForEver(t *testing.T) {
 					clear(table.rows)
 					table.loss = 0.1
 				}
-				if len(w.tables) > 1 { // two loaders, one table
+				if len(w.tables) > 1 { // two loaders, a common table
 					w.tables = w.tables[:1]
 				}
 				w.server.loss = 0.05
@@ -66,7 +67,7 @@ func TestOrderIsForEver(t *testing.T) {
 	}
 }
 
-// act does something to a tag, within a time that may be too short.
+// act changes a tag, within a time that may be too short.
 func act(ctx context.Context, w *world, s *Store, name string, random *rand.Rand, has func(why, tag string, order store.Order)) {
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(random.Int64N(int64(500*time.Millisecond))))
 	defer cancel()
@@ -101,7 +102,7 @@ func act(ctx context.Context, w *world, s *Store, name string, random *rand.Rand
 	<-time.After(time.Duration(random.Int64N(int64(20 * time.Millisecond))))
 }
 
-// tabledWorld has a table whose rows do not go back, and nothing is lost.
+// tabledWorld has a table whose rows do not regress, and loses nothing.
 func tabledWorld(t *testing.T) (w *world, table *fakeTable) {
 	w = newWorld(t, 1, 1)
 	w.server.loss, w.tables[0].back = 0, 0
@@ -110,8 +111,9 @@ func tabledWorld(t *testing.T) (w *world, table *fakeTable) {
 
 var strictTag = store.Tag{Name: "strict", Step: 10, Next: 1, Order: store.Strict}
 
-// TestMissingRow: a tag whose row is missing, though it was not removed, is neither served
-// nor made again by itself. Inserting the row again helps, and so does removing the tag.
+// TestMissingRow: a tag whose row is missing, though it was not removed, is
+// neither served nor recreated automatically. Inserting the row again helps,
+// and so does removing the tag.
 func TestMissingRow(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -190,8 +192,9 @@ func TestMissingRow(t *testing.T) {
 	})
 }
 
-// TestCreatorStops: a creator that stops before it has made the row leaves no tag, but the
-// order of the name; so does one that stops after that, and then there is a tag.
+// TestCreatorStops: a creator that stops before it inserts the row leaves no
+// tag, but the order of the name. A creator that stops after that leaves a tag
+// with that order.
 func TestCreatorStops(t *testing.T) {
 	t.Parallel()
 	for name, create := range map[string]func(context.Context, *Store) error{
@@ -235,8 +238,8 @@ func TestCreatorStops(t *testing.T) {
 	}
 }
 
-// TestRowWithoutEntry: a row that was inserted by hand is trend, or has the order that the
-// first creator gives.
+// TestRowWithoutEntry: a row that was inserted by hand is trend, or has the
+// order of its first creator.
 func TestRowWithoutEntry(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -258,7 +261,8 @@ func TestRowWithoutEntry(t *testing.T) {
 	})
 }
 
-// TestStepOfRow: a step that was changed by another process is noticed within a minute.
+// TestStepOfRow: a step changed by another process takes effect within a
+// minute.
 func TestStepOfRow(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -289,8 +293,8 @@ func TestStepOfRow(t *testing.T) {
 	})
 }
 
-// TestLostTagKeepsItsOrder: a strict tag that the register lost, and that comes back with a
-// decision, is strict.
+// TestLostTagKeepsItsOrder: a strict tag that the register lost, and that a
+// decision brings back, is strict.
 func TestLostTagKeepsItsOrder(t *testing.T) {
 	t.Parallel()
 	for tables := range 2 {
@@ -320,7 +324,7 @@ func TestLostTagKeepsItsOrder(t *testing.T) {
 	}
 }
 
-// TestDecode: what is no entry is refused.
+// TestDecode: malformed entries are refused.
 func TestDecode(t *testing.T) {
 	t.Parallel()
 	for value, want := range map[string]entry{

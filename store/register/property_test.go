@@ -20,29 +20,29 @@ import (
 
 var tags = []string{"a", "b"}
 
-// world is a number of loaders on one register, in virtual time.
+// world is a register with several loaders, in virtual time.
 type world struct {
 	*testing.T
 	server *fakeServer
-	tables []*fakeTable // one for each loader that has one
+	tables []*fakeTable // of the loaders that have a table
 	seed   uint64
 
 	granted storetest.Ledger
 	mu      sync.Mutex
-	highest map[string]int64 // end of what was granted, as of now
+	highest map[string]int64 // end of the highest grant so far
 	stores  []*Store
-	ordered bool // ranges ascend: nothing went back
+	ordered bool // ranges ascend: nothing regressed
 }
 
-// fakeLoader opens a register in a world.
+// loader opens a register in a world.
 func (w *world) loader(n int) *Store {
 	cfg := Config{Prefix: prefix, Log: zap.NewNop()}
 	if len(w.tables) > 0 {
 		cfg.Table = w.tables[n%len(w.tables)]
 	}
 	s := newStore(cfg, w.server)
-	for { // as a process that starts does
-		ctx, cancel := context.WithTimeout(w.Context(), askTimeout)
+	for { // as a starting process does
+		ctx, cancel := context.WithTimeout(w.Context(), pollTimeout)
 		err := s.start(ctx)
 		cancel()
 		if err == nil {
@@ -78,8 +78,8 @@ func (w *world) reserve(ctx context.Context, s *Store, random *rand.Rand) {
 	}
 }
 
-// run has loaders reserve until disturb returns, checks that no number was granted twice,
-// and that each loader goes on.
+// run has loaders reserve until disturb returns, checks that no number was
+// granted twice, and that each loader still grants.
 func (w *world) run(loaders int, disturb func()) {
 	ctx, cancel := context.WithCancel(w.Context())
 	var group sync.WaitGroup
@@ -115,14 +115,14 @@ func newWorld(t *testing.T, seed uint64, tables int) *world {
 	}
 	for _, tag := range tags {
 		w.server.now.last++
-		w.server.keys[tag] = record{entry{Next: 1, Step: 10}, w.server.now.last}
+		w.server.keys[tag] = storedEntry{entry{Next: 1, Step: 10}, w.server.now.last}
 	}
 	w.server.now.entries = uint64(len(tags))
 	return w
 }
 
-// TestRanges: whatever is lost or late, and however often rows go back, and even if two
-// loaders have tables of their own: ranges are disjoint, and ascend.
+// TestRanges: ranges are disjoint, and ascend, although messages are lost or
+// late, rows regress, and two loaders have different tables.
 func TestRanges(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(tier.Pick(20, 1000)) {
@@ -135,9 +135,9 @@ func TestRanges(t *testing.T) {
 	}
 }
 
-// TestRegisterGoesBack: a register that is put back to an older state, rows with it or not,
-// stops every loader that polled since; it serves again when all was raised, and nothing is
-// granted twice.
+// TestRegisterGoesBack: a register restored to an older state, with or without
+// rows, stops every loader that has polled since. It serves again after a
+// raise, and nothing is granted twice.
 func TestRegisterGoesBack(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(tier.Pick(40, 2000)) {
@@ -151,7 +151,9 @@ func TestRegisterGoesBack(t *testing.T) {
 						w.server.save()
 						saved := time.Now()
 						time.Sleep(10 * time.Second)
-						for _, s := range w.stores { // polls get lost, and the rule is that each has polled since
+						// Polls get lost, and the rule is that each loader has
+						// polled since.
+						for _, s := range w.stores {
 							for polled := false; !polled; {
 								s.mu.Lock()
 								polled = s.polled.at.After(saved.Add(time.Second))
@@ -170,8 +172,8 @@ func TestRegisterGoesBack(t *testing.T) {
 	}
 }
 
-// TestRaisedByTooLittle: loaders do not go on with a register that was raised to less than
-// they were granted; raised once more, by enough, they do.
+// TestRaisedByTooLittle: loaders do not resume with a register that was raised
+// to less than their grants. After another, sufficient raise they do.
 func TestRaisedByTooLittle(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -194,8 +196,8 @@ func TestRaisedByTooLittle(t *testing.T) {
 	})
 }
 
-// TestRaisedHalfway: what is raised lifts the sequence to what was seen and above. A loader
-// that starts meanwhile does not take that for a register which did not go back.
+// TestRaisedHalfway: a raise lifts the sequence to the highest seen and above.
+// A loader that starts during the raise still detects the regression.
 func TestRaisedHalfway(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -240,8 +242,9 @@ func TestRaisedHalfway(t *testing.T) {
 	})
 }
 
-// TestRowsOfLostTags: after a decision, the row of a tag that the register lacks begins
-// where tags do that are created: one of that name may have been lost.
+// TestRowsOfLostTags: after a decision, the row of a tag that the register
+// lacks begins at the lowest first ID of new tags: a tag of that name may have
+// been lost.
 func TestRowsOfLostTags(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -257,8 +260,8 @@ func TestRowsOfLostTags(t *testing.T) {
 	})
 }
 
-// TestDeposedLeader: what a leader of a replicated stream answers that has lost the others
-// stops a loader, and is no proof until it has stayed so.
+// TestDeposedLeader: the replies of a leader that lost the other servers stop a
+// loader, and are proof only after they have persisted.
 func TestDeposedLeader(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -274,7 +277,7 @@ func TestDeposedLeader(t *testing.T) {
 		done := make(chan struct{})
 		go func() { defer close(done); s.Run(ctx) }()
 		defer func() { cancel(); <-done }()
-		w.server.save() // what the others have
+		w.server.save() // the state of the other servers
 		w.server.putBack(0, 0, false)
 		time.Sleep(suspicion / 2)
 		if got, err := s.Reserve(t.Context(), "a", 10); !errors.Is(err, store.ErrRegressed) {
@@ -295,7 +298,7 @@ func TestDeposedLeader(t *testing.T) {
 	})
 }
 
-// TestStopsInTime: within the time that the rules give, no loader grants any more.
+// TestStopsInTime: no loader grants after the time that the rules allow.
 func TestStopsInTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -307,7 +310,7 @@ func TestStopsInTime(t *testing.T) {
 			w.server.save()
 			time.Sleep(10 * time.Second)
 			w.server.putBack(0, 2*time.Second, false)
-			time.Sleep(pollEvery + askTimeout)
+			time.Sleep(pollEvery + pollTimeout)
 			before := w.granted.Len()
 			time.Sleep(time.Minute)
 			if n := w.granted.Len() - before; n > 0 {
@@ -319,8 +322,8 @@ func TestStopsInTime(t *testing.T) {
 	})
 }
 
-// TestStaleAfterDecision: what a loader has cached, and where it would have new tags begin,
-// is from before a decision that its next poll finds. Neither is written.
+// TestStaleAfterDecision: a loader's cache, and its first ID for new tags, are
+// from before a decision that its next poll returns. It writes neither.
 func TestStaleAfterDecision(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -331,7 +334,8 @@ func TestStaleAfterDecision(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.server.save()
-		for range 2 { // which are lost; the raise gives a's entry the revision that a has cached
+		// These are lost; the raise gives the entry of a the cached revision.
+		for range 2 {
 			if _, err := a.Reserve(t.Context(), "a", 10); err != nil {
 				t.Fatal(err)
 			}
@@ -355,8 +359,8 @@ func TestStaleAfterDecision(t *testing.T) {
 	})
 }
 
-// TestLowestFirstIDOnlyRises: a register that is put back to before a decision is not good
-// again when new tags begin as high as they did by that decision.
+// TestLowestFirstIDOnlyRises: a register restored to before a decision does not
+// become good again when new tags begin as high as by that decision.
 func TestLowestFirstIDOnlyRises(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -384,7 +388,7 @@ func TestLowestFirstIDOnlyRises(t *testing.T) {
 	})
 }
 
-// slowServer answers polls slowly.
+// slowServer replies to polls slowly.
 type slowServer struct{ *fakeServer }
 
 func (s slowServer) poll(ctx context.Context) (poll, error) {
@@ -392,7 +396,7 @@ func (s slowServer) poll(ctx context.Context) (poll, error) {
 	return s.fakeServer.poll(ctx)
 }
 
-// TestSlowPolls: polls that take longer than the time between two of them end no grants.
+// TestSlowPolls: polls slower than the polling interval do not end granting.
 func TestSlowPolls(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -31,7 +31,7 @@ func newSite(t *testing.T) site {
 	return site{t, srv, natstest.JetStream(t, conn), conn}
 }
 
-// loader opens a handle that watches, as a loader's does.
+// loader opens a handle that watches the register, as a loader does.
 func (s site) loader(cfg Config) *Store {
 	s.Helper()
 	h := handle(s, cfg)
@@ -65,7 +65,7 @@ func (s site) reserve(h *Store, tag string, first int64) store.Segment {
 	return seg.Segment
 }
 
-// raise is what an administrator does.
+// raise raises all tags, as an administrator does.
 func (s site) raise(by int64) {
 	s.Helper()
 	admin, err := Decide(s.Context(), connect(s, s.srv), 1)
@@ -84,7 +84,7 @@ func (s site) delete() {
 	}
 }
 
-// makeAgain makes a bucket that has nothing to do with the one before.
+// makeAgain creates a bucket unrelated to the earlier bucket.
 func (s site) makeAgain() {
 	s.Helper()
 	natstest.Eventually(s, "the bucket is made again", func() bool {
@@ -107,14 +107,15 @@ func (s site) awaitStart(h *Store) {
 	natstest.Eventually(s, "the loader goes on", func() bool { return h.Stopped() == nil })
 }
 
-// TestRegressions: whatever happens to the register under running loaders, they stop; and
-// go on above everything once an administrator has raised all tags.
+// TestRegressions: loaders stop on every kind of regression, and resume above
+// all grants once an administrator has raised all tags.
 func TestRegressions(t *testing.T) {
 	t.Parallel()
 	stream := kv.StreamName(BucketName(prefix))
 	for name, c := range map[string]struct {
-		do   func(s site, older natstest.Snapshot)
-		late int64 // the first ID of a tag that the register does not have any more, at least
+		do func(s site, older natstest.Snapshot)
+		// Lower bound of the first ID of a tag that the register lost.
+		late int64
 	}{
 		"deleted":              {func(s site, _ natstest.Snapshot) { s.delete() }, 1_000_001},
 		"deleted, made again":  {func(s site, _ natstest.Snapshot) { s.delete(); s.makeAgain() }, 1_000_001},
@@ -141,7 +142,7 @@ func TestRegressions(t *testing.T) {
 			c.do(s, older)
 			for _, h := range []*Store{one, two} {
 				if name == "an entry set lower" {
-					_, _ = h.Reserve(t.Context(), "order", 10) // which reads it
+					_, _ = h.Reserve(t.Context(), "order", 10) // this reads it
 				}
 				s.awaitStop(h)
 				if n := h.Figures().Regressions; n != 1 {
@@ -201,8 +202,8 @@ func (s site) purge(key string) {
 	}
 }
 
-// TestAwayIsNotBack: a server that is away and comes back with all that it had ends nothing
-// and needs no decision.
+// TestAwayIsNotBack: a server that is stopped and restarted with all its data
+// ends nothing and needs no decision.
 func TestAwayIsNotBack(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -217,7 +218,8 @@ func TestAwayIsNotBack(t *testing.T) {
 	}
 	s.srv.Restart()
 	natstest.Eventually(t, "the loader goes on", func() bool {
-		call, done := context.WithTimeout(t.Context(), time.Second) // what was sent too early is never answered
+		// Requests sent too early are never answered.
+		call, done := context.WithTimeout(t.Context(), time.Second)
 		defer done()
 		seg, err := h.Reserve(call, "order", 10)
 		if err == nil && seg.First < last.End {
@@ -230,8 +232,8 @@ func TestAwayIsNotBack(t *testing.T) {
 	}
 }
 
-// TestStartsWithoutMemory: a loader that starts does not take a register that is missing,
-// or was made again, for a new one; nor does it make one.
+// TestStartsWithoutMemory: a loader that starts does not mistake a missing or
+// recreated register for a new register, and does not create it.
 func TestStartsWithoutMemory(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -259,8 +261,9 @@ func TestStartsWithoutMemory(t *testing.T) {
 	}
 }
 
-// TestWitness: a start is refused if the register or a bucket beside it is behind what the
-// file shows, whatever decisions an older state has, until there is a new one.
+// TestWitness: a start is refused if the register or a bucket beside it is
+// behind the witness, whatever decisions an older state has, until there is a
+// new decision.
 func TestWitness(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -298,7 +301,7 @@ func TestWitness(t *testing.T) {
 	refused := func(why string) {
 		t.Helper()
 		cfg := configure()
-		for range 2 { // people start again what refused to start
+		for range 2 { // operators restart a process that refused to start
 			if _, err := Open(t.Context(), cfg); !errors.Is(err, store.ErrRegressed) {
 				t.Fatalf("%s: %v, want ErrRegressed", why, err)
 			}
@@ -357,8 +360,8 @@ func TestWitness(t *testing.T) {
 	}
 }
 
-// TestDeletedByHand: an entry that was deleted by hand is no tag, and comes back only with
-// a first ID that somebody has chosen.
+// TestDeletedByHand: an entry that was deleted by hand is no tag, and returns
+// only with a first ID that an administrator has chosen.
 func TestDeletedByHand(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -387,8 +390,8 @@ func TestDeletedByHand(t *testing.T) {
 	s.reserve(fresh, "order", 500)
 }
 
-// TestRaiseAll raises removed tags, too, uses up what has fewer IDs left, and refuses
-// what cannot be read.
+// TestRaiseAll raises removed tags too, exhausts tags with too few IDs left,
+// and refuses unreadable entries.
 func TestRaiseAll(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -437,7 +440,7 @@ func TestRaiseAll(t *testing.T) {
 	}
 }
 
-// TestConnectionWithoutReconnectBuffer: another one is refused.
+// TestConnectionWithoutReconnectBuffer: a connection with a buffer is refused.
 func TestConnectionWithoutReconnectBuffer(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -477,8 +480,8 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// TestWitnessAfterFailure: evidence that could not be written is written when it can be, and
-// so is a decision that was refused, before the process ends.
+// TestWitnessAfterFailure: evidence that could not be written is written as
+// soon as possible, and so is a refused decision, before the process ends.
 func TestWitnessAfterFailure(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -526,8 +529,8 @@ func TestWitnessAfterFailure(t *testing.T) {
 	}
 }
 
-// TestWitnessWhileAway: what was granted right before JetStream went away is noted, by a
-// loader that goes on and by one that is stopped meanwhile.
+// TestWitnessWhileAway: the last grants before an outage are written to the
+// witness, by a loader that continues and by a loader that is stopped.
 func TestWitnessWhileAway(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -14,64 +14,66 @@ import (
 	"github.com/idworker/idworker/store"
 )
 
-// listed is a record in a list, or why it cannot be read.
+// listed is an entry in a list, or the reason why it is unreadable.
 type listed struct {
-	record
+	storedEntry
 	err error
 }
 
-// remote is the bucket, as a server has it.
+// remote is the bucket on a server.
 type remote interface {
-	// poll asks the leader of the stream how far it is.
+	// poll reads the state of the stream from its leader.
 	poll(ctx context.Context) (poll, error)
 
-	// update writes an entry if its revision is still that, and returns the new one. After
-	// jetstream.ErrKeyRevisionMismatch nothing was written; after other errors that is unknown.
+	// update writes an entry if its revision is unchanged, and returns the new
+	// revision. After jetstream.ErrKeyRevisionMismatch nothing was written;
+	// after other errors the outcome is unknown.
 	update(ctx context.Context, tag string, value []byte, revision uint64) (uint64, error)
 
 	// read reads an entry from the leader.
-	read(ctx context.Context, tag string) (record, error)
+	read(ctx context.Context, tag string) (storedEntry, error)
 
 	// list reads all entries.
 	list(ctx context.Context) (map[string]listed, error)
 
-	// reconnects is how often the connection was made again.
+	// reconnects returns the number of reconnects.
 	reconnects() uint64
 }
 
-// bucketOf is a [remote].
+// bucketOf implements [remote].
 type bucketOf struct {
 	js jetstream.JetStream
 	*kv.Bucket
 }
 
-func (b bucketOf) poll(ctx context.Context) (poll, error) { return ask(ctx, b.js, b.Name()) }
+func (b bucketOf) poll(ctx context.Context) (poll, error) { return pollLeader(ctx, b.js, b.Name()) }
 
 func (b bucketOf) update(ctx context.Context, tag string, value []byte, revision uint64) (uint64, error) {
 	revision, err := b.Update(ctx, tag, value, revision)
 	return revision, errors.Unwrap(err) // tagError adds the bucket
 }
 
-func (b bucketOf) read(ctx context.Context, tag string) (record, error) {
+func (b bucketOf) read(ctx context.Context, tag string) (storedEntry, error) {
 	e, err := b.Get(ctx, tag)
 	if err != nil || !e.Exists() {
-		return record{revision: e.Revision}, errors.Unwrap(err) // tagError adds the bucket
+		return storedEntry{revision: e.Revision}, errors.Unwrap(err) // tagError adds the bucket
 	}
 	decoded, err := decode(e.Value)
-	return record{decoded, e.Revision}, err
+	return storedEntry{decoded, e.Revision}, err
 }
 
 func (b bucketOf) reconnects() uint64 { return b.js.Conn().Stats().Reconnects }
 
-// How long a list waits for what its server lacks, and how often it asks the leader
-// meanwhile.
+// lagPatience bounds the wait of a list for entries that its server lacks,
+// lagLook is the pause between polls of the leader during that wait.
 const (
 	lagPatience = 5 * time.Second
 	lagLook     = 250 * time.Millisecond
 )
 
-// list reads all entries, as of a moment after the call began: at least up to the sequence
-// that the leader is at. The entries come from a replica, which may lag behind.
+// list reads all entries, as of a moment after the call began: at least up to
+// the leader's last sequence. The entries come from a replica, which may lag
+// behind.
 func (b bucketOf) list(ctx context.Context) (map[string]listed, error) {
 	name := b.Name()
 	fail := func(err error) (map[string]listed, error) {
@@ -101,7 +103,7 @@ func (b bucketOf) list(ctx context.Context) (map[string]listed, error) {
 			return entries, nil
 		}
 		if time.Since(began) > lagPatience {
-			return fail(errors.New("the replica that is read from lags behind its leader"))
+			return fail(errors.New("the replica lags behind its leader"))
 		}
 		short, cancel := context.WithTimeout(ctx, lagLook)
 		e, err := feed.Next(short)
@@ -118,7 +120,7 @@ func (b bucketOf) list(ctx context.Context) (map[string]listed, error) {
 		if err == nil {
 			continue
 		}
-		before := found.last // it was written again since, or removed
+		before := found.last // rewritten since, or removed
 		if !errors.Is(err, jetstream.ErrMsgNotFound) {
 			return fail(err)
 		}
@@ -133,11 +135,11 @@ func (b bucketOf) list(ctx context.Context) (map[string]listed, error) {
 
 func decodeListed(e kv.Entry) listed {
 	if e.Deleted {
-		return listed{record: record{revision: e.Revision}}
+		return listed{storedEntry: storedEntry{revision: e.Revision}}
 	}
 	decoded, err := decode(e.Value)
 	if bad := checkName(e.Key); bad != nil {
 		err = fmt.Errorf("%w: %w", store.ErrCorrupt, bad)
 	}
-	return listed{record{decoded, e.Revision}, err}
+	return listed{storedEntry{decoded, e.Revision}, err}
 }

@@ -13,15 +13,15 @@ import (
 	"github.com/idworker/idworker/store"
 )
 
-// A write takes between 0.05 and a few milliseconds, so a process that lost a race waits
-// about that long, and longer each time.
+// A write takes between 0.05 and a few milliseconds, so a process that lost a
+// race waits about that long, and longer each time.
 const (
 	firstBackoff   = 500 * time.Microsecond
 	longestBackoff = 32 * time.Millisecond
 )
 
-// backOff waits a random time, whose upper bound doubles with each attempt, counted from
-// 0. It returns ctx.Err().
+// backOff waits a random time, whose upper bound doubles with each attempt,
+// counted from 0. It returns ctx.Err().
 func backOff(ctx context.Context, attempt int) error {
 	pause.For(ctx, rand.N(min(longestBackoff, firstBackoff<<min(attempt, 6))))
 	return ctx.Err()
@@ -51,7 +51,7 @@ func (s *Store) Lookup(ctx context.Context, tag string) (store.Tag, error) {
 	}
 	good := s.live
 	if s.cfg.Table != nil {
-		good = record.exists // the row shows whether the tag exists
+		good = storedEntry.exists // the row shows whether the tag exists
 	}
 	_, r, err := s.look(ctx, tag, 0, good)
 	step := r.Step
@@ -70,13 +70,14 @@ func (s *Store) Lookup(ctx context.Context, tag string) (store.Tag, error) {
 	return store.Tag{Name: tag, Step: step, Order: r.order()}, nil
 }
 
-// Reserve implements [store.Loader]. Without a table it writes once, unless another
-// process has written since; with one it asks the table, and then writes once.
+// Reserve implements [store.Loader]. Without a table it writes once, unless
+// another process has written since. With a table it reserves a range there,
+// then writes once.
 func (s *Store) Reserve(ctx context.Context, tag string, n int64) (store.Grant, error) {
 	if err := checkReserve(tag, n); err != nil {
 		return store.Grant{}, err
 	}
-	return s.inTurn(ctx, tag, func() (store.Grant, error) {
+	return s.withLock(ctx, tag, func() (store.Grant, error) {
 		if s.cfg.Table != nil {
 			return s.reserveRow(ctx, tag, n, false)
 		}
@@ -89,7 +90,7 @@ func (s *Store) ReserveFirst(ctx context.Context, tag store.Tag, n int64) (store
 	if err := errors.Join(checkReserve(tag.Name, n), tag.Check()); err != nil {
 		return store.Grant{}, err
 	}
-	return s.inTurn(ctx, tag.Name, func() (store.Grant, error) {
+	return s.withLock(ctx, tag.Name, func() (store.Grant, error) {
 		if s.cfg.Table != nil {
 			return s.createRow(ctx, tag, n)
 		}
@@ -97,9 +98,10 @@ func (s *Store) ReserveFirst(ctx context.Context, tag store.Tag, n int64) (store
 	})
 }
 
-// inTurn calls reserve in the turn of a tag, and counts what became of it.
-func (s *Store) inTurn(ctx context.Context, tag string, reserve func() (store.Grant, error)) (store.Grant, error) {
-	done, err := s.turns.take(ctx, tag)
+// withLock calls reserve while it holds the lock of a tag, and counts the
+// outcome.
+func (s *Store) withLock(ctx context.Context, tag string, reserve func() (store.Grant, error)) (store.Grant, error) {
+	done, err := s.locks.lock(ctx, tag)
 	if err != nil {
 		return store.Grant{}, s.tagError(tag, err)
 	}
@@ -120,22 +122,22 @@ func (s *Store) burn() {
 	s.figures.Burnt++
 }
 
-// grant writes that the n IDs from first on are granted, over the record that is known.
-// The order granted is the one that it writes.
-func (s *Store) grant(ctx context.Context, p sent, tag string, over record, e entry, first, n int64) (store.Grant, error) {
+// grant records the n IDs from first as granted, over the entry that was read.
+// The granted order is the order that it writes.
+func (s *Store) grant(ctx context.Context, p sent, tag string, over storedEntry, e entry, first, n int64) (store.Grant, error) {
 	seg, err := store.Following(first, n)
 	if err != nil {
 		return store.Grant{}, err
 	}
 	e.Next = seg.End
-	err = s.write(ctx, p, tag, record{e, over.revision})
+	err = s.write(ctx, p, tag, storedEntry{e, over.revision})
 	if err != nil && !errors.Is(err, errStale) {
 		s.burn()
 	}
 	return store.Grant{Segment: seg, Order: e.order()}, err
 }
 
-// reserveNext reserves what follows the entry of a tag.
+// reserveNext reserves the IDs after the entry of a tag.
 func (s *Store) reserveNext(ctx context.Context, tag string, n int64) (store.Grant, error) {
 	for attempt := 0; ; attempt++ {
 		p, r, err := s.look(ctx, tag, attempt, s.live)
@@ -152,11 +154,11 @@ func (s *Store) reserveNext(ctx context.Context, tag string, n int64) (store.Gra
 	}
 }
 
-// createNext makes the entry of a tag. That there is none is the condition of the write.
-// Over the entry of a removed tag it counts on from there.
+// createNext creates the entry of a tag, on the condition that it has none.
+// Over the entry of a removed tag it continues from there.
 func (s *Store) createNext(ctx context.Context, tag store.Tag, n int64) (store.Grant, error) {
 	for attempt := 0; ; attempt++ {
-		p, r, err := s.look(ctx, tag.Name, attempt, func(r record) bool { return !s.live(r) })
+		p, r, err := s.look(ctx, tag.Name, attempt, func(r storedEntry) bool { return !s.live(r) })
 		if err == nil {
 			err = s.mayCreate(tag, r)
 		}
@@ -171,10 +173,10 @@ func (s *Store) createNext(ctx context.Context, tag store.Tag, n int64) (store.G
 	}
 }
 
-// look returns a permit, and the record of a tag as of later: the cached one at the first
-// attempt, if that is what the caller goes on with, for an old one makes the write fail;
-// and otherwise what the leader has.
-func (s *Store) look(ctx context.Context, tag string, attempt int, good func(record) bool) (p sent, r record, err error) {
+// look returns a permit, and the entry of a tag read after that permit. The
+// first attempt returns the cached entry if it is good: a stale entry only
+// makes the write fail. Otherwise it reads the leader's.
+func (s *Store) look(ctx context.Context, tag string, attempt int, good func(storedEntry) bool) (p sent, r storedEntry, err error) {
 	if attempt > 1 {
 		if err := backOff(ctx, attempt); err != nil {
 			return p, r, err
@@ -190,8 +192,8 @@ func (s *Store) look(ctx context.Context, tag string, attempt int, good func(rec
 	return p, r, err
 }
 
-// mayCreate reports whether a tag may come into being by itself where a record is.
-func (s *Store) mayCreate(tag store.Tag, r record) error {
+// mayCreate reports whether a tag may be created automatically over its entry.
+func (s *Store) mayCreate(tag store.Tag, r storedEntry) error {
 	switch {
 	case s.live(r):
 		return store.ErrTagExists
@@ -201,46 +203,46 @@ func (s *Store) mayCreate(tag store.Tag, r record) error {
 	return checkOrder(tag, r)
 }
 
-// checkOrder reports whether a record has the order of a tag, or none yet.
-func checkOrder(tag store.Tag, r record) error {
+// checkOrder reports whether an entry has the order of a tag, or none yet.
+func checkOrder(tag store.Tag, r storedEntry) error {
 	if r.exists() && r.Order != stored(tag.Order) {
 		return &store.OrderError{Tag: tag.Name, Was: r.order(), Want: entry{Order: tag.Order}.order()}
 	}
 	return nil
 }
 
-// errDeleted says that an entry was deleted by hand.
-var errDeleted = fmt.Errorf("%w: it was deleted by hand, and nothing shows how far it was granted", store.ErrCorrupt)
+// errDeleted reports an entry that was deleted by hand.
+var errDeleted = fmt.Errorf("%w: deleted by hand, so its last grant is unknown", store.ErrCorrupt)
 
-// Lowest is the lowest first ID of a tag that is created: 1, and more once all tags were
-// raised.
+// Lowest returns the lowest first ID of a new tag: 1, and more once all tags
+// were raised.
 func (s *Store) Lowest() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return max(1, s.evidence.First)
 }
 
-// turns serializes the reservations of each tag in this process: they would only lose
-// races against each other. The zero value is ready for use.
-type turns struct {
+// tagLocks serializes the reservations of each tag in this process: they would
+// only lose races against each other. The zero value is ready for use.
+type tagLocks struct {
 	mu   sync.Mutex
-	tags map[string]*turn
+	tags map[string]*tagLock
 }
 
-type turn struct {
-	free  chan struct{} // holds a token while the turn is free
+type tagLock struct {
+	free  chan struct{} // holds a token while the lock is free
 	users int
 }
 
-// take waits for the turn of a tag, which lasts until done is called.
-func (t *turns) take(ctx context.Context, tag string) (done func(), err error) {
+// lock waits for the lock of a tag, which the caller holds until it calls done.
+func (t *tagLocks) lock(ctx context.Context, tag string) (done func(), err error) {
 	t.mu.Lock()
 	if t.tags == nil {
-		t.tags = make(map[string]*turn)
+		t.tags = make(map[string]*tagLock)
 	}
 	mine := t.tags[tag]
 	if mine == nil {
-		mine = &turn{free: make(chan struct{}, 1)}
+		mine = &tagLock{free: make(chan struct{}, 1)}
 		mine.free <- struct{}{}
 		t.tags[tag] = mine
 	}
@@ -255,7 +257,7 @@ func (t *turns) take(ctx context.Context, tag string) (done func(), err error) {
 	}
 }
 
-func (t *turns) leave(tag string, mine *turn) {
+func (t *tagLocks) leave(tag string, mine *tagLock) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if mine.users--; mine.users == 0 {

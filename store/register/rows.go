@@ -14,15 +14,15 @@ import (
 	"github.com/idworker/idworker/store"
 )
 
-// errBelow says that a range lies below what was granted.
-var errBelow = errors.New("the range lies below what was granted already")
+// errBelow reports a range below an earlier grant.
+var errBelow = errors.New("range below an earlier grant")
 
-// rowAttempts bounds how often a row is asked in one call. Of several loaders that race one
-// wins each time.
+// rowAttempts bounds the attempts at a row in a call. Each time, a racing
+// loader wins.
 const rowAttempts = 256
 
-// reserveRow has the table propose ranges until one lies above all that was granted. Made
-// says that the caller has inserted the row.
+// reserveRow has the table propose ranges until a range lies above all earlier
+// grants. made reports whether the caller has inserted the row.
 func (s *Store) reserveRow(ctx context.Context, tag string, n int64, made bool) (store.Grant, error) {
 	for attempt := range rowAttempts {
 		if _, err := s.permit(ctx); err != nil { // or the range would be discarded
@@ -37,7 +37,8 @@ func (s *Store) reserveRow(ctx context.Context, tag string, n int64, made bool) 
 		switch {
 		case !errors.Is(err, errBelow):
 			return granted, err
-		case before.Next > seg.First: // known before the table was asked, so this is no race
+		// Read before the table's reply, so this is no race.
+		case before.Next > seg.First:
 			err = s.raiseRow(ctx, tag, seg, before.Next)
 		case !s.Known(tag): // a new row, where a lost tag may have been
 			err = s.cfg.Table.Raise(ctx, tag, lowest)
@@ -53,15 +54,16 @@ func (s *Store) reserveRow(ctx context.Context, tag string, n int64, made bool) 
 	return store.Grant{}, fmt.Errorf("%w, %d times in a row", errBelow, rowAttempts)
 }
 
-// claim moves the entry of a tag to the end of a range that the table has proposed. After
-// any error the range is discarded; errBelow says that it lies below lowest, from where on
-// IDs may be granted: next, or, if there is no entry, where tags that are created begin.
+// claim moves the entry of a tag to the end of a range that the table proposed.
+// After any error the range is discarded. errBelow means that it lies below
+// lowest, the first ID that may be granted: next, or, without an entry, the
+// lowest first ID of new tags.
 //
-// The mark of a removed tag stays, unless the caller has made the row: the tag may have been
-// removed since the table proposed the range.
+// The mark of a removed tag stays, unless the caller has made the row: the tag
+// may have been removed since the table proposed the range.
 func (s *Store) claim(ctx context.Context, tag string, seg store.Segment, made bool) (granted store.Grant, lowest int64, err error) {
 	for attempt := 0; ; attempt++ {
-		p, r, err := s.look(ctx, tag, attempt, record.exists)
+		p, r, err := s.look(ctx, tag, attempt, storedEntry.exists)
 		if err == nil && r.deleted() {
 			err = errDeleted
 		}
@@ -82,7 +84,8 @@ func (s *Store) claim(ctx context.Context, tag string, seg store.Segment, made b
 	}
 }
 
-// raiseRow raises a row that returned seg, although all below next had been granted before.
+// raiseRow raises a row that returned seg, although all below next had been
+// granted before.
 func (s *Store) raiseRow(ctx context.Context, tag string, seg store.Segment, next int64) error {
 	s.mu.Lock()
 	s.figures.RowsBack++
@@ -90,7 +93,7 @@ func (s *Store) raiseRow(ctx context.Context, tag string, seg store.Segment, nex
 	s.rowsBack[tag] = true
 	s.mu.Unlock()
 	if first {
-		s.log.Error("table row went back, raising it", zap.String("table", s.cfg.TableName), zap.String("tag", tag),
+		s.log.Error("table row regressed; raising it", zap.String("table", s.cfg.TableName), zap.String("tag", tag),
 			zap.Stringer("returned", seg), zap.Int64("granted_below", next))
 	}
 	if err := s.cfg.Table.Raise(ctx, tag, next); err != nil {
@@ -99,10 +102,10 @@ func (s *Store) raiseRow(ctx context.Context, tag string, seg store.Segment, nex
 	return nil
 }
 
-// createRow makes a row that has handed out its first range.
+// createRow inserts a row whose first range is already reserved.
 func (s *Store) createRow(ctx context.Context, tag store.Tag, n int64) (store.Grant, error) {
-	err := s.announce(ctx, tag, func(r record) error { return s.mayCreate(tag, r) })
-	if errors.Is(err, store.ErrTagExists) { // if its row is not missing
+	err := s.announce(ctx, tag, func(r storedEntry) error { return s.mayCreate(tag, r) })
+	if errors.Is(err, store.ErrTagExists) { // unless its row is missing
 		_, err = s.cfg.Table.Find(ctx, tag.Name)
 		err = cmp.Or(s.missing(ctx, tag.Name, err), store.ErrTagExists)
 	}
@@ -127,16 +130,18 @@ func (s *Store) createRow(ctx context.Context, tag store.Tag, n int64) (store.Gr
 	return s.reserveRow(ctx, tag.Name, n, true)
 }
 
-// announce writes the entry of a tag whose row is about to be made, unless there is one: a
-// row that is there without its creator takes the order from it. It is marked as removed,
-// for a creator that stops before the row is made leaves no tag.
-func (s *Store) announce(ctx context.Context, tag store.Tag, check func(record) error) error {
-	return s.replace(ctx, tag.Name, func(r record) (entry, error) {
+// announce writes the entry of a tag before its row is inserted, unless there
+// is an entry: a row that its creator abandons takes the order from it. The
+// entry is marked as removed, because a creator that stops before the row is
+// inserted leaves no tag.
+func (s *Store) announce(ctx context.Context, tag store.Tag, check func(storedEntry) error) error {
+	return s.replace(ctx, tag.Name, func(r storedEntry) (entry, error) {
 		if err := check(r); err != nil || r.exists() {
 			return r.entry, err
 		}
 		next := s.Lowest()
-		if r.deleted() { // nothing shows how far it was granted, and the caller has chosen
+		// The last grant is unknown, and the caller has chosen a first ID.
+		if r.deleted() {
 			next = tag.Next
 		}
 		return entry{Next: next, Order: stored(tag.Order), Removed: true}, nil
@@ -153,18 +158,19 @@ func (s *Store) rowStep(ctx context.Context, tag string) (int64, error) {
 		return 0, s.missing(ctx, tag, err)
 	}
 	if row.Step < 1 {
-		return 0, fmt.Errorf("%w: step is %d in its row, it must be 1 or more", store.ErrCorrupt, row.Step)
+		return 0, fmt.Errorf("%w: step %d in its row, allowed is 1 or more", store.ErrCorrupt, row.Step)
 	}
 	s.steps.put(tag, row.Step)
 	return row.Step, nil
 }
 
 var (
-	errRowMissing = fmt.Errorf("%w: its row is missing in the table, and it was not removed: insert the row again, or remove the tag", store.ErrCorrupt)
-	errRowMade    = errors.New("its row is being made")
+	errRowMissing = fmt.Errorf("%w: row missing from the table; insert it again or remove the tag", store.ErrCorrupt)
+	errRowMade    = errors.New("its row is being created")
 )
 
-// missing replaces an ErrNoTag of the table by the ErrCorrupt of a tag that was not removed.
+// missing replaces an ErrNoTag of the table with the ErrCorrupt of a tag that
+// was not removed.
 func (s *Store) missing(ctx context.Context, tag string, err error) error {
 	if !errors.Is(err, store.ErrNoTag) {
 		return err
@@ -177,18 +183,19 @@ func (s *Store) missing(ctx context.Context, tag string, err error) error {
 	case !s.live(r):
 		return err
 	}
-	// It may have been made since the table was asked, but then it is there now.
+	// The row may have been inserted since, but then it is there now.
 	if _, found := s.cfg.Table.Find(ctx, tag); !errors.Is(found, store.ErrNoTag) {
 		return errors.Join(errRowMade, found)
 	}
 	return errRowMissing
 }
 
-// steps caches the steps of rows, for a minute. The zero value is ready for use.
+// steps caches the steps of rows, for a minute. The zero value is ready for
+// use.
 type steps struct {
 	mu    sync.Mutex
 	tags  map[string]rowStep
-	sweep int // how many there may be until old ones are dropped
+	sweep int // size at which old steps are dropped
 }
 
 type rowStep struct {

@@ -16,50 +16,52 @@ import (
 	"github.com/idworker/idworker/store"
 )
 
-// Config is where the register is.
+// Config configures a [Store].
 type Config struct {
-	// JetStream is on a connection without a reconnect buffer, nats.ReconnectBufSize(-1): a
-	// write that was sent before the register went back must not arrive after it.
+	// JetStream is on a connection without a reconnect buffer,
+	// nats.ReconnectBufSize(-1): a write that was sent before the register
+	// regressed must not arrive after it.
 	JetStream jetstream.JetStream
 
 	Prefix messages.Prefix
 
-	// Table proposes the ranges. Without one the register does so itself.
+	// Table proposes the ranges. Without a table the register proposes them.
 	Table     store.Table
 	TableName string // for the log
 
-	// Witness, if there is one, keeps what was seen for the next start: of the register, and of
-	// the buckets in Beside.
+	// Witness, if set, keeps evidence for the next start: of the register, and
+	// of the buckets in Beside.
 	Witness *Witness
 	Beside  []string
 
 	Log *zap.Logger
 }
 
-// ErrReconnectBuffer says that the connection could send a write after a reconnect.
+// ErrReconnectBuffer reports a connection that could send a write after a
+// reconnect.
 var ErrReconnectBuffer = errors.New("the register needs a connection without a reconnect buffer")
 
-// Store counts in the register.
+// Store is a store.Store in the register.
 type Store struct {
 	cfg    Config
 	bucket string
 	remote remote
 	log    *zap.Logger
 
-	turns   turns
+	locks   tagLocks
 	steps   steps
 	polling chan struct{} // holds a token while a poll is in flight
 
 	mu       sync.Mutex
-	cache    map[string]record // the latest that this process knows; never lower
+	cache    map[string]storedEntry // latest entries read or written; never lower
 	evidence evidence
 	polled   sent // the last good poll
-	doubts   int  // raised by whatever a poll has to follow before the next write
+	doubts   int  // raised by every event that a poll has to follow before the next write
 	stopped  *store.RegressionError
-	proven   bool                 // what stopped it does not pass by itself
+	proven   bool                 // only a decision ends stopped
 	suspect  time.Time            // since when something looks wrong
-	lower    map[string]time.Time // since when entries read lower than they are cached
-	replicas int                  // copies of the stream
+	lower    map[string]time.Time // since when entries read lower than cached
+	replicas int                  // of the stream
 	deciding bool                 // by [Store.RaiseAll]
 	rowsBack map[string]bool
 	figures  store.Figures
@@ -67,9 +69,10 @@ type Store struct {
 
 var _ store.Store = (*Store)(nil)
 
-// Open opens the register, which has to exist. It fails with a [*store.RegressionError] if
-// the register went back. Other errors: messages.ErrPrefix, jetstream.ErrBucketNotFound,
-// durability.ErrUnsafe, [ErrReconnectBuffer]; anything else means that JetStream is away.
+// Open opens the register, which has to exist. It fails with a
+// [*store.RegressionError] if the register regressed. Other errors:
+// messages.ErrPrefix, jetstream.ErrBucketNotFound, durability.ErrUnsafe,
+// [ErrReconnectBuffer]; anything else means that JetStream is unreachable.
 func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if err := cfg.Prefix.Check(); err != nil {
 		return nil, err
@@ -115,12 +118,12 @@ func open(ctx context.Context, cfg Config) (*Store, error) {
 func newStore(cfg Config, r remote) *Store {
 	return &Store{
 		cfg: cfg, bucket: BucketName(cfg.Prefix), remote: r, log: cfg.Log, polling: make(chan struct{}, 1),
-		cache: make(map[string]record), rowsBack: make(map[string]bool), lower: make(map[string]time.Time), replicas: 1,
+		cache: make(map[string]storedEntry), rowsBack: make(map[string]bool), lower: make(map[string]time.Time), replicas: 1,
 	}
 }
 
-// start takes the register for what it is now, if nothing contradicts. One that is being
-// raised is accepted later.
+// start adopts the register's present state, if nothing contradicts it. A
+// register that is being raised is accepted later.
 func (s *Store) start(ctx context.Context) error {
 	found, err := s.remote.poll(ctx)
 	if err != nil {
@@ -129,7 +132,7 @@ func (s *Store) start(ctx context.Context) error {
 	s.replicas = max(1, found.replicas)
 	switch wrong := s.evidence.check(s.bucket, found, s.evidence.Seen); {
 	case s.evidence.decided(found) && found.first <= s.evidence.First:
-		return &store.RegressionError{Bucket: s.bucket, Reason: "was raised by too little"}
+		return &store.RegressionError{Bucket: s.bucket, Reason: "was not raised enough"}
 	case s.evidence.decided(found):
 		s.evidence.adopt(found)
 		return s.acceptWitness(ctx)
@@ -150,7 +153,7 @@ func (s *Store) acceptWitness(ctx context.Context) error {
 	return s.cfg.Witness.Accept(ctx, s.cfg.JetStream, s.cfg.Prefix, s.cfg.Beside...)
 }
 
-// Close notes what was seen. It is for when nothing reserves any more.
+// Close writes the witness. Call it once nothing reserves any more.
 func (s *Store) Close() error {
 	return s.note(context.Background())
 }
@@ -172,23 +175,24 @@ func (s *Store) Stopped() error {
 	return s.stopped
 }
 
-// live reports whether an entry is that of a tag. One without a step was written in front
-// of a table, and is none without that. In front of a table there has to be a row as well.
-func (s *Store) live(r record) bool {
+// live reports whether an entry is that of a tag. An entry without a step was
+// written in front of a table, and is no tag without that table. In front of a
+// table there has to be a row as well.
+func (s *Store) live(r storedEntry) bool {
 	return r.exists() && !r.Removed && (r.Step > 0 || s.cfg.Table != nil)
 }
 
 // Known implements [store.Loader].
 func (s *Store) Known(tag string) bool { return s.live(s.cached(tag)) }
 
-func (s *Store) cached(tag string) record {
+func (s *Store) cached(tag string) storedEntry {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.cache[tag]
 }
 
-// remember caches a record, unless a newer one is there.
-func (s *Store) remember(tag string, r record) {
+// remember caches an entry, unless a newer entry is cached.
+func (s *Store) remember(tag string, r storedEntry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.evidence.Seen = max(s.evidence.Seen, r.revision)
@@ -198,18 +202,20 @@ func (s *Store) remember(tag string, r record) {
 }
 
 var (
-	// errStale says that nothing was written: the entry has another revision, or something
-	// has happened since the permit that a poll has to follow.
-	errStale = errors.New("the entry has another revision")
+	// errStale means that nothing was written: the entry has another revision,
+	// or an event since the permit requires a poll first.
+	errStale = errors.New("the entry has changed")
 
-	// errLate says that an answer came too long after the poll behind the write.
-	errLate = errors.New("the answer to the write came too late")
+	// errLate means that a reply came too long after the poll that preceded the
+	// write.
+	errLate = errors.New("write confirmed too late")
 )
 
-// write replaces the entry of a tag, if its revision is still that of r, and caches it. The
-// permit is from before r was read. The entry counts as written only if the error is nil.
-// After errStale nothing was written; after any other error that is unknown.
-func (s *Store) write(ctx context.Context, p sent, tag string, r record) error {
+// write replaces the entry of a tag, if its revision is still that of r, and
+// caches it. The permit is from before r was read. The entry counts as written
+// only if the error is nil. After errStale nothing was written; after any other
+// error the outcome is unknown.
+func (s *Store) write(ctx context.Context, p sent, tag string, r storedEntry) error {
 	s.mu.Lock()
 	p.seen = s.evidence.Seen
 	doubted := p.doubts != s.doubts
@@ -235,12 +241,13 @@ func (s *Store) write(ctx context.Context, p sent, tag string, r record) error {
 	return nil
 }
 
-// errBehind says that a server shows less than it did before.
-var errBehind = errors.New("the server lags behind what it answered before")
+// errBehind reports a server that returned more before.
+var errBehind = errors.New("the server lags behind its earlier replies")
 
-// read reads the entry of a tag from the leader. One below the cached entry of that tag
-// proves that the register went back; on a replicated stream, if it stays so.
-func (s *Store) read(ctx context.Context, tag string) (record, error) {
+// read reads the entry of a tag from the leader. If it is below the cached
+// entry, the register regressed; on a replicated stream, only if it stays
+// lower.
+func (s *Store) read(ctx context.Context, tag string) (storedEntry, error) {
 	had := s.cached(tag)
 	r, err := s.remote.read(ctx, tag)
 	if err != nil {
@@ -250,18 +257,18 @@ func (s *Store) read(ctx context.Context, tag string) (record, error) {
 	case lower == 0:
 	case lower < suspicion && s.copies() > 1:
 		s.doubt()
-		return r, fmt.Errorf("%w: next was %d, and is %d", errBehind, had.Next, r.Next)
+		return r, fmt.Errorf("%w: next was %d, now %d", errBehind, had.Next, r.Next)
 	case r.exists():
-		return r, s.stop(&store.RegressionError{Bucket: s.bucket, Reason: fmt.Sprintf("has tag %s at %d, which was granted up to %d", tag, r.Next, had.Next)}, true)
+		return r, s.stop(&store.RegressionError{Bucket: s.bucket, Reason: fmt.Sprintf("has tag %s at %d, was granted up to %d", tag, r.Next, had.Next)}, true)
 	default:
-		return r, fmt.Errorf("%w: it was deleted by hand, and had been granted up to %d", store.ErrCorrupt, had.Next)
+		return r, fmt.Errorf("%w: deleted by hand, was granted up to %d", store.ErrCorrupt, had.Next)
 	}
 	s.remember(tag, r)
 	return r, nil
 }
 
-// isLower returns for how long the entry of a tag has been read lower than it is cached, 0
-// if it is not.
+// isLower returns the time since which the entry of a tag reads lower than
+// cached, 0 if it does not.
 func (s *Store) isLower(tag string, lower bool) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 	"github.com/idworker/idworker/store"
 )
 
-// sent is the state in which something was sent.
+// sent is the state in which a poll or a write was sent.
 type sent struct {
 	at         time.Time
 	reconnects uint64
@@ -22,52 +22,54 @@ type sent struct {
 	seen       uint64
 }
 
-// How often the register is polled, at least, and how old the poll may be behind which a
-// range is granted: no restore of a stream is as short. A connection that is paused for
-// longer has to begin again.
+// The register is polled at least every pollEvery. A range is granted only
+// after a poll younger than pollAge: no restore of a stream is as short. A
+// connection that is paused for longer has to start over.
 const (
-	pollEvery  = time.Second
-	pollAge    = 5 * time.Second
-	askTimeout = 5 * time.Second
+	pollEvery   = time.Second
+	pollAge     = 5 * time.Second
+	pollTimeout = 5 * time.Second
 
-	// suspicion is how long something has to look wrong on a replicated stream until it is
-	// proof: a leader that lost the others answers with what it has, without them, until it
-	// notices that after at most 20 s. Nothing is granted meanwhile.
+	// suspicion is the time after which a fault on a replicated stream is
+	// proof. A leader that lost the other servers answers from its own state
+	// until it detects that, after at most 20 s. Nothing is granted during that
+	// time.
 	suspicion = 25 * time.Second
 )
 
-// Run implements [store.Loader]: it polls the register once a second, so that little was
-// written that this process has not seen when the register goes back, and has that noted.
+// Run implements [store.Loader]: it polls the register once a second and writes
+// the witness, so that if the register regresses, this process has missed few
+// writes.
 func (s *Store) Run(ctx context.Context) {
 	failing := false
 	for ctx.Err() == nil {
 		err := errors.Join(s.poll(ctx, true), s.note(ctx))
-		wrong := errors.Is(err, store.ErrRegressed) || ctx.Err() != nil // which is logged
+		wrong := errors.Is(err, store.ErrRegressed) || ctx.Err() != nil // logged elsewhere
 		switch {
 		case err == nil || wrong || failing:
 		case errors.Is(err, ErrWitness):
-			s.log.Error("witness cannot be written", zap.Error(err))
+			s.log.Error("cannot write witness", zap.Error(err))
 		default:
-			s.log.Warn("register cannot be polled", zap.Error(err))
+			s.log.Warn("cannot poll register", zap.Error(err))
 		}
 		failing = err != nil && !wrong
 		pause.For(ctx, pollEvery)
 	}
 }
 
-// note writes what was seen to the witness: of the register even while JetStream is away,
-// for the latest grants may have come right before that, and of the buckets beside it what
-// they answer.
+// note writes the evidence to the witness: of the register even while JetStream
+// is unreachable, because the latest grants may precede an outage, and of the
+// buckets in Beside their present state.
 func (s *Store) note(ctx context.Context) error {
 	if s.cfg.Witness == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	ctx, cancel := context.WithTimeout(ctx, pollTimeout)
 	defer cancel()
 	all := make(map[string]evidence)
 	var away error
 	for _, bucket := range s.cfg.Beside {
-		found, err := ask(ctx, s.cfg.JetStream, bucket)
+		found, err := pollLeader(ctx, s.cfg.JetStream, bucket)
 		if err != nil {
 			away = errors.Join(away, err)
 			continue
@@ -80,11 +82,14 @@ func (s *Store) note(ctx context.Context) error {
 	return errors.Join(s.cfg.Witness.note(all), away)
 }
 
-// permit returns the state in which a write may be sent: the last poll showed at least
-// what had been seen when it was sent, and is young; and nothing has happened since that
-// a poll has to follow. What is written has to be read or computed after that.
+// permit returns the state in which a write may be sent. The last poll returned
+// at least as much as had been seen, is recent, and nothing has happened since
+// that requires another poll. The caller must read or compute its write after
+// that.
 func (s *Store) permit(ctx context.Context) (sent, error) {
-	for age := pollEvery; ; age = pollAge / 2 { // after its own poll, which may have been slow
+	// A permit right after its own poll may be older: that poll may have been
+	// slow.
+	for age := pollEvery; ; age = pollAge / 2 {
 		s.mu.Lock()
 		now := s.polled
 		now.seen = s.evidence.Seen
@@ -103,23 +108,23 @@ func (s *Store) permit(ctx context.Context) (sent, error) {
 	}
 }
 
-// doubt has a poll precede the next write.
+// doubt requires a poll before the next write.
 func (s *Store) doubt() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.doubts++
 }
 
-// poll asks the leader how far the register is. Unless it is forced, a caller makes do with
-// a poll that was sent after it came.
+// poll reads the register's state from its leader. Unless forced, it accepts a
+// poll that another caller sent after this call began.
 func (s *Store) poll(ctx context.Context, force bool) error {
 	came := time.Now()
-	asking, cancel := context.WithTimeout(ctx, askTimeout)
+	pollCtx, cancel := context.WithTimeout(ctx, pollTimeout)
 	defer cancel()
 	select {
 	case s.polling <- struct{}{}:
-	case <-asking.Done():
-		return asking.Err()
+	case <-pollCtx.Done():
+		return pollCtx.Err()
 	}
 	defer func() { <-s.polling }()
 	s.mu.Lock()
@@ -129,14 +134,15 @@ func (s *Store) poll(ctx context.Context, force bool) error {
 	if done && !force {
 		return nil
 	}
-	found, err := s.remote.poll(asking)
+	found, err := s.remote.poll(pollCtx)
 	if err != nil {
 		return err
 	}
 	return s.judge(ctx, found, p)
 }
 
-// judge draws the conclusion from a poll. Nothing but a decision ends what is proven.
+// judge draws the conclusion from a poll. Only a decision ends a proven
+// regression.
 func (s *Store) judge(ctx context.Context, found poll, p sent) error {
 	s.mu.Lock()
 	if s.deciding {
@@ -154,7 +160,7 @@ func (s *Store) judge(ctx context.Context, found poll, p sent) error {
 		return s.accept(ctx, found, p)
 	case wrong != nil:
 		return s.stop(wrong, !found.missing && !found.raising && s.isProof())
-	case resumes: // others may have lifted the sequence meanwhile
+	case resumes: // others may have lifted the sequence since
 		if _, err := s.compare(ctx, 0); err != nil {
 			return err
 		}
@@ -168,8 +174,8 @@ func (s *Store) judge(ctx context.Context, found poll, p sent) error {
 	return nil
 }
 
-// isProof reports whether what looks wrong is proof: at once if there is one copy of the
-// stream, and after a while of it otherwise.
+// isProof reports whether a fault is proof: at once on a stream without
+// replicas, otherwise once it has lasted for suspicion.
 func (s *Store) isProof() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -187,10 +193,10 @@ func (s *Store) stop(wrong *store.RegressionError, proven bool) error {
 	switch {
 	case s.stopped != nil:
 	case wrong.Reason == beingRaised:
-		s.log.Info("granting stopped, all tags are being raised")
+		s.log.Info("granting paused while tags are raised")
 	default:
 		s.figures.Regressions++
-		s.log.Error("register went back, granting stopped", zap.Error(wrong))
+		s.log.Error("register regressed; granting stopped", zap.Error(wrong))
 	}
 	if s.stopped == nil || !s.proven || proven {
 		s.stopped, s.proven = wrong, proven
@@ -198,28 +204,28 @@ func (s *Store) stop(wrong *store.RegressionError, proven bool) error {
 	return s.stopped
 }
 
-// resume goes on granting. The caller holds the lock.
+// resume ends a stop. The caller holds the lock.
 func (s *Store) resume() {
 	s.suspect = time.Time{}
 	if s.stopped != nil {
 		s.stopped, s.proven = nil, false
-		s.log.Info("register is complete again, granting goes on")
+		s.log.Info("register complete again; granting resumed")
 	}
 }
 
-// compare reports whether the register holds at least what this process has cached: an
-// entry that is missing counts as lowest. It returns the records that are missing. The
-// error is a proof, or the register cannot be read.
-func (s *Store) compare(ctx context.Context, lowest int64) (missing map[string]record, err error) {
+// compare checks that the register holds at least the entries that this process
+// has cached: a missing entry counts as lowest. It returns the missing entries.
+// The error is proof, or the register is unreadable.
+func (s *Store) compare(ctx context.Context, lowest int64) (missing map[string]storedEntry, err error) {
 	s.mu.Lock()
-	s.doubts++ // no write meanwhile
+	s.doubts++ // no write during the comparison
 	cache := maps.Clone(s.cache)
 	s.mu.Unlock()
 	entries, err := s.remote.list(ctx)
 	if err != nil {
 		return nil, err
 	}
-	missing = make(map[string]record)
+	missing = make(map[string]storedEntry)
 	for tag, had := range cache {
 		has, there := entries[tag]
 		if there && has.err != nil {
@@ -230,33 +236,34 @@ func (s *Store) compare(ctx context.Context, lowest int64) (missing map[string]r
 			missing[tag], next = had, lowest
 		}
 		if next < had.Next {
-			return nil, s.stop(&store.RegressionError{Bucket: s.bucket, Reason: fmt.Sprintf("has tag %s at %d, which was granted up to %d", tag, next, had.Next)}, true)
+			return nil, s.stop(&store.RegressionError{Bucket: s.bucket, Reason: fmt.Sprintf("has tag %s at %d, was granted up to %d", tag, next, had.Next)}, true)
 		}
 	}
 	return missing, nil
 }
 
-// accept goes on with a register that was decided upon, if it was raised by enough for all
-// that this process has cached. Entries that it lacks come back with their order, at the
-// lowest first ID of new tags; in front of a table as those of removed tags, for the rows
-// say which tags there are. Revisions that were cached may be those of other entries by
-// now, so the cache is emptied even if nothing was noticed.
+// accept resumes with a register that has a new decision, if it was raised
+// above all entries that this process has cached. Entries that it lacks are
+// written again with their order, at the lowest first ID of new tags; in front
+// of a table as removed tags, because the rows decide which tags exist. Cached
+// revisions may by now be those of other entries, so the cache is cleared even
+// if nothing was wrong.
 func (s *Store) accept(ctx context.Context, found poll, p sent) error {
 	s.mu.Lock()
 	first := s.evidence.First
 	s.mu.Unlock()
-	var missing map[string]record
+	var missing map[string]storedEntry
 	var err error
 	if found.first <= first {
-		err = s.stop(&store.RegressionError{Bucket: s.bucket, Reason: fmt.Sprintf("has %d as the lowest first ID of new tags, which was %d", found.first, first)}, true)
+		err = s.stop(&store.RegressionError{Bucket: s.bucket, Reason: fmt.Sprintf("has lowest first ID %d for new tags, was %d", found.first, first)}, true)
 	} else {
 		missing, err = s.compare(ctx, found.first)
 	}
 	if errors.Is(err, store.ErrRegressed) {
 		s.mu.Lock()
-		s.evidence.learn(found) // or a restart would take it for a new one
+		s.evidence.learn(found) // or a restart would take it for a new decision
 		s.mu.Unlock()
-		s.log.Error("register was raised by too little", zap.Error(err))
+		s.log.Error("register was not raised enough", zap.Error(err))
 		return errors.Join(err, s.note(ctx))
 	}
 	if err != nil {
@@ -276,7 +283,7 @@ func (s *Store) accept(ctx context.Context, found poll, p sent) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.cache, s.lower = make(map[string]record), make(map[string]time.Time)
+	s.cache, s.lower = make(map[string]storedEntry), make(map[string]time.Time)
 	s.evidence.adopt(found)
 	s.polled = p
 	s.polled.doubts = s.doubts

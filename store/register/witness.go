@@ -20,19 +20,20 @@ import (
 )
 
 var (
-	// ErrWitness is wrapped by every error about a witness that cannot be used.
+	// ErrWitness is wrapped by every error about an unusable witness.
 	ErrWitness = problem.New(problem.WitnessUnusable, "witness cannot be used")
 
-	// ErrForeignWitness is the ErrWitness of a file that is about another register.
+	// ErrForeignWitness is the ErrWitness of a file about another register.
 	ErrForeignWitness = errors.New("it is the witness of another register")
 )
 
-// Witness is a small file, outside the data that it is evidence of, with the highest
-// sequence that was seen in each of some buckets. A bucket that is put back to an older
-// state looks like any other; the file shows that it once held more.
+// Witness is a small file, outside the data that it is evidence of, with the
+// highest sequence that was seen in each of some buckets. A bucket restored to
+// an older state looks like any other; the file shows that it once held more.
 //
-// It is written once a second at most, and at a clean stop. If the last process that has it
-// ends otherwise, the last second is missing. Each process has a file of its own.
+// It is written once a second at most, and at a clean stop. If the last process
+// that has it crashes, the last second is missing. Each process has its own
+// file.
 type Witness struct {
 	path string
 
@@ -41,8 +42,8 @@ type Witness struct {
 	exists  bool
 }
 
-// OpenWitness reads a witness. A file that does not exist is created by the first note.
-// Errors wrap [ErrWitness].
+// OpenWitness reads a witness. The first note creates a missing file. Errors
+// wrap [ErrWitness].
 func OpenWitness(path string) (*Witness, error) {
 	w := &Witness{path: path, buckets: make(map[string]evidence)}
 	data, err := os.ReadFile(path)
@@ -61,7 +62,7 @@ func OpenWitness(path string) (*Witness, error) {
 
 func (w *Witness) failed(err error) error { return fmt.Errorf("%w: %s: %w", ErrWitness, w.path, err) }
 
-// Path is where the file is.
+// Path returns the path of the file.
 func (w *Witness) Path() string { return w.path }
 
 // Fresh reports whether there is no file yet.
@@ -71,7 +72,7 @@ func (w *Witness) Fresh() bool {
 	return !w.exists
 }
 
-// evidence returns what is noted about a bucket.
+// evidence returns the evidence about a bucket.
 func (w *Witness) evidence(bucket string) evidence {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -99,10 +100,10 @@ func (w *Witness) note(all map[string]evidence) error {
 	return nil
 }
 
-// Create writes the file if there is none. It is for data that is new.
+// Create writes the file if there is none. It is for new data.
 func (w *Witness) Create() error { return w.note(nil) }
 
-// write replaces the file by a synced one.
+// write replaces the file with a synced file.
 func (w *Witness) write(buckets map[string]evidence) error {
 	data, err := json.Marshal(buckets)
 	if err != nil {
@@ -122,9 +123,9 @@ func (w *Witness) write(buckets map[string]evidence) error {
 	return nil
 }
 
-// Compare reports whether a register and the buckets beside it hold all that the witness
-// has seen, or whether an administrator has decided since. The error is a
-// [*store.RegressionError] or [ErrForeignWitness], or JetStream is away.
+// Compare checks that a register and the buckets beside it hold all that the
+// witness has seen, or that an administrator has decided since. The error is a
+// [*store.RegressionError] or [ErrForeignWitness], or JetStream is unreachable.
 func (w *Witness) Compare(ctx context.Context, js jetstream.JetStream, p messages.Prefix, beside ...string) error {
 	known := w.evidence(BucketName(p))
 	want, _, err := agreement.Lookup(ctx, js, p, ConfigKey)
@@ -134,7 +135,7 @@ func (w *Witness) Compare(ctx context.Context, js jetstream.JetStream, p message
 	if known.ID != "" && want != "" && known.ID != want {
 		return w.failed(ErrForeignWitness)
 	}
-	found, err := ask(ctx, js, BucketName(p))
+	found, err := pollLeader(ctx, js, BucketName(p))
 	if err != nil || found.raising || known.decided(found) {
 		return err
 	}
@@ -142,7 +143,7 @@ func (w *Witness) Compare(ctx context.Context, js jetstream.JetStream, p message
 		return wrong
 	}
 	for _, bucket := range beside {
-		found, err := ask(ctx, js, bucket)
+		found, err := pollLeader(ctx, js, bucket)
 		if err != nil {
 			return err
 		}
@@ -154,24 +155,26 @@ func (w *Witness) Compare(ctx context.Context, js jetstream.JetStream, p message
 	return nil
 }
 
-// Lacks reports whether a register holds entries that the witness has no evidence of.
+// Lacks reports whether a register holds entries that the witness has no
+// evidence of.
 func (w *Witness) Lacks(ctx context.Context, js jetstream.JetStream, p messages.Prefix) (bool, error) {
-	found, err := ask(ctx, js, BucketName(p))
+	found, err := pollLeader(ctx, js, BucketName(p))
 	return found.last > 0 && w.evidence(BucketName(p)).ID == "", err
 }
 
-// Accept takes the register and the buckets beside it for what was seen, after a decision.
+// Accept makes the present state of the register and the buckets beside it the
+// evidence, after a decision.
 func (w *Witness) Accept(ctx context.Context, js jetstream.JetStream, p messages.Prefix, beside ...string) error {
 	known := w.evidence(BucketName(p))
-	found, err := ask(ctx, js, BucketName(p))
+	found, err := pollLeader(ctx, js, BucketName(p))
 	if err != nil {
 		return err
 	}
-	known.ID = "" // the witness may have been that of another register
+	known.ID = "" // the witness may be that of another register
 	known.adopt(found)
 	all := map[string]evidence{BucketName(p): known}
 	for _, bucket := range beside {
-		found, err := ask(ctx, js, bucket)
+		found, err := pollLeader(ctx, js, bucket)
 		if err != nil {
 			return err
 		}

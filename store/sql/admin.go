@@ -11,8 +11,8 @@ import (
 	"github.com/idworker/idworker/store"
 )
 
-// listSilence is how long a database may send nothing while it lists its tags.
-// A listing may take longer in total: a table has any number of rows.
+// listSilence bounds the time in which a database sends no row while it lists
+// its tags. A listing may take longer in total: a table has any number of rows.
 const listSilence = 10 * time.Second
 
 // Tags implements [store.Table]. Rows with NULL, or with a number that does not
@@ -45,7 +45,7 @@ func (t *Table) Tags(ctx context.Context) ([]store.Tag, error) {
 	return tags, err
 }
 
-// untilSilent returns a context that ends when heard is not called for
+// untilSilent returns a context that ends unless heard is called at least every
 // listSilence.
 func untilSilent(ctx context.Context) (_ context.Context, heard, cancel func()) {
 	ctx, end := context.WithCancelCause(ctx)
@@ -59,10 +59,10 @@ func untilSilent(ctx context.Context) (_ context.Context, heard, cancel func()) 
 }
 
 // CreateTag implements [store.Table]. A step that the column cannot hold is
-// ErrBadTag. Of several concurrent calls, the unique key on biz_tag lets one
-// succeed. A retry after a lost answer may find the tag that the first call
-// created, and return ErrTagExists. The first call checks the table as Check
-// does.
+// ErrBadTag. Of several concurrent calls, the unique key on biz_tag lets a
+// single call succeed. A retry after a lost reply may find the tag that the
+// first call created, and return ErrTagExists. The first call checks the table
+// as Check does.
 func (t *Table) CreateTag(ctx context.Context, tag store.Tag) error {
 	return t.callChecked(ctx, tag, func(ctx context.Context, conn *dbsql.Conn) error {
 		_, _, err := t.change(ctx, conn, t.text("INSERT INTO {table} (biz_tag, max_id, step) VALUES (?, ?, ?)"), tag.Name, tag.Next, tag.Step)
@@ -110,7 +110,7 @@ func (t *Table) Raise(ctx context.Context, tag string, next int64) error {
 			next, tag, tag, int64(math.MaxInt64))
 		switch {
 		case t.is(err, errNoFit):
-			return fmt.Errorf("%w: the column max_id is too narrow for %d, it should be BIGINT: %w", store.ErrSetup, next, err)
+			return fmt.Errorf("%w: column max_id is too narrow for %d, must be BIGINT: %w", store.ErrSetup, next, err)
 		case err != nil || rows == 1:
 			return err
 		case rows > 1:

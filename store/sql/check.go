@@ -22,7 +22,7 @@ func (t *Table) check(ctx context.Context, conn *dbsql.Conn) error {
 	if err := t.checkDurable(ctx, conn); err != nil {
 		return err
 	}
-	// Changes no row, but fails if the user may not change one. MySQL's safe
+	// Changes no row, but fails if the user may not change rows. MySQL's safe
 	// updates demand a comparison with the key.
 	if _, err := conn.ExecContext(ctx, t.text("UPDATE {table} SET max_id = max_id WHERE biz_tag = '' AND 1 = 0")); err != nil {
 		return err
@@ -47,7 +47,7 @@ func (t *Table) checkColumns(ctx context.Context, conn *dbsql.Conn) error {
 	}
 	for _, column := range columns[1:] {
 		if kind := column.DatabaseTypeName(); !integerType.MatchString(kind) {
-			return fmt.Errorf("%w: the column %s is %s, it must be BIGINT", store.ErrSetup, column.Name(), kind)
+			return fmt.Errorf("%w: column %s is %s, must be BIGINT", store.ErrSetup, column.Name(), kind)
 		}
 	}
 	return rows.Err()
@@ -88,23 +88,22 @@ func (t *Table) CheckFirst(ctx context.Context) error {
 
 // errCollation is the ErrSetup of a column biz_tag that makes tags equal.
 func (t *Table) errCollation() error {
-	return fmt.Errorf("%w: the column biz_tag treats tags as equal that differ only in case, or otherwise, such as Order and order; run: %s",
+	return fmt.Errorf("%w: column biz_tag treats Order and order as equal; run: %s",
 		store.ErrSetup, t.text(t.distinct))
 }
 
-// Migrate implements [store.Database]. A table that exists is left as it is, so
-// that users without the right to create tables can call Migrate. The new table
-// has the columns of Leaf's, and a collation that distinguishes Order from
-// order.
+// Migrate implements [store.Database]. An existing table is not changed, so
+// users without the right to create tables can call Migrate. The new table has
+// the columns of Leaf's, and a collation that distinguishes Order from order.
 func (t *Table) Migrate(ctx context.Context) error {
 	return t.call(ctx, "", func(ctx context.Context, conn *dbsql.Conn) error {
 		if err := t.checkColumns(ctx, conn); !t.is(err, store.ErrNoTable) {
 			return err
 		}
 		_, err := conn.ExecContext(ctx, t.text(t.create))
-		// PostgreSQL's IF NOT EXISTS overlooks what another process is about to
-		// commit. Its error depends on the progress of that process, and does
-		// not prove that the table exists.
+		// PostgreSQL's IF NOT EXISTS overlooks a table that another process is
+		// about to commit. Its error depends on the progress of that process,
+		// and does not prove that the table exists.
 		if t.is(err, errExists) && t.checkColumns(ctx, conn) == nil {
 			return nil
 		}
@@ -115,7 +114,7 @@ func (t *Table) Migrate(ctx context.Context) error {
 // setting decides whether commits are on disk when they are acknowledged.
 type setting struct {
 	name string
-	safe []string // the safe values, the usual one first
+	safe []string // the safe values, the usual first
 	with string   // matters only if this setting is not 0
 }
 

@@ -2,12 +2,12 @@
 //
 //	table, err := sql.Open("postgres://user:password@host:5432/ids", "leaf_alloc")
 //
-// One row is one tag. A reservation raises max_id by n and owns the numbers
-// just below the new value: [max_id − n, max_id). Leaf's servers do the same,
-// so they may use the same rows. Only the columns biz_tag, max_id and step are
+// Each row is a tag. A reservation raises max_id by n and owns the numbers just
+// below the new value: [max_id − n, max_id). Leaf's servers do the same, so
+// they may use the same rows. Only the columns biz_tag, max_id and step are
 // touched; the others differ between installations.
 //
-// A reservation is one statement in one round trip:
+// A reservation is a single statement and round trip:
 //
 //	UPDATE leaf_alloc SET max_id = LAST_INSERT_ID(max_id + 1000)
 //	WHERE biz_tag = 'order' AND CAST(biz_tag AS BINARY) = 'order'
@@ -16,8 +16,8 @@
 // PostgreSQL has RETURNING max_id instead of LAST_INSERT_ID. Invariants:
 //
 //   - The server locks the row while it raises max_id, and returns the value
-//     that this statement wrote. Raise is one statement too, GREATEST(max_id,
-//     …), under the same lock, and never lowers a row.
+//     that this statement wrote. Raise is a single statement too,
+//     GREATEST(max_id, …), under the same lock, and never lowers a row.
 //   - A statement is sent at most once. database/sql retries only while it
 //     makes or chooses a connection. A broken connection or a timeout after
 //     that is an error, and the range is a gap.
@@ -31,7 +31,7 @@
 //     UNLOGGED and TEMPORARY tables, views and foreign tables, and looks at
 //     partitions and inheriting tables too.
 //
-// In MySQL, the insert ID only counts if one row was raised: otherwise it may
+// In MySQL, the insert ID only counts if a row was raised: otherwise it may
 // come from an earlier statement. A trigger on UPDATE makes it 0, and the range
 // is discarded. Every connection has autocommit and strict mode on, which the
 // DSN cannot override: an uncommitted range, or a number cut off by a narrow

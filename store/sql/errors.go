@@ -15,26 +15,26 @@ import (
 	"github.com/idworker/idworker/store"
 )
 
-// A reason is the meaning of a server's error code, see dialect.reasons. Those
-// that wrap store.ErrSetup last until an administrator acts, and name the
-// remedy.
+// A reason is the meaning of a server's error code, see dialect.reasons.
+// Reasons that wrap store.ErrSetup last until an administrator acts, and name
+// the remedy.
 var (
-	errExists   = errors.New("row or table exists already")
+	errExists   = errors.New("row or table already exists")
 	errNoFit    = errors.New("value does not fit the column")
-	errShutdown = errors.New("server shuts down")
+	errShutdown = errors.New("server is shutting down")
 
-	errLogin     = setupError("the server refused user or password, check both in the DSN")
-	errHost      = setupError("the server does not let this user in from this host, check the user's host in MySQL, pg_hba.conf in PostgreSQL, and the TLS settings in the DSN")
-	errParameter = setupError("the server does not support a parameter, check those in the DSN")
-	errDatabase  = setupError("create the database, or check its name in the DSN")
-	errSchema    = setupError("create the schema, or check the name of the table")
-	errNoColumn  = setupError("the table needs the columns biz_tag, max_id and step; is it Leaf's?")
+	errLogin     = setupError("user or password refused; check the DSN")
+	errHost      = setupError("user refused from this host; check its host in MySQL, pg_hba.conf in PostgreSQL, and TLS in the DSN")
+	errParameter = setupError("unsupported parameter; check the DSN")
+	errDatabase  = setupError("no such database; create it or check the DSN")
+	errSchema    = setupError("no such schema; create it or check the table's name")
+	errNoColumn  = setupError("the table needs the columns biz_tag, max_id and step")
 	errNoRight   = setupError("grant the user SELECT, INSERT and UPDATE on the table, and access to its database and schema")
-	errNotTable  = setupError("name a table, not a view")
-	errReadOnly  = setupError("the server takes no writes, name the primary in the DSN")
+	errNotTable  = setupError("not a table but a view")
+	errReadOnly  = setupError("the server is read-only; name the primary in the DSN")
 
-	errNoDelete = setupError("to remove a tag, the user needs the right DELETE on the table; grant it")
-	errTrigger  = setupError("the server does not report the value to which it raised max_id; if the table has a trigger on UPDATE, drop it")
+	errNoDelete = setupError("grant the user DELETE on the table to remove tags")
+	errTrigger  = setupError("the server does not report the new max_id; drop any trigger on UPDATE")
 )
 
 func setupError(remedy string) error { return fmt.Errorf("%w: %s", store.ErrSetup, remedy) }
@@ -82,13 +82,13 @@ func (t *Table) explain(ctx context.Context, err error) error {
 	var op *net.OpError
 	switch {
 	case errors.As(err, &dns):
-		return fmt.Errorf("unknown database host, check the DSN: %w", dns)
+		return fmt.Errorf("unknown database host; check the DSN: %w", dns)
 	case errors.As(err, &op) && op.Op == "dial":
-		return fmt.Errorf("the database cannot be reached, check that it is running, and host and port in the DSN: %w", op)
+		return fmt.Errorf("database unreachable; check host and port in the DSN: %w", op)
 	case errors.Is(err, context.DeadlineExceeded), op != nil && op.Timeout():
-		return fmt.Errorf("the database did not answer in time: %w", err)
+		return fmt.Errorf("database timed out: %w", err)
 	case op != nil, errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, driver.ErrBadConn), errors.Is(err, mysqldriver.ErrInvalidConn):
-		return fmt.Errorf("the connection to the database broke: %w", err)
+		return fmt.Errorf("database connection broken: %w", err)
 	}
 	return err
 }

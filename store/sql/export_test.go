@@ -7,7 +7,7 @@ import (
 	"errors"
 )
 
-// What the tests need from inside.
+// Access to internals for the tests.
 var (
 	UntilSilent = untilSilent
 	ListSilence = listSilence
@@ -23,8 +23,8 @@ func (t *Table) WithSetting(name string) *Table {
 	return &Table{dialect: &d, db: t.db, name: t.name, words: t.words}
 }
 
-// Starting returns the configuration with a statement that each connection
-// begins with.
+// Starting returns the configuration with a statement that begins each
+// connection.
 func (c Config) Starting(statement string) Config {
 	c.connector = starting{c.connector, statement}
 	return c

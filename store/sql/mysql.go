@@ -26,8 +26,8 @@ var mysql = dialect{
 	meanings:  []string{"{tag}", "biz_tag = ? AND CAST(biz_tag AS BINARY) = ?", "{int}", "?", "{raised}", "LAST_INSERT_ID(max_id + ?)"},
 	safeTable: "a table of a transactional engine, such as InnoDB",
 
-	// The table may be listed twice, as a TEMPORARY one hides the other. MEMORY
-	// is empty after a restart, MyISAM may lose acknowledged rows.
+	// The table may be listed twice, as a TEMPORARY table hides the other.
+	// MEMORY is empty after a restart, MyISAM may lose acknowledged rows.
 	describe: `SELECT t.table_name, CASE
 			WHEN UPPER(t.table_type) LIKE '%VIEW%' THEN 'a view'
 			WHEN UPPER(t.table_type) LIKE '%TEMPORARY%' THEN 'TEMPORARY'
@@ -48,8 +48,7 @@ var mysql = dialect{
 	distinct: "ALTER TABLE {table} MODIFY biz_tag VARCHAR(128) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL DEFAULT ''",
 
 	// MariaDB's 3 syncs more often than 1. A crash rolls back what is missing
-	// from the binary log, if there is one. Settings of other engines are not
-	// examined.
+	// from the binary log, if any. Settings of other engines are not examined.
 	setting: "SELECT @@GLOBAL.%s",
 	settings: []setting{
 		{name: "innodb_flush_log_at_trx_commit", safe: []string{"1", "3"}},
@@ -86,8 +85,7 @@ var sessionVariables = map[string]string{
 	"lock_wait_timeout":        "3", // for the table
 }
 
-var errMySQLDSN = errors.New("malformed DSN, expected mysql://user:password@tcp(host:port)/database, " +
-	"and parameters, if any, as name=value after a question mark")
+var errMySQLDSN = errors.New("malformed DSN, want mysql://user:password@tcp(host:port)/database?name=value")
 
 // parseMySQL reads a DSN. The driver's errors are not passed on, as some quote
 // a part of the DSN that may belong to the password.
@@ -103,10 +101,10 @@ func parseMySQL(dsn string, c *Config) error {
 	// The driver would set each of these as a session variable.
 	if len(config.Params) > 0 {
 		names := slices.Sorted(maps.Keys(config.Params))
-		return fmt.Errorf("malformed DSN: %q is not a parameter of the driver, and session variables cannot be set", names[0])
+		return fmt.Errorf("malformed DSN: %q is not a driver parameter", names[0])
 	}
 	config.Params = maps.Clone(sessionVariables)
-	config.InterpolateParams = true // one round trip; two with a prepared statement
+	config.InterpolateParams = true // a prepared statement takes two round trips
 	config.ClientFoundRows = false  // rows affected are the rows that changed
 	config.RejectReadOnly = false   // would hide the server's message
 	config.CheckConnLiveness = true // before an idle connection is used
@@ -125,8 +123,8 @@ func parseMySQL(dsn string, c *Config) error {
 	return nil
 }
 
-// changeMySQL returns the insert ID as max_id. It is the one of an earlier
-// statement if no row changed, and 0 if the table has a trigger on UPDATE.
+// changeMySQL returns the insert ID as max_id. It belongs to an earlier
+// statement if no row changed, and is 0 if the table has a trigger on UPDATE.
 func changeMySQL(ctx context.Context, conn *dbsql.Conn, query string, args ...any) (rows, maxID int64, err error) {
 	result, err := conn.ExecContext(ctx, query, args...)
 	if err != nil {

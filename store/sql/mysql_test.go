@@ -16,8 +16,8 @@ import (
 
 var officialMySQL = leaftest.MySQL.Shapes["official"]
 
-// A statement that matches nothing answers with the insert ID of the statement
-// before it, which is not taken for max_id.
+// A statement that matches nothing returns the insert ID of the previous
+// statement, which must not pass for max_id.
 func TestInsertIDOfAnotherStatementIsNotUsed(t *testing.T) {
 	s := counting(t, dbtest.MySQL(t), officialMySQL)
 	s.DB().SetMaxOpenConns(1)
@@ -31,8 +31,8 @@ func TestInsertIDOfAnotherStatementIsNotUsed(t *testing.T) {
 	}
 }
 
-// With a trigger on the table, the server answers with no insert ID or with
-// another one. Neither is taken for max_id.
+// With a trigger on the table, the server returns no insert ID or another.
+// Neither may pass for max_id.
 func TestInsertIDBesideATriggerIsNotUsed(t *testing.T) {
 	for _, trigger := range []string{
 		"AFTER UPDATE ON leaf_alloc FOR EACH ROW INSERT INTO audit (n) VALUES (NEW.max_id)",
@@ -57,8 +57,8 @@ func TestInsertIDBesideATriggerIsNotUsed(t *testing.T) {
 	}
 }
 
-// Neither the server's defaults nor the DSN can make a reservation that is not
-// committed, or not strict.
+// Neither the server's defaults nor the DSN can make a reservation uncommitted
+// or not strict.
 func TestSessionDoesNotDependOnTheServersDefaults(t *testing.T) {
 	tier.All(t)
 	srv := dbtest.StartMySQL(t)
@@ -85,7 +85,7 @@ func TestSessionVariablesInTheDSN(t *testing.T) {
 	}
 }
 
-// A replica, and a server after a failover, takes no writes.
+// A replica, and a server after a failover, is read-only.
 func TestReadOnlyMySQL(t *testing.T) {
 	tier.All(t)
 	srv := dbtest.StartMySQL(t)
@@ -102,8 +102,7 @@ func TestReadOnlyMySQL(t *testing.T) {
 	}
 }
 
-// Settings that lose commits in a crash are reported as they are at that
-// moment.
+// Settings that lose commits in a crash are reported with their present value.
 func TestUnsafeSettingsOfMySQL(t *testing.T) {
 	tier.All(t)
 	for _, test := range []struct {
@@ -137,8 +136,8 @@ func TestUnsafeSettingsOfMySQL(t *testing.T) {
 	}
 }
 
-// A setting that the server does not support is no reason to refuse the server,
-// and neither is it safe.
+// An unsupported setting does not make the server unusable, but is not safe
+// either.
 func TestUnknownSettingOfMySQL(t *testing.T) {
 	const missing = "no_such_setting"
 	s := counting(t, dbtest.MySQL(t), officialMySQL).WithSetting(missing)
@@ -151,8 +150,8 @@ func TestUnknownSettingOfMySQL(t *testing.T) {
 	}
 }
 
-// On a server that distinguishes upper and lower case in names of tables, Check
-// examines the right one of two tables.
+// On a server with case-sensitive table names, Check examines the right table
+// of two.
 func TestEngineOfTheTableInThatSpelling(t *testing.T) {
 	db := dbtest.MySQL(t)
 	var folds bool

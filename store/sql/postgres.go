@@ -78,8 +78,7 @@ var postgres = dialect{
 	change: changePostgres,
 }
 
-var errPostgresDSN = errors.New("malformed DSN, expected postgres://user:password@host:port/database, and parameters, " +
-	"if any, as name=value after a question mark; in user and password, special characters have to be percent-encoded")
+var errPostgresDSN = errors.New("malformed DSN, want postgres://user:password@host:port/database?name=value, percent-encoded")
 
 // parsePostgres reads a DSN. The driver's errors are not passed on: they quote
 // the DSN, and may fail to mask the password if it is malformed.
@@ -88,7 +87,7 @@ func parsePostgres(dsn string, c *Config) error {
 	if err != nil || strings.ContainsAny(config.Host, "()") || exposesPassword(config) { // () as in MySQL's DSNs
 		return errPostgresDSN
 	}
-	config.DefaultQueryExecMode = pgx.QueryExecModeExec // one round trip, and nothing is prepared
+	config.DefaultQueryExecMode = pgx.QueryExecModeExec // a single round trip, nothing prepared
 	if config.ConnectTimeout <= 0 {
 		config.ConnectTimeout = CallTimeout
 	}
@@ -97,7 +96,7 @@ func parsePostgres(dsn string, c *Config) error {
 	return nil
 }
 
-// exposesPassword reports a misplaced @. The password then contains one of @/?,
+// exposesPassword reports a misplaced @. The password then contains @, / or ?,
 // and its rest was parsed as a host, a database or a parameter, which are not
 // treated as secrets.
 func exposesPassword(c *pgx.ConnConfig) bool {
@@ -120,8 +119,9 @@ func shouldPing(_ context.Context, p stdlib.ShouldPingParams) bool {
 // syncCommit makes the statement's own transaction wait for the disk.
 const syncCommit = `CASE pg_catalog.current_setting('synchronous_commit') WHEN 'off' THEN pg_catalog.set_config('synchronous_commit', 'on', true) END`
 
-// changePostgres reads the answer to its end, which comes after the commit: the
-// row alone proves nothing. For NULL, and what is no integer, max_id is 0.
+// changePostgres reads the reply to its end, which comes after the commit: the
+// row alone proves nothing. For NULL, or a value that is no integer, max_id is
+// 0.
 func changePostgres(ctx context.Context, conn *dbsql.Conn, query string, args ...any) (count, maxID int64, err error) {
 	rows, err := conn.QueryContext(ctx, query+" RETURNING max_id::text, "+syncCommit, args...)
 	if err != nil {

@@ -38,8 +38,8 @@ func TestCommitThatFailsIsNoReservation(t *testing.T) {
 	}
 }
 
-// A reservation is on disk when it is acknowledged, also where commits are
-// acknowledged earlier by default.
+// A reservation is on disk when it is acknowledged, even where the default
+// acknowledges commits earlier.
 func TestAcknowledgedReservationSurvivesAKill(t *testing.T) {
 	tier.All(t)
 	srv := dbtest.StartPostgres(t)
@@ -49,7 +49,7 @@ func TestAcknowledgedReservationSurvivesAKill(t *testing.T) {
 	for range 3 {
 		for range 20 {
 			seg, err := s.Reserve(t.Context(), "order", 10)
-			for err != nil { // the connections of before the kill
+			for err != nil { // connections from before the kill
 				seg, err = s.Reserve(t.Context(), "order", 10)
 			}
 			if seg.First < end {
@@ -62,7 +62,7 @@ func TestAcknowledgedReservationSurvivesAKill(t *testing.T) {
 	}
 }
 
-// A standby takes no writes.
+// A standby is read-only.
 func TestReadOnlyPostgres(t *testing.T) {
 	db := dbtest.Postgres(t)
 	counting(t, db, officialPostgres)
@@ -73,7 +73,7 @@ func TestReadOnlyPostgres(t *testing.T) {
 	}
 }
 
-// A parameter of the DSN that the server does not support is an ErrSetup.
+// A DSN parameter that the server does not support is an ErrSetup.
 func TestParameterThatTheServerRefuses(t *testing.T) {
 	dsn := dbtest.Postgres(t).DSN()
 	separator := "?"
@@ -123,7 +123,7 @@ func TestTypeThatIgnoresCase(t *testing.T) {
 	}
 }
 
-// Settings that lose commits in a crash are reported as they are in the
+// Settings that lose commits in a crash are reported with their value in the
 // sessions of the table.
 func TestUnsafeSettingsOfPostgres(t *testing.T) {
 	tier.All(t)
@@ -154,8 +154,8 @@ func TestUnsafeSettingsOfPostgres(t *testing.T) {
 	}
 }
 
-// eventuallyUnsafe looks with new connections until a setting has taken effect:
-// the server reloads its configuration after it has answered.
+// eventuallyUnsafe retries with new connections until a setting takes effect:
+// the server reloads its configuration after its reply.
 func eventuallyUnsafe(t *testing.T, srv *dbtest.Server, set string, want map[string]string) {
 	t.Helper()
 	natstest.Eventually(t, set+" to be reported", func() bool {
@@ -185,7 +185,7 @@ func TestUnknownSettingOfPostgres(t *testing.T) {
 	}
 }
 
-// A temporary table hides the right one, and is gone with its connection.
+// A temporary table hides the right table, and disappears with its connection.
 func TestTemporaryTable(t *testing.T) {
 	db := dbtest.Postgres(t)
 	s := counting(t, db, officialPostgres)

@@ -20,7 +20,7 @@ func (t *Table) Reserve(ctx context.Context, tag string, n int64) (seg store.Seg
 			n, tag, tag, math.MaxInt64-n)
 		switch {
 		case t.is(err, errNoFit):
-			return fmt.Errorf("%w: the column max_id is too narrow for %d more IDs, it should be BIGINT: %w", store.ErrExhausted, n, err)
+			return fmt.Errorf("%w: column max_id is too narrow for %d more IDs, must be BIGINT: %w", store.ErrExhausted, n, err)
 		case err != nil:
 			return err
 		case rows == 0: // max_id may come from an earlier statement
@@ -34,7 +34,7 @@ func (t *Table) Reserve(ctx context.Context, tag string, n int64) (seg store.Seg
 		case maxID == 0:
 			return errTrigger
 		case maxID <= n:
-			return fmt.Errorf("%w: max_id is %d after it was raised by %d", store.ErrCorrupt, maxID, n)
+			return fmt.Errorf("%w: max_id is %d after a raise by %d", store.ErrCorrupt, maxID, n)
 		}
 		seg = store.Segment{First: maxID - n, End: maxID}
 		return nil
@@ -43,7 +43,7 @@ func (t *Table) Reserve(ctx context.Context, tag string, n int64) (seg store.Seg
 }
 
 // errChanged: the row did not meet a statement's condition, and now does.
-var errChanged = errors.New("another client changed the row, try again")
+var errChanged = errors.New("another client changed the row; retry")
 
 // next returns the max_id of a row that a statement did not raise. Errors:
 // ErrNoTag, ErrCorrupt.
@@ -54,12 +54,12 @@ func (t *Table) next(ctx context.Context, conn *dbsql.Conn, tag string) (int64, 
 	}
 	next, err := parseNumber("max_id", found.maxID)
 	if err == nil && next < 1 {
-		err = fmt.Errorf("%w: max_id is %d, it must be 1 or more", store.ErrCorrupt, next)
+		err = fmt.Errorf("%w: max_id is %d, allowed is 1 or more", store.ErrCorrupt, next)
 	}
 	return next, err
 }
 
-// Find implements [store.Table]. The row is returned as it is, in bounds or
+// Find implements [store.Table]. The row is returned unchecked, in bounds or
 // not. A row with NULL, or with a number that does not fit an int64, is
 // ErrCorrupt, and so are two rows.
 func (t *Table) Find(ctx context.Context, tag string) (found store.Tag, err error) {
@@ -86,12 +86,12 @@ func (t *Table) find(ctx context.Context, conn *dbsql.Conn, tag string) (found r
 	return found, err
 }
 
-// errRows is the error for a tag in more than one row.
+// errRows is the error for a tag in several rows.
 func errRows(rows int64) error {
-	return fmt.Errorf("%w: %d rows have this biz_tag; it must be the primary key or have a unique key", store.ErrCorrupt, rows)
+	return fmt.Errorf("%w: %d rows have this biz_tag; it needs a unique key", store.ErrCorrupt, rows)
 }
 
-// row is what a row holds, as text; nil is NULL.
+// row holds the columns of a row as text; nil is NULL.
 type row struct{ bizTag, maxID, step *string }
 
 // each calls see with each row.
@@ -131,7 +131,7 @@ func parseNumber(column string, value *string) (int64, error) {
 	}
 	n, err := strconv.ParseInt(*value, 10, 64)
 	if err != nil {
-		return 0, fmt.Errorf("%w: %s is %.40q, it must be an integer below 2^63", store.ErrCorrupt, column, *value)
+		return 0, fmt.Errorf("%w: %s is %.40q, must be an integer below 2^63", store.ErrCorrupt, column, *value)
 	}
 	return n, nil
 }

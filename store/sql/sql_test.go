@@ -33,7 +33,7 @@ func TestPostgres(t *testing.T) {
 	leaftest.PostgresBackend.Run(t)
 }
 
-// counting returns a new table with the tag order, from 1 on.
+// counting returns a new table with the tag order, starting at 1.
 func counting(t *testing.T, db *dbtest.DB, create string) *sql.Table {
 	t.Helper()
 	db.Exec(t, create, "INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('order', 1, 10)")
@@ -82,7 +82,7 @@ func TestUnknownScheme(t *testing.T) {
 	}
 }
 
-// A listing may take any time while rows arrive.
+// A listing may take any time while rows keep arriving.
 func TestUntilSilent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, heard, cancel := sql.UntilSilent(t.Context())

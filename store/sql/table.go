@@ -18,22 +18,22 @@ import (
 
 // CallTimeout bounds every call except Tags, and each step of making a
 // connection, so that a stopped database is noticed. Callers give up after the
-// same time anyway. Tests set a longer one, before they parse a DSN.
+// same time anyway. Tests set a longer timeout, before they parse a DSN.
 var CallTimeout = 3 * time.Second
 
-// Reservations is the number of calls of Reserve that should be under way at a
+// Reservations is the number of calls of Reserve that should be in flight at a
 // time. More would time out waiting for a connection.
 const Reservations = 16
 
-// MaxConns is the number of connections of one Table. Each is busy for one
-// round trip per reservation, and a database has to serve many processes. Two
-// are for calls other than reservations.
+// MaxConns is the number of connections of a Table. Each is busy for a round
+// trip per reservation, and a database has to serve many processes. Two are for
+// calls other than reservations.
 const MaxConns = Reservations + 2
 
 // ErrScheme is returned by [Parse] if no dialect has the DSN's scheme.
-var ErrScheme = errors.New("malformed DSN, expected mysql://…, postgres://… or postgresql://…")
+var ErrScheme = errors.New("malformed DSN, want mysql://…, postgres://… or postgresql://…")
 
-// A dialect is all that differs between kinds of servers. Its statements, and
+// A dialect holds all differences between kinds of servers. Its statements, and
 // those of the methods, contain words in braces, see [Table.text].
 type dialect struct {
 	kind      string
@@ -42,7 +42,7 @@ type dialect struct {
 	schemas   bool     // a database has schemas, and a schema is no database
 	numbered  bool     // placeholders are $1, $2, …
 	meanings  []string // {tag}, {int} and {raised}, each followed by its meaning
-	safeTable string   // what a table has to be
+	safeTable string   // kind of table required
 
 	// describe selects name and flaw of the table and of all that belongs to
 	// it. The flaw is empty if rows survive a crash.
@@ -59,7 +59,7 @@ type dialect struct {
 	parse func(dsn string, c *Config) error
 
 	// change runs a statement that writes, and returns the number of rows and
-	// the max_id of the last one.
+	// the max_id of the last.
 	change func(ctx context.Context, conn *dbsql.Conn, query string, args ...any) (rows, maxID int64, err error)
 }
 
@@ -72,7 +72,7 @@ type Config struct {
 	connector driver.Connector
 	database  string
 	server    string   // user@host:port
-	table     []string // preceded by its schema, if it has one
+	table     []string // preceded by its schema, if any
 }
 
 // Parse reads mysql://user:password@tcp(host:port)/database?… with the
@@ -90,8 +90,7 @@ func Parse(dsn, table string) (Config, error) {
 	parts := strings.Split(table, ".")
 	for _, part := range parts {
 		if len(parts) > 2 || len(part) > d.maxName || !identifier.MatchString(part) {
-			return Config{}, fmt.Errorf("malformed table name %q: allowed are table and schema.table, "+
-				"each of at most %d characters A-Z a-z 0-9 _, not starting with a digit", table, d.maxName)
+			return Config{}, fmt.Errorf("malformed table name %q: want [schema.]table, each of 1 to %d letters, digits and _, no leading digit", table, d.maxName)
 		}
 	}
 	c := Config{dialect: d, table: parts}
@@ -100,7 +99,7 @@ func Parse(dsn, table string) (Config, error) {
 }
 
 // identifier matches the names that every server accepts. PostgreSQL silently
-// truncates those longer than dialect.maxName, and would find another table.
+// truncates names longer than dialect.maxName, and would find another table.
 var identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 // Kind is "mysql", also for MariaDB, or "postgres".
@@ -119,7 +118,7 @@ func (c Config) Name() string {
 // Server is user@host:port. Of several hosts in the DSN it is the first.
 func (c Config) Server() string { return c.server }
 
-// Table is Leaf's table in one database.
+// Table is Leaf's table in a database.
 type Table struct {
 	*dialect
 	db      *dbsql.DB
@@ -140,8 +139,8 @@ func Open(dsn, table string) (*Table, error) {
 }
 
 // Open returns the table without connecting. Check, or the first call that
-// needs the database, reports a bad one. The error is [ErrScheme] for a Config
-// that does not come from [Parse].
+// needs the database, reports a bad configuration. The error is [ErrScheme] for
+// a Config that does not come from [Parse].
 func (c Config) Open() (*Table, error) {
 	d := c.dialect
 	if d == nil {
@@ -151,7 +150,7 @@ func (c Config) Open() (*Table, error) {
 	db.SetMaxOpenConns(MaxConns)
 	db.SetMaxIdleConns(MaxConns)
 	// Shorter than MySQL's wait_timeout, and than the time for which firewalls
-	// keep idle connections. After a failover behind one name, every process is
+	// keep idle connections. After a failover behind a name, every process is
 	// connected to the new primary by then.
 	db.SetConnMaxLifetime(10 * time.Minute)
 	db.SetConnMaxIdleTime(3 * time.Minute)
@@ -178,8 +177,8 @@ func (t *Table) text(statement string) string {
 	return statement
 }
 
-// callTag is call for one tag. It refuses a malformed name, or a number below
-// 1, with ErrBadTag. Names that pass need no escaping in any character set.
+// callTag is call for a tag. It refuses a malformed name, or a number below 1,
+// with ErrBadTag. Names that pass need no escaping in any character set.
 func (t *Table) callTag(ctx context.Context, tag store.Tag, f func(context.Context, *dbsql.Conn) error) error {
 	if err := messages.CheckTag(tag.Name); err != nil {
 		return fmt.Errorf("%w: %w", store.ErrBadTag, err)

@@ -117,12 +117,12 @@ func (s *databaseSite) namesTheRemedy(t *testing.T) {
 	}{
 		"no scheme":        {rest, "leaf_alloc", exitUsage, "mysql://user:password@tcp(host:port)/db"},
 		"unknown scheme":   {"oracle://" + rest, "leaf_alloc", exitUsage, "postgres://user:password@host:port/db"},
-		"malformed DSN":    {scheme + "://u:" + canary + "@:::/db", "leaf_alloc", exitUsage, "malformed DSN, expected " + scheme + "://"},
+		"malformed DSN":    {scheme + "://u:" + canary + "@:::/db", "leaf_alloc", exitUsage, "malformed DSN, want " + scheme + "://"},
 		"malformed table":  {s.db.DSN(), "a b", exitUsage, "malformed table name"},
-		"wrong password":   {s.db.DSNFor(user, canary+"x"), "leaf_alloc", exitFailure, "refused user or password, check both in the DSN"},
+		"wrong password":   {s.db.DSNFor(user, canary+"x"), "leaf_alloc", exitFailure, "user or password refused; check the DSN"},
 		"missing table":    {s.db.DSN(), "missing", exitFailure, "--migrate creates it"},
 		"missing columns":  {s.db.DSN(), "other", exitFailure, "needs the columns biz_tag, max_id and step"},
-		"missing database": {strings.Replace(s.db.DSN(), "/"+s.db.Name(), "/no_such_database", 1), "leaf_alloc", exitFailure, "create the database, or check its name in the DSN"},
+		"missing database": {strings.Replace(s.db.DSN(), "/"+s.db.Name(), "/no_such_database", 1), "leaf_alloc", exitFailure, "no such database; create it or check the DSN"},
 	} {
 		for _, command := range []string{"serve", "tag ls"} {
 			as, args := settings{}, append(strings.Fields(command), "--server", s.url, "--table", test.table)

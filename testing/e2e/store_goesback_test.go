@@ -127,7 +127,7 @@ func (s *registerSite) stopsGranting(t *testing.T) {
 		t.Errorf("%v ranges were granted meanwhile", after-before)
 	}
 	for _, l := range s.loaders {
-		if n := l.says("register went back, granting stopped"); n != s.stops {
+		if n := l.says("register regressed; granting stopped"); n != s.stops {
 			t.Errorf("a loader logged %d times that it stopped, want %d", n, s.stops)
 		}
 	}
@@ -166,7 +166,7 @@ func (s *registerSite) putBackAtRest(t *testing.T) {
 		p.stop(syscall.SIGTERM)
 	}
 	backup.Restore(t, s.js.Conn())
-	s.refused(t, true, "bucket ids_register is at sequence ", "but was seen at ", remedy)
+	s.refused(t, true, "bucket ids_register is at sequence ", ", was at ", remedy)
 	must(t, "tag", "raise", "--server", s.net.URL(), "--all", "--by", "1000000000000")
 	s.serves(t)
 }
@@ -218,7 +218,7 @@ func (s *registerSite) madeByHand(t *testing.T) {
 	s.deleteBucket(t)
 	natstest.CreateBucket(t, s.js, "ids_register")
 	for _, witness := range []bool{true, false} {
-		s.refused(t, witness, "bucket ids_register: it was not made by idworker", remedy)
+		s.refused(t, witness, "bucket ids_register: it has no identity", remedy)
 	}
 	s.beginsAt(t, "10000000000000000")
 }

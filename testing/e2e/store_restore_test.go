@@ -124,7 +124,7 @@ func TestDataFolder(t *testing.T) {
 	t.Run("put back", func(t *testing.T) {
 		put(backup)
 		for range 2 {
-			refuses(t, restart(), "older copy", "bucket ids_register is at sequence ", "but was seen at ", remedy)
+			refuses(t, restart(), "older copy", "bucket ids_register is at sequence ", ", was at ", remedy)
 		}
 		put(t.TempDir())
 		refuses(t, restart(), "older copy", "bucket ids_register is missing", remedy)

@@ -144,7 +144,7 @@ func (b *Backend) testBadDatabases(t *testing.T) {
 		{"user who may only read", db.DSNFor(reader, canary), "leaf_alloc", true, "grant"},
 		{"user who may do nothing", db.DSNFor(stranger, canary), "leaf_alloc", true, "grant"},
 		{"unknown host", with("no-such-host.invalid:3306", db.Name()), "leaf_alloc", false, "host"},
-		{"closed port", with(closed, db.Name()), "leaf_alloc", false, "reached"},
+		{"closed port", with(closed, db.Name()), "leaf_alloc", false, "unreachable"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			s := Open(t, test.dsn, test.table)

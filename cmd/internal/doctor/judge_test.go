@@ -25,7 +25,7 @@ func TestProcesses(t *testing.T) {
 	degraded, failing, stopped, overloaded, off := w, l, both, w, w
 	degraded.Degraded = "no loader answers"
 	failing.Stats.Store, failing.Outages = "jetstream", &worker.OutageStats{Now: true, Since: now.Add(-time.Minute), Error: "refused"}
-	stopped.Stopped, stopped.NotReady = "the register went back", "it grants nothing"
+	stopped.Stopped, stopped.NotReady = "the register regressed", "it grants nothing"
 	overloaded.Overloads, overloaded.NotReady = &worker.OverloadStats{Now: true}, "overloaded"
 	off.Stats.WorkerID, off.Clock, off.Stats.Grants.Below = &id, &worker.ClockStats{AheadMS: -1700, ReservedIn: 3}, 2
 	busy, unnamed := w, w
@@ -46,7 +46,7 @@ func TestProcesses(t *testing.T) {
 		{[]worker.Report{degraded, l}, []string{"error worker w: no loader answers"}},
 		{[]worker.Report{w, failing}, []string{"error loader l: its store jetstream has failed for 60 s (refused); no tag is in use"}},
 		{[]worker.Report{busy, failing}, []string{"(refused); 1 strict tags in use have no IDs, memory ends first for b, in 80 s"}},
-		{[]worker.Report{stopped}, []string{"error process h (b): grants nothing: the register went back; run idworker tag raise --all --by N"}},
+		{[]worker.Report{stopped}, []string{"error process h (b): grants nothing: the register regressed; run idworker tag raise --all --by N"}},
 		{[]worker.Report{overloaded, l}, []string{"error worker w: is overloaded, and out of"}},
 		{[]worker.Report{unnamed, l}, []string{"error worker w: is not ready: starting", "warning worker w: has no worker ID, and answers no snowflake requests: all are taken"}},
 		{[]worker.Report{off, l}, []string{

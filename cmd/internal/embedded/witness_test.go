@@ -55,7 +55,7 @@ func TestDamage(t *testing.T) {
 		"an older copy of the server's files": {func(t *testing.T, f string) {
 			remove(t, filepath.Join(f, "jetstream"))
 			copyFolder(t, filepath.Join(f, "jetstream"), filepath.Join(older, "jetstream"))
-		}, "bucket ids_register is at sequence 4, but was seen at 54", ErrDamaged},
+		}, "bucket ids_register is at sequence 4, was at 54", ErrDamaged},
 		"an older copy of the folder": {func(t *testing.T, f string) { remove(t, f); copyFolder(t, f, older) }, "is at sequence 4", ErrDamaged},
 		"the folder is empty":         {func(t *testing.T, f string) { remove(t, f) }, "is missing", ErrDamaged},
 		"no files of the server":      {func(t *testing.T, f string) { remove(t, filepath.Join(f, "jetstream")) }, "is missing", ErrDamaged},

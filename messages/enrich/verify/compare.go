@@ -18,7 +18,7 @@ import (
 	"github.com/idworker/idworker/messages/enrich"
 )
 
-// headerValues are all values of a header, whatever the case of its name.
+// headerValues returns all values of a header, whatever the case of its name.
 func headerValues(h nats.Header, name string) (all []string) {
 	for n, values := range h {
 		if strings.EqualFold(n, name) {
@@ -28,7 +28,7 @@ func headerValues(h nats.Header, name string) (all []string) {
 	return all
 }
 
-// origin is which event of the source a message says that it is.
+// origin returns the source sequence that a message claims.
 func origin(source string, h nats.Header) (seq uint64, ok bool) {
 	values := headerValues(h, enrich.HeaderSource)
 	if len(values) != 1 {
@@ -39,14 +39,15 @@ func origin(source string, h nats.Header) (seq uint64, ok bool) {
 	return seq, ok && err == nil && seq > 0 && number == strconv.FormatUint(seq, 10)
 }
 
-// evidence is what a message says of who published it, and of its event.
+// evidence is a message's claim about its publisher and its event.
 type evidence struct {
 	target string
 	chain  string
-	stored int64 // when the source stored the event, in nanoseconds
+	// When the source stored the event, in nanoseconds.
+	stored int64
 }
 
-// readEvidence is that of a message, as the header Ids-Chain has it.
+// readEvidence reads the evidence in a message's header Ids-Chain.
 func readEvidence(h nats.Header) (e evidence, ok bool) {
 	values := headerValues(h, enrich.HeaderChain)
 	if len(values) != 1 {
@@ -60,11 +61,11 @@ func readEvidence(h nats.Header) (e evidence, ok bool) {
 	return evidence{words[0], words[1], stored}, err == nil
 }
 
-// arrival is a message in the target that says which event it is.
+// arrival is a message in the target that claims an event.
 type arrival struct {
 	streamread.Message
-	origin uint64   // its sequence in the source
-	ids    []string // what its header says
+	origin uint64   // the event's sequence in the source
+	ids    []string // the values of its header
 	id     int64    // 0 if that is not one valid ID
 }
 
@@ -90,13 +91,13 @@ func (a arrival) finding(kind Kind, format string, args ...any) *Finding {
 type checker struct {
 	target     string
 	filter, to []string // tokens
-	tags       []string // tokens of the tag; nil: one space of IDs for all events
-	subjects   bool     // whether the target keeps subjects as they were published
+	tags       []string // tokens of the tag; nil: all events share a space of IDs
+	subjects   bool     // the target keeps subjects as published
 	json       string   // path
 	number     bool     // the ID is a JSON number
 }
 
-// newChecker takes settings that were checked.
+// newChecker takes checked settings.
 func newChecker(e enrich.Config, target jetstream.StreamConfig) checker {
 	c := checker{
 		target: target.Name, filter: strings.Split(e.Filter, "."), to: strings.Split(e.To, "."),
@@ -108,50 +109,50 @@ func newChecker(e enrich.Config, target jetstream.StreamConfig) checker {
 	return c
 }
 
-// compare finds the first thing in a message that is not what this enrichment makes of an
-// event. The original is nil if the source has removed it.
+// compare returns the first difference between a message and the result of this
+// enrichment for its event. The original is nil if the source has removed it.
 func (c checker) compare(original *streamread.Message, a arrival) *Finding {
 	e, ok := readEvidence(a.Header)
 	switch {
 	case !ok:
-		return a.finding(Foreign, "it has no header %s that an enricher writes", enrich.HeaderChain)
+		return a.finding(Foreign, "no header %s from an enricher", enrich.HeaderChain)
 	case e.target != c.target:
-		return a.finding(Foreign, "it was published for another target: %.100q", e.target)
+		return a.finding(Foreign, "published for another target: %.100q", e.target)
 	case original == nil:
 		return c.checkID(a)
 	case e.stored != original.Time.UnixNano():
-		return a.finding(Unknown, "it was made of an event that was stored at %s, the source's was at %s",
+		return a.finding(Unknown, "its event was stored at %s, the source's at %s",
 			time.Unix(0, e.stored).UTC().Format(time.RFC3339Nano), original.Time.UTC().Format(time.RFC3339Nano))
 	}
 	if _, matches := matched(c.filter, original.Subject); !matches {
-		return a.finding(Foreign, "event %d of the source is on %q, which the filter does not match", a.origin, original.Subject)
+		return a.finding(Foreign, "event %d of the source is on %q, outside the filter", a.origin, original.Subject)
 	}
 	if f := c.checkID(a); f != nil {
 		return f
 	}
 	kept := headerValues(original.Header, enrich.HeaderID)
 	if len(kept) > 0 && !slices.Equal(kept, a.ids) {
-		return a.finding(BadID, "the event came with the ID %.100q", kept)
+		return a.finding(BadID, "the event already had ID %.100q", kept)
 	}
 	if want := c.subject(original.Subject); c.subjects && a.Subject != want {
-		return a.finding(Changed, "its subject should be %q", want)
+		return a.finding(Changed, "subject should be %q", want)
 	}
 	if f := c.compareBodies(*original, a, len(kept) > 0); f != nil {
 		return f
 	}
 	if name, differs := firstDifference(ownHeaders(original.Header), ownHeaders(a.Header)); differs {
-		return a.finding(Changed, "its header %.100q is not that of the event", name)
+		return a.finding(Changed, "header %.100q differs from the event's", name)
 	}
 	return nil
 }
 
-// checkID finds out whether an event has one valid ID.
+// checkID checks that an event has one valid ID.
 func (c checker) checkID(a arrival) *Finding {
 	switch {
 	case len(a.ids) == 0:
-		return a.finding(BadID, "it has no header %s", enrich.HeaderID)
+		return a.finding(BadID, "no header %s", enrich.HeaderID)
 	case a.id == 0:
-		return a.finding(BadID, "the header %s is not one ID, decimal, from 1 to 2^63-1", enrich.HeaderID)
+		return a.finding(BadID, "header %s is not a single decimal ID from 1 to 2^63-1", enrich.HeaderID)
 	}
 	return nil
 }
@@ -164,27 +165,27 @@ func (c checker) compareBodies(original streamread.Message, a arrival, kept bool
 			value = strconv.Quote(value)
 		}
 		if raw := gjson.GetBytes(a.Data, c.json).Raw; raw != value {
-			return a.finding(BadID, "the JSON has %.100q at %s, not %s", raw, c.json, value)
+			return a.finding(BadID, "JSON has %.100q at %s, want %s", raw, c.json, value)
 		}
 		var err error
 		if want, err = sjson.SetRawBytes(original.Data, c.json, []byte(value)); err != nil {
-			return a.finding(Changed, "the event has no place for an ID: %v", err)
+			return a.finding(Changed, "the event has no room for an ID: %v", err)
 		}
 	}
 	if !bytes.Equal(want, a.Data) {
-		return a.finding(Changed, "its body is not that of the event")
+		return a.finding(Changed, "body differs from the event's")
 	}
 	return nil
 }
 
-// onOneLine is what clients do with a value that they send.
+// onOneLine is the change that clients make to a value that they send.
 var onOneLine = strings.NewReplacer("\r", " ", "\n", " ")
 
-// enrichHeaders are the headers, in lower case, that enriching writes.
+// enrichHeaders are the headers, in lower case, that enrichers write.
 var enrichHeaders = strings.Fields(strings.ToLower(strings.Join(
 	[]string{enrich.HeaderID, enrich.HeaderSource, enrich.HeaderChain, enrich.HeaderError, enrich.HeaderSubject}, " ")))
 
-// ownHeaders are the headers of an event that enriching leaves alone.
+// ownHeaders are the headers of an event that enrichers preserve.
 func ownHeaders(h nats.Header) nats.Header {
 	own := nats.Header{}
 	for name, values := range h {
@@ -199,7 +200,7 @@ func ownHeaders(h nats.Header) nats.Header {
 	return own
 }
 
-// firstDifference is the first header, by name, whose values differ.
+// firstDifference returns the first header, by name, whose values differ.
 func firstDifference(a, b nats.Header) (name string, differs bool) {
 	names := slices.Sorted(maps.Keys(a))
 	names = slices.AppendSeq(names, maps.Keys(b))
@@ -211,8 +212,8 @@ func firstDifference(a, b nats.Header) (name string, differs bool) {
 	return names[i], true
 }
 
-// matched lists what each wildcard of a pattern stands for in a subject, the rest for >. ok is
-// false if the subject does not match.
+// matched lists the match of each wildcard of a pattern in a subject, the rest
+// for >. ok is false if the subject does not match.
 func matched(pattern []string, subject string) (found []string, ok bool) {
 	tokens := strings.Split(subject, ".")
 	for i, p := range pattern {
@@ -230,7 +231,7 @@ func matched(pattern []string, subject string) (found []string, ok bool) {
 	return found, len(tokens) == len(pattern)
 }
 
-// subject is where an event on a subject of the source goes.
+// subject returns the target subject of an event on a subject of the source.
 func (c checker) subject(source string) string {
 	found, _ := matched(c.filter, source)
 	out := slices.Clone(c.to)
@@ -248,8 +249,8 @@ func (c checker) takes(target string) bool {
 	return ok || !c.subjects
 }
 
-// tag is the tag of an event, by its original or else by its subject in the target. known is
-// false if neither says.
+// tag returns the tag of an event, by its original or else by its subject in
+// the target. known is false if neither determines it.
 func (c checker) tag(a arrival, original *streamread.Message) (tag string, known bool) {
 	pattern, subject := c.to, a.Subject
 	if original != nil {

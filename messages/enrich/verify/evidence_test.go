@@ -8,8 +8,8 @@ import (
 	"github.com/idworker/idworker/messages/enrich/verify"
 )
 
-// TestExpiredLetters: dead letters that expired explain what is missing only as far as it is
-// older than those that are left.
+// TestExpiredLetters: expired dead letters explain absent events only if these
+// are older than the remaining letters.
 func TestExpiredLetters(t *testing.T) {
 	for name, c := range map[string]struct {
 		dropped []int
@@ -47,15 +47,15 @@ func TestExpiredLetters(t *testing.T) {
 	}
 }
 
-// TestLateOrphan: an event that is in the target once is not doubled because its original is
-// gone. It is out of order.
+// TestLateOrphan: an event that is in the target once is out of order, but not
+// doubled because its original is gone.
 func TestLateOrphan(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, 60)
 	m := b.clone(8)
 	b.insert(25, m)
 	b.enriched = append(b.enriched[:7:7], b.enriched[8:]...)
-	b.insert(40+1, b.clone(9)) // and this one is doubled
+	b.insert(40+1, b.clone(9)) // and this event is doubled
 	b.fill()
 	b.purge("ORDERS", 61)
 	r := b.verify(b.config())
@@ -64,7 +64,8 @@ func TestLateOrphan(t *testing.T) {
 	}
 }
 
-// TestAfter: events that an operator decided about are not verified, but their IDs are compared.
+// TestAfter: events that an operator decided about are not verified, but their
+// IDs are compared.
 func TestAfter(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, 60)

@@ -15,14 +15,15 @@ import (
 	"github.com/idworker/idworker/testing/natstest"
 )
 
-// claim is a message that says it is an event of the source, with the evidence that this one would have.
+// claim returns a message that claims an event of the source, with the evidence
+// that this event would have.
 func claim(source string) *nats.Msg {
 	return &nats.Msg{Subject: "orders.ready.de.1", Data: []byte(`{"id":"9000"}`), Header: nats.Header{
 		enrich.HeaderSource: {source}, enrich.HeaderID: {"9000"},
 	}}
 }
 
-// with is a message with another value of a header, or without it.
+// with returns a message with another value of a header, or without it.
 func with(m *nats.Msg, name string, values ...string) *nats.Msg {
 	m.Header.Del(name)
 	if len(values) > 0 {
@@ -31,7 +32,7 @@ func with(m *nats.Msg, name string, values ...string) *nats.Msg {
 	return m
 }
 
-// forgings are messages that are no event of the source, whatever they say.
+// forgings are messages that are no event of the source, despite their headers.
 var forgings = []struct {
 	name string
 	make func(b *bed) *nats.Msg
@@ -96,8 +97,8 @@ var forgings = []struct {
 	{"later event that the source has removed", func(*bed) *nats.Msg { return claim("ORDERS 62") }, []verify.Kind{verify.Order}},
 }
 
-// TestForgedMessage: a message that somebody else put between the events is one finding, and makes no
-// event wrong.
+// TestForgedMessage: a foreign message between the events is a single finding,
+// and makes no event wrong.
 func TestForgedMessage(t *testing.T) {
 	t.Parallel()
 	for _, f := range forgings {
@@ -122,7 +123,8 @@ func TestForgedMessage(t *testing.T) {
 	}
 }
 
-// TestManyForgedMessages: however many there are, and wherever, all events are where they should be.
+// TestManyForgedMessages: with many of them, anywhere, all events are still in
+// order.
 func TestManyForgedMessages(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(10) {
@@ -133,7 +135,7 @@ func TestManyForgedMessages(t *testing.T) {
 			b.source = append(b.source, &nats.Msg{Subject: "orders.test"}, &nats.Msg{Subject: "orders.raw.de.62"})
 			var forged []*nats.Msg
 			for _, f := range forgings {
-				if !slices.Contains(f.want, verify.Doubled) && !slices.Contains(f.want, verify.Order) { // what may be an event
+				if !slices.Contains(f.want, verify.Doubled) && !slices.Contains(f.want, verify.Order) { // may be an event
 					forged = append(forged, f.make(b))
 				}
 			}
@@ -151,8 +153,9 @@ func TestManyForgedMessages(t *testing.T) {
 	}
 }
 
-// TestExactCopy: a message that is in all respects an event that comes later is taken for it. What is
-// said then is true of the target as it is: that event is doubled, and those between are behind it.
+// TestExactCopy: an exact copy of a later event counts as that event. The
+// findings are true of the target: that event is doubled, and those in between
+// are behind it.
 func TestExactCopy(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, 60)
@@ -165,7 +168,8 @@ func TestExactCopy(t *testing.T) {
 	}
 }
 
-// TestForgedMeanwhile: the number of an event that the source gets while it is read proves nothing either.
+// TestForgedMeanwhile: a message with the number of an event that the source
+// stores during the read proves nothing either.
 func TestForgedMeanwhile(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, 60)
@@ -194,8 +198,8 @@ func TestForgedMeanwhile(t *testing.T) {
 	b.expectClean(<-done, 57)
 }
 
-// TestSpoiltEventExplains: an event with something wrong is not missing, and what was removed before it
-// explains those that were there.
+// TestSpoiltEventExplains: an event with a fault is not missing, and messages
+// removed before it explain the events that were there.
 func TestSpoiltEventExplains(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, 60)

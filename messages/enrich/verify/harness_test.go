@@ -22,20 +22,21 @@ func TestMain(m *testing.M) {
 	natstest.Main(m)
 }
 
-// bed is a server with a source of some events, and what an enricher would make of them.
+// bed is a server with a source of some events, and the correct result of an
+// enricher.
 type bed struct {
 	*testing.T
 	js       jetstream.JetStream
 	orders   jetstream.Stream
 	events   int
 	source   []*nats.Msg // event n is at n-1
-	enriched []*nats.Msg // as they should be in the target
-	dead     []*nats.Msg // as they should be in the stream of dead letters
+	enriched []*nats.Msg // the correct target
+	dead     []*nats.Msg // the correct stream of dead letters
 
 	retention jetstream.RetentionPolicy // of the target
 }
 
-// Every twentieth event cannot be stamped, and event 30 comes with an ID.
+// Every twentieth event cannot be stamped, and event 30 already has an ID.
 const (
 	deadEvery = 20
 	keptEvent = 30
@@ -56,7 +57,7 @@ func newBed(t *testing.T, events int, opts ...func(*server.Options)) *bed {
 	return b
 }
 
-// addEvent makes an event, and what becomes of it. Two tags have the same numbers.
+// addEvent makes an event, and its result. Two tags have the same numbers.
 func (b *bed) addEvent(n int, counters map[string]int) {
 	country := []string{"de", "fr"}[n%2]
 	e := &nats.Msg{Subject: fmt.Sprintf("orders.raw.%s.%d", country, n), Data: fmt.Appendf(nil, `{"n":%d}`, n), Header: nats.Header{"Trace": {strconv.Itoa(n)}}}
@@ -94,7 +95,8 @@ func (b *bed) fill() {
 
 const chain = "READY chain1"
 
-// addEvidence has what was made of events say so, unless it says something already or nothing.
+// addEvidence adds the evidence to the results, unless they have a value for it
+// already or are empty.
 func (b *bed) addEvidence(all []*nats.Msg) {
 	b.Helper()
 	for _, m := range all {
@@ -112,11 +114,12 @@ func (b *bed) addEvidence(all []*nats.Msg) {
 	}
 }
 
-// evidence is what an enricher writes about an event of the source.
+// evidence returns an enricher's evidence about an event of the source.
 func (b *bed) evidence(chain string, seq uint64) string {
 	b.Helper()
 	msg, err := b.orders.GetMsg(b.Context(), max(seq, 1))
-	if errors.Is(err, jetstream.ErrMsgNotFound) { // it was taken out for the test
+	// It was removed for the test.
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
 		return chain + " 1"
 	}
 	if err != nil {
@@ -125,7 +128,7 @@ func (b *bed) evidence(chain string, seq uint64) string {
 	return fmt.Sprintf("%s %d", chain, msg.Time.UnixNano())
 }
 
-// publish publishes messages, with the evidence that an enricher gives.
+// publish publishes messages, with an enricher's evidence.
 func (b *bed) publish(all ...*nats.Msg) {
 	b.Helper()
 	b.addEvidence(all)
@@ -165,7 +168,7 @@ func (b *bed) config() verify.Config {
 	}}
 }
 
-// verify runs it, and fails the test on errors other than faults.
+// verify runs a verifier, and fails the test on errors other than faults.
 func (b *bed) verify(cfg verify.Config) *verify.Report {
 	b.Helper()
 	v, err := verify.Open(b.Context(), cfg)
@@ -185,7 +188,8 @@ func (b *bed) verify(cfg verify.Config) *verify.Report {
 	return r
 }
 
-// expectClean fails the test unless nothing is wrong, and so many events were compared.
+// expectClean fails the test unless there are no faults, and so many events
+// were compared.
 func (b *bed) expectClean(r *verify.Report, events int) {
 	b.Helper()
 	if len(r.Findings) > 0 || len(r.Faults) > 0 || r.Events != uint64(events) {
@@ -193,7 +197,7 @@ func (b *bed) expectClean(r *verify.Report, events int) {
 	}
 }
 
-// brute is what the plain checker finds.
+// brute returns the results of the plain checker.
 func (b *bed) brute() (problems []enriched.Problem, events, waiting int) {
 	b.Helper()
 	return enriched.Enrichment{

@@ -6,14 +6,15 @@ import (
 	"github.com/tidwall/btree"
 )
 
-// idRange is consecutive IDs of a tag, none of which is in another range.
+// idRange is consecutive IDs of a tag. Ranges are disjoint.
 type idRange struct {
 	tag         int
 	first, last int64
-	at          uint64 // where in the target the first of them is
+	// Sequence in the target of the first of them.
+	at uint64
 }
 
-// idSet remembers the IDs of events, each tag's apart from those of others.
+// idSet is the IDs of events, by tag.
 type idSet struct {
 	tags   map[string]int // their numbers
 	ranges *btree.BTreeG[idRange]
@@ -24,8 +25,8 @@ func newIDSet() idSet {
 	return idSet{map[string]int{}, btree.NewBTreeGOptions(less, btree.Options{NoLocks: true})}
 }
 
-// add remembers the ID of an event at a place in the target. If it was there
-// before, taken is true: by an event at or behind another place.
+// add adds the ID of an event at a place in the target. If it was there before,
+// taken is true: by an event at or after another place.
 func (s idSet) add(tag string, id int64, at uint64) (behind uint64, taken bool) {
 	n, known := s.tags[tag]
 	if !known {

@@ -14,7 +14,7 @@ import (
 	"github.com/idworker/idworker/testing/enriched"
 )
 
-// at is the place in the target, from 0 on, of an event of the source.
+// at returns the place in the target, from 0 on, of an event of the source.
 func (b *bed) at(event int) int {
 	b.Helper()
 	for i, m := range b.enriched {
@@ -50,7 +50,7 @@ func setID(id string) func(*nats.Msg) {
 	return func(m *nats.Msg) { m.Header[enrich.HeaderID] = []string{id} }
 }
 
-// setChain has the events from one on be of another chain.
+// setChain moves the events from an event on to another chain.
 func (b *bed) setChain(from int, chain string) {
 	for event := from; event <= b.events; event++ {
 		if !isDead(event) {
@@ -61,11 +61,12 @@ func (b *bed) setChain(from int, chain string) {
 	}
 }
 
-// TestMutations does to the target what an enricher must never do. Each is found and named,
-// and the plain checker finds the same.
+// TestMutations changes the target as an enricher must never do. Each change is
+// found and named, and the plain checker finds the same.
 //
-// Of 60 events 20, 40 and 60 are dead letters. Even events are of tag de, odd ones of fr, so
-// event 8 has the ID 4 and is at 8 of the target; event 25 has 13 and is at 24.
+// Of 60 events 20, 40 and 60 are dead letters. Even events are of tag de, odd
+// events of fr, so event 8 has the ID 4 and is at 8 of the target; event 25 has
+// 13 and is at 24.
 func TestMutations(t *testing.T) {
 	foreignAndMissing := []verify.Finding{
 		{Kind: verify.Foreign, Source: 8, Target: 8, Subject: "orders.ready.de.8", IDs: []string{"4"}},
@@ -190,7 +191,8 @@ func TestMutations(t *testing.T) {
 				t.Errorf("found %+v\nwant  %+v", got, c.want)
 			}
 			plain, _, _ := b.brute()
-			for _, found := range [][]enriched.Problem{plain, same} { // the missing ones are in different places
+			// The missing events are in different places.
+			for _, found := range [][]enriched.Problem{plain, same} {
 				slices.SortStableFunc(found, func(a, b enriched.Problem) int { return strings.Compare(a.Kind, b.Kind) })
 			}
 			if !slices.Equal(plain, same) {

@@ -13,20 +13,19 @@ import (
 	"github.com/idworker/idworker/messages/enrich"
 )
 
-// gap is messages that a stream has removed. Each explains that one event is
-// not there.
+// gap is messages that a stream has removed. Each explains one absent event.
 type gap struct {
 	n uint64
 
-	// The message behind them: when it was stored, and which event it is about.
-	// A dead letter before it is about an event before that one, or one that is
-	// older. Either rule has exceptions, after a crash or if a server's clock is
-	// off, but not both for one event.
+	// The message after them: when it was stored, and its event. A dead letter
+	// before it is about an event with a lower sequence, or one stored earlier.
+	// Either rule has exceptions, after a crash or if a server's clock is off,
+	// but not both for the same event.
 	until   time.Time
 	through uint64
 }
 
-// widen adds messages that were removed before another one.
+// widen adds messages that were removed before another message.
 func (g *gap) widen(n uint64, until time.Time, through uint64) {
 	g.n += n
 	if until.After(g.until) {
@@ -35,7 +34,7 @@ func (g *gap) widen(n uint64, until time.Time, through uint64) {
 	g.through = max(g.through, through)
 }
 
-// explain has the gap explain up to n events, and returns how many it does.
+// explain makes the gap explain up to n events, and returns their number.
 func (g *gap) explain(n uint64) uint64 {
 	if g == nil {
 		return 0
@@ -45,15 +44,18 @@ func (g *gap) explain(n uint64) uint64 {
 	return n
 }
 
-// hole is events of the source that are absent where they belong in the target:
+// hole is events of the source that are absent from their place in the target,
 // between two events that are there.
 type hole struct {
-	first, last uint64    // source sequences; others between them are settled
+	// Source sequences; others between them are settled.
+	first, last uint64
 	stored      time.Time // of the first
-	absent      uint64    // how many there are, less those that came late
-	before      uint64    // the sequence in the target before which they belong
-	gap         *gap      // what the target has removed there; may be nil
-	gone        uint64    // how many of them are not verifiable
+	absent      uint64    // their number, less late arrivals
+	// The sequence in the target before which they belong.
+	before uint64
+	// The messages that the target has removed there; may be nil.
+	gap  *gap
+	gone uint64 // number of unverifiable events
 }
 
 // mayHaveBeen reports whether dead letters about the events may be in a gap.
@@ -61,15 +63,15 @@ func (h *hole) mayHaveBeen(in *gap) bool {
 	return h.first <= in.through || !h.stored.After(in.until)
 }
 
-// letter is what a dead letter says of its event: its sequence in the source,
+// letter is a dead letter's claim about its event: its sequence in the source,
 // and when that stored it, in nanoseconds.
 type letter struct {
 	origin uint64
 	stored int64
 }
 
-// origin is which event a message of this enrichment is about. A message of
-// somebody else proves nothing.
+// origin returns the event of a message of this enrichment. A foreign message
+// proves nothing.
 func (v *Verifier) origin(msg streamread.Message) (of letter, ours bool) {
 	seq, ok := origin(v.enrichment.From, msg.Header)
 	if e, proves := readEvidence(msg.Header); ok && proves && e.target == v.targetName() {
@@ -84,8 +86,9 @@ type letters struct {
 	inTarget bool               // they are in the target, as events are
 	reader   *streamread.Reader // nil if there are no letters
 	last     uint64             // sequence read last
-	settled  map[letter]bool    // the letters, and whether their events were counted as dead
-	gaps     []*gap             // of the stream that they are in
+	// The letters, and whether their events were counted as dead.
+	settled map[letter]bool
+	gaps    []*gap // of their stream
 }
 
 func newLetters(v *Verifier) letters {
@@ -101,7 +104,7 @@ func newLetters(v *Verifier) letters {
 	return l
 }
 
-// read reads on through the end of the stream as it is now.
+// read reads on through the present end of the stream.
 func (l *letters) read(ctx context.Context) error {
 	if l.reader == nil {
 		return nil
@@ -132,7 +135,7 @@ func (l *letters) read(ctx context.Context) error {
 	return nil
 }
 
-// pass notes the messages that are missing before a sequence.
+// pass records the messages that are missing before a sequence.
 func (l *letters) pass(seq uint64, stored time.Time, origin uint64) {
 	if n := seq - l.last - 1; n > 0 && !l.inTarget {
 		l.gaps = append(l.gaps, &gap{n, stored, origin})
@@ -151,8 +154,8 @@ func isLetter(msg streamread.Message) bool {
 	return len(headerValues(msg.Header, enrich.HeaderError)) > 0
 }
 
-// isMarker reports whether the server put a message there in place of one that
-// it removed.
+// isMarker reports whether the server put a message there in place of a removed
+// message.
 func isMarker(msg streamread.Message) bool {
 	return len(msg.Header[jetstream.MarkerReasonHeader]) > 0 && len(msg.Data) == 0
 }

@@ -33,7 +33,7 @@ func (b *bed) delete(stream string, sequences ...uint64) {
 	}
 }
 
-// purge removes what is below a sequence.
+// purge removes the messages below a sequence.
 func (b *bed) purge(stream string, below uint64) {
 	b.Helper()
 	if err := b.open(stream).Purge(b.Context(), jetstream.WithPurgeSequence(below)); err != nil {
@@ -41,8 +41,8 @@ func (b *bed) purge(stream string, below uint64) {
 	}
 }
 
-// TestRemovedIsNotMissing: what a stream has removed proves nothing. What is missing beyond
-// that is missing.
+// TestRemovedIsNotMissing: removed messages prove nothing. Events missing
+// beyond their number are missing.
 func TestRemovedIsNotMissing(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -82,14 +82,14 @@ func TestRemovedIsNotMissing(t *testing.T) {
 	}
 }
 
-// TestOrphans: an event whose original is gone may come once, and behind those before it, also where the
-// target has lost one of these.
+// TestOrphans: an event whose original is gone may arrive once, after the
+// earlier events, also where the target has lost some of these.
 func TestOrphans(t *testing.T) {
 	for _, c := range []struct {
 		name         string
 		before       func(b *bed) // publishing
-		source, lost []uint64     // what ORDERS and READY have removed
-		want         verify.Kind  // empty: all is well
+		source, lost []uint64     // removed from ORDERS and READY
+		want         verify.Kind  // empty: no faults
 	}{
 		{name: "in order", source: []uint64{38, 39}, lost: []uint64{36}},
 		{name: "too early", source: []uint64{38, 39}, want: verify.Order, before: func(b *bed) {
@@ -127,8 +127,9 @@ func TestOrphans(t *testing.T) {
 	}
 }
 
-// TestOneVerdict: whatever is dropped, late, doubled, forged or removed, each event of the source has one
-// verdict. Without removals, exactly what was dropped is missing or waiting, and what is late is out of order.
+// TestOneVerdict: events are dropped, late, doubled, forged or removed at
+// random, and each gets one verdict. Without removals, exactly the dropped
+// events are missing or waiting, and exactly the late events are out of order.
 func TestOneVerdict(t *testing.T) {
 	for seed := range uint64(30) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
@@ -138,7 +139,7 @@ func TestOneVerdict(t *testing.T) {
 			b.retention = jetstream.LimitsPolicy
 			b.stream(readyConfig(b))
 			var dropped, late, doubled uint64
-			for event := 1; event < b.events-1; event++ { // the last ones are there
+			for event := 1; event < b.events-1; event++ { // the last events stay
 				if isDead(event) {
 					continue
 				}
@@ -174,7 +175,8 @@ func TestOneVerdict(t *testing.T) {
 			if !removed && (r.Faults[verify.Missing] != dropped || r.Faults[verify.Order] != late || r.Faults[verify.Doubled] != doubled || r.Gone > 0) {
 				t.Errorf("%v and %d gone; want %d missing, %d out of order, %d doubled", r.Faults, r.Gone, dropped, late, doubled)
 			}
-			// One that was late and then removed was not removed where it belongs.
+			// An event that was late and then removed was not removed from its
+			// place.
 			if r.Faults[verify.Missing] > dropped+late || r.Faults[verify.SharedID] > 0 || r.Dead != 3 {
 				t.Errorf("%+v; %d were dropped, %d late", r, dropped, late)
 			}
@@ -182,9 +184,9 @@ func TestOneVerdict(t *testing.T) {
 	}
 }
 
-// TestRemovedExplainsOne: a message that was removed from a target with dead letters explains
-// one event, and no other one nearby: neither one that is missing nor one that waits. A dead letter
-// that was removed there is before the batch of the event that follows, not beside it.
+// TestRemovedExplainsOne: a message removed from a target with dead letters
+// explains one event, and no other nearby, missing or waiting. A dead letter
+// removed there is before the batch of the next event, not beside it.
 func TestRemovedExplainsOne(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -223,8 +225,8 @@ func TestRemovedExplainsOne(t *testing.T) {
 	}
 }
 
-// TestLateEventExplainsNothing: what had been taken for the explanation of an event that comes
-// late explains another one.
+// TestLateEventExplainsNothing: the explanation of an event that arrives late
+// is free to explain another event.
 func TestLateEventExplainsNothing(t *testing.T) {
 	for _, inTarget := range []bool{true, false} {
 		b := newBed(t, 60)
@@ -248,8 +250,8 @@ func TestLateEventExplainsNothing(t *testing.T) {
 	}
 }
 
-// TestOlderThanTarget: events that are older than the target may have been in the stream that
-// it replaced.
+// TestOlderThanTarget: events that are older than the target may have been in
+// the stream that it replaced.
 func TestOlderThanTarget(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, 60)
@@ -263,8 +265,8 @@ func TestOlderThanTarget(t *testing.T) {
 	}
 }
 
-// TestConsumedTargets: streams that remove what was consumed are read without taking part in
-// that.
+// TestConsumedTargets: reading a stream that removes consumed messages removes
+// none.
 func TestConsumedTargets(t *testing.T) {
 	for name, policy := range map[string]jetstream.RetentionPolicy{"work queue": jetstream.WorkQueuePolicy, "interest": jetstream.InterestPolicy} {
 		t.Run(name, func(t *testing.T) {
@@ -334,7 +336,8 @@ func TestWaiting(t *testing.T) {
 	}
 }
 
-// TestMissingAtTheEnd: an event is not waiting any more once one behind the point has come.
+// TestMissingAtTheEnd: an event stops waiting once an event behind the point
+// has arrived.
 func TestMissingAtTheEnd(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, 60)
@@ -361,13 +364,14 @@ func TestMissingAtTheEnd(t *testing.T) {
 	}
 }
 
-// TestEventsBehindThePoint are not looked at.
+// TestEventsBehindThePoint are ignored.
 func TestEventsBehindThePoint(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, 60)
 	b.enriched = b.enriched[:57]
 	b.fill()
-	// Enriched meanwhile: the source had no such event when the point was fixed.
+	// Enriched during the read: the source had no such event when the point was
+	// fixed.
 	b.publish(&nats.Msg{Subject: "orders.raw.de.61", Data: []byte(`{}`)})
 	b.publish(&nats.Msg{Subject: "orders.ready.de.61", Data: []byte(`{"id":"61"}`), Header: nats.Header{enrich.HeaderSource: {"ORDERS 61"}, enrich.HeaderID: {"61"}}})
 	if r := b.verify(b.config()); len(r.Faults) > 0 || r.Events != 58 {
@@ -379,8 +383,8 @@ func TestEventsBehindThePoint(t *testing.T) {
 	}
 }
 
-// TestOneSubjectForAll: if all events are on one subject of the target, only the source knows
-// their tags.
+// TestOneSubjectForAll: if all events are on a single subject of the target,
+// only the source determines their tags.
 func TestOneSubjectForAll(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, 60)
@@ -397,7 +401,7 @@ func TestOneSubjectForAll(t *testing.T) {
 	}
 }
 
-// TestReplaced: a target that was created again while it was read proves nothing.
+// TestReplaced: a target that was recreated during the read proves nothing.
 func TestReplaced(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, 60)

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Kind is what is wrong with an event.
+// Kind is the kind of a fault.
 type Kind string
 
 // The kinds of findings.
@@ -17,23 +17,30 @@ const (
 	Doubled  Kind = "doubled"      // in the target more than once
 	Order    Kind = "out-of-order" // behind an event that follows it in the source
 	SharedID Kind = "shared-id"    // has the ID of another event
-	BadID    Kind = "bad-id"       // has no ID, several, or one that is not what it should be
-	Changed  Kind = "changed"      // its subject, body or headers are not those of the source's event
-	Foreign  Kind = "foreign"      // not an event that was enriched from this source
-	Unknown  Kind = "unknown"      // the source does not have it: it ends before it, or has another event there
+	// Has no ID, several, or a wrong ID.
+	BadID Kind = "bad-id"
+	// Its subject, body or headers differ from the source's event.
+	Changed Kind = "changed"
+	// Not an event that was enriched from this source.
+	Foreign Kind = "foreign"
+	// The source does not have it: it ends before it, or has another event
+	// there.
+	Unknown Kind = "unknown"
 )
 
-// Finding is one thing that is wrong.
+// Finding is a fault.
 type Finding struct {
-	Kind    Kind     `json:"kind"`
-	Source  uint64   `json:"source_sequence,omitempty"` // of the event
-	Target  uint64   `json:"target_sequence,omitempty"` // where it is; of a missing event, what is in its place
-	Subject string   `json:"subject,omitempty"`         // in the target; of a missing event, in the source
+	Kind   Kind   `json:"kind"`
+	Source uint64 `json:"source_sequence,omitempty"` // of the event
+	// Its place; of a missing event, the message in its place.
+	Target uint64 `json:"target_sequence,omitempty"`
+	// In the target; of a missing event, in the source.
+	Subject string   `json:"subject,omitempty"`
 	IDs     []string `json:"ids,omitempty"`
 	Detail  string   `json:"detail"`
 }
 
-// String says what is wrong in one line.
+// String describes the finding in a line.
 func (f Finding) String() string {
 	var s strings.Builder
 	fmt.Fprintf(&s, "%s: ", f.Kind)
@@ -50,39 +57,47 @@ func (f Finding) String() string {
 	return s.String() + ": " + f.Detail
 }
 
-// MaxFindings is how many findings of each kind a report has. The others are counted.
+// MaxFindings bounds the findings of each kind in a report. The others are
+// counted.
 const MaxFindings = 10
 
-// Report is what was verified, and what was found.
+// Report is the scope and the results of a verification.
 type Report struct {
-	Source      string    `json:"source"`
-	Target      string    `json:"target"`
-	DeadLetters string    `json:"dead_letters,omitempty"` // the stream that has them
+	Source string `json:"source"`
+	Target string `json:"target"`
+	// The stream of the dead letters.
+	DeadLetters string    `json:"dead_letters,omitempty"`
 	Began       time.Time `json:"began"`
 
-	// The point that was fixed at the start: nothing behind it was looked at.
+	// The point that was fixed at the start: nothing after it was verified.
 	Point uint64 `json:"point"`
 
-	// From and Through are the source sequences of the first and the last event that are
-	// accounted for, and Stored is when the source stored the last one.
+	// From and Through are the source sequences of the first and the last
+	// verified event, and Stored is when the source stored the last.
 	From    uint64    `json:"from"`
 	Through uint64    `json:"through"`
 	Stored  time.Time `json:"stored"`
 
-	Events  uint64 `json:"events"`  // compared with their originals
-	Dead    uint64 `json:"dead"`    // among the dead letters, and not in the target
-	Both    uint64 `json:"both"`    // in the target, and among the dead letters too
+	Events uint64 `json:"events"` // compared with their originals
+	Dead   uint64 `json:"dead"`   // among the dead letters, and not in the target
+	// In the target, and among the dead letters too.
+	Both    uint64 `json:"both"`
 	Waiting uint64 `json:"waiting"` // not in the target yet
-	Gone    uint64 `json:"gone"`    // not verifiable: what would prove them has been removed
-	Orphans uint64 `json:"orphans"` // without an original: it has been removed from the source
-	Others  uint64 `json:"others"`  // messages of others in the target
-	Before  uint64 `json:"before"`  // events in the target through Config.After
+	// Not verifiable: the evidence was removed.
+	Gone uint64 `json:"gone"`
+	// Without an original: the source has removed it.
+	Orphans uint64 `json:"orphans"`
+	Others  uint64 `json:"others"` // foreign messages in the target
+	// Events in the target through Config.After.
+	Before uint64 `json:"before"`
 
-	Faults   map[Kind]uint64 `json:"faults"`   // how many there are
-	Findings []Finding       `json:"findings"` // the first of each kind, in the order of the target
+	Faults map[Kind]uint64 `json:"faults"` // number of each kind
+	// The first of each kind, in the order of the target.
+	Findings []Finding `json:"findings"`
 }
 
-// add counts a fault, if it is one, and keeps it if it is one of the first of its kind.
+// add counts a fault, if f is not nil, and keeps it if it is among the first of
+// its kind.
 func (r *Report) add(f *Finding) {
 	if f == nil {
 		return

@@ -7,7 +7,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestSharedIDs: exactly the IDs that a tag has already are taken, and where they are is known.
+// TestSharedIDs: exactly the IDs that a tag already has are taken, and their
+// places are returned.
 func TestSharedIDs(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		type tagID struct {
@@ -32,7 +33,8 @@ func TestSharedIDs(t *testing.T) {
 	})
 }
 
-// TestIDsTakeLittleMemory: consecutive IDs of a tag are one range, however tags alternate.
+// TestIDsTakeLittleMemory: consecutive IDs of a tag are one range, even if tags
+// alternate.
 func TestIDsTakeLittleMemory(t *testing.T) {
 	set := newIDSet()
 	for id := range int64(100_000) {
@@ -44,8 +46,8 @@ func TestIDsTakeLittleMemory(t *testing.T) {
 	}
 }
 
-// TestLineBreaks: a client cannot send a header value with a line break that somebody else put
-// there. It makes a space of it.
+// TestLineBreaks: a client cannot send a header value with a line break, and
+// replaces it with a space.
 func TestLineBreaks(t *testing.T) {
 	came, sent := nats.Header{"X": {"a\rb ", "c"}}, nats.Header{"X": {"a b", "c"}}
 	if name, differs := firstDifference(ownHeaders(came), ownHeaders(sent)); differs {

@@ -16,38 +16,41 @@ import (
 )
 
 var (
-	// ErrFaults says that something is wrong with the target: the report says what.
-	ErrFaults = errors.New("the target is not what enriching promises")
+	// ErrFaults means that the report has faults.
+	ErrFaults = errors.New("the target has faults")
 
-	// ErrWaiting says that events had not arrived within [Config.Wait]. The others are as they
-	// should be.
+	// ErrWaiting means that events had not arrived within [Config.Wait]. The
+	// others have no faults.
 	ErrWaiting = problem.New(problem.TryLater, "events have not arrived in the target")
 
-	// ErrReplaced says that a stream was deleted and created again meanwhile: what was read is
-	// of two streams.
-	ErrReplaced = errors.New("a stream was replaced while it was read")
+	// ErrReplaced means that a stream was deleted and recreated during the
+	// read: the messages read are of two streams.
+	ErrReplaced = errors.New("stream replaced during the read")
 )
 
-// Config says what to verify.
+// Config selects the enrichment to verify.
 type Config struct {
 	JetStream jetstream.JetStream
 
-	// Enrichment has the settings of the enrichers: From, Filter, To, JSON, JSONNumber and
-	// DeadLetter. If ID is empty, all events count as being of one tag. The rest is not used.
+	// Enrichment has the settings of the enrichers: From, Filter, To, JSON,
+	// JSONNumber and DeadLetter. If ID is empty, all events count as being of
+	// the same tag. The rest is not used.
 	Enrichment enrich.Config
 
-	Wait time.Duration // how long to wait for events that have not arrived yet
+	// Wait bounds the wait for events that have not arrived yet.
+	Wait time.Duration
 
-	// After is a sequence of the source: the events through it are not verified, because an
-	// operator decided what became of them. IDs of later events are still compared with theirs.
+	// After is a sequence of the source: the events through it are not
+	// verified, because an operator decided about them. IDs of later events are
+	// still compared with theirs.
 	After uint64
 
-	// NoConsumers reads by requests for single messages, which takes several times as long. It
-	// is for users that may read and nothing else, see [StreamRights].
+	// NoConsumers reads by requests for single messages, which takes several
+	// times as long. It is for users with read rights only, see [StreamRights].
 	NoConsumers bool
 }
 
-// Verifier verifies one enrichment.
+// Verifier verifies an enrichment.
 type Verifier struct {
 	cfg            Config
 	enrichment     enrich.Config
@@ -58,8 +61,8 @@ type Verifier struct {
 	passed, point atomic.Uint64
 }
 
-// Open checks the settings and finds the streams. Errors wrap enrich.ErrConfig if trying again
-// does not help.
+// Open checks the settings and finds the streams. Errors wrap enrich.ErrConfig
+// if a retry does not help.
 func Open(ctx context.Context, cfg Config) (*Verifier, error) {
 	v := &Verifier{cfg: cfg, enrichment: cfg.Enrichment}
 	e := &v.enrichment
@@ -91,7 +94,7 @@ func Open(ctx context.Context, cfg Config) (*Verifier, error) {
 func openStream(ctx context.Context, js jetstream.JetStream, name string) (jetstream.Stream, error) {
 	s, err := js.Stream(ctx, name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		return nil, fmt.Errorf("%w: there is no stream %s", enrich.ErrConfig, name)
+		return nil, fmt.Errorf("%w: no stream %s", enrich.ErrConfig, name)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("stream %s: %w", name, err)
@@ -103,7 +106,7 @@ func openStream(ctx context.Context, js jetstream.JetStream, name string) (jetst
 func streamOf(ctx context.Context, js jetstream.JetStream, subject string) (jetstream.Stream, error) {
 	name, err := js.StreamNameBySubject(ctx, subject)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		return nil, fmt.Errorf("%w: no stream takes the subject %q", enrich.ErrConfig, subject)
+		return nil, fmt.Errorf("%w: no stream takes subject %q", enrich.ErrConfig, subject)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("find the stream of %q: %w", subject, err)
@@ -111,7 +114,7 @@ func streamOf(ctx context.Context, js jetstream.JetStream, subject string) (jets
 	return openStream(ctx, js, name)
 }
 
-// read reads a stream, on subjects of a filter.
+// read opens a reader of a stream, on subjects of a filter.
 func (v *Verifier) read(stream jetstream.Stream, filter string, from, through uint64) *streamread.Reader {
 	r := streamread.Open(v.cfg.JetStream, stream, filter, from, through)
 	if v.cfg.NoConsumers {
@@ -120,15 +123,15 @@ func (v *Verifier) read(stream jetstream.Stream, filter string, from, through ui
 	return r
 }
 
-// Progress is how far Run is: the source sequence that it has passed, and the one at which it
-// ends. It may be called from any goroutine.
+// Progress returns the source sequence that Run has passed, and its last. It
+// may be called from any goroutine.
 func (v *Verifier) Progress() (passed, point uint64) { return v.passed.Load(), v.point.Load() }
 
-// targetName is the name of the target.
+// targetName returns the name of the target.
 func (v *Verifier) targetName() string { return v.target.CachedInfo().Config.Name }
 
-// Run verifies. The report is complete if the error is nil or wraps [ErrFaults] or
-// [ErrWaiting]. It may be called once at a time.
+// Run verifies. The report is complete if the error is nil or wraps [ErrFaults]
+// or [ErrWaiting]. Calls must not overlap.
 func (v *Verifier) Run(ctx context.Context) (*Report, error) {
 	w := newWalk(v)
 	defer w.close()
@@ -137,8 +140,9 @@ func (v *Verifier) Run(ctx context.Context) (*Report, error) {
 	case err != nil:
 		return r, err
 	case len(r.Findings) > 0:
-		return r, fmt.Errorf("%w; the first: %s", ErrFaults, r.Findings[0])
-	case len(r.Faults) > 0: // what was missing has been removed meanwhile
+		return r, fmt.Errorf("%w; first: %s", ErrFaults, r.Findings[0])
+	// The missing events were removed from the source since.
+	case len(r.Faults) > 0:
 		return r, ErrFaults
 	case r.Waiting > 0 && v.cfg.Wait > 0:
 		return r, fmt.Errorf("%w: %d after %v", ErrWaiting, r.Waiting, v.cfg.Wait)
@@ -146,8 +150,8 @@ func (v *Verifier) Run(ctx context.Context) (*Report, error) {
 	return r, nil
 }
 
-// Rights are those that a role needs to verify any enrichment: to find streams by their
-// subjects.
+// Rights are the rights that a role needs to verify any enrichment: to find
+// streams by their subjects.
 func Rights(role rights.Role) rights.Rights {
 	if role == rights.Auditor {
 		return rights.Publish(rights.API("STREAM.NAMES"))
@@ -155,8 +159,8 @@ func Rights(role rights.Role) rights.Rights {
 	return rights.Rights{}
 }
 
-// StreamRights are those for reading the streams of one enrichment: source, target, and that
-// of dead letters. They are all that [Config.NoConsumers] takes.
+// StreamRights are the rights to read the streams of an enrichment: source,
+// target, and that of dead letters. They suffice for [Config.NoConsumers].
 func StreamRights(streams ...string) (r rights.Rights) {
 	for _, stream := range streams {
 		r = rights.Join(r, streamread.RightsWithoutConsumer(stream))

@@ -15,27 +15,36 @@ import (
 	"github.com/idworker/idworker/internal/streamread"
 )
 
-// walk is one reading of both streams, side by side.
+// walk is a reading of both streams, side by side.
 type walk struct {
 	v      *Verifier
 	report *Report
 
 	source, target *streamread.Reader
-	ahead          *streamread.Message // event of the source that was read, and not passed
-	last           uint64              // sequence of the target read last
+	// Event of the source that was read, but not passed.
+	ahead *streamread.Message
+	// Sequence of the target read last.
+	last uint64
 
-	// As the streams were when they were last looked at.
+	// The state of the streams when last looked up.
 	sourceCreated, targetCreated time.Time
 	sourceLast, targetLast       uint64
 
-	at      uint64          // source sequence of the latest event in order
-	gap     *gap            // what the target has removed behind that; nil if nothing
-	holes   []*hole         // ascending
-	chain   string          // that published the latest event in order
-	ended   map[string]bool // chains that another one followed, and whether a finding says so
-	late    map[uint64]bool // events that came behind one that follows them
-	spoilt  map[uint64]bool // events that something is wrong with, and whether they were passed
-	early   *arrival        // the latest orphan that came before an event that the source has
+	// Source sequence of the latest event in order.
+	at uint64
+	// Messages that the target has removed after that; nil if none.
+	gap   *gap
+	holes []*hole // ascending
+	// The chain of the latest event in order.
+	chain string
+	// Chains that another chain followed, and whether a finding reports them.
+	ended map[string]bool
+	// Events that arrived after a later event.
+	late map[uint64]bool
+	// Events with a fault, and whether they were passed.
+	spoilt map[uint64]bool
+	// The latest orphan that arrived before an event that the source has.
+	early   *arrival
 	letters letters
 	ids     idSet
 }
@@ -59,7 +68,7 @@ func (w *walk) close() {
 	}
 }
 
-// run reads through the point, and then finds out what the target lacks.
+// run reads through the point, and then gives the absent events their verdicts.
 func (w *walk) run(ctx context.Context) error {
 	if err := w.look(ctx); err != nil {
 		return err
@@ -93,9 +102,9 @@ func (w *walk) run(ctx context.Context) error {
 	return w.look(ctx)
 }
 
-// look fixes how far both streams reach. The target first: what is in it through
-// there is of an event that the source has had. An error wraps [ErrReplaced] if
-// one is not the stream that it was.
+// look fixes the ends of both streams. The target first: the source has then
+// stored the events of all its messages. An error wraps [ErrReplaced] if either
+// stream was replaced.
 func (w *walk) look(ctx context.Context) error {
 	target, err := w.v.target.Info(ctx)
 	if err != nil {
@@ -117,7 +126,7 @@ func (w *walk) look(ctx context.Context) error {
 	return nil
 }
 
-// readTarget reads the target as far as it was looked at.
+// readTarget reads the target through its end in look.
 func (w *walk) readTarget(ctx context.Context) error {
 	w.target.Extend(w.targetLast)
 	for {
@@ -134,7 +143,7 @@ func (w *walk) readTarget(ctx context.Context) error {
 	}
 }
 
-// receive takes the next message of the target.
+// receive handles the next message of the target.
 func (w *walk) receive(ctx context.Context, msg streamread.Message) error {
 	seq, ok := origin(w.v.enrichment.From, msg.Header)
 	if n := msg.Sequence - w.last - 1; n > 0 {
@@ -148,11 +157,11 @@ func (w *walk) receive(ctx context.Context, msg streamread.Message) error {
 	a, takes := newArrival(msg, seq), w.v.checker.takes(msg.Subject)
 	switch {
 	case !takes && ok && seq > w.v.cfg.After && !isLetter(msg):
-		w.report.add(a.finding(Foreign, "it is an event of this source, and no enricher with these settings publishes there"))
+		w.report.add(a.finding(Foreign, "event of this source on a subject that these settings do not use"))
 	case !takes, !ok && isMarker(msg):
 		w.report.Others++
 	case !ok:
-		w.report.add(a.finding(Foreign, "no enricher of this source put it there"))
+		w.report.add(a.finding(Foreign, "not from an enricher of this source"))
 	case seq > w.sourceLast:
 		w.report.add(a.finding(Unknown, "the source ends at %d", w.sourceLast))
 	case seq <= w.v.cfg.After:
@@ -165,15 +174,16 @@ func (w *walk) receive(ctx context.Context, msg streamread.Message) error {
 	return nil
 }
 
-// receiveEvent takes a message that says which event it is. Only one that is in
-// all respects what an enricher makes of its original passes over others.
+// receiveEvent handles a message that claims an event. Only an exact result of
+// its original passes over other events.
 func (w *walk) receiveEvent(ctx context.Context, a arrival) error {
 	original, err := w.original(ctx, a.origin)
 	if err != nil {
 		return err
 	}
 	f := w.v.checker.compare(original, a)
-	if a.origin > w.report.Point { // it proves only that those before it should have come
+	// It proves only that the events before it should have arrived.
+	if a.origin > w.report.Point {
 		if f != nil || original == nil {
 			return nil
 		}
@@ -196,15 +206,15 @@ func (w *walk) receiveEvent(ctx context.Context, a arrival) error {
 	return nil
 }
 
-// receiveNext takes an event that is behind the latest one in order. If its
-// original has been removed, it passes over no event that the source has.
+// receiveNext handles an event after the latest event in order. If its original
+// was removed, it passes over no event that the source has.
 func (w *walk) receiveNext(ctx context.Context, original *streamread.Message, a arrival) error {
 	if w.early != nil && w.early.origin >= a.origin {
 		if w.early.origin == a.origin {
-			w.report.add(a.finding(Doubled, "it is there a second time"))
+			w.report.add(a.finding(Doubled, "second copy"))
 			return nil
 		}
-		w.report.add(w.early.finding(Order, "event %d comes behind it", a.origin))
+		w.report.add(w.early.finding(Order, "event %d comes after it", a.origin))
 		w.early = nil
 	}
 	w.count(original)
@@ -229,7 +239,7 @@ func (w *walk) receiveNext(ctx context.Context, original *streamread.Message, a 
 	return nil
 }
 
-// count counts an event that is there.
+// count counts an event that is in the target.
 func (w *walk) count(original *streamread.Message) {
 	if original == nil {
 		w.report.Orphans++
@@ -238,16 +248,16 @@ func (w *walk) count(original *streamread.Message) {
 	}
 }
 
-// receiveLate takes an event that is not behind the latest one in order. If its
-// original has been removed, nothing but its ID says whether it was there before.
+// receiveLate handles an event that is not after the latest event in order. If
+// its original was removed, only its ID shows whether it was there before.
 func (w *walk) receiveLate(original *streamread.Message, a arrival) {
 	shared := w.addID(a, original)
 	switch {
 	case original == nil && (shared != nil || a.origin == w.at):
-		w.report.add(a.finding(Doubled, "it is there already, or another event with its ID"))
+		w.report.add(a.finding(Doubled, "already there, or another event has its ID"))
 		return
 	case original != nil && (w.late[a.origin] || !w.unsettle(*original) && !w.fill(a.origin)):
-		w.report.add(a.finding(Doubled, "it is there a second time"))
+		w.report.add(a.finding(Doubled, "second copy"))
 		return
 	}
 	w.report.add(shared)
@@ -256,8 +266,8 @@ func (w *walk) receiveLate(original *streamread.Message, a arrival) {
 	w.late[a.origin] = true
 }
 
-// original is the event of the source with that sequence, or nil if the source
-// has removed it.
+// original returns the event of the source with that sequence, or nil if the
+// source has removed it.
 func (w *walk) original(ctx context.Context, seq uint64) (*streamread.Message, error) {
 	if next, err := w.next(ctx); err != nil || next != nil && next.Sequence == seq {
 		return next, err
@@ -269,7 +279,7 @@ func (w *walk) original(ctx context.Context, seq uint64) (*streamread.Message, e
 	return &msg, err
 }
 
-// fill takes an event out of the hole that it left, if it did.
+// fill removes an event from its hole, if any.
 func (w *walk) fill(seq uint64) bool {
 	i := sort.Search(len(w.holes), func(i int) bool { return w.holes[i].last >= seq })
 	if i == len(w.holes) || w.holes[i].first > seq {
@@ -279,8 +289,8 @@ func (w *walk) fill(seq uint64) bool {
 	return true
 }
 
-// next returns the event of the source that comes next and is not settled, or
-// nil at the point.
+// next returns the next event of the source that is not settled, or nil at the
+// point.
 func (w *walk) next(ctx context.Context) (*streamread.Message, error) {
 	for w.ahead == nil || w.settle(*w.ahead) {
 		w.ahead = nil
@@ -296,8 +306,8 @@ func (w *walk) next(ctx context.Context) (*streamread.Message, error) {
 	return w.ahead, nil
 }
 
-// settle counts an event of the source if it is a dead letter, or there is a
-// finding of it already.
+// settle counts an event of the source if it is a dead letter, or already has a
+// finding.
 func (w *walk) settle(e streamread.Message) bool {
 	l := letter{e.Sequence, e.Time.UnixNano()}
 	if _, dead := w.letters.settled[l]; dead {
@@ -313,8 +323,8 @@ func (w *walk) settle(e streamread.Message) bool {
 	return true
 }
 
-// unsettle takes that back: the event is there. It reports whether it was
-// settled.
+// unsettle reverses settle: the event is in the target. It reports whether it
+// was settled.
 func (w *walk) unsettle(e streamread.Message) bool {
 	l := letter{e.Sequence, e.Time.UnixNano()}
 	switch {
@@ -331,8 +341,8 @@ func (w *walk) unsettle(e streamread.Message) bool {
 	return true
 }
 
-// passOver passes the events of the source before one of them, which is at a
-// place in the target, or belongs there. They should have been there before.
+// passOver passes the events of the source before an event, which is at a place
+// in the target, or belongs there. They should have been there before.
 func (w *walk) passOver(ctx context.Context, before, place uint64) error {
 	h := &hole{before: place}
 	for {
@@ -348,7 +358,8 @@ func (w *walk) passOver(ctx context.Context, before, place uint64) error {
 		}
 		h.last = e.Sequence
 		if w.at == 0 && e.Time.Before(w.targetCreated) {
-			w.widenGap(1, time.Time{}, 0) // it may have been in an earlier stream of that name
+			// It may have been in an earlier stream of that name.
+			w.widenGap(1, time.Time{}, 0)
 		}
 		w.ahead = nil
 	}
@@ -359,7 +370,7 @@ func (w *walk) passOver(ctx context.Context, before, place uint64) error {
 	return nil
 }
 
-// widenGap notes that the target has removed messages before another one.
+// widenGap records that the target has removed messages before another.
 func (w *walk) widenGap(n uint64, stored time.Time, origin uint64) {
 	if w.gap == nil {
 		w.gap = &gap{}
@@ -370,16 +381,15 @@ func (w *walk) widenGap(n uint64, stored time.Time, origin uint64) {
 	w.gap.widen(n, stored, origin)
 }
 
-// passEvent notes that an event is where it should be in the target. There is
-// one chain at a time: an operator's decision how far the enrichment is begins
-// another one.
+// passEvent records that an event is in order in the target. There is one chain
+// at a time: an operator's decision about the position begins another.
 func (w *walk) passEvent(a arrival) {
 	e, _ := readEvidence(a.Header)
-	told, ended := w.ended[e.chain]
+	reported, ended := w.ended[e.chain]
 	switch {
-	case ended && !told:
+	case ended && !reported:
 		w.ended[e.chain] = true
-		w.report.add(a.finding(Foreign, "two enrichments write to this target: %q had ended when %q began", e.chain, w.chain))
+		w.report.add(a.finding(Foreign, "two enrichments write to this target: %q ended when %q began", e.chain, w.chain))
 	case !ended && e.chain != w.chain:
 		w.ended[w.chain], w.chain = false, e.chain
 	}
@@ -387,7 +397,7 @@ func (w *walk) passEvent(a arrival) {
 	w.v.passed.Store(w.at)
 }
 
-// account notes that an event of the source has its verdict.
+// account records that an event of the source has its verdict.
 func (w *walk) account(e streamread.Message) {
 	if w.report.From == 0 {
 		w.report.From = e.Sequence
@@ -398,8 +408,8 @@ func (w *walk) account(e streamread.Message) {
 	}
 }
 
-// addID remembers the ID of an event, whose original may be nil. If the target
-// has the ID already, that is a finding.
+// addID records the ID of an event, whose original may be nil. If the target
+// already has the ID, it returns a finding.
 func (w *walk) addID(a arrival, original *streamread.Message) *Finding {
 	tag, known := w.v.checker.tag(a, original)
 	if !known || a.id == 0 {
@@ -409,10 +419,10 @@ func (w *walk) addID(a arrival, original *streamread.Message) *Finding {
 	if !taken {
 		return nil
 	}
-	return a.finding(SharedID, "its ID is at %d of the target already, or behind that", behind)
+	return a.finding(SharedID, "its ID is already at %d of the target, or after it", behind)
 }
 
-// conclude gives the absent events their verdicts. Behind the last event that
+// conclude gives the absent events their verdicts. After the last event that
 // has arrived they are waiting.
 func (w *walk) conclude(ctx context.Context) error {
 	if n := w.targetLast - w.last; n > 0 {
@@ -423,10 +433,10 @@ func (w *walk) conclude(ctx context.Context) error {
 		return err
 	}
 	w.report.Through, w.report.Stored = through, stored
-	for _, h := range w.holes { // what was removed at this place
+	for _, h := range w.holes { // removed at this place
 		h.gone = h.gap.explain(h.absent)
 	}
-	for i, h := range w.holes { // dead letters that were removed
+	for i, h := range w.holes { // removed dead letters
 		for _, g := range w.letters.gaps {
 			if h.gone < h.absent && h.mayHaveBeen(g) {
 				h.gone += g.explain(h.absent - h.gone)
@@ -447,7 +457,7 @@ func (w *walk) conclude(ctx context.Context) error {
 	return nil
 }
 
-// name makes findings of missing events, as far as the report has room.
+// name makes findings of missing events, up to MaxFindings.
 func (w *walk) name(ctx context.Context, h hole) error {
 	reader := w.v.read(w.v.source, w.v.enrichment.Filter, h.first, h.last)
 	defer reader.Close()
@@ -467,7 +477,7 @@ func (w *walk) name(ctx context.Context, h hole) error {
 		if left--; left < h.absent-h.gone {
 			w.report.add(&Finding{
 				Kind: Missing, Source: e.Sequence, Target: h.before, Subject: e.Subject,
-				Detail: "it is neither before that message nor among the dead letters",
+				Detail: "neither before that message nor among the dead letters",
 			})
 		}
 	}
